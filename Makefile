@@ -1,0 +1,70 @@
+# Souk: a market for LLM inference. `make help` lists what there is.
+
+SHELL      := /bin/bash
+GO         ?= go
+export CGO_ENABLED ?= 0
+ARGS       ?=
+FUZZTIME   ?= 10s
+SOAKTIME   ?= 10m
+COMMANDS   := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
+VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
+LDFLAGS    := -s -w -X main.version=$(VERSION)
+SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
+
+# The race detector needs cgo, and cgo a C compiler; everything else does without.
+CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help run cluster test soak bench fuzz lint build cross clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## bring a market up, play dialogues through it, check its ledger; ARGS=--exit ends then, ARGS="--vllm URL" uses real engines
+	@bin/souk run $(ARGS)
+
+cluster: build ## the same with every part a process of its own, from the files in deploy/local; ARGS=--exit ends then with the verdict
+	@bin/souk cluster $(ARGS)
+
+build: $(COMMANDS:%=bin/%) ## every command into bin/, static
+
+bin/%: $(SOURCES)
+	@mkdir -p bin
+	@echo "building $@"
+	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+cross: ## build every command for linux on amd64 and arm64, into bin/ARCH
+	@for arch in amd64 arm64; do echo "linux/$$arch"; mkdir -p bin/$$arch; \
+	  GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$arch/ ./cmd/... || exit 1; done
+
+test: ## go vet and every test, under the race detector where a C compiler is found
+	$(GO) vet ./...
+ifeq ($(CC_FOUND),)
+	@echo "no C compiler found: the tests run without the race detector"
+	$(GO) test -timeout 10m ./...
+else
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
+endif
+
+soak: build ## play the bundled dialogues again and again for SOAKTIME (10m), restarting the market, and check the ledger each time
+	bin/souk run --exit --soak $(SOAKTIME) $(ARGS)
+
+bench: build ## measure, and end with one table: a row per bar, asked and measured
+	@bin/souk bench $(ARGS)
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+	  dir=$$(dirname "$$file"); \
+	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+	    echo "$$dir $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	  done; \
+	done
+
+lint: ## gofmt, go vet, and staticcheck where it is installed
+	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted: $$bad"; exit 1; fi
+	$(GO) vet ./...
+	@if command -v staticcheck >/dev/null; then staticcheck ./...; else echo "staticcheck is not installed: skipped"; fi
+
+clean: ## remove bin/
+	rm -rf bin
