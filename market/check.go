@@ -1,0 +1,160 @@
+package market
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"souk/market/certify"
+)
+
+// ErrOutcome marks an outcome that is not the round's.
+var ErrOutcome = errors.New("wrong outcome")
+
+// Check verifies, without solving and in time linear in the edges, that o is the outcome of r: greatest welfare,
+// least prices (hence exact Clarke payments, mechanism as in the package comment), ties broken by the round's
+// seed, and every sum of every award. Its errors are ErrOutcome, or those of [Round.Validate].
+func Check(r Round, o Outcome) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	ws := workspaces.Get().(*workspace)
+	defer workspaces.Put(ws)
+	if err := ws.check(&r, &o); err != nil {
+		return fmt.Errorf("round %s-%d: %w: %w", clip(r.Domain), r.Number, ErrOutcome, err)
+	}
+	return nil
+}
+
+func (ws *workspace) check(r *Round, o *Outcome) error {
+	l, ans := &ws.layout, &ws.answer
+	l.of(r)
+	ans.Match, ans.Price, ans.Witnesses, ans.Second = ans.Match[:0], ans.Price[:0], ans.Witnesses[:0], nil
+	for range r.Tasks {
+		ans.Match = append(ans.Match, -1)
+	}
+	for range l.seats {
+		ans.Price = append(ans.Price, 0)
+	}
+	last := int32(-1)
+	for _, p := range o.Prices {
+		a, err := l.find(r, p.Agent, p.Tier)
+		if err != nil {
+			return fmt.Errorf("slot price: %w", err)
+		}
+		if a <= last || p.Price <= 0 {
+			return fmt.Errorf("slot price %s of agent %s: out of order or not positive", p.Price, r.Agents[p.Agent].Agent)
+		}
+		last, ans.Price[a] = a, int64(p.Price)
+	}
+	if err := l.awards(r, o, ans); err != nil {
+		return err
+	}
+	for _, w := range o.Witnesses {
+		a, err := l.find(r, w.Agent, w.Tier)
+		if err != nil {
+			return fmt.Errorf("witness: %w", err)
+		}
+		from := int32(-1)
+		if w.FromAgent != -1 {
+			if from, err = l.find(r, w.FromAgent, w.FromTier); err != nil {
+				return fmt.Errorf("witness of %s: from: %w", r.Agents[w.Agent].Agent, err)
+			}
+		} else if w.FromTier != 0 {
+			return fmt.Errorf("witness of %s: tier %d of no agent", r.Agents[w.Agent].Agent, w.FromTier)
+		}
+		if w.Task < 0 || w.Task >= len(r.Tasks) || w.Rank < 1 || w.Rank > len(l.seats) {
+			return fmt.Errorf("witness of %s: task %d, rank %d: out of range", r.Agents[w.Agent].Agent, w.Task, w.Rank)
+		}
+		ans.Witnesses = append(ans.Witnesses, certify.Witness{Seat: a, Task: int32(w.Task), From: from, Rank: int32(w.Rank)})
+	}
+	if err := ws.certify(r, o); err != nil {
+		return err
+	}
+	return ws.checkClients(r, o)
+}
+
+// awards checks every award's own figures and notes where its task sits.
+func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
+	var welfare Credits
+	at := 0
+	for i, a := range o.Awards {
+		if i > 0 && a.Task <= o.Awards[i-1].Task {
+			return fmt.Errorf("award of task %s: %s", clip(string(a.Task)), orderFault(a.Task == o.Awards[i-1].Task))
+		}
+		for at < len(r.Tasks) && r.Tasks[at].ID < a.Task {
+			at++
+		}
+		if at == len(r.Tasks) || r.Tasks[at].ID != a.Task {
+			return fmt.Errorf("award of task %s: no such task in the round", clip(string(a.Task)))
+		}
+		agent := sort.Search(len(r.Agents), func(i int) bool { return r.Agents[i].Agent >= a.Agent })
+		if agent == len(r.Agents) || r.Agents[agent].Agent != a.Agent {
+			return fmt.Errorf("award of task %s: no agent %s in the round", a.Task, clip(string(a.Agent)))
+		}
+		s, err := l.find(r, agent, a.Tier)
+		if err != nil {
+			return fmt.Errorf("award of task %s: %w", a.Task, err)
+		}
+		e, ok := l.edgeOf(r, int32(at), s)
+		if !ok {
+			return fmt.Errorf("award of task %s to %s: no such edge in the round, or one that loses", a.Task, a.Agent)
+		}
+		want := r.award(e, l.seats[s], Credits(ans.Price[s]))
+		if r.Rule.Clarke == ClarkeClient {
+			want.Premium = a.Premium // see checkClients
+		}
+		if a != want {
+			return fmt.Errorf("award of task %s is %+v, want %+v", a.Task, a, want)
+		}
+		ans.Match[at] = s
+		welfare += a.Value - a.Cost + a.Toll
+	}
+	if welfare != o.Welfare {
+		return fmt.Errorf("welfare is %s, want %s", o.Welfare, welfare)
+	}
+	return nil
+}
+
+func (ws *workspace) certify(r *Round, o *Outcome) error {
+	l, ans := &ws.layout, &ws.answer
+	var keys tieKeys
+	in := certify.Instance{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
+	in.Hash = func(task, seat int32) uint64 {
+		if keys.task == nil {
+			keys = r.tieKeys(l.seats)
+		}
+		return keys.hash(task, seat)
+	}
+	if len(o.Ties) == 0 {
+		// An outcome lists the second prices that are not 0: none where the best is the only one, nor where all are 0.
+		if err := ws.checker.Check(in, *ans); !errors.Is(err, certify.ErrTie) {
+			return err
+		}
+	}
+	ws.second = append(ws.second[:0], make([]int64, len(l.seats))...)
+	last := int32(-1)
+	for _, t := range o.Ties {
+		a, err := l.find(r, t.Agent, t.Tier)
+		if err != nil {
+			return fmt.Errorf("tie: %w", err)
+		}
+		if a <= last || t.Rank == 0 {
+			return fmt.Errorf("tie of %s: out of order or 0", r.Agents[t.Agent].Agent)
+		}
+		last, ws.second[a] = a, t.Rank
+	}
+	ans.Second = ws.second
+	return ws.checker.Check(in, *ans)
+}
+
+// find gives the seat of an agent's tier.
+func (l *layout) find(r *Round, agent, tier int) (int32, error) {
+	if agent < 0 || agent >= len(r.Agents) {
+		return 0, fmt.Errorf("agent index %d, want 0 to %d", agent, len(r.Agents)-1)
+	}
+	if tier < 0 || tier >= len(r.Agents[agent].Tiers) {
+		return 0, fmt.Errorf("tier %d of agent %s, which has %d", tier, r.Agents[agent].Agent, len(r.Agents[agent].Tiers))
+	}
+	return l.first[agent] + int32(tier), nil
+}

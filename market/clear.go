@@ -1,0 +1,182 @@
+package market
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"souk/market/certify"
+	"souk/market/flow"
+)
+
+// seat is one tier of one agent, by index into Round.Agents.
+type seat struct{ agent, tier int32 }
+
+// layout spreads a round over seats: the form that solver and checker read. Edges of negative weight are left
+// out, since the outside option is better for all (iemas 4.2 discards them too).
+type layout struct {
+	seats  []seat
+	first  []int32 // index of every agent's first seat
+	off    []int32
+	seat   []int32
+	weight []int64
+	edge   []int32 // index into Round.Edges
+	slots  []int32
+}
+
+func (l *layout) of(r *Round) {
+	l.seats, l.first, l.slots = l.seats[:0], l.first[:0], l.slots[:0]
+	for i, a := range r.Agents {
+		l.first = append(l.first, int32(len(l.seats)))
+		for k, t := range a.Tiers {
+			l.seats = append(l.seats, seat{int32(i), int32(k)})
+			l.slots = append(l.slots, int32(t.Slots))
+		}
+	}
+	l.off, l.seat, l.weight, l.edge = append(l.off[:0], 0), l.seat[:0], l.weight[:0], l.edge[:0]
+	if n := len(r.Edges); cap(l.seat) < n {
+		l.seat, l.weight, l.edge = make([]int32, 0, n), make([]int64, 0, n), make([]int32, 0, n)
+	}
+	for i := range r.Edges {
+		e := &r.Edges[i]
+		for len(l.off) <= e.Task {
+			l.off = append(l.off, int32(len(l.seat)))
+		}
+		gross := e.Value - e.Cost + e.Toll - r.Fee
+		first := l.first[e.Agent]
+		for k, t := range r.Agents[e.Agent].Tiers {
+			w := gross + t.Toll
+			if w < 0 {
+				break // the tiers after it charge more
+			}
+			l.seat = append(l.seat, first+int32(k))
+			l.weight = append(l.weight, int64(w))
+			l.edge = append(l.edge, int32(i))
+		}
+	}
+	for len(l.off) <= len(r.Tasks) {
+		l.off = append(l.off, int32(len(l.seat)))
+	}
+}
+
+// workspace is kept between rounds, so that clearing allocates little beyond its Outcome, and checking nothing.
+type workspace struct {
+	layout  layout
+	solver  flow.Solver
+	proof   []flow.Witness
+	checker certify.Checker
+	answer  certify.Answer
+	second  []int64
+
+	less  flow.Problem // the round without one client's tasks
+	again flow.Solver
+}
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+
+// ErrStopped says that clearing was stopped. There is no outcome, since there are no prices.
+var ErrStopped = flow.ErrStopped
+
+// Clear decides who is served where and what everyone owes (iemas Eq. 7 and 8, with an outside option): the
+// awards of greatest welfare, each at its slot price, with the proof that [Check] reads. The same Round gives the
+// same Outcome on every machine. It fails only on a round that [Round.Validate] refuses.
+func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
+
+// ClearUntil is Clear with a way out: stop is asked about every 65,536 edges read, and once it says yes the error is
+// ErrStopped. Stopping decides whether there is an outcome, never which.
+func ClearUntil(r Round, stop func() bool) (Outcome, error) {
+	if err := r.Validate(); err != nil {
+		return Outcome{}, err
+	}
+	if len(r.Edges) == 0 {
+		return Outcome{}, nil
+	}
+	ws := workspaces.Get().(*workspace)
+	defer workspaces.Put(ws)
+	l := &ws.layout
+	l.of(&r)
+	p := flow.Problem{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
+	if err := ws.solver.Solve(&p, stop); err != nil {
+		return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
+	}
+	var keys tieKeys
+	hash := func(task, seat int32) uint64 {
+		if keys.task == nil {
+			keys = r.tieKeys(l.seats)
+		}
+		return keys.hash(task, seat)
+	}
+	second := ws.solver.Settle(&p, hash)
+	ws.proof = ws.solver.Witnesses(ws.proof)
+	o := ws.outcome(&r, second)
+	if r.Rule.Clarke == ClarkeClient {
+		if err := ws.bills(&r, &o, hash, stop); err != nil {
+			return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
+		}
+	}
+	return o, nil
+}
+
+func (ws *workspace) outcome(r *Round, second []int64) Outcome {
+	l, s := &ws.layout, &ws.solver
+	var o Outcome
+	served := 0
+	for _, a := range s.Match {
+		if a >= 0 {
+			served++
+		}
+	}
+	if served > 0 {
+		o.Awards = make([]Award, 0, served)
+	}
+	for t, a := range s.Match {
+		if a < 0 {
+			continue
+		}
+		e, ok := l.edgeOf(r, int32(t), a)
+		if !ok {
+			panic("market: a task sits where it has no edge")
+		}
+		award := r.award(e, l.seats[a], Credits(s.Price[a]))
+		o.Welfare += award.Value - award.Cost + award.Toll
+		o.Awards = append(o.Awards, award)
+	}
+	if len(ws.proof) > 0 {
+		o.Prices = make([]SlotPrice, len(ws.proof))
+		o.Witnesses = make([]Witness, len(ws.proof))
+	}
+	for i, w := range ws.proof {
+		at := l.seats[w.Seat]
+		o.Prices[i] = SlotPrice{int(at.agent), int(at.tier), Credits(s.Price[w.Seat])}
+		from := seat{-1, 0}
+		if w.From >= 0 {
+			from = l.seats[w.From]
+		}
+		o.Witnesses[i] = Witness{int(at.agent), int(at.tier), int(w.Task), int(from.agent), int(from.tier), int(w.Rank)}
+	}
+	for a, rank := range second {
+		if rank != 0 {
+			o.Ties = append(o.Ties, Tie{int(l.seats[a].agent), int(l.seats[a].tier), rank})
+		}
+	}
+	return o
+}
+
+// award is what an edge served from a tier at a slot price comes to.
+func (r *Round) award(e Edge, at seat, price Credits) Award {
+	toll := e.Toll + r.Agents[at.agent].Tiers[at.tier].Toll - r.Fee
+	return Award{
+		Task: r.Tasks[e.Task].ID, Agent: r.Agents[at.agent].Agent, Tier: int(at.tier),
+		Value: e.Value, Cost: e.Cost, SlotPrice: price, Toll: toll, Premium: price - toll,
+	}
+}
+
+// edgeOf finds the round's edge by which task t may sit at seat a.
+func (l *layout) edgeOf(r *Round, t, a int32) (Edge, bool) {
+	lo := l.off[t]
+	i, ok := slices.BinarySearch(l.seat[lo:l.off[t+1]], a)
+	if !ok {
+		return Edge{}, false
+	}
+	return r.Edges[l.edge[lo+int32(i)]], true
+}

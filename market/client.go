@@ -1,0 +1,223 @@
+package market
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"souk/market/certify"
+	"souk/market/flow"
+)
+
+// A client with several tasks in a round can gain by lying if each is priced by itself, since one of its tasks can
+// stand where it makes another dear or cheap. Under [ClarkeClient] its tasks are taken out together: it owes what all
+// of them cost the others. That is never more than its slot prices together, as welfare is submodular in tasks.
+
+// group is a client with several tasks in the round and something to pay for a slot.
+type group struct {
+	client string
+	tasks  []int32 // index into Round.Tasks, ascending
+	awards []int32 // index into Outcome.Awards, ascending
+	prices Credits // sum of its slot prices
+	weight Credits // what its awards add to welfare
+}
+
+// groups lists, by client, those whose bill differs from the sum of their slot prices, if any does: several tasks, placed
+// or not, and a slot price above 0.
+func (r *Round) groups(awards []Award) (list []group) {
+	order := make([]int32, len(r.Tasks))
+	award := make([]int32, len(r.Tasks))
+	next := 0
+	for t := range r.Tasks {
+		order[t], award[t] = int32(t), -1
+		if next < len(awards) && awards[next].Task == r.Tasks[t].ID {
+			award[t] = int32(next)
+			next++
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(r.Tasks[a].Client, r.Tasks[b].Client) })
+	for len(order) > 0 {
+		g := group{client: r.Tasks[order[0]].Client}
+		n := 0
+		for n < len(order) && r.Tasks[order[n]].Client == g.client {
+			if i := award[order[n]]; i >= 0 {
+				a := &awards[i]
+				g.awards = append(g.awards, i)
+				g.prices += a.SlotPrice
+				g.weight += a.Value - a.Cost + a.Toll
+			}
+			n++
+		}
+		g.tasks, order = order[:n], order[n:]
+		if len(g.tasks) > 1 && g.prices > 0 {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// bill splits what the client owes the others over its awards in proportion to their slot prices (largest remainder, the
+// earlier first), and sets their premiums. Tolls are not split: each award bears its own, so that no premium is below the
+// fee and the end of one task releases exactly its share.
+func (g *group) bill(awards []Award, externality Credits) {
+	rest := uint64(externality)
+	type part struct {
+		award int32
+		left  uint64
+	}
+	parts := make([]part, len(g.awards))
+	for i, a := range g.awards {
+		hi, lo := bits.Mul64(uint64(externality), uint64(awards[a].SlotPrice))
+		share, left := bits.Div64(hi, lo, uint64(g.prices)) // hi < prices, since no slot price is above their sum
+		awards[a].Premium = Credits(share) - awards[a].Toll
+		parts[i] = part{a, left}
+		rest -= share
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.left, a.left) })
+	for _, p := range parts[:rest] {
+		awards[p.award].Premium++
+	}
+}
+
+// without is the problem without a group's tasks: their rows are empty.
+func (l *layout) without(g *group, p *flow.Problem) {
+	p.Off, p.Seat, p.Weight, p.Slots = append(p.Off[:0], 0), p.Seat[:0], p.Weight[:0], l.slots
+	skip := g.tasks
+	for t := range int32(len(l.off) - 1) {
+		if len(skip) > 0 && skip[0] == t {
+			skip = skip[1:]
+		} else {
+			p.Seat = append(p.Seat, l.seat[l.off[t]:l.off[t+1]]...)
+			p.Weight = append(p.Weight, l.weight[l.off[t]:l.off[t+1]]...)
+		}
+		p.Off = append(p.Off, int32(len(p.Seat)))
+	}
+}
+
+// bills prices the clients with several tasks: one more solve for each.
+func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uint64, stop func() bool) error {
+	l := &ws.layout
+	for _, g := range r.groups(o.Awards) {
+		p, s := &ws.less, &ws.again
+		l.without(&g, p)
+		if err := s.Solve(p, stop); err != nil {
+			return err
+		}
+		s.Settle(p, hash)
+		proof := ClientProof{Client: g.client}
+		var welfare Credits
+		for t, a := range s.Match {
+			if a >= 0 {
+				i, _ := slices.BinarySearch(p.Seat[p.Off[t]:p.Off[t+1]], a)
+				welfare += Credits(p.Weight[int(p.Off[t])+i])
+			}
+			if a != ws.solver.Match[t] && !slices.Contains(g.tasks, int32(t)) {
+				at := seat{-1, 0}
+				if a >= 0 {
+					at = l.seats[a]
+				}
+				proof.Moves = append(proof.Moves, Move{t, int(at.agent), int(at.tier)})
+			}
+		}
+		for a, price := range s.Price {
+			if price > 0 {
+				proof.Prices = append(proof.Prices, SlotPrice{int(l.seats[a].agent), int(l.seats[a].tier), Credits(price)})
+			}
+		}
+		proof.Externality = welfare - (o.Welfare - g.weight)
+		if proof.Externality < 0 || proof.Externality > g.prices {
+			panic("market: a client's tasks cost the others less than nothing or more than their slot prices")
+		}
+		g.bill(o.Awards, proof.Externality)
+		o.Clients = append(o.Clients, proof)
+	}
+	return nil
+}
+
+// checkClients verifies every client's proof: matching and prices of the round without it are each the other's proof of
+// greatest welfare, so that what the client owes is exact.
+func (ws *workspace) checkClients(r *Round, o *Outcome) error {
+	if r.Rule.Clarke != ClarkeClient {
+		if len(o.Clients) > 0 {
+			return fmt.Errorf("%d proofs for clients under clarke %q", len(o.Clients), r.Rule.Clarke)
+		}
+		return nil
+	}
+	plain := make([]Award, len(o.Awards))
+	for i, a := range o.Awards {
+		a.Premium = a.SlotPrice - a.Toll
+		plain[i] = a
+	}
+	groups := r.groups(plain)
+	if len(groups) != len(o.Clients) {
+		return fmt.Errorf("%d proofs for %d clients with several tasks", len(o.Clients), len(groups))
+	}
+	for i := range groups {
+		g, proof := &groups[i], &o.Clients[i]
+		if proof.Client != g.client {
+			return fmt.Errorf("a proof for client %s, want one for %s", clip(proof.Client), g.client)
+		}
+		welfare, err := ws.welfareWithout(r, g, proof)
+		if err != nil {
+			return fmt.Errorf("proof for client %s: %w", g.client, err)
+		}
+		if want := welfare - (o.Welfare - g.weight); proof.Externality != want {
+			return fmt.Errorf("client %s owes the others %s, want %s", g.client, proof.Externality, want)
+		}
+		if proof.Externality < 0 || proof.Externality > g.prices {
+			return fmt.Errorf("client %s owes the others %s, want 0 to its slot prices %s", g.client, proof.Externality, g.prices)
+		}
+		g.bill(plain, proof.Externality)
+	}
+	for i, a := range o.Awards {
+		if a.Premium != plain[i].Premium {
+			return fmt.Errorf("award of task %s: premium %s, want %s", a.Task, a.Premium, plain[i].Premium)
+		}
+	}
+	return nil
+}
+
+func (ws *workspace) welfareWithout(r *Round, g *group, proof *ClientProof) (Credits, error) {
+	l := &ws.layout
+	l.without(g, &ws.less)
+	match := append([]int32(nil), ws.answer.Match...)
+	for _, t := range g.tasks {
+		match[t] = -1
+	}
+	last := -1
+	for _, m := range proof.Moves {
+		if m.Task <= last || m.Task >= len(match) {
+			return 0, fmt.Errorf("move of task %d after %d: out of order or range", m.Task, last)
+		}
+		at := int32(-1)
+		if m.Agent != -1 {
+			var err error
+			if at, err = l.find(r, m.Agent, m.Tier); err != nil {
+				return 0, err
+			}
+		} else if m.Tier != 0 {
+			return 0, fmt.Errorf("tier %d of no agent", m.Tier)
+		}
+		if match[m.Task] == at {
+			return 0, fmt.Errorf("task %d does not move", m.Task)
+		}
+		last, match[m.Task] = m.Task, at
+	}
+	price := make([]int64, len(l.seats))
+	lastSeat := int32(-1)
+	for _, p := range proof.Prices {
+		a, err := l.find(r, p.Agent, p.Tier)
+		if err != nil {
+			return 0, err
+		}
+		if a <= lastSeat || p.Price <= 0 {
+			return 0, fmt.Errorf("slot price %s: out of order or not positive", p.Price)
+		}
+		lastSeat, price[a] = a, int64(p.Price)
+	}
+	p := &ws.less
+	in := certify.Instance{Off: p.Off, Seat: p.Seat, Weight: p.Weight, Slots: p.Slots}
+	welfare, err := ws.checker.Best(in, match, price)
+	return Credits(welfare), err
+}

@@ -1,0 +1,260 @@
+package market
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The canonical bytes of rounds and outcomes are our own: journals keep them and hashes cover them, so there
+// is exactly one encoding of each value and decoding refuses every other. Integers are varints (zigzag where
+// they may be negative) in their shortest form, strings carry their length, lists their count.
+
+const (
+	roundVersion   = 1
+	outcomeVersion = 1
+)
+
+// ErrEncoding marks bytes that are not the canonical encoding of anything.
+var ErrEncoding = errors.New("not a canonical encoding")
+
+// AppendCanonical appends the round's canonical bytes to b.
+func (r *Round) AppendCanonical(b []byte) []byte {
+	b = append(b, roundVersion)
+	b = appendString(b, r.Domain)
+	b = binary.AppendUvarint(b, r.Number)
+	b = append(b, r.Prev[:]...)
+	b = appendString(b, r.Rule.Pricing)
+	b = appendString(b, r.Rule.Settle)
+	b = appendString(b, r.Rule.Clarke)
+	b = binary.AppendVarint(b, int64(r.Fee))
+	b = appendCount(b, len(r.Tasks))
+	for _, t := range r.Tasks {
+		b = appendString(b, string(t.ID))
+		b = appendString(b, t.Client)
+	}
+	b = appendCount(b, len(r.Agents))
+	for _, a := range r.Agents {
+		b = appendString(b, string(a.Agent))
+		b = appendCount(b, len(a.Tiers))
+		for _, t := range a.Tiers {
+			b = binary.AppendVarint(b, int64(t.Slots))
+			b = binary.AppendVarint(b, int64(t.Toll))
+		}
+	}
+	b = appendCount(b, len(r.Edges))
+	for _, e := range r.Edges {
+		b = binary.AppendVarint(b, int64(e.Task))
+		b = binary.AppendVarint(b, int64(e.Agent))
+		b = binary.AppendVarint(b, int64(e.Value))
+		b = binary.AppendVarint(b, int64(e.Cost))
+		b = binary.AppendVarint(b, int64(e.Toll))
+	}
+	return b
+}
+
+// DecodeRound reads what [Round.AppendCanonical] wrote. It judges only the form; [Round.Validate] judges the
+// content. Lists that are empty come back nil. Errors are ErrEncoding.
+func DecodeRound(data []byte) (Round, error) {
+	d := decoder{data: data}
+	d.version(roundVersion)
+	var r Round
+	r.Domain = d.string()
+	r.Number = d.uvarint()
+	copy(r.Prev[:], d.bytes(len(r.Prev)))
+	r.Rule = Rule{Pricing: d.string(), Settle: d.string(), Clarke: d.string()}
+	r.Fee = d.credits()
+	r.Tasks = decodeList(&d, 2, func() Task { return Task{ID: TaskID(d.string()), Client: d.string()} })
+	r.Agents = decodeList(&d, 2, func() Supply {
+		return Supply{
+			Agent: AgentID(d.string()),
+			Tiers: decodeList(&d, 2, func() Tier { return Tier{Slots: d.int(), Toll: d.credits()} }),
+		}
+	})
+	r.Edges = decodeList(&d, 5, func() Edge {
+		return Edge{Task: d.int(), Agent: d.int(), Value: d.credits(), Cost: d.credits(), Toll: d.credits()}
+	})
+	return r, d.end("round")
+}
+
+// AppendCanonical appends the outcome's canonical bytes to b.
+func (o *Outcome) AppendCanonical(b []byte) []byte {
+	b = append(b, outcomeVersion)
+	b = appendCount(b, len(o.Awards))
+	for _, a := range o.Awards {
+		b = appendString(b, string(a.Task))
+		b = appendString(b, string(a.Agent))
+		b = binary.AppendVarint(b, int64(a.Tier))
+		for _, c := range [5]Credits{a.Value, a.Cost, a.SlotPrice, a.Toll, a.Premium} {
+			b = binary.AppendVarint(b, int64(c))
+		}
+	}
+	b = appendPrices(b, o.Prices)
+	b = appendCount(b, len(o.Witnesses))
+	for _, w := range o.Witnesses {
+		for _, n := range [6]int{w.Agent, w.Tier, w.Task, w.FromAgent, w.FromTier, w.Rank} {
+			b = binary.AppendVarint(b, int64(n))
+		}
+	}
+	b = appendCount(b, len(o.Ties))
+	for _, t := range o.Ties {
+		b = binary.AppendVarint(b, int64(t.Agent))
+		b = binary.AppendVarint(b, int64(t.Tier))
+		b = binary.AppendVarint(b, t.Rank)
+	}
+	b = appendCount(b, len(o.Clients))
+	for _, c := range o.Clients {
+		b = appendString(b, c.Client)
+		b = binary.AppendVarint(b, int64(c.Externality))
+		b = appendPrices(b, c.Prices)
+		b = appendCount(b, len(c.Moves))
+		for _, m := range c.Moves {
+			for _, n := range [3]int{m.Task, m.Agent, m.Tier} {
+				b = binary.AppendVarint(b, int64(n))
+			}
+		}
+	}
+	return binary.AppendVarint(b, int64(o.Welfare))
+}
+
+// DecodeOutcome reads what [Outcome.AppendCanonical] wrote. It judges only the form; [Check] judges the
+// content. Errors are ErrEncoding.
+func DecodeOutcome(data []byte) (Outcome, error) {
+	d := decoder{data: data}
+	d.version(outcomeVersion)
+	var o Outcome
+	o.Awards = decodeList(&d, 8, func() Award {
+		return Award{
+			Task: TaskID(d.string()), Agent: AgentID(d.string()), Tier: d.int(),
+			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(), Premium: d.credits(),
+		}
+	})
+	o.Prices = d.prices()
+	o.Witnesses = decodeList(&d, 6, func() Witness {
+		return Witness{Agent: d.int(), Tier: d.int(), Task: d.int(), FromAgent: d.int(), FromTier: d.int(), Rank: d.int()}
+	})
+	o.Ties = decodeList(&d, 3, func() Tie { return Tie{Agent: d.int(), Tier: d.int(), Rank: d.varint()} })
+	o.Clients = decodeList(&d, 4, func() ClientProof {
+		return ClientProof{
+			Client: d.string(), Externality: d.credits(), Prices: d.prices(),
+			Moves: decodeList(&d, 3, func() Move { return Move{Task: d.int(), Agent: d.int(), Tier: d.int()} }),
+		}
+	})
+	o.Welfare = d.credits()
+	return o, d.end("outcome")
+}
+
+func appendPrices(b []byte, prices []SlotPrice) []byte {
+	b = appendCount(b, len(prices))
+	for _, p := range prices {
+		b = binary.AppendVarint(b, int64(p.Agent))
+		b = binary.AppendVarint(b, int64(p.Tier))
+		b = binary.AppendVarint(b, int64(p.Price))
+	}
+	return b
+}
+
+func (d *decoder) prices() []SlotPrice {
+	return decodeList(d, 3, func() SlotPrice { return SlotPrice{Agent: d.int(), Tier: d.int(), Price: d.credits()} })
+}
+
+func appendCount(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// decoder walks over bytes and remembers its first fault; after one it yields zeros.
+type decoder struct {
+	data  []byte
+	at    int
+	fault string
+}
+
+func (d *decoder) fail(why string) {
+	if d.fault == "" {
+		d.fault = why
+	}
+}
+
+func (d *decoder) end(what string) error {
+	if d.fault == "" && d.at < len(d.data) {
+		d.fail("bytes after the end")
+	}
+	if d.fault == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: byte %d of %d: %s: %w", what, d.at, len(d.data), d.fault, ErrEncoding)
+}
+
+func (d *decoder) bytes(n int) []byte {
+	if d.fault != "" || n > len(d.data)-d.at {
+		d.fail("cut short")
+		return nil
+	}
+	d.at += n
+	return d.data[d.at-n : d.at]
+}
+
+func (d *decoder) version(want byte) {
+	if b := d.bytes(1); len(b) == 1 && b[0] != want {
+		d.fail(fmt.Sprintf("version %d, want %d", b[0], want))
+	}
+}
+
+func (d *decoder) uvarint() uint64 {
+	if d.fault != "" {
+		return 0
+	}
+	x, n := binary.Uvarint(d.data[d.at:])
+	switch {
+	case n == 0:
+		d.fail("cut short")
+		return 0
+	case n < 0:
+		d.fail("integer beyond 64 bits")
+		return 0
+	case n > 1 && d.data[d.at+n-1] == 0:
+		d.fail("integer not in its shortest form")
+		return 0
+	}
+	d.at += n
+	return x
+}
+
+func (d *decoder) varint() int64 {
+	x := d.uvarint()
+	return int64(x>>1) ^ -int64(x&1)
+}
+
+func (d *decoder) int() int         { return int(d.varint()) }
+func (d *decoder) credits() Credits { return Credits(d.varint()) }
+
+func (d *decoder) string() string {
+	n := d.uvarint()
+	if n > uint64(len(d.data)-d.at) {
+		d.fail("string longer than what is left")
+		return ""
+	}
+	return string(d.bytes(int(n)))
+}
+
+// decodeList reads a count and so many elements of at least least bytes each, which bounds what a hostile
+// count can make us allocate to a small multiple of the bytes at hand.
+func decodeList[T any](d *decoder, least int, element func() T) []T {
+	n := d.uvarint()
+	if d.fault == "" && n > uint64((len(d.data)-d.at)/least) {
+		d.fail("list longer than what is left")
+	}
+	if d.fault != "" || n == 0 {
+		return nil
+	}
+	list := make([]T, n)
+	for i := range list {
+		list[i] = element()
+		if d.fault != "" {
+			return nil
+		}
+	}
+	return list
+}

@@ -1,0 +1,117 @@
+package market
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEncodingRoundTrip(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 20))
+	for range 300 {
+		r := randomRound(rng, 8, 5, 5)
+		rng.Uint64()
+		r.Prev = [32]byte{1, byte(rng.Uint32())}
+		data := r.AppendCanonical(nil)
+		got, err := DecodeRound(data)
+		if err != nil || !cmp.Equal(got, r) {
+			t.Fatalf("seed %d: %v\n%s", seed, err, cmp.Diff(r, got))
+		}
+		o, err := Clear(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := DecodeOutcome(o.AppendCanonical(nil))
+		if err != nil || !cmp.Equal(back, o) {
+			t.Fatalf("seed %d: %v\n%s", seed, err, cmp.Diff(o, back))
+		}
+		// Every shorter text is refused, and so is a longer one.
+		cut := rng.IntN(len(data))
+		if _, err := DecodeRound(data[:cut]); !errors.Is(err, ErrEncoding) {
+			t.Fatalf("seed %d: %d of %d bytes: %v", seed, cut, len(data), err)
+		}
+		if _, err := DecodeRound(append(data, 0)); !errors.Is(err, ErrEncoding) {
+			t.Fatalf("seed %d: one byte more: %v", seed, err)
+		}
+	}
+}
+
+// The bytes of a small round, for ever: journals are full of them.
+func TestEncodingIsFinal(t *testing.T) {
+	r := Round{Domain: "math", Number: 300, Prev: [32]byte{31: 7}, Rule: DefaultRule, Fee: 2,
+		Tasks: []Task{{"c/1", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}, {2, -5}}}}, Edges: []Edge{{0, 0, 100, 30, -1}}}
+	const want = "01046d617468ac02" + "0000000000000000000000000000000000000000000000000000000000000007" +
+		"03766367" + "076d657465726564" + "047461736b" + "04" +
+		"0103632f310163" + "010161" + "020200" + "0409" + "010000c8013c01"
+	if got := hex.EncodeToString(r.AppendCanonical(nil)); got != want {
+		t.Errorf("round is\n%s, want\n%s", got, want)
+	}
+	o, err := Clear(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const outcome = "010103632f310161" + "00c8013c000506" + "00000000" + "8601"
+	if got := hex.EncodeToString(o.AppendCanonical(nil)); got != outcome {
+		t.Errorf("outcome is\n%s, want\n%s", got, outcome)
+	}
+}
+
+func FuzzDecodeRound(f *testing.F) {
+	rng := rand.New(rand.NewPCG(1, 21))
+	for range 8 {
+		r := randomRound(rng, 5, 4, 6)
+		f.Add(r.AppendCanonical(nil))
+	}
+	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Add([]byte{1, 0x80, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeRound(data)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(r.AppendCanonical(nil), data) {
+			t.Fatal("a second encoding of the same round")
+		}
+		if r.Validate() != nil {
+			return
+		}
+		o, err := Clear(r)
+		if err != nil {
+			t.Fatalf("Validate passes it, Clear does not: %v", err)
+		}
+		if err := Check(r, o); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzCheck reads a round and an outcome from hostile bytes: Check and Explain may refuse them, never panic.
+func FuzzCheck(f *testing.F) {
+	rng := rand.New(rand.NewPCG(1, 22))
+	for range 8 {
+		r := randomRound(rng, 5, 4, 6)
+		o, _ := Clear(r)
+		f.Add(r.AppendCanonical(nil), o.AppendCanonical(nil))
+	}
+	f.Fuzz(func(t *testing.T, round, outcome []byte) {
+		o, err := DecodeOutcome(outcome)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(o.AppendCanonical(nil), outcome) {
+			t.Fatal("a second encoding of the same outcome")
+		}
+		r, err := DecodeRound(round)
+		if err != nil {
+			return
+		}
+		if x, err := Explain(r, o); err == nil && x.String() == "" {
+			t.Fatal("nothing to say")
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package market
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Explanation says in words why each task of a round was placed or not, and why it owes what it owes.
+type Explanation struct {
+	Domain  string
+	Number  uint64
+	Rule    Rule
+	Welfare Credits
+	Tasks   []TaskExplanation
+	Clients []ClientExplanation
+	Seats   []SeatExplanation
+}
+
+// ClientExplanation is what a client with several tasks owes the others under the rule clarke: client.
+type ClientExplanation struct {
+	Client      string
+	SlotPrices  Credits // of its awards together: what it would owe priced one by one
+	Externality Credits // what it owes: what its tasks together cost the others
+}
+
+// TaskExplanation is one task's part. Award is nil for a task left out.
+type TaskExplanation struct {
+	Task   TaskID
+	Client string
+	Award  *Award
+
+	Shared Credits // slot price less what the client is billed of it, >= 0; 0 unless clarke: client
+
+	// The parts of Award.Toll, all of them <= 0.
+	Congestion Credits // the tier's charge
+	Regime     Credits // the regime's toll on this edge
+	Fee        Credits // minus the flat fee
+
+	Utility Credits // value - cost - premium: what the client keeps at the quote
+	Payment Credits // what it pays if its cost is as quoted: cost + premium
+	PaperPj Credits // the paper's p_j (iemas Eq. 8): cost + slot price, the toll not charged
+	Options []Option
+}
+
+// Option is one agent as one task saw it, at its tier of lowest price.
+type Option struct {
+	Agent   AgentID
+	Tier    int
+	Value   Credits
+	Cost    Credits
+	Toll    Credits
+	Price   Credits // slot price
+	Utility Credits // value - cost + toll - slot price
+	Needed  Credits // of a task left out: with any larger value here, all else equal, it would have been served
+}
+
+// SeatExplanation is why a slot has its price.
+type SeatExplanation struct {
+	Agent AgentID
+	Tier  int
+	Slots int
+	Used  int
+	Price Credits
+	Why   string
+}
+
+// Explain puts an outcome into words. An outcome that [Check] refuses is not explained but returned with its error.
+func Explain(r Round, o Outcome) (Explanation, error) {
+	if err := Check(r, o); err != nil {
+		return Explanation{}, err
+	}
+	x := Explanation{Domain: r.Domain, Number: r.Number, Rule: r.Rule, Welfare: o.Welfare}
+	var l layout
+	l.of(&r)
+	price := make([]Credits, len(l.seats))
+	for _, p := range o.Prices {
+		price[l.first[p.Agent]+int32(p.Tier)] = p.Price
+	}
+	used := make([]int, len(l.seats))
+	entry := l.entries(&r, &o)
+	awards := o.Awards
+	edges := r.Edges
+	for j, t := range r.Tasks {
+		tx := TaskExplanation{Task: t.ID, Client: t.Client}
+		if len(awards) > 0 && awards[0].Task == t.ID {
+			tx.Award, awards = &awards[0], awards[1:]
+		}
+		n := 0
+		for n < len(edges) && edges[n].Task == j {
+			n++
+		}
+		for _, e := range edges[:n] {
+			tx.Options = append(tx.Options, r.option(&l, e, price, entry))
+			if a := tx.Award; a != nil && a.Agent == r.Agents[e.Agent].Agent {
+				tx.Congestion, tx.Regime, tx.Fee = r.Agents[e.Agent].Tiers[a.Tier].Toll, e.Toll, -r.Fee
+				used[l.first[e.Agent]+int32(a.Tier)]++
+			}
+		}
+		edges = edges[n:]
+		if a := tx.Award; a != nil {
+			tx.Utility = a.Value - a.Cost - a.Premium
+			tx.Payment = a.Cost + a.Premium
+			tx.PaperPj = a.Cost + a.SlotPrice
+			tx.Shared = a.SlotPrice - a.Toll - a.Premium
+		}
+		x.Tasks = append(x.Tasks, tx)
+	}
+	if len(o.Clients) > 0 {
+		for i, g := range r.groups(o.Awards) {
+			x.Clients = append(x.Clients, ClientExplanation{g.client, g.prices, o.Clients[i].Externality})
+		}
+	}
+	x.seats(&r, &o, &l, price, used)
+	return x, nil
+}
+
+// option is an agent at the tier that suits the task best at the slot prices.
+func (r *Round) option(l *layout, e Edge, price, entry []Credits) Option {
+	best := Option{Agent: r.Agents[e.Agent].Agent, Value: e.Value, Cost: e.Cost}
+	for k, tier := range r.Agents[e.Agent].Tiers {
+		s := l.first[e.Agent] + int32(k)
+		w := e.Weight(tier, r.Fee)
+		if u := w - price[s]; k == 0 || u > best.Utility {
+			best.Tier, best.Toll, best.Price, best.Utility = k, e.Toll+tier.Toll-r.Fee, price[s], u
+		}
+		if needed := e.Value - w + entry[s]; k == 0 || needed < best.Needed {
+			best.Needed = needed
+		}
+	}
+	return best
+}
+
+// entries gives, for every seat, what the tasks that are served would lose if one more came there: nothing where a slot is
+// free, else the cheapest chain of moves that ends in a free slot or leaves somebody out. A task left out would have been
+// served if it had added more. It is the greatest price that supports the outcome, where the slot price is the least.
+func (l *layout) entries(r *Round, o *Outcome) []Credits {
+	type place struct {
+		off, end, at int32
+		weight       Credits
+	}
+	entry := make([]Credits, len(l.seats))
+	free := append([]int32(nil), l.slots...)
+	var placed []place
+	next := 0
+	for t := range r.Tasks {
+		if next == len(o.Awards) || o.Awards[next].Task != r.Tasks[t].ID {
+			continue
+		}
+		a := o.Awards[next]
+		next++
+		for i := l.off[t]; i < l.off[t+1]; i++ {
+			if at := l.seats[l.seat[i]]; r.Agents[at.agent].Agent == a.Agent && int(at.tier) == a.Tier {
+				placed = append(placed, place{l.off[t], l.off[t+1], l.seat[i], Credits(l.weight[i])})
+				free[l.seat[i]]--
+			}
+		}
+	}
+	for s := range entry {
+		if free[s] == 0 {
+			entry[s] = 1 << 62 // above every weight, and no sum with one leaves an int64
+		}
+	}
+	for changed := true; changed; { // Bellman-Ford: an explanation is not in a hurry
+		changed = false
+		for _, p := range placed {
+			least := p.weight // leave it out
+			for i := p.off; i < p.end; i++ {
+				least = min(least, p.weight-Credits(l.weight[i])+entry[l.seat[i]])
+			}
+			if least < entry[p.at] {
+				entry[p.at], changed = least, true
+			}
+		}
+	}
+	return entry
+}
+
+func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, used []int) {
+	witnesses := o.Witnesses
+	for s, at := range l.seats {
+		sx := SeatExplanation{
+			Agent: r.Agents[at.agent].Agent, Tier: int(at.tier),
+			Slots: int(l.slots[s]), Used: used[s], Price: price[s],
+		}
+		switch {
+		case sx.Used < sx.Slots:
+			sx.Why = "it has a free slot, so its slots are worth nothing to others"
+		case sx.Price == 0:
+			sx.Why = "it is full, and one more slot would add nothing"
+		default:
+			w := witnesses[0]
+			witnesses = witnesses[1:]
+			task := r.Tasks[w.Task].ID
+			if w.FromAgent < 0 {
+				sx.Why = fmt.Sprintf("%s, left out, would add exactly that with one more slot here", task)
+			} else {
+				from := r.Agents[w.FromAgent].Agent
+				p := price[l.first[w.FromAgent]+int32(w.FromTier)]
+				sx.Why = fmt.Sprintf("%s would move here from %s tier %d (slot price %s): one more slot here adds that price and what the move gains",
+					task, from, w.FromTier, p)
+			}
+		}
+		x.Seats = append(x.Seats, sx)
+	}
+}
+
+// String is the explanation as plain text. Amounts are credits.
+func (x Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s, settle %s, clarke %s)\n", x.Domain, x.Number, x.Welfare,
+		x.Rule.Pricing, x.Rule.Settle, x.Rule.Clarke)
+	for _, t := range x.Tasks {
+		t.write(&b)
+	}
+	if len(x.Clients) > 0 {
+		b.WriteString("\nclients with several tasks, priced together\n")
+	}
+	for _, c := range x.Clients {
+		fmt.Fprintf(&b, "  %s: its tasks together cost the others %s, one by one they would have paid %s for their slots\n",
+			c.Client, c.Externality, c.SlotPrices)
+	}
+	b.WriteString("\nslots\n")
+	for _, s := range x.Seats {
+		fmt.Fprintf(&b, "  %s tier %d: %d of %d used, slot price %s: %s\n", s.Agent, s.Tier, s.Used, s.Slots, s.Price, s.Why)
+	}
+	return b.String()
+}
+
+func (t *TaskExplanation) write(b *strings.Builder) {
+	a := t.Award
+	if a == nil {
+		fmt.Fprintf(b, "\n%s: left out, pays nothing\n", t.Task)
+	} else {
+		fmt.Fprintf(b, "\n%s: served by %s, tier %d\n", t.Task, a.Agent, a.Tier)
+		fmt.Fprintf(b, "  premium %s = slot price %s", a.Premium, a.SlotPrice)
+		if t.Shared > 0 {
+			fmt.Fprintf(b, " - %s, priced with the client's other tasks", t.Shared)
+		}
+		fmt.Fprintf(b, " + congestion charge %s + regime toll %s + fee %s\n", -t.Congestion, -t.Regime, -t.Fee)
+		fmt.Fprintf(b, "  as quoted it pays %s = cost %s + premium %s, of a value of %s, and keeps %s (the paper's p_j, Eq. 8: %s)\n",
+			t.Payment, a.Cost, a.Premium, a.Value, t.Utility, t.PaperPj)
+	}
+	for _, op := range t.Options {
+		fmt.Fprintf(b, "  %s: value %s - cost %s - toll %s - slot price %s = %s", op.Agent, op.Value, op.Cost, -op.Toll, op.Price, op.Utility)
+		switch {
+		case a != nil && op.Agent == a.Agent:
+			b.WriteString("  < here\n")
+		case a != nil && op.Utility == t.Utility-t.Shared:
+			b.WriteString("; at these prices as good\n")
+		case a == nil && op.Needed > op.Value:
+			fmt.Fprintf(b, "; a value above %s would have won it\n", op.Needed)
+		case a == nil:
+			b.WriteString("; as good as one that was served, and the tie-break chose\n")
+		default:
+			b.WriteString("\n")
+		}
+	}
+	if len(t.Options) == 0 {
+		b.WriteString("  no agent could serve it\n")
+	}
+}

@@ -1,0 +1,178 @@
+package flow
+
+import "math/bits"
+
+// Among matchings of equal weight the answer must not depend on the algorithm or on the order of the input.
+// Once the least prices are known, which are unique, an edge is tight if its task is indifferent to it; every
+// best matching uses tight edges only, serves every task of positive utility and fills every seat of positive
+// price. Among those the answer serves the most tasks and then has the greatest sum of hash bits. Both wishes
+// and both duties are put into one weight and the tight edges are solved once more:
+//
+//	weight = hash bits + S  + D [utility > 0] + D [price > 0]
+//
+// with h hash bits, K seats, S = (K+2) 2^h and D = 2S. One exchange shifts hash bits by less than (K+1) 2^h < S,
+// so serving one more task outweighs it; mending one duty may cost one served task and all hash bits, which is
+// less than D. Weights are below 2^(h+3) (K+2), so h = min(40, 58 - 2 len(K+1)) keeps weight x (K+1) under 2^62.
+
+// TieBits is how many bits of the hash a problem with so many seats can use.
+func TieBits(seats int) int { return min(40, 58-2*bits.Len(uint(seats+1))) }
+
+// tieBreak is what Settle and Witnesses need beside the Solver's own.
+type tieBreak struct {
+	problem Problem // the tight edges; their weights only where there are ties
+	solver  *Solver
+	rank    []int64
+	queue   []int32
+	into    []int32
+}
+
+// Settle makes the answer of the last Solve canonical: it may exchange tasks at no change of weight or
+// price. hash gives 64 unchosen bits for an edge. It returns the second price of every seat, which proves the
+// choice (see package certify), or nil if the best matching is the only one.
+func (s *Solver) Settle(p *Problem, hash func(task, seat int32) uint64) []int64 {
+	s.tighten(p)
+	if s.unique(p) {
+		return nil
+	}
+	return s.breakTies(p, hash)
+}
+
+// tighten lists the edges that their tasks are indifferent to, the one they sit at among them.
+func (s *Solver) tighten(p *Problem) {
+	q := &s.tie.problem
+	q.Off, q.Seat, q.Slots = append(q.Off[:0], 0), q.Seat[:0], p.Slots
+	for k := range int32(p.Tasks()) {
+		u := s.utility(k)
+		seat, weight := p.Seat[p.Off[k]:p.Off[k+1]], p.Weight[p.Off[k]:p.Off[k+1]]
+		weight = weight[:len(seat)]
+		for i, b := range seat {
+			if weight[i]-s.Price[b] == u {
+				q.Seat = append(q.Seat, b)
+			}
+		}
+		q.Off = append(q.Off, int32(len(q.Seat)))
+	}
+}
+
+// unique reports whether no exchange leaves weight and prices as they are. Exchanges are arcs between seats and
+// one more node, the outside; a second best matching is a cycle of them. The arcs of a problem without one can
+// be peeled off node by node (Kahn 1962).
+//
+//	a > b        a task on a has a tight edge to b
+//	a > outside  a task on a has utility 0, or a has a free slot
+//	outside > a  a task left out has a tight edge to a, or a is full at price 0 and may be left with a free slot
+//	outside > b  as a > b, if a has free slots: it gives a task away and nobody need come (to lead outside > a > outside
+//	             instead would free a slot and fill it again, which changes nothing)
+func (s *Solver) unique(p *Problem) bool {
+	t := &s.tie
+	seats := int32(len(p.Slots))
+	s.group(int(seats))
+	t.into = grow(t.into, int(seats)+1)
+	clear(t.into)
+	left := int(seats) + 1
+	arcs := func(a int32, f func(b int32)) {
+		if a == seats {
+			for k, at := range s.Match {
+				if at < 0 {
+					s.tight(int32(k), f)
+				}
+			}
+			for b := range seats {
+				if s.free[b] > 0 {
+					s.moves(b, f)
+				} else if s.Price[b] == 0 {
+					f(b)
+				}
+			}
+			return
+		}
+		if s.free[a] > 0 {
+			f(seats)
+		}
+		s.moves(a, f)
+	}
+	for a := range seats + 1 {
+		arcs(a, func(b int32) { t.into[b]++ })
+	}
+	t.queue = t.queue[:0]
+	for a := range seats + 1 {
+		if t.into[a] == 0 {
+			t.queue = append(t.queue, a)
+		}
+	}
+	for len(t.queue) > 0 {
+		a := t.queue[len(t.queue)-1]
+		t.queue = t.queue[:len(t.queue)-1]
+		left--
+		arcs(a, func(b int32) {
+			if t.into[b]--; t.into[b] == 0 {
+				t.queue = append(t.queue, b)
+			}
+		})
+	}
+	return left == 0
+}
+
+// moves calls f with every place that a task on a would as gladly have.
+func (s *Solver) moves(a int32, f func(b int32)) {
+	for _, k := range s.member[s.start[a]:s.start[a+1]] {
+		if s.utility(k) == 0 {
+			f(int32(len(s.Price)))
+		}
+		s.tight(k, f)
+	}
+}
+
+// tight calls f with every other seat that task k would as gladly have.
+func (s *Solver) tight(k int32, f func(b int32)) {
+	q := &s.tie.problem
+	for _, b := range q.Seat[q.Off[k]:q.Off[k+1]] {
+		if b != s.Match[k] {
+			f(b)
+		}
+	}
+}
+
+// breakTies solves the tight edges for the preferred matching and returns every seat's second price.
+func (s *Solver) breakTies(p *Problem, hash func(task, seat int32) uint64) []int64 {
+	t := &s.tie
+	seats := len(p.Slots)
+	h := TieBits(seats)
+	serve := int64(seats+2) << h
+	duty := 2 * serve
+	q := &t.problem
+	q.Weight = grow(q.Weight, len(q.Seat))
+	for k := range int32(p.Tasks()) {
+		base := serve
+		if s.utility(k) > 0 {
+			base += duty
+		}
+		for e := q.Off[k]; e < q.Off[k+1]; e++ {
+			b := q.Seat[e]
+			q.Weight[e] = base + int64(hash(k, b)>>(64-h))
+			if s.Price[b] > 0 {
+				q.Weight[e] += duty
+			}
+		}
+	}
+	if t.solver == nil {
+		t.solver = new(Solver)
+	}
+	_ = t.solver.solve(q, nil) // without stop there is no error
+	t.rank = grow(t.rank, seats)
+	for a := range seats {
+		t.rank[a] = t.solver.Price[a]
+		if s.Price[a] > 0 {
+			t.rank[a] -= duty
+		}
+	}
+	copy(s.free, p.Slots)
+	for k, a := range t.solver.Match {
+		s.Match[k] = a
+		if a >= 0 {
+			s.weight[k] = p.weightOf(int32(k), a)
+			s.free[a]--
+		}
+	}
+	return t.rank
+}

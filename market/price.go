@@ -1,0 +1,161 @@
+package market
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// MaxPrice bounds each figure of a price card: a million credits per million tokens.
+const MaxPrice Credits = 1_000_000 * Credit
+
+// MaxWorth bounds what one task may be said to be worth: a million credits. Below 2^53, so that it is
+// exact as a float64, and small enough that rounds of 4,000 tiers stay within the solver's bounds.
+const MaxWorth Credits = 1_000_000 * Credit
+
+// MaxPatience bounds [Terms.Patience].
+const MaxPatience = 24 * time.Hour
+
+// Settlement rules, [Rule.Settle].
+const (
+	// SettleMetered settles at the price card on real usage, at most the cap: what people who buy tokens
+	// expect.
+	SettleMetered = "metered"
+	// SettleQuoted settles at the quote (iemas A.3); the agent carries the risk of its cost.
+	SettleQuoted = "quoted"
+)
+
+// Validate judges a price card: 0 <= Hit <= Miss <= MaxPrice and 0 <= Out <= MaxPrice. A cached token
+// may not cost more than a computed one, else the worst case of a task would not bound its cost.
+func (p Price) Validate() error {
+	switch {
+	case p.Miss < 0 || p.Miss > MaxPrice:
+		return fmt.Errorf("price: miss is %s, want 0 to %s credits per million tokens", p.Miss, MaxPrice)
+	case p.Hit < 0:
+		return fmt.Errorf("price: hit is %s, want at least 0", p.Hit)
+	case p.Hit > p.Miss:
+		return fmt.Errorf("price: hit is %s and miss %s: a cached token may not cost more than a computed one", p.Hit, p.Miss)
+	case p.Out < 0 || p.Out > MaxPrice:
+		return fmt.Errorf("price: out is %s, want 0 to %s credits per million tokens", p.Out, MaxPrice)
+	}
+	return nil
+}
+
+// Cost is what usage costs at this price card, in nano-credits (iemas Eq. 6: a miss price on what was
+// computed, a hit price on what was cached, an output price on what was generated), rounded up once.
+// Negative counts are taken as 0 and Cached as at most Prompt; the result is at most MaxCredits.
+func (p Price) Cost(u Usage) Credits {
+	prompt, out := max(u.Prompt, 0), max(u.Output, 0)
+	cached := min(max(u.Cached, 0), prompt)
+	var hi, lo, carry uint64
+	for _, term := range [3][2]uint64{
+		{uint64(max(p.Miss, 0)), uint64(prompt - cached)},
+		{uint64(max(p.Hit, 0)), uint64(cached)},
+		{uint64(max(p.Out, 0)), uint64(out)},
+	} {
+		h, l := bits.Mul64(term[0], term[1])
+		lo, carry = bits.Add64(lo, l, 0)
+		hi, carry = bits.Add64(hi, h, carry)
+		if carry != 0 {
+			return MaxCredits
+		}
+	}
+	const million = 1_000_000
+	lo, carry = bits.Add64(lo, million-1, 0) // round up
+	hi += carry                              // hi < 2^64 - 1: three products of 63-bit factors
+	if hi >= million {
+		return MaxCredits
+	}
+	q, _ := bits.Div64(hi, lo, million)
+	return Credits(min(q, uint64(MaxCredits)))
+}
+
+// WorstCase is the most a task can cost: every prompt token computed, every output token used. promptBound
+// is an upper bound on prompt tokens, maxTokens what the engine is told to stop at.
+func WorstCase(p Price, promptBound, maxTokens int) Credits {
+	return p.Cost(Usage{Prompt: promptBound, Output: maxTokens})
+}
+
+// Settle is what the client pays and the agent is due beside the premium: one integer, computed by the same
+// function at the hub, at the agent and in the audit, so that no error of prediction can open a gap between
+// the two (iemas Thm. 4.3). An unknown rule settles as metered does. costCap is the hold less its premium.
+func Settle(rule string, p Price, quoted Credits, u Usage, costCap Credits) Credits {
+	cost := quoted
+	if rule != SettleQuoted {
+		cost = p.Cost(u)
+	}
+	return max(0, min(cost, costCap))
+}
+
+// Reserve is what admission sets aside for one task on one agent before a round, so that no outcome can cost
+// more: the worst case and the largest premium that a client with positive utility can owe, value - cost, at
+// most maxPrice. A hub reserves the largest over the agents that may serve the task.
+func Reserve(worst, value, cost, maxPrice Credits) Credits {
+	return Hold(max(0, value-cost), worst, maxPrice)
+}
+
+// Hold is what is set aside for an award: its premium and the worst case, at most maxPrice.
+func Hold(premium, worst, maxPrice Credits) Credits {
+	sum, ok := premium.Add(worst)
+	if !ok {
+		return maxPrice
+	}
+	return max(0, min(sum, maxPrice))
+}
+
+// Validate judges a client's terms.
+func (t Terms) Validate() error {
+	switch {
+	case t.Worth < 0 || t.Worth > MaxWorth:
+		return fmt.Errorf("terms: worth is %s, want 0 to %s credits", t.Worth, MaxWorth)
+	case !(t.Delta >= 0 && t.Delta <= 1):
+		return fmt.Errorf("terms: delta is %v, want 0 to 1", t.Delta)
+	case t.Patience <= 0 || t.Patience > MaxPatience:
+		return fmt.Errorf("terms: patience is %v, want more than 0 and at most %v", t.Patience, MaxPatience)
+	case t.MaxPrice < 0 || t.MaxPrice > MaxWorth:
+		return fmt.Errorf("terms: max_price is %s, want 0 to %s credits", t.MaxPrice, MaxWorth)
+	}
+	return nil
+}
+
+// Cap is the most the client ever pays for the task: MaxPrice, or Worth if none is given.
+func (t Terms) Cap() Credits {
+	if t.MaxPrice > 0 {
+		return t.MaxPrice
+	}
+	return t.Worth
+}
+
+// Validate judges a quote: a finite time, a cost of money, a quality from 0 to 1.
+func (q Quote) Validate() error {
+	switch {
+	case q.TTFT < 0:
+		return fmt.Errorf("quote: ttft is %v, want at least 0", q.TTFT)
+	case q.Cost < 0 || q.Cost > MaxCredits:
+		return fmt.Errorf("quote: cost is %s, want 0 to %s credits", q.Cost, MaxCredits)
+	case !(q.Quality >= 0 && q.Quality <= 1):
+		return fmt.Errorf("quote: quality is %v, want 0 to 1", q.Quality)
+	}
+	return nil
+}
+
+// Value is what a quote is worth to the client, in nano-credits: iemas Eq. 1 in money,
+//
+//	floor(worth * (delta*quality - (1-delta)*min(1, ttft/patience)))
+//
+// at most [Terms.Cap], so that a price the client refuses is never asked. It may be negative, down to -worth,
+// and is that for terms or a quote that Validate refuses.
+func (t Terms) Value(q Quote) Credits {
+	if t.Validate() != nil || q.Validate() != nil {
+		return -max(0, min(t.Worth, MaxWorth))
+	}
+	late := 1.0
+	if q.TTFT < t.Patience {
+		late = float64(q.TTFT) / float64(t.Patience)
+	}
+	// The conversions keep the compiler from fusing a product into a sum, which would round differently
+	// on machines with fused multiply-add.
+	share := float64(t.Delta*q.Quality) - float64((1-t.Delta)*late)
+	return min(Credits(math.Floor(float64(t.Worth)*share)), t.Cap())
+}

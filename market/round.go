@@ -1,0 +1,295 @@
+package market
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// Limits of one round. A hub's rounds are two orders of magnitude smaller; these keep hostile bytes from
+// costing memory and every sum of the solver inside an int64.
+const (
+	MaxTasks     = 1 << 17
+	MaxAgents    = 1 << 14
+	MaxTiers     = 64      // of one agent
+	MaxSeats     = 1 << 16 // tiers of all agents together
+	MaxSlots     = 1 << 20 // of one tier
+	MaxEdges     = 1 << 20
+	MaxSeatEdges = 1 << 22 // edges, each counted once for every tier of its agent
+	MaxID        = 256     // bytes of an id or name
+)
+
+// Pricing and Clarke rules, [Rule.Pricing] and [Rule.Clarke].
+const (
+	PricingVCG = "vcg" // price cards and slot prices: the paper's (iemas 4.2)
+	// ClarkeTask prices each task by what it costs the others, other tasks of its client among them.
+	ClarkeTask = "task"
+	// ClarkeClient prices all tasks of a client together. Truth is best also for clients with several tasks.
+	ClarkeClient = "client"
+)
+
+// DefaultRule is how rounds are priced and settled where nothing else is configured.
+var DefaultRule = Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeTask}
+
+// Validate judges a rule: only rules that [Clear] knows pass.
+func (r Rule) Validate() error {
+	switch {
+	case r.Pricing != PricingVCG:
+		return fmt.Errorf("rule: pricing is %q, want %q", r.Pricing, PricingVCG)
+	case r.Settle != SettleMetered && r.Settle != SettleQuoted:
+		return fmt.Errorf("rule: settle is %q, want %q or %q", r.Settle, SettleMetered, SettleQuoted)
+	case r.Clarke != ClarkeTask && r.Clarke != ClarkeClient:
+		return fmt.Errorf("rule: clarke is %q, want %q or %q", r.Clarke, ClarkeTask, ClarkeClient)
+	}
+	return nil
+}
+
+// Weight is what an edge adds to welfare when it is served from a tier: value - cost + toll, the toll being
+// the regime's, the tier's congestion charge and minus the flat fee.
+func (e Edge) Weight(tier Tier, fee Credits) Credits {
+	return e.Value - e.Cost + e.Toll + tier.Toll - fee
+}
+
+// Sort brings a round into canonical order: tasks and agents by id, edges by (task, agent), their indices
+// rewritten. It leaves edges whose indices are out of range to [Round.Validate].
+func (r *Round) Sort() {
+	task := sortIndexed(r.Tasks, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
+	agent := sortIndexed(r.Agents, func(a, b Supply) int { return cmp.Compare(a.Agent, b.Agent) })
+	for i := range r.Edges {
+		e := &r.Edges[i]
+		if task != nil && e.Task >= 0 && e.Task < len(task) {
+			e.Task = task[e.Task]
+		}
+		if agent != nil && e.Agent >= 0 && e.Agent < len(agent) {
+			e.Agent = agent[e.Agent]
+		}
+	}
+	if !slices.IsSortedFunc(r.Edges, compareEdges) {
+		slices.SortStableFunc(r.Edges, compareEdges)
+	}
+}
+
+func compareEdges(a, b Edge) int {
+	if c := cmp.Compare(a.Task, b.Task); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Agent, b.Agent)
+}
+
+// sortIndexed sorts s and returns where each old index went, or nil if nothing moved.
+func sortIndexed[T any](s []T, compare func(a, b T) int) []int {
+	if slices.IsSortedFunc(s, compare) {
+		return nil
+	}
+	order := make([]int, len(s))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return compare(s[a], s[b]) })
+	sorted, moved := make([]T, len(s)), make([]int, len(s))
+	for to, from := range order {
+		sorted[to], moved[from] = s[from], to
+	}
+	copy(s, sorted)
+	return moved
+}
+
+// Validate judges a round; [Clear] never panics on one that passes. Its errors name the field and the limit.
+// It wants the canonical order of [Round.Sort] without duplicates, and
+//
+//	max weight x (tiers of all agents + 1) < 2^62
+//
+// so that no sum along a path of exchanges, at most one for each tier, leaves an int64; and at most 2^62 for the sum of
+// every task's largest weight, so that welfare does not.
+func (r *Round) Validate() error {
+	if err := r.validate(); err != nil {
+		return fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
+	}
+	return nil
+}
+
+func (r *Round) validate() error {
+	if err := r.Rule.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case len(r.Domain) > MaxID:
+		return fmt.Errorf("domain has %d bytes, want at most %d", len(r.Domain), MaxID)
+	case r.Fee < 0 || r.Fee > MaxWorth:
+		return fmt.Errorf("fee is %s, want 0 to %s credits", r.Fee, MaxWorth)
+	case len(r.Tasks) > MaxTasks:
+		return fmt.Errorf("%d tasks, want at most %d", len(r.Tasks), MaxTasks)
+	case len(r.Agents) > MaxAgents:
+		return fmt.Errorf("%d agents, want at most %d", len(r.Agents), MaxAgents)
+	case len(r.Edges) > MaxEdges:
+		return fmt.Errorf("%d edges, want at most %d", len(r.Edges), MaxEdges)
+	}
+	for i, t := range r.Tasks {
+		if err := validateID(string(t.ID)); err != nil {
+			return fmt.Errorf("task %d: id %w", i, err)
+		}
+		if len(t.Client) > MaxID || t.Client == "" && r.Rule.Clarke == ClarkeClient {
+			return fmt.Errorf("task %s: client has %d bytes, want 1 to %d", t.ID, len(t.Client), MaxID)
+		}
+		if i > 0 && t.ID <= r.Tasks[i-1].ID {
+			return fmt.Errorf("task %s: %s", t.ID, orderFault(t.ID == r.Tasks[i-1].ID))
+		}
+	}
+	seats, err := r.validateAgents()
+	if err != nil {
+		return err
+	}
+	return r.validateEdges(seats)
+}
+
+func (r *Round) validateAgents() (seats int, err error) {
+	for i, a := range r.Agents {
+		if err := validateID(string(a.Agent)); err != nil {
+			return 0, fmt.Errorf("agent %d: id %w", i, err)
+		}
+		if i > 0 && a.Agent <= r.Agents[i-1].Agent {
+			return 0, fmt.Errorf("agent %s: %s", a.Agent, orderFault(a.Agent == r.Agents[i-1].Agent))
+		}
+		if len(a.Tiers) > MaxTiers {
+			return 0, fmt.Errorf("agent %s: %d tiers, want at most %d", a.Agent, len(a.Tiers), MaxTiers)
+		}
+		for k, t := range a.Tiers {
+			switch {
+			case t.Slots < 1 || t.Slots > MaxSlots:
+				return 0, fmt.Errorf("agent %s: tier %d has %d slots, want 1 to %d", a.Agent, k, t.Slots, MaxSlots)
+			case t.Toll > 0 || t.Toll < -MaxWorth:
+				return 0, fmt.Errorf("agent %s: tier %d has toll %s, want %s to 0 credits", a.Agent, k, t.Toll, -MaxWorth)
+			case k > 0 && t.Toll >= a.Tiers[k-1].Toll:
+				return 0, fmt.Errorf("agent %s: tier %d has toll %s, not below the toll %s of the tier before: slots of one charge are one tier",
+					a.Agent, k, t.Toll, a.Tiers[k-1].Toll)
+			}
+		}
+		seats += len(a.Tiers)
+	}
+	if seats > MaxSeats {
+		return 0, fmt.Errorf("%d tiers of all agents together, want at most %d", seats, MaxSeats)
+	}
+	return seats, nil
+}
+
+func (r *Round) validateEdges(seats int) error {
+	limit := Credits((1<<62 - 1) / uint64(seats+1))
+	seatEdges := 0
+	task, agent := -1, -1
+	var most, sum Credits // the largest weight of the task at hand; of all tasks before
+	for i := range r.Edges {
+		e := &r.Edges[i]
+		if uint(e.Task) >= uint(len(r.Tasks)) || uint(e.Agent) >= uint(len(r.Agents)) ||
+			e.Task < task || e.Task == task && e.Agent <= agent ||
+			e.Value < -MaxCredits || e.Value > MaxCredits || e.Cost < 0 || e.Cost > MaxCredits || e.Toll < -MaxCredits || e.Toll > 0 {
+			return r.edgeFault(i)
+		}
+		if e.Task != task {
+			most, sum = 0, sum+most
+			if sum > 1<<62 {
+				break
+			}
+		}
+		task, agent = e.Task, e.Agent
+		tiers := r.Agents[e.Agent].Tiers
+		seatEdges += len(tiers)
+		if len(tiers) == 0 {
+			continue
+		}
+		// Weights fall from tier to tier: the first is the largest.
+		w := e.Weight(tiers[0], r.Fee)
+		if w > limit {
+			return fmt.Errorf("edge %s > %s: weight is %s, want at most %s credits with %d tiers in the round",
+				r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, w, limit, seats)
+		}
+		most = max(most, w)
+	}
+	if sum+most > 1<<62 { // both are at most 2^62 + 2^60
+		return fmt.Errorf("the largest weights of all tasks sum to more than %s credits", Credits(1<<62))
+	}
+	if seatEdges > MaxSeatEdges {
+		return fmt.Errorf("%d edges counted once for every tier of their agent, want at most %d", seatEdges, MaxSeatEdges)
+	}
+	return nil
+}
+
+// edgeFault says what is wrong with an edge that is known to be wrong.
+func (r *Round) edgeFault(i int) error {
+	e := r.Edges[i]
+	switch {
+	case e.Task < 0 || e.Task >= len(r.Tasks):
+		return fmt.Errorf("edge %d: task index is %d, want 0 to %d", i, e.Task, len(r.Tasks)-1)
+	case e.Agent < 0 || e.Agent >= len(r.Agents):
+		return fmt.Errorf("edge %d: agent index is %d, want 0 to %d", i, e.Agent, len(r.Agents)-1)
+	}
+	name := fmt.Sprintf("edge %s > %s", r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent)
+	switch {
+	case e.Value < -MaxCredits || e.Value > MaxCredits:
+		return fmt.Errorf("%s: value is %s, want at most %s credits in size", name, e.Value, MaxCredits)
+	case e.Cost < 0 || e.Cost > MaxCredits:
+		return fmt.Errorf("%s: cost is %s, want 0 to %s credits", name, e.Cost, MaxCredits)
+	case e.Toll > 0 || e.Toll < -MaxCredits:
+		return fmt.Errorf("%s: toll is %s, want %s to 0 credits", name, e.Toll, -MaxCredits)
+	}
+	return fmt.Errorf("%s: %s", name, orderFault(compareEdges(r.Edges[i-1], e) == 0))
+}
+
+func validateID(id string) error {
+	if id == "" || len(id) > MaxID {
+		return fmt.Errorf("has %d bytes, want 1 to %d", len(id), MaxID)
+	}
+	return nil
+}
+
+func orderFault(duplicate bool) string {
+	if duplicate {
+		return "listed twice"
+	}
+	return "out of order; Round.Sort first"
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// Hash names the round: SHA-256 over its canonical bytes. The next round carries it as Prev.
+func (r *Round) Hash() [32]byte { return sha256.Sum256(r.AppendCanonical(nil)) }
+
+// tieKeys derives the tie-break's hash of (task, agent, tier) from the round itself, so that nobody can choose
+// among assignments of equal welfare: the seed is a hash of Prev and of every input. Keys of tasks and of tiers
+// are mixed by a product of 128 bits, since a sum f(task) + g(tier) would be the same for every assignment.
+type tieKeys struct{ task, seat [][2]uint64 }
+
+func (r *Round) tieKeys(seats []seat) tieKeys {
+	seed := sha256.Sum256(r.AppendCanonical([]byte("souk tie-break 1\n")))
+	buf := make([]byte, 0, len(seed)+2+MaxID)
+	key := func(kind byte, id string, tier int) [2]uint64 {
+		buf = append(append(buf[:0], seed[:]...), kind, byte(tier))
+		sum := sha256.Sum256(append(buf, id...))
+		return [2]uint64{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+	}
+	k := tieKeys{task: make([][2]uint64, len(r.Tasks)), seat: make([][2]uint64, len(seats))}
+	for i, t := range r.Tasks {
+		k.task[i] = key('t', string(t.ID), 0)
+	}
+	for i, s := range seats {
+		k.seat[i] = key('a', string(r.Agents[s.agent].Agent), int(s.tier))
+	}
+	return k
+}
+
+// hash is 64 bits that nobody chose for a task in a tier.
+func (k tieKeys) hash(task, seat int32) uint64 {
+	t, s := k.task[task], k.seat[seat]
+	hi, lo := bits.Mul64(t[0]^s[0], t[1]+s[1])
+	x := hi ^ lo ^ t[1] ^ bits.RotateLeft64(s[0], 32)
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}

@@ -1,0 +1,145 @@
+package market
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every bad round is refused with the field and the limit; Clear and Check refuse it too and never panic.
+func TestBadRounds(t *testing.T) {
+	good := func() Round {
+		return Round{Domain: "math", Number: 1, Rule: DefaultRule,
+			Tasks:  []Task{{"p", "c"}, {"q", "c"}},
+			Agents: []Supply{{"a", []Tier{{1, 0}, {1, -2}}}, {"b", nil}},
+			Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}, {1, 0, 8, 2, 0}}}
+	}
+	r := good()
+	if o, err := Clear(r); err != nil || Check(r, o) != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", MaxID+1)
+	for _, c := range []struct {
+		want  string
+		spoil func(r *Round)
+	}{
+		{`pricing is ""`, func(r *Round) { r.Rule.Pricing = "" }},
+		{`settle is "free"`, func(r *Round) { r.Rule.Settle = "free" }},
+		{`clarke is "x"`, func(r *Round) { r.Rule.Clarke = "x" }},
+		{"domain has 257 bytes", func(r *Round) { r.Domain = long }},
+		{"fee is -0.000000001", func(r *Round) { r.Fee = -1 }},
+		{"fee is", func(r *Round) { r.Fee = MaxWorth + 1 }},
+		{"task 0: id has 0 bytes", func(r *Round) { r.Tasks[0].ID = "" }},
+		{"task 1: id has 257 bytes", func(r *Round) { r.Tasks[1].ID = TaskID(long) }},
+		{"task p: client has 257 bytes", func(r *Round) { r.Tasks[0].Client = long }},
+		{"task p: client has 0 bytes", func(r *Round) { r.Rule.Clarke = ClarkeClient; r.Tasks[0].Client = "" }},
+		{"task q: listed twice", func(r *Round) { r.Tasks[0].ID = "q" }},
+		{"task q: out of order", func(r *Round) { r.Tasks[0].ID = "z" }},
+		{"agent 0: id has 0 bytes", func(r *Round) { r.Agents[0].Agent = "" }},
+		{"agent b: listed twice", func(r *Round) { r.Agents[0].Agent = "b" }},
+		{"agent b: out of order", func(r *Round) { r.Agents[0].Agent = "c" }},
+		{"agent b: 65 tiers", func(r *Round) { r.Agents[1].Tiers = make([]Tier, 65) }},
+		{"tier 0 has 0 slots", func(r *Round) { r.Agents[0].Tiers[0].Slots = 0 }},
+		{"tier 0 has 1048577 slots", func(r *Round) { r.Agents[0].Tiers[0].Slots = MaxSlots + 1 }},
+		{"tier 0 has toll", func(r *Round) { r.Agents[0].Tiers[0].Toll = 1 }},
+		{"not below the toll", func(r *Round) { r.Agents[0].Tiers[1].Toll = 0 }},
+		{"task index is 2", func(r *Round) { r.Edges[2].Task = 2 }},
+		{"task index is -1", func(r *Round) { r.Edges[0].Task = -1 }},
+		{"agent index is 2", func(r *Round) { r.Edges[2].Agent = 2 }},
+		{"edge p > a: listed twice", func(r *Round) { r.Edges[1].Agent = 0 }},
+		{"edge p > a: out of order", func(r *Round) { r.Edges[0].Agent = 1; r.Edges[1].Agent = 0 }},
+		{"edge p > a: value is", func(r *Round) { r.Edges[0].Value = MaxCredits + 1 }},
+		{"edge p > a: value is", func(r *Round) { r.Edges[0].Value = -MaxCredits - 1 }},
+		{"edge p > a: cost is", func(r *Round) { r.Edges[0].Cost = -1 }},
+		{"edge p > a: toll is", func(r *Round) { r.Edges[0].Toll = 1 }},
+		{"131073 tasks", func(r *Round) { r.Tasks = make([]Task, MaxTasks+1) }},
+		{"16385 agents", func(r *Round) { r.Agents = make([]Supply, MaxAgents+1) }},
+		{"1048577 edges", func(r *Round) { r.Edges = make([]Edge, MaxEdges+1) }},
+		{"65540 tiers of all agents", func(r *Round) { r.Agents, r.Edges = manyTiers(1130, 58), nil }},
+		{"edges counted once for every tier", func(r *Round) { manySeatEdges(r) }},
+		{"edge p > a0000: weight is", func(r *Round) {
+			r.Agents, r.Edges = manyTiers(64, 64), []Edge{{0, 0, MaxCredits, 0, 0}}
+		}},
+		{"weights of all tasks sum to more than", func(r *Round) {
+			r.Agents, r.Tasks, r.Edges = []Supply{{"a", []Tier{{100, 0}}}}, nil, nil
+			for j := range 100 {
+				r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("t%02d", j))})
+				r.Edges = append(r.Edges, Edge{Task: j, Value: MaxCredits})
+			}
+		}},
+	} {
+		r := good()
+		c.spoil(&r)
+		err := r.Validate()
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "round ") {
+			t.Errorf("%v, want an error with %q", err, c.want)
+			continue
+		}
+		if _, err := Clear(r); err == nil {
+			t.Errorf("%s: cleared all the same", c.want)
+		}
+		if Check(r, Outcome{}) == nil {
+			t.Errorf("%s: checked all the same", c.want)
+		}
+	}
+}
+
+func manyTiers(agents, tiers int) (s []Supply) {
+	for i := range agents {
+		a := Supply{Agent: AgentID(fmt.Sprintf("a%04d", i))}
+		for k := range tiers {
+			a.Tiers = append(a.Tiers, Tier{Slots: 1, Toll: Credits(-k)})
+		}
+		s = append(s, a)
+	}
+	return s
+}
+
+func manySeatEdges(r *Round) {
+	r.Agents, r.Tasks, r.Edges = manyTiers(66, 64), nil, nil
+	for j := range 1000 {
+		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("t%04d", j))})
+		for i := range r.Agents {
+			r.Edges = append(r.Edges, Edge{Task: j, Agent: i, Value: 1})
+		}
+	}
+}
+
+// Weights at the bound still clear and check: no sum overflows.
+func TestWeightsAtTheBound(t *testing.T) {
+	r := Round{Rule: DefaultRule}
+	for i := range 3 {
+		r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprint("a", i)), []Tier{{1, 0}}})
+	}
+	top := min(MaxCredits, Credits((1<<62-1)/4))
+	for j := range 4 {
+		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprint("t", j))})
+		for i := range 3 {
+			r.Edges = append(r.Edges, Edge{Task: j, Agent: i, Value: top - Credits(i*j)})
+		}
+	}
+	o, err := Clear(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(r, o); err != nil {
+		t.Fatal(err)
+	}
+	if want := brute(&r, -1); o.Welfare != want {
+		t.Errorf("welfare %d, want %d", o.Welfare, want)
+	}
+}
+
+func TestSort(t *testing.T) {
+	r := Round{
+		Tasks:  []Task{{ID: "q"}, {ID: "p"}},
+		Agents: []Supply{{Agent: "b"}, {Agent: "a"}},
+		Edges:  []Edge{{Task: 0, Agent: 0, Value: 1}, {Task: 1, Agent: 1, Value: 2}, {Task: 0, Agent: 1, Value: 3}, {Task: 7, Agent: -1}},
+	}
+	r.Sort()
+	want := []Edge{{Task: 0, Agent: 0, Value: 2}, {Task: 1, Agent: 0, Value: 3}, {Task: 1, Agent: 1, Value: 1}, {Task: 7, Agent: -1}}
+	if r.Tasks[0].ID != "p" || r.Agents[0].Agent != "a" || !slices.Equal(r.Edges, want) {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,197 @@
+package market
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// textRound is a round as people write it; testdata/max-flow.txt says how.
+type textRound struct {
+	name                   string
+	round                  Round
+	clear, prices, welfare string
+	bundles                []Bundle
+}
+
+func readRounds(t *testing.T, path string) (rounds []textRound) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, line := range strings.Split(string(data), "\n") {
+		line, _, _ = strings.Cut(line, "# ")
+		line = strings.TrimSpace(strings.TrimSuffix(line, "#"))
+		if line == "" {
+			continue
+		}
+		key, rest, ok := strings.Cut(line, ":")
+		if !ok {
+			t.Fatalf("%s:%d: no colon in %q", path, n+1, line)
+		}
+		rest = strings.TrimSpace(rest)
+		if key == "name" {
+			rounds = append(rounds, textRound{name: rest, round: Round{Domain: "text", Number: 1, Rule: DefaultRule}})
+			continue
+		}
+		r := &rounds[len(rounds)-1]
+		fail := func(err error) {
+			if err != nil {
+				t.Fatalf("%s:%d: %v", path, n+1, err)
+			}
+		}
+		switch key {
+		case "fee":
+			r.round.Fee, err = ParseCredits(rest)
+			fail(err)
+		case "clarke":
+			r.round.Rule.Clarke = rest
+		case "slots":
+			words := strings.Fields(rest)
+			for i := 0; i+1 < len(words); i += 2 {
+				s, err := readSupply(words[i], words[i+1])
+				fail(err)
+				r.round.Agents = append(r.round.Agents, s)
+			}
+		case "clear":
+			r.clear = rest
+		case "bundles": // tasks are listed by name in these rounds, so that sorting moves none
+			for word := range strings.FieldsSeq(rest) {
+				var b Bundle
+				for name := range strings.SplitSeq(word, "+") {
+					j := slices.IndexFunc(r.round.Tasks, func(x Task) bool { return string(x.ID) == name })
+					if j < 0 {
+						t.Fatalf("%s:%d: no task %q", path, n+1, name)
+					}
+					b.Tasks = append(b.Tasks, j)
+				}
+				r.bundles = append(r.bundles, b)
+			}
+		case "prices":
+			r.prices = rest
+		case "welfare":
+			r.welfare = rest
+		default:
+			fail(r.addTask(key, strings.Fields(rest)))
+		}
+	}
+	return rounds
+}
+
+func readSupply(name, slots string) (Supply, error) {
+	s := Supply{Agent: AgentID(name)}
+	for part := range strings.SplitSeq(slots, "+") {
+		var tier Tier
+		count, charge, ok := strings.Cut(part, "@")
+		if _, err := fmt.Sscan(count, &tier.Slots); err != nil {
+			return s, err
+		}
+		if ok {
+			c, err := ParseCredits(charge)
+			if err != nil {
+				return s, err
+			}
+			tier.Toll = -c
+		}
+		s.Tiers = append(s.Tiers, tier)
+	}
+	return s, nil
+}
+
+// addTask adds a task "client/name" or "name", with edges "agent value-cost~toll" in pairs of words.
+func (r *textRound) addTask(name string, words []string) error {
+	client, _, ok := strings.Cut(name, "/")
+	if !ok {
+		client = name
+	}
+	j := len(r.round.Tasks)
+	r.round.Tasks = append(r.round.Tasks, Task{ID: TaskID(name), Client: client})
+	for k := 0; k+1 < len(words); k += 2 {
+		i := slices.IndexFunc(r.round.Agents, func(s Supply) bool { return string(s.Agent) == words[k] })
+		if i < 0 {
+			return fmt.Errorf("no agent %q", words[k])
+		}
+		value, rest, _ := strings.Cut(words[k+1], "-")
+		cost, toll, ok := strings.Cut(rest, "~")
+		if !ok {
+			toll = "0"
+		}
+		e := Edge{Task: j, Agent: i}
+		for _, part := range []struct {
+			text string
+			to   *Credits
+			sign Credits
+		}{{value, &e.Value, 1}, {cost, &e.Cost, 1}, {toll, &e.Toll, -1}} {
+			c, err := ParseCredits(part.text)
+			if err != nil {
+				return err
+			}
+			*part.to = c * part.sign
+		}
+		r.round.Edges = append(r.round.Edges, e)
+	}
+	return nil
+}
+
+// Everything in testdata clears as written there.
+func TestRoundsAsText(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no rounds: %v", err)
+	}
+	for _, path := range files {
+		for _, want := range readRounds(t, path) {
+			t.Run(filepath.Base(path)+"/"+want.name, func(t *testing.T) {
+				r := want.round
+				r.Sort()
+				clear, check := Clear, Check
+				if want.bundles != nil {
+					clear = func(r Round) (Outcome, error) { return ClearBundles(r, want.bundles) }
+					check = func(r Round, o Outcome) error { return CheckBundles(r, want.bundles, o) }
+				}
+				o, err := clear(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := check(r, o); err != nil {
+					t.Error(err)
+				}
+				got := textRound{name: want.name, round: want.round, clear: textAwards(o), prices: textPrices(r, o), welfare: o.Welfare.String()}
+				if d := cmp.Diff([]string{want.clear, want.prices, want.welfare}, []string{got.clear, got.prices, got.welfare}); d != "" {
+					x, _ := Explain(r, o)
+					t.Errorf("as written (-), as cleared (+):\n%s\n%s", d, x)
+				}
+			})
+		}
+	}
+}
+
+func textAwards(o Outcome) string {
+	var words []string
+	for _, a := range o.Awards {
+		place := string(a.Agent)
+		if a.Tier > 0 {
+			place += fmt.Sprintf("#%d", a.Tier+1)
+		}
+		words = append(words, fmt.Sprintf("%s>%s pays %s", a.Task, place, a.Cost+a.Premium))
+	}
+	return strings.Join(words, "  ")
+}
+
+func textPrices(r Round, o Outcome) string {
+	var words []string
+	for _, p := range o.Prices {
+		place := string(r.Agents[p.Agent].Agent)
+		if p.Tier > 0 {
+			place += fmt.Sprintf("#%d", p.Tier+1)
+		}
+		words = append(words, place+" "+p.Price.String())
+	}
+	return strings.Join(words, "  ")
+}
