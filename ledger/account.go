@@ -1,0 +1,106 @@
+package ledger
+
+import (
+	"path"
+	"strings"
+
+	"souk/market"
+)
+
+// Accounts whose names hold no id.
+const (
+	Surplus  = "surplus" // premiums less the flat fee: not the hub's
+	Fee      = "fee"     // the hub's flat fee
+	Treasury = "treasury"
+)
+
+// Prepaid is what a client has with the treasury and has not allotted to a hub.
+func Prepaid(client string) string { return "client:" + client + ":prepaid" }
+
+// Avail is what a hub may still hold of a client's money.
+func Avail(client string) string { return "client:" + client + ":avail" }
+
+// Held is the sum of a client's open holds at a hub.
+func Held(client string) string { return "client:" + client + ":held" }
+
+// Payable is what a hub owes an agent.
+func Payable(agent string) string { return "agent:" + agent + ":payable" }
+
+// Clearing is what is under way between a journal and this one; with its twin there it nets to what is
+// in flight.
+func Clearing(journal string) string { return "clearing:" + journal }
+
+// External is the world outside.
+func External(name string) string { return "external:" + name }
+
+// MayOwe reports whether an account may be below zero: only the outside world and what is under way
+// between two journals (invariant I2).
+func MayOwe(account string) bool {
+	return strings.HasPrefix(account, "external:") || strings.HasPrefix(account, "clearing:")
+}
+
+// maxID bounds an id in bytes, as on the bus.
+const maxID = 64
+
+// ValidID reports whether s may be part of an account name or a record's id: 1 to 64 letters, digits,
+// '-' and '_', so that neither can be forged by a client's name.
+func ValidID(s string) bool {
+	if len(s) == 0 || len(s) > maxID {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if !idByte[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidOp reports whether s may be the id of a deposit or payout: 1 to 128 visible ASCII characters but '/', so
+// that it cannot be taken for a record of another kind.
+func ValidOp(s string) bool {
+	if len(s) == 0 || len(s) > 2*maxID {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] > '~' || s[i] == '/' {
+			return false
+		}
+	}
+	return true
+}
+
+var idByte = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	}
+	return t
+}()
+
+// Balance is an account and what is in it.
+type Balance struct {
+	Account string         `json:"account"`
+	Amount  market.Credits `json:"amount"`
+}
+
+// sum returns the sum of legs, and whether it fits.
+func sum(legs []Leg) (market.Credits, bool) {
+	var s market.Credits
+	for _, l := range legs {
+		var ok bool
+		if s, ok = s.Add(l.Amount); !ok {
+			return 0, false
+		}
+	}
+	return s, true
+}
+
+// match reports whether name fits glob, in which '*' stands for anything and '?' for one character.
+func match(glob, name string) bool {
+	if glob == "" {
+		return true
+	}
+	// ids and account names hold no '/', the only character that path.Match's '*' stops at
+	ok, err := path.Match(glob, name)
+	return ok && err == nil
+}

@@ -1,0 +1,333 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+
+	"souk/market"
+)
+
+// Levels of an audit. Each includes those below it.
+const (
+	LevelFrames       = 0 // checksums, sequence without gaps, epochs never fall, known kinds
+	LevelMerkle       = 1 // roots and checkpoints; a journal without checkpoints has nothing to check
+	LevelState        = 2 // every record is legal
+	LevelConservation = 3 // sums of every record, round and journal
+	LevelAuctions     = 4 // the certificate of every round, and that its holds are its awards
+	LevelAcross       = 5 // grants against accepts, returns against reclaims; see [Across]
+	LevelMetering     = 6 // cost = usage x price card
+	MaxLevel          = LevelMetering
+)
+
+// MaxFindings is how many findings of one journal are kept; the others are counted. A journal that is wrong
+// in more places has one cause.
+const MaxFindings = 1000
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Level     int    `json:"level"`
+	Invariant string `json:"invariant"` // I1 to I19; see [Invariants]
+	Journal   string `json:"journal"`
+	Seq       uint64 `json:"seq"` // of the frame
+	Record    string `json:"record,omitempty"`
+	Expected  string `json:"expected"`
+	Found     string `json:"found"`
+	Show      string `json:"show"` // the command that shows it
+	Damage    bool   `json:"damage,omitempty"`
+}
+
+// String is the finding in one line.
+func (f Finding) String() string {
+	record := ""
+	if f.Record != "" {
+		record = " " + f.Record
+	}
+	return fmt.Sprintf("%s frame %d%s: %s: expected %s, found %s; see: %s", f.Journal, f.Seq, record, f.Invariant, f.Expected, f.Found, f.Show)
+}
+
+// Report is what an audit of one journal says.
+type Report struct {
+	Journal  Open
+	Level    int
+	Frames   uint64
+	Records  uint64
+	Rounds   uint64
+	Open     int            // holds that have not ended
+	Overdue  int            // of them, those past their time when the last frame was written
+	Payments market.Credits // by clients, refunds taken off
+	Payouts  market.Credits // to agents
+	Surplus  market.Credits
+	Fees     market.Credits
+	Findings []Finding // the first MaxFindings, in order
+	Count    int       // all of them
+	// Checkpoints is false for a journal that has none yet, so that level 1 had nothing to check.
+	Checkpoints bool
+}
+
+// Damaged reports whether any finding says that stored bytes are not what was written.
+func (r *Report) Damaged() bool {
+	for _, f := range r.Findings {
+		if f.Damage {
+			return true
+		}
+	}
+	return false
+}
+
+// Audit checks one journal frame by frame, in memory that grows with open holds and accounts alone. It trusts
+// nothing but the bytes. Not for use by several goroutines at once.
+type Audit struct {
+	// Rounds, if not nil, is given every round of level 4 to check, perhaps elsewhere and later; what it finds is
+	// handed to Add. The RoundCheck is the receiver's to keep.
+	Rounds func(RoundCheck)
+
+	name  string
+	level int
+	book  *Book
+	dec   decoder
+	rec   Record
+	part  parts
+	out   Report
+
+	rounds map[uint64]*roundSum
+	spare  []*roundSum
+	check  RoundCheck
+	moves  moves
+	paid   map[string]market.Credits // by client, for level 5
+	marked *mark
+}
+
+// parts are reused for what the book does not keep.
+type parts struct {
+	capture Capture
+	void    Void
+}
+
+// NewAudit begins the audit of a journal up to a level. name is what findings call it until its first record
+// is read.
+func NewAudit(name string, level int) *Audit {
+	a := &Audit{name: name, level: level, book: NewBook(), rounds: map[uint64]*roundSum{}, paid: map[string]market.Credits{}}
+	a.dec.intern = &interner{all: map[string]string{}}
+	a.out.Level = level
+	return a
+}
+
+// Book is the state that the frames read so far have built.
+func (a *Audit) Book() *Book { return a.book }
+
+// Frame takes in the stored bytes of the next frame, with the index and term they were stored under.
+func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
+	d := &a.dec
+	d.data, d.at, d.fault = data, 0, ""
+	var f Frame
+	n := d.header(&f)
+	if d.fault != "" {
+		a.undecodable(seq)
+		return
+	}
+	a.out.Frames++
+	a.header(seq, epoch, &f)
+	if n == 0 {
+		a.add(LevelFrames, f.Seq, broken(ErrIllegal, "I7", "", "at least one record", "none"))
+	}
+	for range n {
+		var lazy raw
+		a.rec = Record{Legs: a.rec.Legs[:0], Capture: &a.part.capture, Void: &a.part.void}
+		d.record(&a.rec, &lazy)
+		var head *roundHead
+		if a.rec.Kind == KindRound && d.fault == "" {
+			h := d.roundHead(&lazy)
+			head = &h
+		}
+		if d.fault != "" {
+			a.undecodable(seq)
+			return
+		}
+		a.out.Records++
+		if a.level >= LevelState {
+			a.record(f.Seq, head, &lazy)
+		}
+	}
+	if d.at < len(d.data) {
+		d.fail("bytes after the end")
+		a.undecodable(seq)
+	}
+	if a.level >= LevelState {
+		a.flush()
+		if err := a.book.whole(); err != nil {
+			a.addErr(f.Seq, err)
+			a.book.head.held = a.book.head.awards
+		}
+	}
+}
+
+// header checks how a frame follows on the last, and goes on from it in any case: one break is one finding.
+func (a *Audit) header(seq uint64, epoch int64, f *Frame) {
+	if f.Seq != seq || f.Epoch != epoch {
+		a.add(LevelFrames, seq, broken(ErrOrder, "I7", "", fmt.Sprintf("frame %d of epoch %d, as stored", seq, epoch), "frame %d of epoch %d", f.Seq, f.Epoch))
+	}
+	if err := a.book.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
+		var v *Violation
+		errors.As(err, &v)
+		v.Record = ""
+		a.add(LevelFrames, seq, v)
+		h := &a.book.head
+		h.seq, h.epoch, h.time = f.Seq, f.Epoch, f.Time
+	}
+}
+
+// record applies the record at hand and does its sums.
+func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
+	r := &a.rec
+	before := a.book.head
+	err := a.book.apply(r, head)
+	if err == ErrRepeat {
+		err = broken(ErrConflict, "I10", r.ID, "a record once", "it stands in the journal twice")
+	}
+	if err != nil {
+		a.book.rollback()
+		a.book.head = before
+		a.addErr(seq, err)
+		a.resume(head)
+	} else {
+		a.book.forget()
+		a.note(r)
+	}
+	var hold *Hold
+	if err == nil && (r.Kind == KindCapture || r.Kind == KindVoid) {
+		hold, a.book.justEnded = a.book.justEnded, nil
+	}
+	if a.level >= LevelConservation {
+		a.conserve(seq, hold, err == nil)
+	}
+	if a.level >= LevelMetering && r.Kind == KindCapture && hold != nil {
+		a.meter(seq, hold)
+	}
+	if hold != nil {
+		a.dec.spare = append(a.dec.spare, hold) // it has ended: the book has let go of it
+	}
+	if a.level >= LevelAuctions {
+		switch r.Kind {
+		case KindRound:
+			a.flush()
+			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain, Round: lazy.round, Outcome: lazy.outcome, Holds: a.check.Holds[:0]}
+		case KindHold:
+			a.check.Holds = append(a.check.Holds, *r.Hold)
+		}
+	}
+}
+
+// resume goes on behind a refused record as if it had been the last of its kind, so that the next is judged by
+// itself.
+func (a *Audit) resume(round *roundHead) {
+	h := &a.book.head
+	switch r := &a.rec; {
+	case round != nil && round.number > h.round:
+		h.round, h.hash, h.awards, h.held = round.number, round.hash, round.awards, 0
+	case r.Hold != nil && r.Hold.Round == h.round && r.Hold.Slot == h.held && h.held < h.awards:
+		h.held++
+	}
+}
+
+// flush has the round at hand checked; all of its holds are known.
+func (a *Audit) flush() {
+	if a.check.Round == nil {
+		return
+	}
+	a.out.Rounds++
+	if a.Rounds == nil {
+		for _, f := range a.check.Findings() {
+			a.Add(f)
+		}
+	} else {
+		a.Rounds(a.check.clone())
+	}
+	a.check.Round = nil
+}
+
+// note remembers transfers for level 5 and counts rounds where level 4 does not.
+func (a *Audit) note(r *Record) {
+	switch {
+	case r.Kind == KindRound && a.level < LevelAuctions:
+		a.out.Rounds++
+	case r.Transfer != nil && a.level >= LevelAcross:
+		a.moves.note(a.book.head.role, r)
+	}
+}
+
+func (a *Audit) undecodable(seq uint64) {
+	a.Add(Finding{Level: LevelFrames, Invariant: "I17", Seq: seq, Expected: "the encoding of a frame",
+		Found: fmt.Sprintf("%s at byte %d", a.dec.fault, a.dec.at), Damage: true})
+	// The next frame is judged by itself.
+	a.book.head.seq = seq
+	a.check.Round = nil
+	a.book.head.held = a.book.head.awards
+}
+
+// Damage notes that the journal could not be read behind frame after.
+func (a *Audit) Damage(after uint64, err error) {
+	a.Add(Finding{Level: LevelFrames, Invariant: "I8", Seq: after, Expected: "the bytes that were written", Found: err.Error(), Damage: true})
+}
+
+func (a *Audit) journal() string {
+	if j := a.book.head.journal; j != "" {
+		return j
+	}
+	return a.name
+}
+
+// Add takes a finding in, with its journal and command filled in where they are not.
+func (a *Audit) Add(f Finding) {
+	a.out.Count++
+	if len(a.out.Findings) >= MaxFindings {
+		return
+	}
+	if f.Journal == "" {
+		f.Journal = a.journal()
+	}
+	if f.Show == "" {
+		f.Show = fmt.Sprintf("ledger print --journal %s --seq %d", f.Journal, f.Seq)
+	}
+	a.out.Findings = append(a.out.Findings, f)
+}
+
+func (a *Audit) add(level int, seq uint64, v *Violation) {
+	a.Add(Finding{Level: level, Invariant: v.Invariant, Seq: seq, Record: clip(v.Record), Expected: v.Expected, Found: v.Found})
+}
+
+// addErr files a book's refusal under its level: sums are level 3, all else level 2.
+func (a *Audit) addErr(seq uint64, err error) {
+	var v *Violation
+	if !errors.As(err, &v) {
+		v = broken(err, "I17", "", "a record that can be judged", "%v", err)
+	}
+	level := LevelState
+	if v.Invariant == "I1" || v.Invariant == "I5" {
+		level = LevelConservation
+	}
+	if level > a.level {
+		return
+	}
+	a.add(level, seq, v)
+}
+
+// Finish does the sums over the whole journal and returns the report. More frames may follow, for a journal that
+// is still being written; then Finish says what holds then.
+func (a *Audit) Finish() Report {
+	if a.level >= LevelState {
+		a.flush()
+		a.total()
+	}
+	out := a.out
+	out.Journal = a.book.Journal()
+	if out.Journal.Journal == "" {
+		out.Journal.Journal = a.name
+	}
+	out.Open = len(a.book.open)
+	for _, h := range a.book.open {
+		if h.Expires < a.book.head.time {
+			out.Overdue++
+		}
+	}
+	return out
+}

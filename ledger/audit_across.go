@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"souk/market"
+)
+
+// move is what is kept of a numbered transfer: the client as a number of the audit's own, and the amount.
+type move struct {
+	client uint32
+	amount market.Credits
+}
+
+// moves are the numbered transfers of one journal, by hub, each list in the order of its numbers: the treasury's
+// grants, reclaims and distributions, or a hub's accepts, returns and distributions. 16 bytes each.
+type moves struct {
+	clients map[string]uint32
+	names   []string
+	in, out map[string][]move // money to the hub, and from it
+	surplus map[string][]move
+}
+
+func (m *moves) note(role string, r *Record) {
+	if m.clients == nil {
+		m.clients, m.in, m.out, m.surplus = map[string]uint32{}, map[string][]move{}, map[string][]move{}, map[string][]move{}
+	}
+	t := r.Transfer
+	var to map[string][]move
+	switch r.Kind {
+	case KindGrant, KindAccept:
+		to = m.in
+	case KindReturn, KindReclaim:
+		to = m.out
+	case KindDistribute:
+		to = m.surplus
+	default:
+		return
+	}
+	c, ok := m.clients[t.Client]
+	if !ok {
+		c = uint32(len(m.names))
+		m.clients[t.Client] = c
+		m.names = append(m.names, t.Client)
+	}
+	to[t.Hub] = append(to[t.Hub], move{c, t.Amount})
+}
+
+// Mark notes how far a hub's journal has come, for Across.
+func (a *Audit) Mark() {
+	a.marked = &mark{accepted: len(a.moves.in[a.journal()]), paid: maps.Clone(a.paid)}
+}
+
+// mark is a hub's journal at one moment.
+type mark struct {
+	accepted int
+	paid     map[string]market.Credits
+}
+
+// Across compares the journals of one market (level 5): every accept has its grant, every reclaim its return, each
+// with the same client and amount, and no client was charged more than its hubs were allotted.
+//
+// Journals that are being written cannot be read at one moment. So: read the hubs and Mark each; then read the
+// treasury; then read the hubs' new frames. What was accepted or charged at the mark must have been granted by the time
+// that the treasury was read, and what was reclaimed by then must have been returned by now.
+func Across(treasury *Audit, hubs []*Audit) []Finding {
+	var out []Finding
+	add := func(invariant, journal, record, expected, format string, args ...any) {
+		out = append(out, Finding{Level: LevelAcross, Invariant: invariant, Journal: journal, Seq: 0, Record: record, Expected: expected,
+			Found: fmt.Sprintf(format, args...), Show: fmt.Sprintf("ledger print --journal %s --id %s", journal, record)})
+	}
+	t := &treasury.moves
+	charged := map[string]market.Credits{}
+	names := map[string]bool{}
+	for _, h := range hubs {
+		name := h.journal()
+		if names[name] {
+			add("I7", name, name, "one journal of this name", "another: one of them is a copy")
+			continue
+		}
+		names[name] = true
+		m := &h.moves
+		if h.marked == nil {
+			h.Mark()
+		}
+		granted := t.in[name]
+		for i, got := range m.in[name] {
+			id := numbered(name, "accept", uint64(i+1))
+			switch {
+			case i >= len(granted):
+				if i < h.marked.accepted {
+					add("I11", name, id, fmt.Sprintf("a grant of the treasury, which has granted %d", len(granted)), "%s of %s", got.amount, m.names[got.client])
+				}
+			case got.amount != granted[i].amount || m.names[got.client] != t.names[granted[i].client]:
+				add("I11", name, id, fmt.Sprintf("%s of %s, as granted", granted[i].amount, t.names[granted[i].client]), "%s of %s", got.amount, m.names[got.client])
+			}
+		}
+		pairs(m, t, m.out[name], t.out[name], func(n int, want *move, got move) {
+			id := numbered(name, "reclaim", uint64(n))
+			if want == nil {
+				add("I11", treasury.journal(), id, fmt.Sprintf("a return of the hub, which has returned %d times", n-1), "%s of %s", got.amount, t.names[got.client])
+			} else {
+				add("I11", treasury.journal(), id, fmt.Sprintf("%s of %s, as returned", want.amount, m.names[want.client]), "%s of %s", got.amount, t.names[got.client])
+			}
+		})
+		pairs(m, t, m.surplus[name], t.surplus[name], func(n int, want *move, got move) {
+			add("I11", treasury.journal(), numbered(name, "distribute", uint64(n)), "the same distribution in the hub's journal", "%s", got.amount)
+		})
+		for client, paid := range h.marked.paid {
+			charged[client] += min(paid, h.paid[client]) // refunds may have come since, and have been returned
+		}
+	}
+	clients := make([]string, 0, len(charged))
+	for c := range charged {
+		clients = append(clients, c)
+	}
+	slices.Sort(clients)
+	for _, c := range clients {
+		if allotted := treasury.book.Allotted(c, ""); charged[c] > allotted {
+			add("I18", treasury.journal(), Prepaid(c), fmt.Sprintf("charges of at most %s, what hubs were allotted", allotted), "%s", charged[c])
+		}
+	}
+	return out
+}
+
+// pairs calls bad for every transfer of the treasury that does not have its twin at the hub.
+func pairs(hub, treasury *moves, sent, taken []move, bad func(n int, want *move, got move)) {
+	for i, got := range taken {
+		switch {
+		case i >= len(sent):
+			bad(i+1, nil, got)
+		case got.amount != sent[i].amount || treasury.names[got.client] != hub.names[sent[i].client]:
+			bad(i+1, &sent[i], got)
+		}
+	}
+}

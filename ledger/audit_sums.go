@@ -1,0 +1,231 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"souk/market"
+)
+
+// flow is what a record's legs, or a round's, move between the parties.
+type flow struct {
+	paid    market.Credits // by clients
+	agents  market.Credits
+	surplus market.Credits
+	fee     market.Credits
+	other   market.Credits // the outside and other journals
+}
+
+// add counts legs in; false if a sum does not fit.
+func (f *flow) add(legs []Leg) bool {
+	for _, l := range legs {
+		var p *market.Credits
+		amount := l.Amount
+		switch {
+		case strings.HasPrefix(l.Account, "client:"):
+			p = &f.paid
+			if amount == -amount && amount != 0 {
+				return false
+			}
+			amount = -amount
+		case strings.HasPrefix(l.Account, "agent:"):
+			p = &f.agents
+		case l.Account == Surplus:
+			p = &f.surplus
+		case l.Account == Fee:
+			p = &f.fee
+		default:
+			p = &f.other
+		}
+		sum, ok := p.Add(amount)
+		if !ok {
+			return false
+		}
+		*p = sum
+	}
+	return true
+}
+
+// balanced reports whether payments = payouts + surplus + fees (+ what left or entered the journal).
+func (f *flow) balanced() (market.Credits, bool) {
+	s, ok := f.agents.Add(f.surplus)
+	if ok {
+		s, ok = s.Add(f.fee)
+	}
+	if ok {
+		s, ok = s.Add(f.other)
+	}
+	return s, ok && s == f.paid
+}
+
+// roundSum is a round whose holds have not all ended.
+type roundSum struct {
+	open     int
+	quoted   flow // had every award cost what was quoted
+	realised flow
+}
+
+// conserve does the sums of level 3, from the legs and independently of the book's rules.
+func (a *Audit) conserve(seq uint64, hold *Hold, applied bool) {
+	r := &a.rec
+	var f flow
+	if !f.add(r.Legs) {
+		a.add(LevelConservation, seq, broken(ErrIllegal, "I15", r.ID, "sums within 64 bits", "legs %s", FormatLegs(r.Legs)))
+		return
+	}
+	if s, ok := f.balanced(); !ok && applied {
+		// The book would have refused it: the two disagree.
+		a.add(LevelConservation, seq, broken(ErrIllegal, "I1", r.ID, fmt.Sprintf("payments of %s", f.paid), "payouts, surplus and fees of %s", s))
+	}
+	if !applied {
+		return
+	}
+	switch r.Kind {
+	case KindHold:
+		a.quote(seq, r.Hold)
+	case KindCapture, KindVoid:
+		a.realise(seq, hold, &f)
+	}
+	switch r.Kind {
+	case KindCapture, KindRefund, KindReverse:
+		if !a.tally(&f) {
+			a.add(LevelConservation, seq, broken(ErrIllegal, "I15", r.ID, "sums of the journal within 64 bits", "more"))
+		}
+		if a.level >= LevelAcross {
+			for _, l := range r.Legs {
+				if client, ok := strings.CutPrefix(l.Account, "client:"); ok {
+					client, _, _ = strings.Cut(client, ":")
+					a.paid[client] -= l.Amount
+				}
+			}
+		}
+	}
+}
+
+func (a *Audit) tally(f *flow) bool {
+	ok := true
+	for _, s := range [...]struct {
+		to *market.Credits
+		by market.Credits
+	}{{&a.out.Payments, f.paid}, {&a.out.Payouts, f.agents}, {&a.out.Surplus, f.surplus}, {&a.out.Fees, f.fee}} {
+		n, fits := s.to.Add(s.by)
+		if ok = ok && fits; fits {
+			*s.to = n
+		}
+	}
+	return ok
+}
+
+// quote checks iemas Eq. 9 as quoted: what a round's clients would pay covers what its agents would be due. A
+// premium is never negative, so it holds award by award.
+func (a *Audit) quote(seq uint64, h *Hold) {
+	s := a.rounds[h.Round]
+	if s == nil {
+		if n := len(a.spare); n > 0 {
+			s, a.spare = a.spare[n-1], a.spare[:n-1]
+			*s = roundSum{}
+		} else {
+			s = &roundSum{}
+		}
+		a.rounds[h.Round] = s
+	}
+	s.open++
+	payment, ok := h.Quoted.Add(h.Premium)
+	if !ok || payment-h.Quoted-h.Fee < 0 {
+		a.add(LevelConservation, seq, broken(ErrIllegal, "I5", HoldID(a.journal(), h.Round, h.Slot),
+			fmt.Sprintf("a payment that covers the quoted cost of %s and the fee of %s (Eq. 9)", h.Quoted, h.Fee), "%s", payment))
+		return
+	}
+	q := &s.quoted
+	q.paid, q.agents, q.surplus, q.fee = q.paid+payment, q.agents+h.Quoted, q.surplus+h.Premium-h.Fee, q.fee+h.Fee
+}
+
+// realise counts a hold's end in and closes the round's sums with its last.
+func (a *Audit) realise(seq uint64, h *Hold, f *flow) {
+	if h == nil {
+		return
+	}
+	s := a.rounds[h.Round]
+	if s == nil {
+		return
+	}
+	t := &s.realised
+	t.paid, t.agents, t.surplus, t.fee = t.paid+f.paid, t.agents+f.agents, t.surplus+f.surplus, t.fee+f.fee
+	if s.open--; s.open > 0 {
+		return
+	}
+	delete(a.rounds, h.Round)
+	a.spare = append(a.spare, s)
+	for _, x := range [...]struct {
+		flow *flow
+		how  string
+	}{{&s.quoted, "as quoted"}, {&s.realised, "as realised"}} {
+		if sum, ok := x.flow.balanced(); !ok || x.flow.surplus < 0 || x.flow.fee < 0 || x.flow.agents < 0 {
+			a.add(LevelConservation, seq, broken(ErrIllegal, "I5", RoundID(a.journal(), h.Round),
+				fmt.Sprintf("payments of %s, %s, = payouts + surplus + fees, none negative (Eq. 9)", x.flow.paid, x.how),
+				"%s = %s + %s + %s", sum, x.flow.agents, x.flow.surplus, x.flow.fee))
+		}
+	}
+}
+
+// total does the sums over the whole journal.
+func (a *Audit) total() {
+	if a.level < LevelConservation {
+		return
+	}
+	h := &a.book.head
+	all, held := market.Credits(0), map[string]market.Credits{}
+	for _, hold := range a.book.open {
+		held[hold.Client] += hold.Amount
+	}
+	var agents market.Credits
+	for _, b := range a.book.Balances("") {
+		all += b.Amount // wraps and wraps back: what matters is whether the end is 0
+		if b.Amount < 0 && !MayOwe(b.Account) {
+			a.add(LevelConservation, h.seq, broken(ErrIllegal, "I2", "", b.Account+" of at least 0", "%s", b.Amount))
+		}
+		if client, ok := strings.CutSuffix(b.Account, ":held"); ok {
+			client = strings.TrimPrefix(client, "client:")
+			if b.Amount != held[client] {
+				a.add(LevelState, h.seq, broken(ErrIllegal, "I2", "", fmt.Sprintf("%s = the sum of open holds, %s", b.Account, held[client]), "%s", b.Amount))
+			}
+			delete(held, client)
+		}
+		if strings.HasPrefix(b.Account, "agent:") {
+			agents += b.Amount
+		}
+	}
+	if all != 0 {
+		a.add(LevelConservation, h.seq, broken(ErrIllegal, "I1", "", "a sum of 0 over all accounts", "%s", all))
+	}
+	missing := make([]string, 0, len(held))
+	for client := range held {
+		missing = append(missing, client)
+	}
+	slices.Sort(missing)
+	for _, client := range missing {
+		if held[client] != 0 {
+			a.add(LevelState, h.seq, broken(ErrIllegal, "I2", "", fmt.Sprintf("%s = the sum of open holds, %s", Held(client), held[client]), "no such account"))
+		}
+	}
+	if agents != a.out.Payouts {
+		a.add(LevelConservation, h.seq, broken(ErrIllegal, "I5", "", fmt.Sprintf("agents' accounts = payouts of %s", a.out.Payouts), "%s", agents))
+	}
+}
+
+// meter recomputes a settlement from usage and price card (level 6), by the rule that hub and agent used.
+func (a *Audit) meter(seq uint64, h *Hold) {
+	c := a.rec.Capture
+	want := market.Settle(h.Settle, h.Price, h.Quoted, c.Usage, h.Amount-h.Premium)
+	if c.Cost != want {
+		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
+			fmt.Sprintf("a cost of %s: %s, %d prompt tokens of which %d cached, %d output", want, h.Settle, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output), "%s", c.Cost))
+	}
+	if c.NoCacheReport && c.Usage.Cached != 0 {
+		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID, "no cached tokens, since the engine reported none", "%d", c.Usage.Cached))
+	}
+	if c.Usage.Output > h.MaxTokens && h.MaxTokens > 0 {
+		a.add(LevelMetering, seq, broken(ErrIllegal, "I4", a.rec.ID, fmt.Sprintf("at most %d output tokens, where the stream is cut", h.MaxTokens), "%d", c.Usage.Output))
+	}
+}

@@ -1,0 +1,455 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"souk/market"
+)
+
+func TestAHonestJournalHasNoFindings(t *testing.T) {
+	for seed := range uint64(5) {
+		hub, treasury := trade(t, seed, 300)
+		h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))
+		for _, r := range []Report{h.Finish(), tr.Finish()} {
+			for _, f := range r.Findings {
+				t.Errorf("seed %d: %s", seed, f)
+			}
+		}
+		for _, f := range Across(tr, []*Audit{h}) {
+			t.Errorf("seed %d: %s", seed, f)
+		}
+		r := h.Finish()
+		if r.Rounds < 50 || r.Open != 0 || r.Payments != r.Payouts+r.Surplus+r.Fees || r.Surplus == 0 || r.Fees == 0 {
+			t.Errorf("seed %d: report %+v", seed, r)
+		}
+	}
+}
+
+// Each mutation of a good journal is found at exactly its level, under its invariant, and no level below sees it.
+func TestEveryKindOfFraudIsFound(t *testing.T) {
+	// first returns the first record of a kind after some rounds, and its frame.
+	first := func(frames []Frame, k Kind) (*Frame, *Record) {
+		for i := 30; i < len(frames); i++ {
+			for j := range frames[i].Records {
+				if frames[i].Records[j].Kind == k {
+					return &frames[i], &frames[i].Records[j]
+				}
+			}
+		}
+		panic("no " + k.String())
+	}
+	holdOf := func(frames []Frame, id string) *Record {
+		for i := range frames {
+			for j := range frames[i].Records {
+				if frames[i].Records[j].ID == id {
+					return &frames[i].Records[j]
+				}
+			}
+		}
+		panic("no record " + id)
+	}
+	contested := func(frames []Frame) (*Frame, *Record) {
+		for i := range frames {
+			if r := frames[i].Records[0]; r.Kind == KindRound && len(r.Round.Outcome.Prices) > 0 {
+				return &frames[i], &frames[i].Records[0]
+			}
+		}
+		panic("no contested round")
+	}
+	renumber := func(frames []Frame) {
+		for i := range frames {
+			frames[i].Seq = uint64(i + 1)
+		}
+	}
+	for _, fraud := range []struct {
+		name      string
+		level     int
+		invariant string
+		commit    func(frames []Frame) []Frame
+	}{
+		{"a frame is missing", 0, "I7", func(f []Frame) []Frame { return slices.Delete(f, 40, 41) }},
+		{"a frame stands twice", 0, "I7", func(f []Frame) []Frame { return slices.Insert(f, 40, f[39]) }},
+		{"a deposed writer", 0, "I7", func(f []Frame) []Frame { f[40].Epoch = 0; return f }},
+		{"a clock that went back", 0, "I7", func(f []Frame) []Frame { f[40].Time -= 5000; return f }},
+		{"a round is missing", 2, "I9", func(f []Frame) []Frame {
+			fr, _ := first(f, KindRound)
+			fr.Records = fr.Records[1:]
+			return f
+		}},
+		{"a hold is missing", 2, "I9", func(f []Frame) []Frame {
+			fr, _ := first(f, KindRound)
+			fr.Records = fr.Records[:1]
+			if len(fr.Records) == 0 {
+				panic("empty")
+			}
+			return f
+		}},
+		{"a round of another chain", 2, "I12", func(f []Frame) []Frame {
+			_, r := first(f, KindRound)
+			r.Round.Round.Prev[5] ^= 1
+			return f
+		}},
+		{"captured twice", 2, "I10", func(f []Frame) []Frame {
+			fr, r := first(f, KindCapture)
+			fr.Records = append(fr.Records, *r)
+			return f
+		}},
+		{"captured and voided", 2, "I3", func(f []Frame) []Frame {
+			fr, r := first(f, KindCapture)
+			h := holdOf(f, r.Capture.Hold).Hold
+			fr.Records = append(fr.Records, NewVoid("hub-maths", *h, "timeout", r.Salt))
+			return f
+		}},
+		{"captured more than held", 2, "I4", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			h := holdOf(f, r.Capture.Hold).Hold
+			c := *r.Capture
+			c.Cost = h.Amount - h.Premium + 1
+			*r = NewCapture("hub-maths", *h, c, r.Salt)
+			return f
+		}},
+		{"money that was never allotted", 2, "I2", func(f []Frame) []Frame {
+			for i := 1; i <= 12; i++ {
+				r := &f[i].Records[0]
+				*r = NewAccept("hub-maths", r.Transfer.Number, r.Transfer.Client, 1, r.Salt)
+			}
+			return f
+		}},
+		{"an allotment accepted twice", 2, "I10", func(f []Frame) []Frame {
+			return slices.Insert(f, 40, Frame{Version: 1, Epoch: 1, Time: f[40].Time, Records: f[3].Records})
+		}},
+		{"an allotment skipped", 2, "I11", func(f []Frame) []Frame { return slices.Delete(f, 5, 6) }},
+		{"a deposit at a hub", 2, "I7", func(f []Frame) []Frame {
+			f[40].Records = append(f[40].Records, NewDeposit("x", "ann", 5, "", [16]byte{}))
+			return f
+		}},
+		{"legs that do not sum to zero", 3, "I1", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			r.Legs[1].Amount++
+			return f
+		}},
+		{"surplus paid to an agent", 3, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			for i := range r.Legs {
+				if r.Legs[i].Account == Fee {
+					r.Legs[i].Account = Payable("agent-9")
+				}
+			}
+			return f
+		}},
+		{"another client charged", 3, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			for i := range r.Legs {
+				if strings.HasPrefix(r.Legs[i].Account, "client:") {
+					r.Legs[i].Account = Avail("client-x")
+				}
+			}
+			return f
+		}},
+		{"a premium above the certified price", 4, "I6", func(f []Frame) []Frame {
+			_, r := first(f, KindHold)
+			h := *r.Hold
+			h.Premium++
+			h.Amount++
+			*r = NewHold("hub-maths", h, r.Salt)
+			return fixCapture(f, h)
+		}},
+		{"a slot price of the hub's own", 4, "I6", func(f []Frame) []Frame {
+			fr, r := contested(f)
+			r.Round.Outcome.Prices[0].Price++
+			_ = fr
+			return f
+		}},
+		{"an award to a friend", 4, "I6", func(f []Frame) []Frame {
+			_, r := contested(f)
+			r.Round.Outcome.Awards[0].Agent, r.Round.Outcome.Awards[1].Agent = r.Round.Outcome.Awards[1].Agent, r.Round.Outcome.Awards[0].Agent
+			return f
+		}},
+		{"a cost that usage does not explain", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			h := holdOf(f, r.Capture.Hold).Hold
+			c := *r.Capture
+			c.Cost++
+			*r = NewCapture("hub-maths", *h, c, r.Salt)
+			return f
+		}},
+		{"misses billed for hits", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			h := holdOf(f, r.Capture.Hold).Hold
+			c := *r.Capture
+			c.Usage.Cached++
+			*r = NewCapture("hub-maths", *h, c, r.Salt)
+			return f
+		}},
+	} {
+		t.Run(fraud.name, func(t *testing.T) {
+			hub, _ := trade(t, 3, 300)
+			frames := fraud.commit(hub.frames)
+			if fraud.level > 0 {
+				renumber(frames)
+			}
+			data := store(frames)
+			if fraud.level > 0 && fraud.level != LevelState {
+				below := audit("h", fraud.level-1, data).Finish()
+				if below.Count != 0 {
+					t.Errorf("level %d found %v", fraud.level-1, below.Findings[0])
+				}
+			}
+			r := audit("h", fraud.level, data).Finish()
+			if r.Count == 0 {
+				t.Fatalf("level %d found nothing", fraud.level)
+			}
+			f := r.Findings[0]
+			if f.Level != fraud.level || f.Invariant != fraud.invariant || f.Expected == "" || f.Found == "" || !strings.HasPrefix(f.Show, "ledger ") {
+				t.Errorf("found level %d: %s", f.Level, f)
+			}
+		})
+	}
+}
+
+// fixCapture makes the end of hold h agree with it.
+func fixCapture(frames []Frame, h Hold) []Frame {
+	id := HoldID("hub-maths", h.Round, h.Slot)
+	for i := range frames {
+		for j := range frames[i].Records {
+			switch r := &frames[i].Records[j]; {
+			case r.Capture != nil && r.Capture.Hold == id:
+				*r = NewCapture("hub-maths", h, *r.Capture, r.Salt)
+			case r.Void != nil && r.Void.Hold == id:
+				*r = NewVoid("hub-maths", h, r.Void.Reason, r.Salt)
+			}
+		}
+	}
+	return frames
+}
+
+func TestFraudBetweenJournals(t *testing.T) {
+	for name, fraud := range map[string]func(hub, treasury *desk){
+		"a grant that the treasury never gave": func(h, tr *desk) {
+			n := h.book.LastGrant(h.name) + 1
+			h.must(NewAccept(h.name, n, "client-0", 5, h.nextSalt()))
+		},
+		"more accepted than granted": func(h, tr *desk) {
+			n := h.book.LastGrant(h.name) + 1
+			tr.must(NewGrant(h.name, n, "client-0", 5, "", tr.nextSalt()))
+			h.must(NewAccept(h.name, n, "client-0", 6, h.nextSalt()))
+		},
+		"granted to one and accepted for another": func(h, tr *desk) {
+			n := h.book.LastGrant(h.name) + 1
+			tr.must(NewGrant(h.name, n, "client-0", 5, "", tr.nextSalt()))
+			h.must(NewAccept(h.name, n, "client-1", 5, h.nextSalt()))
+		},
+		"a return that the hub never made": func(h, tr *desk) {
+			tr.must(NewReclaim(h.name, tr.book.LastReturn(h.name)+1, "client-0", 5, tr.nextSalt()))
+		},
+		"surplus that never left the hub": func(h, tr *desk) {
+			tr.must(NewDistribute(h.name, 1, "client-0", 5, "", true, tr.nextSalt()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, treasury := trade(t, 1, 100)
+			fraud(hub, treasury)
+			h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))
+			if n := h.Finish().Count + tr.Finish().Count; n != 0 {
+				t.Errorf("%d findings in single journals: each is legal by itself", n)
+			}
+			found := Across(tr, []*Audit{h})
+			if len(found) != 1 || found[0].Invariant != "I11" {
+				t.Errorf("found %v", found)
+			}
+		})
+	}
+	t.Run("the same journal twice", func(t *testing.T) {
+		hub, treasury := trade(t, 1, 100)
+		h, tr := store(hub.frames), store(treasury.frames)
+		found := Across(audit("t", 6, tr), []*Audit{audit("h", 6, h), audit("copy", 6, h)})
+		if len(found) != 1 || found[0].Invariant != "I7" {
+			t.Errorf("found %v", found)
+		}
+	})
+	t.Run("charged more than was ever allotted", func(t *testing.T) {
+		hub, treasury := trade(t, 1, 100)
+		poor := newDesk(t, treasury.name, RoleTreasury)
+		for _, f := range treasury.frames[1:] {
+			r := f.Records[0]
+			if r.Kind == KindGrant {
+				r = NewGrant(hub.name, r.Transfer.Number, r.Transfer.Client, 1, "", r.Salt)
+			}
+			if r.Kind != KindReclaim {
+				poor.must(r)
+			}
+		}
+		count := map[string]int{}
+		for _, f := range Across(audit("t", MaxLevel, store(poor.frames)), []*Audit{audit("h", MaxLevel, store(hub.frames))}) {
+			count[f.Invariant]++
+		}
+		if count["I11"] != 12 || count["I18"] == 0 {
+			t.Errorf("found %v, want 12 grants that differ and clients charged beyond them", count)
+		}
+	})
+	t.Run("written while it is read", func(t *testing.T) {
+		hub, treasury := trade(t, 1, 100)
+		h := audit("h", MaxLevel, store(hub.frames))
+		h.Mark()
+		tr := audit("t", MaxLevel, store(treasury.frames))
+		// Meanwhile: granted, accepted, returned, reclaimed; of the treasury nothing more is read.
+		before := len(hub.frames)
+		hub.must(NewAccept(hub.name, hub.book.LastGrant(hub.name)+1, "client-0", 5, hub.nextSalt()))
+		for _, s := range store(hub.frames[before:]) {
+			h.Frame(s.seq, s.epoch, s.data)
+		}
+		for _, f := range Across(tr, []*Audit{h}) {
+			t.Error(f)
+		}
+	})
+	t.Run("in flight is no fraud", func(t *testing.T) {
+		hub, treasury := trade(t, 1, 100)
+		treasury.must(NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", treasury.nextSalt()))
+		hub.must(NewReturn(hub.name, hub.book.LastReturn(hub.name)+1, "client-0", 5, hub.nextSalt()))
+		if found := Across(audit("t", 6, store(treasury.frames)), []*Audit{audit("h", 6, store(hub.frames))}); len(found) != 0 {
+			t.Errorf("found %v", found)
+		}
+	})
+}
+
+func TestBytesThatAreNoFrame(t *testing.T) {
+	hub, _ := trade(t, 2, 100)
+	data := store(hub.frames)
+	data[20].data = data[20].data[:len(data[20].data)-3]
+	r := audit("h", MaxLevel, data).Finish()
+	if !r.Damaged() || r.Findings[0].Seq != data[20].seq {
+		t.Errorf("findings %v, want damage in frame %d first", r.Findings, data[20].seq)
+	}
+}
+
+func TestFindingsAreBounded(t *testing.T) {
+	a := NewAudit("h", 0)
+	for seq := range uint64(5000) {
+		a.Frame(seq*2+2, 1, []byte{9})
+	}
+	if r := a.Finish(); len(r.Findings) != MaxFindings || r.Count != 5000 {
+		t.Errorf("%d findings kept of %d", len(r.Findings), r.Count)
+	}
+}
+
+func TestRefundAndReverse(t *testing.T) {
+	d := newDesk(t, "hub-maths", RoleHub)
+	d.must(NewAccept(d.name, 1, "ann", 1_000_000, d.nextSalt()))
+	var captures []Capture
+	var holds []Hold
+	for i := range 2 {
+		d.must(d.oneRound(1, market.Task{ID: market.TaskID(fmt.Sprint("ann/t", i)), Client: "ann"})...)
+		h := d.book.OpenHolds()[0]
+		c := Capture{Outcome: "done", Cost: 1000, Usage: market.Usage{Prompt: 500}}
+		d.must(NewCapture(d.name, h, c, d.nextSalt()))
+		holds, captures = append(holds, h), append(captures, c)
+	}
+	id := HoldID(d.name, 1, 0)
+	before := d.book.Avail("ann")
+	for _, step := range []struct {
+		what string
+		r    Record
+		ok   bool
+	}{
+		{"more than was paid", NewRefund(id, 1, "ann", Payable("a"), 1006, "", d.nextSalt()), false},
+		{"out of a stranger's account", NewRefund(id, 1, "ann", Avail("bob"), 100, "", d.nextSalt()), false},
+		{"part of it", NewRefund(id, 1, "ann", Payable("a"), 600, "bad answer", d.nextSalt()), true},
+		{"the second first", NewRefund(id, 3, "ann", Payable("a"), 1, "", d.nextSalt()), false},
+		{"more than is left", NewRefund(id, 2, "ann", Payable("a"), 500, "", d.nextSalt()), false},
+		{"the rest", NewRefund(id, 2, "ann", Payable("a"), 400, "", d.nextSalt()), true},
+		{"reversed after a refund", NewReverse(d.name, holds[0], captures[0], "", d.nextSalt()), false},
+		{"reversed", NewReverse(d.name, holds[1], captures[1], "wrong card", d.nextSalt()), true},
+		{"reversed twice", NewReverse(d.name, holds[1], captures[1], "wrong card", d.nextSalt()), false},
+		{"refunded after", NewRefund(HoldID(d.name, 2, 0), 1, "ann", Fee, 1, "", d.nextSalt()), false},
+	} {
+		if err := d.try(step.r); (err == nil) != step.ok {
+			t.Errorf("%s: %v", step.what, err)
+		}
+	}
+	if got, want := d.book.Avail("ann")-before, market.Credits(1000+1005); got != want {
+		t.Errorf("ann got %d back, want %d", got, want)
+	}
+	if r := audit("h", MaxLevel, store(d.frames)).Finish(); r.Count != 0 {
+		t.Errorf("found %v", r.Findings[0])
+	}
+}
+
+func benchJournal(b *testing.B, n int) ([]stored, int) {
+	hub, _ := tradeOn(b, 1, n, true)
+	size := 0
+	for _, f := range hub.stored {
+		size += len(f.data)
+	}
+	b.Logf("%d frames, %d records, %d bytes a record", len(hub.stored), hub.records, size/hub.records)
+	return hub.stored, hub.records
+}
+
+// cpu is the processor time of this process, collector included: what counts on a machine shared with others.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func perCPU(b *testing.B, start time.Duration, each int, unit string) {
+	b.ReportMetric(float64(each)*float64(b.N)/(cpu()-start).Seconds(), unit)
+}
+
+func BenchmarkLevels0to3(b *testing.B) {
+	data, records := benchJournal(b, 300_000)
+	b.ReportAllocs()
+	b.ResetTimer()
+	start := cpu()
+	for b.Loop() {
+		if r := audit("h", LevelConservation, data).Finish(); r.Count != 0 {
+			b.Fatal(r.Findings[0])
+		}
+	}
+	perCPU(b, start, records, "records/cpu-s")
+}
+
+func BenchmarkLevel4(b *testing.B) {
+	data, _ := benchJournal(b, 50_000)
+	rounds := uint64(0)
+	b.ReportAllocs()
+	b.ResetTimer()
+	start := cpu()
+	for b.Loop() {
+		r := audit("h", LevelAuctions, data).Finish()
+		if rounds = r.Rounds; r.Count != 0 {
+			b.Fatal(r.Findings[0])
+		}
+	}
+	perCPU(b, start, int(rounds), "rounds/cpu-s")
+}
+
+func BenchmarkApplyFrame(b *testing.B) {
+	hub, _ := trade(b, 1, 20_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		book := NewBook()
+		for _, f := range hub.frames {
+			if err := book.ApplyFrame(f); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	hub, _ := trade(b, 1, 2000)
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range hub.frames {
+			buf = AppendFrame(buf[:0], &hub.frames[i])
+		}
+	}
+}

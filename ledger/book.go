@@ -1,0 +1,301 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"souk/market"
+)
+
+// What a Book remembers of the past. Both are part of the rules, since writer and audit must agree:
+// what is forgotten is refused, never applied twice.
+const (
+	// RememberEnded is how many ended holds stay known, so that a repeated completion is answered as the
+	// first and a capture can be refunded: minutes of a busy hub, in 8 MB. Uniqueness needs no memory,
+	// because rounds rise and each slot of a round is held once.
+	RememberEnded = 1 << 16
+	// RememberOps is how many transfers stay known by id, in about 30 MB. A deposit whose id comes back
+	// after so many others would count again; other transfers are numbered and refused.
+	RememberOps = 1 << 18
+	// maxSlots bounds the awards of one round.
+	maxSlots = market.MaxTasks
+	maxText  = 256 // bytes of a note, reason, model or other free text in a record
+)
+
+// Book is the state that a journal's records build: balances, open holds, and what is remembered. It is
+// a pure state machine, shared by writer, audit and tests: the same records always give the same Book.
+// Not for use by several goroutines at once.
+type Book struct {
+	head     head
+	accounts map[string]*account
+	names    map[string]*names // by client
+	open     map[slotKey]*Hold
+	payables map[string]string  // account names by agent
+	ended    map[slotKey]uint64 // position in past
+	past     ring
+	ops      map[string]op
+	opsQ     queue[string]
+	hubs     map[string]*counters
+	allotted map[[2]string]*market.Credits // treasury: by client and hub; and by client alone under hub ""
+
+	justEnded *Hold // the hold that the last capture or void ended, for the audit
+	undo      []undo
+	legs      []Leg
+	scratch   []byte
+}
+
+// head is the part of a Book that is small enough to be copied before a frame.
+type head struct {
+	journal, role, domain string
+	closed                bool
+
+	seq   uint64
+	epoch int64
+	time  int64
+
+	round  uint64
+	hash   [32]byte
+	awards int // of the last round
+	held   int // of them, those with a hold
+}
+
+type account struct{ amount market.Credits }
+
+// names are a client's account names, made once.
+type names struct{ avail, held string }
+
+// op is what is remembered of a transfer.
+type op struct {
+	kind   Kind
+	client string
+	amount market.Credits
+	note   uint64
+}
+
+// counters are the last numbers of a hub's transfers.
+type counters struct{ grant, giveBack, distribute uint64 }
+
+// NewBook returns an empty book, before the journal's first record.
+func NewBook() *Book {
+	return &Book{
+		accounts: map[string]*account{},
+		names:    map[string]*names{},
+		open:     map[slotKey]*Hold{},
+		payables: map[string]string{},
+		ended:    map[slotKey]uint64{},
+		ops:      map[string]op{},
+		hubs:     map[string]*counters{},
+		allotted: map[[2]string]*market.Credits{},
+	}
+}
+
+// Apply applies one record, or returns why not and changes nothing. ErrRepeat means that it was applied
+// before; any other error is a [*Violation]. r may be kept: it must not change afterwards.
+func (b *Book) Apply(r *Record) error {
+	before := b.head
+	if err := b.apply(r, nil); err != nil {
+		b.rollback()
+		b.head = before
+		return err
+	}
+	b.forget()
+	return nil
+}
+
+// ApplyFrame applies a frame, or returns why not and changes nothing. The frame must follow on the last
+// one: sequence without a gap, epoch and time not lower. Every award of a round must be held in the
+// round's own frame. A record that was applied before is an error here: a frame holds new facts only.
+func (b *Book) ApplyFrame(f Frame) error {
+	before := b.head
+	err := b.follow(f.Version, f.Epoch, f.Seq, f.Time)
+	if err == nil && len(f.Records) == 0 {
+		err = broken(ErrIllegal, "I7", "frame", "at least one record", "none")
+	}
+	for i := range f.Records {
+		if err != nil {
+			break
+		}
+		if err = b.apply(&f.Records[i], nil); err == ErrRepeat {
+			err = broken(ErrConflict, "I10", f.Records[i].ID, "a record once", "it stands in the journal twice")
+		}
+	}
+	if err == nil {
+		err = b.whole()
+	}
+	if err != nil {
+		b.rollback()
+		b.head = before
+		return fmt.Errorf("frame %d: %w", f.Seq, err)
+	}
+	b.forget()
+	return nil
+}
+
+// Seal returns a frame of records that were applied one by one with Apply, numbered to follow on the
+// last. epoch and now (Unix nanoseconds) must not be lower than the last frame's; a clock that went back
+// is held at the last frame's time.
+func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
+	f := Frame{Version: FrameVersion, Epoch: epoch, Seq: b.head.seq + 1, Time: max(now, b.head.time), Records: records}
+	if len(records) == 0 {
+		return Frame{}, broken(ErrIllegal, "I7", "frame", "at least one record", "none")
+	}
+	if err := b.whole(); err != nil {
+		return Frame{}, err
+	}
+	if err := b.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
+		return Frame{}, err
+	}
+	return f, nil
+}
+
+// follow checks a frame's header against the last one's and takes it over.
+func (b *Book) follow(version uint8, epoch int64, seq uint64, time int64) error {
+	h := &b.head
+	switch {
+	case version != FrameVersion:
+		return broken(ErrIllegal, "I7", "frame", fmt.Sprintf("version %d", FrameVersion), "version %d", version)
+	case seq != h.seq+1:
+		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("sequence %d", h.seq+1), "%d", seq)
+	case epoch < h.epoch || epoch < 0:
+		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("epoch %d or higher", h.epoch), "%d: a deposed writer", epoch)
+	case time < h.time:
+		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("time %d or later", h.time), "%d", time)
+	}
+	h.seq, h.epoch, h.time = seq, epoch, time
+	return nil
+}
+
+// whole checks that every award of the last round has its hold.
+func (b *Book) whole() error {
+	if h := &b.head; h.held != h.awards {
+		return broken(ErrIllegal, "I9", RoundID(h.journal, h.round), fmt.Sprintf("%d holds, one for each award", h.awards), "%d", h.held)
+	}
+	return nil
+}
+
+// Journal is whose book it is: the Open record, or zero before it.
+func (b *Book) Journal() Open {
+	if b.head.journal == "" {
+		return Open{}
+	}
+	return Open{Journal: b.head.journal, Role: b.head.role, Domain: b.head.domain, Scale: Scale}
+}
+
+// Last returns the last frame's sequence, epoch and time; zeros before the first.
+func (b *Book) Last() (seq uint64, epoch, time int64) { return b.head.seq, b.head.epoch, b.head.time }
+
+// LastRound returns the number and hash of the last round; zeros before the first. The next round's
+// Prev is that hash.
+func (b *Book) LastRound() (uint64, [32]byte) { return b.head.round, b.head.hash }
+
+// Balance returns what is in an account.
+func (b *Book) Balance(name string) market.Credits {
+	if a := b.accounts[name]; a != nil {
+		return a.amount
+	}
+	return 0
+}
+
+// Avail is what may still be held of a client's money here.
+func (b *Book) Avail(client string) market.Credits { return b.Balance(b.clientNames(client).avail) }
+
+// Held is the sum of a client's open holds.
+func (b *Book) Held(client string) market.Credits { return b.Balance(b.clientNames(client).held) }
+
+// Prepaid is what a client has with the treasury; known is false for a client that never had anything.
+func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
+	a := b.accounts[Prepaid(client)]
+	if a == nil {
+		return 0, false
+	}
+	return a.amount, true
+}
+
+// Allotted is what the treasury has granted of a client's money to a hub, less what came back; to all
+// hubs together if hub is "".
+func (b *Book) Allotted(client, hub string) market.Credits {
+	if p := b.allotted[[2]string{client, hub}]; p != nil {
+		return *p
+	}
+	return 0
+}
+
+// LastGrant is the number of the last grant to a hub: given, in the treasury's book; accepted, in the
+// hub's own.
+func (b *Book) LastGrant(hub string) uint64 { return b.counters(hub).grant }
+
+// LastReturn is the number of the last return of a hub: made, in its own book; taken in, in the treasury's.
+func (b *Book) LastReturn(hub string) uint64 { return b.counters(hub).giveBack }
+
+// LastDistribute is the number of the last distribution of a hub's surplus.
+func (b *Book) LastDistribute(hub string) uint64 { return b.counters(hub).distribute }
+
+func (b *Book) counters(hub string) counters {
+	if c := b.hubs[hub]; c != nil {
+		return *c
+	}
+	return counters{}
+}
+
+// Hold returns an open hold by id.
+func (b *Book) Hold(id string) (Hold, bool) {
+	k, ok := b.key(id)
+	if !ok {
+		return Hold{}, false
+	}
+	h := b.open[k]
+	if h == nil {
+		return Hold{}, false
+	}
+	return *h, true
+}
+
+// Ended reports how a hold ended, KindCapture or KindVoid, while it is remembered; else 0.
+func (b *Book) Ended(id string) Kind {
+	if k, ok := b.key(id); ok {
+		if at, known := b.ended[k]; known {
+			return b.past.at(at).kind
+		}
+	}
+	return 0
+}
+
+// OpenHolds returns all open holds, by round and slot.
+func (b *Book) OpenHolds() []Hold {
+	holds := make([]Hold, 0, len(b.open))
+	for _, h := range b.open {
+		holds = append(holds, *h)
+	}
+	slices.SortFunc(holds, func(x, y Hold) int {
+		return cmp.Or(cmp.Compare(x.Round, y.Round), cmp.Compare(x.Slot, y.Slot))
+	})
+	return holds
+}
+
+// OpenCount is the number of open holds.
+func (b *Book) OpenCount() int { return len(b.open) }
+
+// Balances returns the accounts whose names match glob ("" or "*": all), sorted by name.
+func (b *Book) Balances(glob string) []Balance {
+	var all []Balance
+	for name, a := range b.accounts {
+		if match(glob, name) {
+			all = append(all, Balance{name, a.amount})
+		}
+	}
+	slices.SortFunc(all, func(x, y Balance) int { return cmp.Compare(x.Account, y.Account) })
+	return all
+}
+
+// clientNames returns a client's account names; they are kept only for clients with money here.
+func (b *Book) clientNames(client string) *names {
+	n := b.names[client]
+	if n == nil {
+		n = &names{Avail(client), Held(client)}
+		if b.accounts[n.avail] != nil {
+			b.names[client] = n
+		}
+	}
+	return n
+}

@@ -1,0 +1,35 @@
+// Package ledger is what was promised, what was done, who owes whom, and the proof: records, the book
+// they build, and the audit of a whole journal. Values in, values out.
+//
+// A journal is an append-only, totally ordered log of one writer: one for each hub, one for the treasury. Its frames are
+// made durable whole or not at all; a frame's [Record]s are facts with all their legs, which sum to zero. [Book.Apply] is
+// the only judge of what is legal, shared by writer, audit and tests.
+//
+// # Accounts
+//
+//	external:NAME             treasury   the outside world; may be below zero
+//	client:ID:prepaid         treasury   what a client has deposited and no hub has
+//	client:ID:avail           hub        what this hub may still hold
+//	client:ID:held            hub        the sum of its open holds
+//	agent:ID:payable          hub        what an agent is due
+//	surplus                   hub        premiums less the flat fee; not the hub's: a hub that kept it would gain by bidding against its clients
+//	fee                       hub        the flat fee, part of the toll
+//	clearing:JOURNAL          both       money between two journals; the pair nets to what is in flight
+//
+// # Life of a settlement
+//
+//	hold      premium (fee included) + worst case, in the frame of its round: durable before the dispatch
+//	capture   min(cost, worst case) + premium; the rest is released in the same record
+//	void      nothing is charged, for a reason that is recorded
+//	refund    some of a capture goes back, out of an account that it names; at most what was captured
+//	reverse   all of it
+//
+// A client's money comes to a hub by grant (treasury) and accept (hub), and goes back by return (hub) and reclaim
+// (treasury), each recorded on both sides, numbered, never taken back by timeout.
+//
+// # Once
+//
+// Ids are made from (journal, round, slot, kind) or the operation's own id, never from time or chance. The same id with the
+// same content is [ErrRepeat] and changes nothing; with other content it is [ErrConflict]. A book's memory is open holds,
+// accounts, and a bounded past: see [RememberEnded] and [RememberOps]. What it has forgotten it refuses.
+package ledger

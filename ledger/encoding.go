@@ -1,0 +1,189 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"strconv"
+)
+
+// The layout of a frame, final. An integer is an unsigned varint, or a zigzag varint where marked ±, in its
+// shortest form; a string is its length and its bytes; a list is its count and its items. Every value has
+// exactly one encoding, and the decoder takes no other, so that hashes over stored bytes mean something.
+//
+//	frame     version     1 byte, FrameVersion
+//	          epoch       of the writer
+//	          sequence    from 1 without gaps
+//	          time        Unix nanoseconds
+//	          records     list of: length in bytes, record
+//
+//	record    kind        1 byte, a Kind
+//	          salt        16 bytes
+//	          id          string
+//	          legs        list of: account string, amount ±
+//	          part        by kind, to the end of the record:
+//
+//	open      journal, role, domain strings; scale ±
+//	round     length and canonical bytes of market.Round; the same of market.Outcome
+//	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
+//	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
+//	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
+//	          digest 16 bytes
+//	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
+//	          flags 1 byte: 1 unmetered, 2 no cache report
+//	void      hold, reason strings
+//	transfer  client, hub, note strings; number; amount ±
+//	correction of, payer, reason strings; amount ±
+//	close     nothing
+const FrameVersion = 1
+
+// MaxFrame bounds a frame in bytes: two orders of magnitude above a round of MaxBatch tasks on a thousand
+// agents, small enough to be read into memory.
+const MaxFrame = 32 << 20
+
+// ErrEncoding marks bytes that are not the encoding of any frame.
+var ErrEncoding = errors.New("not a frame")
+
+// AppendFrame appends a frame's bytes to b; it allocates only where b is too short.
+func AppendFrame(b []byte, f *Frame) []byte {
+	b = append(b, f.Version)
+	b = binary.AppendUvarint(b, uint64(f.Epoch))
+	b = binary.AppendUvarint(b, f.Seq)
+	b = binary.AppendUvarint(b, uint64(f.Time))
+	b = binary.AppendUvarint(b, uint64(len(f.Records)))
+	for i := range f.Records {
+		b = appendSized(b, func(b []byte) []byte { return AppendRecord(b, &f.Records[i]) })
+	}
+	return b
+}
+
+// AppendRecord appends a record's bytes to b: what the Merkle tree's leaves will be made of.
+func AppendRecord(b []byte, r *Record) []byte {
+	b = append(b, byte(r.Kind))
+	b = append(b, r.Salt[:]...)
+	b = appendString(b, r.ID)
+	b = binary.AppendUvarint(b, uint64(len(r.Legs)))
+	for _, l := range r.Legs {
+		b = appendString(b, l.Account)
+		b = binary.AppendVarint(b, int64(l.Amount))
+	}
+	return appendPart(b, r)
+}
+
+// appendPart appends what a record says, without id, legs and salt.
+func appendPart(b []byte, r *Record) []byte {
+	switch {
+	case r.Open != nil:
+		b = appendStrings(b, r.Open.Journal, r.Open.Role, r.Open.Domain)
+		b = binary.AppendVarint(b, r.Open.Scale)
+	case r.Round != nil:
+		b = appendSized(b, r.Round.Round.AppendCanonical)
+		b = appendSized(b, r.Round.Outcome.AppendCanonical)
+	case r.Hold != nil:
+		b = appendHold(b, r.Hold)
+	case r.Capture != nil:
+		c := r.Capture
+		b = appendStrings(b, c.Hold, c.Outcome, c.Finish)
+		b = appendInts(b, int64(c.Cost), int64(c.Usage.Prompt), int64(c.Usage.Cached), int64(c.Usage.Output), c.TTFTUS)
+		b = append(b, flag(c.Unmetered, 1)|flag(c.NoCacheReport, 2))
+	case r.Void != nil:
+		b = appendStrings(b, r.Void.Hold, r.Void.Reason)
+	case r.Transfer != nil:
+		t := r.Transfer
+		b = appendStrings(b, t.Client, t.Hub, t.Note)
+		b = binary.AppendUvarint(b, t.Number)
+		b = binary.AppendVarint(b, int64(t.Amount))
+	case r.Correction != nil:
+		c := r.Correction
+		b = appendStrings(b, c.Of, c.Payer, c.Reason)
+		b = binary.AppendVarint(b, int64(c.Amount))
+	}
+	return b
+}
+
+func appendHold(b []byte, h *Hold) []byte {
+	b = appendStrings(b, h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle)
+	b = binary.AppendVarint(b, int64(h.Attempt))
+	b = binary.AppendUvarint(b, h.Round)
+	b = appendInts(b, int64(h.Slot), int64(h.Amount), int64(h.Premium), int64(h.Fee), int64(h.Quoted),
+		int64(h.Price.Miss), int64(h.Price.Hit), int64(h.Price.Out),
+		int64(h.Prompt), int64(h.Cached), int64(h.Output), int64(h.MaxTokens), h.Expires, h.Boot)
+	return append(b, h.Digest[:]...)
+}
+
+// appendSized appends what f appends, with its length before it.
+func appendSized(b []byte, f func([]byte) []byte) []byte {
+	// The length's own length is known only afterwards: leave two bytes, enough up to 16 KB, and move if it
+	// takes more or less.
+	const guess = 2
+	start := len(b)
+	b = f(append(b, make([]byte, guess)...))
+	n := len(b) - start - guess
+	var size [binary.MaxVarintLen64]byte
+	w := binary.PutUvarint(size[:], uint64(n))
+	switch {
+	case w > guess:
+		b = append(b, size[:w-guess]...)
+		copy(b[start+w:], b[start+guess:start+guess+n])
+	case w < guess:
+		copy(b[start+w:], b[start+guess:])
+		b = b[:start+w+n]
+	}
+	copy(b[start:], size[:w])
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendStrings(b []byte, list ...string) []byte {
+	for _, s := range list {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+func appendInts(b []byte, list ...int64) []byte {
+	for _, n := range list {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+func flag(set bool, bit byte) byte {
+	if set {
+		return bit
+	}
+	return 0
+}
+
+var kindNames = [...]string{
+	KindOpen: "open", KindRound: "round", KindHold: "hold", KindCapture: "capture", KindVoid: "void",
+	KindRefund: "refund", KindReverse: "reverse", KindDeposit: "deposit", KindPayout: "payout", KindGrant: "grant",
+	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute", KindClose: "close",
+}
+
+// String names a kind in lower case, as commands print it.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+// FormatLegs writes legs in one line: "client:a:avail -0.5, client:a:held 0.5".
+func FormatLegs(legs []Leg) string {
+	if len(legs) == 0 {
+		return "none"
+	}
+	var b []byte
+	for i, l := range legs {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, clip(l.Account)...)
+		b = append(b, ' ')
+		b = append(b, l.Amount.String()...)
+	}
+	return string(b)
+}

@@ -1,0 +1,172 @@
+package ledger
+
+import "souk/market"
+
+// Roles of a journal's writer.
+const (
+	RoleHub      = "hub"
+	RoleTreasury = "treasury"
+)
+
+// Scale is the number of units in a credit, in every journal, for ever.
+const Scale = int64(market.Credit)
+
+// The constructors below make records with their ids and legs. They do not judge: [Book.Apply] does, and
+// refuses what does not add up. Salts are 16 random bytes, an argument so that a simulation can repeat.
+
+// NewOpen begins a journal. domain is "" for the treasury.
+func NewOpen(journal, role, domain string, salt [16]byte) Record {
+	return Record{Kind: KindOpen, ID: journal, Salt: salt,
+		Open: &Open{Journal: journal, Role: role, Domain: domain, Scale: Scale}}
+}
+
+// NewRound records a cleared round. Its holds follow in the same frame, one for each award, in order.
+func NewRound(journal string, r market.Round, o market.Outcome, salt [16]byte) Record {
+	return Record{Kind: KindRound, ID: RoundID(journal, r.Number), Salt: salt,
+		Round: &Round{Round: r, Outcome: o}}
+}
+
+// NewHold sets h.Amount of the client's money aside for an award.
+func NewHold(journal string, h Hold, salt [16]byte) Record {
+	return Record{Kind: KindHold, ID: HoldID(journal, h.Round, h.Slot), Salt: salt, Hold: &h,
+		Legs: holdLegs(nil, Avail(h.Client), Held(h.Client), &h)}
+}
+
+// NewCapture ends hold h in payment: c.Cost to the agent, the premium less the fee to surplus, the fee
+// to fee, the rest back to the client. c.Hold is filled in.
+func NewCapture(journal string, h Hold, c Capture, salt [16]byte) Record {
+	c.Hold = HoldID(journal, h.Round, h.Slot)
+	return Record{Kind: KindCapture, ID: CaptureID(c.Hold), Salt: salt, Capture: &c,
+		Legs: captureLegs(nil, Avail(h.Client), Held(h.Client), Payable(h.Agent), &h, &c)}
+}
+
+// NewVoid ends hold h without payment. reason is a stable code, never empty.
+func NewVoid(journal string, h Hold, reason string, salt [16]byte) Record {
+	id := HoldID(journal, h.Round, h.Slot)
+	return Record{Kind: KindVoid, ID: VoidID(id), Salt: salt, Void: &Void{Hold: id, Reason: reason},
+		Legs: voidLegs(nil, Avail(h.Client), Held(h.Client), &h)}
+}
+
+// NewAccept takes grant number n of the treasury in, at the hub whose journal is hub.
+func NewAccept(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
+	return transfer(KindAccept, numbered(hub, "accept", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+}
+
+// NewReturn hands unspent allotment back to the treasury: the hub's n-th return.
+func NewReturn(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
+	return transfer(KindReturn, numbered(hub, "return", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+}
+
+// NewDeposit brings money in from outside, under the operation's own id: the record is "deposit/<id>".
+func NewDeposit(id, client string, amount market.Credits, note string, salt [16]byte) Record {
+	return transfer(KindDeposit, "deposit/"+id, Transfer{Client: client, Amount: amount, Note: note}, salt)
+}
+
+// NewPayout pays a client's prepaid money out, under the operation's own id: the record is "payout/<id>".
+func NewPayout(id, client string, amount market.Credits, note string, salt [16]byte) Record {
+	return transfer(KindPayout, "payout/"+id, Transfer{Client: client, Amount: amount, Note: note}, salt)
+}
+
+// NewGrant allots a client's money to a hub: the n-th grant to it. note is the id of the request that
+// asked for it.
+func NewGrant(hub string, n uint64, client string, amount market.Credits, note string, salt [16]byte) Record {
+	return transfer(KindGrant, numbered(hub, "grant", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount, Note: note}, salt)
+}
+
+// NewReclaim takes a hub's n-th return in, at the treasury.
+func NewReclaim(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
+	return transfer(KindReclaim, numbered(hub, "reclaim", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+}
+
+// NewDistribute lets surplus of a hub leave. It is recorded twice under one number: in the hub's journal
+// the surplus goes to the treasury; there it goes to client's prepaid money, or to the outside if client is "".
+func NewDistribute(hub string, n uint64, client string, amount market.Credits, note string, atTreasury bool, salt [16]byte) Record {
+	t := Transfer{Client: client, Hub: hub, Number: n, Amount: amount, Note: note}
+	r := Record{Kind: KindDistribute, ID: numbered(hub, "distribute", n), Salt: salt, Transfer: &t}
+	r.Legs = transferLegs(nil, KindDistribute, atTreasury, &t)
+	return r
+}
+
+// NewRefund gives amount of capture of back to the client that paid it, out of account payer. n counts
+// the refunds of one capture from 1.
+func NewRefund(hold string, n uint64, client, payer string, amount market.Credits, reason string, salt [16]byte) Record {
+	c := Correction{Of: CaptureID(hold), Payer: payer, Amount: amount, Reason: reason}
+	return Record{Kind: KindRefund, ID: numbered(hold, "refund", n), Salt: salt, Correction: &c,
+		Legs: refundLegs(nil, Avail(client), &c)}
+}
+
+// NewReverse takes back the whole payment of hold h's capture c. The hold stays ended.
+func NewReverse(journal string, h Hold, c Capture, reason string, salt [16]byte) Record {
+	hold := HoldID(journal, h.Round, h.Slot)
+	of := CaptureID(hold)
+	return Record{Kind: KindReverse, ID: of + "/reverse", Salt: salt,
+		Correction: &Correction{Of: of, Amount: c.Cost + h.Premium, Reason: reason},
+		Legs:       reverseLegs(nil, Avail(h.Client), Payable(h.Agent), c.Cost, h.Premium, h.Fee)}
+}
+
+func transfer(k Kind, id string, t Transfer, salt [16]byte) Record {
+	return Record{Kind: k, ID: id, Salt: salt, Transfer: &t, Legs: transferLegs(nil, k, false, &t)}
+}
+
+// leg appends a leg unless nothing moves: a record has no empty legs, so that it has one form.
+func leg(dst []Leg, account string, amount market.Credits) []Leg {
+	if amount == 0 {
+		return dst
+	}
+	return append(dst, Leg{account, amount})
+}
+
+func holdLegs(dst []Leg, avail, held string, h *Hold) []Leg {
+	return leg(leg(dst, avail, -h.Amount), held, h.Amount)
+}
+
+func voidLegs(dst []Leg, avail, held string, h *Hold) []Leg {
+	return leg(leg(dst, held, -h.Amount), avail, h.Amount)
+}
+
+func captureLegs(dst []Leg, avail, held, payable string, h *Hold, c *Capture) []Leg {
+	dst = leg(dst, held, -h.Amount)
+	dst = leg(dst, payable, c.Cost)
+	dst = leg(dst, Surplus, h.Premium-h.Fee)
+	dst = leg(dst, Fee, h.Fee)
+	return leg(dst, avail, h.Amount-c.Cost-h.Premium)
+}
+
+func refundLegs(dst []Leg, avail string, c *Correction) []Leg {
+	return leg(leg(dst, c.Payer, -c.Amount), avail, c.Amount)
+}
+
+func reverseLegs(dst []Leg, avail, payable string, cost, premium, fee market.Credits) []Leg {
+	dst = leg(dst, payable, -cost)
+	dst = leg(dst, Surplus, -(premium - fee))
+	dst = leg(dst, Fee, -fee)
+	return leg(dst, avail, cost+premium)
+}
+
+// transferLegs is from whom to whom a transfer goes, the payer first.
+func transferLegs(dst []Leg, k Kind, atTreasury bool, t *Transfer) []Leg {
+	var from, to string
+	switch k {
+	case KindDeposit:
+		from, to = External("deposits"), Prepaid(t.Client)
+	case KindPayout:
+		from, to = Prepaid(t.Client), External("payouts")
+	case KindGrant:
+		from, to = Prepaid(t.Client), Clearing(t.Hub)
+	case KindReclaim:
+		from, to = Clearing(t.Hub), Prepaid(t.Client)
+	case KindAccept:
+		from, to = Clearing(Treasury), Avail(t.Client)
+	case KindReturn:
+		from, to = Avail(t.Client), Clearing(Treasury)
+	case KindDistribute:
+		from, to = Surplus, Clearing(Treasury)
+		if atTreasury {
+			from, to = Clearing(t.Hub), External("distributed")
+			if t.Client != "" {
+				to = Prepaid(t.Client)
+			}
+		}
+	}
+	return leg(leg(dst, from, -t.Amount), to, t.Amount)
+}

@@ -1,0 +1,65 @@
+package ledger
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Ids of records are made from (journal, round, slot, kind) or from the operation's own id, never from
+// time or chance, so that a repeat after a crash has the id of the first time.
+
+// RoundID is the id of a round's record: "<journal>/<round>".
+func RoundID(journal string, round uint64) string {
+	return journal + "/" + strconv.FormatUint(round, 10)
+}
+
+// HoldID is the id of a hold, as printed on receipts: "<journal>/<round>/<slot>".
+func HoldID(journal string, round uint64, slot int) string {
+	b := make([]byte, 0, len(journal)+24)
+	b = append(b, journal...)
+	b = append(b, '/')
+	b = strconv.AppendUint(b, round, 10)
+	b = append(b, '/')
+	return string(strconv.AppendInt(b, int64(slot), 10))
+}
+
+// CaptureID is the id of a hold's capture; a hold has at most one.
+func CaptureID(hold string) string { return hold + "/capture" }
+
+// VoidID is the id of a hold's void; a hold has at most one.
+func VoidID(hold string) string { return hold + "/void" }
+
+// numbered is the id of the n-th record of a kind between a hub and the treasury.
+func numbered(hub, kind string, n uint64) string {
+	return hub + "/" + kind + "/" + strconv.FormatUint(n, 10)
+}
+
+// ParseHoldID takes a hold's id apart. ok is false if s is not exactly what HoldID returns.
+func ParseHoldID(s string) (journal string, round uint64, slot int, ok bool) {
+	journal, rest, ok := strings.Cut(s, "/")
+	if !ok || !ValidID(journal) {
+		return "", 0, 0, false
+	}
+	r, sl, ok := strings.Cut(rest, "/")
+	if !ok {
+		return "", 0, 0, false
+	}
+	round, ok = parseNumber(r)
+	if !ok {
+		return "", 0, 0, false
+	}
+	n, ok := parseNumber(sl)
+	if !ok || n > maxSlots {
+		return "", 0, 0, false
+	}
+	return journal, round, int(n), true
+}
+
+// parseNumber reads digits without a sign or leading zeros: one number has one spelling.
+func parseNumber(s string) (uint64, bool) {
+	if s == "" || len(s) > 1 && s[0] == '0' || s[0] == '+' || s[0] == '-' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil
+}

@@ -1,0 +1,35 @@
+// Package journal keeps a ledger's frames on disk, by etcd's write-ahead log: one writer, one sync for
+// each Append, readers beside it.
+//
+// # On disk
+//
+//	DIR/journal/NAME/LOCK        held by the writer; holds its process id
+//	DIR/journal/NAME/wal/*.wal   segments of 4 MB, allocated before they are needed
+//
+// A frame is one entry of the log: index = the frame's sequence, term = its epoch, data =
+//
+//	position  varint: how many frames of the same Append, and so of the same sync, stand before it
+//	frame     as ledger.AppendFrame writes it
+//	0xa5      the end
+//
+// The log chains a CRC-32C through everything it ever held, which names the place of a flipped bit. Position
+// and end mark tell a torn write from damage. A write that a crash tore was never acknowledged: it is
+// trimmed. It must be the last thing in the log, and either a sector of it is missing (zero, as allocated), or its
+// end is. Anything else, in particular a frame of a later Append behind the gap, means that bytes which were once
+// safe are not what they were: the journal is refused and the place named.
+package journal
+
+import "go.etcd.io/etcd/server/v3/storage/wal"
+
+// segmentBytes is the size of a segment: small, so that a start reads little twice and a small market costs
+// little disk; a busy hub fills one in seconds.
+const segmentBytes = 4 << 20
+
+// The size is a variable of etcd's package and the same for every log of a process. An etcd server that runs in
+// this process works as well with it.
+func init() { wal.SegmentSizeBytes = segmentBytes }
+
+const (
+	endMark  = 0xa5
+	metadata = "souk journal 1"
+)

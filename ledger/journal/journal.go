@@ -1,0 +1,354 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"souk/ledger"
+)
+
+// ErrLocked: another process writes the journal.
+var ErrLocked = errors.New("journal is being written")
+
+// Config of a journal. The zero value is good.
+type Config struct {
+	// MinFree bytes must be free on the disk before new money is held: ledger.ErrDiskFull otherwise. What
+	// ends holds is still taken, down to the last byte. 0: 64 MB, two segments and room for all captures of
+	// the holds that can be open. Below 0: no check.
+	MinFree int64
+	// Log takes warnings of the log underneath (a slow disk); nil: none.
+	Log *slog.Logger
+}
+
+const (
+	defaultMinFree = 64 << 20
+	// maxBatch frames in one Append: a hub makes a handful durable together.
+	maxBatch = 1 << 16
+)
+
+// store is what a Journal needs of etcd's log.
+type store interface {
+	Save(*raftpb.HardState, []*raftpb.Entry) error
+	Close() error
+}
+
+// Journal is a journal open for writing: the ledger.Journal of a process.
+type Journal struct {
+	dir  string
+	cfg  Config
+	lock *fileutil.LockedFile
+	free func(dir string) (int64, error)
+
+	mu       sync.Mutex
+	store    store
+	broken   error // once set, nothing more is taken
+	appended bool
+	last     ledger.Frame // header of the last frame
+	buf      []byte
+	entries  []*raftpb.Entry
+	pool     []raftpb.Entry
+	state    raftpb.HardState
+	index    []uint64
+	term     []uint64
+	ends     []int
+}
+
+var _ ledger.Journal = (*Journal)(nil)
+
+// Open opens the journal in dir for writing, making it if there is none. It reads and checks everything
+// that is stored; a write that a crash tore is trimmed, and what was there is kept beside it as *.torn.
+// Errors: ErrLocked if another writer has it, ErrDamaged if stored bytes are not what was written.
+func Open(dir string, cfg Config) (*Journal, error) {
+	j, err := open(dir, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("journal %s: %w", dir, err)
+	}
+	return j, nil
+}
+
+func open(dir string, cfg Config) (*Journal, error) {
+	if cfg.MinFree == 0 {
+		cfg.MinFree = defaultMinFree
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{dir: dir, cfg: cfg, lock: lock, free: freeBytes}
+	if err := j.start(); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// lockDir keeps other writers out while a torn tail is trimmed, too.
+func lockDir(dir string) (*fileutil.LockedFile, error) {
+	path := filepath.Join(dir, "LOCK")
+	lock, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		who, _ := os.ReadFile(path)
+		return nil, fmt.Errorf("%w by process %s: one journal has one writer; stop that one, or use another directory", ErrLocked, strings.TrimSpace(string(who)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := lock.Truncate(0); err == nil {
+		_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+func (j *Journal) start() error {
+	dir, lg := walDir(j.dir), zapTo(j.cfg.Log)
+	if !wal.Exist(dir) {
+		w, err := wal.Create(lg, dir, []byte(metadata))
+		if err != nil {
+			return err
+		}
+		j.store = w
+		return nil
+	}
+	r, err := NewReader(j.dir)
+	if err != nil {
+		return err
+	}
+	var last []byte
+	for {
+		e, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		last = append(last[:0], e.Data...)
+	}
+	if r.last > 0 {
+		f, err := ledger.DecodeFrame(last)
+		if err != nil {
+			return r.damage(err.Error())
+		}
+		f.Records = nil
+		j.last = f
+	}
+	if err := trim(r); err != nil {
+		return err
+	}
+	// Only the last segment is read again: reading starts at a snapshot, and any index in it will do.
+	first := r.segs[r.cur].first
+	w, err := wal.Open(lg, dir, &walpb.Snapshot{Index: &first, Term: new(uint64)})
+	if errors.Is(err, fileutil.ErrLocked) {
+		return ErrLocked
+	}
+	if err != nil {
+		return err
+	}
+	if _, _, _, err := w.ReadAll(); err != nil && !errors.Is(err, wal.ErrSnapshotNotFound) {
+		w.Close()
+		return err
+	}
+	j.store = w
+	return nil
+}
+
+// trim clears what a crash left behind the last whole record, and keeps a copy of it.
+func trim(r *Reader) error {
+	rest := r.buf[min(int64(len(r.buf)), r.off):]
+	if allZero(rest) && len(rest)%8 == 0 {
+		return nil
+	}
+	path := r.segs[r.cur].path
+	end := len(rest)
+	for end > 0 && rest[end-1] == 0 {
+		end--
+	}
+	if err := os.WriteFile(path+".torn", rest[:end], 0o600); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if len(rest)%8 != 0 { // a copy that was cut off: records stand at multiples of 8
+		if err := f.Truncate(r.off); err != nil {
+			return err
+		}
+		return fileutil.Fsync(f)
+	}
+	if _, err := f.Seek(r.off, io.SeekStart); err != nil {
+		return err
+	}
+	if err := fileutil.ZeroToEnd(f); err != nil {
+		return err
+	}
+	return fileutil.Fsync(f)
+}
+
+// Last returns sequence, epoch and time of the last frame; zeros before the first.
+func (j *Journal) Last() (seq uint64, epoch, time int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last.Seq, j.last.Epoch, j.last.Time
+}
+
+// Replay calls f with every stored frame from the first. It ends before the first Append.
+func (j *Journal) Replay(f func(ledger.Frame) error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.appended {
+		return errors.New("journal: replay after an append")
+	}
+	if err := Read(j.dir, f); err != nil {
+		return fmt.Errorf("journal %s: %w", j.dir, err)
+	}
+	return nil
+}
+
+// HasRoom reports whether the disk has room for new holds. A hub asks before it clears a round: an Append
+// that is refused with ledger.ErrDiskFull is refused whole.
+func (j *Journal) HasRoom() bool {
+	if j.cfg.MinFree < 0 {
+		return true
+	}
+	free, err := j.free(j.dir)
+	return err != nil || free >= j.cfg.MinFree
+}
+
+// Append makes all frames durable, in order, with one sync; see ledger.Journal. Two kinds of error:
+// ledger.ErrDiskFull says that nothing was written and that frames which hold no new money are still taken. After
+// any other the journal takes nothing more, ever: whether the frames are on disk is not known, a sync that failed
+// once may lie when repeated, and only a start can tell.
+func (j *Journal) Append(frames ...ledger.Frame) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken != nil {
+		return j.broken
+	}
+	if len(frames) == 0 {
+		return nil
+	}
+	if holdsMoney(frames) && !j.HasRoom() {
+		return fmt.Errorf("journal %s: %w: less than %d MB free: free some space; open holds still end", j.dir, ledger.ErrDiskFull, j.cfg.MinFree>>20)
+	}
+	j.appended = true
+	err := j.encode(frames)
+	if err == nil {
+		err = j.store.Save(&j.state, j.entries)
+	}
+	if err != nil {
+		j.broken = fmt.Errorf("journal %s: append failed, nothing more is taken until a restart has read what is on disk: %w", j.dir, err)
+		return j.broken
+	}
+	j.last = frames[len(frames)-1]
+	j.last.Records = nil
+	const keep = 1 << 20 // one rare large frame must not pin its memory
+	if cap(j.buf) > keep {
+		j.buf = nil
+	}
+	return nil
+}
+
+// holdsMoney reports whether any record sets new money aside or moves it; ends of holds do not.
+func holdsMoney(frames []ledger.Frame) bool {
+	for i := range frames {
+		for k := range frames[i].Records {
+			switch frames[i].Records[k].Kind {
+			case ledger.KindCapture, ledger.KindVoid, ledger.KindReturn, ledger.KindReclaim, ledger.KindClose:
+			default:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// encode checks that the frames follow on the last one and makes entries of them in reused memory.
+func (j *Journal) encode(frames []ledger.Frame) error {
+	if len(frames) > maxBatch {
+		return fmt.Errorf("%d frames at once, want at most %d", len(frames), maxBatch)
+	}
+	j.buf, j.ends = j.buf[:0], j.ends[:0]
+	last := j.last
+	for i := range frames {
+		f := &frames[i]
+		switch {
+		case f.Seq != last.Seq+1:
+			return fmt.Errorf("frame %d does not follow on frame %d", f.Seq, last.Seq)
+		case f.Epoch < last.Epoch || f.Epoch < 0:
+			return fmt.Errorf("frame %d has epoch %d, lower than %d: a newer writer was here", f.Seq, f.Epoch, last.Epoch)
+		case f.Time < last.Time || f.Time < 0:
+			return fmt.Errorf("frame %d has time %d, before %d", f.Seq, f.Time, last.Time)
+		case f.Version != ledger.FrameVersion:
+			return fmt.Errorf("frame %d has version %d, want %d", f.Seq, f.Version, ledger.FrameVersion)
+		}
+		start := len(j.buf)
+		j.buf = binary.AppendUvarint(j.buf, uint64(i))
+		j.buf = ledger.AppendFrame(j.buf, f)
+		if n := len(j.buf) - start; n > ledger.MaxFrame {
+			return fmt.Errorf("frame %d has %d bytes, want at most %d", f.Seq, n, ledger.MaxFrame)
+		}
+		j.buf = append(j.buf, endMark)
+		j.ends = append(j.ends, len(j.buf))
+		last = *f
+	}
+	j.fill(frames)
+	return nil
+}
+
+func (j *Journal) fill(frames []ledger.Frame) {
+	n := len(frames)
+	if cap(j.pool) < n {
+		j.pool = make([]raftpb.Entry, n)
+		j.index, j.term = make([]uint64, n), make([]uint64, n)
+	}
+	j.pool, j.index, j.term = j.pool[:n], j.index[:n], j.term[:n]
+	j.entries = j.entries[:0]
+	start := 0
+	for i := range frames {
+		j.index[i], j.term[i] = frames[i].Seq, uint64(frames[i].Epoch)
+		e := &j.pool[i]
+		e.Index, e.Term, e.Data = &j.index[i], &j.term[i], j.buf[start:j.ends[i]]
+		j.entries = append(j.entries, e)
+		start = j.ends[i]
+	}
+}
+
+// Close ends writing and lets another writer in.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.store == nil {
+		return nil
+	}
+	if j.broken == nil {
+		j.broken = fmt.Errorf("journal %s: closed", j.dir)
+	}
+	err := j.store.Close()
+	j.store = nil
+	if lockErr := j.lock.Close(); err == nil {
+		err = lockErr
+	}
+	return err
+}

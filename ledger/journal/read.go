@@ -1,0 +1,272 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"souk/ledger"
+)
+
+// Reader reads a journal from its first frame, also while it is being written.
+type Reader struct {
+	wal  string
+	segs []segment
+	cur  int
+
+	buf   []byte // the current segment, as last read
+	off   int64  // of the next record in it
+	crc   uint32 // of everything before
+	last  uint64 // frame read last
+	epoch int64
+}
+
+// NewReader opens the journal in dir for reading. It takes no lock and changes nothing.
+func NewReader(dir string) (*Reader, error) {
+	r := &Reader{wal: walDir(dir)}
+	var err error
+	if r.segs, err = segments(r.wal); err != nil {
+		return nil, err
+	}
+	if err := r.load(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// load reads the current segment.
+func (r *Reader) load() error {
+	f, err := os.Open(r.segs[r.cur].path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if size := info.Size(); int64(cap(r.buf)) < size {
+		r.buf = make([]byte, size)
+	} else {
+		r.buf = r.buf[:size]
+	}
+	n, err := io.ReadFull(f, r.buf)
+	r.buf = r.buf[:n]
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // cut at this moment
+		err = nil
+	}
+	return err
+}
+
+// Next returns the next frame, or io.EOF at the end of what is written by now; ask again to get what is
+// written later. Errors wrap ErrDamaged. The Entry's Data is good until the next call.
+func (r *Reader) Next() (Entry, error) {
+	reloaded := false
+	for {
+		rec, gap := readRecord(r.buf[min(int64(len(r.buf)), r.off):], r.off, r.crc)
+		if gap == nil {
+			e, ok, err := r.take(rec)
+			if err != nil || ok {
+				return e, err
+			}
+			continue
+		}
+		if !reloaded {
+			// The buffer may be older than the file.
+			reloaded = true
+			if err := r.load(); err != nil {
+				return Entry{}, err
+			}
+			continue
+		}
+		more, err := r.end(gap)
+		if err != nil {
+			return Entry{}, err
+		}
+		if !more {
+			return Entry{}, io.EOF
+		}
+		reloaded = false
+	}
+}
+
+// take uses up a record; ok if it was a frame.
+func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
+	at := r.off
+	switch rec.kind {
+	case typeEntry:
+		e, ok = parseEntry(rec.data)
+		e.Segment, e.Offset = r.segs[r.cur].path, at
+		switch {
+		case !ok:
+			return e, false, r.damage("an entry that holds no frame")
+		case e.Seq != r.last+1:
+			return e, false, r.damage(fmt.Sprintf("frame %d, where frame %d follows", e.Seq, r.last+1))
+		case e.Epoch < r.epoch:
+			return e, false, r.damage(fmt.Sprintf("frame %d of epoch %d after epoch %d", e.Seq, e.Epoch, r.epoch))
+		}
+		r.last, r.epoch = e.Seq, e.Epoch
+	case typeCRC:
+		if at != 0 || len(rec.data) > 0 {
+			return e, false, r.damage("a segment's head in the middle of one")
+		}
+	case typeMetadata:
+		if string(rec.data) != metadata {
+			return e, false, r.damage(fmt.Sprintf("metadata %.40q, want %q: this is not a journal, or one of another version", rec.data, metadata))
+		}
+	case typeSnapshot:
+		// The log begins with an empty one. The checksum does not cover types: an entry must not pass for one.
+		if string(rec.data) != "\x08\x00\x10\x00" {
+			return e, false, r.damage("a snapshot")
+		}
+	default:
+		return e, false, r.damage(fmt.Sprintf("a record of type %d, which a journal never holds", rec.kind))
+	}
+	r.off += rec.size
+	r.crc = rec.crc
+	return e, ok, nil
+}
+
+// end decides what the end of the current segment is. more: go on, in the next segment or here.
+func (r *Reader) end(gap *fault) (more bool, err error) {
+	segs, err := segments(r.wal)
+	if err != nil {
+		return false, err
+	}
+	if len(segs) > r.cur+1 {
+		// The writer went on to another file. This one is complete now: whole records, then nothing (a crash may
+		// have left it as long as it was allocated).
+		if err := r.load(); err != nil {
+			return false, err
+		}
+		if rest := r.buf[min(int64(len(r.buf)), r.off):]; !allZero(rest) {
+			if _, gap = readRecord(r.buf[r.off:], r.off, r.crc); gap == nil {
+				return true, nil
+			}
+			return false, r.damage(gap.why)
+		}
+		r.segs = segs
+		if next := segs[r.cur+1]; next.first != r.last+1 {
+			return false, r.damage(fmt.Sprintf("the next segment begins with frame %d, where frame %d follows", next.first, r.last+1))
+		}
+		r.cur++
+		r.off = 0
+		return true, r.load()
+	}
+	// A writer at work may be in the middle of a record: look again before calling it damage.
+	for try := 0; ; try++ {
+		rest := r.buf[min(int64(len(r.buf)), r.off):]
+		d := judgeTail(rest, r.off, r.last, gap)
+		if d == nil {
+			return false, nil
+		}
+		if try == 5 {
+			d.Segment = r.segs[r.cur].path
+			return false, d
+		}
+		time.Sleep(20 * time.Millisecond)
+		if err := r.load(); err != nil {
+			return false, err
+		}
+		if _, gap = readRecord(r.buf[min(int64(len(r.buf)), r.off):], r.off, r.crc); gap == nil {
+			return true, nil
+		}
+	}
+}
+
+func (r *Reader) damage(found string) error {
+	return &Damage{Segment: r.segs[r.cur].path, Offset: r.off, After: r.last, Found: found}
+}
+
+// Frames is how many frames were read so far.
+func (r *Reader) Frames() uint64 { return r.last }
+
+// Size is how many bytes of journal there are by now, allocated space included.
+func (r *Reader) Size() int64 {
+	var n int64
+	for _, s := range r.segs {
+		if info, err := os.Stat(s.path); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// Read calls f with every frame that the journal in dir holds by now.
+func Read(dir string, f func(ledger.Frame) error) error {
+	r, err := NewReader(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := r.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		frame, err := e.Frame()
+		if err != nil {
+			return err
+		}
+		if err := f(frame); err != nil {
+			return err
+		}
+	}
+}
+
+// Frame decodes the entry. Bytes that pass the checksum and are no frame were written wrongly: ErrDamaged.
+func (e Entry) Frame() (ledger.Frame, error) {
+	f, err := ledger.DecodeFrame(e.Data)
+	if err == nil && (f.Seq != e.Seq || f.Epoch != e.Epoch) {
+		err = fmt.Errorf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, e.Seq, e.Epoch)
+	}
+	if err != nil {
+		return ledger.Frame{}, &Damage{Segment: e.Segment, Offset: e.Offset, After: e.Seq - 1, Found: err.Error()}
+	}
+	return f, nil
+}
+
+func walDir(dir string) string { return filepath.Join(dir, "wal") }
+
+// Find returns the directories of the journals at path, sorted by name: path may be a data directory (with
+// journal/NAME in it), the directory of several journals, or that of one.
+func Find(path string) ([]string, error) {
+	if isJournal(path) {
+		return []string{path}, nil
+	}
+	if filepath.Base(path) == "wal" && isJournal(filepath.Dir(path)) {
+		return []string{filepath.Dir(path)}, nil
+	}
+	for _, root := range []string{filepath.Join(path, "journal"), path} {
+		entries, err := os.ReadDir(root)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var found []string
+		for _, e := range entries { // sorted by name
+			if dir := filepath.Join(root, e.Name()); isJournal(dir) {
+				found = append(found, dir)
+			}
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%s: no journal here: want a data directory, its journal directory, or one of the journals in that: %w", path, os.ErrNotExist)
+}
+
+func isJournal(dir string) bool {
+	_, err := segments(walDir(dir))
+	return err == nil || errors.Is(err, ErrDamaged)
+}

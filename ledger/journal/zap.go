@@ -1,0 +1,56 @@
+package journal
+
+import (
+	"context"
+	"log/slog"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// zapTo returns a logger for etcd's log that hands warnings to log; nil drops everything.
+func zapTo(log *slog.Logger) *zap.Logger {
+	if log == nil {
+		return zap.NewNop()
+	}
+	return zap.New(bridge{log})
+}
+
+// bridge is a zap core that writes to slog.
+type bridge struct{ log *slog.Logger }
+
+func (b bridge) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+
+func (b bridge) With(fields []zapcore.Field) zapcore.Core {
+	return bridge{b.log.With(attrs(fields)...)}
+}
+
+func (b bridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if b.Enabled(e.Level) {
+		return c.AddCore(e, b)
+	}
+	return c
+}
+
+func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	level := slog.LevelWarn
+	if e.Level > zapcore.WarnLevel {
+		level = slog.LevelError
+	}
+	b.log.Log(context.Background(), level, "journal: "+e.Message, attrs(fields)...)
+	return nil
+}
+
+func (b bridge) Sync() error { return nil }
+
+func attrs(fields []zapcore.Field) []any {
+	enc := zapcore.NewMapObjectEncoder()
+	list := make([]any, 0, len(fields))
+	for _, f := range fields {
+		f.AddTo(enc)
+		if v, ok := enc.Fields[f.Key]; ok {
+			list = append(list, slog.Any(f.Key, v))
+		}
+	}
+	return list
+}

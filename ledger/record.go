@@ -1,0 +1,130 @@
+package ledger
+
+import "souk/market"
+
+// Kind says what a record is about. Numbers are final: they stand in journals.
+type Kind uint8
+
+const (
+	KindOpen       Kind = 1  // first record of a journal: whose it is, and its scale
+	KindRound      Kind = 2  // a cleared round: everything needed to clear and check it again
+	KindHold       Kind = 3  // money set aside for an award, before its dispatch
+	KindCapture    Kind = 4  // a hold ends in payment
+	KindVoid       Kind = 5  // a hold ends without, with a reason
+	KindRefund     Kind = 6  // money of a capture goes back
+	KindReverse    Kind = 7  // an earlier record is undone by its opposite
+	KindDeposit    Kind = 8  // treasury: money from outside
+	KindPayout     Kind = 9  // treasury: money to outside
+	KindGrant      Kind = 10 // treasury: allotment of a client's money to a hub
+	KindAccept     Kind = 11 // hub: an allotment taken in
+	KindReturn     Kind = 12 // hub: unspent allotment handed back
+	KindReclaim    Kind = 13 // treasury: a return taken in
+	KindDistribute Kind = 14 // treasury: surplus leaves
+	KindClose      Kind = 15 // last record of a journal: balances and open holds carried on
+)
+
+// Record is one fact. Exactly the part that Kind names is set. Its legs sum to zero.
+type Record struct {
+	Kind Kind
+	ID   string   // made from (journal, round, slot, kind) or the operation's own id; never from time or chance
+	Salt [16]byte // hides a record from its neighbours' proofs; an argument, seeded in simulation
+	Legs []Leg
+
+	Open       *Open
+	Round      *Round
+	Hold       *Hold
+	Capture    *Capture
+	Void       *Void
+	Transfer   *Transfer   // Deposit, Payout, Grant, Accept, Return, Reclaim, Distribute
+	Correction *Correction // Refund, Reverse
+}
+
+// Leg adds Amount to Account. Accounts are those of the design: "client:<id>:avail", "client:<id>:held",
+// "agent:<id>:payable", "surplus", "fee", "probe:<hub>", "clearing:<journal>", "client:<id>:prepaid", "external:<name>".
+type Leg struct {
+	Account string
+	Amount  market.Credits
+}
+
+// Open begins a journal.
+type Open struct {
+	Journal string // name, unique in the market
+	Role    string // "hub" or "treasury"
+	Domain  string // of a hub
+	Scale   int64  // units per credit: 1e9, never changed
+}
+
+// Round is a cleared round with its certificate. Seed made the tie-break.
+type Round struct {
+	Round   market.Round
+	Outcome market.Outcome
+}
+
+// Hold is money set aside for one award.
+type Hold struct {
+	Client    string
+	Task      string // the client's id of the task
+	Attempt   int
+	Agent     string
+	Model     string
+	Round     uint64
+	Slot      int            // index of the award in its round
+	Kind      string         // dispatch kind
+	Amount    market.Credits // premium + worst case, at most max_price
+	Premium   market.Credits // slot price - toll: what is due beside the cost
+	Fee       market.Credits // part of Premium that is the flat fee
+	Quoted    market.Credits // cost as quoted
+	Settle    string
+	Price     market.Price // the card in force
+	Prompt    int          // predicted prompt tokens
+	Cached    int          // of which predicted to be cached
+	Output    int          // predicted output tokens
+	MaxTokens int
+	Expires   int64    // Unix nanoseconds by the hub's clock
+	Boot      int64    // the agent's boot epoch at the dispatch: a later boot knows nothing of it
+	Digest    [16]byte // of the task's content: same id and other content is a conflict
+}
+
+// Capture ends a hold in payment: Cost to the agent, Premium - Fee to surplus, Fee to fee, the rest back.
+type Capture struct {
+	Hold          string
+	Outcome       string // bus.OutcomeDone or OutcomeCancelled
+	Cost          market.Credits
+	Usage         market.Usage
+	Unmetered     bool
+	NoCacheReport bool
+	Finish        string
+	TTFTUS        int64
+}
+
+// Void ends a hold without payment.
+type Void struct {
+	Hold   string
+	Reason string // a bus.Code
+}
+
+// Transfer moves money between the outside, the treasury and hubs.
+type Transfer struct {
+	Client string
+	Hub    string // journal of the hub
+	Number uint64 // of a grant or return, from 1 for each hub, without gaps
+	Amount market.Credits
+	Note   string
+}
+
+// Correction names the record that it corrects.
+type Correction struct {
+	Of     string
+	Payer  string // account that gives the money back
+	Amount market.Credits
+	Reason string
+}
+
+// Frame is what is made durable together: all its records or none.
+type Frame struct {
+	Version uint8
+	Epoch   int64  // of the writer; never falls
+	Seq     uint64 // from 1 without gaps
+	Time    int64  // Unix nanoseconds by the writer's clock; never falls
+	Records []Record
+}

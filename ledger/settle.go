@@ -1,0 +1,213 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"souk/market"
+)
+
+// The life of a settlement: a hold, then a capture or a void, perhaps refunds or a reversal.
+
+func (b *Book) applyHold(r *Record) error {
+	h, head := r.Hold, &b.head
+	k, ok := keyOf(h.Round, h.Slot)
+	if !ok || !b.isID(r.ID, k) {
+		return broken(ErrIllegal, "I10", r.ID, "id "+HoldID(head.journal, h.Round, h.Slot), "%q", clip(r.ID))
+	}
+	if h.Round < head.round || h.Round == head.round && h.Slot < head.held {
+		if old := b.open[k]; old != nil && *old == *h {
+			return ErrRepeat
+		}
+		return broken(ErrConflict, "I10", r.ID, "one hold for a slot", "another")
+	}
+	if err := h.valid(r.ID); err != nil {
+		return err
+	}
+	if h.Round != head.round || h.Slot != head.held || head.held >= head.awards {
+		return broken(ErrOrder, "I9", r.ID, fmt.Sprintf("slot %d of %d of round %d", head.held, head.awards, head.round), "slot %d of round %d", h.Slot, h.Round)
+	}
+	n := b.clientNames(h.Client)
+	b.legs = holdLegs(b.legs[:0], n.avail, n.held, h)
+	if err := b.post(r, b.legs); err != nil {
+		return err
+	}
+	head.held++
+	b.open[k] = h
+	b.undo = append(b.undo, undo{opened: k})
+	return nil
+}
+
+// valid judges what a hold says, apart from the book.
+func (h *Hold) valid(id string) error {
+	switch {
+	case !ValidID(h.Client) || !ValidID(h.Task) || !ValidID(h.Agent):
+		return broken(ErrIllegal, "I17", id, "client, task and agent of 1 to 64 letters, digits, '-' or '_'", "%q, %q, %q", clip(h.Client), clip(h.Task), clip(h.Agent))
+	case h.Amount < 0 || h.Premium < 0 || h.Fee < 0 || h.Quoted < 0:
+		return broken(ErrIllegal, "I2", id, "no negative amount", "hold %s, premium %s, fee %s, quote %s", h.Amount, h.Premium, h.Fee, h.Quoted)
+	case h.Fee > h.Premium:
+		return broken(ErrIllegal, "I5", id, "a fee within the premium of "+h.Premium.String(), "%s", h.Fee)
+	case h.Premium > h.Amount:
+		return broken(ErrIllegal, "I4", id, "a premium within the hold of "+h.Amount.String(), "%s", h.Premium)
+	case h.Amount > market.MaxCredits:
+		return broken(ErrIllegal, "I15", id, "at most "+market.MaxCredits.String()+" credits", "%s", h.Amount)
+	case h.Attempt < 0 || h.Prompt < 0 || h.Cached < 0 || h.Output < 0 || h.MaxTokens < 0:
+		return broken(ErrIllegal, "I17", id, "no negative count", "attempt %d, prompt %d, cached %d, output %d, max_tokens %d", h.Attempt, h.Prompt, h.Cached, h.Output, h.MaxTokens)
+	case h.Settle != market.SettleMetered && h.Settle != market.SettleQuoted:
+		return broken(ErrIllegal, "I5", id, "settle metered or quoted", "%q", clip(h.Settle))
+	case len(h.Model) > maxText || len(h.Kind) > maxID:
+		return broken(ErrIllegal, "I15", id, fmt.Sprintf("a model of at most %d bytes, a kind of at most %d", maxText, maxID), "%d and %d", len(h.Model), len(h.Kind))
+	}
+	if err := h.Price.Validate(); err != nil {
+		return broken(ErrIllegal, "I4", id, "a price card whose worst case bounds its cost", "%v", err)
+	}
+	return nil
+}
+
+// applyEnd ends a hold by a capture or a void.
+func (b *Book) applyEnd(r *Record) error {
+	holdID, suffix := "", ""
+	if r.Kind == KindCapture {
+		holdID, suffix = r.Capture.Hold, "/capture"
+	} else {
+		holdID, suffix = r.Void.Hold, "/void"
+	}
+	k, ok := b.key(holdID)
+	if own, is := strings.CutSuffix(r.ID, suffix); !ok || !is || own != holdID {
+		return broken(ErrIllegal, "I10", r.ID, "id "+clip(holdID)+suffix+", of a hold of this journal", "%q", clip(r.ID))
+	}
+	h := b.open[k]
+	if h == nil {
+		e, known := b.remembered(k)
+		switch {
+		case known && e.kind == r.Kind && e.digest == b.digest(r):
+			return ErrRepeat
+		case known && e.kind == r.Kind:
+			return broken(ErrConflict, "I10", r.ID, "the same "+r.Kind.String()+" as the first", "other content")
+		case known:
+			return broken(ErrEnded, "I3", r.ID, "an open hold", "it ended by a %s", e.kind)
+		}
+		return broken(ErrEnded, "I3", r.ID, "an open hold", "none: it was never made, or ended more than %d holds ago", RememberEnded)
+	}
+	if err := r.validEnd(h); err != nil {
+		return err
+	}
+	n := b.clientNames(h.Client)
+	e := ended{key: k, client: h.Client, agent: h.Agent, kind: r.Kind, digest: b.digest(r)}
+	if c := r.Capture; c != nil {
+		e.cost, e.premium, e.fee = c.Cost, h.Premium, h.Fee
+		b.legs = captureLegs(b.legs[:0], n.avail, n.held, b.payable(h.Agent), h, c)
+	} else {
+		b.legs = voidLegs(b.legs[:0], n.avail, n.held, h)
+	}
+	if err := b.post(r, b.legs); err != nil {
+		return err
+	}
+	delete(b.open, k)
+	b.justEnded = h
+	b.ended[k] = b.past.push(e)
+	b.undo = append(b.undo, undo{hold: h})
+	return nil
+}
+
+// remembered is what is still known of an ended hold.
+func (b *Book) remembered(k slotKey) (ended, bool) {
+	at, known := b.ended[k]
+	if !known {
+		return ended{}, false
+	}
+	return *b.past.at(at), true
+}
+
+// validEnd judges a capture or void against its hold.
+func (r *Record) validEnd(h *Hold) error {
+	if v := r.Void; v != nil {
+		if v.Reason == "" || len(v.Reason) > maxID {
+			return broken(ErrIllegal, "I16", r.ID, fmt.Sprintf("a reason of 1 to %d bytes", maxID), "%q", clip(v.Reason))
+		}
+		return nil
+	}
+	c := r.Capture
+	limit := h.Amount - h.Premium
+	switch {
+	case c.Cost < 0:
+		return broken(ErrIllegal, "I2", r.ID, "a cost of 0 or more", "%s", c.Cost)
+	case c.Cost > limit:
+		return broken(ErrIllegal, "I4", r.ID, fmt.Sprintf("a cost of at most %s, the hold less its premium", limit), "%s", c.Cost)
+	case c.Usage.Prompt < 0 || c.Usage.Output < 0 || c.Usage.Cached < 0 || c.Usage.Cached > c.Usage.Prompt || c.TTFTUS < 0:
+		return broken(ErrIllegal, "I17", r.ID, "0 <= cached <= prompt, output and ttft not negative", "prompt %d, cached %d, output %d, ttft %d us", c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, c.TTFTUS)
+	case len(c.Finish) > maxID || len(c.Outcome) > maxID:
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("finish and outcome of at most %d bytes", maxID), "%d and %d", len(c.Finish), len(c.Outcome))
+	}
+	return nil
+}
+
+func (b *Book) applyCorrection(r *Record) error {
+	c := r.Correction
+	hold, ok := strings.CutSuffix(c.Of, "/capture")
+	k, ok2 := b.key(hold)
+	e, known := b.remembered(k)
+	if !ok || !ok2 || !known || e.kind != KindCapture {
+		return broken(ErrEnded, "I4", r.ID, fmt.Sprintf("a capture among the last %d settlements", RememberEnded), "%q", clip(c.Of))
+	}
+	paid := e.cost + e.premium
+	switch {
+	case len(c.Reason) > maxText:
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a reason of at most %d bytes", maxText), "%d", len(c.Reason))
+	case e.reversed:
+		return broken(ErrConflict, "I4", r.ID, "a capture that stands", "it was reversed")
+	case c.Amount <= 0:
+		return broken(ErrIllegal, "I2", r.ID, "an amount above 0", "%s", c.Amount)
+	case c.Amount > paid-e.refunded:
+		return broken(ErrIllegal, "I4", r.ID, fmt.Sprintf("at most %s, what is left of the capture", paid-e.refunded), "%s", c.Amount)
+	}
+	after := e
+	n := b.clientNames(e.client)
+	if r.Kind == KindRefund {
+		if want := numbered(hold, "refund", e.refunds+1); r.ID != want {
+			return broken(ErrConflict, "I10", r.ID, "id "+want, "%q", clip(r.ID))
+		}
+		if c.Payer != Payable(e.agent) && c.Payer != Surplus && c.Payer != Fee {
+			return broken(ErrIllegal, "I2", r.ID, "payer "+Payable(e.agent)+", surplus or fee", "%q", clip(c.Payer))
+		}
+		after.refunded += c.Amount
+		after.refunds++
+		b.legs = refundLegs(b.legs[:0], n.avail, c)
+	} else {
+		if r.ID != c.Of+"/reverse" {
+			return broken(ErrIllegal, "I10", r.ID, "id "+clip(c.Of)+"/reverse", "%q", clip(r.ID))
+		}
+		if e.refunded != 0 || c.Amount != paid {
+			return broken(ErrIllegal, "I4", r.ID, fmt.Sprintf("the whole of %s, nothing of it refunded", paid), "%s, %s refunded", c.Amount, e.refunded)
+		}
+		after.reversed = true
+		b.legs = reverseLegs(b.legs[:0], n.avail, Payable(e.agent), e.cost, e.premium, e.fee)
+	}
+	if err := b.post(r, b.legs); err != nil {
+		return err
+	}
+	at := b.ended[k]
+	*b.past.at(at) = after
+	b.undo = append(b.undo, undo{do: func() { *b.past.at(at) = e }})
+	return nil
+}
+
+// digest names a capture's or void's content, without its salt, for telling a repeat from a conflict.
+func (b *Book) digest(r *Record) uint64 {
+	b.scratch = appendPart(b.scratch[:0], r)
+	return xxhash.Sum64(b.scratch)
+}
+
+// payable returns the name of an agent's account, made once.
+func (b *Book) payable(agent string) string {
+	n := b.payables[agent]
+	if n == "" {
+		n = Payable(agent)
+		if b.accounts[n] != nil {
+			b.payables[agent] = n
+		}
+	}
+	return n
+}

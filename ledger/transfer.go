@@ -1,0 +1,118 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"souk/market"
+)
+
+// applyTransfer moves money between the outside, the treasury and hubs.
+func (b *Book) applyTransfer(r *Record) error {
+	t, h := r.Transfer, &b.head
+	this := op{r.Kind, t.Client, t.Amount, xxhash.Sum64String(t.Hub + "\x00" + t.Note)}
+	if old, known := b.ops[r.ID]; known {
+		if old == this {
+			return ErrRepeat
+		}
+		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("the %s of %s for %s that has this id", old.kind, old.amount, old.client), "a %s of %s for %q", r.Kind, t.Amount, clip(t.Client))
+	}
+	surplusOut := r.Kind == KindDistribute && t.Client == ""
+	switch {
+	case !surplusOut && !ValidID(t.Client):
+		return broken(ErrIllegal, "I17", r.ID, "a client of 1 to 64 letters, digits, '-' or '_'", "%q", clip(t.Client))
+	case t.Amount <= 0 || t.Amount > market.MaxCredits:
+		return broken(ErrIllegal, "I2", r.ID, "an amount above 0 and at most "+market.MaxCredits.String(), "%s", t.Amount)
+	case len(t.Note) > maxText:
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a note of at most %d bytes", maxText), "%d", len(t.Note))
+	case r.ID == "" || len(r.ID) > maxText:
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("an id of 1 to %d bytes", maxText), "%d", len(r.ID))
+	}
+	if err := b.numberFollows(r); err != nil {
+		return err
+	}
+	if r.Kind == KindReclaim && t.Amount > b.Allotted(t.Client, t.Hub) {
+		return broken(ErrFunds, "I18", r.ID, fmt.Sprintf("at most %s, what %s has of %s", b.Allotted(t.Client, t.Hub), t.Hub, t.Client), "%s", t.Amount)
+	}
+	b.legs = transferLegs(b.legs[:0], r.Kind, h.role == RoleTreasury, t)
+	if err := b.post(r, b.legs); err != nil {
+		return err
+	}
+	switch r.Kind {
+	case KindGrant:
+		b.allot(t.Client, t.Hub, t.Amount)
+	case KindReclaim:
+		b.allot(t.Client, t.Hub, -t.Amount)
+	}
+	id := r.ID
+	b.ops[id] = this
+	b.opsQ.push(id)
+	b.undo = append(b.undo, undo{do: func() { b.opsQ.unpush(); delete(b.ops, id) }})
+	return nil
+}
+
+// numberFollows checks a transfer's hub, number and id, and takes the number over.
+func (b *Book) numberFollows(r *Record) error {
+	t, h := r.Transfer, &b.head
+	if r.Kind == KindDeposit || r.Kind == KindPayout {
+		if t.Hub != "" || t.Number != 0 {
+			return broken(ErrIllegal, "I10", r.ID, "no hub and no number", "%q, %d", clip(t.Hub), t.Number)
+		}
+		prefix := r.Kind.String() + "/"
+		if own, ok := strings.CutPrefix(r.ID, prefix); !ok || !ValidOp(own) {
+			return broken(ErrIllegal, "I10", r.ID, "id "+prefix+" and the operation's own", "%q", clip(r.ID))
+		}
+		return nil
+	}
+	if !ValidID(t.Hub) || h.role == RoleHub && t.Hub != h.journal {
+		return broken(ErrIllegal, "I11", r.ID, "this hub's own journal, or at the treasury any hub's", "%q", clip(t.Hub))
+	}
+	c := b.hubs[t.Hub]
+	if c == nil {
+		c = &counters{}
+		b.hubs[t.Hub] = c
+	}
+	var n *uint64
+	name := ""
+	switch r.Kind {
+	case KindGrant:
+		n, name = &c.grant, "grant"
+	case KindAccept:
+		n, name = &c.grant, "accept"
+	case KindReturn:
+		n, name = &c.giveBack, "return"
+	case KindReclaim:
+		n, name = &c.giveBack, "reclaim"
+	case KindDistribute:
+		n, name = &c.distribute, "distribute"
+	}
+	if want := numbered(t.Hub, name, t.Number); r.ID != want {
+		return broken(ErrIllegal, "I10", r.ID, "id "+want, "%q", clip(r.ID))
+	}
+	if t.Number != *n+1 {
+		err := ErrOrder
+		if t.Number <= *n {
+			err = ErrConflict
+		}
+		return broken(err, "I11", r.ID, fmt.Sprintf("%s %d of %s next", name, *n+1, t.Hub), "%d", t.Number)
+	}
+	*n++
+	b.undo = append(b.undo, undo{do: func() { *n-- }})
+	return nil
+}
+
+// allot counts what hubs have of a client's money. The sums cannot overflow: they are part of what was
+// deposited.
+func (b *Book) allot(client, hub string, by market.Credits) {
+	for _, key := range [2][2]string{{client, hub}, {client, ""}} {
+		p := b.allotted[key]
+		if p == nil {
+			p = new(market.Credits)
+			b.allotted[key] = p
+		}
+		*p += by
+		b.undo = append(b.undo, undo{do: func() { *p -= by }})
+	}
+}

@@ -1,0 +1,226 @@
+package treasury_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/membus"
+	"souk/ledger"
+	"souk/ledger/journal"
+	"souk/ledger/treasury"
+	"souk/market"
+)
+
+// house runs a treasury on a journal on disk and the bus in memory.
+type house struct {
+	t     testing.TB
+	world *membus.World
+	bus   bus.Bus
+	srv   *treasury.Server
+	stop  func() error
+}
+
+func start(t testing.TB, dir string, wrap func(ledger.Journal) ledger.Journal) *house {
+	t.Helper()
+	h := &house{t: t, world: membus.New(1)}
+	h.bus = h.world.Bus("caller")
+	j, err := journal.Open(dir, journal.Config{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lj := ledger.Journal(j)
+	if wrap != nil {
+		lj = wrap(j)
+	}
+	srv, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: h.world.Bus("treasury"), Journal: lj, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.srv = srv
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	var once sync.Once
+	var end error
+	h.stop = func() error {
+		once.Do(func() {
+			cancel()
+			end = <-done
+			j.Close()
+		})
+		return end
+	}
+	t.Cleanup(func() { h.stop() })
+	select {
+	case <-srv.Ready():
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) raw(op string, data []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	m, err := h.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	return m.Data, err
+}
+
+func (h *house) ask(op string, req bus.FundsRequest) bus.FundsReply {
+	h.t.Helper()
+	data, err := bus.Encode(&req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var reply bus.FundsReply
+	if data, err = h.raw(op, data); err == nil {
+		err = bus.Decode(data, &reply)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return reply
+}
+
+func TestTheServerOutlivesItself(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal", "treasury")
+	h := start(t, dir, nil)
+	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 100})
+	first := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: 3, Amount: 30})
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h = start(t, dir, nil)
+	again := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: 3, Amount: 30})
+	if len(first.Grants) != 1 || len(again.Grants) != 1 || first.Grants[0] != again.Grants[0] || again.Prepaid != 70 {
+		t.Errorf("first %+v\nagain %+v", first, again)
+	}
+	if s := h.srv.Stats(); s.Epoch != 2 || s.Requests != 1 {
+		t.Errorf("stats %+v, want the second epoch and one request", s)
+	}
+}
+
+func TestJSONByHand(t *testing.T) {
+	h := start(t, t.TempDir(), nil)
+	out, err := h.raw(bus.OpDeposit, []byte(`{"id": "cash-1", "client": "dev", "amount": 12.5}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reply struct {
+		Code    string         `json:"code"`
+		Prepaid market.Credits `json:"prepaid"`
+	}
+	if err := json.Unmarshal(out, &reply); err != nil || reply.Prepaid != 25*market.Credit/2 || reply.Code != "" {
+		t.Errorf("reply %s, %v", out, err)
+	}
+	for _, bad := range []string{`{"id": "x", "client": "dev", "amount": "lots"}`, `{`, `{"client": "dev", "amount": 1}`, `{"id":"y","client":"dev","amount":1e99}`} {
+		out, err := h.raw(bus.OpDeposit, []byte(bad))
+		if err != nil || !strings.Contains(string(out), `"code":"bad_request"`) {
+			t.Errorf("%s: %s, %v", bad, out, err)
+		}
+	}
+	out, err = h.raw("rob", []byte(`{"id": "x", "client": "dev", "amount": 1}`))
+	if err != nil || !strings.Contains(string(out), "unknown operation") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// slow is a journal whose sync takes until it is told.
+type slow struct {
+	ledger.Journal
+	gate   chan struct{}
+	frames chan ledger.Frame
+}
+
+func (s *slow) Append(f ...ledger.Frame) error {
+	s.frames <- f[0]
+	<-s.gate
+	return s.Journal.Append(f...)
+}
+
+func TestRequestsShareASync(t *testing.T) {
+	s := &slow{gate: make(chan struct{}, 100), frames: make(chan ledger.Frame, 100)}
+	s.gate <- struct{}{} // the journal's first frame
+	h := start(t, t.TempDir(), func(j ledger.Journal) ledger.Journal { s.Journal = j; return s })
+	<-s.frames
+	const n = 50
+	var wg sync.WaitGroup
+	answered := make(chan bus.FundsReply, n+1)
+	deposit := func(id string) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			answered <- h.ask(bus.OpDeposit, bus.FundsRequest{ID: id, Client: "ann", Amount: 1})
+		}()
+	}
+	deposit("first")
+	<-s.frames // it is being synced
+	for i := range n {
+		deposit(fmt.Sprint("d", i))
+	}
+	for deadline := time.Now().Add(5 * time.Second); h.srv.Stats().Pending < n; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests wait, want %d", h.srv.Stats().Pending, n)
+		}
+	}
+	if len(answered) != 0 {
+		t.Error("a deposit was confirmed before it was durable")
+	}
+	close(s.gate)
+	wg.Wait()
+	if f := <-s.frames; len(f.Records) != n {
+		t.Errorf("%d deposits shared a frame, want %d", len(f.Records), n)
+	}
+}
+
+// broken is a journal whose disk fails.
+type broken struct{ ledger.Journal }
+
+func (b broken) Append(f ...ledger.Frame) error {
+	if f[0].Seq > 1 {
+		return errors.New("input/output error")
+	}
+	return b.Journal.Append(f...)
+}
+
+func TestAFailedSyncStopsTheServerUnanswered(t *testing.T) {
+	h := start(t, t.TempDir(), func(j ledger.Journal) ledger.Journal { return broken{j} })
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	req, _ := bus.Encode(&bus.FundsRequest{ID: "d", Client: "ann", Amount: 1})
+	if m, err := h.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit), Data: req}); err == nil {
+		t.Errorf("answered %q, though the deposit may be lost", m.Data)
+	}
+	if err := h.stop(); err == nil || !strings.Contains(err.Error(), "input/output error") {
+		t.Errorf("the server ended with %v, want the disk's error", err)
+	}
+}
+
+func BenchmarkDeposits(b *testing.B) {
+	h := start(b, b.TempDir(), nil)
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	var mu sync.Mutex
+	n := 0
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			mu.Lock()
+			n++
+			id := fmt.Sprint("d", n)
+			mu.Unlock()
+			h.ask(bus.OpDeposit, bus.FundsRequest{ID: id, Client: "ann", Amount: 1})
+		}
+	})
+	b.ReportMetric(float64(h.srv.Stats().Records)/float64(h.srv.Stats().Frames), "records/sync")
+}

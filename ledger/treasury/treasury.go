@@ -1,0 +1,339 @@
+// Package treasury keeps clients' prepaid money and allots it to hubs, so that the path of a task touches its
+// hub's journal alone and no client is ever charged more than it deposited, over all hubs.
+package treasury
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Ready is what a Treasury wants done, in this order.
+type Ready struct {
+	Records []ledger.Record // make durable first, as one frame
+	Answers []Answer        // then send
+}
+
+// Answer is a reply and whom it is for: what Handle was called with.
+type Answer struct {
+	To    any
+	Reply bus.FundsReply
+}
+
+// Treasury is the treasury's state: its book, and what it remembers of requests. A pure state machine: not for
+// use by several goroutines at once.
+type Treasury struct {
+	cfg    Config
+	book   *ledger.Book
+	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
+	grants map[string][]bus.Grant
+	early  map[string]map[uint64]early // returns that came before one of a lower number, by hub
+	epochs map[string]int64            // highest seen of each hub
+	ready  Ready
+	salt   func() [16]byte
+}
+
+// early is a return that waits for the one before it.
+type early struct {
+	to  any
+	req bus.FundsRequest
+}
+
+// New returns a treasury without money. salt gives 16 random bytes for each record.
+func New(cfg Config, salt func() [16]byte) *Treasury {
+	return &Treasury{
+		cfg: cfg, book: ledger.NewBook(), salt: salt,
+		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
+		early: map[string]map[uint64]early{}, epochs: map[string]int64{},
+	}
+}
+
+// Book is the treasury's state of money, for reading.
+func (t *Treasury) Book() *ledger.Book { return t.book }
+
+// Replay takes in one stored frame, from the first, before the first request.
+func (t *Treasury) Replay(f ledger.Frame) error {
+	if err := t.book.ApplyFrame(f); err != nil {
+		return err
+	}
+	if o := t.book.Journal(); o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal {
+		return fmt.Errorf("this is the journal of %s %q, not of treasury %q", o.Role, o.Journal, t.cfg.Journal)
+	}
+	for i := range f.Records {
+		if r := &f.Records[i]; r.Kind == ledger.KindGrant {
+			t.remember(grantOf(r), r.Transfer.Note)
+		}
+	}
+	return nil
+}
+
+// Begin writes the journal's first record if there is none yet.
+func (t *Treasury) Begin() error {
+	if t.book.Journal().Journal != "" {
+		return nil
+	}
+	return t.apply(ledger.NewOpen(t.cfg.Journal, ledger.RoleTreasury, "", t.salt()))
+}
+
+// Ready returns what is to be done since the last call.
+func (t *Treasury) Ready() Ready {
+	r := t.ready
+	t.ready = Ready{}
+	return r
+}
+
+// Handle takes a request in. to comes back with the answer. room is false while the disk is nearly full: then no
+// money is taken in or allotted, since it might never be written down.
+func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
+	err := t.handle(op, req, to, room)
+	if err == errLater {
+		return
+	}
+	reply := bus.FundsReply{}
+	if err != nil {
+		var e *bus.Error
+		if !errors.As(err, &e) {
+			e = &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
+		}
+		reply.Code, reply.Message = e.Code, e.Message
+	} else if op == bus.OpAllot {
+		reply.Grants = []bus.Grant{t.asked[req.ID]}
+	} else if op == bus.OpAllotted {
+		reply.Grants = t.after(req.Hub, req.After)
+	}
+	t.answer(to, req, reply)
+}
+
+func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
+	reply.ID, reply.Client = req.ID, req.Client
+	if req.Client != "" {
+		reply.Prepaid, _ = t.book.Prepaid(req.Client)
+		reply.Allotted = t.book.Allotted(req.Client, "")
+	}
+	t.ready.Answers = append(t.ready.Answers, Answer{to, reply})
+}
+
+// errLater: the answer comes with a later request.
+var errLater = errors.New("later")
+
+func refuse(code bus.Code, format string, args ...any) error {
+	return &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) error {
+	switch op {
+	case bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpReturn, bus.OpBalance:
+		if err := bus.CheckID("client", req.Client); err != nil {
+			return refuse(bus.CodeBadRequest, "%v", err)
+		}
+	case bus.OpAllotted:
+	default:
+		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use %s, %s, %s, %s, %s or %s", op,
+			bus.OpDeposit, bus.OpPayout, bus.OpBalance, bus.OpAllot, bus.OpReturn, bus.OpAllotted)
+	}
+	switch op {
+	case bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpReturn:
+		if req.Amount <= 0 || req.Amount > market.MaxCredits {
+			return refuse(bus.CodeBadRequest, "amount is %s: want more than 0 and at most %s credits", req.Amount, market.MaxCredits)
+		}
+		if !ledger.ValidOp(req.ID) {
+			return refuse(bus.CodeBadRequest, "id: %.80q is not an operation's id: use 1 to 128 visible characters but '/', new for every operation and the same when one is repeated", req.ID)
+		}
+	}
+	switch op {
+	case bus.OpAllot, bus.OpReturn, bus.OpAllotted:
+		if err := t.checkHub(req); err != nil {
+			return err
+		}
+	}
+	if !room && (op == bus.OpDeposit || op == bus.OpAllot || op == bus.OpPayout) {
+		return refuse(bus.CodeUnavailable, "the treasury's disk is nearly full: nothing is taken in or allotted until there is room")
+	}
+	switch op {
+	case bus.OpDeposit:
+		return t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, "", t.salt()))
+	case bus.OpPayout:
+		return t.payout(req)
+	case bus.OpAllot:
+		return t.allot(req)
+	case bus.OpReturn:
+		return t.giveBack(req, to)
+	case bus.OpAllotted:
+		return t.canTell(req)
+	}
+	return t.known(req.Client)
+}
+
+// checkHub judges who asks. A hub that was deposed must not take money that its successor will not know of.
+func (t *Treasury) checkHub(req *bus.FundsRequest) error {
+	if !ledger.ValidID(req.Hub) || req.Hub == t.cfg.Journal {
+		return refuse(bus.CodeBadRequest, "hub: %.80q is not the name of a hub's journal", req.Hub)
+	}
+	seen, ok := t.epochs[req.Hub]
+	if req.Epoch < seen {
+		return refuse(bus.CodeStaleEpoch, "epoch %d of hub %s is over: epoch %d has asked", req.Epoch, req.Hub, seen)
+	}
+	if !ok && len(t.epochs) >= t.cfg.MaxHubs {
+		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", req.Hub, t.cfg.MaxHubs)
+	}
+	t.epochs[req.Hub] = req.Epoch
+	return nil
+}
+
+func (t *Treasury) known(client string) error {
+	if _, ok := t.book.Prepaid(client); !ok {
+		return refuse(bus.CodeUnknownClient, "client %s has never made a deposit", client)
+	}
+	return nil
+}
+
+func (t *Treasury) payout(req *bus.FundsRequest) error {
+	if err := t.known(req.Client); err != nil {
+		return err
+	}
+	return t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
+}
+
+// allot grants a hub some of a client's money: what it asks for, but at most half of what is left, so that a
+// small client is not stranded across hubs. Where half is of no use to the hub and the whole would be, it gets what it
+// needs: to refuse a task that its client can pay would be untrue (I19).
+func (t *Treasury) allot(req *bus.FundsRequest) error {
+	if g, ok := t.asked[req.ID]; ok {
+		if g.Client != req.Client || g.Hub != req.Hub {
+			return refuse(bus.CodeIDConflict, "id %s asked for money of %s at %s before", req.ID, g.Client, g.Hub)
+		}
+		return nil
+	}
+	if req.Least < 0 || req.Least > req.Amount {
+		return refuse(bus.CodeBadRequest, "least is %s: want 0 to the amount of %s", req.Least, req.Amount)
+	}
+	if err := t.known(req.Client); err != nil {
+		return err
+	}
+	prepaid, _ := t.book.Prepaid(req.Client)
+	amount := min(req.Amount, max(prepaid/2, req.Least))
+	if amount > prepaid || amount == 0 {
+		return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury and %s at hubs; hub %s needs %s",
+			req.Client, prepaid, t.book.Allotted(req.Client, ""), req.Hub, max(req.Least, 1))
+	}
+	r := ledger.NewGrant(req.Hub, t.book.LastGrant(req.Hub)+1, req.Client, amount, req.ID, t.salt())
+	if err := t.apply(r); err != nil {
+		return err
+	}
+	t.remember(grantOf(&r), req.ID)
+	return nil
+}
+
+func grantOf(r *ledger.Record) bus.Grant {
+	t := r.Transfer
+	return bus.Grant{ID: r.ID, Number: t.Number, Client: t.Client, Hub: t.Hub, Amount: t.Amount}
+}
+
+// remember keeps a grant for hubs that missed the answer, and forgets the hub's oldest beyond Config.Grants.
+func (t *Treasury) remember(g bus.Grant, request string) {
+	list := append(t.grants[g.Hub], g)
+	if over := len(list) - 2*t.cfg.Grants; over >= 0 {
+		list = slices.Clone(list[len(list)-t.cfg.Grants:])
+		oldest := list[0].Number
+		for id, g := range t.asked {
+			if g.Hub == list[0].Hub && g.Number < oldest {
+				delete(t.asked, id)
+			}
+		}
+	}
+	t.grants[g.Hub] = list
+	t.asked[request] = g
+}
+
+// after returns a hub's grants above a number, the lowest first, at most grantsPerReply.
+func (t *Treasury) after(hub string, number uint64) []bus.Grant {
+	list := t.grants[hub]
+	i, _ := slices.BinarySearchFunc(list, number+1, func(g bus.Grant, n uint64) int {
+		switch {
+		case g.Number < n:
+			return -1
+		case g.Number > n:
+			return 1
+		}
+		return 0
+	})
+	return slices.Clone(list[i:min(len(list), i+grantsPerReply)])
+}
+
+// canTell checks that the grants a hub asks for are still remembered.
+func (t *Treasury) canTell(req *bus.FundsRequest) error {
+	last := t.book.LastGrant(req.Hub)
+	switch list := t.grants[req.Hub]; {
+	case req.After > last:
+		return refuse(bus.CodeBadRequest, "hub %s has accepted %d grants and was given %d: its journal and the treasury's are not of one market", req.Hub, req.After, last)
+	case req.After < last && list[0].Number > req.After+1:
+		return refuse(bus.CodeUnavailable, "grants to hub %s before number %d are no longer at hand: its journal has lost its end; restore it from a copy", req.Hub, list[0].Number)
+	}
+	return nil
+}
+
+// giveBack takes a hub's return in. Returns are numbered and taken in order; one that overtook another waits.
+func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
+	digits, ok := strings.CutPrefix(req.ID, bus.ReturnID(req.Hub, 0)[:len(req.Hub)+len("-return-")])
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if !ok || err != nil || n == 0 || req.ID != bus.ReturnID(req.Hub, n) {
+		return refuse(bus.CodeBadRequest, "id: want %s for the hub's first return", bus.ReturnID(req.Hub, 1))
+	}
+	switch next := t.book.LastReturn(req.Hub) + 1; {
+	case n > next+maxEarly:
+		return refuse(bus.CodeBadRequest, "return %d of hub %s, where return %d follows", n, req.Hub, next)
+	case n > next:
+		if t.early[req.Hub] == nil {
+			t.early[req.Hub] = map[uint64]early{}
+		}
+		t.early[req.Hub][n] = early{to, *req}
+		return errLater
+	}
+	if err := t.apply(ledger.NewReclaim(req.Hub, n, req.Client, req.Amount, t.salt())); err != nil {
+		return err
+	}
+	t.takeEarly(req.Hub)
+	return nil
+}
+
+// takeEarly takes in the returns that waited.
+func (t *Treasury) takeEarly(hub string) {
+	for {
+		n := t.book.LastReturn(hub) + 1
+		e, ok := t.early[hub][n]
+		if !ok {
+			return
+		}
+		delete(t.early[hub], n)
+		reply := bus.FundsReply{}
+		if err := t.apply(ledger.NewReclaim(hub, n, e.req.Client, e.req.Amount, t.salt())); err != nil {
+			reply.Code, reply.Message = bus.CodeOf(err), err.Error()
+			t.answer(e.to, &e.req, reply)
+			return
+		}
+		t.answer(e.to, &e.req, reply)
+	}
+}
+
+// apply books a record and keeps it for the next frame. The same operation again is no error and changes nothing.
+func (t *Treasury) apply(r ledger.Record) error {
+	err := t.book.Apply(&r)
+	switch {
+	case err == nil:
+		t.ready.Records = append(t.ready.Records, r)
+		return nil
+	case err == ledger.ErrRepeat:
+		return nil
+	case errors.Is(err, ledger.ErrConflict):
+		return &bus.Error{Code: bus.CodeIDConflict, Message: "another operation has this id: " + err.Error()}
+	case errors.Is(err, ledger.ErrFunds):
+		return &bus.Error{Code: bus.CodeInsufficientFunds, Message: err.Error()}
+	}
+	return &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
+}

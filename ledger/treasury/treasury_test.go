@@ -1,0 +1,284 @@
+package treasury
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// office is a treasury in memory; its journal is the frames.
+type office struct {
+	t      testing.TB
+	tr     *Treasury
+	frames []ledger.Frame
+	time   int64
+}
+
+func salts() func() [16]byte {
+	n := byte(0)
+	return func() [16]byte { n++; return [16]byte{n} }
+}
+
+func open(t testing.TB) *office {
+	o := &office{t: t, tr: New(Default(), salts())}
+	if err := o.tr.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	o.settle()
+	return o
+}
+
+// settle writes what is to be made durable and returns the answers.
+func (o *office) settle() []Answer {
+	r := o.tr.Ready()
+	if len(r.Records) > 0 {
+		o.time++
+		f, err := o.tr.Book().Seal(1, o.time, r.Records)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		o.frames = append(o.frames, f)
+	}
+	return r.Answers
+}
+
+func (o *office) ask(op string, req bus.FundsRequest) bus.FundsReply {
+	o.tr.Handle(op, &req, nil, true)
+	a := o.settle()
+	if len(a) != 1 {
+		o.t.Fatalf("%d answers, want 1", len(a))
+	}
+	return a[0].Reply
+}
+
+// reopen replays the journal into a new treasury, as a restart does.
+func (o *office) reopen() {
+	tr := New(Default(), salts())
+	for _, f := range o.frames {
+		if err := tr.Replay(f); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	o.tr = tr
+}
+
+func TestFunds(t *testing.T) {
+	o := open(t)
+	for _, step := range []struct {
+		op      string
+		req     bus.FundsRequest
+		code    bus.Code
+		prepaid market.Credits
+		grant   market.Credits
+	}{
+		{bus.OpBalance, bus.FundsRequest{Client: "ann"}, bus.CodeUnknownClient, 0, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "a0", Client: "ann", Hub: "h", Amount: 10}, bus.CodeUnknownClient, 0, 0},
+		{bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 100}, "", 100, 0},
+		{bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 100}, "", 100, 0},
+		{bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 101}, bus.CodeIDConflict, 100, 0},
+		{bus.OpDeposit, bus.FundsRequest{ID: "d2", Client: "ann", Amount: -1}, bus.CodeBadRequest, 100, 0},
+		{bus.OpDeposit, bus.FundsRequest{ID: "a/b", Client: "ann", Amount: 1}, bus.CodeBadRequest, 100, 0},
+		{bus.OpDeposit, bus.FundsRequest{ID: "d3", Client: "a.b", Amount: 1}, bus.CodeBadRequest, 0, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "h", Amount: 80, Least: 10}, "", 50, 50}, // half of what is left
+		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "h", Amount: 80, Least: 10}, "", 50, 50}, // the first answer again
+		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "g", Amount: 80, Least: 10}, bus.CodeIDConflict, 50, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "a2", Client: "ann", Hub: "g", Amount: 8}, "", 42, 8},
+		{bus.OpAllot, bus.FundsRequest{ID: "a3", Client: "ann", Hub: "g", Amount: 80, Least: 30}, "", 12, 30}, // half is of no use
+		{bus.OpAllot, bus.FundsRequest{ID: "a4", Client: "ann", Hub: "g", Amount: 80, Least: 30}, bus.CodeInsufficientFunds, 12, 0},
+		{bus.OpReturn, bus.FundsRequest{ID: "h-return-1", Client: "ann", Hub: "h", Amount: 20}, "", 32, 0},
+		{bus.OpReturn, bus.FundsRequest{ID: "h-return-1", Client: "ann", Hub: "h", Amount: 20}, "", 32, 0},
+		{bus.OpReturn, bus.FundsRequest{ID: "h-return-1", Client: "ann", Hub: "h", Amount: 21}, bus.CodeIDConflict, 32, 0},
+		{bus.OpReturn, bus.FundsRequest{ID: "h-return-2", Client: "ann", Hub: "h", Amount: 31}, bus.CodeInsufficientFunds, 32, 0}, // it has 30
+		{bus.OpPayout, bus.FundsRequest{ID: "p1", Client: "ann", Amount: 33}, bus.CodeInsufficientFunds, 32, 0},
+		{bus.OpPayout, bus.FundsRequest{ID: "p1", Client: "ann", Amount: 32}, "", 0, 0},
+		{"rob", bus.FundsRequest{ID: "x", Client: "ann", Amount: 32}, bus.CodeBadRequest, 0, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "e1", Client: "ann", Hub: "h", Epoch: 9, Amount: 1}, bus.CodeInsufficientFunds, 0, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "e2", Client: "ann", Hub: "h", Epoch: 8, Amount: 1}, bus.CodeStaleEpoch, 0, 0},
+	} {
+		got := o.ask(step.op, step.req)
+		if got.Code != step.code || got.Prepaid != step.prepaid || got.ID != step.req.ID {
+			t.Errorf("%s %+v: code %q, prepaid %d, id %q; want %q, %d (%s)", step.op, step.req, got.Code, got.Prepaid, got.ID, step.code, step.prepaid, got.Message)
+		}
+		if granted := len(got.Grants) == 1; granted != (step.grant > 0) || granted && got.Grants[0].Amount != step.grant {
+			t.Errorf("%s %+v: grants %v, want one of %d", step.op, step.req, got.Grants, step.grant)
+		}
+		o.reopen()
+		if step.req.Epoch == 9 {
+			o.tr.epochs["h"] = 9 // what a restart forgets, the running treasury knows
+		}
+	}
+}
+
+func TestReturnsAreTakenInOrder(t *testing.T) {
+	o := open(t)
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
+	o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Amount: 40})
+	for _, n := range []uint64{3, 2} {
+		o.tr.Handle(bus.OpReturn, &bus.FundsRequest{ID: bus.ReturnID("h", n), Client: "ann", Hub: "h", Amount: 10}, n, true)
+		if a := o.settle(); len(a) != 0 {
+			t.Fatalf("return %d was answered before return 1: %v", n, a)
+		}
+	}
+	o.tr.Handle(bus.OpReturn, &bus.FundsRequest{ID: bus.ReturnID("h", 1), Client: "ann", Hub: "h", Amount: 10}, uint64(1), true)
+	answers := o.settle()
+	told := map[any]bus.Code{}
+	for _, a := range answers {
+		told[a.To] = a.Reply.Code
+	}
+	if want := map[any]bus.Code{uint64(1): "", uint64(2): "", uint64(3): ""}; fmt.Sprint(told) != fmt.Sprint(want) {
+		t.Errorf("answers %v, want %v", told, want)
+	}
+	if got := o.tr.Book().Allotted("ann", "h"); got != 10 {
+		t.Errorf("still allotted %d, want 10", got)
+	}
+}
+
+func TestAHubFindsTheGrantsItMissed(t *testing.T) {
+	o := open(t)
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: market.Credit})
+	const n = grantsPerReply + 10
+	for i := range n {
+		o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("a", i), Client: "ann", Hub: "h", Amount: 3})
+	}
+	o.reopen()
+	after, replies := uint64(0), 0
+	for {
+		got := o.ask(bus.OpAllotted, bus.FundsRequest{ID: "q", Hub: "h", After: after})
+		if got.Code != "" {
+			t.Fatal(got.Code, got.Message)
+		}
+		if len(got.Grants) == 0 {
+			break
+		}
+		replies++
+		for _, g := range got.Grants {
+			if after++; g.Number != after || g.Amount != 3 {
+				t.Fatalf("grant %+v, want number %d", g, after)
+			}
+		}
+	}
+	if after != n || replies != 2 {
+		t.Errorf("%d grants in %d replies, want %d in 2", after, replies, n)
+	}
+	if got := o.ask(bus.OpAllotted, bus.FundsRequest{ID: "q", Hub: "h", After: n + 1}); got.Code != bus.CodeBadRequest {
+		t.Errorf("a hub that accepted more than was granted: %q", got.Code)
+	}
+}
+
+func TestAFullDiskAllotsNothing(t *testing.T) {
+	o := open(t)
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
+	o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Amount: 40})
+	for op, want := range map[string]bus.Code{bus.OpDeposit: bus.CodeUnavailable, bus.OpAllot: bus.CodeUnavailable, bus.OpReturn: "", bus.OpBalance: ""} {
+		o.tr.Handle(op, &bus.FundsRequest{ID: bus.ReturnID("h", 1), Client: "ann", Hub: "h", Amount: 4}, nil, false)
+		if got := o.settle()[0].Reply; got.Code != want {
+			t.Errorf("%s: %q, want %q (%s)", op, got.Code, want, got.Message)
+		}
+	}
+}
+
+// Random requests against a treasury that restarts at any time and a model of three maps.
+func TestAgainstAModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := open(&fataler{t: t})
+		prepaid := map[string]market.Credits{}
+		at := map[string]market.Credits{}
+		done := map[string]bool{}
+		returns := map[string]uint64{}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			client := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "client")
+			hub := rapid.SampledFrom([]string{"g", "h"}).Draw(t, "hub")
+			amount := market.Credits(rapid.Int64Range(-2, 50).Draw(t, "amount"))
+			id := fmt.Sprintf("%s-%d-%d", client, amount, rapid.IntRange(0, 3).Draw(t, "id"))
+			key := client + " " + hub
+			switch rapid.IntRange(0, 3).Draw(t, "op") {
+			case 0:
+				code := o.ask(bus.OpDeposit, bus.FundsRequest{ID: id, Client: client, Amount: amount}).Code
+				switch {
+				case amount <= 0:
+					if code != bus.CodeBadRequest {
+						t.Fatalf("deposit of %d: %q", amount, code)
+					}
+				case code != "":
+					t.Fatalf("deposit of %d: %q", amount, code)
+				case !done[id]:
+					done[id] = true
+					prepaid[client] += amount
+				}
+			case 1:
+				r := o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("allot-", len(o.frames)), Client: client, Hub: hub, Amount: amount})
+				for _, g := range r.Grants {
+					if g.Amount > amount || g.Amount > prepaid[client]/2 {
+						t.Fatalf("granted %d of %d prepaid, %d asked", g.Amount, prepaid[client], amount)
+					}
+					prepaid[client] -= g.Amount
+					at[key] += g.Amount
+				}
+			case 2:
+				n := returns[hub] + 1
+				r := o.ask(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, n), Client: client, Hub: hub, Amount: amount})
+				if ok := amount > 0 && amount <= at[key]; ok != (r.Code == "") {
+					t.Fatalf("return of %d by %s, which has %d: %q", amount, hub, at[key], r.Code)
+				} else if ok {
+					returns[hub] = n
+					at[key] -= amount
+					prepaid[client] += amount
+				}
+			case 3:
+				o.reopen()
+			}
+			total := market.Credits(0)
+			for _, b := range o.tr.Book().Balances("*") {
+				total += b.Amount
+			}
+			if total != 0 {
+				t.Fatalf("all accounts sum to %d", total)
+			}
+			for _, c := range []string{"ann", "bob"} {
+				if got, _ := o.tr.Book().Prepaid(c); got != prepaid[c] {
+					t.Fatalf("prepaid of %s is %d, want %d", c, got, prepaid[c])
+				}
+				for _, h := range []string{"g", "h"} {
+					if got := o.tr.Book().Allotted(c, h); got != at[c+" "+h] {
+						t.Fatalf("%s has %d of %s, want %d", h, got, c, at[c+" "+h])
+					}
+				}
+			}
+		}
+	})
+}
+
+// fataler lets helpers written for testing.TB fail a rapid test.
+type fataler struct {
+	testing.TB
+	t *rapid.T
+}
+
+func (f *fataler) Fatal(args ...any)                 { f.t.Fatal(args...) }
+func (f *fataler) Fatalf(format string, args ...any) { f.t.Fatalf(format, args...) }
+func (f *fataler) Helper()                           {}
+
+func TestAnotherJournalIsRefused(t *testing.T) {
+	b := ledger.NewBook()
+	r := ledger.NewOpen("hub-x", ledger.RoleHub, "x", [16]byte{})
+	if err := b.Apply(&r); err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Seal(1, 1, []ledger.Record{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := New(Default(), salts()).Replay(f); err == nil {
+		t.Error("a treasury took a hub's journal")
+	}
+	var v *ledger.Violation
+	if err := New(Default(), salts()).Replay(ledger.Frame{Seq: 2}); !errors.As(err, &v) {
+		t.Errorf("a broken frame: %v", err)
+	}
+}
