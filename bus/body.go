@@ -1,0 +1,330 @@
+package bus
+
+import (
+	"slices"
+	"strconv"
+)
+
+// body is an OpenAI chat or completion body: where its members stand, read in one pass, and then the
+// canonical text of its prompt.
+type body struct {
+	scanner
+	seen [len(members)]bool
+
+	model     string
+	stream    bool
+	maxTokens int
+	messages  span
+	promptAt  span
+	tools     span
+	souk      span
+	cut       span // the member souk with the comma that goes with it
+	chat      []turn
+	rest      []span // members of messages beside role and content, by turn
+	refused   error  // well-formed, but not for us: told once the whole body is known to be well-formed
+
+	buf          []byte // canonical text
+	marks        []Mark
+	system, user []byte // parts of buf
+	blank        bool
+	ends         []int // where the messages end in buf
+}
+
+// turn is one message of a chat.
+type turn struct {
+	role, content span
+	from, to      int // its other members, in rest: pairs of key and value
+}
+
+// members are those that are read; each may stand only once, since engines take the last of two.
+var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of",
+	"use_beam_search", "tools", "input", "souk"}
+
+const (
+	atModel = iota
+	atMessages
+	atPrompt
+	atStream
+	atMaxTokens
+	atMaxCompletionTokens
+	atN
+	atBestOf
+	atBeam
+	atTools
+	atInput
+	atSouk
+)
+
+// read scans the whole body once.
+func (b *body) read(data []byte) error {
+	if err := validText(data); err != nil {
+		return err
+	}
+	b.scanner = scanner{data: data}
+	if b.next() != '{' {
+		return bad("the body is not a JSON object")
+	}
+	ok := b.object(b.member)
+	if ok && b.next() != 0 {
+		ok = b.fail("the body has ended, but more follows")
+	}
+	if !ok {
+		return asError(b.err)
+	}
+	return b.refused
+}
+
+// member reads one member of the body; the scanner stands on its value.
+func (b *body) member(key span) bool {
+	which := b.which(key)
+	if which < 0 {
+		_, ok := b.value()
+		return ok
+	}
+	if b.seen[which] {
+		return b.fail("member " + members[which] + " stands twice")
+	}
+	b.seen[which] = true
+	first := b.next() // 0 where the body ends too soon
+	from := b.at
+	if which == atMessages && first == '[' {
+		if !b.array(b.message) {
+			return false
+		}
+		b.messages = span{from, b.at}
+		return true
+	}
+	v, ok := b.value()
+	if !ok {
+		return false
+	}
+	if string(b.text(v)) == "null" {
+		return true // as if it were not there
+	}
+	switch which {
+	case atModel:
+		b.model = b.stringOf(which, v)
+	case atMessages:
+		b.refuse(bad("messages: an array is expected"))
+	case atPrompt:
+		b.promptAt = b.onePrompt(v)
+	case atStream:
+		b.stream = b.boolOf(which, v)
+	case atMaxTokens:
+		if n := b.intOf(which, v, 1, MaxTokens); !b.seen[atMaxCompletionTokens] || b.maxTokens == 0 {
+			b.maxTokens = n
+		}
+	case atMaxCompletionTokens:
+		b.maxTokens = b.intOf(which, v, 1, MaxTokens)
+	case atN, atBestOf:
+		if n := b.intOf(which, v, 1, 1<<20); n > 1 {
+			b.refuse(unsupported("%s: %d answers to one task; send as many tasks", members[which], n))
+		}
+	case atBeam:
+		if b.boolOf(which, v) {
+			b.refuse(unsupported("use_beam_search: not served here; leave it out"))
+		}
+	case atTools:
+		if b.data[v.from] != '[' {
+			b.refuse(bad("tools: an array is expected"))
+		}
+		b.tools = v
+	case atInput:
+		b.refuse(unsupported("input: embeddings and responses are not served here; send messages or prompt"))
+	case atSouk:
+		if b.data[v.from] != '{' {
+			b.refuse(bad("souk: an object is expected"))
+			return true
+		}
+		b.souk, b.cut = v, span{key.from, v.to}
+	}
+	return true
+}
+
+// refuse keeps the first reason.
+func (b *body) refuse(err error) {
+	if b.refused == nil {
+		b.refused = err
+	}
+}
+
+// which returns the index in members, or -1.
+func (b *body) which(key span) int {
+	name := b.data[key.from+1 : key.to-1]
+	if slices.Contains(name, '\\') { // "mode\u006c" is model, too
+		name = b.appendString(nil, key)
+	}
+	for i := range members {
+		if string(name) == members[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+func (b *body) stringOf(which int, v span) string {
+	if b.data[v.from] != '"' {
+		b.refuse(bad("%s: a string is expected", members[which]))
+		return ""
+	}
+	if v.to-v.from > 6*MaxName {
+		b.refuse(bad("%s: longer than %d bytes", members[which], MaxName))
+		return ""
+	}
+	return string(b.appendString(nil, v))
+}
+
+func (b *body) boolOf(which int, v span) bool {
+	switch string(b.text(v)) {
+	case "true":
+		return true
+	case "false":
+	default:
+		b.refuse(bad("%s: true or false is expected", members[which]))
+	}
+	return false
+}
+
+func (b *body) intOf(which int, v span, least, most int) int {
+	n, err := strconv.Atoi(string(b.text(v)))
+	if err != nil || n < least || n > most {
+		b.refuse(bad("%s: %.40s is not a whole number from %d to %d", members[which], b.text(v), least, most))
+		return 0
+	}
+	return n
+}
+
+// onePrompt returns the string that a completion's prompt is, alone or as the only item of an array.
+func (b *body) onePrompt(v span) span {
+	switch b.data[v.from] {
+	case '"':
+		return v
+	case '[':
+		var items []span
+		again := scanner{data: b.data[:v.to], at: v.from}
+		again.array(func() bool {
+			item, _ := again.value()
+			if len(items) < 2 {
+				items = append(items, item)
+			}
+			return true
+		})
+		switch {
+		case len(items) == 1 && b.data[items[0].from] == '"':
+			return items[0]
+		case len(items) > 0 && b.data[items[0].from] != '"':
+			b.refuse(unsupported("prompt: token ids are not taken; send text"))
+		case len(items) > 1:
+			b.refuse(unsupported("prompt: several prompts in one task; send as many tasks"))
+		default:
+			b.refuse(&Error{CodeEmptyPrompt, "prompt: the array is empty"})
+		}
+		return v
+	}
+	b.refuse(bad("prompt: a string is expected"))
+	return v
+}
+
+// message reads one item of messages.
+func (b *body) message() bool {
+	if b.next() != '{' {
+		return b.fail("a message is an object with role and content")
+	}
+	if len(b.chat) == MaxMessages {
+		b.refuse(unsupported("messages: more than %d; send fewer", MaxMessages))
+	}
+	t := turn{from: len(b.rest)}
+	ok := b.object(func(key span) bool {
+		v, ok := b.value()
+		if !ok {
+			return false
+		}
+		switch name := b.data[key.from+1 : key.to-1]; {
+		case string(name) == "role":
+			return b.once(&t.role, v, "role")
+		case string(name) == "content":
+			return b.once(&t.content, v, "content")
+		case slices.Contains(name, '\\'):
+			switch string(b.appendString(nil, key)) {
+			case "role":
+				return b.once(&t.role, v, "role")
+			case "content":
+				return b.once(&t.content, v, "content")
+			}
+		}
+		if string(b.text(v)) != "null" {
+			b.rest = append(b.rest, key, v)
+		}
+		return true
+	})
+	t.to = len(b.rest)
+	if !ok {
+		return false
+	}
+	if len(b.chat) < MaxMessages {
+		b.chat = append(b.chat, t)
+		b.judgeMessage(len(b.chat)-1, t)
+	}
+	return true
+}
+
+func (b *body) once(field *span, v span, name string) bool {
+	if *field != (span{}) {
+		return b.fail("member " + name + " of a message stands twice")
+	}
+	*field = v
+	return true
+}
+
+func (b *body) judgeMessage(i int, t turn) {
+	if t.role == (span{}) || b.data[t.role.from] != '"' || t.role.to-t.role.from == 2 || t.role.to-t.role.from > MaxID {
+		b.refuse(bad("messages[%d].role: a string such as system, user or assistant is expected", i))
+	}
+	if t.content == (span{}) {
+		return
+	}
+	switch b.data[t.content.from] {
+	case '"', '[', 'n':
+	default:
+		b.refuse(bad("messages[%d].content: a string or an array of parts is expected", i))
+	}
+}
+
+// judge says whether the members go together.
+func (b *body) judge() error {
+	chat, completion := b.messages != (span{}), b.promptAt != (span{})
+	switch {
+	case chat && completion:
+		return bad("the body has both messages and prompt: send one")
+	case !chat && !completion:
+		return bad("the body has neither messages (a chat) nor prompt (a completion)")
+	}
+	return nil
+}
+
+// withoutSouk copies the body and leaves the member souk out: what a task is worth is no business of
+// the engine's.
+func (b *body) withoutSouk() []byte {
+	if b.souk == (span{}) {
+		return slices.Clone(b.data)
+	}
+	from, to := b.cut.from, b.cut.to
+	after := to
+	for after < len(b.data) && isSpace(b.data[after]) {
+		after++
+	}
+	before := from
+	for before > 0 && isSpace(b.data[before-1]) {
+		before--
+	}
+	switch {
+	case b.data[after] == ',':
+		to = after + 1
+	case b.data[before-1] == ',':
+		from = before - 1
+	}
+	out := make([]byte, 0, len(b.data)-(to-from))
+	return append(append(out, b.data[:from]...), b.data[to:]...)
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

@@ -1,0 +1,602 @@
+// Package bustest says what every bus and every registry must do, as tests that all of them pass.
+package bustest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// Network makes connections of one shared network, and cuts them.
+type Network[C any] interface {
+	Connect(t *testing.T, name string) C // closed by the test
+	Cut(name string)
+	Heal(name string)
+}
+
+// patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
+const patience = 20 * time.Second
+
+// Eventually polls until ok, and fails the test if that takes too long.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("after %v still not: %s", patience, what)
+		}
+	}
+}
+
+// Receive takes one value from a channel, and fails the test if none comes.
+func Receive[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v, ok := <-ch:
+		if !ok {
+			t.Fatalf("%s: the channel was closed", what)
+		}
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s: nothing came in %v", what, patience)
+	}
+	panic("unreachable")
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Bus runs the suite for a bus. Each subtest gets a network of its own.
+func Bus(t *testing.T, network func(t *testing.T) Network[bus.Bus]) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, n Network[bus.Bus])
+	}{
+		{"messages arrive in the order they were sent", inOrder},
+		{"wildcards", wildcards},
+		{"a queue gives each message to one member", queues},
+		{"requests are answered", requests},
+		{"a request nobody hears fails at once", noResponders},
+		{"a request waits no longer than its context", requestTimeout},
+		{"many requests at once get their own answers", manyRequests},
+		{"a handler may ask", requestInHandler},
+		{"headers", headers},
+		{"too large", tooLarge},
+		{"bad subjects", badSubjects},
+		{"stop", stop},
+		{"stop from within the handler", stopInHandler},
+		{"inboxes", inboxes},
+		{"a slow handler loses messages, and that is told", slowHandler},
+		{"close delivers what is pending", closing},
+		{"services are found", discovery},
+		{"a service ends", serviceStops},
+		{"a cut connection comes back", reconnect},
+		{"close while cut off", closeWhileCut},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, network(t)) })
+	}
+}
+
+func connect(t *testing.T, n Network[bus.Bus], name string) bus.Bus {
+	t.Helper()
+	b := n.Connect(t, name)
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close %s: %v", name, err)
+		}
+	})
+	return b
+}
+
+func subscribe(t *testing.T, b bus.Bus, subject, queue string, h bus.Handler) bus.Subscription {
+	t.Helper()
+	s, err := b.Subscribe(subject, queue, h)
+	if err != nil {
+		t.Fatalf("subscribe %s: %v", subject, err)
+	}
+	flush(t, b)
+	return s
+}
+
+func publish(t *testing.T, b bus.Bus, subject, data string) {
+	t.Helper()
+	if err := b.Publish(bus.Msg{Subject: subject, Data: []byte(data)}); err != nil {
+		t.Fatalf("publish %s: %v", subject, err)
+	}
+}
+
+func flush(t *testing.T, b bus.Bus) {
+	t.Helper()
+	if err := b.Flush(within(t)); err != nil {
+		t.Fatalf("flush: %v", err)
+	}
+}
+
+// answer makes b reply to requests on subject.
+func answer(t *testing.T, b bus.Bus, subject string, f func(string) string) {
+	t.Helper()
+	subscribe(t, b, subject, "", func(m bus.Msg) {
+		if err := b.Publish(bus.Msg{Subject: m.Reply, Data: []byte(f(string(m.Data)))}); err != nil {
+			t.Errorf("answer to %s: %v", m.Subject, err)
+		}
+	})
+}
+
+func echo(s string) string { return "echo " + s }
+
+func inOrder(t *testing.T, n Network[bus.Bus]) {
+	from, to := connect(t, n, "from"), connect(t, n, "to")
+	const count = 2000
+	got := make(chan string, count)
+	subscribe(t, to, "numbers", "", func(m bus.Msg) { got <- string(m.Data) })
+	for i := range count {
+		publish(t, from, "numbers", strconv.Itoa(i))
+	}
+	for i := range count {
+		if s := Receive(t, "number", got); s != strconv.Itoa(i) {
+			t.Fatalf("message %d is %s", i, s)
+		}
+	}
+}
+
+func wildcards(t *testing.T, n Network[bus.Bus]) {
+	b := connect(t, n, "b")
+	var mu sync.Mutex
+	got := map[string][]string{}
+	for _, pattern := range []string{"a.b", "a.*", "*.b", "a.>", ">"} {
+		subscribe(t, b, pattern, "", func(m bus.Msg) {
+			mu.Lock()
+			defer mu.Unlock()
+			got[pattern] = append(got[pattern], m.Subject)
+		})
+	}
+	for _, subject := range []string{"a", "a.b", "a.c", "a.b.c", "x.b"} {
+		publish(t, b, subject, "")
+	}
+	want := map[string][]string{
+		"a.b": {"a.b"},
+		"a.*": {"a.b", "a.c"},
+		"*.b": {"a.b", "x.b"},
+		"a.>": {"a.b", "a.c", "a.b.c"},
+		">":   {"a", "a.b", "a.c", "a.b.c", "x.b"},
+	}
+	for pattern, subjects := range want {
+		Eventually(t, fmt.Sprintf("%s has heard %v", pattern, subjects), func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Equal(got[pattern], subjects)
+		})
+	}
+}
+
+func queues(t *testing.T, n Network[bus.Bus]) {
+	from := connect(t, n, "from")
+	const count = 400
+	var each [3]atomic.Int64
+	var all, other atomic.Int64
+	for i := range each {
+		member := connect(t, n, fmt.Sprintf("member%d", i))
+		subscribe(t, member, "work", "q", func(bus.Msg) { each[i].Add(1) })
+		if i == 0 {
+			subscribe(t, member, "work", "", func(bus.Msg) { all.Add(1) })
+			subscribe(t, member, "work", "other", func(bus.Msg) { other.Add(1) })
+		}
+	}
+	for range count {
+		publish(t, from, "work", "x")
+	}
+	Eventually(t, "all have what is theirs", func() bool {
+		return each[0].Load()+each[1].Load()+each[2].Load() == count && all.Load() == count && other.Load() == count
+	})
+	for i := range each {
+		if each[i].Load() == 0 {
+			t.Errorf("member %d got none of %d messages", i, count)
+		}
+	}
+}
+
+func requests(t *testing.T, n Network[bus.Bus]) {
+	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+	answer(t, server, "echo", echo)
+	got, err := asker.Request(within(t), bus.Msg{Subject: "echo", Data: []byte("hi")})
+	if err != nil || string(got.Data) != "echo hi" {
+		t.Fatalf("got %q, %v", got.Data, err)
+	}
+	if got.Header != nil {
+		t.Errorf("an answer without headers has %v", got.Header)
+	}
+}
+
+func noResponders(t *testing.T, n Network[bus.Bus]) {
+	b := connect(t, n, "b")
+	if _, err := b.Request(within(t), bus.Msg{Subject: "nobody"}); !errors.Is(err, bus.ErrNoResponders) {
+		t.Fatalf("got %v, want %v", err, bus.ErrNoResponders)
+	}
+}
+
+func requestTimeout(t *testing.T, n Network[bus.Bus]) {
+	b := connect(t, n, "b")
+	asked := make(chan struct{}, 1)
+	subscribe(t, b, "silent", "", func(bus.Msg) { asked <- struct{}{} })
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-asked; cancel() }()
+	if _, err := b.Request(ctx, bus.Msg{Subject: "silent"}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want %v", err, context.Canceled)
+	}
+	if _, err := b.Request(ctx, bus.Msg{Subject: "silent"}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("with a context that has ended: got %v, want %v", err, context.Canceled)
+	}
+}
+
+func manyRequests(t *testing.T, n Network[bus.Bus]) {
+	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+	answer(t, server, "echo", echo)
+	var wait sync.WaitGroup
+	for i := range 50 {
+		wait.Go(func() {
+			for j := range 20 {
+				want := fmt.Sprintf("%d/%d", i, j)
+				got, err := asker.Request(within(t), bus.Msg{Subject: "echo", Data: []byte(want)})
+				if err != nil || string(got.Data) != echo(want) {
+					t.Errorf("request %s: got %q, %v", want, got.Data, err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+func requestInHandler(t *testing.T, n Network[bus.Bus]) {
+	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+	answer(t, server, "inner", echo)
+	subscribe(t, server, "outer", "", func(m bus.Msg) {
+		inner, err := server.Request(within(t), bus.Msg{Subject: "inner", Data: m.Data})
+		if err != nil {
+			t.Errorf("inner request: %v", err)
+		}
+		publish(t, server, m.Reply, string(inner.Data))
+	})
+	got, err := asker.Request(within(t), bus.Msg{Subject: "outer", Data: []byte("hi")})
+	if err != nil || string(got.Data) != "echo hi" {
+		t.Fatalf("got %q, %v", got.Data, err)
+	}
+}
+
+func headers(t *testing.T, n Network[bus.Bus]) {
+	from, to := connect(t, n, "from"), connect(t, n, "to")
+	got := make(chan bus.Header, 2)
+	subscribe(t, to, "s", "", func(m bus.Msg) { got <- m.Header })
+	sent := bus.Header{"traceparent": {"00-1"}, "X-Souk-Role": {"critic"}, "two": {"a", "b"}}
+	if err := from.Publish(bus.Msg{Subject: "s", Header: sent}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, from, "s", "")
+	h := Receive(t, "headers", got)
+	if h.Get("Traceparent") != "00-1" || h.Get("x-souk-role") != "critic" || !slices.Equal(h["two"], []string{"a", "b"}) || h.Get("none") != "" {
+		t.Errorf("sent %v, got %v", sent, h)
+	}
+	if h := Receive(t, "no headers", got); h != nil {
+		t.Errorf("a message without headers has %v", h)
+	}
+}
+
+func tooLarge(t *testing.T, n Network[bus.Bus]) {
+	from, to := connect(t, n, "from"), connect(t, n, "to")
+	got := make(chan int, 2)
+	subscribe(t, to, "s", "", func(m bus.Msg) { got <- len(m.Data) })
+	limit := from.MaxPayload()
+	if limit < bus.MaxMessage {
+		t.Errorf("the payload limit of %d bytes is below that of a message, %d", limit, bus.MaxMessage)
+	}
+	if err := from.Publish(bus.Msg{Subject: "s", Data: make([]byte, limit+1)}); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("publish: got %v, want %v", err, bus.ErrTooLarge)
+	}
+	if _, err := from.Request(within(t), bus.Msg{Subject: "s", Data: make([]byte, limit+1)}); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("request: got %v, want %v", err, bus.ErrTooLarge)
+	}
+	if err := from.Publish(bus.Msg{Subject: "s", Data: make([]byte, limit)}); err != nil {
+		t.Fatal(err)
+	}
+	if size := Receive(t, "the largest message", got); size != limit {
+		t.Errorf("a message of %d bytes arrived, not the one of %d", size, limit)
+	}
+}
+
+func badSubjects(t *testing.T, n Network[bus.Bus]) {
+	b := connect(t, n, "b")
+	for _, subject := range []string{"", "a b", "a\r\nPUB x 0", "a\tb"} {
+		if err := b.Publish(bus.Msg{Subject: subject}); err == nil {
+			t.Errorf("publish %q: no error", subject)
+		}
+		if _, err := b.Subscribe(subject, "", func(bus.Msg) {}); err == nil {
+			t.Errorf("subscribe %q: no error", subject)
+		}
+	}
+	if _, err := b.Subscribe("a..b", "", func(bus.Msg) {}); err == nil {
+		t.Error("subscribe a..b: no error")
+	}
+	flush(t, b) // the connection has not suffered
+}
+
+func stop(t *testing.T, n Network[bus.Bus]) {
+	b := connect(t, n, "b")
+	var stopped atomic.Bool
+	got := make(chan struct{}, 1000)
+	s := subscribe(t, b, "s", "", func(bus.Msg) {
+		if stopped.Load() {
+			t.Error("a handler was called after Stop had returned")
+		}
+		got <- struct{}{}
+	})
+	publish(t, b, "s", "")
+	Receive(t, "the message before", got)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	stopped.Store(true)
+	publish(t, b, "s", "")
+	flush(t, b)
+	if _, err := b.Request(within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrNoResponders) {
+		t.Errorf("after Stop: got %v, want %v", err, bus.ErrNoResponders)
+	}
+	if err := s.Stop(); err != nil {
+		t.Errorf("a second Stop: %v", err)
+	}
+}
+
+func stopInHandler(t *testing.T, n Network[bus.Bus]) {
+	b := connect(t, n, "b")
+	var calls atomic.Int64
+	done := make(chan error, 1)
+	made := make(chan bus.Subscription, 1)
+	s, err := b.Subscribe("s", "", func(bus.Msg) {
+		if calls.Add(1) == 1 {
+			done <- (<-made).Stop()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made <- s
+	for range 10 {
+		publish(t, b, "s", "")
+	}
+	if err := Receive(t, "Stop", done); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, b)
+	if got := calls.Load(); got != 1 {
+		t.Errorf("%d calls, want 1", got)
+	}
+}
+
+func inboxes(t *testing.T, n Network[bus.Bus]) {
+	a, b := connect(t, n, "a"), connect(t, n, "b")
+	mine, other := a.Inbox(), b.Inbox()
+	if mine == other || mine == a.Inbox() {
+		t.Fatalf("inboxes are not unique: %s, %s", mine, other)
+	}
+	got := make(chan string, 2)
+	subscribe(t, a, mine, "", func(m bus.Msg) { got <- string(m.Data) })
+	subscribe(t, a, mine+".*", "", func(m bus.Msg) { got <- string(m.Data) })
+	publish(t, b, mine, "to the inbox")
+	if s := Receive(t, "message", got); s != "to the inbox" {
+		t.Error(s)
+	}
+	publish(t, b, mine+".7", "below it")
+	if s := Receive(t, "message", got); s != "below it" {
+		t.Error(s)
+	}
+}
+
+func slowHandler(t *testing.T, n Network[bus.Bus]) {
+	from, to := connect(t, n, "from"), connect(t, n, "to")
+	goOn := make(chan struct{})
+	var slow, quick atomic.Int64
+	subscribe(t, to, "s", "", func(bus.Msg) { slow.Add(1); <-goOn })
+	subscribe(t, to, "s", "", func(bus.Msg) { quick.Add(1) })
+	const count = 70_000 // more than any bus keeps for one handler
+	for i := range count {
+		publish(t, from, "s", "x")
+		if i%1000 == 999 { // a handler that is slow must not make the network so
+			flush(t, from)
+		}
+	}
+	Eventually(t, "the quick handler has all", func() bool { return quick.Load() == count })
+	var h bus.Health
+	for h.Dropped == 0 {
+		h = Receive(t, "news of lost messages", to.Health())
+	}
+	if !h.Connected || h.Err == nil {
+		t.Errorf("news of lost messages is %+v: want connected, with an error", h)
+	}
+	close(goOn)
+	Eventually(t, "the slow handler has what was kept", func() bool { return slow.Load() > 1000 })
+}
+
+func closing(t *testing.T, n Network[bus.Bus]) {
+	from := connect(t, n, "from")
+	b := n.Connect(t, "closing")
+	const count = 100
+	var got atomic.Int64
+	first := make(chan struct{})
+	var once sync.Once
+	subscribe(t, b, "s", "", func(bus.Msg) { once.Do(func() { <-first }); got.Add(1) })
+	for range count {
+		publish(t, from, "s", "")
+	}
+	flush(t, from)
+	flush(t, b) // all have arrived, and wait for the first
+	ended := make(chan error, 1)
+	go func() { ended <- b.Close() }()
+	close(first)
+	if err := Receive(t, "close", ended); err != nil {
+		t.Fatal(err)
+	}
+	if got.Load() != count {
+		t.Errorf("%d of %d messages were delivered before Close returned", got.Load(), count)
+	}
+	if err := b.Publish(bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("publish after Close: got %v, want %v", err, bus.ErrClosed)
+	}
+	if _, err := b.Request(within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("request after Close: got %v, want %v", err, bus.ErrClosed)
+	}
+	if _, err := b.Subscribe("s", "", func(bus.Msg) {}); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("subscribe after Close: got %v, want %v", err, bus.ErrClosed)
+	}
+	for range b.Health() { // ends
+	}
+	if err := b.Close(); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+}
+
+// found is what discovery says of a service, as far as it is needed here.
+type found struct {
+	Type, Name, ID, Version string
+	Endpoints               []struct {
+		Name, Subject string
+		Queue         string `json:"queue_group"`
+		Requests      int64  `json:"num_requests"`
+	}
+}
+
+func ask(t *testing.T, b bus.Bus, subject string) found {
+	t.Helper()
+	m, err := b.Request(within(t), bus.Msg{Subject: subject})
+	if err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+	var f found
+	if err := json.Unmarshal(m.Data, &f); err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+	return f
+}
+
+func echoService(b bus.Bus) bus.Service {
+	return bus.Service{
+		Name: "echo", Version: "1.2.3", Description: "says it again", Metadata: map[string]string{"k": "v"},
+		Endpoints: []bus.Endpoint{
+			{Name: "say", Subject: "say.*", Handle: func(m bus.Msg) {
+				data := append([]byte(bus.LastToken(m.Subject)+" "), m.Data...)
+				go b.Publish(bus.Msg{Subject: m.Reply, Data: data}) // from any goroutine
+			}},
+			{Name: "other", Subject: "other", Queue: "own", Handle: func(bus.Msg) {}},
+		},
+	}
+}
+
+func discovery(t *testing.T, n Network[bus.Bus]) {
+	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+	s, err := server.Serve(echoService(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	flush(t, server)
+	m, err := asker.Request(within(t), bus.Msg{Subject: "say.ada", Data: []byte("hi")})
+	if err != nil || string(m.Data) != "ada hi" {
+		t.Fatalf("got %q, %v", m.Data, err)
+	}
+	ping := ask(t, asker, "$SRV.PING")
+	if ping.Type != "io.nats.micro.v1.ping_response" || ping.Name != "echo" || ping.Version != "1.2.3" || ping.ID == "" {
+		t.Errorf("PING says %+v", ping)
+	}
+	for _, who := range []string{"", ".echo", ".echo." + ping.ID} {
+		info := ask(t, asker, "$SRV.INFO"+who)
+		if len(info.Endpoints) != 2 || info.Endpoints[0].Name != "say" || info.Endpoints[0].Subject != "say.*" || info.Endpoints[0].Queue != "q" || info.Endpoints[1].Queue != "own" {
+			t.Errorf("INFO%s says %+v", who, info)
+		}
+	}
+	Eventually(t, "STATS counts the request", func() bool {
+		stats := ask(t, asker, "$SRV.STATS.echo")
+		return len(stats.Endpoints) == 2 && stats.Endpoints[0].Requests == 1 && stats.Endpoints[1].Requests == 0
+	})
+}
+
+func serviceStops(t *testing.T, n Network[bus.Bus]) {
+	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+	if _, err := server.Serve(bus.Service{Name: "no dots. or spaces", Version: "1.0.0"}); err == nil {
+		t.Error("a service with a bad name was taken")
+	}
+	s, err := server.Serve(echoService(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush(t, server)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, server)
+	for _, subject := range []string{"say.ada", "$SRV.PING.echo"} {
+		Eventually(t, subject+" is gone", func() bool {
+			_, err := asker.Request(within(t), bus.Msg{Subject: subject})
+			return errors.Is(err, bus.ErrNoResponders)
+		})
+	}
+}
+
+func reconnect(t *testing.T, n Network[bus.Bus]) {
+	a, b := connect(t, n, "a"), connect(t, n, "b")
+	answer(t, a, "echo", echo)
+	if h := Receive(t, "first news", a.Health()); !h.Connected {
+		t.Fatalf("first news is %+v", h)
+	}
+	n.Cut("a")
+	if h := Receive(t, "news of the cut", a.Health()); h.Connected || h.Err == nil {
+		t.Fatalf("news of the cut is %+v", h)
+	}
+	if _, err := a.Request(within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrDisconnected) {
+		t.Errorf("request while cut off: got %v, want %v", err, bus.ErrDisconnected)
+	}
+	Eventually(t, "publishing ends in an error", func() bool {
+		return errors.Is(a.Publish(bus.Msg{Subject: "s", Data: make([]byte, 1<<10)}), bus.ErrDisconnected)
+	})
+	Eventually(t, "nobody answers", func() bool {
+		_, err := b.Request(within(t), bus.Msg{Subject: "echo"})
+		return errors.Is(err, bus.ErrNoResponders)
+	})
+	n.Heal("a")
+	if h := Receive(t, "news of the return", a.Health()); !h.Connected {
+		t.Fatalf("news of the return is %+v", h)
+	}
+	Eventually(t, "its subscription is back", func() bool {
+		m, err := b.Request(within(t), bus.Msg{Subject: "echo", Data: []byte("again")})
+		return err == nil && string(m.Data) == "echo again"
+	})
+}
+
+func closeWhileCut(t *testing.T, n Network[bus.Bus]) {
+	b := n.Connect(t, "b")
+	subscribe(t, b, "s", "", func(bus.Msg) {})
+	Receive(t, "first news", b.Health())
+	n.Cut("b")
+	Receive(t, "news of the cut", b.Health())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Close() }()
+	if err := Receive(t, "close", ended); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Request(within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("request after Close: got %v, want %v", err, bus.ErrClosed)
+	}
+}

@@ -1,0 +1,426 @@
+package bustest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// ttl is the shortest that etcd grants.
+const ttl = time.Second
+
+// Uncuttable is a network without a wire between its parts; the suite then skips the outages.
+type Uncuttable interface{ Uncuttable() }
+
+// Registry runs the suite for a registry. Each subtest gets one of its own. Whoever makes connections
+// ends them with the test.
+func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, n Network[bus.Registry])
+	}{
+		{"keys", keys},
+		{"a key under a lease", registering},
+		{"a lease whose key is deleted is lost", deletedKey},
+		{"a watch sends what is there, then what changes", watching},
+		{"one leader at a time, with rising epochs", electing},
+		{"waiting for an election can be given up", electingGivenUp},
+		{"claims", claims},
+		{"a deposed leader can claim nothing", fencing},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, network(t)) })
+	}
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, n Network[bus.Registry])
+	}{
+		{"an outage longer than the lease", outage},
+		{"an outage shorter than the lease", shortOutage},
+		{"a candidate waits through an outage", electingThroughOutage},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // they mostly wait for leases to run out
+			n := network(t)
+			if _, uncuttable := n.(Uncuttable); uncuttable {
+				t.Skip("nothing to cut")
+			}
+			test.run(t, n)
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// listing is what a prefix holds, as text: "a=1 b=2".
+func listing(t *testing.T, r bus.Registry, prefix string) string {
+	t.Helper()
+	kvs, err := r.Get(within(t), prefix)
+	must(t, err)
+	s := ""
+	for _, kv := range kvs {
+		if s != "" {
+			s += " "
+		}
+		s += kv.Key[len(prefix):] + "=" + string(kv.Value)
+	}
+	return s
+}
+
+func wantListing(t *testing.T, r bus.Registry, prefix, want string) {
+	t.Helper()
+	if got := listing(t, r, prefix); got != want {
+		t.Errorf("under %s: %q, want %q", prefix, got, want)
+	}
+}
+
+func keys(t *testing.T, n Network[bus.Registry]) {
+	ctx, r := within(t), n.Connect(t, "r")
+	for _, key := range []string{"/x/b", "/x/a", "/y/c", "/x/a/z"} {
+		must(t, r.Put(ctx, key, []byte("1")))
+	}
+	must(t, r.Put(ctx, "/x/b", []byte("2")))
+	wantListing(t, n.Connect(t, "other"), "/x/", "a=1 a/z=1 b=2")
+	kvs, err := r.Get(ctx, "/x/b")
+	must(t, err)
+	if len(kvs) != 1 || kvs[0].Create <= 0 || kvs[0].Rev <= kvs[0].Create {
+		t.Errorf("a key that was changed: %+v", kvs)
+	}
+	must(t, r.Delete(ctx, "/x/a"))
+	must(t, r.Delete(ctx, "/x/a"))
+	wantListing(t, r, "/x/", "a/z=1 b=2")
+	wantListing(t, r, "/none/", "")
+}
+
+func registering(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	l, err := r.Register(ctx, "/a/1", []byte("one"), ttl)
+	must(t, err)
+	wantListing(t, other, "/a/", "1=one")
+
+	_, err = other.Register(ctx, "/a/1", []byte("two"), ttl)
+	wantErr(t, "register a key that another has", err, bus.ErrExists)
+	wantErr(t, "put on a key under a lease", other.Put(ctx, "/a/1", []byte("two")), bus.ErrExists)
+	must(t, l.Update(ctx, []byte("uno")))
+	wantListing(t, other, "/a/", "1=uno")
+
+	select {
+	case <-l.Lost():
+		t.Fatal("a live lease is lost")
+	default:
+	}
+	must(t, l.Close(ctx))
+	Receive1(t, "the end of the lease", l.Lost())
+	wantListing(t, other, "/a/", "")
+	wantErr(t, "update after Close", l.Update(ctx, []byte("x")), bus.ErrLost)
+	must(t, l.Close(ctx))
+
+	again, err := other.Register(ctx, "/a/1", []byte("two"), ttl)
+	must(t, err)
+	must(t, again.Close(ctx))
+}
+
+// Receive1 waits until a channel is closed.
+func Receive1(t testing.TB, what string, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(patience):
+		t.Fatalf("%s: not in %v", what, patience)
+	}
+}
+
+func deletedKey(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	l, err := r.Register(ctx, "/a/1", []byte("one"), ttl)
+	must(t, err)
+	must(t, other.Delete(ctx, "/a/1"))
+	Receive1(t, "the lease is lost", l.Lost())
+	wantErr(t, "update", l.Update(ctx, []byte("x")), bus.ErrLost)
+	wantListing(t, other, "/a/", "")
+	must(t, l.Close(ctx))
+}
+
+// follow reads events into text: "+a=1" for a key set, "-a" for one gone, "." for Synced.
+func follow(t *testing.T, events <-chan bus.Event, prefix string, n int) string {
+	t.Helper()
+	s := ""
+	for range n {
+		ev := Receive(t, "event", events)
+		switch {
+		case ev.Synced:
+			s += ". "
+		case ev.Deleted:
+			s += "-" + ev.Key[len(prefix):] + " "
+		default:
+			s += "+" + ev.Key[len(prefix):] + "=" + string(ev.Value) + " "
+		}
+	}
+	return s
+}
+
+func watching(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	must(t, r.Put(ctx, "/w/b", []byte("1")))
+	must(t, r.Put(ctx, "/w/a", []byte("1")))
+	watch, stop := context.WithCancel(ctx)
+	events, err := r.Watch(watch, "/w/")
+	must(t, err)
+	if got, want := follow(t, events, "/w/", 3), "+a=1 +b=1 . "; got != want {
+		t.Errorf("at first: %s, want %s", got, want)
+	}
+	must(t, other.Put(ctx, "/elsewhere", []byte("1")))
+	must(t, other.Put(ctx, "/w/c", []byte("1")))
+	must(t, other.Put(ctx, "/w/a", []byte("2")))
+	must(t, other.Delete(ctx, "/w/b"))
+	l, err := other.Register(ctx, "/w/d", []byte("1"), ttl)
+	must(t, err)
+	must(t, l.Close(ctx))
+	if got, want := follow(t, events, "/w/", 5), "+c=1 +a=2 -b +d=1 -d "; got != want {
+		t.Errorf("then: %s, want %s", got, want)
+	}
+	last := int64(0)
+	for i := range 500 { // more than any channel holds
+		must(t, other.Put(ctx, "/w/n", fmt.Append(nil, i)))
+	}
+	for i := range 500 {
+		ev := Receive(t, "event", events)
+		if string(ev.Value) != fmt.Sprint(i) || ev.Rev <= last || ev.Create > ev.Rev {
+			t.Fatalf("change %d is %+v after revision %d", i, ev, last)
+		}
+		last = ev.Rev
+	}
+	stop()
+	Eventually(t, "the watch has ended", func() bool {
+		select {
+		case _, open := <-events:
+			return !open
+		default:
+			return false
+		}
+	})
+}
+
+func electing(t *testing.T, n Network[bus.Registry]) {
+	ctx := within(t)
+	type won struct {
+		name string
+		l    bus.Leadership
+	}
+	wins := make(chan won)
+	for _, name := range []string{"a", "b", "c"} {
+		r := n.Connect(t, name)
+		go func() {
+			l, err := r.Elect(ctx, "/hubs/math", []byte(name), ttl)
+			if err != nil {
+				t.Errorf("elect %s: %v", name, err)
+				return
+			}
+			wins <- won{name, l}
+		}()
+	}
+	look := n.Connect(t, "look")
+	var names []string
+	epoch := int64(0)
+	for range 3 {
+		w := Receive(t, "a leader", wins)
+		names = append(names, w.name)
+		if w.l.Epoch() <= epoch {
+			t.Errorf("epoch %d after %d", w.l.Epoch(), epoch)
+		}
+		epoch = w.l.Epoch()
+		kvs, err := look.Get(ctx, "/hubs/math")
+		must(t, err)
+		if len(kvs) != 1 || string(kvs[0].Value) != w.name || kvs[0].Create != epoch {
+			t.Errorf("the leader is %s with epoch %d, the key says %+v", w.name, epoch, kvs)
+		}
+		must(t, w.l.Update(ctx, []byte(w.name+"!")))
+		wantListing(t, look, "/hubs/", "math="+w.name+"!")
+		select {
+		case other := <-wins:
+			t.Fatalf("%s leads beside %s", other.name, w.name)
+		default:
+		}
+		must(t, w.l.Close(ctx))
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"a", "b", "c"}) {
+		t.Errorf("leaders were %v", names)
+	}
+}
+
+func electingGivenUp(t *testing.T, n Network[bus.Registry]) {
+	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+	l, err := a.Elect(ctx, "/hubs/math", nil, ttl)
+	must(t, err)
+	wait, giveUp := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { _, err := b.Elect(wait, "/hubs/math", nil, ttl); ended <- err }()
+	giveUp()
+	wantErr(t, "a candidate who gave up", Receive(t, "the end", ended), context.Canceled)
+	must(t, l.Close(ctx))
+	wantListing(t, a, "/hubs/", "")
+}
+
+func claims(t *testing.T, n Network[bus.Registry]) {
+	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+	math, err := a.Elect(ctx, "/hubs/math", nil, ttl)
+	must(t, err)
+	law, err := b.Elect(ctx, "/hubs/law", nil, ttl)
+	must(t, err)
+	must(t, math.Claim(ctx, "/claims/1", []byte("math")))
+	must(t, math.Claim(ctx, "/claims/1", []byte("math again")))
+	must(t, law.Claim(ctx, "/claims/2", []byte("law")))
+	wantErr(t, "claim what another has", law.Claim(ctx, "/claims/1", []byte("law")), bus.ErrExists)
+	wantErr(t, "release what another has", law.Release(ctx, "/claims/1"), bus.ErrExists)
+	wantErr(t, "release the leadership", law.Release(ctx, "/hubs/law"), bus.ErrExists)
+	wantListing(t, a, "/claims/", "1=math again 2=law")
+
+	must(t, math.Release(ctx, "/claims/1"))
+	must(t, math.Release(ctx, "/claims/1"))
+	must(t, law.Claim(ctx, "/claims/1", []byte("law")))
+	wantListing(t, a, "/claims/", "1=law 2=law")
+
+	must(t, law.Close(ctx))
+	wantListing(t, a, "/claims/", "")
+	wantErr(t, "claim after Close", law.Claim(ctx, "/claims/1", nil), bus.ErrLost)
+	must(t, math.Close(ctx))
+}
+
+func fencing(t *testing.T, n Network[bus.Registry]) {
+	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+	old, err := a.Elect(ctx, "/hubs/math", []byte("old"), ttl)
+	must(t, err)
+	must(t, old.Claim(ctx, "/claims/1", []byte("old")))
+	must(t, b.Delete(ctx, "/hubs/math")) // as an operator may
+	late, err := b.Elect(ctx, "/hubs/math", []byte("late"), ttl)
+	must(t, err)
+	for range 6 {
+		wantErr(t, "claim by the old leader", old.Claim(ctx, "/claims/2", []byte("old")), bus.ErrLost)
+		wantErr(t, "release by the old leader", old.Release(ctx, "/claims/1"), bus.ErrLost)
+		wantErr(t, "update by the old leader", old.Update(ctx, []byte("old")), bus.ErrLost)
+	}
+	wantListing(t, b, "/hubs/", "math=late")
+	Receive1(t, "the old leadership is lost", old.Lost())
+	must(t, old.Close(ctx))
+	wantListing(t, b, "/claims/", "")
+	must(t, late.Claim(ctx, "/claims/2", []byte("late")))
+	must(t, late.Close(ctx))
+}
+
+func outage(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	must(t, other.Put(ctx, "/w/a", []byte("1")))
+	must(t, other.Put(ctx, "/w/b", []byte("1")))
+	events, err := r.Watch(ctx, "/w/")
+	must(t, err)
+	follow(t, events, "/w/", 3)
+	l, err := r.Register(ctx, "/agents/1", []byte("x"), ttl)
+	must(t, err)
+
+	n.Cut("r")
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := r.Get(short, "/w/"); err == nil {
+		t.Error("a read while cut off: no error")
+	}
+	Receive1(t, "the lease is lost", l.Lost())
+	wantErr(t, "update of a lost lease", l.Update(ctx, []byte("y")), bus.ErrLost)
+	Eventually(t, "others see the key go", func() bool { return listing(t, other, "/agents/") == "" })
+	must(t, other.Put(ctx, "/w/a", []byte("2")))
+	must(t, other.Delete(ctx, "/w/b"))
+	must(t, other.Put(ctx, "/w/c", []byte("1")))
+
+	n.Heal("r")
+	// Changes may come first if the connection resumed; the whole state ends in Synced either way.
+	state := map[string]string{}
+	for {
+		ev := Receive(t, "event", events)
+		if ev.Synced {
+			break
+		}
+		if ev.Deleted {
+			delete(state, ev.Key)
+		} else {
+			state[ev.Key] = string(ev.Value)
+		}
+	}
+	if len(state) != 2 || state["/w/a"] != "2" || state["/w/c"] != "1" {
+		t.Errorf("the state after the outage is %v", state)
+	}
+	must(t, other.Put(ctx, "/w/d", []byte("1")))
+	Eventually(t, "later changes", func() bool { ev := Receive(t, "event", events); return ev.Key == "/w/d" })
+
+	again, err := r.Register(ctx, "/agents/1", []byte("z"), ttl)
+	must(t, err)
+	wantListing(t, other, "/agents/", "1=z")
+	must(t, again.Close(ctx))
+	must(t, l.Close(ctx))
+}
+
+func shortOutage(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	l, err := r.Elect(ctx, "/hubs/math", []byte("a"), 10*time.Second)
+	must(t, err)
+	n.Cut("r")
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if err := l.Claim(short, "/claims/1", nil); err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, bus.ErrExists) {
+		t.Errorf("claim while cut off: %v, want an error that says neither lost nor taken", err)
+	}
+	n.Heal("r")
+	Eventually(t, "the leader goes on", func() bool { return l.Claim(ctx, "/claims/1", []byte("a")) == nil })
+	wantListing(t, other, "/claims/", "1=a")
+	select {
+	case <-l.Lost():
+		t.Error("the leadership was lost in an outage shorter than its lease")
+	default:
+	}
+	must(t, l.Close(ctx))
+}
+
+// A standby whose own lease runs out while it cannot reach the registry stands again by itself.
+func electingThroughOutage(t *testing.T, n Network[bus.Registry]) {
+	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+	first, err := a.Elect(ctx, "/hubs/math", []byte("a"), 30*time.Second)
+	must(t, err)
+	wins := make(chan bus.Leadership, 1)
+	go func() {
+		l, err := b.Elect(ctx, "/hubs/math", []byte("b"), ttl)
+		if err != nil {
+			t.Errorf("elect b: %v", err)
+			close(wins)
+			return
+		}
+		wins <- l
+	}()
+	witness, err := b.Register(ctx, "/witness", nil, ttl) // of b's leases: it ends when they all have
+	must(t, err)
+	n.Cut("b")
+	Receive1(t, "b's leases are lost", witness.Lost())
+	n.Heal("b")
+	must(t, first.Close(ctx))
+	second := Receive(t, "b leads", wins)
+	if second.Epoch() <= first.Epoch() {
+		t.Errorf("epoch %d after %d", second.Epoch(), first.Epoch())
+	}
+	must(t, second.Claim(ctx, "/claims/1", []byte("b")))
+	must(t, second.Close(ctx))
+	must(t, witness.Close(ctx))
+}

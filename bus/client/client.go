@@ -1,0 +1,619 @@
+// Package client is what a Go program imports to buy answers on the market: it submits tasks, reads their
+// streams without gaps, resumes and cancels them.
+//
+//	c, err := client.New(client.Config{ID: "dev"}, b)
+//	stream, err := c.Submit(ctx, bus.Task{Body: body})
+//	for {
+//		chunk, err := stream.Next(ctx)
+//		if err != nil { ... } // io.EOF after the last chunk; then stream.Result() says what was paid
+//		fmt.Print(chunk.Text)
+//	}
+//
+// Errors that the market gives are *bus.Error: decide by bus.CodeOf.
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Client submits tasks under one id. All methods may be called from many goroutines.
+type Client struct {
+	c   Config
+	bus bus.Bus
+	sub bus.Subscription
+
+	life context.Context // until Close
+	end  context.CancelFunc
+
+	mu      sync.Mutex
+	streams map[string]*Stream // by task
+	closed  bool
+}
+
+// New subscribes to the client's answers.
+func New(c Config, b bus.Bus) (*Client, error) {
+	c, err := c.filled()
+	if err != nil {
+		return nil, err
+	}
+	cl := &Client{c: c, bus: b, streams: map[string]*Stream{}}
+	cl.life, cl.end = context.WithCancel(context.Background())
+	cl.sub, err = b.Subscribe(bus.ReplySubject(c.ID, "*"), "", cl.hear)
+	if err != nil {
+		cl.end()
+		return nil, fmt.Errorf("client %s: subscribe: %w", c.ID, err)
+	}
+	return cl, nil
+}
+
+// Close ends every stream with bus.ErrClosed and cancels its task.
+func (cl *Client) Close() error {
+	cl.mu.Lock()
+	if cl.closed {
+		cl.mu.Unlock()
+		return nil
+	}
+	cl.closed = true
+	var open []*Stream
+	for _, s := range cl.streams {
+		open = append(open, s)
+	}
+	cl.mu.Unlock()
+	for _, s := range open {
+		s.fail(bus.ErrClosed)
+		s.Cancel()
+	}
+	cl.end()
+	return cl.sub.Stop()
+}
+
+// hear is the one handler of all streams. It never waits for a reader.
+func (cl *Client) hear(m bus.Msg) {
+	cl.mu.Lock()
+	s := cl.streams[bus.LastToken(m.Subject)]
+	cl.mu.Unlock()
+	if s == nil {
+		return // of another program under this id, or of a stream that has ended
+	}
+	var c bus.Chunk
+	if bus.Decode(m.Data, &c) == nil && c.Task == s.id {
+		s.hear(c, time.Now())
+	}
+}
+
+func (cl *Client) open(id string) (*Stream, error) {
+	if err := bus.CheckID("task", id); err != nil {
+		return nil, &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
+	}
+	s := &Stream{
+		cl: cl, id: id, news: make(chan struct{}, 1), heard: time.Now(),
+		order: order{maxChunks: cl.c.Buffer, maxBytes: cl.c.BufferBytes},
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	switch {
+	case cl.closed:
+		return nil, bus.ErrClosed
+	case cl.streams[id] != nil:
+		return nil, &bus.Error{Code: bus.CodeDuplicate, Message: fmt.Sprintf("task %s is in hand in this program", id)}
+	case len(cl.streams) >= cl.c.MaxStreams:
+		return nil, &bus.Error{Code: bus.CodeTooManyTasks, Message: fmt.Sprintf("%d streams are open, the limit of this client; read or cancel some", len(cl.streams))}
+	}
+	cl.streams[id] = s
+	return s, nil
+}
+
+func (cl *Client) forget(s *Stream) {
+	cl.mu.Lock()
+	if cl.streams[s.id] == s {
+		delete(cl.streams, s.id)
+	}
+	cl.mu.Unlock()
+}
+
+// Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an agent has accepted it, or with the
+// reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also after Submit
+// has returned.
+func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
+	t.Client, t.Stream = cl.c.ID, true
+	if t.ID == "" {
+		t.ID = rand.Text()
+	}
+	s, err := cl.open(t.ID)
+	if err != nil {
+		return nil, err
+	}
+	s.task = t
+	s.order.kept.off = t.Failover == "off"
+	a, err := cl.request(ctx, &t)
+	if err == nil && a.Accepted == nil {
+		err = refusal(a.Result)
+	}
+	if err != nil {
+		cl.forget(s)
+		return nil, err
+	}
+	s.accept(a.Accepted, time.Now())
+	unwatch := context.AfterFunc(ctx, func() {
+		s.fail(&bus.Error{Code: bus.CodeCancelled, Message: context.Cause(ctx).Error()})
+		s.Cancel()
+	})
+	s.mu.Lock()
+	s.unwatch = unwatch
+	s.mu.Unlock()
+	return s, nil
+}
+
+// Ask sends a task and returns its whole answer. A Result may come beside an error: what was served and paid
+// before it. When ctx ends, the task is cancelled.
+func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
+	t.Client, t.Stream = cl.c.ID, false
+	if t.ID == "" {
+		t.ID = rand.Text()
+	}
+	a, err := cl.request(ctx, &t)
+	if err != nil {
+		return bus.Result{Client: cl.c.ID, Task: t.ID}, err
+	}
+	if a.Result == nil {
+		return bus.Result{Client: cl.c.ID, Task: t.ID}, &bus.Error{Code: bus.CodeInternal, Message: "the door accepted a stream where a whole answer was asked for"}
+	}
+	return *a.Result, refusal(a.Result)
+}
+
+// request sends a task to the door and waits for its one word. If ctx ends first, the task is cancelled wherever
+// it is: at the door or its hub, or, if it is accepted at this very moment, at its agent.
+func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &bus.Error{Code: bus.CodeCancelled, Message: err.Error()}
+	}
+	data, err := bus.Encode(t)
+	if err != nil {
+		return nil, err
+	}
+	msg := bus.Msg{Subject: bus.TaskSubject(cl.c.ID), Header: t.Trace.Header(nil), Data: data}
+	type word struct {
+		a   *bus.Answer
+		err error
+	}
+	said := make(chan word, 1)
+	own, stop := context.WithTimeout(cl.life, cl.c.MaxWait)
+	go func() {
+		m, err := cl.bus.Request(own, msg)
+		if err != nil {
+			said <- word{err: wordless(err)}
+			return
+		}
+		a := new(bus.Answer)
+		if err := bus.Decode(m.Data, a); err != nil {
+			said <- word{err: fmt.Errorf("answer of the door: %w", err)}
+			return
+		}
+		said <- word{a: a}
+	}()
+	select {
+	case w := <-said:
+		stop()
+		return w.a, w.err
+	case <-ctx.Done():
+	}
+	cl.publish(bus.DoorCancelSubject(cl.c.ID), &bus.Cancel{Client: cl.c.ID, Task: t.ID})
+	go func() {
+		defer stop()
+		late := time.NewTimer(cl.c.Grace)
+		defer late.Stop()
+		select {
+		case w := <-said:
+			if w.a != nil && w.a.Accepted != nil {
+				cl.control(w.a.Accepted.Agent, bus.StreamControl{Task: t.ID, Cancel: true})
+			}
+		case <-late.C:
+		case <-cl.life.Done():
+		}
+	}()
+	return nil, &bus.Error{Code: bus.CodeCancelled, Message: context.Cause(ctx).Error()}
+}
+
+func (cl *Client) control(agent string, c bus.StreamControl) {
+	c.Client = cl.c.ID
+	cl.publish(bus.StreamSubject(agent, cl.c.ID), &c)
+}
+
+// publish sends what may be lost: cancels, acknowledgements and resumes are repeated or have a time limit behind them.
+func (cl *Client) publish(subject string, m bus.Message) {
+	if data, err := bus.Encode(m); err == nil {
+		cl.bus.Publish(bus.Msg{Subject: subject, Data: data})
+	}
+}
+
+// Feedback tells a hub how good an answer was, 0 to 1.
+func (cl *Client) Feedback(hub, task string, quality float64) error {
+	f := &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality}
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	data, err := bus.Encode(f)
+	if err != nil {
+		return err
+	}
+	return cl.bus.Publish(bus.Msg{Subject: bus.FeedbackSubject(hub, cl.c.ID), Data: data})
+}
+
+// Deposit pays money in for a client. The same id again changes nothing and gives the first answer.
+func (cl *Client) Deposit(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply, error) {
+	return cl.funds(ctx, bus.OpDeposit, bus.FundsRequest{ID: id, Client: client, Amount: amount})
+}
+
+// Balance says what a client has with the treasury and with hubs.
+func (cl *Client) Balance(ctx context.Context, client string) (bus.FundsReply, error) {
+	return cl.funds(ctx, bus.OpBalance, bus.FundsRequest{ID: rand.Text(), Client: client})
+}
+
+func (cl *Client) funds(ctx context.Context, op string, q bus.FundsRequest) (r bus.FundsReply, err error) {
+	data, err := bus.Encode(&q)
+	if err != nil {
+		return r, err
+	}
+	m, err := cl.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	switch {
+	case errors.Is(err, bus.ErrNoResponders):
+		return r, &bus.Error{Code: bus.CodeUnavailable, Message: "no treasury listens on this bus; start one, or try again shortly"}
+	case err != nil:
+		return r, &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("%s: the treasury gave no answer (%v); repeat it under the same id %s", op, err, q.ID)}
+	}
+	if err := bus.Decode(m.Data, &r); err != nil {
+		return r, fmt.Errorf("%s: answer of the treasury: %w", op, err)
+	}
+	if r.Code != "" {
+		return r, &bus.Error{Code: r.Code, Message: r.Message}
+	}
+	return r, nil
+}
+
+// Stream is the answer to one task. One goroutine reads it; Cancel may be called from any.
+type Stream struct {
+	cl      *Client
+	id      string
+	news    chan struct{} // cap 1: something happened
+	unwatch func() bool
+	timer   *time.Timer // of Next
+
+	mu       sync.Mutex
+	accepted bus.Accepted
+	task     bus.Task    // as sent, until nobody will need it again
+	goingOn  bool        // the market is asked to go on with the answer elsewhere
+	wentOn   bool        // it was: once a task
+	failed   *bus.Result // with which the first agent broke off
+	order    order
+	ready    bool      // Accepted has come
+	heard    time.Time // when the agent last said anything
+	missing  time.Time // since when chunks are missing; zero: none are
+	asked    time.Time // when they, or a sign of life, were last asked for
+	read     uint64    // chunks read
+	acked    uint64
+	err      error // what ended the stream before its end frame was read
+	ended    bool  // the end frame has been read
+	cancelIt bool
+}
+
+// ID is the task's id.
+func (s *Stream) ID() string { return s.id }
+
+// Accepted says which hub and agent serve the task: the first, until another goes on with the answer.
+func (s *Stream) Accepted() bus.Accepted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
+}
+
+// Result is the last word on the task. It is there once Next has returned an error that came from the
+// agent: io.EOF, or the *bus.Error that the Result carries.
+func (s *Stream) Result() (bus.Result, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.order.end == nil {
+		return bus.Result{}, false
+	}
+	return *s.order.end, true
+}
+
+func (s *Stream) accept(a *bus.Accepted, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted, s.ready, s.heard = *a, true, now
+	if s.order.done() && s.order.end.Code.Broken() {
+		s.goOn(now)
+	}
+	s.resume(now)
+}
+
+func (s *Stream) hear(c bus.Chunk, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.ended {
+		return
+	}
+	if c.Attempt < s.order.attempt {
+		return // of an agent that was given up
+	}
+	s.heard = now
+	if c.Attempt > 0 && c.Result != nil && c.Result.Agent != "" {
+		s.accepted.Agent = c.Result.Agent // perhaps before the door has said so
+	}
+	if c.Agent != "" {
+		s.accepted.Agent = c.Agent
+		if s.cancelIt && c.Attempt > s.order.attempt { // it went to one that had failed
+			s.cl.control(c.Agent, bus.StreamControl{Task: s.id, Cancel: true})
+		}
+	}
+	if err := s.order.take(c); err != nil {
+		s.err = err
+		s.stop()
+		s.cl.forget(s)
+	}
+	if s.order.done() && s.order.end.Code.Broken() {
+		s.goOn(now)
+	}
+	s.resume(now)
+	s.wake()
+}
+
+// resume asks for missing chunks, at most once in ResumeEvery. The lock is held.
+func (s *Stream) resume(now time.Time) {
+	if !s.order.gap() || s.err != nil {
+		s.missing = time.Time{}
+		return
+	}
+	if s.missing.IsZero() {
+		s.missing = now
+	}
+	if s.ready && now.Sub(s.asked) >= s.cl.c.ResumeEvery {
+		s.ask(now)
+	}
+}
+
+// goOn asks the market to go on elsewhere with an answer that broke off, once. It returns false, and has the
+// reason told with the answer's end, if that cannot be. The lock is held.
+func (s *Stream) goOn(now time.Time) bool {
+	if !s.ready || s.wentOn || s.goingOn || s.cancelIt || s.err != nil || s.ended {
+		return s.goingOn
+	}
+	s.wentOn = true
+	from, err := s.order.kept.resume(&s.task, s.accepted.Agent, s.order.next)
+	if err != nil {
+		if s.order.end != nil && s.task.Failover != "off" {
+			end := bus.CannotContinue(*s.order.end, err)
+			s.order.end = &end
+		}
+		return false
+	}
+	t := s.task
+	t.Resume, t.Hub, t.Attempt = from, s.accepted.Hub, s.order.attempt+1
+	s.task, s.failed, s.goingOn = bus.Task{}, s.order.end, true
+	s.order.move(t.Attempt)
+	s.missing = time.Time{}
+	go func() {
+		ctx, cancel := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)
+		defer cancel()
+		a, err := s.cl.request(ctx, &t)
+		s.wentTo(a, err, time.Now())
+	}()
+	return true
+}
+
+// wentTo is the market's word on that.
+func (s *Stream) wentTo(a *bus.Answer, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.goingOn, s.heard = false, now
+	if err == nil && a.Accepted == nil {
+		err = refusal(a.Result)
+	}
+	switch {
+	case err == nil:
+		s.accepted = *a.Accepted
+		if s.cancelIt || s.err != nil {
+			s.cl.control(s.accepted.Agent, bus.StreamControl{Task: s.id, Cancel: true})
+		}
+	case s.order.end != nil || s.err != nil: // another word came meanwhile
+	case s.cancelIt && a != nil && a.Result != nil:
+		s.order.end = a.Result
+	case s.failed != nil:
+		end := bus.CannotContinue(*s.failed, err)
+		end.Chunks = s.order.next
+		s.order.end = &end
+	default:
+		s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s fell silent, and the answer does not go on elsewhere: %v", s.accepted.Agent, err)}
+		s.stop()
+		s.cl.forget(s)
+	}
+	s.wake()
+}
+
+func (s *Stream) ask(now time.Time) {
+	s.asked = now
+	next := s.order.next
+	s.cl.control(s.accepted.Agent, bus.StreamControl{Task: s.id, Resume: &next})
+}
+
+func (s *Stream) wake() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns the next chunk, in order and once. After the last it returns io.EOF, or the *bus.Error
+// with which the answer ended; a lost agent is CodeUnknown, chunks that nobody has any more are
+// CodeAnswerGone, a reader too far behind is CodeSlowReader. If this ctx ends, the stream goes on and Next may be called again.
+func (s *Stream) Next(ctx context.Context) (bus.Chunk, error) {
+	for {
+		c, wait, err := s.step(time.Now())
+		if err != nil || wait == 0 {
+			return c, err
+		}
+		if s.timer == nil {
+			s.timer = time.NewTimer(wait)
+		} else {
+			s.timer.Reset(wait)
+		}
+		select {
+		case <-s.news:
+		case <-s.timer.C:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		s.timer.Stop()
+		if err != nil {
+			return bus.Chunk{}, err
+		}
+	}
+}
+
+// step returns a chunk, or the stream's end, or how long to wait for news.
+func (s *Stream) step(now time.Time) (c bus.Chunk, wait time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c, ok := s.order.pop(); ok && s.err == nil {
+		s.read++
+		if s.read-s.acked >= s.cl.c.AckEvery {
+			s.ack()
+		}
+		return c, 0, nil
+	}
+	if s.err != nil {
+		s.finish()
+		return c, 0, s.err
+	}
+	if s.order.done() {
+		if !s.ended {
+			s.ended = true
+			s.ack()
+			s.finish()
+		}
+		if err := refusal(s.order.end); err != nil {
+			return c, 0, err
+		}
+		return c, 0, io.EOF
+	}
+	err = s.lost(now)
+	return c, s.patience(now), err
+}
+
+// lost judges what stays away. The lock is held.
+func (s *Stream) lost(now time.Time) error {
+	if s.goingOn {
+		return nil // whoever is asked says so or does not within MaxWait
+	}
+	s.resume(now)
+	silent := now.Sub(s.heard)
+	switch {
+	case silent > 3*s.cl.c.Heartbeat && s.goOn(now):
+	case !s.missing.IsZero() && now.Sub(s.missing) >= s.cl.c.ResumeWait && silent <= s.cl.c.Heartbeat*3/2:
+		s.err = &bus.Error{Code: bus.CodeAnswerGone, Message: fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again", s.order.next, s.id, s.accepted.Agent)}
+	case silent > 3*s.cl.c.Heartbeat:
+		s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s has been silent for %v; what it served of task %s may still be settled", s.accepted.Agent, silent.Round(time.Millisecond), s.id)}
+	case silent >= s.cl.c.Heartbeat*3/2 && now.Sub(s.asked) >= s.cl.c.ResumeEvery:
+		s.ask(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
+	}
+	if s.err != nil {
+		s.stop()
+		s.finish()
+	}
+	return s.err
+}
+
+// patience is how long it takes until lost may judge differently. The lock is held.
+func (s *Stream) patience(now time.Time) time.Duration {
+	if s.goingOn {
+		return s.cl.c.MaxWait
+	}
+	due := s.heard.Add(s.cl.c.Heartbeat * 3 / 2)
+	if !due.After(now) {
+		due = s.heard.Add(3*s.cl.c.Heartbeat + 1)
+		if again := s.asked.Add(s.cl.c.ResumeEvery); again.After(now) && again.Before(due) {
+			due = again
+		}
+	}
+	if !s.missing.IsZero() {
+		if again := s.asked.Add(s.cl.c.ResumeEvery); again.Before(due) {
+			due = again
+		}
+		if gone := s.missing.Add(s.cl.c.ResumeWait); gone.After(now) && gone.Before(due) {
+			due = gone
+		}
+	}
+	return max(due.Sub(now), time.Millisecond)
+}
+
+// ack lets the agent forget what was read; with the end frame read, all of it. The lock is held.
+func (s *Stream) ack() {
+	s.acked = s.read
+	n := s.order.next - uint64(len(s.order.line))
+	if s.ended {
+		n = s.order.end.Chunks + 1
+	}
+	s.cl.control(s.accepted.Agent, bus.StreamControl{Task: s.id, Ack: &n})
+}
+
+// finish lets go of everything that holds the stream. It may be called again.
+func (s *Stream) finish() {
+	s.cl.forget(s)
+	s.task, s.order.kept = bus.Task{}, kept{off: true}
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+}
+
+// fail ends the stream with err unless it has ended.
+func (s *Stream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && !s.ended && !s.order.done() {
+		s.err = err
+		s.cl.forget(s)
+	}
+	s.wake()
+}
+
+// Cancel asks the agent to end the answer. What was served until then is paid; the stream goes on to its end frame, whose
+// Result has CodeCancelled. Cancel may be called again, to no effect.
+func (s *Stream) Cancel() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+}
+
+// stop sends one cancel to whoever has the task. The lock is held.
+func (s *Stream) stop() {
+	if s.cancelIt || s.ended || s.order.end != nil {
+		return
+	}
+	s.cancelIt = true
+	if s.goingOn { // whoever has the task now
+		s.cl.publish(bus.DoorCancelSubject(s.cl.c.ID), &bus.Cancel{Client: s.cl.c.ID, Task: s.id})
+	}
+	if s.ready {
+		s.cl.control(s.accepted.Agent, bus.StreamControl{Task: s.id, Cancel: true})
+		return
+	}
+	s.cl.publish(bus.DoorCancelSubject(s.cl.c.ID), &bus.Cancel{Client: s.cl.c.ID, Task: s.id})
+}
+
+// Close gives the stream up: a task that has not ended is cancelled.
+func (s *Stream) Close() {
+	s.fail(bus.ErrClosed)
+	s.Cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finish()
+}

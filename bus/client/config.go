@@ -1,0 +1,68 @@
+package client
+
+import (
+	"errors"
+	"time"
+
+	"souk/bus"
+)
+
+// Config says who the client is and how much it waits and keeps. Zero fields take the values of Default.
+type Config struct {
+	ID string // the client's id, as the treasury knows it
+
+	Buffer      int           // unread chunks of one stream; a reader that is further behind loses it
+	BufferBytes int           // likewise, in bytes
+	MaxStreams  int           // tasks in hand at once
+	AckEvery    uint64        // chunks read between two acknowledgements, which let the agent forget them
+	Heartbeat   time.Duration // how often an agent is heard at least; after three silent ones it counts as lost
+	ResumeEvery time.Duration // between two requests for missing chunks
+	ResumeWait  time.Duration // longest wait for missing chunks
+	MaxWait     time.Duration // for the market's word on a task, where ctx sets no earlier end
+	Grace       time.Duration // after ctx has ended: to hear of, and cancel, what was accepted at the same moment
+}
+
+// Default returns the limits of a program with some hundred streams.
+func Default(id string) Config {
+	return Config{
+		ID:          id,
+		Buffer:      4096,             // a minute of a fast stream
+		BufferBytes: 4 << 20,          // four of the largest messages
+		MaxStreams:  4096,             // the door takes no more from one client either
+		AckEvery:    64,               // agents keep some hundred chunks
+		Heartbeat:   2 * time.Second,  // of every agent
+		ResumeEvery: time.Second,      // a resume takes milliseconds where it works at all
+		ResumeWait:  5 * time.Second,  // then nobody has them
+		MaxWait:     11 * time.Minute, // beyond what the door waits for a hub
+		Grace:       5 * time.Second,
+	}
+}
+
+func (c Config) filled() (Config, error) {
+	if err := bus.CheckID("client", c.ID); err != nil {
+		return c, err
+	}
+	d := Default(c.ID)
+	for _, f := range []struct{ v, or *int }{{&c.Buffer, &d.Buffer}, {&c.BufferBytes, &d.BufferBytes}, {&c.MaxStreams, &d.MaxStreams}} {
+		if *f.v < 0 {
+			return c, errors.New("client: negative limit")
+		}
+		if *f.v == 0 {
+			*f.v = *f.or
+		}
+	}
+	for _, f := range []struct{ v, or *time.Duration }{
+		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait}, {&c.MaxWait, &d.MaxWait}, {&c.Grace, &d.Grace},
+	} {
+		if *f.v < 0 {
+			return c, errors.New("client: negative time")
+		}
+		if *f.v == 0 {
+			*f.v = *f.or
+		}
+	}
+	if c.AckEvery == 0 {
+		c.AckEvery = d.AckEvery
+	}
+	return c, nil
+}

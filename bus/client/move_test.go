@@ -1,0 +1,149 @@
+package client_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/client"
+)
+
+// token is a chunk with the id that a good engine reports.
+func (s *scene) token(task string, attempt int, n uint64, text string) {
+	s.say(bus.ReplySubject("ada", task), &bus.Chunk{Task: task, Attempt: attempt, Seq: n, Text: text, Tokens: []uint32{uint32(100 + n)}, Count: 1})
+}
+
+// goesOn makes the door give a task that is to go on to agent "next", which says the rest.
+func (s *scene) goesOn(rest func(t *bus.Task)) {
+	s.door = func(m bus.Msg, t *bus.Task) {
+		if t.Resume == nil {
+			s.accept(m, t)
+			return
+		}
+		s.say(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: t.ID, Hub: "h", Agent: "next", Model: "m", Reply: bus.ReplySubject("ada", t.ID)}})
+		rest(t)
+	}
+}
+
+func (s *scene) ended(task string, attempt int, chunks uint64) {
+	s.say(bus.ReplySubject("ada", task), &bus.Chunk{Task: task, Attempt: attempt, Seq: chunks, Result: &bus.Result{
+		Client: "ada", Task: task, Hub: "h", Agent: "next", Chunks: chunks, Finish: "stop", Cost: 5, Receipt: &bus.Receipt{ID: "j/2/0", Earlier: []string{"j/1/0"}}}})
+}
+
+func chatBody(b string) bus.Task { return bus.Task{ID: "t", Body: []byte(b)} }
+
+// The agent says that its engine failed, or says nothing any more: the reader's tokens and text go to the hub that has
+// the task, and the stream goes on where it was. What the first agent says later is not heard.
+func TestAnAnswerGoesOnElsewhere(t *testing.T) {
+	for name, fails := range map[string]func(s *scene){
+		"the agent says so":    func(s *scene) { s.end("t", 2, bus.CodeEngineFailed) },
+		"the agent is silent":  func(s *scene) {},
+		"there is a gap":       func(s *scene) { s.token("t", 0, 4, "never") },
+		"it fails after a gap": func(s *scene) { s.token("t", 0, 4, "never") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(t *testing.T, s *scene) {
+				s.goesOn(func(task *bus.Task) {
+					s.token("t", 0, 2, "late")
+					s.token("t", task.Attempt, 2, "c")
+					s.token("t", task.Attempt, 3, "d")
+					s.ended("t", task.Attempt, 4)
+				})
+				st := s.submit("t")
+				s.token("t", 0, 0, "a")
+				s.token("t", 0, 1, "b")
+				fails(s)
+				wantRead(t, st, "abcd", "")
+				if len(s.tasks) != 2 {
+					t.Fatalf("the door got %d tasks, want 2", len(s.tasks))
+				}
+				again := s.tasks[1]
+				if r := again.Resume; r == nil || r.Agent != "agent" || r.Seq != 2 || r.Text != "ab" || len(r.Tokens) != 2 || r.Tokens[1] != 101 ||
+					again.Hub != "h" || again.Attempt != 1 || string(again.Body) != string(s.tasks[0].Body) {
+					t.Errorf("sent again as %+v of %+v", r, again)
+				}
+				if r, ok := st.Result(); !ok || r.Agent != "next" || len(r.Receipt.Earlier) != 1 || st.Accepted().Agent != "next" {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
+}
+
+// An answer that cannot go on ends with the first agent's failure and the reason, and nobody is asked.
+func TestAnAnswerThatCannotGoOn(t *testing.T) {
+	const plain = `{"messages":[{"role":"user","content":"hi"}]}`
+	for name, c := range map[string]struct {
+		task bus.Task
+		say  func(s *scene)
+		why  string
+	}{
+		"a grammar":    {chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`), func(s *scene) { s.token("t", 0, 0, "a") }, "response_format"},
+		"no token ids": {chatBody(plain), func(s *scene) { s.chunk("t", 0, "a") }, "no token ids"},
+		"a tool call has begun": {chatBody(plain), func(s *scene) {
+			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1}, Extra: []bus.Extra{{Choice: []byte(`{}`)}}})
+		}, "tool calls"},
+		"it is whole": {chatBody(plain), func(s *scene) {
+			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1}, Finish: true})
+		}, "whole"},
+		"failover off": {bus.Task{ID: "t", Body: []byte(plain), Failover: "off"}, func(s *scene) { s.token("t", 0, 0, "a") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(t *testing.T, s *scene) {
+				st, err := s.c.Submit(t.Context(), c.task)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.say(s)
+				s.end("t", 1, bus.CodeEngineFailed)
+				wantRead(t, st, "a", bus.CodeEngineFailed)
+				if r, _ := st.Result(); !strings.Contains(r.Message, c.why) || len(s.tasks) != 1 {
+					t.Errorf("%q, the door got %d tasks; want %q and one", r.Message, len(s.tasks), c.why)
+				}
+			})
+		})
+	}
+}
+
+// Where the hub refuses, the reader hears both.
+func TestNobodyGoesOn(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if task.Resume == nil {
+				s.accept(m, task)
+				return
+			}
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeNoRoom, Message: "all slots are taken"}})
+		}
+		st := s.submit("t")
+		s.token("t", 0, 0, "a")
+		s.end("t", 1, bus.CodeAgentFailed)
+		wantRead(t, st, "a", bus.CodeAgentFailed)
+		if r, _ := st.Result(); !strings.Contains(r.Message, "all slots are taken") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A hub moves by itself what has not begun: the reader learns from a heartbeat whom its controls go to.
+func TestATaskThatWasMoved(t *testing.T) {
+	play(t, func(c *client.Config) { c.AckEvery = 1 }, func(t *testing.T, s *scene) {
+		heard := make(chan bus.StreamControl, 10)
+		s.hear(bus.StreamSubject("next", "ada"), func(m bus.Msg) {
+			var c bus.StreamControl
+			if bus.Decode(m.Data, &c) == nil {
+				heard <- c
+			}
+		})
+		st := s.submit("t")
+		<-time.After(time.Second)
+		s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Attempt: 1, Heartbeat: true, Agent: "next"})
+		s.token("t", 1, 0, "a")
+		s.ended("t", 1, 1)
+		wantRead(t, st, "a", "")
+		if c := <-heard; c.Ack == nil {
+			t.Errorf("%+v", c)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package client
+
+import (
+	"fmt"
+
+	"souk/bus"
+)
+
+// order puts the chunks of one answer back in line: each number once, without gaps, the end frame last. It
+// holds a bounded amount; what it cannot hold it lets go and counts as missing, to be asked for again.
+type order struct {
+	maxChunks, maxBytes int
+
+	kept    kept
+	attempt int
+	next    uint64               // number of the next chunk to come out
+	line    []bus.Chunk          // in order, not read yet
+	bytes   int                  // of line and ahead
+	ahead   map[uint64]bus.Chunk // beyond a gap
+	known   uint64               // chunks below this number exist, as far as was heard
+	end     *bus.Result
+}
+
+// errSlow says that the reader let too much pile up.
+func (o *order) errSlow() error {
+	return &bus.Error{Code: bus.CodeSlowReader, Message: fmt.Sprintf(
+		"%d chunks (%d bytes) wait unread; read the stream faster, or raise Buffer", len(o.line), o.bytes)}
+}
+
+// take puts a chunk in its place. The error is errSlow.
+func (o *order) take(c bus.Chunk) error {
+	switch {
+	case c.Attempt < o.attempt:
+		return nil // from a server that was given up
+	case c.Attempt > o.attempt: // another agent goes on
+		o.move(c.Attempt)
+	}
+	switch {
+	case c.Result != nil:
+		if o.end == nil {
+			o.end = c.Result
+			o.known = max(o.known, c.Result.Chunks)
+		}
+		return nil
+	case c.Heartbeat:
+		o.known = max(o.known, c.Seq)
+		return nil
+	case c.Seq < o.next:
+		return nil
+	}
+	o.known = max(o.known, c.Seq+1)
+	if c.Seq > o.next {
+		if _, twice := o.ahead[c.Seq]; twice {
+			return nil
+		}
+		if o.room(c) && len(o.ahead) < o.maxChunks/2 && o.bytes+size(c) <= o.maxBytes/2 { // the rest is for what fills the gap
+			if o.ahead == nil {
+				o.ahead = map[uint64]bus.Chunk{}
+			}
+			o.ahead[c.Seq] = c
+			o.bytes += size(c)
+		}
+		return nil
+	}
+	if !o.room(c) {
+		return o.errSlow()
+	}
+	o.bytes += size(c)
+	for ok := true; ok; c, ok = o.ahead[o.next] {
+		delete(o.ahead, o.next)
+		o.line = append(o.line, c)
+		o.kept.add(c)
+		o.next++
+	}
+	return nil
+}
+
+// move turns to a later attempt. It goes on where this one has come to without a gap: what came ahead of a gap is
+// said again.
+func (o *order) move(attempt int) {
+	o.attempt, o.known, o.end = attempt, o.next, nil
+	for n, d := range o.ahead {
+		o.bytes -= size(d)
+		delete(o.ahead, n)
+	}
+}
+
+func (o *order) room(c bus.Chunk) bool {
+	return len(o.line)+len(o.ahead) < o.maxChunks && o.bytes+size(c) <= o.maxBytes
+}
+
+// pop takes the next chunk out of the line.
+func (o *order) pop() (bus.Chunk, bool) {
+	if len(o.line) == 0 {
+		return bus.Chunk{}, false
+	}
+	c := o.line[0]
+	o.line[0] = bus.Chunk{}
+	o.line = o.line[1:]
+	o.bytes -= size(c)
+	return c, true
+}
+
+// gap reports whether chunks are missing that were sent.
+func (o *order) gap() bool { return o.next < o.known }
+
+// done reports whether everything has come, read or not.
+func (o *order) done() bool { return o.end != nil && o.next >= o.end.Chunks }
+
+func size(c bus.Chunk) int {
+	n := 64 + len(c.Text) + 4*len(c.Tokens)
+	for i := range c.Extra {
+		n += 16 + len(c.Extra[i].Choice)
+	}
+	return n
+}

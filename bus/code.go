@@ -1,0 +1,41 @@
+package bus
+
+// Code is a stable error code: part of the API, never reworded. The empty code means success.
+type Code string
+
+const (
+	CodeBadRequest        Code = "bad_request"       // malformed bytes, JSON or msgpack; a missing or ill-typed field
+	CodeTooLarge          Code = "too_large"         // message beyond the payload limit
+	CodeUnsupportedField  Code = "unsupported_field" // n > 1, embeddings, prompts above 512 KB, ...
+	CodeEmptyPrompt       Code = "empty_prompt"
+	CodePromptTooLong     Code = "prompt_too_long" // beyond every eligible agent's context
+	CodeBadTerms          Code = "bad_terms"       // negative or absurd terms
+	CodeUnknownModel      Code = "unknown_model"
+	CodeUnknownClient     Code = "unknown_client"
+	CodeInsufficientFunds Code = "insufficient_funds"
+	CodeAllotmentPending  Code = "allotment_pending" // money is under way: retry
+	CodePastDeadline      Code = "past_deadline"
+	CodeIDConflict        Code = "id_conflict"    // same id, other content
+	CodeDuplicate         Code = "duplicate"      // same id and content, still running
+	CodeUnknown           Code = "unknown"        // the fate of the task is not known here
+	CodeOutbid            Code = "outbid"         // others were worth more until the deadline
+	CodeNoRoom            Code = "no_room"        // no slot, or a full queue
+	CodeNotWorthIt        Code = "not_worth_it"   // no agent where value exceeds cost and toll
+	CodeNoHub             Code = "no_hub"         // no live hub serves it
+	CodeTooManyTasks      Code = "too_many_tasks" // open tasks of one client
+	CodeCancelled         Code = "cancelled"
+	CodeAgentFailed       Code = "agent_failed"
+	CodeEngineFailed      Code = "engine_failed"
+	CodeEngineRefused     Code = "engine_refused" // the engine's own 4xx, quoted in the message
+	CodeTimeout           Code = "timeout"
+	CodeAnswerGone        Code = "answer_gone"
+	CodeSlowReader        Code = "slow_reader"
+	CodeNoSlot            Code = "no_slot"     // agent to hub
+	CodeStaleEpoch        Code = "stale_epoch" // agent to hub
+	CodeNotClaimed        Code = "not_claimed" // agent to hub
+	CodeDraining          Code = "draining"
+	CodeLate              Code = "late"
+	CodeMoved             Code = "moved"       // hub to agent: another agent serves the task now
+	CodeUnavailable       Code = "unavailable" // NATS, etcd or journal out of reach
+	CodeInternal          Code = "internal"
+)

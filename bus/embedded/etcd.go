@@ -1,0 +1,172 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+)
+
+// segmentBytes is what etcd's log preallocates, twice: 128 MB by default, for a registry of a few KB.
+const segmentBytes = 4 << 20
+
+func init() { wal.SegmentSizeBytes = segmentBytes }
+
+// EtcdConfig says where the server keeps its data and listens.
+type EtcdConfig struct {
+	Dir string // created if missing
+	// Listen is host:port, port 0 for any free one, or "" for clients in process only.
+	Listen string
+	// OrAny takes any free port where the one in Listen is taken.
+	OrAny bool
+	// Tick is the heartbeat; an election takes ten. 10 ms, for a cluster of one in one process.
+	Tick time.Duration
+	Log  *slog.Logger // warnings and errors; nil for none
+}
+
+// Etcd is a running cluster of one.
+type Etcd struct {
+	etcd     *embed.Etcd
+	client   *clientv3.Client
+	lock     *fileutil.LockedFile
+	endpoint string
+}
+
+// StartEtcd returns when the server has elected itself and serves. A directory that another process
+// uses is refused.
+func StartEtcd(config EtcdConfig) (*Etcd, error) {
+	if config.Dir == "" {
+		return nil, errors.New("embedded etcd: no data directory given")
+	}
+	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded etcd: %w", err)
+	}
+	lock, err := lockDir(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	e, err := startEtcd(config)
+	if err != nil && config.OrAny && config.Listen != "" {
+		if host, _, bad := splitAddress(config.Listen); bad == nil {
+			config.Listen = host + ":0"
+			e, err = startEtcd(config)
+		}
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("embedded etcd: %w", err)
+	}
+	e.lock = lock
+	return e, nil
+}
+
+// lockDir takes the directory for this process. Without it etcd would wait for the other process, in
+// silence and for ever.
+func lockDir(dir string) (*fileutil.LockedFile, error) {
+	path := filepath.Join(dir, "souk.lock")
+	lock, err := fileutil.TryLockFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("embedded etcd: %s is in use by another process: stop that one, or choose another directory", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd: lock %s: %w", path, err)
+	}
+	return lock, nil
+}
+
+func startEtcd(config EtcdConfig) (*Etcd, error) {
+	c, err := etcdConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	running, err := embed.StartEtcd(c)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-running.Server.ReadyNotify():
+	case err := <-running.Err():
+		running.Close()
+		return nil, err
+	case <-time.After(readyIn):
+		running.Close()
+		return nil, fmt.Errorf("not ready after %v: see whether the disk under %s is slow or full", readyIn, config.Dir)
+	}
+	e := &Etcd{etcd: running, client: v3client.New(running.Server)}
+	if len(running.Clients) > 0 {
+		e.endpoint = running.Clients[0].Addr().String()
+	}
+	return e, nil
+}
+
+func etcdConfig(config EtcdConfig) (*embed.Config, error) {
+	tick := config.Tick
+	if tick == 0 {
+		tick = 10 * time.Millisecond
+	}
+	c := embed.NewConfig()
+	c.Name = "souk"
+	c.Dir = filepath.Join(config.Dir, "etcd")
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.TickMs = uint(tick.Milliseconds())
+	c.ElectionMs = 10 * c.TickMs
+	c.ListenPeerUrls = nil
+	c.ListenClientUrls = nil
+	if config.Listen != "" {
+		if _, _, err := splitAddress(config.Listen); err != nil {
+			return nil, err
+		}
+		c.ListenClientUrls = []url.URL{{Scheme: "http", Host: config.Listen}}
+		c.AdvertiseClientUrls = c.ListenClientUrls
+	}
+	c.AutoCompactionMode = embed.CompactorModeRevision
+	c.AutoCompactionRetention = "10000" // revisions: far more than any watch can fall behind
+	c.EnableGRPCGateway = false
+	c.WarningApplyDuration = time.Second // a busy laptop is not worth a line for each put
+	c.WarningUnaryRequestDuration = 2 * time.Second
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapToSlog{log: config.Log}))
+	return c, nil
+}
+
+// Client is a client in process, which Close closes.
+func (e *Etcd) Client() *clientv3.Client { return e.client }
+
+// RevokeLeases ends every lease and with it the keys under them. It is for whoever knows that all their holders are
+// gone, as after a crash of the one process that held them: nobody then waits for them to expire.
+func (e *Etcd) RevokeLeases(ctx context.Context) error {
+	all, err := e.client.Leases(ctx)
+	if err != nil {
+		return fmt.Errorf("embedded etcd: leases: %w", err)
+	}
+	for _, l := range all.Leases {
+		if _, err := e.client.Revoke(ctx, l.ID); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return fmt.Errorf("embedded etcd: lease %x: %w", int64(l.ID), err)
+		}
+	}
+	return nil
+}
+
+// Endpoint is host:port where clients connect, "" if the server does not listen.
+func (e *Etcd) Endpoint() string { return e.endpoint }
+
+// Close stops the server; what was acknowledged is on disk.
+func (e *Etcd) Close() error {
+	err := e.client.Close()
+	if errors.Is(err, context.Canceled) {
+		err = nil // the client's own end
+	}
+	e.etcd.Close()
+	return errors.Join(err, e.lock.Close())
+}

@@ -1,0 +1,163 @@
+// Package embedded runs a NATS and an etcd server inside the process, for a market on one machine and
+// for tests.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"souk/bus"
+)
+
+// readyIn is how long a server may take to come up before it is given up; both need a few
+// milliseconds on an idle machine.
+const readyIn = 20 * time.Second
+
+// NATSConfig says where the server listens.
+type NATSConfig struct {
+	// Listen is host:port, port 0 for any free one, or "" for connections in process only.
+	Listen string
+	// OrAny takes any free port where the one in Listen is taken.
+	OrAny      bool
+	Name       string       // of the server; "souk"
+	MaxPayload int          // bytes of a message; bus.MaxMessage, which prompts of bus.MaxBody fit into
+	Log        *slog.Logger // warnings and errors; nil for none
+}
+
+// NATS is a running server without JetStream: nothing that it carries is kept, so it has no data
+// directory. It implements nats.InProcessConnProvider.
+type NATS struct {
+	server *server.Server
+	url    string
+}
+
+// StartNATS returns when the server takes connections.
+func StartNATS(config NATSConfig) (*NATS, error) {
+	n, err := startNATS(config)
+	if errors.Is(err, errListen) && config.OrAny {
+		host, _, _ := net.SplitHostPort(config.Listen) // parsed once already
+		config.Listen = net.JoinHostPort(host, "0")
+		n, err = startNATS(config)
+	}
+	return n, err
+}
+
+var errListen = errors.New("cannot listen")
+
+func startNATS(config NATSConfig) (*NATS, error) {
+	options := &server.Options{
+		ServerName: config.Name,
+		MaxPayload: int32(config.MaxPayload),
+		DontListen: true,
+		NoSigs:     true,
+	}
+	if options.ServerName == "" {
+		options.ServerName = "souk"
+	}
+	if options.MaxPayload == 0 {
+		options.MaxPayload = bus.MaxMessage
+	}
+	if config.Listen != "" {
+		host, port, err := splitAddress(config.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("embedded NATS: %w", err)
+		}
+		if port == 0 {
+			port = server.RANDOM_PORT
+		}
+		options.DontListen, options.Host, options.Port = false, host, port
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS: %w", err)
+	}
+	log := &natsLog{log: config.Log, fatal: make(chan string, 1)}
+	s.SetLogger(log, false, false)
+
+	started := make(chan struct{})
+	go func() { s.Start(); close(started) }()
+	if err := ready(s, log.fatal); err != nil {
+		s.Shutdown()
+		<-started
+		s.WaitForShutdown()
+		return nil, fmt.Errorf("embedded NATS: listen on %s: %w", config.Listen, err)
+	}
+	n := &NATS{server: s}
+	if config.Listen != "" {
+		n.url = "nats://" + s.Addr().String()
+	}
+	return n, nil
+}
+
+// ready waits until the server takes connections. It asks for a moment at a time: the server itself would wait on, even
+// after it has found its port taken.
+func ready(s *server.Server, fatal <-chan string) error {
+	for end := time.Now().Add(readyIn); time.Now().Before(end); {
+		if s.ReadyForConnections(10 * time.Millisecond) {
+			return nil
+		}
+		select {
+		case why := <-fatal:
+			return fmt.Errorf("%s: %w", why, errListen)
+		default:
+		}
+	}
+	return fmt.Errorf("not ready after %v", readyIn)
+}
+
+// splitAddress wants host:port with a number for the port.
+func splitAddress(address string) (host string, port int, err error) {
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("address %q: use host:port, with port 0 for any free one: %w", address, err)
+	}
+	port, err = strconv.Atoi(service)
+	if err != nil || port < 0 || port > 65535 || host == "" {
+		return "", 0, fmt.Errorf("address %q: use host:port, with port 0 for any free one", address)
+	}
+	return host, port, nil
+}
+
+// InProcessConn connects without a socket.
+func (n *NATS) InProcessConn() (net.Conn, error) { return n.server.InProcessConn() }
+
+// URL is where clients connect, "" if the server does not listen.
+func (n *NATS) URL() string { return n.url }
+
+// Close ends all connections and the server.
+func (n *NATS) Close() {
+	n.server.Shutdown()
+	n.server.WaitForShutdown()
+}
+
+// natsLog passes on what an operator should see, and catches the one error that the server only logs.
+type natsLog struct {
+	log   *slog.Logger
+	once  sync.Once
+	fatal chan string
+}
+
+func (l *natsLog) Noticef(string, ...any) {}
+func (l *natsLog) Debugf(string, ...any)  {}
+func (l *natsLog) Tracef(string, ...any)  {}
+
+func (l *natsLog) Warnf(format string, args ...any)  { l.write(slog.LevelWarn, format, args) }
+func (l *natsLog) Errorf(format string, args ...any) { l.write(slog.LevelError, format, args) }
+
+func (l *natsLog) Fatalf(format string, args ...any) {
+	l.once.Do(func() { l.fatal <- fmt.Sprintf(format, args...) })
+}
+
+func (l *natsLog) write(level slog.Level, format string, args []any) {
+	if l.log != nil {
+		l.log.Log(context.Background(), level, fmt.Sprintf(format, args...), "server", "nats")
+	}
+}

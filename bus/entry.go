@@ -1,0 +1,117 @@
+package bus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// MaxEntry is the largest value in the registry, in bytes: etcd takes 1.5 MB, but slow things are short.
+const MaxEntry = 64 << 10
+
+// Entry is a value of the registry, kept as JSON.
+type Entry interface {
+	*Registration | *Claim | *HubEntry | *MarketConfig
+	Validate() error
+}
+
+// EncodeEntry returns a registry value as JSON.
+func EncodeEntry[E Entry](e E) ([]byte, error) {
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(e)
+}
+
+// DecodeEntry reads a registry value and judges it. Members that e does not have are ignored.
+func DecodeEntry[E Entry](value []byte, e E) error {
+	if len(value) > MaxEntry {
+		return &Error{CodeTooLarge, fmt.Sprintf("registry value of %d bytes: at most %d are taken", len(value), MaxEntry)}
+	}
+	if err := decodeJSON(value, e); err != nil {
+		return err
+	}
+	return e.Validate()
+}
+
+// decodeJSON reads exactly one JSON value.
+func decodeJSON(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(v); err != nil {
+		return &Error{CodeBadRequest, "JSON: " + err.Error()}
+	}
+	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
+		return &Error{CodeBadRequest, fmt.Sprintf("JSON: %d bytes behind the end of the value", len(rest))}
+	}
+	return nil
+}
+
+func (r *Registration) Validate() error {
+	var p problems
+	p.id("agent", r.Agent)
+	p.epoch("boot", r.Boot)
+	p.name("node", r.Node, MaxName)
+	if r.Model == "" {
+		p.add("model: a registration names the model that the engine serves")
+	}
+	p.name("model", r.Model, MaxName)
+	if !(r.Scale >= 0 && r.Scale <= 1e6) || math.IsInf(r.Scale, 0) {
+		p.add("scale: %v billion parameters is not within 0 and 1e6", r.Scale)
+	}
+	if len(r.Domains) == 0 {
+		p.add("domains: a registration names at least one domain; the first decides which hub the agent joins")
+	}
+	p.list("domains", len(r.Domains), maxEntries)
+	for i, d := range r.Domains {
+		p.id("domains.domain", d.Domain)
+		p.share("domains.score", d.Score)
+		for _, earlier := range r.Domains[:i] {
+			if earlier.Domain == d.Domain {
+				p.add("domains: %s stands twice", d.Domain)
+			}
+		}
+	}
+	p.count("max_model_len", r.MaxModelLen)
+	p.count("block_size", r.BlockSize)
+	p.within("kv_tokens", int64(r.KVTokens), 0, 1<<32)
+	p.within("slots", int64(r.Slots), 0, MaxSlots)
+	p.price("price", r.Price)
+	p.list("features", len(r.Features), maxEntries)
+	for _, f := range r.Features {
+		p.name("features", f, MaxName)
+	}
+	p.oneOf("state", r.State, StateReady, StateDraining, StateUnhealthy)
+	p.name("engine", r.Engine, MaxName)
+	return p.err
+}
+
+func (c *Claim) Validate() error {
+	var p problems
+	p.id("agent", c.Agent)
+	p.id("domain", c.Domain)
+	p.name("hub", c.Hub, MaxName)
+	p.epoch("epoch", c.Epoch)
+	return p.err
+}
+
+func (h *HubEntry) Validate() error {
+	var p problems
+	p.id("domain", h.Domain)
+	p.labels(h.Labels)
+	p.name("hub", h.Hub, MaxName)
+	p.name("journal", h.Journal, MaxName)
+	return p.err
+}
+
+func (m *MarketConfig) Validate() error {
+	var p problems
+	p.id("domain", m.Domain)
+	p.within("max_batch", int64(m.MaxBatch), 0, MaxSlots)
+	if m.MaxWaitMS != nil {
+		p.within("max_wait_ms", *m.MaxWaitMS, 0, 60_000)
+	}
+	p.oneOf("pricing", m.Pricing, "", "vcg")
+	p.oneOf("settle", m.Settle, "", "metered", "quoted")
+	return p.err
+}

@@ -1,0 +1,197 @@
+// Package etcdreg keeps the registry in etcd.
+package etcdreg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+
+	"souk/bus"
+)
+
+// Config says where etcd is. Zero fields take their default.
+type Config struct {
+	Endpoints   []string        // host:port
+	DialTimeout time.Duration   // for Dial to reach one of them; 5 s
+	KeepAlive   time.Duration   // between pings on an idle connection, and for their answer; 5 s, so that a black hole is noticed in 10
+	Client      clientv3.Config // TLS and credentials; its Endpoints and timeouts are overwritten
+}
+
+// Registry implements bus.Registry.
+type Registry struct {
+	client *clientv3.Client
+	own    bool // Close closes the client too
+
+	stop context.CancelFunc
+	done chan struct{} // closed when the connection is no longer observed
+
+	mu    sync.Mutex
+	again chan struct{} // closed, and remade, when the connection has come back
+}
+
+var _ bus.Registry = (*Registry)(nil)
+
+// Dial connects to etcd. It fails if no endpoint answers in DialTimeout; afterwards outages are waited
+// out.
+func Dial(config Config) (*Registry, error) {
+	if len(config.Endpoints) == 0 {
+		return nil, errors.New("etcdreg: no endpoint given")
+	}
+	c := config.Client
+	c.Endpoints = config.Endpoints
+	c.DialTimeout = orDefault(config.DialTimeout, 5*time.Second)
+	c.DialKeepAliveTime = orDefault(config.KeepAlive, 5*time.Second)
+	c.DialKeepAliveTimeout = c.DialKeepAliveTime
+	c.PermitWithoutStream = true
+	c.DialOptions = append(c.DialOptions[:len(c.DialOptions):len(c.DialOptions)], grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectWithin},
+		MinConnectTimeout: reconnectWithin,
+	}))
+	if c.Logger == nil {
+		c.Logger = zap.NewNop() // its news reach callers as errors, lost leases and watches that start again
+	}
+	client, err := clientv3.New(c)
+	if err != nil {
+		return nil, fmt.Errorf("etcdreg: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.DialTimeout)
+	defer cancel()
+	if _, err := client.Get(ctx, bus.AgentsPrefix, clientv3.WithCountOnly(), clientv3.WithPrefix()); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("etcdreg: connect to etcd at %v: %w (is it up?)", config.Endpoints, err)
+	}
+	r := newRegistry(client)
+	r.own = true
+	return r, nil
+}
+
+// reconnectWithin bounds the pause between two attempts to reach etcd again. By default gRPC would let it
+// grow to two minutes, and every agent would be missing for as long after a long outage.
+const reconnectWithin = 2 * time.Second
+
+func orDefault(d, or time.Duration) time.Duration {
+	if d == 0 {
+		return or
+	}
+	return d
+}
+
+// FromClient uses a client that its caller closes, after the Registry.
+func FromClient(client *clientv3.Client) (*Registry, error) {
+	if client == nil {
+		return nil, errors.New("etcdreg: no client given")
+	}
+	return newRegistry(client), nil
+}
+
+func newRegistry(client *clientv3.Client) *Registry {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Registry{client: client, stop: cancel, done: make(chan struct{}), again: make(chan struct{})}
+	go r.observe(ctx)
+	return r
+}
+
+// Connected reports whether an etcd server is reached now.
+func (r *Registry) Connected() bool {
+	return r.client.ActiveConnection().GetState() == connectivity.Ready
+}
+
+// Close ends what the registry itself runs. Leases and watches end with their own Close and context.
+func (r *Registry) Close() error {
+	r.stop()
+	<-r.done
+	if !r.own {
+		return nil
+	}
+	if err := r.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("etcdreg: close: %w", err)
+	}
+	return nil
+}
+
+// observe notices when a lost connection is back. The client resumes its watches by itself, but from a
+// revision that a restored etcd may not have reached: it would then wait in silence. So every watch
+// starts again from the whole state.
+func (r *Registry) observe(ctx context.Context) {
+	defer close(r.done)
+	conn := r.client.ActiveConnection()
+	if conn == nil {
+		return // in process: nothing to lose
+	}
+	lost := false
+	for state := conn.GetState(); conn.WaitForStateChange(ctx, state); {
+		state = conn.GetState()
+		switch {
+		case state == connectivity.Ready && lost:
+			lost = false
+			r.restart()
+		case state == connectivity.Idle:
+			lost = true
+			conn.Connect()
+		case state != connectivity.Ready:
+			lost = true
+		}
+	}
+}
+
+func (r *Registry) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.again)
+	r.again = make(chan struct{})
+}
+
+// reconnected returns a channel that is closed the next time the connection has come back.
+func (r *Registry) reconnected() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.again
+}
+
+func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
+	free := clientv3.Compare(clientv3.LeaseValue(key), "=", 0) // of a key that is not there, too
+	out, err := r.client.Txn(ctx).If(free).Then(clientv3.OpPut(key, string(value))).Commit()
+	if err == nil && !out.Succeeded {
+		err = fmt.Errorf("it is under a lease: %w", bus.ErrExists)
+	}
+	return wrap("put", key, err)
+}
+
+func (r *Registry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
+	out, err := r.client.Get(ctx, prefix, clientv3.WithPrefix()) // sorted by key
+	if err != nil {
+		return nil, wrap("get", prefix, err)
+	}
+	kvs := make([]bus.KV, len(out.Kvs))
+	for i, kv := range out.Kvs {
+		kvs[i] = toKV(kv)
+	}
+	return kvs, nil
+}
+
+func (r *Registry) Delete(ctx context.Context, key string) error {
+	_, err := r.client.Delete(ctx, key)
+	return wrap("delete", key, err)
+}
+
+func wrap(op, key string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		err = bus.ErrLost
+	case errors.Is(err, io.ErrClosedPipe), errors.Is(err, clientv3.ErrNoAvailableEndpoints):
+		err = fmt.Errorf("%w: %w", bus.ErrDisconnected, err)
+	}
+	return fmt.Errorf("%s %s: %w", op, key, err)
+}

@@ -1,0 +1,101 @@
+package etcdreg
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"souk/bus"
+)
+
+// retryEvery is the pause between two attempts to read the state while etcd is away.
+const retryEvery = 200 * time.Millisecond
+
+func toKV(kv *mvccpb.KeyValue) bus.KV {
+	return bus.KV{Key: string(kv.Key), Value: kv.Value, Create: kv.CreateRevision, Rev: kv.ModRevision}
+}
+
+// Watch reads the state at one revision and follows the changes from the next: asking for the
+// revision read itself would delay the first event by 100 ms.
+func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
+	again := r.reconnected()
+	state, err := r.client.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, wrap("watch", prefix, err)
+	}
+	out := make(chan bus.Event)
+	go func() {
+		defer close(out)
+		for r.follow(ctx, prefix, state, again, out) {
+			again = r.reconnected()
+			if state = r.read(ctx, prefix); state == nil {
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// follow sends a state and what comes after it. It reports whether to begin again, from a new state.
+func (r *Registry) follow(ctx context.Context, prefix string, state *clientv3.GetResponse, again <-chan struct{}, out chan<- bus.Event) bool {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	changes := r.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(state.Header.Revision+1))
+	send := func(ev bus.Event) bool {
+		select {
+		case out <- ev:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for _, kv := range state.Kvs {
+		if !send(bus.Event{KV: toKV(kv)}) {
+			return false
+		}
+	}
+	if !send(bus.Event{Synced: true}) {
+		return false
+	}
+	for {
+		select {
+		case batch, ok := <-changes:
+			if !ok || batch.Err() != nil {
+				return ctx.Err() == nil // compacted, or no leader
+			}
+			for _, ev := range batch.Events {
+				if !send(toEvent(ev)) {
+					return false
+				}
+			}
+		case <-again:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func toEvent(ev *clientv3.Event) bus.Event {
+	if ev.Type == clientv3.EventTypeDelete {
+		return bus.Event{KV: bus.KV{Key: string(ev.Kv.Key), Rev: ev.Kv.ModRevision}, Deleted: true}
+	}
+	return bus.Event{KV: toKV(ev.Kv)}
+}
+
+// read gets the state, however long that takes; nil once ctx has ended.
+func (r *Registry) read(ctx context.Context, prefix string) *clientv3.GetResponse {
+	for {
+		state, err := r.client.Get(ctx, prefix, clientv3.WithPrefix())
+		if err == nil {
+			return state
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

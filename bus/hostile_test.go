@@ -1,0 +1,293 @@
+package bus
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// hostile are messages that would do harm, or slip something past a check, if only the msgpack library
+// read them: v5.4.1 dies of the first, and takes most of the others.
+var hostile = []struct{ name, hex, says string }{
+	{"eleven bytes that ask for 2^32-1 structs", "81 a6 6d 6f 64 65 6c 73 dd ff ff ff ff", "beyond the end"}, // models: [...]
+	{"a map of 2^32-1 members", "df ff ff ff ff", "beyond the end"},
+	{"a string of 2^32-1 bytes", "81 a4 74 61 73 6b db ff ff ff ff", "beyond the end"},
+	{"bytes of 2^32-1", "81 a4 62 6f 64 79 c6 ff ff ff ff 00", "beyond the end"},
+	{"a key of 2^32-1 bytes", "81 db ff ff ff ff", "beyond the end"},
+	{"bytes behind the end", "81 a4 74 61 73 6b a1 74 00", "behind the end"},
+	{"a second message behind the end", "81 a4 74 61 73 6b a1 74 81 a4 74 61 73 6b a1 75", "behind the end"},
+	{"a key twice", "82 a4 74 61 73 6b a1 74 a4 74 61 73 6b a1 75", "stands twice"},
+	{"a key twice, spelt differently", "82 a4 74 61 73 6b a1 74 d9 04 74 61 73 6b a1 75", "stands twice"},
+	{"an unknown key twice, deep down", "81 a1 78 92 01 82 a1 79 c0 a1 79 c0", "stands twice"},
+	{"2^64-1, which would become -1", "82 a4 74 61 73 6b a1 74 a6 72 65 73 75 6d 65 cf ff ff ff ff ff ff ff ff", "beyond int64"},
+	{"2^64-1 in an array under a hash's key", "81 a1 6b 91 cf ff ff ff ff ff ff ff ff", "beyond int64"},
+	{"an extension type", "81 a4 74 61 73 6b c7 01 05 00", "not used here"},
+	{"a timestamp", "81 a4 74 61 73 6b d6 ff 00 00 00 00", "not used here"},
+	{"the byte that msgpack never uses", "81 a4 74 61 73 6b c1", "not used here"},
+	{"a number as key", "81 01 02", "not a string"},
+	{"nil as key", "81 c0 c0", "not a string"},
+	{"nine deep", "81 a1 78 91 91 91 91 91 91 91 91 00", "deep"},
+	{"a thousand deep", "81 a1 78 " + strings.Repeat("91", 1000) + "00", "deep"},
+	{"an array", "93 01 02 03", "is a map"},
+	{"nil", "c0", "is a map"},
+	{"nothing", "", "empty"},
+	{"cut off", "82 a4 74 61 73 6b a1 74", "beyond the end"},
+	{"cut off in a number", "81 a4 74 61 73 6b cf 00", "beyond the end"},
+	{"65 members", "de 00 41 " + strings.Repeat("a0c0", 65), "65 members"},
+	{"an array of 16385 items", "81 a1 78 dc 40 01 " + strings.Repeat("00", 16385), "16385 items"},
+}
+
+func TestHostileBytesAreRefused(t *testing.T) {
+	for _, h := range hostile {
+		data := unhex(t, h.hex)
+		for _, m := range full() {
+			v := reflect.New(reflect.TypeOf(m).Elem()).Interface().(Message)
+			err := Decode(data, v)
+			if CodeOf(err) != CodeBadRequest || !strings.Contains(err.Error(), h.says) {
+				t.Errorf("%s, as %T: got %v, want %q", h.name, v, err, h.says)
+			}
+		}
+	}
+	if err := Decode(make([]byte, MaxMessage+1), &Task{}); CodeOf(err) != CodeTooLarge {
+		t.Errorf("a message above the limit: %v", err)
+	}
+	// The case for the first check, in numbers: the library alone turns 2^64-1 into -1 and reads on.
+	var alone struct {
+		N int64 `msgpack:"n"`
+	}
+	if err := msgpackAlone(unhex(t, "82 a1 6e cf ff ff ff ff ff ff ff ff a1 6e 05 00"), &alone); err != nil {
+		t.Errorf("the library has become stricter: %v; is the check still needed?", err)
+	}
+}
+
+func msgpackAlone(data []byte, v any) error {
+	return msgpack.NewDecoder(bytes.NewReader(data)).Decode(v)
+}
+
+// Nothing that a check lets pass costs memory out of proportion.
+func TestRefusingCostsNoMemory(t *testing.T) {
+	small := unhex(t, "81 a6 6d 6f 64 65 6c 73 dd ff ff ff ff")
+	if n := testing.AllocsPerRun(100, func() { Decode(small, &Status{}) }); n > 10 {
+		t.Errorf("refusing eleven bytes makes %v allocations", n)
+	}
+	for _, m := range full() {
+		data, err := Encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			if err := Check(data); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("checking a %T makes %v allocations", m, n)
+		}
+	}
+}
+
+func TestMeaninglessMessagesAreRefused(t *testing.T) {
+	nan, minus, tooMuch := math.NaN(), int64(-1), int64(1<<62)
+	two, cursor := uint64(2), uint64(1<<63-1)
+	for _, test := range []struct {
+		m    Message
+		says string
+	}{
+		{&Task{Client: "a.b"}, "client"},
+		{&Task{ID: strings.Repeat("x", MaxID+1)}, "task"},
+		{&Task{Kind: "poem"}, "kind"},
+		{&Task{Reply: "_INBOX.someone"}, "reply"},
+		{&Task{DeadlineMS: -5}, "deadline_ms"},
+		{&Task{Role: "a\x00b"}, "does not print"},
+		{&Task{Role: "a\xffb"}, "UTF-8"},
+		{&Task{Terms: Terms{Delta: &nan}}, "delta"},
+		{&Task{Terms: Terms{PatienceMS: &minus}}, "patience_ms"},
+		{&Task{Prompt: Prompt{Bytes: 10, Marks: []Mark{{Bytes: 5}, {Bytes: 3}}}}, "marks[1]"},
+		{&Task{Prompt: Prompt{Bytes: 10, Marks: []Mark{{Bytes: 11}}}}, "marks[0]"},
+		{&Answer{}, "exactly one"},
+		{&Answer{Accepted: &Accepted{}, Result: &Result{}}, "exactly one"},
+		{&Dispatch{Kind: "order"}, "kind"},
+		{&Dispatch{Kind: DispatchTask, Domain: "math"}, "hold"},
+		{&DispatchReply{Agent: "*"}, "agent"},
+		{&Chunk{Task: "t", Extra: []Extra{{At: 9}}}, "beyond the text"},
+		{&Chunk{Task: "t", Seq: 1<<63 - 1}, "seq"},
+		{&Chunk{Task: "t", Count: -1}, "tokens"},
+		{&StreamControl{Task: "t"}, "exactly one"},
+		{&StreamControl{Task: "t", Cancel: true, Ack: &two}, "exactly one"},
+		{&StreamControl{Task: "t", Resume: &cursor}, "resume"},
+		{&Cancel{}, "task"},
+		{&Feedback{Task: "t", Quality: 1.01}, "quality"},
+		{&Feedback{Task: "t", Quality: nan}, "quality"},
+		{&Summary{Agent: "a", State: "bored"}, "state"},
+		{&Summary{Agent: "a", State: StateReady, Slots: -1}, "slots"},
+		{&Summary{Agent: "a", State: StateReady, Engine: Load{Waiting: &tooMuch}}, "waiting"},
+		{&Status{Domain: "math", Labels: []string{"a b"}}, "labels"},
+		{&FundsRequest{Amount: -1}, "amount"},
+		{&FundsReply{Grants: []Grant{{}}}, "grants.client"},
+	} {
+		data, err := Encode(test.m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := reflect.New(reflect.TypeOf(test.m).Elem()).Interface().(Message)
+		if err := Decode(data, v); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%+v: got %v, want %q", test.m, err, test.says)
+		}
+	}
+}
+
+func TestWhatPeopleWriteByHandMayBeJSON(t *testing.T) {
+	var c Cancel
+	if err := Decode([]byte(" {\"task\":\"t-1\"}\n"), &c); err != nil || c.Task != "t-1" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	var f FundsRequest
+	if err := Decode([]byte(`{"id":"d1","client":"ada","amount":12.5}`), &f); err != nil || f.Amount.String() != "12.5" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	for _, bad := range []string{`{"task":"t-1"}x`, `{"task":7}`, `{"task":"a.b"}`, `{"task":`} {
+		if err := Decode([]byte(bad), &Cancel{}); CodeOf(err) != CodeBadRequest {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if err := Decode([]byte(`{"agent":"a"}`), &DispatchReply{}); CodeOf(err) != CodeBadRequest {
+		t.Errorf("what only programs say was taken in JSON: %v", err)
+	}
+}
+
+func TestEntriesOfTheRegistry(t *testing.T) {
+	r := &Registration{Agent: "a1", Model: "llama", Domains: []DomainScore{{"math", 0.5}}, Slots: 8, State: StateReady}
+	data, err := EncodeEntry(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Registration
+	if err := DecodeEntry(data, &got); err != nil || !reflect.DeepEqual(&got, r) {
+		t.Errorf("%s: %+v, %v", data, got, err)
+	}
+	for bad, says := range map[string]string{
+		`{`: "JSON", `{"agent":"a.b"}`: "agent", `{"agent":"a1","model":"m"}`: "domains",
+		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math"}],"price":{"miss":1,"hit":2,"out":3}}`: "hit is 2",
+		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math"},{"domain":"math"}]}`:                  "twice",
+		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math","score":7}]}`:                          "score",
+	} {
+		if err := DecodeEntry([]byte(bad), &Registration{}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", bad, err, says)
+		}
+	}
+	if err := DecodeEntry(make([]byte, MaxEntry+1), &Claim{}); CodeOf(err) != CodeTooLarge {
+		t.Errorf("an entry above the limit: %v", err)
+	}
+	if err := DecodeEntry([]byte(`{"domain":"math","max_wait_ms":-1}`), &MarketConfig{}); err == nil {
+		t.Error("a negative wait was taken")
+	}
+	if err := DecodeEntry([]byte(`{"domain":"math","labels":[""]}`), &HubEntry{}); err == nil {
+		t.Error("an empty label was taken")
+	}
+}
+
+// FuzzDecode feeds every decoder; what one takes must be sound, and come back from its own encoding.
+func FuzzDecode(f *testing.F) {
+	for _, h := range hostile {
+		f.Add(unhex(f, h.hex))
+	}
+	for _, m := range full() {
+		data, err := Encode(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, m := range full() {
+			v := reflect.New(reflect.TypeOf(m).Elem()).Interface().(Message)
+			err := Decode(data, v)
+			if err != nil {
+				var refused *Error
+				if !errors.As(err, &refused) || refused.Code == "" || refused.Message == "" {
+					t.Fatalf("refused with %v", err)
+				}
+				continue
+			}
+			if err := v.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if isJSON(data) {
+				continue
+			}
+			again, err := Encode(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := reflect.New(reflect.TypeOf(m).Elem()).Interface().(Message)
+			if err := Decode(again, w); err != nil {
+				t.Fatalf("%T %+v does not come back: %v", v, v, err)
+			}
+			if third, err := Encode(w); err != nil || !bytes.Equal(again, third) {
+				t.Fatalf("%T: encoded as %x, then as %x, %v", v, again, third, err)
+			}
+		}
+	})
+}
+
+func benchmarkMessages() map[string]Message {
+	out := map[string]Message{}
+	for _, m := range full() {
+		switch m := m.(type) {
+		case *Dispatch:
+			m.Task.Body = benchmarkBody()
+			out["dispatch of 5 KB"] = m
+		case *Chunk:
+			out["chunk"] = &Chunk{Task: "t-123456", Seq: 17, Text: " the", Count: 1}
+		case *Completion:
+			out["completion"] = m
+		}
+	}
+	return out
+}
+
+func BenchmarkEncode(b *testing.B) {
+	for name, m := range benchmarkMessages() {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var buf []byte
+			var err error
+			for b.Loop() {
+				if buf, err = AppendEncode(buf[:0], m); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for name, m := range benchmarkMessages() {
+		data, err := Encode(m)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				v := reflect.New(reflect.TypeOf(m).Elem()).Interface().(Message)
+				if err := Decode(data, v); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+", check alone", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := Check(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

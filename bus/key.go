@@ -1,0 +1,20 @@
+package bus
+
+import "strings"
+
+// Keys in the registry. Values are JSON.
+const (
+	AgentsPrefix = "/souk/v1/agents/"  // <agent>: Registration, on agentd's lease
+	ClaimsPrefix = "/souk/v1/claims/"  // <agent>: Claim, on the hub's lease
+	HubsPrefix   = "/souk/v1/hubs/"    // <domain>: HubEntry, by election
+	MarketPrefix = "/souk/v1/market/"  // <domain>: MarketConfig
+	TreasuryKey  = "/souk/v1/treasury" // the process that is the market's only treasury, on its lease
+)
+
+func AgentKey(agent string) string   { return AgentsPrefix + agent }
+func ClaimKey(agent string) string   { return ClaimsPrefix + agent }
+func HubKey(domain string) string    { return HubsPrefix + domain }
+func MarketKey(domain string) string { return MarketPrefix + domain }
+
+// LastElement is the part of a key after its last slash.
+func LastElement(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

@@ -1,0 +1,276 @@
+// Package membus is the whole bus and registry in memory: the contracts of package bus with nothing
+// between, and switches that tests use to cut, drop and expire.
+package membus
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"souk/bus"
+)
+
+// PendingLimit is how many messages wait for one slow handler before more are dropped, as many as
+// natsbus keeps.
+const PendingLimit = 65536
+
+// World is what all buses of one simulation share.
+//
+// New delivers at once, each subscription on a goroutine of its own, as NATS does. NewStepped delivers
+// only when [World.Step] is called, one message at a time on the caller's goroutine, and draws from
+// the seed which subscription comes next: the same seed and the same calls give the same order.
+type World struct {
+	stepped bool
+	store   *store
+
+	mu        sync.Mutex
+	rng       *rand.Rand
+	subs      []*sub            // in order of creation
+	literal   map[string][]*sub // by subject, where it has no wildcard
+	wild      []*sub
+	buses     map[string]*Bus
+	drops     []drop
+	inboxes   int
+	ids       int
+	delivered int64
+}
+
+// drop is a number of messages to lose.
+type drop struct {
+	subject string
+	left    int
+}
+
+// New makes a world that delivers by itself. The seed draws which member of a queue gets a message.
+func New(seed uint64) *World { return newWorld(seed, false) }
+
+// NewStepped makes a world that delivers in Step, in an order drawn from the seed.
+func NewStepped(seed uint64) *World { return newWorld(seed, true) }
+
+func newWorld(seed uint64, stepped bool) *World {
+	return &World{
+		stepped: stepped,
+		store:   newStore(),
+		rng:     rand.New(rand.NewPCG(seed, 0x50a1)),
+		literal: map[string][]*sub{},
+		buses:   map[string]*Bus{},
+	}
+}
+
+// Bus connects under a name, which Cut and Heal take and which must be new.
+func (w *World) Bus(name string) *Bus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.buses[name] != nil {
+		panic(fmt.Sprintf("membus: two buses named %s", name))
+	}
+	b := &Bus{world: w, name: name, health: make(chan bus.Health, 16), online: true}
+	b.tell(bus.Health{Connected: true})
+	w.buses[name] = b
+	return b
+}
+
+// Registry connects to the registry that all of the world shares. Each call makes a connection of its
+// own, which can be cut alone.
+func (w *World) Registry() *Registry { return &Registry{store: w.store, online: make(chan struct{})} }
+
+// Cut takes a bus off the network, as seen by everyone: it hears nothing, and what it says is lost.
+func (w *World) Cut(name string) { w.setOnline(name, false) }
+
+// Heal connects it again.
+func (w *World) Heal(name string) { w.setOnline(name, true) }
+
+func (w *World) setOnline(name string, online bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.buses[name]
+	if b == nil {
+		panic(fmt.Sprintf("membus: no bus named %s", name))
+	}
+	if b.online == online || b.closed {
+		return
+	}
+	b.online = online
+	h := bus.Health{Connected: online, Dropped: b.dropped}
+	if !online {
+		h.Err = bus.ErrDisconnected
+	}
+	b.tell(h)
+}
+
+// DropNext loses the next n messages whose subject matches, without an error at either end.
+func (w *World) DropNext(n int, subject string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drops = append(w.drops, drop{subject, n})
+}
+
+// Expire ends the lease that a key is under, as if its owner had been silent for too long. It reports
+// whether there was one.
+func (w *World) Expire(key string) bool { return w.store.expire(key) }
+
+// Delivered counts the messages handed to handlers so far.
+func (w *World) Delivered() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.delivered
+}
+
+// Step delivers one message of a stepped world and reports whether there was one.
+func (w *World) Step() bool {
+	w.mu.Lock()
+	if !w.stepped {
+		w.mu.Unlock()
+		panic("membus: Step on a world that delivers by itself; make it with NewStepped")
+	}
+	var ready []*sub
+	for _, s := range w.subs {
+		if len(s.queue) > 0 && !s.busy {
+			ready = append(ready, s)
+		}
+	}
+	if len(ready) == 0 {
+		w.mu.Unlock()
+		return false
+	}
+	s := ready[w.rng.IntN(len(ready))]
+	m := s.pop()
+	s.busy = true
+	w.delivered++
+	w.mu.Unlock()
+
+	s.handle(m)
+
+	w.mu.Lock()
+	s.busy = false
+	w.mu.Unlock()
+	return true
+}
+
+// Drain steps until nothing is pending and returns how many messages it delivered. It stops after
+// limit, so that two parts that answer each other for ever do not hang a test.
+func (w *World) Drain(limit int) int {
+	n := 0
+	for n < limit && w.Step() {
+		n++
+	}
+	return n
+}
+
+// publish routes m to one member of each queue and to every subscription without one. It returns how
+// many will get it. The caller holds w.mu.
+func (w *World) publish(m bus.Msg) int {
+	targets := w.match(m.Subject)
+	if len(targets) == 0 || w.dropped(m.Subject) {
+		return len(targets)
+	}
+	m.Data = slices.Clone(m.Data)
+	m.Header = cloneHeader(m.Header)
+	for _, s := range targets {
+		s.push(m)
+	}
+	return len(targets)
+}
+
+func (w *World) dropped(subject string) bool {
+	for i := range w.drops {
+		if d := &w.drops[i]; d.left > 0 && matches(d.subject, subject) {
+			d.left--
+			return true
+		}
+	}
+	return false
+}
+
+// match returns the subscriptions that a message goes to.
+func (w *World) match(subject string) []*sub {
+	var all []*sub
+	queues := map[string][]*sub{}
+	var names []string
+	consider := func(s *sub) {
+		switch {
+		case !s.bus.online:
+		case s.queueName == "":
+			all = append(all, s)
+		default:
+			if queues[s.queueKey] == nil {
+				names = append(names, s.queueKey)
+			}
+			queues[s.queueKey] = append(queues[s.queueKey], s)
+		}
+	}
+	for _, s := range w.literal[subject] {
+		consider(s)
+	}
+	for _, s := range w.wild {
+		if matches(s.subject, subject) {
+			consider(s)
+		}
+	}
+	for _, name := range names {
+		members := queues[name]
+		all = append(all, members[w.rng.IntN(len(members))])
+	}
+	return all
+}
+
+func (w *World) add(s *sub) {
+	w.subs = append(w.subs, s)
+	if isWild(s.subject) {
+		w.wild = append(w.wild, s)
+	} else {
+		w.literal[s.subject] = append(w.literal[s.subject], s)
+	}
+}
+
+func (w *World) remove(s *sub) {
+	without := func(list []*sub) []*sub { return slices.DeleteFunc(list, func(x *sub) bool { return x == s }) }
+	w.subs, w.wild = without(w.subs), without(w.wild)
+	if rest := without(w.literal[s.subject]); len(rest) > 0 {
+		w.literal[s.subject] = rest
+	} else {
+		delete(w.literal, s.subject)
+	}
+}
+
+func (w *World) nextInbox(name string) string {
+	w.inboxes++
+	return "_INBOX." + name + "." + strconv.Itoa(w.inboxes)
+}
+
+func isWild(subject string) bool {
+	return strings.Contains(subject, "*") || strings.HasSuffix(subject, ">")
+}
+
+// matches reports whether a subject falls under a pattern: '*' is one token, a last '>' one or more.
+func matches(pattern, subject string) bool {
+	for {
+		p, patternMore, pMore := strings.Cut(pattern, ".")
+		s, subjectMore, sMore := strings.Cut(subject, ".")
+		switch {
+		case p == ">" && !pMore:
+			return true
+		case p != "*" && p != s:
+			return false
+		case pMore != sMore:
+			return false
+		case !pMore:
+			return true
+		}
+		pattern, subject = patternMore, subjectMore
+	}
+}
+
+func cloneHeader(h bus.Header) bus.Header {
+	if h == nil {
+		return nil
+	}
+	out := make(bus.Header, len(h))
+	for k, v := range h {
+		out[k] = slices.Clone(v)
+	}
+	return out
+}

@@ -1,0 +1,423 @@
+// Package bus is the language of the market: its messages, subjects, keys and ports.
+package bus
+
+import (
+	"encoding/json"
+
+	"github.com/cespare/xxhash/v2"
+
+	"souk/market"
+)
+
+// Message is anything said in the market. Only types of this package are messages.
+type Message interface {
+	message()
+	// Validate reports what is out of range. It says nothing of fields that are merely empty where
+	// another part fills them in later.
+	Validate() error
+}
+
+// Task kinds: which OpenAI endpoint the body belongs to.
+const (
+	KindChat       = "chat"       // /v1/chat/completions
+	KindCompletion = "completion" // /v1/completions
+)
+
+// Task is one client request: an OpenAI body plus terms.
+//
+// As JSON the request is the OpenAI body itself with one more member, "souk", that holds the fields
+// below; as msgpack it is this struct. Client is always taken from the subject, whatever the body says.
+type Task struct {
+	Client string          `json:"-" msgpack:"client,omitempty"`
+	ID     string          `json:"task,omitempty" msgpack:"task,omitempty"` // unique per client; made by the door when empty
+	Kind   string          `json:"kind,omitempty" msgpack:"kind,omitempty"` // KindChat or KindCompletion; from the body when empty
+	Body   json.RawMessage `json:"-" msgpack:"body,omitempty"`              // the OpenAI body as given, at most 512 KB
+	Stream bool            `json:"-" msgpack:"stream,omitempty"`            // chunks on the reply subject, else one whole Result
+
+	Terms      Terms   `json:"terms,omitzero" msgpack:"terms,omitempty"`
+	DeadlineMS int64   `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"` // Unix milliseconds; after it the task is worth nothing. 0: the hub's default
+	Session    string  `json:"session,omitempty" msgpack:"session,omitempty"`
+	Turn       int     `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
+	Role       string  `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
+	Source     string  `json:"source,omitempty" msgpack:"source,omitempty"`
+	Run        string  `json:"run,omitempty" msgpack:"run,omitempty"`
+	Hub        string  `json:"hub,omitempty" msgpack:"hub,omitempty"`           // the hub named by an earlier Result of the session; honoured while it has room
+	Failover   string  `json:"failover,omitempty" msgpack:"failover,omitempty"` // "" or "off"
+	Attempt    int     `json:"attempt,omitempty" msgpack:"attempt,omitempty"`   // 0 is the first; the hub counts
+	Resume     *Resume `json:"-" msgpack:"resume,omitempty"`                    // the answer broke off: go on from here
+
+	// Filled in by the door; whatever a client puts here is overwritten.
+	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
+	Domain    string `json:"-" msgpack:"domain,omitempty"`     // the classifier's label
+	Reply     string `json:"-" msgpack:"reply,omitempty"`      // subject for chunks and Result
+	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"` // of the body; 0 = none given
+	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
+	Trace     Trace  `json:"-" msgpack:"-"` // travels in headers
+
+	system, user string // see Opening
+	Inbox        string `json:"-" msgpack:"-"` // set by the receiver: where the answer to this request goes
+}
+
+// Prompt is what a hub needs to know of a prompt without reading it.
+type Prompt struct {
+	Bytes    int    `msgpack:"bytes"`    // of canonical text: roles, contents, tools
+	Messages int    `msgpack:"messages"` // 1 for a completion
+	Tokens   int    `msgpack:"tokens"`   // estimate
+	Marks    []Mark `msgpack:"marks,omitempty"`
+}
+
+// Mark is a point in a prompt's canonical text with the chained hash of everything before it. Marks
+// stand at the end of every message and every MarkEvery bytes; two prompts share the text up to their
+// last common mark.
+type Mark struct {
+	Bytes int    `msgpack:"b"`
+	Hash  uint64 `msgpack:"h"`
+}
+
+// Terms says what a task is worth to its client (mechanism.md 1). A nil or zero field takes the hub's
+// default. In JSON, credits are decimal numbers of whole credits ("worth": 0.0025), read exactly.
+type Terms struct {
+	Worth      *market.Credits `json:"worth,omitempty" msgpack:"worth,omitempty"`
+	Delta      *float64        `json:"delta,omitempty" msgpack:"delta,omitempty"`             // 0 to 1
+	PatienceMS *int64          `json:"patience_ms,omitempty" msgpack:"patience_ms,omitempty"` // > 0
+	MaxPrice   *market.Credits `json:"max_price,omitempty" msgpack:"max_price,omitempty"`     // most the client ever pays; default worth
+}
+
+// Accepted tells a streaming client who serves its task and where the chunks come.
+type Accepted struct {
+	Client string `json:"client" msgpack:"client"`
+	Task   string `json:"task" msgpack:"task"`
+	Hub    string `json:"hub" msgpack:"hub"`
+	Agent  string `json:"agent" msgpack:"agent"`
+	Model  string `json:"model" msgpack:"model"`
+	Reply  string `json:"reply" msgpack:"reply"`
+	Round  uint64 `json:"round" msgpack:"round"`
+}
+
+// Answer is what the door says to a request, once: Accepted for a stream that was taken, else the
+// Result. Exactly one field is set. In JSON the set one stands alone.
+type Answer struct {
+	Accepted *Accepted `json:"accepted,omitempty" msgpack:"accepted,omitempty"`
+	Result   *Result   `json:"result,omitempty" msgpack:"result,omitempty"`
+}
+
+// Dispatch kinds.
+const (
+	DispatchTask     = "task"
+	DispatchWarmup   = "warm-up"
+	DispatchPrefetch = "prefetch"
+	DispatchShadow   = "shadow"
+	DispatchCanary   = "canary"
+)
+
+// Dispatch hands an awarded task to its agent. The hold it names is durable.
+type Dispatch struct {
+	Kind      string         `msgpack:"kind"`
+	Domain    string         `msgpack:"domain"`
+	Epoch     int64          `msgpack:"epoch"` // of the hub; the agent refuses a lower one than it has seen
+	Journal   string         `msgpack:"journal"`
+	Round     uint64         `msgpack:"round"`
+	Hold      string         `msgpack:"hold"` // id of the hold record, unique for ever
+	Tier      int            `msgpack:"tier,omitempty"`
+	Task      Task           `msgpack:"task"`
+	Model     string         `msgpack:"model"`      // what the engine is asked for
+	MaxTokens int            `msgpack:"max_tokens"` // always sent to the engine
+	Price     market.Price   `msgpack:"price"`      // the card the quote was made from
+	Premium   market.Credits `msgpack:"premium"`
+	SlotPrice market.Credits `msgpack:"slot_price"`
+	Toll      market.Credits `msgpack:"toll"`
+	Fee       market.Credits `msgpack:"fee"`
+	Settle    string         `msgpack:"settle"`               // "metered" or "quoted"
+	Quoted    market.Credits `msgpack:"quoted"`               // cost as quoted
+	CostCap   market.Credits `msgpack:"cost_cap"`             // hold less premium: the stream is cut where the metered cost would pass it
+	TimeoutMS int64          `msgpack:"timeout_ms"`           // from receipt; relative, since clocks differ
+	Whole     int            `msgpack:"whole,omitempty"`      // with Task.Resume: max_tokens of the whole answer, what was delivered included
+	Earlier   []string       `msgpack:"earlier,omitempty"`    // holds of this task that ended without payment because their agents failed
+	PrevRole  string         `msgpack:"prev_role,omitempty"`  // the session's previous role
+	PrevAgent string         `msgpack:"prev_agent,omitempty"` // and agent
+}
+
+// DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
+type DispatchReply struct {
+	Agent   string `msgpack:"agent"`
+	Hold    string `msgpack:"hold"`
+	Code    Code   `msgpack:"code,omitempty"` // CodeNoSlot, CodeStaleEpoch, CodeNotClaimed, CodeDraining, ...
+	Message string `msgpack:"message,omitempty"`
+}
+
+// Chunk is a piece of an answer on the reply subject. Chunks of one attempt are numbered from 0
+// without gaps; a heartbeat carries the number of the next chunk and consumes none.
+type Chunk struct {
+	Task      string   `json:"task" msgpack:"t"`
+	Attempt   int      `json:"attempt,omitempty" msgpack:"a,omitempty"`
+	Seq       uint64   `json:"seq" msgpack:"n"`
+	Text      string   `json:"text,omitempty" msgpack:"x,omitempty"`
+	Tokens    []uint32 `json:"token_ids,omitempty" msgpack:"k,omitempty"` // ids the engine reported for Text; empty if it reports none
+	Count     int      `json:"tokens,omitempty" msgpack:"c,omitempty"`    // output tokens in this chunk, as far as known
+	Extra     []Extra  `json:"extra,omitempty" msgpack:"e,omitempty"`     // engine events that say more than plain text
+	Finish    bool     `json:"finish,omitempty" msgpack:"f,omitempty"`    // the engine said that the answer ends here
+	Heartbeat bool     `json:"heartbeat,omitempty" msgpack:"h,omitempty"`
+	Agent     string   `json:"agent,omitempty" msgpack:"g,omitempty"`  // in heartbeats of a later attempt: who serves now
+	Result    *Result  `json:"result,omitempty" msgpack:"r,omitempty"` // the end frame
+}
+
+// Extra is an engine event with tool calls, reasoning, logprobs or the like: choices[0] as the engine
+// wrote it. At is the offset in Chunk.Text before which it came. What plain content the event has is part of
+// Text too, from At on, so that who reads Text alone misses none; who passes Choice on leaves that much of
+// Text out.
+type Extra struct {
+	At     int             `json:"at" msgpack:"at"`
+	Choice json.RawMessage `json:"choice" msgpack:"choice"`
+}
+
+// Receipt names the record that settles a task.
+type Receipt struct {
+	ID      string   `json:"id" msgpack:"id"` // of the hold: "<journal>/<round>/<slot>"
+	Journal string   `json:"journal" msgpack:"journal"`
+	Round   uint64   `json:"round" msgpack:"round"`
+	Epoch   int64    `json:"epoch" msgpack:"epoch"`
+	Earlier []string `json:"earlier,omitempty" msgpack:"earlier,omitempty"` // ids of earlier holds of the task, void: their agents failed
+}
+
+// Result is the last word on a task: an answer with what was paid, or why there is none.
+type Result struct {
+	Client  string `json:"client" msgpack:"client"`
+	Task    string `json:"task" msgpack:"task"`
+	Session string `json:"session,omitempty" msgpack:"session,omitempty"`
+	Hub     string `json:"hub,omitempty" msgpack:"hub,omitempty"`
+	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty"`
+	Model   string `json:"model,omitempty" msgpack:"model,omitempty"`
+
+	Code    Code   `json:"code,omitempty" msgpack:"code,omitempty"` // empty: served to the end
+	Message string `json:"message,omitempty" msgpack:"message,omitempty"`
+	RetryMS int64  `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"` // > 0: worth trying again after so long
+
+	Text   string          `json:"text,omitempty" msgpack:"text,omitempty"`   // of a collected answer
+	Extra  []Extra         `json:"extra,omitempty" msgpack:"extra,omitempty"` // of a collected answer
+	Finish string          `json:"finish_reason,omitempty" msgpack:"finish,omitempty"`
+	Stop   json.RawMessage `json:"stop_reason,omitempty" msgpack:"stop,omitempty"`
+	Chunks uint64          `json:"chunks,omitempty" msgpack:"chunks,omitempty"` // numbered chunks before this one
+
+	Usage     market.Usage  `json:"usage" msgpack:"usage"`
+	Billed    *market.Usage `json:"billed,omitempty" msgpack:"billed,omitempty"`       // what Cost is for, where that is not Usage: of an answer that went on elsewhere, the part of the agent that finished it
+	Unmetered bool          `json:"unmetered,omitempty" msgpack:"unmetered,omitempty"` // the engine sent no usage: counted from what was relayed
+	TTFTUS    int64         `json:"ttft_us,omitempty" msgpack:"ttft_us,omitempty"`     // at the agent, from dispatch to first token
+	ITLUS     int64         `json:"itl_us,omitempty" msgpack:"itl_us,omitempty"`       // mean
+	WaitUS    int64         `json:"wait_us,omitempty" msgpack:"wait_us,omitempty"`
+
+	Cost      market.Credits `json:"cost" msgpack:"cost"`
+	Premium   market.Credits `json:"premium" msgpack:"premium"`
+	SlotPrice market.Credits `json:"slot_price" msgpack:"slot_price"`
+	Toll      market.Credits `json:"toll" msgpack:"toll"` // all of it, the fee included
+	Fee       market.Credits `json:"fee" msgpack:"fee"`
+	Receipt   *Receipt       `json:"receipt,omitempty" msgpack:"receipt,omitempty"`
+}
+
+// Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
+func (r Result) Paid() market.Credits { return r.Cost + r.Premium }
+
+// Completion outcomes.
+const (
+	OutcomeDone      = "done"      // served to its end
+	OutcomeCancelled = "cancelled" // by the client: metered so far and premium are due
+	OutcomeFailed    = "failed"    // by the agent or its engine: nothing is due
+)
+
+// Completion is an agent's account of a dispatch. It is repeated until the hub has made its effect
+// durable and acknowledged it.
+type Completion struct {
+	Agent         string         `msgpack:"agent"`
+	Boot          int64          `msgpack:"boot"` // the agent's boot epoch
+	Hold          string         `msgpack:"hold"`
+	Client        string         `msgpack:"client"`
+	Task          string         `msgpack:"task"`
+	Outcome       string         `msgpack:"outcome"`
+	Code          Code           `msgpack:"code,omitempty"`
+	Finish        string         `msgpack:"finish,omitempty"`
+	Usage         market.Usage   `msgpack:"usage"`
+	Relayed       int            `msgpack:"relayed"`                   // output tokens relayed, as the agent counted them
+	NoCacheReport bool           `msgpack:"no_cache_report,omitempty"` // the engine reported no cached_tokens: absent, not 0
+	Unmetered     bool           `msgpack:"unmetered,omitempty"`
+	Unsaid        bool           `msgpack:"unsaid,omitempty"` // failed, nothing of it was delivered, and the reader is told only if the acknowledgement is not CodeMoved
+	Cost          market.Credits `msgpack:"cost"`
+	TTFTUS        int64          `msgpack:"ttft_us"`
+	ITLUS         int64          `msgpack:"itl_us"`
+	Free          int            `msgpack:"free"` // slots free after this one
+	Inbox         string         `msgpack:"-"`    // set by the receiver: where the acknowledgement goes
+}
+
+// CompletionAck ends the repetition of a Completion.
+type CompletionAck struct {
+	Hold string `msgpack:"hold"`
+	Code Code   `msgpack:"code,omitempty"` // CodeLate: the hold had ended, nothing was paid; CodeMoved: the task failed and goes to another agent, so its reader is told nothing
+}
+
+// Cancel is a client's wish to end its task.
+type Cancel struct {
+	Client string `json:"client,omitempty" msgpack:"client,omitempty"`
+	Task   string `json:"task" msgpack:"task"`
+}
+
+// StreamControl is what a client says to the agent that serves it: exactly one of the fields beside
+// Task is set.
+type StreamControl struct {
+	Client string  `msgpack:"client,omitempty"` // from the subject
+	Task   string  `msgpack:"task"`
+	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
+	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
+	Cancel bool    `msgpack:"cancel,omitempty"`
+}
+
+// Feedback is a client's judgement of an answer.
+type Feedback struct {
+	Client  string  `json:"client,omitempty" msgpack:"client,omitempty"`
+	Task    string  `json:"task" msgpack:"task"`
+	Quality float64 `json:"quality" msgpack:"quality"` // 0 to 1
+}
+
+// Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every second.
+type Summary struct {
+	Agent    string         `msgpack:"agent"`
+	Boot     int64          `msgpack:"boot"`
+	Seq      uint64         `msgpack:"seq"` // rises with every summary of a boot
+	State    string         `msgpack:"state"`
+	Slots    int            `msgpack:"slots"`
+	Free     []market.Tier  `msgpack:"free"` // free slots by tier
+	InFlight int            `msgpack:"in_flight"`
+	Price    market.Price   `msgpack:"price"`
+	TTFTUS   int64          `msgpack:"ttft_us"` // running mean; 0 = none yet
+	ITLUS    int64          `msgpack:"itl_us"`
+	Engine   Load           `msgpack:"engine"`
+	Sessions []SessionState `msgpack:"sessions,omitempty"` // most recent first, bounded
+	Coverage float64        `msgpack:"coverage"`           // share of the sessions held that Sessions lists
+}
+
+// SessionState says that an agent served a session, and how deep. Key is the keyed hash of the session.
+type SessionState struct {
+	Key    uint64 `msgpack:"k"`
+	Tokens int    `msgpack:"n"` // prompt and output tokens of its last turn
+}
+
+// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text.
+func SessionKey(client, session string) uint64 {
+	var d xxhash.Digest
+	d.ResetWithSeed(uint64(len(client)))
+	d.WriteString(client)
+	d.WriteString(session)
+	return d.Sum64()
+}
+
+// Load is what an engine says of itself. A nil field means that the engine does not report it.
+type Load struct {
+	Running       *int64   `msgpack:"running,omitempty"`
+	Waiting       *int64   `msgpack:"waiting,omitempty"`
+	KVUsage       *float64 `msgpack:"kv_usage,omitempty"`
+	Preempted     *int64   `msgpack:"preempted,omitempty"`
+	PrefixQueries *int64   `msgpack:"prefix_queries,omitempty"`
+	PrefixHits    *int64   `msgpack:"prefix_hits,omitempty"`
+	Generated     *int64   `msgpack:"generated,omitempty"`
+}
+
+// Agent states.
+const (
+	StateReady     = "ready"
+	StateDraining  = "draining"
+	StateUnhealthy = "unhealthy"
+)
+
+// Registration is an agent's entry in the registry (JSON), under its lease.
+type Registration struct {
+	Agent       string        `json:"agent"`
+	Boot        int64         `json:"boot"` // boot epoch: rises with every start of the agentd
+	Node        string        `json:"node,omitempty"`
+	Model       string        `json:"model"`           // as clients and the engine name it
+	Scale       float64       `json:"scale,omitempty"` // parameters, in billions
+	Domains     []DomainScore `json:"domains"`         // the first decides which hub the agent joins
+	MaxModelLen int           `json:"max_model_len"`   // tokens
+	BlockSize   int           `json:"block_size"`      // tokens per KV block
+	KVTokens    int           `json:"kv_tokens"`       // KV capacity, tokens
+	Slots       int           `json:"slots"`
+	Price       market.Price  `json:"price"`
+	Features    []string      `json:"features,omitempty"`
+	State       string        `json:"state"`
+	Engine      string        `json:"engine,omitempty"` // version
+}
+
+// DomainScore is an agent's benchmark score in a domain, 0 to 1: Q until something is learned.
+type DomainScore struct {
+	Domain string  `json:"domain"`
+	Score  float64 `json:"score"`
+}
+
+// Claim says which hub sells an agent's slots (JSON).
+type Claim struct {
+	Agent  string `json:"agent"`
+	Domain string `json:"domain"`
+	Hub    string `json:"hub"`
+	Epoch  int64  `json:"epoch"`
+}
+
+// HubEntry is the live hub of a domain (JSON, election value). Epoch is the create revision of its key.
+type HubEntry struct {
+	Domain  string   `json:"domain"`
+	Labels  []string `json:"labels"` // classifier labels it serves
+	Hub     string   `json:"hub"`    // instance
+	Journal string   `json:"journal"`
+	General bool     `json:"general,omitempty"` // takes tasks of low confidence
+}
+
+// Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.
+type Status struct {
+	Domain          string        `json:"domain" msgpack:"domain"`
+	Labels          []string      `json:"labels" msgpack:"labels"`
+	General         bool          `json:"general" msgpack:"general"`
+	Epoch           int64         `json:"epoch" msgpack:"epoch"`
+	Seq             uint64        `json:"seq" msgpack:"seq"`
+	Agents          int           `json:"agents" msgpack:"agents"`
+	Slots           int           `json:"slots" msgpack:"slots"`
+	Free            int           `json:"free" msgpack:"free"`
+	Waiting         int           `json:"waiting" msgpack:"waiting"` // tasks not yet placed
+	Room            int           `json:"room" msgpack:"room"`       // tasks it would still admit
+	Round           uint64        `json:"round" msgpack:"round"`
+	Models          []ModelStatus `json:"models" msgpack:"models"`
+	Regime          string        `json:"regime,omitempty" msgpack:"regime,omitempty"`
+	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
+}
+
+// ModelStatus sums up the agents of one model in a hub.
+type ModelStatus struct {
+	Model       string         `json:"model" msgpack:"model"`
+	Agents      int            `json:"agents" msgpack:"agents"`
+	Free        int            `json:"free" msgpack:"free"`
+	Quality     float64        `json:"quality" msgpack:"quality"`       // best registered score
+	Price       market.Price   `json:"price" msgpack:"price"`           // cheapest card
+	TTFTUS      int64          `json:"ttft_us" msgpack:"ttft_us"`       // least measured
+	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"` // last round's least
+	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
+}
+
+// MarketConfig is a domain's settings in the registry (JSON), in force until changed. What is left out is as the
+// hub's own file says.
+type MarketConfig struct {
+	Domain    string `json:"domain"`
+	MaxBatch  int    `json:"max_batch,omitempty"`
+	MaxWaitMS *int64 `json:"max_wait_ms,omitempty"`
+	Eager     *bool  `json:"eager,omitempty"`
+	Pricing   string `json:"pricing,omitempty"`
+	Settle    string `json:"settle,omitempty"`
+}
+
+func (*Task) message()          {}
+func (*Accepted) message()      {}
+func (*Answer) message()        {}
+func (*Dispatch) message()      {}
+func (*DispatchReply) message() {}
+func (*Chunk) message()         {}
+func (*Result) message()        {}
+func (*Completion) message()    {}
+func (*CompletionAck) message() {}
+func (*Cancel) message()        {}
+func (*StreamControl) message() {}
+func (*Feedback) message()      {}
+func (*Summary) message()       {}
+func (*Status) message()        {}

@@ -1,0 +1,276 @@
+// Package natsbus carries the bus over core NATS.
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"souk/bus"
+)
+
+// Config says where the server is and who connects. Zero fields take their default.
+type Config struct {
+	URL       string                     // nats://host:port, several separated by commas; not used with InProcess
+	InProcess nats.InProcessConnProvider // an embedded server, instead of URL
+	Name      string                     // who this is, an id: it shows in the server's monitoring and heads all inboxes
+
+	ConnectTimeout  time.Duration // of one attempt; 2 s: a server on the same continent answers in a fraction
+	PingEvery       time.Duration // 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
+	ReconnectWait   time.Duration // 250 ms, and as much again at random, so that a thousand agents do not come back at once
+	ReconnectBuffer int           // bytes kept while disconnected; 32 KB: a second's news; more would be stale when it arrives
+	PendingMessages int           // waiting for one slow handler before more are dropped; 65536
+	PendingBytes    int           // the same in bytes; 64 MB
+	DrainTimeout    time.Duration // for Close to deliver what is pending; 2 s
+
+	Options []nats.Option // TLS and credentials
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if !bus.ValidID(c.Name) {
+		return c, fmt.Errorf("natsbus: Name %q is not an id: use 1 to %d letters, digits, '-' or '_'", c.Name, bus.MaxID)
+	}
+	if c.InProcess == nil && c.URL == "" {
+		return c, fmt.Errorf("natsbus: %s: neither a URL nor a server in process is given", c.Name)
+	}
+	set(&c.ConnectTimeout, 2*time.Second)
+	set(&c.PingEvery, 5*time.Second)
+	set(&c.ReconnectWait, 250*time.Millisecond)
+	set(&c.ReconnectBuffer, 32<<10)
+	set(&c.PendingMessages, 65536)
+	set(&c.PendingBytes, 64<<20)
+	set(&c.DrainTimeout, 2*time.Second)
+	return c, nil
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Bus is a connection to NATS. It implements bus.Bus.
+type Bus struct {
+	nc     *nats.Conn
+	config Config
+	online atomic.Bool
+	closed chan struct{} // the connection is gone for good
+
+	requests requests
+
+	mu      sync.Mutex
+	health  chan bus.Health // nil once closed
+	news    chan bus.Health // the same, for readers
+	lost    map[*nats.Subscription]int
+	dropped int64
+}
+
+var _ bus.Bus = (*Bus)(nil)
+
+// Connect reaches the server once and from then on stays connected: it reconnects for ever, with
+// jitter, and notices a silent server within three pings.
+func Connect(config Config) (*Bus, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{
+		config: config,
+		closed: make(chan struct{}),
+		news:   make(chan bus.Health, 64),
+		lost:   map[*nats.Subscription]int{},
+	}
+	b.health = b.news
+	nc, err := nats.Connect(config.URL, b.options()...)
+	if err != nil {
+		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (is the NATS server up?)", config.Name, config.where(), err)
+	}
+	b.nc = nc
+	b.requests.init(nc.NewInbox())
+	b.online.Store(true)
+	b.tell(bus.Health{Connected: true})
+	return b, nil
+}
+
+// Connected reports whether the server is reached now.
+func (b *Bus) Connected() bool { return b.online.Load() }
+
+func (c Config) where() string {
+	if c.InProcess != nil {
+		return "in process"
+	}
+	return c.URL
+}
+
+func (b *Bus) options() []nats.Option {
+	c := b.config
+	options := []nats.Option{
+		nats.Name(c.Name),
+		nats.CustomInboxPrefix("_INBOX." + c.Name),
+		nats.Timeout(c.ConnectTimeout),
+		nats.PingInterval(c.PingEvery),
+		nats.MaxPingsOutstanding(2),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(c.ReconnectWait),
+		nats.ReconnectJitter(c.ReconnectWait, c.ReconnectWait),
+		nats.ReconnectBufSize(c.ReconnectBuffer),
+		nats.DrainTimeout(c.DrainTimeout),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
+		nats.ClosedHandler(func(*nats.Conn) { b.disconnected(nil); close(b.closed) }),
+		nats.ErrorHandler(b.failed),
+	}
+	if c.InProcess != nil {
+		options = append(options, nats.InProcessServer(c.InProcess))
+	}
+	return append(options, c.Options...)
+}
+
+func (b *Bus) disconnected(err error) {
+	if !b.online.Swap(false) {
+		return
+	}
+	if err == nil {
+		err = bus.ErrDisconnected
+	}
+	b.requests.abandon()
+	b.tell(bus.Health{Connected: false, Err: err})
+}
+
+func (b *Bus) reconnected() {
+	b.online.Store(true)
+	b.tell(bus.Health{Connected: true})
+}
+
+// failed hears of errors that no call returns: slow handlers and refused subjects.
+func (b *Bus) failed(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if sub != nil && errors.Is(err, nats.ErrSlowConsumer) {
+		n, _ := sub.Dropped() // fails only for a subscription that has just been stopped
+		b.mu.Lock()
+		b.dropped += int64(n - b.lost[sub])
+		b.lost[sub] = n
+		b.mu.Unlock()
+		err = fmt.Errorf("subscription %s: handler too slow: %w", sub.Subject, err)
+	}
+	b.tell(bus.Health{Connected: b.online.Load(), Err: err})
+}
+
+// tell reports news; a reader that is not listening misses it.
+func (b *Bus) tell(h bus.Health) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.Dropped = b.dropped
+	select {
+	case b.health <- h: // never on a nil channel
+	default:
+	}
+}
+
+func (b *Bus) Publish(m bus.Msg) error {
+	if err := b.publish(m); err != nil {
+		return fmt.Errorf("publish %s: %w", m.Subject, b.translate(err, len(m.Data)))
+	}
+	return nil
+}
+
+func (b *Bus) publish(m bus.Msg) error {
+	switch {
+	case len(m.Header) == 0 && m.Reply == "":
+		return b.nc.Publish(m.Subject, m.Data)
+	case len(m.Header) == 0:
+		return b.nc.PublishRequest(m.Subject, m.Reply, m.Data) // refuses an empty reply
+	}
+	return b.nc.PublishMsg(&nats.Msg{Subject: m.Subject, Reply: m.Reply, Header: nats.Header(m.Header), Data: m.Data})
+}
+
+func (b *Bus) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription, error) {
+	sub, err := b.nc.QueueSubscribe(subject, queue, func(m *nats.Msg) {
+		h(bus.Msg{Subject: m.Subject, Reply: m.Reply, Header: bus.Header(m.Header), Data: m.Data})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe %s: %w", subject, b.translate(err, 0))
+	}
+	if err := sub.SetPendingLimits(b.config.PendingMessages, b.config.PendingBytes); err != nil {
+		sub.Unsubscribe()
+		return nil, fmt.Errorf("subscribe %s: %w", subject, b.translate(err, 0))
+	}
+	return &subscription{b, sub}, nil
+}
+
+type subscription struct {
+	bus *Bus
+	sub *nats.Subscription
+}
+
+func (s *subscription) Stop() error {
+	s.bus.mu.Lock()
+	delete(s.bus.lost, s.sub)
+	s.bus.mu.Unlock()
+	err := s.sub.Unsubscribe()
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubscription) {
+		return nil // it has ended already
+	}
+	return err
+}
+
+func (b *Bus) Inbox() string             { return b.nc.NewInbox() }
+func (b *Bus) MaxPayload() int           { return int(b.nc.MaxPayload()) }
+func (b *Bus) Health() <-chan bus.Health { return b.news }
+
+// flushLimit bounds a Flush whose context has no deadline of its own: a server that has not answered by
+// then will be given up by the pings.
+const flushLimit = 15 * time.Second
+
+func (b *Bus) Flush(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, flushLimit)
+		defer cancel()
+	}
+	if !b.online.Load() && !b.nc.IsClosed() {
+		return fmt.Errorf("flush: %w", bus.ErrDisconnected)
+	}
+	if err := b.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("flush: %w", b.translate(err, 0))
+	}
+	return nil
+}
+
+func (b *Bus) Close() error {
+	err := b.nc.Drain()
+	switch {
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting):
+		err = nil // there is nobody to deliver to
+	case err != nil:
+		b.nc.Close()
+	}
+	<-b.closed
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.health != nil {
+		b.health = nil
+		close(b.news)
+	}
+	return err
+}
+
+// translate turns errors of NATS into those that callers of the bus decide by.
+func (b *Bus) translate(err error, size int) error {
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("%d bytes, at most %d: %w", size, b.MaxPayload(), bus.ErrTooLarge)
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
+		return bus.ErrClosed
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrDisconnected):
+		return bus.ErrDisconnected
+	case errors.Is(err, nats.ErrNoResponders):
+		return bus.ErrNoResponders
+	}
+	return err
+}

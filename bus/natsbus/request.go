@@ -1,0 +1,133 @@
+package natsbus
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"souk/bus"
+)
+
+// requests matches answers with who waits for them. nats.go has such a thing, but it forgets to forget
+// a request that could not be sent, and so grows while the server is away.
+type requests struct {
+	prefix string // of reply subjects: an inbox and a dot
+
+	mu      sync.Mutex
+	next    uint64
+	waiting map[string]chan answer // by the reply subject's last token
+	heard   *nats.Subscription     // for all answers; made by the first request
+}
+
+type answer struct {
+	msg bus.Msg
+	err error
+}
+
+// channels are used again: each request would else allocate one.
+var channels = sync.Pool{New: func() any { return make(chan answer, 1) }}
+
+func (r *requests) init(inbox string) {
+	r.prefix = inbox + "."
+	r.waiting = map[string]chan answer{}
+}
+
+// Request fails with ErrDisconnected if the connection is lost while it waits: whether the request has
+// arrived is then unknown.
+func (b *Bus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	out, err := b.request(ctx, m)
+	if err != nil {
+		return bus.Msg{}, fmt.Errorf("request %s: %w", m.Subject, b.translate(err, len(m.Data)))
+	}
+	return out, nil
+}
+
+func (b *Bus) request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	if err := ctx.Err(); err != nil {
+		return bus.Msg{}, err
+	}
+	token, ch, err := b.await()
+	if err != nil {
+		return bus.Msg{}, err
+	}
+	m.Reply = b.requests.prefix + token
+	// A request is of use only to one who waits for it now, so none goes into the buffer of a lost connection.
+	if !b.online.Load() {
+		err = bus.ErrDisconnected
+		if b.nc.IsClosed() {
+			err = bus.ErrClosed
+		}
+	} else {
+		err = b.publish(m)
+	}
+	if err != nil {
+		b.requests.forget(token, ch)
+		return bus.Msg{}, err
+	}
+	select {
+	case a := <-ch:
+		channels.Put(ch) // whoever sent has taken it out of waiting
+		return a.msg, a.err
+	case <-ctx.Done():
+		b.requests.forget(token, ch)
+		return bus.Msg{}, ctx.Err()
+	}
+}
+
+// await registers a new request.
+func (b *Bus) await() (token string, ch chan answer, err error) {
+	r := &b.requests
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.heard == nil {
+		if r.heard, err = b.nc.Subscribe(r.prefix+"*", r.take); err != nil {
+			return "", nil, err
+		}
+	}
+	r.next++
+	token = strconv.FormatUint(r.next, 36)
+	ch = channels.Get().(chan answer)
+	r.waiting[token] = ch
+	return token, ch, nil
+}
+
+// take hands an answer to its request; later answers, and those nobody waits for any more, are lost.
+func (r *requests) take(m *nats.Msg) {
+	a := answer{msg: bus.Msg{Subject: m.Subject, Reply: m.Reply, Header: bus.Header(m.Header), Data: m.Data}}
+	if len(m.Data) == 0 && m.Header != nil && m.Header.Get("Status") == "503" {
+		a = answer{err: bus.ErrNoResponders}
+	}
+	token := bus.LastToken(m.Subject)
+	r.mu.Lock()
+	ch := r.waiting[token]
+	delete(r.waiting, token)
+	r.mu.Unlock()
+	if ch != nil {
+		ch <- a // never blocks: one place, one answer
+	}
+}
+
+// forget gives up a request, and keeps its channel for the next if no answer is under way.
+func (r *requests) forget(token string, ch chan answer) {
+	r.mu.Lock()
+	_, mine := r.waiting[token]
+	delete(r.waiting, token)
+	r.mu.Unlock()
+	if mine {
+		channels.Put(ch)
+	}
+}
+
+// abandon fails all requests that wait.
+func (r *requests) abandon() {
+	r.mu.Lock()
+	waiting := r.waiting
+	r.waiting = map[string]chan answer{}
+	r.mu.Unlock()
+	for _, ch := range waiting {
+		ch <- answer{err: bus.ErrDisconnected}
+	}
+}

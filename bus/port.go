@@ -1,0 +1,154 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// Errors that callers decide by.
+var (
+	ErrNoResponders = errors.New("nobody listens on that subject")
+	ErrTooLarge     = errors.New("message is larger than the server takes")
+	ErrClosed       = errors.New("closed")
+	ErrDisconnected = errors.New("not connected to the server")
+	ErrLost         = errors.New("lease or leadership lost")
+	ErrExists       = errors.New("key is held by another")
+)
+
+// Header holds message headers. Keys are matched as HTTP does, without regard to case.
+type Header map[string][]string
+
+// Get returns the first value of a key, whatever its case, or "".
+func (h Header) Get(key string) string {
+	for k, v := range h {
+		if len(v) > 0 && strings.EqualFold(k, key) {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// Msg is a message on its way. Data belongs to the receiver of a Handler call until it returns;
+// whoever keeps it longer copies it.
+type Msg struct {
+	Subject string
+	Reply   string // subject for an answer, or ""
+	Header  Header // nil on most messages
+	Data    []byte
+}
+
+// Handler receives messages of one subscription one after another, in the order in which their sender
+// sent them. It must not block: a slow handler loses messages once PendingLimit is reached (counted, and
+// reported through Health).
+type Handler func(Msg)
+
+// Subscription ends with Stop; no Handler call starts after Stop returns. One under way may still run, so
+// that a Handler can stop its own subscription.
+type Subscription interface{ Stop() error }
+
+// Bus carries messages between processes: at most once, in order per sender and subject, no
+// persistence. All methods may be called from many goroutines.
+type Bus interface {
+	// Publish hands a message over; it returns before anyone has it. ErrTooLarge if Data is beyond MaxPayload.
+	// While the connection is down messages go into a short buffer; when that is full, ErrDisconnected. ErrClosed after Close.
+	Publish(m Msg) error
+	// Subscribe calls h for every message on subject ('*' matches a token, '>' a tail). With a queue
+	// name, each message goes to one member of the queue.
+	Subscribe(subject, queue string, h Handler) (Subscription, error)
+	// Request publishes m with a reply subject of its own and waits for one answer. ErrNoResponders
+	// comes at once where nobody listens.
+	Request(ctx context.Context, m Msg) (Msg, error)
+	// Inbox returns a new subject that nobody else uses; answers published to it, or to tokens below it,
+	// reach whoever subscribes to it.
+	Inbox() string
+	// Serve offers a request API that can be discovered by $SRV.PING, INFO and STATS.
+	Serve(s Service) (Subscription, error)
+	// Flush returns when the server has seen everything published so far.
+	Flush(ctx context.Context) error
+	// MaxPayload is the largest Data in bytes.
+	MaxPayload() int
+	// Health reports connects, disconnects and drops until the bus is closed. Slow readers miss events.
+	Health() <-chan Health
+	// Close delivers what is pending, then ends all subscriptions.
+	Close() error
+}
+
+// Health is news about a connection.
+type Health struct {
+	Connected bool
+	Dropped   int64 // messages lost by slow handlers so far
+	Err       error
+}
+
+// Service describes a discoverable request API (NATS micro). Name takes letters, digits, '-' and '_';
+// Version is a semantic version. An Endpoint without a queue joins the queue "q".
+type Service struct {
+	Name, Version, Description string
+	Endpoints                  []Endpoint
+	Metadata                   map[string]string
+}
+
+// Endpoint is one subject of a Service. Handle answers by publishing to m.Reply, from any goroutine.
+type Endpoint struct {
+	Name, Subject, Queue string
+	Handle               Handler
+}
+
+// KV is one key of the registry. Rev is the revision of its last change, Create of its creation.
+type KV struct {
+	Key    string
+	Value  []byte
+	Create int64
+	Rev    int64
+}
+
+// Event is a change of a key: Value nil means that it is gone.
+type Event struct {
+	KV
+	Deleted bool
+	Synced  bool // no key: everything that existed when the watch began (or began again) has been sent
+}
+
+// Registry holds leases, claims, elections and configuration; strongly consistent, slow.
+type Registry interface {
+	// Register puts a key under a lease of its own and keeps it alive until Close or loss. The key must not
+	// be held by another lease: ErrExists. After a loss the caller registers anew, with jitter.
+	Register(ctx context.Context, key string, value []byte, ttl time.Duration) (Lease, error)
+	// Put writes a key without a lease. ErrExists if the key is under one.
+	Put(ctx context.Context, key string, value []byte) error
+	// Get returns the keys under a prefix, sorted.
+	Get(ctx context.Context, prefix string) ([]KV, error)
+	// Delete removes a key; removing what is not there is no error. A lease whose key is removed is lost.
+	Delete(ctx context.Context, key string) error
+	// Watch sends every key under the prefix, then Synced, then every change in order, until ctx ends. After
+	// an outage it sends the whole state again, ended by Synced: what is not named before it is gone.
+	Watch(ctx context.Context, prefix string) (<-chan Event, error)
+	// Elect waits until key is the caller's and returns the leadership.
+	Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (Leadership, error)
+}
+
+// Lease is a key that lives as long as its owner.
+type Lease interface {
+	// Update replaces the value. ErrLost if the lease is gone.
+	Update(ctx context.Context, value []byte) error
+	// Lost is closed when the lease has ended for any reason.
+	Lost() <-chan struct{}
+	// Close deletes the key and ends the lease.
+	Close(ctx context.Context) error
+}
+
+// Leadership is a won election. It is no mutual exclusion: what is done under it carries Epoch, and
+// receivers refuse a lower one.
+type Leadership interface {
+	Lease
+	// Epoch is the create revision of the election key; a later leader's is higher.
+	Epoch() int64
+	// Claim puts a key under the leader's lease if nobody holds it, in one transaction that fails with ErrLost
+	// if the leadership is gone and with ErrExists if another holds the key.
+	Claim(ctx context.Context, key string, value []byte) error
+	// Release deletes a claimed key. A key that is gone is no error; one that another holds is left
+	// alone, with ErrExists.
+	Release(ctx context.Context, key string) error
+}

@@ -1,0 +1,205 @@
+package bus
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Separators of canonical text: control characters that JSON cannot hold unescaped and text hardly ever
+// does, so that two prompts have the same canonical text only if an engine sees the same.
+const (
+	endOfMessage = 0x1e
+	endOfContent = 0x1f
+)
+
+// canonical writes the prompt as one text that begins alike for prompts that begin alike to an engine:
+// the tools, then message by message role, content and what else it has.
+func (b *body) canonical() {
+	b.blank = true
+	b.ends = b.ends[:0]
+	if b.messages == (span{}) {
+		b.canonicalPrompt()
+		return
+	}
+	if b.tools != (span{}) {
+		b.buf = b.appendCompact(b.buf, b.tools)
+		b.end()
+	}
+	opening := true // system messages before anything else
+	systemAt, userAt := span{}, span{}
+	for _, t := range b.chat {
+		roleAt := len(b.buf)
+		b.buf = b.appendString(b.buf, t.role)
+		roleEnd := len(b.buf)
+		b.buf = append(b.buf, '\n')
+		from := len(b.buf)
+		b.content(t.content)
+		at := span{from, len(b.buf)}
+		switch string(b.buf[roleAt:roleEnd]) {
+		case "system", "developer":
+			if opening {
+				if systemAt == (span{}) {
+					systemAt = at
+				}
+				systemAt.to = at.to
+			}
+		case "user":
+			if userAt == (span{}) {
+				userAt = at
+			}
+			opening = false
+		default:
+			opening = false
+		}
+		for i := t.from; i < t.to; i += 2 {
+			b.buf = append(b.buf, endOfContent)
+			b.buf = b.appendString(b.buf, b.rest[i])
+			b.buf = b.appendCompact(b.buf, b.rest[i+1])
+		}
+		b.end()
+	}
+	b.system, b.user = b.buf[systemAt.from:systemAt.to], b.buf[userAt.from:userAt.to]
+}
+
+func (b *body) canonicalPrompt() {
+	b.buf = b.appendString(b.buf, b.promptAt)
+	b.see(b.buf)
+	b.user = b.buf
+	b.end()
+}
+
+// content appends a message's text: a string, or the texts of its parts and, as they are, other parts.
+func (b *body) content(v span) {
+	if v == (span{}) {
+		return
+	}
+	switch b.data[v.from] {
+	case '"':
+		from := len(b.buf)
+		b.buf = b.appendString(b.buf, v)
+		b.see(b.buf[from:])
+	case '[':
+		again := scanner{data: b.data[:v.to], at: v.from}
+		again.array(func() bool {
+			again.next()
+			part, _ := again.value()
+			b.part(part)
+			return true
+		})
+	}
+}
+
+// part appends one part of a message's content.
+func (b *body) part(v span) {
+	if b.data[v.from] == '{' {
+		var kind, text span
+		again := scanner{data: b.data[:v.to], at: v.from}
+		again.object(func(key span) bool {
+			value, _ := again.value()
+			switch string(again.text(key)) {
+			case `"type"`:
+				kind = value
+			case `"text"`:
+				text = value
+			}
+			return true
+		})
+		if text != (span{}) && string(again.text(kind)) == `"text"` && b.data[text.from] == '"' {
+			from := len(b.buf)
+			b.buf = b.appendString(b.buf, text)
+			b.see(b.buf[from:])
+			return
+		}
+	}
+	b.buf = b.appendCompact(b.buf, v)
+	b.blank = false
+}
+
+// see notes whether there is anything to answer.
+func (b *body) see(text []byte) {
+	for i := 0; b.blank && i < len(text); i++ {
+		b.blank = isSpace(text[i])
+	}
+}
+
+func (b *body) end() {
+	b.buf = append(b.buf, endOfMessage)
+	b.ends = append(b.ends, len(b.buf))
+}
+
+// prompt measures the canonical text and hashes it up to each mark.
+func (b *body) prompt() Prompt {
+	var d xxhash.Digest
+	d.Reset()
+	from := 0
+	mark := func(to int) {
+		d.Write(b.buf[from:to]) // a hash never fails to write
+		from = to
+		b.marks = append(b.marks, Mark{Bytes: to, Hash: d.Sum64()})
+	}
+	for _, end := range b.ends {
+		for end-from > MarkEvery {
+			mark(from + MarkEvery)
+		}
+		mark(end)
+	}
+	messages := len(b.chat)
+	if b.messages == (span{}) {
+		messages = 1
+	}
+	return Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(), Marks: append([]Mark(nil), b.marks...)}
+}
+
+// tokens estimates the prompt's length: English text has about four bytes a token, other scripts about
+// two and a half, and a chat template adds four tokens a message.
+func (b *body) tokens() int {
+	const highs = 0x8080808080808080
+	other, n := 0, 0
+	for ; len(b.buf)-n >= 8; n += 8 {
+		other += bits.OnesCount64(binary.LittleEndian.Uint64(b.buf[n:]) & highs)
+	}
+	for ; n < len(b.buf); n++ {
+		other += int(b.buf[n] >> 7)
+	}
+	return (len(b.buf)-other+3)/4 + other*2/5 + 4*len(b.ends)
+}
+
+// session is the keyed hash of the system prompt and the first user message: the same for every turn.
+func (b *body) session(key []byte) string {
+	h := sha256.New()
+	var size [16]byte
+	binary.LittleEndian.PutUint64(size[:8], uint64(len(key)))
+	binary.LittleEndian.PutUint64(size[8:], uint64(len(b.system)))
+	h.Write(size[:])
+	h.Write(key)
+	h.Write(b.system)
+	h.Write(b.user)
+	var sum [sha256.Size]byte
+	return hex.EncodeToString(h.Sum(sum[:0])[:16])
+}
+
+// The anchor of a role: blocks of 16 tokens, of about 64 bytes; the first four are the chat template's
+// and what all prompts share, the next four lie in the system prompt and tools (runtime-layer 3.2).
+const (
+	blockBytes = 64
+	skipBlocks = 4
+	takeBlocks = 4
+)
+
+// role is the keyed hash of the prompt's anchor, "" where the prompt is too short to have one.
+func (b *body) role(key []byte) string {
+	const from, to = skipBlocks * blockBytes, (skipBlocks + takeBlocks) * blockBytes
+	if len(b.buf) < to {
+		return ""
+	}
+	h := sha256.New()
+	h.Write([]byte("role\x00"))
+	h.Write(key)
+	h.Write(b.buf[from:to])
+	var sum [sha256.Size]byte
+	return hex.EncodeToString(h.Sum(sum[:0])[:8])
+}

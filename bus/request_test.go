@@ -1,0 +1,502 @@
+package bus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"souk/market"
+)
+
+var testKey = []byte("a key of the market")
+
+func decode(t testing.TB, body string, header Header) (*Task, *Error) {
+	t.Helper()
+	return DecodeRequest([]byte(body), header, "ada", testKey)
+}
+
+func mustDecode(t testing.TB, body string, header Header) *Task {
+	t.Helper()
+	task, err := decode(t, body, header)
+	if err != nil {
+		t.Fatalf("%.200s: %v", body, err)
+	}
+	return task
+}
+
+func TestRequestInJSON(t *testing.T) {
+	task := mustDecode(t, `{
+		"model": "llama-3", "stream": true, "max_tokens": 5, "max_completion_tokens": 64, "temperature": 0.5,
+		"messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Hi \u00e9\n"}],
+		"souk": {"task": "t-1", "terms": {"worth": 0.0025, "delta": 0.5, "patience_ms": 900, "max_price": "0.01"}, "session": "s-9", "turn": 2,
+			"role": "critic", "source": "web", "run": "r 7", "hub": "math", "failover": "off", "attempt": 1, "deadline_ms": 1800000000000}
+	}`, nil)
+	if task.Client != "ada" || task.ID != "t-1" || task.Kind != KindChat || !task.Stream || task.Model != "llama-3" || task.MaxTokens != 64 {
+		t.Errorf("got %+v", task)
+	}
+	if *task.Terms.Worth != 2_500_000 || *task.Terms.Delta != 0.5 || *task.Terms.PatienceMS != 900 || *task.Terms.MaxPrice != 10_000_000 {
+		t.Errorf("terms: %+v", task.Terms)
+	}
+	if task.Session != "s-9" || task.Turn != 2 || task.Role != "critic" || task.Source != "web" || task.Run != "r 7" || task.Hub != "math" ||
+		task.Failover != "off" || task.Attempt != 1 || task.DeadlineMS != 1_800_000_000_000 {
+		t.Errorf("got %+v", task)
+	}
+	system, user := task.Opening()
+	if system != "You are terse." || user != "Hi é\n" {
+		t.Errorf("opening: %q, %q", system, user)
+	}
+	if strings.Contains(string(task.Body), "souk") || !json.Valid(task.Body) {
+		t.Errorf("the engine would get %s", task.Body)
+	}
+}
+
+func TestRequestInMsgpack(t *testing.T) {
+	worth := market.Credits(5)
+	data, err := Encode(&Task{Client: "mallory", ID: "t-1", Session: "s", Terms: Terms{Worth: &worth}, Domain: "mine", Reply: "souk.v1.reply.bob.x",
+		Model: "theirs", Stream: true, MaxTokens: 9, Prompt: Prompt{Tokens: 1}, Body: []byte(`{"model":"auto","prompt":"Once upon a time"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, bad := DecodeRequest(data, nil, "ada", testKey)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if task.Client != "ada" || task.Domain != "" || task.Reply != "" || task.Model != "" || task.MaxTokens != 0 || task.Prompt.Tokens == 1 {
+		t.Errorf("what the door fills in was taken from the client: %+v", task)
+	}
+	if task.Kind != KindCompletion || !task.Stream || task.Session != "s" || *task.Terms.Worth != 5 || task.Prompt.Messages != 1 {
+		t.Errorf("got %+v", task)
+	}
+	if system, user := task.Opening(); system != "" || user != "Once upon a time" {
+		t.Errorf("opening: %q, %q", system, user)
+	}
+}
+
+func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
+	const body = `{"messages":[{"role":"user","content":"hi"}]}`
+	paper := Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"}, "X-IEMAS-SOURCE": {"coqa"}}
+	task := mustDecode(t, body, paper)
+	if task.Run != "run-3" || task.Session != "d-1" || task.Turn != 0 || task.Source != "coqa" {
+		t.Errorf("the paper's headers: %+v", task)
+	}
+	own := Header{"x-souk-session": {"s"}, "X-Souk-Turn": {"4"}, "x-souk-role": {"critic"}, "x-souk-deadline": {"1800000000000"},
+		"x-souk-max-price": {"0.02"}, "x-souk-worth": {"0.01"}, "x-souk-delta": {"0.25"}, "x-souk-patience-ms": {"700"}, "x-souk-later": {"?"}}
+	task = mustDecode(t, body, own)
+	if task.Session != "s" || task.Turn != 4 || task.Role != "critic" || task.DeadlineMS != 1_800_000_000_000 ||
+		*task.Terms.MaxPrice != 20_000_000 || *task.Terms.Worth != 10_000_000 || *task.Terms.Delta != 0.25 || *task.Terms.PatienceMS != 700 {
+		t.Errorf("our headers: %+v", task)
+	}
+	task = mustDecode(t, `{"messages":[{"role":"user","content":"hi"}],"souk":{"session":"mine","terms":{"max_price":0.5}}}`, own)
+	if task.Session != "mine" || *task.Terms.MaxPrice != market.Credit/2 {
+		t.Errorf("the body says otherwise, and it counts: %+v", task)
+	}
+	for range 20 { // a map has no order, but this has
+		both := Header{"X-IEMAS-SESSION": {"paper"}, "X-Souk-Session": {"ours"}, "X-IEMAS-DIALOGUE-ID": {"paper-too"}}
+		if task = mustDecode(t, body, both); task.Session != "ours" {
+			t.Fatalf("of two headers %s counts", task.Session)
+		}
+	}
+	for _, bad := range []Header{
+		{"X-Souk-Turn": {"x"}}, {"X-IEMAS-Turn-Number": {"0"}}, {"X-Souk-Turn": {"-1"}}, {"X-Souk-Session": {"a", "b"}},
+		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
+	} {
+		if _, err := decode(t, body, bad); err == nil || err.Code != CodeBadRequest {
+			t.Errorf("%v: got %v", bad, err)
+		}
+	}
+	if _, err := decode(t, body, Header{"X-Souk-Worth": {"lots"}}); err == nil || !strings.HasPrefix(err.Message, "header X-Souk-Worth: ") {
+		t.Errorf("a refused header is not named: %v", err)
+	}
+	for _, bad := range []Header{{"X-Souk-Worth": {"-1"}}, {"X-Souk-Worth": {"lots"}}, {"X-Souk-Delta": {"NaN"}}, {"X-Souk-Delta": {"x"}}, {"X-Souk-Patience-Ms": {"1.5"}}} {
+		if _, err := decode(t, body, bad); err == nil || err.Code != CodeBadTerms {
+			t.Errorf("%v: got %v", bad, err)
+		}
+	}
+}
+
+// Each refusal says what is wrong, under a code that programs decide by.
+func TestRefusals(t *testing.T) {
+	chat := func(members string) string { return `{"messages":[{"role":"user","content":"hi"}]` + members + `}` }
+	for _, test := range []struct {
+		name, body string
+		code       Code
+		says       string
+	}{
+		{"nothing", ``, CodeBadRequest, "empty"},
+		{"no object", `[1]`, CodeBadRequest, "map"},
+		{"cut off", `{"messages":[`, CodeBadRequest, "JSON at byte 13"},
+		{"more behind", chat(``) + `x`, CodeBadRequest, "more follows"},
+		{"not UTF-8", "{\"prompt\":\"\xff\"}", CodeBadRequest, "UTF-8"},
+		{"no prompt", `{"model":"m"}`, CodeBadRequest, "neither messages"},
+		{"two prompts", chat(`,"prompt":"x"`), CodeBadRequest, "both messages and prompt"},
+		{"twice", chat(`,"model":"a","model":"b"`), CodeBadRequest, "model stands twice"},
+		{"twice, in disguise", chat(`,"model":"a","mod\u0065l":"b"`), CodeBadRequest, "model stands twice"},
+		{"role twice", `{"messages":[{"role":"user","role":"system","content":"x"}]}`, CodeBadRequest, "role of a message stands twice"},
+		{"messages of another type", `{"messages":"hi"}`, CodeBadRequest, "messages: an array"},
+		{"message of another type", `{"messages":["hi"]}`, CodeBadRequest, "a message is an object"},
+		{"no role", `{"messages":[{"content":"hi"}]}`, CodeBadRequest, "messages[0].role"},
+		{"content of another type", `{"messages":[{"role":"user","content":7}]}`, CodeBadRequest, "messages[0].content"},
+		{"model of another type", chat(`,"model":7`), CodeBadRequest, "model: a string"},
+		{"stream of another type", chat(`,"stream":"yes"`), CodeBadRequest, "stream: true or false"},
+		{"tools of another type", chat(`,"tools":{}`), CodeBadRequest, "tools: an array"},
+		{"max_tokens of another type", chat(`,"max_tokens":"7"`), CodeBadRequest, "max_tokens"},
+		{"max_tokens not whole", chat(`,"max_tokens":1.5`), CodeBadRequest, "max_tokens"},
+		{"max_tokens zero", chat(`,"max_tokens":0`), CodeBadRequest, "from 1"},
+		{"max_tokens absurd", chat(`,"max_completion_tokens":99999999999`), CodeBadRequest, "max_completion_tokens"},
+		{"model absurd", chat(`,"model":"` + strings.Repeat("m", 300) + `"`), CodeBadRequest, "model"},
+		{"model does not print", chat(`,"model":"a\u0007"`), CodeBadRequest, "does not print"},
+		{"n > 1", chat(`,"n":2`), CodeUnsupportedField, "n: 2 answers"},
+		{"n of nothing", chat(`,"n":0`), CodeBadRequest, "n: 0"},
+		{"best_of", chat(`,"best_of":3`), CodeUnsupportedField, "best_of"},
+		{"beam search", chat(`,"use_beam_search":true`), CodeUnsupportedField, "use_beam_search"},
+		{"embeddings", `{"input":"hi","model":"e"}`, CodeUnsupportedField, "embeddings"},
+		{"token ids", `{"prompt":[1,2]}`, CodeUnsupportedField, "token ids"},
+		{"several prompts", `{"prompt":["a","b"]}`, CodeUnsupportedField, "several prompts"},
+		{"too long", `{"prompt":"` + strings.Repeat("x", MaxBody) + `"}`, CodeUnsupportedField, "at most 524288"},
+		{"far too long", `{"prompt":"` + strings.Repeat("x", MaxMessage) + `"}`, CodeTooLarge, "at most 1048576"},
+		{"no messages", `{"messages":[]}`, CodeEmptyPrompt, "empty"},
+		{"empty messages", `{"messages":[{"role":"user","content":" \n"},{"role":"user"}]}`, CodeEmptyPrompt, "empty"},
+		{"empty parts", `{"messages":[{"role":"user","content":[]}]}`, CodeEmptyPrompt, "empty"},
+		{"empty prompt", `{"prompt":""}`, CodeEmptyPrompt, "empty"},
+		{"no prompts", `{"prompt":[]}`, CodeEmptyPrompt, "empty"},
+		{"too many messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, MaxMessages) + `{"role":"user","content":"x"}]}`, CodeUnsupportedField, "more than 4096"},
+		{"nested too deep", chat(`,"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000)), CodeBadRequest, "nested too deep"},
+		{"souk of another type", chat(`,"souk":"x"`), CodeBadRequest, "souk: an object"},
+		{"unknown member", chat(`,"souk":{"price":1}`), CodeBadRequest, `no member "price"`},
+		{"unknown term", chat(`,"souk":{"terms":{"patience":1}}`), CodeBadRequest, `no member "patience"`},
+		{"turn of another type", chat(`,"souk":{"turn":"1"}`), CodeBadRequest, "souk.turn"},
+		{"negative turn", chat(`,"souk":{"turn":-1}`), CodeBadRequest, "turn"},
+		{"bad id", chat(`,"souk":{"task":"a.b"}`), CodeBadRequest, "task"},
+		{"bad session", chat(`,"souk":{"session":"a b"}`), CodeBadRequest, "session"},
+		{"bad role", chat(`,"souk":{"role":"` + strings.Repeat("r", 300) + `"}`), CodeBadRequest, "role"},
+		{"other kind", chat(`,"souk":{"kind":"completion"}`), CodeBadRequest, "that of a chat"},
+		{"unknown kind", chat(`,"souk":{"kind":"poem"}`), CodeBadRequest, "that of a chat"},
+		{"negative worth", chat(`,"souk":{"terms":{"worth":-1}}`), CodeBadTerms, "terms.worth: -1"},
+		{"absurd worth", chat(`,"souk":{"terms":{"worth":1e8}}`), CodeBadTerms, "terms.worth"},
+		{"worth finer than money", chat(`,"souk":{"terms":{"worth":1e-10}}`), CodeBadTerms, "nano-credit"},
+		{"worth of another type", chat(`,"souk":{"terms":{"worth":"lots"}}`), CodeBadTerms, "lots"},
+		{"negative max_price", chat(`,"souk":{"terms":{"max_price":-0.1}}`), CodeBadTerms, "max_price"},
+		{"delta above 1", chat(`,"souk":{"terms":{"delta":1.5}}`), CodeBadTerms, "delta"},
+		{"delta of another type", chat(`,"souk":{"terms":{"delta":"x"}}`), CodeBadTerms, "delta"},
+		{"negative patience", chat(`,"souk":{"terms":{"patience_ms":-1}}`), CodeBadTerms, "patience_ms"},
+		{"patience of a week", chat(`,"souk":{"terms":{"patience_ms":604800000}}`), CodeBadTerms, "patience_ms"},
+		{"terms of another type", chat(`,"souk":{"terms":[]}`), CodeBadTerms, "terms"},
+	} {
+		task, err := decode(t, test.body, nil)
+		switch {
+		case err == nil:
+			t.Errorf("%s: taken as %+v", test.name, task)
+		case err.Code != test.code || !strings.Contains(err.Message, test.says):
+			t.Errorf("%s: got %v, want %s and %q", test.name, err, test.code, test.says)
+		case len(err.Message) > MaxText:
+			t.Errorf("%s: a message of %d bytes", test.name, len(err.Message))
+		}
+	}
+	if _, err := DecodeRequest([]byte(chat(``)), nil, "a.b", testKey); err == nil || err.Code != CodeBadRequest {
+		t.Errorf("a client that is no id: %v", err)
+	}
+	if _, err := DecodeRequest([]byte(chat(``)), Header{"Content-Type": {"application/json; charset=utf-8"}}, "ada", testKey); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAutoMeansAnyModel(t *testing.T) {
+	for _, model := range []string{``, `,"model":""`, `,"model":"auto"`, `,"model":null`} {
+		if task := mustDecode(t, `{"prompt":"x"`+model+`}`, nil); task.Model != "" {
+			t.Errorf("%s: model %q", model, task.Model)
+		}
+	}
+}
+
+func TestSoukIsCutFromTheBody(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"souk":{},"prompt":"x"}`:               `{"prompt":"x"}`,
+		`{"prompt":"x","souk":{}}`:               `{"prompt":"x"}`,
+		`{ "prompt":"x" , "souk" : {} }`:         `{ "prompt":"x"  }`,
+		`{"a":1,"souk":{"turn":1},"prompt":"x"}`: `{"a":1,"prompt":"x"}`,
+	} {
+		if got := string(mustDecode(t, body, nil).Body); got != want {
+			t.Errorf("%s becomes %s, want %s", body, got, want)
+		}
+	}
+}
+
+// turns builds the chat of a session up to a turn.
+func turns(system string, n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"messages":[{"role":"system","content":%q}`, system)
+	for i := range n {
+		fmt.Fprintf(&b, `,{"role":"user","content":"question %d %s"}`, i, strings.Repeat("q", 100))
+		if i < n-1 {
+			fmt.Fprintf(&b, `,{"content":"answer %d", "role":"assistant"}`, i)
+		}
+	}
+	return b.String() + `]}`
+}
+
+func TestEveryTurnHasTheSameSessionAndRole(t *testing.T) {
+	system := strings.Repeat("You are a careful tutor of mathematics. ", 30)
+	first, third := mustDecode(t, turns(system, 1), nil), mustDecode(t, turns(system, 3), nil)
+	if first.Session != third.Session || first.Role != third.Role || !ValidID(first.Session) || !ValidID(first.Role) {
+		t.Errorf("session %s and %s, role %s and %s", first.Session, third.Session, first.Role, third.Role)
+	}
+	other := mustDecode(t, turns("Be brief. "+system, 1), nil)
+	if other.Session == first.Session || other.Role == first.Role {
+		t.Error("another system prompt gives the same session or role")
+	}
+	keyed, err := DecodeRequest([]byte(turns(system, 1)), nil, "ada", []byte("another key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keyed.Session == first.Session || keyed.Role == first.Role {
+		t.Error("another key gives the same session or role")
+	}
+	if short := mustDecode(t, turns("Hi.", 1), nil); short.Role != "" {
+		t.Errorf("a prompt of %d bytes has the role %s", short.Prompt.Bytes, short.Role)
+	}
+	// The same role, whatever the user says: it lies in the system prompt.
+	if changed := mustDecode(t, strings.Replace(turns(system, 1), "question 0", "something else", 1), nil); changed.Role != first.Role || changed.Session == first.Session {
+		t.Errorf("another question: role %s and %s, session %s and %s", changed.Role, first.Role, changed.Session, first.Session)
+	}
+}
+
+// Two prompts share their marks up to where they part.
+func TestMarksTellHowFarPromptsAgree(t *testing.T) {
+	system := strings.Repeat("All of these words are the same in both. ", 100)
+	a, b := mustDecode(t, turns(system, 3), nil), mustDecode(t, strings.Replace(turns(system, 3), "question 2", "Question 2", 1), nil)
+	common := 0
+	for common < min(len(a.Prompt.Marks), len(b.Prompt.Marks)) && a.Prompt.Marks[common] == b.Prompt.Marks[common] {
+		common++
+	}
+	if want := len(a.Prompt.Marks) - 1; common != want {
+		t.Errorf("%d marks agree, want all but the last, %d", common, want)
+	}
+	last := 0
+	for _, m := range a.Prompt.Marks {
+		if m.Bytes <= last || m.Bytes-last > MarkEvery {
+			t.Errorf("a mark at byte %d after one at %d", m.Bytes, last)
+		}
+		last = m.Bytes
+	}
+	if last != a.Prompt.Bytes || a.Prompt.Messages != 6 {
+		t.Errorf("the last mark is at byte %d of %+v", last, a.Prompt)
+	}
+	longer := mustDecode(t, turns(system, 4), nil)
+	for i, m := range a.Prompt.Marks[:len(a.Prompt.Marks)-1] {
+		if longer.Prompt.Marks[i] != m {
+			t.Fatalf("the next turn has another mark %d", i)
+		}
+	}
+}
+
+// What an engine cannot tell apart has the same canonical text.
+func TestCanonicalTextIgnoresSpelling(t *testing.T) {
+	a := mustDecode(t, `{"messages":[{"role":"user","content":"aé/"}],"tools":[{"type":"function"}]}`, nil)
+	b := mustDecode(t, `{ "tools" : [ {"type" : "function"} ], "messages" : [ { "content" : "\u0061\u00e9\/", "role" : "user", "name": null } ] }`, nil)
+	c := mustDecode(t, `{"messages":[{"role":"user","content":[{"type":"text","text":"aé/"}]}],"tools":[{"type":"function"}]}`, nil)
+	if !reflect.DeepEqual(a.Prompt, b.Prompt) || !reflect.DeepEqual(a.Prompt, c.Prompt) {
+		t.Errorf("%+v\n%+v\n%+v", a.Prompt, b.Prompt, c.Prompt)
+	}
+	for _, other := range []string{
+		`{"messages":[{"role":"system","content":"aé/"}],"tools":[{"type":"function"}]}`,
+		`{"messages":[{"role":"user","content":"aé/"}],"tools":[{"type":"functions"}]}`,
+		`{"messages":[{"role":"user","content":"aé/"}]}`,
+		`{"messages":[{"role":"user","content":"aé/","name":"x"}],"tools":[{"type":"function"}]}`,
+		`{"messages":[{"role":"user","content":"aé"},{"role":"user","content":"/"}],"tools":[{"type":"function"}]}`,
+	} {
+		if d := mustDecode(t, other, nil); d.Prompt.Marks[len(d.Prompt.Marks)-1].Hash == a.Prompt.Marks[len(a.Prompt.Marks)-1].Hash {
+			t.Errorf("%s has the same hash", other)
+		}
+	}
+	if image := mustDecode(t, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}`, nil); image.Prompt.Bytes < 20 {
+		t.Errorf("an image counts nothing: %+v", image.Prompt)
+	}
+}
+
+func TestTokensAreEstimatedWithinReason(t *testing.T) {
+	english := mustDecode(t, `{"prompt":"`+strings.Repeat("The quick brown fox jumps over the lazy dog. ", 100)+`"}`, nil)
+	if n := english.Prompt.Tokens; n < 900 || n > 1300 { // Llama's tokenizer says 1001
+		t.Errorf("English: %d tokens", n)
+	}
+	chinese := mustDecode(t, `{"prompt":"`+strings.Repeat("敏捷的棕色狐狸跳过了懒狗。", 100)+`"}`, nil)
+	if n := chinese.Prompt.Tokens; n < 900 || n > 2000 {
+		t.Errorf("Chinese: %d tokens", n)
+	}
+}
+
+func TestAnswersForCallersInJSON(t *testing.T) {
+	data, err := EncodeAnswer(&Answer{Result: &Result{Client: "ada", Task: "t", Text: "<hi>", Cost: 1_500_000, Premium: 500_000,
+		Extra: []Extra{{Choice: []byte(`{"x":1}`)}, {Choice: []byte("{broken")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"task":"t"`, `"text":"<hi>"`, `"paid":0.002`, `"cost":0.0015`, `{"x":1}`, `"choice":null`} {
+		if !bytes.Contains(data, []byte(want)) {
+			t.Errorf("%s lacks %s", data, want)
+		}
+	}
+	data, err = EncodeAnswer(&Answer{Accepted: &Accepted{Client: "ada", Task: "t", Hub: "math", Agent: "a", Reply: "souk.v1.reply.ada.t"}})
+	if err != nil || !bytes.HasPrefix(data, []byte(`{"client":"ada"`)) {
+		t.Errorf("%s, %v", data, err)
+	}
+	if _, err := EncodeAnswer(&Answer{}); err == nil {
+		t.Error("an answer that says nothing was encoded")
+	}
+}
+
+// FuzzScan holds the scanner to encoding/json: both take the same texts and read the same in them.
+func FuzzScan(f *testing.F) {
+	for _, s := range []string{
+		`{"a":[1,-0.5e+3,"x\u00e9\ud83d\ude00\ud800\n",true,false,null,{}],"b":{"c":""}}`, `[]`, ` 1 `, `"a`, `{"a":01}`, `{"a":1,}`, `{"a" 1}`, `[1 2]`, `-`, `1.`, `1e`, `tru`,
+		`"\x"`, `"\u12"`, "\"\x01\"", `"\ud83d\u0041"`, `"0123456789abcdef\"0123456789"`, "[\"\u2028\"]", `{"a":1}x`, `"\ud800\udc00"`, `"\udc00\ud800"`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if !utf8.Valid(data) {
+			return // refused before the scanner
+		}
+		s := scanner{data: data}
+		v, ok := s.value()
+		ok = ok && s.next() == 0 && s.at == len(data)
+		if want := json.Valid(data); ok != want {
+			if s.err != nil && strings.Contains(s.err.Error(), "nested too deep") {
+				return
+			}
+			t.Fatalf("%q: scanner %v (%v), encoding/json %v", data, ok, s.err, want)
+		}
+		if !ok {
+			return
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, data); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.appendCompact(nil, v); !bytes.Equal(got, compact.Bytes()) {
+			t.Fatalf("%q: compact %q, encoding/json %q", data, got, compact.Bytes())
+		}
+		if data[v.from] == '"' {
+			var want string
+			if err := json.Unmarshal(data, &want); err != nil {
+				t.Fatal(err)
+			}
+			if got := string(s.appendString(nil, v)); got != want {
+				t.Fatalf("%q: string %q, encoding/json %q", data, got, want)
+			}
+		}
+	})
+}
+
+// FuzzDecodeRequest checks that whatever is taken is in order, and reads as encoding/json reads it.
+func FuzzDecodeRequest(f *testing.F) {
+	f.Add([]byte(turns("You are terse.", 3)))
+	f.Add([]byte(`{"prompt":["x"],"souk":{"turn":3,"terms":{"worth":0.1}},"n":1,"stream":false,"max_tokens":9,"model":"m"}`))
+	f.Add([]byte(`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"x"}],"tool_calls":[1]}],"tools":[{}],"\u006e":1}`))
+	for _, m := range full() {
+		data, err := Encode(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		task, bad := DecodeRequest(data, nil, "ada", testKey)
+		if bad != nil {
+			if bad.Code == "" || bad.Message == "" || len(bad.Message) > MaxText {
+				t.Fatalf("%q: refused with %+v", data, bad)
+			}
+			return
+		}
+		if err := task.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		var body struct {
+			Model               *string
+			Stream              *bool
+			MaxTokens           *int              `json:"max_tokens"`
+			MaxCompletionTokens *int              `json:"max_completion_tokens"`
+			Messages            []json.RawMessage `json:"messages"`
+		}
+		var names map[string]json.RawMessage
+		if err := json.Unmarshal(task.Body, &names); err != nil {
+			t.Fatalf("%q: the engine would get what is no JSON: %v", task.Body, err)
+		}
+		if names["souk"] != nil {
+			t.Fatalf("%q: the engine would get the terms", task.Body)
+		}
+		for name := range names { // encoding/json takes Model for model; engines do not
+			if lower := strings.ToLower(name); lower != name {
+				return
+			}
+		}
+		if err := json.Unmarshal(task.Body, &body); err != nil {
+			return // a name that only encoding/json takes for one of ours, as the long s in "ſtream"
+		}
+		model := ""
+		if body.Model != nil && *body.Model != "auto" {
+			model = *body.Model
+		}
+		limit := 0
+		if body.MaxTokens != nil {
+			limit = *body.MaxTokens
+		}
+		if body.MaxCompletionTokens != nil {
+			limit = *body.MaxCompletionTokens
+		}
+		stream := body.Stream != nil && *body.Stream
+		if task.Model != model || isJSON(data) && task.Stream != stream || task.MaxTokens != limit ||
+			task.Kind == KindChat && task.Prompt.Messages != len(body.Messages) {
+			t.Fatalf("%q: read as %+v, by encoding/json as %+v", data, task, body)
+		}
+	})
+}
+
+func benchmarkBody() []byte {
+	return []byte(turns(strings.Repeat("You are a careful tutor of mathematics who explains. ", 20), 20))
+}
+
+func BenchmarkDecodeRequest(b *testing.B) {
+	body := benchmarkBody()
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeRequest(body, nil, "ada", testKey); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDecodeRequestByTheBook is what reading the same by encoding/json costs, without the hashes.
+func BenchmarkDecodeRequestByTheBook(b *testing.B) {
+	body := benchmarkBody()
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		var v struct {
+			Model    string `json:"model"`
+			Messages []struct{ Role, Content string }
+			Souk     Task `json:"souk"`
+		}
+		if err := json.Unmarshal(body, &v); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkScan is the reading alone, without text, hashes and copies.
+func BenchmarkScan(b *testing.B) {
+	data := benchmarkBody()
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r := bodies.Get().(*body)
+		if err := r.read(data); err != nil {
+			b.Fatal(err)
+		}
+		r.release()
+	}
+}

@@ -1,0 +1,62 @@
+package bus
+
+import (
+	"strings"
+	"testing"
+)
+
+// What an engine keeps beside the tokens does not go along, so answers under it cannot go on elsewhere.
+func TestCanContinue(t *testing.T) {
+	const chat = `"messages":[{"role":"user","content":"Hi"}]`
+	for _, c := range []struct{ body, no string }{
+		{chat, ""},
+		{`"prompt":"Once"`, ""},
+		{chat + `,"temperature":0.7,"seed":3,"stop":["a","b"],"max_tokens":9,"repetition_penalty":1.1,"logit_bias":{"5":1},"min_p":0.1`, ""},
+		{chat + `,"n":1,"presence_penalty":0,"frequency_penalty":0.0,"logprobs":false,"top_logprobs":null,"tools":[],"tool_choice":"auto"`, ""},
+		{chat + `,"response_format":{"type":"text"}`, ""},
+		{chat + `,"min_tokens":5`, ""},
+		{`"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]`, ""},
+		{chat + `,"response_format":{"type":"json_object"}`, "response_format"},
+		{chat + `,"structured_outputs":{"choice":["a"]}`, "structured_outputs"},
+		{chat + `,"tools":[{"type":"function"}]`, "tools"},
+		{chat + `,"tool_choice":"required"`, "tool_choice"},
+		{chat + `,"n":2`, "n"},
+		{chat + `,"logprobs":true`, "logprobs"},
+		{chat + `,"presence_penalty":0.5`, "presence_penalty"},
+		{chat + `,"bad_words":["x"]`, "bad_words"},
+		{chat + `,"min_tokens":5,"stop":"x"`, "min_tokens"},
+		{chat + `,"something_new":1`, "something_new"},
+		{`"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]`, "messages"},
+		{`"prompt":"Once","echo":true`, "echo"},
+	} {
+		err := CanContinue([]byte("{" + c.body + "}"))
+		switch {
+		case c.no == "" && err != nil, c.no != "" && err == nil:
+			t.Errorf("%s: %v", c.body, err)
+		case err != nil && (CodeOf(err) != CodeUnsupportedField || !strings.HasPrefix(messageOf(err), c.no+":")):
+			t.Errorf("%s: %v, want %s to be named", c.body, err, c.no)
+		}
+	}
+	if CanContinue([]byte("[")) == nil {
+		t.Error("a body that is no object can be continued")
+	}
+}
+
+// What a client says it has is bounded, and text without tokens is no place to go on from.
+func TestResumeIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		r  Resume
+		ok bool
+	}{
+		{Resume{Agent: "a"}, true},
+		{Resume{Agent: "a", Seq: 3, Tokens: make([]uint32, MaxResumeTokens), Text: strings.Repeat("x", MaxResumeText)}, true},
+		{Resume{Agent: "a", Tokens: make([]uint32, MaxResumeTokens+1)}, false},
+		{Resume{Agent: "a", Tokens: []uint32{1}, Text: strings.Repeat("x", MaxResumeText+1)}, false},
+		{Resume{Agent: "a", Text: "x"}, false},
+		{Resume{}, false},
+	} {
+		if err := (&Task{Resume: &c.r}).Validate(); (err == nil) != c.ok {
+			t.Errorf("%d tokens, %d bytes of %q: %v", len(c.r.Tokens), len(c.r.Text), c.r.Agent, err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package bus
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Root is the first part of every subject; the version is part of it.
+const Root = "souk.v1."
+
+// MaxID bounds the length of an id (client, task, agent, domain, session) in bytes.
+const MaxID = 64
+
+// ValidID reports whether s may be a subject token: 1 to MaxID letters, digits, '-' and '_'.
+func ValidID(s string) bool {
+	if len(s) == 0 || len(s) > MaxID {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckID returns an error that names the field if s is not a valid id.
+func CheckID(field, s string) error {
+	if ValidID(s) {
+		return nil
+	}
+	return fmt.Errorf("%s: %.80q is not an id: use 1 to %d letters, digits, '-' or '_'", field, s, MaxID)
+}
+
+func TaskSubject(client string) string           { return Root + "task." + client }
+func HubTaskSubject(domain string) string        { return Root + "hub." + domain + ".task" }
+func SummarySubject(domain, agent string) string { return Root + "hub." + domain + ".summary." + agent }
+func CompletionSubject(domain, agent string) string {
+	return Root + "hub." + domain + ".completion." + agent
+}
+func FeedbackSubject(domain, client string) string {
+	return Root + "hub." + domain + ".feedback." + client
+}
+func CancelSubject(domain, client string) string { return Root + "hub." + domain + ".cancel." + client }
+
+// DoorCancelSubject is where a client cancels a task of which it has heard nothing yet, so that only the door
+// knows who has it. Every door listens.
+func DoorCancelSubject(client string) string { return Root + "cancel." + client }
+
+func DispatchSubject(agent, domain string) string {
+	return Root + "agent." + agent + ".dispatch." + domain
+}
+func StreamSubject(agent, client string) string { return Root + "agent." + agent + ".stream." + client }
+func StatusSubject(domain string) string        { return Root + "status." + domain }
+func ReplySubject(client, task string) string   { return Root + "reply." + client + "." + task }
+func LedgerSubject(op string) string            { return Root + "ledger." + op }
+
+// LastToken is the part of a subject after its last dot: the sender, by the house's rule.
+func LastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
+
+// ValidReply reports whether a subject lies under souk.v1.reply., the only place agents may publish answers.
+func ValidReply(subject string) bool {
+	rest, ok := strings.CutPrefix(subject, Root+"reply.")
+	if !ok {
+		return false
+	}
+	client, task, ok := strings.Cut(rest, ".")
+	return ok && ValidID(client) && ValidID(task)
+}

@@ -1,0 +1,74 @@
+package bus
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Trace is a W3C trace context as it travels in headers, under the lower-case keys traceparent and
+// tracestate. Every part passes on what it was given.
+type Trace struct{ Parent, State string }
+
+// MarkEvery is the distance in bytes between marks inside a long message.
+const MarkEvery = 512
+
+// w3c reads and writes trace contexts (W3C Trace Context, level 1).
+var w3c propagation.TraceContext
+
+// carrier is a Header under lower-case keys. OpenTelemetry's own HeaderCarrier writes Traceparent, which
+// other readers of NATS headers, where case counts, do not find.
+type carrier Header
+
+func (c carrier) Get(key string) string { return Header(c).Get(key) }
+func (c carrier) Set(key, value string) { c[strings.ToLower(key)] = []string{value} }
+func (c carrier) Keys() []string {
+	keys := make([]string, 0, len(c))
+	for k := range c {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// TraceOf returns the trace context in a header, zero if there is none or it is malformed.
+func TraceOf(h Header) Trace {
+	if len(h) == 0 {
+		return Trace{}
+	}
+	return TraceFrom(w3c.Extract(context.Background(), carrier(h)))
+}
+
+// TraceFrom returns the trace context of the span in ctx, zero if there is none.
+func TraceFrom(ctx context.Context) Trace {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return Trace{}
+	}
+	c := carrier{}
+	w3c.Inject(ctx, c)
+	return Trace{Parent: c.Get("traceparent"), State: c.Get("tracestate")}
+}
+
+// Context returns ctx with t as the remote parent of spans that begin in it.
+func (t Trace) Context(ctx context.Context) context.Context {
+	if t.Parent == "" {
+		return ctx
+	}
+	return w3c.Extract(ctx, carrier{"traceparent": {t.Parent}, "tracestate": {t.State}})
+}
+
+// Header returns h with t in it. It makes a header where h is nil, and none for a zero Trace.
+func (t Trace) Header(h Header) Header {
+	if t.Parent == "" {
+		return h
+	}
+	if h == nil {
+		h = make(Header, 2)
+	}
+	h["traceparent"] = []string{t.Parent}
+	if t.State != "" {
+		h["tracestate"] = []string{t.State}
+	}
+	return h
+}

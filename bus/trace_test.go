@@ -1,0 +1,56 @@
+package bus
+
+import (
+	"context"
+	"testing"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+func TestTraceTravelsInHeaders(t *testing.T) {
+	want := Trace{Parent: parent, State: "vendor=1"}
+	h := want.Header(nil)
+	if len(h) != 2 || h["traceparent"][0] != parent { // NATS headers know case, and others look for lower case
+		t.Fatalf("header %v", h)
+	}
+	if got := TraceOf(h); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := TraceOf(Header{"Traceparent": {parent}}); got != (Trace{Parent: parent}) {
+		t.Errorf("written by OpenTelemetry's own carrier: %+v", got)
+	}
+	kept := want.Header(Header{"X-Souk-Role": {"critic"}})
+	if kept.Get("x-souk-role") != "critic" || TraceOf(kept) != want {
+		t.Errorf("beside other headers: %v", kept)
+	}
+	if h := (Trace{}).Header(nil); h != nil {
+		t.Errorf("no trace made the header %v", h)
+	}
+}
+
+func TestMalformedTracesAreDropped(t *testing.T) {
+	for _, bad := range []string{"", "00", "00-0-0-0", "00-00000000000000000000000000000000-00f067aa0ba902b7-01", "zz" + parent[2:], parent + parent} {
+		if got := TraceOf(Header{"traceparent": {bad}}); got != (Trace{}) {
+			t.Errorf("%q was taken as %+v", bad, got)
+		}
+	}
+	if got := TraceOf(Header{"traceparent": {parent}, "tracestate": {"=,="}}); got != (Trace{Parent: parent}) {
+		t.Errorf("a malformed state: %+v", got)
+	}
+}
+
+func TestTraceGoesThroughAContext(t *testing.T) {
+	want := Trace{Parent: parent, State: "vendor=1"}
+	ctx := want.Context(context.Background())
+	if span := trace.SpanContextFromContext(ctx); !span.IsRemote() || span.SpanID().String() != "00f067aa0ba902b7" {
+		t.Errorf("the span in the context is %+v", span)
+	}
+	if got := TraceFrom(ctx); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := TraceFrom((Trace{}).Context(context.Background())); got != (Trace{}) {
+		t.Errorf("no trace became %+v", got)
+	}
+}

@@ -1,0 +1,524 @@
+package bus
+
+import (
+	"fmt"
+	"math"
+	"unicode"
+	"unicode/utf8"
+
+	"souk/market"
+)
+
+// Limits of what a message may say. They bound what one message can make its receiver keep.
+const (
+	MaxName    = 256                      // bytes of a name that people choose: model, role, source, run, version
+	MaxText    = 2048                     // bytes of a message in an error or refusal
+	MaxPatient = 24 * 60 * 60 * 1000      // milliseconds of patience
+	MaxTokens  = 1 << 24                  // of a prompt, an answer, a context
+	MaxSlots   = 1 << 16                  // of an agent
+	MaxAnswer  = MaxMessage - 64<<10      // bytes of a collected answer: it must fit in one message
+	maxMicros  = 7 * 24 * 3600 * 1e6      // of a measured duration
+	maxUnixMS  = 253_402_300_799_000      // the end of the year 9999
+	maxEarlier = 64                       // attempts at one task
+	maxEntries = 1024                     // of a list of names, scores, models
+	maxGrants  = MaxItems                 // of one reply of the treasury
+	maxCount   = int64(math.MaxInt64 / 2) // of anything that is only ever counted up
+)
+
+// problems collects the first thing wrong with a message; later checks are then skipped.
+type problems struct{ err error }
+
+func (p *problems) add(format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf(format, args...)
+	}
+}
+
+// id wants an id; optional says that it may be empty.
+func (p *problems) id(field, s string) {
+	if p.err == nil {
+		p.err = CheckID(field, s)
+	}
+}
+
+func (p *problems) optionalID(field, s string) {
+	if s != "" {
+		p.id(field, s)
+	}
+}
+
+// name wants printable text of at most limit bytes; it may be empty.
+func (p *problems) name(field, s string, limit int) {
+	if p.err != nil {
+		return
+	}
+	if len(s) > limit {
+		p.add("%s: %d bytes, at most %d are taken", field, len(s), limit)
+		return
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c >= utf8.RuneSelf || c < ' ' || c == 0x7f {
+			p.slowName(field, s)
+			return
+		}
+	}
+}
+
+func (p *problems) slowName(field, s string) {
+	if !utf8.ValidString(s) {
+		p.add("%s: %.80q is not UTF-8", field, s)
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			p.add("%s: %.80q holds a character that does not print", field, s)
+		}
+	}
+}
+
+// text wants at most limit bytes of whatever people or engines write.
+func (p *problems) text(field string, n, limit int) {
+	if n > limit {
+		p.add("%s: %d bytes, at most %d are taken", field, n, limit)
+	}
+}
+
+func (p *problems) within(field string, n, least, most int64) {
+	if n < least || n > most {
+		p.add("%s: %d is not within %d and %d", field, n, least, most)
+	}
+}
+
+func (p *problems) count(field string, n int)    { p.within(field, int64(n), 0, MaxTokens) }
+func (p *problems) micros(field string, n int64) { p.within(field, n, 0, maxMicros) }
+func (p *problems) number(field string, n uint64) {
+	p.within(field, int64(min(n, 1<<63-1)), 0, maxCount)
+}
+func (p *problems) epoch(field string, n int64) { p.within(field, n, 0, maxCount) }
+func (p *problems) list(field string, n, most int) {
+	p.within(field+": entries", int64(n), 0, int64(most))
+}
+func (p *problems) credits(f string, c market.Credits) { p.amount(f, c, 0) }
+
+// signed takes amounts below zero as well: tolls.
+func (p *problems) signed(f string, c market.Credits) { p.amount(f, c, -market.MaxCredits) }
+
+func (p *problems) amount(field string, c, least market.Credits) {
+	if c < least || c > market.MaxCredits {
+		p.add("%s: %s credits is not within %s and %s", field, c, least, market.MaxCredits)
+	}
+}
+
+func (p *problems) share(field string, x float64) {
+	if !(x >= 0 && x <= 1) { // also refuses NaN
+		p.add("%s: %v is not within 0 and 1", field, x)
+	}
+}
+
+func (p *problems) oneOf(field, s string, words ...string) {
+	for _, w := range words {
+		if s == w {
+			return
+		}
+	}
+	p.add("%s: %.40q is none of %q", field, s, words)
+}
+
+func (p *problems) price(field string, c market.Price) {
+	if err := c.Validate(); err != nil {
+		p.add("%s: %w", field, err)
+	}
+}
+
+func (p *problems) usage(u market.Usage) {
+	p.count("usage.prompt", u.Prompt)
+	p.count("usage.output", u.Output)
+	if u.Cached < 0 || u.Cached > u.Prompt {
+		p.add("usage.cached: %d is not within 0 and the %d tokens of the prompt", u.Cached, u.Prompt)
+	}
+}
+
+// Validate: Client, ID, Kind, Session and what the door fills in may be empty.
+func (t *Task) Validate() error {
+	var p problems
+	p.optionalID("client", t.Client)
+	p.optionalID("task", t.ID)
+	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
+	p.text("body", len(t.Body), MaxBody)
+	if p.err == nil {
+		p.err = t.Terms.Validate()
+	}
+	p.within("deadline_ms", t.DeadlineMS, 0, maxUnixMS)
+	p.optionalID("session", t.Session)
+	p.within("turn", int64(t.Turn), 0, 1<<20)
+	p.name("role", t.Role, MaxName)
+	p.name("source", t.Source, MaxName)
+	p.name("run", t.Run, MaxName)
+	p.optionalID("hub", t.Hub)
+	p.oneOf("failover", t.Failover, "", "off")
+	p.within("attempt", int64(t.Attempt), 0, 1<<10)
+	p.name("model", t.Model, MaxName)
+	p.optionalID("domain", t.Domain)
+	if t.Reply != "" && !ValidReply(t.Reply) {
+		p.add("reply: %.80q is not a subject under %sreply.<client>.<task>", t.Reply, Root)
+	}
+	p.count("max_tokens", t.MaxTokens)
+	t.Prompt.problems(&p)
+	if t.Resume != nil {
+		t.Resume.problems(&p)
+	}
+	return p.err
+}
+
+func (m *Prompt) problems(p *problems) {
+	p.within("prompt.bytes", int64(m.Bytes), 0, MaxCanonical)
+	p.within("prompt.messages", int64(m.Messages), 0, MaxMessages)
+	p.count("prompt.tokens", m.Tokens)
+	p.list("prompt.marks", len(m.Marks), MaxMarks)
+	last := 0
+	for i := range m.Marks {
+		at := m.Marks[i].Bytes
+		if at < last || at > m.Bytes {
+			p.add("prompt.marks[%d]: byte %d is not within the mark before (%d) and the end (%d)", i, at, last, m.Bytes)
+			return
+		}
+		last = at
+	}
+}
+
+// Validate refuses terms that are negative or absurd, with CodeBadTerms.
+func (t *Terms) Validate() error {
+	switch {
+	case t.Worth != nil && (*t.Worth < 0 || *t.Worth > market.MaxWorth):
+		return badTerms("terms.worth: %s credits is not within 0 and %s", *t.Worth, market.MaxWorth)
+	case t.MaxPrice != nil && (*t.MaxPrice < 0 || *t.MaxPrice > market.MaxWorth):
+		return badTerms("terms.max_price: %s credits is not within 0 and %s", *t.MaxPrice, market.MaxWorth)
+	case t.Delta != nil && !(*t.Delta >= 0 && *t.Delta <= 1):
+		return badTerms("terms.delta: %v is not within 0 (only speed counts) and 1 (only quality counts)", *t.Delta)
+	case t.PatienceMS != nil && (*t.PatienceMS < 0 || *t.PatienceMS > MaxPatient):
+		return badTerms("terms.patience_ms: %d is not within 1 and %d (a day)", *t.PatienceMS, int64(MaxPatient))
+	}
+	return nil
+}
+
+func badTerms(format string, args ...any) error {
+	return &Error{CodeBadTerms, fmt.Sprintf(format, args...)}
+}
+
+func (a *Accepted) Validate() error {
+	var p problems
+	p.id("client", a.Client)
+	p.id("task", a.Task)
+	p.id("hub", a.Hub)
+	p.id("agent", a.Agent)
+	p.name("model", a.Model, MaxName)
+	if a.Reply != "" && !ValidReply(a.Reply) {
+		p.add("reply: %.80q is not a subject under %sreply.<client>.<task>", a.Reply, Root)
+	}
+	p.number("round", a.Round)
+	return p.err
+}
+
+func (a *Answer) Validate() error {
+	switch {
+	case a.Accepted != nil && a.Result != nil, a.Accepted == nil && a.Result == nil:
+		return fmt.Errorf("answer: exactly one of accepted and result must be set")
+	case a.Accepted != nil:
+		return a.Accepted.Validate()
+	}
+	return a.Result.Validate()
+}
+
+func (d *Dispatch) Validate() error {
+	var p problems
+	p.oneOf("kind", d.Kind, DispatchTask, DispatchWarmup, DispatchPrefetch, DispatchShadow, DispatchCanary)
+	p.id("domain", d.Domain)
+	p.epoch("epoch", d.Epoch)
+	p.name("journal", d.Journal, MaxName)
+	p.number("round", d.Round)
+	if d.Hold == "" {
+		p.add("hold: a dispatch names its hold")
+	}
+	p.name("hold", d.Hold, MaxName)
+	p.within("tier", int64(d.Tier), 0, MaxSlots)
+	if p.err == nil {
+		p.err = d.Task.Validate()
+	}
+	p.id("task.client", d.Task.Client)
+	p.id("task.task", d.Task.ID)
+	p.name("model", d.Model, MaxName)
+	p.within("max_tokens", int64(d.MaxTokens), 0, MaxTokens)
+	p.price("price", d.Price)
+	p.signed("premium", d.Premium)
+	p.signed("slot_price", d.SlotPrice)
+	p.signed("toll", d.Toll)
+	p.credits("fee", d.Fee)
+	p.oneOf("settle", d.Settle, "", "metered", "quoted")
+	p.credits("quoted", d.Quoted)
+	p.credits("cost_cap", d.CostCap)
+	p.within("timeout_ms", d.TimeoutMS, 0, MaxPatient)
+	p.within("whole", int64(d.Whole), 0, MaxTokens)
+	p.earlier(d.Earlier)
+	p.name("prev_role", d.PrevRole, MaxName)
+	p.optionalID("prev_agent", d.PrevAgent)
+	return p.err
+}
+
+// earlier wants the holds of a few attempts.
+func (p *problems) earlier(holds []string) {
+	p.list("earlier", len(holds), maxEarlier)
+	for _, id := range holds {
+		p.name("earlier", id, MaxName)
+	}
+}
+
+func (r *DispatchReply) Validate() error {
+	var p problems
+	p.id("agent", r.Agent)
+	p.name("hold", r.Hold, MaxName)
+	p.name("code", string(r.Code), MaxID)
+	p.text("message", len(r.Message), MaxText)
+	return p.err
+}
+
+func (c *Chunk) Validate() error {
+	var p problems
+	p.id("task", c.Task)
+	p.within("attempt", int64(c.Attempt), 0, 1<<10)
+	p.number("seq", c.Seq)
+	p.text("text", len(c.Text), MaxAnswer)
+	p.count("tokens", c.Count)
+	p.optionalID("agent", c.Agent)
+	extras(&p, c.Extra, len(c.Text))
+	if p.err == nil && c.Result != nil {
+		p.err = c.Result.Validate()
+	}
+	return p.err
+}
+
+func extras(p *problems, all []Extra, text int) {
+	for i := range all {
+		if at := all[i].At; at < 0 || at > text {
+			p.add("extra[%d].at: byte %d is beyond the text (%d)", i, at, text)
+		}
+	}
+}
+
+func (r *Result) Validate() error {
+	var p problems
+	if r.Code == "" {
+		p.id("client", r.Client)
+		p.id("task", r.Task)
+	} else { // what was refused may have had no readable id
+		p.optionalID("client", r.Client)
+		p.optionalID("task", r.Task)
+	}
+	p.optionalID("session", r.Session)
+	p.optionalID("hub", r.Hub)
+	p.optionalID("agent", r.Agent)
+	p.name("model", r.Model, MaxName)
+	p.name("code", string(r.Code), MaxID)
+	p.text("message", len(r.Message), MaxText)
+	p.within("retry_ms", r.RetryMS, 0, MaxPatient)
+	p.text("text", len(r.Text), MaxAnswer)
+	extras(&p, r.Extra, len(r.Text))
+	p.name("finish_reason", r.Finish, MaxName)
+	p.text("stop_reason", len(r.Stop), MaxText)
+	p.number("chunks", r.Chunks)
+	p.usage(r.Usage)
+	if r.Billed != nil {
+		p.usage(*r.Billed)
+	}
+	p.micros("ttft_us", r.TTFTUS)
+	p.micros("itl_us", r.ITLUS)
+	p.micros("wait_us", r.WaitUS)
+	p.credits("cost", r.Cost)
+	p.signed("premium", r.Premium)
+	p.signed("slot_price", r.SlotPrice)
+	p.signed("toll", r.Toll)
+	p.credits("fee", r.Fee)
+	if r.Receipt != nil {
+		p.name("receipt.id", r.Receipt.ID, MaxName)
+		p.name("receipt.journal", r.Receipt.Journal, MaxName)
+		p.number("receipt.round", r.Receipt.Round)
+		p.epoch("receipt.epoch", r.Receipt.Epoch)
+		p.earlier(r.Receipt.Earlier)
+	}
+	return p.err
+}
+
+func (c *Completion) Validate() error {
+	var p problems
+	p.id("agent", c.Agent)
+	p.epoch("boot", c.Boot)
+	if c.Hold == "" {
+		p.add("hold: a completion names its hold")
+	}
+	p.name("hold", c.Hold, MaxName)
+	p.optionalID("client", c.Client)
+	p.optionalID("task", c.Task)
+	p.oneOf("outcome", c.Outcome, OutcomeDone, OutcomeCancelled, OutcomeFailed)
+	p.name("code", string(c.Code), MaxID)
+	p.name("finish", c.Finish, MaxName)
+	p.usage(c.Usage)
+	p.count("relayed", c.Relayed)
+	p.credits("cost", c.Cost)
+	p.micros("ttft_us", c.TTFTUS)
+	p.micros("itl_us", c.ITLUS)
+	p.within("free", int64(c.Free), 0, MaxSlots)
+	return p.err
+}
+
+func (a *CompletionAck) Validate() error {
+	var p problems
+	p.name("hold", a.Hold, MaxName)
+	p.name("code", string(a.Code), MaxID)
+	return p.err
+}
+
+func (c *Cancel) Validate() error {
+	var p problems
+	p.optionalID("client", c.Client)
+	p.id("task", c.Task)
+	return p.err
+}
+
+func (s *StreamControl) Validate() error {
+	var p problems
+	p.optionalID("client", s.Client)
+	p.id("task", s.Task)
+	set := 0
+	if s.Resume != nil {
+		set++
+		p.number("resume", *s.Resume)
+	}
+	if s.Ack != nil {
+		set++
+		p.number("ack", *s.Ack)
+	}
+	if s.Cancel {
+		set++
+	}
+	if set != 1 {
+		p.add("stream control: exactly one of resume, ack and cancel must be set, not %d", set)
+	}
+	return p.err
+}
+
+func (f *Feedback) Validate() error {
+	var p problems
+	p.optionalID("client", f.Client)
+	p.id("task", f.Task)
+	p.share("quality", f.Quality)
+	return p.err
+}
+
+func (s *Summary) Validate() error {
+	var p problems
+	p.id("agent", s.Agent)
+	p.epoch("boot", s.Boot)
+	p.number("seq", s.Seq)
+	p.oneOf("state", s.State, StateReady, StateDraining, StateUnhealthy)
+	p.within("slots", int64(s.Slots), 0, MaxSlots)
+	p.list("free", len(s.Free), maxEntries)
+	for i, t := range s.Free {
+		p.within("free.slots", int64(t.Slots), 0, MaxSlots)
+		if t.Toll > 0 || t.Toll < -market.MaxCredits {
+			p.add("free[%d].toll: %s credits is not within %s and 0", i, t.Toll, -market.MaxCredits)
+		}
+	}
+	p.within("in_flight", int64(s.InFlight), 0, MaxSlots)
+	p.price("price", s.Price)
+	p.micros("ttft_us", s.TTFTUS)
+	p.micros("itl_us", s.ITLUS)
+	s.Engine.problems(&p)
+	for i := range s.Sessions {
+		p.count("sessions.n", s.Sessions[i].Tokens)
+	}
+	p.share("coverage", s.Coverage)
+	return p.err
+}
+
+func (l *Load) problems(p *problems) {
+	gauge := func(field string, n *int64) {
+		if n != nil {
+			p.within(field, *n, 0, maxCount)
+		}
+	}
+	gauge("engine.running", l.Running)
+	gauge("engine.waiting", l.Waiting)
+	gauge("engine.preempted", l.Preempted)
+	gauge("engine.prefix_queries", l.PrefixQueries)
+	gauge("engine.prefix_hits", l.PrefixHits)
+	gauge("engine.generated", l.Generated)
+	if l.KVUsage != nil {
+		p.share("engine.kv_usage", *l.KVUsage)
+	}
+}
+
+func (s *Status) Validate() error {
+	var p problems
+	p.id("domain", s.Domain)
+	p.labels(s.Labels)
+	p.epoch("epoch", s.Epoch)
+	p.number("seq", s.Seq)
+	p.count("agents", s.Agents)
+	p.count("slots", s.Slots)
+	p.count("free", s.Free)
+	p.count("waiting", s.Waiting)
+	p.count("room", s.Room)
+	p.number("round", s.Round)
+	p.list("models", len(s.Models), maxEntries)
+	for i := range s.Models {
+		m := &s.Models[i]
+		p.name("models.model", m.Model, MaxName)
+		p.count("models.agents", m.Agents)
+		p.count("models.free", m.Free)
+		p.share("models.quality", m.Quality)
+		p.price("models.price", m.Price)
+		p.micros("models.ttft_us", m.TTFTUS)
+		p.credits("models.slot_price", m.SlotPrice)
+		p.count("models.max_model_len", m.MaxModelLen)
+	}
+	p.name("regime", s.Regime, MaxID)
+	p.count("max_prompt_tokens", s.MaxPromptTokens)
+	return p.err
+}
+
+func (p *problems) labels(labels []string) {
+	p.list("labels", len(labels), maxEntries)
+	for _, l := range labels {
+		p.id("labels", l)
+	}
+}
+
+func (f *FundsRequest) Validate() error {
+	var p problems
+	p.name("id", f.ID, MaxName)
+	p.optionalID("client", f.Client)
+	p.name("hub", f.Hub, MaxName)
+	p.epoch("epoch", f.Epoch)
+	p.credits("amount", f.Amount)
+	p.credits("least", f.Least)
+	p.number("after", f.After)
+	return p.err
+}
+
+func (f *FundsReply) Validate() error {
+	var p problems
+	p.name("id", f.ID, MaxName)
+	p.name("code", string(f.Code), MaxID)
+	p.text("message", len(f.Message), MaxText)
+	p.optionalID("client", f.Client)
+	p.credits("prepaid", f.Prepaid)
+	p.credits("allotted", f.Allotted)
+	p.list("grants", len(f.Grants), maxGrants)
+	for i := range f.Grants {
+		g := &f.Grants[i]
+		p.name("grants.id", g.ID, MaxName)
+		p.number("grants.number", g.Number)
+		p.id("grants.client", g.Client)
+		p.name("grants.hub", g.Hub, MaxName)
+		p.credits("grants.amount", g.Amount)
+	}
+	return p.err
+}
