@@ -1,0 +1,260 @@
+package classifier
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Want is what decides where a task goes.
+type Want struct {
+	Hub       string // named by the client: honoured while it has room
+	Session   string // where the session's earlier turns went: likewise
+	Pinned    string // where this very task id went before: no other hub could know that it is a repetition
+	Label     string // of the task's domain, after renaming
+	Confident bool   // the label is to be trusted
+	Model     string // "" = any
+
+	PromptTokens int
+	OutputTokens int // most, 0 = not given
+	Terms        bus.Terms
+}
+
+// Ranks of a hub for a task, best first.
+const (
+	rankNamed   = iota // by the client, or by the session's past
+	rankServes         // the label
+	rankGeneral        // takes what is not clear
+	rankOther          // the next best when all of those are full
+)
+
+// Choose names the hub a task is sent to next, passing over those already tried. Better ranks come first;
+// within one, the hub where the client's terms expect the greatest utility at published prices and TTFT, one that its
+// max_price affords before one that it does not, then the one that is less full. The error says why there is none.
+func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (string, *bus.Error) {
+	if w.Pinned != "" {
+		if i, ok := t.find(w.Pinned); ok && t.hubs[i].fresh(c, now) {
+			return w.Pinned, nil
+		}
+		return "", &bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf(
+			"hub %s, which was given this task id before, is not there now; wait for it, or send the task under a new id", w.Pinned)}
+	}
+	var best offer
+	at := -1
+	worth := t.defaultWorth(c, w, now)
+	for i := range t.hubs {
+		h := &t.hubs[i]
+		if slices.Contains(tried, h.Entry.Domain) || h.blocked(c, w, now) != "" {
+			continue
+		}
+		if o := h.offer(c, w, worth); at < 0 || o.better(best) {
+			best, at = o, i
+		}
+	}
+	if at >= 0 {
+		return t.hubs[at].Entry.Domain, nil
+	}
+	return "", t.why(c, w, now)
+}
+
+// fresh tells a hub that may be there from one that is not. One that has just entered the registry has not
+// spoken yet; a task may try it.
+func (h *Hub) fresh(c *Config, now time.Time) bool { return now.Sub(h.Heard) <= c.StatusTTL }
+
+// blocked returns "" if the hub may take the task, else the code of what is in the way.
+func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
+	if !h.fresh(c, now) {
+		return bus.CodeNoHub
+	}
+	if h.Status == nil {
+		return ""
+	}
+	st, serves, longest := h.Status, w.Model == "", 0
+	for i := range st.Models {
+		if m := &st.Models[i]; w.Model == "" || m.Model == w.Model {
+			serves = true
+			longest = max(longest, m.MaxModelLen)
+		}
+	}
+	if w.Model == "" && st.MaxPromptTokens > 0 {
+		longest = st.MaxPromptTokens
+	}
+	switch {
+	case !serves:
+		return bus.CodeUnknownModel
+	case longest > 0 && w.PromptTokens > longest:
+		return bus.CodePromptTooLong
+	case st.Agents == 0 || st.Room == 0:
+		return bus.CodeNoRoom
+	}
+	return ""
+}
+
+// offer is what a hub would be to a task.
+type offer struct {
+	rank       int
+	affordable bool
+	utility    market.Credits
+	free       float64 // share of its slots
+}
+
+// better puts hubs in order. Equal offers stay in the order of their domains.
+func (o offer) better(p offer) bool {
+	switch {
+	case o.rank != p.rank:
+		return o.rank < p.rank
+	case o.affordable != p.affordable:
+		return o.affordable
+	case o.utility != p.utility:
+		return o.utility > p.utility
+	}
+	return o.free > p.free
+}
+
+func (h *Hub) rank(w *Want) int {
+	labels, general := h.Entry.Labels, h.Entry.General
+	if h.Status != nil {
+		labels, general = h.Status.Labels, h.Status.General
+	}
+	serves := slices.Contains(labels, w.Label)
+	switch {
+	case h.Entry.Domain == w.Hub:
+		return rankNamed
+	case w.Hub == "" && h.Entry.Domain == w.Session:
+		return rankNamed
+	case serves && w.Confident:
+		return rankServes
+	case general:
+		if w.Confident {
+			return rankGeneral
+		}
+		return rankServes // a general hub is the right one for a task that is not clear
+	case serves:
+		return rankGeneral
+	}
+	return rankOther
+}
+
+// offer is the best that one of the hub's models promises.
+func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
+	o := offer{rank: h.rank(w), utility: -market.MaxCredits}
+	st := h.Status
+	if st == nil {
+		return o
+	}
+	if st.Slots > 0 {
+		o.free = float64(st.Free) / float64(st.Slots)
+	}
+	terms := termsOf(c, w, worth)
+	for i := range st.Models {
+		m := &st.Models[i]
+		if w.Model != "" && m.Model != w.Model || m.Agents == 0 {
+			continue
+		}
+		price := m.Price.Cost(w.usage(c)) + max(0, m.SlotPrice)
+		u := terms.Value(market.Quote{TTFT: h.ttft(m), Quality: m.Quality}) - price
+		affordable := w.Terms.MaxPrice == nil || price <= *w.Terms.MaxPrice
+		if affordable && !o.affordable || affordable == o.affordable && u > o.utility {
+			o.utility, o.affordable = u, affordable
+		}
+	}
+	return o
+}
+
+// ttft is the published one, or, where every slot is taken, that many times it as there are rounds of
+// waiting tasks before this one. A hub that has measured none yet is taken at its best, so that it comes to measure one.
+func (h *Hub) ttft(m *bus.ModelStatus) time.Duration {
+	d := time.Duration(m.TTFTUS) * time.Microsecond
+	if m.Free > 0 || h.Status.Slots == 0 {
+		return d
+	}
+	return d * time.Duration(2+h.Status.Waiting/h.Status.Slots)
+}
+
+func (w *Want) usage(c *Config) market.Usage {
+	out := w.OutputTokens
+	if out == 0 || out > c.OutputTokens {
+		out = c.OutputTokens // max_tokens is a bound; the usual answer is shorter
+	}
+	return market.Usage{Prompt: w.PromptTokens, Output: out}
+}
+
+// defaultWorth scales with the tokens at the dearest published price, so that hubs are compared on one scale.
+func (t *Table) defaultWorth(c *Config, w *Want, now time.Time) market.Credits {
+	if w.Terms.Worth != nil {
+		return *w.Terms.Worth
+	}
+	var dearest market.Credits
+	for i := range t.hubs {
+		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
+			for j := range h.Status.Models {
+				dearest = max(dearest, h.Status.Models[j].Price.Cost(w.usage(c)))
+			}
+		}
+	}
+	if dearest == 0 {
+		return market.Credit // where nothing costs anything, any scale will do
+	}
+	worth, err := market.Quantise(float64(dearest) / float64(market.Credit) * c.WorthFactor)
+	if err != nil {
+		return dearest
+	}
+	return worth
+}
+
+func termsOf(c *Config, w *Want, worth market.Credits) market.Terms {
+	t := market.Terms{Worth: worth, Delta: c.Delta, Patience: c.Patience}
+	if w.Terms.Delta != nil {
+		t.Delta = *w.Terms.Delta
+	}
+	if w.Terms.PatienceMS != nil && *w.Terms.PatienceMS > 0 {
+		t.Patience = time.Duration(*w.Terms.PatienceMS) * time.Millisecond
+	}
+	return t
+}
+
+// why says what stands in the way of a task that no hub can take: the reason of the hub that came closest.
+func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
+	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 3, bus.CodeNoRoom: 4, "": 4}
+	code := bus.CodeNoHub
+	for i := range t.hubs {
+		b := t.hubs[i].blocked(c, w, now)
+		if b == "" {
+			b = bus.CodeNoRoom // it was tried, and refused
+		}
+		if closest[b] > closest[code] {
+			code = b
+		}
+	}
+	switch code {
+	case bus.CodeUnknownModel:
+		return &bus.Error{Code: code, Message: fmt.Sprintf("no hub serves model %q; served now: %s", w.Model, strings.Join(t.models(c, now), ", "))}
+	case bus.CodePromptTooLong:
+		return &bus.Error{Code: code, Message: fmt.Sprintf("prompt of about %d tokens is longer than any agent's context; shorten it", w.PromptTokens)}
+	case bus.CodeNoRoom:
+		return &bus.Error{Code: code, Message: "every hub that could serve this task is full or has no agent; try again shortly"}
+	}
+	return &bus.Error{Code: code, Message: "no hub is in the market now; start one, or try again shortly"}
+}
+
+// models lists what the market serves, sorted, at most 16 names.
+func (t *Table) models(c *Config, now time.Time) []string {
+	var names []string
+	for i := range t.hubs {
+		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
+			for j := range h.Status.Models {
+				names = append(names, h.Status.Models[j].Model)
+			}
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) > 16 {
+		names = append(names[:16], "...")
+	}
+	return names
+}

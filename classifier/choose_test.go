@@ -1,0 +1,320 @@
+package classifier
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+var noon = time.Unix(1_700_000_000, 0)
+
+// tableOf reads hubs as people write them, one a line:
+//
+//	math: serves math; agents 2; room 9; model m price 100 ttft 50 quality 0.8 [free 1] [context 4000]; [general]; [silent 9s]; [new]
+func tableOf(t *testing.T, text string) *Table {
+	t.Helper()
+	table := &Table{}
+	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		domain, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok {
+			t.Fatalf("line %d: no colon: %s", i, line)
+		}
+		st := &bus.Status{Domain: domain, Epoch: 5, Seq: 1, Agents: 1, Slots: 4, Free: 4, Room: 10}
+		heard, isNew := noon, false
+		for _, part := range strings.Split(rest, ";") {
+			words := strings.Fields(part)
+			number := func(i int) int {
+				n, err := strconv.Atoi(words[i])
+				if err != nil {
+					t.Fatalf("line %q: %v", line, err)
+				}
+				return n
+			}
+			switch words[0] {
+			case "serves":
+				st.Labels = words[1:]
+			case "general":
+				st.General = true
+			case "agents":
+				st.Agents = number(1)
+			case "room":
+				st.Room = number(1)
+			case "waiting":
+				st.Waiting = number(1)
+			case "free":
+				st.Free = number(1)
+			case "new":
+				isNew = true
+			case "silent":
+				d, err := time.ParseDuration(words[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				heard = noon.Add(-d)
+			case "model":
+				m := bus.ModelStatus{Model: words[1], Agents: 1, Free: 1, Quality: 0.8}
+				for i := 2; i < len(words); i += 2 {
+					switch words[i] {
+					case "price": // of a million tokens of any kind, in thousandths of a credit
+						p := market.Credits(number(i+1)) * market.Credit / 1000
+						m.Price = market.Price{Miss: p, Hit: p, Out: p}
+					case "ttft":
+						m.TTFTUS = int64(number(i+1)) * 1000
+					case "quality":
+						m.Quality, _ = strconv.ParseFloat(words[i+1], 64)
+					case "free":
+						m.Free = number(i + 1)
+					case "context":
+						m.MaxModelLen = number(i + 1)
+					default:
+						t.Fatalf("line %q: what is %q", line, words[i])
+					}
+				}
+				st.Models = append(st.Models, m)
+			default:
+				t.Fatalf("line %q: what is %q", line, words[0])
+			}
+		}
+		entry := bus.HubEntry{Domain: domain, Labels: st.Labels, General: st.General}
+		table = table.WithEntry(entry, 5, heard)
+		if !isNew {
+			table = table.WithStatus(st, heard)
+		}
+	}
+	return table
+}
+
+func TestChoose(t *testing.T) {
+	credits := func(c market.Credits) *market.Credits { return &c }
+	share := func(x float64) *float64 { return &x }
+	const three = `
+		code:    serves code; model coder price 500 ttft 40
+		general: serves general; general; model small price 100 ttft 20; model large price 900 ttft 200 quality 0.95
+		math:    serves math; model m price 300 ttft 50`
+	for _, c := range []struct {
+		name, hubs string
+		want       Want
+		tried      string
+		go_, code  string
+	}{
+		{name: "the hub that serves the label", hubs: three, want: Want{Label: "math", Confident: true}, go_: "math"},
+		{name: "not confident: the general hub", hubs: three, want: Want{Label: "general"}, go_: "general"},
+		{name: "nobody serves it: the general hub", hubs: three, want: Want{Label: "law", Confident: true}, go_: "general"},
+		{name: "no general hub: the next best", hubs: "math: serves math; model m", want: Want{Label: "law", Confident: true}, go_: "math"},
+		{name: "not confident and no general hub: who serves the label", hubs: "a: serves b; model m\nb: serves general; model m", want: Want{Label: "general"}, go_: "b"},
+		{name: "full: passed over", hubs: "general: serves general; general; model m\nmath: serves math; room 0; model m", want: Want{Label: "math", Confident: true}, go_: "general"},
+		{name: "no agents: passed over", hubs: "general: serves general; general; model m\nmath: serves math; agents 0", want: Want{Label: "math", Confident: true}, go_: "general"},
+		{name: "silent: passed over", hubs: "general: serves general; general; model m\nmath: serves math; silent 9s; model m", want: Want{Label: "math", Confident: true}, go_: "general"},
+		{name: "tried: the next", hubs: three, tried: "math", want: Want{Label: "math", Confident: true}, go_: "general"},
+		{name: "all tried", hubs: three, tried: "math general code", want: Want{Label: "math", Confident: true}, code: "no_room"},
+		{name: "just elected, not heard yet", hubs: "math: serves math; new", want: Want{Label: "math", Confident: true, Model: "m"}, go_: "math"},
+		{name: "heard before not heard", hubs: "a: serves math; new\nb: serves math; model m", want: Want{Label: "math", Confident: true}, go_: "b"},
+
+		{name: "model: only hubs that have it", hubs: three, want: Want{Label: "math", Confident: true, Model: "coder"}, go_: "code"},
+		{name: "model nobody has", hubs: three, want: Want{Label: "math", Confident: true, Model: "gpt"}, code: "unknown_model"},
+		{name: "model whose hub is full", hubs: "a: serves x; room 0; model m", want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
+		{name: "prompt longer than any context", hubs: "a: serves x; model m context 100", want: Want{Label: "x", Model: "m", PromptTokens: 101}, code: "prompt_too_long"},
+		{name: "prompt that one hub can read", hubs: "a: serves x; model m context 100\nb: serves y; model m context 200", want: Want{Label: "x", Confident: true, Model: "m", PromptTokens: 101}, go_: "b"},
+		{name: "nobody there", hubs: "a: serves x; silent 1h", want: Want{Label: "x"}, code: "no_hub"},
+
+		{name: "named by the client", hubs: three, want: Want{Label: "math", Confident: true, Hub: "code"}, go_: "code"},
+		{name: "named, but full", hubs: "a: serves x; model m\nb: serves y; room 0; model m", want: Want{Label: "x", Confident: true, Hub: "b"}, go_: "a"},
+		{name: "named, but gone", hubs: three, want: Want{Label: "math", Confident: true, Hub: "nowhere"}, go_: "math"},
+		{name: "the session's hub", hubs: three, want: Want{Label: "math", Confident: true, Session: "general"}, go_: "general"},
+		{name: "the client's word before the session's past", hubs: three, want: Want{Label: "math", Confident: true, Hub: "code", Session: "general"}, go_: "code"},
+		{name: "an id used before", hubs: three, want: Want{Label: "math", Confident: true, Pinned: "code"}, go_: "code"},
+		{name: "an id used before at a hub that is gone: never elsewhere", hubs: three, want: Want{Label: "math", Confident: true, Pinned: "gone"}, code: "unavailable"},
+
+		{name: "two hubs of a label: in haste, the fast one", hubs: `
+			a: serves x; model m price 100 ttft 1500 quality 0.9
+			b: serves x; model m price 100 ttft 100 quality 0.8`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Delta: share(0.2)}}, go_: "b"},
+		{name: "for quality, the good one", hubs: `
+			a: serves x; model m price 100 ttft 1500 quality 0.9
+			b: serves x; model m price 100 ttft 100 quality 0.3`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Delta: share(0.95)}}, go_: "a"},
+		{name: "all else equal, the cheap one", hubs: `
+			a: serves x; model m price 300 ttft 100
+			b: serves x; model m price 100 ttft 100`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000}, go_: "b"},
+		{name: "worth much: the good and dear one", hubs: `
+			a: serves x; model m price 1000 ttft 100 quality 0.9
+			b: serves x; model m price 100 ttft 100 quality 0.5`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Worth: credits(market.Credit), Delta: share(0.9)}}, go_: "a"},
+		{name: "the same below its price: the one that max_price affords", hubs: `
+			a: serves x; model m price 1000 ttft 100 quality 0.9
+			b: serves x; model m price 100 ttft 100 quality 0.5`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Worth: credits(market.Credit), Delta: share(0.9), MaxPrice: credits(market.Credit / 5000)}}, go_: "b"},
+		{name: "every slot taken counts as waiting", hubs: `
+			a: serves x; waiting 40; model m price 100 ttft 300 free 0
+			b: serves x; model m price 100 ttft 600`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000}, go_: "b"},
+		{name: "all equal: the emptier, then the first by name", hubs: `
+			a: serves x; free 1; model m
+			b: serves x; free 3; model m
+			c: serves x; free 3; model m`,
+			want: Want{Label: "x", Confident: true}, go_: "b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := Default()
+			got, err := tableOf(t, c.hubs).Choose(&config, &c.want, noon, strings.Fields(c.tried))
+			switch {
+			case c.code != "" && (err == nil || err.Code != bus.Code(c.code)):
+				t.Errorf("chose %q, %v; want code %s", got, err, c.code)
+			case c.code == "" && (err != nil || got != c.go_):
+				t.Errorf("chose %q, %v; want %s", got, err, c.go_)
+			}
+		})
+	}
+}
+
+func TestUnknownModelNamesThoseServed(t *testing.T) {
+	config := Default()
+	_, err := tableOf(t, "a: serves x; model m2; model m1\nb: serves y; model m1").Choose(&config, &Want{Model: "m3"}, noon, nil)
+	if err == nil || !strings.Contains(err.Message, `"m3"`) || !strings.Contains(err.Message, "m1, m2") {
+		t.Errorf("error is %v; want it to name m3 and list m1, m2", err)
+	}
+}
+
+// Whatever the statuses say: nobody is chosen who is blocked or was tried, trying everyone ends, and the order of news does
+// not matter.
+func TestChooseHoldsForAnyTable(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var lines []string
+		for i := range 1 + rng.IntN(6) {
+			line := fmt.Sprintf("h%d: serves %s; agents %d; room %d; model m%d price %d ttft %d", i, []string{"x", "y"}[rng.IntN(2)],
+				rng.IntN(3), rng.IntN(3), rng.IntN(2), rng.IntN(1000), rng.IntN(3000))
+			if rng.IntN(3) == 0 {
+				line += "; general"
+			}
+			lines = append(lines, line)
+		}
+		a := tableOf(t, strings.Join(lines, "\n"))
+		rng.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+		b := tableOf(t, strings.Join(lines, "\n"))
+		config := Default()
+		want := Want{Label: "x", Confident: rng.IntN(2) == 0, PromptTokens: rng.IntN(5000)}
+		if rng.IntN(2) == 0 {
+			want.Model = "m1"
+		}
+		var tried []string
+		for {
+			hub, err := a.Choose(&config, &want, noon, tried)
+			again, errAgain := b.Choose(&config, &want, noon, tried)
+			if hub != again || (err == nil) != (errAgain == nil) {
+				t.Fatalf("seed %d: %q in one order of news, %q in another", seed, hub, again)
+			}
+			if err != nil {
+				break
+			}
+			i, _ := a.find(hub)
+			if code := a.hubs[i].blocked(&config, &want, noon); code != "" {
+				t.Fatalf("seed %d: chose %s, which is blocked: %s", seed, hub, code)
+			}
+			tried = append(tried, hub)
+			if len(tried) > len(lines) {
+				t.Fatalf("seed %d: chose one twice: %v", seed, tried)
+			}
+		}
+	}
+}
+
+func TestTableTakesNewsOnce(t *testing.T) {
+	table := tableOf(t, "a: serves x; room 7; model m")
+	room := func(table *Table) int { return table.Hubs()[0].Status.Room }
+	for _, c := range []struct {
+		name string
+		st   bus.Status
+		want int
+	}{
+		{"newer", bus.Status{Domain: "a", Epoch: 5, Seq: 2, Room: 1}, 1},
+		{"out of order", bus.Status{Domain: "a", Epoch: 5, Seq: 0, Room: 1}, 7},
+		{"an earlier leader's", bus.Status{Domain: "a", Epoch: 4, Seq: 9, Room: 1}, 7},
+		{"of a hub that is not in the registry", bus.Status{Domain: "b", Epoch: 5, Seq: 9, Room: 1}, 7},
+	} {
+		if got := room(table.WithStatus(&c.st, noon)); got != c.want {
+			t.Errorf("%s: room is %d, want %d", c.name, got, c.want)
+		}
+	}
+	if st := table.WithEntry(bus.HubEntry{Domain: "a"}, 6, noon).Hubs()[0].Status; st != nil {
+		t.Error("a new leader kept the old one's status")
+	}
+	if st := table.WithEntry(bus.HubEntry{Domain: "a", Hub: "x"}, 5, noon).Hubs()[0].Status; st == nil {
+		t.Error("the same leader's new entry lost its status")
+	}
+	if n := len(table.Without("a").Hubs()) + len(table.Only(func(string) bool { return false }).Hubs()); n != 0 {
+		t.Error("hubs stayed that are gone")
+	}
+	if len(table.Hubs()) != 1 {
+		t.Error("news changed a table that others read")
+	}
+}
+
+func TestRecentIsBounded(t *testing.T) {
+	r := newRecent(100)
+	for i := range uint64(10_000) {
+		r.put(i, "h")
+		r.get(5) // used all the time
+		if n := len(r.young) + len(r.old); n > 201 {
+			t.Fatalf("%d names kept, at most 200 wanted", n)
+		}
+	}
+	if r.get(5) == "" {
+		t.Error("the name in use was forgotten")
+	}
+	if r.get(9_950) == "" {
+		t.Error("one of the last 100 was forgotten")
+	}
+	if r.get(4_000) != "" {
+		t.Error("an old name was kept")
+	}
+	if r.drop(5); r.get(5) != "" {
+		t.Error("a dropped name came back")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	good := Default()
+	good.ID = "d"
+	if err := good.Validate(); err != nil {
+		t.Fatalf("the default is refused: %v", err)
+	}
+	for want, spoil := range map[string]func(*Config){
+		"id":                  func(c *Config) { c.ID = "a.b" },
+		"general":             func(c *Config) { c.General = "" },
+		"labels":              func(c *Config) { c.Labels = map[string]string{"law": "a b"} },
+		"min_confidence":      func(c *Config) { c.MinConfidence = 1.5 },
+		"max_payload":         func(c *Config) { c.MaxPayload = 0 },
+		"max_tries":           func(c *Config) { c.MaxTries = 99 },
+		"silence":             func(c *Config) { c.Silence = -1 },
+		"worth_factor":        func(c *Config) { c.WorthFactor = 0 },
+		"max_open_per_client": func(c *Config) { c.MaxOpenPerClient = -1 },
+	} {
+		c := good
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v; want it to name the field", want, err)
+		}
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	table := tableOf(&testing.T{}, `
+		code:    serves code; model coder price 500 ttft 40; model b price 1; model c price 9
+		general: serves general; general; model small price 100 ttft 20; model large price 900 ttft 200 quality 0.95
+		math:    serves math; model m price 300 ttft 50; model n price 4
+		maths:   serves math; model m price 200 ttft 90`)
+	config := Default()
+	want := Want{Label: "math", Confident: true, PromptTokens: 500}
+	b.ReportAllocs()
+	for b.Loop() {
+		table.Choose(&config, &want, noon, nil)
+	}
+}

@@ -1,0 +1,134 @@
+package classifier
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/bus"
+)
+
+// Config says what the door lets in and how it chooses among hubs.
+type Config struct {
+	ID string `yaml:"id"` // of this door, unique among doors; part of the subject on which it collects answers
+
+	SessionKey string `yaml:"session_key"` // keys the hashes that name sessions and roles; the same at every door of a market
+
+	// Labels renames labels of the model to labels that hubs serve. A label that is not named keeps its name.
+	Labels        map[string]string `yaml:"labels"`
+	General       string            `yaml:"general"`        // the label of a task whose domain is not clear
+	MinConfidence float64           `yaml:"min_confidence"` // 0 to 1: below it a task is General
+
+	MaxPayload            int `yaml:"max_payload"`               // bytes of a request
+	MaxPromptTokens       int `yaml:"max_prompt_tokens"`         // of a prompt, as estimated
+	MaxOpen               int `yaml:"max_open"`                  // tasks the door waits for at once
+	MaxOpenPerClient      int `yaml:"max_open_per_client"`       // of those, tasks of one client
+	MaxOpenBytes          int `yaml:"max_open_bytes"`            // bytes of the requests of all open tasks
+	MaxOpenBytesPerClient int `yaml:"max_open_bytes_per_client"` // of those, of one client
+	MaxTries              int `yaml:"max_tries"`                 // hubs asked for one task
+	MaxSessions           int `yaml:"max_sessions"`              // sessions, and task ids, whose hub is remembered
+
+	MaxWait   time.Duration `yaml:"max_wait"`   // longest wait for a hub's word on a task without a deadline
+	Silence   time.Duration `yaml:"silence"`    // an agent that says nothing for so long is given up
+	MaxAnswer time.Duration `yaml:"max_answer"` // longest collected answer, from acceptance to its end
+	StatusTTL time.Duration `yaml:"status_ttl"` // a hub that says nothing for so long is passed over
+	Drain     time.Duration `yaml:"drain"`      // time to finish open tasks when asked to stop
+
+	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that takes the
+	// task applies its own defaults.
+	Delta        float64       `yaml:"delta"`         // 0 to 1: weight of quality against latency
+	Patience     time.Duration `yaml:"patience"`      // a TTFT at which the latency term is fully spent
+	WorthFactor  float64       `yaml:"worth_factor"`  // worth as a multiple of the dearest published cost
+	OutputTokens int           `yaml:"output_tokens"` // length of an answer whose max_tokens is not given
+}
+
+// Default returns the limits of a door that serves one market.
+func Default() Config {
+	return Config{
+		SessionKey: "souk", // a market that others can reach sets its own, so that they cannot guess its sessions
+
+		// Two labels of the training data are sources rather than fields of knowledge.
+		Labels:        map[string]string{"government": "general", "cloud_support": "general"},
+		General:       "general",
+		MinConfidence: 0.4, // below it more than half of the names are wrong (data statement of the model)
+
+		MaxPayload:            bus.MaxMessage, // what the servers carry; a body has its own limit, bus.MaxBody
+		MaxPromptTokens:       128 << 10,      // the longest context that models of today serve
+		MaxOpen:               4096,           // tasks wait at their hubs, not here: some hundred are usual
+		MaxOpenPerClient:      1024,           // a quarter of the door for one client
+		MaxOpenBytes:          128 << 20,      // each is held about twice, as read and as sent
+		MaxOpenBytesPerClient: 32 << 20,       // a quarter again
+		MaxTries:              3,              // more would only add to the wait of a full market
+		MaxSessions:           1 << 16,        // 64-bit keys: some MB
+
+		MaxWait:   10 * time.Minute, // longer than any hub lets a task wait
+		Silence:   8 * time.Second,  // four heartbeats of 2 s
+		MaxAnswer: time.Hour,        // the longest answer of the longest context
+		StatusTTL: 4 * time.Second,  // four of a hub's slowest statuses
+		Drain:     20 * time.Second, // less than systemd's 90 s before it kills
+
+		Delta:        0.5,
+		Patience:     2 * time.Second,
+		WorthFactor:  4,
+		OutputTokens: 256,
+	}
+}
+
+// Validate names the first field that cannot be served.
+func (c Config) Validate() error {
+	if err := bus.CheckID("id", c.ID); err != nil {
+		return err
+	}
+	if len(c.SessionKey) > 256 {
+		return errors.New("session_key: longer than 256 bytes")
+	}
+	if err := bus.CheckID("general", c.General); err != nil {
+		return err
+	}
+	for from, to := range c.Labels {
+		if err := errors.Join(bus.CheckID("labels", from), bus.CheckID("labels."+from, to)); err != nil {
+			return err
+		}
+	}
+	for _, share := range []struct {
+		name string
+		v    float64
+	}{{"min_confidence", c.MinConfidence}, {"delta", c.Delta}} {
+		if !(share.v >= 0 && share.v <= 1) {
+			return fmt.Errorf("%s: %v is not within 0 and 1", share.name, share.v)
+		}
+	}
+	if !(c.WorthFactor > 0 && c.WorthFactor <= 1000) {
+		return fmt.Errorf("worth_factor: %v is not within 0 (excluded) and 1000", c.WorthFactor)
+	}
+	for _, n := range []struct {
+		name  string
+		v, to int
+	}{
+		{"max_payload", c.MaxPayload, bus.MaxMessage},
+		{"max_prompt_tokens", c.MaxPromptTokens, bus.MaxTokens},
+		{"max_open", c.MaxOpen, 1 << 20},
+		{"max_open_per_client", c.MaxOpenPerClient, 1 << 20},
+		{"max_open_bytes", c.MaxOpenBytes, 1 << 40},
+		{"max_open_bytes_per_client", c.MaxOpenBytesPerClient, 1 << 40},
+		{"max_tries", c.MaxTries, 16},
+		{"max_sessions", c.MaxSessions, 1 << 24},
+		{"output_tokens", c.OutputTokens, bus.MaxTokens},
+	} {
+		if n.v < 1 || n.v > n.to {
+			return fmt.Errorf("%s: %d is not within 1 and %d", n.name, n.v, n.to)
+		}
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{
+		{"max_wait", c.MaxWait}, {"silence", c.Silence}, {"max_answer", c.MaxAnswer},
+		{"status_ttl", c.StatusTTL}, {"drain", c.Drain}, {"patience", c.Patience},
+	} {
+		if d.v <= 0 || d.v > 24*time.Hour {
+			return fmt.Errorf("%s: %v is not within 0 (excluded) and 24h", d.name, d.v)
+		}
+	}
+	return nil
+}

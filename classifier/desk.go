@@ -1,0 +1,129 @@
+package classifier
+
+import (
+	"fmt"
+	"hash/maphash"
+
+	"souk/bus"
+)
+
+// desk is what the door remembers of clients: their open tasks, and where their sessions and ids went. Its
+// methods are to be called one at a time.
+type desk struct {
+	c        *Config
+	seed     maphash.Seed
+	load     // of all clients
+	clients  map[string]load
+	tasks    map[taskKey]*open
+	sessions recent
+	ids      recent
+	stats    Stats
+}
+
+// taskKey names a task within the market.
+type taskKey struct{ client, task string }
+
+// open is a task in hand.
+type open struct {
+	hub       string // that has it now; "" before the first
+	agent     string // that serves it, once accepted
+	attempt   int    // that is served, as far as is known
+	cancelled bool   // the client wants its end
+}
+
+func newDesk(c *Config, seed maphash.Seed) *desk {
+	return &desk{
+		c: c, seed: seed, clients: map[string]load{}, tasks: map[taskKey]*open{},
+		sessions: newRecent(c.MaxSessions), ids: newRecent(c.MaxSessions), stats: newStats(),
+	}
+}
+
+// enter takes a request of so many bytes in, or says which limit it meets.
+func (d *desk) enter(client string, size int) *bus.Error {
+	has := d.clients[client]
+	switch {
+	case has.open >= d.c.MaxOpenPerClient, has.bytes+size > d.c.MaxOpenBytesPerClient:
+		return &bus.Error{Code: bus.CodeTooManyTasks, Message: fmt.Sprintf("%s has %d tasks (%d bytes) in hand and may have no more; wait for some to end", client, has.open, has.bytes)}
+	case d.open >= d.c.MaxOpen, d.bytes+size > d.c.MaxOpenBytes:
+		return &bus.Error{Code: bus.CodeNoRoom, Message: fmt.Sprintf("the door has %d tasks (%d bytes) in hand and takes no more; try again shortly", d.open, d.bytes)}
+	}
+	d.load.add(1, size)
+	has.add(1, size)
+	d.clients[client] = has
+	return nil
+}
+
+// leave undoes enter.
+func (d *desk) leave(client string, size int) {
+	d.load.add(-1, -size)
+	has := d.clients[client]
+	has.add(-1, -size)
+	if has.open == 0 {
+		delete(d.clients, client)
+		return
+	}
+	d.clients[client] = has
+}
+
+// load is tasks in hand, and the bytes of their requests.
+type load struct{ open, bytes int }
+
+func (l *load) add(tasks, size int) { l.open, l.bytes = l.open+tasks, l.bytes+size }
+
+// begin notes a task, so that it can be cancelled. A second task in hand under one id is the hub's to judge; a
+// cancel then reaches the first.
+func (d *desk) begin(client, task string) *open {
+	o := &open{}
+	if _, ok := d.tasks[taskKey{client, task}]; !ok {
+		d.tasks[taskKey{client, task}] = o
+	}
+	return o
+}
+
+func (d *desk) end(client, task string, o *open) {
+	if d.tasks[taskKey{client, task}] == o {
+		delete(d.tasks, taskKey{client, task})
+	}
+}
+
+// cancel marks a task and returns a copy of where it is; ok is false if it is not in hand, or marked already.
+func (d *desk) cancel(client, task string) (where open, ok bool) {
+	o := d.tasks[taskKey{client, task}]
+	if o == nil || o.cancelled {
+		return open{}, false
+	}
+	o.cancelled = true
+	return *o, true
+}
+
+func (d *desk) key(kind byte, client, name string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(d.seed)
+	h.WriteByte(kind)
+	h.WriteString(client)
+	h.WriteByte(0)
+	h.WriteString(name)
+	return h.Sum64()
+}
+
+// past is where a task's session and id went before.
+func (d *desk) past(client, session, id string) (hub, pinned string) {
+	if session != "" {
+		hub = d.sessions.get(d.key('s', client, session))
+	}
+	if id != "" {
+		pinned = d.ids.get(d.key('t', client, id))
+	}
+	return hub, pinned
+}
+
+// pin notes that a hub has been given an id; unpin, that it said it did not take it.
+func (d *desk) pin(client, id, hub string) { d.ids.put(d.key('t', client, id), hub) }
+func (d *desk) unpin(client, id string)    { d.ids.drop(d.key('t', client, id)) }
+
+// settle notes where a session is.
+func (d *desk) settle(client, session, hub string) {
+	if session != "" {
+		d.sessions.put(d.key('s', client, session), hub)
+	}
+}

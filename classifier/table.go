@@ -1,0 +1,77 @@
+package classifier
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"souk/bus"
+)
+
+// Hub is what the door knows of one hub: its entry in the registry and the last thing it said of itself.
+type Hub struct {
+	Entry  bus.HubEntry
+	Epoch  int64       // create revision of its key: a later leader's is higher
+	Status *bus.Status // nil until it has spoken in this epoch
+	Heard  time.Time   // when it last spoke, or was first seen in the registry
+}
+
+// Table is the hubs of the market, sorted by domain. A Table never changes: each piece of news makes a new
+// one, so that any number of tasks read it without a lock.
+type Table struct{ hubs []Hub }
+
+// Hubs returns the hubs, sorted by domain. The slice belongs to the table.
+func (t *Table) Hubs() []Hub { return t.hubs }
+
+func (t *Table) find(domain string) (int, bool) {
+	return slices.BinarySearchFunc(t.hubs, domain, func(h Hub, d string) int { return strings.Compare(h.Entry.Domain, d) })
+}
+
+// WithEntry returns a table with a hub as the registry names it. A new leader starts without a status.
+func (t *Table) WithEntry(e bus.HubEntry, epoch int64, now time.Time) *Table {
+	i, found := t.find(e.Domain)
+	hubs := slices.Clone(t.hubs)
+	if !found {
+		hubs = slices.Insert(hubs, i, Hub{})
+	}
+	if !found || hubs[i].Epoch != epoch {
+		hubs[i].Status, hubs[i].Heard = nil, now
+	}
+	hubs[i].Entry, hubs[i].Epoch = e, epoch
+	return &Table{hubs}
+}
+
+// Without returns a table that lacks a domain.
+func (t *Table) Without(domain string) *Table {
+	i, found := t.find(domain)
+	if !found {
+		return t
+	}
+	return &Table{slices.Delete(slices.Clone(t.hubs), i, i+1)}
+}
+
+// Only returns a table of those hubs that keep accepts.
+func (t *Table) Only(keep func(domain string) bool) *Table {
+	var hubs []Hub
+	for _, h := range t.hubs {
+		if keep(h.Entry.Domain) {
+			hubs = append(hubs, h)
+		}
+	}
+	return &Table{hubs}
+}
+
+// WithStatus returns a table with what a hub says of itself. What comes from nobody in the registry, from an
+// earlier leader, or out of order changes nothing.
+func (t *Table) WithStatus(st *bus.Status, now time.Time) *Table {
+	i, found := t.find(st.Domain)
+	if !found || st.Epoch < t.hubs[i].Epoch {
+		return t
+	}
+	if old := t.hubs[i].Status; old != nil && old.Epoch == st.Epoch && st.Seq < old.Seq {
+		return t
+	}
+	hubs := slices.Clone(t.hubs)
+	hubs[i].Status, hubs[i].Heard = st, now
+	return &Table{hubs}
+}
