@@ -1,0 +1,178 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// admit takes a task in, or refuses it truthfully. Money is reserved before a round is built: a winner that
+// its client cannot fund would change everyone's prices.
+func (n *Node) admit(m *bus.Task) error {
+	if !bus.ValidID(m.Client) || !bus.ValidID(m.ID) {
+		n.refuse(m, bus.CodeBadRequest, 0, "a task needs the ids of its client and of itself, not %q and %q", m.Client, m.ID)
+		return fmt.Errorf("task %q of client %q: not ids", m.ID, m.Client)
+	}
+	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
+	switch t := n.known[key]; {
+	case t != nil && m.Resume != nil:
+		n.stats.Repeats++
+		n.goOn(t, m, digest)
+		return nil
+	case m.Resume != nil:
+		n.refuse(m, bus.CodeUnknown, 0, "hub %s knows of no task %s of %s that could go on", n.cfg.Domain, m.ID, m.Client)
+		return nil
+	case t != nil:
+		n.repeat(t, m, digest)
+		return nil
+	}
+	n.stats.Arrived++
+	if m.Prompt.Tokens <= 0 {
+		n.refuse(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
+		return nil
+	}
+	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, msg: m, arrived: n.heard}
+	t.timer.owner = t
+	if m.Session != "" {
+		t.session = bus.SessionKey(m.Client, m.Session)
+	}
+	if m.Model == "auto" {
+		m.Model = ""
+	}
+	if m.MaxTokens <= 0 {
+		m.MaxTokens = n.cfg.MaxTokens
+	}
+	if m.Reply == "" {
+		m.Reply = bus.ReplySubject(m.Client, m.ID)
+	}
+	if r := n.judgeTime(t); r != nil {
+		return n.turnAway(m, r)
+	}
+	if r := n.judgeRoom(t); r != nil {
+		return n.turnAway(m, r)
+	}
+	if err := n.setTerms(t); err != nil {
+		return n.turnAway(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
+	}
+	need, r := n.survey(t)
+	if r != nil {
+		return n.turnAway(m, r)
+	}
+	n.known[key] = t
+	n.openPurse(key.client)
+	t.inboxes = append(t.inboxes, m.Inbox)
+	n.fund(t, need)
+	return nil
+}
+
+func (n *Node) turnAway(m *bus.Task, r *bus.Result) error {
+	n.stats.Tasks[r.Code]++
+	n.send(m.Inbox, &bus.Answer{Result: r})
+	return nil
+}
+
+// judgeTime sets the deadline: a task whose first token is not expected before it gets no slot. An answer that has
+// begun is not cut off there, or a client could have it for nothing by a well chosen deadline; it can cancel.
+func (n *Node) judgeTime(t *task) *bus.Result {
+	if t.msg.DeadlineMS == 0 {
+		t.deadline = n.now.Add(n.cfg.Deadline)
+		return nil
+	}
+	t.deadline = time.UnixMilli(t.msg.DeadlineMS)
+	switch {
+	case !t.deadline.After(n.now):
+		return n.refusal(t.msg, bus.CodePastDeadline, 0, "the deadline passed %v ago", n.now.Sub(t.deadline).Round(time.Millisecond))
+	case t.deadline.After(n.now.Add(n.cfg.MaxDeadline)):
+		return n.refusal(t.msg, bus.CodeBadTerms, 0, "deadline_ms: more than %v ahead, the furthest this hub takes", n.cfg.MaxDeadline)
+	}
+	return nil
+}
+
+// judgeRoom keeps to the hub's limits.
+func (n *Node) judgeRoom(t *task) *bus.Result {
+	switch {
+	case n.draining:
+		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
+	case n.full:
+		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)
+	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting:
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
+	}
+	if p := n.purses[t.key.client]; p != nil && p.open >= n.cfg.MaxPerClient {
+		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second, "client %s has %d open tasks, the most it may have here", t.key.client, p.open)
+	}
+	return nil
+}
+
+// setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an ordinary
+// answer short.
+func (n *Node) setTerms(t *task) error {
+	d := n.cfg.Terms
+	t.terms = market.Terms{Delta: d.Delta, Patience: d.Patience}
+	if w := t.msg.Terms.Worth; w != nil && *w != 0 {
+		t.terms.Worth = *w
+	} else {
+		each := market.Price{Miss: d.Worth, Out: d.Worth}
+		t.terms.Worth = min(each.Cost(market.Usage{Prompt: t.msg.Prompt.Tokens, Output: t.msg.MaxTokens}), market.MaxWorth)
+	}
+	if x := t.msg.Terms.Delta; x != nil && *x != 0 {
+		t.terms.Delta = *x
+	}
+	if ms := t.msg.Terms.PatienceMS; ms != nil && *ms != 0 {
+		t.terms.Patience = time.Duration(*ms) * time.Millisecond
+	}
+	if c := t.msg.Terms.MaxPrice; c != nil {
+		t.terms.MaxPrice = *c
+	}
+	return t.terms.Validate()
+}
+
+// survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.
+func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
+	m := t.msg
+	joined, serving, fitting, timely, longest := 0, 0, 0, 0, 0
+	best := market.Credits(-1)
+	for _, a := range n.roster {
+		if !a.joined || slices.Contains(t.failedAt, a.id) {
+			continue
+		}
+		joined++
+		if m.Model != "" && m.Model != a.reg.Model {
+			continue
+		}
+		serving++
+		longest = max(longest, a.reg.MaxModelLen)
+		if !a.fits(t) {
+			continue
+		}
+		fitting++
+		q := n.quote(t, a, true)
+		if n.now.Add(q.forecast.TTFT).After(t.deadline) {
+			continue
+		}
+		timely++
+		if w := q.value - q.cost - n.cfg.Fee; w >= 0 {
+			best = max(best, w)
+			need = max(need, market.Reserve(q.worst, q.value, q.cost, t.terms.Cap()))
+		}
+	}
+	switch {
+	case joined == 0 && len(t.failedAt) > 0:
+		return 0, n.refusal(m, bus.CodeAgentFailed, 0, "no other agent is with hub %s", n.cfg.Domain)
+	case joined == 0:
+		return 0, n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
+	case serving == 0:
+		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q", n.cfg.Domain, m.Model)
+	case fitting == 0:
+		return 0, n.refusal(m, bus.CodePromptTooLong, 0, "the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, longest)
+	case timely == 0:
+		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "no agent is expected to begin an answer before the deadline, even with a free slot")
+	case best < 0:
+		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "at worth %s, delta %v, patience %v and max_price %s no agent's value reaches its cost, even with a free slot: offer more",
+			money(t.terms.Worth), t.terms.Delta, t.terms.Patience, money(t.terms.Cap()))
+	}
+	return need, nil
+}

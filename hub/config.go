@@ -1,0 +1,202 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/hub/batch"
+	"souk/hub/predict"
+	"souk/hub/prefix"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Config says what a hub sells and within which limits. [Default] gives every field but the first three.
+type Config struct {
+	Domain  string   `yaml:"domain"`  // the domain it clears
+	Hub     string   `yaml:"hub"`     // name of this instance
+	Journal string   `yaml:"journal"` // name of its journal, unique in the market
+	Labels  []string `yaml:"labels"`  // classifier labels served beside the domain's own
+	General bool     `yaml:"general"` // takes tasks of low confidence
+
+	Batch  batch.Rule     `yaml:"batch"`
+	Prefix prefix.Limits  `yaml:"prefix"`
+	Prior  predict.Prior  `yaml:"prior"`
+	Settle string         `yaml:"settle"` // market.SettleMetered or market.SettleQuoted
+	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
+
+	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
+	MaxTokens   int           `yaml:"max_tokens"`   // sent to the engine where the client names none
+	Deadline    time.Duration `yaml:"deadline"`     // how long a task without a deadline waits for a slot
+	MaxDeadline time.Duration `yaml:"max_deadline"` // furthest deadline taken: ids are remembered until then
+
+	MaxOpen      int `yaml:"max_open"`       // tasks waiting and running together: bounds memory
+	MaxWaiting   int `yaml:"max_waiting"`    // tasks waiting for a slot: a longer queue only outlives its deadlines
+	MaxPerClient int `yaml:"max_per_client"` // open tasks of one client: nobody fills the hub alone
+	MaxAgents    int `yaml:"max_agents"`     // agents sold: edges of a round grow with them
+	MaxKnown     int `yaml:"max_known"`      // ended tasks remembered to answer repeats, half a kilobyte each
+	MaxRefusals  int `yaml:"max_refusals"`   // dispatches of one task that agents refuse before its client is told
+
+	KeepBodies int `yaml:"keep_bodies"` // bytes of tasks that run, kept so that another agent can be given one whose agent fails
+
+	Linger          time.Duration `yaml:"linger"`           // a settlement waits so long for a sync to share: half of all syncs otherwise
+	DispatchTimeout time.Duration `yaml:"dispatch_timeout"` // an agent that says nothing for so long has perhaps not heard
+	FundsWait       time.Duration `yaml:"funds_wait"`       // a task waits so long for its client's allotment
+	HoldGrace       time.Duration `yaml:"hold_grace"`       // a hold outlives the slowest possible answer by so much: the ledger's rule
+	Silence         time.Duration `yaml:"silence"`          // an agent without a summary for so long gets no tasks: five are missed
+	Settling        time.Duration `yaml:"settling"`         // a disagreement with an agent's count that lasts so long is believed
+	AvoidLeast      time.Duration `yaml:"avoid_least"`      // an agent that refused is left alone so long, doubled with each refusal
+	AvoidMost       time.Duration `yaml:"avoid_most"`       // up to this
+	KeepIDs         time.Duration `yaml:"keep_ids"`         // a task's id is remembered so long after its deadline
+	ReplayFor       time.Duration `yaml:"replay_for"`       // an agent keeps a stream's last frames so long after its end
+
+	StatusEvery time.Duration `yaml:"status_every"` // at least this often
+	StatusLeast time.Duration `yaml:"status_least"` // at most this often
+
+	LeaseTTL     time.Duration `yaml:"lease_ttl"`     // of the hub's election and claims
+	DrainTimeout time.Duration `yaml:"drain_timeout"` // a stopping hub waits so long for what runs
+	Queue        int           `yaml:"queue"`         // messages taken off the bus and not yet looked at
+}
+
+// Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer together,
+// high enough that a default never cuts an ordinary answer short.
+type Terms struct {
+	Worth    market.Credits `yaml:"worth"`
+	Delta    float64        `yaml:"delta"`
+	Patience time.Duration  `yaml:"patience"`
+}
+
+// Default is a hub's configuration but for its names.
+func Default() Config {
+	return Config{
+		Batch:  batch.Default(),
+		Prefix: prefix.DefaultLimits(),
+		Prior:  predict.DefaultPrior(),
+		Settle: market.SettleMetered,
+
+		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second},
+		MaxTokens:   1024,
+		Deadline:    60 * time.Second,
+		MaxDeadline: time.Hour,
+
+		MaxOpen:      8192,
+		MaxWaiting:   2048,
+		MaxPerClient: 4096,
+		MaxAgents:    1024,
+		MaxKnown:     1 << 16,
+		MaxRefusals:  16,
+		KeepBodies:   32 << 20, // of a thousand tasks with long prompts
+
+		Linger:          5 * time.Millisecond,
+		DispatchTimeout: 2 * time.Second,
+		FundsWait:       3 * time.Second,
+		HoldGrace:       60 * time.Second,
+		Silence:         5 * time.Second,
+		Settling:        2 * time.Second,
+		AvoidLeast:      50 * time.Millisecond,
+		AvoidMost:       10 * time.Second,
+		KeepIDs:         10 * time.Minute,
+		ReplayFor:       30 * time.Second,
+
+		StatusEvery: time.Second,
+		StatusLeast: 50 * time.Millisecond,
+
+		LeaseTTL:     5 * time.Second,
+		DrainTimeout: 30 * time.Second,
+		Queue:        8192,
+	}
+}
+
+// Validate judges a configuration and changes nothing. It names every field that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, id := range []struct{ name, v string }{{"domain", c.Domain}, {"hub", c.Hub}, {"journal", c.Journal}} {
+		if err := bus.CheckID(id.name, id.v); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if !ledger.ValidID(c.Journal) || c.Journal == ledger.Treasury {
+		wrong("journal: %q is not a name for a hub's journal", c.Journal)
+	}
+	if len(c.Journal) > 24 {
+		wrong("journal: %q has %d bytes, at most 24 are taken, as ids of requests are made from it", c.Journal, len(c.Journal))
+	}
+	for _, l := range c.Labels {
+		if err := bus.CheckID("labels", l); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, part := range []struct {
+		name string
+		err  error
+	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
+		{"rule", c.rule().Validate()}, {"terms", c.Terms.validate()}} {
+		if part.err != nil {
+			wrong("%s: %w", part.name, part.err)
+		}
+	}
+	if c.Fee < 0 || c.Fee > market.MaxWorth {
+		wrong("fee: %s is not from 0 to %s credits", c.Fee, market.MaxWorth)
+	}
+	for _, n := range []struct {
+		name    string
+		v, most int
+	}{
+		{"max_tokens", c.MaxTokens, bus.MaxTokens}, {"max_open", c.MaxOpen, 1 << 20}, {"max_waiting", c.MaxWaiting, 1 << 20},
+		{"max_per_client", c.MaxPerClient, 1 << 20}, {"max_agents", c.MaxAgents, market.MaxAgents}, {"max_known", c.MaxKnown, 1 << 24},
+		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30}, {"queue", c.Queue, 1 << 20},
+	} {
+		if n.v < 1 || n.v > n.most {
+			wrong("%s: %d is not from 1 to %d", n.name, n.v, n.most)
+		}
+	}
+	for _, d := range []struct {
+		name        string
+		v, lo, most time.Duration
+	}{
+		{"deadline", c.Deadline, time.Millisecond, c.MaxDeadline}, {"max_deadline", c.MaxDeadline, time.Millisecond, 24 * time.Hour},
+		{"linger", c.Linger, 0, 100 * time.Millisecond},
+		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute}, {"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
+		{"hold_grace", c.HoldGrace, time.Second, time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
+		{"settling", c.Settling, 0, time.Hour}, {"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
+		{"avoid_most", c.AvoidMost, time.Millisecond, time.Hour}, {"keep_ids", c.KeepIDs, time.Second, 24 * time.Hour},
+		{"replay_for", c.ReplayFor, 0, time.Hour}, {"status_every", c.StatusEvery, c.StatusLeast, time.Minute},
+		{"status_least", c.StatusLeast, time.Millisecond, time.Minute}, {"lease_ttl", c.LeaseTTL, time.Second, time.Hour},
+		{"drain_timeout", c.DrainTimeout, 0, time.Hour},
+	} {
+		if d.v < d.lo || d.v > d.most {
+			wrong("%s: %v is not from %v to %v", d.name, d.v, d.lo, d.most)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return nil
+}
+
+func (t Terms) validate() error {
+	if t.Worth <= 0 || t.Worth > market.MaxPrice {
+		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens", t.Worth, market.MaxPrice)
+	}
+	return market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}.Validate()
+}
+
+func (c Config) rule() market.Rule {
+	return market.Rule{Pricing: market.PricingVCG, Settle: c.Settle, Clarke: market.ClarkeTask}
+}
+
+// serves reports whether an agent whose first domain is label belongs here.
+func (c Config) serves(label string) bool {
+	if label == c.Domain {
+		return true
+	}
+	for _, l := range c.Labels {
+		if l == label {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,319 @@
+package hub
+
+import (
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/hub/predict"
+	"souk/ledger"
+	"souk/market"
+)
+
+// hold is money set aside for a task that was handed to an agent, until a Completion or its own time ends it.
+type hold struct {
+	id       string
+	rec      ledger.Hold
+	task     *task
+	agent    *agent
+	sent     time.Time
+	timeout  time.Duration // what the agent was given
+	expires  time.Time
+	features predict.Features
+
+	answered  bool // the agent accepted it
+	recalled  bool // the agent said nothing and was told to stop: nobody knows whether it serves
+	cancelled bool // by the client
+	timer     timer
+}
+
+// toldAfter is how many dispatch timeouts a client waits for a word on a dispatch that nobody answered.
+const toldAfter = 4
+
+// replied takes an agent's answer to a dispatch.
+func (n *Node) replied(m *bus.DispatchReply) error {
+	h := n.holds[m.Hold]
+	if h == nil {
+		return fmt.Errorf("reply of %s on hold %s, which is not open", m.Agent, m.Hold)
+	}
+	if m.Agent != h.agent.id {
+		return fmt.Errorf("reply of %s on hold %s of %s", m.Agent, m.Hold, h.agent.id)
+	}
+	t := h.task
+	if m.Code == "" {
+		if h.answered {
+			return nil
+		}
+		h.answered = true
+		h.agent.refusals = 0
+		n.timers.set(&h.timer, h.expires)
+		switch {
+		case t.msg == nil:
+		case t.promised:
+			n.takenOver(t, h)
+		case !t.told:
+			// Late, perhaps after it was told to stop: then that is what the client hears where the chunks come.
+			n.accepted(t, h)
+		}
+		return nil
+	}
+	if h.answered {
+		return fmt.Errorf("%s refuses hold %s after it had accepted it", m.Agent, m.Hold)
+	}
+	n.refused(h, m)
+	return nil
+}
+
+// accepted tells the client who serves it. The body is kept, within limits, in case another has to.
+func (n *Node) accepted(t *task, h *hold) {
+	t.accepted = n.acceptance(t, h)
+	t.reply = t.msg.Reply
+	if t.msg.Failover == "off" || n.bodies+len(t.msg.Body) > n.cfg.KeepBodies {
+		t.msg.Body = nil
+	} else if t.body == 0 {
+		t.body = len(t.msg.Body)
+		n.bodies += t.body
+	}
+	n.answer(t, &bus.Answer{Accepted: t.accepted})
+}
+
+func (n *Node) acceptance(t *task, h *hold) *bus.Accepted {
+	return &bus.Accepted{
+		Client: t.key.client, Task: t.key.id, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
+		Reply: t.msg.Reply, Round: h.rec.Round,
+	}
+}
+
+// letGo counts a kept body out.
+func (n *Node) letGo(t *task) {
+	n.bodies -= t.body
+	t.body = 0
+}
+
+// refused ends a dispatch that an agent did not take. Reasons that lie with the agent send the task back to
+// the batch, with its first arrival; those that lie with the task are its end.
+func (n *Node) refused(h *hold, m *bus.DispatchReply) {
+	n.stats.agent(h.agent.id).Refused++
+	switch m.Code {
+	case bus.CodeBadRequest, bus.CodeUnsupportedField, bus.CodeTooLarge, bus.CodeEmptyPrompt, bus.CodePromptTooLong, bus.CodeEngineRefused:
+		n.fail(h, m.Code, m.Code, m.Message)
+		return
+	case bus.CodeDraining:
+		h.agent.state = bus.StateDraining
+	}
+	n.shun(h.agent)
+	n.void(h, m.Code, bus.CodeNoRoom, fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
+}
+
+// void ends a hold without payment for a reason that does not lie with its task, which is tried again if
+// nothing was promised to its client yet; else the client is told code.
+func (n *Node) void(h *hold, reason, code bus.Code, why string) {
+	t := h.task
+	again := t.msg != nil && (t.accepted == nil && !t.told || t.promised) && !h.cancelled && !n.draining &&
+		n.now.Before(t.deadline) && t.refusals < n.cfg.MaxRefusals
+	if !again {
+		n.fail(h, reason, code, why)
+		return
+	}
+	if !n.voided(h, reason) {
+		return
+	}
+	t.refusals++
+	t.hold = nil
+	n.fund(t, t.wanted)
+	n.news()
+}
+
+// fail ends a hold without payment, for reason, and its task, with code.
+func (n *Node) fail(h *hold, reason, code bus.Code, why string) {
+	if !n.voided(h, reason) {
+		return
+	}
+	t := h.task
+	if h.cancelled {
+		code, why = bus.CodeCancelled, "cancelled by the client before an agent took it"
+	}
+	r := n.refusal(n.identity(t), code, 0, "%s", why)
+	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	n.end(t, r)
+	n.news()
+}
+
+// identity is enough of a task's message to speak of it, even of one known from the journal alone.
+func (n *Node) identity(t *task) *bus.Task {
+	if t.msg != nil {
+		return t.msg
+	}
+	return &bus.Task{Client: t.key.client, ID: t.key.id}
+}
+
+// voided records the void of a hold and takes it off its agent. On a fault nothing changes.
+func (n *Node) voided(h *hold, code bus.Code) bool {
+	if err := n.commit(ledger.NewVoid(n.cfg.Journal, h.rec, string(code), n.salt())); err != nil {
+		n.fault(fmt.Errorf("void of hold %s: %w", h.id, err))
+		return false
+	}
+	n.stats.Voids[code]++
+	n.close(h)
+	return true
+}
+
+// close takes an ended hold off its agent.
+func (n *Node) close(h *hold) {
+	delete(n.holds, h.id)
+	n.timers.set(&h.timer, time.Time{})
+	a := h.agent
+	for i, o := range a.holds {
+		if o == h {
+			a.holds = append(a.holds[:i], a.holds[i+1:]...)
+			break
+		}
+	}
+	n.drop(a)
+}
+
+// due implements timed.
+func (h *hold) due(n *Node) {
+	switch {
+	case !n.now.Before(h.expires):
+		n.acks.put(h.id, bus.CodeLate)
+		n.stats.agent(h.agent.id).Expired++
+		n.fail(h, bus.CodeTimeout, bus.CodeTimeout, "the agent did not report an end in time; nothing was charged")
+	case h.answered:
+		n.timers.set(&h.timer, h.expires)
+	case !h.recalled:
+		// Nobody knows whether the agent has the task. It is told to stop, and the task goes nowhere else
+		// before this hold has ended.
+		h.recalled = true
+		n.stats.agent(h.agent.id).Unanswered++
+		n.shun(h.agent)
+		n.tellCancel(h)
+		n.timers.set(&h.timer, earlier(h.expires, h.sent.Add(toldAfter*n.cfg.DispatchTimeout)))
+	default:
+		if len(h.task.inboxes) > 0 {
+			n.answer(h.task, &bus.Answer{Result: n.refusal(n.identity(h.task), bus.CodeUnknown, time.Second,
+				"agent %s did not answer: whether it serves the task is not known", h.agent.id)})
+		}
+		n.timers.set(&h.timer, h.expires)
+	}
+}
+
+func (n *Node) receipt(h *hold) *bus.Receipt {
+	return &bus.Receipt{ID: h.id, Journal: n.cfg.Journal, Round: h.rec.Round, Epoch: n.epoch, Earlier: h.task.earlier}
+}
+
+// complete settles a hold by its agent's account of it. The acknowledgement leaves once that is durable, and every
+// repeat gets the same.
+func (n *Node) complete(c *bus.Completion) error {
+	h := n.holds[c.Hold]
+	if h == nil {
+		code, ok := n.acks.get(c.Hold)
+		if !ok && n.book.Ended(c.Hold) != ledger.KindCapture {
+			code = bus.CodeLate
+		}
+		n.stats.Late++
+		n.send(c.Inbox, &bus.CompletionAck{Hold: c.Hold, Code: code})
+		return nil
+	}
+	if c.Agent != h.agent.id {
+		return fmt.Errorf("completion of %s on hold %s of %s", c.Agent, c.Hold, h.agent.id)
+	}
+	n.learn(h, c)
+	outcome := c.Outcome
+	if outcome == bus.OutcomeCancelled && h.recalled && !h.cancelled {
+		outcome = bus.OutcomeFailed // the hub stopped it, not the client: nothing is due
+	}
+	n.acks.put(h.id, "")
+	if outcome == bus.OutcomeFailed {
+		n.failed(h, c)
+	} else {
+		n.capture(h, c, outcome)
+	}
+	if n.holds[c.Hold] == nil {
+		code, _ := n.acks.get(c.Hold)
+		n.send(c.Inbox, &bus.CompletionAck{Hold: c.Hold, Code: code})
+	}
+	return nil
+}
+
+// failed deals with a task that its agent could not serve. One of which nothing reached its client, and whose
+// client was promised nothing, is tried elsewhere.
+func (n *Node) failed(h *hold, c *bus.Completion) {
+	code := c.Code
+	if code == "" {
+		code = bus.CodeAgentFailed
+	}
+	n.stats.agent(h.agent.id).Failed++
+	if n.moved(h, c) {
+		return
+	}
+	if h.recalled && !h.answered && c.Relayed == 0 {
+		n.void(h, code, code, "the agent stopped before it began")
+		return
+	}
+	if !n.voided(h, code) {
+		return
+	}
+	r := n.refusal(n.identity(h.task), code, 0, "agent %s: %s", h.agent.id, code)
+	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	n.finish(h.task, r, false)
+	n.news()
+}
+
+// capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
+func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
+	s := n.stats.agent(h.agent.id)
+	cost := market.Settle(h.rec.Settle, h.rec.Price, h.rec.Quoted, c.Usage, h.rec.Amount-h.rec.Premium)
+	if cost != c.Cost {
+		s.Differing++
+		n.out.Faults = append(n.out.Faults, fmt.Errorf("hold %s: %s claims %s, the rule gives %s: settled at the rule's", h.id, h.agent.id, money(c.Cost), money(cost)))
+	}
+	rec := ledger.NewCapture(n.cfg.Journal, h.rec, ledger.Capture{
+		Outcome: outcome, Cost: cost, Usage: c.Usage, Unmetered: c.Unmetered,
+		NoCacheReport: c.NoCacheReport, Finish: c.Finish, TTFTUS: c.TTFTUS,
+	}, n.salt())
+	if err := n.commit(rec); err != nil {
+		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))
+		return
+	}
+	n.close(h)
+	n.stats.captured(s, h, c, cost)
+	t := h.task
+	r := &bus.Result{
+		Client: t.key.client, Task: t.key.id, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
+		Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS, ITLUS: c.ITLUS,
+		Cost: cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
+	}
+	if t.msg != nil {
+		r.Session = t.msg.Session
+	}
+	if outcome == bus.OutcomeCancelled {
+		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
+	}
+	if len(t.inboxes) > 0 && t.msg != nil && outcome == bus.OutcomeDone {
+		// The reply to the dispatch was lost, but the agent served it: the chunks are there.
+		n.accepted(t, h)
+	}
+	n.finish(t, r, false)
+	n.news()
+}
+
+// learn teaches the predictor and the belief about the agent's cache.
+func (n *Node) learn(h *hold, c *bus.Completion) {
+	t, a := h.task, h.agent
+	if t.msg == nil || t.carried() > 0 || c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 || h.rec.Boot != a.reg.Boot {
+		return
+	}
+	a.predictor.Learn(h.features, predict.Observation{
+		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output, NoCacheReport: c.NoCacheReport,
+		Cut:  c.Outcome != bus.OutcomeDone,
+		TTFT: time.Duration(c.TTFTUS) * time.Microsecond, ITL: time.Duration(c.ITLUS) * time.Microsecond,
+	})
+	if t.session != 0 {
+		cached := c.Usage.Cached
+		if c.NoCacheReport {
+			cached = -1
+		}
+		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached, h.features.Cached)
+	}
+}

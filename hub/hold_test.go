@@ -1,0 +1,339 @@
+package hub
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// oneRunning is a house where a-1 and a-2 have a slot each and ann's t1 was handed to a-1.
+func oneRunning(t *testing.T) (*house, bus.Dispatch) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	return h, h.take("ann", "t1")
+}
+
+func TestARefusedTaskGoesElsewhere(t *testing.T) {
+	h, d := oneRunning(t)
+	h.pass(time.Millisecond)
+	h.refuse(d, bus.CodeNoSlot)
+	if h.replica.Ended(d.Hold) != ledger.KindVoid {
+		t.Error("the refused hold is not void")
+	}
+	if got := h.running(); got != "ann/t1>a-2" {
+		t.Fatalf("running %q, want it on a-2", got)
+	}
+	h.want("inbox.ann.t1", "")
+	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 1})
+
+	// The agent that refused is left alone for a while, then tried again.
+	h.must(h.step(h.task("ann", "t2")))
+	if got := h.running(); got != "ann/t2>a-2" {
+		t.Errorf("running %q: a-1 has just refused", got)
+	}
+	h.pass(time.Second)
+	h.must(h.step(h.task("ann", "t3")))
+	if got := h.running(); got != "ann/t2>a-2 ann/t3>a-1" {
+		t.Errorf("running %q: a-1 may be tried again", got)
+	}
+}
+
+// A refusal that lies with the task is its end.
+func TestARefusalOfTheTaskIsFinal(t *testing.T) {
+	h, d := oneRunning(t)
+	h.refuse(d, bus.CodeBadRequest)
+	h.want("inbox.ann.t1", "bad_request")
+	if h.running() != "" || h.replica.OpenCount() != 0 {
+		t.Error("the task was tried again")
+	}
+}
+
+// Nobody answers: the task goes nowhere else before its hold has ended, and the client hears what is known.
+func TestAnUnansweredDispatch(t *testing.T) {
+	h, d := oneRunning(t)
+	h.pass(2 * time.Second)
+	last := h.letters[len(h.letters)-1]
+	if c, ok := last.Message.(*bus.StreamControl); !ok || !c.Cancel || last.Subject != "souk.v1.agent.a-1.stream.ann" {
+		t.Fatalf("the agent is not told to stop: %+v", last)
+	}
+	h.want("inbox.ann.t1", "")
+	h.pass(6 * time.Second)
+	h.want("inbox.ann.t1", "unknown")
+	if h.running() != "" {
+		t.Fatal("the task was handed out twice")
+	}
+	h.pass(10 * time.Minute)
+	if h.replica.Ended(d.Hold) != ledger.KindVoid {
+		t.Error("the hold did not end by its own time (I16)")
+	}
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 5})))
+	if got := h.ack(d.Hold); got != "ack late" || h.replica.Balance("agent:a-1:payable") != 0 {
+		t.Errorf("a late completion: %s", got)
+	}
+}
+
+// The agent stopped before it began: the task is tried elsewhere.
+func TestARecalledDispatchThatNeverBegan(t *testing.T) {
+	h, d := oneRunning(t)
+	h.pass(2 * time.Second)
+	c := completion("a-1", d, market.Usage{})
+	c.Outcome = bus.OutcomeCancelled
+	h.must(h.step(c))
+	if got := h.running(); got != "ann/t1>a-2" {
+		t.Errorf("running %q, want a-2", got)
+	}
+	if got := h.ack(d.Hold); got != "ack " || h.replica.Ended(d.Hold) != ledger.KindVoid {
+		t.Errorf("%s, ended by %d", got, h.replica.Ended(d.Hold))
+	}
+}
+
+// Only the reply was lost: the agent served, and is paid.
+func TestALostDispatchReply(t *testing.T) {
+	h, d := oneRunning(t)
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 5})))
+	h.want("inbox.ann.t1", "accepted by a-1")
+	if got := h.replica.Balance("agent:a-1:payable"); got != 120_000 {
+		t.Errorf("the agent is due %v", got)
+	}
+}
+
+// The reply comes late, after the agent was told to stop: the client hears that it was accepted, and what the hub
+// itself had stopped costs nothing.
+func TestALateDispatchReply(t *testing.T) {
+	h, d := oneRunning(t)
+	h.pass(2 * time.Second)
+	h.accept(d)
+	h.want("inbox.ann.t1", "accepted by a-1")
+	c := completion("a-1", d, market.Usage{Prompt: 100, Output: 3})
+	c.Outcome = bus.OutcomeCancelled
+	h.must(h.step(c))
+	if h.replica.Ended(d.Hold) != ledger.KindVoid || h.running() != "" {
+		t.Error("a task that the hub stopped was charged, or handed out again")
+	}
+}
+
+// An agent whose card has changed since the round refuses; that is not the task's fault.
+func TestARefusalOverTheCard(t *testing.T) {
+	h, d := oneRunning(t)
+	h.refuse(d, bus.CodeBadTerms)
+	if got := h.running(); got != "ann/t1>a-2" {
+		t.Errorf("running %q, want it on a-2", got)
+	}
+}
+
+func TestAnAgentThatNeverReports(t *testing.T) {
+	h, d := oneRunning(t)
+	h.accept(d)
+	h.pass(10 * time.Minute)
+	var told *bus.Result
+	for _, l := range h.letters {
+		if c, ok := l.Message.(*bus.Chunk); ok && l.Subject == "souk.v1.reply.ann.t1" {
+			told = c.Result
+		}
+	}
+	if told == nil || told.Code != bus.CodeTimeout || told.Paid() != 0 || told.Receipt.ID != d.Hold {
+		t.Errorf("the client hears %+v", told)
+	}
+	if h.replica.OpenCount() != 0 || h.replica.Held("ann") != 0 {
+		t.Error("money is still held")
+	}
+}
+
+func TestCancel(t *testing.T) {
+	h, d := oneRunning(t)
+	h.accept(d)
+	h.must(h.step(h.task("ann", "t2")))
+	h.must(h.step(h.task("ann", "t3")))
+	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t3"}))
+	h.want("inbox.ann.t3", "cancelled")
+	h.must(h.step(&bus.Cancel{Client: "bob", Task: "t1"})) // not bob's
+	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
+	last := h.letters[len(h.letters)-1]
+	if c, ok := last.Message.(*bus.StreamControl); !ok || !c.Cancel || last.Subject != "souk.v1.agent.a-1.stream.ann" {
+		t.Fatalf("the agent is not told: %+v", last)
+	}
+	c := completion("a-1", d, market.Usage{Prompt: 100, Output: 7})
+	c.Outcome, c.Finish = bus.OutcomeCancelled, ""
+	h.must(h.step(c))
+	if got := h.replica.Balance("agent:a-1:payable"); got != 128_000 {
+		t.Errorf("metered so far: %v, want 0.000128", got)
+	}
+}
+
+// A cancelled task that an agent refuses is not tried elsewhere.
+func TestCancelBeforeARefusal(t *testing.T) {
+	h, d := oneRunning(t)
+	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
+	h.refuse(d, bus.CodeNoSlot)
+	h.want("inbox.ann.t1", "cancelled")
+	if h.running() != "" {
+		t.Error("it was handed out again")
+	}
+}
+
+// Each line is an agent's account that is not what it should be, and what is settled.
+func TestHostileCompletions(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*bus.Completion)
+		due    func(bus.Dispatch) market.Credits
+		faults int
+	}{
+		{"claims a thousandfold", func(c *bus.Completion) { c.Cost *= 1000 }, func(bus.Dispatch) market.Credits { return 140_000 }, 1},
+		{"claims nothing", func(c *bus.Completion) { c.Cost = 0 }, func(bus.Dispatch) market.Credits { return 140_000 }, 1},
+		{"a million tokens", func(c *bus.Completion) { c.Usage.Output = 1e6 }, func(d bus.Dispatch) market.Credits { return d.CostCap }, 1},
+		{"failed", func(c *bus.Completion) { c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed }, func(bus.Dispatch) market.Credits { return 0 }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, d := oneRunning(t)
+			h.accept(d)
+			m := completion("a-1", d, market.Usage{Prompt: 100, Output: 10})
+			c.change(m)
+			h.must(h.step(m))
+			if got, want := h.replica.Balance("agent:a-1:payable"), c.due(d); got != want {
+				t.Errorf("the agent is due %v, want %v", got, want)
+			}
+			if h.replica.OpenCount() != 0 || len(h.faults) != c.faults {
+				t.Errorf("%d holds open, flagged %v", h.replica.OpenCount(), h.faults)
+			}
+		})
+	}
+	t.Run("of another's hold", func(t *testing.T) {
+		h, d := oneRunning(t)
+		if h.step(completion("a-2", d, market.Usage{Prompt: 100, Output: 10})) == nil || h.replica.OpenCount() != 1 {
+			t.Error("a-2 was paid for a-1's task")
+		}
+	})
+	t.Run("impossible usage", func(t *testing.T) {
+		h, d := oneRunning(t)
+		if h.step(completion("a-1", d, market.Usage{Prompt: 100, Cached: 101})) == nil || h.replica.OpenCount() != 1 {
+			t.Error("more cached than there was")
+		}
+	})
+	t.Run("of a hold that never was", func(t *testing.T) {
+		h, d := oneRunning(t)
+		d.Hold = "hub-math/99/0"
+		h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100})))
+		if got := h.ack(d.Hold); got != "ack late" {
+			t.Error(got)
+		}
+	})
+}
+
+// An agent's new process ends what the old one ran: that is dead for certain.
+func TestARestartedAgent(t *testing.T) {
+	h, d := oneRunning(t)
+	h.accept(d)
+	h.n.Leave(h.now, "a-1")
+	h.run()
+	if h.replica.OpenCount() != 1 {
+		t.Error("a lost lease alone ended a hold")
+	}
+	r := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	r.Boot = 2
+	h.must(h.n.Join(h.now, r))
+	h.run()
+	if h.replica.OpenCount() != 0 {
+		t.Error("the hold of the dead process is open")
+	}
+	h.must(h.step(h.task("ann", "t2")))
+	if got := h.running(); got != "ann/t2>a-1" {
+		t.Errorf("running %q", got)
+	}
+}
+
+// A hub that starts again keeps open holds, is paid by them, and answers repeats truthfully.
+func TestRecovery(t *testing.T) {
+	h, d := oneRunning(t)
+	h.accept(d)
+	h.must(h.step(h.task("ann", "t2")))
+	lost := h.take("ann", "t2")
+
+	again, err := NewNode(testConfig(), [32]byte{2})
+	h.must(err)
+	for _, f := range h.frames {
+		h.must(again.Replay(f))
+	}
+	if fmt.Sprint(again.Book().OpenHolds()) != fmt.Sprint(h.n.Book().OpenHolds()) || again.Book().Avail("ann") != h.n.Book().Avail("ann") {
+		t.Fatal("the replayed book differs (I14)")
+	}
+	if err := again.Lead(h.now, 6); err == nil {
+		t.Error("a lower epoch leads")
+	}
+	h.n = again
+	h.now = h.now.Add(time.Second)
+	h.must(again.Lead(h.now, 8))
+	h.run()
+	if got := h.asked[len(h.asked)-1]; got.Op != bus.OpAllotted || got.Request.After != 1 {
+		t.Errorf("the treasury is asked %+v", got)
+	}
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t3")))
+	if h.running() != "" {
+		t.Errorf("running %s: the slots are taken by recovered holds", h.running())
+	}
+	repeat := h.task("ann", "t1")
+	repeat.Inbox = "repeat"
+	h.must(h.step(repeat))
+	h.want("repeat", "unknown")
+
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
+	if got := h.ack(d.Hold); got != "ack " || h.replica.Balance("agent:a-1:payable") != 140_000 {
+		t.Errorf("%s: the agent served through the restart", got)
+	}
+	h.must(h.step(repeat))
+	h.want("repeat", "answer_gone")
+	if got := h.running(); got != "ann/t3>a-1" {
+		t.Errorf("running %q", got)
+	}
+	h.pass(10 * time.Minute)
+	if h.replica.Ended(lost.Hold) != ledger.KindVoid {
+		t.Error("a recovered hold never ends")
+	}
+}
+
+// Only the agent of a hold may speak of it.
+func TestARefusalByAnother(t *testing.T) {
+	h, d := oneRunning(t)
+	if h.step(&bus.DispatchReply{Agent: "a-2", Hold: d.Hold, Code: bus.CodeNoSlot}) == nil || h.replica.OpenCount() != 1 {
+		t.Error("a-2 refused a-1's task")
+	}
+}
+
+// Every repeat of a completion gets the same acknowledgement, a failure's too.
+func TestRepeatsAreAcknowledgedAlike(t *testing.T) {
+	h, d := oneRunning(t)
+	h.accept(d)
+	c := completion("a-1", d, market.Usage{Prompt: 100, Output: 3})
+	c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed
+	for range 3 {
+		h.letters = nil
+		h.must(h.step(c))
+		if got := h.ack(d.Hold); got != "ack " {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// A task that every agent refuses is given up after MaxRefusals, and its client is told so.
+func TestRefusedEverywhere(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.MaxRefusals = 3 })
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	for range 4 {
+		h.want("inbox.ann.t1", "")
+		h.refuse(h.take("ann", "t1"), bus.CodeNotClaimed)
+		h.pass(time.Second)
+	}
+	h.want("inbox.ann.t1", "no_room")
+	if h.running() != "" {
+		t.Error("it was tried a fifth time")
+	}
+}

@@ -1,0 +1,290 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+var start = time.Unix(1_800_000_000, 0)
+
+// house is a Node with its surroundings: a replica of its book that is fed only what was made durable, a treasury
+// with money, and everything that the Node said, in order.
+type house struct {
+	t       *testing.T
+	n       *Node
+	now     time.Time
+	replica *ledger.Book
+	frames  []ledger.Frame
+
+	prepaid map[string]market.Credits // with the treasury; a client without an entry is unknown to it
+	grants  []bus.Grant
+	silent  bool // the treasury does not answer
+	asked   []Funds
+	pending []Funds // of these, not answered
+
+	dispatched []bus.Dispatch // not yet answered
+	letters    []Letter
+	status     *bus.Status
+	faults     []error
+	wake       time.Time
+}
+
+func testConfig() Config {
+	c := Default()
+	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
+	c.Labels = []string{"gsm8k"}
+	c.DrainTimeout = 2 * time.Second
+	return c
+}
+
+func newHouse(t *testing.T, change func(*Config)) *house {
+	cfg := testConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	n, err := NewNode(cfg, [32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
+	if err := n.Lead(h.now, 7); err != nil {
+		t.Fatal(err)
+	}
+	h.run()
+	return h
+}
+
+// run does what the Node wants, until it wants no more: frames first, into the replica, which refuses what no
+// ledger would take; then the rest.
+func (h *house) run() {
+	h.t.Helper()
+	for {
+		r := h.n.Ready()
+		h.wake = r.Wake
+		for _, f := range r.Frames {
+			if err := h.replica.ApplyFrame(f); err != nil {
+				h.t.Fatalf("the ledger refuses frame %d: %v", f.Seq, err)
+			}
+			h.frames = append(h.frames, f)
+		}
+		for _, d := range r.Dispatches {
+			if err := d.Validate(); err != nil {
+				h.t.Fatalf("dispatch: %v", err)
+			}
+			rec, ok := h.replica.Hold(d.Hold)
+			if !ok || rec.Agent == "" || d.CostCap != rec.Amount-rec.Premium {
+				h.t.Fatalf("dispatch of %s without its durable hold (I9): %+v", d.Hold, rec)
+			}
+			h.dispatched = append(h.dispatched, d)
+		}
+		for _, l := range r.Letters {
+			if err := l.Message.Validate(); err != nil {
+				h.t.Fatalf("letter to %s: %v", l.Subject, err)
+			}
+		}
+		h.letters = append(h.letters, r.Letters...)
+		h.faults = append(h.faults, r.Faults...)
+		if r.Status != nil {
+			if err := r.Status.Validate(); err != nil {
+				h.t.Fatalf("status: %v", err)
+			}
+			h.status = r.Status
+		}
+		h.asked = append(h.asked, r.Funds...)
+		if h.silent {
+			h.pending = append(h.pending, r.Funds...)
+		}
+		if len(r.Funds) == 0 || h.silent {
+			return
+		}
+		for _, f := range r.Funds {
+			if err := f.Request.Validate(); err != nil {
+				h.t.Fatalf("request to the treasury: %v", err)
+			}
+			h.must(h.n.Step(h.now, h.treasury(f)))
+		}
+	}
+}
+
+// treasury answers as the design says: at least Least or nothing, at most half of what is left unless Least needs more.
+func (h *house) treasury(f Funds) *bus.FundsReply {
+	q := f.Request
+	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
+	switch f.Op {
+	case bus.OpAllotted:
+		for _, g := range h.grants {
+			if g.Number > q.After {
+				r.Grants = append(r.Grants, g)
+			}
+		}
+	case bus.OpReturn:
+		h.prepaid[q.Client] += q.Amount
+	case bus.OpAllot:
+		have, known := h.prepaid[q.Client]
+		amount := min(q.Amount, max(q.Least, have/2))
+		switch {
+		case !known:
+			r.Code = bus.CodeUnknownClient
+		case amount > have:
+			r.Code = bus.CodeInsufficientFunds
+		default:
+			h.prepaid[q.Client] -= amount
+			g := bus.Grant{ID: q.ID, Number: uint64(len(h.grants) + 1), Client: q.Client, Hub: q.Hub, Amount: amount}
+			h.grants = append(h.grants, g)
+			r.Grants = append(r.Grants, g)
+		}
+		r.Prepaid = h.prepaid[q.Client]
+	}
+	return r
+}
+
+func (h *house) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) step(m bus.Message) error {
+	h.t.Helper()
+	err := h.n.Step(h.now, m)
+	h.run()
+	return err
+}
+
+func (h *house) pass(d time.Duration) {
+	h.t.Helper()
+	h.now = h.now.Add(d)
+	h.n.Tick(h.now)
+	h.run()
+}
+
+// card is a price card in credits per million tokens.
+func card(miss, hit, out market.Credits) market.Price {
+	return market.Price{Miss: miss * market.Credit, Hit: hit * market.Credit, Out: out * market.Credit}
+}
+
+func registration(id, model string, slots int, score float64, p market.Price) bus.Registration {
+	return bus.Registration{
+		Agent: id, Boot: 1, Model: model, Domains: []bus.DomainScore{{Domain: "math", Score: score}},
+		MaxModelLen: 8192, BlockSize: 16, KVTokens: 100_000, Slots: slots, Price: p, State: bus.StateReady,
+	}
+}
+
+func (h *house) join(id, model string, slots int, score float64, p market.Price) {
+	h.t.Helper()
+	h.must(h.n.Join(h.now, registration(id, model, slots, score, p)))
+	h.run()
+}
+
+// task is a request of some 100 prompt tokens.
+func (h *house) task(client, id string, change ...func(*bus.Task)) *bus.Task {
+	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true, MaxTokens: 100,
+		Session: "s-" + id, Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
+		Inbox: "inbox." + client + "." + id}
+	for _, c := range change {
+		c(m)
+	}
+	return m
+}
+
+func worth(c market.Credits) func(*bus.Task) { return func(m *bus.Task) { m.Terms.Worth = &c } }
+
+// answerTo is the last word that the inbox of a task got: "accepted by a-1", or a code.
+func (h *house) answerTo(inbox string) string {
+	for _, l := range slices.Backward(h.letters) {
+		if a, ok := l.Message.(*bus.Answer); ok && l.Subject == inbox {
+			if a.Accepted != nil {
+				return "accepted by " + a.Accepted.Agent
+			}
+			return string(a.Result.Code)
+		}
+	}
+	return ""
+}
+
+func (h *house) want(inbox, answer string) {
+	h.t.Helper()
+	if got := h.answerTo(inbox); got != answer {
+		h.t.Errorf("answer to %s: %q, want %q", inbox, got, answer)
+	}
+}
+
+// take removes and returns the dispatch of a task, which must exist.
+func (h *house) take(client, id string) bus.Dispatch {
+	h.t.Helper()
+	for i, d := range h.dispatched {
+		if d.Task.Client == client && d.Task.ID == id {
+			h.dispatched = slices.Delete(h.dispatched, i, i+1)
+			return d
+		}
+	}
+	h.t.Fatalf("task %s/%s was not dispatched; dispatched are %s", client, id, h.running())
+	return bus.Dispatch{}
+}
+
+// running names the tasks handed out and not yet taken: "ann/t1>a-1 ...".
+func (h *house) running() string {
+	var s []string
+	for _, d := range h.dispatched {
+		hold, _, _ := strings.Cut(d.Hold, "/")
+		rec, _ := h.replica.Hold(d.Hold)
+		_ = hold
+		s = append(s, fmt.Sprintf("%s/%s>%s", d.Task.Client, d.Task.ID, rec.Agent))
+	}
+	slices.Sort(s)
+	return strings.Join(s, " ")
+}
+
+func (h *house) agentOf(d bus.Dispatch) string {
+	rec, ok := h.n.book.Hold(d.Hold)
+	if !ok {
+		h.t.Fatalf("hold %s is not open", d.Hold)
+	}
+	return rec.Agent
+}
+
+func (h *house) accept(d bus.Dispatch) {
+	h.t.Helper()
+	h.must(h.step(&bus.DispatchReply{Agent: h.agentOf(d), Hold: d.Hold}))
+}
+
+func (h *house) refuse(d bus.Dispatch, code bus.Code) {
+	h.t.Helper()
+	h.must(h.step(&bus.DispatchReply{Agent: h.agentOf(d), Hold: d.Hold, Code: code}))
+}
+
+// completion is an honest agent's account of a dispatch.
+func completion(agent string, d bus.Dispatch, u market.Usage) *bus.Completion {
+	return &bus.Completion{
+		Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop",
+		Usage: u, Relayed: u.Output, Cost: market.Settle(d.Settle, d.Price, d.Quoted, u, d.CostCap), TTFTUS: 50_000, ITLUS: 10_000,
+		Inbox: "ack." + d.Hold,
+	}
+}
+
+// serve accepts a dispatch and completes it.
+func (h *house) serve(d bus.Dispatch, u market.Usage) *bus.Completion {
+	h.t.Helper()
+	c := completion(h.agentOf(d), d, u)
+	h.accept(d)
+	h.must(h.step(c))
+	return c
+}
+
+// ack is the code of the last acknowledgement of a hold; "none" if there is none.
+func (h *house) ack(hold string) string {
+	for _, l := range slices.Backward(h.letters) {
+		if a, ok := l.Message.(*bus.CompletionAck); ok && a.Hold == hold {
+			return "ack " + string(a.Code)
+		}
+	}
+	return "none"
+}

@@ -1,0 +1,109 @@
+package hub
+
+import (
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// Lead begins a time of leadership. The first frame of an empty journal is written.
+func (n *Node) Lead(now time.Time, epoch int64) error {
+	n.advance(now)
+	if _, last, _ := n.book.Last(); epoch < last {
+		return fmt.Errorf("hub %s: epoch %d is below %d, the last in its journal: another has led since", n.cfg.Hub, epoch, last)
+	}
+	if n.epoch == 0 {
+		n.stats = newStats() // what was replayed was counted when it happened
+	}
+	n.epoch, n.leading, n.draining, n.led = epoch, true, false, n.now
+	if n.book.Journal().Journal == "" {
+		if err := n.commit(ledger.NewOpen(n.cfg.Journal, ledger.RoleHub, n.cfg.Domain, n.salt())); err != nil {
+			n.leading = false
+			return err
+		}
+	}
+	n.status.changed, n.status.next = true, n.now
+	n.askMissed()
+	n.resendReturns()
+	return nil
+}
+
+// Depose ends it: what waits is sent away, what runs goes on. Nothing is recorded from now on.
+func (n *Node) Depose(now time.Time) {
+	n.advance(now)
+	if !n.leading {
+		return
+	}
+	n.sendAway(bus.CodeUnavailable, "the hub lost its leadership; try again")
+	for _, a := range n.roster {
+		a.joined = false
+	}
+	for _, p := range n.purses {
+		p.asked = ""
+	}
+	n.leading = false
+	n.treasury.forget()
+}
+
+// Drain takes no more tasks and sends away those that wait; what runs is settled as ever. Quiet tells the end.
+func (n *Node) Drain(now time.Time) {
+	n.advance(now)
+	if n.leading && !n.draining {
+		n.draining = true
+		n.status.changed = true
+		n.sendAway(bus.CodeDraining, "the hub is stopping; try again")
+	}
+}
+
+// Retire hands unspent allotments back to the treasury; for a hub that has drained.
+func (n *Node) Retire(now time.Time) {
+	n.advance(now)
+	if n.leading && n.draining {
+		n.returnSpare()
+	}
+}
+
+// Quiet reports whether nothing runs and nothing is asked of the treasury.
+func (n *Node) Quiet() bool { return len(n.holds) == 0 && n.treasury.idle() }
+
+// sendAway refuses every task that holds no money yet.
+func (n *Node) sendAway(code bus.Code, why string) {
+	for n.batch.Len() > 0 {
+		for _, t := range n.batch.Take(nil) {
+			n.left = append(n.left, t)
+		}
+	}
+	gone := n.left
+	n.left = nil
+	for _, t := range gone {
+		n.end(t, n.refusal(t.msg, code, time.Second, "%s", why))
+	}
+	for _, p := range n.sortedPurses() {
+		for len(p.parked) > 0 {
+			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, time.Second, "%s", why))
+		}
+	}
+}
+
+// Holding reports whether the next Ready may want new money written down, or lately could not: then Room has to
+// be told first.
+func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 }
+
+// Room says whether the journal has room for new holds. Without it tasks are refused and those that wait are sent
+// away; what runs is settled.
+func (n *Node) Room(has bool) {
+	if n.full == !has || !n.leading {
+		return
+	}
+	n.full = !has
+	n.status.changed = true
+	if has {
+		n.accept(nil)
+		return
+	}
+	n.sendAway(bus.CodeUnavailable, diskFull)
+}
+
+const diskFull = "the disk of the hub's journal is nearly full: no new money is held"

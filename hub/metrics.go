@@ -1,0 +1,93 @@
+package hub
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"souk/bus"
+)
+
+// Quantiles sums up durations.
+type Quantiles struct {
+	Count              int64
+	P50, P90, P99, Max time.Duration
+}
+
+// measures are what only a clock can tell.
+type measures struct {
+	mu       *sync.Mutex
+	decision *hdrhistogram.Histogram // arrival to dispatch sent, of tasks that found a slot free
+	wait     *hdrhistogram.Histogram // the same, of all
+	round    *hdrhistogram.Histogram // quotes, clearing, check and records of one round
+	sync     *hdrhistogram.Histogram // append and sync
+	turned   map[bus.Code]int64      // tasks that did not reach the Node
+	bad      int64
+}
+
+func newMeasures() measures {
+	// Nanoseconds up to an hour, to two digits.
+	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(100, int64(time.Hour), 2) }
+	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(), turned: map[bus.Code]int64{}}
+}
+
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	h.RecordValue(min(max(100, int64(d)), int64(time.Hour)))
+}
+
+func (m *measures) placed(now time.Time, all []Placed) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range all {
+		d := now.Sub(p.Arrived)
+		record(m.wait, d)
+		if p.Free {
+			record(m.decision, d)
+		}
+	}
+}
+
+func (m *measures) cleared(d time.Duration) { m.one(m.round, d) }
+func (m *measures) synced(d time.Duration)  { m.one(m.sync, d) }
+
+func (m *measures) one(h *hdrhistogram.Histogram, d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	record(h, d)
+}
+
+func (m *measures) turnedBack(code bus.Code) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turned[code]++
+}
+
+func (m *measures) malformed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bad++
+}
+
+func quantiles(h *hdrhistogram.Histogram) Quantiles {
+	at := func(q float64) time.Duration { return time.Duration(h.ValueAtQuantile(q)) }
+	return Quantiles{Count: h.TotalCount(), P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(h.Max())}
+}
+
+// Stats is a snapshot of what the hub did since its start.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	st := s.node.Stats()
+	s.mu.Unlock()
+	m := &s.measures
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for code, k := range m.turned {
+		st.Tasks[code] += k
+		st.Arrived += k
+	}
+	st.Rejected += m.bad
+	st.Dropped = s.dropped.Load()
+	st.Decision, st.Wait, st.Round, st.Sync = quantiles(m.decision), quantiles(m.wait), quantiles(m.round), quantiles(m.sync)
+	return st
+}

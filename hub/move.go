@@ -1,0 +1,180 @@
+package hub
+
+import (
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// A task whose agent fails is not its client's problem. As long as nothing was delivered the hub gives it to another
+// agent by itself. What was delivered only its reader has, who then sends the task again with it, and the rest is a new
+// award. Either way the failed hold is void: who fails earns nothing.
+
+const (
+	maxMoves     = 2                       // of one task before anything was delivered: it may be the task that kills engines
+	beatEvery    = 1500 * time.Millisecond // to the reader of a task that waits for its next agent
+	lookEvery    = 200 * time.Millisecond  // whether an agent that a reader gives up on has said anything
+	maxLook      = 10 * time.Second        // after which the reader is told that it still serves
+	backOffBound = 3                       // tokens that the next agent may take back, for a whole character
+)
+
+// moved gives a task that its agent failed to another, with its first arrival. It returns false if there is none, or the
+// task is not to go anywhere.
+func (n *Node) moved(h *hold, c *bus.Completion) bool {
+	t := h.task
+	code := c.Code
+	switch {
+	case !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" || h.cancelled || h.recalled || n.draining:
+		return false
+	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
+		return false
+	case t.moves >= maxMoves && code.Broken() || t.moves >= min(n.cfg.MaxRefusals, 16):
+		return false
+	case t.carried() > 0 && code.Broken():
+		return false // one continuation a task
+	}
+	t.failedAt = append(t.failedAt, h.agent.id)
+	need, r := n.survey(t)
+	if r != nil || !n.voided(h, code) {
+		t.failedAt = t.failedAt[:len(t.failedAt)-1]
+		return false
+	}
+	n.acks.put(h.id, bus.CodeMoved)
+	n.stats.Moved++
+	t.earlier = append(t.earlier, h.id)
+	t.moves++
+	t.msg.Attempt++
+	t.hold, t.promised = nil, true
+	if t.next != nil { // its reader wants what happens anyway
+		t.inboxes = append(t.inboxes, t.next.Inbox)
+		t.next = nil
+	}
+	n.fund(t, need)
+	n.news()
+	return true
+}
+
+// takenOver tells the reader of a moved task who serves it now.
+func (n *Node) takenOver(t *task, h *hold) {
+	t.accepted = n.acceptance(t, h)
+	if len(t.inboxes) > 0 {
+		n.answer(t, &bus.Answer{Accepted: t.accepted})
+	}
+	n.beat(t, h.agent.id)
+}
+
+// beat keeps a reader patient.
+func (n *Node) beat(t *task, agent string) {
+	c := &bus.Chunk{Task: t.key.id, Attempt: t.msg.Attempt, Heartbeat: true, Agent: agent}
+	if t.msg.Resume != nil {
+		c.Seq = t.msg.Resume.Seq
+	}
+	n.send(t.msg.Reply, c)
+}
+
+// carried is how many tokens of the answer come from an agent that failed.
+func (t *task) carried() int {
+	if t.msg == nil || t.msg.Resume == nil {
+		return 0
+	}
+	return len(t.msg.Resume.Tokens)
+}
+
+// goOn takes in what a reader has of an answer that broke off. Its agent's word decides, not the reader's: a hold that was
+// served to its end stays paid.
+func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
+	switch {
+	case t.digest != digest:
+		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
+	case m.Failover == "off":
+		n.refuse(m, bus.CodeBadRequest, 0, "failover is off for this task")
+	case t.state == running && t.hold.agent.id != m.Resume.Agent && t.accepted != nil && t.promised:
+		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the reader missed that it was moved
+	case (t.state == waiting || t.state == parked) && t.promised && len(t.inboxes) < moreInboxes:
+		t.inboxes = append(t.inboxes, m.Inbox)
+	case t.continued:
+		n.refuse(m, bus.CodeAgentFailed, 0, "the answer went on elsewhere once, and no answer does so twice")
+	case t.state == running && t.next == nil && t.hold.agent.id == m.Resume.Agent:
+		t.next, t.asked = m, n.now
+		n.timers.set(&t.timer, n.now.Add(lookEvery))
+	case t.state != done:
+		n.refuse(m, bus.CodeDuplicate, time.Second, "the task is in hand")
+	case t.final.Code == "" || t.final.Code == bus.CodeCancelled:
+		n.refuse(m, bus.CodeAnswerGone, 0, "agent %s served the task to its end, and it is paid; what was lost on the way is not served again", t.final.Agent)
+	case t.final.Agent != m.Resume.Agent || t.final.Receipt == nil || n.book.Ended(t.final.Receipt.ID) != ledger.KindVoid || !mayGoOn(t.final.Code):
+		n.refuse(m, t.final.Code, 0, "%s", t.final.Message)
+	default:
+		n.again(t, m)
+	}
+}
+
+// mayGoOn tells ends of a hold that lie with its agent.
+func mayGoOn(c bus.Code) bool {
+	return c.Broken() || c == bus.CodeNoSlot || c == bus.CodeTimeout || c == bus.CodeUnavailable
+}
+
+// again admits the rest of an answer as the same task: the same model where some of it was delivered, what is
+// left of max_tokens, and all of max_price, since nothing was charged yet.
+func (n *Node) again(old *task, m *bus.Task) {
+	t := &task{
+		key: old.key, id: old.id, digest: old.digest, msg: m, arrived: old.arrived, session: bus.SessionKey(m.Client, m.Session),
+		deadline: n.now.Add(n.cfg.Deadline), continued: true, whole: old.whole,
+		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent),
+		earlier:  append(slices.Clone(old.earlier), old.final.Receipt.ID),
+	}
+	t.timer.owner = t
+	if m.Session == "" {
+		t.session = 0
+	}
+	if m.MaxTokens <= 0 {
+		m.MaxTokens = n.cfg.MaxTokens
+	}
+	if m.Reply == "" {
+		m.Reply = bus.ReplySubject(m.Client, m.ID)
+	}
+	m.Attempt = old.tries + 1
+	if r := n.judgeRoom(t); r != nil {
+		n.turnAway(m, r)
+		return
+	}
+	if err := n.setTerms(t); err != nil {
+		n.turnAway(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
+		return
+	}
+	if k := len(m.Resume.Tokens); k > 0 {
+		if err := bus.CanContinue(m.Body); err != nil {
+			n.turnAway(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
+			return
+		}
+		m.Model = old.final.Model
+		m.MaxTokens = min(t.whole, max(0, t.whole-k)+backOffBound)
+	}
+	need, r := n.survey(t)
+	if r != nil {
+		n.turnAway(m, r)
+		return
+	}
+	n.stats.Continued++
+	n.known[t.key] = t
+	n.openPurse(t.key.client)
+	t.inboxes = append(t.inboxes, m.Inbox)
+	n.fund(t, need)
+}
+
+// look is for a running task whose reader hears nothing of its agent. If the hub hears nothing either, the agent
+// has failed; else the reader is told to wait for it.
+func (n *Node) look(t *task) {
+	m, a := t.next, t.hold.agent
+	switch {
+	case n.nano > a.quiet && n.now.After(n.led.Add(2*n.cfg.Silence)): // a hub that has just come hears agents late
+		n.shun(a)
+		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent fell silent")
+	case n.now.Sub(t.asked) >= maxLook:
+		t.next = nil
+		n.refuse(m, bus.CodeUnknown, time.Second, "agent %s says that it serves the task: the way from it to you is cut", a.id)
+	default:
+		n.timers.set(&t.timer, n.now.Add(lookEvery))
+	}
+}

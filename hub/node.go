@@ -1,0 +1,308 @@
+// Package hub clears one domain: it collects tasks into rounds, expects what each would cost and be worth
+// on each agent, clears and prices the round, records it, and hands the tasks to their agents.
+//
+// [Node] is the whole of it as a state machine: messages in, effects out, no I/O and no clock.
+// [Server] runs a Node on a bus, a registry and a journal.
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"souk/bus"
+	"souk/hub/batch"
+	"souk/ledger"
+	"souk/market"
+)
+
+// ErrNotLeading marks input to a Node whose hub does not lead its domain: nothing may be recorded.
+var ErrNotLeading = errors.New("hub does not lead its domain")
+
+// Ready is what a Node wants done, in this order. Nothing leaves before every frame of this Ready, and of
+// those before it, is durable.
+type Ready struct {
+	Frames     []ledger.Frame // make durable first: an award nobody recorded never happened
+	Dispatches []bus.Dispatch // then hand the tasks to their agents; each is answered by a DispatchReply
+	Letters    []Letter       // and say what follows from what is durable now: answers, acknowledgements, cancels
+	Funds      []Funds        // ask the treasury; each is answered by a FundsReply with the same id
+	Status     *bus.Status    // nil if there is no news
+	Faults     []error        // what must not happen and did: for the log, loudly
+	Wake       time.Time      // Tick then, if nothing arrives before; zero: no need
+	Placed     []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
+
+	flushed chan struct{} // closed when all this was done
+}
+
+// presses reports whether anyone waits for this turn: all but frames, acknowledgements and status can wait a little.
+func (r *Ready) presses() bool {
+	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || r.flushed != nil {
+		return true
+	}
+	for _, l := range r.Letters {
+		if _, ack := l.Message.(*bus.CompletionAck); !ack {
+			return true
+		}
+	}
+	return false
+}
+
+// Letter is a message to a subject.
+type Letter struct {
+	Subject string
+	Message bus.Message
+}
+
+// Funds is a request to the treasury.
+type Funds struct {
+	Op      string
+	Request bus.FundsRequest
+}
+
+// Placed says which agent a dispatch is for, when its task arrived, and whether it found a slot free, its money at
+// hand and nobody before it: then all the time since is the hub's own.
+type Placed struct {
+	Agent   string
+	Arrived time.Time
+	Free    bool
+}
+
+// Empty reports whether there is nothing to do but wait.
+func (r *Ready) Empty() bool {
+	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Letters) == 0 && len(r.Funds) == 0 &&
+		r.Status == nil && len(r.Faults) == 0
+}
+
+// Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
+// the order and times of its inputs. For one goroutine.
+type Node struct {
+	cfg   Config
+	file  settings // as configured; cfg holds what is in force
+	book  *ledger.Book
+	salts *rand.ChaCha8
+
+	now      time.Time // never falls
+	nano     int64     // the same as Unix nanoseconds
+	heard    time.Time // when the message being stepped came; may be a little before now
+	epoch    int64
+	leading  bool
+	draining bool
+	full     bool // the journal takes no new holds
+
+	roster []*agent // sorted by id
+	batch  *batch.Batch[*task]
+	left   []*task // were in a round since slots last came free, and were not placed
+	round  scratch
+
+	led    time.Time // since when
+	bodies int       // bytes kept of tasks that run
+
+	known   map[taskKey]*task // open, and ended ones as long as they are remembered
+	ended   []*task           // remembered, in the order of their end, from place `forgotten` on
+	forgot  int
+	open    int
+	waiting int // in batch or left
+
+	holds    map[string]*hold
+	acks     recent[string, bus.Code] // of ended holds
+	visits   recent[uint64, visit]    // where sessions were last
+	timers   timers
+	purses   map[string]*purse
+	treasury treasury
+
+	status statusState
+	stats  Stats
+	out    Ready
+}
+
+// NewNode returns a hub with an empty book. seed makes the salts of its records; it must be secret and new
+// for every start, but for simulations.
+func NewNode(cfg Config, seed [32]byte) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, file: settings{cfg.Batch, cfg.Settle}, book: ledger.NewBook(), salts: rand.NewChaCha8(seed),
+		batch: batch.New[*task](cfg.Batch),
+		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
+		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown),
+		treasury: newTreasury(),
+		stats:    newStats(),
+	}
+	n.treasury.again.owner = &n.treasury
+	return n, nil
+}
+
+// Book is the hub's book, to be read.
+func (n *Node) Book() *ledger.Book { return n.book }
+
+// Step takes a message in. A message that means nothing here is an error, changes nothing and is counted;
+// whoever waits for an answer to it gets one all the same.
+func (n *Node) Step(now time.Time, m bus.Message) error {
+	n.advance(now)
+	n.heard = now
+	err := n.step(m)
+	if err != nil {
+		n.stats.Rejected++
+	}
+	return err
+}
+
+func (n *Node) step(m bus.Message) error {
+	if !n.leading {
+		return ErrNotLeading
+	}
+	err := m.Validate()
+	switch m := m.(type) {
+	case *bus.Task:
+		if err != nil {
+			n.refuse(m, codeOr(err, bus.CodeBadRequest), 0, "%s", messageOf(err))
+			return err
+		}
+		return n.admit(m)
+	case *bus.Completion:
+		if err != nil {
+			return err
+		}
+		return n.complete(m)
+	case *bus.DispatchReply:
+		if err != nil {
+			return err
+		}
+		return n.replied(m)
+	case *bus.Summary:
+		if err != nil {
+			n.stats.BadSummaries++
+			return err
+		}
+		return n.summarised(m)
+	case *bus.Cancel:
+		if err != nil {
+			return err
+		}
+		return n.cancel(m)
+	case *bus.Feedback:
+		if err != nil {
+			return err
+		}
+		return n.judged(m)
+	case *bus.FundsReply:
+		if err != nil {
+			return err
+		}
+		return n.funded(m)
+	}
+	return fmt.Errorf("hub: no use for a %T", m)
+}
+
+// Tick lets time pass: whatever was due by now happens.
+func (n *Node) Tick(now time.Time) {
+	n.advance(now)
+	if !n.leading {
+		return
+	}
+	for t := n.timers.pop(n.now); t != nil; t = n.timers.pop(n.now) {
+		t.owner.due(n)
+	}
+	n.forgetEnded()
+}
+
+// Ready clears the rounds that are due and returns what is to be done since the last call. Waiting with
+// this until all messages at hand were stepped lets tasks that came together be cleared together.
+func (n *Node) Ready() Ready {
+	if n.leading {
+		for !n.full && n.batch.Due(n.now, n.freeSlots()) {
+			n.clear()
+		}
+		n.report()
+		n.out.Wake = n.wake()
+	}
+	out := n.out
+	n.out = Ready{}
+	return out
+}
+
+// wake is when there is next something to do.
+func (n *Node) wake() time.Time {
+	at := n.timers.next()
+	if !n.full && n.batch.Len() > 0 && n.freeSlots() > 0 {
+		at = earlier(at, n.batch.Deadline())
+	}
+	return earlier(at, n.status.next)
+}
+
+// earlier is the earlier of two times, the zero time being none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// advance takes a time over, unless the clock went back.
+func (n *Node) advance(now time.Time) {
+	if now.After(n.now) {
+		n.now, n.nano = now, now.UnixNano()
+	}
+}
+
+// commit makes one frame of records and puts it first among what is to be done, or changes nothing.
+func (n *Node) commit(records ...ledger.Record) error {
+	seq, _, last := n.book.Last()
+	f := ledger.Frame{
+		Version: ledger.FrameVersion, Epoch: n.epoch, Seq: seq + 1,
+		Time: max(n.now.UnixNano(), last), Records: records,
+	}
+	if err := n.book.ApplyFrame(f); err != nil {
+		return err
+	}
+	n.out.Frames = append(n.out.Frames, f)
+	return nil
+}
+
+func (n *Node) salt() (s [16]byte) {
+	n.salts.Read(s[:])
+	return s
+}
+
+// send adds a letter.
+func (n *Node) send(subject string, m bus.Message) {
+	if subject != "" {
+		n.out.Letters = append(n.out.Letters, Letter{subject, m})
+	}
+}
+
+// fault reports what must not happen.
+func (n *Node) fault(err error) {
+	n.stats.Faults++
+	n.out.Faults = append(n.out.Faults, err)
+}
+
+// news says that what did not fit may fit now: all who were left are considered again.
+func (n *Node) news() {
+	for _, t := range n.left {
+		n.batch.Add(t, t.arrived)
+	}
+	clear(n.left)
+	n.left = n.left[:0]
+	n.status.changed = true
+}
+
+func codeOr(err error, code bus.Code) bus.Code {
+	if c := bus.CodeOf(err); c != bus.CodeInternal && c != "" {
+		return c
+	}
+	return code
+}
+
+func messageOf(err error) string {
+	var e *bus.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// money says an amount for people.
+func money(c market.Credits) string { return c.String() + " credits" }

@@ -1,0 +1,132 @@
+package predict
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func near(t *testing.T, what string, got, want time.Duration, share float64) {
+	t.Helper()
+	if math.Abs(float64(got-want)) > share*float64(want) {
+		t.Errorf("%s = %v, want %v within %v %%", what, got, want, share*100)
+	}
+}
+
+func TestColdStartIsThePrior(t *testing.T) {
+	p := DefaultPrior()
+	f := NewMeans(p).Forecast(Features{Prompt: 1000, MaxTokens: 500, InFlight: 3})
+	near(t, "TTFT", f.TTFT, p.Base+1000*p.PerToken+3*p.PerTask, 0.01)
+	if f.Output != 200 {
+		t.Errorf("output = %d, want 0.4 of 500", f.Output)
+	}
+}
+
+func TestHintCountsUntilSomethingIsMeasured(t *testing.T) {
+	m := NewMeans(DefaultPrior())
+	m.Hint(200 * time.Millisecond)
+	f := m.Forecast(Features{Prompt: 500, MaxTokens: 10})
+	near(t, "hinted TTFT", f.TTFT, 200*time.Millisecond, 0.02)
+	m.Learn(Features{Prompt: 500}, Observation{Prompt: 500, TTFT: 100 * time.Millisecond})
+	before := m.Forecast(Features{Prompt: 500})
+	m.Hint(time.Minute)
+	if after := m.Forecast(Features{Prompt: 500}); after != before {
+		t.Errorf("a hint moved what was measured: %v to %v", before, after)
+	}
+}
+
+// An engine with known constants and noise is learned from its own answers.
+func TestLearnsAnEngine(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	base, per, task := 12*time.Millisecond, 40*time.Microsecond, 5*time.Millisecond
+	m := NewMeans(DefaultPrior())
+	engine := func(uncached, running int) time.Duration {
+		return base + time.Duration(uncached)*per + time.Duration(running)*task
+	}
+	for range 500 {
+		f := Features{Prompt: 100 + r.IntN(4000), MaxTokens: 400, InFlight: r.IntN(8)}
+		actual := f.Prompt * 5 / 4 // this model needs a quarter more tokens than the door thinks
+		f.Cached = r.IntN(actual)
+		o := Observation{Prompt: actual, Cached: f.Cached, Output: 80 + r.IntN(41), ITL: 10 * time.Millisecond}
+		o.TTFT = time.Duration(float64(engine(actual-f.Cached, f.InFlight)) * (0.9 + 0.2*r.Float64()))
+		m.Learn(f, o)
+	}
+	if got := m.Tokens(1000); got < 1240 || got > 1255 {
+		t.Errorf("1000 estimated tokens = %d, want about 1250", got)
+	}
+	for _, c := range []struct{ prompt, cached, running int }{{800, 0, 0}, {800, 900, 0}, {3200, 0, 6}, {3200, 3900, 2}} {
+		f := m.Forecast(Features{Prompt: c.prompt, Cached: c.cached, MaxTokens: 400, InFlight: c.running})
+		near(t, "TTFT", f.TTFT, engine(c.prompt*5/4-c.cached, c.running), 0.12)
+		if f.Output < 90 || f.Output > 110 {
+			t.Errorf("output = %d, want about 100", f.Output)
+		}
+	}
+}
+
+func TestForgetsAnEngineThatChanged(t *testing.T) {
+	p := DefaultPrior()
+	p.Memory = 20
+	m := NewMeans(p)
+	learn := func(ttft time.Duration, n int) {
+		for i := range n {
+			m.Learn(Features{Prompt: 100, InFlight: i % 4}, Observation{Prompt: 100, TTFT: ttft, ITL: ttft / 10})
+		}
+	}
+	learn(2*time.Second, 200)
+	learn(100*time.Millisecond, 200)
+	near(t, "TTFT", m.Forecast(Features{Prompt: 100, InFlight: 2}).TTFT, 100*time.Millisecond, 0.05)
+	near(t, "slowest ITL", m.SlowestITL(), p.Slowest, 0.05)
+}
+
+// Whatever an agent reports, forecasts stay finite, not negative, and never fall with more work.
+func TestHostileObservations(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	odd := func() int {
+		return []int{0, 1, -1, 16, 1000, math.MaxInt32, math.MinInt32, math.MaxInt64, r.IntN(5000)}[r.IntN(9)]
+	}
+	for range 200 {
+		m := NewMeans(DefaultPrior())
+		for range r.IntN(60) {
+			m.Learn(Features{Prompt: odd(), Cached: odd(), MaxTokens: odd(), InFlight: r.IntN(100)},
+				Observation{Prompt: odd(), Cached: odd(), Output: odd(), TTFT: time.Duration(odd()), ITL: time.Duration(odd()), NoCacheReport: r.IntN(2) == 0})
+			f := m.Forecast(Features{Prompt: r.IntN(100000), MaxTokens: 100, InFlight: r.IntN(50)})
+			if f.TTFT < 0 || f.TTFT > time.Hour || f.Output < 1 || f.Output > 100 || m.SlowestITL() <= 0 {
+				t.Fatalf("forecast %+v, slowest %v", f, m.SlowestITL())
+			}
+		}
+		few, many := m.Forecast(Features{Prompt: 100, InFlight: 1}), m.Forecast(Features{Prompt: 9000, InFlight: 9})
+		if many.TTFT < few.TTFT {
+			t.Fatalf("more work is faster: %v, %v", few.TTFT, many.TTFT)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	if err := DefaultPrior().Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (Prior{Base: -1, Share: math.NaN()}).Validate(); err == nil {
+		t.Error("an absurd prior passes")
+	}
+}
+
+func BenchmarkForecast(b *testing.B) {
+	m := NewMeans(DefaultPrior())
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Forecast(Features{Prompt: 1000, Cached: 500, MaxTokens: 500, InFlight: 3})
+	}
+}
+
+func BenchmarkLearn(b *testing.B) {
+	m := NewMeans(DefaultPrior())
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Learn(Features{Prompt: 1000, MaxTokens: 500}, Observation{Prompt: 1000, Output: 99, TTFT: time.Second, ITL: time.Millisecond})
+	}
+}

@@ -1,0 +1,101 @@
+package hub
+
+import (
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// Replay takes in one stored frame of the hub's own journal, from the first, before the first Lead.
+func (n *Node) Replay(f ledger.Frame) error {
+	if err := n.book.ApplyFrame(f); err != nil {
+		return err
+	}
+	n.advance(time.Unix(0, f.Time))
+	for i := range f.Records {
+		switch r := &f.Records[i]; r.Kind {
+		case ledger.KindHold:
+			n.replayHold(r.ID, *r.Hold, f.Epoch)
+		case ledger.KindCapture:
+			n.replayCapture(r.Capture)
+		case ledger.KindVoid:
+			n.replayVoid(r.Void)
+		case ledger.KindReturn:
+			// Whether the treasury heard of it is not known here: it is told again, which changes nothing.
+			// One hub returns each client's money once for every stop, so the last ones suffice.
+			n.treasury.returns = append(n.treasury.returns, returnRequest(n.cfg.Journal, *r))
+			if over := len(n.treasury.returns) - maxPending; over > 0 {
+				n.treasury.returns = slices.Delete(n.treasury.returns, 0, over)
+			}
+		}
+	}
+	n.forgetEnded()
+	return nil
+}
+
+// replayHold brings back a task that was under way: its agent may still be serving it. What its client sent is
+// not in a journal, so it is answered `unknown` until the hold ends.
+func (n *Node) replayHold(id string, rec ledger.Hold, epoch int64) {
+	a := n.enrol(rec.Agent)
+	t := &task{
+		key: taskKey{rec.Client, rec.Task}, digest: rec.Digest, state: running, arrived: n.now,
+		deadline: time.Unix(0, rec.Expires), told: true, reply: bus.ReplySubject(rec.Client, rec.Task),
+	}
+	t.whole, t.tries, t.continued = rec.MaxTokens, rec.Attempt, rec.Attempt > 0
+	if old := n.known[t.key]; old != nil && rec.Attempt > 0 && old.final != nil && old.final.Receipt != nil {
+		t.earlier = append(slices.Clone(old.earlier), old.final.Receipt.ID)
+	}
+	t.timer.owner = t
+	h := &hold{id: id, rec: rec, task: t, agent: a, sent: n.now, expires: time.Unix(0, rec.Expires), answered: true}
+	h.timer.owner = h
+	t.hold = h
+	n.known[t.key] = t
+	n.openPurse(rec.Client)
+	n.holds[id] = h
+	a.holds = append(a.holds, h)
+	n.timers.set(&h.timer, h.expires)
+}
+
+func (n *Node) replayCapture(c *ledger.Capture) {
+	h := n.holds[c.Hold]
+	if h == nil {
+		return
+	}
+	n.close(h)
+	n.acks.put(h.id, "")
+	r := &bus.Result{
+		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.rec.Agent, Model: h.rec.Model,
+		Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS,
+		Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
+	}
+	if c.Outcome == bus.OutcomeCancelled {
+		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
+	}
+	n.replayed(h, r)
+}
+
+func (n *Node) replayVoid(v *ledger.Void) {
+	h := n.holds[v.Hold]
+	if h == nil {
+		return
+	}
+	n.close(h)
+	code := bus.Code(v.Reason)
+	if code == bus.CodeTimeout {
+		n.acks.put(h.id, bus.CodeLate)
+	} else {
+		n.acks.put(h.id, "")
+	}
+	r := n.refusal(n.identity(h.task), code, 0, "the hold ended without payment")
+	r.Agent, r.Model, r.Receipt = h.rec.Agent, h.rec.Model, n.receipt(h)
+	n.replayed(h, r)
+}
+
+// replayed ends a task as it ended then, and says nothing of it to anyone.
+func (n *Node) replayed(h *hold, r *bus.Result) {
+	if h.task.state == running {
+		n.finish(h.task, r, false)
+	}
+}

@@ -1,0 +1,251 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/hub/predict"
+	"souk/hub/prefix"
+	"souk/market"
+)
+
+// agent is what the hub knows of one agent. It stays in the roster at least as long as it is joined or holds run on
+// it.
+type agent struct {
+	id     string
+	reg    bus.Registration
+	joined bool // registered, and claimed by this hub
+
+	state string // by its last summary
+	seq   uint64
+	quiet int64 // Unix nanoseconds from which its last summary is too old
+	price market.Price
+	slots int
+
+	holds []*hold // under way, in the order of their rounds: the hub's own count is the load
+
+	// The agent's count corrects the hub's own where it has been higher for a while.
+	excess, stuck int
+	excessSince   time.Time
+
+	refusals int
+	avoid    int64 // Unix nanoseconds before which it gets no tasks
+	timer    timer // the end of avoid
+
+	predictor predict.Predictor
+	belief    *prefix.Belief
+	slotPrice market.Credits // in the last round it was in
+}
+
+func (n *Node) find(id string) (int, bool) {
+	return slices.BinarySearchFunc(n.roster, id, func(a *agent, id string) int { return cmp.Compare(a.id, id) })
+}
+
+func (n *Node) lookup(id string) *agent {
+	if i, ok := n.find(id); ok {
+		return n.roster[i]
+	}
+	return nil
+}
+
+// enrol returns the agent of an id, new if need be.
+func (n *Node) enrol(id string) *agent {
+	i, ok := n.find(id)
+	if !ok {
+		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: prefix.New(n.cfg.Prefix, 1, 0)}
+		a.timer.owner = a
+		n.roster = slices.Insert(n.roster, i, a)
+	}
+	return n.roster[i]
+}
+
+// drop forgets an agent that is gone and on which nothing runs, once there are many: one that comes back, after a
+// lost lease say, is known already.
+func (n *Node) drop(a *agent) {
+	if a.joined || len(a.holds) > 0 || len(n.roster) <= 2*n.cfg.MaxAgents {
+		return
+	}
+	if i, ok := n.find(a.id); ok {
+		n.roster = slices.Delete(n.roster, i, i+1)
+	}
+	n.timers.set(&a.timer, time.Time{})
+}
+
+// Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
+// leadership; or that its registration has changed. A registration that cannot be sold under is an error and is
+// counted; the agent is not sold.
+func (n *Node) Join(now time.Time, reg bus.Registration) error {
+	n.advance(now)
+	if !n.leading {
+		return ErrNotLeading
+	}
+	err := reg.Validate()
+	if err == nil {
+		err = reg.Price.Validate()
+	}
+	if err == nil && reg.Slots < 1 {
+		err = fmt.Errorf("no slots")
+	}
+	if err == nil && !n.cfg.serves(reg.Domains[0].Domain) {
+		err = fmt.Errorf("its first domain is %s, not served here", reg.Domains[0].Domain)
+	}
+	if a := n.lookup(reg.Agent); err == nil && (a == nil || !a.joined) && n.joined() >= n.cfg.MaxAgents {
+		err = fmt.Errorf("%d agents are joined, the most this hub sells", n.cfg.MaxAgents)
+	}
+	if err != nil {
+		n.stats.BadAgents++
+		n.leave(reg.Agent)
+		return fmt.Errorf("agent %s is not sold: %w", reg.Agent, err)
+	}
+	a := n.enrol(reg.Agent)
+	a.joined = true
+	n.restarted(a, reg.Boot)
+	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
+	if fresh || reg.Model != a.reg.Model { // an engine upgraded to another model has none of the last one's cache, or speed
+		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
+	}
+	if reg.Model != a.reg.Model {
+		a.predictor = predict.NewMeans(n.cfg.Prior)
+	}
+	if fresh {
+		a.seq, a.state, a.refusals, a.avoid = 0, bus.StateReady, 0, 0
+		a.excess, a.stuck = 0, 0
+	}
+	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
+	a.quiet = n.now.Add(n.cfg.Silence).UnixNano()
+	n.news()
+	return nil
+}
+
+func (n *Node) joined() (count int) {
+	for _, a := range n.roster {
+		if a.joined {
+			count++
+		}
+	}
+	return count
+}
+
+// Leave says that an agent's registration, or the claim on it, is gone. What runs there may well go on: its holds end
+// by a Completion or by their own time.
+func (n *Node) Leave(now time.Time, id string) {
+	n.advance(now)
+	n.leave(id)
+}
+
+func (n *Node) leave(id string) {
+	if a := n.lookup(id); a != nil {
+		a.joined = false
+		n.drop(a)
+		n.status.changed = true
+	}
+}
+
+// restarted ends what ran on an agent's earlier process: a new registration can only follow the end of
+// the old lease, so that process is dead and will send no Completion. The boot stands in the hold's record, so this is
+// known after a restart of the hub too.
+func (n *Node) restarted(a *agent, boot int64) {
+	for _, h := range slices.Clone(a.holds) {
+		if h.rec.Boot < boot {
+			n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
+		}
+	}
+}
+
+// summarised takes an agent's word about itself.
+func (n *Node) summarised(s *bus.Summary) error {
+	a := n.lookup(s.Agent)
+	if a == nil || !a.joined {
+		return fmt.Errorf("summary of %s, which is not sold here", s.Agent)
+	}
+	if s.Boot != a.reg.Boot || s.Seq <= a.seq {
+		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
+	}
+	before := a.free(n)
+	a.seq, a.quiet = s.Seq, n.now.Add(n.cfg.Silence).UnixNano()
+	a.state = s.State
+	if s.Slots > 0 {
+		a.slots = s.Slots
+	}
+	if err := s.Price.Validate(); err != nil {
+		n.stats.BadPrices++
+	} else {
+		a.price = s.Price // for later rounds: a hold carries the card it was made with
+	}
+	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
+	a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
+	a.correct(n.now, s.InFlight, n.cfg.Settling)
+	if after := a.free(n); after > before {
+		n.news()
+	} else if after != before {
+		n.status.changed = true
+	}
+	return nil
+}
+
+// correct compares the agent's count of running tasks with the hub's. A summary is a little old, so only what
+// an agent counts more, and goes on counting, is believed: it runs something the hub has given up.
+func (a *agent) correct(now time.Time, running int, settling time.Duration) {
+	excess := running - len(a.holds)
+	switch {
+	case excess <= 0:
+		a.excess, a.stuck = 0, 0
+	case a.excess == 0:
+		a.excess, a.excessSince = excess, now
+	default:
+		a.excess = min(a.excess, excess)
+		if now.Sub(a.excessSince) >= settling {
+			a.stuck = a.excess
+		}
+	}
+}
+
+// free is how many tasks the agent can be given now.
+func (a *agent) free(n *Node) int {
+	if !a.joined || n.nano > a.quiet || n.nano < a.avoid || a.state != bus.StateReady || a.reg.State != bus.StateReady {
+		return 0
+	}
+	return max(0, a.slots-len(a.holds)-a.stuck)
+}
+
+// freeSlots counts the free slots of all agents.
+func (n *Node) freeSlots() (free int) {
+	for _, a := range n.roster {
+		free += a.free(n)
+	}
+	return free
+}
+
+// shun leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time.
+func (n *Node) shun(a *agent) {
+	wait := n.cfg.AvoidLeast << min(a.refusals, 20)
+	if wait > n.cfg.AvoidMost || wait <= 0 {
+		wait = n.cfg.AvoidMost
+	}
+	a.refusals++
+	until := n.now.Add(wait)
+	a.avoid = until.UnixNano()
+	n.timers.set(&a.timer, until)
+}
+
+// due implements timed: the agent may be tried again.
+func (a *agent) due(n *Node) { n.news() }
+
+// quality is the agent's registered score for a task: of the task's own label if it has one, else of the
+// domain that it joined by.
+func (a *agent) quality(label string) float64 {
+	for _, d := range a.reg.Domains {
+		if d.Domain == label {
+			return d.Score
+		}
+	}
+	return a.reg.Domains[0].Score
+}
+
+// fits reports whether a prompt leaves room for an answer in the agent's context.
+func (a *agent) fits(t *task) bool {
+	return a.reg.MaxModelLen == 0 || a.predictor.Tokens(t.msg.Prompt.Tokens)+t.carried() < a.reg.MaxModelLen
+}

@@ -1,0 +1,226 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// scratch is kept between rounds.
+type scratch struct {
+	tasks  []*task
+	agents []*agent // with a free slot
+	free   []int
+	place  []int // of an agent in the round, by its index in agents; -1: no edge
+	quotes []quote
+	edges  []edge
+
+	inTasks  []*task // those with an edge, in the round's order
+	inAgents []*agent
+	chosen   []int // the quote of each edge
+}
+
+// edge is an edge of the round to be, with the quote it was made from.
+type edge struct{ task, agent, quote int }
+
+// clear holds one round: it builds the edges, clears them, checks the outcome, and records round and holds in
+// one frame before anything else. Tasks that were not placed wait for news.
+func (n *Node) clear() {
+	s := &n.round
+	s.tasks = n.batch.Take(s.tasks[:0])
+	slices.SortFunc(s.tasks, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
+	r, tasks, agents, chosen := n.assemble()
+	if len(r.Edges) == 0 {
+		n.left = append(n.left, s.tasks...)
+		return
+	}
+	o, err := market.Clear(r)
+	if err == nil {
+		err = market.Check(r, o)
+	}
+	if err != nil {
+		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
+		n.left = append(n.left, s.tasks...)
+		return
+	}
+	if len(o.Awards) == 0 {
+		// Nothing was worth its cost just now; no award, no record.
+		n.lost(tasks)
+		n.left = append(n.left, s.tasks...)
+		return
+	}
+	n.award(&r, &o, tasks, agents, chosen)
+}
+
+// assemble makes the round of the tasks in scratch and the agents that have room. tasks and agents are the
+// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take part.
+func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
+	s := &n.round
+	s.agents, s.free, s.place, s.quotes, s.edges = s.agents[:0], s.free[:0], s.place[:0], s.quotes[:0], s.edges[:0]
+	tasks, agents, chosen = s.inTasks[:0], s.inAgents[:0], s.chosen[:0]
+	for _, a := range n.roster {
+		if free := a.free(n); free > 0 {
+			s.agents, s.free, s.place = append(s.agents, a), append(s.free, free), append(s.place, -1)
+		}
+	}
+	for i, t := range s.tasks {
+		for k, a := range s.agents {
+			if !n.usable(t, a) {
+				continue
+			}
+			q := n.quote(t, a, false)
+			if n.now.Add(q.forecast.TTFT).After(t.deadline) {
+				continue
+			}
+			// No more than what was reserved can be held, so no more is offered: reservations cover
+			// every quote as it stood on arrival.
+			q.value = min(q.value, t.reserved)
+			if q.value-q.cost-n.cfg.Fee < 0 {
+				continue
+			}
+			s.edges = append(s.edges, edge{i, k, len(s.quotes)})
+			s.quotes = append(s.quotes, q)
+			s.place[k] = 0
+		}
+	}
+	last, prev := n.book.LastRound()
+	r = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.rule(), Fee: n.cfg.Fee}
+	if len(s.edges) == 0 {
+		return r, nil, nil, nil
+	}
+	// What goes into the round is kept in its record, so it is made anew, in few pieces.
+	tiers := make([]market.Tier, len(s.agents))
+	r.Agents = make([]market.Supply, 0, len(s.agents))
+	for k, a := range s.agents {
+		if s.place[k] == 0 {
+			s.place[k] = len(agents)
+			agents = append(agents, a)
+			tiers[k].Slots = s.free[k]
+			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(a.id), Tiers: tiers[k : k+1 : k+1]})
+		}
+	}
+	r.Edges = make([]market.Edge, len(s.edges))
+	r.Tasks = make([]market.Task, 0, len(s.tasks))
+	before := -1
+	for i, e := range s.edges {
+		if e.task != before {
+			before = e.task
+			t := s.tasks[e.task]
+			tasks = append(tasks, t)
+			r.Tasks = append(r.Tasks, market.Task{ID: t.id, Client: t.key.client})
+		}
+		q := &s.quotes[e.quote]
+		r.Edges[i] = market.Edge{Task: len(tasks) - 1, Agent: s.place[e.agent], Value: q.value, Cost: q.cost}
+		chosen = append(chosen, e.quote)
+	}
+	s.inTasks, s.inAgents, s.chosen = tasks, agents, chosen
+	return r, tasks, agents, chosen
+}
+
+// lost counts a round against those whom it did not place although they could have been.
+func (n *Node) lost(tasks []*task) {
+	for _, t := range tasks {
+		t.rounds++
+	}
+}
+
+// award records a cleared round with its holds and hands out its tasks.
+func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents []*agent, chosen []int) {
+	records := make([]ledger.Record, 1, 1+len(o.Awards))
+	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
+	holds := make([]*hold, len(o.Awards))
+	placed := make([]*task, len(o.Awards))
+	i := 0
+	for slot := range o.Awards {
+		aw := &o.Awards[slot]
+		for r.Tasks[i].ID != aw.Task {
+			i++
+		}
+		t := tasks[i]
+		e, _ := slices.BinarySearchFunc(r.Edges, i, func(e market.Edge, task int) int { return cmp.Compare(e.Task, task) })
+		for r.Agents[r.Edges[e].Agent].Agent != aw.Agent {
+			e++
+		}
+		h := n.newHold(t, agents[r.Edges[e].Agent], &n.round.quotes[chosen[e]], r.Number, slot, aw)
+		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
+		holds[slot], placed[slot] = h, t
+	}
+	if err := n.commit(records...); err != nil {
+		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
+		n.left = append(n.left, n.round.tasks...)
+		return
+	}
+	n.stats.round(r, o)
+	for slot, h := range holds {
+		n.start(placed[slot], h, &o.Awards[slot])
+	}
+	n.notePrices(o, agents)
+	for _, t := range n.round.tasks {
+		if t.state == waiting {
+			n.left = append(n.left, t)
+		}
+	}
+	for _, t := range tasks {
+		if t.state == waiting {
+			t.rounds++
+		}
+	}
+	n.status.changed = true
+}
+
+// newHold is the hold for an award.
+func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
+	h := &hold{
+		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
+		features: q.features, sent: n.now,
+	}
+	h.timer.owner = h
+	service := time.Duration(q.maxTokens) * a.predictor.SlowestITL()
+	h.timeout = service + n.cfg.HoldGrace/2
+	h.expires = n.now.Add(service + n.cfg.HoldGrace)
+	h.rec = ledger.Hold{
+		Client: t.key.client, Task: t.key.id, Attempt: t.msg.Attempt, Agent: a.id, Model: a.reg.Model,
+		Round: round, Slot: slot, Kind: bus.DispatchTask,
+		Amount:  market.Hold(aw.Premium, q.worst, min(t.terms.Cap(), t.reserved)),
+		Premium: aw.Premium, Fee: n.cfg.Fee, Quoted: aw.Cost, Settle: n.cfg.Settle, Price: a.price,
+		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,
+		Expires: h.expires.UnixNano(), Boot: a.reg.Boot, Digest: t.digest,
+	}
+	return h
+}
+
+// start lets an awarded task run: its hold stands in a frame of this Ready.
+func (n *Node) start(t *task, h *hold, aw *market.Award) {
+	n.waiting--
+	n.release(t)
+	t.state, t.hold, h.task = running, h, t
+	if t.carried() == 0 {
+		t.whole = h.rec.MaxTokens
+	}
+	n.holds[h.id] = h
+	h.agent.holds = append(h.agent.holds, h)
+	n.timers.set(&t.timer, time.Time{})
+	n.timers.set(&h.timer, h.sent.Add(n.cfg.DispatchTimeout))
+	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, aw))
+	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 && t.refusals == 0})
+	if t.session != 0 {
+		n.visits.put(t.session, visit{t.msg.Role, h.agent.id})
+	}
+}
+
+// notePrices keeps the slot prices of a round for the status.
+func (n *Node) notePrices(o *market.Outcome, agents []*agent) {
+	for _, a := range agents {
+		a.slotPrice = 0
+	}
+	for _, p := range o.Prices {
+		if p.Tier == 0 {
+			agents[p.Agent].slotPrice = p.Price
+		}
+	}
+}

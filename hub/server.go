@@ -1,0 +1,778 @@
+package hub
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// Deps are what a Server runs on.
+type Deps struct {
+	Bus      bus.Bus
+	Registry bus.Registry
+	Journal  ledger.Journal // of this hub alone; replayed by Run, not closed
+	Log      *slog.Logger   // nil: slog.Default
+	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
+}
+
+// Server runs a Node: it wins the domain's election, claims its agents, and carries messages between Node,
+// bus, journal and treasury.
+//
+// One goroutine steps the Node through whatever has arrived; a second makes frames durable, all that have queued up
+// with one sync, and only then sends what follows from them. The first does not wait for the second.
+type Server struct {
+	cfg   Config
+	deps  Deps
+	log   *slog.Logger
+	inbox string // agents answer dispatches below it
+
+	mu   sync.Mutex // guards node
+	node *Node
+
+	in      chan input
+	work    chan Ready
+	broken  chan error // the journal's first error
+	ready   chan struct{}
+	isReady sync.Once
+	dropped atomic.Int64
+	running atomic.Bool
+	asking  sync.WaitGroup // requests to the treasury
+	counter chan struct{}  // a place for each of those under way
+
+	measures measures
+}
+
+// input is something for the Node: a message, or a change of the roster.
+type input struct {
+	at    time.Time
+	m     bus.Message
+	join  *bus.Registration
+	leave string
+	set   *setting
+}
+
+// setting is news of the domain's entry in the registry; nil when there is none.
+type setting struct{ config *bus.MarketConfig }
+
+// Bounds of one turn of the loops.
+const (
+	maxSteps  = 256 // messages between two looks at what is ready
+	maxGroups = 64  // turns whose frames are made durable by one sync
+)
+
+// maxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each client.
+const maxAsking = 256
+
+// treasuryTimeout is how long a request to the treasury may take: it syncs a journal of its own.
+const treasuryTimeout = 2 * time.Second
+
+// NewServer returns a hub that is not running yet.
+func NewServer(cfg Config, deps Deps) (*Server, error) {
+	if deps.Bus == nil || deps.Registry == nil || deps.Journal == nil {
+		return nil, errors.New("hub: a bus, a registry and a journal are needed")
+	}
+	if deps.Seed == ([32]byte{}) {
+		crand.Read(deps.Seed[:])
+	}
+	node, err := NewNode(cfg, deps.Seed)
+	if err != nil {
+		return nil, err
+	}
+	log := deps.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Server{
+		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node, inbox: deps.Bus.Inbox(),
+		in: make(chan input, cfg.Queue), work: make(chan Ready, maxGroups), broken: make(chan error, 1),
+		ready: make(chan struct{}), counter: make(chan struct{}, maxAsking), measures: newMeasures(),
+	}, nil
+}
+
+// Ready is closed when the hub leads its domain, listens, and has claimed the agents that were there.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it drains
+// within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is then in
+// memory may never have happened. It can be called once.
+func (s *Server) Run(ctx context.Context) error {
+	if s.running.Swap(true) {
+		return errors.New("hub: Run was called before")
+	}
+	if err := s.replay(); err != nil {
+		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
+	}
+	var writer sync.WaitGroup
+	writer.Go(s.write)
+	defer writer.Wait()
+	defer close(s.work)
+
+	entry, err := bus.EncodeEntry(&bus.HubEntry{
+		Domain: s.cfg.Domain, Labels: s.cfg.Labels, Hub: s.cfg.Hub, Journal: s.cfg.Journal, General: s.cfg.General,
+	})
+	if err != nil {
+		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
+	}
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		lead, err := s.deps.Registry.Elect(ctx, bus.HubKey(s.cfg.Domain), entry, s.cfg.LeaseTTL)
+		if err == nil {
+			wait = 100 * time.Millisecond
+			err = s.lead(ctx, lead)
+			if ctx.Err() != nil || err != nil && !errors.Is(err, bus.ErrLost) {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.log.Warn("not leading", "err", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *Server) replay() error {
+	begin, frames := time.Now(), 0
+	err := s.deps.Journal.Replay(func(f ledger.Frame) error {
+		frames++
+		return s.node.Replay(f)
+	})
+	if err != nil {
+		return err
+	}
+	if o := s.node.Book().Journal(); o.Journal != "" && (o.Journal != s.cfg.Journal || o.Domain != s.cfg.Domain) {
+		return fmt.Errorf("it is the journal %s of domain %s: each hub has its own data directory", o.Journal, o.Domain)
+	}
+	if frames > 0 {
+		s.log.Info("replayed", "frames", frames, "open_holds", s.node.Book().OpenCount(), "took", time.Since(begin).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's error.
+func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
+	s.mu.Lock()
+	err := s.node.Lead(time.Now(), l.Epoch())
+	s.mu.Unlock()
+	if err != nil {
+		l.Close(context.WithoutCancel(ctx))
+		return err
+	}
+	s.log.Info("leading", "epoch", l.Epoch(), "instance", s.cfg.Hub)
+	tasks, others, err := s.listen()
+	if err != nil {
+		s.resign(l)
+		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
+	}
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var roster sync.WaitGroup
+	roster.Go(func() { s.watch(inner, l) })
+	roster.Go(func() { s.heed(inner) })
+	err = s.loop(ctx, l, tasks)
+	stop()
+	roster.Wait()
+	tasks.Stop()
+	for _, o := range others {
+		o.Stop()
+	}
+	s.asking.Wait()
+	for len(s.in) > 0 {
+		<-s.in // said to this leadership; whoever needs an answer says it again
+	}
+	s.mu.Lock()
+	s.node.Depose(time.Now())
+	rest := s.node.Ready()
+	s.mu.Unlock()
+	if err == nil || errors.Is(err, bus.ErrLost) {
+		s.work <- rest
+		s.settleDown()
+	}
+	s.resign(l)
+	return err
+}
+
+// resign gives the leadership back, so that a standby need not wait for the lease to run out.
+func (s *Server) resign(l bus.Leadership) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := l.Close(ctx); err != nil {
+		s.log.Debug("leadership not resigned", "err", err)
+	}
+}
+
+// settleDown waits until everything that was handed to the writer has been sent.
+func (s *Server) settleDown() {
+	done := make(chan struct{})
+	s.work <- Ready{flushed: done}
+	<-done
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := s.deps.Bus.Flush(ctx); err != nil {
+		s.log.Debug("bus not flushed", "err", err)
+	}
+}
+
+// loop steps the Node until the leadership is lost, the journal breaks, or ctx has ended and nothing runs.
+func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscription) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	room, _ := s.deps.Journal.(interface{ HasRoom() bool })
+	stopping := ctx.Done()
+	var giveUp <-chan time.Time
+	retired := false
+	for {
+		var first input
+		select {
+		case first = <-s.in:
+		case <-timer.C:
+		case <-stopping:
+			stopping = nil
+			giveUp = time.After(s.cfg.DrainTimeout)
+			tasks.Stop()
+			s.mu.Lock()
+			s.node.Drain(time.Now())
+			s.mu.Unlock()
+		case <-giveUp:
+			s.log.Warn("stopping with holds open: their agents' completions are taken after the next start", "holds", s.Stats().Holds)
+			return nil
+		case <-l.Lost():
+			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		case err := <-s.broken:
+			return err
+		}
+		r, quiet := s.turn(first, room)
+		if !r.Empty() {
+			select {
+			case s.work <- r:
+			case err := <-s.broken:
+				return err
+			}
+		}
+		if stopping == nil && quiet {
+			if retired {
+				return nil
+			}
+			retired = true
+			s.mu.Lock()
+			s.node.Retire(time.Now())
+			s.mu.Unlock()
+			timer.Reset(0)
+			continue
+		}
+		if r.Wake.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(r.Wake))
+		}
+	}
+}
+
+// turn steps the Node through what has arrived and says what is to be done.
+func (s *Server) turn(first input, room interface{ HasRoom() bool }) (r Ready, quiet bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first.at.IsZero() {
+		select {
+		case first = <-s.in:
+		default:
+		}
+	}
+	for i := 0; !first.at.IsZero(); i++ {
+		s.step(first)
+		first = input{}
+		if i < maxSteps {
+			select {
+			case first = <-s.in:
+			default:
+			}
+		}
+	}
+	now := time.Now()
+	s.node.Tick(now)
+	if room != nil && s.node.Holding() {
+		s.node.Room(room.HasRoom())
+	}
+	rounds := s.node.stats.Rounds
+	r = s.node.Ready()
+	if done := s.node.stats.Rounds - rounds; done > 0 {
+		s.measures.cleared(time.Since(now) / time.Duration(done))
+	}
+	return r, s.node.Quiet()
+}
+
+func (s *Server) step(in input) {
+	switch {
+	case in.join != nil:
+		if err := s.node.Join(in.at, *in.join); err != nil {
+			s.log.Warn("agent not sold", "err", err)
+		} else {
+			s.log.Info("agent joined", "agent", in.join.Agent, "model", in.join.Model, "slots", in.join.Slots, "boot", in.join.Boot)
+		}
+	case in.leave != "":
+		s.node.Leave(in.at, in.leave)
+		s.log.Info("agent left", "agent", in.leave)
+	case in.set != nil:
+		if err := s.node.Configure(in.at, in.set.config); err != nil {
+			s.log.Warn("settings not applied", "err", err)
+		} else {
+			c := s.node.cfg
+			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait, "eager", c.Batch.Eager, "settle", c.Settle)
+		}
+	default:
+		if err := s.node.Step(in.at, in.m); err != nil {
+			s.log.Debug("message ignored", "err", err)
+		}
+	}
+}
+
+// write is the journal's goroutine: it makes the frames of all turns that have queued up durable with one sync,
+// then sends what follows from them, in order.
+func (s *Server) write() {
+	var group []Ready
+	var frames []ledger.Frame
+	failed := false
+	linger := time.NewTimer(time.Hour)
+	defer linger.Stop()
+	for r := range s.work {
+		group = s.gather(append(group[:0], r), linger)
+		frames = frames[:0]
+		for i := range group {
+			frames = append(frames, group[i].Frames...)
+		}
+		if len(frames) > 0 && !failed {
+			begin := time.Now()
+			if err := s.deps.Journal.Append(frames...); err != nil {
+				failed = true
+				s.broken <- fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
+			}
+			s.measures.synced(time.Since(begin))
+		}
+		for i := range group {
+			if !failed {
+				s.deliver(&group[i])
+			}
+			if group[i].flushed != nil {
+				close(group[i].flushed)
+			}
+			group[i] = Ready{}
+		}
+		clear(frames)
+	}
+}
+
+// gather adds the turns that have queued up. A group in which nothing presses waits up to Linger for more: who
+// reports a completion repeats it until it is acknowledged, so a settlement can share the next round's sync.
+func (s *Server) gather(group []Ready, linger *time.Timer) []Ready {
+	presses := group[0].presses()
+	linger.Reset(s.cfg.Linger)
+	for len(group) < maxGroups {
+		var r Ready
+		ok := false
+		if presses {
+			select {
+			case r, ok = <-s.work:
+			default:
+			}
+		} else {
+			select {
+			case r, ok = <-s.work:
+			case <-linger.C:
+			}
+		}
+		if !ok {
+			break
+		}
+		group = append(group, r)
+		presses = presses || r.presses()
+	}
+	return group
+}
+
+// deliver sends what a turn wants said; its frames are durable.
+func (s *Server) deliver(r *Ready) {
+	for i := range r.Dispatches {
+		d := &r.Dispatches[i]
+		agent := r.Placed[i].Agent
+		_, place, _ := strings.Cut(d.Hold, "/")
+		m := bus.Msg{
+			Subject: bus.DispatchSubject(agent, s.cfg.Domain),
+			Reply:   s.inbox + "." + strings.Replace(place, "/", "-", 1),
+			Header:  d.Task.Trace.Header(nil),
+		}
+		if err := s.publish(m, d); err != nil {
+			s.log.Warn("dispatch not sent", "hold", d.Hold, "agent", agent, "err", err)
+			code := bus.CodeUnavailable
+			if errors.Is(err, bus.ErrTooLarge) {
+				code = bus.CodeTooLarge
+			}
+			s.offer(&bus.DispatchReply{Agent: agent, Hold: d.Hold, Code: code, Message: err.Error()})
+		}
+	}
+	if len(r.Placed) > 0 {
+		s.measures.placed(time.Now(), r.Placed)
+	}
+	for _, l := range r.Letters {
+		if err := s.publish(bus.Msg{Subject: l.Subject}, l.Message); err != nil {
+			s.log.Warn("message not sent", "subject", l.Subject, "err", err)
+		}
+	}
+	for _, f := range r.Funds {
+		s.asking.Go(func() { s.ask(f) })
+	}
+	if r.Status != nil {
+		if err := s.publish(bus.Msg{Subject: bus.StatusSubject(s.cfg.Domain)}, r.Status); err != nil {
+			s.log.Debug("status not sent", "err", err)
+		}
+	}
+	for _, err := range r.Faults {
+		s.log.Error("must not happen", "err", err)
+	}
+}
+
+func (s *Server) publish(m bus.Msg, v bus.Message) (err error) {
+	if m.Data, err = bus.Encode(v); err != nil {
+		return err
+	}
+	return s.deps.Bus.Publish(m)
+}
+
+// ask asks the treasury, and hands its answer, or that there was none, to the Node.
+func (s *Server) ask(f Funds) {
+	s.counter <- struct{}{}
+	defer func() { <-s.counter }()
+	ctx, cancel := context.WithTimeout(context.Background(), treasuryTimeout)
+	defer cancel()
+	reply := new(bus.FundsReply)
+	data, err := bus.Encode(&f.Request)
+	if err == nil {
+		var m bus.Msg
+		if m, err = s.deps.Bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(f.Op), Data: data}); err == nil {
+			err = bus.Decode(m.Data, reply)
+		}
+	}
+	if err != nil {
+		s.log.Warn("treasury did not answer", "op", f.Op, "client", f.Request.Client, "err", err)
+		*reply = bus.FundsReply{Code: bus.CodeUnavailable}
+	}
+	reply.ID = f.Request.ID
+	select {
+	case s.in <- input{at: time.Now(), m: reply}:
+	case <-ctx.Done(): // the loop has ended; what was granted is asked for at the next start
+	}
+}
+
+// offer hands a message to the loop, unless its queue is full.
+func (s *Server) offer(m bus.Message) bool {
+	select {
+	case s.in <- input{at: time.Now(), m: m}:
+		return true
+	default:
+		s.dropped.Add(1)
+		return false
+	}
+}
+
+// listen subscribes to everything that is said to this hub.
+func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, err error) {
+	d := s.cfg.Domain
+	for _, sub := range []struct {
+		subject string
+		handle  bus.Handler
+	}{
+		{s.inbox + ".*", s.onReply},
+		{bus.SummarySubject(d, "*"), s.onSummary},
+		{bus.CompletionSubject(d, "*"), s.onCompletion},
+		{bus.CancelSubject(d, "*"), s.onCancel},
+		{bus.FeedbackSubject(d, "*"), s.onFeedback},
+		{bus.HubTaskSubject(d), s.onTask},
+	} {
+		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
+		if err != nil {
+			for _, o := range others {
+				o.Stop()
+			}
+			return nil, nil, err
+		}
+		others = append(others, o)
+	}
+	last := len(others) - 1
+	return others[last], others[:last], nil
+}
+
+func (s *Server) onTask(m bus.Msg) {
+	t := new(bus.Task)
+	err := bus.Decode(m.Data, t)
+	t.Inbox = m.Reply
+	if err != nil {
+		s.turnBack(t, bus.CodeOf(err), 0, messageOf(err))
+		return
+	}
+	t.Trace = bus.TraceOf(m.Header)
+	if !s.offer(t) {
+		s.turnBack(t, bus.CodeNoRoom, time.Second, "the hub has more messages than it can look at; try again")
+	}
+}
+
+// turnBack answers a task that does not reach the Node.
+func (s *Server) turnBack(t *bus.Task, code bus.Code, retry time.Duration, why string) {
+	s.measures.turnedBack(code)
+	if t.Inbox == "" {
+		return
+	}
+	r := bus.Result{Client: t.Client, Task: t.ID, Hub: s.cfg.Domain, Code: code, Message: clip(why), RetryMS: retry.Milliseconds()}
+	if !bus.ValidID(r.Client) || !bus.ValidID(r.Task) {
+		r.Client, r.Task = "unknown", "unknown" // what could not be read has no ids to speak of
+	}
+	if err := s.publish(bus.Msg{Subject: t.Inbox}, &bus.Answer{Result: &r}); err != nil {
+		s.log.Debug("refusal not sent", "err", err)
+	}
+}
+
+// onReply takes an agent's answer to a dispatch. Its subject names the hold, even where nobody was there.
+func (s *Server) onReply(m bus.Msg) {
+	round, slot, ok := strings.Cut(bus.LastToken(m.Subject), "-")
+	if !ok {
+		return
+	}
+	r := new(bus.DispatchReply)
+	hold := s.cfg.Journal + "/" + round + "/" + slot
+	if len(m.Data) == 0 && m.Header.Get("Status") == strconv.Itoa(noResponders) {
+		r.Code, r.Message = bus.CodeUnavailable, "no agent listens on the subject of its dispatches"
+		r.Agent = s.agentOf(hold)
+	} else if err := bus.Decode(m.Data, r); err != nil {
+		s.log.Warn("dispatch reply not understood", "hold", hold, "err", err)
+		return
+	}
+	r.Hold = hold
+	s.offer(r)
+}
+
+// noResponders is the status of the server's own answer to a request that nobody hears.
+const noResponders = 503
+
+func (s *Server) agentOf(hold string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, _ := s.node.Book().Hold(hold)
+	return h.Agent
+}
+
+func (s *Server) onSummary(m bus.Msg) {
+	v := new(bus.Summary)
+	if s.decode(m, v) {
+		v.Agent = bus.LastToken(m.Subject)
+		s.offer(v)
+	}
+}
+
+func (s *Server) onCompletion(m bus.Msg) {
+	v := new(bus.Completion)
+	if s.decode(m, v) {
+		v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply
+		s.offer(v)
+	}
+}
+
+func (s *Server) onCancel(m bus.Msg) {
+	v := new(bus.Cancel)
+	if s.decode(m, v) {
+		v.Client = bus.LastToken(m.Subject)
+		s.offer(v)
+	}
+}
+
+func (s *Server) onFeedback(m bus.Msg) {
+	v := new(bus.Feedback)
+	if s.decode(m, v) {
+		v.Client = bus.LastToken(m.Subject)
+		s.offer(v)
+	}
+}
+
+func (s *Server) decode(m bus.Msg, v bus.Message) bool {
+	if err := bus.Decode(m.Data, v); err != nil {
+		s.measures.malformed()
+		s.log.Debug("message not understood", "subject", m.Subject, "err", err)
+		return false
+	}
+	return true
+}
+
+// claimEvery is how often an agent is claimed anew that another hub still holds.
+const claimEvery = 500 * time.Millisecond
+
+// roster follows the registrations of agents whose first domain is served here, and claims each before it is
+// sold: exactly one hub sells an agent.
+type roster struct {
+	s       *Server
+	l       bus.Leadership
+	wanted  map[string]*bus.Registration // by agent
+	claimed map[string]bool
+	named   map[string]bool // since the watch began anew
+}
+
+func (s *Server) watch(ctx context.Context, l bus.Leadership) {
+	r := &roster{s: s, l: l, wanted: map[string]*bus.Registration{}, claimed: map[string]bool{}, named: map[string]bool{}}
+	again := time.NewTicker(claimEvery)
+	defer again.Stop()
+	for ctx.Err() == nil {
+		events, err := s.deps.Registry.Watch(ctx, bus.AgentsPrefix)
+		if err != nil {
+			s.log.Warn("agents are not watched", "err", err)
+			events = nil
+		}
+		clear(r.named)
+		r.follow(ctx, events, again.C)
+	}
+}
+
+// follow takes events in until there are no more of them. Without any, as the watch could not begin, it ends at the
+// next tick.
+func (r *roster) follow(ctx context.Context, events <-chan bus.Event, again <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+			r.claimMissing(ctx)
+			if events == nil {
+				return
+			}
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			r.take(ctx, e)
+		}
+	}
+}
+
+func (r *roster) take(ctx context.Context, e bus.Event) {
+	if e.Synced {
+		for _, agent := range slices.Sorted(maps.Keys(r.wanted)) {
+			if !r.named[agent] {
+				r.drop(ctx, agent)
+			}
+		}
+		clear(r.named)
+		r.s.isReady.Do(func() { close(r.s.ready) })
+		return
+	}
+	agent := bus.LastElement(e.Key)
+	if e.Deleted {
+		r.drop(ctx, agent)
+		return
+	}
+	reg := new(bus.Registration)
+	err := bus.DecodeEntry(e.Value, reg)
+	if err == nil && reg.Agent != agent {
+		err = fmt.Errorf("it names %s", reg.Agent)
+	}
+	if err != nil {
+		r.s.measures.malformed()
+		r.s.log.Warn("registration not understood", "agent", agent, "err", err)
+		r.drop(ctx, agent)
+		return
+	}
+	if !r.s.cfg.serves(reg.Domains[0].Domain) {
+		r.drop(ctx, agent)
+		return
+	}
+	r.named[agent] = true
+	r.wanted[agent] = reg
+	r.claim(ctx, agent)
+}
+
+// claim claims an agent if that has not been done, and has it sold.
+func (r *roster) claim(ctx context.Context, agent string) {
+	if !r.claimed[agent] {
+		c := bus.Claim{Agent: agent, Domain: r.s.cfg.Domain, Hub: r.s.cfg.Hub, Epoch: r.l.Epoch()}
+		data, err := bus.EncodeEntry(&c)
+		if err == nil {
+			short, cancel := context.WithTimeout(ctx, r.s.cfg.LeaseTTL)
+			err = r.l.Claim(short, bus.ClaimKey(agent), data)
+			cancel()
+		}
+		if err != nil {
+			r.s.log.Debug("agent not claimed", "agent", agent, "err", err)
+			return
+		}
+		r.claimed[agent] = true
+	}
+	r.tell(ctx, input{at: time.Now(), join: r.wanted[agent]})
+}
+
+func (r *roster) claimMissing(ctx context.Context) {
+	for _, agent := range slices.Sorted(maps.Keys(r.wanted)) {
+		if !r.claimed[agent] {
+			r.claim(ctx, agent)
+		}
+	}
+}
+
+func (r *roster) drop(ctx context.Context, agent string) {
+	if r.wanted[agent] == nil {
+		return
+	}
+	delete(r.wanted, agent)
+	if !r.claimed[agent] {
+		return
+	}
+	delete(r.claimed, agent)
+	r.tell(ctx, input{at: time.Now(), leave: agent})
+	short, cancel := context.WithTimeout(ctx, r.s.cfg.LeaseTTL)
+	defer cancel()
+	if err := r.l.Release(short, bus.ClaimKey(agent)); err != nil {
+		r.s.log.Debug("claim not released", "agent", agent, "err", err)
+	}
+}
+
+// tell waits for room: what the roster says must not be lost.
+func (r *roster) tell(ctx context.Context, in input) { r.s.pass(ctx, in) }
+
+// heed follows the domain's settings in the registry until ctx ends.
+func (s *Server) heed(ctx context.Context) {
+	key := bus.MarketKey(s.cfg.Domain)
+	var in force
+	for ctx.Err() == nil {
+		events, err := s.deps.Registry.Watch(ctx, key)
+		if err != nil {
+			s.log.Warn("settings are not watched", "err", err)
+		}
+		for e := range events {
+			if c, news := in.take(key, e); news {
+				s.pass(ctx, input{at: time.Now(), set: &setting{c}})
+			} else if err := in.err; err != nil {
+				s.measures.malformed()
+				s.log.Warn("settings not understood", "key", key, "err", err)
+			}
+		}
+		select {
+		case <-time.After(claimEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pass hands an input to the loop.
+func (s *Server) pass(ctx context.Context, in input) {
+	select {
+	case s.in <- in:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,83 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/hub/batch"
+)
+
+// settings are what an operator may change while a hub runs: the domain's entry in the registry.
+type settings struct {
+	batch  batch.Rule
+	settle string
+}
+
+// Configure applies the domain's settings from the registry to every later round; what is left out of them, or all
+// of it when m is nil, is as the hub's own file says. Rounds and holds that exist keep the rules in their records.
+// Settings that cannot be applied change nothing.
+func (n *Node) Configure(now time.Time, m *bus.MarketConfig) error {
+	s := n.file
+	if m != nil {
+		if m.Domain != n.cfg.Domain {
+			return fmt.Errorf("settings of domain %s: this is %s", m.Domain, n.cfg.Domain)
+		}
+		if m.MaxBatch != 0 {
+			s.batch.MaxBatch = m.MaxBatch
+		}
+		if m.MaxWaitMS != nil {
+			s.batch.MaxWait = time.Duration(*m.MaxWaitMS) * time.Millisecond
+		}
+		if m.Eager != nil {
+			s.batch.Eager = *m.Eager
+		}
+		if m.Settle != "" {
+			s.settle = m.Settle
+		}
+		rule := Config{Settle: s.settle}.rule()
+		if m.Pricing != "" {
+			rule.Pricing = m.Pricing
+		}
+		if err := errors.Join(s.batch.Validate(), rule.Validate()); err != nil {
+			return fmt.Errorf("settings of domain %s: %w", m.Domain, err)
+		}
+	}
+	n.advance(now)
+	n.cfg.Batch, n.cfg.Settle = s.batch, s.settle
+	n.batch.Set(s.batch)
+	return nil
+}
+
+// force is what of the domain's entry is in force, as a watch tells it.
+type force struct {
+	named bool  // since the watch began, or began again
+	there bool  // some settings are in force
+	err   error // why the last event was not understood
+}
+
+// take takes an event of the watch in. It reports whether the settings are now others: c, or nil for none. An entry
+// that is not understood leaves what is in force.
+func (f *force) take(key string, e bus.Event) (c *bus.MarketConfig, news bool) {
+	f.err = nil
+	switch {
+	case e.Synced:
+		gone := f.there && !f.named
+		f.named = false
+		f.there = f.there && !gone
+		return nil, gone
+	case e.Key != key: // of a domain whose name begins like this one's
+		return nil, false
+	case e.Deleted:
+		f.there = false
+		return nil, true
+	}
+	f.named = true
+	c = new(bus.MarketConfig)
+	if f.err = bus.DecodeEntry(e.Value, c); f.err != nil {
+		return nil, false
+	}
+	f.there = true
+	return c, true
+}

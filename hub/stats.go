@@ -1,0 +1,138 @@
+package hub
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Stats counts what a hub did since its start, for reports.
+type Stats struct {
+	Arrived int64              // tasks looked at, repeats aside
+	Repeats int64              // requests whose task was known
+	Tasks   map[bus.Code]int64 // last words by code; "" = served
+
+	Rounds    int64
+	RoundSize map[int]int64 // rounds by number of tasks
+	Awards    int64
+	Contested int64          // rounds with a slot price above zero
+	Welfare   market.Credits // as quoted
+	Quoted    market.Credits // cost of what was captured, as it was quoted
+
+	Captured  int64
+	Cost      market.Credits // due to agents
+	Premium   market.Credits // paid beside, the fee included
+	Fee       market.Credits
+	Priced    int64              // captures with a slot price above zero
+	Voids     map[bus.Code]int64 // holds ended without payment, by reason
+	Moved     int64              // tasks that another agent got because theirs failed before anything was delivered
+	Continued int64              // answers that went on at another agent
+	Late      int64              // completions of holds that had ended: repeats, or too late
+
+	Rejected     int64 // messages that meant nothing here
+	BadAgents    int64 // registrations that cannot be sold under
+	BadPrices    int64 // price cards where a hit costs more than a miss
+	BadSummaries int64
+	Faults       int64 // what must not happen and did
+
+	Open, Waiting, Holds int // now
+
+	// By the Server's clock; zero from a Node alone.
+	Dropped  int64     // messages that found the queue full
+	Decision Quantiles // arrival to dispatch sent, of tasks that found a slot free and their money at hand: the hub's own time
+	Wait     Quantiles // the same of all tasks that were placed
+	Round    Quantiles // quotes, clearing, check and records of one round
+	Sync     Quantiles // append and sync
+
+	agents map[string]*AgentStats
+	Agents []AgentStats // sorted by name
+}
+
+// AgentStats counts what one agent did.
+type AgentStats struct {
+	Agent      string
+	Model      string
+	Tasks      int64
+	Usage      market.Usage
+	Cost       market.Credits
+	Premium    market.Credits
+	TTFTUS     int64 // sum, of tasks that report it
+	Refused    int64
+	Unanswered int64
+	Failed     int64
+	Expired    int64
+	Differing  int64 // claims that the rule did not bear out
+	Judged     int64
+	Quality    float64 // sum of judgements
+}
+
+func newStats() Stats {
+	return Stats{Tasks: map[bus.Code]int64{}, RoundSize: map[int]int64{}, Voids: map[bus.Code]int64{}, agents: map[string]*AgentStats{}}
+}
+
+// maxAgentStats bounds the agents counted one by one; the rest are counted under "".
+const maxAgentStats = 4096
+
+func (s *Stats) agent(id string) *AgentStats {
+	a := s.agents[id]
+	if a == nil {
+		if len(s.agents) >= maxAgentStats {
+			id = ""
+			if a = s.agents[id]; a != nil {
+				return a
+			}
+		}
+		a = &AgentStats{Agent: id}
+		s.agents[id] = a
+	}
+	return a
+}
+
+func (s *Stats) round(r *market.Round, o *market.Outcome) {
+	s.Rounds++
+	s.RoundSize[len(r.Tasks)]++
+	s.Awards += int64(len(o.Awards))
+	s.Welfare += o.Welfare
+	if len(o.Prices) > 0 {
+		s.Contested++
+	}
+}
+
+func (s *Stats) captured(a *AgentStats, h *hold, c *bus.Completion, cost market.Credits) {
+	s.Captured++
+	s.Cost += cost
+	s.Premium += h.rec.Premium
+	s.Fee += h.rec.Fee
+	s.Quoted += h.rec.Quoted
+	if h.rec.Premium > h.rec.Fee {
+		s.Priced++
+	}
+	a.Model = h.rec.Model
+	a.Tasks++
+	a.Usage.Prompt += c.Usage.Prompt
+	a.Usage.Cached += c.Usage.Cached
+	a.Usage.Output += c.Usage.Output
+	a.Cost += cost
+	a.Premium += h.rec.Premium
+	a.TTFTUS += c.TTFTUS
+}
+
+// Surplus is what premiums brought beyond the flat fee.
+func (s Stats) Surplus() market.Credits { return s.Premium - s.Fee }
+
+// Stats is a copy of the counts.
+func (n *Node) Stats() Stats {
+	s := n.stats
+	s.Tasks, s.RoundSize, s.Voids = maps.Clone(s.Tasks), maps.Clone(s.RoundSize), maps.Clone(s.Voids)
+	s.Open, s.Waiting, s.Holds = n.open, n.waiting, len(n.holds)
+	s.agents = nil
+	s.Agents = make([]AgentStats, 0, len(n.stats.agents))
+	for _, a := range n.stats.agents {
+		s.Agents = append(s.Agents, *a)
+	}
+	slices.SortFunc(s.Agents, func(a, b AgentStats) int { return cmp.Compare(a.Agent, b.Agent) })
+	return s
+}

@@ -1,0 +1,77 @@
+package hub
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/hub/predict"
+)
+
+// typical is the task whose TTFT a status names, so that hubs can be compared.
+var typical = predict.Features{Prompt: 500, MaxTokens: 256}
+
+// statusState says when the next status is due.
+type statusState struct {
+	changed bool
+	last    time.Time
+	next    time.Time
+	seq     uint64
+}
+
+// report puts a status into the output: on change, at most every StatusLeast, and at least every StatusEvery.
+func (n *Node) report() {
+	s := &n.status
+	due := s.last.Add(n.cfg.StatusEvery)
+	if s.changed {
+		due = s.last.Add(n.cfg.StatusLeast)
+	}
+	if n.now.Before(due) {
+		s.next = due
+		return
+	}
+	s.seq++
+	s.last, s.changed = n.now, false
+	s.next = n.now.Add(n.cfg.StatusEvery)
+	n.out.Status = n.Status()
+}
+
+// Status is what the hub says of itself to anyone.
+func (n *Node) Status() *bus.Status {
+	last, _ := n.book.LastRound()
+	s := &bus.Status{
+		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.epoch, Seq: n.status.seq,
+		Waiting: n.waiting, Round: last,
+	}
+	if n.leading && !n.draining && !n.full {
+		s.Room = max(0, min(n.cfg.MaxWaiting-n.waiting, n.cfg.MaxOpen-n.open))
+	}
+	for _, a := range n.roster {
+		if !a.joined {
+			continue
+		}
+		free := a.free(n)
+		s.Agents++
+		s.Slots += a.slots
+		s.Free += free
+		s.MaxPromptTokens = max(s.MaxPromptTokens, a.reg.MaxModelLen)
+		i, ok := slices.BinarySearchFunc(s.Models, a.reg.Model, func(m bus.ModelStatus, model string) int { return cmp.Compare(m.Model, model) })
+		quality := a.reg.Domains[0].Score
+		ttft := a.predictor.Forecast(typical).TTFT.Microseconds()
+		if !ok {
+			s.Models = slices.Insert(s.Models, i, bus.ModelStatus{Model: a.reg.Model, Price: a.price, TTFTUS: ttft, SlotPrice: a.slotPrice})
+		}
+		m := &s.Models[i]
+		m.Agents++
+		m.Free += free
+		m.Quality = max(m.Quality, quality)
+		m.TTFTUS = min(m.TTFTUS, ttft)
+		m.SlotPrice = min(m.SlotPrice, a.slotPrice)
+		m.MaxModelLen = max(m.MaxModelLen, a.reg.MaxModelLen)
+		if a.price.Miss+a.price.Out < m.Price.Miss+m.Price.Out {
+			m.Price = a.price
+		}
+	}
+	return s
+}

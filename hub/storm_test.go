@@ -1,0 +1,389 @@
+package hub
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// storm plays a random market: honest and dishonest agents, clients with much and little money, lost messages,
+// restarts of agents and of the hub, a treasury that falls silent. After every event the hub's promises are checked; at
+// the end everything heals, and every hold must end and every client must have been told.
+type storm struct {
+	*house
+	r       *rand.Rand
+	restart bool // the hub may start again
+
+	next     int
+	sent     map[string]*bus.Task // by inbox
+	all      []*bus.Task
+	answers  map[string]int
+	rounds   map[string]bool // tasks that lost a round
+	handed   []bus.Dispatch  // accepted
+	boots    map[string]int64
+	seqs     map[string]uint64
+	deposits market.Credits
+	read     struct{ letters, frames int }
+	lost     map[string]bool
+}
+
+func newStorm(t *testing.T, seed uint64, restart bool) *storm {
+	s := &storm{
+		r: rand.New(rand.NewPCG(seed, 0)), restart: restart,
+		sent: map[string]*bus.Task{}, answers: map[string]int{}, rounds: map[string]bool{}, lost: map[string]bool{},
+		boots: map[string]int64{}, seqs: map[string]uint64{},
+	}
+	s.house = newHouse(t, func(c *Config) {
+		c.MaxWaiting, c.MaxPerClient, c.Batch.MaxBatch = 40, 30, 8
+		c.Fee = market.Credits(seed%3) * 10_000
+		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[seed/3%2]
+		c.Batch.Eager = seed/6%4 > 0
+	})
+	s.prepaid = map[string]market.Credits{"rich": 1000 * market.Credit, "poor": market.Credit / 20, "some": 2 * market.Credit}
+	for _, c := range s.prepaid {
+		s.deposits += c
+	}
+	return s
+}
+
+func (s *storm) task() *bus.Task {
+	s.next++
+	client := []string{"rich", "rich", "some", "poor", "nobody"}[s.r.IntN(5)]
+	m := s.house.task(client, fmt.Sprint("t", s.next))
+	m.MaxTokens = []int{0, 1, 50, 400, 100_000}[s.r.IntN(5)]
+	m.Prompt.Tokens = 1 + s.r.IntN(3000)
+	m.Session = fmt.Sprint("s", s.r.IntN(20))
+	m.Model = []string{"", "", "llama", "qwen", "auto", "none"}[s.r.IntN(6)]
+	if s.r.IntN(2) == 0 {
+		w := market.Credits(s.r.Int64N(int64(market.Credit / 5)))
+		m.Terms.Worth = &w
+	}
+	if s.r.IntN(4) == 0 {
+		w := market.Credits(s.r.Int64N(int64(market.Credit / 50)))
+		m.Terms.MaxPrice = &w
+	}
+	if s.r.IntN(3) == 0 {
+		m.DeadlineMS = s.now.Add(time.Duration(s.r.IntN(20_000)-500) * time.Millisecond).UnixMilli()
+	}
+	return m
+}
+
+func (s *storm) send(m *bus.Task) {
+	s.sent[m.Inbox] = m
+	s.all = append(s.all, m)
+	taken := *m // the hub fills in defaults
+	s.give(&taken)
+}
+
+// give steps the Node; what it does not understand is its right.
+func (s *storm) give(m bus.Message) { s.n.Step(s.now, m) }
+
+func (s *storm) agents() []string { return []string{"a-1", "a-2", "a-3", "a-4"} }
+
+func (s *storm) register(id string, boot int64) {
+	r := registration(id, []string{"llama", "qwen"}[len(id)*int(id[2])%2], 1+int(id[2])%3, 0.5+float64(id[2]%5)/10, card(1+market.Credits(id[2]%3), 1, 4))
+	r.Boot = boot
+	s.boots[id], s.seqs[id] = boot, 0
+	s.n.Join(s.now, r)
+}
+
+// event lets one thing happen.
+func (s *storm) event() {
+	pick := func(d []bus.Dispatch) (bus.Dispatch, int) { i := s.r.IntN(len(d)); return d[i], i }
+	id := s.agents()[s.r.IntN(4)]
+	switch k := s.r.IntN(100); {
+	case k < 30:
+		s.send(s.task())
+	case k < 33 && len(s.all) > 0: // the same task again, or another under its id
+		again := *s.all[s.r.IntN(len(s.all))]
+		s.next++
+		again.Inbox = fmt.Sprint("again.", s.next)
+		if s.r.IntN(3) == 0 {
+			again.Body = []byte(`{"other":true}`)
+		}
+		s.send(&again)
+	case k < 53 && len(s.dispatched) > 0:
+		d, i := pick(s.dispatched)
+		rec, ok := s.replica.Hold(d.Hold)
+		s.dispatched = append(s.dispatched[:i], s.dispatched[i+1:]...)
+		if !ok {
+			return
+		}
+		switch s.r.IntN(8) {
+		case 0:
+			codes := []bus.Code{bus.CodeNoSlot, bus.CodeDraining, bus.CodeUnavailable, bus.CodeStaleEpoch, bus.CodeBadRequest}
+			s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold, Code: codes[s.r.IntN(5)]})
+		case 1: // the dispatch is lost
+		case 2: // its reply is lost
+			s.handed = append(s.handed, d)
+		default:
+			s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold})
+			s.handed = append(s.handed, d)
+		}
+	case k < 75 && len(s.handed) > 0:
+		d, i := pick(s.handed)
+		if rec, ok := s.replica.Hold(d.Hold); ok {
+			u := market.Usage{Prompt: 1 + s.r.IntN(4000), Output: s.r.IntN(d.MaxTokens + 1)}
+			u.Cached = s.r.IntN(u.Prompt)
+			c := completion(rec.Agent, d, u)
+			switch s.r.IntN(8) {
+			case 0:
+				c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed
+			case 1:
+				c.Outcome = bus.OutcomeCancelled
+			case 2:
+				c.Cost = market.Credits(s.r.Int64N(int64(market.Credit)))
+			case 3:
+				c.Agent = id // perhaps another's
+			}
+			s.give(c)
+			if s.r.IntN(3) == 0 {
+				s.give(c) // repeated
+			}
+		}
+		if s.r.IntN(4) > 0 {
+			s.handed = append(s.handed[:i], s.handed[i+1:]...)
+		}
+	case k < 78 && s.next > 0:
+		s.give(&bus.Cancel{Client: []string{"rich", "poor", "some"}[s.r.IntN(3)], Task: fmt.Sprint("t", 1+s.r.IntN(s.next))})
+	case k < 84:
+		if a := s.n.lookup(id); a != nil {
+			s.seqs[id]++
+			state := bus.StateReady
+			if s.r.IntN(6) == 0 {
+				state = []string{bus.StateDraining, bus.StateUnhealthy}[s.r.IntN(2)]
+			}
+			p := a.price
+			switch s.r.IntN(6) {
+			case 0:
+				p.Hit = p.Miss + 1
+			case 1:
+				p.Out = market.Credits(1+s.r.IntN(8)) * market.Credit
+			}
+			s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: s.r.IntN(4), InFlight: s.r.IntN(4), Price: p, Coverage: 1})
+		}
+	case k < 86:
+		s.n.Leave(s.now, id)
+	case k < 89:
+		s.register(id, s.boots[id]+s.r.Int64N(2))
+	case k < 91:
+		s.silent = !s.silent
+		if !s.silent {
+			s.answerAll()
+		}
+	case k < 92 && s.restart:
+		s.startAgain()
+	default:
+		s.now = s.now.Add(time.Duration(s.r.ExpFloat64() * float64(300*time.Millisecond)))
+		s.n.Tick(s.now)
+	}
+}
+
+// answerAll answers what was asked while the treasury was silent; half of it was lost.
+func (s *storm) answerAll() {
+	asked := s.pending
+	s.pending = nil
+	for _, f := range asked {
+		reply := s.treasury(f)
+		if s.r.IntN(2) == 0 {
+			reply = &bus.FundsReply{ID: f.Request.ID, Code: bus.CodeUnavailable}
+		}
+		s.give(reply)
+	}
+}
+
+// startAgain kills the hub and starts another on its journal.
+func (s *storm) startAgain() {
+	epoch := s.n.epoch + 1
+	n, err := NewNode(s.n.cfg, [32]byte{byte(epoch)})
+	s.must(err)
+	for _, f := range s.frames {
+		s.must(n.Replay(f))
+	}
+	s.n = n
+	s.must(n.Lead(s.now, epoch))
+	for inbox := range s.sent {
+		s.lost[inbox] = true // may never be answered
+	}
+	for _, id := range s.agents() {
+		if s.boots[id] > 0 {
+			s.register(id, s.boots[id])
+		}
+	}
+}
+
+// check is what must hold after every event.
+func (s *storm) check() {
+	s.t.Helper()
+	for _, f := range s.frames[s.read.frames:] {
+		for _, r := range f.Records {
+			if r.Kind != ledger.KindRound {
+				continue
+			}
+			if err := market.Check(r.Round.Round, r.Round.Outcome); err != nil {
+				s.t.Fatalf("round %d (I6): %v", r.Round.Round.Number, err)
+			}
+			placed := map[market.TaskID]bool{}
+			for _, a := range r.Round.Outcome.Awards {
+				placed[a.Task] = true
+			}
+			for _, t := range r.Round.Round.Tasks {
+				if !placed[t.ID] {
+					s.rounds[string(t.ID)] = true
+				}
+			}
+		}
+	}
+	s.read.frames = len(s.frames)
+	for _, l := range s.letters[s.read.letters:] {
+		a, ok := l.Message.(*bus.Answer)
+		if !ok {
+			continue
+		}
+		s.answers[l.Subject]++
+		if s.answers[l.Subject] > 1 {
+			s.t.Fatalf("%s is answered twice", l.Subject)
+		}
+		if a.Result != nil && a.Result.Code == bus.CodeOutbid && !s.rounds[a.Result.Client+"/"+a.Result.Task] {
+			s.t.Fatalf("%s is told outbid and lost no round (I19)", l.Subject)
+		}
+		if a.Result != nil && a.Result.Code == bus.CodeUnknownClient && a.Result.Client != "nobody" {
+			s.t.Fatalf("%s is told that %s is unknown (I19)", l.Subject, a.Result.Client)
+		}
+	}
+	s.read.letters = len(s.letters)
+	for _, d := range s.dispatched {
+		limit := market.Terms{Worth: d.Premium + d.CostCap}.Worth
+		if m := s.sent[d.Task.Inbox]; m != nil && m.Terms.MaxPrice != nil && *m.Terms.MaxPrice > 0 && limit > *m.Terms.MaxPrice {
+			s.t.Fatalf("task %s may cost %v, its max_price is %v (I18)", d.Task.ID, limit, *m.Terms.MaxPrice)
+		}
+	}
+
+	n := s.n
+	twice := map[taskKey]bool{}
+	for _, h := range s.replica.OpenHolds() {
+		k := taskKey{h.Client, h.Task}
+		if twice[k] {
+			s.t.Fatalf("task %s of %s has two open holds", h.Task, h.Client)
+		}
+		twice[k] = true
+	}
+	reserved, open := map[string]market.Credits{}, map[string]int{}
+	count := map[taskState]int{}
+	all := 0
+	for _, t := range n.known {
+		if t.state == done {
+			continue
+		}
+		all++
+		count[t.state]++
+		open[t.key.client]++
+		reserved[t.key.client] += t.reserved
+		if (t.state == waiting) != (t.reserved > 0 && t.hold == nil) && t.state == waiting {
+			s.t.Fatalf("task %s waits with %v reserved", t.key.id, t.reserved)
+		}
+	}
+	for c, p := range n.purses {
+		if p.reserved != reserved[c] || p.open != open[c] || n.book.Avail(c) < p.reserved {
+			s.t.Fatalf("purse of %s: %v reserved (tasks say %v), %d open (%d), %v available", c, p.reserved, reserved[c], p.open, open[c], n.book.Avail(c))
+		}
+	}
+	agents := 0
+	for _, a := range n.roster {
+		agents += len(a.holds)
+	}
+	if n.waiting != count[waiting] || n.waiting != n.batch.Len()+len(n.left) || n.open != all ||
+		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
+		s.t.Fatalf("counts: waiting %d/%d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
+			n.waiting, count[waiting], n.batch.Len()+len(n.left), n.open, all, len(n.holds), n.book.OpenCount(), agents, count[running])
+	}
+}
+
+// heal brings everything back and lets time pass until nothing can be left.
+func (s *storm) heal() {
+	s.silent = false
+	s.answerAll()
+	for range 400 {
+		s.pass(30 * time.Second)
+		s.check()
+	}
+	if s.replica.OpenCount() != 0 || s.n.open != 0 || len(s.n.known) != 0 {
+		s.t.Fatalf("left: %d holds (I16), %d open tasks, %d known", s.replica.OpenCount(), s.n.open, len(s.n.known))
+	}
+	for inbox := range s.sent {
+		if s.answers[inbox] != 1 && !s.lost[inbox] {
+			s.t.Fatalf("%s was never answered", inbox)
+		}
+	}
+	// Every credit is somewhere (I5, I18).
+	sum := market.Credits(0)
+	for _, c := range s.prepaid {
+		sum += c
+	}
+	for _, b := range s.replica.Balances("*") {
+		if b.Account != ledger.Clearing(ledger.Treasury) {
+			sum += b.Amount
+		}
+	}
+	if got := s.replica.LastGrant("hub-math"); got != uint64(len(s.grants)) || sum != s.deposits {
+		s.t.Fatalf("%v of %v are left; %d of %d grants accepted (I11)", sum, s.deposits, got, len(s.grants))
+	}
+}
+
+func TestStorm(t *testing.T) {
+	for i := range 60 {
+		seed := rand.Uint64()
+		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := newStorm(t, seed, i%2 == 0)
+			for _, id := range s.agents() {
+				s.register(id, 1)
+			}
+			for range 700 {
+				s.event()
+				if s.r.IntN(3) > 0 { // sometimes several things come at once
+					s.run()
+					s.check()
+				}
+			}
+			s.run()
+			s.check()
+			s.heal()
+		})
+		if !ok {
+			return
+		}
+	}
+}
+
+// The same inputs at the same times give the same frames, to the byte, and the same messages.
+func TestDeterminism(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	play := func() (frames, letters []byte) {
+		s := newStorm(t, seed, false)
+		for range 1500 {
+			s.event()
+			s.run()
+		}
+		for i := range s.frames {
+			frames = ledger.AppendFrame(frames, &s.frames[i])
+		}
+		for _, l := range s.letters {
+			data, err := bus.Encode(l.Message)
+			s.must(err)
+			letters = append(append(letters, l.Subject...), data...)
+		}
+		return frames, letters
+	}
+	f1, l1 := play()
+	f2, l2 := play()
+	if len(f1) < 10_000 || !bytes.Equal(f1, f2) || !bytes.Equal(l1, l2) {
+		t.Errorf("%d and %d bytes of frames, %d and %d of letters differ", len(f1), len(f2), len(l1), len(l2))
+	}
+}

@@ -1,0 +1,320 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+type taskKey struct{ client, id string }
+
+// taskState is where an admitted task is.
+type taskState uint8
+
+const (
+	parked  taskState = iota + 1 // for its client's money
+	waiting                      // for a slot
+	running                      // under a hold
+	done
+)
+
+// task is a request from its admission until it is forgotten.
+type task struct {
+	key      taskKey
+	id       market.TaskID
+	digest   [16]byte
+	state    taskState
+	msg      *bus.Task // nil once done, and of tasks known from the journal alone
+	arrived  time.Time
+	deadline time.Time
+	terms    market.Terms
+	session  uint64
+	inboxes  []string       // who waits for the answer
+	reserved market.Credits // of its client's money, while it waits
+	wanted   market.Credits // to be reserved: no outcome takes more
+	free     bool           // a slot was free when it came, and nobody before it wanted one
+	rounds   int            // it was in and lost
+	refusals int            // of agents
+	hold     *hold
+	timer    timer
+
+	accepted  *bus.Accepted // once an agent took it
+	reply     string        // where its chunks go, once they may
+	told      bool          // its client had an answer
+	promised  bool          // and it was accepted, failed, and goes to another agent
+	moves     int           // how often
+	failedAt  []string      // agents that failed it
+	earlier   []string      // their holds
+	continued bool          // it is the rest of an answer that broke off, or that was served
+	whole     int           // max_tokens of the whole answer
+	tries     int           // number of its last attempt, once done
+	body      int           // bytes of it kept after it was accepted
+	next      *bus.Task     // its reader wants it to go on elsewhere, if its agent has failed
+	asked     time.Time     // since then
+	final     *bus.Result   // once done, if it held money then
+	closed    time.Time     // when it was done
+	until     time.Time     // when done: to be forgotten
+}
+
+// moreInboxes bounds how many requests for one task wait for its answer.
+const moreInboxes = 8
+
+// contentDigest is what makes two requests with one id the same: everything but when, where and how often
+// they were sent.
+func contentDigest(m *bus.Task) (d [16]byte) {
+	h := sha256.New()
+	var n [8]byte
+	num := func(v uint64) {
+		binary.LittleEndian.PutUint64(n[:], v)
+		h.Write(n[:])
+	}
+	str := func(s string) {
+		num(uint64(len(s)))
+		h.Write([]byte(s))
+	}
+	num(uint64(len(m.Body)))
+	h.Write(m.Body)
+	str(m.Kind)
+	str(m.Model)
+	str(m.Session)
+	str(m.Role)
+	num(uint64(m.Turn))
+	num(uint64(m.MaxTokens))
+	if m.Stream {
+		num(1)
+	}
+	for _, c := range []*market.Credits{m.Terms.Worth, m.Terms.MaxPrice} {
+		if c != nil {
+			num(uint64(*c) + 1)
+		} else {
+			num(0)
+		}
+	}
+	if p := m.Terms.PatienceMS; p != nil {
+		num(uint64(*p) + 1)
+	} else {
+		num(0)
+	}
+	if p := m.Terms.Delta; p != nil {
+		num(math.Float64bits(*p))
+	}
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
+// refusal is a Result that says why there is no answer.
+func (n *Node) refusal(m *bus.Task, code bus.Code, retry time.Duration, format string, args ...any) *bus.Result {
+	return &bus.Result{
+		Client: m.Client, Task: m.ID, Session: m.Session, Hub: n.cfg.Domain,
+		Code: code, Message: clip(fmt.Sprintf(format, args...)), RetryMS: retry.Milliseconds(),
+	}
+}
+
+func clip(s string) string {
+	if len(s) > bus.MaxText {
+		return s[:bus.MaxText]
+	}
+	return s
+}
+
+// refuse answers a request that was not admitted.
+func (n *Node) refuse(m *bus.Task, code bus.Code, retry time.Duration, format string, args ...any) {
+	n.stats.Tasks[code]++
+	n.send(m.Inbox, &bus.Answer{Result: n.refusal(m, code, retry, format, args...)})
+}
+
+// answer tells everyone who asked for t.
+func (n *Node) answer(t *task, a *bus.Answer) {
+	for _, to := range t.inboxes {
+		n.send(to, a)
+	}
+	t.inboxes = nil
+	t.told = true
+}
+
+// end is the last word on an admitted task. A task that never held money is forgotten, so that its client may try
+// the same id again; others are remembered until their deadline and KeepIDs have passed. Whoever was told
+// that it runs gets the result where the chunks come, if the agent cannot have sent it.
+func (n *Node) end(t *task, r *bus.Result) { n.finish(t, r, true) }
+
+func (n *Node) finish(t *task, r *bus.Result, tell bool) {
+	switch t.state {
+	case parked:
+		n.purses[t.key.client].unpark(t)
+	case waiting:
+		n.waiting--
+		n.batch.Remove(t)
+		for i, l := range n.left {
+			if l == t {
+				n.left = append(n.left[:i], n.left[i+1:]...)
+				break
+			}
+		}
+	case done:
+		return
+	}
+	n.release(t)
+	n.letGo(t)
+	n.timers.set(&t.timer, time.Time{})
+	n.unpark(n.purses[t.key.client]) // what this one leaves may be enough for another
+	n.closePurse(t.key.client)
+	n.stats.Tasks[r.Code]++
+	n.status.changed = true
+	switch {
+	case len(t.inboxes) > 0:
+		n.answer(t, &bus.Answer{Result: r})
+	case tell && t.reply != "":
+		n.send(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Result: r})
+	}
+	t.state = done
+	if t.hold == nil {
+		delete(n.known, t.key)
+		t.msg = nil
+		return
+	}
+	t.tries = t.attempt()
+	t.final, t.msg, t.hold = r, nil, nil
+	t.closed = n.now
+	t.until = later(t.deadline, n.now).Add(n.cfg.KeepIDs)
+	n.remember(t)
+	if m := t.next; m != nil {
+		t.next = nil
+		n.goOn(t, m, t.digest)
+	}
+}
+
+func (t *task) attempt() int {
+	if t.msg != nil {
+		return t.msg.Attempt
+	}
+	return t.tries
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// remember keeps an ended task, and drops the oldest beyond MaxKnown.
+func (n *Node) remember(t *task) {
+	n.ended = append(n.ended, t)
+	for len(n.ended)-n.forgot > n.cfg.MaxKnown {
+		n.forgetOldest()
+	}
+}
+
+// forgetEnded drops what need not be remembered any more. One kept long holds up those behind it, never
+// beyond MaxKnown.
+func (n *Node) forgetEnded() {
+	for n.forgot < len(n.ended) && !n.now.Before(n.ended[n.forgot].until) {
+		n.forgetOldest()
+	}
+}
+
+func (n *Node) forgetOldest() {
+	t := n.ended[n.forgot]
+	n.ended[n.forgot] = nil
+	n.forgot++
+	if n.known[t.key] == t {
+		delete(n.known, t.key)
+	}
+	if n.forgot > 1024 && n.forgot > len(n.ended)/2 {
+		k := copy(n.ended, n.ended[n.forgot:])
+		clear(n.ended[k:])
+		n.ended, n.forgot = n.ended[:k], 0
+	}
+}
+
+// repeat answers a request whose id is known. The same content is the same task, whoever asks again.
+func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
+	n.stats.Repeats++
+	switch {
+	case t.digest != digest:
+		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
+	case t.state != done && t.accepted != nil:
+		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted})
+	case t.state != done && t.told:
+		n.send(m.Inbox, &bus.Answer{Result: n.refusal(m, bus.CodeUnknown, time.Second, "an agent may be serving the task: it said nothing")})
+	case t.state != done && len(t.inboxes) < moreInboxes:
+		t.inboxes = append(t.inboxes, m.Inbox)
+	case t.state != done:
+		n.refuse(m, bus.CodeDuplicate, time.Second, "the task waits, and %d requests wait for it", len(t.inboxes))
+	case t.accepted != nil && m.Stream && t.final.Code == "" && n.now.Before(t.closed.Add(n.cfg.ReplayFor)):
+		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the agent still has the chunks
+	default:
+		r := *t.final
+		if r.Code == "" {
+			r.Code, r.Message = bus.CodeAnswerGone, "served and paid once; the text is not kept here"
+		}
+		n.send(m.Inbox, &bus.Answer{Result: &r})
+	}
+}
+
+// due implements timed: a task that waited until its deadline is told what stood in its way.
+func (t *task) due(n *Node) {
+	switch {
+	case t.state == parked && n.now.Before(t.deadline):
+		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second,
+			"the treasury has not yet said whether %s has the money: try again", t.key.client))
+	case t.state == parked:
+		n.end(t, n.refusal(t.msg, bus.CodePastDeadline, 0, "the deadline passed while the client's money was on its way"))
+	case t.state == waiting && n.now.Before(t.deadline):
+		n.beat(t, "")
+		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(beatEvery)))
+	case t.state == waiting:
+		n.end(t, n.unplaced(t))
+	case t.state == running && t.next != nil:
+		n.look(t)
+	}
+}
+
+// unplaced is the truth about a task whose deadline passed while it waited.
+func (n *Node) unplaced(t *task) *bus.Result {
+	switch {
+	case t.refusals > 0 && t.rounds == 0:
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "%d dispatches were refused by agents and no other slot came free before the deadline", t.refusals)
+	case t.rounds > 0:
+		return n.refusal(t.msg, bus.CodeOutbid, time.Second, "in %d rounds the slots were worth more to others: offer more, or wait longer", t.rounds)
+	}
+	return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "no slot that could serve it came free before the deadline")
+}
+
+// cancel ends a task for its client: at once while it waits, through its agent while it runs.
+func (n *Node) cancel(m *bus.Cancel) error {
+	t := n.known[taskKey{m.Client, m.Task}]
+	if t == nil || t.state == done {
+		return nil // nothing to end; who asks has the answer, or never sent the task here
+	}
+	if t.state != running {
+		n.end(t, n.refusal(t.msg, bus.CodeCancelled, 0, "cancelled by the client while it waited"))
+		return nil
+	}
+	t.hold.cancelled = true
+	n.tellCancel(t.hold)
+	return nil
+}
+
+// tellCancel asks the agent of a hold to stop.
+func (n *Node) tellCancel(h *hold) {
+	c := h.rec.Client
+	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Client: c, Task: h.rec.Task, Cancel: true})
+}
+
+// judged takes a client's judgement of an answer.
+func (n *Node) judged(m *bus.Feedback) error {
+	t := n.known[taskKey{m.Client, m.Task}]
+	if t == nil || t.final == nil || t.final.Agent == "" || t.final.Code != "" {
+		return fmt.Errorf("feedback of %s on task %s, which was not served here lately", m.Client, m.Task)
+	}
+	s := n.stats.agent(t.final.Agent)
+	s.Judged++
+	s.Quality += m.Quality
+	return nil
+}
