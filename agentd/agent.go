@@ -1,0 +1,416 @@
+package agentd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Agent is the state machine of one agent: which hub may use its slots, which tasks it runs, what it still
+// has to account for. Values in, values out; one caller at a time.
+//
+// It is the authority on its own slots: whatever hubs believe, no slot is sold twice.
+type Agent struct {
+	cfg  AgentConfig
+	lim  Config
+	info Info
+	boot int64
+	open bool // the configuration names no model: whichever the engine serves first is sold
+
+	state    string
+	draining bool
+	claim    *bus.Claim // nil: no hub sells our slots
+	epoch    int64      // highest ever seen
+	running  int
+	holds    map[string]*hold
+	order    []string // of holds, oldest first
+	pending  []*account
+	sessions *sessions
+	load     bus.Load
+	ttft     mean
+	itl      mean
+
+	seq    uint64    // of the last summary
+	told   time.Time // when it was sent
+	news   bool      // something to tell since
+	counts Counts
+}
+
+// hold is what the agent remembers of a dispatch.
+type hold struct {
+	client, task string
+	attempt      int
+	reply        bus.DispatchReply
+	running      bool
+	pending      bool
+}
+
+// account is a completion that its hub has not acknowledged.
+type account struct {
+	domain string
+	c      bus.Completion
+	since  time.Time // of the first failure to send it
+	due    time.Time
+	tries  int
+	away   bool // being sent now
+}
+
+// maxHolds is how many dispatches are remembered beside those that run or are not acknowledged: a
+// repeated dispatch comes within seconds.
+const maxHolds = 4096
+
+// NewAgent makes the machine for an engine that is ready. boot rises with every start of the node.
+func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
+	limits = limits.withDefaults()
+	open := cfg.Model == ""
+	if open && len(info.Models) > 0 {
+		cfg.Model = info.Models[0]
+	}
+	return &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady, holds: map[string]*hold{},
+		sessions: newSessions(limits.MaxSessions, info.KVTokens), news: true, counts: Counts{Refused: map[bus.Code]int64{}}}
+}
+
+// Registration is the agent's entry in the registry as of now.
+func (a *Agent) Registration(node string) *bus.Registration {
+	return a.cfg.registration(node, a.boot, a.info, a.State())
+}
+
+// State is what the registry and summaries say.
+func (a *Agent) State() string {
+	if a.draining {
+		return bus.StateDraining
+	}
+	return a.state
+}
+
+// Domain is where summaries go: to the hub that sells our slots, else to the one that we would join.
+func (a *Agent) Domain() string {
+	if a.claim != nil {
+		return a.claim.Domain
+	}
+	return a.cfg.Domains[0].Domain
+}
+
+// Claimed says which hub sells the agent's slots now; nil: none does.
+func (a *Agent) Claimed(c *bus.Claim) {
+	if c != nil && c.Agent != a.cfg.ID {
+		return
+	}
+	a.claim, a.news = c, true
+	if c != nil {
+		a.epoch = max(a.epoch, c.Epoch)
+	}
+}
+
+// Loaded takes what the engine says of itself. A counter that went back is an engine that started anew, with an empty
+// cache.
+func (a *Agent) Loaded(l bus.Load) {
+	if was, is := a.load.Generated, l.Generated; was != nil && is != nil && *is < *was {
+		a.sessions.forget()
+	}
+	a.load = l
+	a.healthy(bus.StateReady)
+}
+
+// Returned says that an engine which was away is back: perhaps another process, with an empty cache and other
+// sizes. If it no longer serves the model, it is sold for what it serves now where the configuration names no model;
+// else that is an error.
+func (a *Agent) Returned(info Info) error {
+	if !slices.Contains(info.Models, a.cfg.Model) {
+		if !a.open || len(info.Models) == 0 {
+			return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to sell whatever the engine serves", info.Models, a.cfg.Model)
+		}
+		a.cfg.Model = info.Models[0]
+	}
+	a.info, a.sessions.capacity = info, info.KVTokens
+	a.sessions.forget()
+	return nil
+}
+
+// Unhealthy says that the engine does not answer, or hangs. What runs goes on; nothing new is accepted.
+func (a *Agent) Unhealthy() { a.healthy(bus.StateUnhealthy) }
+
+func (a *Agent) healthy(state string) {
+	if a.state != state {
+		a.state, a.news = state, true
+	}
+}
+
+// Drain stops new work for good.
+func (a *Agent) Drain() { a.draining, a.news = true, true }
+
+// Idle reports whether nothing runs; Settled whether nothing waits for an acknowledgement either.
+func (a *Agent) Idle() bool    { return a.running == 0 }
+func (a *Agent) Settled() bool { return a.running == 0 && len(a.pending) == 0 }
+
+// Dispatch accepts or refuses a hub's dispatch; domain is the sender, as its subject says. start means: serve
+// it, now and once. The same hold again gets the same answer and is not served again. A refusal with
+// CodeNotClaimed is not remembered, since the news of a claim may be under way.
+func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
+	if h, ok := a.holds[d.Hold]; ok {
+		if h.client != d.Task.Client || h.task != d.Task.ID || h.attempt != d.Task.Attempt {
+			return a.refusal(d, bus.CodeIDConflict, "the hold was used for another task"), false
+		}
+		return h.reply, false
+	}
+	code, why := a.judge(domain, d)
+	if code == bus.CodeNotClaimed {
+		return a.refusal(d, code, why), false
+	}
+	h := &hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt, reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold}}
+	if code != "" {
+		h.reply = a.refusal(d, code, why)
+	} else {
+		h.running = true
+		a.running++
+		a.news = true
+		a.epoch = max(a.epoch, d.Epoch)
+		a.counts.Accepted++
+	}
+	a.remember(d.Hold, h)
+	return h.reply, code == ""
+}
+
+func (a *Agent) refusal(d *bus.Dispatch, code bus.Code, why string) bus.DispatchReply {
+	a.counts.Refused[code]++
+	return bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold, Code: code, Message: why}
+}
+
+// judge says why a dispatch cannot be taken, or nothing.
+func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
+	switch {
+	case d.Domain != domain:
+		return bus.CodeBadRequest, fmt.Sprintf("domain: %s says that it is %s", domain, d.Domain)
+	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" && !bus.ValidReply(d.Task.Reply):
+		return bus.CodeBadRequest, fmt.Sprintf("reply: %.80q is not a subject for answers", d.Task.Reply)
+	case d.Kind == bus.DispatchPrefetch:
+		return bus.CodeUnsupportedField, "kind: this agent does not prefetch"
+	case d.MaxTokens < 1:
+		return bus.CodeBadRequest, "max_tokens: a dispatch always sets it"
+	case d.Model != "" && d.Model != a.cfg.Model:
+		return bus.CodeUnknownModel, fmt.Sprintf("model: %.80q is not served here, %q is", d.Model, a.cfg.Model)
+	case d.Price != a.cfg.Price:
+		return bus.CodeBadTerms, fmt.Sprintf("price: the quote was made from %v, this agent's card is %v", d.Price, a.cfg.Price)
+	case a.draining:
+		return bus.CodeDraining, "the agent is shutting down"
+	case d.Epoch < a.epoch:
+		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.epoch)
+	case a.claim == nil:
+		return bus.CodeNotClaimed, "no hub sells this agent's slots"
+	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
+		return bus.CodeNotClaimed, fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
+	case d.Tier != 0:
+		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, this agent has tier 0 alone", d.Tier)
+	case a.state != bus.StateReady:
+		return bus.CodeNoSlot, "the engine is unhealthy"
+	case a.running >= a.cfg.Slots:
+		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.Slots)
+	case len(a.pending)+a.running >= a.lim.MaxCompletions:
+		return bus.CodeNoSlot, fmt.Sprintf("%d completions are not acknowledged", len(a.pending))
+	}
+	return "", ""
+}
+
+// remember keeps a hold and forgets the oldest that nothing waits for.
+func (a *Agent) remember(id string, h *hold) {
+	a.holds[id] = h
+	a.order = append(a.order, id)
+	for tries := len(a.order) - maxHolds; tries > 0; tries-- {
+		old := a.order[0]
+		a.order = a.order[1:]
+		if o := a.holds[old]; o.running || o.pending {
+			a.order = append(a.order, old)
+			continue
+		}
+		delete(a.holds, old)
+	}
+}
+
+// Begin is the run of an accepted dispatch.
+func (a *Agent) Begin(d *bus.Dispatch) *Run {
+	depth := 0
+	if d.Task.Session != "" {
+		depth = a.sessions.depth(bus.SessionKey(d.Task.Client, d.Task.Session))
+	}
+	return NewRun(d, a.cfg.ID, a.cfg.Model, depth, a.info.BlockSize)
+}
+
+// Request is what the engine is asked for a dispatch.
+func (a *Agent) Request(d *bus.Dispatch) Request {
+	kind := d.Task.Kind
+	if kind == "" {
+		kind = bus.KindChat
+	}
+	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
+		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Whole: max(d.Whole, d.MaxTokens)}
+		r.Prompt += len(from.Tokens)
+	}
+	return r
+}
+
+// Ended frees the run's slot and takes its account, complete with what only the agent knows. The caller sends
+// the completion now and reports by Acked or Unsent.
+func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
+	c := &e.Completion
+	a.running--
+	a.news = true
+	c.Boot, c.Free = a.boot, a.free()
+	if h := a.holds[d.Hold]; h != nil {
+		h.running, h.pending = false, true
+	}
+	a.pending = append(a.pending, &account{domain: d.Domain, c: *c, away: true})
+	if c.TTFTUS > 0 {
+		a.ttft.add(float64(c.TTFTUS))
+	}
+	if c.ITLUS > 0 {
+		a.itl.add(float64(c.ITLUS))
+	}
+	if d.Task.Session != "" && c.Outcome == bus.OutcomeDone {
+		a.sessions.served(bus.SessionKey(d.Task.Client, d.Task.Session), c.Usage.Prompt+c.Usage.Output)
+	}
+	a.counts.ended(c)
+	return *c
+}
+
+func (a *Agent) free() int {
+	if a.State() != bus.StateReady {
+		return 0
+	}
+	return a.cfg.Slots - a.running
+}
+
+// Acked ends the repetition of a completion. late means that the hold had ended and nothing was paid.
+func (a *Agent) Acked(id string, code bus.Code) {
+	for i, p := range a.pending {
+		if p.c.Hold == id {
+			a.pending = append(a.pending[:i], a.pending[i+1:]...)
+			break
+		}
+	}
+	if h := a.holds[id]; h != nil && h.pending {
+		h.pending = false
+		switch code {
+		case bus.CodeLate:
+			a.counts.Late++
+		case bus.CodeMoved:
+			a.counts.Moved++
+		}
+	}
+}
+
+// Unsent says that nobody acknowledged a completion; it is due again after a pause that doubles.
+// jitter, from 0 to 1, spreads the agents that wait for one hub. It returns true if the completion is given up: its
+// hold expired long ago, so that even an acknowledgement would pay nothing.
+func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool) {
+	for _, p := range a.pending {
+		if p.c.Hold != id {
+			continue
+		}
+		if p.since.IsZero() {
+			p.since = now
+		}
+		if now.Sub(p.since) > a.lim.KeepCompletions {
+			a.Acked(id, "")
+			a.counts.Abandoned++
+			return true
+		}
+		pause := a.lim.RetryMax
+		if p.tries < 20 {
+			pause = min(pause, a.lim.RetryMin<<p.tries)
+		}
+		p.away, p.due = false, now.Add(pause/2+time.Duration(jitter*float64(pause/2)))
+		p.tries++
+		return false
+	}
+	return false
+}
+
+// Reconnected makes all completions due at once.
+func (a *Agent) Reconnected() {
+	for _, p := range a.pending {
+		p.due, p.tries = time.Time{}, 0
+	}
+}
+
+// Ready is what an Agent wants done now.
+type Ready struct {
+	Summary     *bus.Summary // nil: no news
+	Domain      string       // whom it is for
+	Completions []Report     // to send again; each to be answered by Acked or Unsent
+	Wake        time.Time    // ask again then, if nothing happens before
+}
+
+// Report is a completion and the domain of the hub that it is for.
+type Report struct {
+	Domain     string
+	Completion bus.Completion
+}
+
+// maxResend bounds how many completions are sent at once after an outage.
+const maxResend = 32
+
+// Ready says what is due, and counts it as done.
+func (a *Agent) Ready(now time.Time) Ready {
+	r := Ready{Wake: now.Add(a.lim.SummaryEvery)}
+	quiet := now.Sub(a.told)
+	switch {
+	case quiet >= a.lim.SummaryEvery, a.news && quiet >= a.lim.SummaryGap:
+		s := a.summary()
+		r.Summary, r.Domain = &s, a.Domain()
+		a.told, a.news = now, false
+	case a.news:
+		r.Wake = a.told.Add(a.lim.SummaryGap)
+	default:
+		r.Wake = a.told.Add(a.lim.SummaryEvery)
+	}
+	away := 0
+	for _, p := range a.pending {
+		if p.away {
+			away++
+		}
+	}
+	for _, p := range a.pending {
+		switch {
+		case p.away:
+		case p.due.After(now):
+			if p.due.Before(r.Wake) {
+				r.Wake = p.due
+			}
+		case away < maxResend:
+			p.away = true
+			away++
+			r.Completions = append(r.Completions, Report{p.domain, p.c})
+		}
+	}
+	return r
+}
+
+func (a *Agent) summary() bus.Summary {
+	a.seq++
+	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots, InFlight: a.running,
+		Price: a.cfg.Price, TTFTUS: a.ttft.value(), ITLUS: a.itl.value(), Engine: a.load}
+	if free := a.free(); free > 0 {
+		s.Free = []market.Tier{{Slots: free}}
+	}
+	s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)
+	return s
+}
+
+// mean is a running mean over about the last 32 values.
+type mean struct {
+	n int
+	x float64
+}
+
+func (m *mean) add(x float64) {
+	if m.n < 32 {
+		m.n++
+	}
+	m.x += (x - m.x) / float64(m.n)
+}
+
+func (m *mean) value() int64 { return int64(m.x) }

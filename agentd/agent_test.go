@@ -1,0 +1,379 @@
+package agentd
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+var (
+	card  = market.Price{Miss: market.Credit, Hit: market.Credit / 10, Out: 4 * market.Credit} // per million
+	begun = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+)
+
+func oneAgent(id string, slots int) AgentConfig {
+	return AgentConfig{ID: id, Engine: EngineConfig{URL: "http://127.0.0.1:1"}, Model: "tiny", Slots: slots, Price: card,
+		Domains: []bus.DomainScore{{Domain: "math", Score: 0.8}, {Domain: "code", Score: 0.5}}}
+}
+
+func newTestAgent(slots int, limits Config) *Agent {
+	return NewAgent(oneAgent("a1", slots), limits, Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
+}
+
+// dispatch is one as hub "math" of epoch 5 sends it.
+func dispatch(hold string) *bus.Dispatch {
+	return &bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 3, Hold: hold, Model: "tiny", MaxTokens: 100,
+		Price: card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2, Settle: market.SettleMetered, Quoted: 300, CostCap: market.Credit,
+		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true, Reply: "souk.v1.reply.ann.t-" + hold,
+			Body: []byte(`{"messages":[]}`), Prompt: bus.Prompt{Tokens: 50}}}
+}
+
+func claim(epoch int64) *bus.Claim { return &bus.Claim{Agent: "a1", Domain: "math", Epoch: epoch} }
+
+func TestAcceptOrRefuse(t *testing.T) {
+	change := func(f func(*bus.Dispatch)) *bus.Dispatch {
+		d := dispatch("h")
+		f(d)
+		return d
+	}
+	for _, c := range []struct {
+		name  string
+		state func(*Agent)
+		d     *bus.Dispatch
+		from  string
+		want  bus.Code
+		why   string
+	}{
+		{"taken", nil, dispatch("h"), "math", "", ""},
+		{"from a hub that names another domain", nil, dispatch("h"), "code", bus.CodeBadRequest, "code says that it is math"},
+		{"of an epoch that is over", nil, change(func(d *bus.Dispatch) { d.Epoch = 4 }), "math", bus.CodeStaleEpoch, "4 has been followed by 5"},
+		{"of an epoch whose claim is not known yet", nil, change(func(d *bus.Dispatch) { d.Epoch = 6 }), "math", bus.CodeNotClaimed, "epoch 5"},
+		{"from a hub without a claim", nil, change(func(d *bus.Dispatch) { d.Domain = "code" }), "code", bus.CodeNotClaimed, "sold by math"},
+		{"when no hub has a claim", func(a *Agent) { a.Claimed(nil) }, dispatch("h"), "math", bus.CodeNotClaimed, "no hub"},
+		{"when all slots are taken", func(a *Agent) { a.Dispatch("math", dispatch("x")); a.Dispatch("math", dispatch("y")) }, dispatch("h"), "math", bus.CodeNoSlot, "all 2 slots"},
+		{"when draining", (*Agent).Drain, dispatch("h"), "math", bus.CodeDraining, "shutting down"},
+		{"when the engine is gone", (*Agent).Unhealthy, dispatch("h"), "math", bus.CodeNoSlot, "unhealthy"},
+		{"for another model", nil, change(func(d *bus.Dispatch) { d.Model = "huge" }), "math", bus.CodeUnknownModel, `"tiny" is`},
+		{"without max_tokens", nil, change(func(d *bus.Dispatch) { d.MaxTokens = 0 }), "math", bus.CodeBadRequest, "max_tokens"},
+		{"of a tier that is not there", nil, change(func(d *bus.Dispatch) { d.Tier = 1 }), "math", bus.CodeBadRequest, "tier"},
+		{"with an answer to anywhere", nil, change(func(d *bus.Dispatch) { d.Task.Reply = "souk.v1.hub.math.task" }), "math", bus.CodeBadRequest, "not a subject for answers"},
+		{"priced by a card that is not ours", nil, change(func(d *bus.Dispatch) { d.Price.Hit = 0 }), "math", bus.CodeBadTerms, "this agent's card"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newTestAgent(2, Config{})
+			a.Claimed(claim(5))
+			if c.state != nil {
+				c.state(a)
+			}
+			before := a.running
+			got, start := a.Dispatch(c.from, c.d)
+			if got.Code != c.want || !strings.Contains(got.Message, c.why) || start != (c.want == "") || got.Hold != "h" || got.Agent != "a1" {
+				t.Errorf("%+v, start %v", got, start)
+			}
+			if a.running-before != map[bool]int{true: 1}[start] {
+				t.Errorf("%d slots taken", a.running-before)
+			}
+			if n := a.Stats().Refused[c.want]; c.want != "" && n != 1 {
+				t.Errorf("refusal counted %d times", n)
+			}
+		})
+	}
+}
+
+// A dispatch may come twice, since its answer may be lost. It is served once and answered alike.
+func TestSameHoldAgain(t *testing.T) {
+	a := newTestAgent(1, Config{})
+	a.Claimed(claim(5))
+	if r, start := a.Dispatch("math", dispatch("h")); r.Code != "" || !start {
+		t.Fatalf("%+v", r)
+	}
+	if r, start := a.Dispatch("math", dispatch("h")); r.Code != "" || start {
+		t.Errorf("again: %+v, start %v", r, start)
+	}
+	if r, _ := a.Dispatch("math", dispatch("late")); r.Code != bus.CodeNoSlot {
+		t.Errorf("second: %+v", r)
+	}
+	other := dispatch("h")
+	other.Task.ID = "another"
+	if r, start := a.Dispatch("math", other); r.Code != bus.CodeIDConflict || start {
+		t.Errorf("other content: %+v", r)
+	}
+	end(a, "h")
+	a.Acked("h", "")
+	if r, start := a.Dispatch("math", dispatch("h")); r.Code != "" || start {
+		t.Errorf("after it ended: %+v, start %v", r, start)
+	}
+	if r, _ := a.Dispatch("math", dispatch("late")); r.Code != bus.CodeNoSlot {
+		t.Errorf("refused once, refused again: %+v", r)
+	}
+	// A claim that was not known is no final answer.
+	next := dispatch("next")
+	next.Epoch = 6
+	if r, _ := a.Dispatch("math", next); r.Code != bus.CodeNotClaimed {
+		t.Errorf("%+v", r)
+	}
+	a.Claimed(claim(6))
+	if r, start := a.Dispatch("math", next); r.Code != "" || !start {
+		t.Errorf("claimed meanwhile: %+v", r)
+	}
+}
+
+func end(a *Agent, hold string) bus.Completion {
+	d := dispatch(hold)
+	e := a.Begin(d).End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 10}, TTFT: time.Millisecond}, nil)
+	return a.Ended(d, &e)
+}
+
+// A completion is repeated, each time later, until its hub has it.
+func TestCompletionsAreRepeated(t *testing.T) {
+	a := newTestAgent(4, Config{})
+	a.Claimed(claim(5))
+	a.Dispatch("math", dispatch("h"))
+	c := end(a, "h")
+	if c.Hold != "h" || c.Boot != 7 || c.Free != 4 || c.Outcome != bus.OutcomeDone {
+		t.Errorf("%+v", c)
+	}
+	if r := a.Ready(begun); len(r.Completions) != 0 {
+		t.Error("sent twice at once") // the caller of Ended sends it first
+	}
+	var pauses []time.Duration
+	now := begun
+	for range 8 {
+		a.Unsent(now, "h", 1)
+		for r := a.Ready(now); ; r = a.Ready(now) {
+			if len(r.Completions) == 1 {
+				break
+			}
+			if !r.Wake.After(now) {
+				t.Fatal("wakes in the past")
+			}
+			pauses = append(pauses, r.Wake.Sub(now))
+			now = r.Wake
+		}
+	}
+	if got, want := total(pauses), 200*time.Millisecond+400*time.Millisecond+800*time.Millisecond+1600*time.Millisecond+3200*time.Millisecond+3*5*time.Second; got != want {
+		t.Errorf("waited %v, want %v", got, want)
+	}
+	a.Unsent(now, "h", 0)
+	a.Reconnected()
+	if r := a.Ready(now); len(r.Completions) != 1 || r.Completions[0].Domain != "math" {
+		t.Error("not sent at once after the bus came back")
+	}
+	a.Acked("h", bus.CodeLate)
+	a.Acked("h", bus.CodeLate)
+	if r := a.Ready(now.Add(time.Minute)); len(r.Completions) != 0 || !a.Settled() || a.Stats().Late != 1 {
+		t.Error("repeated after its acknowledgement")
+	}
+}
+
+func total(ds []time.Duration) (sum time.Duration) {
+	for _, d := range ds {
+		sum += d
+	}
+	return sum
+}
+
+// A hub that is gone for good does not hold up memory for ever.
+func TestCompletionsAreGivenUp(t *testing.T) {
+	a := newTestAgent(1, Config{KeepCompletions: time.Hour})
+	a.Claimed(claim(5))
+	a.Dispatch("math", dispatch("h"))
+	end(a, "h")
+	for _, c := range []struct {
+		after time.Duration
+		gone  bool
+	}{{0, false}, {time.Hour, false}, {time.Hour + 1, true}} {
+		if got := a.Unsent(begun.Add(c.after), "h", 1); got != c.gone || a.Settled() != c.gone {
+			t.Errorf("after %v: given up %v, settled %v", c.after, got, a.Settled())
+		}
+		a.Ready(begun.Add(c.after + 10*time.Second))
+	}
+	if n := a.Stats().Abandoned; n != 1 {
+		t.Errorf("%d given up", n)
+	}
+}
+
+// Work that nobody settles is unpaid, so its number is bounded.
+func TestUnsettledWorkIsBounded(t *testing.T) {
+	a := newTestAgent(9, Config{MaxCompletions: 3})
+	a.Claimed(claim(5))
+	for i := range 3 {
+		h := fmt.Sprint(i)
+		if r, _ := a.Dispatch("math", dispatch(h)); r.Code != "" {
+			t.Fatalf("%+v", r)
+		}
+		end(a, h)
+	}
+	if r, _ := a.Dispatch("math", dispatch("x")); r.Code != bus.CodeNoSlot || !strings.Contains(r.Message, "3 completions") {
+		t.Errorf("%+v", r)
+	}
+	a.Acked("1", "")
+	if r, _ := a.Dispatch("math", dispatch("y")); r.Code != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Summaries come at a change, never closer than the gap, and every second anyway.
+func TestSummaries(t *testing.T) {
+	a := newTestAgent(2, Config{})
+	a.Claimed(claim(5))
+	now := begun
+	first := a.Ready(now)
+	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 || first.Summary.Free[0].Slots != 2 || first.Summary.Coverage != 1 {
+		t.Fatalf("%+v", first.Summary)
+	}
+	if err := first.Summary.Validate(); err != nil {
+		t.Error(err)
+	}
+	a.Dispatch("math", dispatch("h"))
+	r := a.Ready(now.Add(30 * time.Millisecond))
+	if r.Summary != nil || !r.Wake.Equal(now.Add(100*time.Millisecond)) {
+		t.Errorf("too soon: %+v", r)
+	}
+	now = r.Wake
+	if r = a.Ready(now); r.Summary == nil || r.Summary.InFlight != 1 || r.Summary.Free[0].Slots != 1 {
+		t.Errorf("%+v", r.Summary)
+	}
+	if r = a.Ready(now.Add(time.Millisecond)); r.Summary != nil || !r.Wake.Equal(now.Add(time.Second)) {
+		t.Errorf("without news: %+v", r)
+	}
+	end(a, "h")
+	a.Loaded(bus.Load{Generated: new(int64(500))})
+	now = now.Add(time.Second)
+	s := a.Ready(now).Summary
+	if len(s.Sessions) != 1 || s.Sessions[0] != (bus.SessionState{Key: bus.SessionKey("ann", "s-h"), Tokens: 60}) || s.TTFTUS != 1000 || *s.Engine.Generated != 500 {
+		t.Errorf("%+v", s)
+	}
+	// The engine's counter went back: it started anew, and its cache is empty.
+	a.Loaded(bus.Load{Generated: new(int64(3))})
+	a.Drain()
+	s = a.Ready(now.Add(time.Second)).Summary
+	if len(s.Sessions) != 0 || s.State != bus.StateDraining || s.Free != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An engine that comes back with another model is registered with that where the configuration left it to the engine; a model
+// that the configuration names is waited for.
+func TestEnginesAreUpgraded(t *testing.T) {
+	cfg := oneAgent("a1", 2)
+	cfg.Model = ""
+	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
+	a.Claimed(claim(5))
+	a.Unhealthy()
+	if err := a.Returned(Info{}); err == nil {
+		t.Error("an engine that serves nothing is sold")
+	}
+	if err := a.Returned(Info{Models: []string{"large", "alias"}, BlockSize: 32, KVTokens: 5000}); err != nil {
+		t.Fatal(err)
+	}
+	a.Loaded(bus.Load{})
+	if r := a.Registration("n"); r.Model != "large" || r.BlockSize != 32 || r.KVTokens != 5000 || r.State != bus.StateReady {
+		t.Errorf("registered %+v", r)
+	}
+	if reply, _ := a.Dispatch("math", dispatch("h")); reply.Code != bus.CodeUnknownModel {
+		t.Errorf("a dispatch for the old model is answered with %+v", reply)
+	}
+
+	named := newTestAgent(2, Config{})
+	named.Unhealthy()
+	if err := named.Returned(Info{Models: []string{"large"}}); err == nil || !strings.Contains(err.Error(), "leave it out") {
+		t.Errorf("an engine with another model than the one named: %v", err)
+	}
+	if err := named.Returned(Info{Models: []string{"large", "tiny"}}); err != nil {
+		t.Errorf("an engine that serves the model beside another: %v", err)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	a := newTestAgent(2, Config{})
+	if a.Domain() != "math" {
+		t.Errorf("unclaimed, it reports to %s", a.Domain())
+	}
+	a.Claimed(&bus.Claim{Agent: "a1", Domain: "code", Epoch: 9})
+	if a.Domain() != "code" {
+		t.Errorf("claimed, it reports to %s", a.Domain())
+	}
+	a.Claimed(&bus.Claim{Agent: "a10", Domain: "law", Epoch: 10})
+	if a.Domain() != "code" {
+		t.Error("took another agent's claim")
+	}
+	a.Claimed(nil)
+	a.Claimed(claim(5)) // an election of long ago
+	if r, _ := a.Dispatch("math", dispatch("h")); r.Code != bus.CodeStaleEpoch {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Whatever hubs do, no slot is used twice, every accepted dispatch has one completion, and memory is bounded.
+func TestAgentUnderRandomHubs(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	a := newTestAgent(3, Config{MaxCompletions: 8, MaxSessions: 10})
+	running, pending := map[string]bool{}, map[string]bool{}
+	accepted, acked := 0, 0
+	pick := func(m map[string]bool) string {
+		best := ""
+		for h := range m {
+			if best == "" || h < best {
+				best = h
+			}
+		}
+		return best
+	}
+	now := begun
+	for i := range 30000 {
+		now = now.Add(time.Duration(rng.IntN(50)) * time.Millisecond)
+		switch rng.IntN(8) {
+		case 0:
+			a.Claimed(claim(5))
+		case 1, 2, 3:
+			h := fmt.Sprint(i - rng.IntN(3))
+			r, start := a.Dispatch("math", dispatch(h))
+			if start {
+				if running[h] || pending[h] || r.Code != "" {
+					t.Fatalf("hold %s served twice", h)
+				}
+				running[h] = true
+				accepted++
+			}
+		case 4, 5:
+			if h := pick(running); h != "" {
+				end(a, h)
+				delete(running, h)
+				pending[h] = true
+				if rng.IntN(2) == 0 {
+					a.Unsent(now, h, rng.Float64())
+				}
+			}
+		case 6:
+			if h := pick(pending); h != "" {
+				a.Acked(h, "")
+				delete(pending, h)
+				acked++
+			}
+		case 7:
+			for _, r := range a.Ready(now).Completions {
+				if !pending[r.Completion.Hold] {
+					t.Fatalf("completion of %s, which is not pending", r.Completion.Hold)
+				}
+				a.Unsent(now, r.Completion.Hold, rng.Float64())
+			}
+		}
+		if len(running) > 3 || a.running != len(running) || len(a.pending) != len(pending) || len(pending)+len(running) > 8 {
+			t.Fatalf("step %d: runs %d of 3, agent says %d; pending %d, agent says %d", i, len(running), a.running, len(pending), len(a.pending))
+		}
+		if len(a.holds) != len(a.order) || len(a.holds) > maxHolds || a.sessions.recent.Len() > 10 || a.sessions.tokens > 1000 {
+			t.Fatalf("step %d: %d holds, %d in order, %d sessions", i, len(a.holds), len(a.order), a.sessions.recent.Len())
+		}
+	}
+	if accepted < 1000 || accepted != acked+len(pending)+len(running) {
+		t.Errorf("%d accepted, %d acknowledged, %d pending, %d running", accepted, acked, len(pending), len(running))
+	}
+}

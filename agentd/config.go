@@ -1,0 +1,200 @@
+package agentd
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Config is one node: its agents and its limits. Zero fields take the values of [Default].
+type Config struct {
+	Node   string        `yaml:"node"` // names this machine in errors and in the registry
+	Agents []AgentConfig `yaml:"agents"`
+
+	LeaseTTL        time.Duration `yaml:"lease_ttl"`        // how long a dead node is still believed alive
+	SummaryGap      time.Duration `yaml:"summary_gap"`      // least time between two summaries
+	SummaryEvery    time.Duration `yaml:"summary_every"`    // most time between two summaries
+	ScrapeEvery     time.Duration `yaml:"scrape_every"`     // of the engine's metrics; they correct the hub's own count, slowly
+	Heartbeat       time.Duration `yaml:"heartbeat"`        // most time in which a stream says nothing
+	KeepFrames      time.Duration `yaml:"keep_frames"`      // how long an ended answer can be asked for again
+	KeepStream      int           `yaml:"keep_stream"`      // bytes kept of one answer for a client that missed some
+	KeepTotal       int           `yaml:"keep_total"`       // bytes kept of all ended answers of one agent
+	MaxRun          time.Duration `yaml:"max_run"`          // of a task whose dispatch sets no limit
+	DrainTimeout    time.Duration `yaml:"drain_timeout"`    // what running tasks get to finish after SIGTERM
+	SettleTimeout   time.Duration `yaml:"settle_timeout"`   // what hubs then get to acknowledge completions
+	RetryMin        time.Duration `yaml:"retry_min"`        // first pause before a completion is sent again; doubles
+	RetryMax        time.Duration `yaml:"retry_max"`        // and grows no further
+	MaxCompletions  int           `yaml:"max_completions"`  // not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
+	KeepCompletions time.Duration `yaml:"keep_completions"` // how long one is repeated
+	MaxSessions     int           `yaml:"max_sessions"`     // remembered as served here
+	ListSessions    int           `yaml:"list_sessions"`    // of these, named in a summary
+}
+
+// AgentConfig is one agent: one engine serving one model.
+type AgentConfig struct {
+	ID       string            `yaml:"id"`
+	Engine   EngineConfig      `yaml:"engine"`
+	Model    string            `yaml:"model"` // empty: the first that the engine serves
+	Scale    float64           `yaml:"scale"` // parameters, in billions
+	Domains  []bus.DomainScore `yaml:"domains"`
+	Slots    int               `yaml:"slots"` // tasks at once; the engine's --max-num-seqs or less
+	Price    market.Price      `yaml:"price"` // credits per million tokens
+	Features []string          `yaml:"features"`
+}
+
+// Default is a node without agents.
+func Default() Config {
+	return Config{
+		LeaseTTL:        10 * time.Second,       // etcd grants no less than 2 s and restarts it at a change of leader
+		SummaryGap:      100 * time.Millisecond, // a hub with a thousand agents hears ten thousand a second at most
+		SummaryEvery:    time.Second,
+		ScrapeEvery:     2 * time.Second,
+		Heartbeat:       2 * time.Second,
+		KeepFrames:      30 * time.Second,
+		KeepStream:      1 << 20,
+		KeepTotal:       16 << 20,
+		MaxRun:          10 * time.Minute,
+		DrainTimeout:    60 * time.Second,
+		SettleTimeout:   10 * time.Second,
+		RetryMin:        200 * time.Millisecond,
+		RetryMax:        5 * time.Second,
+		MaxCompletions:  4096,
+		KeepCompletions: 24 * time.Hour, // no hold lives so long
+		MaxSessions:     4096,
+		ListSessions:    128,
+	}
+}
+
+// Decode reads YAML into c, a Config or a struct with one inline. Unknown and duplicate fields are errors that
+// show the line.
+func Decode(name string, data []byte, c any) error {
+	if err := yaml.UnmarshalWithOptions(data, c, yaml.Strict()); err != nil {
+		return fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+	}
+	return nil
+}
+
+// withDefaults fills what is left zero.
+func (c Config) withDefaults() Config {
+	d := Default()
+	for _, p := range []struct{ v, to *time.Duration }{
+		{&c.LeaseTTL, &d.LeaseTTL}, {&c.SummaryGap, &d.SummaryGap}, {&c.SummaryEvery, &d.SummaryEvery}, {&c.ScrapeEvery, &d.ScrapeEvery},
+		{&c.Heartbeat, &d.Heartbeat}, {&c.KeepFrames, &d.KeepFrames}, {&c.MaxRun, &d.MaxRun}, {&c.DrainTimeout, &d.DrainTimeout},
+		{&c.SettleTimeout, &d.SettleTimeout}, {&c.RetryMin, &d.RetryMin}, {&c.RetryMax, &d.RetryMax}, {&c.KeepCompletions, &d.KeepCompletions},
+	} {
+		if *p.v == 0 {
+			*p.v = *p.to
+		}
+	}
+	for _, p := range []struct{ v, to *int }{
+		{&c.KeepStream, &d.KeepStream}, {&c.KeepTotal, &d.KeepTotal}, {&c.MaxCompletions, &d.MaxCompletions},
+		{&c.MaxSessions, &d.MaxSessions}, {&c.ListSessions, &d.ListSessions},
+	} {
+		if *p.v == 0 {
+			*p.v = *p.to
+		}
+	}
+	return c
+}
+
+// Validate judges a configuration whose zero fields will be filled in; it names the field.
+func (c Config) Validate() error {
+	if len(c.Agents) == 0 {
+		return errors.New("agents: none; a node offers at least one engine")
+	}
+	if len(c.Node) > bus.MaxName {
+		return fmt.Errorf("node: %d bytes, at most %d", len(c.Node), bus.MaxName)
+	}
+	for _, d := range []struct {
+		name        string
+		v, min, max time.Duration
+	}{
+		{"lease_ttl", c.LeaseTTL, 2 * time.Second, time.Hour},
+		{"summary_gap", c.SummaryGap, time.Millisecond, time.Minute},
+		{"summary_every", c.SummaryEvery, 10 * time.Millisecond, time.Minute},
+		{"scrape_every", c.ScrapeEvery, 10 * time.Millisecond, time.Hour},
+		{"heartbeat", c.Heartbeat, 10 * time.Millisecond, time.Minute},
+		{"keep_frames", c.KeepFrames, time.Millisecond, time.Hour},
+		{"max_run", c.MaxRun, time.Millisecond, 24 * time.Hour},
+		{"drain_timeout", c.DrainTimeout, time.Millisecond, 24 * time.Hour},
+		{"settle_timeout", c.SettleTimeout, time.Millisecond, time.Hour},
+		{"retry_min", c.RetryMin, time.Millisecond, time.Hour},
+		{"retry_max", c.RetryMax, time.Millisecond, time.Hour},
+		{"keep_completions", c.KeepCompletions, time.Minute, 30 * 24 * time.Hour},
+	} {
+		if d.v != 0 && (d.v < d.min || d.v > d.max) {
+			return fmt.Errorf("%s: %v is not within %v and %v", d.name, d.v, d.min, d.max)
+		}
+	}
+	for _, n := range []struct {
+		name   string
+		v, max int
+	}{
+		{"keep_stream", c.KeepStream, 1 << 30}, {"keep_total", c.KeepTotal, 1 << 34}, {"max_completions", c.MaxCompletions, 1 << 20},
+		{"max_sessions", c.MaxSessions, 1 << 20}, {"list_sessions", c.ListSessions, 1 << 12},
+	} {
+		if n.v < 0 || n.v > n.max {
+			return fmt.Errorf("%s: %d is not within 1 and %d", n.name, n.v, n.max)
+		}
+	}
+	for i, a := range c.Agents {
+		if err := a.Validate(); err != nil {
+			return fmt.Errorf("agents[%d].%w", i, err)
+		}
+		for j, b := range c.Agents[:i] {
+			if a.ID == b.ID {
+				return fmt.Errorf("agents[%d].id: agents[%d] is called %q as well", i, j, a.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// Validate judges one agent; it names the field.
+func (a AgentConfig) Validate() error {
+	if err := bus.CheckID("id", a.ID); err != nil {
+		return err
+	}
+	if u, err := url.Parse(a.Engine.WithDefaults().URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("engine.url: %q is not like http://127.0.0.1:8000", a.Engine.URL)
+	}
+	e := a.Engine
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe}} {
+		if d.v < 0 || d.v > 24*time.Hour {
+			return fmt.Errorf("engine.%s: %v is not within 0 and 24h", d.name, d.v)
+		}
+	}
+	if n := e.MaxEventBytes; n != 0 && (n < 1<<10 || n > 1<<26) {
+		return fmt.Errorf("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)
+	}
+	if a.Slots < 1 || a.Slots > bus.MaxSlots {
+		return fmt.Errorf("slots: %d is not within 1 and %d", a.Slots, bus.MaxSlots)
+	}
+	if err := a.Price.Validate(); err != nil {
+		return err
+	}
+	// The rest as the registry will judge it, with a model where the engine's own is taken.
+	r := a.registration("", 0, Info{}, bus.StateReady)
+	if r.Model == "" {
+		r.Model = "any"
+	}
+	return r.Validate()
+}
+
+// registration is the agent's entry in the registry.
+func (a AgentConfig) registration(node string, boot int64, info Info, state string) *bus.Registration {
+	return &bus.Registration{
+		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
+		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
+		Slots: a.Slots, Price: a.Price, Features: a.Features, State: state, Engine: info.Version,
+	}
+}

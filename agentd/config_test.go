@@ -1,0 +1,90 @@
+package agentd
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+const node = `node: rack-3
+drain_timeout: 30s
+agents:
+  - id: tiny-1
+    engine: {url: "http://127.0.0.1:8000", progress: 10s}
+    model: tiny
+    domains: [{domain: math, score: 0.8}, {domain: general, score: 0.5}]
+    slots: 8
+    price: {miss: 0.15, hit: 0.015, out: 0.6}
+`
+
+func decode(text []byte) (Config, error) {
+	c := Default()
+	err := Decode("node.yaml", text, &c)
+	if err == nil {
+		err = c.Validate()
+	}
+	return c, err
+}
+
+func TestDecodeConfig(t *testing.T) {
+	c, err := decode([]byte(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := c.Agents[0]
+	if c.Node != "rack-3" || c.DrainTimeout != 30*time.Second || c.SummaryEvery != time.Second || a.Engine.Progress != 10*time.Second ||
+		a.Price != (market.Price{Miss: 150_000_000, Hit: 15_000_000, Out: 600_000_000}) || a.Domains[1] != (bus.DomainScore{Domain: "general", Score: 0.5}) {
+		t.Errorf("%+v", c)
+	}
+	for _, bad := range []struct{ from, to, want string }{
+		{"drain_timeout: 30s", "drain_time: 30s", `node.yaml: [2:1] unknown field "drain_time"`},
+		{"    slots: 8", "    slots: 8\n    slots: 9", `"slots" already defined`},
+		{"slots: 8", "slots: 0", "agents[0].slots: 0 is not within 1 and"},
+		{"slots: 8", "slots: many", "[8:12]"},
+		{"hit: 0.015", "hit: 0.2", "agents[0].price: hit is 0.2 and miss 0.15: a cached token may not cost more than a computed one"},
+		{"hit: 0.015", "hit: -1", "price: hit"},
+		{"id: tiny-1", "id: tiny.1", `agents[0].id: "tiny.1" is not an id`},
+		{"http://127.0.0.1:8000", "127.0.0.1:8000", `agents[0].engine.url: "127.0.0.1:8000" is not like http://`},
+		{"score: 0.8", "score: 1.8", "score"},
+		{"domain: general", "domain: math", "math stands twice"},
+		{"progress: 10s", "progress: -10s", "agents[0].engine.progress"},
+		{"drain_timeout: 30s", "lease_ttl: 1s", "lease_ttl: 1s is not within 2s and"},
+		{"drain_timeout: 30s", "keep_total: -1", "keep_total"},
+		{node[strings.Index(node, "agents:"):], "", "agents: none"},
+		{"agents:\n", "agents:\n" + node[strings.Index(node, "  - id"):], `agents[1].id: agents[0] is called "tiny-1" as well`},
+	} {
+		text := strings.Replace(node, bad.from, bad.to, 1)
+		if text == node {
+			t.Fatalf("%q is not there", bad.from)
+		}
+		_, err := decode([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%q: error %v\nwant %q", bad.to, err, bad.want)
+		}
+	}
+}
+
+func TestDefaultIsValid(t *testing.T) {
+	c := Default()
+	c.Agents = []AgentConfig{oneAgent("a1", 1)}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if d := (Config{Agents: c.Agents}).withDefaults(); d.MaxCompletions != c.MaxCompletions || d.RetryMax != c.RetryMax {
+		t.Errorf("%+v", d)
+	}
+}
+
+func FuzzDecodeConfig(f *testing.F) {
+	f.Add([]byte(node))
+	f.Add([]byte("agents: [{id: a, engine: {url: 'http://x'}, slots: 1e9}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := decode(data)
+		if err == nil && len(c.Agents) == 0 {
+			t.Error("a node without agents")
+		}
+	})
+}

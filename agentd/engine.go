@@ -1,0 +1,132 @@
+// Package agentd runs one GPU node's side of the market: it registers its engines as agents, accepts
+// or refuses each dispatch, serves it, meters it and accounts for it.
+package agentd
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Engine is one vLLM server as its agent uses it; made by agentd/vllm.
+//
+// Complete sends r with stream: true, calls token for every read of the engine's socket that held at least
+// one event, in order, from one goroutine, and returns when the answer has ended. If ctx ends, or token
+// returns an error, the connection is closed, so that the engine frees the slot, and Complete returns what was
+// relayed until then together with that error (the cause of ctx, if it has one). An answer that the engine
+// broke off (abort, error chunk, end of stream without a finish) is an error too. What is the engine's own
+// doing comes as an *EngineError.
+type Engine interface {
+	Complete(ctx context.Context, r Request, token func(Chunk) error) (Answer, error)
+	Load(ctx context.Context) (bus.Load, error)
+	// Info says what the engine is. It fails while the engine boots.
+	Info(ctx context.Context) (Info, error)
+}
+
+// Request is what an engine is asked.
+type Request struct {
+	ID        string // becomes X-Request-Id
+	Kind      string // bus.KindChat or bus.KindCompletion
+	Body      json.RawMessage
+	Model     string
+	MaxTokens int // > 0
+	Trace     bus.Trace
+	Prompt    int     // tokens, as estimated: how long the first token may take
+	Resume    *Resume // nil: from the beginning
+}
+
+// Resume is what was delivered of an answer that broke off at another engine of the same model. The engine is
+// given it as the end of the prompt and goes on; Complete's chunks hold what is new alone.
+type Resume struct {
+	Tokens []uint32 // output so far, at least one
+	Text   string   // what of their text was delivered
+	Whole  int      // max_tokens of the whole answer
+}
+
+// Chunk is what one read of the engine's socket yielded. Slices and strings are the receiver's to keep.
+type Chunk struct {
+	Text   string
+	Tokens []uint32    // nil if the engine reports no ids
+	Prompt int         // prompt tokens, by the ids that came with the first event; 0 in all other chunks
+	Count  int         // output tokens: by ids where reported, else one an event with content
+	Extra  []bus.Extra // events that say more than plain text
+	Events int
+	Finish bool // the answer ends with this
+
+	// Of a resumed answer, in its first chunk: the tokens of the prompt itself, and how many of those delivered
+	// were taken over. Prompt is then their sum.
+	Base, Kept int
+}
+
+// Answer is how it ended.
+type Answer struct {
+	Finish        string          // stop, length, tool_calls, ...
+	Stop          json.RawMessage // vLLM's stop_reason, nil if null
+	Usage         market.Usage
+	Unmetered     bool          // no usage came: Usage.Output counts what was relayed, Usage.Prompt the prompt ids reported (0: none were)
+	NoCacheReport bool          // cached_tokens was absent: Usage.Cached is 0 and means nothing
+	TTFT          time.Duration // from the request's first byte to the first event with content
+	ITL           time.Duration // mean between tokens; 0 with fewer than two
+}
+
+// Info is an engine's identity.
+type Info struct {
+	Models      []string
+	Version     string
+	MaxModelLen int
+	BlockSize   int // tokens; 0 if unknown
+	KVTokens    int // capacity; 0 if unknown
+}
+
+// EngineConfig says where an engine is and how long it may be silent. Zero fields take the values of
+// [EngineConfig.WithDefaults].
+type EngineConfig struct {
+	URL           string        `yaml:"url"`             // http://host:port, without /v1; empty: vLLM's usual port on this machine
+	APIKey        string        `yaml:"api_key"`         // sent as a bearer token; empty = none
+	FirstEvent    time.Duration `yaml:"first_event"`     // most time from the request to the first event: queueing and prefill
+	Progress      time.Duration `yaml:"progress"`        // most time between two events after that
+	Suspect       time.Duration `yaml:"suspect"`         // least silence after which the engine is looked at: if nothing moves there, it hangs
+	Probe         time.Duration `yaml:"probe"`           // most time for /health, /metrics, /v1/models
+	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
+}
+
+// WithDefaults fills what is left zero.
+func (c EngineConfig) WithDefaults() EngineConfig {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	if c.URL == "" {
+		c.URL = "http://127.0.0.1:8000"
+	}
+	set(&c.FirstEvent, 2*time.Minute) // a long prompt behind a full queue
+	set(&c.Progress, 30*time.Second)  // a preempted stream waits for others to finish; a dead engine waits for ever
+	set(&c.Suspect, 2*time.Second)    // gaps of a live engine stay below 0.2 s
+	set(&c.Probe, 5*time.Second)
+	if c.MaxEventBytes == 0 {
+		c.MaxEventBytes = 4 << 20 // the first event lists the prompt's ids, 7 bytes each: as many as a prompt of 512 KB can have
+	}
+	return c
+}
+
+// EngineError is what an engine did wrong, or why it did nothing.
+type EngineError struct {
+	Code    bus.Code // CodeEngineFailed; CodeEngineRefused: its own 4xx; CodeNoSlot: full, an award lost and no fault; CodeBadRequest: never sent
+	Message string   // says what the engine said
+	Status  int      // HTTP status, also one that came as an event of a stream; 0 if there was none
+	Stalled bool     // it said nothing for too long: it may hang, whatever /health says
+	Err     error    // beneath, may be nil
+}
+
+func (e *EngineError) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+func (e *EngineError) Unwrap() error { return e.Err }

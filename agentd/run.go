@@ -1,0 +1,218 @@
+package agentd
+
+import (
+	"errors"
+	"strings"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Reasons for which an answer is ended from our side.
+var (
+	ErrCancelled = errors.New("the client cancelled")
+	ErrTimeout   = errors.New("the task's time is over")
+	ErrDrained   = errors.New("the agent is shutting down")
+	errCapped    = errors.New("the price cap is reached")
+	errEnough    = errors.New("max_tokens are reached")
+	errTooLong   = errors.New("the answer is longer than one message can be: ask for a stream")
+)
+
+// Run is one dispatch being served: what was relayed, and when to stop.
+type Run struct {
+	d      *bus.Dispatch
+	agent  string
+	model  string
+	seq    uint64 // number of the next chunk
+	first  uint64 // number of its first chunk: not 0 where an answer goes on
+	prompt int    // tokens: told by the engine, until then the dispatch's estimate
+	base   int    // of these, the task's own: the others are of an answer that broke off elsewhere
+	kept   int    // output tokens taken over from there
+	cached int    // of these, believed to be cached: the session's depth here
+	began  bool   // the engine said something
+	count  int    // output tokens relayed
+	text   strings.Builder
+	extra  []bus.Extra
+	bytes  int // of text and extra collected
+}
+
+// NewRun begins to serve d. depth is how many tokens of its session this agent believes to hold, in
+// blocks of blockSize: as long as the engine has not said what was cached, that is the best guess at what the prompt costs.
+func NewRun(d *bus.Dispatch, agent, model string, depth, blockSize int) *Run {
+	if blockSize > 0 {
+		depth -= depth % blockSize
+	}
+	r := &Run{d: d, agent: agent, model: model, prompt: d.Task.Prompt.Tokens, cached: depth}
+	if from := d.Task.Resume; from != nil {
+		r.seq = from.Seq // its reader sees one stream
+		r.first = from.Seq
+	}
+	return r
+}
+
+// Withheld reports whether a failed run is to stay unsaid until its hub has decided: nothing of it was delivered, so
+// another agent may serve the task and its reader need never know.
+func (r *Run) Withheld(e *Ending) bool {
+	return e.Completion.Outcome == bus.OutcomeFailed && r.d.Task.Failover != "off" && r.seq == r.first &&
+		(e.Completion.Code.Broken() || e.Completion.Code == bus.CodeNoSlot)
+}
+
+// Dispatch is what is being served.
+func (r *Run) Dispatch() *bus.Dispatch { return r.d }
+
+// usage is the best account of what was used if the answer ends now.
+func (r *Run) usage(output int) market.Usage {
+	return market.Usage{Prompt: r.prompt, Cached: max(0, min(r.cached, r.prompt-1)), Output: output}
+}
+
+// Take meters what the engine sent. It returns the chunk to relay, nil if there is nothing to say now,
+// or why the answer must end before it: its tokens would cost more than the hold has for
+// them, or are more than were asked for.
+func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
+	if c.Prompt > 0 {
+		r.prompt = c.Prompt
+	}
+	if c.Base > 0 {
+		r.base, r.kept = c.Base, c.Kept
+		r.prompt = c.Base + c.Kept
+	}
+	r.began = r.began || c.Events > 0
+	if c.Count > 0 {
+		if r.count+c.Count > r.d.MaxTokens {
+			return nil, errEnough
+		}
+		if r.d.Settle != market.SettleQuoted && r.d.Price.Cost(r.usage(r.count+c.Count)) > r.d.CostCap {
+			return nil, errCapped
+		}
+		r.count += c.Count
+	}
+	if c.Text == "" && len(c.Tokens) == 0 && len(c.Extra) == 0 && !(c.Finish && r.d.Task.Stream && r.seq > 0) {
+		return nil, nil
+	}
+	if !r.d.Task.Stream {
+		r.bytes += len(c.Text)
+		for _, x := range c.Extra {
+			r.bytes += len(x.Choice) + 16
+		}
+		if r.bytes > bus.MaxAnswer-4096 { // the rest of the Result needs room
+			return nil, errTooLong
+		}
+		for _, x := range c.Extra {
+			x.At += r.text.Len()
+			r.extra = append(r.extra, x)
+		}
+		r.text.WriteString(c.Text)
+		return nil, nil
+	}
+	out := &bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Text: c.Text, Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
+	r.seq++
+	return out, nil
+}
+
+// undo takes back a chunk that could not be sent: numbers have no gaps, and nobody pays for it.
+func (r *Run) undo(c *bus.Chunk) {
+	r.seq = c.Seq
+	r.count -= c.Count
+}
+
+// Heartbeat tells the reader that the task is alive; it takes no number.
+func (r *Run) Heartbeat() *bus.Chunk {
+	c := &bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Heartbeat: true}
+	if c.Attempt > 0 {
+		c.Agent = r.agent
+	}
+	return c
+}
+
+// Ending is how a run ended: the hub's account and the client's last word, which agree.
+type Ending struct {
+	Completion bus.Completion
+	Result     bus.Result
+	Engine     bool // the engine failed
+	Stalled    bool // it went silent
+	Doubtful   bool // its /health is not to be believed before it has answered: a server that shuts down still says 200
+}
+
+// End settles the run, by the rule that the hub applies as well (market.Settle; under "quoted", what is said
+// below of costs gives way to the quote).
+//
+//	the engine finished              done: cost by usage
+//	price cap or max_tokens reached  done, finish_reason "length": cost by what was relayed
+//	the client cancelled             cancelled: cost by what was relayed, and the premium; without a first token no prompt is charged
+//	anything else                    failed: nothing is due
+func (r *Run) End(a Answer, err error) Ending {
+	d := r.d
+	e := Ending{
+		Completion: bus.Completion{Agent: r.agent, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone,
+			Finish: a.Finish, Usage: a.Usage, Relayed: r.count, NoCacheReport: a.NoCacheReport, Unmetered: a.Unmetered,
+			TTFTUS: a.TTFT.Microseconds(), ITLUS: a.ITL.Microseconds()},
+		Result: bus.Result{Client: d.Task.Client, Task: d.Task.ID, Session: d.Task.Session, Hub: d.Domain, Agent: r.agent, Model: r.model,
+			Stop: a.Stop, Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round, Epoch: d.Epoch, Earlier: d.Earlier}},
+	}
+	c, res := &e.Completion, &e.Result
+	if err != nil || a.Unmetered {
+		c.Unmetered, c.Usage = true, r.usage(r.count)
+		c.NoCacheReport = c.Usage.Cached == 0 // else what the session is believed to have here, which the client is charged as a hit
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errCapped):
+		c.Finish, res.Message = "length", "cut at the price cap: a higher max_price buys more"
+	case errors.Is(err, errEnough):
+		c.Finish = "length"
+	case errors.Is(err, ErrCancelled):
+		c.Outcome, c.Code, res.Message = bus.OutcomeCancelled, bus.CodeCancelled, err.Error()
+		if !r.began {
+			c.Usage = market.Usage{}
+		}
+	default:
+		e.fail(err)
+	}
+	if c.Outcome != bus.OutcomeFailed {
+		c.Cost = market.Settle(d.Settle, d.Price, d.Quoted, c.Usage, d.CostCap)
+		res.Cost, res.Premium, res.SlotPrice, res.Toll, res.Fee = c.Cost, d.Premium, d.SlotPrice, d.Toll, d.Fee
+	}
+	if res.Code == "" {
+		res.Code = c.Code
+	}
+	res.Finish, res.Usage, res.Unmetered, res.TTFTUS, res.ITLUS = c.Finish, c.Usage, c.Unmetered, c.TTFTUS, c.ITLUS
+	res.Chunks = r.seq
+	if r.base > 0 && c.Outcome != bus.OutcomeFailed { // the whole answer, of which this agent is paid for its part
+		billed := c.Usage
+		res.Billed = &billed
+		res.Usage = market.Usage{Prompt: r.base, Cached: min(c.Usage.Cached, max(0, r.base-1)), Output: r.kept + c.Usage.Output}
+	}
+	if !d.Task.Stream {
+		res.Text, res.Extra = r.text.String(), r.extra
+	}
+	return e
+}
+
+// fail fills in the codes: what the hub hears is about the agent, what the client hears is about its task.
+func (e *Ending) fail(err error) {
+	c, res := &e.Completion, &e.Result
+	c.Outcome, c.Finish, res.Message = bus.OutcomeFailed, "", clip(err.Error())
+	c.Code = bus.CodeAgentFailed
+	var engine *EngineError
+	switch {
+	case errors.As(err, &engine):
+		c.Code, e.Stalled = engine.Code, engine.Stalled
+		e.Engine = engine.Code == bus.CodeEngineFailed
+		e.Doubtful = e.Engine && (engine.Stalled || engine.Status >= 500)
+		if engine.Code == bus.CodeNoSlot { // an award lost and no fault
+			res.Code, res.RetryMS = bus.CodeNoRoom, 1000
+		}
+	case errors.Is(err, ErrTimeout):
+		c.Code = bus.CodeTimeout
+	case errors.Is(err, errTooLong), errors.Is(err, bus.ErrTooLarge):
+		c.Code = bus.CodeTooLarge
+	}
+}
+
+// clip bounds a message.
+func clip(s string) string {
+	if len(s) > bus.MaxText/2 {
+		return strings.ToValidUTF8(s[:bus.MaxText/2], "") + "..."
+	}
+	return s
+}

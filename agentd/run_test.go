@@ -1,0 +1,215 @@
+package agentd
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+func words(n int) Chunk { return Chunk{Text: strings.Repeat("w", n), Count: n, Events: n} }
+
+// A served task: what is relayed, what it costs, and that client and hub hear the same.
+func TestRunServed(t *testing.T) {
+	r := NewRun(dispatch("h"), "a1", "tiny", 0, 16)
+	first, err := r.Take(Chunk{Prompt: 48, Events: 1}) // the role, with the prompt's ids
+	if first != nil || err != nil {
+		t.Fatalf("%+v %v", first, err)
+	}
+	for i := range 2 {
+		c, err := r.Take(Chunk{Text: "ab", Tokens: []uint32{7, 8}, Count: 2, Events: 2})
+		if err != nil || c.Seq != uint64(i) || c.Text != "ab" || c.Task != "t-h" || c.Count != 2 {
+			t.Fatalf("%+v %v", c, err)
+		}
+	}
+	if h := r.Heartbeat(); !h.Heartbeat || h.Seq != 2 {
+		t.Errorf("%+v", h)
+	}
+	e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 48, Cached: 32, Output: 5}, TTFT: 3 * time.Millisecond, ITL: time.Millisecond}, nil)
+	// 16 missed at 1000, 32 hit at 100, 5 out at 4000 nano-credits
+	if want := market.Credits(16*1000 + 32*100 + 5*4000); e.Completion.Cost != want || e.Result.Cost != want {
+		t.Errorf("cost %d and %d, want %d", e.Completion.Cost, e.Result.Cost, want)
+	}
+	res := e.Result
+	if res.Code != "" || res.Chunks != 2 || res.Finish != "stop" || res.Paid() != res.Cost+11 || res.Fee != 2 || res.Toll != -2 || res.SlotPrice != 9 ||
+		res.TTFTUS != 3000 || res.Text != "" || res.Hub != "math" || !reflect.DeepEqual(*res.Receipt, bus.Receipt{ID: "h", Journal: "math", Round: 3, Epoch: 5}) {
+		t.Errorf("%+v", res)
+	}
+	if e.Completion.Relayed != 4 || e.Completion.Outcome != bus.OutcomeDone {
+		t.Errorf("%+v", e.Completion)
+	}
+	if err := errors.Join(res.Validate(), e.Completion.Validate()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunCollected(t *testing.T) {
+	d := dispatch("h")
+	d.Task.Stream = false
+	r := NewRun(d, "a1", "tiny", 0, 16)
+	for range 2 {
+		if c, err := r.Take(Chunk{Text: "ab", Count: 1, Events: 1, Extra: []bus.Extra{{At: 1, Choice: []byte(`{}`)}}}); c != nil || err != nil {
+			t.Fatalf("%+v %v", c, err)
+		}
+	}
+	res := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 2}}, nil).Result
+	if res.Text != "abab" || len(res.Extra) != 2 || res.Extra[1].At != 3 || res.Chunks != 0 {
+		t.Errorf("%+v", res)
+	}
+	if _, err := r.Take(Chunk{Text: strings.Repeat("x", bus.MaxAnswer), Count: 1}); err != errTooLong {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRunIsCut(t *testing.T) {
+	t.Run("at max_tokens, if the engine goes on", func(t *testing.T) {
+		d := dispatch("h")
+		d.MaxTokens = 3
+		r := NewRun(d, "a1", "tiny", 0, 16)
+		if _, err := r.Take(words(3)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.Take(words(1))
+		e := r.End(Answer{Unmetered: true}, err)
+		if e.Result.Finish != "length" || e.Completion.Usage != (market.Usage{Prompt: 50, Output: 3}) || e.Completion.Outcome != bus.OutcomeDone || !e.Completion.Unmetered {
+			t.Errorf("%+v", e.Completion)
+		}
+	})
+	for _, c := range []struct {
+		name   string
+		depth  int // of the session here
+		tokens int // that the cap buys
+	}{
+		{"at the price cap, the prompt computed", 0, 3},
+		{"at the price cap, 32 of the prompt's tokens cached from the last turn", 47, 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := dispatch("h")
+			d.CostCap = 50*1000 + 3*4000 + 3999
+			if c.depth > 0 {
+				d.CostCap += -32*900 + 7*4000 // 32 tokens at the hit price, and as much more for the answer
+			}
+			r := NewRun(d, "a1", "tiny", c.depth, 16)
+			n := 0
+			var err error
+			for ; err == nil && n < 100; n++ {
+				_, err = r.Take(words(1))
+			}
+			e := r.End(Answer{}, err)
+			if n-1 != c.tokens || e.Completion.Relayed != c.tokens || e.Completion.Outcome != bus.OutcomeDone || e.Result.Finish != "length" ||
+				!strings.Contains(e.Result.Message, "max_price") || e.Result.Code != "" {
+				t.Errorf("cut after %d: %+v", n-1, e.Result)
+			}
+			if e.Completion.Cost > d.CostCap || e.Completion.Cost+4000 <= d.CostCap {
+				t.Errorf("cost %d of at most %d", e.Completion.Cost, d.CostCap)
+			}
+		})
+	}
+}
+
+// Usage is the engine's word; the cap is the client's protection against it.
+func TestLyingUsageIsCapped(t *testing.T) {
+	d := dispatch("h")
+	d.CostCap = 1000
+	r := NewRun(d, "a1", "tiny", 0, 16)
+	if e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 1 << 20}}, nil); e.Completion.Cost != 1000 {
+		t.Errorf("cost %d", e.Completion.Cost)
+	}
+}
+
+func TestRunEndings(t *testing.T) {
+	full := &EngineError{Code: bus.CodeNoSlot, Message: "the engine answered 503: busy"}
+	for _, c := range []struct {
+		name    string
+		err     error
+		outcome string
+		hub     bus.Code
+		client  bus.Code
+		cost    market.Credits
+	}{
+		{"cancelled: metered so far, and the premium", ErrCancelled, bus.OutcomeCancelled, bus.CodeCancelled, bus.CodeCancelled, 50*1000 + 2*4000},
+		{"out of time", ErrTimeout, bus.OutcomeFailed, bus.CodeTimeout, bus.CodeTimeout, 0},
+		{"shut down", ErrDrained, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
+		{"the engine is full: no fault", full, bus.OutcomeFailed, bus.CodeNoSlot, bus.CodeNoRoom, 0},
+		{"the engine failed", &EngineError{Code: bus.CodeEngineFailed, Message: "gone", Err: io.EOF}, bus.OutcomeFailed, bus.CodeEngineFailed, bus.CodeEngineFailed, 0},
+		{"the engine refused", &EngineError{Code: bus.CodeEngineRefused, Message: "the engine answered 400: too hot"}, bus.OutcomeFailed, bus.CodeEngineRefused, bus.CodeEngineRefused, 0},
+		{"too long for a message", errTooLong, bus.OutcomeFailed, bus.CodeTooLarge, bus.CodeTooLarge, 0},
+		{"anything else", io.ErrShortWrite, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewRun(dispatch("h"), "a1", "tiny", 0, 16)
+			r.Take(words(2))
+			e := r.End(Answer{Usage: market.Usage{Output: 2}, Unmetered: true}, c.err)
+			if e.Completion.Outcome != c.outcome || e.Completion.Code != c.hub || e.Result.Code != c.client || e.Completion.Cost != c.cost || e.Result.Cost != c.cost {
+				t.Errorf("%+v", e)
+			}
+			if paid := e.Result.Paid(); c.outcome == bus.OutcomeFailed && paid != 0 || c.outcome != bus.OutcomeFailed && paid != c.cost+11 {
+				t.Errorf("paid %d", paid)
+			}
+			if e.Result.Message == "" || e.Result.Chunks != 1 || errors.Join(e.Result.Validate(), e.Completion.Validate()) != nil {
+				t.Errorf("%+v", e.Result)
+			}
+			if (e.Result.RetryMS > 0) != (c.err == full) {
+				t.Errorf("retry in %d ms", e.Result.RetryMS)
+			}
+		})
+	}
+	t.Run("cancelled in the queue: nothing was used", func(t *testing.T) {
+		e := NewRun(dispatch("h"), "a1", "tiny", 0, 16).End(Answer{Unmetered: true}, ErrCancelled)
+		if e.Completion.Usage != (market.Usage{}) || e.Completion.Cost != 0 || e.Result.Paid() != 11 {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("quoted: a task costs its quote, as the hub will have it", func(t *testing.T) {
+		d := dispatch("h")
+		d.Settle, d.CostCap = market.SettleQuoted, 310
+		r := NewRun(d, "a1", "tiny", 0, 16)
+		if _, err := r.Take(words(100)); err != nil {
+			t.Errorf("cut by a cap that a quote cannot reach: %v", err)
+		}
+		if e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 100}}, nil); e.Completion.Cost != 300 {
+			t.Errorf("cost %d", e.Completion.Cost)
+		}
+	})
+}
+
+func TestFrames(t *testing.T) {
+	f := frames{most: 10}
+	for _, s := range []string{"aaaa", "bbbb", "cc", "dddd"} {
+		f.keep([]byte(s))
+	}
+	show := func(n uint64) string {
+		kept, ok := f.from(n)
+		if !ok {
+			return "gone"
+		}
+		out := ""
+		for _, b := range kept {
+			out += string(b) + " "
+		}
+		return out
+	}
+	for n, want := range []string{"gone", "bbbb cc dddd ", "cc dddd ", "dddd ", "", ""} {
+		if got := show(uint64(n)); got != want {
+			t.Errorf("from %d: %q, want %q", n, got, want)
+		}
+	}
+	f.acked(3)
+	f.acked(2)
+	if show(2) != "gone" || show(3) != "dddd " || f.bytes != 4 || f.next() != 4 {
+		t.Errorf("after ack: %+v", f)
+	}
+	f.acked(99)
+	if f.bytes != 0 || f.next() != 4 || show(4) != "" {
+		t.Errorf("all acked: %+v", f)
+	}
+	f.keep([]byte("a very long frame")) // the newest stays, whatever its size
+	if show(4) == "gone" {
+		t.Error("the only frame is gone")
+	}
+}

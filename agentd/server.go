@@ -1,0 +1,901 @@
+package agentd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"souk/bus"
+)
+
+// Deps is what a node stands on.
+type Deps struct {
+	Bus      bus.Bus
+	Registry bus.Registry
+	Engine   func(EngineConfig) Engine // makes the client of one engine
+	Log      *slog.Logger              // nil: the default one
+}
+
+// Server runs the agents of one node.
+type Server struct {
+	cfg    Config
+	deps   Deps
+	log    *slog.Logger
+	boot   int64
+	ready  chan struct{}
+	agents []*seller
+}
+
+// NewServer judges the configuration; nothing runs before Run.
+func NewServer(cfg Config, deps Deps) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("agentd: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	if cfg.Node == "" {
+		cfg.Node, _ = os.Hostname()
+	}
+	if deps.Log == nil {
+		deps.Log = slog.Default()
+	}
+	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(), ready: make(chan struct{})}
+	for _, a := range cfg.Agents {
+		a.Engine = a.Engine.WithDefaults()
+		s.agents = append(s.agents, newSeller(s, a))
+	}
+	return s, nil
+}
+
+// Ready is closed when every agent is registered, which waits for its engine.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Stats returns a snapshot of all agents; those whose engine still boots have no figures.
+func (s *Server) Stats() Stats {
+	out := Stats{Node: s.cfg.Node}
+	for _, a := range s.agents {
+		out.Agents = append(out.Agents, a.stats())
+	}
+	return out
+}
+
+// Run serves until ctx ends; then it drains: no new tasks, running ones get DrainTimeout, completions
+// SettleTimeout. It returns an error only if an agent cannot be offered at all, as when its id is taken.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	errs := make([]error, len(s.agents))
+	for i, a := range s.agents {
+		wg.Go(func() {
+			if errs[i] = a.run(ctx); errs[i] != nil {
+				stop()
+			}
+		})
+	}
+	wg.Go(func() {
+		for _, a := range s.agents {
+			select {
+			case <-a.registered:
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(s.ready)
+	})
+	wg.Go(func() { s.watchBus(ctx) })
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// watchBus makes completions go out again as soon as the bus is back.
+func (s *Server) watchBus(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case h, ok := <-s.deps.Bus.Health():
+			if !ok {
+				return
+			}
+			for _, a := range s.agents {
+				if h.Connected {
+					a.with(func(core *Agent) { core.Reconnected() })
+				}
+			}
+		}
+	}
+}
+
+// seller runs one agent. mu guards core and shelf; where a stream's mu is held as well, that was taken after it.
+type seller struct {
+	*Server
+	cfg        AgentConfig
+	engine     Engine
+	log        *slog.Logger
+	registered chan struct{}
+	kick       chan struct{} // the core has news
+	enrol      chan struct{} // the registration has changed
+	check      chan struct{} // look at the engine now
+	runs       sync.WaitGroup
+	sends      sync.WaitGroup
+
+	mu      sync.Mutex
+	core    *Agent // nil until the engine is ready
+	shelf   shelf
+	suspect bool   // the engine went silent, or failed with a 500: only an answer clears it
+	asking  bool   // a claim is being read
+	listed  string // the state in the last registration
+}
+
+func newSeller(s *Server, cfg AgentConfig) *seller {
+	return &seller{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
+		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1), check: make(chan struct{}, 1),
+		shelf: newShelf(s.cfg.KeepTotal)}
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// with changes the core, if there is one, and has its wishes looked after.
+func (a *seller) with(f func(*Agent)) {
+	a.mu.Lock()
+	if a.core != nil {
+		f(a.core)
+	}
+	a.mu.Unlock()
+	nudge(a.kick)
+}
+
+func (a *seller) stats() AgentStats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.core == nil {
+		return AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: "booting", Slots: a.cfg.Slots}
+	}
+	return a.core.Stats()
+}
+
+// run is an agent's life.
+func (a *seller) run(ctx context.Context) error {
+	info, err := a.await(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.core = NewAgent(a.cfg, a.Server.cfg, info, a.boot)
+	a.mu.Unlock()
+
+	// Whoever finds us in the registry can already reach us.
+	dispatches, err := a.deps.Bus.Subscribe(bus.DispatchSubject(a.cfg.ID, "*"), "", a.onDispatch)
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
+	controls, err := a.deps.Bus.Subscribe(bus.StreamSubject(a.cfg.ID, "*"), "", a.onControl)
+	if err != nil {
+		dispatches.Stop()
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
+	if err := a.deps.Bus.Flush(ctx); err != nil && ctx.Err() == nil {
+		a.log.Warn("bus is slow to subscribe", "err", err)
+	}
+
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: draining needs everything
+	defer end()
+	var wg sync.WaitGroup
+	var fatal error
+	lost := make(chan struct{})
+	wg.Go(func() {
+		if fatal = a.enlist(life); fatal != nil {
+			close(lost)
+		}
+	})
+	wg.Go(func() { a.watchClaim(life) })
+	wg.Go(func() { a.watchEngine(life) })
+	wg.Go(func() { a.loop(life) })
+	wg.Go(func() { a.heartbeats(life) })
+	select {
+	case <-ctx.Done():
+		a.drain()
+	case <-lost:
+	}
+	end()
+	wg.Wait()
+	dispatches.Stop()
+	controls.Stop()
+	a.runs.Wait()
+	a.sends.Wait()
+	return fatal
+}
+
+// await waits until the engine is ready and serves the model.
+func (a *seller) await(ctx context.Context) (Info, error) {
+	pause := 50 * time.Millisecond
+	for n := 0; ; n++ {
+		info, err := a.engine.Info(ctx)
+		switch {
+		case err == nil && a.cfg.Model != "" && !slices.Contains(info.Models, a.cfg.Model):
+			err = fmt.Errorf("the engine serves %q, not %q", info.Models, a.cfg.Model)
+		case err == nil:
+			if info.Version != "" {
+				a.log.Info("engine ready", "url", a.cfg.Engine.URL, "version", info.Version, "models", info.Models)
+			}
+			return info, nil
+		}
+		if n%20 == 5 { // after a few seconds, then every minute or so
+			a.log.Warn("waiting for the engine", "url", a.cfg.Engine.URL, "err", err)
+		}
+		if !sleep(ctx, jitter(pause)) {
+			return Info{}, nil
+		}
+		pause = min(2*pause, 3*time.Second)
+	}
+}
+
+// jitter spreads a pause over half of it to all of it.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// enlist keeps the agent in the registry: registers, updates when it changed, registers again after a lost
+// lease. It fails if the id belongs to another.
+func (a *seller) enlist(ctx context.Context) error {
+	key := bus.AgentKey(a.cfg.ID)
+	pause := 100 * time.Millisecond
+	var taken time.Time // since when another holds the key
+	for {
+		entry, err := a.entry()
+		if err != nil {
+			return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+		}
+		lease, err := a.deps.Registry.Register(ctx, key, entry, a.Server.cfg.LeaseTTL)
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				a.resign(lease)
+			}
+			return nil
+		case errors.Is(err, bus.ErrExists):
+			other, mine := a.holder(ctx, key)
+			if taken.IsZero() {
+				taken = time.Now()
+			}
+			// The lease of our own last life ends by itself.
+			if !mine || time.Since(taken) > a.Server.cfg.LeaseTTL+2*time.Second {
+				select {
+				case <-a.registered: // we were there first, and lost the lease for a while
+					a.log.Error("agent id was taken over", "by", other)
+				default:
+					return fmt.Errorf("agent %s: the id is already registered by %s: ids are unique in a market, so call one of the two otherwise", a.cfg.ID, other)
+				}
+			}
+			pause = min(2*pause, time.Second)
+		case err != nil:
+			a.log.Warn("registry does not answer", "err", err)
+			pause = min(2*pause, 3*time.Second)
+		default:
+			taken, pause = time.Time{}, 100*time.Millisecond
+			select {
+			case <-a.registered:
+				a.log.Info("registered again")
+			default:
+				a.log.Info("registered", "model", a.coreModel(), "slots", a.cfg.Slots)
+				close(a.registered)
+			}
+			if a.keep(ctx, lease) {
+				return nil
+			}
+			pause = time.Second // with jitter: all agents lost theirs at once
+		}
+		if !sleep(ctx, jitter(pause)) {
+			return nil
+		}
+	}
+}
+
+func (a *seller) coreModel() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.core.cfg.Model
+}
+
+func (a *seller) entry() ([]byte, error) {
+	a.mu.Lock()
+	r := a.core.Registration(a.Server.cfg.Node)
+	a.listed = r.State
+	a.mu.Unlock()
+	return bus.EncodeEntry(r)
+}
+
+// holder names who has the key, and whether that is this node in an earlier life.
+func (a *seller) holder(ctx context.Context, key string) (string, bool) {
+	kvs, err := a.deps.Registry.Get(ctx, key)
+	if err != nil {
+		return "an unknown node", true
+	}
+	for _, kv := range kvs {
+		var r bus.Registration
+		if kv.Key == key && json.Unmarshal(kv.Value, &r) == nil {
+			return fmt.Sprintf("node %q (model %s, started %s)", r.Node, r.Model, time.UnixMilli(r.Boot).UTC().Format(time.RFC3339)),
+				r.Node == a.Server.cfg.Node && r.Boot < a.boot
+		}
+	}
+	return "a node that has just gone", true
+}
+
+// keep returns true when ctx has ended and the lease is closed, false when it was lost.
+func (a *seller) keep(ctx context.Context, lease bus.Lease) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			a.resign(lease)
+			return true
+		case <-lease.Lost():
+			a.log.Warn("lease lost")
+			return false
+		case <-a.enrol:
+			entry, err := a.entry()
+			if err == nil {
+				err = lease.Update(ctx, entry)
+			}
+			if errors.Is(err, bus.ErrLost) {
+				return false
+			}
+			if err != nil && ctx.Err() == nil {
+				a.log.Warn("registration not updated", "err", err)
+				if sleep(ctx, jitter(time.Second)) {
+					nudge(a.enrol)
+				}
+			}
+		}
+	}
+}
+
+func (a *seller) resign(lease bus.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := lease.Close(ctx); err != nil {
+		a.log.Warn("lease not closed; it ends by itself", "err", err)
+	}
+}
+
+// watchClaim follows which hub sells the slots.
+func (a *seller) watchClaim(ctx context.Context) {
+	key := bus.ClaimKey(a.cfg.ID)
+	for ctx.Err() == nil {
+		events, err := a.deps.Registry.Watch(ctx, key)
+		if err != nil {
+			a.log.Warn("claims cannot be watched", "err", err)
+			sleep(ctx, jitter(time.Second))
+			continue
+		}
+		named, synced := false, false
+		for ev := range events {
+			switch {
+			case ev.Synced && synced:
+				// After an outage: what was named before may be older than it, so ask.
+				a.readClaim(ctx, true)
+			case ev.Synced:
+				if synced = true; !named {
+					a.with(func(core *Agent) { core.Claimed(nil) })
+				}
+			case ev.Key != key: // another agent whose id begins like ours
+			case ev.Deleted:
+				a.with(func(core *Agent) { core.Claimed(nil) })
+			default:
+				named = true
+				a.claimed(ev.Value)
+			}
+		}
+		sleep(ctx, jitter(100*time.Millisecond))
+	}
+}
+
+// readClaim asks the registry itself. gone says what to make of finding none: in the moment of a dispatch that
+// says nothing new.
+func (a *seller) readClaim(ctx context.Context, gone bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	key := bus.ClaimKey(a.cfg.ID)
+	kvs, err := a.deps.Registry.Get(ctx, key)
+	if err != nil {
+		return
+	}
+	for _, kv := range kvs {
+		if kv.Key == key {
+			a.claimed(kv.Value)
+			return
+		}
+	}
+	if gone {
+		a.with(func(core *Agent) { core.Claimed(nil) })
+	}
+}
+
+func (a *seller) claimed(value []byte) {
+	var c bus.Claim
+	if err := bus.DecodeEntry(value, &c); err != nil {
+		a.log.Warn("claim cannot be read", "err", err)
+		return
+	}
+	a.with(func(core *Agent) { core.Claimed(&c) })
+}
+
+// watchEngine scrapes the engine slowly and notices when it is gone or hangs. A server that went silent, or
+// answered 500, is asked for a token before it is trusted again: its /health says 200 while the
+// engine behind it hangs, and while it shuts down.
+func (a *seller) watchEngine(ctx context.Context) {
+	failed := 0
+	for {
+		pause := a.Server.cfg.ScrapeEvery
+		if failed > 0 {
+			pause = min(pause, time.Second)
+		}
+		t := time.NewTimer(jitter(pause))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-a.check:
+			t.Stop()
+		case <-t.C:
+		}
+		before := a.stats().State
+		load, err := a.engine.Load(ctx)
+		if err == nil && a.suspected() {
+			err = a.probe(ctx)
+		}
+		if err == nil && before == bus.StateUnhealthy {
+			err = a.returned(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failed = 0
+			a.with(func(core *Agent) { core.Loaded(load) })
+		} else if failed++; failed >= 2 || a.suspected() { // one slow scrape under load is no death
+			a.with(func(core *Agent) { core.Unhealthy() })
+		}
+		if now := a.stats().State; now != before {
+			level := slog.LevelWarn
+			if now == bus.StateDraining || now == bus.StateReady { // asked for, or good news
+				level = slog.LevelInfo
+			}
+			a.log.Log(ctx, level, "engine", "state", now, "was", before, "err", err)
+		}
+		// Not only when it has changed: a failed task says unhealthy at any moment, also during the look that finds all well.
+		a.mu.Lock()
+		stale := a.listed != a.core.State()
+		a.mu.Unlock()
+		if stale {
+			nudge(a.enrol)
+		}
+	}
+}
+
+// returned looks who it is that answers again.
+func (a *seller) returned(ctx context.Context) error {
+	info, err := a.engine.Info(ctx)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.core.Returned(info)
+}
+
+func (a *seller) suspected() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.suspect
+}
+
+// probe asks for one token.
+func (a *seller) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
+	defer cancel()
+	_, err := a.engine.Complete(ctx, Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`), Model: a.coreModel(), MaxTokens: 1},
+		func(Chunk) error { return nil })
+	var e *EngineError
+	if errors.As(err, &e) && e.Code == bus.CodeNoSlot {
+		err = nil // full, so alive
+	}
+	if err == nil {
+		a.mu.Lock()
+		a.suspect = false
+		a.mu.Unlock()
+	}
+	return err
+}
+
+// loop does what the core wants done.
+func (a *seller) loop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-a.kick:
+		}
+		now := time.Now()
+		a.mu.Lock()
+		r := a.core.Ready(now)
+		a.mu.Unlock()
+		if r.Summary != nil {
+			a.tell(bus.SummarySubject(r.Domain, a.cfg.ID), r.Summary)
+		}
+		for _, c := range r.Completions {
+			a.sends.Go(func() { a.report(c) })
+		}
+		t.Reset(max(time.Until(r.Wake), time.Millisecond))
+	}
+}
+
+func (a *seller) tell(subject string, m bus.Message) {
+	data, err := bus.Encode(m)
+	if err == nil {
+		err = a.deps.Bus.Publish(bus.Msg{Subject: subject, Data: data})
+	}
+	if err != nil && !errors.Is(err, bus.ErrClosed) {
+		a.log.Warn("not sent", "subject", subject, "err", err)
+	}
+}
+
+// report sends a completion once and tells the core how that went.
+func (a *seller) report(r Report) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	ack, err := a.send(ctx, r)
+	if err == nil {
+		a.decided(r.Completion, ack.Code == bus.CodeMoved)
+	}
+	abandoned := false
+	a.with(func(core *Agent) {
+		if err == nil {
+			core.Acked(r.Completion.Hold, ack.Code)
+		} else {
+			abandoned = core.Unsent(time.Now(), r.Completion.Hold, rand.Float64())
+		}
+	})
+	if abandoned {
+		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold, "cost", r.Completion.Cost)
+	}
+	if err == nil && ack.Code == bus.CodeLate {
+		a.log.Warn("completion came too late and is unpaid", "hold", r.Completion.Hold, "cost", r.Completion.Cost)
+	}
+}
+
+func (a *seller) send(ctx context.Context, r Report) (ack bus.CompletionAck, err error) {
+	data, err := bus.Encode(&r.Completion)
+	if err != nil {
+		return ack, err
+	}
+	m, err := a.deps.Bus.Request(ctx, bus.Msg{Subject: bus.CompletionSubject(r.Domain, a.cfg.ID), Data: data})
+	if err != nil {
+		return ack, err
+	}
+	if err := bus.Decode(m.Data, &ack); err != nil {
+		return ack, err
+	}
+	if ack.Hold != r.Completion.Hold {
+		return ack, fmt.Errorf("acknowledgement of %q for %q", ack.Hold, r.Completion.Hold)
+	}
+	if ack.Code != "" && ack.Code != bus.CodeLate && ack.Code != bus.CodeMoved {
+		return ack, &bus.Error{Code: ack.Code, Message: "the hub did not take the completion"}
+	}
+	return ack, nil
+}
+
+// decided tells the reader of a failed answer that there is none, unless its hub moved the task.
+func (a *seller) decided(c bus.Completion, moved bool) {
+	if !c.Unsaid {
+		return
+	}
+	a.mu.Lock()
+	s := a.shelf.byHold[c.Hold]
+	delete(a.shelf.byHold, c.Hold)
+	a.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if data := s.decided(time.Now(), moved); data != nil {
+		a.publish(s, data)
+	}
+}
+
+// onDispatch answers a hub.
+func (a *seller) onDispatch(m bus.Msg) {
+	d := new(bus.Dispatch)
+	reply := bus.DispatchReply{Agent: a.cfg.ID}
+	if err := bus.Decode(m.Data, d); err != nil {
+		reply.Code, reply.Message = bus.CodeOf(err), err.Error()
+		a.answer(m.Reply, reply)
+		return
+	}
+	d.Task.Trace = bus.TraceOf(m.Header)
+	domain, to := bus.LastToken(m.Subject), m.Reply
+	reply, started := a.take(domain, d)
+	if reply.Code == bus.CodeNotClaimed && a.askClaim(func() {
+		again, started := a.take(domain, d)
+		a.answer(to, again)
+		a.start(started)
+	}) {
+		return
+	}
+	a.answer(to, reply)
+	a.start(started)
+}
+
+// take puts a dispatch to the core and makes the stream of an accepted one.
+func (a *seller) take(domain string, d *bus.Dispatch) (bus.DispatchReply, *stream) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	reply, ok := a.core.Dispatch(domain, d)
+	if !ok {
+		return reply, nil
+	}
+	s := newStream(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)
+	a.shelf.add(s)
+	a.runs.Add(1)
+	return reply, s
+}
+
+func (a *seller) answer(to string, r bus.DispatchReply) {
+	if to != "" {
+		a.tell(to, &r)
+	}
+	if r.Code != "" {
+		a.log.Debug("refused", "hold", r.Hold, "code", r.Code, "why", r.Message)
+	}
+	nudge(a.kick)
+}
+
+// askClaim reads the claim itself, since a hub that has just claimed us may be faster than the watch, and then calls
+// f. It returns false if a claim is being read already.
+func (a *seller) askClaim(f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asking {
+		return false
+	}
+	a.asking = true
+	a.sends.Go(func() {
+		a.readClaim(context.Background(), false)
+		a.mu.Lock()
+		a.asking = false
+		a.mu.Unlock()
+		f()
+	})
+	return true
+}
+
+// drain lets what runs finish, then has it settled.
+func (a *seller) drain() {
+	a.with(func(core *Agent) { core.Drain() })
+	nudge(a.enrol)
+	if !a.wait(a.Server.cfg.DrainTimeout, (*Agent).Idle) {
+		a.mu.Lock()
+		n := 0
+		for _, s := range a.shelf.running() {
+			if s.cancel != nil {
+				s.cancel(ErrDrained)
+				n++
+			}
+		}
+		a.mu.Unlock()
+		a.log.Warn("tasks cut at shutdown", "n", n)
+	}
+	a.runs.Wait()
+	if !a.wait(a.Server.cfg.SettleTimeout, (*Agent).Settled) {
+		a.log.Error("completions not acknowledged at shutdown: their holds will expire unpaid", "n", a.stats().Pending)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	a.deps.Bus.Flush(ctx)
+}
+
+// wait returns whether the core came to a state in time.
+func (a *seller) wait(most time.Duration, ok func(*Agent) bool) bool {
+	deadline := time.Now().Add(most)
+	for {
+		a.mu.Lock()
+		done := ok(a.core)
+		a.mu.Unlock()
+		if done {
+			return true
+		}
+		if !time.Now().Before(deadline) {
+			return false
+		}
+		sleep(context.Background(), min(20*time.Millisecond, time.Until(deadline)))
+	}
+}
+
+// start serves an accepted dispatch.
+func (a *seller) start(s *stream) {
+	if s == nil {
+		return
+	}
+	d := s.run.Dispatch()
+	limit := a.Server.cfg.MaxRun
+	if d.TimeoutMS > 0 {
+		limit = time.Duration(d.TimeoutMS) * time.Millisecond
+	}
+	ctx, done := context.WithTimeoutCause(context.Background(), limit, ErrTimeout)
+	ctx, cancel := context.WithCancelCause(ctx)
+	a.mu.Lock()
+	s.cancel = cancel
+	request := a.core.Request(d)
+	if s.over { // cancelled before it began
+		cancel(ErrCancelled)
+	}
+	a.mu.Unlock()
+	go func() {
+		defer a.runs.Done()
+		defer done()
+		answer, err := a.engine.Complete(ctx, request, func(c Chunk) error { return a.relay(s, c) })
+		a.finish(s, answer, err)
+		cancel(nil)
+	}()
+}
+
+// relay passes on what one read of the engine's socket yielded.
+func (a *seller) relay(s *stream, c Chunk) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, err := s.take(time.Now(), c, a.deps.Bus.MaxPayload())
+	if err != nil || data == nil {
+		return err
+	}
+	return a.publish(s, data)
+}
+
+// publish sends a chunk to its reader. A bus that is away loses it; the reader asks again.
+func (a *seller) publish(s *stream, data []byte) error {
+	if s.reply == "" {
+		return nil
+	}
+	if err := a.deps.Bus.Publish(bus.Msg{Subject: s.reply, Data: data}); errors.Is(err, bus.ErrTooLarge) {
+		return err
+	}
+	return nil
+}
+
+// finish settles a run: the reader's last word first, then the hub's account.
+func (a *seller) finish(s *stream, answer Answer, err error) {
+	s.mu.Lock()
+	d := s.run.Dispatch()
+	e, data, err := s.end(time.Now(), answer, err, a.deps.Bus.MaxPayload(), a.Server.cfg.KeepFrames)
+	unsaid := s.unsaid != nil
+	if err == nil && !unsaid {
+		err = a.publish(s, data)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		a.log.Error("end frame not sent", "client", s.id.client, "task", s.id.task, "err", err)
+	}
+
+	a.mu.Lock()
+	c := a.core.Ended(d, &e)
+	if unsaid {
+		a.shelf.byHold[d.Hold] = s
+	}
+	a.suspect = a.suspect || e.Doubtful
+	if e.Engine {
+		a.core.Unhealthy() // until it has been looked at, which is now: whatever comes next would fare as ill
+	}
+	a.shelf.put(time.Now(), s)
+	a.mu.Unlock()
+	if e.Engine {
+		a.log.Warn("the engine failed a task", "client", s.id.client, "task", s.id.task, "err", e.Result.Message)
+		nudge(a.check)
+	}
+	nudge(a.kick)
+	a.sends.Go(func() { a.report(Report{d.Domain, c}) })
+}
+
+// heartbeats tell readers whose engine is silent that their task is alive.
+func (a *seller) heartbeats(ctx context.Context) {
+	every := a.Server.cfg.Heartbeat
+	t := time.NewTicker(every / 4)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-t.C:
+			a.mu.Lock()
+			a.shelf.sweep(now)
+			running := a.shelf.running()
+			a.mu.Unlock()
+			for _, s := range running {
+				s.mu.Lock()
+				if beat := s.heartbeat(now, every*3/4); beat != nil {
+					a.tell(s.reply, beat)
+				}
+				s.mu.Unlock()
+			}
+		}
+	}
+}
+
+// onControl hears a client: the subject says which.
+func (a *seller) onControl(m bus.Msg) {
+	var c bus.StreamControl
+	if err := bus.Decode(m.Data, &c); err != nil {
+		a.log.Debug("stream control cannot be read", "subject", m.Subject, "err", err)
+		return
+	}
+	id := streamID{bus.LastToken(m.Subject), c.Task}
+	a.mu.Lock()
+	s := a.shelf.byID[id]
+	switch {
+	case s == nil:
+	case c.Cancel && !s.over:
+		s.over = true
+		if s.cancel != nil {
+			s.cancel(ErrCancelled)
+		}
+	case c.Ack != nil:
+		a.shelf.acked(s, *c.Ack)
+	}
+	a.mu.Unlock()
+	switch {
+	case c.Resume == nil:
+	case s != nil:
+		a.resume(s, *c.Resume)
+	case bus.ValidID(id.client):
+		a.tell(bus.ReplySubject(id.client, id.task), a.gone(id, *c.Resume, bus.CodeUnknown, "no such answer is kept here"))
+	}
+}
+
+// resume sends again what is kept, from a number on.
+func (a *seller) resume(s *stream, from uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept, ok := s.frames.from(from)
+	switch {
+	case s.reply == "" || s.moved:
+	case s.unsaid != nil: // alive, and soon decided
+		a.tell(s.reply, &bus.Chunk{Task: s.id.task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true})
+	case !ok:
+		a.tell(s.reply, a.gone(s.id, from, bus.CodeAnswerGone, fmt.Sprintf("chunks before %d are no longer kept", s.frames.base)))
+	case len(kept) == 0 && s.run != nil: // nothing missed
+		a.tell(s.reply, s.run.Heartbeat())
+	}
+	if !s.moved { // else another agent speaks
+		for _, data := range kept {
+			a.publish(s, data)
+		}
+	}
+}
+
+// gone ends a reader's wait for what cannot be sent again.
+func (a *seller) gone(id streamID, from uint64, code bus.Code, why string) *bus.Chunk {
+	return &bus.Chunk{Task: id.task, Seq: from, Result: &bus.Result{Client: id.client, Task: id.task, Agent: a.cfg.ID, Code: code, Message: why}}
+}

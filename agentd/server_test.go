@@ -1,0 +1,746 @@
+package agentd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/bus/membus"
+	"souk/market"
+)
+
+// script is an engine that does what a test says. Each Complete takes the next act, the last one for ever.
+type script struct {
+	mu      sync.Mutex
+	info    Info
+	infoErr error
+	loadErr error
+	acts    []act
+	asked   []Request
+}
+
+type act func(ctx context.Context, token func(Chunk) error) (Answer, error)
+
+func (s *script) Info(context.Context) (Info, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.info, s.infoErr
+}
+
+func (s *script) Load(context.Context) (bus.Load, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bus.Load{Running: new(int64(0))}, s.loadErr
+}
+
+func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
+
+func (s *script) Complete(ctx context.Context, r Request, token func(Chunk) error) (Answer, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, r)
+	do := s.acts[0]
+	if len(s.acts) > 1 {
+		s.acts = s.acts[1:]
+	}
+	s.mu.Unlock()
+	return do(ctx, token)
+}
+
+// speak says each word after a pause and finishes.
+func speak(pause time.Duration, said ...string) act {
+	return func(ctx context.Context, token func(Chunk) error) (Answer, error) {
+		for i, w := range said {
+			if !sleep(ctx, pause) {
+				return Answer{Unmetered: true}, context.Cause(ctx)
+			}
+			c := Chunk{Text: w, Tokens: []uint32{uint32(i)}, Count: 1, Events: 1}
+			if i == 0 {
+				c.Prompt = 20
+			}
+			if err := token(c); err != nil {
+				return Answer{Unmetered: true}, err
+			}
+		}
+		return Answer{Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: len(said)}, TTFT: pause}, nil
+	}
+}
+
+// town is an agent's surroundings: a hub, a reader, a registry, all by hand.
+type town struct {
+	t      *testing.T
+	world  *membus.World
+	hub    bus.Bus
+	reg    bus.Registry
+	agent  *membus.Registry
+	engine *script
+	server *Server
+	stop   context.CancelFunc
+	ended  chan error
+
+	mu          sync.Mutex
+	summaries   []bus.Summary
+	completions []bus.Completion
+	ack         func(bus.Completion) *bus.CompletionAck // nil answer: silence
+	chunks      []bus.Chunk
+	beats       int
+	heard       []time.Time // when something came for the reader
+}
+
+func newTown(t *testing.T, change ...func(*Config)) *town {
+	w := membus.New(1)
+	o := &town{t: t, world: w, hub: w.Bus("hub"), reg: w.Registry(), agent: w.Registry(), ended: make(chan error, 1),
+		engine: &script{info: Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192, BlockSize: 16, KVTokens: 1 << 20}, acts: []act{speak(time.Millisecond, "so", " it", " is")}}}
+	o.ack = func(c bus.Completion) *bus.CompletionAck { return &bus.CompletionAck{Hold: c.Hold} }
+	o.listen("souk.v1.hub.math.summary.*", func(m bus.Msg) {
+		var s bus.Summary
+		o.decode(m, &s)
+		o.summaries = append(o.summaries, s)
+	})
+	o.listen("souk.v1.hub.math.completion.*", func(m bus.Msg) {
+		var c bus.Completion
+		o.decode(m, &c)
+		o.completions = append(o.completions, c)
+		if ack := o.ack(c); ack != nil {
+			data, _ := bus.Encode(ack)
+			o.hub.Publish(bus.Msg{Subject: m.Reply, Data: data})
+		}
+	})
+	o.listen("souk.v1.reply.*.*", func(m bus.Msg) {
+		var c bus.Chunk
+		o.decode(m, &c)
+		o.heard = append(o.heard, time.Now())
+		if c.Heartbeat {
+			o.beats++
+		} else {
+			o.chunks = append(o.chunks, c)
+		}
+	})
+	cfg := Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	o.server = o.node("agentd", cfg)
+	ctx, stop := context.WithCancel(context.Background())
+	o.stop = stop
+	go func() { o.ended <- o.server.Run(ctx) }()
+	return o
+}
+
+func (o *town) node(name string, cfg Config) *Server {
+	s, err := NewServer(cfg, Deps{Bus: o.world.Bus(name), Registry: o.agent, Engine: func(EngineConfig) Engine { return o.engine },
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return s
+}
+
+func (o *town) listen(subject string, h func(bus.Msg)) {
+	if _, err := o.hub.Subscribe(subject, "", func(m bus.Msg) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		h(m)
+	}); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *town) decode(m bus.Msg, v bus.Message) {
+	if err := bus.Decode(m.Data, v); err != nil {
+		o.t.Errorf("%s: %v", m.Subject, err)
+	}
+}
+
+// claim elects a hub and gives it the agent; it returns the epoch.
+func (o *town) claim() int64 {
+	o.t.Helper()
+	ctx := context.Background()
+	lead, err := o.reg.Elect(ctx, bus.HubKey("math"), []byte(`{}`), 10*time.Second)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { lead.Close(ctx) })
+	value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Hub: "h1", Epoch: lead.Epoch()})
+	if err := lead.Claim(ctx, bus.ClaimKey("a1"), value); err != nil {
+		o.t.Fatal(err)
+	}
+	return lead.Epoch()
+}
+
+func (o *town) dispatch(d *bus.Dispatch) bus.DispatchReply {
+	o.t.Helper()
+	data, err := bus.Encode(d)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	m, err := o.hub.Request(ctx, bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data, Header: bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	var r bus.DispatchReply
+	o.decode(m, &r)
+	return r
+}
+
+func (o *town) control(c bus.StreamControl) {
+	o.t.Helper()
+	data, err := bus.Encode(&c)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "ann"), Data: data})
+	synctest.Wait()
+}
+
+// answer is everything the reader has, in order of arrival.
+func (o *town) answer() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var b strings.Builder
+	for _, c := range o.chunks {
+		fmt.Fprintf(&b, "%d%s", c.Seq, c.Text)
+		if r := c.Result; r != nil {
+			fmt.Fprintf(&b, "[%s%s %s]", r.Code, r.Finish, r.Text)
+		}
+		b.WriteByte('|')
+	}
+	return b.String()
+}
+
+func (o *town) done() []bus.Completion {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]bus.Completion(nil), o.completions...)
+}
+
+// pass lets fake time go by, until all that it brings about is done.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// close shuts the node down and waits for everything to end.
+func (o *town) close() {
+	o.t.Helper()
+	o.stop()
+	if err := <-o.ended; err != nil {
+		o.t.Error(err)
+	}
+	o.hub.Close()
+	synctest.Wait()
+}
+
+// inTown runs a test in a bubble of fake time, the agent registered and claimed.
+func inTown(t *testing.T, f func(o *town, d *bus.Dispatch), change ...func(*Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := newTown(t, change...)
+		<-o.server.Ready()
+		d := dispatch("h")
+		d.Epoch = o.claim()
+		synctest.Wait()
+		f(o, d)
+		o.close()
+	})
+}
+
+func TestServesATask(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		if r := o.dispatch(d); r.Code != "" {
+			t.Fatalf("%+v", r)
+		}
+		pass(50 * time.Millisecond)
+		if got, want := o.answer(), "0so|1 it|2 is|3[stop ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		c, last := o.done(), o.chunks[len(o.chunks)-1].Result
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Cost != last.Cost || last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 || c[0].Free != 2 {
+			t.Errorf("%+v\n%+v", c, last)
+		}
+		if q := o.engine.asked[0]; q.ID != "h" || q.Model != "tiny" || q.MaxTokens != 100 || q.Trace.Parent != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" || string(q.Body) != `{"messages":[]}` || q.Kind != bus.KindChat {
+			t.Errorf("%+v", q)
+		}
+		s := o.server.Stats().Agents[0]
+		if s.Done != 1 || s.Output != 3 || s.CachedShare() != 0.8 || s.TTFT50.Round(50*time.Microsecond) != time.Millisecond || s.InFlight != 0 || s.Pending != 0 || s.Domain != "math" || s.Earned != last.Cost {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestCollectsATask(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		d.Task.Stream = false
+		o.engine.acts = []act{speak(3*time.Second, "so", " it", " is")}
+		o.dispatch(d)
+		pass(10 * time.Second)
+		if got, want := o.answer(), "0[stop so it is]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		if o.beats < 3 || o.beats > 7 {
+			t.Errorf("%d heartbeats in 9 s", o.beats)
+		}
+	})
+}
+
+// While the engine is silent the reader hears that its task is alive, at least every two seconds.
+func TestHeartbeats(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(9*time.Second, "so", " it")}
+		begun := time.Now()
+		o.dispatch(d)
+		pass(20 * time.Second)
+		last := begun
+		for i, at := range o.heard {
+			if gap := at.Sub(last); gap > 2*time.Second {
+				t.Errorf("silent for %v before message %d", gap, i)
+			}
+			last = at
+		}
+		if got, want := o.answer(), "0so|1 it|2[stop ]|"; got != want || o.beats < 8 || o.beats > 12 {
+			t.Errorf("answer %q, want %q, and %d heartbeats in 18 s", got, want, o.beats)
+		}
+	})
+}
+
+// A dispatch in an epoch that the watch has not brought yet is looked up, not refused.
+func TestClaimNotYetSeen(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.agent.Cut() // the node's registry is away
+		o.reg.Delete(context.Background(), bus.ClaimKey("a1"))
+		value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Hub: "h2", Epoch: d.Epoch + 7})
+		o.reg.Put(context.Background(), bus.ClaimKey("a1"), value)
+		d.Epoch += 7
+		if r := o.dispatch(d); r.Code != bus.CodeNotClaimed {
+			t.Errorf("with the registry away: %+v", r)
+		}
+		o.agent.Heal()
+		pass(5 * time.Second)
+		if r := o.dispatch(d); r.Code != "" {
+			t.Errorf("%+v", r)
+		}
+		pass(time.Second)
+	})
+}
+
+func TestHostileDispatches(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		for _, data := range [][]byte{nil, []byte("{}"), {0x81, 0xa4}, []byte(strings.Repeat("x", 100))} {
+			m, err := o.hub.Request(context.Background(), bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data})
+			var r bus.DispatchReply
+			if err != nil || bus.Decode(m.Data, &r) != nil || r.Code != bus.CodeBadRequest || r.Agent != "a1" {
+				t.Errorf("%q: %+v %v", data, r, err)
+			}
+			o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "ann"), Data: data})
+		}
+	})
+}
+
+// The hub is away: the answer is served all the same, the account waits.
+func TestCompletionSurvivesOutage(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		ack := o.ack
+		tries := 0
+		o.ack = func(c bus.Completion) *bus.CompletionAck {
+			if tries++; tries < 3 {
+				return nil
+			}
+			if tries == 3 {
+				return &bus.CompletionAck{Hold: c.Hold, Code: bus.CodeUnavailable} // a hub that cannot write
+			}
+			return ack(c)
+		}
+		o.dispatch(d)
+		pass(time.Millisecond)
+		o.world.Cut("agentd")
+		pass(time.Minute)
+		if n := len(o.done()); n != 0 {
+			t.Fatalf("%d completions through a cut", n)
+		}
+		o.world.Heal("agentd")
+		pass(time.Minute)
+		c := o.done()
+		if len(c) != 4 || c[0].Hold != "h" || c[3].Hold != "h" || o.server.Stats().Agents[0].Pending != 0 {
+			t.Errorf("%d completions", len(c))
+		}
+	})
+}
+
+func TestResume(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Second, "a", "b", "c", "d")}
+		o.dispatch(d)
+		pass(2500 * time.Millisecond)
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))})
+		beats := o.beats
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(2))}) // nothing missed: it is told so
+		if got, want := o.answer(), "0a|1b|0a|1b|1b|"; got != want || o.beats != beats+1 {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		pass(5 * time.Second)
+		o.chunks = nil
+		o.control(bus.StreamControl{Task: "t-h", Ack: new(uint64(3))})
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(3))})
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(2))})
+		if got, want := o.answer(), "3d|4[stop ]|2[answer_gone ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		o.chunks = nil
+		o.control(bus.StreamControl{Task: "t-h", Ack: new(uint64(5))})
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
+		if got, want := o.answer(), "0[unknown ]|"; got != want {
+			t.Errorf("all read: answer %q, want %q", got, want)
+		}
+		if n := o.server.agents[0].shelf.bytes; n != 0 {
+			t.Errorf("%d bytes kept of nothing", n)
+		}
+	})
+}
+
+func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.dispatch(d)
+		pass(20 * time.Second)
+		o.chunks = nil
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
+		if got, want := o.answer(), "0so|1 it|2 is|3[stop ]|"; got != want {
+			t.Errorf("after 20 s: %q, want %q", got, want)
+		}
+		pass(15 * time.Second)
+		a := o.server.agents[0]
+		if len(a.shelf.byID) != 0 || len(a.shelf.ended) != 0 || a.shelf.bytes != 0 {
+			t.Errorf("after 35 s: %d streams, %d ended, %d bytes", len(a.shelf.byID), len(a.shelf.ended), a.shelf.bytes)
+		}
+		for i := range 50 { // and never more than KeepTotal
+			e := *d
+			e.Hold = fmt.Sprint("x", i)
+			e.Task.ID = e.Hold
+			o.dispatch(&e)
+			pass(100 * time.Millisecond)
+		}
+		if a.shelf.bytes > 2000 || len(a.shelf.ended) == 0 {
+			t.Errorf("%d bytes kept of %d answers", a.shelf.bytes, len(a.shelf.ended))
+		}
+	}, func(c *Config) { c.KeepTotal = 2000 })
+}
+
+func TestCancel(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Second, "a", "b", "c", "d")}
+		o.dispatch(d)
+		pass(1500 * time.Millisecond)
+		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "bob"), Data: encoded(t, &bus.StreamControl{Task: "t-h", Cancel: true})})
+		synctest.Wait()
+		if o.server.Stats().Agents[0].InFlight != 1 {
+			t.Fatal("another client cancelled it")
+		}
+		o.control(bus.StreamControl{Task: "t-h", Cancel: true})
+		if got, want := o.answer(), "0a|1[cancelled ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		c := o.done()
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeCancelled || c[0].Usage != (market.Usage{Prompt: 20, Output: 1}) || !c[0].Unmetered || c[0].Cost != 20*1000+4000 {
+			t.Errorf("%+v", c)
+		}
+		o.control(bus.StreamControl{Task: "t-h", Cancel: true}) // again: nothing
+		if len(o.done()) != 1 {
+			t.Error("completed twice")
+		}
+	})
+}
+
+func encoded(t *testing.T, m bus.Message) []byte {
+	t.Helper()
+	data, err := bus.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestTimeLimit(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		d.TimeoutMS = 1500
+		o.engine.acts = []act{speak(time.Second, "a", "b")}
+		o.dispatch(d)
+		pass(1600 * time.Millisecond)
+		if got, want := o.answer(), "0a|1[timeout ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeTimeout || c[0].Cost != 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// An engine that went silent is asked for a token before it is trusted again.
+func TestStalledEngine(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		stall := func(context.Context, func(Chunk) error) (Answer, error) {
+			return Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Message: "silent", Stalled: true}
+		}
+		o.engine.acts = []act{stall, stall, stall, speak(0, "x")}
+		o.dispatch(d)
+		pass(100 * time.Millisecond)
+		if got := o.server.Stats().Agents[0].State; got != bus.StateUnhealthy {
+			t.Errorf("state %s", got)
+		}
+		if r := o.dispatch(func() *bus.Dispatch { e := *d; e.Hold = "h2"; return &e }()); r.Code != bus.CodeNoSlot {
+			t.Errorf("%+v", r)
+		}
+		pass(5 * time.Second)
+		if got := o.server.Stats().Agents[0].State; got != bus.StateReady {
+			t.Errorf("state %s", got)
+		}
+		probe := o.engine.asked[len(o.engine.asked)-1]
+		if len(o.engine.asked) != 4 || probe.MaxTokens != 1 || probe.Kind != bus.KindCompletion {
+			t.Errorf("asked %+v", o.engine.asked)
+		}
+	})
+}
+
+// A vLLM server that shuts down answers 500 to new requests and 200 to /health. It gets no more tasks, and a
+// server that failed a single request goes on.
+func TestEngineThatShutsDown(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		refuse := func(context.Context, func(Chunk) error) (Answer, error) {
+			return Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "cannot schedule new futures after shutdown"}
+		}
+		o.engine.acts = []act{refuse, speak(0, "x"), refuse, refuse}
+		o.dispatch(d)
+		pass(100 * time.Millisecond)
+		if got := o.server.Stats().Agents[0].State; got != bus.StateReady {
+			t.Errorf("after one failed request: %s", got)
+		}
+		o.dispatch(func() *bus.Dispatch { e := *d; e.Hold = "h2"; return &e }())
+		pass(100 * time.Millisecond)
+		if got := o.server.Stats().Agents[0].State; got != bus.StateUnhealthy {
+			t.Errorf("after the probe failed too: %s", got)
+		}
+	})
+}
+
+func TestDeadEngine(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		size := 0
+		entry := func() string {
+			kvs, _ := o.reg.Get(context.Background(), bus.AgentKey("a1"))
+			var r bus.Registration
+			if len(kvs) == 1 {
+				json.Unmarshal(kvs[0].Value, &r)
+			}
+			size = r.KVTokens
+			return r.State
+		}
+		o.engine.set(func() { o.engine.loadErr = errors.New("connection refused") })
+		pass(5 * time.Second)
+		if got := entry(); got != bus.StateUnhealthy {
+			t.Errorf("registered as %q", got)
+		}
+		o.engine.set(func() { o.engine.loadErr, o.engine.info.Models = nil, []string{"other"} })
+		pass(5 * time.Second)
+		if got := entry(); got != bus.StateUnhealthy {
+			t.Errorf("back with another model, registered as %q", got)
+		}
+		o.engine.set(func() { o.engine.info.Models, o.engine.info.KVTokens = []string{"tiny"}, 4096 })
+		pass(3 * time.Second)
+		if got := entry(); got != bus.StateReady || size != 4096 {
+			t.Errorf("registered as %q with %d tokens", got, size)
+		}
+	})
+}
+
+func TestRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newTown(t)
+		<-o.server.Ready()
+		kvs, _ := o.reg.Get(context.Background(), bus.AgentsPrefix)
+		var r bus.Registration
+		if len(kvs) != 1 || bus.DecodeEntry(kvs[0].Value, &r) != nil {
+			t.Fatalf("%v", kvs)
+		}
+		if r.Agent != "a1" || r.Node != "n1" || r.Model != "tiny" || r.Slots != 2 || r.KVTokens != 1<<20 || r.BlockSize != 16 || r.Engine != "0.32.0" || r.Price != card || r.Domains[0].Domain != "math" {
+			t.Errorf("%+v", r)
+		}
+		// Lost, it is registered anew.
+		if !o.world.Expire(bus.AgentKey("a1")) {
+			t.Fatal("no lease")
+		}
+		pass(3 * time.Second)
+		if kvs, _ := o.reg.Get(context.Background(), bus.AgentKey("a1")); len(kvs) != 1 {
+			t.Error("not registered again")
+		}
+		// A second agent of the same name on another node is refused, and told who has it.
+		other := o.node("agentd2", Config{Node: "n2", Agents: []AgentConfig{oneAgent("a1", 2)}})
+		err := other.Run(context.Background())
+		if err == nil || !strings.Contains(err.Error(), `agent a1: the id is already registered by node "n1"`) {
+			t.Errorf("error %v", err)
+		}
+		o.close()
+		if kvs, _ := o.reg.Get(context.Background(), bus.AgentsPrefix); len(kvs) != 0 {
+			t.Error("still registered after shutdown")
+		}
+	})
+}
+
+func TestWaitsForABootingEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newTown(t)
+		o.engine.set(func() { o.engine.infoErr = errors.New("connection refused") })
+		o.stop()
+		<-o.ended // before anything was ready
+		o.server = o.node("agentd2", Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}})
+		ctx, stop := context.WithCancel(context.Background())
+		o.stop = stop
+		go func() { o.ended <- o.server.Run(ctx) }()
+		pass(time.Minute)
+		select {
+		case <-o.server.Ready():
+			t.Error("ready without an engine")
+		default:
+		}
+		if s := o.server.Stats().Agents[0]; s.State != "booting" {
+			t.Errorf("%+v", s)
+		}
+		o.engine.set(func() { o.engine.infoErr, o.engine.info.Models = nil, []string{"other"} })
+		pass(time.Minute)
+		o.engine.set(func() { o.engine.info.Models = []string{"other", "tiny"} })
+		<-o.server.Ready()
+		o.close()
+	})
+}
+
+// After SIGTERM what runs is finished and settled; nothing new is taken.
+func TestDrain(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(2*time.Second, "a", "b", "c")}
+		o.dispatch(d)
+		pass(time.Second)
+		o.stop()
+		pass(time.Second)
+		if r := o.dispatch(func() *bus.Dispatch { e := *d; e.Hold = "h2"; return &e }()); r.Code != bus.CodeDraining {
+			t.Errorf("%+v", r)
+		}
+		o.mu.Lock()
+		if s := o.summaries[len(o.summaries)-1]; s.State != bus.StateDraining || s.Free != nil {
+			t.Errorf("%+v", s)
+		}
+		o.mu.Unlock()
+		if err := <-o.ended; err != nil {
+			t.Error(err)
+		}
+		o.ended <- nil
+		synctest.Wait() // until the bus has delivered what was sent
+		if got, want := o.answer(), "0a|1b|2c|3[stop ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestDrainTimeout(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Minute, "a", "b", "c")}
+		o.dispatch(d)
+		begun := time.Now()
+		o.stop()
+		<-o.ended
+		o.ended <- nil
+		if took := time.Since(begun); took < 5*time.Second || took > 7*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if got, want := o.answer(), "0[agent_failed ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+	}, func(c *Config) { c.DrainTimeout = 5 * time.Second })
+}
+
+// Summaries come at least every second, and reach the hub that sells the slots.
+func TestSummariesArrive(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.mu.Lock()
+		n := len(o.summaries)
+		o.mu.Unlock()
+		pass(10 * time.Second)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if got := len(o.summaries) - n; got < 9 || got > 30 {
+			t.Errorf("%d summaries in 10 s", got)
+		}
+		for i := 1; i < len(o.summaries); i++ {
+			if o.summaries[i].Seq <= o.summaries[i-1].Seq {
+				t.Error("out of order")
+			}
+		}
+	})
+}
+
+// A hub that is gone for good does not hold up a shutdown.
+func TestShutdownWithoutAHub(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.ack = func(bus.Completion) *bus.CompletionAck { return nil }
+		o.dispatch(d)
+		pass(time.Second)
+		begun := time.Now()
+		o.stop()
+		if err := <-o.ended; err != nil {
+			t.Error(err)
+		}
+		o.ended <- nil
+		if took := time.Since(begun); took < 3*time.Second || took > 6*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if s := o.server.Stats().Agents[0]; s.Pending != 1 || s.Done != 1 {
+			t.Errorf("%+v", s)
+		}
+		if len(o.done()) < 2 {
+			t.Errorf("the completion was sent %d times", len(o.done()))
+		}
+	}, func(c *Config) { c.SettleTimeout = 3 * time.Second })
+}
+
+// A node may have several engines; each is an agent of its own, and the node is ready when all are.
+func TestSeveralAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newTown(t, func(c *Config) {
+			for i := 2; i < 12; i++ {
+				c.Agents = append(c.Agents, oneAgent(fmt.Sprint("a", i), i))
+			}
+		})
+		<-o.server.Ready()
+		d := dispatch("h")
+		d.Epoch = o.claim() // of a1, not of a10 or a11
+		synctest.Wait()
+		claimed := ""
+		for _, s := range o.server.Stats().Agents {
+			if s.Domain != "" {
+				claimed += s.Agent + " "
+			}
+		}
+		kvs, _ := o.reg.Get(context.Background(), bus.AgentsPrefix)
+		if claimed != "a1 " || len(kvs) != 11 {
+			t.Errorf("claimed %q of %d", claimed, len(kvs))
+		}
+		if r := o.dispatch(d); r.Code != "" {
+			t.Errorf("%+v", r)
+		}
+		pass(time.Second)
+		if got, want := o.answer(), "0so|1 it|2 is|3[stop ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+		o.close()
+	})
+}

@@ -1,0 +1,104 @@
+package agentd
+
+import (
+	"maps"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Counts are an agent's totals since its start.
+type Counts struct {
+	Accepted  int64              `json:"accepted"`
+	Refused   map[bus.Code]int64 `json:"refused"`
+	Done      int64              `json:"done"`
+	Cancelled int64              `json:"cancelled"`
+	Failed    map[bus.Code]int64 `json:"failed"`
+	Late      int64              `json:"late"`      // served, but the hold had ended: unpaid
+	Moved     int64              `json:"moved"`     // failed before anything was delivered, and served by another agent
+	Abandoned int64              `json:"abandoned"` // never acknowledged
+	Prompt    int64              `json:"prompt_tokens"`
+	Cached    int64              `json:"cached_tokens"`
+	Output    int64              `json:"output_tokens"`
+	Unmetered int64              `json:"unmetered"` // answers without the engine's usage
+	Earned    market.Credits     `json:"earned"`    // costs claimed, acknowledged or not
+
+	ttft *hdrhistogram.Histogram
+}
+
+func (n *Counts) ended(c *bus.Completion) {
+	switch c.Outcome {
+	case bus.OutcomeDone:
+		n.Done++
+	case bus.OutcomeCancelled:
+		n.Cancelled++
+	default:
+		if n.Failed == nil {
+			n.Failed = map[bus.Code]int64{}
+		}
+		n.Failed[c.Code]++
+	}
+	if c.Unmetered {
+		n.Unmetered++
+	}
+	n.Prompt += int64(c.Usage.Prompt)
+	n.Cached += int64(c.Usage.Cached)
+	n.Output += int64(c.Usage.Output)
+	if sum, ok := n.Earned.Add(c.Cost); ok {
+		n.Earned = sum
+	}
+	if c.TTFTUS > 0 {
+		if n.ttft == nil {
+			n.ttft = hdrhistogram.New(1, time.Hour.Microseconds(), 2)
+		}
+		n.ttft.RecordValue(min(c.TTFTUS, time.Hour.Microseconds()))
+	}
+}
+
+// AgentStats is a snapshot of one agent.
+type AgentStats struct {
+	Agent    string        `json:"agent"`
+	Model    string        `json:"model"`
+	State    string        `json:"state"`
+	Domain   string        `json:"domain"` // of the hub that sells its slots, "" if none does
+	Slots    int           `json:"slots"`
+	InFlight int           `json:"in_flight"`
+	Pending  int           `json:"pending"` // completions not acknowledged
+	Sessions int           `json:"sessions"`
+	TTFT50   time.Duration `json:"ttft_p50"`
+	TTFT99   time.Duration `json:"ttft_p99"`
+	Counts
+}
+
+// CachedShare is the share of prompt tokens that were found in the cache, 0 to 1.
+func (s AgentStats) CachedShare() float64 {
+	if s.Prompt == 0 {
+		return 0
+	}
+	return float64(s.Cached) / float64(s.Prompt)
+}
+
+// Stats is a snapshot of a node, agents in the order of its configuration.
+type Stats struct {
+	Node   string       `json:"node"`
+	Agents []AgentStats `json:"agents"`
+}
+
+// Stats returns a snapshot.
+func (a *Agent) Stats() AgentStats {
+	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.Slots, InFlight: a.running,
+		Pending: len(a.pending), Sessions: a.sessions.recent.Len(), Counts: a.counts}
+	if a.claim != nil {
+		s.Domain = a.claim.Domain
+	}
+	if h := a.counts.ttft; h != nil {
+		s.TTFT50 = time.Duration(h.ValueAtQuantile(50)) * time.Microsecond
+		s.TTFT99 = time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
+	}
+	s.Counts.ttft = nil
+	s.Refused, s.Failed = maps.Clone(s.Refused), maps.Clone(s.Failed)
+	return s
+}

@@ -1,0 +1,70 @@
+package vllm
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"souk/agentd"
+)
+
+func TestRewrite(t *testing.T) {
+	const ours = `{"model":"m\"1","stream":true,"stream_options":{"include_usage":true},"return_token_ids":true,"max_tokens":5`
+	for _, c := range []struct{ in, want string }{
+		{`{}`, ours + `}`},
+		{` { "seed" : 1 , "model":"x"} `, ours + `,"seed" : 1}`},
+		{`{"model":"x","souk":{"worth":1,"a":"}"},"stream":false,"max_tokens":9,"max_completion_tokens":9,"return_token_ids":false,"stream_options":null,"n":1}`, ours + `,"n":1}`},
+		{`{"model":"a","model":"b","mod\u0065l":"c","\u0073ouk":1,"x":2}`, ours + `,"x":2}`},
+		{`{"a":[{"b":"]}\""}, 1.5e3 ],"c":"\\","d":null}`, ours + `,"a":[{"b":"]}\""}, 1.5e3 ],"c":"\\","d":null}`},
+		{`{"x":NaN,"y":true}`, ours + `,"x":NaN,"y":true}`}, // for the engine to judge
+		{``, ""}, {`[]`, ""}, {`{"a":1`, ""}, {`{"a"}`, ""}, {`{"a":}`, ""}, {`{"a":1,}`, ""}, {`{"a":1}{}`, ""},
+		{`{a:1}`, ""}, {`{"a":[1}`, ""}, {`{"a":"x}`, ""}, {`{"a" 1}`, ""}, {`null`, ""},
+	} {
+		got, err := rewrite(nil, []byte(c.in), agentd.Request{Model: `m"1`, MaxTokens: 5})
+		if c.want == "" {
+			if err == nil {
+				t.Errorf("%s: no error but %s", c.in, got)
+			}
+			continue
+		}
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s\ngot  %s %v\nwant %s", c.in, got, err, c.want)
+		}
+	}
+}
+
+// Every valid object keeps all members but ours, unchanged.
+func FuzzRewrite(f *testing.F) {
+	for _, s := range []string{`{"messages":[{"role":"user","content":"}"}],"model":"x","souk":{}}`, `{"a":{"b":[1,"\\\""]}, "\u0073tream":1}`, `{"a":1,"a":2}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		out, err := rewrite(nil, body, agentd.Request{Model: "m", MaxTokens: 5})
+		var before, after map[string]json.RawMessage
+		if !json.Valid(body) || json.Unmarshal(body, &before) != nil || before == nil {
+			return // nothing is promised, but that it returns
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", body, err)
+		}
+		if err := json.Unmarshal(out, &after); err != nil {
+			t.Fatalf("%q became %q: %v", body, out, err)
+		}
+		want := map[string]string{"model": `"m"`, "stream": "true", "stream_options": `{"include_usage":true}`, "return_token_ids": "true", "max_tokens": "5"}
+		for k, v := range before {
+			switch k {
+			case "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids", "souk":
+			default:
+				want[k] = string(v)
+			}
+		}
+		if len(after) != len(want) {
+			t.Errorf("%q became %q", body, out)
+		}
+		for k, v := range want {
+			if !bytes.Equal(after[k], []byte(v)) {
+				t.Errorf("%q: %s is %q, want %q", body, k, after[k], v)
+			}
+		}
+	})
+}

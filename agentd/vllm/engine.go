@@ -1,0 +1,267 @@
+// Package vllm speaks to a vLLM server: its OpenAI API with streamed answers, its metrics, its identity.
+// Facts about the server are those of vLLM 0.32.0, checked against recordings of one.
+package vllm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/market"
+)
+
+// Engine is the client of one vLLM server. It is safe for many goroutines.
+type Engine struct {
+	cfg       agentd.EngineConfig
+	base      string
+	transport *http.Transport
+	drains    sync.WaitGroup
+	pace      pace
+}
+
+var _ agentd.Engine = (*Engine)(nil)
+
+// New makes a client; it connects when first used.
+func New(cfg agentd.EngineConfig) *Engine {
+	cfg = cfg.WithDefaults()
+	return &Engine{
+		cfg:  cfg,
+		base: strings.TrimRight(cfg.URL, "/"),
+		transport: &http.Transport{
+			DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			MaxIdleConnsPerHost:   512,             // one for each stream that ran at once: dialling costs more than keeping
+			IdleConnTimeout:       4 * time.Second, // vLLM closes idle connections after 5 s: be first
+			ReadBufferSize:        readSize,
+			WriteBufferSize:       16 << 10,
+			DisableCompression:    true,
+			ResponseHeaderTimeout: 0, // the watchdog's business: headers come with the first event
+		},
+	}
+}
+
+// Close drops idle connections and waits until ended streams have let go of theirs.
+func (e *Engine) Close() {
+	e.drains.Wait()
+	e.transport.CloseIdleConnections()
+}
+
+// Complete implements agentd.Engine.
+func (e *Engine) Complete(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
+	if r.Resume != nil {
+		return e.goOn(ctx, r, token)
+	}
+	body, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r)
+	if err != nil {
+		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}
+	}
+	path := "/v1/chat/completions"
+	if r.Kind == bus.KindCompletion {
+		path = "/v1/completions"
+	}
+	return e.ask(ctx, r, path, body, false, token)
+}
+
+// ask sends a body and relays the answer; each says whether token gets every event by itself.
+func (e *Engine) ask(ctx context.Context, r agentd.Request, path string, body []byte, each bool, token func(agentd.Chunk) error) (agentd.Answer, error) {
+	outer := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(body))
+	if err != nil {
+		cancel(err)
+		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "asking the engine", Err: err}
+	}
+	h := req.Header
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "text/event-stream")
+	// A kept connection that the server closed in the same moment: the transport asks again on another one as
+	// long as no byte came back, if it may. An empty key says so and is not sent. Asking twice does no
+	// harm: the first request's connection is gone, and with it whatever the engine did for it.
+	h["Idempotency-Key"] = nil
+	if r.ID != "" {
+		h["X-Request-Id"] = []string{r.ID}
+	}
+	e.authorize(h)
+	if r.Trace.Parent != "" {
+		h["Traceparent"] = []string{r.Trace.Parent}
+		if r.Trace.State != "" {
+			h["Tracestate"] = []string{r.Trace.State}
+		}
+	}
+
+	dog := e.watch(ctx, r.Prompt, cancel)
+	m := meter{start: dog.born}
+	resp, err := e.transport.RoundTrip(req)
+	if err != nil {
+		dog.stop()
+		cancel(nil)
+		return agentd.Answer{Unmetered: true}, e.why(outer, ctx, "asking the engine", err)
+	}
+	if err := refusal(resp); err != nil {
+		dog.stop()
+		resp.Body.Close()
+		cancel(nil)
+		return agentd.Answer{Unmetered: true}, err
+	}
+	buf := buffers.Get().(*[]byte)
+	s := stream{body: resp.Body, buf: *buf, max: e.cfg.MaxEventBytes, each: each}
+	err = e.relay(&s, &m, dog, token)
+	dog.stop()
+	buffers.Put(buf) // not s.buf, which one long event may have made large
+	if err != nil {
+		err = e.why(outer, ctx, "reading the engine's answer", err)
+		cancel(nil)
+		resp.Body.Close()
+		return m.answer(&s.batch), err
+	}
+	e.release(resp.Body, cancel)
+	return m.answer(&s.batch), nil
+}
+
+var buffers = sync.Pool{New: func() any { return new(make([]byte, readSize)) }}
+
+// lastWords is how long usage may come after finish_reason: vLLM sends them together.
+const lastWords = 2 * time.Second
+
+// relay hands on what each read yields until the answer has ended.
+func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chunk) error) error {
+	for {
+		n, err := s.next()
+		if n > 0 {
+			now := time.Now()
+			if s.batch.finish == "" {
+				dog.pat(now, e.cfg.Progress)
+			} else {
+				dog.pat(now, min(e.cfg.Progress, lastWords))
+			}
+			if s.batch.count > 0 || len(s.batch.text) > 0 {
+				if m.first.IsZero() {
+					e.pace.began(now, now.Sub(m.start), s.batch.promptIDs)
+				} else {
+					e.pace.moved(now, now.Sub(m.last))
+				}
+				m.saw(now, s.batch.count)
+			}
+			if err := token(s.batch.take()); err != nil {
+				return toldError{err}
+			}
+		}
+		b := &s.batch
+		switch {
+		case err == io.EOF && b.finish == "" && !s.done:
+			return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the engine's answer broke off", Err: io.ErrUnexpectedEOF}
+		case err != nil && b.finish == "" && !s.done:
+			return err
+		case err == nil && !s.done:
+			continue
+		case b.finish == "":
+			return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the engine's answer ended without a finish_reason"}
+		case b.finish == "abort":
+			return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: http.StatusInternalServerError, Message: "the engine aborted the answer"}
+		}
+		// Finished, even if the connection broke before usage or [DONE] came.
+		return nil
+	}
+}
+
+// why says what an error was: the caller's wish, the watchdog's, the engine's word, the token function's, or the network's.
+func (e *Engine) why(outer, ctx context.Context, doing string, err error) error {
+	if outer.Err() != nil {
+		return context.Cause(outer)
+	}
+	var own *agentd.EngineError
+	if errors.As(context.Cause(ctx), &own) || errors.As(err, &own) {
+		return own
+	}
+	var told toldError
+	if errors.As(err, &told) {
+		return told.error
+	}
+	return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: doing, Err: err}
+}
+
+// toldError marks what the token function returned, which goes back to the caller as it was.
+type toldError struct{ error }
+
+// release reads the end of a finished body in the background, so that its connection can be used again.
+func (e *Engine) release(body io.ReadCloser, cancel context.CancelCauseFunc) {
+	e.drains.Go(func() {
+		timer := time.AfterFunc(time.Second, func() { cancel(nil) })
+		io.CopyN(io.Discard, body, 64<<10)
+		timer.Stop()
+		body.Close()
+		cancel(nil)
+	})
+}
+
+func (e *Engine) authorize(h http.Header) {
+	if e.cfg.APIKey != "" {
+		h["Authorization"] = []string{"Bearer " + e.cfg.APIKey}
+	}
+}
+
+// refusal is nil for a stream of events. vLLM refuses a stream with plain JSON.
+func refusal(resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		if t := resp.Header.Get("Content-Type"); !strings.HasPrefix(t, "text/event-stream") {
+			return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: resp.StatusCode,
+				Message: fmt.Sprintf("the engine answered %.80q instead of a stream", t)}
+		}
+		return nil
+	}
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	out := &agentd.EngineError{Code: bus.CodeEngineFailed, Status: resp.StatusCode,
+		Message: fmt.Sprintf("the engine answered %d: %s", resp.StatusCode, complaint(said))}
+	switch c := resp.StatusCode; {
+	case c == http.StatusServiceUnavailable || c == http.StatusTooManyRequests:
+		out.Code = bus.CodeNoSlot // --max-num-queued-reqs: full, and healthy
+	case c == http.StatusUnauthorized || c == http.StatusForbidden:
+		// The node's key is wrong, not the client's request.
+	case c >= 400 && c < 500:
+		out.Code = bus.CodeEngineRefused
+	}
+	return out
+}
+
+// meter takes the times of one answer.
+type meter struct {
+	start, first, last time.Time
+	firstCount, count  int
+}
+
+func (m *meter) saw(now time.Time, count int) {
+	if m.first.IsZero() {
+		m.first, m.firstCount = now, count
+	}
+	m.last = now
+	m.count += count
+}
+
+// answer sums up; where the engine sent no usage, from what was relayed.
+func (m *meter) answer(b *batch) agentd.Answer {
+	a := agentd.Answer{Finish: b.finish, Stop: b.stop}
+	if b.metered {
+		a.Usage = market.Usage{Prompt: b.usage.Prompt, Output: b.usage.Output, Cached: max(b.usage.Cached, 0)}
+		a.Usage.Cached = min(a.Usage.Cached, a.Usage.Prompt)
+		a.NoCacheReport = b.usage.Cached < 0
+	} else {
+		a.Usage = market.Usage{Prompt: b.promptIDs, Output: m.count}
+		a.Unmetered, a.NoCacheReport = true, true
+	}
+	if !m.first.IsZero() {
+		a.TTFT = m.first.Sub(m.start)
+		// The first read may hold several tokens; the time between reads is owed to the others.
+		if rest := m.count - m.firstCount; rest > 0 {
+			a.ITL = m.last.Sub(m.first) / time.Duration(rest)
+		}
+	}
+	return a
+}

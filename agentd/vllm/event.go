@@ -1,0 +1,273 @@
+package vllm
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"souk/agentd"
+	"souk/bus"
+)
+
+// usage is what an engine says it used. Cached is -1 where it says nothing: absent is not 0.
+type usage struct{ Prompt, Output, Cached int }
+
+// event is one server-sent event, read. Text and ids are appended to the batch they belong to; an event
+// says where they begin.
+type event struct {
+	text, ids int    // lengths of the batch's text and ids before this event
+	finish    string // "" = null
+	stop      []byte // raw, nil = null
+	usage     usage
+	metered   bool // usage is set
+	prompt    int  // number of prompt ids, 0 = none
+	extra     [][]byte
+	err       *agentd.EngineError
+}
+
+// batch gathers the events of one read of the socket. Its text and ids are reused from read to read.
+type batch struct {
+	text   []byte
+	ids    []uint32
+	count  int
+	events int
+	prompt int
+	extra  []bus.Extra
+
+	// Of the stream, not of a read.
+	finish    string
+	stop      []byte
+	usage     usage
+	metered   bool
+	promptIDs int
+
+	prefix []byte // what every event of this stream begins with; see scan
+	seen   uint32
+}
+
+// add takes in one event's payload: by hand where it looks as nearly all of them do, else by encoding/json.
+func (b *batch) add(payload []byte) error {
+	e := event{text: len(b.text), ids: len(b.ids)}
+	if !b.scan(payload, &e) {
+		b.text, b.ids = b.text[:e.text], b.ids[:e.ids]
+		e = event{text: len(b.text), ids: len(b.ids)}
+		if err := b.decode(payload, &e); err != nil {
+			b.text, b.ids = b.text[:e.text], b.ids[:e.ids]
+			return &agentd.EngineError{Code: bus.CodeEngineFailed,
+				Message: fmt.Sprintf("the engine sent an event that cannot be read (%.120q)", payload), Err: err}
+		}
+		if e.err != nil {
+			return e.err
+		}
+	}
+	b.events++
+	switch said := len(b.text) > e.text || len(e.extra) > 0; {
+	case len(b.ids) > e.ids:
+		b.count += len(b.ids) - e.ids
+	case said:
+		b.count++ // without ids the best guess; usage corrects it
+	}
+	for _, raw := range e.extra {
+		b.extra = append(b.extra, bus.Extra{At: e.text, Choice: bytes.Clone(raw)})
+	}
+	if e.prompt > 0 {
+		b.prompt, b.promptIDs = e.prompt, e.prompt
+	}
+	if e.finish != "" {
+		b.finish, b.stop = e.finish, bytes.Clone(e.stop)
+	}
+	if e.metered {
+		b.usage, b.metered = e.usage, true // with usage in every chunk, the last counts
+	}
+	return nil
+}
+
+// take returns what was gathered as a Chunk of its own memory and makes room for the next read.
+func (b *batch) take() agentd.Chunk {
+	c := agentd.Chunk{Text: string(b.text), Count: b.count, Prompt: b.prompt, Extra: b.extra, Events: b.events, Finish: b.finish != "" && b.finish != "abort"}
+	if len(b.ids) > 0 {
+		c.Tokens = append(make([]uint32, 0, len(b.ids)), b.ids...)
+	}
+	b.text, b.ids, b.extra = b.text[:0], b.ids[:0], nil
+	b.count, b.events, b.prompt = 0, 0, 0
+	return c
+}
+
+// The slow way, for tool calls, reasoning, logprobs, errors and whatever later versions say.
+
+type wireEvent struct {
+	Choices []json.RawMessage `json:"choices"`
+	Usage   *wireUsage        `json:"usage"`
+	Prompt  tally             `json:"prompt_token_ids"`
+	Error   json.RawMessage   `json:"error"`
+}
+
+type wireUsage struct {
+	Prompt  int `json:"prompt_tokens"`
+	Output  int `json:"completion_tokens"`
+	Details *struct {
+		Cached *int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+}
+
+type wireChoice struct {
+	Index  int                        `json:"index"`
+	Delta  map[string]json.RawMessage `json:"delta"`
+	Text   string                     `json:"text"`
+	Log    json.RawMessage            `json:"logprobs"`
+	Finish string                     `json:"finish_reason"`
+	Stop   json.RawMessage            `json:"stop_reason"`
+	Tokens []uint32                   `json:"token_ids"`
+	Prompt tally                      `json:"prompt_token_ids"`
+}
+
+// tally counts the ids of a list, of which there may be a hundred thousand.
+type tally int
+
+func (n *tally) UnmarshalJSON(data []byte) error {
+	c := cursor{b: data}
+	if count, ok := c.tally(); ok && c.i == len(data) {
+		*n = tally(count)
+		return nil
+	}
+	var ids []json.Number // written otherwise than we know it
+	err := json.Unmarshal(data, &ids)
+	*n = tally(len(ids))
+	return err
+}
+
+func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+func (b *batch) decode(payload []byte, e *event) error {
+	var w wireEvent
+	if err := json.Unmarshal(payload, &w); err != nil {
+		return err
+	}
+	if !null(w.Error) {
+		e.err = &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "the engine broke off: " + complaint(payload)}
+		return nil
+	}
+	e.prompt = int(w.Prompt)
+	if u := w.Usage; u != nil {
+		e.usage, e.metered = usage{Prompt: u.Prompt, Output: u.Output, Cached: -1}, true
+		if u.Details != nil && u.Details.Cached != nil {
+			e.usage.Cached = *u.Details.Cached
+			if e.usage.Cached < 0 {
+				return errors.New("cached_tokens is negative")
+			}
+		}
+		if u.Prompt < 0 || u.Output < 0 {
+			return errors.New("usage is negative")
+		}
+	}
+	for _, raw := range w.Choices {
+		if err := b.choice(raw, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *batch) choice(raw json.RawMessage, e *event) error {
+	var c wireChoice
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return err
+	}
+	if c.Index != 0 { // we never ask for a second choice
+		e.extra = append(e.extra, raw)
+		return nil
+	}
+	plain := null(c.Log)
+	b.text = append(b.text, c.Text...)
+	for k, v := range c.Delta {
+		switch {
+		case null(v) || k == "role":
+		case k == "content":
+			var s string
+			if err := json.Unmarshal(v, &s); err != nil {
+				return err
+			}
+			b.text = append(b.text, s...)
+		default:
+			plain = false
+		}
+	}
+	if !plain {
+		if c.Prompt > 0 { // more than a message may hold, and nobody asked for it
+			raw = without(raw, `"prompt_token_ids"`)
+		}
+		e.extra = append(e.extra, raw)
+	}
+	b.ids = append(b.ids, c.Tokens...)
+	if c.Prompt > 0 {
+		e.prompt = int(c.Prompt)
+	}
+	if c.Finish != "" {
+		e.finish = c.Finish
+		e.stop = nil
+		if !null(c.Stop) {
+			e.stop = c.Stop
+		}
+	}
+	return nil
+}
+
+// without copies an object, less one member.
+func without(object []byte, quoted string) []byte {
+	out := []byte{'{'}
+	members(object, func(name, member []byte) {
+		if string(name) != quoted {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, member...)
+		}
+	})
+	return append(out, '}')
+}
+
+// complaint is the message in an engine's error body: {"error":{"message"}}, {"error":"..."},
+// {"detail":...}, or the body itself.
+func complaint(body []byte) string {
+	var w struct {
+		Error  json.RawMessage `json:"error"`
+		Detail json.RawMessage `json:"detail"`
+	}
+	said := body
+	if json.Unmarshal(body, &w) == nil {
+		var o struct {
+			Message string `json:"message"`
+		}
+		if json.Unmarshal(w.Error, &o) == nil && o.Message != "" {
+			return clip(o.Message)
+		}
+		for _, raw := range []json.RawMessage{w.Error, w.Detail} {
+			var s string
+			if json.Unmarshal(raw, &s) == nil && s != "" {
+				return clip(s)
+			}
+			if !null(raw) {
+				said = raw
+			}
+		}
+	}
+	return clip(string(bytes.TrimSpace(said)))
+}
+
+// clip bounds a quoted message, at a character's end.
+func clip(s string) string {
+	const most = 1000
+	if len(s) <= most {
+		return s
+	}
+	s = s[:most]
+	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	if len(s) > 0 && s[len(s)-1] >= utf8.RuneSelf { // a first byte whose rest was cut
+		s = s[:len(s)-1]
+	}
+	return s + "..."
+}

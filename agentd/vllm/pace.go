@@ -1,0 +1,94 @@
+package vllm
+
+import (
+	"math/bits"
+	"sync"
+	"time"
+)
+
+// pace is how fast one server goes, over all its streams: what silence is long for it.
+type pace struct {
+	mu      sync.Mutex
+	last    time.Time // when any stream moved
+	gaps    [256]uint32
+	n       uint32
+	prefill time.Duration // of one chunk of a prompt, the slower of late
+	each    time.Duration // of a prompt's token, on the way to the first of the answer
+	first   time.Duration // from a request to its first token, whatever the prompt
+}
+
+// chunkTokens is how many tokens of a prompt a server takes at once at least, on hardware as it is sold.
+const chunkTokens = 2048
+
+// began notes a first token after so long, on a prompt of so many tokens; 0: not known.
+func (p *pace) began(now time.Time, after time.Duration, prompt int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = now
+	p.first = slower(p.first, after)
+	if prompt > 0 {
+		p.each = slower(p.each, after/time.Duration(prompt))
+		p.prefill = slower(p.prefill, after*time.Duration(min(prompt, chunkTokens))/time.Duration(prompt))
+	}
+}
+
+// slower follows a slower value at once and a faster one by and by.
+func slower(old, d time.Duration) time.Duration { return max(d, old-old/16) }
+
+// moved notes the gap between two reads of one stream.
+func (p *pace) moved(now time.Time, gap time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = now
+	p.gaps[bucket(gap)]++
+	if p.n++; p.n == 1<<14 { // of late counts more
+		p.n = 0
+		for i := range p.gaps {
+			p.gaps[i] /= 2
+			p.n += p.gaps[i]
+		}
+	}
+}
+
+// bucket puts durations into four for each power of two nanoseconds.
+func bucket(d time.Duration) int {
+	v := uint64(max(d, 4))
+	top := bits.Len64(v) - 1
+	return top*4 + int(v>>(top-2)&3)
+}
+
+// p99 is the upper edge of the bucket in which the 99th percentile of the gaps lies.
+func (p *pace) p99() time.Duration {
+	left := p.n / 100
+	for i := len(p.gaps) - 1; i >= 0; i-- {
+		if n := p.gaps[i]; n > left {
+			top := i / 4
+			return time.Duration(uint64(5+i%4) << (top - 2))
+		} else {
+			left -= n
+		}
+	}
+	return 0
+}
+
+// long is how long a stream that has begun may say nothing before its server is looked at: far beyond the gaps
+// of decoding, and of decoding beside the prefill of others.
+func (p *pace) long(least time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(least, 20*p.p99(), 3*p.prefill)
+}
+
+// longFirst is the same before the first token, for a prompt of so many tokens; false if there is nothing to judge by.
+func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(2*least, 4*p.first, 4*p.each*time.Duration(prompt)), p.first > 0
+}
+
+// movedSince reports whether any stream moved after t.
+func (p *pace) movedSince(t time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last.After(t)
+}

@@ -1,0 +1,70 @@
+package vllm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"souk/agentd"
+	"souk/bus"
+)
+
+// The same expectations of a running server: VLLM_URL=http://127.0.0.1:8000 go test ./agentd/vllm -run TestRunningServer
+func TestRunningServer(t *testing.T) {
+	url := os.Getenv("VLLM_URL")
+	if url == "" {
+		t.Skip("VLLM_URL names no server")
+	}
+	ctx := t.Context()
+	e := engineAt(t, url)
+	info, err := e.Info(ctx)
+	if err != nil || len(info.Models) == 0 || info.Version == "" || info.MaxModelLen <= 0 || info.BlockSize <= 0 || info.KVTokens < info.BlockSize {
+		t.Fatalf("%+v %v", info, err)
+	}
+	t.Logf("%+v", info)
+	load, err := e.Load(ctx)
+	if err != nil || load.Running == nil || load.Waiting == nil || load.KVUsage == nil || load.Preempted == nil || load.PrefixQueries == nil || load.PrefixHits == nil || load.Generated == nil {
+		t.Fatalf("%+v %v", load, err)
+	}
+	body := func(kind, text string) json.RawMessage {
+		if kind == bus.KindCompletion {
+			return json.RawMessage(fmt.Sprintf(`{"prompt":%q,"ignore_eos":true,"souk":{"worth":1},"model":"nobody's"}`, text))
+		}
+		return json.RawMessage(fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"ignore_eos":true,"max_completion_tokens":3}`, text))
+	}
+	for _, kind := range []string{bus.KindChat, bus.KindCompletion} {
+		for turn := range 2 {
+			got := ask(t, e, agentd.Request{ID: fmt.Sprint("t-", kind, turn), Kind: kind, Model: info.Models[0], MaxTokens: 40, Body: body(kind, "Tell me of the sea, the ships on it and the men in them. And of what they saw at night, when no wind blew and the water lay still as oil under the stars; and of the harbours, the merchants, the songs.")})
+			a := got.Answer
+			if got.Err != nil || a.Finish != "length" || a.Usage.Output != 40 || len(got.Tokens) != 40 || got.Count != 40 || a.Usage.Prompt != got.Prompt || got.Prompt == 0 || a.Unmetered || a.NoCacheReport || a.TTFT <= 0 || a.ITL <= 0 {
+				t.Errorf("%s: %+v", kind, got)
+			}
+			if turn == 1 && a.Usage.Cached < info.BlockSize {
+				t.Errorf("%s asked twice: %d of %d tokens cached", kind, a.Usage.Cached, a.Usage.Prompt)
+			}
+			t.Logf("%s: %d of %d cached, TTFT %v, ITL %v", kind, a.Usage.Cached, a.Usage.Prompt, a.TTFT, a.ITL)
+		}
+	}
+	var refused *agentd.EngineError
+	if got := ask(t, e, agentd.Request{Kind: bus.KindChat, Model: "nobody's", MaxTokens: 1, Body: body("", "x")}); !errors.As(got.Err, &refused) || refused.Status != 404 || refused.Code != bus.CodeEngineRefused {
+		t.Errorf("unknown model: %v", got.Err)
+	}
+	mine := errors.New("enough")
+	before := *load.Generated
+	a, err := e.Complete(ctx, agentd.Request{Kind: bus.KindChat, Model: info.Models[0], MaxTokens: 4000, Body: body("", "Count to a million.")}, func(c agentd.Chunk) error {
+		if c.Count > 0 {
+			return mine
+		}
+		return nil
+	})
+	if err != mine || !a.Unmetered || a.Usage.Prompt == 0 {
+		t.Errorf("cut: %+v %v", a, err)
+	}
+	until(t, "the slot is free", func() bool {
+		l, err := e.Load(context.Background())
+		return err == nil && *l.Running == 0 && *l.Generated > before && *l.Generated < before+4000
+	})
+}

@@ -1,0 +1,253 @@
+package vllm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/market"
+)
+
+// An answer that broke off elsewhere goes on here: the prompt's token ids and those of the answer so far are sent as
+// the prompt of a completion. The ids are those of an uninterrupted answer; the text needs care at the seam:
+//
+//   - vLLM that begins inside a character sends the whole prompt as text (vLLM issue 48853), so the answer
+//     is taken back to the end of a character;
+//   - vLLM holds back as much text as might begin a stop string, so some of what was generated was never sent;
+//   - a stop string may stand across the seam, where no engine sees it.
+
+// most tokens by which an answer is taken back: no character has more bytes after its first.
+const backOff = 3
+
+var errStopped = errors.New("a stop string was found")
+
+// goOn is Complete for an answer that broke off.
+func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
+	none := agentd.Answer{Unmetered: true}
+	if err := bus.CanContinue(r.Body); err != nil {
+		return none, cannot(err)
+	}
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(r.Body, &body); err != nil {
+		return none, cannot(err)
+	}
+	prompt, err := e.tokenize(ctx, r, body)
+	if err != nil {
+		return none, err
+	}
+	kept, whole, err := e.wholeCharacters(ctx, r)
+	if err != nil {
+		return none, err
+	}
+	stops, err := stopStrings(body["stop"])
+	if err != nil {
+		return none, cannot(err)
+	}
+	s, err := newSeam(r.Resume.Text, whole, stops)
+	if err != nil {
+		return none, cannot(err)
+	}
+	text, stop := s.take("")
+	left := min(r.MaxTokens, r.Resume.Whole-kept)
+	over := stop != "" || left <= 0
+	if over && stop == "" {
+		text += s.rest()
+	}
+	if err := token(agentd.Chunk{Text: text, Base: len(prompt), Kept: kept, Finish: over}); err != nil {
+		return none, err
+	}
+	switch {
+	case stop != "":
+		return stopped(agentd.Answer{}, stop), nil
+	case over:
+		return agentd.Answer{Finish: "length", Usage: market.Usage{}}, nil
+	}
+	ask, err := completion(r, body, append(prompt, r.Resume.Tokens[:kept]...), kept, left)
+	if err != nil {
+		return none, cannot(err)
+	}
+	a, err := e.ask(ctx, r, "/v1/completions", ask, true, func(c agentd.Chunk) error {
+		c.Text, stop = s.take(c.Text)
+		if c.Finish && stop == "" {
+			c.Text += s.rest()
+		}
+		c.Finish = c.Finish || stop != ""
+		if err := token(c); err != nil {
+			return err
+		}
+		if stop != "" {
+			return errStopped
+		}
+		return nil
+	})
+	if errors.Is(err, errStopped) {
+		return stopped(a, stop), nil
+	}
+	return a, err
+}
+
+// stopped is an answer that we ended at a stop string: the engine never said what it used.
+func stopped(a agentd.Answer, stop string) agentd.Answer {
+	a.Finish, a.Unmetered, a.NoCacheReport = "stop", true, true
+	a.Stop, _ = json.Marshal(stop)
+	return a
+}
+
+func cannot(err error) error {
+	return &agentd.EngineError{Code: bus.CodeAgentFailed, Message: "the answer cannot go on here", Err: err}
+}
+
+// tokenize returns the prompt's token ids.
+func (e *Engine) tokenize(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) ([]uint32, error) {
+	q := map[string]any{"model": r.Model}
+	names := []string{"messages", "add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "add_special_tokens"}
+	if r.Kind == bus.KindCompletion {
+		names = []string{"add_special_tokens"}
+		prompt := body["prompt"]
+		var one []string
+		if json.Unmarshal(prompt, &one) == nil && len(one) == 1 {
+			q["prompt"] = one[0]
+		} else {
+			q["prompt"] = prompt
+		}
+	}
+	for _, name := range names {
+		if v := body[name]; !null(v) {
+			q[name] = v
+		}
+	}
+	var said struct {
+		Tokens []uint32 `json:"tokens"`
+	}
+	if err := e.post(ctx, "/tokenize", q, &said); err != nil {
+		return nil, err
+	}
+	if len(said.Tokens) == 0 {
+		return nil, cannot(errors.New("/tokenize: no tokens"))
+	}
+	return said.Tokens, nil
+}
+
+// wholeCharacters returns how many of the tokens delivered end with a whole character, and the text of these.
+func (e *Engine) wholeCharacters(ctx context.Context, r agentd.Request) (kept int, text string, err error) {
+	all := r.Resume.Tokens
+	for kept = len(all); kept > 0 && kept >= len(all)-backOff; kept-- {
+		var said struct {
+			Prompt string `json:"prompt"`
+		}
+		if err := e.post(ctx, "/detokenize", map[string]any{"model": r.Model, "tokens": all[:kept]}, &said); err != nil {
+			return 0, "", err
+		}
+		if !strings.HasSuffix(said.Prompt, string(utf8.RuneError)) {
+			return kept, said.Prompt, nil
+		}
+	}
+	if kept == 0 {
+		return 0, "", nil
+	}
+	return 0, "", cannot(fmt.Errorf("its last %d tokens end inside a character", backOff+1))
+}
+
+// post asks an endpoint of the tokenizer.
+func (e *Engine) post(ctx context.Context, path string, q, said any) error {
+	data, err := json.Marshal(q)
+	if err != nil {
+		return cannot(err)
+	}
+	outer := ctx
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(data))
+	if err != nil {
+		return cannot(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header["Idempotency-Key"] = nil // see ask
+	e.authorize(req.Header)
+	resp, err := e.transport.RoundTrip(req)
+	if err != nil {
+		if outer.Err() != nil {
+			return context.Cause(outer)
+		}
+		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	switch {
+	case err != nil:
+		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
+	case resp.StatusCode != http.StatusOK:
+		return cannot(fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body)))
+	}
+	if err := json.Unmarshal(body, said); err != nil {
+		return cannot(fmt.Errorf("%s: %w", path, err))
+	}
+	return nil
+}
+
+// sampling are the members of a body that go along: they mean the same in chats and completions. "stop" is
+// not among them, since it is looked for here.
+var sampling = []string{
+	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos", "logit_bias", "allowed_token_ids",
+	"skip_special_tokens", "spaces_between_special_tokens", "priority", "user", "cache_salt",
+}
+
+// completion is the request for the rest of an answer.
+func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int) ([]byte, error) {
+	q := map[string]any{
+		"model": r.Model, "prompt": ids, "max_tokens": left, "stream": true, "return_token_ids": true,
+		"stream_options": map[string]bool{"include_usage": true},
+	}
+	for _, name := range sampling {
+		if v := body[name]; !null(v) {
+			q[name] = v
+		}
+	}
+	var n int64
+	if v := body["min_tokens"]; !null(v) {
+		if err := json.Unmarshal(v, &n); err != nil {
+			return nil, fmt.Errorf("min_tokens: %w", err)
+		}
+		q["min_tokens"] = max(0, n-int64(kept))
+	}
+	if v := body["seed"]; !null(v) { // the same seed again would use the same noise
+		if err := json.Unmarshal(v, &n); err != nil {
+			return nil, fmt.Errorf("seed: %w", err)
+		}
+		q["seed"] = n + int64(kept)
+	}
+	return json.Marshal(q)
+}
+
+// stopStrings reads the member "stop": a string or several.
+func stopStrings(v json.RawMessage) ([]string, error) {
+	if null(v) {
+		return nil, nil
+	}
+	var one string
+	if json.Unmarshal(v, &one) == nil {
+		if one == "" {
+			return nil, nil
+		}
+		return []string{one}, nil
+	}
+	var all []string
+	if err := json.Unmarshal(v, &all); err != nil {
+		return nil, fmt.Errorf("stop: %w", err)
+	}
+	out := all[:0]
+	for _, s := range all {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}

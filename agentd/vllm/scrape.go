@@ -1,0 +1,216 @@
+package vllm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"souk/agentd"
+	"souk/bus"
+)
+
+const maxPage = 8 << 20 // a /metrics page is 64 KB; eight engines and LoRA labels make it larger
+
+func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	e.authorize(req.Header)
+	resp, err := e.transport.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body))
+	}
+	return body, nil
+}
+
+// Load implements agentd.Engine: the gauges and counters of /metrics, after /health said 200. Names are
+// matched exactly; what a server does not report stays nil. With several engines behind one server
+// (data parallel) counts add up and KVUsage is the fullest one's.
+func (e *Engine) Load(ctx context.Context) (bus.Load, error) {
+	if _, err := e.get(ctx, "/health"); err != nil {
+		return bus.Load{}, err
+	}
+	page, err := e.get(ctx, "/metrics")
+	if err != nil {
+		return bus.Load{}, err
+	}
+	return load(page), nil
+}
+
+func load(page []byte) bus.Load {
+	var l bus.Load
+	sum := func(p **int64, v float64) {
+		if *p == nil {
+			*p = new(int64)
+		}
+		**p += int64(v)
+	}
+	samples(page, func(name, _ []byte, v float64) {
+		switch string(name) {
+		case "vllm:num_requests_running":
+			sum(&l.Running, v)
+		case "vllm:num_requests_waiting":
+			sum(&l.Waiting, v)
+		case "vllm:kv_cache_usage_perc":
+			if l.KVUsage == nil || *l.KVUsage < v {
+				l.KVUsage = &v
+			}
+		case "vllm:num_preemptions_total":
+			sum(&l.Preempted, v)
+		case "vllm:prefix_cache_queries_total":
+			sum(&l.PrefixQueries, v)
+		case "vllm:prefix_cache_hits_total":
+			sum(&l.PrefixHits, v)
+		case "vllm:generation_tokens_total":
+			sum(&l.Generated, v)
+		}
+	})
+	return l
+}
+
+// samples calls f for each sample of a page in Prometheus' text format whose name begins with "vllm:":
+// name, what is between the braces, value. Lines that cannot be read, and values beyond
+// what a count can be, are passed over.
+func samples(page []byte, f func(name, labels []byte, v float64)) {
+	for line := range bytes.Lines(page) {
+		if !bytes.HasPrefix(line, []byte("vllm:")) {
+			continue
+		}
+		line = bytes.TrimSpace(line)
+		n := bytes.IndexAny(line, "{ ")
+		if n < 0 {
+			continue
+		}
+		name, labels, rest := line[:n], []byte(nil), line[n:]
+		if rest[0] == '{' {
+			closing := braces(rest)
+			if closing < 0 {
+				continue
+			}
+			labels, rest = rest[1:closing], rest[closing+1:]
+		}
+		fields := bytes.Fields(rest) // value, and perhaps a timestamp
+		if len(fields) == 0 {
+			continue
+		}
+		v, err := strconv.ParseFloat(string(fields[0]), 64)
+		if err != nil || !(v >= 0 && v <= 1<<53) {
+			continue
+		}
+		f(name, labels, v)
+	}
+}
+
+// braces returns where the braces that open b close; label values may hold braces and escapes.
+func braces(b []byte) int {
+	inside := false
+	for i := 1; i < len(b); i++ {
+		switch {
+		case inside && b[i] == '\\':
+			i++
+		case b[i] == '"':
+			inside = !inside
+		case b[i] == '}' && !inside:
+			return i
+		}
+	}
+	return -1
+}
+
+// label returns a label's value, "" if it is not there. Values with escapes are not unescaped.
+func label(labels []byte, name string) string {
+	for len(labels) > 0 {
+		k, rest, ok := bytes.Cut(labels, []byte(`="`))
+		if !ok {
+			return ""
+		}
+		i := 0
+		for i < len(rest) && rest[i] != '"' {
+			if rest[i] == '\\' {
+				i++
+			}
+			i++
+		}
+		if i >= len(rest) {
+			return ""
+		}
+		if string(bytes.TrimSpace(k)) == name {
+			return string(rest[:i])
+		}
+		labels = bytes.TrimPrefix(rest[i+1:], []byte(","))
+	}
+	return ""
+}
+
+// Info implements agentd.Engine. It fails while the server boots (connection refused) and when it is not healthy.
+func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
+	var info agentd.Info
+	if _, err := e.get(ctx, "/health"); err != nil {
+		return info, err
+	}
+	body, err := e.get(ctx, "/v1/models")
+	if err != nil {
+		return info, err
+	}
+	var models struct {
+		Data []struct {
+			ID          string `json:"id"`
+			MaxModelLen int    `json:"max_model_len"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &models); err != nil {
+		return info, fmt.Errorf("/v1/models: %w", err)
+	}
+	for _, m := range models.Data {
+		info.Models = append(info.Models, m.ID)
+		info.MaxModelLen = max(info.MaxModelLen, m.MaxModelLen)
+	}
+	if len(info.Models) == 0 {
+		return info, errors.New("/v1/models: the engine serves no model")
+	}
+	var version struct {
+		Version string `json:"version"`
+	}
+	if body, err := e.get(ctx, "/version"); err == nil && json.Unmarshal(body, &version) == nil {
+		info.Version = version.Version
+	}
+	if page, err := e.get(ctx, "/metrics"); err == nil {
+		info.BlockSize, info.KVTokens = cacheConfig(page)
+	}
+	return info, nil
+}
+
+// cacheConfig reads vllm:cache_config_info. One block of num_gpu_blocks is reserved by vLLM.
+func cacheConfig(page []byte) (blockSize, tokens int) {
+	samples(page, func(name, labels []byte, _ float64) {
+		if string(name) != "vllm:cache_config_info" {
+			return
+		}
+		size, err := strconv.Atoi(strings.TrimSpace(label(labels, "block_size")))
+		if err != nil || size <= 0 || size > 1<<20 {
+			return
+		}
+		blockSize = size
+		if blocks, err := strconv.Atoi(label(labels, "num_gpu_blocks")); err == nil && blocks > 1 && blocks < 1<<40 {
+			tokens += (blocks - 1) * size
+		}
+	})
+	return blockSize, tokens
+}

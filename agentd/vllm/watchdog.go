@@ -1,0 +1,116 @@
+package vllm
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
+)
+
+// watchdog ends a stream that says nothing for too long, or whose server hangs. Comments are no sign of life: the
+// API server sends them while the engine behind it hangs, and so it answers /health. A hang is a stream that is
+// silent for longer than this server's pace explains, while no other stream of it moves, and two readings
+// of its counters that show the same. If counters move the stream was preempted or starved, and waits.
+type watchdog struct {
+	e      *Engine
+	ctx    context.Context // of the request
+	prompt int
+	born   time.Time
+	due    atomic.Int64 // nanoseconds after born: the end in any case
+	heard  atomic.Int64 // nanoseconds after born; 0: nothing yet
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+	limit  atomic.Int64
+}
+
+func (e *Engine) watch(ctx context.Context, prompt int, cancel context.CancelCauseFunc) *watchdog {
+	d := &watchdog{e: e, ctx: ctx, prompt: prompt, born: time.Now(), cancel: cancel}
+	limit := e.cfg.FirstEvent
+	d.due.Store(int64(limit))
+	d.limit.Store(int64(limit))
+	if soon, ok := e.pace.longFirst(e.cfg.Suspect, prompt); ok {
+		limit = min(limit, soon)
+	}
+	d.timer = time.AfterFunc(limit, d.look)
+	return d
+}
+
+// pat is cheap: the timer is set again only when it fires. The first one shortens the limit, so it is set
+// there.
+func (d *watchdog) pat(now time.Time, limit time.Duration) {
+	at := now.Sub(d.born)
+	d.heard.Store(int64(max(at, 1)))
+	d.due.Store(int64(at + limit))
+	if d.limit.Swap(int64(limit)) != int64(limit) {
+		d.timer.Reset(min(limit, d.e.pace.long(d.e.cfg.Suspect)))
+	}
+}
+
+func (d *watchdog) look() {
+	age := time.Since(d.born)
+	left := time.Duration(d.due.Load()) - age
+	if left <= 0 {
+		d.end(fmt.Sprintf("the engine sent nothing for %v", time.Duration(d.limit.Load())))
+		return
+	}
+	heard := time.Duration(d.heard.Load())
+	long, ok := d.long(heard)
+	switch silent := age - heard; {
+	case !ok:
+		d.timer.Reset(left)
+	case silent < long:
+		d.timer.Reset(min(left, long-silent))
+	case !d.hangs(heard):
+		d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), long))
+	default:
+		d.end(fmt.Sprintf("the engine hangs: nothing came for %v, and its counters stand still", time.Since(d.born.Add(heard)).Round(time.Millisecond)))
+	}
+}
+
+// long is what silence is suspicious.
+func (d *watchdog) long(heard time.Duration) (time.Duration, bool) {
+	if heard == 0 {
+		return d.e.pace.longFirst(d.e.cfg.Suspect, d.prompt)
+	}
+	return d.e.pace.long(d.e.cfg.Suspect), true
+}
+
+// between is how long apart the two readings are.
+const between = time.Second
+
+// hangs asks the server. One that does not answer at all stands still too; one that reports no counters cannot be
+// judged.
+func (d *watchdog) hangs(heard time.Duration) bool {
+	still := func() bool {
+		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.movedSince(d.born.Add(heard))
+	}
+	if !still() {
+		return false
+	}
+	before, err1 := d.e.get(d.ctx, "/metrics")
+	pause := time.NewTimer(min(between, d.e.cfg.Suspect/2))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-d.ctx.Done():
+		return false
+	}
+	after, err2 := d.e.get(d.ctx, "/metrics")
+	if !still() {
+		return false
+	}
+	if err1 != nil || err2 != nil {
+		return err1 != nil && err2 != nil
+	}
+	was, is := load(before).Generated, load(after).Generated
+	return was != nil && is != nil && *was == *is
+}
+
+func (d *watchdog) end(why string) {
+	d.cancel(&agentd.EngineError{Code: bus.CodeEngineFailed, Stalled: true, Message: why})
+}
+
+func (d *watchdog) stop() { d.timer.Stop() }
