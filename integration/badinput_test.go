@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"souk/bus"
+	"souk/integration/harness"
+)
+
+// Whatever a client sends, it is told what was wrong by a code that never changes, and nobody else notices.
+func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
+	m := start(t, one)
+	nc := raw(t, m)
+	hello := `"messages":[{"role":"user","content":"Hello"}]`
+	packed, err := bus.Encode(&bus.Task{Client: "dev", Kind: bus.KindChat, Body: []byte(`{` + hello + `}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		name, client, body string
+		want               bus.Code
+		says               string
+	}{
+		{"no JSON", "dev", `{"messages":`, bus.CodeBadRequest, ""},
+		{"no object", "dev", `[1,2]`, bus.CodeBadRequest, ""},
+		{"nothing at all", "dev", ``, bus.CodeBadRequest, ""},
+		{"random bytes", "dev", "\xc1\xff\x00\x17", bus.CodeBadRequest, ""},
+		{"truncated msgpack", "dev", string(packed[:len(packed)/2]), bus.CodeBadRequest, ""},
+		{"msgpack that claims four billion fields", "dev", "\xdf\xff\xff\xff\xff", bus.CodeBadRequest, ""},
+		{"msgpack nested without end", "dev", strings.Repeat("\x91", 100_000), bus.CodeBadRequest, ""},
+		{"JSON nested without end", "dev", `{"messages":` + strings.Repeat("[", 100_000), bus.CodeBadRequest, ""},
+		{"messages that are no list", "dev", `{"messages":"Hello"}`, bus.CodeBadRequest, "messages"},
+		{"a max_tokens of words", "dev", `{` + hello + `,"max_tokens":"many"}`, bus.CodeBadRequest, "max_tokens"},
+		{"no messages", "dev", `{"messages":[]}`, bus.CodeEmptyPrompt, ""},
+		{"an empty message", "dev", `{"messages":[{"role":"user","content":""}]}`, bus.CodeEmptyPrompt, ""},
+		{"longer than any context", "dev", `{"messages":[{"role":"user","content":"` + strings.Repeat("many words ", 30_000) + `"}]}`, bus.CodePromptTooLong, ""},
+		{"above 512 KB", "dev", `{"messages":[{"role":"user","content":"` + strings.Repeat("a", 513<<10) + `"}]}`, bus.CodeUnsupportedField, "524288"},
+		{"two answers", "dev", `{` + hello + `,"n":2}`, bus.CodeUnsupportedField, "n"},
+		{"embeddings", "dev", `{"model":"auto","input":"Hello"}`, bus.CodeUnsupportedField, "input"},
+		{"unknown model", "dev", `{"model":"gpt-17",` + hello + `}`, bus.CodeUnknownModel, "gpt-17"},
+		{"negative worth", "dev", `{` + hello + `,"souk":{"terms":{"worth":-1}}}`, bus.CodeBadTerms, "worth"},
+		{"absurd worth", "dev", `{` + hello + `,"souk":{"terms":{"worth":1e30}}}`, bus.CodeBadTerms, "1e30"},
+		{"delta above one", "dev", `{` + hello + `,"souk":{"terms":{"delta":1.5}}}`, bus.CodeBadTerms, "delta"},
+		{"no patience", "dev", `{` + hello + `,"souk":{"terms":{"patience_ms":-5}}}`, bus.CodeBadTerms, "patience"},
+		{"an unknown field of ours", "dev", `{` + hello + `,"souk":{"wurth":1}}`, bus.CodeBadRequest, "wurth"},
+		{"past its deadline", "dev", `{` + hello + `,"souk":{"deadline_ms":1000}}`, bus.CodePastDeadline, ""},
+		{"an id with a dot", "dev", `{` + hello + `,"souk":{"task":"a.b"}}`, bus.CodeBadRequest, "task"},
+		{"a client nobody funded", "nobody", `{` + hello + `}`, bus.CodeUnknownClient, "nobody"},
+		{"a client without money", "poor", `{` + hello + `}`, bus.CodeInsufficientFunds, ""},
+		{"worth less than it costs", "dev", `{` + hello + `,"souk":{"terms":{"worth":0.000000001}}}`, bus.CodeNotWorthIt, ""},
+	}
+	before := snapshot(t, m)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := request(t, nc, bus.TaskSubject(c.client), c.body)
+			if r.Code != c.want || !strings.Contains(r.Message, c.says) || r.Message == "" {
+				t.Errorf("got %s: %.300s\nwant %s and a message with %q", r.Code, r.Message, c.want, c.says)
+			}
+			if r.Cost != 0 || r.Premium != 0 || r.Receipt != nil {
+				t.Errorf("a refusal cost %s and %s", r.Cost, r.Premium)
+			}
+		})
+	}
+	if diff := cmp.Diff(before, snapshot(t, m)); diff != "" {
+		t.Errorf("refusals changed the books: before -, after +\n%s", diff)
+	}
+	if got := refusals(m); got < len(cases)-3 { // the last three are the hub's own
+		t.Errorf("the door counted %d refusals of %d", got, len(cases))
+	}
+	if r := request(t, nc, bus.TaskSubject("dev"), `{`+hello+`,"max_tokens":5}`); r.Code != "" || r.Text == "" {
+		t.Errorf("after all that an ordinary task got %s: %s", r.Code, r.Message)
+	}
+}
+
+// snapshot is what the books say of clients and agents, and how many rounds there were.
+func snapshot(t *testing.T, m *harness.Market) map[string]string {
+	t.Helper()
+	books, err := m.Books()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := map[string]string{}
+	for _, b := range books {
+		name := b.Journal().Journal
+		for _, x := range b.Balances("*") {
+			// An allotment may move between the treasury and a hub; it stays the client's.
+			if !strings.HasSuffix(x.Account, ":avail") && !strings.HasSuffix(x.Account, ":prepaid") && !strings.HasPrefix(x.Account, "clearing:") && x.Amount != 0 {
+				s[name+" "+x.Account] = x.Amount.String()
+			}
+		}
+		rounds, _ := b.LastRound()
+		s[name+" rounds"] = fmt.Sprint(rounds)
+	}
+	return s
+}
+
+func refusals(m *harness.Market) (n int) {
+	for _, count := range m.Door().Stats().Refused {
+		n += int(count)
+	}
+	return n
+}
+
+func TestATaskIdIsUsedOnce(t *testing.T) {
+	m := start(t, one)
+	nc := raw(t, m)
+	ask := func(text string) bus.Result {
+		return request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"`+text+`"}],"max_tokens":5,"souk":{"task":"once"}}`)
+	}
+	first := ask("Hello")
+	if first.Code != "" {
+		t.Fatalf("first: %s: %s", first.Code, first.Message)
+	}
+	paid := balance(t, m, "dev")
+	if r := ask("Something else"); r.Code != bus.CodeIDConflict {
+		t.Errorf("same id, other content: got %q: %s; want %s", r.Code, r.Message, bus.CodeIDConflict)
+	}
+	again := ask("Hello")
+	if again.Code == "" && (again.Receipt == nil || !reflect.DeepEqual(again.Receipt, first.Receipt)) {
+		t.Errorf("same id and content were served a second time: %+v", again)
+	}
+	if now := balance(t, m, "dev"); now != paid {
+		t.Errorf("the repeats cost %s", paid-now)
+	}
+}
+
+func TestMessagesBeyondThePayloadNeverEnter(t *testing.T) {
+	m := start(t, one)
+	nc := raw(t, m)
+	if _, err := nc.Request(bus.TaskSubject("dev"), bytes.Repeat([]byte(" "), int(nc.MaxPayload())+1), time.Second); err == nil {
+		t.Error("a message beyond max_payload was taken")
+	}
+	if nc.MaxPayload() != bus.MaxMessage {
+		t.Errorf("max_payload is %d, want %d", nc.MaxPayload(), bus.MaxMessage)
+	}
+}

@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"time"
+
+	"souk/integration/harness"
+)
+
+// Options say how much is measured.
+type Options struct {
+	Executable string    // this program, for the parts that run as processes of their own
+	Runs       int       // of everything; medians count
+	Tasks      int       // of one run
+	Progress   io.Writer // what is being measured
+	Profile    string    // file for a CPU profile of the tasks' part; "" for none
+}
+
+// Run measures everything and returns a bar for each thing asked. A measurement that fails ends it.
+func Run(ctx context.Context, o Options) ([]Bar, error) {
+	var bars []Bar
+	for _, m := range []func(context.Context, Options) ([]Bar, error){tasksBar, ttftBars, tokensBar, idleBars, classifierBars, auditBars} {
+		more, err := m(ctx, o)
+		if err != nil {
+			return bars, err
+		}
+		bars = append(bars, more...)
+	}
+	return bars, nil
+}
+
+// repeat calls f so many times and returns each of its figures, run by run.
+func repeat(o Options, what string, f func() ([]float64, error)) ([][]float64, error) {
+	var figures [][]float64
+	for i := range o.Runs {
+		fmt.Fprintf(o.Progress, "measuring %s, run %d of %d\n", what, i+1, o.Runs)
+		xs, err := f()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		if figures == nil {
+			figures = make([][]float64, len(xs))
+		}
+		for j, x := range xs {
+			figures[j] = append(figures[j], x)
+		}
+	}
+	return figures, nil
+}
+
+func tasksBar(ctx context.Context, o Options) (bars []Bar, err error) {
+	if o.Profile != "" {
+		f, err := os.Create(o.Profile)
+		if err != nil {
+			return nil, err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
+	}
+	x, err := repeat(o, "processor time per task", func() ([]float64, error) {
+		us, engine, err := perTask(ctx, o.Executable, o.Tasks)
+		return []float64{us, engine}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{{
+		Name: "CPU per task, 64 callers", Asked: "at most 400 us", Limit: 400, Measured: median(x[0]), Unit: "us", Runs: x[0],
+		Note: fmt.Sprintf("clients, NATS, door, hub, ledger, agents in one process; %d output tokens; the engine's own %.0f us apart", taskTokens, median(x[1])),
+	}}, nil
+}
+
+func ttftBars(ctx context.Context, o Options) ([]Bar, error) {
+	x, err := repeat(o, "time added to the first token", func() ([]float64, error) {
+		t, err := addedTTFT(ctx, o.Executable, max(200, o.Tasks/4))
+		return []float64{t.added50, t.added99, t.added99 - t.fsync99, t.fsync50, t.fsync99, t.direct50}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{
+		{Name: "added TTFT, p50", Asked: "under 0.8 ms", Limit: 0.8, Measured: median(x[0]), Unit: "ms", Runs: x[0],
+			Note: fmt.Sprintf("uncontended, 16 agents, its record's sync included; p50 of the engine asked directly in turn %.2f ms, of a bare append and sync %.2f ms", median(x[5]), median(x[3]))},
+		{Name: "added TTFT, p99, beyond that of a bare append and sync", Asked: "at most 1 ms", Limit: 1, Measured: median(x[2]), Unit: "ms", Runs: x[2],
+			Note: fmt.Sprintf("added p99 %.2f ms; append and sync p99 %.2f ms, in turn in the same runs", median(x[1]), median(x[4]))},
+	}, nil
+}
+
+func tokensBar(ctx context.Context, o Options) ([]Bar, error) {
+	const streams, tokens = 300, 400
+	x, err := repeat(o, "processor time per relayed token", func() ([]float64, error) {
+		us, rate, err := perToken(ctx, o.Executable, streams, tokens)
+		return []float64{us, rate}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{{
+		Name: "CPU per relayed token, 300 streams", Asked: "at most 20 us", Limit: 20, Measured: median(x[0]), Unit: "us", Runs: x[0],
+		Note: fmt.Sprintf("%.0f tokens a second, none missing; the readers' time included", median(x[1])),
+	}}, nil
+}
+
+// idleBars looks at `souk up` from outside.
+func idleBars(ctx context.Context, o Options) ([]Bar, error) {
+	x, err := repeat(o, "souk up", func() ([]float64, error) {
+		dir, err := os.MkdirTemp("", "souk-bench-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		config := filepath.Join(dir, "market.yaml")
+		if err := os.WriteFile(config, []byte(harness.DefaultYAML()), 0o600); err != nil {
+			return nil, err
+		}
+		begun := time.Now()
+		c, _, err := startChild(ctx, o.Executable, "up", "--config", config, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
+		if err != nil {
+			return nil, err
+		}
+		ready := time.Since(begun)
+		defer c.stop()
+		if err := sleep(ctx, 2*time.Second); err != nil { // what the start left behind settles
+			return nil, err
+		}
+		before, err := cpuOf(c.pid())
+		if err != nil {
+			return nil, err
+		}
+		const watch = 10 * time.Second
+		if err := sleep(ctx, watch); err != nil {
+			return nil, err
+		}
+		after, err1 := cpuOf(c.pid())
+		rss, err2 := rssOf(c.pid())
+		return []float64{ready.Seconds(), float64(rss) / (1 << 20), 100 * float64(after-before) / float64(watch)}, errors.Join(err1, err2)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{
+		{Name: "souk up, 8 simulated engines: ready", Asked: "in 1 s", Limit: 1, Measured: median(x[0]), Unit: "s", Runs: x[0], Note: "from the start of the process, on an empty directory"},
+		{Name: "souk up: resident memory", Asked: "under 200 MB", Limit: 200, Measured: median(x[1]), Unit: "MB", Runs: x[1]},
+		{Name: "souk up: idle", Asked: "under 5 % of a core", Limit: 5, Measured: median(x[2]), Unit: "%", Runs: x[2]},
+	}, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// WriteJSON writes the bars with every run, for machines.
+func WriteJSON(w io.Writer, bars []Bar) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(bars)
+}

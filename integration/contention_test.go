@@ -1,0 +1,100 @@
+package integration
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/integration/replay"
+	"souk/market"
+)
+
+// credits of a test's terms.
+func worth(t *testing.T, c string) *market.Credits {
+	t.Helper()
+	w, err := market.ParseCredits(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &w
+}
+
+// Twelve tasks want two slots. Those worth most go first; whoever is served while another waits pays what the other
+// would have gained.
+func TestCrowdsPayPremiums(t *testing.T) {
+	m := start(t, one)
+	const n = 12
+	answers := make([]replay.Answer, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			task := chat("Tell me a long story about a market, please.", func(b *bus.Task) {
+				b.Terms.Worth = worth(t, []string{"0.01", "0.002"}[i%2])
+			})
+			a, err := m.Ask(t.Context(), task)
+			if err != nil {
+				t.Error(err)
+			}
+			answers[i] = a
+		})
+	}
+	wg.Wait()
+	var premiums market.Credits
+	for i, a := range answers {
+		if a.Result.Code != "" {
+			t.Errorf("task %d: %s: %s", i, a.Result.Code, a.Result.Message)
+		}
+		premiums += a.Result.Premium
+		if limit := *worth(t, []string{"0.01", "0.002"}[i%2]); a.Result.Paid() > limit {
+			t.Errorf("task %d paid %s, more than the %s it was worth", i, a.Result.Paid(), limit)
+		}
+	}
+	if premiums <= 0 {
+		t.Errorf("nobody paid a premium although %d tasks wanted two slots", n)
+	}
+	tally := replay.NewTally()
+	if _, err := m.Tally(tally, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	r := tally.Report(0, replay.Played{})
+	if r.Several() == 0 || r.Contested() == 0 {
+		t.Errorf("rounds: %+v; want some of several tasks, and contested", r.Rounds)
+	}
+}
+
+// A task that never gets a slot before its deadline is told that others were worth more.
+func TestUnplacedTasksAreToldWhy(t *testing.T) {
+	m := start(t, slow)
+	busy := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			first := false
+			_, err := m.AskWith(t.Context(), chat("Fill the only agent for a while.", long), func(bus.Chunk) {
+				if !first {
+					first = true
+					busy <- struct{}{}
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-busy
+	<-busy
+	a, err := m.Ask(t.Context(), chat("I am in a hurry.", func(b *bus.Task) {
+		b.DeadlineMS = time.Now().Add(1500 * time.Millisecond).UnixMilli()
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := a.Result.Code; c != bus.CodeNoRoom && c != bus.CodeOutbid {
+		t.Errorf("got %q: %s; want %s or %s", c, a.Result.Message, bus.CodeNoRoom, bus.CodeOutbid)
+	}
+	if a.Result.Paid() != 0 {
+		t.Errorf("it paid %s", a.Result.Paid())
+	}
+	wg.Wait()
+}

@@ -1,0 +1,372 @@
+package economics
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"souk/market"
+)
+
+var small = Options{Seed: 7, Rounds: 20, Markets: 2}
+
+func run(t *testing.T, o Options, names ...string) []Result {
+	t.Helper()
+	rs, err := Run(context.Background(), names, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
+
+// figure reads a cell of the row that begins with the given cells.
+func figure(t *testing.T, table Table, column string, key ...any) float64 {
+	t.Helper()
+	c := slices.Index(table.Columns, column)
+	if c < 0 {
+		t.Fatalf("no column %q in %q", column, table.Columns)
+	}
+	for _, row := range table.Rows {
+		if cmp.Equal(row[:len(key)], key) {
+			switch v := row[c].(type) {
+			case int:
+				return float64(v)
+			case float64:
+				return v
+			case Percent:
+				return float64(v)
+			}
+			t.Fatalf("%v is no figure", row[c])
+		}
+	}
+	t.Fatalf("no row %v", key)
+	return 0
+}
+
+// The same seed gives the same figures, on one processor and on many; another seed gives others.
+func TestSameSeedSameFigures(t *testing.T) {
+	names := []string{"truth", "settle", "private", "pricing", "schemes", "baselines"}
+	want := run(t, small, names...)
+	before := runtime.GOMAXPROCS(1)
+	got := run(t, small, names...)
+	runtime.GOMAXPROCS(before)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("on one processor other figures than on %d:\n%s", before, d)
+	}
+	other := small
+	other.Seed++
+	if cmp.Equal(want, run(t, other, names...)) {
+		t.Error("another seed gives the same figures")
+	}
+}
+
+// Fig. 5: who tells the truth keeps most, in its own rounds and in a market where all strategies meet.
+func TestTruthIsBest(t *testing.T) {
+	o := small
+	o.Rounds, o.Markets = 60, 4
+	table := run(t, o, "truth")[0].Tables[0]
+	for _, column := range []string{"alone: utility per client and round", "mixed: utility per client and round"} {
+		honest := figure(t, table, column, "honest")
+		for _, s := range []string{"aggressive", "conservative", "random"} {
+			if u := figure(t, table, column, s); u >= honest {
+				t.Errorf("%s: %s %v, honest %v", column, s, u, honest)
+			}
+			if n := figure(t, table, "lies that paid", s); n != 0 {
+				t.Errorf("%v %s lies paid", n, s)
+			}
+			if n := figure(t, table, "lies tried", s); n < 1000 {
+				t.Errorf("only %v %s lies tried", n, s)
+			}
+		}
+	}
+}
+
+// However wrong the predictor, no round has a deficit; under metered an agent is due its card, under quoted it bears the error.
+func TestSettlement(t *testing.T) {
+	table := run(t, small, "settle")[0].Tables[0]
+	for _, row := range table.Rows {
+		if n := figure(t, table, "rounds with a deficit", row[0], row[1]); n != 0 {
+			t.Errorf("%v, %v: %v rounds with a deficit", row[0], row[1], n)
+		}
+	}
+	if g := figure(t, table, "agent gain", market.SettleMetered, "x 1"); g != 0 {
+		t.Errorf("metered: an agent gains %v", g)
+	}
+	if g := figure(t, table, "agent gain", market.SettleQuoted, "x 10"); g <= 0 {
+		t.Errorf("quoted at ten times the cost: an agent gains %v", g)
+	}
+	if g := figure(t, table, "agent gain", market.SettleQuoted, "x 0.1"); g >= 0 {
+		t.Errorf("quoted at a tenth of the cost: an agent gains %v", g)
+	}
+}
+
+// A client that knows the length of its answer gains by it where the length is billed, and only there.
+func TestPrivateLengths(t *testing.T) {
+	o := small
+	o.Rounds, o.Markets = 150, 4
+	table := run(t, o, "private")[0].Tables[0]
+	if n := figure(t, table, "lies that paid", market.SettleMetered); n == 0 {
+		t.Error("metered: no lie paid, so the test sees nothing")
+	}
+	if n := figure(t, table, "lies that paid", market.SettleQuoted); n != 0 {
+		t.Errorf("quoted: %v lies paid", n)
+	}
+}
+
+// Under vcg an owner gains by asking more than the truth; under a tariff or a posted price by nothing that it says. What clients, owners
+// and surplus get adds up to the welfare.
+func TestOwnersLies(t *testing.T) {
+	o := small
+	o.Rounds, o.Markets = 60, 4
+	tables := run(t, o, "pricing")[0].Tables
+	paid := map[any]int{}
+	for _, row := range tables[1].Rows {
+		paid[row[0]] += row[5].(int)
+	}
+	if paid[market.PricingVCG] == 0 || paid[market.PricingTariff] != 0 || paid[market.PricingPosted] != 0 {
+		t.Errorf("lies that paid: %v, want some under vcg alone", paid)
+	}
+	selective := false
+	for _, row := range tables[0].Rows {
+		if row[8] != 0 {
+			t.Errorf("%v: rounds with a deficit", row)
+		}
+		if d := row[3].(float64) - row[4].(float64) - row[5].(float64) - row[6].(float64); d > 1e-6 || d < -1e-6 {
+			t.Errorf("%v: %v micro-credits are nobody's", row, d)
+		}
+		selective = selective || row[1] == "tariff" && row[2].(float64) < float64(owners.agents)-1
+	}
+	if !selective {
+		t.Error("the tariff never left an owner out: its selection was not tried")
+	}
+}
+
+// Every rule keeps to slots and clusters, and serves no task twice; welfare is greatest under souk where nothing but the
+// round counts.
+func TestRulesKeepTheRules(t *testing.T) {
+	src, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := usual
+	sh.charge = 0
+	for _, rl := range everyRule {
+		s := newWorld(src, sh, 3, true)
+		client, agent := s.divide(2, true, true, 3)
+		s.allowed = func(p, a int) bool { return client[p] == agent[a] }
+		for round := range 15 {
+			ds := s.demands()
+			places, err := rl.place(s, ds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			best, err := souk.place(s, ds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			free, seen := s.free(), map[int]bool{}
+			for _, p := range places {
+				free[p.agent]--
+				if free[p.agent] < 0 || seen[p.task] || !s.allowed(ds[p.task].person, p.agent) {
+					t.Fatalf("%s, round %d: %+v: no slot, twice, or another cluster", rl.name, round, p)
+				}
+				seen[p.task] = true
+			}
+			if got, most := weight(ds, places), weight(ds, best); got > most {
+				t.Errorf("%s, round %d: welfare %v, souk %v", rl.name, round, got, most)
+			}
+			s.serve(ds, places)
+		}
+	}
+}
+
+func weight(ds []demand, places []place) (w market.Credits) {
+	for _, p := range places {
+		w += ds[p.task].value[p.agent] - ds[p.task].quote[p.agent]
+	}
+	return w
+}
+
+// Lying pays where the heaviest edge is taken first at no price; under souk it never does.
+func TestLiesByRule(t *testing.T) {
+	src, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, err := ruleLies(context.Background(), src, Options{Seed: 3, Rounds: 60, Markets: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := figure(t, table, "lies that paid", souk.name); n != 0 {
+		t.Errorf("souk: %v lies paid", n)
+	}
+	if n := figure(t, table, "lies that paid", greedy.name); n == 0 {
+		t.Error("greedy: no lie paid, so the test sees nothing")
+	}
+}
+
+// The paper's network as printed serves two for 6 where one alone is worth 10, and charges the second more than its worth.
+func TestMaxFlowCounterexample(t *testing.T) {
+	s := &sim{nodes: []node{{id: "A", slots: 1}, {id: "B", slots: 1}}, people: make([]person, 2)}
+	zero := []market.Credits{0, 0}
+	ds := []demand{{person: 0, value: []market.Credits{10, 1}, quote: zero}, {person: 1, value: []market.Credits{5, 0}, quote: zero}}
+	got, err := placeMaxFlow(s, ds)
+	want := []place{{0, 1, 0}, {1, 0, 9}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
+
+// What one client does never changes what another asks next.
+func TestConversationsAreTheirOwn(t *testing.T) {
+	src, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := newSim(src, usual, 5), newSim(src, usual, 5)
+	for range 50 {
+		a.next(0)
+	}
+	a.next(1)
+	b.next(1)
+	if !cmp.Equal(a.people[1].talk, b.people[1].talk, cmp.AllowUnexported(conversation{}, turn{})) {
+		t.Error("client 0's conversations changed client 1's")
+	}
+}
+
+// A session's prefix is found again in whole blocks, and gone once others filled the cache.
+func TestCache(t *testing.T) {
+	s := &sim{nodes: []node{{cacheSize: 100}}, caches: make([][]cached, 1)}
+	s.keep(0, cached{1, 50})
+	for prompt, want := range map[int]int{10: 0, 17: 16, 49: 48, 500: 48} {
+		if got := s.overlap(0, 1, prompt); got != want {
+			t.Errorf("prompt %d: %d tokens cached, want %d", prompt, got, want)
+		}
+	}
+	s.keep(0, cached{2, 40})
+	s.keep(0, cached{1, 60})
+	s.keep(0, cached{3, 40})
+	if s.overlap(0, 2, 500) != 0 || s.overlap(0, 1, 500) != 48 || s.overlap(0, 3, 500) != 32 {
+		t.Errorf("cache holds %v, want sessions 1 and 3", s.caches[0])
+	}
+}
+
+// What is written opens alone: every picture is well-formed, nothing is fetched, every table has its file.
+func TestWrite(t *testing.T) {
+	o := small
+	o.Rounds, o.Markets = 15, 1
+	calls := 0
+	o.Progress = func(_ string, done, total int) {
+		if calls++; done < 1 || done > total {
+			t.Errorf("progress: %d of %d", done, total)
+		}
+	}
+	results := run(t, o, "all")
+	if calls == 0 {
+		t.Error("nobody was told of any progress")
+	}
+	dir := filepath.Join(t.TempDir(), "made")
+	path, err := Write(dir, "souk experiment all", results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	html, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"src=", "<script", "@import", "<link", "ZgotmplZ", "NaN"} {
+		if bytes.Contains(html, []byte(bad)) {
+			t.Errorf("the page contains %q", bad)
+		}
+	}
+	pictures := 0
+	for _, r := range results {
+		for _, p := range r.Plots {
+			svg, err := p.SVG()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(html, []byte(svg)) {
+				t.Errorf("plot %q is not on the page", p.Title)
+			}
+			d := xml.NewDecoder(strings.NewReader(svg))
+			for {
+				if _, err := d.Token(); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatalf("plot %q: %v", p.Title, err)
+				}
+			}
+			pictures++
+		}
+		for _, table := range r.Tables {
+			f, err := os.Open(filepath.Join(dir, r.Name+"-"+table.Name+".csv"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := csv.NewReader(f).ReadAll()
+			f.Close()
+			if err != nil || len(rows) != len(table.Rows)+1 {
+				t.Errorf("%s: %d rows, %v, want %d", f.Name(), len(rows), err, len(table.Rows)+1)
+			}
+		}
+	}
+	if pictures < 10 {
+		t.Errorf("only %d pictures", pictures)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		ctx   context.Context
+		names []string
+		o     Options
+		want  string
+	}{
+		{context.Background(), []string{"all"}, Options{Rounds: 0, Markets: 1}, "rounds is 0"},
+		{context.Background(), []string{"all"}, Options{Rounds: 1, Markets: MaxMarkets + 1}, "markets is"},
+		{context.Background(), []string{"truht"}, small, fmt.Sprintf("%q: there is none; use all, or some of truth", "truht")},
+		{ctx, []string{"truth"}, small, "experiment truth: context canceled"},
+		{ctx, []string{"clusters"}, small, "experiment clusters: context canceled"},
+	} {
+		if _, err := Run(c.ctx, c.names, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v %+v: %v, want %q", c.names, c.o, err, c.want)
+		}
+	}
+	if _, err := Write(string([]byte{0}), "", nil); err == nil {
+		t.Error("wrote into a directory that cannot be")
+	}
+}
+
+// Bundles find more in caches than plain assignment does, and among replicas that is welfare; without siblings they are the same.
+func TestBundlesOnThePage(t *testing.T) {
+	o := small
+	o.Rounds, o.Markets = 100, 2
+	table := run(t, o, "bundles")[0].Tables[0]
+	for _, kind := range []string{"replicas of one", "different"} {
+		for _, column := range []string{"welfare a task", "cached share"} {
+			if a, b := figure(t, table, column, kind, 1, "plain"), figure(t, table, column, kind, 1, "bundles"); a != b {
+				t.Errorf("%s, %s without siblings: %v plain, %v in bundles", kind, column, a, b)
+			}
+			for _, size := range []int{2, 4} {
+				a, b := figure(t, table, column, kind, size, "plain"), figure(t, table, column, kind, size, "bundles")
+				if b <= a && (column == "cached share" || kind == "replicas of one") {
+					t.Errorf("%s, %s of %d siblings: %v plain, %v in bundles", kind, column, size, a, b)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package economics
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"souk/market"
+)
+
+// Options say how large a run is.
+type Options struct {
+	Seed     uint64
+	Rounds   int                                // of one simulated market
+	Markets  int                                // simulated side by side, each from its own seed; their means are reported
+	Progress func(what string, done, total int) // called as markets end, one call at a time; nil: nobody watches
+}
+
+// DefaultOptions are those of the committed results.
+func DefaultOptions() Options { return Options{Seed: 1, Rounds: 300, Markets: 16} }
+
+// Limits of a run: beyond them it would take hours and say nothing new.
+const (
+	MaxRounds  = 100_000
+	MaxMarkets = 10_000
+)
+
+// Validate judges the options.
+func (o Options) Validate() error {
+	switch {
+	case o.Rounds < 1 || o.Rounds > MaxRounds:
+		return fmt.Errorf("rounds is %d, want 1 to %d", o.Rounds, MaxRounds)
+	case o.Markets < 1 || o.Markets > MaxMarkets:
+		return fmt.Errorf("markets is %d, want 1 to %d", o.Markets, MaxMarkets)
+	}
+	return nil
+}
+
+// Result is what an experiment found.
+type Result struct {
+	Name     string
+	Title    string
+	About    []string // paragraphs: what was done
+	Findings []string // sentences made from the figures
+	Tables   []Table
+	Plots    []Plot
+}
+
+// experiment is one question and how it is answered.
+type experiment struct {
+	name, title string
+	run         func(ctx context.Context, src *source, o Options) (Result, error)
+}
+
+var experiments = []experiment{
+	{"truth", "Does lying about values pay? (iemas Fig. 5)", truth},
+	{"settle", "Who bears the errors of prediction?", settlement},
+	{"private", "Knowing more than the predictor: own lengths, dummy prefills", private},
+	{"pricing", "Do agents gain by lying? Price cards, tariffs, posted prices", pricings},
+	{"clusters", "How many clusters? (iemas Fig. 6)", clusters},
+	{"schemes", "Which clusters? (iemas Fig. 7)", schemes},
+	{"bundles", "What do bundles of one prefix gain?", bundled},
+	{"baselines", "Against simpler rules", baselines},
+}
+
+// Names lists the experiments, in the order in which they run.
+func Names() []string {
+	var out []string
+	for _, e := range experiments {
+		out = append(out, e.name)
+	}
+	return out
+}
+
+// Title says what an experiment asks; "" for a name that [Names] does not list.
+func Title(name string) string {
+	for _, e := range experiments {
+		if e.name == name {
+			return e.title
+		}
+	}
+	return ""
+}
+
+// Run runs the named experiments, "all" being all of them. It ends early, with its error, when ctx does.
+func Run(ctx context.Context, names []string, o Options) ([]Result, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	var chosen []experiment
+	for _, name := range names {
+		n := len(chosen)
+		for _, e := range experiments {
+			if e.name == name || name == "all" {
+				chosen = append(chosen, e)
+			}
+		}
+		if len(chosen) == n {
+			return nil, fmt.Errorf("experiment %q: there is none; use all, or some of %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	src, err := load()
+	if err != nil {
+		return nil, err
+	}
+	var out []Result
+	for _, e := range chosen {
+		r, err := e.run(ctx, src, o)
+		if err != nil {
+			return nil, fmt.Errorf("experiment %s: %w", e.name, err)
+		}
+		r.Name, r.Title = e.name, e.title
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// each runs n markets on all processors and returns what they gave, in order. The first error ends it.
+func each[T any](ctx context.Context, o Options, what string, n int, run func(i int) (T, error)) ([]T, error) {
+	out, errs := make([]T, n), make([]error, n)
+	var next, done atomic.Int64
+	var report sync.Mutex
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n || failed.Load() {
+					return
+				}
+				if errs[i] = ctx.Err(); errs[i] == nil {
+					out[i], errs[i] = run(i)
+				}
+				if errs[i] != nil {
+					failed.Store(true)
+					return
+				}
+				if o.Progress != nil {
+					report.Lock()
+					o.Progress(what, int(done.Add(1)), n)
+					report.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// seed is that of one of many markets.
+func (o Options) seed(i int) uint64 { return o.Seed*1_000_003 + uint64(i) }
+
+// micro is money in millionths of a credit, as tables show it.
+func micro(c market.Credits) float64 { return float64(c) / 1000 }
+
+// clear clears a round and has it checked: no figure of a page comes from an outcome that nobody checked.
+func clear(r market.Round) (market.Outcome, error) {
+	o, err := market.Clear(r)
+	if err == nil {
+		err = market.Check(r, o)
+	}
+	return o, err
+}

@@ -1,0 +1,242 @@
+package economics
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"souk/market"
+)
+
+// owners is a market of independent owners, one agent each.
+var owners = shape{clients: 36, agents: 12, slots: 2, cacheSize: 24_000}
+
+// What serving a task costs an owner beside the metered cost is its own secret: 0 to dearest, even. No ask above the ceiling counts.
+const (
+	dearest  market.Credits = 200_000
+	ceiling  market.Credits = 250_000
+	announce market.Credits = 125_000 // the posted tariff: half the ceiling, whoever asks what
+)
+
+// shifts are the lies: an ask so far from the truth.
+var shifts = []market.Credits{-200_000, -100_000, -50_000, -25_000, 0, 25_000, 50_000, 100_000, 150_000, 200_000}
+
+// paid is how a market of owners went over one epoch, at the quote.
+type paid struct {
+	asked, served, deficits          int
+	winners                          int
+	welfare, clients, owned, surplus market.Credits
+	one                              market.Credits // gain of the owner that may lie
+}
+
+// pricings compares what agents are paid by: their own cards, a tariff, a published price.
+func pricings(ctx context.Context, src *source, o Options) (Result, error) {
+	type way struct {
+		name, short, pricing string
+		all                  market.Credits // every owner asks so much beyond the truth
+	}
+	ways := []way{{"vcg, honest owners", "vcg, honest", market.PricingVCG, 0}, {"vcg, all ask 100 more", "vcg, +100", market.PricingVCG, 100_000}, {"tariff", "tariff", market.PricingTariff, 0}, {"posted", "posted", market.PricingPosted, 0}}
+	loads := []int{12, 24, 36}
+	rounds := max(o.Rounds/5, 1)
+	runs, err := each(ctx, o, "pricing", len(loads)*len(ways)*o.Markets, func(i int) (paid, error) {
+		cell := i / o.Markets
+		w := ways[cell%len(ways)]
+		return playPricing(src, rounds, o.seed(i%o.Markets), loads[cell/len(ways)], w.pricing, w.all, -1, 0)
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	t := Table{Name: "pricing", Columns: []string{"clients per slot", "pricing", "owners that sell", "welfare a turn", "client utility", "owners' gain", "surplus", "turns served", "rounds with a deficit"},
+		Note: "At the quote, settled as quoted, micro-credits a turn asked. Welfare: value less metered cost and less what serving truly cost the owner. Clients, owners and surplus add up to it."}
+	slots := owners.agents * owners.slots
+	bars := Plot{Title: fmt.Sprintf("Who gets the welfare, at %.1f clients per slot", float64(loads[2])/float64(slots)), Y: "micro-credits a turn asked", Lines: []Line{{Name: "clients"}, {Name: "owners"}, {Name: "surplus"}}}
+	deficits := 0
+	for cell := range len(loads) * len(ways) {
+		var p paid
+		for _, run := range runs[cell*o.Markets : (cell+1)*o.Markets] {
+			p.add(run)
+		}
+		w, clients := ways[cell%len(ways)], loads[cell/len(ways)]
+		n := float64(max(p.asked, 1))
+		t.Rows = append(t.Rows, []any{float64(clients) / float64(slots), w.name, float64(p.winners) / float64(o.Markets), micro(p.welfare) / n, micro(p.clients) / n, micro(p.owned) / n, micro(p.surplus) / n, Percent(float64(p.served) / n), p.deficits})
+		deficits += p.deficits
+		if clients == loads[2] {
+			x := float64(len(bars.Groups))
+			bars.Groups = append(bars.Groups, w.short)
+			for i, v := range []market.Credits{p.clients, p.owned, p.surplus} {
+				bars.Lines[i].Points = append(bars.Lines[i].Points, Point{x, micro(v) / n})
+			}
+		}
+	}
+
+	kinds := []string{market.PricingVCG, market.PricingTariff, market.PricingPosted}
+	lies, err := each(ctx, o, "owners' lies", len(kinds)*len(loads)*o.Markets, func(i int) ([]market.Credits, error) {
+		m, load, kind := i%o.Markets, loads[i/o.Markets%len(loads)], kinds[i/o.Markets/len(loads)]
+		var out []market.Credits
+		for _, by := range shifts {
+			p, err := playPricing(src, rounds, o.seed(m), load, kind, 0, m%owners.agents, by)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, p.one)
+		}
+		return out, nil
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	l := Table{Name: "owners", Columns: []string{"pricing", "asks beyond the truth", "owner's gain", "against the truth", "lies tried", "lies that paid"},
+		Note: "One owner asks more or less than the truth for one epoch, all others are honest; the same market, seed and clients. Micro-credits an epoch, means over markets and loads. An ask below 0 counts as 0."}
+	plotted := Plot{Title: "What an owner gains by asking more or less than the truth", X: "asks beyond the truth (micro-credits a task)", Y: "milli-credits an epoch", Marks: true}
+	var findings []string
+	honest := slices.Index(shifts, 0)
+	for k, kind := range kinds {
+		line := Line{Name: kind}
+		tried, pays := 0, 0
+		best := 0.0
+		for s, by := range shifts {
+			var sum, more market.Credits
+			n, won := 0, 0
+			for _, run := range lies[k*len(loads)*o.Markets : (k+1)*len(loads)*o.Markets] {
+				sum, more, n = sum+run[s], more+run[s]-run[honest], n+1
+				if run[s] > run[honest] {
+					won++
+				}
+			}
+			if s == honest {
+				n = 0
+			}
+			tried, pays = tried+n, pays+won
+			mean := micro(sum) / float64(len(loads)*o.Markets)
+			gain := micro(more) / float64(len(loads)*o.Markets)
+			best = max(best, gain)
+			l.Rows = append(l.Rows, []any{kind, micro(by), mean, gain, n, won})
+			line.Points = append(line.Points, Point{micro(by), gain / 1000})
+		}
+		plotted.Lines = append(plotted.Lines, line)
+		findings = append(findings, fmt.Sprintf("Under %s %d of %d owners' lies paid; the best shift gains %.0f micro-credits an epoch on average.", kind, pays, tried, best))
+	}
+	findings = append(findings, fmt.Sprintf("%d rounds had a deficit.", deficits))
+	return Result{
+		About: []string{
+			fmt.Sprintf("%d owners with one agent of %d slots each; serving a task costs an owner 0 to %.0f micro-credits beside the metered cost, which it alone knows. %d markets, one epoch of %d rounds after one that warms caches, for %d, %d and %d clients.", owners.agents, owners.slots, micro(dearest), o.Markets, rounds, loads[0], loads[1], loads[2]),
+			fmt.Sprintf("vcg: an agent is paid its metered cost and what its owner asks. tariff: the lowest m owners win, m fixed from the epoch before, and are paid what the first loser asked, or the ceiling of %.0f. posted: owners who take %.0f a task sell, and clients are served one after another.", micro(ceiling), micro(announce)),
+		},
+		Findings: findings, Tables: []Table{t, l}, Plots: []Plot{bars, plotted},
+	}, nil
+}
+
+func (p *paid) add(q paid) {
+	p.asked, p.served, p.deficits, p.winners = p.asked+q.asked, p.served+q.served, p.deficits+q.deficits, p.winners+q.winners
+	p.welfare, p.clients, p.owned, p.surplus = p.welfare+q.welfare, p.clients+q.clients, p.owned+q.owned, p.surplus+q.surplus
+}
+
+// playPricing plays an epoch with honest owners, which warms caches and shows how busy the class is, and one that counts, in which
+// every owner asks all beyond the truth and the liar by.
+func playPricing(src *source, rounds int, seed uint64, clients int, pricing string, all market.Credits, liar int, by market.Credits) (paid, error) {
+	sh := owners
+	sh.clients = clients
+	s := newSim(src, sh, seed)
+	rng := rand.New(rand.NewPCG(seed, 0x6f776e))
+	truth := make([]market.Credits, sh.agents)
+	for i := range truth {
+		truth[i] = market.Credits(rng.Int64N(int64(dearest) + 1))
+	}
+	asks := slices.Clone(truth)
+	use := market.ClassUse{}
+	for range truth {
+		use.Slots = append(use.Slots, sh.slots)
+	}
+	if _, err := s.epoch(rounds, pricing, truth, asks, 0, -1, &use); err != nil {
+		return paid{}, err
+	}
+	for i := range asks {
+		asks[i] += all
+	}
+	if liar >= 0 {
+		asks[liar] = max(0, asks[liar]+by)
+	}
+	return s.epoch(rounds, pricing, truth, asks, market.NextWinners([]market.ClassUse{use}), liar, &use)
+}
+
+// terms says which agents sell, and what each is paid for a task beside the metered cost.
+func (s *sim) terms(pricing string, asks []market.Credits, winners int) (of func(a int) (market.Credits, bool), n int, err error) {
+	switch pricing {
+	case market.PricingVCG:
+		return func(a int) (market.Credits, bool) { return asks[a], true }, len(asks), nil
+	case market.PricingPosted:
+		for _, x := range asks {
+			if x <= announce {
+				n++
+			}
+		}
+		return func(a int) (market.Credits, bool) { return announce, asks[a] <= announce }, n, nil
+	}
+	e := market.Epoch{Class: "economics", Number: s.number, Ceiling: ceiling, Winners: winners}
+	for i, x := range asks {
+		a := market.Ask{Owner: string(s.nodes[i].id), Amount: x}
+		e.Seals = append(e.Seals, market.Sealed{Owner: a.Owner, Seal: a.Seal(e.Class, e.Number)})
+		e.Opened = append(e.Opened, a)
+	}
+	t, err := e.Clear()
+	if err == nil {
+		err = market.CheckTariff(e, t)
+	}
+	return func(a int) (market.Credits, bool) {
+		return t.Amount, slices.Contains(t.Winners, string(s.nodes[a].id))
+	}, len(t.Winners), err
+}
+
+func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, winners, liar int, use *market.ClassUse) (paid, error) {
+	of, n, err := s.terms(pricing, asks, winners)
+	if err != nil {
+		return paid{}, err
+	}
+	out := paid{winners: n}
+	index := make(map[market.AgentID]int)
+	for a := range s.nodes {
+		index[s.nodes[a].id] = a
+	}
+	for range rounds {
+		ds := s.demands()
+		r, err := s.round(ds, market.SettleQuoted, func(j, a int) market.Credits { return ds[j].value[a] }).
+			WithTariffs(func(id market.AgentID) (market.Credits, bool) { return of(index[id]) })
+		if err != nil {
+			return out, err
+		}
+		var o market.Outcome
+		if pricing == market.PricingPosted {
+			r.Rule.Pricing = market.PricingPosted
+			if o, err = market.ClearPosted(r); err == nil {
+				err = market.CheckPosted(r, o)
+			}
+		} else {
+			o, err = clear(r)
+		}
+		if err != nil {
+			return out, err
+		}
+		places := placed(&r, &o)
+		out.asked, out.served, use.Peak = out.asked+len(ds), out.served+len(places), max(use.Peak, len(places))
+		var pays, due market.Credits
+		for i, p := range places {
+			d, award := ds[p.task], o.Awards[i]
+			tariff, _ := of(p.agent)
+			pays, due = pays+award.Cost+p.premium, due+d.quote[p.agent]+tariff
+			gain := tariff - truth[p.agent]
+			out.welfare += d.value[p.agent] - d.quote[p.agent] - truth[p.agent]
+			out.clients += d.value[p.agent] - award.Cost - p.premium
+			out.owned += gain
+			out.surplus += p.premium
+			if p.agent == liar {
+				out.one += gain
+			}
+		}
+		if pays < due {
+			out.deficits++
+		}
+		s.serve(ds, places)
+	}
+	return out, nil
+}

@@ -1,0 +1,143 @@
+package economics
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"souk/market"
+)
+
+// biases are the predictors: how many times the unbiased cost they quote. The last draws its own for every task.
+var biases = []float64{0.1, 0.5, 1, 2, 10, 0}
+
+func biasName(b float64) string {
+	if b == 0 {
+		return "x 0.1 to 10, at random"
+	}
+	return fmt.Sprintf("x %g", b)
+}
+
+// books is how a market's money moved, in micro-credits a served turn where it is money.
+type books struct {
+	turns, served, below   int // below: served turns whose client paid more than it got
+	deficits               int // rounds in which agents were due more than clients paid
+	clients, agents, spare float64
+	agentSquares           float64
+	losses                 int // served turns at which an agent was due less than its card says
+}
+
+// settlement settles the same markets by the two rules, under predictors from honest to absurd.
+func settlement(ctx context.Context, src *source, o Options) (Result, error) {
+	type cell struct {
+		settle string
+		bias   float64
+	}
+	var cells []cell
+	for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
+		for _, b := range biases {
+			cells = append(cells, cell{settle, b})
+		}
+	}
+	runs, err := each(ctx, o, "settle", len(cells)*o.Markets, func(i int) (books, error) {
+		c := cells[i/o.Markets]
+		return playSettle(src, o.Rounds, o.seed(i%o.Markets), c.settle, c.bias)
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	t := Table{Name: "settlement", Columns: []string{"settle", "predictor", "client utility", "agent gain", "agent gain, deviation", "agent paid too little", "surplus", "clients below zero", "rounds with a deficit"},
+		Note: "Means over served turns, micro-credits. Agent gain: what it was paid less the price card on real usage. Below zero: served turns for which the client paid more than the answer was worth to it."}
+	gains := map[string]*Line{market.SettleMetered: {Name: "metered"}, market.SettleQuoted: {Name: "quoted"}}
+	below := map[string]*Line{market.SettleMetered: {Name: "metered"}, market.SettleQuoted: {Name: "quoted"}}
+	deficits, rounds := 0, 0
+	for i, c := range cells {
+		var b books
+		for _, run := range runs[i*o.Markets : (i+1)*o.Markets] {
+			b.add(run)
+		}
+		n := float64(max(b.served, 1))
+		mean := b.agents / n
+		t.Rows = append(t.Rows, []any{c.settle, biasName(c.bias), b.clients / n, mean, math.Sqrt(max(0, b.agentSquares/n-mean*mean)), Percent(float64(b.losses) / n), b.spare / n, Percent(float64(b.below) / n), b.deficits})
+		deficits, rounds = deficits+b.deficits, rounds+o.Rounds*o.Markets
+		if c.bias > 0 {
+			gains[c.settle].Points = append(gains[c.settle].Points, Point{c.bias, mean})
+			below[c.settle].Points = append(below[c.settle].Points, Point{c.bias, 100 * float64(b.below) / n})
+		}
+	}
+	return Result{
+		About: []string{
+			"Under metered, client and agent settle at the price card on what was really used, at most the client's max_price; under quoted, at what was predicted. The same integer on both sides either way. The predictor knows the mean length of a source's answers; here it is also made to quote 0.1 to 10 times that cost.",
+		},
+		Findings: []string{
+			fmt.Sprintf("%d of %d rounds had a deficit.", deficits, rounds),
+			"Under quoted the agent carries the error of the prediction, under metered the client does.",
+		},
+		Tables: []Table{t},
+		Plots: []Plot{
+			{Title: "What an agent gains by errors of prediction", X: "cost as quoted, times the unbiased one", Y: "micro-credits a turn", LogX: true, Lines: []Line{*gains[market.SettleMetered], *gains[market.SettleQuoted]}, Marks: true},
+			{Title: "Served turns that left their client below zero", X: "cost as quoted, times the unbiased one", Y: "% of served turns", LogX: true, Lines: []Line{*below[market.SettleMetered], *below[market.SettleQuoted]}, Marks: true},
+		},
+	}, nil
+}
+
+func (b *books) add(c books) {
+	b.turns, b.served, b.below, b.deficits, b.losses = b.turns+c.turns, b.served+c.served, b.below+c.below, b.deficits+c.deficits, b.losses+c.losses
+	b.clients, b.agents, b.spare, b.agentSquares = b.clients+c.clients, b.agents+c.agents, b.spare+c.spare, b.agentSquares+c.agentSquares
+}
+
+func playSettle(src *source, rounds int, seed uint64, settle string, bias float64) (books, error) {
+	var b books
+	s := newSim(src, usual, seed)
+	s.bias = bias
+	if bias == 0 {
+		s.bias = 1
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x62696173))
+	for range rounds {
+		ds := s.demands()
+		if bias == 0 {
+			for j := range ds {
+				by := math.Pow(10, 2*rng.Float64()-1)
+				for a := range ds[j].quote {
+					ds[j].quote[a] = scale(ds[j].quote[a], by)
+				}
+			}
+		}
+		r := s.round(ds, settle, func(j, a int) market.Credits { return ds[j].value[a] })
+		o, err := clear(r)
+		if err != nil {
+			return b, err
+		}
+		places := placed(&r, &o)
+		var paid, due market.Credits
+		for _, p := range places {
+			d := ds[p.task]
+			most := s.people[d.person].terms.Cap()
+			node := &s.nodes[p.agent]
+			usage := market.Usage{Prompt: d.turn.prompt, Cached: d.overlap[p.agent], Output: d.turn.output}
+			cost := market.Settle(settle, node.price, d.quote[p.agent], usage, most-p.premium)
+			paid, due = paid+cost+p.premium, due+cost
+			keeps := d.value[p.agent] - cost - p.premium
+			gained := micro(cost - node.price.Cost(usage))
+			b.served++
+			b.clients += micro(keeps)
+			b.agents += gained
+			b.agentSquares += gained * gained
+			b.spare += micro(p.premium)
+			if keeps < 0 {
+				b.below++
+			}
+			if gained < 0 {
+				b.losses++
+			}
+		}
+		if paid < due {
+			b.deficits++
+		}
+		b.turns += len(ds)
+		s.serve(ds, places)
+	}
+	return b, nil
+}

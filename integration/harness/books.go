@@ -1,0 +1,97 @@
+package harness
+
+import (
+	"fmt"
+	"time"
+
+	"souk/integration/replay"
+	"souk/ledger"
+	"souk/ledger/journal"
+)
+
+// Books builds the books of all journals of a data directory, while the market runs or after it.
+func Books(dir string) ([]*ledger.Book, error) {
+	var books []*ledger.Book
+	err := eachJournal(dir, func(path string) error {
+		b := ledger.NewBook()
+		books = append(books, b)
+		return journal.Read(path, b.ApplyFrame)
+	})
+	return books, err
+}
+
+// Books builds the books of the market's journals.
+func (m *Market) Books() ([]*ledger.Book, error) { return Books(m.dir.Path()) }
+
+func eachJournal(dir string, f func(path string) error) error {
+	paths, err := journal.Find(dir)
+	if err != nil {
+		return err
+	}
+	for _, p := range paths {
+		if err := f(p); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// RoundRef names a round.
+type RoundRef struct {
+	Journal string
+	Path    string
+	Round   uint64
+}
+
+// TallyRounds adds the rounds that were cleared since a time to a tally, and returns the one that shows best what a
+// round is: contested, and with as many tasks as can be taken in at a glance.
+func TallyRounds(dir string, t *replay.Tally, since time.Time) (best RoundRef, err error) {
+	score := 0
+	err = eachJournal(dir, func(path string) error {
+		return journal.Read(path, func(f ledger.Frame) error {
+			if f.Time < since.UnixNano() {
+				return nil
+			}
+			for i := range f.Records {
+				r := f.Records[i].Round
+				if f.Records[i].Kind != ledger.KindRound || r == nil {
+					continue
+				}
+				t.AddRound(r)
+				if s := showiness(r); s > score {
+					score, best = s, RoundRef{Journal: r.Round.Domain, Path: path, Round: r.Round.Number}
+				}
+			}
+			return nil
+		})
+	})
+	return best, err
+}
+
+// Tally adds the market's rounds since a time, and how long its hubs took; see [TallyRounds].
+func (m *Market) Tally(t *replay.Tally, since time.Time) (RoundRef, error) {
+	for i, h := range m.hubs {
+		if d := h.Stats().Decision; d.Count > 0 {
+			t.SetDecision(m.cfg.Domains[i].Name, d.P50, d.P99)
+		}
+	}
+	return TallyRounds(m.dir.Path(), t, since)
+}
+
+// showiness is above zero for a contested round, and highest for one whose few tasks met at a price, not all of them
+// placed, at more than one agent.
+func showiness(r *ledger.Round) int {
+	if len(r.Outcome.Prices) == 0 {
+		return 0
+	}
+	agents := map[string]bool{}
+	for _, a := range r.Outcome.Awards {
+		agents[string(a.Agent)] = true
+	}
+	tasks := len(r.Round.Tasks)
+	score := 100 + 10*min(len(r.Outcome.Prices), 2) + 10*min(len(agents), 2) - 5*max(tasks-4, 4-tasks)
+	if len(r.Outcome.Awards) < tasks {
+		score += 10
+	}
+	return max(score, 1)
+}

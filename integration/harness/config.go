@@ -1,0 +1,288 @@
+// Package harness brings a whole market up in one process: NATS and etcd, the treasury, the door, a hub
+// for each domain and an agent for each engine, on loopback.
+package harness
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Config describes a market; read from YAML by [LoadConfig]. [Default] is the one that comes with the program.
+type Config struct {
+	Listen  string                    `yaml:"listen"` // address of the NATS server; loopback only; another port where that one is taken. Default 127.0.0.1:4222
+	Domains []Domain                  `yaml:"domains"`
+	Agents  []Agent                   `yaml:"agents"`
+	Speedup float64                   `yaml:"speedup"` // of simulated engines against the measured ones, above 0; default 1
+	Clients map[string]market.Credits `yaml:"clients"` // first deposits, in credits
+	Market  Rules                     `yaml:"market"`
+}
+
+// Domain is one hub.
+type Domain struct {
+	Name    string   `yaml:"name"`
+	Labels  []string `yaml:"labels"`  // of the classifier; default: the name
+	General bool     `yaml:"general"` // takes tasks of low confidence; exactly one domain does
+}
+
+// Agent is one engine for sale. Its price is either a card or the name of a published row.
+type Agent struct {
+	ID       string       `yaml:"id"`
+	Model    string       `yaml:"model"` // for a real engine: default the first that it serves
+	PriceRow string       `yaml:"price_row"`
+	Price    market.Price `yaml:"price"`
+	Scores   []Score      `yaml:"scores"` // the first decides which hub the agent joins
+	Slots    int          `yaml:"slots"`
+	Engine   Engine       `yaml:"engine"`
+}
+
+// Score is what an operator believes of an agent's answers in a domain, 0 to 1.
+type Score struct {
+	Domain string  `yaml:"domain"`
+	Score  float64 `yaml:"score"`
+}
+
+// Engine is a simulated one, by profile, or a real one, by URL.
+type Engine struct {
+	Profile string `yaml:"profile"`
+	URL     string `yaml:"url"`
+}
+
+// Rules are the hubs' settings. Zero values take the hub's own defaults.
+type Rules struct {
+	MaxBatch int            `yaml:"max_batch"`
+	MaxWait  time.Duration  `yaml:"max_wait"`
+	Eager    *bool          `yaml:"eager"`
+	Fee      market.Credits `yaml:"fee"`    // flat, of every award
+	Settle   string         `yaml:"settle"` // metered or quoted
+}
+
+// Limits of one process; beyond them run the parts as processes of their own.
+const (
+	MaxDomains = 32
+	MaxAgents  = 256
+	MaxSlots   = 4096 // of one agent
+
+	MaxConfig = 1 << 20 // bytes of a file: MaxAgents take a twentieth of it
+)
+
+//go:embed market.yaml
+var defaultMarket []byte
+
+// Default is the market of the bundled market.yaml.
+func Default() Config {
+	c, err := ParseConfig("market.yaml", defaultMarket)
+	if err != nil {
+		panic("harness: the bundled market.yaml: " + err.Error())
+	}
+	return c
+}
+
+// DefaultYAML is the bundled market.yaml itself, to begin one's own with.
+func DefaultYAML() string { return string(defaultMarket) }
+
+// LoadConfig reads a market from a YAML file. Unknown fields are errors that name the line.
+func LoadConfig(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	return ParseConfig(path, b)
+}
+
+// ParseConfig reads a market from YAML; name stands in errors.
+func ParseConfig(name string, b []byte) (Config, error) {
+	var c Config
+	if len(b) > MaxConfig {
+		return Config{}, fmt.Errorf("%s: %d bytes, more than %d: is this a market?", name, len(b), MaxConfig)
+	}
+	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
+		return Config{}, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+	}
+	c.complete()
+	if err := c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return c, nil
+}
+
+// complete fills in what was left out.
+func (c *Config) complete() {
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:4222"
+	}
+	if c.Speedup == 0 {
+		c.Speedup = 1
+	}
+	for i := range c.Domains {
+		if len(c.Domains[i].Labels) == 0 {
+			c.Domains[i].Labels = []string{c.Domains[i].Name}
+		}
+	}
+	for i := range c.Agents {
+		if c.Agents[i].Slots == 0 {
+			c.Agents[i].Slots = 8
+		}
+	}
+}
+
+// Validate says everything that is wrong with c, and changes nothing.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := CheckLoopback(c.Listen); err != nil {
+		bad("listen: %w", err)
+	}
+	if !(c.Speedup > 0 && c.Speedup <= 1e6) {
+		bad("speedup: %v, want above 0 and at most a million", c.Speedup)
+	}
+	domains := map[string]bool{}
+	general := 0
+	if len(c.Domains) == 0 || len(c.Domains) > MaxDomains {
+		bad("domains: %d, want 1 to %d", len(c.Domains), MaxDomains)
+	}
+	labels := map[string]string{}
+	for i, d := range c.Domains {
+		where := fmt.Sprintf("domains[%d]", i)
+		if err := bus.CheckID(where+".name", d.Name); err != nil {
+			errs = append(errs, err)
+		}
+		if domains[d.Name] {
+			bad("%s.name: %q is there twice", where, d.Name)
+		}
+		domains[d.Name] = true
+		for _, l := range d.Labels {
+			if other, taken := labels[l]; taken {
+				bad("%s.labels: %q is served by domain %q already", where, l, other)
+			}
+			labels[l] = d.Name
+		}
+		if d.General {
+			general++
+		}
+	}
+	if general != 1 && len(c.Domains) > 0 {
+		bad("domains: %d are general, want exactly 1", general)
+	}
+	if len(c.Agents) == 0 || len(c.Agents) > MaxAgents {
+		bad("agents: %d, want 1 to %d", len(c.Agents), MaxAgents)
+	}
+	agents := map[string]bool{}
+	for i, a := range c.Agents {
+		where := fmt.Sprintf("agents[%d]", i)
+		if err := bus.CheckID(where+".id", a.ID); err != nil {
+			errs = append(errs, err)
+		}
+		if agents[a.ID] {
+			bad("%s.id: %q is there twice: an agent's id is its own", where, a.ID)
+		}
+		agents[a.ID] = true
+		errs = append(errs, a.validate(where, domains)...)
+	}
+	for _, id := range c.clientIDs() {
+		if err := bus.CheckID("clients", id); err != nil {
+			errs = append(errs, err)
+		}
+		if c.Clients[id] <= 0 {
+			bad("clients: %s: a deposit is above 0", id)
+		}
+	}
+	if s := c.Market.Settle; s != "" && s != "metered" && s != "quoted" {
+		bad("market.settle: %q, want metered or quoted", s)
+	}
+	if c.Market.MaxBatch < 0 || c.Market.MaxWait < 0 || c.Market.Fee < 0 {
+		bad("market: max_batch, max_wait and fee are not negative")
+	}
+	return errors.Join(errs...)
+}
+
+func (a Agent) validate(where string, domains map[string]bool) []error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(where+format, args...)) }
+	if a.Slots < 1 || a.Slots > MaxSlots {
+		bad(".slots: %d, want 1 to %d", a.Slots, MaxSlots)
+	}
+	if len(a.Scores) == 0 {
+		bad(".scores: none; the first one decides which hub the agent joins")
+	}
+	for _, s := range a.Scores {
+		if !domains[s.Domain] {
+			bad(".scores: there is no domain %q", s.Domain)
+		}
+		if !(s.Score >= 0 && s.Score <= 1) {
+			bad(".scores: %s: %v, want 0 to 1", s.Domain, s.Score)
+		}
+	}
+	if _, err := a.Card(); err != nil {
+		bad(".price: %w", err)
+	}
+	switch {
+	case (a.Engine.Profile == "") == (a.Engine.URL == ""):
+		bad(".engine: give a profile or a url, and not both")
+	case a.Engine.URL != "":
+		if u, err := url.Parse(a.Engine.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			bad(".engine.url: %q, want http://host:port", a.Engine.URL)
+		}
+	case !slices.Contains(Profiles(), a.Engine.Profile):
+		bad(".engine.profile: there is no %q; known are %s", a.Engine.Profile, strings.Join(Profiles(), ", "))
+	case a.Model == "":
+		bad(".model: a simulated engine needs a name for what it serves")
+	}
+	return errs
+}
+
+// Card is the agent's price card. One on which a cached token costs more than a computed one is refused.
+func (a Agent) Card() (market.Price, error) {
+	if a.PriceRow != "" {
+		if a.Price != (market.Price{}) {
+			return market.Price{}, errors.New("give price or price_row, and not both")
+		}
+		return Card(a.PriceRow)
+	}
+	if a.Price == (market.Price{}) {
+		return market.Price{}, errors.New("missing: give price {miss, hit, out} in credits per million tokens, or price_row")
+	}
+	return a.Price, a.Price.Validate()
+}
+
+func (c Config) clientIDs() []string {
+	var ids []string
+	for id := range c.Clients {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// DefaultRow prices real engines of which nothing else is known: the cheapest row that comes with the program.
+const DefaultRow = "fireworks/gpt-oss-20b"
+
+// WithEngines is c with real engines in place of its agents, all of them sold by one hub that serves every label.
+func (c Config) WithEngines(urls []string, priceRow string) Config {
+	hub := Domain{Name: "general", General: true}
+	for _, d := range c.Domains {
+		hub.Labels = append(hub.Labels, d.Labels...)
+		if d.General {
+			hub.Name = d.Name
+		}
+	}
+	slices.Sort(hub.Labels)
+	c.Domains, c.Agents = []Domain{hub}, nil
+	for i, u := range urls {
+		c.Agents = append(c.Agents, Agent{
+			ID: fmt.Sprintf("vllm-%d", i+1), PriceRow: priceRow, Slots: 8,
+			Scores: []Score{{Domain: hub.Name, Score: 0.5}}, Engine: Engine{URL: u},
+		})
+	}
+	return c
+}

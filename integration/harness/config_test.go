@@ -1,0 +1,187 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"souk/market"
+)
+
+func TestDefaultMarket(t *testing.T) {
+	c := Default()
+	models, hubs := map[string]bool{}, map[string]int{}
+	for _, a := range c.Agents {
+		card, err := a.Card()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if card.Hit >= card.Miss {
+			t.Errorf("%s: a hit costs %s, a miss %s", a.ID, card.Hit, card.Miss)
+		}
+		models[a.Model] = true
+		hubs[a.Scores[0].Domain]++
+	}
+	if len(c.Agents) < 6 || len(models) != 3 || len(c.Domains) != 3 {
+		t.Errorf("%d agents of %d models in %d domains; want 6 or more of 3 in 3", len(c.Agents), len(models), len(c.Domains))
+	}
+	for _, d := range c.Domains {
+		if hubs[d.Name] < 2 {
+			t.Errorf("domain %s has %d agents, want two or more: one alone competes with nobody", d.Name, hubs[d.Name])
+		}
+	}
+}
+
+func TestPriceRowsAreAsPublished(t *testing.T) {
+	got, err := Card("groq/openai/gpt-oss-20b")
+	want := market.Price{Miss: 75_000_000, Hit: 37_500_000, Out: 300_000_000}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+	if _, err := Card("groq/gpt-5"); err == nil || !strings.Contains(err.Error(), "known are") {
+		t.Errorf("an unknown row gave %v", err)
+	}
+	rows, err := PriceRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if err := r.Card().Validate(); err != nil || r.Prices.Cached == 0 {
+			t.Errorf("%s/%s: %v", r.Provider, r.Model, err)
+		}
+	}
+}
+
+const small = `
+domains: [{name: general, general: true}]
+agents:
+  - {id: a, model: m, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.5}], engine: {url: "http://127.0.0.1:8000"}}
+`
+
+func TestConfigErrorsNameTheField(t *testing.T) {
+	if _, err := ParseConfig("small.yaml", []byte(small)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{"domains:", "domain: 1\ndomains:", `[2:1] unknown field "domain"`},
+		{"model: m", "modell: m", `unknown field "modell"`},
+		{"general: true", "general: maybe", "[2:"},
+		{"general: true", "general: false", "domains: 0 are general, want exactly 1"},
+		{"name: general", "name: a.b", "domains[0].name"},
+		{"score: 0.5", "score: 1.5", "agents[0].scores: general: 1.5, want 0 to 1"},
+		{"domain: general", "domain: law", `agents[0].scores: there is no domain "law"`},
+		{`{url: "http://127.0.0.1:8000"}`, "{profile: h200}", `agents[0].engine.profile: there is no "h200"; known are`},
+		{`{url: "http://127.0.0.1:8000"}`, "{}", "agents[0].engine: give a profile or a url, and not both"},
+		{`http://127.0.0.1:8000`, "127.0.0.1:8000", "agents[0].engine.url"},
+		{"price_row: fireworks/gpt-oss-20b", "price: {miss: 0.1, hit: 0.2, out: 0.3}", "agents[0].price:"},
+		{"price_row: fireworks/gpt-oss-20b", "price_row: nobody/nothing", "agents[0].price: price row"},
+		{"price_row: fireworks/gpt-oss-20b, ", "", "agents[0].price: missing"},
+		{"domains:", "listen: 0.0.0.0:4222\ndomains:", "no authentication yet"},
+		{"domains:", "speedup: -1\ndomains:", "speedup: -1, want above 0"},
+		{"domains:", "clients: {dev: -5}\ndomains:", "clients: dev: a deposit is above 0"},
+		{"domains:", "clients: {a.b: 5}\ndomains:", "clients: \"a.b\" is not an id"},
+		{"domains:", "market: {settle: later}\ndomains:", `market.settle: "later", want metered or quoted`},
+	} {
+		changed := strings.Replace(small, c.from, c.to, 1)
+		_, err := ParseConfig("small.yaml", []byte(changed))
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "small.yaml: ") {
+			t.Errorf("%s: got %v\nwant it to hold %q", c.to, err, c.want)
+		}
+	}
+	twice := small + strings.Join(strings.Split(small, "\n")[3:], "\n")
+	if _, err := ParseConfig("small.yaml", []byte(twice)); err == nil || !strings.Contains(err.Error(), `agents[1].id: "a" is there twice`) {
+		t.Errorf("two agents with one id: %v", err)
+	}
+}
+
+func TestLoopbackOnly(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:0": true, "localhost:4222": true, "[::1]:4222": true, "127.8.0.1:1": true,
+		"0.0.0.0:4222": false, ":4222": false, "10.0.0.1:4222": false, "[::]:0": false, "example.org:80": false, "127.0.0.1": false,
+	} {
+		if err := CheckLoopback(address); (err == nil) != ok {
+			t.Errorf("%s: %v, want allowed = %v", address, err, ok)
+		}
+	}
+}
+
+func TestOneMarketPerDirectory(t *testing.T) {
+	path := t.TempDir()
+	first, err := OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = OpenDir(path)
+	if want := fmt.Sprintf("in use by the market of process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a second market on the directory: %v, want %q", err, want)
+	}
+	if _, err := ReadState(path); err == nil || !strings.Contains(err.Error(), "souk up --data "+path) {
+		t.Errorf("a market that is not up yet has the state %v", err)
+	}
+	if err := first.Publish(State{Version: 1, PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := ReadState(path); err != nil || s.NATS != "nats://127.0.0.1:1" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := OpenDir(path)
+	if err != nil {
+		t.Fatalf("after the first has ended: %v", err)
+	}
+	// A market that was killed leaves its file behind: it is not mistaken for one that runs.
+	if err := second.Publish(State{Version: 1, PID: 1 << 30, NATS: "nats://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadState(path); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("the state of a killed market: %v", err)
+	}
+	second.Close()
+}
+
+func TestJournalsWithoutTheirRegistryAreRefused(t *testing.T) {
+	path := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(path, "journal", "math"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OpenDir(path)
+	if err == nil || !strings.Contains(err.Error(), "Restore "+filepath.Join(path, "etcd")) {
+		t.Fatalf("got %v, want the repair named", err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "etcd", "member"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDir(path)
+	if err != nil {
+		t.Fatalf("with both: %v", err)
+	}
+	d.Close()
+}
+
+// Whatever the bytes: no panic, and what is taken can be started.
+func FuzzParseConfig(f *testing.F) {
+	f.Add(defaultMarket)
+	f.Add([]byte(small))
+	f.Add([]byte("domains: [{name: a, general: true}]\nagents: [{scores: [{}]}]"))
+	f.Add([]byte("clients: {dev: 1e400}"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := ParseConfig("fuzz.yaml", b)
+		if err != nil {
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Errorf("took a market that is not valid: %v", err)
+		}
+		for _, d := range c.Domains {
+			if err := c.hub(d).Validate(); err != nil {
+				t.Errorf("took a market whose hub %s cannot be started: %v", d.Name, err)
+			}
+		}
+	})
+}

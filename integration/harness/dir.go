@@ -1,0 +1,150 @@
+package harness
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Dir is a market's data directory:
+//
+//	DIR/lock            held by the market that runs here; its process id
+//	DIR/market.json     where that market can be reached (State)
+//	DIR/etcd/           leases, claims, elections
+//	DIR/journal/NAME/   one journal for the treasury and for each hub
+type Dir struct {
+	path string
+	lock *os.File
+}
+
+// ErrInUse marks a data directory on which a market runs already.
+var ErrInUse = errors.New("the data directory is in use")
+
+// ErrNoMarket marks a data directory on which no market runs.
+var ErrNoMarket = errors.New("no market runs there")
+
+// State tells other commands where the market of a data directory is.
+type State struct {
+	Version int       `json:"version"` // of this file: 1
+	PID     int       `json:"pid"`
+	NATS    string    `json:"nats"` // nats://127.0.0.1:port
+	Etcd    string    `json:"etcd"` // http://127.0.0.1:port
+	Started time.Time `json:"started"`
+	Domains []string  `json:"domains"`
+	Agents  []string  `json:"agents"`
+}
+
+// OpenDir makes the directory if there is none, and locks it until Close. A directory on which another
+// market runs is ErrInUse; one that has journals but lost the etcd data that they belong to is refused.
+func OpenDir(path string) (*Dir, error) {
+	if err := os.MkdirAll(filepath.Join(path, "journal"), 0o700); err != nil {
+		return nil, err
+	}
+	name := filepath.Join(path, "lock")
+	lock, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder := "another process"
+		if pid, e := os.ReadFile(name); e == nil && len(strings.TrimSpace(string(pid))) > 0 {
+			holder = "process " + strings.TrimSpace(string(pid))
+		}
+		lock.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w by the market of %s: stop that one, or give another --data", path, ErrInUse, holder)
+		}
+		return nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	d := &Dir{path: path, lock: lock}
+	if err := d.begin(); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Dir) begin() error {
+	journals, err := filepath.Glob(filepath.Join(d.path, "journal", "*"))
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(d.Etcd(), "member")); errors.Is(err, os.ErrNotExist) && len(journals) > 0 {
+		return fmt.Errorf("%s holds %d journals, but %s is gone: epochs would begin anew, below those that the journals "+
+			"have seen. Restore %s from the same backup as the journals, or start on a new directory with --data "+
+			"(the old journals stay readable: ledger check %s)",
+			filepath.Join(d.path, "journal"), len(journals), d.Etcd(), d.Etcd(), d.path)
+	}
+	// Whatever stood there is of a market that has ended.
+	if err := os.Remove(d.stateFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := d.lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = d.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// Path is the directory itself.
+func (d *Dir) Path() string { return d.path }
+
+// Etcd is where the registry keeps its data.
+func (d *Dir) Etcd() string { return filepath.Join(d.path, "etcd") }
+
+// Journal is the directory of one journal.
+func (d *Dir) Journal(name string) string { return filepath.Join(d.path, "journal", name) }
+
+func (d *Dir) stateFile() string { return stateFile(d.path) }
+
+func stateFile(dir string) string { return filepath.Join(dir, "market.json") }
+
+// Publish writes the state file, whole or not at all.
+func (d *Dir) Publish(s State) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	temporary := d.stateFile() + ".new"
+	if err := os.WriteFile(temporary, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, d.stateFile())
+}
+
+// Close takes the state file away and ends the lock.
+func (d *Dir) Close() error {
+	err := os.Remove(d.stateFile())
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, d.lock.Close())
+}
+
+// ReadState says where the market of a data directory is: ErrNoMarket if none runs there now.
+func ReadState(dir string) (State, error) {
+	b, err := os.ReadFile(stateFile(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return State{}, fmt.Errorf("%s: %w: start one with `souk up --data %s`", dir, ErrNoMarket, dir)
+	}
+	if err != nil {
+		return State{}, err
+	}
+	var s State
+	if err := json.Unmarshal(b, &s); err != nil {
+		return State{}, fmt.Errorf("%s: %w", stateFile(dir), err)
+	}
+	if s.Version != 1 {
+		return State{}, fmt.Errorf("%s: version %d; this program knows 1", stateFile(dir), s.Version)
+	}
+	if syscall.Kill(s.PID, 0) == syscall.ESRCH { // a market that was killed leaves the file behind
+		return State{}, fmt.Errorf("%s: %w any more (process %d has ended): start it again with `souk up --data %s`", dir, ErrNoMarket, s.PID, dir)
+	}
+	return s, nil
+}

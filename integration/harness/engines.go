@@ -1,0 +1,110 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/agentd"
+	"souk/agentd/vllm"
+	"souk/bus"
+	"souk/integration/replay"
+	"souk/integration/vllmsim"
+)
+
+// Profiles lists the profiles of simulated engines, the fastest last.
+func Profiles() []string {
+	var names []string
+	for _, p := range vllmsim.Profiles() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// AskEngineWithin bounds the first question to a real engine.
+const AskEngineWithin = 5 * time.Second
+
+// startEngines starts the simulated engines, asks the real ones what they serve, and says how all of them are sold.
+func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]agentd.AgentConfig, error) {
+	answers := knownAnswers(known)
+	var out []agentd.AgentConfig
+	for i, a := range m.cfg.Agents {
+		card, err := a.Card()
+		if err != nil {
+			return nil, err
+		}
+		url := a.Engine.URL
+		if url != "" {
+			if a.Model, err = servedModel(ctx, a); err != nil {
+				return nil, err
+			}
+			m.cfg.Agents[i].Model = a.Model
+		} else if url, err = m.simulate(a, uint64(i+1), answers); err != nil {
+			return nil, err
+		}
+		c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url}, Model: a.Model, Slots: a.Slots, Price: card}
+		for _, s := range a.Scores {
+			c.Domains = append(c.Domains, bus.DomainScore{Domain: s.Domain, Score: s.Score})
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// simulate starts a stand-in and returns its base URL.
+func (m *Market) simulate(a Agent, seed uint64, answers vllmsim.Answers) (string, error) {
+	profile, err := vllmsim.ProfileNamed(a.Engine.Profile)
+	if err != nil {
+		return "", fmt.Errorf("agent %s: %w", a.ID, err)
+	}
+	s, err := vllmsim.New(vllmsim.Config{Model: a.Model, Profile: profile, Speedup: m.cfg.Speedup, Answers: answers, Seed: seed})
+	if err != nil {
+		return "", fmt.Errorf("agent %s: %w", a.ID, err)
+	}
+	m.opened = append(m.opened, s.Close)
+	m.engines[a.ID] = s
+	if err := s.Start("127.0.0.1:0"); err != nil {
+		return "", fmt.Errorf("agent %s: %w", a.ID, err)
+	}
+	return s.URL(), nil
+}
+
+// servedModel asks a real engine which model it serves, and says what to do where there is none.
+func servedModel(ctx context.Context, a Agent) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, AskEngineWithin)
+	defer cancel()
+	info, err := vllm.New(agentd.EngineConfig{URL: a.Engine.URL}).Info(ctx)
+	if err != nil {
+		return "", fmt.Errorf("agent %s: no engine answers at %s (%w): start one with `vllm serve MODEL --port ...`, and give its base URL, without /v1",
+			a.ID, a.Engine.URL, err)
+	}
+	if a.Model == "" && len(info.Models) > 0 {
+		return info.Models[0], nil
+	}
+	for _, name := range info.Models {
+		if name == a.Model {
+			return name, nil
+		}
+	}
+	return "", errors.New("agent " + a.ID + ": " + a.Engine.URL + " does not serve " + a.Model)
+}
+
+// knownAnswers teaches the simulated engines what was answered when the dialogues were recorded.
+func knownAnswers(ds []replay.Dialogue) vllmsim.Answers {
+	answers := vllmsim.Answers{}
+	for _, d := range ds {
+		var said []vllmsim.Message
+		if d.System != "" {
+			said = append(said, vllmsim.Message{Role: "system", Content: d.System})
+		}
+		for _, t := range d.Turns {
+			said = append(said, vllmsim.Message{Role: "user", Content: t.User})
+			if t.Answer != "" {
+				answers.Add(said, t.Answer)
+			}
+			said = append(said, vllmsim.Message{Role: "assistant", Content: t.Answer})
+		}
+	}
+	return answers
+}

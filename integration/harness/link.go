@@ -1,0 +1,174 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"souk/bus"
+	"souk/bus/client"
+	"souk/bus/natsbus"
+	"souk/integration/replay"
+	"souk/market"
+)
+
+// Link speaks to a running market as any number of clients, over one connection.
+type Link struct {
+	bus     bus.Bus
+	state   State
+	mu      sync.Mutex
+	clients map[string]*client.Client
+}
+
+// Dial connects to the market that runs on a data directory.
+func Dial(dir, name string) (*Link, error) {
+	state, err := ReadState(dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := natsbus.Connect(natsbus.Config{URL: state.NATS, Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("the market of %s at %s: %w", dir, state.NATS, err)
+	}
+	return newLink(b, state), nil
+}
+
+func newLink(b bus.Bus, s State) *Link {
+	return &Link{bus: b, state: s, clients: map[string]*client.Client{}}
+}
+
+// State says where the market is.
+func (l *Link) State() State { return l.state }
+
+// Bus is the connection itself.
+func (l *Link) Bus() bus.Bus { return l.bus }
+
+// Close ends the connection and all its clients.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.clients {
+		c.Close()
+	}
+	l.clients = map[string]*client.Client{}
+	return l.bus.Close()
+}
+
+// Client returns the client of that name, made once.
+func (l *Link) Client(id string) (*client.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.clients[id]; c != nil {
+		return c, nil
+	}
+	c, err := client.New(client.Config{ID: id}, l.bus)
+	if err == nil {
+		l.clients[id] = c
+	}
+	return c, err
+}
+
+// Ask asks one task and waits for its whole answer, which comes as a stream. It is a [replay.Market].
+func (l *Link) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {
+	return l.AskWith(ctx, t, func(bus.Chunk) {})
+}
+
+// CancelWithin bounds how long a cancelled task's last word is waited for.
+const CancelWithin = 5 * time.Second
+
+// AskWith asks one task and calls each with every chunk of its answer. When ctx ends, the task is cancelled, and what
+// was served and paid until then is returned. A refusal is a Result with a code and no error.
+func (l *Link) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error) {
+	var a replay.Answer
+	c, err := l.Client(t.Client)
+	if err != nil {
+		return a, err
+	}
+	begun := time.Now()
+	// Until an agent has accepted the task, ctx withdraws it; after that it is cancelled, so that its last word still comes.
+	admission, withdraw := context.WithCancel(context.WithoutCancel(ctx))
+	defer withdraw()
+	unhook := context.AfterFunc(ctx, withdraw)
+	s, err := c.Submit(admission, t)
+	unhook()
+	if err != nil {
+		return answer(a, t, err)
+	}
+	defer s.Close()
+	reading, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() {
+		s.Cancel()
+		time.AfterFunc(CancelWithin, giveUp)
+	})()
+	var text strings.Builder
+	for {
+		chunk, err := s.Next(reading)
+		if err != nil {
+			a.Text = text.String()
+			if r, ok := s.Result(); ok {
+				a.Result = r
+				return a, nil
+			}
+			return answer(a, t, err)
+		}
+		if a.TTFT == 0 && (chunk.Text != "" || chunk.Count > 0) {
+			a.TTFT = time.Since(begun)
+		}
+		text.WriteString(chunk.Text)
+		each(chunk)
+	}
+}
+
+// answer makes an answer of an error that the market gave; where it gave none, the error stays one.
+func answer(a replay.Answer, t bus.Task, err error) (replay.Answer, error) {
+	var refusal *client.Refusal
+	var e *bus.Error
+	switch {
+	case errors.As(err, &refusal):
+		a.Result = refusal.Result
+	case errors.As(err, &e) && e.Code != bus.CodeUnavailable:
+		a.Result = bus.Result{Client: t.Client, Task: t.ID, Session: t.Session, Code: e.Code, Message: e.Message}
+	default:
+		return a, err
+	}
+	return a, nil
+}
+
+// FundWithin bounds a question to the treasury.
+const FundWithin = 5 * time.Second
+
+// Fund deposits an amount for a client; the same id deposits once. A refusal of the treasury is an error
+// that begins with its code.
+func (l *Link) Fund(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply, error) {
+	return l.treasury(ctx, bus.OpDeposit, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
+}
+
+// Balance asks what a client has.
+func (l *Link) Balance(ctx context.Context, clientID string) (bus.FundsReply, error) {
+	return l.treasury(ctx, bus.OpBalance, bus.FundsRequest{ID: "balance-" + clientID, Client: clientID})
+}
+
+func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus.FundsReply, error) {
+	data, err := bus.Encode(&r)
+	if err != nil {
+		return bus.FundsReply{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, FundWithin)
+	defer cancel()
+	m, err := l.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	if err != nil {
+		return bus.FundsReply{}, fmt.Errorf("treasury: %w", err)
+	}
+	var reply bus.FundsReply
+	if err := bus.Decode(m.Data, &reply); err != nil {
+		return bus.FundsReply{}, fmt.Errorf("treasury: %w", err)
+	}
+	if reply.Code != "" {
+		return reply, &bus.Error{Code: reply.Code, Message: reply.Message}
+	}
+	return reply, nil
+}

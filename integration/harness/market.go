@@ -1,0 +1,439 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"souk/agentd"
+	"souk/agentd/vllm"
+	"souk/bus"
+	"souk/bus/embedded"
+	"souk/bus/etcdreg"
+	"souk/bus/natsbus"
+	"souk/classifier"
+	"souk/hub"
+	"souk/integration/replay"
+	"souk/integration/vllmsim"
+	"souk/ledger"
+	"souk/ledger/journal"
+	"souk/ledger/treasury"
+	"souk/market"
+)
+
+// Options say what to bring up and where.
+type Options struct {
+	Dir    string // data directory
+	Config Config
+	Log    *slog.Logger
+	Known  []replay.Dialogue // dialogues that the simulated engines answer as recorded
+}
+
+const (
+	// StopWithin bounds how long a market takes to stop: tasks that run may end, completions are settled.
+	StopWithin = 10 * time.Second
+	// ReadyWithin bounds how long a market may take to come up; only a real engine that boots comes near it.
+	ReadyWithin = 60 * time.Second
+)
+
+// Market is a running market.
+type Market struct {
+	cfg   Config
+	dir   *Dir
+	log   *slog.Logger
+	state State
+	link  *Link
+
+	opened   []func() error // what to close at the end, last first
+	parts    []*part        // what runs, in the order in which it is stopped
+	hubs     []*hub.Server
+	door     *classifier.Server
+	node     *agentd.Server
+	statuses *statuses
+	engines  map[string]*vllmsim.Server // simulated ones, by agent
+
+	failOnce  sync.Once
+	failed    chan struct{}
+	failure   error
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// part is one of the market's servers as it runs.
+type part struct {
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// server is what every part of the market has.
+type server interface {
+	Run(ctx context.Context) error
+	Ready() <-chan struct{}
+}
+
+// Start brings a market up and returns when it serves. ctx bounds the start alone.
+func Start(ctx context.Context, o Options) (*Market, error) {
+	if err := o.Config.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithTimeout(ctx, ReadyWithin)
+	defer cancel()
+	dir, err := OpenDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &Market{cfg: o.Config, dir: dir, log: o.Log, failed: make(chan struct{}), statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
+	m.opened = append(m.opened, dir.Close)
+	if err := m.start(ctx, o.Known); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// start brings everything up in the order of what needs what: servers, treasury, door, hubs, agents.
+func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
+	nodes, err := m.startEngines(ctx, known)
+	if err != nil {
+		return err
+	}
+	nats, registry, err := m.startServers(ctx)
+	if err != nil {
+		return err
+	}
+	connect := func(name string) (*natsbus.Bus, error) {
+		b, err := natsbus.Connect(natsbus.Config{InProcess: nats, Name: name})
+		if err == nil {
+			m.opened = append(m.opened, b.Close)
+		}
+		return b, err
+	}
+	b, err := connect("souk-market")
+	if err != nil {
+		return err
+	}
+	m.link = newLink(b, m.state)
+	if err := m.statuses.listen(b); err != nil {
+		return err
+	}
+	if err := m.startTreasury(ctx, connect); err != nil {
+		return err
+	}
+	if err := m.startDoor(ctx, connect, registry); err != nil {
+		return err
+	}
+	if err := m.startHubs(ctx, connect, registry); err != nil {
+		return err
+	}
+	if err := m.startAgents(ctx, connect, registry, nodes); err != nil {
+		return err
+	}
+	// The parts stop in the order of the flow: no new tasks, then what runs ends, then it is settled.
+	m.parts = inOrder(m.parts, "door", "agents", "hub", "treasury")
+	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected())); err != nil {
+		return err
+	}
+	for _, id := range m.cfg.clientIDs() {
+		if _, err := m.Fund(ctx, id, m.cfg.Clients[id], "opening-"+id); err != nil {
+			if bus.CodeOf(err) != bus.CodeIDConflict { // another amount than at the first start: made already
+				return fmt.Errorf("fund %s: %w", id, err)
+			}
+			m.log.Info("deposit was made already", "client", id)
+		}
+	}
+	return m.dir.Publish(m.state)
+}
+
+// startServers runs NATS and etcd on loopback.
+func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Registry, error) {
+	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: m.cfg.Listen, OrAny: true, Log: m.log})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.opened = append(m.opened, func() error { nats.Close(); return nil })
+	host, port, err := net.SplitHostPort(m.cfg.Listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	listen := net.JoinHostPort(host, "2379")
+	if port == "0" {
+		listen = net.JoinHostPort(host, "0")
+	}
+	log, hush := hushable(m.log) // its warnings are about clusters and certificates
+	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path(), Listen: listen, OrAny: true, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.opened = append(m.opened, func() error {
+		hush() // it calls the end of its listeners an error
+		return etcd.Close()
+	})
+	if err := etcd.RevokeLeases(ctx); err != nil { // of a market that was killed: this directory is ours alone
+		return nil, nil, err
+	}
+	registry, err := etcdreg.FromClient(etcd.Client())
+	if err != nil {
+		return nil, nil, err
+	}
+	m.state = State{Version: 1, PID: os.Getpid(), NATS: nats.URL(), Etcd: "http://" + etcd.Endpoint(), Started: time.Now().UTC()}
+	for _, d := range m.cfg.Domains {
+		m.state.Domains = append(m.state.Domains, d.Name)
+	}
+	for _, a := range m.cfg.Agents {
+		m.state.Agents = append(m.state.Agents, a.ID)
+	}
+	return nats, registry, nil
+}
+
+type connector func(name string) (*natsbus.Bus, error)
+
+func (m *Market) openJournal(name string) (*journal.Journal, error) {
+	j, err := journal.Open(m.dir.Journal(name), journal.Config{Log: m.log})
+	if err == nil {
+		m.opened = append(m.opened, j.Close)
+	}
+	return j, err
+}
+
+func (m *Market) startTreasury(ctx context.Context, connect connector) error {
+	j, err := m.openJournal(ledger.Treasury)
+	if err != nil {
+		return err
+	}
+	b, err := connect("treasury")
+	if err != nil {
+		return err
+	}
+	s, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: b, Journal: j, Log: m.log})
+	if err != nil {
+		return err
+	}
+	return m.run(ctx, "treasury", s)
+}
+
+func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.Registry) error {
+	b, err := connect("door")
+	if err != nil {
+		return err
+	}
+	c := classifier.Default()
+	c.ID, c.Drain = "door", StopWithin/2
+	for _, d := range m.cfg.Domains {
+		if d.General {
+			c.General = d.Labels[0]
+			if slices.Contains(d.Labels, classifier.Default().General) {
+				c.General = classifier.Default().General
+			}
+		}
+	}
+	if m.door, err = classifier.NewServer(c, classifier.Deps{Bus: b, Registry: registry, Log: m.log}); err != nil {
+		return err
+	}
+	return m.run(ctx, "door", m.door)
+}
+
+func (m *Market) startHubs(ctx context.Context, connect connector, registry bus.Registry) error {
+	var servers []server
+	for _, d := range m.cfg.Domains {
+		b, err := connect("hub-" + d.Name)
+		if err != nil {
+			return err
+		}
+		j, err := m.openJournal(d.Name)
+		if err != nil {
+			return err
+		}
+		s, err := hub.NewServer(m.cfg.hub(d), hub.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+		if err != nil {
+			return err
+		}
+		m.hubs = append(m.hubs, s)
+		servers = append(servers, s)
+	}
+	return m.run(ctx, "hub", servers...)
+}
+
+// hub is one domain's hub as the market's rules want it.
+func (c Config) hub(d Domain) hub.Config {
+	h := hub.Default()
+	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General
+	h.DrainTimeout = StopWithin / 4
+	r := c.Market
+	if r.MaxBatch > 0 {
+		h.Batch.MaxBatch = r.MaxBatch
+	}
+	if r.MaxWait > 0 {
+		h.Batch.MaxWait = r.MaxWait
+	}
+	if r.Eager != nil {
+		h.Batch.Eager = *r.Eager
+	}
+	if r.Settle != "" {
+		h.Settle = r.Settle
+	}
+	h.Fee = r.Fee
+	return h
+}
+
+func (m *Market) startAgents(ctx context.Context, connect connector, registry bus.Registry, agents []agentd.AgentConfig) error {
+	b, err := connect("agentd")
+	if err != nil {
+		return err
+	}
+	c := agentd.Default()
+	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, StopWithin/2, StopWithin/4
+	m.node, err = agentd.NewServer(c, agentd.Deps{
+		Bus: b, Registry: registry, Log: m.log,
+		Engine: func(e agentd.EngineConfig) agentd.Engine { return vllm.New(e) },
+	})
+	if err != nil {
+		return err
+	}
+	return m.run(ctx, "agents", m.node)
+}
+
+// run starts servers of one kind and waits until they are ready.
+func (m *Market) run(ctx context.Context, name string, servers ...server) error {
+	for _, s := range servers {
+		life, stop := context.WithCancel(context.Background())
+		p := &part{name: name, stop: stop, done: make(chan struct{})}
+		m.parts = append(m.parts, p)
+		go func() {
+			defer close(p.done)
+			if p.err = s.Run(life); p.err != nil {
+				p.err = fmt.Errorf("%s: %w", name, p.err)
+				m.fail(p.err)
+			} else if life.Err() == nil {
+				m.fail(fmt.Errorf("%s: ended by itself", name))
+			}
+		}()
+	}
+	for _, s := range servers {
+		if err := m.await(ctx, name+" is ready", s.Ready()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits for something, or for the first failure.
+func (m *Market) await(ctx context.Context, what string, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-m.failed:
+		return m.failure
+	case <-ctx.Done():
+		return fmt.Errorf("the market did not come up: waited until %s: %w", what, context.Cause(ctx))
+	}
+}
+
+func (m *Market) fail(err error) {
+	m.failOnce.Do(func() {
+		m.failure = err
+		close(m.failed)
+	})
+}
+
+// Failed is closed when a part of the market has ended by itself; Err says which and why.
+func (m *Market) Failed() <-chan struct{} { return m.failed }
+
+// Err is why the market failed, or nil.
+func (m *Market) Err() error {
+	select {
+	case <-m.failed:
+		return m.failure
+	default:
+		return nil
+	}
+}
+
+// Close stops the market within StopWithin: no new tasks, those that run may end, completions are settled.
+func (m *Market) Close() error {
+	m.closeOnce.Do(func() {
+		var errs []error
+		for i, p := range m.parts {
+			p.stop()
+			if i+1 == len(m.parts) || m.parts[i+1].name != p.name {
+				for _, same := range m.parts[:i+1] {
+					<-same.done
+				}
+			}
+		}
+		for _, p := range m.parts {
+			if p.err != nil && p.err != m.Err() {
+				errs = append(errs, p.err)
+			}
+		}
+		for _, closeIt := range slices.Backward(m.opened) {
+			if err := closeIt(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		m.closeErr = errors.Join(errs...)
+	})
+	return m.closeErr
+}
+
+// inOrder sorts parts by name, in the order given.
+func inOrder(parts []*part, names ...string) []*part {
+	slices.SortStableFunc(parts, func(a, b *part) int {
+		return slices.Index(names, a.name) - slices.Index(names, b.name)
+	})
+	return parts
+}
+
+// State says where the market is.
+func (m *Market) State() State { return m.state }
+
+// Config is what the market was started with.
+func (m *Market) Config() Config { return m.cfg }
+
+// Link speaks to the market from inside its process, over NATS like anyone.
+func (m *Market) Link() *Link { return m.link }
+
+// Hubs are the market's hubs, in the order of its domains, for their counts.
+func (m *Market) Hubs() []*hub.Server { return m.hubs }
+
+// Door is the market's classifier, for its counts.
+func (m *Market) Door() *classifier.Server { return m.door }
+
+// Ask asks one task; see [Link.Ask].
+func (m *Market) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {
+	return m.link.Ask(ctx, t)
+}
+
+// AskWith asks one task and shows every chunk; see [Link.AskWith].
+func (m *Market) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error) {
+	return m.link.AskWith(ctx, t, each)
+}
+
+// Fund deposits for a client; see [Link.Fund].
+func (m *Market) Fund(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply, error) {
+	return m.link.Fund(ctx, client, amount, id)
+}
+
+// Engine is the simulated engine of an agent, nil if it has a real one; to make it fail.
+func (m *Market) Engine(agent string) *vllmsim.Server { return m.engines[agent] }
+
+// Free is the number of free slots that the hubs published last.
+func (m *Market) Free() int { return m.statuses.free() }
+
+// expected is how many agents each domain's hub will sell.
+func (m *Market) expected() map[string]int {
+	n := map[string]int{}
+	for _, a := range m.cfg.Agents {
+		n[a.Scores[0].Domain]++
+	}
+	return n
+}

@@ -1,0 +1,64 @@
+package harness
+
+import (
+	"maps"
+	"sync"
+
+	"souk/bus"
+)
+
+// statuses is what the hubs last said of themselves.
+type statuses struct {
+	mu   sync.Mutex
+	last map[string]bus.Status
+	want map[string]int // agents by domain, while someone waits for them
+	done chan struct{}
+}
+
+func newStatuses() *statuses { return &statuses{last: map[string]bus.Status{}} }
+
+func (s *statuses) listen(b bus.Bus) error {
+	_, err := b.Subscribe(bus.StatusSubject("*"), "", func(m bus.Msg) {
+		var status bus.Status
+		if bus.Decode(m.Data, &status) != nil {
+			return // a hub that speaks nonsense is passed over by the door, too
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last[status.Domain] = status
+		s.judge()
+	})
+	return err
+}
+
+// complete is closed once every domain has that many agents.
+func (s *statuses) complete(want map[string]int) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.want, s.done = maps.Clone(want), make(chan struct{})
+	s.judge()
+	return s.done
+}
+
+// judge ends the wait where it is over. The lock is held.
+func (s *statuses) judge() {
+	if s.done == nil {
+		return
+	}
+	for domain, n := range s.want {
+		if s.last[domain].Agents < n || s.last[domain].Free == 0 {
+			return
+		}
+	}
+	close(s.done)
+	s.done = nil
+}
+
+func (s *statuses) free() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, status := range s.last {
+		n += status.Free
+	}
+	return n
+}

@@ -1,0 +1,200 @@
+// Package replay plays recorded dialogues through a running market: it reads them, asks them turn by
+// turn as many clients with different terms, and reports what was served, how fast and for how much.
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Dialogue is one conversation, asked turn by turn by one client.
+type Dialogue struct {
+	ID     string `json:"id,omitempty"`
+	Domain string `json:"domain,omitempty"` // what it is about, for the report; the market finds out by itself
+	System string `json:"system,omitempty"` // system prompt
+	Turns  []Turn `json:"turns"`
+}
+
+// Turn is what the user says and, where the source has one, the answer that was recorded.
+type Turn struct {
+	User   string `json:"user"`
+	Answer string `json:"answer,omitempty"`
+}
+
+// UnmarshalJSON takes a turn as a bare string, which is what the user says, or as an object.
+func (t *Turn) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		*t = Turn{}
+		return json.Unmarshal(b, &t.User)
+	}
+	type plain Turn
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	return d.Decode((*plain)(t))
+}
+
+// Limits of what is read, so that a wrong file is an error and not a full memory.
+const (
+	MaxLine      = 8 << 20 // bytes of one line; the longest of the public sets is 60 KB
+	MaxTurns     = 1000    // of one dialogue
+	MaxDialogues = 100_000 // of one file
+	MaxUnpacked  = 1 << 30 // bytes of one file, unpacked
+)
+
+// Reader yields the dialogues of a file one after another.
+type Reader struct {
+	lines  *bufio.Reader
+	format Format
+	line   int // of the row read last, from 1
+	n      int
+	seen   map[string]int // id -> line, to refuse a second use
+}
+
+// NewReader reads rows of the given format from r, plain or packed by gzip.
+func NewReader(r io.Reader, f Format) (*Reader, error) {
+	if !f.valid() {
+		return nil, fmt.Errorf("unknown format %q: use one of %s", string(f), strings.Join(FormatNames(), ", "))
+	}
+	b := bufio.NewReaderSize(r, 64<<10)
+	if magic, _ := b.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, fmt.Errorf("gzip: %w", err)
+		}
+		b = bufio.NewReaderSize(z, 64<<10)
+	}
+	return &Reader{lines: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10), format: f, seen: map[string]int{}}, nil
+}
+
+// Next returns the next dialogue, or io.EOF. Any other error names the line, and the field where one is
+// at fault; reading cannot go on after it. Empty lines are passed over.
+func (r *Reader) Next() (Dialogue, error) {
+	for {
+		row, err := r.readLine()
+		if err != nil {
+			if err == io.EOF {
+				return Dialogue{}, err
+			}
+			return Dialogue{}, fmt.Errorf("line %d: %w", r.line+1, err)
+		}
+		r.line++
+		if len(row) == 0 {
+			continue
+		}
+		if r.n++; r.n > MaxDialogues {
+			return Dialogue{}, fmt.Errorf("line %d: more than %d dialogues: split the file", r.line, MaxDialogues)
+		}
+		d, err := r.format.decode(row)
+		if err == nil {
+			err = d.check()
+		}
+		if err != nil {
+			return Dialogue{}, fmt.Errorf("line %d: %w", r.line, err)
+		}
+		if d.ID == "" {
+			d.ID = fmt.Sprintf("line-%d", r.line)
+		}
+		if first, twice := r.seen[d.ID]; twice {
+			return Dialogue{}, fmt.Errorf("line %d: id: %.80q was used on line %d already", r.line, d.ID, first)
+		}
+		r.seen[d.ID] = r.line
+		return d, nil
+	}
+}
+
+// readLine returns the next line without its end and the white space around it.
+func (r *Reader) readLine() ([]byte, error) {
+	var long []byte
+	for {
+		part, err := r.lines.ReadSlice('\n')
+		switch {
+		case len(long)+len(part) > MaxLine:
+			return nil, fmt.Errorf("longer than %d MB: one dialogue stands on one line", MaxLine>>20)
+		case errors.Is(err, bufio.ErrBufferFull):
+			long = append(long, part...)
+			continue
+		case err == io.EOF && len(long)+len(part) == 0:
+			return nil, io.EOF
+		case err != nil && err != io.EOF:
+			return nil, err
+		}
+		return bytes.TrimSpace(append(long, part...)), nil
+	}
+}
+
+// check judges a dialogue whatever format it came from.
+func (d Dialogue) check() error {
+	if len(d.Turns) == 0 {
+		return errors.New("turns: missing or empty; a dialogue needs at least one")
+	}
+	if len(d.Turns) > MaxTurns {
+		return fmt.Errorf("turns: %d, more than %d", len(d.Turns), MaxTurns)
+	}
+	for i, t := range d.Turns {
+		if strings.TrimSpace(t.User) == "" {
+			return fmt.Errorf("turns[%d]: the user says nothing", i)
+		}
+	}
+	return nil
+}
+
+// ReadFile reads all dialogues of a file, plain or packed by gzip.
+func ReadFile(path string, f Format) ([]Dialogue, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	ds, err := ReadAll(file, f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return ds, nil
+}
+
+// ReadAll reads all dialogues. A source without any is an error.
+func ReadAll(src io.Reader, f Format) ([]Dialogue, error) {
+	r, err := NewReader(src, f)
+	if err != nil {
+		return nil, err
+	}
+	var ds []Dialogue
+	for {
+		d, err := r.Next()
+		if err == io.EOF {
+			if len(ds) == 0 {
+				return nil, errors.New("no dialogue in it")
+			}
+			return ds, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		ds = append(ds, d)
+	}
+}
+
+// capped ends with an error, not silently, where a source is longer than it may be.
+type capped struct {
+	r    io.Reader
+	left int64
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, fmt.Errorf("more than %d MB unpacked", MaxUnpacked>>20)
+	}
+	if int64(len(p)) > c.left {
+		p = p[:c.left]
+	}
+	n, err := c.r.Read(p)
+	c.left -= int64(n)
+	return n, err
+}

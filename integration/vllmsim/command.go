@@ -1,0 +1,116 @@
+package vllmsim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Options are the flags of Command.
+type Options struct {
+	Config
+	Profile         string
+	Host            string
+	Port            int
+	ShutdownTimeout time.Duration
+}
+
+// Command is `souk engine`: the stand-in as a server of its own.
+func Command() *cobra.Command {
+	var o Options
+	c := &cobra.Command{
+		Use:   "engine",
+		Short: "Run a simulated vLLM server",
+		Long: `Run a stand-in for a vLLM server: its scheduler, prefix cache, wire and metrics, with
+step times fitted to measured GPUs. Flags have the names and meanings of vLLM's where vLLM has them.
+
+It answers with prose made from a seed; the same prompt and seed give the same answer.
+SIGINT or SIGTERM drains it: running answers may end for --shutdown-timeout, new ones are refused.
+
+Profiles:
+` + profileHelp(),
+		Example: `  souk engine --profile instant --port 8001
+  souk engine --profile rtxpro6000-llama-3.1-8b --model llama --port 8001 --speedup 10
+  curl -s localhost:8001/v1/models`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return RunCommand(ctx, o, c.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Profile, "profile", "instant", "how fast the engine is: one of the names above")
+	f.StringVar(&o.Host, "host", "127.0.0.1", "address to listen on")
+	f.IntVar(&o.Port, "port", 8000, "port to listen on; 0 takes a free one")
+	f.StringVar(&o.Model, "model", "tiny", "served model name")
+	f.Float64Var(&o.Speedup, "speedup", 1, "engine seconds in a real second")
+	f.IntVar(&o.MaxModelLen, "max-model-len", 0, "tokens of a request, prompt and output (default 8192)")
+	f.IntVar(&o.MaxNumSeqs, "max-num-seqs", 0, "sequences that run at once (default: the profile's)")
+	f.IntVar(&o.MaxNumBatchedTokens, "max-num-batched-tokens", 0, "tokens in one step (default: the profile's)")
+	f.IntVar(&o.NumGPUBlocks, "num-gpu-blocks-override", 0, "KV cache blocks, one of which is reserved (default: the profile's)")
+	f.IntVar(&o.BlockSize, "block-size", 16, "tokens in a KV cache block")
+	f.IntVar(&o.MaxNumQueuedReqs, "max-num-queued-reqs", 0, "running and waiting requests beyond which a new one gets 503 (0: no limit)")
+	f.BoolVar(&o.NoPrefixCaching, "no-enable-prefix-caching", false, "compute every prompt anew")
+	f.BoolVar(&o.NoPromptDetails, "no-enable-prompt-tokens-details", false, "do not report cached_tokens")
+	f.BoolVar(&o.ForceIncludeUsage, "enable-force-include-usage", false, "put usage into every chunk of a stream")
+	f.StringVar(&o.APIKey, "api-key", "", "key that requests under /v1 must bear")
+	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 0, "time for running answers to end after SIGTERM; 0 aborts them")
+	f.IntVar(&o.AnswerTokens, "answer-tokens", 128, "mean length of an answer, in tokens")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of answers and of noise in step times")
+	f.BoolVar(&o.Admin, "admin", false, "serve POST /sim/fault, which makes requests fail on demand")
+	return c
+}
+
+func profileHelp() string {
+	var b strings.Builder
+	for _, p := range Profiles() {
+		fmt.Fprintf(&b, "  %-26s %s\n", p.Name, p.About)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// RunCommand runs a server until ctx ends, then drains it. It prints the base URL once it listens.
+func RunCommand(ctx context.Context, o Options, out io.Writer) error {
+	p, err := ProfileNamed(o.Profile)
+	if err != nil {
+		return err
+	}
+	if o.Port < 0 || o.Port > 65535 {
+		return fmt.Errorf("--port %d: it must be 0 to 65535", o.Port)
+	}
+	cfg := o.Config
+	cfg.Profile = p
+	s, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.Start(net.JoinHostPort(o.Host, strconv.Itoa(o.Port))); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, s.URL())
+	<-ctx.Done()
+	if o.ShutdownTimeout <= 0 {
+		s.Terminate()
+		o.ShutdownTimeout = time.Second // for the last chunks to leave
+	}
+	wait, stop := context.WithTimeout(context.Background(), o.ShutdownTimeout)
+	defer stop()
+	if err := s.Drain(wait); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package vllmsim
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Version is the vLLM version whose wire the stand-in has.
+const Version = "0.32.0"
+
+// Config is what a stand-in is started with. Zero fields take vLLM's default, or the profile's.
+type Config struct {
+	Model   string  // served model name; default "tiny"
+	Profile Profile // default Instant
+	Speedup float64 // engine seconds in a second; default 1
+
+	MaxModelLen         int    // tokens, prompt and output; default 8192
+	MaxNumSeqs          int    // sequences that run at once
+	MaxNumBatchedTokens int    // tokens in a step
+	NumGPUBlocks        int    // KV blocks, one of which is reserved
+	BlockSize           int    // tokens in a block; default 16
+	MaxNumQueuedReqs    int    // running and waiting requests beyond which a new one gets 503; 0 is no limit
+	NoPrefixCaching     bool   // --no-enable-prefix-caching
+	NoPromptDetails     bool   // without --enable-prompt-tokens-details: no cached_tokens
+	ForceIncludeUsage   bool   // --enable-force-include-usage: usage in every chunk
+	APIKey              string // guards /v1
+	MaxBody             int64  // bytes of a request; default 32 MiB, so that a mistake cannot fill the memory
+
+	Answers      Answers // known dialogues
+	AnswerTokens int     // mean length of other answers; default 128
+	Seed         uint64  // of answers and noise
+	Admin        bool    // serve /sim/fault
+}
+
+func (c Config) withDefaults() Config {
+	set := func(v *int, values ...int) {
+		for _, d := range values {
+			if *v == 0 {
+				*v = d
+			}
+		}
+	}
+	if c.Model == "" {
+		c.Model = "tiny"
+	}
+	if c.Profile.Name == "" {
+		c.Profile = Instant
+	}
+	if c.Speedup == 0 {
+		c.Speedup = 1
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = 32 << 20
+	}
+	set(&c.MaxModelLen, 8192)
+	set(&c.MaxNumSeqs, c.Profile.MaxNumSeqs, 256)
+	set(&c.MaxNumBatchedTokens, c.Profile.MaxNumBatchedTokens, 8192)
+	set(&c.BlockSize, 16)
+	set(&c.NumGPUBlocks, c.Profile.NumGPUBlocks, 16384)
+	set(&c.AnswerTokens, 128)
+	return c
+}
+
+// Validate says what is wrong with a Config that has its defaults.
+func (c Config) Validate() error {
+	positive := []struct {
+		name string
+		n    int
+	}{
+		{"max-model-len", c.MaxModelLen}, {"max-num-seqs", c.MaxNumSeqs}, {"max-num-batched-tokens", c.MaxNumBatchedTokens},
+		{"block-size", c.BlockSize}, {"num-gpu-blocks-override", c.NumGPUBlocks}, {"answer-tokens", c.AnswerTokens},
+	}
+	for _, p := range positive {
+		if p.n < 1 {
+			return fmt.Errorf("%s is %d; it must be at least 1", p.name, p.n)
+		}
+	}
+	switch {
+	case c.BlockSize > 64:
+		return fmt.Errorf("block-size is %d; it must be at most 64", c.BlockSize)
+	case c.Speedup < 0:
+		return errors.New("speedup must be above 0")
+	case c.MaxNumQueuedReqs < 0:
+		return errors.New("max-num-queued-reqs must not be negative")
+	case (c.NumGPUBlocks-1)*c.BlockSize < c.MaxModelLen:
+		return fmt.Errorf("max-model-len is %d, but %d blocks of %d tokens (one is reserved) hold only %d: raise num-gpu-blocks-override or lower max-model-len",
+			c.MaxModelLen, c.NumGPUBlocks, c.BlockSize, (c.NumGPUBlocks-1)*c.BlockSize)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package vllmsim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Inject makes the next requests fail as f says, after the faults injected before.
+func (s *Server) Inject(f Fault) error {
+	if err := f.Validate(); err != nil {
+		return fmt.Errorf("vllmsim: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.list = append(s.faults.list, f)
+	return nil
+}
+
+// Heal undoes Inject, FaultMetrics and Freeze. Requests that fail already go on failing.
+func (s *Server) Heal() {
+	s.mu.Lock()
+	s.faults.list = nil
+	s.metricsFault, s.stale = MetricsLive, nil
+	s.mu.Unlock()
+	s.Freeze(false)
+}
+
+// FaultMetrics makes /metrics stale or dead, or well again.
+func (s *Server) FaultMetrics(m MetricsFault) error {
+	page := s.page()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m {
+	case MetricsStale:
+		s.stale = page
+	case MetricsLive, MetricsDead:
+		s.stale = nil
+	default:
+		return fmt.Errorf("vllmsim: metrics fault %q is none of live, stale, dead", m)
+	}
+	s.metricsFault = m
+	return nil
+}
+
+// Freeze stops the engine and leaves everything around it alive, as a hung GPU does: /health is well, requests are
+// taken, no token comes. Freeze(false) lets it go on.
+func (s *Server) Freeze(on bool) {
+	s.mu.Lock()
+	s.frozen = on
+	s.mu.Unlock()
+	s.wake()
+}
+
+// Terminate is what SIGTERM does without --shutdown-timeout: open answers end with finish_reason "abort" and usage,
+// and requests are refused from then on.
+func (s *Server) Terminate() {
+	s.mu.Lock()
+	s.draining = true
+	for _, q := range s.engine.all() {
+		s.engine.abort(q)
+		q.signal()
+	}
+	s.mu.Unlock()
+}
+
+// Restart is a crash and a new start: connections break, the cache is empty, counters begin at zero. Between the two
+// connections are refused for boot.
+func (s *Server) Restart(boot time.Duration) error {
+	s.mu.Lock()
+	addr := ""
+	if s.http != nil {
+		addr = s.addr.String()
+		_ = s.http.Close()
+	}
+	old := s.engine
+	for _, q := range old.all() {
+		q.crash = true
+		old.abort(q)
+		q.signal()
+	}
+	s.engine = s.newEngine()
+	s.draining = false
+	s.started = time.Now()
+	s.fingerprint = "vllm-" + Version + "-" + randomHex(4)
+	s.mu.Unlock()
+	if addr == "" {
+		return nil
+	}
+	timer := time.NewTimer(boot)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.quit:
+		return nil
+	}
+	return s.Start(addr)
+}
+
+// admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"freeze": true}, {"restart_ms": 500}, {"heal": true}.
+func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
+	var order struct {
+		Fault
+		Metrics   MetricsFault `json:"metrics"`
+		Freeze    *bool        `json:"freeze"`
+		RestartMS *int         `json:"restart_ms"`
+		Heal      bool         `json:"heal"`
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
+	d.DisallowUnknownFields()
+	err := d.Decode(&order)
+	if err == nil && order.Heal {
+		s.Heal()
+	}
+	if err == nil && order.Kind != "" {
+		err = s.Inject(order.Fault)
+	}
+	if err == nil && order.Metrics != "" {
+		err = s.FaultMetrics(order.Metrics)
+	}
+	if err != nil {
+		refuse(w, badRequest("", "%v", err))
+		return
+	}
+	if order.Freeze != nil {
+		s.Freeze(*order.Freeze)
+	}
+	if order.RestartMS != nil {
+		go func() { _ = s.Restart(time.Duration(*order.RestartMS) * time.Millisecond) }()
+	}
+	answer(w, 200, map[string]bool{"success": true})
+}

@@ -1,0 +1,169 @@
+package vllmsim
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// dumbCache does what cache does with a list: the free blocks in order, each with what it holds.
+type dumbCache struct {
+	free   []int32
+	refs   map[int32]int
+	hash   map[int32]uint64
+	newest map[uint64][]int32 // blocks with a hash, newest last
+}
+
+func (d *dumbCache) take() int32 {
+	b := d.free[0]
+	d.free = d.free[1:]
+	d.forget(b)
+	d.refs[b] = 1
+	return b
+}
+
+func (d *dumbCache) forget(b int32) {
+	if h, ok := d.hash[b]; ok {
+		d.newest[h] = slices.DeleteFunc(d.newest[h], func(x int32) bool { return x == b })
+		delete(d.hash, b)
+	}
+}
+
+func (d *dumbCache) find(h uint64) (int32, bool) {
+	l := d.newest[h]
+	if len(l) == 0 {
+		return 0, false
+	}
+	return l[len(l)-1], true
+}
+
+func (d *dumbCache) hold(b int32) {
+	if d.refs[b] == 0 {
+		d.free = slices.DeleteFunc(d.free, func(x int32) bool { return x == b })
+	}
+	d.refs[b]++
+}
+
+func (d *dumbCache) release(b int32) {
+	if d.refs[b]--; d.refs[b] == 0 {
+		d.free = append(d.free, b)
+	}
+}
+
+// The cache does the same as a dumb one, whatever is asked of it.
+func TestCacheAgainstDumb(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 12).Draw(t, "blocks")
+		c := newCache(n, 4)
+		d := &dumbCache{refs: map[int32]int{}, hash: map[int32]uint64{}, newest: map[uint64][]int32{}}
+		for i := 1; i < n; i++ {
+			d.free = append(d.free, int32(i))
+		}
+		var held [][]int32
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				if c.free == 0 {
+					t.Skip("full")
+				}
+				k := rapid.IntRange(1, c.free).Draw(t, "k")
+				got := c.take(nil, k)
+				for _, b := range got {
+					if want := d.take(); b != want {
+						t.Fatalf("took block %d, want %d", b, want)
+					}
+				}
+				held = append(held, got)
+			},
+			"fill": func(t *rapid.T) {
+				if len(held) == 0 {
+					t.Skip("nothing held")
+				}
+				l := held[rapid.IntRange(0, len(held)-1).Draw(t, "which")]
+				b, h := l[rapid.IntRange(0, len(l)-1).Draw(t, "block")], rapid.Uint64Range(1, 5).Draw(t, "hash")
+				if _, full := d.hash[b]; !full {
+					d.hash[b] = h
+					d.newest[h] = append(d.newest[h], b)
+				}
+				c.fill(b, h)
+			},
+			"hit": func(t *rapid.T) {
+				hashes := rapid.SliceOfN(rapid.Uint64Range(1, 5), 1, 3).Draw(t, "hashes")
+				hashes = slices.Compact(hashes)
+				got := c.find(nil, hashes)
+				var want []int32
+				for _, h := range hashes {
+					b, ok := d.find(h)
+					if !ok {
+						break
+					}
+					want = append(want, b)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("found %v, want %v", got, want)
+				}
+				if len(got) == 0 {
+					return
+				}
+				c.hold(got)
+				for _, b := range want {
+					d.hold(b)
+				}
+				held = append(held, got)
+			},
+			"release": func(t *rapid.T) {
+				if len(held) == 0 {
+					t.Skip("nothing held")
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				c.release(held[i])
+				for _, b := range slices.Backward(held[i]) {
+					d.release(b)
+				}
+				held = slices.Delete(held, i, i+1)
+			},
+			"": func(t *rapid.T) {
+				var free []int32
+				for b := c.blocks[0].next; b != 0; b = c.blocks[b].next {
+					free = append(free, b)
+				}
+				if !slices.Equal(free, d.free) || c.free != len(d.free) {
+					t.Fatalf("free are %v (%d), want %v", free, c.free, d.free)
+				}
+			},
+		})
+	})
+}
+
+// A finished request's blocks are forgotten last block first, requests in the order in which they ended.
+func TestEvictionOrder(t *testing.T) {
+	c := newCache(7, 4)
+	first, second := c.take(nil, 3), c.take(nil, 3)
+	for i, b := range append(slices.Clone(first), second...) {
+		c.fill(b, uint64(100+i))
+	}
+	c.release(first)
+	c.release(second)
+	var order []uint64
+	for range 6 {
+		order = append(order, c.blocks[c.blocks[0].next].hash)
+		c.take(nil, 1)
+	}
+	if got, want := fmt.Sprint(order), "[102 101 100 105 104 103]"; got != want {
+		t.Errorf("forgotten in the order %s, want %s", got, want)
+	}
+}
+
+// A block that is stored twice is found until both copies are gone.
+func TestTwoCopies(t *testing.T) {
+	c := newCache(4, 4)
+	a, b := c.take(nil, 1), c.take(nil, 1)
+	c.fill(a[0], 7)
+	c.fill(b[0], 7)
+	c.release(b)
+	c.take(nil, 2) // the free one, then b
+	if got := c.find(nil, []uint64{7}); !slices.Equal(got, a) {
+		t.Errorf("found %v, want the copy in use %v", got, a)
+	}
+}

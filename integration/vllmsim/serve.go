@@ -1,0 +1,195 @@
+package vllmsim
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// complete serves a chat or a completion.
+func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	body, p := s.body(w, r)
+	if p != nil {
+		refuse(w, p)
+		return
+	}
+	c, p := parse(body, chat)
+	if p == nil {
+		p = c.check(s.cfg.Model, s.cfg.MaxModelLen)
+	}
+	if p != nil {
+		refuse(w, p)
+		return
+	}
+	choices, p := s.sequences(c, len(body))
+	a := &answering{s: s, w: w, r: r, choices: choices}
+	if p == nil {
+		p = s.admit(a)
+	}
+	if p != nil {
+		refuse(w, p)
+		return
+	}
+	defer s.leave(choices)
+	if a.fault.Kind == Hang {
+		a.silence()
+	}
+	a.reply = s.reply(c, r.Header.Get("X-Request-Id"))
+	if c.stream {
+		a.stream()
+	} else {
+		a.collect()
+	}
+}
+
+// sequences makes the choices of a request whose body had size bytes.
+func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
+	prompts := c.ids
+	if c.chat {
+		prompts = append(prompts, chatTokens(make([]uint32, 0, size/3+64), c))
+	}
+	for _, t := range c.text {
+		prompts = append(prompts, Tokens().Encode(nil, t))
+	}
+	salt := ""
+	if c.salt != nil {
+		salt = *c.salt
+	}
+	n := c.n.or(1)
+	var out []*sequence
+	for i, ids := range prompts {
+		if p := s.fits(ids); p != nil {
+			return nil, p
+		}
+		for k := range n {
+			if k > 0 {
+				ids = slices.Clone(ids)
+			}
+			out = append(out, &sequence{
+				tokens: ids, prompt: len(ids), root: root(s.cfg.Model, salt), limits: s.limits(c, len(ids)),
+				script: s.script(c, i, k, ids), index: i*n + k, ready: make(chan struct{}, 1),
+			})
+		}
+	}
+	return out, nil
+}
+
+// script is what choice k of prompt i will be answered.
+func (s *Server) script(c *call, i, k int, ids []uint32) (out script) {
+	head, said := begun(ids)
+	if len(s.cfg.Answers) > 0 {
+		var known string
+		known, out.known = s.cfg.Answers[s.key(c, i, head)]
+		if out.known {
+			out.recorded = Tokens().Encode(nil, known)
+		}
+	}
+	seed := chain(s.cfg.Seed^hashOf(head), []uint32{uint32(c.seed.n), uint32(c.seed.n >> 32), uint32(k)})
+	out.prose = newProse(seed, s.cfg.AnswerTokens)
+	out.skip(said, !c.ignoreEOS)
+	return out
+}
+
+// key is that of the dialogue, which for a completion is read from the prompt, or is the prompt.
+func (s *Server) key(c *call, i int, head []uint32) uint64 {
+	switch {
+	case c.chat:
+		return Key(c.messages)
+	case len(head) > 0 && slices.Contains(head, tokenStart):
+		return Key(dialogue(head))
+	case i < len(c.ids):
+		return Key([]Message{{"user", Tokens().Decode(head)}})
+	}
+	return Key([]Message{{"user", c.text[i-len(c.ids)]}})
+}
+
+func (s *Server) fits(ids []uint32) *problem {
+	if n := len(ids); n > s.cfg.MaxModelLen {
+		return badValue("input_tokens", s.cfg.MaxModelLen+1, "This model's maximum context length is %d tokens. However, your prompt contains at least %d input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.", s.cfg.MaxModelLen, s.cfg.MaxModelLen+1)
+	}
+	if len(ids) == s.cfg.MaxModelLen {
+		return badValue("max_tokens", 0, "max_tokens must be at least 1, got 0.") // what is left for the answer
+	}
+	for _, id := range ids {
+		if int(id) >= Tokens().Len() {
+			return badRequest("", "Token id %d is out of vocabulary", id)
+		}
+	}
+	return nil
+}
+
+// completionTokens is how many tokens vLLM gives a completion that names no max_tokens.
+const completionTokens = 16
+
+func (s *Server) limits(c *call, prompt int) limits {
+	most := s.cfg.MaxModelLen - prompt
+	otherwise := most
+	if !c.chat {
+		otherwise = completionTokens
+	}
+	return limits{
+		max: min(c.maxTokens.or(otherwise), most), min: c.minTokens.n, ignoreEOS: c.ignoreEOS,
+		stop: c.stop, stopIDs: c.stopIDs, includeStop: c.includeStop, total: s.cfg.MaxModelLen, n: c.n.or(1),
+	}
+}
+
+// admit queues a request's sequences, or says why not.
+func (s *Server) admit(a *answering) *problem {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed || s.draining:
+		return errShutdown
+	case s.cfg.MaxNumQueuedReqs > 0 && s.engine.unfinished() >= s.cfg.MaxNumQueuedReqs:
+		s.engine.stats.rejected++
+		return errQueueFull
+	}
+	a.fault = s.faults.take()
+	if a.fault.Kind == Status {
+		p := *errDead
+		p.status = max(500, a.fault.Code)
+		return &p
+	}
+	for _, q := range a.choices {
+		if f := a.fault; f.Kind == Abort && f.After < q.limits.max {
+			q.limits.max, q.limits.cut = max(1, f.After), true
+		}
+		s.engine.add(q, now)
+	}
+	s.wake()
+	return nil
+}
+
+// leave ends whatever the client did not wait for, so that its slots are free at once.
+func (s *Server) leave(choices []*sequence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range choices {
+		s.engine.abort(q)
+	}
+}
+
+func (s *Server) reply(c *call, id string) *reply {
+	if id == "" {
+		id = c.requestID
+	}
+	if id == "" {
+		id = randomHex(8)
+	}
+	prefix := "cmpl-"
+	if c.chat {
+		prefix = "chatcmpl-"
+	}
+	force := s.cfg.ForceIncludeUsage
+	s.mu.Lock()
+	fingerprint := s.fingerprint
+	s.mu.Unlock()
+	return &reply{
+		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.cfg.Model, fingerprint: fingerprint,
+		details: !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
+		usage: c.includeUsage || force, continuous: c.includeUsage && c.continuous || force,
+	}
+}
