@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/bus/membus"
+	"souk/integration/vllmsim"
+	"souk/market"
+)
+
+// An engine that runs and one that boots while the node looks on are sold, each by the name of its port; the one that the file
+// names itself is not sold twice; and one that is upgraded to another model is sold for that.
+func TestEnginesAreFound(t *testing.T) {
+	ports := freePorts(t, 3)
+	engine := func(port int, model string) *vllmsim.Server {
+		t.Helper()
+		e, err := vllmsim.New(vllmsim.Config{Model: model})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		if err := e.Start(fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	engine(ports[0], "tiny")
+	engine(ports[1], "tiny")
+
+	sold := template{Domains: []bus.DomainScore{{Domain: "math", Score: 0.5}}, Slots: 4, Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: market.Credit}}
+	own := agentd.AgentConfig{ID: "own", Engine: agentd.EngineConfig{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}, Domains: sold.Domains, Slots: 4, Price: sold.Price}
+	c := newConfig().(*config)
+	c.Agentd.Node, c.Agentd.Agents = "rack.3", []agentd.AgentConfig{own}
+	c.Agentd.ScrapeEvery = 50 * time.Millisecond
+	c.Discover = discover{Every: 100 * time.Millisecond, Agent: sold}
+	for _, p := range ports {
+		c.Discover.Ports = append(c.Discover.Ports, strconv.Itoa(p))
+	}
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
+
+	world := membus.New(1)
+	registry := world.Registry()
+	n := newNode(c.Agentd, agentd.Deps{Bus: world.Bus("agentd"), Registry: registry, Engine: newEngine, Log: slog.New(slog.DiscardHandler)})
+	if err := n.add(c.Agentd.Agents); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	events, err := registry.Watch(ctx, bus.AgentsPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	life, end := context.WithCancel(ctx)
+	go func() { done <- n.run(life, c.Discover) }()
+
+	registered := map[string]bool{}
+	until := func(want int) {
+		t.Helper()
+		for len(registered) < want {
+			select {
+			case ev := <-events:
+				if ev.Key != "" && !ev.Deleted {
+					registered[bus.LastElement(ev.Key)] = true
+				}
+			case <-ctx.Done():
+				t.Fatalf("registered are %v, want %d", registered, want)
+			}
+		}
+	}
+	until(2)
+	late := engine(ports[2], "tiny")
+	until(3)
+	for _, id := range []string{"own", fmt.Sprintf("rack-3-%d", ports[1]), fmt.Sprintf("rack-3-%d", ports[2])} {
+		if !registered[id] {
+			t.Errorf("%s is not registered; those are: %v", id, registered)
+		}
+	}
+	select {
+	case <-n.ready:
+	case <-ctx.Done():
+		t.Error("the node is not ready")
+	}
+	if s := n.stats(); s.Node != "rack.3" || len(s.Agents) != 3 {
+		t.Errorf("stats are %+v", s)
+	}
+
+	// The late one is upgraded: it goes, and another model answers on its port.
+	upgraded := bus.AgentKey(fmt.Sprintf("rack-3-%d", ports[2]))
+	becomes := func(what string, is func(bus.Registration) bool) {
+		t.Helper()
+		for {
+			select {
+			case ev := <-events:
+				var r bus.Registration
+				if ev.Key == upgraded && !ev.Deleted && bus.DecodeEntry(ev.Value, &r) == nil && is(r) {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatalf("the agent never became %s", what)
+			}
+		}
+	}
+	if err := late.Close(); err != nil {
+		t.Fatal(err)
+	}
+	becomes("unhealthy", func(r bus.Registration) bool { return r.State == bus.StateUnhealthy && r.Model == "tiny" })
+	engine(ports[2], "large")
+	becomes("one of the new model", func(r bus.Registration) bool { return r.State == bus.StateReady && r.Model == "large" })
+
+	end()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// freePorts are ports that nobody listened on a moment ago.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var out []int
+	for range n {
+		e, err := vllmsim.New(vllmsim.Config{Model: "tiny"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Start("127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		u, err := url.Parse(e.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, err := strconv.Atoi(u.Port())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, port)
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+// Command agentd offers the vLLM servers of one node to the market.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"souk/agentd"
+	"souk/agentd/vllm"
+	"souk/cmd/internal/daemon"
+)
+
+// version is set by the linker; see the Makefile.
+var version = ""
+
+func main() { daemon.Main(daemon.Command(role())) }
+
+// config is the node's file.
+type config struct {
+	daemon.Common `yaml:",inline"`
+	Market        daemon.Market `yaml:"market"`
+	Agentd        agentd.Config `yaml:"agentd"`
+	Discover      discover      `yaml:"discover"`
+}
+
+const example = daemon.MarketExample + `agentd:
+  node: rack-3                 # default: the host's name
+  drain_timeout: 60s           # what running tasks get after SIGTERM
+  agents:                      # one for each vLLM server and model
+    - id: qwen-8b-1            # unique in the market
+      engine: {url: "http://127.0.0.1:8000", progress: 30s}
+      model: Qwen/Qwen3-8B     # default: the first that the server serves
+      scale: 8                 # billions of parameters
+      domains: [{domain: math, score: 0.81}, {domain: general, score: 0.64}]   # joins the hub of the first
+      slots: 32                # at most the server's --max-num-seqs
+      price: {miss: 0.15, hit: 0.03, out: 0.6}                                 # credits per million tokens
+discover:                      # instead of agents, or beside them: engines found on this machine
+  ports: ["8000-8007"]         # these by default; ports of the agents above are left out
+  every: 5s                    # engines that boot later are found later
+  agent:                       # how each is sold; its id is NODE-PORT
+    domains: [{domain: general, score: 0.64}]
+    slots: 8
+    price: {miss: 0.15, hit: 0.03, out: 0.6}
+`
+
+func role() daemon.Role {
+	return daemon.Role{
+		Name:  "agentd",
+		Short: "Offer the vLLM servers of this node to the market",
+		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs award, meters it, and accounts
+for it. On SIGTERM it takes no more tasks, finishes those in hand and has them settled. Servers that still boot are waited for.
+
+The servers need --enable-prompt-tokens-details, else cached tokens are billed as computed ones.`,
+		Example: example,
+		Version: version,
+		New:     newConfig,
+		Serve:   func(ctx context.Context, p *daemon.Process, c daemon.Config) error { return serve(ctx, p, c.(*config)) },
+	}
+}
+
+func newConfig() daemon.Config {
+	return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Agentd: agentd.Default(), Discover: discover{Every: 5 * time.Second}}
+}
+
+func newEngine(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }
+
+func serve(ctx context.Context, p *daemon.Process, c *config) error {
+	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node))
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	n := newNode(c.Agentd, agentd.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Log: p.Log})
+	if len(c.Agentd.Agents) > 0 {
+		if err := n.add(c.Agentd.Agents); err != nil {
+			return err
+		}
+	}
+	p.Serving(n.ready, func() any { return n.stats() })
+	return n.run(ctx, c.Discover)
+}
+
+// Complete names the node after its host where it has no name.
+func (c *config) Complete() error {
+	if c.Agentd.Node == "" {
+		c.Agentd.Node, _ = os.Hostname()
+	}
+	var errs []error
+	found, err := c.Discover.complete(c.Agentd)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	c.Discover.numbers = found
+	switch {
+	case len(c.Agentd.Agents) == 0 && len(c.Discover.Ports) == 0:
+		errs = append(errs, errors.New(`agents: none: write one for each engine, or under discover.agent how engines found on ports 8000-8007 are sold`))
+	case len(c.Agentd.Agents) == 0:
+		// The limits are judged with one of the agents that may be found.
+		try := c.Agentd
+		try.Agents = []agentd.AgentConfig{c.Discover.sold(c.Agentd.Node, 8000)}
+		if err := try.Validate(); err != nil && len(errs) == 0 {
+			errs = append(errs, fmt.Errorf("discover: %w", err))
+		}
+	default:
+		errs = append(errs, c.Agentd.Validate())
+	}
+	return errors.Join(append(errs, c.Market.Validate())...)
+}
+
+// Drain is the time for running tasks, for having them settled, and for giving the leases back.
+func (c *config) Drain() time.Duration {
+	d := agentd.Default()
+	drain, settle := c.Agentd.DrainTimeout, c.Agentd.SettleTimeout
+	if drain == 0 {
+		drain = d.DrainTimeout
+	}
+	if settle == 0 {
+		settle = d.SettleTimeout
+	}
+	return drain + settle + 3*time.Second
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"souk/cmd/internal/daemon"
+)
+
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	return daemon.Run(ctx, daemon.Command(role()), args, out, errs)
+}
+
+func command(t *testing.T, text string, args ...string) (int, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agentd.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	code := run(context.Background(), append([]string{"--config", path}, args...), &out, &out)
+	return code, out.String()
+}
+
+func TestExampleIsAConfiguration(t *testing.T) {
+	code, out := command(t, example, "--check-config")
+	for _, want := range []string{"node: rack-3", "miss: 0.15", "max_sessions: 4096", "within: 1m18s"} {
+		if code != daemon.ExitOK || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in:\n%s", code, want, out)
+		}
+	}
+}
+
+// Each change makes the example unusable, and is answered with its line and what is wrong with it.
+func TestBadConfiguration(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{"  node: rack-3 ", "  nod: rack-3 ", `agentd.yaml:6: unknown field "agentd.nod": write node`},
+		{"hit: 0.03, out: 0.6}                                 #", "hit: 0.3, out: 0.6} #", "a cached token may not cost more than a computed one"},
+		{"slots: 32", "slots: -1", "agentd.yaml:14: agents[0].slots"},
+		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`, `agentd.yaml:17: discover.ports[0]: "8000-7000": write a port`},
+		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
+		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222", "is not on loopback: there is no authentication yet"},
+	} {
+		text := strings.Replace(example, c.from, c.to, 1)
+		if text == example {
+			t.Fatalf("the example has no %q", c.from)
+		}
+		code, out := command(t, text, "--check-config")
+		if code != daemon.ExitUsage || !strings.Contains(out, c.want) {
+			t.Errorf("%s: exit code %d, want %q in:\n%s", c.to, code, c.want, out)
+		}
+	}
+	var out bytes.Buffer
+	if code := run(context.Background(), nil, &out, &out); code != daemon.ExitUsage || !strings.Contains(out.String(), "config") {
+		t.Errorf("%d %s", code, out.String())
+	}
+	// Without a list, the usual ports are looked at as soon as it is said how what is found there is sold.
+	usual := "discover: {agent: {domains: [{domain: math, score: 0.5}], slots: 8, price: {miss: 1, hit: 0.5, out: 2}}}\n"
+	if code, out := command(t, usual, "--check-config"); code != daemon.ExitOK || !strings.Contains(out, "- 8000-8007") {
+		t.Errorf("with the usual ports: %d %s", code, out)
+	}
+	if code, out := command(t, "market: {}\n", "--check-config"); code != daemon.ExitUsage || !strings.Contains(out, "agents: none") {
+		t.Errorf("without engines: %d %s", code, out)
+	}
+}
+
+func TestNoMarketThere(t *testing.T) {
+	text := strings.NewReplacer("127.0.0.1:4222", "127.0.0.1:1", "connect_within: 60s", "connect_within: 1s").Replace(example)
+	if code, out := command(t, text); code != daemon.ExitWrong || !strings.Contains(out, "NATS at nats://127.0.0.1:1 did not answer within 1s") {
+		t.Errorf("%d %s", code, out)
+	}
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"souk/classifier/model"
+	"souk/classifier/train"
+)
+
+// defaultMerge is how the door renames labels unless configured otherwise.
+const defaultMerge = "government=general,cloud_support=general"
+
+func trainCommand() *cobra.Command {
+	var prompts, chat, out, statement, merge string
+	p := train.DefaultParams
+	cmd := &cobra.Command{
+		Use:   "train",
+		Short: "Learn the model from labelled prompts and write its weights and data statement",
+		Long: "Learn the model from labelled prompts. Rows are lines of JSON with \"domain\", \"prompt\" and, where there is one, \"system\";\n" +
+			"gzip is recognised. Rows whose prompt's hash falls in the test part are never learned from. The same files and flags give\n" +
+			"the same weights, byte for byte, on one architecture. Takes about a minute, most of it for the figures.",
+		Example: "  classifier train                    # in the repository: makes again what is shipped\n" +
+			"  classifier train --prompts mine.jsonl.gz --chat '' --out mine.weights --statement mine.md",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rename, err := train.ParseRename(merge)
+			if err != nil {
+				return fmt.Errorf("--merge: %w", err)
+			}
+			rows, err := readRows(prompts)
+			if err != nil {
+				return err
+			}
+			var chatRows []train.Row
+			if chat != "" {
+				if chatRows, err = readRows(chat); err != nil {
+					return err
+				}
+			}
+			m, figures, err := train.Measure(rows, chatRows, rename, p)
+			if err != nil {
+				return err
+			}
+			var page bytes.Buffer
+			figures.Write(&page)
+			if err := os.WriteFile(out, m.Encode(), 0o644); err != nil {
+				return err
+			}
+			cmd.OutOrStdout().Write(page.Bytes())
+			if statement == "" {
+				return nil
+			}
+			return putFigures(statement, page.Bytes())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&prompts, "prompts", "classifier/data/domain_prompts.jsonl.gz", "labelled prompts")
+	f.StringVar(&chat, "chat", "classifier/data/chat_prompts.jsonl.gz", "labelled prompts with system prompts; '' for none")
+	f.StringVar(&out, "out", "classifier/model/domain.weights", "weights to write")
+	f.StringVar(&statement, "statement", "classifier/data/MODEL.md", "page whose figures to replace; '' for none")
+	f.StringVar(&merge, "merge", defaultMerge, "labels counted as others in the merged figures")
+	f.IntVar(&p.Epochs, "epochs", p.Epochs, "passes over the rows")
+	f.Float64Var(&p.Rate, "rate", p.Rate, "Adagrad's step")
+	f.Float64Var(&p.Decay, "decay", p.Decay, "weight decay")
+	f.Float64Var(&p.Prior, "prior", p.Prior, "share of the naive Bayes log odds that weights start with")
+	f.Uint64Var(&p.Seed, "seed", p.Seed, "order of the rows")
+	return cmd
+}
+
+// figuresMark divides a data statement: people write above it, `classifier train` below.
+const figuresMark = "<!-- figures: written by `classifier train` -->\n"
+
+func putFigures(path string, figures []byte) error {
+	old, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	head, _, _ := strings.Cut(string(old), figuresMark)
+	if head == "" {
+		head = "# " + filepath.Base(path) + "\n\n"
+	}
+	return os.WriteFile(path, []byte(head+figuresMark+"\n"+string(figures)), 0o644)
+}
+
+func readRows(path string) ([]train.Row, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rows, err := train.Read(f)
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("no rows")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rows, nil
+}
+
+func evalCommand() *cobra.Command {
+	var weights, merge, part string
+	var bar float64
+	cmd := &cobra.Command{
+		Use:   "eval FILE",
+		Short: "Judge the model on labelled prompts: accuracy, macro-F1, confusion table",
+		Long: "Judge the model on lines of JSON with \"domain\", \"prompt\" and, where there is one, \"system\"; gzip is recognised.\n" +
+			"On files that the model was trained with, --part test judges only the rows it has not learned from.\n" +
+			"Exit codes: 0 judged, 1 macro-F1 is below --min-f1, 2 something cannot be read.",
+		Example: "  classifier eval --part test classifier/data/domain_prompts.jsonl.gz\n  classifier eval --merge '' other.jsonl",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rename, err := train.ParseRename(merge)
+			if err != nil {
+				return fmt.Errorf("--merge: %w", err)
+			}
+			m, err := modelOr(weights)
+			if err != nil {
+				return err
+			}
+			rows, err := readRows(args[0])
+			if err != nil {
+				return err
+			}
+			if rows, err = partOf(rows, part); err != nil {
+				return err
+			}
+			all := train.Tally(train.Judge(m, rows, nil))
+			merged := train.Tally(train.Judge(m, rows, rename))
+			out := cmd.OutOrStdout()
+			all.Write(out)
+			fmt.Fprintf(out, "all labels: accuracy %.3f, macro-F1 %.3f over %d rows\n", all.Accuracy(), all.MacroF1(), all.Rows())
+			if len(rename) > 0 {
+				fmt.Fprintln(out)
+				merged.Write(out)
+				fmt.Fprintf(out, "merged (%s): accuracy %.3f, macro-F1 %.3f over %d rows\n", merge, merged.Accuracy(), merged.MacroF1(), merged.Rows())
+			}
+			if merged.MacroF1() < bar {
+				return fmt.Errorf("macro-F1 %.3f: %w of %.3f", merged.MacroF1(), errBar, bar)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&weights, "model", "", "weights made by `classifier train`; the shipped ones if not given")
+	f.StringVar(&merge, "merge", defaultMerge, "labels counted as others; '' for none")
+	f.StringVar(&part, "part", "all", "rows to judge: all, test (held out of the shipped model) or training")
+	f.Float64Var(&bar, "min-f1", 0, "fail if the merged macro-F1 is below")
+	return cmd
+}
+
+func modelOr(path string) (*model.Model, error) {
+	if path == "" {
+		return model.Default(), nil
+	}
+	return readModel(path)
+}
+
+func partOf(rows []train.Row, part string) ([]train.Row, error) {
+	training, test := train.Split(rows)
+	switch part {
+	case "all":
+		return rows, nil
+	case "test":
+		rows = test
+	case "training":
+		rows = training
+	default:
+		return nil, fmt.Errorf("--part: %q is not all, test or training", part)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("--part %s: no row of the file is in it", part)
+	}
+	return rows, nil
+}
+
+func explainCommand() *cobra.Command {
+	var weights, system string
+	var top int
+	cmd := &cobra.Command{
+		Use:     "explain TEXT",
+		Short:   "Say what the model takes a text for, and which words speak for it",
+		Example: "  classifier explain 'Does metformin lower the risk of a stroke?'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := modelOr(weights)
+			if err != nil {
+				return err
+			}
+			var s model.Scratch
+			g := m.Classify(&s, system, args[0])
+			if g.Label == "" {
+				return fmt.Errorf("the text is empty")
+			}
+			t := table.NewWriter()
+			t.SetStyle(table.StyleLight)
+			t.AppendHeader(table.Row{"label", "probability", "words and pairs that speak for it most"})
+			order := make([]int, len(m.Labels))
+			for l := range order {
+				order[l] = l
+			}
+			slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(g.Probabilities[b], g.Probabilities[a]) })
+			for _, l := range order[:min(len(order), 5)] {
+				t.AppendRow(table.Row{m.Labels[l], fmt.Sprintf("%.3f", g.Probabilities[l]), strings.Join(topTerms(m, l, system, args[0], top), ", ")})
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), t.Render())
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&weights, "model", "", "weights made by `classifier train`; the shipped ones if not given")
+	cmd.Flags().StringVar(&system, "system", "", "system prompt before the text")
+	cmd.Flags().IntVar(&top, "top", 6, "terms shown for each label")
+	return cmd
+}
+
+// topTerms lists what speaks most for a label, by weight over the mean of all labels.
+func topTerms(m *model.Model, label int, system, prompt string, n int) []string {
+	type term struct {
+		text   string
+		weight float64
+	}
+	var s model.Scratch
+	var terms []term
+	for _, t := range s.Terms(system, prompt) {
+		w := m.Weights(t.Bucket)
+		var mean float64
+		for l := range m.Labels {
+			mean += w[l] / float64(len(m.Labels))
+		}
+		if d := w[label] - mean; d > 0 {
+			terms = append(terms, term{fmt.Sprintf("%q %+.2f", t.Text, d), d})
+		}
+	}
+	slices.SortStableFunc(terms, func(a, b term) int { return cmp.Compare(b.weight, a.weight) })
+	var out []string
+	for _, t := range terms[:min(n, len(terms))] {
+		out = append(out, t.text)
+	}
+	return out
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"souk/classifier"
+	"souk/classifier/model"
+	"souk/cmd/internal/daemon"
+)
+
+// config is the door's file.
+type config struct {
+	daemon.Common `yaml:",inline"`
+	Market        daemon.Market     `yaml:"market"`
+	Model         string            `yaml:"model"` // weights made by `classifier train`; empty: the shipped ones
+	Classifier    classifier.Config `yaml:"classifier"`
+}
+
+// example is what --help shows; a test reads it as a configuration.
+const example = daemon.MarketExample + `model: ""                         # weights made by "classifier train"; empty: the shipped ones
+classifier:                       # every field has a default, see below
+  id: door-a                      # random if not given
+  min_confidence: 0.4             # below it a task goes to the general hub
+  labels: {government: general, cloud_support: general}
+  silence: 8s                     # an agent that says nothing for so long is given up
+  max_open: 4096
+  max_open_per_client: 1024
+`
+
+func role() daemon.Role {
+	return daemon.Role{
+		Name:  "classifier",
+		Short: "The door of the market: it names each task's domain and chooses its hub",
+		Long: `classifier takes tasks from NATS on souk.v1.task.<client>, names the domain of each, and passes it to a hub. Several doors share
+the tasks of one market. On SIGTERM it takes no more tasks and lets those in hand finish.`,
+		Example: example,
+		Version: version,
+		New: func() daemon.Config {
+			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Classifier: classifier.Default()}
+		},
+		Serve: func(ctx context.Context, p *daemon.Process, c daemon.Config) error { return serve(ctx, p, c.(*config)) },
+	}
+}
+
+func serve(ctx context.Context, p *daemon.Process, c *config) error {
+	m := model.Default()
+	if c.Model != "" {
+		var err error
+		if m, err = readModel(c.Model); err != nil {
+			return err
+		}
+	}
+	l, err := p.Connect(ctx, c.Market, c.Classifier.ID)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s, err := classifier.NewServer(c.Classifier, classifier.Deps{Bus: l.Bus, Registry: l.Registry, Model: m, Log: p.Log})
+	if err != nil {
+		return err
+	}
+	p.Serving(s.Ready(), func() any { return s.Stats() })
+	return s.Run(ctx)
+}
+
+func readModel(path string) (*model.Model, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Complete gives the door an id where it has none.
+func (c *config) Complete() error {
+	if c.Classifier.ID == "" {
+		c.Classifier.ID = "door-" + strings.ToLower(rand.Text()[:8])
+	}
+	var errs []error
+	if c.Model != "" {
+		if _, err := readModel(c.Model); err != nil {
+			errs = append(errs, fmt.Errorf("model: %w", err))
+		}
+	}
+	return errors.Join(append(errs, c.Classifier.Validate(), c.Market.Validate())...)
+}
+
+// Drain is the time for open tasks.
+func (c *config) Drain() time.Duration { return c.Classifier.Drain + 2*time.Second }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"souk/bus"
+	"souk/bus/embedded"
+	"souk/bus/etcdreg"
+	"souk/bus/natsbus"
+	"souk/cmd/internal/daemon"
+)
+
+// The whole command before real servers: it is discovered, asked in JSON by a plain NATS client, hands the task to a hub, and
+// ends when told to.
+func TestServe(t *testing.T) {
+	ns, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	path := filepath.Join(t.TempDir(), "classifier.yaml")
+	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 2s}\n", ns.URL(), etcd.Endpoint())
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, []string{"--config", path}, os.Stdout, os.Stderr) }()
+
+	b, err := natsbus.Connect(natsbus.Config{URL: ns.URL(), Name: "hub"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	registry, err := etcdreg.FromClient(etcd.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer registry.Close()
+	value, err := bus.EncodeEntry(&bus.HubEntry{Domain: "maths", Labels: []string{"math"}, Hub: "h", Journal: "j"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead, err := registry.Elect(ctx, bus.HubKey("maths"), value, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Subscribe(bus.HubTaskSubject("maths"), "", func(m bus.Msg) {
+		var task bus.Task
+		if err := bus.Decode(m.Data, &task); err != nil {
+			t.Errorf("the hub got %v", err)
+			return
+		}
+		data, err := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: task.Client, Task: task.ID, Hub: "maths", Agent: "a", Model: "m", Reply: task.Reply, Round: 1}})
+		if err != nil {
+			t.Error(err)
+		}
+		b.Publish(bus.Msg{Subject: m.Reply, Data: data})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	status, err := bus.Encode(&bus.Status{Domain: "maths", Labels: []string{"math"}, Epoch: lead.Epoch(), Agents: 1, Slots: 1, Free: 1, Room: 1,
+		Models: []bus.ModelStatus{{Model: "m", Agents: 1, Free: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	nc, err := nats.Connect(ns.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	const body = `{"stream":true,"messages":[{"role":"user","content":"Tom has 4 boxes of 6 eggs each. How many eggs does he have?"}]}`
+	var answer map[string]any
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		b.Publish(bus.Msg{Subject: bus.StatusSubject("maths"), Data: status})
+		m, err := nc.Request(bus.TaskSubject("ada"), []byte(body), time.Second)
+		if err == nil {
+			if err := json.Unmarshal(m.Data, &answer); err != nil {
+				t.Fatalf("answer %q: %v", m.Data, err)
+			}
+			if answer["hub"] == "maths" {
+				break
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no hub accepted in 20 s: %v, %v", answer, err)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case c := <-code:
+			t.Fatalf("the command ended with %d", c)
+		}
+	}
+	if reply, _ := answer["reply"].(string); !strings.HasPrefix(reply, "souk.v1.reply.ada.") {
+		t.Errorf("accepted as %v", answer)
+	}
+	if m, err := nc.Request("$SRV.INFO.souk", nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), "souk.v1.task.*") {
+		t.Errorf("it cannot be discovered: %v", err)
+	}
+	stop()
+	select {
+	case c := <-code:
+		if c != daemon.ExitOK {
+			t.Errorf("exit code %d, want %d", c, daemon.ExitOK)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it did not end")
+	}
+}

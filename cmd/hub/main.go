@@ -1,0 +1,98 @@
+// Command hub clears the market of one domain.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"souk/cmd/internal/daemon"
+	"souk/hub"
+	"souk/ledger/journal"
+)
+
+// version is set by the linker; see the Makefile.
+var version = ""
+
+func main() { daemon.Main(daemon.Command(role())) }
+
+// config is the hub's file.
+type config struct {
+	daemon.Common `yaml:",inline"`
+	Market        daemon.Market `yaml:"market"`
+	Data          string        `yaml:"data"` // the journal is in DATA/journal/NAME
+	Hub           hub.Config    `yaml:"hub"`
+}
+
+const example = daemon.MarketExample + `data: /var/lib/souk               # the journal is kept in DATA/journal/NAME
+hub:                              # every other field has a default, see below
+  domain: math
+  hub: math-a                     # name of this instance; default DOMAIN-1
+  labels: [math, science]         # of the classifier; agents whose first domain is one of them join this hub
+  general: false                  # takes tasks of which the classifier is not sure; one hub of a market does
+`
+
+func role() daemon.Role {
+	return daemon.Role{
+		Name:  "hub",
+		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
+		Long: `hub collects the tasks of one domain into rounds, awards each to the agent where it is worth most beyond its cost, and
+records every round before it acts on it. It needs a NATS server, an etcd server and a data directory of its own;
+a second hub of the same domain with another journal stands by until the first is gone.`,
+		Example: example,
+		Version: version,
+		New: func() daemon.Config {
+			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Hub: hub.Default()}
+		},
+		Serve: func(ctx context.Context, p *daemon.Process, c daemon.Config) error { return serve(ctx, p, c.(*config)) },
+	}
+}
+
+func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
+	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Hub.Journal), journal.Config{Log: p.Log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	l, err := p.Connect(ctx, c.Market, c.Hub.Hub)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s, err := hub.NewServer(c.Hub, hub.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log})
+	if err != nil {
+		return err
+	}
+	p.Serving(s.Ready(), func() any { return s.Stats() })
+	if err := s.Run(ctx); err != nil {
+		return err
+	}
+	st := s.Stats()
+	p.Log.Info("counts since the start", "tasks", st.Arrived, "served", st.Tasks[""], "rounds", st.Rounds, "cost", st.Cost, "premium", st.Premium)
+	return nil
+}
+
+// Complete names the instance and the journal after the domain where they have no names.
+func (c *config) Complete() error {
+	if c.Hub.Hub == "" && c.Hub.Domain != "" {
+		c.Hub.Hub = c.Hub.Domain + "-1"
+	}
+	if c.Hub.Journal == "" {
+		c.Hub.Journal = c.Hub.Domain
+	}
+	var errs []error
+	if c.Data == "" {
+		errs = append(errs, fmt.Errorf("data: not set: write the directory for the journal, or set SOUK_DATA"))
+	}
+	if c.Hub.Domain == "" {
+		errs = append(errs, errors.New("domain: not set: write the domain that this hub clears"))
+	} else {
+		errs = append(errs, c.Hub.Validate())
+	}
+	return errors.Join(append(errs, c.Market.Validate())...)
+}
+
+// Drain is the time for what runs, and for resigning.
+func (c *config) Drain() time.Duration { return c.Hub.DrainTimeout + 3*time.Second }

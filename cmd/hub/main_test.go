@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"souk/cmd/internal/daemon"
+)
+
+// Each is a file or a command line that cannot work, and what it must say.
+func TestBadInput(t *testing.T) {
+	for _, c := range []struct{ name, text, args, says string }{
+		{"no file", "", "", `"config" not set`},
+		{"file is not there", "", "--config nowhere.yaml", "nowhere.yaml"},
+		{"unknown field", "hub:\n  domain: math\n  max_wiating: 3\n", "--config FILE", `hub.yaml:3: unknown field "hub.max_wiating": write max_waiting`},
+		{"field out of place", "hub: {domain: math}\nmax_wait: 3ms\n", "--config FILE", `unknown field "max_wait": its place is hub.batch.max_wait`},
+		{"no domain", "data: d\nhub: {general: true}\n", "--config FILE", "domain: not set"},
+		{"no directory", "hub: {domain: math}\n", "--config FILE", "data: not set"},
+		{"absurd limits", "data: d\nhub:\n  domain: math\n  max_open: -3\n  terms: {worth: 5, delta: 7, patience: 1s}\n", "--config FILE", "hub.yaml:4: max_open: -3"},
+		{"bad level", "data: d\nhub: {domain: math}\nlog: {level: loud}\n", "--config FILE", `hub.yaml:3: log.level: "loud": write debug, info, warn or error`},
+		{"file of an agentd", "agentd: {}\n", "--config FILE", "run `agentd --config"},
+		{"stop too short", "data: d\nhub: {domain: math, drain_timeout: 30s}\nstop: {within: 5s}\n", "--config FILE", "stop.within: 5s is shorter than the 33s"},
+		{"health for all to see", "data: d\nhub: {domain: math}\nhealth: {listen: \"0.0.0.0:9000\"}\n", "--config FILE", "not on loopback"},
+		{"two documents", "hub: {domain: math}\n---\nhub: {domain: law}\n", "--config FILE", "one file describes one daemon"},
+		{"unknown argument", "", "sell", "unknown command"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "hub.yaml")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out, errs bytes.Buffer
+			args := strings.Fields(strings.ReplaceAll(c.args, "FILE", path))
+			if code := daemon.Run(t.Context(), daemon.Command(role()), args, &out, &errs); code != daemon.ExitUsage {
+				t.Errorf("exit code %d, want %d", code, daemon.ExitUsage)
+			}
+			if !strings.Contains(errs.String(), c.says) {
+				t.Errorf("it says %q, which does not name %q", errs.String(), c.says)
+			}
+		})
+	}
+}
+
+// The example of --help is a configuration, and what --check-config prints of it can be read back and means the same.
+func TestExampleIsAConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	check := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		if code := daemon.Run(t.Context(), daemon.Command(role()), []string{"--config", path, "--check-config"}, &out, &errs); code != daemon.ExitOK {
+			t.Fatalf("exit code %d: %s", code, &errs)
+		}
+		return out.String()
+	}
+	once := check("a.yaml", example)
+	if again := check("b.yaml", once); again != once {
+		t.Errorf("read back:\n%s\nwant:\n%s", again, once)
+	}
+	if !strings.Contains(once, "max_wait: 10ms") || !strings.Contains(once, "hub: math-a") {
+		t.Errorf("in effect:\n%s", once)
+	}
+}

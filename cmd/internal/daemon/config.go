@@ -1,0 +1,302 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// owners says whose file a section at the top belongs to, and the command that takes it.
+var owners = []struct{ section, command string }{
+	{"engines", "souk cluster --config"}, {"agentd", "agentd --config"}, {"hub", "hub --config"}, {"classifier", "classifier --config"}, {"treasury", "treasury --config"},
+	{"infra", "souk infra --config"}, {"domains", "souk up --config"},
+}
+
+// MaxFile bounds a configuration file, in bytes: a thousand agents need a fifth of it.
+const MaxFile = 1 << 20
+
+// load reads a file over the defaults in cfg, applies the environment, and judges the whole.
+func load(section, path string, environ []string, cfg Config) error {
+	var data []byte
+	if path != "" {
+		var err error
+		if data, err = os.ReadFile(path); err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+	}
+	return decode(section, path, data, environ, cfg)
+}
+
+// Load reads a strict YAML file into cfg, a pointer to a struct, without an environment. It is for files that are no daemon's.
+func Load(section, path string, cfg any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, err = read(section, path, data, cfg)
+	return err
+}
+
+// read parses a file strictly.
+func read(section, path string, data []byte, cfg any) (ast.Node, error) {
+	if len(data) > MaxFile {
+		return nil, fmt.Errorf("%s: %d bytes, at most %d are read", path, len(data), MaxFile)
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
+	}
+	if len(file.Docs) > 1 {
+		return nil, fmt.Errorf("%s: %d documents: one file describes one daemon", path, len(file.Docs))
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil, nil
+	}
+	body := file.Docs[0].Body
+	if err := foreign(section, path, body); err != nil {
+		return nil, err
+	}
+	if complaints := unknown(path, body, reflect.TypeOf(cfg).Elem(), reflect.TypeOf(cfg).Elem(), ""); complaints != nil {
+		return nil, errors.Join(complaints...)
+	}
+	if err := yaml.UnmarshalWithOptions(data, cfg, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
+	}
+	return body, nil
+}
+
+func decode(section, path string, data []byte, environ []string, cfg Config) error {
+	body, err := read(section, path, data, cfg)
+	if err != nil {
+		return err
+	}
+	from, err := override(section, environ, cfg)
+	if err != nil {
+		return err
+	}
+	err = cfg.Complete()
+	if err == nil {
+		err = cfg.Sections().complete(cfg.Drain())
+	} else {
+		err = errors.Join(err, cfg.Sections().complete(0))
+	}
+	return place(section, path, body, from, err)
+}
+
+// foreign refuses a file that was written for another command, and names that.
+func foreign(section, path string, body ast.Node) error {
+	top := map[string]int{}
+	for _, e := range entries(body) {
+		top[e.key] = e.line
+	}
+	if _, ours := top[section]; ours {
+		return nil
+	}
+	for _, o := range owners {
+		if line, there := top[o.section]; there && o.section != section {
+			return fmt.Errorf("%s:%d: section %q: this file is for another command: run `%s %s`, or write a section %q", path, line, o.section, o.command, path, section)
+		}
+	}
+	return nil
+}
+
+// entry is one key of a mapping.
+type entry struct {
+	key   string
+	value ast.Node
+	line  int
+}
+
+// entries lists what a mapping holds; nothing if the node is none.
+func entries(n ast.Node) (out []entry) {
+	var values []*ast.MappingValueNode
+	switch n := plain(n).(type) {
+	case *ast.MappingNode:
+		values = n.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{n}
+	}
+	for _, v := range values {
+		if t := v.Key.GetToken(); t.Value != "<<" {
+			out = append(out, entry{t.Value, v.Value, t.Position.Line})
+		}
+	}
+	return out
+}
+
+// plain takes anchors and tags off a node.
+func plain(n ast.Node) ast.Node {
+	for {
+		switch x := n.(type) {
+		case *ast.AnchorNode:
+			n = x.Value
+		case *ast.TagNode:
+			n = x.Value
+		default:
+			return n
+		}
+	}
+}
+
+// unknown lists the keys that a type has no field for, each with what to write instead.
+func unknown(path string, n ast.Node, t, root reflect.Type, at string) (complaints []error) {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return unknown(path, n, t.Elem(), root, at)
+	case t.Kind() == reflect.Slice:
+		if list, ok := plain(n).(*ast.SequenceNode); ok {
+			for i, v := range list.Values {
+				complaints = append(complaints, unknown(path, v, t.Elem(), root, fmt.Sprintf("%s[%d]", at, i))...)
+			}
+		}
+		return complaints
+	case !nested(t):
+		return nil
+	}
+	known := fields(t)
+	for _, e := range entries(n) {
+		i := slices.IndexFunc(known, func(f field) bool { return f.name == e.key })
+		where := strings.TrimPrefix(at+"."+e.key, ".")
+		if i < 0 {
+			complaints = append(complaints, fmt.Errorf("%s:%d: unknown field %q: %s", path, e.line, where, instead(e.key, at, known, root)))
+			continue
+		}
+		complaints = append(complaints, unknown(path, e.value, known[i].t, root, where)...)
+	}
+	return complaints
+}
+
+// instead says what to write for a key that is not known.
+func instead(key, at string, known []field, root reflect.Type) string {
+	best, least := "", max(1, len(key)/3)+1
+	for _, f := range known {
+		if d := distance(key, f.name); d < least {
+			best, least = f.name, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("write %s", best)
+	}
+	var elsewhere []string
+	everyField(root, "", func(path string) {
+		if path[strings.LastIndexByte(path, '.')+1:] == key && path != key {
+			elsewhere = append(elsewhere, path)
+		}
+	})
+	if len(elsewhere) > 0 {
+		return fmt.Sprintf("its place is %s", strings.Join(elsewhere, " or "))
+	}
+	names := make([]string, len(known))
+	for i, f := range known {
+		names[i] = f.name
+	}
+	if at == "" {
+		at = "the file"
+	}
+	return fmt.Sprintf("%s has %s", at, strings.Join(names, ", "))
+}
+
+// distance is the least number of letters inserted, left out, replaced or swapped with their neighbour that turns a into b.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// place gives each line of a verdict the file and line, or the variable, that it speaks of.
+func place(section, path string, body ast.Node, from map[string]string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var out []error
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		line = strings.TrimPrefix(line, section+": ")
+		name, _, _ := strings.Cut(line, ":")
+		where := path
+		if path == "" {
+			where = "without --config"
+		}
+		for _, full := range []string{section + "." + name, name} {
+			if variable := from[full]; variable != "" {
+				where = variable
+				break
+			}
+			if n := lineOf(body, full); n > 0 {
+				where = fmt.Sprintf("%s:%d", path, n)
+				break
+			}
+		}
+		out = append(out, fmt.Errorf("%s: %s", where, line))
+	}
+	return errors.Join(out...)
+}
+
+// lineOf finds the line of a path like agents[0].engine.url; 0 where the file does not mention it.
+func lineOf(n ast.Node, path string) (line int) {
+	for step := range strings.SplitSeq(path, ".") {
+		name, index, listed := strings.Cut(strings.TrimSuffix(step, "]"), "[")
+		found := false
+		for _, e := range entries(n) {
+			if e.key == name {
+				n, line, found = e.value, e.line, true
+			}
+		}
+		if !found {
+			return 0
+		}
+		if listed {
+			list, ok := plain(n).(*ast.SequenceNode)
+			i := 0
+			if _, err := fmt.Sscanf(index, "%d", &i); err != nil || !ok || i < 0 || i >= len(list.Values) {
+				return 0
+			}
+			n = list.Values[i]
+			line = n.GetToken().Position.Line
+		}
+	}
+	return line
+}
+
+// hidden are fields that are not shown.
+var hidden = []string{"api_key", "session_key"}
+
+// Effective is a configuration as YAML, secrets aside.
+func Effective(cfg Config) ([]byte, error) {
+	text, err := yaml.Marshal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(string(text), "\n")
+	for i, l := range lines {
+		key, value, _ := strings.Cut(l, ":")
+		if slices.Contains(hidden, strings.TrimLeft(key, " -")) && strings.Trim(value, ` "'`) != "" {
+			lines[i] = key + `: "(set, not shown)"`
+		}
+	}
+	return []byte(strings.Join(lines, "\n")), nil
+}

@@ -1,0 +1,285 @@
+// Package daemon is what the market's long-running commands have in common: a strict configuration file, overrides from
+// the environment, signals, logs, health, and the connections to NATS and etcd.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, the same for all commands.
+const (
+	ExitOK    = 0
+	ExitWrong = 1 // it ran, and could not go on: starting it again may help
+	ExitUsage = 2 // arguments or configuration cannot be used: starting it again cannot help
+)
+
+// Config is the file of one daemon. Its fields carry yaml tags; durations, credits and nested structs are read as they are
+// written.
+type Config interface {
+	// Sections are those that every daemon has.
+	Sections() *Common
+	// Complete fills in what follows from other fields and judges the whole. Errors begin with the field's path below the
+	// role's section or from the top, as in "batch.max_wait: ...".
+	Complete() error
+	// Drain is the longest that the daemon itself takes to end.
+	Drain() time.Duration
+}
+
+// Common are the sections that every daemon's file has.
+type Common struct {
+	Health Health `yaml:"health"`
+	Log    Log    `yaml:"log"`
+	Stop   Stop   `yaml:"stop"`
+}
+
+// Health says where a daemon can be asked how it is.
+type Health struct {
+	Listen string `yaml:"listen"` // loopback host:port of /livez, /readyz and /stats; empty: nowhere
+}
+
+// Log says what is logged to stderr.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // text, json
+}
+
+// Stop bounds the end of a daemon after its first signal.
+type Stop struct {
+	Within time.Duration `yaml:"within"` // 0: the time to drain, and stopMargin
+}
+
+// stopMargin is for what comes after draining: journals closed, leases given back, connections flushed.
+const stopMargin = 5 * time.Second
+
+// Role describes a daemon.
+type Role struct {
+	Name    string // of the command and of the section in the file
+	Short   string
+	Long    string
+	Example string // a configuration, shown by --help
+	Version string // as the linker set it
+	NoFile  bool   // the defaults alone will do
+	New     func() Config
+	Serve   func(ctx context.Context, p *Process, c Config) error // until ctx ends, and it has drained
+}
+
+// Process is what a running daemon is given.
+type Process struct {
+	Log    *slog.Logger
+	health *health
+}
+
+// failure is a daemon that could not go on, as opposed to one that was asked wrongly.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// Main runs a command with the process's arguments until SIGINT or SIGTERM, and does not return. The first signal lets it
+// drain; a second one ends it at once.
+func Main(command *cobra.Command) {
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go obey(signals, stop, func(s os.Signal) {
+		fmt.Fprintf(os.Stderr, "%s: %v again: ended at once\n", command.Name(), s)
+		os.Exit(ExitWrong)
+	})
+	os.Exit(Run(ctx, command, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// sameSignal is how close signals are that were meant as one. A Ctrl-C before containers comes from the terminal and from
+// their manager; a parent's death is told by each of its threads.
+const sameSignal = 300 * time.Millisecond
+
+// obey drains at the first signal, and ends at the next one that was meant as another.
+func obey(signals <-chan os.Signal, drain func(), end func(os.Signal)) {
+	<-signals
+	first := time.Now()
+	drain()
+	for s := range signals {
+		if time.Since(first) > sameSignal {
+			end(s)
+			return
+		}
+	}
+}
+
+// Run runs a command until ctx ends and it has drained, and returns its exit code.
+func Run(ctx context.Context, command *cobra.Command, args []string, out, errs io.Writer) int {
+	command.SetArgs(args)
+	command.SetOut(out)
+	command.SetErr(errs)
+	err := command.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	fmt.Fprintf(errs, "%s: %v\n", command.Name(), err)
+	if errors.As(err, new(failure)) {
+		return ExitWrong
+	}
+	return ExitUsage
+}
+
+// Failed marks an error as one of the running command, not of how it was asked.
+func Failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{err}
+}
+
+// Command is the daemon as a command: --config, --check-config, --probe, --version.
+func Command(r Role) *cobra.Command {
+	var path string
+	var check, probe bool
+	c := &cobra.Command{
+		Use:           r.Name + " --config FILE",
+		Short:         r.Short,
+		Long:          r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) + "\n" + commonHelp + environmentHelp(r),
+		Example:       "  " + r.Name + " --config /etc/souk/" + r.Name + ".yaml\n  " + r.Name + " --config FILE --check-config",
+		Version:       version(r.Version),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg := r.New()
+			if err := load(r.Name, path, os.Environ(), cfg); err != nil {
+				return err
+			}
+			switch {
+			case check:
+				text, err := Effective(cfg)
+				if err == nil {
+					_, err = c.OutOrStdout().Write(text)
+				}
+				return err
+			case probe:
+				return Failed(Probe(c.Context(), cfg.Sections().Health.Listen))
+			}
+			return run(c.Context(), r, cfg, c.ErrOrStderr())
+		},
+	}
+	c.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	f := c.Flags()
+	f.StringVar(&path, "config", "", "configuration file (YAML)")
+	f.BoolVar(&check, "check-config", false, "judge the configuration, print what is in effect, and end with 0 or 2")
+	f.BoolVar(&probe, "probe", false, "ask the daemon that runs with this configuration whether it is ready, and end with 0 or 1")
+	if !r.NoFile {
+		c.MarkFlagRequired("config")
+	}
+	return c
+}
+
+const commonHelp = `
+Sections that every daemon has, with their defaults:
+
+  health: {listen: ""}                 # loopback address of /livez, /readyz and /stats (JSON); empty: none
+  log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
+  stop: {within: 0s}                   # SIGTERM drains, and ends it within this; 0s: its time to drain and 5 s; a second signal ends it at once
+`
+
+// run serves until ctx ends, and sees to it that the end comes within the time stated.
+func run(ctx context.Context, r Role, cfg Config, errs io.Writer) error {
+	common := cfg.Sections()
+	log := common.Log.logger(errs).With("daemon", r.Name)
+	slog.SetDefault(log)
+	p := &Process{Log: log, health: newHealth(r.Name, version(r.Version))}
+	if err := p.health.listen(common.Health.Listen); err != nil {
+		return Failed(err)
+	}
+	defer p.health.close()
+	log.Info("starting", "version", version(r.Version), "pid", os.Getpid(), "health", p.health.address())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, p, cfg) }()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		within := common.Stop.Within
+		log.Info("stopping: running tasks may end; a second signal ends it at once", "within", within)
+		p.health.stopping()
+		t := time.NewTimer(within)
+		defer t.Stop()
+		select {
+		case err = <-done:
+		case <-t.C:
+			return Failed(fmt.Errorf("not stopped within %v: ended as it was; journals are whole up to their last sync", within))
+		}
+	}
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+		return Failed(err)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+func (l Log) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.Level)) // judged when the file was read
+	o := &slog.HandlerOptions{Level: level}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// complete judges the common sections and fills in what follows from the daemon's own.
+func (c *Common) complete(drain time.Duration) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Health.Listen != "" {
+		if err := CheckLoopback(c.Health.Listen); err != nil {
+			wrong("health.listen: %w; health says much to whoever asks, so ask it on this machine or through a tunnel", err)
+		}
+	}
+	var level slog.Level
+	if level.UnmarshalText([]byte(c.Log.Level)) != nil {
+		wrong("log.level: %q: write debug, info, warn or error", c.Log.Level)
+	}
+	if c.Log.Format != "text" && c.Log.Format != "json" {
+		wrong("log.format: %q: write text or json", c.Log.Format)
+	}
+	switch {
+	case c.Stop.Within == 0:
+		c.Stop.Within = drain + stopMargin
+	case c.Stop.Within < drain:
+		wrong("stop.within: %v is shorter than the %v that running tasks are promised: write at least that, or promise less", c.Stop.Within, drain)
+	}
+	return errors.Join(errs...)
+}
+
+// Default are the common sections' defaults.
+func Default() Common { return Common{Log: Log{Level: "info", Format: "text"}} }
+
+func version(linked string) string {
+	if linked == "" {
+		linked = "unknown"
+		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+			linked = info.Main.Version
+		}
+	}
+	return fmt.Sprintf("%s (%s, %s/%s)", linked, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ") + "\n"
+}
+
+// Sections are the common sections themselves, so that a Config only embeds them.
+func (c *Common) Sections() *Common { return c }
+
+// IsFailure reports whether an error is one of the running command; see [Failed].
+func IsFailure(err error) bool { return errors.As(err, new(failure)) }

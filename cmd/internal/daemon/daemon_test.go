@@ -1,0 +1,303 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus/embedded"
+)
+
+// output collects what is written from several goroutines.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fair.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func fairRole(serve func(context.Context, *Process, Config) error) Role {
+	return Role{Name: "fair", Short: "A fair", Example: fairFile, Version: "v1.2", New: func() Config { return newFair() }, Serve: serve}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(text)
+}
+
+// eventually polls until f is true.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(10 * time.Second)
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("in 10 s it never happened that %s", what)
+		}
+	}
+}
+
+// A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains, gone with 0.
+func TestALife(t *testing.T) {
+	address := freeAddress(t)
+	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
+	open, drained := make(chan struct{}), make(chan struct{})
+	role := fairRole(func(ctx context.Context, p *Process, _ Config) error {
+		p.Serving(open, func() any { return map[string]int{"visitors": 3} })
+		<-ctx.Done()
+		<-drained
+		return nil
+	})
+	ctx, sigterm := context.WithCancel(t.Context())
+	defer sigterm()
+	var log output
+	code := make(chan int, 1)
+	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
+	url := "http://" + address
+	eventually(t, "it is alive", func() bool { status, _ := get(t, url+"/livez"); return status == http.StatusOK })
+
+	probe := func() (int, string) {
+		var errs bytes.Buffer
+		return Run(t.Context(), Command(role), []string{"--config", path, "--probe"}, io.Discard, &errs), errs.String()
+	}
+	if status, text := get(t, url+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "not serving yet") {
+		t.Errorf("before it serves: %d %s", status, text)
+	}
+	if code, says := probe(); code != ExitWrong || !strings.Contains(says, "not serving yet") {
+		t.Errorf("probed before it serves: %d %s", code, says)
+	}
+	close(open)
+	eventually(t, "it is ready", func() bool { status, _ := get(t, url+"/readyz"); return status == http.StatusOK })
+	if code, says := probe(); code != ExitOK {
+		t.Errorf("probed when ready: %d %s", code, says)
+	}
+	if _, text := get(t, url+"/stats"); !strings.Contains(text, `"visitors": 3`) {
+		t.Errorf("its counts are %s", text)
+	}
+	sigterm()
+	eventually(t, "it says that it stops", func() bool { _, text := get(t, url+"/readyz"); return strings.Contains(text, "stopping") })
+	if status, _ := get(t, url+"/livez"); status != http.StatusOK {
+		t.Error("while it drains it is alive")
+	}
+	close(drained)
+	if c := <-code; c != ExitOK {
+		t.Errorf("exit code %d: %s", c, &log)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(log.String()), "\n") {
+		var entry struct{ Level, Msg, Daemon string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Daemon != "fair" {
+			t.Errorf("no line of a JSON log: %s", line)
+		}
+	}
+}
+
+// A daemon that does not drain is ended at the time stated, and says so.
+func TestItEndsInTime(t *testing.T) {
+	ctx, sigterm := context.WithCancel(t.Context())
+	stuck := make(chan struct{})
+	defer close(stuck)
+	role := fairRole(func(context.Context, *Process, Config) error {
+		sigterm()
+		<-stuck
+		return nil
+	})
+	began := time.Now()
+	var log output
+	code := Run(ctx, Command(role), []string{"--config", write(t, fairFile+"stop: {within: 2s}\n")}, io.Discard, &log)
+	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > 10*time.Second || !strings.Contains(log.String(), "not stopped within 2s") {
+		t.Errorf("exit code %d after %v: %s", code, took, &log)
+	}
+}
+
+// A market that comes up later is waited for, and the operator is told what is waited for.
+func TestServersThatComeLater(t *testing.T) {
+	address, health := freeAddress(t), freeAddress(t)
+	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := write(t, fairFile+"market: {nats: \"nats://"+address+"\", etcd: [\""+etcd.Endpoint()+"\"], connect_within: 20s}\nhealth: {listen: \""+health+"\"}\n")
+	open := make(chan struct{})
+	close(open)
+	role := fairRole(func(ctx context.Context, p *Process, c Config) error {
+		l, err := p.Connect(ctx, c.(*fair).Market, "fair")
+		if err != nil {
+			return err
+		}
+		p.Serving(open, nil)
+		<-ctx.Done()
+		return l.Close()
+	})
+	ctx, sigterm := context.WithCancel(t.Context())
+	defer sigterm()
+	var log output
+	code := make(chan int, 1)
+	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
+	eventually(t, "it says what it waits for", func() bool {
+		_, text := get(t, "http://"+health+"/readyz")
+		return strings.Contains(text, "waiting for NATS at nats://"+address) && strings.Contains(log.String(), "waiting for NATS")
+	})
+	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is ready", func() bool { status, _ := get(t, "http://"+health+"/readyz"); return status == http.StatusOK })
+	nats.Close()
+	eventually(t, "it notices that NATS has gone", func() bool {
+		_, text := get(t, "http://"+health+"/readyz")
+		return strings.Contains(text, "NATS is not connected") && strings.Contains(log.String(), "NATS is out of reach")
+	})
+	if nats, err = embedded.StartNATS(embedded.NATSConfig{Listen: address}); err != nil {
+		t.Fatal(err)
+	}
+	defer nats.Close()
+	eventually(t, "it is ready again", func() bool {
+		status, _ := get(t, "http://"+health+"/readyz")
+		return status == http.StatusOK && strings.Contains(log.String(), "NATS is back")
+	})
+	if err := etcd.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it notices that etcd has gone", func() bool {
+		_, text := get(t, "http://"+health+"/readyz")
+		return strings.Contains(text, "etcd is not connected") && strings.Contains(log.String(), "etcd is out of reach")
+	})
+	sigterm()
+	if c := <-code; c != ExitOK {
+		t.Errorf("exit code %d: %s", c, &log)
+	}
+}
+
+// A market that never comes up is an error that says what to do. So is a signal while waiting no error.
+func TestServersThatNeverCome(t *testing.T) {
+	serve := func(ctx context.Context, p *Process, c Config) error {
+		_, err := p.Connect(ctx, c.(*fair).Market, "fair")
+		return err
+	}
+	var log output
+	path := write(t, fairFile+"market: {nats: \"nats://127.0.0.1:1\", connect_within: 1s}\n")
+	if code := Run(t.Context(), Command(fairRole(serve)), []string{"--config", path}, io.Discard, &log); code != ExitWrong ||
+		!strings.Contains(log.String(), "NATS at nats://127.0.0.1:1 did not answer within 1s") || !strings.Contains(log.String(), "market.nats or SOUK_MARKET_NATS") {
+		t.Errorf("exit code %d: %s", code, &log)
+	}
+	ctx, sigterm := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer sigterm()
+	path = write(t, fairFile+"market: {nats: \"nats://127.0.0.1:1\", connect_within: 1h}\n")
+	if code := Run(ctx, Command(fairRole(serve)), []string{"--config", path}, io.Discard, &log); code != ExitOK {
+		t.Errorf("told to stop while waiting: exit code %d: %s", code, &log)
+	}
+}
+
+// Signals that come together are one; a later one is another.
+func TestASecondSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 8)
+		var drained, ended bool
+		go obey(signals, func() { drained = true }, func(os.Signal) { ended = true })
+		synctest.Wait()
+		if drained || ended {
+			t.Fatal("it obeyed a signal that nobody sent")
+		}
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGINT
+		synctest.Wait()
+		if !drained || ended {
+			t.Errorf("after two at once: drained %v, ended %v; want it to drain", drained, ended)
+		}
+		<-time.After(sameSignal + time.Millisecond)
+		signals <- syscall.SIGTERM
+		synctest.Wait()
+		if !ended {
+			t.Error("a second signal, later, did not end it")
+		}
+	})
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	role := fairRole(nil)
+	var out bytes.Buffer
+	if code := Run(t.Context(), Command(role), []string{"--version"}, &out, &out); code != ExitOK || !strings.HasPrefix(out.String(), "fair v1.2 (go") {
+		t.Errorf("%d %s", code, &out)
+	}
+	out.Reset()
+	Run(t.Context(), Command(role), []string{"--help"}, &out, &out)
+	for _, want := range []string{"name: autumn", "SOUK_FAIR_OPEN=8h0m0s", "SOUK_MARKET_NATS=nats://127.0.0.1:4222", "SOUK_FAIR_STALLS=", "a second signal ends it at once"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("--help does not say %q:\n%s", want, &out)
+		}
+	}
+}
+
+// Two daemons on one health address: the second says which field to change.
+func TestHealthAddressIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var errs output
+	path := write(t, fairFile+"health: {listen: \""+l.Addr().String()+"\"}\n")
+	if code := Run(t.Context(), Command(fairRole(nil)), []string{"--config", path}, io.Discard, &errs); code != ExitWrong || !strings.Contains(errs.String(), "health.listen: ") {
+		t.Errorf("exit code %d: %s", code, &errs)
+	}
+}
+
+func TestName(t *testing.T) {
+	for in, want := range map[string]string{"gpu-3.example.org": "gpu-3-example-org", "ok_1": "ok_1", "é": "--", strings.Repeat("x", 100): strings.Repeat("x", 64)} {
+		if got := Name(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// health answers how a daemon is:
+//
+//	/livez   200 while the process runs; restart it if there is no answer
+//	/readyz  200 when it serves, 503 with the reasons when it does not: send it nothing then, but do not restart it
+//	/stats   its counts as JSON
+type health struct {
+	name, version string
+	began         time.Time
+
+	mu       sync.Mutex
+	waiting  string
+	serving  []<-chan struct{}
+	needs    []need
+	draining bool
+	stats    func() any
+
+	listener net.Listener
+	server   *http.Server
+}
+
+type need struct {
+	name string
+	ok   func() bool
+}
+
+func newHealth(name, version string) *health {
+	return &health{name: name, version: version, began: time.Now()}
+}
+
+// Serving says what the daemon's work is: it is ready once ready is closed. stats is what /stats shows.
+func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
+	h := p.health
+	h.mu.Lock()
+	h.serving = append(h.serving, ready)
+	if stats != nil {
+		h.stats = stats
+	}
+	h.mu.Unlock()
+	go func() {
+		<-ready
+		p.Log.Info("ready", "after", time.Since(h.began).Round(time.Millisecond))
+	}()
+}
+
+func (h *health) need(name string, ok func() bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.needs = append(h.needs, need{name, ok})
+}
+
+func (h *health) waits(what, where string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting = ""
+	if what != "" {
+		h.waiting = "waiting for " + what + " at " + where
+	}
+}
+
+func (h *health) stopping() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.draining = true
+}
+
+// Report is what /readyz says.
+type Report struct {
+	Daemon  string   `json:"daemon"`
+	Version string   `json:"version"`
+	Ready   bool     `json:"ready"`
+	Not     []string `json:"not,omitempty"` // why it is not ready
+	UpMS    int64    `json:"up_ms"`
+}
+
+func (h *health) report() Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := Report{Daemon: h.name, Version: h.version, UpMS: time.Since(h.began).Milliseconds()}
+	if h.draining {
+		r.Not = append(r.Not, "stopping")
+	}
+	if h.waiting != "" {
+		r.Not = append(r.Not, h.waiting)
+	}
+	for _, n := range h.needs {
+		if !n.ok() {
+			r.Not = append(r.Not, n.name+" is not connected")
+		}
+	}
+	up := len(h.serving) > 0
+	for _, s := range h.serving {
+		select {
+		case <-s:
+		default:
+			up = false
+		}
+	}
+	if !up {
+		r.Not = append(r.Not, "not serving yet")
+	}
+	r.Ready = len(r.Not) == 0
+	return r
+}
+
+func (h *health) listen(address string) error {
+	if address == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("health.listen: %w: choose another address, or set SOUK_HEALTH_LISTEN", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		r := h.report()
+		w.Header().Set("Content-Type", "application/json")
+		if !r.Ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		json.NewEncoder(w).Encode(r)
+	})
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
+		h.mu.Lock()
+		stats := h.stats
+		h.mu.Unlock()
+		var v any = struct{}{}
+		if stats != nil {
+			v = stats()
+		}
+		w.Header().Set("Content-Type", "application/json")
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.Encode(v)
+	})
+	h.listener = l
+	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10}
+	go h.server.Serve(l)
+	return nil
+}
+
+func (h *health) address() string {
+	if h.listener == nil {
+		return "none"
+	}
+	return h.listener.Addr().String()
+}
+
+func (h *health) close() {
+	if h.server != nil {
+		h.server.Close()
+	}
+}
+
+// Probe asks a daemon's /readyz once. Its error says why it is not ready.
+func Probe(ctx context.Context, address string) error {
+	if address == "" {
+		return errors.New("health.listen is not set: there is nobody to ask")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	var r Report
+	if err := json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&r); err != nil {
+		return fmt.Errorf("%s answers %s, and no report: is it a daemon of this market? (%w)", address, answer.Status, err)
+	}
+	if !r.Ready {
+		return fmt.Errorf("%s is not ready: %q", r.Daemon, r.Not)
+	}
+	return nil
+}

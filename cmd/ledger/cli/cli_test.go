@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"souk/ledger"
+	"souk/ledger/journal"
+	"souk/market"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"ledger": func() { os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// exits CODE ARGS...: runs ledger and expects the exit code.
+			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
+				err := ts.Exec("ledger", args[1:]...)
+				code := 0
+				var exit *exec.ExitError
+				if errors.As(err, &exit) {
+					code = exit.ExitCode()
+				}
+				if strconv.Itoa(code) != args[0] {
+					ts.Fatalf("ledger %v: exit %d, want %s", args[1:], code, args[0])
+				}
+			},
+			// market DIR ROUNDS [FRAUD]: writes the journals of a hub and the treasury.
+			"market": func(ts *testscript.TestScript, _ bool, args []string) {
+				rounds, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				fraud := ""
+				if len(args) > 2 {
+					fraud = args[2]
+				}
+				ts.Check(writeMarket(ts.MkAbs(args[0]), rounds, fraud))
+			},
+			// flip FILE PART/PARTS: flips a bit there in the used part of a segment.
+			"flip": func(ts *testscript.TestScript, _ bool, args []string) {
+				path := ts.MkAbs(args[0])
+				b, err := os.ReadFile(path)
+				ts.Check(err)
+				part, of, _ := strings.Cut(args[1], "/")
+				i, _ := strconv.Atoi(part)
+				n, _ := strconv.Atoi(of)
+				b[len(bytes.TrimRight(b, "\x00"))*i/n] ^= 0x10
+				ts.Check(os.WriteFile(path, b, 0o600))
+			},
+			// tear FILE BYTES: cuts the last bytes off what was written.
+			"tear": func(ts *testscript.TestScript, _ bool, args []string) {
+				path := ts.MkAbs(args[0])
+				b, err := os.ReadFile(path)
+				ts.Check(err)
+				n, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				used := len(bytes.TrimRight(b, "\x00"))
+				clear(b[used-n : used])
+				ts.Check(os.WriteFile(path, b, 0o600))
+			},
+		},
+	})
+}
+
+// writer is one journal being written.
+type writer struct {
+	name  string
+	book  *ledger.Book
+	j     *journal.Journal
+	salts byte
+}
+
+func newWriter(data, name, role string) (*writer, error) {
+	j, err := journal.Open(filepath.Join(data, "journal", name), journal.Config{MinFree: -1})
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{name: name, book: ledger.NewBook(), j: j}
+	domain := ""
+	if role == ledger.RoleHub {
+		domain = "maths"
+	}
+	return w, w.write(ledger.NewOpen(name, role, domain, w.salt()))
+}
+
+func (w *writer) salt() (s [16]byte) { w.salts++; s[3] = w.salts; return s }
+
+// write books records and stores them as one frame. Frauds are stored as they are.
+func (w *writer) write(records ...ledger.Record) error {
+	seq, _, at := w.book.Last()
+	f := ledger.Frame{Version: ledger.FrameVersion, Epoch: 4, Seq: seq + 1, Time: max(at, 1_790_000_000e9) + 1e6, Records: records}
+	if err := w.book.ApplyFrame(f); err != nil {
+		return err
+	}
+	return w.j.Append(f)
+}
+
+var card = market.Price{Miss: 2_000_000, Hit: 500_000, Out: 8_000_000}
+
+// writeMarket plays rounds of three tasks for two slots; the last hold stays open.
+func writeMarket(data string, rounds int, fraud string) error {
+	h, err := newWriter(data, "hub-maths", ledger.RoleHub)
+	if err != nil {
+		return err
+	}
+	defer h.j.Close()
+	tr, err := newWriter(data, "treasury", ledger.RoleTreasury)
+	if err != nil {
+		return err
+	}
+	defer tr.j.Close()
+	for i, client := range []string{"ann", "bob", "cyd"} {
+		n := uint64(i + 1)
+		granted := market.Credits(4e9)
+		if fraud == "allotment" && client == "cyd" {
+			granted--
+		}
+		err = errorOf(tr.write(ledger.NewDeposit("cash-"+client, client, 10e9, "", tr.salt())),
+			tr.write(ledger.NewGrant(h.name, n, client, granted, "", tr.salt())),
+			h.write(ledger.NewAccept(h.name, n, client, 4e9, h.salt())))
+		if err != nil {
+			return err
+		}
+	}
+	for n := range rounds {
+		if err := h.round(n, n == rounds-1, fraud); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func errorOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) round(n int, last bool, fraud string) error {
+	number, prev := w.book.LastRound()
+	r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule, Fee: 1000,
+		Agents: []market.Supply{{Agent: "a1", Tiers: []market.Tier{{Slots: 1}}}, {Agent: "a2", Tiers: []market.Tier{{Slots: 1}}}}}
+	for j, client := range []string{"ann", "bob", "cyd"} {
+		r.Tasks = append(r.Tasks, market.Task{ID: market.TaskID(fmt.Sprintf("%s/t%d", client, n)), Client: client})
+		for a := range 2 {
+			r.Edges = append(r.Edges, market.Edge{Task: j, Agent: a, Value: market.Credits(4_000_000 + 700_000*j + 100_000*a), Cost: 600_000})
+		}
+	}
+	o, err := market.Clear(r)
+	if err != nil {
+		return err
+	}
+	if fraud == "premium" && last {
+		o.Awards[0].Premium++
+	}
+	records := []ledger.Record{ledger.NewRound(w.name, r, o, w.salt())}
+	var holds []ledger.Hold
+	for slot, a := range o.Awards {
+		client, task, _ := strings.Cut(string(a.Task), "/")
+		h := ledger.Hold{Client: client, Task: task, Agent: string(a.Agent), Model: "m/7b", Round: r.Number, Slot: slot, Kind: "task",
+			Amount: a.Premium + market.WorstCase(card, 400, 200), Premium: a.Premium, Fee: r.Fee, Quoted: a.Cost, Settle: r.Rule.Settle,
+			Price: card, Prompt: 400, Output: 50, MaxTokens: 200, Expires: 1_790_000_100e9}
+		holds = append(holds, h)
+		records = append(records, ledger.NewHold(w.name, h, w.salt()))
+	}
+	if err := w.write(records...); err != nil {
+		return err
+	}
+	for i, h := range holds {
+		if last && i == 1 {
+			break
+		}
+		use := market.Usage{Prompt: 400, Cached: 100, Output: 50}
+		cost := market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)
+		if fraud == "metering" && last {
+			cost += 7
+		}
+		if err := w.write(ledger.NewCapture(w.name, h, ledger.Capture{Outcome: "done", Finish: "stop", Cost: cost, Usage: use, TTFTUS: 31_000}, w.salt())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestCheckInProcess(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 20, ""); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := Check(context.Background(), []string{data}, Options{Level: ledger.MaxLevel})
+	if err != nil || sum.Code() != ExitClean || !sum.Across || len(sum.Reports) != 2 || sum.Reports[0].Rounds != 20 {
+		t.Errorf("%v, %s", err, sum.Line())
+	}
+	var b strings.Builder
+	if err := Explain(context.Background(), &b, filepath.Join(data, "journal", "hub-maths"), 3); err != nil || !strings.Contains(b.String(), "would have won it") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// Journals are written while they are checked again and again: never a finding.
+func TestCheckBesideAWriter(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		tr, err := newWriter(filepath.Join(data, "other"), "treasury", ledger.RoleTreasury)
+		if err == nil {
+			err = tr.write(ledger.NewDeposit("d", "ann", 1e9, "", tr.salt()))
+		}
+		h, err2 := newWriter(filepath.Join(data, "other"), "hub-law", ledger.RoleHub)
+		err = errorOf(err, err2)
+		for n := uint64(1); n <= 300 && err == nil; n++ {
+			err = errorOf(tr.write(ledger.NewGrant(h.name, n, "ann", 1000, "", tr.salt())), h.write(ledger.NewAccept(h.name, n, "ann", 1000, h.salt())),
+				h.write(ledger.NewReturn(h.name, n, "ann", 500, h.salt())), tr.write(ledger.NewReclaim(h.name, n, "ann", 500, tr.salt())))
+		}
+		if err == nil {
+			err = errorOf(tr.j.Close(), h.j.Close())
+		}
+		done <- err
+	}()
+	checks := 0
+	for {
+		sum, err := Check(context.Background(), []string{filepath.Join(data, "other")}, Options{Level: ledger.MaxLevel})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for _, f := range sum.Findings {
+			t.Fatalf("check %d: %s", checks, f)
+		}
+		checks++
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d checks", checks)
+			return
+		default:
+		}
+	}
+}
+
+// lines is an output that tells of every line written to it.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		l <- line
+	}
+	return len(p), nil
+}
+
+func TestTailFollows(t *testing.T) {
+	data := t.TempDir()
+	tr, err := newWriter(data, "treasury", ledger.RoleTreasury)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.j.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	out := make(lines, 100)
+	code := make(chan int, 1)
+	go func() { code <- Run(ctx, []string{"tail", "-f", "--data", data, "-O", "ndjson"}, out, out) }()
+	for i, want := range []string{`"kind":"open"`, `"id":"deposit/d1"`, `"id":"deposit/d2"`} {
+		if i > 0 {
+			if err := tr.write(ledger.NewDeposit(fmt.Sprint("d", i), "ann", 1e9, "", tr.salt())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case line := <-out:
+			if !strings.Contains(line, want) {
+				t.Errorf("line %d: %s, want %s", i, line, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("line %d never came", i)
+		}
+	}
+	cancel()
+	if c := <-code; c != ExitClean {
+		t.Errorf("exit %d after Ctrl-C", c)
+	}
+}
+
+func TestJSONIsOneDocument(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 3, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check"}, {"bal"}, {"stats"}, {"round", "2"}, {"print"}, {"print", "--kind", "payout"}, {"trace", "cyd/t1"}} {
+		var out, errs bytes.Buffer
+		if code := Run(context.Background(), append(args, "--data", data, "-O", "json"), &out, &errs); code != ExitClean {
+			t.Errorf("%v: exit %d: %s", args, code, &errs)
+		}
+		if !json.Valid(out.Bytes()) {
+			t.Errorf("%v: not JSON: %.300s", args, &out)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"souk/market"
+)
+
+var formats = []string{"table", "json", "ndjson", "csv"}
+
+// sheet is rows under a header, printed in any format. Cells are strings, integers and credits.
+type sheet struct {
+	columns []string
+	rows    [][]any
+}
+
+func (s *sheet) add(cells ...any) { s.rows = append(s.rows, cells) }
+
+func (s *sheet) write(w io.Writer, format string) error {
+	switch format {
+	case "json":
+		return writeJSON(w, s.objects())
+	case "ndjson":
+		for _, o := range s.objects() {
+			if err := writeLine(w, o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	style := table.StyleLight
+	style.Options = table.Options{SeparateHeader: true}
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	header := make(table.Row, len(s.columns))
+	config := make([]table.ColumnConfig, len(s.columns))
+	for i, c := range s.columns {
+		header[i] = c
+		config[i].Number = i + 1
+		if len(s.rows) > 0 && isNumber(s.rows[0][i]) {
+			config[i].Align, config[i].AlignHeader = text.AlignRight, text.AlignRight
+		}
+	}
+	t.AppendHeader(header)
+	t.SetColumnConfigs(config)
+	for _, r := range s.rows {
+		row := make(table.Row, len(r))
+		for i, cell := range r {
+			row[i] = fmt.Sprint(cell)
+			if c, ok := cell.(market.Credits); ok && format == "table" {
+				row[i] = aligned(c)
+			}
+		}
+		t.AppendRow(row)
+	}
+	if format == "csv" {
+		t.RenderCSV()
+	} else {
+		t.Render()
+	}
+	return nil
+}
+
+// aligned gives credits all nine decimals, so that a column's points stand under one another.
+func aligned(c market.Credits) string {
+	s := c.String()
+	point := strings.IndexByte(s, '.')
+	if point < 0 {
+		s, point = s+".", len(s)
+	}
+	return s + "000000000"[len(s)-point-1:]
+}
+
+func isNumber(v any) bool {
+	switch v.(type) {
+	case int, int64, uint64, market.Credits:
+		return true
+	}
+	return false
+}
+
+// object is a JSON object whose members keep their order.
+type object struct {
+	names  []string
+	values []any
+}
+
+func (s *sheet) objects() []object {
+	list := make([]object, len(s.rows))
+	for i, r := range s.rows {
+		list[i] = object{s.columns, r}
+	}
+	return list
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, name := range o.names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		value, err := json.Marshal(o.values[i])
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%q:%s", name, value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+func writeLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

@@ -1,0 +1,528 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/ledger"
+	"souk/market"
+)
+
+// filter chooses records.
+type filter struct {
+	from, to uint64 // frames; to 0: no end
+	id       string // of a record, or the beginning of one that goes on with '/'
+	kind     string
+	account  string
+}
+
+func (f *filter) has(seq uint64, r *ledger.Record) bool {
+	if seq < f.from || f.to != 0 && seq > f.to || f.kind != "" && r.Kind.String() != f.kind {
+		return false
+	}
+	if f.id != "" && r.ID != f.id && !strings.HasPrefix(r.ID, f.id+"/") {
+		return false
+	}
+	if f.account == "" {
+		return true
+	}
+	for _, l := range r.Legs {
+		if l.Account == f.account {
+			return true
+		}
+	}
+	return false
+}
+
+// parseRange reads "17", "17-20" or "17-".
+func (f *filter) parseRange(s string) (err error) {
+	if s == "" {
+		return nil
+	}
+	from, to, isRange := strings.Cut(s, "-")
+	if f.from, err = strconv.ParseUint(from, 10, 64); err == nil {
+		f.to = f.from
+		if isRange {
+			f.to = 0
+			if to != "" {
+				f.to, err = strconv.ParseUint(to, 10, 64)
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("--seq %q: want a frame's number, or a range like 17-20 or 17-", s)
+	}
+	return nil
+}
+
+func (e *env) printCommand() *cobra.Command {
+	var f filter
+	var seq string
+	c := &cobra.Command{
+		Use:   "print [PATH...]",
+		Short: "The records themselves, with all their legs",
+		Example: `  ledger print --journal hub-maths --seq 17
+  ledger print --id hub-maths/8/0            a hold and its end
+  ledger print --account surplus -O ndjson`,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if err := f.parseRange(seq); err != nil {
+				return err
+			}
+			sources, err := e.open(paths)
+			if err != nil {
+				return err
+			}
+			p := &printer{w: cmd.OutOrStdout(), format: e.output}
+			for _, s := range sources {
+				err := s.frames(cmd.Context(), func(frame *ledger.Frame) error {
+					if f.to != 0 && frame.Seq > f.to {
+						return errStop
+					}
+					for i := range frame.Records {
+						if f.has(frame.Seq, &frame.Records[i]) {
+							if err := p.print(s.name, frame, &frame.Records[i]); err != nil {
+								return err
+							}
+						}
+					}
+					return nil
+				})
+				if err != nil && err != errStop {
+					return err
+				}
+			}
+			return p.end()
+		},
+	}
+	c.Flags().StringVar(&seq, "seq", "", "only this frame, or a range like 17-20 or 17-")
+	c.Flags().StringVar(&f.id, "id", "", "only the record of this id and those made from it")
+	c.Flags().StringVar(&f.kind, "kind", "", "only records of this kind: round, hold, capture, void, grant, ...")
+	c.Flags().StringVar(&f.account, "account", "", "only records that move this account")
+	return c
+}
+
+// printer writes records one after another.
+type printer struct {
+	w      io.Writer
+	format string
+	n      int
+	csv    sheet
+}
+
+// view is a record as JSON.
+type view struct {
+	Journal string `json:"journal"`
+	Seq     uint64 `json:"seq"`
+	Epoch   int64  `json:"epoch"`
+	Time    string `json:"time"`
+	Kind    string `json:"kind"`
+	ID      string `json:"id"`
+	Salt    string `json:"salt"`
+	Legs    []leg  `json:"legs"`
+	Content any    `json:"content,omitempty"`
+}
+
+type leg struct {
+	Account string         `json:"account"`
+	Amount  market.Credits `json:"amount"`
+}
+
+func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err error) {
+	p.n++
+	switch p.format {
+	case "csv":
+		for _, l := range r.Legs {
+			p.csv.add(name, f.Seq, stamp(f.Time), r.Kind.String(), r.ID, l.Account, l.Amount)
+		}
+		return nil
+	case "json", "ndjson":
+		v := view{name, f.Seq, f.Epoch, time.Unix(0, f.Time).UTC().Format(time.RFC3339Nano), r.Kind.String(), r.ID, hex.EncodeToString(r.Salt[:]), []leg{}, content(r)}
+		for _, l := range r.Legs {
+			v.Legs = append(v.Legs, leg(l))
+		}
+		if p.format == "ndjson" {
+			return writeLine(p.w, v)
+		}
+		if p.n == 1 {
+			_, err = io.WriteString(p.w, "[\n")
+		} else {
+			_, err = io.WriteString(p.w, ",\n")
+		}
+		if err == nil {
+			err = writeLine(p.w, v)
+		}
+		return err
+	}
+	_, err = fmt.Fprintf(p.w, "%s %s %s  (%s, frame %d, epoch %d)\n    ; %s\n", stamp(f.Time), r.Kind, r.ID, name, f.Seq, f.Epoch, sentence(r))
+	for _, l := range r.Legs {
+		if err == nil {
+			_, err = fmt.Fprintf(p.w, "    %-40s %20s\n", l.Account, aligned(l.Amount))
+		}
+	}
+	return err
+}
+
+func (p *printer) end() error {
+	switch p.format {
+	case "json":
+		if p.n == 0 {
+			_, err := io.WriteString(p.w, "[]\n")
+			return err
+		}
+		_, err := io.WriteString(p.w, "]\n")
+		return err
+	case "csv":
+		p.csv.columns = []string{"journal", "seq", "time", "kind", "id", "account", "credits"}
+		return p.csv.write(p.w, "csv")
+	}
+	return nil
+}
+
+func (e *env) regCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reg ACCOUNT [PATH...]",
+		Short: "Every movement of one account, with its balance after",
+		Example: `  ledger reg surplus --journal hub-maths
+  ledger reg client:dev:avail -O csv`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sources, err := e.open(args[1:])
+			if err != nil {
+				return err
+			}
+			out := sheet{columns: []string{"time", "journal", "seq", "kind", "record", "credits", "balance"}}
+			for _, s := range sources {
+				var balance market.Credits
+				err := s.frames(cmd.Context(), func(f *ledger.Frame) error {
+					for i := range f.Records {
+						r := &f.Records[i]
+						for _, l := range r.Legs {
+							if l.Account == args[0] {
+								balance += l.Amount
+								out.add(stamp(f.Time), s.name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance)
+							}
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			if len(out.rows) == 0 {
+				return fmt.Errorf("nothing ever moved on an account %q: ledger bal lists them", args[0])
+			}
+			return out.write(cmd.OutOrStdout(), e.output)
+		},
+	}
+}
+
+// content is what a record says beside its legs.
+func content(r *ledger.Record) any {
+	switch {
+	case r.Open != nil:
+		return r.Open
+	case r.Round != nil:
+		return r.Round
+	case r.Hold != nil:
+		return r.Hold
+	case r.Capture != nil:
+		return r.Capture
+	case r.Void != nil:
+		return r.Void
+	case r.Transfer != nil:
+		return r.Transfer
+	case r.Correction != nil:
+		return r.Correction
+	}
+	return nil
+}
+
+// sentence says what a record is about.
+func sentence(r *ledger.Record) string {
+	switch {
+	case r.Open != nil:
+		of := ""
+		if r.Open.Domain != "" {
+			of = " of " + r.Open.Domain
+		}
+		return fmt.Sprintf("journal of %s%s, %d units per credit", r.Open.Role, of, r.Open.Scale)
+	case r.Round != nil:
+		in, o := &r.Round.Round, &r.Round.Outcome
+		return fmt.Sprintf("%d tasks, %d agents, %d edges; %d awards, %d slot prices above 0, welfare %s", len(in.Tasks), len(in.Agents), len(in.Edges), len(o.Awards), len(o.Prices), o.Welfare)
+	case r.Hold != nil:
+		h := r.Hold
+		return fmt.Sprintf("%s/%s on %s (%s): premium %s (fee %s) + at most %s; quoted %s for %d prompt tokens (%d cached) and %d output; until %s",
+			h.Client, h.Task, h.Agent, h.Model, h.Premium, h.Fee, h.Amount-h.Premium, h.Quoted, h.Prompt, h.Cached, h.Output, stamp(h.Expires))
+	case r.Capture != nil:
+		c := r.Capture
+		return fmt.Sprintf("%s: cost %s for %d prompt tokens (%d cached) and %d output, first token after %s, finish %s", c.Outcome, c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output,
+			time.Duration(c.TTFTUS)*time.Microsecond, c.Finish)
+	case r.Void != nil:
+		return "nothing is due: " + r.Void.Reason
+	case r.Transfer != nil:
+		t := r.Transfer
+		s := fmt.Sprintf("%s of %s", t.Amount, t.Client)
+		if t.Hub != "" {
+			s += fmt.Sprintf(", %s %d of %s", r.Kind, t.Number, t.Hub)
+		}
+		if t.Note != "" {
+			s += " (" + t.Note + ")"
+		}
+		return s
+	case r.Correction != nil:
+		return fmt.Sprintf("%s of %s: %s", r.Correction.Amount, r.Correction.Of, r.Correction.Reason)
+	}
+	return "the journal ends here"
+}
+
+func (e *env) traceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "trace TASK [PATH...]",
+		Short: "One task, bid to receipt",
+		Long: `trace finds every record of a task: the round it was cleared in and what it could choose from, its hold, and how that ended. TASK is
+CLIENT/TASK, or a receipt's id (JOURNAL/ROUND/SLOT), or the task's id alone.`,
+		Example: `  ledger trace dev/task-1
+  ledger trace hub-maths/8/0`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sources, err := e.open(args[1:])
+			if err != nil {
+				return err
+			}
+			task := args[0]
+			if _, _, _, ok := ledger.ParseHoldID(task); ok {
+				// A receipt names one hold: trace its task, through all rounds that it waited in.
+				if task, err = e.taskOf(cmd.Context(), task, args[1:]); err != nil {
+					return err
+				}
+			}
+			p := &printer{w: cmd.OutOrStdout(), format: e.output}
+			found := false
+			for _, s := range sources {
+				if s.role != ledger.RoleHub {
+					continue
+				}
+				t := tracer{task: task, p: p, source: s, holds: map[string]bool{}}
+				if err := s.frames(cmd.Context(), t.frame); err != nil {
+					return err
+				}
+				found = found || t.found
+			}
+			if err := p.end(); err != nil {
+				return err
+			}
+			if !found {
+				return fmt.Errorf("no journal here has a task %q that was ever in a round", args[0])
+			}
+			return nil
+		},
+	}
+}
+
+// taskOf finds the task of a receipt.
+func (e *env) taskOf(ctx context.Context, hold string, paths []string) (task string, err error) {
+	sources, err := e.open(paths)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range sources {
+		err := s.frames(ctx, func(f *ledger.Frame) error {
+			for i := range f.Records {
+				if r := &f.Records[i]; r.Hold != nil && r.ID == hold {
+					task = r.Hold.Client + "/" + r.Hold.Task
+					return errStop
+				}
+			}
+			return nil
+		})
+		if err == errStop {
+			return task, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("no journal here has a hold %s", hold)
+}
+
+// tracer prints what concerns one task.
+type tracer struct {
+	task   string
+	p      *printer
+	source *source
+	holds  map[string]bool
+	found  bool
+}
+
+func (t *tracer) frame(f *ledger.Frame) error {
+	for i := range f.Records {
+		r := &f.Records[i]
+		mine := false
+		switch {
+		case r.Round != nil:
+			_, mine = t.index(r.Round)
+		case r.Hold != nil:
+			h := r.Hold
+			mine = h.Task == t.task || h.Client+"/"+h.Task == t.task
+			if mine {
+				t.holds[r.ID] = true
+			}
+		case r.Capture != nil:
+			mine = t.holds[r.Capture.Hold]
+		case r.Void != nil:
+			mine = t.holds[r.Void.Hold]
+		case r.Correction != nil:
+			hold, _, _ := strings.Cut(r.Correction.Of, "/capture")
+			mine = t.holds[hold]
+		}
+		if !mine {
+			continue
+		}
+		t.found = true
+		if err := t.p.print(t.source.name, f, r); err != nil {
+			return err
+		}
+		if r.Round != nil && t.p.format == "table" {
+			if err := t.options(r.Round); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// index finds the task in a round.
+func (t *tracer) index(r *ledger.Round) (int, bool) {
+	for i, task := range r.Round.Tasks {
+		_, own, _ := strings.Cut(string(task.ID), "/")
+		if string(task.ID) == t.task || own == t.task {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// options prints what the task could choose from.
+func (t *tracer) options(r *ledger.Round) error {
+	j, ok := t.index(r)
+	if !ok {
+		return nil
+	}
+	x, err := market.Explain(r.Round, r.Outcome)
+	if err != nil {
+		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.dir)
+	}
+	one := market.Explanation{Domain: x.Domain, Number: x.Number, Rule: x.Rule, Welfare: x.Welfare, Tasks: x.Tasks[j : j+1]}
+	if one.Tasks[0].Award != nil {
+		one.Seats = x.Seats // why the price is what it is
+	}
+	for line := range strings.Lines(one.String()) {
+		if _, err := fmt.Fprintf(t.p.w, "    ; %s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *env) tailCommand() *cobra.Command {
+	var follow bool
+	var n int
+	c := &cobra.Command{
+		Use:   "tail [PATH...]",
+		Short: "The last records; with -f, also those to come",
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if n < 0 || n > 1_000_000 {
+				return fmt.Errorf("-n %d: take 0 to 1000000", n)
+			}
+			if follow && e.output == "csv" {
+				return fmt.Errorf("-f does not go with csv: take ndjson")
+			}
+			sources, err := e.open(paths)
+			if err != nil {
+				return err
+			}
+			p := &printer{w: cmd.OutOrStdout(), format: e.output}
+			if p.format == "json" {
+				p.format = "ndjson" // one line each: a tail has no end
+			}
+			for _, s := range sources {
+				if err := s.tail(cmd.Context(), p, n); err != nil {
+					return err
+				}
+			}
+			if follow {
+				return followAll(cmd.Context(), sources, p)
+			}
+			return p.end()
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now, until Ctrl-C")
+	c.Flags().IntVarP(&n, "lines", "n", 10, "records of each journal to begin with")
+	return c
+}
+
+// tail prints the last n records of what is written by now.
+func (s *source) tail(ctx context.Context, p *printer, n int) error {
+	type item struct {
+		frame  ledger.Frame // without records
+		record ledger.Record
+	}
+	var last []item
+	err := s.frames(ctx, func(f *ledger.Frame) error {
+		head := *f
+		head.Records = nil
+		for _, r := range f.Records {
+			last = append(last, item{head, r})
+		}
+		if len(last) > 2*n+1024 {
+			last = append(last[:0], last[len(last)-n:]...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range last[max(0, len(last)-n):] {
+		if err := p.print(s.name, &x.frame, &x.record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followAll prints what is written from now on.
+func followAll(ctx context.Context, sources []*source, p *printer) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, s := range sources {
+			err := s.frames(ctx, func(f *ledger.Frame) error {
+				for i := range f.Records {
+					if err := p.print(s.name, f, &f.Records[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/ledger"
+	"souk/market"
+)
+
+// split tells the arguments that exist as files from those that are something else.
+func split(args []string) (paths, rest []string) {
+	for _, a := range args {
+		if _, err := os.Stat(a); err == nil {
+			paths = append(paths, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	return paths, rest
+}
+
+// book builds the state of a journal.
+func (s *source) book(ctx context.Context) (*ledger.Book, error) {
+	b := ledger.NewBook()
+	err := s.frames(ctx, func(f *ledger.Frame) error { return b.ApplyFrame(*f) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; see: ledger check %s", s.name, err, s.dir)
+	}
+	return b, nil
+}
+
+func (e *env) balCommand() *cobra.Command {
+	var zero bool
+	c := &cobra.Command{
+		Use:   "bal [GLOB] [PATH...]",
+		Short: "Balances of all accounts, or of those that match",
+		Long: `bal replays the journals and prints what is in each account. GLOB is a pattern like 'client:ann:*' or 'agent:*'; quote it. An
+argument that exists as a file is a PATH. Accounts: client:ID:prepaid with the treasury; client:ID:avail and client:ID:held at a hub;
+agent:ID:payable, surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the world outside.`,
+		Example: `  ledger bal
+  ledger bal 'client:dev:*'
+  ledger bal surplus -O csv /backup`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			paths, globs := split(args)
+			if len(globs) > 1 {
+				return fmt.Errorf("one pattern at most: %q exist neither as files nor as one pattern (quote it)", globs)
+			}
+			glob := ""
+			if len(globs) == 1 {
+				if glob = globs[0]; strings.ContainsRune(glob, os.PathSeparator) {
+					return fmt.Errorf("%s: %w", glob, fs.ErrNotExist)
+				}
+				if _, err := path.Match(glob, ""); err != nil {
+					return fmt.Errorf("%q is not a pattern: %w", glob, err)
+				}
+			}
+			sources, err := e.open(paths)
+			if err != nil {
+				return err
+			}
+			out := sheet{columns: []string{"journal", "account", "credits"}}
+			for _, s := range sources {
+				b, err := s.book(cmd.Context())
+				if err != nil {
+					return err
+				}
+				for _, x := range b.Balances(glob) {
+					if x.Amount != 0 || zero {
+						out.add(s.name, x.Account, x.Amount)
+					}
+				}
+			}
+			return out.write(cmd.OutOrStdout(), e.output)
+		},
+	}
+	c.Flags().BoolVarP(&zero, "empty", "E", false, "show accounts with nothing in them, too")
+	return c
+}
+
+// errStop ends a walk through a journal early.
+var errStop = errors.New("stop")
+
+func (e *env) roundCommand() *cobra.Command {
+	var explain bool
+	c := &cobra.Command{
+		Use:   "round N [PATH...]",
+		Short: "One round: who wanted what, who got it; with --explain, why each price is what it is",
+		Example: `  ledger round 17 --explain
+  ledger round 17 --journal hub-maths -O json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.ParseUint(args[0], 10, 64)
+			if err != nil || n == 0 {
+				return fmt.Errorf("%q is not the number of a round: rounds count from 1", args[0])
+			}
+			sources, err := e.open(args[1:])
+			if err != nil {
+				return err
+			}
+			s, err := only(sources, ledger.RoleHub)
+			if err != nil {
+				return err
+			}
+			return s.showRound(cmd.Context(), cmd.OutOrStdout(), n, explain, e.output)
+		},
+	}
+	c.Flags().BoolVar(&explain, "explain", false, "say in words why each task was placed or not, and why each slot has its price")
+	return c
+}
+
+// Explain writes why every price of a round is what it is, in the journal at dir.
+func Explain(ctx context.Context, w io.Writer, dir string, round uint64) error {
+	e := &env{}
+	sources, err := e.open([]string{dir})
+	if err != nil {
+		return err
+	}
+	s, err := only(sources, ledger.RoleHub)
+	if err != nil {
+		return err
+	}
+	return s.showRound(ctx, w, round, true, "table")
+}
+
+func (s *source) showRound(ctx context.Context, w io.Writer, n uint64, explain bool, format string) error {
+	var found *ledger.Round
+	last := uint64(0)
+	err := s.frames(ctx, func(f *ledger.Frame) error {
+		for i := range f.Records {
+			if r := f.Records[i].Round; r != nil {
+				if last = r.Round.Number; last == n {
+					found = r
+					return errStop
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil && err != errStop {
+		return err
+	}
+	if found == nil {
+		return fmt.Errorf("%s has no round %d: its last is %d", s.name, n, last)
+	}
+	if format == "json" || format == "ndjson" {
+		return writeJSON(w, found)
+	}
+	r, o := &found.Round, &found.Outcome
+	if format == "csv" || !explain {
+		return roundSheet(r, o).write(w, format)
+	}
+	x, err := market.Explain(*r, *o)
+	if err != nil {
+		// It cannot be explained because it is wrong: show what is there.
+		if err := roundSheet(r, o).write(w, format); err != nil {
+			return err
+		}
+		return violation{fmt.Errorf("%s round %d cannot be explained: %w", s.name, n, err)}
+	}
+	_, err = io.WriteString(w, x.String())
+	return err
+}
+
+func roundSheet(r *market.Round, o *market.Outcome) *sheet {
+	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "toll", "premium"}}
+	awards := o.Awards
+	for _, t := range r.Tasks {
+		if len(awards) > 0 && awards[0].Task == t.ID {
+			a := awards[0]
+			awards = awards[1:]
+			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, a.Toll, a.Premium)
+		} else {
+			s.add(string(t.ID), "-", 0, market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0))
+		}
+	}
+	return s
+}
+
+func (e *env) statsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats [PATH...]",
+		Short: "What is in each journal: frames, records, rounds, sizes, times, totals",
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			sources, err := e.open(paths)
+			if err != nil {
+				return err
+			}
+			out := sheet{columns: []string{"journal", "role", "frames", "records", "bytes/record", "MB", "rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
+				"payments", "payouts", "surplus", "fees", "epochs", "first", "last"}}
+			for _, s := range sources {
+				t := tally{}
+				if err := s.frames(cmd.Context(), t.frame); err != nil {
+					return err
+				}
+				perRecord, perRound := uint64(0), "0"
+				if t.records > 0 {
+					perRecord = t.bytes / t.records
+				}
+				if t.rounds > 0 {
+					perRound = strconv.FormatFloat(float64(t.tasks)/float64(t.rounds), 'f', 2, 64)
+				}
+				out.add(s.name, s.role, t.frames, t.records, perRecord, s.reader.Size()>>20, t.rounds, perRound, t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
+					t.cost+t.premium, t.cost, t.premium-t.fee, t.fee, t.epochs, stamp(t.first), stamp(t.last))
+			}
+			return out.write(cmd.OutOrStdout(), e.output)
+		},
+	}
+}
+
+// tally counts what is in a journal, without judging it.
+type tally struct {
+	frames, records, bytes, rounds, tasks uint64
+	largest                               int
+	contested, captures, voids, holds     int
+	epochs                                int
+	epoch, first, last                    int64
+	cost, premium, fee                    market.Credits
+	terms                                 map[string][2]market.Credits // premium and fee of open holds
+	buf                                   []byte
+}
+
+func (t *tally) frame(f *ledger.Frame) error {
+	if t.frames == 0 {
+		t.first, t.terms = f.Time, map[string][2]market.Credits{}
+	}
+	if t.frames == 0 || f.Epoch != t.epoch {
+		t.epochs++
+		t.epoch = f.Epoch
+	}
+	t.last = f.Time
+	t.frames++
+	t.buf = ledger.AppendFrame(t.buf[:0], f)
+	t.bytes += uint64(len(t.buf))
+	for i := range f.Records {
+		r := &f.Records[i]
+		t.records++
+		switch r.Kind {
+		case ledger.KindRound:
+			t.rounds++
+			n := len(r.Round.Round.Tasks)
+			t.tasks += uint64(n)
+			t.largest = max(t.largest, n)
+			if len(r.Round.Outcome.Prices) > 0 {
+				t.contested++
+			}
+		case ledger.KindHold:
+			t.holds++
+			t.terms[r.ID] = [2]market.Credits{r.Hold.Premium, r.Hold.Fee}
+		case ledger.KindCapture:
+			t.captures++
+			h := t.terms[r.Capture.Hold]
+			t.cost, t.premium, t.fee = t.cost+r.Capture.Cost, t.premium+h[0], t.fee+h[1]
+			delete(t.terms, r.Capture.Hold)
+		case ledger.KindVoid:
+			t.voids++
+			delete(t.terms, r.Void.Hold)
+		}
+	}
+	return nil
+}
+
+// stamp is a moment as commands print it.
+func stamp(nanos int64) string {
+	if nanos == 0 {
+		return "-"
+	}
+	return time.Unix(0, nanos).UTC().Format("2006-01-02 15:04:05.000")
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"souk/integration/bench"
+)
+
+func benchCommand() *cobra.Command {
+	var o bench.Options
+	var jsonFile string
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this market against what it is asked to reach, and print one table",
+		Long: `Measures, from the root of the repository: processor time per task and per relayed token (the whole market in this process,
+clients included; engines in a process of their own), the time added to the first token, what a market at rest takes, the classifier,
+and the audit. Every figure is the median of several runs. The exit status is 0 whether or not the bars are reached.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			exe, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			if o.Runs < 1 || o.Tasks < 100 {
+				return fmt.Errorf("--runs is at least 1, --tasks at least 100")
+			}
+			o.Executable, o.Progress = exe, c.ErrOrStderr()
+			bars, err := bench.Run(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if jsonFile != "" {
+				f, err := os.Create(jsonFile)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				if err := bench.WriteJSON(f, bars); err != nil {
+					return err
+				}
+			}
+			bench.Write(c.OutOrStdout(), bars)
+			return nil
+		},
+	}
+	c.Flags().IntVar(&o.Runs, "runs", 3, "runs of everything; medians count")
+	c.Flags().IntVar(&o.Tasks, "tasks", 4000, "tasks of one run")
+	c.Flags().StringVar(&o.Profile, "profile", "", "write a CPU profile of the part that counts tasks to this file, for go tool pprof")
+	c.Flags().StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
+	return c
+}

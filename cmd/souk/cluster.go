@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"souk/bus"
+	"souk/cmd/internal/daemon"
+	"souk/integration/harness"
+	"souk/market"
+)
+
+// clusterConfig is cluster.yaml: which files are started.
+type clusterConfig struct {
+	Infra      string                    `yaml:"infra"`
+	Treasury   string                    `yaml:"treasury"`
+	Hubs       []string                  `yaml:"hubs"`
+	Classifier string                    `yaml:"classifier"`
+	Agentd     []string                  `yaml:"agentd"`
+	Engines    []clusterEngine           `yaml:"engines"`
+	Clients    map[string]market.Credits `yaml:"clients"`
+}
+
+// clusterEngine is a simulated engine.
+type clusterEngine struct {
+	Name    string  `yaml:"name"`
+	Port    int     `yaml:"port"`
+	Model   string  `yaml:"model"`
+	Profile string  `yaml:"profile"`
+	Speedup float64 `yaml:"speedup"`
+}
+
+type clusterFlags struct {
+	config      string
+	bin         string
+	exit        bool
+	limit       int
+	concurrency int
+	within      time.Duration
+}
+
+func clusterCommand(s *shared) *cobra.Command {
+	var f clusterFlags
+	c := &cobra.Command{
+		Use:   "cluster",
+		Short: "Start a market as processes on this machine, play dialogues through it, and check its ledgers",
+		Long: `Starts NATS and etcd, the treasury, hubs, the door, agentds and simulated engines, each as a process of its own, from the files
+that a fleet would be started from; waits until all are ready; plays bundled dialogues through them; checks every journal;
+and stays up until Ctrl-C.
+
+Every process logs to DATA/log/NAME.log. Ports of the files that are taken are replaced by free ones, in every process that uses
+them. A process that ends by itself ends the cluster, with what it said last.`,
+		Example: "  souk cluster\n  souk cluster --exit --data /tmp/market\n  souk cluster --config my/cluster.yaml --limit 0",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			// Where the system can, processes are told of this one's death; it watches the thread that started them.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			return runCluster(c.Context(), s.data, f, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().StringVar(&f.config, "config", "deploy/local/cluster.yaml", "which files to start")
+	c.Flags().StringVar(&f.bin, "bin", "", "directory of the commands (default: where this one is)")
+	c.Flags().BoolVar(&f.exit, "exit", false, "end after the check, with the verdict as exit status")
+	c.Flags().IntVar(&f.limit, "limit", 40, "dialogues played; 0 plays none")
+	c.Flags().IntVar(&f.concurrency, "concurrency", 24, "dialogues at a time")
+	c.Flags().DurationVar(&f.within, "ready-within", 60*time.Second, "time for all processes to be ready")
+	return c
+}
+
+// runCluster is the whole command.
+func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.Writer) (err error) {
+	var cfg clusterConfig
+	if err := daemon.Load("engines", f.config, &cfg); err != nil {
+		return err
+	}
+	if cfg.Infra == "" || cfg.Treasury == "" || cfg.Classifier == "" || len(cfg.Hubs) == 0 || len(cfg.Agentd) == 0 {
+		return fmt.Errorf("%s: infra, treasury, hubs, classifier and agentd each name at least one file", f.config)
+	}
+	if f.bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		f.bin = filepath.Dir(self)
+	}
+	if data, err = filepath.Abs(data); err != nil {
+		return err
+	}
+	begin := time.Now()
+	dir, err := harness.OpenDir(data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := os.MkdirAll(filepath.Join(data, "log"), 0o700); err != nil {
+		return err
+	}
+	plan, err := planCluster(ctx, data, f.bin, f.config, cfg)
+	if err != nil {
+		return err
+	}
+	group := newGroup()
+	defer func() {
+		if e := group.stop(plan.stages); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	heading(out, 1, "The cluster", "Every part of the market as a process of its own, on loopback.")
+	for _, note := range plan.moved {
+		fmt.Fprintln(out, note)
+	}
+	up, cancel := context.WithTimeout(ctx, f.within)
+	defer cancel()
+	if err := plan.start(up, group); err != nil {
+		if ctx.Err() != nil && group.failure() == nil {
+			return errors.New("stopped before all processes were ready")
+		}
+		return err
+	}
+	if err := dir.Publish(harness.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats, Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains}); err != nil {
+		return err
+	}
+	link, err := harness.Dial(data, "souk-cluster")
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	if err := plan.sold(up, link.Bus(), group); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d processes, %d agents: ready after %.1f s.\n\n", len(slices.Concat(plan.stages...)), plan.agents, time.Since(begin).Seconds())
+	plan.table(out)
+
+	s := &shared{data: data}
+	verdict := plan.show(ctx, s, f, cfg, link, group, out)
+	if verdict == nil && !f.exit && ctx.Err() == nil {
+		fmt.Fprintf(out, "\nThe cluster stays up until Ctrl-C. In another terminal:\n  %s\n  %s\n  tail -f %s\n",
+			s.line(`submit "What is a souk?"`), s.line("replay --concurrency 32"), filepath.Join(data, "log", "*.log"))
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(errs, "stopping: tasks that run may end; a second Ctrl-C ends it at once")
+		case <-group.failed:
+			verdict = group.failure()
+		}
+	}
+	return verdict
+}
+
+// start starts stage after stage; daemons wait by themselves for what they need, but infra and engines come first.
+func (c *cluster) start(ctx context.Context, g *group) error {
+	for i, stage := range c.stages {
+		for _, p := range stage {
+			if err := g.start(p); err != nil {
+				return err
+			}
+		}
+		if i == 0 || i == 1 { // NATS and etcd, then the clients' money
+			if err := g.await(ctx, stage); err != nil {
+				return err
+			}
+		}
+	}
+	return g.await(ctx, slices.Concat(c.stages...))
+}
+
+// sold waits until the hubs have said that they sell every agent.
+func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
+	statuses := make(chan bus.Status, 64)
+	sub, err := b.Subscribe(bus.StatusSubject("*"), "", func(m bus.Msg) {
+		var s bus.Status
+		if bus.Decode(m.Data, &s) != nil {
+			return
+		}
+		select {
+		case statuses <- s:
+		default: // the next one comes within a second
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer sub.Stop()
+	agents := map[string]int{}
+	for {
+		select {
+		case s := <-statuses:
+			agents[s.Domain] = s.Agents
+			n := 0
+			for _, a := range agents {
+				n += a
+			}
+			if n >= c.agents {
+				return nil
+			}
+		case <-g.failed:
+			return g.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("the hubs sell %v of %d agents: see %s", agents, c.agents, filepath.Join(c.dir, "log"))
+		}
+	}
+}
+
+// table shows the processes.
+func (c *cluster) table(w io.Writer) {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	style := table.StyleLight
+	style.Options = table.Options{SeparateHeader: true}
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(table.Row{"process", "pid", "endpoint", "log"})
+	here, _ := os.Getwd()
+	for _, p := range slices.Concat(c.stages...) {
+		log := p.log
+		if rel, err := filepath.Rel(here, log); err == nil && !strings.HasPrefix(rel, "..") {
+			log = rel
+		}
+		t.AppendRow(table.Row{p.name, p.pid(), p.endpoint, log})
+	}
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}})
+	t.Render()
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"souk/bus"
+)
+
+// inEffect is what the plan needs of a daemon's configuration, as it prints it itself.
+type inEffect struct {
+	Health struct {
+		Listen string `yaml:"listen"`
+	} `yaml:"health"`
+	Stop struct {
+		Within time.Duration `yaml:"within"`
+	} `yaml:"stop"`
+	Infra struct {
+		NATS string `yaml:"nats"`
+		Etcd string `yaml:"etcd"`
+	} `yaml:"infra"`
+	Hub struct {
+		Domain string `yaml:"domain"`
+	} `yaml:"hub"`
+	Agentd struct {
+		Agents []struct {
+			ID     string `yaml:"id"`
+			Engine struct {
+				URL string `yaml:"url"`
+			} `yaml:"engine"`
+		} `yaml:"agents"`
+	} `yaml:"agentd"`
+	Discover struct {
+		Ports []string `yaml:"ports"`
+	} `yaml:"discover"`
+}
+
+// cluster is what is started, in which order.
+type cluster struct {
+	dir      string // data
+	bin      string
+	nats     string
+	etcd     string
+	domains  []string
+	agents   int // that hubs will sell
+	stages   [][]*process
+	moved    []string // notes on ports that were taken
+	used     map[string]bool
+	replaced map[string]string // address in the files: address used instead
+}
+
+// planCluster reads the files, by asking each command what its file means, and gives every process its ports.
+func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) (*cluster, error) {
+	c := &cluster{dir: dir, bin: bin, used: map[string]bool{}, replaced: map[string]string{}}
+	at := func(name string) string {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(filepath.Dir(path), name)
+	}
+	daemonOf := func(name, file string, command ...string) (*process, inEffect, error) {
+		p := &process{name: name, args: append(command, "--config", at(file)), log: filepath.Join(dir, "log", name+".log"), env: []string{"SOUK_DATA=" + dir}}
+		p.args[0] = filepath.Join(bin, p.args[0])
+		e, err := c.ask(ctx, p.args)
+		if err != nil {
+			return nil, e, err
+		}
+		if e.Health.Listen == "" {
+			e.Health.Listen = "127.0.0.1:0"
+		}
+		health, err := c.place(e.Health.Listen)
+		p.health, p.within = "http://"+health+"/readyz", e.Stop.Within
+		p.env = append(p.env, "SOUK_HEALTH_LISTEN="+health)
+		return p, e, err
+	}
+
+	infra, e, err := daemonOf("infra", cfg.Infra, "souk", "infra")
+	if err != nil {
+		return nil, err
+	}
+	if c.nats, err = c.place(e.Infra.NATS); err != nil {
+		return nil, err
+	}
+	if c.etcd, err = c.place(e.Infra.Etcd); err != nil {
+		return nil, err
+	}
+	infra.env = append(infra.env, "SOUK_INFRA_NATS="+c.nats, "SOUK_INFRA_ETCD="+c.etcd)
+	infra.endpoint = "nats://" + c.nats + ", etcd " + c.etcd
+	first := []*process{infra}
+	for _, e := range cfg.Engines {
+		p, err := c.engine(e)
+		if err != nil {
+			return nil, err
+		}
+		first = append(first, p)
+	}
+
+	marketAt := []string{"SOUK_MARKET_NATS=nats://" + c.nats, "SOUK_MARKET_ETCD=" + c.etcd}
+	join := func(name, file, command string) (*process, inEffect, error) {
+		p, e, err := daemonOf(name, file, command)
+		if err == nil {
+			p.env = append(p.env, marketAt...)
+			p.endpoint = strings.TrimSuffix(p.health, "/readyz")
+		}
+		return p, e, err
+	}
+	treasury, _, err := join("treasury", cfg.Treasury, "treasury")
+	if err != nil {
+		return nil, err
+	}
+	var hubs, nodes []*process
+	for _, file := range cfg.Hubs {
+		p, e, err := join(stem(file), file, "hub")
+		if err != nil {
+			return nil, err
+		}
+		c.domains = append(c.domains, e.Hub.Domain)
+		hubs = append(hubs, p)
+	}
+	door, _, err := join("classifier", cfg.Classifier, "classifier")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range cfg.Agentd {
+		p, e, err := join(stem(file), file, "agentd")
+		if err != nil {
+			return nil, err
+		}
+		if err := c.wire(p, e, cfg.Engines); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		nodes = append(nodes, p)
+	}
+	c.stages = [][]*process{first, {treasury}, hubs, nodes, {door}}
+	names := map[string]bool{}
+	for _, p := range slices.Concat(c.stages...) {
+		if names[p.name] {
+			return nil, fmt.Errorf("%s: two processes would be called %s: give their files or engines different names", path, p.name)
+		}
+		names[p.name] = true
+	}
+	return c, nil
+}
+
+func stem(file string) string { return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) }
+
+// ask has a command judge its file and say what is in effect.
+func (c *cluster) ask(ctx context.Context, args []string) (inEffect, error) {
+	var e inEffect
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, args[0], append(args[1:len(args):len(args)], "--check-config")...)
+	cmd.Env = append(os.Environ(), "SOUK_DATA="+c.dir)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return e, fmt.Errorf("%w: `make build` makes the commands, --bin says where they are", err)
+		}
+		return e, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	if err := yaml.Unmarshal(out.Bytes(), &e); err != nil {
+		return e, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return e, nil
+}
+
+// place gives an address of the files to a process, or a free one of the same host where it is taken.
+func (c *cluster) place(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		got := l.Addr().String()
+		l.Close()
+		if !c.used[got] {
+			c.used[got] = true
+			return got, nil
+		}
+	}
+	for range 100 {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			return "", fmt.Errorf("no free port on %s: %w", host, err)
+		}
+		got := l.Addr().String()
+		l.Close()
+		if !c.used[got] {
+			c.used[got] = true
+			c.replaced[address] = got
+			c.moved = append(c.moved, fmt.Sprintf("port %s is taken: %s is used instead", port, got))
+			return got, nil
+		}
+	}
+	return "", fmt.Errorf("no free port on %s", host)
+}
+
+// engine is the process of a simulated engine.
+func (c *cluster) engine(e clusterEngine) (*process, error) {
+	if err := bus.CheckID("engines.name", e.Name); err != nil {
+		return nil, err
+	}
+	address, err := c.place(net.JoinHostPort("127.0.0.1", strconv.Itoa(e.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("engine %s: %w", e.Name, err)
+	}
+	_, port, _ := net.SplitHostPort(address)
+	if e.Speedup == 0 {
+		e.Speedup = 1
+	}
+	return &process{
+		name: e.Name, log: filepath.Join(c.dir, "log", e.Name+".log"),
+		args: []string{filepath.Join(c.bin, "souk"), "engine", "--port", port, "--model", e.Model, "--profile", e.Profile,
+			"--speedup", strconv.FormatFloat(e.Speedup, 'g', -1, 64)},
+		health: "http://" + address + "/health", endpoint: "http://" + address, within: 5 * time.Second,
+	}, nil
+}
+
+// wire tells a node of engines whose ports were taken, and counts its agents.
+func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) error {
+	for i, a := range e.Agentd.Agents {
+		c.agents++
+		u, err := url.Parse(a.Engine.URL)
+		if err != nil {
+			return err
+		}
+		if instead := c.replaced[u.Host]; instead != "" {
+			p.env = append(p.env, fmt.Sprintf("SOUK_AGENTD_AGENTS_%d_ENGINE_URL=http://%s", i, instead))
+		}
+	}
+	var found []string
+	changed := false
+	for _, engine := range engines {
+		if !inPorts(e.Discover.Ports, engine.Port) {
+			continue
+		}
+		c.agents++
+		port := strconv.Itoa(engine.Port)
+		if instead := c.replaced[net.JoinHostPort("127.0.0.1", port)]; instead != "" {
+			changed = true
+			_, port, _ = net.SplitHostPort(instead)
+		}
+		found = append(found, port)
+	}
+	if changed {
+		p.env = append(p.env, "SOUK_DISCOVER_PORTS="+strings.Join(found, ","))
+	}
+	return nil
+}
+
+// inPorts reports whether a port is one of "8000-8007", "8100".
+func inPorts(ports []string, port int) bool {
+	return slices.ContainsFunc(ports, func(s string) bool {
+		low, high, span := strings.Cut(s, "-")
+		from, err := strconv.Atoi(strings.TrimSpace(low))
+		to := from
+		if span && err == nil {
+			to, err = strconv.Atoi(strings.TrimSpace(high))
+		}
+		return err == nil && from <= port && port <= to
+	})
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/integration/harness"
+	"souk/integration/replay"
+)
+
+// show funds the clients, plays dialogues and checks the ledgers; its error is the verdict.
+func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clusterConfig, link *harness.Link, g *group, out io.Writer) error {
+	for _, id := range slices.Sorted(maps.Keys(cfg.Clients)) {
+		if err := bus.CheckID("clients", id); err != nil {
+			return err
+		}
+		if _, err := link.Fund(ctx, id, cfg.Clients[id], "opening-"+id); err != nil && bus.CodeOf(err) != bus.CodeIDConflict {
+			return fmt.Errorf("fund %s: %w", id, err)
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-g.failed:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	var verdict error
+	if f.limit > 0 {
+		verdict = c.play(ctx, f, link, out)
+	}
+	select {
+	case <-g.failed:
+		return g.failure()
+	default:
+	}
+	if verdict != nil {
+		return verdict
+	}
+	heading(out, 3, "The ledger", "Every journal read again from its first byte, beside the processes that write them: ledger check.")
+	check := exec.CommandContext(ctx, filepath.Join(c.bin, "ledger"), "check", "--verbose", c.dir)
+	check.Stdout, check.Stderr = out, out
+	if err := check.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(check.Args, " "), err)
+	}
+	return nil
+}
+
+// play plays the bundled dialogues, over NATS like any client, and reports.
+func (c *cluster) play(ctx context.Context, f clusterFlags, link *harness.Link, out io.Writer) error {
+	ds, err := replay.Bundled()
+	if err != nil {
+		return err
+	}
+	ds = ds[:min(f.limit, len(ds))]
+	heading(out, 2, "Dialogues", fmt.Sprintf("%d dialogues, at most %d at a time, asked by %d clients with different terms.", len(ds), f.concurrency, runClients))
+	clients := replay.Mix(mixSeed, runClients)
+	started := time.Now()
+	for _, x := range clients {
+		if _, err := link.Fund(ctx, x.ID, runDeposit, fmt.Sprintf("cluster-%x-%s", started.UnixNano(), x.ID)); err != nil {
+			return fmt.Errorf("fund %s: %w", x.ID, err)
+		}
+	}
+	turns := 0
+	for _, d := range ds {
+		turns += len(d.Turns)
+	}
+	tally, progress := replay.NewTally(), bar(turns, "turns")
+	played, err := replay.Play(ctx, ds, replay.Config{
+		Clients: clients, Concurrency: f.concurrency, MaxTokens: runMaxTokens, Retries: runRetries, Run: fmt.Sprintf("cluster-%x", started.UnixNano()),
+		Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
+			tally.Add(d, x, a)
+			_ = progress.Add(1)
+		},
+	}, link.Ask)
+	wall := time.Since(started)
+	_ = progress.Finish()
+	if err != nil {
+		return err
+	}
+	if _, err := harness.TallyRounds(c.dir, tally, started); err != nil {
+		return err
+	}
+	report := tally.Report(wall, played)
+	report.Write(out)
+	if report.Total.Served == 0 {
+		return errors.New("no task was served")
+	}
+	if report.BrokenOff > 0 {
+		return fmt.Errorf("%d dialogues were broken off by refusals: %v", report.BrokenOff, report.Refused)
+	}
+	return nil
+}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// The deployment with the commands as they are built: files, services, containers, and the cluster itself.
+func TestDeployment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds every command")
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, "souk/cmd/...")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for name, test := range map[string]func(*testing.T, string){
+		"every file is its own daemon's":           deployedFiles,
+		"services are given their time":            servicesAreGivenTheirTime,
+		"compose starts the cluster":               composeStartsTheCluster,
+		"a cluster with a bad file starts nothing": clusterWithABadFile,
+		"cluster": clusterLives,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, bin) })
+	}
+}
+
+// daemonOf says which command reads a file of deploy/local.
+func daemonOf(file string) []string {
+	name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".yaml"), "-")
+	if name == "infra" {
+		return []string{"souk", "infra"}
+	}
+	return []string{name}
+}
+
+// effective runs --check-config and returns what is in effect.
+func effective(t *testing.T, bin, file string) inEffect {
+	t.Helper()
+	args := append(daemonOf(file), "--config", file, "--check-config")
+	var out, errs bytes.Buffer
+	c := exec.Command(filepath.Join(bin, args[0]), args[1:]...)
+	c.Env = append(os.Environ(), "SOUK_DATA="+t.TempDir())
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		t.Fatalf("%s: %v: %s", file, err, &errs)
+	}
+	var e inEffect
+	if err := yaml.Unmarshal(out.Bytes(), &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+const local = "../../deploy/local"
+
+// Every file of deploy/local is a configuration of its command, and of no other: and that one says whose it is.
+func deployedFiles(t *testing.T, bin string) {
+	files, err := filepath.Glob(filepath.Join(local, "*.yaml"))
+	if err != nil || len(files) < 9 {
+		t.Fatalf("%d files in %s: %v", len(files), local, err)
+	}
+	listening := map[string]string{}
+	for _, file := range files {
+		right := daemonOf(file)
+		if right[0] == "cluster" {
+			continue
+		}
+		e := effective(t, bin, file)
+		for _, address := range []string{e.Health.Listen, e.Infra.NATS, e.Infra.Etcd} {
+			if other := listening[address]; address != "" && other != "" {
+				t.Errorf("%s and %s both listen on %s", file, other, address)
+			}
+			listening[address] = file
+		}
+		for _, wrong := range []string{"agentd", "hub", "classifier", "treasury"} {
+			if wrong == right[0] {
+				continue
+			}
+			out, err := exec.Command(filepath.Join(bin, wrong), "--config", file, "--check-config").CombinedOutput()
+			hint := fmt.Sprintf("run `%s --config %s`", strings.Join(right, " "), file)
+			if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), hint) {
+				t.Errorf("%s reads %s: %v, and does not say %q:\n%s", wrong, file, err, hint, out)
+			}
+		}
+	}
+}
+
+// A service manager must not kill a daemon that is still within the time that it promised.
+func servicesAreGivenTheirTime(t *testing.T, bin string) {
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
+	if err != nil || len(units) < 5 {
+		t.Fatalf("%d units: %v", len(units), err)
+	}
+	files := map[string]string{
+		"souk-infra": "infra.yaml", "souk-treasury": "treasury.yaml", "souk-hub@": "hub-math.yaml", "souk-classifier": "classifier.yaml", "souk-agentd": "agentd-1.yaml",
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+)s$`).FindSubmatch(text)
+		if m == nil {
+			t.Errorf("%s has no TimeoutStopSec", unit)
+			continue
+		}
+		seconds, _ := strconv.Atoi(string(m[1]))
+		file := files[strings.TrimSuffix(filepath.Base(unit), ".service")]
+		// Without the file's own, shorter times: what the daemon takes by default.
+		words := daemonOf(file)
+		plain := filepath.Join(t.TempDir(), file)
+		source, err := os.ReadFile(filepath.Join(local, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = regexp.MustCompile(`(?m)^ *(drain|drain_timeout|settle_timeout):.*$|treasury: \{drain: 5s\}`).ReplaceAll(source, nil)
+		if err := os.WriteFile(plain, source, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if within := effective(t, bin, plain).Stop.Within; time.Duration(seconds)*time.Second <= within {
+			t.Errorf("%s kills after %d s, but %s may take %v", unit, seconds, words, within)
+		}
+		if !strings.Contains(string(text), "ExecStart=/usr/local/bin/"+strings.Join(words, " ")+" --config /etc/souk/") {
+			t.Errorf("%s does not start %s", unit, words)
+		}
+	}
+}
+
+// The compose file starts what cluster.yaml starts, with commands that exist, and gives each the time that it needs to stop.
+func composeStartsTheCluster(t *testing.T, bin string) {
+	text, err := os.ReadFile("../../deploy/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Command     []string
+			Stop        time.Duration  `yaml:"stop_grace_period"`
+			DependsOn   map[string]any `yaml:"depends_on"`
+			NetworkMode string         `yaml:"network_mode"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	var cfg clusterConfig
+	text, err = os.ReadFile(filepath.Join(local, "cluster.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	wanted := map[string]string{}
+	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier}, cfg.Hubs, cfg.Agentd) {
+		wanted[stem(file)] = file
+	}
+	for name, file := range wanted {
+		s, there := compose.Services[name]
+		want := append(daemonOf(file), "--config", "/etc/souk/"+file)
+		if !there || !slices.Equal(s.Command, want) || s.NetworkMode != "host" {
+			t.Errorf("service %s: command %q in network %q, want %q on the host's", name, s.Command, s.NetworkMode, want)
+		}
+		if within := effective(t, bin, filepath.Join(local, file)).Stop.Within; s.Stop <= within {
+			t.Errorf("service %s is killed after %v, but may take %v", name, s.Stop, within)
+		}
+		for other := range s.DependsOn {
+			if _, there := compose.Services[other]; !there {
+				t.Errorf("service %s waits for %s, which there is not", name, other)
+			}
+		}
+	}
+	for _, e := range cfg.Engines {
+		command := strings.Join(compose.Services[e.Name].Command, " ")
+		if want := fmt.Sprintf("souk engine --port %d --model %s --profile %s", e.Port, e.Model, e.Profile); !strings.HasPrefix(command, want) {
+			t.Errorf("service %s: %q, want %q", e.Name, command, want)
+		}
+	}
+	for name, s := range compose.Services {
+		if _, err := os.Stat(filepath.Join(bin, s.Command[0])); err != nil {
+			t.Errorf("service %s: %v", name, err)
+		}
+	}
+}
+
+// started is a running `souk cluster`.
+type started struct {
+	cmd  *exec.Cmd
+	dir  string
+	mu   sync.Mutex
+	out  bytes.Buffer
+	done chan error
+}
+
+func (s *started) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+func (s *started) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+func startCluster(t *testing.T, bin, dir string, args ...string) *started {
+	t.Helper()
+	s := &started{dir: dir, done: make(chan error, 1)}
+	args = append([]string{"cluster", "--config", filepath.Join(local, "cluster.yaml"), "--data", dir}, args...)
+	s.cmd = exec.Command(filepath.Join(bin, "souk"), args...)
+	s.cmd.Stdout, s.cmd.Stderr = s, s
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.done <- s.cmd.Wait() }()
+	return s
+}
+
+// pids are the processes that the cluster's table names.
+func (s *started) pids() map[string]int {
+	out := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^ (\S+)\s+(\d+)  (?:nats|http)://`).FindAllStringSubmatch(s.said(), -1) {
+		out[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return out
+}
+
+// wait returns the exit code.
+func (s *started) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-s.done:
+		return s.cmd.ProcessState.ExitCode()
+	case <-time.After(90 * time.Second):
+		syscall.Kill(s.cmd.Process.Pid, syscall.SIGTERM)
+		t.Fatalf("it did not end:\n%s", s.said())
+		return -1
+	}
+}
+
+func (s *started) until(t *testing.T, text string) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(90 * time.Second)
+	for !strings.Contains(s.said(), text) {
+		select {
+		case <-tick.C:
+		case err := <-s.done:
+			t.Fatalf("it ended (%v) before it said %q:\n%s", err, text, s.said())
+		case <-end:
+			t.Fatalf("it never said %q:\n%s", text, s.said())
+		}
+	}
+}
+
+// The cluster as `make cluster` starts it, with one port taken by a stranger: dialogues are played, the ledgers hold, and every
+// process ends well and leaves nothing behind. Started again on the same data, one of its processes is killed: it says which,
+// stops the rest, and the ledgers hold still.
+func clusterLives(t *testing.T, bin string) {
+	stranger, err := net.Listen("tcp", "127.0.0.1:8010") // an engine that a node has to find by its port
+	if err == nil {
+		defer stranger.Close()
+	}
+	dir := t.TempDir()
+	s := startCluster(t, bin, dir, "--exit", "--limit", "6", "--concurrency", "4")
+	if code := s.wait(t); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, s.said())
+	}
+	for _, want := range []string{"12 processes, 4 agents", "6 dialogues to their end, 0 broken off", "no findings: 3 journals", "port 8010 is taken"} {
+		if !strings.Contains(s.said(), want) {
+			t.Errorf("it does not say %q:\n%s", want, s.said())
+		}
+	}
+	gone(t, s, 12)
+	for _, name := range []string{"infra", "treasury", "hub-general", "hub-math", "classifier", "agentd-1", "agentd-2", "agentd-3"} {
+		text, err := os.ReadFile(filepath.Join(dir, "log", name+".log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "msg=stopped") || strings.Contains(string(text), "level=ERROR") {
+			t.Errorf("%s did not stop well:\n%s", name, text)
+		}
+	}
+
+	s = startCluster(t, bin, dir, "--limit", "0")
+	s.until(t, "stays up until Ctrl-C")
+	if err := syscall.Kill(s.pids()["agentd-2"], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.wait(t); code != 1 || !strings.Contains(s.said(), "agentd-2 ended by itself: signal: killed") {
+		t.Errorf("exit code %d:\n%s", code, s.said())
+	}
+	gone(t, s, 12)
+	if out, err := exec.Command(filepath.Join(bin, "ledger"), "check", dir).CombinedOutput(); err != nil {
+		t.Errorf("ledger check: %v\n%s", err, out)
+	}
+}
+
+// gone checks that all processes of a cluster have ended.
+func gone(t *testing.T, s *started, want int) {
+	t.Helper()
+	pids := s.pids()
+	if len(pids) != want {
+		t.Errorf("the table names %d processes, want %d:\n%s", len(pids), want, s.said())
+	}
+	for name, pid := range pids {
+		if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+			t.Errorf("%s, process %d, is still there: %v", name, pid, err)
+		}
+	}
+}
+
+// A file that one daemon cannot use stops the start before anything runs, in that daemon's own words.
+func clusterWithABadFile(t *testing.T, bin string) {
+	dir := t.TempDir()
+	files, err := filepath.Glob(filepath.Join(local, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(file) == "hub-math.yaml" {
+			text = bytes.Replace(text, []byte("labels:"), []byte("lables:"), 1)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	f := clusterFlags{config: filepath.Join(dir, "cluster.yaml"), bin: bin, exit: true, within: 30 * time.Second}
+	err = runCluster(ctx, filepath.Join(dir, "data"), f, &out, &out)
+	if err == nil || !strings.Contains(err.Error(), `hub-math.yaml:7: unknown field "hub.lables": write labels`) {
+		t.Errorf("it says %v", err)
+	}
+	if strings.Contains(out.String(), "ready after") {
+		t.Errorf("something was started:\n%s", &out)
+	}
+}

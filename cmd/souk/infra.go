@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/bus/embedded"
+	"souk/cmd/internal/daemon"
+)
+
+// infraConfig is the file of `souk infra`.
+type infraConfig struct {
+	daemon.Common `yaml:",inline"`
+	Data          string `yaml:"data"`
+	Infra         struct {
+		NATS string `yaml:"nats"` // host:port to listen on, loopback
+		Etcd string `yaml:"etcd"`
+	} `yaml:"infra"`
+
+	flag string // --data, which comes before the file
+}
+
+const infraExample = `infra:
+  nats: 127.0.0.1:4222         # loopback alone; port 0 takes a free one
+  etcd: 127.0.0.1:2379
+data: souk-data                # etcd's data is in DATA/etcd; NATS keeps none
+`
+
+func infraCommand(s *shared) *cobra.Command {
+	var c *cobra.Command
+	var out io.Writer
+	role := daemon.Role{
+		Name:  "infra",
+		Short: "Run NATS and etcd alone, on loopback, for a cluster on this machine",
+		Long: `Runs a NATS server and an etcd of one member in this process, for local clusters and trials. It listens on loopback and nowhere
+else, for neither asks who is there. Once both serve, it prints one line:
+
+  ready nats://127.0.0.1:4222 etcd 127.0.0.1:2379 data souk-data`,
+		Example: infraExample,
+		Version: version,
+		NoFile:  true,
+		New: func() daemon.Config {
+			cfg := &infraConfig{Common: daemon.Default(), Data: s.data}
+			if c != nil && c.Flags().Changed("data") {
+				cfg.flag = s.data
+			}
+			cfg.Infra.NATS, cfg.Infra.Etcd = "127.0.0.1:4222", "127.0.0.1:2379"
+			return cfg
+		},
+		Serve: func(ctx context.Context, p *daemon.Process, cfg daemon.Config) error {
+			return serveInfra(ctx, p, cfg.(*infraConfig), out)
+		},
+	}
+	c = daemon.Command(role)
+	c.Use = "infra"
+	c.Example = "  souk infra --data DIR\n  souk infra --config deploy/local/infra.yaml"
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out = c.OutOrStdout()
+		err := run(c, args)
+		if err != nil && !daemon.IsFailure(err) {
+			fmt.Fprintln(c.ErrOrStderr(), "souk infra:", err)
+			return exitCode(daemon.ExitUsage)
+		}
+		return err
+	}
+	return c
+}
+
+func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.Writer) error {
+	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: c.Infra.NATS, Log: p.Log})
+	if err != nil {
+		return fmt.Errorf("%w (choose another address: infra.nats or SOUK_INFRA_NATS)", err)
+	}
+	defer nats.Close()
+	g := gate{Handler: p.Log.Handler(), shut: new(atomic.Bool)}
+	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd, Log: slog.New(g)})
+	if err != nil {
+		return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another directory: data or SOUK_DATA)", err)
+	}
+	ready := make(chan struct{})
+	p.Serving(ready, func() any {
+		return map[string]string{"nats": nats.URL(), "etcd": etcd.Endpoint(), "data": c.Data}
+	})
+	close(ready)
+	fmt.Fprintf(out, "ready %s etcd %s data %s\n", nats.URL(), etcd.Endpoint(), c.Data)
+	<-ctx.Done()
+	g.shut.Store(true)
+	return etcd.Close()
+}
+
+// gate passes on etcd's errors until it stops, whose every listener's end it calls one.
+type gate struct {
+	slog.Handler
+	shut *atomic.Bool
+}
+
+func (g gate) Enabled(ctx context.Context, l slog.Level) bool {
+	return !g.shut.Load() && l >= slog.LevelError && g.Handler.Enabled(ctx, l)
+}
+
+// Handle drops the one error that etcd gives at every first start, before its first entry has a term.
+func (g gate) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "failed to update storage version" {
+		return nil
+	}
+	return g.Handler.Handle(ctx, r)
+}
+
+func (g gate) WithAttrs(as []slog.Attr) slog.Handler {
+	g.Handler = g.Handler.WithAttrs(as)
+	return g
+}
+
+func (g gate) WithGroup(name string) slog.Handler {
+	g.Handler = g.Handler.WithGroup(name)
+	return g
+}
+
+// Complete judges the file; --data comes before it.
+func (c *infraConfig) Complete() error {
+	if c.flag != "" {
+		c.Data = c.flag
+	}
+	var errs []error
+	for _, l := range []struct{ name, address string }{{"nats", c.Infra.NATS}, {"etcd", c.Infra.Etcd}} {
+		if err := daemon.CheckLoopback(l.address); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w; these servers ask nobody who they are, so they listen on this machine alone", l.name, err))
+		}
+	}
+	if c.Data == "" {
+		errs = append(errs, errors.New("data: not set: write the directory for etcd's data"))
+	}
+	return errors.Join(errs...)
+}
+
+// Drain is what etcd takes to end.
+func (c *infraConfig) Drain() time.Duration { return 5 * time.Second }

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"souk/integration/harness"
+	"souk/integration/replay"
+	"souk/market"
+)
+
+func formatHelp() string {
+	return "how the rows are written: " + strings.Join(replay.FormatNames(), ", ")
+}
+
+// dialogues reads a file, or the bundled ones where none is named.
+func dialogues(file, format string) ([]replay.Dialogue, error) {
+	if file == "" {
+		return replay.Bundled()
+	}
+	return replay.ReadFile(file, replay.Format(format))
+}
+
+func replayCommand(s *shared) *cobra.Command {
+	var (
+		format      string
+		concurrency int
+		clients     int
+		limit       int
+		maxTokens   int
+		retries     int
+		model       string
+		deposit     string
+		rate        float64
+		asJSON      bool
+	)
+	c := &cobra.Command{
+		Use:   "replay [FILE]",
+		Short: "Play recorded dialogues through a running market, and report",
+		Long: `Plays dialogues through a running market: many clients with different terms, each dialogue's turns in order, the answers
+received fed back. Without FILE the bundled dialogues are played.
+
+Souk's own format is one dialogue a line, of which only "turns" is required; a turn is a string or an object:
+
+  {"id":"d1","domain":"law","system":"Be brief.","turns":["First question?",{"user":"Second?","answer":"as recorded"}]}
+
+The rows of public sets are read as they are with --format. Files may be packed by gzip.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file := ""
+			if len(args) > 0 {
+				file = args[0]
+			}
+			ds, err := dialogues(file, format)
+			if err != nil {
+				return err
+			}
+			if limit > 0 && limit < len(ds) {
+				ds = ds[:limit]
+			}
+			if concurrency < 1 || clients < 1 || rate < 0 {
+				return fmt.Errorf("--concurrency and --clients are at least 1, --rate is not negative")
+			}
+			credits, err := market.ParseCredits(deposit)
+			if err != nil {
+				return fmt.Errorf("--deposit: %w", err)
+			}
+			link, err := harness.Dial(s.data, "souk-replay")
+			if err != nil {
+				return err
+			}
+			defer link.Close()
+			mix := replay.Mix(mixSeed, clients)
+			for _, x := range mix {
+				if _, err := link.Fund(c.Context(), x.ID, credits, "opening-"+x.ID); err != nil {
+					return fmt.Errorf("fund %s: %w", x.ID, err)
+				}
+			}
+			turns := 0
+			for _, d := range ds {
+				turns += len(d.Turns)
+			}
+			tally, progress, started := replay.NewTally(), bar(turns, "turns"), time.Now()
+			cfg := replay.Config{
+				Clients: mix, Concurrency: concurrency, MaxTokens: maxTokens, Model: model, Retries: retries, Run: fmt.Sprintf("replay-%x", started.UnixNano()),
+				Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
+					tally.Add(d, x, a)
+					_ = progress.Add(1)
+				},
+			}
+			if rate > 0 {
+				for i := range ds {
+					cfg.Arrivals = append(cfg.Arrivals, time.Duration(float64(i)/rate*float64(time.Second)))
+				}
+			}
+			played, err := replay.Play(c.Context(), ds, cfg, link.Ask)
+			wall := time.Since(started)
+			_ = progress.Finish()
+			if err != nil && c.Context().Err() == nil {
+				return err
+			}
+			if _, err := harness.TallyRounds(s.data, tally, started); err != nil {
+				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report:", err)
+			}
+			report := tally.Report(wall, played)
+			if asJSON {
+				e := json.NewEncoder(c.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(report)
+			}
+			report.Write(c.OutOrStdout())
+			return nil
+		},
+	}
+	c.Flags().StringVar(&format, "format", string(replay.Souk), formatHelp())
+	c.Flags().IntVar(&concurrency, "concurrency", 16, "dialogues at a time")
+	c.Flags().IntVar(&clients, "clients", runClients, "clients that ask, of four kinds in turn")
+	c.Flags().IntVar(&limit, "limit", 0, "play only the first so many dialogues")
+	c.Flags().IntVar(&maxTokens, "max-tokens", runMaxTokens, "of one answer; 0 leaves it to the market")
+	c.Flags().IntVar(&retries, "retries", runRetries, "times to ask again where a refusal says that it may help")
+	c.Flags().StringVar(&model, "model", "", "ask for this model alone")
+	c.Flags().StringVar(&deposit, "deposit", runDeposit.String(), "credits each client is funded with, once")
+	c.Flags().Float64Var(&rate, "rate", 0, "dialogues begun a second; 0 begins one as soon as another has ended")
+	c.Flags().BoolVar(&asJSON, "json", false, "report as JSON")
+	return c
+}
+
+// runDeposit lasts a client of a replay for some ten thousand answers.
+const runDeposit = 5 * market.Credit
+
+func clientTable(w io.Writer, clients []replay.Client) {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	style := table.StyleLight
+	style.Options = table.Options{SeparateHeader: true}
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(table.Row{"client", "worth of an answer", "delta", "patience"})
+	for _, c := range clients {
+		t.AppendRow(table.Row{c.ID, *c.Terms.Worth, *c.Terms.Delta, time.Duration(*c.Terms.PatienceMS) * time.Millisecond})
+	}
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}, {Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}})
+	t.Render()
+}

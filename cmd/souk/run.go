@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/integration/harness"
+	"souk/integration/replay"
+)
+
+// The two parts of a run. The crowd is several times what the default market has slots for, so that tasks wait
+// together and rounds have something to decide.
+const (
+	calmDialogues   = 30
+	calmConcurrency = 6
+	crowdPerSlot    = 2
+	realDialogues   = 60
+	runClients      = 12
+	runMaxTokens    = 200
+	runRetries      = 5
+	mixSeed         = 1
+)
+
+type runFlags struct {
+	marketFlags
+	exit        bool
+	file        string
+	format      string
+	concurrency int
+	limit       int
+	soak        time.Duration
+}
+
+func runCommand(s *shared) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Bring a market up, play real dialogues through it, report, and check its ledger",
+		Long: `Brings a market up, plays the bundled dialogues through it as clients with different terms, first calmly, then
+beyond what it has slots for; reports; checks every record of the ledger; explains one contested round; and stays up.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return run(c, s, f) },
+	}
+	f.add(c)
+	c.Flags().BoolVar(&f.exit, "exit", false, "end after the check, with the verdict as exit status")
+	c.Flags().StringVar(&f.file, "replay", "", "play the dialogues of this file instead of the bundled ones")
+	c.Flags().StringVar(&f.format, "format", string(replay.Souk), formatHelp())
+	c.Flags().IntVar(&f.concurrency, "concurrency", 0, "dialogues at a time in the crowded part (default two for each slot)")
+	c.Flags().IntVar(&f.limit, "limit", 0, fmt.Sprintf("play only the first so many dialogues (default all; %d with --vllm, whose engines may be slow)", realDialogues))
+	c.Flags().DurationVar(&f.soak, "soak", 0, "play again and again for so long, bringing the market down and up between")
+	return c
+}
+
+// run is the whole show. What it prints goes to stdout; logs and progress to stderr.
+func run(c *cobra.Command, s *shared, f runFlags) error {
+	cfg, err := f.load()
+	if err != nil {
+		return err
+	}
+	ds, err := dialogues(f.file, f.format)
+	if err != nil {
+		return err
+	}
+	log, err := s.logger(c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if f.limit == 0 && len(f.vllm) > 0 {
+		f.limit = realDialogues
+	}
+	if f.limit > 0 && f.limit < len(ds) {
+		ds = ds[:f.limit]
+	}
+	if f.concurrency == 0 {
+		f.concurrency = crowdPerSlot * slots(cfg)
+	}
+	show := show{s: s, f: f, out: c.OutOrStdout(), dialogues: ds, opts: harness.Options{Dir: s.data, Config: cfg, Log: log, Known: ds}}
+	if f.soak > 0 {
+		return show.soak(c.Context())
+	}
+	return show.once(c.Context())
+}
+
+// show is one run of the market from its start to its check.
+type show struct {
+	s         *shared
+	f         runFlags
+	out       io.Writer
+	dialogues []replay.Dialogue
+	opts      harness.Options
+	step      int
+	contested harness.RoundRef // the round that was explained
+}
+
+func (w *show) heading(title, what string) {
+	w.step++
+	heading(w.out, w.step, title, what)
+}
+
+func (w *show) once(ctx context.Context) error {
+	w.step = 0
+	begin := time.Now()
+	w.heading("The market", "NATS, etcd, the treasury, the door, the hubs and the agents, all in this process, on loopback.")
+	m, err := harness.Start(ctx, w.opts)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n\n", time.Since(begin).Seconds(), m.State().NATS, w.s.data)
+	agentTable(w.out, m.Config())
+
+	verdict := w.play(ctx, m)
+	if verdict == nil && !w.f.exit && ctx.Err() == nil {
+		w.paste(m)
+		select {
+		case <-ctx.Done():
+			fmt.Fprintf(w.out, "\nStopping.\n")
+		case <-m.Failed():
+		}
+		return errors.Join(m.Err(), m.Close())
+	}
+	err = errors.Join(verdict, m.Err(), m.Close())
+	if err == nil {
+		fmt.Fprintf(w.out, "\nAll of it held: exit status 0 after %.1f s.\n", time.Since(begin).Seconds())
+	}
+	return err
+}
+
+// play is what happens between the market's start and its end; its error is the verdict.
+func (w *show) play(ctx context.Context, m *harness.Market) error {
+	w.heading("Clients", "Each has its own terms: what an answer is worth to it, how much it minds waiting, how long it is patient.")
+	clients := replay.Mix(mixSeed, runClients)
+	if err := w.fund(ctx, m, clients); err != nil {
+		return err
+	}
+	calm := min(calmDialogues, len(w.dialogues)/4)
+	tally := replay.NewTally()
+	started := time.Now()
+	cfg := replay.Config{
+		Clients: clients, MaxTokens: runMaxTokens, Run: fmt.Sprintf("run-%x", started.UnixNano()), Retries: runRetries,
+		Concurrency: calmConcurrency,
+	}
+	w.heading("A calm market", fmt.Sprintf("%d dialogues, at most %d at a time for %d slots: tasks are placed as they come, nobody pays a premium.",
+		calm, calmConcurrency, slots(m.Config())))
+	played, err := w.part(ctx, m, w.dialogues[:calm], cfg, tally)
+	if err != nil {
+		return err
+	}
+	w.heading("A crowded market", fmt.Sprintf("%d dialogues, %d at a time for the same %d slots: tasks wait together, rounds decide, and who crowds others out pays.",
+		len(w.dialogues)-calm, w.f.concurrency, slots(m.Config())))
+	cfg.Concurrency, cfg.Run = w.f.concurrency, cfg.Run+"-c"
+	more, err := w.part(ctx, m, w.dialogues[calm:], cfg, tally)
+	if err != nil {
+		return err
+	}
+	wall := time.Since(started)
+	played.Dialogues += more.Dialogues
+	played.BrokenOff += more.BrokenOff
+
+	if w.contested, err = m.Tally(tally, started); err != nil {
+		return err
+	}
+	w.heading("Report", "What the clients saw, what they paid, and how the rounds went.")
+	report := tally.Report(wall, played)
+	report.Write(w.out)
+
+	w.heading("The ledger", "Every journal read again from its first byte: rounds cleared anew, sums added up, hands shaken.")
+	if err := m.Check(ctx, w.out); err != nil {
+		return err
+	}
+	if contested := w.contested; contested.Journal != "" {
+		w.heading("A contested round", fmt.Sprintf("Round %d of %s: who wanted what, who got it, and why the price is what it is.", contested.Round, contested.Journal))
+		if err := m.Explain(ctx, w.out, contested); err != nil {
+			return fmt.Errorf("explain round %d of %s: %w", contested.Round, contested.Journal, err)
+		}
+	}
+	return judge(report)
+}
+
+func (w *show) fund(ctx context.Context, m *harness.Market, clients []replay.Client) error {
+	for _, c := range clients {
+		id := fmt.Sprintf("run-%x-%s", m.State().Started.UnixNano(), c.ID)
+		if _, err := m.Fund(ctx, c.ID, runDeposit, id); err != nil {
+			return fmt.Errorf("fund %s: %w", c.ID, err)
+		}
+	}
+	clientTable(w.out, clients)
+	fmt.Fprintf(w.out, "Each has just deposited %s credits at the treasury.\n", runDeposit)
+	return nil
+}
+
+// part plays some dialogues and says in a line what came of them.
+func (w *show) part(ctx context.Context, m *harness.Market, ds []replay.Dialogue, cfg replay.Config, tally *replay.Tally) (replay.Played, error) {
+	part := replay.NewTally()
+	turns := 0
+	for _, d := range ds {
+		turns += len(d.Turns)
+	}
+	progress := bar(turns, "turns")
+	cfg.Turn = func(d replay.Dialogue, c replay.Client, a replay.Answer) {
+		part.Add(d, c, a)
+		tally.Add(d, c, a)
+		_ = progress.Add(1)
+	}
+	begin := time.Now()
+	played, err := replay.Play(ctx, ds, cfg, m.Ask)
+	_ = progress.Finish()
+	if err != nil {
+		return played, err
+	}
+	r := part.Report(time.Since(begin), played)
+	fmt.Fprintf(w.out, "%d tasks served in %.1f s, TTFT p50 %.0f ms and p99 %.0f ms, %.0f %% of the prompt tokens from cache, cost %s, premiums %s.\n",
+		r.Total.Served, r.Seconds, r.Total.TTFT.P50, r.Total.TTFT.P99, 100*r.Total.Share, r.Total.Cost, r.Total.Premium)
+	return played, nil
+}
+
+// judge says what a run must have shown.
+func judge(r replay.Report) error {
+	var errs []error
+	expect := func(ok bool, what string) {
+		if !ok {
+			errs = append(errs, errors.New(what))
+		}
+	}
+	expect(r.Total.Served > 0, "no task was served")
+	expect(r.Several() > 0, "no round had more than one task: the market was never crowded")
+	expect(r.Contested() > 0, "no slot had a price above zero")
+	expect(r.Total.Premium > 0, "nobody paid a premium")
+	expect(r.Total.Cached > 0, "no prompt token came from a cache")
+	return errors.Join(errs...)
+}
+
+// paste ends a run that stays up.
+func (w *show) paste(m *harness.Market) {
+	w.heading("Your turn", "The market stays up until Ctrl-C. In another terminal:")
+	for _, l := range w.lines(m) {
+		fmt.Fprintln(w.out, "  "+l)
+	}
+}
+
+// soak runs the show again and again, each time on the data of the last.
+func (w *show) soak(ctx context.Context) error {
+	w.f.exit = true
+	end := time.Now().Add(w.f.soak)
+	for n := 1; ; n++ {
+		fmt.Fprintf(w.out, "\n══ soak: run %d, %s left ══\n", n, time.Until(end).Round(time.Second))
+		if err := w.once(ctx); err != nil {
+			return fmt.Errorf("run %d: %w", n, err)
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return nil
+		}
+	}
+}
+
+func slots(c harness.Config) (n int) {
+	for _, a := range c.Agents {
+		n += a.Slots
+	}
+	return n
+}
+
+// lines are commands to paste into another terminal.
+func (w *show) lines(m *harness.Market) []string {
+	lines := []string{
+		w.s.line(`submit "Which goods would you carry home from the souk of Marrakesh?"`),
+		w.s.line(`replay --concurrency 32`),
+		fmt.Sprintf(`nats request --server %s souk.v1.task.dev '{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
+	}
+	if w.contested.Journal != "" {
+		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round, w.contested.Path))
+	}
+	return append(lines, "bin/ledger check "+w.s.data)
+}

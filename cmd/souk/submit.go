@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/bus"
+	"souk/integration/harness"
+	"souk/market"
+)
+
+// question is what `souk submit` asks, and on which terms.
+type question struct {
+	client, model, system, session        string
+	worth, maxPrice                       string
+	delta                                 float64
+	patience                              time.Duration
+	maxTokens                             int
+	asJSON                                bool
+	hasWorth, hasDelta, hasPatience, hasP bool
+}
+
+func submitCommand(s *shared) *cobra.Command {
+	var q question
+	c := &cobra.Command{
+		Use:   "submit [PROMPT]",
+		Short: "Ask a running market, stream the answer, and say what it cost",
+		Long: `Asks a running market, streams the answer to stdout, and says on stderr what was paid, to whom, and by which receipt.
+Without PROMPT it is read from stdin. Ctrl-C cancels: what was served until then is paid, and said.`,
+		Example: `  souk submit "What is a souk?"
+  souk submit --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
+  echo "Summarise this" | souk submit --model gpt-oss-120b --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f := c.Flags()
+			q.hasWorth, q.hasDelta, q.hasPatience, q.hasP = f.Changed("worth"), f.Changed("delta"), f.Changed("patience"), f.Changed("max-price")
+			prompt, err := readPrompt(args, c.InOrStdin())
+			if err != nil {
+				return err
+			}
+			task, err := q.task(prompt)
+			if err != nil {
+				return err
+			}
+			return submit(c, s, q, task)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&q.client, "client", "dev", "who asks and pays")
+	f.StringVar(&q.model, "model", "", "ask for this model alone")
+	f.StringVar(&q.system, "system", "", "system prompt")
+	f.StringVar(&q.session, "session", "", "name of a conversation whose turns should meet a warm cache")
+	f.StringVar(&q.worth, "worth", "", "credits that a perfect answer at once would be worth")
+	f.Float64Var(&q.delta, "delta", 0, "weight of quality against latency, 0 to 1")
+	f.DurationVar(&q.patience, "patience", 0, "time to the first token at which latency has used up its part of the worth")
+	f.StringVar(&q.maxPrice, "max-price", "", "most credits that are ever paid (default: the worth)")
+	f.IntVar(&q.maxTokens, "max-tokens", 0, "longest answer; 0 leaves it to the market")
+	f.BoolVar(&q.asJSON, "json", false, "print one JSON object with the answer and all that is known of it")
+	return c
+}
+
+// maxStdin is a little more than the longest prompt that the market takes.
+const maxStdin = bus.MaxBody + 1
+
+func readPrompt(args []string, in io.Reader) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	if f, ok := in.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			fmt.Fprintln(os.Stderr, "prompt, ended by Ctrl-D:")
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxStdin))
+	return strings.TrimSpace(string(b)), err
+}
+
+// task builds the request; the door judges it.
+func (q question) task(prompt string) (bus.Task, error) {
+	t := bus.Task{Client: q.client, Kind: bus.KindChat, Stream: true, Session: q.session, Model: q.model, MaxTokens: q.maxTokens}
+	if err := bus.CheckID("--client", q.client); err != nil {
+		return t, err
+	}
+	for _, x := range []struct {
+		flag, text string
+		given      bool
+		to         **market.Credits
+	}{{"--worth", q.worth, q.hasWorth, &t.Terms.Worth}, {"--max-price", q.maxPrice, q.hasP, &t.Terms.MaxPrice}} {
+		if x.given {
+			c, err := market.ParseCredits(x.text)
+			if err != nil {
+				return t, fmt.Errorf("%s: %w", x.flag, err)
+			}
+			*x.to = &c
+		}
+	}
+	if q.hasDelta {
+		t.Terms.Delta = &q.delta
+	}
+	if q.hasPatience {
+		ms := q.patience.Milliseconds()
+		t.Terms.PatienceMS = &ms
+	}
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	body := struct {
+		Model     string    `json:"model,omitempty"`
+		Messages  []message `json:"messages"`
+		MaxTokens int       `json:"max_tokens,omitempty"`
+		Stream    bool      `json:"stream"`
+	}{Model: q.model, MaxTokens: q.maxTokens, Stream: true}
+	if q.system != "" {
+		body.Messages = append(body.Messages, message{"system", q.system})
+	}
+	body.Messages = append(body.Messages, message{"user", prompt})
+	var err error
+	t.Body, err = json.Marshal(body)
+	return t, err
+}
+
+func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
+	link, err := harness.Dial(s.data, "souk-submit")
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	out := c.OutOrStdout()
+	a, err := link.AskWith(c.Context(), t, func(chunk bus.Chunk) {
+		if !q.asJSON {
+			io.WriteString(out, chunk.Text)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r := a.Result
+	if q.asJSON {
+		r.Text = a.Text
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		if err := e.Encode(struct {
+			bus.Result
+			Paid market.Credits `json:"paid"`
+			TTFT float64        `json:"client_ttft_ms"`
+		}{r, r.Paid(), float64(a.TTFT.Microseconds()) / 1000}); err != nil {
+			return err
+		}
+	} else {
+		if a.Text != "" && !strings.HasSuffix(a.Text, "\n") {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(c.ErrOrStderr(), summary(r, a.TTFT))
+	}
+	switch {
+	case r.Code == bus.CodeCancelled && c.Context().Err() != nil:
+		return exitCode(130) // as a shell says it of a program that Ctrl-C ended
+	case r.Code != "":
+		return exitCode(1)
+	}
+	return nil
+}
+
+// summary is the one line that ends an answer.
+func summary(r bus.Result, ttft time.Duration) string {
+	if r.Code != "" && r.Receipt == nil {
+		line := fmt.Sprintf("refused: %s: %s", r.Code, r.Message)
+		if r.RetryMS > 0 {
+			line += fmt.Sprintf(" (worth another try in %d ms)", r.RetryMS)
+		}
+		return line + "; nothing was paid"
+	}
+	line := fmt.Sprintf("paid %s = cost %s + premium %s | TTFT %.1f ms | %d prompt tokens, %d from cache, %d output | %s by %s of %s",
+		r.Paid(), r.Cost, r.Premium, float64(ttft.Microseconds())/1000, r.Usage.Prompt, r.Usage.Cached, r.Usage.Output, r.Model, r.Agent, r.Hub)
+	if r.Receipt != nil {
+		line += " | receipt " + r.Receipt.ID
+	}
+	if r.Code != "" {
+		line = fmt.Sprintf("%s: %s; %s", r.Code, r.Message, line)
+	}
+	return line
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/integration/harness"
+)
+
+// marketFlags say which market to bring up.
+type marketFlags struct {
+	config  string
+	listen  string
+	vllm    []string
+	vllmRow string
+}
+
+func (f *marketFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.config, "config", "", "market to bring up, as YAML (see souk up --print-config); default: eight simulated agents in three domains")
+	c.Flags().StringVar(&f.listen, "listen", "", "address of the NATS server, loopback only (default 127.0.0.1:4222, or any free port where that is taken)")
+	c.Flags().StringArrayVar(&f.vllm, "vllm", nil, "base URL of a running vLLM server to sell instead of the simulated engines; may be repeated")
+	c.Flags().StringVar(&f.vllmRow, "vllm-price-row", harness.DefaultRow, "published price row (provider/model) for the servers named by --vllm")
+}
+
+// load reads the market's configuration.
+func (f *marketFlags) load() (harness.Config, error) {
+	c := harness.Default()
+	if f.config != "" {
+		var err error
+		if c, err = harness.LoadConfig(f.config); err != nil {
+			return c, err
+		}
+	}
+	if len(f.vllm) > 0 {
+		c = c.WithEngines(f.vllm, f.vllmRow)
+	}
+	if f.listen != "" {
+		c.Listen = f.listen
+	}
+	return c, c.Validate()
+}
+
+func upCommand(s *shared) *cobra.Command {
+	var f marketFlags
+	var show bool
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Bring a market up: NATS, etcd, treasury, door, hubs and agents in this process",
+		Long: `Brings a whole market up in this process and stays until Ctrl-C.
+
+It listens on loopback and nowhere else, for it knows no authentication yet. A second start on the same data directory
+goes on where the first one ended; a second market on it at the same time is refused.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if show {
+				fmt.Fprint(c.OutOrStdout(), harness.DefaultYAML())
+				return nil
+			}
+			cfg, err := f.load()
+			if err != nil {
+				return err
+			}
+			log, err := s.logger(c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			begin := time.Now()
+			m, err := harness.Start(c.Context(), harness.Options{Dir: s.data, Config: cfg, Log: log})
+			if err != nil {
+				return err
+			}
+			out := c.OutOrStdout()
+			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n\n", time.Since(begin).Seconds(), m.State().NATS, s.data)
+			agentTable(out, m.Config())
+			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n", s.line(`submit "What is a souk?"`))
+			select {
+			case <-c.Context().Done():
+				fmt.Fprintf(c.ErrOrStderr(), "stopping: tasks that run may end within %s\n", harness.StopWithin)
+			case <-m.Failed():
+			}
+			return errors.Join(m.Err(), m.Close())
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&show, "print-config", false, "print the default market as YAML, and end")
+	return c
+}
+
+// line is a command to paste, with the data directory where it is not the default.
+func (s *shared) line(rest string) string {
+	if s.data == "souk-data" {
+		return "bin/souk " + rest
+	}
+	return fmt.Sprintf("bin/souk --data %s %s", s.data, rest)
+}
