@@ -254,10 +254,20 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if !n.voided(h, code) {
 		return
 	}
+	if c.Relayed > 0 {
+		n.served(h)
+	}
 	r := n.refusal(n.identity(h.task), code, 0, "agent %s: %s", h.agent.id, code)
 	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
 	n.finish(h.task, r, false)
 	n.news()
+}
+
+// served makes up for a reply to a dispatch that is late or lost: the agent took it, for chunks of it are there.
+func (n *Node) served(h *hold) {
+	if t := h.task; len(t.inboxes) > 0 && t.msg != nil {
+		n.accepted(t, h)
+	}
 }
 
 // capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
@@ -290,9 +300,8 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	if outcome == bus.OutcomeCancelled {
 		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
 	}
-	if len(t.inboxes) > 0 && t.msg != nil && outcome == bus.OutcomeDone {
-		// The reply to the dispatch was lost, but the agent served it: the chunks are there.
-		n.accepted(t, h)
+	if outcome == bus.OutcomeDone {
+		n.served(h)
 	}
 	n.finish(t, r, false)
 	n.news()

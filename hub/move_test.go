@@ -85,6 +85,18 @@ func TestAMovedTaskIsAcknowledgedTwice(t *testing.T) {
 	}
 }
 
+// An agent may serve, fail and say so before its reply to the dispatch is read: the reader has chunks, so it hears first that it was
+// accepted, and can have the answer go on elsewhere.
+func TestAFailureBeforeTheDispatchReply(t *testing.T) {
+	h, d := oneRunning(t)
+	h.fails(d, 2, false)
+	h.want("inbox.ann.t1", "accepted by a-1")
+	h.must(h.step(h.rest("a-1", 2, "inbox.again")))
+	if got := h.running(); got != "ann/t1>a-2" {
+		t.Fatalf("running %q, want the rest on a-2", got)
+	}
+}
+
 func TestATaskThatIsNotMoved(t *testing.T) {
 	for name, f := range map[string]func(h *house, d bus.Dispatch){
 		"its reader was told":  func(h *house, d bus.Dispatch) { h.fails(d, 0, false) },
