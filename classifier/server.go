@@ -96,6 +96,9 @@ func (s *Server) Stats() Stats {
 	for _, h := range s.table.Load().Hubs() {
 		if h.fresh(&s.c, now) {
 			st.Market = append(st.Market, h.Entry.Domain)
+			if h.Status != nil && h.Status.Agents > 0 && h.Status.Room > 0 {
+				st.Selling = append(st.Selling, h.Entry.Domain)
+			}
 		}
 	}
 	return st

@@ -21,6 +21,7 @@ type Stats struct {
 	Open      int                 `json:"open"`      // tasks in hand
 	Clients   int                 `json:"clients"`   // who have tasks in hand
 	Market    []string            `json:"market"`    // domains whose hubs are live
+	Selling   []string            `json:"selling"`   // of those, domains whose hubs have said that they have agents, and room
 }
 
 func newStats() Stats {

@@ -143,6 +143,10 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected())); err != nil {
 		return err
 	}
+	// The door listens for itself, and sends nobody to a hub of which it last heard that it has no agents.
+	if err := m.await(ctx, "the door has heard of them", m.doorSells(ctx)); err != nil {
+		return err
+	}
 	for _, id := range m.cfg.clientIDs() {
 		if _, err := m.Fund(ctx, id, m.cfg.Clients[id], "opening-"+id); err != nil {
 			if bus.CodeOf(err) != bus.CodeIDConflict { // another amount than at the first start: made already
@@ -428,6 +432,24 @@ func (m *Market) Engine(agent string) *vllmsim.Server { return m.engines[agent] 
 
 // Free is the number of free slots that the hubs published last.
 func (m *Market) Free() int { return m.statuses.free() }
+
+// doorSells is closed once the door knows of agents in every domain that will have any.
+func (m *Market) doorSells(ctx context.Context) <-chan struct{} {
+	want, done := m.expected(), make(chan struct{})
+	go func() {
+		t := time.NewTicker(time.Millisecond)
+		defer t.Stop()
+		for len(m.door.Stats().Selling) < len(want) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+		}
+		close(done)
+	}()
+	return done
+}
 
 // expected is how many agents each domain's hub will sell.
 func (m *Market) expected() map[string]int {
