@@ -32,6 +32,7 @@ type Agent struct {
 	load     bus.Load
 	ttft     mean
 	itl      mean
+	congest  congestion
 
 	seq    uint64    // of the last summary
 	told   time.Time // when it was sent
@@ -46,6 +47,7 @@ type hold struct {
 	reply        bus.DispatchReply
 	running      bool
 	pending      bool
+	others       int // that ran when it began
 }
 
 // account is a completion that its hub has not acknowledged.
@@ -75,7 +77,9 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 
 // Registration is the agent's entry in the registry as of now.
 func (a *Agent) Registration(node string) *bus.Registration {
-	return a.cfg.registration(node, a.boot, a.info, a.State())
+	r := a.cfg.registration(node, a.boot, a.info, a.State())
+	r.Tiers = a.tiers()
+	return r
 }
 
 // State is what the registry and summaries say.
@@ -123,7 +127,7 @@ func (a *Agent) Returned(info Info) error {
 		if !a.open || len(info.Models) == 0 {
 			return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to sell whatever the engine serves", info.Models, a.cfg.Model)
 		}
-		a.cfg.Model = info.Models[0]
+		a.cfg.Model, a.congest = info.Models[0], congestion{}
 	}
 	a.info, a.sessions.capacity = info, info.KVTokens
 	a.sessions.forget()
@@ -164,7 +168,7 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	if code != "" {
 		h.reply = a.refusal(d, code, why)
 	} else {
-		h.running = true
+		h.running, h.others = true, a.running
 		a.running++
 		a.news = true
 		a.epoch = max(a.epoch, d.Epoch)
@@ -202,8 +206,8 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeNotClaimed, "no hub sells this agent's slots"
 	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
 		return bus.CodeNotClaimed, fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
-	case d.Tier != 0:
-		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, this agent has tier 0 alone", d.Tier)
+	case d.Tier >= market.MaxTiers: // which one it is depends on what the hub counted as free, in the round's record
+		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, an agent has at most %d", d.Tier, market.MaxTiers)
 	case a.state != bus.StateReady:
 		return bus.CodeNoSlot, "the engine is unhealthy"
 	case a.running >= a.cfg.Slots:
@@ -261,6 +265,9 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c.Boot, c.Free = a.boot, a.free()
 	if h := a.holds[d.Hold]; h != nil {
 		h.running, h.pending = false, true
+		if c.Outcome == bus.OutcomeDone {
+			a.congest.learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)
+		}
 	}
 	a.pending = append(a.pending, &account{domain: d.Domain, c: *c, away: true})
 	if c.TTFTUS > 0 {
@@ -274,6 +281,14 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	}
 	a.counts.ended(c)
 	return *c
+}
+
+// tiers are the agent's slots by congestion charge: as configured, else as measured.
+func (a *Agent) tiers() []market.Tier {
+	if len(a.cfg.Tiers) > 0 {
+		return a.cfg.Tiers
+	}
+	return a.congest.tiers(a.cfg.Slots, a.cfg.Price.Out)
 }
 
 func (a *Agent) free() int {
@@ -393,8 +408,9 @@ func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots, InFlight: a.running,
 		Price: a.cfg.Price, TTFTUS: a.ttft.value(), ITLUS: a.itl.value(), Engine: a.load}
-	if free := a.free(); free > 0 {
-		s.Free = []market.Tier{{Slots: free}}
+	s.Tiers = a.tiers()
+	if a.free() > 0 {
+		s.Free = market.AppendFree(nil, s.Tiers, a.running, a.cfg.Slots)
 	}
 	s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)
 	return s

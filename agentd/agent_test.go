@@ -60,7 +60,7 @@ func TestAcceptOrRefuse(t *testing.T) {
 		{"when the engine is gone", (*Agent).Unhealthy, dispatch("h"), "math", bus.CodeNoSlot, "unhealthy"},
 		{"for another model", nil, change(func(d *bus.Dispatch) { d.Model = "huge" }), "math", bus.CodeUnknownModel, `"tiny" is`},
 		{"without max_tokens", nil, change(func(d *bus.Dispatch) { d.MaxTokens = 0 }), "math", bus.CodeBadRequest, "max_tokens"},
-		{"of a tier that is not there", nil, change(func(d *bus.Dispatch) { d.Tier = 1 }), "math", bus.CodeBadRequest, "tier"},
+		{"of a tier that cannot be", nil, change(func(d *bus.Dispatch) { d.Tier = market.MaxTiers }), "math", bus.CodeBadRequest, "tier"},
 		{"with an answer to anywhere", nil, change(func(d *bus.Dispatch) { d.Task.Reply = "souk.v1.hub.math.task" }), "math", bus.CodeBadRequest, "not a subject for answers"},
 		{"priced by a card that is not ours", nil, change(func(d *bus.Dispatch) { d.Price.Hit = 0 }), "math", bus.CodeBadTerms, "this agent's card"},
 	} {
@@ -224,7 +224,7 @@ func TestSummaries(t *testing.T) {
 	a.Claimed(claim(5))
 	now := begun
 	first := a.Ready(now)
-	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 || first.Summary.Free[0].Slots != 2 || first.Summary.Coverage != 1 {
+	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 || len(first.Summary.Free) != 2 || first.Summary.Coverage != 1 {
 		t.Fatalf("%+v", first.Summary)
 	}
 	if err := first.Summary.Validate(); err != nil {

@@ -171,6 +171,7 @@ func (r *Run) End(a Answer, err error) Ending {
 	if c.Outcome != bus.OutcomeFailed {
 		c.Cost = market.Settle(d.Settle, d.Price, d.Quoted, c.Usage, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice, res.Toll, res.Fee = c.Cost, d.Premium, d.SlotPrice, d.Toll, d.Fee
+		res.Congestion = d.Congestion
 	}
 	if res.Code == "" {
 		res.Code = c.Code

@@ -28,7 +28,7 @@ func full() []Message {
 	result := Result{
 		Client: "ada", Task: "t-1", Session: "s", Hub: "math", Agent: "a1", Model: "llama", Code: CodeAgentFailed, Message: "gone", RetryMS: 5,
 		Text: "hi", Extra: []Extra{{At: 1, Choice: []byte(`{"delta":{}}`)}}, Finish: "stop", Stop: []byte(`"x"`), Chunks: 4,
-		Usage: usage, Billed: &usage, Unmetered: true, TTFTUS: 1, ITLUS: 2, WaitUS: 3, Cost: 4, Premium: -5, SlotPrice: 6, Toll: -7, Fee: 8,
+		Usage: usage, Billed: &usage, Unmetered: true, TTFTUS: 1, ITLUS: 2, WaitUS: 3, Cost: 4, Premium: -5, SlotPrice: 6, Toll: -7, Congestion: -1, Fee: 8,
 		Receipt: &Receipt{ID: "j/1/0", Journal: "j", Round: 1, Epoch: 2, Earlier: []string{"j/0/0"}},
 	}
 	return []Message{
@@ -36,7 +36,7 @@ func full() []Message {
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama", Reply: "souk.v1.reply.ada.t-1", Round: 5},
 		&Answer{Result: &result},
 		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0", Tier: 1, Task: task, Model: "llama", MaxTokens: 64,
-			Price: price, Premium: 1, SlotPrice: 2, Toll: -1, Fee: 3, Settle: "metered", Quoted: 4, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70, Earlier: []string{"j/8/0"}},
+			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered", Quoted: 4, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70, Earlier: []string{"j/8/0"}},
 		&DispatchReply{Agent: "a1", Hold: "j/9/0", Code: CodeNoSlot, Message: "full"},
 		&Chunk{Task: "t-1", Attempt: 1, Seq: 8, Text: "hi", Tokens: []uint32{1, 1 << 31}, Count: 2, Extra: []Extra{{At: 2, Choice: []byte("{}")}}, Finish: true, Heartbeat: true, Agent: "a1", Result: &result},
 		&result,
@@ -46,7 +46,7 @@ func full() []Message {
 		&Cancel{Client: "ada", Task: "t-1"},
 		&StreamControl{Client: "ada", Task: "t-1", Resume: number(4)},
 		&Feedback{Client: "ada", Task: "t-1", Quality: 0.5},
-		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8, Free: []market.Tier{{Slots: 4}, {Slots: 4, Toll: -3}}, InFlight: 1, Price: price, TTFTUS: 1, ITLUS: 2,
+		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8, Tiers: []market.Tier{{Slots: 4}, {Slots: 4, Toll: -3}}, Free: []market.Tier{{Slots: 3, Toll: -3}}, InFlight: 1, Price: price, TTFTUS: 1, ITLUS: 2,
 			Engine:   Load{Running: gauge(1), Waiting: gauge(2), KVUsage: &share, Preempted: gauge(3), PrefixQueries: gauge(4), PrefixHits: gauge(5), Generated: gauge(6)},
 			Sessions: []SessionState{{Key: 1<<64 - 1, Tokens: 4}}, Coverage: 1},
 		&Status{Domain: "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3, Slots: 4, Free: 5, Waiting: 6, Room: 7, Round: 8,

@@ -76,6 +76,7 @@ func (r *Registration) Validate() error {
 	p.count("block_size", r.BlockSize)
 	p.within("kv_tokens", int64(r.KVTokens), 0, 1<<32)
 	p.within("slots", int64(r.Slots), 0, MaxSlots)
+	p.tiers(r.Tiers, r.Slots)
 	p.price("price", r.Price)
 	p.list("features", len(r.Features), maxEntries)
 	for _, f := range r.Features {

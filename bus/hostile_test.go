@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"souk/market"
 )
 
 // hostile are messages that would do harm, or slip something past a check, if only the msgpack library
@@ -124,6 +126,12 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Feedback{Task: "t", Quality: nan}, "quality"},
 		{&Summary{Agent: "a", State: "bored"}, "state"},
 		{&Summary{Agent: "a", State: StateReady, Slots: -1}, "slots"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 4, Toll: 1}}}, "tiers: tier 0 has toll 0.000000001"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 2}, {Slots: 2}}}, "tiers: tier 1 has toll 0, not below"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 5}}}, "tiers: 5 slots together, the agent has 4"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Free: []market.Tier{{Slots: 0}}}, "free: tier 0 has 0 slots"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 99, Tiers: make([]market.Tier, 65)}, "tiers: 65 tiers"},
+		{&Result{Client: "ada", Task: "t", Congestion: 1}, "congestion"},
 		{&Summary{Agent: "a", State: StateReady, Engine: Load{Waiting: &tooMuch}}, "waiting"},
 		{&Status{Domain: "math", Labels: []string{"a b"}}, "labels"},
 		{&FundsRequest{Amount: -1}, "amount"},

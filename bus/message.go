@@ -135,6 +135,8 @@ type Dispatch struct {
 	Earlier   []string       `msgpack:"earlier,omitempty"`    // holds of this task that ended without payment because their agents failed
 	PrevRole  string         `msgpack:"prev_role,omitempty"`  // the session's previous role
 	PrevAgent string         `msgpack:"prev_agent,omitempty"` // and agent
+
+	Congestion market.Credits `msgpack:"congestion,omitempty"` // the tier's part of Toll; what is left of it beside Fee is the regime's
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -211,6 +213,8 @@ type Result struct {
 	Toll      market.Credits `json:"toll" msgpack:"toll"` // all of it, the fee included
 	Fee       market.Credits `json:"fee" msgpack:"fee"`
 	Receipt   *Receipt       `json:"receipt,omitempty" msgpack:"receipt,omitempty"`
+
+	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty"` // the tier's charge, part of Toll; what is left of it beside Fee is the regime's
 }
 
 // Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
@@ -282,7 +286,8 @@ type Summary struct {
 	Seq      uint64         `msgpack:"seq"` // rises with every summary of a boot
 	State    string         `msgpack:"state"`
 	Slots    int            `msgpack:"slots"`
-	Free     []market.Tier  `msgpack:"free"` // free slots by tier
+	Tiers    []market.Tier  `msgpack:"tiers,omitempty"` // its slots by congestion charge; none: one tier without charge
+	Free     []market.Tier  `msgpack:"free"`            // those of them that are free
 	InFlight int            `msgpack:"in_flight"`
 	Price    market.Price   `msgpack:"price"`
 	TTFTUS   int64          `msgpack:"ttft_us"` // running mean; 0 = none yet
@@ -337,6 +342,7 @@ type Registration struct {
 	BlockSize   int           `json:"block_size"`      // tokens per KV block
 	KVTokens    int           `json:"kv_tokens"`       // KV capacity, tokens
 	Slots       int           `json:"slots"`
+	Tiers       []market.Tier `json:"tiers,omitempty"` // its slots by congestion charge, until the first Summary says more
 	Price       market.Price  `json:"price"`
 	Features    []string      `json:"features,omitempty"`
 	State       string        `json:"state"`

@@ -102,6 +102,22 @@ func (p *problems) credits(f string, c market.Credits) { p.amount(f, c, 0) }
 // signed takes amounts below zero as well: tolls.
 func (p *problems) signed(f string, c market.Credits) { p.amount(f, c, -market.MaxCredits) }
 
+// congestion is a tier's charge: a toll, so never above zero.
+func (p *problems) congestion(c market.Credits) {
+	if c > 0 || c < -market.MaxCredits {
+		p.add("congestion: %s credits is not within %s and 0", c, -market.MaxCredits)
+	}
+}
+
+// tiers are all of an agent's slots, or none.
+func (p *problems) tiers(tiers []market.Tier, slots int) {
+	if n, err := market.ValidateTiers(tiers); err != nil {
+		p.add("tiers: %w", err)
+	} else if len(tiers) > 0 && n != slots {
+		p.add("tiers: %d slots together, the agent has %d", n, slots)
+	}
+}
+
 func (p *problems) amount(field string, c, least market.Credits) {
 	if c < least || c > market.MaxCredits {
 		p.add("%s: %s credits is not within %s and %s", field, c, least, market.MaxCredits)
@@ -251,6 +267,7 @@ func (d *Dispatch) Validate() error {
 	p.signed("premium", d.Premium)
 	p.signed("slot_price", d.SlotPrice)
 	p.signed("toll", d.Toll)
+	p.congestion(d.Congestion)
 	p.credits("fee", d.Fee)
 	p.oneOf("settle", d.Settle, "", "metered", "quoted")
 	p.credits("quoted", d.Quoted)
@@ -335,6 +352,7 @@ func (r *Result) Validate() error {
 	p.signed("premium", r.Premium)
 	p.signed("slot_price", r.SlotPrice)
 	p.signed("toll", r.Toll)
+	p.congestion(r.Congestion)
 	p.credits("fee", r.Fee)
 	if r.Receipt != nil {
 		p.name("receipt.id", r.Receipt.ID, MaxName)
@@ -419,12 +437,9 @@ func (s *Summary) Validate() error {
 	p.number("seq", s.Seq)
 	p.oneOf("state", s.State, StateReady, StateDraining, StateUnhealthy)
 	p.within("slots", int64(s.Slots), 0, MaxSlots)
-	p.list("free", len(s.Free), maxEntries)
-	for i, t := range s.Free {
-		p.within("free.slots", int64(t.Slots), 0, MaxSlots)
-		if t.Toll > 0 || t.Toll < -market.MaxCredits {
-			p.add("free[%d].toll: %s credits is not within %s and 0", i, t.Toll, -market.MaxCredits)
-		}
+	p.tiers(s.Tiers, s.Slots)
+	if _, err := market.ValidateTiers(s.Free); err != nil {
+		p.add("free: %w", err)
 	}
 	p.within("in_flight", int64(s.InFlight), 0, MaxSlots)
 	p.price("price", s.Price)

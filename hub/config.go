@@ -26,6 +26,7 @@ type Config struct {
 	Prior  predict.Prior  `yaml:"prior"`
 	Settle string         `yaml:"settle"` // market.SettleMetered or market.SettleQuoted
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
+	Tiers  bool           `yaml:"tiers"`  // agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 
 	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
 	MaxTokens   int           `yaml:"max_tokens"`   // sent to the engine where the client names none
@@ -75,6 +76,7 @@ func Default() Config {
 		Prefix: prefix.DefaultLimits(),
 		Prior:  predict.DefaultPrior(),
 		Settle: market.SettleMetered,
+		Tiers:  true,
 
 		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second},
 		MaxTokens:   1024,

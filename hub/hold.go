@@ -21,6 +21,8 @@ type hold struct {
 	expires  time.Time
 	features predict.Features
 
+	congestion market.Credits // the tier's part of its toll, <= 0
+
 	answered  bool // the agent accepted it
 	recalled  bool // the agent said nothing and was told to stop: nobody knows whether it serves
 	cancelled bool // by the client

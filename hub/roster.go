@@ -24,6 +24,7 @@ type agent struct {
 	quiet int64 // Unix nanoseconds from which its last summary is too old
 	price market.Price
 	slots int
+	tiers []market.Tier // of the slots, by congestion charge; none: one without
 
 	holds []*hold // under way, in the order of their rounds: the hub's own count is the load
 
@@ -114,7 +115,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.seq, a.state, a.refusals, a.avoid = 0, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
 	}
-	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
+	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
 	a.quiet = n.now.Add(n.cfg.Silence).UnixNano()
 	n.news()
 	return nil
@@ -168,7 +169,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.seq, a.quiet = s.Seq, n.now.Add(n.cfg.Silence).UnixNano()
 	a.state = s.State
 	if s.Slots > 0 {
-		a.slots = s.Slots
+		a.slots, a.tiers = s.Slots, s.Tiers // for later rounds
 	}
 	if err := s.Price.Validate(); err != nil {
 		n.stats.BadPrices++
@@ -209,6 +210,17 @@ func (a *agent) free(n *Node) int {
 		return 0
 	}
 	return max(0, a.slots-len(a.holds)-a.stuck)
+}
+
+// offer appends to dst the tiers of an agent with free slots, for so many tasks: the charge of the next tier is that of who
+// comes after those that run there. Tiers beyond most are left for later rounds.
+func (a *agent) offer(dst []market.Tier, free, tasks, most int) []market.Tier {
+	if len(a.tiers) == 0 || most == 0 {
+		return append(dst, market.Tier{Slots: free})
+	}
+	from := len(dst)
+	dst = market.AppendFree(dst, a.tiers, a.slots-free, tasks)
+	return dst[:min(len(dst), from+most)]
 }
 
 // freeSlots counts the free slots of all agents.

@@ -25,6 +25,9 @@ type scratch struct {
 	chosen   []int // the quote of each edge
 }
 
+// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks (market.MaxWorth).
+const maxSeats = 4000
+
 // edge is an edge of the round to be, with the quote it was made from.
 type edge struct{ task, agent, quote int }
 
@@ -94,14 +97,19 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 		return r, nil, nil, nil
 	}
 	// What goes into the round is kept in its record, so it is made anew, in few pieces.
-	tiers := make([]market.Tier, len(s.agents))
+	tiers := make([]market.Tier, 0, len(s.agents))
+	most := 0
+	if n.cfg.Tiers {
+		most = max(1, maxSeats/len(s.agents))
+	}
 	r.Agents = make([]market.Supply, 0, len(s.agents))
 	for k, a := range s.agents {
 		if s.place[k] == 0 {
 			s.place[k] = len(agents)
 			agents = append(agents, a)
-			tiers[k].Slots = s.free[k]
-			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(a.id), Tiers: tiers[k : k+1 : k+1]})
+			first := len(tiers)
+			tiers = a.offer(tiers, s.free[k], len(s.tasks), most)
+			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(a.id), Tiers: tiers[first:len(tiers):len(tiers)]})
 		}
 	}
 	r.Edges = make([]market.Edge, len(s.edges))
@@ -147,6 +155,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 			e++
 		}
 		h := n.newHold(t, agents[r.Edges[e].Agent], &n.round.quotes[chosen[e]], r.Number, slot, aw)
+		h.congestion = r.Agents[r.Edges[e].Agent].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
 	}

@@ -166,7 +166,12 @@ func (s *storm) event() {
 			case 1:
 				p.Out = market.Credits(1+s.r.IntN(8)) * market.Credit
 			}
-			s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: s.r.IntN(4), InFlight: s.r.IntN(4), Price: p, Coverage: 1})
+			slots := s.r.IntN(4)
+			var tiers []market.Tier
+			for k := range slots * s.r.IntN(2) {
+				tiers = append(tiers, market.Tier{Slots: 1, Toll: market.Credits(-k * (1 + s.r.IntN(3)) * 50_000)}) // not always rising
+			}
+			s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: slots, Tiers: tiers, InFlight: s.r.IntN(4), Price: p, Coverage: 1})
 		}
 	case k < 86:
 		s.n.Leave(s.now, id)

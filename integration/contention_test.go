@@ -1,11 +1,15 @@
 package integration
 
 import (
+	"context"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/integration/harness"
 	"souk/integration/replay"
 	"souk/market"
 )
@@ -97,4 +101,43 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 		t.Errorf("it paid %s", a.Result.Paid())
 	}
 	wg.Wait()
+}
+
+// A task that comes beside others pays for slowing them: its receipt, the record and its explanation say how much, apart from
+// slot price and fee.
+func TestCongestionIsChargedAndShown(t *testing.T) {
+	dir := t.TempDir()
+	m := startIn(t, dir, strings.Replace(slow, "slots: 2,", "slots: 2, tiers: [{slots: 1}, {slots: 1, toll: -0.00012}],", 1)+"market: {fee: 0.00001}\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	running := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		first := true
+		m.AskWith(ctx, chat("Fill a slot until it is cancelled.", func(b *bus.Task) {
+			b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":3000,"ignore_eos":true`, 1))
+		}), func(bus.Chunk) {
+			if first {
+				first = false
+				close(running)
+			}
+		})
+	})
+	<-running
+	a, err := m.Ask(t.Context(), chat("And who comes beside it?"))
+	cancel()
+	wg.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, charge, fee := a.Result, *worth(t, "0.00012"), *worth(t, "0.00001")
+	if r.Code != "" || r.SlotPrice != 0 || r.Congestion != -charge || r.Fee != fee || r.Toll != -charge-fee || r.Premium != charge+fee {
+		t.Fatalf("%+v", r)
+	}
+	var shown strings.Builder
+	if err := m.Explain(t.Context(), &shown, harness.RoundRef{Path: filepath.Join(dir, "journal", r.Receipt.Journal), Round: r.Receipt.Round}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "premium 0.00013 = slot price 0 + congestion charge 0.00012 + regime toll 0 + fee 0.00001"; !strings.Contains(shown.String(), want) {
+		t.Errorf("explained as\n%s\nwant %s", shown.String(), want)
+	}
 }

@@ -62,8 +62,8 @@ type Task struct {
 
 // Tier is a number of free slots at one congestion charge. Toll <= 0 and falls from tier to tier.
 type Tier struct {
-	Slots int     `json:"slots"`
-	Toll  Credits `json:"toll"`
+	Slots int     `json:"slots" msgpack:"slots" yaml:"slots"`
+	Toll  Credits `json:"toll" msgpack:"toll" yaml:"toll"`
 }
 
 // Supply is what one agent offers in a round.

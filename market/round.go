@@ -153,19 +153,8 @@ func (r *Round) validateAgents() (seats int, err error) {
 		if i > 0 && a.Agent <= r.Agents[i-1].Agent {
 			return 0, fmt.Errorf("agent %s: %s", a.Agent, orderFault(a.Agent == r.Agents[i-1].Agent))
 		}
-		if len(a.Tiers) > MaxTiers {
-			return 0, fmt.Errorf("agent %s: %d tiers, want at most %d", a.Agent, len(a.Tiers), MaxTiers)
-		}
-		for k, t := range a.Tiers {
-			switch {
-			case t.Slots < 1 || t.Slots > MaxSlots:
-				return 0, fmt.Errorf("agent %s: tier %d has %d slots, want 1 to %d", a.Agent, k, t.Slots, MaxSlots)
-			case t.Toll > 0 || t.Toll < -MaxWorth:
-				return 0, fmt.Errorf("agent %s: tier %d has toll %s, want %s to 0 credits", a.Agent, k, t.Toll, -MaxWorth)
-			case k > 0 && t.Toll >= a.Tiers[k-1].Toll:
-				return 0, fmt.Errorf("agent %s: tier %d has toll %s, not below the toll %s of the tier before: slots of one charge are one tier",
-					a.Agent, k, t.Toll, a.Tiers[k-1].Toll)
-			}
+		if _, err := ValidateTiers(a.Tiers); err != nil {
+			return 0, fmt.Errorf("agent %s: %w", a.Agent, err)
 		}
 		seats += len(a.Tiers)
 	}

@@ -33,6 +33,7 @@ type template struct {
 	Scale    float64           `yaml:"scale"`
 	Domains  []bus.DomainScore `yaml:"domains"`
 	Slots    int               `yaml:"slots"`
+	Tiers    []market.Tier     `yaml:"tiers"`
 	Price    market.Price      `yaml:"price"`
 	Features []string          `yaml:"features"`
 }
@@ -94,7 +95,7 @@ func (d discover) sold(node string, port int) agentd.AgentConfig {
 	return agentd.AgentConfig{
 		ID:     name[:min(len(name), bus.MaxID-len(tail))] + tail,
 		Engine: agentd.EngineConfig{URL: "http://127.0.0.1" + strings.Replace(tail, "-", ":", 1)},
-		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots, Price: d.Agent.Price, Features: d.Agent.Features,
+		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots, Tiers: d.Agent.Tiers, Price: d.Agent.Price, Features: d.Agent.Features,
 	}
 }
 

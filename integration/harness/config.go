@@ -44,6 +44,8 @@ type Agent struct {
 	Scores   []Score      `yaml:"scores"` // the first decides which hub the agent joins
 	Slots    int          `yaml:"slots"`
 	Engine   Engine       `yaml:"engine"`
+
+	Tiers []market.Tier `yaml:"tiers"` // the slots by congestion charge; default: as measured under load
 }
 
 // Score is what an operator believes of an agent's answers in a domain, 0 to 1.
@@ -211,6 +213,11 @@ func (a Agent) validate(where string, domains map[string]bool) []error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(where+format, args...)) }
 	if a.Slots < 1 || a.Slots > MaxSlots {
 		bad(".slots: %d, want 1 to %d", a.Slots, MaxSlots)
+	}
+	if n, err := market.ValidateTiers(a.Tiers); err != nil {
+		bad(".tiers: %w", err)
+	} else if len(a.Tiers) > 0 && (n != a.Slots || a.Tiers[0].Toll != 0) {
+		bad(".tiers: want the agent's %d slots together, not %d, and a first tier without toll", a.Slots, n)
 	}
 	if len(a.Scores) == 0 {
 		bad(".scores: none; the first one decides which hub the agent joins")

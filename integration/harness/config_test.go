@@ -71,6 +71,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"general: true", "general: false", "domains: 0 are general, want exactly 1"},
 		{"name: general", "name: a.b", "domains[0].name"},
 		{"score: 0.5", "score: 1.5", "agents[0].scores: general: 1.5, want 0 to 1"},
+		{"model: m", "model: m, slots: 2, tiers: [{slots: 3}]", "agents[0].tiers: want the agent's 2 slots together, not 3"},
 		{"domain: general", "domain: law", `agents[0].scores: there is no domain "law"`},
 		{`{url: "http://127.0.0.1:8000"}`, "{profile: h200}", `agents[0].engine.profile: there is no "h200"; known are`},
 		{`{url: "http://127.0.0.1:8000"}`, "{}", "agents[0].engine: give a profile or a url, and not both"},

@@ -173,15 +173,16 @@ func (s *source) showRound(ctx context.Context, w io.Writer, n uint64, explain b
 }
 
 func roundSheet(r *market.Round, o *market.Outcome) *sheet {
-	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "toll", "premium"}}
+	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "congestion", "regime", "fee", "premium"}}
 	awards := o.Awards
 	for _, t := range r.Tasks {
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			a := awards[0]
 			awards = awards[1:]
-			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, a.Toll, a.Premium)
+			congestion, regime, fee := r.Tolls(a)
+			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion, -regime, -fee, a.Premium)
 		} else {
-			s.add(string(t.ID), "-", 0, market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0))
+			s.add(string(t.ID), "-", 0, market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0))
 		}
 	}
 	return s

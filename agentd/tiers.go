@@ -1,0 +1,104 @@
+package agentd
+
+import (
+	"souk/market"
+)
+
+// congestion learns what one more task takes from those that run beside it: an engine decodes all of them in one step, and
+// each lengthens it. The time between tokens is taken as a line over the number of other tasks,
+//
+//	ITL = alone * (1 + slope * others)
+//
+// which 127 series of vLLM servers measured at three and more concurrencies follow within 3 % (median; 11 % at the 90th
+// percentile: ai-dynamo/aiconfigurator, silicon_sample, 2026-08-21). Time to first token is not asked twice: a prompt
+// computed beside running tasks delays their tokens, so it is in their ITL, and what a newcomer itself waits is in its
+// quote. What is measured fades over some 200 tasks, so that a line follows its engine.
+type congestion struct {
+	n, x, xx, y, xy float64 // decayed sums over tasks: of 1, others, others^2, ITL, others * ITL
+	output          mean    // tokens of an answer
+}
+
+const (
+	priorSlope  = 0.023 // the median of those series; a tenth lie below 0.009, a tenth above 0.054
+	priorWeight = 8     // tasks that it counts as, once one was measured: that sets the scale
+	priorOutput = 128   // tokens of an answer until one was counted
+	keepSlope   = 1 - 1/200.0
+	maxSlope    = 1 // beyond it the line is noise, and an engine on which one task halves the speed of another has one slot
+)
+
+// learn takes a task's mean ITL and output tokens, and how many others ran beside it, on average.
+func (c *congestion) learn(others, itl float64, output int) {
+	if output > 0 {
+		c.output.add(float64(output))
+	}
+	if !(itl > 0 && others >= 0) {
+		return
+	}
+	if c.n == 0 {
+		alone := itl / (1 + priorSlope*others)
+		for _, x := range []float64{0, 8} {
+			c.enter(x, alone*(1+priorSlope*x), priorWeight/2)
+		}
+	}
+	c.n, c.x, c.xx, c.y, c.xy = c.n*keepSlope, c.x*keepSlope, c.xx*keepSlope, c.y*keepSlope, c.xy*keepSlope
+	c.enter(others, itl, 1)
+}
+
+func (c *congestion) enter(x, y, weight float64) {
+	c.n += weight
+	c.x += weight * x
+	c.xx += weight * x * x
+	c.y += weight * y
+	c.xy += weight * x * y
+}
+
+// slope is the share by which one more task beside it lengthens a task that would run alone, 0 to maxSlope.
+func (c *congestion) slope() float64 {
+	det := c.n*c.xx - c.x*c.x
+	if c.n == 0 || det <= 1e-9*c.n*c.xx {
+		return priorSlope
+	}
+	rise := (c.n*c.xy - c.x*c.y) / det
+	alone := (c.y*c.xx - c.x*c.xy) / det
+	switch {
+	case rise <= 0:
+		return 0 // more tasks never make an engine faster
+	case !(alone > 0) || rise >= maxSlope*alone:
+		return maxSlope
+	}
+	return rise / alone
+}
+
+// charge is what a task that finds others running owes for slowing them: in the time of its answer each of them makes
+// fewer tokens by the share that its step grew longer, and those are priced at the agent's card.
+//
+//	others * slope / (1 + slope * others)  x  tokens of an answer  x  price of a token
+//
+// It rises with others and stays below the price of one answer. No bid is in it.
+func (c *congestion) charge(others int, out market.Credits) market.Credits {
+	s := c.slope() * float64(others)
+	answer := float64(priorOutput)
+	if c.output.n > 0 {
+		answer = c.output.x
+	}
+	q, err := market.Quantise(s / (1 + s) * answer * float64(out) / float64(market.Credit) / 1e6)
+	if err != nil {
+		return 0 // a card and an answer within their limits never come to so much
+	}
+	return min(q, market.MaxWorth)
+}
+
+// tiers are slots by rising charge: the first without, since who comes alone slows nobody, and each at most as large as all
+// before it, so that there are few. A tier charges what its first slot does: nobody pays for more than it slows.
+func (c *congestion) tiers(slots int, out market.Credits) []market.Tier {
+	tiers := []market.Tier{{Slots: 1}}
+	for from := 1; from < slots; from *= 2 {
+		n, last := min(from, slots-from), &tiers[len(tiers)-1]
+		if toll := -c.charge(from, out); toll < last.Toll {
+			tiers = append(tiers, market.Tier{Slots: n, Toll: toll})
+		} else {
+			last.Slots += n
+		}
+	}
+	return tiers
+}
