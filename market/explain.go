@@ -93,6 +93,8 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 			tx.Options = append(tx.Options, r.option(&l, e, price, entry))
 			if a := tx.Award; a != nil && a.Agent == r.Agents[e.Agent].Agent {
 				tx.Congestion, tx.Regime, tx.Fee = r.Agents[e.Agent].Tiers[a.Tier].Toll, e.Toll, -r.Fee
+				here := &tx.Options[len(tx.Options)-1] // of equally good tiers the one where it is
+				here.Tier, here.Toll, here.Price = a.Tier, a.Toll, a.SlotPrice
 				used[l.first[e.Agent]+int32(a.Tier)]++
 			}
 		}

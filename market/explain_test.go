@@ -91,7 +91,7 @@ alice/2: served by a, tier 0
 bob/1: served by a, tier 1
   premium 6 = slot price 3 + congestion charge 2 + regime toll 0 + fee 1
   as quoted it pays 8 = cost 2 + premium 6, of a value of 10, and keeps 2 (the paper's p_j, Eq. 8: 5)
-  a: value 10 - cost 2 - toll 1 - slot price 5 = 2  < here
+  a: value 10 - cost 2 - toll 3 - slot price 3 = 2  < here
 
 bob/2: left out, pays nothing
   a: value 7 - cost 2 - toll 1 - slot price 5 = -1; a value above 10 would have won it
