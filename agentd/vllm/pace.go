@@ -15,6 +15,7 @@ type pace struct {
 	prefill time.Duration // of one chunk of a prompt, the slower of late
 	each    time.Duration // of a prompt's token, on the way to the first of the answer
 	first   time.Duration // from a request to its first token, whatever the prompt
+	newest  time.Time     // when the latest of the requests that have a first token was sent
 }
 
 // chunkTokens is how many tokens of a prompt a server takes at once at least, on hardware as it is sold.
@@ -25,6 +26,9 @@ func (p *pace) began(now time.Time, after time.Duration, prompt int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = now
+	if sent := now.Add(-after); sent.After(p.newest) {
+		p.newest = sent
+	}
 	p.first = slower(p.first, after)
 	if prompt > 0 {
 		p.each = slower(p.each, after/time.Duration(prompt))
@@ -91,4 +95,12 @@ func (p *pace) movedSince(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last.After(t)
+}
+
+// overtaken reports whether a request sent after t has its first token. vLLM serves first come, first served, so one
+// that was sent at t and has none, long after its time, was lost.
+func (p *pace) overtaken(t time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newest.After(t)
 }

@@ -12,8 +12,9 @@ import (
 
 // watchdog ends a stream that says nothing for too long, or whose server hangs. Comments are no sign of life: the
 // API server sends them while the engine behind it hangs, and so it answers /health. A hang is a stream that is
-// silent for longer than this server's pace explains, while no other stream of it moves, and two readings
-// of its counters that show the same. If counters move the stream was preempted or starved, and waits.
+// silent for longer than this server's pace explains, while for as long no other stream of it moved, and two readings
+// of its counters that show the same. If counters move the stream was preempted or starved, and waits. A request without
+// a first token is given up as well if others that came later have theirs: it was lost, and begins anew elsewhere at no loss.
 type watchdog struct {
 	e      *Engine
 	ctx    context.Context // of the request
@@ -42,9 +43,9 @@ func (e *Engine) watch(ctx context.Context, prompt int, cancel context.CancelCau
 // there.
 func (d *watchdog) pat(now time.Time, limit time.Duration) {
 	at := now.Sub(d.born)
-	d.heard.Store(int64(max(at, 1)))
+	begins := d.heard.Swap(int64(max(at, 1))) == 0
 	d.due.Store(int64(at + limit))
-	if d.limit.Swap(int64(limit)) != int64(limit) {
+	if d.limit.Swap(int64(limit)) != int64(limit) || begins {
 		d.timer.Reset(min(limit, d.e.pace.long(d.e.cfg.Suspect)))
 	}
 }
@@ -63,7 +64,9 @@ func (d *watchdog) look() {
 		d.timer.Reset(left)
 	case silent < long:
 		d.timer.Reset(min(left, long-silent))
-	case !d.hangs(heard):
+	case heard == 0 && d.e.pace.overtaken(d.born):
+		d.end(fmt.Sprintf("the engine lost the request: nothing came for %v, and later ones were answered", age.Round(time.Millisecond)))
+	case !d.hangs(heard, time.Now().Add(-long)):
 		d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), long))
 	default:
 		d.end(fmt.Sprintf("the engine hangs: nothing came for %v, and its counters stand still", time.Since(d.born.Add(heard)).Round(time.Millisecond)))
@@ -81,11 +84,11 @@ func (d *watchdog) long(heard time.Duration) (time.Duration, bool) {
 // between is how long apart the two readings are.
 const between = time.Second
 
-// hangs asks the server. One that does not answer at all stands still too; one that reports no counters cannot be
-// judged.
-func (d *watchdog) hangs(heard time.Duration) bool {
+// hangs asks the server, unless a stream of it moved after since. One that does not answer at all stands still too; one that
+// reports no counters cannot be judged.
+func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 	still := func() bool {
-		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.movedSince(d.born.Add(heard))
+		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.movedSince(since)
 	}
 	if !still() {
 		return false

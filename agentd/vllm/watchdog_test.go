@@ -3,8 +3,11 @@ package vllm
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,5 +53,76 @@ func TestHang(t *testing.T) {
 				t.Errorf("after %v: %v, want %q", time.Since(begin), got.Err, c.want)
 			}
 		})
+	}
+}
+
+// Streams that stop together are all told so: that one of them said something after the others did is no sign of life.
+func TestHangOfSeveralStreams(t *testing.T) {
+	next := make(chan struct{}, 1)
+	next <- struct{}{}
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			fmt.Fprintf(w, "vllm:generation_tokens_total{engine=\"0\"} 7\n")
+			return
+		}
+		<-next
+		w.Header().Set("Content-Type", "text/event-stream")
+		send(w, role, word)
+		time.AfterFunc(20*time.Millisecond, func() { next <- struct{}{} })
+		<-r.Context().Done()
+	}).URL
+	e := engineAt(t, url, func(c *agentd.EngineConfig) {
+		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, 40*time.Millisecond, time.Second
+	})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if got := ask(t, e, hello); got.Err == nil || !strings.Contains(got.Err.Error(), "hangs") {
+				t.Errorf("%v, want a hang", got.Err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A request that is never answered while those after it are was lost: it begins anew elsewhere, not after minutes.
+func TestALostRequest(t *testing.T) {
+	var asked, tokens atomic.Int64
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/metrics":
+			fmt.Fprintf(w, "vllm:generation_tokens_total{engine=\"0\"} %d\n", tokens.Add(1))
+		case asked.Add(1) == 2:
+			io.Copy(io.Discard, r.Body) // else the server does not notice that its client leaves
+			<-r.Context().Done()
+		default:
+			w.Header().Set("Content-Type", "text/event-stream")
+			send(w, role, word, finish, done)
+		}
+	}).URL
+	e := engineAt(t, url, func(c *agentd.EngineConfig) {
+		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, 40*time.Millisecond, time.Second
+	})
+	if got := ask(t, e, hello); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	lost := make(chan error)
+	go func() { lost <- ask(t, e, hello).Err }()
+	for asked.Load() < 2 {
+		runtime.Gosched()
+	}
+	for {
+		select {
+		case err := <-lost:
+			var failed *agentd.EngineError
+			if !errors.As(err, &failed) || !strings.Contains(failed.Error(), "lost the request") {
+				t.Errorf("%v, want a lost request", err)
+			}
+			return
+		default:
+			if got := ask(t, e, hello); got.Err != nil {
+				t.Fatal(got.Err)
+			}
+		}
 	}
 }
