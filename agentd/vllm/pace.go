@@ -16,6 +16,7 @@ type pace struct {
 	each    time.Duration // of a prompt's token, on the way to the first of the answer
 	first   time.Duration // from a request to its first token, whatever the prompt
 	newest  time.Time     // when the latest of the requests that have a first token was sent
+	hung    time.Time     // when the server was last found hanging
 }
 
 // chunkTokens is how many tokens of a prompt a server takes at once at least, on hardware as it is sold.
@@ -103,4 +104,18 @@ func (p *pace) overtaken(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.newest.After(t)
+}
+
+// hangs notes that the server was found hanging.
+func (p *pace) hangs(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hung = now
+}
+
+// hungSince reports whether it was found so after t, by whichever stream.
+func (p *pace) hungSince(t time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hung.After(t)
 }

@@ -66,9 +66,10 @@ func (d *watchdog) look() {
 		d.timer.Reset(min(left, long-silent))
 	case heard == 0 && d.e.pace.overtaken(d.born):
 		d.end(fmt.Sprintf("the engine lost the request: nothing came for %v, and later ones were answered", age.Round(time.Millisecond)))
-	case !d.hangs(heard, time.Now().Add(-long)):
-		d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), long))
+	case !d.e.pace.hungSince(d.born.Add(heard)) && !d.hangs(heard, time.Now().Add(-long)):
+		d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), max(between, long/4)))
 	default:
+		d.e.pace.hangs(time.Now())
 		d.end(fmt.Sprintf("the engine hangs: nothing came for %v, and its counters stand still", time.Since(d.born.Add(heard)).Round(time.Millisecond)))
 	}
 }

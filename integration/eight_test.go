@@ -1,0 +1,107 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/integration/vllmsim"
+)
+
+// eight is a market of eight like agents.
+func eight() string {
+	var b strings.Builder
+	b.WriteString(`
+listen: 127.0.0.1:0
+domains: [{name: general, general: true, labels: [general, humanities, social, law, medicine, math, science, finance, code]}]
+speedup: 4
+clients: {dev: 1000}
+agents:
+`)
+	for i := range 8 {
+		fmt.Fprintf(&b, "  - {id: agent-%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 8, engine: {profile: steady}}\n", i+1)
+	}
+	return b.String()
+}
+
+// One engine of eight fails under 32 clients, in each of the ways in which they do, and comes back: no client sees an error, a
+// gap or a short answer. `souk bench` measures the same for longer, with a process for each part.
+func TestOneEngineOfEightFails(t *testing.T) {
+	const clients, each, tokens = 32, 4, 30
+	inject := func(f vllmsim.Fault) func(*testing.T, *vllmsim.Server) {
+		return func(t *testing.T, s *vllmsim.Server) {
+			if err := s.Inject(f); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, way := range []struct {
+		name string
+		fail func(*testing.T, *vllmsim.Server)
+	}{
+		{"refused", func(t *testing.T, s *vllmsim.Server) {
+			if err := s.Restart(time.Second); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"silent", inject(vllmsim.Fault{Kind: vllmsim.Hang})},
+		{"503", inject(vllmsim.Fault{Kind: vllmsim.Status, Code: 503})},
+		{"cut half-way", inject(vllmsim.Fault{Kind: vllmsim.Reset, After: tokens / 2})},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			m := start(t, eight())
+			first := m.Engine("agent-1")
+			var answered, known, hit atomic.Int64
+			var failing atomic.Bool
+			var all sync.WaitGroup
+			enough := time.Now().Add(30 * time.Second)
+			ask := func(question string) {
+				next := uint64(0)
+				a, err := m.AskWith(t.Context(), chat(question, func(b *bus.Task) {
+					b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, fmt.Sprintf(`"max_tokens":%d,"ignore_eos":true`, tokens), 1))
+				}), func(c bus.Chunk) {
+					if c.Seq != next {
+						t.Errorf("%s: chunk %d where %d was due", question, c.Seq, next)
+					}
+					next = c.Seq + 1
+				})
+				r := a.Result
+				if err != nil || r.Code != "" || r.Usage.Output != tokens || r.Chunks != next {
+					t.Errorf("%s: %v, %s %s: %d tokens, %d of %d chunks", question, err, r.Code, r.Message, r.Usage.Output, next, r.Chunks)
+				}
+				if r.Receipt != nil && len(r.Receipt.Earlier) > 0 {
+					hit.Add(1)
+				}
+				if r.Agent == "agent-1" {
+					known.Add(1) // and so is its pace, by which silence is judged
+				}
+				switch n := answered.Add(1); {
+				case n%clients != 0 || known.Load() == 0:
+				case hit.Load() > 0:
+					first.Heal()
+				case failing.CompareAndSwap(false, true):
+					all.Go(func() {
+						way.fail(t, first)
+						failing.Store(way.name != "refused") // that one is over when it returns
+					})
+				}
+			}
+			for c := range clients {
+				all.Go(func() {
+					for n := 0; n < each || hit.Load() == 0 && time.Now().Before(enough); n++ {
+						ask(fmt.Sprintf("question %d of client %d", n, c))
+					}
+				})
+			}
+			all.Wait()
+			if hit.Load() == 0 {
+				t.Error("the failing engine was asked nothing, so nothing was shown")
+			}
+			t.Logf("%d of %d answers came from another agent than first asked", hit.Load(), answered.Load())
+		})
+	}
+}
