@@ -3,6 +3,7 @@ package bus
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -20,18 +21,6 @@ func Encode(m Message) ([]byte, error) {
 		e.out.b = nil
 	}
 	return out, nil
-}
-
-// AppendEncode appends m as msgpack to dst and returns the longer slice. It allocates only where dst
-// is too short.
-func AppendEncode(dst []byte, m Message) ([]byte, error) {
-	e := encoders.Get().(*encoder)
-	defer encoders.Put(e)
-	own := e.out.b
-	e.out.b = dst
-	err := e.encodeMore(m)
-	dst, e.out.b = e.out.b, own
-	return dst, err
 }
 
 // Decode reads one message of the bus into v, which should be zero: fields that data does not name
@@ -64,6 +53,9 @@ func decodeUnchecked(data []byte, v Message) error {
 	}
 	if err := Check(data); err != nil {
 		return err
+	}
+	if p, to := plans[reflect.TypeOf(v).Elem()], reflect.ValueOf(v).Elem(); p != nil {
+		return p.read(&cursor{data: data}, to)
 	}
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
@@ -106,10 +98,12 @@ type encoder struct {
 
 func (e *encoder) encode(m Message) error {
 	e.out.b = e.out.b[:0]
-	return e.encodeMore(m)
-}
-
-func (e *encoder) encodeMore(m Message) error {
+	if v := reflect.ValueOf(m); !v.IsNil() {
+		if p := plans[v.Type().Elem()]; p != nil {
+			e.out.b = p.append(e.out.b, v.Elem())
+			return nil
+		}
+	}
 	e.enc.Reset(&e.out)
 	e.enc.UseCompactInts(true)
 	if err := e.enc.Encode(m); err != nil {
@@ -140,60 +134,3 @@ var decoders = sync.Pool{New: func() any {
 	d.dec = msgpack.NewDecoder(&d.in)
 	return d
 }}
-
-// DecodeMsgpack reads a chunk as its tags say, without reflection: whoever reads a stream does it for every token.
-// Unknown fields are passed over. The lengths that it trusts were checked against the bytes there are (see [Check]).
-func (c *Chunk) DecodeMsgpack(d *msgpack.Decoder) error {
-	n, err := d.DecodeMapLen()
-	for ; err == nil && n > 0; n-- {
-		var key string
-		if key, err = d.DecodeString(); err == nil {
-			err = c.decodeField(d, key)
-		}
-	}
-	return err
-}
-
-func (c *Chunk) decodeField(d *msgpack.Decoder, key string) (err error) {
-	switch key {
-	case "t":
-		c.Task, err = d.DecodeString()
-	case "a":
-		c.Attempt, err = d.DecodeInt()
-	case "n":
-		c.Seq, err = d.DecodeUint64()
-	case "x":
-		c.Text, err = d.DecodeString()
-	case "k":
-		c.Tokens, err = decodeTokens(d)
-	case "c":
-		c.Count, err = d.DecodeInt()
-	case "e":
-		err = d.Decode(&c.Extra)
-	case "f":
-		c.Finish, err = d.DecodeBool()
-	case "h":
-		c.Heartbeat, err = d.DecodeBool()
-	case "g":
-		c.Agent, err = d.DecodeString()
-	case "r":
-		err = d.Decode(&c.Result)
-	default:
-		err = d.Skip()
-	}
-	return err
-}
-
-func decodeTokens(d *msgpack.Decoder) ([]uint32, error) {
-	n, err := d.DecodeArrayLen()
-	if err != nil || n < 0 { // -1 is nil
-		return nil, err
-	}
-	ids := make([]uint32, n)
-	for i := range ids {
-		if ids[i], err = d.DecodeUint32(); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
-}
