@@ -20,7 +20,7 @@ type infraConfig struct {
 	daemon.Common `yaml:",inline"`
 	Data          string `yaml:"data"`
 	Infra         struct {
-		NATS string `yaml:"nats"` // host:port to listen on, loopback
+		NATS string `yaml:"nats"` // host:port to listen on, loopback; "none": it runs elsewhere
 		Etcd string `yaml:"etcd"`
 	} `yaml:"infra"`
 
@@ -28,7 +28,7 @@ type infraConfig struct {
 }
 
 const infraExample = `infra:
-  nats: 127.0.0.1:4222         # loopback alone; port 0 takes a free one
+  nats: 127.0.0.1:4222         # loopback alone; port 0 takes a free one; none: not run here
   etcd: 127.0.0.1:2379
 data: souk-data                # etcd's data is in DATA/etcd; NATS keeps none
 `
@@ -40,7 +40,7 @@ func infraCommand(s *shared) *cobra.Command {
 		Name:  "infra",
 		Short: "Run NATS and etcd alone, on loopback, for a cluster on this machine",
 		Long: `Runs a NATS server and an etcd of one member in this process, for local clusters and trials. It listens on loopback and nowhere
-else, for neither asks who is there. Once both serve, it prints one line:
+else, for neither asks who is there. One of the two can run alone: write none for the other. Once they serve, it prints one line:
 
   ready nats://127.0.0.1:4222 etcd 127.0.0.1:2379 data souk-data`,
 		Example: infraExample,
@@ -74,26 +74,39 @@ else, for neither asks who is there. Once both serve, it prints one line:
 	return c
 }
 
-func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.Writer) error {
-	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: c.Infra.NATS, Log: p.Log})
-	if err != nil {
-		return fmt.Errorf("%w (choose another address: infra.nats or SOUK_INFRA_NATS)", err)
+// none is the address of a server that is not run here.
+const none = "none"
+
+func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.Writer) (err error) {
+	natsAt, etcdAt := none, none
+	if c.Infra.NATS != none {
+		nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: c.Infra.NATS, Log: p.Log})
+		if err != nil {
+			return fmt.Errorf("%w (choose another address: infra.nats or SOUK_INFRA_NATS)", err)
+		}
+		defer nats.Close()
+		natsAt = nats.URL()
 	}
-	defer nats.Close()
-	g := gate{Handler: p.Log.Handler(), shut: new(atomic.Bool)}
-	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd, Log: slog.New(g)})
-	if err != nil {
-		return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another directory: data or SOUK_DATA)", err)
+	if c.Infra.Etcd != none {
+		g := gate{Handler: p.Log.Handler(), shut: new(atomic.Bool)}
+		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd, Log: slog.New(g)})
+		if wrong != nil {
+			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another directory: data or SOUK_DATA)", wrong)
+		}
+		defer func() {
+			g.shut.Store(true)
+			err = errors.Join(err, etcd.Close())
+		}()
+		etcdAt = etcd.Endpoint()
 	}
 	ready := make(chan struct{})
 	p.Serving(ready, func() any {
-		return map[string]string{"nats": nats.URL(), "etcd": etcd.Endpoint(), "data": c.Data}
+		return map[string]string{"nats": natsAt, "etcd": etcdAt, "data": c.Data}
 	})
 	close(ready)
-	fmt.Fprintf(out, "ready %s etcd %s data %s\n", nats.URL(), etcd.Endpoint(), c.Data)
+	fmt.Fprintf(out, "ready %s etcd %s data %s\n", natsAt, etcdAt, c.Data)
 	<-ctx.Done()
-	g.shut.Store(true)
-	return etcd.Close()
+	return nil
 }
 
 // gate passes on etcd's errors until it stops, whose every listener's end it calls one.
@@ -131,9 +144,15 @@ func (c *infraConfig) Complete() error {
 	}
 	var errs []error
 	for _, l := range []struct{ name, address string }{{"nats", c.Infra.NATS}, {"etcd", c.Infra.Etcd}} {
+		if l.address == none {
+			continue
+		}
 		if err := daemon.CheckLoopback(l.address); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w; these servers ask nobody who they are, so they listen on this machine alone", l.name, err))
 		}
+	}
+	if c.Infra.NATS == none && c.Infra.Etcd == none {
+		errs = append(errs, errors.New("nats and etcd: both are none: there is nothing to run"))
 	}
 	if c.Data == "" {
 		errs = append(errs, errors.New("data: not set: write the directory for etcd's data"))
