@@ -1,0 +1,428 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"souk/bus/bustest"
+	"souk/bus/client"
+	"souk/bus/etcdreg"
+	"souk/bus/natsbus"
+	"souk/market"
+)
+
+// Build makes the commands in dir, as static programs.
+func Build(ctx context.Context, dir string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", dir, "souk/cmd/...")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Plan says which parts a fleet has. Texts are YAML, one field a line, added to the part's section of its file.
+type Plan struct {
+	Bin     string   // directory of the commands
+	Dir     string   // an empty directory: files, data, logs
+	Domains []string // a hub for each; the first takes what has no hub of its own, the second mathematics
+	Agents  int      // each with an engine and a node of its own; they join the hubs in turn
+	Slots   int      // of each
+	Speedup float64  // of the engines: at 1 they give a token each ten milliseconds
+
+	Treasury, Hub, Door, Agentd string
+	Proxied                     []string // names of parts that reach NATS and etcd, and of nodes that reach their engine, through proxies
+	Clients                     map[string]market.Credits
+}
+
+// Fleet is a market of processes.
+type Fleet struct {
+	Plan
+	NATS, Etcd string // host:port
+	Data       string
+
+	mu      sync.Mutex
+	parts   []*Part
+	proxies []*bustest.Proxy
+	links   map[string]*Links
+	closers []func() error
+}
+
+// Links are the connections of one part, each by a proxy.
+type Links struct{ NATS, Etcd, Engine *bustest.Proxy }
+
+// Each calls f with every proxy of the links.
+func (l *Links) Each(f func(*bustest.Proxy)) {
+	for _, p := range []*bustest.Proxy{l.NATS, l.Etcd, l.Engine} {
+		if p != nil {
+			f(p)
+		}
+	}
+}
+
+// Names of parts. Hubs are "hub-DOMAIN", nodes "agentd-N" and engines "engine-N", counted from 1; agent "agent-N" is on "agentd-N".
+const (
+	NATS       = "nats"
+	Etcd       = "etcd"
+	Treasury   = "treasury"
+	Classifier = "classifier"
+)
+
+// model is what all engines serve, with one seed: an answer that goes on elsewhere is the answer.
+const model = "gpt-oss-20b"
+
+// StopWithin is what a part gets to end well: more than any promises, as machines may be slow.
+const StopWithin = 60 * time.Second
+
+// Start writes the files, starts every part and waits until all are ready and the hubs sell every agent.
+func Start(ctx context.Context, p Plan) (*Fleet, error) {
+	f := &Fleet{Plan: p, Data: filepath.Join(p.Dir, "data"), links: map[string]*Links{}}
+	for _, dir := range []string{"conf", "log", "data"} {
+		if err := os.MkdirAll(filepath.Join(p.Dir, dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.start(ctx); err != nil {
+		f.Kill()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Fleet) start(ctx context.Context) error {
+	f.NATS, f.Etcd = Port(), Port()
+	stages := [][]func() (*Part, error){{
+		func() (*Part, error) {
+			return f.Add(NATS, "", fmt.Sprintf("infra: {nats: %q, etcd: none}\ndata: %s\n", f.NATS, f.Data), "souk", "infra")
+		},
+		func() (*Part, error) {
+			return f.Add(Etcd, "", fmt.Sprintf("infra: {nats: none, etcd: %q}\ndata: %s\n", f.Etcd, f.Data), "souk", "infra")
+		},
+	}, {
+		func() (*Part, error) {
+			return f.Add(Treasury, f.market(Treasury), fmt.Sprintf("data: %s\nlease_ttl: 5s\ntreasury:\n  drain: 5s\n%s", f.Data, f.Treasury), "treasury")
+		},
+	}, {}}
+	for i := range max(1, f.Agents) {
+		stages[0] = append(stages[0], func() (*Part, error) { return f.AddEngine(i + 1) })
+	}
+	for i, d := range f.Domains {
+		stages[2] = append(stages[2], func() (*Part, error) { return f.AddHub("hub-"+d, d, i == 0, f.Hub) })
+	}
+	for i := range f.Agents {
+		stages[2] = append(stages[2], func() (*Part, error) { return f.AddAgentd(i+1, f.Agentd) })
+	}
+	stages[2] = append(stages[2], func() (*Part, error) {
+		return f.Add(Classifier, f.market(Classifier), "classifier:\n  id: door-1\n  general: "+f.Domains[0]+"\n  drain: 10s\n"+f.Door, "classifier")
+	})
+	for _, stage := range stages {
+		var parts []*Part
+		for _, add := range stage {
+			p, err := add()
+			if err == nil {
+				err = p.Start()
+			}
+			if err != nil {
+				return err
+			}
+			parts = append(parts, p)
+		}
+		for _, p := range parts {
+			if err := p.Ready(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := f.fund(ctx); err != nil {
+		return err
+	}
+	return f.Sold(ctx, f.Agents)
+}
+
+// market is the section that says where NATS and etcd are for a part.
+func (f *Fleet) market(name string) string {
+	nats, etcd := f.NATS, f.Etcd
+	if l := f.Links(name); l != nil {
+		nats, etcd = l.NATS.Addr(), l.Etcd.Addr()
+	}
+	return fmt.Sprintf("market: {nats: \"nats://%s\", etcd: [%q]}\n", nats, etcd)
+}
+
+// Links returns the proxies of a part that the plan names; nil for others.
+func (f *Fleet) Links(name string) *Links {
+	if !slices.Contains(f.Proxied, name) {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l := f.links[name]; l != nil {
+		return l
+	}
+	l := &Links{NATS: f.proxy(f.NATS), Etcd: f.proxy(f.Etcd)}
+	f.links[name] = l
+	return l
+}
+
+// proxy needs the lock.
+func (f *Fleet) proxy(target string) *bustest.Proxy {
+	p, err := bustest.NewProxy(target)
+	if err != nil {
+		panic(err) // no port of loopback is free
+	}
+	f.proxies = append(f.proxies, p)
+	return p
+}
+
+// Add makes a part of a daemon with a file, and does not start it.
+func (f *Fleet) Add(name, marketAt, text string, command ...string) (*Part, error) {
+	health := Port()
+	path := filepath.Join(f.Dir, "conf", name+".yaml")
+	text = fmt.Sprintf("%shealth: {listen: %q}\nlog: {level: %s}\n%s", marketAt, health, cmp.Or(os.Getenv("SOUK_FLEET_LOG"), "info"), text)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	args := append([]string{filepath.Join(f.Bin, command[0])}, command[1:]...)
+	return f.AddPart(&Part{Name: name, Args: append(args, "--config", path), Health: health}), nil
+}
+
+// AddPart takes a part in whose command and health are given.
+func (f *Fleet) AddPart(p *Part) *Part {
+	p.Log, p.ready = filepath.Join(f.Dir, "log", p.Name+".log"), cmp.Or(p.ready, "/readyz")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parts = append(f.parts, p)
+	return p
+}
+
+// AddEngine makes the part of engine n.
+func (f *Fleet) AddEngine(n int) (*Part, error) {
+	address := Port()
+	_, port, _ := net.SplitHostPort(address)
+	return f.AddPart(&Part{
+		Name: fmt.Sprintf("engine-%d", n), Health: address, ready: "/health",
+		Args: []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile", "steady",
+			"--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"},
+	}), nil
+}
+
+// AddHub makes the part of a hub. Its journal is called after it, so that a second hub of a domain has its own.
+func (f *Fleet) AddHub(name, domain string, general bool, more string) (*Part, error) {
+	return f.Add(name, f.market(name), f.hubText(name, domain, general, more), "hub")
+}
+
+func (f *Fleet) hubText(name, domain string, general bool, more string) string {
+	labels := "[general, humanities, social, law, medicine, code, math, science, finance]"
+	if len(f.Domains) > 1 {
+		labels = "[general, humanities, social, law, medicine, code]"
+	}
+	if !general {
+		labels = "[math, science, finance]"
+	}
+	// Holds of a hub that died, and of tasks that no agent got, end by their own time: seconds rather than minutes.
+	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: %t\n  drain_timeout: 20s\n  hold_grace: 4s\n  prior: {slowest_itl: 40ms}\n%s",
+		f.Data, domain, name, name, labels, general, more)
+}
+
+// AddAgentd makes the part of node n, which sells engine n as agent-n.
+func (f *Fleet) AddAgentd(n int, more string) (*Part, error) {
+	name := fmt.Sprintf("agentd-%d", n)
+	return f.Add(name, f.market(name), f.agentdText(n, more), "agentd")
+}
+
+func (f *Fleet) agentdText(n int, more string) string {
+	engine := f.Part(fmt.Sprintf("engine-%d", n)).Health
+	if l := f.Links(fmt.Sprintf("agentd-%d", n)); l != nil {
+		f.mu.Lock()
+		if l.Engine == nil {
+			l.Engine = f.proxy(engine)
+		}
+		f.mu.Unlock()
+		engine = l.Engine.Addr()
+	}
+	domain := f.Domains[(n-1)%len(f.Domains)]
+	return fmt.Sprintf(`agentd:
+  node: node-%d
+  drain_timeout: 20s
+  settle_timeout: 10s
+%s  agents:
+    - id: agent-%d
+      engine: {url: "http://%s"}
+      model: %s
+      scale: 20
+      domains: [{domain: %s, score: 0.7}]
+      slots: %d
+      price: {miss: 0.075, hit: 0.0375, out: 0.30}
+`, n, more, n, engine, model, domain, cmp.Or(f.Slots, 4))
+}
+
+// fund pays the clients' money in.
+func (f *Fleet) fund(ctx context.Context) error {
+	c, err := f.Client(ctx, "teller")
+	if err != nil {
+		return err
+	}
+	for id, amount := range f.Clients {
+		if _, err := c.Deposit(ctx, id, amount, "first-"+id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Client connects to NATS as a client does, over a connection of its own that Close ends.
+func (f *Fleet) Client(ctx context.Context, id string) (*client.Client, error) {
+	return f.ClientAt(id, f.NATS)
+}
+
+// ClientAt connects by another address, as that of a proxy.
+func (f *Fleet) ClientAt(id, address string) (*client.Client, error) {
+	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + address, Name: "client-" + id})
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Config{ID: id}, b)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	f.onClose(func() error { return errors.Join(c.Close(), b.Close()) })
+	return c, nil
+}
+
+// Bus connects to NATS.
+func (f *Fleet) Bus(name string) (*natsbus.Bus, error) {
+	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + f.NATS, Name: name})
+	if err == nil {
+		f.onClose(b.Close)
+	}
+	return b, err
+}
+
+// Registry connects to etcd.
+func (f *Fleet) Registry() (*etcdreg.Registry, error) {
+	r, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{f.Etcd}})
+	if err == nil {
+		f.onClose(r.Close)
+	}
+	return r, err
+}
+
+func (f *Fleet) onClose(g func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closers = append(f.closers, g)
+}
+
+// Part returns the part of that name.
+func (f *Fleet) Part(name string) *Part {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.parts {
+		if p.Name == name {
+			return p
+		}
+	}
+	panic("fleet: there is no part " + name)
+}
+
+// Parts are all parts, in the order in which they were added.
+func (f *Fleet) Parts() []*Part {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.parts)
+}
+
+// Sold waits until the hubs sell so many agents with a free slot in all.
+func (f *Fleet) Sold(ctx context.Context, agents int) error {
+	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + f.NATS, Name: "look"})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return sold(ctx, b, agents)
+}
+
+// Stop ends every part, the door first and the servers last, as an operator would. Its error names each that did not end well.
+func (f *Fleet) Stop() error {
+	f.mu.Lock()
+	closers := f.closers
+	f.closers = nil
+	f.mu.Unlock()
+	var errs []error
+	for _, g := range slices.Backward(closers) {
+		errs = append(errs, g())
+	}
+	for _, prefix := range []string{Classifier, "agentd", "hub", Treasury, "engine", Etcd, NATS} {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for _, p := range f.Parts() {
+			if strings.HasPrefix(p.Name, prefix) {
+				wg.Go(func() {
+					err := p.Stop(StopWithin)
+					mu.Lock()
+					defer mu.Unlock()
+					errs = append(errs, err)
+				})
+			}
+		}
+		wg.Wait()
+	}
+	f.closeProxies()
+	return errors.Join(errs...)
+}
+
+func (f *Fleet) closeProxies() {
+	f.mu.Lock()
+	proxies := f.proxies
+	f.proxies = nil
+	f.mu.Unlock()
+	for _, p := range proxies {
+		p.Close()
+	}
+}
+
+// Kill ends every part at once.
+func (f *Fleet) Kill() {
+	for _, p := range f.Parts() {
+		if p.Alive() {
+			_ = p.Kill() // an error means that it has ended
+		}
+	}
+	f.closeProxies()
+}
+
+var ports struct {
+	sync.Mutex
+	next int
+}
+
+// Port returns an address of loopback that is free, outside of the range from which systems give ports to connections: a part
+// that is started again finds its own.
+func Port() string {
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.next == 0 {
+		ports.next = 12000 + rand.IntN(18000)
+	}
+	for range 20000 {
+		if ports.next++; ports.next >= 32000 {
+			ports.next = 12000
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", ports.next)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	panic("fleet: no port of loopback is free")
+}
