@@ -344,8 +344,9 @@ func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool
 	return false
 }
 
-// Reconnected makes all completions due at once.
+// Reconnected makes all completions due at once, and a summary: whoever missed the last ones believes us gone.
 func (a *Agent) Reconnected() {
+	a.told = time.Time{}
 	for _, p := range a.pending {
 		p.due, p.tries = time.Time{}, 0
 	}

@@ -161,8 +161,8 @@ func TestCompletionsAreRepeated(t *testing.T) {
 	}
 	a.Unsent(now, "h", 0)
 	a.Reconnected()
-	if r := a.Ready(now); len(r.Completions) != 1 || r.Completions[0].Domain != "math" {
-		t.Error("not sent at once after the bus came back")
+	if r := a.Ready(now); len(r.Completions) != 1 || r.Completions[0].Domain != "math" || r.Summary == nil {
+		t.Errorf("after the bus came back not all was sent at once: %+v", r)
 	}
 	a.Acked("h", bus.CodeLate)
 	a.Acked("h", bus.CodeLate)

@@ -608,6 +608,15 @@ func (r *request) collect(acc *bus.Accepted, w *waiter, want Want) *bus.Result {
 	for {
 		select {
 		case res := <-w.result:
+			if res.Code.Broken() && !r.again && r.task.Failover != "off" { // its agent died, or failed where the hub knew of no other
+				r.again = true
+				if next := r.elsewhere(acc, want); next != nil {
+					acc, asked = next, false
+					r.passCancel(acc.Agent)
+					silence.Reset(s.c.Silence)
+					continue
+				}
+			}
 			next := res.Chunks + 1
 			s.publish(bus.StreamSubject(acc.Agent, r.client), &bus.StreamControl{Client: r.client, Task: r.task.ID, Ack: &next})
 			return res

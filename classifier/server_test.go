@@ -376,6 +376,31 @@ func TestALostAgentIsReplaced(t *testing.T) {
 	})
 }
 
+// The hub may know sooner that the agent has died, and says so where the chunks come.
+func TestADeadAgentIsReplaced(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		another := true
+		math.answer = func(m bus.Msg, task *bus.Task) {
+			switch {
+			case task.Resume == nil:
+				math.accept(m, task)
+				w.send(task.Reply, &bus.Chunk{Task: task.ID, Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "math", Agent: "math-agent", Code: bus.CodeAgentFailed}})
+			case another:
+				w.send(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: task.ID, Hub: "math", Agent: "second", Reply: task.Reply}})
+				w.send(task.Reply, &bus.Chunk{Task: task.ID, Attempt: 1, Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "second", Text: "29"}})
+			default:
+				w.send(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "math", Code: bus.CodeNoRoom}})
+			}
+		}
+		if a := w.ask("ada", chat(mathQuestion, ""), nil); a["text"] != "29" || a["agent"] != "second" {
+			t.Errorf("%v", a)
+		}
+		another = false
+		w.wantCode(w.ask("ada", chat(mathQuestion, ""), nil), bus.CodeAgentFailed)
+	})
+}
+
 func TestALostAgent(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)

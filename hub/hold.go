@@ -42,6 +42,9 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		return fmt.Errorf("reply of %s on hold %s of %s", m.Agent, m.Hold, h.agent.id)
 	}
 	t := h.task
+	if m.Code != bus.CodeUnavailable { // which the bus says, or we do
+		h.agent.speaks(n)
+	}
 	if m.Code == "" {
 		if h.answered {
 			return nil
@@ -220,6 +223,7 @@ func (n *Node) complete(c *bus.Completion) error {
 	if c.Agent != h.agent.id {
 		return fmt.Errorf("completion of %s on hold %s of %s", c.Agent, c.Hold, h.agent.id)
 	}
+	h.agent.speaks(n)
 	n.learn(h, c)
 	outcome := c.Outcome
 	if outcome == bus.OutcomeCancelled && h.recalled && !h.cancelled {

@@ -33,6 +33,7 @@ type house struct {
 	letters    []Letter
 	status     *bus.Status
 	faults     []error
+	probes     []string
 	wake       time.Time
 }
 
@@ -91,6 +92,7 @@ func (h *house) run() {
 		}
 		h.letters = append(h.letters, r.Letters...)
 		h.faults = append(h.faults, r.Faults...)
+		h.probes = append(h.probes, r.Probes...)
 		if r.Status != nil {
 			if err := r.Status.Validate(); err != nil {
 				h.t.Fatalf("status: %v", err)

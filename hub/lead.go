@@ -25,6 +25,9 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 		}
 	}
 	n.status.changed, n.status.next = true, n.now
+	for _, a := range n.roster {
+		n.listen(a)
+	}
 	n.askMissed()
 	n.resendReturns()
 	return nil

@@ -30,6 +30,7 @@ type Ready struct {
 	Status     *bus.Status    // nil if there is no news
 	Faults     []error        // what must not happen and did: for the log, loudly
 	Wake       time.Time      // Tick then, if nothing arrives before; zero: no need
+	Probes     []string       // agents that are quiet: whether anybody listens there; Absent if not
 	Placed     []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
 
 	flushed chan struct{} // closed when all this was done
@@ -37,7 +38,7 @@ type Ready struct {
 
 // presses reports whether anyone waits for this turn: all but frames, acknowledgements and status can wait a little.
 func (r *Ready) presses() bool {
-	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || r.flushed != nil {
+	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 || r.flushed != nil {
 		return true
 	}
 	for _, l := range r.Letters {
@@ -71,7 +72,7 @@ type Placed struct {
 // Empty reports whether there is nothing to do but wait.
 func (r *Ready) Empty() bool {
 	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Letters) == 0 && len(r.Funds) == 0 &&
-		r.Status == nil && len(r.Faults) == 0
+		len(r.Probes) == 0 && r.Status == nil && len(r.Faults) == 0
 }
 
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
@@ -95,8 +96,9 @@ type Node struct {
 	left   []*task // were in a round since slots last came free, and were not placed
 	round  scratch
 
-	led    time.Time // since when
-	bodies int       // bytes kept of tasks that run
+	led     time.Time // since when
+	reached time.Time // when the bus was last there again
+	bodies  int       // bytes kept of tasks that run
 
 	known   map[taskKey]*task // open, and ended ones as long as they are remembered
 	ended   []*task           // remembered, in the order of their end, from place `forgotten` on

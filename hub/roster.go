@@ -35,6 +35,7 @@ type agent struct {
 	refusals int
 	avoid    int64 // Unix nanoseconds before which it gets no tasks
 	timer    timer // the end of avoid
+	watch    lookout
 
 	predictor predict.Predictor
 	belief    *prefix.Belief
@@ -57,7 +58,8 @@ func (n *Node) enrol(id string) *agent {
 	i, ok := n.find(id)
 	if !ok {
 		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: prefix.New(n.cfg.Prefix, 1, 0)}
-		a.timer.owner = a
+		a.timer.owner, a.watch.agent = a, a
+		a.watch.timer.owner = &a.watch
 		n.roster = slices.Insert(n.roster, i, a)
 	}
 	return n.roster[i]
@@ -73,6 +75,7 @@ func (n *Node) drop(a *agent) {
 		n.roster = slices.Delete(n.roster, i, i+1)
 	}
 	n.timers.set(&a.timer, time.Time{})
+	n.timers.set(&a.watch.timer, time.Time{})
 }
 
 // Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
@@ -117,6 +120,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
 	a.quiet = n.now.Add(n.cfg.Silence).UnixNano()
+	n.listen(a)
 	n.news()
 	return nil
 }
@@ -166,6 +170,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
 	}
 	before := a.free(n)
+	a.speaks(n)
 	a.seq, a.quiet = s.Seq, n.now.Add(n.cfg.Silence).UnixNano()
 	a.state = s.State
 	if s.Slots > 0 {

@@ -60,6 +60,8 @@ type input struct {
 	m     bus.Message
 	join  *bus.Registration
 	leave string
+	gone  string // nobody listens where this agent did
+	again bool   // the bus is there again
 	set   *setting
 }
 
@@ -183,6 +185,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	var roster sync.WaitGroup
 	roster.Go(func() { s.watch(inner, l) })
 	roster.Go(func() { s.heed(inner) })
+	roster.Go(func() { s.watchBus(inner) })
 	err = s.loop(ctx, l, tasks)
 	stop()
 	roster.Wait()
@@ -326,6 +329,12 @@ func (s *Server) step(in input) {
 	case in.leave != "":
 		s.node.Leave(in.at, in.leave)
 		s.log.Info("agent left", "agent", in.leave)
+	case in.gone != "":
+		if s.node.Absent(in.at, in.gone) {
+			s.log.Warn("agent gone: nobody listens there any more; what it was serving is void", "agent", in.gone)
+		}
+	case in.again:
+		s.node.Reconnected(in.at)
 	case in.set != nil:
 		if err := s.node.Configure(in.at, in.set.config); err != nil {
 			s.log.Warn("settings not applied", "err", err)
@@ -431,6 +440,9 @@ func (s *Server) deliver(r *Ready) {
 			s.log.Warn("message not sent", "subject", l.Subject, "err", err)
 		}
 	}
+	for _, agent := range r.Probes {
+		s.probe(agent)
+	}
 	for _, f := range r.Funds {
 		s.asking.Go(func() { s.ask(f) })
 	}
@@ -441,6 +453,19 @@ func (s *Server) deliver(r *Ready) {
 	}
 	for _, err := range r.Faults {
 		s.log.Error("must not happen", "err", err)
+	}
+}
+
+// probeMark begins the last token of subjects to which the bus says that nobody heard a probe; those of dispatches begin with a
+// digit.
+const probeMark = "at_"
+
+// probe says something to an agent that means nothing. Only the bus answers, and only if the agent is not there.
+func (s *Server) probe(agent string) {
+	none := uint64(0)
+	m := bus.Msg{Subject: bus.StreamSubject(agent, s.cfg.Domain), Reply: s.inbox + "." + probeMark + agent}
+	if err := s.publish(m, &bus.StreamControl{Client: s.cfg.Domain, Task: "none", Ack: &none}); err != nil {
+		s.log.Debug("agent not probed", "agent", agent, "err", err)
 	}
 }
 
@@ -477,9 +502,11 @@ func (s *Server) ask(f Funds) {
 }
 
 // offer hands a message to the loop, unless its queue is full.
-func (s *Server) offer(m bus.Message) bool {
+func (s *Server) offer(m bus.Message) bool { return s.hand(input{at: time.Now(), m: m}) }
+
+func (s *Server) hand(in input) bool {
 	select {
-	case s.in <- input{at: time.Now(), m: m}:
+	case s.in <- in:
 		return true
 	default:
 		s.dropped.Add(1)
@@ -545,13 +572,20 @@ func (s *Server) turnBack(t *bus.Task, code bus.Code, retry time.Duration, why s
 
 // onReply takes an agent's answer to a dispatch. Its subject names the hold, even where nobody was there.
 func (s *Server) onReply(m bus.Msg) {
+	absent := len(m.Data) == 0 && m.Header.Get("Status") == strconv.Itoa(noResponders)
+	if agent, ok := strings.CutPrefix(bus.LastToken(m.Subject), probeMark); ok {
+		if absent {
+			s.hand(input{at: time.Now(), gone: agent})
+		}
+		return
+	}
 	round, slot, ok := strings.Cut(bus.LastToken(m.Subject), "-")
 	if !ok {
 		return
 	}
 	r := new(bus.DispatchReply)
 	hold := s.cfg.Journal + "/" + round + "/" + slot
-	if len(m.Data) == 0 && m.Header.Get("Status") == strconv.Itoa(noResponders) {
+	if absent {
 		r.Code, r.Message = bus.CodeUnavailable, "no agent listens on the subject of its dispatches"
 		r.Agent = s.agentOf(hold)
 	} else if err := bus.Decode(m.Data, r); err != nil {
@@ -611,6 +645,25 @@ func (s *Server) decode(m bus.Msg, v bus.Message) bool {
 		return false
 	}
 	return true
+}
+
+// watchBus notices when the bus is there again. News that came while nobody led are old.
+func (s *Server) watchBus(ctx context.Context) {
+	news, up := s.deps.Bus.Health(), true
+	for {
+		select {
+		case h, ok := <-news:
+			if !ok {
+				return
+			}
+			if h.Connected && !up {
+				s.pass(ctx, input{at: time.Now(), again: true})
+			}
+			up = h.Connected
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // claimEvery is how often an agent is claimed anew that another hub still holds.

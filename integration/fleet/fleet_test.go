@@ -70,6 +70,7 @@ func begin(t *testing.T, p Plan) (*Fleet, context.Context) {
 	}
 	t.Cleanup(func() {
 		f.Kill()
+		keep(t, f.Dir)
 		if t.Failed() {
 			for _, part := range f.Parts() {
 				t.Logf("%s said last:\n%s", part.Name, part.Tail(25))
@@ -89,9 +90,14 @@ func end(t *testing.T, ctx context.Context, f *Fleet, words []Word) (unknown int
 			t.Error(err)
 		}
 	}
+	begun := time.Now()
+	lap := func(what string) { t.Logf("%s after %v", what, time.Since(begun).Round(time.Millisecond)) }
 	ok(f.Quiet(ctx))
+	lap("quiet")
 	ok(f.Stop())
+	lap("stopped")
 	ok(f.Check(ctx))
+	lap("checked")
 	a, err := f.Journals()
 	if err != nil {
 		t.Fatal(err)
@@ -223,19 +229,22 @@ func TestAnEngineDiesMidStream(t *testing.T) {
 // exact compares answers that went on elsewhere with those of an engine that nobody disturbs.
 func exact(t *testing.T, ctx context.Context, f *Fleet, words []Word) {
 	t.Helper()
+	var wg sync.WaitGroup
 	for _, w := range words {
 		if w.Result.Receipt == nil || len(w.Result.Receipt.Earlier) == 0 || w.Code != "" {
 			continue
 		}
-		whole, err := f.Direct(ctx, f.Agents, w.Body)
-		must(t, err)
-		if w.Text != whole {
-			t.Errorf("%s got\n%q\nand an engine that nobody disturbs says\n%q", w, w.Text, whole)
-		}
+		wg.Go(func() {
+			whole, err := f.Direct(ctx, f.Agents, w.Body)
+			if err != nil || w.Text != whole {
+				t.Errorf("%s got\n%q\nand an engine that nobody disturbs says\n%q (%v)", w, w.Text, whole, err)
+			}
+		})
 	}
+	wg.Wait()
 }
 
-// files copies what a directory holds, for a look at it after a failure.
+// keep copies what a directory holds, for a look at it after a failure.
 func keep(t *testing.T, dir string) {
 	t.Helper()
 	if to := os.Getenv("SOUK_FLEET_KEEP"); to != "" {

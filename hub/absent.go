@@ -1,0 +1,95 @@
+package hub
+
+import (
+	"slices"
+	"time"
+
+	"souk/bus"
+)
+
+// An agent that has died does not say so, and its lease speaks for it long after. But it listened, and the bus knows at once
+// when nobody listens any more. So an agent that has been quiet for a little longer than it may is asked, in a message to
+// which it need not answer: where the bus says that nobody hears, twice, and long enough apart for a connection that was cut
+// to be made again, it is gone. What it was serving is then void, its readers are told, and it is sold again when it speaks.
+
+const (
+	probeEvery = 250 * time.Millisecond // while an agent is quiet
+	goneAfter  = 500 * time.Millisecond // from the first time that nobody heard: connections are made again in 250 to 500 ms
+)
+
+// lookout watches one agent.
+type lookout struct {
+	agent *agent
+	timer timer
+	heard time.Time // when the agent last said anything, or we began to listen
+	empty time.Time // when nobody first heard us since; zero: somebody did, or was not asked
+}
+
+// speaks notes a word of an agent.
+func (a *agent) speaks(n *Node) { a.watch.heard, a.watch.empty = n.now, time.Time{} }
+
+// listen begins to watch an agent from now on.
+func (n *Node) listen(a *agent) {
+	a.speaks(n)
+	n.timers.set(&a.watch.timer, n.now.Add(n.cfg.Suspect))
+}
+
+// due implements timed: the agent may be quiet for too long.
+func (l *lookout) due(n *Node) {
+	a := l.agent
+	if !a.joined && len(a.holds) == 0 {
+		return // until it joins
+	}
+	if next := l.heard.Add(n.cfg.Suspect); n.now.Before(next) {
+		n.timers.set(&l.timer, next)
+		return
+	}
+	n.out.Probes = append(n.out.Probes, a.id)
+	n.timers.set(&l.timer, n.now.Add(probeEvery))
+}
+
+// Reconnected says that the bus is there again after it was away. Agents come back a little later, so none of them is
+// judged before that; and whoever listens to us has missed our last news.
+func (n *Node) Reconnected(now time.Time) {
+	n.advance(now)
+	n.reached = n.now
+	n.status.changed, n.status.next = true, n.now
+	if n.leading {
+		for _, a := range n.roster {
+			n.listen(a)
+		}
+	}
+}
+
+// Absent says that nobody heard a probe of an agent. It reports whether the agent is held to be gone now.
+func (n *Node) Absent(now time.Time, id string) bool {
+	n.advance(now)
+	a := n.lookup(id)
+	if !n.leading || a == nil || n.now.Sub(a.watch.heard) < n.cfg.Suspect || n.now.Sub(n.reached) < n.cfg.Settling {
+		return false
+	}
+	l := &a.watch
+	if l.empty.IsZero() {
+		l.empty = n.now
+	}
+	if n.now.Sub(l.empty) < goneAfter {
+		return false
+	}
+	n.gone(a)
+	return true
+}
+
+// gone ends what ran on an agent that is no longer there. Where the whole answer was to come at once nothing was delivered,
+// and it is tried elsewhere.
+func (n *Node) gone(a *agent) {
+	n.stats.agent(a.id).Gone++
+	a.quiet = 0
+	n.status.changed = true
+	for _, h := range slices.Clone(a.holds) {
+		if t := h.task; t.msg != nil && !t.msg.Stream && n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
+			continue
+		}
+		n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent is gone")
+	}
+	n.listen(a)
+}
