@@ -102,6 +102,7 @@ func (h *HubEntry) Validate() error {
 	p.labels(h.Labels)
 	p.name("hub", h.Hub, MaxName)
 	p.name("journal", h.Journal, MaxName)
+	p.name("life", h.Life, MaxName)
 	return p.err
 }
 

@@ -370,6 +370,7 @@ type HubEntry struct {
 	Hub     string   `json:"hub"`    // instance
 	Journal string   `json:"journal"`
 	General bool     `json:"general,omitempty"` // takes tasks of low confidence
+	Life    string   `json:"life,omitempty"`    // names the process: who holds its journal now knows the names of those that did
 }
 
 // Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.

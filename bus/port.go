@@ -122,6 +122,10 @@ type Registry interface {
 	Get(ctx context.Context, prefix string) ([]KV, error)
 	// Delete removes a key; removing what is not there is no error. A lease whose key is removed is lost.
 	Delete(ctx context.Context, key string) error
+	// Evict ends the lease that a key is under, and so removes all that is under that lease, if the key has
+	// exactly this value; a key that is gone is no error, one with another value is ErrExists. It is for whoever can
+	// prove that the lease's owner has died, and would else wait for its time to run out.
+	Evict(ctx context.Context, key string, value []byte) error
 	// Watch sends every key under the prefix, then Synced, then every change in order, until ctx ends. After
 	// an outage it sends the whole state again, ended by Synced: what is not named before it is gone.
 	Watch(ctx context.Context, prefix string) (<-chan Event, error)

@@ -31,6 +31,7 @@ func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
 		{"one leader at a time, with rising epochs", electing},
 		{"waiting for an election can be given up", electingGivenUp},
 		{"claims", claims},
+		{"one that has died is evicted with all it held", evicting},
 		{"a deposed leader can claim nothing", fencing},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, network(t)) })
@@ -155,6 +156,28 @@ func deletedKey(t *testing.T, n Network[bus.Registry]) {
 	wantErr(t, "update", l.Update(ctx, []byte("x")), bus.ErrLost)
 	wantListing(t, other, "/a/", "")
 	must(t, l.Close(ctx))
+}
+
+func evicting(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	dead, err := r.Elect(ctx, "/hubs/math", []byte("first life"), time.Minute)
+	must(t, err)
+	must(t, dead.Claim(ctx, "/claims/a", []byte("mine")))
+	wantErr(t, "evict another", other.Evict(ctx, "/hubs/math", []byte("second life")), bus.ErrExists)
+	wantListing(t, other, "/hubs/", "math=first life")
+	must(t, other.Evict(ctx, "/hubs/math", []byte("first life")))
+	wantListing(t, other, "/hubs/", "")
+	wantListing(t, other, "/claims/", "")
+	must(t, other.Evict(ctx, "/hubs/math", []byte("first life"))) // again
+	next, err := other.Elect(ctx, "/hubs/math", []byte("second life"), time.Minute)
+	must(t, err)
+	if next.Epoch() <= dead.Epoch() {
+		t.Errorf("epoch %d after %d", next.Epoch(), dead.Epoch())
+	}
+	Receive1(t, "the evicted leader learns of it", dead.Lost())
+	must(t, r.Put(ctx, "/free", []byte("x")))
+	wantErr(t, "evict a key without a lease", r.Evict(ctx, "/free", []byte("x")), bus.ErrExists)
+	must(t, next.Close(ctx))
 }
 
 // follow reads events into text: "+a=1" for a key set, "-a" for one gone, "." for Synced.

@@ -2,6 +2,7 @@
 package etcdreg
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -182,6 +183,19 @@ func (r *Registry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
 func (r *Registry) Delete(ctx context.Context, key string) error {
 	_, err := r.client.Delete(ctx, key)
 	return wrap("delete", key, err)
+}
+
+func (r *Registry) Evict(ctx context.Context, key string, value []byte) error {
+	out, err := r.client.Get(ctx, key)
+	if err != nil || len(out.Kvs) == 0 {
+		return wrap("evict", key, err)
+	}
+	if kv := out.Kvs[0]; kv.Lease == 0 || !bytes.Equal(kv.Value, value) {
+		err = bus.ErrExists
+	} else if _, err = r.client.Revoke(ctx, clientv3.LeaseID(kv.Lease)); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		err = nil
+	}
+	return wrap("evict", key, err)
 }
 
 func wrap(op, key string, err error) error {

@@ -1,6 +1,7 @@
 package membus
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -235,6 +236,22 @@ func (r *Registry) Delete(ctx context.Context, key string) error {
 	}
 	defer r.store.mu.Unlock()
 	r.store.delete(key)
+	return nil
+}
+
+func (r *Registry) Evict(ctx context.Context, key string, value []byte) error {
+	if err := r.lock(ctx); err != nil {
+		return fmt.Errorf("evict %s: %w", key, err)
+	}
+	defer r.store.mu.Unlock()
+	e := r.store.keys[key]
+	switch {
+	case e == nil:
+		return nil
+	case e.lease == nil || !bytes.Equal(e.kv.Value, value):
+		return fmt.Errorf("evict %s: %w", key, bus.ErrExists)
+	}
+	r.store.end(e.lease)
 	return nil
 }
 

@@ -51,6 +51,8 @@ type Journal struct {
 	cfg  Config
 	lock *fileutil.LockedFile
 	free func(dir string) (int64, error)
+	life string
+	past []string // lives that have ended
 
 	mu       sync.Mutex
 	store    store
@@ -95,6 +97,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 		lock.Close()
 		return nil, err
 	}
+	j.live()
 	return j, nil
 }
 
