@@ -127,22 +127,35 @@ func (b *Belief) Served(now time.Time, key uint64, p bus.Prompt, prompt, output,
 
 // Listed takes an agent's own list of sessions. Where it is complete, a session that it does not name is gone
 // if it was learned of before settled: the list was made a little earlier than it is read. A session listed with
-// fewer tokens than believed is cut down to these.
+// fewer tokens than believed is cut down to these; one listed twice, to the fewer.
 func (b *Belief) Listed(states []bus.SessionState, complete bool, settled time.Time) {
-	listed := make(map[uint64]int, len(states))
+	// Lists come several times a second and are short; what is remembered may be long.
+	for _, listed := range states {
+		e, ok := b.sessions[listed.Key]
+		if !ok {
+			continue
+		}
+		s := e.Value.(*session)
+		switch {
+		case !s.learned.Before(settled):
+		case listed.Tokens <= 0:
+			b.drop(e)
+		case listed.Tokens < s.prompt+s.output:
+			b.cut(s, listed.Tokens)
+		}
+	}
+	if !complete || len(b.sessions) == 0 {
+		return
+	}
+	named := make(map[uint64]struct{}, len(states))
 	for _, s := range states {
-		listed[s.Key] = max(listed[s.Key], s.Tokens)
+		named[s.Key] = struct{}{}
 	}
 	for e := b.recent.Front(); e != nil; {
 		next := e.Next()
-		s := e.Value.(*session)
-		if s.learned.Before(settled) {
-			tokens, ok := listed[s.key]
-			switch {
-			case !ok && complete, ok && tokens <= 0:
+		if s := e.Value.(*session); s.learned.Before(settled) {
+			if _, ok := named[s.key]; !ok {
 				b.drop(e)
-			case ok && tokens < s.prompt+s.output:
-				b.cut(s, tokens)
 			}
 		}
 		e = next
