@@ -22,7 +22,7 @@ type Bundle struct {
 	Tasks []int // index into Round.Tasks, ascending; two or more
 }
 
-// maxBundleNodes bounds the search of [ClearBundles]. A batch of 16 tasks in four bundles on eight
+// maxBundleNodes bounds one search. A batch of 16 tasks in four bundles on eight
 // agents takes 100 to 200 solves for each search, 17 searches with all payments, 8 ms on one core (BenchmarkBundles);
 // on replicas, where the bound is soon met, 0.1 ms.
 const maxBundleNodes = 20_000
@@ -71,45 +71,17 @@ func (u Usage) InBundle(shared, size int) Usage {
 	return u
 }
 
-// ClearBundles clears a round whose bundles stay together: the best of all assignments in which the served tasks of a bundle are on
-// one agent, found by branch and bound on plain assignments. There is no common price of a slot then; SlotPrice of an award is
-// what its place costs the others, found by clearing again without its task (under clarke: client without all its client's
-// tasks, split over them by weight, so that none pays more than it gains). Costs of edges are those quoted for the bundle, which
-// makes it a choice among fixed amounts: truth is best, nobody is served at a loss, and premiums cover the fee. It fails on a
-// round that [Round.Validate] refuses, on bundles that are not tasks of it, and with ErrBundles.
-func ClearBundles(r Round, bundles []Bundle) (Outcome, error) {
-	if err := r.Validate(); err != nil {
-		return Outcome{}, err
-	}
-	if err := validateBundles(bundles, len(r.Tasks)); err != nil {
-		return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
-	}
-	ws := workspaces.Get().(*workspace)
-	defer workspaces.Put(ws)
-	o, err := ws.bundled(&r, bundles)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
-	}
-	return o, nil
-}
-
-// CheckBundles verifies an outcome of [ClearBundles] by clearing again. Its errors are ErrOutcome, or those of ClearBundles.
-func CheckBundles(r Round, bundles []Bundle, o Outcome) error {
-	want, err := ClearBundles(r, bundles)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(o.AppendCanonical(nil), want.AppendCanonical(nil)) {
-		return fmt.Errorf("round %s-%d: %w: clearing with its bundles gives another", clip(r.Domain), r.Number, ErrOutcome)
-	}
-	return nil
-}
-
 func validateBundles(bundles []Bundle, tasks int) error {
+	if len(bundles) == 0 {
+		return nil
+	}
 	seen := make(map[int]bool)
 	for i, b := range bundles {
 		if len(b.Tasks) < 2 {
 			return fmt.Errorf("bundle %d has %d tasks, want at least 2", i, len(b.Tasks))
+		}
+		if i > 0 && b.Tasks[0] <= bundles[i-1].Tasks[0] {
+			return fmt.Errorf("bundle %d: out of order: bundles stand by their first task", i)
 		}
 		for k, j := range b.Tasks {
 			if j < 0 || j >= tasks || k > 0 && j <= b.Tasks[k-1] || seen[j] {
@@ -121,14 +93,18 @@ func validateBundles(bundles []Bundle, tasks int) error {
 	return nil
 }
 
-func (ws *workspace) bundled(r *Round, bundles []Bundle) (Outcome, error) {
+// bundled clears a round whose bundles stay together: the best of all assignments in which the served tasks of a bundle are on
+// one agent, found by branch and bound on plain assignments. There is no common price of a slot then; SlotPrice of an award is
+// what its place costs the others, found by clearing again without its task (under clarke: client without all its client's
+// tasks, split over them by weight, so that none pays more than it gains). Costs of edges are those quoted for the bundle, which
+// makes it a choice among fixed amounts: truth is best, nobody is served at a loss, and premiums cover the fee.
+func (ws *workspace) bundled(r *Round, stop func() bool) (Outcome, error) {
 	l := &ws.layout
-	l.of(r)
-	s := &bundleSearch{l: l, solver: &ws.solver, bundles: bundles, of: make([]int, len(r.Tasks))}
+	s := &bundleSearch{l: l, solver: &ws.solver, bundles: r.Bundles, stop: stop, of: make([]int, len(r.Tasks))}
 	for j := range s.of {
 		s.of[j] = -1
 	}
-	for i, b := range bundles {
+	for i, b := range r.Bundles {
 		for _, j := range b.Tasks {
 			s.of[j] = i
 		}
@@ -163,6 +139,18 @@ func (ws *workspace) bundled(r *Round, bundles []Bundle) (Outcome, error) {
 		g.split(o.Awards, externality)
 	}
 	return o, nil
+}
+
+// checkBundled clears again: nothing shorter proves a search.
+func (ws *workspace) checkBundled(r *Round, o *Outcome) error {
+	want, err := ws.bundled(r, nil)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(o.AppendCanonical(nil), want.AppendCanonical(nil)) {
+		return errors.New("clearing with its bundles gives another")
+	}
+	return nil
 }
 
 // payers are those whose externality is paid: each task by itself, or each client.
@@ -212,6 +200,7 @@ type bundleSearch struct {
 	l       *layout
 	solver  *flow.Solver
 	bundles []Bundle
+	stop    func() bool
 	of      []int // bundle of every task, or -1
 
 	without []int32 // tasks left out
@@ -305,6 +294,9 @@ func (s *bundleSearch) agents(bundle int) []int32 {
 func (s *bundleSearch) relaxed(pins []int32) (int64, []int32, error) {
 	if s.nodes++; s.nodes > maxBundleNodes {
 		return 0, nil, ErrBundles
+	}
+	if s.stop != nil && s.stop() {
+		return 0, nil, ErrStopped
 	}
 	match := make([]int32, len(s.of))
 	for t := range match {

@@ -43,6 +43,16 @@ func TestInBundle(t *testing.T) {
 	}
 }
 
+func clearBundles(r Round, bundles []Bundle) (Outcome, error) {
+	r.Bundles = bundles
+	return Clear(r)
+}
+
+func checkBundles(r Round, bundles []Bundle, o Outcome) error {
+	r.Bundles = bundles
+	return Check(r, o)
+}
+
 func randomBundles(rng *rand.Rand, r *Round) []Bundle {
 	prefix := make([]uint64, len(r.Tasks))
 	for j := range prefix {
@@ -109,7 +119,7 @@ func TestBundlesAgainstBruteForce(t *testing.T) {
 	for n := range times(1500) {
 		r := randomRound(rng, 5, 3, []int64{6, 30, 1000}[n%3])
 		bundles := randomBundles(rng, &r)
-		o, err := ClearBundles(r, bundles)
+		o, err := clearBundles(r, bundles)
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, n, err)
 		}
@@ -123,7 +133,7 @@ func TestBundlesAgainstBruteForce(t *testing.T) {
 				t.Fatalf("seed %d, round %d: award %+v, want price %d", seed, n, a, want)
 			}
 		}
-		if err := CheckBundles(r, bundles, o); err != nil {
+		if err := checkBundles(r, bundles, o); err != nil {
 			t.Fatal(err)
 		}
 		plain, err := Clear(r)
@@ -148,7 +158,7 @@ func TestLiesDoNotPayInBundles(t *testing.T) {
 		r := randomRound(rng, 7, 4, []int64{6, 30, 1000}[n%3])
 		r.Rule.Clarke = ClarkeClient
 		bundles := randomBundles(rng, &r)
-		honest, err := ClearBundles(r, bundles)
+		honest, err := clearBundles(r, bundles)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +169,7 @@ func TestLiesDoNotPayInBundles(t *testing.T) {
 		}
 		client := r.Tasks[rng.IntN(len(r.Tasks))].Client
 		for range 5 {
-			o, err := ClearBundles(lie(rng, r, client), bundles)
+			o, err := clearBundles(lie(rng, r, client), bundles)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +197,7 @@ func TestNoBundles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ClearBundles(r, nil)
+		got, err := clearBundles(r, nil)
 		if err != nil || got.Welfare != want.Welfare || !slices.EqualFunc(got.Awards, want.Awards, func(a, b Award) bool { return a == b }) {
 			t.Fatalf("seed %d, round %d: %v\n%+v\n%+v", seed, n, err, got, want)
 		}
@@ -203,16 +213,16 @@ func TestBadBundles(t *testing.T) {
 		"bundle 0: task index 0: ": {{[]int{1, 0}}},
 		"bundle 1: task index 1: ": {{[]int{0, 1}}, {[]int{1, 1}}},
 	} {
-		if _, err := ClearBundles(r, bundles); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := clearBundles(r, bundles); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	o, err := ClearBundles(r, []Bundle{{[]int{0, 1}}})
+	o, err := clearBundles(r, []Bundle{{[]int{0, 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Awards[0].Premium++
-	if err := CheckBundles(r, []Bundle{{[]int{0, 1}}}, o); !errors.Is(err, ErrOutcome) {
+	if err := checkBundles(r, []Bundle{{[]int{0, 1}}}, o); !errors.Is(err, ErrOutcome) {
 		t.Errorf("a false premium: %v", err)
 	}
 }
@@ -283,7 +293,7 @@ func TestBundlesGain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := ClearBundles(together.round, Bundles(together.prefix, 4))
+		b, err := clearBundles(together.round, Bundles(together.prefix, 4))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +319,7 @@ func BenchmarkBundles(b *testing.B) {
 	plain, _, _ := alone.real(o)
 	b.ReportAllocs()
 	for b.Loop() {
-		if o, err = ClearBundles(together.round, bundles); err != nil {
+		if o, err = clearBundles(together.round, bundles); err != nil {
 			b.Fatal(err)
 		}
 	}

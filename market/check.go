@@ -13,7 +13,8 @@ var ErrOutcome = errors.New("wrong outcome")
 
 // Check verifies, without solving and in time linear in the edges, that o is the outcome of r: greatest welfare,
 // least prices (hence exact Clarke payments, mechanism as in the package comment), ties broken by the round's
-// seed, and every sum of every award. Its errors are ErrOutcome, or those of [Round.Validate].
+// seed, and every sum of every award. Of a posted round it verifies that every client got what suits it best of what was left.
+// A round with bundles has no such proof: it is cleared again. Its errors are ErrOutcome, or those of [Clear].
 func Check(r Round, o Outcome) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -29,10 +30,13 @@ func Check(r Round, o Outcome) error {
 func (ws *workspace) check(r *Round, o *Outcome) error {
 	l, ans := &ws.layout, &ws.answer
 	l.of(r)
-	ans.Match, ans.Price, ans.Witnesses, ans.Second = ans.Match[:0], ans.Price[:0], ans.Witnesses[:0], nil
-	for range r.Tasks {
-		ans.Match = append(ans.Match, -1)
+	switch {
+	case r.Rule.Pricing == PricingPosted:
+		return ws.checkPosted(r, o)
+	case len(r.Bundles) > 0:
+		return ws.checkBundled(r, o)
 	}
+	ans.Match, ans.Price, ans.Witnesses, ans.Second = ans.Match[:0], ans.Price[:0], ans.Witnesses[:0], nil
 	for range l.seats {
 		ans.Price = append(ans.Price, 0)
 	}
@@ -77,6 +81,9 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 // awards checks every award's own figures and notes where its task sits.
 func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 	var welfare Credits
+	for range r.Tasks {
+		ans.Match = append(ans.Match, -1)
+	}
 	at := 0
 	for i, a := range o.Awards {
 		if i > 0 && a.Task <= o.Awards[i-1].Task {
@@ -101,7 +108,7 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 			return fmt.Errorf("award of task %s to %s: no such edge in the round, or one that loses", a.Task, a.Agent)
 		}
 		want := r.award(e, l.seats[s], Credits(ans.Price[s]))
-		if r.Rule.Clarke == ClarkeClient {
+		if r.Rule.Clarke == ClarkeClient && r.Rule.Pricing != PricingPosted {
 			want.Premium = a.Premium // see checkClients
 		}
 		if a != want {

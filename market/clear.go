@@ -78,8 +78,9 @@ var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 var ErrStopped = flow.ErrStopped
 
 // Clear decides who is served where and what everyone owes (iemas Eq. 7 and 8, with an outside option): the
-// awards of greatest welfare, each at its slot price, with the proof that [Check] reads. The same Round gives the
-// same Outcome on every machine. It fails only on a round that [Round.Validate] refuses.
+// awards of greatest welfare, each at its slot price, with the proof that [Check] reads. Under pricing posted clients are
+// served in a line instead, and where the round has bundles they stay together. The same Round gives the same Outcome on
+// every machine. It fails only on a round that [Round.Validate] refuses, and with ErrBundles.
 func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
 
 // ClearUntil is Clear with a way out: stop is asked about every 65,536 edges read, and once it says yes the error is
@@ -93,11 +94,27 @@ func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 	}
 	ws := workspaces.Get().(*workspace)
 	defer workspaces.Put(ws)
+	ws.layout.of(&r)
+	clear := ws.assigned
+	switch {
+	case r.Rule.Pricing == PricingPosted:
+		clear = ws.posted
+	case len(r.Bundles) > 0:
+		clear = ws.bundled
+	}
+	o, err := clear(&r, stop)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
+	}
+	return o, nil
+}
+
+// assigned clears a round by the assignment of greatest weight and its slot prices.
+func (ws *workspace) assigned(r *Round, stop func() bool) (Outcome, error) {
 	l := &ws.layout
-	l.of(&r)
 	p := flow.Problem{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
 	if err := ws.solver.Solve(&p, stop); err != nil {
-		return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
+		return Outcome{}, err
 	}
 	var keys tieKeys
 	hash := func(task, seat int32) uint64 {
@@ -108,10 +125,10 @@ func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 	}
 	second := ws.solver.Settle(&p, hash)
 	ws.proof = ws.solver.Witnesses(ws.proof)
-	o := ws.outcome(&r, second)
+	o := ws.outcome(r, second)
 	if r.Rule.Clarke == ClarkeClient {
-		if err := ws.bills(&r, &o, hash, stop); err != nil {
-			return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
+		if err := ws.bills(r, &o, hash, stop); err != nil {
+			return Outcome{}, err
 		}
 	}
 	return o, nil

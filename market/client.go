@@ -23,9 +23,27 @@ type group struct {
 	weight Credits // what its awards add to welfare
 }
 
+// several reports whether some client may have more than one task. Where ids begin with their client's name, as a hub's do, and
+// are in order, tasks of one client are neighbours, and the usual round is told apart without a map or a sort.
+func (r *Round) several() bool {
+	for t := range r.Tasks {
+		client := r.Tasks[t].Client
+		if t > 0 && client == r.Tasks[t-1].Client {
+			return true
+		}
+		if id := r.Tasks[t].ID; len(id) <= len(client) || id[len(client)] != '/' || string(id[:len(client)]) != client {
+			return true
+		}
+	}
+	return false
+}
+
 // groups lists, by client, those whose bill differs from the sum of their slot prices, if any does: several tasks, placed
 // or not, and a slot price above 0.
 func (r *Round) groups(awards []Award) (list []group) {
+	if !r.several() {
+		return nil
+	}
 	order := make([]int32, len(r.Tasks))
 	award := make([]int32, len(r.Tasks))
 	next := 0
@@ -97,6 +115,9 @@ func (l *layout) without(g *group, p *flow.Problem) {
 
 // bills prices the clients with several tasks: one more solve for each.
 func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uint64, stop func() bool) error {
+	if len(o.Prices) == 0 {
+		return nil // nobody owes anything for a slot
+	}
 	l := &ws.layout
 	for _, g := range r.groups(o.Awards) {
 		p, s := &ws.less, &ws.again
@@ -141,6 +162,17 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 	if r.Rule.Clarke != ClarkeClient {
 		if len(o.Clients) > 0 {
 			return fmt.Errorf("%d proofs for clients under clarke %q", len(o.Clients), r.Rule.Clarke)
+		}
+		return nil
+	}
+	if len(o.Prices) == 0 || !r.several() { // each owes its slot prices
+		for _, a := range o.Awards {
+			if a.Premium != a.SlotPrice-a.Toll {
+				return fmt.Errorf("award of task %s: premium %s, want %s", a.Task, a.Premium, a.SlotPrice-a.Toll)
+			}
+		}
+		if len(o.Clients) > 0 {
+			return fmt.Errorf("%d proofs for clients where none has several tasks and a slot price to pay", len(o.Clients))
 		}
 		return nil
 	}

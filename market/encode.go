@@ -10,17 +10,38 @@ import (
 // is exactly one encoding of each value and decoding refuses every other. Integers are varints (zigzag where
 // they may be negative) in their shortest form, strings carry their length, lists their count.
 
+// Version 2 of each has lists that version 1 lacks, and is used only where one of them is not empty: what version 1 can say has
+// the same bytes for ever.
 const (
 	roundVersion   = 1
+	roundMore      = 2 // Rule.Instead, Sellers, Bundles
 	outcomeVersion = 1
+	outcomeMore    = 2 // ClientProof.Ties
 )
+
+func (r *Round) version() byte {
+	if r.Rule.Instead != "" || len(r.Sellers) > 0 || len(r.Bundles) > 0 {
+		return roundMore
+	}
+	return roundVersion
+}
+
+func (o *Outcome) version() byte {
+	for i := range o.Clients {
+		if len(o.Clients[i].Ties) > 0 {
+			return outcomeMore
+		}
+	}
+	return outcomeVersion
+}
 
 // ErrEncoding marks bytes that are not the canonical encoding of anything.
 var ErrEncoding = errors.New("not a canonical encoding")
 
 // AppendCanonical appends the round's canonical bytes to b.
 func (r *Round) AppendCanonical(b []byte) []byte {
-	b = append(b, roundVersion)
+	version := r.version()
+	b = append(b, version)
 	b = appendString(b, r.Domain)
 	b = binary.AppendUvarint(b, r.Number)
 	b = append(b, r.Prev[:]...)
@@ -50,6 +71,27 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 		b = binary.AppendVarint(b, int64(e.Cost))
 		b = binary.AppendVarint(b, int64(e.Toll))
 	}
+	if version == roundMore {
+		b = r.appendMore(b)
+	}
+	return b
+}
+
+func (r *Round) appendMore(b []byte) []byte {
+	b = appendString(b, r.Rule.Instead)
+	b = appendCount(b, len(r.Sellers))
+	for _, s := range r.Sellers {
+		b = appendString(b, s.Owner)
+		b = appendString(b, s.Class)
+		b = binary.AppendVarint(b, int64(s.Tariff))
+	}
+	b = appendCount(b, len(r.Bundles))
+	for _, x := range r.Bundles {
+		b = appendCount(b, len(x.Tasks))
+		for _, j := range x.Tasks {
+			b = binary.AppendVarint(b, int64(j))
+		}
+	}
 	return b
 }
 
@@ -57,7 +99,7 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 // content. Lists that are empty come back nil. Errors are ErrEncoding.
 func DecodeRound(data []byte) (Round, error) {
 	d := decoder{data: data}
-	d.version(roundVersion)
+	version := d.version(roundVersion, roundMore)
 	var r Round
 	r.Domain = d.string()
 	r.Number = d.uvarint()
@@ -74,12 +116,21 @@ func DecodeRound(data []byte) (Round, error) {
 	r.Edges = decodeList(&d, 5, func() Edge {
 		return Edge{Task: d.int(), Agent: d.int(), Value: d.credits(), Cost: d.credits(), Toll: d.credits()}
 	})
+	if version == roundMore {
+		r.Rule.Instead = d.string()
+		r.Sellers = decodeList(&d, 3, func() Seller { return Seller{Owner: d.string(), Class: d.string(), Tariff: d.credits()} })
+		r.Bundles = decodeList(&d, 1, func() Bundle { return Bundle{Tasks: decodeList(&d, 1, d.int)} })
+		if r.version() != version {
+			d.fail("version 2 of a round that version 1 can say")
+		}
+	}
 	return r, d.end("round")
 }
 
 // AppendCanonical appends the outcome's canonical bytes to b.
 func (o *Outcome) AppendCanonical(b []byte) []byte {
-	b = append(b, outcomeVersion)
+	version := o.version()
+	b = append(b, version)
 	b = appendCount(b, len(o.Awards))
 	for _, a := range o.Awards {
 		b = appendString(b, string(a.Task))
@@ -96,12 +147,7 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 			b = binary.AppendVarint(b, int64(n))
 		}
 	}
-	b = appendCount(b, len(o.Ties))
-	for _, t := range o.Ties {
-		b = binary.AppendVarint(b, int64(t.Agent))
-		b = binary.AppendVarint(b, int64(t.Tier))
-		b = binary.AppendVarint(b, t.Rank)
-	}
+	b = appendTies(b, o.Ties)
 	b = appendCount(b, len(o.Clients))
 	for _, c := range o.Clients {
 		b = appendString(b, c.Client)
@@ -113,6 +159,9 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 				b = binary.AppendVarint(b, int64(n))
 			}
 		}
+		if version == outcomeMore {
+			b = appendTies(b, c.Ties)
+		}
 	}
 	return binary.AppendVarint(b, int64(o.Welfare))
 }
@@ -121,7 +170,7 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 // content. Errors are ErrEncoding.
 func DecodeOutcome(data []byte) (Outcome, error) {
 	d := decoder{data: data}
-	d.version(outcomeVersion)
+	version := d.version(outcomeVersion, outcomeMore)
 	var o Outcome
 	o.Awards = decodeList(&d, 8, func() Award {
 		return Award{
@@ -133,14 +182,21 @@ func DecodeOutcome(data []byte) (Outcome, error) {
 	o.Witnesses = decodeList(&d, 6, func() Witness {
 		return Witness{Agent: d.int(), Tier: d.int(), Task: d.int(), FromAgent: d.int(), FromTier: d.int(), Rank: d.int()}
 	})
-	o.Ties = decodeList(&d, 3, func() Tie { return Tie{Agent: d.int(), Tier: d.int(), Rank: d.varint()} })
+	o.Ties = d.ties()
 	o.Clients = decodeList(&d, 4, func() ClientProof {
-		return ClientProof{
+		c := ClientProof{
 			Client: d.string(), Externality: d.credits(), Prices: d.prices(),
 			Moves: decodeList(&d, 3, func() Move { return Move{Task: d.int(), Agent: d.int(), Tier: d.int()} }),
 		}
+		if version == outcomeMore {
+			c.Ties = d.ties()
+		}
+		return c
 	})
 	o.Welfare = d.credits()
+	if d.fault == "" && o.version() != version {
+		d.fail("version 2 of an outcome that version 1 can say")
+	}
 	return o, d.end("outcome")
 }
 
@@ -156,6 +212,20 @@ func appendPrices(b []byte, prices []SlotPrice) []byte {
 
 func (d *decoder) prices() []SlotPrice {
 	return decodeList(d, 3, func() SlotPrice { return SlotPrice{Agent: d.int(), Tier: d.int(), Price: d.credits()} })
+}
+
+func appendTies(b []byte, ties []Tie) []byte {
+	b = appendCount(b, len(ties))
+	for _, t := range ties {
+		b = binary.AppendVarint(b, int64(t.Agent))
+		b = binary.AppendVarint(b, int64(t.Tier))
+		b = binary.AppendVarint(b, t.Rank)
+	}
+	return b
+}
+
+func (d *decoder) ties() []Tie {
+	return decodeList(d, 3, func() Tie { return Tie{Agent: d.int(), Tier: d.int(), Rank: d.varint()} })
 }
 
 func appendCount(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
@@ -196,10 +266,15 @@ func (d *decoder) bytes(n int) []byte {
 	return d.data[d.at-n : d.at]
 }
 
-func (d *decoder) version(want byte) {
-	if b := d.bytes(1); len(b) == 1 && b[0] != want {
-		d.fail(fmt.Sprintf("version %d, want %d", b[0], want))
+func (d *decoder) version(least, most byte) byte {
+	b := d.bytes(1)
+	if len(b) == 0 {
+		return 0
 	}
+	if b[0] < least || b[0] > most {
+		d.fail(fmt.Sprintf("version %d, want %d to %d", b[0], least, most))
+	}
+	return b[0]
 }
 
 func (d *decoder) uvarint() uint64 {

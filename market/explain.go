@@ -1,7 +1,9 @@
 package market
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +31,11 @@ type TaskExplanation struct {
 	Client string
 	Award  *Award
 
+	Place  int      // in the line of clients, from 1; 0 unless pricing posted
+	Line   int      // clients in the line
+	Bundle []TaskID // that it stays with, itself left out
+	plain  bool     // there are no slot prices common to all tasks
+
 	Shared Credits // slot price less what the client is billed of it, >= 0; 0 unless clarke: client
 
 	// The parts of Award.Toll, all of them <= 0.
@@ -51,7 +58,9 @@ type Option struct {
 	Toll    Credits
 	Price   Credits // slot price
 	Utility Credits // value - cost + toll - slot price
-	Needed  Credits // of a task left out: with any larger value here, all else equal, it would have been served
+	Needed  Credits // of a task left out: with any larger value here, all else equal, it would have been served; not under posted or with bundles
+	Tariff  Credits // part of Cost
+	Gone    bool    // under posted: no slot was left here when its turn came
 }
 
 // SeatExplanation is why a slot has its price.
@@ -77,11 +86,15 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 		price[l.first[p.Agent]+int32(p.Tier)] = p.Price
 	}
 	used := make([]int, len(l.seats))
-	entry := l.entries(&r, &o)
+	posted := r.Rule.Pricing == PricingPosted
+	var entry []Credits
+	if !posted && len(r.Bundles) == 0 {
+		entry = l.entries(&r, &o)
+	}
 	awards := o.Awards
 	edges := r.Edges
 	for j, t := range r.Tasks {
-		tx := TaskExplanation{Task: t.ID, Client: t.Client}
+		tx := TaskExplanation{Task: t.ID, Client: t.Client, plain: entry == nil}
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			tx.Award, awards = &awards[0], awards[1:]
 		}
@@ -104,10 +117,13 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 			tx.Payment = a.Cost + a.Premium
 			tx.PaperPj = a.Cost + a.SlotPrice
 			tx.Shared = a.SlotPrice - a.Toll - a.Premium
+			tx.Bundle = r.siblings(j)
 		}
 		x.Tasks = append(x.Tasks, tx)
 	}
-	if len(o.Clients) > 0 {
+	if posted {
+		x.line(&r, &o, &l)
+	} else if len(o.Clients) > 0 {
 		for i, g := range r.groups(o.Awards) {
 			x.Clients = append(x.Clients, ClientExplanation{g.client, g.prices, o.Clients[i].Externality})
 		}
@@ -119,17 +135,66 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 // option is an agent at the tier that suits the task best at the slot prices.
 func (r *Round) option(l *layout, e Edge, price, entry []Credits) Option {
 	best := Option{Agent: r.Agents[e.Agent].Agent, Value: e.Value, Cost: e.Cost}
+	if len(r.Sellers) > 0 {
+		best.Tariff = r.Sellers[e.Agent].Tariff
+	}
 	for k, tier := range r.Agents[e.Agent].Tiers {
 		s := l.first[e.Agent] + int32(k)
 		w := e.Weight(tier, r.Fee)
 		if u := w - price[s]; k == 0 || u > best.Utility {
 			best.Tier, best.Toll, best.Price, best.Utility = k, e.Toll+tier.Toll-r.Fee, price[s], u
 		}
+		if entry == nil {
+			continue
+		}
 		if needed := e.Value - w + entry[s]; k == 0 || needed < best.Needed {
 			best.Needed = needed
 		}
 	}
 	return best
+}
+
+// siblings are the other tasks of a task's bundle.
+func (r *Round) siblings(task int) (ids []TaskID) {
+	for _, b := range r.Bundles {
+		if slices.Contains(b.Tasks, task) {
+			for _, j := range b.Tasks {
+				if j != task {
+					ids = append(ids, r.Tasks[j].ID)
+				}
+			}
+		}
+	}
+	return ids
+}
+
+// line says who came when and what was gone by then.
+func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
+	p := newLine(r, l)
+	at := make(map[TaskID]int32, len(o.Awards))
+	for _, a := range o.Awards {
+		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent, func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+		at[a.Task] = l.first[i] + int32(a.Tier)
+	}
+	for place, tasks := range p.clients {
+		for _, t := range tasks {
+			tx := &x.Tasks[t]
+			tx.Place, tx.Line = place+1, len(p.clients)
+			for i := range tx.Options {
+				agent, _ := slices.BinarySearchFunc(r.Agents, tx.Options[i].Agent, func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+				left := int32(0)
+				for k := range r.Agents[agent].Tiers {
+					left += p.left[l.first[agent]+int32(k)]
+				}
+				tx.Options[i].Gone = left == 0
+			}
+		}
+		for _, t := range tasks {
+			if a, ok := at[r.Tasks[t].ID]; ok {
+				p.sit(t, a)
+			}
+		}
+	}
 }
 
 // entries gives, for every seat, what the tasks that are served would lose if one more came there: nothing where a slot is
@@ -185,6 +250,10 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 			Slots: int(l.slots[s]), Used: used[s], Price: price[s],
 		}
 		switch {
+		case r.Rule.Pricing == PricingPosted:
+			sx.Why = "prices are posted: whoever comes first takes it"
+		case len(r.Bundles) > 0:
+			sx.Why = "there are bundles: each award pays what its own place costs the others"
 		case sx.Used < sx.Slots:
 			sx.Why = "it has a free slot, so its slots are worth nothing to others"
 		case sx.Price == 0:
@@ -209,8 +278,12 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 // String is the explanation as plain text. Amounts are credits.
 func (x Explanation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s, settle %s, clarke %s)\n", x.Domain, x.Number, x.Welfare,
-		x.Rule.Pricing, x.Rule.Settle, x.Rule.Clarke)
+	instead := ""
+	if x.Rule.Instead != "" {
+		instead = fmt.Sprintf(" instead of %s, whose solve had to be stopped", x.Rule.Instead)
+	}
+	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s%s, settle %s, clarke %s)\n", x.Domain, x.Number, x.Welfare,
+		x.Rule.Pricing, instead, x.Rule.Settle, x.Rule.Clarke)
 	for _, t := range x.Tasks {
 		t.write(&b)
 	}
@@ -230,10 +303,20 @@ func (x Explanation) String() string {
 
 func (t *TaskExplanation) write(b *strings.Builder) {
 	a := t.Award
+	where := ""
+	if t.Place > 0 {
+		where = fmt.Sprintf("; its client is %d of %d in the line", t.Place, t.Line)
+	}
 	if a == nil {
-		fmt.Fprintf(b, "\n%s: left out, pays nothing\n", t.Task)
+		fmt.Fprintf(b, "\n%s: left out, pays nothing%s\n", t.Task, where)
 	} else {
-		fmt.Fprintf(b, "\n%s: served by %s, tier %d\n", t.Task, a.Agent, a.Tier)
+		fmt.Fprintf(b, "\n%s: served by %s, tier %d%s\n", t.Task, a.Agent, a.Tier, where)
+		for i, id := range t.Bundle {
+			fmt.Fprintf(b, "%s %s", []string{"  it shares a prefix with", ","}[min(i, 1)], id)
+		}
+		if len(t.Bundle) > 0 {
+			b.WriteString(": whoever of them is served is served there\n")
+		}
 		fmt.Fprintf(b, "  premium %s = slot price %s", a.Premium, a.SlotPrice)
 		if t.Shared > 0 {
 			fmt.Fprintf(b, " - %s, priced with the client's other tasks", t.Shared)
@@ -243,8 +326,20 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 			t.Payment, a.Cost, a.Premium, a.Value, t.Utility, t.PaperPj)
 	}
 	for _, op := range t.Options {
-		fmt.Fprintf(b, "  %s: value %s - cost %s - toll %s - slot price %s = %s", op.Agent, op.Value, op.Cost, -op.Toll, op.Price, op.Utility)
+		tariff := ""
+		if op.Tariff > 0 {
+			tariff = fmt.Sprintf(" (tariff %s in it)", op.Tariff)
+		}
+		price := ""
+		if !t.plain {
+			price = fmt.Sprintf(" - slot price %s", op.Price)
+		}
+		fmt.Fprintf(b, "  %s: value %s - cost %s%s - toll %s%s = %s", op.Agent, op.Value, op.Cost, tariff, -op.Toll, price, op.Utility)
 		switch {
+		case op.Gone:
+			b.WriteString("; no slot was left there\n")
+		case t.plain && (a == nil || op.Agent != a.Agent):
+			b.WriteString("\n")
 		case a != nil && op.Agent == a.Agent:
 			b.WriteString("  < here\n")
 		case a != nil && op.Utility == t.Utility-t.Shared:

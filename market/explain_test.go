@@ -59,7 +59,7 @@ func TestWhatALoserWouldHaveHadToBid(t *testing.T) {
 }
 
 func TestExplanation(t *testing.T) {
-	r := Round{Domain: "math", Number: 42, Rule: Rule{PricingVCG, SettleMetered, ClarkeClient}, Fee: Credit,
+	r := Round{Domain: "math", Number: 42, Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeClient}, Fee: Credit,
 		Tasks:  []Task{{"alice/1", "alice"}, {"alice/2", "alice"}, {"bob/1", "bob"}, {"bob/2", "bob"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}, {1, -2 * Credit}}}, {"b", []Tier{{1, 0}}}},
 		Edges: []Edge{

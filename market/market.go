@@ -49,9 +49,10 @@ type Terms struct {
 
 // Rule names how a round is priced and settled; it is part of the round's record.
 type Rule struct {
-	Pricing string `json:"pricing"` // "vcg"
-	Settle  string `json:"settle"`  // "metered" or "quoted"
-	Clarke  string `json:"clarke"`  // "task" or "client": whose externality is paid
+	Pricing string `json:"pricing"`           // "vcg", "tariff" or "posted"
+	Settle  string `json:"settle"`            // "metered" or "quoted"
+	Clarke  string `json:"clarke"`            // "task" or "client": whose externality is paid
+	Instead string `json:"instead,omitempty"` // under "posted": the pricing whose solve had to be stopped; "" where posted was the plan
 }
 
 // Task is one demand for a slot.
@@ -70,6 +71,13 @@ type Tier struct {
 type Supply struct {
 	Agent AgentID `json:"agent"`
 	Tiers []Tier  `json:"tiers"`
+}
+
+// Seller says who sells an agent's slots, and the tariff that its owner is paid for every task beside the metered cost.
+type Seller struct {
+	Owner  string  `json:"owner"`
+	Class  string  `json:"class"` // model, precision, hardware: agents of one class have one tariff
+	Tariff Credits `json:"tariff"`
 }
 
 // Edge says what a task would be worth and cost on an agent. Task and Agent index Round.Tasks and
@@ -93,6 +101,9 @@ type Round struct {
 	Tasks  []Task
 	Agents []Supply
 	Edges  []Edge
+
+	Sellers []Seller // under tariff and posted, one for each of Agents: their tariffs are part of the edges' costs. Nil: there are no tariffs
+	Bundles []Bundle // tasks that stay together (see [Bundles]), by their first task; nil: none
 }
 
 // Award is a task given a slot. Toll is all of it: congestion charge, regime's toll and minus the
@@ -137,7 +148,7 @@ type Outcome struct {
 	Prices    []SlotPrice   // every positive slot price, sorted by (agent, tier)
 	Witnesses []Witness     // one for each positive slot price, in the same order
 	Ties      []Tie         // sorted by (agent, tier), those not 0; empty where the best assignment is the only one
-	Clients   []ClientProof // under clarke: client, by client
+	Clients   []ClientProof // under clarke: client, by client; under pricing posted, of those with several tasks, in the order of the line
 	Welfare   Credits       // sum over awards of value - cost + toll
 }
 
@@ -148,6 +159,10 @@ type ClientProof struct {
 	Externality Credits
 	Prices      []SlotPrice // those positive, sorted by (agent, tier)
 	Moves       []Move      // tasks of others that would sit elsewhere, sorted by task
+
+	// Under pricing posted there is no externality: Prices prove that what its tasks were given suits them best together, of what was
+	// left when its turn came, and Ties that the choice among equals is the seed's. Those not 0.
+	Ties []Tie
 }
 
 // Move says where a task would sit.

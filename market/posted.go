@@ -5,8 +5,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
+
+	"souk/market/certify"
+	"souk/market/flow"
 )
 
 // PricingPosted serves clients one after another at published prices: nobody's bid moves anybody's price. It is what thin markets
@@ -14,36 +18,36 @@ import (
 // passed off as one with.
 const PricingPosted = "posted"
 
-// ClearPosted clears a round whose rule says [PricingPosted]. Clients come one after another in an order drawn from the round before and
+// posted clears a round whose rule says [PricingPosted]. Clients come one after another in an order drawn from the round before and
 // from their names, with no bid in it; each gets, of the slots that are left, those that suit its tasks best together, and pays cost
 // and toll: slot prices are 0. So no client gains by lying, whatever it says about however many tasks of its own name; one
-// that comes under several names has several places in the line. The same round gives the same outcome on every machine. It
-// fails only on a round that [Round.Validate] would refuse under vcg, or on another pricing.
-func ClearPosted(r Round) (Outcome, error) {
-	if err := r.validatePosted(); err != nil {
-		return Outcome{}, err
-	}
-	ws := workspaces.Get().(*workspace)
-	defer workspaces.Put(ws)
+// that comes under several names has several places in the line.
+func (ws *workspace) posted(r *Round, _ func() bool) (Outcome, error) {
 	l := &ws.layout
-	l.of(&r)
-	seed := r.postedSeed()
-	left := slices.Clone(l.slots)
-	match := make([]int32, len(r.Tasks))
-	for t := range match {
-		match[t] = -1
-	}
-	for _, tasks := range r.line(seed) {
-		if err := ws.choose(&r, seed, tasks, left, match); err != nil {
-			return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
+	var o Outcome
+	p := newLine(r, l)
+	for _, tasks := range p.clients {
+		seats := p.offered(tasks)
+		if len(seats) == 0 {
+			continue
+		}
+		if len(tasks) == 1 {
+			p.sit(tasks[0], p.first(tasks[0]))
+			continue
+		}
+		proof, err := ws.choose(p, tasks, seats)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if len(proof.Prices) > 0 || len(proof.Ties) > 0 {
+			o.Clients = append(o.Clients, proof)
 		}
 	}
-	var o Outcome
-	for t, a := range match {
+	for t, a := range p.match {
 		if a < 0 {
 			continue
 		}
-		e, ok := l.edgeOf(&r, int32(t), a)
+		e, ok := l.edgeOf(r, int32(t), a)
 		if !ok {
 			panic("market: a task sits where it has no edge")
 		}
@@ -54,26 +58,219 @@ func ClearPosted(r Round) (Outcome, error) {
 	return o, nil
 }
 
-// CheckPosted verifies that o is the outcome of a posted round. There is nothing shorter to check than the line itself, so it goes
-// down the line again. Its errors are ErrOutcome, or those of [ClearPosted].
-func CheckPosted(r Round, o Outcome) error {
-	want, err := ClearPosted(r)
-	if err != nil {
+// line is a posted round on its way: who comes when, who sits where, and what is left.
+type line struct {
+	r       *Round
+	l       *layout
+	seed    [32]byte
+	clients [][]int32 // tasks of every client, clients in their order
+	match   []int32
+	left    []int32
+	seats   []int32
+}
+
+func newLine(r *Round, l *layout) *line {
+	seed := r.postedSeed()
+	p := &line{r: r, l: l, seed: seed, clients: r.line(seed), left: slices.Clone(l.slots), match: make([]int32, len(r.Tasks))}
+	for t := range p.match {
+		p.match[t] = -1
+	}
+	return p
+}
+
+// offered lists the seats with a slot left that some task wants, ascending, so that a client costs what its own edges cost.
+func (p *line) offered(tasks []int32) []int32 {
+	p.seats = p.seats[:0]
+	for _, t := range tasks {
+		for _, a := range p.l.seat[p.l.off[t]:p.l.off[t+1]] {
+			if p.left[a] > 0 {
+				p.seats = append(p.seats, a)
+			}
+		}
+	}
+	slices.Sort(p.seats)
+	p.seats = slices.Compact(p.seats)
+	return p.seats
+}
+
+// first is the seat that suits a client's only task best, of those left; -1 if none is.
+func (p *line) first(t int32) int32 {
+	best, weight := int32(-1), int64(0)
+	for i := p.l.off[t]; i < p.l.off[t+1]; i++ {
+		switch a, w := p.l.seat[i], p.l.weight[i]; {
+		case p.left[a] == 0 || best >= 0 && w < weight:
+		case best < 0 || w > weight || p.hash(t, a) > p.hash(t, best):
+			best, weight = a, w
+		}
+	}
+	return best
+}
+
+func (p *line) sit(t, a int32) {
+	p.match[t] = a
+	if a >= 0 {
+		p.left[a]--
+	}
+}
+
+// hash tells equal choices apart, without a bid in it.
+func (p *line) hash(t, a int32) uint64 {
+	where := p.l.seats[a]
+	task := postedKey(p.seed, 't', string(p.r.Tasks[t].ID), 0)
+	agent := postedKey(p.seed, 'a', string(p.r.Agents[where.agent].Agent), int(where.tier))
+	sum := sha256.Sum256(append(task[:], agent[:]...))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// problem is one client's own choice: its tasks, among the seats that are left.
+func (p *line) problem(q *flow.Problem, tasks, seats []int32) {
+	q.Off, q.Seat, q.Weight, q.Slots = append(q.Off[:0], 0), q.Seat[:0], q.Weight[:0], nil
+	for _, a := range seats {
+		q.Slots = append(q.Slots, p.left[a])
+	}
+	for _, t := range tasks {
+		for i := p.l.off[t]; i < p.l.off[t+1]; i++ {
+			if at, ok := slices.BinarySearch(seats, p.l.seat[i]); ok {
+				q.Seat, q.Weight = append(q.Seat, int32(at)), append(q.Weight, p.l.weight[i])
+			}
+		}
+		q.Off = append(q.Off, int32(len(q.Seat)))
+	}
+}
+
+// choose gives a client with several tasks what suits them best together, of what is left, and proves it.
+func (ws *workspace) choose(p *line, tasks, seats []int32) (ClientProof, error) {
+	q, s := &ws.less, &ws.again
+	p.problem(q, tasks, seats)
+	if err := s.Solve(q, nil); err != nil {
+		return ClientProof{}, err
+	}
+	second := s.Settle(q, func(task, at int32) uint64 { return p.hash(tasks[task], seats[at]) })
+	proof := ClientProof{Client: p.r.Tasks[tasks[0]].Client}
+	for i, a := range seats {
+		at := p.l.seats[a]
+		if s.Price[i] > 0 {
+			proof.Prices = append(proof.Prices, SlotPrice{int(at.agent), int(at.tier), Credits(s.Price[i])})
+		}
+		if second != nil && second[i] != 0 {
+			proof.Ties = append(proof.Ties, Tie{int(at.agent), int(at.tier), second[i]})
+		}
+	}
+	for i, at := range s.Match {
+		if at >= 0 {
+			p.sit(tasks[i], seats[at])
+		}
+	}
+	return proof, nil
+}
+
+// checkPosted verifies a posted round without solving: it goes down the line, and each client sits where it likes best of what
+// was left. For one task that is seen at once, for several its proof shows it.
+func (ws *workspace) checkPosted(r *Round, o *Outcome) error {
+	l, ans := &ws.layout, &ws.answer
+	if n := len(o.Prices) + len(o.Witnesses) + len(o.Ties); n > 0 {
+		return fmt.Errorf("%d slot prices, witnesses and ties in a round without slot prices", n)
+	}
+	ans.Match, ans.Price = ans.Match[:0], append(ans.Price[:0], make([]int64, len(l.seats))...)
+	if err := l.awards(r, o, ans); err != nil {
 		return err
 	}
-	if !bytes.Equal(o.AppendCanonical(nil), want.AppendCanonical(nil)) {
-		return fmt.Errorf("round %s-%d: %w: the line of clients gives another", clip(r.Domain), r.Number, ErrOutcome)
+	p := newLine(r, l)
+	proofs := o.Clients
+	for place, tasks := range p.clients {
+		seats := p.offered(tasks)
+		task := r.Tasks[tasks[0]]
+		switch {
+		case len(seats) == 0:
+			for _, t := range tasks {
+				if ans.Match[t] >= 0 {
+					return fmt.Errorf("task %s, at place %d of the line, sits where no slot was left", r.Tasks[t].ID, place+1)
+				}
+			}
+		case len(tasks) == 1:
+			if want := p.first(tasks[0]); ans.Match[tasks[0]] != want {
+				return fmt.Errorf("task %s, at place %d of the line, does not sit at what suited it best of what was left", task.ID, place+1)
+			}
+		default:
+			var proof *ClientProof
+			if len(proofs) > 0 && proofs[0].Client == task.Client {
+				proof, proofs = &proofs[0], proofs[1:]
+			}
+			if err := ws.checkChoice(p, tasks, seats, proof); err != nil {
+				return fmt.Errorf("client %s, at place %d of the line: %w", clip(task.Client), place+1, err)
+			}
+		}
+		for _, t := range tasks {
+			p.sit(t, ans.Match[t])
+		}
+	}
+	if len(proofs) > 0 {
+		return fmt.Errorf("a proof for client %s that none is wanted of, or not here", clip(proofs[0].Client))
 	}
 	return nil
 }
 
-func (r *Round) validatePosted() error {
-	if r.Rule.Pricing != PricingPosted {
-		return fmt.Errorf("round %s-%d: rule: pricing is %q, want %q", clip(r.Domain), r.Number, r.Rule.Pricing, PricingPosted)
+// checkChoice verifies that several tasks of a client sit where they suit it best together. No proof says that all prices are 0.
+func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientProof) error {
+	q := &ws.less
+	p.problem(q, tasks, seats)
+	ans := certify.Answer{Match: make([]int32, len(tasks)), Price: make([]int64, len(seats))}
+	for i, t := range tasks {
+		ans.Match[i] = -1
+		if a := ws.answer.Match[t]; a >= 0 {
+			at, ok := slices.BinarySearch(seats, a)
+			if !ok {
+				return fmt.Errorf("task %s sits where no slot was left", p.r.Tasks[t].ID)
+			}
+			ans.Match[i] = int32(at)
+		}
 	}
-	as := *r
-	as.Rule.Pricing = PricingVCG // every other field is judged alike
-	return as.Validate()
+	var second []int64
+	if proof != nil {
+		if proof.Externality != 0 || len(proof.Moves) > 0 || len(proof.Prices)+len(proof.Ties) == 0 {
+			return fmt.Errorf("its proof holds an externality of %s and %d moves, want prices or ties alone", proof.Externality, len(proof.Moves))
+		}
+		last := -1
+		for _, x := range proof.Prices {
+			at, err := p.seatAt(x.Agent, x.Tier, seats)
+			if err != nil || at <= last || x.Price <= 0 {
+				return fmt.Errorf("slot price %s in its proof: out of order, not positive, or of no seat that was left", x.Price)
+			}
+			last, ans.Price[at] = at, int64(x.Price)
+		}
+		last = -1
+		for _, x := range proof.Ties {
+			at, err := p.seatAt(x.Agent, x.Tier, seats)
+			if err != nil || at <= last || x.Rank == 0 {
+				return fmt.Errorf("tie %d in its proof: out of order, 0, or of no seat that was left", x.Rank)
+			}
+			if second == nil {
+				second = make([]int64, len(seats))
+			}
+			last, second[at] = at, x.Rank
+		}
+	}
+	in := certify.Instance{Off: q.Off, Seat: q.Seat, Weight: q.Weight, Slots: q.Slots}
+	in.Hash = func(task, at int32) uint64 { return p.hash(tasks[task], seats[at]) }
+	ans.Second = second
+	err := ws.checker.Choice(in, ans)
+	if second == nil && errors.Is(err, certify.ErrTie) { // as in certify: all of them 0 are not listed
+		ans.Second = make([]int64, len(seats))
+		err = ws.checker.Choice(in, ans)
+	}
+	return err
+}
+
+func (p *line) seatAt(agent, tier int, seats []int32) (int, error) {
+	a, err := p.l.find(p.r, agent, tier)
+	if err != nil {
+		return 0, err
+	}
+	at, ok := slices.BinarySearch(seats, a)
+	if !ok {
+		return 0, errors.New("no slot was left there")
+	}
+	return at, nil
 }
 
 // postedSeed holds no bid: else a client could look for the bid that takes it to the front.
@@ -118,53 +315,4 @@ func (r *Round) line(seed [32]byte) [][]int32 {
 		out[i] = s.tasks
 	}
 	return out
-}
-
-// choose gives one client what suits its tasks best of what is left. Equal choices are told apart by a hash without a bid in it.
-func (ws *workspace) choose(r *Round, seed [32]byte, tasks, left, match []int32) error {
-	l, p := &ws.layout, &ws.less
-	p.Off, p.Seat, p.Weight, p.Slots = append(p.Off[:0], 0), p.Seat[:0], p.Weight[:0], nil
-	// Only the seats that somebody wants, so that a client costs what its own edges cost.
-	var seats []int32
-	for _, t := range tasks {
-		for _, a := range l.seat[l.off[t]:l.off[t+1]] {
-			if left[a] > 0 {
-				seats = append(seats, a)
-			}
-		}
-	}
-	slices.Sort(seats)
-	seats = slices.Compact(seats)
-	if len(seats) == 0 {
-		return nil
-	}
-	for _, a := range seats {
-		p.Slots = append(p.Slots, left[a])
-	}
-	for _, t := range tasks {
-		for i := l.off[t]; i < l.off[t+1]; i++ {
-			if at, ok := slices.BinarySearch(seats, l.seat[i]); ok {
-				p.Seat, p.Weight = append(p.Seat, int32(at)), append(p.Weight, l.weight[i])
-			}
-		}
-		p.Off = append(p.Off, int32(len(p.Seat)))
-	}
-	s := &ws.again
-	if err := s.Solve(p, nil); err != nil {
-		return err
-	}
-	s.Settle(p, func(task, at int32) uint64 {
-		where := l.seats[seats[at]]
-		t := postedKey(seed, 't', string(r.Tasks[tasks[task]].ID), 0)
-		a := postedKey(seed, 'a', string(r.Agents[where.agent].Agent), int(where.tier))
-		sum := sha256.Sum256(append(t[:], a[:]...))
-		return binary.BigEndian.Uint64(sum[:])
-	})
-	for i, at := range s.Match {
-		if at >= 0 {
-			match[tasks[i]] = seats[at]
-			left[seats[at]]--
-		}
-	}
-	return nil
 }

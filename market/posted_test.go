@@ -20,7 +20,7 @@ func TestLiesDoNotPayPosted(t *testing.T) {
 	moved := 0
 	for n := range times(2000) {
 		r := postedRound(rng, 7, 4, []int64{6, 30, 1000}[n%3])
-		honest, err := ClearPosted(r)
+		honest, err := Clear(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestLiesDoNotPayPosted(t *testing.T) {
 		client := r.Tasks[rng.IntN(len(r.Tasks))].Client
 		for range 6 {
 			told := lie(rng, r, client)
-			o, err := ClearPosted(told)
+			o, err := Clear(told)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestPostedAgainstTheLine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 31))
 	for n := range times(1000) {
 		r := postedRound(rng, 6, 3, []int64{6, 30, 1000}[n%3])
-		o, err := ClearPosted(r)
+		o, err := Clear(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,22 +100,22 @@ func TestPostedOrder(t *testing.T) {
 	for n := range times(300) {
 		r := postedRound(rng, 8, 4, 30)
 		r.Prev[0] = byte(n)
-		want, err := ClearPosted(r)
+		want, err := Clear(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := shuffled(rng, r)
 		s.Sort()
-		got, err := ClearPosted(s)
+		got, err := Clear(s)
 		if err != nil || !slices.Equal(got.AppendCanonical(nil), want.AppendCanonical(nil)) {
 			t.Fatalf("seed %d, round %d: another outcome after shuffling: %v\n%+v\n%+v", seed, n, err, got, want)
 		}
-		if err := CheckPosted(r, want); err != nil {
+		if err := Check(r, want); err != nil {
 			t.Fatal(err)
 		}
 		if len(want.Awards) > 0 {
 			want.Awards[0].Premium++
-			if err := CheckPosted(r, want); !errors.Is(err, ErrOutcome) {
+			if err := Check(r, want); !errors.Is(err, ErrOutcome) {
 				t.Fatalf("a false premium: %v", err)
 			}
 		}
@@ -134,19 +134,34 @@ func TestPostedOrder(t *testing.T) {
 
 // One rule is never passed off as the other.
 func TestPostedIsNamed(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 0}}}
-	if _, err := ClearPosted(r); err == nil {
-		t.Error("a vcg round cleared as posted")
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}, {"q", "d"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}},
+		Edges: []Edge{{0, 0, 9, 2, 0}, {1, 0, 8, 2, 0}}}
+	vcg, err := Clear(r)
+	if err != nil || vcg.Awards[0].SlotPrice != 6 {
+		t.Fatalf("%+v, %v", vcg, err)
 	}
 	r.Rule.Pricing = PricingPosted
-	if _, err := Clear(r); err == nil {
-		t.Error("a posted round cleared as vcg")
+	posted, err := Clear(r)
+	if err != nil || len(posted.Awards) != 1 || posted.Awards[0].Premium != 0 {
+		t.Fatalf("%+v, %v", posted, err)
 	}
-	if o, err := ClearPosted(r); err != nil || len(o.Awards) != 1 || o.Awards[0].Premium != 0 {
-		t.Errorf("%+v, %v", o, err)
+	if err := Check(r, vcg); !errors.Is(err, ErrOutcome) {
+		t.Errorf("slot prices in a posted round: %v", err)
+	}
+	r.Rule.Pricing = PricingVCG
+	if err := Check(r, posted); !errors.Is(err, ErrOutcome) {
+		t.Errorf("a posted outcome of a vcg round: %v", err)
+	}
+	r.Rule.Instead = PricingTariff
+	if err := r.Validate(); err == nil {
+		t.Error("vcg stands in for tariff")
+	}
+	r.Rule = Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient, Instead: PricingVCG}
+	if o, err := Clear(r); err != nil || Check(r, o) != nil {
+		t.Errorf("posted instead of vcg: %v", err)
 	}
 	r.Edges[0].Toll = 1
-	if err := CheckPosted(r, Outcome{}); err == nil || errors.Is(err, ErrOutcome) {
+	if err := Check(r, Outcome{}); err == nil || errors.Is(err, ErrOutcome) {
 		t.Errorf("a toll above zero: %v", err)
 	}
 }

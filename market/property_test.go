@@ -57,6 +57,18 @@ func shuffled(rng *rand.Rand, r Round) Round {
 		s.Edges[i].Task, s.Edges[i].Agent = task[e.Task], agent[e.Agent]
 	}
 	rng.Shuffle(len(s.Edges), func(i, j int) { s.Edges[i], s.Edges[j] = s.Edges[j], s.Edges[i] })
+	s.Sellers, s.Bundles = slices.Clone(r.Sellers), nil
+	for i, x := range r.Sellers {
+		s.Sellers[agent[i]] = x
+	}
+	for _, b := range r.Bundles {
+		var moved Bundle
+		for _, j := range b.Tasks {
+			moved.Tasks = append(moved.Tasks, task[j])
+		}
+		s.Bundles = append(s.Bundles, moved)
+	}
+	rng.Shuffle(len(s.Bundles), func(i, j int) { s.Bundles[i], s.Bundles[j] = s.Bundles[j], s.Bundles[i] })
 	return s
 }
 
@@ -361,7 +373,7 @@ func TestNoDeficit(t *testing.T) {
 // quoted it cannot. This is the price of billing real usage, and it is said in the package comment.
 func TestPrivateLengthPaysUnderMeteredOnly(t *testing.T) {
 	// The task costs 2 on either agent by prediction; the client knows that on a it will really cost 8.
-	r := Round{Domain: "math", Rule: DefaultRule, Tasks: []Task{{ID: "p"}},
+	r := Round{Domain: "math", Rule: taskRule, Tasks: []Task{{ID: "p"}},
 		Agents: []Supply{{"a", []Tier{{Slots: 1}}}, {"b", []Tier{{Slots: 1}}}},
 		Edges:  []Edge{{Task: 0, Agent: 0, Value: 10, Cost: 2}, {Task: 0, Agent: 1, Value: 9, Cost: 2}}}
 	real := map[AgentID]Credits{"a": 8, "b": 2}

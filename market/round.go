@@ -32,13 +32,15 @@ const (
 )
 
 // DefaultRule is how rounds are priced and settled where nothing else is configured.
-var DefaultRule = Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeTask}
+var DefaultRule = Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeClient}
 
 // Validate judges a rule: only rules that [Clear] knows pass.
 func (r Rule) Validate() error {
 	switch {
-	case r.Pricing != PricingVCG:
-		return fmt.Errorf("rule: pricing is %q, want %q", r.Pricing, PricingVCG)
+	case r.Pricing != PricingVCG && r.Pricing != PricingTariff && r.Pricing != PricingPosted:
+		return fmt.Errorf("rule: pricing is %q, want %q, %q or %q", clip(r.Pricing), PricingVCG, PricingTariff, PricingPosted)
+	case r.Instead != "" && (r.Pricing != PricingPosted || r.Instead != PricingVCG && r.Instead != PricingTariff):
+		return fmt.Errorf("rule: pricing %q instead of %q: only %q stands in, for %q or %q", r.Pricing, clip(r.Instead), PricingPosted, PricingVCG, PricingTariff)
 	case r.Settle != SettleMetered && r.Settle != SettleQuoted:
 		return fmt.Errorf("rule: settle is %q, want %q or %q", r.Settle, SettleMetered, SettleQuoted)
 	case r.Clarke != ClarkeTask && r.Clarke != ClarkeClient:
@@ -58,6 +60,7 @@ func (e Edge) Weight(tier Tier, fee Credits) Credits {
 func (r *Round) Sort() {
 	task := sortIndexed(r.Tasks, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
 	agent := sortIndexed(r.Agents, func(a, b Supply) int { return cmp.Compare(a.Agent, b.Agent) })
+	r.follow(task, agent)
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if task != nil && e.Task >= 0 && e.Task < len(task) {
@@ -70,6 +73,32 @@ func (r *Round) Sort() {
 	if !slices.IsSortedFunc(r.Edges, compareEdges) {
 		slices.SortStableFunc(r.Edges, compareEdges)
 	}
+}
+
+// follow moves sellers with their agents and bundles with their tasks, which went from each index to task and agent there.
+func (r *Round) follow(task, agent []int) {
+	if agent != nil && len(r.Sellers) == len(agent) {
+		moved := make([]Seller, len(agent))
+		for from, to := range agent {
+			moved[to] = r.Sellers[from]
+		}
+		r.Sellers = moved
+	}
+	if task == nil || len(r.Bundles) == 0 {
+		return
+	}
+	moved := make([]Bundle, len(r.Bundles))
+	for i, b := range r.Bundles {
+		moved[i].Tasks = slices.Clone(b.Tasks)
+		for k, j := range b.Tasks {
+			if j >= 0 && j < len(task) {
+				moved[i].Tasks[k] = task[j]
+			}
+		}
+		slices.Sort(moved[i].Tasks)
+	}
+	slices.SortStableFunc(moved, func(a, b Bundle) int { return slices.Compare(a.Tasks, b.Tasks) })
+	r.Bundles = moved
 }
 
 func compareEdges(a, b Edge) int {
@@ -142,7 +171,47 @@ func (r *Round) validate() error {
 	if err != nil {
 		return err
 	}
+	if err := r.validateSellers(); err != nil {
+		return err
+	}
+	if len(r.Bundles) > 0 && r.Rule.Pricing == PricingPosted {
+		return fmt.Errorf("%d bundles under pricing %q: clients choose for themselves", len(r.Bundles), PricingPosted)
+	}
+	if err := validateBundles(r.Bundles, len(r.Tasks)); err != nil {
+		return err
+	}
 	return r.validateEdges(seats)
+}
+
+// validateSellers judges who sells and for what. That a tariff is the right one is for those who know the epoch or the price list.
+func (r *Round) validateSellers() error {
+	p := r.Rule.Pricing
+	switch n := len(r.Sellers); {
+	case n == 0 && p != PricingTariff, n == 0 && len(r.Agents) == 0:
+		return nil
+	case p == PricingVCG || n != len(r.Agents):
+		return fmt.Errorf("%d sellers of %d agents under pricing %q: one of each under %q, none under %q", n, len(r.Agents), p, PricingTariff, PricingVCG)
+	}
+	tariff := make(map[string]Credits)
+	some := false
+	for i, s := range r.Sellers {
+		agent := r.Agents[i].Agent
+		if len(s.Owner) > MaxID || len(s.Class) > MaxID || p == PricingTariff && (s.Owner == "" || s.Class == "") {
+			return fmt.Errorf("agent %s: owner and class have %d and %d bytes, want 1 to %d", agent, len(s.Owner), len(s.Class), MaxID)
+		}
+		if s.Tariff < 0 || s.Tariff > MaxWorth {
+			return fmt.Errorf("agent %s: tariff is %s, want 0 to %s credits", agent, s.Tariff, MaxWorth)
+		}
+		if t, ok := tariff[s.Class]; ok && t != s.Tariff {
+			return fmt.Errorf("agent %s: tariff is %s, and that of another agent of class %s is %s", agent, s.Tariff, s.Class, t)
+		}
+		tariff[s.Class] = s.Tariff
+		some = some || s != Seller{}
+	}
+	if !some {
+		return fmt.Errorf("%d sellers without a word: none is meant", len(r.Sellers))
+	}
+	return nil
 }
 
 func (r *Round) validateAgents() (seats int, err error) {
@@ -187,6 +256,10 @@ func (r *Round) validateEdges(seats int) error {
 		seatEdges += len(tiers)
 		if len(tiers) == 0 {
 			continue
+		}
+		if len(r.Sellers) > 0 && e.Cost < r.Sellers[e.Agent].Tariff {
+			return fmt.Errorf("edge %s > %s: cost is %s, less than the tariff %s that it bears",
+				r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, e.Cost, r.Sellers[e.Agent].Tariff)
 		}
 		// Weights fall from tier to tier: the first is the largest.
 		w := e.Weight(tiers[0], r.Fee)

@@ -10,7 +10,7 @@ import (
 // Every bad round is refused with the field and the limit; Clear and Check refuse it too and never panic.
 func TestBadRounds(t *testing.T) {
 	good := func() Round {
-		return Round{Domain: "math", Number: 1, Rule: DefaultRule,
+		return Round{Domain: "math", Number: 1, Rule: taskRule,
 			Tasks:  []Task{{"p", "c"}, {"q", "c"}},
 			Agents: []Supply{{"a", []Tier{{1, 0}, {1, -2}}}, {"b", nil}},
 			Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}, {1, 0, 8, 2, 0}}}
@@ -108,7 +108,7 @@ func manySeatEdges(r *Round) {
 
 // Weights at the bound still clear and check: no sum overflows.
 func TestWeightsAtTheBound(t *testing.T) {
-	r := Round{Rule: DefaultRule}
+	r := Round{Rule: taskRule}
 	for i := range 3 {
 		r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprint("a", i)), []Tier{{1, 0}}})
 	}

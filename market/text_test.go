@@ -16,7 +16,6 @@ type textRound struct {
 	name                   string
 	round                  Round
 	clear, prices, welfare string
-	bundles                []Bundle
 }
 
 func readRounds(t *testing.T, path string) (rounds []textRound) {
@@ -52,6 +51,19 @@ func readRounds(t *testing.T, path string) (rounds []textRound) {
 			fail(err)
 		case "clarke":
 			r.round.Rule.Clarke = rest
+		case "pricing":
+			r.round.Rule.Pricing, r.round.Rule.Instead, _ = strings.Cut(rest, " instead of ")
+		case "sellers":
+			for i, word := range strings.Fields(rest) {
+				s, tariff, _ := strings.Cut(word, "@")
+				owner, class, _ := strings.Cut(s, "/")
+				c, err := ParseCredits(tariff)
+				fail(err)
+				r.round.Sellers = append(r.round.Sellers, Seller{owner, class, c})
+				if i >= len(r.round.Agents) {
+					t.Fatalf("%s:%d: more sellers than agents", path, n+1)
+				}
+			}
 		case "slots":
 			words := strings.Fields(rest)
 			for i := 0; i+1 < len(words); i += 2 {
@@ -71,7 +83,7 @@ func readRounds(t *testing.T, path string) (rounds []textRound) {
 					}
 					b.Tasks = append(b.Tasks, j)
 				}
-				r.bundles = append(r.bundles, b)
+				r.round.Bundles = append(r.round.Bundles, b)
 			}
 		case "prices":
 			r.prices = rest
@@ -150,16 +162,11 @@ func TestRoundsAsText(t *testing.T) {
 			t.Run(filepath.Base(path)+"/"+want.name, func(t *testing.T) {
 				r := want.round
 				r.Sort()
-				clear, check := Clear, Check
-				if want.bundles != nil {
-					clear = func(r Round) (Outcome, error) { return ClearBundles(r, want.bundles) }
-					check = func(r Round, o Outcome) error { return CheckBundles(r, want.bundles, o) }
-				}
-				o, err := clear(r)
+				o, err := Clear(r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := check(r, o); err != nil {
+				if err := Check(r, o); err != nil {
 					t.Error(err)
 				}
 				got := textRound{name: want.name, round: want.round, clear: textAwards(o), prices: textPrices(r, o), welfare: o.Welfare.String()}

@@ -124,11 +124,13 @@ func playBundles(src *source, rounds int, seed uint64, size int, replicas bool) 
 			start := time.Now()
 			var o market.Outcome
 			if together {
-				o, err = market.ClearBundles(r, bundles)
+				r.Bundles = bundles
+				o, err = market.Clear(r)
 			}
 			if !together || errors.Is(err, market.ErrBundles) {
 				if together {
 					out[k].beyond++
+					r.Bundles = nil
 				}
 				o, err = clear(r)
 			}

@@ -208,8 +208,8 @@ func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, wi
 		var o market.Outcome
 		if pricing == market.PricingPosted {
 			r.Rule.Pricing = market.PricingPosted
-			if o, err = market.ClearPosted(r); err == nil {
-				err = market.CheckPosted(r, o)
+			if o, err = market.Clear(r); err == nil {
+				err = market.Check(r, o)
 			}
 		} else {
 			o, err = clear(r)

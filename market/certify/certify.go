@@ -68,6 +68,18 @@ func (c *Checker) Check(in Instance, ans Answer) error {
 	return c.tie()
 }
 
+// Choice verifies that a matching has the greatest weight, which prices (any dual) prove, and that ties were broken as the seed
+// says. Witnesses are not looked at.
+func (c *Checker) Choice(in Instance, ans Answer) error {
+	ans.Witnesses = nil
+	if _, err := c.Best(in, ans.Match, ans.Price); err != nil {
+		return err
+	}
+	c.Instance, c.Answer = in, ans
+	defer func() { c.Instance, c.Answer = Instance{}, Answer{} }()
+	return c.tie()
+}
+
 // Best verifies that a matching has the greatest weight, which prices (any dual, not only the least) prove, and returns it.
 func (c *Checker) Best(in Instance, match []int32, price []int64) (weight int64, err error) {
 	c.Instance, c.Answer, c.n, c.m = in, Answer{Match: match, Price: price}, len(in.Off)-1, len(in.Slots)

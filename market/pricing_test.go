@@ -1,0 +1,195 @@
+package market
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Whatever is changed in a posted round's outcome, another assignment or another payment is never taken for the line's.
+func TestMutatedPostedOutcomes(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 60))
+	several, refused := 0, 0
+	for n := range times(1500) {
+		r := clientRound(rng, n)
+		r.Rule = Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient}
+		o, err := Clear(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(r, o); err != nil {
+			t.Fatalf("seed %d, round %d: %v\n%+v\n%+v", seed, n, err, r, o)
+		}
+		several += len(o.Clients)
+		good := o.AppendCanonical(nil)
+		for range 8 {
+			m, err := DecodeOutcome(good)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 1 + rng.IntN(3) {
+				mutatePosted(rng, &r, &m)
+			}
+			switch err := Check(r, m); {
+			case err == nil && !slices.Equal(m.Awards, o.Awards):
+				t.Fatalf("seed %d, round %d: a false outcome passes\n%+v\n%+v\ntrue:\n%+v", seed, n, r, m, o)
+			case err != nil && !errors.Is(err, ErrOutcome):
+				t.Fatalf("seed %d, round %d: %v", seed, n, err)
+			case err != nil:
+				refused++
+			}
+		}
+	}
+	if several == 0 || refused == 0 {
+		t.Errorf("%d clients with a proof, %d outcomes refused: the test sees nothing", several, refused)
+	}
+}
+
+func mutatePosted(rng *rand.Rand, r *Round, m *Outcome) {
+	d := rng.Int64N(5) - 2
+	if len(m.Clients) > 0 {
+		c := &m.Clients[rng.IntN(len(m.Clients))]
+		switch rng.IntN(5) {
+		case 0:
+			if len(c.Prices) > 0 {
+				c.Prices[rng.IntN(len(c.Prices))].Price += Credits(d)
+			}
+		case 1:
+			if len(c.Ties) > 0 {
+				c.Ties[rng.IntN(len(c.Ties))].Rank += d
+			}
+		case 2:
+			c.Externality += Credits(d)
+		case 3:
+			m.Clients = slices.Delete(m.Clients, 0, 1)
+		}
+	}
+	if len(m.Awards) == 0 || len(r.Edges) == 0 {
+		return
+	}
+	i := rng.IntN(len(m.Awards))
+	switch a := &m.Awards[i]; rng.IntN(4) {
+	case 0:
+		a.SlotPrice += Credits(d)
+		a.Premium += Credits(d)
+	case 1: // one goes
+		m.Welfare -= a.Value - a.Cost + a.Toll
+		m.Awards = slices.Delete(m.Awards, i, i+1)
+	default: // to another seat, every figure as it would be there
+		e := r.Edges[rng.IntN(len(r.Edges))]
+		s := r.Agents[e.Agent]
+		if r.Tasks[e.Task].ID != a.Task || len(s.Tiers) == 0 {
+			return
+		}
+		m.Welfare -= a.Value - a.Cost + a.Toll
+		*a = r.award(e, seat{int32(e.Agent), int32(rng.IntN(len(s.Tiers)))}, 0)
+		m.Welfare += a.Value - a.Cost + a.Toll
+	}
+}
+
+// What only version 2 can say comes back as it was, and there is one encoding of it.
+func TestEncodingOfMore(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 61))
+	ties := 0
+	for n := range times(600) {
+		r := clientRound(rng, n)
+		r.Rule.Pricing = []string{PricingPosted, PricingTariff, PricingVCG}[n%3]
+		switch r.Rule.Pricing {
+		case PricingPosted:
+			r.Rule.Instead = []string{"", PricingVCG}[rng.IntN(2)]
+		case PricingTariff:
+			for i := range r.Agents {
+				r.Sellers = append(r.Sellers, Seller{Owner: string(rune('p' + i)), Class: "h200", Tariff: 3})
+			}
+			for i := range r.Edges {
+				r.Edges[i].Cost += 3
+			}
+		case PricingVCG:
+			r.Bundles = randomBundles(rng, &r)
+		}
+		data := r.AppendCanonical(nil)
+		got, err := DecodeRound(data)
+		if err != nil || !cmp.Equal(got, r) {
+			t.Fatalf("seed %d: %v\n%s", seed, err, cmp.Diff(r, got))
+		}
+		if version := data[0]; (version == roundMore) != (r.Rule.Instead != "" || r.Sellers != nil || r.Bundles != nil) {
+			t.Fatalf("version %d of %+v", version, r)
+		}
+		if r.version() == roundVersion {
+			more := slices.Clone(data)
+			more[0] = roundMore
+			if _, err := DecodeRound(append(more, 0, 0, 0)); !errors.Is(err, ErrEncoding) {
+				t.Fatalf("a second encoding: %v", err)
+			}
+		}
+		o, err := Clear(r)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, c := range o.Clients {
+			ties += len(c.Ties)
+		}
+		if err := Check(got, o); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		out := o.AppendCanonical(nil)
+		back, err := DecodeOutcome(out)
+		if err != nil || !cmp.Equal(back, o) || !bytes.Equal(back.AppendCanonical(nil), out) {
+			t.Fatalf("seed %d: %v\n%s", seed, err, cmp.Diff(o, back))
+		}
+		if x, err := Explain(r, o); err != nil || !strings.Contains(x.String(), "pricing "+r.Rule.Pricing) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		s := shuffled(rng, r)
+		s.Sort()
+		if !cmp.Equal(s.Sellers, r.Sellers) || !cmp.Equal(s.Bundles, r.Bundles) {
+			t.Fatalf("seed %d: %+v, want %+v; %+v, want %+v", seed, s.Sellers, r.Sellers, s.Bundles, r.Bundles)
+		}
+	}
+	if ties == 0 {
+		t.Error("no client of a posted round had a tie to prove: the test sees nothing")
+	}
+}
+
+func TestSellers(t *testing.T) {
+	good := func() Round {
+		return Round{Domain: "math", Rule: Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
+			Tasks: []Task{{"p", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
+			Edges:   []Edge{{Task: 0, Agent: 0, Value: 9, Cost: 5}},
+			Sellers: []Seller{{"o", "h200", 3}, {"q", "h200", 3}}}
+	}
+	if r := good(); r.Validate() != nil {
+		t.Fatal(r.Validate())
+	}
+	for want, spoil := range map[string]func(*Round){
+		"2 sellers of 2 agents under pricing \"vcg\"": func(r *Round) { r.Rule.Pricing = PricingVCG },
+		"1 sellers of 2 agents":                       func(r *Round) { r.Sellers = r.Sellers[:1] },
+		"0 sellers of 2 agents":                       func(r *Round) { r.Sellers = nil },
+		"agent a: owner and class":                    func(r *Round) { r.Sellers[0].Owner = "" },
+		"agent b: tariff is -":                        func(r *Round) { r.Sellers[1].Tariff = -1 },
+		"agent b: tariff is 0.000000004, and that of another agent of class h200": func(r *Round) { r.Sellers[1].Tariff = 4 },
+		"less than the tariff": func(r *Round) { r.Edges[0].Cost = 2 },
+		"without a word": func(r *Round) {
+			r.Rule.Pricing = PricingPosted
+			clear(r.Sellers)
+		},
+		"bundles under pricing": func(r *Round) {
+			r.Rule.Pricing, r.Sellers = PricingPosted, nil
+			r.Tasks = append(r.Tasks, Task{"q", "c"})
+			r.Bundles = []Bundle{{[]int{0, 1}}}
+		},
+	} {
+		r := good()
+		spoil(&r)
+		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+}
