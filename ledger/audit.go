@@ -210,7 +210,11 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		switch r.Kind {
 		case KindRound:
 			a.flush()
-			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain, Round: lazy.round, Outcome: lazy.outcome, Holds: a.check.Holds[:0]}
+			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain, Round: lazy.round, Outcome: lazy.outcome, Holds: a.check.Holds[:0], Tariffs: a.book.tariffs}
+		case KindTariff:
+			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
+				a.add(LevelAuctions, seq, broken(ErrIllegal, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err))
+			}
 		case KindHold:
 			a.check.Holds = append(a.check.Holds, *r.Hold)
 		}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,8 @@ type RoundCheck struct {
 	Domain  string // of the journal
 	Round   []byte // canonical bytes
 	Outcome []byte
-	Holds   []Hold // that follow in its frame, in order
+	Holds   []Hold          // that follow in its frame, in order
+	Tariffs []market.Tariff // in force, by class
 }
 
 func (c *RoundCheck) clone() RoundCheck {
@@ -50,6 +52,9 @@ func (c *RoundCheck) Findings() []Finding {
 	if r.Domain != c.Domain {
 		add("I6", id, fmt.Sprintf("domain %q, as the journal's", c.Domain), "%q", clip(r.Domain))
 	}
+	if r.Rule.Pricing == market.PricingTariff || r.Rule.Instead == market.PricingTariff {
+		c.sellers(&r, func(expected, format string, args ...any) { add("I6", id, expected, format, args...) })
+	}
 	if len(c.Holds) != len(o.Awards) {
 		add("I9", id, fmt.Sprintf("%d holds in its frame, one for each award", len(o.Awards)), "%d", len(c.Holds))
 	}
@@ -59,8 +64,8 @@ func (c *RoundCheck) Findings() []Finding {
 			continue
 		}
 		add("I6", HoldID(c.Journal, h.Round, h.Slot),
-			fmt.Sprintf("the award: task %s on %s, premium %s, cost as quoted %s, fee %s, settle %s", clip(string(aw.Task)), clip(string(aw.Agent)), aw.Premium, aw.Cost, r.Fee, r.Rule.Settle),
-			"task %s/%s on %s, premium %s, quoted %s, fee %s, settle %s", h.Client, h.Task, h.Agent, h.Premium, h.Quoted, h.Fee, h.Settle)
+			fmt.Sprintf("the award: task %s on %s, premium %s, cost as quoted %s, tariff %s, fee %s, settle %s", clip(string(aw.Task)), clip(string(aw.Agent)), aw.Premium, aw.Cost, tariffOf(&r, aw.Agent), r.Fee, r.Rule.Settle),
+			"task %s/%s on %s, premium %s, quoted %s, tariff %s, fee %s, settle %s", h.Client, h.Task, h.Agent, h.Premium, h.Quoted, h.Tariff, h.Fee, h.Settle)
 	}
 	return out
 }
@@ -69,5 +74,35 @@ func (c *RoundCheck) Findings() []Finding {
 func (h *Hold) is(aw *market.Award, r *market.Round) bool {
 	client, task, ok := strings.Cut(string(aw.Task), "/")
 	return ok && h.Client == client && h.Task == task && h.Agent == string(aw.Agent) &&
-		h.Premium == aw.Premium && h.Quoted == aw.Cost && h.Fee == r.Fee && h.Settle == r.Rule.Settle
+		h.Premium == aw.Premium && h.Quoted == aw.Cost && h.Fee == r.Fee && h.Settle == r.Rule.Settle && h.Tariff == tariffOf(r, aw.Agent)
+}
+
+// tariffOf is the tariff of an agent in a round, 0 where there are none.
+func tariffOf(r *market.Round, agent market.AgentID) market.Credits {
+	if len(r.Sellers) == 0 {
+		return 0
+	}
+	i, ok := slices.BinarySearchFunc(r.Agents, agent, func(s market.Supply, id market.AgentID) int { return cmp.Compare(s.Agent, id) })
+	if !ok || i >= len(r.Sellers) {
+		return 0
+	}
+	return r.Sellers[i].Tariff
+}
+
+// sellers checks that whoever sells in a round won its class's epoch, and at that epoch's tariff.
+func (c *RoundCheck) sellers(r *market.Round, add func(expected, format string, args ...any)) {
+	for i, s := range r.Sellers {
+		if i >= len(r.Agents) {
+			return // Check says so
+		}
+		at, ok := slices.BinarySearchFunc(c.Tariffs, s.Class, func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
+		switch {
+		case !ok:
+			add("a tariff of class "+clip(s.Class), "agent %s sells, and no epoch was cleared", clip(string(r.Agents[i].Agent)))
+		case c.Tariffs[at].Amount != s.Tariff:
+			add(fmt.Sprintf("the tariff %s of epoch %d of %s", c.Tariffs[at].Amount, c.Tariffs[at].Epoch, clip(s.Class)), "agent %s at %s", clip(string(r.Agents[i].Agent)), s.Tariff)
+		case !slices.Contains(c.Tariffs[at].Winners, s.Owner):
+			add(fmt.Sprintf("an owner that won epoch %d of %s", c.Tariffs[at].Epoch, clip(s.Class)), "agent %s of %s", clip(string(r.Agents[i].Agent)), clip(s.Owner))
+		}
+	}
 }

@@ -217,10 +217,14 @@ func (a *Audit) total() {
 // meter recomputes a settlement from usage and price card (level 6), by the rule that hub and agent used.
 func (a *Audit) meter(seq uint64, h *Hold) {
 	c := a.rec.Capture
-	want := market.Settle(h.Settle, h.Price, h.Quoted, c.Usage, h.Amount-h.Premium)
+	want := market.SettleTariff(h.Settle, h.Price, h.Tariff, h.Quoted, c.Usage, h.Amount-h.Premium)
 	if c.Cost != want {
+		tariff := ""
+		if h.Tariff > 0 {
+			tariff = fmt.Sprintf(", tariff %s", h.Tariff)
+		}
 		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
-			fmt.Sprintf("a cost of %s: %s, %d prompt tokens of which %d cached, %d output", want, h.Settle, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output), "%s", c.Cost))
+			fmt.Sprintf("a cost of %s: %s, %d prompt tokens of which %d cached, %d output%s", want, h.Settle, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, tariff), "%s", c.Cost))
 	}
 	if c.NoCacheReport && c.Usage.Cached != 0 {
 		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID, "no cached tokens, since the engine reported none", "%d", c.Usage.Cached))

@@ -38,6 +38,8 @@ type Book struct {
 	opsQ     queue[string]
 	hubs     map[string]*counters
 	allotted map[[2]string]*market.Credits // treasury: by client and hub; and by client alone under hub ""
+	classes  map[string]*class             // hub: epochs by class
+	tariffs  []market.Tariff               // in force, by class
 
 	justEnded *Hold // the hold that the last capture or void ended, for the audit
 	undo      []undo
@@ -87,6 +89,7 @@ func NewBook() *Book {
 		ops:      map[string]op{},
 		hubs:     map[string]*counters{},
 		allotted: map[[2]string]*market.Credits{},
+		classes:  map[string]*class{},
 	}
 }
 

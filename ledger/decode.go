@@ -160,6 +160,8 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.string(), Number: d.uvarint(), Amount: d.credits()}
 	case KindRefund, KindReverse:
 		r.Correction = &Correction{Of: d.string(), Payer: d.name(), Reason: d.string(), Amount: d.credits()}
+	case KindSeal, KindTariff:
+		d.epoch(r)
 	case KindClose:
 	default:
 		d.fail("unknown " + r.Kind.String())
@@ -171,6 +173,30 @@ func (d *decoder) round(r *Record, round, outcome []byte) {
 	var err error
 	if r.Round.Round, err = market.DecodeRound(round); err == nil {
 		r.Round.Outcome, err = market.DecodeOutcome(outcome)
+	}
+	if err != nil {
+		d.fail(err.Error())
+	}
+}
+
+func (d *decoder) epoch(r *Record) {
+	r.Epoch = &Epoch{}
+	var err error
+	if epoch := d.sized(); d.fault == "" {
+		r.Epoch.Epoch, err = market.DecodeEpoch(epoch)
+	}
+	if r.Kind == KindTariff {
+		if tariff := d.sized(); d.fault == "" && err == nil {
+			r.Epoch.Tariff, err = market.DecodeTariff(tariff)
+		}
+	} else {
+		if n := d.count(1); n > 0 {
+			r.Epoch.Use.Slots = make([]int, n)
+			for i := range r.Epoch.Use.Slots {
+				r.Epoch.Use.Slots[i] = d.int()
+			}
+		}
+		r.Epoch.Use.Peak = d.int()
 	}
 	if err != nil {
 		d.fail(err.Error())
@@ -198,6 +224,12 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.int(), d.int(), d.int(), d.int()
 	h.Expires, h.Boot = d.varint(), d.varint()
 	copy(h.Digest[:], d.bytes(len(h.Digest)))
+	h.Tariff = 0
+	if d.at < len(d.data) {
+		if h.Tariff = d.credits(); h.Tariff == 0 {
+			d.fail("a tariff of 0 is not written")
+		}
+	}
 }
 
 // roundHead reads what a book needs of a round's and an outcome's canonical bytes without decoding them.

@@ -27,12 +27,14 @@ import (
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
-//	          digest 16 bytes
+//	          digest 16 bytes; tariff ±, only where it is not 0
 //	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
 //	          flags 1 byte: 1 unmetered, 2 no cache report
 //	void      hold, reason strings
 //	transfer  client, hub, note strings; number; amount ±
 //	correction of, payer, reason strings; amount ±
+//	epoch     length and canonical bytes of market.Epoch; of a seal: slots list of ±, peak ±;
+//	          of a tariff: length and canonical bytes of market.Tariff
 //	close     nothing
 const FrameVersion = 1
 
@@ -96,6 +98,16 @@ func appendPart(b []byte, r *Record) []byte {
 		c := r.Correction
 		b = appendStrings(b, c.Of, c.Payer, c.Reason)
 		b = binary.AppendVarint(b, int64(c.Amount))
+	case r.Epoch != nil:
+		b = appendSized(b, r.Epoch.Epoch.AppendCanonical)
+		if r.Kind == KindTariff {
+			return appendSized(b, r.Epoch.Tariff.AppendCanonical)
+		}
+		b = binary.AppendUvarint(b, uint64(len(r.Epoch.Use.Slots)))
+		for _, n := range r.Epoch.Use.Slots {
+			b = binary.AppendVarint(b, int64(n))
+		}
+		b = binary.AppendVarint(b, int64(r.Epoch.Use.Peak))
 	}
 	return b
 }
@@ -107,7 +119,10 @@ func appendHold(b []byte, h *Hold) []byte {
 	b = appendInts(b, int64(h.Slot), int64(h.Amount), int64(h.Premium), int64(h.Fee), int64(h.Quoted),
 		int64(h.Price.Miss), int64(h.Price.Hit), int64(h.Price.Out),
 		int64(h.Prompt), int64(h.Cached), int64(h.Output), int64(h.MaxTokens), h.Expires, h.Boot)
-	return append(b, h.Digest[:]...)
+	if b = append(b, h.Digest[:]...); h.Tariff != 0 {
+		b = binary.AppendVarint(b, int64(h.Tariff))
+	}
+	return b
 }
 
 // appendSized appends what f appends, with its length before it.
@@ -161,6 +176,7 @@ var kindNames = [...]string{
 	KindOpen: "open", KindRound: "round", KindHold: "hold", KindCapture: "capture", KindVoid: "void",
 	KindRefund: "refund", KindReverse: "reverse", KindDeposit: "deposit", KindPayout: "payout", KindGrant: "grant",
 	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute", KindClose: "close",
+	KindSeal: "seal", KindTariff: "tariff",
 }
 
 // String names a kind in lower case, as commands print it.

@@ -21,6 +21,8 @@ const (
 	KindReclaim    Kind = 13 // treasury: a return taken in
 	KindDistribute Kind = 14 // treasury: surplus leaves
 	KindClose      Kind = 15 // last record of a journal: balances and open holds carried on
+	KindSeal       Kind = 16 // asks of a class's owners, sealed, for an epoch
+	KindTariff     Kind = 17 // the same opened: who sells in the epoch, and what they are paid
 )
 
 // Record is one fact. Exactly the part that Kind names is set. Its legs sum to zero.
@@ -37,6 +39,7 @@ type Record struct {
 	Void       *Void
 	Transfer   *Transfer   // Deposit, Payout, Grant, Accept, Return, Reclaim, Distribute
 	Correction *Correction // Refund, Reverse
+	Epoch      *Epoch      // Seal, Tariff
 }
 
 // Leg adds Amount to Account. Accounts are those of the design: "client:<id>:avail", "client:<id>:held",
@@ -74,6 +77,7 @@ type Hold struct {
 	Premium   market.Credits // slot price - toll: what is due beside the cost
 	Fee       market.Credits // part of Premium that is the flat fee
 	Quoted    market.Credits // cost as quoted
+	Tariff    market.Credits // part of Quoted: what the agent is due for the task beside the metered cost
 	Settle    string
 	Price     market.Price // the card in force
 	Prompt    int          // predicted prompt tokens

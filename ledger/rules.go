@@ -38,6 +38,8 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 		return b.applyEnd(r)
 	case KindRefund, KindReverse:
 		return b.applyCorrection(r)
+	case KindSeal, KindTariff:
+		return b.applyEpoch(r)
 	case KindClose:
 		if err := b.whole(); err != nil {
 			return err
@@ -68,7 +70,7 @@ func (k Kind) at(role string) bool {
 // shape checks that exactly the part that Kind names is set.
 func (r *Record) shape(lazyRound bool) error {
 	n := 0
-	for _, set := range [...]bool{r.Open != nil, r.Round != nil || lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Correction != nil} {
+	for _, set := range [...]bool{r.Open != nil, r.Round != nil || lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Correction != nil, r.Epoch != nil} {
 		if set {
 			n++
 		}
@@ -89,6 +91,8 @@ func (r *Record) shape(lazyRound bool) error {
 		ok = r.Transfer != nil
 	case KindRefund, KindReverse:
 		ok = r.Correction != nil
+	case KindSeal, KindTariff:
+		ok = r.Epoch != nil
 	case KindClose:
 		ok, want = true, 0
 	}

@@ -47,6 +47,8 @@ func (h *Hold) valid(id string) error {
 		return broken(ErrIllegal, "I17", id, "client, task and agent of 1 to 64 letters, digits, '-' or '_'", "%q, %q, %q", clip(h.Client), clip(h.Task), clip(h.Agent))
 	case h.Amount < 0 || h.Premium < 0 || h.Fee < 0 || h.Quoted < 0:
 		return broken(ErrIllegal, "I2", id, "no negative amount", "hold %s, premium %s, fee %s, quote %s", h.Amount, h.Premium, h.Fee, h.Quoted)
+	case h.Tariff < 0 || h.Tariff > h.Quoted:
+		return broken(ErrIllegal, "I4", id, "a tariff within the quote of "+h.Quoted.String(), "%s", h.Tariff)
 	case h.Fee > h.Premium:
 		return broken(ErrIllegal, "I5", id, "a fee within the premium of "+h.Premium.String(), "%s", h.Fee)
 	case h.Premium > h.Amount:

@@ -81,11 +81,7 @@ func WorstCase(p Price, promptBound, maxTokens int) Credits {
 // function at the hub, at the agent and in the audit, so that no error of prediction can open a gap between
 // the two (iemas Thm. 4.3). An unknown rule settles as metered does. costCap is the hold less its premium.
 func Settle(rule string, p Price, quoted Credits, u Usage, costCap Credits) Credits {
-	cost := quoted
-	if rule != SettleQuoted {
-		cost = p.Cost(u)
-	}
-	return max(0, min(cost, costCap))
+	return SettleTariff(rule, p, 0, quoted, u, costCap)
 }
 
 // Reserve is what admission sets aside for one task on one agent before a round, so that no outcome can cost

@@ -186,8 +186,9 @@ func (r *Round) validate() error {
 // validateSellers judges who sells and for what. That a tariff is the right one is for those who know the epoch or the price list.
 func (r *Round) validateSellers() error {
 	p := r.Rule.Pricing
+	named := p == PricingTariff || r.Rule.Instead == PricingTariff // every agent has an owner and a class
 	switch n := len(r.Sellers); {
-	case n == 0 && p != PricingTariff, n == 0 && len(r.Agents) == 0:
+	case n == 0 && !named, n == 0 && len(r.Agents) == 0:
 		return nil
 	case p == PricingVCG || n != len(r.Agents):
 		return fmt.Errorf("%d sellers of %d agents under pricing %q: one of each under %q, none under %q", n, len(r.Agents), p, PricingTariff, PricingVCG)
@@ -196,7 +197,7 @@ func (r *Round) validateSellers() error {
 	some := false
 	for i, s := range r.Sellers {
 		agent := r.Agents[i].Agent
-		if len(s.Owner) > MaxID || len(s.Class) > MaxID || p == PricingTariff && (s.Owner == "" || s.Class == "") {
+		if len(s.Owner) > MaxID || len(s.Class) > MaxID || named && (s.Owner == "" || s.Class == "") {
 			return fmt.Errorf("agent %s: owner and class have %d and %d bytes, want 1 to %d", agent, len(s.Owner), len(s.Class), MaxID)
 		}
 		if s.Tariff < 0 || s.Tariff > MaxWorth {

@@ -290,8 +290,8 @@ func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round
 	return r, nil
 }
 
-// SettleTariff is [Settle] where a tariff is paid: under metered the price card on real usage and the tariff, under quoted
-// the quote, which bears the tariff already; at most the cap, one integer on both sides.
+// SettleTariff is [Settle] where a tariff is paid, 0 for none: under metered the price card on real usage and the tariff, under
+// quoted the quote, which bears the tariff already; at most the cap, one integer on both sides.
 func SettleTariff(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credits) Credits {
 	cost := quoted
 	if rule != SettleQuoted {

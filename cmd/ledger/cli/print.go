@@ -241,6 +241,8 @@ func content(r *ledger.Record) any {
 		return r.Transfer
 	case r.Correction != nil:
 		return r.Correction
+	case r.Epoch != nil:
+		return r.Epoch
 	}
 	return nil
 }
@@ -279,8 +281,29 @@ func sentence(r *ledger.Record) string {
 		return s
 	case r.Correction != nil:
 		return fmt.Sprintf("%s of %s: %s", r.Correction.Amount, r.Correction.Of, r.Correction.Reason)
+	case r.Kind == ledger.KindSeal:
+		e := &r.Epoch.Epoch
+		return fmt.Sprintf("epoch %d of class %s: %d asks sealed, ceiling %s, %s", e.Number, e.Class, len(e.Seals), e.Ceiling, winners(e.Winners))
+	case r.Kind == ledger.KindTariff:
+		e, t := &r.Epoch.Epoch, &r.Epoch.Tariff
+		return fmt.Sprintf("epoch %d of class %s: %d of %d asks opened, tariff %s a task beside the metered cost for %s; on standby %s; lost %s",
+			e.Number, e.Class, len(e.Opened), len(e.Seals), t.Amount, list(t.Winners), list(t.Standby), list(e.Lost))
 	}
 	return "the journal ends here"
+}
+
+func winners(n int) string {
+	if n == 0 {
+		return "all owners win"
+	}
+	return fmt.Sprintf("the %d lowest owners win", n)
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "nobody"
+	}
+	return strings.Join(names, ", ")
 }
 
 func (e *env) traceCommand() *cobra.Command {

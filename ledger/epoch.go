@@ -1,0 +1,182 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"souk/market"
+)
+
+// Under pricing tariff a class's epoch is recorded in two steps, so that nobody can say that an ask was read before the last
+// was sealed: a seal record when its sealing closes, and a tariff record once the asks are opened. When a winner is lost
+// the tariff is recorded again. A tariff holds until the next epoch's.
+
+const (
+	// maxClasses bounds the classes of one journal.
+	maxClasses = 1 << 10
+	// pastEpochs is how many epochs say how many owners win in the next.
+	pastEpochs = 4
+)
+
+// Epoch is one step of an epoch of a class.
+type Epoch struct {
+	Epoch  market.Epoch
+	Use    market.ClassUse // of a seal: how the class went in the epoch before
+	Tariff market.Tariff   // of a tariff
+}
+
+// NewSeal records that the sealing of an epoch closed: e has its seals, and no ask opened. use is how the class went since the last.
+func NewSeal(journal string, e market.Epoch, use market.ClassUse, salt [16]byte) Record {
+	return Record{Kind: KindSeal, ID: epochID(journal, KindSeal, &e), Salt: salt, Epoch: &Epoch{Epoch: e, Use: use}}
+}
+
+// NewTariff records what an epoch came to.
+func NewTariff(journal string, e market.Epoch, t market.Tariff, salt [16]byte) Record {
+	return Record{Kind: KindTariff, ID: epochID(journal, KindTariff, &e), Salt: salt, Epoch: &Epoch{Epoch: e, Tariff: t}}
+}
+
+// epochID is "<journal>/seal/<class>/<epoch>", and "<journal>/tariff/<class>/<epoch>/<owners lost>".
+func epochID(journal string, k Kind, e *market.Epoch) string {
+	id := journal + "/" + k.String() + "/" + e.Class + "/" + strconv.FormatUint(e.Number, 10)
+	if k == KindTariff {
+		id += "/" + strconv.Itoa(len(e.Lost))
+	}
+	return id
+}
+
+// class is what a book knows of a class's epochs.
+type class struct {
+	sealed  market.Epoch // the last one sealed
+	cleared market.Epoch // the last one cleared
+	tariff  market.Tariff
+	past    []market.ClassUse // of the last epochs, the newest last
+	prev    [32]byte          // for the next epoch: hash of the last round when the class's last record was made
+}
+
+// NextEpoch is the epoch of a class that may be sealed next, without its seals: its number, its tie-break and how many owners win
+// are given by what was recorded before. use is how the class went since the last.
+func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
+	e := market.Epoch{Class: name, Number: 1}
+	if c := b.classes[name]; c != nil {
+		e.Number, e.Prev = c.sealed.Number+1, c.prev
+		e.Winners = market.NextWinners(append(slices.Clone(c.recent()), use))
+	}
+	return e
+}
+
+// recent are the past epochs that count beside one more.
+func (c *class) recent() []market.ClassUse { return c.past[max(0, len(c.past)-pastEpochs+1):] }
+
+// Epoch is a class's last cleared epoch and its tariff; ok is false where there is none.
+func (b *Book) Epoch(name string) (e market.Epoch, t market.Tariff, ok bool) {
+	if c := b.classes[name]; c != nil && c.cleared.Number > 0 {
+		return c.cleared, c.tariff, true
+	}
+	return market.Epoch{}, market.Tariff{}, false
+}
+
+// Tariffs are those in force, by class. The slice is never changed.
+func (b *Book) Tariffs() []market.Tariff { return b.tariffs }
+
+func (b *Book) applyEpoch(r *Record) error {
+	e := &r.Epoch.Epoch
+	if want := epochID(b.head.journal, r.Kind, e); r.ID != want {
+		return broken(ErrIllegal, "I10", r.ID, "id "+clip(want), "%q", clip(r.ID))
+	}
+	if err := e.Validate(); err != nil {
+		return broken(ErrIllegal, "I15", r.ID, "a valid epoch", "%v", err)
+	}
+	if err := b.legsAre(r, nil); err != nil {
+		return err
+	}
+	c := b.classes[e.Class]
+	if c == nil {
+		if len(b.classes) >= maxClasses {
+			return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d classes", maxClasses), "one more")
+		}
+		c = &class{}
+	}
+	after := *c
+	step := after.seal
+	if r.Kind == KindTariff {
+		step = after.clear
+	}
+	if err := step(b, r); err != nil {
+		return err
+	}
+	after.prev = b.head.hash
+	tariffs := b.tariffs
+	b.classes[e.Class] = &after
+	b.undo = append(b.undo, undo{do: func() {
+		b.tariffs = tariffs
+		if b.classes[e.Class] = c; c.sealed.Number == 0 {
+			delete(b.classes, e.Class)
+		}
+	}})
+	if r.Kind == KindTariff {
+		b.tariffs = slices.Clone(tariffs)
+		i, there := slices.BinarySearchFunc(b.tariffs, e.Class, func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
+		if there {
+			b.tariffs[i] = after.tariff
+		} else {
+			b.tariffs = slices.Insert(b.tariffs, i, after.tariff)
+		}
+	}
+	return nil
+}
+
+// seal takes a seal record over.
+func (c *class) seal(b *Book, r *Record) error {
+	e, use := &r.Epoch.Epoch, r.Epoch.Use
+	if e.Number == c.sealed.Number && e.Number > 0 {
+		if last := c.past[len(c.past)-1]; sameEpoch(e, &c.sealed) && use.Peak == last.Peak && slices.Equal(use.Slots, last.Slots) {
+			return ErrRepeat
+		}
+		return broken(ErrConflict, "I10", r.ID, "one sealing of an epoch", "another")
+	}
+	want := b.NextEpoch(e.Class, use)
+	switch {
+	case e.Number != want.Number:
+		return broken(ErrOrder, "I7", r.ID, fmt.Sprintf("epoch %d of %s", want.Number, clip(e.Class)), "%d", e.Number)
+	case e.Prev != want.Prev:
+		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("the tie-break %x, of the last round before it was called", want.Prev), "%x", e.Prev)
+	case e.Winners != want.Winners:
+		return broken(ErrIllegal, "I6", r.ID, fmt.Sprintf("%d winners, from earlier epochs", want.Winners), "%d", e.Winners)
+	case len(e.Opened) > 0 || len(e.Lost) > 0:
+		return broken(ErrOrder, "I6", r.ID, "a sealing before any ask is read", "%d asks, %d owners lost", len(e.Opened), len(e.Lost))
+	case len(e.Seals) == 0 || len(use.Slots) > market.MaxOwners:
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("some seals, and slots of at most %d owners", market.MaxOwners), "%d, and %d", len(e.Seals), len(use.Slots))
+	}
+	c.sealed = *e
+	c.past = append(slices.Clone(c.recent()), use)
+	return nil
+}
+
+// clear takes a tariff record over. That the tariff is the epoch's is for [market.CheckTariff].
+func (c *class) clear(_ *Book, r *Record) error {
+	e := r.Epoch.Epoch
+	sealed := e
+	sealed.Opened, sealed.Lost = nil, nil
+	again := c.cleared.Number == e.Number
+	switch {
+	case e.Number == 0 || !sameEpoch(&sealed, &c.sealed):
+		return broken(ErrOrder, "I6", r.ID, "the epoch as it was sealed", "epoch %d of %s with other seals, ceiling, winners or tie-break", e.Number, clip(e.Class))
+	case !again && len(e.Lost) > 0:
+		return broken(ErrOrder, "I6", r.ID, "nobody lost before the epoch began", "%d", len(e.Lost))
+	case again && sameEpoch(&e, &c.cleared) && bytes.Equal(r.Epoch.Tariff.AppendCanonical(nil), c.tariff.AppendCanonical(nil)):
+		return ErrRepeat
+	case again && (!slices.Equal(e.Opened, c.cleared.Opened) || len(e.Lost) <= len(c.cleared.Lost) || !slices.Equal(e.Lost[:len(c.cleared.Lost)], c.cleared.Lost)):
+		return broken(ErrConflict, "I6", r.ID, "the same asks, and one more owner lost", "another epoch %d of %s", e.Number, clip(e.Class))
+	case r.Epoch.Tariff.Class != e.Class || r.Epoch.Tariff.Epoch != e.Number:
+		return broken(ErrIllegal, "I6", r.ID, fmt.Sprintf("the tariff of epoch %d of %s", e.Number, clip(e.Class)), "of %d of %s", r.Epoch.Tariff.Epoch, clip(r.Epoch.Tariff.Class))
+	}
+	c.cleared, c.tariff = e, r.Epoch.Tariff
+	return nil
+}
+
+func sameEpoch(a, b *market.Epoch) bool {
+	return bytes.Equal(a.AppendCanonical(nil), b.AppendCanonical(nil))
+}
