@@ -9,6 +9,7 @@ import (
 	"souk/hub/batch"
 	"souk/hub/predict"
 	"souk/hub/prefix"
+	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
 )
@@ -26,6 +27,7 @@ type Config struct {
 	Prior  predict.Prior  `yaml:"prior"`
 	Settle string         `yaml:"settle"` // market.SettleMetered or market.SettleQuoted
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
+	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
 	Tiers  bool           `yaml:"tiers"`  // agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 
 	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
@@ -77,6 +79,7 @@ func Default() Config {
 		Prefix: prefix.DefaultLimits(),
 		Prior:  predict.DefaultPrior(),
 		Settle: market.SettleMetered,
+		Regime: regime.Default(),
 		Tiers:  true,
 
 		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second},
@@ -136,7 +139,7 @@ func (c Config) Validate() error {
 	for _, part := range []struct {
 		name string
 		err  error
-	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
+	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()}, {"regime", c.Regime.Validate()},
 		{"rule", c.rule().Validate()}, {"terms", c.Terms.validate()}} {
 		if part.err != nil {
 			wrong("%s: %w", part.name, part.err)

@@ -3,10 +3,12 @@ package hub
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"souk/bus"
+	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
 )
@@ -19,6 +21,7 @@ type scratch struct {
 	place  []int // of an agent in the round, by its index in agents; -1: no edge
 	quotes []quote
 	edges  []edge
+	tolls  []market.Credits // the regime's, by task and agent; none where it is idle
 
 	inTasks  []*task // those with an edge, in the round's order
 	inAgents []*agent
@@ -71,6 +74,8 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			s.agents, s.free, s.place = append(s.agents, a), append(s.free, free), append(s.place, -1)
 		}
 	}
+	last, prev := n.book.LastRound()
+	n.toll(regime.Seed(prev, last+1))
 	for i, t := range s.tasks {
 		for k, a := range s.agents {
 			if !n.usable(t, a) {
@@ -91,7 +96,6 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			s.place[k] = 0
 		}
 	}
-	last, prev := n.book.LastRound()
 	r = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.rule(), Fee: n.cfg.Fee}
 	if len(s.edges) == 0 {
 		return r, nil, nil, nil
@@ -124,10 +128,51 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 		}
 		q := &s.quotes[e.quote]
 		r.Edges[i] = market.Edge{Task: len(tasks) - 1, Agent: s.place[e.agent], Value: q.value, Cost: q.cost}
+		if len(s.tolls) > 0 {
+			r.Edges[i].Toll = s.tolls[e.task*len(s.agents)+e.agent]
+		}
 		chosen = append(chosen, e.quote)
 	}
 	s.inTasks, s.inAgents, s.chosen = tasks, agents, chosen
 	return r, tasks, agents, chosen
+}
+
+// toll sets the regime's toll on every task and agent that may meet, whatever was bid: bids decide which of them become
+// edges, so the scale and the largest draw are taken over all of them.
+func (n *Node) toll(seed [32]byte) {
+	s, p := &n.round, n.cfg.Regime
+	s.tolls = s.tolls[:0]
+	if p.Idle() || len(s.agents) == 0 {
+		return
+	}
+	var saved []market.Credits
+	draws := make([]float64, 0, len(s.tasks)*len(s.agents))
+	sum, count := market.Credits(0), market.Credits(0)
+	for _, t := range s.tasks {
+		for _, a := range s.agents {
+			if !n.usable(t, a) {
+				saved, draws = append(saved, 0), append(draws, math.Inf(-1))
+				continue
+			}
+			q := n.quote(t, a, false)
+			fresh := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output})
+			saved, draws = append(saved, fresh-q.cost), append(draws, regime.Draw(seed, string(t.id), a.id))
+			if total, ok := sum.Add(q.cost); ok {
+				sum, count = total, count+1
+			}
+		}
+	}
+	for i := range s.tasks {
+		row := draws[i*len(s.agents) : (i+1)*len(s.agents)]
+		most := slices.Max(row)
+		for k, draw := range row {
+			toll := market.Credits(0)
+			if !math.IsInf(draw, -1) {
+				toll = p.Toll(sum/max(1, count), draw, most, saved[i*len(s.agents)+k])
+			}
+			s.tolls = append(s.tolls, toll)
+		}
+	}
 }
 
 // lost counts a round against those whom it did not place although they could have been.
