@@ -3,6 +3,7 @@ package bus
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -95,7 +96,9 @@ func (p *problems) number(field string, n uint64) {
 }
 func (p *problems) epoch(field string, n int64) { p.within(field, n, 0, maxCount) }
 func (p *problems) list(field string, n, most int) {
-	p.within(field+": entries", int64(n), 0, int64(most))
+	if n > most {
+		p.add("%s: %d entries, at most %d are taken", field, n, most)
+	}
 }
 func (p *problems) credits(f string, c market.Credits) { p.amount(f, c, 0) }
 
@@ -136,7 +139,7 @@ func (p *problems) oneOf(field, s string, words ...string) {
 			return
 		}
 	}
-	p.add("%s: %.40q is none of %q", field, s, words)
+	p.add("%s: %.40q is none of %q", field, s, slices.Clone(words)) // a copy, so that words need not be allocated where all is well
 }
 
 func (p *problems) price(field string, c market.Price) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,17 +40,10 @@ var labels = []string{"general", "humanities", "social", "law", "medicine", "mat
 
 // body is a chat with a prompt of some sixty tokens. No two are alike, so that nothing is served from memory.
 func body(n int64, maxTokens int) []byte {
-	b, err := json.Marshal(map[string]any{
-		"messages": []map[string]string{
-			{"role": "system", "content": "You are a helpful assistant. Answer briefly, and say so where you do not know."},
-			{"role": "user", "content": fmt.Sprintf("Question %d: which of the goods on the market of Marrakesh would you carry home, and why would you?", n)},
-		},
-		"max_tokens": maxTokens, "ignore_eos": true, "stream": true,
-	})
-	if err != nil {
-		panic("bench: a body of strings and numbers")
-	}
-	return b
+	return fmt.Appendf(make([]byte, 0, 320), `{"messages":[`+
+		`{"role":"system","content":"You are a helpful assistant. Answer briefly, and say so where you do not know."},`+
+		`{"role":"user","content":"Question %d: which of the goods on the market of Marrakesh would you carry home, and why would you?"}],`+
+		`"max_tokens":%d,"ignore_eos":true,"stream":true}`, n, maxTokens)
 }
 
 var numbers atomic.Int64
