@@ -276,6 +276,9 @@ func (a *seller) enlist(ctx context.Context) error {
 			}
 			return nil
 		case errors.Is(err, bus.ErrExists):
+			if a.evict(ctx, key) {
+				continue
+			}
 			other, mine := a.holder(ctx, key)
 			if taken.IsZero() {
 				taken = time.Now()
@@ -327,6 +330,24 @@ func (a *seller) entry() ([]byte, error) {
 	return bus.EncodeEntry(r)
 }
 
+// evict ends a lease of our own that we had lost and the registry still keeps, as after an outage of it. It reports whether
+// there was one.
+func (a *seller) evict(ctx context.Context, key string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	kvs, err := a.deps.Registry.Get(ctx, key)
+	if err != nil {
+		return false
+	}
+	for _, kv := range kvs {
+		var r bus.Registration
+		if kv.Key == key && json.Unmarshal(kv.Value, &r) == nil && r.Node == a.Server.cfg.Node && r.Boot == a.boot {
+			return a.deps.Registry.Evict(ctx, key, kv.Value) == nil
+		}
+	}
+	return false
+}
+
 // holder names who has the key, and whether that is this node in an earlier life.
 func (a *seller) holder(ctx context.Context, key string) (string, bool) {
 	kvs, err := a.deps.Registry.Get(ctx, key)
@@ -337,7 +358,7 @@ func (a *seller) holder(ctx context.Context, key string) (string, bool) {
 		var r bus.Registration
 		if kv.Key == key && json.Unmarshal(kv.Value, &r) == nil {
 			return fmt.Sprintf("node %q (model %s, started %s)", r.Node, r.Model, time.UnixMilli(r.Boot).UTC().Format(time.RFC3339)),
-				r.Node == a.Server.cfg.Node && r.Boot < a.boot
+				r.Node == a.Server.cfg.Node && r.Boot != a.boot // clocks may be set back
 		}
 	}
 	return "a node that has just gone", true

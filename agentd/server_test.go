@@ -581,9 +581,27 @@ func TestRegistration(t *testing.T) {
 		if kvs, _ := o.reg.Get(context.Background(), bus.AgentKey("a1")); len(kvs) != 1 {
 			t.Error("not registered again")
 		}
+		// A lease that it had lost, and that the registry keeps for its time all the same, is its own to end.
+		kvs, _ = o.reg.Get(context.Background(), bus.AgentKey("a1"))
+		if !o.world.Expire(bus.AgentKey("a1")) {
+			t.Fatal("no lease")
+		}
+		left, err := o.world.Registry().Register(context.Background(), bus.AgentKey("a1"), kvs[0].Value, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(3 * time.Second)
+		select {
+		case <-left.Lost():
+		default:
+			t.Error("it waits for its own lease to end")
+		}
+		if kvs, _ := o.reg.Get(context.Background(), bus.AgentKey("a1")); len(kvs) != 1 {
+			t.Error("not registered again")
+		}
 		// A second agent of the same name on another node is refused, and told who has it.
 		other := o.node("agentd2", Config{Node: "n2", Agents: []AgentConfig{oneAgent("a1", 2)}})
-		err := other.Run(context.Background())
+		err = other.Run(context.Background())
 		if err == nil || !strings.Contains(err.Error(), `agent a1: the id is already registered by node "n1"`) {
 			t.Errorf("error %v", err)
 		}

@@ -333,7 +333,7 @@ const (
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {
 	Agent       string        `json:"agent"`
-	Boot        int64         `json:"boot"` // boot epoch: rises with every start of the agentd
+	Boot        int64         `json:"boot"` // names this start of the agentd: its time, but clocks may be set back
 	Node        string        `json:"node,omitempty"`
 	Model       string        `json:"model"`           // as clients and the engine name it
 	Scale       float64       `json:"scale,omitempty"` // parameters, in billions

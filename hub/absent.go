@@ -37,8 +37,8 @@ func (n *Node) listen(a *agent) {
 // due implements timed: the agent may be quiet for too long.
 func (l *lookout) due(n *Node) {
 	a := l.agent
-	if !a.joined && len(a.holds) == 0 {
-		return // until it joins
+	if !n.leading || !a.joined && len(a.holds) == 0 {
+		return // until we lead, or it joins
 	}
 	if next := l.heard.Add(n.cfg.Suspect); n.now.Before(next) {
 		n.timers.set(&l.timer, next)

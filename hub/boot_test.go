@@ -10,6 +10,11 @@ import (
 // A hub and its agents that die together start afresh: what ran on an agent's earlier process will never be
 // completed, and must not keep its slots from the new one until it expires.
 func TestAnAgentsNewLifeEndsWhatTheOldOneRan(t *testing.T) {
+	t.Run("a later boot", func(t *testing.T) { newLife(t, 2) })
+	t.Run("a clock that was set back", func(t *testing.T) { newLife(t, 0) })
+}
+
+func newLife(t *testing.T, boot int64) {
 	h, d := oneRunning(t)
 	h.accept(d)
 	again, err := NewNode(testConfig(), [32]byte{2})
@@ -28,7 +33,7 @@ func TestAnAgentsNewLifeEndsWhatTheOldOneRan(t *testing.T) {
 		t.Fatalf("%d holds are open; the old process may still complete one", n)
 	}
 	r := registration(agent, "llama", 1, 0.9, card(1, 1, 4))
-	r.Boot = 2
+	r.Boot = boot
 	h.must(again.Join(h.now, r))
 	h.run()
 	if n := h.replica.OpenCount(); n != 0 {

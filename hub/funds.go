@@ -253,7 +253,11 @@ func (n *Node) funded(m *bus.FundsReply) error {
 const askMissedAgain = time.Second
 
 // due implements timed.
-func (t *treasury) due(n *Node) { n.askMissed() }
+func (t *treasury) due(n *Node) {
+	if n.leading {
+		n.askMissed()
+	}
+}
 
 // accept records grants in order and reports whether any was new.
 func (n *Node) accept(grants []bus.Grant) (more bool) {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"souk/bus"
@@ -114,7 +115,7 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 // nothing was promised to its client yet; else the client is told code.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
-	again := t.msg != nil && (t.accepted == nil && !t.told || t.promised) && !h.cancelled && !n.draining &&
+	again := n.leading && t.msg != nil && (t.accepted == nil && !t.told || t.promised) && !h.cancelled && !n.draining &&
 		n.now.Before(t.deadline) && t.refusals < n.cfg.MaxRefusals
 	if !again {
 		n.fail(h, reason, code, why)
@@ -210,6 +211,9 @@ func (n *Node) receipt(h *hold) *bus.Receipt {
 // complete settles a hold by its agent's account of it. The acknowledgement leaves once that is durable, and every
 // repeat gets the same.
 func (n *Node) complete(c *bus.Completion) error {
+	if !strings.HasPrefix(c.Hold, n.cfg.Journal+"/") {
+		return fmt.Errorf("completion of %s on hold %s, which its own hub settles", c.Agent, c.Hold)
+	}
 	h := n.holds[c.Hold]
 	if h == nil {
 		code, ok := n.acks.get(c.Hold)

@@ -33,7 +33,8 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	return nil
 }
 
-// Depose ends it: what waits is sent away, what runs goes on. Nothing is recorded from now on.
+// Depose ends it: what waits is sent away, what runs goes on. From now on nothing is recorded but the ends of the hub's own
+// holds, which nobody else can end.
 func (n *Node) Depose(now time.Time) {
 	n.advance(now)
 	if !n.leading {

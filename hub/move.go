@@ -26,7 +26,7 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t := h.task
 	code := c.Code
 	switch {
-	case !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" || h.cancelled || h.recalled || n.draining:
+	case !n.leading || !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" || h.cancelled || h.recalled || n.draining:
 		return false
 	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
 		return false
@@ -86,6 +86,8 @@ func (t *task) carried() int {
 // served to its end stays paid.
 func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	switch {
+	case !n.leading:
+		n.refuse(m, bus.CodeUnavailable, time.Second, "the hub has lost its leadership; try again")
 	case t.digest != digest:
 		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
 	case m.Failover == "off":

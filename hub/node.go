@@ -152,7 +152,7 @@ func (n *Node) Step(now time.Time, m bus.Message) error {
 }
 
 func (n *Node) step(m bus.Message) error {
-	if !n.leading {
+	if _, settles := m.(*bus.Completion); !n.leading && !settles {
 		return ErrNotLeading
 	}
 	err := m.Validate()
@@ -201,9 +201,6 @@ func (n *Node) step(m bus.Message) error {
 // Tick lets time pass: whatever was due by now happens.
 func (n *Node) Tick(now time.Time) {
 	n.advance(now)
-	if !n.leading {
-		return
-	}
 	for t := n.timers.pop(n.now); t != nil; t = n.timers.pop(n.now) {
 		t.owner.due(n)
 	}
@@ -219,6 +216,8 @@ func (n *Node) Ready() Ready {
 		}
 		n.report()
 		n.out.Wake = n.wake()
+	} else if len(n.holds) > 0 {
+		n.out.Wake = n.timers.next()
 	}
 	out := n.out
 	n.out = Ready{}
@@ -251,9 +250,9 @@ func (n *Node) advance(now time.Time) {
 
 // commit makes one frame of records and puts it first among what is to be done, or changes nothing.
 func (n *Node) commit(records ...ledger.Record) error {
-	seq, _, last := n.book.Last()
+	seq, epoch, last := n.book.Last()
 	f := ledger.Frame{
-		Version: ledger.FrameVersion, Epoch: n.epoch, Seq: seq + 1,
+		Version: ledger.FrameVersion, Epoch: max(n.epoch, epoch), Seq: seq + 1,
 		Time: max(n.now.UnixNano(), last), Records: records,
 	}
 	if err := n.book.ApplyFrame(f); err != nil {

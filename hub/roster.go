@@ -154,7 +154,7 @@ func (n *Node) leave(id string) {
 // known after a restart of the hub too.
 func (n *Node) restarted(a *agent, boot int64) {
 	for _, h := range slices.Clone(a.holds) {
-		if h.rec.Boot < boot {
+		if h.rec.Boot != boot { // clocks may be set back
 			n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 		}
 	}

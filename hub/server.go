@@ -46,8 +46,10 @@ type Server struct {
 	broken  chan error // the journal's first error
 	ready   chan struct{}
 	isReady sync.Once
+	lives   lives // nil: nothing is known of former ones
 	dropped atomic.Int64
 	running atomic.Bool
+	leading atomic.Bool
 	asking  sync.WaitGroup // requests to the treasury
 	counter chan struct{}  // a place for each of those under way
 
@@ -67,6 +69,12 @@ type input struct {
 
 // setting is news of the domain's entry in the registry; nil when there is none.
 type setting struct{ config *bus.MarketConfig }
+
+// lives is what a journal knows of who wrote it.
+type lives interface {
+	Life() string           // of ours
+	Ended(life string) bool // whether it is of an earlier writer of this journal
+}
 
 // Bounds of one turn of the loops.
 const (
@@ -96,8 +104,10 @@ func NewServer(cfg Config, deps Deps) (*Server, error) {
 	if log == nil {
 		log = slog.Default()
 	}
+	former, _ := deps.Journal.(lives)
 	return &Server{
-		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node, inbox: deps.Bus.Inbox(),
+		lives: former,
+		cfg:   cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node, inbox: deps.Bus.Inbox(),
 		in: make(chan input, cfg.Queue), work: make(chan Ready, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), counter: make(chan struct{}, maxAsking), measures: newMeasures(),
 	}, nil
@@ -105,6 +115,9 @@ func NewServer(cfg Config, deps Deps) (*Server, error) {
 
 // Ready is closed when the hub leads its domain, listens, and has claimed the agents that were there.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Leading reports whether the hub leads its domain now. One that does not awards nothing; it settles what is its own.
+func (s *Server) Leading() bool { return s.leading.Load() }
 
 // Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it drains
 // within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is then in
@@ -121,14 +134,19 @@ func (s *Server) Run(ctx context.Context) error {
 	defer writer.Wait()
 	defer close(s.work)
 
-	entry, err := bus.EncodeEntry(&bus.HubEntry{
-		Domain: s.cfg.Domain, Labels: s.cfg.Labels, Hub: s.cfg.Hub, Journal: s.cfg.Journal, General: s.cfg.General,
-	})
+	e := bus.HubEntry{Domain: s.cfg.Domain, Labels: s.cfg.Labels, Hub: s.cfg.Hub, Journal: s.cfg.Journal, General: s.cfg.General}
+	if s.lives != nil {
+		e.Life = s.lives.Life()
+	}
+	entry, err := bus.EncodeEntry(&e)
 	if err != nil {
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		lead, err := s.deps.Registry.Elect(ctx, bus.HubKey(s.cfg.Domain), entry, s.cfg.LeaseTTL)
+		lead, err, fatal := s.standBy(ctx, entry)
+		if fatal != nil {
+			return fatal
+		}
 		if err == nil {
 			wait = 100 * time.Millisecond
 			err = s.lead(ctx, lead)
@@ -139,13 +157,109 @@ func (s *Server) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.log.Warn("not leading", "err", err)
+		s.log.Warn("not leading: nothing is awarded until the domain is led again", "err", err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last: nobody else can, for the money
+// is held in its journal. The second error ends the hub.
+func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type outcome struct {
+		lead bus.Leadership
+		err  error
+	}
+	won := make(chan outcome, 1)
+	go func() {
+		l, err := s.elect(ctx, entry)
+		won <- outcome{l, err}
+	}()
+	if s.Stats().Holds > 0 {
+		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.onCompletion)
+		if err != nil {
+			stop()
+			o := <-won
+			if o.lead != nil {
+				s.resign(o.lead)
+			}
+			return nil, err, nil
+		}
+		defer sub.Stop()
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var first input
+		select {
+		case o := <-won:
+			return o.lead, o.err, nil
+		case first = <-s.in:
+		case <-timer.C:
+		case fatal = <-s.broken:
+		}
+		r, _ := s.turn(first, nil)
+		if fatal == nil && !r.Empty() {
+			select {
+			case s.work <- r:
+			case fatal = <-s.broken:
+			}
+		}
+		if fatal != nil {
+			stop()
+			if o := <-won; o.lead != nil {
+				s.resign(o.lead)
+			}
+			return nil, nil, fatal
+		}
+		if !r.Wake.IsZero() {
+			timer.Reset(time.Until(r.Wake))
+		}
+	}
+}
+
+// elect wins the domain's election. Where the leadership is still that of an earlier life of this hub, it is not waited for:
+// that one held the lock of our journal, and we have it now; or it was our own, and we have given it up.
+func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
+	for s.lives != nil && ctx.Err() == nil {
+		if err := s.evict(ctx); err == nil {
+			break
+		}
+		select {
+		case <-time.After(evictAgain):
+		case <-ctx.Done():
+		}
+	}
+	return s.deps.Registry.Elect(ctx, bus.HubKey(s.cfg.Domain), entry, s.cfg.LeaseTTL)
+}
+
+// evictAgain is how soon a registry is asked again that did not answer.
+const evictAgain = 200 * time.Millisecond
+
+func (s *Server) evict(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	key := bus.HubKey(s.cfg.Domain)
+	kvs, err := s.deps.Registry.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, kv := range kvs {
+		var e bus.HubEntry
+		if kv.Key != key || bus.DecodeEntry(kv.Value, &e) != nil || e.Life != s.lives.Life() && !s.lives.Ended(e.Life) {
+			continue
+		}
+		s.log.Info("the leadership of an earlier life of this hub is ended", "epoch", kv.Create)
+		if err := s.deps.Registry.Evict(ctx, key, kv.Value); err != nil && !errors.Is(err, bus.ErrExists) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Server) replay() error {
@@ -186,7 +300,9 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	roster.Go(func() { s.watch(inner, l) })
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
+	s.leading.Store(true)
 	err = s.loop(ctx, l, tasks)
+	s.leading.Store(false)
 	stop()
 	roster.Wait()
 	tasks.Stop()

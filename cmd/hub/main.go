@@ -66,6 +66,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
+	p.Needs("the domain is led by another hub, or nobody can say by whom: standing by", s.Leading)
 	if err := s.Run(ctx); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	if err != nil {
 		return err
 	}
-	only := &seat{registry: l.Registry, ttl: c.LeaseTTL, p: p}
+	only := &seat{registry: l.Registry, ttl: c.LeaseTTL, p: p, life: j.Life(), ended: j.Ended}
 	if err := only.take(ctx); err != nil {
 		return err
 	}
@@ -96,6 +96,8 @@ type seat struct {
 	registry bus.Registry
 	ttl      time.Duration
 	p        *daemon.Process
+	life     string            // names this process: who has the journal's lock after it knows that it has died
+	ended    func(string) bool // whether that was a process before this one
 	lease    bus.Lease
 }
 
@@ -104,12 +106,14 @@ type holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
+	Life    string    `json:"life,omitempty"`
 }
 
-// take waits out the lease of a treasury that has died, and fails if one lives.
+// take waits out the lease of a treasury that has died, and fails if one lives. The lease of one that had this very journal is
+// not waited for: the journal's lock proves that it is dead.
 func (s *seat) take(ctx context.Context) error {
 	host, _ := os.Hostname()
-	value, err := json.Marshal(holder{host, os.Getpid(), time.Now().UTC()})
+	value, err := json.Marshal(holder{host, os.Getpid(), time.Now().UTC(), s.life})
 	if err != nil {
 		return err
 	}
@@ -121,6 +125,8 @@ func (s *seat) take(ctx context.Context) error {
 			return err
 		}
 		switch taken := errors.Is(err, bus.ErrExists); {
+		case taken && s.evict(ctx):
+			continue
 		case !taken:
 			since = time.Time{}
 		case since.IsZero():
@@ -136,6 +142,23 @@ func (s *seat) take(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// evict ends the lease that an earlier life of this treasury has left behind, or this one had lost. It reports whether there
+// was one.
+func (s *seat) evict(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	kvs, err := s.registry.Get(ctx, bus.TreasuryKey)
+	var h holder
+	if err != nil || len(kvs) != 1 || json.Unmarshal(kvs[0].Value, &h) != nil || h.Life != s.life && !s.ended(h.Life) {
+		return false
+	}
+	if err := s.registry.Evict(ctx, bus.TreasuryKey, kvs[0].Value); err != nil {
+		return false
+	}
+	s.p.Log.Info("the lease of an earlier life of this treasury is ended", "pid", h.PID)
+	return true
 }
 
 func (s *seat) who(ctx context.Context) string {

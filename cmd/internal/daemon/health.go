@@ -33,8 +33,8 @@ type health struct {
 }
 
 type need struct {
-	name string
-	ok   func() bool
+	why string // it is not ready, while ok is false
+	ok  func() bool
 }
 
 func newHealth(name, version string) *health {
@@ -56,10 +56,14 @@ func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 	}()
 }
 
-func (h *health) need(name string, ok func() bool) {
+// Needs says what the daemon must be for what it does beyond its connections: as long as ok is false it is not ready, for the
+// reason why.
+func (p *Process) Needs(why string, ok func() bool) { p.health.need(why, ok) }
+
+func (h *health) need(why string, ok func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.needs = append(h.needs, need{name, ok})
+	h.needs = append(h.needs, need{why, ok})
 }
 
 func (h *health) waits(what, where string) {
@@ -98,7 +102,7 @@ func (h *health) report() Report {
 	}
 	for _, n := range h.needs {
 		if !n.ok() {
-			r.Not = append(r.Not, n.name+" is not connected")
+			r.Not = append(r.Not, n.why)
 		}
 	}
 	up := len(h.serving) > 0

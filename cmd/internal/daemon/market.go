@@ -132,7 +132,7 @@ func (p *Process) Connect(ctx context.Context, m Market, name string) (*Link, er
 		what, where string
 		up          func() bool
 	}{{"NATS", m.NATS, l.Bus.Connected}, {"etcd", strings.Join(m.Etcd, ","), l.Registry.Connected}} {
-		p.health.need(c.what, c.up)
+		p.health.need(c.what+" is not connected", c.up)
 		go p.watch(life, c.what, c.where, c.up)
 	}
 	return l, nil
