@@ -60,6 +60,8 @@ func CanContinue(body []byte) error {
 			return unsupported("messages: images and other parts that are not text cannot be continued elsewhere")
 		case name == "messages":
 		case name == "response_format" && plainFormat(v):
+		case name == "frequency_penalty" && isNumber(v) && isOne(members["presence_penalty"], "", "null", "0", "0.0") &&
+			isOne(members["repetition_penalty"], "", "null", "1", "1.0"): // what it takes from a token is a bias of its count, unless others are multiplied with it
 		case name == "min_tokens" && (isOne(v, "0") || isOne(members["stop"], "", "null", "[]", `""`)):
 		default:
 			return unsupported("%s: an answer under it cannot be continued elsewhere", name)
@@ -81,6 +83,11 @@ var harmlessAs = map[string][]string{
 	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"false"}, "top_logprobs": {"0"}, "use_beam_search": {"false"},
 	"frequency_penalty": {"0", "0.0"}, "presence_penalty": {"0", "0.0"}, "bad_words": {"[]"}, "include_stop_str_in_output": {"false"},
 	"tools": {"[]"}, "tool_choice": {`"none"`, `"auto"`}, "parallel_tool_calls": {"true", "false"}, "suffix": {`""`},
+}
+
+func isNumber(v json.RawMessage) bool {
+	var x float64
+	return json.Unmarshal(v, &x) == nil
 }
 
 func isOne(v json.RawMessage, of ...string) bool {

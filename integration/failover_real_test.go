@@ -124,8 +124,9 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 		return append(before[:a.Result.Usage.Output-len(after)], after...), a.Text, a.Result
 	}
 	for name, members := range map[string]string{
-		"greedy":                   `"temperature":0,"ignore_eos":true,"max_tokens":48`,
-		"greedy, counting repeats": `"temperature":0,"ignore_eos":true,"repetition_penalty":1.3,"max_tokens":48`,
+		"greedy":                    `"temperature":0,"ignore_eos":true,"max_tokens":48`,
+		"greedy, counting repeats":  `"temperature":0,"ignore_eos":true,"repetition_penalty":1.3,"max_tokens":48`,
+		"greedy, against frequency": `"temperature":0,"ignore_eos":true,"frequency_penalty":0.7,"logit_bias":{"7":1.5},"max_tokens":48`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ids, text, whole := ask(nil, members)

@@ -224,7 +224,47 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 		}
 		q["seed"] = n + int64(kept)
 	}
+	if err := penalise(q, body, ids[len(ids)-kept:]); err != nil {
+		return nil, err
+	}
 	return json.Marshal(q)
+}
+
+// maxBias is the most that vLLM adds to a logit or takes from it.
+const maxBias = 100
+
+// penalise makes up for a frequency_penalty: the engine counts what it generates itself, and the answer so far is
+// part of its prompt. What the count of these tokens would take from their logits goes into logit_bias, which is added at the same
+// place. With it greedy ids are those of the uninterrupted answer.
+func penalise(q map[string]any, body map[string]json.RawMessage, answer []uint32) error {
+	v := body["frequency_penalty"]
+	if null(v) {
+		return nil
+	}
+	var each float64
+	if err := json.Unmarshal(v, &each); err != nil {
+		return fmt.Errorf("frequency_penalty: %w", err)
+	}
+	if each == 0 {
+		return nil
+	}
+	q["frequency_penalty"] = each
+	bias := map[uint32]float64{}
+	if v := body["logit_bias"]; !null(v) {
+		if err := json.Unmarshal(v, &bias); err != nil {
+			return fmt.Errorf("logit_bias: %w", err)
+		}
+	}
+	for _, id := range answer {
+		bias[id] -= each
+	}
+	for id, x := range bias {
+		bias[id] = min(max(x, -maxBias), maxBias)
+	}
+	if len(bias) > 0 {
+		q["logit_bias"] = bias
+	}
+	return nil
 }
 
 // stopStrings reads the member "stop": a string or several.
