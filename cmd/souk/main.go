@@ -71,13 +71,14 @@ func root() *cobra.Command {
   souk up                      bring a market up, all of it in this process, on loopback
   souk submit "Hello"          ask it something, as client dev
   souk replay FILE             play recorded dialogues through it
+  souk load --rate 50          measure it under load
   souk run                     all of that at once, with a report and a check of the ledger`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn", "least level logged to stderr: debug, info, warn or error")
-	c.AddCommand(upCommand(&s), runCommand(&s), submitCommand(&s), replayCommand(&s), fundCommand(&s), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
+	c.AddCommand(upCommand(&s), runCommand(&s), submitCommand(&s), replayCommand(&s), loadCommand(&s), fundCommand(&s), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"souk/integration/harness"
+	"souk/integration/proc"
 )
 
 // Options say how much is measured.
@@ -132,7 +133,7 @@ func idleBars(ctx context.Context, o Options) ([]Bar, error) {
 		if err := sleep(ctx, 2*time.Second); err != nil { // what the start left behind settles
 			return nil, err
 		}
-		before, err := cpuOf(c.pid())
+		before, err := proc.CPU(c.pid())
 		if err != nil {
 			return nil, err
 		}
@@ -140,8 +141,8 @@ func idleBars(ctx context.Context, o Options) ([]Bar, error) {
 		if err := sleep(ctx, watch); err != nil {
 			return nil, err
 		}
-		after, err1 := cpuOf(c.pid())
-		rss, err2 := rssOf(c.pid())
+		after, err1 := proc.CPU(c.pid())
+		rss, err2 := proc.RSS(c.pid())
 		return []float64{ready.Seconds(), float64(rss) / (1 << 20), 100 * float64(after-before) / float64(watch)}, errors.Join(err1, err2)
 	})
 	if err != nil {

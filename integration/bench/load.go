@@ -16,6 +16,7 @@ import (
 
 	"souk/bus"
 	"souk/integration/harness"
+	"souk/integration/proc"
 	"souk/market"
 )
 
@@ -91,7 +92,7 @@ func perTask(ctx context.Context, exe string, tasks int) (us, engineUS float64, 
 		if err := callers(ctx, 64, tasks/4, one); err != nil { // warm up: connections, buffers
 			return 0, 0, err
 		}
-		before, err := cpuOf(engine.pid())
+		before, err := proc.CPU(engine.pid())
 		if err != nil {
 			return 0, 0, err
 		}
@@ -100,7 +101,7 @@ func perTask(ctx context.Context, exe string, tasks int) (us, engineUS float64, 
 			return 0, 0, err
 		}
 		used := cpu() - begin
-		after, err := cpuOf(engine.pid())
+		after, err := proc.CPU(engine.pid())
 		return micros(used) / float64(tasks), micros(after-before) / float64(tasks), err
 	})
 }

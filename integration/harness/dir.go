@@ -38,6 +38,15 @@ type State struct {
 	Started time.Time `json:"started"`
 	Domains []string  `json:"domains"`
 	Agents  []string  `json:"agents"`
+
+	Processes []Process `json:"processes,omitempty"` // of which it is made, where it is not one alone
+}
+
+// Process is one of a market's processes.
+type Process struct {
+	Name   string `json:"name"`
+	PID    int    `json:"pid"`
+	Engine bool   `json:"engine,omitempty"` // a simulated engine: a stand-in for what costs the market nothing
 }
 
 // OpenDir makes the directory if there is none, and locks it until Close. A directory on which another

@@ -29,11 +29,21 @@ func Dial(dir, name string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := natsbus.Connect(natsbus.Config{URL: state.NATS, Name: name})
+	l, err := DialNATS(state.NATS, name)
 	if err != nil {
 		return nil, fmt.Errorf("the market of %s at %s: %w", dir, state.NATS, err)
 	}
-	return newLink(b, state), nil
+	l.state = state
+	return l, nil
+}
+
+// DialNATS connects to the market behind a NATS server, of which no more is known than its URL.
+func DialNATS(url, name string) (*Link, error) {
+	b, err := natsbus.Connect(natsbus.Config{URL: url, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	return newLink(b, State{NATS: url}), nil
 }
 
 func newLink(b bus.Bus, s State) *Link {
