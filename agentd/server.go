@@ -772,7 +772,10 @@ func (a *seller) start(s *stream) {
 	a.mu.Lock()
 	s.cancel = cancel
 	request := a.core.Request(d)
-	if s.over { // cancelled before it began
+	switch { // before it began
+	case s.recalled:
+		cancel(errRecalled)
+	case s.over:
 		cancel(ErrCancelled)
 	}
 	a.mu.Unlock()
@@ -865,7 +868,7 @@ func (a *seller) heartbeats(ctx context.Context) {
 	}
 }
 
-// onControl hears a client: the subject says which.
+// onControl hears a client, or a hub that speaks of a client's task: the subject says whose.
 func (a *seller) onControl(m bus.Msg) {
 	var c bus.StreamControl
 	if err := bus.Decode(m.Data, &c); err != nil {
@@ -884,6 +887,11 @@ func (a *seller) onControl(m bus.Msg) {
 		}
 	case c.Ack != nil:
 		a.shelf.acked(s, *c.Ack)
+	case c.Recall != "" && c.Recall == s.hold && !s.over && s.unheard():
+		s.over, s.recalled = true, true
+		if s.cancel != nil {
+			s.cancel(errRecalled)
+		}
 	}
 	a.mu.Unlock()
 	switch {

@@ -460,6 +460,33 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// A hub that heard no reply takes a dispatch back: what nobody has heard of yet ends unsaid, for the hub to hand on; what has begun goes on.
+func TestRecall(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Second, "a", "b")}
+		o.dispatch(d)
+		o.control(bus.StreamControl{Task: "t-h", Recall: "another"})
+		if o.server.Stats().Agents[0].InFlight != 1 {
+			t.Fatal("another hold ended it")
+		}
+		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		c := o.done()
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed || !c[0].Unsaid || c[0].Cost != 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Second, "a", "b")}
+		o.dispatch(d)
+		pass(1500 * time.Millisecond)
+		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		pass(5 * time.Second)
+		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Usage.Output == 0 {
+			t.Errorf("what had begun ended with %+v", c)
+		}
+	})
+}
+
 func encoded(t *testing.T, m bus.Message) []byte {
 	t.Helper()
 	data, err := bus.Encode(m)

@@ -11,12 +11,13 @@ import (
 // stream is one answer on its way to its reader. Its holder takes mu around every method and the sending of what
 // that returns, so that numbers, heartbeats and repeated frames go out in order.
 type stream struct {
-	id      streamID
-	attempt int
-	hold    string
-	reply   string
-	cancel  context.CancelCauseFunc // guarded by the shelf's owner, as is over
-	over    bool                    // cancelled or ended
+	id       streamID
+	attempt  int
+	hold     string
+	reply    string
+	cancel   context.CancelCauseFunc // guarded by the shelf's owner, as is over
+	over     bool                    // cancelled, recalled or ended
+	recalled bool                    // by its hub
 
 	mu      sync.Mutex
 	run     *Run // nil once it has ended: prompts are large
@@ -33,6 +34,13 @@ type streamID struct{ client, task string }
 
 func newStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *stream {
 	return &stream{id: streamID{d.Task.Client, d.Task.ID}, attempt: d.Task.Attempt, hold: d.Hold, reply: d.Task.Reply, run: run, frames: frames{base: run.first, most: keep}, last: now}
+}
+
+// unheard reports whether it runs and nothing of it was sent. It takes mu itself.
+func (s *stream) unheard() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run != nil && s.run.seq == s.run.first
 }
 
 // take meters what the engine sent and returns the message for it, nil if there is none.

@@ -80,7 +80,7 @@ func unset(t *testing.T, v reflect.Value, path string) {
 		f := v.Type().Field(i)
 		switch {
 		case !f.IsExported(), f.Tag.Get("msgpack") == "-", strings.HasPrefix(path, "*bus.Answer") && f.Name == "Accepted",
-			strings.HasPrefix(path, "*bus.StreamControl") && (f.Name == "Ack" || f.Name == "Cancel"):
+			strings.HasPrefix(path, "*bus.StreamControl") && (f.Name == "Ack" || f.Name == "Cancel" || f.Name == "Recall"):
 		case v.Field(i).IsZero():
 			t.Errorf("%s.%s is not set in the sample", path, f.Name)
 		case f.Type.Kind() == reflect.Struct:

@@ -120,6 +120,8 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Chunk{Task: "t", Count: -1}, "tokens"},
 		{&StreamControl{Task: "t"}, "exactly one"},
 		{&StreamControl{Task: "t", Cancel: true, Ack: &two}, "exactly one"},
+		{&StreamControl{Task: "t", Cancel: true, Recall: "h"}, "exactly one"},
+		{&StreamControl{Task: "t", Recall: "a\x00b"}, "recall"},
 		{&StreamControl{Task: "t", Resume: &cursor}, "resume"},
 		{&Cancel{}, "task"},
 		{&Feedback{Task: "t", Quality: 1.01}, "quality"},

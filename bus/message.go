@@ -270,6 +270,7 @@ type StreamControl struct {
 	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
 	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
 	Cancel bool    `msgpack:"cancel,omitempty"`
+	Recall string  `msgpack:"recall,omitempty"` // a hub's word on this hold: it heard no reply, so end what nobody has heard of yet
 }
 
 // Feedback is a client's judgement of an answer.

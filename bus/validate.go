@@ -419,8 +419,12 @@ func (s *StreamControl) Validate() error {
 	if s.Cancel {
 		set++
 	}
+	if s.Recall != "" {
+		set++
+		p.name("recall", s.Recall, MaxName)
+	}
 	if set != 1 {
-		p.add("stream control: exactly one of resume, ack and cancel must be set, not %d", set)
+		p.add("stream control: exactly one of resume, ack, cancel and recall must be set, not %d", set)
 	}
 	return p.err
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,14 +25,20 @@ type hold struct {
 
 	congestion market.Credits // the tier's part of its toll, <= 0
 
+	award     market.Award
+	again     int  // times it was dispatched again, for want of a reply
 	answered  bool // the agent accepted it
 	recalled  bool // the agent said nothing and was told to stop: nobody knows whether it serves
 	cancelled bool // by the client
 	timer     timer
 }
 
-// toldAfter is how many dispatch timeouts a client waits for a word on a dispatch that nobody answered.
-const toldAfter = 4
+// A dispatch that nobody answered is sent again so many times, one dispatch timeout apart: its agent serves a hold once, and
+// gives the same reply each time. After toldAfter timeouts the client hears that there is no word.
+const (
+	dispatchAgain = 2
+	toldAfter     = 4
+)
 
 // replied takes an agent's answer to a dispatch.
 func (n *Node) replied(m *bus.DispatchReply) error {
@@ -167,6 +174,15 @@ func (n *Node) voided(h *hold, code bus.Code) bool {
 // close takes an ended hold off its agent.
 func (n *Node) close(h *hold) {
 	delete(n.holds, h.id)
+	if h.again > 0 { // and is perhaps about to be dispatched again
+		for i := range n.out.Dispatches {
+			if n.out.Dispatches[i].Hold == h.id {
+				n.out.Dispatches = slices.Delete(n.out.Dispatches, i, i+1)
+				n.out.Placed = slices.Delete(n.out.Placed, i, i+1)
+				break
+			}
+		}
+	}
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
 	for i, o := range a.holds {
@@ -187,13 +203,18 @@ func (h *hold) due(n *Node) {
 		n.fail(h, bus.CodeTimeout, bus.CodeTimeout, "the agent did not report an end in time; nothing was charged")
 	case h.answered:
 		n.timers.set(&h.timer, h.expires)
+	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
+		if h.again == 0 {
+			n.stats.agent(h.agent.id).Unanswered++
+			n.shun(h.agent)
+		}
+		h.again++
+		n.handOut(h)
 	case !h.recalled:
 		// Nobody knows whether the agent has the task. It is told to stop, and the task goes nowhere else
 		// before this hold has ended.
 		h.recalled = true
-		n.stats.agent(h.agent.id).Unanswered++
-		n.shun(h.agent)
-		n.tellCancel(h)
+		n.tellRecall(h)
 		n.timers.set(&h.timer, earlier(h.expires, h.sent.Add(toldAfter*n.cfg.DispatchTimeout)))
 	default:
 		if len(h.task.inboxes) > 0 {

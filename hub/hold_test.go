@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -54,16 +55,28 @@ func TestARefusalOfTheTaskIsFinal(t *testing.T) {
 	}
 }
 
-// Nobody answers: the task goes nowhere else before its hold has ended, and the client hears what is known.
+// Nobody answers: the task is dispatched again to the same agent, which knows the hold if it has it. It goes nowhere else before
+// its hold has ended, and the client hears what is known.
 func TestAnUnansweredDispatch(t *testing.T) {
 	h, d := oneRunning(t)
+	for n := range 2 {
+		h.pass(2 * time.Second)
+		if len(h.again) != n+1 {
+			t.Fatalf("dispatched %d times again after %d timeouts", len(h.again), n+1)
+		}
+		again := h.again[n]
+		again.PrevAgent = d.PrevAgent // which is now the agent itself
+		if !reflect.DeepEqual(again, d) {
+			t.Fatalf("dispatched again as %+v, want %+v", again, d)
+		}
+	}
 	h.pass(2 * time.Second)
 	last := h.letters[len(h.letters)-1]
-	if c, ok := last.Message.(*bus.StreamControl); !ok || !c.Cancel || last.Subject != "souk.v1.agent.a-1.stream.ann" {
+	if c, ok := last.Message.(*bus.StreamControl); !ok || c.Recall != d.Hold || last.Subject != "souk.v1.agent.a-1.stream.ann" {
 		t.Fatalf("the agent is not told to stop: %+v", last)
 	}
 	h.want("inbox.ann.t1", "")
-	h.pass(6 * time.Second)
+	h.pass(2 * time.Second)
 	h.want("inbox.ann.t1", "unknown")
 	if h.running() != "" {
 		t.Fatal("the task was handed out twice")
@@ -81,14 +94,17 @@ func TestAnUnansweredDispatch(t *testing.T) {
 // The agent stopped before it began: the task is tried elsewhere.
 func TestARecalledDispatchThatNeverBegan(t *testing.T) {
 	h, d := oneRunning(t)
-	h.pass(2 * time.Second)
+	for range 3 {
+		h.pass(2 * time.Second)
+	}
 	c := completion("a-1", d, market.Usage{})
-	c.Outcome = bus.OutcomeCancelled
+	c.Outcome, c.Code, c.Unsaid = bus.OutcomeFailed, bus.CodeAgentFailed, true
+	h.must(h.summary("a-2", 1, nil))
 	h.must(h.step(c))
 	if got := h.running(); got != "ann/t1>a-2" {
 		t.Errorf("running %q, want a-2", got)
 	}
-	if got := h.ack(d.Hold); got != "ack " || h.replica.Ended(d.Hold) != ledger.KindVoid {
+	if got := h.ack(d.Hold); got != "ack moved" || h.replica.Ended(d.Hold) != ledger.KindVoid {
 		t.Errorf("%s, ended by %d", got, h.replica.Ended(d.Hold))
 	}
 }
@@ -107,14 +123,16 @@ func TestALostDispatchReply(t *testing.T) {
 // itself had stopped costs nothing.
 func TestALateDispatchReply(t *testing.T) {
 	h, d := oneRunning(t)
-	h.pass(2 * time.Second)
+	for range 3 {
+		h.pass(2 * time.Second)
+	}
 	h.accept(d)
 	h.want("inbox.ann.t1", "accepted by a-1")
 	c := completion("a-1", d, market.Usage{Prompt: 100, Output: 3})
 	c.Outcome = bus.OutcomeCancelled
 	h.must(h.step(c))
 	if h.replica.Ended(d.Hold) != ledger.KindVoid || h.running() != "" {
-		t.Error("a task that the hub stopped was charged, or handed out again")
+		t.Errorf("a task that the hub stopped was charged, or handed out again: ended by %d, running %q", h.replica.Ended(d.Hold), h.running())
 	}
 }
 

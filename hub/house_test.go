@@ -30,6 +30,8 @@ type house struct {
 	pending []Funds // of these, not answered
 
 	dispatched []bus.Dispatch // not yet answered
+	again      []bus.Dispatch // that had been dispatched before
+	holds      map[string]bool
 	letters    []Letter
 	status     *bus.Status
 	faults     []error
@@ -54,7 +56,7 @@ func newHouse(t *testing.T, change func(*Config)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
+	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), holds: map[string]bool{}, prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
 	if err := n.Lead(h.now, 7); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +85,11 @@ func (h *house) run() {
 			if !ok || rec.Agent == "" || d.CostCap != rec.Amount-rec.Premium {
 				h.t.Fatalf("dispatch of %s without its durable hold (I9): %+v", d.Hold, rec)
 			}
+			if h.holds[d.Hold] {
+				h.again = append(h.again, d)
+				continue
+			}
+			h.holds[d.Hold] = true
 			h.dispatched = append(h.dispatched, d)
 		}
 		for _, l := range r.Letters {

@@ -26,7 +26,7 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t := h.task
 	code := c.Code
 	switch {
-	case !n.leading || !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" || h.cancelled || h.recalled || n.draining:
+	case !n.leading || !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" || h.cancelled || t.told && !t.promised && !h.answered || n.draining:
 		return false
 	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
 		return false

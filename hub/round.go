@@ -259,12 +259,19 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
 	n.timers.set(&t.timer, time.Time{})
-	n.timers.set(&h.timer, h.sent.Add(n.cfg.DispatchTimeout))
-	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, aw))
-	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 && t.refusals == 0})
+	h.award = *aw
+	n.handOut(h)
 	if t.session != 0 {
 		n.visits.put(t.session, visit{t.msg.Role, h.agent.id})
 	}
+}
+
+// handOut sends a hold's task to its agent, and waits for the reply.
+func (n *Node) handOut(h *hold) {
+	t := h.task
+	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
+	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
+	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 && t.refusals == 0 && h.again == 0})
 }
 
 // notePrices keeps the slot prices of a round for the status.

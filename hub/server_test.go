@@ -404,13 +404,18 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// A dispatch and its reply may be lost on the way; the trace context is not.
+// A dispatch that is lost on the way is sent again; of an agent that never hears one the client is told. The trace context is
+// not lost.
 func TestLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 1, nil)
 		s, _ := tn.hub(nil)
 		tn.world.DropNext(1, bus.DispatchSubject("a-1", "math"))
+		if got := tn.ask(request("once")); got != "accepted by a-1" {
+			t.Errorf("a dispatch lost once: %s", got)
+		}
+		tn.world.DropNext(3, bus.DispatchSubject("a-1", "math"))
 		if got := tn.ask(request("lost")); got != "unknown" {
 			t.Errorf("a lost dispatch: %s", got)
 		}
