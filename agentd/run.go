@@ -82,7 +82,7 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		if r.count+c.Count > r.d.MaxTokens {
 			return nil, errEnough
 		}
-		if r.d.Settle != market.SettleQuoted && r.d.Price.Cost(r.usage(r.count+c.Count)) > r.d.CostCap {
+		if r.d.Settle != market.SettleQuoted && r.d.Price.Cost(r.usage(r.count+c.Count))+r.d.Tariff > r.d.CostCap {
 			return nil, errCapped
 		}
 		r.count += c.Count
@@ -134,7 +134,7 @@ type Ending struct {
 	Doubtful   bool // its /health is not to be believed before it has answered: a server that shuts down still says 200
 }
 
-// End settles the run, by the rule that the hub applies as well (market.Settle; under "quoted", what is said
+// End settles the run, by the rule that the hub applies as well (market.SettleTariff; under "quoted", what is said
 // below of costs gives way to the quote).
 //
 //	the engine finished              done: cost by usage
@@ -170,7 +170,7 @@ func (r *Run) End(a Answer, err error) Ending {
 		e.fail(err)
 	}
 	if c.Outcome != bus.OutcomeFailed {
-		c.Cost = market.Settle(d.Settle, d.Price, d.Quoted, c.Usage, d.CostCap)
+		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, c.Usage, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice, res.Toll, res.Fee = c.Cost, d.Premium, d.SlotPrice, d.Toll, d.Fee
 		res.Congestion = d.Congestion
 	}

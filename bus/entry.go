@@ -78,6 +78,8 @@ func (r *Registration) Validate() error {
 	p.within("slots", int64(r.Slots), 0, MaxSlots)
 	p.tiers(r.Tiers, r.Slots)
 	p.price("price", r.Price)
+	p.name("owner", r.Owner, MaxName)
+	p.name("class", r.Class, MaxName)
 	p.list("features", len(r.Features), maxEntries)
 	for _, f := range r.Features {
 		p.name("features", f, MaxName)
@@ -113,7 +115,16 @@ func (m *MarketConfig) Validate() error {
 	if m.MaxWaitMS != nil {
 		p.within("max_wait_ms", *m.MaxWaitMS, 0, 60_000)
 	}
-	p.oneOf("pricing", m.Pricing, "", "vcg")
+	p.oneOf("pricing", m.Pricing, "", "vcg", "tariff", "posted")
 	p.oneOf("settle", m.Settle, "", "metered", "quoted")
+	p.oneOf("clarke", m.Clarke, "", "client", "task")
+	if m.BundleTokens != nil {
+		p.within("bundle_tokens", int64(*m.BundleTokens), 0, MaxTokens)
+	}
+	if m.Ceiling != nil {
+		p.credits("ceiling", *m.Ceiling)
+	}
+	p.amounts("tariffs", m.Tariffs)
+	p.amounts("ceilings", m.Ceilings)
 	return p.err
 }

@@ -129,6 +129,7 @@ type Dispatch struct {
 	Fee       market.Credits `msgpack:"fee"`
 	Settle    string         `msgpack:"settle"`               // "metered" or "quoted"
 	Quoted    market.Credits `msgpack:"quoted"`               // cost as quoted
+	Tariff    market.Credits `msgpack:"tariff,omitempty"`     // part of Quoted: due beside the metered cost
 	CostCap   market.Credits `msgpack:"cost_cap"`             // hold less premium: the stream is cut where the metered cost would pass it
 	TimeoutMS int64          `msgpack:"timeout_ms"`           // from receipt; relative, since clocks differ
 	Whole     int            `msgpack:"whole,omitempty"`      // with Task.Resume: max_tokens of the whole answer, what was delivered included
@@ -345,6 +346,8 @@ type Registration struct {
 	Slots       int           `json:"slots"`
 	Tiers       []market.Tier `json:"tiers,omitempty"` // its slots by congestion charge, until the first Summary says more
 	Price       market.Price  `json:"price"`
+	Owner       string        `json:"owner,omitempty"` // whose it is: asks of one owner count as one. Empty: Node
+	Class       string        `json:"class,omitempty"` // model, precision, hardware: agents of one class are paid one tariff. Empty: Model
 	Features    []string      `json:"features,omitempty"`
 	State       string        `json:"state"`
 	Engine      string        `json:"engine,omitempty"` // version
@@ -413,6 +416,12 @@ type MarketConfig struct {
 	Eager     *bool  `json:"eager,omitempty"`
 	Pricing   string `json:"pricing,omitempty"`
 	Settle    string `json:"settle,omitempty"`
+	Clarke    string `json:"clarke,omitempty"`
+
+	BundleTokens *int                      `json:"bundle_tokens,omitempty"`
+	Tariffs      map[string]market.Credits `json:"tariffs,omitempty"` // under pricing posted, by class
+	Ceiling      *market.Credits           `json:"ceiling,omitempty"` // under pricing tariff
+	Ceilings     map[string]market.Credits `json:"ceilings,omitempty"`
 }
 
 func (*Task) message()          {}

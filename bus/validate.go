@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"unicode"
@@ -20,6 +21,7 @@ const (
 	MaxAnswer  = MaxMessage - 64<<10      // bytes of a collected answer: it must fit in one message
 	maxMicros  = 7 * 24 * 3600 * 1e6      // of a measured duration
 	maxUnixMS  = 253_402_300_799_000      // the end of the year 9999
+	MaxClasses = 1024                     // of agents that a domain has amounts for
 	maxEarlier = 64                       // attempts at one task
 	maxEntries = 1024                     // of a list of names, scores, models
 	maxGrants  = MaxItems                 // of one reply of the treasury
@@ -124,6 +126,15 @@ func (p *problems) tiers(tiers []market.Tier, slots int) {
 func (p *problems) amount(field string, c, least market.Credits) {
 	if c < least || c > market.MaxCredits {
 		p.add("%s: %s credits is not within %s and %s", field, c, least, market.MaxCredits)
+	}
+}
+
+// amounts are credits by class.
+func (p *problems) amounts(field string, m map[string]market.Credits) {
+	p.list(field, len(m), MaxClasses)
+	for _, class := range slices.Sorted(maps.Keys(m)) {
+		p.name(field, class, MaxName)
+		p.credits(field+"."+class, m[class])
 	}
 }
 
@@ -274,6 +285,7 @@ func (d *Dispatch) Validate() error {
 	p.credits("fee", d.Fee)
 	p.oneOf("settle", d.Settle, "", "metered", "quoted")
 	p.credits("quoted", d.Quoted)
+	p.credits("tariff", d.Tariff)
 	p.credits("cost_cap", d.CostCap)
 	p.within("timeout_ms", d.TimeoutMS, 0, MaxPatient)
 	p.within("whole", int64(d.Whole), 0, MaxTokens)

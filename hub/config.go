@@ -22,10 +22,10 @@ type Config struct {
 	Labels  []string `yaml:"labels"`  // classifier labels served beside the domain's own
 	General bool     `yaml:"general"` // takes tasks of low confidence
 
-	Batch  batch.Rule     `yaml:"batch"`
-	Prefix prefix.Limits  `yaml:"prefix"`
-	Prior  predict.Prior  `yaml:"prior"`
-	Settle string         `yaml:"settle"` // market.SettleMetered or market.SettleQuoted
+	Batch  batch.Rule    `yaml:"batch"`
+	Prefix prefix.Limits `yaml:"prefix"`
+	Prior  predict.Prior `yaml:"prior"`
+	Rule   `yaml:",inline"`
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
 	Tiers  bool           `yaml:"tiers"`  // agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
@@ -44,6 +44,7 @@ type Config struct {
 
 	KeepBodies int `yaml:"keep_bodies"` // bytes of tasks that run, kept so that another agent can be given one whose agent fails
 
+	SolveLimit      time.Duration `yaml:"solve_limit"`      // a round whose prices take longer is cleared at posted prices, and its record says so
 	Linger          time.Duration `yaml:"linger"`           // a settlement waits so long for a sync to share: half of all syncs otherwise
 	DispatchTimeout time.Duration `yaml:"dispatch_timeout"` // an agent that says nothing for so long has perhaps not heard
 	FundsWait       time.Duration `yaml:"funds_wait"`       // a task waits so long for its client's allotment
@@ -78,7 +79,7 @@ func Default() Config {
 		Batch:  batch.Default(),
 		Prefix: prefix.DefaultLimits(),
 		Prior:  predict.DefaultPrior(),
-		Settle: market.SettleMetered,
+		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient},
 		Regime: regime.Default(),
 		Tiers:  true,
 
@@ -95,6 +96,7 @@ func Default() Config {
 		MaxRefusals:  16,
 		KeepBodies:   32 << 20, // of a thousand tasks with long prompts
 
+		SolveLimit:      100 * time.Millisecond, // ten batches; a thousand times what one of 64 tasks on 16 agents takes
 		Linger:          5 * time.Millisecond,
 		DispatchTimeout: 2 * time.Second,
 		FundsWait:       3 * time.Second,
@@ -140,7 +142,7 @@ func (c Config) Validate() error {
 		name string
 		err  error
 	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()}, {"regime", c.Regime.Validate()},
-		{"rule", c.rule().Validate()}, {"terms", c.Terms.validate()}} {
+		{"rule", c.Rule.Validate()}, {"terms", c.Terms.validate()}} {
 		if part.err != nil {
 			wrong("%s: %w", part.name, part.err)
 		}
@@ -165,7 +167,7 @@ func (c Config) Validate() error {
 		v, lo, most time.Duration
 	}{
 		{"deadline", c.Deadline, time.Millisecond, c.MaxDeadline}, {"max_deadline", c.MaxDeadline, time.Millisecond, 24 * time.Hour},
-		{"linger", c.Linger, 0, 100 * time.Millisecond},
+		{"solve_limit", c.SolveLimit, time.Millisecond, time.Minute}, {"linger", c.Linger, 0, 100 * time.Millisecond},
 		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute}, {"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour}, {"suspect", c.Suspect, 100 * time.Millisecond, time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
 		{"settling", c.Settling, 0, time.Hour}, {"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
@@ -189,10 +191,6 @@ func (t Terms) validate() error {
 		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens", t.Worth, market.MaxPrice)
 	}
 	return market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}.Validate()
-}
-
-func (c Config) rule() market.Rule {
-	return market.Rule{Pricing: market.PricingVCG, Settle: c.Settle, Clarke: market.ClarkeTask}
 }
 
 // serves reports whether an agent whose first domain is label belongs here.

@@ -304,7 +304,7 @@ func (n *Node) served(h *hold) {
 // capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
 func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	s := n.stats.agent(h.agent.id)
-	cost := market.Settle(h.rec.Settle, h.rec.Price, h.rec.Quoted, c.Usage, h.rec.Amount-h.rec.Premium)
+	cost := market.SettleTariff(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, c.Usage, h.rec.Amount-h.rec.Premium)
 	if cost != c.Cost {
 		s.Differing++
 		n.out.Faults = append(n.out.Faults, fmt.Errorf("hold %s: %s claims %s, the rule gives %s: settled at the rule's", h.id, h.agent.id, money(c.Cost), money(cost)))

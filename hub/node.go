@@ -78,6 +78,9 @@ func (r *Ready) Empty() bool {
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
 // the order and times of its inputs. For one goroutine.
 type Node struct {
+	// Limit, if not nil, is asked before every solve for what tells it to stop. It decides whether a round has slot prices, never which.
+	Limit func() (stop func() bool)
+
 	cfg   Config
 	file  settings // as configured; cfg holds what is in force
 	book  *ledger.Book
@@ -125,7 +128,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, file: settings{cfg.Batch, cfg.Settle}, book: ledger.NewBook(), salts: rand.NewChaCha8(seed),
+		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, book: ledger.NewBook(), salts: rand.NewChaCha8(seed),
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown),

@@ -68,27 +68,28 @@ func TestSlotsGoToWhoeverGainsMost(t *testing.T) {
 		id string
 		w  market.Credits
 	}{{"low", credit}, {"high", 3 * credit}, {"mid", 2 * credit}} {
-		h.must(h.step(h.task("bob", c.id, worth(c.w))))
+		h.prepaid[c.id] = 1000 * credit // each a client of its own: several tasks of one would be priced together
+		h.must(h.step(h.task(c.id, "t", worth(c.w))))
 	}
 	if got := h.running(); got != "" {
 		t.Fatalf("no slot is free, yet %s runs", got)
 	}
 	h.pass(20 * time.Millisecond)
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
-	if got := h.running(); got != "bob/high>a-1" {
-		t.Fatalf("running %s, want bob/high", got)
+	if got := h.running(); got != "high/t>a-1" {
+		t.Fatalf("running %s, want high/t", got)
 	}
-	high := h.take("bob", "high")
+	high := h.take("high", "t")
 	if high.SlotPrice <= credit || high.SlotPrice >= 2*credit {
 		t.Errorf("slot price %v: it should be what mid would have gained, below 2 credits", high.SlotPrice)
 	}
 	h.serve(high, market.Usage{Prompt: 100, Output: 10})
-	if got := h.running(); got != "bob/mid>a-1" {
-		t.Fatalf("running %s, want bob/mid", got)
+	if got := h.running(); got != "mid/t>a-1" {
+		t.Fatalf("running %s, want mid/t", got)
 	}
-	h.accept(h.take("bob", "mid"))
+	h.accept(h.take("mid", "t"))
 	h.pass(2 * time.Minute)
-	h.want("inbox.bob.low", "outbid")
+	h.want("inbox.low.t", "outbid")
 	if s := h.replica.Balance(ledger.Surplus); s < credit {
 		t.Errorf("surplus %v: premiums are not in it", s)
 	}

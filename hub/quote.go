@@ -41,8 +41,8 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 		q.features.InFlight = 0
 	}
 	q.forecast = a.predictor.Forecast(q.features)
-	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: cached, Output: q.forecast.Output})
-	q.worst = max(q.cost, market.WorstCase(a.price, bound, q.maxTokens))
+	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: cached, Output: q.forecast.Output}) + a.tariff
+	q.worst = max(q.cost, market.WorstCase(a.price, bound, q.maxTokens)+a.tariff)
 	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: a.quality(t.msg.Domain)})
 	return q
 }
@@ -65,7 +65,7 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 		Kind: bus.DispatchTask, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal, Round: h.rec.Round, Hold: h.id,
 		Tier: aw.Tier, Task: *t.msg, Model: h.agent.reg.Model, MaxTokens: h.rec.MaxTokens, Price: h.rec.Price,
 		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Fee: h.rec.Fee, Settle: h.rec.Settle,
-		Quoted: aw.Cost, CostCap: h.rec.Amount - h.rec.Premium, TimeoutMS: max(1, h.timeout.Milliseconds()),
+		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium, TimeoutMS: max(1, h.timeout.Milliseconds()),
 	}
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {

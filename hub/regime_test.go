@@ -29,7 +29,10 @@ func (h *house) audited() {
 // regimeHouse is a house with three agents and warm caches under a regime, and a batch of tasks of which one's worth is
 // given.
 func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.Credits) *house {
-	h := newHouse(t, func(c *Config) { c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 20*market.Credit })
+	h := newHouse(t, func(c *Config) {
+		c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 20*market.Credit
+		c.Clarke = market.ClarkeTask // each premium is its own slot price and toll
+	})
 	for i, id := range []string{"a-1", "a-2", "a-3"} {
 		h.joinTiers(id, 0.7+float64(i)/10, market.Tier{Slots: 1}, market.Tier{Slots: 2, Toll: -20_000})
 	}

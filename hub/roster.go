@@ -23,8 +23,12 @@ type agent struct {
 	seq   uint64
 	quiet int64 // Unix nanoseconds from which its last summary is too old
 	price market.Price
-	slots int
-	tiers []market.Tier // of the slots, by congestion charge; none: one without
+
+	owner, class string
+	tariff       market.Credits // due for a task beside its cost
+	sells        bool           // its owner won the epoch of its class, where there are epochs
+	slots        int
+	tiers        []market.Tier // of the slots, by congestion charge; none: one without
 
 	holds []*hold // under way, in the order of their rounds: the hub's own count is the load
 
@@ -120,6 +124,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
 	a.quiet = n.now.Add(n.cfg.Silence).UnixNano()
+	n.tariff(a)
 	n.listen(a)
 	n.news()
 	return nil
@@ -211,7 +216,7 @@ func (a *agent) correct(now time.Time, running int, settling time.Duration) {
 
 // free is how many tasks the agent can be given now.
 func (a *agent) free(n *Node) int {
-	if !a.joined || n.nano > a.quiet || n.nano < a.avoid || a.state != bus.StateReady || a.reg.State != bus.StateReady {
+	if !a.joined || !a.sells || n.nano > a.quiet || n.nano < a.avoid || a.state != bus.StateReady || a.reg.State != bus.StateReady {
 		return 0
 	}
 	return max(0, a.slots-len(a.holds)-a.stuck)

@@ -45,10 +45,7 @@ func (n *Node) clear() {
 		n.left = append(n.left, s.tasks...)
 		return
 	}
-	o, err := market.Clear(r)
-	if err == nil {
-		err = market.Check(r, o)
-	}
+	o, err := n.solve(&r)
 	if err != nil {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
 		n.left = append(n.left, s.tasks...)
@@ -96,7 +93,7 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			s.place[k] = 0
 		}
 	}
-	r = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.rule(), Fee: n.cfg.Fee}
+	r = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee}
 	if len(s.edges) == 0 {
 		return r, nil, nil, nil
 	}
@@ -133,6 +130,7 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 		}
 		chosen = append(chosen, e.quote)
 	}
+	r.Sellers = n.sellers(agents)
 	s.inTasks, s.inAgents, s.chosen = tasks, agents, chosen
 	return r, tasks, agents, chosen
 }
@@ -241,7 +239,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		Client: t.key.client, Task: t.key.id, Attempt: t.msg.Attempt, Agent: a.id, Model: a.reg.Model,
 		Round: round, Slot: slot, Kind: bus.DispatchTask,
 		Amount:  market.Hold(aw.Premium, q.worst, min(t.terms.Cap(), t.reserved)),
-		Premium: aw.Premium, Fee: n.cfg.Fee, Quoted: aw.Cost, Settle: n.cfg.Settle, Price: a.price,
+		Premium: aw.Premium, Fee: n.cfg.Fee, Quoted: aw.Cost, Tariff: a.tariff, Settle: n.cfg.Settle, Price: a.price,
 		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,
 		Expires: h.expires.UnixNano(), Boot: a.reg.Boot, Digest: t.digest,
 	}

@@ -100,6 +100,7 @@ func NewServer(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	node.Limit = stopAfter(time.Now, cfg.SolveLimit)
 	log := deps.Log
 	if log == nil {
 		log = slog.Default()
@@ -456,7 +457,7 @@ func (s *Server) step(in input) {
 			s.log.Warn("settings not applied", "err", err)
 		} else {
 			c := s.node.cfg
-			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait, "eager", c.Batch.Eager, "settle", c.Settle)
+			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait, "eager", c.Batch.Eager, "pricing", c.Pricing, "settle", c.Settle, "clarke", c.Clarke)
 		}
 	default:
 		if err := s.node.Step(in.at, in.m); err != nil {

@@ -11,8 +11,8 @@ import (
 
 // settings are what an operator may change while a hub runs: the domain's entry in the registry.
 type settings struct {
-	batch  batch.Rule
-	settle string
+	batch batch.Rule
+	rule  Rule
 }
 
 // Configure applies the domain's settings from the registry to every later round; what is left out of them, or all
@@ -33,20 +33,18 @@ func (n *Node) Configure(now time.Time, m *bus.MarketConfig) error {
 		if m.Eager != nil {
 			s.batch.Eager = *m.Eager
 		}
-		if m.Settle != "" {
-			s.settle = m.Settle
-		}
-		rule := Config{Settle: s.settle}.rule()
-		if m.Pricing != "" {
-			rule.Pricing = m.Pricing
-		}
-		if err := errors.Join(s.batch.Validate(), rule.Validate()); err != nil {
+		s.rule = s.rule.overlay(m)
+		if err := errors.Join(s.batch.Validate(), s.rule.Validate()); err != nil {
 			return fmt.Errorf("settings of domain %s: %w", m.Domain, err)
 		}
 	}
 	n.advance(now)
-	n.cfg.Batch, n.cfg.Settle = s.batch, s.settle
+	n.cfg.Batch, n.cfg.Rule = s.batch, s.rule
 	n.batch.Set(s.batch)
+	n.tariffs()
+	if n.leading {
+		n.news()
+	}
 	return nil
 }
 

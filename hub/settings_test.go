@@ -20,7 +20,7 @@ func TestSettings(t *testing.T) {
 	}
 	h.pass(30 * time.Millisecond)
 	d := h.take("ann", "t1")
-	if d.Settle != "quoted" || h.n.cfg.rule().Settle != "quoted" {
+	if d.Settle != "quoted" || h.n.cfg.market().Settle != "quoted" {
 		t.Errorf("settled by %s", d.Settle)
 	}
 	h.must(h.step(h.task("ann", "t2")))

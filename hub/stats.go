@@ -18,6 +18,7 @@ type Stats struct {
 	Rounds    int64
 	RoundSize map[int]int64 // rounds by number of tasks
 	Awards    int64
+	Stopped   int64          // rounds cleared at posted prices because their solve took too long
 	Contested int64          // rounds with a slot price above zero
 	Welfare   market.Credits // as quoted
 	Quoted    market.Credits // cost of what was captured, as it was quoted

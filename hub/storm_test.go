@@ -44,12 +44,22 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		c.Fee = market.Credits(seed%3) * 10_000
 		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[seed/3%2]
 		c.Batch.Eager = seed/6%4 > 0
+		s.reprice(&c.Rule)
 	})
 	s.prepaid = map[string]market.Credits{"rich": 1000 * market.Credit, "poor": market.Credit / 20, "some": 2 * market.Credit}
 	for _, c := range s.prepaid {
 		s.deposits += c
 	}
 	return s
+}
+
+// reprice draws how rounds are priced.
+func (s *storm) reprice(r *Rule) {
+	r.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[s.r.IntN(2)]
+	r.Pricing, r.Tariffs = market.PricingVCG, nil
+	if s.r.IntN(2) == 0 {
+		r.Pricing, r.Tariffs = market.PricingPosted, map[string]market.Credits{"llama": 3000, "qwen": market.Credits(s.r.IntN(2))}
+	}
 }
 
 func (s *storm) task() *bus.Task {
@@ -182,7 +192,11 @@ func (s *storm) event() {
 		if !s.silent {
 			s.answerAll()
 		}
-	case k < 92 && s.restart:
+	case k < 92:
+		r := s.n.file.rule
+		s.reprice(&r)
+		s.must(s.n.Configure(s.now, &bus.MarketConfig{Domain: "math", Pricing: r.Pricing, Clarke: r.Clarke, Tariffs: r.Tariffs}))
+	case k < 93 && s.restart:
 		s.startAgain()
 	default:
 		s.now = s.now.Add(time.Duration(s.r.ExpFloat64() * float64(300*time.Millisecond)))
@@ -359,6 +373,7 @@ func TestStorm(t *testing.T) {
 			s.run()
 			s.check()
 			s.heal()
+			s.audited()
 		})
 		if !ok {
 			return

@@ -85,7 +85,8 @@ func TestTiersKeepABatchFromHerding(t *testing.T) {
 			h.joinTiers("a-1", 0.80, tiers...)
 			h.joinTiers("a-2", 0.75, tiers...)
 			for _, id := range []string{"u", "v", "w", "x", "y", "z"} {
-				h.must(h.step(h.task("ann", id, worth(20_000_000))))
+				h.prepaid[id] = market.Credit // each a client of its own: several tasks of one would be priced together
+				h.must(h.step(h.task(id, "t", worth(20_000_000))))
 			}
 			h.pass(20 * time.Millisecond)
 			got := map[string]int{}

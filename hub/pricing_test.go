@@ -1,0 +1,124 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Under posted prices whoever is first in the line has the slot, nobody pays for it, and an agent is paid its published tariff.
+func TestPostedPrices(t *testing.T) {
+	h := newHouse(t, func(c *Config) {
+		c.Pricing, c.Tariffs = market.PricingPosted, map[string]market.Credits{"h200": 5_000}
+	})
+	r := registration("a-1", "llama", 1, 1, card(1, 1, 1))
+	r.Class, r.Owner = "h200", "lab"
+	h.must(h.n.Join(h.now, r))
+	h.must(h.step(h.task("ann", "t0", worth(market.Credit))))
+	d := h.take("ann", "t0")
+	h.must(h.step(h.task("ann", "t1", worth(market.Credit))))
+	h.must(h.step(h.task("bob", "t2", worth(3*market.Credit))))
+	h.pass(20 * time.Millisecond)
+	use := market.Usage{Prompt: 100, Output: 10}
+	h.serve(d, use)
+	if d.Tariff != 5_000 || d.Premium != 0 || h.replica.Balance(ledger.Payable("a-1")) != card(1, 1, 1).Cost(use)+5_000 {
+		t.Errorf("tariff %s, premium %s, the agent has %s", d.Tariff, d.Premium, h.replica.Balance(ledger.Payable("a-1")))
+	}
+	first := h.dispatched[0]
+	if rec := h.lastRound(); len(h.dispatched) != 1 || first.Premium != 0 || rec.Round.Rule.Pricing != market.PricingPosted || rec.Round.Rule.Instead != "" ||
+		!slices.Equal(rec.Round.Sellers, []market.Seller{{Owner: "lab", Class: "h200", Tariff: 5_000}}) {
+		t.Errorf("dispatched %s for %s, recorded %+v", h.running(), first.Premium, rec.Round)
+	}
+	h.serve(h.take(first.Task.Client, first.Task.ID), use)
+	h.audited()
+}
+
+// A round whose solve has to be stopped has no prices. It is cleared at posted prices, is recorded as that, and passes the audit.
+func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Batch.MaxBatch, c.Batch.Eager = 300, false })
+	for i := range 256 {
+		h.must(h.n.Join(h.now, registration(fmt.Sprintf("a-%03d", i), "llama", 1, 0.5+float64(i%7)/20, card(1, 1, 1))))
+	}
+	stopped := true
+	h.n.Limit = func() func() bool { return func() bool { return stopped } }
+	for i := range 300 {
+		h.must(h.n.Step(h.now, h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("t", i), worth(market.Credit/10))))
+	}
+	h.run()
+	rec := h.lastRound()
+	want := market.Rule{Pricing: market.PricingPosted, Settle: market.SettleMetered, Clarke: market.ClarkeClient, Instead: market.PricingVCG}
+	if rec.Round.Rule != want || len(rec.Outcome.Awards) != 256 || len(rec.Round.Edges) < 1<<16 || h.n.stats.Stopped != 1 {
+		t.Fatalf("%+v, %d awards of %d edges, %d stopped", rec.Round.Rule, len(rec.Outcome.Awards), len(rec.Round.Edges), h.n.stats.Stopped)
+	}
+	x, err := market.Explain(rec.Round, rec.Outcome)
+	if err != nil || !strings.Contains(x.String(), "pricing posted instead of vcg, whose solve had to be stopped") {
+		t.Errorf("%v: %.200s", err, x)
+	}
+	stopped = false
+	h.serve(h.dispatched[0], market.Usage{Prompt: 100, Output: 10})
+	h.pass(20 * time.Millisecond)
+	if r := h.lastRound().Round; r.Rule.Pricing != market.PricingVCG || r.Rule.Instead != "" {
+		t.Errorf("the next round: %+v", r.Rule)
+	}
+	h.audited()
+}
+
+// Several tasks of one client do not drive up each other's price, unless the rule says that they do.
+func TestTasksOfOneClientArePricedTogether(t *testing.T) {
+	for _, clarke := range []string{"", market.ClarkeTask} {
+		h := newHouse(t, nil)
+		if clarke != "" {
+			h.must(h.n.Configure(h.now, &bus.MarketConfig{Domain: "math", Clarke: clarke}))
+		}
+		h.join("a-1", "llama", 1, 1, card(1, 1, 1))
+		h.must(h.step(h.task("ann", "t0", worth(market.Credit))))
+		d := h.take("ann", "t0")
+		h.must(h.step(h.task("bob", "t1", worth(market.Credit))))
+		h.must(h.step(h.task("bob", "t2", worth(3*market.Credit))))
+		h.pass(20 * time.Millisecond)
+		h.serve(d, market.Usage{Prompt: 100, Output: 10})
+		d = h.take("bob", "t2")
+		if together := clarke == ""; (d.Premium == 0) != together || d.SlotPrice == 0 {
+			t.Errorf("clarke %q: premium %s at slot price %s", clarke, d.Premium, d.SlotPrice)
+		}
+		h.audited()
+	}
+}
+
+func TestRulesThatMeanNothing(t *testing.T) {
+	amounts := map[string]market.Credits{"h200": 5}
+	for want, change := range map[string]func(*Rule){
+		`rule: pricing is "auction"`:                func(r *Rule) { r.Pricing = "auction" },
+		`clarke is "nobody"`:                        func(r *Rule) { r.Clarke = "nobody" },
+		"bundle_tokens: -1 is not from 0":           func(r *Rule) { r.BundleTokens = -1 },
+		`ceiling: pricing "tariff" needs one above`: func(r *Rule) { r.Pricing = market.PricingTariff },
+		"ceiling: -0.000000001 is not from":         func(r *Rule) { r.Ceiling = -1 },
+		`tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`: func(r *Rule) { r.Tariffs = amounts },
+		`ceilings: they mean something under pricing "tariff" alone`:                      func(r *Rule) { r.Ceilings = amounts },
+		"tariffs.h200: -0.000000005 is not from 0":                                        func(r *Rule) { r.Pricing, r.Tariffs = market.PricingPosted, map[string]market.Credits{"h200": -5} },
+	} {
+		c := testConfig()
+		change(&c.Rule)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+	c := testConfig()
+	c.Pricing, c.Ceiling, c.Ceilings = market.PricingTariff, market.Credit, amounts
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	// Another pricing than the file's leaves the file's amounts out, and brings its own.
+	if r := c.Rule.overlay(&bus.MarketConfig{Pricing: market.PricingPosted, Tariffs: amounts}); r.Validate() != nil || r.Ceilings != nil || r.Tariffs["h200"] != 5 {
+		t.Errorf("%+v, %v", r, r.Validate())
+	}
+	if r := c.Rule.overlay(&bus.MarketConfig{Settle: market.SettleQuoted}); r.Validate() != nil || r.Ceilings["h200"] != 5 || r.Settle != market.SettleQuoted {
+		t.Errorf("%+v, %v", r, r.Validate())
+	}
+}
