@@ -52,8 +52,10 @@ func (n *Node) clear() {
 		return
 	}
 	if len(o.Awards) == 0 {
-		// Nothing was worth its cost just now; no award, no record.
-		n.lost(tasks)
+		// Nothing was worth its cost and charge just now; no award, no record, and nobody lost to anybody.
+		for _, t := range tasks {
+			t.dear++
+		}
 		n.left = append(n.left, s.tasks...)
 		return
 	}
@@ -173,13 +175,6 @@ func (n *Node) toll(seed [32]byte) {
 	}
 }
 
-// lost counts a round against those whom it did not place although they could have been.
-func (n *Node) lost(tasks []*task) {
-	for _, t := range tasks {
-		t.rounds++
-	}
-}
-
 // award records a cleared round with its holds and hands out its tasks.
 func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents []*agent, chosen []int) {
 	records := make([]ledger.Record, 1, 1+len(o.Awards))
@@ -269,7 +264,7 @@ func (n *Node) handOut(h *hold) {
 	t := h.task
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 && t.refusals == 0 && h.again == 0})
+	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 && t.dear == 0 && t.refusals == 0 && h.again == 0})
 }
 
 // notePrices keeps the slot prices of a round for the status.

@@ -39,6 +39,7 @@ type task struct {
 	wanted   market.Credits // to be reserved: no outcome takes more
 	free     bool           // a slot was free when it came, and nobody before it wanted one
 	rounds   int            // it was in and lost
+	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	hold     *hold
 	timer    timer
@@ -281,7 +282,9 @@ func (n *Node) unplaced(t *task) *bus.Result {
 	case t.refusals > 0 && t.rounds == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "%d dispatches were refused by agents and no other slot came free before the deadline", t.refusals)
 	case t.rounds > 0:
-		return n.refusal(t.msg, bus.CodeOutbid, time.Second, "in %d rounds the slots were worth more to others: offer more, or wait longer", t.rounds)
+		return n.refusal(t.msg, bus.CodeOutbid, time.Second, "in %d rounds the slots went to others: offer more, or wait longer", t.rounds)
+	case t.dear > 0:
+		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second, "what it was worth never reached cost and congestion charge of the slots that were free: offer more, or wait longer")
 	}
 	return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "no slot that could serve it came free before the deadline")
 }

@@ -156,3 +156,14 @@ func TestTiersFromSummaries(t *testing.T) {
 		t.Errorf("offered %v", got)
 	}
 }
+
+// Where a free slot's charge was all that stood in the way, nobody outbid the task, and it is not told so (I19).
+func TestATooDearChargeIsNotCalledOutbid(t *testing.T) {
+	h := newHouse(t, nil)
+	h.joinTiers("a-1", 1, market.Tier{Slots: 1}, market.Tier{Slots: 1, Toll: -900_000_000})
+	h.must(h.step(h.task("ann", "t1")))
+	h.accept(h.take("ann", "t1"))
+	h.must(h.step(h.task("bob", "t2", worth(500_000_000))))
+	h.pass(2 * time.Minute)
+	h.want("inbox.bob.t2", "not_worth_it")
+}
