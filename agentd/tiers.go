@@ -35,9 +35,9 @@ func (c *congestion) learn(others, itl float64, output int) {
 		return
 	}
 	if c.n == 0 {
-		alone := itl / (1 + priorSlope*others)
+		alone := itl / (1 + float64(priorSlope*others))
 		for _, x := range []float64{0, 8} {
-			c.enter(x, alone*(1+priorSlope*x), priorWeight/2)
+			c.enter(x, alone*(1+float64(priorSlope*x)), priorWeight/2)
 		}
 	}
 	c.n, c.x, c.xx, c.y, c.xy = c.n*keepSlope, c.x*keepSlope, c.xx*keepSlope, c.y*keepSlope, c.xy*keepSlope
@@ -45,21 +45,22 @@ func (c *congestion) learn(others, itl float64, output int) {
 }
 
 func (c *congestion) enter(x, y, weight float64) {
+	// The conversions keep the compiler from fusing products into sums: charges are the same on every machine.
 	c.n += weight
-	c.x += weight * x
-	c.xx += weight * x * x
-	c.y += weight * y
-	c.xy += weight * x * y
+	c.x += float64(weight * x)
+	c.xx += float64(weight * x * x)
+	c.y += float64(weight * y)
+	c.xy += float64(weight * x * y)
 }
 
 // slope is the share by which one more task beside it lengthens a task that would run alone, 0 to maxSlope.
 func (c *congestion) slope() float64 {
-	det := c.n*c.xx - c.x*c.x
+	det := float64(c.n*c.xx) - float64(c.x*c.x)
 	if c.n == 0 || det <= 1e-9*c.n*c.xx {
 		return priorSlope
 	}
-	rise := (c.n*c.xy - c.x*c.y) / det
-	alone := (c.y*c.xx - c.x*c.xy) / det
+	rise := (float64(c.n*c.xy) - float64(c.x*c.y)) / det
+	alone := (float64(c.y*c.xx) - float64(c.x*c.xy)) / det
 	switch {
 	case rise <= 0:
 		return 0 // more tasks never make an engine faster

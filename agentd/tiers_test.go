@@ -1,8 +1,11 @@
 package agentd
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"souk/market"
@@ -134,5 +137,23 @@ func TestCompanyIsCounted(t *testing.T) {
 	a.Ended(d, &e)
 	if a.congest != before {
 		t.Error("a failed task was taken for how fast the engine is")
+	}
+}
+
+// What was measured gives the same charges on every machine.
+func TestSameTiersOnEveryMachine(t *testing.T) {
+	const want = "8fb237557e791bd4f103ca1910b286943c866738f19b04db595aed7c370c3250"
+	rng := rand.New(rand.NewPCG(20, 30))
+	h := sha256.New()
+	for range 50 {
+		var c congestion
+		for range 100 {
+			c.learn(float64(rng.IntN(32))/2, float64(1+rng.Int64N(100_000)), rng.IntN(2000))
+			fmt.Fprintf(h, "%x", c.slope())
+			fmt.Fprintln(h, c.tiers(64, market.Credits(rng.Int64N(int64(market.Credit)))))
+		}
+	}
+	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
+		t.Errorf("%s: tiers hash to %s, want %s", runtime.GOARCH, got, want)
 	}
 }

@@ -53,6 +53,9 @@ func (p Prior) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Products that go into a sum are converted, though they are floats already: it keeps the compiler from fusing the two, which
+// would round differently on machines with fused multiply-add, and quotes with it.
+
 // Means predicts by running means that forget: TTFT = base + perToken * uncached + perTask * running, fitted by least
 // squares over decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's estimate.
 type Means struct {
@@ -72,7 +75,7 @@ type Means struct {
 // mean is a running mean that forgets.
 type mean struct{ sum, weight float64 }
 
-func (m *mean) add(x, keep float64) { m.sum, m.weight = m.sum*keep+x, m.weight*keep+1 }
+func (m *mean) add(x, keep float64) { m.sum, m.weight = float64(m.sum*keep)+x, float64(m.weight*keep)+1 }
 func (m *mean) value() float64      { return m.sum / m.weight }
 
 // NewMeans returns a predictor that knows nothing but its prior.
@@ -91,7 +94,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 func (m *Means) assume(base, perK, perTask float64) {
 	m.xx, m.xy = [3][3]float64{}, [3]float64{}
 	for _, x := range [][3]float64{{1, 0, 0}, {1, 2, 0}, {1, 0, 4}, {1, 2, 4}} {
-		m.enter(x, base+perK*x[1]+perTask*x[2], m.prior.Weight/4, 1)
+		m.enter(x, base+float64(perK*x[1])+float64(perTask*x[2]), m.prior.Weight/4, 1)
 	}
 	m.fit()
 }
@@ -99,9 +102,9 @@ func (m *Means) assume(base, perK, perTask float64) {
 func (m *Means) enter(x [3]float64, y, weight, keep float64) {
 	for i := range x {
 		for j := range x {
-			m.xx[i][j] = m.xx[i][j]*keep + weight*x[i]*x[j]
+			m.xx[i][j] = float64(m.xx[i][j]*keep) + float64(weight*x[i]*x[j])
 		}
-		m.xy[i] = m.xy[i]*keep + weight*x[i]*y
+		m.xy[i] = float64(m.xy[i]*keep) + float64(weight*x[i]*y)
 	}
 }
 
@@ -116,7 +119,7 @@ func (m *Means) Tokens(estimate int) int {
 // Forecast implements [Predictor].
 func (m *Means) Forecast(f Features) Forecast {
 	uncached := max(1, m.Tokens(f.Prompt)-f.Cached)
-	t := m.coef[0] + m.coef[1]*float64(uncached)/1000 + m.coef[2]*float64(f.InFlight)
+	t := m.coef[0] + float64(m.coef[1]*float64(uncached)/1000) + float64(m.coef[2]*float64(f.InFlight))
 	out := int(math.Round(m.share.value() * float64(f.MaxTokens)))
 	return Forecast{
 		TTFT:   span(t / 1000),
@@ -189,7 +192,7 @@ func (m *Means) solve(free []int) (coef [3]float64, ok bool) {
 			a[i][j] = m.xx[p][q]
 		}
 		// A trace of ridge keeps a column that has never varied from dividing by nothing.
-		a[i][i] += 1e-9 * (1 + a[i][i])
+		a[i][i] += float64(1e-9 * (1 + a[i][i]))
 		a[i][n] = m.xy[p]
 	}
 	for i := range n {
@@ -209,7 +212,7 @@ func (m *Means) solve(free []int) (coef [3]float64, ok bool) {
 			}
 			k := a[r][i] / a[i][i]
 			for c := i; c <= n; c++ {
-				a[r][c] -= k * a[i][c]
+				a[r][c] -= float64(k * a[i][c])
 			}
 		}
 	}

@@ -56,7 +56,33 @@ func Draw(seed [32]byte, task, agent string) float64 {
 	d.WriteString(agent)
 	// The middle of one of 2^53 equal parts of (0, 1), so that both logarithms are of something.
 	u := (float64(d.Sum64()>>11) + 0.5) / (1 << 53)
-	return -math.Log(-math.Log(u))
+	return -ln(-ln(u))
+}
+
+// ln is the natural logarithm of a positive number, to the last bit but one, and the same on every machine: math.Log is
+// assembly on some and has its products fused into sums on others. The method is FreeBSD's e_log.c: x = 2^k (1+f), and a
+// polynomial in s = f/(2+f).
+func ln(x float64) float64 {
+	f, e := math.Frexp(x)
+	if f < math.Sqrt2/2 {
+		f, e = 2*f, e-1
+	}
+	f--
+	k := float64(e)
+	s := f / (2 + f)
+	s2 := s * s
+	s4 := s2 * s2
+	horner := func(c ...float64) (y float64) {
+		for _, a := range c {
+			y = float64(y*s4) + a
+		}
+		return y
+	}
+	r := float64(s2*horner(1.479819860511658591e-01, 1.818357216161805012e-01, 2.857142874366239149e-01, 6.666666666666735130e-01)) +
+		float64(s4*horner(1.531383769920937332e-01, 2.222219843214978396e-01, 3.999999999940941908e-01))
+	half := float64(0.5 * f * f)
+	const high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10 // of ln 2
+	return float64(k*high) - ((half - (float64(s*(half+r)) + float64(k*low))) - f)
 }
 
 // Toll is what an agent's edge of a task bears (mechanism, 8):
@@ -67,7 +93,8 @@ func Draw(seed [32]byte, task, agent string) float64 {
 // cached prefix avoids there. It is from -[market.MaxWorth] to 0. scale, draws and saved must be the same whatever
 // clients bid.
 func (p Params) Toll(scale market.Credits, draw, most float64, saved market.Credits) market.Credits {
-	nano := p.Temperature*float64(max(0, scale))*(draw-most) - (1-p.Overlap)*float64(max(0, saved))
+	// The conversions keep the compiler from fusing a product into the sum, which would round differently elsewhere.
+	nano := float64(p.Temperature*float64(max(0, scale))*(draw-most)) - float64((1-p.Overlap)*float64(max(0, saved)))
 	if nano >= 0 || math.IsNaN(nano) {
 		return 0
 	}

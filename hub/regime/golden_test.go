@@ -1,0 +1,27 @@
+package regime
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"souk/market"
+)
+
+// A regime's tolls are the same to the nano-credit on every machine.
+func TestSameTollsOnEveryMachine(t *testing.T) {
+	const want = "c666902e1e082a3d51f357e7dbbfdfe3a06e0c144affdeab517cc8d95855d4dc"
+	rng := rand.New(rand.NewPCG(20, 29))
+	h := sha256.New()
+	for n := range uint64(20_000) {
+		seed := Seed([32]byte{1}, n)
+		a, b := Draw(seed, "ann/t", "a-1"), Draw(seed, "ann/t", "a-2")
+		p := Params{4 * rng.Float64(), rng.Float64()}
+		fmt.Fprintln(h, int64(p.Toll(market.Credits(rng.Int64N(1<<40)), a, max(a, b), market.Credits(rng.Int64N(1<<40)))))
+	}
+	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
+		t.Errorf("%s: tolls hash to %s, want %s", runtime.GOARCH, got, want)
+	}
+}
