@@ -15,10 +15,10 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test soak bench fuzz lint build cross clean
+.PHONY: help run cluster test soak bench fuzz lint build cross arm64 clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## bring a market up, play dialogues through it, check its ledger; ARGS=--exit ends then, ARGS="--vllm URL" uses real engines
 	@bin/souk run $(ARGS)
@@ -36,6 +36,19 @@ bin/%: $(SOURCES)
 cross: ## build every command for linux on amd64 and arm64, into bin/ARCH
 	@for arch in amd64 arm64; do echo "linux/$$arch"; mkdir -p bin/$$arch; \
 	  GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$arch/ ./cmd/... || exit 1; done
+
+# What a record's bytes depend on, and quotes that become part of one.
+PURE := market market/flow market/certify ledger hub/predict hub/regime hub/prefix hub/batch agentd
+
+arm64: ## the same record gives the same bytes on arm64: the tests of the pure parts, under qemu-aarch64 where this is another machine
+	@emulator=; if [ "$$(uname -m)" != aarch64 ]; then \
+	  emulator=$$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || { echo "no qemu-aarch64 found (apt-get install qemu-user): skipped"; exit 0; }; fi; \
+	at=$$(mktemp -d); trap 'rm -rf "$$at"' EXIT; \
+	for p in $(PURE); do \
+	  run=; if [ $$p = agentd ]; then run='-test.run=OnEveryMachine'; fi; \
+	  GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) test -c -o "$$at/test" ./$$p || exit 1; \
+	  echo "linux/arm64 $$p"; (cd $$p && $$emulator "$$at/test" $$run -test.timeout 10m) || exit 1; \
+	done
 
 test: ## go vet and every test, under the race detector where a C compiler is found
 	$(GO) vet ./...
