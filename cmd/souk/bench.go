@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +49,8 @@ and the audit. Every figure is the median of several runs. The exit status is 0 
 	}
 	c.Flags().IntVar(&o.Runs, "runs", 3, "runs of everything; medians count")
 	c.Flags().IntVar(&o.Tasks, "tasks", 4000, "tasks of one run")
-	c.Flags().StringVar(&o.Profile, "profile", "", "write a CPU profile of the part that counts tasks to this file, for go tool pprof")
+	c.Flags().StringVar(&o.Profile, "profile", "", "write a CPU profile of the first part of --only, else of tasks, to this file, for go tool pprof")
+	c.Flags().StringSliceVar(&o.Only, "only", nil, "measure these parts only: "+strings.Join(bench.Parts(), ", "))
 	c.Flags().StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
 	return c
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"time"
 
 	"souk/integration/harness"
@@ -21,20 +23,68 @@ type Options struct {
 	Runs       int       // of everything; medians count
 	Tasks      int       // of one run
 	Progress   io.Writer // what is being measured
-	Profile    string    // file for a CPU profile of the tasks' part; "" for none
+	Only       []string  // parts to measure, of Parts; empty for all
+	Profile    string    // file for a CPU profile of the first part in Only, else of "tasks"; "" for none
 }
 
-// Run measures everything and returns a bar for each thing asked. A measurement that fails ends it.
+var parts = []struct {
+	name    string
+	measure func(context.Context, Options) ([]Bar, error)
+}{
+	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars}, {"classifier", classifierBars}, {"audit", auditBars},
+}
+
+// Parts are the names that Options.Only takes, in the order in which they are measured.
+func Parts() (names []string) {
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Run measures what is asked for and returns a bar for each thing. A measurement that fails ends it.
 func Run(ctx context.Context, o Options) ([]Bar, error) {
+	for _, name := range o.Only {
+		if !slices.Contains(Parts(), name) {
+			return nil, fmt.Errorf("there is no part %q to measure: use %s", name, strings.Join(Parts(), ", "))
+		}
+	}
 	var bars []Bar
-	for _, m := range []func(context.Context, Options) ([]Bar, error){tasksBar, ttftBars, tokensBar, idleBars, classifierBars, auditBars} {
-		more, err := m(ctx, o)
+	for _, p := range parts {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
+			continue
+		}
+		more, err := o.profiled(ctx, p.name, p.measure)
 		if err != nil {
 			return bars, err
 		}
 		bars = append(bars, more...)
 	}
 	return bars, nil
+}
+
+// profiled measures one part, under the profiler if that is the part to profile.
+func (o Options) profiled(ctx context.Context, name string, measure func(context.Context, Options) ([]Bar, error)) (bars []Bar, err error) {
+	if o.Profile == "" || name != o.profiledPart() {
+		return measure(ctx, o)
+	}
+	f, err := os.Create(o.Profile)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
+	return measure(ctx, o)
+}
+
+// profiledPart is the first part asked for by name, else "tasks".
+func (o Options) profiledPart() string {
+	if len(o.Only) > 0 {
+		return o.Only[0]
+	}
+	return parts[0].name
 }
 
 // repeat calls f so many times and returns each of its figures, run by run.
@@ -56,17 +106,7 @@ func repeat(o Options, what string, f func() ([]float64, error)) ([][]float64, e
 	return figures, nil
 }
 
-func tasksBar(ctx context.Context, o Options) (bars []Bar, err error) {
-	if o.Profile != "" {
-		f, err := os.Create(o.Profile)
-		if err != nil {
-			return nil, err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
-	}
+func tasksBar(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "processor time per task", func() ([]float64, error) {
 		us, engine, err := perTask(ctx, o.Executable, o.Tasks)
 		return []float64{us, engine}, err
