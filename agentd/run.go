@@ -166,6 +166,8 @@ func (r *Run) End(a Answer, err error) Ending {
 		if !r.began {
 			c.Usage = market.Usage{}
 		}
+	case errors.Is(err, ErrTimeout) && !r.began: // another engine may be better
+		e.fail(&EngineError{Code: bus.CodeEngineFailed, Stalled: true, Message: "the engine said nothing in the task's time"})
 	default:
 		e.fail(err)
 	}

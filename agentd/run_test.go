@@ -213,3 +213,20 @@ func TestFrames(t *testing.T) {
 		t.Error("the only frame is gone")
 	}
 }
+
+// A task whose time is over before the engine has said a word is the engine's failure, untold, so that another agent gets it.
+func TestTimeoutBeforeTheFirstWord(t *testing.T) {
+	d := dispatch("h")
+	r := NewRun(d, "a1", "tiny", 0, 16)
+	e := r.End(Answer{Unmetered: true}, ErrTimeout)
+	if e.Completion.Code != bus.CodeEngineFailed || !e.Engine || !e.Stalled || !e.Doubtful || !r.Withheld(&e) {
+		t.Errorf("%+v", e)
+	}
+	r = NewRun(d, "a1", "tiny", 0, 16)
+	if _, err := r.Take(words(1)); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.End(Answer{Unmetered: true}, ErrTimeout); e.Completion.Code != bus.CodeTimeout || e.Engine || r.Withheld(&e) {
+		t.Errorf("after a word: %+v", e)
+	}
+}

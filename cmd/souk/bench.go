@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,8 @@ func benchCommand() *cobra.Command {
 		Short: "Measure this market against what it is asked to reach, and print one table",
 		Long: `Measures, from the root of the repository: processor time per task and per relayed token (the whole market in this process,
 clients included; engines in a process of their own), the time added to the first token, what a market at rest takes, the classifier,
-and the audit. Every figure is the median of several runs. The exit status is 0 whether or not the bars are reached.`,
+the audit; and of a market of processes, whose commands stand beside this one: the same figures, a thousand streams at once, memory, and
+what clients see where one engine of eight fails for four seconds. Every figure is the median of several runs. The exit status is 0 whether or not the bars are reached.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			exe, err := os.Executable()
@@ -48,6 +50,7 @@ and the audit. Every figure is the median of several runs. The exit status is 0 
 		},
 	}
 	c.Flags().IntVar(&o.Runs, "runs", 3, "runs of everything; medians count")
+	c.Flags().DurationVar(&o.Streaming, "streaming", 15*time.Second, "that a thousand streams at once last")
 	c.Flags().IntVar(&o.Tasks, "tasks", 4000, "tasks of one run")
 	c.Flags().StringVar(&o.Profile, "profile", "", "write a CPU profile of the first part of --only, else of tasks, to this file, for go tool pprof")
 	c.Flags().StringSliceVar(&o.Only, "only", nil, "measure these parts only: "+strings.Join(bench.Parts(), ", "))

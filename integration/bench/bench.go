@@ -19,12 +19,13 @@ import (
 
 // Options say how much is measured.
 type Options struct {
-	Executable string    // this program, for the parts that run as processes of their own
-	Runs       int       // of everything; medians count
-	Tasks      int       // of one run
-	Progress   io.Writer // what is being measured
-	Only       []string  // parts to measure, of Parts; empty for all
-	Profile    string    // file for a CPU profile of the first part in Only, else of "tasks"; "" for none
+	Executable string        // this program, for the parts that run as processes of their own
+	Runs       int           // of everything; medians count
+	Tasks      int           // of one run
+	Streaming  time.Duration // that a thousand streams last
+	Progress   io.Writer     // what is being measured
+	Only       []string      // parts to measure, of Parts; empty for all
+	Profile    string        // file for a CPU profile of the first part in Only, else of "tasks"; "" for none
 }
 
 var parts = []struct {
@@ -32,6 +33,7 @@ var parts = []struct {
 	measure func(context.Context, Options) ([]Bar, error)
 }{
 	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars}, {"classifier", classifierBars}, {"audit", auditBars},
+	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 
 // Parts are the names that Options.Only takes, in the order in which they are measured.

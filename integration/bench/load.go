@@ -17,6 +17,7 @@ import (
 	"souk/bus"
 	"souk/integration/harness"
 	"souk/integration/proc"
+	"souk/integration/replay"
 	"souk/market"
 )
 
@@ -53,8 +54,13 @@ func task(maxTokens int) bus.Task {
 	return bus.Task{Client: "dev", Kind: bus.KindChat, Stream: true, Body: body(numbers.Add(1), maxTokens)}
 }
 
+// asker is a market in this process, or a link to one of processes.
+type asker interface {
+	Ask(context.Context, bus.Task) (replay.Answer, error)
+}
+
 // ask asks one task and fails on any refusal: a bench measures answers.
-func ask(ctx context.Context, m *harness.Market, maxTokens int) (ttft time.Duration, r bus.Result, err error) {
+func ask(ctx context.Context, m asker, maxTokens int) (ttft time.Duration, r bus.Result, err error) {
 	a, err := m.Ask(ctx, task(maxTokens))
 	if err == nil && a.Result.Code != "" {
 		err = fmt.Errorf("%s: %s", a.Result.Code, a.Result.Message)
@@ -149,6 +155,11 @@ func addedTTFT(ctx context.Context, exe string, tasks int) (t ttft, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, m.Err(), m.Close()) }()
+	return inTurn(ctx, m, url, dir, tasks)
+}
+
+// inTurn asks through a market, asks its engine, and syncs a record in dir, each in turn.
+func inTurn(ctx context.Context, m asker, url, dir string, tasks int) (t ttft, err error) {
 	disk, err := newAppender(dir, 2*tasks, roundBytes)
 	if err != nil {
 		return t, err

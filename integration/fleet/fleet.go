@@ -39,7 +39,8 @@ type Plan struct {
 	Domains []string // a hub for each; the first takes what has no hub of its own, the second mathematics
 	Agents  int      // each with an engine and a node of its own; they join the hubs in turn
 	Slots   int      // of each
-	Speedup float64  // of the engines: at 1 they give a token each ten milliseconds
+	Profile string   // of the engines; "" = steady
+	Speedup float64  // of the engines: at 1 a steady one gives a token each ten milliseconds
 
 	Treasury, Hub, Door, Agentd string
 	Proxied                     []string // names of parts that reach NATS and etcd, and of nodes that reach their engine, through proxies
@@ -211,7 +212,7 @@ func (f *Fleet) AddEngine(n int) (*Part, error) {
 	_, port, _ := net.SplitHostPort(address)
 	return f.AddPart(&Part{
 		Name: fmt.Sprintf("engine-%d", n), Health: address, ready: "/health",
-		Args: []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile", "steady",
+		Args: []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile", cmp.Or(f.Profile, "steady"),
 			"--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"},
 	}), nil
 }

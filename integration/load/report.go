@@ -73,6 +73,7 @@ type Usage struct {
 	CPU    float64 `json:"cpu_s"`
 	Share  float64 `json:"cores"`  // of one core, on average
 	RSS    float64 `json:"rss_mb"` // at the end
+	Peak   float64 `json:"rss_peak_mb"`
 	Before float64 `json:"rss_before_mb"`
 	Note   string  `json:"note,omitempty"`
 }
@@ -209,15 +210,15 @@ func (r Report) Write(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	t = newTable(w)
-	t.AppendHeader(table.Row{"process", "pid", "CPU", "of a core", "memory", "before"})
+	t.AppendHeader(table.Row{"process", "pid", "CPU", "of a core", "memory", "peak", "before"})
 	for _, p := range r.Processes {
 		name := p.Name
 		if p.Note != "" {
 			name += " (" + p.Note + ")"
 		}
-		t.AppendRow(table.Row{name, p.PID, fmt.Sprintf("%.2f s", p.CPU), fmt.Sprintf("%.1f %%", 100*p.Share), fmt.Sprintf("%.1f MB", p.RSS), fmt.Sprintf("%.1f MB", p.Before)})
+		t.AppendRow(table.Row{name, p.PID, fmt.Sprintf("%.2f s", p.CPU), fmt.Sprintf("%.1f %%", 100*p.Share), fmt.Sprintf("%.1f MB", p.RSS), fmt.Sprintf("%.1f MB", p.Peak), fmt.Sprintf("%.1f MB", p.Before)})
 	}
-	right(t, 2, 6)
+	right(t, 2, 7)
 	t.Render()
 	if r.CPUTask > 0 {
 		fmt.Fprintf(w, "The market's own: %.0f us of CPU for a task, %.1f us for an output token.\n", r.CPUTask, r.CPUToken)

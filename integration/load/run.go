@@ -204,6 +204,7 @@ type meter struct {
 	total time.Duration // of all lives, since begin
 	lives int
 	rss   int64 // last seen
+	peak  int64 // since begin
 	first int64 // at begin
 	err   error
 }
@@ -220,7 +221,7 @@ func newMeters(ps []Process) meters {
 func (ms meters) begin() {
 	for _, m := range ms {
 		m.look()
-		m.total, m.first = 0, m.rss
+		m.total, m.first, m.peak = 0, m.rss, m.rss
 	}
 }
 
@@ -245,7 +246,7 @@ func (m *meter) look() {
 	m.total += cpu - m.last
 	m.last, m.err = cpu, nil
 	if rss, err := proc.RSS(m.PID); err == nil {
-		m.rss = rss
+		m.rss, m.peak = rss, max(m.peak, rss)
 	}
 }
 
@@ -253,7 +254,7 @@ func (ms meters) used() []Usage {
 	var out []Usage
 	for _, m := range ms {
 		m.look()
-		u := Usage{Name: m.Name, PID: m.PID, Apart: m.Apart, CPU: m.total.Seconds(), RSS: float64(m.rss) / (1 << 20), Before: float64(m.first) / (1 << 20)}
+		u := Usage{Name: m.Name, PID: m.PID, Apart: m.Apart, CPU: m.total.Seconds(), RSS: float64(m.rss) / (1 << 20), Before: float64(m.first) / (1 << 20), Peak: float64(m.peak) / (1 << 20)}
 		switch {
 		case m.err != nil:
 			u.Note = "ended"

@@ -1,0 +1,359 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"souk/integration/fleet"
+	"souk/integration/harness"
+	"souk/integration/load"
+	"souk/integration/replay"
+	"souk/market"
+)
+
+// shop is a market of processes under measurement.
+type shop struct {
+	*fleet.Fleet
+	o    Options
+	link *harness.Link
+}
+
+// inFleet runs f beside a market of processes on loopback, and has its journals checked at the end.
+func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]float64, error)) (out []float64, err error) {
+	p.Bin = filepath.Dir(o.Executable)
+	for _, name := range []string{"agentd", "hub", "classifier", "treasury", "ledger"} {
+		if _, err := os.Stat(filepath.Join(p.Bin, name)); err != nil {
+			return nil, fmt.Errorf("%w: a market of processes needs every command: `make build` makes them", err)
+		}
+	}
+	if p.Dir, err = os.MkdirTemp("", "souk-bench-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(p.Dir)
+	p.Domains = []string{"general"}
+	p.Clients = map[string]market.Credits{"dev": 1_000_000 * market.Credit}
+	fl, err := fleet.Start(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer fl.Kill()
+	s := &shop{Fleet: fl, o: o}
+	if s.link, err = harness.DialNATS("nats://"+fl.NATS, "souk-bench"); err != nil {
+		return nil, err
+	}
+	out, err = f(s)
+	err = errors.Join(err, s.link.Close())
+	if err != nil {
+		return nil, err
+	}
+	if err := fl.Check(ctx); err != nil {
+		return nil, err
+	}
+	return out, fl.Stop()
+}
+
+// node starts an agentd that sells engine 1 as so many agents.
+func (s *shop) node(ctx context.Context, name string, agents, slots int) error {
+	var b strings.Builder
+	b.WriteString(s.market())
+	fmt.Fprintf(&b, "agentd:\n  node: %s\n  drain_timeout: 20s\n  agents:\n", name)
+	for i := range agents {
+		fmt.Fprintf(&b, "    - {id: %s-%d, engine: {url: \"http://%s\"}, model: gpt-oss-20b, scale: 20, domains: [{domain: general, score: 0.7}], slots: %d, price: {miss: 0.075, hit: 0.0375, out: 0.30}}\n",
+			name, i+1, s.Part("engine-1").Health, slots)
+	}
+	p, err := s.Add(name, "", b.String(), "agentd")
+	if err == nil {
+		err = p.Start()
+	}
+	if err == nil {
+		err = p.Ready(ctx)
+	}
+	return err
+}
+
+func (s *shop) market() string {
+	return fmt.Sprintf("market: {nats: \"nats://%s\", etcd: [%q]}\n", s.NATS, s.Etcd)
+}
+
+// questions are so many of body's prompts, each in a session of its own, answered by exactly so many tokens.
+func questions(n, tokens int) *load.Questions {
+	ds := make([]replay.Dialogue, n)
+	for i := range ds {
+		ds[i] = replay.Dialogue{System: "You are a helpful assistant. Answer briefly, and say so where you do not know.", Turns: []replay.Turn{{
+			User: fmt.Sprintf("Question %d: which of the goods on the market of Marrakesh would you carry home, and why would you?", numbers.Add(1))}}}
+	}
+	q, err := load.NewQuestions(ds, load.Shape{Clients: []replay.Client{{ID: "dev"}}, MaxTokens: tokens, Whole: true, Run: fmt.Sprintf("bench-%x", time.Now().UnixNano())})
+	if err != nil {
+		panic("bench: questions of one turn: " + err.Error())
+	}
+	return q
+}
+
+// load lets callers ask so many questions in all.
+func (s *shop) load(ctx context.Context, callers, n, tokens int, ramp time.Duration) (load.Report, error) {
+	return s.run(ctx, load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour}, questions(n, tokens))
+}
+
+func (s *shop) run(ctx context.Context, c load.Config, q *load.Questions) (load.Report, error) {
+	for _, p := range s.Parts() {
+		c.Processes = append(c.Processes, load.Process{Name: p.Name, PID: p.PID(), Apart: strings.HasPrefix(p.Name, "engine"), Find: p.PID})
+	}
+	r, err := load.Run(ctx, c, q, s.link.AskWith)
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return r, err
+}
+
+// whole is an error unless every answer came, whole.
+func whole(r load.Report) error {
+	if r.Broken > 0 || r.Failed() > 0 || r.Answered != r.Asked {
+		return fmt.Errorf("%d tasks asked, %v; %d answers with gaps: %v %v", r.Asked, r.Codes, r.Broken, r.Says, r.Wrong)
+	}
+	return nil
+}
+
+// apart is the CPU of what is not the market's, in microseconds for each of n.
+func apart(r load.Report, prefix string, n float64) (us float64) {
+	for _, p := range r.Processes {
+		if p.Apart && strings.HasPrefix(p.Name, prefix) {
+			us += p.CPU * 1e6 / n
+		}
+	}
+	return us
+}
+
+func peak(r load.Report, name string) float64 {
+	for _, p := range r.Processes {
+		if p.Name == name {
+			return p.Peak
+		}
+	}
+	panic("bench: no process " + name)
+}
+
+// processBars measure tasks and the first token with each part a process of its own.
+func processBars(ctx context.Context, o Options) ([]Bar, error) {
+	x, err := repeat(o, "a market of processes", func() ([]float64, error) {
+		return inFleet(ctx, o, fleet.Plan{Profile: "instant"}, func(s *shop) ([]float64, error) {
+			for _, name := range []string{"node-1", "node-2"} {
+				if err := s.node(ctx, name, 4, 16); err != nil {
+					return nil, err
+				}
+			}
+			if err := s.Sold(ctx, 8); err != nil {
+				return nil, err
+			}
+			if r, err := s.load(ctx, 64, o.Tasks/4, taskTokens, 0); err != nil || whole(r) != nil { // connections, buffers
+				return nil, errors.Join(err, whole(r))
+			}
+			r, err := s.load(ctx, 64, o.Tasks, taskTokens, 0)
+			if err == nil {
+				err = whole(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			t, err := inTurn(ctx, s.link, "http://"+s.Part("engine-1").Health, s.Data, max(200, o.Tasks/8))
+			n := float64(r.Asked)
+			return []float64{r.CPUTask, apart(r, "engine", n), apart(r, "this load", n), t.added50, t.added99, t.fsync50, t.direct50}, err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{
+		{Name: "processes: CPU per task, 64 callers", Asked: "at most 600 us", Limit: 600, Measured: median(x[0]), Unit: "us", Runs: x[0],
+			Note: fmt.Sprintf("NATS, etcd, treasury, door, hub and two agentd of four agents each, over loopback TCP; %d output tokens; apart: the engine's own %.0f us, the clients' %.0f us",
+				taskTokens, median(x[1]), median(x[2]))},
+		{Name: "processes: added TTFT, p50", Asked: "1.2 ms", Limit: 1.2, Measured: median(x[3]), Unit: "ms", Runs: x[3],
+			Note: fmt.Sprintf("uncontended, its record's sync included; p99 %.2f ms; p50 of the engine asked directly in turn %.2f ms, of a bare append and sync %.2f ms", median(x[4]), median(x[6]), median(x[5]))},
+	}, nil
+}
+
+// perSecond is how many tokens a stream has each second where many run: an engine of ten thousand tokens a second would be most of
+// what two cores can simulate.
+const perSecond = 10
+
+// streamBars hold a thousand streams open at once.
+func streamBars(ctx context.Context, o Options) ([]Bar, error) {
+	const streams = 1000
+	tokens := int(o.Streaming.Seconds() * perSecond)
+	x, err := repeat(o, "a thousand streams", func() ([]float64, error) {
+		return inFleet(ctx, o, fleet.Plan{Speedup: perSecond / 100.0}, func(s *shop) ([]float64, error) {
+			for _, name := range []string{"node-1", "node-2"} {
+				if err := s.node(ctx, name, 4, streams/8); err != nil {
+					return nil, err
+				}
+			}
+			if err := s.Sold(ctx, 8); err != nil {
+				return nil, err
+			}
+			r, err := s.load(ctx, streams, streams, tokens, 2*time.Second)
+			if err == nil {
+				err = whole(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			n := r.TokensPerSecond * r.Seconds
+			return []float64{r.CPUToken, r.TokensPerSecond, apart(r, "engine", n), apart(r, "this load", n), r.Seconds, r.ITL.P99}, nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{{
+		Name: "processes: CPU per relayed token, 1,000 streams", Asked: "at most 25 us", Limit: 25, Measured: median(x[0]), Unit: "us", Runs: x[0],
+		Note: fmt.Sprintf("no gap in %.0f s at %.0f tokens a second, ITL p99 %.0f ms of an engine's %d; apart: the engine's own %.1f us, the readers' %.1f us",
+			median(x[4]), median(x[1]), median(x[5]), 1000/perSecond, median(x[2]), median(x[3])),
+	}}, nil
+}
+
+// memoryBars look at one agentd with a hundred streams, and at a hub with many agents, sessions and open tasks.
+func memoryBars(ctx context.Context, o Options) ([]Bar, error) {
+	x, err := repeat(o, "memory", func() ([]float64, error) {
+		node, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.5}, func(s *shop) ([]float64, error) {
+			if err := s.node(ctx, "node-1", 1, 100); err != nil {
+				return nil, err
+			}
+			if err := s.Sold(ctx, 1); err != nil {
+				return nil, err
+			}
+			r, err := s.load(ctx, 100, 300, 250, 0)
+			if err == nil {
+				err = whole(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return []float64{peak(r, "node-1")}, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		const agents, sessions, open = 200, 10_000, 1_000
+		hub, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.2}, func(s *shop) ([]float64, error) {
+			if err := s.node(ctx, "node-1", agents, open/agents); err != nil {
+				return nil, err
+			}
+			if err := s.Sold(ctx, agents); err != nil {
+				return nil, err
+			}
+			r, err := s.load(ctx, 400, sessions, 1, 0)
+			if err == nil {
+				err = whole(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			before := peak(r, "hub-general")
+			r, err = s.load(ctx, open, open, 150, 0)
+			if err == nil {
+				err = whole(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return []float64{peak(r, "hub-general"), before}, nil
+		})
+		return append(node, hub...), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{
+		{Name: "agentd: resident memory, 100 streams", Asked: "under 60 MB", Limit: 60, Measured: median(x[0]), Unit: "MB", Runs: x[0], Note: "the most in three turns of a hundred answers of 250 tokens"},
+		{Name: "hub: resident memory", Asked: "under 150 MB", Limit: 150, Measured: median(x[1]), Unit: "MB", Runs: x[1],
+			Note: fmt.Sprintf("the most with 200 agents, 10,000 sessions and 1,000 open tasks; %.0f MB while the sessions began, 400 at once", median(x[2]))},
+	}, nil
+}
+
+// way is how an engine fails.
+type way struct {
+	name string
+	from func(context.Context, *fleet.Part) error
+	to   func(context.Context, *fleet.Part) error
+}
+
+// failTokens is the length of an answer where engines fail.
+const failTokens = 60
+
+func ways() []way {
+	fault := func(order string) func(context.Context, *fleet.Part) error {
+		return func(ctx context.Context, engine *fleet.Part) error { return tell(ctx, engine, order) }
+	}
+	heal := fault(`{"heal":true}`)
+	return []way{
+		{"refused", func(_ context.Context, p *fleet.Part) error { return p.Kill() }, func(_ context.Context, p *fleet.Part) error { return p.Start() }},
+		{"silent", fault(`{"kind":"hang"}`), heal},
+		{"503", fault(`{"kind":"status","code":503}`), heal},
+		{"cut half-way", fault(fmt.Sprintf(`{"kind":"reset","after":%d}`, failTokens/2)), heal},
+	}
+}
+
+// tell orders a simulated engine to fail, or to be well again.
+func tell(ctx context.Context, engine *fleet.Part, order string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+engine.Health+"/sim/fault", strings.NewReader(order))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("engine: %s to %s", answer.Status, order)
+	}
+	return nil
+}
+
+// failoverBars let one engine of eight fail for four seconds of ten under 32 clients.
+func failoverBars(ctx context.Context, o Options) ([]Bar, error) {
+	var bars []Bar
+	for _, w := range ways() {
+		x, err := repeat(o, "an engine that fails, "+w.name, func() ([]float64, error) {
+			return inFleet(ctx, o, fleet.Plan{Agents: 8, Slots: 8}, func(s *shop) ([]float64, error) {
+				engine := s.Part("engine-1")
+				failed := make(chan error, 1)
+				go func() {
+					err := sleep(ctx, 3*time.Second)
+					if err == nil {
+						err = w.from(ctx, engine)
+					}
+					if err == nil {
+						err = sleep(ctx, 4*time.Second)
+					}
+					if err == nil {
+						err = w.to(ctx, engine)
+					}
+					failed <- err
+				}()
+				r, err := s.run(ctx, load.Config{Concurrency: 32, Duration: 10 * time.Second}, questions(2000, failTokens))
+				if err := errors.Join(err, <-failed); err != nil {
+					return nil, err
+				}
+				if n := r.Failed(); n > 0 {
+					fmt.Fprintf(o.Progress, "%s: %v: %s\n", w.name, r.Codes, strings.Join(r.Says, "; "))
+				}
+				return []float64{float64(r.Failed() + r.Broken), float64(r.Moved), float64(r.Asked), r.RawWhole.Max / 1000, r.RawWhole.P50 / 1000}, nil
+			})
+		})
+		if err != nil {
+			return bars, err
+		}
+		bars = append(bars, Bar{
+			Name: "one engine of eight fails: " + w.name, Asked: "no client sees an error", Limit: 0, Measured: median(x[0]), Unit: "errors", Runs: x[0],
+			Note: fmt.Sprintf("4 s of 10 under 32 clients; %.0f of %.0f answers came from another agent than first asked; longest %.1f s, p50 %.2f s", median(x[1]), median(x[2]), median(x[3]), median(x[4])),
+		})
+	}
+	return bars, nil
+}
+
