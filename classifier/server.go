@@ -43,6 +43,7 @@ type Server struct {
 	desk    *desk
 	waiting map[string]*waiter // collected answers under way, by the last token of their reply subject
 	closing bool
+	asked   map[string]map[*request]context.CancelCauseFunc // requests that wait for a hub's word, by hub
 
 	jobs    chan *request // to idle workers
 	idle    atomic.Int32
@@ -75,7 +76,7 @@ func NewServer(c Config, d Deps) (*Server, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	s := &Server{c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8], ready: make(chan struct{}), waiting: map[string]*waiter{}, jobs: make(chan *request)}
+	s := &Server{c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8], ready: make(chan struct{}), waiting: map[string]*waiter{}, asked: map[string]map[*request]context.CancelCauseFunc{}, jobs: make(chan *request)}
 	s.desk = newDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
 	s.table.Store(&Table{})
@@ -228,6 +229,7 @@ func (s *Server) onHub(e bus.Event) {
 	if e.Deleted {
 		s.d.Log.Info("hub gone", "domain", domain)
 		s.change(func(t *Table) *Table { return t.Without(domain) })
+		s.dethroned(domain)
 		return
 	}
 	var entry bus.HubEntry
@@ -235,7 +237,11 @@ func (s *Server) onHub(e bus.Event) {
 		s.d.Log.Warn("hub entry not understood", "key", e.Key, "err", err)
 		return
 	}
+	before, there := s.table.Load().Hub(domain)
 	s.change(func(t *Table) *Table { return t.WithEntry(entry, e.Create, time.Now()) })
+	if there && before.Epoch != e.Create {
+		s.dethroned(domain)
+	}
 }
 
 func (s *Server) onStatus(m bus.Msg) {
@@ -536,7 +542,7 @@ func (r *request) place(want Want) bus.Answer {
 		if n > 0 {
 			s.count(func(st *Stats) { st.Retried++ })
 		}
-		m, err := s.d.Bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject(hub), Header: header, Data: data})
+		m, err := r.ask(ctx, hub, bus.Msg{Subject: bus.HubTaskSubject(hub), Header: header, Data: data})
 		var a bus.Answer
 		switch {
 		case errors.Is(err, bus.ErrNoResponders):
@@ -568,6 +574,77 @@ func (r *request) place(want Want) bus.Answer {
 		}
 	}
 	return bus.Answer{Result: last}
+}
+
+// errNewLeader: the hub that was asked no longer leads its domain.
+var errNewLeader = errors.New("the hub that had the task no longer leads its domain")
+
+// How long a hub that has died with a task is waited for, and how often it is looked for. The same hub knows from its journal
+// what became of the task; another is never given it.
+const (
+	awaitHub  = 8 * time.Second
+	lookAgain = 50 * time.Millisecond
+)
+
+// ask gives a hub the task and waits for its word. Should the hub die meanwhile and the same one, with the same journal,
+// begin to lead again, it is asked again: to it the task is the same.
+func (r *request) ask(ctx context.Context, hub string, m bus.Msg) (bus.Msg, error) {
+	first, there := r.s.table.Load().Hub(hub)
+	answer, err := r.askOnce(ctx, hub, m)
+	for since := time.Now(); there && errors.Is(err, errNewLeader); {
+		now, there := r.s.table.Load().Hub(hub)
+		switch {
+		case there && now.Epoch != first.Epoch && now.Entry.Journal != first.Entry.Journal || time.Since(since) > awaitHub:
+			return answer, err
+		case there && now.Epoch != first.Epoch:
+			if answer, err = r.askOnce(ctx, hub, m); errors.Is(err, bus.ErrNoResponders) {
+				err = errNewLeader // it listens in a moment
+			} else if errors.Is(err, errNewLeader) {
+				first = now
+			}
+		}
+		if !errors.Is(err, errNewLeader) {
+			break
+		}
+		t := time.NewTimer(lookAgain)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return answer, err
+		}
+	}
+	return answer, err
+}
+
+// askOnce fails with errNewLeader as soon as the registry says so.
+func (r *request) askOnce(ctx context.Context, hub string, m bus.Msg) (bus.Msg, error) {
+	s := r.s
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.mu.Lock()
+	if s.asked[hub] == nil {
+		s.asked[hub] = map[*request]context.CancelCauseFunc{}
+	}
+	s.asked[hub][r] = cancel
+	s.mu.Unlock()
+	answer, err := s.d.Bus.Request(ctx, m)
+	s.mu.Lock()
+	delete(s.asked[hub], r)
+	s.mu.Unlock()
+	if err != nil && errors.Is(context.Cause(ctx), errNewLeader) {
+		err = errNewLeader
+	}
+	return answer, err
+}
+
+// dethroned tells all who wait for a hub's word that it no longer leads.
+func (s *Server) dethroned(hub string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cancel := range s.asked[hub] {
+		cancel(errNewLeader)
+	}
 }
 
 // moveTo notes that a hub is given the task; it returns false if the client has cancelled it.

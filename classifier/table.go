@@ -23,6 +23,15 @@ type Table struct{ hubs []Hub }
 // Hubs returns the hubs, sorted by domain. The slice belongs to the table.
 func (t *Table) Hubs() []Hub { return t.hubs }
 
+// Hub returns the hub of a domain, if the registry names one.
+func (t *Table) Hub(domain string) (Hub, bool) {
+	i, found := t.find(domain)
+	if !found {
+		return Hub{}, false
+	}
+	return t.hubs[i], true
+}
+
 func (t *Table) find(domain string) (int, bool) {
 	return slices.BinarySearchFunc(t.hubs, domain, func(h Hub, d string) int { return strings.Compare(h.Entry.Domain, d) })
 }

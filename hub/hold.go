@@ -28,6 +28,7 @@ type hold struct {
 	award     market.Award
 	again     int  // times it was dispatched again, for want of a reply
 	answered  bool // the agent accepted it
+	recovered bool // it is known from the journal alone, and so is its task
 	recalled  bool // the agent said nothing and was told to stop: nobody knows whether it serves
 	cancelled bool // by the client
 	timer     timer

@@ -300,14 +300,23 @@ func TestRecovery(t *testing.T) {
 	repeat := h.task("ann", "t1")
 	repeat.Inbox = "repeat"
 	h.must(h.step(repeat))
-	h.want("repeat", "unknown")
+	h.want("repeat", "")
+	if len(h.again) != 1 {
+		t.Fatalf("%d dispatches were sent again", len(h.again))
+	}
+	same := h.again[0]
+	if same.Hold != d.Hold || same.Epoch != 8 || same.CostCap != d.CostCap || same.Premium != d.Premium || same.MaxTokens != d.MaxTokens || string(same.Task.Body) != string(d.Task.Body) {
+		t.Errorf("dispatched again as %+v, at first as %+v", same, d)
+	}
+	h.accept(same) // as it had before
+	h.want("repeat", "accepted by a-1")
 
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
 	if got := h.ack(d.Hold); got != "ack " || h.replica.Balance("agent:a-1:payable") != 140_000 {
 		t.Errorf("%s: the agent served through the restart", got)
 	}
 	h.must(h.step(repeat))
-	h.want("repeat", "answer_gone")
+	h.want("repeat", "accepted by a-1") // which still has the chunks
 	if got := h.running(); got != "ann/t3>a-1" {
 		t.Errorf("running %q", got)
 	}

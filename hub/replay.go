@@ -6,6 +6,7 @@ import (
 
 	"souk/bus"
 	"souk/ledger"
+	"souk/market"
 )
 
 // Replay takes in one stored frame of the hub's own journal, from the first, before the first Lead.
@@ -14,10 +15,13 @@ func (n *Node) Replay(f ledger.Frame) error {
 		return err
 	}
 	n.advance(time.Unix(0, f.Time))
+	var round *ledger.Round
 	for i := range f.Records {
 		switch r := &f.Records[i]; r.Kind {
+		case ledger.KindRound:
+			round = r.Round
 		case ledger.KindHold:
-			n.replayHold(r.ID, *r.Hold, f.Epoch)
+			n.replayHold(r.ID, *r.Hold, round)
 		case ledger.KindCapture:
 			n.replayCapture(r.Capture)
 		case ledger.KindVoid:
@@ -36,8 +40,8 @@ func (n *Node) Replay(f ledger.Frame) error {
 }
 
 // replayHold brings back a task that was under way: its agent may still be serving it. What its client sent is
-// not in a journal, so it is answered `unknown` until the hold ends.
-func (n *Node) replayHold(id string, rec ledger.Hold, epoch int64) {
+// not in a journal, so it is answered `unknown` until the hold ends, or whoever has the task sends it again.
+func (n *Node) replayHold(id string, rec ledger.Hold, round *ledger.Round) {
 	a := n.enrol(rec.Agent)
 	t := &task{
 		key: taskKey{rec.Client, rec.Task}, digest: rec.Digest, state: running, arrived: n.now,
@@ -49,6 +53,10 @@ func (n *Node) replayHold(id string, rec ledger.Hold, epoch int64) {
 	}
 	t.timer.owner = t
 	h := &hold{id: id, rec: rec, task: t, agent: a, sent: n.now, expires: time.Unix(0, rec.Expires), answered: true}
+	if round != nil && rec.Slot < len(round.Outcome.Awards) {
+		h.recovered, h.award = true, round.Outcome.Awards[rec.Slot]
+		h.congestion, _, _ = round.Round.Tolls(h.award)
+	}
 	h.timer.owner = h
 	t.hold = h
 	n.known[t.key] = t
@@ -56,6 +64,35 @@ func (n *Node) replayHold(id string, rec ledger.Hold, epoch int64) {
 	n.holds[id] = h
 	a.holds = append(a.holds, h)
 	n.timers.set(&h.timer, h.expires)
+}
+
+// takeUp hands a recovered hold to its agent once more, as the task has come again: perhaps it never left, since the
+// hub died between its journal and its agents. To an agent that has it already it is the same dispatch.
+func (n *Node) takeUp(t *task, m *bus.Task) {
+	h := t.hold
+	t.msg = m
+	if m.MaxTokens <= 0 {
+		m.MaxTokens = n.cfg.MaxTokens
+	}
+	if m.Reply == "" {
+		m.Reply = bus.ReplySubject(m.Client, m.ID)
+	}
+	if m.Session != "" {
+		t.session = bus.SessionKey(m.Client, m.Session)
+	}
+	if n.judgeTime(t) != nil || n.setTerms(t) != nil {
+		t.msg = nil
+		n.refuse(m, bus.CodeUnknown, 0, "an agent may be serving the task, whose deadline has passed")
+		return
+	}
+	need, _ := n.survey(t) // in case its agent refuses
+	t.wanted = max(need, h.rec.Amount)
+	t.id, t.told, t.reply = market.TaskID(m.Client+"/"+m.ID), false, m.Reply
+	t.inboxes = append(t.inboxes, m.Inbox)
+	h.recovered, h.answered = false, false
+	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
+	h.again = 1
+	n.handOut(h)
 }
 
 func (n *Node) replayCapture(c *ledger.Capture) {

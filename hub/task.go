@@ -239,6 +239,8 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 	switch {
 	case t.digest != digest:
 		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
+	case t.state == running && t.hold.recovered && m.Attempt == t.hold.rec.Attempt && n.now.Before(t.hold.expires):
+		n.takeUp(t, m)
 	case t.state != done && t.accepted != nil:
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted})
 	case t.state != done && t.told:

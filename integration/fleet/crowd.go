@@ -34,8 +34,8 @@ type Word struct {
 }
 
 // Ask sends one task and reads its answer to the end. A task has exactly one last word: more, or none, is a Fault.
-func Ask(ctx context.Context, c *client.Client, id string, t bus.Task, each func(bus.Chunk)) Word {
-	w := Word{Client: id, Task: t.ID, Body: t.Body, Began: time.Now()}
+func Ask(ctx context.Context, c *client.Client, id string, t bus.Task, each func(bus.Chunk)) (w Word) {
+	w = Word{Client: id, Task: t.ID, Body: t.Body, Began: time.Now()}
 	defer func() { w.Ended = time.Now() }()
 	s, err := c.Submit(ctx, t)
 	if err != nil {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -253,5 +252,3 @@ func keep(t *testing.T, dir string) {
 		}
 	}
 }
-
-var _ = bytes.MinRead

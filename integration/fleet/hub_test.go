@@ -1,0 +1,102 @@
+package fleet
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// soak makes some scenes longer: a hub dies fifty times rather than three.
+var soak = flag.Bool("soak", false, "play the long variants")
+
+// after waits for a moment between nothing and most, drawn from r.
+func after(ctx context.Context, r *rand.Rand, most time.Duration) {
+	t := time.NewTimer(time.Duration(r.Int64N(int64(most))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// A hub is killed at random moments under load, and started again. It sells at once, and every task has one end.
+func TestAHubDiesUnderLoad(t *testing.T) {
+	f, ctx := begin(t, Plan{Agents: 2, Slots: 8, Speedup: 4})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	crowd, err := f.Crowd(ctx, "dev", 12, 40)
+	must(t, err)
+	must(t, crowd.Served(ctx, 20))
+	times := 3
+	if *soak {
+		times = 50
+	}
+	hub := f.Part("hub-general")
+	var slowest time.Duration
+	for range times {
+		after(ctx, random, 400*time.Millisecond)
+		must(t, hub.Kill())
+		after(ctx, random, 200*time.Millisecond)
+		begun := time.Now()
+		must(t, hub.Start())
+		must(t, crowd.Served(ctx, 1)) // perhaps by an agent that had it before
+		must(t, hub.Ready(ctx))
+		slowest = max(slowest, time.Since(begun))
+		must(t, crowd.Served(ctx, 24))
+	}
+	t.Logf("started again, a hub was ready and a task was served within %v", slowest.Round(time.Millisecond))
+	words := crowd.Stop()
+	unknown := end(t, ctx, f, words)
+	t.Logf("%d clients paid for what they were told nobody knows of", unknown)
+	for _, w := range words {
+		switch w.Code {
+		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub:
+		default:
+			t.Errorf("%s", w)
+		}
+	}
+}
+
+// A hub that was asleep for longer than its lease wakes up and thinks that it leads. Another leads by then: whatever the
+// sleeper still sends is refused, it says that it is not ready, and it settles what it had awarded before.
+func TestAHubSleepsPastItsLease(t *testing.T) {
+	f, ctx := begin(t, Plan{Agents: 2, Slots: 8, Speedup: 1, Hub: "  lease_ttl: 2s\n"})
+	crowd, err := f.Crowd(ctx, "dev", 8, 100)
+	must(t, err)
+	must(t, crowd.Served(ctx, 8))
+	other, err := f.AddHub("hub-other", "general", true, f.Hub)
+	must(t, err)
+	must(t, other.Start())
+	eventually(t, "the other hub stands by", func() bool {
+		err := other.Readiness(ctx)
+		return err != nil && strings.Contains(err.Error(), "standing by")
+	})
+	sleeper := f.Part("hub-general")
+	must(t, sleeper.Pause())
+	must(t, other.Ready(ctx))
+	must(t, crowd.Served(ctx, 16))
+	must(t, sleeper.Continue())
+	eventually(t, "the sleeper is not ready", func() bool {
+		err := sleeper.Readiness(ctx)
+		return err != nil && strings.Contains(err.Error(), "standing by")
+	})
+	must(t, crowd.Served(ctx, 16))
+	if other.Readiness(ctx) != nil {
+		t.Error("the other hub does not lead any more")
+	}
+	words := crowd.Stop()
+	for _, w := range words {
+		switch w.Code {
+		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub:
+		default:
+			t.Errorf("%s", w)
+		}
+	}
+	end(t, ctx, f, words)
+}
