@@ -107,6 +107,9 @@ func (n *Node) replayCapture(c *ledger.Capture) {
 		Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS,
 		Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
 	}
+	h.task.accepted = &bus.Accepted{ // for a while its agent still has the chunks
+		Client: r.Client, Task: r.Task, Hub: r.Hub, Agent: r.Agent, Model: r.Model, Reply: h.task.reply, Round: h.rec.Round,
+	}
 	if c.Outcome == bus.OutcomeCancelled {
 		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
 	}

@@ -56,7 +56,7 @@ func TestAHubDiesUnderLoad(t *testing.T) {
 	t.Logf("%d clients paid for what they were told nobody knows of", unknown)
 	for _, w := range words {
 		switch w.Code {
-		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub:
+		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub, bus.CodeNoRoom:
 		default:
 			t.Errorf("%s", w)
 		}
@@ -93,7 +93,7 @@ func TestAHubSleepsPastItsLease(t *testing.T) {
 	words := crowd.Stop()
 	for _, w := range words {
 		switch w.Code {
-		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub:
+		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub, bus.CodeNoRoom:
 		default:
 			t.Errorf("%s", w)
 		}
