@@ -46,6 +46,9 @@ type AgentConfig struct {
 	Slots    int               `yaml:"slots"` // tasks at once; the engine's --max-num-seqs or less
 	Tiers    []market.Tier     `yaml:"tiers"` // the slots by congestion charge; empty: as measured under load
 	Price    market.Price      `yaml:"price"` // credits per million tokens
+	Owner    string            `yaml:"owner"` // whose agent it is: asks of one owner count as one; empty: the node
+	Class    string            `yaml:"class"` // model, precision, hardware; agents of one class are paid one tariff; empty: the model
+	Ask      market.Credits    `yaml:"ask"`   // wanted for a task beside its metered cost, where the domain's pricing is tariff
 	Features []string          `yaml:"features"`
 }
 
@@ -186,6 +189,9 @@ func (a AgentConfig) Validate() error {
 	if err := a.Price.Validate(); err != nil {
 		return err
 	}
+	if a.Ask < 0 || a.Ask > market.MaxWorth {
+		return fmt.Errorf("ask: %s is not within 0 and %s credits", a.Ask, market.MaxWorth)
+	}
 	// The rest as the registry will judge it, with a model where the engine's own is taken.
 	r := a.registration("", 0, Info{}, bus.StateReady)
 	if r.Model == "" {
@@ -217,6 +223,6 @@ func (a AgentConfig) registration(node string, boot int64, info Info, state stri
 	return &bus.Registration{
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
-		Slots: a.Slots, Price: a.Price, Features: a.Features, State: state, Engine: info.Version,
+		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: a.Features, State: state, Engine: info.Version,
 	}
 }

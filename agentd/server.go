@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,12 +133,16 @@ type seller struct {
 	suspect bool   // the engine went silent, or failed with a 500: only an answer clears it
 	asking  bool   // a claim is being read
 	listed  string // the state in the last registration
+
+	secret [32]byte // of the nonces of its asks
 }
 
 func newSeller(s *Server, cfg AgentConfig) *seller {
-	return &seller{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
+	a := &seller{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
 		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1), check: make(chan struct{}, 1),
 		shelf: newShelf(s.cfg.KeepTotal)}
+	crand.Read(a.secret[:])
+	return a
 }
 
 func nudge(c chan struct{}) {
@@ -186,6 +191,12 @@ func (a *seller) run(ctx context.Context) error {
 		dispatches.Stop()
 		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
 	}
+	calls, err := a.deps.Bus.Subscribe(bus.CallSubject(a.cfg.ID, "*"), "", a.onCall)
+	if err != nil {
+		dispatches.Stop()
+		controls.Stop()
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
 	if err := a.deps.Bus.Flush(ctx); err != nil && ctx.Err() == nil {
 		a.log.Warn("bus is slow to subscribe", "err", err)
 	}
@@ -213,6 +224,7 @@ func (a *seller) run(ctx context.Context) error {
 	wg.Wait()
 	dispatches.Stop()
 	controls.Stop()
+	calls.Stop()
 	a.runs.Wait()
 	a.sends.Wait()
 	return fatal
@@ -647,6 +659,24 @@ func (a *seller) decided(c bus.Completion, moved bool) {
 	if data := s.decided(time.Now(), moved); data != nil {
 		a.publish(s, data)
 	}
+}
+
+// onCall tells the hub that has claimed us what a task is to bring us, sealed at first.
+func (a *seller) onCall(m bus.Msg) {
+	c := new(bus.Call)
+	domain := bus.LastToken(m.Subject)
+	err := bus.Decode(m.Data, c)
+	var ask *bus.Ask
+	if err == nil {
+		a.mu.Lock()
+		ask, err = a.core.Ask(a.Server.cfg.Node, domain, c, a.secret)
+		a.mu.Unlock()
+	}
+	if err != nil {
+		a.log.Debug("call ignored", "domain", domain, "err", err)
+		return
+	}
+	a.tell(bus.AskSubject(domain, a.cfg.ID), ask)
 }
 
 // onDispatch answers a hub.

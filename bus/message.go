@@ -2,6 +2,7 @@
 package bus
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/cespare/xxhash/v2"
@@ -424,6 +425,32 @@ type MarketConfig struct {
 	Ceilings     map[string]market.Credits `json:"ceilings,omitempty"`
 }
 
+// Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing is on record.
+type Call struct {
+	Agent string `msgpack:"agent"`
+	Class string `msgpack:"class"`
+	Epoch uint64 `msgpack:"epoch"`          // of the class
+	Lead  int64  `msgpack:"lead"`           // epoch of the hub's leadership: only who has claimed the agent is told its ask
+	Open  bool   `msgpack:"open,omitempty"` // say the ask itself
+}
+
+// Ask is an agent's answer to a Call, on its hub's subject: what its owner wants for a task beside the metered cost.
+type Ask struct {
+	Agent  string         `msgpack:"agent"` // from the subject
+	Class  string         `msgpack:"class"`
+	Epoch  uint64         `msgpack:"epoch"`
+	Seal   []byte         `msgpack:"seal,omitempty"` // market.Ask.Seal, while it is sealed
+	Amount market.Credits `msgpack:"amount"`         // these two once it is open
+	Nonce  []byte         `msgpack:"nonce,omitempty"`
+}
+
+// Seller is who sells an agent's slots, and in which class.
+func (r *Registration) Seller() (owner, class string) {
+	return cmp.Or(r.Owner, r.Node, r.Agent), cmp.Or(r.Class, r.Model)
+}
+
+func (*Call) message()          {}
+func (*Ask) message()           {}
 func (*Task) message()          {}
 func (*Accepted) message()      {}
 func (*Answer) message()        {}

@@ -51,6 +51,8 @@ func DoorCancelSubject(client string) string { return Root + "cancel." + client 
 func DispatchSubject(agent, domain string) string {
 	return Root + "agent." + agent + ".dispatch." + domain
 }
+func CallSubject(agent, domain string) string   { return Root + "agent." + agent + ".call." + domain }
+func AskSubject(domain, agent string) string    { return Root + "hub." + domain + ".ask." + agent }
 func StreamSubject(agent, client string) string { return Root + "agent." + agent + ".stream." + client }
 func StatusSubject(domain string) string        { return Root + "status." + domain }
 func ReplySubject(client, task string) string   { return Root + "reply." + client + "." + task }

@@ -303,6 +303,27 @@ func (p *problems) earlier(holds []string) {
 	}
 }
 
+func (c *Call) Validate() error {
+	var p problems
+	p.id("agent", c.Agent)
+	p.name("class", c.Class, MaxName)
+	p.number("epoch", c.Epoch)
+	p.epoch("lead", c.Lead)
+	return p.err
+}
+
+func (a *Ask) Validate() error {
+	var p problems
+	p.id("agent", a.Agent)
+	p.name("class", a.Class, MaxName)
+	p.number("epoch", a.Epoch)
+	p.credits("amount", a.Amount)
+	if n, m := len(a.Seal), len(a.Nonce); n != 32 && n != 0 || m != 16 && m != 0 || n+m == 0 {
+		p.add("seal: %d bytes, and a nonce of %d: an ask has a seal of 32, or a nonce of 16 once it is open", n, m)
+	}
+	return p.err
+}
+
 func (r *DispatchReply) Validate() error {
 	var p problems
 	p.id("agent", r.Agent)

@@ -57,6 +57,10 @@ type Config struct {
 	KeepIDs         time.Duration `yaml:"keep_ids"`         // a task's id is remembered so long after its deadline
 	ReplayFor       time.Duration `yaml:"replay_for"`       // an agent keeps a stream's last frames so long after its end
 
+	Epoch      time.Duration `yaml:"epoch"`       // under pricing tariff, how long a class's tariff holds
+	EpochLeast time.Duration `yaml:"epoch_least"` // an owner that came too late for an epoch waits at least so long from its beginning
+	SealWait   time.Duration `yaml:"seal_wait"`   // agents get so long to seal their asks, and again to open them
+
 	StatusEvery time.Duration `yaml:"status_every"` // at least this often
 	StatusLeast time.Duration `yaml:"status_least"` // at most this often
 
@@ -108,6 +112,10 @@ func Default() Config {
 		AvoidMost:       10 * time.Second,
 		KeepIDs:         10 * time.Minute,
 		ReplayFor:       30 * time.Second,
+
+		Epoch:      30 * time.Second,
+		EpochLeast: 2 * time.Second,
+		SealWait:   time.Second,
 
 		StatusEvery: time.Second,
 		StatusLeast: 50 * time.Millisecond,
@@ -175,6 +183,8 @@ func (c Config) Validate() error {
 		{"replay_for", c.ReplayFor, 0, time.Hour}, {"status_every", c.StatusEvery, c.StatusLeast, time.Minute},
 		{"status_least", c.StatusLeast, time.Millisecond, time.Minute}, {"lease_ttl", c.LeaseTTL, time.Second, time.Hour},
 		{"drain_timeout", c.DrainTimeout, 0, time.Hour},
+		{"epoch", c.Epoch, c.EpochLeast, time.Hour}, {"epoch_least", c.EpochLeast, c.SealWait, time.Hour},
+		{"seal_wait", c.SealWait, 10 * time.Millisecond, time.Minute},
 	} {
 		if d.v < d.lo || d.v > d.most {
 			wrong("%s: %v is not from %v to %v", d.name, d.v, d.lo, d.most)

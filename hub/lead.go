@@ -2,6 +2,8 @@ package hub
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -24,6 +26,10 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 			return err
 		}
 	}
+	for _, class := range slices.Sorted(maps.Keys(n.sales)) { // of an earlier leadership
+		n.timers.set(&n.sales[class].timer, time.Time{})
+	}
+	clear(n.sales)
 	n.status.changed, n.status.next = true, n.now
 	for _, a := range n.roster {
 		n.listen(a)

@@ -113,6 +113,7 @@ type Node struct {
 	acks     recent[string, bus.Code] // of ended holds
 	visits   recent[uint64, visit]    // where sessions were last
 	timers   timers
+	sales    map[string]*sale // under pricing tariff, by class
 	purses   map[string]*purse
 	treasury treasury
 
@@ -132,8 +133,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown),
-		treasury: newTreasury(),
-		stats:    newStats(),
+		treasury: newTreasury(), sales: map[string]*sale{},
+		stats: newStats(),
 	}
 	n.treasury.again.owner = &n.treasury
 	return n, nil
@@ -182,6 +183,11 @@ func (n *Node) step(m bus.Message) error {
 			return err
 		}
 		return n.summarised(m)
+	case *bus.Ask:
+		if err != nil {
+			return err
+		}
+		return n.asked(m)
 	case *bus.Cancel:
 		if err != nil {
 			return err

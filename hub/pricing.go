@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -111,7 +110,7 @@ func (n *Node) tariffs() {
 }
 
 func (n *Node) tariff(a *agent) {
-	a.owner, a.class = cmp.Or(a.reg.Owner, a.reg.Node, a.reg.Agent), cmp.Or(a.reg.Class, a.reg.Model)
+	a.owner, a.class = a.reg.Seller()
 	a.tariff, a.sells = 0, true
 	switch n.cfg.Pricing {
 	case market.PricingPosted:

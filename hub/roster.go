@@ -125,6 +125,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
 	a.quiet = n.now.Add(n.cfg.Silence).UnixNano()
 	n.tariff(a)
+	n.callFor(a)
 	n.listen(a)
 	n.news()
 	return nil
@@ -149,6 +150,7 @@ func (n *Node) Leave(now time.Time, id string) {
 func (n *Node) leave(id string) {
 	if a := n.lookup(id); a != nil {
 		a.joined = false
+		n.lostOwner(a)
 		n.drop(a)
 		n.status.changed = true
 	}

@@ -207,6 +207,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 		n.start(placed[slot], h, &o.Awards[slot])
 	}
 	n.notePrices(o, agents)
+	n.notePeaks()
 	for _, t := range n.round.tasks {
 		if t.state == waiting {
 			n.left = append(n.left, t)

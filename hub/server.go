@@ -642,6 +642,7 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		{bus.SummarySubject(d, "*"), s.onSummary},
 		{bus.CompletionSubject(d, "*"), s.onCompletion},
 		{bus.CancelSubject(d, "*"), s.onCancel},
+		{bus.AskSubject(d, "*"), s.onAsk},
 		{bus.FeedbackSubject(d, "*"), s.onFeedback},
 		{bus.HubTaskSubject(d), s.onTask},
 	} {
@@ -725,6 +726,14 @@ func (s *Server) agentOf(hold string) string {
 
 func (s *Server) onSummary(m bus.Msg) {
 	v := new(bus.Summary)
+	if s.decode(m, v) {
+		v.Agent = bus.LastToken(m.Subject)
+		s.offer(v)
+	}
+}
+
+func (s *Server) onAsk(m bus.Msg) {
+	v := new(bus.Ask)
 	if s.decode(m, v) {
 		v.Agent = bus.LastToken(m.Subject)
 		s.offer(v)

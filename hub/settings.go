@@ -43,6 +43,9 @@ func (n *Node) Configure(now time.Time, m *bus.MarketConfig) error {
 	n.batch.Set(s.batch)
 	n.tariffs()
 	if n.leading {
+		for _, a := range n.roster {
+			n.callFor(a)
+		}
 		n.news()
 	}
 	return nil

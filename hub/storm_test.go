@@ -31,6 +31,7 @@ type storm struct {
 	deposits market.Credits
 	read     struct{ letters, frames int }
 	lost     map[string]bool
+	calls    []*bus.Call // for asks, not answered
 }
 
 func newStorm(t *testing.T, seed uint64, restart bool) *storm {
@@ -56,9 +57,12 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 // reprice draws how rounds are priced.
 func (s *storm) reprice(r *Rule) {
 	r.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[s.r.IntN(2)]
-	r.Pricing, r.Tariffs = market.PricingVCG, nil
-	if s.r.IntN(2) == 0 {
+	r.Pricing, r.Tariffs, r.Ceiling = market.PricingVCG, nil, 100_000
+	switch s.r.IntN(3) {
+	case 0:
 		r.Pricing, r.Tariffs = market.PricingPosted, map[string]market.Credits{"llama": 3000, "qwen": market.Credits(s.r.IntN(2))}
+	case 1:
+		r.Pricing = market.PricingTariff
 	}
 }
 
@@ -89,6 +93,27 @@ func (s *storm) send(m *bus.Task) {
 	s.all = append(s.all, m)
 	taken := *m // the hub fills in defaults
 	s.give(&taken)
+}
+
+// reply answers a call for an ask, mostly as an honest agent would.
+func (s *storm) reply(c *bus.Call) {
+	ask := market.Ask{Owner: c.Agent, Amount: market.Credits(c.Agent[2]) * 1000, Nonce: [16]byte{byte(c.Epoch)}}
+	m := &bus.Ask{Agent: c.Agent, Class: c.Class, Epoch: c.Epoch, Amount: ask.Amount, Nonce: ask.Nonce[:]}
+	if !c.Open {
+		seal := ask.Seal(c.Class, c.Epoch)
+		m.Amount, m.Nonce, m.Seal = 0, nil, seal[:]
+	}
+	switch s.r.IntN(12) {
+	case 0: // lost
+		return
+	case 1:
+		m.Amount += 5
+	case 2:
+		m.Epoch++
+	case 3:
+		m.Agent = s.agents()[s.r.IntN(4)]
+	}
+	s.give(m)
 }
 
 // give steps the Node; what it does not understand is its right.
@@ -160,6 +185,11 @@ func (s *storm) event() {
 		if s.r.IntN(4) > 0 {
 			s.handed = append(s.handed[:i], s.handed[i+1:]...)
 		}
+	case k < 77 && len(s.calls) > 0:
+		for _, c := range s.calls {
+			s.reply(c)
+		}
+		s.calls = nil
 	case k < 78 && s.next > 0:
 		s.give(&bus.Cancel{Client: []string{"rich", "poor", "some"}[s.r.IntN(3)], Task: fmt.Sprint("t", 1+s.r.IntN(s.next))})
 	case k < 84:
@@ -195,7 +225,7 @@ func (s *storm) event() {
 	case k < 92:
 		r := s.n.file.rule
 		s.reprice(&r)
-		s.must(s.n.Configure(s.now, &bus.MarketConfig{Domain: "math", Pricing: r.Pricing, Clarke: r.Clarke, Tariffs: r.Tariffs}))
+		s.must(s.n.Configure(s.now, &bus.MarketConfig{Domain: "math", Pricing: r.Pricing, Clarke: r.Clarke, Tariffs: r.Tariffs, Ceiling: &r.Ceiling}))
 	case k < 93 && s.restart:
 		s.startAgain()
 	default:
@@ -261,6 +291,9 @@ func (s *storm) check() {
 	}
 	s.read.frames = len(s.frames)
 	for _, l := range s.letters[s.read.letters:] {
+		if c, ok := l.Message.(*bus.Call); ok {
+			s.calls = append(s.calls, c)
+		}
 		a, ok := l.Message.(*bus.Answer)
 		if !ok {
 			continue

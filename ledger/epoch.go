@@ -52,7 +52,8 @@ type class struct {
 	sealed  market.Epoch // the last one sealed
 	cleared market.Epoch // the last one cleared
 	tariff  market.Tariff
-	past    []market.ClassUse // of the last epochs, the newest last
+	past    []market.ClassUse // of the last epochs that were cleared, the newest last
+	use     market.ClassUse   // as the last seal said
 	prev    [32]byte          // for the next epoch: hash of the last round when the class's last record was made
 }
 
@@ -62,13 +63,18 @@ func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 	e := market.Epoch{Class: name, Number: 1}
 	if c := b.classes[name]; c != nil {
 		e.Number, e.Prev = c.sealed.Number+1, c.prev
-		e.Winners = market.NextWinners(append(slices.Clone(c.recent()), use))
+		e.Winners = market.NextWinners(c.with(use))
 	}
 	return e
 }
 
-// recent are the past epochs that count beside one more.
-func (c *class) recent() []market.ClassUse { return c.past[max(0, len(c.past)-pastEpochs+1):] }
+// with are the past epochs that count, the one that use is of included; before the first there is nothing to count.
+func (c *class) with(use market.ClassUse) []market.ClassUse {
+	if c.cleared.Number == 0 {
+		return nil
+	}
+	return append(slices.Clone(c.past[max(0, len(c.past)-pastEpochs+1):]), use)
+}
 
 // Epoch is a class's last cleared epoch and its tariff; ok is false where there is none.
 func (b *Book) Epoch(name string) (e market.Epoch, t market.Tariff, ok bool) {
@@ -132,7 +138,7 @@ func (b *Book) applyEpoch(r *Record) error {
 func (c *class) seal(b *Book, r *Record) error {
 	e, use := &r.Epoch.Epoch, r.Epoch.Use
 	if e.Number == c.sealed.Number && e.Number > 0 {
-		if last := c.past[len(c.past)-1]; sameEpoch(e, &c.sealed) && use.Peak == last.Peak && slices.Equal(use.Slots, last.Slots) {
+		if sameEpoch(e, &c.sealed) && use.Peak == c.use.Peak && slices.Equal(use.Slots, c.use.Slots) {
 			return ErrRepeat
 		}
 		return broken(ErrConflict, "I10", r.ID, "one sealing of an epoch", "another")
@@ -150,8 +156,7 @@ func (c *class) seal(b *Book, r *Record) error {
 	case len(e.Seals) == 0 || len(use.Slots) > market.MaxOwners:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("some seals, and slots of at most %d owners", market.MaxOwners), "%d, and %d", len(e.Seals), len(use.Slots))
 	}
-	c.sealed = *e
-	c.past = append(slices.Clone(c.recent()), use)
+	c.sealed, c.use, c.past = *e, use, c.with(use)
 	return nil
 }
 

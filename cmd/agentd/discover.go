@@ -35,6 +35,9 @@ type template struct {
 	Slots    int               `yaml:"slots"`
 	Tiers    []market.Tier     `yaml:"tiers"`
 	Price    market.Price      `yaml:"price"`
+	Owner    string            `yaml:"owner"`
+	Class    string            `yaml:"class"`
+	Ask      market.Credits    `yaml:"ask"`
 	Features []string          `yaml:"features"`
 }
 
@@ -95,7 +98,8 @@ func (d discover) sold(node string, port int) agentd.AgentConfig {
 	return agentd.AgentConfig{
 		ID:     name[:min(len(name), bus.MaxID-len(tail))] + tail,
 		Engine: agentd.EngineConfig{URL: "http://127.0.0.1" + strings.Replace(tail, "-", ":", 1)},
-		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots, Tiers: d.Agent.Tiers, Price: d.Agent.Price, Features: d.Agent.Features,
+		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots, Tiers: d.Agent.Tiers, Price: d.Agent.Price,
+		Owner: d.Agent.Owner, Class: d.Agent.Class, Ask: d.Agent.Ask, Features: d.Agent.Features,
 	}
 }
 

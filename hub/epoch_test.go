@@ -1,0 +1,200 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// owners is a house whose agents belong to owners with asks; it answers the hub's calls as honest agents do.
+type owners struct {
+	*house
+	asks  map[string]market.Credits // by agent
+	owner map[string]string
+	mute  map[string]bool
+	read  int
+}
+
+func newOwners(t *testing.T, change func(*Config)) *owners {
+	o := &owners{asks: map[string]market.Credits{}, owner: map[string]string{}, mute: map[string]bool{}}
+	o.house = newHouse(t, func(c *Config) {
+		c.Pricing, c.Ceiling, c.Silence = market.PricingTariff, 90_000, time.Hour // no summaries here
+		if change != nil {
+			change(c)
+		}
+	})
+	return o
+}
+
+func (o *owners) joinOwner(id, owner string, ask market.Credits) {
+	o.t.Helper()
+	o.asks[id], o.owner[id] = ask, owner
+	r := registration(id, "llama", 2, 0.8, card(1, 1, 1))
+	r.Owner, r.Class = owner, "h200"
+	o.must(o.n.Join(o.now, r))
+	o.run()
+}
+
+func (o *owners) ask(id string, number uint64) market.Ask {
+	return market.Ask{Owner: o.owner[id], Amount: o.asks[id], Nonce: [16]byte{byte(number)}}
+}
+
+// answer says what agents say to the calls that came since it was last asked to.
+func (o *owners) answer() {
+	for ; o.read < len(o.letters); o.read++ {
+		c, ok := o.letters[o.read].Message.(*bus.Call)
+		if !ok || o.mute[c.Agent] {
+			continue
+		}
+		ask := o.ask(c.Agent, c.Epoch)
+		m := &bus.Ask{Agent: c.Agent, Class: c.Class, Epoch: c.Epoch, Amount: ask.Amount, Nonce: ask.Nonce[:]}
+		if !c.Open {
+			seal := ask.Seal(c.Class, c.Epoch)
+			m.Amount, m.Nonce, m.Seal = 0, nil, seal[:]
+		}
+		o.n.Step(o.now, m)
+		o.run()
+	}
+}
+
+func (o *owners) wait(d time.Duration) {
+	for end := o.now.Add(d); o.now.Before(end); {
+		o.pass(50 * time.Millisecond)
+		o.answer()
+	}
+}
+
+// serveAll serves a task on every agent that sells, and returns their dispatches.
+func (o *owners) serveAll(client string, tasks int) (agents []string) {
+	o.t.Helper()
+	for i := range tasks {
+		o.must(o.n.Step(o.now, o.task(client, fmt.Sprint("t", o.now.UnixNano(), "-", i), worth(market.Credit))))
+	}
+	o.run()
+	o.pass(20 * time.Millisecond)
+	for len(o.dispatched) > 0 {
+		d := o.dispatched[0]
+		agents = append(agents, o.agentOf(d))
+		o.serve(o.take(d.Task.Client, d.Task.ID), market.Usage{Prompt: 100, Output: 10})
+	}
+	slices.Sort(agents)
+	return slices.Compact(agents)
+}
+
+// Six owners, of whom the fewest sell that carry the load: paid what the first that lost had asked, whatever they asked themselves.
+func TestAnEpochOfAClass(t *testing.T) {
+	o := newOwners(t, nil)
+	for i := range 6 {
+		o.joinOwner(fmt.Sprint("a-", i), fmt.Sprint("owner-", i), market.Credits(10_000*(i+1)))
+	}
+	o.must(o.step(o.task("ann", "early", worth(market.Credit))))
+	if len(o.dispatched) != 0 {
+		t.Fatal("sold before there is a tariff")
+	}
+	o.wait(2 * time.Second)
+	e, tariff, ok := o.n.book.Epoch("h200")
+	if !ok || e.Number != 1 || tariff.Amount != 90_000 || len(tariff.Winners) != 6 {
+		t.Fatalf("the first epoch, in which all win: %+v", tariff)
+	}
+	d := o.take("ann", "early")
+	if d.Tariff != 90_000 || d.Quoted < d.Tariff {
+		t.Errorf("tariff %s in a quote of %s", d.Tariff, d.Quoted)
+	}
+	o.serve(d, market.Usage{Prompt: 100, Output: 10})
+	o.serveAll("ann", 2)
+	o.wait(65 * time.Second) // two more epochs: by the second's use the third leaves out whom the load does not need
+	e, tariff, _ = o.n.book.Epoch("h200")
+	if e.Number < 3 || len(tariff.Winners) == 6 || tariff.Amount != market.Credits(10_000*(len(tariff.Winners)+1)) || tariff.Winners[0] != "owner-0" {
+		t.Fatalf("epoch %d: %+v", e.Number, tariff)
+	}
+	winners := len(tariff.Winners)
+	got := o.serveAll("ann", 12)
+	if len(got) != winners {
+		t.Errorf("%v sell, want those of %v", got, tariff.Winners)
+	}
+	for _, id := range got {
+		if !slices.Contains(tariff.Winners, o.owner[id]) {
+			t.Errorf("%s sells and did not win", id)
+		}
+	}
+	// A winner's last agent leaves: the first on standby takes its place, at the next one's ask.
+	o.n.Leave(o.now, "a-0")
+	o.run()
+	e, tariff, _ = o.n.book.Epoch("h200")
+	if len(e.Lost) != 1 || len(tariff.Winners) != winners || tariff.Winners[0] != "owner-1" || tariff.Amount != market.Credits(10_000*(winners+2)) {
+		t.Errorf("without owner-0: lost %v, %+v", e.Lost, tariff)
+	}
+	if got := o.serveAll("bob", 12); slices.Contains(got, "a-0") || !slices.Contains(got, fmt.Sprint("a-", winners)) {
+		t.Errorf("then %v sell", got)
+	}
+	// A hub that starts again goes on with the tariff that stands in its journal.
+	n, err := NewNode(o.n.cfg, [32]byte{2})
+	o.must(err)
+	for _, f := range o.frames {
+		o.must(n.Replay(f))
+	}
+	o.n = n
+	o.must(n.Lead(o.now, 8))
+	o.run()
+	o.joinOwner("a-1", "owner-1", 20_000)
+	if got := o.serveAll("ann", 1); !slices.Equal(got, []string{"a-1"}) {
+		t.Errorf("after a restart %v sell", got)
+	}
+	if r := o.lastRound().Round; r.Rule.Pricing != market.PricingTariff || r.Sellers[0] != (market.Seller{Owner: "owner-1", Class: "h200", Tariff: tariff.Amount}) {
+		t.Errorf("recorded %+v, %+v", r.Rule, r.Sellers)
+	}
+	o.audited()
+}
+
+// Asks of one owner count as one, the highest; who does not open what it sealed, or says another thing, does not sell.
+func TestAsksThatDoNotCount(t *testing.T) {
+	o := newOwners(t, nil)
+	o.joinOwner("a-0", "both", 10_000)
+	o.joinOwner("a-1", "both", 70_000)
+	o.joinOwner("a-2", "dear", 90_001)
+	o.joinOwner("a-3", "liar", 20_000)
+	o.joinOwner("a-4", "mute", 20_000)
+	o.joinOwner("a-5", "fair", 30_000)
+	o.mute["a-4"] = true
+	o.pass(gather)
+	o.answer()
+	sealed := o.frames[len(o.frames)-1]
+	for _, r := range sealed.Records {
+		if r.Kind == ledger.KindSeal {
+			t.Fatal("sealed before everybody had the time to answer")
+		}
+	}
+	o.pass(o.n.cfg.SealWait)
+	if r := o.frames[len(o.frames)-1].Records[0]; r.Kind != ledger.KindSeal || len(r.Epoch.Epoch.Seals) != 5 || r.Epoch.Epoch.Opened != nil {
+		t.Fatalf("recorded %+v", r.Epoch)
+	}
+	o.asks["a-3"] = 5_000 // read the others' first, or so it thinks
+	late := o.ask("a-4", 1)
+	seal := late.Seal("h200", 1)
+	if o.n.Step(o.now, &bus.Ask{Agent: "a-4", Class: "h200", Epoch: 1, Seal: seal[:]}) == nil {
+		t.Error("a seal is taken after the sealing")
+	}
+	o.wait(2 * time.Second)
+	_, tariff, ok := o.n.book.Epoch("h200")
+	if !ok || !slices.Equal(tariff.Winners, []string{"fair", "both"}) || len(tariff.Standby) != 0 || tariff.Amount != 90_000 {
+		t.Errorf("%+v", tariff)
+	}
+	if got := o.serveAll("ann", 12); !slices.Equal(got, []string{"a-0", "a-1", "a-5"}) {
+		t.Errorf("%v sell", got)
+	}
+	// Who came too late is in the next one, soon.
+	o.joinOwner("a-6", "new", 1_000)
+	if a := o.n.lookup("a-6"); a.sells {
+		t.Error("a newcomer sells in an epoch that it is not in")
+	}
+	o.wait(o.n.cfg.EpochLeast + 2*time.Second)
+	if a := o.n.lookup("a-6"); !a.sells {
+		t.Error("a newcomer is not in the next epoch")
+	}
+	o.audited()
+}
