@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// hubRound is a round as a hub makes it: values and costs in nano-credits of the order of a cent.
-func hubRound(tasks, agents, slots int) Round {
+// hubRound is a round as a hub makes it: values and costs in nano-credits of the order of a cent. Every task has so many
+// candidates, and so many clients share the tasks.
+func hubRound(tasks, agents, slots, candidates, clients int) Round {
 	rng := rand.New(rand.NewPCG(9, 9))
 	r := Round{Domain: "math", Number: 42, Rule: DefaultRule, Fee: 1000}
 	for i := range agents {
@@ -17,9 +18,10 @@ func hubRound(tasks, agents, slots int) Round {
 			Tiers: []Tier{{Slots: max(1, slots/agents), Toll: -Credits(rng.Int64N(1000))}}})
 	}
 	for j := range tasks {
-		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("client-%02d/task-%05d", j%40, j)), Client: fmt.Sprintf("client-%02d", j%40)})
+		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("client-%02d/task-%05d", j%clients, j)), Client: fmt.Sprintf("client-%02d", j%clients)})
 		value := 1_000_000 + rng.Int64N(20_000_000)
-		for i := range agents {
+		for k := range candidates {
+			i := (j*7 + k*max(1, agents/candidates)) % agents
 			r.Edges = append(r.Edges, Edge{Task: j, Agent: i, Value: Credits(value + rng.Int64N(1_000_000)), Cost: Credits(500_000 + rng.Int64N(1_000_000))})
 		}
 	}
@@ -27,11 +29,19 @@ func hubRound(tasks, agents, slots int) Round {
 	return r
 }
 
-// Most rounds of a market below saturation hold one task: the time a hub adds to its first token.
+// Most rounds of a market below saturation hold one task: the time a hub adds to its first token. The bar is 0.1 ms for 64
+// tasks of as many clients, all prices and the certificate included, and 100 ms for 10,000 on 1,000 agents. Where clients have
+// several tasks, clarke client solves once more for each of them (shared).
 func BenchmarkClear(b *testing.B) {
-	for _, size := range [][3]int{{1, 1, 4}, {1, 16, 64}, {16, 8, 16}, {16, 8, 8}, {64, 16, 64}, {64, 16, 32}, {200, 100, 200}} {
-		r := hubRound(size[0], size[1], size[2])
-		name := fmt.Sprintf("%dx%d/slots=%d", size[0], size[1], size[2])
+	for _, size := range []struct{ tasks, agents, slots, candidates, clients int }{
+		{1, 1, 4, 1, 1}, {1, 16, 64, 16, 1}, {16, 8, 16, 8, 16}, {16, 8, 8, 8, 16}, {64, 16, 64, 16, 64}, {64, 16, 32, 16, 64}, {64, 16, 32, 16, 40},
+		{200, 100, 200, 100, 200}, {10_000, 1000, 10_000, 16, 10_000}, {10_000, 1000, 5000, 16, 10_000},
+	} {
+		r := hubRound(size.tasks, size.agents, size.slots, size.candidates, size.clients)
+		name := fmt.Sprintf("%dx%d/slots=%d", size.tasks, size.agents, size.slots)
+		if size.clients < size.tasks {
+			name += "/shared"
+		}
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			start := cpu()
@@ -66,7 +76,7 @@ func cpu() int64 {
 }
 
 func BenchmarkCanonical(b *testing.B) {
-	r := hubRound(16, 8, 16)
+	r := hubRound(16, 8, 16, 8, 16)
 	data := r.AppendCanonical(nil)
 	b.Run("append", func(b *testing.B) {
 		b.ReportAllocs()

@@ -432,7 +432,7 @@ func TestClearSideBySide(t *testing.T) {
 
 // A stopped round has no outcome; one that is not stopped in time has the usual one.
 func TestClearUntil(t *testing.T) {
-	r := hubRound(200, 100, 150)
+	r := hubRound(200, 100, 150, 100, 40)
 	want, err := Clear(r)
 	if err != nil {
 		t.Fatal(err)
