@@ -15,7 +15,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test soak bench fuzz lint build cross arm64 clean
+.PHONY: help run cluster test soak proofs bench fuzz lint build cross arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ endif
 
 soak: build ## play the bundled dialogues again and again for SOAKTIME (10m), restarting the market, and check the ledger each time
 	bin/souk run --exit --soak $(SOAKTIME) $(ARGS)
+
+proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more
+	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...
 
 bench: build ## measure, and end with one table: a row per bar, asked and measured
 	@bin/souk bench $(ARGS)
