@@ -83,7 +83,7 @@ func Default() Config {
 		Batch:  batch.Default(),
 		Prefix: prefix.DefaultLimits(),
 		Prior:  predict.DefaultPrior(),
-		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient},
+		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient, BundleTokens: 1024},
 		Regime: regime.Default(),
 		Tiers:  true,
 

@@ -72,6 +72,10 @@ func (s *storm) task() *bus.Task {
 	m := s.house.task(client, fmt.Sprint("t", s.next))
 	m.MaxTokens = []int{0, 1, 50, 400, 100_000}[s.r.IntN(5)]
 	m.Prompt.Tokens = 1 + s.r.IntN(3000)
+	if s.r.IntN(3) == 0 { // some begin alike
+		family := uint64(s.next / 8)
+		m.Prompt = bus.Prompt{Bytes: 8800, Messages: 2, Tokens: 2200, Marks: []bus.Mark{{Bytes: 8000, Hash: family + 1<<40}, {Bytes: 8800, Hash: uint64(s.next)}}}
+	}
 	m.Session = fmt.Sprint("s", s.r.IntN(20))
 	m.Model = []string{"", "", "llama", "qwen", "auto", "none"}[s.r.IntN(6)]
 	if s.r.IntN(2) == 0 {

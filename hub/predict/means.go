@@ -75,8 +75,10 @@ type Means struct {
 // mean is a running mean that forgets.
 type mean struct{ sum, weight float64 }
 
-func (m *mean) add(x, keep float64) { m.sum, m.weight = float64(m.sum*keep)+x, float64(m.weight*keep)+1 }
-func (m *mean) value() float64      { return m.sum / m.weight }
+func (m *mean) add(x, keep float64) {
+	m.sum, m.weight = float64(m.sum*keep)+x, float64(m.weight*keep)+1
+}
+func (m *mean) value() float64 { return m.sum / m.weight }
 
 // NewMeans returns a predictor that knows nothing but its prior.
 func NewMeans(p Prior) *Means {
