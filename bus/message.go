@@ -222,6 +222,9 @@ type Result struct {
 // Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
 func (r Result) Paid() market.Credits { return r.Cost + r.Premium }
 
+// Regime is the regime's part of Toll, at most 0.
+func (r Result) Regime() market.Credits { return r.Toll - r.Congestion + r.Fee }
+
 // Completion outcomes.
 const (
 	OutcomeDone      = "done"      // served to its end

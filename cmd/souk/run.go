@@ -144,7 +144,7 @@ func (w *show) play(ctx context.Context, m *harness.Market) error {
 		Clients: clients, MaxTokens: runMaxTokens, Run: fmt.Sprintf("run-%x", started.UnixNano()), Retries: runRetries,
 		Concurrency: calmConcurrency,
 	}
-	w.heading("A calm market", fmt.Sprintf("%d dialogues, at most %d at a time for %d slots: tasks are placed as they come, nobody pays a premium.",
+	w.heading("A calm market", fmt.Sprintf("%d dialogues, at most %d at a time for %d slots: tasks are placed as they come; premiums are the little by which they slow one another.",
 		calm, calmConcurrency, slots(m.Config())))
 	played, err := w.part(ctx, m, w.dialogues[:calm], cfg, tally)
 	if err != nil {

@@ -177,8 +177,8 @@ func summary(r bus.Result, ttft time.Duration) string {
 		}
 		return line + "; nothing was paid"
 	}
-	line := fmt.Sprintf("paid %s = cost %s + premium %s | TTFT %.1f ms | %d prompt tokens, %d from cache, %d output | %s by %s of %s",
-		r.Paid(), r.Cost, r.Premium, float64(ttft.Microseconds())/1000, r.Usage.Prompt, r.Usage.Cached, r.Usage.Output, r.Model, r.Agent, r.Hub)
+	line := fmt.Sprintf("paid %s = cost %s + premium %s%s | TTFT %.1f ms | %d prompt tokens, %d from cache, %d output | %s by %s of %s",
+		r.Paid(), r.Cost, r.Premium, premiumParts(r), float64(ttft.Microseconds())/1000, r.Usage.Prompt, r.Usage.Cached, r.Usage.Output, r.Model, r.Agent, r.Hub)
 	if r.Receipt != nil {
 		line += " | receipt " + r.Receipt.ID
 	}
@@ -186,4 +186,13 @@ func summary(r bus.Result, ttft time.Duration) string {
 		line = fmt.Sprintf("%s: %s; %s", r.Code, r.Message, line)
 	}
 	return line
+}
+
+// premiumParts says what a premium is made of. Slot price and tolls together are more than it where the client's tasks were priced
+// together.
+func premiumParts(r bus.Result) string {
+	if r.Premium == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (slot price %s, congestion charge %s, regime toll %s, fee %s)", r.SlotPrice, -r.Congestion, -r.Regime(), r.Fee)
 }

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// What is said of a premium adds up to it.
+func TestSummaryOfAPremium(t *testing.T) {
+	r := bus.Result{Model: "m", Agent: "a", Hub: "math", Cost: 1000, Premium: 600, SlotPrice: 100, Toll: -500, Congestion: -300, Fee: 50}
+	if got, want := summary(r, time.Millisecond), "paid 0.0000016 = cost 0.000001 + premium 0.0000006 (slot price 0.0000001, congestion charge 0.0000003, regime toll 0.00000015, fee 0.00000005) | "; !strings.HasPrefix(got, want) {
+		t.Errorf("%s\nwant %s...", got, want)
+	}
+	if got := summary(bus.Result{Cost: 1000}, 0); !strings.HasPrefix(got, "paid 0.000001 = cost 0.000001 + premium 0 | ") {
+		t.Errorf("%s", got)
+	}
+}
