@@ -20,7 +20,8 @@
 // testdata/max-flow.txt keeps the counterexample.
 //
 // An agent's slots come in tiers of rising congestion charge, since everything placed in one round meets the others
-// there; a convex cost is exact as parallel arcs into the agent. Each tier is a node of its own here.
+// there; a convex cost is exact as parallel arcs into the agent. Each tier is a node of its own here. The charge goes to surplus
+// and not to the agent: one that asks for more gets fewer tasks and nothing for it.
 //
 // # Money
 //
