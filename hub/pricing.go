@@ -64,9 +64,9 @@ func (r Rule) market() market.Rule {
 	return market.Rule{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke}
 }
 
-// overlay is the rule with what a domain's entry in the registry says of it. Amounts by class are for one pricing: under another
+// Overlay is the rule with what a domain's entry in the registry says of it. Amounts by class are for one pricing: under another
 // than the file's, the file's are left out.
-func (r Rule) overlay(m *bus.MarketConfig) Rule {
+func (r Rule) Overlay(m *bus.MarketConfig) Rule {
 	for _, s := range []struct {
 		to   *string
 		from string

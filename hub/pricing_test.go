@@ -115,10 +115,10 @@ func TestRulesThatMeanNothing(t *testing.T) {
 		t.Error(err)
 	}
 	// Another pricing than the file's leaves the file's amounts out, and brings its own.
-	if r := c.Rule.overlay(&bus.MarketConfig{Pricing: market.PricingPosted, Tariffs: amounts}); r.Validate() != nil || r.Ceilings != nil || r.Tariffs["h200"] != 5 {
+	if r := c.Rule.Overlay(&bus.MarketConfig{Pricing: market.PricingPosted, Tariffs: amounts}); r.Validate() != nil || r.Ceilings != nil || r.Tariffs["h200"] != 5 {
 		t.Errorf("%+v, %v", r, r.Validate())
 	}
-	if r := c.Rule.overlay(&bus.MarketConfig{Settle: market.SettleQuoted}); r.Validate() != nil || r.Ceilings["h200"] != 5 || r.Settle != market.SettleQuoted {
+	if r := c.Rule.Overlay(&bus.MarketConfig{Settle: market.SettleQuoted}); r.Validate() != nil || r.Ceilings["h200"] != 5 || r.Settle != market.SettleQuoted {
 		t.Errorf("%+v, %v", r, r.Validate())
 	}
 }

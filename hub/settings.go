@@ -33,7 +33,7 @@ func (n *Node) Configure(now time.Time, m *bus.MarketConfig) error {
 		if m.Eager != nil {
 			s.batch.Eager = *m.Eager
 		}
-		s.rule = s.rule.overlay(m)
+		s.rule = s.rule.Overlay(m)
 		if err := errors.Join(s.batch.Validate(), s.rule.Validate()); err != nil {
 			return fmt.Errorf("settings of domain %s: %w", m.Domain, err)
 		}

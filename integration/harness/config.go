@@ -33,6 +33,7 @@ type Domain struct {
 	Name    string   `yaml:"name"`
 	Labels  []string `yaml:"labels"`  // of the classifier; default: the name
 	General bool     `yaml:"general"` // takes tasks of low confidence; exactly one domain does
+	Market  Rules    `yaml:"market"`  // of this hub, where they are not those of all
 }
 
 // Agent is one engine for sale. Its price is either a card or the name of a published row.
@@ -46,6 +47,10 @@ type Agent struct {
 	Engine   Engine       `yaml:"engine"`
 
 	Tiers []market.Tier `yaml:"tiers"` // the slots by congestion charge; default: as measured under load
+
+	Owner string         `yaml:"owner"` // whose it is; default: the agent's own
+	Class string         `yaml:"class"` // of agents that are paid one tariff; default: the model
+	Ask   market.Credits `yaml:"ask"`   // for a task beside its metered cost, where pricing is tariff
 }
 
 // Score is what an operator believes of an agent's answers in a domain, 0 to 1.
@@ -65,8 +70,16 @@ type Rules struct {
 	MaxBatch int            `yaml:"max_batch"`
 	MaxWait  time.Duration  `yaml:"max_wait"`
 	Eager    *bool          `yaml:"eager"`
-	Fee      market.Credits `yaml:"fee"`    // flat, of every award
-	Settle   string         `yaml:"settle"` // metered or quoted
+	Fee      market.Credits `yaml:"fee"` // flat, of every award
+
+	Pricing      string                    `yaml:"pricing"` // vcg, tariff or posted
+	Settle       string                    `yaml:"settle"`  // metered or quoted
+	Clarke       string                    `yaml:"clarke"`  // client or task
+	SolveLimit   time.Duration             `yaml:"solve_limit"`
+	BundleTokens *int                      `yaml:"bundle_tokens"`
+	Tariffs      map[string]market.Credits `yaml:"tariffs"`  // under posted, by class
+	Ceiling      market.Credits            `yaml:"ceiling"`  // under tariff
+	Ceilings     map[string]market.Credits `yaml:"ceilings"` // by class
 }
 
 // Limits of one process; beyond them run the parts as processes of their own.
@@ -199,11 +212,18 @@ func (c Config) Validate() error {
 			bad("clients: %s: a deposit is above 0", id)
 		}
 	}
-	if s := c.Market.Settle; s != "" && s != "metered" && s != "quoted" {
-		bad("market.settle: %q, want metered or quoted", s)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
-	if c.Market.MaxBatch < 0 || c.Market.MaxWait < 0 || c.Market.Fee < 0 {
-		bad("market: max_batch, max_wait and fee are not negative")
+	for i, d := range c.Domains { // the hub itself judges its rules
+		for _, r := range []Rules{c.Market, d.Market} {
+			if r.MaxBatch < 0 || r.MaxWait < 0 || r.Fee < 0 {
+				bad("market: max_batch, max_wait and fee are not negative")
+			}
+		}
+		if err := c.hub(d).Validate(); err != nil {
+			bad("market, or domains[%d].market: %w", i, err)
+		}
 	}
 	return errors.Join(errs...)
 }

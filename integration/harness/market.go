@@ -272,7 +272,13 @@ func (c Config) hub(d Domain) hub.Config {
 	h := hub.Default()
 	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General
 	h.DrainTimeout = StopWithin / 4
-	r := c.Market
+	c.Market.apply(&h)
+	d.Market.apply(&h)
+	return h
+}
+
+// apply sets what the rules say of a hub.
+func (r Rules) apply(h *hub.Config) {
 	if r.MaxBatch > 0 {
 		h.Batch.MaxBatch = r.MaxBatch
 	}
@@ -282,11 +288,17 @@ func (c Config) hub(d Domain) hub.Config {
 	if r.Eager != nil {
 		h.Batch.Eager = *r.Eager
 	}
-	if r.Settle != "" {
-		h.Settle = r.Settle
+	if r.Fee > 0 {
+		h.Fee = r.Fee
 	}
-	h.Fee = r.Fee
-	return h
+	if r.SolveLimit != 0 {
+		h.SolveLimit = r.SolveLimit
+	}
+	m := bus.MarketConfig{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke, BundleTokens: r.BundleTokens, Tariffs: r.Tariffs, Ceilings: r.Ceilings}
+	if r.Ceiling != 0 {
+		m.Ceiling = &r.Ceiling
+	}
+	h.Rule = h.Rule.Overlay(&m)
 }
 
 func (m *Market) startAgents(ctx context.Context, connect connector, registry bus.Registry, agents []agentd.AgentConfig) error {
