@@ -356,4 +356,3 @@ func failoverBars(ctx context.Context, o Options) ([]Bar, error) {
 	}
 	return bars, nil
 }
-
