@@ -6,6 +6,8 @@ export CGO_ENABLED ?= 0
 ARGS       ?=
 FUZZTIME   ?= 10s
 SOAKTIME   ?= 10m
+STREAMTIME ?= 60s
+RUNTIME    ?= 2m
 COMMANDS   := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 LDFLAGS    := -s -w -X main.version=$(VERSION)
@@ -59,8 +61,10 @@ else
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
 endif
 
-soak: build ## play the bundled dialogues again and again for SOAKTIME (10m), restarting the market, and check the ledger each time
-	bin/souk run --exit --soak $(SOAKTIME) $(ARGS)
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills; dialogues for RUNTIME (2m), restarting the market
+	bin/souk bench --only streams --streaming $(STREAMTIME) --runs 1
+	bin/souk soak --duration $(SOAKTIME) $(ARGS)
+	bin/souk run --exit --soak $(RUNTIME)
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...

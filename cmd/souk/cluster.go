@@ -130,7 +130,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		}
 		return err
 	}
-	if err := dir.Publish(harness.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats, Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains}); err != nil {
+	if err := dir.Publish(harness.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats, Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains, Processes: plan.processes(cfg.Engines)}); err != nil {
 		return err
 	}
 	link, err := harness.Dial(data, "souk-cluster")
@@ -148,7 +148,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	verdict := plan.show(ctx, s, f, cfg, link, group, out)
 	if verdict == nil && !f.exit && ctx.Err() == nil {
 		fmt.Fprintf(out, "\nThe cluster stays up until Ctrl-C. In another terminal:\n  %s\n  %s\n  tail -f %s\n",
-			s.line(`submit "What is a souk?"`), s.line("replay --concurrency 32"), filepath.Join(data, "log", "*.log"))
+			s.line(`submit "What is a souk?"`), s.line("load --concurrency 32"), filepath.Join(data, "log", "*.log"))
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(errs, "stopping: tasks that run may end; a second Ctrl-C ends it at once")
@@ -211,6 +211,16 @@ func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
 			return fmt.Errorf("the hubs sell %v of %d agents: see %s", agents, c.agents, filepath.Join(c.dir, "log"))
 		}
 	}
+}
+
+// processes are those that run, for whoever measures them.
+func (c *cluster) processes(engines []clusterEngine) []harness.Process {
+	var out []harness.Process
+	for _, p := range slices.Concat(c.stages...) {
+		isEngine := slices.ContainsFunc(engines, func(e clusterEngine) bool { return e.Name == p.name })
+		out = append(out, harness.Process{Name: p.name, PID: p.pid(), Engine: isEngine})
+	}
+	return out
 }
 
 // table shows the processes.

@@ -78,7 +78,7 @@ func root() *cobra.Command {
 	}
 	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn", "least level logged to stderr: debug, info, warn or error")
-	c.AddCommand(upCommand(&s), runCommand(&s), submitCommand(&s), replayCommand(&s), loadCommand(&s), fundCommand(&s), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
+	c.AddCommand(upCommand(&s), runCommand(&s), submitCommand(&s), replayCommand(&s), loadCommand(&s), soakCommand(), fundCommand(&s), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
 	return c
 }
 

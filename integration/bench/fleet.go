@@ -186,7 +186,7 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 	const streams = 1000
 	tokens := int(o.Streaming.Seconds() * perSecond)
 	x, err := repeat(o, "a thousand streams", func() ([]float64, error) {
-		return inFleet(ctx, o, fleet.Plan{Speedup: perSecond / 100.0}, func(s *shop) ([]float64, error) {
+		return inFleet(ctx, o, fleet.Plan{Speedup: perSecond / 100.0, Slowest: time.Second}, func(s *shop) ([]float64, error) {
 			for _, name := range []string{"node-1", "node-2"} {
 				if err := s.node(ctx, name, 4, streams/8); err != nil {
 					return nil, err
@@ -203,7 +203,7 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 				return nil, err
 			}
 			n := r.TokensPerSecond * r.Seconds
-			return []float64{r.CPUToken, r.TokensPerSecond, apart(r, "engine", n), apart(r, "this load", n), r.Seconds, r.ITL.P99}, nil
+			return []float64{r.CPUToken, r.TokensPerSecond, apart(r, "engine", n), apart(r, "this load", n), r.Seconds}, nil
 		})
 	})
 	if err != nil {
@@ -211,15 +211,15 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 	}
 	return []Bar{{
 		Name: "processes: CPU per relayed token, 1,000 streams", Asked: "at most 25 us", Limit: 25, Measured: median(x[0]), Unit: "us", Runs: x[0],
-		Note: fmt.Sprintf("no gap in %.0f s at %.0f tokens a second, ITL p99 %.0f ms of an engine's %d; apart: the engine's own %.1f us, the readers' %.1f us",
-			median(x[4]), median(x[1]), median(x[5]), 1000/perSecond, median(x[2]), median(x[3])),
+		Note: fmt.Sprintf("no gap in %.0f s at %.0f tokens a second; apart: the engine's own %.1f us, the readers' %.1f us",
+			median(x[4]), median(x[1]), median(x[2]), median(x[3])),
 	}}, nil
 }
 
 // memoryBars look at one agentd with a hundred streams, and at a hub with many agents, sessions and open tasks.
 func memoryBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "memory", func() ([]float64, error) {
-		node, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.5}, func(s *shop) ([]float64, error) {
+		node, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.5, Slowest: time.Second}, func(s *shop) ([]float64, error) {
 			if err := s.node(ctx, "node-1", 1, 100); err != nil {
 				return nil, err
 			}
@@ -239,7 +239,7 @@ func memoryBars(ctx context.Context, o Options) ([]Bar, error) {
 			return nil, err
 		}
 		const agents, sessions, open = 200, 10_000, 1_000
-		hub, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.2}, func(s *shop) ([]float64, error) {
+		hub, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.2, Slowest: time.Second}, func(s *shop) ([]float64, error) {
 			if err := s.node(ctx, "node-1", agents, open/agents); err != nil {
 				return nil, err
 			}

@@ -34,7 +34,12 @@ type Word struct {
 }
 
 // Ask sends one task and reads its answer to the end. A task has exactly one last word: more, or none, is a Fault.
-func Ask(ctx context.Context, c *client.Client, id string, t bus.Task, each func(bus.Chunk)) (w Word) {
+func Ask(ctx context.Context, c *client.Client, id string, t bus.Task, each func(bus.Chunk)) Word {
+	return AskWith(ctx, c, id, t, func(_ *client.Stream, c bus.Chunk) { each(c) })
+}
+
+// AskWith is Ask for one who may want to do something to the stream, as to cancel it.
+func AskWith(ctx context.Context, c *client.Client, id string, t bus.Task, each func(*client.Stream, bus.Chunk)) (w Word) {
 	w = Word{Client: id, Task: t.ID, Body: t.Body, Began: time.Now()}
 	defer func() { w.Ended = time.Now() }()
 	s, err := c.Submit(ctx, t)
@@ -76,7 +81,7 @@ func Ask(ctx context.Context, c *client.Client, id string, t bus.Task, each func
 		}
 		w.Chunks++
 		w.Text += chunk.Text
-		each(chunk)
+		each(s, chunk)
 	}
 }
 

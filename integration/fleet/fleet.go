@@ -34,13 +34,14 @@ func Build(ctx context.Context, dir string) error {
 
 // Plan says which parts a fleet has. Texts are YAML, one field a line, added to the part's section of its file.
 type Plan struct {
-	Bin     string   // directory of the commands
-	Dir     string   // an empty directory: files, data, logs
-	Domains []string // a hub for each; the first takes what has no hub of its own, the second mathematics
-	Agents  int      // each with an engine and a node of its own; they join the hubs in turn
-	Slots   int      // of each
-	Profile string   // of the engines; "" = steady
-	Speedup float64  // of the engines: at 1 a steady one gives a token each ten milliseconds
+	Bin     string        // directory of the commands
+	Dir     string        // an empty directory: files, data, logs
+	Domains []string      // a hub for each; the first takes what has no hub of its own, the second mathematics
+	Agents  int           // each with an engine and a node of its own; they join the hubs in turn
+	Slots   int           // of each
+	Profile string        // of the engines; "" = steady
+	Slowest time.Duration // most time between two tokens that a hub reckons with; 0 = 40 ms
+	Speedup float64       // of the engines: at 1 a steady one gives a token each ten milliseconds
 
 	Treasury, Hub, Door, Agentd string
 	Proxied                     []string // names of parts that reach NATS and etcd, and of nodes that reach their engine, through proxies
@@ -231,8 +232,8 @@ func (f *Fleet) hubText(name, domain string, general bool, more string) string {
 		labels = "[math, science, finance]"
 	}
 	// Holds of a hub that died, and of tasks that no agent got, end by their own time: seconds rather than minutes.
-	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: %t\n  drain_timeout: 20s\n  hold_grace: 4s\n  prior: {slowest_itl: 40ms}\n%s",
-		f.Data, domain, name, name, labels, general, more)
+	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: %t\n  drain_timeout: 20s\n  hold_grace: 4s\n  prior: {slowest_itl: %v}\n%s",
+		f.Data, domain, name, name, labels, general, cmp.Or(f.Slowest, 40*time.Millisecond), more)
 }
 
 // AddAgentd makes the part of node n, which sells engine n as agent-n.
