@@ -330,7 +330,7 @@ func (s *Stream) accept(a *bus.Accepted, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accepted, s.ready, s.heard = *a, true, now
-	if s.order.done() && s.order.end.Code.Broken() {
+	if s.broke() {
 		s.goOn(now)
 	}
 	s.resume(now)
@@ -360,7 +360,7 @@ func (s *Stream) hear(c bus.Chunk, now time.Time) {
 		s.stop()
 		s.cl.forget(s)
 	}
-	if s.order.done() && s.order.end.Code.Broken() {
+	if s.broke() {
 		s.goOn(now)
 	}
 	s.resume(now)
@@ -381,6 +381,16 @@ func (s *Stream) resume(now time.Time) {
 	}
 }
 
+// broke reports whether the answer has ended so that another agent may mend it: its agent failed, or is another life of
+// itself that knows nothing of it. The lock is held.
+func (s *Stream) broke() bool {
+	if !s.order.done() {
+		return false
+	}
+	end := s.order.end
+	return end.Code.Broken() || end.Code == bus.CodeUnknown && end.Receipt == nil
+}
+
 // goOn asks the market to go on elsewhere with an answer that broke off, once. It returns false, and has the
 // reason told with the answer's end, if that cannot be. The lock is held.
 func (s *Stream) goOn(now time.Time) bool {
@@ -390,8 +400,12 @@ func (s *Stream) goOn(now time.Time) bool {
 	s.wentOn = true
 	from, err := s.order.kept.resume(&s.task, s.accepted.Agent, s.order.next)
 	if err != nil {
-		if s.order.end != nil && s.task.Failover != "off" {
-			end := bus.CannotContinue(*s.order.end, err)
+		if s.order.end != nil {
+			end := *s.order.end
+			if s.task.Failover != "off" {
+				end = bus.CannotContinue(end, err)
+			}
+			end.Chunks = s.order.next // who does not know the answer does not know this either
 			s.order.end = &end
 		}
 		return false

@@ -37,7 +37,10 @@ func chatBody(b string) bus.Task { return bus.Task{ID: "t", Body: []byte(b)} }
 // the task, and the stream goes on where it was. What the first agent says later is not heard.
 func TestAnAnswerGoesOnElsewhere(t *testing.T) {
 	for name, fails := range map[string]func(s *scene){
-		"the agent says so":    func(s *scene) { s.end("t", 2, bus.CodeEngineFailed) },
+		"the agent says so": func(s *scene) { s.end("t", 2, bus.CodeEngineFailed) },
+		"the agent was started again, and knows nothing of it": func(s *scene) {
+			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Seq: 2, Result: &bus.Result{Client: "ada", Task: "t", Agent: "agent", Code: bus.CodeUnknown}})
+		},
 		"the agent is silent":  func(s *scene) {},
 		"there is a gap":       func(s *scene) { s.token("t", 0, 4, "never") },
 		"it fails after a gap": func(s *scene) { s.token("t", 0, 4, "never") },

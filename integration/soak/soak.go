@@ -40,6 +40,7 @@ type Report struct {
 	Seed      uint64
 	Kills     map[string]int   // by part
 	Words     map[bus.Code]int // last words; "" = served
+	Unserved  []string         // the last words of those that were neither served nor cancelled
 	Moved     int              // served by more than one agent
 	Unknown   int              // told that nobody knows, and paid
 	Holds     int
@@ -195,6 +196,9 @@ func one(ctx context.Context, c *client.Client, id string, random *rand.Rand) fl
 func (r *Report) account(ctx context.Context, f *fleet.Fleet, words []fleet.Word) error {
 	for _, w := range words {
 		r.Words[w.Code]++
+		if w.Code != "" && w.Code != bus.CodeCancelled {
+			r.Unserved = append(r.Unserved, w.String())
+		}
 		if w.Result.Receipt != nil && len(w.Result.Receipt.Earlier) > 0 {
 			r.Moved++
 		}
@@ -338,6 +342,13 @@ func (r Report) Write(w io.Writer) {
 			fmt.Fprint(w, ", ")
 		}
 		fmt.Fprintf(w, "%s %d", cmp.Or(string(code), "served"), r.Words[code])
+	}
+	for i, word := range r.Unserved {
+		if i == 20 {
+			fmt.Fprintf(w, "\n  and %d more", len(r.Unserved)-i)
+			break
+		}
+		fmt.Fprintf(w, "\n  %s", word)
 	}
 	fmt.Fprintf(w, "\n%d answers by more than one agent; %d holds, every one ended; %s paid; %d told that nobody knows, and paid\n\n", r.Moved, r.Holds, r.Paid, r.Unknown)
 	t := table.NewWriter()
