@@ -32,7 +32,7 @@ var parts = []struct {
 	name    string
 	measure func(context.Context, Options) ([]Bar, error)
 }{
-	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars}, {"classifier", classifierBars}, {"audit", auditBars},
+	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars}, {"classifier", classifierBars}, {"mechanism", mechanismBars}, {"audit", auditBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 
