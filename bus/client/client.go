@@ -285,9 +285,10 @@ type Stream struct {
 	id      string
 	news    chan struct{} // cap 1: something happened
 	unwatch func() bool
-	timer   *time.Timer // of Next
 
 	mu       sync.Mutex
+	timer    *time.Timer // wakes Next; set again only when it is over, or too late
+	alarm    time.Time   // when it goes off
 	accepted bus.Accepted
 	task     bus.Task    // as sent, until nobody will need it again
 	goingOn  bool        // the market is asked to go on with the answer elsewhere
@@ -471,30 +472,20 @@ func (s *Stream) wake() {
 // CodeAnswerGone, a reader too far behind is CodeSlowReader. If this ctx ends, the stream goes on and Next may be called again.
 func (s *Stream) Next(ctx context.Context) (bus.Chunk, error) {
 	for {
-		c, wait, err := s.step(time.Now())
-		if err != nil || wait == 0 {
+		c, wait, err := s.step()
+		if err != nil || !wait {
 			return c, err
-		}
-		if s.timer == nil {
-			s.timer = time.NewTimer(wait)
-		} else {
-			s.timer.Reset(wait)
 		}
 		select {
 		case <-s.news:
-		case <-s.timer.C:
 		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-		s.timer.Stop()
-		if err != nil {
-			return bus.Chunk{}, err
+			return bus.Chunk{}, context.Cause(ctx)
 		}
 	}
 }
 
-// step returns a chunk, or the stream's end, or how long to wait for news.
-func (s *Stream) step(now time.Time) (c bus.Chunk, wait time.Duration, err error) {
+// step returns a chunk, or the stream's end, or that there will be news.
+func (s *Stream) step() (c bus.Chunk, wait bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c, ok := s.order.pop(); ok && s.err == nil {
@@ -502,11 +493,11 @@ func (s *Stream) step(now time.Time) (c bus.Chunk, wait time.Duration, err error
 		if s.read-s.acked >= s.cl.c.AckEvery {
 			s.ack()
 		}
-		return c, 0, nil
+		return c, false, nil
 	}
 	if s.err != nil {
 		s.finish()
-		return c, 0, s.err
+		return c, false, s.err
 	}
 	if s.order.done() {
 		if !s.ended {
@@ -515,12 +506,31 @@ func (s *Stream) step(now time.Time) (c bus.Chunk, wait time.Duration, err error
 			s.finish()
 		}
 		if err := refusal(s.order.end); err != nil {
-			return c, 0, err
+			return c, false, err
 		}
-		return c, 0, io.EOF
+		return c, false, io.EOF
 	}
-	err = s.lost(now)
-	return c, s.patience(now), err
+	now := time.Now()
+	if err := s.lost(now); err != nil {
+		return c, false, err
+	}
+	s.wakeIn(s.patience(now), now)
+	return c, true, nil
+}
+
+// wakeIn has Next look again after so long at the latest. A stream that moves puts this off with every chunk, so an
+// alarm that is set goes off when it may and finds nothing, which costs less. The lock is held.
+func (s *Stream) wakeIn(d time.Duration, now time.Time) {
+	due := now.Add(d)
+	switch {
+	case s.timer == nil:
+		s.timer = time.AfterFunc(d, s.wake)
+	case s.alarm.After(now) && !s.alarm.After(due):
+		return
+	default:
+		s.timer.Reset(d)
+	}
+	s.alarm = due
 }
 
 // lost judges what stays away. The lock is held.
@@ -583,6 +593,9 @@ func (s *Stream) ack() {
 func (s *Stream) finish() {
 	s.cl.forget(s)
 	s.task, s.order.kept = bus.Task{}, kept{off: true}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	if s.unwatch != nil {
 		s.unwatch()
 	}
