@@ -221,7 +221,7 @@ func (r Report) Write(w io.Writer) {
 	right(t, 2, 7)
 	t.Render()
 	if r.CPUTask > 0 {
-		fmt.Fprintf(w, "The market's own: %.0f us of CPU for a task, %.1f us for an output token.\n", r.CPUTask, r.CPUToken)
+		fmt.Fprintf(w, "The market's own, engines and this load apart: %.0f us of CPU for a task, %.1f us for an output token.\n", r.CPUTask, r.CPUToken)
 	}
 }
 

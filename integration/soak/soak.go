@@ -40,7 +40,7 @@ type Report struct {
 	Seed      uint64
 	Kills     map[string]int   // by part
 	Words     map[bus.Code]int // last words; "" = served
-	Unserved  []string         // the last words of those that were neither served nor cancelled
+	Unserved  []string         // the last words of those that an agent took, and that were neither served nor cancelled
 	Moved     int              // served by more than one agent
 	Unknown   int              // told that nobody knows, and paid
 	Holds     int
@@ -196,7 +196,7 @@ func one(ctx context.Context, c *client.Client, id string, random *rand.Rand) fl
 func (r *Report) account(ctx context.Context, f *fleet.Fleet, words []fleet.Word) error {
 	for _, w := range words {
 		r.Words[w.Code]++
-		if w.Code != "" && w.Code != bus.CodeCancelled {
+		if w.Accepted && w.Code != "" && w.Code != bus.CodeCancelled {
 			r.Unserved = append(r.Unserved, w.String())
 		}
 		if w.Result.Receipt != nil && len(w.Result.Receipt.Earlier) > 0 {
