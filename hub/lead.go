@@ -97,9 +97,9 @@ func (n *Node) sendAway(code bus.Code, why string) {
 	}
 }
 
-// Holding reports whether the next Ready may want new money written down, or lately could not: then Room has to
-// be told first.
-func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 }
+// Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment, or lately could not:
+// then Room has to be told first.
+func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 || !n.treasury.idle() }
 
 // Room says whether the journal has room for new holds. Without it tasks are refused and those that wait are sent
 // away; what runs is settled.

@@ -412,6 +412,12 @@ func (s *Server) turn(first input, room interface{ HasRoom() bool }) (r Ready, q
 		default:
 		}
 	}
+	look := func() {
+		if room != nil && s.node.Holding() {
+			s.node.Room(room.HasRoom())
+		}
+	}
+	look()
 	for i := 0; !first.at.IsZero(); i++ {
 		s.step(first)
 		first = input{}
@@ -424,9 +430,7 @@ func (s *Server) turn(first input, room interface{ HasRoom() bool }) (r Ready, q
 	}
 	now := time.Now()
 	s.node.Tick(now)
-	if room != nil && s.node.Holding() {
-		s.node.Room(room.HasRoom())
-	}
+	look()
 	rounds := s.node.stats.Rounds
 	r = s.node.Ready()
 	if done := s.node.stats.Rounds - rounds; done > 0 {

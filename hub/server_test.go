@@ -463,6 +463,20 @@ func (f *full) HasRoom() bool {
 	return !f.yes
 }
 
+// Append refuses new money, as the journal does.
+func (f *full) Append(frames ...ledger.Frame) error {
+	if !f.HasRoom() {
+		for _, fr := range frames {
+			for _, r := range fr.Records {
+				if r.Kind != ledger.KindCapture && r.Kind != ledger.KindVoid && r.Kind != ledger.KindReturn {
+					return ledger.ErrDiskFull
+				}
+			}
+		}
+	}
+	return f.Journal.Append(frames...)
+}
+
 func (f *full) set(yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -485,6 +499,15 @@ func TestDiskNearlyFull(t *testing.T) {
 	tn.publish(bus.HubTaskSubject("math"), "nowhere", request("long"))
 	d := <-held
 	disk.set(true)
+	tn.mu.Lock()
+	tn.prepaid["bob"] = 1000 * market.Credit
+	tn.mu.Unlock()
+	// An allotment is new money too, and the first task of a client asks for one.
+	first := request("first")
+	first.Client = "bob"
+	if got := tn.ask(first); got != "unavailable" && got != "allotment_pending" {
+		t.Errorf("a new client's first task: %s", got)
+	}
 	until(t, "tasks are refused", func() bool { return tn.ask(request(fmt.Sprint("t-", s.Stats().Arrived))) == "unavailable" })
 	tn.publish(bus.CompletionSubject("math", "a-1"), "", completion("a-1", d, market.Usage{Prompt: 100, Output: 10}))
 	until(t, "the running task is settled", func() bool { return s.Stats().Tasks[""] >= 1 && s.Stats().Holds == 0 })

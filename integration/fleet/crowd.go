@@ -163,6 +163,7 @@ type Crowd struct {
 	wg   sync.WaitGroup
 
 	served atomic.Int64 // tasks served to their end
+	taken  atomic.Int64 // Unix nanoseconds of the first answer that began after Accepted was called
 	news   chan struct{}
 
 	mu    sync.Mutex
@@ -189,7 +190,11 @@ func (f *Fleet) CrowdOf(ctx context.Context, id string, c *client.Client, reader
 					return
 				default:
 				}
-				w.add(Ask(ctx, c, id, Task(id, tokens), func(bus.Chunk) {}))
+				w.add(Ask(ctx, c, id, Task(id, tokens), func(c bus.Chunk) {
+					if c.Seq == 0 {
+						w.taken.CompareAndSwap(0, time.Now().UnixNano())
+					}
+				}))
 			}
 		})
 	}
@@ -228,6 +233,13 @@ func (w *Crowd) Served(ctx context.Context, more int) error {
 		}
 	}
 	return nil
+}
+
+// Accepted notes when the next answer begins, that of a task which was not awarded yet; the function that it returns says how
+// long that was after a time, once it has happened.
+func (w *Crowd) Accepted(since time.Time) func() time.Duration {
+	w.taken.Store(0)
+	return func() time.Duration { return time.Unix(0, w.taken.Load()).Sub(since) }
 }
 
 // Stop lets every reader finish its task, and returns all that was said.

@@ -46,6 +46,8 @@ type Plan struct {
 	Treasury, Hub, Door, Agentd string
 	Proxied                     []string // names of parts that reach NATS and etcd, and of nodes that reach their engine, through proxies
 	Clients                     map[string]market.Credits
+	Vanished                    map[string]bool // clients whom nobody can ask what they were told
+	Prepare                     func(*Fleet)    // before anything is started
 }
 
 // Fleet is a market of processes.
@@ -104,6 +106,9 @@ func Start(ctx context.Context, p Plan) (*Fleet, error) {
 
 func (f *Fleet) start(ctx context.Context) error {
 	f.NATS, f.Etcd = Port(), Port()
+	if f.Prepare != nil {
+		f.Prepare(f)
+	}
 	stages := [][]func() (*Part, error){{
 		func() (*Part, error) {
 			return f.Add(NATS, "", fmt.Sprintf("infra: {nats: %q, etcd: none}\ndata: %s\n", f.NATS, f.Data), "souk", "infra")

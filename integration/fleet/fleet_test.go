@@ -54,12 +54,18 @@ func TestMain(m *testing.M) {
 // failed, the ends of all logs are shown.
 func begin(t *testing.T, p Plan) (*Fleet, context.Context) {
 	t.Helper()
+	return beginWith(t, p, nil)
+}
+
+func beginWith(t *testing.T, p Plan, prepare func(*Fleet)) (*Fleet, context.Context) {
+	t.Helper()
+	p.Prepare = prepare
 	p.Bin, p.Dir = commands(t), t.TempDir()
 	if p.Domains == nil {
 		p.Domains = []string{"general"}
 	}
 	if p.Clients == nil {
-		p.Clients = map[string]market.Credits{"dev": 10 * market.Credit}
+		p.Clients = map[string]market.Credits{"dev": 10 * market.Credit, "other": market.Credit}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	t.Cleanup(cancel)
@@ -190,6 +196,7 @@ func moved(words []Word) (n int) {
 // A node that dies in the middle of its answers is nobody's problem: each goes on at another node, exactly as it would have
 // gone, and is paid once.
 func TestAnAgentdDiesMidStream(t *testing.T) {
+	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8})
 	done, _ := streams(t, ctx, f, 8, 300)
 	must(t, f.Part("agentd-1").Kill())
@@ -211,6 +218,7 @@ func TestAnAgentdDiesMidStream(t *testing.T) {
 
 // So is an engine that dies.
 func TestAnEngineDiesMidStream(t *testing.T) {
+	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8})
 	done, _ := streams(t, ctx, f, 8, 300)
 	must(t, f.Part("engine-1").Kill())
