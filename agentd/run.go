@@ -35,6 +35,7 @@ type Run struct {
 	text   strings.Builder
 	extra  []bus.Extra
 	bytes  int // of text and extra collected
+	out    bus.Chunk
 }
 
 // NewRun begins to serve d. depth is how many tokens of its session this agent believes to hold, in
@@ -66,9 +67,9 @@ func (r *Run) usage(output int) market.Usage {
 	return market.Usage{Prompt: r.prompt, Cached: max(0, min(r.cached, r.prompt-1)), Output: output}
 }
 
-// Take meters what the engine sent. It returns the chunk to relay, nil if there is nothing to say now,
-// or why the answer must end before it: its tokens would cost more than the hold has for
-// them, or are more than were asked for.
+// Take meters what the engine sent. It returns the chunk to relay, which holds until the next call, nil if there is
+// nothing to say now, or why the answer must end before it: its tokens would cost more than the hold has for them, or
+// are more than were asked for.
 func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if c.Prompt > 0 {
 		r.prompt = c.Prompt
@@ -105,9 +106,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		r.text.WriteString(c.Text)
 		return nil, nil
 	}
-	out := &bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Text: c.Text, Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
+	r.out = bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Text: c.Text, Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
 	r.seq++
-	return out, nil
+	return &r.out, nil
 }
 
 // undo takes back a chunk that could not be sent: numbers have no gaps, and nobody pays for it.

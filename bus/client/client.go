@@ -31,6 +31,8 @@ type Client struct {
 	bus bus.Bus
 	sub bus.Subscription
 
+	came bus.Chunk // of hear, one after another: for each message anew it would be the largest thing allocated
+
 	life context.Context // until Close
 	end  context.CancelFunc
 
@@ -84,10 +86,12 @@ func (cl *Client) hear(m bus.Msg) {
 	if s == nil {
 		return // of another program under this id, or of a stream that has ended
 	}
-	var c bus.Chunk
-	if bus.Decode(m.Data, &c) == nil && c.Task == s.id {
-		s.hear(c, time.Now())
+	c := &cl.came
+	*c = bus.Chunk{}
+	if bus.Decode(m.Data, c) == nil && c.Task == s.id {
+		s.hear(*c, time.Now())
 	}
+	*c = bus.Chunk{} // what it held is the reader's
 }
 
 func (cl *Client) open(id string) (*Stream, error) {
