@@ -218,6 +218,7 @@ func (h *hold) due(n *Node) {
 		h.recalled = true
 		n.tellRecall(h)
 		n.timers.set(&h.timer, earlier(h.expires, h.sent.Add(toldAfter*n.cfg.DispatchTimeout)))
+	case n.silent(h.agent) && n.handOn(h):
 	default:
 		if len(h.task.inboxes) > 0 {
 			n.answer(h.task, &bus.Answer{Result: n.refusal(n.identity(h.task), bus.CodeUnknown, time.Second,
@@ -225,6 +226,23 @@ func (h *hold) due(n *Node) {
 		}
 		n.timers.set(&h.timer, h.expires)
 	}
+}
+
+// handOn takes a task from an agent that hangs or is cut off, if there is another. Should the first wake, it finds its recall
+// beside the dispatch, and what it says is of an attempt that was given up.
+func (n *Node) handOn(h *hold) bool {
+	t := h.task
+	if h.cancelled || t.told || t.msg == nil || len(t.msg.Body) == 0 {
+		return false
+	}
+	t.failedAt = append(t.failedAt, h.agent.id)
+	if _, r := n.survey(t); r != nil {
+		t.failedAt = t.failedAt[:len(t.failedAt)-1]
+		return false
+	}
+	t.msg.Attempt++
+	n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, fmt.Sprintf("agent %s did not answer, and says nothing", h.agent.id))
+	return true
 }
 
 func (n *Node) receipt(h *hold) *bus.Receipt {

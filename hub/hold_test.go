@@ -91,6 +91,38 @@ func TestAnUnansweredDispatch(t *testing.T) {
 	}
 }
 
+// An agent that hangs answers nothing and says nothing: its hold ends, and the task goes elsewhere as another attempt, before its
+// client would be told that nobody knows.
+func TestAnUnansweredDispatchToASilentAgent(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	h.pass(11 * time.Second) // a hub that has just come would believe that agents are late
+	h.must(h.summary("a-1", 1, nil))
+	h.must(h.summary("a-2", 1, nil))
+	h.must(h.step(h.task("ann", "t1")))
+	d := h.take("ann", "t1")
+	for n := range 3 {
+		h.pass(2 * time.Second)
+		h.must(h.summary("a-2", uint64(n+2), nil))
+	}
+	if h.replica.Ended(d.Hold) != 0 {
+		t.Fatal("the hold ended early")
+	}
+	h.pass(2 * time.Second)
+	h.want("inbox.ann.t1", "")
+	next := h.take("ann", "t1")
+	if h.agentOf(next) != "a-2" || next.Task.Attempt != d.Task.Attempt+1 || h.replica.Ended(d.Hold) != ledger.KindVoid {
+		t.Errorf("goes to %s as attempt %d, the first hold ended by %d", h.agentOf(next), next.Task.Attempt, h.replica.Ended(d.Hold))
+	}
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 5}))) // it wakes
+	if got := h.ack(d.Hold); got != "ack late" || h.replica.Balance("agent:a-1:payable") != 0 {
+		t.Errorf("a late completion: %s", got)
+	}
+	h.serve(next, market.Usage{Prompt: 100, Output: 5})
+	h.want("inbox.ann.t1", "accepted by a-2")
+}
+
 // The agent stopped before it began: the task is tried elsewhere.
 func TestARecalledDispatchThatNeverBegan(t *testing.T) {
 	h, d := oneRunning(t)

@@ -165,12 +165,17 @@ func (n *Node) again(old *task, m *bus.Task) {
 	n.fund(t, need)
 }
 
+// silent reports whether an agent has said nothing for too long. A hub that has just come hears agents late.
+func (n *Node) silent(a *agent) bool {
+	return n.nano > a.quiet && n.now.After(n.led.Add(2*n.cfg.Silence))
+}
+
 // look is for a running task whose reader hears nothing of its agent. If the hub hears nothing either, the agent
 // has failed; else the reader is told to wait for it.
 func (n *Node) look(t *task) {
 	m, a := t.next, t.hold.agent
 	switch {
-	case n.nano > a.quiet && n.now.After(n.led.Add(2*n.cfg.Silence)): // a hub that has just come hears agents late
+	case n.silent(a):
 		n.shun(a)
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent fell silent")
 	case n.now.Sub(t.asked) >= maxLook:
