@@ -8,25 +8,34 @@ import (
 	"souk/market"
 )
 
-// A hub that dies when a task has just been served and paid, before anyone was told, answers it after its start: the chunks are
-// with the agent.
+// A hub that dies when a task has just been served, paid or not yet, before anyone was told, answers it after its start: the chunks
+// are with the agent.
 func TestATaskThatWasServedBeforeItsHubDied(t *testing.T) {
-	h, d := oneRunning(t)
-	h.serve(d, market.Usage{Prompt: 100, Output: 10})
-	again, err := NewNode(testConfig(), [32]byte{2})
-	h.must(err)
-	for _, f := range h.frames {
-		h.must(again.Replay(f))
+	for name, paid := range map[string]bool{"paid": true, "not yet paid": false} {
+		t.Run(name, func(t *testing.T) {
+			h, d := oneRunning(t)
+			c := completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 10})
+			h.accept(d)
+			if paid {
+				h.must(h.step(c))
+			}
+			again, err := NewNode(testConfig(), [32]byte{2})
+			h.must(err)
+			for _, f := range h.frames {
+				h.must(again.Replay(f))
+			}
+			h.n = again
+			h.must(again.Lead(h.now, 8))
+			h.must(h.step(c))
+			repeat := h.task("ann", "t1")
+			repeat.Inbox = "repeat"
+			h.must(h.step(repeat))
+			h.want("repeat", "accepted by a-1")
+			h.pass(testConfig().ReplayFor)
+			h.must(h.step(repeat))
+			h.want("repeat", "answer_gone")
+		})
 	}
-	h.n = again
-	h.must(again.Lead(h.now, 8))
-	repeat := h.task("ann", "t1")
-	repeat.Inbox = "repeat"
-	h.must(h.step(repeat))
-	h.want("repeat", "accepted by a-1")
-	h.pass(testConfig().ReplayFor)
-	h.must(h.step(repeat))
-	h.want("repeat", "answer_gone")
 }
 
 // A hub and its agents that die together start afresh: what ran on an agent's earlier process will never be

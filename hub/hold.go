@@ -354,6 +354,9 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	if outcome == bus.OutcomeDone {
 		n.served(h)
 	}
+	if t.msg == nil && t.accepted == nil {
+		t.accepted = n.recovered(h)
+	}
 	n.finish(t, r, false)
 	n.news()
 }

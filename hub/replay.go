@@ -95,6 +95,13 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	n.handOut(h)
 }
 
+// recovered says who has served a task that is known from the journal alone: for a while its agent still has the chunks.
+func (n *Node) recovered(h *hold) *bus.Accepted {
+	return &bus.Accepted{
+		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model, Reply: h.task.reply, Round: h.rec.Round,
+	}
+}
+
 func (n *Node) replayCapture(c *ledger.Capture) {
 	h := n.holds[c.Hold]
 	if h == nil {
@@ -107,9 +114,7 @@ func (n *Node) replayCapture(c *ledger.Capture) {
 		Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS,
 		Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
 	}
-	h.task.accepted = &bus.Accepted{ // for a while its agent still has the chunks
-		Client: r.Client, Task: r.Task, Hub: r.Hub, Agent: r.Agent, Model: r.Model, Reply: h.task.reply, Round: h.rec.Round,
-	}
+	h.task.accepted = n.recovered(h)
 	if c.Outcome == bus.OutcomeCancelled {
 		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
 	}
