@@ -150,10 +150,13 @@ func (c Config) Validate() error {
 		name string
 		err  error
 	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()}, {"regime", c.Regime.Validate()},
-		{"rule", c.Rule.Validate()}, {"terms", c.Terms.validate()}} {
+		{"terms", c.Terms.validate()}} {
 		if part.err != nil {
 			wrong("%s: %w", part.name, part.err)
 		}
+	}
+	if err := c.Rule.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Fee < 0 || c.Fee > market.MaxWorth {
 		wrong("fee: %s is not from 0 to %s credits", c.Fee, market.MaxWorth)

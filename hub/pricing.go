@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"souk/bus"
@@ -28,8 +29,17 @@ type Rule struct {
 func (r Rule) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := r.market().Validate(); err != nil {
-		errs = append(errs, err)
+	for _, f := range []struct {
+		name, v string
+		known   []string
+	}{
+		{"pricing", r.Pricing, []string{market.PricingVCG, market.PricingTariff, market.PricingPosted}},
+		{"settle", r.Settle, []string{market.SettleMetered, market.SettleQuoted}},
+		{"clarke", r.Clarke, []string{market.ClarkeClient, market.ClarkeTask}},
+	} {
+		if !slices.Contains(f.known, f.v) {
+			wrong("%s: %q is none of %s", f.name, f.v, strings.Join(f.known, ", "))
+		}
 	}
 	if r.BundleTokens < 0 || r.BundleTokens > bus.MaxTokens {
 		wrong("bundle_tokens: %d is not from 0 to %d", r.BundleTokens, bus.MaxTokens)

@@ -94,11 +94,11 @@ func TestTasksOfOneClientArePricedTogether(t *testing.T) {
 func TestRulesThatMeanNothing(t *testing.T) {
 	amounts := map[string]market.Credits{"h200": 5}
 	for want, change := range map[string]func(*Rule){
-		`rule: pricing is "auction"`:                func(r *Rule) { r.Pricing = "auction" },
-		`clarke is "nobody"`:                        func(r *Rule) { r.Clarke = "nobody" },
-		"bundle_tokens: -1 is not from 0":           func(r *Rule) { r.BundleTokens = -1 },
-		`ceiling: pricing "tariff" needs one above`: func(r *Rule) { r.Pricing = market.PricingTariff },
-		"ceiling: -0.000000001 is not from":         func(r *Rule) { r.Ceiling = -1 },
+		`pricing: "auction" is none of vcg, tariff, posted`:                               func(r *Rule) { r.Pricing = "auction" },
+		`clarke: "nobody" is none of client, task`:                                        func(r *Rule) { r.Clarke = "nobody" },
+		"bundle_tokens: -1 is not from 0":                                                 func(r *Rule) { r.BundleTokens = -1 },
+		`ceiling: pricing "tariff" needs one above`:                                       func(r *Rule) { r.Pricing = market.PricingTariff },
+		"ceiling: -0.000000001 is not from":                                               func(r *Rule) { r.Ceiling = -1 },
 		`tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`: func(r *Rule) { r.Tariffs = amounts },
 		`ceilings: they mean something under pricing "tariff" alone`:                      func(r *Rule) { r.Ceilings = amounts },
 		"tariffs.h200: -0.000000005 is not from 0":                                        func(r *Rule) { r.Pricing, r.Tariffs = market.PricingPosted, map[string]market.Credits{"h200": -5} },

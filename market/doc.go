@@ -45,15 +45,16 @@
 // than the predictor can gain by it (TestPrivateLengthPaysUnderMeteredOnly). That is the price of billing what people see.
 //
 // Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of another; under
-// "client" its tasks are priced together and it cannot. The default is "task".
+// "client", the default, its tasks are priced together and it cannot.
 //
 // # Agents can lie too
 //
 // The rule's pricing says what an agent is paid beside what its tasks cost it.
 //
 //	vcg     what its price card says. Truth is best for clients; an agent gains by asking more. For one operator of all agents.
-//	tariff  what the first losing owner of its class asked, for an epoch (Epoch.Clear, Round.WithTariffs): truth is best for both
-//	posted  a published tariff, and clients served one after another (ClearPosted): truth is best for both, welfare is less
+//	tariff  what the first losing owner of its class asked, for an epoch (Epoch.Clear, Round.Sellers): truth is best for both
+//	posted  a published tariff, and clients served one after another: truth is best for both, welfare is less; also where a solve had to be
+//	        stopped, under its own name (Rule.Instead): a round without prices is never passed off as one with
 //
 // Under every one of them what clients pay covers what agents are due, in every round. Paying agents by Clarke's rule too would
 // make truth best for both at full welfare, and runs a deficit; it is not offered.

@@ -112,6 +112,11 @@ func (w *show) once(ctx context.Context) error {
 	}
 	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n\n", time.Since(begin).Seconds(), m.State().NATS, w.s.data)
 	agentTable(w.out, m.Config())
+	for _, d := range m.Config().Domains {
+		r := m.Config().Rule(d)
+		fmt.Fprintf(w.out, "%s: pricing %s, settle %s, clarke %s\n", d.Name, r.Pricing, r.Settle, r.Clarke)
+	}
+	fmt.Fprintf(w.out, "Each is a setting of its domain: `market:` under a domain of your file, or its key in etcd while it runs.\n")
 
 	verdict := w.play(ctx, m)
 	if verdict == nil && !w.f.exit && ctx.Err() == nil {

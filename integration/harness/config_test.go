@@ -83,7 +83,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"domains:", "speedup: -1\ndomains:", "speedup: -1, want above 0"},
 		{"domains:", "clients: {dev: -5}\ndomains:", "clients: dev: a deposit is above 0"},
 		{"domains:", "clients: {a.b: 5}\ndomains:", "clients: \"a.b\" is not an id"},
-		{"domains:", "market: {settle: later}\ndomains:", `domains[0].market: hub: rule: rule: settle is "later", want "metered" or "quoted"`},
+		{"domains:", "market: {settle: later}\ndomains:", `domains[0].market: hub: settle: "later" is none of metered, quoted`},
 		{"domains:", "market: {pricing: tariff}\ndomains:", `ceiling: pricing "tariff" needs one above 0`},
 		{"domains:", "market: {tariffs: {l4: 0.1}}\ndomains:", `tariffs: they mean something under pricing "posted" alone`},
 	} {

@@ -267,6 +267,9 @@ func (m *Market) startHubs(ctx context.Context, connect connector, registry bus.
 	return m.run(ctx, "hub", servers...)
 }
 
+// Rule is how a domain's rounds are priced and settled.
+func (c Config) Rule(d Domain) hub.Rule { return c.hub(d).Rule }
+
 // hub is one domain's hub as the market's rules want it.
 func (c Config) hub(d Domain) hub.Config {
 	h := hub.Default()
