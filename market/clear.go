@@ -95,14 +95,18 @@ func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 	ws := workspaces.Get().(*workspace)
 	defer workspaces.Put(ws)
 	ws.layout.of(&r)
-	clear := ws.assigned
+	var o Outcome
+	var err error
 	switch {
 	case r.Rule.Pricing == PricingPosted:
-		clear = ws.posted
+		other := r // the usual round stays off the heap
+		o, err = ws.posted(&other)
 	case len(r.Bundles) > 0:
-		clear = ws.bundled
+		other := r
+		o, err = ws.bundled(&other, stop)
+	default:
+		o, err = ws.assigned(&r, stop)
 	}
-	o, err := clear(&r, stop)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
 	}

@@ -22,7 +22,7 @@ const PricingPosted = "posted"
 // from their names, with no bid in it; each gets, of the slots that are left, those that suit its tasks best together, and pays cost
 // and toll: slot prices are 0. So no client gains by lying, whatever it says about however many tasks of its own name; one
 // that comes under several names has several places in the line.
-func (ws *workspace) posted(r *Round, _ func() bool) (Outcome, error) {
+func (ws *workspace) posted(r *Round) (Outcome, error) {
 	l := &ws.layout
 	var o Outcome
 	p := newLine(r, l)
