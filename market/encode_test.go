@@ -67,6 +67,11 @@ func FuzzDecodeRound(f *testing.F) {
 		r := randomRound(rng, 5, 4, 6)
 		f.Add(r.AppendCanonical(nil))
 	}
+	more := randomRound(rng, 5, 4, 6)
+	more.Bundles = randomBundles(rng, &more)
+	f.Add(more.AppendCanonical(nil))
+	more.Bundles, more.Rule.Pricing, more.Rule.Instead = nil, PricingPosted, PricingVCG
+	f.Add(more.AppendCanonical(nil))
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Add([]byte{1, 0x80, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -81,6 +86,9 @@ func FuzzDecodeRound(f *testing.F) {
 			return
 		}
 		o, err := Clear(r)
+		if errors.Is(err, ErrBundles) {
+			return
+		}
 		if err != nil {
 			t.Fatalf("Validate passes it, Clear does not: %v", err)
 		}

@@ -193,3 +193,67 @@ func TestSellers(t *testing.T) {
 		}
 	}
 }
+
+// What a posted round, one with bundles and one with tariffs say of themselves.
+func TestExplanationOfOtherPricings(t *testing.T) {
+	r := Round{Domain: "math", Number: 1, Rule: Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient, Instead: PricingVCG},
+		Tasks: []Task{{"p/1", "p"}, {"q/1", "q"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
+		Edges: []Edge{{0, 0, 9, 2, 0}, {0, 1, 5, 1, 0}, {1, 0, 9, 2, 0}}}
+	tariff := r
+	tariff.Rule = Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient}
+	tariff.Sellers = []Seller{{"o", "h200", 1}, {"w", "h200", 1}}
+	bundled := r
+	bundled.Rule = DefaultRule
+	bundled.Bundles = []Bundle{{[]int{0, 1}}}
+	for _, c := range []struct {
+		round Round
+		says  []string
+	}{
+		{r, []string{"pricing posted instead of vcg, whose solve had to be stopped", "; its client is 1 of 2 in the line", "; its client is 2 of 2 in the line", "prices are posted: whoever comes first takes it"}},
+		{tariff, []string{"pricing tariff,", "cost 0.000000002 (tariff 0.000000001 in it)"}},
+		{bundled, []string{"there are bundles: each award pays what its own place costs the others"}},
+	} {
+		o, err := Clear(c.round)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := Explain(c.round, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(x.String(), want) {
+				t.Errorf("it does not say %q:\n%s", want, x)
+			}
+		}
+	}
+}
+
+func TestEpochEncoding(t *testing.T) {
+	e := Epoch{Class: "h200", Number: 300, Prev: [32]byte{31: 7}, Ceiling: 90, Winners: 2, Lost: []string{"c"}}
+	for i, owner := range []string{"a", "b", "c"} {
+		a := Ask{Owner: owner, Amount: Credits(10 * i), Nonce: [16]byte{byte(i)}}
+		e.Opened, e.Seals = append(e.Opened, a), append(e.Seals, Sealed{owner, a.Seal(e.Class, e.Number)})
+	}
+	tariff, err := e.Clear()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, of := e.AppendCanonical(nil), tariff.AppendCanonical(nil)
+	if got, err := DecodeEpoch(data); err != nil || !cmp.Equal(got, e) {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if got, err := DecodeTariff(of); err != nil || !cmp.Equal(got, tariff) {
+		t.Errorf("%v: %+v", err, got)
+	}
+	for n := range data {
+		if _, err := DecodeEpoch(data[:n]); !errors.Is(err, ErrEncoding) {
+			t.Fatalf("%d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	for n := range of {
+		if _, err := DecodeTariff(of[:n]); !errors.Is(err, ErrEncoding) {
+			t.Fatalf("%d of %d bytes: %v", n, len(of), err)
+		}
+	}
+}
