@@ -152,7 +152,7 @@ func (r *Run) End(a Answer, err error) Ending {
 			Stop: a.Stop, Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round, Epoch: d.Epoch, Earlier: d.Earlier}},
 	}
 	c, res := &e.Completion, &e.Result
-	if err != nil || a.Unmetered {
+	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens { // an engine that claims more than it was asked for is not believed
 		c.Unmetered, c.Usage = true, r.usage(r.count)
 		c.NoCacheReport = c.Usage.Cached == 0 // else what the session is believed to have here, which the client is charged as a hit
 	}

@@ -1,10 +1,13 @@
 package hub
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/ledger"
+	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -76,5 +79,56 @@ func newLife(t *testing.T, boot int64) {
 	h.must(h.step(h.task("ann", "t9")))
 	if got := h.take("ann", "t9"); got.Hold == d.Hold {
 		t.Error("the same hold again")
+	}
+}
+
+// A journal is one hub's: another domain, or another name, starts nothing on it and says whose it is.
+func TestAJournalOfAnotherDomain(t *testing.T) {
+	tn := newTown(t)
+	_, stop := tn.hub(nil)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Domain = "code" },
+		func(c *Config) { c.Journal = "hub-code" },
+	} {
+		j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, run, failed := tn.start("wrong", tn.world.Registry(), j, change)
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "it is the journal hub-math of domain math") {
+			t.Errorf("%v", err)
+		}
+		run.wait()
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kvs, err := tn.world.Registry().Get(t.Context(), bus.HubsPrefix); err != nil || len(kvs) != 0 {
+		t.Errorf("it was registered: %v, %v", kvs, err)
+	}
+}
+
+// What a node of a former life still says is counted and means nothing: its holds ended when the next life began.
+func TestWordsOfAFormerLife(t *testing.T) {
+	h, d := oneRunning(t)
+	agent := h.agentOf(d)
+	h.accept(d)
+	r := registration(agent, "llama", 1, 0.9, card(1, 1, 4))
+	r.Boot = 2
+	h.must(h.n.Join(h.now, r))
+	h.run()
+	before := h.n.Stats().Rejected
+	if err := h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: 99, State: bus.StateDraining, Slots: 7, Price: card(9, 9, 9)}); err == nil || h.n.Stats().Rejected != before+1 {
+		t.Errorf("a former life's summary: %v", err)
+	}
+	if a := h.n.lookup(agent); a.state != bus.StateReady || a.slots != 1 || a.price != card(1, 1, 4) {
+		t.Errorf("it changed %+v", a)
+	}
+	h.must(h.step(completion(agent, d, market.Usage{Prompt: 100, Output: 10})))
+	if got := h.ack(d.Hold); got != "ack late" || h.replica.Balance(ledger.Payable(agent)) != 0 {
+		t.Errorf("%s: a former life is paid %s", got, h.replica.Balance(ledger.Payable(agent)))
 	}
 }

@@ -324,8 +324,14 @@ func (n *Node) served(h *hold) {
 // capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
 func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	s := n.stats.agent(h.agent.id)
+	lie := h.rec.MaxTokens > 0 && c.Usage.Output > h.rec.MaxTokens
+	if lie { // the stream is cut there: nobody served more
+		cut := *c
+		cut.Usage.Output = h.rec.MaxTokens
+		c = &cut
+	}
 	cost := market.SettleTariff(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, c.Usage, h.rec.Amount-h.rec.Premium)
-	if cost != c.Cost {
+	if cost != c.Cost || lie {
 		s.Differing++
 		n.out.Faults = append(n.out.Faults, fmt.Errorf("hold %s: %s claims %s, the rule gives %s: settled at the rule's", h.id, h.agent.id, money(c.Cost), money(cost)))
 	}

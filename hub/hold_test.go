@@ -237,7 +237,10 @@ func TestHostileCompletions(t *testing.T) {
 	}{
 		{"claims a thousandfold", func(c *bus.Completion) { c.Cost *= 1000 }, func(bus.Dispatch) market.Credits { return 140_000 }, 1},
 		{"claims nothing", func(c *bus.Completion) { c.Cost = 0 }, func(bus.Dispatch) market.Credits { return 140_000 }, 1},
-		{"a million tokens", func(c *bus.Completion) { c.Usage.Output = 1e6 }, func(d bus.Dispatch) market.Credits { return d.CostCap }, 1},
+		{"a million tokens", func(c *bus.Completion) { c.Usage.Output = 1e6 },
+			func(d bus.Dispatch) market.Credits {
+				return d.Price.Cost(market.Usage{Prompt: 100, Output: d.MaxTokens})
+			}, 1},
 		{"failed", func(c *bus.Completion) { c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed }, func(bus.Dispatch) market.Credits { return 0 }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
