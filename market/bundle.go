@@ -27,6 +27,10 @@ type Bundle struct {
 // on replicas, where the bound is soon met, 0.1 ms.
 const maxBundleNodes = 20_000
 
+// maxBundleWork bounds all searches of a round together, in edges, tasks and seats read at least once for each solve: a quarter of a
+// second, so that a record made up to stall its auditor cannot.
+const maxBundleWork = 1 << 26
+
 // ErrBundles says that the best placement of bundles was not proven within the search's bound. The round is cleared without bundles then.
 var ErrBundles = errors.New("bundles: the best placement was not proven in time")
 
@@ -205,6 +209,7 @@ type bundleSearch struct {
 
 	without []int32 // tasks left out
 	nodes   int
+	work    int // of all searches so far
 	welfare int64
 	match   []int32
 }
@@ -293,6 +298,9 @@ func (s *bundleSearch) agents(bundle int) []int32 {
 // relaxed solves the plain assignment with settled bundles held to their agents.
 func (s *bundleSearch) relaxed(pins []int32) (int64, []int32, error) {
 	if s.nodes++; s.nodes > maxBundleNodes {
+		return 0, nil, ErrBundles
+	}
+	if s.work += len(s.l.seat) + len(s.of) + len(s.l.slots); s.work > maxBundleWork {
 		return 0, nil, ErrBundles
 	}
 	if s.stop != nil && s.stop() {
