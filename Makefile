@@ -61,10 +61,11 @@ else
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
 endif
 
-soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills; dialogues for RUNTIME (2m), restarting the market
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills; dialogues for RUNTIME (2m), restarting the market; fifty dead hubs
 	bin/souk bench --only streams --streaming $(STREAMTIME) --runs 1
 	bin/souk soak --duration $(SOAKTIME) $(ARGS)
 	bin/souk run --exit --soak $(RUNTIME)
+	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m ./integration/fleet
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...

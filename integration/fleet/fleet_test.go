@@ -95,14 +95,9 @@ func end(t *testing.T, ctx context.Context, f *Fleet, words []Word) (unknown int
 			t.Error(err)
 		}
 	}
-	begun := time.Now()
-	lap := func(what string) { t.Logf("%s after %v", what, time.Since(begun).Round(time.Millisecond)) }
 	ok(f.Quiet(ctx))
-	lap("quiet")
 	ok(f.Stop())
-	lap("stopped")
 	ok(f.Check(ctx))
-	lap("checked")
 	a, err := f.Journals()
 	if err != nil {
 		t.Fatal(err)

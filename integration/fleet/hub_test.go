@@ -2,15 +2,15 @@ package fleet
 
 import (
 	"context"
-	"flag"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
 )
 
 // soak makes some scenes longer: a hub dies fifty times rather than three.
-var soak = flag.Bool("soak", false, "play the long variants")
+var soak = os.Getenv("SOUK_SOAK") != ""
 
 // after waits for a moment between nothing and most, drawn from r.
 func after(ctx context.Context, r *rand.Rand, most time.Duration) {
@@ -33,7 +33,7 @@ func TestAHubDiesUnderLoad(t *testing.T) {
 	must(t, err)
 	must(t, crowd.Served(ctx, 20))
 	times := 3
-	if *soak {
+	if soak {
 		times = 50
 	}
 	hub := f.Part("hub-general")

@@ -114,7 +114,7 @@ func TestNATSIsAway(t *testing.T) {
 func TestEtcdIsAway(t *testing.T) {
 	t.Parallel()
 	longer := 7 * time.Second
-	if *soak {
+	if soak {
 		longer = 20 * time.Second
 	}
 	away(t, func(nats, etcd *Part) []outage {
