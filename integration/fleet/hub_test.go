@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"souk/bus"
 )
 
 // soak makes some scenes longer: a hub dies fifty times rather than three.
@@ -85,6 +87,32 @@ func TestAHubSleepsPastItsLease(t *testing.T) {
 		t.Error("the other hub does not lead any more")
 	}
 	words := crowd.Stop()
+	passing(t, words)
+	end(t, ctx, f, words)
+}
+
+// The treasury is killed under load and started again: it proves by its journal's lock that its own old lease is nobody's, and
+// does not wait for it. Hubs sell on from what they were allotted, and no money is lost.
+func TestTheTreasuryDies(t *testing.T) {
+	t.Parallel()
+	f, ctx := begin(t, Plan{Agents: 1, Slots: 8, Speedup: 4})
+	crowd, err := f.Crowd(ctx, "dev", 4, 40)
+	must(t, err)
+	must(t, crowd.Served(ctx, 4))
+	treasury := f.Part(Treasury)
+	must(t, treasury.Kill())
+	begun := time.Now()
+	must(t, treasury.Start())
+	must(t, treasury.Ready(ctx))
+	t.Logf("ready %v after its start", time.Since(begun).Round(time.Millisecond))
+	if said := treasury.Said(); !strings.Contains(said, "earlier life of this treasury is ended") || strings.Contains(said, "waiting to be the market's only treasury") {
+		t.Errorf("it waited for its own lease:\n%s", treasury.Tail(10))
+	}
+	c, err := f.Client(ctx, "other") // whom no hub has any money of
+	must(t, err)
+	must(t, crowd.Served(ctx, 4))
+	word := Ask(ctx, c, "other", Task("other", 20), func(bus.Chunk) {})
+	words := append(crowd.Stop(), word)
 	passing(t, words)
 	end(t, ctx, f, words)
 }
