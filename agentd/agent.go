@@ -105,6 +105,9 @@ func (a *Agent) Claimed(c *bus.Claim) {
 	}
 	a.claim, a.news = c, true
 	if c != nil {
+		if c.Epoch > a.epoch { // a hub that has just come has not heard what its former life was not there to hear
+			a.Reconnected()
+		}
 		a.epoch = max(a.epoch, c.Epoch)
 	}
 }

@@ -164,6 +164,19 @@ func TestCompletionsAreRepeated(t *testing.T) {
 	if r := a.Ready(now); len(r.Completions) != 1 || r.Completions[0].Domain != "math" || r.Summary == nil {
 		t.Errorf("after the bus came back not all was sent at once: %+v", r)
 	}
+	for range 5 {
+		a.Unsent(now, "h", 1)
+		a.Ready(now.Add(time.Minute))
+	}
+	a.Unsent(now, "h", 1)
+	a.Claimed(claim(5)) // nothing new
+	if r := a.Ready(now); len(r.Completions) != 0 {
+		t.Error("sent again to a hub that has just been asked")
+	}
+	a.Claimed(claim(6))
+	if r := a.Ready(now); len(r.Completions) != 1 {
+		t.Errorf("after the hub was started again not all was sent at once: %+v", r)
+	}
 	a.Acked("h", bus.CodeLate)
 	a.Acked("h", bus.CodeLate)
 	if r := a.Ready(now.Add(time.Minute)); len(r.Completions) != 0 || !a.Settled() || a.Stats().Late != 1 {

@@ -40,6 +40,7 @@ type Plan struct {
 	Agents  int           // each with an engine and a node of its own; they join the hubs in turn
 	Slots   int           // of each
 	Profile string        // of the engines; "" = steady
+	Grace   time.Duration // what a hold lives beyond its task; 0 = 4 s
 	Slowest time.Duration // most time between two tokens that a hub reckons with; 0 = 40 ms
 	Speedup float64       // of the engines: at 1 a steady one gives a token each ten milliseconds
 
@@ -237,8 +238,8 @@ func (f *Fleet) hubText(name, domain string, general bool, more string) string {
 		labels = "[math, science, finance]"
 	}
 	// Holds of a hub that died, and of tasks that no agent got, end by their own time: seconds rather than minutes.
-	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: %t\n  drain_timeout: 20s\n  hold_grace: 4s\n  prior: {slowest_itl: %v}\n%s",
-		f.Data, domain, name, name, labels, general, cmp.Or(f.Slowest, 40*time.Millisecond), more)
+	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: %t\n  drain_timeout: 20s\n  hold_grace: %v\n  prior: {slowest_itl: %v}\n%s",
+		f.Data, domain, name, name, labels, general, cmp.Or(f.Grace, 4*time.Second), cmp.Or(f.Slowest, 40*time.Millisecond), more)
 }
 
 // AddAgentd makes the part of node n, which sells engine n as agent-n.

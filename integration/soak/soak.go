@@ -66,6 +66,7 @@ const (
 	agents, slots = 4, 12
 	deposit       = 100_000 * market.Credit
 
+	grace    = 30 * time.Second // of a hold, so that a hub may be away when an answer ends
 	settle   = 90 * time.Second // for every hold to end, once nobody asks any more
 	least    = 60 * time.Second // a shorter life says nothing about growth
 	mayGrow  = 0.25             // of what it was warm
@@ -78,7 +79,7 @@ var clients = []string{"steady", "hasty", "alone"}
 // Run is the whole of it. Its error is the verdict.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	r = Report{Seed: o.Seed, Kills: map[string]int{}, Words: map[bus.Code]int{}}
-	p := fleet.Plan{Bin: o.Bin, Dir: o.Dir, Domains: []string{"general", "math"}, Agents: agents, Slots: slots, Clients: map[string]market.Credits{}}
+	p := fleet.Plan{Bin: o.Bin, Dir: o.Dir, Domains: []string{"general", "math"}, Agents: agents, Slots: slots, Grace: grace, Clients: map[string]market.Credits{}}
 	for _, id := range clients {
 		p.Clients[id] = deposit
 	}
