@@ -113,8 +113,8 @@ func TestCongestionIsChargedAndShown(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		first := true
-		m.AskWith(ctx, chat("Fill a slot until it is cancelled.", func(b *bus.Task) {
-			b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":3000,"ignore_eos":true`, 1))
+		m.AskWith(ctx, chat("Fill a slot for five seconds.", func(b *bus.Task) {
+			b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":500,"ignore_eos":true`, 1))
 		}), func(bus.Chunk) {
 			if first {
 				first = false
