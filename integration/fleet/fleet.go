@@ -155,7 +155,27 @@ func (f *Fleet) start(ctx context.Context) error {
 	if err := f.fund(ctx); err != nil {
 		return err
 	}
-	return f.Sold(ctx, f.Agents)
+	if err := f.Sold(ctx, f.Agents); err != nil {
+		return err
+	}
+	return f.known(ctx)
+}
+
+// known waits until the door has heard of every hub.
+func (f *Fleet) known(ctx context.Context) error {
+	for {
+		var stats struct{ Market []string }
+		if err := f.Part(Classifier).Stats(ctx, &stats); err == nil && len(stats.Market) >= len(f.Domains) {
+			return nil
+		}
+		t := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("the door knows %v of %v: %w", stats.Market, f.Domains, ctx.Err())
+		}
+	}
 }
 
 // market is the section that says where NATS and etcd are for a part.
