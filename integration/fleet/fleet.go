@@ -158,7 +158,10 @@ func (f *Fleet) start(ctx context.Context) error {
 	if err := f.Sold(ctx, f.Agents); err != nil {
 		return err
 	}
-	return f.known(ctx)
+	if err := f.known(ctx); err != nil {
+		return err
+	}
+	return f.Sold(ctx, f.Agents) // by the next status: the door has the one before, of which we heard
 }
 
 // known waits until the door has heard of every hub.
