@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"souk/bus"
 	"souk/market"
 )
@@ -73,15 +71,6 @@ func Default() Config {
 		MaxSessions:     4096,
 		ListSessions:    128,
 	}
-}
-
-// Decode reads YAML into c, a Config or a struct with one inline. Unknown and duplicate fields are errors that
-// show the line.
-func Decode(name string, data []byte, c any) error {
-	if err := yaml.UnmarshalWithOptions(data, c, yaml.Strict()); err != nil {
-		return fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
-	}
-	return nil
 }
 
 // withDefaults fills what is left zero.

@@ -1,9 +1,12 @@
 package agentd
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"souk/bus"
 	"souk/market"
@@ -22,11 +25,10 @@ agents:
 
 func decode(text []byte) (Config, error) {
 	c := Default()
-	err := Decode("node.yaml", text, &c)
-	if err == nil {
-		err = c.Validate()
+	if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
+		return c, fmt.Errorf("node.yaml: %s", yaml.FormatError(err, false, true))
 	}
-	return c, err
+	return c, c.Validate()
 }
 
 func TestDecodeConfig(t *testing.T) {

@@ -9,8 +9,6 @@ type frames struct {
 	most  int
 }
 
-func (f *frames) next() uint64 { return f.base + uint64(len(f.data)) }
-
 // keep adds the next frame and drops the oldest ones beyond the limit, never the newest.
 func (f *frames) keep(b []byte) {
 	f.data = append(f.data, b)
