@@ -85,8 +85,8 @@ func (c *cutter) pass(client net.Conn) {
 }
 
 // Two real vLLM servers, named by VLLM_URLS: an answer that breaks off at one after any number of tokens goes on at the other
-// with the same tokens and the same text; at last the first server is killed, by its process group, with
-// VLLM_KILL set.
+// with the same tokens and the same text; at last, with VLLM_KILL set, the first server's engine is stopped until it hangs, and the
+// server is killed.
 func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 	urls := strings.Split(os.Getenv("VLLM_URLS"), ",")
 	if len(urls) < 2 {
@@ -157,41 +157,65 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 	if os.Getenv("VLLM_KILL") == "" {
 		return
 	}
-	eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 	const long = `"temperature":0,"ignore_eos":true,"max_tokens":4000`
 	ids, text, _ := ask(nil, long)
-	n, killedAt := 0, 0
-	got, said, r := ask(func(c bus.Chunk) {
-		if n += c.Count; n > 100 && killedAt == 0 && c.Attempt == 0 {
-			killedAt = n
-			killGroup(t, urls[0])
-		}
-	}, long)
-	t.Logf("killed when %d of %d tokens were there; %+v, billed %+v", killedAt, len(got), r.Usage, r.Billed)
-	if !slices.Equal(got, ids) || said != text || r.Agent != "second" || len(r.Receipt.Earlier) != 1 {
-		t.Errorf("after a kill -9 %d tokens of %s, %+v; equal: %v", len(got), r.Agent, r.Receipt, slices.Equal(got, ids))
+	for _, c := range []struct {
+		name, process string
+		hurt          syscall.Signal
+	}{
+		{"hangs", "EngineCore", syscall.SIGSTOP}, // its server goes on saying that it is well
+		{"dies", "", syscall.SIGKILL},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
+			eventually(t, "the first agent serves", func() bool { _, _, r := ask(nil, `"max_tokens":1`); return r.Agent == "first" })
+			n, hurtAt := 0, 0
+			got, said, r := ask(func(b bus.Chunk) {
+				if n += b.Count; n > 100 && hurtAt == 0 {
+					hurtAt = n
+					signal(t, urls[0], c.process, c.hurt)
+				}
+			}, long)
+			if c.hurt == syscall.SIGSTOP {
+				signal(t, urls[0], c.process, syscall.SIGCONT)
+			}
+			t.Logf("hurt when %d of %d tokens were there; %+v, billed %+v", hurtAt, len(got), r.Usage, r.Billed)
+			if !slices.Equal(got, ids) || said != text || r.Agent != "second" || len(r.Receipt.Earlier) != 1 {
+				t.Errorf("%d tokens of %s, %+v; equal: %v", len(got), r.Agent, r.Receipt, slices.Equal(got, ids))
+			}
+		})
 	}
 }
 
-// killGroup kills the process group of the server that was started with the port of a URL.
-func killGroup(t *testing.T, url string) {
+// signal sends a signal to the process group of the server that was started with the port of a URL, or to those of its processes that
+// have name in their command line.
+func signal(t *testing.T, url, name string, s syscall.Signal) {
 	port := url[strings.LastIndexByte(url, ':')+1:]
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	group := 0
+	lines := map[int]string{}
 	for _, p := range paths {
 		line, err := os.ReadFile(p)
-		if err != nil || !bytes.Contains(line, []byte("vllm.entrypoints")) || !bytes.Contains(line, []byte("--port\x00"+port+"\x00")) {
+		var pid int
+		if fmt.Sscanf(p, "/proc/%d/", &pid); err != nil {
 			continue
 		}
-		var pid int
-		fmt.Sscanf(p, "/proc/%d/", &pid)
-		group, err := syscall.Getpgid(pid)
-		if err == nil {
-			err = syscall.Kill(-group, syscall.SIGKILL)
+		lines[pid] = string(line)
+		if bytes.Contains(line, []byte("vllm.entrypoints")) && bytes.Contains(line, []byte("--port\x00"+port+"\x00")) {
+			group, _ = syscall.Getpgid(pid)
 		}
-		if err != nil {
-			t.Errorf("kill -9 %d: %v", pid, err)
-		}
-		return
 	}
-	t.Errorf("no server with --port %s", port)
+	sent := 0
+	for pid, line := range lines {
+		if g, err := syscall.Getpgid(pid); err != nil || group == 0 || g != group || !strings.Contains(line, name) {
+			continue
+		}
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Errorf("%s to %d: %v", s, pid, err)
+		}
+		sent++
+	}
+	if sent == 0 {
+		t.Errorf("no process %q of a server with --port %s", name, port)
+	}
 }
