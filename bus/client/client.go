@@ -449,9 +449,16 @@ func (s *Stream) wentTo(a *bus.Answer, err error, now time.Time) {
 	case s.failed != nil:
 		end := bus.CannotContinue(*s.failed, err)
 		end.Chunks = s.order.next
+		if code := bus.CodeOf(err); end.Code == bus.CodeUnknown && code.Broken() { // the agent knew nothing of it, but its hub does
+			end.Code = code
+		}
 		s.order.end = &end
 	default:
-		s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s fell silent, and the answer does not go on elsewhere: %v", s.accepted.Agent, err)}
+		code := bus.CodeUnknown
+		if c := bus.CodeOf(err); c.Broken() { // its hub knows that it is gone, and that nothing is paid
+			code = c
+		}
+		s.err = &bus.Error{Code: code, Message: fmt.Sprintf("agent %s fell silent, and the answer does not go on elsewhere: %v", s.accepted.Agent, err)}
 		s.stop()
 		s.cl.forget(s)
 	}
@@ -472,7 +479,7 @@ func (s *Stream) wake() {
 }
 
 // Next returns the next chunk, in order and once. After the last it returns io.EOF, or the *bus.Error
-// with which the answer ended; a lost agent is CodeUnknown, chunks that nobody has any more are
+// with which the answer ended; a lost agent of which its hub says nothing is CodeUnknown, chunks that nobody has any more are
 // CodeAnswerGone, a reader too far behind is CodeSlowReader. If this ctx ends, the stream goes on and Next may be called again.
 func (s *Stream) Next(ctx context.Context) (bus.Chunk, error) {
 	for {

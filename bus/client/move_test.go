@@ -129,6 +129,23 @@ func TestNobodyGoesOn(t *testing.T) {
 	})
 }
 
+// An agent that was started again knows nothing of the answer. Its hub does, and where nobody can go on the hub's word is the last.
+func TestNobodyGoesOnForAnAgentThatForgot(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if task.Resume == nil {
+				s.accept(m, task)
+				return
+			}
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAgentFailed, Message: "no other agent is there"}})
+		}
+		st := s.submit("t")
+		s.token("t", 0, 0, "a")
+		s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Seq: 1, Result: &bus.Result{Client: "ada", Task: "t", Agent: "agent", Code: bus.CodeUnknown, Message: "no such answer is kept here"}})
+		wantRead(t, st, "a", bus.CodeAgentFailed)
+	})
+}
+
 // A hub moves by itself what has not begun: the reader learns from a heartbeat whom its controls go to.
 func TestATaskThatWasMoved(t *testing.T) {
 	play(t, func(c *client.Config) { c.AckEvery = 1 }, func(t *testing.T, s *scene) {
