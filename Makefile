@@ -17,7 +17,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test soak proofs bench fuzz lint build cross arm64 clean
+.PHONY: help run cluster test fleet soak proofs bench fuzz lint build cross arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ ifeq ($(CC_FOUND),)
 else
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
 endif
+
+fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
+	SOUK_FLEET=1 $(GO) test -count=1 -timeout 15m ./integration/fleet
 
 soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills; dialogues for RUNTIME (2m), restarting the market; fifty dead hubs
 	bin/souk bench --only streams --streaming $(STREAMTIME) --runs 1

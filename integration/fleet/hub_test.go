@@ -14,6 +14,15 @@ import (
 // soak makes some scenes longer: a hub dies fifty times rather than three.
 var soak = os.Getenv("SOUK_SOAK") != ""
 
+// whole is for scenes of outages, which last as long as leases and reconnections do: make fleet plays them all, make test
+// the deaths alone.
+func whole(t *testing.T) {
+	t.Helper()
+	if !soak && os.Getenv("SOUK_FLEET") == "" {
+		t.Skip("make fleet plays this scene")
+	}
+}
+
 // after waits for a moment between nothing and most, drawn from r.
 func after(ctx context.Context, r *rand.Rand, most time.Duration) {
 	t := time.NewTimer(time.Duration(r.Int64N(int64(most))))
@@ -26,6 +35,7 @@ func after(ctx context.Context, r *rand.Rand, most time.Duration) {
 
 // A hub is killed at random moments under load, and started again. It sells at once, and every task has one end.
 func TestAHubDiesUnderLoad(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8, Speedup: 4})
 	seed := rand.Uint64()
@@ -61,6 +71,7 @@ func TestAHubDiesUnderLoad(t *testing.T) {
 // A hub that was asleep for longer than its lease wakes up and thinks that it leads. Another leads by then: whatever the
 // sleeper still sends is refused, it says that it is not ready, and it settles what it had awarded before.
 func TestAHubSleepsPastItsLease(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8, Speedup: 1, Hub: "  lease_ttl: 2s\n"})
 	crowd, err := f.Crowd(ctx, "dev", 8, 100)
@@ -94,6 +105,7 @@ func TestAHubSleepsPastItsLease(t *testing.T) {
 // The treasury is killed under load and started again: it proves by its journal's lock that its own old lease is nobody's, and
 // does not wait for it. Hubs sell on from what they were allotted, and no money is lost.
 func TestTheTreasuryDies(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 8, Speedup: 4})
 	crowd, err := f.Crowd(ctx, "dev", 4, 40)

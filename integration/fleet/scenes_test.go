@@ -101,6 +101,7 @@ func away(t *testing.T, outages func(nats, etcd *Part) []outage) {
 
 // NATS is away for five seconds: asleep, and dead.
 func TestNATSIsAway(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	away(t, func(nats, _ *Part) []outage {
 		return []outage{
@@ -112,6 +113,7 @@ func TestNATSIsAway(t *testing.T) {
 
 // etcd is away for longer than the hub's lease, and then both are.
 func TestEtcdIsAway(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	longer := 7 * time.Second
 	if soak {
@@ -149,6 +151,7 @@ func TestAClientVanishes(t *testing.T) {
 // A node comes back with a clock that is minutes behind: its start seems older than its last one. It is sold all the same, what its
 // last life was serving is void at once, and what it serves now is paid.
 func TestANodesClockIsOff(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 4, Agentd: "  lease_ttl: 2s\n"})
 	done, _ := streams(t, ctx, f, 2, 300)
@@ -170,6 +173,7 @@ func TestANodesClockIsOff(t *testing.T) {
 
 // Links that are slow, cut and silent: of a node to NATS and to its engine, of the hub to NATS and to etcd.
 func TestLinksFail(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8, Proxied: []string{"agentd-1", "hub-general"}})
 	crowd, err := f.Crowd(ctx, "dev", 8, 60)
@@ -209,6 +213,7 @@ func TestLinksFail(t *testing.T) {
 
 // The disk under a hub's journal fills up. It takes no new money, what runs is settled, and once there is room it sells on.
 func TestAJournalsDiskIsFull(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system of its own can be mounted by root alone")
