@@ -37,6 +37,7 @@ type Agent struct {
 	seq    uint64    // of the last summary
 	told   time.Time // when it was sent
 	news   bool      // something to tell since
+	again  int       // so many more follow soon
 	counts Counts
 }
 
@@ -106,7 +107,7 @@ func (a *Agent) Claimed(c *bus.Claim) {
 	a.claim, a.news = c, true
 	if c != nil {
 		if c.Epoch > a.epoch { // a hub that has just come has not heard what its former life was not there to hear
-			a.Reconnected()
+			a.dueNow()
 		}
 		a.epoch = max(a.epoch, c.Epoch)
 	}
@@ -347,8 +348,18 @@ func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool
 	return false
 }
 
-// Reconnected makes all completions due at once, and a summary: whoever missed the last ones believes us gone.
+// repeats is how many summaries follow soon on the first after an outage of the bus: a hub that comes back a little later has
+// missed that one, and gives no task to an agent that it has not heard.
+const repeats = 6
+
+// Reconnected says that the bus is there again after it was away.
 func (a *Agent) Reconnected() {
+	a.again = repeats
+	a.dueNow()
+}
+
+// dueNow makes all completions due at once, and a summary: whoever missed the last ones believes us gone.
+func (a *Agent) dueNow() {
 	a.told = time.Time{}
 	for _, p := range a.pending {
 		p.due, p.tries = time.Time{}, 0
@@ -375,13 +386,19 @@ const maxResend = 32
 // Ready says what is due, and counts it as done.
 func (a *Agent) Ready(now time.Time) Ready {
 	r := Ready{Wake: now.Add(a.lim.SummaryEvery)}
-	quiet := now.Sub(a.told)
+	quiet, news := now.Sub(a.told), a.news || a.again > 0
 	switch {
-	case quiet >= a.lim.SummaryEvery, a.news && quiet >= a.lim.SummaryGap:
+	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
 		s := a.summary()
 		r.Summary, r.Domain = &s, a.Domain()
+		if quiet < a.lim.SummaryEvery { // the first is none of those that follow it
+			a.again = max(0, a.again-1)
+		}
 		a.told, a.news = now, false
-	case a.news:
+		if a.again > 0 {
+			r.Wake = now.Add(a.lim.SummaryGap)
+		}
+	case news:
 		r.Wake = a.told.Add(a.lim.SummaryGap)
 	default:
 		r.Wake = a.told.Add(a.lim.SummaryEvery)

@@ -85,6 +85,37 @@ func TestAcceptOrRefuse(t *testing.T) {
 	}
 }
 
+// A hub that comes back after the agent has missed its first word, and hears another soon; not for ever, since there may be a
+// thousand agents.
+func TestSummariesAfterAnOutage(t *testing.T) {
+	a := newTestAgent(1, Config{})
+	now := begun
+	count := func(d time.Duration) (n int) {
+		for end := now.Add(d); now.Before(end); {
+			r := a.Ready(now)
+			if r.Summary != nil {
+				n++
+			}
+			if !r.Wake.After(now) {
+				t.Fatal("wakes in the past")
+			}
+			now = r.Wake
+		}
+		return n
+	}
+	count(3 * time.Second)
+	if n := count(10 * time.Second); n != 10 {
+		t.Errorf("%d summaries in ten seconds", n)
+	}
+	a.Reconnected()
+	if n := count(time.Second); n < 6 || n > 10 {
+		t.Errorf("%d summaries in the second after it came back", n)
+	}
+	if n := count(10 * time.Second); n > 11 {
+		t.Errorf("%d summaries in the ten seconds after that", n)
+	}
+}
+
 // A dispatch may come twice, since its answer may be lost. It is served once and answered alike.
 func TestSameHoldAgain(t *testing.T) {
 	a := newTestAgent(1, Config{})

@@ -102,6 +102,28 @@ func TestNobodyIsGoneRightAfterAnOutage(t *testing.T) {
 	}
 }
 
+// Others come back later than we do and missed what we said first: the door would send no task to a hub that it has not heard.
+func TestAHubThatIsBackSaysSoAgain(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "m", 1, 0.5, card(1, 1, 4))
+	h.pass(10 * time.Second)
+	h.n.Reconnected(h.now)
+	h.run()
+	for range 10 {
+		before := h.status.Seq
+		h.pass(backEvery)
+		if h.status.Seq == before {
+			t.Fatalf("no status for %v, %v after it came back", backEvery, h.now.Sub(h.n.reached))
+		}
+	}
+	h.pass(h.n.cfg.Settling)
+	before := h.status.Seq
+	h.pass(h.n.cfg.StatusEvery / 2)
+	if h.status.Seq != before {
+		t.Error("it goes on like that")
+	}
+}
+
 // Of an answer that was to come at once nothing was delivered: the hub gives the task to another agent.
 func TestAWholeAnswerOfAnAgentThatIsGone(t *testing.T) {
 	h, first := oneRunning(t)

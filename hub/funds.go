@@ -219,6 +219,8 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	more := n.accept(m.Grants)
 	if a.op == bus.OpAllotted {
 		switch {
+		case m.Code != "" && n.justBack():
+			n.timers.set(&n.treasury.again, n.now.Add(backEvery))
 		case m.Code != "":
 			n.timers.set(&n.treasury.again, n.now.Add(askMissedAgain))
 		case more:

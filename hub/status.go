@@ -20,10 +20,21 @@ type statusState struct {
 	seq     uint64
 }
 
+// backEvery is how often a hub says its status while it settles after an outage of the bus: whoever came back after it has
+// missed the first, and believes it gone until it hears one.
+const backEvery = 100 * time.Millisecond
+
+// justBack reports whether others may still be on their way back from an outage of the bus.
+func (n *Node) justBack() bool { return !n.reached.IsZero() && n.now.Sub(n.reached) < n.cfg.Settling }
+
 // report puts a status into the output: on change, at most every StatusLeast, and at least every StatusEvery.
 func (n *Node) report() {
 	s := &n.status
-	due := s.last.Add(n.cfg.StatusEvery)
+	every := n.cfg.StatusEvery
+	if n.justBack() {
+		every = min(every, max(backEvery, n.cfg.StatusLeast))
+	}
+	due := s.last.Add(every)
 	if s.changed {
 		due = s.last.Add(n.cfg.StatusLeast)
 	}
@@ -33,7 +44,7 @@ func (n *Node) report() {
 	}
 	s.seq++
 	s.last, s.changed = n.now, false
-	s.next = n.now.Add(n.cfg.StatusEvery)
+	s.next = n.now.Add(every)
 	n.out.Status = n.Status()
 }
 

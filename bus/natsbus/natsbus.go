@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,7 @@ type Config struct {
 
 	ConnectTimeout  time.Duration // of one attempt; 2 s: a server on the same continent answers in a fraction
 	PingEvery       time.Duration // 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
-	ReconnectWait   time.Duration // 250 ms, and as much again at random, so that a thousand agents do not come back at once
+	ReconnectWait   time.Duration // 250 ms, and as much again at random, so that a thousand agents do not come back at once; see pause for the first seconds
 	ReconnectBuffer int           // bytes kept while disconnected; 32 KB: a second's news; more would be stale when it arrives
 	PendingMessages int           // waiting for one slow handler before more are dropped; 65536
 	PendingBytes    int           // the same in bytes; 64 MB
@@ -117,8 +118,7 @@ func (b *Bus) options() []nats.Option {
 		nats.PingInterval(c.PingEvery),
 		nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1),
-		nats.ReconnectWait(c.ReconnectWait),
-		nats.ReconnectJitter(c.ReconnectWait, c.ReconnectWait),
+		nats.CustomReconnectDelay(func(n int) time.Duration { return pause(n, c.ReconnectWait, rand.Float64()) }),
 		nats.ReconnectBufSize(c.ReconnectBuffer),
 		nats.DrainTimeout(c.DrainTimeout),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
@@ -130,6 +130,20 @@ func (b *Bus) options() []nats.Option {
 		options = append(options, nats.InProcessServer(c.InProcess))
 	}
 	return append(options, c.Options...)
+}
+
+// quickly is how many attempts come soon after one another: six seconds of them, at the default wait.
+const quickly = 48
+
+// pause is the time before the n-th attempt to reconnect, counted from 1, for a random number from 0 to 1: a fifth of the
+// wait and up to three fifths more at first, since a server that was started again is up within seconds; the wait and up to
+// as much again later. Everybody was cut off at one moment, so the random part is never the smaller one.
+func pause(n int, wait time.Duration, random float64) time.Duration {
+	least, spread := wait/5, wait*3/5
+	if n > quickly {
+		least, spread = wait, wait
+	}
+	return least + time.Duration(random*float64(spread))
 }
 
 func (b *Bus) disconnected(err error) {
