@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -15,6 +16,8 @@ var (
 	ErrDisconnected = errors.New("not connected to the server")
 	ErrLost         = errors.New("lease or leadership lost")
 	ErrExists       = errors.New("key is held by another")
+
+	ErrNotSent = fmt.Errorf("nothing was sent: %w", ErrDisconnected) // and nothing will be
 )
 
 // Header holds message headers. Keys are matched as HTTP does, without regard to case.
@@ -58,7 +61,8 @@ type Bus interface {
 	// name, each message goes to one member of the queue.
 	Subscribe(subject, queue string, h Handler) (Subscription, error)
 	// Request publishes m with a reply subject of its own and waits for one answer. ErrNoResponders
-	// comes at once where nobody listens.
+	// comes at once where nobody listens, ErrNotSent where the connection is down. A connection that is lost meanwhile is
+	// ErrDisconnected: whether anybody has m is then not known.
 	Request(ctx context.Context, m Msg) (Msg, error)
 	// Inbox returns a new subject that nobody else uses; answers published to it, or to tokens below it,
 	// reach whoever subscribes to it.

@@ -547,6 +547,8 @@ func (r *request) place(want Want) bus.Answer {
 		switch {
 		case errors.Is(err, bus.ErrNoResponders):
 			last = r.result(&bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf("hub %s does not listen; try again shortly", hub)})
+		case errors.Is(err, bus.ErrNotSent):
+			last = r.result(&bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf("hub %s is out of this door's reach; try again shortly", hub)})
 		case errors.Is(err, bus.ErrTooLarge):
 			return r.refusal(&bus.Error{Code: bus.CodeTooLarge, Message: "the task is larger than the bus takes once its fields are filled in; shorten the prompt"})
 		case err != nil:

@@ -565,8 +565,8 @@ func reconnect(t *testing.T, n Network[bus.Bus]) {
 	if h := Receive(t, "news of the cut", a.Health()); h.Connected || h.Err == nil {
 		t.Fatalf("news of the cut is %+v", h)
 	}
-	if _, err := a.Request(within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrDisconnected) {
-		t.Errorf("request while cut off: got %v, want %v", err, bus.ErrDisconnected)
+	if _, err := a.Request(within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrNotSent) || !errors.Is(err, bus.ErrDisconnected) {
+		t.Errorf("request while cut off: got %v, want %v", err, bus.ErrNotSent)
 	}
 	Eventually(t, "publishing ends in an error", func() bool {
 		return errors.Is(a.Publish(bus.Msg{Subject: "s", Data: make([]byte, 1<<10)}), bus.ErrDisconnected)

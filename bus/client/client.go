@@ -271,6 +271,8 @@ func (cl *Client) funds(ctx context.Context, op string, q bus.FundsRequest) (r b
 	switch {
 	case errors.Is(err, bus.ErrNoResponders):
 		return r, &bus.Error{Code: bus.CodeUnavailable, Message: "no treasury listens on this bus; start one, or try again shortly"}
+	case errors.Is(err, bus.ErrNotSent):
+		return r, &bus.Error{Code: bus.CodeUnavailable, Message: op + ": the bus is out of reach, and nothing was sent; try again shortly"}
 	case err != nil:
 		return r, &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("%s: the treasury gave no answer (%v); repeat it under the same id %s", op, err, q.ID)}
 	}

@@ -246,6 +246,27 @@ func TestNobodyIsThere(t *testing.T) {
 	})
 }
 
+// What never left cannot be served: whoever asks while the bus is away may ask again under any id.
+func TestWhatIsNotSentIsUnavailable(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.net.Cut("mine")
+		if _, err := s.c.Submit(t.Context(), bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeUnavailable {
+			t.Errorf("a task: %v", err)
+		}
+		if _, err := s.c.Ask(t.Context(), bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeUnavailable {
+			t.Errorf("a question: %v", err)
+		}
+		if _, err := s.c.Deposit(t.Context(), "ada", market.Credit, "d-1"); bus.CodeOf(err) != bus.CodeUnavailable {
+			t.Errorf("a deposit: %v", err)
+		}
+		s.net.Heal("mine")
+		s.submit("t").Close()
+		if len(s.tasks) != 1 {
+			t.Errorf("the door got %d tasks, want the last", len(s.tasks))
+		}
+	})
+}
+
 func TestChunksBeforeAccepted(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.door = func(m bus.Msg, task *bus.Task) {

@@ -30,6 +30,8 @@ func wordless(err error) error {
 	switch {
 	case errors.Is(err, bus.ErrNoResponders):
 		return &bus.Error{Code: bus.CodeUnavailable, Message: "no door listens on this bus; start a classifier, or try again shortly"}
+	case errors.Is(err, bus.ErrNotSent):
+		return &bus.Error{Code: bus.CodeUnavailable, Message: "the bus is out of reach, and the task was not sent; try again shortly"}
 	case errors.Is(err, bus.ErrTooLarge):
 		return &bus.Error{Code: bus.CodeTooLarge, Message: "the task is larger than one message; shorten the prompt"}
 	}

@@ -2,6 +2,7 @@ package membus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -86,7 +87,10 @@ func (b *Bus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 
 	b.world.mu.Lock()
 	err = b.usable()
-	if err == nil && b.world.publish(m) == 0 {
+	switch {
+	case errors.Is(err, bus.ErrDisconnected):
+		err = bus.ErrNotSent
+	case err == nil && b.world.publish(m) == 0:
 		err = bus.ErrNoResponders
 	}
 	b.world.mu.Unlock()

@@ -281,7 +281,9 @@ func (b *Bus) translate(err error, size int) error {
 		return fmt.Errorf("%d bytes, at most %d: %w", size, b.MaxPayload(), bus.ErrTooLarge)
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
 		return bus.ErrClosed
-	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrDisconnected):
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return bus.ErrNotSent
+	case errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrDisconnected):
 		return bus.ErrDisconnected
 	case errors.Is(err, nats.ErrNoResponders):
 		return bus.ErrNoResponders

@@ -36,7 +36,7 @@ func (r *requests) init(inbox string) {
 }
 
 // Request fails with ErrDisconnected if the connection is lost while it waits: whether the request has
-// arrived is then unknown.
+// arrived is then unknown. Where the connection is known to be lost it fails with ErrNotSent.
 func (b *Bus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	out, err := b.request(ctx, m)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *Bus) request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	m.Reply = b.requests.prefix + token
 	// A request is of use only to one who waits for it now, so none goes into the buffer of a lost connection.
 	if !b.online.Load() {
-		err = bus.ErrDisconnected
+		err = bus.ErrNotSent
 		if b.nc.IsClosed() {
 			err = bus.ErrClosed
 		}

@@ -80,11 +80,13 @@ type outage struct {
 // away lets clients ask on through outages. What was accepted is served all the same, and once all is back the market goes on by
 // itself.
 func away(t *testing.T, outages func(nats, etcd *Part) []outage) {
+	const readers = 8
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8})
-	crowd, err := f.Crowd(ctx, "dev", 8, 100)
+	crowd, err := f.Crowd(ctx, "dev", readers, 100)
 	must(t, err)
 	must(t, crowd.Served(ctx, 8))
-	for _, o := range outages(f.Part(NATS), f.Part(Etcd)) {
+	list := outages(f.Part(NATS), f.Part(Etcd))
+	for _, o := range list {
 		must(t, o.away())
 		wait(ctx, o.long)
 		must(t, o.back())
@@ -96,6 +98,15 @@ func away(t *testing.T, outages func(nats, etcd *Part) []outage) {
 	}
 	words := crowd.Stop()
 	passing(t, words)
+	unknown := 0
+	for _, w := range words {
+		if w.Code == bus.CodeUnknown {
+			unknown++
+		}
+	}
+	if unknown > 3*readers*len(list) { // what was under way at each moment of a loss; what is asked meanwhile never leaves
+		t.Errorf("nobody knows of %d tasks", unknown)
+	}
 	end(t, ctx, f, words)
 }
 
