@@ -21,6 +21,7 @@ type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
 	Engine   func(EngineConfig) Engine // makes the client of one engine
+	Home     *Home                     // the node's directory; nil: a former life cannot be proved dead, and its leases are waited for
 	Log      *slog.Logger              // nil: the default one
 }
 
@@ -337,13 +338,14 @@ func (a *seller) coreModel() string {
 func (a *seller) entry() ([]byte, error) {
 	a.mu.Lock()
 	r := a.core.Registration(a.Server.cfg.Node)
+	r.Life = a.deps.Home.Life()
 	a.listed = r.State
 	a.mu.Unlock()
 	return bus.EncodeEntry(r)
 }
 
-// evict ends a lease of our own that we had lost and the registry still keeps, as after an outage of it. It reports whether
-// there was one.
+// evict ends a lease of our own that we had lost and the registry still keeps, as after an outage of it; or one of an earlier life of
+// this node, which is dead, for the lock of its directory is ours. It reports whether there was one.
 func (a *seller) evict(ctx context.Context, key string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -353,9 +355,21 @@ func (a *seller) evict(ctx context.Context, key string) bool {
 	}
 	for _, kv := range kvs {
 		var r bus.Registration
-		if kv.Key == key && json.Unmarshal(kv.Value, &r) == nil && r.Node == a.Server.cfg.Node && r.Boot == a.boot {
-			return a.deps.Registry.Evict(ctx, key, kv.Value) == nil
+		if kv.Key != key || json.Unmarshal(kv.Value, &r) != nil {
+			continue
 		}
+		former := a.deps.Home.Ended(r.Life)
+		if !former && (r.Node != a.Server.cfg.Node || r.Boot != a.boot || r.Life != a.deps.Home.Life()) {
+			return false
+		}
+		if err := a.deps.Registry.Evict(ctx, key, kv.Value); err != nil {
+			a.log.Warn("an old lease of this node is not ended", "err", err)
+			return false
+		}
+		if former {
+			a.log.Info("the lease of an earlier life of this node is ended", "started", time.UnixMilli(r.Boot).UTC().Format(time.RFC3339))
+		}
+		return true
 	}
 	return false
 }

@@ -639,6 +639,56 @@ func TestRegistration(t *testing.T) {
 	})
 }
 
+// A node that was killed and is started again is sold at once: by the lock of its directory it knows that its last life is dead. Another
+// node of that name, with a directory of its own, knows nothing of the kind.
+func TestALeaseOfAnEarlierLife(t *testing.T) {
+	data := t.TempDir()
+	killed := openHome(t, data, "n1")
+	life := killed.Life()
+	must(t, killed.Close()) // as the system does with what a process had that died
+	again, other := openHome(t, data, "n1"), openHome(t, t.TempDir(), "n1")
+	synctest.Test(t, func(t *testing.T) {
+		o := newTown(t)
+		<-o.server.Ready()
+		kvs, _ := o.reg.Get(t.Context(), bus.AgentKey("a1"))
+		o.close()
+		var r bus.Registration
+		must(t, bus.DecodeEntry(kvs[0].Value, &r))
+		r.Boot--
+		r.Life = life
+		value, err := bus.EncodeEntry(&r)
+		must(t, err)
+		world := membus.New(2)
+		left, err := world.Registry().Register(t.Context(), bus.AgentKey("a1"), value, time.Hour)
+		must(t, err)
+		node := func(name string, h *Home) *Server {
+			s, err := NewServer(Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}}, Deps{Bus: world.Bus(name), Registry: world.Registry(),
+				Engine: func(EngineConfig) Engine { return o.engine }, Home: h, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			must(t, err)
+			return s
+		}
+		if err := node("stranger", other).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "already registered") {
+			t.Errorf("a node that can prove nothing: %v", err)
+		}
+		s := node("again", again)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		begun := time.Now()
+		go func() { ended <- s.Run(ctx) }()
+		<-s.Ready()
+		if d := time.Since(begun); d > time.Second {
+			t.Errorf("registered after %v", d)
+		}
+		select {
+		case <-left.Lost():
+		default:
+			t.Error("the old lease is still there")
+		}
+		stop()
+		must(t, <-ended)
+	})
+}
+
 func TestWaitsForABootingEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newTown(t)

@@ -86,6 +86,7 @@ func (r *Registration) Validate() error {
 	}
 	p.oneOf("state", r.State, StateReady, StateDraining, StateUnhealthy)
 	p.name("engine", r.Engine, MaxName)
+	p.name("life", r.Life, MaxName)
 	return p.err
 }
 

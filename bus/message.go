@@ -355,6 +355,7 @@ type Registration struct {
 	Features    []string      `json:"features,omitempty"`
 	State       string        `json:"state"`
 	Engine      string        `json:"engine,omitempty"` // version
+	Life        string        `json:"life,omitempty"`   // names the process: who holds its node's directory now knows the names of those that did
 }
 
 // DomainScore is an agent's benchmark score in a domain, 0 to 1: Q until something is learned.

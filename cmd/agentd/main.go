@@ -22,11 +22,13 @@ func main() { daemon.Main(daemon.Command(role())) }
 type config struct {
 	daemon.Common `yaml:",inline"`
 	Market        daemon.Market `yaml:"market"`
+	Data          string        `yaml:"data"` // the node's own directory is DATA/agentd/node-NODE; empty: none
 	Agentd        agentd.Config `yaml:"agentd"`
 	Discover      discover      `yaml:"discover"`
 }
 
-const example = daemon.MarketExample + `agentd:
+const example = daemon.MarketExample + `data: /var/lib/souk               # with it a node that was killed is sold again at once; without, when its lease_ttl is over
+agentd:
   node: rack-3                 # default: the host's name
   drain_timeout: 60s           # what running tasks get after SIGTERM
   agents:                      # one for each vLLM server and model
@@ -53,6 +55,7 @@ func role() daemon.Role {
 		Short: "Offer the vLLM servers of this node to the market",
 		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs award, meters it, and accounts
 for it. On SIGTERM it takes no more tasks, finishes those in hand and has them settled. Servers that still boot are waited for.
+With a data directory, that proves by its lock that a life which was killed is dead, it is sold again at once.
 
 The servers need --enable-prompt-tokens-details, else cached tokens are billed as computed ones.`,
 		Example: example,
@@ -68,13 +71,20 @@ func newConfig() daemon.Config {
 
 func newEngine(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }
 
-func serve(ctx context.Context, p *daemon.Process, c *config) error {
+func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
+	var home *agentd.Home
+	if c.Data != "" {
+		if home, err = agentd.OpenHome(c.Data, c.Agentd.Node); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, home.Close()) }()
+	}
 	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node))
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	n := newNode(c.Agentd, agentd.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Log: p.Log})
+	n := newNode(c.Agentd, agentd.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home, Log: p.Log})
 	if len(c.Agentd.Agents) > 0 {
 		if err := n.add(c.Agentd.Agents); err != nil {
 			return err

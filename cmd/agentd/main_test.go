@@ -39,10 +39,10 @@ func TestExampleIsAConfiguration(t *testing.T) {
 // Each change makes the example unusable, and is answered with its line and what is wrong with it.
 func TestBadConfiguration(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
-		{"  node: rack-3 ", "  nod: rack-3 ", `agentd.yaml:6: unknown field "agentd.nod": write node`},
+		{"  node: rack-3 ", "  nod: rack-3 ", `agentd.yaml:7: unknown field "agentd.nod": write node`},
 		{"hit: 0.03, out: 0.6}                                 #", "hit: 0.3, out: 0.6} #", "a cached token may not cost more than a computed one"},
-		{"slots: 32", "slots: -1", "agentd.yaml:14: agents[0].slots"},
-		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`, `agentd.yaml:18: discover.ports[0]: "8000-7000": write a port`},
+		{"slots: 32", "slots: -1", "agentd.yaml:15: agents[0].slots"},
+		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`, `agentd.yaml:19: discover.ports[0]: "8000-7000": write a port`},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222", "is not on loopback: there is no authentication yet"},
 	} {

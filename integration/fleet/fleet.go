@@ -282,7 +282,8 @@ func (f *Fleet) agentdText(n int, more string) string {
 		engine = l.Engine.Addr()
 	}
 	domain := f.Domains[(n-1)%len(f.Domains)]
-	return fmt.Sprintf(`agentd:
+	return fmt.Sprintf(`data: %s
+agentd:
   node: node-%d
   drain_timeout: 20s
   settle_timeout: 10s
@@ -294,7 +295,7 @@ func (f *Fleet) agentdText(n int, more string) string {
       domains: [{domain: %s, score: 0.7}]
       slots: %d
       price: {miss: 0.075, hit: 0.0375, out: 0.30}
-`, n, more, n, engine, model, domain, cmp.Or(f.Slots, 4))
+`, f.Data, n, more, n, engine, model, domain, cmp.Or(f.Slots, 4))
 }
 
 // fund pays the clients' money in.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -208,6 +209,30 @@ func TestAnAgentdDiesMidStream(t *testing.T) {
 	}
 	t.Logf("all over %v after the death", time.Since(killed).Round(time.Millisecond))
 	exact(t, ctx, f, words)
+	end(t, ctx, f, words)
+}
+
+// A node that was killed and is started again is sold at once: by its directory's lock it knows that its last life is dead, and does not
+// wait for that one's lease.
+func TestAnAgentdIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	f, ctx := begin(t, Plan{Agents: 1, Slots: 8})
+	c, err := f.Client(ctx, "dev")
+	must(t, err)
+	words := []Word{Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})}
+	node := f.Part("agentd-1")
+	must(t, node.Kill())
+	begun := time.Now()
+	must(t, node.Start())
+	must(t, node.Ready(ctx))
+	registered := time.Since(begun)
+	w := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
+	t.Logf("registered %v and serving %v after its start", registered.Round(time.Millisecond), w.First.Sub(begun).Round(time.Millisecond))
+	words = append(words, w)
+	served(t, words)
+	if !strings.Contains(node.Said(), "earlier life of this node is ended") {
+		t.Errorf("it waited for its own lease:\n%s", node.Tail(10))
+	}
 	end(t, ctx, f, words)
 }
 
