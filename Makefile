@@ -17,10 +17,10 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test fleet soak proofs bench fuzz lint build cross arm64 clean
+.PHONY: help run cluster test fleet soak proofs bench fuzz lint build cross image deployment arm64 clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## bring a market up, play dialogues through it, check its ledger; ARGS=--exit ends then, ARGS="--vllm URL" uses real engines
 	@bin/souk run $(ARGS)
@@ -38,6 +38,16 @@ bin/%: $(SOURCES)
 cross: ## build every command for linux on amd64 and arm64, into bin/ARCH
 	@for arch in amd64 arm64; do echo "linux/$$arch"; mkdir -p bin/$$arch; \
 	  GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$arch/ ./cmd/... || exit 1; done
+
+image: ARCH := $(shell $(GO) env GOHOSTARCH)
+image: ## an image of every command from deploy/Dockerfile, nothing fetched; ARCH=arm64 for another machine, BUILDER=docker|podman|buildah
+	@mkdir -p bin/image/$(ARCH)
+	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ ./cmd/...
+	@deploy/image.sh $(ARCH) bin/image/$(ARCH) souk
+
+deployment: build ## judge deploy/: systemd units, the compose file, and a market of containers from it; what has no tool here is skipped
+	@if deploy/image.sh --builder >/dev/null; then $(MAKE) --no-print-directory image; fi
+	@for what in units compose play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
 # What a record's bytes depend on, and quotes that become part of one.
 PURE := market market/flow market/certify ledger hub/predict hub/regime hub/prefix hub/batch agentd

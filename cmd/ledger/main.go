@@ -9,8 +9,12 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"souk/cmd/internal/daemon"
 	"souk/cmd/ledger/cli"
 )
+
+// version is set by the linker; see the Makefile.
+var version = ""
 
 func main() {
 	// An audit keeps little and drops much: collecting less often costs some megabytes and saves a quarter of
@@ -19,5 +23,5 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends it at once
-	os.Exit(cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Run(ctx, daemon.Version(version), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -36,6 +36,7 @@ func TestDeployment(t *testing.T) {
 		"every file is its own daemon's":           deployedFiles,
 		"services are given their time":            servicesAreGivenTheirTime,
 		"compose starts the cluster":               composeStartsTheCluster,
+		"units and compose file, by their tools":   judgedByTheirTools,
 		"a cluster with a bad file starts nothing": clusterWithABadFile,
 		"cluster": clusterLives,
 	} {
@@ -145,6 +146,21 @@ func servicesAreGivenTheirTime(t *testing.T, bin string) {
 	}
 }
 
+// systemd and docker compose find nothing wrong with what is written for them, where they are installed.
+func judgedByTheirTools(t *testing.T, bin string) {
+	for _, what := range []string{"units", "compose"} {
+		t.Run(what, func(t *testing.T) {
+			out, err := exec.Command("../../deploy/check.sh", what, bin).CombinedOutput()
+			if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == 77 {
+				t.Skipf("%s", out)
+			}
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
 // The compose file starts what cluster.yaml starts, with commands that exist, and gives each the time that it needs to stop.
 func composeStartsTheCluster(t *testing.T, bin string) {
 	text, err := os.ReadFile("../../deploy/compose.yaml")
@@ -153,6 +169,7 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 	}
 	var compose struct {
 		Services map[string]struct {
+			Entrypoint  []string
 			Command     []string
 			Stop        time.Duration  `yaml:"stop_grace_period"`
 			DependsOn   map[string]any `yaml:"depends_on"`
@@ -196,7 +213,7 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		}
 	}
 	for name, s := range compose.Services {
-		if _, err := os.Stat(filepath.Join(bin, s.Command[0])); err != nil {
+		if _, err := os.Stat(filepath.Join(bin, slices.Concat(s.Entrypoint, s.Command)[0])); err != nil {
 			t.Errorf("service %s: %v", name, err)
 		}
 	}

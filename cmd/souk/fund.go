@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/integration/harness"
 	"souk/market"
 )
 
@@ -19,8 +18,9 @@ func fundCommand(s *shared) *cobra.Command {
 		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of the price rows.
 
 With --id the deposit is made once however often the command is repeated.`,
-		Example: "  souk fund alice 2.50",
-		Args:    cobra.ExactArgs(2),
+		Example: `  souk fund alice 2.50
+  souk fund alice 2.50 --nats nats://127.0.0.1:4222`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := bus.CheckID("client", args[0]); err != nil {
 				return err
@@ -32,7 +32,7 @@ With --id the deposit is made once however often the command is repeated.`,
 			if amount <= 0 {
 				return fmt.Errorf("amount: %s: a deposit is above 0", amount)
 			}
-			link, err := harness.Dial(s.data, "souk-fund")
+			link, err := s.dial("souk-fund")
 			if err != nil {
 				return err
 			}

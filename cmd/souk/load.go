@@ -23,7 +23,6 @@ type loadFlags struct {
 	load.Config
 	dialogues, format string
 	clients           int
-	nats              string
 	pids              []string
 	model, deposit    string
 	maxTokens         int
@@ -84,7 +83,6 @@ Ctrl-C cancels what runs and reports what was measured so far.`,
 	g.BoolVar(&f.whole, "ignore-eos", false, "every answer has --max-tokens, whatever the engine would say")
 	g.StringVar(&f.model, "model", "", "ask for this model alone")
 	g.StringVar(&f.deposit, "deposit", (100 * market.Credit).String(), "credits each client is funded with")
-	g.StringVar(&f.nats, "nats", "", "the market's NATS server, where it is not the market of --data")
 	g.StringArrayVar(&f.pids, "pid", nil, "process to measure, PID or NAME=PID; may be repeated (default: those of the market of --data)")
 	g.BoolVar(&f.noFailover, "no-failover", false, "tasks end with the agent that fails them")
 	g.BoolVar(&f.asJSON, "json", false, "report as JSON")
@@ -104,14 +102,11 @@ func (f *loadFlags) dial(s *shared) (*harness.Link, error) {
 		}
 		f.Processes = append(f.Processes, load.Process{Name: name, PID: pid})
 	}
-	if f.nats != "" {
-		return harness.DialNATS(f.nats, "souk-load")
-	}
-	link, err := harness.Dial(s.data, "souk-load")
+	link, err := s.dial("souk-load")
 	if err != nil {
 		return nil, err
 	}
-	if len(f.pids) == 0 {
+	if len(f.pids) == 0 && s.nats == "" {
 		f.Processes = load.ProcessesOf(s.data, link.State())
 	}
 	return link, nil

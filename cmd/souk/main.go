@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"souk/cmd/internal/daemon"
+	"souk/integration/harness"
 )
 
 // version is set by the linker; see the Makefile.
@@ -58,6 +60,7 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) 
 // shared are the flags that every command has.
 type shared struct {
 	data     string
+	nats     string
 	logLevel string
 }
 
@@ -76,9 +79,11 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	c.Version = daemon.Version(version)
+	c.SetVersionTemplate("souk {{.Version}}\n")
 	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn", "least level logged to stderr: debug, info, warn or error")
-	c.AddCommand(upCommand(&s), runCommand(&s), submitCommand(&s), replayCommand(&s), loadCommand(&s), soakCommand(), fundCommand(&s), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
+	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), soakCommand(), s.reach(fundCommand(&s)), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
 	return c
 }
 
@@ -97,11 +102,32 @@ func versionCommand() *cobra.Command {
 		Short: "Say which version this is",
 		Args:  cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
-			v := version
-			if info, ok := debug.ReadBuildInfo(); ok && v == "" {
-				v = info.Main.Version
-			}
-			fmt.Fprintf(c.OutOrStdout(), "souk %s (%s, %s/%s)\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(c.OutOrStdout(), "souk", daemon.Version(version))
 		},
 	}
+}
+
+// reach gives a command that speaks to a market the flag --nats.
+func (s *shared) reach(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&s.nats, "nats", "", "NATS server of the market, where it is one of services or containers and not that of --data (SOUK_MARKET_NATS)")
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if f := c.Flags(); !f.Changed("nats") && !f.Changed("data") {
+			s.nats = os.Getenv("SOUK_MARKET_NATS")
+		}
+		return run(c, args)
+	}
+	return c
+}
+
+// dial connects to the market behind --nats, or else to that of --data.
+func (s *shared) dial(name string) (*harness.Link, error) {
+	if s.nats != "" {
+		return harness.DialNATS(s.nats, name)
+	}
+	link, err := harness.Dial(s.data, name)
+	if errors.Is(err, harness.ErrNoMarket) {
+		err = fmt.Errorf("%w; one of services or containers is reached by --nats nats://HOST:PORT", err)
+	}
+	return link, err
 }

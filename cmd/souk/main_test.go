@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"testing"
 	"time"
@@ -17,6 +18,14 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// nats DIR: sets $NATS to the server of the market of DIR.
+			"nats": func(ts *testscript.TestScript, _ bool, args []string) {
+				var state struct{ NATS string }
+				if err := json.Unmarshal([]byte(ts.ReadFile(args[0]+"/market.json")), &state); err != nil || state.NATS == "" {
+					ts.Fatalf("%s: no NATS server: %v", args[0], err)
+				}
+				ts.Setenv("NATS", state.NATS)
+			},
 			// await FILE: until it exists, for at most twenty seconds.
 			"await": func(ts *testscript.TestScript, _ bool, args []string) {
 				for end := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {

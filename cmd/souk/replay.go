@@ -72,7 +72,7 @@ The rows of public sets are read as they are with --format. Files may be packed 
 			if err != nil {
 				return fmt.Errorf("--deposit: %w", err)
 			}
-			link, err := harness.Dial(s.data, "souk-replay")
+			link, err := s.dial("souk-replay")
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,9 @@ The rows of public sets are read as they are with --format. Files may be packed 
 			if err != nil && c.Context().Err() == nil {
 				return err
 			}
-			if _, err := harness.TallyRounds(s.data, tally, started); err != nil {
+			if s.nats != "" && !c.Flags().Changed("data") {
+				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report: --data names the directory of the market's journals where this machine has it")
+			} else if _, err := harness.TallyRounds(s.data, tally, started); err != nil {
 				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report:", err)
 			}
 			report := tally.Report(wall, played)

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/integration/harness"
 	"souk/market"
 )
 
@@ -127,7 +126,7 @@ func (q question) task(prompt string) (bus.Task, error) {
 }
 
 func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
-	link, err := harness.Dial(s.data, "souk-submit")
+	link, err := s.dial("souk-submit")
 	if err != nil {
 		return err
 	}

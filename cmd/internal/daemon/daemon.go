@@ -150,7 +150,7 @@ func Command(r Role) *cobra.Command {
 		Short:         r.Short,
 		Long:          r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) + "\n" + commonHelp + environmentHelp(r),
 		Example:       "  " + r.Name + " --config /etc/souk/" + r.Name + ".yaml\n  " + r.Name + " --config FILE --check-config",
-		Version:       version(r.Version),
+		Version:       Version(r.Version),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -196,12 +196,12 @@ func run(ctx context.Context, r Role, cfg Config, errs io.Writer) error {
 	common := cfg.Sections()
 	log := common.Log.logger(errs).With("daemon", r.Name)
 	slog.SetDefault(log)
-	p := &Process{Log: log, health: newHealth(r.Name, version(r.Version))}
+	p := &Process{Log: log, health: newHealth(r.Name, Version(r.Version))}
 	if err := p.health.listen(common.Health.Listen); err != nil {
 		return Failed(err)
 	}
 	defer p.health.close()
-	log.Info("starting", "version", version(r.Version), "pid", os.Getpid(), "health", p.health.address())
+	log.Info("starting", "version", Version(r.Version), "pid", os.Getpid(), "health", p.health.address())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, p, cfg) }()
 	var err error
@@ -264,7 +264,8 @@ func (c *Common) complete(drain time.Duration) error {
 // Default are the common sections' defaults.
 func Default() Common { return Common{Log: Log{Level: "info", Format: "text"}} }
 
-func version(linked string) string {
+// Version is what a command shows as its version: what the linker set, or what Go knows, and what it was built with and for.
+func Version(linked string) string {
 	if linked == "" {
 		linked = "unknown"
 		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

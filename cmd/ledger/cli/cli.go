@@ -39,9 +39,11 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// Run runs the command and returns its exit code.
-func Run(ctx context.Context, args []string, out, errs io.Writer) int {
+// Run runs the command, which says that it is of that version, and returns its exit code.
+func Run(ctx context.Context, version string, args []string, out, errs io.Writer) int {
 	root := Command()
+	root.Version = version
+	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ledger": func() { os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
+		"ledger": func() { os.Exit(Run(context.Background(), "v1 (go)", os.Args[1:], os.Stdout, os.Stderr)) },
 	})
 }
 
@@ -282,7 +282,7 @@ func TestTailFollows(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	out := make(lines, 100)
 	code := make(chan int, 1)
-	go func() { code <- Run(ctx, []string{"tail", "-f", "--data", data, "-O", "ndjson"}, out, out) }()
+	go func() { code <- Run(ctx, "", []string{"tail", "-f", "--data", data, "-O", "ndjson"}, out, out) }()
 	for i, want := range []string{`"kind":"open"`, `"id":"deposit/d1"`, `"id":"deposit/d2"`} {
 		if i > 0 {
 			if err := tr.write(ledger.NewDeposit(fmt.Sprint("d", i), "ann", 1e9, "", tr.salt())); err != nil {
@@ -311,7 +311,7 @@ func TestJSONIsOneDocument(t *testing.T) {
 	}
 	for _, args := range [][]string{{"check"}, {"bal"}, {"stats"}, {"round", "2"}, {"print"}, {"print", "--kind", "payout"}, {"trace", "cyd/t1"}} {
 		var out, errs bytes.Buffer
-		if code := Run(context.Background(), append(args, "--data", data, "-O", "json"), &out, &errs); code != ExitClean {
+		if code := Run(context.Background(), "", append(args, "--data", data, "-O", "json"), &out, &errs); code != ExitClean {
 			t.Errorf("%v: exit %d: %s", args, code, &errs)
 		}
 		if !json.Valid(out.Bytes()) {

@@ -1,0 +1,82 @@
+#!/bin/sh
+# Judge what is in this folder with the tools that are there: deploy/check.sh units|compose|play [COMMANDS]
+#
+#   units     systemd-analyze verify on every unit, with the commands in COMMANDS (default bin) for those in /usr/local/bin
+#   compose   docker compose config
+#   play      start compose.yaml with the image that `make image` made, play dialogues in it as one of its clients, check its
+#             journals, stop it, and remove it. It needs the ports of deploy/local, and takes COMMANDS/souk for a client
+#
+# Ends with 0 where it holds, 1 where it does not, 77 where the tool for it is not there. `make deployment` does all of it.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+what=${1:-}
+commands=$(cd "${2:-$here/../bin}" && pwd)
+at=$(mktemp -d)
+trap 'rm -rf "$at"' EXIT
+
+skip() {
+	echo "$what: skipped: $1"
+	exit 77
+}
+
+compose() { docker compose --file "$here/compose.yaml" "$@"; }
+
+case $what in
+units)
+	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
+	for unit in "$here"/systemd/*.service; do
+		to=$(basename "$unit")
+		case $to in *@.service) to=${to%.service}general.service ;; esac
+		sed "s,=/usr/local/bin/,=$commands/," "$unit" >"$at/$to"
+	done
+	# A warning is no verdict of its own: these units have none.
+	systemd-analyze verify "$at"/*.service 2>"$at/said" || { cat "$at/said" >&2; exit 1; }
+	if grep -F souk "$at/said" >&2; then
+		exit 1
+	fi
+	;;
+compose)
+	docker compose version >/dev/null 2>&1 || skip "no docker compose"
+	compose --profile tools config --quiet
+	;;
+play)
+	docker compose version >/dev/null 2>&1 || skip "no docker compose"
+	docker version >/dev/null 2>&1 || skip "no docker daemon answers"
+	docker image inspect souk >/dev/null 2>&1 || skip "no image: make image"
+	export COMPOSE_PROJECT_NAME="souk-check-$$"
+	end() {
+		code=$?
+		trap - EXIT
+		if [ $code -ne 0 ]; then
+			compose logs --no-color --tail 20 >&2 || :
+		fi
+		compose --profile tools down --volumes --timeout 40 >/dev/null 2>&1 || :
+		rm -rf "$at"
+		exit $code
+	}
+	trap end EXIT
+	trap 'exit 1' INT TERM
+	compose up --detach --wait --wait-timeout 300
+	compose run --rm souk fund dev 10
+	compose run --rm souk submit --max-tokens 20 "What is a souk?"
+	"$commands/souk" replay --nats nats://127.0.0.1:4222 --limit 20 --concurrency 4
+	compose run --rm ledger
+	compose stop --timeout 40
+	for c in $(compose ps --all --quiet); do
+		if [ "$(docker inspect --format '{{.State.ExitCode}}' "$c")" != 0 ]; then
+			echo "play: $(docker inspect --format '{{.Name}}' "$c") did not end well" >&2
+			exit 1
+		fi
+	done
+	if compose logs --no-color | grep -E 'level=ERROR|^panic:'; then
+		exit 1
+	fi
+	compose run --rm ledger
+	;;
+*)
+	sed -n '2,9s/^# \{0,1\}//p' "$0"
+	exit 2
+	;;
+esac
+echo "$what: holds"
