@@ -707,13 +707,13 @@ func (a *seller) onDispatch(m bus.Msg) {
 	reply, started := a.take(domain, d)
 	if reply.Code == bus.CodeNotClaimed && a.askClaim(func() {
 		again, started := a.take(domain, d)
-		a.answer(to, again)
 		a.start(started)
+		a.answer(to, again)
 	}) {
 		return
 	}
+	a.start(started) // the engine first: the reader waits for it longest
 	a.answer(to, reply)
-	a.start(started)
 }
 
 // take puts a dispatch to the core and makes the stream of an accepted one.
