@@ -161,10 +161,13 @@ func (a AgentConfig) Validate() error {
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe}} {
+	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe}, {"relay_every", e.RelayEvery}} {
 		if d.v < 0 || d.v > 24*time.Hour {
 			return fmt.Errorf("engine.%s: %v is not within 0 and 24h", d.name, d.v)
 		}
+	}
+	if e.RelayEvery > time.Second {
+		return fmt.Errorf("engine.relay_every: %v is more than 1s: readers would see the answer stutter", e.RelayEvery)
 	}
 	if n := e.MaxEventBytes; n != 0 && (n < 1<<10 || n > 1<<26) {
 		return fmt.Errorf("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)

@@ -58,6 +58,7 @@ func TestDecodeConfig(t *testing.T) {
 		{"score: 0.8", "score: 1.8", "score"},
 		{"domain: general", "domain: math", "math stands twice"},
 		{"progress: 10s", "progress: -10s", "agents[0].engine.progress"},
+		{"progress: 10s", "relay_every: 2s", "agents[0].engine.relay_every: 2s is more than 1s"},
 		{"drain_timeout: 30s", "lease_ttl: 1s", "lease_ttl: 1s is not within 2s and"},
 		{"drain_timeout: 30s", "keep_total: -1", "keep_total"},
 		{node[strings.Index(node, "agents:"):], "", "agents: none"},

@@ -90,6 +90,7 @@ type EngineConfig struct {
 	Progress      time.Duration `yaml:"progress"`        // most time between two events after that
 	Suspect       time.Duration `yaml:"suspect"`         // least silence after which the engine is looked at: if nothing moves there, it hangs
 	Probe         time.Duration `yaml:"probe"`           // most time for /health, /metrics, /v1/models
+	RelayEvery    time.Duration `yaml:"relay_every"`     // of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
 }
 
@@ -107,6 +108,7 @@ func (c EngineConfig) WithDefaults() EngineConfig {
 	set(&c.Progress, 30*time.Second)  // a preempted stream waits for others to finish; a dead engine waits for ever
 	set(&c.Suspect, 2*time.Second)    // gaps of a live engine stay below 0.2 s
 	set(&c.Probe, 5*time.Second)
+	set(&c.RelayEvery, 20*time.Millisecond) // fifty times a second: smoother than anybody reads
 	if c.MaxEventBytes == 0 {
 		c.MaxEventBytes = 4 << 20 // the first event lists the prompt's ids, 7 bytes each: as many as a prompt of 512 KB can have
 	}

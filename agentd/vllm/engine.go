@@ -26,6 +26,7 @@ type Engine struct {
 	transport *http.Transport
 	drains    sync.WaitGroup
 	pace      pace
+	beat      beat
 }
 
 var _ agentd.Engine = (*Engine)(nil)
@@ -36,6 +37,7 @@ func New(cfg agentd.EngineConfig) *Engine {
 	return &Engine{
 		cfg:  cfg,
 		base: strings.TrimRight(cfg.URL, "/"),
+		beat: beat{every: cfg.RelayEvery},
 		transport: &http.Transport{
 			DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			MaxIdleConnsPerHost:   512,             // one for each stream that ran at once: dialling costs more than keeping
@@ -133,6 +135,7 @@ const lastWords = 2 * time.Second
 
 // relay hands on what each read yields until the answer has ended.
 func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chunk) error) error {
+	s.pause = func() { e.beat.wait(m.gap()) }
 	for {
 		n, err := s.next()
 		if n > 0 {
@@ -149,6 +152,7 @@ func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chu
 					e.pace.moved(now, now.Sub(m.last))
 				}
 				m.saw(now, s.batch.count)
+				e.beat.saw(now, s.batch.count)
 			}
 			if err := token(s.batch.take()); err != nil {
 				return toldError{err}
@@ -243,6 +247,17 @@ func (m *meter) saw(now time.Time, count int) {
 	}
 	m.last = now
 	m.count += count
+}
+
+// steady is how many tokens it takes to know how fast a stream goes.
+const steady = 4
+
+// gap is the time from one token to the next; 0 as long as that is not known.
+func (m *meter) gap() time.Duration {
+	if n := m.count - m.firstCount; n >= steady {
+		return m.last.Sub(m.first) / time.Duration(n)
+	}
+	return 0
 }
 
 // answer sums up; where the engine sent no usage, from what was relayed.

@@ -18,8 +18,9 @@ type stream struct {
 	to    int
 	max   int // longest line, bytes
 	batch batch
-	done  bool // [DONE] was read
-	each  bool // hand over one event at a time, not all that one read held
+	done  bool   // [DONE] was read
+	pause func() // before a read, unless the answer has finished; nil: none
+	each  bool   // hand over one event at a time, not all that one read held
 }
 
 const readSize = 16 << 10 // holds 60 events, far more than one decode step of one stream
@@ -46,6 +47,9 @@ func (s *stream) next() (events int, err error) {
 				Message: fmt.Sprintf("the engine sent an event of more than %d bytes", s.max)}
 		}
 		s.buf = append(s.buf, make([]byte, max(readSize, min(s.to, s.max-s.to)))...)
+	}
+	if s.pause != nil && s.batch.finish == "" {
+		s.pause()
 	}
 	n, readErr := s.body.Read(s.buf[s.to:])
 	scan := s.to // bytes before were searched for a line's end already

@@ -61,8 +61,9 @@ type Score struct {
 
 // Engine is a simulated one, by profile, or a real one, by URL.
 type Engine struct {
-	Profile string `yaml:"profile"`
-	URL     string `yaml:"url"`
+	Profile    string        `yaml:"profile"`
+	URL        string        `yaml:"url"`
+	RelayEvery time.Duration `yaml:"relay_every"` // as an agentd's engine.relay_every
 }
 
 // Rules are the hubs' settings. Zero values take the hub's own defaults.

@@ -43,7 +43,7 @@ func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]a
 		} else if url, err = m.simulate(a, uint64(i+1), answers); err != nil {
 			return nil, err
 		}
-		c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url}, Model: a.Model, Slots: a.Slots, Tiers: a.Tiers, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
+		c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery}, Model: a.Model, Slots: a.Slots, Tiers: a.Tiers, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
 		for _, s := range a.Scores {
 			c.Domains = append(c.Domains, bus.DomainScore{Domain: s.Domain, Score: s.Score})
 		}
