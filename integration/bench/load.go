@@ -21,8 +21,8 @@ import (
 	"souk/market"
 )
 
-// marketOf is a market with n agents of slots each in front of one engine.
-func marketOf(ctx context.Context, dir, url string, n, slots int) (*harness.Market, error) {
+// marketOf is a market with n agents of slots each in front of one engine of a URL.
+func marketOf(ctx context.Context, dir string, engine harness.Engine, n, slots int) (*harness.Market, error) {
 	cfg := harness.Config{
 		Listen:  "127.0.0.1:0",
 		Speedup: 1,
@@ -32,7 +32,7 @@ func marketOf(ctx context.Context, dir, url string, n, slots int) (*harness.Mark
 	for i := range n {
 		cfg.Agents = append(cfg.Agents, harness.Agent{
 			ID: fmt.Sprintf("agent-%d", i+1), PriceRow: harness.DefaultRow, Slots: slots,
-			Scores: []harness.Score{{Domain: "general", Score: 0.7}}, Engine: harness.Engine{URL: url},
+			Scores: []harness.Score{{Domain: "general", Score: 0.7}}, Engine: engine,
 		})
 	}
 	return harness.Start(ctx, harness.Options{Dir: dir, Config: cfg})
@@ -90,7 +90,7 @@ func callers(ctx context.Context, many, n int, f func(context.Context) error) er
 
 // perTask is the processor time of a whole market for one task, in microseconds, and that of the engine.
 func perTask(ctx context.Context, exe string, tasks int) (us, engineUS float64, err error) {
-	return inMarket(ctx, exe, "instant", 8, 16, func(m *harness.Market, engine *child) (a, b float64, err error) {
+	return inMarket(ctx, exe, harness.Engine{Profile: "instant"}, 8, 16, func(m *harness.Market, engine *child) (a, b float64, err error) {
 		one := func(ctx context.Context) error {
 			_, _, err := ask(ctx, m, taskTokens)
 			return err
@@ -117,19 +117,20 @@ const taskTokens = 16
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// inMarket runs f in front of an engine of a process of its own.
-func inMarket(ctx context.Context, exe, profile string, agents, slots int, f func(*harness.Market, *child) (float64, float64, error)) (a, b float64, err error) {
+// inMarket runs f in front of an engine of a profile, in a process of its own.
+func inMarket(ctx context.Context, exe string, e harness.Engine, agents, slots int, f func(*harness.Market, *child) (float64, float64, error)) (a, b float64, err error) {
 	dir, err := os.MkdirTemp("", "souk-bench-")
 	if err != nil {
 		return 0, 0, err
 	}
 	defer os.RemoveAll(dir)
-	engine, url, err := startChild(ctx, exe, "engine", "--profile", profile, "--port", "0")
+	engine, url, err := startChild(ctx, exe, "engine", "--profile", e.Profile, "--port", "0")
 	if err != nil {
 		return 0, 0, err
 	}
 	defer engine.stop()
-	m, err := marketOf(ctx, dir, url, agents, slots)
+	e.Profile, e.URL = "", url
+	m, err := marketOf(ctx, dir, e, agents, slots)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -150,7 +151,7 @@ func addedTTFT(ctx context.Context, exe string, tasks int) (t ttft, err error) {
 		return t, err
 	}
 	defer engine.stop()
-	m, err := marketOf(ctx, dir, url, 16, 4)
+	m, err := marketOf(ctx, dir, harness.Engine{URL: url}, 16, 4)
 	if err != nil {
 		return t, err
 	}
@@ -234,11 +235,18 @@ func directTTFT(ctx context.Context, web *http.Client, url string) (time.Duratio
 	}
 }
 
-// perToken is the processor time of the market for one relayed token, in microseconds, at so many streams at once. It
+// relaying is what relaying cost.
+type relaying struct {
+	us       float64 // processor time for a token, microseconds
+	rate     float64 // tokens a second
+	messages float64 // for a token
+}
+
+// perToken measures the market relaying so many streams at once, each read at most once in every; 0: as it is by default. It
 // fails if any token is missing.
-func perToken(ctx context.Context, exe string, streams, tokens int) (us, tokensPerSecond float64, err error) {
-	return inMarket(ctx, exe, "steady", 8, (streams+7)/8, func(m *harness.Market, _ *child) (float64, float64, error) {
-		var got atomic.Int64
+func perToken(ctx context.Context, exe string, streams, tokens int, every time.Duration) (r relaying, err error) {
+	_, _, err = inMarket(ctx, exe, harness.Engine{Profile: "steady", RelayEvery: every}, 8, (streams+7)/8, func(m *harness.Market, _ *child) (float64, float64, error) {
+		var got, messages atomic.Int64
 		begin, started := cpu(), time.Now()
 		err := callers(ctx, streams, streams, func(ctx context.Context) error {
 			next, n := uint64(0), 0
@@ -257,9 +265,12 @@ func perToken(ctx context.Context, exe string, streams, tokens int) (us, tokensP
 				return fmt.Errorf("%d tokens in %d chunks arrived, %d in %d were sent", n, next, a.Result.Usage.Output, a.Result.Chunks)
 			}
 			got.Add(int64(n))
+			messages.Add(int64(next))
 			return nil
 		})
-		used, took := cpu()-begin, time.Since(started)
-		return micros(used) / float64(got.Load()), float64(got.Load()) / took.Seconds(), err
+		used, took, all := cpu()-begin, time.Since(started), float64(got.Load())
+		r = relaying{micros(used) / all, all / took.Seconds(), float64(messages.Load()) / all}
+		return 0, 0, err
 	})
+	return r, err
 }

@@ -107,7 +107,7 @@ func fill(ctx context.Context, o Options, dir string) (err error) {
 		return err
 	}
 	defer engine.stop()
-	m, err := marketOf(ctx, dir, url, 4, 4)
+	m, err := marketOf(ctx, dir, harness.Engine{URL: url}, 4, 4)
 	if err != nil {
 		return err
 	}
