@@ -64,6 +64,7 @@ else, for neither asks who is there. One of the two can run alone: write none fo
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		out = c.OutOrStdout()
+		daemon.ShareCores()
 		err := run(c, args)
 		if err != nil && !daemon.IsFailure(err) {
 			fmt.Fprintln(c.ErrOrStderr(), "souk infra:", err)
