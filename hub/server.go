@@ -475,6 +475,7 @@ func (s *Server) step(in input) {
 func (s *Server) write() {
 	var group []Ready
 	var frames []ledger.Frame
+	var acks []Letter
 	failed := false
 	linger := time.NewTimer(time.Hour)
 	defer linger.Stop()
@@ -492,10 +493,17 @@ func (s *Server) write() {
 			}
 			s.measures.synced(time.Since(begin))
 		}
-		for i := range group {
-			if !failed {
-				s.deliver(&group[i])
+		if !failed {
+			for i := range group {
+				acks = s.deliver(&group[i], acks)
 			}
+			for _, l := range acks { // nobody waits for these as a reader does for a dispatch
+				s.send(l)
+			}
+			clear(acks)
+			acks = acks[:0]
+		}
+		for i := range group {
 			if group[i].flushed != nil {
 				close(group[i].flushed)
 			}
@@ -533,8 +541,9 @@ func (s *Server) gather(group []Ready, linger *time.Timer) []Ready {
 	return group
 }
 
-// deliver sends what a turn wants said; its frames are durable.
-func (s *Server) deliver(r *Ready) {
+// deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left for later: it
+// returns acks with those of the turn.
+func (s *Server) deliver(r *Ready, acks []Letter) []Letter {
 	for i := range r.Dispatches {
 		d := &r.Dispatches[i]
 		agent := r.Placed[i].Agent
@@ -557,8 +566,10 @@ func (s *Server) deliver(r *Ready) {
 		s.measures.placed(time.Now(), r.Placed)
 	}
 	for _, l := range r.Letters {
-		if err := s.publish(bus.Msg{Subject: l.Subject}, l.Message); err != nil {
-			s.log.Warn("message not sent", "subject", l.Subject, "err", err)
+		if _, ack := l.Message.(*bus.CompletionAck); ack {
+			acks = append(acks, l)
+		} else {
+			s.send(l)
 		}
 	}
 	for _, agent := range r.Probes {
@@ -574,6 +585,13 @@ func (s *Server) deliver(r *Ready) {
 	}
 	for _, err := range r.Faults {
 		s.log.Error("must not happen", "err", err)
+	}
+	return acks
+}
+
+func (s *Server) send(l Letter) {
+	if err := s.publish(bus.Msg{Subject: l.Subject}, l.Message); err != nil {
+		s.log.Warn("message not sent", "subject", l.Subject, "err", err)
 	}
 }
 

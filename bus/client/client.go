@@ -124,8 +124,8 @@ func (cl *Client) forget(s *Stream) {
 	cl.mu.Unlock()
 }
 
-// Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an agent has accepted it, or with the
-// reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also after Submit
+// Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an agent has accepted it, which the
+// first chunk of the answer may show before the market says so, or with the reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also after Submit
 // has returned.
 func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	t.Client, t.Stream = cl.c.ID, true
@@ -138,15 +138,29 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	}
 	s.task = t
 	s.order.kept.off = t.Failover == "off"
-	a, err := cl.request(ctx, &t)
-	if err == nil && a.Accepted == nil {
-		err = refusal(a.Result)
+	said := make(chan error, 1)
+	go func() {
+		a, err := cl.request(ctx, &t)
+		if err == nil && a.Accepted == nil {
+			err = refusal(a.Result)
+		}
+		if err == nil {
+			s.accept(a.Accepted, time.Now())
+		}
+		said <- err
+	}()
+	for waits := true; waits; {
+		select {
+		case err := <-said:
+			if err != nil && !s.begun() {
+				cl.forget(s)
+				return nil, err
+			}
+			waits = false
+		case <-s.news:
+			waits = !s.begun()
+		}
 	}
-	if err != nil {
-		cl.forget(s)
-		return nil, err
-	}
-	s.accept(a.Accepted, time.Now())
 	unwatch := context.AfterFunc(ctx, func() {
 		s.fail(&bus.Error{Code: bus.CodeCancelled, Message: context.Cause(ctx).Error()})
 		s.Cancel()
@@ -315,7 +329,8 @@ type Stream struct {
 // ID is the task's id.
 func (s *Stream) ID() string { return s.id }
 
-// Accepted says which hub and agent serve the task: the first, until another goes on with the answer.
+// Accepted says which hub and agent serve the task: the first, until another goes on with the answer. It is empty until the
+// market has said so, which the first chunks may overtake.
 func (s *Stream) Accepted() bus.Accepted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,10 +352,23 @@ func (s *Stream) accept(a *bus.Accepted, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accepted, s.ready, s.heard = *a, true, now
+	switch { // before this was said
+	case s.ended:
+		s.ack()
+	case s.cancelIt && s.order.end == nil:
+		s.cl.control(a.Agent, bus.StreamControl{Task: s.id, Cancel: true})
+	}
 	if s.broke() {
 		s.goOn(now)
 	}
 	s.resume(now)
+}
+
+// begun reports whether something of the answer can be read.
+func (s *Stream) begun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.order.line) > 0
 }
 
 func (s *Stream) hear(c bus.Chunk, now time.Time) {
@@ -559,7 +587,7 @@ func (s *Stream) lost(now time.Time) error {
 		s.err = &bus.Error{Code: bus.CodeAnswerGone, Message: fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again", s.order.next, s.id, s.accepted.Agent)}
 	case silent > 3*s.cl.c.Heartbeat:
 		s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s has been silent for %v; what it served of task %s may still be settled", s.accepted.Agent, silent.Round(time.Millisecond), s.id)}
-	case silent >= s.cl.c.Heartbeat*3/2 && now.Sub(s.asked) >= s.cl.c.ResumeEvery:
+	case s.ready && silent >= s.cl.c.Heartbeat*3/2 && now.Sub(s.asked) >= s.cl.c.ResumeEvery:
 		s.ask(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
 	}
 	if s.err != nil {
@@ -594,6 +622,9 @@ func (s *Stream) patience(now time.Time) time.Duration {
 
 // ack lets the agent forget what was read; with the end frame read, all of it. The lock is held.
 func (s *Stream) ack() {
+	if !s.ready {
+		return // nobody has said yet to whom
+	}
 	s.acked = s.read
 	n := s.order.next - uint64(len(s.order.line))
 	if s.ended {

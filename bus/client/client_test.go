@@ -275,7 +275,68 @@ func TestChunksBeforeAccepted(t *testing.T) {
 			s.end(task.ID, 2, "")
 			time.AfterFunc(time.Second, func() { s.accept(m, task) })
 		}
+		from := time.Now()
+		st := s.submit("t")
+		wantRead(t, st, "early bird", "")
+		if d := time.Since(from); d != 0 || st.Accepted().Agent != "" {
+			t.Errorf("read after %v from %q, want at once, before anybody said from whom", d, st.Accepted().Agent)
+		}
+		whole := func(c bus.StreamControl) bool { return c.Ack != nil && *c.Ack == 3 }
+		if n := s.heard(func(bus.StreamControl) bool { return true }); n != 0 {
+			t.Errorf("%d messages to an agent that is not known yet", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := s.heard(whole); n != 1 || st.Accepted().Agent != "agent" {
+			t.Errorf("%d acknowledgements of the whole answer, want 1; accepted: %+v", n, st.Accepted())
+		}
+	})
+}
+
+// Of a task whose answer has begun, the market's word may be late, or say that it failed: the answer goes on.
+func TestChunksAndALateRefusal(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			s.chunk(task.ID, 0, "early ")
+			time.AfterFunc(time.Second, func() {
+				s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Code: bus.CodeUnknown, Message: "the hub said nothing"}})
+			})
+			time.AfterFunc(2*time.Second, func() {
+				s.chunk(task.ID, 1, "bird")
+				s.end(task.ID, 2, "")
+			})
+		}
 		wantRead(t, s.submit("t"), "early bird", "")
+	})
+}
+
+// What is cancelled before anybody said who serves it is cancelled at the door, and at the agent once that is known.
+func TestCancelBetweenTheFirstChunkAndAccepted(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			s.chunk(task.ID, 0, "early ")
+			time.AfterFunc(time.Second, func() { s.accept(m, task) })
+			time.AfterFunc(2*time.Second, func() { s.end(task.ID, 1, bus.CodeCancelled) })
+		}
+		st := s.submit("t")
+		st.Cancel()
+		synctest.Wait()
+		s.mu.Lock()
+		if len(s.cancels) != 1 || s.cancels[0].Task != "t" {
+			t.Errorf("the door heard %+v, want one cancel of t", s.cancels)
+		}
+		s.mu.Unlock()
+		wantRead(t, st, "early ", bus.CodeCancelled)
+		if n := s.heard(cancels); n != 1 {
+			t.Errorf("the agent heard %d cancels, want 1", n)
+		}
+	})
+}
+
+// A silent stream of an agent that nobody has named asks nobody for a sign of life, and ends.
+func TestSilenceBeforeAccepted(t *testing.T) {
+	play(t, func(c *client.Config) { c.MaxWait = time.Hour }, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) { s.chunk(task.ID, 0, "early ") }
+		wantRead(t, s.submit("t"), "early ", bus.CodeUnknown)
 	})
 }
 
