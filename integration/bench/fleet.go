@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -43,6 +44,9 @@ func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]floa
 		return nil, err
 	}
 	defer fl.Kill()
+	if os.Getenv("GOMAXPROCS") == "" { // this process, the clients', is one of many here, and does as they do
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2)))
+	}
 	s := &shop{Fleet: fl, o: o}
 	if s.link, err = harness.DialNATS("nats://"+fl.NATS, "souk-bench"); err != nil {
 		return nil, err
