@@ -48,7 +48,7 @@ func decodeUnchecked(data []byte, v Message) error {
 	if isJSON(data) {
 		switch v.(type) {
 		case *Cancel, *Feedback, *FundsRequest:
-			return decodeJSON(data, v)
+			return decodeJSON(data, v, false)
 		}
 	}
 	if err := Check(data); err != nil {

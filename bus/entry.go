@@ -24,20 +24,25 @@ func EncodeEntry[E Entry](e E) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// DecodeEntry reads a registry value and judges it. Members that e does not have are ignored.
+// DecodeEntry reads a registry value and judges it. Members that e does not have are ignored, for a process of a later version may
+// have written them; but not in the settings that an operator writes by hand, where one is a slip that would change nothing unnoticed.
 func DecodeEntry[E Entry](value []byte, e E) error {
 	if len(value) > MaxEntry {
 		return &Error{CodeTooLarge, fmt.Sprintf("registry value of %d bytes: at most %d are taken", len(value), MaxEntry)}
 	}
-	if err := decodeJSON(value, e); err != nil {
+	_, byHand := any(e).(*MarketConfig)
+	if err := decodeJSON(value, e, byHand); err != nil {
 		return err
 	}
 	return e.Validate()
 }
 
-// decodeJSON reads exactly one JSON value.
-func decodeJSON(data []byte, v any) error {
+// decodeJSON reads exactly one JSON value; a strict one has no member that v does not have.
+func decodeJSON(data []byte, v any, strict bool) error {
 	d := json.NewDecoder(bytes.NewReader(data))
+	if strict {
+		d.DisallowUnknownFields()
+	}
 	if err := d.Decode(v); err != nil {
 		return &Error{CodeBadRequest, "JSON: " + err.Error()}
 	}

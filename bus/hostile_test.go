@@ -195,6 +195,12 @@ func TestEntriesOfTheRegistry(t *testing.T) {
 	if err := DecodeEntry([]byte(`{"domain":"math","max_wait_ms":-1}`), &MarketConfig{}); err == nil {
 		t.Error("a negative wait was taken")
 	}
+	if err := DecodeEntry([]byte(`{"domain":"math","pricng":"tariff"}`), &MarketConfig{}); err == nil || !strings.Contains(err.Error(), `"pricng"`) {
+		t.Errorf("an operator's slip: %v", err)
+	}
+	if err := DecodeEntry([]byte(`{"domain":"math","labels":["math"],"of_a_later_version":1}`), &HubEntry{}); err != nil {
+		t.Errorf("a later version's entry: %v", err)
+	}
 	if err := DecodeEntry([]byte(`{"domain":"math","labels":[""]}`), &HubEntry{}); err == nil {
 		t.Error("an empty label was taken")
 	}

@@ -56,6 +56,7 @@ func TestSettingsAreFollowed(t *testing.T) {
 		{synced, 0, false, true},
 		{put(`{"domain":"math","max_batch":4}`), 4, true, true},
 		{put(`{"domain":"math","max_batch":"four"}`), 0, false, false},
+		{put(`{"domain":"math","pricng":"tariff"}`), 0, false, false}, // not the same as none at all
 		{bus.Event{KV: bus.KV{Key: key + "2", Value: []byte("x")}}, 0, false, true},
 		{put(`{"domain":"math","max_batch":5}`), 5, true, true},
 		{synced, 0, false, true}, // named since the last: still there
