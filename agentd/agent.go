@@ -48,7 +48,8 @@ type hold struct {
 	reply        bus.DispatchReply
 	running      bool
 	pending      bool
-	others       int // that ran when it began
+	others       int  // that ran when it began
+	former       bool // served by an earlier life: its completion is all that is left of it
 }
 
 // account is a completion that its hub has not acknowledged.
@@ -79,7 +80,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 // Registration is the agent's entry in the registry as of now.
 func (a *Agent) Registration(node string) *bus.Registration {
 	r := a.cfg.registration(node, a.boot, a.info, a.State())
-	r.Tiers = a.tiers()
+	r.Tiers, r.Former = a.tiers(), a.Former()
 	return r
 }
 
@@ -150,6 +151,38 @@ func (a *Agent) healthy(state string) {
 // Drain stops new work for good.
 func (a *Agent) Drain() { a.draining, a.news = true, true }
 
+// Restore takes in the completions that earlier lives have left.
+func (a *Agent) Restore(left []Report) {
+	for _, r := range left {
+		a.pending = append(a.pending, &account{domain: r.Domain, c: r.Completion})
+		a.remember(r.Completion.Hold, &hold{client: r.Completion.Client, task: r.Completion.Task, former: true, pending: true,
+			reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: r.Completion.Hold}})
+	}
+}
+
+// maxFormer is how many earlier lives a registration names: more have not died within the life of a hold.
+const maxFormer = 8
+
+// Former are the boots of earlier lives of which completions are not acknowledged, the latest that were restored.
+func (a *Agent) Former() (boots []int64) {
+	for _, p := range slices.Backward(a.pending) {
+		if p.c.Boot != a.boot && !slices.Contains(boots, p.c.Boot) && len(boots) < maxFormer {
+			boots = append(boots, p.c.Boot)
+		}
+	}
+	return boots
+}
+
+// Pending returns the completion of a hold that is not acknowledged.
+func (a *Agent) Pending(id string) (r Report, ok bool) {
+	for _, p := range a.pending {
+		if p.c.Hold == id {
+			return Report{p.domain, p.c}, true
+		}
+	}
+	return r, false
+}
+
 // Idle reports whether nothing runs; Settled whether nothing waits for an acknowledgement either.
 func (a *Agent) Idle() bool    { return a.running == 0 }
 func (a *Agent) Settled() bool { return a.running == 0 && len(a.pending) == 0 }
@@ -159,7 +192,7 @@ func (a *Agent) Settled() bool { return a.running == 0 && len(a.pending) == 0 }
 // CodeNotClaimed is not remembered, since the news of a claim may be under way.
 func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
 	if h, ok := a.holds[d.Hold]; ok {
-		if h.client != d.Task.Client || h.task != d.Task.ID || h.attempt != d.Task.Attempt {
+		if h.client != d.Task.Client || h.task != d.Task.ID || h.attempt != d.Task.Attempt && !h.former {
 			return a.refusal(d, bus.CodeIDConflict, "the hold was used for another task"), false
 		}
 		return h.reply, false
@@ -204,6 +237,8 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeBadTerms, fmt.Sprintf("price: the quote was made from %v, this agent's card is %v", d.Price, a.cfg.Price)
 	case a.draining:
 		return bus.CodeDraining, "the agent is shutting down"
+	case d.Boot != 0 && d.Boot != a.boot: // its hub has not heard yet that we were started again, and voids such holds when it does
+		return bus.CodeStaleEpoch, "the dispatch is for another start of this agent"
 	case d.Epoch < a.epoch:
 		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.epoch)
 	case a.claim == nil:

@@ -52,6 +52,8 @@ func TestAcceptOrRefuse(t *testing.T) {
 		{"taken", nil, dispatch("h"), "math", "", ""},
 		{"from a hub that names another domain", nil, dispatch("h"), "code", bus.CodeBadRequest, "code says that it is math"},
 		{"of an epoch that is over", nil, change(func(d *bus.Dispatch) { d.Epoch = 4 }), "math", bus.CodeStaleEpoch, "4 has been followed by 5"},
+		{"for an earlier life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 6 }), "math", bus.CodeStaleEpoch, "another start"},
+		{"for this life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 7 }), "math", "", ""},
 		{"of an epoch whose claim is not known yet", nil, change(func(d *bus.Dispatch) { d.Epoch = 6 }), "math", bus.CodeNotClaimed, "epoch 5"},
 		{"from a hub without a claim", nil, change(func(d *bus.Dispatch) { d.Domain = "code" }), "code", bus.CodeNotClaimed, "sold by math"},
 		{"when no hub has a claim", func(a *Agent) { a.Claimed(nil) }, dispatch("h"), "math", bus.CodeNotClaimed, "no hub"},

@@ -4,19 +4,21 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
 // ErrHomeTaken says that another process has the node's directory.
 var ErrHomeTaken = errors.New("another agentd has this directory")
 
-// Home is a node's own directory: the proof that its former lives are dead. Whoever has its lock is this node, and knows the names of
-// those who had it before.
+// Home is a node's own directory: the proof that its former lives are dead, and what they left to be paid. Whoever has its lock is this
+// node, and knows the names of those who had it before.
 type Home struct {
 	dir  string
 	lock *os.File
@@ -79,3 +81,131 @@ func (h *Home) Ended(life string) bool { return h != nil && slices.Contains(h.pa
 
 // Close lets another have the directory.
 func (h *Home) Close() error { return h.lock.Close() }
+
+// Spool keeps the completions of one agent until they are acknowledged. What was added is there after a kill; nothing is synced, so a
+// power cut may lose what was served in the last seconds before it.
+type Spool struct {
+	path, agent string
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+	open map[string][]byte // entries by hold
+	out  []byte            // acknowledgements that go along with the next completion
+}
+
+// Bounds of a spool's file: it is begun anew when it is larger and all in it is acknowledged, or even larger.
+const (
+	spoolSpare = 64 << 10
+	spoolMost  = 4 << 20
+)
+
+// Spool opens that of an agent, and returns the completions that earlier lives have left in it. note says, for the log, what in it could not be
+// read and was set aside.
+func (h *Home) Spool(agent string, most int) (s *Spool, left []Report, note, err error) {
+	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), agent: agent, open: map[string][]byte{}}
+	if err := os.Remove(s.path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil, err
+	}
+	data, err := readAtMost(s.path, 2*spoolMost)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, nil, nil, err
+	default:
+		var whole int
+		if left, whole, err = readSpool(data, agent, most); err != nil {
+			aside := s.path + ".damaged"
+			if err := os.WriteFile(aside, data, 0o600); err != nil {
+				return nil, nil, nil, err
+			}
+			note = fmt.Errorf("%s: %w: %d of its %d bytes are good, a copy is in %s", s.path, err, whole, len(data), aside)
+		}
+	}
+	for i := range left {
+		if s.open[left[i].Completion.Hold], err = appendReport(nil, &left[i]); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if err := s.renew(); err != nil {
+		return nil, nil, nil, err
+	}
+	return s, left, note, nil
+}
+
+func readAtMost(path string, most int64) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if info.Size() > most {
+		return nil, fmt.Errorf("%s has %d bytes, a spool at most %d: move it away if it is none", path, info.Size(), most)
+	}
+	return os.ReadFile(path)
+}
+
+// renew writes the file anew with what is open. The lock is held.
+func (s *Spool) renew() error {
+	text := []byte(spoolHead(s.agent))
+	for _, hold := range slices.Sorted(maps.Keys(s.open)) {
+		text = append(text, s.open[hold]...)
+	}
+	if err := os.WriteFile(s.path+".new", text, 0o600); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(s.path+".new", os.O_WRONLY|os.O_APPEND, 0o600)
+	if err == nil {
+		err = os.Rename(s.path+".new", s.path)
+	}
+	if err != nil {
+		return err
+	}
+	if s.file != nil {
+		s.file.Close()
+	}
+	s.file, s.size, s.out = file, int64(len(text)), s.out[:0]
+	return nil
+}
+
+// Add writes a completion down, with one write. One that could not be written whole is taken back.
+func (s *Spool) Add(r Report) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.size > spoolMost || s.size > spoolSpare && len(s.open) == 0 {
+		if err := s.renew(); err != nil {
+			return err
+		}
+	}
+	from := len(s.out)
+	out, err := appendReport(s.out, &r)
+	if err != nil {
+		return err
+	}
+	n, err := s.file.Write(out)
+	if err != nil {
+		s.out = out[:from]
+		if n > 0 && s.file.Truncate(s.size) != nil {
+			s.size = spoolMost + 1 // what follows a torn entry would not be read
+		}
+		return err
+	}
+	s.open[r.Completion.Hold] = slices.Clone(out[from:])
+	s.size += int64(len(out))
+	s.out = out[:0]
+	return nil
+}
+
+// Done says that a completion need not be repeated.
+func (s *Spool) Done(hold string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.open[hold]; ok {
+		delete(s.open, hold)
+		s.out = appendDone(s.out, hold)
+	}
+}
+
+// Close leaves in the file what is open.
+func (s *Spool) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.renew(), s.file.Close())
+}

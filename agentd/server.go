@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"souk/bus"
@@ -33,6 +34,7 @@ type Server struct {
 	boot   int64
 	ready  chan struct{}
 	agents []*seller
+	era    atomic.Int64 // how often the bus has come and gone: even while it is there
 }
 
 // NewServer judges the configuration; nothing runs before Run.
@@ -106,6 +108,9 @@ func (s *Server) watchBus(ctx context.Context) {
 			if !ok {
 				return
 			}
+			if up := s.era.Load()%2 == 0; up != h.Connected {
+				s.era.Add(1)
+			}
 			for _, a := range s.agents {
 				if h.Connected {
 					a.with(func(core *Agent) { core.Reconnected() })
@@ -136,6 +141,8 @@ type seller struct {
 	listed  string // the state in the last registration
 
 	secret [32]byte // of the nonces of its asks
+
+	spool *Spool // nil: what is not acknowledged when we are killed is lost
 }
 
 func newSeller(s *Server, cfg AgentConfig) *seller {
@@ -178,9 +185,21 @@ func (a *seller) run(ctx context.Context) error {
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
+	left, err := a.openSpool()
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
 	a.mu.Lock()
 	a.core = NewAgent(a.cfg, a.Server.cfg, info, a.boot)
+	a.core.Restore(left)
 	a.mu.Unlock()
+	if a.spool != nil {
+		defer func() {
+			if err := a.spool.Close(); err != nil {
+				a.log.Warn("spool not closed", "err", err)
+			}
+		}()
+	}
 
 	// Whoever finds us in the registry can already reach us.
 	dispatches, err := a.deps.Bus.Subscribe(bus.DispatchSubject(a.cfg.ID, "*"), "", a.onDispatch)
@@ -229,6 +248,35 @@ func (a *seller) run(ctx context.Context) error {
 	a.runs.Wait()
 	a.sends.Wait()
 	return fatal
+}
+
+// openSpool returns what earlier lives have left to be acknowledged.
+func (a *seller) openSpool() ([]Report, error) {
+	if a.deps.Home == nil {
+		return nil, nil
+	}
+	s, left, note, err := a.deps.Home.Spool(a.cfg.ID, a.Server.cfg.MaxCompletions)
+	if err != nil {
+		return nil, err
+	}
+	if note != nil {
+		a.log.Error("spool is damaged: completions of an earlier life may be lost", "err", note)
+	}
+	if len(left) > 0 {
+		a.log.Info("completions of an earlier life are sent", "n", len(left))
+	}
+	a.spool = s
+	return left, nil
+}
+
+// keepReport writes a completion down, so that it is paid even if this process dies before a hub has acknowledged it.
+func (a *seller) keepReport(r Report) {
+	if a.spool == nil || r.Completion.Outcome == bus.OutcomeFailed {
+		return
+	}
+	if err := a.spool.Add(r); err != nil {
+		a.log.Warn("completion not written down: it is lost if this process dies before a hub has it", "hold", r.Completion.Hold, "err", err)
+	}
 }
 
 // await waits until the engine is ready and serves the model.
@@ -619,14 +667,21 @@ func (a *seller) report(r Report) {
 	if err == nil {
 		a.decided(r.Completion, ack.Code == bus.CodeMoved)
 	}
-	abandoned := false
+	abandoned, over := false, false
 	a.with(func(core *Agent) {
 		if err == nil {
 			core.Acked(r.Completion.Hold, ack.Code)
 		} else {
 			abandoned = core.Unsent(time.Now(), r.Completion.Hold, rand.Float64())
 		}
+		over = r.Completion.Boot != a.boot && !slices.Contains(core.Former(), r.Completion.Boot)
 	})
+	if a.spool != nil && (err == nil || abandoned) {
+		a.spool.Done(r.Completion.Hold)
+	}
+	if over {
+		nudge(a.enrol) // its hub may end the other holds of that life
+	}
 	if abandoned {
 		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold, "cost", r.Completion.Cost)
 	}
@@ -725,6 +780,7 @@ func (a *seller) take(domain string, d *bus.Dispatch) (bus.DispatchReply, *strea
 		return reply, nil
 	}
 	s := newStream(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)
+	s.era = a.era.Load()
 	a.shelf.add(s)
 	a.runs.Add(1)
 	return reply, s
@@ -860,6 +916,12 @@ func (a *seller) finish(s *stream, answer Answer, err error) {
 	d := s.run.Dispatch()
 	e, data, err := s.end(time.Now(), answer, err, a.deps.Bus.MaxPayload(), a.Server.cfg.KeepFrames)
 	unsaid := s.unsaid != nil
+	if s.era == a.era.Load() && s.era%2 == 0 && err == nil {
+		// Before its reader can have the answer's end. While the bus is away nobody can say what of it is delivered.
+		c := e.Completion
+		c.Boot = a.boot
+		a.keepReport(Report{d.Domain, c})
+	}
 	if err == nil && !unsaid {
 		err = a.publish(s, data)
 	}
@@ -920,6 +982,7 @@ func (a *seller) onControl(m bus.Msg) {
 		return
 	}
 	id := streamID{bus.LastToken(m.Subject), c.Task}
+	read := ""
 	a.mu.Lock()
 	s := a.shelf.byID[id]
 	switch {
@@ -931,13 +994,29 @@ func (a *seller) onControl(m bus.Msg) {
 		}
 	case c.Ack != nil:
 		a.shelf.acked(s, *c.Ack)
+		if s.era != a.era.Load() { // it was not written down, and its reader has it now
+			read = s.hold
+		}
 	case c.Recall != "" && c.Recall == s.hold && !s.over && s.unheard():
 		s.over, s.recalled = true, true
 		if s.cancel != nil {
 			s.cancel(errRecalled)
 		}
 	}
+	var late Report
+	if read != "" && a.shelf.byID[id] != s {
+		late, _ = a.core.Pending(read)
+	}
 	a.mu.Unlock()
+	if late.Domain != "" {
+		a.keepReport(late)
+		a.mu.Lock()
+		_, still := a.core.Pending(read)
+		a.mu.Unlock()
+		if a.spool != nil && !still {
+			a.spool.Done(read)
+		}
+	}
 	switch {
 	case c.Resume == nil:
 	case s != nil:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,7 @@ type town struct {
 	server *Server
 	stop   context.CancelFunc
 	ended  chan error
+	home   *Home
 
 	mu          sync.Mutex
 	summaries   []bus.Summary
@@ -95,9 +97,12 @@ type town struct {
 	heard       []time.Time // when something came for the reader
 }
 
-func newTown(t *testing.T, change ...func(*Config)) *town {
+func newTown(t *testing.T, change ...func(*Config)) *town { return newTownAt(t, nil, change...) }
+
+// newTownAt is a town whose agent has a directory.
+func newTownAt(t *testing.T, home *Home, change ...func(*Config)) *town {
 	w := membus.New(1)
-	o := &town{t: t, world: w, hub: w.Bus("hub"), reg: w.Registry(), agent: w.Registry(), ended: make(chan error, 1),
+	o := &town{t: t, home: home, world: w, hub: w.Bus("hub"), reg: w.Registry(), agent: w.Registry(), ended: make(chan error, 1),
 		engine: &script{info: Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192, BlockSize: 16, KVTokens: 1 << 20}, acts: []act{speak(time.Millisecond, "so", " it", " is")}}}
 	o.ack = func(c bus.Completion) *bus.CompletionAck { return &bus.CompletionAck{Hold: c.Hold} }
 	o.listen("souk.v1.hub.math.summary.*", func(m bus.Msg) {
@@ -137,7 +142,7 @@ func newTown(t *testing.T, change ...func(*Config)) *town {
 
 func (o *town) node(name string, cfg Config) *Server {
 	s, err := NewServer(cfg, Deps{Bus: o.world.Bus(name), Registry: o.agent, Engine: func(EngineConfig) Engine { return o.engine },
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		Home: o.home, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -686,6 +691,109 @@ func TestALeaseOfAnEarlierLife(t *testing.T) {
 		}
 		stop()
 		must(t, <-ended)
+	})
+}
+
+// What was served and not acknowledged is sent by the next life, under the name of the one that served it; and its hub is told to wait for
+// it.
+func TestCompletionsOfAnEarlierLife(t *testing.T) {
+	h := openHome(t, t.TempDir(), "n1")
+	synctest.Test(t, func(t *testing.T) {
+		o := newTownAt(t, h)
+		<-o.server.Ready()
+		ack := o.ack
+		o.ack = func(bus.Completion) *bus.CompletionAck { return nil }
+		d := dispatch("h")
+		d.Epoch = o.claim()
+		synctest.Wait()
+		if r := o.dispatch(d); r.Code != "" {
+			t.Fatalf("%+v", r)
+		}
+		o.stop() // nobody acknowledges it for as long as a stop takes
+		must(t, <-o.ended)
+		before := o.done()
+		if len(before) == 0 {
+			t.Fatal("nothing was sent")
+		}
+		run := func(name string) (s *Server, stop func()) {
+			s = o.node(name, Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(ctx) }()
+			<-s.Ready()
+			return s, func() { cancel(); must(t, <-ended) }
+		}
+		second, stop := run("second")
+		registered := func() (r bus.Registration) {
+			kvs, err := o.reg.Get(t.Context(), bus.AgentKey("a1"))
+			must(t, err)
+			must(t, bus.DecodeEntry(kvs[0].Value, &r))
+			return r
+		}
+		if r := registered(); len(r.Former) != 1 || r.Former[0] != before[0].Boot || r.Boot == before[0].Boot {
+			t.Errorf("registered as %+v, want the former boot %d", r, before[0].Boot)
+		}
+		o.mu.Lock()
+		o.ack = ack
+		o.mu.Unlock()
+		if r := o.dispatch(d); r.Code != "" { // its hub died as well, and asks again
+			t.Errorf("what it has served is not its own: %+v", r)
+		}
+		pass(10 * time.Second)
+		last := o.done()[len(o.done())-1]
+		last.Free = before[0].Free
+		if last != before[0] {
+			t.Errorf("sent\n%+v\nwant\n%+v", last, before[0])
+		}
+		if r := registered(); len(r.Former) != 0 || second.Stats().Agents[0].Pending != 0 || len(o.engine.asked) != 1 {
+			t.Errorf("after the acknowledgement: %+v", r)
+		}
+		stop()
+		n := len(o.done())
+		_, stop = run("third")
+		pass(10 * time.Second)
+		if len(o.done()) != n {
+			t.Error("it is sent again")
+		}
+		stop()
+		o.hub.Close()
+		synctest.Wait()
+	})
+}
+
+// While the bus is away nobody can say what of an answer is delivered: it is written down once its reader has it.
+func TestWhatNobodyHasIsNotWrittenDown(t *testing.T) {
+	h := openHome(t, t.TempDir(), "n1")
+	synctest.Test(t, func(t *testing.T) {
+		o := newTownAt(t, h)
+		<-o.server.Ready()
+		o.ack = func(bus.Completion) *bus.CompletionAck { return nil }
+		o.engine.set(func() { o.engine.acts = []act{speak(time.Second, "so", " it", " is")} })
+		written := func() string {
+			data, err := os.ReadFile(o.server.agents[0].spool.path)
+			must(t, err)
+			left, _, err := readSpool(data, "a1", 10)
+			must(t, err)
+			return holds(left)
+		}
+		d := dispatch("h")
+		d.Epoch = o.claim()
+		synctest.Wait()
+		o.dispatch(d)
+		pass(1500 * time.Millisecond)
+		o.world.Cut("agentd")
+		pass(5 * time.Second)
+		o.world.Heal("agentd")
+		pass(time.Second)
+		if got := written(); got != "" {
+			t.Errorf("%q is written down, and nobody has it", got)
+		}
+		var all uint64 = 4
+		o.control(bus.StreamControl{Client: "ann", Task: "t-h", Ack: &all})
+		if got := written(); got != "h" {
+			t.Errorf("%q is written down, and its reader has it", got)
+		}
+		o.close()
 	})
 }
 

@@ -15,6 +15,7 @@ type stream struct {
 	attempt  int
 	hold     string
 	reply    string
+	era      int64                   // of the bus when it began
 	cancel   context.CancelCauseFunc // guarded by the shelf's owner, as is over
 	over     bool                    // cancelled, recalled or ended
 	recalled bool                    // by its hub

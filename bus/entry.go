@@ -92,6 +92,10 @@ func (r *Registration) Validate() error {
 	p.oneOf("state", r.State, StateReady, StateDraining, StateUnhealthy)
 	p.name("engine", r.Engine, MaxName)
 	p.name("life", r.Life, MaxName)
+	p.list("former", len(r.Former), maxEntries)
+	for _, boot := range r.Former {
+		p.epoch("former", boot)
+	}
 	return p.err
 }
 

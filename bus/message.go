@@ -138,6 +138,7 @@ type Dispatch struct {
 	PrevRole  string         `msgpack:"prev_role,omitempty"`  // the session's previous role
 	PrevAgent string         `msgpack:"prev_agent,omitempty"` // and agent
 
+	Boot       int64          `msgpack:"boot,omitempty"`       // of the agent, as registered: a later start of it refuses what was meant for an earlier one
 	Congestion market.Credits `msgpack:"congestion,omitempty"` // the tier's part of Toll; what is left of it beside Fee is the regime's
 }
 
@@ -355,6 +356,7 @@ type Registration struct {
 	Features    []string      `json:"features,omitempty"`
 	State       string        `json:"state"`
 	Engine      string        `json:"engine,omitempty"` // version
+	Former      []int64       `json:"former,omitempty"` // boots of earlier lives of which completions are still to come
 	Life        string        `json:"life,omitempty"`   // names the process: who holds its node's directory now knows the names of those that did
 }
 

@@ -263,6 +263,7 @@ func (d *Dispatch) Validate() error {
 	p.oneOf("kind", d.Kind, DispatchTask, DispatchWarmup, DispatchPrefetch, DispatchShadow, DispatchCanary)
 	p.id("domain", d.Domain)
 	p.epoch("epoch", d.Epoch)
+	p.epoch("boot", d.Boot)
 	p.name("journal", d.Journal, MaxName)
 	p.number("round", d.Round)
 	if d.Hold == "" {

@@ -268,6 +268,9 @@ func (n *Node) complete(c *bus.Completion) error {
 	if c.Agent != h.agent.id {
 		return fmt.Errorf("completion of %s on hold %s of %s", c.Agent, c.Hold, h.agent.id)
 	}
+	if c.Boot != h.rec.Boot {
+		return fmt.Errorf("completion of %s, boot %d, on hold %s, which was handed to boot %d", c.Agent, c.Boot, c.Hold, h.rec.Boot)
+	}
 	h.agent.speaks(n)
 	n.learn(h, c)
 	outcome := c.Outcome

@@ -175,6 +175,8 @@ func (n *Node) silent(a *agent) bool {
 func (n *Node) look(t *task) {
 	m, a := t.next, t.hold.agent
 	switch {
+	case a.reg.Agent != "" && t.hold.rec.Boot != a.reg.Boot && n.now.Sub(t.asked) >= n.cfg.Settling: // its life is over, and left no word on this one
+		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 	case n.silent(a):
 		n.shun(a)
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent fell silent")

@@ -44,7 +44,7 @@ func (n *Node) Replay(f ledger.Frame) error {
 func (n *Node) replayHold(id string, rec ledger.Hold, round *ledger.Round) {
 	a := n.enrol(rec.Agent)
 	t := &task{
-		key: taskKey{rec.Client, rec.Task}, digest: rec.Digest, state: running, arrived: n.now,
+		key: taskKey{rec.Client, rec.Task}, id: market.TaskID(rec.Client + "/" + rec.Task), digest: rec.Digest, state: running, arrived: n.now,
 		deadline: time.Unix(0, rec.Expires), told: true, reply: bus.ReplySubject(rec.Client, rec.Task),
 	}
 	t.whole, t.tries, t.continued = rec.MaxTokens, rec.Attempt, rec.Attempt > 0

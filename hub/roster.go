@@ -110,7 +110,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	a := n.enrol(reg.Agent)
 	a.joined = true
-	n.restarted(a, reg.Boot)
+	n.restarted(a, &reg)
 	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
 	if fresh || reg.Model != a.reg.Model { // an engine upgraded to another model has none of the last one's cache, or speed
 		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
@@ -157,11 +157,12 @@ func (n *Node) leave(id string) {
 }
 
 // restarted ends what ran on an agent's earlier process: a new registration can only follow the end of
-// the old lease, so that process is dead and will send no Completion. The boot stands in the hold's record, so this is
-// known after a restart of the hub too.
-func (n *Node) restarted(a *agent, boot int64) {
+// the old lease, so that process is dead and will send no Completion, but for what it had served and written down: while the
+// registration names its boot, its holds wait for that. The boot stands in the hold's record, so this is known after a restart of
+// the hub too.
+func (n *Node) restarted(a *agent, reg *bus.Registration) {
 	for _, h := range slices.Clone(a.holds) {
-		if h.rec.Boot != boot { // clocks may be set back
+		if h.rec.Boot != reg.Boot && !slices.Contains(reg.Former, h.rec.Boot) { // clocks may be set back
 			n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 		}
 	}

@@ -27,7 +27,7 @@ type config struct {
 	Discover      discover      `yaml:"discover"`
 }
 
-const example = daemon.MarketExample + `data: /var/lib/souk               # with it a node that was killed is sold again at once; without, when its lease_ttl is over
+const example = daemon.MarketExample + `data: /var/lib/souk               # with it a node that was killed is sold again at once, and what it had served is paid
 agentd:
   node: rack-3                 # default: the host's name
   drain_timeout: 60s           # what running tasks get after SIGTERM
@@ -55,7 +55,8 @@ func role() daemon.Role {
 		Short: "Offer the vLLM servers of this node to the market",
 		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs award, meters it, and accounts
 for it. On SIGTERM it takes no more tasks, finishes those in hand and has them settled. Servers that still boot are waited for.
-With a data directory, that proves by its lock that a life which was killed is dead, it is sold again at once.
+With a data directory, that proves by its lock that a life which was killed is dead, it is sold again at once, and what that one
+had served is paid.
 
 The servers need --enable-prompt-tokens-details, else cached tokens are billed as computed ones.`,
 		Example: example,

@@ -220,20 +220,44 @@ func TestAnAgentdIsStartedAgain(t *testing.T) {
 	c, err := f.Client(ctx, "dev")
 	must(t, err)
 	words := []Word{Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})}
+	must(t, f.Quiet(ctx))
 	node := f.Part("agentd-1")
 	must(t, node.Kill())
 	begun := time.Now()
 	must(t, node.Start())
 	must(t, node.Ready(ctx))
 	registered := time.Since(begun)
-	w := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
-	t.Logf("registered %v and serving %v after its start", registered.Round(time.Millisecond), w.First.Sub(begun).Round(time.Millisecond))
-	words = append(words, w)
-	served(t, words)
+	eventually(t, "it serves", func() bool { // its hub hears of the new life when it is registered
+		w := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
+		words = append(words, w)
+		return w.Code == ""
+	})
+	t.Logf("registered %v and serving %v after its start", registered.Round(time.Millisecond), words[len(words)-1].First.Sub(begun).Round(time.Millisecond))
+	passing(t, words)
 	if !strings.Contains(node.Said(), "earlier life of this node is ended") {
 		t.Errorf("it waited for its own lease:\n%s", node.Tail(10))
 	}
 	end(t, ctx, f, words)
+}
+
+// A hub is away when a node has served its tasks, and the node is killed before the hub is back: nobody has heard that anything was served.
+// Both are started again, and every answer is paid, once.
+func TestAnAgentdDiesWhileItsHubIsAway(t *testing.T) {
+	t.Parallel()
+	f, ctx := begin(t, Plan{Agents: 1, Slots: 8, Grace: patience})
+	done, _ := streams(t, ctx, f, 6, 60)
+	hub, node := f.Part("hub-general"), f.Part("agentd-1")
+	must(t, hub.Kill())
+	words := done()
+	served(t, words)
+	if a, err := f.Journals(); err != nil || a.Open != 6 {
+		t.Fatalf("%+v, %v: want six holds of which the hub knows no end", a, err)
+	}
+	must(t, node.Kill())
+	must(t, node.Start())
+	must(t, node.Ready(ctx))
+	must(t, hub.Start())
+	end(t, ctx, f, words) // six that were served are six that were paid
 }
 
 // So is an engine that dies.

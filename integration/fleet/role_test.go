@@ -170,6 +170,18 @@ func (b lateBus) said(m bus.Msg) bus.Msg {
 	return m
 }
 
+// Subscribe gives dispatches, which name the start of the agent that they are for, the name that it knows itself by.
+func (b lateBus) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription, error) {
+	return b.Bus.Subscribe(subject, queue, func(m bus.Msg) {
+		var d bus.Dispatch
+		if strings.Contains(m.Subject, ".dispatch.") && bus.Decode(m.Data, &d) == nil {
+			d.Boot += clockOff.Milliseconds()
+			m.Data, _ = bus.Encode(&d)
+		}
+		h(m)
+	})
+}
+
 func (b lateBus) Publish(m bus.Msg) error { return b.Bus.Publish(b.said(m)) }
 func (b lateBus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	return b.Bus.Request(ctx, b.said(m))

@@ -1,0 +1,201 @@
+package agentd
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"souk/bus"
+	"souk/market"
+)
+
+func report(hold string) Report {
+	return Report{"math", bus.Completion{Agent: "a1", Boot: 7, Hold: hold, Client: "ann", Task: "t-" + strings.ReplaceAll(hold, "/", "-"), Outcome: bus.OutcomeDone,
+		Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: 3}, Relayed: 3, Cost: 1234}}
+}
+
+func holds(left []Report) string {
+	var out []string
+	for _, r := range left {
+		out = append(out, r.Completion.Hold)
+	}
+	return strings.Join(out, " ")
+}
+
+func openSpool(t *testing.T, h *Home, want string) *Spool {
+	t.Helper()
+	s, left, note, err := h.Spool("a1", 100)
+	if err != nil || note != nil {
+		t.Fatal(err, note)
+	}
+	if got := holds(left); got != want {
+		t.Fatalf("left is %q, want %q", got, want)
+	}
+	return s
+}
+
+// What was added is there after a kill, in its order, until it is acknowledged.
+func TestASpoolKeepsWhatIsNotAcknowledged(t *testing.T) {
+	h := openHome(t, t.TempDir(), "n1")
+	s := openSpool(t, h, "")
+	for _, hold := range []string{"j/1/0", "j/1/1", "j/2/0"} {
+		must(t, s.Add(report(hold)))
+	}
+	s.Done("j/1/1")
+	s.Done("j/1/1")
+	s.Done("j/9/9")
+	must(t, s.Add(report("j/3/0"))) // takes the acknowledgement along
+	s.Done("j/3/0")                 // is not written before the next: it is repeated, to no effect
+	again := openSpool(t, h, "j/1/0 j/2/0 j/3/0")
+	if r := again.open["j/1/0"]; r == nil {
+		t.Error("it is not open")
+	}
+	_, left, _, err := h.Spool("a1", 100)
+	if err != nil || left[0] != report("j/1/0") {
+		t.Errorf("%+v, %v", left, err)
+	}
+	again = openSpool(t, h, "j/1/0 j/2/0 j/3/0")
+	for _, hold := range []string{"j/1/0", "j/2/0", "j/3/0"} {
+		again.Done(hold)
+	}
+	must(t, again.Close())
+	openSpool(t, h, "")
+}
+
+// The file does not grow with what is served.
+func TestASpoolIsBounded(t *testing.T) {
+	h := openHome(t, t.TempDir(), "n1")
+	s := openSpool(t, h, "")
+	must(t, s.Add(report("j/0/0"))) // of a hub that never comes back
+	most := int64(0)
+	for range 30_000 {
+		must(t, s.Add(report("j/1/0")))
+		s.Done("j/1/0")
+		most = max(most, s.size)
+	}
+	info, err := os.Stat(s.path)
+	must(t, err)
+	if most > spoolMost+1<<12 || info.Size() != s.size || len(s.out) > 1<<12 {
+		t.Errorf("%d bytes, at the end %d", most, info.Size())
+	}
+	s.Done("j/0/0")
+	must(t, s.Add(report("j/2/0")))
+	if s.size > spoolSpare {
+		t.Errorf("%d bytes for one completion", s.size)
+	}
+	openSpool(t, h, "j/2/0")
+}
+
+// A kill, a disk or somebody's hand has changed the file: what is whole before the damage counts, a copy is kept, and the agent sells.
+func TestADamagedSpool(t *testing.T) {
+	h := openHome(t, t.TempDir(), "n1")
+	s := openSpool(t, h, "")
+	must(t, s.Add(report("j/1/0")))
+	one := s.size
+	must(t, s.Add(report("j/1/1")))
+	good, err := os.ReadFile(s.path)
+	must(t, err)
+	for n := range good {
+		left, _, err := readSpool(good[:n], "a1", 100)
+		want := map[bool]string{true: "j/1/0"}[int64(n) >= one]
+		if whole := int64(n) == one || n == len(spoolHead("a1")); holds(left) != want || (err == nil) != whole {
+			t.Fatalf("cut at %d: %q, %v", n, holds(left), err)
+		}
+		bad := append([]byte(nil), good...)
+		bad[n] ^= 1
+		if left, _, err = readSpool(bad, "a1", 100); err == nil || holds(left) != want {
+			t.Fatalf("byte %d changed: %q, %v", n, holds(left), err)
+		}
+	}
+	for name, text := range map[string]string{"another agent's": spoolHead("a2"), "no spool": "hello", "a part": string(good[:len(good)-3])} {
+		must(t, os.WriteFile(s.path, []byte(text), 0o600))
+		again, left, note, err := h.Spool("a1", 100)
+		if err != nil || note == nil || !strings.Contains(note.Error(), "a copy is in") || len(left) > 1 || errors.Is(note, errForeign) == (len(left) == 1) {
+			t.Errorf("%s: %q, %v, %v", name, holds(left), note, err)
+			continue
+		}
+		if kept, err := os.ReadFile(s.path + ".damaged"); err != nil || string(kept) != text {
+			t.Errorf("%s: the copy is %q, %v", name, kept, err)
+		}
+		must(t, again.Add(report("j/5/0")))
+		openSpool(t, h, strings.TrimSpace(holds(left)+" j/5/0"))
+	}
+	must(t, os.WriteFile(s.path, make([]byte, 2*spoolMost+1), 0o600))
+	if _, _, _, err := h.Spool("a1", 100); err == nil || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("a file of another size: %v", err)
+	}
+	if _, _, err := readSpool(good, "a1", 1); err == nil || !strings.Contains(err.Error(), "more than 1") {
+		t.Errorf("too many: %v", err)
+	}
+	failed := report("j/1/0")
+	failed.Completion.Outcome = bus.OutcomeFailed
+	entry, _ := appendReport([]byte(spoolHead("a1")), &failed)
+	if _, _, err := readSpool(entry, "a1", 100); err == nil {
+		t.Error("a failed task is to be paid")
+	}
+}
+
+// A disk that takes nothing costs the proof, never the answer.
+func TestASpoolWithoutADisk(t *testing.T) {
+	h := openHome(t, t.TempDir(), "n1")
+	s := openSpool(t, h, "")
+	must(t, s.file.Close())
+	if err := s.Add(report("j/1/0")); err == nil {
+		t.Error("nothing is wrong")
+	}
+	s.Done("j/1/0")
+	if _, err := os.Stat(filepath.Join(h.dir, "a1.spool")); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzReadSpool(f *testing.F) {
+	text := []byte(spoolHead("a1"))
+	f.Add(text)
+	for _, hold := range []string{"j/1/0", "j/1/1"} {
+		r := report(hold)
+		text, _ = appendReport(text, &r)
+	}
+	f.Add(text)
+	f.Add(appendDone(text, "j/1/0"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		left, whole, err := readSpool(data, "a1", 3)
+		if errors.Is(err, errForeign) && whole == 0 && len(left) == 0 {
+			return
+		}
+		if whole > len(data) || (err == nil) != (whole == len(data)) || len(left) > 3 {
+			t.Fatalf("%d of %d bytes, %d completions, %v", whole, len(data), len(left), err)
+		}
+		again, n, err := readSpool(data[:whole], "a1", 3)
+		if err != nil || n != whole || holds(again) != holds(left) {
+			t.Fatalf("what is whole is not: %v", err)
+		}
+		for _, r := range left {
+			if r.Completion.Agent != "a1" || r.Completion.Validate() != nil || !bus.ValidID(r.Domain) {
+				t.Fatalf("%+v", r)
+			}
+		}
+	})
+}
+
+func BenchmarkSpool(b *testing.B) {
+	h, err := OpenHome(b.TempDir(), "n1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer h.Close()
+	s, _, _, err := h.Spool("a1", 100)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := report("j/1/0")
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Add(r); err != nil {
+			b.Fatal(err)
+		}
+		s.Done("j/1/0")
+	}
+}
