@@ -36,8 +36,9 @@ func (r *Resume) problems(p *problems) {
 
 // CanContinue says why an answer to this body cannot go on at another engine once some of it is delivered; nil
 // if it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps a state
-// beside them would begin anew: grammars, parsers of tool calls, counts of what was said. Members that are
-// not known to be safe are not.
+// beside them would begin anew: grammars, parsers of tool calls, counts of what was said. With tools a call might
+// begin at any later token, and no parser of the other engine's would read it. Members that are not known to be
+// safe are not.
 func CanContinue(body []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -60,8 +61,9 @@ func CanContinue(body []byte) error {
 			return unsupported("messages: images and other parts that are not text cannot be continued elsewhere")
 		case name == "messages":
 		case name == "response_format" && plainFormat(v):
-		case name == "frequency_penalty" && isNumber(v) && isOne(members["presence_penalty"], "", "null", "0", "0.0") &&
-			isOne(members["repetition_penalty"], "", "null", "1", "1.0"): // what it takes from a token is a bias of its count, unless others are multiplied with it
+		case (name == "frequency_penalty" || name == "presence_penalty") && isNumber(v) &&
+			isOne(members["repetition_penalty"], "", "null", "1", "1.0"): // what they take from a token is a bias, unless another is multiplied with it
+		case (name == "logprobs" || name == "top_logprobs") && isCount(v): // the same values, in another shape
 		case name == "min_tokens" && (isOne(v, "0") || isOne(members["stop"], "", "null", "[]", `""`)):
 		default:
 			return unsupported("%s: an answer under it cannot be continued elsewhere", name)
@@ -80,7 +82,7 @@ var harmless = []string{
 
 // harmlessAs are members that mean nothing at these values.
 var harmlessAs = map[string][]string{
-	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"false"}, "top_logprobs": {"0"}, "use_beam_search": {"false"},
+	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"true", "false"}, "use_beam_search": {"false"},
 	"frequency_penalty": {"0", "0.0"}, "presence_penalty": {"0", "0.0"}, "bad_words": {"[]"}, "include_stop_str_in_output": {"false"},
 	"tools": {"[]"}, "tool_choice": {`"none"`, `"auto"`}, "parallel_tool_calls": {"true", "false"}, "suffix": {`""`},
 }
@@ -88,6 +90,11 @@ var harmlessAs = map[string][]string{
 func isNumber(v json.RawMessage) bool {
 	var x float64
 	return json.Unmarshal(v, &x) == nil
+}
+
+func isCount(v json.RawMessage) bool {
+	var n uint8
+	return json.Unmarshal(v, &n) == nil
 }
 
 func isOne(v json.RawMessage, of ...string) bool {
@@ -122,6 +129,25 @@ func onlyText(messages json.RawMessage) bool {
 			if p.Type != "text" {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// Logprobs reports whether the event says log probabilities and nothing beyond text and tokens. These do not keep an answer from
+// going on elsewhere; what a parser of the engine's adds does, for its state does not go along.
+func (x Extra) Logprobs() bool {
+	var c struct {
+		Index int                        `json:"index"`
+		Delta map[string]json.RawMessage `json:"delta"`
+		Log   json.RawMessage            `json:"logprobs"`
+	}
+	if json.Unmarshal(x.Choice, &c) != nil || c.Index != 0 || isOne(c.Log, "", "null") {
+		return false
+	}
+	for name, v := range c.Delta {
+		if name != "role" && name != "content" && !isOne(v, "null") {
+			return false
 		}
 	}
 	return true

@@ -16,7 +16,9 @@ func TestCanContinue(t *testing.T) {
 		{chat + `,"response_format":{"type":"text"}`, ""},
 		{chat + `,"min_tokens":5`, ""},
 		{chat + `,"frequency_penalty":0.5,"presence_penalty":0,"repetition_penalty":1.0`, ""},
-		{chat + `,"frequency_penalty":0.5,"presence_penalty":0.1`, "frequency_penalty"},
+		{chat + `,"frequency_penalty":0.5,"presence_penalty":0.1`, ""},
+		{chat + `,"presence_penalty":-0.5`, ""},
+		{chat + `,"presence_penalty":0.5,"repetition_penalty":1.1`, "presence_penalty"},
 		{chat + `,"frequency_penalty":0.5,"repetition_penalty":1.1`, "frequency_penalty"},
 		{chat + `,"frequency_penalty":"much"`, "frequency_penalty"},
 		{`"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]`, ""},
@@ -25,8 +27,12 @@ func TestCanContinue(t *testing.T) {
 		{chat + `,"tools":[{"type":"function"}]`, "tools"},
 		{chat + `,"tool_choice":"required"`, "tool_choice"},
 		{chat + `,"n":2`, "n"},
-		{chat + `,"logprobs":true`, "logprobs"},
-		{chat + `,"presence_penalty":0.5`, "presence_penalty"},
+		{chat + `,"logprobs":true,"top_logprobs":5`, ""},
+		{`"prompt":"Once","logprobs":5`, ""},
+		{`"prompt":"Once","logprobs":-1`, "logprobs"},
+		{chat + `,"logprobs":"yes"`, "logprobs"},
+		{chat + `,"logprobs":true,"top_logprobs":-1`, "top_logprobs"},
+		{chat + `,"presence_penalty":"much"`, "presence_penalty"},
 		{chat + `,"bad_words":["x"]`, "bad_words"},
 		{chat + `,"min_tokens":5,"stop":"x"`, "min_tokens"},
 		{chat + `,"something_new":1`, "something_new"},
@@ -43,6 +49,25 @@ func TestCanContinue(t *testing.T) {
 	}
 	if CanContinue([]byte("[")) == nil {
 		t.Error("a body that is no object can be continued")
+	}
+}
+
+// Log probabilities are no state of an engine; whatever its parsers add is.
+func TestExtraOfLogprobsAlone(t *testing.T) {
+	for choice, alone := range map[string]bool{
+		`{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]},"token_ids":[1]}`:                  true,
+		`{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":{"content":[]}}`: true,
+		`{"index":0,"text":"a","logprobs":{"tokens":["a"]}}`:                                             true,
+		`{"index":0,"delta":{"content":"a"},"logprobs":null}`:                                            false,
+		`{"index":1,"delta":{"content":"a"},"logprobs":{"content":[]}}`:                                  false,
+		`{"index":0,"delta":{"reasoning":"a"},"logprobs":{"content":[]}}`:                                false,
+		`{"index":0,"delta":{"tool_calls":[{"index":0}]},"logprobs":{"content":[]}}`:                     false,
+		`{}`: false,
+		`[`:  false,
+	} {
+		if got := (Extra{Choice: []byte(choice)}).Logprobs(); got != alone {
+			t.Errorf("%s: %v", choice, got)
+		}
 	}
 }
 

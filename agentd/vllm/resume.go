@@ -55,6 +55,10 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 	if err != nil {
 		return none, cannot(err)
 	}
+	logs, err := askedLogs(r.Kind, body, whole)
+	if err != nil {
+		return none, cannot(err)
+	}
 	text, stop := s.take("")
 	left := min(r.MaxTokens, r.Resume.Whole-kept)
 	over := stop != "" || left <= 0
@@ -70,7 +74,7 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 	case over:
 		return agentd.Answer{Finish: "length", Usage: market.Usage{}}, nil
 	}
-	ask, err := completion(r, body, append(prompt, r.Resume.Tokens[:kept]...), kept, left)
+	ask, err := completion(r, body, append(prompt, r.Resume.Tokens[:kept]...), kept, left, logs)
 	if err != nil {
 		return none, cannot(err)
 	}
@@ -80,6 +84,14 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 			c.Text += s.rest()
 		}
 		c.Finish = c.Finish || stop != ""
+		for i := range c.Extra { // one at most: every event comes by itself
+			if logs == nil {
+				break
+			}
+			if c.Extra[i].Choice, err = logs.choice(c.Extra[i].Choice, c.Text, stop); err != nil {
+				return err
+			}
+		}
 		if err := token(c); err != nil {
 			return err
 		}
@@ -201,7 +213,7 @@ var sampling = []string{
 }
 
 // completion is the request for the rest of an answer.
-func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int) ([]byte, error) {
+func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int, logs *logs) ([]byte, error) {
 	q := map[string]any{
 		"model": r.Model, "prompt": ids, "max_tokens": left, "stream": true, "return_token_ids": true,
 		"stream_options": map[string]bool{"include_usage": true},
@@ -210,6 +222,9 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 		if v := body[name]; !null(v) {
 			q[name] = v
 		}
+	}
+	if logs != nil {
+		q["logprobs"] = logs.top
 	}
 	var n int64
 	if v := body["min_tokens"]; !null(v) {
@@ -233,30 +248,33 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 // maxBias is the most that vLLM adds to a logit or takes from it.
 const maxBias = 100
 
-// penalise makes up for a frequency_penalty: the engine counts what it generates itself, and the answer so far is
+// penalise makes up for a frequency_penalty and a presence_penalty: the engine counts what it generates itself, and the answer so far is
 // part of its prompt. What the count of these tokens would take from their logits goes into logit_bias, which is added at the same
-// place. With it greedy ids are those of the uninterrupted answer.
+// place. With it greedy ids are those of the uninterrupted answer under a frequency_penalty. A presence_penalty is exact until a token
+// of the answer so far comes again: from then on the engine counts that one as well, so that it is taken from twice, and the answer goes on
+// a little less inclined to repeat its first part.
 func penalise(q map[string]any, body map[string]json.RawMessage, answer []uint32) error {
-	v := body["frequency_penalty"]
-	if null(v) {
-		return nil
+	each, err := penalty(q, body, "frequency_penalty")
+	if err != nil {
+		return err
 	}
-	var each float64
-	if err := json.Unmarshal(v, &each); err != nil {
-		return fmt.Errorf("frequency_penalty: %w", err)
+	once, err := penalty(q, body, "presence_penalty")
+	if err != nil || each == 0 && once == 0 {
+		return err
 	}
-	if each == 0 {
-		return nil
-	}
-	q["frequency_penalty"] = each
 	bias := map[uint32]float64{}
 	if v := body["logit_bias"]; !null(v) {
 		if err := json.Unmarshal(v, &bias); err != nil {
 			return fmt.Errorf("logit_bias: %w", err)
 		}
 	}
+	seen := make(map[uint32]bool, len(answer))
 	for _, id := range answer {
 		bias[id] -= each
+		if !seen[id] {
+			bias[id] -= once
+			seen[id] = true
+		}
 	}
 	for id, x := range bias {
 		bias[id] = min(max(x, -maxBias), maxBias)
@@ -265,6 +283,19 @@ func penalise(q map[string]any, body map[string]json.RawMessage, answer []uint32
 		q["logit_bias"] = bias
 	}
 	return nil
+}
+
+// penalty reads a penalty, and passes it on where it is one.
+func penalty(q map[string]any, body map[string]json.RawMessage, name string) (x float64, err error) {
+	if v := body[name]; !null(v) {
+		if err := json.Unmarshal(v, &x); err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if x != 0 {
+		q[name] = x
+	}
+	return x, nil
 }
 
 // stopStrings reads the member "stop": a string or several.

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"souk/bus"
 )
@@ -23,8 +24,8 @@ func (k *kept) add(c bus.Chunk) {
 	}
 	k.ends = k.ends || c.Finish
 	switch {
-	case len(c.Extra) > 0:
-		k.why = errors.New("tool calls, reasoning or logprobs have begun")
+	case slices.ContainsFunc(c.Extra, func(x bus.Extra) bool { return !x.Logprobs() }):
+		k.why = errors.New("tool calls or reasoning have begun")
 	case len(c.Tokens) == 0 && (c.Count > 0 || c.Text != ""):
 		k.why = errors.New("the engine reported no token ids")
 	case len(k.tokens)+len(c.Tokens) > bus.MaxResumeTokens:
