@@ -182,7 +182,7 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 		won <- outcome{l, err}
 	}()
 	if s.Stats().Holds > 0 {
-		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.onCompletion)
+		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
 		if err != nil {
 			stop()
 			o := <-won
@@ -661,11 +661,11 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		handle  bus.Handler
 	}{
 		{s.inbox + ".*", s.onReply},
-		{bus.SummarySubject(d, "*"), s.onSummary},
-		{bus.CompletionSubject(d, "*"), s.onCompletion},
-		{bus.CancelSubject(d, "*"), s.onCancel},
-		{bus.AskSubject(d, "*"), s.onAsk},
-		{bus.FeedbackSubject(d, "*"), s.onFeedback},
+		{bus.SummarySubject(d, "*"), hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = bus.LastToken(m.Subject) })},
+		{bus.CompletionSubject(d, "*"), s.completions()},
+		{bus.CancelSubject(d, "*"), hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = bus.LastToken(m.Subject) })},
+		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = bus.LastToken(m.Subject) })},
+		{bus.FeedbackSubject(d, "*"), hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = bus.LastToken(m.Subject) })},
 		{bus.HubTaskSubject(d), s.onTask},
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
@@ -746,53 +746,26 @@ func (s *Server) agentOf(hold string) string {
 	return h.Agent
 }
 
-func (s *Server) onSummary(m bus.Msg) {
-	v := new(bus.Summary)
-	if s.decode(m, v) {
-		v.Agent = bus.LastToken(m.Subject)
-		s.offer(v)
-	}
+// completions hears what agents say of what they served.
+func (s *Server) completions() bus.Handler {
+	return hearing(s, func(v *bus.Completion, m bus.Msg) { v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply })
 }
 
-func (s *Server) onAsk(m bus.Msg) {
-	v := new(bus.Ask)
-	if s.decode(m, v) {
-		v.Agent = bus.LastToken(m.Subject)
+// hearing hands messages of one kind to the loop. Who speaks is known by the subject alone: fill writes it in.
+func hearing[M any, P interface {
+	*M
+	bus.Message
+}](s *Server, fill func(P, bus.Msg)) bus.Handler {
+	return func(m bus.Msg) {
+		v := P(new(M))
+		if err := bus.Decode(m.Data, v); err != nil {
+			s.measures.malformed()
+			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
+			return
+		}
+		fill(v, m)
 		s.offer(v)
 	}
-}
-
-func (s *Server) onCompletion(m bus.Msg) {
-	v := new(bus.Completion)
-	if s.decode(m, v) {
-		v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply
-		s.offer(v)
-	}
-}
-
-func (s *Server) onCancel(m bus.Msg) {
-	v := new(bus.Cancel)
-	if s.decode(m, v) {
-		v.Client = bus.LastToken(m.Subject)
-		s.offer(v)
-	}
-}
-
-func (s *Server) onFeedback(m bus.Msg) {
-	v := new(bus.Feedback)
-	if s.decode(m, v) {
-		v.Client = bus.LastToken(m.Subject)
-		s.offer(v)
-	}
-}
-
-func (s *Server) decode(m bus.Msg, v bus.Message) bool {
-	if err := bus.Decode(m.Data, v); err != nil {
-		s.measures.malformed()
-		s.log.Debug("message not understood", "subject", m.Subject, "err", err)
-		return false
-	}
-	return true
 }
 
 // watchBus notices when the bus is there again. News that came while nobody led are old.

@@ -266,9 +266,9 @@ func importsDown(s *source) (complaints []string) {
 		}
 		to := level(imported)
 		switch {
-		case slices.Contains(forTests, imported) && !strings.HasPrefix(s.pkg, "integration"):
+		case slices.Contains(forTests, imported):
 			complaints = append(complaints, fmt.Sprintf("%s: %s may not import %s%s: it is for tests", s.at(spec), s.pkg, module, imported))
-		case slices.Contains(forTests, imported), to > from, to == from && floors[from].neighbours:
+		case to > from, to == from && floors[from].neighbours:
 		case to == from && parent(s.pkg, imported): // a package and its own part, as classifier and classifier/x
 		default:
 			complaints = append(complaints, fmt.Sprintf("%s: %s may not import %s%s: %s may import only what is below", s.at(spec), s.pkg, module, imported, floors[from].name))

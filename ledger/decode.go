@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -270,17 +269,9 @@ func (d *decoder) longUvarint() uint64 {
 	if d.fault != "" {
 		return 0
 	}
-	x, n := binary.Uvarint(d.data[d.at:])
-	switch {
-	case n == 0:
-		d.fail("cut short")
-		return 0
-	case n < 0:
-		d.fail("integer beyond 64 bits")
-		return 0
-	case n > 1 && d.data[d.at+n-1] == 0:
-		d.fail("integer not in its shortest form")
-		return 0
+	x, n, fault := market.Uvarint(d.data[d.at:])
+	if fault != "" {
+		d.fail(fault)
 	}
 	d.at += n
 	return x

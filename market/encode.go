@@ -281,20 +281,27 @@ func (d *decoder) uvarint() uint64 {
 	if d.fault != "" {
 		return 0
 	}
-	x, n := binary.Uvarint(d.data[d.at:])
-	switch {
-	case n == 0:
-		d.fail("cut short")
-		return 0
-	case n < 0:
-		d.fail("integer beyond 64 bits")
-		return 0
-	case n > 1 && d.data[d.at+n-1] == 0:
-		d.fail("integer not in its shortest form")
-		return 0
+	x, n, fault := Uvarint(d.data[d.at:])
+	if fault != "" {
+		d.fail(fault)
 	}
 	d.at += n
 	return x
+}
+
+// Uvarint reads an integer of a canonical encoding from the front of b: the shortest form of a varint alone. It returns the
+// integer and how many bytes it took; or what is wrong, and zeros.
+func Uvarint(b []byte) (x uint64, n int, fault string) {
+	x, n = binary.Uvarint(b)
+	switch {
+	case n == 0:
+		return 0, 0, "cut short"
+	case n < 0:
+		return 0, 0, "integer beyond 64 bits"
+	case n > 1 && b[n-1] == 0:
+		return 0, 0, "integer not in its shortest form"
+	}
+	return x, n, ""
 }
 
 func (d *decoder) varint() int64 {

@@ -15,6 +15,7 @@ import (
 	"souk/bus/bustest"
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
+	"souk/integration/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,12 +37,12 @@ func server(t testing.TB, listen string) *embedded.Etcd {
 // sockets connects every registry through a proxy of its own.
 type sockets struct {
 	server  *embedded.Etcd
-	proxies map[string]*bustest.Proxy
+	proxies map[string]*proxy.Proxy
 }
 
 func (s sockets) Connect(t *testing.T, name string) bus.Registry {
 	t.Helper()
-	proxy, err := bustest.NewProxy(s.server.Endpoint())
+	proxy, err := proxy.New(s.server.Endpoint())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestRegistryOverSockets(t *testing.T) {
 	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
-		return sockets{server(t, "127.0.0.1:0"), map[string]*bustest.Proxy{}}
+		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
 	})
 }
 
@@ -129,7 +130,7 @@ func state(t *testing.T, events <-chan bus.Event) map[string]string {
 // A watch that fell behind a compaction starts again from the whole state.
 func TestAWatchSurvivesCompaction(t *testing.T) {
 	s := server(t, "127.0.0.1:0")
-	n := sockets{s, map[string]*bustest.Proxy{}}
+	n := sockets{s, map[string]*proxy.Proxy{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := n.Connect(t, "r")
@@ -162,7 +163,7 @@ func TestAWatchSurvivesCompaction(t *testing.T) {
 func TestAnEtcdThatLostItsData(t *testing.T) {
 	first := server(t, "127.0.0.1:0")
 	target := first.Endpoint()
-	proxy, err := bustest.NewProxy(target)
+	proxy, err := proxy.New(target)
 	if err != nil {
 		t.Fatal(err)
 	}

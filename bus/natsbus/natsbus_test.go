@@ -15,6 +15,7 @@ import (
 	"souk/bus/bustest"
 	"souk/bus/embedded"
 	"souk/bus/natsbus"
+	"souk/integration/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,12 +33,12 @@ func server(t testing.TB, listen string) *embedded.NATS {
 // sockets connects every bus through a proxy of its own.
 type sockets struct {
 	server  *embedded.NATS
-	proxies map[string]*bustest.Proxy
+	proxies map[string]*proxy.Proxy
 }
 
 func (s sockets) Connect(t *testing.T, name string) bus.Bus {
 	t.Helper()
-	proxy, err := bustest.NewProxy(s.server.URL()[len("nats://"):])
+	proxy, err := proxy.New(s.server.URL()[len("nats://"):])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestBusOverSockets(t *testing.T) {
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
-		return sockets{server(t, "127.0.0.1:0"), map[string]*bustest.Proxy{}}
+		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
 	})
 }
 
@@ -152,7 +153,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 // end then.
 func TestABlackHoleIsNoticed(t *testing.T) {
 	s := server(t, "127.0.0.1:0")
-	proxy, err := bustest.NewProxy(s.URL()[len("nats://"):])
+	proxy, err := proxy.New(s.URL()[len("nats://"):])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestABlackHoleIsNoticed(t *testing.T) {
 
 // What was published long ago must not arrive when the server is back: the buffer is short.
 func TestNoStaleMessagesAfterAnOutage(t *testing.T) {
-	n := sockets{server(t, "127.0.0.1:0"), map[string]*bustest.Proxy{}}
+	n := sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
 	from := n.Connect(t, "from")
 	to := n.Connect(t, "to")
 	t.Cleanup(func() { from.Close(); to.Close() })

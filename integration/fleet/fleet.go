@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"souk/bus/bustest"
 	"souk/bus/client"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
+	"souk/integration/proxy"
 	"souk/market"
 )
 
@@ -59,17 +59,17 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	parts   []*Part
-	proxies []*bustest.Proxy
+	proxies []*proxy.Proxy
 	links   map[string]*Links
 	closers []func() error
 }
 
 // Links are the connections of one part, each by a proxy.
-type Links struct{ NATS, Etcd, Engine *bustest.Proxy }
+type Links struct{ NATS, Etcd, Engine *proxy.Proxy }
 
 // Each calls f with every proxy of the links.
-func (l *Links) Each(f func(*bustest.Proxy)) {
-	for _, p := range []*bustest.Proxy{l.NATS, l.Etcd, l.Engine} {
+func (l *Links) Each(f func(*proxy.Proxy)) {
+	for _, p := range []*proxy.Proxy{l.NATS, l.Etcd, l.Engine} {
 		if p != nil {
 			f(p)
 		}
@@ -206,8 +206,8 @@ func (f *Fleet) Links(name string) *Links {
 }
 
 // proxy needs the lock.
-func (f *Fleet) proxy(target string) *bustest.Proxy {
-	p, err := bustest.NewProxy(target)
+func (f *Fleet) proxy(target string) *proxy.Proxy {
+	p, err := proxy.New(target)
 	if err != nil {
 		panic(err) // no port of loopback is free
 	}

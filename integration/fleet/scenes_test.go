@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/bustest"
+	"souk/integration/proxy"
 	"souk/market"
 )
 
@@ -198,7 +198,7 @@ func TestLinksFail(t *testing.T) {
 	}{
 		{"slow links", func() {
 			for _, l := range []*Links{node, hub} {
-				l.Each(func(p *bustest.Proxy) { p.Delay(15 * time.Millisecond) })
+				l.Each(func(p *proxy.Proxy) { p.Delay(15 * time.Millisecond) })
 			}
 		}, time.Second},
 		{"a node without NATS, for a moment", node.NATS.Cut, 50 * time.Millisecond},
@@ -211,7 +211,7 @@ func TestLinksFail(t *testing.T) {
 		fault.fail()
 		wait(ctx, fault.long)
 		for _, l := range []*Links{node, hub} {
-			l.Each(func(p *bustest.Proxy) { p.Delay(0); p.Heal() })
+			l.Each(func(p *proxy.Proxy) { p.Delay(0); p.Heal() })
 		}
 		begun := time.Now()
 		must(t, crowd.Served(ctx, 12))

@@ -1,4 +1,5 @@
-package bustest
+// Package proxy is a way to a server that can be cut, frozen, slowed and led elsewhere.
+package proxy
 
 import (
 	"fmt"
@@ -30,8 +31,8 @@ const (
 	closed
 )
 
-// NewProxy listens on a free port of the loopback and forwards to target, host:port.
-func NewProxy(target string) (*Proxy, error) {
+// New listens on a free port of the loopback and forwards to target, host:port.
+func New(target string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
