@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -330,6 +331,81 @@ func TestASilentHubIsNotReplaced(t *testing.T) {
 			t.Error("the repeated id was sent to another hub")
 		}
 	})
+}
+
+// restart ends the hub's leadership and, after a while, has a hub with that journal lead its domain.
+func (h *hub) restart(after time.Duration, journal string) {
+	h.lease.Close(h.w.t.Context())
+	h.w.pass(after)
+	value, err := bus.EncodeEntry(&bus.HubEntry{Domain: h.domain, Labels: h.status.Labels, Hub: h.domain + "-1", Journal: journal})
+	if err != nil {
+		h.w.t.Error(err)
+		return
+	}
+	lead, err := h.w.reg.Elect(h.w.t.Context(), bus.HubKey(h.domain), value, 10*time.Second)
+	if err != nil {
+		h.w.t.Error(err)
+		return
+	}
+	h.lease = lead
+}
+
+// A hub that dies with a task, and is there again with its journal, is asked again for the same task; no other is ever given it.
+func TestARestartedHubIsAskedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		after   time.Duration
+		journal string
+		asked   int
+		code    bus.Code
+		told    time.Duration // at the latest
+	}{
+		"the same hub":              {3 * time.Second, "math", 2, "", 4 * time.Second},
+		"with another journal":      {3 * time.Second, "math-of-another", 1, bus.CodeUnknown, 4 * time.Second},
+		"too late":                  {time.Minute, "math", 1, bus.CodeUnknown, 10 * time.Second},
+		"with a deadline before it": {3 * time.Second, "math", 1, bus.CodeUnknown, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				math, general := twoHubs(w)
+				restarted := make(chan struct{})
+				math.answer = func(m bus.Msg, task *bus.Task) {
+					if len(math.seen()) == 2 {
+						math.accept(m, task)
+						return
+					}
+					go func() { // it dies before it answers
+						defer close(restarted)
+						math.restart(c.after, c.journal)
+					}()
+				}
+				from, souk := time.Now(), `"task":"t"`
+				if c.told == c.after {
+					souk += fmt.Sprintf(`,"deadline_ms":%d`, from.Add(500*time.Millisecond).UnixMilli())
+				}
+				a := w.ask("ada", stream(mathQuestion, souk), nil)
+				took := time.Since(from)
+				w.wantCode(a, c.code)
+				if took > c.told {
+					t.Errorf("told after %v, want at most %v", took, c.told)
+				}
+				<-restarted
+				synctest.Wait()
+				tasks := math.seen()
+				if len(tasks) != c.asked || len(general.seen()) != 0 {
+					t.Fatalf("the hub was asked %d times, the other %d; want %d and 0", len(tasks), len(general.seen()), c.asked)
+				}
+				if c.asked == 2 && (a["hub"] != "math" || !reflect.DeepEqual(withoutInbox(tasks[0]), withoutInbox(tasks[1]))) {
+					t.Errorf("%v; asked for\n%+v, then for\n%+v", a, tasks[0], tasks[1])
+				}
+			})
+		})
+	}
+}
+
+// withoutInbox is a task without where its answer is wanted, which is new in each request.
+func withoutInbox(t bus.Task) bus.Task {
+	t.Inbox = ""
+	return t
 }
 
 func TestNobodyListensAtTheHub(t *testing.T) {
