@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type Config struct {
 	PendingMessages int           // waiting for one slow handler before more are dropped; 65536
 	PendingBytes    int           // the same in bytes; 64 MB
 	DrainTimeout    time.Duration // for Close to deliver what is pending; 2 s
+
+	Gather bool // for who publishes for many at once: their messages share system calls; not with InProcess
 
 	Options []nats.Option // TLS and credentials
 }
@@ -125,6 +128,9 @@ func (b *Bus) options() []nats.Option {
 		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
 		nats.ClosedHandler(func(*nats.Conn) { b.disconnected(nil); close(b.closed) }),
 		nats.ErrorHandler(b.failed),
+	}
+	if c.Gather {
+		options = append(options, nats.SetCustomDialer(gatherer{net.Dialer{Timeout: c.ConnectTimeout}}))
 	}
 	if c.InProcess != nil {
 		options = append(options, nats.InProcessServer(c.InProcess))

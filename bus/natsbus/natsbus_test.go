@@ -34,6 +34,7 @@ func server(t testing.TB, listen string) *embedded.NATS {
 type sockets struct {
 	server  *embedded.NATS
 	proxies map[string]*proxy.Proxy
+	gather  bool
 }
 
 func (s sockets) Connect(t *testing.T, name string) bus.Bus {
@@ -44,7 +45,7 @@ func (s sockets) Connect(t *testing.T, name string) bus.Bus {
 	}
 	t.Cleanup(proxy.Close)
 	s.proxies[name] = proxy
-	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + proxy.Addr(), Name: name})
+	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + proxy.Addr(), Name: name, Gather: s.gather})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,13 @@ func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestBusOverSockets(t *testing.T) {
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
-		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
+		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, false}
+	})
+}
+
+func TestBusOverGatheredSockets(t *testing.T) {
+	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
+		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, true}
 	})
 }
 
@@ -182,7 +189,7 @@ func TestABlackHoleIsNoticed(t *testing.T) {
 
 // What was published long ago must not arrive when the server is back: the buffer is short.
 func TestNoStaleMessagesAfterAnOutage(t *testing.T) {
-	n := sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
+	n := sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, false}
 	from := n.Connect(t, "from")
 	to := n.Connect(t, "to")
 	t.Cleanup(func() { from.Close(); to.Close() })

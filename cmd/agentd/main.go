@@ -10,6 +10,7 @@ import (
 
 	"souk/agentd"
 	"souk/agentd/vllm"
+	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
 )
 
@@ -80,7 +81,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}
-	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node))
+	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node), func(c *natsbus.Config) { c.Gather = true })
 	if err != nil {
 		return err
 	}

@@ -106,14 +106,18 @@ type Link struct {
 }
 
 // Connect reaches NATS and etcd, waiting for each as long as the configuration says, and has the health endpoint watch them.
-// name is an id; it shows in the server's monitoring.
-func (p *Process) Connect(ctx context.Context, m Market, name string) (*Link, error) {
+// name is an id; it shows in the server's monitoring. change makes other connections to NATS than the usual.
+func (p *Process) Connect(ctx context.Context, m Market, name string, change ...func(*natsbus.Config)) (*Link, error) {
 	if remote := m.remote(); len(remote) > 0 {
 		p.Log.Warn("the market is reached over a network: "+noAuthentication, "addresses", remote)
 	}
 	l := &Link{}
+	toNATS := natsbus.Config{URL: m.NATS, Name: name}
+	for _, f := range change {
+		f(&toNATS)
+	}
 	err := p.patiently(ctx, m.ConnectWithin, "NATS", m.NATS, "market.nats or SOUK_MARKET_NATS", func() (err error) {
-		l.Bus, err = natsbus.Connect(natsbus.Config{URL: m.NATS, Name: name})
+		l.Bus, err = natsbus.Connect(toNATS)
 		return err
 	})
 	if err != nil {
