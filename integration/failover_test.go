@@ -153,7 +153,7 @@ func TestMaxTokensOfAnAnswerThatGoesOn(t *testing.T) {
 // What must not be continued begins anew as long as nothing was delivered, and else ends with the reason.
 func TestWhatCannotGoOn(t *testing.T) {
 	m := start(t, two, hard)
-	constrained := with(`"presence_penalty":0.5`)
+	constrained := with(`"presence_penalty":0.5,"repetition_penalty":1.1`)
 	for name, c := range map[string]struct {
 		after int
 		code  bus.Code

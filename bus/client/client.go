@@ -146,6 +146,8 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 		}
 		if err == nil {
 			s.accept(a.Accepted, time.Now())
+		} else {
+			s.refuse()
 		}
 		said <- err
 	}()
@@ -316,6 +318,7 @@ type Stream struct {
 	failed   *bus.Result // with which the first agent broke off
 	order    order
 	ready    bool      // Accepted has come
+	refused  bool      // or the market's word that it will not
 	heard    time.Time // when the agent last said anything
 	missing  time.Time // since when chunks are missing; zero: none are
 	asked    time.Time // when they, or a sign of life, were last asked for
@@ -362,7 +365,20 @@ func (s *Stream) accept(a *bus.Accepted, now time.Time) {
 		s.goOn(now)
 	}
 	s.resume(now)
+	s.wake()
 }
+
+// refuse says that nobody will say who serves the task.
+func (s *Stream) refuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = true
+	s.wake()
+}
+
+// awaited reports whether the market has not said its word on the task, which it does within MaxWait: until then nothing can be
+// asked of the agent. The lock is held.
+func (s *Stream) awaited() bool { return !s.ready && !s.refused }
 
 // begun reports whether something of the answer can be read.
 func (s *Stream) begun() bool {
@@ -540,7 +556,7 @@ func (s *Stream) step() (c bus.Chunk, wait bool, err error) {
 		s.finish()
 		return c, false, s.err
 	}
-	if s.order.done() {
+	if s.order.done() && !(s.awaited() && s.broke() && !s.cancelIt) {
 		if !s.ended {
 			s.ended = true
 			s.ack()
@@ -576,7 +592,7 @@ func (s *Stream) wakeIn(d time.Duration, now time.Time) {
 
 // lost judges what stays away. The lock is held.
 func (s *Stream) lost(now time.Time) error {
-	if s.goingOn {
+	if s.goingOn || s.awaited() {
 		return nil // whoever is asked says so or does not within MaxWait
 	}
 	s.resume(now)
@@ -599,7 +615,7 @@ func (s *Stream) lost(now time.Time) error {
 
 // patience is how long it takes until lost may judge differently. The lock is held.
 func (s *Stream) patience(now time.Time) time.Duration {
-	if s.goingOn {
+	if s.goingOn || s.awaited() {
 		return s.cl.c.MaxWait
 	}
 	due := s.heard.Add(s.cl.c.Heartbeat * 3 / 2)

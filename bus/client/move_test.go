@@ -74,6 +74,48 @@ func TestAnAnswerGoesOnElsewhere(t *testing.T) {
 	}
 }
 
+// An agent fails before the market has said that it had accepted: the reader waits for that word, and the answer goes on. If
+// the word is that nobody has it, the agent's failure is the last word.
+func TestAnAnswerThatBreaksBeforeAccepted(t *testing.T) {
+	for name, word := range map[string]bool{"accepted": true, "refused": false} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(t *testing.T, s *scene) {
+				s.goesOn(func(task *bus.Task) {
+					s.token("t", task.Attempt, 2, "c")
+					s.ended("t", task.Attempt, 3)
+				})
+				onward := s.door
+				s.door = func(m bus.Msg, task *bus.Task) {
+					if task.Resume != nil {
+						onward(m, task)
+						return
+					}
+					s.token("t", 0, 0, "a")
+					s.token("t", 0, 1, "b")
+					s.end("t", 2, bus.CodeEngineFailed)
+					time.AfterFunc(20*time.Second, func() {
+						if word {
+							onward(m, task)
+							return
+						}
+						s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeUnknown, Message: "the hub said nothing"}})
+					})
+				}
+				from := time.Now()
+				st := s.submit("t")
+				if d := time.Since(from); d != 0 {
+					t.Errorf("the stream began after %v, its first chunk was there", d)
+				}
+				if word {
+					wantRead(t, st, "abc", "")
+				} else {
+					wantRead(t, st, "ab", bus.CodeEngineFailed)
+				}
+			})
+		})
+	}
+}
+
 // An answer that cannot go on ends with the first agent's failure and the reason, and nobody is asked.
 func TestAnAnswerThatCannotGoOn(t *testing.T) {
 	const plain = `{"messages":[{"role":"user","content":"hi"}]}`
