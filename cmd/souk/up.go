@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/cmd/internal/daemon"
 	"souk/integration/harness"
 )
 
@@ -30,6 +31,9 @@ func (f *marketFlags) load() (harness.Config, error) {
 	c := harness.Default()
 	if f.config != "" {
 		var err error
+		if err := daemon.Foreign("domains", f.config); err != nil {
+			return c, err
+		}
 		if c, err = harness.LoadConfig(f.config); err != nil {
 			return c, err
 		}

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -63,7 +65,7 @@ func read(section, path string, data []byte, cfg any) (ast.Node, error) {
 	if err := foreign(section, path, body); err != nil {
 		return nil, err
 	}
-	if complaints := unknown(path, body, reflect.TypeOf(cfg).Elem(), reflect.TypeOf(cfg).Elem(), ""); complaints != nil {
+	if complaints := unfit(path, body, reflect.TypeOf(cfg).Elem(), reflect.TypeOf(cfg).Elem(), "", 1); complaints != nil {
 		return nil, errors.Join(complaints...)
 	}
 	if err := yaml.UnmarshalWithOptions(data, cfg, yaml.Strict()); err != nil {
@@ -88,6 +90,20 @@ func decode(section, path string, data []byte, environ []string, cfg Config) err
 		err = errors.Join(err, cfg.Sections().complete(0))
 	}
 	return place(section, path, body, from, err)
+}
+
+// Foreign refuses a file that was written for another command than the one whose files have that section, and names that. What cannot be
+// read or parsed is for the command's own reader to say.
+func Foreign(section, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil || len(data) > MaxFile {
+		return nil
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil || len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil
+	}
+	return foreign(section, path, file.Docs[0].Body)
 }
 
 // foreign refuses a file that was written for another command, and names that.
@@ -145,20 +161,22 @@ func plain(n ast.Node) ast.Node {
 	}
 }
 
-// unknown lists the keys that a type has no field for, each with what to write instead.
-func unknown(path string, n ast.Node, t, root reflect.Type, at string) (complaints []error) {
-	switch {
-	case t.Kind() == reflect.Pointer:
-		return unknown(path, n, t.Elem(), root, at)
-	case t.Kind() == reflect.Slice:
-		if list, ok := plain(n).(*ast.SequenceNode); ok {
-			for i, v := range list.Values {
-				complaints = append(complaints, unknown(path, v, t.Elem(), root, fmt.Sprintf("%s[%d]", at, i))...)
-			}
+// unfit lists the keys that a type has no field for and the values that a field cannot take, each with what to write instead. line is
+// that of the node's key.
+func unfit(path string, n ast.Node, t, root reflect.Type, at string, line int) (complaints []error) {
+	if t.Kind() == reflect.Pointer {
+		return unfit(path, n, t.Elem(), root, at, line)
+	}
+	if why := misfit(n, t); why != "" {
+		return []error{fmt.Errorf("%s:%d: %s: %.80q: %s", path, line, at, plain(n).GetToken().Value, why)}
+	}
+	if list, ok := plain(n).(*ast.SequenceNode); ok && t.Kind() == reflect.Slice {
+		for i, v := range list.Values {
+			complaints = append(complaints, unfit(path, v, t.Elem(), root, fmt.Sprintf("%s[%d]", at, i), v.GetToken().Position.Line)...)
 		}
+	}
+	if !nested(t) {
 		return complaints
-	case !nested(t):
-		return nil
 	}
 	known := fields(t)
 	for _, e := range entries(n) {
@@ -168,9 +186,45 @@ func unknown(path string, n ast.Node, t, root reflect.Type, at string) (complain
 			complaints = append(complaints, fmt.Errorf("%s:%d: unknown field %q: %s", path, e.line, where, instead(e.key, at, known, root)))
 			continue
 		}
-		complaints = append(complaints, unknown(path, e.value, known[i].t, root, where)...)
+		complaints = append(complaints, unfit(path, e.value, known[i].t, root, where, e.line)...)
 	}
 	return complaints
+}
+
+// misfit says what to write for a plain value that a type cannot take; "" where it can, or where there is none.
+func misfit(n ast.Node, t reflect.Type) string {
+	switch n := plain(n).(type) {
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.LiteralNode, *ast.InfinityNode, *ast.NanNode:
+		if nested(t) {
+			var names []string
+			for _, f := range fields(t) {
+				names = append(names, f.name)
+			}
+			return "write its fields under it: " + strings.Join(names, ", ")
+		}
+		if err := yaml.NodeToValue(n, reflect.New(t).Interface()); err != nil {
+			return rather(t, err)
+		}
+	}
+	return ""
+}
+
+// rather says what a field of a type wants, after err has said that it cannot take what it got.
+func rather(t reflect.Type, err error) string {
+	switch k := t.Kind(); {
+	case t == reflect.TypeFor[time.Duration]():
+		return "write a duration with its unit, as 10s or 1m30s"
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()), reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()):
+	case k == reflect.Bool:
+		return "write true or false"
+	case k >= reflect.Int && k <= reflect.Uint64:
+		return "write a whole number"
+	case k == reflect.Float64 || k == reflect.Float32:
+		return "write a number"
+	case k == reflect.Slice:
+		return "write a list, as [a, b]"
+	}
+	return yaml.FormatError(err, false, false)
 }
 
 // instead says what to write for a key that is not known.

@@ -72,7 +72,16 @@ func TestWhatToWriteInstead(t *testing.T) {
 		{"a section off", "fair:", "log: {level: info}\nfaire:", `fair.yaml:2: unknown field "faire": write fair`},
 		{"in the price", "miss:", "mis:", `fair.yaml:5: unknown field "fair.stalls[0].price.mis": write miss`},
 		{"another daemon's file", "fair:", "hub:", "fair.yaml:1: section \"hub\": this file is for another command: run `hub --config "},
-		{"a value of the wrong kind", "rows: 1", "rows: many", "[7:13] cannot unmarshal"},
+		{"a value of the wrong kind", "rows: 1", "rows: many", `fair.yaml:7: fair.stalls[1].rows: "many": write a whole number`},
+		{"no unit", "open: 6h", "open: 10", `fair.yaml:3: fair.open: "10": write a duration with its unit, as 10s or 1m30s`},
+		{"no duration", "open: 6h", "open: six hours", `fair.yaml:3: fair.open: "six hours": write a duration with its unit, as 10s or 1m30s`},
+		{"no amount", "miss: 0.1", "miss: 1 credit", `fair.yaml:5: fair.stalls[0].price.miss: "1 credit": bad amount`},
+		{"too fine an amount", "miss: 0.1", "miss: 0.1234567891", `fair.yaml:5: fair.stalls[0].price.miss: "0.1234567891": bad amount`},
+		{"neither true nor false", "open: 6h", "rain: maybe", `fair.yaml:3: fair.rain: "maybe": write true or false`},
+		{"one for a list", "open: 6h", "days: sat", `fair.yaml:3: fair.days: "sat": write a list, as [a, b]`},
+		{"one for a section", "fair:", "log: debug\nfair:", `fair.yaml:1: log: "debug": write its fields under it: level, format`},
+		{"one for an item", "    - sells: rugs\n      rows: 1", "    - rugs", `fair.yaml:6: fair.stalls[1]: "rugs": write its fields under it: sells, rows, price`},
+		{"several at once", "open: 6h", "open: 6\n  rain: maybe", `fair.yaml:4: fair.rain: "maybe"`},
 		{"a field twice", "rows: 1", "rows: 1\n      rows: 2", "[8:7]"},
 		{"no YAML", "fair:", "fair: [", "fair.yaml: ["},
 		{"judged wrong", "rows: 1", "rows: 0", "fair.yaml:7: stalls[1].rows: 0: want at least 1"},
@@ -112,7 +121,8 @@ func TestPrecedence(t *testing.T) {
 
 func TestBadEnvironment(t *testing.T) {
 	for variable, want := range map[string]string{
-		"SOUK_FAIR_OPEN=soon":          "SOUK_FAIR_OPEN=\"soon\": cannot be read as fair.open",
+		"SOUK_FAIR_OPEN=soon":          "SOUK_FAIR_OPEN=\"soon\": cannot be read as fair.open: write a duration with its unit, as 10s or 1m30s",
+		"SOUK_FAIR_OPEN=10":            "SOUK_FAIR_OPEN=\"10\": cannot be read as fair.open: write a duration with its unit, as 10s or 1m30s",
 		"SOUK_FAIR_OPNE=1h":            "SOUK_FAIR_OPNE: no field has this name: is it SOUK_FAIR_OPEN?",
 		"SOUK_FAIR_STALLS_2_ROWS=1":    "SOUK_FAIR_STALLS_2_ROWS: no field has this name",
 		"SOUK_FAIR_STALLS_0_ROWS=-4":   "SOUK_FAIR_STALLS_0_ROWS: stalls[0].rows: -4",

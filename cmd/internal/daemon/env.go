@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -160,7 +161,7 @@ func assign(v reflect.Value, text string) error {
 	}
 	fresh := reflect.New(v.Type())
 	if err := yaml.UnmarshalWithOptions([]byte(text), fresh.Interface(), yaml.Strict()); err != nil {
-		return fmt.Errorf("%s", yaml.FormatError(err, false, false))
+		return errors.New(rather(v.Type(), err))
 	}
 	v.Set(fresh.Elem())
 	return nil
