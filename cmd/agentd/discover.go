@@ -142,6 +142,24 @@ func (n *node) stats() agentd.Stats {
 	return out
 }
 
+// awaits says which agents cannot be sold yet.
+func (n *node) awaits() string {
+	agents := n.stats().Agents
+	if len(agents) == 0 {
+		return "no engine found yet"
+	}
+	var waiting []string
+	for _, a := range agents {
+		if a.State != bus.StateReady {
+			waiting = append(waiting, a.Agent)
+		}
+	}
+	if len(waiting) == 0 {
+		return ""
+	}
+	return "waiting for the engines of " + strings.Join(waiting, ", ")
+}
+
 // run serves until ctx ends and all agents have drained, or one cannot be offered at all.
 func (n *node) run(ctx context.Context, d discover) error {
 	ctx, stop := context.WithCancel(ctx)

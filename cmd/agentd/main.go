@@ -92,6 +92,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 			return err
 		}
 	}
+	p.Awaits(n.awaits)
 	p.Serving(n.ready, func() any { return n.stats() })
 	return n.run(ctx, c.Discover)
 }

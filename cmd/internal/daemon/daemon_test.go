@@ -95,6 +95,7 @@ func TestALife(t *testing.T) {
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
 	open, drained := make(chan struct{}), make(chan struct{})
 	role := fairRole(func(ctx context.Context, p *Process, _ Config) error {
+		p.Awaits(func() string { return "the rain to end" })
 		p.Serving(open, func() any { return map[string]int{"visitors": 3} })
 		<-ctx.Done()
 		<-drained
@@ -118,6 +119,7 @@ func TestALife(t *testing.T) {
 	if code, says := probe(); code != ExitWrong || !strings.Contains(says, "not serving yet") {
 		t.Errorf("probed before it serves: %d %s", code, says)
 	}
+	eventually(t, "it says what it waits for", func() bool { _, text := get(t, url+"/readyz"); return strings.Contains(text, "not serving yet: the rain to end") })
 	close(open)
 	eventually(t, "it is ready", func() bool { status, _ := get(t, url+"/readyz"); return status == http.StatusOK })
 	if code, says := probe(); code != ExitOK {

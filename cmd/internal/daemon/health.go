@@ -25,6 +25,7 @@ type health struct {
 	waiting  string
 	serving  []<-chan struct{}
 	needs    []need
+	awaits   func() string
 	draining bool
 	stats    func() any
 
@@ -54,6 +55,13 @@ func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 		<-ready
 		p.Log.Info("ready", "after", time.Since(h.began).Round(time.Millisecond))
 	}()
+}
+
+// Awaits has the daemon say what it waits for as long as it does not serve; "" is nothing in particular.
+func (p *Process) Awaits(what func() string) {
+	p.health.mu.Lock()
+	defer p.health.mu.Unlock()
+	p.health.awaits = what
 }
 
 // Needs says what the daemon must be for what it does beyond its connections: as long as ok is false it is not ready, for the
@@ -114,7 +122,13 @@ func (h *health) report() Report {
 		}
 	}
 	if !up {
-		r.Not = append(r.Not, "not serving yet")
+		why := "not serving yet"
+		if h.awaits != nil {
+			if what := h.awaits(); what != "" {
+				why += ": " + what
+			}
+		}
+		r.Not = append(r.Not, why)
 	}
 	r.Ready = len(r.Not) == 0
 	return r
