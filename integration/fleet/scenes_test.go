@@ -222,6 +222,67 @@ func TestLinksFail(t *testing.T) {
 	end(t, ctx, f, words)
 }
 
+// smallDisk mounts a small file system under a journal. Its result fills it but for so little that nobody takes new money, and empties
+// it again.
+func smallDisk(t *testing.T, f *Fleet, journal string) (fill, empty func()) {
+	t.Helper()
+	disk := filepath.Join(f.Data, "journal", journal)
+	must(t, os.MkdirAll(disk, 0o700))
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=240m"); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
+	ballast := filepath.Join(disk, "ballast")
+	return func() {
+			var free syscall.Statfs_t
+			must(t, syscall.Statfs(disk, &free))
+			must(t, os.WriteFile(ballast, make([]byte, int64(free.Bavail)*free.Bsize-32<<20), 0o600))
+		}, func() {
+			must(t, os.Remove(ballast))
+		}
+}
+
+// The disk under the treasury's journal fills up. It takes no deposit and gives no allotment, and says so; hubs sell on from what they
+// have. Once there is room all goes on, and a deposit that was refused, made again under its id, counts once.
+func TestTheTreasurysDiskIsFull(t *testing.T) {
+	whole(t)
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a small file system of its own can be mounted by root alone")
+	}
+	var fill, empty func()
+	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8}, func(f *Fleet) { fill, empty = smallDisk(t, f, "treasury") })
+	crowd, err := f.Crowd(ctx, "dev", 2, 20)
+	must(t, err)
+	must(t, crowd.Served(ctx, 4))
+	fill()
+	other, err := f.Client(ctx, "other") // whom no hub has any money of
+	must(t, err)
+	if _, err := other.Deposit(ctx, "other", market.Credit, "second"); bus.CodeOf(err) != bus.CodeUnavailable {
+		t.Errorf("a deposit on a full disk: %v", err)
+	}
+	words := []Word{Ask(ctx, other, "other", Task("other", 10), func(bus.Chunk) {})}
+	if w := words[0]; w.Code != bus.CodeUnavailable && w.Code != bus.CodeAllotmentPending {
+		t.Errorf("a task without money at its hub: %s", w)
+	}
+	must(t, crowd.Served(ctx, 4))
+	empty()
+	for range 2 {
+		if _, err := other.Deposit(ctx, "other", market.Credit, "second"); err != nil {
+			t.Errorf("a deposit, made again: %v", err)
+		}
+	}
+	f.Clients["other"] += market.Credit
+	eventually(t, "its client is served", func() bool {
+		w := Ask(ctx, other, "other", Task("other", 10), func(bus.Chunk) {})
+		words = append(words, w)
+		return w.Code == ""
+	})
+	words = append(words, crowd.Stop()...)
+	passing(t, words)
+	end(t, ctx, f, words)
+}
+
 // The disk under a hub's journal fills up. It takes no new money, what runs is settled, and once there is room it sells on.
 func TestAJournalsDiskIsFull(t *testing.T) {
 	whole(t)
@@ -229,20 +290,10 @@ func TestAJournalsDiskIsFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system of its own can be mounted by root alone")
 	}
-	var disk string
-	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8}, func(f *Fleet) {
-		disk = filepath.Join(f.Data, "journal", "hub-general")
-		must(t, os.MkdirAll(disk, 0o700))
-		if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=240m"); err != nil {
-			t.Skipf("no file system can be mounted here: %v", err)
-		}
-		t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
-	})
+	var fill, empty func()
+	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8}, func(f *Fleet) { fill, empty = smallDisk(t, f, "hub-general") })
 	done, _ := streams(t, ctx, f, 4, 200)
-	ballast := filepath.Join(disk, "ballast")
-	var free syscall.Statfs_t
-	must(t, syscall.Statfs(disk, &free))
-	must(t, os.WriteFile(ballast, make([]byte, int64(free.Bavail)*free.Bsize-32<<20), 0o600))
+	fill()
 	c, err := f.Client(ctx, "other")
 	must(t, err)
 	var refused []Word
@@ -253,7 +304,7 @@ func TestAJournalsDiskIsFull(t *testing.T) {
 	})
 	words := done() // captures still fit
 	served(t, words)
-	must(t, os.Remove(ballast))
+	empty()
 	eventually(t, "tasks are served again", func() bool {
 		w := Ask(ctx, c, "other", Task("other", 10), func(bus.Chunk) {})
 		refused = append(refused, w)
