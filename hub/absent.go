@@ -52,7 +52,8 @@ func (l *lookout) due(n *Node) {
 // judged before that; and whoever listens to us has missed our last news.
 func (n *Node) Reconnected(now time.Time) {
 	n.advance(now)
-	n.reached = n.now
+	n.deaf()
+	n.cut, n.reached = false, n.now
 	n.status.changed, n.status.next = true, n.now
 	if n.leading {
 		for _, a := range n.roster {
@@ -60,6 +61,25 @@ func (n *Node) Reconnected(now time.Time) {
 		}
 	}
 }
+
+// Disconnected says that the bus is away.
+func (n *Node) Disconnected(now time.Time) {
+	n.advance(now)
+	n.cut = true
+}
+
+// Slept says that time has passed in which the hub did not run: its process was stopped, or starved.
+func (n *Node) Slept(now time.Time) {
+	n.advance(now)
+	n.deaf()
+}
+
+// repeatWithin is how soon an agent has sent its completions again: it pauses for five seconds at most, after two in which nobody answered.
+const repeatWithin = 8 * time.Second
+
+// deaf says that until now the hub could not hear its agents. What they served in the meantime was served in time: they are still
+// telling it, and no hold expires before they have.
+func (n *Node) deaf() { n.hears = n.now.Add(repeatWithin) }
 
 // Absent says that nobody heard a probe of an agent. It reports whether the agent is held to be gone now.
 func (n *Node) Absent(now time.Time, id string) bool {

@@ -39,7 +39,7 @@ type Config struct {
 	MaxWaiting   int `yaml:"max_waiting"`    // tasks waiting for a slot: a longer queue only outlives its deadlines
 	MaxPerClient int `yaml:"max_per_client"` // open tasks of one client: nobody fills the hub alone
 	MaxAgents    int `yaml:"max_agents"`     // agents sold: edges of a round grow with them
-	MaxKnown     int `yaml:"max_known"`      // ended tasks remembered to answer repeats, half a kilobyte each
+	MaxKnown     int `yaml:"max_known"`      // ended tasks remembered to answer repeats, 1.2 KB each: the hub grows until it has as many, or for keep_ids
 	MaxRefusals  int `yaml:"max_refusals"`   // dispatches of one task that agents refuse before its client is told
 
 	KeepBodies int `yaml:"keep_bodies"` // bytes of tasks that run, kept so that another agent can be given one whose agent fails

@@ -199,6 +199,10 @@ func (n *Node) close(h *hold) {
 // due implements timed.
 func (h *hold) due(n *Node) {
 	switch {
+	case !n.now.Before(h.expires) && n.cut:
+		n.timers.set(&h.timer, n.now.Add(repeatWithin))
+	case !n.now.Before(h.expires) && n.now.Before(n.hears):
+		n.timers.set(&h.timer, n.hears)
 	case !n.now.Before(h.expires):
 		n.acks.put(h.id, bus.CodeLate)
 		n.stats.agent(h.agent.id).Expired++

@@ -302,6 +302,44 @@ func TestARestartedAgent(t *testing.T) {
 }
 
 // A hub that starts again keeps open holds, is paid by them, and answers repeats truthfully.
+// What was served while the hub slept, or was cut off, was served in time: its agent is still telling it, and is given the time to.
+func TestAHoldsTimeWhileItsHubIsDeaf(t *testing.T) {
+	for name, c := range map[string]struct{ begin, end func(*house) }{
+		"asleep":  {func(*house) {}, func(h *house) { h.n.Slept(h.now) }},
+		"cut off": {func(h *house) { h.n.Disconnected(h.now) }, func(h *house) { h.n.Reconnected(h.now) }},
+	} {
+		for _, told := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, its agent tells it: %v", name, told), func(t *testing.T) {
+				h, d := oneRunning(t)
+				agent := h.agentOf(d)
+				h.accept(d)
+				life := h.n.holds[d.Hold].expires.Sub(h.now)
+				c.begin(h)
+				if name == "cut off" {
+					h.pass(life + time.Minute)
+				}
+				h.now = h.now.Add(life + time.Minute)
+				c.end(h)
+				for end := h.now.Add(repeatWithin - time.Second); h.now.Before(end); {
+					h.summarise(agent, h.n.lookup(agent).seq+1)
+					h.pass(time.Second)
+				}
+				if h.replica.Ended(d.Hold) != 0 {
+					t.Fatal("its hold has ended, and nobody could tell")
+				}
+				if told {
+					h.must(h.step(completion(agent, d, market.Usage{Prompt: 100, Output: 10})))
+				}
+				h.pass(2 * time.Second)
+				want := map[bool]ledger.Kind{true: ledger.KindCapture, false: ledger.KindVoid}[told]
+				if got := h.replica.Ended(d.Hold); got != want {
+					t.Errorf("it ended as %v, want %v", got, want)
+				}
+			})
+		}
+	}
+}
+
 func TestRecovery(t *testing.T) {
 	h, d := oneRunning(t)
 	h.accept(d)

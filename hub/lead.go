@@ -19,7 +19,8 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	if n.epoch == 0 {
 		n.stats = newStats() // what was replayed was counted when it happened
 	}
-	n.epoch, n.leading, n.draining, n.led = epoch, true, false, n.now
+	n.deaf()
+	n.epoch, n.leading, n.draining, n.cut, n.led = epoch, true, false, false, n.now
 	if n.book.Journal().Journal == "" {
 		if err := n.commit(ledger.NewOpen(n.cfg.Journal, ledger.RoleHub, n.cfg.Domain, n.salt())); err != nil {
 			n.leading = false
@@ -53,7 +54,8 @@ func (n *Node) Depose(now time.Time) {
 	for _, p := range n.purses {
 		p.asked = ""
 	}
-	n.leading = false
+	n.leading, n.cut = false, false // who does not lead does not look after the bus
+	n.deaf()
 	n.treasury.forget()
 }
 

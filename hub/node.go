@@ -101,6 +101,8 @@ type Node struct {
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
+	cut     bool      // it is away
+	hears   time.Time // until then completions may come that were sent while we could not hear
 	bodies  int       // bytes kept of tasks that run
 
 	known   map[taskKey]*task // open, and ended ones as long as they are remembered

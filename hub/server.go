@@ -40,6 +40,7 @@ type Server struct {
 
 	mu   sync.Mutex // guards node
 	node *Node
+	wake time.Time // when the next turn is due at the latest; zero: never
 
 	in      chan input
 	work    chan Ready
@@ -64,6 +65,7 @@ type input struct {
 	leave string
 	gone  string // nobody listens where this agent did
 	again bool   // the bus is there again
+	cut   bool   // it is away
 	set   *setting
 }
 
@@ -402,6 +404,9 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 	}
 }
 
+// asleep is how late a turn is of a process that was stopped, or starved.
+const asleep = 2 * time.Second
+
 // turn steps the Node through what has arrived and says what is to be done.
 func (s *Server) turn(first input, room interface{ HasRoom() bool }) (r Ready, quiet bool) {
 	s.mu.Lock()
@@ -416,6 +421,10 @@ func (s *Server) turn(first input, room interface{ HasRoom() bool }) (r Ready, q
 		if room != nil && s.node.Holding() {
 			s.node.Room(room.HasRoom())
 		}
+	}
+	if now := time.Now(); !s.wake.IsZero() && now.Sub(s.wake) > asleep {
+		s.log.Warn("the process did not run for a while", "late", now.Sub(s.wake).Round(time.Millisecond))
+		s.node.Slept(now)
 	}
 	look()
 	for i := 0; !first.at.IsZero(); i++ {
@@ -433,6 +442,7 @@ func (s *Server) turn(first input, room interface{ HasRoom() bool }) (r Ready, q
 	look()
 	rounds := s.node.stats.Rounds
 	r = s.node.Ready()
+	s.wake = r.Wake
 	if done := s.node.stats.Rounds - rounds; done > 0 {
 		s.measures.cleared(time.Since(now) / time.Duration(done))
 	}
@@ -456,6 +466,8 @@ func (s *Server) step(in input) {
 		}
 	case in.again:
 		s.node.Reconnected(in.at)
+	case in.cut:
+		s.node.Disconnected(in.at)
 	case in.set != nil:
 		if err := s.node.Configure(in.at, in.set.config); err != nil {
 			s.log.Warn("settings not applied", "err", err)
@@ -777,8 +789,8 @@ func (s *Server) watchBus(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if h.Connected && !up {
-				s.pass(ctx, input{at: time.Now(), again: true})
+			if h.Connected != up {
+				s.pass(ctx, input{at: time.Now(), again: h.Connected, cut: !h.Connected})
 			}
 			up = h.Connected
 		case <-ctx.Done():

@@ -102,6 +102,21 @@ func TestAHubSleepsPastItsLease(t *testing.T) {
 	end(t, ctx, f, words)
 }
 
+// A hub sleeps for longer than its holds live. What was served meanwhile was served in time, and is paid.
+func TestAHubSleepsPastItsHolds(t *testing.T) {
+	whole(t)
+	t.Parallel()
+	f, ctx := begin(t, Plan{Agents: 1, Slots: 8, Grace: time.Second, Slowest: 20 * time.Millisecond})
+	done, _ := streams(t, ctx, f, 6, 60)
+	hub := f.Part("hub-general")
+	must(t, hub.Pause())
+	words := done()
+	wait(ctx, 10*time.Second)
+	must(t, hub.Continue())
+	served(t, words)
+	end(t, ctx, f, words)
+}
+
 // The treasury is killed under load and started again: it proves by its journal's lock that its own old lease is nobody's, and
 // does not wait for it. Hubs sell on from what they were allotted, and no money is lost.
 func TestTheTreasuryDies(t *testing.T) {
