@@ -74,9 +74,9 @@ endif
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) test -count=1 -timeout 15m ./integration/fleet
 
-soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills; dialogues for RUNTIME (2m), restarting the market; fifty dead hubs
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages; dialogues for RUNTIME (2m), restarting the market; fifty dead hubs
 	bin/souk bench --only streams --streaming $(STREAMTIME) --runs 1
-	bin/souk soak --duration $(SOAKTIME) $(ARGS)
+	bin/souk soak --duration $(SOAKTIME) --outages $(ARGS)
 	bin/souk run --exit --soak $(RUNTIME)
 	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m ./integration/fleet
 

@@ -18,11 +18,11 @@ func soakCommand() *cobra.Command {
 		Short: "Keep a market of processes under load while its parts are killed, and account for everything",
 		Long: `Starts a market of processes in a directory of its own, whose commands stand beside this one, and keeps it under mixed load:
 short and long answers, some cancelled, some bound to one agent. Meanwhile agentds, engines and hubs are killed at moments
-made from the seed, and started again.
+made from the seed, and started again; with --outages NATS and etcd as well, which are away for five seconds or twenty.
 
 At the end every task has exactly one last word that agrees with the journals, every hold has ended, ledger check is clean, and no
 process has grown since it was warm. Anything else is an error, and the directory is kept.`,
-		Example: "  souk soak --duration 10m\n  souk soak --duration 1m --seed 7",
+		Example: "  souk soak --duration 10m\n  souk soak --duration 1m --seed 7 --outages",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			self, err := os.Executable()
@@ -50,6 +50,7 @@ process has grown since it was warm. Anything else is an error, and the director
 	}
 	c.Flags().DurationVar(&o.Duration, "duration", 10*time.Minute, "of the load")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0, "of what is asked, and of what is killed when (default: a new one)")
+	c.Flags().BoolVar(&o.Outages, "outages", false, "NATS and etcd are away at times, too, one of them or both")
 	c.Flags().IntVar(&o.Callers, "callers", 24, "that ask one task after another")
 	return c
 }

@@ -32,6 +32,7 @@ type Options struct {
 	Duration time.Duration // of the load
 	Seed     uint64        // of what is asked, and of what is killed when
 	Callers  int
+	Outages  bool // NATS and etcd are away as well, for five seconds or twenty, one of them or both
 	Progress io.Writer
 }
 
@@ -117,26 +118,42 @@ func (r *Report) kill(ctx context.Context, f *fleet.Fleet, o Options, failed *er
 		}
 	}
 	for pause(ctx, 4*time.Second+time.Duration(random.Int64N(int64(12*time.Second)))) {
-		p, away := victims[random.IntN(len(victims))], time.Duration(random.Int64N(int64(4*time.Second)))
-		fmt.Fprintf(o.Progress, "kill -9 %s, back after %.1f s\n", p.Name, away.Seconds())
-		if err := p.Kill(); err != nil {
-			*failed = fmt.Errorf("%w: it had ended by itself:\n%s", err, p.Tail(20))
-			return
+		parts, away := []*fleet.Part{victims[random.IntN(len(victims))]}, time.Duration(random.Int64N(int64(4*time.Second)))
+		if o.Outages && random.IntN(3) == 0 {
+			nats, etcd := f.Part(fleet.NATS), f.Part(fleet.Etcd)
+			parts = [][]*fleet.Part{{nats}, {etcd}, {etcd, nats}}[random.IntN(3)]
+			away = []time.Duration{5 * time.Second, 20 * time.Second}[random.IntN(2)]
 		}
-		r.Kills[p.Name]++
-		pause(ctx, away)
-		if err := p.Start(); err != nil {
-			*failed = err
-			return
-		}
-		up, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		err := p.Ready(up)
-		cancel()
-		if err != nil {
+		if err := r.without(ctx, parts, away, o.Progress); err != nil {
 			*failed = err
 			return
 		}
 	}
+}
+
+// without kills parts, starts them again after a while, and waits until they are ready.
+func (r *Report) without(ctx context.Context, parts []*fleet.Part, away time.Duration, progress io.Writer) error {
+	for _, p := range parts {
+		fmt.Fprintf(progress, "kill -9 %s, back after %.1f s\n", p.Name, away.Seconds())
+		if err := p.Kill(); err != nil {
+			return fmt.Errorf("%w: it had ended by itself:\n%s", err, p.Tail(20))
+		}
+		r.Kills[p.Name]++
+	}
+	pause(ctx, away)
+	for _, p := range parts {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	up, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	for _, p := range parts {
+		if err := p.Ready(up); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ask asks in different ways until load ends, and returns every last word.
