@@ -917,10 +917,13 @@ func (a *seller) finish(s *stream, answer Answer, err error) {
 	e, data, err := s.end(time.Now(), answer, err, a.deps.Bus.MaxPayload(), a.Server.cfg.KeepFrames)
 	unsaid := s.unsaid != nil
 	if s.era == a.era.Load() && s.era%2 == 0 && err == nil {
-		// Before its reader can have the answer's end. While the bus is away nobody can say what of it is delivered.
+		// Before its reader can have the answer's end. While the bus is away nobody can say what of it is delivered. A disk
+		// may be slow, and others look at the stream.
+		s.mu.Unlock()
 		c := e.Completion
 		c.Boot = a.boot
 		a.keepReport(Report{d.Domain, c})
+		s.mu.Lock()
 	}
 	if err == nil && !unsaid {
 		err = a.publish(s, data)
