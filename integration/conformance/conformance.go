@@ -4,8 +4,8 @@
 //	go test ./integration/conformance                                                       the stand-in
 //	VLLM_URL=http://127.0.0.1:8001 go test ./integration/conformance -run Real -count=1 -v  a real server
 //
-// VLLM_API_KEY and VLLM_QUEUE_LIMIT tell of the flags --api-key and --max-num-queued-reqs. deploy/local starts a real
-// server without a GPU.
+// VLLM_API_KEY and VLLM_QUEUE_LIMIT tell of the flags --api-key and --max-num-queued-reqs (not above --max-num-seqs: so many
+// streams are opened at once). deploy/local starts a real server without a GPU.
 package conformance
 
 import (
