@@ -91,6 +91,7 @@ func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 		for _, a := range plain.lastRound().Outcome.Awards {
 			before[string(a.Task)] = string(a.Agent)
 		}
+		tolls := h.tolls() // of this round: what is served below may begin another
 		for i, a := range rec.Outcome.Awards {
 			if was, ok := before[string(a.Task)]; ok && was != string(a.Agent) {
 				moved++
@@ -98,7 +99,7 @@ func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 			client, id, _ := strings.Cut(string(a.Task), "/")
 			d := h.take(client, id)
 			congestion, toll, fee := rec.Round.Tolls(a)
-			if toll != h.tolls()[string(a.Task)+">"+string(a.Agent)] || fee != -500 || d.Congestion != congestion ||
+			if toll != tolls[string(a.Task)+">"+string(a.Agent)] || fee != -500 || d.Congestion != congestion ||
 				d.Toll != congestion+toll+fee || d.Premium != d.SlotPrice-d.Toll || d.Toll-d.Congestion+d.Fee != toll {
 				t.Fatalf("award %d: %+v dispatched as %+v: congestion %d, regime %d, fee %d", i, a, d, congestion, toll, fee)
 			}

@@ -122,7 +122,8 @@ func hubThatDies(ctx context.Context, f roleFile, b bus.Bus, r bus.Registry) err
 // clockOff is how far the clock of agentdWithAClockOff is behind.
 const clockOff = 7 * time.Minute
 
-// agentdWithAClockOff is a node whose clock is behind: whatever of it leaves the process, which is the name of its start, says so.
+// agentdWithAClockOff is a node whose clock is behind: whatever of it leaves the process says so. That is the name of its start, in its
+// registration, summaries and completions, and comes back in dispatches; all else that a node says of time is a duration.
 func agentdWithAClockOff(ctx context.Context, f roleFile, b bus.Bus, r bus.Registry) error {
 	s, err := agentd.NewServer(f.Agentd, agentd.Deps{Bus: lateBus{b}, Registry: lateRegistry{r},
 		Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
