@@ -12,7 +12,8 @@ import (
 	"souk/integration/vllmsim"
 )
 
-// eight is a market of eight like agents.
+// eight is a market of eight like agents, with no more slots than there are clients: a slow machine may make one of them look slower
+// than the others, and with slots to spare nobody would ask that one again.
 func eight() string {
 	var b strings.Builder
 	b.WriteString(`
@@ -23,7 +24,7 @@ clients: {dev: 1000}
 agents:
 `)
 	for i := range 8 {
-		fmt.Fprintf(&b, "  - {id: agent-%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 8, engine: {profile: steady}}\n", i+1)
+		fmt.Fprintf(&b, "  - {id: agent-%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 2, engine: {profile: steady}}\n", i+1)
 	}
 	return b.String()
 }
