@@ -90,7 +90,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 	}
 	if c.Infra.Etcd != none {
 		g := gate{Handler: p.Log.Handler(), shut: new(atomic.Bool)}
-		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd, Log: slog.New(g)})
+		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd, Tick: 50 * time.Millisecond, Log: slog.New(g)})
 		if wrong != nil {
 			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another directory: data or SOUK_DATA)", wrong)
 		}
