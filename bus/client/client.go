@@ -13,6 +13,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -124,9 +125,9 @@ func (cl *Client) forget(s *Stream) {
 	cl.mu.Unlock()
 }
 
-// Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an agent has accepted it, which the
-// first chunk of the answer may show before the market says so, or with the reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also after Submit
-// has returned.
+// Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an agent has accepted it, which
+// the first chunk of the answer may show before the market says so, or with the reason why none did. A task without an id
+// gets a random one. When ctx ends, the task is cancelled, also after Submit has returned.
 func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	t.Client, t.Stream = cl.c.ID, true
 	if t.ID == "" {
@@ -602,7 +603,7 @@ func (s *Stream) lost(now time.Time) error {
 	case !s.missing.IsZero() && now.Sub(s.missing) >= s.cl.c.ResumeWait && silent <= s.cl.c.Heartbeat*3/2:
 		s.err = &bus.Error{Code: bus.CodeAnswerGone, Message: fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again", s.order.next, s.id, s.accepted.Agent)}
 	case silent > 3*s.cl.c.Heartbeat:
-		s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s has been silent for %v; what it served of task %s may still be settled", s.accepted.Agent, silent.Round(time.Millisecond), s.id)}
+		s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s has been silent for %v; what it served of task %s may still be settled", cmp.Or(s.accepted.Agent, "(not named yet)"), silent.Round(time.Millisecond), s.id)}
 	case s.ready && silent >= s.cl.c.Heartbeat*3/2 && now.Sub(s.asked) >= s.cl.c.ResumeEvery:
 		s.ask(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
 	}
