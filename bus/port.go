@@ -71,6 +71,9 @@ type Bus interface {
 	Serve(s Service) (Subscription, error)
 	// Flush returns when the server has seen everything published so far.
 	Flush(ctx context.Context) error
+	// Connected returns since when the server has been reached, or the zero time while it is not. Who has heard nothing may have
+	// been deaf: silence counts from here.
+	Connected() time.Time
 	// MaxPayload is the largest Data in bytes.
 	MaxPayload() int
 	// Health reports connects, disconnects and drops until the bus is closed. Slow readers miss events.

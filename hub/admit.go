@@ -26,6 +26,7 @@ func (n *Node) admit(m *bus.Task) error {
 		n.refuse(m, bus.CodeUnknown, 0, "hub %s knows of no task %s of %s that could go on", n.cfg.Domain, m.ID, m.Client)
 		return nil
 	case t != nil:
+		n.stats.Repeats++
 		n.repeat(t, m, digest)
 		return nil
 	}

@@ -96,9 +96,14 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the reader missed that it was moved
 	case (t.state == waiting || t.state == parked) && t.promised && len(t.inboxes) < moreInboxes:
 		t.inboxes = append(t.inboxes, m.Inbox)
+	case t.continued && m.Attempt == t.attempt() && m.Resume.Agent != t.server():
+		n.repeat(t, m, digest) // the reader asked already, and missed the answer
 	case t.continued:
 		n.refuse(m, bus.CodeAgentFailed, 0, "the answer went on elsewhere once, and no answer does so twice")
-	case t.state == running && t.next == nil && t.hold.agent.id == m.Resume.Agent:
+	case t.state == running && t.next != nil && t.hold.agent.id == m.Resume.Agent:
+		n.refuse(t.next, bus.CodeDuplicate, time.Second, "the same was asked again: that question is answered")
+		t.next = m
+	case t.state == running && t.hold.agent.id == m.Resume.Agent:
 		t.next, t.asked = m, n.now
 		n.timers.set(&t.timer, n.now.Add(lookEvery))
 	case t.state != done:
@@ -110,6 +115,17 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	default:
 		n.again(t, m)
 	}
+}
+
+// server is the agent that has the task, or had it when it ended; "" while it waits.
+func (t *task) server() string {
+	switch {
+	case t.hold != nil:
+		return t.hold.agent.id
+	case t.final != nil:
+		return t.final.Agent
+	}
+	return ""
 }
 
 // mayGoOn tells ends of a hold that lie with its agent.

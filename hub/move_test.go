@@ -178,6 +178,35 @@ func TestTheRestOfAnAnswer(t *testing.T) {
 	}
 }
 
+// A reader who lost the hub's answer asks again for the same: the task goes on once, and whoever asks hears where.
+func TestTheRestIsAskedForTwice(t *testing.T) {
+	h, d := oneRunning(t)
+	h.must(h.step(h.task("bob", "t2"))) // on the other agent, so that the rest has to wait
+	other := h.take("bob", "t2")
+	h.accept(d)
+	h.accept(other)
+	h.must(h.step(h.rest("a-1", 40, "first")))
+	h.must(h.step(h.rest("a-1", 40, "second"))) // its agent may be serving it
+	h.want("first", string(bus.CodeDuplicate))
+	h.fails(d, 40, false)
+	h.must(h.step(h.rest("a-1", 40, "third"))) // it waits
+	h.serve2(other)
+	next := h.take("ann", "t1")
+	h.accept(next)
+	h.want("second", "accepted by a-2")
+	h.want("third", "accepted by a-2")
+	h.must(h.step(h.rest("a-1", 40, "fourth"))) // it runs
+	h.want("fourth", "accepted by a-2")
+	h.serve2(next)
+	h.must(h.step(h.rest("a-1", 40, "fifth"))) // it has ended: its agent still has the chunks
+	h.want("fifth", "accepted by a-2")
+	h.must(h.step(h.rest("a-2", 41, "sixth")))
+	h.want("sixth", string(bus.CodeAgentFailed))
+	if h.replica.Ended(d.Hold) != ledger.KindVoid || h.replica.Ended(next.Hold) != ledger.KindCapture || h.replica.OpenCount() != 0 {
+		t.Error("the first hold is to be void, the second captured, and no other there")
+	}
+}
+
 // A reader's word moves no money: an answer that was served to its end stays paid, and an agent that the hub
 // hears is not given up.
 func TestAReaderThatIsNotRight(t *testing.T) {

@@ -237,7 +237,6 @@ func (n *Node) forgetOldest() {
 
 // repeat answers a request whose id is known. The same content is the same task, whoever asks again.
 func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
-	n.stats.Repeats++
 	switch {
 	case t.digest != digest:
 		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)

@@ -561,9 +561,27 @@ func reconnect(t *testing.T, n Network[bus.Bus]) {
 	if h := Receive(t, "first news", a.Health()); !h.Connected {
 		t.Fatalf("first news is %+v", h)
 	}
+	first := a.Connected()
+	if first.IsZero() {
+		t.Error("it does not say since when it is connected")
+	}
+	asked, lost := make(chan bus.Msg, 1), make(chan error, 1)
+	subscribe(t, b, "silent", "", func(m bus.Msg) { asked <- m })
+	flush(t, b)
+	go func() {
+		_, err := a.Request(within(t), bus.Msg{Subject: "silent"})
+		lost <- err
+	}()
+	Receive(t, "a request without an answer", asked)
 	n.Cut("a")
+	if err := Receive(t, "what becomes of it", lost); !errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrNotSent) {
+		t.Errorf("a request that was sent before the cut: got %v, want %v", err, bus.ErrDisconnected)
+	}
 	if h := Receive(t, "news of the cut", a.Health()); h.Connected || h.Err == nil {
 		t.Fatalf("news of the cut is %+v", h)
+	}
+	if since := a.Connected(); !since.IsZero() {
+		t.Errorf("connected since %v while cut off", since)
 	}
 	if _, err := a.Request(within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrNotSent) || !errors.Is(err, bus.ErrDisconnected) {
 		t.Errorf("request while cut off: got %v, want %v", err, bus.ErrNotSent)
@@ -578,6 +596,9 @@ func reconnect(t *testing.T, n Network[bus.Bus]) {
 	n.Heal("a")
 	if h := Receive(t, "news of the return", a.Health()); !h.Connected {
 		t.Fatalf("news of the return is %+v", h)
+	}
+	if again := a.Connected(); again.IsZero() || again.Before(first) {
+		t.Errorf("connected since %v, first since %v", again, first)
 	}
 	Eventually(t, "its subscription is back", func() bool {
 		m, err := b.Request(within(t), bus.Msg{Subject: "echo", Data: []byte("again")})

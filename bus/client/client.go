@@ -141,7 +141,7 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	s.order.kept.off = t.Failover == "off"
 	said := make(chan error, 1)
 	go func() {
-		a, err := cl.request(ctx, &t)
+		a, err := cl.request(ctx, &t, 0)
 		if err == nil && a.Accepted == nil {
 			err = refusal(a.Result)
 		}
@@ -181,7 +181,7 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
-	a, err := cl.request(ctx, &t)
+	a, err := cl.request(ctx, &t, 0)
 	if err != nil {
 		return bus.Result{Client: cl.c.ID, Task: t.ID}, err
 	}
@@ -192,8 +192,9 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 }
 
 // request sends a task to the door and waits for its one word. If ctx ends first, the task is cancelled wherever
-// it is: at the door or its hub, or, if it is accepted at this very moment, at its agent.
-func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
+// it is: at the door or its hub, or, if it is accepted at this very moment, at its agent. A bus that goes away is waited for
+// for so long, and the task is sent again.
+func (cl *Client) request(ctx context.Context, t *bus.Task, outage time.Duration) (*bus.Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &bus.Error{Code: bus.CodeCancelled, Message: err.Error()}
 	}
@@ -210,6 +211,9 @@ func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error)
 	own, stop := context.WithTimeout(cl.life, cl.c.MaxWait)
 	go func() {
 		m, err := cl.bus.Request(own, msg)
+		for errors.Is(err, bus.ErrDisconnected) && cl.back(own, outage) {
+			m, err = cl.bus.Request(own, msg)
+		}
 		if err != nil {
 			said <- word{err: wordless(err)}
 			return
@@ -243,6 +247,31 @@ func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error)
 	}()
 	return nil, &bus.Error{Code: bus.CodeCancelled, Message: context.Cause(ctx).Error()}
 }
+
+// back waits, at most so long, until the bus is there again.
+func (cl *Client) back(ctx context.Context, outage time.Duration) bool {
+	if outage <= 0 {
+		return false
+	}
+	over := time.NewTimer(outage)
+	defer over.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if !cl.bus.Connected().IsZero() {
+				return true
+			}
+		case <-over.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+const lookEvery = 100 * time.Millisecond
 
 func (cl *Client) control(agent string, c bus.StreamControl) {
 	c.Client = cl.c.ID
@@ -470,7 +499,7 @@ func (s *Stream) goOn(now time.Time) bool {
 	go func() {
 		ctx, cancel := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)
 		defer cancel()
-		a, err := s.cl.request(ctx, &t)
+		a, err := s.cl.request(ctx, &t, s.cl.c.MaxOutage)
 		s.wentTo(a, err, time.Now())
 	}()
 	return true
@@ -591,20 +620,34 @@ func (s *Stream) wakeIn(d time.Duration, now time.Time) {
 	s.alarm = due
 }
 
-// lost judges what stays away. The lock is held.
+// lost judges what stays away. Who could not hear calls nobody silent: time counts from the bus's return. The lock is held.
 func (s *Stream) lost(now time.Time) error {
 	if s.goingOn || s.awaited() {
 		return nil // whoever is asked says so or does not within MaxWait
 	}
+	unheard := now.Sub(s.heard)
+	back := s.cl.bus.Connected()
+	if back.IsZero() {
+		if unheard > s.cl.c.MaxOutage {
+			s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("the bus is out of reach, and nothing was heard for %v; what agent %s served of task %s may still be settled",
+				unheard.Round(time.Millisecond), cmp.Or(s.accepted.Agent, "(not named yet)"), s.id)}
+			s.stop()
+			s.finish()
+		}
+		return s.err
+	}
 	s.resume(now)
-	silent := now.Sub(s.heard)
+	if !s.missing.IsZero() && s.missing.Before(back) {
+		s.missing = back
+	}
+	silent := min(unheard, now.Sub(back))
 	switch {
 	case silent > 3*s.cl.c.Heartbeat && s.goOn(now):
-	case !s.missing.IsZero() && now.Sub(s.missing) >= s.cl.c.ResumeWait && silent <= s.cl.c.Heartbeat*3/2:
+	case !s.missing.IsZero() && now.Sub(s.missing) >= s.cl.c.ResumeWait && unheard <= s.cl.c.Heartbeat*3/2:
 		s.err = &bus.Error{Code: bus.CodeAnswerGone, Message: fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again", s.order.next, s.id, s.accepted.Agent)}
 	case silent > 3*s.cl.c.Heartbeat:
 		s.err = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s has been silent for %v; what it served of task %s may still be settled", cmp.Or(s.accepted.Agent, "(not named yet)"), silent.Round(time.Millisecond), s.id)}
-	case s.ready && silent >= s.cl.c.Heartbeat*3/2 && now.Sub(s.asked) >= s.cl.c.ResumeEvery:
+	case s.ready && unheard >= s.cl.c.Heartbeat*3/2 && now.Sub(s.asked) >= s.cl.c.ResumeEvery:
 		s.ask(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
 	}
 	if s.err != nil {
@@ -621,7 +664,14 @@ func (s *Stream) patience(now time.Time) time.Duration {
 	}
 	due := s.heard.Add(s.cl.c.Heartbeat * 3 / 2)
 	if !due.After(now) {
-		due = s.heard.Add(3*s.cl.c.Heartbeat + 1)
+		back := s.cl.bus.Connected()
+		if back.IsZero() {
+			return lookEvery
+		}
+		if back.Before(s.heard) {
+			back = s.heard
+		}
+		due = back.Add(3*s.cl.c.Heartbeat + 1)
 		if again := s.asked.Add(s.cl.c.ResumeEvery); again.After(now) && again.Before(due) {
 			due = again
 		}

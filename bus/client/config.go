@@ -18,6 +18,7 @@ type Config struct {
 	Heartbeat   time.Duration // how often an agent is heard at least; after three silent ones it counts as lost
 	ResumeEvery time.Duration // between two requests for missing chunks
 	ResumeWait  time.Duration // longest wait for missing chunks
+	MaxOutage   time.Duration // longest loss of the bus that a stream waits through: as long as it is away, an agent that is not heard is not silent
 	MaxWait     time.Duration // for the market's word on a task, where ctx sets no earlier end
 	Grace       time.Duration // after ctx has ended: to hear of, and cancel, what was accepted at the same moment
 }
@@ -33,6 +34,7 @@ func Default(id string) Config {
 		Heartbeat:   2 * time.Second,  // of every agent
 		ResumeEvery: time.Second,      // a resume takes milliseconds where it works at all
 		ResumeWait:  5 * time.Second,  // then nobody has them
+		MaxOutage:   time.Minute,      // an agent keeps an ended answer for half of that
 		MaxWait:     11 * time.Minute, // beyond what the door waits for a hub
 		Grace:       5 * time.Second,
 	}
@@ -52,7 +54,7 @@ func (c Config) filled() (Config, error) {
 		}
 	}
 	for _, f := range []struct{ v, or *time.Duration }{
-		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait}, {&c.MaxWait, &d.MaxWait}, {&c.Grace, &d.Grace},
+		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait}, {&c.MaxOutage, &d.MaxOutage}, {&c.MaxWait, &d.MaxWait}, {&c.Grace, &d.Grace},
 	} {
 		if *f.v < 0 {
 			return c, errors.New("client: negative time")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"souk/bus"
 )
@@ -21,6 +22,8 @@ type Bus struct {
 
 	// guarded by world.mu
 	online  bool
+	since   time.Time     // online
+	cut     chan struct{} // closed by the next Cut
 	closed  bool
 	dropped int64
 	subs    []*sub
@@ -87,6 +90,7 @@ func (b *Bus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 
 	b.world.mu.Lock()
 	err = b.usable()
+	cut := b.cut
 	switch {
 	case errors.Is(err, bus.ErrDisconnected):
 		err = bus.ErrNotSent
@@ -100,6 +104,8 @@ func (b *Bus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	select {
 	case a := <-answer:
 		return a, nil
+	case <-cut:
+		return bus.Msg{}, fmt.Errorf("request %s: %w", m.Subject, bus.ErrDisconnected)
 	case <-ctx.Done():
 		return bus.Msg{}, fmt.Errorf("request %s: %w", m.Subject, ctx.Err())
 	}
@@ -119,6 +125,15 @@ func (b *Bus) Flush(ctx context.Context) error {
 		return err
 	}
 	return ctx.Err()
+}
+
+func (b *Bus) Connected() time.Time {
+	b.world.mu.Lock()
+	defer b.world.mu.Unlock()
+	if b.usable() != nil {
+		return time.Time{}
+	}
+	return b.since
 }
 
 func (b *Bus) MaxPayload() int           { return MaxPayload }

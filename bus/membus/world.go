@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"souk/bus"
 )
@@ -67,7 +68,7 @@ func (w *World) Bus(name string) *Bus {
 	if w.buses[name] != nil {
 		panic(fmt.Sprintf("membus: two buses named %s", name))
 	}
-	b := &Bus{world: w, name: name, health: make(chan bus.Health, 16), online: true}
+	b := &Bus{world: w, name: name, health: make(chan bus.Health, 16), online: true, since: time.Now(), cut: make(chan struct{})}
 	b.tell(bus.Health{Connected: true})
 	w.buses[name] = b
 	return b
@@ -93,10 +94,12 @@ func (w *World) setOnline(name string, online bool) {
 	if b.online == online || b.closed {
 		return
 	}
-	b.online = online
+	b.online, b.since = online, time.Now()
 	h := bus.Health{Connected: online, Dropped: b.dropped}
 	if !online {
 		h.Err = bus.ErrDisconnected
+		close(b.cut)
+		b.cut = make(chan struct{})
 	}
 	b.tell(h)
 }

@@ -63,8 +63,8 @@ func set[T comparable](field *T, value T) {
 type Bus struct {
 	nc     *nats.Conn
 	config Config
-	online atomic.Bool
-	closed chan struct{} // the connection is gone for good
+	online atomic.Pointer[time.Time] // since when; nil while the server is away
+	closed chan struct{}             // the connection is gone for good
 
 	requests requests
 
@@ -97,13 +97,16 @@ func Connect(config Config) (*Bus, error) {
 	}
 	b.nc = nc
 	b.requests.init(nc.NewInbox())
-	b.online.Store(true)
-	b.tell(bus.Health{Connected: true})
+	b.reconnected()
 	return b, nil
 }
 
-// Connected reports whether the server is reached now.
-func (b *Bus) Connected() bool { return b.online.Load() }
+func (b *Bus) Connected() time.Time {
+	if since := b.online.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
+}
 
 func (c Config) where() string {
 	if c.InProcess != nil {
@@ -153,7 +156,7 @@ func pause(n int, wait time.Duration, random float64) time.Duration {
 }
 
 func (b *Bus) disconnected(err error) {
-	if !b.online.Swap(false) {
+	if b.online.Swap(nil) == nil {
 		return
 	}
 	if err == nil {
@@ -164,7 +167,8 @@ func (b *Bus) disconnected(err error) {
 }
 
 func (b *Bus) reconnected() {
-	b.online.Store(true)
+	now := time.Now()
+	b.online.Store(&now)
 	b.tell(bus.Health{Connected: true})
 }
 
@@ -178,7 +182,7 @@ func (b *Bus) failed(_ *nats.Conn, sub *nats.Subscription, err error) {
 		b.mu.Unlock()
 		err = fmt.Errorf("subscription %s: handler too slow: %w", sub.Subject, err)
 	}
-	b.tell(bus.Health{Connected: b.online.Load(), Err: err})
+	b.tell(bus.Health{Connected: b.online.Load() != nil, Err: err})
 }
 
 // tell reports news; a reader that is not listening misses it.
@@ -253,7 +257,7 @@ func (b *Bus) Flush(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, flushLimit)
 		defer cancel()
 	}
-	if !b.online.Load() && !b.nc.IsClosed() {
+	if b.online.Load() == nil && !b.nc.IsClosed() {
 		return fmt.Errorf("flush: %w", bus.ErrDisconnected)
 	}
 	if err := b.nc.FlushWithContext(ctx); err != nil {

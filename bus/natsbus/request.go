@@ -55,7 +55,7 @@ func (b *Bus) request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	}
 	m.Reply = b.requests.prefix + token
 	// A request is of use only to one who waits for it now, so none goes into the buffer of a lost connection.
-	if !b.online.Load() {
+	if b.online.Load() == nil {
 		err = bus.ErrNotSent
 		if b.nc.IsClosed() {
 			err = bus.ErrClosed

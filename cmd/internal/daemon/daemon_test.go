@@ -119,7 +119,10 @@ func TestALife(t *testing.T) {
 	if code, says := probe(); code != ExitWrong || !strings.Contains(says, "not serving yet") {
 		t.Errorf("probed before it serves: %d %s", code, says)
 	}
-	eventually(t, "it says what it waits for", func() bool { _, text := get(t, url+"/readyz"); return strings.Contains(text, "not serving yet: the rain to end") })
+	eventually(t, "it says what it waits for", func() bool {
+		_, text := get(t, url+"/readyz")
+		return strings.Contains(text, "not serving yet: the rain to end")
+	})
 	close(open)
 	eventually(t, "it is ready", func() bool { status, _ := get(t, url+"/readyz"); return status == http.StatusOK })
 	if code, says := probe(); code != ExitOK {

@@ -135,7 +135,7 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	for _, c := range []struct {
 		what, where string
 		up          func() bool
-	}{{"NATS", m.NATS, l.Bus.Connected}, {"etcd", strings.Join(m.Etcd, ","), l.Registry.Connected}} {
+	}{{"NATS", m.NATS, func() bool { return !l.Bus.Connected().IsZero() }}, {"etcd", strings.Join(m.Etcd, ","), l.Registry.Connected}} {
 		p.health.need(c.what+" is not connected", c.up)
 		go p.watch(life, c.what, c.where, c.up)
 	}

@@ -1,0 +1,92 @@
+package client_test
+
+import (
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// What an agent says while the bus is away is said again, and nobody calls it silent: neither a reader who waits through the
+// outage nor one who looks in afterwards.
+func TestAnOutageIsNoSilence(t *testing.T) {
+	for name, reads := range map[string]bool{"read all the while": true, "read afterwards": false} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(t *testing.T, s *scene) {
+				s.resumed = func(task string, from uint64) {
+					for n := from; n < 3; n++ {
+						s.token(task, 0, n, string(rune('a'+n)))
+					}
+					s.end(task, 3, "")
+				}
+				st := s.submit("t")
+				s.token("t", 0, 0, "a")
+				back := make(chan struct{})
+				time.AfterFunc(time.Second, func() { s.net.Cut("mine") })
+				time.AfterFunc(2*time.Second, func() {
+					s.token("t", 0, 1, "b")
+					s.token("t", 0, 2, "c")
+					s.end("t", 3, "")
+				})
+				time.AfterFunc(26*time.Second, func() {
+					s.net.Heal("mine")
+					close(back)
+				})
+				if !reads {
+					<-back
+				}
+				from := time.Now()
+				wantRead(t, st, "abc", "")
+				if d := time.Since(from); reads && d > 26*time.Second+time.Second || !reads && d > time.Second {
+					t.Errorf("the rest came %v after the question", d)
+				}
+				if len(s.tasks) != 1 {
+					t.Errorf("the door got %d tasks, want 1: nothing had to go on elsewhere", len(s.tasks))
+				}
+			})
+		})
+	}
+}
+
+// Nobody keeps an answer for ever: after a minute without the bus its reader is told that its fate is not known.
+func TestALongOutage(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		st := s.submit("t")
+		s.token("t", 0, 0, "a")
+		time.AfterFunc(time.Second, func() { s.net.Cut("mine") })
+		from := time.Now()
+		wantRead(t, st, "a", bus.CodeUnknown)
+		if d := time.Since(from); d < time.Minute || d > time.Minute+time.Second {
+			t.Errorf("told after %v, want a minute", d)
+		}
+	})
+}
+
+// The bus goes away while the market looks for somebody to go on with an answer: it is asked again.
+func TestAnOutageWhileAnAnswerGoesOn(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.goesOn(func(task *bus.Task) {
+			s.token("t", task.Attempt, 2, "c")
+			s.ended("t", task.Attempt, 3)
+		})
+		onward, times := s.door, 0
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if task.Resume != nil {
+				if times++; times == 1 {
+					s.net.Cut("mine")
+					time.AfterFunc(20*time.Second, func() { s.net.Heal("mine") })
+					return
+				}
+			}
+			onward(m, task)
+		}
+		st := s.submit("t")
+		s.token("t", 0, 0, "a")
+		s.token("t", 0, 1, "b")
+		s.end("t", 2, bus.CodeEngineFailed)
+		wantRead(t, st, "abc", "")
+		if times != 2 {
+			t.Errorf("asked %d times, want 2", times)
+		}
+	})
+}
