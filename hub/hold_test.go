@@ -422,6 +422,26 @@ func TestRepeatsAreAcknowledgedAlike(t *testing.T) {
 	}
 }
 
+// Refusals of dispatches that were made together are one: an agent that has not heard yet who sells it refuses them all, and is tried again
+// as soon as after one.
+func TestRefusalsOfOneMomentAreOne(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 8, 0.8, card(1, 1, 4))
+	for i := range 8 {
+		h.must(h.step(h.task("ann", fmt.Sprint("t", i))))
+	}
+	h.pass(h.n.cfg.Batch.MaxWait)
+	for round := range 3 {
+		if got := len(h.dispatched); got != 8 {
+			t.Fatalf("after %d times all is refused: %d of 8 tasks are dispatched", round, got)
+		}
+		for i := range 8 {
+			h.refuse(h.take("ann", fmt.Sprint("t", i)), bus.CodeNotClaimed)
+		}
+		h.pass(h.n.cfg.AvoidLeast << round)
+	}
+}
+
 // A task that every agent refuses is given up after MaxRefusals, and its client is told so.
 func TestRefusedEverywhere(t *testing.T) {
 	h := newHouse(t, func(c *Config) { c.MaxRefusals = 3 })

@@ -244,8 +244,12 @@ func (n *Node) freeSlots() (free int) {
 	return free
 }
 
-// shun leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time.
+// shun leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time. What is heard of while it is left
+// alone was dispatched before, and says nothing new.
 func (n *Node) shun(a *agent) {
+	if n.nano < a.avoid {
+		return
+	}
 	wait := n.cfg.AvoidLeast << min(a.refusals, 20)
 	if wait > n.cfg.AvoidMost || wait <= 0 {
 		wait = n.cfg.AvoidMost

@@ -646,9 +646,11 @@ func (s *Server) ask(f Funds) {
 		*reply = bus.FundsReply{Code: bus.CodeUnavailable}
 	}
 	reply.ID = f.Request.ID
+	late := time.NewTimer(treasuryTimeout) // its own: the Node must hear most of all that there was no answer in time
+	defer late.Stop()
 	select {
 	case s.in <- input{at: time.Now(), m: reply}:
-	case <-ctx.Done(): // the loop has ended; what was granted is asked for at the next start
+	case <-late.C: // the loop has ended; what was granted is asked for at the next start
 	}
 }
 

@@ -426,6 +426,25 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
+// A request that the treasury has not answered in its time is over, and made anew while the task still waits.
+func TestATreasuryThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		tn.agent("a-1", 1, nil)
+		tn.hub(func(c *Config) { c.Silence, c.Suspect = time.Hour, time.Hour }) // its agent says nothing of itself
+		for i := range 12 {
+			client := fmt.Sprint("c", i)
+			tn.mu.Lock()
+			tn.prepaid[client] = 1000 * market.Credit
+			tn.mu.Unlock()
+			tn.world.DropNext(1, bus.LedgerSubject(bus.OpAllot))
+			if got := tn.ask((&house{}).task(client, "t")); got != "accepted by a-1" {
+				t.Fatalf("%s: %s", client, got)
+			}
+		}
+	})
+}
+
 func TestTraceIsPassedOn(t *testing.T) {
 	tn := newTown(t)
 	trace := make(chan bus.Header, 1)
