@@ -215,7 +215,7 @@ func (cl *Client) request(ctx context.Context, t *bus.Task, outage time.Duration
 			m, err = cl.bus.Request(own, msg)
 		}
 		if err != nil {
-			said <- word{err: wordless(err)}
+			said <- word{err: wordless(err, t.ID)}
 			return
 		}
 		a := new(bus.Answer)
@@ -525,8 +525,13 @@ func (s *Stream) wentTo(a *bus.Answer, err error, now time.Time) {
 	case s.failed != nil:
 		end := bus.CannotContinue(*s.failed, err)
 		end.Chunks = s.order.next
-		if code := bus.CodeOf(err); end.Code == bus.CodeUnknown && code.Broken() { // the agent knew nothing of it, but its hub does
-			end.Code = code
+		if code := bus.CodeOf(err); end.Code == bus.CodeUnknown { // the agent knew nothing of it, but its hub does
+			switch {
+			case code.Broken():
+				end.Code = code
+			case code == bus.CodeAnswerGone && a != nil:
+				end.Code, end.Message = code, a.Result.Message
+			}
 		}
 		s.order.end = &end
 	default:

@@ -225,7 +225,7 @@ func TestNobodyIsThere(t *testing.T) {
 		defer lonely.Close()
 		s.door = func(bus.Msg, *bus.Task) {} // says nothing
 		from := time.Now()
-		if _, err := s.c.Submit(t.Context(), bus.Task{Body: body}); bus.CodeOf(err) != bus.CodeUnknown || time.Since(from) != time.Minute {
+		if _, err := s.c.Submit(t.Context(), bus.Task{ID: "t-1", Body: body}); bus.CodeOf(err) != bus.CodeUnknown || !strings.Contains(err.Error(), "under its id, t-1,") || time.Since(from) != time.Minute {
 			t.Errorf("a silent door: %v after %v", err, time.Since(from))
 		}
 	})

@@ -188,6 +188,27 @@ func TestNobodyGoesOnForAnAgentThatForgot(t *testing.T) {
 	})
 }
 
+// A task that was served, paid and acknowledged is asked again under its id: nobody has the text any more, and its hub says so.
+func TestAServedTaskIsAskedAgain(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if task.Resume == nil {
+				s.accept(m, task)
+				return
+			}
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone, Message: "served to its end, and paid"}})
+		}
+		s.resumed = func(task string, from uint64) {
+			s.say(bus.ReplySubject("ada", task), &bus.Chunk{Task: task, Seq: from, Result: &bus.Result{Client: "ada", Task: task, Agent: "agent", Code: bus.CodeUnknown, Message: "no such answer is kept here"}})
+		}
+		st := s.submit("t")
+		wantRead(t, st, "", bus.CodeAnswerGone)
+		if r, _ := st.Result(); r.Message != "served to its end, and paid" {
+			t.Errorf("told %q", r.Message)
+		}
+	})
+}
+
 // A hub moves by itself what has not begun: the reader learns from a heartbeat whom its controls go to.
 func TestATaskThatWasMoved(t *testing.T) {
 	play(t, func(c *client.Config) { c.AckEvery = 1 }, func(t *testing.T, s *scene) {

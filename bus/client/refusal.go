@@ -25,8 +25,8 @@ func (r *Refusal) Unwrap() error {
 	return &bus.Error{Code: r.Result.Code, Message: r.Result.Message}
 }
 
-// wordless says what it means that no word came.
-func wordless(err error) error {
+// wordless says what it means that no word on a task came.
+func wordless(err error, task string) error {
 	switch {
 	case errors.Is(err, bus.ErrNoResponders):
 		return &bus.Error{Code: bus.CodeUnavailable, Message: "no door listens on this bus; start a classifier, or try again shortly"}
@@ -38,5 +38,5 @@ func wordless(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return bus.ErrClosed
 	}
-	return &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("the door gave no answer (%v); the task may still be served: ask again under the same id", err)}
+	return &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("the door gave no answer (%v); the task may still be served: ask again under its id, %s, and it is served and paid once", err, task)}
 }

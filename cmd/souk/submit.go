@@ -21,6 +21,7 @@ type question struct {
 	delta                                 float64
 	patience                              time.Duration
 	maxTokens                             int
+	taskID                                string
 	asJSON                                bool
 	hasWorth, hasDelta, hasPatience, hasP bool
 }
@@ -55,6 +56,7 @@ Without PROMPT it is read from stdin. Ctrl-C cancels: what was served until then
 	f.StringVar(&q.model, "model", "", "ask for this model alone")
 	f.StringVar(&q.system, "system", "", "system prompt")
 	f.StringVar(&q.session, "session", "", "name of a conversation whose turns should meet a warm cache")
+	f.StringVar(&q.taskID, "task", "", "id of the question: asked again under the same one, it is served and paid once (default: a new one)")
 	f.StringVar(&q.worth, "worth", "", "credits that a perfect answer at once would be worth")
 	f.Float64Var(&q.delta, "delta", 0, "weight of quality against latency, 0 to 1")
 	f.DurationVar(&q.patience, "patience", 0, "time to the first token at which latency has used up its part of the worth")
@@ -82,9 +84,14 @@ func readPrompt(args []string, in io.Reader) (string, error) {
 
 // task builds the request; the door judges it.
 func (q question) task(prompt string) (bus.Task, error) {
-	t := bus.Task{Client: q.client, Kind: bus.KindChat, Stream: true, Session: q.session, Model: q.model, MaxTokens: q.maxTokens}
+	t := bus.Task{Client: q.client, Kind: bus.KindChat, Stream: true, Session: q.session, Model: q.model, MaxTokens: q.maxTokens, ID: q.taskID}
 	if err := bus.CheckID("--client", q.client); err != nil {
 		return t, err
+	}
+	if q.taskID != "" {
+		if err := bus.CheckID("--task", q.taskID); err != nil {
+			return t, err
+		}
 	}
 	for _, x := range []struct {
 		flag, text string
@@ -173,6 +180,10 @@ func summary(r bus.Result, ttft time.Duration) string {
 		line := fmt.Sprintf("refused: %s: %s", r.Code, r.Message)
 		if r.RetryMS > 0 {
 			line += fmt.Sprintf(" (worth another try in %d ms)", r.RetryMS)
+		}
+		switch r.Code {
+		case bus.CodeUnknown, bus.CodeAnswerGone, bus.CodeDuplicate: // it may have been, before or elsewhere
+			return line + "; what was paid stands in the ledger: ledger trace " + r.Task
 		}
 		return line + "; nothing was paid"
 	}

@@ -18,3 +18,16 @@ func TestSummaryOfAPremium(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// Of a task whose fate is not known here it is not said that nothing was paid.
+func TestSummaryOfARefusal(t *testing.T) {
+	for code, want := range map[bus.Code]string{
+		bus.CodeOutbid:     "; nothing was paid",
+		bus.CodeUnknown:    "; what was paid stands in the ledger: ledger trace t-1",
+		bus.CodeAnswerGone: "; what was paid stands in the ledger: ledger trace t-1",
+	} {
+		if got := summary(bus.Result{Task: "t-1", Code: code, Message: "because"}, 0); got != "refused: "+string(code)+": because"+want {
+			t.Errorf("%s", got)
+		}
+	}
+}
