@@ -49,6 +49,7 @@ type FundsReply struct {
 	Prepaid  market.Credits `json:"prepaid" msgpack:"prepaid"`   // left with the treasury
 	Allotted market.Credits `json:"allotted" msgpack:"allotted"` // granted to hubs less returned
 	Grants   []Grant        `json:"grants,omitempty" msgpack:"grants,omitempty"`
+	Returned uint64         `json:"returned,omitempty" msgpack:"returned,omitempty"` // allotted: of the hub's returns, those up to this number were taken in
 }
 
 func (*FundsRequest) message() {}

@@ -565,8 +565,9 @@ func (f *FundsReply) Validate() error {
 	p.name("code", string(f.Code), MaxID)
 	p.text("message", len(f.Message), MaxText)
 	p.optionalID("client", f.Client)
-	p.credits("prepaid", f.Prepaid)
-	p.credits("allotted", f.Allotted)
+	p.within("prepaid", int64(f.Prepaid), 0, math.MaxInt64) // what many operations made, each of at most market.MaxCredits
+	p.within("allotted", int64(f.Allotted), 0, math.MaxInt64)
+	p.number("returned", f.Returned)
 	p.list("grants", len(f.Grants), maxGrants)
 	for i := range f.Grants {
 		g := &f.Grants[i]

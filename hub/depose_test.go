@@ -44,6 +44,60 @@ func TestADeposedHubSettlesWhatItAwarded(t *testing.T) {
 	h.run()
 }
 
+// Whoever waits is told, also a task whose money came free because another was sent away.
+func TestEverybodyIsSentAway(t *testing.T) {
+	for name, away := range map[string]func(h *house){
+		"unavailable": func(h *house) { h.n.Depose(h.now) },
+		"draining":    func(h *house) { h.n.Drain(h.now) },
+		"disk full":   func(h *house) { h.n.Room(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, nil)
+			h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+			h.must(h.step(h.task("bob", "busy")))
+			h.accept(h.take("bob", "busy"))
+			h.prepaid["ann"] = 10 * market.Credit // for one task
+			h.must(h.step(h.task("ann", "t1", worth(10*market.Credit))))
+			h.silent = true
+			h.must(h.step(h.task("ann", "t2", worth(10*market.Credit))))
+			h.must(h.step(h.task("ann", "t3", worth(market.Credit))))
+			if st := h.n.Stats(); st.Waiting != 1 || st.Open != 4 {
+				t.Fatalf("%d of %d tasks wait: the test's money is wrong", st.Waiting, st.Open)
+			}
+			away(h)
+			h.run()
+			for _, id := range []string{"t1", "t2", "t3"} {
+				if h.answerTo("inbox.ann."+id) == "" {
+					t.Errorf("task %s was told nothing", id)
+				}
+			}
+			if st := h.n.Stats(); st.Waiting != 0 || st.Open != 1 {
+				t.Errorf("%d tasks wait, %d are open", st.Waiting, st.Open)
+			}
+		})
+	}
+}
+
+// An epoch that was called for by a hub that leads is not recorded by one that does not.
+func TestADeposedHubRecordsNoEpoch(t *testing.T) {
+	o := newOwners(t, nil)
+	o.joinOwner("a-1", "one", 10_000)
+	o.joinOwner("a-2", "two", 20_000)
+	o.mute["a-2"] = true
+	o.pass(gather)
+	o.answer()
+	if o.n.sales["h200"].phase != sealing || len(o.n.sales["h200"].said) != 1 {
+		t.Fatal("no sealing is on its way")
+	}
+	before := len(o.frames)
+	o.n.Depose(o.now)
+	o.run()
+	o.wait(3 * time.Second)
+	if len(o.frames) != before {
+		t.Errorf("a %s was recorded", o.frames[before].Records[0].Kind)
+	}
+}
+
 // What nobody reports ends by its own time, also at a hub that is deposed, or that was started again and waits.
 func TestHoldsOfADeposedHubEnd(t *testing.T) {
 	h, d := oneRunning(t)

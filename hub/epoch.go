@@ -77,7 +77,7 @@ func in(t market.Tariff, owner string) bool {
 // due implements timed.
 func (s *sale) due(n *Node) {
 	switch {
-	case n.cfg.Pricing != market.PricingTariff || n.draining:
+	case n.cfg.Pricing != market.PricingTariff || n.draining || !n.leading:
 		s.phase = resting
 		return
 	case n.full: // there is no room to record it

@@ -44,7 +44,8 @@ type treasury struct {
 	number  uint64
 	asks    map[string]ask
 	pending map[uint64]bus.Grant // came before the grant of a lower number
-	returns []bus.FundsRequest   // not yet known to be taken in
+	returns []giveBack           // not yet known to be taken in, by number
+	owed    bool                 // some of them may have to be told again
 	again   timer                // for grants that were missed
 	gap     bool                 // a grant is missing that the treasury does not have either: no more is asked for
 }
@@ -54,10 +55,21 @@ type ask struct {
 	op     string
 	client string
 	least  market.Credits
+	number uint64 // of a return
 }
 
 // maxPending bounds grants kept while one before them is missing.
 const maxPending = 4096
+
+// maxReturns bounds returns remembered to be told again: as many as a treasury lets wait for one before them.
+const maxReturns = 1 << 16
+
+// giveBack is a return as the journal has it.
+type giveBack struct {
+	number uint64
+	client string
+	amount market.Credits
+}
 
 func newTreasury() treasury {
 	return treasury{asks: map[string]ask{}, pending: map[uint64]bus.Grant{}}
@@ -186,7 +198,7 @@ func (n *Node) requestID() string {
 
 func (n *Node) request(p *purse, amount, least market.Credits) {
 	p.asked = n.requestID()
-	n.treasury.asks[p.asked] = ask{bus.OpAllot, p.client, least}
+	n.treasury.asks[p.asked] = ask{op: bus.OpAllot, client: p.client, least: least}
 	n.out.Funds = append(n.out.Funds, Funds{bus.OpAllot, bus.FundsRequest{
 		ID: p.asked, Client: p.client, Hub: n.cfg.Journal, Epoch: n.epoch, Amount: amount, Least: least,
 	}})
@@ -214,10 +226,13 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	}
 	delete(n.treasury.asks, m.ID)
 	if a.op == bus.OpReturn {
-		return n.returned(m)
+		return n.returned(a, m)
 	}
 	more := n.accept(m.Grants)
 	if a.op == bus.OpAllotted {
+		if m.Code == "" {
+			n.resendReturns(m.Returned)
+		}
 		switch {
 		case m.Code != "" && n.justBack():
 			n.timers.set(&n.treasury.again, n.now.Add(backEvery))

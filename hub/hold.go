@@ -120,11 +120,11 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 	n.void(h, m.Code, bus.CodeNoRoom, fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
 
-// void ends a hold without payment for a reason that does not lie with its task, which is tried again if
-// nothing was promised to its client yet; else the client is told code.
+// void ends a hold without payment for a reason that does not lie with its task, which is tried again if its client was promised
+// nothing yet, or another agent that had not begun; else the client is told code, and knows what it has.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
-	again := n.leading && t.msg != nil && (t.accepted == nil && !t.told || t.promised) && !h.cancelled && !n.draining &&
+	again := n.leading && t.msg != nil && (t.accepted == nil && !t.told || t.promised && !h.answered) && !h.cancelled && !n.draining &&
 		n.now.Before(t.deadline) && t.refusals < n.cfg.MaxRefusals
 	if !again {
 		n.fail(h, reason, code, why)
@@ -135,6 +135,7 @@ func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	}
 	t.refusals++
 	t.hold = nil
+	t.join()
 	n.fund(t, t.wanted)
 	n.news()
 }
@@ -344,7 +345,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	}
 	rec := ledger.NewCapture(n.cfg.Journal, h.rec, ledger.Capture{
 		Outcome: outcome, Cost: cost, Usage: c.Usage, Unmetered: c.Unmetered,
-		NoCacheReport: c.NoCacheReport, Finish: c.Finish, TTFTUS: c.TTFTUS,
+		NoCacheReport: c.NoCacheReport, Finish: word(c.Finish), TTFTUS: c.TTFTUS,
 	}, n.salt())
 	if err := n.commit(rec); err != nil {
 		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))
@@ -372,6 +373,14 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	}
 	n.finish(t, r, false)
 	n.news()
+}
+
+// word cuts what an engine says to what a record holds.
+func word(s string) string {
+	if len(s) > bus.MaxID {
+		return strings.ToValidUTF8(s[:bus.MaxID], "")
+	}
+	return s
 }
 
 // learn teaches the predictor and the belief about the agent's cache.

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"strings"
 	"reflect"
 	"testing"
 	"time"
@@ -241,6 +242,7 @@ func TestHostileCompletions(t *testing.T) {
 			func(d bus.Dispatch) market.Credits {
 				return d.Price.Cost(market.Usage{Prompt: 100, Output: d.MaxTokens})
 			}, 1},
+		{"a word for its end that no record holds", func(c *bus.Completion) { c.Finish = strings.Repeat("é", bus.MaxName/2) }, func(bus.Dispatch) market.Credits { return 140_000 }, 0},
 		{"failed", func(c *bus.Completion) { c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed }, func(bus.Dispatch) market.Credits { return 0 }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -277,6 +279,18 @@ func TestHostileCompletions(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// An answer that may take longer than any message can say is given the longest.
+func TestTheLongestAnswer(t *testing.T) {
+	h := newHouse(t, nil)
+	r := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	r.MaxModelLen = 0
+	h.must(h.n.Join(h.now, r))
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.MaxTokens = 1_000_000 })))
+	if d := h.take("ann", "t1"); d.TimeoutMS != bus.MaxPatient || d.MaxTokens != 1_000_000 {
+		t.Errorf("%d ms for %d tokens", d.TimeoutMS, d.MaxTokens)
+	}
 }
 
 // An agent's new process ends what the old one ran: that is dead for certain.

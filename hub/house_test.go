@@ -25,7 +25,8 @@ type house struct {
 
 	prepaid map[string]market.Credits // with the treasury; a client without an entry is unknown to it
 	grants  []bus.Grant
-	silent  bool // the treasury does not answer
+	silent  bool   // the treasury does not answer
+	taken   uint64 // returns that it says it has
 	asked   []Funds
 	pending []Funds // of these, not answered
 
@@ -128,6 +129,7 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
 	switch f.Op {
 	case bus.OpAllotted:
+		r.Returned = h.taken
 		for _, g := range h.grants {
 			if g.Number > q.After {
 				r.Grants = append(r.Grants, g)

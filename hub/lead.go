@@ -35,8 +35,8 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	for _, a := range n.roster {
 		n.listen(a)
 	}
+	n.treasury.owed = true
 	n.askMissed()
-	n.resendReturns()
 	return nil
 }
 
@@ -80,8 +80,13 @@ func (n *Node) Retire(now time.Time) {
 // Quiet reports whether nothing runs and nothing is asked of the treasury.
 func (n *Node) Quiet() bool { return len(n.holds) == 0 && n.treasury.idle() }
 
-// sendAway refuses every task that holds no money yet.
+// sendAway refuses every task that holds no money yet. Those without their money come first: what another leaves would let them in.
 func (n *Node) sendAway(code bus.Code, why string) {
+	for _, p := range n.sortedPurses() {
+		for len(p.parked) > 0 {
+			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, time.Second, "%s", why))
+		}
+	}
 	for n.batch.Len() > 0 {
 		for _, t := range n.batch.Take(nil) {
 			n.left = append(n.left, t)
@@ -91,11 +96,6 @@ func (n *Node) sendAway(code bus.Code, why string) {
 	n.left = nil
 	for _, t := range gone {
 		n.end(t, n.refusal(t.msg, code, time.Second, "%s", why))
-	}
-	for _, p := range n.sortedPurses() {
-		for len(p.parked) > 0 {
-			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, time.Second, "%s", why))
-		}
 	}
 }
 

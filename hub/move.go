@@ -47,13 +47,18 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t.moves++
 	t.msg.Attempt++
 	t.hold, t.promised = nil, true
-	if t.next != nil { // its reader wants what happens anyway
-		t.inboxes = append(t.inboxes, t.next.Inbox)
-		t.next = nil
-	}
+	t.join()
 	n.fund(t, need)
 	n.news()
 	return true
+}
+
+// join lets a reader that wanted the task to go on elsewhere wait for what happens anyway.
+func (t *task) join() {
+	if t.next != nil {
+		t.inboxes = append(t.inboxes, t.next.Inbox)
+		t.next = nil
+	}
 }
 
 // takenOver tells the reader of a moved task who serves it now.

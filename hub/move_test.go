@@ -137,6 +137,52 @@ func TestAMovedTaskThatWaits(t *testing.T) {
 	}
 }
 
+// The next agent of a moved task took it, and dies: its reader may have some of it. It is told, and goes on with what it has.
+func TestAMovedTaskWhoseAgentDies(t *testing.T) {
+	h, d := oneRunning(t)
+	h.join("a-3", "llama", 1, 0.4, card(1, 1, 4))
+	h.accept(d)
+	h.fails(d, 0, true)
+	next := h.take("ann", "t1")
+	h.accept(next)
+	reborn := registration("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	reborn.Boot = 2
+	h.must(h.n.Join(h.now, reborn))
+	h.run()
+	if got := h.running(); got != "" {
+		t.Fatalf("running %q from its beginning, under attempt %d, which has one", got, h.dispatched[0].Task.Attempt)
+	}
+	said := h.toReader()
+	if last := said[len(said)-1]; last.Result == nil || last.Result.Code != bus.CodeAgentFailed || last.Attempt != 1 {
+		t.Errorf("the reader hears %+v", last)
+	}
+	h.must(h.step(h.rest("a-2", 40, "again")))
+	if got := h.running(); got != "ann/t1>a-3" {
+		t.Fatalf("running %q, answer %q", got, h.answerTo("again"))
+	}
+	rest := h.take("ann", "t1")
+	if rest.Task.Attempt != 2 || !slices.Equal(rest.Earlier, []string{d.Hold, next.Hold}) {
+		t.Errorf("dispatched as %+v", rest)
+	}
+}
+
+// A reader gives the next agent of a moved task up before that has answered, and then it refuses: the reader hears who serves.
+func TestAMovedTaskThatIsRefused(t *testing.T) {
+	h, d := oneRunning(t)
+	h.join("a-3", "llama", 1, 0.4, card(1, 1, 4))
+	h.accept(d)
+	h.fails(d, 0, true)
+	next := h.take("ann", "t1")
+	h.must(h.step(h.rest("a-2", 0, "again")))
+	h.want("again", "")
+	h.refuse(next, bus.CodeNoSlot)
+	if got := h.running(); got != "ann/t1>a-3" {
+		t.Fatalf("running %q, answer %q", got, h.answerTo("again"))
+	}
+	h.accept(h.take("ann", "t1"))
+	h.want("again", "accepted by a-3")
+}
+
 // serve2 completes a dispatch that was accepted.
 func (h *house) serve2(d bus.Dispatch) {
 	h.t.Helper()

@@ -87,7 +87,8 @@ type Node struct {
 	salts *rand.ChaCha8
 
 	now      time.Time // never falls
-	nano     int64     // the same as Unix nanoseconds
+	nano     int64     // the same as nanoseconds since 1970, whatever is done to the wall clock meanwhile
+	past     bool      // now is what the journal's last frame says
 	heard    time.Time // when the message being stepped came; may be a little before now
 	epoch    int64
 	leading  bool
@@ -253,12 +254,20 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// advance takes a time over, unless the clock went back.
+// advance takes a time over, unless the clock went back. It may have gone back while nobody ran: then it is taken as it is, or
+// nothing would be due until it has caught up.
 func (n *Node) advance(now time.Time) {
-	if now.After(n.now) {
-		n.now, n.nano = now, now.UnixNano()
+	switch {
+	case n.past || n.now.IsZero():
+		n.now, n.nano, n.past = now, now.UnixNano(), false
+	case now.After(n.now):
+		n.nano += now.Sub(n.now).Nanoseconds()
+		n.now = now
 	}
 }
+
+// at is a moment from now as nanoseconds, to be compared with nano.
+func (n *Node) at(from time.Duration) int64 { return n.nano + from.Nanoseconds() }
 
 // commit makes one frame of records and puts it first among what is to be done, or changes nothing.
 func (n *Node) commit(records ...ledger.Record) error {

@@ -14,7 +14,9 @@ func (n *Node) Replay(f ledger.Frame) error {
 	if err := n.book.ApplyFrame(f); err != nil {
 		return err
 	}
+	n.past = false // frames' times never fall
 	n.advance(time.Unix(0, f.Time))
+	n.past = true
 	var round *ledger.Round
 	for i := range f.Records {
 		switch r := &f.Records[i]; r.Kind {
@@ -27,11 +29,11 @@ func (n *Node) Replay(f ledger.Frame) error {
 		case ledger.KindVoid:
 			n.replayVoid(r.Void)
 		case ledger.KindReturn:
-			// Whether the treasury heard of it is not known here: it is told again, which changes nothing.
-			// One hub returns each client's money once for every stop, so the last ones suffice.
-			n.treasury.returns = append(n.treasury.returns, returnRequest(n.cfg.Journal, *r))
-			if over := len(n.treasury.returns) - maxPending; over > 0 {
-				n.treasury.returns = slices.Delete(n.treasury.returns, 0, over)
+			// Whether the treasury heard of it is not known here: it will say, see resendReturns. It takes returns in order, so one
+			// that it never hears of would hold up all that follow.
+			t := &n.treasury
+			if t.returns = append(t.returns, given(r)); len(t.returns) >= 2*maxReturns {
+				t.returns = append(t.returns[:0], t.returns[len(t.returns)-maxReturns:]...)
 			}
 		}
 	}

@@ -9,9 +9,29 @@ import (
 	"souk/ledger"
 )
 
+// returnsPerFrame bounds the returns of one frame: a stopping hub has one for each client that ever paid here.
+const returnsPerFrame = 256
+
 // returnSpare hands back what no task needs, client by client: a stopping hub strands no money.
 func (n *Node) returnSpare() {
 	number := n.book.LastReturn(n.cfg.Journal)
+	var records []ledger.Record
+	record := func() bool {
+		if len(records) == 0 {
+			return true
+		}
+		if err := n.commit(records...); err != nil {
+			n.fault(fmt.Errorf("returns up to %d: %w", number, err))
+			return false
+		}
+		for i := range records {
+			r := given(&records[i])
+			n.treasury.returns = append(n.treasury.returns, r)
+			n.sendReturn(r)
+		}
+		records = nil
+		return true
+	}
 	for _, b := range n.book.Balances("client:*:avail") {
 		client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
 		amount := b.Amount
@@ -22,45 +42,57 @@ func (n *Node) returnSpare() {
 			continue
 		}
 		number++
-		rec := ledger.NewReturn(n.cfg.Journal, number, client, amount, n.salt())
-		if err := n.commit(rec); err != nil {
-			n.fault(fmt.Errorf("return %d: %w", number, err))
+		records = append(records, ledger.NewReturn(n.cfg.Journal, number, client, amount, n.salt()))
+		if len(records) == returnsPerFrame && !record() {
 			return
 		}
-		n.sendReturn(returnRequest(n.cfg.Journal, rec))
 	}
+	record()
 }
 
-// returnRequest tells the treasury of a return. Its id is made from the return's number, so that telling it
-// twice changes nothing.
-func returnRequest(journal string, rec ledger.Record) bus.FundsRequest {
-	t := rec.Transfer
-	return bus.FundsRequest{ID: bus.ReturnID(journal, t.Number), Client: t.Client, Hub: journal, Amount: t.Amount}
+// given is a return by its record.
+func given(r *ledger.Record) giveBack {
+	return giveBack{r.Transfer.Number, r.Transfer.Client, r.Transfer.Amount}
 }
 
-func (n *Node) sendReturn(r bus.FundsRequest) {
-	r.Epoch = n.epoch
-	n.treasury.asks[r.ID] = ask{op: bus.OpReturn, client: r.Client}
-	n.treasury.returns = append(n.treasury.returns, r)
-	n.out.Funds = append(n.out.Funds, Funds{bus.OpReturn, r})
+// sendReturn tells the treasury of a return. The request's id is made from the return's number, so that telling it twice changes
+// nothing.
+func (n *Node) sendReturn(r giveBack) {
+	q := bus.FundsRequest{ID: bus.ReturnID(n.cfg.Journal, r.number), Client: r.client, Hub: n.cfg.Journal, Epoch: n.epoch, Amount: r.amount}
+	if _, asked := n.treasury.asks[q.ID]; asked {
+		return
+	}
+	n.treasury.asks[q.ID] = ask{op: bus.OpReturn, client: r.client, number: r.number}
+	n.out.Funds = append(n.out.Funds, Funds{bus.OpReturn, q})
 }
 
-// returned notes that the treasury has taken a return in; any other answer is tried again at the next start.
-func (n *Node) returned(m *bus.FundsReply) error {
-	if m.Code != "" && m.Code != bus.CodeUnavailable {
+// returned notes that the treasury has taken a return in. Any other answer is tried again when the treasury has said how many it
+// has.
+func (n *Node) returned(a ask, m *bus.FundsReply) error {
+	switch {
+	case m.Code == "":
+		t := &n.treasury
+		if i := slices.IndexFunc(t.returns, func(r giveBack) bool { return r.number == a.number }); i >= 0 {
+			copy(t.returns[1:i+1], t.returns[:i]) // answers come nearly in order: what is before it is the shorter part
+			t.returns = t.returns[1:]
+		}
+	case m.Code == bus.CodeUnavailable:
+		n.treasury.owed = true
+	default:
 		n.fault(fmt.Errorf("treasury on return %s: %s: %s", m.ID, m.Code, m.Message))
-	}
-	if m.Code == "" {
-		n.treasury.returns = slices.DeleteFunc(n.treasury.returns, func(r bus.FundsRequest) bool { return r.ID == m.ID })
 	}
 	return nil
 }
 
-// resendReturns tells the treasury again of the returns that it may not have heard of.
-func (n *Node) resendReturns() {
-	again := n.treasury.returns
-	n.treasury.returns = nil
-	for _, r := range again {
+// resendReturns tells the treasury again of the returns that it has not heard of: it has those up to taken.
+func (n *Node) resendReturns(taken uint64) {
+	t := &n.treasury
+	if !t.owed {
+		return
+	}
+	t.owed = false
+	t.returns = slices.DeleteFunc(t.returns, func(r giveBack) bool { return r.number <= taken })
+	for _, r := range t.returns {
 		n.sendReturn(r)
 	}
 }

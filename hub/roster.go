@@ -21,7 +21,7 @@ type agent struct {
 
 	state string // by its last summary
 	seq   uint64
-	quiet int64 // Unix nanoseconds from which its last summary is too old
+	quiet int64 // by Node.nano: when its last summary is too old
 	price market.Price
 
 	owner, class string
@@ -37,7 +37,7 @@ type agent struct {
 	excessSince   time.Time
 
 	refusals int
-	avoid    int64 // Unix nanoseconds before which it gets no tasks
+	avoid    int64 // by Node.nano: before then it gets no tasks
 	timer    timer // the end of avoid
 	watch    lookout
 
@@ -123,7 +123,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.excess, a.stuck = 0, 0
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
-	a.quiet = n.now.Add(n.cfg.Silence).UnixNano()
+	a.quiet = n.at(n.cfg.Silence)
 	n.tariff(a)
 	n.callFor(a)
 	n.listen(a)
@@ -179,7 +179,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	}
 	before := a.free(n)
 	a.speaks(n)
-	a.seq, a.quiet = s.Seq, n.now.Add(n.cfg.Silence).UnixNano()
+	a.seq, a.quiet = s.Seq, n.at(n.cfg.Silence)
 	a.state = s.State
 	if s.Slots > 0 {
 		a.slots, a.tiers = s.Slots, s.Tiers // for later rounds
@@ -255,9 +255,8 @@ func (n *Node) shun(a *agent) {
 		wait = n.cfg.AvoidMost
 	}
 	a.refusals++
-	until := n.now.Add(wait)
-	a.avoid = until.UnixNano()
-	n.timers.set(&a.timer, until)
+	a.avoid = n.at(wait)
+	n.timers.set(&a.timer, n.now.Add(wait))
 }
 
 // due implements timed: the agent may be tried again.

@@ -312,6 +312,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	for _, o := range others {
 		o.Stop()
 	}
+	s.written() // what the writer still has may ask the treasury, too
 	s.asking.Wait()
 	for len(s.in) > 0 {
 		<-s.in // said to this leadership; whoever needs an answer says it again
@@ -337,11 +338,16 @@ func (s *Server) resign(l bus.Leadership) {
 	}
 }
 
-// settleDown waits until everything that was handed to the writer has been sent.
-func (s *Server) settleDown() {
+// written waits until the writer has dealt with everything that was handed to it.
+func (s *Server) written() {
 	done := make(chan struct{})
 	s.work <- Ready{flushed: done}
 	<-done
+}
+
+// settleDown waits until everything that was handed to the writer has been sent.
+func (s *Server) settleDown() {
+	s.written()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := s.deps.Bus.Flush(ctx); err != nil {

@@ -105,7 +105,7 @@ func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
 	} else if op == bus.OpAllot {
 		reply.Grants = []bus.Grant{t.asked[req.ID]}
 	} else if op == bus.OpAllotted {
-		reply.Grants = t.after(req.Hub, req.After)
+		reply.Grants, reply.Returned = t.after(req.Hub, req.After), t.book.LastReturn(req.Hub)
 	}
 	t.answer(to, req, reply)
 }

@@ -137,6 +137,33 @@ func TestReturnsAreTakenInOrder(t *testing.T) {
 	if got := o.tr.Book().Allotted("ann", "h"); got != 10 {
 		t.Errorf("still allotted %d, want 10", got)
 	}
+	if got := o.ask(bus.OpAllotted, bus.FundsRequest{ID: "q", Hub: "h", After: 1}); got.Returned != 3 {
+		t.Errorf("the hub hears that %d returns were taken in, want 3", got.Returned)
+	}
+}
+
+// Balances may be above what one operation may move, and can be said all the same.
+func TestRiches(t *testing.T) {
+	o := open(t)
+	for i := range 9 {
+		got := o.ask(bus.OpDeposit, bus.FundsRequest{ID: fmt.Sprint("d", i), Client: "ann", Amount: market.MaxCredits})
+		if want := market.Credits(i+1) * market.MaxCredits; got.Code != "" || got.Prepaid != want {
+			t.Fatalf("deposit %d: %q, %s prepaid", i, got.Code, got.Prepaid)
+		}
+		data, err := bus.Encode(&got)
+		if err == nil {
+			err = bus.Decode(data, new(bus.FundsReply))
+		}
+		if err != nil {
+			t.Fatalf("%s credits cannot be said: %v", got.Prepaid, err)
+		}
+	}
+	if got := o.ask(bus.OpDeposit, bus.FundsRequest{ID: "more", Client: "ann", Amount: market.MaxCredits}); got.Code != bus.CodeBadRequest || got.Prepaid != 9*market.MaxCredits {
+		t.Errorf("a deposit beyond 64 bits: %q, %s prepaid", got.Code, got.Prepaid)
+	}
+	if got := o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Amount: market.MaxCredits}); got.Code != "" {
+		t.Errorf("%s: %s", got.Code, got.Message)
+	}
 }
 
 func TestAHubFindsTheGrantsItMissed(t *testing.T) {
