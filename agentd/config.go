@@ -96,13 +96,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate judges a configuration whose zero fields will be filled in; it names the field.
+// Validate judges a configuration whose zero fields will be filled in; it names every field that is wrong.
 func (c Config) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(c.Agents) == 0 {
-		return errors.New("agents: none; a node offers at least one engine")
+		wrong("agents: none; a node offers at least one engine")
 	}
 	if len(c.Node) > bus.MaxName {
-		return fmt.Errorf("node: %d bytes, at most %d", len(c.Node), bus.MaxName)
+		wrong("node: %d bytes, at most %d", len(c.Node), bus.MaxName)
 	}
 	for _, d := range []struct {
 		name        string
@@ -122,7 +124,7 @@ func (c Config) Validate() error {
 		{"keep_completions", c.KeepCompletions, time.Minute, 30 * 24 * time.Hour},
 	} {
 		if d.v != 0 && (d.v < d.min || d.v > d.max) {
-			return fmt.Errorf("%s: %v is not within %v and %v", d.name, d.v, d.min, d.max)
+			wrong("%s: %v is not within %v and %v", d.name, d.v, d.min, d.max)
 		}
 	}
 	for _, n := range []struct {
@@ -133,29 +135,36 @@ func (c Config) Validate() error {
 		{"max_sessions", c.MaxSessions, 1 << 20}, {"list_sessions", c.ListSessions, 1 << 12},
 	} {
 		if n.v < 0 || n.v > n.max {
-			return fmt.Errorf("%s: %d is not within 1 and %d", n.name, n.v, n.max)
+			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.max)
 		}
 	}
 	for i, a := range c.Agents {
-		if err := a.Validate(); err != nil {
-			return fmt.Errorf("agents[%d].%w", i, err)
+		for _, err := range a.faults() {
+			wrong("agents[%d].%w", i, err)
 		}
 		for j, b := range c.Agents[:i] {
 			if a.ID == b.ID {
-				return fmt.Errorf("agents[%d].id: agents[%d] is called %q as well", i, j, a.ID)
+				wrong("agents[%d].id: agents[%d] is called %q as well", i, j, a.ID)
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// Validate judges one agent; it names the field.
-func (a AgentConfig) Validate() error {
-	if err := bus.CheckID("id", a.ID); err != nil {
-		return err
+// Validate judges one agent; it names every field that is wrong.
+func (a AgentConfig) Validate() error { return errors.Join(a.faults()...) }
+
+// faults says what is wrong with an agent, each in one line that begins with the field.
+func (a AgentConfig) faults() (errs []error) {
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	found := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
+	found(bus.CheckID("id", a.ID))
 	if u, err := url.Parse(a.Engine.WithDefaults().URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("engine.url: %q is not like http://127.0.0.1:8000", a.Engine.URL)
+		wrong("engine.url: %q is not like http://127.0.0.1:8000", a.Engine.URL)
 	}
 	e := a.Engine
 	for _, d := range []struct {
@@ -163,33 +172,34 @@ func (a AgentConfig) Validate() error {
 		v    time.Duration
 	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe}, {"relay_every", e.RelayEvery}} {
 		if d.v < 0 || d.v > 24*time.Hour {
-			return fmt.Errorf("engine.%s: %v is not within 0 and 24h", d.name, d.v)
+			wrong("engine.%s: %v is not within 0 and 24h", d.name, d.v)
 		}
 	}
 	if e.RelayEvery > time.Second {
-		return fmt.Errorf("engine.relay_every: %v is more than 1s: readers would see the answer stutter", e.RelayEvery)
+		wrong("engine.relay_every: %v is more than 1s: readers would see the answer stutter", e.RelayEvery)
 	}
 	if n := e.MaxEventBytes; n != 0 && (n < 1<<10 || n > 1<<26) {
-		return fmt.Errorf("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)
+		wrong("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)
 	}
 	if a.Slots < 1 || a.Slots > bus.MaxSlots {
-		return fmt.Errorf("slots: %d is not within 1 and %d", a.Slots, bus.MaxSlots)
+		wrong("slots: %d is not within 1 and %d", a.Slots, bus.MaxSlots)
+	} else {
+		found(a.validateTiers())
 	}
-	if err := a.validateTiers(); err != nil {
-		return err
-	}
-	if err := a.Price.Validate(); err != nil {
-		return err
-	}
+	found(a.Price.Validate())
 	if a.Ask < 0 || a.Ask > market.MaxWorth {
-		return fmt.Errorf("ask: %s is not within 0 and %s credits", a.Ask, market.MaxWorth)
+		wrong("ask: %s is not within 0 and %s credits", a.Ask, market.MaxWorth)
+	}
+	if len(errs) > 0 {
+		return errs
 	}
 	// The rest as the registry will judge it, with a model where the engine's own is taken.
 	r := a.registration("", 0, Info{}, bus.StateReady)
 	if r.Model == "" {
 		r.Model = "any"
 	}
-	return r.Validate()
+	found(r.Validate())
+	return errs
 }
 
 // validateTiers judges configured tiers: they are the slots, and the first is free of charge, since who comes alone slows

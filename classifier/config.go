@@ -3,6 +3,8 @@ package classifier
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -74,32 +76,34 @@ func Default() Config {
 	}
 }
 
-// Validate names the first field that cannot be served.
+// Validate names every field that cannot be served.
 func (c Config) Validate() error {
-	if err := bus.CheckID("id", c.ID); err != nil {
-		return err
-	}
-	if len(c.SessionKey) > 256 {
-		return errors.New("session_key: longer than 256 bytes")
-	}
-	if err := bus.CheckID("general", c.General); err != nil {
-		return err
-	}
-	for from, to := range c.Labels {
-		if err := errors.Join(bus.CheckID("labels", from), bus.CheckID("labels."+from, to)); err != nil {
-			return err
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	id := func(field, v string) {
+		if err := bus.CheckID(field, v); err != nil {
+			errs = append(errs, err)
 		}
+	}
+	id("id", c.ID)
+	if len(c.SessionKey) > 256 {
+		wrong("session_key: longer than 256 bytes")
+	}
+	id("general", c.General)
+	for _, from := range slices.Sorted(maps.Keys(c.Labels)) {
+		id("labels", from)
+		id("labels."+from, c.Labels[from])
 	}
 	for _, share := range []struct {
 		name string
 		v    float64
 	}{{"min_confidence", c.MinConfidence}, {"delta", c.Delta}} {
 		if !(share.v >= 0 && share.v <= 1) {
-			return fmt.Errorf("%s: %v is not within 0 and 1", share.name, share.v)
+			wrong("%s: %v is not within 0 and 1", share.name, share.v)
 		}
 	}
 	if !(c.WorthFactor > 0 && c.WorthFactor <= 1000) {
-		return fmt.Errorf("worth_factor: %v is not within 0 (excluded) and 1000", c.WorthFactor)
+		wrong("worth_factor: %v is not within 0 (excluded) and 1000", c.WorthFactor)
 	}
 	for _, n := range []struct {
 		name  string
@@ -116,7 +120,7 @@ func (c Config) Validate() error {
 		{"output_tokens", c.OutputTokens, bus.MaxTokens},
 	} {
 		if n.v < 1 || n.v > n.to {
-			return fmt.Errorf("%s: %d is not within 1 and %d", n.name, n.v, n.to)
+			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.to)
 		}
 	}
 	for _, d := range []struct {
@@ -127,8 +131,8 @@ func (c Config) Validate() error {
 		{"status_ttl", c.StatusTTL}, {"drain", c.Drain}, {"patience", c.Patience},
 	} {
 		if d.v <= 0 || d.v > 24*time.Hour {
-			return fmt.Errorf("%s: %v is not within 0 (excluded) and 24h", d.name, d.v)
+			wrong("%s: %v is not within 0 (excluded) and 24h", d.name, d.v)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -47,7 +47,7 @@ const usualPorts = "8000-8007"
 // maxPorts bounds how many ports are asked each time.
 const maxPorts = 256
 
-// complete lists the ports to ask: those named, less those of the node's own agents.
+// complete lists the ports to ask: those named, less those of the node's own agents. Its error names every field that is wrong.
 func (d *discover) complete(node agentd.Config) ([]int, error) {
 	if len(d.Ports) == 0 && d.Agent.Slots != 0 {
 		d.Ports = []string{usualPorts}
@@ -55,8 +55,10 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 	if len(d.Ports) == 0 {
 		return nil, nil
 	}
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("discover."+format, args...)) }
 	if d.Every < 100*time.Millisecond || d.Every > time.Hour {
-		return nil, fmt.Errorf("discover.every: %v is not within 100ms and 1h", d.Every)
+		wrong("every: %v is not within 100ms and 1h", d.Every)
 	}
 	ours := map[int]bool{}
 	for _, a := range node.Agents {
@@ -74,10 +76,12 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 		from, err := strconv.Atoi(strings.TrimSpace(low))
 		to, err2 := strconv.Atoi(strings.TrimSpace(high))
 		if err != nil || err2 != nil || from < 1 || to > 65535 || from > to {
-			return nil, fmt.Errorf("discover.ports[%d]: %q: write a port, or two as \"8000-8007\"", i, text)
+			wrong("ports[%d]: %q: write a port, or two as \"8000-8007\"", i, text)
+			continue
 		}
 		if len(out)+to-from >= maxPorts {
-			return nil, fmt.Errorf("discover.ports: more than %d ports", maxPorts)
+			wrong("ports[%d]: %q: more than %d ports in all", i, text, maxPorts)
+			break
 		}
 		for p := from; p <= to; p++ {
 			if !ours[p] && !slices.Contains(out, p) {
@@ -86,9 +90,11 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 		}
 	}
 	if err := d.sold(node.Node, 8000).Validate(); err != nil {
-		return nil, fmt.Errorf("discover.agent.%w", err)
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			wrong("agent.%s", line)
+		}
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 // sold is the agent of the engine on a port.

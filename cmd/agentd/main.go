@@ -10,6 +10,7 @@ import (
 
 	"souk/agentd"
 	"souk/agentd/vllm"
+	"souk/bus"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
 )
@@ -112,16 +113,27 @@ func (c *config) Complete() error {
 	case len(c.Agentd.Agents) == 0 && len(c.Discover.Ports) == 0:
 		errs = append(errs, errors.New(`agents: none: write one for each engine, or under discover.agent how engines found on ports 8000-8007 are sold`))
 	case len(c.Agentd.Agents) == 0:
-		// The limits are judged with one of the agents that may be found.
+		// The node's limits are judged with an agent that nothing is wrong with; how those that may be found are sold was judged above.
 		try := c.Agentd
-		try.Agents = []agentd.AgentConfig{c.Discover.sold(c.Agentd.Node, 8000)}
-		if err := try.Validate(); err != nil && len(errs) == 0 {
-			errs = append(errs, fmt.Errorf("discover: %w", err))
-		}
+		try.Agents = []agentd.AgentConfig{{ID: "any", Domains: []bus.DomainScore{{Domain: "any"}}, Slots: 1}}
+		errs = append(errs, try.Validate())
 	default:
-		errs = append(errs, c.Agentd.Validate())
+		errs = append(errs, c.Agentd.Validate(), soldTwice(c.Agentd.Agents))
 	}
 	return errors.Join(append(errs, c.Market.Validate())...)
+}
+
+// soldTwice is an error for each agent that sells what another sells already: its engine has their slots together at most once.
+func soldTwice(agents []agentd.AgentConfig) error {
+	var errs []error
+	for i, a := range agents {
+		for j, b := range agents[:i] {
+			if a.Engine.WithDefaults().URL == b.Engine.WithDefaults().URL && (a.Model == b.Model || a.Model == "" || b.Model == "") {
+				errs = append(errs, fmt.Errorf("agents[%d].engine.url: agents[%d] sells this model of %s already: write one agent with all its slots, or name another model that the server has", i, j, a.Engine.WithDefaults().URL))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Drain is the time for running tasks, for having them settled, and for giving the leases back.

@@ -44,6 +44,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"slots: 32", "slots: -1", "agentd.yaml:15: agents[0].slots"},
 		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`, `agentd.yaml:19: discover.ports[0]: "8000-7000": write a port`},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
+		{"discover:", "    - {id: qwen-8b-2, model: Qwen/Qwen3-8B, domains: [{domain: math}], slots: 1}\ndiscover:", "agentd.yaml:18: agents[1].engine.url: agents[0] sells this model of http://127.0.0.1:8000 already"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222", "is not on loopback: there is no authentication yet"},
 	} {
 		text := strings.Replace(example, c.from, c.to, 1)
@@ -53,6 +54,16 @@ func TestBadConfiguration(t *testing.T) {
 		code, out := command(t, text, "--check-config")
 		if code != daemon.ExitUsage || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d, want %q in:\n%s", c.to, code, c.want, out)
+		}
+	}
+	// All that is wrong is said at once, each with its line.
+	text := strings.NewReplacer("slots: 32", "slots: -1", "progress: 30s", "progress: -30s", "drain_timeout: 60s", "lease_ttl: 1s", `ports: ["8000-8007"]`, `ports: ["x"]`,
+		"every: 5s ", "every: 5ms ", "    slots: 8\n", "    slots: 0\n", "etcd: [", "connect_within: 0s\n  etcd: [", "  connect_within: 60s", "#").Replace(example)
+	code, all := command(t, text, "--check-config")
+	for _, want := range []string{"agentd.yaml:9: lease_ttl: 1s", "agentd.yaml:12: agents[0].engine.progress", "agentd.yaml:16: agents[0].slots: -1", "agentd.yaml:20: discover.ports[0]",
+		"agentd.yaml:21: discover.every: 5ms", "agentd.yaml:24: discover.agent.slots: 0", "agentd.yaml:3: market.connect_within: 0s"} {
+		if code != daemon.ExitUsage || !strings.Contains(all, want) {
+			t.Errorf("exit code %d, no %q in:\n%s", code, want, all)
 		}
 	}
 	var out bytes.Buffer

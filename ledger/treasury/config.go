@@ -46,17 +46,29 @@ func Default() Config {
 	}
 }
 
-// Validate names the first field that makes no sense.
+// Validate names every field that makes no sense.
 func (c Config) Validate() error {
-	switch {
-	case !ledger.ValidID(c.Journal):
-		return fmt.Errorf("treasury: journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
-	case c.Epoch < 0:
-		return errors.New("treasury: epoch: want 0 or more")
-	case c.MaxPending < 1 || c.MaxBatch < 1 || c.Grants < grantsPerReply || c.MaxHubs < 1:
-		return fmt.Errorf("treasury: limits: want max_pending, max_batch and max_hubs of at least 1, grants of at least %d", grantsPerReply)
-	case c.Drain <= 0:
-		return errors.New("treasury: drain: want more than 0")
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("treasury: "+format, args...)) }
+	if !ledger.ValidID(c.Journal) {
+		wrong("journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
 	}
-	return nil
+	if c.Epoch < 0 {
+		wrong("epoch: %d is below 0", c.Epoch)
+	}
+	for _, n := range []struct {
+		name           string
+		v, least, most int
+	}{
+		{"max_pending", c.MaxPending, 1, 1 << 20}, {"max_batch", c.MaxBatch, 1, 1 << 16}, {"grants", c.Grants, grantsPerReply, 1 << 24},
+		{"max_hubs", c.MaxHubs, 1, 1 << 20},
+	} {
+		if n.v < n.least || n.v > n.most {
+			wrong("%s: %d is not from %d to %d", n.name, n.v, n.least, n.most)
+		}
+	}
+	if c.Drain <= 0 || c.Drain > time.Hour {
+		wrong("drain: %v is not above 0 and at most 1h", c.Drain)
+	}
+	return errors.Join(errs...)
 }

@@ -282,7 +282,8 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// place gives each line of a verdict the file and line, or the variable, that it speaks of.
+// place gives each line of a verdict the file and line, or the variable, that it speaks of: that of the field, or else of the nearest
+// above it that the file has.
 func place(section, path string, body ast.Node, from map[string]string, err error) error {
 	if err == nil {
 		return nil
@@ -295,13 +296,17 @@ func place(section, path string, body ast.Node, from map[string]string, err erro
 		if path == "" {
 			where = "without --config"
 		}
-		for _, full := range []string{section + "." + name, name} {
+		most := 0
+		for i, full := range []string{section + "." + name, name} {
 			if variable := from[full]; variable != "" {
 				where = variable
 				break
 			}
-			if n := lineOf(body, full); n > 0 {
-				where = fmt.Sprintf("%s:%d", path, n)
+			n, found, whole := lineOf(body, full)
+			if found -= 1 - i; found > most { // the section itself says nothing
+				where, most = fmt.Sprintf("%s:%d", path, n), found
+			}
+			if whole {
 				break
 			}
 		}
@@ -310,8 +315,8 @@ func place(section, path string, body ast.Node, from map[string]string, err erro
 	return errors.Join(out...)
 }
 
-// lineOf finds the line of a path like agents[0].engine.url; 0 where the file does not mention it.
-func lineOf(n ast.Node, path string) (line int) {
+// lineOf finds the line of a path like agents[0].engine.url, or of as many of its steps as the file has; whole says that it has all of them.
+func lineOf(n ast.Node, path string) (line, steps int, whole bool) {
 	for step := range strings.SplitSeq(path, ".") {
 		name, index, listed := strings.Cut(strings.TrimSuffix(step, "]"), "[")
 		found := false
@@ -321,19 +326,20 @@ func lineOf(n ast.Node, path string) (line int) {
 			}
 		}
 		if !found {
-			return 0
+			return line, steps, false
 		}
+		steps++
 		if listed {
 			list, ok := plain(n).(*ast.SequenceNode)
 			i := 0
 			if _, err := fmt.Sscanf(index, "%d", &i); err != nil || !ok || i < 0 || i >= len(list.Values) {
-				return 0
+				return line, steps, false
 			}
 			n = list.Values[i]
 			line = n.GetToken().Position.Line
 		}
 	}
-	return line
+	return line, steps, true
 }
 
 // hidden are fields that are not shown.

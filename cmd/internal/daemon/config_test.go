@@ -85,6 +85,7 @@ func TestWhatToWriteInstead(t *testing.T) {
 		{"a field twice", "rows: 1", "rows: 1\n      rows: 2", "[8:7]"},
 		{"no YAML", "fair:", "fair: [", "fair.yaml: ["},
 		{"judged wrong", "rows: 1", "rows: 0", "fair.yaml:7: stalls[1].rows: 0: want at least 1"},
+		{"judged wrong where nothing is written", "    - sells: rugs\n      rows: 1", "    - sells: rugs", "fair.yaml:6: stalls[1].rows: 0: want at least 1"},
 		{"remote", "fair:", "market: {nats: \"nats://10.1.2.3:4222\"}\nfair:", "fair.yaml:1: market.nats: 10.1.2.3:4222: \"10.1.2.3:4222\" is not on loopback: there is no authentication yet"},
 		{"no address", "fair:", "market: {etcd: [here]}\nfair:", `fair.yaml:1: market.etcd: "here": write host:port`},
 		{"impatient", "fair:", "market: {connect_within: 1ms}\nfair:", "market.connect_within: 1ms is not within 1s and 24h"},
@@ -133,6 +134,22 @@ func TestBadEnvironment(t *testing.T) {
 		err := decode("fair", "fair.yaml", []byte(fairFile), []string{variable}, newFair())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: it says %v, want %s", variable, err, want)
+		}
+	}
+}
+
+// All that is wrong is said at once.
+func TestAllThatIsWrong(t *testing.T) {
+	environ := []string{"SOUK_FAIR_OPEN=soon", "SOUK_FAIR_RAIN=perhaps", "SOUK_FAIR_OPNE=1h", "SOUK_LOG_LEVLE=info"}
+	err := decode("fair", "fair.yaml", []byte(fairFile), environ, newFair())
+	if n := strings.Count(fmt.Sprint(err), "SOUK_FAIR_OPEN=") + strings.Count(fmt.Sprint(err), "SOUK_FAIR_RAIN=") + strings.Count(fmt.Sprint(err), ": no field has this name"); n != 4 {
+		t.Errorf("%d of 4 variables are named: %v", n, err)
+	}
+	text := strings.NewReplacer("rows: 2", "rows: 0", "rows: 1", "rows: -1").Replace(fairFile) + "log: {level: loud, format: xml}\nmarket: {connect_within: 1ms}\n"
+	err = decode("fair", "fair.yaml", []byte(text), nil, newFair())
+	for _, want := range []string{"fair.yaml:5: stalls[0].rows: 0", "fair.yaml:7: stalls[1].rows: -1", "fair.yaml:8: log.level", "fair.yaml:8: log.format", "fair.yaml:9: market.connect_within"} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("no %q in\n%v", want, err)
 		}
 	}
 }

@@ -107,23 +107,20 @@ func override(section string, environ []string, cfg Config) (map[string]string, 
 		return from, nil
 	}
 	root := reflect.ValueOf(cfg).Elem()
-	var err error
+	var errs []error
 	// A list set as a whole comes before its elements.
 	everyValue(root, "", func(path string, v reflect.Value) {
 		name := variable(path)
 		value, ok := set[name]
-		if !ok || err != nil {
+		if !ok {
 			return
 		}
 		delete(set, name)
-		if e := assign(v, value); e != nil {
-			err = fmt.Errorf("%s=%.200q: cannot be read as %s: %w", name, value, path, e)
+		if err := assign(v, value); err != nil {
+			errs = append(errs, fmt.Errorf("%s=%.200q: cannot be read as %s: %w", name, value, path, err))
 		}
 		from[path] = name
 	})
-	if err != nil {
-		return nil, err
-	}
 	var known []string
 	everyValue(root, "", func(path string, _ reflect.Value) { known = append(known, variable(path)) })
 	for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -137,10 +134,11 @@ func override(section string, environ []string, cfg Config) (map[string]string, 
 					best, least = k, d
 				}
 			}
-			return nil, fmt.Errorf("%s: no field has this name: is it %s? Unset it, or see %s --help", name, best, section)
+			errs = append(errs, fmt.Errorf("%s: no field has this name: is it %s? Unset it, or see %s --help", name, best, section))
+			break
 		}
 	}
-	return from, nil
+	return from, errors.Join(errs...)
 }
 
 // assign reads a variable's text: plain text for strings, items separated by commas for lists of them, YAML for all else.
