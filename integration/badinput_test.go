@@ -3,8 +3,12 @@ package integration
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 
 	"souk/bus"
 	"souk/integration/harness"
+	"souk/integration/vllmsim"
 )
 
 // Whatever a client sends, it is told what was wrong by a code that never changes, and nobody else notices.
@@ -31,6 +36,8 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 		{"no JSON", "dev", `{"messages":`, bus.CodeBadRequest, ""},
 		{"no object", "dev", `[1,2]`, bus.CodeBadRequest, ""},
 		{"nothing at all", "dev", ``, bus.CodeBadRequest, ""},
+		{"more behind the end", "dev", `{` + hello + `}` + "\x00", bus.CodeBadRequest, "more follows"},
+		{"words", "dev", "hello", bus.CodeBadRequest, "messages"},
 		{"random bytes", "dev", "\xc1\xff\x00\x17", bus.CodeBadRequest, ""},
 		{"truncated msgpack", "dev", string(packed[:len(packed)/2]), bus.CodeBadRequest, ""},
 		{"msgpack that claims four billion fields", "dev", "\xdf\xff\xff\xff\xff", bus.CodeBadRequest, ""},
@@ -49,6 +56,8 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 		{"absurd worth", "dev", `{` + hello + `,"souk":{"terms":{"worth":1e30}}}`, bus.CodeBadTerms, "1e30"},
 		{"delta above one", "dev", `{` + hello + `,"souk":{"terms":{"delta":1.5}}}`, bus.CodeBadTerms, "delta"},
 		{"no patience", "dev", `{` + hello + `,"souk":{"terms":{"patience_ms":-5}}}`, bus.CodeBadTerms, "patience"},
+		{"a price of nothing", "dev", `{` + hello + `,"souk":{"terms":{"max_price":0}}}`, bus.CodeBadTerms, "max_price"},
+		{"an echo, which no engine would give", "dev", `{"prompt":"Hello","echo":true}`, bus.CodeUnsupportedField, "echo"},
 		{"an unknown field of ours", "dev", `{` + hello + `,"souk":{"wurth":1}}`, bus.CodeBadRequest, "wurth"},
 		{"past its deadline", "dev", `{` + hello + `,"souk":{"deadline_ms":1000}}`, bus.CodePastDeadline, ""},
 		{"an id with a dot", "dev", `{` + hello + `,"souk":{"task":"a.b"}}`, bus.CodeBadRequest, "task"},
@@ -76,6 +85,51 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 	}
 	if r := request(t, nc, bus.TaskSubject("dev"), `{`+hello+`,"max_tokens":5}`); r.Code != "" || r.Text == "" {
 		t.Errorf("after all that an ordinary task got %s: %s", r.Code, r.Message)
+	}
+}
+
+// vLLM finds some mistakes only once its stream has begun. They are the request's all the same: it is refused, no other engine is asked, and
+// no agent is the worse for it.
+func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
+	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	var asked atomic.Int32
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
+			engine.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		asked.Add(1)
+		if r.Body = io.NopCloser(bytes.NewReader(body)); !bytes.Contains(body, []byte("logit_bias")) {
+			engine.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		io.WriteString(w, `data: {"error": {"message": "token_id(s) [99999999] in logit_bias contain out-of-vocab token ids.", "type": "BadRequestError", "param": "logit_bias", "code": 400}}`+
+			"\n\ndata: [DONE]\n\n")
+	}))
+	defer front.Close()
+	agent := `  - {id: %s, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 2, engine: {url: "%s"}}` + "\n"
+	head, rest, _ := strings.Cut(one, "agents:\n")
+	_, rest, _ = strings.Cut(rest, "\n")
+	m := start(t, head+"agents:\n"+fmt.Sprintf(agent, "first", front.URL)+fmt.Sprintf(agent, "second", front.URL)+rest)
+	nc := raw(t, m)
+	r := request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"logit_bias":{"99999999":1}}`)
+	if r.Code != bus.CodeEngineRefused || !strings.Contains(r.Message, "out-of-vocab") || r.Paid() != 0 {
+		t.Errorf("got %s: %s, paid %s", r.Code, r.Message, r.Paid())
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d engines were asked", n)
+	}
+	if r := request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5}`); r.Code != "" || r.Text == "" {
+		t.Errorf("after that an ordinary task got %s: %s", r.Code, r.Message)
 	}
 }
 

@@ -222,17 +222,25 @@ func refusal(resp *http.Response) error {
 		return nil
 	}
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	out := &agentd.EngineError{Code: bus.CodeEngineFailed, Status: resp.StatusCode,
-		Message: fmt.Sprintf("the engine answered %d: %s", resp.StatusCode, complaint(said))}
-	switch c := resp.StatusCode; {
-	case c == http.StatusServiceUnavailable || c == http.StatusTooManyRequests:
-		out.Code = bus.CodeNoSlot // --max-num-queued-reqs: full, and healthy
-	case c == http.StatusUnauthorized || c == http.StatusForbidden:
-		// The node's key is wrong, not the client's request.
-	case c >= 400 && c < 500:
-		out.Code = bus.CodeEngineRefused
+	return refused(resp.StatusCode, said)
+}
+
+// refused is an engine's own no, quoted.
+func refused(status int, said []byte) *agentd.EngineError {
+	return &agentd.EngineError{Code: blame(status), Status: status, Message: fmt.Sprintf("the engine answered %d: %s", status, complaint(said))}
+}
+
+// blame says whose fault a status is.
+func blame(status int) bus.Code {
+	switch {
+	case status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests:
+		return bus.CodeNoSlot // --max-num-queued-reqs: full, and healthy
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return bus.CodeEngineFailed // the node's key is wrong, not the client's request
+	case status >= 400 && status < 500:
+		return bus.CodeEngineRefused
 	}
-	return out
+	return bus.CodeEngineFailed
 }
 
 // meter takes the times of one answer.

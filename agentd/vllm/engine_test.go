@@ -193,7 +193,8 @@ func TestRefusals(t *testing.T) {
 		{"error_bad_type", bus.CodeEngineRefused, "Input should be a valid integer"},
 		{"error_unknown_model", bus.CodeEngineRefused, "404: The model `"},
 		{"error_not_found", bus.CodeEngineRefused, "404: Not Found"},
-		{"error_no_key", bus.CodeEngineFailed, "401: Unauthorized"}, // the node's fault, not the client's
+		{"error_within_stream", bus.CodeEngineRefused, "400: Requested sample logprobs of 21"}, // the head was a 200
+		{"error_no_key", bus.CodeEngineFailed, "401: Unauthorized"},                            // the node's fault, not the client's
 		{"models", bus.CodeEngineFailed, `"application/json" instead of a stream`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

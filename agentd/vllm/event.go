@@ -146,7 +146,7 @@ func (b *batch) decode(payload []byte, e *event) error {
 		return err
 	}
 	if !null(w.Error) {
-		e.err = &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "the engine broke off: " + complaint(payload)}
+		e.err = brokenOff(w.Error, payload)
 		return nil
 	}
 	e.prompt = int(w.Prompt)
@@ -168,6 +168,18 @@ func (b *batch) decode(payload []byte, e *event) error {
 		}
 	}
 	return nil
+}
+
+// brokenOff is what an event of an error means. vLLM judges some of a request only once the stream has begun: log probabilities,
+// token ids beyond the vocabulary, grammars. That is a refusal like one in the head, and no fault of the engine's.
+func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
+	var said struct {
+		Code int `json:"code"`
+	}
+	if json.Unmarshal(raw, &said) == nil && blame(said.Code) == bus.CodeEngineRefused {
+		return refused(said.Code, payload)
+	}
+	return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "the engine broke off: " + complaint(payload)}
 }
 
 func (b *batch) choice(raw json.RawMessage, e *event) error {
