@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"bytes"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -13,6 +15,7 @@ type body struct {
 
 	model     string
 	stream    bool
+	tokenIDs  bool // return_token_ids
 	maxTokens int
 	messages  span
 	promptAt  span
@@ -38,7 +41,8 @@ type turn struct {
 
 // members are those that are read; each may stand only once, since engines take the last of two.
 var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of",
-	"use_beam_search", "tools", "input", "souk"}
+	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo", "prompt_logprobs", "prompt_embeds",
+	"priority", "kv_transfer_params", "ec_transfer_params"}
 
 const (
 	atModel = iota
@@ -53,6 +57,14 @@ const (
 	atTools
 	atInput
 	atSouk
+	atStreamOptions
+	atTokenIDs
+	atEcho
+	atPromptLogprobs
+	atPromptEmbeds
+	atPriority
+	atKVTransfer
+	atECTransfer
 )
 
 // read scans the whole body once.
@@ -60,12 +72,15 @@ func (b *body) read(data []byte) error {
 	if err := validText(data); err != nil {
 		return err
 	}
+	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+		return bad("the body begins with a byte order mark: leave it out")
+	}
 	b.scanner = scanner{data: data}
 	if b.next() != '{' {
-		return bad("the body is not a JSON object")
+		return bad(`the body is not a JSON object: send one like {"messages": [{"role": "user", "content": "Hello"}]}`)
 	}
 	ok := b.object(b.member)
-	if ok && b.next() != 0 {
+	if b.next(); ok && b.at < len(data) {
 		ok = b.fail("the body has ended, but more follows")
 	}
 	if !ok {
@@ -78,6 +93,9 @@ func (b *body) read(data []byte) error {
 func (b *body) member(key span) bool {
 	which := b.which(key)
 	if which < 0 {
+		if name := b.text(key); bytes.EqualFold(name, []byte(`"souk"`)) {
+			b.refuse(bad("%s: the member is written souk", name))
+		}
 		_, ok := b.value()
 		return ok
 	}
@@ -137,8 +155,42 @@ func (b *body) member(key span) bool {
 			return true
 		}
 		b.souk, b.cut = v, span{key.from, v.to}
+	case atStreamOptions:
+		b.streamOptions(v)
+	case atTokenIDs:
+		b.tokenIDs = b.boolOf(which, v)
+	case atEcho: // vLLM gives a completion either its echo or token ids, which are always asked for; a chat's would be taken for an answer
+		if b.boolOf(which, v) {
+			b.refuse(unsupported("echo: an answer comes without its prompt; leave it out"))
+		}
+	case atPromptLogprobs: // engines give them with whole answers alone, and are always asked for streams
+		b.refuse(unsupported("prompt_logprobs: not served here; leave it out"))
+	case atPromptEmbeds:
+		b.refuse(unsupported("prompt_embeds: not taken; send text"))
+	case atPriority:
+		if string(b.text(v)) != "0" {
+			b.refuse(unsupported("priority: who goes first is settled by souk.terms; leave it out"))
+		}
+	case atKVTransfer, atECTransfer:
+		b.refuse(unsupported("%s: engines say this to one another, clients may not; leave it out", members[which]))
 	}
 	return true
+}
+
+// streamOptions looks for what cannot be had. Usage comes with the last chunk, whether it is asked for or not.
+func (b *body) streamOptions(v span) {
+	if b.data[v.from] != '{' {
+		b.refuse(bad("stream_options: an object is expected"))
+		return
+	}
+	again := scanner{data: b.data[:v.to], at: v.from}
+	again.object(func(key span) bool {
+		value, _ := again.value()
+		if string(b.text(key)) == `"continuous_usage_stats"` && string(b.text(value)) == "true" {
+			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk alone; every chunk counts its own tokens"))
+		}
+		return true
+	})
 }
 
 // refuse keeps the first reason.
@@ -187,6 +239,9 @@ func (b *body) boolOf(which int, v span) bool {
 
 func (b *body) intOf(which int, v span, least, most int) int {
 	n, err := strconv.Atoi(string(b.text(v)))
+	if f, e := strconv.ParseFloat(string(b.text(v)), 64); err != nil && e == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
+		n, err = int(f), nil // 64.0, as engines take it
+	}
 	if err != nil || n < least || n > most {
 		b.refuse(bad("%s: %.40s is not a whole number from %d to %d", members[which], b.text(v), least, most))
 		return 0

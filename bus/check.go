@@ -43,7 +43,7 @@ type checker struct {
 }
 
 func (c *checker) run() error {
-	if b := c.data[0]; b&0xf0 != 0x80 && b != 0xde && b != 0xdf {
+	if !isMap(c.data[0]) {
 		return c.bad("a message is a map")
 	}
 	for {

@@ -44,7 +44,7 @@ type Task struct {
 	Run        string  `json:"run,omitempty" msgpack:"run,omitempty"`
 	Hub        string  `json:"hub,omitempty" msgpack:"hub,omitempty"`           // the hub named by an earlier Result of the session; honoured while it has room
 	Failover   string  `json:"failover,omitempty" msgpack:"failover,omitempty"` // "" or "off"
-	Attempt    int     `json:"attempt,omitempty" msgpack:"attempt,omitempty"`   // 0 is the first; the hub counts
+	Attempt    int     `json:"-" msgpack:"attempt,omitempty"`                   // 0 is the first; the hub counts
 	Resume     *Resume `json:"-" msgpack:"resume,omitempty"`                    // the answer broke off: go on from here
 
 	// Filled in by the door; whatever a client puts here is overwritten.
@@ -75,13 +75,14 @@ type Mark struct {
 	Hash  uint64 `msgpack:"h"`
 }
 
-// Terms says what a task is worth to its client (mechanism.md 1). A nil or zero field takes the hub's
-// default. In JSON, credits are decimal numbers of whole credits ("worth": 0.0025), read exactly.
+// Terms says what a task is worth to its client (mechanism.md 1). A nil field takes the hub's default; a
+// zero is refused, for it would mean that nothing is ever bought. In JSON, credits are decimal numbers of
+// whole credits ("worth": 0.0025), read exactly.
 type Terms struct {
-	Worth      *market.Credits `json:"worth,omitempty" msgpack:"worth,omitempty"`
-	Delta      *float64        `json:"delta,omitempty" msgpack:"delta,omitempty"`             // 0 to 1
+	Worth      *market.Credits `json:"worth,omitempty" msgpack:"worth,omitempty"`             // > 0
+	Delta      *float64        `json:"delta,omitempty" msgpack:"delta,omitempty"`             // > 0, at most 1
 	PatienceMS *int64          `json:"patience_ms,omitempty" msgpack:"patience_ms,omitempty"` // > 0
-	MaxPrice   *market.Credits `json:"max_price,omitempty" msgpack:"max_price,omitempty"`     // most the client ever pays; default worth
+	MaxPrice   *market.Credits `json:"max_price,omitempty" msgpack:"max_price,omitempty"`     // > 0: most the client ever pays; default worth
 }
 
 // Accepted tells a streaming client who serves its task and where the chunks come.

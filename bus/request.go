@@ -1,11 +1,11 @@
 package bus
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +52,7 @@ func asError(err error) *Error {
 	return &Error{CodeBadRequest, err.Error()}
 }
 
-// WantsJSON reports whether a request is JSON, and so wants its answer as JSON.
+// WantsJSON reports whether a request wants its answer as JSON: it is JSON, or nothing that is understood, which people write.
 func WantsJSON(data []byte, header Header) bool {
 	if header != nil {
 		switch kind, _, _ := strings.Cut(header.Get("Content-Type"), ";"); strings.ToLower(strings.TrimSpace(kind)) {
@@ -62,8 +62,11 @@ func WantsJSON(data []byte, header Header) bool {
 			return false
 		}
 	}
-	return isJSON(data)
+	return len(data) == 0 || !isMap(data[0])
 }
+
+// isMap reports whether msgpack that begins with c is a map, as every message is.
+func isMap(c byte) bool { return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
 
 // request fills t with what the client said, and reads the body.
 func (b *body) request(t *Task, data []byte, header Header) error {
@@ -80,7 +83,7 @@ func (b *body) request(t *Task, data []byte, header Header) error {
 	}
 	switch {
 	case asJSON && b.souk != (span{}):
-		if err := decodeTerms(b.text(b.souk), t); err != nil {
+		if err := b.decodeTerms(t); err != nil {
 			return err
 		}
 	case b.souk != (span{}):
@@ -108,12 +111,19 @@ func unsupported(format string, args ...any) error {
 	return &Error{CodeUnsupportedField, fmt.Sprintf(format, args...)}
 }
 
+// The members of souk and of its terms.
+var (
+	soukMembers  = []string{"task", "kind", "terms", "deadline_ms", "session", "turn", "role", "source", "run", "hub", "failover"}
+	termsMembers = []string{"worth", "delta", "patience_ms", "max_price"}
+)
+
 // decodeTerms reads the member souk. Unlike other parts of the market it refuses members that it does
-// not know: people write them by hand, and a slip must not cost them money.
-func decodeTerms(data []byte, t *Task) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	err := d.Decode(t)
+// not know, and those that stand twice: people write them by hand, and a slip must not cost them money.
+func (b *body) decodeTerms(t *Task) error {
+	if err := b.onlyOnce("souk", b.souk, soukMembers); err != nil {
+		return err
+	}
+	err := json.Unmarshal(b.text(b.souk), t)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -121,14 +131,47 @@ func decodeTerms(data []byte, t *Task) error {
 	case errors.Is(err, market.ErrAmount):
 		return badTerms("souk.terms: %v", err)
 	case errors.As(err, &wrong) && strings.HasPrefix(wrong.Field, "terms"):
-		return badTerms("souk.%s: %s where %s is expected", wrong.Field, wrong.Value, wrong.Type)
+		return badTerms("souk.%s: %s is expected, not a JSON %s", wrong.Field, jsonName(wrong.Type), wrong.Value)
 	case errors.As(err, &wrong):
-		return bad("souk.%s: %s where %s is expected", wrong.Field, wrong.Value, wrong.Type)
-	}
-	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return bad("souk: no member %s; there are task, kind, terms (worth, delta, patience_ms, max_price), deadline_ms, session, turn, role, source, run, hub, failover and attempt", field)
+		return bad("souk.%s: %s is expected, not a JSON %s", wrong.Field, jsonName(wrong.Type), wrong.Value)
 	}
 	return bad("souk: %v", err)
+}
+
+// onlyOnce wants an object to have some members at most, none of them twice.
+func (b *body) onlyOnce(where string, object span, names []string) (err error) {
+	var seen uint64
+	again := scanner{data: b.data[:object.to], at: object.from}
+	again.object(func(key span) bool {
+		name := string(b.appendString(nil, key))
+		i := slices.Index(names, name)
+		again.next()
+		v, _ := again.value()
+		switch {
+		case i < 0:
+			err = bad("%s: no member %.80q; there are %s", where, name, strings.Join(names, ", "))
+		case seen&(1<<i) != 0:
+			err = bad("%s: member %s stands twice", where, name)
+		case name == "terms" && b.data[v.from] == '{':
+			err = b.onlyOnce("souk.terms", v, termsMembers)
+		}
+		seen |= 1 << max(i, 0)
+		return err == nil
+	})
+	return err
+}
+
+// jsonName is what a value of a Go type is in JSON.
+func jsonName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number like 0.5"
+	case reflect.String:
+		return "a string"
+	}
+	return "an object"
 }
 
 // headerFields are the headers, without their X-Souk- or X-IEMAS-, that fill fields which the request
@@ -274,6 +317,9 @@ func (b *body) complete(t *Task, key []byte) error {
 	t.Kind, t.Model, t.MaxTokens = kind, b.model, b.maxTokens
 	if t.Model == "auto" {
 		t.Model = ""
+	}
+	if b.tokenIDs && !t.Stream {
+		return unsupported("return_token_ids: a whole answer has none; ask with stream: true, whose chunks have them")
 	}
 	b.canonical()
 	if b.blank {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -33,7 +34,7 @@ func TestRequestInJSON(t *testing.T) {
 		"model": "llama-3", "stream": true, "max_tokens": 5, "max_completion_tokens": 64, "temperature": 0.5,
 		"messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Hi \u00e9\n"}],
 		"souk": {"task": "t-1", "terms": {"worth": 0.0025, "delta": 0.5, "patience_ms": 900, "max_price": "0.01"}, "session": "s-9", "turn": 2,
-			"role": "critic", "source": "web", "run": "r 7", "hub": "math", "failover": "off", "attempt": 1, "deadline_ms": 1800000000000}
+			"role": "critic", "source": "web", "run": "r 7", "hub": "math", "failover": "off", "deadline_ms": 1800000000000}
 	}`, nil)
 	if task.Client != "ada" || task.ID != "t-1" || task.Kind != KindChat || !task.Stream || task.Model != "llama-3" || task.MaxTokens != 64 {
 		t.Errorf("got %+v", task)
@@ -42,7 +43,7 @@ func TestRequestInJSON(t *testing.T) {
 		t.Errorf("terms: %+v", task.Terms)
 	}
 	if task.Session != "s-9" || task.Turn != 2 || task.Role != "critic" || task.Source != "web" || task.Run != "r 7" || task.Hub != "math" ||
-		task.Failover != "off" || task.Attempt != 1 || task.DeadlineMS != 1_800_000_000_000 {
+		task.Failover != "off" || task.DeadlineMS != 1_800_000_000_000 {
 		t.Errorf("got %+v", task)
 	}
 	system, user := task.Opening()
@@ -126,8 +127,14 @@ func TestRefusals(t *testing.T) {
 		code       Code
 		says       string
 	}{
-		{"nothing", ``, CodeBadRequest, "empty"},
-		{"no object", `[1]`, CodeBadRequest, "map"},
+		{"nothing", ``, CodeBadRequest, "send one like"},
+		{"words", `hello`, CodeBadRequest, "send one like"},
+		{"no object", `[1]`, CodeBadRequest, "send one like"},
+		{"a byte order mark", "\xef\xbb\xbf" + chat(``), CodeBadRequest, "byte order mark"},
+		{"a NUL behind", chat(``) + "\x00", CodeBadRequest, "more follows"},
+		{"msgpack of no body", "\x80", CodeBadRequest, "not a JSON object"},
+		{"single quotes", `{'prompt':'x'}`, CodeBadRequest, "in double quotes"},
+		{"a comma too many", `{"prompt":"x",}`, CodeBadRequest, "in double quotes"},
 		{"cut off", `{"messages":[`, CodeBadRequest, "JSON at byte 13"},
 		{"more behind", chat(``) + `x`, CodeBadRequest, "more follows"},
 		{"not UTF-8", "{\"prompt\":\"\xff\"}", CodeBadRequest, "UTF-8"},
@@ -164,11 +171,27 @@ func TestRefusals(t *testing.T) {
 		{"empty prompt", `{"prompt":""}`, CodeEmptyPrompt, "empty"},
 		{"no prompts", `{"prompt":[]}`, CodeEmptyPrompt, "empty"},
 		{"too many messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, MaxMessages) + `{"role":"user","content":"x"}]}`, CodeUnsupportedField, "more than 4096"},
-		{"nested too deep", chat(`,"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000)), CodeBadRequest, "nested too deep"},
+		{"nested too deep", chat(`,"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000)), CodeBadRequest, "more than 128 deep"},
+		{"prompt_logprobs", chat(`,"prompt_logprobs":0`), CodeUnsupportedField, "prompt_logprobs"},
+		{"prompt_embeds", `{"prompt_embeds":"AAAA"}`, CodeUnsupportedField, "prompt_embeds"},
+		{"echo of a completion", `{"prompt":"x","echo":true}`, CodeUnsupportedField, "echo"},
+		{"echo of a chat", chat(`,"echo":true`), CodeUnsupportedField, "echo"},
+		{"echo of another type", `{"prompt":"x","echo":"yes"}`, CodeBadRequest, "echo: true or false"},
+		{"token ids of a whole answer", chat(`,"return_token_ids":true`), CodeUnsupportedField, "stream: true"},
+		{"usage in every chunk", chat(`,"stream":true,"stream_options":{"continuous_usage_stats":true}`), CodeUnsupportedField, "continuous_usage_stats"},
+		{"stream_options of another type", chat(`,"stream_options":true`), CodeBadRequest, "stream_options: an object"},
+		{"priority", chat(`,"priority":-1`), CodeUnsupportedField, "souk.terms"},
+		{"what engines say to one another", chat(`,"kv_transfer_params":{"remote_host":"10.0.0.1"}`), CodeUnsupportedField, "kv_transfer_params"},
+		{"souk in capitals", chat(`,"Souk":{"terms":{"max_price":0.01}}`), CodeBadRequest, "written souk"},
 		{"souk of another type", chat(`,"souk":"x"`), CodeBadRequest, "souk: an object"},
 		{"unknown member", chat(`,"souk":{"price":1}`), CodeBadRequest, `no member "price"`},
 		{"unknown term", chat(`,"souk":{"terms":{"patience":1}}`), CodeBadRequest, `no member "patience"`},
-		{"turn of another type", chat(`,"souk":{"turn":"1"}`), CodeBadRequest, "souk.turn"},
+		{"a member in capitals", chat(`,"souk":{"Terms":{}}`), CodeBadRequest, `no member "Terms"`},
+		{"a member twice", chat(`,"souk":{"terms":{"worth":1},"terms":{"worth":9}}`), CodeBadRequest, "terms stands twice"},
+		{"a term twice", chat(`,"souk":{"terms":{"max_price":0.01,"max_p\u0072ice":9}}`), CodeBadRequest, "max_price stands twice"},
+		{"attempt, which the hub counts", chat(`,"souk":{"attempt":3}`), CodeBadRequest, `no member "attempt"`},
+		{"turn of another type", chat(`,"souk":{"turn":"1"}`), CodeBadRequest, "souk.turn: a whole number is expected, not a JSON string"},
+		{"session of another type", chat(`,"souk":{"session":1}`), CodeBadRequest, "souk.session: a string is expected, not a JSON number"},
 		{"negative turn", chat(`,"souk":{"turn":-1}`), CodeBadRequest, "turn"},
 		{"bad id", chat(`,"souk":{"task":"a.b"}`), CodeBadRequest, "task"},
 		{"bad session", chat(`,"souk":{"session":"a b"}`), CodeBadRequest, "session"},
@@ -176,6 +199,12 @@ func TestRefusals(t *testing.T) {
 		{"other kind", chat(`,"souk":{"kind":"completion"}`), CodeBadRequest, "that of a chat"},
 		{"unknown kind", chat(`,"souk":{"kind":"poem"}`), CodeBadRequest, "that of a chat"},
 		{"negative worth", chat(`,"souk":{"terms":{"worth":-1}}`), CodeBadTerms, "terms.worth: -1"},
+		{"worth nothing", chat(`,"souk":{"terms":{"worth":0}}`), CodeBadTerms, "terms.worth: 0"},
+		{"pays nothing", chat(`,"souk":{"terms":{"max_price":0}}`), CodeBadTerms, "terms.max_price: 0"},
+		{"delta zero", chat(`,"souk":{"terms":{"delta":0}}`), CodeBadTerms, "terms.delta: 0"},
+		{"no patience", chat(`,"souk":{"terms":{"patience_ms":0}}`), CodeBadTerms, "within 1 and"},
+		{"patience not whole", chat(`,"souk":{"terms":{"patience_ms":1.5}}`), CodeBadTerms, "a whole number is expected"},
+		{"worth of true", chat(`,"souk":{"terms":{"worth":true}}`), CodeBadTerms, "want a decimal"},
 		{"absurd worth", chat(`,"souk":{"terms":{"worth":1e8}}`), CodeBadTerms, "terms.worth"},
 		{"worth finer than money", chat(`,"souk":{"terms":{"worth":1e-10}}`), CodeBadTerms, "nano-credit"},
 		{"worth of another type", chat(`,"souk":{"terms":{"worth":"lots"}}`), CodeBadTerms, "lots"},
@@ -201,6 +230,57 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := DecodeRequest([]byte(chat(``)), Header{"Content-Type": {"application/json; charset=utf-8"}}, "ada", testKey); err != nil {
 		t.Error(err)
+	}
+}
+
+// What an engine takes, in another spelling or with nothing to say, is taken.
+func TestTaken(t *testing.T) {
+	for _, body := range []string{
+		`{"prompt":"x","max_tokens":64.0,"n":1.0}`,
+		`{"prompt":"x","echo":false,"prompt_logprobs":null,"priority":0,"kv_transfer_params":null,"return_token_ids":false}`,
+		`{"prompt":"x","stream":true,"return_token_ids":true,"stream_options":{"include_usage":true}}`,
+		`{"prompt":"x","stream_options":{"include_usage":true,"continuous_usage_stats":false}}`,
+		`{"prompt":"x","souk":{"terms":null,"session":null}}`,
+	} {
+		mustDecode(t, body, nil)
+	}
+	if task := mustDecode(t, `{"prompt":"x","max_tokens":64.0}`, nil); task.MaxTokens != 64 {
+		t.Errorf("max_tokens 64.0 was read as %d", task.MaxTokens)
+	}
+}
+
+// The names by which souk is judged are those by which it is read.
+func TestMembersOfSouk(t *testing.T) {
+	for _, c := range []struct {
+		of    reflect.Type
+		names []string
+	}{{reflect.TypeFor[Task](), soukMembers}, {reflect.TypeFor[Terms](), termsMembers}} {
+		var names []string
+		for f := range c.of.Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		if want := slices.Sorted(slices.Values(c.names)); !slices.Equal(names, want) {
+			t.Errorf("%s is read from %q, judged by %q", c.of, names, want)
+		}
+	}
+}
+
+// Who sends what nobody can read is most likely a person.
+func TestWantsJSON(t *testing.T) {
+	packed, err := Encode(&Task{Body: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for data, want := range map[string]bool{"": true, "hello": true, " {": true, "[]": true, "\xef\xbb\xbf{": true, "\x05": true, "\xc1\xff": true, string(packed): false, "\x80": false, "\xdf\xff": false} {
+		if got := WantsJSON([]byte(data), nil); got != want {
+			t.Errorf("%q: %v, want %v", data, got, want)
+		}
+	}
+	if WantsJSON([]byte("{"), Header{"Content-Type": {"application/msgpack"}}) || !WantsJSON(packed, Header{"Content-Type": {"application/json"}}) {
+		t.Error("the header does not say which it is")
 	}
 }
 

@@ -58,6 +58,9 @@ func (s *scanner) object(member func(key span) bool) bool {
 		return s.leave()
 	}
 	for {
+		if s.next() != '"' {
+			return s.fail("the name of a member is expected, in double quotes")
+		}
 		key, ok := s.str()
 		if !ok {
 			return false
@@ -108,7 +111,7 @@ func (s *scanner) array(item func() bool) bool {
 
 func (s *scanner) enter() bool {
 	if s.depth == maxNesting {
-		return s.fail("nested too deep")
+		return s.fail(fmt.Sprintf("nested more than %d deep", maxNesting))
 	}
 	s.depth++
 	s.at++

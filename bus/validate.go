@@ -215,17 +215,17 @@ func (m *Prompt) problems(p *problems) {
 	}
 }
 
-// Validate refuses terms that are negative or absurd, with CodeBadTerms.
+// Validate refuses terms that are zero, negative or absurd, with CodeBadTerms.
 func (t *Terms) Validate() error {
 	switch {
-	case t.Worth != nil && (*t.Worth < 0 || *t.Worth > market.MaxWorth):
-		return badTerms("terms.worth: %s credits is not within 0 and %s", *t.Worth, market.MaxWorth)
-	case t.MaxPrice != nil && (*t.MaxPrice < 0 || *t.MaxPrice > market.MaxWorth):
-		return badTerms("terms.max_price: %s credits is not within 0 and %s", *t.MaxPrice, market.MaxWorth)
-	case t.Delta != nil && !(*t.Delta >= 0 && *t.Delta <= 1):
-		return badTerms("terms.delta: %v is not within 0 (only speed counts) and 1 (only quality counts)", *t.Delta)
-	case t.PatienceMS != nil && (*t.PatienceMS < 0 || *t.PatienceMS > MaxPatient):
-		return badTerms("terms.patience_ms: %d is not within 1 and %d (a day)", *t.PatienceMS, int64(MaxPatient))
+	case t.Worth != nil && (*t.Worth <= 0 || *t.Worth > market.MaxWorth):
+		return badTerms("terms.worth: %s credits is not above 0 and at most %s; leave it out for the default", *t.Worth, market.MaxWorth)
+	case t.MaxPrice != nil && (*t.MaxPrice <= 0 || *t.MaxPrice > market.MaxWorth):
+		return badTerms("terms.max_price: %s credits is not above 0 and at most %s; leave it out to pay at most the worth", *t.MaxPrice, market.MaxWorth)
+	case t.Delta != nil && !(*t.Delta > 0 && *t.Delta <= 1):
+		return badTerms("terms.delta: %v is not above 0 (only speed counts) and at most 1 (only quality counts); leave it out for the default", *t.Delta)
+	case t.PatienceMS != nil && (*t.PatienceMS < 1 || *t.PatienceMS > MaxPatient):
+		return badTerms("terms.patience_ms: %d is not within 1 and %d (a day); leave it out for the default", *t.PatienceMS, int64(MaxPatient))
 	}
 	return nil
 }

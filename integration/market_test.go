@@ -95,7 +95,7 @@ func request(t *testing.T, nc *nats.Conn, subject, body string) bus.Result {
 	if err != nil {
 		t.Fatalf("request %s: %v", subject, err)
 	}
-	if len(m.Data) > 0 && m.Data[0] != '{' { // what was not JSON is answered in msgpack
+	if len(m.Data) > 0 && m.Data[0] != '{' { // msgpack is answered in msgpack
 		var a bus.Answer
 		if err := bus.Decode(m.Data, &a); err != nil || a.Result == nil {
 			t.Fatalf("answer %.200q: %v", m.Data, err)

@@ -43,13 +43,10 @@ func ParseCredits(s string) (Credits, error) {
 	if rest, ok := strings.CutPrefix(body, "-"); ok {
 		body, negative = rest, true
 	}
-	exponent := 0
-	if i := strings.IndexAny(body, "eE"); i >= 0 {
-		e, err := strconv.Atoi(body[i+1:])
-		if err != nil || e < -64 || e > 64 {
-			return bad("the exponent is no number from -64 to 64")
-		}
-		body, exponent = body[:i], e
+	var power string
+	i := strings.IndexAny(body, "eE")
+	if i >= 0 {
+		body, power = body[:i], body[i+1:]
 	}
 	whole, fraction, point := strings.Cut(body, ".")
 	if whole == "" || point && fraction == "" {
@@ -60,6 +57,14 @@ func ParseCredits(s string) (Credits, error) {
 		if c < '0' || c > '9' {
 			return bad("want a decimal like 0.0025")
 		}
+	}
+	exponent := 0
+	if i >= 0 {
+		e, err := strconv.Atoi(power)
+		if err != nil || e < -64 || e > 64 {
+			return bad("the exponent is no number from -64 to 64")
+		}
+		exponent = e
 	}
 	digits = strings.TrimLeft(digits, "0")
 	if digits == "" {

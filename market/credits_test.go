@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -45,6 +46,9 @@ func TestCreditsAsText(t *testing.T) {
 		if got, err := ParseCredits(bad); !errors.Is(err, ErrAmount) {
 			t.Errorf("ParseCredits(%q) = %d, %v; want ErrAmount", bad, int64(got), err)
 		}
+	}
+	if _, err := ParseCredits("true"); !strings.Contains(err.Error(), "decimal") { // its e is no exponent
+		t.Error(err)
 	}
 	if got := Credits(math.MinInt64).String(); got != "-9223372036.854775808" {
 		t.Errorf("least Credits = %s", got)
