@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // ErrHomeTaken says that another process has the node's directory.
@@ -82,17 +83,29 @@ func (h *Home) Ended(life string) bool { return h != nil && slices.Contains(h.pa
 // Close lets another have the directory.
 func (h *Home) Close() error { return h.lock.Close() }
 
-// Spool keeps the completions of one agent until they are acknowledged. What was added is there after a kill; nothing is synced, so a
-// power cut may lose what was served in the last seconds before it.
+// Spool keeps the completions of one agent until they are acknowledged. What was added is there after a kill. What its hub has not
+// acknowledged after syncAfter is synced, so that it is there after a power cut as well; nobody waits for that, and where hubs answer,
+// which they do once it is in their own synced journal, nothing is synced.
 type Spool struct {
+	Failed func(error) // hears that the disk does not take what waits, once until it does again; nil: nobody hears it
+
 	path, agent string
 
-	mu   sync.Mutex
-	file *os.File
-	size int64
-	open map[string][]byte // entries by hold
-	out  []byte            // acknowledgements that go along with the next completion
+	mu     sync.Mutex
+	file   *os.File
+	size   int64
+	open   map[string][]byte // entries by hold
+	out    []byte            // acknowledgements that go along with the next completion
+	fresh  []string          // holds added since the last look at what waits
+	waits  []string          // holds added before it; what is in neither is synced, or acknowledged
+	look   *time.Timer       // the next one; runs while there are any of them
+	failed bool
+	closed bool
+	sync   func(*os.File) error
 }
+
+// syncAfter is how long a hub gets to acknowledge a completion, and at most twice that: one that is there needs some milliseconds.
+const syncAfter = 100 * time.Millisecond
 
 // Bounds of a spool's file: it is begun anew when it is larger and all in it is acknowledged, or even larger.
 const (
@@ -103,7 +116,7 @@ const (
 // Spool opens that of an agent, and returns the completions that earlier lives have left in it. note says, for the log, what in it could not be
 // read and was set aside.
 func (h *Home) Spool(agent string, most int) (s *Spool, left []Report, note, err error) {
-	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), agent: agent, open: map[string][]byte{}}
+	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), agent: agent, open: map[string][]byte{}, sync: (*os.File).Sync}
 	if err := os.Remove(s.path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil, err
 	}
@@ -148,21 +161,37 @@ func (s *Spool) renew() error {
 	for _, hold := range slices.Sorted(maps.Keys(s.open)) {
 		text = append(text, s.open[hold]...)
 	}
-	if err := os.WriteFile(s.path+".new", text, 0o600); err != nil {
+	file, err := os.OpenFile(s.path+".new", os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(s.path+".new", os.O_WRONLY|os.O_APPEND, 0o600)
+	if _, err = file.Write(text); err == nil && len(s.open) > 0 {
+		err = s.sync(file) // some of it was
+	}
 	if err == nil {
 		err = os.Rename(s.path+".new", s.path)
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, file.Close())
 	}
 	if s.file != nil {
 		s.file.Close()
 	}
 	s.file, s.size, s.out = file, int64(len(text)), s.out[:0]
 	return nil
+}
+
+// syncFile makes a file and its name durable.
+func (s *Spool) syncFile(file *os.File) error {
+	if err := s.sync(file); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(s.path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return s.sync(dir)
 }
 
 // Add writes a completion down, with one write. One that could not be written whole is taken back.
@@ -190,7 +219,58 @@ func (s *Spool) Add(r Report) error {
 	s.open[r.Completion.Hold] = slices.Clone(out[from:])
 	s.size += int64(len(out))
 	s.out = out[:0]
+	if len(s.fresh)+len(s.waits) == 0 {
+		s.lookLater()
+	}
+	s.fresh = append(s.fresh, r.Completion.Hold)
 	return nil
+}
+
+// lookLater needs the lock.
+func (s *Spool) lookLater() {
+	if s.look == nil {
+		s.look = time.AfterFunc(syncAfter, s.settle)
+		return
+	}
+	s.look.Reset(syncAfter)
+}
+
+// settle syncs if something has waited for its acknowledgement for syncAfter.
+func (s *Spool) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := func(hold string) bool { return s.open[hold] == nil }
+	s.fresh, s.waits = slices.DeleteFunc(s.fresh, done), slices.DeleteFunc(s.waits, done)
+	switch {
+	case s.closed:
+		return
+	case len(s.waits) == 0:
+		s.fresh, s.waits = s.waits, s.fresh
+	default:
+		file, n := s.file, len(s.fresh)
+		var err error
+		if s.failed { // what a disk did not take once is not written by syncing it again
+			err = s.renew()
+		} else {
+			s.mu.Unlock()
+			err = s.syncFile(file)
+			s.mu.Lock()
+		}
+		switch {
+		case s.closed:
+			return
+		case err == nil || s.file != file: // another, with all that was open then, has been synced
+			s.fresh, s.waits, s.failed = slices.Delete(s.fresh, 0, n), s.waits[:0], false
+		case !s.failed:
+			s.failed = true
+			if s.Failed != nil {
+				s.Failed(err)
+			}
+		}
+	}
+	if len(s.fresh)+len(s.waits) > 0 {
+		s.lookLater()
+	}
 }
 
 // Done says that a completion need not be repeated.
@@ -207,5 +287,9 @@ func (s *Spool) Done(hold string) {
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
+	if s.look != nil {
+		s.look.Stop()
+	}
 	return errors.Join(s.renew(), s.file.Close())
 }

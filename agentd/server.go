@@ -265,6 +265,9 @@ func (a *seller) openSpool() ([]Report, error) {
 	if len(left) > 0 {
 		a.log.Info("completions of an earlier life are sent", "n", len(left))
 	}
+	s.Failed = func(err error) {
+		a.log.Warn("completions of which no hub has heard are not synced: a power cut would lose them; trying on", "err", err)
+	}
 	a.spool = s
 	return left, nil
 }

@@ -2,10 +2,13 @@ package agentd
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"souk/bus"
 	"souk/market"
@@ -149,6 +152,63 @@ func TestASpoolWithoutADisk(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(h.dir, "a1.spool")); err != nil {
 		t.Error(err)
 	}
+}
+
+// What a hub has not acknowledged in time is synced, once, and without anybody who waits for that; what it has is not.
+func TestASpoolSyncsWhatIsNotAcknowledged(t *testing.T) {
+	h := openHome(t, t.TempDir(), "n1")
+	synctest.Test(t, func(t *testing.T) {
+		s := openSpool(t, h, "")
+		defer s.Close()
+		var syncs int
+		var broken error
+		var said []error
+		s.Failed = func(err error) { said = append(said, err) }
+		s.sync = func(f *os.File) error {
+			if f != s.file && f.Name() != h.dir && f.Name() != s.path+".new" {
+				t.Errorf("%s is synced", f.Name())
+			}
+			time.Sleep(time.Second) // virtual: nobody below waits for it
+			syncs++
+			return broken
+		}
+		for i := range 50 { // a hub that answers
+			must(t, s.Add(report(fmt.Sprintf("j/1/%d", i))))
+			time.Sleep(syncAfter / 3)
+			s.Done(fmt.Sprintf("j/1/%d", i))
+		}
+		time.Sleep(time.Minute)
+		if syncs != 0 || len(s.fresh)+len(s.waits) != 0 {
+			t.Errorf("%d syncs for what was acknowledged at once; %d wait", syncs, len(s.fresh)+len(s.waits))
+		}
+
+		must(t, s.Add(report("j/2/0"))) // a hub that is away
+		time.Sleep(2*syncAfter + time.Millisecond)
+		before := time.Now()
+		must(t, s.Add(report("j/2/1"))) // while the disk is busy
+		s.Done("j/9/9")
+		if time.Since(before) != 0 {
+			t.Errorf("a completion waited %v for the disk", time.Since(before))
+		}
+		time.Sleep(time.Minute)
+		if syncs != 4 || len(s.fresh)+len(s.waits) != 0 {
+			t.Errorf("%d syncs of the file and its directory for two completions, %d wait", syncs, len(s.fresh)+len(s.waits))
+		}
+
+		broken = errors.New("the disk is full")
+		must(t, s.Add(report("j/3/0")))
+		time.Sleep(time.Minute)
+		if len(said) != 1 || !errors.Is(said[0], broken) || len(s.fresh)+len(s.waits) != 1 {
+			t.Errorf("said %v, and %d wait", said, len(s.fresh)+len(s.waits))
+		}
+		broken = nil
+		time.Sleep(time.Minute)
+		if s.failed || len(s.fresh)+len(s.waits) != 0 {
+			t.Errorf("a disk that takes it again: %d wait", len(s.fresh)+len(s.waits))
+		}
+		must(t, s.Close())
+		openSpool(t, h, "j/2/0 j/2/1 j/3/0")
+	})
 }
 
 func FuzzReadSpool(f *testing.F) {
