@@ -75,6 +75,13 @@ func TestRequestInMsgpack(t *testing.T) {
 	if system, user := task.Opening(); system != "" || user != "Once upon a time" {
 		t.Errorf("opening: %q, %q", system, user)
 	}
+	long, err := Encode(&Task{Body: bytes.Repeat([]byte("x"), MaxBody+1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, bad := DecodeRequest(long, nil, "ada", testKey); bad == nil || bad.Code != CodeUnsupportedField { // as in JSON
+		t.Errorf("a body too long: %v", bad)
+	}
 }
 
 func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {

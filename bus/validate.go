@@ -173,7 +173,9 @@ func (t *Task) Validate() error {
 	p.optionalID("client", t.Client)
 	p.optionalID("task", t.ID)
 	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
-	p.text("body", len(t.Body), MaxBody)
+	if p.err == nil && len(t.Body) > MaxBody {
+		p.err = tooLongBody(len(t.Body))
+	}
 	if p.err == nil {
 		p.err = t.Terms.Validate()
 	}

@@ -20,14 +20,19 @@ func fundCommand(s *shared) *cobra.Command {
 With --id the deposit is made once however often the command is repeated.`,
 		Example: `  souk fund alice 2.50
   souk fund alice 2.50 --nats nats://127.0.0.1:4222`,
-		Args: cobra.ExactArgs(2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("name a client and an amount: souk fund alice 2.50")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := bus.CheckID("client", args[0]); err != nil {
 				return err
 			}
 			amount, err := market.ParseCredits(args[1])
 			if err != nil {
-				return err
+				return fmt.Errorf("amount: %w", err)
 			}
 			if amount <= 0 {
 				return fmt.Errorf("amount: %s: a deposit is above 0", amount)

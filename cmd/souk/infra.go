@@ -24,7 +24,8 @@ type infraConfig struct {
 		Etcd string `yaml:"etcd"`
 	} `yaml:"infra"`
 
-	flag string // --data, which comes before the file
+	flag  string // --data, which comes before the file
+	level string // --log-level, likewise
 }
 
 const infraExample = `infra:
@@ -50,6 +51,9 @@ else, for neither asks who is there. One of the two can run alone: write none fo
 			cfg := &infraConfig{Common: daemon.Default(), Data: s.data}
 			if c != nil && c.Flags().Changed("data") {
 				cfg.flag = s.data
+			}
+			if c != nil && c.Flags().Changed("log-level") {
+				cfg.level = s.logLevel
 			}
 			cfg.Infra.NATS, cfg.Infra.Etcd = "127.0.0.1:4222", "127.0.0.1:2379"
 			return cfg
@@ -138,10 +142,13 @@ func (g gate) WithGroup(name string) slog.Handler {
 	return g
 }
 
-// Complete judges the file; --data comes before it.
+// Complete judges the file; --data and --log-level come before it.
 func (c *infraConfig) Complete() error {
 	if c.flag != "" {
 		c.Data = c.flag
+	}
+	if c.level != "" {
+		c.Log.Level = c.level
 	}
 	var errs []error
 	for _, l := range []struct{ name, address string }{{"nats", c.Infra.NATS}, {"etcd", c.Infra.Etcd}} {

@@ -41,7 +41,7 @@ func main() {
 		switch {
 		case errors.As(err, &silent):
 			code = int(silent)
-		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, context.Canceled)):
 			fmt.Fprintln(os.Stderr, "souk: stopped before the end")
 			code = 130 // as shells say it of Ctrl-C
 		default:
@@ -83,6 +83,9 @@ func root() *cobra.Command {
 	c.SetVersionTemplate("souk {{.Version}}\n")
 	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn", "least level logged to stderr: debug, info, warn or error")
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists them", err, c.CommandPath())
+	})
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), soakCommand(), s.reach(fundCommand(&s)), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
 	return c
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -22,6 +23,9 @@ func formatHelp() string {
 
 // dialogues reads a file, or the bundled ones where none is named.
 func dialogues(file, format string) ([]replay.Dialogue, error) {
+	if file == "" && format != string(replay.Souk) {
+		return nil, fmt.Errorf("--format %s: it says how a file is written, and none is named", format)
+	}
 	if file == "" {
 		return replay.Bundled()
 	}
@@ -51,7 +55,11 @@ Souk's own format is one dialogue a line, of which only "turns" is required; a t
 
   {"id":"d1","domain":"law","system":"Be brief.","turns":["First question?",{"user":"Second?","answer":"as recorded"}]}
 
-The rows of public sets are read as they are with --format. Files may be packed by gzip.`,
+The rows of public sets are read as they are with --format. Files may be packed by gzip.
+The exit status is 1 where the market went away before the end or served nothing; what was played is reported all the same.`,
+		Example: `  souk replay --concurrency 32
+  souk replay dialogues.jsonl --rate 5 --json
+  souk replay --format coqa coqa-dev.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			file := ""
@@ -65,12 +73,15 @@ The rows of public sets are read as they are with --format. Files may be packed 
 			if limit > 0 && limit < len(ds) {
 				ds = ds[:limit]
 			}
-			if concurrency < 1 || clients < 1 || rate < 0 {
-				return fmt.Errorf("--concurrency and --clients are at least 1, --rate is not negative")
+			if concurrency < 1 || clients < 1 || !(rate >= 0) || limit < 0 || maxTokens < 0 || retries < 0 {
+				return fmt.Errorf("--concurrency and --clients are at least 1; --rate, --limit, --max-tokens and --retries are not negative")
 			}
 			credits, err := market.ParseCredits(deposit)
 			if err != nil {
 				return fmt.Errorf("--deposit: %w", err)
+			}
+			if credits <= 0 {
+				return fmt.Errorf("--deposit: %s: a deposit is above 0", credits)
 			}
 			link, err := s.dial("souk-replay")
 			if err != nil {
@@ -103,8 +114,8 @@ The rows of public sets are read as they are with --format. Files may be packed 
 			played, err := replay.Play(c.Context(), ds, cfg, link.Ask)
 			wall := time.Since(started)
 			_ = progress.Finish()
-			if err != nil && c.Context().Err() == nil {
-				return err
+			if c.Context().Err() != nil {
+				err = nil // Ctrl-C: the report is of what was played until then
 			}
 			if s.nats != "" && !c.Flags().Changed("data") {
 				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report: --data names the directory of the market's journals where this machine has it")
@@ -115,16 +126,20 @@ The rows of public sets are read as they are with --format. Files may be packed 
 			if asJSON {
 				e := json.NewEncoder(c.OutOrStdout())
 				e.SetIndent("", "  ")
-				return e.Encode(report)
+				err = errors.Join(err, e.Encode(report))
+			} else {
+				report.Write(c.OutOrStdout())
 			}
-			report.Write(c.OutOrStdout())
-			return nil
+			if err == nil && report.Total.Asked > 0 && report.Total.Served == 0 {
+				err = errors.New("no task was served")
+			}
+			return err
 		},
 	}
 	c.Flags().StringVar(&format, "format", string(replay.Souk), formatHelp())
 	c.Flags().IntVar(&concurrency, "concurrency", 16, "dialogues at a time")
 	c.Flags().IntVar(&clients, "clients", runClients, "clients that ask, of four kinds in turn")
-	c.Flags().IntVar(&limit, "limit", 0, "play only the first so many dialogues")
+	c.Flags().IntVar(&limit, "limit", 0, "play only the first so many dialogues; 0 plays all")
 	c.Flags().IntVar(&maxTokens, "max-tokens", runMaxTokens, "of one answer; 0 leaves it to the market")
 	c.Flags().IntVar(&retries, "retries", runRetries, "times to ask again where a refusal says that it may help")
 	c.Flags().StringVar(&model, "model", "", "ask for this model alone")

@@ -43,6 +43,10 @@ func runCommand(s *shared) *cobra.Command {
 		Short: "Bring a market up, play real dialogues through it, report, and check its ledger",
 		Long: `Brings a market up, plays the bundled dialogues through it as clients with different terms, first calmly, then
 beyond what it has slots for; reports; checks every record of the ledger; explains one contested round; and stays up.`,
+		Example: `  souk run
+  souk run --exit --data /tmp/souk
+  souk run --vllm http://127.0.0.1:8000 --vllm http://127.0.0.1:8001
+  souk run --replay coqa-dev.jsonl --format coqa`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return run(c, s, f) },
 	}
@@ -58,6 +62,9 @@ beyond what it has slots for; reports; checks every record of the ledger; explai
 
 // run is the whole show. What it prints goes to stdout; logs and progress to stderr.
 func run(c *cobra.Command, s *shared, f runFlags) error {
+	if f.limit < 0 || f.concurrency < 0 || f.soak < 0 {
+		return errors.New("--limit, --concurrency and --soak are not negative")
+	}
 	cfg, err := f.load()
 	if err != nil {
 		return err
@@ -110,7 +117,7 @@ func (w *show) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n\n", time.Since(begin).Seconds(), m.State().NATS, w.s.data)
+	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n%s\n", time.Since(begin).Seconds(), m.State().NATS, w.s.data, elsewhere(m))
 	agentTable(w.out, m.Config())
 	for _, d := range m.Config().Domains {
 		r := m.Config().Rule(d)

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +39,12 @@ Without PROMPT it is read from stdin. Ctrl-C cancels: what was served until then
 		Example: `  souk submit "What is a souk?"
   souk submit --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
   echo "Summarise this" | souk submit --model gpt-oss-120b --json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("%d words where one prompt is expected: put it in quotes, as in souk submit \"What is a souk?\"", len(args))
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f := c.Flags()
 			q.hasWorth, q.hasDelta, q.hasPatience, q.hasP = f.Changed("worth"), f.Changed("delta"), f.Changed("patience"), f.Changed("max-price")
@@ -58,7 +66,7 @@ Without PROMPT it is read from stdin. Ctrl-C cancels: what was served until then
 	f.StringVar(&q.session, "session", "", "name of a conversation whose turns should meet a warm cache")
 	f.StringVar(&q.taskID, "task", "", "id of the question: asked again under the same one, it is served and paid once (default: a new one)")
 	f.StringVar(&q.worth, "worth", "", "credits that a perfect answer at once would be worth")
-	f.Float64Var(&q.delta, "delta", 0, "weight of quality against latency, 0 to 1")
+	f.Float64Var(&q.delta, "delta", 0, "weight of quality against latency, above 0 and at most 1")
 	f.DurationVar(&q.patience, "patience", 0, "time to the first token at which latency has used up its part of the worth")
 	f.StringVar(&q.maxPrice, "max-price", "", "most credits that are ever paid (default: the worth)")
 	f.IntVar(&q.maxTokens, "max-tokens", 0, "longest answer; 0 leaves it to the market")
@@ -88,10 +96,13 @@ func (q question) task(prompt string) (bus.Task, error) {
 	if err := bus.CheckID("--client", q.client); err != nil {
 		return t, err
 	}
-	if q.taskID != "" {
-		if err := bus.CheckID("--task", q.taskID); err != nil {
-			return t, err
-		}
+	if q.taskID == "" {
+		t.ID = rand.Text() // ours, so that whatever becomes of it can be named
+	} else if err := bus.CheckID("--task", q.taskID); err != nil {
+		return t, err
+	}
+	if !utf8.ValidString(prompt) || !utf8.ValidString(q.system) {
+		return t, errors.New("the prompt is not UTF-8")
 	}
 	for _, x := range []struct {
 		flag, text string
@@ -182,6 +193,8 @@ func summary(r bus.Result, ttft time.Duration) string {
 			line += fmt.Sprintf(" (worth another try in %d ms)", r.RetryMS)
 		}
 		switch r.Code {
+		case bus.CodeUnknownClient:
+			return fmt.Sprintf("%s: souk fund %s AMOUNT; nothing was paid", line, r.Client)
 		case bus.CodeUnknown, bus.CodeAnswerGone, bus.CodeDuplicate: // it may have been, before or elsewhere
 			return line + "; what was paid stands in the ledger: ledger trace " + r.Task
 		}

@@ -19,6 +19,17 @@ func TestSummaryOfAPremium(t *testing.T) {
 	}
 }
 
+// What is no text is not made into one.
+func TestPromptIsUTF8(t *testing.T) {
+	if _, err := (question{client: "dev"}).task("caf\xe9"); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+		t.Errorf("got %v", err)
+	}
+	task, err := question{client: "dev"}.task("café")
+	if err != nil || task.ID == "" {
+		t.Errorf("got %+v, %v", task, err)
+	}
+}
+
 // Of a task whose fate is not known here it is not said that nothing was paid.
 func TestSummaryOfARefusal(t *testing.T) {
 	for code, want := range map[bus.Code]string{

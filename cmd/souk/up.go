@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +59,9 @@ func upCommand(s *shared) *cobra.Command {
 
 It listens on loopback and nowhere else, for it knows no authentication yet. A second start on the same data directory
 goes on where the first one ended; a second market on it at the same time is refused.`,
+		Example: `  souk up
+  souk up --print-config > market.yaml && souk up --config market.yaml
+  souk up --vllm http://127.0.0.1:8000 --data /tmp/souk`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if show {
@@ -77,7 +82,7 @@ goes on where the first one ended; a second market on it at the same time is ref
 				return err
 			}
 			out := c.OutOrStdout()
-			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n\n", time.Since(begin).Seconds(), m.State().NATS, s.data)
+			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n%s\n", time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m))
 			agentTable(out, m.Config())
 			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n", s.line(`submit "What is a souk?"`))
 			select {
@@ -91,6 +96,15 @@ goes on where the first one ended; a second market on it at the same time is ref
 	f.add(c)
 	c.Flags().BoolVar(&show, "print-config", false, "print the default market as YAML, and end")
 	return c
+}
+
+// elsewhere says that the market has not the port that it was to have; "" where it has.
+func elsewhere(m *harness.Market) string {
+	_, want, _ := net.SplitHostPort(m.Config().Listen)
+	if want == "0" || strings.HasSuffix(m.State().NATS, ":"+want) {
+		return ""
+	}
+	return fmt.Sprintf("%s was taken: another market, or a NATS server, has it.\n", m.Config().Listen)
 }
 
 // line is a command to paste, with the data directory where it is not the default.

@@ -29,6 +29,8 @@ var ErrInUse = errors.New("the data directory is in use")
 // ErrNoMarket marks a data directory on which no market runs.
 var ErrNoMarket = errors.New("no market runs there")
 
+var errNoDir = errors.New("the data directory has no name: --data is empty")
+
 // State tells other commands where the market of a data directory is.
 type State struct {
 	Version int       `json:"version"` // of this file: 1
@@ -52,13 +54,16 @@ type Process struct {
 // OpenDir makes the directory if there is none, and locks it until Close. A directory on which another
 // market runs is ErrInUse; one that has journals but lost the etcd data that they belong to is refused.
 func OpenDir(path string) (*Dir, error) {
+	if path == "" {
+		return nil, errNoDir
+	}
 	if err := os.MkdirAll(filepath.Join(path, "journal"), 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the data directory %s cannot be made: %w; give another by --data", path, err)
 	}
 	name := filepath.Join(path, "lock")
 	lock, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the data directory %s cannot be used: %w; give another by --data", path, err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder := "another process"
@@ -138,6 +143,9 @@ func (d *Dir) Close() error {
 
 // ReadState says where the market of a data directory is: ErrNoMarket if none runs there now.
 func ReadState(dir string) (State, error) {
+	if dir == "" {
+		return State{}, errNoDir
+	}
 	b, err := os.ReadFile(stateFile(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return State{}, fmt.Errorf("%s: %w: start one with `souk up --data %s`", dir, ErrNoMarket, dir)

@@ -70,6 +70,9 @@ func NewReader(r io.Reader, f Format) (*Reader, error) {
 		}
 		b = bufio.NewReaderSize(z, 64<<10)
 	}
+	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // editors on Windows begin files with it
+		_, _ = b.Discard(3)
+	}
 	return &Reader{lines: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10), format: f, seen: map[string]int{}}, nil
 }
 

@@ -17,6 +17,7 @@ var rows = []struct {
 	want   Dialogue
 }{
 	{Souk, `{"turns":["Who wrote Emma?"]}`, Dialogue{ID: "line-1", Turns: []Turn{{User: "Who wrote Emma?"}}}},
+	{Souk, "\ufeff" + `{"turns":["Who wrote Emma?"]}`, Dialogue{ID: "line-1", Turns: []Turn{{User: "Who wrote Emma?"}}}}, // as editors on Windows begin a file
 	{Souk, `{"id":"a","domain":"law","system":"Be brief.","turns":["One?",{"user":"Two?","answer":"2"}]}`,
 		Dialogue{ID: "a", Domain: "law", System: "Be brief.", Turns: []Turn{{User: "One?"}, {"Two?", "2"}}}},
 	{CoQA, `{"id":"c1","source":"wikipedia","story":"A cat sat.","turns":[{"turn":1,"question":"Who sat?","answer":"A cat","span":"A cat"}]}`,
@@ -49,17 +50,18 @@ func TestRowsOfEverySet(t *testing.T) {
 }
 
 func TestErrorsNameLineAndField(t *testing.T) {
+	const hint = ": a dialogue has id, domain, system and turns, a turn user and answer; is this another --format?"
 	for _, c := range []struct {
 		format Format
 		file   string
 		want   string
 	}{
-		{Souk, `{"turns":["a"]}` + "\n" + `{"turn":["b"]}`, `line 2: unknown field "turn"`},
+		{Souk, `{"turns":["a"]}` + "\n" + `{"turn":["b"]}`, `line 2: unknown field "turn"` + hint},
 		{Souk, `{"id":"a"}`, "line 1: turns: missing or empty; a dialogue needs at least one"},
 		{Souk, `{"turns":[]}`, "line 1: turns: missing or empty; a dialogue needs at least one"},
 		{Souk, `{"turns":["a"," "]}`, "line 1: turns[1]: the user says nothing"},
 		{Souk, `{"turns":"a"}`, "line 1: turns: a JSON string where a list is expected"},
-		{Souk, `{"turns":[{"user":"a","anwser":"b"}]}`, `line 1: unknown field "anwser"`},
+		{Souk, `{"turns":[{"user":"a","anwser":"b"}]}`, `line 1: unknown field "anwser"` + hint},
 		{Souk, `{"id":7,"turns":["a"]}`, "line 1: id: a JSON number where a string is expected"},
 		{Souk, `["a"]`, "line 1: a JSON array where an object is expected"},
 		{Souk, "\n\n{\"turns\":[\"a\"", "line 3: JSON ends too early: one dialogue stands on one line"},

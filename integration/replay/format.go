@@ -103,6 +103,9 @@ func jsonName(t reflect.Type) string {
 func decodeSouk(row []byte) (Dialogue, error) {
 	var d Dialogue
 	err := parse(row, &d, true)
+	if err != nil && strings.HasPrefix(err.Error(), "unknown field") {
+		err = fmt.Errorf("%w: a dialogue has id, domain, system and turns, a turn user and answer; is this another --format?", err)
+	}
 	return d, err
 }
 
