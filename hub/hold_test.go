@@ -2,8 +2,8 @@ package hub
 
 import (
 	"fmt"
-	"strings"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 

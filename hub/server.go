@@ -265,10 +265,17 @@ func (s *Server) evict(ctx context.Context) error {
 	return nil
 }
 
+// sayEvery is how often a long replay says how far it has come.
+const sayEvery = 5 * time.Second
+
 func (s *Server) replay() error {
 	begin, frames := time.Now(), 0
+	said := begin
 	err := s.deps.Journal.Replay(func(f ledger.Frame) error {
-		frames++
+		if frames++; frames%4096 == 0 && time.Since(said) >= sayEvery {
+			said = time.Now()
+			s.log.Info("replaying the journal", "frames", frames, "until", time.Unix(0, f.Time).UTC(), "took", said.Sub(begin).Round(time.Second))
+		}
 		return s.node.Replay(f)
 	})
 	if err != nil {

@@ -65,7 +65,10 @@ func (d *decoder) header(f *Frame) int {
 		return 0
 	}
 	if v := d.bytes(1); len(v) == 1 {
-		if f.Version = v[0]; f.Version != FrameVersion {
+		switch f.Version = v[0]; {
+		case f.Version > FrameVersion:
+			d.fail(fmt.Sprintf("version %d, and this release of souk reads up to %d: take a later one", f.Version, FrameVersion))
+		case f.Version < FrameVersion:
 			d.fail(fmt.Sprintf("version %d, want %d", f.Version, FrameVersion))
 		}
 	}

@@ -4,6 +4,7 @@
 // # On disk
 //
 //	DIR/journal/NAME/LOCK        held by the writer; holds its process id
+//	DIR/journal/NAME/LIVES       a name for each of the last openings for writing
 //	DIR/journal/NAME/wal/*.wal   segments of 4 MB, allocated before they are needed
 //
 // A frame is one entry of the log: index = the frame's sequence, term = its epoch, data =
@@ -30,6 +31,7 @@ const segmentBytes = 4 << 20
 func init() { wal.SegmentSizeBytes = segmentBytes }
 
 const (
-	endMark  = 0xa5
-	metadata = "souk journal 1"
+	endMark    = 0xa5
+	metadataOf = "souk journal " // of any version
+	metadata   = metadataOf + "1"
 )

@@ -125,6 +125,9 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 func (j *Journal) start() error {
 	dir, lg := walDir(j.dir), zapTo(j.cfg.Log)
 	if !wal.Exist(dir) {
+		if hasLived(j.dir) {
+			return lost(dir)
+		}
 		w, err := wal.Create(lg, dir, []byte(metadata))
 		if err != nil {
 			return err
@@ -136,7 +139,7 @@ func (j *Journal) start() error {
 	if err != nil {
 		return err
 	}
-	var last []byte
+	var last Entry
 	for {
 		e, err := r.Next()
 		if err == io.EOF {
@@ -145,12 +148,13 @@ func (j *Journal) start() error {
 		if err != nil {
 			return err
 		}
-		last = append(last[:0], e.Data...)
+		e.Data = append(last.Data[:0], e.Data...)
+		last = e
 	}
 	if r.last > 0 {
-		f, err := ledger.DecodeFrame(last)
+		f, err := last.Frame()
 		if err != nil {
-			return r.damage(err.Error())
+			return err
 		}
 		f.Records = nil
 		j.last = f

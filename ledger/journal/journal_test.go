@@ -585,6 +585,60 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A journal that was written and has no segment left is not begun anew: a hub would take in every grant once more.
+func TestAJournalWithoutItsSegments(t *testing.T) {
+	for name, remove := range map[string]string{"its segments": "wal/*.wal", "their directory": "wal"} {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			dir := filepath.Join(data, "journal", "hub-a")
+			j := mustOpen(t, dir)
+			mustAppend(t, j, frames(1, 3, 10)...)
+			j.Close()
+			gone, err := filepath.Glob(filepath.Join(dir, remove))
+			if err != nil || len(gone) == 0 {
+				t.Fatal(gone, err)
+			}
+			for _, path := range gone {
+				os.RemoveAll(path)
+			}
+			if _, err := Open(dir, Config{}); !errors.Is(err, ErrDamaged) {
+				t.Errorf("opened for writing: %v", err)
+			}
+			if found, err := Find(data); err != nil || !slices.Equal(found, []string{dir}) {
+				t.Errorf("found %v, %v", found, err)
+			}
+			if _, err := readAll(dir); !errors.Is(err, ErrDamaged) {
+				t.Errorf("read: %v", err)
+			}
+		})
+	}
+}
+
+// What a later release wrote is not damage, and no copy would help.
+func TestALaterRelease(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir)
+	mustAppend(t, j, frame(1, 10))
+	later := frame(2, 10)
+	later.Version = ledger.FrameVersion + 1
+	if err := j.encode([]ledger.Frame{frame(2, 10)}); err != nil {
+		t.Fatal(err)
+	}
+	j.entries[0].Data[1] = later.Version // behind the position
+	if err := j.store.Save(&j.state, j.entries); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	for what, read := range map[string]func() error{
+		"read":   func() error { _, err := readAll(dir); return err },
+		"opened": func() error { _, err := Open(dir, Config{}); return err },
+	} {
+		if err := read(); err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "take a later one") || strings.Contains(err.Error(), "copy") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestWarningsReachSlog(t *testing.T) {
 	var b strings.Builder
 	lg := zapTo(slog.New(slog.NewTextHandler(&b, nil)))

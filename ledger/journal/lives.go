@@ -18,6 +18,12 @@ func (j *Journal) Life() string { return j.life }
 // ours now: its process has died, or has closed the journal.
 func (j *Journal) Ended(life string) bool { return slices.Contains(j.past, life) }
 
+// hasLived reports whether the journal in dir was ever opened for writing.
+func hasLived(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "LIVES"))
+	return err == nil
+}
+
 // live makes the name and remembers it beside the log. A disk that is full forgets it: then a later opening cannot prove that
 // this one has ended, which costs it some seconds.
 func (j *Journal) live() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"souk/ledger"
@@ -114,8 +115,11 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 			return e, false, r.damage("a segment's head in the middle of one")
 		}
 	case typeMetadata:
+		if strings.HasPrefix(string(rec.data), metadataOf) && string(rec.data) != metadata {
+			return e, false, fmt.Errorf("%s is a %.40q, and this release of souk reads %q: take a later one", r.segs[r.cur].path, rec.data, metadata)
+		}
 		if string(rec.data) != metadata {
-			return e, false, r.damage(fmt.Sprintf("metadata %.40q, want %q: this is not a journal, or one of another version", rec.data, metadata))
+			return e, false, r.damage(fmt.Sprintf("metadata %.40q, want %q: this is not a journal", rec.data, metadata))
 		}
 	case typeSnapshot:
 		// The log begins with an empty one. The checksum does not cover types: an entry must not pass for one.
@@ -224,6 +228,9 @@ func (e Entry) Frame() (ledger.Frame, error) {
 	f, err := ledger.DecodeFrame(e.Data)
 	if err == nil && (f.Seq != e.Seq || f.Epoch != e.Epoch) {
 		err = fmt.Errorf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, e.Seq, e.Epoch)
+	}
+	if err != nil && len(e.Data) > 0 && e.Data[0] > ledger.FrameVersion {
+		return ledger.Frame{}, fmt.Errorf("%s at byte %d: frame %d: %w", e.Segment, e.Offset, e.Seq, err)
 	}
 	if err != nil {
 		return ledger.Frame{}, &Damage{Segment: e.Segment, Offset: e.Offset, After: e.Seq - 1, Found: err.Error()}

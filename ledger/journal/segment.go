@@ -51,6 +51,9 @@ type segment struct {
 // segments lists a log's files in order.
 func segments(walDir string) ([]segment, error) {
 	entries, err := os.ReadDir(walDir)
+	if errors.Is(err, fs.ErrNotExist) && hasLived(filepath.Dir(walDir)) {
+		return nil, lost(walDir)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +69,9 @@ func segments(walDir string) ([]segment, error) {
 		}
 		all = append(all, s)
 	}
+	if len(all) == 0 && hasLived(filepath.Dir(walDir)) {
+		return nil, lost(walDir)
+	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: no journal here: %w", walDir, fs.ErrNotExist)
 	}
@@ -76,6 +82,12 @@ func segments(walDir string) ([]segment, error) {
 		}
 	}
 	return all, nil
+}
+
+// lost is the damage of a journal that was written once and has no segment left. To begin it anew would take every allotment in
+// again, whatever was spent of it.
+func lost(walDir string) error {
+	return &Damage{Segment: walDir, Found: "all segments are missing, and the journal has been written before"}
 }
 
 // Types of the log's records; see etcd's storage/wal.

@@ -57,6 +57,9 @@ type Stats struct {
 	Balances []ledger.Balance // of all accounts
 }
 
+// sayEvery is how often a long replay says how far it has come.
+const sayEvery = 5 * time.Second
+
 // NewServer replays the journal. It fails if the journal is not this treasury's or breaks a rule.
 func NewServer(cfg Config, d Deps) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
@@ -70,8 +73,20 @@ func NewServer(cfg Config, d Deps) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending)}
 	s.t = New(cfg, salt)
-	if err := d.Journal.Replay(s.t.Replay); err != nil {
+	begin, frames := time.Now(), 0
+	said := begin
+	err := d.Journal.Replay(func(f ledger.Frame) error {
+		if frames++; frames%4096 == 0 && time.Since(said) >= sayEvery {
+			said = time.Now()
+			d.Log.Info("replaying the journal", "frames", frames, "until", time.Unix(0, f.Time).UTC(), "took", said.Sub(begin).Round(time.Second))
+		}
+		return s.t.Replay(f)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("treasury: %w", err)
+	}
+	if frames > 0 {
+		d.Log.Info("replayed", "frames", frames, "took", time.Since(begin).Round(time.Millisecond))
 	}
 	_, last, _ := s.t.book.Last()
 	if s.epoch = cfg.Epoch; s.epoch == 0 {
