@@ -120,9 +120,30 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 	for _, c := range clients {
 		if allotted := treasury.book.Allotted(c, ""); charged[c] > allotted {
 			add("I18", treasury.journal(), Prepaid(c), fmt.Sprintf("charges of at most %s, what hubs were allotted", allotted), "%s", charged[c])
+			out[len(out)-1].Show = fmt.Sprintf("ledger reg %s --journal %s", Prepaid(c), treasury.journal())
 		}
 	}
 	return out
+}
+
+// Absent are the hubs, sorted, that the treasury had dealings with and whose journals are not among these: what became of the
+// money that they were granted, nobody can say.
+func Absent(treasury *Audit, hubs []*Audit) (names []string) {
+	here := map[string]bool{}
+	for _, h := range hubs {
+		here[h.journal()] = true
+	}
+	t := &treasury.moves
+	for _, m := range []map[string][]move{t.in, t.out, t.surplus} {
+		for name := range m {
+			if !here[name] {
+				here[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // pairs calls bad for every transfer of the treasury that does not have its twin at the hub.

@@ -307,6 +307,16 @@ func TestFraudBetweenJournals(t *testing.T) {
 			t.Error(f)
 		}
 	})
+	t.Run("a journal that is not here", func(t *testing.T) {
+		hub, treasury := trade(t, 1, 100)
+		h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))
+		if absent := Absent(tr, nil); !slices.Equal(absent, []string{hub.name}) {
+			t.Errorf("%v", absent)
+		}
+		if absent := Absent(tr, []*Audit{h}); len(absent) != 0 {
+			t.Errorf("%v", absent)
+		}
+	})
 	t.Run("in flight is no fraud", func(t *testing.T) {
 		hub, treasury := trade(t, 1, 100)
 		treasury.must(NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", treasury.nextSalt()))

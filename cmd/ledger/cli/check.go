@@ -134,6 +134,17 @@ func check(ctx context.Context, sources []*source, o Options) (Summary, error) {
 		switch {
 		case treasuries == 1 && len(hubs) > 0:
 			found := ledger.Across(treasury, hubs)
+			for i := range found {
+				for _, s := range sources {
+					if s.name == found[i].Journal {
+						found[i].Show += " " + s.dir
+						break
+					}
+				}
+			}
+			for _, hub := range ledger.Absent(treasury, hubs) {
+				sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 5: the treasury has dealt with hub %s, whose journal is not among these", hub))
+			}
 			sum.Across = true
 			sum.Findings = append(sum.Findings, found...)
 			sum.Count += len(found)
@@ -269,7 +280,7 @@ Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 und
 			terminal := isTerminal(errs)
 			finish := func() {}
 			if terminal {
-				o.Progress, finish = progress(errs)
+				o.Progress, finish = progress(errs, "checking")
 			}
 			sum, err := check(cmd.Context(), sources, o)
 			finish()
@@ -364,7 +375,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // progress shows a bar once half a second has passed.
-func progress(w io.Writer) (step func(done, total int64), finish func()) {
+func progress(w io.Writer, what string) (step func(done, total int64), finish func()) {
 	var bar *progressbar.ProgressBar
 	start := time.Now()
 	return func(done, total int64) {
@@ -372,7 +383,7 @@ func progress(w io.Writer) (step func(done, total int64), finish func()) {
 				if time.Since(start) < time.Second/2 {
 					return
 				}
-				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("checking"),
+				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
 					progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 			}
 			_ = bar.Set64(min(done, total))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -116,6 +117,45 @@ type source struct {
 	err    error  // the first frame could not be read
 	last   uint64 // frame read last
 	done   bool   // damage was found: nothing behind it is read
+
+	tick func(bytes int64) // told now and then how many more were read; nil: nobody asks
+}
+
+// watch shows a bar on a terminal while a command reads. The first thing that is written to w takes it away, as does stop.
+func watch(cmd *cobra.Command, sources []*source) (w io.Writer, stop func()) {
+	w = cmd.OutOrStdout()
+	if !isTerminal(cmd.ErrOrStderr()) {
+		return w, func() {}
+	}
+	step, finish := progress(cmd.ErrOrStderr(), "reading")
+	var done, total int64
+	for _, s := range sources {
+		if s.reader != nil {
+			total += s.reader.Size()
+		}
+		s.tick = func(bytes int64) {
+			done += bytes
+			step(done, total)
+		}
+	}
+	stop = sync.OnceFunc(func() {
+		for _, s := range sources {
+			s.tick = nil
+		}
+		finish()
+	})
+	return &after{w, stop}, stop
+}
+
+// after is a writer before whose first byte something is done.
+type after struct {
+	io.Writer
+	first func()
+}
+
+func (a *after) Write(b []byte) (int, error) {
+	a.first()
+	return a.Writer.Write(b)
 }
 
 // open finds and opens the journals at paths.
@@ -176,7 +216,7 @@ func openSource(dir string) (*source, error) {
 		return s, nil
 	}
 	s.first, s.at, s.epoch = slices.Clone(entry.Data), entry.Seq, entry.Epoch
-	if f, err := entry.Frame(); err == nil && f.Records[0].Open != nil {
+	if f, err := entry.Frame(); err == nil && len(f.Records) > 0 && f.Records[0].Open != nil {
 		s.name, s.role = f.Records[0].Open.Journal, f.Records[0].Open.Role
 	}
 	return s, nil
@@ -194,9 +234,16 @@ func (s *source) each(ctx context.Context, f func(seq uint64, epoch int64, data 
 			return err
 		}
 	}
+	bytes := int64(0)
 	for n := 0; ; n++ {
-		if n%1024 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if n%1024 == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if s.tick != nil {
+				s.tick(bytes)
+				bytes = 0
+			}
 		}
 		entry, err := s.reader.Next()
 		if err == io.EOF {
@@ -205,6 +252,7 @@ func (s *source) each(ctx context.Context, f func(seq uint64, epoch int64, data 
 		if err != nil {
 			return err
 		}
+		bytes += int64(len(entry.Data))
 		if err := f(entry.Seq, entry.Epoch, entry.Data); err != nil {
 			return err
 		}

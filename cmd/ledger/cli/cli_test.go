@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -301,6 +302,40 @@ func TestTailFollows(t *testing.T) {
 	cancel()
 	if c := <-code; c != ExitClean {
 		t.Errorf("exit %d after Ctrl-C", c)
+	}
+}
+
+// A frame that says nothing is a violation wherever it stands, and no reason to fall over.
+func TestAFirstFrameWithoutRecords(t *testing.T) {
+	data := t.TempDir()
+	j, err := journal.Open(filepath.Join(data, "journal", "hub-maths"), journal.Config{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errorOf(j.Append(ledger.Frame{Version: ledger.FrameVersion, Epoch: 4, Seq: 1, Time: 1}), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]int{"check": ExitViolations, "bal": ExitViolations, "print": ExitClean, "stats": ExitClean, "tail": ExitClean, "round 1": ExitUsage} {
+		var out, errs bytes.Buffer
+		if code := Run(context.Background(), "", append(strings.Fields(args), "--data", data), &out, &errs); code != want {
+			t.Errorf("%s: exit %d, want %d: %s%s", args, code, want, &out, &errs)
+		}
+	}
+}
+
+// What is printed as CSV is read by others: commas and quotes stay in their cells.
+func TestCSV(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 3, "premium"); err != nil {
+		t.Fatal(err)
+	}
+	for args, columns := range map[string]int{"check": 8, "bal": 3, "print": 7, "reg surplus": 7, "round 2": 10, "stats": 20, "tail": 7} {
+		var out, errs bytes.Buffer
+		Run(context.Background(), "", append(strings.Fields(args), "--data", data, "-O", "csv"), &out, &errs)
+		rows, err := csv.NewReader(&out).ReadAll()
+		if err != nil || len(rows) < 2 || len(rows[0]) != columns {
+			t.Errorf("%s: %d rows: %v %s", args, len(rows), err, &errs)
+		}
 	}
 }
 

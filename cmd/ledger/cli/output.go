@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,17 +24,57 @@ type sheet struct {
 
 func (s *sheet) add(cells ...any) { s.rows = append(s.rows, cells) }
 
-func (s *sheet) write(w io.Writer, format string) error {
+// stream writes rows as they come, with what is kept of them bounded: as ndjson or csv. A table has to know them all.
+type stream struct {
+	columns []string
+	json    io.Writer
+	csv     *csv.Writer
+	cells   []string
+}
+
+// streamTo begins a stream, or returns nil for a format that cannot be one.
+func streamTo(w io.Writer, format string, columns []string) *stream {
 	switch format {
-	case "json":
-		return writeJSON(w, s.objects())
 	case "ndjson":
-		for _, o := range s.objects() {
-			if err := writeLine(w, o); err != nil {
+		return &stream{columns: columns, json: w}
+	case "csv":
+		s := &stream{columns: columns, csv: csv.NewWriter(w)}
+		_ = s.csv.Write(columns) // the error comes back from end
+		return s
+	}
+	return nil
+}
+
+func (s *stream) add(cells ...any) error {
+	if s.json != nil {
+		return writeLine(s.json, object{s.columns, cells})
+	}
+	s.cells = s.cells[:0]
+	for _, c := range cells {
+		s.cells = append(s.cells, fmt.Sprint(c))
+	}
+	return s.csv.Write(s.cells)
+}
+
+func (s *stream) end() error {
+	if s.csv == nil {
+		return nil
+	}
+	s.csv.Flush()
+	return s.csv.Error()
+}
+
+func (s *sheet) write(w io.Writer, format string) error {
+	if format == "json" {
+		return writeJSON(w, s.objects())
+	}
+	if out := streamTo(w, format, s.columns); out != nil {
+		for _, r := range s.rows {
+			if err := out.add(r...); err != nil {
 				return err
 			}
 		}
-		return nil
+		return out.end()
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
@@ -56,17 +97,13 @@ func (s *sheet) write(w io.Writer, format string) error {
 		row := make(table.Row, len(r))
 		for i, cell := range r {
 			row[i] = fmt.Sprint(cell)
-			if c, ok := cell.(market.Credits); ok && format == "table" {
+			if c, ok := cell.(market.Credits); ok {
 				row[i] = aligned(c)
 			}
 		}
 		t.AppendRow(row)
 	}
-	if format == "csv" {
-		t.RenderCSV()
-	} else {
-		t.Render()
-	}
+	t.Render()
 	return nil
 }
 

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,8 +58,20 @@ func (f *filter) parseRange(s string) (err error) {
 			}
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("--seq %q: want a frame's number, or a range like 17-20 or 17-", s)
+	if err != nil || f.from == 0 || f.to != 0 && f.to < f.from {
+		return fmt.Errorf("--seq %q: want a frame's number, which count from 1, or a range like 17-20 or 17-", s)
+	}
+	return nil
+}
+
+// validate judges what is not a range.
+func (f *filter) validate() error {
+	var kinds []string
+	for k := ledger.KindOpen; k <= ledger.KindTariff; k++ {
+		kinds = append(kinds, k.String())
+	}
+	if f.kind != "" && !slices.Contains(kinds, f.kind) {
+		return fmt.Errorf("--kind %q: take %s", f.kind, strings.Join(kinds, ", "))
 	}
 	return nil
 }
@@ -72,14 +86,16 @@ func (e *env) printCommand() *cobra.Command {
   ledger print --id hub-maths/8/0            a hold and its end
   ledger print --account surplus -O ndjson`,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if err := f.parseRange(seq); err != nil {
+			if err := cmp.Or(f.parseRange(seq), f.validate()); err != nil {
 				return err
 			}
 			sources, err := e.open(paths)
 			if err != nil {
 				return err
 			}
-			p := &printer{w: cmd.OutOrStdout(), format: e.output}
+			w, stop := watch(cmd, sources)
+			defer stop()
+			p := newPrinter(w, e.output)
 			for _, s := range sources {
 				err := s.frames(cmd.Context(), func(frame *ledger.Frame) error {
 					if f.to != 0 && frame.Seq > f.to {
@@ -113,7 +129,15 @@ type printer struct {
 	w      io.Writer
 	format string
 	n      int
-	csv    sheet
+	csv    *stream
+}
+
+func newPrinter(w io.Writer, format string) *printer {
+	p := &printer{w: w, format: format}
+	if format == "csv" {
+		p.csv = streamTo(w, format, []string{"journal", "seq", "time", "kind", "id", "account", "credits"})
+	}
+	return p
 }
 
 // view is a record as JSON.
@@ -139,9 +163,11 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err err
 	switch p.format {
 	case "csv":
 		for _, l := range r.Legs {
-			p.csv.add(name, f.Seq, stamp(f.Time), r.Kind.String(), r.ID, l.Account, l.Amount)
+			if err == nil {
+				err = p.csv.add(name, f.Seq, stamp(f.Time), r.Kind.String(), r.ID, l.Account, l.Amount)
+			}
 		}
-		return nil
+		return err
 	case "json", "ndjson":
 		v := view{name, f.Seq, f.Epoch, time.Unix(0, f.Time).UTC().Format(time.RFC3339Nano), r.Kind.String(), r.ID, hex.EncodeToString(r.Salt[:]), []leg{}, content(r)}
 		for _, l := range r.Legs {
@@ -179,8 +205,7 @@ func (p *printer) end() error {
 		_, err := io.WriteString(p.w, "]\n")
 		return err
 	case "csv":
-		p.csv.columns = []string{"journal", "seq", "time", "kind", "id", "account", "credits"}
-		return p.csv.write(p.w, "csv")
+		return p.csv.end()
 	}
 	return nil
 }
@@ -198,6 +223,10 @@ func (e *env) regCommand() *cobra.Command {
 				return err
 			}
 			out := sheet{columns: []string{"time", "journal", "seq", "kind", "record", "credits", "balance"}}
+			w, stop := watch(cmd, sources)
+			defer stop()
+			rows := streamTo(w, e.output, out.columns)
+			moved := false
 			for _, s := range sources {
 				var balance market.Credits
 				err := s.frames(cmd.Context(), func(f *ledger.Frame) error {
@@ -206,7 +235,13 @@ func (e *env) regCommand() *cobra.Command {
 						for _, l := range r.Legs {
 							if l.Account == args[0] {
 								balance += l.Amount
-								out.add(stamp(f.Time), s.name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance)
+								moved = true
+								row := []any{stamp(f.Time), s.name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance}
+								if rows == nil {
+									out.rows = append(out.rows, row)
+								} else if err := rows.add(row...); err != nil {
+									return err
+								}
 							}
 						}
 					}
@@ -216,10 +251,13 @@ func (e *env) regCommand() *cobra.Command {
 					return err
 				}
 			}
-			if len(out.rows) == 0 {
+			if !moved {
 				return fmt.Errorf("nothing ever moved on an account %q: ledger bal lists them", args[0])
 			}
-			return out.write(cmd.OutOrStdout(), e.output)
+			if rows != nil {
+				return rows.end()
+			}
+			return out.write(w, e.output)
 		},
 	}
 }
@@ -327,7 +365,9 @@ CLIENT/TASK, or a receipt's id (JOURNAL/ROUND/SLOT), or the task's id alone.`,
 					return err
 				}
 			}
-			p := &printer{w: cmd.OutOrStdout(), format: e.output}
+			w, stop := watch(cmd, sources)
+			defer stop()
+			p := newPrinter(w, e.output)
 			found := false
 			for _, s := range sources {
 				if s.role != ledger.RoleHub {
@@ -472,7 +512,9 @@ func (e *env) tailCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := &printer{w: cmd.OutOrStdout(), format: e.output}
+			w, stop := watch(cmd, sources)
+			defer stop()
+			p := newPrinter(w, e.output)
 			if p.format == "json" {
 				p.format = "ndjson" // one line each: a tail has no end
 			}
@@ -482,6 +524,7 @@ func (e *env) tailCommand() *cobra.Command {
 				}
 			}
 			if follow {
+				stop()
 				return followAll(cmd.Context(), sources, p)
 			}
 			return p.end()

@@ -70,6 +70,8 @@ agent:ID:payable, surplus, fee; clearing:JOURNAL, money between two journals; ex
 				return err
 			}
 			out := sheet{columns: []string{"journal", "account", "credits"}}
+			w, stop := watch(cmd, sources)
+			defer stop()
 			for _, s := range sources {
 				b, err := s.book(cmd.Context())
 				if err != nil {
@@ -81,7 +83,7 @@ agent:ID:payable, surplus, fee; clearing:JOURNAL, money between two journals; ex
 					}
 				}
 			}
-			return out.write(cmd.OutOrStdout(), e.output)
+			return out.write(w, e.output)
 		},
 	}
 	c.Flags().BoolVarP(&zero, "empty", "E", false, "show accounts with nothing in them, too")
@@ -112,7 +114,9 @@ func (e *env) roundCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.showRound(cmd.Context(), cmd.OutOrStdout(), n, explain, e.output)
+			w, stop := watch(cmd, []*source{s})
+			defer stop()
+			return s.showRound(cmd.Context(), w, n, explain, e.output)
 		},
 	}
 	c.Flags().BoolVar(&explain, "explain", false, "say in words why each task was placed or not, and why each slot has its price")
@@ -199,6 +203,8 @@ func (e *env) statsCommand() *cobra.Command {
 			}
 			out := sheet{columns: []string{"journal", "role", "frames", "records", "bytes/record", "MB", "rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
 				"payments", "payouts", "surplus", "fees", "epochs", "first", "last"}}
+			w, stop := watch(cmd, sources)
+			defer stop()
 			for _, s := range sources {
 				t := tally{}
 				if err := s.frames(cmd.Context(), t.frame); err != nil {
@@ -214,7 +220,7 @@ func (e *env) statsCommand() *cobra.Command {
 				out.add(s.name, s.role, t.frames, t.records, perRecord, s.reader.Size()>>20, t.rounds, perRound, t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
 					t.cost+t.premium, t.cost, t.premium-t.fee, t.fee, t.epochs, stamp(t.first), stamp(t.last))
 			}
-			return out.write(cmd.OutOrStdout(), e.output)
+			return out.write(w, e.output)
 		},
 	}
 }
