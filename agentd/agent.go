@@ -289,7 +289,7 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
-		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Whole: max(d.Whole, d.MaxTokens)}
+		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls, Whole: max(d.Whole, d.MaxTokens)}
 		r.Prompt += len(from.Tokens)
 	}
 	return r

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -222,9 +223,13 @@ func (a AgentConfig) validateTiers() error {
 
 // registration is the agent's entry in the registry.
 func (a AgentConfig) registration(node string, boot int64, info Info, state string) *bus.Registration {
+	features := slices.Clone(a.Features)
+	if info.Parsers && !slices.Contains(features, bus.Parsers) {
+		features = append(features, bus.Parsers)
+	}
 	return &bus.Registration{
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
-		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: a.Features, State: state, Engine: info.Version,
+		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state, Engine: info.Version,
 	}
 }

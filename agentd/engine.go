@@ -41,9 +41,11 @@ type Request struct {
 // Resume is what was delivered of an answer that broke off at another engine of the same model. The engine is
 // given it as the end of the prompt and goes on; Complete's chunks hold what is new alone.
 type Resume struct {
-	Tokens []uint32 // output so far, at least one
-	Text   string   // what of their text was delivered
-	Whole  int      // max_tokens of the whole answer
+	Tokens    []uint32 // output so far, at least one
+	Text      string   // what of their text was delivered
+	Reasoning string   // and of their reasoning, which is no part of Text
+	Calls     []string // ids of the tool calls that have begun
+	Whole     int      // max_tokens of the whole answer
 }
 
 // Chunk is what one read of the engine's socket yielded. Slices and strings are the receiver's to keep.
@@ -77,8 +79,9 @@ type Info struct {
 	Models      []string
 	Version     string
 	MaxModelLen int
-	BlockSize   int // tokens; 0 if unknown
-	KVTokens    int // capacity; 0 if unknown
+	BlockSize   int  // tokens; 0 if unknown
+	KVTokens    int  // capacity; 0 if unknown
+	Parsers     bool // it reads tool calls and reasoning out of tokens that it is given
 }
 
 // EngineConfig says where an engine is and how long it may be silent. Zero fields take the values of

@@ -13,7 +13,9 @@ import (
 // one message.
 const (
 	MaxResumeTokens = MaxItems
-	MaxResumeText   = 256 << 10 // bytes
+	MaxResumeText   = 256 << 10 // bytes, with the reasoning
+	MaxCalls        = 128       // tool calls
+	MaxCallID       = 256       // bytes of a tool call's id
 )
 
 // Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so that
@@ -23,6 +25,10 @@ type Resume struct {
 	Seq    uint64   `msgpack:"seq,omitempty"`    // number of the next chunk
 	Tokens []uint32 `msgpack:"tokens,omitempty"` // output tokens delivered
 	Text   string   `msgpack:"text,omitempty"`   // and their text
+
+	// Likewise, what parsers of the engine's made of the tokens.
+	Reasoning string   `msgpack:"reasoning,omitempty"`
+	Calls     []string `msgpack:"calls,omitempty"` // ids of the tool calls that have begun
 }
 
 func (r *Resume) problems(p *problems) {
@@ -30,16 +36,20 @@ func (r *Resume) problems(p *problems) {
 	p.number("resume.seq", r.Seq)
 	p.list("resume.tokens", len(r.Tokens), MaxResumeTokens)
 	p.text("resume.text", len(r.Text), MaxResumeText)
-	if len(r.Tokens) == 0 && r.Text != "" {
-		p.add("resume.text: %d bytes, but no tokens: an answer goes on by its tokens", len(r.Text))
+	p.text("resume.reasoning", len(r.Text)+len(r.Reasoning), MaxResumeText)
+	p.list("resume.calls", len(r.Calls), MaxCalls)
+	for _, id := range r.Calls {
+		p.text("resume.calls", len(id), MaxCallID)
+	}
+	if len(r.Tokens) == 0 && r.Text+r.Reasoning != "" {
+		p.add("resume.text: %d bytes, but no tokens: an answer goes on by its tokens", len(r.Text)+len(r.Reasoning))
 	}
 }
 
 // CanContinue says why an answer to this body cannot go on at another engine once some of it is delivered; nil
 // if it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps a state
-// beside them would begin anew: grammars, parsers of tool calls, counts of what was said. With tools a call might
-// begin at any later token, and no parser of the other engine's would read it. Members that are not known to be
-// safe are not.
+// beside them would begin anew: grammars, and counts of what was said. Parsers of tool calls and of reasoning keep theirs in the
+// tokens, and another engine's can read these; see [Resume.Parses]. Members that are not known to be safe are not.
 func CanContinue(body []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -65,6 +75,7 @@ func CanContinue(body []byte) error {
 		case (name == "frequency_penalty" || name == "presence_penalty") && isNumber(v) &&
 			isOne(members["repetition_penalty"], "", "null", "1", "1.0"): // what they take from a token is a bias, unless another is multiplied with it
 		case (name == "logprobs" || name == "top_logprobs") && isCount(v): // the same values, in another shape
+		case name == "tools" && isOne(members["tool_choice"], "", "null", `"auto"`, `"none"`):
 		case name == "min_tokens" && (isOne(v, "0") || isOne(members["stop"], "", "null", "[]", `""`)):
 		default:
 			return unsupported("%s: an answer under it cannot be continued elsewhere", name)
@@ -78,14 +89,14 @@ var harmless = []string{
 	"model", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids", "user", "priority", "request_id",
 	"cache_salt", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "stop_token_ids", "ignore_eos", "seed", "logit_bias",
 	"allowed_token_ids", "skip_special_tokens", "spaces_between_special_tokens", "chat_template", "chat_template_kwargs", "add_generation_prompt",
-	"add_special_tokens", "continue_final_message",
+	"add_special_tokens", "continue_final_message", "reasoning_effort",
 }
 
 // harmlessAs are members that mean nothing at these values.
 var harmlessAs = map[string][]string{
 	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"true", "false"}, "use_beam_search": {"false"},
 	"frequency_penalty": {"0", "0.0"}, "presence_penalty": {"0", "0.0"}, "bad_words": {"[]"}, "include_stop_str_in_output": {"false"},
-	"tools": {"[]"}, "tool_choice": {`"none"`, `"auto"`}, "parallel_tool_calls": {"true", "false"}, "suffix": {`""`},
+	"tools": {"[]"}, "include_reasoning": {"true"}, "tool_choice": {`"none"`, `"auto"`}, "parallel_tool_calls": {"true", "false"}, "suffix": {`""`},
 }
 
 func isNumber(v json.RawMessage) bool {
@@ -135,8 +146,95 @@ func onlyText(messages json.RawMessage) bool {
 	return true
 }
 
+// Parsers is the feature of an agent whose engine reads tool calls and reasoning out of tokens that it is given (vLLM's
+// /v1/chat/completions/derender, there with --enable-scale-out).
+const Parsers = "parsers"
+
+// Parses reports whether only an engine's own parsers can tell how an answer to this body goes on: a tool call may begin with
+// any token, and where reasoning ends they alone know, as they do what an effort makes of a prompt. Reasoning that has ended is no matter.
+func (r *Resume) Parses(body []byte) bool {
+	var b struct {
+		Tools  json.RawMessage `json:"tools"`
+		Choice json.RawMessage `json:"tool_choice"`
+		Effort json.RawMessage `json:"reasoning_effort"`
+	}
+	if json.Unmarshal(body, &b) != nil {
+		return false // CanContinue says so
+	}
+	tools := !isOne(b.Tools, "", "null", "[]") && !isOne(b.Choice, `"none"`)
+	return tools || len(r.Calls) > 0 || !isOne(b.Effort, "", "null") || r.Reasoning != "" && r.Text == ""
+}
+
+// CanContinue is [CanContinue] for what was delivered of the answer: parsers say nothing of log probabilities, and a stop string
+// is not found in what they have taken apart.
+func (r *Resume) CanContinue(body []byte) error {
+	if err := CanContinue(body); err != nil {
+		return err
+	}
+	var b struct {
+		Stop json.RawMessage `json:"stop"`
+		Log  json.RawMessage `json:"logprobs"`
+	}
+	if err := json.Unmarshal(body, &b); err != nil {
+		return bad("the body is not a JSON object: %v", err)
+	}
+	parsed := r.Reasoning != "" || r.Parses(body)
+	switch {
+	case parsed && !isOne(b.Stop, "", "null", "[]", `""`):
+		return unsupported("stop: beside tools or reasoning it cannot be continued elsewhere")
+	case parsed && !isOne(b.Log, "", "null", "false"):
+		return unsupported("logprobs: beside tools or reasoning they cannot be continued elsewhere")
+	}
+	return nil
+}
+
+// Parsed is what an event says that a parser of the engine's made of the tokens; ok if it says nothing beyond that, text and tokens.
+// calls are the ids of the tool calls that it begins, by their index.
+func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
+	var c struct {
+		Index int                        `json:"index"`
+		Delta map[string]json.RawMessage `json:"delta"`
+		Log   json.RawMessage            `json:"logprobs"`
+	}
+	if json.Unmarshal(x.Choice, &c) != nil || c.Index != 0 || len(c.Delta) == 0 || !isOne(c.Log, "", "null") {
+		return "", nil, false
+	}
+	for name, v := range c.Delta {
+		var err error
+		switch {
+		case name == "role" || name == "content" || isOne(v, "null"):
+		case name == "reasoning", name == "reasoning_content" && isOne(c.Delta["reasoning"], "", "null"): // as vLLM names it, and as it did
+			err = json.Unmarshal(v, &reasoning)
+		case name == "reasoning_content": // the same twice
+		case name == "tool_calls":
+			var list []struct {
+				Index *int   `json:"index"`
+				ID    string `json:"id"`
+			}
+			err = json.Unmarshal(v, &list)
+			for _, call := range list {
+				switch {
+				case call.Index == nil || *call.Index < 0 || *call.Index >= MaxCalls || len(call.ID) > MaxCallID:
+					return "", nil, false
+				case call.ID != "":
+					if calls == nil {
+						calls = map[int]string{}
+					}
+					calls[*call.Index] = call.ID
+				}
+			}
+		default:
+			return "", nil, false
+		}
+		if err != nil {
+			return "", nil, false
+		}
+	}
+	return reasoning, calls, true
+}
+
 // Logprobs reports whether the event says log probabilities and nothing beyond text and tokens. These do not keep an answer from
-// going on elsewhere; what a parser of the engine's adds does, for its state does not go along.
+// going on elsewhere.
 func (x Extra) Logprobs() bool {
 	var c struct {
 		Index int                        `json:"index"`

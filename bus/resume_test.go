@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -24,7 +25,12 @@ func TestCanContinue(t *testing.T) {
 		{`"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]`, ""},
 		{chat + `,"response_format":{"type":"json_object"}`, "response_format"},
 		{chat + `,"structured_outputs":{"choice":["a"]}`, "structured_outputs"},
-		{chat + `,"tools":[{"type":"function"}]`, "tools"},
+		{chat + `,"tools":[{"type":"function"}]`, ""},
+		{chat + `,"tools":[{"type":"function"}],"tool_choice":"auto","parallel_tool_calls":false`, ""},
+		{chat + `,"tools":[{"type":"function"}],"tool_choice":"required"`, "tool_choice"},
+		{chat + `,"tools":[{"type":"function"}],"tool_choice":{"type":"function"}`, "tool_choice"},
+		{chat + `,"reasoning_effort":"low","include_reasoning":true`, ""},
+		{chat + `,"include_reasoning":false`, "include_reasoning"},
 		{chat + `,"tool_choice":"required"`, "tool_choice"},
 		{chat + `,"n":2`, "n"},
 		{chat + `,"logprobs":true,"top_logprobs":5`, ""},
@@ -81,11 +87,76 @@ func TestResumeIsBounded(t *testing.T) {
 		{Resume{Agent: "a", Seq: 3, Tokens: make([]uint32, MaxResumeTokens), Text: strings.Repeat("x", MaxResumeText)}, true},
 		{Resume{Agent: "a", Tokens: make([]uint32, MaxResumeTokens+1)}, false},
 		{Resume{Agent: "a", Tokens: []uint32{1}, Text: strings.Repeat("x", MaxResumeText+1)}, false},
+		{Resume{Agent: "a", Tokens: []uint32{1}, Text: strings.Repeat("x", MaxResumeText-9), Reasoning: "ten bytes."}, false},
+		{Resume{Agent: "a", Tokens: []uint32{1}, Reasoning: "x", Calls: make([]string, MaxCalls)}, true},
+		{Resume{Agent: "a", Tokens: []uint32{1}, Calls: make([]string, MaxCalls+1)}, false},
+		{Resume{Agent: "a", Tokens: []uint32{1}, Calls: []string{strings.Repeat("x", MaxCallID+1)}}, false},
 		{Resume{Agent: "a", Text: "x"}, false},
+		{Resume{Agent: "a", Reasoning: "x"}, false},
 		{Resume{}, false},
 	} {
 		if err := (&Task{Resume: &c.r}).Validate(); (err == nil) != c.ok {
 			t.Errorf("%d tokens, %d bytes of %q: %v", len(c.r.Tokens), len(c.r.Text), c.r.Agent, err)
+		}
+	}
+}
+
+// A tool call or the end of reasoning is read by an engine's parsers alone.
+func TestWhatOnlyParsersRead(t *testing.T) {
+	const tools = `"tools":[{"type":"function"}]`
+	for _, c := range []struct {
+		body   string
+		r      Resume
+		parses bool
+		no     string
+	}{
+		{`{}`, Resume{Text: "so far"}, false, ""},
+		{`{"stop":"x","logprobs":true}`, Resume{Text: "so far"}, false, ""},
+		{"{" + tools + "}", Resume{Text: "so far"}, true, ""},
+		{"{" + tools + `,"tool_choice":"none"}`, Resume{Text: "so far"}, false, ""},
+		{`{"tools":[],"tool_choice":"auto"}`, Resume{Text: "so far"}, false, ""},
+		{"{" + tools + `,"stop":["x"]}`, Resume{Text: "so far"}, true, "stop"},
+		{"{" + tools + `,"logprobs":true}`, Resume{Text: "so far"}, true, "logprobs"},
+		{"{" + tools + `,"stop":[],"logprobs":false}`, Resume{Calls: []string{"c-1"}}, true, ""},
+		{"{" + tools + `,"tool_choice":"required"}`, Resume{Text: "so far"}, true, "tool_choice"},
+		{`{"reasoning_effort":"low"}`, Resume{Text: "so far"}, true, ""},
+		{`{}`, Resume{Reasoning: "let me think"}, true, ""},
+		{`{}`, Resume{Text: "so far", Reasoning: "let me think"}, false, ""},
+		{`{"stop":["x"]}`, Resume{Text: "so far", Reasoning: "let me think"}, false, "stop"},
+	} {
+		if got := c.r.Parses([]byte(c.body)); got != c.parses {
+			t.Errorf("%s after %+v: %v", c.body, c.r, got)
+		}
+		err := c.r.CanContinue([]byte(c.body))
+		if (err == nil) != (c.no == "") || err != nil && !strings.HasPrefix(messageOf(err), c.no+":") {
+			t.Errorf("%s after %+v: %v, want %q to be named", c.body, c.r, err, c.no)
+		}
+	}
+}
+
+func TestExtraOfParsers(t *testing.T) {
+	for choice, want := range map[string]string{
+		`{"index":0,"delta":{"reasoning":"a"},"logprobs":null,"token_ids":[1]}`:                                  `a map[]`,
+		`{"index":0,"delta":{"reasoning_content":"b"}}`:                                                          `b map[]`,
+		`{"index":0,"delta":{"reasoning_content":"c","reasoning":"c"}}`:                                          `c map[]`,
+		`{"index":0,"delta":{"role":"assistant","reasoning":"a","content":"b"}}`:                                 `a map[]`,
+		`{"index":0,"delta":{"reasoning":"a","tool_calls":null}}`:                                                `a map[]`,
+		`{"index":0,"delta":{"reasoning":"a","tool_calls":[{"index":1,"id":"call-1","function":{"name":"f"}}]}}`: `a map[1:call-1]`,
+		`{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{"}}]}}`:                          ` map[]`,
+		`{"index":0,"delta":{"tool_calls":[{"index":-1,"id":"c"}]}}`:                                             "no",
+		`{"index":0,"delta":{"tool_calls":[{"id":"c"}]}}`:                                                        "no",
+		`{"index":0,"delta":{"tool_calls":[{"index":128,"id":"c"}]}}`:                                            "no",
+		`{"index":0,"delta":{"tool_calls":{}}}`:                                                                  "no",
+		`{"index":0,"delta":{"reasoning":1}}`:                                                                    "no",
+		`{"index":0,"delta":{"audio":"a"}}`:                                                                      "no",
+		`{"index":1,"delta":{"reasoning":"a"}}`:                                                                  "no",
+		`{"index":0,"delta":{"reasoning":"a"},"logprobs":{"content":[]}}`:                                        "no",
+		`{"index":0,"text":"a"}`:                                                                                 "no",
+		`[`:                                                                                                      "no",
+	} {
+		reasoning, calls, ok := (Extra{Choice: []byte(choice)}).Parsed()
+		if got := fmt.Sprintf("%s %v", reasoning, calls); ok != (want != "no") || ok && got != want {
+			t.Errorf("%s: %q, %v", choice, got, ok)
 		}
 	}
 }

@@ -134,13 +134,17 @@ func (n *Node) setTerms(t *task) error {
 // survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.
 func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	m := t.msg
-	joined, serving, fitting, timely, longest := 0, 0, 0, 0, 0
+	joined, reading, serving, fitting, timely, longest := 0, 0, 0, 0, 0, 0
 	best := market.Credits(-1)
 	for _, a := range n.roster {
 		if !a.joined || slices.Contains(t.failedAt, a.id) {
 			continue
 		}
 		joined++
+		if !a.reads(t) {
+			continue
+		}
+		reading++
 		if m.Model != "" && m.Model != a.reg.Model {
 			continue
 		}
@@ -163,6 +167,8 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	switch {
 	case joined == 0 && len(t.failedAt) > 0:
 		return 0, n.refusal(m, bus.CodeAgentFailed, 0, "no other agent is with hub %s", n.cfg.Domain)
+	case joined > 0 && reading == 0:
+		return 0, n.refusal(m, bus.CodeAgentFailed, 0, "no other agent of hub %s reads the tool calls and the reasoning of an answer that goes on: its vLLM server wants --enable-scale-out", n.cfg.Domain)
 	case joined == 0:
 		return 0, n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
 	case serving == 0:

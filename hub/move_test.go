@@ -224,6 +224,32 @@ func TestTheRestOfAnAnswer(t *testing.T) {
 	}
 }
 
+// What only parsers can tell goes on where an engine lends its own.
+func TestTheRestOfAnAnswerWithTools(t *testing.T) {
+	for name, features := range map[string][]string{"lent": {bus.Parsers}, "not lent": nil} {
+		t.Run(name, func(t *testing.T) {
+			h, d := oneRunning(t)
+			third := registration("a-3", "llama", 1, 0.1, card(1, 1, 4))
+			third.Features = features
+			h.must(h.n.Join(h.now, third))
+			h.accept(d)
+			h.fails(d, 40, false)
+			rest := h.rest("a-1", 40, "again")
+			rest.Body = []byte(`{"messages":[],"tools":[{"type":"function"}]}`)
+			h.n.known[taskKey{"ann", "t1"}].digest = contentDigest(rest)
+			h.must(h.step(rest))
+			if features == nil {
+				h.want("again", string(bus.CodeAgentFailed))
+				if h.running() != "" {
+					t.Errorf("running %q", h.running())
+				}
+			} else if got := h.running(); got != "ann/t1>a-3" {
+				t.Errorf("running %q, want it on a-3, worst as it is", got)
+			}
+		})
+	}
+}
+
 // A reader who lost the hub's answer asks again for the same: the task goes on once, and whoever asks hears where.
 func TestTheRestIsAskedForTwice(t *testing.T) {
 	h, d := oneRunning(t)

@@ -59,8 +59,11 @@ type visit struct{ role, agent string }
 
 // usable reports whether t may be given to a, slots aside.
 func (n *Node) usable(t *task, a *agent) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.fits(t) && !slices.Contains(t.failedAt, a.id)
+	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.fits(t) && !slices.Contains(t.failedAt, a.id) && a.reads(t)
 }
+
+// reads reports whether a's engine can tell how t goes on: from its beginning any can.
+func (a *agent) reads(t *task) bool { return !t.parses || slices.Contains(a.reg.Features, bus.Parsers) }
 
 // dispatch is the message that hands t to the agent of h.
 func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {

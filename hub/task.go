@@ -54,6 +54,7 @@ type task struct {
 	failedAt  []string      // agents that failed it
 	earlier   []string      // their holds
 	continued bool          // it is the rest of an answer that broke off, or that was served
+	parses    bool          // and only parsers can tell how it goes on
 	whole     int           // max_tokens of the whole answer
 	tries     int           // number of its last attempt, once done
 	body      int           // bytes of it kept after it was accepted

@@ -101,6 +101,7 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 	}
 	m := start(t, yaml)
 	var logs []logged // of the answer asked last: what was said of each token
+	var parsed string // and what parsers made of it
 	ask := func(each func(bus.Chunk), members string) ([]uint32, string, bus.Result) {
 		t.Helper()
 		var chunks []bus.Chunk
@@ -117,9 +118,11 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 		}
 		var before, after []uint32
 		var said [2][]logged
+		parsed = ""
 		for _, c := range chunks {
 			for _, x := range c.Extra {
 				said[c.Attempt] = append(said[c.Attempt], logprobs(t, x.Choice)...)
+				parsed += deltas(t, x.Choice)
 			}
 			if c.Attempt == 0 {
 				before = append(before, c.Tokens...)
@@ -131,17 +134,31 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 		logs = append(said[0][:min(kept, len(said[0]))], said[1]...)
 		return append(before[:kept], after...), a.Text, a.Result
 	}
-	for name, members := range map[string]string{
+	answers := map[string]string{
 		"greedy":                    `"temperature":0,"ignore_eos":true,"max_tokens":48`,
 		"greedy, counting repeats":  `"temperature":0,"ignore_eos":true,"repetition_penalty":1.3,"max_tokens":48`,
 		"greedy, against frequency": `"temperature":0,"ignore_eos":true,"frequency_penalty":0.7,"logit_bias":{"7":1.5},"max_tokens":48`,
 		// Exact, as these answers repeat nothing: see penalise.
 		"greedy, against presence":       `"temperature":0,"ignore_eos":true,"presence_penalty":0.7,"max_tokens":48`,
 		"greedy, with log probabilities": `"temperature":0,"ignore_eos":true,"frequency_penalty":0.7,"logprobs":true,"top_logprobs":3,"max_tokens":48`,
-	} {
+	}
+	if os.Getenv("VLLM_PARSERS") != "" {
+		answers = map[string]string{
+			"reasoning": `"temperature":0,"ignore_eos":true,"repetition_penalty":1.3,"max_tokens":48`,
+			"tools": `"temperature":0,"ignore_eos":true,"repetition_penalty":1.3,"max_tokens":48,"tools":[{"type":"function","function":
+				{"name":"look_up","description":"looks up","parameters":{"type":"object","properties":{"q":{"type":"string"}}}}}]`,
+		}
+	}
+	for name, members := range answers {
 		t.Run(name, func(t *testing.T) {
 			ids, text, whole := ask(nil, members)
-			values := logs
+			values, read := logs, parsed
+			if os.Getenv("VLLM_PARSERS") != "" {
+				t.Logf("text %q, parsers %q, %s", text, read, whole.Finish)
+				if read == "" {
+					t.Fatal("no parser had anything to say")
+				}
+			}
 			if strings.Contains(members, "logprobs") && len(values) != 48 {
 				t.Fatalf("log probabilities of %d tokens", len(values))
 			}
@@ -166,6 +183,9 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 					if i >= len(logs) || !alike(logs[i], values[i]) {
 						t.Errorf("cut before event %d, finished by %s: log probabilities of token %d of %d:\n%v, want\n%v", k, r.Agent, i, len(logs), logs[min(i, len(logs)-1)], values[i])
 					}
+				}
+				if parsed != read || r.Finish != whole.Finish {
+					t.Errorf("cut before event %d, finished by %s: parsers %q, %s, want\n%q, %s", k, r.Agent, parsed, r.Finish, read, whole.Finish)
 				}
 				if !slices.Equal(got, ids) || said != text || r.Usage.Output != 48 || r.Usage.Prompt != whole.Usage.Prompt {
 					t.Errorf("cut before event %d, finished by %s:\n%v %q %+v, want\n%v %q %+v", k, r.Agent, got, said, r.Usage, ids, text, whole.Usage)
@@ -205,6 +225,31 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deltas is what a parser made of tokens: reasoning, and calls without their ids, which are random.
+func deltas(t *testing.T, choice []byte) (s string) {
+	t.Helper()
+	var c struct {
+		Delta struct {
+			Reasoning string
+			Calls     []struct {
+				Index    int
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
+		}
+	}
+	if err := json.Unmarshal(choice, &c); err != nil {
+		t.Fatalf("%v: %s", err, choice)
+	}
+	s = c.Delta.Reasoning
+	for _, call := range c.Delta.Calls {
+		if call.Function.Name != "" {
+			s += fmt.Sprintf("[%d %s]", call.Index, call.Function.Name)
+		}
+		s += call.Function.Arguments
+	}
+	return s
 }
 
 // logged is what a chat says of a token's probability.

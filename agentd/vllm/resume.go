@@ -32,12 +32,16 @@ var errStopped = errors.New("a stop string was found")
 // goOn is Complete for an answer that broke off.
 func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
 	none := agentd.Answer{Unmetered: true}
-	if err := bus.CanContinue(r.Body); err != nil {
+	from := bus.Resume{Tokens: r.Resume.Tokens, Text: r.Resume.Text, Reasoning: r.Resume.Reasoning, Calls: r.Resume.Calls}
+	if err := from.CanContinue(r.Body); err != nil {
 		return none, cannot(err)
 	}
 	var body map[string]json.RawMessage
 	if err := json.Unmarshal(r.Body, &body); err != nil {
 		return none, cannot(err)
+	}
+	if from.Parses(r.Body) {
+		return e.parse(ctx, r, body, token)
 	}
 	prompt, err := e.tokenize(ctx, r, body)
 	if err != nil {

@@ -194,7 +194,28 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	if page, err := e.get(ctx, "/metrics"); err == nil {
 		info.BlockSize, info.KVTokens = cacheConfig(page)
 	}
+	info.Parsers = e.parses(ctx)
 	return info, nil
+}
+
+// parses asks whether the server lends its parsers: without --enable-scale-out it says 403, an older one 404, and one that does
+// that the question is empty.
+func (e *Engine) parses(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+derenderPath, strings.NewReader("{}"))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Content-Type", "application/json")
+	e.authorize(req.Header)
+	resp, err := e.transport.RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(resp.Body, maxPage))
+	return resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity
 }
 
 // cacheConfig reads vllm:cache_config_info. One block of num_gpu_blocks is reserved by vLLM.

@@ -94,7 +94,7 @@ func FuzzLoad(f *testing.F) {
 }
 
 func TestInfo(t *testing.T) {
-	healthy := true
+	healthy, lends := true, http.StatusForbidden
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/health":
@@ -105,6 +105,8 @@ func TestInfo(t *testing.T) {
 			w.Write([]byte(recorded(t, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]).Response.Body))
 		case "/metrics":
 			w.Write(page(t, "idle"))
+		case derenderPath:
+			w.WriteHeader(lends)
 		}
 	}).URL
 	e := engineAt(t, url)
@@ -115,6 +117,12 @@ func TestInfo(t *testing.T) {
 	}
 	if l, err := e.Load(context.Background()); err != nil || l.Running == nil || *l.Running != 0 {
 		t.Errorf("load %+v %v", l, err)
+	}
+	for status, want := range map[int]bool{http.StatusBadRequest: true, http.StatusUnprocessableEntity: true, http.StatusNotFound: false, http.StatusForbidden: false, http.StatusInternalServerError: false} {
+		lends = status
+		if got, err := e.Info(context.Background()); err != nil || got.Parsers != want {
+			t.Errorf("a server that answers %d: %+v, %v", status, got, err)
+		}
 	}
 	healthy = false
 	if _, err := e.Info(context.Background()); err == nil || !strings.Contains(err.Error(), "/health: the engine answered 503") {

@@ -3,19 +3,20 @@ package client
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"souk/bus"
 )
 
 // kept is what was received of an answer, in order, in case it has to go on at another agent: token ids
-// and text, both bounded.
+// text and reasoning, all bounded.
 type kept struct {
-	off    bool // failover is not wanted: nothing is kept
-	tokens []uint32
-	text   []byte
-	ends   bool  // the engine said that the answer ends here
-	why    error // it cannot go on
+	off     bool // failover is not wanted: nothing is kept
+	tokens  []uint32
+	text    []byte
+	thought []byte   // reasoning
+	calls   []string // ids of tool calls
+	ends    bool     // the engine said that the answer ends here
+	why     error    // it cannot go on
 }
 
 func (k *kept) add(c bus.Chunk) {
@@ -23,21 +24,33 @@ func (k *kept) add(c bus.Chunk) {
 		return
 	}
 	k.ends = k.ends || c.Finish
+	var thought []byte
+	begun, beyond := k.calls, false
+	for _, x := range c.Extra {
+		text, calls, ok := x.Parsed()
+		thought = append(thought, text...)
+		beyond = beyond || !ok && !x.Logprobs()
+		for range calls {
+			id, next := calls[len(begun)] // in order, as engines begin them
+			begun, beyond = append(begun, id), beyond || !next
+		}
+	}
 	switch {
-	case slices.ContainsFunc(c.Extra, func(x bus.Extra) bool { return !x.Logprobs() }):
-		k.why = errors.New("tool calls or reasoning have begun")
+	case beyond || len(begun) > bus.MaxCalls:
+		k.why = errors.New("what the engine said of it is more than text, reasoning and tool calls")
 	case len(c.Tokens) == 0 && (c.Count > 0 || c.Text != ""):
 		k.why = errors.New("the engine reported no token ids")
 	case len(k.tokens)+len(c.Tokens) > bus.MaxResumeTokens:
 		k.why = fmt.Errorf("it has more than %d tokens", bus.MaxResumeTokens)
-	case len(k.text)+len(c.Text) > bus.MaxResumeText:
+	case len(k.text)+len(c.Text)+len(k.thought)+len(thought) > bus.MaxResumeText:
 		k.why = fmt.Errorf("it has more than %d bytes", bus.MaxResumeText)
 	default:
 		k.tokens = append(k.tokens, c.Tokens...)
 		k.text = append(k.text, c.Text...)
+		k.thought, k.calls = append(k.thought, thought...), begun
 		return
 	}
-	k.tokens, k.text = nil, nil
+	k.tokens, k.text, k.thought, k.calls = nil, nil, nil, nil
 }
 
 // resume is the answer so far, or why it cannot go on; next is the number of the next chunk.
@@ -49,12 +62,12 @@ func (k *kept) resume(t *bus.Task, agent string, next uint64) (*bus.Resume, erro
 		return nil, k.why
 	case k.ends:
 		return nil, errors.New("it is whole; only its account is missing")
-	case next > 0 && len(k.tokens) == 0:
-		return nil, errors.New("the engine reported no token ids")
-	case len(k.tokens) > 0:
-		if err := bus.CanContinue(t.Body); err != nil {
-			return nil, err
-		}
+	case len(k.text)+len(k.thought)+len(k.calls) == 0: // at most tokens of which a parser made nothing yet: it begins anew
+		return &bus.Resume{Agent: agent, Seq: next}, nil
 	}
-	return &bus.Resume{Agent: agent, Seq: next, Tokens: k.tokens, Text: string(k.text)}, nil
+	r := &bus.Resume{Agent: agent, Seq: next, Tokens: k.tokens, Text: string(k.text), Reasoning: string(k.thought), Calls: k.calls}
+	if err := r.CanContinue(t.Body); err != nil {
+		return nil, err
+	}
+	return r, nil
 }

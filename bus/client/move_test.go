@@ -116,6 +116,48 @@ func TestAnAnswerThatBreaksBeforeAccepted(t *testing.T) {
 	}
 }
 
+// What an engine's parsers told apart as reasoning and tool calls goes along, beside the text.
+func TestWhatParsersSaidGoesAlong(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.goesOn(func(task *bus.Task) {
+			s.token("t", task.Attempt, 5, "d")
+			s.ended("t", task.Attempt, 6)
+		})
+		st := s.submit("t")
+		for n, delta := range []string{`"reasoning":"let "`, `"reasoning":"me "`, `"tool_calls":[{"index":0,"id":"call-0","function":{"name":"f"}}]`,
+			`"tool_calls":[{"index":0,"function":{"arguments":"{}"}},{"index":1,"id":"call-1"}]`} {
+			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Seq: uint64(n), Tokens: []uint32{uint32(100 + n)}, Count: 1,
+				Extra: []bus.Extra{{Choice: []byte(`{"index":0,"delta":{` + delta + `},"logprobs":null}`)}}})
+		}
+		s.token("t", 0, 4, "c")
+		s.end("t", 5, bus.CodeEngineFailed)
+		wantRead(t, st, "cd", "")
+		if r := s.tasks[len(s.tasks)-1].Resume; r == nil || r.Reasoning != "let me " || r.Text != "c" || len(r.Tokens) != 5 || strings.Join(r.Calls, " ") != "call-0 call-1" {
+			t.Errorf("it went on from %+v", r)
+		}
+	})
+}
+
+// Tokens of which nothing was shown are nothing that was delivered: the answer begins anew, whatever its request says.
+func TestAnAnswerOfWhichNothingWasShown(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.goesOn(func(task *bus.Task) {
+			s.token("t", task.Attempt, 1, "a")
+			s.ended("t", task.Attempt, 2)
+		})
+		st, err := s.c.Submit(t.Context(), chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.token("t", 0, 0, "")
+		s.end("t", 1, bus.CodeEngineFailed)
+		wantRead(t, st, "a", "")
+		if r := s.tasks[len(s.tasks)-1].Resume; r == nil || r.Seq != 1 || len(r.Tokens) > 0 {
+			t.Errorf("it began anew as %+v", r)
+		}
+	})
+}
+
 // An answer that cannot go on ends with the first agent's failure and the reason, and nobody is asked.
 func TestAnAnswerThatCannotGoOn(t *testing.T) {
 	const plain = `{"messages":[{"role":"user","content":"hi"}]}`
@@ -126,9 +168,9 @@ func TestAnAnswerThatCannotGoOn(t *testing.T) {
 	}{
 		"a grammar":    {chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`), func(s *scene) { s.token("t", 0, 0, "a") }, "response_format"},
 		"no token ids": {chatBody(plain), func(s *scene) { s.chunk("t", 0, "a") }, "no token ids"},
-		"a tool call has begun": {chatBody(plain), func(s *scene) {
+		"something else has begun": {chatBody(plain), func(s *scene) {
 			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1}, Extra: []bus.Extra{{Choice: []byte(`{}`)}}})
-		}, "tool calls"},
+		}, "more than text"},
 		"it is whole": {chatBody(plain), func(s *scene) {
 			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1}, Finish: true})
 		}, "whole"},

@@ -30,6 +30,8 @@ var Differences = []Difference{
 		StandIn: "400 that says so", recordings: []string{"chat_json_schema", "chat_tools_named"},
 	},
 	{
+		What: "/v1/chat/completions/render and derender, /inference/v1/generate", Real: "served with --enable-scale-out, else 403", StandIn: "403",
+	}, {
 		What: "tools with tool_choice auto", Real: "in the prompt; calls are parsed from the output", StandIn: "in the prompt, by a template of its own; no calls are made",
 	},
 	{

@@ -63,3 +63,6 @@ var (
 func unknownModel(name, served string) *problem {
 	return &problem{404, fmt.Sprintf("The model `%s` does not exist. Valid aliases: %s.", name, served), "NotFoundError", "model"}
 }
+
+// scaleOutOff is what a server says that was not started with --enable-scale-out.
+var scaleOutOff = &problem{403, "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them.", "PermissionDeniedError", ""}

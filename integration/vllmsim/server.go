@@ -202,6 +202,9 @@ func (s *Server) routes() {
 	handle("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
 	handle("POST /tokenize", s.tokenize)
 	handle("POST /detokenize", s.detokenize)
+	for _, path := range []string{"/v1/chat/completions/render", "/v1/chat/completions/derender", "/inference/v1/generate"} {
+		handle("POST "+path, func(w http.ResponseWriter, _ *http.Request) { refuse(w, scaleOutOff) })
+	}
 	handle("GET /v1/models", s.models)
 	handle("GET /health", func(http.ResponseWriter, *http.Request) {})
 	handle("GET /ping", func(http.ResponseWriter, *http.Request) {})
