@@ -331,3 +331,35 @@ func TestAnswersThatNoParserContinues(t *testing.T) {
 		})
 	}
 }
+
+// Reasoning that has ended needs no parser: what follows is text, at an engine that lends nothing as well.
+func TestTextAfterReasoningGoesOn(t *testing.T) {
+	p := recordedParse(t)
+	p.Chat = map[string]any{"messages": p.Chat["messages"]}
+	k := 0
+	for tell(t, p.Events[:k]...).text != "Let me see:" {
+		k++
+	}
+	had := tell(t, p.Events[:k]...)
+	l := &lending{t: t, p: p}
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/tokenize":
+			json.NewEncoder(w).Encode(map[string]any{"tokens": p.Prompt})
+		case "/detokenize":
+			json.NewEncoder(w).Encode(map[string]any{"prompt": had.reasoning + "</think>" + had.text})
+		default:
+			l.ServeHTTP(w, r)
+		}
+	}).URL
+	text := ""
+	body, _ := json.Marshal(p.Chat)
+	a, err := engineAt(t, url).Complete(context.Background(), agentd.Request{Kind: bus.KindChat, Body: body, Model: "m", MaxTokens: 3,
+		Resume: &agentd.Resume{Tokens: p.Tokens[:k], Text: had.text, Reasoning: had.reasoning, Whole: 1000}}, func(c agentd.Chunk) error {
+		text += c.Text
+		return nil
+	})
+	if err != nil || text != "rawrawraw" || a.Finish != "length" || l.requests != 1 {
+		t.Errorf("%q, %+v, %v; %d requests", text, a, err, l.requests)
+	}
+}
