@@ -109,7 +109,8 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 }
 
 // setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an ordinary
-// answer short.
+// answer short, and not beyond what an agent has context for: a max_tokens of a million is common, and an answer of a
+// million tokens is not.
 func (n *Node) setTerms(t *task) error {
 	d := n.cfg.Terms
 	t.terms = market.Terms{Delta: d.Delta, Patience: d.Patience}
@@ -117,7 +118,11 @@ func (n *Node) setTerms(t *task) error {
 		t.terms.Worth = *w
 	} else {
 		each := market.Price{Miss: d.Worth, Out: d.Worth}
-		t.terms.Worth = min(each.Cost(market.Usage{Prompt: t.msg.Prompt.Tokens, Output: t.msg.MaxTokens}), market.MaxWorth)
+		output := t.msg.MaxTokens
+		if most := n.longest(); most > 0 {
+			output = min(output, most)
+		}
+		t.terms.Worth = min(each.Cost(market.Usage{Prompt: t.msg.Prompt.Tokens, Output: output}), market.MaxWorth)
 	}
 	if x := t.msg.Terms.Delta; x != nil && *x != 0 {
 		t.terms.Delta = *x
@@ -129,6 +134,19 @@ func (n *Node) setTerms(t *task) error {
 		t.terms.MaxPrice = *c
 	}
 	return t.terms.Validate()
+}
+
+// longest is the longest context of the agents here, 0 where one of them names none.
+func (n *Node) longest() (most int) {
+	for _, a := range n.roster {
+		if a.joined && a.reg.MaxModelLen == 0 {
+			return 0
+		}
+		if a.joined {
+			most = max(most, a.reg.MaxModelLen)
+		}
+	}
+	return most
 }
 
 // survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.

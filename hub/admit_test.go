@@ -147,6 +147,16 @@ func TestDefaultTerms(t *testing.T) {
 			t.Errorf("%d tokens: %d more do not fit the context", size, d.MaxTokens)
 		}
 	}
+	whole := map[string]bus.Dispatch{} // no more is held than the context allows
+	for id, tokens := range map[string]int{"context": 8192, "absurd": 1 << 24} {
+		h.must(h.step(h.task("bob", id, func(m *bus.Task) { m.MaxTokens = tokens })))
+		whole[id] = h.take("bob", id)
+		h.serve(whole[id], market.Usage{Prompt: 100, Output: 1})
+		h.pass(20 * time.Millisecond)
+	}
+	if a, b := h.n.known[taskKey{"bob", "context"}], h.n.known[taskKey{"bob", "absurd"}]; a.terms.Worth != b.terms.Worth || whole["context"].MaxTokens != whole["absurd"].MaxTokens {
+		t.Errorf("8192 tokens are worth %v, %d are %v", a.terms.Worth, 1<<24, b.terms.Worth)
+	}
 }
 
 // max_price bounds what is held, whatever the worst case.
