@@ -116,8 +116,11 @@ func (b *body) member(key span) bool {
 	if !ok {
 		return false
 	}
-	if string(b.text(v)) == "null" {
-		return true // as if it were not there
+	if string(b.text(v)) == "null" { // as if it were not there
+		if which == atSouk {
+			b.cut = span{key.from, v.to}
+		}
+		return true
 	}
 	switch which {
 	case atModel:
@@ -360,7 +363,7 @@ func (b *body) judge() error {
 // withoutSouk copies the body and leaves the member souk out: what a task is worth is no business of
 // the engine's.
 func (b *body) withoutSouk() []byte {
-	if b.souk == (span{}) {
+	if b.cut == (span{}) {
 		return slices.Clone(b.data)
 	}
 	from, to := b.cut.from, b.cut.to

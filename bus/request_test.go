@@ -303,6 +303,7 @@ func TestSoukIsCutFromTheBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"souk":{},"prompt":"x"}`:               `{"prompt":"x"}`,
 		`{"prompt":"x","souk":{}}`:               `{"prompt":"x"}`,
+		`{"prompt":"x","souk":null}`:             `{"prompt":"x"}`,
 		`{ "prompt":"x" , "souk" : {} }`:         `{ "prompt":"x"  }`,
 		`{"a":1,"souk":{"turn":1},"prompt":"x"}`: `{"a":1,"prompt":"x"}`,
 	} {
@@ -483,6 +484,7 @@ func FuzzDecodeRequest(f *testing.F) {
 	f.Add([]byte(turns("You are terse.", 3)))
 	f.Add([]byte(`{"prompt":["x"],"souk":{"turn":3,"terms":{"worth":0.1}},"n":1,"stream":false,"max_tokens":9,"model":"m"}`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"x"}],"tool_calls":[1]}],"tools":[{}],"\u006e":1}`))
+	f.Add([]byte(`{"prompt":"x","souk":null,"echo":false,"stream_options":{"include_usage":true}}` + "\x00"))
 	for _, m := range full() {
 		data, err := Encode(m)
 		if err != nil {

@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"souk/classifier"
 	"souk/cmd/internal/daemon"
 	"souk/integration/harness"
 )
@@ -90,12 +93,23 @@ goes on where the first one ended; a second market on it at the same time is ref
 				fmt.Fprintf(c.ErrOrStderr(), "stopping: tasks that run may end within %s\n", harness.StopWithin)
 			case <-m.Failed():
 			}
-			return errors.Join(m.Err(), m.Close())
+			err = errors.Join(m.Err(), m.Close())
+			fmt.Fprintln(out, atTheDoor(m.Door().Stats()))
+			return err
 		},
 	}
 	f.add(c)
 	c.Flags().BoolVar(&show, "print-config", false, "print the default market as YAML, and end")
 	return c
+}
+
+// atTheDoor sums up what came to the market, and what was refused for which reason.
+func atTheDoor(s classifier.Stats) string {
+	line := fmt.Sprintf("%d requests came: %d streams and %d whole answers were served", s.Received, s.Accepted, s.Collected)
+	for i, code := range slices.Sorted(maps.Keys(s.Refused)) {
+		line += fmt.Sprintf("%s%s %d", [...]string{"; refused ", ", "}[min(i, 1)], code, s.Refused[code])
+	}
+	return line + "."
 }
 
 // elsewhere says that the market has not the port that it was to have; "" where it has.

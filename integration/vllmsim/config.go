@@ -32,6 +32,8 @@ type Config struct {
 	Admin        bool    // serve /sim/fault
 }
 
+const maxSpeedup = 1e6
+
 func (c Config) withDefaults() Config {
 	set := func(v *int, values ...int) {
 		for _, d := range values {
@@ -78,8 +80,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.BlockSize > 64:
 		return fmt.Errorf("block-size is %d; it must be at most 64", c.BlockSize)
-	case c.Speedup < 0:
-		return errors.New("speedup must be above 0")
+	case !(c.Speedup > 0 && c.Speedup <= maxSpeedup):
+		return fmt.Errorf("speedup is %v; it must be above 0 and at most %v", c.Speedup, float64(maxSpeedup))
 	case c.MaxNumQueuedReqs < 0:
 		return errors.New("max-num-queued-reqs must not be negative")
 	case (c.NumGPUBlocks-1)*c.BlockSize < c.MaxModelLen:

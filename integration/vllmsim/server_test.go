@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -165,7 +166,9 @@ func TestBadInput(t *testing.T) {
 	for want, c := range map[string]Config{
 		"max-num-seqs is -1":             {MaxNumSeqs: -1},
 		"block-size is 128":              {BlockSize: 128},
-		"speedup":                        {Speedup: -1},
+		"speedup is -1":                  {Speedup: -1},
+		"speedup is NaN":                 {Speedup: math.NaN()},
+		"speedup is +Inf":                {Speedup: math.Inf(1)},
 		"max-model-len is 8192, but 100": {NumGPUBlocks: 100},
 		"max-num-queued-reqs":            {MaxNumQueuedReqs: -1},
 	} {
