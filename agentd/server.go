@@ -657,7 +657,11 @@ func (a *seller) tell(subject string, m bus.Message) {
 	if err == nil {
 		err = a.deps.Bus.Publish(bus.Msg{Subject: subject, Data: data})
 	}
-	if err != nil && !errors.Is(err, bus.ErrClosed) {
+	switch {
+	case err == nil, errors.Is(err, bus.ErrClosed):
+	case errors.Is(err, bus.ErrDisconnected): // once a second and stream, and said once by whoever watches the bus
+		a.log.Debug("not sent: the bus is away", "subject", subject)
+	default:
 		a.log.Warn("not sent", "subject", subject, "err", err)
 	}
 }

@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -946,4 +947,28 @@ func TestSeveralAgents(t *testing.T) {
 		}
 		o.close()
 	})
+}
+
+// unreached is a bus that is away, or refuses.
+type unreached struct {
+	bus.Bus
+	err error
+}
+
+func (b unreached) Publish(bus.Msg) error { return b.err }
+
+// A bus that is away is said once by whoever watches it, and not for each message that it does not take.
+func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
+	for err, lines := range map[error]int{bus.ErrNotSent: 0, bus.ErrDisconnected: 0, bus.ErrClosed: 0, bus.ErrTooLarge: 1} {
+		var log bytes.Buffer
+		s, wrong := NewServer(Config{Agents: []AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: unreached{err: err}, Engine: func(EngineConfig) Engine { return nil },
+			Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		s.agents[0].tell(bus.SummarySubject("math", "a1"), &bus.Summary{Agent: "a1", State: bus.StateReady})
+		if got := strings.Count(log.String(), "\n"); got != lines {
+			t.Errorf("%v: %d lines, want %d:\n%s", err, got, lines, log.String())
+		}
+	}
 }

@@ -374,7 +374,11 @@ func (s *Server) publish(subject string, m bus.Message) {
 	if err == nil {
 		err = s.d.Bus.Publish(bus.Msg{Subject: subject, Data: data})
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
+		s.d.Log.Debug("not sent: the bus is away", "subject", subject)
+	default:
 		s.d.Log.Warn("not sent", "subject", subject, "err", err)
 	}
 }

@@ -615,7 +615,11 @@ func (s *Server) deliver(r *Ready, acks []Letter) []Letter {
 }
 
 func (s *Server) send(l Letter) {
-	if err := s.publish(bus.Msg{Subject: l.Subject}, l.Message); err != nil {
+	switch err := s.publish(bus.Msg{Subject: l.Subject}, l.Message); {
+	case err == nil:
+	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
+		s.log.Debug("message not sent: the bus is away", "subject", l.Subject)
+	default:
 		s.log.Warn("message not sent", "subject", l.Subject, "err", err)
 	}
 }

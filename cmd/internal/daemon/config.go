@@ -15,7 +15,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// owners says whose file a section at the top belongs to, and the command that takes it.
+// owners says whose file a section at the top belongs to, and the command that takes it; the cluster's comes first, for it has those of
+// others too.
 var owners = []struct{ section, command string }{
 	{"engines", "souk cluster --config"}, {"agentd", "agentd --config"}, {"hub", "hub --config"}, {"classifier", "classifier --config"}, {"treasury", "treasury --config"},
 	{"infra", "souk infra --config"}, {"domains", "souk up --config"},
@@ -112,7 +113,9 @@ func foreign(section, path string, body ast.Node) error {
 	for _, e := range entries(body) {
 		top[e.key] = e.line
 	}
-	if _, ours := top[section]; ours {
+	_, ours := top[section]
+	_, cluster := top[owners[0].section] // whose file names other files under their sections
+	if ours && !cluster {
 		return nil
 	}
 	for _, o := range owners {

@@ -72,6 +72,7 @@ func TestWhatToWriteInstead(t *testing.T) {
 		{"a section off", "fair:", "log: {level: info}\nfaire:", `fair.yaml:2: unknown field "faire": write fair`},
 		{"in the price", "miss:", "mis:", `fair.yaml:5: unknown field "fair.stalls[0].price.mis": write miss`},
 		{"another daemon's file", "fair:", "hub:", "fair.yaml:1: section \"hub\": this file is for another command: run `hub --config "},
+		{"the file of a cluster", "fair:", "engines: [8001]\nfair:", "fair.yaml:1: section \"engines\": this file is for another command: run `souk cluster --config fair.yaml`"},
 		{"a value of the wrong kind", "rows: 1", "rows: many", `fair.yaml:7: fair.stalls[1].rows: "many": write a whole number`},
 		{"no unit", "open: 6h", "open: 10", `fair.yaml:3: fair.open: "10": write a duration with its unit, as 10s or 1m30s`},
 		{"no duration", "open: 6h", "open: six hours", `fair.yaml:3: fair.open: "six hours": write a duration with its unit, as 10s or 1m30s`},
