@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -188,6 +189,7 @@ var headerFields = map[string]func(t *Task, v string) error{
 	"role":        headerText(func(t *Task) *string { return &t.Role }),
 	"task":        headerText(func(t *Task) *string { return &t.ID }),
 	"hub":         headerText(func(t *Task) *string { return &t.Hub }),
+	"failover":    headerText(func(t *Task) *string { return &t.Failover }),
 	"deadline":    headerInt(func(t *Task) *int64 { return &t.DeadlineMS }),
 	"deadline-ms": headerInt(func(t *Task) *int64 { return &t.DeadlineMS }),
 	"patience-ms": headerPatience,
@@ -200,17 +202,25 @@ var headerFields = map[string]func(t *Task, v string) error{
 // applyHeaders lets X-Souk-* go before X-IEMAS-*, and a longer name before its beginning.
 func applyHeaders(t *Task, header Header) error {
 	var names []string
+	var unknown string
 	for name, values := range header {
-		field, ok := headerField(name)
-		if ok && len(values) > 0 && headerFields[field] != nil { // else another's, or a later version's
+		field, ours, ok := headerField(name)
+		switch {
+		case !ok || len(values) == 0:
+		case headerFields[field] != nil:
 			names = append(names, name)
+		case ours && (unknown == "" || name < unknown): // of the paper's headers there are others
+			unknown = name
 		}
+	}
+	if unknown != "" { // a slip must not cost money
+		return bad("header %.80q: there is none of that name; there are X-Souk- and %s", unknown, strings.Join(slices.Sorted(maps.Keys(headerFields)), ", "))
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(strings.Compare(strings.ToLower(b), strings.ToLower(a)), strings.Compare(a, b))
 	})
 	for _, name := range names {
-		field, _ := headerField(name)
+		field, _, _ := headerField(name)
 		values := header[name]
 		if len(values) > 1 {
 			return bad("header %s: given %d times", name, len(values))
@@ -223,13 +233,14 @@ func applyHeaders(t *Task, header Header) error {
 	return nil
 }
 
-func headerField(name string) (string, bool) {
-	for _, prefix := range [...]string{"x-souk-", "x-iemas-"} {
+// headerField is what follows X-Souk-, which is ours, or X-IEMAS-.
+func headerField(name string) (field string, ours, ok bool) {
+	for i, prefix := range [...]string{"x-souk-", "x-iemas-"} {
 		if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-			return strings.ToLower(name[len(prefix):]), true
+			return strings.ToLower(name[len(prefix):]), i == 0, true
 		}
 	}
-	return "", false
+	return "", false, false
 }
 
 func headerText(field func(*Task) *string) func(*Task, string) error {

@@ -86,15 +86,15 @@ func TestRequestInMsgpack(t *testing.T) {
 
 func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":"hi"}]}`
-	paper := Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"}, "X-IEMAS-SOURCE": {"coqa"}}
+	paper := Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"}, "X-IEMAS-SOURCE": {"coqa"}, "X-IEMAS-Later": {"?"}}
 	task := mustDecode(t, body, paper)
 	if task.Run != "run-3" || task.Session != "d-1" || task.Turn != 0 || task.Source != "coqa" {
 		t.Errorf("the paper's headers: %+v", task)
 	}
 	own := Header{"x-souk-session": {"s"}, "X-Souk-Turn": {"4"}, "x-souk-role": {"critic"}, "x-souk-deadline": {"1800000000000"},
-		"x-souk-max-price": {"0.02"}, "x-souk-worth": {"0.01"}, "x-souk-delta": {"0.25"}, "x-souk-patience-ms": {"700"}, "x-souk-later": {"?"}}
+		"x-souk-max-price": {"0.02"}, "x-souk-worth": {"0.01"}, "x-souk-delta": {"0.25"}, "x-souk-patience-ms": {"700"}, "X-Souk-Failover": {"off"}}
 	task = mustDecode(t, body, own)
-	if task.Session != "s" || task.Turn != 4 || task.Role != "critic" || task.DeadlineMS != 1_800_000_000_000 ||
+	if task.Session != "s" || task.Turn != 4 || task.Failover != "off" || task.Role != "critic" || task.DeadlineMS != 1_800_000_000_000 ||
 		*task.Terms.MaxPrice != 20_000_000 || *task.Terms.Worth != 10_000_000 || *task.Terms.Delta != 0.25 || *task.Terms.PatienceMS != 700 {
 		t.Errorf("our headers: %+v", task)
 	}
@@ -110,7 +110,7 @@ func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 	}
 	for _, bad := range []Header{
 		{"X-Souk-Turn": {"x"}}, {"X-IEMAS-Turn-Number": {"0"}}, {"X-Souk-Turn": {"-1"}}, {"X-Souk-Session": {"a", "b"}},
-		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
+		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Worht": {"1"}}, {"X-Souk-Failover": {"on"}}, {"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
 	} {
 		if _, err := decode(t, body, bad); err == nil || err.Code != CodeBadRequest {
 			t.Errorf("%v: got %v", bad, err)

@@ -3,6 +3,7 @@ package classifier
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"souk/bus"
 )
@@ -40,7 +41,7 @@ func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return s[:n-3] + "..."
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
 func (r *request) refusal(e *bus.Error) bus.Answer { return bus.Answer{Result: r.result(e)} }
