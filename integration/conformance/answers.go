@@ -110,6 +110,21 @@ func (s *suite) tokenIDs(t *testing.T) {
 	}
 }
 
+// lateRefusal: some of a request is judged once the stream has begun, and refused by an event that has the status in it.
+func (s *suite) lateRefusal(t *testing.T) {
+	if s.StandIn {
+		t.Skip("the stand-in refuses these requests in the head")
+	}
+	for _, more := range []object{
+		{"logit_bias": object{"99999999": 1}}, {"allowed_token_ids": []int{}}, {"stop_token_ids": []int{-1}}, {"logprobs": true, "top_logprobs": -1},
+	} {
+		events := s.events(t, "/v1/chat/completions", chat("Hello", more))
+		if len(events) != 1 || number(dig(events[0], "error", "code")) != http.StatusBadRequest || text(dig(events[0], "error", "message")) == "" {
+			t.Errorf("%v: %v, want one event with an error of code 400", more, events)
+		}
+	}
+}
+
 // tokenize: counts are those that are billed, and detokenize undoes it.
 func (s *suite) tokenize(t *testing.T) {
 	for _, content := range []string{"Hello there", "  leading spaces\n\n\tand tabs ", "naïve café, 北京, 🙂🙂", "a=b; // {\"k\": [1, 22, 333, 4444]}", "I'm sure they've won't"} {

@@ -38,6 +38,7 @@ func Run(t *testing.T, baseURL string, o Options) {
 	t.Run("stream", s.stream)
 	t.Run("usage in every chunk", s.continuousUsage)
 	t.Run("token ids", s.tokenIDs)
+	t.Run("refused within a stream", s.lateRefusal)
 	t.Run("tokenize", s.tokenize)
 	t.Run("defaults of max_tokens", s.maxTokens)
 	t.Run("stop strings", s.stopStrings)
@@ -220,7 +221,7 @@ func split(b []byte) (out [][]byte, done bool) {
 
 func tail(b []byte) []byte { return b[max(0, len(b)-300):] }
 
-// collect joins the text, tokens and last reason of one choice of a stream.
+// collected is one choice of a stream: its text, its tokens and the last reason, and the stream's usage.
 type collected struct {
 	text   string
 	ids    []int

@@ -111,9 +111,9 @@ func (s *suite) leave(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	r := s.open(ctx, t)
 	defer r.Body.Close()
-	until(t, 5*time.Second, "the stream shows as running", func() bool { return s.running(t) == 1 })
+	until(t, 10*time.Second, "the stream shows as running", func() bool { return s.running(t) == 1 })
 	hangUp()
-	until(t, 2*time.Second, "the slot is free", func() bool { return s.running(t) == 0 })
+	until(t, 10*time.Second, "the slot is free", func() bool { return s.running(t) == 0 })
 	after := s.scrape(t)
 	made := after.value(t, "vllm:generation_tokens_total") - before.value(t, "vllm:generation_tokens_total")
 	if made < 1 || made >= float64(s.maxLen/2) {

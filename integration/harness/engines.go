@@ -2,8 +2,8 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"souk/agentd"
@@ -13,7 +13,7 @@ import (
 	"souk/integration/vllmsim"
 )
 
-// Profiles lists the profiles of simulated engines, the fastest last.
+// Profiles names the profiles of simulated engines.
 func Profiles() []string {
 	var names []string
 	for _, p := range vllmsim.Profiles() {
@@ -87,7 +87,10 @@ func servedModel(ctx context.Context, a Agent) (string, error) {
 			return name, nil
 		}
 	}
-	return "", errors.New("agent " + a.ID + ": " + a.Engine.URL + " does not serve " + a.Model)
+	if a.Model == "" {
+		return "", fmt.Errorf("agent %s: the engine at %s serves no model", a.ID, a.Engine.URL)
+	}
+	return "", fmt.Errorf("agent %s: the engine at %s does not serve %s, but %s", a.ID, a.Engine.URL, a.Model, strings.Join(info.Models, ", "))
 }
 
 // knownAnswers teaches the simulated engines what was answered when the dialogues were recorded.

@@ -81,7 +81,7 @@ func appendTokens(b []byte, ids []uint32) []byte {
 	return append(b, ']')
 }
 
-// choiceEnd appends finish_reason, and stop_reason where it is given.
+// appendReason appends the value of finish_reason, null as long as there is none.
 func appendReason(b []byte, reason string) []byte {
 	if reason == "" {
 		return append(b, "null"...)
