@@ -283,6 +283,13 @@ func (s *Spool) Done(hold string) {
 	}
 }
 
+// Has reports whether a completion is written down and not acknowledged.
+func (s *Spool) Has(hold string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[hold] != nil
+}
+
 // Close leaves in the file what is open.
 func (s *Spool) Close() error {
 	s.mu.Lock()

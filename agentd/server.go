@@ -840,11 +840,37 @@ func (a *seller) drain() {
 	}
 	a.runs.Wait()
 	if !a.wait(a.Server.cfg.SettleTimeout, (*Agent).Settled) {
-		a.log.Error("completions not acknowledged at shutdown: their holds will expire unpaid", "n", a.stats().Pending)
+		kept, lost := a.unsettled()
+		if lost > 0 {
+			a.log.Error("completions not acknowledged at shutdown: their holds will expire unpaid", "n", lost)
+		}
+		if kept > 0 {
+			a.log.Warn("completions not acknowledged at shutdown: they are written down, and sent after the next start", "n", kept)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	a.deps.Bus.Flush(ctx)
+}
+
+// unsettled counts the completions that are not acknowledged: those that the next life will find, and the others. A failed task has
+// nothing to lose.
+func (a *seller) unsettled() (kept, lost int) {
+	a.mu.Lock()
+	var open []bus.Completion
+	for _, p := range a.core.pending {
+		open = append(open, p.c)
+	}
+	a.mu.Unlock()
+	for i := range open {
+		switch {
+		case a.spool != nil && a.spool.Has(open[i].Hold):
+			kept++
+		case open[i].Outcome != bus.OutcomeFailed:
+			lost++
+		}
+	}
+	return kept, lost
 }
 
 // wait returns whether the core came to a state in time.

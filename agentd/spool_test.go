@@ -3,6 +3,7 @@ package agentd
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,6 +139,30 @@ func TestADamagedSpool(t *testing.T) {
 	entry, _ := appendReport([]byte(spoolHead("a1")), &failed)
 	if _, _, err := readSpool(entry, "a1", 100); err == nil {
 		t.Error("a failed task is to be paid")
+	}
+}
+
+// What is not acknowledged at a shutdown is lost or found again: those who read the log are told which.
+func TestWhatAShutdownLeaves(t *testing.T) {
+	server, err := NewServer(Config{Agents: []AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: nowhere{}, Engine: func(EngineConfig) Engine { return nil }, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	a := server.agents[0]
+	a.core = newTestAgent(4, server.cfg)
+	a.core.Claimed(claim(5))
+	a.spool = openSpool(t, openHome(t, t.TempDir(), "n1"), "")
+	for hold, why := range map[string]error{"h0": nil, "h1": nil, "h2": errors.New("the engine burns")} {
+		d := dispatch(hold)
+		if r, ok := a.core.Dispatch("math", d); !ok {
+			t.Fatal(r)
+		}
+		e := a.core.Begin(d).End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 10, Output: 1}}, why)
+		c := a.core.Ended(d, &e)
+		if hold != "h1" { // which ended while the bus was away
+			a.keepReport(Report{d.Domain, c})
+		}
+	}
+	if kept, lost := a.unsettled(); kept != 1 || lost != 1 {
+		t.Errorf("%d will be found and %d are lost, want one each", kept, lost)
 	}
 }
 

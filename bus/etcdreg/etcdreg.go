@@ -44,7 +44,10 @@ var _ bus.Registry = (*Registry)(nil)
 
 // Dial connects to etcd. It fails if no endpoint answers in DialTimeout; afterwards outages are waited
 // out.
-func Dial(config Config) (*Registry, error) {
+func Dial(config Config) (*Registry, error) { return DialContext(context.Background(), config) }
+
+// DialContext gives up when ctx ends; once it has connected, ctx means nothing more.
+func DialContext(ctx context.Context, config Config) (*Registry, error) {
 	if len(config.Endpoints) == 0 {
 		return nil, errors.New("etcdreg: no endpoint given")
 	}
@@ -65,7 +68,7 @@ func Dial(config Config) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcdreg: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
 	if _, err := client.Get(ctx, bus.AgentsPrefix, clientv3.WithCountOnly(), clientv3.WithPrefix()); err != nil {
 		client.Close()

@@ -78,7 +78,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	var home *agentd.Home
 	if c.Data != "" {
 		if home, err = agentd.OpenHome(c.Data, c.Agentd.Node); err != nil {
-			return err
+			return daemon.InData(err)
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}

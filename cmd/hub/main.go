@@ -53,7 +53,7 @@ a second hub of the same domain with another journal stands by until the first i
 func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Hub.Journal), journal.Config{Log: p.Log})
 	if err != nil {
-		return err
+		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	l, err := p.Connect(ctx, c.Market, c.Hub.Hub)

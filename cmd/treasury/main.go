@@ -54,7 +54,7 @@ over all hubs. A market has one: a second one is refused as long as the first li
 func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Treasury.Journal), journal.Config{Log: p.Log})
 	if err != nil {
-		return err
+		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	l, err := p.Connect(ctx, c.Market, "treasury")

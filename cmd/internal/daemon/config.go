@@ -345,6 +345,14 @@ func lineOf(n ast.Node, path string) (line, steps int, whole bool) {
 	return line, steps, true
 }
 
+// InData says of an error about a daemon's data directory what names that. Nil stays nil.
+func InData(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w (the directory is data in the file, or SOUK_DATA)", err)
+}
+
 // hidden are fields that are not shown.
 var hidden = []string{"api_key", "session_key"}
 

@@ -124,7 +124,7 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 		return nil, err
 	}
 	err = p.patiently(ctx, m.ConnectWithin, "etcd", strings.Join(m.Etcd, ","), "market.etcd or SOUK_MARKET_ETCD", func() (err error) {
-		l.Registry, err = etcdreg.Dial(etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
+		l.Registry, err = etcdreg.DialContext(ctx, etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
 		return err
 	})
 	if err != nil {
