@@ -139,6 +139,7 @@ type seller struct {
 	suspect bool   // the engine went silent, or failed with a 500: only an answer clears it
 	asking  bool   // a claim is being read
 	listed  string // the state in the last registration
+	why     string // what the last look at the engine found wrong
 
 	secret [32]byte // of the nonces of its asks
 
@@ -174,9 +175,21 @@ func (a *seller) stats() AgentStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.core == nil {
-		return AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: "booting", Slots: a.cfg.Slots}
+		return AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: "booting", Why: a.why, Slots: a.cfg.Slots}
 	}
-	return a.core.Stats()
+	st := a.core.Stats()
+	st.Why = a.why
+	return st
+}
+
+// looked notes what a look at the engine found.
+func (a *seller) looked(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.why = ""
+	if err != nil {
+		a.why = clip(err.Error())
+	}
 }
 
 // run is an agent's life.
@@ -294,8 +307,10 @@ func (a *seller) await(ctx context.Context) (Info, error) {
 			if info.Version != "" {
 				a.log.Info("engine ready", "url", a.cfg.Engine.URL, "version", info.Version, "models", info.Models)
 			}
+			a.looked(nil)
 			return info, nil
 		}
+		a.looked(err)
 		if n%20 == 5 { // after a few seconds, then every minute or so
 			a.log.Warn("waiting for the engine", "url", a.cfg.Engine.URL, "err", err)
 		}
@@ -544,6 +559,7 @@ func (a *seller) claimed(value []byte) {
 // engine behind it hangs, and while it shuts down.
 func (a *seller) watchEngine(ctx context.Context) {
 	failed := 0
+	told, tellAfter, news := "", time.Time{}, leastNews // what was logged of it last, and when other news are
 	for {
 		pause := a.Server.cfg.ScrapeEvery
 		if failed > 0 {
@@ -575,12 +591,19 @@ func (a *seller) watchEngine(ctx context.Context) {
 		} else if failed++; failed >= 2 || a.suspected() { // one slow scrape under load is no death
 			a.with(func(core *Agent) { core.Unhealthy() })
 		}
-		if now := a.stats().State; now != before {
+		a.looked(err)
+		switch now := a.stats().State; {
+		case now != before:
 			level := slog.LevelWarn
 			if now == bus.StateDraining || now == bus.StateReady { // asked for, or good news
 				level = slog.LevelInfo
 			}
 			a.log.Log(ctx, level, "engine", "state", now, "was", before, "err", err)
+			told, tellAfter, news = fmt.Sprint(err), time.Now().Add(leastNews), leastNews
+		case now == bus.StateUnhealthy && err != nil && err.Error() != told && time.Now().After(tellAfter): // it answers now, but as another one, say
+			a.log.Warn("engine", "state", now, "err", err)
+			news = min(2*news, mostNews)
+			told, tellAfter = err.Error(), time.Now().Add(news)
 		}
 		// Not only when it has changed: a failed task says unhealthy at any moment, also during the look that finds all well.
 		a.mu.Lock()
@@ -591,6 +614,13 @@ func (a *seller) watchEngine(ctx context.Context) {
 		}
 	}
 }
+
+// What keeps an engine from being sold may change without end, as where its server is started again and again: the pause between two lines
+// about it doubles.
+const (
+	leastNews = 2 * time.Second
+	mostNews  = 10 * time.Minute
+)
 
 // returned looks who it is that answers again.
 func (a *seller) returned(ctx context.Context) error {

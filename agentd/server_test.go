@@ -586,10 +586,16 @@ func TestDeadEngine(t *testing.T) {
 		if got := entry(); got != bus.StateUnhealthy {
 			t.Errorf("back with another model, registered as %q", got)
 		}
+		if why := o.server.Stats().Agents[0].Why; !strings.Contains(why, `serves ["other"], not "tiny"`) {
+			t.Errorf("why is %q", why)
+		}
 		o.engine.set(func() { o.engine.info.Models, o.engine.info.KVTokens = []string{"tiny"}, 4096 })
 		pass(3 * time.Second)
 		if got := entry(); got != bus.StateReady || size != 4096 {
 			t.Errorf("registered as %q with %d tokens", got, size)
+		}
+		if why := o.server.Stats().Agents[0].Why; why != "" {
+			t.Errorf("why is %q", why)
 		}
 	})
 }
@@ -814,7 +820,7 @@ func TestWaitsForABootingEngine(t *testing.T) {
 			t.Error("ready without an engine")
 		default:
 		}
-		if s := o.server.Stats().Agents[0]; s.State != "booting" {
+		if s := o.server.Stats().Agents[0]; s.State != "booting" || s.Why != "connection refused" {
 			t.Errorf("%+v", s)
 		}
 		o.engine.set(func() { o.engine.infoErr, o.engine.info.Models = nil, []string{"other"} })

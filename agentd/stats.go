@@ -63,7 +63,8 @@ type AgentStats struct {
 	Agent    string        `json:"agent"`
 	Model    string        `json:"model"`
 	State    string        `json:"state"`
-	Domain   string        `json:"domain"` // of the hub that sells its slots, "" if none does
+	Why      string        `json:"why,omitempty"` // its engine is not as it should be, as of the last look
+	Domain   string        `json:"domain"`        // of the hub that sells its slots, "" if none does
 	Slots    int           `json:"slots"`
 	InFlight int           `json:"in_flight"`
 	Pending  int           `json:"pending"` // completions not acknowledged

@@ -157,13 +157,35 @@ func (n *node) awaits() string {
 	var waiting []string
 	for _, a := range agents {
 		if a.State != bus.StateReady {
-			waiting = append(waiting, a.Agent)
+			waiting = append(waiting, withReason(a))
 		}
 	}
 	if len(waiting) == 0 {
 		return ""
 	}
 	return "waiting for the engines of " + strings.Join(waiting, ", ")
+}
+
+// unsold says why none of the node's agents is sold, where each has been; "" where one is.
+func unsold(s agentd.Stats) string {
+	var all []string
+	for _, a := range s.Agents {
+		if a.State != bus.StateUnhealthy {
+			return ""
+		}
+		all = append(all, withReason(a))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "no engine of this node can be sold: " + strings.Join(all, ", ")
+}
+
+func withReason(a agentd.AgentStats) string {
+	if a.Why == "" {
+		return a.Agent
+	}
+	return a.Agent + " (" + a.Why + ")"
 }
 
 // run serves until ctx ends and all agents have drained, or one cannot be offered at all.

@@ -149,3 +149,24 @@ func freePorts(t *testing.T, n int) []int {
 	}
 	return out
 }
+
+// A node none of whose engines can be sold is not ready, and says why; one of several is enough.
+func TestANodeThatSellsNothing(t *testing.T) {
+	sick := agentd.AgentStats{Agent: "a1", State: bus.StateUnhealthy, Why: "connection refused"}
+	other := agentd.AgentStats{Agent: "a2", State: bus.StateUnhealthy}
+	well := agentd.AgentStats{Agent: "a3", State: bus.StateReady}
+	for _, c := range []struct {
+		agents []agentd.AgentStats
+		want   string
+	}{
+		{nil, ""},
+		{[]agentd.AgentStats{sick, well}, ""},
+		{[]agentd.AgentStats{{Agent: "a4", State: "booting"}}, ""}, // which is waited for
+		{[]agentd.AgentStats{{Agent: "a4", State: bus.StateDraining}}, ""},
+		{[]agentd.AgentStats{sick, other}, "no engine of this node can be sold: a1 (connection refused), a2"},
+	} {
+		if got := unsold(agentd.Stats{Agents: c.agents}); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

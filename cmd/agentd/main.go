@@ -94,6 +94,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 	}
 	p.Awaits(n.awaits)
+	p.Lacks(func() string { return unsold(n.stats()) })
 	p.Serving(n.ready, func() any { return n.stats() })
 	return n.run(ctx, c.Discover)
 }

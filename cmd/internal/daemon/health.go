@@ -33,10 +33,8 @@ type health struct {
 	server   *http.Server
 }
 
-type need struct {
-	why string // it is not ready, while ok is false
-	ok  func() bool
-}
+// need says why the daemon is not ready; "" while that is not the reason.
+type need func() string
 
 func newHealth(name, version string) *health {
 	return &health{name: name, version: version, began: time.Now()}
@@ -68,10 +66,22 @@ func (p *Process) Awaits(what func() string) {
 // reason why.
 func (p *Process) Needs(why string, ok func() bool) { p.health.need(why, ok) }
 
+// Lacks is Needs where the reason is not always the same: as long as what it says is not "".
+func (p *Process) Lacks(what func() string) {
+	p.health.mu.Lock()
+	defer p.health.mu.Unlock()
+	p.health.needs = append(p.health.needs, what)
+}
+
 func (h *health) need(why string, ok func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.needs = append(h.needs, need{why, ok})
+	h.needs = append(h.needs, func() string {
+		if ok() {
+			return ""
+		}
+		return why
+	})
 }
 
 func (h *health) waits(what, where string) {
@@ -109,8 +119,8 @@ func (h *health) report() Report {
 		r.Not = append(r.Not, h.waiting)
 	}
 	for _, n := range h.needs {
-		if !n.ok() {
-			r.Not = append(r.Not, n.why)
+		if why := n(); why != "" {
+			r.Not = append(r.Not, why)
 		}
 	}
 	up := len(h.serving) > 0
