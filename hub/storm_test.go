@@ -31,13 +31,14 @@ type storm struct {
 	deposits market.Credits
 	read     struct{ letters, frames int }
 	lost     map[string]bool
-	calls    []*bus.Call // for asks, not answered
+	taken    map[string]ledger.Hold // the last that an agent took, by task
+	calls    []*bus.Call            // for asks, not answered
 }
 
 func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 	s := &storm{
 		r: rand.New(rand.NewPCG(seed, 0)), restart: restart,
-		sent: map[string]*bus.Task{}, answers: map[string]int{}, rounds: map[string]bool{}, lost: map[string]bool{},
+		sent: map[string]*bus.Task{}, answers: map[string]int{}, rounds: map[string]bool{}, lost: map[string]bool{}, taken: map[string]ledger.Hold{},
 		boots: map[string]int64{}, seqs: map[string]uint64{},
 	}
 	s.house = newHouse(t, func(c *Config) {
@@ -121,7 +122,7 @@ func (s *storm) reply(c *bus.Call) {
 }
 
 // give steps the Node; what it does not understand is its right.
-func (s *storm) give(m bus.Message) { s.n.Step(s.now, m) }
+func (s *storm) give(m bus.Message) error { return s.n.Step(s.now, m) }
 
 func (s *storm) agents() []string { return []string{"a-1", "a-2", "a-3", "a-4"} }
 
@@ -162,7 +163,10 @@ func (s *storm) event() {
 		case 2: // its reply is lost
 			s.handed = append(s.handed, d)
 		default:
-			s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold})
+			known := s.n.holds[d.Hold] != nil && !s.n.holds[d.Hold].recovered // of a recovered one the hub hears nothing new
+			if s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold}) == nil && known {
+				s.taken[rec.Client+"/"+rec.Task] = rec
+			}
 			s.handed = append(s.handed, d)
 		}
 	case k < 75 && len(s.handed) > 0:
@@ -174,6 +178,9 @@ func (s *storm) event() {
 			switch s.r.IntN(8) {
 			case 0:
 				c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed
+				if c.Unsaid = s.r.IntN(2) == 0; c.Unsaid {
+					c.Relayed = 0
+				}
 			case 1:
 				c.Outcome = bus.OutcomeCancelled
 			case 2:
@@ -232,10 +239,107 @@ func (s *storm) event() {
 		s.must(s.n.Configure(s.now, &bus.MarketConfig{Domain: "math", Pricing: r.Pricing, Clarke: r.Clarke, Tariffs: r.Tariffs, Ceiling: &r.Ceiling}))
 	case k < 93 && s.restart:
 		s.startAgain()
+	case k < 94:
+		s.weather()
+	case k < 95 && len(s.all) > 0:
+		s.resume()
 	default:
 		s.now = s.now.Add(time.Duration(s.r.ExpFloat64() * float64(300*time.Millisecond)))
 		s.n.Tick(s.now)
 	}
+}
+
+// weather is what happens to a hub from outside.
+func (s *storm) weather() {
+	switch s.r.IntN(5) {
+	case 0: // the leadership is lost, and won again a while later
+		was := s.silent
+		s.silent = true // nobody listens to the treasury's answers
+		s.n.Depose(s.now)
+		s.run()
+		s.check()
+		s.nobodyWaits()
+		for range s.r.IntN(4) {
+			s.now = s.now.Add(time.Duration(s.r.ExpFloat64() * float64(2*time.Second)))
+			s.n.Tick(s.now)
+			s.run()
+			s.check()
+		}
+		s.pending, s.silent = nil, was
+		s.must(s.n.Lead(s.now, s.n.epoch+1))
+		for _, id := range s.agents() {
+			if s.boots[id] > 0 && s.r.IntN(4) > 0 {
+				s.register(id, s.boots[id])
+			}
+		}
+	case 1:
+		if s.n.full {
+			return
+		}
+		if s.n.Room(false); s.n.leading {
+			s.nobodyWaits()
+		}
+		for range s.r.IntN(20) {
+			s.event()
+		}
+		s.n.Room(true)
+	case 2:
+		s.n.Disconnected(s.now)
+		s.now = s.now.Add(time.Second)
+		s.n.Tick(s.now)
+		s.n.Reconnected(s.now)
+	case 3:
+		id := s.agents()[s.r.IntN(4)]
+		for range 5 {
+			s.now = s.now.Add(time.Second)
+			s.n.Tick(s.now)
+			s.run()
+			if s.n.Absent(s.now, id) {
+				break
+			}
+		}
+	case 4:
+		s.n.Slept(s.now)
+	}
+}
+
+// nobodyWaits: whoever had no money held was sent away.
+func (s *storm) nobodyWaits() {
+	s.t.Helper()
+	for _, t := range s.n.known {
+		if t.state == waiting || t.state == parked {
+			s.t.Fatalf("task %s still waits", t.id)
+		}
+	}
+}
+
+// resume is a reader that wants the rest of an answer from another agent.
+func (s *storm) resume() {
+	again := *s.all[s.r.IntN(len(s.all))]
+	t := s.n.known[taskKey{again.Client, again.ID}]
+	if t == nil || again.Resume != nil {
+		return
+	}
+	agent := ""
+	if t.hold != nil {
+		agent = t.hold.agent.id
+	} else if t.final != nil {
+		agent = t.final.Agent
+	}
+	if agent == "" {
+		return
+	}
+	s.next++
+	again.Inbox = fmt.Sprint("resume.", s.next)
+	n := s.r.IntN(3)
+	again.Resume = &bus.Resume{Agent: agent, Seq: uint64(n), Tokens: make([]uint32, n)}
+	if n > 0 {
+		again.Resume.Text = "x"
+	}
+	again.Attempt = t.attempt() + 1
+	s.sent[again.Inbox] = &again
+	taken := again
+	s.give(&taken)
 }
 
 // answerAll answers what was asked while the treasury was silent; half of it was lost.
@@ -260,6 +364,7 @@ func (s *storm) startAgain() {
 		s.must(n.Replay(f))
 	}
 	s.n = n
+	clear(s.taken) // whether an agent took it is not in the journal
 	s.must(n.Lead(s.now, epoch))
 	for inbox := range s.sent {
 		s.lost[inbox] = true // may never be answered
@@ -274,8 +379,25 @@ func (s *storm) startAgain() {
 // check is what must hold after every event.
 func (s *storm) check() {
 	s.t.Helper()
+	for _, l := range s.letters[s.read.letters:] {
+		var last *bus.Result // its reader has the last word: what comes after is another answer
+		switch m := l.Message.(type) {
+		case *bus.Chunk:
+			last = m.Result
+		case *bus.Answer:
+			last = m.Result
+		}
+		if last != nil {
+			delete(s.taken, last.Client+"/"+last.Task)
+		}
+	}
 	for _, f := range s.frames[s.read.frames:] {
 		for _, r := range f.Records {
+			if h := r.Hold; h != nil {
+				if was, ok := s.taken[h.Client+"/"+h.Task]; ok && h.Round > was.Round && h.Attempt <= was.Attempt {
+					s.t.Fatalf("task %s of %s is handed out as attempt %d, which an agent took: its reader would join two answers", h.Task, h.Client, h.Attempt)
+				}
+			}
 			if r.Kind != ledger.KindRound {
 				continue
 			}
@@ -364,6 +486,7 @@ func (s *storm) check() {
 // heal brings everything back and lets time pass until nothing can be left.
 func (s *storm) heal() {
 	s.silent = false
+	s.n.Room(true)
 	s.answerAll()
 	for range 400 {
 		s.pass(30 * time.Second)
