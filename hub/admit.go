@@ -97,6 +97,8 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	switch {
 	case n.draining:
 		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
+	case n.lost:
+		return n.refusal(t.msg, bus.CodeUnavailable, time.Minute, journalStale)
 	case n.full:
 		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)
 	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting:

@@ -48,6 +48,7 @@ type treasury struct {
 	owed    bool                 // some of them may have to be told again
 	again   timer                // for grants that were missed
 	gap     bool                 // a grant is missing that the treasury does not have either: no more is asked for
+	refuses bool                 // it would not say what it allotted, and that was said
 }
 
 // ask is a request under way.
@@ -228,10 +229,17 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	if a.op == bus.OpReturn {
 		return n.returned(a, m)
 	}
+	if a.op == bus.OpAllotted && n.stale(m) {
+		return nil
+	}
 	more := n.accept(m.Grants)
 	if a.op == bus.OpAllotted {
 		if m.Code == "" {
+			n.treasury.refuses = false
 			n.resendReturns(m.Returned)
+		} else if m.Code != bus.CodeUnavailable && !n.treasury.refuses {
+			n.treasury.refuses = true
+			n.fault(fmt.Errorf("the treasury does not say what it allotted: %s: %s", m.Code, m.Message))
 		}
 		switch {
 		case m.Code != "" && n.justBack():
@@ -282,6 +290,9 @@ func (n *Node) accept(grants []bus.Grant) (more bool) {
 		if g.Hub == n.cfg.Journal && g.Number > n.book.LastGrant(n.cfg.Journal) && len(n.treasury.pending) < maxPending {
 			n.treasury.pending[g.Number] = g
 		}
+	}
+	if n.lost {
+		return false
 	}
 	if n.full {
 		return false // a nearly full disk has no room for new money; it is taken in later

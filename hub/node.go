@@ -94,6 +94,7 @@ type Node struct {
 	leading  bool
 	draining bool
 	full     bool // the journal takes no new holds
+	lost     bool // the journal lacks what it once held: see stale
 
 	roster []*agent // sorted by id
 	batch  *batch.Batch[*task]
@@ -224,7 +225,7 @@ func (n *Node) Tick(now time.Time) {
 // this until all messages at hand were stepped lets tasks that came together be cleared together.
 func (n *Node) Ready() Ready {
 	if n.leading {
-		for !n.full && n.batch.Due(n.now, n.freeSlots()) {
+		for !n.full && !n.lost && n.batch.Due(n.now, n.freeSlots()) {
 			n.clear()
 		}
 		n.report()
@@ -240,7 +241,7 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && n.batch.Len() > 0 && n.freeSlots() > 0 {
+	if !n.full && !n.lost && n.batch.Len() > 0 && n.freeSlots() > 0 {
 		at = earlier(at, n.batch.Deadline())
 	}
 	return earlier(at, n.status.next)

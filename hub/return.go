@@ -84,6 +84,24 @@ func (n *Node) returned(a ask, m *bus.FundsReply) error {
 	return nil
 }
 
+const journalStale = "the hub's journal lacks its end: an older copy stands in its place"
+
+// stale reports whether the treasury took in a return that this journal does not have: it is an older copy, and lists money as
+// there to be spent that went back, or was spent, after it was made. Such a hub settles what runs and takes nothing more.
+func (n *Node) stale(m *bus.FundsReply) bool {
+	own := n.book.LastReturn(n.cfg.Journal)
+	if m.Code != "" || m.Returned <= own {
+		return n.lost
+	}
+	if !n.lost {
+		n.lost = true
+		n.status.changed = true
+		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: nothing is awarded until the newer journal is back", journalStale, m.Returned, n.cfg.Journal, own))
+		n.sendAway(bus.CodeUnavailable, journalStale)
+	}
+	return true
+}
+
 // resendReturns tells the treasury again of the returns that it has not heard of: it has those up to taken.
 func (n *Node) resendReturns(taken uint64) {
 	t := &n.treasury

@@ -273,7 +273,7 @@ func (t *Treasury) canTell(req *bus.FundsRequest) error {
 	case req.After > last:
 		return refuse(bus.CodeBadRequest, "hub %s has accepted %d grants and was given %d: its journal and the treasury's are not of one market", req.Hub, req.After, last)
 	case req.After < last && list[0].Number > req.After+1:
-		return refuse(bus.CodeUnavailable, "grants to hub %s before number %d are no longer at hand: its journal has lost its end; restore it from a copy", req.Hub, list[0].Number)
+		return refuse(bus.CodeBadRequest, "grants to hub %s before number %d are no longer at hand: its journal has lost its end; restore it from a copy", req.Hub, list[0].Number)
 	}
 	return nil
 }
