@@ -11,9 +11,8 @@ import (
 // ErrOutcome marks an outcome that is not the round's.
 var ErrOutcome = errors.New("wrong outcome")
 
-// Check verifies, without solving and in time linear in the edges, read once more for each client that is priced as one, that o is
-// the outcome of r: greatest welfare,
-// least prices (hence exact Clarke payments, mechanism as in the package comment), ties broken by the round's
+// Check verifies, without solving and in time linear in the edges, read once more for each client with several tasks that are
+// priced together, that o is the outcome of r: greatest welfare, least prices (hence exact Clarke payments, mechanism as in the package comment), ties broken by the round's
 // seed, and every sum of every award. Of a posted round it verifies that every client got what suits it best of what was left.
 // A round with bundles has no such proof: it is cleared again. Its errors are ErrOutcome, or those of [Clear].
 func Check(r Round, o Outcome) error {
