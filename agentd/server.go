@@ -336,12 +336,25 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// seldom says of something that is tried every second or so whether it is worth a line: at first, and once a minute.
+type seldom struct{ said time.Time }
+
+func (s *seldom) due() bool {
+	now := time.Now()
+	if !s.said.IsZero() && now.Sub(s.said) < time.Minute {
+		return false
+	}
+	s.said = now
+	return true
+}
+
 // enlist keeps the agent in the registry: registers, updates when it changed, registers again after a lost
 // lease. It fails if the id belongs to another.
 func (a *seller) enlist(ctx context.Context) error {
 	key := bus.AgentKey(a.cfg.ID)
 	pause := 100 * time.Millisecond
 	var taken time.Time // since when another holds the key
+	var over, away, stale seldom
 	for {
 		entry, err := a.entry()
 		if err != nil {
@@ -366,14 +379,18 @@ func (a *seller) enlist(ctx context.Context) error {
 			if !mine || time.Since(taken) > a.Server.cfg.LeaseTTL+2*time.Second {
 				select {
 				case <-a.registered: // we were there first, and lost the lease for a while
-					a.log.Error("agent id was taken over", "by", other)
+					if over.due() {
+						a.log.Error("agent id was taken over: nothing is sold here until that one is gone", "by", other)
+					}
 				default:
 					return fmt.Errorf("agent %s: the id is already registered by %s: ids are unique in a market, so call one of the two otherwise", a.cfg.ID, other)
 				}
 			}
 			pause = min(2*pause, time.Second)
 		case err != nil:
-			a.log.Warn("registry does not answer", "err", err)
+			if away.due() {
+				a.log.Warn("registry does not answer; trying on", "err", err)
+			}
 			pause = min(2*pause, 3*time.Second)
 		default:
 			taken, pause = time.Time{}, 100*time.Millisecond
@@ -384,7 +401,7 @@ func (a *seller) enlist(ctx context.Context) error {
 				a.log.Info("registered", "model", a.coreModel(), "slots", a.cfg.Slots)
 				close(a.registered)
 			}
-			if a.keep(ctx, lease) {
+			if a.keep(ctx, lease, &stale) {
 				return nil
 			}
 			pause = time.Second // with jitter: all agents lost theirs at once
@@ -457,7 +474,7 @@ func (a *seller) holder(ctx context.Context, key string) (string, bool) {
 }
 
 // keep returns true when ctx has ended and the lease is closed, false when it was lost.
-func (a *seller) keep(ctx context.Context, lease bus.Lease) bool {
+func (a *seller) keep(ctx context.Context, lease bus.Lease, stale *seldom) bool {
 	for {
 		select {
 		case <-ctx.Done():
@@ -475,7 +492,9 @@ func (a *seller) keep(ctx context.Context, lease bus.Lease) bool {
 				return false
 			}
 			if err != nil && ctx.Err() == nil {
-				a.log.Warn("registration not updated", "err", err)
+				if stale.due() {
+					a.log.Warn("registration not updated; trying on", "err", err)
+				}
 				if sleep(ctx, jitter(time.Second)) {
 					nudge(a.enrol)
 				}
@@ -495,10 +514,13 @@ func (a *seller) resign(lease bus.Lease) {
 // watchClaim follows which hub sells the slots.
 func (a *seller) watchClaim(ctx context.Context) {
 	key := bus.ClaimKey(a.cfg.ID)
+	var blind seldom
 	for ctx.Err() == nil {
 		events, err := a.deps.Registry.Watch(ctx, key)
 		if err != nil {
-			a.log.Warn("claims cannot be watched", "err", err)
+			if blind.due() {
+				a.log.Warn("claims cannot be watched; trying on", "err", err)
+			}
 			sleep(ctx, jitter(time.Second))
 			continue
 		}

@@ -978,3 +978,19 @@ func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
 		}
 	}
 }
+
+func TestSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s seldom
+		lines := 0
+		for range 150 { // seconds
+			if s.due() {
+				lines++
+			}
+			time.Sleep(time.Second) // virtual
+		}
+		if lines != 3 {
+			t.Errorf("%d lines in 150 s, want 3", lines)
+		}
+	})
+}

@@ -51,6 +51,7 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
+	mute    atomic.Int64   // Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
 	asking  sync.WaitGroup // requests to the treasury
 	counter chan struct{}  // a place for each of those under way
 
@@ -659,8 +660,11 @@ func (s *Server) ask(f Funds) {
 		}
 	}
 	if err != nil {
-		s.log.Warn("treasury did not answer", "op", f.Op, "client", f.Request.Client, "err", err)
+		s.unanswered(f, err)
 		*reply = bus.FundsReply{Code: bus.CodeUnavailable}
+	}
+	if err == nil && s.mute.Swap(0) != 0 {
+		s.log.Info("treasury answers again")
 	}
 	reply.ID = f.Request.ID
 	late := time.NewTimer(treasuryTimeout) // its own: the Node must hear most of all that there was no answer in time
@@ -668,6 +672,16 @@ func (s *Server) ask(f Funds) {
 	select {
 	case s.in <- input{at: time.Now(), m: reply}:
 	case <-late.C: // the loop has ended; what was granted is asked for at the next start
+	}
+}
+
+// sayAgain is how often a treasury that does not answer is named: it is asked every second.
+const sayAgain = time.Minute
+
+func (s *Server) unanswered(f Funds, err error) {
+	now, said := time.Now().UnixNano(), s.mute.Load()
+	if now-said >= int64(sayAgain) && s.mute.CompareAndSwap(said, now) {
+		s.log.Warn("treasury did not answer; asking again every second", "op", f.Op, "client", f.Request.Client, "err", err)
 	}
 }
 

@@ -115,7 +115,7 @@ func foreign(section, path string, body ast.Node) error {
 	}
 	_, ours := top[section]
 	_, cluster := top[owners[0].section] // whose file names other files under their sections
-	if ours && !cluster {
+	if ours && (!cluster || section == owners[0].section) {
 		return nil
 	}
 	for _, o := range owners {

@@ -139,6 +139,19 @@ func TestBadEnvironment(t *testing.T) {
 	}
 }
 
+// A cluster's file is the cluster's, though it has the sections of others.
+func TestTheFileOfACluster(t *testing.T) {
+	path := write(t, "infra: infra.yaml\nhub: [a.yaml]\nagentd: [b.yaml]\nengines: []\n")
+	if err := Foreign("engines", path); err != nil {
+		t.Error(err)
+	}
+	for _, daemon := range []string{"infra", "hub", "agentd", "classifier"} {
+		if err := Foreign(daemon, path); err == nil || !strings.Contains(err.Error(), "run `souk cluster --config") {
+			t.Errorf("%s: %v", daemon, err)
+		}
+	}
+}
+
 // All that is wrong is said at once.
 func TestAllThatIsWrong(t *testing.T) {
 	environ := []string{"SOUK_FAIR_OPEN=soon", "SOUK_FAIR_RAIN=perhaps", "SOUK_FAIR_OPNE=1h", "SOUK_LOG_LEVLE=info"}
