@@ -51,6 +51,9 @@ func (d *watchdog) pat(now time.Time, limit time.Duration) {
 }
 
 func (d *watchdog) look() {
+	if d.ctx.Err() != nil {
+		return // the answer ended while this was about to begin, or a look before it was under way
+	}
 	age := time.Since(d.born)
 	left := time.Duration(d.due.Load()) - age
 	if left <= 0 {
