@@ -93,8 +93,12 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		close(s.ready)
 	})
-	wg.Go(func() { s.watchBus(ctx) })
+	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // what drains needs the news, too
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watchBus(whole) })
 	wg.Wait()
+	end()
+	watch.Wait()
 	return errors.Join(errs...)
 }
 

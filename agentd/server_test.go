@@ -898,6 +898,26 @@ func TestSummariesArrive(t *testing.T) {
 	})
 }
 
+// A node that is told to stop while the bus is away sends what it has to settle as soon as the bus is back, as it always does.
+func TestTheBusIsBackDuringADrain(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.dispatch(d)
+		o.world.Cut("agentd")
+		pass(20 * time.Second) // the pauses have grown
+		o.stop()
+		pass(time.Second)
+		o.world.Heal("agentd")
+		back := time.Now()
+		if err := <-o.ended; err != nil {
+			t.Error(err)
+		}
+		o.ended <- nil
+		if took := time.Since(back); len(o.done()) == 0 || took > 500*time.Millisecond {
+			t.Errorf("stopped %v after the bus was back, with %d completions sent", took, len(o.done()))
+		}
+	}, func(c *Config) { c.SettleTimeout = time.Minute })
+}
+
 // A hub that is gone for good does not hold up a shutdown.
 func TestShutdownWithoutAHub(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {

@@ -192,7 +192,9 @@ func withReason(a agentd.AgentStats) string {
 func (n *node) run(ctx context.Context, d discover) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go n.news.run(ctx)
+	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // what drains needs the news, too
+	defer end()
+	go n.news.run(whole)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
