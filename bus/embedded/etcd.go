@@ -58,7 +58,7 @@ func StartEtcd(config EtcdConfig) (*Etcd, error) {
 		return nil, err
 	}
 	e, err := startEtcd(config)
-	if err != nil && config.OrAny && config.Listen != "" {
+	if err != nil && !errors.Is(err, errFiles) && config.OrAny && config.Listen != "" {
 		if host, _, bad := splitAddress(config.Listen); bad == nil {
 			config.Listen = host + ":0"
 			e, err = startEtcd(config)
@@ -91,7 +91,7 @@ func startEtcd(config EtcdConfig) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	running, err := embed.StartEtcd(c)
+	running, err := start(c)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +109,19 @@ func startEtcd(config EtcdConfig) (*Etcd, error) {
 		e.endpoint = running.Clients[0].Addr().String()
 	}
 	return e, nil
+}
+
+// errFiles is the end of a start that cannot be tried again: etcd keeps what it had opened.
+var errFiles = errors.New("etcd cannot make or read its files")
+
+// start makes an error of the panic by which etcd says that it cannot make its log, or read it.
+func start(c *embed.Config) (e *embed.Etcd, err error) {
+	defer func() {
+		if said := recover(); said != nil {
+			err = fmt.Errorf("%w: %v: see whether the disk under %s is full, or what is there damaged", errFiles, said, c.Dir)
+		}
+	}()
+	return embed.StartEtcd(c)
 }
 
 func etcdConfig(config EtcdConfig) (*embed.Config, error) {
