@@ -147,7 +147,8 @@ type seller struct {
 
 	secret [32]byte // of the nonces of its asks
 
-	spool *Spool // nil: what is not acknowledged when we are killed is lost
+	spool     *Spool // nil: what is not acknowledged when we are killed is lost
+	unwritten seldom // of what it did not take
 }
 
 func newSeller(s *Server, cfg AgentConfig) *seller {
@@ -294,8 +295,8 @@ func (a *seller) keepReport(r Report) {
 	if a.spool == nil || r.Completion.Outcome == bus.OutcomeFailed {
 		return
 	}
-	if err := a.spool.Add(r); err != nil {
-		a.log.Warn("completion not written down: it is lost if this process dies before a hub has it", "hold", r.Completion.Hold, "err", err)
+	if err := a.spool.Add(r); err != nil && a.unwritten.due() {
+		a.log.Warn("completions are not written down: those that no hub has are lost if this process dies", "hold", r.Completion.Hold, "err", err)
 	}
 }
 
@@ -341,9 +342,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // seldom says of something that is tried every second or so whether it is worth a line: at first, and once a minute.
-type seldom struct{ said time.Time }
+type seldom struct {
+	mu   sync.Mutex
+	said time.Time
+}
 
 func (s *seldom) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
 	if !s.said.IsZero() && now.Sub(s.said) < time.Minute {
 		return false
