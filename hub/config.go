@@ -166,7 +166,7 @@ func (c Config) Validate() error {
 		v, most int
 	}{
 		{"max_tokens", c.MaxTokens, bus.MaxTokens}, {"max_open", c.MaxOpen, 1 << 20}, {"max_waiting", c.MaxWaiting, 1 << 20},
-		{"max_per_client", c.MaxPerClient, 1 << 20}, {"max_agents", c.MaxAgents, market.MaxAgents}, {"max_known", c.MaxKnown, 1 << 24},
+		{"max_per_client", c.MaxPerClient, 1 << 20}, {"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},
 		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30}, {"queue", c.Queue, 1 << 20},
 	} {
 		if n.v < 1 || n.v > n.most {

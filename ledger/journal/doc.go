@@ -13,7 +13,8 @@
 //	frame     as ledger.AppendFrame writes it
 //	0xa5      the end
 //
-// The log chains a CRC-32C through everything it ever held, which names the place of a flipped bit. Position
+// The log chains a CRC-32C through everything it ever held, which names the place of a flipped bit; the few bytes between records,
+// which say nothing, are not in it. Position
 // and end mark tell a torn write from damage. A write that a crash tore was never acknowledged: it is
 // trimmed. It must be the last thing in the log, and either a sector of it is missing (zero, as allocated), or its
 // end is. Anything else, in particular a frame of a later Append behind the gap, means that bytes which were once

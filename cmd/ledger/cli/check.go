@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -124,7 +126,7 @@ func check(ctx context.Context, sources []*source, o Options) (Summary, error) {
 	for i, s := range sources {
 		r := audits[i].Finish()
 		for k := range r.Findings {
-			r.Findings[k].Show += " " + s.dir
+			r.Findings[k].Show += " " + quoted(s.dir)
 		}
 		sum.Reports = append(sum.Reports, r)
 		sum.Findings = append(sum.Findings, r.Findings...)
@@ -137,7 +139,7 @@ func check(ctx context.Context, sources []*source, o Options) (Summary, error) {
 			for i := range found {
 				for _, s := range sources {
 					if s.name == found[i].Journal {
-						found[i].Show += " " + s.dir
+						found[i].Show += " " + quoted(s.dir)
 						break
 					}
 				}
@@ -161,6 +163,17 @@ func check(ctx context.Context, sources []*source, o Options) (Summary, error) {
 	}
 	sum.Took = time.Since(start)
 	return sum, nil
+}
+
+// quoted is a path as a shell takes it.
+func quoted(path string) string {
+	plain := func(c rune) bool {
+		return strings.ContainsRune("/._-+=:@%,", c) || unicode.IsLetter(c) || unicode.IsDigit(c)
+	}
+	if path != "" && strings.IndexFunc(path, func(c rune) bool { return !plain(c) }) < 0 {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // checker reads journals into audits.
