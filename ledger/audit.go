@@ -291,6 +291,9 @@ func (a *Audit) Add(f Finding) {
 	}
 	if f.Show == "" {
 		f.Show = fmt.Sprintf("ledger print --journal %s --seq %d", f.Journal, f.Seq)
+		if f.Seq == 0 { // there is no such frame
+			f.Show = "ledger check --journal " + f.Journal
+		}
 	}
 	a.out.Findings = append(a.out.Findings, f)
 }
