@@ -4,7 +4,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -87,6 +86,9 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	defer l.Close()
+	if twice := soldTwice(c.Agentd.Agents); len(twice) > 0 {
+		p.Log.Warn("agents sell an engine's model that another of them sells: it needs the slots of all together", "agents", twice)
+	}
 	n := newNode(c.Agentd, agentd.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home, Log: p.Log})
 	if len(c.Agentd.Agents) > 0 {
 		if err := n.add(c.Agentd.Agents); err != nil {
@@ -119,22 +121,23 @@ func (c *config) Complete() error {
 		try.Agents = []agentd.AgentConfig{{ID: "any", Domains: []bus.DomainScore{{Domain: "any"}}, Slots: 1}}
 		errs = append(errs, try.Validate())
 	default:
-		errs = append(errs, c.Agentd.Validate(), soldTwice(c.Agentd.Agents))
+		errs = append(errs, c.Agentd.Validate())
 	}
 	return errors.Join(append(errs, c.Market.Validate())...)
 }
 
-// soldTwice is an error for each agent that sells what another sells already: its engine has their slots together at most once.
-func soldTwice(agents []agentd.AgentConfig) error {
-	var errs []error
+// soldTwice names the agents that sell what another of the file sells already: seldom what is meant, for the engine has to have the slots of
+// both.
+func soldTwice(agents []agentd.AgentConfig) (out []string) {
 	for i, a := range agents {
-		for j, b := range agents[:i] {
+		for _, b := range agents[:i] {
 			if a.Engine.WithDefaults().URL == b.Engine.WithDefaults().URL && (a.Model == b.Model || a.Model == "" || b.Model == "") {
-				errs = append(errs, fmt.Errorf("agents[%d].engine.url: agents[%d] sells this model of %s already: write one agent with all its slots, or name another model that the server has", i, j, a.Engine.WithDefaults().URL))
+				out = append(out, a.ID)
+				break
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return out
 }
 
 // Drain is the time for running tasks, for having them settled, and for giving the leases back.

@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"souk/agentd"
 	"souk/cmd/internal/daemon"
 )
 
@@ -44,7 +46,6 @@ func TestBadConfiguration(t *testing.T) {
 		{"slots: 32", "slots: -1", "agentd.yaml:15: agents[0].slots"},
 		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`, `agentd.yaml:19: discover.ports[0]: "8000-7000": write a port`},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
-		{"discover:", "    - {id: qwen-8b-2, model: Qwen/Qwen3-8B, domains: [{domain: math}], slots: 1}\ndiscover:", "agentd.yaml:18: agents[1].engine.url: agents[0] sells this model of http://127.0.0.1:8000 already"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222", "is not on loopback: there is no authentication yet"},
 	} {
 		text := strings.Replace(example, c.from, c.to, 1)
@@ -84,5 +85,15 @@ func TestNoMarketThere(t *testing.T) {
 	text := strings.NewReplacer("127.0.0.1:4222", "127.0.0.1:1", "connect_within: 60s", "connect_within: 1s").Replace(example)
 	if code, out := command(t, text); code != daemon.ExitWrong || !strings.Contains(out, "NATS at nats://127.0.0.1:1 did not answer within 1s") {
 		t.Errorf("%d %s", code, out)
+	}
+}
+
+func TestEnginesThatAreSoldTwice(t *testing.T) {
+	agent := func(id, url, model string) agentd.AgentConfig {
+		return agentd.AgentConfig{ID: id, Engine: agentd.EngineConfig{URL: url}, Model: model}
+	}
+	got := soldTwice([]agentd.AgentConfig{agent("a", "", "m"), agent("b", "http://127.0.0.1:8000", "m"), agent("c", "", "adapter"), agent("d", "", ""), agent("e", "http://127.0.0.1:8001", "m")})
+	if !slices.Equal(got, []string{"b", "d"}) {
+		t.Errorf("%q", got)
 	}
 }
