@@ -150,6 +150,7 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	}
 	defer link.Close()
 	out := c.OutOrStdout()
+	go reach(link.Bus().Health(), c.ErrOrStderr())
 	a, err := link.AskWith(c.Context(), t, func(chunk bus.Chunk) {
 		if !q.asJSON {
 			io.WriteString(out, chunk.Text)
@@ -183,6 +184,21 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 		return exitCode(1)
 	}
 	return nil
+}
+
+// reach says when the market is out of reach and when it is back, until news ends.
+func reach(news <-chan bus.Health, to io.Writer) {
+	away := false
+	for h := range news {
+		switch {
+		case !h.Connected && h.Err != nil && !away:
+			fmt.Fprintln(to, "the market is out of reach; an answer that has begun is waited for, for a minute (Ctrl-C gives it up)")
+			away = true
+		case h.Connected && away:
+			fmt.Fprintln(to, "the market is back")
+			away = false
+		}
+	}
 }
 
 // summary is the one line that ends an answer.

@@ -42,3 +42,16 @@ func TestSummaryOfARefusal(t *testing.T) {
 		}
 	}
 }
+
+func TestTheMarketIsOutOfReach(t *testing.T) {
+	news := make(chan bus.Health, 8)
+	for _, h := range []bus.Health{{Connected: true}, {Err: bus.ErrDisconnected}, {Err: bus.ErrDisconnected}, {Connected: true}, {}} { // the last: closed
+		news <- h
+	}
+	close(news)
+	var said strings.Builder
+	reach(news, &said)
+	if got := said.String(); strings.Count(got, "out of reach") != 1 || strings.Count(got, "back") != 1 {
+		t.Errorf("%s", got)
+	}
+}
