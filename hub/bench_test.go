@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/ledger"
 	"souk/market"
 )
 
@@ -14,6 +15,8 @@ type load struct {
 	n    *Node
 	now  time.Time
 	open []*bus.Completion
+
+	frames func([]ledger.Frame) // takes them, if anybody wants them
 }
 
 func newLoad(b *testing.B, agents, slots, maxBatch int) *load {
@@ -40,6 +43,9 @@ func newLoad(b *testing.B, agents, slots, maxBatch int) *load {
 func (l *load) ready(b *testing.B) {
 	for {
 		r := l.n.Ready()
+		if l.frames != nil {
+			l.frames(r.Frames)
+		}
 		for i := range r.Dispatches {
 			d := &r.Dispatches[i]
 			agent := r.Placed[i].Agent

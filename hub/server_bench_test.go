@@ -12,6 +12,7 @@ import (
 	"souk/bus/embedded"
 	"souk/bus/membus"
 	"souk/bus/natsbus"
+	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/market"
 )
@@ -135,4 +136,58 @@ func BenchmarkServerUncontended(b *testing.B) {
 	if err := <-done; err != nil {
 		b.Fatal(err)
 	}
+}
+
+// A hub starts: its journal of ten thousand tasks of their own rounds is read from the disk and made a Node of. frames/s is how fast;
+// a task leaves two frames where rounds are small.
+func BenchmarkStart(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "j")
+	j, err := journal.Open(dir, journal.Config{MinFree: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	l := newLoad(b, 16, 8, 16)
+	var frames []ledger.Frame
+	l.frames = func(f []ledger.Frame) {
+		if frames = append(frames, f...); len(frames) >= 1000 {
+			if err := j.Append(frames...); err != nil {
+				b.Fatal(err)
+			}
+			n, frames = n+len(frames), nil
+		}
+	}
+	for i := range 10_000 {
+		l.now = l.now.Add(10 * time.Millisecond)
+		if err := l.n.Step(l.now, benchTask(i)); err != nil {
+			b.Fatal(err)
+		}
+		l.ready(b)
+		for _, c := range l.open {
+			if err := l.n.Step(l.now, c); err != nil {
+				b.Fatal(err)
+			}
+		}
+		l.open = l.open[:0]
+		l.n.Tick(l.now)
+		l.ready(b)
+	}
+	if err := j.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		j, err := journal.Open(dir, journal.Config{MinFree: -1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		again, err := NewNode(testConfig(), [32]byte{2})
+		if err == nil {
+			err = j.Replay(again.Replay)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		j.Close()
+	}
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "frames/s")
 }
