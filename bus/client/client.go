@@ -341,6 +341,7 @@ type Stream struct {
 	mu       sync.Mutex
 	timer    *time.Timer // wakes Next; set again only when it is over, or too late
 	alarm    time.Time   // when it goes off
+	awake    time.Time   // since when nobody has slept through it
 	accepted bus.Accepted
 	task     bus.Task    // as sent, until nobody will need it again
 	goingOn  bool        // the market is asked to go on with the answer elsewhere
@@ -499,10 +500,34 @@ func (s *Stream) goOn(now time.Time) bool {
 	go func() {
 		ctx, cancel := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)
 		defer cancel()
+		begun := time.Now()
 		a, err := s.cl.request(ctx, &t, s.cl.c.MaxOutage)
+		for absent(a, err) && time.Since(begun) < s.cl.c.MaxAbsence && s.cl.pause(ctx, time.Second) { // its hub may be on its way back
+			a, err = s.cl.request(ctx, &t, s.cl.c.MaxOutage)
+		}
 		s.wentTo(a, err, time.Now())
 	}()
 	return true
+}
+
+// absent reports whether nobody has judged a task because a door or a hub is not there just now.
+func absent(a *bus.Answer, err error) bool {
+	if err == nil && a.Accepted == nil {
+		err = refusal(a.Result)
+	}
+	return bus.CodeOf(err) == bus.CodeUnavailable
+}
+
+// pause waits, unless ctx ends first.
+func (cl *Client) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // wentTo is the market's word on that.
@@ -625,7 +650,8 @@ func (s *Stream) wakeIn(d time.Duration, now time.Time) {
 	s.alarm = due
 }
 
-// lost judges what stays away. Who could not hear calls nobody silent: time counts from the bus's return. The lock is held.
+// lost judges what stays away. Who could not hear calls nobody silent: time counts from the bus's return, or from when a reader looks again
+// that was away. The lock is held.
 func (s *Stream) lost(now time.Time) error {
 	if s.goingOn || s.awaited() {
 		return nil // whoever is asked says so or does not within MaxWait
@@ -645,7 +671,10 @@ func (s *Stream) lost(now time.Time) error {
 	if !s.missing.IsZero() && s.missing.Before(back) {
 		s.missing = back
 	}
-	silent := min(unheard, now.Sub(back))
+	if late := now.Sub(s.alarm); !s.alarm.IsZero() && late > s.cl.c.Heartbeat {
+		s.awake = now // the reader was elsewhere, or the machine asleep: what came meanwhile may not have been heard yet
+	}
+	silent := min(unheard, now.Sub(back), now.Sub(s.awake))
 	switch {
 	case silent > 3*s.cl.c.Heartbeat && s.goOn(now):
 	case !s.missing.IsZero() && now.Sub(s.missing) >= s.cl.c.ResumeWait && unheard <= s.cl.c.Heartbeat*3/2:
@@ -673,8 +702,10 @@ func (s *Stream) patience(now time.Time) time.Duration {
 		if back.IsZero() {
 			return lookEvery
 		}
-		if back.Before(s.heard) {
-			back = s.heard
+		for _, t := range []time.Time{s.heard, s.awake} {
+			if back.Before(t) {
+				back = t
+			}
 		}
 		due = back.Add(3*s.cl.c.Heartbeat + 1)
 		if again := s.asked.Add(s.cl.c.ResumeEvery); again.After(now) && again.Before(due) {

@@ -19,6 +19,7 @@ type Config struct {
 	ResumeEvery time.Duration // between two requests for missing chunks
 	ResumeWait  time.Duration // longest wait for missing chunks
 	MaxOutage   time.Duration // longest loss of the bus that a stream waits through: as long as it is away, an agent that is not heard is not silent
+	MaxAbsence  time.Duration // longest absence of the hub that is to find another agent for an answer that broke off
 	MaxWait     time.Duration // for the market's word on a task, where ctx sets no earlier end
 	Grace       time.Duration // after ctx has ended: to hear of, and cancel, what was accepted at the same moment
 }
@@ -35,6 +36,7 @@ func Default(id string) Config {
 		ResumeEvery: time.Second,      // a resume takes milliseconds where it works at all
 		ResumeWait:  5 * time.Second,  // then nobody has them
 		MaxOutage:   time.Minute,      // an agent keeps an ended answer for half of that
+		MaxAbsence:  15 * time.Second, // a hub that was killed is back within a few
 		MaxWait:     11 * time.Minute, // beyond what the door waits for a hub
 		Grace:       5 * time.Second,
 	}
@@ -54,7 +56,7 @@ func (c Config) filled() (Config, error) {
 		}
 	}
 	for _, f := range []struct{ v, or *time.Duration }{
-		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait}, {&c.MaxOutage, &d.MaxOutage}, {&c.MaxWait, &d.MaxWait}, {&c.Grace, &d.Grace},
+		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait}, {&c.MaxOutage, &d.MaxOutage}, {&c.MaxAbsence, &d.MaxAbsence}, {&c.MaxWait, &d.MaxWait}, {&c.Grace, &d.Grace},
 	} {
 		if *f.v < 0 {
 			return c, errors.New("client: negative time")

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -89,4 +90,67 @@ func TestAnOutageWhileAnAnswerGoesOn(t *testing.T) {
 			t.Errorf("asked %d times, want 2", times)
 		}
 	})
+}
+
+// A reader that looks in again after a while, as after a machine's sleep, asks the agent before it gives it up.
+func TestAReaderThatWasAsleep(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.resumed = func(task string, from uint64) {
+			for n := from; n < 3; n++ {
+				s.token(task, 0, n, string(rune('a'+n)))
+			}
+			s.end(task, 3, "")
+		}
+		st := s.submit("t")
+		s.token("t", 0, 0, "a")
+		if _, err := st.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := st.Next(short); err == nil {
+			t.Fatal("there is more")
+		}
+		time.Sleep(20 * time.Second) // virtual
+		from := time.Now()
+		wantRead(t, st, "bc", "")
+		if d := time.Since(from); d > time.Second || len(s.tasks) != 1 {
+			t.Errorf("the rest after %v, %d tasks at the door", d, len(s.tasks))
+		}
+	})
+}
+
+// An agent dies while its hub is being started again: the reader asks until that is back.
+func TestAHubThatIsAway(t *testing.T) {
+	for name, away := range map[string]time.Duration{"for a while": 8 * time.Second, "for long": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(t *testing.T, s *scene) {
+				s.goesOn(func(task *bus.Task) {
+					s.token("t", task.Attempt, 2, "c")
+					s.ended("t", task.Attempt, 3)
+				})
+				onward, back := s.door, time.Now().Add(away)
+				s.door = func(m bus.Msg, task *bus.Task) {
+					if task.Resume != nil && time.Now().Before(back) {
+						s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeUnavailable, Message: "hub h does not listen"}})
+						return
+					}
+					onward(m, task)
+				}
+				st := s.submit("t")
+				s.token("t", 0, 0, "a")
+				s.token("t", 0, 1, "b")
+				s.end("t", 2, bus.CodeAgentFailed)
+				from := time.Now()
+				if away < time.Hour {
+					wantRead(t, st, "abc", "")
+				} else {
+					wantRead(t, st, "ab", bus.CodeAgentFailed)
+				}
+				if d := time.Since(from); d > min(away, 15*time.Second)+2*time.Second {
+					t.Errorf("told after %v", d)
+				}
+			})
+		})
+	}
 }
