@@ -72,6 +72,23 @@ func (l *load) ready(b *testing.B) {
 	}
 }
 
+// task is the whole life of one, so long after the last.
+func (l *load) task(b *testing.B, i int, after time.Duration) {
+	l.now = l.now.Add(after)
+	if err := l.n.Step(l.now, benchTask(i)); err != nil {
+		b.Fatal(err)
+	}
+	l.ready(b)
+	for _, c := range l.open {
+		if err := l.n.Step(l.now, c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	l.open = l.open[:0]
+	l.n.Tick(l.now)
+	l.ready(b)
+}
+
 func benchTask(i int) *bus.Task {
 	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat, Stream: true, MaxTokens: 256,
 		Body: benchBody, Session: fmt.Sprintf("s-%d", i%500), Inbox: "inbox",
@@ -88,19 +105,7 @@ func BenchmarkTaskUncontended(b *testing.B) {
 	l := newLoad(b, 16, 8, 16)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		l.now = l.now.Add(200 * time.Microsecond)
-		if err := l.n.Step(l.now, benchTask(i)); err != nil {
-			b.Fatal(err)
-		}
-		l.ready(b)
-		for _, c := range l.open {
-			if err := l.n.Step(l.now, c); err != nil {
-				b.Fatal(err)
-			}
-		}
-		l.open = l.open[:0]
-		l.n.Tick(l.now)
-		l.ready(b)
+		l.task(b, i, 200*time.Microsecond)
 	}
 }
 

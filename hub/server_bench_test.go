@@ -158,19 +158,7 @@ func BenchmarkStart(b *testing.B) {
 		}
 	}
 	for i := range 10_000 {
-		l.now = l.now.Add(10 * time.Millisecond)
-		if err := l.n.Step(l.now, benchTask(i)); err != nil {
-			b.Fatal(err)
-		}
-		l.ready(b)
-		for _, c := range l.open {
-			if err := l.n.Step(l.now, c); err != nil {
-				b.Fatal(err)
-			}
-		}
-		l.open = l.open[:0]
-		l.n.Tick(l.now)
-		l.ready(b)
+		l.task(b, i, 10*time.Millisecond)
 	}
 	if err := j.Close(); err != nil {
 		b.Fatal(err)

@@ -250,25 +250,14 @@ func (cl *Client) request(ctx context.Context, t *bus.Task, outage time.Duration
 
 // back waits, at most so long, until the bus is there again.
 func (cl *Client) back(ctx context.Context, outage time.Duration) bool {
-	if outage <= 0 {
-		return false
-	}
-	over := time.NewTimer(outage)
-	defer over.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-			if !cl.bus.Connected().IsZero() {
-				return true
-			}
-		case <-over.C:
-			return false
-		case <-ctx.Done():
-			return false
+	ctx, cancel := context.WithTimeout(ctx, outage)
+	defer cancel()
+	for pause(ctx, lookEvery) {
+		if !cl.bus.Connected().IsZero() {
+			return true
 		}
 	}
+	return false
 }
 
 const lookEvery = 100 * time.Millisecond
@@ -502,7 +491,7 @@ func (s *Stream) goOn(now time.Time) bool {
 		defer cancel()
 		begun := time.Now()
 		a, err := s.cl.request(ctx, &t, s.cl.c.MaxOutage)
-		for absent(a, err) && time.Since(begun) < s.cl.c.MaxAbsence && s.cl.pause(ctx, time.Second) { // its hub may be on its way back
+		for absent(a, err) && time.Since(begun) < s.cl.c.MaxAbsence && pause(ctx, time.Second) { // its hub may be on its way back
 			a, err = s.cl.request(ctx, &t, s.cl.c.MaxOutage)
 		}
 		s.wentTo(a, err, time.Now())
@@ -519,7 +508,7 @@ func absent(a *bus.Answer, err error) bool {
 }
 
 // pause waits, unless ctx ends first.
-func (cl *Client) pause(ctx context.Context, d time.Duration) bool {
+func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
