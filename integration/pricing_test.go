@@ -131,7 +131,8 @@ func TestDialoguesUnderEachPricing(t *testing.T) {
 // Four questions about one long text come at once: they go to one agent, and the record says that they belong together.
 func TestQuestionsAboutOneTextGoTogether(t *testing.T) {
 	dir := t.TempDir()
-	m := startIn(t, dir, priced("{eager: false, max_batch: 4, max_wait: 60s, solve_limit: 60s, bundle_tokens: 256}", 2))
+	// The window is shorter than a task's deadline: one that an agent refuses has another round.
+	m := startIn(t, dir, priced("{eager: false, max_batch: 4, max_wait: 20s, solve_limit: 60s, bundle_tokens: 256}", 2))
 	text := strings.Repeat(passage+" ", 4)
 	clients := []string{"dev", "ann", "bob", "cyd"}
 	agents := make([]string, len(clients))
