@@ -140,10 +140,11 @@ type seller struct {
 	mu      sync.Mutex
 	core    *Agent // nil until the engine is ready
 	shelf   shelf
-	suspect bool   // the engine went silent, or failed with a 500: only an answer clears it
-	asking  bool   // a claim is being read
-	listed  string // the state in the last registration
-	why     string // what the last look at the engine found wrong
+	suspect bool     // the engine went silent, or failed with a 500: only an answer clears it
+	asking  bool     // a claim is being read
+	unsure  []func() // dispatches for which it is to be read once more
+	listed  string   // the state in the last registration
+	why     string   // what the last look at the engine found wrong
 
 	secret [32]byte // of the nonces of its asks
 
@@ -865,23 +866,37 @@ func (a *seller) answer(to string, r bus.DispatchReply) {
 	nudge(a.kick)
 }
 
-// askClaim reads the claim itself, since a hub that has just claimed us may be faster than the watch, and then calls
-// f. It returns false if a claim is being read already.
+// askClaim has the claim itself read, since a hub that has just claimed us may be faster than the watch, and f called then. What comes
+// while it is being read waits for the next reading: the dispatches of a round come together. It returns false if as many wait as could run.
 func (a *seller) askClaim(f func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.asking {
+	if len(a.unsure) >= a.cfg.Slots {
 		return false
 	}
-	a.asking = true
-	a.sends.Go(func() {
-		a.readClaim(context.Background(), false)
-		a.mu.Lock()
-		a.asking = false
-		a.mu.Unlock()
-		f()
-	})
+	a.unsure = append(a.unsure, f)
+	if !a.asking {
+		a.asking = true
+		a.sends.Go(a.readClaims)
+	}
 	return true
+}
+
+// readClaims reads the claim for those who wait for it, until nobody does.
+func (a *seller) readClaims() {
+	for {
+		a.mu.Lock()
+		wait := a.unsure
+		a.unsure, a.asking = nil, len(wait) > 0
+		a.mu.Unlock()
+		if len(wait) == 0 {
+			return
+		}
+		a.readClaim(context.Background(), false)
+		for _, f := range wait {
+			f()
+		}
+	}
 }
 
 // drain lets what runs finish, then has it settled.

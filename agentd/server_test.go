@@ -339,6 +339,31 @@ func TestClaimNotYetSeen(t *testing.T) {
 	})
 }
 
+// Dispatches of one round come together. None of them is refused because another waits for the claim to be looked up.
+func TestDispatchesOfAClaimNotYetSeen(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.agent.Cut() // the node's registry is slow
+		o.reg.Delete(t.Context(), bus.ClaimKey("a1"))
+		d.Epoch += 7
+		value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Hub: "h2", Epoch: d.Epoch})
+		o.reg.Put(t.Context(), bus.ClaimKey("a1"), value)
+		other := dispatch("g")
+		other.Epoch = d.Epoch
+		var wg sync.WaitGroup
+		for _, d := range []*bus.Dispatch{d, other} {
+			wg.Go(func() {
+				if r := o.dispatch(d); r.Code != "" {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+		pass(100 * time.Millisecond)
+		o.agent.Heal()
+		wg.Wait()
+		pass(time.Second)
+	})
+}
+
 func TestHostileDispatches(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		for _, data := range [][]byte{nil, []byte("{}"), {0x81, 0xa4}, []byte(strings.Repeat("x", 100))} {
