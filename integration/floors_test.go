@@ -24,6 +24,7 @@ const module = "souk/"
 var floors = []floor{
 	{name: "cmd and integration", packages: []string{"cmd/...", "integration/..."}, neighbours: true},
 	{name: "drivers", packages: []string{"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "bus/openai", "agentd/vllm", "ledger/journal"}},
+	{name: "what drivers share", packages: []string{"bus/rawconn"}},
 	{name: "the processes and the client", packages: []string{"hub", "classifier", "classifier/train", "agentd", "ledger/treasury", "bus/client"}},
 	{name: "parts of a process", packages: []string{"hub/batch", "hub/prefix", "hub/predict", "hub/regime", "hub/policy", "agentd/policy/...", "classifier/model"}},
 	{name: "the language", packages: []string{"bus/policy"}},
@@ -58,6 +59,7 @@ var owners = map[string][]string{
 	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded"},
 	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal"},
 	"github.com/vmihailenco/msgpack": {"bus"},
+	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm"},
 }
 
 // effects are calls that only impure files may make: of a package, by import path, which functions. An
@@ -118,6 +120,7 @@ func TestFloorsComplain(t *testing.T) {
 		{"hub/x.go", "package hub\nimport _ \"souk/bus/bustest\"", "it is for tests"},
 		{"kitchen/x.go", "package kitchen", "stands on no floor"},
 		{"hub/server.go", "package hub\nimport _ \"github.com/nats-io/nats-server/v2/server\"", "hub/server.go:2: only bus/embedded may import"},
+		{"hub/server.go", "package hub\nimport _ \"souk/bus/rawconn\"", "hub/server.go:2: only bus/natsbus and agentd/vllm may import"},
 		{"ledger/x.go", "package ledger\nimport _ \"go.etcd.io/etcd/server/v3/storage/wal\"", "ledger/x.go:2: only bus/embedded and ledger/journal may import"},
 		{"hub/x.go", "package hub\nimport \"time\"\nvar t = time.Now()", "hub/x.go:3: uses time.Now"},
 		{"hub/x.go", "package hub\nimport clock \"time\"\nvar t = clock.Now()", "hub/x.go:3: uses clock.Now"},
@@ -311,7 +314,7 @@ func keysOf[V any](m map[string]V) func(yield func(string) bool) {
 func pure(s *source) (complaints []string) {
 	name := s.path[strings.LastIndexByte(s.path, '/')+1:]
 	switch {
-	case s.test, level(s.pkg) <= 1: // cmd, integration, drivers, and what is only for tests
+	case s.test, level(s.pkg) <= 2: // cmd, integration, drivers and what they share, and what is only for tests
 		return nil
 	case slices.Contains(spotless, s.pkg):
 		if slices.Contains(impure, name) {

@@ -16,6 +16,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/rawconn"
 	"souk/market"
 )
 
@@ -39,7 +40,7 @@ func New(cfg agentd.EngineConfig) *Engine {
 		base: strings.TrimRight(cfg.URL, "/"),
 		beat: beat{every: cfg.RelayEvery},
 		transport: &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			DialContext:           rawconn.Dialer{Dialer: net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}}.DialContext,
 			MaxIdleConnsPerHost:   512,             // one for each stream that ran at once: dialling costs more than keeping
 			IdleConnTimeout:       4 * time.Second, // vLLM closes idle connections after 5 s: be first
 			ReadBufferSize:        readSize,

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"souk/bus/rawconn"
 )
 
 // gathered is a connection whose writes go out together. nats.go writes what was published as soon as its flusher runs, and Go
@@ -109,7 +111,7 @@ func (g *gathered) Close() error {
 }
 
 // gatherer dials gathered connections.
-type gatherer struct{ net.Dialer }
+type gatherer struct{ rawconn.Dialer }
 
 func (d gatherer) Dial(network, address string) (net.Conn, error) {
 	c, err := d.Dialer.Dial(network, address)

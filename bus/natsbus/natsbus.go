@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
+	"souk/bus/rawconn"
 )
 
 // Config says where the server is and who connects. Zero fields take their default.
@@ -132,11 +133,14 @@ func (b *Bus) options() []nats.Option {
 		nats.ClosedHandler(func(*nats.Conn) { b.disconnected(nil); close(b.closed) }),
 		nats.ErrorHandler(b.failed),
 	}
-	if c.Gather {
-		options = append(options, nats.SetCustomDialer(gatherer{net.Dialer{Timeout: c.ConnectTimeout}}))
-	}
-	if c.InProcess != nil {
+	dialer := rawconn.Dialer{Dialer: net.Dialer{Timeout: c.ConnectTimeout}}
+	switch {
+	case c.InProcess != nil:
 		options = append(options, nats.InProcessServer(c.InProcess))
+	case c.Gather:
+		options = append(options, nats.SetCustomDialer(gatherer{dialer}))
+	default:
+		options = append(options, nats.SetCustomDialer(dialer))
 	}
 	return append(options, c.Options...)
 }
