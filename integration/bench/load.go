@@ -156,17 +156,17 @@ func addedTTFT(ctx context.Context, exe string, tasks int) (t ttft, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, m.Err(), m.Close()) }()
-	return inTurn(ctx, m, url, dir, tasks)
+	return inTurn(ctx, m, url, dir, tasks, nil)
 }
 
-// inTurn asks through a market, asks its engine, and syncs a record in dir, each in turn.
-func inTurn(ctx context.Context, m asker, url, dir string, tasks int) (t ttft, err error) {
+// inTurn asks through a market, asks its engine, syncs a record in dir, and, unless it is nil, makes a trip over the bus, each in turn.
+func inTurn(ctx context.Context, m asker, url, dir string, tasks int, trip func(context.Context) error) (t ttft, err error) {
 	disk, err := newAppender(dir, 2*tasks, roundBytes)
 	if err != nil {
 		return t, err
 	}
 	defer disk.close()
-	through, direct, bare := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks)
+	through, direct, bare, trips := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks)
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	for i := range tasks + tasks/10 {
 		a, _, err := ask(ctx, m, taskTokens)
@@ -181,8 +181,15 @@ func inTurn(ctx context.Context, m asker, url, dir string, tasks int) (t ttft, e
 		if err != nil {
 			return t, err
 		}
+		begun := time.Now()
+		if trip != nil {
+			if err := trip(ctx); err != nil {
+				return t, err
+			}
+		}
+		d := time.Since(begun)
 		if i >= tasks/10 { // the first tenth warms up
-			through, direct, bare = append(through, a), append(direct, b), append(bare, c)
+			through, direct, bare, trips = append(through, a), append(direct, b), append(bare, c), append(trips, d)
 		}
 	}
 	added := make([]time.Duration, len(through))
@@ -190,11 +197,11 @@ func inTurn(ctx context.Context, m asker, url, dir string, tasks int) (t ttft, e
 		added[i] = through[i] - direct[i]
 	}
 	ms := func(ds []time.Duration, q float64) float64 { return micros(quantile(ds, q)) / 1000 }
-	return ttft{ms(added, 0.5), ms(added, 0.99), ms(bare, 0.5), ms(bare, 0.99), ms(direct, 0.5)}, nil
+	return ttft{ms(added, 0.5), ms(added, 0.99), ms(bare, 0.5), ms(bare, 0.99), ms(direct, 0.5), ms(trips, 0.5)}, nil
 }
 
 // ttft is what addedTTFT measured, in milliseconds.
-type ttft struct{ added50, added99, fsync50, fsync99, direct50 float64 }
+type ttft struct{ added50, added99, fsync50, fsync99, direct50, trip50 float64 }
 
 // roundBytes is about the size of a frame with a round of one task and its hold.
 const roundBytes = 1024
