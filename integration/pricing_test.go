@@ -128,45 +128,58 @@ func TestDialoguesUnderEachPricing(t *testing.T) {
 	}
 }
 
-// Four questions about one long text come at once: they go to one agent, and the record says that they belong together.
+// Four questions about one long text come at once: those of a bundle are awarded to one agent, and the record says that they belong together.
 func TestQuestionsAboutOneTextGoTogether(t *testing.T) {
 	dir := t.TempDir()
-	// The window is shorter than a task's deadline: one that an agent refuses has another round.
-	m := startIn(t, dir, priced("{eager: false, max_batch: 4, max_wait: 20s, solve_limit: 60s, bundle_tokens: 256}", 2))
+	// The round waits for all four. Its window is shorter than a task's deadline: one that an agent refuses has another round.
+	m := startIn(t, dir, priced("{eager: false, max_batch: 4, max_wait: 50s, solve_limit: 60s, bundle_tokens: 256}", 2))
 	text := strings.Repeat(passage+" ", 4)
-	clients := []string{"dev", "ann", "bob", "cyd"}
-	agents := make([]string, len(clients))
 	var wg sync.WaitGroup
-	for i, client := range clients {
+	for i, client := range []string{"dev", "ann", "bob", "cyd"} {
 		wg.Go(func() {
 			body, err := json.Marshal(map[string]any{"max_tokens": 20, "messages": []map[string]string{
 				{"role": "system", "content": text}, {"role": "user", "content": fmt.Sprintf("Question %d: who lived there?", i)}}})
 			if err != nil {
 				panic(err)
 			}
-			a, err := m.Ask(context.WithoutCancel(t.Context()), bus.Task{Client: client, Kind: bus.KindChat, Body: body, Stream: true})
+			var a replay.Answer
+			for range 20 { // the others wait in the batch where the treasury is slow with one's money
+				a, err = m.Ask(context.WithoutCancel(t.Context()), bus.Task{Client: client, Kind: bus.KindChat, Body: body, Stream: true})
+				if a.Result.Code != bus.CodeAllotmentPending {
+					break
+				}
+			}
 			if err != nil || a.Result.Code != "" {
 				t.Errorf("%s: %q, %v", client, a.Result.Code, err)
-				return
 			}
-			agents[i] = a.Result.Agent
 		})
 	}
 	wg.Wait()
-	bundled := map[string]int{}
+	// Room is for two on each agent, so that four are two bundles of two. An agent may be away when the round is cleared: then one is awarded.
+	bundles, awarded := 0, 0
 	recorded(t, dir, func(r *ledger.Record) {
-		if r.Kind == ledger.KindRound {
-			for _, b := range r.Round.Round.Bundles {
-				bundled[fmt.Sprint(len(b.Tasks))]++
+		if r.Kind != ledger.KindRound {
+			return
+		}
+		on := map[market.TaskID]market.AgentID{}
+		for _, a := range r.Round.Outcome.Awards {
+			on[a.Task] = a.Agent
+		}
+		for _, b := range r.Round.Round.Bundles {
+			bundles++
+			var at []market.AgentID
+			for _, j := range b.Tasks {
+				if a, ok := on[r.Round.Round.Tasks[j].ID]; ok {
+					at = append(at, a)
+				}
 			}
+			if len(b.Tasks) != 2 || len(at) > 0 && (len(at) != 2 || at[0] != at[1]) {
+				t.Errorf("bundle %v, awarded to %v", b.Tasks, at)
+			}
+			awarded += len(at)
 		}
 	})
-	// Room is for two on each agent, so that four are two bundles of two.
-	on := map[string]int{}
-	for _, a := range agents {
-		on[a]++
-	}
-	if bundled["2"] != 2 || on["a-0"] != 2 || on["a-1"] != 2 {
-		t.Errorf("bundles by size %v, served by %v", bundled, on)
+	if bundles != 2 || awarded == 0 {
+		t.Errorf("%d bundles, %d of their tasks awarded", bundles, awarded)
 	}
 }
