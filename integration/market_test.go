@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,7 +92,7 @@ func raw(t *testing.T, m *harness.Market) *nats.Conn {
 // request is `nats request SUBJECT BODY`.
 func request(t *testing.T, nc *nats.Conn, subject, body string) bus.Result {
 	t.Helper()
-	m, err := nc.Request(subject, []byte(body), 20*time.Second)
+	m, err := nc.Request(subject, []byte(body), time.Minute)
 	if err != nil {
 		t.Fatalf("request %s: %v", subject, err)
 	}
@@ -109,16 +110,32 @@ func request(t *testing.T, nc *nats.Conn, subject, body string) bus.Result {
 	return r
 }
 
-// eventually polls until ok, for at most ten seconds.
+// eventually polls until ok, for at most a minute: a machine may stand still for a while.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("after ten seconds still not: %s", what)
+			t.Fatalf("after a minute still not: %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
+}
+
+// standstill watches whether the machine stands still, and says for how long it did so at most.
+func standstill(t *testing.T) (longest func() time.Duration) {
+	var most atomic.Int64
+	go func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for last := time.Now(); t.Context().Err() == nil; {
+			<-tick.C
+			now := time.Now()
+			most.Store(max(most.Load(), int64(now.Sub(last))))
+			last = now
+		}
+	}()
+	return func() time.Duration { return time.Duration(most.Load()) }
 }
 
 func TestADialogueThroughTheWholeHouse(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 func TestNATSRequestGetsTheWholeAnswer(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
-	reply, err := nc.Request("souk.v1.task.dev", []byte(`{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":30}`), 10*time.Second)
+	reply, err := nc.Request("souk.v1.task.dev", []byte(`{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":30}`), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestRawStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	reply, err := nc.Request("souk.v1.task.dev",
-		[]byte(`{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":30,"stream":true,"souk":{"task":"raw-1"}}`), 10*time.Second)
+		[]byte(`{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":30,"stream":true,"souk":{"task":"raw-1"}}`), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestTheDoorCanBeDiscovered(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
-		reply, err := nc.Request("$SRV."+verb, nil, 5*time.Second)
+		reply, err := nc.Request("$SRV."+verb, nil, time.Minute)
 		if err != nil {
 			t.Errorf("$SRV.%s: %v", verb, err)
 			continue
@@ -130,7 +130,7 @@ func TestTraceContextReachesTheEngine(t *testing.T) {
 	msg.Data = []byte(`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5}`)
 	msg.Header.Set("traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
 	msg.Header.Set("tracestate", "souk=1")
-	if _, err := nc.RequestMsg(msg, 10*time.Second); err != nil {
+	if _, err := nc.RequestMsg(msg, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -174,7 +174,7 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := node.Run(ctx); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "only") {
 		t.Errorf("the second agent \"only\" ran until %v; want it refused at once", err)

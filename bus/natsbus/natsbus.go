@@ -23,7 +23,7 @@ type Config struct {
 	InProcess nats.InProcessConnProvider // an embedded server, instead of URL
 	Name      string                     // who this is, an id: it shows in the server's monitoring and heads all inboxes
 
-	ConnectTimeout  time.Duration // of one attempt; 2 s: a server on the same continent answers in a fraction
+	ConnectTimeout  time.Duration // of one attempt; 2 s: a server on the same continent answers in a fraction. With InProcess 30 s: it is there, and late only where the machine stands still
 	PingEvery       time.Duration // 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
 	ReconnectWait   time.Duration // 250 ms, and as much again at random, so that a thousand agents do not come back at once; see pause for the first seconds
 	ReconnectBuffer int           // bytes kept while disconnected; 32 KB: a second's news; more would be stale when it arrives
@@ -42,6 +42,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.InProcess == nil && c.URL == "" {
 		return c, fmt.Errorf("natsbus: %s: neither a URL nor a server in process is given", c.Name)
+	}
+	if c.InProcess != nil {
+		set(&c.ConnectTimeout, 30*time.Second)
 	}
 	set(&c.ConnectTimeout, 2*time.Second)
 	set(&c.PingEvery, 5*time.Second)

@@ -33,6 +33,7 @@ type Options struct {
 	Config Config
 	Log    *slog.Logger
 	Known  []replay.Dialogue // dialogues that the simulated engines answer as recorded
+	Within time.Duration     // for the market to stop; zero: StopWithin
 }
 
 const (
@@ -44,11 +45,12 @@ const (
 
 // Market is a running market.
 type Market struct {
-	cfg   Config
-	dir   *Dir
-	log   *slog.Logger
-	state State
-	link  *Link
+	cfg    Config
+	dir    *Dir
+	log    *slog.Logger
+	within time.Duration
+	state  State
+	link   *Link
 
 	opened   []func() error // what to close at the end, last first
 	parts    []*part        // what runs, in the order in which it is stopped
@@ -87,13 +89,16 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Within == 0 {
+		o.Within = StopWithin
+	}
 	ctx, cancel := context.WithTimeout(ctx, ReadyWithin)
 	defer cancel()
 	dir, err := OpenDir(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	m := &Market{cfg: o.Config, dir: dir, log: o.Log, failed: make(chan struct{}), statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
+	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, failed: make(chan struct{}), statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
 	m.opened = append(m.opened, dir.Close)
 	if err := m.start(ctx, o.Known); err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -231,7 +236,7 @@ func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.
 		return err
 	}
 	c := classifier.Default()
-	c.ID, c.Drain = "door", StopWithin/2
+	c.ID, c.Drain = "door", m.within/2
 	for _, d := range m.cfg.Domains {
 		if d.General {
 			c.General = d.Labels[0]
@@ -257,7 +262,9 @@ func (m *Market) startHubs(ctx context.Context, connect connector, registry bus.
 		if err != nil {
 			return err
 		}
-		s, err := hub.NewServer(m.cfg.hub(d), hub.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+		c := m.cfg.hub(d)
+		c.DrainTimeout = m.within / 4
+		s, err := hub.NewServer(c, hub.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
 		if err != nil {
 			return err
 		}
@@ -274,7 +281,6 @@ func (c Config) Rule(d Domain) hub.Rule { return c.hub(d).Rule }
 func (c Config) hub(d Domain) hub.Config {
 	h := hub.Default()
 	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General
-	h.DrainTimeout = StopWithin / 4
 	c.Market.apply(&h)
 	d.Market.apply(&h)
 	return h
@@ -310,7 +316,7 @@ func (m *Market) startAgents(ctx context.Context, connect connector, registry bu
 		return err
 	}
 	c := agentd.Default()
-	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, StopWithin/2, StopWithin/4
+	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, m.within/2, m.within/4
 	m.node, err = agentd.NewServer(c, agentd.Deps{
 		Bus: b, Registry: registry, Log: m.log,
 		Engine: func(e agentd.EngineConfig) agentd.Engine { return vllm.New(e) },
@@ -377,7 +383,7 @@ func (m *Market) Err() error {
 	}
 }
 
-// Close stops the market within StopWithin: no new tasks, those that run may end, completions are settled.
+// Close stops the market within [Options].Within: no new tasks, those that run may end, completions are settled.
 func (m *Market) Close() error {
 	m.closeOnce.Do(func() {
 		var errs []error
