@@ -22,6 +22,7 @@ type cutter struct {
 	net.Listener
 	to    string
 	after atomic.Int64 // events that the next stream still passes; 0: all
+	late  atomic.Bool  // the last stream that broke had its finish reason by then: a slow server says several tokens in an event
 }
 
 func newCutter(t *testing.T, to string) *cutter {
@@ -57,8 +58,12 @@ func (c *cutter) pass(client net.Conn) {
 		engine.Close()
 	}()
 	buf := make([]byte, 64<<10)
+	finished := false
 	for {
 		n, err := engine.Read(buf)
+		if bytes.HasPrefix(buf[:n], []byte("HTTP/1.1 ")) { // the next answer on this connection
+			finished = false
+		}
 		events := int64(bytes.Count(buf[:n], []byte("data: {")))
 		if left := c.after.Load(); left > 0 && events > 0 {
 			if left <= events {
@@ -74,16 +79,20 @@ func (c *cutter) pass(client net.Conn) {
 					}
 					left--
 				}
+				c.late.Store(finished || finishes(buf[:n]))
 				client.Write(buf[:n])
 				return
 			}
 			c.after.Store(left - events)
 		}
+		finished = finished || finishes(buf[:n])
 		if _, werr := client.Write(buf[:n]); err != nil || werr != nil {
 			return
 		}
 	}
 }
+
+func finishes(events []byte) bool { return bytes.Contains(events, []byte(`"finish_reason":"`)) }
 
 // Two real vLLM servers, named by VLLM_URLS: an answer that breaks off at one after any number of tokens goes on at the other
 // with the same tokens and the same text; at last, with VLLM_KILL set, the first server's engine is stopped until it hangs, and the
@@ -165,6 +174,7 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 			if len(ids) != 48 {
 				t.Fatalf("%d tokens of %s", len(ids), whole.Agent)
 			}
+			cuts := 0
 			for k := int64(2); k < 50; k++ {
 				eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 				way.after.Store(k)
@@ -176,8 +186,13 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 					eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 					got, said, r = ask(nil, members)
 				}
-				if k < 48 && (way.after.Load() != 0 || r.Agent != "second") {
-					t.Fatalf("event %d never came: %d left, %s answered", k, way.after.Load(), r.Agent)
+				switch {
+				case way.after.Load() == 0 && !way.late.Load():
+					if cuts++; r.Agent != "second" {
+						t.Errorf("cut before event %d, and %s ends the answer", k, r.Agent)
+					}
+				case k < 16:
+					t.Fatalf("event %d of 48 tokens never came", k)
 				}
 				for i := range values {
 					if i >= len(logs) || !alike(logs[i], values[i]) {
@@ -192,6 +207,7 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 				}
 				way.after.Store(0)
 			}
+			t.Logf("cut at %d of 48 events", cuts)
 		})
 	}
 	if os.Getenv("VLLM_KILL") == "" {
