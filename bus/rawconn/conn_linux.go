@@ -92,6 +92,9 @@ func (c *conn) Write(b []byte) (done int, err error) {
 	defer c.out.mu.Unlock()
 	for done < len(b) {
 		n, err := c.out.run(c.raw.Write, b[done:])
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF // as the net package has it; a socket does not do that
+		}
 		if err != nil {
 			return done, c.failed("write", err)
 		}
