@@ -46,15 +46,35 @@ func (r *Resume) problems(p *problems) {
 	}
 }
 
-// CanContinue says why an answer to this body cannot go on at another engine once some of it is delivered; nil
+// CanContinue says why an answer to this body cannot go on at another engine once so much of it is delivered; nil
 // if it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps a state
-// beside them would begin anew: grammars, and counts of what was said. Parsers of tool calls and of reasoning keep theirs in the
-// tokens, and another engine's can read these; see [Resume.Parses]. Members that are not known to be safe are not.
-func CanContinue(body []byte) error {
+// beside them would begin anew: grammars, and counts of what was said. Members that are not known to be safe are not.
+//
+// Parsers of tool calls and of reasoning keep their state in the tokens, and another engine's can read these. parses reports whether they
+// alone can tell how the answer goes on: a tool call may begin with any token, and where reasoning ends they alone know, as they do what
+// an effort makes of a prompt. Reasoning that has ended is no matter. They say nothing of log probabilities, and a stop string is
+// not found in what they have taken apart.
+func (r *Resume) CanContinue(body []byte) (parses bool, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
-		return bad("the body is not a JSON object: %v", err)
+		return false, bad("the body is not a JSON object: %v", err)
 	}
+	if err := canContinue(members); err != nil {
+		return false, err
+	}
+	tools := !isOne(members["tools"], "", "null", "[]") && !isOne(members["tool_choice"], `"none"`)
+	parses = tools || len(r.Calls) > 0 || !isOne(members["reasoning_effort"], "", "null") || r.Reasoning != "" && r.Text == ""
+	switch parsed := parses || r.Reasoning != ""; {
+	case parsed && !isOne(members["stop"], "", "null", "[]", `""`):
+		return false, unsupported("stop: beside tools or reasoning it cannot be continued elsewhere")
+	case parsed && !isOne(members["logprobs"], "", "null", "false"):
+		return false, unsupported("logprobs: beside tools or reasoning they cannot be continued elsewhere")
+	}
+	return parses, nil
+}
+
+// canContinue is for the members of a body alone.
+func canContinue(members map[string]json.RawMessage) error {
 	names := make([]string, 0, len(members))
 	for name := range members {
 		names = append(names, name)
@@ -150,45 +170,8 @@ func onlyText(messages json.RawMessage) bool {
 // /v1/chat/completions/derender, there with --enable-scale-out).
 const Parsers = "parsers"
 
-// Parses reports whether only an engine's own parsers can tell how an answer to this body goes on: a tool call may begin with
-// any token, and where reasoning ends they alone know, as they do what an effort makes of a prompt. Reasoning that has ended is no matter.
-func (r *Resume) Parses(body []byte) bool {
-	var b struct {
-		Tools  json.RawMessage `json:"tools"`
-		Choice json.RawMessage `json:"tool_choice"`
-		Effort json.RawMessage `json:"reasoning_effort"`
-	}
-	if json.Unmarshal(body, &b) != nil {
-		return false // CanContinue says so
-	}
-	tools := !isOne(b.Tools, "", "null", "[]") && !isOne(b.Choice, `"none"`)
-	return tools || len(r.Calls) > 0 || !isOne(b.Effort, "", "null") || r.Reasoning != "" && r.Text == ""
-}
-
-// CanContinue is [CanContinue] for what was delivered of the answer: parsers say nothing of log probabilities, and a stop string
-// is not found in what they have taken apart.
-func (r *Resume) CanContinue(body []byte) error {
-	if err := CanContinue(body); err != nil {
-		return err
-	}
-	var b struct {
-		Stop json.RawMessage `json:"stop"`
-		Log  json.RawMessage `json:"logprobs"`
-	}
-	if err := json.Unmarshal(body, &b); err != nil {
-		return bad("the body is not a JSON object: %v", err)
-	}
-	parsed := r.Reasoning != "" || r.Parses(body)
-	switch {
-	case parsed && !isOne(b.Stop, "", "null", "[]", `""`):
-		return unsupported("stop: beside tools or reasoning it cannot be continued elsewhere")
-	case parsed && !isOne(b.Log, "", "null", "false"):
-		return unsupported("logprobs: beside tools or reasoning they cannot be continued elsewhere")
-	}
-	return nil
-}
-
-// Parsed is what an event says that a parser of the engine's made of the tokens; ok if it says nothing beyond that, text and tokens.
+// Parsed is what an event says that a parser of the engine's made of the tokens; ok if it says nothing beyond that, text and tokens, or
+// nothing beyond log probabilities, text and tokens: these do not keep an answer from going on elsewhere.
 // calls are the ids of the tool calls that it begins, by their index.
 func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 	var c struct {
@@ -196,13 +179,19 @@ func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 		Delta map[string]json.RawMessage `json:"delta"`
 		Log   json.RawMessage            `json:"logprobs"`
 	}
-	if json.Unmarshal(x.Choice, &c) != nil || c.Index != 0 || len(c.Delta) == 0 || !isOne(c.Log, "", "null") {
+	if json.Unmarshal(x.Choice, &c) != nil || c.Index != 0 {
 		return "", nil, false
+	}
+	logs := !isOne(c.Log, "", "null")
+	if len(c.Delta) == 0 {
+		return "", nil, logs
 	}
 	for name, v := range c.Delta {
 		var err error
 		switch {
 		case name == "role" || name == "content" || isOne(v, "null"):
+		case logs:
+			return "", nil, false
 		case name == "reasoning", name == "reasoning_content" && isOne(c.Delta["reasoning"], "", "null"): // as vLLM names it, and as it did
 			err = json.Unmarshal(v, &reasoning)
 		case name == "reasoning_content": // the same twice
@@ -231,25 +220,6 @@ func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 		}
 	}
 	return reasoning, calls, true
-}
-
-// Logprobs reports whether the event says log probabilities and nothing beyond text and tokens. These do not keep an answer from
-// going on elsewhere.
-func (x Extra) Logprobs() bool {
-	var c struct {
-		Index int                        `json:"index"`
-		Delta map[string]json.RawMessage `json:"delta"`
-		Log   json.RawMessage            `json:"logprobs"`
-	}
-	if json.Unmarshal(x.Choice, &c) != nil || c.Index != 0 || isOne(c.Log, "", "null") {
-		return false
-	}
-	for name, v := range c.Delta {
-		if name != "role" && name != "content" && !isOne(v, "null") {
-			return false
-		}
-	}
-	return true
 }
 
 // Broken reports whether a failure lies with an agent or its engine, so that another may do better.

@@ -45,7 +45,7 @@ func TestCanContinue(t *testing.T) {
 		{`"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]`, "messages"},
 		{`"prompt":"Once","echo":true`, "echo"},
 	} {
-		err := CanContinue([]byte("{" + c.body + "}"))
+		_, err := (&Resume{Text: "so far"}).CanContinue([]byte("{" + c.body + "}"))
 		switch {
 		case c.no == "" && err != nil, c.no != "" && err == nil:
 			t.Errorf("%s: %v", c.body, err)
@@ -53,26 +53,25 @@ func TestCanContinue(t *testing.T) {
 			t.Errorf("%s: %v, want %s to be named", c.body, err, c.no)
 		}
 	}
-	if CanContinue([]byte("[")) == nil {
+	if _, err := new(Resume).CanContinue([]byte("[")); err == nil {
 		t.Error("a body that is no object can be continued")
 	}
 }
 
 // Log probabilities are no state of an engine; whatever its parsers add is.
 func TestExtraOfLogprobsAlone(t *testing.T) {
-	for choice, alone := range map[string]bool{
+	for choice, ok := range map[string]bool{
 		`{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]},"token_ids":[1]}`:                  true,
 		`{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":{"content":[]}}`: true,
 		`{"index":0,"text":"a","logprobs":{"tokens":["a"]}}`:                                             true,
-		`{"index":0,"delta":{"content":"a"},"logprobs":null}`:                                            false,
 		`{"index":1,"delta":{"content":"a"},"logprobs":{"content":[]}}`:                                  false,
 		`{"index":0,"delta":{"reasoning":"a"},"logprobs":{"content":[]}}`:                                false,
 		`{"index":0,"delta":{"tool_calls":[{"index":0}]},"logprobs":{"content":[]}}`:                     false,
 		`{}`: false,
 		`[`:  false,
 	} {
-		if got := (Extra{Choice: []byte(choice)}).Logprobs(); got != alone {
-			t.Errorf("%s: %v", choice, got)
+		if reasoning, calls, got := (Extra{Choice: []byte(choice)}).Parsed(); got != ok || reasoning != "" || calls != nil {
+			t.Errorf("%s: %q, %v, %v", choice, reasoning, calls, got)
 		}
 	}
 }
@@ -124,10 +123,10 @@ func TestWhatOnlyParsersRead(t *testing.T) {
 		{`{}`, Resume{Text: "so far", Reasoning: "let me think"}, false, ""},
 		{`{"stop":["x"]}`, Resume{Text: "so far", Reasoning: "let me think"}, false, "stop"},
 	} {
-		if got := c.r.Parses([]byte(c.body)); got != c.parses {
-			t.Errorf("%s after %+v: %v", c.body, c.r, got)
+		parses, err := c.r.CanContinue([]byte(c.body))
+		if parses != (c.parses && c.no == "") {
+			t.Errorf("%s after %+v: %v", c.body, c.r, parses)
 		}
-		err := c.r.CanContinue([]byte(c.body))
 		if (err == nil) != (c.no == "") || err != nil && !strings.HasPrefix(messageOf(err), c.no+":") {
 			t.Errorf("%s after %+v: %v, want %q to be named", c.body, c.r, err, c.no)
 		}

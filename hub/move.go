@@ -167,11 +167,12 @@ func (n *Node) again(old *task, m *bus.Task) {
 		return
 	}
 	if k := len(m.Resume.Tokens); k > 0 {
-		if err := m.Resume.CanContinue(m.Body); err != nil {
+		parses, err := m.Resume.CanContinue(m.Body)
+		if err != nil {
 			n.turnAway(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
 			return
 		}
-		t.parses = m.Resume.Parses(m.Body)
+		t.parses = parses
 		m.Model = old.final.Model
 		m.MaxTokens = min(t.whole, max(0, t.whole-k)+backOffBound)
 	}

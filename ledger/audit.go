@@ -112,9 +112,6 @@ func NewAudit(name string, level int) *Audit {
 	return a
 }
 
-// Book is the state that the frames read so far have built.
-func (a *Audit) Book() *Book { return a.book }
-
 // Frame takes in the stored bytes of the next frame, with the index and term they were stored under.
 func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	d := &a.dec

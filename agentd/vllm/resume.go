@@ -33,14 +33,15 @@ var errStopped = errors.New("a stop string was found")
 func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
 	none := agentd.Answer{Unmetered: true}
 	from := bus.Resume{Tokens: r.Resume.Tokens, Text: r.Resume.Text, Reasoning: r.Resume.Reasoning, Calls: r.Resume.Calls}
-	if err := from.CanContinue(r.Body); err != nil {
+	parses, err := from.CanContinue(r.Body)
+	if err != nil {
 		return none, cannot(err)
 	}
 	var body map[string]json.RawMessage
 	if err := json.Unmarshal(r.Body, &body); err != nil {
 		return none, cannot(err)
 	}
-	if from.Parses(r.Body) {
+	if parses {
 		return e.parse(ctx, r, body, token)
 	}
 	prompt, err := e.tokenize(ctx, r, body)

@@ -29,7 +29,7 @@ func (k *kept) add(c bus.Chunk) {
 	for _, x := range c.Extra {
 		text, calls, ok := x.Parsed()
 		thought = append(thought, text...)
-		beyond = beyond || !ok && !x.Logprobs()
+		beyond = beyond || !ok
 		for range calls {
 			id, next := calls[len(begun)] // in order, as engines begin them
 			begun, beyond = append(begun, id), beyond || !next
@@ -66,7 +66,7 @@ func (k *kept) resume(t *bus.Task, agent string, next uint64) (*bus.Resume, erro
 		return &bus.Resume{Agent: agent, Seq: next}, nil
 	}
 	r := &bus.Resume{Agent: agent, Seq: next, Tokens: k.tokens, Text: string(k.text), Reasoning: string(k.thought), Calls: k.calls}
-	if err := r.CanContinue(t.Body); err != nil {
+	if _, err := r.CanContinue(t.Body); err != nil {
 		return nil, err
 	}
 	return r, nil

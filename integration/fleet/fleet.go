@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"souk/bus/client"
-	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/integration/proxy"
 	"souk/market"
@@ -329,24 +328,6 @@ func (f *Fleet) ClientAt(id, address string) (*client.Client, error) {
 	}
 	f.onClose(func() error { return errors.Join(c.Close(), b.Close()) })
 	return c, nil
-}
-
-// Bus connects to NATS.
-func (f *Fleet) Bus(name string) (*natsbus.Bus, error) {
-	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + f.NATS, Name: name})
-	if err == nil {
-		f.onClose(b.Close)
-	}
-	return b, err
-}
-
-// Registry connects to etcd.
-func (f *Fleet) Registry() (*etcdreg.Registry, error) {
-	r, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{f.Etcd}})
-	if err == nil {
-		f.onClose(r.Close)
-	}
-	return r, err
 }
 
 func (f *Fleet) onClose(g func() error) {

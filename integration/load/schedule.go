@@ -97,9 +97,6 @@ func NewQuestions(ds []replay.Dialogue, s Shape) (*Questions, error) {
 	return q, nil
 }
 
-// Len is how many questions there are before they begin anew, in other sessions.
-func (q *Questions) Len() int { return len(q.turns) }
-
 // Task is question n, from 0.
 func (q *Questions) Task(n int) bus.Task {
 	t, pass := q.turns[n%len(q.turns)], n/len(q.turns)
