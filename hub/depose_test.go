@@ -109,6 +109,7 @@ func TestHoldsOfADeposedHubEnd(t *testing.T) {
 	for _, f := range h.frames {
 		h.must(again.Replay(f))
 	}
+	h.must(again.Recall())
 	for _, n := range []*Node{h.n, again} {
 		h.n, h.replica = n, ledger.NewBook()
 		for _, f := range h.frames {

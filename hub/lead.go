@@ -12,6 +12,9 @@ import (
 
 // Lead begins a time of leadership. The first frame of an empty journal is written.
 func (n *Node) Lead(now time.Time, epoch int64) error {
+	if err := n.Recall(); err != nil {
+		return err
+	}
 	n.advance(now)
 	if _, last, _ := n.book.Last(); epoch < last {
 		return fmt.Errorf("hub %s: epoch %d is below %d, the last in its journal: another has led since", n.cfg.Hub, epoch, last)

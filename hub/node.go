@@ -86,10 +86,11 @@ type Node struct {
 	book  *ledger.Book
 	salts *rand.ChaCha8
 
-	now      time.Time // never falls
-	nano     int64     // the same as nanoseconds since 1970, whatever is done to the wall clock meanwhile
-	past     bool      // now is what the journal's last frame says
-	heard    time.Time // when the message being stepped came; may be a little before now
+	now      time.Time       // never falls
+	nano     int64           // the same as nanoseconds since 1970, whatever is done to the wall clock meanwhile
+	past     bool            // now is what the journal's last frame says
+	history  *ledger.History // until Recall
+	heard    time.Time       // when the message being stepped came; may be a little before now
 	epoch    int64
 	leading  bool
 	draining bool
@@ -133,8 +134,9 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	past := newHistory(cfg)
 	n := &Node{
-		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, book: ledger.NewBook(), salts: rand.NewChaCha8(seed),
+		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(), salts: rand.NewChaCha8(seed),
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown), prefixes: newRecent[uint64, struct{}](cfg.MaxKnown),
@@ -143,6 +145,11 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	}
 	n.treasury.again.owner = &n.treasury
 	return n, nil
+}
+
+// newHistory is what is kept of a journal while it is replayed.
+func newHistory(cfg Config) *ledger.History {
+	return ledger.NewHistory(ledger.HistoryLimits{Ends: cfg.MaxKnown, Keep: cfg.KeepIDs, Returns: maxReturns})
 }
 
 // Book is the hub's book, to be read.

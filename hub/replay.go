@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"slices"
 	"time"
 
 	"souk/bus"
@@ -9,55 +8,73 @@ import (
 	"souk/market"
 )
 
-// Replay takes in one stored frame of the hub's own journal, from the first, before the first Lead.
+// Replay takes in one stored frame of the hub's own journal, from the first, before Recall.
 func (n *Node) Replay(f ledger.Frame) error {
-	if err := n.book.ApplyFrame(f); err != nil {
+	return n.history.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
+}
+
+// Recall makes of what was replayed what the hub knows of it: before the first Step.
+func (n *Node) Recall() error {
+	h := n.history
+	if h == nil {
+		return nil
+	}
+	n.history = nil
+	err := h.Ended(func(p ledger.Past, known bool) {
+		if known {
+			n.past = true
+			n.advance(time.Unix(0, p.Held))
+			n.replayHold(&p)
+			n.past = true
+			n.advance(time.Unix(0, p.Ended))
+			n.replayEnd(&p)
+		}
+		code := bus.Code("")
+		if p.Void != nil && bus.Code(p.Void.Reason) == bus.CodeTimeout {
+			code = bus.CodeLate
+		}
+		n.acks.put(ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot), code)
+	})
+	if err != nil {
 		return err
 	}
-	n.past = false // frames' times never fall
-	n.advance(time.Unix(0, f.Time))
-	n.past = true
-	var round *ledger.Round
-	for i := range f.Records {
-		switch r := &f.Records[i]; r.Kind {
-		case ledger.KindRound:
-			round = r.Round
-		case ledger.KindHold:
-			n.replayHold(r.ID, *r.Hold, round)
-		case ledger.KindCapture:
-			n.replayCapture(r.Capture)
-		case ledger.KindVoid:
-			n.replayVoid(r.Void)
-		case ledger.KindReturn:
-			// Whether the treasury heard of it is not known here: it will say, see resendReturns. It takes returns in order, so one
-			// that it never hears of would hold up all that follow.
-			t := &n.treasury
-			if t.returns = append(t.returns, given(r)); len(t.returns) >= 2*maxReturns {
-				t.returns = append(t.returns[:0], t.returns[len(t.returns)-maxReturns:]...)
-			}
-		}
+	open, err := h.Open()
+	if err != nil {
+		return err
 	}
-	n.forgetEnded()
+	for i := range open {
+		n.past = true
+		n.advance(time.Unix(0, open[i].Held))
+		n.replayHold(&open[i])
+	}
+	for _, r := range h.Returns() {
+		// Whether the treasury heard of it is not known here: it will say, see resendReturns. It takes returns in order, so one
+		// that it never hears of would hold up all that follow.
+		n.treasury.returns = append(n.treasury.returns, giveBack{r.Number, r.Client, r.Amount})
+	}
+	if seq, _, last := n.book.Last(); seq > 0 {
+		n.past = true
+		n.advance(time.Unix(0, last))
+		n.past = true
+	}
 	return nil
 }
 
 // replayHold brings back a task that was under way: its agent may still be serving it. What its client sent is
 // not in a journal, so it is answered `unknown` until the hold ends, or whoever has the task sends it again.
-func (n *Node) replayHold(id string, rec ledger.Hold, round *ledger.Round) {
+func (n *Node) replayHold(p *ledger.Past) {
+	rec := p.Hold
 	a := n.enrol(rec.Agent)
 	t := &task{
 		key: taskKey{rec.Client, rec.Task}, id: market.TaskID(rec.Client + "/" + rec.Task), digest: rec.Digest, state: running, arrived: n.now,
-		deadline: time.Unix(0, rec.Expires), told: true, reply: bus.ReplySubject(rec.Client, rec.Task),
+		deadline: time.Unix(0, rec.Expires), told: true, reply: bus.ReplySubject(rec.Client, rec.Task), earlier: p.Earlier,
 	}
 	t.whole, t.tries, t.continued = rec.MaxTokens, rec.Attempt, rec.Attempt > 0
-	if old := n.known[t.key]; old != nil && rec.Attempt > 0 && old.final != nil && old.final.Receipt != nil {
-		t.earlier = append(slices.Clone(old.earlier), old.final.Receipt.ID)
-	}
 	t.timer.owner = t
+	id := ledger.HoldID(n.cfg.Journal, rec.Round, rec.Slot)
 	h := &hold{id: id, rec: rec, task: t, agent: a, sent: n.now, expires: time.Unix(0, rec.Expires), answered: true}
-	if round != nil && rec.Slot < len(round.Outcome.Awards) {
-		h.recovered, h.award = true, round.Outcome.Awards[rec.Slot]
-		h.congestion, _, _ = round.Round.Tolls(h.award)
+	if p.Award != nil {
+		h.recovered, h.award, h.congestion = true, *p.Award, p.Congestion
 	}
 	h.timer.owner = h
 	t.hold = h
@@ -104,45 +121,24 @@ func (n *Node) recovered(h *hold) *bus.Accepted {
 	}
 }
 
-func (n *Node) replayCapture(c *ledger.Capture) {
-	h := n.holds[c.Hold]
-	if h == nil {
-		return
-	}
+// replayEnd ends a hold as it ended then, and says nothing of it to anyone.
+func (n *Node) replayEnd(p *ledger.Past) {
+	h := n.holds[ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot)]
 	n.close(h)
-	n.acks.put(h.id, "")
-	r := &bus.Result{
-		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.rec.Agent, Model: h.rec.Model,
-		Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS,
-		Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
-	}
-	h.task.accepted = n.recovered(h)
-	if c.Outcome == bus.OutcomeCancelled {
-		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
-	}
-	n.replayed(h, r)
-}
-
-func (n *Node) replayVoid(v *ledger.Void) {
-	h := n.holds[v.Hold]
-	if h == nil {
-		return
-	}
-	n.close(h)
-	code := bus.Code(v.Reason)
-	if code == bus.CodeTimeout {
-		n.acks.put(h.id, bus.CodeLate)
+	var r *bus.Result
+	if c := p.Capture; c != nil {
+		r = &bus.Result{
+			Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.rec.Agent, Model: h.rec.Model,
+			Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS,
+			Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
+		}
+		h.task.accepted = n.recovered(h)
+		if c.Outcome == bus.OutcomeCancelled {
+			r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
+		}
 	} else {
-		n.acks.put(h.id, "")
+		r = n.refusal(n.identity(h.task), bus.Code(p.Void.Reason), 0, "the hold ended without payment")
+		r.Agent, r.Model, r.Receipt = h.rec.Agent, h.rec.Model, n.receipt(h)
 	}
-	r := n.refusal(n.identity(h.task), code, 0, "the hold ended without payment")
-	r.Agent, r.Model, r.Receipt = h.rec.Agent, h.rec.Model, n.receipt(h)
-	n.replayed(h, r)
-}
-
-// replayed ends a task as it ended then, and says nothing of it to anyone.
-func (n *Node) replayed(h *hold, r *bus.Result) {
-	if h.task.state == running {
-		n.finish(h.task, r, false)
-	}
+	n.finish(h.task, r, false)
 }

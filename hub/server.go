@@ -133,6 +133,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.replay(); err != nil {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}
+	defer s.snapshots()()
 	var writer sync.WaitGroup
 	writer.Go(s.write)
 	defer writer.Wait()
@@ -270,25 +271,60 @@ func (s *Server) evict(ctx context.Context) error {
 const sayEvery = 5 * time.Second
 
 func (s *Server) replay() error {
-	begin, frames := time.Now(), 0
-	said := begin
-	err := s.deps.Journal.Replay(func(f ledger.Frame) error {
-		if frames++; frames%4096 == 0 && time.Since(said) >= sayEvery {
-			said = time.Now()
-			s.log.Info("replaying the journal", "frames", frames, "until", time.Unix(0, f.Time).UTC(), "took", said.Sub(begin).Round(time.Second))
-		}
-		return s.node.Replay(f)
-	})
+	begin := time.Now()
+	r := &replaying{History: s.node.history, log: s.log, begin: begin, said: begin}
+	j, ok := s.deps.Journal.(ledger.Restorer)
+	var err error
+	if ok {
+		err = j.Restore(r)
+	} else {
+		err = s.deps.Journal.Replay(func(f ledger.Frame) error { return r.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)) })
+	}
 	if err != nil {
 		return err
 	}
 	if o := s.node.Book().Journal(); o.Journal != "" && (o.Journal != s.cfg.Journal || o.Domain != s.cfg.Domain) {
 		return fmt.Errorf("it is the journal %s of domain %s: each hub has its own data directory", o.Journal, o.Domain)
 	}
-	if frames > 0 {
-		s.log.Info("replayed", "frames", frames, "open_holds", s.node.Book().OpenCount(), "took", time.Since(begin).Round(time.Millisecond))
+	s.mu.Lock()
+	err = s.node.Recall()
+	s.mu.Unlock()
+	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
+		s.log.Info("replayed", "frames", r.frames, "of", seq, "open_holds", s.node.Book().OpenCount(), "took", time.Since(begin).Round(time.Millisecond))
 	}
-	return nil
+	return err
+}
+
+// replaying is a history that says how far it has come.
+type replaying struct {
+	*ledger.History
+	log         *slog.Logger
+	frames      int
+	begin, said time.Time
+}
+
+func (r *replaying) Apply(seq uint64, epoch int64, data []byte) error {
+	if r.frames++; r.frames%4096 == 0 && time.Since(r.said) >= sayEvery {
+		r.said = time.Now()
+		_, _, until := r.Book().Last()
+		r.log.Info("replaying the journal", "frames", r.frames, "until", time.Unix(0, until).UTC(), "took", r.said.Sub(r.begin).Round(time.Second))
+	}
+	return r.History.Apply(seq, epoch, data)
+}
+
+// snapshots keeps snapshots of the journal until what it returns is called.
+func (s *Server) snapshots() (end func()) {
+	j, ok := s.deps.Journal.(ledger.Restorer)
+	if !ok {
+		return func() {}
+	}
+	stop := make(chan struct{})
+	var following sync.WaitGroup
+	following.Go(func() { j.Follow(stop, func() ledger.Replica { return newHistory(s.cfg) }) })
+	return func() {
+		close(stop)
+		following.Wait()
+	}
 }
 
 // lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's error.

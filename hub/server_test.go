@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -301,6 +302,31 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
+	}
+
+	// So does one that begins with a snapshot, and with what was settled behind it.
+	j := tn.journal(filepath.Base(tn.dir))
+	if err := j.Snapshot(nil, newHistory(testConfig())); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	for _, id := range []string{"newer", "newest"} {
+		_, stop = tn.hub(nil)
+		if got := tn.ask(request("t-7-24")); got != "accepted by a-1" && got != "answer_gone" { // by how long all this took
+			t.Errorf("an id of the first run: %s", got)
+		}
+		if got := tn.ask(request(id)); got != "accepted by a-1" {
+			t.Errorf("a new task: %s", got)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, got := ledger.NewBook(), newHistory(testConfig())
+	j = tn.journal(filepath.Base(tn.dir))
+	err := errors.Join(j.Restore(got), journal.Read(tn.dir, want.ApplyFrame))
+	if err != nil || !slices.Equal(got.Book().Balances("*"), want.Balances("*")) || got.Book().Balance(ledger.Payable("a-1")) != spent/200*203 {
+		t.Errorf("%v; from a snapshot: %v\nfrom the first frame: %v", err, got.Book().Balances("*"), want.Balances("*"))
 	}
 }
 

@@ -20,3 +20,26 @@ type Journal interface {
 	Append(frames ...Frame) error
 	Close() error
 }
+
+// Restorer is a Journal that keeps snapshots beside its frames, so that a start need not read it from the first. They are made of
+// frames that are durable, and prove nothing: one that does not fit the journal in anything is ignored.
+type Restorer interface {
+	// Restore is Replay for a Replica: it is given the newest snapshot that fits, if there is one, and the frames behind it; all
+	// frames where it can make nothing of that.
+	Restore(r Replica) error
+	// Follow makes a snapshot whenever one would spare the next start enough, until stop is closed: of a replica that is fresh,
+	// the last snapshot, and the frames behind it. Beside anything but Restore and Close.
+	Follow(stop <-chan struct{}, fresh func() Replica)
+}
+
+// Replica is a state that a journal's frames build and that can be written down between any two of them. Made of what was
+// written down and the frames behind it, it is the same as made of all frames (I14).
+type Replica interface {
+	// Load takes in a snapshot in the place of the frames that it was made of; nil: of none. After an error it is as new.
+	Load(snapshot []byte) error
+	// Apply takes in the stored bytes of the next frame, with the index and term they were stored under. ErrEncoding: they are no
+	// frame.
+	Apply(seq uint64, epoch int64, data []byte) error
+	// Snapshot is the state in bytes.
+	Snapshot() ([]byte, error)
+}

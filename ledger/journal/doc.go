@@ -6,6 +6,7 @@
 //	DIR/journal/NAME/LOCK        held by the writer; holds its process id
 //	DIR/journal/NAME/LIVES       a name for each of the last openings for writing
 //	DIR/journal/NAME/wal/*.wal   segments of 4 MB, allocated before they are needed
+//	DIR/journal/NAME/snapshots   what the frames up to one came to, of two such frames; may be deleted
 //
 // A frame is one entry of the log: index = the frame's sequence, term = its epoch, data =
 //
@@ -19,6 +20,13 @@
 // trimmed. It must be the last thing in the log, and either a sector of it is missing (zero, as allocated), or its
 // end is. Anything else, in particular a frame of a later Append behind the gap, means that bytes which were once
 // safe are not what they were: the journal is refused and the place named.
+//
+// # Snapshots
+//
+// A snapshot is made of frames that are durable, by a replica of its own beside the writer, and names the frame that it follows and the
+// log's checksum there. An opening that has one reads and checks the segments from that frame on: those before must all be there,
+// but what rots in them is found by whoever reads everything, as ledger check does and no snapshot can hide from it. A snapshot that
+// does not fit is ignored, and everything is read.
 package journal
 
 import "go.etcd.io/etcd/server/v3/storage/wal"

@@ -29,12 +29,15 @@ type Config struct {
 	// ends holds is still taken, down to the last byte. 0: 64 MB, two segments and room for all captures of
 	// the holds that can be open. Below 0: no check.
 	MinFree int64
-	// Log takes warnings of the log underneath (a slow disk); nil: none.
+	// Log takes warnings of the log underneath (a slow disk), and of snapshots; nil: none.
 	Log *slog.Logger
+	// SnapshotEvery so many frames Follow makes a snapshot. 0: 131072, which a start reads in half a second.
+	SnapshotEvery uint64
 }
 
 const (
-	defaultMinFree = 64 << 20
+	defaultMinFree       = 64 << 20
+	defaultSnapshotEvery = 1 << 17
 	// maxBatch frames in one Append: a hub makes a handful durable together.
 	maxBatch = 1 << 16
 )
@@ -52,7 +55,10 @@ type Journal struct {
 	lock *fileutil.LockedFile
 	free func(dir string) (int64, error)
 	life string
-	past []string // lives that have ended
+	past []string  // lives that have ended
+	snap *snapshot // that the opening trusted, for Restore
+	from uint64    // the frame that it follows
+	due  *snapshot // made by Restore, to be written by Follow
 
 	mu       sync.Mutex
 	store    store
@@ -71,8 +77,8 @@ type Journal struct {
 var _ ledger.Journal = (*Journal)(nil)
 
 // Open opens the journal in dir for writing, making it if there is none. It reads and checks everything
-// that is stored; a write that a crash tore is trimmed, and what was there is kept beside it as *.torn.
-// Errors: ErrLocked if another writer has it, ErrDamaged if stored bytes are not what was written.
+// that is stored, or all segments from that of its newest snapshot on; a write that a crash tore is trimmed, and what was there is
+// kept beside it as *.torn. Errors: ErrLocked if another writer has it, ErrDamaged if stored bytes are not what was written.
 func Open(dir string, cfg Config) (*Journal, error) {
 	j, err := open(dir, cfg)
 	if err != nil {
@@ -84,6 +90,12 @@ func Open(dir string, cfg Config) (*Journal, error) {
 func open(dir string, cfg Config) (*Journal, error) {
 	if cfg.MinFree == 0 {
 		cfg.MinFree = defaultMinFree
+	}
+	if cfg.SnapshotEvery == 0 {
+		cfg.SnapshotEvery = defaultSnapshotEvery
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -135,21 +147,9 @@ func (j *Journal) start() error {
 		j.store = w
 		return nil
 	}
-	r, err := NewReader(j.dir)
+	r, last, err := j.check()
 	if err != nil {
 		return err
-	}
-	var last Entry
-	for {
-		e, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		e.Data = append(last.Data[:0], e.Data...)
-		last = e
 	}
 	if r.last > 0 {
 		f, err := last.Frame()

@@ -515,8 +515,8 @@ func TestAReaderFollowsALiveWriter(t *testing.T) {
 	}
 }
 
-// TestKill runs a writer as a process of its own, kills it at once and without warning, and looks for every
-// frame that it had acknowledged.
+// TestKill runs a writer as a process of its own, which makes snapshots all the time, kills it at once and without warning, and looks
+// for every frame that it had acknowledged. A start from what it left of its snapshots is the same as one from the first frame.
 func TestKill(t *testing.T) {
 	if dir := os.Getenv("SOUK_JOURNAL_WRITER"); dir != "" {
 		j, err := Open(dir, Config{})
@@ -524,6 +524,14 @@ func TestKill(t *testing.T) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
+		go func() {
+			for {
+				if err := j.Snapshot(nil, new(tally)); err != nil {
+					fmt.Println(err)
+					os.Exit(1)
+				}
+			}
+		}()
 		for {
 			seq, _, _ := j.Last()
 			if err := j.Append(frames(seq+1, 1+seq%4, int(seq%7)*3000)...); err != nil {
@@ -534,6 +542,7 @@ func TestKill(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
+	taken := 0
 	for round := range 5 {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")
 		cmd.Env = append(os.Environ(), "SOUK_JOURNAL_WRITER="+dir)
@@ -561,6 +570,16 @@ func TestKill(t *testing.T) {
 		if err != nil || uint64(len(list)) < acknowledged || acknowledged == 0 {
 			t.Fatalf("round %d: %d frames, %v; %d were acknowledged", round, len(list), err, acknowledged)
 		}
+		got, want := new(tally), wholeTally(t, dir)
+		j, logged := restored(t, dir, got)
+		if got.frames != want.frames || got.sum != want.sum || len(logged) > 0 {
+			t.Fatalf("round %d: %+v from a snapshot, %+v from the first frame; %q", round, got, want, logged)
+		}
+		j.Close()
+		taken += got.loads
+	}
+	if taken == 0 {
+		t.Error("no start had a snapshot")
 	}
 }
 

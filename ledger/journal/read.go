@@ -26,14 +26,27 @@ type Reader struct {
 }
 
 // NewReader opens the journal in dir for reading. It takes no lock and changes nothing.
-func NewReader(dir string) (*Reader, error) {
+func NewReader(dir string) (*Reader, error) { return readerAt(dir, 0) }
+
+// readerAt is a reader that begins with the segment of a frame. Of those before it nothing is read: the checksum of what they
+// hold is taken from the segment's head.
+func readerAt(dir string, seq uint64) (*Reader, error) {
 	r := &Reader{wal: walDir(dir)}
 	var err error
 	if r.segs, err = segments(r.wal); err != nil {
 		return nil, err
 	}
+	for r.cur+1 < len(r.segs) && r.segs[r.cur+1].first <= seq {
+		r.cur++
+	}
 	if err := r.load(); err != nil {
 		return nil, err
+	}
+	if r.cur > 0 {
+		r.last = r.segs[r.cur].first - 1
+		if head, ok := parseRecord(r.buf[min(8, len(r.buf)):], true); ok && head.kind == typeCRC {
+			r.crc = head.crc
+		}
 	}
 	return r, nil
 }
@@ -229,13 +242,18 @@ func (e Entry) Frame() (ledger.Frame, error) {
 	if err == nil && (f.Seq != e.Seq || f.Epoch != e.Epoch) {
 		err = fmt.Errorf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, e.Seq, e.Epoch)
 	}
-	if err != nil && len(e.Data) > 0 && e.Data[0] > ledger.FrameVersion {
-		return ledger.Frame{}, fmt.Errorf("%s at byte %d: frame %d: %w", e.Segment, e.Offset, e.Seq, err)
-	}
 	if err != nil {
-		return ledger.Frame{}, &Damage{Segment: e.Segment, Offset: e.Offset, After: e.Seq - 1, Found: err.Error()}
+		return ledger.Frame{}, e.undecodable(err)
 	}
 	return f, nil
+}
+
+// undecodable is what it means that an entry is no frame.
+func (e Entry) undecodable(err error) error {
+	if len(e.Data) > 0 && e.Data[0] > ledger.FrameVersion {
+		return fmt.Errorf("%s at byte %d: frame %d: %w", e.Segment, e.Offset, e.Seq, err)
+	}
+	return &Damage{Segment: e.Segment, Offset: e.Offset, After: e.Seq - 1, Found: err.Error()}
 }
 
 func walDir(dir string) string { return filepath.Join(dir, "wal") }

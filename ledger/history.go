@@ -1,0 +1,421 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"souk/market"
+)
+
+// History is what a hub's journal says of its past, all that a replay yields: the book, the open holds with what their awards
+// said, the last holds that ended, and the last returns. Not for use by several goroutines at once.
+type History struct {
+	limits  HistoryLimits
+	book    *Book
+	open    map[slotKey]*past
+	ends    queue[*past]
+	forgot  int              // of ends, from the first on: those whose tasks are forgotten
+	last    map[taskOf]*past // the last hold of every task that is not forgotten
+	returns []Transfer
+
+	dec     decoder
+	rounds  []*won // that nobody refers to any more
+	records []Record
+	scratch []byte
+}
+
+// HistoryLimits say how much of the past is kept.
+type HistoryLimits struct {
+	Ends    int           // holds that ended
+	Keep    time.Duration // a task is forgotten so long after its hold has ended and would have expired
+	Returns int           // at least so many, and less than twice as many
+}
+
+// Past is a hold as a journal tells it. Capture or Void is set if it has ended, Award if it has not.
+type Past struct {
+	Hold       Hold
+	Held       int64    // Unix nanoseconds
+	Earlier    []string // holds of earlier attempts of the task, as far as they were known when it was made
+	Award      *market.Award
+	Congestion market.Credits // the tier's part of the award's toll
+	Ended      int64          // Unix nanoseconds
+	Capture    *Capture
+	Void       *Void
+}
+
+// past is a Past as it is kept.
+type past struct {
+	task    taskOf
+	key     slotKey
+	held    int64
+	earlier []string
+	hold    *Hold  // while it is open
+	won     *won   // the same, where a frame made it
+	award   *award // the same, where it was loaded
+	over    int64  // once it has ended: when it has and would have expired
+	data    []byte // and all of it
+}
+
+type taskOf struct{ client, task string }
+
+// won is a round's bytes.
+type won struct {
+	open           int // holds
+	round, outcome []byte
+}
+
+// award is what an open hold's award said.
+type award struct {
+	award      market.Award
+	congestion market.Credits
+}
+
+// NewHistory is the history before a journal's first record.
+func NewHistory(limits HistoryLimits) *History {
+	h := &History{limits: limits, book: NewBook()}
+	h.clear()
+	return h
+}
+
+func (h *History) clear() {
+	*h.book = *NewBook()
+	h.open, h.last = map[slotKey]*past{}, map[taskOf]*past{}
+	h.ends, h.forgot, h.returns = queue[*past]{}, 0, nil
+	h.dec = decoder{intern: &interner{all: map[string]string{}}}
+}
+
+// Book is the state of money. It is always the same pointer.
+func (h *History) Book() *Book { return h.book }
+
+// Returns are the last returns, the oldest first.
+func (h *History) Returns() []Transfer { return h.returns }
+
+// Apply implements [Replica]. A frame that the book refuses changes nothing. After bytes that are no frame, ErrEncoding, nothing more
+// may be applied. Of rounds nothing is read but what the book needs.
+func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
+	d := &h.dec
+	d.data, d.at, d.fault = data, 0, ""
+	var f Frame
+	n := d.header(&f)
+	if d.fault == "" && (f.Seq != seq || f.Epoch != epoch) {
+		d.fail(fmt.Sprintf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, seq, epoch))
+	}
+	if d.fault != "" {
+		return d.end()
+	}
+	before := h.book.head
+	rounds, err := h.apply(&f, n)
+	if d.fault != "" {
+		err = d.end()
+	}
+	if err != nil {
+		h.book.rollback()
+		h.book.head = before
+		return fmt.Errorf("frame %d: %w", f.Seq, err)
+	}
+	h.book.forget()
+	var round *won
+	for i := range h.records {
+		switch r := &h.records[i]; r.Kind {
+		case KindRound:
+			round, rounds = rounds[0], rounds[1:]
+		case KindHold:
+			h.begin(r.Hold, f.Time, round)
+		case KindCapture:
+			h.end(r.Capture.Hold, r, f.Time)
+		case KindVoid:
+			h.end(r.Void.Hold, r, f.Time)
+		case KindReturn:
+			if h.returns = append(h.returns, *r.Transfer); len(h.returns) >= 2*h.limits.Returns {
+				h.returns = append(h.returns[:0], h.returns[len(h.returns)-h.limits.Returns:]...)
+			}
+		}
+	}
+	h.forget(f.Time)
+	if cap(h.records) > 1<<12 {
+		h.records = nil // one rare large frame must not pin its memory
+	}
+	return nil
+}
+
+// apply decodes a frame's records, applies them to the book, and returns the rounds among them.
+func (h *History) apply(f *Frame, n int) (rounds []*won, err error) {
+	d, b := &h.dec, h.book
+	if err := b.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, broken(ErrIllegal, "I7", "frame", "at least one record", "none")
+	}
+	if h.records = h.records[:0]; cap(h.records) < n {
+		h.records = make([]Record, 0, n)
+	}
+	for range n {
+		h.records = h.records[:len(h.records)+1]
+		r := &h.records[len(h.records)-1]
+		*r = Record{Legs: r.Legs[:0]}
+		var lazy raw
+		var head *roundHead
+		if d.record(r, &lazy); r.Kind == KindRound && d.fault == "" {
+			rh := d.roundHead(&lazy)
+			head, rounds = &rh, append(rounds, h.won(&lazy))
+		}
+		if d.fault != "" {
+			return nil, nil
+		}
+		if err := b.apply(r, head); err == ErrRepeat {
+			return nil, broken(ErrConflict, "I10", r.ID, "a record once", "it stands in the journal twice")
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if d.at < len(d.data) {
+		d.fail("bytes after the end")
+	}
+	return rounds, b.whole()
+}
+
+// won keeps a round's bytes for its holds, in memory that is used again.
+func (h *History) won(lazy *raw) *won {
+	w := &won{}
+	if n := len(h.rounds); n > 0 {
+		w, h.rounds = h.rounds[n-1], h.rounds[:n-1]
+	}
+	w.open, w.round, w.outcome = 0, append(w.round[:0], lazy.round...), append(w.outcome[:0], lazy.outcome...)
+	return w
+}
+
+func (h *History) begin(hold *Hold, now int64, round *won) {
+	k, _ := keyOf(hold.Round, hold.Slot)
+	p := &past{task: taskOf{hold.Client, hold.Task}, key: k, hold: hold, held: now, won: round}
+	if old := h.last[p.task]; old != nil && hold.Attempt > 0 && old.hold == nil {
+		p.earlier = append(slices.Clone(old.earlier), h.id(old.key))
+	}
+	round.open++
+	h.open[k], h.last[p.task] = p, p
+}
+
+func (h *History) id(k slotKey) string { return HoldID(h.book.head.journal, k.round(), k.slot()) }
+
+func (h *History) end(id string, r *Record, now int64) {
+	k, _ := h.book.key(id)
+	p := h.open[k]
+	delete(h.open, k)
+	h.scratch = binary.AppendUvarint(binary.AppendUvarint(h.scratch[:0], uint64(p.held)), uint64(now))
+	h.scratch = appendList(h.scratch, p.earlier)
+	h.scratch = appendSized(h.scratch, func(b []byte) []byte { return appendHold(b, p.hold) })
+	h.scratch = appendPart(append(h.scratch, byte(r.Kind)), r)
+	p.over, p.data = max(now, p.hold.Expires), slices.Clone(h.scratch)
+	if w := p.won; w != nil {
+		if w.open--; w.open == 0 {
+			h.rounds = append(h.rounds, w)
+		}
+	}
+	h.book.justEnded, h.dec.spare = nil, append(h.dec.spare, p.hold) // the book has let go of it
+	p.hold, p.won, p.award = nil, nil, nil
+	h.keep(p)
+}
+
+// keep adds a hold that ended, and drops the oldest beyond the limit.
+func (h *History) keep(p *past) {
+	h.ends.push(p)
+	for h.ends.len() > h.limits.Ends {
+		switch old := h.ends.pop(); {
+		case h.forgot > 0:
+			h.forgot--
+		default:
+			h.lose(old)
+		}
+	}
+}
+
+// forget drops the tasks whose time is over. One that has to be known for long holds up those behind it.
+func (h *History) forget(now int64) {
+	for list := h.ends.items[h.ends.first:]; h.forgot < len(list) && now-int64(h.limits.Keep) >= list[h.forgot].over; h.forgot++ {
+		h.lose(list[h.forgot])
+	}
+}
+
+func (h *History) lose(p *past) {
+	if h.last[p.task] == p {
+		delete(h.last, p.task)
+	}
+}
+
+// Ended calls f with the last holds that ended, in that order. known is false where the task is forgotten.
+func (h *History) Ended(f func(p Past, known bool)) error {
+	for i, p := range h.ends.items[h.ends.first:] {
+		d := decoder{data: p.data, intern: h.dec.intern}
+		full := d.past()
+		if err := d.end(); err != nil {
+			return fmt.Errorf("hold %s, which ended: %w", h.id(p.key), err)
+		}
+		f(full, i >= h.forgot)
+	}
+	return nil
+}
+
+// Open returns the open holds by round and slot. Of these the rounds are read, and may be ErrEncoding.
+func (h *History) Open() ([]Past, error) {
+	var all []Past
+	var read *won
+	var round Round
+	for _, k := range slices.Sorted(maps.Keys(h.open)) {
+		p := h.open[k]
+		a := p.award
+		if p.won != nil {
+			if p.won != read {
+				d, r := decoder{}, Record{}
+				if d.round(&r, p.won.round, p.won.outcome); d.fault != "" {
+					return nil, fmt.Errorf("round of hold %s: %s: %w", h.id(k), d.fault, ErrEncoding)
+				}
+				read, round = p.won, *r.Round
+			}
+			a = &award{award: round.Outcome.Awards[k.slot()]}
+			a.congestion, _, _ = round.Round.Tolls(a.award)
+		}
+		all = append(all, Past{Hold: *p.hold, Held: p.held, Earlier: p.earlier, Award: &a.award, Congestion: a.congestion})
+	}
+	return all, nil
+}
+
+// The layout of a history in a snapshot, as that of its book:
+//
+//	version   1 byte
+//	book
+//	ends      list, the oldest first, of: length in bytes; held, ended; earlier, list of strings; length and bytes of the
+//	          hold; kind 1 byte; capture or void, as in a frame
+//	open      for each open hold of the book, in its order: held; earlier, list of strings; task, agent strings; tier ±,
+//	          value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±
+//	returns   list, the oldest first, of: number; client; amount ±
+const historyVersion = 1
+
+// Snapshot implements [Replica].
+func (h *History) Snapshot() ([]byte, error) {
+	open, err := h.Open()
+	if err != nil {
+		return nil, err
+	}
+	size := 1<<16 + 64*h.book.past.len() + 64*h.book.opsQ.len() + 48*len(h.book.accounts) + 512*len(open) + 32*len(h.returns)
+	for _, p := range h.ends.items[h.ends.first:] {
+		size += len(p.data) + 3
+	}
+	b := h.book.appendBook(append(make([]byte, 0, size), historyVersion))
+	b = binary.AppendUvarint(b, uint64(h.ends.len()))
+	for _, p := range h.ends.items[h.ends.first:] {
+		b = append(binary.AppendUvarint(b, uint64(len(p.data))), p.data...)
+	}
+	for i := range open {
+		p, a := &open[i], open[i].Award
+		b = appendList(binary.AppendUvarint(b, uint64(p.Held)), p.Earlier)
+		b = appendStrings(b, string(a.Task), string(a.Agent))
+		b = appendInts(b, int64(a.Tier), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll), int64(a.Premium), int64(p.Congestion))
+	}
+	b = binary.AppendUvarint(b, uint64(len(h.returns)))
+	for _, r := range h.returns {
+		b = appendString(binary.AppendUvarint(b, r.Number), r.Client)
+		b = binary.AppendVarint(b, int64(r.Amount))
+	}
+	return b, nil
+}
+
+// Load implements [Replica]. Of a snapshot made under other limits it keeps what these allow. Errors are ErrEncoding. What is
+// allocated is bounded by a small multiple of the snapshot.
+func (h *History) Load(snapshot []byte) error {
+	h.clear()
+	if snapshot == nil {
+		return nil
+	}
+	d := decoder{data: snapshot, intern: h.dec.intern}
+	if v := d.bytes(1); len(v) == 1 && v[0] != historyVersion {
+		d.fail(fmt.Sprintf("a history of version %d, want %d", v[0], historyVersion))
+	}
+	*h.book = *d.book()
+	h.load(&d)
+	err := d.end()
+	if err != nil {
+		h.clear()
+	}
+	return err
+}
+
+func (h *History) load(d *decoder) {
+	head := &h.book.head
+	if d.fault == "" && head.role != RoleHub {
+		d.fail("no hub's book")
+	}
+	before := int64(0)
+	for n := d.count(40); n > 0 && d.fault == ""; n-- {
+		data := d.sized()
+		in := decoder{data: data, intern: d.intern}
+		full := in.past()
+		if in.end() != nil {
+			d.fail("no hold that ended")
+			return
+		}
+		k, ok := keyOf(full.Hold.Round, full.Hold.Slot)
+		id := ""
+		if full.Capture != nil {
+			id = full.Capture.Hold
+		} else {
+			id = full.Void.Hold
+		}
+		if !ok || id != h.id(k) || full.Hold.valid("") != nil || h.book.open[k] != nil || full.Hold.Round > head.round || full.Held > full.Ended || full.Ended < before || full.Ended > head.time {
+			d.fail("a hold that cannot have ended then")
+			return
+		}
+		before = full.Ended
+		p := &past{task: taskOf{full.Hold.Client, full.Hold.Task}, key: k, held: full.Held, earlier: full.Earlier, over: max(full.Ended, full.Hold.Expires), data: data}
+		h.last[p.task] = p
+		h.keep(p)
+	}
+	for _, k := range slices.Sorted(maps.Keys(h.book.open)) {
+		p := &past{key: k, hold: h.book.open[k], held: d.positive(), earlier: d.list(), award: &award{}}
+		p.task = taskOf{p.hold.Client, p.hold.Task}
+		p.award.award = market.Award{Task: market.TaskID(d.string()), Agent: market.AgentID(d.string()), Tier: d.int(),
+			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(), Premium: d.credits()}
+		p.award.congestion = d.credits()
+		if p.held > head.time {
+			d.fail("a hold made later than the last frame")
+		}
+		if d.fault != "" {
+			return
+		}
+		h.open[k], h.last[p.task] = p, p
+	}
+	for n := d.count(3); n > 0 && d.fault == ""; n-- {
+		h.returns = append(h.returns, Transfer{Hub: head.journal, Number: d.uvarint(), Client: d.name(), Amount: d.credits()})
+	}
+	h.forget(head.time)
+}
+
+// past reads a hold that ended.
+func (d *decoder) past() (p Past) {
+	p.Held, p.Ended, p.Earlier = d.positive(), d.positive(), d.list()
+	d.within(func() { d.hold(&p.Hold) })
+	r := Record{}
+	if k := d.bytes(1); len(k) == 1 {
+		r.Kind = Kind(k[0])
+	}
+	if r.Kind != KindCapture && r.Kind != KindVoid {
+		d.fail("neither a capture nor a void")
+		return p
+	}
+	d.part(&r, nil, nil, nil)
+	p.Capture, p.Void = r.Capture, r.Void
+	return p
+}
+
+func appendList(b []byte, list []string) []byte {
+	return appendStrings(binary.AppendUvarint(b, uint64(len(list))), list...)
+}
+
+func (d *decoder) list() (list []string) {
+	for n := d.count(1); n > 0 && d.fault == ""; n-- {
+		list = append(list, d.string())
+	}
+	return list
+}

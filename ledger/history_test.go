@@ -1,0 +1,219 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"souk/market"
+)
+
+var allOfIt = HistoryLimits{Ends: 1 << 16, Keep: 10 * time.Minute, Returns: 1 << 16}
+
+// historyOf is the history of stored frames, by way of a snapshot behind each of the cuts.
+func historyOf(t testing.TB, limits HistoryLimits, frames []stored, cuts ...int) *History {
+	t.Helper()
+	h := NewHistory(limits)
+	for i, f := range frames {
+		if err := h.Apply(f.seq, f.epoch, f.data); err != nil {
+			t.Fatal(err)
+		}
+		for _, cut := range cuts {
+			if i+1 == cut {
+				data := snapshotOf(t, h)
+				h = NewHistory(limits)
+				if err := h.Load(data); err != nil {
+					t.Fatalf("a snapshot behind frame %d: %v", f.seq, err)
+				}
+			}
+		}
+	}
+	return h
+}
+
+func snapshotOf(t testing.TB, h *History) []byte {
+	t.Helper()
+	data, err := h.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// tellAll is everything that a history says.
+func tellAll(t testing.TB, h *History) []any {
+	t.Helper()
+	open, err := h.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []any{open, h.Returns()}
+	if err := h.Ended(func(p Past, known bool) { all = append(all, p, known) }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A snapshot and the frames behind it make the history and the book that all frames make, and that the writer had (I14): of random
+// markets, with snapshots behind any of their frames.
+func TestASnapshotIsTheHistory(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		t.Logf("seed %d", seed)
+		live, _ := trade(t, seed, 200+rng.IntN(400))
+		if rng.IntN(2) == 0 {
+			b := newBazaar(t, seed)
+			b.trade(3)
+			live = b.desk
+		}
+		correct(live, rng)
+		frames := store(live.frames)
+		limits := allOfIt
+		if rng.IntN(2) == 0 { // frames are a microsecond apart
+			limits = HistoryLimits{Ends: 1 + rng.IntN(40), Keep: time.Duration(rng.IntN(40)) * time.Microsecond, Returns: 1 + rng.IntN(3)}
+		}
+		want := historyOf(t, limits, frames)
+		if !bytes.Equal(want.book.appendBook(nil), live.book.appendBook(nil)) || !reflect.DeepEqual(state(want.book), state(live.book)) {
+			t.Fatalf("replayed %v\nlive     %v", state(want.book), state(live.book))
+		}
+		for i := range 5 {
+			cuts := []int{1 + rng.IntN(len(frames)), len(frames) - i*rng.IntN(len(frames)/5)}
+			got := historyOf(t, limits, frames, cuts...)
+			if !bytes.Equal(snapshotOf(t, got), snapshotOf(t, want)) || !reflect.DeepEqual(tellAll(t, got), tellAll(t, want)) || !reflect.DeepEqual(state(got.book), state(want.book)) ||
+				!reflect.DeepEqual(got.book.Tariffs(), want.book.Tariffs()) {
+				t.Fatalf("snapshots behind %v of %d frames make another history", cuts, len(frames))
+			}
+		}
+	}
+}
+
+// correct refunds and reverses some of the last captures, leaves some holds open, and hands money back.
+func correct(d *desk, rng *rand.Rand) {
+	client := "client-0"
+	if d.book.Avail(client) == 0 {
+		client = "ann"
+	}
+	records := d.oneRound(3)
+	records[0].Round.Round.Fee = 0
+	d.must(records...) // without a bid
+	for n := d.book.past.next; n > d.book.past.first && n+20 > d.book.past.next; n-- {
+		e := *d.book.past.at(n - 1)
+		id := HoldID(d.name, e.key.round(), e.key.slot())
+		h := Hold{Client: e.client, Agent: e.agent, Round: e.key.round(), Slot: e.key.slot(), Premium: e.premium, Fee: e.fee}
+		switch {
+		case e.kind != KindCapture || e.cost < 2:
+		case rng.IntN(2) == 0:
+			d.must(NewRefund(id, 1, e.client, Payable(e.agent), 1, "poor", d.nextSalt()))
+		default:
+			d.must(NewReverse(d.name, h, Capture{Cost: e.cost}, "wrong", d.nextSalt()))
+		}
+	}
+	for range rng.IntN(4) {
+		d.must(NewReturn(d.name, d.book.LastReturn(d.name)+1, client, 5, d.nextSalt()))
+	}
+}
+
+// Two rounds of one frame, which no hub makes and a book allows: every hold is of its own.
+func TestTwoRoundsOfOneFrame(t *testing.T) {
+	d := newDesk(t, "h", RoleHub)
+	d.must(NewAccept("h", 1, "ann", market.Credit, d.nextSalt()))
+	first := d.oneRound(1, market.Task{ID: "ann/t1", Client: "ann"})
+	r := first[0].Round.Round
+	r.Number, r.Prev = r.Number+1, r.Hash()
+	r.Tasks = []market.Task{{ID: "ann/t2", Client: "ann"}}
+	o := clearRound(t, r)
+	d.must(append(first, NewRound("h", r, o, d.nextSalt()), NewHold("h", holdFor(r, o.Awards[0], 0), d.nextSalt()))...)
+	open, err := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Open()
+	if err != nil || len(open) != 2 || open[0].Award.Task != "ann/t1" || open[1].Award.Task != "ann/t2" {
+		t.Errorf("%+v, %v", open, err)
+	}
+}
+
+// What was forgotten under one setting is not remembered under a wider one; a narrower one forgets more.
+func TestASnapshotUnderOtherLimits(t *testing.T) {
+	live, _ := trade(t, 3, 300)
+	frames := store(live.frames)
+	few := HistoryLimits{Ends: 10, Keep: 5 * time.Microsecond, Returns: 2}
+	data := snapshotOf(t, historyOf(t, allOfIt, frames))
+	h := NewHistory(few)
+	if err := h.Load(data); err != nil {
+		t.Fatal(err)
+	}
+	if want := historyOf(t, few, frames); !reflect.DeepEqual(tellAll(t, h)[2:], tellAll(t, want)[2:]) || h.ends.len() != 10 {
+		t.Errorf("%d ends, want what these limits leave", h.ends.len())
+	}
+}
+
+// Bytes that are no snapshot are refused, whatever they are, and leave nothing behind.
+func TestASnapshotThatIsNone(t *testing.T) {
+	hub, treasury := trade(t, 1, 60)
+	frames := store(hub.frames)
+	good := snapshotOf(t, historyOf(t, allOfIt, frames))
+	fresh := NewHistory(allOfIt)
+	refused := func(name string, data []byte) {
+		t.Helper()
+		h := NewHistory(allOfIt)
+		if err := h.Load(data); !errors.Is(err, ErrEncoding) {
+			t.Fatalf("%s: %v, want ErrEncoding", name, err)
+		}
+		if !reflect.DeepEqual(state(h.book), state(fresh.book)) || len(h.last)+len(h.open)+h.ends.len()+len(h.returns) > 0 {
+			t.Fatalf("%s left something behind", name)
+		}
+		if err := h.Apply(frames[0].seq, frames[0].epoch, frames[0].data); err != nil {
+			t.Fatalf("%s: the first frame after it: %v", name, err)
+		}
+	}
+	for n := range len(good) {
+		refused("a part of one", good[:n:n])
+	}
+	refused("one byte more", append(bytes.Clone(good), 0))
+	later := bytes.Clone(good)
+	later[0]++
+	refused("another version", later)
+	later = bytes.Clone(good)
+	later[1]++
+	refused("another version of the book", later)
+	refused("a treasury's", append(treasury.book.appendBook([]byte{historyVersion}), 0, 0))
+	rich := NewHistory(allOfIt)
+	if err := rich.Load(good); err != nil {
+		t.Fatal(err)
+	}
+	rich.book.accounts[Avail("client-1")].amount++
+	refused("money from nowhere", snapshotOf(t, rich))
+	rich.book.accounts[Surplus].amount--
+	rich.book.accounts[Held("client-1")].amount++
+	rich.book.accounts[Avail("client-1")].amount--
+	refused("money held for nothing", snapshotOf(t, rich))
+}
+
+func FuzzHistory(f *testing.F) {
+	hub, _ := trade(f, 1, 60)
+	b := newBazaar(f, 2)
+	frames := store(hub.frames)
+	for _, n := range []int{1, 20, len(frames)} {
+		f.Add(snapshotOf(f, historyOf(f, allOfIt, frames[:n])))
+	}
+	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(b.trade(1)))))
+	f.Add([]byte{historyVersion, bookVersion, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h := NewHistory(allOfIt)
+		if err := h.Load(data); err != nil {
+			if !errors.Is(err, ErrEncoding) {
+				t.Fatalf("%v is no ErrEncoding", err)
+			}
+			return
+		}
+		if data != nil && !bytes.Equal(snapshotOf(t, h), data) {
+			t.Fatal("loaded and written again it differs")
+		}
+		tellAll(t, h)
+		seq, epoch, _ := h.book.Last()
+		for _, s := range frames[:min(len(frames), 12)] { // whatever follows is judged without panicking
+			_ = h.Apply(seq+1, epoch, s.data)
+		}
+	})
+}

@@ -1,0 +1,410 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"souk/ledger"
+)
+
+// A snapshot's file, SEQUENCE.snapshot:
+//
+//	magic     16 bytes, with the version
+//	sequence  8 bytes, of the frame that it follows
+//	epoch     8 bytes, of that frame
+//	chain     4 bytes: the log's checksum of everything up to that frame
+//	state     as the replica wrote it
+//	sum       8 bytes: xxHash of all before
+//
+// Integers are little-endian. It is written beside its place, synced, and renamed, so that it is there whole or not at all.
+const (
+	snapshotMagic  = "souk snapshot 1\n"
+	snapshotHead   = len(snapshotMagic) + 8 + 8 + 4
+	snapshotSuffix = ".snapshot"
+	// maxSnapshot bounds a file that is read into memory: ten times what a hub with a million clients leaves.
+	maxSnapshot = 1 << 30
+	// keepSnapshots are kept: the last may be of frames that a disk lost, which lied about its syncs.
+	keepSnapshots = 2
+)
+
+// Follow makes snapshots in the background of a journal that is written: it looks every lookEvery whether one is due, never makes two
+// within snapshotLeast, works for workFor and rests for restFor, so that it takes a fifth of a core at most, and syncs what it writes
+// in pieces, so that the journal's own sync never waits for more.
+const (
+	lookEvery     = 5 * time.Second
+	snapshotLeast = time.Minute
+	workFor       = 500 * time.Microsecond
+	restFor       = 2 * time.Millisecond
+	pieceBytes    = 256 << 10
+)
+
+// snapshot is the state behind a frame.
+type snapshot struct {
+	path  string
+	seq   uint64
+	epoch int64
+	chain uint32
+	state []byte
+}
+
+func snapshotDir(dir string) string { return filepath.Join(dir, "snapshots") }
+
+// snapshotFiles lists a journal's snapshots, the newest first.
+func snapshotFiles(dir string) (paths []string) {
+	entries, _ := os.ReadDir(snapshotDir(dir)) // without it there are none
+	for _, e := range slices.Backward(entries) {
+		name, ok := strings.CutSuffix(e.Name(), snapshotSuffix)
+		if ok && len(name) == 16 && e.Type().IsRegular() {
+			paths = append(paths, filepath.Join(snapshotDir(dir), e.Name()))
+		}
+	}
+	return paths
+}
+
+func readSnapshot(path string) (*snapshot, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxSnapshot {
+		return nil, fmt.Errorf("it has %d bytes, want at most %d", info.Size(), maxSnapshot)
+	}
+	data := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, err
+	}
+	s, err := parseSnapshot(data)
+	if err != nil {
+		return nil, err
+	}
+	s.path = path
+	return s, nil
+}
+
+func parseSnapshot(data []byte) (*snapshot, error) {
+	if len(data) < snapshotHead+8 || !bytes.HasPrefix(data, []byte(snapshotMagic)) {
+		return nil, fmt.Errorf("it does not begin with %q: it is of another version, or cut short", snapshotMagic)
+	}
+	body, sum := data[:len(data)-8], data[len(data)-8:]
+	if xxhash.Sum64(body) != binary.LittleEndian.Uint64(sum) {
+		return nil, errors.New("its checksum is wrong")
+	}
+	s := &snapshot{state: body[snapshotHead:]}
+	head := body[len(snapshotMagic):]
+	s.seq, s.epoch, s.chain = binary.LittleEndian.Uint64(head), int64(binary.LittleEndian.Uint64(head[8:])), binary.LittleEndian.Uint32(head[16:])
+	return s, nil
+}
+
+// head is a snapshot's bytes before its state.
+func (s *snapshot) head() []byte {
+	b := binary.LittleEndian.AppendUint64([]byte(snapshotMagic), s.seq)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.epoch))
+	return binary.LittleEndian.AppendUint32(b, s.chain)
+}
+
+// ignored says once that a snapshot is not used. A start without it is only slower.
+func (j *Journal) ignored(path string, err error) {
+	j.cfg.Log.Warn("a snapshot does not fit and is ignored: what it would have spared is read from the journal", "path", path, "err", err)
+}
+
+// check reads and checks what is stored from the segment of the newest snapshot that fits on; without one, everything.
+func (j *Journal) check() (r *Reader, last Entry, err error) {
+	for _, path := range append(snapshotFiles(j.dir), "") {
+		s := &snapshot{}
+		if path != "" {
+			if s, err = readSnapshot(path); err != nil {
+				j.ignored(path, err)
+				continue
+			}
+		}
+		if r, err = readerAt(j.dir, s.seq); err != nil {
+			return nil, last, err
+		}
+		fits := path == ""
+		for {
+			e, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return nil, last, err
+			}
+			fits = fits || s.follows(e, r)
+			e.Data = append(last.Data[:0], e.Data...)
+			last = e
+		}
+		if !fits {
+			j.ignored(path, fmt.Errorf("it follows a frame %d that this journal, with %d frames, does not have", s.seq, r.last))
+			continue
+		}
+		if path != "" {
+			j.snap, j.from = s, s.seq
+		}
+		break
+	}
+	return r, last, nil
+}
+
+// follows reports whether the snapshot follows the entry that the reader has just read.
+func (s *snapshot) follows(e Entry, r *Reader) bool {
+	return e.Seq == s.seq && e.Epoch == s.epoch && r.crc == s.chain
+}
+
+// Restore implements [ledger.Restorer]. It ends before the first Append.
+func (j *Journal) Restore(r ledger.Replica) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.appended {
+		return errors.New("journal: restore after an append")
+	}
+	s := j.snap
+	j.snap = nil
+	now, frames, err := j.feed(r, s, math.MaxUint64, nil)
+	var misfit *misfit
+	if errors.As(err, &misfit) {
+		j.ignored(s.path, err)
+		j.from = 0
+		now, frames, err = j.feed(r, nil, math.MaxUint64, nil)
+	}
+	if err == nil && frames >= j.cfg.SnapshotEvery {
+		now.state, err = r.Snapshot()
+		j.due = now
+	}
+	if err != nil {
+		return fmt.Errorf("journal %s: %w", j.dir, err)
+	}
+	return nil
+}
+
+// misfit says that a snapshot and the frames behind it do not go together.
+type misfit struct{ err error }
+
+func (m *misfit) Error() string { return m.err.Error() }
+func (m *misfit) Unwrap() error { return m.err }
+
+// feed makes a replica of a snapshot, nil for none, and the frames behind it up to until. pace is called now and then; its error
+// ends it. It returns the place of the last frame.
+func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() error) (now *snapshot, frames uint64, err error) {
+	var state []byte
+	from := uint64(0)
+	if s != nil {
+		state, from = s.state, s.seq
+	}
+	if err := r.Load(state); err != nil {
+		return nil, 0, &misfit{err}
+	}
+	in, err := readerAt(j.dir, from)
+	if err != nil {
+		return nil, 0, err
+	}
+	now = &snapshot{}
+	for now.seq < until {
+		e, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		now.seq, now.epoch, now.chain = e.Seq, e.Epoch, in.crc
+		if e.Seq <= from {
+			if e.Seq == from && !s.follows(e, in) {
+				return nil, 0, &misfit{fmt.Errorf("it follows another frame %d", from)}
+			}
+			continue
+		}
+		frames++
+		if err := r.Apply(e.Seq, e.Epoch, e.Data); errors.Is(err, ledger.ErrEncoding) {
+			return nil, 0, e.undecodable(err)
+		} else if err != nil && s != nil {
+			return nil, 0, &misfit{err}
+		} else if err != nil {
+			return nil, 0, err
+		}
+		if pace != nil {
+			if err := pace(); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	if now.seq < from {
+		return nil, 0, &misfit{fmt.Errorf("it follows frame %d, and the journal has %d", from, now.seq)}
+	}
+	return now, frames, nil
+}
+
+// Follow implements [ledger.Restorer].
+func (j *Journal) Follow(stop <-chan struct{}, fresh func() ledger.Replica) {
+	made := j.from
+	if s := j.due; s != nil {
+		j.due = nil
+		made = s.seq
+		j.say(j.write(stop, s))
+	}
+	at := time.Now()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-look.C:
+		}
+		if seq, _, _ := j.Last(); seq >= made+j.cfg.SnapshotEvery && time.Since(at) >= snapshotLeast {
+			made = seq
+			j.say(j.Snapshot(stop, fresh()))
+			at = time.Now()
+		}
+	}
+}
+
+// say logs that a snapshot could not be made; the next is tried in its own time.
+func (j *Journal) say(err error) {
+	if err != nil && err != errStopped {
+		j.cfg.Log.Warn("no snapshot was made: the next start takes longer", "journal", j.dir, "err", err)
+	}
+}
+
+var errStopped = errors.New("stopped")
+
+// Snapshot makes a snapshot of what is durable now, of a replica that is as new, unless stop is closed before. See Follow.
+func (j *Journal) Snapshot(stop <-chan struct{}, r ledger.Replica) error {
+	until, _, _ := j.Last()
+	pace := pacer(stop)
+	for _, path := range append(snapshotFiles(j.dir), "") {
+		var s *snapshot
+		if path != "" {
+			var err error
+			if s, err = readSnapshot(path); err != nil || s.seq > until { // said when the journal was opened
+				continue
+			}
+		}
+		now, frames, err := j.feed(r, s, until, pace)
+		var misfit *misfit
+		if errors.As(err, &misfit) && s != nil {
+			continue
+		}
+		if err != nil || frames == 0 {
+			return err
+		}
+		if now.state, err = r.Snapshot(); err != nil {
+			return err
+		}
+		return j.write(stop, now)
+	}
+	return nil
+}
+
+// pacer returns what rests now and then.
+func pacer(stop <-chan struct{}) func() error {
+	began := time.Now()
+	return func() error {
+		if time.Since(began) < workFor {
+			return nil
+		}
+		select {
+		case <-stop:
+			return errStopped
+		case <-time.After(restFor):
+		}
+		began = time.Now()
+		return nil
+	}
+}
+
+// write makes a snapshot durable and removes what it takes the place of.
+func (j *Journal) write(stop <-chan struct{}, s *snapshot) error {
+	dir, size := snapshotDir(j.dir), int64(snapshotHead+len(s.state)+8)
+	if size > maxSnapshot {
+		return fmt.Errorf("it would have %d bytes, want at most %d", size, maxSnapshot)
+	}
+	if free, err := j.free(j.dir); j.cfg.MinFree >= 0 && err == nil && free < j.cfg.MinFree+2*size {
+		return fmt.Errorf("it has %d MB, and %d MB are free: the journal needs those itself", size>>20, free>>20)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	s.path = filepath.Join(dir, fmt.Sprintf("%016x", s.seq)+snapshotSuffix)
+	if err := writeFile(s.path+".new", s, pacer(stop)); err != nil {
+		return err
+	}
+	if err := os.Rename(s.path+".new", s.path); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	return prune(dir, filepath.Base(s.path))
+}
+
+func writeFile(path string, s *snapshot, pace func() error) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := xxhash.New()
+	for _, part := range [][]byte{s.head(), s.state, nil} {
+		if part == nil {
+			part = binary.LittleEndian.AppendUint64(nil, sum.Sum64())
+		}
+		for piece := range slices.Chunk(part, pieceBytes) {
+			sum.Write(piece)
+			if _, err := f.Write(piece); err != nil {
+				return err
+			}
+			if err := f.Sync(); err != nil {
+				return err
+			}
+			if err := pace(); err != nil {
+				return err
+			}
+		}
+	}
+	return f.Close()
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// prune leaves the snapshot that was just written and the last before it. Later ones are of frames that the journal no longer had.
+func prune(dir, newest string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	kept := 0
+	for _, e := range slices.Backward(entries) {
+		if name := e.Name(); strings.HasSuffix(name, snapshotSuffix) && name <= newest && kept < keepSnapshots {
+			kept++
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package ledger
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"souk/market"
+)
+
+// The layout of a book in a snapshot: integers and strings as in a frame, lists in one order only, so that equal books have
+// equal bytes. It is not final: a snapshot of another version is ignored, and its journal is read from the first frame.
+//
+//	head      journal, role, domain strings; closed 1 byte; sequence; epoch; time; round; its hash 32 bytes; its awards
+//	accounts  list, by name, of: name, amount ±
+//	open      list, by round and slot, of: length in bytes, hold as in a frame
+//	ended     list, the oldest first, of: round and slot packed; client, agent; cost ±, premium ±, fee ±, refunded ±;
+//	          refunds; digest 8 bytes; kind 1 byte; reversed 1 byte
+//	transfers list, the oldest first, of: id; kind 1 byte; client; amount ±; note 8 bytes
+//	hubs      list, by name, of: name; last grant, return and distribution
+//	allotted  list, by client and hub, of: client, hub, amount ±
+//	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of the tariff;
+//	          uses that count, list of them; the last one; the next one's tie-break 32 bytes
+const bookVersion = 1
+
+// appendBook appends what the book holds to dst.
+func (b *Book) appendBook(dst []byte) []byte {
+	h := &b.head
+	dst = appendStrings(append(dst, bookVersion), h.journal, h.role, h.domain)
+	dst = append(dst, flag(h.closed, 1))
+	for _, n := range [...]uint64{h.seq, uint64(h.epoch), uint64(h.time), h.round} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	dst = append(dst, h.hash[:]...)
+	dst = binary.AppendUvarint(dst, uint64(h.awards))
+
+	dst = binary.AppendUvarint(dst, uint64(len(b.accounts)))
+	for _, name := range slices.Sorted(maps.Keys(b.accounts)) {
+		dst = binary.AppendVarint(appendString(dst, name), int64(b.accounts[name].amount))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(b.open)))
+	for _, k := range slices.Sorted(maps.Keys(b.open)) {
+		dst = appendSized(dst, func(dst []byte) []byte { return appendHold(dst, b.open[k]) })
+	}
+	dst = binary.AppendUvarint(dst, uint64(b.past.len()))
+	for p := b.past.first; p < b.past.next; p++ {
+		e := b.past.at(p)
+		dst = appendStrings(binary.AppendUvarint(dst, uint64(e.key)), e.client, e.agent)
+		dst = appendInts(dst, int64(e.cost), int64(e.premium), int64(e.fee), int64(e.refunded))
+		dst = binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, e.refunds), e.digest)
+		dst = append(dst, byte(e.kind), flag(e.reversed, 1))
+	}
+	dst = binary.AppendUvarint(dst, uint64(b.opsQ.len()))
+	for _, id := range b.opsQ.items[b.opsQ.first:] {
+		o := b.ops[id]
+		dst = appendString(append(appendString(dst, id), byte(o.kind)), o.client)
+		dst = binary.LittleEndian.AppendUint64(binary.AppendVarint(dst, int64(o.amount)), o.note)
+	}
+	hubs := slices.DeleteFunc(slices.Sorted(maps.Keys(b.hubs)), func(name string) bool { return *b.hubs[name] == counters{} }) // of a refusal
+	dst = binary.AppendUvarint(dst, uint64(len(hubs)))
+	for _, name := range hubs {
+		c := b.hubs[name]
+		dst = appendString(dst, name)
+		for _, n := range [...]uint64{c.grant, c.giveBack, c.distribute} {
+			dst = binary.AppendUvarint(dst, n)
+		}
+	}
+	return b.appendClasses(b.appendAllotted(dst))
+}
+
+func (b *Book) appendAllotted(dst []byte) []byte {
+	keys := slices.SortedFunc(maps.Keys(b.allotted), func(x, y [2]string) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) })
+	keys = slices.DeleteFunc(keys, func(k [2]string) bool { return k[1] == "" }) // the sums of the others
+	dst = binary.AppendUvarint(dst, uint64(len(keys)))
+	for _, k := range keys {
+		dst = binary.AppendVarint(appendStrings(dst, k[:]...), int64(*b.allotted[k]))
+	}
+	return dst
+}
+
+func (b *Book) appendClasses(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(b.classes)))
+	for _, name := range slices.Sorted(maps.Keys(b.classes)) {
+		c := b.classes[name]
+		dst = appendString(dst, name)
+		dst = appendSized(dst, c.sealed.AppendCanonical)
+		dst = appendSized(dst, c.cleared.AppendCanonical)
+		dst = appendSized(dst, c.tariff.AppendCanonical)
+		dst = binary.AppendUvarint(dst, uint64(len(c.past)))
+		for _, u := range c.past {
+			dst = appendUse(dst, u)
+		}
+		dst = append(appendUse(dst, c.use), c.prev[:]...)
+	}
+	return dst
+}
+
+func appendUse(dst []byte, u market.ClassUse) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(u.Slots)))
+	for _, n := range u.Slots {
+		dst = binary.AppendVarint(dst, int64(n))
+	}
+	return binary.AppendVarint(dst, int64(u.Peak))
+}
+
+// book reads what appendBook wrote, and judges whether a journal's records could have led there: it is not the proof of
+// anything, but no account of it is short, and every hold is covered.
+func (d *decoder) book() *Book {
+	b := NewBook()
+	if v := d.bytes(1); len(v) == 1 && v[0] != bookVersion {
+		d.fail(fmt.Sprintf("a book of version %d, want %d", v[0], bookVersion))
+	}
+	h := &b.head
+	h.journal, h.role, h.domain = d.string(), d.string(), d.string()
+	h.closed = d.bit()
+	h.seq, h.epoch, h.time, h.round = d.uvarint(), d.positive(), d.positive(), d.uvarint()
+	copy(h.hash[:], d.bytes(len(h.hash)))
+	h.awards = int(min(d.uvarint(), maxSlots+1))
+	h.held = h.awards
+	if d.fault == "" && (!ValidID(h.journal) || h.role != RoleHub && h.role != RoleTreasury || len(h.domain) > maxText || h.seq == 0 || h.round > maxRound || h.awards > maxSlots) {
+		d.fail("no journal's head")
+	}
+	d.accounts(b)
+	d.holds(b)
+	d.ended(b)
+	d.transfers(b)
+	d.hubs(b)
+	d.classes(b)
+	return b
+}
+
+func (d *decoder) bit() bool {
+	v := d.bytes(1)
+	if len(v) == 1 && v[0] > 1 {
+		d.fail("neither 0 nor 1")
+	}
+	return len(v) == 1 && v[0] == 1
+}
+
+func (d *decoder) word() (w uint64) {
+	if v := d.bytes(8); len(v) == 8 {
+		w = binary.LittleEndian.Uint64(v)
+	}
+	return w
+}
+
+func (d *decoder) accounts(b *Book) {
+	sum, before := market.Credits(0), ""
+	for n := d.count(2); n > 0 && d.fault == ""; n-- {
+		name, amount := d.string(), d.credits()
+		var ok bool
+		if sum, ok = sum.Add(amount); !ok || name <= before || amount < 0 && !MayOwe(name) {
+			d.fail("an account out of order, or short")
+		}
+		b.accounts[name], before = &account{amount}, name
+	}
+	if sum != 0 {
+		d.fail("accounts that do not sum to 0")
+	}
+}
+
+func (d *decoder) holds(b *Book) {
+	held := map[string]market.Credits{}
+	last := slotKey(0)
+	for n := d.count(2); n > 0 && d.fault == ""; n-- {
+		h := new(Hold)
+		d.within(func() { d.hold(h) })
+		if d.fault != "" {
+			return
+		}
+		k, ok := keyOf(h.Round, h.Slot)
+		sum, fits := held[Held(h.Client)].Add(h.Amount)
+		if !ok || !fits || h.valid("") != nil || len(b.open) > 0 && k <= last || h.Round > b.head.round {
+			d.fail("a hold that cannot be open")
+			return
+		}
+		b.open[k], held[Held(h.Client)], last = h, sum, k
+	}
+	for name, amount := range held {
+		if b.Balance(name) != amount {
+			d.fail("holds that the account does not cover")
+		}
+	}
+	for name, a := range b.accounts {
+		if strings.HasSuffix(name, ":held") && a.amount != held[name] {
+			d.fail("money held for nothing")
+		}
+	}
+}
+
+func (d *decoder) ended(b *Book) {
+	n := d.count(18)
+	if n > RememberEnded {
+		d.fail("too many ended holds")
+	}
+	for ; n > 0 && d.fault == ""; n-- {
+		e := ended{key: slotKey(d.uvarint()), client: d.name(), agent: d.name(), cost: d.credits(), premium: d.credits(), fee: d.credits(), refunded: d.credits(), refunds: d.uvarint(), digest: d.word()}
+		if k := d.bytes(1); len(k) == 1 {
+			e.kind = Kind(k[0])
+		}
+		e.reversed = d.bit()
+		_, again := b.ended[e.key]
+		paid, ok := e.cost.Add(e.premium)
+		if b.open[e.key] != nil || again || e.kind != KindCapture && e.kind != KindVoid || e.key.round() > b.head.round || e.key.slot() >= maxSlots ||
+			!ValidID(e.client) || !ValidID(e.agent) || !ok || e.cost < 0 || e.fee < 0 || e.premium < e.fee || e.refunded < 0 || e.refunded > paid {
+			d.fail("a hold that cannot have ended so")
+			return
+		}
+		b.ended[e.key] = b.past.push(e)
+	}
+}
+
+func (d *decoder) transfers(b *Book) {
+	n := d.count(12)
+	if n > RememberOps {
+		d.fail("too many transfers")
+	}
+	for ; n > 0 && d.fault == ""; n-- {
+		id := d.string()
+		o := op{}
+		if k := d.bytes(1); len(k) == 1 {
+			o.kind = Kind(k[0])
+		}
+		o.client, o.amount, o.note = d.name(), d.credits(), d.word()
+		if _, again := b.ops[id]; again || id == "" || len(id) > maxText || o.amount <= 0 || o.client != "" && !ValidID(o.client) {
+			d.fail("no transfer")
+			return
+		}
+		b.ops[id] = o
+		b.opsQ.push(id)
+	}
+}
+
+func (d *decoder) hubs(b *Book) {
+	before := ""
+	for n := d.count(4); n > 0 && d.fault == ""; n-- {
+		name := d.string()
+		c := &counters{d.uvarint(), d.uvarint(), d.uvarint()}
+		if name <= before || !ValidID(name) || *c == (counters{}) {
+			d.fail("no hub, or one out of order")
+		}
+		b.hubs[name], before = c, name
+	}
+	last := [2]string{}
+	for n := d.count(3); n > 0 && d.fault == ""; n-- {
+		k, amount := [2]string{d.name(), d.name()}, d.credits()
+		if cmp.Or(cmp.Compare(last[0], k[0]), cmp.Compare(last[1], k[1])) >= 0 || !ValidID(k[0]) || !ValidID(k[1]) || amount < 0 {
+			d.fail("no allotment, or one out of order")
+			return
+		}
+		sum := b.allotted[[2]string{k[0], ""}]
+		if sum == nil {
+			sum = new(market.Credits)
+			b.allotted[[2]string{k[0], ""}] = sum
+		}
+		var ok bool
+		if *sum, ok = sum.Add(amount); !ok {
+			d.fail("allotments beyond 64 bits")
+		}
+		b.allotted[k], last = &amount, k
+	}
+}
+
+func (d *decoder) classes(b *Book) {
+	n := d.count(40)
+	if n > maxClasses {
+		d.fail("too many classes")
+	}
+	for before := ""; n > 0 && d.fault == ""; n-- {
+		name := d.string()
+		c := &class{}
+		var errs [3]error
+		sealed, cleared, tariff := d.sized(), d.sized(), d.sized()
+		if d.fault != "" {
+			return
+		}
+		c.sealed, errs[0] = market.DecodeEpoch(sealed)
+		c.cleared, errs[1] = market.DecodeEpoch(cleared)
+		c.tariff, errs[2] = market.DecodeTariff(tariff)
+		past := d.count(2)
+		if past > pastEpochs {
+			d.fail("too many epochs")
+			return
+		}
+		for range past {
+			c.past = append(c.past, d.use())
+		}
+		c.use = d.use()
+		copy(c.prev[:], d.bytes(len(c.prev)))
+		if slices.ContainsFunc(errs[:], func(err error) bool { return err != nil }) || name <= before && len(b.classes) > 0 || c.sealed.Number == 0 ||
+			c.sealed.Class != name || c.sealed.Validate() != nil || c.cleared.Number > c.sealed.Number ||
+			c.cleared.Number > 0 && (c.cleared.Class != name || c.cleared.Validate() != nil || c.tariff.Class != name) {
+			d.fail("no class, or one out of order")
+			return
+		}
+		b.classes[name], before = c, name
+		if c.cleared.Number > 0 {
+			b.tariffs = append(b.tariffs, c.tariff)
+		}
+	}
+}
+
+// use is a record's account of how a class went.
+func (d *decoder) use() (u market.ClassUse) {
+	if n := d.count(1); n > 0 {
+		u.Slots = make([]int, n)
+		for i := range u.Slots {
+			u.Slots[i] = d.int()
+		}
+	}
+	u.Peak = d.int()
+	return u
+}
+
+// within reads what has its length before it, to its end.
+func (d *decoder) within(read func()) {
+	n := d.count(1)
+	if d.fault != "" {
+		return
+	}
+	outer := d.data
+	d.data = outer[:d.at+n]
+	read()
+	if d.at < len(d.data) {
+		d.fail("bytes after the end of a part")
+	}
+	if d.fault == "" {
+		d.data = outer
+	}
+}
