@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -121,7 +124,54 @@ func start(c *embed.Config) (e *embed.Etcd, err error) {
 			err = fmt.Errorf("%w: %v: see whether the disk under %s is full, or what is there damaged", errFiles, said, c.Dir)
 		}
 	}()
+	if err := whole(filepath.Join(c.Dir, "member", "snap", "db")); err != nil {
+		return nil, err
+	}
 	return embed.StartEtcd(c)
+}
+
+// whole reads etcd's database through, if there is one. Of one that is damaged etcd says so by a panic on a goroutine of its own, which
+// nobody can make an error of.
+func whole(path string) (err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0: // etcd makes a new one
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", errFiles, err)
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // the file is mapped: what it says may lead anywhere
+	defer func() {
+		if said := recover(); said != nil {
+			err = fmt.Errorf("%v", said)
+		}
+		switch {
+		case errors.Is(err, os.ErrPermission):
+			err = fmt.Errorf("%w: %w", errFiles, err)
+		case err != nil:
+			err = fmt.Errorf("%w: %s is damaged: %w: restore its directory from a copy", errFiles, path, err)
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("it should have %d bytes, and has %d", tx.Size(), info.Size())
+		}
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			var last []byte
+			return b.ForEach(func(k, _ []byte) error {
+				if last != nil && bytes.Compare(last, k) >= 0 {
+					return fmt.Errorf("the keys of %q are not in order", name)
+				}
+				last = k
+				return nil
+			})
+		})
+	})
 }
 
 func etcdConfig(config EtcdConfig) (*embed.Config, error) {
