@@ -267,18 +267,13 @@ func (s *Server) evict(ctx context.Context) error {
 	return nil
 }
 
-// sayEvery is how often a long replay says how far it has come.
-const sayEvery = 5 * time.Second
-
 func (s *Server) replay() error {
 	begin := time.Now()
-	r := &replaying{History: s.node.history, log: s.log, begin: begin, said: begin}
-	j, ok := s.deps.Journal.(ledger.Restorer)
 	var err error
-	if ok {
-		err = j.Restore(r)
+	if j, ok := s.deps.Journal.(ledger.Restorer); ok {
+		err = j.Restore(s.node.history)
 	} else {
-		err = s.deps.Journal.Replay(func(f ledger.Frame) error { return r.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)) })
+		err = s.deps.Journal.Replay(s.node.Replay)
 	}
 	if err != nil {
 		return err
@@ -290,26 +285,9 @@ func (s *Server) replay() error {
 	err = s.node.Recall()
 	s.mu.Unlock()
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
-		s.log.Info("replayed", "frames", r.frames, "of", seq, "open_holds", s.node.Book().OpenCount(), "took", time.Since(begin).Round(time.Millisecond))
+		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(), "took", time.Since(begin).Round(time.Millisecond))
 	}
 	return err
-}
-
-// replaying is a history that says how far it has come.
-type replaying struct {
-	*ledger.History
-	log         *slog.Logger
-	frames      int
-	begin, said time.Time
-}
-
-func (r *replaying) Apply(seq uint64, epoch int64, data []byte) error {
-	if r.frames++; r.frames%4096 == 0 && time.Since(r.said) >= sayEvery {
-		r.said = time.Now()
-		_, _, until := r.Book().Last()
-		r.log.Info("replaying the journal", "frames", r.frames, "until", time.Unix(0, until).UTC(), "took", r.said.Sub(r.begin).Round(time.Second))
-	}
-	return r.History.Apply(seq, epoch, data)
 }
 
 // snapshots keeps snapshots of the journal until what it returns is called.

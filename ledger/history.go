@@ -10,8 +10,9 @@ import (
 	"souk/market"
 )
 
-// History is what a hub's journal says of its past, all that a replay yields: the book, the open holds with what their awards
-// said, the last holds that ended, and the last returns. Not for use by several goroutines at once.
+// History is what a journal says of its writer's past, all that a replay yields: the book; of a hub the open holds with what their
+// awards said, the last holds that ended, and the last returns; of the treasury each hub's last grants. Not for use by several
+// goroutines at once.
 type History struct {
 	limits  HistoryLimits
 	book    *Book
@@ -20,6 +21,7 @@ type History struct {
 	forgot  int              // of ends, from the first on: those whose tasks are forgotten
 	last    map[taskOf]*past // the last hold of every task that is not forgotten
 	returns []Transfer
+	grants  map[string][]Transfer // by hub
 
 	dec     decoder
 	rounds  []*won // that nobody refers to any more
@@ -32,6 +34,7 @@ type HistoryLimits struct {
 	Ends    int           // holds that ended
 	Keep    time.Duration // a task is forgotten so long after its hold has ended and would have expired
 	Returns int           // at least so many, and less than twice as many
+	Grants  int           // to each hub, the same
 }
 
 // Past is a hold as a journal tells it. Capture or Void is set if it has ended, Award if it has not.
@@ -82,7 +85,7 @@ func NewHistory(limits HistoryLimits) *History {
 
 func (h *History) clear() {
 	*h.book = *NewBook()
-	h.open, h.last = map[slotKey]*past{}, map[taskOf]*past{}
+	h.open, h.last, h.grants = map[slotKey]*past{}, map[taskOf]*past{}, map[string][]Transfer{}
 	h.ends, h.forgot, h.returns = queue[*past]{}, 0, nil
 	h.dec = decoder{intern: &interner{all: map[string]string{}}}
 }
@@ -92,6 +95,9 @@ func (h *History) Book() *Book { return h.book }
 
 // Returns are the last returns, the oldest first.
 func (h *History) Returns() []Transfer { return h.returns }
+
+// Grants are the last grants to each hub, the oldest first.
+func (h *History) Grants() map[string][]Transfer { return h.grants }
 
 // Apply implements [Replica]. A frame that the book refuses changes nothing. After bytes that are no frame, ErrEncoding, nothing more
 // may be applied. Of rounds nothing is read but what the book needs.
@@ -129,9 +135,9 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 		case KindVoid:
 			h.end(r.Void.Hold, r, f.Time)
 		case KindReturn:
-			if h.returns = append(h.returns, *r.Transfer); len(h.returns) >= 2*h.limits.Returns {
-				h.returns = append(h.returns[:0], h.returns[len(h.returns)-h.limits.Returns:]...)
-			}
+			h.returns = lastOf(append(h.returns, *r.Transfer), h.limits.Returns)
+		case KindGrant:
+			h.grants[r.Transfer.Hub] = lastOf(append(h.grants[r.Transfer.Hub], *r.Transfer), h.limits.Grants)
 		}
 	}
 	h.forget(f.Time)
@@ -176,6 +182,14 @@ func (h *History) apply(f *Frame, n int) (rounds []*won, err error) {
 		d.fail("bytes after the end")
 	}
 	return rounds, b.whole()
+}
+
+// lastOf cuts a list to the last so many once it has twice as many.
+func lastOf(list []Transfer, most int) []Transfer {
+	if len(list) >= 2*most {
+		list = append(list[:0], list[len(list)-most:]...)
+	}
+	return list
 }
 
 // won keeps a round's bytes for its holds, in memory that is used again.
@@ -291,6 +305,7 @@ func (h *History) Open() ([]Past, error) {
 //	open      for each open hold of the book, in its order: held; earlier, list of strings; task, agent strings; tier ±,
 //	          value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±
 //	returns   list, the oldest first, of: number; client; amount ±
+//	grants    list, by hub, of: hub; list, the oldest first, of: number; client; amount ±; note
 const historyVersion = 1
 
 // Snapshot implements [Replica].
@@ -319,6 +334,14 @@ func (h *History) Snapshot() ([]byte, error) {
 		b = appendString(binary.AppendUvarint(b, r.Number), r.Client)
 		b = binary.AppendVarint(b, int64(r.Amount))
 	}
+	b = binary.AppendUvarint(b, uint64(len(h.grants)))
+	for _, hub := range slices.Sorted(maps.Keys(h.grants)) {
+		b = binary.AppendUvarint(appendString(b, hub), uint64(len(h.grants[hub])))
+		for _, g := range h.grants[hub] {
+			b = appendString(binary.AppendUvarint(b, g.Number), g.Client)
+			b = appendString(binary.AppendVarint(b, int64(g.Amount)), g.Note)
+		}
+	}
 	return b, nil
 }
 
@@ -344,9 +367,6 @@ func (h *History) Load(snapshot []byte) error {
 
 func (h *History) load(d *decoder) {
 	head := &h.book.head
-	if d.fault == "" && head.role != RoleHub {
-		d.fail("no hub's book")
-	}
 	before := int64(0)
 	for n := d.count(40); n > 0 && d.fault == ""; n-- {
 		data := d.sized()
@@ -388,6 +408,17 @@ func (h *History) load(d *decoder) {
 	}
 	for n := d.count(3); n > 0 && d.fault == ""; n-- {
 		h.returns = append(h.returns, Transfer{Hub: head.journal, Number: d.uvarint(), Client: d.name(), Amount: d.credits()})
+	}
+	name := ""
+	for n := d.count(6); n > 0 && d.fault == ""; n-- {
+		hub, list := d.string(), []Transfer(nil)
+		for n := d.count(4); n > 0 && d.fault == ""; n-- {
+			list = append(list, Transfer{Hub: hub, Number: d.uvarint(), Client: d.name(), Amount: d.credits(), Note: d.string()})
+		}
+		if hub <= name || len(list) == 0 || list[len(list)-1].Number != h.book.counters(hub).grant {
+			d.fail("no grants, or out of order")
+		}
+		h.grants[hub], name = list, hub
 	}
 	h.forget(head.time)
 }

@@ -176,12 +176,13 @@ func (j *Journal) Restore(r ledger.Replica) error {
 	}
 	s := j.snap
 	j.snap = nil
-	now, frames, err := j.feed(r, s, math.MaxUint64, nil)
+	begin := time.Now()
+	now, frames, err := j.feed(r, s, math.MaxUint64, j.progress())
 	var misfit *misfit
 	if errors.As(err, &misfit) {
 		j.ignored(s.path, err)
 		j.from = 0
-		now, frames, err = j.feed(r, nil, math.MaxUint64, nil)
+		now, frames, err = j.feed(r, nil, math.MaxUint64, j.progress())
 	}
 	if err == nil && frames >= j.cfg.SnapshotEvery {
 		now.state, err = r.Snapshot()
@@ -190,7 +191,26 @@ func (j *Journal) Restore(r ledger.Replica) error {
 	if err != nil {
 		return fmt.Errorf("journal %s: %w", j.dir, err)
 	}
+	if frames > 0 || j.from > 0 {
+		j.cfg.Log.Info("journal read", "journal", j.dir, "snapshot", j.from, "frames", frames, "took", time.Since(begin).Round(time.Millisecond))
+	}
 	return nil
+}
+
+// sayEvery is how often a long replay says how far it has come.
+const sayEvery = 5 * time.Second
+
+// progress returns what says so, called for every frame.
+func (j *Journal) progress() func() error {
+	begin, frames := time.Now(), 0
+	said := begin
+	return func() error {
+		if frames++; frames%4096 == 0 && time.Since(said) >= sayEvery {
+			said = time.Now()
+			j.cfg.Log.Info("reading the journal", "journal", j.dir, "frames", frames, "took", said.Sub(begin).Round(time.Second))
+		}
+		return nil
+	}
 }
 
 // misfit says that a snapshot and the frames behind it do not go together.
@@ -199,7 +219,7 @@ type misfit struct{ err error }
 func (m *misfit) Error() string { return m.err.Error() }
 func (m *misfit) Unwrap() error { return m.err }
 
-// feed makes a replica of a snapshot, nil for none, and the frames behind it up to until. pace is called now and then; its error
+// feed makes a replica of a snapshot, nil for none, and the frames behind it up to until. pace is called behind every frame; its error
 // ends it. It returns the place of the last frame.
 func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() error) (now *snapshot, frames uint64, err error) {
 	var state []byte

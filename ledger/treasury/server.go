@@ -57,9 +57,6 @@ type Stats struct {
 	Balances []ledger.Balance // of all accounts
 }
 
-// sayEvery is how often a long replay says how far it has come.
-const sayEvery = 5 * time.Second
-
 // NewServer replays the journal. It fails if the journal is not this treasury's or breaks a rule.
 func NewServer(cfg Config, d Deps) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
@@ -73,20 +70,17 @@ func NewServer(cfg Config, d Deps) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending)}
 	s.t = New(cfg, salt)
-	begin, frames := time.Now(), 0
-	said := begin
-	err := d.Journal.Replay(func(f ledger.Frame) error {
-		if frames++; frames%4096 == 0 && time.Since(said) >= sayEvery {
-			said = time.Now()
-			d.Log.Info("replaying the journal", "frames", frames, "until", time.Unix(0, f.Time).UTC(), "took", said.Sub(begin).Round(time.Second))
-		}
-		return s.t.Replay(f)
-	})
+	var err error
+	if j, ok := d.Journal.(ledger.Restorer); ok {
+		err = j.Restore(s.t.past)
+	} else {
+		err = d.Journal.Replay(s.t.Replay)
+	}
+	if err == nil {
+		err = s.t.Recall()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("treasury: %w", err)
-	}
-	if frames > 0 {
-		d.Log.Info("replayed", "frames", frames, "took", time.Since(begin).Round(time.Millisecond))
 	}
 	_, last, _ := s.t.book.Last()
 	if s.epoch = cfg.Epoch; s.epoch == 0 {
@@ -125,6 +119,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
+	defer s.snapshots()()
 	sub, err := s.d.Bus.Subscribe(bus.LedgerSubject("*"), "", s.take)
 	if err != nil {
 		return fmt.Errorf("treasury: subscribe: %w", err)
@@ -145,6 +140,21 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	sub.Stop() // no take runs after this
 	return s.drain(context.WithoutCancel(ctx))
+}
+
+// snapshots keeps snapshots of the journal until what it returns is called.
+func (s *Server) snapshots() (end func()) {
+	j, ok := s.d.Journal.(ledger.Restorer)
+	if !ok {
+		return func() {}
+	}
+	stop := make(chan struct{})
+	var following sync.WaitGroup
+	following.Go(func() { j.Follow(stop, func() ledger.Replica { return newHistory(s.cfg) }) })
+	return func() {
+		close(stop)
+		following.Wait()
+	}
 }
 
 // drain serves what had arrived when the subscription ended.

@@ -30,6 +30,7 @@ type Answer struct {
 // use by several goroutines at once.
 type Treasury struct {
 	cfg    Config
+	past   *ledger.History // until Recall
 	book   *ledger.Book
 	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
 	grants map[string][]bus.Grant
@@ -47,8 +48,9 @@ type early struct {
 
 // New returns a treasury without money. salt gives 16 random bytes for each record.
 func New(cfg Config, salt func() [16]byte) *Treasury {
+	past := newHistory(cfg)
 	return &Treasury{
-		cfg: cfg, book: ledger.NewBook(), salt: salt,
+		cfg: cfg, past: past, book: past.Book(), salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
 		early: map[string]map[uint64]early{}, epochs: map[string]int64{},
 	}
@@ -57,19 +59,27 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 // Book is the treasury's state of money, for reading.
 func (t *Treasury) Book() *ledger.Book { return t.book }
 
-// Replay takes in one stored frame, from the first, before the first request.
+// newHistory is what is kept of a journal while it is replayed.
+func newHistory(cfg Config) *ledger.History {
+	return ledger.NewHistory(ledger.HistoryLimits{Grants: cfg.Grants})
+}
+
+// Replay takes in one stored frame, from the first, before Recall.
 func (t *Treasury) Replay(f ledger.Frame) error {
-	if err := t.book.ApplyFrame(f); err != nil {
-		return err
-	}
-	if o := t.book.Journal(); o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal {
+	return t.past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
+}
+
+// Recall makes of what was replayed what the treasury knows of it: before the first request.
+func (t *Treasury) Recall() error {
+	if o := t.book.Journal(); o.Journal != "" && (o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
 		return fmt.Errorf("this is the journal of %s %q, not of treasury %q", o.Role, o.Journal, t.cfg.Journal)
 	}
-	for i := range f.Records {
-		if r := &f.Records[i]; r.Kind == ledger.KindGrant {
-			t.remember(grantOf(r), r.Transfer.Note)
+	for hub, grants := range t.past.Grants() {
+		for _, g := range grants {
+			t.remember(bus.Grant{ID: ledger.GrantID(hub, g.Number), Number: g.Number, Client: g.Client, Hub: hub, Amount: g.Amount}, g.Note)
 		}
 	}
+	t.past = nil
 	return nil
 }
 
