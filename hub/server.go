@@ -307,6 +307,10 @@ func (s *Server) snapshots() (end func()) {
 
 // lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's error.
 func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
+	if err := s.begins(ctx, l); err != nil || ctx.Err() != nil {
+		s.resign(l)
+		return err
+	}
 	s.mu.Lock()
 	err := s.node.Lead(time.Now(), l.Epoch())
 	s.mu.Unlock()
@@ -349,6 +353,42 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	}
 	s.resign(l)
 	return err
+}
+
+// begins asks the treasury, before the first frame of an empty journal, whether it has dealt with one of that name: then this is not a new
+// journal but one that was lost, and what it held would be spent twice. A hub has no money to sell for before the treasury answers.
+func (s *Server) begins(ctx context.Context, l bus.Leadership) error {
+	s.mu.Lock()
+	begun := s.node.Book().Journal().Journal != ""
+	s.mu.Unlock()
+	if begun {
+		return nil
+	}
+	f := Funds{bus.OpAllotted, bus.FundsRequest{ID: fmt.Sprintf("%s-%d-0", s.cfg.Journal, l.Epoch()), Hub: s.cfg.Journal, Epoch: l.Epoch()}}
+	said := false
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		r := s.answer(ctx, f)
+		switch {
+		case len(r.Grants) > 0 || r.Returned > 0 || r.Code == bus.CodeBadRequest:
+			why := r.Message
+			if why == "" {
+				why = fmt.Sprintf("the treasury has allotted money to one of that name and has taken %d returns of it in", r.Returned)
+			}
+			return fmt.Errorf("hub %s: journal %s is empty, but %s: bring the journal back, or give this hub a journal of another name", s.cfg.Domain, s.cfg.Journal, why)
+		case r.Code == "":
+			return nil
+		case r.Code != bus.CodeUnavailable && !said:
+			said = true
+			s.log.Warn("the treasury does not say whether it knows a journal of this name; asking again every second", "journal", s.cfg.Journal, "code", r.Code, "why", r.Message)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		case <-l.Lost():
+			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		}
+	}
 }
 
 // resign gives the leadership back, so that a standby need not wait for the lease to run out.
@@ -663,7 +703,18 @@ func (s *Server) publish(m bus.Msg, v bus.Message) (err error) {
 func (s *Server) ask(f Funds) {
 	s.counter <- struct{}{}
 	defer func() { <-s.counter }()
-	ctx, cancel := context.WithTimeout(context.Background(), treasuryTimeout)
+	reply := s.answer(context.Background(), f)
+	late := time.NewTimer(treasuryTimeout) // its own: the Node must hear most of all that there was no answer in time
+	defer late.Stop()
+	select {
+	case s.in <- input{at: time.Now(), m: reply}:
+	case <-late.C: // the loop has ended; what was granted is asked for at the next start
+	}
+}
+
+// answer is what the treasury says to a request; unavailable if it says nothing.
+func (s *Server) answer(ctx context.Context, f Funds) *bus.FundsReply {
+	ctx, cancel := context.WithTimeout(ctx, treasuryTimeout)
 	defer cancel()
 	reply := new(bus.FundsReply)
 	data, err := bus.Encode(&f.Request)
@@ -681,12 +732,7 @@ func (s *Server) ask(f Funds) {
 		s.log.Info("treasury answers again")
 	}
 	reply.ID = f.Request.ID
-	late := time.NewTimer(treasuryTimeout) // its own: the Node must hear most of all that there was no answer in time
-	defer late.Stop()
-	select {
-	case s.in <- input{at: time.Now(), m: reply}:
-	case <-late.C: // the loop has ended; what was granted is asked for at the next start
-	}
+	return reply
 }
 
 // sayAgain is how often a treasury that does not answer is named: it is asked every second.

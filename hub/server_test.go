@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -252,6 +253,62 @@ func within(t *testing.T, wait time.Duration, what string, ok func() bool) {
 		case <-time.After(wait / 2000):
 		}
 	}
+}
+
+// A journal that is gone is not begun anew under its name: what it held would be spent twice.
+func TestAJournalThatIsGone(t *testing.T) {
+	tn := newTown(t)
+	tn.agent("a-1", 2, nil)
+	_, stop := tn.hub(nil)
+	if got := tn.ask(request("t-1")); got != "accepted by a-1" {
+		t.Fatal(got)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(tn.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"again", "again-2"} {
+		j := tn.journal(filepath.Base(tn.dir))
+		_, _, failed := tn.start(name, tn.world.Registry(), j, nil)
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "journal hub-math is empty, but the treasury has allotted money to one of that name") {
+			t.Errorf("%s: %v", name, err)
+		}
+		j.Close()
+	}
+	_, stop = tn.hub(func(c *Config) { c.Journal = "hub-new" })
+	if got := tn.ask(request("t-2")); got != "accepted by a-1" {
+		t.Error(got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A hub with a new journal waits for its treasury.
+func TestANewJournalWaitsForTheTreasury(t *testing.T) {
+	tn := newTown(t)
+	tn.world.Cut("town")
+	j := tn.journal(filepath.Base(tn.dir))
+	s, stop, failed := tn.start("hub", tn.world.Registry(), j, nil)
+	select {
+	case err := <-failed:
+		t.Fatalf("it ended: %v", err)
+	case <-s.Ready():
+		t.Fatal("it is ready")
+	case <-time.After(100 * time.Millisecond):
+	}
+	tn.world.Heal("town")
+	select {
+	case err := <-failed:
+		t.Fatalf("it ended: %v", err)
+	case <-s.Ready():
+	}
+	if err := stop.stop(); err != nil {
+		t.Error(err)
+	}
+	j.Close()
 }
 
 func TestServerServesSettlesAndStartsAgain(t *testing.T) {
