@@ -299,3 +299,8 @@ func (h *house) ack(hold string) string {
 	}
 	return "none"
 }
+
+// Replay takes in one stored frame of the hub's own journal, from the first, before Recall.
+func (n *Node) Replay(f ledger.Frame) error {
+	return n.history.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
+}

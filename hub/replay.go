@@ -8,11 +8,6 @@ import (
 	"souk/market"
 )
 
-// Replay takes in one stored frame of the hub's own journal, from the first, before Recall.
-func (n *Node) Replay(f ledger.Frame) error {
-	return n.history.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
-}
-
 // Recall makes of what was replayed what the hub knows of it: before the first Step.
 func (n *Node) Recall() error {
 	h := n.history

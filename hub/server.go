@@ -133,7 +133,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.replay(); err != nil {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}
-	defer s.snapshots()()
+	defer ledger.Follow(s.deps.Journal, func() ledger.Replica { return newHistory(s.cfg) })()
 	var writer sync.WaitGroup
 	writer.Go(s.write)
 	defer writer.Wait()
@@ -269,40 +269,19 @@ func (s *Server) evict(ctx context.Context) error {
 
 func (s *Server) replay() error {
 	begin := time.Now()
-	var err error
-	if j, ok := s.deps.Journal.(ledger.Restorer); ok {
-		err = j.Restore(s.node.history)
-	} else {
-		err = s.deps.Journal.Replay(s.node.Replay)
-	}
-	if err != nil {
+	if err := ledger.Restore(s.deps.Journal, s.node.history); err != nil {
 		return err
 	}
 	if o := s.node.Book().Journal(); o.Journal != "" && (o.Journal != s.cfg.Journal || o.Domain != s.cfg.Domain) {
 		return fmt.Errorf("it is the journal %s of domain %s: each hub has its own data directory", o.Journal, o.Domain)
 	}
 	s.mu.Lock()
-	err = s.node.Recall()
+	err := s.node.Recall()
 	s.mu.Unlock()
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
 		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(), "took", time.Since(begin).Round(time.Millisecond))
 	}
 	return err
-}
-
-// snapshots keeps snapshots of the journal until what it returns is called.
-func (s *Server) snapshots() (end func()) {
-	j, ok := s.deps.Journal.(ledger.Restorer)
-	if !ok {
-		return func() {}
-	}
-	stop := make(chan struct{})
-	var following sync.WaitGroup
-	following.Go(func() { j.Follow(stop, func() ledger.Replica { return newHistory(s.cfg) }) })
-	return func() {
-		close(stop)
-		following.Wait()
-	}
 }
 
 // lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's error.

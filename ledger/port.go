@@ -27,9 +27,25 @@ type Restorer interface {
 	// Restore is Replay for a Replica: it is given the newest snapshot that fits, if there is one, and the frames behind it; all
 	// frames where it can make nothing of that.
 	Restore(r Replica) error
-	// Follow makes a snapshot whenever one would spare the next start enough, until stop is closed: of a replica that is fresh,
-	// the last snapshot, and the frames behind it. Beside anything but Restore and Close.
-	Follow(stop <-chan struct{}, fresh func() Replica)
+	// Follow makes a snapshot whenever one would spare the next start enough: of a replica that is fresh, the last snapshot, and
+	// the frames behind it. It returns at once, and goes on beside anything but Restore and Close until end is called.
+	Follow(fresh func() Replica) (end func())
+}
+
+// Restore brings a replica to the last frame of a journal to which nothing was appended yet, by a snapshot if it keeps any.
+func Restore(j Journal, r Replica) error {
+	if k, ok := j.(Restorer); ok {
+		return k.Restore(r)
+	}
+	return j.Replay(func(f Frame) error { return r.Apply(f.Seq, f.Epoch, AppendFrame(nil, &f)) })
+}
+
+// Follow has a journal that keeps snapshots make them until end is called.
+func Follow(j Journal, fresh func() Replica) (end func()) {
+	if k, ok := j.(Restorer); ok {
+		return k.Follow(fresh)
+	}
+	return func() {}
 }
 
 // Replica is a state that a journal's frames build and that can be written down between any two of them. Made of what was

@@ -20,6 +20,7 @@ type conn struct {
 // call is one direction, used by one goroutine at a time.
 type call struct {
 	mu   sync.Mutex
+	op   string
 	trap uintptr
 	b    []byte
 	n    int
@@ -37,8 +38,8 @@ func wrap(c net.Conn) net.Conn {
 		return c
 	}
 	w := &conn{Conn: t, raw: raw}
-	w.in.trap, w.out.trap = syscall.SYS_READ, syscall.SYS_WRITE
-	w.in.once, w.out.once = w.in.do, w.out.do
+	w.in.op, w.in.trap, w.in.once = "read", syscall.SYS_READ, w.in.do
+	w.out.op, w.out.trap, w.out.once = "write", syscall.SYS_WRITE, w.out.do
 	return w
 }
 
@@ -63,12 +64,10 @@ func (c *call) run(wait func(func(uintptr) bool) error, b []byte) (int, error) {
 	case err != nil:
 		return 0, err
 	case c.err != 0:
-		return 0, os.NewSyscallError(name[c.trap], c.err)
+		return 0, os.NewSyscallError(c.op, c.err)
 	}
 	return c.n, nil
 }
-
-var name = map[uintptr]string{syscall.SYS_READ: "read", syscall.SYS_WRITE: "write"}
 
 func (c *conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
@@ -78,7 +77,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	defer c.in.mu.Unlock()
 	n, err := c.in.run(c.raw.Read, b)
 	if err != nil {
-		return 0, c.failed("read", err)
+		return 0, c.failed(&c.in, err)
 	}
 	if n == 0 {
 		return 0, io.EOF
@@ -96,7 +95,7 @@ func (c *conn) Write(b []byte) (done int, err error) {
 			err = io.ErrUnexpectedEOF // as the net package has it; a socket does not do that
 		}
 		if err != nil {
-			return done, c.failed("write", err)
+			return done, c.failed(&c.out, err)
 		}
 		done += n
 	}
@@ -104,9 +103,9 @@ func (c *conn) Write(b []byte) (done int, err error) {
 }
 
 // failed says it as the net package does, which has wrapped deadlines and closed connections already.
-func (c *conn) failed(op string, err error) error {
+func (c *conn) failed(x *call, err error) error {
 	if e, ok := err.(*net.OpError); ok {
 		err = e.Err
 	}
-	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+	return &net.OpError{Op: x.op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }

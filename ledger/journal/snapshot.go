@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -271,7 +272,17 @@ func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() 
 }
 
 // Follow implements [ledger.Restorer].
-func (j *Journal) Follow(stop <-chan struct{}, fresh func() ledger.Replica) {
+func (j *Journal) Follow(fresh func() ledger.Replica) (end func()) {
+	stop := make(chan struct{})
+	var following sync.WaitGroup
+	following.Go(func() { j.follow(stop, fresh) })
+	return func() {
+		close(stop)
+		following.Wait()
+	}
+}
+
+func (j *Journal) follow(stop <-chan struct{}, fresh func() ledger.Replica) {
 	made := j.from
 	if s := j.due; s != nil {
 		j.due = nil

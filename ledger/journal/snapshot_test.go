@@ -325,11 +325,7 @@ func TestFollow(t *testing.T) {
 		return strings.TrimLeft(strings.TrimSuffix(filepath.Base(files[0]), snapshotSuffix), "0")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		stop, done := make(chan struct{}), make(chan struct{})
-		go func() {
-			j.Follow(stop, func() ledger.Replica { return new(tally) })
-			close(done)
-		}()
+		end := j.Follow(func() ledger.Replica { return new(tally) })
 		for _, step := range []struct {
 			frames uint64
 			after  time.Duration
@@ -345,8 +341,7 @@ func TestFollow(t *testing.T) {
 				t.Errorf("%d frames more and %v later the newest is %s, want %s", step.frames, step.after, got, step.want)
 			}
 		}
-		close(stop)
-		<-done
+		end()
 	})
 }
 

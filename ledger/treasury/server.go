@@ -70,12 +70,7 @@ func NewServer(cfg Config, d Deps) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending)}
 	s.t = New(cfg, salt)
-	var err error
-	if j, ok := d.Journal.(ledger.Restorer); ok {
-		err = j.Restore(s.t.past)
-	} else {
-		err = d.Journal.Replay(s.t.Replay)
-	}
+	err := ledger.Restore(d.Journal, s.t.past)
 	if err == nil {
 		err = s.t.Recall()
 	}
@@ -119,7 +114,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	defer s.snapshots()()
+	defer ledger.Follow(s.d.Journal, func() ledger.Replica { return newHistory(s.cfg) })()
 	sub, err := s.d.Bus.Subscribe(bus.LedgerSubject("*"), "", s.take)
 	if err != nil {
 		return fmt.Errorf("treasury: subscribe: %w", err)
@@ -140,21 +135,6 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	sub.Stop() // no take runs after this
 	return s.drain(context.WithoutCancel(ctx))
-}
-
-// snapshots keeps snapshots of the journal until what it returns is called.
-func (s *Server) snapshots() (end func()) {
-	j, ok := s.d.Journal.(ledger.Restorer)
-	if !ok {
-		return func() {}
-	}
-	stop := make(chan struct{})
-	var following sync.WaitGroup
-	following.Go(func() { j.Follow(stop, func() ledger.Replica { return newHistory(s.cfg) }) })
-	return func() {
-		close(stop)
-		following.Wait()
-	}
 }
 
 // drain serves what had arrived when the subscription ended.

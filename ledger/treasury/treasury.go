@@ -64,11 +64,6 @@ func newHistory(cfg Config) *ledger.History {
 	return ledger.NewHistory(ledger.HistoryLimits{Grants: cfg.Grants})
 }
 
-// Replay takes in one stored frame, from the first, before Recall.
-func (t *Treasury) Replay(f ledger.Frame) error {
-	return t.past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
-}
-
 // Recall makes of what was replayed what the treasury knows of it: before the first request.
 func (t *Treasury) Recall() error {
 	if o := t.book.Journal(); o.Journal != "" && (o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
