@@ -134,7 +134,7 @@ type Registry interface {
 	// prove that the lease's owner has died, and would else wait for its time to run out.
 	Evict(ctx context.Context, key string, value []byte) error
 	// Watch sends every key under the prefix, then Synced, then every change in order, until ctx ends. After
-	// an outage it sends the whole state again, ended by Synced: what is not named before it is gone.
+	// an outage it sends what is gone meanwhile, then the whole state, known keys too, then Synced again.
 	Watch(ctx context.Context, prefix string) (<-chan Event, error)
 	// Elect waits until key is the caller's and returns the leadership.
 	Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (Leadership, error)

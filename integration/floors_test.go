@@ -24,7 +24,7 @@ const module = "souk/"
 var floors = []floor{
 	{name: "cmd and integration", packages: []string{"cmd/...", "integration/..."}, neighbours: true},
 	{name: "drivers", packages: []string{"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "bus/openai", "agentd/vllm", "ledger/journal"}},
-	{name: "what drivers share", packages: []string{"bus/rawconn"}},
+	{name: "what drivers and shells share", packages: []string{"bus/rawconn", "bus/follow"}},
 	{name: "the processes and the client", packages: []string{"hub", "classifier", "classifier/train", "agentd", "ledger/treasury", "bus/client"}},
 	{name: "parts of a process", packages: []string{"hub/batch", "hub/prefix", "hub/predict", "hub/regime", "hub/policy", "agentd/policy/...", "classifier/model"}},
 	{name: "the language", packages: []string{"bus/policy"}},

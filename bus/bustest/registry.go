@@ -354,6 +354,8 @@ func outage(t *testing.T, n Network[bus.Registry]) {
 	events, err := r.Watch(ctx, "/w/")
 	must(t, err)
 	follow(t, events, "/w/", 3)
+	must(t, other.Put(ctx, "/w/b", []byte("2"))) // told after the first Synced, as what is gone below
+	follow(t, events, "/w/", 1)
 	l, err := r.Register(ctx, "/agents/1", []byte("x"), ttl)
 	must(t, err)
 
@@ -372,7 +374,7 @@ func outage(t *testing.T, n Network[bus.Registry]) {
 
 	n.Heal("r")
 	// Changes may come first if the connection resumed; the whole state ends in Synced either way.
-	state := map[string]string{}
+	state := map[string]string{"/w/a": "1", "/w/b": "2"}
 	for {
 		ev := Receive(t, "event", events)
 		if ev.Synced {

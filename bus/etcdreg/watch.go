@@ -2,6 +2,7 @@ package etcdreg
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -28,7 +29,8 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 	out := make(chan bus.Event)
 	go func() {
 		defer close(out)
-		for r.follow(ctx, prefix, state, again, out) {
+		there := map[string]bool{}
+		for r.follow(ctx, prefix, state, again, there, out) {
 			again = r.reconnected()
 			if state = r.read(ctx, prefix); state == nil {
 				return
@@ -38,16 +40,28 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 	return out, nil
 }
 
-// follow sends a state and what comes after it. It reports whether to begin again, from a new state.
-func (r *Registry) follow(ctx context.Context, prefix string, state *clientv3.GetResponse, again <-chan struct{}, out chan<- bus.Event) bool {
+// follow sends what is gone of what was there before, a state, and what comes after it. It reports whether to
+// begin again, from a new state.
+func (r *Registry) follow(ctx context.Context, prefix string, state *clientv3.GetResponse, again <-chan struct{},
+	there map[string]bool, out chan<- bus.Event) bool {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	changes := r.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(state.Header.Revision+1))
 	send := func(ev bus.Event) bool {
 		select {
 		case out <- ev:
+			if ev.Deleted {
+				delete(there, ev.Key)
+			} else if !ev.Synced {
+				there[ev.Key] = true
+			}
 			return true
 		case <-ctx.Done():
+			return false
+		}
+	}
+	for _, key := range missing(there, state.Kvs) {
+		if !send(bus.Event{KV: bus.KV{Key: key, Rev: state.Header.Revision}, Deleted: true}) {
 			return false
 		}
 	}
@@ -76,6 +90,22 @@ func (r *Registry) follow(ctx context.Context, prefix string, state *clientv3.Ge
 			return false
 		}
 	}
+}
+
+// missing are the keys, sorted, that were there and are not in a state.
+func missing(there map[string]bool, state []*mvccpb.KeyValue) []string {
+	now := make(map[string]bool, len(state))
+	for _, kv := range state {
+		now[string(kv.Key)] = true
+	}
+	var out []string
+	for key := range there {
+		if !now[key] {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func toEvent(ev *clientv3.Event) bus.Event {

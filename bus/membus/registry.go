@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -377,6 +378,7 @@ type watcher struct {
 	// guarded by store.mu
 	pending []bus.Event
 	resync  bool // send the whole state first
+	there   map[string]bool
 }
 
 func (w *watcher) add(ev bus.Event) {
@@ -433,13 +435,29 @@ func (w *watcher) take() []bus.Event {
 	if !w.resync {
 		out := w.pending
 		w.pending = nil
+		for _, ev := range out {
+			if ev.Deleted {
+				delete(w.there, ev.Key)
+			} else {
+				w.there[ev.Key] = true
+			}
+		}
 		return out
 	}
 	w.resync, w.pending = false, nil
+	was := w.there
+	w.there = map[string]bool{}
 	var out []bus.Event
 	for _, kv := range s.under(w.prefix) {
+		w.there[kv.Key] = true
 		out = append(out, bus.Event{KV: kv})
 	}
+	var gone []bus.Event
+	for _, key := range slices.Sorted(maps.Keys(was)) {
+		if !w.there[key] {
+			gone = append(gone, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
+		}
+	}
 	w.wakeUp() // changes may have come before this was read
-	return append(out, bus.Event{Synced: true})
+	return append(append(gone, out...), bus.Event{Synced: true})
 }

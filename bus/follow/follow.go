@@ -1,0 +1,158 @@
+// Package follow keeps a process in step with a part of the registry: what is there, what changes, and what
+// is gone, however often the registry is out of reach. It knows the port alone, and is for shells: it reads
+// the clock and blocks.
+package follow
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"souk/bus"
+)
+
+// Follower is what a shell does with the news. It is called from one goroutine, in the order of the changes. A
+// nil function is not called.
+type Follower struct {
+	Set    func(bus.KV)     // a key is there, or has another value
+	Gone   func(key string) // a key that was there is no longer
+	Synced func()           // what was there when the watch began, or began again, has been told
+	Tick   func()           // every Every, between the others, whether or not the registry answers
+	Every  time.Duration    // 0: never
+	Log    *slog.Logger     // nil: slog.Default
+}
+
+// again is the mean pause before a registry that does not answer is asked again.
+const again = 400 * time.Millisecond
+
+// Run follows a key, or every key below a prefix that ends in "/", until ctx ends. While the registry is
+// out of reach nothing is told: what was there still counts as there. Once it answers again, Run tells what
+// has changed or gone since, then Synced. An outage is one line of the log when it begins, one a minute
+// while it lasts, and one when it ends.
+func Run(ctx context.Context, r bus.Registry, key string, f Follower) {
+	w := watch{key: key, f: f, there: map[string]int64{}}
+	w.outage = Outage{Log: f.Log, What: "the registry is out of reach: what is known is kept", Key: key}
+	var tick <-chan time.Time
+	if f.Every > 0 && f.Tick != nil {
+		t := time.NewTicker(f.Every)
+		defer t.Stop()
+		tick = t.C
+	}
+	for ctx.Err() == nil {
+		events, err := r.Watch(ctx, key)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			w.outage.Failed(time.Now(), err)
+		} else {
+			w.outage.Over(time.Now())
+			w.named = map[string]bool{}
+			w.follow(ctx, events, tick)
+		}
+		w.pause(ctx, tick)
+	}
+}
+
+// watch is what Run knows.
+type watch struct {
+	key    string
+	f      Follower
+	there  map[string]int64 // revision by key
+	named  map[string]bool  // by a watch before its first Synced; nil after that
+	outage Outage
+}
+
+// follow takes events until there are no more.
+func (w *watch) follow(ctx context.Context, events <-chan bus.Event, tick <-chan time.Time) {
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			w.take(e)
+		case <-tick:
+			w.f.Tick()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// take tells one event, if it is news. The state that a watch sends again names what is known already.
+func (w *watch) take(e bus.Event) {
+	switch {
+	case e.Synced:
+		if w.named != nil { // a watch of ours begins; what it misses later, it tells as gone
+			for _, key := range slices.Sorted(maps.Keys(w.there)) {
+				if !w.named[key] {
+					w.gone(key)
+				}
+			}
+			w.named = nil
+		}
+		if w.f.Synced != nil {
+			w.f.Synced()
+		}
+	case e.Key != w.key && !strings.HasSuffix(w.key, "/"): // it only begins like ours
+	case e.Deleted:
+		w.gone(e.Key)
+	default:
+		if w.named != nil {
+			w.named[e.Key] = true
+		}
+		if rev, known := w.there[e.Key]; known && rev == e.Rev {
+			return
+		}
+		w.there[e.Key] = e.Rev
+		if w.f.Set != nil {
+			w.f.Set(e.KV)
+		}
+	}
+}
+
+func (w *watch) gone(key string) {
+	if _, known := w.there[key]; !known {
+		return
+	}
+	delete(w.there, key)
+	if w.f.Gone != nil {
+		w.f.Gone(key)
+	}
+}
+
+// pause waits before the registry is asked again, and goes on ticking.
+func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
+	t := time.NewTimer(Jitter(again))
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			return
+		case <-tick:
+			w.f.Tick()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Jitter spreads a pause over half of it to all of it, so that many who lost one thing do not come back at once.
+func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// Pause waits for d; false if ctx ends first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,220 @@
+package follow_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+	"souk/bus/membus"
+)
+
+// lines collects what a Follower is told.
+type lines struct{ out []string }
+
+func (l *lines) follower() follow.Follower {
+	return follow.Follower{
+		Set:    func(kv bus.KV) { l.out = append(l.out, "+"+kv.Key+"="+string(kv.Value)) },
+		Gone:   func(key string) { l.out = append(l.out, "-"+key) },
+		Synced: func() { l.out = append(l.out, ".") },
+		Log:    slog.New(slog.DiscardHandler),
+	}
+}
+
+func (l *lines) take() string {
+	out := strings.Join(l.out, " ")
+	l.out = nil
+	return out
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What left during an outage is told as gone, what stayed is not told again, and a key that only begins like the
+// one followed is nobody's news.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world := membus.New(1)
+		r, other := world.Registry(), world.Registry()
+		ctx, stop := context.WithCancel(t.Context())
+		ok(t, other.Put(ctx, "/w/a", []byte("1")))
+		ok(t, other.Put(ctx, "/w/b", []byte("1")))
+		var all, one lines
+		ticks := 0
+		f := all.follower()
+		f.Every, f.Tick = time.Second, func() { ticks++ }
+		done := make(chan bool, 2)
+		go func() { follow.Run(ctx, r, "/w/", f); done <- true }()
+		go func() { follow.Run(ctx, r, "/w/b", one.follower()); done <- true }()
+		synctest.Wait()
+		expect(t, all.take(), "+/w/a=1 +/w/b=1 .")
+		expect(t, one.take(), "+/w/b=1 .")
+
+		ok(t, other.Put(ctx, "/w/bb", []byte("1")))
+		ok(t, other.Put(ctx, "/w/b", []byte("2")))
+		synctest.Wait()
+		expect(t, all.take(), "+/w/bb=1 +/w/b=2")
+		expect(t, one.take(), "+/w/b=2")
+
+		r.Cut()
+		ok(t, other.Delete(ctx, "/w/b"))
+		ok(t, other.Put(ctx, "/w/c", []byte("1")))
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		expect(t, all.take(), "")
+		if ticks != 3 {
+			t.Errorf("%d ticks in 3.5 s of an outage, want 3", ticks)
+		}
+		r.Heal()
+		synctest.Wait()
+		expect(t, all.take(), "-/w/b +/w/c=1 .")
+		expect(t, one.take(), "-/w/b .")
+		stop()
+		<-done
+		<-done
+	})
+}
+
+func expect(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// flaky is a registry whose watches fail and end at any moment.
+type flaky struct {
+	bus.Registry
+	rng *rand.Rand
+}
+
+func (f *flaky) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
+	if f.rng.IntN(3) == 0 {
+		return nil, errors.New("out of reach")
+	}
+	ctx, stop := context.WithCancel(ctx)
+	time.AfterFunc(time.Duration(1+f.rng.IntN(2000))*time.Millisecond, stop)
+	return f.Registry.Watch(ctx, prefix)
+}
+
+// Whatever fails, what a follower was told is in the end what is there.
+func TestRunThroughAnything(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for round := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) { anything(t, rand.New(rand.NewPCG(seed, round))) })
+	}
+}
+
+func anything(t *testing.T, rng *rand.Rand) {
+	world := membus.New(1)
+	r, other := world.Registry(), world.Registry()
+	ctx, stop := context.WithCancel(t.Context())
+	state := map[string]string{}
+	f := follow.Follower{
+		Set: func(kv bus.KV) {
+			if was, known := state[kv.Key]; known && was == string(kv.Value) {
+				t.Errorf("%s=%s is told again", kv.Key, kv.Value)
+			}
+			state[kv.Key] = string(kv.Value)
+		},
+		Gone: func(key string) {
+			if _, known := state[key]; !known {
+				t.Errorf("%s is told as gone, and was not there", key)
+			}
+			delete(state, key)
+		},
+		Log: slog.New(slog.DiscardHandler),
+	}
+	done := make(chan bool)
+	go func() { follow.Run(ctx, &flaky{r, rng}, "/w/", f); close(done) }()
+	for i := range 200 {
+		key := fmt.Sprintf("/w/%d", rng.IntN(5))
+		switch rng.IntN(6) {
+		case 0:
+			r.Cut()
+		case 1:
+			r.Heal()
+		case 2:
+			ok(t, other.Delete(ctx, key))
+		case 3:
+			time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
+			synctest.Wait()
+		default:
+			ok(t, other.Put(ctx, key, fmt.Append(nil, i)))
+		}
+	}
+	r.Heal()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	kvs, err := other.Get(ctx, "/w/")
+	ok(t, err)
+	if len(kvs) != len(state) {
+		t.Errorf("%d keys are there, %d were told: %v", len(kvs), len(state), state)
+	}
+	for _, kv := range kvs {
+		if state[kv.Key] != string(kv.Value) {
+			t.Errorf("%s is %s, and was told as %q", kv.Key, kv.Value, state[kv.Key])
+		}
+	}
+	stop()
+	<-done
+}
+
+// An outage of ten minutes is a dozen lines at most, with a first and a last word.
+func TestOutage(t *testing.T) {
+	var text bytes.Buffer
+	o := follow.Outage{Log: slog.New(slog.NewTextHandler(&text, nil)), What: "etcd is out of reach"}
+	now := time.Unix(0, 0)
+	o.Over(now)
+	for i := range 1200 {
+		o.Failed(now.Add(time.Duration(i)*500*time.Millisecond), errors.New("refused"))
+	}
+	o.Over(now.Add(10 * time.Minute))
+	o.Over(now.Add(11 * time.Minute))
+	got := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(got) != 11 {
+		t.Errorf("%d lines, want 11:\n%s", len(got), text.String())
+	}
+	if !strings.Contains(got[0], "etcd is out of reach") || !strings.Contains(got[len(got)-1], "after=10m0s tries=1200") {
+		t.Errorf("first and last word:\n%s\n%s", got[0], got[len(got)-1])
+	}
+}
+
+func TestEvict(t *testing.T) {
+	world := membus.New(1)
+	r, other := world.Registry(), world.Registry()
+	ctx := t.Context()
+	dead := func(kv bus.KV) bool { return string(kv.Value) == "former" }
+	try := func(what string, want bool) {
+		t.Helper()
+		if got, err := follow.Evict(ctx, r, "/hubs/math", dead); got != want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", what, got, err, want)
+		}
+	}
+	try("nobody there", false)
+	l, err := other.Register(ctx, "/hubs/math", []byte("former"), time.Minute)
+	ok(t, err)
+	_, err = other.Register(ctx, "/hubs/mathematics", []byte("former"), time.Minute)
+	ok(t, err)
+	try("a former life", true)
+	if kv, err := follow.Get(ctx, other, "/hubs/mathematics"); err != nil || string(kv.Value) != "former" {
+		t.Errorf("a key that begins alike is %q, %v", kv.Value, err)
+	}
+	<-l.Lost()
+	_, err = other.Register(ctx, "/hubs/math", []byte("alive"), time.Minute)
+	ok(t, err)
+	try("a living one", false)
+}
