@@ -22,7 +22,6 @@ type hold struct {
 	timeout  time.Duration // what the agent was given
 	expires  time.Time
 	features predict.Features
-	cached   int // tokens that the agent was believed to hold; features count in what a bundle shares
 
 	congestion market.Credits // the tier's part of its toll, <= 0
 
@@ -399,6 +398,6 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		if c.NoCacheReport {
 			cached = -1
 		}
-		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached, h.cached)
+		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached, h.features.Cached)
 	}
 }
