@@ -390,7 +390,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	}
 	a.predictor.Learn(h.features, predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output, NoCacheReport: c.NoCacheReport,
-		Cut:  c.Outcome != bus.OutcomeDone,
+		// One cut before its max_tokens ended at its client's price: it is as long as a bid.
+		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
 		TTFT: time.Duration(c.TTFTUS) * time.Microsecond, ITL: time.Duration(c.ITLUS) * time.Microsecond,
 	})
 	if t.session != 0 {
