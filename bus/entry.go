@@ -128,9 +128,6 @@ func (m *MarketConfig) Validate() error {
 	p.oneOf("pricing", m.Pricing, "", "vcg", "tariff", "posted")
 	p.oneOf("settle", m.Settle, "", "metered", "quoted")
 	p.oneOf("clarke", m.Clarke, "", "client", "task")
-	if m.BundleTokens != nil {
-		p.within("bundle_tokens", int64(*m.BundleTokens), 0, MaxTokens)
-	}
 	if m.Ceiling != nil {
 		p.credits("ceiling", *m.Ceiling)
 	}

@@ -426,10 +426,11 @@ type MarketConfig struct {
 	Settle    string `json:"settle,omitempty"`
 	Clarke    string `json:"clarke,omitempty"`
 
-	BundleTokens *int                      `json:"bundle_tokens,omitempty"`
-	Tariffs      map[string]market.Credits `json:"tariffs,omitempty"` // under pricing posted, by class
-	Ceiling      *market.Credits           `json:"ceiling,omitempty"` // under pricing tariff
-	Ceilings     map[string]market.Credits `json:"ceilings,omitempty"`
+	Tariffs  map[string]market.Credits `json:"tariffs,omitempty"` // under pricing posted, by class
+	Ceiling  *market.Credits           `json:"ceiling,omitempty"` // under pricing tariff
+	Ceilings map[string]market.Credits `json:"ceilings,omitempty"`
+
+	BundleTokens json.RawMessage `json:"bundle_tokens,omitempty"` // of hubs that placed tasks in bundles: ignored
 }
 
 // Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing is on record.

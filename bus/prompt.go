@@ -5,19 +5,37 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
+	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// Separators of canonical text: control characters that JSON cannot hold unescaped and text hardly ever
-// does, so that two prompts have the same canonical text only if an engine sees the same.
+// Separators of canonical text. JSON cannot hold these control characters unescaped and text hardly ever does. Where text holds
+// one after all it is escaped, so that two prompts have the same canonical text only if an engine sees the same.
+//
+//	prompt    = [tools end] { message end }  or, of a completion, text end
+//	message   = role "\n" content { endOfContent name value }
+//	content   = a text, or parts with endOfPart between them, each a text or, behind escape, another value in JSON
 const (
+	endOfPart    = 0x1c
+	escape       = 0x1d // and then the escaped byte, with escaped set
 	endOfMessage = 0x1e
-	endOfContent = 0x1f
+	endOfContent = 0x1f // and before the role of a message, where it is none of the common ones
+
+	escaped = 0x40
+)
+
+// Bytes that are escaped beside the separators: in a role that which ends it; in a member's name, which its value follows
+// at once, those that may begin a value (a name of letters ends where the value begins: no word of JSON ends in another).
+const (
+	inRole = "\n"
+	inName = `"[{-0123456789`
 )
 
 // canonical writes the prompt as one text that begins alike for prompts that begin alike to an engine:
-// the tools, then message by message role, content and what else it has.
+// the tools, then message by message role, content and what else it has. Spelling in JSON does not count where an engine
+// reads text. Nothing to say is the same in every spelling: no content, null, an empty text or an empty array.
 func (b *body) canonical() {
 	b.blank = true
 	b.ends = b.ends[:0]
@@ -32,14 +50,11 @@ func (b *body) canonical() {
 	opening := true // system messages before anything else
 	systemAt, userAt := span{}, span{}
 	for _, t := range b.chat {
-		roleAt := len(b.buf)
-		b.buf = b.appendString(b.buf, t.role)
-		roleEnd := len(b.buf)
-		b.buf = append(b.buf, '\n')
+		role := b.roleOf(t.role)
 		from := len(b.buf)
 		b.content(t.content)
 		at := span{from, len(b.buf)}
-		switch string(b.buf[roleAt:roleEnd]) {
+		switch role {
 		case "system", "developer":
 			if opening {
 				if systemAt == (span{}) {
@@ -57,7 +72,7 @@ func (b *body) canonical() {
 		}
 		for i := t.from; i < t.to; i += 2 {
 			b.buf = append(b.buf, endOfContent)
-			b.buf = b.appendString(b.buf, b.rest[i])
+			b.write(b.rest[i], inName)
 			b.buf = b.appendCompact(b.buf, b.rest[i+1])
 		}
 		b.end()
@@ -65,12 +80,68 @@ func (b *body) canonical() {
 	b.system, b.user = b.buf[systemAt.from:systemAt.to], b.buf[userAt.from:userAt.to]
 }
 
+// commonRoles begin a message as they are. A completion that begins like one is set apart; of other roles their messages are.
+var commonRoles = [...]string{"system", "user", "assistant", "tool", "developer", "function"}
+
+// opens returns the common role that a text begins with, up to the end of a line, or "".
+func opens(text []byte) string {
+	for _, role := range commonRoles {
+		if len(text) > len(role) && text[len(role)] == '\n' && string(text[:len(role)]) == role {
+			return role
+		}
+	}
+	return ""
+}
+
+// roleOf appends a message's role, and returns it if it is a common one.
+func (b *body) roleOf(v span) string {
+	from := len(b.buf)
+	b.write(v, inRole)
+	b.buf = append(b.buf, '\n')
+	role := opens(b.buf[from:])
+	if role == "" {
+		b.buf = slices.Insert(b.buf, from, endOfContent)
+	}
+	return role
+}
+
 func (b *body) canonicalPrompt() {
-	b.buf = b.appendString(b.buf, b.promptAt)
+	b.write(b.promptAt, "")
+	if opens(b.buf) != "" {
+		b.buf = slices.Insert(b.buf, 0, endOfMessage)
+	}
 	b.see(b.buf)
 	b.user = b.buf
 	b.end()
 }
+
+// write appends what a string says, with the separators in it, and the bytes of also, escaped.
+func (b *body) write(v span, also string) {
+	from := len(b.buf)
+	b.separators = false
+	b.buf = b.appendString(b.buf, v)
+	if !b.separators && also == "" {
+		return
+	}
+	var plain []byte // what was appended, once something in it is escaped
+	for i := from; i < len(b.buf); i++ {
+		if c := b.buf[i]; isSeparator(rune(c)) || strings.IndexByte(also, c) >= 0 {
+			plain = slices.Clone(b.buf[from:])
+			b.buf = b.buf[:i]
+			plain = plain[i-from:]
+			break
+		}
+	}
+	for _, c := range plain {
+		if isSeparator(rune(c)) || strings.IndexByte(also, c) >= 0 {
+			b.buf = append(b.buf, escape, c^escaped)
+		} else {
+			b.buf = append(b.buf, c)
+		}
+	}
+}
+
+func isSeparator(r rune) bool { return r >= endOfPart && r <= endOfContent }
 
 // content appends a message's text: a string, or the texts of its parts and, as they are, other parts.
 func (b *body) content(v span) {
@@ -80,13 +151,18 @@ func (b *body) content(v span) {
 	switch b.data[v.from] {
 	case '"':
 		from := len(b.buf)
-		b.buf = b.appendString(b.buf, v)
+		b.write(v, "")
 		b.see(b.buf[from:])
 	case '[':
 		again := scanner{data: b.data[:v.to], at: v.from}
+		first := true
 		again.array(func() bool {
 			again.next()
 			part, _ := again.value()
+			if !first {
+				b.buf = append(b.buf, endOfPart)
+			}
+			first = false
 			b.part(part)
 			return true
 		})
@@ -100,21 +176,28 @@ func (b *body) part(v span) {
 		again := scanner{data: b.data[:v.to], at: v.from}
 		again.object(func(key span) bool {
 			value, _ := again.value()
-			switch string(again.text(key)) {
-			case `"type"`:
+			switch name := again.text(key); {
+			case slices.Contains(name, '\\'): // "te\u0078t" is text, too, and an engine takes the last
+				if s := string(again.appendString(nil, key)); s == "type" {
+					kind = value
+				} else if s == "text" {
+					text = value
+				}
+			case string(name) == `"type"`:
 				kind = value
-			case `"text"`:
+			case string(name) == `"text"`:
 				text = value
 			}
 			return true
 		})
 		if text != (span{}) && string(again.text(kind)) == `"text"` && b.data[text.from] == '"' {
 			from := len(b.buf)
-			b.buf = b.appendString(b.buf, text)
+			b.write(text, "")
 			b.see(b.buf[from:])
 			return
 		}
 	}
+	b.buf = append(b.buf, escape)
 	b.buf = b.appendCompact(b.buf, v)
 	b.blank = false
 }

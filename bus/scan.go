@@ -18,6 +18,8 @@ type scanner struct {
 	at    int
 	depth int
 	err   error // the first thing wrong; set once a method has returned false
+
+	separators bool // appendString has written one of canonical text's separators
 }
 
 // span is a part of the data, from its first byte to behind its last. A span of a string holds the quotes.
@@ -292,6 +294,7 @@ func (s *scanner) appendString(dst []byte, p span) []byte {
 					b = b[6:]
 				}
 			}
+			s.separators = s.separators || isSeparator(r) // the only way in: they never stand unescaped
 			dst = utf8.AppendRune(dst, r)
 			continue
 		default: // the character itself

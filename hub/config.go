@@ -67,6 +67,8 @@ type Config struct {
 	LeaseTTL     time.Duration `yaml:"lease_ttl"`     // of the hub's election and claims
 	DrainTimeout time.Duration `yaml:"drain_timeout"` // a stopping hub waits so long for what runs
 	Queue        int           `yaml:"queue"`         // messages taken off the bus and not yet looked at
+
+	BundleTokens *int `yaml:"bundle_tokens,omitempty"` // of files written for hubs that placed tasks in bundles: ignored, with a warning
 }
 
 // Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer together,
@@ -83,7 +85,7 @@ func Default() Config {
 		Batch:  batch.Default(),
 		Prefix: prefix.DefaultLimits(),
 		Prior:  predict.DefaultPrior(),
-		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient, BundleTokens: 1024},
+		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient},
 		Regime: regime.Default(),
 		Tiers:  true,
 

@@ -22,7 +22,6 @@ type hold struct {
 	timeout  time.Duration // what the agent was given
 	expires  time.Time
 	features predict.Features
-	cached   int // tokens that the agent was believed to hold; features count in what a bundle shares
 
 	congestion market.Credits // the tier's part of its toll, <= 0
 
@@ -391,7 +390,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	}
 	a.predictor.Learn(h.features, predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output, NoCacheReport: c.NoCacheReport,
-		Cut:  c.Outcome != bus.OutcomeDone,
+		// One cut before its max_tokens ended at its client's price: it is as long as a bid.
+		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
 		TTFT: time.Duration(c.TTFTUS) * time.Microsecond, ITL: time.Duration(c.ITLUS) * time.Microsecond,
 	})
 	if t.session != 0 {
@@ -399,6 +399,6 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		if c.NoCacheReport {
 			cached = -1
 		}
-		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached, h.cached)
+		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached, h.features.Cached)
 	}
 }

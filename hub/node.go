@@ -117,7 +117,6 @@ type Node struct {
 	holds    map[string]*hold
 	acks     recent[string, bus.Code] // of ended holds
 	visits   recent[uint64, visit]    // where sessions were last
-	prefixes recent[uint64, struct{}] // that some agent was given: see bundle
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
 	purses   map[string]*purse
@@ -139,7 +138,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(), salts: rand.NewChaCha8(seed),
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
-		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown), prefixes: newRecent[uint64, struct{}](cfg.MaxKnown),
+		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
 	}

@@ -18,8 +18,6 @@ type Rule struct {
 	Settle  string `yaml:"settle"`  // market.SettleMetered or market.SettleQuoted
 	Clarke  string `yaml:"clarke"`  // market.ClarkeClient or market.ClarkeTask
 
-	BundleTokens int `yaml:"bundle_tokens"` // tasks of one round that share so many prompt tokens, new to the hub, go to one agent together; 0: never
-
 	Tariffs  map[string]market.Credits `yaml:"tariffs"`  // under posted: what agents of a class are paid for a task beside its cost; 0 for a class that is not named
 	Ceiling  market.Credits            `yaml:"ceiling"`  // under tariff: the highest ask for a task that counts, and the tariff where nobody lost
 	Ceilings map[string]market.Credits `yaml:"ceilings"` // the same of classes that have one of their own
@@ -40,9 +38,6 @@ func (r Rule) Validate() error {
 		if !slices.Contains(f.known, f.v) {
 			wrong("%s: %q is none of %s", f.name, f.v, strings.Join(f.known, ", "))
 		}
-	}
-	if r.BundleTokens < 0 || r.BundleTokens > bus.MaxTokens {
-		wrong("bundle_tokens: %d is not from 0 to %d", r.BundleTokens, bus.MaxTokens)
 	}
 	if r.Pricing == market.PricingTariff && r.Ceiling <= 0 {
 		wrong("ceiling: pricing %q needs one above 0, in credits for a task: higher asks do not count, and where nobody lost it is the tariff", market.PricingTariff)
@@ -87,9 +82,6 @@ func (r Rule) Overlay(m *bus.MarketConfig) Rule {
 	}
 	if m.Pricing != "" && m.Pricing != r.Pricing {
 		r.Pricing, r.Tariffs, r.Ceilings = m.Pricing, nil, nil
-	}
-	if m.BundleTokens != nil {
-		r.BundleTokens = *m.BundleTokens
 	}
 	if m.Tariffs != nil {
 		r.Tariffs = m.Tariffs
@@ -146,9 +138,6 @@ func (n *Node) sellers(agents []*agent) []market.Seller {
 	return list
 }
 
-// errApart says that a round's bundles have no best placement that could be found in time.
-var errApart = errors.New("bundles cannot be placed in time")
-
 // solve clears a round and checks the outcome. A round whose solve has to be stopped has no prices: it is cleared at posted prices
 // and says so, never passed off as what it is not.
 func (n *Node) solve(r *market.Round) (market.Outcome, error) {
@@ -157,11 +146,7 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 		stop = n.Limit()
 	}
 	o, err := market.ClearUntil(*r, stop)
-	stopped := errors.Is(err, market.ErrStopped)
-	if len(r.Bundles) > 0 && (stopped || errors.Is(err, market.ErrBundles)) {
-		return o, errApart
-	}
-	if stopped {
+	if errors.Is(err, market.ErrStopped) {
 		n.stats.Stopped++
 		r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
 		o, err = market.Clear(*r)

@@ -96,7 +96,6 @@ func TestRulesThatMeanNothing(t *testing.T) {
 	for want, change := range map[string]func(*Rule){
 		`pricing: "auction" is none of vcg, tariff, posted`:                               func(r *Rule) { r.Pricing = "auction" },
 		`clarke: "nobody" is none of client, task`:                                        func(r *Rule) { r.Clarke = "nobody" },
-		"bundle_tokens: -1 is not from 0":                                                 func(r *Rule) { r.BundleTokens = -1 },
 		`ceiling: pricing "tariff" needs one above`:                                       func(r *Rule) { r.Pricing = market.PricingTariff },
 		"ceiling: -0.000000001 is not from":                                               func(r *Rule) { r.Ceiling = -1 },
 		`tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`: func(r *Rule) { r.Tariffs = amounts },

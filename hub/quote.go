@@ -11,7 +11,6 @@ import (
 // quote is what a task is expected to need, cost and be worth on an agent.
 type quote struct {
 	features  predict.Features
-	cached    int // tokens that the agent is believed to hold already
 	forecast  predict.Forecast
 	prompt    int // expected tokens
 	maxTokens int // what the engine is told, within its context
@@ -34,8 +33,6 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 	if t.session != 0 {
 		cached = a.belief.Overlap(t.session, t.msg.Prompt, q.prompt)
 	}
-	q.cached = cached
-	cached = t.among(cached, q.prompt)
 	q.features = predict.Features{
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: cached, MaxTokens: q.maxTokens, Turn: t.msg.Turn,
 		InFlight: len(a.holds), Slots: a.slots,

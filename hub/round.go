@@ -26,8 +26,6 @@ type scratch struct {
 	inTasks  []*task // those with an edge, in the round's order
 	inAgents []*agent
 	chosen   []int // the quote of each edge
-
-	prefixes []uint64 // of tasks, long and new to the hub; 0: none
 }
 
 // maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks (market.MaxWorth).
@@ -42,21 +40,12 @@ func (n *Node) clear() {
 	s := &n.round
 	s.tasks = n.batch.Take(s.tasks[:0])
 	slices.SortFunc(s.tasks, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
-	r, tasks, agents, chosen, ok := n.assemble(true)
-	var o market.Outcome
-	err := errApart
-	if ok && len(r.Edges) > 0 {
-		o, err = n.solve(&r)
-	}
-	if err == errApart && (!ok || len(r.Bundles) > 0) { // its bundles fall apart
-		if r, tasks, agents, chosen, _ = n.assemble(false); len(r.Edges) > 0 {
-			o, err = n.solve(&r)
-		}
-	}
+	r, tasks, agents, chosen := n.assemble()
 	if len(r.Edges) == 0 {
 		n.left = append(n.left, s.tasks...)
 		return
 	}
+	o, err := n.solve(&r)
 	if err != nil {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
 		n.left = append(n.left, s.tasks...)
@@ -74,9 +63,8 @@ func (n *Node) clear() {
 }
 
 // assemble makes the round of the tasks in scratch and the agents that have room. tasks and agents are the
-// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take part. Tasks that begin
-// alike are quoted as bundles where together says so; ok is false if they cannot stay together.
-func (n *Node) assemble(together bool) (r market.Round, tasks []*task, agents []*agent, chosen []int, ok bool) {
+// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take part.
+func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
 	s := &n.round
 	s.agents, s.free, s.place, s.quotes, s.edges = s.agents[:0], s.free[:0], s.place[:0], s.quotes[:0], s.edges[:0]
 	tasks, agents, chosen = s.inTasks[:0], s.inAgents[:0], s.chosen[:0]
@@ -84,11 +72,6 @@ func (n *Node) assemble(together bool) (r market.Round, tasks []*task, agents []
 		if free := a.free(n); free > 0 {
 			s.agents, s.free, s.place = append(s.agents, a), append(s.free, free), append(s.place, -1)
 		}
-	}
-	var bundles []market.Bundle
-	if together {
-		bundles = n.bundle()
-		defer n.apart()
 	}
 	last, prev := n.book.LastRound()
 	n.toll(regime.Seed(prev, last+1))
@@ -114,7 +97,7 @@ func (n *Node) assemble(together bool) (r market.Round, tasks []*task, agents []
 	}
 	r = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee}
 	if len(s.edges) == 0 {
-		return r, nil, nil, nil, true
+		return r, nil, nil, nil
 	}
 	// What goes into the round is kept in its record, so it is made anew, in few pieces.
 	tiers := make([]market.Tier, 0, len(s.agents))
@@ -151,12 +134,7 @@ func (n *Node) assemble(together bool) (r market.Round, tasks []*task, agents []
 	}
 	r.Sellers = n.sellers(agents)
 	s.inTasks, s.inAgents, s.chosen = tasks, agents, chosen
-	if len(bundles) > 0 {
-		if r.Bundles, ok = s.bundlesOf(bundles, tasks); !ok {
-			return r, tasks, agents, chosen, false
-		}
-	}
-	return r, tasks, agents, chosen, true
+	return r, tasks, agents, chosen
 }
 
 // toll sets the regime's toll on every task and agent that may meet, whatever was bid: bids decide which of them become
@@ -247,7 +225,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
 	h := &hold{
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, cached: q.cached, sent: n.now,
+		features: q.features, sent: n.now,
 	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * a.predictor.SlowestITL()
@@ -277,9 +255,6 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)
-	if key := n.prefixKey(t.msg); key != 0 {
-		n.prefixes.put(key, struct{}{})
-	}
 	if t.session != 0 {
 		n.visits.put(t.session, visit{t.msg.Role, h.agent.id})
 	}

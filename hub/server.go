@@ -108,6 +108,9 @@ func NewServer(cfg Config, deps Deps) (*Server, error) {
 	if log == nil {
 		log = slog.Default()
 	}
+	if cfg.BundleTokens != nil {
+		log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the configuration", "hub", cfg.Domain)
+	}
 	former, _ := deps.Journal.(lives)
 	return &Server{
 		lives: former,
@@ -1007,6 +1010,7 @@ func (r *roster) tell(ctx context.Context, in input) { r.s.pass(ctx, in) }
 func (s *Server) heed(ctx context.Context) {
 	key := bus.MarketKey(s.cfg.Domain)
 	var in force
+	warned := false
 	for ctx.Err() == nil {
 		events, err := s.deps.Registry.Watch(ctx, key)
 		if err != nil {
@@ -1014,6 +1018,10 @@ func (s *Server) heed(ctx context.Context) {
 		}
 		for e := range events {
 			if c, news := in.take(key, e); news {
+				if c != nil && c.BundleTokens != nil && !warned {
+					warned = true
+					s.log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the registry", "key", key)
+				}
 				s.pass(ctx, input{at: time.Now(), set: &setting{c}})
 			} else if err := in.err; err != nil {
 				s.measures.malformed()

@@ -1,10 +1,15 @@
 package hub
 
 import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/ledger/journal"
 )
 
 // An operator's settings hold for every later round, and the file's own come back when they are taken away.
@@ -101,5 +106,55 @@ func TestServerFollowsItsSettings(t *testing.T) {
 	until(t, "the file's own again", func() bool { return batch() == Default().Batch.MaxBatch })
 	if err := stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// warnings counts the lines of a log that hold a word.
+type warnings struct {
+	slog.Handler
+	word string
+	n    atomic.Int64
+}
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn && strings.Contains(r.Message, w.word) {
+		w.n.Add(1)
+	}
+	return nil
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler       { return w }
+
+// bundle_tokens in a file or in the registry is of hubs of before: it is ignored with one warning each, whatever it says, and what stands
+// beside it holds.
+func TestBundleTokensIsIgnored(t *testing.T) {
+	tn := newTown(t)
+	log := &warnings{word: "bundle_tokens is ignored"}
+	j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	cfg, tokens := testConfig(), -7
+	cfg.BundleTokens = &tokens
+	s, err := NewServer(cfg, Deps{Bus: tn.world.Bus("hub"), Registry: tn.world.Registry(), Journal: j, Log: slog.New(log)})
+	if err != nil || log.n.Load() != 1 {
+		t.Fatalf("%v, %d warnings of the file, want 1", err, log.n.Load())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go s.heed(ctx)
+	for i, v := range []string{`{"domain":"math","max_batch":3,"bundle_tokens":256}`, `{"domain":"math","max_batch":4,"bundle_tokens":"no"}`} {
+		if err := tn.world.Registry().Put(t.Context(), bus.MarketKey("math"), []byte(v)); err != nil {
+			t.Fatal(err)
+		}
+		in := <-s.in
+		if in.set == nil || in.set.config == nil || in.set.config.MaxBatch != 3+i || s.node.Configure(time.Now(), in.set.config) != nil {
+			t.Errorf("settings %d: %+v", i, in)
+		}
+	}
+	if n := log.n.Load(); n != 2 {
+		t.Errorf("%d warnings in all, want one of the file and one of the registry", n)
 	}
 }

@@ -39,8 +39,6 @@ type task struct {
 	wanted   market.Credits // to be reserved: no outcome takes more
 	free     bool           // a slot was free when it came, and nobody before it wanted one
 	rounds   int            // it was in and lost
-	siblings int            // while it is quoted: tasks of its bundle
-	shared   int            // and the bytes of its prompt that they share
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	hold     *hold

@@ -1,14 +1,10 @@
 package integration
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
-	"souk/bus"
 	"souk/integration/harness"
 	"souk/integration/replay"
 	"souk/ledger"
@@ -125,61 +121,5 @@ func TestDialoguesUnderEachPricing(t *testing.T) {
 				t.Errorf("%d rounds, %d seals, %d tariffs", rounds, kinds[ledger.KindSeal], epochs)
 			}
 		})
-	}
-}
-
-// Four questions about one long text come at once: those of a bundle are awarded to one agent, and the record says that they belong together.
-func TestQuestionsAboutOneTextGoTogether(t *testing.T) {
-	dir := t.TempDir()
-	// The round waits for all four. Its window is shorter than a task's deadline: one that an agent refuses has another round.
-	m := startIn(t, dir, priced("{eager: false, max_batch: 4, max_wait: 50s, solve_limit: 60s, bundle_tokens: 256}", 2))
-	text := strings.Repeat(passage+" ", 4)
-	var wg sync.WaitGroup
-	for i, client := range []string{"dev", "ann", "bob", "cyd"} {
-		wg.Go(func() {
-			body, err := json.Marshal(map[string]any{"max_tokens": 20, "messages": []map[string]string{
-				{"role": "system", "content": text}, {"role": "user", "content": fmt.Sprintf("Question %d: who lived there?", i)}}})
-			if err != nil {
-				panic(err)
-			}
-			var a replay.Answer
-			for range 20 { // the others wait in the batch where the treasury is slow with one's money
-				a, err = m.Ask(context.WithoutCancel(t.Context()), bus.Task{Client: client, Kind: bus.KindChat, Body: body, Stream: true})
-				if a.Result.Code != bus.CodeAllotmentPending {
-					break
-				}
-			}
-			if err != nil || a.Result.Code != "" {
-				t.Errorf("%s: %q, %v", client, a.Result.Code, err)
-			}
-		})
-	}
-	wg.Wait()
-	// Room is for two on each agent, so that four are two bundles of two. An agent may be away when the round is cleared: then one is awarded.
-	bundles, awarded := 0, 0
-	recorded(t, dir, func(r *ledger.Record) {
-		if r.Kind != ledger.KindRound {
-			return
-		}
-		on := map[market.TaskID]market.AgentID{}
-		for _, a := range r.Round.Outcome.Awards {
-			on[a.Task] = a.Agent
-		}
-		for _, b := range r.Round.Round.Bundles {
-			bundles++
-			var at []market.AgentID
-			for _, j := range b.Tasks {
-				if a, ok := on[r.Round.Round.Tasks[j].ID]; ok {
-					at = append(at, a)
-				}
-			}
-			if len(b.Tasks) != 2 || len(at) > 0 && (len(at) != 2 || at[0] != at[1]) {
-				t.Errorf("bundle %v, awarded to %v", b.Tasks, at)
-			}
-			awarded += len(at)
-		}
-	})
-	if bundles != 2 || awarded == 0 {
-		t.Errorf("%d bundles, %d of their tasks awarded", bundles, awarded)
 	}
 }

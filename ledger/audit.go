@@ -13,7 +13,7 @@ const (
 	LevelMerkle       = 1 // roots and checkpoints; a journal without checkpoints has nothing to check
 	LevelState        = 2 // every record is legal
 	LevelConservation = 3 // sums of every record, round and journal
-	LevelAuctions     = 4 // the certificate of every round, and that its holds are its awards
+	LevelAuctions     = 4 // the certificate of every round, or the search of old ones again, and that its holds are its awards
 	LevelAcross       = 5 // grants against accepts, returns against reclaims; see [Across]
 	LevelMetering     = 6 // cost = usage x price card
 	MaxLevel          = LevelMetering
@@ -52,6 +52,7 @@ type Report struct {
 	Frames   uint64
 	Records  uint64
 	Rounds   uint64
+	Again    uint64         // of them, at level 4, those with bundles: no certificate proves them, they were cleared again
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
 	Payments market.Credits // by clients, refunds taken off
@@ -78,7 +79,7 @@ func (r *Report) Damaged() bool {
 // nothing but the bytes. Not for use by several goroutines at once.
 type Audit struct {
 	// Rounds, if not nil, is given every round of level 4 to check, perhaps elsewhere and later; what it finds is
-	// handed to Add. The RoundCheck is the receiver's to keep.
+	// handed to Add and Again. The RoundCheck is the receiver's to keep.
 	Rounds func(RoundCheck)
 
 	name  string
@@ -240,6 +241,9 @@ func (a *Audit) flush() {
 		for _, f := range a.check.Findings() {
 			a.Add(f)
 		}
+		if a.check.Again {
+			a.Again(1)
+		}
 	} else {
 		a.Rounds(a.check.clone())
 	}
@@ -276,6 +280,9 @@ func (a *Audit) journal() string {
 	}
 	return a.name
 }
+
+// Again counts rounds that a receiver of Rounds found to be cleared again.
+func (a *Audit) Again(rounds uint64) { a.out.Again += rounds }
 
 // Add takes a finding in, with its journal and command filled in where they are not.
 func (a *Audit) Add(f Finding) {

@@ -19,6 +19,9 @@ type RoundCheck struct {
 	Outcome []byte
 	Holds   []Hold          // that follow in its frame, in order
 	Tariffs []market.Tariff // in force, by class
+
+	// Again is set by Findings: the round has bundles, which no certificate proves, so it was cleared again.
+	Again bool
 }
 
 func (c *RoundCheck) clone() RoundCheck {
@@ -28,7 +31,7 @@ func (c *RoundCheck) clone() RoundCheck {
 }
 
 // Findings checks the round: its outcome has the greatest welfare and the least prices (market.Check, without
-// solving), and its holds are its awards, premium by premium.
+// solving; a round with bundles is cleared again), and its holds are its awards, premium by premium.
 func (c *RoundCheck) Findings() []Finding {
 	var out []Finding
 	r, err := market.DecodeRound(c.Round)
@@ -46,6 +49,7 @@ func (c *RoundCheck) Findings() []Finding {
 			Expected: expected, Found: fmt.Sprintf(format, args...),
 			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
 	}
+	c.Again = len(r.Bundles) > 0
 	if err := market.Check(r, o); err != nil {
 		add("I6", id, "the certified outcome", "%v", err)
 	}

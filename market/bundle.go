@@ -10,70 +10,23 @@ import (
 	"souk/market/flow"
 )
 
-// Tasks of one batch with the same long prefix are complements: the first on an agent has the prefix computed, the others find it
-// in the cache. No assignment problem can say that, so they are put together first, on prefixes and room alone and before
-// any bid is read, and the round is then cleared with each such bundle on one agent.
-//
-// That pays where agents are alike (welfare of replicas +3 to +5 %, souk experiment bundles). Where they differ, a bundle keeps clients
-// from the agent that suits them, which may cost more than the prefix (-0.5 to -1.5 % for bundles of two to four).
+// Hubs once put the tasks of a round that began alike on one agent together. They no longer do; this is what is left to audit their
+// journals: no assignment problem says what they did, so nothing shorter than the same search proves such a round.
 
 // Bundle is tasks that go to one agent if they are served at all.
 type Bundle struct {
 	Tasks []int // index into Round.Tasks, ascending; two or more
 }
 
-// maxBundleNodes bounds one search. A batch of 16 tasks in four bundles on eight
-// agents takes 100 to 200 solves for each search, 17 searches with all payments, 8 ms on one core (BenchmarkBundles);
-// on replicas, where the bound is soon met, 0.1 ms.
+// maxBundleNodes bounds one search. A batch of 16 tasks in four bundles on eight agents takes 100 to 200 solves for each search.
 const maxBundleNodes = 20_000
 
 // maxBundleWork bounds all searches of a round together, in edges, tasks and seats read at least once for each solve: a quarter of a
 // second, so that a record made up to stall its auditor cannot.
 const maxBundleWork = 1 << 26
 
-// ErrBundles says that the best placement of bundles was not proven within the search's bound. The round is cleared without bundles then.
-var ErrBundles = errors.New("bundles: the best placement was not proven in time")
-
-// Bundles puts the tasks of one prefix together: prefix names, for every task of a round, the long prefix that it shares, 0 for
-// none. A prefix with more tasks than room, the most free slots of one agent, is split into as few bundles as hold it, of even
-// size. No bid has a say in it.
-func Bundles(prefix []uint64, room int) []Bundle {
-	if room < 2 {
-		return nil
-	}
-	order := make([]int, 0, len(prefix))
-	for j, p := range prefix {
-		if p != 0 {
-			order = append(order, j)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(prefix[a], prefix[b]) })
-	var out []Bundle
-	for len(order) > 0 {
-		n := 1
-		for n < len(order) && prefix[order[n]] == prefix[order[0]] {
-			n++
-		}
-		pieces := (n + room - 1) / room
-		for k := range pieces {
-			if tasks := order[k*n/pieces : (k+1)*n/pieces]; len(tasks) > 1 {
-				out = append(out, Bundle{slices.Clone(tasks)})
-			}
-		}
-		order = order[n:]
-	}
-	slices.SortFunc(out, func(a, b Bundle) int { return cmp.Compare(a.Tasks[0], b.Tasks[0]) })
-	return out
-}
-
-// InBundle is what a task is expected to use as one of a bundle: one of size computes the shared tokens that are not cached yet, and
-// each is quoted its even part of that. The quote is fixed with the bundle, before any bid is read.
-func (u Usage) InBundle(shared, size int) Usage {
-	if rest := min(shared, u.Prompt) - u.Cached; size > 1 && rest > 0 {
-		u.Cached += rest - (rest+size-1)/size
-	}
-	return u
-}
+// errBundles: hubs cleared such a round without bundles.
+var errBundles = errors.New("bundles: the best placement was not proven in time")
 
 func validateBundles(bundles []Bundle, tasks int) error {
 	if len(bundles) == 0 {
@@ -102,9 +55,9 @@ func validateBundles(bundles []Bundle, tasks int) error {
 // what its place costs the others, found by clearing again without its task (under clarke: client without all its client's
 // tasks, split over them by weight, so that none pays more than it gains). Costs of edges are those quoted for the bundle, which
 // makes it a choice among fixed amounts: truth is best, nobody is served at a loss, and premiums cover the fee.
-func (ws *workspace) bundled(r *Round, stop func() bool) (Outcome, error) {
+func (ws *workspace) bundled(r *Round) (Outcome, error) {
 	l := &ws.layout
-	s := &bundleSearch{l: l, solver: &ws.solver, bundles: r.Bundles, stop: stop, of: make([]int, len(r.Tasks))}
+	s := &bundleSearch{l: l, solver: &ws.solver, bundles: r.Bundles, of: make([]int, len(r.Tasks))}
 	for j := range s.of {
 		s.of[j] = -1
 	}
@@ -147,7 +100,7 @@ func (ws *workspace) bundled(r *Round, stop func() bool) (Outcome, error) {
 
 // checkBundled clears again: nothing shorter proves a search.
 func (ws *workspace) checkBundled(r *Round, o *Outcome) error {
-	want, err := ws.bundled(r, nil)
+	want, err := ws.bundled(r)
 	if err != nil {
 		return err
 	}
@@ -204,7 +157,6 @@ type bundleSearch struct {
 	l       *layout
 	solver  *flow.Solver
 	bundles []Bundle
-	stop    func() bool
 	of      []int // bundle of every task, or -1
 
 	without []int32 // tasks left out
@@ -298,13 +250,10 @@ func (s *bundleSearch) agents(bundle int) []int32 {
 // relaxed solves the plain assignment with settled bundles held to their agents.
 func (s *bundleSearch) relaxed(pins []int32) (int64, []int32, error) {
 	if s.nodes++; s.nodes > maxBundleNodes {
-		return 0, nil, ErrBundles
+		return 0, nil, errBundles
 	}
 	if s.work += len(s.l.seat) + len(s.of) + len(s.l.slots); s.work > maxBundleWork {
-		return 0, nil, ErrBundles
-	}
-	if s.stop != nil && s.stop() {
-		return 0, nil, ErrStopped
+		return 0, nil, errBundles
 	}
 	match := make([]int32, len(s.of))
 	for t := range match {

@@ -79,8 +79,8 @@ var ErrStopped = flow.ErrStopped
 
 // Clear decides who is served where and what everyone owes (iemas Eq. 7 and 8, with an outside option): the
 // awards of greatest welfare, each at its slot price, with the proof that [Check] reads. Under pricing posted clients are
-// served in a line instead, and where the round has bundles they stay together. The same Round gives the same Outcome on
-// every machine. It fails only on a round that [Round.Validate] refuses, and with ErrBundles.
+// served in a line instead, and where an old round has bundles they stay together. The same Round gives the same Outcome on
+// every machine. It fails only on a round that [Round.Validate] refuses, or whose bundles would take too long.
 func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
 
 // ClearUntil is Clear with a way out: stop is asked about every 65,536 edges read, and once it says yes the error is
@@ -103,7 +103,7 @@ func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 		o, err = ws.posted(&other)
 	case len(r.Bundles) > 0:
 		other := r
-		o, err = ws.bundled(&other, stop)
+		o, err = ws.bundled(&other)
 	default:
 		o, err = ws.assigned(&r, stop)
 	}

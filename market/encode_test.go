@@ -86,7 +86,7 @@ func FuzzDecodeRound(f *testing.F) {
 			return
 		}
 		o, err := Clear(r)
-		if errors.Is(err, ErrBundles) {
+		if errors.Is(err, errBundles) {
 			return
 		}
 		if err != nil {

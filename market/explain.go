@@ -13,6 +13,7 @@ type Explanation struct {
 	Number  uint64
 	Rule    Rule
 	Welfare Credits
+	Again   bool // it has bundles, which no certificate proves: it was cleared again
 	Tasks   []TaskExplanation
 	Clients []ClientExplanation
 	Seats   []SeatExplanation
@@ -78,7 +79,7 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 	if err := Check(r, o); err != nil {
 		return Explanation{}, err
 	}
-	x := Explanation{Domain: r.Domain, Number: r.Number, Rule: r.Rule, Welfare: o.Welfare}
+	x := Explanation{Domain: r.Domain, Number: r.Number, Rule: r.Rule, Welfare: o.Welfare, Again: len(r.Bundles) > 0}
 	var l layout
 	l.of(&r)
 	price := make([]Credits, len(l.seats))
@@ -284,6 +285,9 @@ func (x Explanation) String() string {
 	}
 	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s%s, settle %s, clarke %s)\n", x.Domain, x.Number, x.Welfare,
 		x.Rule.Pricing, instead, x.Rule.Settle, x.Rule.Clarke)
+	if x.Again {
+		b.WriteString("cleared again: no certificate proves a round with bundles, so the same search was made, and found the same\n")
+	}
 	for _, t := range x.Tasks {
 		t.write(&b)
 	}

@@ -103,7 +103,7 @@ type Round struct {
 	Edges  []Edge
 
 	Sellers []Seller // under tariff and posted, one for each of Agents: their tariffs are part of the edges' costs. Nil: there are no tariffs
-	Bundles []Bundle // tasks that stay together (see [Bundles]), by their first task; nil: none
+	Bundles []Bundle // of old rounds: tasks that stay together, by their first task; nil: none
 }
 
 // Award is a task given a slot. Toll is all of it: congestion charge, regime's toll and minus the

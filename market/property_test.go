@@ -61,14 +61,6 @@ func shuffled(rng *rand.Rand, r Round) Round {
 	for i, x := range r.Sellers {
 		s.Sellers[agent[i]] = x
 	}
-	for _, b := range r.Bundles {
-		var moved Bundle
-		for _, j := range b.Tasks {
-			moved.Tasks = append(moved.Tasks, task[j])
-		}
-		s.Bundles = append(s.Bundles, moved)
-	}
-	rng.Shuffle(len(s.Bundles), func(i, j int) { s.Bundles[i], s.Bundles[j] = s.Bundles[j], s.Bundles[i] })
 	return s
 }
 

@@ -56,11 +56,11 @@ func (e Edge) Weight(tier Tier, fee Credits) Credits {
 }
 
 // Sort brings a round into canonical order: tasks and agents by id, edges by (task, agent), their indices
-// rewritten. It leaves edges whose indices are out of range to [Round.Validate].
+// rewritten. It leaves bundles as they are, and edges whose indices are out of range to [Round.Validate].
 func (r *Round) Sort() {
 	task := sortIndexed(r.Tasks, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
 	agent := sortIndexed(r.Agents, func(a, b Supply) int { return cmp.Compare(a.Agent, b.Agent) })
-	r.follow(task, agent)
+	r.follow(agent)
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if task != nil && e.Task >= 0 && e.Task < len(task) {
@@ -75,8 +75,8 @@ func (r *Round) Sort() {
 	}
 }
 
-// follow moves sellers with their agents and bundles with their tasks, which went from each index to task and agent there.
-func (r *Round) follow(task, agent []int) {
+// follow moves sellers with their agents, which went from each index to agent there.
+func (r *Round) follow(agent []int) {
 	if agent != nil && len(r.Sellers) == len(agent) {
 		moved := make([]Seller, len(agent))
 		for from, to := range agent {
@@ -84,21 +84,6 @@ func (r *Round) follow(task, agent []int) {
 		}
 		r.Sellers = moved
 	}
-	if task == nil || len(r.Bundles) == 0 {
-		return
-	}
-	moved := make([]Bundle, len(r.Bundles))
-	for i, b := range r.Bundles {
-		moved[i].Tasks = slices.Clone(b.Tasks)
-		for k, j := range b.Tasks {
-			if j >= 0 && j < len(task) {
-				moved[i].Tasks[k] = task[j]
-			}
-		}
-		slices.Sort(moved[i].Tasks)
-	}
-	slices.SortStableFunc(moved, func(a, b Bundle) int { return slices.Compare(a.Tasks, b.Tasks) })
-	r.Bundles = moved
 }
 
 func compareEdges(a, b Edge) int {

@@ -350,23 +350,3 @@ func TestBadOptions(t *testing.T) {
 		t.Error("wrote into a directory that cannot be")
 	}
 }
-
-// Bundles find more in caches than plain assignment does, and among replicas that is welfare; without siblings they are the same.
-func TestBundlesOnThePage(t *testing.T) {
-	o := small
-	o.Rounds, o.Markets = 100, 2
-	table := run(t, o, "bundles")[0].Tables[0]
-	for _, kind := range []string{"replicas of one", "different"} {
-		for _, column := range []string{"welfare a task", "cached share"} {
-			if a, b := figure(t, table, column, kind, 1, "plain"), figure(t, table, column, kind, 1, "bundles"); a != b {
-				t.Errorf("%s, %s without siblings: %v plain, %v in bundles", kind, column, a, b)
-			}
-			for _, size := range []int{2, 4} {
-				a, b := figure(t, table, column, kind, size, "plain"), figure(t, table, column, kind, size, "bundles")
-				if b <= a && (column == "cached share" || kind == "replicas of one") {
-					t.Errorf("%s, %s of %d siblings: %v plain, %v in bundles", kind, column, size, a, b)
-				}
-			}
-		}
-	}
-}

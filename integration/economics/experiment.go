@@ -62,7 +62,6 @@ var experiments = []experiment{
 	{"pricing", "Do agents gain by lying? Price cards, tariffs, posted prices", pricings},
 	{"clusters", "How many clusters? (iemas Fig. 6)", clusters},
 	{"schemes", "Which clusters? (iemas Fig. 7)", schemes},
-	{"bundles", "What do bundles of one prefix gain?", bundled},
 	{"baselines", "Against simpler rules", baselines},
 }
 

@@ -77,10 +77,15 @@ type Rules struct {
 	Settle       string                    `yaml:"settle"`  // metered or quoted
 	Clarke       string                    `yaml:"clarke"`  // client or task
 	SolveLimit   time.Duration             `yaml:"solve_limit"`
-	BundleTokens *int                      `yaml:"bundle_tokens"`
-	Tariffs      map[string]market.Credits `yaml:"tariffs"`  // under posted, by class
-	Ceiling      market.Credits            `yaml:"ceiling"`  // under tariff
-	Ceilings     map[string]market.Credits `yaml:"ceilings"` // by class
+	Tariffs      map[string]market.Credits `yaml:"tariffs"`       // under posted, by class
+	Ceiling      market.Credits            `yaml:"ceiling"`       // under tariff
+	Ceilings     map[string]market.Credits `yaml:"ceilings"`      // by class
+	BundleTokens *int                      `yaml:"bundle_tokens"` // ignored, with a warning
+}
+
+// bundles reports whether the file is of a market that placed tasks in bundles.
+func (c *Config) bundles() bool {
+	return c.Market.BundleTokens != nil || slices.ContainsFunc(c.Domains, func(d Domain) bool { return d.Market.BundleTokens != nil })
 }
 
 // Limits of one process; beyond them run the parts as processes of their own.

@@ -93,6 +93,10 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 			t.Errorf("%s: got %v\nwant it to hold %q", c.to, err, c.want)
 		}
 	}
+	old, err := ParseConfig("small.yaml", []byte(strings.Replace(small, "domains:", "market: {bundle_tokens: 256}\ndomains:", 1)))
+	if err != nil || !old.bundles() {
+		t.Errorf("a file of a market that placed tasks in bundles: %v", err)
+	}
 	twice := small + strings.Join(strings.Split(small, "\n")[3:], "\n")
 	if _, err := ParseConfig("small.yaml", []byte(twice)); err == nil || !strings.Contains(err.Error(), `agents[1].id: "a" is there twice`) {
 		t.Errorf("two agents with one id: %v", err)

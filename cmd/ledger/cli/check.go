@@ -56,10 +56,14 @@ func (s *Summary) Code() int {
 
 // Line says in one line what was checked.
 func (s *Summary) Line() string {
-	var frames, records, rounds uint64
+	var frames, records, rounds, again uint64
 	open, overdue := 0, 0
 	for _, r := range s.Reports {
-		frames, records, rounds, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds, open+r.Open, overdue+r.Overdue
+		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds, again+r.Again, open+r.Open, overdue+r.Overdue
+	}
+	cleared := fmt.Sprintf("%d rounds", rounds)
+	if again > 0 {
+		cleared += fmt.Sprintf(" (%d with bundles, which no certificate proves: cleared again)", again)
 	}
 	holds := fmt.Sprintf("%d open holds", open)
 	if overdue > 0 {
@@ -71,7 +75,7 @@ func (s *Summary) Line() string {
 	} else if s.Count > 1 {
 		what = fmt.Sprintf("%d findings", s.Count)
 	}
-	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %d rounds, %s, %s", what, len(s.Reports), frames, records, rounds, holds, s.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %s, %s, %s", what, len(s.Reports), frames, records, cleared, holds, s.Took.Round(time.Millisecond))
 }
 
 // Check audits the journals at paths, which are as PATH of the command. An error means that they could not be read
@@ -227,15 +231,19 @@ func (c *checker) auctions(a *ledger.Audit) (wait func()) {
 	const chunk = 64 // rounds handed over at once
 	jobs := make(chan []ledger.RoundCheck, 2*workers)
 	var mu sync.Mutex
+	var again uint64
 	var found []ledger.Finding
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			for job := range jobs {
 				for i := range job {
-					if f := job[i].Findings(); len(f) > 0 {
+					if f := job[i].Findings(); len(f) > 0 || job[i].Again {
 						mu.Lock()
 						found = append(found, f...)
+						if job[i].Again {
+							again++
+						}
 						mu.Unlock()
 					}
 				}
@@ -258,6 +266,7 @@ func (c *checker) auctions(a *ledger.Audit) (wait func()) {
 		for _, f := range found {
 			a.Add(f)
 		}
+		a.Again(again)
 	}
 }
 
@@ -273,7 +282,8 @@ func (e *env) checkCommand() *cobra.Command {
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round, and that its holds are its awards
+  level 4  auctions      the certificate of every round (one with bundles, as hubs once made them, is cleared again), and that its
+                         holds are its awards
   level 5  across        grants and accepts, returns and reclaims, one to one
   level 6  metering      cost = usage x price card
 
@@ -371,9 +381,9 @@ func reportObjects(reports []ledger.Report) []object {
 }
 
 func reportSheet(reports []ledger.Report) sheet {
-	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue", "payments", "payouts", "surplus", "fees", "findings"}}
+	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue", "payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
 	for _, r := range reports {
-		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count)
+		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
 	}
 	return s
 }
