@@ -170,6 +170,23 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			r.Round.Outcome.Awards[0].Agent, r.Round.Outcome.Awards[1].Agent = r.Round.Outcome.Awards[1].Agent, r.Round.Outcome.Awards[0].Agent
 			return f
 		}},
+		{"a quote that its card does not give", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindHold)
+			h := *r.Hold
+			h.Prompt, h.Cached = h.Prompt+2, h.Cached+2
+			*r = NewHold("hub-maths", h, r.Salt)
+			return f
+		}},
+		{"an agent that claims what cannot be", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			r.Capture.Claim = &Claim{Usage: r.Capture.Usage, Relayed: 3, Cost: r.Capture.Cost + 1}
+			return f
+		}},
+		{"a claim set aside that can well be", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			r.Capture.Claim = &Claim{Usage: r.Capture.Usage, Relayed: 3, Cost: r.Capture.Cost}
+			return f
+		}},
 		{"a cost that usage does not explain", 6, "I5", func(f []Frame) []Frame {
 			_, r := first(f, KindCapture)
 			h := holdOf(f, r.Capture.Hold).Hold
