@@ -327,10 +327,17 @@ func TestFraudBetweenJournals(t *testing.T) {
 	t.Run("a journal that is not here", func(t *testing.T) {
 		hub, treasury := trade(t, 1, 100)
 		h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))
-		if absent := Absent(tr, nil); !slices.Equal(absent, []string{hub.name}) {
+		if absent := Absent(tr, nil); len(absent) != 1 || absent[0].Journal != hub.name || absent[0].By != "treasury" || absent[0].Record != hub.name+"/grant/1" {
 			t.Errorf("%v", absent)
 		}
 		if absent := Absent(tr, []*Audit{h}); len(absent) != 0 {
+			t.Errorf("%v", absent)
+		}
+		if absent := Absent(nil, []*Audit{h}); len(absent) != 1 || absent[0].Journal != "treasury" || absent[0].By != hub.name {
+			t.Errorf("%v", absent)
+		}
+		idle := newDesk(t, "hub-idle", RoleHub) // it has had nothing from anybody
+		if absent := Absent(nil, []*Audit{audit("h", MaxLevel, store(idle.frames))}); len(absent) != 0 {
 			t.Errorf("%v", absent)
 		}
 	})
