@@ -32,13 +32,22 @@ func Encode(m Message) ([]byte, error) {
 //
 // Cancel, Feedback and FundsRequest, which people write by hand, may be JSON as well.
 func Decode(data []byte, v Message) error {
+	if err := DecodeForm(data, v); err != nil {
+		return err
+	}
+	if err := v.Validate(); err != nil {
+		return refusal(err)
+	}
+	return nil
+}
+
+// DecodeForm is Decode without v.Validate: for a receiver that has to answer what it refuses, and so has to know from whom and
+// about what it is. v is judged before it has an effect.
+func DecodeForm(data []byte, v Message) error {
 	if len(data) > MaxMessage {
 		return &Error{CodeTooLarge, fmt.Sprintf("message of %d bytes: at most %d are taken", len(data), MaxMessage)}
 	}
 	if err := decodeUnchecked(data, v); err != nil {
-		return refusal(err)
-	}
-	if err := v.Validate(); err != nil {
 		return refusal(err)
 	}
 	return nil

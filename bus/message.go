@@ -260,7 +260,7 @@ type Completion struct {
 // CompletionAck ends the repetition of a Completion.
 type CompletionAck struct {
 	Hold string `msgpack:"hold"`
-	Code Code   `msgpack:"code,omitempty"` // CodeLate: the hold had ended, nothing was paid; CodeMoved: the task failed and goes to another agent, so its reader is told nothing
+	Code Code   `msgpack:"code,omitempty"` // CodeLate: the hold had ended, or ended by this since it is no account, and nothing was paid; CodeMoved: the task failed and goes to another agent, so its reader is told nothing
 }
 
 // Cancel is a client's wish to end its task.

@@ -22,6 +22,7 @@ type hold struct {
 	timeout  time.Duration // what the agent was given
 	expires  time.Time
 	features predict.Features
+	most     int // prompt tokens that it covers; 0: it is known from the journal alone
 
 	congestion market.Credits // the tier's part of its toll, <= 0
 
@@ -331,20 +332,14 @@ func (n *Node) served(h *hold) {
 // capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
 func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	s := n.stats.agent(h.agent.id)
-	lie := h.rec.MaxTokens > 0 && c.Usage.Output > h.rec.MaxTokens
-	if lie { // the stream is cut there: nobody served more
-		cut := *c
-		cut.Usage.Output = h.rec.MaxTokens
-		c = &cut
-	}
-	cost := market.SettleTariff(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, c.Usage, h.rec.Amount-h.rec.Premium)
-	if cost != c.Cost || lie {
+	c, cost, claim, lie := h.settle(c)
+	if claim != nil {
 		s.Differing++
-		n.out.Faults = append(n.out.Faults, fmt.Errorf("hold %s: %s claims %s, the rule gives %s: settled at the rule's", h.id, h.agent.id, money(c.Cost), money(cost)))
+		n.out.Faults = append(n.out.Faults, fmt.Errorf("hold %s: %s claims %s: %s: settled at %s, by the rule", h.id, h.agent.id, money(claim.Cost), lie, money(cost)))
 	}
 	rec := ledger.NewCapture(n.cfg.Journal, h.rec, ledger.Capture{
 		Outcome: outcome, Cost: cost, Usage: c.Usage, Unmetered: c.Unmetered,
-		NoCacheReport: c.NoCacheReport, Finish: word(c.Finish), TTFTUS: c.TTFTUS,
+		NoCacheReport: c.NoCacheReport, Finish: word(c.Finish), TTFTUS: c.TTFTUS, Claim: claim,
 	}, n.salt())
 	if err := n.commit(rec); err != nil {
 		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))

@@ -267,8 +267,19 @@ func TestHostileCompletions(t *testing.T) {
 	})
 	t.Run("impossible usage", func(t *testing.T) {
 		h, d := oneRunning(t)
-		if h.step(completion("a-1", d, market.Usage{Prompt: 100, Cached: 101})) == nil || h.replica.OpenCount() != 1 {
-			t.Error("more cached than there was")
+		h.accept(d)
+		m := completion("a-1", d, market.Usage{Prompt: 100, Cached: 101})
+		for range 2 { // said again it is answered again
+			h.letters = nil
+			h.step(m)
+			if h.replica.Ended(d.Hold) != ledger.KindVoid || h.ack(d.Hold) != "ack late" || h.replica.Balance(ledger.Payable("a-1")) != 0 {
+				t.Errorf("%s: more cached than there was; %s", h.ack(d.Hold), h.replica.Ended(d.Hold))
+			}
+		}
+		h.pass(time.Millisecond)
+		h.must(h.step(h.task("bob", "t2")))
+		if d := h.take("bob", "t2"); h.agentOf(d) != "a-1" {
+			t.Error("the slot is not free")
 		}
 	})
 	t.Run("of a hold that never was", func(t *testing.T) {

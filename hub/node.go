@@ -180,7 +180,7 @@ func (n *Node) step(m bus.Message) error {
 		return n.admit(m)
 	case *bus.Completion:
 		if err != nil {
-			return err
+			return n.unfit(m, err)
 		}
 		return n.complete(m)
 	case *bus.DispatchReply:

@@ -14,6 +14,7 @@ type quote struct {
 	forecast  predict.Forecast
 	prompt    int // expected tokens
 	maxTokens int // what the engine is told, within its context
+	most      int // prompt tokens that the worst case covers
 	value     market.Credits
 	cost      market.Credits
 	worst     market.Credits
@@ -42,6 +43,7 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 	}
 	q.forecast = a.predictor.Forecast(q.features)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: cached, Output: q.forecast.Output}) + a.tariff
+	q.most = bound
 	q.worst = max(q.cost, market.WorstCase(a.price, bound, q.maxTokens)+a.tariff)
 	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: a.quality(t.msg.Domain)})
 	return q

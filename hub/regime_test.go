@@ -16,14 +16,18 @@ import (
 // audited checks every frame that the house has recorded, at every level.
 func (h *house) audited() {
 	h.t.Helper()
-	a := ledger.NewAudit("hub-math", ledger.MaxLevel)
+	if found := h.findings(ledger.MaxLevel); len(found) > 0 {
+		h.t.Errorf("the audit finds %v", found)
+	}
+}
+
+func (h *house) findings(level int) []ledger.Finding {
+	a := ledger.NewAudit("hub-math", level)
 	for i := range h.frames {
 		f := &h.frames[i]
 		a.Frame(f.Seq, f.Epoch, ledger.AppendFrame(nil, f))
 	}
-	if r := a.Finish(); r.Count > 0 {
-		h.t.Errorf("the audit finds %v", r.Findings)
-	}
+	return a.Finish().Findings
 }
 
 // regimeHouse is a house with three agents and warm caches under a regime, and a batch of tasks of which one's worth is

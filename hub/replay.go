@@ -25,8 +25,8 @@ func (n *Node) Recall() error {
 			n.replayEnd(&p)
 		}
 		code := bus.Code("")
-		if p.Void != nil && bus.Code(p.Void.Reason) == bus.CodeTimeout {
-			code = bus.CodeLate
+		if p.Void != nil && (bus.Code(p.Void.Reason) == bus.CodeTimeout || bus.Code(p.Void.Reason) == bus.CodeBadRequest) {
+			code = bus.CodeLate // its agent's account came too late, or was none
 		}
 		n.acks.put(ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot), code)
 	})

@@ -835,7 +835,16 @@ func (s *Server) agentOf(hold string) string {
 
 // completions hears what agents say of what they served.
 func (s *Server) completions() bus.Handler {
-	return hearing(s, func(v *bus.Completion, m bus.Msg) { v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply })
+	return func(m bus.Msg) {
+		v := new(bus.Completion)
+		if err := bus.DecodeForm(m.Data, v); err != nil { // what it says is judged by the Node, which has to answer
+			s.measures.malformed()
+			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
+			return
+		}
+		v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply
+		s.offer(v)
+	}
 }
 
 // hearing hands messages of one kind to the loop. Who speaks is known by the subject alone: fill writes it in.

@@ -15,7 +15,7 @@ const (
 	LevelConservation = 3 // sums of every record, round and journal
 	LevelAuctions     = 4 // the certificate of every round, or the search of old ones again, and that its holds are its awards
 	LevelAcross       = 5 // grants against accepts, returns against reclaims; see [Across]
-	LevelMetering     = 6 // cost = usage x price card
+	LevelMetering     = 6 // quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
 	MaxLevel          = LevelMetering
 )
 
@@ -200,6 +200,9 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	}
 	if a.level >= LevelMetering && r.Kind == KindCapture && hold != nil {
 		a.meter(seq, hold)
+	}
+	if a.level >= LevelMetering && r.Kind == KindHold {
+		a.quoted(seq, r.Hold)
 	}
 	if hold != nil {
 		a.dec.spare = append(a.dec.spare, hold) // it has ended: the book has let go of it

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"souk/market"
 )
@@ -126,24 +127,54 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 	return out
 }
 
-// Absent are the hubs, sorted, that the treasury had dealings with and whose journals are not among these: what became of the
-// money that they were granted, nobody can say.
-func Absent(treasury *Audit, hubs []*Audit) (names []string) {
-	here := map[string]bool{}
+// Absence is a journal that another one names, by what it did with it, and that is not here.
+type Absence struct {
+	Journal string // that is not here
+	By      string // the journal that names it
+	Record  string // by which
+	Did     string // in words
+}
+
+// Absent are the journals, by name, that those here name and that are not among them: what became of the money that went there,
+// nobody can say. treasury may be nil.
+func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
+	if treasury == nil {
+		for _, h := range hubs {
+			name, m := h.journal(), &h.moves
+			switch {
+			case len(m.in[name]) > 0:
+				all = append(all, Absence{Treasury, name, numbered(name, "accept", 1), fmt.Sprintf("took in %d of its grants", len(m.in[name]))})
+			case len(m.surplus[name]) > 0:
+				all = append(all, Absence{Treasury, name, numbered(name, "distribute", 1), "gave it surplus"})
+			}
+		}
+		return all
+	}
+	seen := map[string]bool{}
 	for _, h := range hubs {
-		here[h.journal()] = true
+		seen[h.journal()] = true
 	}
 	t := &treasury.moves
-	for _, m := range []map[string][]move{t.in, t.out, t.surplus} {
-		for name := range m {
-			if !here[name] {
-				here[name] = true
-				names = append(names, name)
+	for _, way := range []struct {
+		to        map[string][]move
+		kind, did string
+	}{{t.in, "grant", "granted it money %d times"}, {t.out, "reclaim", "took in %d of its returns"}, {t.surplus, "distribute", "distributed its surplus %d times"}} {
+		for name, list := range way.to {
+			if !seen[name] {
+				seen[name] = true
+				all = append(all, Absence{name, treasury.journal(), numbered(name, way.kind, 1), fmt.Sprintf(way.did, len(list))})
 			}
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.SortFunc(all, func(x, y Absence) int { return strings.Compare(x.Journal, y.Journal) })
+	return all
+}
+
+// Finding is the absence as a violation (level 5).
+func (x Absence) Finding() Finding {
+	return Finding{Level: LevelAcross, Invariant: "I11", Journal: x.By, Record: x.Record,
+		Expected: fmt.Sprintf("the journal %s beside this one, which %s", x.Journal, x.Did), Found: "no journal of that name: it is missing",
+		Show: fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
 }
 
 // pairs calls bad for every transfer of the treasury that does not have its twin at the hub.

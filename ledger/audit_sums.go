@@ -214,6 +214,15 @@ func (a *Audit) total() {
 	}
 }
 
+// quoted recomputes a hold's quote from the tokens that were predicted and the price card (level 6).
+func (a *Audit) quoted(seq uint64, h *Hold) {
+	u := market.Usage{Prompt: h.Prompt, Cached: h.Cached, Output: h.Output}
+	if want, ok := h.Price.Cost(u).Add(h.Tariff); !ok || want != h.Quoted {
+		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
+			fmt.Sprintf("a quote of %s by the card of agent %s: %d prompt tokens of which %d cached, %d output, tariff %s", want, clip(h.Agent), u.Prompt, u.Cached, u.Output, h.Tariff), "%s", h.Quoted))
+	}
+}
+
 // meter recomputes a settlement from usage and price card (level 6), by the rule that hub and agent used.
 func (a *Audit) meter(seq uint64, h *Hold) {
 	c := a.rec.Capture
@@ -225,6 +234,15 @@ func (a *Audit) meter(seq uint64, h *Hold) {
 		}
 		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
 			fmt.Sprintf("a cost of %s: %s, %d prompt tokens of which %d cached, %d output%s", want, h.Settle, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, tariff), "%s", c.Cost))
+	}
+	if q := c.Claim; q != nil {
+		lies := q.Lies(h, c.Unmetered, c.Cost)
+		if len(lies) == 0 {
+			lies = []string{"nothing that cannot be"}
+		}
+		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
+			fmt.Sprintf("an account of agent %s on hold %s that can be true", clip(h.Agent), clip(c.Hold)),
+			"%s; it was settled at %s for %d prompt tokens of which %d cached, %d output", strings.Join(lies, "; "), c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output))
 	}
 	if c.NoCacheReport && c.Usage.Cached != 0 {
 		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID, "no cached tokens, since the engine reported none", "%d", c.Usage.Cached))

@@ -170,6 +170,23 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			r.Round.Outcome.Awards[0].Agent, r.Round.Outcome.Awards[1].Agent = r.Round.Outcome.Awards[1].Agent, r.Round.Outcome.Awards[0].Agent
 			return f
 		}},
+		{"a quote that its card does not give", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindHold)
+			h := *r.Hold
+			h.Prompt, h.Cached = h.Prompt+2, h.Cached+2
+			*r = NewHold("hub-maths", h, r.Salt)
+			return f
+		}},
+		{"an agent that claims what cannot be", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			r.Capture.Claim = &Claim{Usage: r.Capture.Usage, Relayed: 3, Cost: r.Capture.Cost + 1}
+			return f
+		}},
+		{"a claim set aside that can well be", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			r.Capture.Claim = &Claim{Usage: r.Capture.Usage, Relayed: 3, Cost: r.Capture.Cost}
+			return f
+		}},
 		{"a cost that usage does not explain", 6, "I5", func(f []Frame) []Frame {
 			_, r := first(f, KindCapture)
 			h := holdOf(f, r.Capture.Hold).Hold
@@ -310,10 +327,17 @@ func TestFraudBetweenJournals(t *testing.T) {
 	t.Run("a journal that is not here", func(t *testing.T) {
 		hub, treasury := trade(t, 1, 100)
 		h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))
-		if absent := Absent(tr, nil); !slices.Equal(absent, []string{hub.name}) {
+		if absent := Absent(tr, nil); len(absent) != 1 || absent[0].Journal != hub.name || absent[0].By != "treasury" || absent[0].Record != hub.name+"/grant/1" {
 			t.Errorf("%v", absent)
 		}
 		if absent := Absent(tr, []*Audit{h}); len(absent) != 0 {
+			t.Errorf("%v", absent)
+		}
+		if absent := Absent(nil, []*Audit{h}); len(absent) != 1 || absent[0].Journal != "treasury" || absent[0].By != hub.name {
+			t.Errorf("%v", absent)
+		}
+		idle := newDesk(t, "hub-idle", RoleHub) // it has had nothing from anybody
+		if absent := Absent(nil, []*Audit{audit("h", MaxLevel, store(idle.frames))}); len(absent) != 0 {
 			t.Errorf("%v", absent)
 		}
 	})

@@ -74,9 +74,11 @@ var card = market.Price{Miss: 2_000_000, Hit: 500_000, Out: 8_000_000}
 
 func holdFor(r market.Round, a market.Award, slot int) Hold {
 	client, task := splitTask(a.Task)
+	tariff := tariffOf(&r, a.Agent)
+	predicted := 2 * int(a.Cost-tariff) // two cached tokens a nano-credit: any quote is its card on some tokens
 	return Hold{Client: client, Task: task, Agent: string(a.Agent), Model: "m/7b", Round: r.Number, Slot: slot, Kind: "task",
-		Amount: a.Premium + market.WorstCase(card, 400, 200), Premium: a.Premium, Fee: r.Fee, Quoted: a.Cost, Settle: r.Rule.Settle,
-		Price: card, Prompt: 400, Output: 100, MaxTokens: 200, Expires: 1 << 60}
+		Amount: a.Premium + market.WorstCase(card, 400, 200) + tariff, Tariff: tariff, Premium: a.Premium, Fee: r.Fee, Quoted: a.Cost, Settle: r.Rule.Settle,
+		Price: card, Prompt: predicted, Cached: predicted, MaxTokens: 200, Expires: 1 << 60}
 }
 
 func TestALifeInTheLedger(t *testing.T) {

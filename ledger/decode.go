@@ -146,10 +146,13 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		*c = Capture{Hold: d.string(), Outcome: d.name(), Finish: d.name(), Cost: d.credits(),
 			Usage: market.Usage{Prompt: d.int(), Cached: d.int(), Output: d.int()}, TTFTUS: d.varint()}
 		if flags := d.bytes(1); len(flags) == 1 {
-			if flags[0] > 3 {
+			if flags[0] > 7 {
 				d.fail("unknown flags")
 			}
 			c.Unmetered, c.NoCacheReport = flags[0]&1 != 0, flags[0]&2 != 0
+			if flags[0]&4 != 0 {
+				c.Claim = &Claim{Usage: market.Usage{Prompt: d.int(), Cached: d.int(), Output: d.int()}, Relayed: d.int(), Most: d.int(), Cost: d.credits()}
+			}
 		}
 		r.Capture = c
 	case KindVoid:

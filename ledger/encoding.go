@@ -29,7 +29,8 @@ import (
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
 //	          digest 16 bytes; tariff ±, only where it is not 0
 //	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
-//	          flags 1 byte: 1 unmetered, 2 no cache report
+//	          flags 1 byte: 1 unmetered, 2 no cache report, 4 a claim follows: prompt ±, cached ±, output ±,
+//	          relayed ±, most ±, cost ±
 //	void      hold, reason strings
 //	transfer  client, hub, note strings; number; amount ±
 //	correction of, payer, reason strings; amount ±
@@ -86,7 +87,10 @@ func appendPart(b []byte, r *Record) []byte {
 		c := r.Capture
 		b = appendStrings(b, c.Hold, c.Outcome, c.Finish)
 		b = appendInts(b, int64(c.Cost), int64(c.Usage.Prompt), int64(c.Usage.Cached), int64(c.Usage.Output), c.TTFTUS)
-		b = append(b, flag(c.Unmetered, 1)|flag(c.NoCacheReport, 2))
+		b = append(b, flag(c.Unmetered, 1)|flag(c.NoCacheReport, 2)|flag(c.Claim != nil, 4))
+		if q := c.Claim; q != nil {
+			b = appendInts(b, int64(q.Usage.Prompt), int64(q.Usage.Cached), int64(q.Usage.Output), int64(q.Relayed), int64(q.Most), int64(q.Cost))
+		}
 	case r.Void != nil:
 		b = appendStrings(b, r.Void.Hold, r.Void.Reason)
 	case r.Transfer != nil:

@@ -83,8 +83,6 @@ func (b *bazaar) round() {
 	frame, ends := []Record{NewRound(b.name, r, o, b.nextSalt())}, []Record(nil)
 	for slot, a := range o.Awards {
 		h := holdFor(r, a, slot)
-		h.Tariff = tariffOf(&r, a.Agent)
-		h.Amount += h.Tariff
 		frame = append(frame, NewHold(b.name, h, b.nextSalt()))
 		use := market.Usage{Prompt: 400, Cached: b.rng.IntN(400), Output: 1 + b.rng.IntN(200)}
 		cost := market.SettleTariff(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)

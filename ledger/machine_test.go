@@ -262,6 +262,15 @@ func FuzzDecodeFrame(f *testing.F) {
 	for _, s := range append(store(hub.frames)[:30], store(treasury.frames)[:4]...) {
 		f.Add(s.data)
 	}
+	for _, fr := range hub.frames {
+		if r := fr.Records[0]; r.Kind == KindCapture {
+			c := *r.Capture
+			c.Claim = &Claim{Usage: market.Usage{Prompt: 9, Cached: 3, Output: 1 << 20}, Relayed: 7, Most: 8, Cost: 12}
+			r.Capture = &c
+			f.Add(AppendFrame(nil, &Frame{Version: FrameVersion, Epoch: fr.Epoch, Seq: fr.Seq, Time: fr.Time, Records: []Record{r}}))
+			break
+		}
+	}
 	f.Add([]byte{1, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		frame, err := DecodeFrame(data)

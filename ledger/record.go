@@ -99,6 +99,15 @@ type Capture struct {
 	NoCacheReport bool
 	Finish        string
 	TTFTUS        int64
+	Claim         *Claim `json:",omitempty"` // what the agent said, where it cannot be; nil otherwise
+}
+
+// Claim is an agent's account of a task that cannot be true, word for word. The capture beside it says what was settled.
+type Claim struct {
+	Usage   market.Usage
+	Relayed int            // output tokens that it says it relayed
+	Most    int            // prompt tokens that the hold was made for; 0: not known when it was settled
+	Cost    market.Credits // that it wanted
 }
 
 // Void ends a hold without payment.

@@ -140,10 +140,38 @@ func (r *Record) validEnd(h *Hold) error {
 		return broken(ErrIllegal, "I4", r.ID, fmt.Sprintf("a cost of at most %s, the hold less its premium", limit), "%s", c.Cost)
 	case c.Usage.Prompt < 0 || c.Usage.Output < 0 || c.Usage.Cached < 0 || c.Usage.Cached > c.Usage.Prompt || c.TTFTUS < 0:
 		return broken(ErrIllegal, "I17", r.ID, "0 <= cached <= prompt, output and ttft not negative", "prompt %d, cached %d, output %d, ttft %d us", c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, c.TTFTUS)
+	case c.Claim != nil && !c.Claim.valid():
+		return broken(ErrIllegal, "I17", r.ID, "a claim of 0 <= cached <= prompt, and no negative number", "%+v", *c.Claim)
 	case len(c.Finish) > maxID || len(c.Outcome) > maxID:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("finish and outcome of at most %d bytes", maxID), "%d and %d", len(c.Finish), len(c.Outcome))
 	}
 	return nil
+}
+
+// valid judges the form of a claim: whether it can be true is for the audit.
+func (q *Claim) valid() bool {
+	u := q.Usage
+	return u.Cached >= 0 && u.Cached <= u.Prompt && u.Output >= 0 && q.Relayed >= 0 && q.Most >= 0 && q.Cost >= 0
+}
+
+// Lies are what cannot be in a claim on hold h that was settled at cost, each said for people; none if all of it can be. Unmetered
+// says that the agent counted its output from what it relayed: an engine's own count may well be higher, since not every
+// token is text.
+func (q *Claim) Lies(h *Hold, unmetered bool, cost market.Credits) (lies []string) {
+	u := q.Usage
+	if h.MaxTokens > 0 && u.Output > h.MaxTokens {
+		lies = append(lies, fmt.Sprintf("%d output tokens, where the stream is cut at %d", u.Output, h.MaxTokens))
+	}
+	if unmetered && u.Output > q.Relayed {
+		lies = append(lies, fmt.Sprintf("%d output tokens, counted from the %d that it relayed", u.Output, q.Relayed))
+	}
+	if q.Most > 0 && u.Prompt > q.Most {
+		lies = append(lies, fmt.Sprintf("%d prompt tokens, where the hold covers %d", u.Prompt, q.Most))
+	}
+	if q.Cost != cost {
+		lies = append(lies, fmt.Sprintf("a cost of %s, where %s is due", q.Cost, cost))
+	}
+	return lies
 }
 
 func (b *Book) applyCorrection(r *Record) error {

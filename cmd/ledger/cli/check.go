@@ -24,10 +24,12 @@ import (
 
 // Options of Check.
 type Options struct {
-	Level    int                     // 0 to ledger.MaxLevel
-	Journal  string                  // only this one; "" all
-	Workers  int                     // for auctions; 0: one per processor
-	Progress func(done, total int64) // bytes; nil: none. Called from one goroutine
+	Level   int    // 0 to ledger.MaxLevel
+	Journal string // only this one; "" all
+	// Elsewhere names journals that are kept on other machines: they are not missing here.
+	Elsewhere []string
+	Workers   int                     // for auctions; 0: one per processor
+	Progress  func(done, total int64) // bytes; nil: none. Called from one goroutine
 }
 
 // Summary is what a check found.
@@ -39,6 +41,8 @@ type Summary struct {
 	// Undecided says what could not be checked, and why.
 	Undecided []string
 	Took      time.Duration
+
+	missing []string // journals
 }
 
 // Code is the command's exit code for the summary.
@@ -81,15 +85,33 @@ func (s *Summary) Line() string {
 // Check audits the journals at paths, which are as PATH of the command. An error means that they could not be read
 // at all; what is wrong in them is in the Summary.
 func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
-	e := &env{journal: o.Journal}
-	sources, err := e.open(paths)
-	if err != nil {
-		return Summary{}, err
-	}
-	return check(ctx, sources, o)
+	return (&env{journal: o.Journal}).check(ctx, paths, o)
 }
 
-func check(ctx context.Context, sources []*source, o Options) (Summary, error) {
+func (e *env) check(ctx context.Context, paths []string, o Options) (Summary, error) {
+	for try := 0; ; try++ {
+		sources, whole, err := e.openAll(paths)
+		if err != nil {
+			return Summary{}, err
+		}
+		sum, err := check(ctx, sources, whole, o)
+		if err != nil || try == 3 || !e.begun(paths, sum.missing) {
+			return sum, err
+		}
+	}
+}
+
+// begun reports whether one of the journals that were missing is there now: it was begun while the others were read.
+func (e *env) begun(paths []string, missing []string) bool {
+	if len(missing) == 0 {
+		return false
+	}
+	sources, err := e.open(paths)
+	return err == nil && slices.ContainsFunc(sources, func(s *source) bool { return s.role != "" && slices.Contains(missing, s.name) })
+}
+
+// check audits sources; whole says that they are meant to be all journals of a market, of which none may be missing.
+func check(ctx context.Context, sources []*source, whole bool, o Options) (Summary, error) {
 	start := time.Now()
 	c := &checker{ctx: ctx, o: o}
 	for _, s := range sources {
@@ -148,9 +170,6 @@ func check(ctx context.Context, sources []*source, o Options) (Summary, error) {
 					}
 				}
 			}
-			for _, hub := range ledger.Absent(treasury, hubs) {
-				sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 5: the treasury has dealt with hub %s, whose journal is not among these", hub))
-			}
 			sum.Across = true
 			sum.Findings = append(sum.Findings, found...)
 			sum.Count += len(found)
@@ -162,11 +181,37 @@ func check(ctx context.Context, sources []*source, o Options) (Summary, error) {
 			sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 5: %d journals of a treasury: check one market at a time", treasuries))
 		}
 	}
+	if o.Level >= ledger.LevelAcross && treasuries <= 1 {
+		sum.absent(sources, ledger.Absent(treasury, hubs), whole, o.Elsewhere)
+	}
 	if o.Level >= ledger.LevelMerkle {
 		sum.Undecided = append(sum.Undecided, "level 1: these journals have no checkpoints yet: nothing to compare with")
 	}
 	sum.Took = time.Since(start)
 	return sum, nil
+}
+
+// absent notes the journals that are named and not here: missing where all journals are meant to be, else out of sight.
+func (s *Summary) absent(sources []*source, all []ledger.Absence, whole bool, elsewhere []string) {
+	for _, x := range all {
+		here := func(name string) int {
+			return slices.IndexFunc(sources, func(s *source) bool { return s.name == name })
+		}
+		if i := here(x.Journal); i >= 0 && sources[i].err != nil {
+			continue // it is here, and its damage was found
+		}
+		if !whole || slices.Contains(elsewhere, x.Journal) {
+			s.Undecided = append(s.Undecided, fmt.Sprintf("level 5: the journal %s, which %s names (it %s), is not among these", x.Journal, x.By, x.Did))
+			continue
+		}
+		f := x.Finding()
+		if i := here(x.By); i >= 0 {
+			f.Show += " " + quoted(sources[i].dir)
+		}
+		s.missing = append(s.missing, x.Journal)
+		s.Findings = append(s.Findings, f)
+		s.Count++
+	}
 }
 
 // quoted is a path as a shell takes it.
@@ -295,17 +340,13 @@ Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 und
 			if o.Level < 0 || o.Level > ledger.MaxLevel {
 				return fmt.Errorf("--level %d: take 0 to %d", o.Level, ledger.MaxLevel)
 			}
-			sources, err := e.open(paths)
-			if err != nil {
-				return err
-			}
 			errs := cmd.ErrOrStderr()
 			terminal := isTerminal(errs)
 			finish := func() {}
 			if terminal {
 				o.Progress, finish = progress(errs, "checking")
 			}
-			sum, err := check(cmd.Context(), sources, o)
+			sum, err := e.check(cmd.Context(), paths, o)
 			finish()
 			if err != nil {
 				return err
@@ -337,6 +378,7 @@ Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 und
 		},
 	}
 	c.Flags().IntVar(&o.Level, "level", ledger.MaxLevel, "highest level to check, 0 to 6")
+	c.Flags().StringSliceVar(&o.Elsewhere, "elsewhere", nil, "journals that are kept on other machines, and not missing here")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what was checked, and what could not be")
 	c.Flags().BoolVar(&strict, "strict", false, "exit 4 if something could not be checked")
 	return c

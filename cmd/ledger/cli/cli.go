@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -160,19 +161,26 @@ func (a *after) Write(b []byte) (int, error) {
 
 // open finds and opens the journals at paths.
 func (e *env) open(paths []string) ([]*source, error) {
+	all, _, err := e.openAll(paths)
+	return all, err
+}
+
+// openAll also reports whether these are all journals of some directory, and not some that were chosen.
+func (e *env) openAll(paths []string) (all []*source, whole bool, err error) {
 	if len(paths) == 0 {
 		paths = []string{e.data}
 	}
-	var all []*source
 	seen := map[string]bool{}
 	for _, p := range paths {
 		dirs, err := journal.Find(p)
 		if errors.Is(err, fs.ErrNotExist) && p == e.data {
-			return nil, fmt.Errorf("%w; name the directory, or --data", err)
+			return nil, false, fmt.Errorf("%w; name the directory, or --data", err)
 		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		single := len(dirs) == 1 && (dirs[0] == p || dirs[0] == filepath.Dir(p))
+		whole = whole || !single && e.journal == ""
 		for _, dir := range dirs {
 			if seen[dir] {
 				continue
@@ -180,7 +188,7 @@ func (e *env) open(paths []string) ([]*source, error) {
 			seen[dir] = true
 			s, err := openSource(dir)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			if e.journal == "" || s.name == e.journal {
 				all = append(all, s)
@@ -188,9 +196,9 @@ func (e *env) open(paths []string) ([]*source, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no journal %s at %s", e.journal, strings.Join(paths, ", "))
+		return nil, false, fmt.Errorf("no journal %s at %s", e.journal, strings.Join(paths, ", "))
 	}
-	return all, nil
+	return all, whole, nil
 }
 
 func openSource(dir string) (*source, error) {

@@ -214,7 +214,7 @@ func (w *writer) round(n int, last bool, fraud string) error {
 		client, task, _ := strings.Cut(string(a.Task), "/")
 		h := ledger.Hold{Client: client, Task: task, Agent: string(a.Agent), Model: "m/7b", Round: r.Number, Slot: slot, Kind: "task",
 			Amount: a.Premium + market.WorstCase(card, 400, 200), Premium: a.Premium, Fee: r.Fee, Quoted: a.Cost, Settle: r.Rule.Settle,
-			Price: card, Prompt: 400, Output: 50, MaxTokens: 200, Expires: 1_790_000_100e9}
+			Price: card, Prompt: 299_800, Output: 50, MaxTokens: 200, Expires: 1_790_000_100e9}
 		holds = append(holds, h)
 		records = append(records, ledger.NewHold(w.name, h, w.salt()))
 	}

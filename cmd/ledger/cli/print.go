@@ -303,8 +303,12 @@ func sentence(r *ledger.Record) string {
 			h.Client, h.Task, h.Agent, h.Model, h.Premium, h.Fee, h.Amount-h.Premium, h.Quoted, h.Prompt, h.Cached, h.Output, stamp(h.Expires))
 	case r.Capture != nil:
 		c := r.Capture
-		return fmt.Sprintf("%s: cost %s for %d prompt tokens (%d cached) and %d output, first token after %s, finish %s", c.Outcome, c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output,
+		s := fmt.Sprintf("%s: cost %s for %d prompt tokens (%d cached) and %d output, first token after %s, finish %s", c.Outcome, c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output,
 			time.Duration(c.TTFTUS)*time.Microsecond, c.Finish)
+		if q := c.Claim; q != nil {
+			s += fmt.Sprintf("; its agent claimed %s for %d prompt tokens (%d cached) and %d output, %d relayed", q.Cost, q.Usage.Prompt, q.Usage.Cached, q.Usage.Output, q.Relayed)
+		}
+		return s
 	case r.Void != nil:
 		return "nothing is due: " + r.Void.Reason
 	case r.Transfer != nil:
