@@ -46,6 +46,22 @@ func (t Template) Bound(p *Prompt) (tokens int, ok bool) {
 	return int(min(n, MaxTokens)), ok
 }
 
+// MeasurePrompt reads an OpenAI body for its prompt alone, as the door does.
+func MeasurePrompt(data []byte) (Prompt, error) {
+	b := bodies.Get().(*body)
+	defer b.release()
+	if err := b.read(data); err != nil {
+		return Prompt{}, err
+	}
+	if err := b.judge(); err != nil {
+		return Prompt{}, err
+	}
+	b.canonical()
+	p := b.prompt()
+	b.bound(&p)
+	return p, nil
+}
+
 // A template may write the JSON of a tool on many lines, and a number with all its digits.
 const (
 	indent    = 4  // spaces for each level
