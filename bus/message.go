@@ -269,6 +269,11 @@ type Completion struct {
 	Inbox         string         `msgpack:"-"`    // set by the receiver: where the acknowledgement goes
 }
 
+// Unused reports whether a task was cancelled before its engine had said anything: it costs nothing, premium and tariff included.
+func (c *Completion) Unused() bool {
+	return c.Outcome == OutcomeCancelled && c.Usage == market.Usage{} && c.Relayed == 0
+}
+
 // CompletionAck ends the repetition of a Completion.
 type CompletionAck struct {
 	Hold string `msgpack:"hold"`
