@@ -286,8 +286,8 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
 	if p := &d.Task.Prompt; d.PromptMost > 0 && p.Text > 0 && p.Loose != bus.LooseMedia && a.info.Template != nil &&
 		(a.info.MaxModelLen == 0 || d.PromptMost < a.info.MaxModelLen) {
-		_, bounded := a.info.Template.Bound(p)
-		r.Count = !bounded
+		bound, bounded := a.info.Template.Bound(p)
+		r.Count = !bounded || bound > d.PromptMost
 	}
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls, Whole: max(d.Whole, d.MaxTokens)}

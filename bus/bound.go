@@ -31,15 +31,10 @@ const maxWide = 11
 // Assumed is more than the usual template adds, for agents that have not measured theirs.
 var Assumed = Template{Fixed: 512, Each: 32, Tools: 512, Wide: 3}
 
-// Bound is the most tokens that a prompt can come to. ok is false where its bytes do not say so, as of a prompt that an earlier door
-// read; then it is a guess on the high side.
+// Bound is the most tokens that a prompt can come to. ok is false where its bytes do not say so; then it is a guess on the high side.
 func (t Template) Bound(p *Prompt) (tokens int, ok bool) {
 	ok = p.Text > 0 && p.Loose == LooseNone && (p.Tools == 0 || t.Tools >= 0)
-	text, pieces := p.Text, p.Pieces
-	if p.Text == 0 {
-		text, pieces = p.Bytes, p.Messages
-	}
-	n := int64(text) + int64(max(t.Wide, 1)-1)*int64(p.Wide) + int64(t.Fixed) + int64(t.Each)*int64(pieces)
+	n := int64(p.Text) + int64(max(t.Wide, 1)-1)*int64(p.Wide) + int64(t.Fixed) + int64(t.Each)*int64(p.Pieces)
 	if p.Tools > 0 {
 		n += int64(max(t.Tools, 0))
 	}
