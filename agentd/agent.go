@@ -274,11 +274,7 @@ func (a *Agent) remember(id string, h *hold) {
 
 // Begin is the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
-	depth := 0
-	if d.Task.Session != "" {
-		depth = a.sessions.depth(bus.SessionKey(d.Task.Client, d.Task.Session))
-	}
-	return NewRun(d, a.cfg.ID, a.cfg.Model, depth, a.info.BlockSize)
+	return NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
 }
 
 // Request is what the engine is asked for a dispatch.
@@ -288,6 +284,11 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 		kind = bus.KindChat
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	if p := &d.Task.Prompt; d.PromptMost > 0 && p.Text > 0 && p.Loose != bus.LooseMedia && a.info.Template != nil &&
+		(a.info.MaxModelLen == 0 || d.PromptMost < a.info.MaxModelLen) {
+		bound, bounded := a.info.Template.Bound(p)
+		r.Count = !bounded || bound > d.PromptMost
+	}
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls, Whole: max(d.Whole, d.MaxTokens)}
 		r.Prompt += len(from.Tokens)

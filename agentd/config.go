@@ -231,5 +231,6 @@ func (a AgentConfig) registration(node string, boot int64, info Info, state stri
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
 		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state, Engine: info.Version,
+		Template: info.Template,
 	}
 }

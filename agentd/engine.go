@@ -35,6 +35,7 @@ type Request struct {
 	MaxTokens int // > 0
 	Trace     bus.Trace
 	Prompt    int     // tokens, as estimated: how long the first token may take
+	Count     bool    // the prompt is to be counted before the engine computes anything: the first chunk says how long it is
 	Resume    *Resume // nil: from the beginning
 }
 
@@ -57,6 +58,8 @@ type Chunk struct {
 	Extra  []bus.Extra // events that say more than plain text
 	Events int
 	Finish bool // the answer ends with this
+
+	Counted int // prompt tokens, before the engine was asked for anything; else 0
 
 	// Of a resumed answer, in its first chunk: the tokens of the prompt itself, and how many of those delivered
 	// were taken over. Prompt is then their sum.
@@ -82,6 +85,8 @@ type Info struct {
 	BlockSize   int  // tokens; 0 if unknown
 	KVTokens    int  // capacity; 0 if unknown
 	Parsers     bool // it reads tool calls and reasoning out of tokens that it is given
+
+	Template *bus.Template // what its chat template adds to a prompt; nil: it would not tell
 }
 
 // EngineConfig says where an engine is and how long it may be silent. Zero fields take the values of

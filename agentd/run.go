@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"souk/bus"
@@ -17,6 +18,7 @@ var (
 	errCapped    = errors.New("the price cap is reached")
 	errEnough    = errors.New("max_tokens are reached")
 	errTooLong   = errors.New("the answer is longer than one message can be: ask for a stream")
+	errBeyond    = errors.New("the prompt has more tokens than its hold covers")
 )
 
 // Run is one dispatch being served: what was relayed, and when to stop.
@@ -29,8 +31,9 @@ type Run struct {
 	prompt int    // tokens: told by the engine, until then the dispatch's estimate
 	base   int    // of these, the task's own: the others are of an answer that broke off elsewhere
 	kept   int    // output tokens taken over from there
-	cached int    // of these, believed to be cached: the session's depth here
 	began  bool   // the engine said something
+	quits  bool   // its client has cancelled: it ends once the engine has said how long the prompt is
+	block  int    // tokens of a block of the engine's cache
 	count  int    // output tokens relayed
 	text   strings.Builder
 	extra  []bus.Extra
@@ -38,13 +41,9 @@ type Run struct {
 	out    bus.Chunk
 }
 
-// NewRun begins to serve d. depth is how many tokens of its session this agent believes to hold, in
-// blocks of blockSize: as long as the engine has not said what was cached, that is the best guess at what the prompt costs.
-func NewRun(d *bus.Dispatch, agent, model string, depth, blockSize int) *Run {
-	if blockSize > 0 {
-		depth -= depth % blockSize
-	}
-	r := &Run{d: d, agent: agent, model: model, prompt: d.Task.Prompt.Tokens, cached: depth}
+// NewRun begins to serve d at an engine that caches blocks of so many tokens.
+func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
+	r := &Run{d: d, agent: agent, model: model, prompt: d.Task.Prompt.Tokens, block: max(1, blockSize)}
 	if from := d.Task.Resume; from != nil {
 		r.seq = from.Seq // its reader sees one stream
 		r.first = from.Seq
@@ -62,23 +61,43 @@ func (r *Run) Withheld(e *Ending) bool {
 // Dispatch is what is being served.
 func (r *Run) Dispatch() *bus.Dispatch { return r.d }
 
-// usage is the best account of what was used if the answer ends now.
+// usage is the best account of what was used if the answer ends now. An engine says only at the end what it found in its cache; until
+// then that is what its hub believed of this very text, in whole blocks and never the last token, which is always computed. What the
+// session had here before is no measure: it may have been another text.
 func (r *Run) usage(output int) market.Usage {
-	return market.Usage{Prompt: r.prompt, Cached: max(0, min(r.cached, r.prompt-1)), Output: output}
+	return market.Usage{Prompt: r.prompt, Cached: max(0, min(r.d.Cached, r.prompt-1)) / r.block * r.block, Output: output}
+}
+
+// Quit says that the client has cancelled. It reports whether the run is to go on until the engine has said how long the prompt is, which
+// it has begun to compute: that much is due, and a cancel that came sooner would have it for nothing.
+func (r *Run) Quit() (waits bool) {
+	r.quits = true
+	return !r.began && r.d.FirstMS > 0
 }
 
 // Take meters what the engine sent. It returns the chunk to relay, which holds until the next call, nil if there is
 // nothing to say now, or why the answer must end before it: its tokens would cost more than the hold has for them, or
 // are more than were asked for.
 func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
+	if n := c.Counted + c.Base + c.Kept; n > 0 { // before the engine is asked for anything
+		r.prompt = n
+		if c.Base > 0 {
+			r.base, r.kept = c.Base, c.Kept
+		}
+		if r.beyond() {
+			return nil, &EngineError{Code: bus.CodePromptTooLong, Message: fmt.Sprintf("the engine counts %d tokens in the prompt, and the hold covers %d: a higher max_price covers more", n, r.d.PromptMost)}
+		}
+	}
 	if c.Prompt > 0 {
 		r.prompt = c.Prompt
 	}
-	if c.Base > 0 {
-		r.base, r.kept = c.Base, c.Kept
-		r.prompt = c.Base + c.Kept
-	}
 	r.began = r.began || c.Events > 0
+	switch {
+	case r.quits:
+		return nil, ErrCancelled
+	case c.Prompt > 0 && r.beyond():
+		return nil, errBeyond
+	}
 	if c.Count > 0 {
 		if r.count+c.Count > r.d.MaxTokens {
 			return nil, errEnough
@@ -111,6 +130,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	return &r.out, nil
 }
 
+// beyond reports whether the prompt has more tokens than its hold covers.
+func (r *Run) beyond() bool { return r.d.PromptMost > 0 && r.prompt > r.d.PromptMost }
+
 // undo takes back a chunk that could not be sent: numbers have no gaps, and nobody pays for it.
 func (r *Run) undo(c *bus.Chunk) {
 	r.seq = c.Seq
@@ -140,7 +162,8 @@ type Ending struct {
 //
 //	the engine finished              done: cost by usage
 //	price cap or max_tokens reached  done, finish_reason "length": cost by what was relayed
-//	the client cancelled             cancelled: cost by what was relayed, and the premium; without a first token no prompt is charged
+//	the prompt is beyond its hold    done, finish_reason "length": all that the hold has for it
+//	the client cancelled             cancelled: cost by the prompt and what was relayed, and the premium; nothing at all where the engine said nothing
 //	anything else                    failed: nothing is due
 func (r *Run) End(a Answer, err error) Ending {
 	d := r.d
@@ -152,9 +175,14 @@ func (r *Run) End(a Answer, err error) Ending {
 			Stop: a.Stop, Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round, Epoch: d.Epoch, Earlier: d.Earlier}},
 	}
 	c, res := &e.Completion, &e.Result
+	if r.quits && err != nil && !errors.Is(err, ErrCancelled) { // its client wants no other agent to serve it
+		e.fail(err)
+		c.Outcome, res.Code, res.RetryMS = bus.OutcomeDone, "", 0
+		err = ErrCancelled
+	}
 	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens { // an engine that claims more than it was asked for is not believed
 		c.Unmetered, c.Usage = true, r.usage(r.count)
-		c.NoCacheReport = c.Usage.Cached == 0 // else what the session is believed to have here, which the client is charged as a hit
+		c.NoCacheReport = c.Usage.Cached == 0 // else what the hub believed of this text, which the client is charged as hits
 	}
 	switch {
 	case err == nil:
@@ -162,17 +190,19 @@ func (r *Run) End(a Answer, err error) Ending {
 		c.Finish, res.Message = "length", "cut at the price cap: a higher max_price buys more"
 	case errors.Is(err, errEnough):
 		c.Finish = "length"
+	case errors.Is(err, errBeyond):
+		c.Finish, res.Message = "length", fmt.Sprintf("%v: %d tokens, of which %d are covered; a higher max_price covers more", err, r.prompt, d.PromptMost)
 	case errors.Is(err, ErrCancelled):
 		c.Outcome, c.Code, res.Message = bus.OutcomeCancelled, bus.CodeCancelled, err.Error()
 		if !r.began {
-			c.Usage = market.Usage{}
+			c.Usage, c.NoCacheReport = market.Usage{}, true
 		}
 	case errors.Is(err, ErrTimeout) && !r.began: // another engine may be better
 		e.fail(&EngineError{Code: bus.CodeEngineFailed, Stalled: true, Message: "the engine said nothing in the task's time"})
 	default:
 		e.fail(err)
 	}
-	if c.Outcome != bus.OutcomeFailed {
+	if c.Outcome != bus.OutcomeFailed && !c.Unused() {
 		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, c.Usage, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice, res.Toll, res.Fee = c.Cost, d.Premium, d.SlotPrice, d.Toll, d.Fee
 		res.Congestion = d.Congestion

@@ -16,7 +16,7 @@ func words(n int) Chunk { return Chunk{Text: strings.Repeat("w", n), Count: n, E
 
 // A served task: what is relayed, what it costs, and that client and hub hear the same.
 func TestRunServed(t *testing.T) {
-	r := NewRun(dispatch("h"), "a1", "tiny", 0, 16)
+	r := NewRun(dispatch("h"), "a1", "tiny", 16)
 	first, err := r.Take(Chunk{Prompt: 48, Events: 1}) // the role, with the prompt's ids
 	if first != nil || err != nil {
 		t.Fatalf("%+v %v", first, err)
@@ -51,7 +51,7 @@ func TestRunServed(t *testing.T) {
 func TestRunCollected(t *testing.T) {
 	d := dispatch("h")
 	d.Task.Stream = false
-	r := NewRun(d, "a1", "tiny", 0, 16)
+	r := NewRun(d, "a1", "tiny", 16)
 	for range 2 {
 		if c, err := r.Take(Chunk{Text: "ab", Count: 1, Events: 1, Extra: []bus.Extra{{At: 1, Choice: []byte(`{}`)}}}); c != nil || err != nil {
 			t.Fatalf("%+v %v", c, err)
@@ -70,7 +70,7 @@ func TestRunIsCut(t *testing.T) {
 	t.Run("at max_tokens, if the engine goes on", func(t *testing.T) {
 		d := dispatch("h")
 		d.MaxTokens = 3
-		r := NewRun(d, "a1", "tiny", 0, 16)
+		r := NewRun(d, "a1", "tiny", 16)
 		if _, err := r.Take(words(3)); err != nil {
 			t.Fatal(err)
 		}
@@ -82,19 +82,19 @@ func TestRunIsCut(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name   string
-		depth  int // of the session here
+		held   int // tokens of this text that the agent is believed to hold
 		tokens int // that the cap buys
 	}{
 		{"at the price cap, the prompt computed", 0, 3},
-		{"at the price cap, 32 of the prompt's tokens cached from the last turn", 47, 10},
+		{"at the price cap, 32 of the prompt's tokens believed to be cached", 47, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := dispatch("h")
 			d.CostCap = 50*1000 + 3*4000 + 3999
-			if c.depth > 0 {
+			if d.Cached = c.held; c.held > 0 {
 				d.CostCap += -32*900 + 7*4000 // 32 tokens at the hit price, and as much more for the answer
 			}
-			r := NewRun(d, "a1", "tiny", c.depth, 16)
+			r := NewRun(d, "a1", "tiny", 16)
 			n := 0
 			var err error
 			for ; err == nil && n < 100; n++ {
@@ -116,7 +116,7 @@ func TestRunIsCut(t *testing.T) {
 func TestLyingUsageIsCapped(t *testing.T) {
 	d := dispatch("h")
 	d.CostCap = 1000
-	r := NewRun(d, "a1", "tiny", 0, 16)
+	r := NewRun(d, "a1", "tiny", 16)
 	if e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 1 << 20}}, nil); e.Completion.Cost != 1000 {
 		t.Errorf("cost %d", e.Completion.Cost)
 	}
@@ -142,7 +142,7 @@ func TestRunEndings(t *testing.T) {
 		{"anything else", io.ErrShortWrite, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := NewRun(dispatch("h"), "a1", "tiny", 0, 16)
+			r := NewRun(dispatch("h"), "a1", "tiny", 16)
 			r.Take(words(2))
 			e := r.End(Answer{Usage: market.Usage{Output: 2}, Unmetered: true}, c.err)
 			if e.Completion.Outcome != c.outcome || e.Completion.Code != c.hub || e.Result.Code != c.client || e.Completion.Cost != c.cost || e.Result.Cost != c.cost {
@@ -159,16 +159,61 @@ func TestRunEndings(t *testing.T) {
 			}
 		})
 	}
-	t.Run("cancelled in the queue: nothing was used", func(t *testing.T) {
-		e := NewRun(dispatch("h"), "a1", "tiny", 0, 16).End(Answer{Unmetered: true}, ErrCancelled)
-		if e.Completion.Usage != (market.Usage{}) || e.Completion.Cost != 0 || e.Result.Paid() != 11 {
+	t.Run("cancelled in the queue: nothing was used, and nothing is due", func(t *testing.T) {
+		for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
+			d := dispatch("h")
+			d.Settle, d.Tariff = settle, 5
+			e := NewRun(d, "a1", "tiny", 16).End(Answer{Unmetered: true}, ErrCancelled)
+			if e.Completion.Usage != (market.Usage{}) || e.Completion.Cost != 0 || e.Result.Paid() != 0 || !e.Completion.Unused() || e.Completion.Outcome != bus.OutcomeCancelled {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+	t.Run("cancelled before the first token: the prompt, less what of this very text was believed to be here", func(t *testing.T) {
+		d := dispatch("h")
+		d.FirstMS, d.Cached = 1000, 47
+		r := NewRun(d, "a1", "tiny", 16)
+		if !r.Quit() {
+			t.Fatal("ends at once, with the prompt half computed")
+		}
+		_, err := r.Take(Chunk{Prompt: 60, Text: "w", Count: 1, Events: 2})
+		e := r.End(Answer{Unmetered: true}, err)
+		if c := e.Completion; c.Usage != (market.Usage{Prompt: 60, Cached: 32}) || c.Outcome != bus.OutcomeCancelled || c.Cost != 28*1000+32*100 || c.Relayed != 0 ||
+			c.NoCacheReport || !c.Unmetered || e.Result.Paid() != c.Cost+11 {
+			t.Errorf("%+v", c)
+		}
+	})
+	t.Run("the engine fails after the cancel: no other agent is to serve it", func(t *testing.T) {
+		d := dispatch("h")
+		d.FirstMS = 1000
+		r := NewRun(d, "a1", "tiny", 16)
+		r.Quit()
+		e := r.End(Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Message: "gone"})
+		if e.Completion.Outcome != bus.OutcomeCancelled || e.Completion.Code != bus.CodeCancelled || e.Result.Code != bus.CodeCancelled || !e.Engine || r.Withheld(&e) || !e.Completion.Unused() {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("more prompt than the hold covers: found before the engine computes it, nothing is due; after it, what the hold has", func(t *testing.T) {
+		d := dispatch("h")
+		d.PromptMost, d.CostCap = 55, 55*1000+4000
+		r := NewRun(d, "a1", "tiny", 16)
+		_, err := r.Take(Chunk{Counted: 60})
+		if e := r.End(Answer{Unmetered: true}, err); e.Completion.Code != bus.CodePromptTooLong || e.Completion.Outcome != bus.OutcomeFailed || e.Result.Paid() != 0 || e.Engine || r.Withheld(&e) {
+			t.Errorf("%+v", e)
+		}
+		r = NewRun(d, "a1", "tiny", 16)
+		if _, err := r.Take(Chunk{Counted: 55}); err != nil {
+			t.Error(err)
+		}
+		_, err = r.Take(Chunk{Prompt: 60, Events: 1})
+		if e := r.End(Answer{Unmetered: true}, err); e.Completion.Usage != (market.Usage{Prompt: 60}) || e.Completion.Outcome != bus.OutcomeDone || e.Result.Finish != "length" || e.Completion.Cost != 59_000 {
 			t.Errorf("%+v", e)
 		}
 	})
 	t.Run("quoted: a task costs its quote, as the hub will have it", func(t *testing.T) {
 		d := dispatch("h")
 		d.Settle, d.CostCap = market.SettleQuoted, 310
-		r := NewRun(d, "a1", "tiny", 0, 16)
+		r := NewRun(d, "a1", "tiny", 16)
 		if _, err := r.Take(words(100)); err != nil {
 			t.Errorf("cut by a cap that a quote cannot reach: %v", err)
 		}
@@ -217,12 +262,12 @@ func TestFrames(t *testing.T) {
 // A task whose time is over before the engine has said a word is the engine's failure, untold, so that another agent gets it.
 func TestTimeoutBeforeTheFirstWord(t *testing.T) {
 	d := dispatch("h")
-	r := NewRun(d, "a1", "tiny", 0, 16)
+	r := NewRun(d, "a1", "tiny", 16)
 	e := r.End(Answer{Unmetered: true}, ErrTimeout)
 	if e.Completion.Code != bus.CodeEngineFailed || !e.Engine || !e.Stalled || !e.Doubtful || !r.Withheld(&e) {
 		t.Errorf("%+v", e)
 	}
-	r = NewRun(d, "a1", "tiny", 0, 16)
+	r = NewRun(d, "a1", "tiny", 16)
 	if _, err := r.Take(words(1)); err != nil {
 		t.Fatal(err)
 	}

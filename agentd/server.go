@@ -1102,8 +1102,12 @@ func (a *seller) onControl(m bus.Msg) {
 	case s == nil:
 	case c.Cancel && !s.over:
 		s.over = true
-		if s.cancel != nil {
-			s.cancel(ErrCancelled)
+		if stop := s.cancel; stop != nil {
+			if wait := s.quits(time.Now()); wait > 0 { // what the engine has begun to compute is due
+				s.quit = time.AfterFunc(wait, func() { stop(ErrCancelled) })
+			} else {
+				stop(ErrCancelled)
+			}
 		}
 	case c.Ack != nil:
 		a.shelf.acked(s, *c.Ack)

@@ -491,6 +491,69 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// A cancel before the first token waits for it, since it says how long the prompt was that the engine has computed; but no longer than
+// the first token was quoted to take.
+func TestCancelBeforeTheFirstToken(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		first time.Duration // token of the engine
+		most  int64         // ms that were quoted; 0: an earlier hub's dispatch
+		ends  time.Duration
+		usage market.Usage
+		cost  market.Credits
+	}{
+		{"it comes: the prompt is due", time.Second, 2000, time.Second, market.Usage{Prompt: 20, Cached: 16}, 4*1000 + 16*100},
+		{"it is late: nothing is due", 10 * time.Second, 2000, 2 * time.Second, market.Usage{}, 0},
+		{"nothing was quoted: nothing is due", time.Second, 0, 100 * time.Millisecond, market.Usage{}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inTown(t, func(o *town, d *bus.Dispatch) {
+				o.engine.acts = []act{speak(c.first, "a", "b")}
+				d.FirstMS, d.Cached = c.most, 31
+				begun := time.Now()
+				o.dispatch(d)
+				pass(100 * time.Millisecond)
+				o.control(bus.StreamControl{Task: "t-h", Cancel: true})
+				if wait := c.ends - time.Since(begun); wait > 0 {
+					pass(wait - time.Millisecond)
+					if o.server.Stats().Agents[0].InFlight != 1 {
+						t.Error("the slot was given away while the engine computed")
+					}
+					pass(time.Millisecond)
+				}
+				if got, want := o.answer(), "0[cancelled ]|"; got != want {
+					t.Errorf("answer %q, want %q", got, want)
+				}
+				done := o.done()
+				if len(done) != 1 || done[0].Outcome != bus.OutcomeCancelled || done[0].Usage != c.usage || done[0].Cost != c.cost || done[0].NoCacheReport == (c.usage.Cached > 0) {
+					t.Errorf("%+v", done)
+				}
+				if o.server.Stats().Agents[0].InFlight != 0 {
+					t.Error("the slot is not free")
+				}
+			})
+		})
+	}
+}
+
+// What a session had here under another text is no hit of this one.
+func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Millisecond, "so"), speak(time.Second, "a", "b")}
+		o.dispatch(d)
+		pass(time.Second)
+		again := *d
+		again.Hold, again.Task.ID, again.Task.Reply = "h2", "t-h2", "souk.v1.reply.ann.t-h2"
+		o.dispatch(&again)
+		pass(1500 * time.Millisecond)
+		o.control(bus.StreamControl{Task: "t-h2", Cancel: true})
+		done := o.done()
+		if len(done) != 2 || done[1].Usage != (market.Usage{Prompt: 20, Output: 1}) || !done[1].NoCacheReport {
+			t.Errorf("%+v", done)
+		}
+	})
+}
+
 // A hub that heard no reply takes a dispatch back: what nobody has heard of yet ends unsaid, for the hub to hand on; what has begun goes on.
 func TestRecall(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {

@@ -37,14 +37,6 @@ func (s *sessions) drop(e *list.Element) {
 	delete(s.byKey, st.Key)
 }
 
-// depth is the number of tokens the session's last turn had, 0 if it was not served here.
-func (s *sessions) depth(key uint64) int {
-	if e, ok := s.byKey[key]; ok {
-		return e.Value.(bus.SessionState).Tokens
-	}
-	return 0
-}
-
 // list names the most recent ones, and the share of all that these are.
 func (s *sessions) list(most int) ([]bus.SessionState, float64) {
 	n := min(most, s.recent.Len())

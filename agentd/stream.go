@@ -15,7 +15,9 @@ type stream struct {
 	attempt  int
 	hold     string
 	reply    string
-	era      int64                   // of the bus when it began
+	era      int64 // of the bus when it began
+	born     time.Time
+	quit     *time.Timer             // ends it after a cancel if the engine says nothing
 	cancel   context.CancelCauseFunc // guarded by the shelf's owner, as is over
 	over     bool                    // cancelled, recalled or ended
 	recalled bool                    // by its hub
@@ -34,7 +36,7 @@ type stream struct {
 type streamID struct{ client, task string }
 
 func newStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *stream {
-	return &stream{id: streamID{d.Task.Client, d.Task.ID}, attempt: d.Task.Attempt, hold: d.Hold, reply: d.Task.Reply, run: run, frames: frames{base: run.first, most: keep}, last: now}
+	return &stream{born: now, id: streamID{d.Task.Client, d.Task.ID}, attempt: d.Task.Attempt, hold: d.Hold, reply: d.Task.Reply, run: run, frames: frames{base: run.first, most: keep}, last: now}
 }
 
 // unheard reports whether it runs and nothing of it was sent. It takes mu itself.
@@ -42,6 +44,17 @@ func (s *stream) unheard() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.run != nil && s.run.seq == s.run.first
+}
+
+// quits says that the client has cancelled, and how long the engine may still take to say how long the prompt is: 0 ends the answer at
+// once. It takes mu itself.
+func (s *stream) quits(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil || !s.run.Quit() {
+		return 0
+	}
+	return max(0, s.born.Add(time.Duration(s.run.d.FirstMS)*time.Millisecond).Sub(now))
 }
 
 // take meters what the engine sent and returns the message for it, nil if there is none.
@@ -139,6 +152,9 @@ func (h *shelf) add(s *stream) { h.byID[s.id], h.live[s] = s, true }
 func (h *shelf) put(now time.Time, s *stream) {
 	delete(h.live, s)
 	s.over, s.cancel = true, nil
+	if s.quit != nil {
+		s.quit.Stop()
+	}
 	s.mu.Lock()
 	s.shelved = true
 	h.bytes += s.frames.bytes

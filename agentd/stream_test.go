@@ -11,8 +11,8 @@ import (
 // Two attempts at one task on one agent: the later has the name, the earlier still runs and is found at shutdown.
 func TestSecondAttempt(t *testing.T) {
 	h := newShelf(1 << 20)
-	first := newStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 0, 16), 1<<20)
-	second := newStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 0, 16), 1<<20)
+	first := newStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 16), 1<<20)
+	second := newStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 16), 1<<20)
 	h.add(first)
 	h.add(second)
 	if h.byID[streamID{"ann", "t-h"}] != second || len(h.running()) != 2 {
@@ -37,7 +37,7 @@ func TestSecondAttempt(t *testing.T) {
 func TestAnswerLongerThanAMessage(t *testing.T) {
 	d := dispatch("h")
 	d.Task.Stream = false
-	s := newStream(begun, d, NewRun(d, "a1", "tiny", 0, 16), 1<<20)
+	s := newStream(begun, d, NewRun(d, "a1", "tiny", 16), 1<<20)
 	if _, err := s.take(begun, words(100), 200); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestAnswerLongerThanAMessage(t *testing.T) {
 	if err == nil {
 		t.Fatalf("%d bytes fit into 200", len(data)) // not even the failure does: the test's bus is too small for that
 	}
-	s = newStream(begun, d, NewRun(d, "a1", "tiny", 0, 16), 1<<20)
+	s = newStream(begun, d, NewRun(d, "a1", "tiny", 16), 1<<20)
 	for range 9 {
 		s.take(begun, words(10), 0)
 	}
@@ -57,7 +57,7 @@ func TestAnswerLongerThanAMessage(t *testing.T) {
 		t.Errorf("%+v %v", e, err)
 	}
 	// In a stream, the chunk alone is refused, and that ends the task.
-	s = newStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 0, 16), 1<<20)
+	s = newStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 16), 1<<20)
 	if _, err := s.take(begun, words(100), 50); err != bus.ErrTooLarge {
 		t.Errorf("error %v", err)
 	}

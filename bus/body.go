@@ -21,10 +21,15 @@ type body struct {
 	promptAt  span
 	tools     span
 	souk      span
-	cut       span // the member souk with the comma that goes with it
-	chat      []turn
-	rest      []span // members of messages beside role and content, by turn
-	refused   error  // well-formed, but not for us: told once the whole body is known to be well-formed
+
+	// What else a template may write.
+	toolChoice, format, effort, kwargs span
+	loose                              int // LooseNone, LooseCounted, LooseMedia
+
+	cut     span // the member souk with the comma that goes with it
+	chat    []turn
+	rest    []span // members of messages beside role and content, by turn
+	refused error  // well-formed, but not for us: told once the whole body is known to be well-formed
 
 	buf          []byte // canonical text
 	marks        []Mark
@@ -42,7 +47,8 @@ type turn struct {
 // members are those that are read; each may stand only once, since engines take the last of two.
 var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of",
 	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo", "prompt_logprobs", "prompt_embeds",
-	"priority", "kv_transfer_params", "ec_transfer_params"}
+	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template", "chat_template_kwargs", "tool_choice",
+	"response_format", "reasoning_effort"}
 
 const (
 	atModel = iota
@@ -65,6 +71,12 @@ const (
 	atPriority
 	atKVTransfer
 	atECTransfer
+	atDocuments
+	atTemplate
+	atKwargs
+	atToolChoice
+	atFormat
+	atEffort
 )
 
 // read scans the whole body once.
@@ -176,6 +188,22 @@ func (b *body) member(key span) bool {
 		}
 	case atKVTransfer, atECTransfer:
 		b.refuse(unsupported("%s: engines say this to one another, clients may not; leave it out", members[which]))
+	case atDocuments:
+		if string(b.text(v)) == "[]" {
+			break
+		}
+		b.refuse(unsupported("documents: what a template makes of them cannot be told beforehand; put their text into a message"))
+	case atTemplate:
+		b.refuse(unsupported("chat_template: the model's own is used, which its price was measured with; leave it out"))
+	case atKwargs:
+		b.judgeKwargs(v)
+		b.kwargs = v
+	case atToolChoice:
+		b.toolChoice = v
+	case atFormat:
+		b.format = v
+	case atEffort:
+		b.effort = v
 	}
 	return true
 }

@@ -22,7 +22,7 @@ func full() []Message {
 		DeadlineMS: 1_800_000_000_000, Session: "s", Turn: 3, Role: "critic", Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
-		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230, Marks: []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}}},
+		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230, Marks: []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}}, Text: 950, Wide: 40, Pieces: 3, Tools: 1, Loose: LooseCounted},
 	}
 	price := market.Price{Miss: 30, Hit: 3, Out: 60}
 	usage := market.Usage{Prompt: 230, Cached: 64, Output: 12}
@@ -37,7 +37,8 @@ func full() []Message {
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama", Reply: "souk.v1.reply.ada.t-1", Round: 5},
 		&Answer{Result: &result},
 		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0", Tier: 1, Task: task, Model: "llama", MaxTokens: 64,
-			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered", Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70, Earlier: []string{"j/8/0"}, Boot: 8},
+			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered", Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70, Earlier: []string{"j/8/0"}, Boot: 8,
+			PromptMost: 990, Cached: 64, FirstMS: 2500},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5, Nonce: bytes.Repeat([]byte{8}, 16)},
 		&DispatchReply{Agent: "a1", Hold: "j/9/0", Code: CodeNoSlot, Message: "full"},

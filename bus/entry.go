@@ -91,6 +91,12 @@ func (r *Registration) Validate() error {
 	}
 	p.oneOf("state", r.State, StateReady, StateDraining, StateUnhealthy)
 	p.name("engine", r.Engine, MaxName)
+	if t := r.Template; t != nil {
+		p.count("template.fixed", t.Fixed)
+		p.count("template.each", t.Each)
+		p.within("template.tools", int64(t.Tools), -1, MaxTokens)
+		p.within("template.wide", int64(t.Wide), 1, maxWide)
+	}
 	p.name("life", r.Life, MaxName)
 	p.list("former", len(r.Former), maxEntries)
 	for _, boot := range r.Former {

@@ -65,6 +65,13 @@ type Prompt struct {
 	Messages int    `msgpack:"messages"` // 1 for a completion
 	Tokens   int    `msgpack:"tokens"`   // estimate
 	Marks    []Mark `msgpack:"marks,omitempty"`
+
+	// What bounds its tokens, see [Template.Bound]. Doors of earlier versions leave it out.
+	Text   int `msgpack:"text,omitempty"`   // bytes that the client wrote, with room for how a template may write them anew; 0: not counted
+	Wide   int `msgpack:"wide,omitempty"`   // of them, bytes beyond ASCII
+	Pieces int `msgpack:"pieces,omitempty"` // messages, their parts, tools and tool calls: a template adds something to each
+	Tools  int `msgpack:"tools,omitempty"`
+	Loose  int `msgpack:"loose,omitempty"` // whether that says it: LooseNone, LooseCounted or LooseMedia
 }
 
 // Mark is a point in a prompt's canonical text with the chained hash of everything before it. Marks
@@ -141,6 +148,11 @@ type Dispatch struct {
 
 	Boot       int64          `msgpack:"boot,omitempty"`       // of the agent, as registered: a later start of it refuses what was meant for an earlier one
 	Congestion market.Credits `msgpack:"congestion,omitempty"` // the tier's part of Toll; what is left of it beside Fee is the regime's
+
+	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task at once.
+	PromptMost int   `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers, with the first of the answer
+	Cached     int   `msgpack:"cached,omitempty"`      // tokens of this very text, from its beginning, that the agent was believed to hold at the award
+	FirstMS    int64 `msgpack:"first_ms,omitempty"`    // from receipt: the latest that the first token was quoted to come
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -257,6 +269,11 @@ type Completion struct {
 	Inbox         string         `msgpack:"-"`    // set by the receiver: where the acknowledgement goes
 }
 
+// Unused reports whether a task was cancelled before its engine had said anything: it costs nothing, premium and tariff included.
+func (c *Completion) Unused() bool {
+	return c.Outcome == OutcomeCancelled && c.Usage == market.Usage{} && c.Relayed == 0
+}
+
 // CompletionAck ends the repetition of a Completion.
 type CompletionAck struct {
 	Hold string `msgpack:"hold"`
@@ -356,9 +373,10 @@ type Registration struct {
 	Class       string        `json:"class,omitempty"` // model, precision, hardware: agents of one class are paid one tariff. Empty: Model
 	Features    []string      `json:"features,omitempty"`
 	State       string        `json:"state"`
-	Engine      string        `json:"engine,omitempty"` // version
-	Former      []int64       `json:"former,omitempty"` // boots of earlier lives of which completions are still to come
-	Life        string        `json:"life,omitempty"`   // names the process: who holds its node's directory now knows the names of those that did
+	Engine      string        `json:"engine,omitempty"`   // version
+	Template    *Template     `json:"template,omitempty"` // what its chat template adds to a prompt; nil: not measured
+	Former      []int64       `json:"former,omitempty"`   // boots of earlier lives of which completions are still to come
+	Life        string        `json:"life,omitempty"`     // names the process: who holds its node's directory now knows the names of those that did
 }
 
 // DomainScore is an agent's benchmark score in a domain, 0 to 1: Q until something is learned.

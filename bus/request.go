@@ -337,6 +337,7 @@ func (b *body) complete(t *Task, key []byte) error {
 		return &Error{CodeEmptyPrompt, "the prompt is empty: give at least one message with content"}
 	}
 	t.Prompt = b.prompt()
+	b.bound(&t.Prompt)
 	t.system, t.user = string(b.system), string(b.user)
 	if t.Session == "" {
 		t.Session = b.session(key)

@@ -205,6 +205,11 @@ func (m *Prompt) problems(p *problems) {
 	p.within("prompt.bytes", int64(m.Bytes), 0, MaxCanonical)
 	p.within("prompt.messages", int64(m.Messages), 0, MaxMessages)
 	p.count("prompt.tokens", m.Tokens)
+	p.count("prompt.text", m.Text)
+	p.count("prompt.wide", m.Wide)
+	p.count("prompt.pieces", m.Pieces)
+	p.count("prompt.tools", m.Tools)
+	p.within("prompt.loose", int64(m.Loose), LooseNone, LooseMedia)
 	p.list("prompt.marks", len(m.Marks), MaxMarks)
 	last := 0
 	for i := range m.Marks {
@@ -292,6 +297,9 @@ func (d *Dispatch) Validate() error {
 	p.credits("cost_cap", d.CostCap)
 	p.within("timeout_ms", d.TimeoutMS, 0, MaxPatient)
 	p.within("whole", int64(d.Whole), 0, MaxTokens)
+	p.count("prompt_most", d.PromptMost)
+	p.count("cached", d.Cached)
+	p.within("first_ms", d.FirstMS, 0, MaxPatient)
 	p.earlier(d.Earlier)
 	p.name("prev_role", d.PrevRole, MaxName)
 	p.optionalID("prev_agent", d.PrevAgent)

@@ -155,7 +155,7 @@ func (n *Node) longest() (most int) {
 func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	m := t.msg
 	joined, reading, serving, fitting, timely, longest := 0, 0, 0, 0, 0, 0
-	best := market.Credits(-1)
+	best, short := market.Credits(-1), market.Credits(0)
 	for _, a := range n.roster {
 		if !a.joined || slices.Contains(t.failedAt, a.id) {
 			continue
@@ -179,7 +179,13 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			continue
 		}
 		timely++
-		if w := q.value - q.cost - n.cfg.Fee; w >= 0 {
+		enough := q.value-q.cost-n.cfg.Fee >= 0
+		q.within(t.terms.Cap())
+		w := q.value - q.cost - n.cfg.Fee
+		if enough && w < 0 && (short == 0 || q.floor+n.cfg.Fee < short) {
+			short = q.floor + n.cfg.Fee
+		}
+		if w >= 0 {
 			best = max(best, w)
 			need = max(need, market.Reserve(q.worst, q.value, q.cost, t.terms.Cap()))
 		}
@@ -197,6 +203,9 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		return 0, n.refusal(m, bus.CodePromptTooLong, 0, "the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, longest)
 	case timely == 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "no agent is expected to begin an answer before the deadline, even with a free slot")
+	case best < 0 && short > 0:
+		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "max_price %s does not cover the prompt: how many tokens it has is known once an engine has counted it, and so many bytes may cost %s: set a max_price of at least that",
+			money(t.terms.Cap()), money(short))
 	case best < 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "at worth %s, delta %v, patience %v and max_price %s no agent's value reaches its cost, even with a free slot: offer more",
 			money(t.terms.Worth), t.terms.Delta, t.terms.Patience, money(t.terms.Cap()))

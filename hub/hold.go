@@ -22,7 +22,8 @@ type hold struct {
 	timeout  time.Duration // what the agent was given
 	expires  time.Time
 	features predict.Features
-	most     int // prompt tokens that it covers; 0: it is known from the journal alone
+	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
+	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0
 
@@ -331,6 +332,10 @@ func (n *Node) served(h *hold) {
 
 // capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
 func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
+	if c.Unused() {
+		n.unused(h)
+		return
+	}
 	s := n.stats.agent(h.agent.id)
 	c, cost, claim, lie := h.settle(c)
 	if claim != nil {
@@ -366,6 +371,17 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 		t.accepted = n.recovered(h)
 	}
 	n.finish(t, r, false)
+	n.news()
+}
+
+// unused ends a hold of which nothing came: its client cancelled, and its engine had computed nothing, or was too slow to say so.
+func (n *Node) unused(h *hold) {
+	if !n.voided(h, bus.CodeCancelled) {
+		return
+	}
+	r := n.refusal(n.identity(h.task), bus.CodeCancelled, 0, "cancelled before the engine had said anything: nothing is due")
+	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	n.finish(h.task, r, false)
 	n.news()
 }
 

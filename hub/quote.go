@@ -2,6 +2,8 @@ package hub
 
 import (
 	"slices"
+	"sort"
+	"time"
 
 	"souk/bus"
 	"souk/hub/predict"
@@ -18,17 +20,17 @@ type quote struct {
 	value     market.Credits
 	cost      market.Credits
 	worst     market.Credits
+	floor     market.Credits // what the prompt and the first token of the answer may cost: no hold has less room
 }
 
 // quote prices t on a. idle asks as if nothing else ran there.
 func (n *Node) quote(t *task, a *agent, idle bool) quote {
 	q := quote{prompt: a.predictor.Tokens(t.msg.Prompt.Tokens) + t.carried(), maxTokens: t.msg.MaxTokens}
-	bound := promptBound(q.prompt)
-	if most := a.reg.MaxModelLen; most > 0 {
+	most, least := a.promptBound(t)
+	if context := a.reg.MaxModelLen; context > 0 {
 		// An engine refuses a request whose prompt and max_tokens together exceed its context; the margin is
 		// for the estimate's error.
-		q.maxTokens = max(1, min(q.maxTokens, most-q.prompt-q.prompt/16-16))
-		bound = min(bound, most)
+		q.maxTokens = max(1, min(q.maxTokens, context-q.prompt-q.prompt/16-16))
 	}
 	cached := 0
 	if t.session != 0 {
@@ -43,15 +45,64 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 	}
 	q.forecast = a.predictor.Forecast(q.features)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: cached, Output: q.forecast.Output}) + a.tariff
-	q.most = bound
-	q.worst = max(q.cost, market.WorstCase(a.price, bound, q.maxTokens)+a.tariff)
+	q.most = most
+	q.worst = max(q.cost, market.WorstCase(a.price, most, q.maxTokens)+a.tariff)
+	if n.cfg.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
+		q.floor = market.WorstCase(a.price, least, min(1, q.maxTokens)) + a.tariff
+	}
 	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: a.quality(t.msg.Domain)})
 	return q
 }
 
-// promptBound is how many tokens a prompt may turn out to have: the count is an estimate until an engine has
-// made it, and the hold has to cover it.
-func promptBound(tokens int) int { return tokens + tokens/4 + 64 }
+// within is q where no more than most can be held: a premium is at most value less cost, so what is left of the hold beside it covers
+// the quote, and the prompt however long it turns out to be.
+func (q *quote) within(most market.Credits) { q.value = min(q.value, most-max(0, q.floor-q.cost)) }
+
+// promptBound is the most tokens that t's prompt can come to on a, which holds have room for as far as the client's money allows; and how
+// many a hold must have room for. The two differ where bytes say little of it, or nothing: tools have as many bytes as their template
+// likes, and what is not bounded at all is bounded by the context. An agent whose engine counts does so then, before it computes.
+func (a *agent) promptBound(t *task) (most, least int) {
+	template, measured := &bus.Assumed, false
+	if a.reg.Template != nil {
+		template, measured = a.reg.Template, true
+	}
+	p := &t.msg.Prompt
+	least, bounded := template.Bound(p)
+	guess := a.predictor.Tokens(p.Tokens)
+	guess += guess/4 + 64
+	most = least
+	switch {
+	case p.Text == 0: // an earlier door read it, and estimated its tokens alone
+		most, least = bus.MaxTokens, guess
+	case p.Loose == bus.LooseMedia:
+		most, least = bus.MaxTokens, bus.MaxTokens
+	case !measured:
+		most = bus.MaxTokens
+	case !bounded:
+		most, least = bus.MaxTokens, min(least, guess)
+	case p.Tools > 0:
+		least = min(least, guess)
+	}
+	context := a.reg.MaxModelLen
+	if context == 0 {
+		context = max(guess, 1<<17) // of an agent that does not say
+	}
+	return min(most+t.carried(), context), min(least+t.carried(), context)
+}
+
+// covered is how many tokens of t's prompt fit into a hold, beside the first of the answer.
+func (n *Node) covered(t *task, h *hold) int {
+	most, _ := h.agent.promptBound(t)
+	if h.rec.Settle == market.SettleQuoted {
+		return most
+	}
+	room := h.rec.Amount - h.rec.Premium - h.rec.Tariff
+	short := sort.Search(most, func(k int) bool { return market.WorstCase(h.rec.Price, k+1, 1) > room })
+	return short // the first that does not fit is one more
+}
+
+// worstFirst is how long the first token of an answer may take: several times what is expected, for a queue or a long prompt of another.
+func worstFirst(expected time.Duration) time.Duration { return 2*time.Second + 4*expected }
 
 // visit is where a session was last.
 type visit struct{ role, agent string }
@@ -72,6 +123,7 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Fee: h.rec.Fee, Settle: h.rec.Settle,
 		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium, TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
 	}
+	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.features.Cached, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole

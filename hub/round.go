@@ -86,7 +86,7 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			}
 			// No more than what was reserved can be held, so no more is offered: reservations cover
 			// every quote as it stood on arrival.
-			q.value = min(q.value, t.reserved)
+			q.within(t.reserved)
 			if q.value-q.cost-n.cfg.Fee < 0 {
 				continue
 			}
@@ -225,7 +225,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
 	h := &hold{
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, most: q.most, sent: n.now,
+		features: q.features, most: q.most, first: worstFirst(q.forecast.TTFT), sent: n.now,
 	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * a.predictor.SlowestITL()

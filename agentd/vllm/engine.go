@@ -62,6 +62,15 @@ func (e *Engine) Complete(ctx context.Context, r agentd.Request, token func(agen
 	if r.Resume != nil {
 		return e.goOn(ctx, r, token)
 	}
+	if r.Count {
+		n, err := e.count(ctx, r)
+		if err == nil {
+			err = token(agentd.Chunk{Counted: n})
+		}
+		if err != nil {
+			return agentd.Answer{Unmetered: true}, err
+		}
+	}
 	body, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r)
 	if err != nil {
 		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}

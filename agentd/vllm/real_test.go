@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"souk/agentd"
@@ -67,4 +68,57 @@ func TestRunningServer(t *testing.T) {
 		l, err := e.Load(context.Background())
 		return err == nil && *l.Running == 0 && *l.Generated > before && *l.Generated < before+4000
 	})
+}
+
+// Whatever is written into a prompt, a running server computes no more of it than its bytes and the measured template say; and what
+// they do not say it counts beforehand, as it computes it.
+func TestRunningServerWithinTheBound(t *testing.T) {
+	url := os.Getenv("VLLM_URL")
+	if url == "" {
+		t.Skip("VLLM_URL names no server")
+	}
+	e := engineAt(t, url)
+	info, err := e.Info(t.Context())
+	if err != nil || info.Template == nil {
+		t.Fatalf("%+v %v", info, err)
+	}
+	t.Logf("%+v", *info.Template)
+	tool := func(name string) string {
+		return `{"type":"function","function":{"name":"` + name + `","parameters":{"type":"object","properties":{"!":{"type":"number","enum":[1e15,1e15,1e15,1e15]}}}}}`
+	}
+	for name, body := range map[string]string{
+		"punctuation":   `{"messages":[{"role":"user","content":"` + strings.Repeat("!?", 2000) + `"}]}`,
+		"notes":         `{"messages":[{"role":"user","content":"` + strings.Repeat("\U0001D160", 500) + `"}]}`,
+		"many messages": `{"messages":[` + strings.Repeat(`{"role":"user","content":"!"},{"role":"assistant","content":""},`, 200) + `{"role":"user","content":"!"}]}`,
+		"parts":         `{"messages":[{"role":"user","content":[` + strings.Repeat(`{"type":"text","text":"!"},`, 400) + `"!"]}]}`,
+		"tools":         `{"messages":[{"role":"user","content":"!"}],"tools":[` + strings.Repeat(tool("!")+",", 30) + tool("?") + `]}`,
+		"calls": `{"messages":[{"role":"user","content":"!"},{"role":"assistant","tool_calls":[` + strings.Repeat(`{"id":"1","type":"function","function":{"name":"f","arguments":"{\"!\":[1e15,1e15,1e15,1e15]}"}},`, 30) +
+			`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"!"}]}`,
+		"a word for the template": `{"messages":[{"role":"user","content":"!"}],"chat_template_kwargs":{"bos_token":"` + strings.Repeat("!?", 31) + `"}}`,
+		"effort":                  `{"messages":[{"role":"user","content":"!"}],"reasoning_effort":"high","response_format":{"type":"json_object"}}`,
+		"completion":              `{"prompt":"` + strings.Repeat("!?", 2000) + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := bus.MeasurePrompt([]byte(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := agentd.Request{Kind: bus.KindChat, Model: info.Models[0], MaxTokens: 1, Body: json.RawMessage(body), Count: true}
+			if name == "completion" {
+				r.Kind = bus.KindCompletion
+			}
+			counted, computed := 0, 0
+			if _, err := e.Complete(t.Context(), r, func(c agentd.Chunk) error {
+				counted, computed = counted+c.Counted, computed+c.Prompt
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			bound, ok := info.Template.Bound(&p)
+			t.Logf("%d bytes, estimate %d, bound %d (%v), computed %d", p.Bytes, p.Tokens, bound, ok, computed)
+			if ok && computed > bound || computed != counted || computed == 0 {
+				t.Errorf("computed %d, bound %d, counted %d", computed, bound, counted)
+			}
+		})
+	}
 }

@@ -118,14 +118,16 @@ func stopped(a agentd.Answer, stop string) agentd.Answer {
 	return a
 }
 
+const cannotGoOn = "the answer cannot go on here"
+
 func cannot(err error) error {
-	return &agentd.EngineError{Code: bus.CodeAgentFailed, Message: "the answer cannot go on here", Err: err}
+	return &agentd.EngineError{Code: bus.CodeAgentFailed, Message: cannotGoOn, Err: err}
 }
 
 // tokenize returns the prompt's token ids.
 func (e *Engine) tokenize(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) ([]uint32, error) {
 	q := map[string]any{"model": r.Model}
-	names := []string{"messages", "add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "add_special_tokens"}
+	names := []string{"messages", "add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "add_special_tokens", "tools"}
 	if r.Kind == bus.KindCompletion {
 		names = []string{"add_special_tokens"}
 		prompt := body["prompt"]
@@ -202,7 +204,8 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 	case err != nil:
 		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
 	case resp.StatusCode != http.StatusOK:
-		return cannot(fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body)))
+		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: resp.StatusCode, Message: cannotGoOn,
+			Err: fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body))}
 	}
 	if err := json.Unmarshal(body, said); err != nil {
 		return cannot(fmt.Errorf("%s: %w", path, err))

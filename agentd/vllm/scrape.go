@@ -195,6 +195,7 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 		info.BlockSize, info.KVTokens = cacheConfig(page)
 	}
 	info.Parsers = e.parses(ctx)
+	info.Template = e.template(ctx)
 	return info, nil
 }
 
