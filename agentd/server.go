@@ -547,10 +547,10 @@ func (a *seller) watchClaim(ctx context.Context) {
 				}
 			case ev.Key != key: // another agent whose id begins like ours
 			case ev.Deleted:
-				a.with(func(core *Agent) { core.Claimed(nil) })
+				a.with(func(core *Agent) { core.Unclaimed(ev.Rev) })
 			default:
 				named = true
-				a.claimed(ev.Value)
+				a.claimed(ev.KV)
 			}
 		}
 		sleep(ctx, jitter(100*time.Millisecond))
@@ -569,7 +569,14 @@ func (a *seller) readClaim(ctx context.Context, gone bool) {
 	}
 	for _, kv := range kvs {
 		if kv.Key == key {
-			a.claimed(kv.Value)
+			a.mu.Lock()
+			fence := a.core.fence
+			a.mu.Unlock()
+			if kv.Create < fence {
+				a.log.Warn("the registry has an older claim than one seen before, as if restored from a copy: nothing is sold under it; start agentd anew",
+					"fence", kv.Create, "seen", fence)
+			}
+			a.claimed(kv)
 			return
 		}
 	}
@@ -578,12 +585,13 @@ func (a *seller) readClaim(ctx context.Context, gone bool) {
 	}
 }
 
-func (a *seller) claimed(value []byte) {
+func (a *seller) claimed(kv bus.KV) {
 	var c bus.Claim
-	if err := bus.DecodeEntry(value, &c); err != nil {
+	if err := bus.DecodeEntry(kv.Value, &c); err != nil {
 		a.log.Warn("claim cannot be read", "err", err)
 		return
 	}
+	c.Fence = kv.Create
 	a.with(func(core *Agent) { core.Claimed(&c) })
 }
 

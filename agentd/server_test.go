@@ -176,7 +176,7 @@ func (o *town) claim() int64 {
 	}
 	o.t.Cleanup(func() { lead.Close(ctx) })
 	value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Hub: "h1", Epoch: lead.Epoch()})
-	if err := lead.Claim(ctx, bus.ClaimKey("a1"), value); err != nil {
+	if _, err := lead.Claim(ctx, bus.ClaimKey("a1"), value); err != nil {
 		o.t.Fatal(err)
 	}
 	return lead.Epoch()
@@ -1038,4 +1038,58 @@ func TestSeldom(t *testing.T) {
 			t.Errorf("%d lines in 150 s, want 3", lines)
 		}
 	})
+}
+
+// An agent goes from the hub of one domain to that of another and back, whichever was elected first, and serves each; the one that
+// has lost it is refused.
+func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newTown(t)
+			<-o.server.Ready()
+			domains := []string{"math", "code"}
+			leads := make([]bus.Leadership, 2)
+			for _, i := range []int{first, 1 - first} {
+				lead, err := o.reg.Elect(t.Context(), bus.HubKey(domains[i]), []byte(`{}`), time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer lead.Close(context.Background())
+				leads[i] = lead
+			}
+			fences := make([]int64, 2)
+			for n := range 6 {
+				i := n % 2
+				if n > 0 {
+					if err := leads[1-i].Release(t.Context(), bus.ClaimKey("a1")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: domains[i], Hub: "h", Epoch: leads[i].Epoch()})
+				var err error
+				if fences[i], err = leads[i].Claim(t.Context(), bus.ClaimKey("a1"), value); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Second)
+				for _, j := range []int{i, 1 - i} {
+					d := dispatch(fmt.Sprintf("h-%d-%d", n, j))
+					d.Task.ID, d.Domain, d.Epoch, d.Fence = d.Hold, domains[j], leads[j].Epoch(), fences[j]
+					m, err := o.hub.Request(t.Context(), bus.Msg{Subject: bus.DispatchSubject("a1", domains[j]), Data: encoded(t, d)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					var r bus.DispatchReply
+					o.decode(m, &r)
+					switch {
+					case j == i && r.Code != "":
+						t.Errorf("%s elected first, move %d to %s: %+v", domains[first], n, domains[i], r)
+					case j != i && n > 0 && r.Code != bus.CodeStaleEpoch:
+						t.Errorf("%s elected first, move %d: %s, which has lost the agent, gets %+v", domains[first], n, domains[j], r)
+					}
+				}
+				pass(time.Second)
+			}
+			o.close()
+		})
+	}
 }
