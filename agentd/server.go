@@ -1190,10 +1190,10 @@ func (a *seller) repeat(ctx context.Context) {
 func (a *seller) sendPiece(s *stream) (bytes int) {
 	s.mu.Lock()
 	frames, word := s.piece(a.cfg.ID)
-	s.mu.Unlock()
-	if word != nil {
+	if word != nil { // in order: a heartbeat counts what went before it
 		a.tell(s.reply, word)
 	}
+	s.mu.Unlock()
 	for _, data := range frames {
 		bytes += len(data)
 		a.publish(s, data)
