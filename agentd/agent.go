@@ -23,7 +23,7 @@ type Agent struct {
 	state    string
 	draining bool
 	claim    *bus.Claim // nil: no hub sells our slots
-	epoch    int64      // highest ever seen
+	fence    int64      // of the latest claim ever seen: what was handed out under an earlier one is refused
 	running  int
 	holds    map[string]*hold
 	order    []string // of holds, oldest first
@@ -100,17 +100,23 @@ func (a *Agent) Domain() string {
 	return a.cfg.Domains[0].Domain
 }
 
-// Claimed says which hub sells the agent's slots now; nil: none does.
+// Claimed says which hub sells the agent's slots now; nil: none does. News of a claim that another has followed are
+// old: the registry's watch and its answers may overtake one another.
 func (a *Agent) Claimed(c *bus.Claim) {
-	if c != nil && c.Agent != a.cfg.ID {
+	if c != nil && (c.Agent != a.cfg.ID || c.Fence < a.fence) {
 		return
 	}
 	a.claim, a.news = c, true
-	if c != nil {
-		if c.Epoch > a.epoch { // a hub that has just come has not heard what its former life was not there to hear
-			a.dueNow()
-		}
-		a.epoch = max(a.epoch, c.Epoch)
+	if c != nil && c.Fence > a.fence { // a hub that has just come has not heard what its former life was not there to hear
+		a.dueNow()
+		a.fence = c.Fence
+	}
+}
+
+// Unclaimed says that the claim was gone at a revision of the registry: the one that is known, or one before it.
+func (a *Agent) Unclaimed(rev int64) {
+	if rev >= a.fence {
+		a.Claimed(nil)
 	}
 }
 
@@ -208,7 +214,6 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		h.running, h.others = true, a.running
 		a.running++
 		a.news = true
-		a.epoch = max(a.epoch, d.Epoch)
 		a.counts.Accepted++
 	}
 	a.remember(d.Hold, h)
@@ -239,10 +244,14 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeDraining, "the agent is shutting down"
 	case d.Boot != 0 && d.Boot != a.boot: // its hub has not heard yet that we were started again, and voids such holds when it does
 		return bus.CodeStaleEpoch, "the dispatch is for another start of this agent"
-	case d.Epoch < a.epoch:
-		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.epoch)
+	case d.Fence != 0 && d.Fence < a.fence:
+		return bus.CodeStaleEpoch, fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
 	case a.claim == nil:
 		return bus.CodeNotClaimed, "no hub sells this agent's slots"
+	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // all that tells the leaderships of a hub apart that knows of no fences
+		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.claim.Epoch)
+	case d.Fence != 0 && d.Fence != a.claim.Fence:
+		return bus.CodeNotClaimed, fmt.Sprintf("the slots are sold by %s under claim %d", a.claim.Domain, a.claim.Fence)
 	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
 		return bus.CodeNotClaimed, fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
 	case d.Tier >= market.MaxTiers: // which one it is depends on what the hub counted as free, in the round's record

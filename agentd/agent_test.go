@@ -2,7 +2,9 @@ package agentd
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +35,9 @@ func dispatch(hold string) *bus.Dispatch {
 			Body: []byte(`{"messages":[]}`), Prompt: bus.Prompt{Tokens: 50}}}
 }
 
-func claim(epoch int64) *bus.Claim { return &bus.Claim{Agent: "a1", Domain: "math", Epoch: epoch} }
+func claim(epoch int64) *bus.Claim {
+	return &bus.Claim{Agent: "a1", Domain: "math", Epoch: epoch, Fence: epoch + 100}
+}
 
 func TestAcceptOrRefuse(t *testing.T) {
 	change := func(f func(*bus.Dispatch)) *bus.Dispatch {
@@ -55,6 +59,9 @@ func TestAcceptOrRefuse(t *testing.T) {
 		{"for an earlier life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 6 }), "math", bus.CodeStaleEpoch, "another start"},
 		{"for this life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 7 }), "math", "", ""},
 		{"of an epoch whose claim is not known yet", nil, change(func(d *bus.Dispatch) { d.Epoch = 6 }), "math", bus.CodeNotClaimed, "epoch 5"},
+		{"of a claim that is over", nil, change(func(d *bus.Dispatch) { d.Fence = 104 }), "math", bus.CodeStaleEpoch, "104 has been followed by claim 105"},
+		{"of a claim that is not known yet", nil, change(func(d *bus.Dispatch) { d.Fence = 106 }), "math", bus.CodeNotClaimed, "claim 105"},
+		{"of the claim in force", nil, change(func(d *bus.Dispatch) { d.Fence = 105 }), "math", "", ""},
 		{"from a hub without a claim", nil, change(func(d *bus.Dispatch) { d.Domain = "code" }), "code", bus.CodeNotClaimed, "sold by math"},
 		{"when no hub has a claim", func(a *Agent) { a.Claimed(nil) }, dispatch("h"), "math", bus.CodeNotClaimed, "no hub"},
 		{"when all slots are taken", func(a *Agent) { a.Dispatch("math", dispatch("x")); a.Dispatch("math", dispatch("y")) }, dispatch("h"), "math", bus.CodeNoSlot, "all 2 slots"},
@@ -341,7 +348,7 @@ func TestClaims(t *testing.T) {
 	if a.Domain() != "math" {
 		t.Errorf("unclaimed, it reports to %s", a.Domain())
 	}
-	a.Claimed(&bus.Claim{Agent: "a1", Domain: "code", Epoch: 9})
+	a.Claimed(&bus.Claim{Agent: "a1", Domain: "code", Epoch: 9, Fence: 10})
 	if a.Domain() != "code" {
 		t.Errorf("claimed, it reports to %s", a.Domain())
 	}
@@ -350,9 +357,171 @@ func TestClaims(t *testing.T) {
 		t.Error("took another agent's claim")
 	}
 	a.Claimed(nil)
-	a.Claimed(claim(5)) // an election of long ago
-	if r, _ := a.Dispatch("math", dispatch("h")); r.Code != bus.CodeStaleEpoch {
+	a.Claimed(claim(5)) // its hub was elected long before, in another domain: that says nothing here
+	if r, _ := a.Dispatch("math", dispatch("h")); r.Code != "" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// sells is a hub's claim, and a dispatch under it. Hubs of before know of no fences.
+type sells struct {
+	domain       string
+	epoch, fence int64
+	old          bool
+}
+
+func (s sells) claim() *bus.Claim {
+	return &bus.Claim{Agent: "a1", Domain: s.domain, Epoch: s.epoch, Fence: s.fence}
+}
+
+func (s sells) dispatch(hold string) *bus.Dispatch {
+	d := dispatch(hold)
+	d.Domain, d.Epoch, d.Fence = s.domain, s.epoch, s.fence
+	if s.old {
+		d.Fence = 0
+	}
+	return d
+}
+
+// An agent moves from hub to hub, whichever was elected first, and serves the one that has claimed it; one that had it before
+// is refused, whatever its epoch.
+func TestAnAgentMovesBetweenHubs(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		for _, epochs := range [][2]int64{{5, 90}, {90, 5}} {
+			t.Run(fmt.Sprintf("epochs %v, without fences %v", epochs, old), func(t *testing.T) {
+				a := newTestAgent(100, Config{})
+				fence, before := int64(1000), sells{}
+				for i := range 6 {
+					fence += 7
+					now := sells{[]string{"math", "code"}[i%2], epochs[i%2], fence, old}
+					a.Claimed(nil)
+					a.Claimed(now.claim())
+					if r, _ := a.Dispatch(now.domain, now.dispatch(fmt.Sprint("h", i))); r.Code != "" {
+						t.Fatalf("move %d, to %s: %+v", i, now.domain, r)
+					}
+					if i == 0 {
+						before = now
+						continue
+					}
+					want := bus.CodeStaleEpoch
+					if old {
+						want = bus.CodeNotClaimed
+					}
+					if r, _ := a.Dispatch(before.domain, before.dispatch(fmt.Sprint("late", i))); r.Code != want {
+						t.Errorf("move %d: the hub before gets %+v, want %s", i, r, want)
+					}
+					before = now
+				}
+			})
+		}
+	}
+}
+
+// A hub that was deposed within its domain is refused: by its fence, and by its epoch where it has none. A number that nobody has
+// claimed under is not believed, however high it is.
+func TestDeposedHubs(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		a := newTestAgent(2, Config{})
+		first, next := sells{"math", 5, 100, old}, sells{"math", 90, 101, old}
+		a.Claimed(first.claim())
+		a.Claimed(next.claim())
+		a.Claimed(first.claim()) // news that were overtaken
+		a.Unclaimed(100)
+		for _, high := range []sells{{"math", 1 << 50, 101, old}, {"math", 90, 1 << 50, false}, {"code", 1 << 50, 1 << 50, old}} {
+			if r, _ := a.Dispatch(high.domain, high.dispatch("high")); r.Code != bus.CodeNotClaimed {
+				t.Errorf("%+v: %+v", high, r)
+			}
+		}
+		if r, _ := a.Dispatch("math", first.dispatch("late")); r.Code != bus.CodeStaleEpoch {
+			t.Errorf("the deposed hub gets %+v", r)
+		}
+		if r, _ := a.Dispatch("math", next.dispatch("h")); r.Code != "" {
+			t.Errorf("the hub that leads gets %+v", r)
+		}
+		a.Unclaimed(102)
+		if r, _ := a.Dispatch("math", next.dispatch("h2")); r.Code != bus.CodeNotClaimed {
+			t.Errorf("with the claim gone: %+v", r)
+		}
+	}
+}
+
+// Several hubs of two domains, some of them without fences, are elected, deposed, claim and release; news of claims and dispatches
+// come late, twice and out of order. The agent serves at most its slots, and only for whom the registry named last of what it has
+// heard; fences never fall.
+func TestAgentUnderRandomClaims(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	a := newTestAgent(3, Config{})
+	var rev, fence, accepted, moves int64 = 10, 0, 0, 0
+	var claims []sells // every one there ever was, oldest first
+	epochs := map[string]int64{"math": 1, "code": 2}
+	held := false // the last of claims is in force
+	running := map[string]bool{}
+	now := begun
+	for i := range 40000 {
+		now = now.Add(time.Millisecond)
+		rev++
+		switch rng.IntN(10) {
+		case 0: // an election, or only another claim
+			domain := []string{"math", "code"}[rng.IntN(2)]
+			if rng.IntN(2) == 0 {
+				epochs[domain] = rev
+				rev++
+			}
+			claims, held = append(claims, sells{domain, epochs[domain], rev, rng.IntN(3) == 0}), true
+			moves++
+		case 1:
+			held = false
+			if len(claims) > 0 && rng.IntN(2) == 0 {
+				a.Unclaimed(rev)
+			}
+		case 2, 3: // news, perhaps old
+			if n := len(claims); n > 0 && (held || rng.IntN(2) == 0) {
+				a.Claimed(claims[n-1-rng.IntN(min(n, 3))].claim())
+			}
+		case 4, 5, 6, 7:
+			if len(claims) == 0 {
+				continue
+			}
+			from := claims[max(0, len(claims)-1-rng.IntN(4))]
+			hold := fmt.Sprint(i - rng.IntN(2))
+			before := a.claim
+			r, start := a.Dispatch(from.domain, from.dispatch(hold))
+			if !start {
+				continue
+			}
+			if r.Code != "" || running[hold] || before == nil || before.Domain != from.domain || before.Epoch != from.epoch || !from.old && before.Fence != from.fence {
+				t.Fatalf("step %d: %+v served under %+v", i, from, before)
+			}
+			running[hold] = true
+			accepted++
+		default:
+			if len(running) > 0 {
+				hold := slices.Min(slices.Collect(maps.Keys(running)))
+				end(a, hold)
+				a.Acked(hold, "")
+				delete(running, hold)
+			}
+		}
+		if a.fence < fence || a.claim != nil && a.claim.Fence != a.fence {
+			t.Fatalf("step %d: fence %d after %d, under claim %+v", i, a.fence, fence, a.claim)
+		}
+		fence = a.fence
+		if len(running) > 3 || a.running != len(running) {
+			t.Fatalf("step %d: runs %d of 3, agent says %d", i, len(running), a.running)
+		}
+	}
+	if accepted < 1000 || moves < 1000 {
+		t.Errorf("%d accepted in %d moves", accepted, moves)
+	}
+	last := claims[len(claims)-1]
+	a.Claimed(last.claim())
+	for hold := range running {
+		end(a, hold)
+	}
+	if r, _ := a.Dispatch(last.domain, last.dispatch("last")); r.Code != "" {
+		t.Errorf("in the end the hub that has it gets %+v", r)
 	}
 }
 

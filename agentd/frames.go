@@ -18,10 +18,10 @@ func (f *frames) keep(b []byte) {
 	}
 }
 
-// acked drops everything below n.
+// acked drops everything below n. Who has more than was ever sent is mistaken, and what was sent is kept.
 func (f *frames) acked(n uint64) {
-	if n > f.base {
-		f.drop(int(min(n-f.base, uint64(len(f.data)))))
+	if n > f.base && n-f.base <= uint64(len(f.data)) {
+		f.drop(int(n - f.base))
 	}
 }
 

@@ -249,7 +249,12 @@ func TestFrames(t *testing.T) {
 	if show(2) != "gone" || show(3) != "dddd " || f.bytes != 4 || f.base+uint64(len(f.data)) != 4 {
 		t.Errorf("after ack: %+v", f)
 	}
-	f.acked(99)
+	f.acked(99) // more than there ever was
+	f.acked(1 << 50)
+	if f.bytes != 4 || show(3) != "dddd " {
+		t.Errorf("after an acknowledgement of what was never sent: %+v", f)
+	}
+	f.acked(4)
 	if f.bytes != 0 || f.base+uint64(len(f.data)) != 4 || show(4) != "" {
 		t.Errorf("all acked: %+v", f)
 	}

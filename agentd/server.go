@@ -134,6 +134,7 @@ type seller struct {
 	kick       chan struct{} // the core has news
 	enrol      chan struct{} // the registration has changed
 	check      chan struct{} // look at the engine now
+	missed     chan struct{} // a reader has missed something
 	runs       sync.WaitGroup
 	sends      sync.WaitGroup
 
@@ -154,7 +155,7 @@ type seller struct {
 
 func newSeller(s *Server, cfg AgentConfig) *seller {
 	a := &seller{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
-		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1), check: make(chan struct{}, 1),
+		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1), check: make(chan struct{}, 1), missed: make(chan struct{}, 1),
 		shelf: newShelf(s.cfg.KeepTotal)}
 	crand.Read(a.secret[:])
 	return a
@@ -254,6 +255,7 @@ func (a *seller) run(ctx context.Context) error {
 	wg.Go(func() { a.watchEngine(life) })
 	wg.Go(func() { a.loop(life) })
 	wg.Go(func() { a.heartbeats(life) })
+	wg.Go(func() { a.repeat(life) })
 	select {
 	case <-ctx.Done():
 		a.drain()
@@ -547,10 +549,10 @@ func (a *seller) watchClaim(ctx context.Context) {
 				}
 			case ev.Key != key: // another agent whose id begins like ours
 			case ev.Deleted:
-				a.with(func(core *Agent) { core.Claimed(nil) })
+				a.with(func(core *Agent) { core.Unclaimed(ev.Rev) })
 			default:
 				named = true
-				a.claimed(ev.Value)
+				a.claimed(ev.KV)
 			}
 		}
 		sleep(ctx, jitter(100*time.Millisecond))
@@ -569,7 +571,14 @@ func (a *seller) readClaim(ctx context.Context, gone bool) {
 	}
 	for _, kv := range kvs {
 		if kv.Key == key {
-			a.claimed(kv.Value)
+			a.mu.Lock()
+			fence := a.core.fence
+			a.mu.Unlock()
+			if kv.Create < fence {
+				a.log.Warn("the registry has an older claim than one seen before, as if restored from a copy: nothing is sold under it; start agentd anew",
+					"fence", kv.Create, "seen", fence)
+			}
+			a.claimed(kv)
 			return
 		}
 	}
@@ -578,12 +587,13 @@ func (a *seller) readClaim(ctx context.Context, gone bool) {
 	}
 }
 
-func (a *seller) claimed(value []byte) {
+func (a *seller) claimed(kv bus.KV) {
 	var c bus.Claim
-	if err := bus.DecodeEntry(value, &c); err != nil {
+	if err := bus.DecodeEntry(kv.Value, &c); err != nil {
 		a.log.Warn("claim cannot be read", "err", err)
 		return
 	}
+	c.Fence = kv.Create
 	a.with(func(core *Agent) { core.Claimed(&c) })
 }
 
@@ -1095,11 +1105,19 @@ func (a *seller) onControl(m bus.Msg) {
 		return
 	}
 	id := streamID{bus.LastToken(m.Subject), c.Task}
-	read := ""
+	read, stranger := "", false
 	a.mu.Lock()
 	s := a.shelf.byID[id]
 	switch {
+	case s == nil && c.Resume != nil: // told at once, but no more of them than could be readers of an earlier life
+		if told, now := &a.shelf.resends.told, time.Now(); told.wait(now) == 0 {
+			told.take(now, 1)
+			stranger = true
+		}
 	case s == nil:
+	case c.Resume != nil:
+		a.shelf.resends.ask(s, *c.Resume)
+		nudge(a.missed)
 	case c.Cancel && !s.over:
 		s.over = true
 		if stop := s.cancel; stop != nil {
@@ -1134,37 +1152,55 @@ func (a *seller) onControl(m bus.Msg) {
 			a.spool.Done(read)
 		}
 	}
-	switch {
-	case c.Resume == nil:
-	case s != nil:
-		a.resume(s, *c.Resume)
-	case bus.ValidID(id.client):
-		a.tell(bus.ReplySubject(id.client, id.task), a.gone(id, *c.Resume, bus.CodeUnknown, "no such answer is kept here"))
+	if stranger && bus.ValidID(id.client) {
+		a.tell(bus.ReplySubject(id.client, id.task), gone(a.cfg.ID, id, *c.Resume, bus.CodeUnknown, "no such answer is kept here"))
 	}
 }
 
-// resume sends again what is kept, from a number on.
-func (a *seller) resume(s *stream, from uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	kept, ok := s.frames.from(from)
-	switch {
-	case s.reply == "" || s.moved:
-	case s.unsaid != nil: // alive, and soon decided
-		a.tell(s.reply, &bus.Chunk{Task: s.id.task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true})
-	case !ok:
-		a.tell(s.reply, a.gone(s.id, from, bus.CodeAnswerGone, fmt.Sprintf("chunks before %d are no longer kept", s.frames.base)))
-	case len(kept) == 0 && s.run != nil: // nothing missed
-		a.tell(s.reply, s.run.Heartbeat())
-	}
-	if !s.moved { // else another agent speaks
-		for _, data := range kept {
-			a.publish(s, data)
+// repeat sends again what readers have missed, piece by piece, so that nothing else waits for it.
+func (a *seller) repeat(ctx context.Context) {
+	idle := time.NewTimer(0)
+	defer idle.Stop()
+	for ctx.Err() == nil {
+		now := time.Now()
+		a.mu.Lock()
+		s, wake := a.shelf.resends.next(now)
+		if s != nil {
+			s.again.begin(now)
+		}
+		a.mu.Unlock()
+		if s != nil {
+			bytes := a.sendPiece(s)
+			a.mu.Lock()
+			a.shelf.resends.sent(time.Now(), s, bytes)
+			a.mu.Unlock()
+			continue
+		}
+		var due <-chan time.Time
+		if !wake.IsZero() {
+			idle.Reset(time.Until(wake))
+			due = idle.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-a.missed:
+		case <-due:
 		}
 	}
 }
 
-// gone ends a reader's wait for what cannot be sent again.
-func (a *seller) gone(id streamID, from uint64, code bus.Code, why string) *bus.Chunk {
-	return &bus.Chunk{Task: id.task, Seq: from, Result: &bus.Result{Client: id.client, Task: id.task, Agent: a.cfg.ID, Code: code, Message: why}}
+// sendPiece sends the next piece of a repeat and returns its bytes. A connection may be slow, and others look at the stream; readers put
+// in order what overtakes.
+func (a *seller) sendPiece(s *stream) (bytes int) {
+	s.mu.Lock()
+	frames, word := s.piece(a.cfg.ID)
+	if word != nil { // in order: a heartbeat counts what went before it
+		a.tell(s.reply, word)
+	}
+	s.mu.Unlock()
+	for _, data := range frames {
+		bytes += len(data)
+		a.publish(s, data)
+	}
+	return bytes
 }

@@ -88,6 +88,7 @@ type town struct {
 	stop   context.CancelFunc
 	ended  chan error
 	home   *Home
+	wrap   func(bus.Bus) bus.Bus // of the node's; nil: as it is
 
 	mu          sync.Mutex
 	summaries   []bus.Summary
@@ -102,8 +103,13 @@ func newTown(t *testing.T, change ...func(*Config)) *town { return newTownAt(t, 
 
 // newTownAt is a town whose agent has a directory.
 func newTownAt(t *testing.T, home *Home, change ...func(*Config)) *town {
+	return newTownOn(t, nil, home, change...)
+}
+
+// newTownOn is a town whose node has a bus of its own kind.
+func newTownOn(t *testing.T, wrap func(bus.Bus) bus.Bus, home *Home, change ...func(*Config)) *town {
 	w := membus.New(1)
-	o := &town{t: t, home: home, world: w, hub: w.Bus("hub"), reg: w.Registry(), agent: w.Registry(), ended: make(chan error, 1),
+	o := &town{t: t, wrap: wrap, home: home, world: w, hub: w.Bus("hub"), reg: w.Registry(), agent: w.Registry(), ended: make(chan error, 1),
 		engine: &script{info: Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192, BlockSize: 16, KVTokens: 1 << 20}, acts: []act{speak(time.Millisecond, "so", " it", " is")}}}
 	o.ack = func(c bus.Completion) *bus.CompletionAck { return &bus.CompletionAck{Hold: c.Hold} }
 	o.listen("souk.v1.hub.math.summary.*", func(m bus.Msg) {
@@ -142,7 +148,11 @@ func newTownAt(t *testing.T, home *Home, change ...func(*Config)) *town {
 }
 
 func (o *town) node(name string, cfg Config) *Server {
-	s, err := NewServer(cfg, Deps{Bus: o.world.Bus(name), Registry: o.agent, Engine: func(EngineConfig) Engine { return o.engine },
+	var b bus.Bus = o.world.Bus(name)
+	if o.wrap != nil {
+		b = o.wrap(b)
+	}
+	s, err := NewServer(cfg, Deps{Bus: b, Registry: o.agent, Engine: func(EngineConfig) Engine { return o.engine },
 		Home: o.home, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		o.t.Fatal(err)
@@ -176,7 +186,7 @@ func (o *town) claim() int64 {
 	}
 	o.t.Cleanup(func() { lead.Close(ctx) })
 	value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Hub: "h1", Epoch: lead.Epoch()})
-	if err := lead.Claim(ctx, bus.ClaimKey("a1"), value); err != nil {
+	if _, err := lead.Claim(ctx, bus.ClaimKey("a1"), value); err != nil {
 		o.t.Fatal(err)
 	}
 	return lead.Epoch()
@@ -413,16 +423,21 @@ func TestResume(t *testing.T) {
 		o.dispatch(d)
 		pass(2500 * time.Millisecond)
 		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
+		if got, want := o.answer(), "0a|1b|0a|1b|"; got != want {
+			t.Errorf("answer %q, want %q at once", got, want)
+		}
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))}) // within a second: sent once, from the lowest number on
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
 		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))})
-		beats := o.beats
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(2))}) // nothing missed: it is told so
-		if got, want := o.answer(), "0a|1b|0a|1b|1b|"; got != want || o.beats != beats+1 {
+		pass(time.Second)
+		if got, want := o.answer(), "0a|1b|0a|1b|2c|0a|1b|2c|"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
 		}
 		pass(5 * time.Second)
 		o.chunks = nil
 		o.control(bus.StreamControl{Task: "t-h", Ack: new(uint64(3))})
 		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(3))})
+		pass(time.Second)
 		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(2))})
 		if got, want := o.answer(), "3d|4[stop ]|2[answer_gone ]|"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
@@ -1101,4 +1116,58 @@ func TestSeldom(t *testing.T) {
 			t.Errorf("%d lines in 150 s, want 3", lines)
 		}
 	})
+}
+
+// An agent goes from the hub of one domain to that of another and back, whichever was elected first, and serves each; the one that
+// has lost it is refused.
+func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newTown(t)
+			<-o.server.Ready()
+			domains := []string{"math", "code"}
+			leads := make([]bus.Leadership, 2)
+			for _, i := range []int{first, 1 - first} {
+				lead, err := o.reg.Elect(t.Context(), bus.HubKey(domains[i]), []byte(`{}`), time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer lead.Close(context.Background())
+				leads[i] = lead
+			}
+			fences := make([]int64, 2)
+			for n := range 6 {
+				i := n % 2
+				if n > 0 {
+					if err := leads[1-i].Release(t.Context(), bus.ClaimKey("a1")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: domains[i], Hub: "h", Epoch: leads[i].Epoch()})
+				var err error
+				if fences[i], err = leads[i].Claim(t.Context(), bus.ClaimKey("a1"), value); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Second)
+				for _, j := range []int{i, 1 - i} {
+					d := dispatch(fmt.Sprintf("h-%d-%d", n, j))
+					d.Task.ID, d.Domain, d.Epoch, d.Fence = d.Hold, domains[j], leads[j].Epoch(), fences[j]
+					m, err := o.hub.Request(t.Context(), bus.Msg{Subject: bus.DispatchSubject("a1", domains[j]), Data: encoded(t, d)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					var r bus.DispatchReply
+					o.decode(m, &r)
+					switch {
+					case j == i && r.Code != "":
+						t.Errorf("%s elected first, move %d to %s: %+v", domains[first], n, domains[i], r)
+					case j != i && n > 0 && r.Code != bus.CodeStaleEpoch:
+						t.Errorf("%s elected first, move %d: %s, which has lost the agent, gets %+v", domains[first], n, domains[j], r)
+					}
+				}
+				pass(time.Second)
+			}
+			o.close()
+		})
+	}
 }

@@ -21,6 +21,7 @@ type stream struct {
 	cancel   context.CancelCauseFunc // guarded by the shelf's owner, as is over
 	over     bool                    // cancelled, recalled or ended
 	recalled bool                    // by its hub
+	again    again                   // what its reader asked for once more: guarded by the shelf's owner, but for what it says of piece
 
 	mu      sync.Mutex
 	run     *Run // nil once it has ended: prompts are large
@@ -139,10 +140,12 @@ type shelf struct {
 	ended  []*stream          // oldest first
 	bytes  int                // of these
 	most   int
+
+	resends resends
 }
 
 func newShelf(most int) shelf {
-	return shelf{byID: map[streamID]*stream{}, live: map[*stream]bool{}, byHold: map[string]*stream{}, most: most}
+	return shelf{byID: map[streamID]*stream{}, live: map[*stream]bool{}, byHold: map[string]*stream{}, most: most, resends: newResends()}
 }
 
 // add takes in an answer that begins. An earlier attempt at the same task loses its name.

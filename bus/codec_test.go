@@ -37,7 +37,7 @@ func full() []Message {
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama", Reply: "souk.v1.reply.ada.t-1", Round: 5},
 		&Answer{Result: &result},
 		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0", Tier: 1, Task: task, Model: "llama", MaxTokens: 64,
-			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered", Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70, Earlier: []string{"j/8/0"}, Boot: 8,
+			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered", Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70, Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
 			PromptMost: 990, Cached: 64, FirstMS: 2500},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5, Nonce: bytes.Repeat([]byte{8}, 16)},

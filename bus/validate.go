@@ -271,6 +271,7 @@ func (d *Dispatch) Validate() error {
 	p.id("domain", d.Domain)
 	p.epoch("epoch", d.Epoch)
 	p.epoch("boot", d.Boot)
+	p.epoch("fence", d.Fence)
 	p.name("journal", d.Journal, MaxName)
 	p.number("round", d.Round)
 	if d.Hold == "" {

@@ -238,6 +238,8 @@ func TestTableTakesNewsOnce(t *testing.T) {
 		{"out of order", bus.Status{Domain: "a", Epoch: 5, Seq: 0, Room: 1}, 7},
 		{"an earlier leader's", bus.Status{Domain: "a", Epoch: 4, Seq: 9, Room: 1}, 7},
 		{"of a hub that is not in the registry", bus.Status{Domain: "b", Epoch: 5, Seq: 9, Room: 1}, 7},
+		{"of a leader that the registry has not named", bus.Status{Domain: "a", Epoch: 1 << 50, Seq: 2, Room: 1}, 7},
+		{"of a number that cannot be", bus.Status{Domain: "a", Epoch: 5, Seq: 1 << 50, Room: 1}, 7},
 	} {
 		if got := room(table.WithStatus(&c.st, noon)); got != c.want {
 			t.Errorf("%s: room is %d, want %d", c.name, got, c.want)
@@ -254,6 +256,33 @@ func TestTableTakesNewsOnce(t *testing.T) {
 	}
 	if len(table.Hubs()) != 1 {
 		t.Error("news changed a table that others read")
+	}
+}
+
+// Whatever is said once in a hub's name, what it says itself counts again within seconds.
+func TestOneForgedStatus(t *testing.T) {
+	for _, forged := range []bus.Status{
+		{Epoch: 1 << 50, Seq: 1 << 50}, {Epoch: 5, Seq: 1 << 50}, {Epoch: 5, Seq: 1<<63 - 1}, {Epoch: 5, Seq: 60}, {Epoch: 0}, {Epoch: 1<<62 - 1},
+	} {
+		for _, heard := range []bool{false, true} { // the hub has been heard before
+			forged.Domain = "a"
+			table := (&Table{}).WithEntry(bus.HubEntry{Domain: "a"}, 5, noon)
+			seq := uint64(7)
+			if heard {
+				table = table.WithStatus(&bus.Status{Domain: "a", Epoch: 5, Seq: seq, Room: 9}, noon)
+			}
+			table = table.WithStatus(&forged, noon)
+			for at := time.Duration(0); ; at += time.Second {
+				seq++
+				if table = table.WithStatus(&bus.Status{Domain: "a", Epoch: 5, Seq: seq, Room: 9}, noon.Add(at)); table.hubs[0].Status != nil && table.hubs[0].Status.Seq == seq {
+					break
+				}
+				if at > 3*time.Second {
+					t.Errorf("%+v: the hub is not believed for %v", forged, at)
+					break
+				}
+			}
+		}
 	}
 }
 

@@ -70,14 +70,14 @@ func (t *Table) Only(keep func(domain string) bool) *Table {
 	return &Table{hubs}
 }
 
-// WithStatus returns a table with what a hub says of itself. What comes from nobody in the registry, from an
-// earlier leader, or out of order changes nothing.
+// WithStatus returns a table with what a hub says of itself. What comes from nobody in the registry, from
+// another than its leader, or out of order changes nothing.
 func (t *Table) WithStatus(st *bus.Status, now time.Time) *Table {
 	i, found := t.find(st.Domain)
-	if !found || st.Epoch < t.hubs[i].Epoch {
+	if !found || st.Epoch != t.hubs[i].Epoch { // a later leader than the registry has named yet soon speaks again
 		return t
 	}
-	if old := t.hubs[i].Status; old != nil && old.Epoch == st.Epoch && st.Seq < old.Seq {
+	if old := t.hubs[i].Status; old != nil && !bus.Later(old.Seq, t.hubs[i].Heard, st.Seq, now) {
 		return t
 	}
 	hubs := slices.Clone(t.hubs)

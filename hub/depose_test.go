@@ -159,7 +159,7 @@ func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Claim(t.Context(), bus.ClaimKey("a-1"), []byte(`{"agent":"a-1","domain":"math","hub":"hub-1","epoch":1}`)); err != nil {
+		if _, err := l.Claim(t.Context(), bus.ClaimKey("a-1"), []byte(`{"agent":"a-1","domain":"math","hub":"hub-1","epoch":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		return l

@@ -22,6 +22,7 @@ type hold struct {
 	timeout  time.Duration // what the agent was given
 	expires  time.Time
 	features predict.Features
+	cached   int           // tokens of this very text that the agent was believed to hold
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 

@@ -119,11 +119,11 @@ func (a *agent) reads(t *task) bool { return !t.parses || slices.Contains(a.reg.
 func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 	d := bus.Dispatch{
 		Kind: bus.DispatchTask, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal, Round: h.rec.Round, Hold: h.id,
-		Boot: h.rec.Boot, Tier: aw.Tier, Task: *t.msg, Model: h.rec.Model, MaxTokens: h.rec.MaxTokens, Price: h.rec.Price,
+		Boot: h.rec.Boot, Fence: h.agent.reg.Fence, Tier: aw.Tier, Task: *t.msg, Model: h.rec.Model, MaxTokens: h.rec.MaxTokens, Price: h.rec.Price,
 		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Fee: h.rec.Fee, Settle: h.rec.Settle,
 		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium, TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
 	}
-	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.features.Cached, min(h.first.Milliseconds(), d.TimeoutMS)
+	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.cached, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole

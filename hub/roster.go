@@ -21,7 +21,8 @@ type agent struct {
 
 	state string // by its last summary
 	seq   uint64
-	quiet int64 // by Node.nano: when its last summary is too old
+	said  time.Time // when that came; zero: none has since it joined
+	quiet int64     // by Node.nano: when its last summary is too old
 	price market.Price
 
 	owner, class string
@@ -109,6 +110,9 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		return fmt.Errorf("agent %s is not sold: %w", reg.Agent, err)
 	}
 	a := n.enrol(reg.Agent)
+	if !a.joined { // another hub sold it meanwhile, or an earlier life of this one: what its next summary counts is believed
+		a.said = time.Time{}
+	}
 	a.joined = true
 	n.restarted(a, &reg)
 	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
@@ -119,7 +123,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}
 	if fresh {
-		a.seq, a.state, a.refusals, a.avoid = 0, bus.StateReady, 0, 0
+		a.seq, a.said, a.state, a.refusals, a.avoid = 0, time.Time{}, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
@@ -174,12 +178,13 @@ func (n *Node) summarised(s *bus.Summary) error {
 	if a == nil || !a.joined {
 		return fmt.Errorf("summary of %s, which is not sold here", s.Agent)
 	}
-	if s.Boot != a.reg.Boot || s.Seq <= a.seq {
+	if s.Boot != a.reg.Boot || !bus.Later(a.seq, a.said, s.Seq, n.now) {
 		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
 	}
 	before := a.free(n)
 	a.speaks(n)
-	a.seq, a.quiet = s.Seq, n.at(n.cfg.Silence)
+	first := a.said.IsZero()
+	a.seq, a.said, a.quiet = s.Seq, n.now, n.at(n.cfg.Silence)
 	a.state = s.State
 	if s.Slots > 0 {
 		a.slots, a.tiers = s.Slots, s.Tiers // for later rounds
@@ -191,7 +196,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	}
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
 	a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
-	a.correct(n.now, s.InFlight, n.cfg.Settling)
+	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
 	if after := a.free(n); after > before {
 		n.news()
 	} else if after != before {
@@ -201,16 +206,21 @@ func (n *Node) summarised(s *bus.Summary) error {
 }
 
 // correct compares the agent's count of running tasks with the hub's. A summary is a little old, so only what
-// an agent counts more, and goes on counting, is believed: it runs something the hub has given up.
-func (a *agent) correct(now time.Time, running int, settling time.Duration) {
+// an agent counts more, and goes on counting, is believed: it runs something the hub has given up. The first summary is believed at
+// once: what it counts more was handed out by another hub, and until the next one says less those slots are not free.
+func (a *agent) correct(now time.Time, running int, settling time.Duration, first bool) {
 	excess := running - len(a.holds)
 	switch {
 	case excess <= 0:
 		a.excess, a.stuck = 0, 0
 	case a.excess == 0:
 		a.excess, a.excessSince = excess, now
+		if first {
+			a.stuck = excess
+		}
 	default:
 		a.excess = min(a.excess, excess)
+		a.stuck = min(a.stuck, a.excess)
 		if now.Sub(a.excessSince) >= settling {
 			a.stuck = a.excess
 		}

@@ -107,16 +107,36 @@ func TestSummaries(t *testing.T) {
 func TestSlotsThatTheHubHasGivenUp(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	h.must(h.summary("a-1", 1, nil))
 	for i := range uint64(4) {
-		h.must(h.summary("a-1", i+1, func(s *bus.Summary) { s.InFlight = 2 }))
+		h.must(h.summary("a-1", i+2, func(s *bus.Summary) { s.InFlight = 2 }))
 		if want := []int{2, 2, 0, 0}[i]; h.n.freeSlots() != want {
-			t.Errorf("summary %d: %d free, want %d", i+1, h.n.freeSlots(), want)
+			t.Errorf("summary %d: %d free, want %d", i+2, h.n.freeSlots(), want)
 		}
 		h.pass(time.Second)
 	}
-	h.must(h.summary("a-1", 5, nil))
+	h.must(h.summary("a-1", 6, nil))
 	if h.n.freeSlots() != 2 {
 		t.Error("the correction stays")
+	}
+}
+
+// An agent that comes from another hub still serves that one's tasks: its first summary is believed, and slots come free as it says so.
+func TestSlotsBusyWithAnothersWork(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	for i, running := range []int{3, 3, 1, 2, 0} { // 2: a task of ours, say, whose reply is under way
+		h.must(h.summary("a-1", uint64(i+500), func(s *bus.Summary) { s.InFlight = running }))
+		if want := []int{1, 1, 3, 3, 4}[i]; h.n.freeSlots() != want {
+			t.Errorf("it says that it runs %d: %d free, want %d", running, h.n.freeSlots(), want)
+		}
+		h.pass(time.Second)
+	}
+	h.n.Leave(h.now, "a-1")
+	h.must(h.n.Join(h.now, h.n.lookup("a-1").reg))
+	h.must(h.summary("a-1", 600, func(s *bus.Summary) { s.InFlight = 2 }))
+	if h.n.freeSlots() != 2 {
+		t.Errorf("come back, it says that it runs 2: %d free, want 2", h.n.freeSlots())
 	}
 }
 

@@ -225,7 +225,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
 	h := &hold{
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, most: q.most, first: worstFirst(q.forecast.TTFT), sent: n.now,
+		features: q.features, cached: q.features.Cached, most: q.most, first: worstFirst(q.forecast.TTFT), sent: n.now,
 	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * a.predictor.SlowestITL()

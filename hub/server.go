@@ -892,12 +892,12 @@ type roster struct {
 	s       *Server
 	l       bus.Leadership
 	wanted  map[string]*bus.Registration // by agent
-	claimed map[string]bool
-	named   map[string]bool // since the watch began anew
+	claimed map[string]int64             // by agent: the fence of our claim
+	named   map[string]bool              // since the watch began anew
 }
 
 func (s *Server) watch(ctx context.Context, l bus.Leadership) {
-	r := &roster{s: s, l: l, wanted: map[string]*bus.Registration{}, claimed: map[string]bool{}, named: map[string]bool{}}
+	r := &roster{s: s, l: l, wanted: map[string]*bus.Registration{}, claimed: map[string]int64{}, named: map[string]bool{}}
 	again := time.NewTicker(claimEvery)
 	defer again.Stop()
 	for ctx.Err() == nil {
@@ -970,26 +970,28 @@ func (r *roster) take(ctx context.Context, e bus.Event) {
 
 // claim claims an agent if that has not been done, and has it sold.
 func (r *roster) claim(ctx context.Context, agent string) {
-	if !r.claimed[agent] {
+	if r.claimed[agent] == 0 {
+		var fence int64
 		c := bus.Claim{Agent: agent, Domain: r.s.cfg.Domain, Hub: r.s.cfg.Hub, Epoch: r.l.Epoch()}
 		data, err := bus.EncodeEntry(&c)
 		if err == nil {
 			short, cancel := context.WithTimeout(ctx, r.s.cfg.LeaseTTL)
-			err = r.l.Claim(short, bus.ClaimKey(agent), data)
+			fence, err = r.l.Claim(short, bus.ClaimKey(agent), data)
 			cancel()
 		}
 		if err != nil {
 			r.s.log.Debug("agent not claimed", "agent", agent, "err", err)
 			return
 		}
-		r.claimed[agent] = true
+		r.claimed[agent] = fence
 	}
+	r.wanted[agent].Fence = r.claimed[agent]
 	r.tell(ctx, input{at: time.Now(), join: r.wanted[agent]})
 }
 
 func (r *roster) claimMissing(ctx context.Context) {
 	for _, agent := range slices.Sorted(maps.Keys(r.wanted)) {
-		if !r.claimed[agent] {
+		if r.claimed[agent] == 0 {
 			r.claim(ctx, agent)
 		}
 	}
@@ -1000,7 +1002,7 @@ func (r *roster) drop(ctx context.Context, agent string) {
 		return
 	}
 	delete(r.wanted, agent)
-	if !r.claimed[agent] {
+	if r.claimed[agent] == 0 {
 		return
 	}
 	delete(r.claimed, agent)

@@ -162,7 +162,7 @@ func evicting(t *testing.T, n Network[bus.Registry]) {
 	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	dead, err := r.Elect(ctx, "/hubs/math", []byte("first life"), time.Minute)
 	must(t, err)
-	must(t, dead.Claim(ctx, "/claims/a", []byte("mine")))
+	claimed(t, ctx, dead, "/claims/a", []byte("mine"))
 	wantErr(t, "evict another", other.Evict(ctx, "/hubs/math", []byte("second life")), bus.ErrExists)
 	wantListing(t, other, "/hubs/", "math=first life")
 	must(t, other.Evict(ctx, "/hubs/math", []byte("first life")))
@@ -301,28 +301,51 @@ func electingGivenUp(t *testing.T, n Network[bus.Registry]) {
 	wantListing(t, a, "/hubs/", "")
 }
 
+// claim is a claim of which only the error counts.
+func claim(ctx context.Context, l bus.Leadership, key string, value []byte) error {
+	_, err := l.Claim(ctx, key, value)
+	return err
+}
+
+// claimed returns the fence of a claim that must succeed.
+func claimed(t *testing.T, ctx context.Context, l bus.Leadership, key string, value []byte) int64 {
+	t.Helper()
+	fence, err := l.Claim(ctx, key, value)
+	must(t, err)
+	return fence
+}
+
 func claims(t *testing.T, n Network[bus.Registry]) {
 	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
 	math, err := a.Elect(ctx, "/hubs/math", nil, ttl)
 	must(t, err)
 	law, err := b.Elect(ctx, "/hubs/law", nil, ttl)
 	must(t, err)
-	must(t, math.Claim(ctx, "/claims/1", []byte("math")))
-	must(t, math.Claim(ctx, "/claims/1", []byte("math again")))
-	must(t, law.Claim(ctx, "/claims/2", []byte("law")))
-	wantErr(t, "claim what another has", law.Claim(ctx, "/claims/1", []byte("law")), bus.ErrExists)
+	fence := claimed(t, ctx, math, "/claims/1", []byte("math"))
+	if again := claimed(t, ctx, math, "/claims/1", []byte("math again")); again != fence {
+		t.Errorf("the same claim again has fence %d, and had %d", again, fence)
+	}
+	kvs, err := b.Get(ctx, "/claims/1")
+	must(t, err)
+	if len(kvs) != 1 || kvs[0].Create != fence {
+		t.Errorf("the claim's fence is %d, and the registry has %+v", fence, kvs)
+	}
+	claimed(t, ctx, law, "/claims/2", []byte("law"))
+	wantErr(t, "claim what another has", claim(ctx, law, "/claims/1", []byte("law")), bus.ErrExists)
 	wantErr(t, "release what another has", law.Release(ctx, "/claims/1"), bus.ErrExists)
 	wantErr(t, "release the leadership", law.Release(ctx, "/hubs/law"), bus.ErrExists)
 	wantListing(t, a, "/claims/", "1=math again 2=law")
 
 	must(t, math.Release(ctx, "/claims/1"))
 	must(t, math.Release(ctx, "/claims/1"))
-	must(t, law.Claim(ctx, "/claims/1", []byte("law")))
+	if later := claimed(t, ctx, law, "/claims/1", []byte("law")); later <= fence {
+		t.Errorf("a later claim has fence %d, after %d", later, fence)
+	}
 	wantListing(t, a, "/claims/", "1=law 2=law")
 
 	must(t, law.Close(ctx))
 	wantListing(t, a, "/claims/", "")
-	wantErr(t, "claim after Close", law.Claim(ctx, "/claims/1", nil), bus.ErrLost)
+	wantErr(t, "claim after Close", claim(ctx, law, "/claims/1", nil), bus.ErrLost)
 	must(t, math.Close(ctx))
 }
 
@@ -330,12 +353,12 @@ func fencing(t *testing.T, n Network[bus.Registry]) {
 	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
 	old, err := a.Elect(ctx, "/hubs/math", []byte("old"), ttl)
 	must(t, err)
-	must(t, old.Claim(ctx, "/claims/1", []byte("old")))
+	claimed(t, ctx, old, "/claims/1", []byte("old"))
 	must(t, b.Delete(ctx, "/hubs/math")) // as an operator may
 	late, err := b.Elect(ctx, "/hubs/math", []byte("late"), ttl)
 	must(t, err)
 	for range 6 {
-		wantErr(t, "claim by the old leader", old.Claim(ctx, "/claims/2", []byte("old")), bus.ErrLost)
+		wantErr(t, "claim by the old leader", claim(ctx, old, "/claims/2", []byte("old")), bus.ErrLost)
 		wantErr(t, "release by the old leader", old.Release(ctx, "/claims/1"), bus.ErrLost)
 		wantErr(t, "update by the old leader", old.Update(ctx, []byte("old")), bus.ErrLost)
 	}
@@ -343,7 +366,7 @@ func fencing(t *testing.T, n Network[bus.Registry]) {
 	Receive1(t, "the old leadership is lost", old.Lost())
 	must(t, old.Close(ctx))
 	wantListing(t, b, "/claims/", "")
-	must(t, late.Claim(ctx, "/claims/2", []byte("late")))
+	claimed(t, ctx, late, "/claims/2", []byte("late"))
 	must(t, late.Close(ctx))
 }
 
@@ -406,11 +429,11 @@ func shortOutage(t *testing.T, n Network[bus.Registry]) {
 	n.Cut("r")
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if err := l.Claim(short, "/claims/1", nil); err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, bus.ErrExists) {
+	if err := claim(short, l, "/claims/1", nil); err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, bus.ErrExists) {
 		t.Errorf("claim while cut off: %v, want an error that says neither lost nor taken", err)
 	}
 	n.Heal("r")
-	Eventually(t, "the leader goes on", func() bool { return l.Claim(ctx, "/claims/1", []byte("a")) == nil })
+	Eventually(t, "the leader goes on", func() bool { return claim(ctx, l, "/claims/1", []byte("a")) == nil })
 	wantListing(t, other, "/claims/", "1=a")
 	select {
 	case <-l.Lost():
@@ -445,7 +468,7 @@ func electingThroughOutage(t *testing.T, n Network[bus.Registry]) {
 	if second.Epoch() <= first.Epoch() {
 		t.Errorf("epoch %d after %d", second.Epoch(), first.Epoch())
 	}
-	must(t, second.Claim(ctx, "/claims/1", []byte("b")))
+	claimed(t, ctx, second, "/claims/1", []byte("b"))
 	must(t, second.Close(ctx))
 	must(t, witness.Close(ctx))
 }

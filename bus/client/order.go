@@ -17,7 +17,7 @@ type order struct {
 	line    []bus.Chunk          // in order, not read yet
 	bytes   int                  // of line and ahead
 	ahead   map[uint64]bus.Chunk // beyond a gap
-	known   uint64               // chunks below this number exist, as far as was heard
+	known   uint64               // chunks below this number exist, by the last that was heard
 	end     *bus.Result
 }
 
@@ -42,8 +42,14 @@ func (o *order) take(c bus.Chunk) error {
 			o.known = max(o.known, c.Result.Chunks)
 		}
 		return nil
-	case c.Heartbeat:
-		o.known = max(o.known, c.Seq)
+	case c.Heartbeat: // its agent's own count, the latest: a number that was said before and cannot be is forgotten
+		o.known = max(o.next, c.Seq)
+		for n, d := range o.ahead {
+			if n >= o.known {
+				o.bytes -= size(d)
+				delete(o.ahead, n)
+			}
+		}
 		return nil
 	case c.Seq < o.next:
 		return nil

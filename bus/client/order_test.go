@@ -41,6 +41,8 @@ func TestOrder(t *testing.T) {
 		{"the end before the rest", "e2 1b 0a", "ab", false, true},
 		{"a heartbeat shows a gap", "0a h2", "a", true, false},
 		{"a heartbeat shows none", "0a h1", "a", false, false},
+		{"a heartbeat of less than was said before", "0a h9 h1", "a", false, false},
+		{"a chunk that cannot be, and the count after it", "0a 9x h1 1b 2c e3", "abc", false, true},
 		{"no text at all", "e0", "", false, true},
 		{"another server goes on", "0a 1b /2c /3d /e4", "abcd", false, true},
 		{"the first server speaks again", "0a /1b 1x e9 /2c /e3", "abc", false, true},

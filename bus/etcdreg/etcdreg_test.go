@@ -219,7 +219,7 @@ func BenchmarkClaim(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.Claim(b.Context(), "/claims/1", []byte("x")); err != nil {
+		if _, err := l.Claim(b.Context(), "/claims/1", []byte("x")); err != nil {
 			b.Fatal(err)
 		}
 	}

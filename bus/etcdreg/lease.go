@@ -242,21 +242,24 @@ func (l *lease) Update(ctx context.Context, value []byte) error {
 }
 
 // Claim is fenced: a leader that was asleep while another took over cannot take anything.
-func (l *lease) Claim(ctx context.Context, key string, value []byte) error {
+func (l *lease) Claim(ctx context.Context, key string, value []byte) (fence int64, err error) {
 	put := clientv3.OpPut(key, string(value), clientv3.WithLease(l.id))
 	free := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 	mine := clientv3.Compare(clientv3.LeaseValue(key), "=", l.id)
 	out, err := l.registry.client.Txn(ctx).If(l.holds(), free).Then(put).
-		Else(clientv3.OpTxn([]clientv3.Cmp{l.holds(), mine}, []clientv3.Op{put}, []clientv3.Op{clientv3.OpGet(l.key)})).
+		Else(clientv3.OpTxn([]clientv3.Cmp{l.holds(), mine}, []clientv3.Op{put, clientv3.OpGet(key)}, []clientv3.Op{clientv3.OpGet(l.key)})).
 		Commit()
-	if err != nil || out.Succeeded {
-		return wrap("claim", key, err)
+	if err != nil {
+		return 0, wrap("claim", key, err)
+	}
+	if out.Succeeded {
+		return out.Header.Revision, nil
 	}
 	inner := out.Responses[0].GetResponseTxn()
-	if inner.Succeeded {
-		return nil // claimed before
+	if inner.Succeeded { // claimed before
+		return inner.Responses[1].GetResponseRange().Kvs[0].CreateRevision, nil
 	}
-	return wrap("claim", key, l.why(inner.Responses[0].GetResponseRange().Kvs))
+	return 0, wrap("claim", key, l.why(inner.Responses[0].GetResponseRange().Kvs))
 }
 
 func (l *lease) Release(ctx context.Context, key string) error {

@@ -338,17 +338,16 @@ func (l *lease) Close(ctx context.Context) error {
 	return nil
 }
 
-func (l *lease) Claim(ctx context.Context, key string, value []byte) error {
+func (l *lease) Claim(ctx context.Context, key string, value []byte) (fence int64, err error) {
 	if err := l.lock(ctx, "claim", key); err != nil {
-		return err
+		return 0, err
 	}
 	s := l.registry.store
 	defer s.mu.Unlock()
 	if e := s.keys[key]; e != nil && e.lease != l {
-		return fmt.Errorf("claim %s: %w", key, bus.ErrExists)
+		return 0, fmt.Errorf("claim %s: %w", key, bus.ErrExists)
 	}
-	s.put(key, value, l)
-	return nil
+	return s.put(key, value, l).Create, nil
 }
 
 func (l *lease) Release(ctx context.Context, key string) error {

@@ -96,14 +96,14 @@ func TestExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := leader.Claim(ctx, "/claims/1", nil); err != nil {
+	if _, err := leader.Claim(ctx, "/claims/1", nil); err != nil {
 		t.Fatal(err)
 	}
 	if !w.Expire("/claims/1") || w.Expire("/claims/1") {
 		t.Error("expiring a lease once, by a key under it, must succeed, and twice not")
 	}
 	<-leader.Lost()
-	if err := leader.Claim(ctx, "/claims/2", nil); !errors.Is(err, bus.ErrLost) {
+	if _, err := leader.Claim(ctx, "/claims/2", nil); !errors.Is(err, bus.ErrLost) {
 		t.Errorf("claim after the lease has expired: %v", err)
 	}
 	if kvs, err := r.Get(ctx, "/"); err != nil || len(kvs) != 0 {

@@ -90,7 +90,7 @@ agentd:
 		t.Fatal(err)
 	}
 	claim, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Epoch: lead.Epoch()})
-	if err := lead.Claim(ctx, bus.ClaimKey("a1"), claim); err != nil {
+	if _, err := lead.Claim(ctx, bus.ClaimKey("a1"), claim); err != nil {
 		t.Fatal(err)
 	}
 

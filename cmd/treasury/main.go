@@ -62,7 +62,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	defer l.Close()
-	s, err := treasury.NewServer(c.Treasury, treasury.Deps{Bus: l.Bus, Journal: j, Log: p.Log})
+	s, err := treasury.NewServer(c.Treasury, treasury.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log})
 	if err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err := m.statuses.listen(b); err != nil {
 		return err
 	}
-	if err := m.startTreasury(ctx, connect); err != nil {
+	if err := m.startTreasury(ctx, connect, registry); err != nil {
 		return err
 	}
 	if err := m.startDoor(ctx, connect, registry); err != nil {
@@ -217,7 +217,7 @@ func (m *Market) openJournal(name string) (*journal.Journal, error) {
 	return j, err
 }
 
-func (m *Market) startTreasury(ctx context.Context, connect connector) error {
+func (m *Market) startTreasury(ctx context.Context, connect connector, registry bus.Registry) error {
 	j, err := m.openJournal(ledger.Treasury)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (m *Market) startTreasury(ctx context.Context, connect connector) error {
 	if err != nil {
 		return err
 	}
-	s, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: b, Journal: j, Log: m.log})
+	s, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
 	if err != nil {
 		return err
 	}

@@ -17,9 +17,10 @@ import (
 
 // Deps is what a Server is wired to.
 type Deps struct {
-	Bus     bus.Bus
-	Journal ledger.Journal
-	Log     *slog.Logger // nil: slog.Default
+	Bus      bus.Bus
+	Registry bus.Registry // names the hubs that lead; nil: no hub's epoch is ever over, as where nothing could name them
+	Journal  ledger.Journal
+	Log      *slog.Logger // nil: slog.Default
 }
 
 // Server answers the treasury's requests on souk.v1.ledger.<op>, in msgpack or JSON as they came. Every change is
@@ -31,6 +32,7 @@ type Server struct {
 	epoch int64
 	ready chan struct{}
 	queue chan request
+	doubt chan request // whose epochs are to be proven
 
 	requests, refused, dropped, frames, records atomic.Int64
 	mu                                          sync.Mutex // of t, for Stats
@@ -42,7 +44,17 @@ type request struct {
 	reply string
 	json  bool
 	req   bus.FundsRequest
+	asked asked // of the registry, about its epoch
 }
+
+// asked is what came of asking the registry who leads.
+type asked uint8
+
+const (
+	notAsked asked = iota
+	answered
+	away // it did not say: the hub is served, and its epoch is not remembered
+)
 
 // Stats is a snapshot of a Server.
 type Stats struct {
@@ -68,7 +80,7 @@ func NewServer(cfg Config, d Deps) (*Server, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	s := &Server{cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending)}
+	s := &Server{cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending), doubt: make(chan request, cfg.MaxPending)}
 	s.t = New(cfg, salt)
 	err := ledger.Restore(d.Journal, s.t.past)
 	if err == nil {
@@ -119,6 +131,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("treasury: subscribe: %w", err)
 	}
+	proving, stop := context.WithCancel(ctx)
+	var prover sync.WaitGroup
+	prover.Go(func() { s.prove(proving) })
+	defer prover.Wait()
+	defer stop()
 	s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", s.epoch)
 	close(s.ready)
 	for {
@@ -198,8 +215,7 @@ func (s *Server) serve(first request) error {
 	}
 	s.mu.Lock()
 	for n, r := 1, first; ; n++ {
-		s.requests.Add(1)
-		s.t.Handle(r.op, &r.req, r, room)
+		s.handle(r, room)
 		if n == s.cfg.MaxBatch {
 			break
 		}
@@ -223,6 +239,98 @@ func (s *Server) serve(first request) error {
 			s.refused.Add(1)
 		}
 		s.send(a.To.(request), a.Reply)
+	}
+	return nil
+}
+
+// handle puts a request to the Treasury, or has it wait until the registry has said whether its hub's epoch is true.
+func (s *Server) handle(r request, room bool) {
+	if s.d.Registry != nil && r.asked != away && s.t.Doubts(r.op, &r.req) {
+		if r.asked == notAsked {
+			select {
+			case s.doubt <- r:
+				return
+			default: // so many are being looked up that this one may as well be asked again
+			}
+		}
+		s.requests.Add(1)
+		s.t.Doubted(&r.req, r)
+		return
+	}
+	s.requests.Add(1)
+	s.t.Handle(r.op, &r.req, r, room)
+}
+
+// How long the registry may take to say who leads, and how soon it is asked again: a flood of made-up epochs must not become one of
+// questions.
+const (
+	proveWithin = time.Second
+	proveEvery  = 20 * time.Millisecond
+)
+
+// prove asks the registry who leads, once for all requests that wait to know it, and puts them into the queue again.
+func (s *Server) prove(ctx context.Context) {
+	var wait []request
+	var lost time.Time // when the registry was last found to be away; zero: it was not
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case r := <-s.doubt:
+			wait = append(wait, r)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		for len(s.doubt) > 0 && len(wait) < s.cfg.MaxPending {
+			wait = append(wait, <-s.doubt)
+		}
+		came := away
+		if lost.IsZero() || time.Since(lost) >= proveWithin { // else whoever waits has waited long enough
+			err := s.leaders(ctx)
+			switch {
+			case err == nil:
+				came, lost = answered, time.Time{}
+			case lost.IsZero():
+				s.d.Log.Warn("treasury: the registry does not say which hubs lead; they are served, and none is held to be deposed", "err", err)
+				fallthrough
+			default:
+				lost = time.Now()
+			}
+		}
+		for _, r := range wait {
+			r.asked = came
+			select {
+			case s.queue <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+		clear(wait)
+		wait = wait[:0]
+		pause.Reset(proveEvery)
+	}
+}
+
+// leaders takes in which hubs lead.
+func (s *Server) leaders(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, proveWithin)
+	defer cancel()
+	kvs, err := s.d.Registry.Get(ctx, bus.HubsPrefix)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kv := range kvs {
+		var e bus.HubEntry
+		if bus.DecodeEntry(kv.Value, &e) == nil && e.Journal != s.cfg.Journal {
+			s.t.Leads(e.Journal, kv.Create)
+		}
 	}
 	return nil
 }

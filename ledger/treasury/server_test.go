@@ -28,6 +28,7 @@ type house struct {
 	world *membus.World
 	bus   bus.Bus
 	srv   *treasury.Server
+	reg   *membus.Registry // the treasury's
 	stop  func() error
 }
 
@@ -43,7 +44,8 @@ func start(t testing.TB, dir string, wrap func(ledger.Journal) ledger.Journal) *
 	if wrap != nil {
 		lj = wrap(j)
 	}
-	srv, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: h.world.Bus("treasury"), Journal: lj, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	h.reg = h.world.Registry()
+	srv, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: h.world.Bus("treasury"), Registry: h.reg, Journal: lj, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,16 +95,84 @@ func (h *house) ask(op string, req bus.FundsRequest) bus.FundsReply {
 	return reply
 }
 
+// elect makes a hub lead its domain; its journal is called as it is.
+func (h *house) elect(domain string) bus.Leadership {
+	h.t.Helper()
+	entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: domain, Labels: []string{domain}, Hub: "h", Journal: "hub-" + domain})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	lead, err := h.world.Registry().Elect(h.t.Context(), bus.HubKey(domain), entry, time.Hour)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return lead
+}
+
+// Nobody makes a hub stale by a number: the epochs that count are the registry's. One that was deposed is refused; while the registry
+// is away hubs are served.
+func TestEpochsAreProven(t *testing.T) {
+	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
+	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
+	n := 0
+	allot := func(hub string, epoch int64) bus.Code {
+		n++
+		r := h.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "ann", Hub: hub, Epoch: epoch, Amount: 1})
+		return r.Code
+	}
+	first := h.elect("maths")
+	for _, forged := range []int64{1 << 50, 1<<62 - 1, first.Epoch() + 1} {
+		for _, op := range []string{bus.OpAllot, bus.OpReturn, bus.OpAllotted} {
+			r := h.ask(op, bus.FundsRequest{ID: bus.ReturnID("hub-maths", 1), Client: "ann", Hub: "hub-maths", Epoch: forged, Amount: 1})
+			if r.Code != bus.CodeUnavailable || len(r.Grants) > 0 {
+				t.Errorf("%s in epoch %d: %+v", op, forged, r)
+			}
+		}
+		if code := allot("hub-maths", first.Epoch()); code != "" {
+			t.Fatalf("after a request in epoch %d the hub that leads gets %q", forged, code)
+		}
+	}
+	if code := allot("hub-law", 1<<50); code != bus.CodeUnavailable {
+		t.Errorf("a hub that leads nothing gets %q", code)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code := allot("hub-maths", first.Epoch()); code != "" {
+		t.Errorf("a hub that has resigned, and that none has followed, gets %q", code)
+	}
+	second := h.elect("maths")
+	if code := allot("hub-maths", second.Epoch()); code != "" {
+		t.Errorf("its follower gets %q", code)
+	}
+	if code := allot("hub-maths", first.Epoch()); code != bus.CodeStaleEpoch {
+		t.Errorf("it is deposed, and gets %q", code)
+	}
+	h.reg.Cut()
+	if code := allot("hub-law", 7); code != "" {
+		t.Errorf("with the registry away a hub gets %q", code)
+	}
+	h.reg.Heal()
+	law := h.elect("law")
+	for range 100 { // until the registry is asked again
+		if code := allot("hub-law", law.Epoch()); code != "" {
+			t.Fatalf("after what it could not prove the hub gets %q", code)
+		}
+	}
+}
+
 func TestTheServerOutlivesItself(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal", "treasury")
 	h := start(t, dir, nil)
 	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 100})
-	first := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: 3, Amount: 30})
+	epoch := h.elect("maths").Epoch()
+	first := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: epoch, Amount: 30})
 	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
 	h = start(t, dir, nil)
-	again := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: 3, Amount: 30})
+	epoch = h.elect("maths").Epoch()
+	again := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: epoch, Amount: 30})
 	if len(first.Grants) != 1 || len(again.Grants) != 1 || first.Grants[0] != again.Grants[0] || again.Prepaid != 70 {
 		t.Errorf("first %+v\nagain %+v", first, again)
 	}

@@ -35,7 +35,7 @@ type Treasury struct {
 	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
 	grants map[string][]bus.Grant
 	early  map[string]map[uint64]early // returns that came before one of a lower number, by hub
-	epochs map[string]int64            // highest seen of each hub
+	epochs map[string]int64            // of each hub that the registry has named: its leadership's, the highest so far
 	ready  Ready
 	salt   func() [16]byte
 }
@@ -182,14 +182,39 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 	}
 	seen, ok := t.epochs[req.Hub]
 	if req.Epoch < seen {
-		return refuse(bus.CodeStaleEpoch, "epoch %d of hub %s is over: epoch %d has asked", req.Epoch, req.Hub, seen)
+		return refuse(bus.CodeStaleEpoch, "epoch %d of hub %s is over: epoch %d leads", req.Epoch, req.Hub, seen)
 	}
 	if !ok && len(t.epochs) >= t.cfg.MaxHubs {
 		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", req.Hub, t.cfg.MaxHubs)
 	}
-	t.epochs[req.Hub] = req.Epoch
 	return nil
 }
+
+// Leads says which epoch of a hub leads its domain, as the registry has it. No other number is remembered: one that a request
+// names might be a mistake, and would make the hub stale for ever.
+func (t *Treasury) Leads(hub string, epoch int64) {
+	if _, ok := t.epochs[hub]; ledger.ValidID(hub) && (ok || len(t.epochs) < t.cfg.MaxHubs) {
+		t.epochs[hub] = max(t.epochs[hub], epoch)
+	}
+}
+
+// Doubts reports whether a request comes of a later epoch of its hub than the registry is known to have named.
+func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
+	switch op {
+	case bus.OpAllot, bus.OpReturn, bus.OpAllotted:
+		return req.Epoch > t.epochs[req.Hub]
+	}
+	return false
+}
+
+// Doubted refuses a request of an epoch that the registry does not name.
+func (t *Treasury) Doubted(req *bus.FundsRequest, to any) {
+	t.answer(to, req, bus.FundsReply{Code: bus.CodeUnavailable, Message: fmt.Sprintf(
+		"the registry does not name epoch %d as that of hub %s: a hub asks again once it leads its domain", req.Epoch, clip(req.Hub))})
+}
+
+// clip cuts a name that anyone may have made up to what a message holds.
+func clip(s string) string { return s[:min(len(s), 80)] }
 
 func (t *Treasury) known(client string) error {
 	if _, ok := t.book.Prepaid(client); !ok {
