@@ -573,3 +573,11 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	return n.refusal(t.msg, m.Code, 0, "the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks here; %s: deposit more, or set a lower max_price",
 		money(t.wanted), p.client, money(max(0, n.spare(p))), money(n.book.Held(p.client)+p.reserved), elsewhere)
 }
+
+// Reserved is what of a client's money is set aside for tasks that wait: it is not held yet.
+func (n *Node) Reserved(client string) market.Credits {
+	if p := n.purses[client]; p != nil {
+		return p.reserved
+	}
+	return 0
+}

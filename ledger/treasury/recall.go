@@ -259,10 +259,26 @@ func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Cr
 // alive reports whether an answer of a hub may still come.
 func (t *Treasury) alive(hub string) bool {
 	w, ok := t.heard[hub]
-	if !ok { // a treasury that has just started may not have heard it yet
-		return t.now.Sub(t.since) < lively
+	if ok && w.domain == "" {
+		return false
 	}
-	return w.domain != "" && t.now.Sub(w.at) < lively
+	last := t.since // we may not have heard it yet, or were deaf
+	if w.at.After(last) {
+		last = w.at
+	}
+	return t.now.Sub(last) < lively
+}
+
+// hear notes a hub's word. Where none of those that speak regularly said anything for so long that each should have, it was the treasury that did not
+// hear, and the silence of the others begins now.
+func (t *Treasury) hear(hub, domain string) {
+	if domain != "" {
+		if t.now.Sub(t.last) > 2*bus.FundsEvery {
+			t.since = t.now
+		}
+		t.last = t.now
+	}
+	t.heard[hub] = word{t.now, domain}
 }
 
 // done reports whether a hub did as asked, and what it gave back has come.

@@ -44,8 +44,10 @@ type Treasury struct {
 	ready     Ready
 	salt      func() [16]byte
 
-	now, since time.Time // never falls; when the first Tick was
-	room       bool      // the disk has some
+	now   time.Time // never falls
+	since time.Time // when it began to listen
+	last  time.Time // a word of any hub that speaks regularly
+	room  bool      // the disk has some
 
 	claims  map[string]*claims // of clients whose money is looked for at hubs
 	looks   []*look            // questions for balances that wait for hubs
@@ -225,7 +227,7 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 		}
 	}
 	t.epochs[req.Hub] = req.Epoch
-	t.heard[req.Hub] = word{t.now, req.Domain}
+	t.hear(req.Hub, req.Domain)
 	return nil
 }
 
