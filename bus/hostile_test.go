@@ -138,6 +138,12 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Status{Domain: "math", Labels: []string{"a b"}}, "labels"},
 		{&FundsRequest{Amount: -1}, "amount"},
 		{&FundsReply{Grants: []Grant{{}}}, "grants.client"},
+		{&FundsRequest{Domain: "a.b"}, "domain"},
+		{&FundsReply{RetryMS: -1}, "retry_ms"},
+		{&FundsReply{Hubs: []HubFunds{{Hub: "h", Avail: 1, Reserved: 2}}}, "hubs.reserved"},
+		{&Recall{Hub: "h", Client: "a.b"}, "client"},
+		{&Recall{Client: "ada"}, "hub"},
+		{&RecallReply{Hub: "h", Client: "ada", Held: -1}, "held"},
 	} {
 		data, err := Encode(test.m)
 		if err != nil {

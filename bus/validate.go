@@ -567,6 +567,7 @@ func (f *FundsRequest) Validate() error {
 	p.credits("amount", f.Amount)
 	p.credits("least", f.Least)
 	p.number("after", f.After)
+	p.optionalID("domain", f.Domain)
 	return p.err
 }
 
@@ -588,5 +589,43 @@ func (f *FundsReply) Validate() error {
 		p.name("grants.hub", g.Hub, MaxName)
 		p.credits("grants.amount", g.Amount)
 	}
+	p.within("retry_ms", f.RetryMS, 0, MaxPatient)
+	p.list("hubs", len(f.Hubs), maxEntries)
+	for i := range f.Hubs {
+		h := &f.Hubs[i]
+		p.name("hubs.hub", h.Hub, MaxName)
+		p.optionalID("hubs.domain", h.Domain)
+		p.funds("hubs.", h.Avail, h.Held, h.Reserved)
+		p.within("hubs.allotted", int64(h.Allotted), 0, math.MaxInt64)
+		p.within("hubs.at_ms", h.AtMS, 0, maxUnixMS)
+		p.within("hubs.heard_ms", h.HeardMS, 0, maxUnixMS)
+	}
+	return p.err
+}
+
+// funds are what a hub has of a client's money.
+func (p *problems) funds(where string, avail, held, reserved market.Credits) {
+	p.within(where+"avail", int64(avail), 0, math.MaxInt64)
+	p.within(where+"held", int64(held), 0, math.MaxInt64)
+	p.within(where+"reserved", int64(reserved), 0, int64(max(0, avail)))
+}
+
+func (r *Recall) Validate() error {
+	var p problems
+	p.name("id", r.ID, MaxName)
+	p.id("hub", r.Hub)
+	p.id("client", r.Client)
+	p.number("granted", r.Granted)
+	return p.err
+}
+
+func (r *RecallReply) Validate() error {
+	var p problems
+	p.name("id", r.ID, MaxName)
+	p.id("hub", r.Hub)
+	p.id("client", r.Client)
+	p.funds("", r.Avail, r.Held, r.Reserved)
+	p.number("accepted", r.Accepted)
+	p.number("returned", r.Returned)
 	return p.err
 }

@@ -48,6 +48,7 @@ type Config struct {
 	Linger          time.Duration `yaml:"linger"`           // a settlement waits so long for a sync to share: half of all syncs otherwise
 	DispatchTimeout time.Duration `yaml:"dispatch_timeout"` // an agent that says nothing for so long has perhaps not heard
 	FundsWait       time.Duration `yaml:"funds_wait"`       // a task waits so long for its client's allotment
+	PurseIdle       time.Duration `yaml:"purse_idle"`       // a client without an open task for so long has the most of its allotment given back: longer than the pauses of a dialogue, which would else wait for the treasury at each turn
 	HoldGrace       time.Duration `yaml:"hold_grace"`       // a hold outlives the slowest possible answer by so much: the ledger's rule
 	Suspect         time.Duration `yaml:"suspect"`          // an agent without a word for so long is asked whether anybody is there
 	Silence         time.Duration `yaml:"silence"`          // an agent without a summary for so long gets no tasks: five are missed
@@ -106,6 +107,7 @@ func Default() Config {
 		Linger:          5 * time.Millisecond,
 		DispatchTimeout: 2 * time.Second,
 		FundsWait:       3 * time.Second,
+		PurseIdle:       60 * time.Second,
 		HoldGrace:       60 * time.Second,
 		Suspect:         1100 * time.Millisecond, // an agent speaks every second
 		Silence:         5 * time.Second,
@@ -182,6 +184,7 @@ func (c Config) Validate() error {
 		{"deadline", c.Deadline, time.Millisecond, c.MaxDeadline}, {"max_deadline", c.MaxDeadline, time.Millisecond, 24 * time.Hour},
 		{"solve_limit", c.SolveLimit, time.Millisecond, time.Minute}, {"linger", c.Linger, 0, 100 * time.Millisecond},
 		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute}, {"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
+		{"purse_idle", c.PurseIdle, time.Second, 24 * time.Hour},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour}, {"suspect", c.Suspect, 100 * time.Millisecond, time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
 		{"settling", c.Settling, 0, time.Hour}, {"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
 		{"avoid_most", c.AvoidMost, time.Millisecond, time.Hour}, {"keep_ids", c.KeepIDs, time.Second, 24 * time.Hour},

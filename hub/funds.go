@@ -19,8 +19,28 @@ const (
 	lowWaterHolds = 4
 )
 
-// askAgain is how long a client whose treasury had nothing to spare is not asked for ahead.
+// askAgain is how long a client whose treasury had nothing to spare, or whose money was called back, is not asked for ahead.
 const askAgain = 5 * time.Second
+
+// Any request and any answer may be lost, so whatever is asked is asked again, under the same id, until it is answered or nobody
+// needs the answer.
+const (
+	// noAnswer is how long an answer is waited for: longer than the shell needs to say that there was none, so that what is under
+	// way is bounded by maxAsking there, too.
+	noAnswer = 2*treasuryTimeout + time.Second
+	// repeatAfter is how soon it is asked again where there was none.
+	repeatAfter = time.Second
+	// refusedAgain is how soon a return that was refused is told again.
+	refusedAgain = time.Minute
+	// comeBackMost bounds how long a treasury may tell us to wait.
+	comeBackMost = 5 * time.Second
+)
+
+// maxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each client.
+const maxAsking = 256
+
+// treasuryTimeout is how long a request to the treasury may take: it syncs a journal of its own.
+const treasuryTimeout = 2 * time.Second
 
 // purse is a client's money at this hub, beyond what the book says.
 type purse struct {
@@ -29,8 +49,10 @@ type purse struct {
 	reserved market.Credits // by tasks that wait: not yet held
 	largest  market.Credits // reserve of late, the measure of chunks
 	parked   []*task        // wait for money, first come first
-	asked    string         // id of the request under way
+	asked    *ask           // under way
 	notAhead time.Time      // not asked ahead before
+	pending  time.Time      // when the treasury last said that hubs are giving money back
+	timer    timer          // the end of its idleness
 }
 
 func (p *purse) unpark(t *task) {
@@ -42,27 +64,37 @@ func (p *purse) unpark(t *task) {
 // treasury is what the hub knows of its dealings with the treasury.
 type treasury struct {
 	number  uint64
-	asks    map[string]ask
+	asks    map[string]*ask      // by id
+	flying  int                  // of them, those that an answer may come to
+	line    []*ask               // wait for one of those to land
+	missed  *ask                 // OpAllotted, under way
 	pending map[uint64]bus.Grant // came before the grant of a lower number
 	returns []giveBack           // not yet known to be taken in, by number
-	owed    bool                 // some of them may have to be told again
-	again   timer                // for grants that were missed
-	gap     bool                 // a grant is missing that the treasury does not have either: no more is asked for
-	refuses bool                 // it would not say what it allotted, and that was said
+	told    bool                 // the treasury has said, in this leadership, which of them it has
+	again   timer                // for the next question what was allotted
+	sweep   sweep
+	gap     bool // a grant is missing that the treasury does not have either: no more is asked for
+	refuses bool // it would not say what it allotted, and that was said
 }
 
-// ask is a request under way.
+// ask is a request that is not answered.
 type ask struct {
-	op     string
-	client string
-	least  market.Credits
-	number uint64 // of a return
+	op      string
+	req     bus.FundsRequest
+	client  string
+	least   market.Credits
+	number  uint64 // of a return
+	ahead   bool   // no task waits for it
+	flying  bool
+	again   bool // it was asked more than once
+	refused bool
+	timer   timer
 }
 
 // maxPending bounds grants kept while one before them is missing.
 const maxPending = 4096
 
-// maxReturns bounds returns remembered to be told again: as many as a treasury lets wait for one before them.
+// maxReturns bounds returns remembered from before a start, to be told again.
 const maxReturns = 1 << 16
 
 // giveBack is a return as the journal has it.
@@ -73,16 +105,112 @@ type giveBack struct {
 }
 
 func newTreasury() treasury {
-	return treasury{asks: map[string]ask{}, pending: map[uint64]bus.Grant{}}
+	return treasury{asks: map[string]*ask{}, pending: map[uint64]bus.Grant{}}
 }
 
-func (t *treasury) idle() bool { return len(t.asks) == 0 }
+// idle reports whether no answer is waited for.
+func (t *treasury) idle() bool { return t.flying == 0 }
 
 // forget drops requests under way: their answers will not come to this leadership.
-func (t *treasury) forget() {
+func (n *Node) forgetAsks() {
+	t := &n.treasury
+	for _, a := range t.asks {
+		n.timers.set(&a.timer, time.Time{})
+	}
 	clear(t.asks)
 	clear(t.pending)
-	t.gap = false
+	for _, p := range n.purses {
+		p.asked = nil
+	}
+	t.flying, t.line, t.missed, t.gap, t.told = 0, nil, nil, false, false
+	t.sweep.stop()
+}
+
+// post asks the treasury something.
+func (n *Node) post(a *ask) {
+	a.req.Hub, a.req.Domain, a.req.Epoch = n.cfg.Journal, n.cfg.Domain, n.epoch
+	a.timer.owner = a
+	n.treasury.asks[a.req.ID] = a
+	n.launch(a)
+}
+
+// launch sends a request, again perhaps, as soon as not too many are under way.
+func (n *Node) launch(a *ask) {
+	t := &n.treasury
+	if t.flying >= maxAsking {
+		t.line = append(t.line, a)
+		return
+	}
+	t.flying++
+	a.flying = true
+	n.timers.set(&a.timer, n.now.Add(noAnswer))
+	n.out.Funds = append(n.out.Funds, Funds{a.op, a.req})
+}
+
+// land says that no answer is waited for any more.
+func (n *Node) land(a *ask) {
+	t := &n.treasury
+	n.timers.set(&a.timer, time.Time{})
+	if !a.flying {
+		return
+	}
+	a.flying = false
+	t.flying--
+	for len(t.line) > 0 && t.flying < maxAsking {
+		next := t.line[0]
+		t.line = t.line[1:]
+		if t.asks[next.req.ID] == next {
+			n.launch(next)
+		}
+	}
+}
+
+// over drops a request.
+func (n *Node) over(a *ask) {
+	delete(n.treasury.asks, a.req.ID)
+	n.land(a)
+	if n.treasury.missed == a {
+		n.treasury.missed = nil
+	}
+	if p := n.purses[a.client]; p != nil && p.asked == a {
+		p.asked = nil
+	}
+}
+
+// askLater asks again after a while.
+func (n *Node) askLater(a *ask, after time.Duration) {
+	n.land(a)
+	n.timers.set(&a.timer, n.now.Add(after))
+}
+
+// due implements timed: there was no answer, or it is time to ask again.
+func (a *ask) due(n *Node) {
+	switch {
+	case n.treasury.asks[a.req.ID] != a || !n.leading:
+	case a.flying:
+		n.unanswered(a)
+	default:
+		n.launch(a)
+	}
+}
+
+// unanswered deals with a request that got no answer: whether the treasury has heard it is not known. Money that no task waits for
+// is not asked for again; if it was granted, that is found in time.
+func (n *Node) unanswered(a *ask) {
+	if p := n.purses[a.client]; a.op == bus.OpAllot && (p == nil || len(p.parked) == 0) {
+		n.over(a)
+		return
+	}
+	switch {
+	case a.op == bus.OpAllotted && n.justBack():
+		n.askLater(a, backEvery)
+	case a.op == bus.OpAllot && !a.again: // whoever is parked has waited for long enough
+		a.again = true
+		n.land(a)
+		n.launch(a)
+	default:
+		n.askLater(a, repeatAfter)
+	}
 }
 
 func (n *Node) purse(client string) *purse {
@@ -100,7 +228,9 @@ const idlePurses = 4096
 // openPurse counts a task in.
 func (n *Node) openPurse(client string) {
 	n.open++
-	n.purse(client).open++
+	p := n.purse(client)
+	p.open++
+	n.timers.set(&p.timer, time.Time{})
 }
 
 // closePurse counts a task out.
@@ -108,8 +238,38 @@ func (n *Node) closePurse(client string) {
 	n.open--
 	p := n.purses[client]
 	p.open--
-	if p.open == 0 && p.asked == "" && len(n.purses) > idlePurses {
-		delete(n.purses, client)
+	n.rest(p)
+}
+
+// rest lets an idle purse's time begin. One without money is kept only where there are few.
+func (n *Node) rest(p *purse) {
+	switch {
+	case p.open > 0:
+	case n.book.Avail(p.client) > 0:
+		p.timer.owner = p
+		n.timers.set(&p.timer, n.now.Add(n.cfg.PurseIdle))
+	case len(n.purses) > idlePurses && p.asked == nil:
+		n.timers.set(&p.timer, time.Time{})
+		delete(n.purses, p.client)
+	}
+}
+
+// due implements timed: a client had no open task for so long that what is above low water is of more use elsewhere. Where there are
+// many such purses, those are given back whole and forgotten.
+func (p *purse) due(n *Node) {
+	many := len(n.purses) > idlePurses
+	if p.open > 0 || n.purses[p.client] != p {
+		return
+	}
+	if n.leading && !n.lost {
+		keep := times(p.largest, lowWaterHolds)
+		if many {
+			keep = 0
+		}
+		n.returnAbove(p.client, keep)
+	}
+	if many && p.asked == nil {
+		delete(n.purses, p.client)
 	}
 }
 
@@ -168,17 +328,17 @@ func (n *Node) release(t *task) {
 // askFor asks the treasury for what the first parked task lacks, and more, so that the next need not wait.
 func (n *Node) askFor(p *purse) {
 	n.unpark(p)
-	if p.asked != "" || len(p.parked) == 0 || n.treasury.gap {
+	if p.asked != nil || len(p.parked) == 0 || n.treasury.gap {
 		return
 	}
 	least := p.parked[0].wanted - n.spare(p)
-	n.request(p, max(least, times(p.largest, chunkHolds)), least)
+	n.request(p, max(least, times(p.largest, chunkHolds)), least, false)
 }
 
 // askAhead asks before need, where little is left.
 func (n *Node) askAhead(p *purse) {
-	if p.asked == "" && !n.treasury.gap && n.spare(p) < times(p.largest, lowWaterHolds) && !n.now.Before(p.notAhead) && p.largest > 0 {
-		n.request(p, times(p.largest, chunkHolds), p.largest)
+	if p.asked == nil && !n.treasury.gap && n.spare(p) < times(p.largest, lowWaterHolds) && !n.now.Before(p.notAhead) && p.largest > 0 {
+		n.request(p, times(p.largest, chunkHolds), p.largest, true)
 	}
 }
 
@@ -197,84 +357,86 @@ func (n *Node) requestID() string {
 	return n.cfg.Journal + "-" + strconv.FormatInt(n.epoch, 10) + "-" + strconv.FormatUint(n.treasury.number, 10)
 }
 
-func (n *Node) request(p *purse, amount, least market.Credits) {
-	p.asked = n.requestID()
-	n.treasury.asks[p.asked] = ask{op: bus.OpAllot, client: p.client, least: least}
-	n.out.Funds = append(n.out.Funds, Funds{bus.OpAllot, bus.FundsRequest{
-		ID: p.asked, Client: p.client, Hub: n.cfg.Journal, Epoch: n.epoch, Amount: amount, Least: least,
-	}})
+func (n *Node) request(p *purse, amount, least market.Credits, ahead bool) {
+	p.asked = &ask{op: bus.OpAllot, client: p.client, least: least, ahead: ahead,
+		req: bus.FundsRequest{ID: n.requestID(), Client: p.client, Amount: amount, Least: least, Ahead: ahead}}
+	n.post(p.asked)
 }
 
-// askMissed asks for grants that were given and never arrived: a lost reply must not strand money.
+// askMissed asks what was allotted: a lost reply must not strand money.
 func (n *Node) askMissed() {
-	for _, a := range n.treasury.asks {
-		if a.op == bus.OpAllotted {
-			return
-		}
+	t := &n.treasury
+	if t.missed != nil {
+		return
 	}
-	id := n.requestID()
-	n.treasury.asks[id] = ask{op: bus.OpAllotted}
-	n.out.Funds = append(n.out.Funds, Funds{bus.OpAllotted, bus.FundsRequest{
-		ID: id, Hub: n.cfg.Journal, Epoch: n.epoch, After: n.book.LastGrant(n.cfg.Journal),
-	}})
+	t.missed = &ask{op: bus.OpAllotted, req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal)}}
+	n.timers.set(&t.again, time.Time{})
+	n.post(t.missed)
 }
 
 // funded takes the treasury's answer. Grants are accepted in the order of their numbers, each once.
 func (n *Node) funded(m *bus.FundsReply) error {
-	a, ok := n.treasury.asks[m.ID]
-	if !ok {
+	a := n.treasury.asks[m.ID]
+	if a == nil {
 		return fmt.Errorf("no request %s to the treasury is under way", m.ID)
 	}
-	delete(n.treasury.asks, m.ID)
-	if a.op == bus.OpReturn {
-		return n.returned(a, m)
-	}
-	if a.op == bus.OpAllotted && n.stale(m) {
+	if m.Code == bus.CodeUnavailable {
+		n.land(a)
+		n.unanswered(a)
 		return nil
 	}
-	more := n.accept(m.Grants)
-	if a.op == bus.OpAllotted {
-		if m.Code == "" {
-			n.treasury.refuses = false
-			n.resendReturns(m.Returned)
-		} else if m.Code != bus.CodeUnavailable && !n.treasury.refuses {
-			n.treasury.refuses = true
-			n.fault(fmt.Errorf("the treasury does not say what it allotted: %s: %s", m.Code, m.Message))
-		}
-		switch {
-		case m.Code != "" && n.justBack():
-			n.timers.set(&n.treasury.again, n.now.Add(backEvery))
-		case m.Code != "":
-			n.timers.set(&n.treasury.again, n.now.Add(askMissedAgain))
-		case more:
-			n.askMissed() // a reply holds only so many
-		case len(n.treasury.pending) > 0 && !n.full:
-			n.treasury.gap = true
-			n.fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one", n.book.LastGrant(n.cfg.Journal)+1))
-			n.timers.set(&n.treasury.again, n.now.Add(askMissedAgain))
-		default:
-			for _, p := range n.sortedPurses() {
-				n.askFor(p)
-			}
-		}
-		return nil
-	}
-	n.allotted(n.purses[a.client], a, m)
-	switch {
-	case m.Code == bus.CodeUnavailable || len(n.treasury.pending) > 0:
-		n.askMissed()
-	case m.Code == "" && !more:
-		// A yes without money. Asking at once would be a loop as fast as the bus.
-		n.timers.set(&n.treasury.again, n.now.Add(askMissedAgain))
-	case m.Code == "" || m.Code == bus.CodeInsufficientFunds:
-		if p := n.purses[a.client]; p != nil {
-			n.askFor(p)
-		}
+	switch a.op {
+	case bus.OpReturn:
+		n.returned(a, m)
+	case bus.OpAllotted:
+		n.over(a)
+		n.missed(m)
+	default:
+		n.allotted(a, m)
 	}
 	return nil
 }
 
-// askMissedAgain is how long after no answer the treasury is asked once more.
+// missed takes in what the treasury says it allotted.
+func (n *Node) missed(m *bus.FundsReply) {
+	t := &n.treasury
+	next := bus.FundsEvery
+	defer func() {
+		if t.missed == nil {
+			n.timers.set(&t.again, n.now.Add(next))
+		}
+	}()
+	if n.stale(m) {
+		return
+	}
+	more := n.accept(m.Grants)
+	if m.Code != "" {
+		next = askMissedAgain
+		if !t.refuses {
+			t.refuses = true
+			n.fault(fmt.Errorf("the treasury does not say what it allotted: %s: %s", m.Code, m.Message))
+		}
+		return
+	}
+	t.refuses = false
+	n.tellReturns(m.Returned)
+	switch {
+	case more:
+		n.askMissed() // a reply holds only so many
+	case len(t.pending) > 0 && !n.full:
+		next = askMissedAgain
+		if !t.gap {
+			t.gap = true
+			n.fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one", n.book.LastGrant(n.cfg.Journal)+1))
+		}
+	default:
+		for _, p := range n.sortedPurses() {
+			n.askFor(p)
+		}
+	}
+}
+
+// askMissedAgain is how soon the treasury is asked once more that would not say, or that said yes and gave nothing.
 const askMissedAgain = time.Second
 
 // due implements timed.
@@ -318,7 +480,9 @@ func (n *Node) accept(grants []bus.Grant) (more bool) {
 	}
 	n.treasury.gap = false
 	for _, c := range clients {
-		n.unpark(n.purses[c])
+		p := n.purse(c)
+		n.unpark(p)
+		n.rest(p)
 	}
 	return true
 }
@@ -337,21 +501,37 @@ func (n *Node) unpark(p *purse) {
 	}
 }
 
-// allotted deals with those who waited for an answer about p's client.
-func (n *Node) allotted(p *purse, a ask, m *bus.FundsReply) {
+// allotted takes the answer to a request for a client's money, and deals with those who wait for it.
+func (n *Node) allotted(a *ask, m *bus.FundsReply) {
+	more := n.accept(m.Grants)
+	p := n.purses[a.client]
+	if p != nil && m.Code == bus.CodeAllotmentPending && !a.ahead && len(p.parked) > 0 {
+		// Other hubs are giving back what they have. Whoever is parked waits for it, and we ask again.
+		p.pending = n.now
+		n.askLater(a, min(max(time.Duration(m.RetryMS)*time.Millisecond, backEvery), comeBackMost))
+		n.unpark(p)
+		return
+	}
+	n.over(a)
+	if len(n.treasury.pending) > 0 {
+		defer n.askMissed()
+	}
 	if p == nil {
 		return
 	}
-	p.asked = ""
 	n.unpark(p)
 	switch m.Code {
 	case "":
-	case bus.CodeUnavailable:
-		// Whoever is parked waits until its time is up: askMissed finds what was granted meanwhile, and
-		// the next task of the client asks anew.
-		return
-	case bus.CodeUnknownClient, bus.CodeInsufficientFunds:
+		if !more && len(n.treasury.pending) == 0 {
+			// A yes without money. Asking at once would be a loop as fast as the bus.
+			n.timers.set(&n.treasury.again, n.now.Add(askMissedAgain))
+			return
+		}
+	case bus.CodeUnknownClient, bus.CodeInsufficientFunds, bus.CodeAllotmentPending:
 		p.notAhead = n.now.Add(askAgain)
+		if a.ahead && m.Code != bus.CodeUnknownClient {
+			break // no hub was asked to give money back; for a task that needs it they are
+		}
 		var poor []*task
 		for _, t := range p.parked {
 			if m.Code == bus.CodeUnknownClient || t.wanted-n.spare(p) >= a.least {
@@ -368,7 +548,17 @@ func (n *Node) allotted(p *purse, a ask, m *bus.FundsReply) {
 			t := p.parked[0]
 			n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second, "the treasury said %s: %s", m.Code, m.Message))
 		}
+		return
 	}
+	if len(n.treasury.pending) == 0 {
+		n.askFor(p)
+	}
+}
+
+// calledBack reports whether other hubs are giving back money of a client for whom a task waits here.
+func (n *Node) calledBack(client string) bool {
+	p := n.purses[client]
+	return p != nil && p.asked != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
 // broke is the truth about a task that its client cannot pay.
@@ -376,6 +566,18 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if m.Code == bus.CodeUnknownClient {
 		return n.refusal(t.msg, m.Code, 0, "the treasury knows no client %s: make a deposit first", p.client)
 	}
-	return n.refusal(t.msg, m.Code, 0, "the task may cost %s; client %s has %s to spend at this hub, %s held for its other tasks, and %s with the treasury: deposit more, or set a lower max_price",
-		money(t.wanted), p.client, money(max(0, n.spare(p))), money(n.book.Held(p.client)+p.reserved), money(m.Prepaid))
+	elsewhere := m.Message // names the hubs that keep what they have of it
+	if elsewhere == "" {
+		elsewhere = money(m.Prepaid) + " are left with the treasury"
+	}
+	return n.refusal(t.msg, m.Code, 0, "the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks here; %s: deposit more, or set a lower max_price",
+		money(t.wanted), p.client, money(max(0, n.spare(p))), money(n.book.Held(p.client)+p.reserved), elsewhere)
+}
+
+// Reserved is what of a client's money is set aside for tasks that wait: it is not held yet.
+func (n *Node) Reserved(client string) market.Credits {
+	if p := n.purses[client]; p != nil {
+		return p.reserved
+	}
+	return 0
 }

@@ -25,8 +25,9 @@ type house struct {
 
 	prepaid map[string]market.Credits // with the treasury; a client without an entry is unknown to it
 	grants  []bus.Grant
-	silent  bool   // the treasury does not answer
-	taken   uint64 // returns that it says it has
+	silent  bool            // the treasury does not answer
+	taken   uint64          // returns that it says it has
+	back    map[string]bool // returns that it took in
 	asked   []Funds
 	pending []Funds // of these, not answered
 
@@ -57,7 +58,7 @@ func newHouse(t *testing.T, change func(*Config)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), holds: map[string]bool{}, prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
+	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), holds: map[string]bool{}, back: map[string]bool{}, prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
 	if err := n.Lead(h.now, 7); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,10 @@ func (h *house) run() {
 			if err := f.Request.Validate(); err != nil {
 				h.t.Fatalf("request to the treasury: %v", err)
 			}
-			h.must(h.n.Step(h.now, h.treasury(f)))
+			_, under := h.n.treasury.asks[f.Request.ID]
+			if err := h.n.Step(h.now, h.treasury(f)); under { // else it was asked twice, and is answered
+				h.must(err)
+			}
 		}
 	}
 }
@@ -136,11 +140,17 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 			}
 		}
 	case bus.OpReturn:
-		h.prepaid[q.Client] += q.Amount
+		if !h.back[q.ID] {
+			h.prepaid[q.Client] += q.Amount
+		}
+		h.back[q.ID] = true
 	case bus.OpAllot:
 		have, known := h.prepaid[q.Client]
 		amount := min(q.Amount, max(q.Least, have/2))
+		i := slices.IndexFunc(h.grants, func(g bus.Grant) bool { return g.ID == q.ID })
 		switch {
+		case i >= 0: // a repeat
+			r.Grants = append(r.Grants, h.grants[i])
 		case !known:
 			r.Code = bus.CodeUnknownClient
 		case amount > have:

@@ -38,7 +38,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	for _, a := range n.roster {
 		n.listen(a)
 	}
-	n.treasury.owed = true
+	n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.PurseIdle))
 	n.askMissed()
 	return nil
 }
@@ -54,12 +54,9 @@ func (n *Node) Depose(now time.Time) {
 	for _, a := range n.roster {
 		a.joined = false
 	}
-	for _, p := range n.purses {
-		p.asked = ""
-	}
 	n.leading, n.cut = false, false // who does not lead does not look after the bus
 	n.deaf()
-	n.treasury.forget()
+	n.forgetAsks()
 }
 
 // Drain takes no more tasks and sends away those that wait; what runs is settled as ever. Quiet tells the end.
@@ -104,7 +101,7 @@ func (n *Node) sendAway(code bus.Code, why string) {
 
 // Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment, or lately could not:
 // then Room has to be told first.
-func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 || !n.treasury.idle() }
+func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 || len(n.treasury.asks) > 0 }
 
 // Room says whether the journal has room for new holds. Without it tasks are refused and those that wait are sent
 // away; what runs is settled.

@@ -142,7 +142,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
 	}
-	n.treasury.again.owner = &n.treasury
+	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil
 }
 
@@ -214,6 +214,11 @@ func (n *Node) step(m bus.Message) error {
 			return err
 		}
 		return n.funded(m)
+	case *bus.Recall:
+		if err != nil {
+			return err
+		}
+		return n.recall(m)
 	}
 	return fmt.Errorf("hub: no use for a %T", m)
 }

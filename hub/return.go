@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"souk/bus"
 	"souk/ledger"
+	"souk/market"
 )
 
 // returnsPerFrame bounds the returns of one frame: a stopping hub has one for each client that ever paid here.
@@ -25,10 +27,9 @@ func (n *Node) returnSpare() {
 			return false
 		}
 		for i := range records {
-			r := given(&records[i])
-			n.treasury.returns = append(n.treasury.returns, r)
-			n.sendReturn(r)
+			n.treasury.returns = append(n.treasury.returns, given(&records[i]))
 		}
+		n.sendReturns()
 		records = nil
 		return true
 	}
@@ -55,33 +56,143 @@ func given(r *ledger.Record) giveBack {
 	return giveBack{r.Transfer.Number, r.Transfer.Client, r.Transfer.Amount}
 }
 
-// sendReturn tells the treasury of a return. The request's id is made from the return's number, so that telling it twice changes
-// nothing.
-func (n *Node) sendReturn(r giveBack) {
-	q := bus.FundsRequest{ID: bus.ReturnID(n.cfg.Journal, r.number), Client: r.client, Hub: n.cfg.Journal, Epoch: n.epoch, Amount: r.amount}
-	if _, asked := n.treasury.asks[q.ID]; asked {
+// returnAbove hands back what is above an amount of a client's money that is neither held nor reserved.
+func (n *Node) returnAbove(client string, keep market.Credits) {
+	amount := n.book.Avail(client) - keep
+	if p := n.purses[client]; p != nil {
+		amount -= p.reserved
+	}
+	if amount <= 0 {
 		return
 	}
-	n.treasury.asks[q.ID] = ask{op: bus.OpReturn, client: r.client, number: r.number}
-	n.out.Funds = append(n.out.Funds, Funds{bus.OpReturn, q})
+	r := ledger.NewReturn(n.cfg.Journal, n.book.LastReturn(n.cfg.Journal)+1, client, amount, n.salt())
+	if err := n.commit(r); err != nil {
+		n.fault(fmt.Errorf("return of %s of client %s: %w", money(amount), client, err))
+		return
+	}
+	n.treasury.returns = append(n.treasury.returns, given(&r))
+	n.sendReturns()
 }
 
-// returned notes that the treasury has taken a return in. Any other answer is tried again when the treasury has said how many it
-// has.
-func (n *Node) returned(a ask, m *bus.FundsReply) error {
-	switch {
-	case m.Code == "":
-		t := &n.treasury
-		if i := slices.IndexFunc(t.returns, func(r giveBack) bool { return r.number == a.number }); i >= 0 {
-			copy(t.returns[1:i+1], t.returns[:i]) // answers come nearly in order: what is before it is the shorter part
-			t.returns = t.returns[1:]
-		}
-	case m.Code == bus.CodeUnavailable:
-		n.treasury.owed = true
-	default:
-		n.fault(fmt.Errorf("treasury on return %s: %s: %s", m.ID, m.Code, m.Message))
+// recall gives back what is called back of a client's money, and says what is left. The answer follows the return's frame.
+func (n *Node) recall(m *bus.Recall) error {
+	if m.Hub != n.cfg.Journal {
+		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, n.cfg.Journal)
 	}
+	p := n.purses[m.Client]
+	if !m.Look && !n.lost {
+		n.returnAbove(m.Client, 0)
+		if p != nil {
+			p.notAhead = n.now.Add(askAgain) // others want it
+		}
+	}
+	if m.Granted > n.book.LastGrant(n.cfg.Journal) {
+		n.askMissed()
+	}
+	r := &bus.RecallReply{
+		ID: m.ID, Hub: n.cfg.Journal, Client: m.Client, Avail: n.book.Avail(m.Client), Held: n.book.Held(m.Client),
+		Accepted: n.book.LastGrant(n.cfg.Journal), Returned: n.book.LastReturn(n.cfg.Journal),
+	}
+	if p != nil {
+		r.Reserved = p.reserved
+	}
+	n.send(m.Inbox, r)
 	return nil
+}
+
+// sweep gives back, once in a leadership, what clients without an open task have had here since before it; a few at a time, for
+// they may be many.
+type sweep struct {
+	clients []string
+	begun   bool
+	timer   timer
+}
+
+const (
+	sweepStep  = 64
+	sweepEvery = 50 * time.Millisecond
+)
+
+func (s *sweep) stop() { s.clients, s.begun = nil, false }
+
+// due implements timed.
+func (s *sweep) due(n *Node) {
+	if !n.leading || n.draining || n.lost {
+		return
+	}
+	if !s.begun {
+		s.begun = true
+		for _, b := range n.book.Balances("client:*:avail") {
+			client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
+			if p := n.purses[client]; b.Amount > 0 && (p == nil || p.open == 0 && p.timer.place == 0) {
+				s.clients = append(s.clients, client)
+			}
+		}
+	}
+	step := s.clients[:min(len(s.clients), sweepStep)]
+	s.clients = s.clients[len(step):]
+	for _, client := range step {
+		if p := n.purses[client]; p == nil {
+			n.returnAbove(client, 0)
+		} else if p.open == 0 {
+			n.returnAbove(client, times(p.largest, lowWaterHolds))
+		}
+	}
+	if len(s.clients) > 0 {
+		n.timers.set(&s.timer, n.now.Add(sweepEvery))
+	}
+}
+
+// returnWindow is how many returns are told at once. The treasury takes them in order, and few that overtake others.
+const returnWindow = 64
+
+// sendReturns tells the treasury of the next returns. A request's id is made from the return's number, so that telling it twice
+// changes nothing. After a start it is first to say which of them it has, unless we are about to stop.
+func (n *Node) sendReturns() {
+	t := &n.treasury
+	if !t.told && !n.draining {
+		return
+	}
+	for _, r := range t.returns[:min(len(t.returns), returnWindow)] {
+		if id := bus.ReturnID(n.cfg.Journal, r.number); t.asks[id] == nil {
+			n.post(&ask{op: bus.OpReturn, client: r.client, number: r.number, req: bus.FundsRequest{ID: id, Client: r.client, Amount: r.amount}})
+		}
+	}
+}
+
+// returned takes the answer to a return. One that was refused is in the way of all that follow, so its operator is told.
+func (n *Node) returned(a *ask, m *bus.FundsReply) {
+	if m.Code != "" {
+		if !a.refused {
+			a.refused = true
+			n.fault(fmt.Errorf("treasury on return %s: %s: %s", m.ID, m.Code, m.Message))
+		}
+		n.askLater(a, refusedAgain)
+		return
+	}
+	n.over(a)
+	t := &n.treasury
+	if i := slices.IndexFunc(t.returns, func(r giveBack) bool { return r.number == a.number }); i >= 0 {
+		copy(t.returns[1:i+1], t.returns[:i]) // answers come nearly in order: what is before it is the shorter part
+		t.returns = t.returns[1:]
+	}
+	n.sendReturns()
+}
+
+// tellReturns goes on with what the treasury has not heard of: it has the returns up to taken.
+func (n *Node) tellReturns(taken uint64) {
+	t := &n.treasury
+	t.told = true
+	t.returns = slices.DeleteFunc(t.returns, func(r giveBack) bool {
+		if r.number > taken {
+			return false
+		}
+		if a := t.asks[bus.ReturnID(n.cfg.Journal, r.number)]; a != nil {
+			n.over(a)
+		}
+		return true
+	})
+	n.sendReturns()
 }
 
 const journalStale = "the hub's journal lacks its end: an older copy stands in its place"
@@ -100,17 +211,4 @@ func (n *Node) stale(m *bus.FundsReply) bool {
 		n.sendAway(bus.CodeUnavailable, journalStale)
 	}
 	return true
-}
-
-// resendReturns tells the treasury again of the returns that it has not heard of: it has those up to taken.
-func (n *Node) resendReturns(taken uint64) {
-	t := &n.treasury
-	if !t.owed {
-		return
-	}
-	t.owed = false
-	t.returns = slices.DeleteFunc(t.returns, func(r giveBack) bool { return r.number <= taken })
-	for _, r := range t.returns {
-		n.sendReturn(r)
-	}
 }

@@ -85,12 +85,6 @@ const (
 	maxGroups = 64  // turns whose frames are made durable by one sync
 )
 
-// maxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each client.
-const maxAsking = 256
-
-// treasuryTimeout is how long a request to the treasury may take: it syncs a journal of its own.
-const treasuryTimeout = 2 * time.Second
-
 // NewServer returns a hub that is not running yet.
 func NewServer(cfg Config, deps Deps) (*Server, error) {
 	if deps.Bus == nil || deps.Registry == nil || deps.Journal == nil {
@@ -690,7 +684,8 @@ func (s *Server) ask(f Funds) {
 	defer late.Stop()
 	select {
 	case s.in <- input{at: time.Now(), m: reply}:
-	case <-late.C: // the loop has ended; what was granted is asked for at the next start
+	case <-late.C: // the loop has ended, or has too much to do; the Node asks again
+		s.dropped.Add(1)
 	}
 }
 
@@ -752,6 +747,7 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		{bus.CompletionSubject(d, "*"), s.completions()},
 		{bus.CancelSubject(d, "*"), hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = bus.LastToken(m.Subject) })},
 		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = bus.LastToken(m.Subject) })},
+		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
 		{bus.FeedbackSubject(d, "*"), hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = bus.LastToken(m.Subject) })},
 		{bus.HubTaskSubject(d), s.onTask},
 	} {

@@ -263,6 +263,8 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 // due implements timed: a task that waited until its deadline is told what stood in its way.
 func (t *task) due(n *Node) {
 	switch {
+	case t.state == parked && n.now.Before(t.deadline) && n.calledBack(t.key.client):
+		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(n.cfg.FundsWait)))
 	case t.state == parked && n.now.Before(t.deadline):
 		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second,
 			"the treasury has not yet said whether %s has the money: try again", t.key.client))

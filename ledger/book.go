@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"souk/market"
@@ -223,6 +224,15 @@ func (b *Book) Allotted(client, hub string) market.Credits {
 	}
 	return 0
 }
+
+// Hubs are the hubs that the treasury ever had dealings with, sorted; in a hub's own book, itself.
+func (b *Book) Hubs() []string { return slices.Sorted(maps.Keys(b.hubs)) }
+
+// Dealings is how many hubs those are.
+func (b *Book) Dealings() int { return len(b.hubs) }
+
+// Knows reports whether there were dealings with a hub.
+func (b *Book) Knows(hub string) bool { return b.hubs[hub] != nil }
 
 // LastGrant is the number of the last grant to a hub: given, in the treasury's book; accepted, in the
 // hub's own.

@@ -59,7 +59,7 @@ func (b *Book) appendBook(dst []byte) []byte {
 		dst = appendString(append(appendString(dst, id), byte(o.kind)), o.client)
 		dst = binary.LittleEndian.AppendUint64(binary.AppendVarint(dst, int64(o.amount)), o.note)
 	}
-	hubs := slices.DeleteFunc(slices.Sorted(maps.Keys(b.hubs)), func(name string) bool { return *b.hubs[name] == counters{} }) // of a refusal
+	hubs := b.Hubs()
 	dst = binary.AppendUvarint(dst, uint64(len(hubs)))
 	for _, name := range hubs {
 		c := b.hubs[name]

@@ -73,6 +73,7 @@ func (b *Book) numberFollows(r *Record) error {
 	if c == nil {
 		c = &counters{}
 		b.hubs[t.Hub] = c
+		b.undo = append(b.undo, undo{do: func() { delete(b.hubs, t.Hub) }}) // a refusal leaves no name behind
 	}
 	var n *uint64
 	name := ""

@@ -30,8 +30,6 @@ type Config struct {
 const (
 	// grantsPerReply keeps a reply far below the bus's largest message.
 	grantsPerReply = 1024
-	// maxEarly bounds returns that wait for one before them: a stopping hub sends one for each client.
-	maxEarly = 1 << 16
 )
 
 // Default is a good configuration.

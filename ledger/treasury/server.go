@@ -33,6 +33,8 @@ type Server struct {
 	ready chan struct{}
 	queue chan request
 	doubt chan request // whose epochs are to be proven
+	inbox string       // hubs answer below it, each under its own name
+	said  chan *bus.RecallReply
 
 	requests, refused, dropped, frames, records atomic.Int64
 	mu                                          sync.Mutex // of t, for Stats
@@ -80,7 +82,10 @@ func NewServer(cfg Config, d Deps) (*Server, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	s := &Server{cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending), doubt: make(chan request, cfg.MaxPending)}
+	s := &Server{
+		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
+		doubt: make(chan request, cfg.MaxPending), inbox: d.Bus.Inbox(), said: make(chan *bus.RecallReply, cfg.MaxPending),
+	}
 	s.t = New(cfg, salt)
 	err := ledger.Restore(d.Journal, s.t.past)
 	if err == nil {
@@ -136,22 +141,56 @@ func (s *Server) Run(ctx context.Context) error {
 	prover.Go(func() { s.prove(proving) })
 	defer prover.Wait()
 	defer stop()
+	answers, err := s.d.Bus.Subscribe(s.inbox+".*", "", s.hear)
+	if err != nil {
+		sub.Stop()
+		return fmt.Errorf("treasury: subscribe: %w", err)
+	}
+	defer answers.Stop()
 	s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", s.epoch)
 	close(s.ready)
-	for {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		var wake time.Time
+		err := error(nil)
 		select {
 		case first := <-s.queue:
-			if err := s.serve(first); err != nil {
-				sub.Stop()
-				return err
-			}
-			continue
+			wake, err = s.serve(&first)
+		case m := <-s.said:
+			wake, err = s.serve(nil, m)
+		case <-timer.C:
+			wake, err = s.serve(nil)
 		case <-ctx.Done():
+			continue
 		}
-		break
+		if err != nil {
+			sub.Stop()
+			return err
+		}
+		if timer.Stop(); !wake.IsZero() {
+			timer.Reset(time.Until(wake))
+		}
 	}
 	sub.Stop() // no take runs after this
 	return s.drain(context.WithoutCancel(ctx))
+}
+
+// hear takes a hub's answer; what finds no room is asked for again.
+func (s *Server) hear(m bus.Msg) {
+	v := new(bus.RecallReply)
+	if err := bus.Decode(m.Data, v); err != nil {
+		if len(m.Data) > 0 { // else the bus says that nobody is there
+			s.dropped.Add(1)
+		}
+		return
+	}
+	v.Hub = bus.LastToken(m.Subject)
+	select {
+	case s.said <- v:
+	default:
+		s.dropped.Add(1)
+	}
 }
 
 // drain serves what had arrived when the subscription ended.
@@ -161,13 +200,20 @@ func (s *Server) drain(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
 		case r := <-s.queue:
-			if err := s.serve(r); err != nil {
+			if _, err := s.serve(&r); err != nil {
 				return err
 			}
 			continue
 		default:
 		}
 		break
+	}
+	s.mu.Lock()
+	s.t.Stop()
+	ready := s.t.Ready()
+	s.mu.Unlock()
+	if err := s.act(ready); err != nil {
+		return err
 	}
 	if err := s.d.Bus.Flush(ctx); err != nil {
 		s.d.Log.Warn("treasury: last answers may not have left", "err", err)
@@ -207,30 +253,37 @@ func (s *Server) take(m bus.Msg) {
 	}
 }
 
-// serve handles a request and all that wait behind it, makes the outcome durable with one sync, and answers.
-func (s *Server) serve(first request) error {
+// serve lets time pass, takes hubs' answers in, handles a request, if there is one, and all that wait behind it, makes the outcome
+// durable with one sync, and answers. It returns when there is next something to do.
+func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, error) {
 	room := true
 	if j, ok := s.d.Journal.(interface{ HasRoom() bool }); ok {
 		room = j.HasRoom()
 	}
 	s.mu.Lock()
-	for n, r := 1, first; ; n++ {
-		s.handle(r, room)
+	s.t.Tick(time.Now())
+	for _, m := range said {
+		s.t.Said(m)
+	}
+	for n := 1; first != nil; n++ {
+		s.handle(*first, room)
 		if n == s.cfg.MaxBatch {
 			break
 		}
-		more := false
+		first = nil
 		select {
-		case r = <-s.queue:
-			more = true
+		case r := <-s.queue:
+			first = &r
 		default:
-		}
-		if !more {
-			break
 		}
 	}
 	ready := s.t.Ready()
 	s.mu.Unlock()
+	return ready.Wake, s.act(ready)
+}
+
+// act does what the treasury wants done.
+func (s *Server) act(ready Ready) error {
 	if err := s.commit(ready); err != nil {
 		return err
 	}
@@ -239,6 +292,15 @@ func (s *Server) serve(first request) error {
 			s.refused.Add(1)
 		}
 		s.send(a.To.(request), a.Reply)
+	}
+	for _, r := range ready.Recalls {
+		data, err := bus.Encode(&r.Ask)
+		if err == nil {
+			err = s.d.Bus.Publish(bus.Msg{Subject: bus.RecallSubject(r.Domain, s.cfg.Journal), Reply: s.inbox + "." + r.Ask.Hub, Data: data})
+		}
+		if err != nil {
+			s.d.Log.Debug("hub not asked for money; it is asked again", "hub", r.Ask.Hub, "err", err)
+		}
 	}
 	return nil
 }

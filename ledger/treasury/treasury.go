@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"souk/bus"
 	"souk/ledger"
@@ -18,6 +19,8 @@ import (
 type Ready struct {
 	Records []ledger.Record // make durable first, as one frame
 	Answers []Answer        // then send
+	Recalls []Recall        // and ask hubs; each answer is for Said
+	Wake    time.Time       // Tick then, if nothing arrives before; zero: no need
 }
 
 // Answer is a reply and whom it is for: what Handle was called with.
@@ -29,21 +32,27 @@ type Answer struct {
 // Treasury is the treasury's state: its book, and what it remembers of requests. A pure state machine: not for
 // use by several goroutines at once.
 type Treasury struct {
-	cfg    Config
-	past   *ledger.History // until Recall
-	book   *ledger.Book
-	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
-	grants map[string][]bus.Grant
-	early  map[string]map[uint64]early // returns that came before one of a lower number, by hub
-	epochs map[string]int64            // of each hub that the registry has named: its leadership's, the highest so far
-	ready  Ready
-	salt   func() [16]byte
-}
+	cfg       Config
+	past      *ledger.History // until Recall
+	book      *ledger.Book
+	asked     map[string]bus.Grant // by id of the allot request, while the grant is remembered
+	grants    map[string][]bus.Grant
+	early     early
+	epochs    map[string]int64 // of each hub that the registry has named: its leadership's, the highest so far
+	heard     map[string]word  // what each hub said of itself last
+	strangers []string         // of them, those that were without dealings when they came
+	ready     Ready
+	salt      func() [16]byte
 
-// early is a return that waits for the one before it.
-type early struct {
-	to  any
-	req bus.FundsRequest
+	now   time.Time // never falls
+	since time.Time // when it began to listen
+	last  time.Time // a word of any hub that speaks regularly
+	room  bool      // the disk has some
+
+	claims  map[string]*claims // of clients whose money is looked for at hubs
+	looks   []*look            // questions for balances that wait for hubs
+	rounds  map[string]*round  // of questions to hubs under way, by id
+	counted uint64             // rounds so far
 }
 
 // New returns a treasury without money. salt gives 16 random bytes for each record.
@@ -52,7 +61,8 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 	return &Treasury{
 		cfg: cfg, past: past, book: past.Book(), salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
-		early: map[string]map[uint64]early{}, epochs: map[string]int64{},
+		early: newEarly(), epochs: map[string]int64{}, heard: map[string]word{}, room: true,
+		claims: map[string]*claims{}, rounds: map[string]*round{},
 	}
 }
 
@@ -90,16 +100,35 @@ func (t *Treasury) Begin() error {
 func (t *Treasury) Ready() Ready {
 	r := t.ready
 	t.ready = Ready{}
+	r.Wake = t.wake()
 	return r
+}
+
+// Tick lets time pass: before whatever came at that time is handled, and whenever Ready says.
+func (t *Treasury) Tick(now time.Time) {
+	if t.since.IsZero() {
+		t.since = now
+	}
+	if now.After(t.now) {
+		t.now = now
+	}
+	t.early.drop(t.now)
+	t.lookOn()
 }
 
 // Handle takes a request in. to comes back with the answer. room is false while the disk is nearly full: then no
 // money is taken in or allotted, since it might never be written down.
 func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
+	t.room = room
 	err := t.handle(op, req, to, room)
 	if err == errLater {
 		return
 	}
+	t.reply(op, req, to, err)
+}
+
+// reply answers a request by what became of it.
+func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 	reply := bus.FundsReply{}
 	if err != nil {
 		var e *bus.Error
@@ -107,6 +136,9 @@ func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
 			e = &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
 		}
 		reply.Code, reply.Message = e.Code, e.Message
+		if e.Code == bus.CodeAllotmentPending {
+			reply.RetryMS = askAgain.Milliseconds()
+		}
 	} else if op == bus.OpAllot {
 		reply.Grants = []bus.Grant{t.asked[req.ID]}
 	} else if op == bus.OpAllotted {
@@ -162,17 +194,22 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 	}
 	switch op {
 	case bus.OpDeposit:
-		return t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, "", t.salt()))
+		err := t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, "", t.salt()))
+		t.came(req.Client)
+		return err
 	case bus.OpPayout:
-		return t.payout(req)
+		return t.payout(req, to)
 	case bus.OpAllot:
-		return t.allot(req)
+		return t.allot(req, to)
 	case bus.OpReturn:
 		return t.giveBack(req, to)
 	case bus.OpAllotted:
 		return t.canTell(req)
 	}
-	return t.known(req.Client)
+	if err := t.known(req.Client); err != nil || !req.Hubs {
+		return err
+	}
+	return t.look(req, to)
 }
 
 // checkHub judges who asks. A hub that was deposed must not take money that its successor will not know of.
@@ -180,12 +217,34 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 	if !ledger.ValidID(req.Hub) || req.Hub == t.cfg.Journal {
 		return refuse(bus.CodeBadRequest, "hub: %.80q is not the name of a hub's journal", req.Hub)
 	}
-	seen, ok := t.epochs[req.Hub]
-	if req.Epoch < seen {
+	if seen := t.epochs[req.Hub]; req.Epoch < seen {
 		return refuse(bus.CodeStaleEpoch, "epoch %d of hub %s is over: epoch %d leads", req.Epoch, req.Hub, seen)
 	}
-	if !ok && len(t.epochs) >= t.cfg.MaxHubs {
-		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", req.Hub, t.cfg.MaxHubs)
+	if _, heard := t.heard[req.Hub]; !heard {
+		if err := t.admit(req.Hub); err != nil {
+			return err
+		}
+	}
+	t.hear(req.Hub, req.Domain)
+	return nil
+}
+
+// admit makes place for a hub that was not heard of since the start. Any name may ask, so names without dealings give way, the first
+// that came before the others; one that money was granted to stays.
+func (t *Treasury) admit(hub string) error {
+	if t.book.Knows(hub) {
+		return nil
+	}
+	if t.book.Dealings() >= t.cfg.MaxHubs {
+		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", hub, t.cfg.MaxHubs)
+	}
+	t.strangers = append(t.strangers, hub)
+	for len(t.strangers) > t.cfg.MaxHubs {
+		if first := t.strangers[0]; !t.book.Knows(first) {
+			delete(t.epochs, first)
+			delete(t.heard, first)
+		}
+		t.strangers = t.strangers[1:]
 	}
 	return nil
 }
@@ -223,17 +282,20 @@ func (t *Treasury) known(client string) error {
 	return nil
 }
 
-func (t *Treasury) payout(req *bus.FundsRequest) error {
+// payout pays prepaid money out. What is missing is looked for at hubs first.
+func (t *Treasury) payout(req *bus.FundsRequest, to any) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
-	return t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
+	err := t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
+	if bus.CodeOf(err) == bus.CodeInsufficientFunds {
+		return t.claim(bus.OpPayout, req, to)
+	}
+	return err
 }
 
-// allot grants a hub some of a client's money: what it asks for, but at most half of what is left, so that a
-// small client is not stranded across hubs. Where half is of no use to the hub and the whole would be, it gets what it
-// needs: to refuse a task that its client can pay would be untrue (I19).
-func (t *Treasury) allot(req *bus.FundsRequest) error {
+// allot grants a hub some of a client's money. What is missing is looked for at other hubs first, if a task waits for it.
+func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 	if g, ok := t.asked[req.ID]; ok {
 		if g.Client != req.Client || g.Hub != req.Hub {
 			return refuse(bus.CodeIDConflict, "id %s asked for money of %s at %s before", req.ID, g.Client, g.Hub)
@@ -246,18 +308,50 @@ func (t *Treasury) allot(req *bus.FundsRequest) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
+	c := t.claims[req.Client]
+	if c.find(bus.OpAllot, req) != nil {
+		return t.claim(bus.OpAllot, req, to)
+	}
+	others := c != nil && c.first() != nil
+	if others && req.Ahead {
+		return refuse(bus.CodeAllotmentPending, "other tasks of client %s wait for money", req.Client)
+	}
+	granted, err := t.grant(req, others)
+	switch {
+	case err != nil || granted:
+		return err
+	case req.Ahead:
+		return t.insufficient(req, "")
+	}
+	return t.claim(bus.OpAllot, req, to)
+}
+
+// grant grants what is asked for, but at most half of what is left, so that a small client is not stranded across hubs. Where
+// half is of no use to the hub and the whole would be, or where others wait, it gets what it needs: to refuse a task that its client can
+// pay would be untrue (I19).
+func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 	prepaid, _ := t.book.Prepaid(req.Client)
 	amount := min(req.Amount, max(prepaid/2, req.Least))
+	if others {
+		amount = need(req)
+	}
 	if amount > prepaid || amount == 0 {
-		return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury and %s at hubs; hub %s needs %s",
-			req.Client, prepaid, t.book.Allotted(req.Client, ""), req.Hub, max(req.Least, 1))
+		return false, nil
 	}
 	r := ledger.NewGrant(req.Hub, t.book.LastGrant(req.Hub)+1, req.Client, amount, req.ID, t.salt())
 	if err := t.apply(r); err != nil {
-		return err
+		return false, err
 	}
 	t.remember(grantOf(&r), req.ID)
-	return nil
+	return true, nil
+}
+
+// need is the least that is of use to who asks.
+func need(req *bus.FundsRequest) market.Credits {
+	if req.Hub == "" { // a payout
+		return req.Amount
+	}
+	return max(req.Least, 1)
 }
 
 func grantOf(r *ledger.Record) bus.Grant {
@@ -316,38 +410,49 @@ func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
 		return refuse(bus.CodeBadRequest, "id: want %s for the hub's first return", bus.ReturnID(req.Hub, 1))
 	}
 	switch next := t.book.LastReturn(req.Hub) + 1; {
-	case n > next+maxEarly:
-		return refuse(bus.CodeBadRequest, "return %d of hub %s, where return %d follows", n, req.Hub, next)
 	case n > next:
-		if t.early[req.Hub] == nil {
-			t.early[req.Hub] = map[uint64]early{}
+		if has := t.book.Allotted(req.Client, req.Hub); req.Amount > has { // returns before it only make that less
+			return refuse(bus.CodeInsufficientFunds, "hub %s has %s of client %s", req.Hub, has, req.Client)
 		}
-		t.early[req.Hub][n] = early{to, *req}
+		if !t.early.keep(t.now, req, n, n-next, to) {
+			return refuse(bus.CodeUnavailable, "return %d of hub %s, where return %d follows: say that one first, then this one again", n, req.Hub, next)
+		}
 		return errLater
 	}
-	if err := t.apply(ledger.NewReclaim(req.Hub, n, req.Client, req.Amount, t.salt())); err != nil {
+	if err := t.reclaim(req, n); err != nil {
 		return err
 	}
 	t.takeEarly(req.Hub)
 	return nil
 }
 
+// reclaim takes in a return whose turn it is.
+func (t *Treasury) reclaim(req *bus.FundsRequest, n uint64) error {
+	err := t.apply(ledger.NewReclaim(req.Hub, n, req.Client, req.Amount, t.salt()))
+	if err == nil {
+		t.came(req.Client)
+	}
+	return err
+}
+
 // takeEarly takes in the returns that waited.
 func (t *Treasury) takeEarly(hub string) {
 	for {
 		n := t.book.LastReturn(hub) + 1
-		e, ok := t.early[hub][n]
+		e, ok := t.early.take(hub, n)
 		if !ok {
 			return
 		}
-		delete(t.early[hub], n)
 		reply := bus.FundsReply{}
-		if err := t.apply(ledger.NewReclaim(hub, n, e.req.Client, e.req.Amount, t.salt())); err != nil {
+		req := bus.FundsRequest{ID: bus.ReturnID(hub, n), Hub: hub, Client: e.client, Amount: e.amount}
+		err := t.reclaim(&req, n)
+		if err != nil {
 			reply.Code, reply.Message = bus.CodeOf(err), err.Error()
-			t.answer(e.to, &e.req, reply)
+		}
+		t.answer(e.to, &req, reply)
+		if err != nil {
 			return
 		}
-		t.answer(e.to, &e.req, reply)
 	}
 }
 
