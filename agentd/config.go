@@ -165,7 +165,7 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	found(bus.CheckID("id", a.ID))
 	if u, err := url.Parse(a.Engine.WithDefaults().URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		wrong("engine.url: %q is not like http://127.0.0.1:8000", a.Engine.URL)
+		wrong("engine.url: %q is not like http://127.0.0.1:8000", bus.Redact(a.Engine.URL))
 	}
 	e := a.Engine
 	for _, d := range []struct {

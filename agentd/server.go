@@ -313,14 +313,14 @@ func (a *seller) await(ctx context.Context) (Info, error) {
 			err = fmt.Errorf("the engine serves %q, not %q", info.Models, a.cfg.Model)
 		case err == nil:
 			if info.Version != "" {
-				a.log.Info("engine ready", "url", a.cfg.Engine.URL, "version", info.Version, "models", info.Models)
+				a.log.Info("engine ready", "url", bus.Redact(a.cfg.Engine.URL), "version", info.Version, "models", info.Models)
 			}
 			a.looked(nil)
 			return info, nil
 		}
 		a.looked(err)
 		if n%20 == 5 { // after a few seconds, then every minute or so
-			a.log.Warn("waiting for the engine", "url", a.cfg.Engine.URL, "err", err)
+			a.log.Warn("waiting for the engine", "url", bus.Redact(a.cfg.Engine.URL), "err", bus.RedactError(err))
 		}
 		if !sleep(ctx, jitter(pause)) {
 			return Info{}, nil

@@ -228,7 +228,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		features: q.features, cached: q.features.Cached, most: q.most, first: worstFirst(q.forecast.TTFT), sent: n.now,
 	}
 	h.timer.owner = h
-	service := time.Duration(q.maxTokens) * a.predictor.SlowestITL()
+	service := time.Duration(q.maxTokens) * n.slowest(a)
 	h.timeout = service + n.cfg.HoldGrace/2
 	h.expires = n.now.Add(service + n.cfg.HoldGrace)
 	h.rec = ledger.Hold{

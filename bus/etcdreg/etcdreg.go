@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,13 +67,14 @@ func DialContext(ctx context.Context, config Config) (*Registry, error) {
 	}
 	client, err := clientv3.New(c)
 	if err != nil {
-		return nil, fmt.Errorf("etcdreg: %w", err)
+		return nil, fmt.Errorf("etcdreg: %w", bus.RedactError(err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
 	if _, err := client.Get(ctx, bus.AgentsPrefix, clientv3.WithCountOnly(), clientv3.WithPrefix()); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("etcdreg: connect to etcd at %v: %w (is it up?)", config.Endpoints, err)
+		return nil, fmt.Errorf("etcdreg: connect to etcd at %s: %w (is it up?)",
+			bus.Redact(strings.Join(config.Endpoints, ",")), bus.RedactError(err))
 	}
 	r := newRegistry(client)
 	r.own = true

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +47,8 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.InProcess != nil {
 		set(&c.ConnectTimeout, 30*time.Second)
+	} else if err := c.readable(); err != nil {
+		return c, err
 	}
 	set(&c.ConnectTimeout, 2*time.Second)
 	set(&c.PingEvery, 5*time.Second)
@@ -54,6 +58,20 @@ func (c Config) withDefaults() (Config, error) {
 	set(&c.PendingBytes, 64<<20)
 	set(&c.DrainTimeout, 2*time.Second)
 	return c, nil
+}
+
+// readable judges the URLs here, since the client's own complaint would quote what it could not read: a password.
+func (c Config) readable() error {
+	for one := range strings.SplitSeq(c.URL, ",") {
+		if one = strings.TrimSpace(one); !strings.Contains(one, "://") {
+			one = "nats://" + one
+		}
+		if u, err := url.Parse(one); err != nil || u.Hostname() == "" || u.Path != "" && u.Path != "/" {
+			return fmt.Errorf("natsbus: %s: %s is not like nats://host:port (in a name or password, write other characters "+
+				"than letters and digits as %%40 is for @)", c.Name, bus.Redact(c.URL))
+		}
+	}
+	return nil
 }
 
 func set[T comparable](field *T, value T) {
@@ -97,7 +115,7 @@ func Connect(config Config) (*Bus, error) {
 	b.health = b.news
 	nc, err := nats.Connect(config.URL, b.options()...)
 	if err != nil {
-		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (is the NATS server up?)", config.Name, config.where(), err)
+		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (is the NATS server up?)", config.Name, config.where(), bus.RedactError(err))
 	}
 	b.nc = nc
 	b.requests.init(nc.NewInbox())
@@ -116,7 +134,7 @@ func (c Config) where() string {
 	if c.InProcess != nil {
 		return "in process"
 	}
-	return c.URL
+	return bus.Redact(c.URL)
 }
 
 func (b *Bus) options() []nats.Option {
@@ -170,7 +188,7 @@ func (b *Bus) disconnected(err error) {
 		err = bus.ErrDisconnected
 	}
 	b.requests.abandon()
-	b.tell(bus.Health{Connected: false, Err: err})
+	b.tell(bus.Health{Connected: false, Err: bus.RedactError(err)})
 }
 
 func (b *Bus) reconnected() {

@@ -224,7 +224,7 @@ func (n *node) run(ctx context.Context, d discover) error {
 	known := map[int]bool{}
 	for first := true; len(d.numbers) > 0 && ctx.Err() == nil; first = false {
 		for _, a := range n.look(ctx, d, known) {
-			n.deps.Log.Info("engine found", "agent", a.ID, "url", a.Engine.URL)
+			n.deps.Log.Info("engine found", "agent", a.ID, "url", bus.Redact(a.Engine.URL))
 			if err := n.add([]agentd.AgentConfig{a}); err != nil {
 				mu.Lock()
 				errs = append(errs, err)

@@ -38,7 +38,8 @@ func TestDeployment(t *testing.T) {
 		"compose starts the cluster":               composeStartsTheCluster,
 		"units and compose file, by their tools":   judgedByTheirTools,
 		"a cluster with a bad file starts nothing": clusterWithABadFile,
-		"cluster": clusterLives,
+		"no command shows a password":              showsNoPassword,
+		"cluster":                                  clusterLives,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, bin) })
 	}

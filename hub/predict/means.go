@@ -68,8 +68,8 @@ type Means struct {
 	coef [3]float64
 	seen int // TTFTs
 
-	ratio, share mean
-	slowest      float64 // seconds
+	ratio, share, itl mean // itl in seconds
+	slowest           float64
 }
 
 // mean is a running mean that forgets.
@@ -146,6 +146,7 @@ func (m *Means) Learn(f Features, o Observation) {
 		s := min(o.ITL.Seconds(), 60)
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
 		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*m.keep)
+		m.itl.add(s, m.keep)
 	}
 	if o.TTFT > 0 {
 		cached := o.Cached
@@ -172,6 +173,14 @@ func (m *Means) Hint(ttft time.Duration) {
 
 // SlowestITL implements [Predictor].
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
+
+// ITL implements [Predictor].
+func (m *Means) ITL() time.Duration {
+	if m.itl.weight == 0 {
+		return 0
+	}
+	return span(m.itl.value())
+}
 
 // fit solves the normal equations with coefficients held at zero or above: more to compute, or more tasks beside it,
 // never makes an engine faster. Three unknowns leave so few sets of free ones that all are tried, most first.

@@ -39,4 +39,6 @@ type Predictor interface {
 	Hint(ttft time.Duration)
 	// SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 	SlowestITL() time.Duration
+	// ITL is the mean time between tokens; 0 while none was measured.
+	ITL() time.Duration
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"souk/bus"
 )
 
 // owners says whose file a section at the top belongs to, and the command that takes it; the cluster's comes first, for it has those of
@@ -25,8 +28,12 @@ var owners = []struct{ section, command string }{
 // MaxFile bounds a configuration file, in bytes: a thousand agents need a fifth of it.
 const MaxFile = 1 << 20
 
-// load reads a file over the defaults in cfg, applies the environment, and judges the whole.
+// load reads a file over the defaults in cfg, applies the environment, and judges the whole. No error shows a secret.
 func load(section, path string, environ []string, cfg Config) error {
+	return discreet(loadAll(section, path, environ, cfg))
+}
+
+func loadAll(section, path string, environ []string, cfg Config) error {
 	var data []byte
 	if path != "" {
 		var err error
@@ -44,7 +51,7 @@ func Load(section, path string, cfg any) error {
 		return err
 	}
 	_, err = read(section, path, data, cfg)
-	return err
+	return discreet(err)
 }
 
 // read parses a file strictly.
@@ -356,18 +363,60 @@ func InData(err error) error {
 // hidden are fields that are not shown.
 var hidden = []string{"api_key", "session_key"}
 
-// Effective is a configuration as YAML, secrets aside.
+const notShown = "(set, not shown)"
+
+// Effective is a configuration as YAML, secrets aside: hidden fields, and whoever stands before an address's host.
 func Effective(cfg Config) ([]byte, error) {
-	text, err := yaml.Marshal(cfg)
-	if err != nil {
-		return nil, err
-	}
-	lines := strings.Split(string(text), "\n")
-	for i, l := range lines {
-		key, value, _ := strings.Cut(l, ":")
-		if slices.Contains(hidden, strings.TrimLeft(key, " -")) && strings.Trim(value, ` "'`) != "" {
-			lines[i] = key + `: "(set, not shown)"`
+	var restore []func()
+	defer func() {
+		for _, f := range restore {
+			f()
+		}
+	}()
+	show := func(v reflect.Value, as string) {
+		if was := v.String(); as != was {
+			restore = append(restore, func() { v.SetString(was) })
+			v.SetString(as)
 		}
 	}
-	return []byte(strings.Join(lines, "\n")), nil
+	everyValue(reflect.ValueOf(cfg).Elem(), "", func(path string, v reflect.Value) {
+		name := path[strings.LastIndexByte(path, '.')+1:]
+		switch {
+		case v.Kind() == reflect.String && slices.Contains(hidden, name):
+			if v.String() != "" {
+				show(v, notShown)
+			}
+		case v.Kind() == reflect.String:
+			show(v, bus.Redact(v.String()))
+		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
+			for i := range v.Len() {
+				show(v.Index(i), bus.Redact(v.Index(i).String()))
+			}
+		}
+	})
+	return yaml.Marshal(cfg)
 }
+
+// hiddenValue finds a hidden field where an error quotes a line of the file or a variable.
+var hiddenValue = regexp.MustCompile(`(?m)^((?:[> ]*\d+ \||SOUK_\w+=).*?(?:` + strings.Join(hidden, "|") + `)[\\"']*\s*:).*`)
+
+// discreet is an error about a file or a variable without the secrets that it quotes: the parser shows the lines about
+// a slip.
+func discreet(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if clean := hiddenValue.ReplaceAllString(bus.Redact(text), "$1 "+notShown); clean != text {
+		return &cleaned{clean, err}
+	}
+	return err
+}
+
+type cleaned struct {
+	text string
+	err  error
+}
+
+func (c *cleaned) Error() string { return c.text }
+func (c *cleaned) Unwrap() error { return c.err }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,8 @@ func (m Market) Validate() error {
 		switch {
 		case err == nil, m.AllowRemote && errors.Is(err, errRemote):
 		case errors.Is(err, errRemote):
-			errs = append(errs, fmt.Errorf("market.%s: %s: %w: %s. Use a tunnel, or write market.allow_remote: true if the network is yours alone", name, address, err, noAuthentication))
+			errs = append(errs, fmt.Errorf("market.%s: %s: %w: %s. Use a tunnel, or write market.allow_remote: true if the network is yours alone",
+				name, bus.Redact(address), err, noAuthentication))
 		default:
 			errs = append(errs, fmt.Errorf("market.%s: %w", name, err))
 		}
@@ -52,7 +54,7 @@ func (m Market) Validate() error {
 	for a := range strings.SplitSeq(m.NATS, ",") {
 		u, err := url.Parse(strings.TrimSpace(a))
 		if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Port() == "" {
-			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port", a))
+			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port", cmp.Or(redactedIn(m.NATS), a)))
 			continue
 		}
 		remote("nats", u.Host, CheckLoopback(u.Host))
@@ -69,6 +71,14 @@ func (m Market) Validate() error {
 	return errors.Join(errs...)
 }
 
+// redactedIn is a list of addresses as it may be shown where it holds a secret, and else nothing.
+func redactedIn(list string) string {
+	if clean := bus.Redact(list); clean != list {
+		return clean
+	}
+	return ""
+}
+
 // remote reports whether an address is beyond this machine.
 func (m Market) remote() (out []string) {
 	for a := range strings.SplitSeq(m.NATS, ",") {
@@ -78,7 +88,7 @@ func (m Market) remote() (out []string) {
 	}
 	for _, a := range m.Etcd {
 		if errors.Is(CheckLoopback(a), errRemote) {
-			out = append(out, a)
+			out = append(out, bus.Redact(a))
 		}
 	}
 	return out
@@ -90,12 +100,12 @@ var errRemote = errors.New("not on loopback")
 func CheckLoopback(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
-		return fmt.Errorf("%q: write host:port, as 127.0.0.1:4222", address)
+		return fmt.Errorf("%q: write host:port, as 127.0.0.1:4222", bus.Redact(address))
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("%q is %w", address, errRemote)
+	return fmt.Errorf("%q is %w", bus.Redact(address), errRemote)
 }
 
 // Link is a process's connections to the market.
@@ -111,19 +121,20 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	if remote := m.remote(); len(remote) > 0 {
 		p.Log.Warn("the market is reached over a network: "+noAuthentication, "addresses", remote)
 	}
+	natsAt, etcdAt := bus.Redact(m.NATS), bus.Redact(strings.Join(m.Etcd, ","))
 	l := &Link{}
 	toNATS := natsbus.Config{URL: m.NATS, Name: name}
 	for _, f := range change {
 		f(&toNATS)
 	}
-	err := p.patiently(ctx, m.ConnectWithin, "NATS", m.NATS, "market.nats or SOUK_MARKET_NATS", func() (err error) {
+	err := p.patiently(ctx, m.ConnectWithin, "NATS", natsAt, "market.nats or SOUK_MARKET_NATS", func() (err error) {
 		l.Bus, err = natsbus.Connect(toNATS)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = p.patiently(ctx, m.ConnectWithin, "etcd", strings.Join(m.Etcd, ","), "market.etcd or SOUK_MARKET_ETCD", func() (err error) {
+	err = p.patiently(ctx, m.ConnectWithin, "etcd", etcdAt, "market.etcd or SOUK_MARKET_ETCD", func() (err error) {
 		l.Registry, err = etcdreg.DialContext(ctx, etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
 		return err
 	})
@@ -135,7 +146,7 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	for _, c := range []struct {
 		what, where string
 		up          func() bool
-	}{{"NATS", m.NATS, func() bool { return !l.Bus.Connected().IsZero() }}, {"etcd", strings.Join(m.Etcd, ","), l.Registry.Connected}} {
+	}{{"NATS", natsAt, func() bool { return !l.Bus.Connected().IsZero() }}, {"etcd", etcdAt, l.Registry.Connected}} {
 		p.health.need(c.what+" is not connected", c.up)
 		go p.watch(life, c.what, c.where, c.up)
 	}
