@@ -13,19 +13,19 @@ import (
 	"strings"
 	"time"
 
-	"souk/integration/harness"
-	"souk/integration/proc"
+	"souk/cmd/local"
+	"souk/integration/load/proc"
 )
 
 // Options say how much is measured.
 type Options struct {
-	Executable string        // this program, for the parts that run as processes of their own
-	Runs       int           // of everything; medians count
-	Tasks      int           // of one run
-	Streaming  time.Duration // that a thousand streams last
-	Progress   io.Writer     // what is being measured
-	Only       []string      // parts to measure, of Parts; empty for all
-	Profile    string        // file for a CPU profile of the first part in Only, else of "tasks"; "" for none
+	Souk      string        // the command souk, beside which stand the others
+	Runs      int           // of everything; medians count
+	Tasks     int           // of one run
+	Streaming time.Duration // that a thousand streams last
+	Progress  io.Writer     // what is being measured
+	Only      []string      // parts to measure, of Parts; empty for all
+	Profile   string        // file for a CPU profile of the first part in Only, else of "tasks"; "" for none
 }
 
 var parts = []struct {
@@ -110,7 +110,7 @@ func repeat(o Options, what string, f func() ([]float64, error)) ([][]float64, e
 
 func tasksBar(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "processor time per task", func() ([]float64, error) {
-		us, engine, err := perTask(ctx, o.Executable, o.Tasks)
+		us, engine, err := perTask(ctx, o.Souk, o.Tasks)
 		return []float64{us, engine}, err
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func tasksBar(ctx context.Context, o Options) ([]Bar, error) {
 
 func ttftBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "time added to the first token", func() ([]float64, error) {
-		t, err := addedTTFT(ctx, o.Executable, max(200, o.Tasks/4))
+		t, err := addedTTFT(ctx, o.Souk, max(200, o.Tasks/4))
 		return []float64{t.added50, t.added99, t.added99 - t.fsync99, t.fsync50, t.fsync99, t.direct50}, err
 	})
 	if err != nil {
@@ -141,11 +141,11 @@ func ttftBars(ctx context.Context, o Options) ([]Bar, error) {
 func tokensBar(ctx context.Context, o Options) ([]Bar, error) {
 	const streams, tokens = 300, 400
 	x, err := repeat(o, "processor time per relayed token", func() ([]float64, error) {
-		r, err := perToken(ctx, o.Executable, streams, tokens, 0)
+		r, err := perToken(ctx, o.Souk, streams, tokens, 0)
 		if err != nil {
 			return nil, err
 		}
-		single, err := perToken(ctx, o.Executable, streams, tokens, 1)
+		single, err := perToken(ctx, o.Souk, streams, tokens, 1)
 		return []float64{r.us, r.rate, 1 / r.messages, single.us, 1 / single.messages}, err
 	})
 	if err != nil {
@@ -162,17 +162,17 @@ func tokensBar(ctx context.Context, o Options) ([]Bar, error) {
 // idleBars looks at `souk up` from outside.
 func idleBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "souk up", func() ([]float64, error) {
-		dir, err := os.MkdirTemp("", "souk-bench-")
+		dir, err := os.MkdirTemp("", "lab-bench-")
 		if err != nil {
 			return nil, err
 		}
 		defer os.RemoveAll(dir)
 		config := filepath.Join(dir, "market.yaml")
-		if err := os.WriteFile(config, []byte(harness.DefaultYAML()), 0o600); err != nil {
+		if err := os.WriteFile(config, []byte(local.DefaultYAML()), 0o600); err != nil {
 			return nil, err
 		}
 		begun := time.Now()
-		c, _, err := startChild(ctx, o.Executable, "up", "--config", config, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
+		c, _, err := startChild(ctx, o.Souk, "up", "--config", config, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
 		if err != nil {
 			return nil, err
 		}

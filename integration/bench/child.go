@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// child is a process of the same program, measured apart from this one.
+// child is a process of the command souk, measured apart from this one.
 type child struct {
 	cmd *exec.Cmd
 	out *bufio.Reader

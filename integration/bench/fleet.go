@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"souk/cmd/local"
 	"souk/integration/fleet"
-	"souk/integration/harness"
 	"souk/integration/load"
 	"souk/integration/replay"
 	"souk/market"
@@ -22,18 +22,18 @@ import (
 type shop struct {
 	*fleet.Fleet
 	o    Options
-	link *harness.Link
+	link *local.Link
 }
 
 // inFleet runs f beside a market of processes on loopback, and has its journals checked at the end.
 func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]float64, error)) (out []float64, err error) {
-	p.Bin = filepath.Dir(o.Executable)
+	p.Bin = filepath.Dir(o.Souk)
 	for _, name := range []string{"agentd", "hub", "classifier", "treasury", "ledger"} {
 		if _, err := os.Stat(filepath.Join(p.Bin, name)); err != nil {
 			return nil, fmt.Errorf("%w: a market of processes needs every command: `make build` makes them", err)
 		}
 	}
-	if p.Dir, err = os.MkdirTemp("", "souk-bench-"); err != nil {
+	if p.Dir, err = os.MkdirTemp("", "lab-bench-"); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(p.Dir)
@@ -48,7 +48,7 @@ func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]floa
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2)))
 	}
 	s := &shop{Fleet: fl, o: o}
-	if s.link, err = harness.DialNATS("nats://"+fl.NATS, "souk-bench"); err != nil {
+	if s.link, err = local.DialNATS("nats://"+fl.NATS, "lab-bench"); err != nil {
 		return nil, err
 	}
 	out, err = f(s)

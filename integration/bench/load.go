@@ -15,27 +15,27 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/harness"
-	"souk/integration/proc"
+	"souk/cmd/local"
+	"souk/integration/load/proc"
 	"souk/integration/replay"
 	"souk/market"
 )
 
 // marketOf is a market with n agents of slots each in front of one engine of a URL.
-func marketOf(ctx context.Context, dir string, engine harness.Engine, n, slots int) (*harness.Market, error) {
-	cfg := harness.Config{
+func marketOf(ctx context.Context, dir string, engine local.Engine, n, slots int) (*local.Market, error) {
+	cfg := local.Config{
 		Listen:  "127.0.0.1:0",
 		Speedup: 1,
-		Domains: []harness.Domain{{Name: "general", General: true, Labels: labels}},
+		Domains: []local.Domain{{Name: "general", General: true, Labels: labels}},
 		Clients: map[string]market.Credits{"dev": 1_000_000 * market.Credit},
 	}
 	for i := range n {
-		cfg.Agents = append(cfg.Agents, harness.Agent{
-			ID: fmt.Sprintf("agent-%d", i+1), PriceRow: harness.DefaultRow, Slots: slots,
-			Scores: []harness.Score{{Domain: "general", Score: 0.7}}, Engine: engine,
+		cfg.Agents = append(cfg.Agents, local.Agent{
+			ID: fmt.Sprintf("agent-%d", i+1), PriceRow: local.DefaultRow, Slots: slots,
+			Scores: []local.Score{{Domain: "general", Score: 0.7}}, Engine: engine,
 		})
 	}
-	return harness.Start(ctx, harness.Options{Dir: dir, Config: cfg})
+	return local.Start(ctx, local.Options{Dir: dir, Config: cfg})
 }
 
 var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance", "code"}
@@ -90,7 +90,7 @@ func callers(ctx context.Context, many, n int, f func(context.Context) error) er
 
 // perTask is the processor time of a whole market for one task, in microseconds, and that of the engine.
 func perTask(ctx context.Context, exe string, tasks int) (us, engineUS float64, err error) {
-	return inMarket(ctx, exe, harness.Engine{Profile: "instant"}, 8, 16, func(m *harness.Market, engine *child) (a, b float64, err error) {
+	return inMarket(ctx, exe, local.Engine{Profile: "instant"}, 8, 16, func(m *local.Market, engine *child) (a, b float64, err error) {
 		one := func(ctx context.Context) error {
 			_, _, err := ask(ctx, m, taskTokens)
 			return err
@@ -118,8 +118,8 @@ const taskTokens = 16
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // inMarket runs f in front of an engine of a profile, in a process of its own.
-func inMarket(ctx context.Context, exe string, e harness.Engine, agents, slots int, f func(*harness.Market, *child) (float64, float64, error)) (a, b float64, err error) {
-	dir, err := os.MkdirTemp("", "souk-bench-")
+func inMarket(ctx context.Context, exe string, e local.Engine, agents, slots int, f func(*local.Market, *child) (float64, float64, error)) (a, b float64, err error) {
+	dir, err := os.MkdirTemp("", "lab-bench-")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -141,7 +141,7 @@ func inMarket(ctx context.Context, exe string, e harness.Engine, agents, slots i
 // addedTTFT measures what the market adds to the first token, uncontended, against the same engine asked directly in
 // turn with it, in milliseconds; and a bare append and sync beside them.
 func addedTTFT(ctx context.Context, exe string, tasks int) (t ttft, err error) {
-	dir, err := os.MkdirTemp("", "souk-bench-")
+	dir, err := os.MkdirTemp("", "lab-bench-")
 	if err != nil {
 		return t, err
 	}
@@ -151,7 +151,7 @@ func addedTTFT(ctx context.Context, exe string, tasks int) (t ttft, err error) {
 		return t, err
 	}
 	defer engine.stop()
-	m, err := marketOf(ctx, dir, harness.Engine{URL: url}, 16, 4)
+	m, err := marketOf(ctx, dir, local.Engine{URL: url}, 16, 4)
 	if err != nil {
 		return t, err
 	}
@@ -252,7 +252,7 @@ type relaying struct {
 // perToken measures the market relaying so many streams at once, each read at most once in every; 0: as it is by default. It
 // fails if any token is missing.
 func perToken(ctx context.Context, exe string, streams, tokens int, every time.Duration) (r relaying, err error) {
-	_, _, err = inMarket(ctx, exe, harness.Engine{Profile: "steady", RelayEvery: every}, 8, (streams+7)/8, func(m *harness.Market, _ *child) (float64, float64, error) {
+	_, _, err = inMarket(ctx, exe, local.Engine{Profile: "steady", RelayEvery: every}, 8, (streams+7)/8, func(m *local.Market, _ *child) (float64, float64, error) {
 		var got, messages atomic.Int64
 		begin, started := cpu(), time.Now()
 		err := callers(ctx, streams, streams, func(ctx context.Context) error {

@@ -11,7 +11,7 @@ import (
 	"souk/classifier"
 	"souk/classifier/model"
 	"souk/classifier/train"
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/ledger/journal"
 )
 
@@ -59,7 +59,7 @@ func classifierBars(_ context.Context, o Options) ([]Bar, error) {
 
 // auditBars times the check of journals that a busy market has just written.
 func auditBars(ctx context.Context, o Options) ([]Bar, error) {
-	dir, err := os.MkdirTemp("", "souk-bench-")
+	dir, err := os.MkdirTemp("", "lab-bench-")
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func auditBars(ctx context.Context, o Options) ([]Bar, error) {
 	}
 	x, err := repeat(o, "the audit", func() ([]float64, error) {
 		begin := time.Now()
-		if err := harness.CheckLedger(ctx, dir, io.Discard); err != nil {
+		if err := local.CheckLedger(ctx, dir, io.Discard); err != nil {
 			return nil, err
 		}
 		return []float64{float64(frames) / time.Since(begin).Seconds()}, nil
@@ -102,12 +102,12 @@ func auditBars(ctx context.Context, o Options) ([]Bar, error) {
 
 // fill lets a market serve tasks on a directory, so that there is something to audit.
 func fill(ctx context.Context, o Options, dir string) (err error) {
-	engine, url, err := startChild(ctx, o.Executable, "engine", "--profile", "instant", "--port", "0")
+	engine, url, err := startChild(ctx, o.Souk, "engine", "--profile", "instant", "--port", "0")
 	if err != nil {
 		return err
 	}
 	defer engine.stop()
-	m, err := marketOf(ctx, dir, harness.Engine{URL: url}, 4, 4)
+	m, err := marketOf(ctx, dir, local.Engine{URL: url}, 4, 4)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ what clients see where one engine of eight fails for four seconds. Every figure 
 			if o.Runs < 1 || o.Tasks < 100 {
 				return fmt.Errorf("--runs is at least 1, --tasks at least 100")
 			}
-			o.Executable, o.Progress = exe, c.ErrOrStderr()
+			o.Souk, o.Progress = filepath.Join(filepath.Dir(exe), "souk"), c.ErrOrStderr()
 			bars, err := bench.Run(c.Context(), o)
 			if err != nil {
 				return err
