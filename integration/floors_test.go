@@ -56,7 +56,7 @@ var spotless = []string{"market", "market/flow", "market/certify", "ledger"}
 var owners = map[string][]string{
 	"github.com/nats-io/nats-server": {"bus/embedded"},
 	"go.etcd.io/etcd/server":         {"bus/embedded", "ledger/journal"},
-	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded"},
+	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded", "integration/bench/floor"},
 	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal"},
 	"github.com/vmihailenco/msgpack": {"bus"},
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm"},

@@ -28,6 +28,6 @@ func root() *cobra.Command {
 	}
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
-	c.AddCommand(benchCommand(), soakCommand(), experimentCommand())
+	c.AddCommand(benchCommand(), soakCommand(), experimentCommand(), floorCommand())
 	return c
 }
