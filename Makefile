@@ -9,6 +9,7 @@ SOAKTIME   ?= 10m
 STREAMTIME ?= 60s
 RUNTIME    ?= 2m
 COMMANDS   := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
+IMAGE      := $(filter-out ./cmd/lab,$(COMMANDS:%=./cmd/%))
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 LDFLAGS    := -s -w -X main.version=$(VERSION)
 SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
@@ -40,9 +41,9 @@ cross: ## build every command for linux on amd64 and arm64, into bin/ARCH
 	  GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$arch/ ./cmd/... || exit 1; done
 
 image: ARCH := $(shell $(GO) env GOHOSTARCH)
-image: ## an image of every command from deploy/Dockerfile, nothing fetched; ARCH=arm64 for another machine, BUILDER=docker|podman|buildah
+image: ## an image of every command but lab from deploy/Dockerfile, nothing fetched; ARCH=arm64 for another machine, BUILDER=docker|podman|buildah
 	@mkdir -p bin/image/$(ARCH)
-	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ ./cmd/...
+	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ $(IMAGE)
 	@deploy/image.sh $(ARCH) bin/image/$(ARCH) souk
 
 deployment: build ## judge deploy/: systemd units, the compose file, and a market of containers from it; what has no tool here is skipped
@@ -75,8 +76,8 @@ fleet: ## every part as a process of its own: killed, stopped, cut off, without 
 	SOUK_FLEET=1 $(GO) test -count=1 -timeout 15m ./integration/fleet
 
 soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages; dialogues for RUNTIME (2m), restarting the market; fifty dead hubs
-	bin/souk bench --only streams --streaming $(STREAMTIME) --runs 1
-	bin/souk soak --duration $(SOAKTIME) --outages $(ARGS)
+	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1
+	bin/lab soak --duration $(SOAKTIME) --outages $(ARGS)
 	bin/souk run --exit --soak $(RUNTIME)
 	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m ./integration/fleet
 
@@ -84,7 +85,7 @@ proofs: ## the mechanism's property tests a hundred times over: a million rounds
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...
 
 bench: build ## measure, and end with one table: a row per bar, asked and measured
-	@bin/souk bench $(ARGS)
+	@bin/lab bench $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

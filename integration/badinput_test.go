@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"souk/bus"
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/integration/vllmsim"
 )
 
@@ -134,7 +134,7 @@ func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
 }
 
 // snapshot is what the books say of clients and agents, and how many rounds there were.
-func snapshot(t *testing.T, m *harness.Market) map[string]string {
+func snapshot(t *testing.T, m *local.Market) map[string]string {
 	t.Helper()
 	books, err := m.Books()
 	if err != nil {
@@ -155,7 +155,7 @@ func snapshot(t *testing.T, m *harness.Market) map[string]string {
 	return s
 }
 
-func refusals(m *harness.Market) (n int) {
+func refusals(m *local.Market) (n int) {
 	for _, count := range m.Door().Stats().Refused {
 		n += int(count)
 	}

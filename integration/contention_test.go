@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"
 )
@@ -134,7 +134,7 @@ func TestCongestionIsChargedAndShown(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	var shown strings.Builder
-	if err := m.Explain(t.Context(), &shown, harness.RoundRef{Path: filepath.Join(dir, "journal", r.Receipt.Journal), Round: r.Receipt.Round}); err != nil {
+	if err := m.Explain(t.Context(), &shown, local.RoundRef{Path: filepath.Join(dir, "journal", r.Receipt.Journal), Round: r.Receipt.Round}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "premium 0.00013 = slot price 0 + congestion charge 0.00012 + regime toll 0 + fee 0.00001"; !strings.Contains(shown.String(), want) {

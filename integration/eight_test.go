@@ -30,7 +30,7 @@ agents:
 }
 
 // One engine of eight fails under 16 clients, in each of the ways in which they do, and comes back: no client sees an error, a
-// gap or a short answer. `souk bench` measures the same with 32 clients, for longer, with a process for each part.
+// gap or a short answer. `lab bench` measures the same with 32 clients, for longer, with a process for each part.
 func TestOneEngineOfEightFails(t *testing.T) {
 	const clients, each, tokens = 16, 4, 30
 	inject := func(f vllmsim.Fault) func(*testing.T, *vllmsim.Server) {

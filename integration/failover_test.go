@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"souk/bus"
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
 	"souk/market"
@@ -31,7 +31,7 @@ var hard = replay.Dialogue{ID: "hard", Turns: []replay.Turn{
 
 // broken asks the question of hard while the first agent's engine fails as f says, until that agent is chosen; beside is what
 // was paid for answers of the other.
-func broken(t *testing.T, m *harness.Market, f vllmsim.Fault, more ...func(*bus.Task)) (a replay.Answer, chunks []bus.Chunk, beside market.Credits) {
+func broken(t *testing.T, m *local.Market, f vllmsim.Fault, more ...func(*bus.Task)) (a replay.Answer, chunks []bus.Chunk, beside market.Credits) {
 	t.Helper()
 	first := m.Engine("first")
 	defer first.Heal()
@@ -92,7 +92,7 @@ func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 		if r.Receipt == nil || len(r.Receipt.Earlier) != 1 {
 			t.Fatalf("%s: receipt %+v names no earlier hold", what, r.Receipt)
 		}
-		card, _ := harness.Card("fireworks/gpt-oss-20b")
+		card, _ := local.Card("fireworks/gpt-oss-20b")
 		billed := r.Usage
 		if r.Billed != nil {
 			billed = *r.Billed

@@ -23,6 +23,7 @@ const module = "souk/"
 // below its own; on one floor nobody imports a neighbour, unless the floor says so.
 var floors = []floor{
 	{name: "cmd and integration", packages: []string{"cmd/...", "integration/..."}, neighbours: true},
+	{name: "who reads journals", packages: []string{"ledger/inspect"}},
 	{name: "drivers", packages: []string{"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "bus/openai", "agentd/vllm", "ledger/journal"}},
 	{name: "what drivers and shells share", packages: []string{"bus/rawconn", "bus/follow"}},
 	{name: "the processes and the client", packages: []string{"hub", "classifier", "classifier/train", "agentd", "ledger/treasury", "bus/client"}},
@@ -56,10 +57,11 @@ var spotless = []string{"market", "market/flow", "market/certify", "ledger"}
 var owners = map[string][]string{
 	"github.com/nats-io/nats-server": {"bus/embedded"},
 	"go.etcd.io/etcd/server":         {"bus/embedded", "ledger/journal"},
-	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded"},
+	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded", "integration/bench/floor"},
 	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal"},
 	"github.com/vmihailenco/msgpack": {"bus"},
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm"},
+	"gonum.org/v1/plot":              {"integration/economics"},
 }
 
 // effects are calls that only impure files may make: of a package, by import path, which functions. An
@@ -283,6 +285,88 @@ func importsDown(s *source) (complaints []string) {
 // parent reports whether b lies within a.
 func parent(a, b string) bool { return strings.HasPrefix(b, a+"/") }
 
+// lab is what each command may link of integration, packages within them included; a command that is not listed: nothing.
+var lab = map[string][]string{
+	"cmd/lab":  {"integration/..."},
+	"cmd/souk": {"integration/vllmsim/...", "integration/replay/...", "integration/load/..."},
+}
+
+// Who runs a market links nothing that only measures one; and nobody needs a command for a package that he could have below it.
+func TestCommandsLinkTheirOwn(t *testing.T) {
+	for _, complaint := range linked(load(t, "..")) {
+		t.Error(complaint)
+	}
+}
+
+func TestCommandsLinkTheirOwnComplains(t *testing.T) {
+	var files []*source
+	for path, text := range map[string]string{
+		"cmd/souk/x.go":              "package main\nimport _ \"souk/cmd/local\"\nimport _ \"souk/integration/load\"",
+		"cmd/local/x.go":             "package local\nimport _ \"souk/integration/vllmsim\"",
+		"integration/load/x.go":      "package load\nimport _ \"souk/integration/load/proc\"\nimport _ \"souk/integration/economics\"",
+		"integration/load/proc/x.go": "package proc",
+		"integration/fleet/x.go":     "package fleet\nimport _ \"souk/cmd/ledger/cli\"\nimport _ \"souk/cmd/local\"",
+		"cmd/hub/x.go":               "package main\nimport _ \"souk/integration/replay\"",
+		"cmd/lab/x.go":               "package main\nimport _ \"souk/integration/fleet\"",
+	} {
+		s, err := parse(path, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, s)
+	}
+	got := strings.Join(linked(files), "\n")
+	want := strings.Join([]string{
+		"cmd/hub links souk/integration/replay, which is none of its own",
+		"cmd/souk links souk/integration/economics, which is none of its own",
+		"integration/fleet imports souk/cmd/ledger/cli: integration may import souk/cmd/local of cmd alone",
+	}, "\n")
+	if got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// linked complains of packages of integration that a command's imports reach, and of commands' packages that integration imports.
+func linked(files []*source) (complaints []string) {
+	imports, commands := map[string][]string{}, map[string]bool{}
+	for _, s := range files {
+		if s.test {
+			continue
+		}
+		if s.file.Name.Name == "main" && strings.HasPrefix(s.pkg, "cmd/") {
+			commands[s.pkg] = true
+		}
+		for _, spec := range s.file.Imports {
+			imported, ours := strings.CutPrefix(importPath(spec), module)
+			if !ours {
+				continue
+			}
+			imports[s.pkg] = append(imports[s.pkg], imported)
+			if under(s.pkg, []string{"integration/..."}) && strings.HasPrefix(imported, "cmd/") && imported != "cmd/local" {
+				complaints = append(complaints, fmt.Sprintf("%s imports %s%s: integration may import %scmd/local of cmd alone", s.pkg, module, imported, module))
+			}
+		}
+	}
+	for command := range commands {
+		reached := map[string]bool{}
+		for todo := []string{command}; len(todo) > 0; {
+			pkg := todo[0]
+			todo = todo[1:]
+			if !reached[pkg] {
+				reached[pkg] = true
+				todo = append(todo, imports[pkg]...)
+			}
+		}
+		for pkg := range reached {
+			if strings.HasPrefix(pkg, "integration/") && !under(pkg, lab[command]) {
+				complaints = append(complaints, fmt.Sprintf("%s links %s%s, which is none of its own", command, module, pkg))
+			}
+		}
+	}
+	slices.Sort(complaints)
+	return complaints
+}
+
 // importsOwned checks that modules with one owner are imported by nobody else.
 func importsOwned(s *source) (complaints []string) {
 	if s.test {
@@ -314,7 +398,7 @@ func keysOf[V any](m map[string]V) func(yield func(string) bool) {
 func pure(s *source) (complaints []string) {
 	name := s.path[strings.LastIndexByte(s.path, '/')+1:]
 	switch {
-	case s.test, level(s.pkg) <= 2: // cmd, integration, drivers and what they share, and what is only for tests
+	case s.test, level(s.pkg) <= 3: // cmd, integration, who reads journals, drivers and what they share, and what is only for tests
 		return nil
 	case slices.Contains(spotless, s.pkg):
 		if slices.Contains(impure, name) {

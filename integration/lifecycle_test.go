@@ -13,7 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/embedded"
-	"souk/integration/harness"
+	"souk/cmd/local"
 )
 
 // slow is a market whose agent gives each task a token every ten milliseconds.
@@ -26,11 +26,11 @@ func long(b *bus.Task) {
 
 func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
 	dir := t.TempDir()
-	cfg, err := harness.ParseConfig("one.yaml", []byte(one))
+	cfg, err := local.ParseConfig("one.yaml", []byte(one))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := harness.Start(t.Context(), harness.Options{Dir: dir, Config: cfg})
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +62,11 @@ func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
 // wait for them to expire.
 func TestAKilledMarketsLeasesAreNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
-	cfg, err := harness.ParseConfig("one.yaml", []byte(one))
+	cfg, err := local.ParseConfig("one.yaml", []byte(one))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := harness.Start(t.Context(), harness.Options{Dir: dir, Config: cfg})
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,17 +98,17 @@ func TestAKilledMarketsLeasesAreNotWaitedFor(t *testing.T) {
 func TestASecondMarketIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	startIn(t, dir, one)
-	cfg, _ := harness.ParseConfig("one.yaml", []byte(one))
-	_, err := harness.Start(t.Context(), harness.Options{Dir: dir, Config: cfg})
-	if !errors.Is(err, harness.ErrInUse) {
-		t.Errorf("got %v, want %v", err, harness.ErrInUse)
+	cfg, _ := local.ParseConfig("one.yaml", []byte(one))
+	_, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
+	if !errors.Is(err, local.ErrInUse) {
+		t.Errorf("got %v, want %v", err, local.ErrInUse)
 	}
 }
 
 func TestAMarketWithoutItsRegistryIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	cfg, _ := harness.ParseConfig("one.yaml", []byte(one))
-	m, err := harness.Start(t.Context(), harness.Options{Dir: dir, Config: cfg})
+	cfg, _ := local.ParseConfig("one.yaml", []byte(one))
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestAMarketWithoutItsRegistryIsRefused(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "etcd")); err != nil {
 		t.Fatal(err)
 	}
-	_, err = harness.Start(t.Context(), harness.Options{Dir: dir, Config: cfg})
+	_, err = local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
 	if err == nil || !strings.Contains(err.Error(), "Restore "+filepath.Join(dir, "etcd")) {
 		t.Errorf("got %v, want the repair named", err)
 	}
@@ -159,8 +159,8 @@ func TestCancel(t *testing.T) {
 
 func TestShutdownLetsRunningTasksEnd(t *testing.T) {
 	dir := t.TempDir()
-	cfg, _ := harness.ParseConfig("slow.yaml", []byte(slow))
-	m, err := harness.Start(t.Context(), harness.Options{Dir: dir, Config: cfg, Within: 2 * time.Minute}) // of which the task needs three seconds
+	cfg, _ := local.ParseConfig("slow.yaml", []byte(slow))
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg, Within: 2 * time.Minute}) // of which the task needs three seconds
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/ledger"
 	"souk/market"
@@ -30,14 +30,14 @@ clients: {dev: 10, other: 10, poor: 0.000001}
 
 // start brings a market up in a directory of the test's own, and takes it down at its end, when its ledger
 // must be clean, whatever the test did to it.
-func start(t *testing.T, yaml string, known ...replay.Dialogue) *harness.Market {
+func start(t *testing.T, yaml string, known ...replay.Dialogue) *local.Market {
 	t.Helper()
 	return startIn(t, t.TempDir(), yaml, known...)
 }
 
-func startIn(t *testing.T, dir, yaml string, known ...replay.Dialogue) *harness.Market {
+func startIn(t *testing.T, dir, yaml string, known ...replay.Dialogue) *local.Market {
 	t.Helper()
-	cfg, err := harness.ParseConfig("test.yaml", []byte(yaml))
+	cfg, err := local.ParseConfig("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func startIn(t *testing.T, dir, yaml string, known ...replay.Dialogue) *harness.
 	if os.Getenv("SOUK_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	m, err := harness.Start(t.Context(), harness.Options{Dir: dir, Config: cfg, Log: log, Known: known})
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg, Log: log, Known: known})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func startIn(t *testing.T, dir, yaml string, known ...replay.Dialogue) *harness.
 		if err := m.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if err := harness.CheckLedger(context.Background(), dir, t.Output()); err != nil {
+		if err := local.CheckLedger(context.Background(), dir, t.Output()); err != nil {
 			t.Errorf("ledger check: %v", err)
 		}
 	})
@@ -79,7 +79,7 @@ func chat(question string, more ...func(*bus.Task)) bus.Task {
 }
 
 // raw connects to the market as any NATS client would.
-func raw(t *testing.T, m *harness.Market) *nats.Conn {
+func raw(t *testing.T, m *local.Market) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()))
 	if err != nil {
@@ -161,7 +161,7 @@ func TestADialogueThroughTheWholeHouse(t *testing.T) {
 			t.Errorf("turn %d: %q, want the recorded %q", i, a.Text, known.Turns[i].Answer)
 		}
 		r := a.Result
-		card, _ := harness.Card("fireworks/gpt-oss-20b")
+		card, _ := local.Card("fireworks/gpt-oss-20b")
 		if want := card.Cost(r.Usage); r.Cost != want || r.Cost <= 0 {
 			t.Errorf("turn %d: cost %s for %+v, the card says %s", i, r.Cost, r.Usage, want)
 		}
@@ -186,7 +186,7 @@ const passage = "Once upon a time, in a barn near a farm house, there lived a li
 	"with her mommy and five other sisters. All of her sisters were cute and fluffy, like Cotton. But she was the only white one in the bunch."
 
 // balance is all that a client owns: at the treasury, and what hubs hold of it and have not spent.
-func balance(t *testing.T, m *harness.Market, client string) market.Credits {
+func balance(t *testing.T, m *local.Market, client string) market.Credits {
 	t.Helper()
 	var sum market.Credits
 	eventually(t, "all tasks of "+client+" settled", func() bool {

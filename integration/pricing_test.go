@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -52,7 +52,7 @@ func recorded(t *testing.T, dir string, f func(*ledger.Record)) {
 }
 
 // dialogues plays some real ones and returns every answer.
-func dialogues(t *testing.T, m *harness.Market, n int) (all []replay.Answer) {
+func dialogues(t *testing.T, m *local.Market, n int) (all []replay.Answer) {
 	t.Helper()
 	ds, err := replay.Bundled()
 	if err != nil {
@@ -76,7 +76,7 @@ func dialogues(t *testing.T, m *harness.Market, n int) (all []replay.Answer) {
 
 // Real dialogues in a domain under each pricing: every client pays the card and its agent's tariff, and the ledger is clean.
 func TestDialoguesUnderEachPricing(t *testing.T) {
-	card, err := harness.Card("fireworks/gpt-oss-20b")
+	card, err := local.Card("fireworks/gpt-oss-20b")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"souk/bus"
 	"souk/cmd/internal/daemon"
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/market"
 )
 
@@ -100,7 +100,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		return err
 	}
 	begin := time.Now()
-	dir, err := harness.OpenDir(data)
+	dir, err := local.OpenDir(data)
 	if err != nil {
 		return err
 	}
@@ -130,10 +130,10 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		}
 		return err
 	}
-	if err := dir.Publish(harness.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats, Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains, Processes: plan.processes(cfg.Engines)}); err != nil {
+	if err := dir.Publish(local.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats, Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains, Processes: plan.processes(cfg.Engines)}); err != nil {
 		return err
 	}
-	link, err := harness.Dial(data, "souk-cluster")
+	link, err := local.Dial(data, "souk-cluster")
 	if err != nil {
 		return err
 	}
@@ -214,11 +214,11 @@ func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
 }
 
 // processes are those that run, for whoever measures them.
-func (c *cluster) processes(engines []clusterEngine) []harness.Process {
-	var out []harness.Process
+func (c *cluster) processes(engines []clusterEngine) []local.Process {
+	var out []local.Process
 	for _, p := range slices.Concat(c.stages...) {
 		isEngine := slices.ContainsFunc(engines, func(e clusterEngine) bool { return e.Name == p.name })
-		out = append(out, harness.Process{Name: p.name, PID: p.pid(), Engine: isEngine})
+		out = append(out, local.Process{Name: p.name, PID: p.pid(), Engine: isEngine})
 	}
 	return out
 }

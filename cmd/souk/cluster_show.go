@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/harness"
+	"souk/cmd/internal/console"
+	"souk/cmd/local"
 	"souk/integration/replay"
 )
 
 // show funds the clients, plays dialogues and checks the ledgers; its error is the verdict.
-func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clusterConfig, link *harness.Link, g *group, out io.Writer) error {
+func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clusterConfig, link *local.Link, g *group, out io.Writer) error {
 	for _, id := range slices.Sorted(maps.Keys(cfg.Clients)) {
 		if err := bus.CheckID("clients", id); err != nil {
 			return err
@@ -58,7 +59,7 @@ func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clust
 }
 
 // play plays the bundled dialogues, over NATS like any client, and reports.
-func (c *cluster) play(ctx context.Context, f clusterFlags, link *harness.Link, out io.Writer) error {
+func (c *cluster) play(ctx context.Context, f clusterFlags, link *local.Link, out io.Writer) error {
 	ds, err := replay.Bundled()
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func (c *cluster) play(ctx context.Context, f clusterFlags, link *harness.Link, 
 	for _, d := range ds {
 		turns += len(d.Turns)
 	}
-	tally, progress := replay.NewTally(), bar(turns, "turns")
+	tally, progress := replay.NewTally(), console.Bar(turns, "turns")
 	played, err := replay.Play(ctx, ds, replay.Config{
 		Clients: clients, Concurrency: f.concurrency, MaxTokens: runMaxTokens, Retries: runRetries, Run: fmt.Sprintf("cluster-%x", started.UnixNano()),
 		Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
@@ -89,7 +90,7 @@ func (c *cluster) play(ctx context.Context, f clusterFlags, link *harness.Link, 
 	if err != nil {
 		return err
 	}
-	if _, err := harness.TallyRounds(c.dir, tally, started); err != nil {
+	if _, err := local.TallyRounds(c.dir, tally, started); err != nil {
 		return err
 	}
 	report := tally.Report(wall, played)

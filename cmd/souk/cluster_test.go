@@ -72,13 +72,13 @@ func effective(t *testing.T, bin, file string) inEffect {
 	return e
 }
 
-const local = "../../deploy/local"
+const deployed = "../../deploy/local"
 
 // Every file of deploy/local is a configuration of its command, and of no other: and that one says whose it is.
 func deployedFiles(t *testing.T, bin string) {
-	files, err := filepath.Glob(filepath.Join(local, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(deployed, "*.yaml"))
 	if err != nil || len(files) < 9 {
-		t.Fatalf("%d files in %s: %v", len(files), local, err)
+		t.Fatalf("%d files in %s: %v", len(files), deployed, err)
 	}
 	listening := map[string]string{}
 	for _, file := range files {
@@ -130,7 +130,7 @@ func servicesAreGivenTheirTime(t *testing.T, bin string) {
 		// Without the file's own, shorter times: what the daemon takes by default.
 		words := daemonOf(file)
 		plain := filepath.Join(t.TempDir(), file)
-		source, err := os.ReadFile(filepath.Join(local, file))
+		source, err := os.ReadFile(filepath.Join(deployed, file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	var cfg clusterConfig
-	text, err = os.ReadFile(filepath.Join(local, "cluster.yaml"))
+	text, err = os.ReadFile(filepath.Join(deployed, "cluster.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		if !there || !slices.Equal(s.Command, want) || s.NetworkMode != "host" {
 			t.Errorf("service %s: command %q in network %q, want %q on the host's", name, s.Command, s.NetworkMode, want)
 		}
-		if within := effective(t, bin, filepath.Join(local, file)).Stop.Within; s.Stop <= within {
+		if within := effective(t, bin, filepath.Join(deployed, file)).Stop.Within; s.Stop <= within {
 			t.Errorf("service %s is killed after %v, but may take %v", name, s.Stop, within)
 		}
 		for other := range s.DependsOn {
@@ -244,7 +244,7 @@ func (s *started) said() string {
 func startCluster(t *testing.T, bin, dir string, args ...string) *started {
 	t.Helper()
 	s := &started{dir: dir, done: make(chan error, 1)}
-	args = append([]string{"cluster", "--config", filepath.Join(local, "cluster.yaml"), "--data", dir}, args...)
+	args = append([]string{"cluster", "--config", filepath.Join(deployed, "cluster.yaml"), "--data", dir}, args...)
 	s.cmd = exec.Command(filepath.Join(bin, "souk"), args...)
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -390,7 +390,7 @@ func gone(t *testing.T, s *started, want int) {
 // A file that one daemon cannot use stops the start before anything runs, in that daemon's own words.
 func clusterWithABadFile(t *testing.T, bin string) {
 	dir := t.TempDir()
-	files, err := filepath.Glob(filepath.Join(local, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(deployed, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

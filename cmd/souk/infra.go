@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus/embedded"
+	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
 )
 
@@ -72,7 +73,7 @@ else, for neither asks who is there. One of the two can run alone: write none fo
 		err := run(c, args)
 		if err != nil && !daemon.IsFailure(err) {
 			fmt.Fprintln(c.ErrOrStderr(), "souk infra:", err)
-			return exitCode(daemon.ExitUsage)
+			return console.Exit(daemon.ExitUsage)
 		}
 		return err
 	}

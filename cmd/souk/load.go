@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"souk/integration/harness"
+	"souk/bus"
+	"souk/cmd/internal/console"
+	"souk/cmd/local"
 	"souk/integration/load"
 	"souk/integration/replay"
 	"souk/market"
@@ -90,7 +93,7 @@ Ctrl-C cancels what runs and reports what was measured so far.`,
 }
 
 // dial connects to the market and finds its processes.
-func (f *loadFlags) dial(s *shared) (*harness.Link, error) {
+func (f *loadFlags) dial(s *shared) (*local.Link, error) {
 	for _, p := range f.pids {
 		name, number, named := strings.Cut(p, "=")
 		if !named {
@@ -107,12 +110,43 @@ func (f *loadFlags) dial(s *shared) (*harness.Link, error) {
 		return nil, err
 	}
 	if len(f.pids) == 0 && s.nats == "" {
-		f.Processes = load.ProcessesOf(s.data, link.State())
+		f.Processes = processesOf(s.data, link.State())
 	}
 	return link, nil
 }
 
-func (f *loadFlags) run(c *cobra.Command, link *harness.Link) error {
+// processesOf are the processes of the market that runs on a data directory; one that is started again is followed.
+func processesOf(dir string, s local.State) []load.Process {
+	if len(s.Processes) == 0 {
+		return []load.Process{{Name: "market", PID: s.PID}}
+	}
+	var out []load.Process
+	for _, p := range s.Processes {
+		out = append(out, load.Process{Name: p.Name, PID: p.PID, Apart: p.Engine, Find: func() int {
+			now, err := local.ReadState(dir)
+			if err != nil {
+				return 0
+			}
+			for _, q := range now.Processes {
+				if q.Name == p.Name {
+					return q.PID
+				}
+			}
+			return 0
+		}})
+	}
+	return out
+}
+
+// withoutFailover asks tasks that end with the agent that fails them.
+func withoutFailover(m load.Market) load.Market {
+	return func(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error) {
+		t.Failover = "off"
+		return m(ctx, t, each)
+	}
+}
+
+func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 	ds, err := dialogues(f.dialogues, f.format)
 	if err != nil {
 		return err
@@ -138,7 +172,7 @@ func (f *loadFlags) run(c *cobra.Command, link *harness.Link) error {
 	done := f.progress(c.ErrOrStderr())
 	ask := load.Market(link.AskWith)
 	if f.noFailover {
-		ask = load.WithoutFailover(ask)
+		ask = withoutFailover(ask)
 	}
 	r, err := load.Run(c.Context(), f.Config, q, ask)
 	done()
@@ -156,9 +190,9 @@ func (f *loadFlags) run(c *cobra.Command, link *harness.Link) error {
 	}
 	switch {
 	case c.Context().Err() != nil:
-		return exitCode(130)
+		return console.Exit(130)
 	case r.Broken > 0:
-		return exitCode(1)
+		return console.Exit(1)
 	case r.Answered == 0:
 		return errors.New("no task was answered")
 	}

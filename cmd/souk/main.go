@@ -2,60 +2,23 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
-	"souk/integration/harness"
+	"souk/cmd/local"
 )
 
 // version is set by the linker; see the Makefile.
 var version = ""
 
-// gcPercent lets the heap grow to four times what lives before it is collected. A whole market lives in 20 MB; a collection
-// beside a task costs that task a good part of a millisecond, and was the p99 of the time to the first token.
-const gcPercent = 300
-
-func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-ctx.Done()
-		stop() // the first signal drains, a second one kills
-	}()
-	err := root().ExecuteContext(ctx)
-	code := 0
-	if err != nil {
-		var silent exitCode
-		switch {
-		case errors.As(err, &silent):
-			code = int(silent)
-		case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, context.Canceled)):
-			fmt.Fprintln(os.Stderr, "souk: stopped before the end")
-			code = 130 // as shells say it of Ctrl-C
-		default:
-			fmt.Fprintln(os.Stderr, "souk:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// exitCode ends the program with that status; what went wrong has been said already.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+func main() { console.Main(root()) }
 
 // shared are the flags that every command has.
 type shared struct {
@@ -83,10 +46,8 @@ func root() *cobra.Command {
 	c.SetVersionTemplate("souk {{.Version}}\n")
 	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn", "least level logged to stderr: debug, info, warn or error")
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s --help lists them", err, c.CommandPath())
-	})
-	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), soakCommand(), s.reach(fundCommand(&s)), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
+	c.SetFlagErrorFunc(console.FlagError)
+	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), engineCommand(), infraCommand(&s), clusterCommand(&s), versionCommand())
 	return c
 }
 
@@ -124,12 +85,12 @@ func (s *shared) reach(c *cobra.Command) *cobra.Command {
 }
 
 // dial connects to the market behind --nats, or else to that of --data.
-func (s *shared) dial(name string) (*harness.Link, error) {
+func (s *shared) dial(name string) (*local.Link, error) {
 	if s.nats != "" {
-		return harness.DialNATS(s.nats, name)
+		return local.DialNATS(s.nats, name)
 	}
-	link, err := harness.Dial(s.data, name)
-	if errors.Is(err, harness.ErrNoMarket) {
+	link, err := local.Dial(s.data, name)
+	if errors.Is(err, local.ErrNoMarket) {
 		err = fmt.Errorf("%w; one of services or containers is reached by --nats nats://HOST:PORT", err)
 	}
 	return link, err

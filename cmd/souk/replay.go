@@ -12,7 +12,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
-	"souk/integration/harness"
+	"souk/cmd/internal/console"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"
 )
@@ -98,7 +99,7 @@ The exit status is 1 where the market went away before the end or served nothing
 			for _, d := range ds {
 				turns += len(d.Turns)
 			}
-			tally, progress, started := replay.NewTally(), bar(turns, "turns"), time.Now()
+			tally, progress, started := replay.NewTally(), console.Bar(turns, "turns"), time.Now()
 			cfg := replay.Config{
 				Clients: mix, Concurrency: concurrency, MaxTokens: maxTokens, Model: model, Retries: retries, Run: fmt.Sprintf("replay-%x", started.UnixNano()),
 				Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
@@ -119,7 +120,7 @@ The exit status is 1 where the market went away before the end or served nothing
 			}
 			if s.nats != "" && !c.Flags().Changed("data") {
 				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report: --data names the directory of the market's journals where this machine has it")
-			} else if _, err := harness.TallyRounds(s.data, tally, started); err != nil {
+			} else if _, err := local.TallyRounds(s.data, tally, started); err != nil {
 				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report:", err)
 			}
 			report := tally.Report(wall, played)

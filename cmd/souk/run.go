@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"souk/integration/harness"
+	"souk/cmd/internal/console"
+	"souk/cmd/local"
 	"souk/integration/replay"
 )
 
@@ -86,7 +87,7 @@ func run(c *cobra.Command, s *shared, f runFlags) error {
 	if f.concurrency == 0 {
 		f.concurrency = crowdPerSlot * slots(cfg)
 	}
-	show := show{s: s, f: f, out: c.OutOrStdout(), dialogues: ds, opts: harness.Options{Dir: s.data, Config: cfg, Log: log, Known: ds}}
+	show := show{s: s, f: f, out: c.OutOrStdout(), dialogues: ds, opts: local.Options{Dir: s.data, Config: cfg, Log: log, Known: ds}}
 	if f.soak > 0 {
 		return show.soak(c.Context())
 	}
@@ -99,9 +100,9 @@ type show struct {
 	f         runFlags
 	out       io.Writer
 	dialogues []replay.Dialogue
-	opts      harness.Options
+	opts      local.Options
 	step      int
-	contested harness.RoundRef // the round that was explained
+	contested local.RoundRef // the round that was explained
 }
 
 func (w *show) heading(title, what string) {
@@ -113,7 +114,7 @@ func (w *show) once(ctx context.Context) error {
 	w.step = 0
 	begin := time.Now()
 	w.heading("The market", "NATS, etcd, the treasury, the door, the hubs and the agents, all in this process, on loopback.")
-	m, err := harness.Start(ctx, w.opts)
+	m, err := local.Start(ctx, w.opts)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (w *show) once(ctx context.Context) error {
 }
 
 // play is what happens between the market's start and its end; its error is the verdict.
-func (w *show) play(ctx context.Context, m *harness.Market) error {
+func (w *show) play(ctx context.Context, m *local.Market) error {
 	w.heading("Clients", "Each has its own terms: what an answer is worth to it, how much it minds waiting, how long it is patient.")
 	clients := replay.Mix(mixSeed, runClients)
 	if err := w.fund(ctx, m, clients); err != nil {
@@ -193,7 +194,7 @@ func (w *show) play(ctx context.Context, m *harness.Market) error {
 	return judge(report)
 }
 
-func (w *show) fund(ctx context.Context, m *harness.Market, clients []replay.Client) error {
+func (w *show) fund(ctx context.Context, m *local.Market, clients []replay.Client) error {
 	for _, c := range clients {
 		id := fmt.Sprintf("run-%x-%s", m.State().Started.UnixNano(), c.ID)
 		if _, err := m.Fund(ctx, c.ID, runDeposit, id); err != nil {
@@ -206,13 +207,13 @@ func (w *show) fund(ctx context.Context, m *harness.Market, clients []replay.Cli
 }
 
 // part plays some dialogues and says in a line what came of them.
-func (w *show) part(ctx context.Context, m *harness.Market, ds []replay.Dialogue, cfg replay.Config, tally *replay.Tally) (replay.Played, error) {
+func (w *show) part(ctx context.Context, m *local.Market, ds []replay.Dialogue, cfg replay.Config, tally *replay.Tally) (replay.Played, error) {
 	part := replay.NewTally()
 	turns := 0
 	for _, d := range ds {
 		turns += len(d.Turns)
 	}
-	progress := bar(turns, "turns")
+	progress := console.Bar(turns, "turns")
 	cfg.Turn = func(d replay.Dialogue, c replay.Client, a replay.Answer) {
 		part.Add(d, c, a)
 		tally.Add(d, c, a)
@@ -247,7 +248,7 @@ func judge(r replay.Report) error {
 }
 
 // paste ends a run that stays up.
-func (w *show) paste(m *harness.Market) {
+func (w *show) paste(m *local.Market) {
 	w.heading("Your turn", "The market stays up until Ctrl-C. In another terminal:")
 	for _, l := range w.lines(m) {
 		fmt.Fprintln(w.out, "  "+l)
@@ -269,7 +270,7 @@ func (w *show) soak(ctx context.Context) error {
 	}
 }
 
-func slots(c harness.Config) (n int) {
+func slots(c local.Config) (n int) {
 	for _, a := range c.Agents {
 		n += a.Slots
 	}
@@ -277,7 +278,7 @@ func slots(c harness.Config) (n int) {
 }
 
 // lines are commands to paste into another terminal.
-func (w *show) lines(m *harness.Market) []string {
+func (w *show) lines(m *local.Market) []string {
 	lines := []string{
 		w.s.line(`submit "Which goods would you carry home from the souk of Marrakesh?"`),
 		w.s.line(`replay --concurrency 32`),

@@ -3,15 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-	"github.com/schollz/progressbar/v3"
 
-	"souk/integration/harness"
+	"souk/cmd/local"
 )
 
 // heading prints a numbered step, with one sentence on what it is.
@@ -24,7 +21,7 @@ func heading(w io.Writer, n int, title, what string) {
 }
 
 // agentTable shows who sells what.
-func agentTable(w io.Writer, c harness.Config) {
+func agentTable(w io.Writer, c local.Config) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	style := table.StyleLight
@@ -57,17 +54,4 @@ func agentTable(w io.Writer, c harness.Config) {
 	if c.Speedup != 1 && len(c.Agents) > 0 && c.Agents[0].Engine.URL == "" {
 		fmt.Fprintf(w, "Simulated engines run %g times as fast as the machines that they were measured on.\n", c.Speedup)
 	}
-}
-
-// bar shows progress on stderr, where that is a terminal; else nothing.
-func bar(total int, what string) *progressbar.ProgressBar {
-	info, err := os.Stderr.Stat()
-	return progressbar.NewOptions(total,
-		progressbar.OptionSetWriter(os.Stderr),
-		progressbar.OptionSetVisibility(err == nil && info.Mode()&os.ModeCharDevice != 0),
-		progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(),
-		progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionClearOnFinish(),
-	)
 }

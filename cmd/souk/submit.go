@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/internal/console"
 	"souk/market"
 )
 
@@ -179,9 +180,9 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	}
 	switch {
 	case r.Code == bus.CodeCancelled && c.Context().Err() != nil:
-		return exitCode(130) // as a shell says it of a program that Ctrl-C ended
+		return console.Exit(130) // as a shell says it of a program that Ctrl-C ended
 	case r.Code != "":
-		return exitCode(1)
+		return console.Exit(1)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"souk/classifier"
 	"souk/cmd/internal/daemon"
-	"souk/integration/harness"
+	"souk/cmd/local"
 )
 
 // marketFlags say which market to bring up.
@@ -28,18 +28,18 @@ func (f *marketFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.config, "config", "", "market to bring up, as YAML (see souk up --print-config); default: eight simulated agents in three domains")
 	c.Flags().StringVar(&f.listen, "listen", "", "address of the NATS server, loopback only (default 127.0.0.1:4222, or any free port where that is taken)")
 	c.Flags().StringArrayVar(&f.vllm, "vllm", nil, "base URL of a running vLLM server to sell instead of the simulated engines; may be repeated")
-	c.Flags().StringVar(&f.vllmRow, "vllm-price-row", harness.DefaultRow, "published price row (provider/model) for the servers named by --vllm")
+	c.Flags().StringVar(&f.vllmRow, "vllm-price-row", local.DefaultRow, "published price row (provider/model) for the servers named by --vllm")
 }
 
 // load reads the market's configuration.
-func (f *marketFlags) load() (harness.Config, error) {
-	c := harness.Default()
+func (f *marketFlags) load() (local.Config, error) {
+	c := local.Default()
 	if f.config != "" {
 		var err error
 		if err := daemon.Foreign("domains", f.config); err != nil {
 			return c, err
 		}
-		if c, err = harness.LoadConfig(f.config); err != nil {
+		if c, err = local.LoadConfig(f.config); err != nil {
 			return c, err
 		}
 	}
@@ -68,7 +68,7 @@ goes on where the first one ended; a second market on it at the same time is ref
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if show {
-				fmt.Fprint(c.OutOrStdout(), harness.DefaultYAML())
+				fmt.Fprint(c.OutOrStdout(), local.DefaultYAML())
 				return nil
 			}
 			cfg, err := f.load()
@@ -80,7 +80,7 @@ goes on where the first one ended; a second market on it at the same time is ref
 				return err
 			}
 			begin := time.Now()
-			m, err := harness.Start(c.Context(), harness.Options{Dir: s.data, Config: cfg, Log: log})
+			m, err := local.Start(c.Context(), local.Options{Dir: s.data, Config: cfg, Log: log})
 			if err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ goes on where the first one ended; a second market on it at the same time is ref
 			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n", s.line(`submit "What is a souk?"`))
 			select {
 			case <-c.Context().Done():
-				fmt.Fprintf(c.ErrOrStderr(), "stopping: tasks that run may end within %s\n", harness.StopWithin)
+				fmt.Fprintf(c.ErrOrStderr(), "stopping: tasks that run may end within %s\n", local.StopWithin)
 			case <-m.Failed():
 			}
 			err = errors.Join(m.Err(), m.Close())
@@ -113,7 +113,7 @@ func atTheDoor(s classifier.Stats) string {
 }
 
 // elsewhere says that the market has not the port that it was to have; "" where it has.
-func elsewhere(m *harness.Market) string {
+func elsewhere(m *local.Market) string {
 	_, want, _ := net.SplitHostPort(m.Config().Listen)
 	if want == "0" || strings.HasSuffix(m.State().NATS, ":"+want) {
 		return ""

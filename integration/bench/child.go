@@ -6,20 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// child is a process of the same program, measured apart from this one.
+// child is a process of its own, measured apart from this one.
 type child struct {
 	cmd *exec.Cmd
 	out *bufio.Reader
 }
 
-// startChild runs `souk args...` and reads its first line of output.
-func startChild(ctx context.Context, executable string, args ...string) (*child, string, error) {
-	cmd := exec.CommandContext(ctx, executable, args...)
+// startChild runs a command that stands beside this one, and reads its first line of output.
+func (o Options) startChild(ctx context.Context, command string, args ...string) (*child, string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, command), args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 15 * time.Second
 	pipe, err := cmd.StdoutPipe()
@@ -35,9 +36,14 @@ func startChild(ctx context.Context, executable string, args ...string) (*child,
 	line, err := c.out.ReadString('\n')
 	if err != nil {
 		c.stop()
-		return nil, "", fmt.Errorf("%s %s: %w: %s", executable, strings.Join(args, " "), err, said.String())
+		return nil, "", fmt.Errorf("%s %s: %w: %s", command, strings.Join(args, " "), err, said.String())
 	}
 	return c, strings.TrimSpace(line), nil
+}
+
+// startEngine runs a simulated engine of a profile, and returns its base URL.
+func (o Options) startEngine(ctx context.Context, profile string) (*child, string, error) {
+	return o.startChild(ctx, "souk", "engine", "--profile", profile, "--port", "0")
 }
 
 func (c *child) pid() int { return c.cmd.Process.Pid }

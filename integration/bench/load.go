@@ -9,33 +9,35 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"souk/bus"
-	"souk/integration/harness"
-	"souk/integration/proc"
+	"souk/cmd/local"
+	"souk/integration/bench/floor"
 	"souk/integration/replay"
 	"souk/market"
 )
 
 // marketOf is a market with n agents of slots each in front of one engine of a URL.
-func marketOf(ctx context.Context, dir string, engine harness.Engine, n, slots int) (*harness.Market, error) {
-	cfg := harness.Config{
+func marketOf(ctx context.Context, dir string, engine local.Engine, n, slots int) (*local.Market, error) {
+	cfg := local.Config{
 		Listen:  "127.0.0.1:0",
 		Speedup: 1,
-		Domains: []harness.Domain{{Name: "general", General: true, Labels: labels}},
+		Domains: []local.Domain{{Name: "general", General: true, Labels: labels}},
 		Clients: map[string]market.Credits{"dev": 1_000_000 * market.Credit},
 	}
 	for i := range n {
-		cfg.Agents = append(cfg.Agents, harness.Agent{
-			ID: fmt.Sprintf("agent-%d", i+1), PriceRow: harness.DefaultRow, Slots: slots,
-			Scores: []harness.Score{{Domain: "general", Score: 0.7}}, Engine: engine,
+		cfg.Agents = append(cfg.Agents, local.Agent{
+			ID: fmt.Sprintf("agent-%d", i+1), PriceRow: local.DefaultRow, Slots: slots,
+			Scores: []local.Score{{Domain: "general", Score: 0.7}}, Engine: engine,
 		})
 	}
-	return harness.Start(ctx, harness.Options{Dir: dir, Config: cfg})
+	return local.Start(ctx, local.Options{Dir: dir, Config: cfg})
 }
 
 var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance", "code"}
@@ -54,9 +56,10 @@ func task(maxTokens int) bus.Task {
 	return bus.Task{Client: "dev", Kind: bus.KindChat, Stream: true, Body: body(numbers.Add(1), maxTokens)}
 }
 
-// asker is a market in this process, or a link to one of processes.
+// asker is a market in this process, a link to one of processes, or a floor.
 type asker interface {
 	Ask(context.Context, bus.Task) (replay.Answer, error)
+	AskWith(context.Context, bus.Task, func(bus.Chunk)) (replay.Answer, error)
 }
 
 // ask asks one task and fails on any refusal: a bench measures answers.
@@ -88,123 +91,130 @@ func callers(ctx context.Context, many, n int, f func(context.Context) error) er
 	return context.Cause(ctx)
 }
 
-// perTask is the processor time of a whole market for one task, in microseconds, and that of the engine.
-func perTask(ctx context.Context, exe string, tasks int) (us, engineUS float64, err error) {
-	return inMarket(ctx, exe, harness.Engine{Profile: "instant"}, 8, 16, func(m *harness.Market, engine *child) (a, b float64, err error) {
-		one := func(ctx context.Context) error {
-			_, _, err := ask(ctx, m, taskTokens)
-			return err
-		}
-		if err := callers(ctx, 64, tasks/4, one); err != nil { // warm up: connections, buffers
-			return 0, 0, err
-		}
-		before, err := proc.CPU(engine.pid())
-		if err != nil {
-			return 0, 0, err
-		}
-		begin := cpu()
-		if err := callers(ctx, 64, tasks, one); err != nil {
-			return 0, 0, err
-		}
-		used := cpu() - begin
-		after, err := proc.CPU(engine.pid())
-		return micros(used) / float64(tasks), micros(after-before) / float64(tasks), err
-	})
-}
-
 // taskTokens is the length of an answer where tasks are counted.
 const taskTokens = 16
 
+// taskCallers is how many callers ask at once where tasks are counted.
+const taskCallers = 64
+
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// inMarket runs f in front of an engine of a profile, in a process of its own.
-func inMarket(ctx context.Context, exe string, e harness.Engine, agents, slots int, f func(*harness.Market, *child) (float64, float64, error)) (a, b float64, err error) {
-	dir, err := os.MkdirTemp("", "souk-bench-")
-	if err != nil {
-		return 0, 0, err
-	}
-	defer os.RemoveAll(dir)
-	engine, url, err := startChild(ctx, exe, "engine", "--profile", e.Profile, "--port", "0")
-	if err != nil {
-		return 0, 0, err
-	}
-	defer engine.stop()
-	e.Profile, e.URL = "", url
-	m, err := marketOf(ctx, dir, e, agents, slots)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { err = errors.Join(err, m.Err(), m.Close()) }()
-	return f(m, engine)
+// place is where a market and a floor are measured in turn: a directory for their journals, and one engine for both.
+type place struct {
+	dir, url string
 }
 
-// addedTTFT measures what the market adds to the first token, uncontended, against the same engine asked directly in
-// turn with it, in milliseconds; and a bare append and sync beside them.
-func addedTTFT(ctx context.Context, exe string, tasks int) (t ttft, err error) {
-	dir, err := os.MkdirTemp("", "souk-bench-")
+// inPlace runs f beside an engine of a profile, which is a process of its own.
+func (o Options) inPlace(ctx context.Context, profile string, f func(place) ([]float64, error)) ([]float64, error) {
+	dir, err := os.MkdirTemp("", "lab-bench-")
 	if err != nil {
-		return t, err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	engine, url, err := startChild(ctx, exe, "engine", "--profile", "instant", "--port", "0")
+	engine, url, err := o.startEngine(ctx, profile)
 	if err != nil {
-		return t, err
+		return nil, err
 	}
 	defer engine.stop()
-	m, err := marketOf(ctx, dir, harness.Engine{URL: url}, 16, 4)
-	if err != nil {
-		return t, err
-	}
-	defer func() { err = errors.Join(err, m.Err(), m.Close()) }()
-	return inTurn(ctx, m, url, dir, tasks, nil)
+	return f(place{dir, url})
 }
 
-// inTurn asks through a market, asks its engine, syncs a record in dir, and, unless it is nil, makes a trip over the bus, each in turn.
-func inTurn(ctx context.Context, m asker, url, dir string, tasks int, trip func(context.Context) error) (t ttft, err error) {
-	disk, err := newAppender(dir, 2*tasks, roundBytes)
+// inMarket runs f with a market of so many agents, in this process.
+func (p place) inMarket(ctx context.Context, e local.Engine, agents, slots int, f func(*local.Market) error) (err error) {
+	e.URL = p.url
+	m, err := marketOf(ctx, filepath.Join(p.dir, fmt.Sprintf("market-%d", numbers.Add(1))), e, agents, slots)
 	if err != nil {
-		return t, err
+		return err
 	}
-	defer disk.close()
-	through, direct, bare, trips := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks)
+	defer func() { err = errors.Join(err, m.Err(), m.Close()) }()
+	return f(m)
+}
+
+// onFloor runs f with a floor of so many agents, in this process. Samples of a profile that are the floor's are labelled so.
+func (p place) onFloor(ctx context.Context, agents int, f func(*floor.Floor) error) (err error) {
+	pprof.Do(ctx, pprof.Labels("relay", "floor"), func(context.Context) {
+		var fl *floor.Floor
+		if fl, err = floor.Start(p.url, p.dir, agents); err == nil {
+			err = errors.Join(f(fl), fl.Close())
+		}
+	})
+	return err
+}
+
+// around measures the floor, then what f measures, then the floor again, and puts the mean of both before the figures of f: so a
+// machine that grows slower or faster meanwhile does it to both.
+func (p place) around(ctx context.Context, agents int, measure func(asker) (float64, error), f func() ([]float64, error)) ([]float64, error) {
+	var sum float64
+	once := func() error {
+		return p.onFloor(ctx, agents, func(fl *floor.Floor) error {
+			x, err := measure(fl)
+			sum += x
+			return err
+		})
+	}
+	if err := once(); err != nil {
+		return nil, err
+	}
+	figures, err := f()
+	if err == nil {
+		err = once()
+	}
+	return append([]float64{sum / 2}, figures...), err
+}
+
+// perTask is the processor time of this process for one task, in microseconds.
+func perTask(ctx context.Context, m asker, tasks int) (us float64, err error) {
+	one := func(ctx context.Context) error {
+		_, _, err := ask(ctx, m, taskTokens)
+		return err
+	}
+	if err := callers(ctx, taskCallers, tasks/4, one); err != nil { // warm up: connections, buffers
+		return 0, err
+	}
+	begin := cpu()
+	err = callers(ctx, taskCallers, tasks, one)
+	return micros(cpu()-begin) / float64(tasks), err
+}
+
+// addedTTFT measures what a market and a floor add to the first token, uncontended, against their engine asked directly in turn
+// with them.
+func (p place) addedTTFT(ctx context.Context, tasks int) (x []float64, err error) {
+	const agents = 16
+	err = p.inMarket(ctx, local.Engine{}, agents, 4, func(m *local.Market) error {
+		return p.onFloor(ctx, agents, func(fl *floor.Floor) error {
+			x, err = inTurn(ctx, m, fl, p.url, tasks)
+			return err
+		})
+	})
+	return x, err
+}
+
+// inTurn asks through a market, asks its engine, and asks through a floor, each in turn. It returns, in milliseconds, what the market
+// added to the first token, p50 and p99, what the floor added, and p50 of the engine alone.
+func inTurn(ctx context.Context, m, fl asker, url string, tasks int) ([]float64, error) {
+	market, least, direct := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks)
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+	defer web.CloseIdleConnections()
 	for i := range tasks + tasks/10 {
 		a, _, err := ask(ctx, m, taskTokens)
 		if err != nil {
-			return t, err
+			return nil, err
 		}
 		b, err := directTTFT(ctx, web, url)
 		if err != nil {
-			return t, err
+			return nil, err
 		}
-		c, err := disk.append()
+		c, _, err := ask(ctx, fl, taskTokens)
 		if err != nil {
-			return t, err
+			return nil, err
 		}
-		begun := time.Now()
-		if trip != nil {
-			if err := trip(ctx); err != nil {
-				return t, err
-			}
-		}
-		d := time.Since(begun)
 		if i >= tasks/10 { // the first tenth warms up
-			through, direct, bare, trips = append(through, a), append(direct, b), append(bare, c), append(trips, d)
+			market, least, direct = append(market, a-b), append(least, c-b), append(direct, b)
 		}
-	}
-	added := make([]time.Duration, len(through))
-	for i := range through {
-		added[i] = through[i] - direct[i]
 	}
 	ms := func(ds []time.Duration, q float64) float64 { return micros(quantile(ds, q)) / 1000 }
-	return ttft{ms(added, 0.5), ms(added, 0.99), ms(bare, 0.5), ms(bare, 0.99), ms(direct, 0.5), ms(trips, 0.5)}, nil
+	return []float64{ms(market, 0.5), ms(market, 0.99), ms(least, 0.5), ms(least, 0.99), ms(direct, 0.5)}, nil
 }
-
-// ttft is what addedTTFT measured, in milliseconds.
-type ttft struct{ added50, added99, fsync50, fsync99, direct50, trip50 float64 }
-
-// roundBytes is about the size of a frame with a round of one task and its hold.
-const roundBytes = 1024
 
 // directTTFT asks the engine itself and returns the time to the first event with content.
 func directTTFT(ctx context.Context, web *http.Client, url string) (time.Duration, error) {
@@ -244,40 +254,35 @@ func directTTFT(ctx context.Context, web *http.Client, url string) (time.Duratio
 
 // relaying is what relaying cost.
 type relaying struct {
-	us       float64 // processor time for a token, microseconds
+	us       float64 // processor time of this process for a token, microseconds
 	rate     float64 // tokens a second
 	messages float64 // for a token
 }
 
-// perToken measures the market relaying so many streams at once, each read at most once in every; 0: as it is by default. It
-// fails if any token is missing.
-func perToken(ctx context.Context, exe string, streams, tokens int, every time.Duration) (r relaying, err error) {
-	_, _, err = inMarket(ctx, exe, harness.Engine{Profile: "steady", RelayEvery: every}, 8, (streams+7)/8, func(m *harness.Market, _ *child) (float64, float64, error) {
-		var got, messages atomic.Int64
-		begin, started := cpu(), time.Now()
-		err := callers(ctx, streams, streams, func(ctx context.Context) error {
-			next, n := uint64(0), 0
-			a, err := m.AskWith(ctx, task(tokens), func(c bus.Chunk) {
-				if c.Seq != next {
-					n = -1 << 30
-				}
-				next, n = c.Seq+1, n+c.Count
-			})
-			switch {
-			case err != nil:
-				return err
-			case a.Result.Code != "":
-				return fmt.Errorf("%s: %s", a.Result.Code, a.Result.Message)
-			case n != tokens || a.Result.Usage.Output != tokens || a.Result.Chunks != next:
-				return fmt.Errorf("%d tokens in %d chunks arrived, %d in %d were sent", n, next, a.Result.Usage.Output, a.Result.Chunks)
+// perToken measures so many streams at once. It fails if any token is missing.
+func perToken(ctx context.Context, m asker, streams, tokens int) (relaying, error) {
+	var got, messages atomic.Int64
+	begin, started := cpu(), time.Now()
+	err := callers(ctx, streams, streams, func(ctx context.Context) error {
+		next, n := uint64(0), 0
+		a, err := m.AskWith(ctx, task(tokens), func(c bus.Chunk) {
+			if c.Seq != next {
+				n = -1 << 30
 			}
-			got.Add(int64(n))
-			messages.Add(int64(next))
-			return nil
+			next, n = c.Seq+1, n+c.Count
 		})
-		used, took, all := cpu()-begin, time.Since(started), float64(got.Load())
-		r = relaying{micros(used) / all, all / took.Seconds(), float64(messages.Load()) / all}
-		return 0, 0, err
+		switch {
+		case err != nil:
+			return err
+		case a.Result.Code != "":
+			return fmt.Errorf("%s: %s", a.Result.Code, a.Result.Message)
+		case n != tokens || a.Result.Usage.Output != tokens || a.Result.Chunks != next:
+			return fmt.Errorf("%d tokens in %d chunks arrived, %d in %d were sent", n, next, a.Result.Usage.Output, a.Result.Chunks)
+		}
+		got.Add(int64(n))
+		messages.Add(int64(next))
+		return nil
 	})
-	return r, err
+	used, took, all := cpu()-begin, time.Since(started), float64(got.Load())
+	return relaying{micros(used) / all, all / took.Seconds(), float64(messages.Load()) / all}, err
 }

@@ -10,32 +10,62 @@ import (
 
 // Bar is one thing asked, and what was measured.
 type Bar struct {
-	Name     string  `json:"name"`
-	Asked    string  `json:"asked"`    // in words
-	Limit    float64 `json:"limit"`    // the same as a number
-	Measured float64 `json:"measured"` // median of the runs
-	Unit     string  `json:"unit"`
-	AtLeast  bool    `json:"at_least,omitempty"` // more is better
-	Note     string  `json:"note,omitempty"`
-	Runs     []float64
+	Name     string    `json:"name"`
+	Limit    float64   `json:"limit,omitempty"`    // in Unit; of a bar with Of: in multiples of it. 0: nothing is asked
+	Asked    string    `json:"asked,omitempty"`    // in words; of a bar with Of it follows from Limit
+	Measured float64   `json:"measured"`           // median of the runs
+	Unit     string    `json:"unit"`               //
+	AtLeast  bool      `json:"at_least,omitempty"` // more is better
+	Of       string    `json:"of,omitempty"`       // what it is a multiple of: "floor" or "loop"; "": an absolute
+	Base     float64   `json:"base,omitempty"`     // that, measured in turn with it, in Unit: median of the runs
+	Multiple float64   `json:"multiple,omitempty"` // median of each run's
+	Note     string    `json:"note,omitempty"`
+	Runs     []float64 `json:"runs"`
+	Bases    []float64 `json:"bases,omitempty"` // of each run
 }
 
-// OK says whether the bar was reached.
-func (b Bar) OK() bool {
-	if b.AtLeast {
-		return b.Measured >= b.Limit
+// ratio is a bar of so many times what was measured in turn with it, run by run.
+func ratio(name string, limit float64, of, unit string, runs, bases []float64, note string) Bar {
+	b := Bar{Name: name, Limit: limit, Measured: median(runs), Unit: unit, Of: of, Base: median(bases), Note: note, Runs: runs, Bases: bases}
+	if limit > 0 {
+		b.Asked = fmt.Sprintf("at most %g x %s", limit, of)
 	}
-	return b.Measured <= b.Limit
+	multiples := make([]float64, len(runs))
+	for i := range runs {
+		multiples[i] = runs[i] / bases[i]
+	}
+	b.Multiple = median(multiples)
+	return b
+}
+
+// OK says whether the bar was reached: one of a multiple by its multiple alone.
+func (b Bar) OK() bool {
+	got := b.Measured
+	if b.Of != "" {
+		got = b.Multiple
+	}
+	if b.AtLeast {
+		return got >= b.Limit
+	}
+	return got <= b.Limit
 }
 
 func (b Bar) verdict() string {
-	if b.Asked == "" {
+	switch {
+	case b.Asked == "":
 		return ""
-	}
-	if b.OK() {
+	case b.OK():
 		return "ok"
 	}
 	return "short"
+}
+
+// multiple is how many times the base it is, and what that was.
+func (b Bar) multiple() string {
+	if b.Of == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s x %s %s", number(b.Multiple), number(b.Base), b.Unit)
 }
 
 // Write prints how each bar was measured, and then one table with a row for each.
@@ -52,11 +82,13 @@ func Write(w io.Writer, bars []Bar) {
 	style.Options = table.Options{SeparateHeader: true}
 	style.Format.Header = text.FormatDefault
 	t.SetStyle(style)
-	t.AppendHeader(table.Row{"name", "asked", "measured", ""})
+	t.AppendHeader(table.Row{"name", "asked", "measured", "multiple", ""})
 	for _, b := range bars {
-		t.AppendRow(table.Row{b.Name, b.Asked, number(b.Measured) + " " + b.Unit, b.verdict()})
+		t.AppendRow(table.Row{b.Name, b.Asked, number(b.Measured) + " " + b.Unit, b.multiple(), b.verdict()})
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, Align: text.AlignRight, AlignHeader: text.AlignRight}})
+	t.SetColumnConfigs([]table.ColumnConfig{
+		{Number: 3, Align: text.AlignRight, AlignHeader: text.AlignRight}, {Number: 4, Align: text.AlignRight, AlignHeader: text.AlignRight},
+	})
 	t.Render()
 }
 

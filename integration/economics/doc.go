@@ -6,7 +6,7 @@
 // # What is real, and what is assumed
 //
 // Conversations are the bundled public dialogues (package replay): their turns, the lengths of their prompts and of their
-// recorded answers, at four bytes a token. Price cards are published rows with a cached price (package harness). Prefill
+// recorded answers, at four bytes a token. Price cards are published rows with a cached price (package local). Prefill
 // speeds are those measured on engines (package vllmsim). Clients' terms are those of a replay (replay.Mix).
 //
 // Assumed, since no public data gives it for these models: the quality of a model in a domain (0.58 to 0.80 by its price of

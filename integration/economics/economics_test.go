@@ -277,7 +277,7 @@ func TestWrite(t *testing.T) {
 		t.Error("nobody was told of any progress")
 	}
 	dir := filepath.Join(t.TempDir(), "made")
-	path, err := Write(dir, "souk experiment all", results)
+	path, err := Write(dir, "lab experiment all", results)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
 	"souk/market"
@@ -89,7 +89,7 @@ func load() (*source, error) {
 		}
 		s.output[d] = (sum + n/2) / n
 	}
-	rows, err := harness.PriceRows()
+	rows, err := local.PriceRows()
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/proc"
+	"souk/integration/load/proc"
 	"souk/integration/replay"
 )
 

@@ -21,7 +21,7 @@ import (
 	"souk/bus"
 	"souk/bus/client"
 	"souk/integration/fleet"
-	"souk/integration/proc"
+	"souk/integration/load/proc"
 	"souk/market"
 )
 

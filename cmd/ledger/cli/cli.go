@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/ledger"
+	"souk/ledger/inspect"
 	"souk/ledger/journal"
 )
 
@@ -106,24 +105,8 @@ Amounts are credits.`,
 	return root
 }
 
-// source is one journal to read.
-type source struct {
-	dir    string
-	name   string // of its first record; the directory's until that is read
-	role   string
-	reader *journal.Reader
-	first  []byte // the first frame, read to learn the name
-	at     uint64
-	epoch  int64
-	err    error  // the first frame could not be read
-	last   uint64 // frame read last
-	done   bool   // damage was found: nothing behind it is read
-
-	tick func(bytes int64) // told now and then how many more were read; nil: nobody asks
-}
-
 // watch shows a bar on a terminal while a command reads. The first thing that is written to w takes it away, as does stop.
-func watch(cmd *cobra.Command, sources []*source) (w io.Writer, stop func()) {
+func watch(cmd *cobra.Command, sources []*inspect.Source) (w io.Writer, stop func()) {
 	w = cmd.OutOrStdout()
 	if !isTerminal(cmd.ErrOrStderr()) {
 		return w, func() {}
@@ -131,17 +114,15 @@ func watch(cmd *cobra.Command, sources []*source) (w io.Writer, stop func()) {
 	step, finish := progress(cmd.ErrOrStderr(), "reading")
 	var done, total int64
 	for _, s := range sources {
-		if s.reader != nil {
-			total += s.reader.Size()
-		}
-		s.tick = func(bytes int64) {
+		total += s.Size()
+		s.Tick = func(bytes int64) {
 			done += bytes
 			step(done, total)
 		}
 	}
 	stop = sync.OnceFunc(func() {
 		for _, s := range sources {
-			s.tick = nil
+			s.Tick = nil
 		}
 		finish()
 	})
@@ -159,138 +140,36 @@ func (a *after) Write(b []byte) (int, error) {
 	return a.Writer.Write(b)
 }
 
-// open finds and opens the journals at paths.
-func (e *env) open(paths []string) ([]*source, error) {
-	all, _, err := e.openAll(paths)
-	return all, err
+// paths are what a command reads: the directory of --data where none are named.
+func (e *env) paths(named []string) []string {
+	if len(named) == 0 {
+		return []string{e.data}
+	}
+	return named
 }
 
-// openAll also reports whether these are all journals of some directory, and not some that were chosen.
-func (e *env) openAll(paths []string) (all []*source, whole bool, err error) {
-	if len(paths) == 0 {
-		paths = []string{e.data}
+// hint says how to name a directory where that of --data is not there.
+func (e *env) hint(named []string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && len(named) == 0 {
+		return fmt.Errorf("%w; name the directory, or --data", err)
 	}
-	seen := map[string]bool{}
-	for _, p := range paths {
-		dirs, err := journal.Find(p)
-		if errors.Is(err, fs.ErrNotExist) && p == e.data {
-			return nil, false, fmt.Errorf("%w; name the directory, or --data", err)
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		single := len(dirs) == 1 && (dirs[0] == p || dirs[0] == filepath.Dir(p))
-		whole = whole || !single && e.journal == ""
-		for _, dir := range dirs {
-			if seen[dir] {
-				continue
-			}
-			seen[dir] = true
-			s, err := openSource(dir)
-			if err != nil {
-				return nil, false, err
-			}
-			if e.journal == "" || s.name == e.journal {
-				all = append(all, s)
-			}
-		}
-	}
-	if len(all) == 0 {
-		return nil, false, fmt.Errorf("no journal %s at %s", e.journal, strings.Join(paths, ", "))
-	}
-	return all, whole, nil
+	return err
 }
 
-func openSource(dir string) (*source, error) {
-	s := &source{dir: dir, name: base(dir)}
-	r, err := journal.NewReader(dir)
-	if errors.Is(err, journal.ErrDamaged) {
-		s.err = err
-		return s, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.reader = r
-	entry, err := r.Next()
-	if err == io.EOF {
-		return s, nil
-	}
-	if err != nil {
-		if !errors.Is(err, journal.ErrDamaged) {
-			return nil, err
-		}
-		s.err = err
-		return s, nil
-	}
-	s.first, s.at, s.epoch = slices.Clone(entry.Data), entry.Seq, entry.Epoch
-	if f, err := entry.Frame(); err == nil && len(f.Records) > 0 && f.Records[0].Open != nil {
-		s.name, s.role = f.Records[0].Open.Journal, f.Records[0].Open.Role
-	}
-	return s, nil
-}
-
-// each calls f with every stored frame's bytes that was not given yet. It returns at the journal's present end.
-func (s *source) each(ctx context.Context, f func(seq uint64, epoch int64, data []byte) error) error {
-	if s.err != nil {
-		return s.err
-	}
-	if s.first != nil {
-		first := s.first
-		s.first = nil
-		if err := f(s.at, s.epoch, first); err != nil {
-			return err
-		}
-	}
-	bytes := int64(0)
-	for n := 0; ; n++ {
-		if n%1024 == 0 {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if s.tick != nil {
-				s.tick(bytes)
-				bytes = 0
-			}
-		}
-		entry, err := s.reader.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		bytes += int64(len(entry.Data))
-		if err := f(entry.Seq, entry.Epoch, entry.Data); err != nil {
-			return err
-		}
-	}
-}
-
-// frames calls f with every frame, decoded.
-func (s *source) frames(ctx context.Context, f func(*ledger.Frame) error) error {
-	return s.each(ctx, func(seq uint64, epoch int64, data []byte) error {
-		frame, err := journal.Entry{Seq: seq, Epoch: epoch, Data: data, Segment: s.dir}.Frame()
-		if err != nil {
-			return err
-		}
-		return f(&frame)
-	})
-}
-
-func base(dir string) string {
-	dir = strings.TrimRight(dir, string(os.PathSeparator))
-	return dir[strings.LastIndexByte(dir, os.PathSeparator)+1:]
+// open finds and opens the journals at paths, or else those of --data.
+func (e *env) open(paths []string) ([]*inspect.Source, error) {
+	sources, err := inspect.Open(e.paths(paths), e.journal)
+	return sources, e.hint(paths, err)
 }
 
 // only returns the one journal that a command without --journal can mean.
-func only(sources []*source, role string) (*source, error) {
-	var fit []*source
+func only(sources []*inspect.Source, role string) (*inspect.Source, error) {
+	var fit []*inspect.Source
 	var names []string
 	for _, s := range sources {
-		if s.role == role || role == "" {
+		if s.Role == role || role == "" {
 			fit = append(fit, s)
-			names = append(names, s.name)
+			names = append(names, s.Name)
 		}
 	}
 	switch len(fit) {

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"souk/ledger"
+	"souk/ledger/inspect"
 	"souk/ledger/journal"
 	"souk/market"
 )
@@ -242,13 +243,19 @@ func TestCheckInProcess(t *testing.T) {
 	if err := writeMarket(data, 20, ""); err != nil {
 		t.Fatal(err)
 	}
-	sum, err := Check(context.Background(), []string{data}, Options{Level: ledger.MaxLevel})
-	if err != nil || sum.Code() != ExitClean || !sum.Across || len(sum.Reports) != 2 || sum.Reports[0].Rounds != 20 {
+	sum, err := inspect.Check(context.Background(), []string{data}, inspect.Options{Level: ledger.MaxLevel})
+	if err != nil || codeOf(&sum) != ExitClean || !sum.Across || len(sum.Reports) != 2 || sum.Reports[0].Rounds != 20 {
 		t.Errorf("%v, %s", err, sum.Line())
 	}
-	var b strings.Builder
-	if err := Explain(context.Background(), &b, filepath.Join(data, "journal", "hub-maths"), 3); err != nil || !strings.Contains(b.String(), "would have won it") {
-		t.Errorf("%v\n%s", err, b.String())
+	x, err := inspect.Explain(context.Background(), filepath.Join(data, "journal", "hub-maths"), 3)
+	if err != nil || !strings.Contains(x.String(), "would have won it") {
+		t.Errorf("%v\n%s", err, x)
+	}
+	if _, err := inspect.Explain(context.Background(), filepath.Join(data, "journal", "hub-maths"), 21); err == nil || !strings.Contains(err.Error(), "no round 21: its last is 20") {
+		t.Errorf("round 21: %v", err)
+	}
+	if _, err := inspect.Explain(context.Background(), data, 3); err == nil || !strings.Contains(err.Error(), "2 journals") {
+		t.Errorf("of two journals: %v", err)
 	}
 }
 
@@ -277,7 +284,7 @@ func TestCheckBesideAWriter(t *testing.T) {
 	}()
 	checks := 0
 	for {
-		sum, err := Check(context.Background(), []string{filepath.Join(data, "other")}, Options{Level: ledger.MaxLevel})
+		sum, err := inspect.Check(context.Background(), []string{filepath.Join(data, "other")}, inspect.Options{Level: ledger.MaxLevel})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/ledger"
+	"souk/ledger/inspect"
 	"souk/market"
 )
 
@@ -97,13 +98,13 @@ func (e *env) printCommand() *cobra.Command {
 			defer stop()
 			p := newPrinter(w, e.output)
 			for _, s := range sources {
-				err := s.frames(cmd.Context(), func(frame *ledger.Frame) error {
+				err := s.Frames(cmd.Context(), func(frame *ledger.Frame) error {
 					if f.to != 0 && frame.Seq > f.to {
 						return errStop
 					}
 					for i := range frame.Records {
 						if f.has(frame.Seq, &frame.Records[i]) {
-							if err := p.print(s.name, frame, &frame.Records[i]); err != nil {
+							if err := p.print(s.Name, frame, &frame.Records[i]); err != nil {
 								return err
 							}
 						}
@@ -229,14 +230,14 @@ func (e *env) regCommand() *cobra.Command {
 			moved := false
 			for _, s := range sources {
 				var balance market.Credits
-				err := s.frames(cmd.Context(), func(f *ledger.Frame) error {
+				err := s.Frames(cmd.Context(), func(f *ledger.Frame) error {
 					for i := range f.Records {
 						r := &f.Records[i]
 						for _, l := range r.Legs {
 							if l.Account == args[0] {
 								balance += l.Amount
 								moved = true
-								row := []any{stamp(f.Time), s.name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance}
+								row := []any{stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance}
 								if rows == nil {
 									out.rows = append(out.rows, row)
 								} else if err := rows.add(row...); err != nil {
@@ -374,11 +375,11 @@ CLIENT/TASK, or a receipt's id (JOURNAL/ROUND/SLOT), or the task's id alone.`,
 			p := newPrinter(w, e.output)
 			found := false
 			for _, s := range sources {
-				if s.role != ledger.RoleHub {
+				if s.Role != ledger.RoleHub {
 					continue
 				}
 				t := tracer{task: task, p: p, source: s, holds: map[string]bool{}}
-				if err := s.frames(cmd.Context(), t.frame); err != nil {
+				if err := s.Frames(cmd.Context(), t.frame); err != nil {
 					return err
 				}
 				found = found || t.found
@@ -401,7 +402,7 @@ func (e *env) taskOf(ctx context.Context, hold string, paths []string) (task str
 		return "", err
 	}
 	for _, s := range sources {
-		err := s.frames(ctx, func(f *ledger.Frame) error {
+		err := s.Frames(ctx, func(f *ledger.Frame) error {
 			for i := range f.Records {
 				if r := &f.Records[i]; r.Hold != nil && r.ID == hold {
 					task = r.Hold.Client + "/" + r.Hold.Task
@@ -424,7 +425,7 @@ func (e *env) taskOf(ctx context.Context, hold string, paths []string) (task str
 type tracer struct {
 	task   string
 	p      *printer
-	source *source
+	source *inspect.Source
 	holds  map[string]bool
 	found  bool
 }
@@ -454,7 +455,7 @@ func (t *tracer) frame(f *ledger.Frame) error {
 			continue
 		}
 		t.found = true
-		if err := t.p.print(t.source.name, f, r); err != nil {
+		if err := t.p.print(t.source.Name, f, r); err != nil {
 			return err
 		}
 		if r.Round != nil && t.p.format == "table" {
@@ -485,7 +486,7 @@ func (t *tracer) options(r *ledger.Round) error {
 	}
 	x, err := market.Explain(r.Round, r.Outcome)
 	if err != nil {
-		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.dir)
+		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.Dir)
 	}
 	one := market.Explanation{Domain: x.Domain, Number: x.Number, Rule: x.Rule, Welfare: x.Welfare, Tasks: x.Tasks[j : j+1]}
 	if one.Tasks[0].Award != nil {
@@ -523,7 +524,7 @@ func (e *env) tailCommand() *cobra.Command {
 				p.format = "ndjson" // one line each: a tail has no end
 			}
 			for _, s := range sources {
-				if err := s.tail(cmd.Context(), p, n); err != nil {
+				if err := tail(cmd.Context(), s, p, n); err != nil {
 					return err
 				}
 			}
@@ -540,13 +541,13 @@ func (e *env) tailCommand() *cobra.Command {
 }
 
 // tail prints the last n records of what is written by now.
-func (s *source) tail(ctx context.Context, p *printer, n int) error {
+func tail(ctx context.Context, s *inspect.Source, p *printer, n int) error {
 	type item struct {
 		frame  ledger.Frame // without records
 		record ledger.Record
 	}
 	var last []item
-	err := s.frames(ctx, func(f *ledger.Frame) error {
+	err := s.Frames(ctx, func(f *ledger.Frame) error {
 		head := *f
 		head.Records = nil
 		for _, r := range f.Records {
@@ -561,7 +562,7 @@ func (s *source) tail(ctx context.Context, p *printer, n int) error {
 		return err
 	}
 	for _, x := range last[max(0, len(last)-n):] {
-		if err := p.print(s.name, &x.frame, &x.record); err != nil {
+		if err := p.print(s.Name, &x.frame, &x.record); err != nil {
 			return err
 		}
 	}
@@ -569,7 +570,7 @@ func (s *source) tail(ctx context.Context, p *printer, n int) error {
 }
 
 // followAll prints what is written from now on.
-func followAll(ctx context.Context, sources []*source, p *printer) error {
+func followAll(ctx context.Context, sources []*inspect.Source, p *printer) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -579,9 +580,9 @@ func followAll(ctx context.Context, sources []*source, p *printer) error {
 		case <-tick.C:
 		}
 		for _, s := range sources {
-			err := s.frames(ctx, func(f *ledger.Frame) error {
+			err := s.Frames(ctx, func(f *ledger.Frame) error {
 				for i := range f.Records {
-					if err := p.print(s.name, f, &f.Records[i]); err != nil {
+					if err := p.print(s.Name, f, &f.Records[i]); err != nil {
 						return err
 					}
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/ledger"
+	"souk/ledger/inspect"
 	"souk/market"
 )
 
@@ -31,11 +32,11 @@ func split(args []string) (paths, rest []string) {
 }
 
 // book builds the state of a journal.
-func (s *source) book(ctx context.Context) (*ledger.Book, error) {
+func book(ctx context.Context, s *inspect.Source) (*ledger.Book, error) {
 	b := ledger.NewBook()
-	err := s.frames(ctx, func(f *ledger.Frame) error { return b.ApplyFrame(*f) })
+	err := s.Frames(ctx, func(f *ledger.Frame) error { return b.ApplyFrame(*f) })
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; see: ledger check %s", s.name, err, s.dir)
+		return nil, fmt.Errorf("%s: %w; see: ledger check %s", s.Name, err, s.Dir)
 	}
 	return b, nil
 }
@@ -73,13 +74,13 @@ agent:ID:payable, surplus, fee; clearing:JOURNAL, money between two journals; ex
 			w, stop := watch(cmd, sources)
 			defer stop()
 			for _, s := range sources {
-				b, err := s.book(cmd.Context())
+				b, err := book(cmd.Context(), s)
 				if err != nil {
 					return err
 				}
 				for _, x := range b.Balances(glob) {
 					if x.Amount != 0 || zero {
-						out.add(s.name, x.Account, x.Amount)
+						out.add(s.Name, x.Account, x.Amount)
 					}
 				}
 			}
@@ -114,48 +115,19 @@ func (e *env) roundCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w, stop := watch(cmd, []*source{s})
+			w, stop := watch(cmd, []*inspect.Source{s})
 			defer stop()
-			return s.showRound(cmd.Context(), w, n, explain, e.output)
+			return showRound(cmd.Context(), w, s, n, explain, e.output)
 		},
 	}
 	c.Flags().BoolVar(&explain, "explain", false, "say in words why each task was placed or not, and why each slot has its price")
 	return c
 }
 
-// Explain writes why every price of a round is what it is, in the journal at dir.
-func Explain(ctx context.Context, w io.Writer, dir string, round uint64) error {
-	e := &env{}
-	sources, err := e.open([]string{dir})
+func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, explain bool, format string) error {
+	found, err := s.Round(ctx, n)
 	if err != nil {
 		return err
-	}
-	s, err := only(sources, ledger.RoleHub)
-	if err != nil {
-		return err
-	}
-	return s.showRound(ctx, w, round, true, "table")
-}
-
-func (s *source) showRound(ctx context.Context, w io.Writer, n uint64, explain bool, format string) error {
-	var found *ledger.Round
-	last := uint64(0)
-	err := s.frames(ctx, func(f *ledger.Frame) error {
-		for i := range f.Records {
-			if r := f.Records[i].Round; r != nil {
-				if last = r.Round.Number; last == n {
-					found = r
-					return errStop
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil && err != errStop {
-		return err
-	}
-	if found == nil {
-		return fmt.Errorf("%s has no round %d: its last is %d", s.name, n, last)
 	}
 	if format == "json" || format == "ndjson" {
 		return writeJSON(w, found)
@@ -170,7 +142,7 @@ func (s *source) showRound(ctx context.Context, w io.Writer, n uint64, explain b
 		if err := roundSheet(r, o).write(w, format); err != nil {
 			return err
 		}
-		return violation{fmt.Errorf("%s round %d cannot be explained: %w", s.name, n, err)}
+		return violation{fmt.Errorf("%s round %d cannot be explained: %w", s.Name, n, err)}
 	}
 	_, err = io.WriteString(w, x.String())
 	return err
@@ -207,7 +179,7 @@ func (e *env) statsCommand() *cobra.Command {
 			defer stop()
 			for _, s := range sources {
 				t := tally{}
-				if err := s.frames(cmd.Context(), t.frame); err != nil {
+				if err := s.Frames(cmd.Context(), t.frame); err != nil {
 					return err
 				}
 				perRecord, perRound := uint64(0), "0"
@@ -217,7 +189,7 @@ func (e *env) statsCommand() *cobra.Command {
 				if t.rounds > 0 {
 					perRound = strconv.FormatFloat(float64(t.tasks)/float64(t.rounds), 'f', 2, 64)
 				}
-				out.add(s.name, s.role, t.frames, t.records, perRecord, s.reader.Size()>>20, t.rounds, perRound, t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
+				out.add(s.Name, s.Role, t.frames, t.records, perRecord, s.Size()>>20, t.rounds, perRound, t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
 					t.cost+t.premium, t.cost, t.premium-t.fee, t.fee, t.epochs, stamp(t.first), stamp(t.last))
 			}
 			return out.write(w, e.output)

@@ -1,6 +1,6 @@
-// Package harness brings a whole market up in one process: NATS and etcd, the treasury, the door, a hub
+// Package local brings a whole market up in one process: NATS and etcd, the treasury, the door, a hub
 // for each domain and an agent for each engine, on loopback.
-package harness
+package local
 
 import (
 	_ "embed"
@@ -104,7 +104,7 @@ var defaultMarket []byte
 func Default() Config {
 	c, err := ParseConfig("market.yaml", defaultMarket)
 	if err != nil {
-		panic("harness: the bundled market.yaml: " + err.Error())
+		panic("local: the bundled market.yaml: " + err.Error())
 	}
 	return c
 }

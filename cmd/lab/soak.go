@@ -22,7 +22,7 @@ made from the seed, and started again; with --outages NATS and etcd as well, whi
 
 At the end every task has exactly one last word that agrees with the journals, every hold has ended, ledger check is clean, and no
 process has grown since it was warm. Anything else is an error, and the directory is kept.`,
-		Example: "  souk soak --duration 10m\n  souk soak --duration 1m --seed 7 --outages",
+		Example: "  lab soak --duration 10m\n  lab soak --duration 1m --seed 7 --outages",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			self, err := os.Executable()
@@ -36,7 +36,7 @@ process has grown since it was warm. Anything else is an error, and the director
 				o.Seed = uint64(time.Now().UnixNano())
 			}
 			o.Bin, o.Progress = filepath.Dir(self), c.ErrOrStderr()
-			if o.Dir, err = os.MkdirTemp("", "souk-soak-"); err != nil {
+			if o.Dir, err = os.MkdirTemp("", "lab-soak-"); err != nil {
 				return err
 			}
 			fmt.Fprintf(c.ErrOrStderr(), "seed %d, logs and journals in %s\n", o.Seed, o.Dir)

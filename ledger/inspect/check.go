@@ -1,22 +1,16 @@
-package cli
+package inspect
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
-
-	"github.com/schollz/progressbar/v3"
-	"github.com/spf13/cobra"
 
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -45,19 +39,6 @@ type Summary struct {
 	missing []string // journals
 }
 
-// Code is the command's exit code for the summary.
-func (s *Summary) Code() int {
-	for _, f := range s.Findings {
-		if f.Damage {
-			return ExitDamaged
-		}
-	}
-	if s.Count > 0 {
-		return ExitViolations
-	}
-	return ExitClean
-}
-
 // Line says in one line what was checked.
 func (s *Summary) Line() string {
 	var frames, records, rounds, again uint64
@@ -82,36 +63,32 @@ func (s *Summary) Line() string {
 	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %s, %s, %s", what, len(s.Reports), frames, records, cleared, holds, s.Took.Round(time.Millisecond))
 }
 
-// Check audits the journals at paths, which are as PATH of the command. An error means that they could not be read
-// at all; what is wrong in them is in the Summary.
+// Check audits the journals at paths, which are as [Open] takes them. An error means that they could not be read at
+// all; what is wrong in them is in the Summary.
 func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
-	return (&env{journal: o.Journal}).check(ctx, paths, o)
-}
-
-func (e *env) check(ctx context.Context, paths []string, o Options) (Summary, error) {
 	for try := 0; ; try++ {
-		sources, whole, err := e.openAll(paths)
+		sources, whole, err := open(paths, o.Journal)
 		if err != nil {
 			return Summary{}, err
 		}
 		sum, err := check(ctx, sources, whole, o)
-		if err != nil || try == 3 || !e.begun(paths, sum.missing) {
+		if err != nil || try == 3 || !begun(paths, sum.missing) {
 			return sum, err
 		}
 	}
 }
 
 // begun reports whether one of the journals that were missing is there now: it was begun while the others were read.
-func (e *env) begun(paths []string, missing []string) bool {
+func begun(paths []string, missing []string) bool {
 	if len(missing) == 0 {
 		return false
 	}
-	sources, err := e.open(paths)
-	return err == nil && slices.ContainsFunc(sources, func(s *source) bool { return s.role != "" && slices.Contains(missing, s.name) })
+	sources, err := Open(paths, "")
+	return err == nil && slices.ContainsFunc(sources, func(s *Source) bool { return s.Role != "" && slices.Contains(missing, s.Name) })
 }
 
 // check audits sources; whole says that they are meant to be all journals of a market, of which none may be missing.
-func check(ctx context.Context, sources []*source, whole bool, o Options) (Summary, error) {
+func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summary, error) {
 	start := time.Now()
 	c := &checker{ctx: ctx, o: o}
 	for _, s := range sources {
@@ -125,8 +102,8 @@ func check(ctx context.Context, sources []*source, whole bool, o Options) (Summa
 	audits := make([]*ledger.Audit, len(sources))
 	// The hubs first, then the treasury, then what the hubs wrote meanwhile: see ledger.Across.
 	for i, s := range sources {
-		audits[i] = ledger.NewAudit(s.name, o.Level)
-		if s.role == ledger.RoleTreasury {
+		audits[i] = ledger.NewAudit(s.Name, o.Level)
+		if s.Role == ledger.RoleTreasury {
 			treasury = audits[i]
 			treasuries++
 			continue
@@ -134,14 +111,14 @@ func check(ctx context.Context, sources []*source, whole bool, o Options) (Summa
 		if err := c.read(s, audits[i]); err != nil {
 			return Summary{}, err
 		}
-		if s.role == ledger.RoleHub {
+		if s.Role == ledger.RoleHub {
 			audits[i].Mark()
 			hubs = append(hubs, audits[i])
 		}
 	}
 	for _, pass := range []string{ledger.RoleTreasury, ledger.RoleHub} {
 		for i, s := range sources {
-			if s.role == pass {
+			if s.Role == pass {
 				if err := c.read(s, audits[i]); err != nil {
 					return Summary{}, err
 				}
@@ -152,7 +129,7 @@ func check(ctx context.Context, sources []*source, whole bool, o Options) (Summa
 	for i, s := range sources {
 		r := audits[i].Finish()
 		for k := range r.Findings {
-			r.Findings[k].Show += " " + quoted(s.dir)
+			r.Findings[k].Show += " " + quoted(s.Dir)
 		}
 		sum.Reports = append(sum.Reports, r)
 		sum.Findings = append(sum.Findings, r.Findings...)
@@ -164,8 +141,8 @@ func check(ctx context.Context, sources []*source, whole bool, o Options) (Summa
 			found := ledger.Across(treasury, hubs)
 			for i := range found {
 				for _, s := range sources {
-					if s.name == found[i].Journal {
-						found[i].Show += " " + quoted(s.dir)
+					if s.Name == found[i].Journal {
+						found[i].Show += " " + quoted(s.Dir)
 						break
 					}
 				}
@@ -192,10 +169,10 @@ func check(ctx context.Context, sources []*source, whole bool, o Options) (Summa
 }
 
 // absent notes the journals that are named and not here: missing where all journals are meant to be, else out of sight.
-func (s *Summary) absent(sources []*source, all []ledger.Absence, whole bool, elsewhere []string) {
+func (s *Summary) absent(sources []*Source, all []ledger.Absence, whole bool, elsewhere []string) {
 	for _, x := range all {
 		here := func(name string) int {
-			return slices.IndexFunc(sources, func(s *source) bool { return s.name == name })
+			return slices.IndexFunc(sources, func(s *Source) bool { return s.Name == name })
 		}
 		if i := here(x.Journal); i >= 0 && sources[i].err != nil {
 			continue // it is here, and its damage was found
@@ -206,7 +183,7 @@ func (s *Summary) absent(sources []*source, all []ledger.Absence, whole bool, el
 		}
 		f := x.Finding()
 		if i := here(x.By); i >= 0 {
-			f.Show += " " + quoted(sources[i].dir)
+			f.Show += " " + quoted(sources[i].Dir)
 		}
 		s.missing = append(s.missing, x.Journal)
 		s.Findings = append(s.Findings, f)
@@ -234,7 +211,7 @@ type checker struct {
 }
 
 // read gives an audit what its journal holds by now. Rounds are checked beside the reading.
-func (c *checker) read(s *source, a *ledger.Audit) error {
+func (c *checker) read(s *Source, a *ledger.Audit) error {
 	if s.done {
 		return nil
 	}
@@ -313,148 +290,4 @@ func (c *checker) auctions(a *ledger.Audit) (wait func()) {
 		}
 		a.Again(again)
 	}
-}
-
-func (e *env) checkCommand() *cobra.Command {
-	o := Options{Level: ledger.MaxLevel}
-	var verbose, strict bool
-	c := &cobra.Command{
-		Use:   "check [PATH...]",
-		Short: "Audit everything; silence and exit 0 mean that it is as it should be",
-		Long: `check reads every journal from its first byte and trusts nothing else.
-
-  level 0  frames        checksums, sequence without gaps, epochs never fall, known kinds
-  level 1  Merkle        roots and checkpoints (journals have none yet)
-  level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
-  level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round (one with bundles, as hubs once made them, is cleared again), and that its
-                         holds are its awards
-  level 5  across        grants and accepts, returns and reclaims, one to one
-  level 6  metering      cost = usage x price card
-
-Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 undecided (--strict).`,
-		Example: `  ledger check
-  ledger check --level 3 /backup/journal
-  ledger check -O json copy-of-hub-maths`,
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			if o.Level < 0 || o.Level > ledger.MaxLevel {
-				return fmt.Errorf("--level %d: take 0 to %d", o.Level, ledger.MaxLevel)
-			}
-			errs := cmd.ErrOrStderr()
-			terminal := isTerminal(errs)
-			finish := func() {}
-			if terminal {
-				o.Progress, finish = progress(errs, "checking")
-			}
-			sum, err := e.check(cmd.Context(), paths, o)
-			finish()
-			if err != nil {
-				return err
-			}
-			if err := e.writeFindings(cmd.OutOrStdout(), &sum); err != nil {
-				return err
-			}
-			if terminal || verbose {
-				fmt.Fprintln(errs, sum.Line())
-			}
-			if verbose {
-				for _, u := range sum.Undecided {
-					fmt.Fprintln(errs, u)
-				}
-			}
-			code := sum.Code()
-			if code == ExitClean && strict && len(sum.Undecided) > 0 {
-				if !verbose {
-					for _, u := range sum.Undecided {
-						fmt.Fprintln(errs, u)
-					}
-				}
-				code = ExitUndecided
-			}
-			if code != ExitClean {
-				return status(code)
-			}
-			return nil
-		},
-	}
-	c.Flags().IntVar(&o.Level, "level", ledger.MaxLevel, "highest level to check, 0 to 6")
-	c.Flags().StringSliceVar(&o.Elsewhere, "elsewhere", nil, "journals that are kept on other machines, and not missing here")
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what was checked, and what could not be")
-	c.Flags().BoolVar(&strict, "strict", false, "exit 4 if something could not be checked")
-	return c
-}
-
-// writeFindings prints nothing where nothing was found, except as JSON, which is always one document.
-func (e *env) writeFindings(w io.Writer, sum *Summary) error {
-	if e.output == "json" {
-		return writeJSON(w, object{
-			[]string{"findings", "count", "across", "undecided", "journals"},
-			[]any{orEmpty(sum.Findings), sum.Count, sum.Across, orEmpty(sum.Undecided), reportObjects(sum.Reports)}})
-	}
-	if e.output == "table" {
-		for _, f := range sum.Findings {
-			fmt.Fprintln(w, f)
-		}
-		if more := sum.Count - len(sum.Findings); more > 0 {
-			fmt.Fprintf(w, "and %d more\n", more)
-		}
-		return nil
-	}
-	s := sheet{columns: []string{"level", "invariant", "journal", "seq", "record", "expected", "found", "show"}}
-	for _, f := range sum.Findings {
-		s.add(f.Level, f.Invariant, f.Journal, f.Seq, f.Record, f.Expected, f.Found, f.Show)
-	}
-	if len(s.rows) == 0 {
-		return nil
-	}
-	return s.write(w, e.output)
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-func reportObjects(reports []ledger.Report) []object {
-	s := reportSheet(reports)
-	return s.objects()
-}
-
-func reportSheet(reports []ledger.Report) sheet {
-	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue", "payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
-	for _, r := range reports {
-		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
-	}
-	return s
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && filepath.Base(f.Name()) != "null"
-}
-
-// progress shows a bar once half a second has passed.
-func progress(w io.Writer, what string) (step func(done, total int64), finish func()) {
-	var bar *progressbar.ProgressBar
-	start := time.Now()
-	return func(done, total int64) {
-			if bar == nil {
-				if time.Since(start) < time.Second/2 {
-					return
-				}
-				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
-					progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
-			}
-			_ = bar.Set64(min(done, total))
-		}, func() {
-			if bar != nil {
-				_ = bar.Finish()
-			}
-		}
 }

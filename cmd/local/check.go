@@ -1,4 +1,4 @@
-package harness
+package local
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"souk/cmd/ledger/cli"
 	"souk/ledger"
+	"souk/ledger/inspect"
 )
 
 // ErrLedger marks a ledger in which something is not as it should be.
@@ -27,7 +27,7 @@ var levels = []string{
 // CheckLedger audits every journal of a data directory, beside a running market or after it, and says level by level
 // what was found. What is wrong is ErrLedger.
 func CheckLedger(ctx context.Context, dir string, w io.Writer) error {
-	sum, err := cli.Check(ctx, []string{dir}, cli.Options{Level: ledger.MaxLevel})
+	sum, err := inspect.Check(ctx, []string{dir}, inspect.Options{Level: ledger.MaxLevel})
 	if err != nil {
 		return err
 	}
@@ -72,5 +72,9 @@ func (m *Market) Check(ctx context.Context, w io.Writer) error {
 
 // Explain writes why each price of a round is what it is.
 func (m *Market) Explain(ctx context.Context, w io.Writer, r RoundRef) error {
-	return cli.Explain(ctx, w, r.Path, r.Round)
+	x, err := inspect.Explain(ctx, r.Path, r.Round)
+	if err == nil {
+		_, err = io.WriteString(w, x.String())
+	}
+	return err
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"souk/cmd/internal/console"
 	"souk/integration/economics"
 )
 
 func experimentCommand() *cobra.Command {
 	o := economics.DefaultOptions()
-	out := "souk-experiment"
+	out := "lab-experiment"
 	var list strings.Builder
 	for _, name := range economics.Names() {
 		fmt.Fprintf(&list, "  %-10s %s\n", name, economics.Title(name))
@@ -26,7 +27,7 @@ func experimentCommand() *cobra.Command {
 ` + list.String() + `
 Writes every table as CSV and one page, index.html, which opens offline. The same seed gives the same figures, solve times excepted.
 --rounds and --markets say how long the longest experiments are; the others take a fixed share of it.`,
-		Example: "  souk experiment all --out results\n  souk experiment truth clusters --rounds 100 --markets 4",
+		Example: "  lab experiment all --out results\n  lab experiment truth clusters --rounds 100 --markets 4",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, names []string) error {
 			if err := os.MkdirAll(out, 0o755); err != nil {
@@ -36,7 +37,7 @@ Writes every table as CSV and one page, index.html, which opens offline. The sam
 			var progress *progressbar.ProgressBar
 			o.Progress = func(step string, done, total int) {
 				if step != what {
-					what, progress = step, bar(total, step)
+					what, progress = step, console.Bar(total, step)
 				}
 				_ = progress.Set(done)
 			}
@@ -44,7 +45,7 @@ Writes every table as CSV and one page, index.html, which opens offline. The sam
 			if err != nil {
 				return err
 			}
-			command := fmt.Sprintf("souk experiment %s --seed %d --rounds %d --markets %d --out %s", strings.Join(names, " "), o.Seed, o.Rounds, o.Markets, out)
+			command := fmt.Sprintf("lab experiment %s --seed %d --rounds %d --markets %d --out %s", strings.Join(names, " "), o.Seed, o.Rounds, o.Markets, out)
 			page, err := economics.Write(out, command, results)
 			if err != nil {
 				return err

@@ -1,0 +1,33 @@
+// Command lab measures a market: what it costs, what it bears, and how it plays as a game.
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"souk/cmd/internal/console"
+	"souk/cmd/internal/daemon"
+)
+
+// version is set by the linker; see the Makefile.
+var version = ""
+
+func main() { console.Main(root()) }
+
+func root() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lab",
+		Short: "Measure a market: what it costs, what it bears, how it plays as a game",
+		Long: `Measures markets that it starts itself, from the commands that stand beside this one.
+
+  lab bench                    what a task, a token and a round cost, beside what nobody can avoid
+  lab soak                     load while parts are killed, and an account of everything at the end
+  lab experiment all           the market as a game: tables, and a page of figures`,
+		Version:       daemon.Version(version),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	c.SetVersionTemplate("lab {{.Version}}\n")
+	c.SetFlagErrorFunc(console.FlagError)
+	c.AddCommand(benchCommand(), soakCommand(), experimentCommand(), floorCommand())
+	return c
+}

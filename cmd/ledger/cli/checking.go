@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"souk/ledger"
+	"souk/ledger/inspect"
+)
+
+// codeOf is the exit code for what a check found.
+func codeOf(s *inspect.Summary) int {
+	for _, f := range s.Findings {
+		if f.Damage {
+			return ExitDamaged
+		}
+	}
+	if s.Count > 0 {
+		return ExitViolations
+	}
+	return ExitClean
+}
+
+func (e *env) checkCommand() *cobra.Command {
+	o := inspect.Options{Level: ledger.MaxLevel}
+	var verbose, strict bool
+	c := &cobra.Command{
+		Use:   "check [PATH...]",
+		Short: "Audit everything; silence and exit 0 mean that it is as it should be",
+		Long: `check reads every journal from its first byte and trusts nothing else.
+
+  level 0  frames        checksums, sequence without gaps, epochs never fall, known kinds
+  level 1  Merkle        roots and checkpoints (journals have none yet)
+  level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
+  level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
+  level 4  auctions      the certificate of every round (one with bundles, as hubs once made them, is cleared again), and that its
+                         holds are its awards
+  level 5  across        grants and accepts, returns and reclaims, one to one
+  level 6  metering      cost = usage x price card
+
+Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 undecided (--strict).`,
+		Example: `  ledger check
+  ledger check --level 3 /backup/journal
+  ledger check -O json copy-of-hub-maths`,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if o.Level < 0 || o.Level > ledger.MaxLevel {
+				return fmt.Errorf("--level %d: take 0 to %d", o.Level, ledger.MaxLevel)
+			}
+			errs := cmd.ErrOrStderr()
+			terminal := isTerminal(errs)
+			finish := func() {}
+			if terminal {
+				o.Progress, finish = progress(errs, "checking")
+			}
+			o.Journal = e.journal
+			sum, err := inspect.Check(cmd.Context(), e.paths(paths), o)
+			finish()
+			err = e.hint(paths, err)
+			if err != nil {
+				return err
+			}
+			if err := e.writeFindings(cmd.OutOrStdout(), &sum); err != nil {
+				return err
+			}
+			if terminal || verbose {
+				fmt.Fprintln(errs, sum.Line())
+			}
+			if verbose {
+				for _, u := range sum.Undecided {
+					fmt.Fprintln(errs, u)
+				}
+			}
+			code := codeOf(&sum)
+			if code == ExitClean && strict && len(sum.Undecided) > 0 {
+				if !verbose {
+					for _, u := range sum.Undecided {
+						fmt.Fprintln(errs, u)
+					}
+				}
+				code = ExitUndecided
+			}
+			if code != ExitClean {
+				return status(code)
+			}
+			return nil
+		},
+	}
+	c.Flags().IntVar(&o.Level, "level", ledger.MaxLevel, "highest level to check, 0 to 6")
+	c.Flags().StringSliceVar(&o.Elsewhere, "elsewhere", nil, "journals that are kept on other machines, and not missing here")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what was checked, and what could not be")
+	c.Flags().BoolVar(&strict, "strict", false, "exit 4 if something could not be checked")
+	return c
+}
+
+// writeFindings prints nothing where nothing was found, except as JSON, which is always one document.
+func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
+	if e.output == "json" {
+		return writeJSON(w, object{
+			[]string{"findings", "count", "across", "undecided", "journals"},
+			[]any{orEmpty(sum.Findings), sum.Count, sum.Across, orEmpty(sum.Undecided), reportObjects(sum.Reports)}})
+	}
+	if e.output == "table" {
+		for _, f := range sum.Findings {
+			fmt.Fprintln(w, f)
+		}
+		if more := sum.Count - len(sum.Findings); more > 0 {
+			fmt.Fprintf(w, "and %d more\n", more)
+		}
+		return nil
+	}
+	s := sheet{columns: []string{"level", "invariant", "journal", "seq", "record", "expected", "found", "show"}}
+	for _, f := range sum.Findings {
+		s.add(f.Level, f.Invariant, f.Journal, f.Seq, f.Record, f.Expected, f.Found, f.Show)
+	}
+	if len(s.rows) == 0 {
+		return nil
+	}
+	return s.write(w, e.output)
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func reportObjects(reports []ledger.Report) []object {
+	s := reportSheet(reports)
+	return s.objects()
+}
+
+func reportSheet(reports []ledger.Report) sheet {
+	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue", "payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
+	for _, r := range reports {
+		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
+	}
+	return s
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && filepath.Base(f.Name()) != "null"
+}
+
+// progress shows a bar once half a second has passed.
+func progress(w io.Writer, what string) (step func(done, total int64), finish func()) {
+	var bar *progressbar.ProgressBar
+	start := time.Now()
+	return func(done, total int64) {
+			if bar == nil {
+				if time.Since(start) < time.Second/2 {
+					return
+				}
+				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
+					progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+			}
+			_ = bar.Set64(min(done, total))
+		}, func() {
+			if bar != nil {
+				_ = bar.Finish()
+			}
+		}
+}

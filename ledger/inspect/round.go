@@ -1,0 +1,57 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"souk/ledger"
+	"souk/market"
+)
+
+// errFound ends a walk through a journal early.
+var errFound = errors.New("found")
+
+// Round reads on to a round of a hub's journal.
+func (s *Source) Round(ctx context.Context, n uint64) (*ledger.Round, error) {
+	var found *ledger.Round
+	last := uint64(0)
+	err := s.Frames(ctx, func(f *ledger.Frame) error {
+		for i := range f.Records {
+			if r := f.Records[i].Round; r != nil {
+				if last = r.Round.Number; last == n {
+					found = r
+					return errFound
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil && err != errFound {
+		return nil, err
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%s has no round %d: its last is %d", s.Name, n, last)
+	}
+	return found, nil
+}
+
+// Explain says why every price of a round is what it is, in a hub's journal at dir.
+func Explain(ctx context.Context, dir string, round uint64) (market.Explanation, error) {
+	var x market.Explanation
+	sources, err := Open([]string{dir}, "")
+	if err != nil {
+		return x, err
+	}
+	if len(sources) != 1 {
+		return x, fmt.Errorf("%s holds %d journals: name the directory of one", dir, len(sources))
+	}
+	r, err := sources[0].Round(ctx, round)
+	if err != nil {
+		return x, err
+	}
+	if x, err = market.Explain(r.Round, r.Outcome); err != nil {
+		return x, fmt.Errorf("%s round %d cannot be explained: %w", sources[0].Name, round, err)
+	}
+	return x, nil
+}

@@ -1,0 +1,160 @@
+// Package inspect reads journals where they lie, beside whoever writes them, and says what is wrong in them, or why a price in them
+// is what it is. It needs no daemon, network or key, and changes nothing.
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"souk/ledger"
+	"souk/ledger/journal"
+)
+
+// Source is one journal to read.
+type Source struct {
+	Dir  string
+	Name string // of its first record; the directory's until that is read
+	Role string
+	Tick func(bytes int64) // told now and then how many more were read; nil: nobody asks
+
+	reader *journal.Reader
+	first  []byte // the first frame, read to learn the name
+	at     uint64
+	epoch  int64
+	err    error  // the first frame could not be read
+	last   uint64 // frame read last
+	done   bool   // damage was found: nothing behind it is read
+}
+
+// Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with journal/NAME in it), the
+// directory of several journals, or that of one.
+func Open(paths []string, name string) ([]*Source, error) {
+	all, _, err := open(paths, name)
+	return all, err
+}
+
+// open also reports whether these are all journals of some directory, and not some that were chosen.
+func open(paths []string, name string) (all []*Source, whole bool, err error) {
+	seen := map[string]bool{}
+	for _, p := range paths {
+		dirs, err := journal.Find(p)
+		if err != nil {
+			return nil, false, err
+		}
+		single := len(dirs) == 1 && (dirs[0] == p || dirs[0] == filepath.Dir(p))
+		whole = whole || !single && name == ""
+		for _, dir := range dirs {
+			if seen[dir] {
+				continue
+			}
+			seen[dir] = true
+			s, err := openSource(dir)
+			if err != nil {
+				return nil, false, err
+			}
+			if name == "" || s.Name == name {
+				all = append(all, s)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, false, fmt.Errorf("no journal %s at %s", name, strings.Join(paths, ", "))
+	}
+	return all, whole, nil
+}
+
+func openSource(dir string) (*Source, error) {
+	s := &Source{Dir: dir, Name: base(dir)}
+	r, err := journal.NewReader(dir)
+	if errors.Is(err, journal.ErrDamaged) {
+		s.err = err
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.reader = r
+	entry, err := r.Next()
+	if err == io.EOF {
+		return s, nil
+	}
+	if err != nil {
+		if !errors.Is(err, journal.ErrDamaged) {
+			return nil, err
+		}
+		s.err = err
+		return s, nil
+	}
+	s.first, s.at, s.epoch = slices.Clone(entry.Data), entry.Seq, entry.Epoch
+	if f, err := entry.Frame(); err == nil && len(f.Records) > 0 && f.Records[0].Open != nil {
+		s.Name, s.Role = f.Records[0].Open.Journal, f.Records[0].Open.Role
+	}
+	return s, nil
+}
+
+// Size is how many bytes there are to read.
+func (s *Source) Size() int64 {
+	if s.reader == nil {
+		return 0
+	}
+	return s.reader.Size()
+}
+
+// each calls f with every stored frame's bytes that was not given yet. It returns at the journal's present end.
+func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data []byte) error) error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.first != nil {
+		first := s.first
+		s.first = nil
+		if err := f(s.at, s.epoch, first); err != nil {
+			return err
+		}
+	}
+	bytes := int64(0)
+	for n := 0; ; n++ {
+		if n%1024 == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if s.Tick != nil {
+				s.Tick(bytes)
+				bytes = 0
+			}
+		}
+		entry, err := s.reader.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		bytes += int64(len(entry.Data))
+		if err := f(entry.Seq, entry.Epoch, entry.Data); err != nil {
+			return err
+		}
+	}
+}
+
+// Frames calls f with every frame, decoded.
+func (s *Source) Frames(ctx context.Context, f func(*ledger.Frame) error) error {
+	return s.each(ctx, func(seq uint64, epoch int64, data []byte) error {
+		frame, err := journal.Entry{Seq: seq, Epoch: epoch, Data: data, Segment: s.Dir}.Frame()
+		if err != nil {
+			return err
+		}
+		return f(&frame)
+	})
+}
+
+func base(dir string) string {
+	dir = strings.TrimRight(dir, string(os.PathSeparator))
+	return dir[strings.LastIndexByte(dir, os.PathSeparator)+1:]
+}
