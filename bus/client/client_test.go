@@ -459,6 +459,23 @@ func TestChunksThatNobodyHas(t *testing.T) {
 	})
 }
 
+// On a bus that loses much, what is missing is filled chunk by chunk: that takes as long as it takes.
+func TestAGapThatMoves(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.resumed = func(task string, from uint64) {
+			s.chunk(task, from, string(rune('a'+from)))
+			if from < 9 {
+				s.beat(task, 10)
+				return
+			}
+			s.end(task, 10, "")
+		}
+		st := s.submit("t")
+		s.beat("t", 10)
+		wantRead(t, st, "abcdefghij", "")
+	})
+}
+
 func TestTheAgentFails(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		st := s.submit("t")
