@@ -15,7 +15,8 @@ import (
 //	what happened                                  what follows
 //	the end frame says agent or engine failed      the market is asked to go on elsewhere
 //	the agent has forgotten the answer             likewise
-//	silence for Config.Silence                     likewise
+//	silence for Config.Silence                     likewise, unless an end frame has come that says otherwise
+//	it failed, and a chunk before that is lost     likewise
 //	the market names another agent                 its chunks go on where the first came to
 //	a new agent's chunks come before that word     likewise, whatever the word
 //	the hub, or a door, is not there               it is asked again each second, for Config.MaxAbsence
@@ -55,17 +56,20 @@ const (
 	lookEvery = 100 * time.Millisecond // for a bus that is away
 )
 
-// broke reports whether the answer has ended so that another agent may mend it: its agent failed, or is another life of
-// itself that knows nothing of it.
-func (s *Stream) broke() bool {
-	return s.done() && (s.end.Code.Broken() || s.end.Code == bus.CodeUnknown && s.end.Receipt == nil)
+// failed reports whether another agent may mend what an end frame says: its agent failed, or is another life of itself that
+// knows nothing of the answer. One that was served to its end is paid, and not served again.
+func failed(end *bus.Result) bool {
+	return end.Code.Broken() || end.Code == bus.CodeUnknown && end.Receipt == nil
 }
+
+// broke reports whether all has come of an answer whose agent failed.
+func (s *Stream) broke() bool { return s.done() && failed(s.end) }
 
 // goOn asks the market to go on elsewhere with an answer that broke off, and reports whether it is asked. If there is no
 // use in it, the reason is told with the answer's end.
 func (s *Stream) goOn(now time.Time) bool {
 	g := &s.going
-	if g.course != here || s.word != accepted || s.cancelled || s.err != nil || s.left {
+	if g.course != here || s.word != accepted || s.cancelled || s.err != nil || s.left || s.end != nil && !failed(s.end) {
 		return g.under()
 	}
 	g.course = elsewhere

@@ -2,6 +2,7 @@ package reader
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"souk/bus"
@@ -83,17 +84,34 @@ func (s *Stream) judge(now time.Time) {
 	if !h.missing.IsZero() && h.missing.Before(h.bus) {
 		h.missing = h.bus
 	}
-	silent := now.Sub(h.since())
+	silence := now.Sub(h.since())
+	silent := silence >= s.c.Silence
+	lost := !h.missing.IsZero() && now.Sub(h.missing) >= s.c.ResumeWait && unheard <= s.c.Quiet
 	switch {
-	case silent >= s.c.Silence && s.goOn(now):
-	case !h.missing.IsZero() && now.Sub(h.missing) >= s.c.ResumeWait && unheard <= s.c.Quiet:
-		s.fail(now, bus.CodeAnswerGone, "chunk %d of task %s is lost, and agent %s has not sent it again", s.next, s.task, s.agent())
-	case silent >= s.c.Silence:
+	case (silent || lost && s.end != nil) && s.goOn(now):
+	case lost || silent && s.end != nil:
+		s.lose(now)
+	case silent:
 		s.fail(now, bus.CodeUnknown, "agent %s has been silent for %v; what it served of task %s may still be settled",
-			s.agent(), silent.Round(time.Millisecond), s.task)
+			s.agent(), silence.Round(time.Millisecond), s.task)
 	case s.word == accepted && unheard >= s.c.Quiet && now.Sub(h.asked) >= s.c.ResumeEvery:
 		s.askAgain(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
 	}
+}
+
+// lose ends an answer of which chunks are lost for good. If its end frame has come, that says what was paid for it.
+func (s *Stream) lose(now time.Time) {
+	why := fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again", s.next, s.task, s.agent())
+	if s.end == nil {
+		s.fail(now, bus.CodeAnswerGone, "%s", why)
+		return
+	}
+	end := *s.end
+	end.Chunks = s.next
+	if end.Code == "" {
+		end.Code, end.Message = bus.CodeAnswerGone, why
+	}
+	s.end = &end
 }
 
 func (s *Stream) agent() string { return cmp.Or(s.accepted.Agent, "(not named yet)") }

@@ -177,7 +177,12 @@ func (s *Stream) Finished() bool { return s.left || s.err != nil }
 func (s *Stream) Accepted() bus.Accepted { return s.accepted }
 
 // Result is the last word on the task, once it has come.
-func (s *Stream) Result() *bus.Result { return s.end }
+func (s *Stream) Result() *bus.Result {
+	if s.err != nil {
+		return nil
+	}
+	return s.end
+}
 
 // Err says why the answer ended without a Result.
 func (s *Stream) Err() error { return s.err }
