@@ -459,6 +459,44 @@ func TestChunksThatNobodyHas(t *testing.T) {
 	})
 }
 
+// The agent has served an answer to its end and goes away, and a chunk of it was lost: that is not the whole answer, whatever the
+// market says. What was paid is told.
+func TestALostChunkOfAServedAnswer(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if task.Resume == nil {
+				s.accept(m, task)
+				return
+			}
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone, Message: "served to its end, and paid"}})
+		}
+		st := s.submit("t")
+		s.token("t", 0, 0, "a")
+		s.end("t", 2, "")
+		wantRead(t, st, "a", bus.CodeAnswerGone)
+		if r, ok := st.Result(); !ok || r.Code != bus.CodeAnswerGone || r.Paid() != 7 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// On a bus that loses much, what is missing is filled chunk by chunk: that takes as long as it takes.
+func TestAGapThatMoves(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.resumed = func(task string, from uint64) {
+			s.chunk(task, from, string(rune('a'+from)))
+			if from < 9 {
+				s.beat(task, 10)
+				return
+			}
+			s.end(task, 10, "")
+		}
+		st := s.submit("t")
+		s.beat("t", 10)
+		wantRead(t, st, "abcdefghij", "")
+	})
+}
+
 func TestTheAgentFails(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		st := s.submit("t")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/reader"
 )
 
 // Config says who the client is and how much it waits and keeps. Zero fields take the values of Default.
@@ -69,4 +70,13 @@ func (c Config) filled() (Config, error) {
 		c.AckEvery = d.AckEvery
 	}
 	return c, nil
+}
+
+// reader is what the machine of each stream needs to know of it.
+func (c Config) reader() reader.Config {
+	return reader.Config{
+		MaxChunks: c.Buffer, MaxBytes: c.BufferBytes, AckEvery: c.AckEvery,
+		Quiet: c.Heartbeat * 3 / 2, Silence: c.Heartbeat * 3, Doze: c.Heartbeat,
+		ResumeEvery: c.ResumeEvery, ResumeWait: c.ResumeWait, MaxOutage: c.MaxOutage, MaxAbsence: c.MaxAbsence,
+	}
 }

@@ -272,3 +272,25 @@ func TestATaskThatWasMoved(t *testing.T) {
 		}
 	})
 }
+
+// An answer that began in time goes on after its deadline: that was for its beginning.
+func TestAnAnswerGoesOnAfterItsDeadline(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.goesOn(func(task *bus.Task) {
+			s.token("t", task.Attempt, 1, "b")
+			s.ended("t", task.Attempt, 2)
+		})
+		task := chatBody(string(body))
+		task.DeadlineMS = time.Now().Add(time.Second).UnixMilli()
+		st, err := s.c.Submit(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.token("t", 0, 0, "a")
+		time.AfterFunc(2*time.Second, func() { s.end("t", 1, bus.CodeEngineFailed) })
+		wantRead(t, st, "ab", "")
+		if again := s.tasks[1]; again.DeadlineMS != 0 {
+			t.Errorf("sent again with a deadline that is over: %d", again.DeadlineMS)
+		}
+	})
+}

@@ -1,4 +1,4 @@
-package client
+package reader
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type kept struct {
 	why     error    // it cannot go on
 }
 
-func (k *kept) add(c bus.Chunk) {
+func (k *kept) add(c *bus.Chunk) {
 	if k.off || k.why != nil {
 		return
 	}

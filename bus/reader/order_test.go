@@ -1,4 +1,4 @@
-package client
+package reader
 
 import (
 	"math/rand/v2"
@@ -63,7 +63,7 @@ func TestOrder(t *testing.T) {
 			if next {
 				chunk.Attempt = 1
 			}
-			if err := o.take(chunk); err != nil {
+			if err := o.take(&chunk); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
 		}
@@ -100,11 +100,11 @@ func TestOrderFindsTheText(t *testing.T) {
 					continue // lost
 				}
 				for range 1 + rng.IntN(2) {
-					if err := o.take(c); err != nil {
+					if err := o.take(&c); err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
 				}
-				if held := len(o.line) + len(o.ahead); held > 8 {
+				if held := o.unread() + len(o.ahead); held > 8 {
 					t.Fatalf("seed %d: %d chunks held, at most 8 wanted", seed, held)
 				}
 				got.WriteString(drain(&o))
@@ -123,15 +123,17 @@ func TestOrderIsBounded(t *testing.T) {
 	o := order{maxChunks: 3, maxBytes: 1 << 20}
 	var err error
 	for i := uint64(0); err == nil && i < 100; i++ {
-		err = o.take(text(i, "x"))
+		c := text(i, "x")
+		err = o.take(&c)
 	}
-	if bus.CodeOf(err) != bus.CodeSlowReader || len(o.line) != 3 {
-		t.Errorf("%d chunks wait, error %v; want 3 and slow_reader", len(o.line), err)
+	if bus.CodeOf(err) != bus.CodeSlowReader || o.unread() != 3 {
+		t.Errorf("%d chunks wait, error %v; want 3 and slow_reader", o.unread(), err)
 	}
 	o = order{maxChunks: 1000, maxBytes: 5000}
 	err = nil
 	for i := uint64(0); err == nil && i < 100; i++ {
-		err = o.take(text(i, strings.Repeat("x", 1000)))
+		c := text(i, strings.Repeat("x", 1000))
+		err = o.take(&c)
 	}
 	if bus.CodeOf(err) != bus.CodeSlowReader || o.bytes > 5000 {
 		t.Errorf("%d bytes wait, error %v; want at most 5000 and slow_reader", o.bytes, err)
@@ -153,7 +155,7 @@ func FuzzOrder(f *testing.F) {
 			case 2:
 				c.Result = &bus.Result{Chunks: c.Seq}
 			}
-			if o.take(c) != nil {
+			if o.take(&c) != nil {
 				return
 			}
 			for got, ok := o.pop(); ok; got, ok = o.pop() {
@@ -178,7 +180,8 @@ func BenchmarkOrder(b *testing.B) {
 	b.ReportAllocs()
 	var n uint64
 	for b.Loop() {
-		o.take(text(n, "word"))
+		c := text(n, "word")
+		o.take(&c)
 		o.pop()
 		n++
 	}

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"souk/bus"
+	"souk/bus/reader"
+)
+
+// Stream is the answer to one task. One goroutine reads it; Cancel may be called from any.
+type Stream struct {
+	cl   *Client
+	id   string
+	news chan struct{} // cap 1: something happened
+
+	mu      sync.Mutex
+	m       *reader.Stream     // decides
+	timer   *time.Timer        // ticks it; set again only when it is over, or too late
+	alarm   time.Time          // when it goes off
+	cut     context.CancelFunc // ends the wait for the market's word
+	unwatch func() bool        // the context of Submit
+}
+
+// ID is the task's id.
+func (s *Stream) ID() string { return s.id }
+
+// Accepted says which hub and agent serve the task: the first, until another goes on with the answer. It is empty until the
+// market has said so, which the first chunks may overtake.
+func (s *Stream) Accepted() bus.Accepted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.Accepted()
+}
+
+// Result is the last word on the task. It is there once Next has returned an error that came from the
+// agent: io.EOF, or the *bus.Error that the Result carries.
+func (s *Stream) Result() (bus.Result, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.m.Result(); r != nil {
+		return *r, true
+	}
+	return bus.Result{}, false
+}
+
+// Next returns the next chunk, in order and once. After the last it returns io.EOF, or the *bus.Error
+// with which the answer ended; a lost agent of which its hub says nothing is CodeUnknown, chunks that nobody has any more are
+// CodeAnswerGone, a reader too far behind is CodeSlowReader. If this ctx ends, the stream goes on and Next may be called again.
+func (s *Stream) Next(ctx context.Context) (bus.Chunk, error) {
+	for {
+		if c, err := s.take(); c.Task != "" || err != nil {
+			return c, err
+		}
+		select {
+		case <-s.news:
+		case <-ctx.Done():
+			return bus.Chunk{}, context.Cause(ctx)
+		}
+	}
+}
+
+// take returns a chunk, or the stream's end, or neither if there will be news.
+func (s *Stream) take() (bus.Chunk, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.m.Next()
+	s.send(s.m.Ready())
+	if ok || !s.m.Over() {
+		return c, nil
+	}
+	s.finish()
+	return c, s.end()
+}
+
+// end is how the answer ended. The lock is held.
+func (s *Stream) end() error {
+	if err := s.m.Err(); err != nil {
+		return err
+	}
+	if err := refusal(s.m.Result()); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// Cancel asks the agent to end the answer. What was served until then is paid; the stream goes on to its end frame, whose
+// Result has CodeCancelled. Cancel may be called again, to no effect.
+func (s *Stream) Cancel() { s.step(reader.Cancel{}) }
+
+// Close gives the stream up: a task that has not ended is cancelled.
+func (s *Stream) Close() {
+	s.step(reader.Leave{Err: bus.ErrClosed})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finish()
+}
+
+func (s *Stream) step(event any) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.m.Step(now, event)
+	s.do(now)
+}
+
+func (s *Stream) tick() {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.m.Step(now, reader.Bus{Since: s.cl.bus.Connected()})
+	s.m.Tick(now)
+	s.do(now)
+}
+
+// do does what the machine wants done, and says that there is news. The lock is held.
+func (s *Stream) do(now time.Time) {
+	r := s.m.Ready()
+	s.send(r)
+	if s.m.Finished() {
+		s.finish()
+	} else if !r.Wake.IsZero() {
+		s.wakeAt(r.Wake, now)
+	}
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// send is the part of it that others hear. The lock is held.
+func (s *Stream) send(r reader.Ready) {
+	if r.Withdraw {
+		s.cl.withdraw(s.id)
+		time.AfterFunc(s.cl.c.Grace, s.cut) // until then it is heard, and cancelled, who accepts at this very moment
+	}
+	for i := range r.Controls {
+		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.c.ID), &r.Controls[i].StreamControl)
+	}
+	if r.Ask != nil {
+		ctx, cut := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)
+		s.cut = cut
+		go func() {
+			defer cut()
+			a, err := s.cl.ask(ctx, r.Ask)
+			s.step(reader.Word{Answer: a, Err: err})
+		}()
+	}
+}
+
+// wakeAt has the machine tick then. A stream that moves puts this off with every chunk, so an alarm that is set goes off
+// when it may and finds nothing, which costs less. The lock is held.
+func (s *Stream) wakeAt(due, now time.Time) {
+	switch {
+	case s.timer == nil:
+		s.timer = time.AfterFunc(due.Sub(now), s.tick)
+	case s.alarm.After(now) && !s.alarm.After(due):
+		return
+	default:
+		s.timer.Reset(due.Sub(now))
+	}
+	s.alarm = due
+}
+
+// finish lets go of everything that holds the stream. It may be called again. The lock is held.
+func (s *Stream) finish() {
+	s.cl.forget(s)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+}

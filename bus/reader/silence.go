@@ -1,0 +1,165 @@
+package reader
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"souk/bus"
+)
+
+// hearing is what a reader knows of when it could hear, and did.
+type hearing struct {
+	heard   time.Time // when the agent last said anything
+	bus     time.Time // since when the bus is there; zero while it is away
+	awake   time.Time // since when nobody has slept through an alarm
+	alarm   time.Time // when the next Tick is due
+	missing time.Time // since when chunk number lacks is missing; zero: none is
+	lacks   uint64
+	asked   time.Time // when it, or a sign of life, was last asked for
+}
+
+// wakeUp notes that the reader, or its whole machine, was asleep: what came meanwhile may not have been heard yet.
+func (h *hearing) wakeUp(now time.Time, doze time.Duration) {
+	if !h.alarm.IsZero() && now.Sub(h.alarm) > doze {
+		h.awake = now
+	}
+}
+
+// since is when silence begins to count. Who could not hear calls nobody silent.
+func (h *hearing) since() time.Time {
+	t := h.heard
+	for _, u := range []time.Time{h.bus, h.awake} {
+		if u.After(t) {
+			t = u
+		}
+	}
+	return t
+}
+
+// fillGap asks for missing chunks, at most once in ResumeEvery.
+func (s *Stream) fillGap(now time.Time) {
+	h := &s.hearing
+	switch {
+	case !s.gap() || s.over():
+		h.missing = time.Time{}
+		return
+	case h.missing.IsZero() || h.lacks != s.next:
+		h.missing, h.lacks = now, s.next
+	}
+	if s.word == accepted && now.Sub(h.asked) >= s.c.ResumeEvery {
+		s.askAgain(now)
+	}
+}
+
+func (s *Stream) askAgain(now time.Time) {
+	s.hearing.asked = now
+	next := s.next
+	s.control(bus.StreamControl{Resume: &next})
+}
+
+// judge says what it means that nothing comes.
+func (s *Stream) judge(now time.Time) {
+	h := &s.hearing
+	if s.c.MaxAnswer > 0 && s.word == accepted && now.Sub(s.begun) >= s.c.MaxAnswer {
+		s.fail(now, bus.CodeTimeout, "the answer took longer than %v; ask for it with stream: true", s.c.MaxAnswer)
+		return
+	}
+	switch {
+	case s.word == unsaid, s.going.course == asking:
+		return // whoever is asked says so, or does not, within a time limit of its own
+	case s.going.course == resting:
+		s.rest(now)
+		return
+	}
+	unheard := now.Sub(h.heard)
+	if h.bus.IsZero() {
+		if unheard >= s.c.MaxOutage {
+			s.fail(now, bus.CodeUnknown, "the bus is out of reach, and nothing was heard for %v; what agent %s served of task %s may still be settled",
+				unheard.Round(time.Millisecond), s.agent(), s.task)
+		}
+		return
+	}
+	s.fillGap(now)
+	if !h.missing.IsZero() && h.missing.Before(h.bus) {
+		h.missing = h.bus
+	}
+	silence := now.Sub(h.since())
+	silent := silence >= s.c.Silence
+	lost := !h.missing.IsZero() && now.Sub(h.missing) >= s.c.ResumeWait && unheard <= s.c.Quiet
+	switch {
+	case (silent || lost && s.end != nil) && s.goOn(now):
+	case lost || silent && s.end != nil:
+		s.lose(now)
+	case silent:
+		s.fail(now, bus.CodeUnknown, "agent %s has been silent for %v; what it served of task %s may still be settled",
+			s.agent(), silence.Round(time.Millisecond), s.task)
+	case s.word == accepted && unheard >= s.c.Quiet && now.Sub(h.asked) >= s.c.ResumeEvery:
+		s.askAgain(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
+	}
+}
+
+// lose ends an answer of which chunks are lost for good. If its end frame has come, that says what was paid for it.
+func (s *Stream) lose(now time.Time) {
+	why := fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again", s.next, s.task, s.agent())
+	if s.end == nil {
+		s.fail(now, bus.CodeAnswerGone, "%s", why)
+		return
+	}
+	end := *s.end
+	end.Chunks = s.next
+	if end.Code == "" {
+		end.Code, end.Message = bus.CodeAnswerGone, why
+	}
+	s.end = &end
+}
+
+func (s *Stream) agent() string { return cmp.Or(s.accepted.Agent, "(not named yet)") }
+
+// plan says when judge may judge differently.
+func (s *Stream) plan(now time.Time) {
+	due := s.due(now)
+	if !due.IsZero() && !due.After(now) {
+		due = now.Add(time.Millisecond)
+	}
+	s.out.Wake, s.hearing.alarm = due, due
+}
+
+func (s *Stream) due(now time.Time) (due time.Time) {
+	h := &s.hearing
+	if s.over() {
+		return due
+	}
+	sooner := func(t time.Time) {
+		if due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	if s.c.MaxAnswer > 0 && s.word == accepted {
+		sooner(s.begun.Add(s.c.MaxAnswer))
+	}
+	away := h.bus.IsZero()
+	switch quiet := h.heard.Add(s.c.Quiet); {
+	case s.word == unsaid, s.going.course == asking:
+	case s.going.course == resting && away:
+		sooner(now.Add(lookEvery))
+	case s.going.course == resting:
+		sooner(s.going.again)
+	case quiet.After(now):
+		sooner(quiet)
+		if !h.missing.IsZero() && !away {
+			if s.word == accepted {
+				sooner(h.asked.Add(s.c.ResumeEvery))
+			}
+			sooner(h.missing.Add(s.c.ResumeWait))
+		}
+	case away:
+		sooner(now.Add(lookEvery))
+	default:
+		sooner(h.since().Add(s.c.Silence))
+		if s.word == accepted {
+			sooner(h.asked.Add(s.c.ResumeEvery))
+		}
+	}
+	return due
+}

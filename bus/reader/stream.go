@@ -1,0 +1,298 @@
+// Package reader is the machine of whoever reads an answer: it puts the chunks in order, asks again for what is
+// missing, tells silence from an outage, and has the answer go on at another agent. It does no I/O and reads no clock;
+// bus/client runs it for a Go program, and the door for answers that it collects.
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/bus"
+)
+
+// Config says how much a Stream keeps and how long it waits.
+type Config struct {
+	MaxChunks   int           // unread chunks; a reader that is further behind loses the answer
+	MaxBytes    int           // likewise, in bytes
+	AckEvery    uint64        // chunks read between two acknowledgements, which let the agent forget them
+	Quiet       time.Duration // an agent that was not heard for so long is asked for a sign of life
+	Silence     time.Duration // one that was not heard for so long has failed
+	Doze        time.Duration // a Tick that comes so late shows that the reader was asleep, and could not hear
+	ResumeEvery time.Duration // between two requests for missing chunks
+	ResumeWait  time.Duration // longest wait for one missing chunk
+	MaxOutage   time.Duration // longest loss of the bus that is waited through
+	MaxAbsence  time.Duration // longest absence of the hub that is to find another agent
+	MaxAnswer   time.Duration // longest answer, from acceptance to its end; 0: as long as it takes
+}
+
+// Stream reads one answer. Its methods are to be called one at a time. Each Step and Tick is followed by Ready; a Next that
+// returns the last chunk, or none, too.
+//
+// Of what happens, Step takes a *bus.Chunk that came on the task's reply subject, and the events below. A chunk is the
+// caller's again when Step returns; what it refers to is the Stream's.
+type Stream struct {
+	c            Config
+	client, task string // ids
+	out          Ready
+	order
+
+	word     word
+	accepted bus.Accepted // who serves it, as far as is known
+	begun    time.Time    // when it was accepted
+	err      error        // what ended the answer without its end frame
+	left     bool         // the reader has read the end, or wants no more of it
+
+	cancelled   bool
+	read, acked uint64 // chunks
+
+	hearing hearing
+	going   going
+}
+
+// word is what the market has said of the task.
+type word uint8
+
+const (
+	unsaid   word = iota // not yet: nothing can be asked of the agent, for nobody has named it
+	accepted             // an agent has it
+	refused              // nobody will say who has it
+)
+
+// Word is the market's word on a task that Ready.Ask gave it. Exactly one is due for each.
+type Word struct {
+	Answer *bus.Answer // nil: none came
+	Err    error       // and why, as the bus says it
+}
+
+// Bus says since when the bus is there, or, at zero, that it is away. It is due before each Tick.
+type Bus struct{ Since time.Time }
+
+// Cancel asks for the answer's end. What was served until then is paid; the end frame still comes.
+type Cancel struct{}
+
+// Leave cancels the answer, of which the reader wants no more: it ends with Err, unless all of it has come.
+type Leave struct{ Err error }
+
+// Ready is what a Stream wants done, in this order.
+type Ready struct {
+	Withdraw bool      // tell the market that the task is cancelled: an agent is not known, or not to be chosen any more
+	Controls []Control // tell agents
+	Ask      *bus.Task // give this to the market, and Step its Word
+	Wake     time.Time // Tick then, if nothing happens before; zero: no need
+}
+
+// Control goes to an agent. What is lost on the way is said again, or has a time limit behind it.
+type Control struct {
+	Agent string
+	bus.StreamControl
+}
+
+// New begins to read the answer to a task, which the first Ready gives to the market. The task is not changed.
+func New(c Config, t *bus.Task, now time.Time) *Stream {
+	s := &Stream{c: c, client: t.Client, task: t.ID, order: order{maxChunks: c.MaxChunks, maxBytes: c.MaxBytes}}
+	s.kept.off = t.Failover == "off"
+	s.going.task, s.out.Ask = t, t
+	s.hearing.heard, s.hearing.bus = now, now
+	return s
+}
+
+// Step takes an event in.
+func (s *Stream) Step(now time.Time, event any) {
+	s.hearing.wakeUp(now, s.c.Doze)
+	switch e := event.(type) {
+	case *bus.Chunk:
+		s.hear(now, e)
+	case Word:
+		if s.going.under() {
+			s.wentOn(now, e)
+		} else {
+			s.said(now, e)
+		}
+	case Bus:
+		s.hearing.bus = e.Since
+	case Cancel:
+		s.cancel(now)
+	case Leave:
+		s.cancel(now)
+		if !s.over() {
+			s.err, s.left = e.Err, true
+			s.drop()
+		}
+	default:
+		panic(fmt.Sprintf("reader: %T is no event", event))
+	}
+	s.plan(now)
+}
+
+// Tick lets time pass.
+func (s *Stream) Tick(now time.Time) {
+	s.hearing.wakeUp(now, s.c.Doze)
+	if !s.over() {
+		s.judge(now)
+	}
+	s.plan(now)
+}
+
+// Ready returns what is to be done now, once.
+func (s *Stream) Ready() Ready {
+	out := s.out
+	s.out = Ready{Wake: out.Wake}
+	return out
+}
+
+// Next takes the next chunk, in order and once.
+func (s *Stream) Next() (c bus.Chunk, ok bool) {
+	if c, ok = s.pop(); ok {
+		s.read++
+		if s.read-s.acked >= s.c.AckEvery {
+			s.ack()
+		}
+		return c, true
+	}
+	if !s.left && s.over() {
+		s.left, s.out.Wake = true, time.Time{}
+		if s.err == nil {
+			s.ack()
+		}
+		s.drop()
+		s.going.task, s.kept = nil, kept{off: true}
+	}
+	return c, false
+}
+
+// Waits reports whether nothing is known yet: the market has not said its first word, and no chunk can be read.
+func (s *Stream) Waits() bool { return s.word == unsaid && s.unread() == 0 && !s.over() }
+
+// Taken reports whether the market has said that an agent has the task.
+func (s *Stream) Taken() bool { return s.word == accepted }
+
+// Over reports whether all was read that ever will be. Then Err or Result says how the answer ended.
+func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
+
+// Finished reports whether no chunk is of any use any more: the end was read, or the answer has ended without one.
+func (s *Stream) Finished() bool { return s.left || s.err != nil }
+
+// Accepted says which hub and agent serve the task, as far as is known: chunks may come before the market's word.
+func (s *Stream) Accepted() bus.Accepted { return s.accepted }
+
+// Result is the last word on the task, once it has come.
+func (s *Stream) Result() *bus.Result {
+	if s.err != nil {
+		return nil
+	}
+	return s.end
+}
+
+// Err says why the answer ended without a Result.
+func (s *Stream) Err() error { return s.err }
+
+// over reports whether nothing more will come. An answer that broke off before the market has named who had it may go on.
+func (s *Stream) over() bool {
+	return s.err != nil || s.done() && !(s.word == unsaid && !s.cancelled && s.broke())
+}
+
+// fail ends the answer here; whoever may still serve it is told to stop.
+func (s *Stream) fail(now time.Time, code bus.Code, format string, args ...any) {
+	s.cancel(now)
+	if s.err == nil {
+		s.err = &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	}
+}
+
+// concerns reports whether a chunk is of this answer. One of an earlier attempt is of an agent that was given up.
+func (s *Stream) concerns(c *bus.Chunk) bool { return c.Attempt >= s.attempt }
+
+func (s *Stream) hear(now time.Time, c *bus.Chunk) {
+	if s.over() || !s.concerns(c) {
+		return
+	}
+	s.hearing.heard = now
+	s.going.joined = s.going.joined || s.going.under()
+	switch {
+	case c.Agent != "":
+		s.accepted.Agent = c.Agent
+		if s.cancelled && c.Attempt > s.attempt { // it went to one that had failed
+			s.control(bus.StreamControl{Cancel: true})
+		}
+	case c.Attempt > 0 && c.Result != nil && c.Result.Agent != "":
+		s.accepted.Agent = c.Result.Agent // perhaps before the market has said so
+	}
+	if err := s.take(c); err != nil {
+		s.cancel(now)
+		s.err = err
+	}
+	if s.broke() {
+		s.goOn(now)
+	}
+	s.fillGap(now)
+}
+
+// said is the market's first word.
+func (s *Stream) said(now time.Time, w Word) {
+	a, err := w.accepted(s.task)
+	if err != nil {
+		s.word = refused
+		switch {
+		case s.next > 0 || s.end != nil || s.err != nil: // the answer has begun all the same
+		case w.Answer != nil && w.Answer.Result != nil:
+			end := *w.Answer.Result
+			end.Chunks = 0
+			s.end = &end
+		default:
+			s.err = err
+		}
+		return
+	}
+	if s.attempt > 0 && s.accepted.Agent != "" {
+		a.Agent = s.accepted.Agent // the hub has moved it meanwhile
+	}
+	s.word, s.accepted, s.begun, s.hearing.heard = accepted, a, now, now
+	switch { // before this was said
+	case s.left && s.err == nil:
+		s.ack()
+	case s.cancelled && s.end == nil:
+		s.control(bus.StreamControl{Cancel: true})
+	}
+	if s.broke() {
+		s.goOn(now)
+	}
+	s.fillGap(now)
+}
+
+// cancel tells whoever has the task, once.
+func (s *Stream) cancel(now time.Time) {
+	if s.cancelled || s.over() {
+		return
+	}
+	s.cancelled = true
+	switch {
+	case s.end != nil: // it has ended; only chunks are missing
+	case s.word != accepted:
+		s.out.Withdraw = true
+	default:
+		s.out.Withdraw = s.going.under()
+		s.control(bus.StreamControl{Cancel: true})
+	}
+	if s.going.course == resting {
+		s.conclude(now, Word{}, bus.Accepted{}, errors.New("it is cancelled"))
+	}
+}
+
+// ack lets the agent forget what was read; with the end read, all of it.
+func (s *Stream) ack() {
+	if s.word != accepted {
+		return // nobody has said yet to whom
+	}
+	s.acked = s.read
+	n := s.next - uint64(s.unread())
+	if s.left {
+		n = s.end.Chunks + 1
+	}
+	s.control(bus.StreamControl{Ack: &n})
+}
+
+func (s *Stream) control(c bus.StreamControl) {
+	c.Client, c.Task = s.client, s.task
+	s.out.Controls = append(s.out.Controls, Control{s.accepted.Agent, c})
+}
