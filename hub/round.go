@@ -244,7 +244,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 
 // start lets an awarded task run: its hold stands in a frame of this Ready.
 func (n *Node) start(t *task, h *hold, aw *market.Award) {
-	n.waiting--
+	n.wait(t, -1)
 	n.release(t)
 	t.state, t.hold, h.task = running, h, t
 	if t.carried() == 0 {
