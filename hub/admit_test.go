@@ -96,8 +96,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// One client keeps to its quarter of the waiting room, by default and whatever the room is set to, and is told which bound it met; the
-// others are served as before. What comes to free slots does not wait, and is taken however many come at once.
+// One client keeps to its quarter of the waiting room, by default and whatever the room is set to, and is
+// told which bound it met; the others are served as before. What comes to free slots does not wait, and is
+// taken however many come at once.
 func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		change        func(*Config)

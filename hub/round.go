@@ -63,7 +63,8 @@ func (n *Node) clear() {
 }
 
 // assemble makes the round of the tasks in scratch and the agents that have room. tasks and agents are the
-// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take part.
+// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take
+// part.
 func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
 	s := &n.round
 	s.agents, s.free, s.place, s.quotes, s.edges = s.agents[:0], s.free[:0], s.place[:0], s.quotes[:0], s.edges[:0]

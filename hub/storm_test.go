@@ -493,8 +493,10 @@ func (s *storm) check() {
 		}
 	}
 	for c, p := range n.purses {
-		if p.reserved != reserved[c] || p.open != open[c] || p.waiting != waits[c] || n.book.Avail(c) < p.reserved {
-			s.t.Fatalf("purse of %s: %v reserved (tasks say %v), %d open (%d), %d waiting (%d), %v available", c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
+		if p.reserved != reserved[c] || p.open != open[c] || p.waiting != waits[c] ||
+			n.book.Avail(c) < p.reserved {
+			s.t.Fatalf("purse of %s: %v reserved (tasks say %v), %d open (%d), %d waiting (%d), %v available",
+				c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
 		}
 	}
 	agents := 0

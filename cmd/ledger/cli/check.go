@@ -59,7 +59,8 @@ func (s *Summary) Line() string {
 	var frames, records, rounds, again uint64
 	open, overdue := 0, 0
 	for _, r := range s.Reports {
-		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds, again+r.Again, open+r.Open, overdue+r.Overdue
+		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds,
+			again+r.Again, open+r.Open, overdue+r.Overdue
 	}
 	cleared := fmt.Sprintf("%d rounds", rounds)
 	if again > 0 {
@@ -75,7 +76,8 @@ func (s *Summary) Line() string {
 	} else if s.Count > 1 {
 		what = fmt.Sprintf("%d findings", s.Count)
 	}
-	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %s, %s, %s", what, len(s.Reports), frames, records, cleared, holds, s.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %s, %s, %s", what, len(s.Reports), frames,
+		records, cleared, holds, s.Took.Round(time.Millisecond))
 }
 
 // Check audits the journals at paths, which are as PATH of the command. An error means that they could not be read
@@ -282,8 +284,8 @@ func (e *env) checkCommand() *cobra.Command {
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round (one with bundles, as hubs once made them, is cleared again), and that its
-                         holds are its awards
+  level 4  auctions      the certificate of every round, and that its holds are its awards; a round with
+                         bundles, as hubs once made them, has no certificate and is cleared again
   level 5  across        grants and accepts, returns and reclaims, one to one
   level 6  metering      cost = usage x price card
 
@@ -381,9 +383,11 @@ func reportObjects(reports []ledger.Report) []object {
 }
 
 func reportSheet(reports []ledger.Report) sheet {
-	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue", "payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
+	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
+		"payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
 	for _, r := range reports {
-		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
+		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments,
+			r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
 	}
 	return s
 }
