@@ -174,7 +174,8 @@ func readBack(t testing.TB, text string) said {
 	}
 	common := func(s string) bool { return opens([]byte(s)) != "" }
 	if !strings.HasPrefix(text, "[") || !strings.Contains(text, "\x1e") { // no tools
-		if after, marked := strings.CutPrefix(text, "\x1e"); marked || !common(text) && !strings.HasPrefix(text, "\x1f") {
+		if after, marked := strings.CutPrefix(text, "\x1e"); marked || !common(text) &&
+			!strings.HasPrefix(text, "\x1f") {
 			return said{Completion: plainText(t, after)}
 		}
 	}
@@ -231,8 +232,10 @@ func plainText(t testing.TB, s string) string {
 }
 
 // awkward texts look like canonical text, in whole or in part.
-var awkward = []string{"", "a", "\x1c", "\x1d", "\x1e", "\x1f", "]", "^", "_", "\\", "\n", "user", "user\n", "system\n", "assistant", "ab", "b", "name", "1", "-1", "true", "null", "\"",
-	`"a"`, `[`, `[]`, `{"type":"text","text":"a"}`, `{"type":"x"}`, "\x1d{", "user\na", "user\na\x1e", "\x1euser\n", " ", "é"}
+var awkward = []string{"", "a", "\x1c", "\x1d", "\x1e", "\x1f", "]", "^", "_", "\\", "\n", "user", "user\n",
+	"system\n", "assistant", "ab", "b", "name", "1", "-1", "true", "null", "\"",
+	`"a"`, `[`, `[]`, `{"type":"text","text":"a"}`, `{"type":"x"}`, "\x1d{", "user\na", "user\na\x1e",
+	"\x1euser\n", " ", "é"}
 
 func awkwardText(r *rand.Rand) string {
 	var b strings.Builder
@@ -252,7 +255,8 @@ func quoted(s string) string {
 
 // awkwardBody is a body made of awkward texts.
 func awkwardBody(r *rand.Rand) []byte {
-	values := []string{`1`, `-1`, `12`, `true`, `""`, `"a"`, `"\"a"`, `[1]`, `[]`, `{"a":1}`, `null`, `"\u001e"`}
+	values := []string{`1`, `-1`, `12`, `true`, `""`, `"a"`, `"\"a"`, `[1]`, `[]`, `{"a":1}`, `null`,
+		`"\u001e"`}
 	if r.IntN(4) == 0 {
 		return fmt.Appendf(nil, `{"prompt":%s}`, quoted(awkwardText(r)))
 	}
@@ -273,7 +277,8 @@ func awkwardBody(r *rand.Rand) []byte {
 				case 1:
 					parts = append(parts, `{"type":"x"}`)
 				case 2:
-					parts = append(parts, fmt.Sprintf(`{"type":"text","text":%s,"te\u0078t":%s}`, quoted(awkwardText(r)), quoted(awkwardText(r))))
+					parts = append(parts, fmt.Sprintf(`{"type":"text","text":%s,"te\u0078t":%s}`,
+						quoted(awkwardText(r)), quoted(awkwardText(r))))
 				default:
 					parts = append(parts, fmt.Sprintf(`{"type":"text","text":%s}`, quoted(awkwardText(r))))
 				}
@@ -296,7 +301,8 @@ func awkwardBody(r *rand.Rand) []byte {
 	return []byte(`{"messages":[` + strings.Join(messages, ",") + `]` + tools + `}`)
 }
 
-// Two bodies that say different things have different canonical texts, whatever bytes they hold: each text reads back as what was said.
+// Two bodies that say different things have different canonical texts, whatever bytes they hold: each text
+// reads back as what was said.
 func TestCanonicalTextSaysOneThing(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -342,17 +348,25 @@ func FuzzCanonical(f *testing.F) {
 func TestDifferentBodiesDiffer(t *testing.T) {
 	chat := func(messages string) string { return `{"messages":[` + messages + `]}` }
 	for name, pair := range map[string][2]string{
-		"a message with the end of one in it": {chat(`{"role":"user","content":"a\u001euser\nb"}`), chat(`{"role":"user","content":"a"},{"role":"user","content":"b"}`)},
-		"a content with a member in it":       {chat(`{"role":"user","content":"a\u001fname\"x\""}`), chat(`{"role":"user","content":"a","name":"x"}`)},
-		"a role of two lines":                 {chat(`{"role":"user\na","content":"b"}`), chat(`{"role":"user","content":"a\nb"}`)},
-		"tools in a role":                     {`{"messages":[{"role":"user","content":"a"}],"tools":[]}`, chat(`{"role":"[]\u001euser","content":"a"}`)},
-		"a chat as a completion":              {chat(`{"role":"user","content":"a"}`), `{"prompt":"user\na"}`},
-		"two chats as a completion":           {chat(`{"role":"user","content":"a"},{"role":"user","content":"b"}`), `{"prompt":"user\na\u001euser\nb"}`},
-		"two texts and one":                   {chat(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`), chat(`{"role":"user","content":"ab"}`)},
-		"a part and its text":                 {chat(`{"role":"user","content":[{"type":"x"}]}`), chat(`{"role":"user","content":"{\"type\":\"x\"}"}`)},
-		"a name with a digit":                 {chat(`{"role":"user","content":"a","k1":2}`), chat(`{"role":"user","content":"a","k":12}`)},
-		"a text in disguise":                  {chat(`{"role":"user","content":[{"type":"text","text":"a","te\u0078t":"b"}]}`), chat(`{"role":"user","content":"a"}`)},
-		"an escape":                           {chat(`{"role":"user","content":"\u001e"}`), chat(`{"role":"user","content":"\u001d^"}`)},
+		"a message with the end of one in it": {chat(`{"role":"user","content":"a\u001euser\nb"}`),
+			chat(`{"role":"user","content":"a"},{"role":"user","content":"b"}`)},
+		"a content with a member in it": {chat(`{"role":"user","content":"a\u001fname\"x\""}`),
+			chat(`{"role":"user","content":"a","name":"x"}`)},
+		"a role of two lines": {chat(`{"role":"user\na","content":"b"}`),
+			chat(`{"role":"user","content":"a\nb"}`)},
+		"tools in a role": {`{"messages":[{"role":"user","content":"a"}],"tools":[]}`,
+			chat(`{"role":"[]\u001euser","content":"a"}`)},
+		"a chat as a completion": {chat(`{"role":"user","content":"a"}`),
+			`{"prompt":"user\na"}`},
+		"two chats as a completion": {chat(`{"role":"user","content":"a"},{"role":"user","content":"b"}`), `{"prompt":"user\na\u001euser\nb"}`},
+		"two texts and one":         {chat(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`), chat(`{"role":"user","content":"ab"}`)},
+		"a part and its text": {chat(`{"role":"user","content":[{"type":"x"}]}`),
+			chat(`{"role":"user","content":"{\"type\":\"x\"}"}`)},
+		"a name with a digit": {chat(`{"role":"user","content":"a","k1":2}`),
+			chat(`{"role":"user","content":"a","k":12}`)},
+		"a text in disguise": {chat(`{"role":"user","content":[{"type":"text","text":"a","te\u0078t":"b"}]}`), chat(`{"role":"user","content":"a"}`)},
+		"an escape": {chat(`{"role":"user","content":"\u001e"}`),
+			chat(`{"role":"user","content":"\u001d^"}`)},
 	} {
 		a, b := mustDecode(t, pair[0], nil), mustDecode(t, pair[1], nil)
 		if last := func(p Prompt) Mark { return p.Marks[len(p.Marks)-1] }; last(a.Prompt).Hash == last(b.Prompt).Hash {
@@ -361,7 +375,8 @@ func TestDifferentBodiesDiffer(t *testing.T) {
 	}
 }
 
-// Ordinary prompts keep the marks that they had before there were escapes, so that what is believed of caches holds on.
+// Ordinary prompts keep the marks that they had before there were escapes, so that what is believed of caches
+// holds on.
 func TestOrdinaryMarksStay(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"messages":[{"role":"system","content":"You are terse."},{"role":"user","content":"Hi é\n","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"12"}],"tools":[{"type":"function"}]}`: "[{22 13552893906058237463} {44 9637972102298059866} {66 2670961349219242491} {100 3386368910848936463} {108 17106341376398797553}]",
@@ -381,10 +396,12 @@ func TestLongerPromptsShareMarks(t *testing.T) {
 		var messages []string
 		for range 2 + r.IntN(6) {
 			text := strings.Repeat(awkwardText(r)+"x", 1+r.IntN(900))
-			messages = append(messages, fmt.Sprintf(`{"role":%s,"content":%s}`, quoted("u"+awkward[r.IntN(len(awkward))]), quoted(text)))
+			messages = append(messages, fmt.Sprintf(`{"role":%s,"content":%s}`,
+				quoted("u"+awkward[r.IntN(len(awkward))]), quoted(text)))
 		}
 		at := 1 + r.IntN(len(messages)-1)
-		short, long := mustDecode(t, `{"messages":[`+strings.Join(messages[:at], ",")+`]}`, nil), mustDecode(t, `{"messages":[`+strings.Join(messages, ",")+`]}`, nil)
+		short, long := mustDecode(t, `{"messages":[`+strings.Join(messages[:at], ",")+`]}`, nil),
+			mustDecode(t, `{"messages":[`+strings.Join(messages, ",")+`]}`, nil)
 		n := len(short.Prompt.Marks)
 		return slices.Equal(long.Prompt.Marks[:n], short.Prompt.Marks) && len(long.Prompt.Marks) > n
 	}, &quick.Config{MaxCount: 200}); err != nil {

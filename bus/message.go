@@ -451,7 +451,8 @@ type MarketConfig struct {
 	Ceiling  *market.Credits           `json:"ceiling,omitempty"` // under pricing tariff
 	Ceilings map[string]market.Credits `json:"ceilings,omitempty"`
 
-	BundleTokens json.RawMessage `json:"bundle_tokens,omitempty"` // of hubs that placed tasks in bundles: ignored
+	// Of hubs that placed tasks in bundles: ignored.
+	BundleTokens json.RawMessage `json:"bundle_tokens,omitempty"`
 }
 
 // Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing is on record.

@@ -11,12 +11,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Separators of canonical text. JSON cannot hold these control characters unescaped and text hardly ever does. Where text holds
-// one after all it is escaped, so that two prompts have the same canonical text only if an engine sees the same.
+// Separators of canonical text. JSON cannot hold these control characters unescaped and text hardly ever
+// does. Where text holds one after all it is escaped, so that two prompts have the same canonical text only
+// if an engine sees the same.
 //
 //	prompt    = [tools end] { message end }  or, of a completion, text end
 //	message   = role "\n" content { endOfContent name value }
-//	content   = a text, or parts with endOfPart between them, each a text or, behind escape, another value in JSON
+//	content   = a text, or parts with endOfPart between them, each a text or, behind escape, other JSON
 const (
 	endOfPart    = 0x1c
 	escape       = 0x1d // and then the escaped byte, with escaped set
@@ -26,16 +27,18 @@ const (
 	escaped = 0x40
 )
 
-// Bytes that are escaped beside the separators: in a role that which ends it; in a member's name, which its value follows
-// at once, those that may begin a value (a name of letters ends where the value begins: no word of JSON ends in another).
+// Bytes that are escaped beside the separators: in a role that which ends it; in a member's name, which its
+// value follows at once, those that may begin a value (a name of letters ends where the value begins: no word
+// of JSON ends in another).
 const (
 	inRole = "\n"
 	inName = `"[{-0123456789`
 )
 
-// canonical writes the prompt as one text that begins alike for prompts that begin alike to an engine:
-// the tools, then message by message role, content and what else it has. Spelling in JSON does not count where an engine
-// reads text. Nothing to say is the same in every spelling: no content, null, an empty text or an empty array.
+// canonical writes the prompt as one text that begins alike for prompts that begin alike to an engine: the
+// tools, then message by message role, content and what else it has. Spelling in JSON does not count where an
+// engine reads text. Nothing to say is the same in every spelling: no content, null, an empty text or an
+// empty array.
 func (b *body) canonical() {
 	b.blank = true
 	b.ends = b.ends[:0]
@@ -80,7 +83,8 @@ func (b *body) canonical() {
 	b.system, b.user = b.buf[systemAt.from:systemAt.to], b.buf[userAt.from:userAt.to]
 }
 
-// commonRoles begin a message as they are. A completion that begins like one is set apart; of other roles their messages are.
+// commonRoles begin a message as they are. A completion that begins like one is set apart; of other roles
+// their messages are.
 var commonRoles = [...]string{"system", "user", "assistant", "tool", "developer", "function"}
 
 // opens returns the common role that a text begins with, up to the end of a line, or "".

@@ -104,10 +104,34 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
 	}
-	if p := n.purses[t.key.client]; p != nil && p.open >= n.cfg.MaxPerClient {
-		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second, "client %s has %d open tasks, the most it may have here", t.key.client, p.open)
+	p := n.purses[t.key.client]
+	switch {
+	case p == nil:
+	case p.open >= n.cfg.openPerClient():
+		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
+			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
+	case p.waiting+len(p.parked) >= n.cfg.waitingPerClient() && !n.passing(t, p):
+		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
+			"%d tasks of client %s wait for its money or a slot, the most that may wait here (max_waiting_per_client)",
+			p.waiting+len(p.parked), t.key.client)
 	}
 	return nil
+}
+
+// passing reports whether t would hardly wait: no round has left a task of its client waiting, and there is a
+// free slot for it and for all that the next rounds take before it. Many that come at once to as many free
+// slots do not fill the room.
+func (n *Node) passing(t *task, p *purse) bool {
+	if slices.ContainsFunc(n.left, func(l *task) bool { return l.key.client == p.client }) {
+		return false
+	}
+	free := 0
+	for _, a := range n.roster {
+		if n.usable(t, a) {
+			free += a.free(n)
+		}
+	}
+	return n.batch.Len()+len(p.parked) < free
 }
 
 // setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an ordinary

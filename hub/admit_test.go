@@ -70,7 +70,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.MaxPerClient, c.MaxWaiting = 3, 4 })
+	h := newHouse(t, func(c *Config) { c.MaxPerClient, c.MaxWaiting, c.MaxWaitingPerClient = 3, 4, 4 })
 	h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
 	for i := range 4 {
 		h.must(h.step(h.task("ann", fmt.Sprint("t", i))))
@@ -93,6 +93,85 @@ func TestLimits(t *testing.T) {
 	h.want("again", "")
 	if h.n.known[taskKey{"ann", "t3"}] == nil {
 		t.Error("t3 is not taken although there is room")
+	}
+}
+
+// One client keeps to its quarter of the waiting room, by default and whatever the room is set to, and is
+// told which bound it met; the others are served as before. What comes to free slots does not wait, and is
+// taken however many come at once.
+func TestOneClientDoesNotFillTheRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		change        func(*Config)
+		open, waiting int // the most of one client
+	}{
+		"by default":              {nil, 2048, 512},
+		"a smaller room":          {func(c *Config) { c.MaxWaiting = 100 }, 2048, 25},
+		"a room for three":        {func(c *Config) { c.MaxWaiting = 3 }, 2048, 1},
+		"as it is set":            {func(c *Config) { c.MaxWaitingPerClient = 60 }, 2048, 60},
+		"few open tasks":          {func(c *Config) { c.MaxOpen = 160 }, 40, 512},
+		"open tasks as set":       {func(c *Config) { c.MaxPerClient = 30 }, 30, 512},
+		"a file of hubs of old":   {func(c *Config) { c.MaxPerClient = 4096 }, 4096, 512},
+		"the money is on its way": {func(c *Config) { c.MaxWaiting = 80 }, 2048, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, c.change)
+			h.join("a-1", "llama", 4, 0.8, card(1, 1, 4))
+			h.join("b-1", "qwen", 1000, 0.8, card(1, 1, 4)) // for another model: its free slots are no use
+			h.silent = name == "the money is on its way"
+			free := 4
+			if h.silent {
+				free = 0
+			}
+			llama := func(m *bus.Task) { m.Model = "llama" }
+			said := "max_waiting_per_client"
+			if c.open < c.waiting+free {
+				said = "max_per_client"
+			}
+			most := min(c.open, c.waiting+free)
+			for i := range most {
+				h.must(h.step(h.task("ann", fmt.Sprint("t", i), llama)))
+			}
+			if h.n.open != most {
+				t.Fatalf("%d of %d tasks are taken", h.n.open, most)
+			}
+			h.must(h.step(h.task("ann", "more", llama)))
+			h.want("inbox.ann.more", "too_many_tasks")
+			last := h.letters[len(h.letters)-1].Message.(*bus.Answer).Result
+			if !strings.Contains(last.Message, "("+said+")") {
+				t.Errorf("it is told %q, want %s", last.Message, said)
+			}
+			h.must(h.step(h.task("bob", "t", llama)))
+			h.want("inbox.bob.t", "")
+			if most < 100 { // what waits no more makes room
+				h.must(h.step(&bus.Cancel{Client: "ann", Task: fmt.Sprint("t", most-1)}))
+				h.must(h.step(h.task("ann", "again", llama)))
+				h.want("inbox.ann.again", "")
+			}
+		})
+	}
+}
+
+// A thousand tasks of one client that come at once to a thousand free slots are all served.
+func TestABurstToFreeSlotsIsTaken(t *testing.T) {
+	h := newHouse(t, nil)
+	for i := range 4 {
+		h.join(fmt.Sprint("a-", i), "llama", 250, 0.8, card(1, 1, 4))
+	}
+	for i := range 1000 {
+		h.must(h.n.Step(h.now, h.task("ann", fmt.Sprint("t", i), worth(market.Credit/100))))
+	}
+	h.run()
+	h.pass(20 * time.Millisecond)
+	if len(h.dispatched) != 1000 {
+		t.Errorf("%d are served", len(h.dispatched))
+	}
+	h.must(h.step(h.task("ann", "one-more")))
+	h.want("inbox.ann.one-more", "")
+	for i := range 600 {
+		h.must(h.step(h.task("ann", fmt.Sprint("u", i))))
+	}
+	if h.n.waiting != 512 {
+		t.Errorf("%d wait", h.n.waiting)
 	}
 }
 

@@ -35,7 +35,8 @@ type bidden struct {
 
 // terms are what a client may say a task is worth.
 func randomTerms(r *rand.Rand) bus.Terms {
-	worth, delta, patience := market.Credits(4_000_000)<<r.IntN(12), 0.3+0.7*r.Float64(), int64(1)<<(8+r.IntN(8))
+	worth, delta, patience := market.Credits(4_000_000)<<r.IntN(12), 0.3+0.7*r.Float64(),
+		int64(1)<<(8+r.IntN(8))
 	t := bus.Terms{Worth: &worth, Delta: &delta, PatienceMS: &patience}
 	if r.IntN(3) == 0 {
 		most := worth / market.Credits(1+r.IntN(4))
@@ -54,7 +55,8 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 		c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
 	})
 	for i := range 5 {
-		reg := registration(fmt.Sprint("a-", i), []string{"llama", "qwen"}[r.IntN(2)], 1+r.IntN(3), 0.6+r.Float64()/3, card(1<<r.IntN(6), 1, market.Credits(4+r.IntN(60))))
+		reg := registration(fmt.Sprint("a-", i), []string{"llama", "qwen"}[r.IntN(2)], 1+r.IntN(3),
+			0.6+r.Float64()/3, card(1<<r.IntN(6), 1, market.Credits(4+r.IntN(60))))
 		reg.MaxModelLen = 2000 << r.IntN(3)
 		if r.IntN(2) == 0 {
 			reg.Tiers = []market.Tier{{Slots: 1}, {Slots: reg.Slots, Toll: -20_000}}
@@ -64,7 +66,8 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	}
 	dear := worth(10 * market.Credit)
 	for i := range 6 { // some agents are warm, and one of the cheap ones is taken
-		h.must(h.step(h.task("ann", fmt.Sprint("warm-", i), dear, func(m *bus.Task) { m.Session = fmt.Sprint("s-", i%3) })))
+		h.must(h.step(h.task("ann", fmt.Sprint("warm-", i), dear,
+			func(m *bus.Task) { m.Session = fmt.Sprint("s-", i%3) })))
 	}
 	h.pass(20 * time.Millisecond)
 	for len(h.dispatched) > 1 {
@@ -81,7 +84,8 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			m.DeadlineMS = h.now.Add(time.Duration(40+r.IntN(400)) * time.Millisecond).UnixMilli()
 			m.Model = []string{"", "", "llama", "qwen"}[r.IntN(4)]
 			if r.IntN(3) > 0 { // a long prompt that others begin with, too
-				m.Prompt = bus.Prompt{Bytes: 6000, Messages: 2, Tokens: 1500, Marks: []bus.Mark{{Bytes: 5000, Hash: uint64(r.IntN(2))}, {Bytes: 6000, Hash: uint64(100 + i)}}}
+				m.Prompt = bus.Prompt{Bytes: 6000, Messages: 2, Tokens: 1500, Marks: []bus.Mark{{Bytes: 5000,
+					Hash: uint64(r.IntN(2))}, {Bytes: 6000, Hash: uint64(100 + i)}}}
 			}
 		})
 		tasks = append(tasks, m)
@@ -100,9 +104,11 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 		for _, a := range h.n.roster {
 			q := h.n.quote(k, a, false)
 			b.pairs[string(k.id)+">"+a.id] = pairing{
-				usable: h.n.usable(k, a) && a.free(h.n) > 0, timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
-				prompt: q.prompt, cached: q.features.Cached, maxTokens: q.maxTokens, ttft: q.forecast.TTFT, output: q.forecast.Output,
-				cost: q.cost, worst: q.worst, worthIt: min(q.value, k.reserved)-q.cost-h.n.cfg.Fee >= 0,
+				usable: h.n.usable(k, a) && a.free(h.n) > 0,
+				timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
+				prompt: q.prompt, cached: q.features.Cached, maxTokens: q.maxTokens, ttft: q.forecast.TTFT,
+				output: q.forecast.Output,
+				cost:   q.cost, worst: q.worst, worthIt: min(q.value, k.reserved)-q.cost-h.n.cfg.Fee >= 0,
 			}
 		}
 	}
@@ -128,9 +134,9 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	return b
 }
 
-// Who may meet whom, what is predicted and quoted, every toll and the order of those that wait are the same whatever the tasks of a
-// round bid: terms are scaled, drawn anew and dealt out otherwise. A bid decides the weight of its own task's edges; one of negative
-// weight is left out, and no other.
+// Who may meet whom, what is predicted and quoted, every toll and the order of those that wait are the same
+// whatever the tasks of a round bid: terms are scaled, drawn anew and dealt out otherwise. A bid decides the
+// weight of its own task's edges; one of negative weight is left out, and no other.
 func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -165,7 +171,8 @@ func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 			}
 			compared++
 			if !slices.Equal(first.order, second.order) {
-				t.Fatalf("round %d: the tasks wait as %v, and with other bids as %v", n, first.order, second.order)
+				t.Fatalf("round %d: the tasks wait as %v, and with other bids as %v", n, first.order,
+					second.order)
 			}
 			for id, tiers := range second.agents {
 				if was, ok := first.agents[id]; ok && !slices.Equal(was, tiers) {
@@ -197,8 +204,8 @@ func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 	}
 }
 
-// An answer that is cut where its client's max_price ends is as long as its bid, and says nothing of how long answers are: what the
-// next task is expected to need does not follow from what another bid.
+// An answer that is cut where its client's max_price ends is as long as its bid, and says nothing of how long
+// answers are: what the next task is expected to need does not follow from what another bid.
 func TestACutByPriceTeachesNoLength(t *testing.T) {
 	for name, c := range map[string]struct {
 		finish  string
@@ -212,7 +219,8 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
 		a := h.n.lookup("a-1")
-		next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute), terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
+		next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
+			terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
 		before := h.n.quote(next, a, true)
 		for i := range 20 {
 			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(market.Credit))))
@@ -223,7 +231,8 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 			h.must(h.step(done))
 		}
 		if after := h.n.quote(next, a, true); (after.forecast.Output != before.forecast.Output) != c.learned {
-			t.Errorf("%s: %d tokens are expected, %d before", name, after.forecast.Output, before.forecast.Output)
+			t.Errorf("%s: %d tokens are expected, %d before", name, after.forecast.Output,
+				before.forecast.Output)
 		}
 	}
 }

@@ -37,10 +37,13 @@ type Config struct {
 
 	MaxOpen      int `yaml:"max_open"`       // tasks waiting and running together: bounds memory
 	MaxWaiting   int `yaml:"max_waiting"`    // tasks waiting for a slot: a longer queue only outlives its deadlines
-	MaxPerClient int `yaml:"max_per_client"` // open tasks of one client: nobody fills the hub alone
+	MaxPerClient int `yaml:"max_per_client"` // open tasks of one client, or nobody else has room; 0: a quarter of max_open
 	MaxAgents    int `yaml:"max_agents"`     // agents sold: edges of a round grow with them
 	MaxKnown     int `yaml:"max_known"`      // ended tasks remembered to answer repeats, 1.2 KB each: the hub grows until it has as many, or for keep_ids
 	MaxRefusals  int `yaml:"max_refusals"`   // dispatches of one task that agents refuse before its client is told
+
+	// Tasks of one client that wait, for its money or a slot; 0: a quarter of max_waiting.
+	MaxWaitingPerClient int `yaml:"max_waiting_per_client"`
 
 	KeepBodies int `yaml:"keep_bodies"` // bytes of tasks that run, kept so that another agent can be given one whose agent fails
 
@@ -70,7 +73,8 @@ type Config struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"` // a stopping hub waits so long for what runs
 	Queue        int           `yaml:"queue"`         // messages taken off the bus and not yet looked at
 
-	BundleTokens *int `yaml:"bundle_tokens,omitempty"` // of files written for hubs that placed tasks in bundles: ignored, with a warning
+	// Of files written for hubs that placed tasks in bundles: ignored, with a warning.
+	BundleTokens *int `yaml:"bundle_tokens,omitempty"`
 }
 
 // Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer together,
@@ -96,13 +100,12 @@ func Default() Config {
 		Deadline:    60 * time.Second,
 		MaxDeadline: time.Hour,
 
-		MaxOpen:      8192,
-		MaxWaiting:   2048,
-		MaxPerClient: 4096,
-		MaxAgents:    1024,
-		MaxKnown:     1 << 16,
-		MaxRefusals:  16,
-		KeepBodies:   32 << 20, // of a thousand tasks with long prompts
+		MaxOpen:     8192,
+		MaxWaiting:  2048,
+		MaxAgents:   1024,
+		MaxKnown:    1 << 16,
+		MaxRefusals: 16,
+		KeepBodies:  32 << 20, // of a thousand tasks with long prompts
 
 		SolveLimit:      100 * time.Millisecond, // ten batches; a thousand times what one of 64 tasks on 16 agents takes
 		Linger:          5 * time.Millisecond,
@@ -172,7 +175,8 @@ func (c Config) Validate() error {
 		v, most int
 	}{
 		{"max_tokens", c.MaxTokens, bus.MaxTokens}, {"max_open", c.MaxOpen, 1 << 20}, {"max_waiting", c.MaxWaiting, 1 << 20},
-		{"max_per_client", c.MaxPerClient, 1 << 20}, {"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},
+		{"max_per_client", c.openPerClient(), 1 << 20}, {"max_waiting_per_client", c.waitingPerClient(),
+			1 << 20}, {"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},
 		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30}, {"queue", c.Queue, 1 << 20},
 	} {
 		if n.v < 1 || n.v > n.most {
@@ -212,6 +216,20 @@ func (t Terms) validate() error {
 		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens", t.Worth, market.MaxPrice)
 	}
 	return market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}.Validate()
+}
+
+// openPerClient is how many open tasks a client may have.
+func (c Config) openPerClient() int { return quarter(c.MaxPerClient, c.MaxOpen) }
+
+// waitingPerClient is how many of them may wait.
+func (c Config) waitingPerClient() int { return quarter(c.MaxWaitingPerClient, c.MaxWaiting) }
+
+// quarter is a bound as it is set, or else a quarter of that of all clients together, at least 1.
+func quarter(set, all int) int {
+	if set != 0 {
+		return set
+	}
+	return max(1, all/4)
 }
 
 // serves reports whether an agent whose first domain is label belongs here.

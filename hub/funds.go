@@ -46,6 +46,7 @@ const treasuryTimeout = 2 * time.Second
 type purse struct {
 	client   string
 	open     int            // tasks
+	waiting  int            // of them, those that wait for a slot
 	reserved market.Credits // by tasks that wait: not yet held
 	largest  market.Credits // reserve of late, the measure of chunks
 	parked   []*task        // wait for money, first come first
@@ -305,7 +306,7 @@ func (n *Node) fund(t *task, need market.Credits) {
 
 // enqueue lets a funded task wait for a slot.
 func (n *Node) enqueue(t *task) {
-	n.waiting++
+	n.wait(t, 1)
 	t.free = t.state == 0 && n.waiting <= n.freeSlots()
 	t.state = waiting
 	n.batch.Add(t, t.arrived)
@@ -315,6 +316,12 @@ func (n *Node) enqueue(t *task) {
 	}
 	n.timers.set(&t.timer, wake)
 	n.status.changed = true
+}
+
+// wait counts a task in or out that waits for a slot.
+func (n *Node) wait(t *task, by int) {
+	n.waiting += by
+	n.purses[t.key.client].waiting += by
 }
 
 // release gives a task's reservation back.

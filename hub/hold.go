@@ -415,6 +415,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		if c.NoCacheReport {
 			cached = -1
 		}
-		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached, h.features.Cached)
+		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached,
+			h.features.Cached)
 	}
 }

@@ -63,7 +63,8 @@ func (n *Node) clear() {
 }
 
 // assemble makes the round of the tasks in scratch and the agents that have room. tasks and agents are the
-// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take part.
+// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take
+// part.
 func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
 	s := &n.round
 	s.agents, s.free, s.place, s.quotes, s.edges = s.agents[:0], s.free[:0], s.place[:0], s.quotes[:0], s.edges[:0]
@@ -244,7 +245,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 
 // start lets an awarded task run: its hold stands in a frame of this Ready.
 func (n *Node) start(t *task, h *hold, aw *market.Award) {
-	n.waiting--
+	n.wait(t, -1)
 	n.release(t)
 	t.state, t.hold, h.task = running, h, t
 	if t.carried() == 0 {

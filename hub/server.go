@@ -73,6 +73,9 @@ type input struct {
 // setting is news of the domain's entry in the registry; nil when there is none.
 type setting struct{ config *bus.MarketConfig }
 
+// noBundles is the warning about a setting of hubs that placed tasks in bundles.
+const noBundles = "bundle_tokens is ignored: tasks are placed one by one now; take it out"
+
 // lives is what a journal knows of who wrote it.
 type lives interface {
 	Life() string           // of ours
@@ -103,7 +106,7 @@ func NewServer(cfg Config, deps Deps) (*Server, error) {
 		log = slog.Default()
 	}
 	if cfg.BundleTokens != nil {
-		log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the configuration", "hub", cfg.Domain)
+		log.Warn(noBundles, "where", "the configuration", "hub", cfg.Domain)
 	}
 	former, _ := deps.Journal.(lives)
 	return &Server{
@@ -1027,7 +1030,7 @@ func (s *Server) heed(ctx context.Context) {
 			if c, news := in.take(key, e); news {
 				if c != nil && c.BundleTokens != nil && !warned {
 					warned = true
-					s.log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the registry", "key", key)
+					s.log.Warn(noBundles, "where", "the registry", "key", key)
 				}
 				s.pass(ctx, input{at: time.Now(), set: &setting{c}})
 			} else if err := in.err; err != nil {

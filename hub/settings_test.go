@@ -126,8 +126,8 @@ func (w *warnings) Handle(_ context.Context, r slog.Record) error {
 func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
 func (w *warnings) WithAttrs([]slog.Attr) slog.Handler       { return w }
 
-// bundle_tokens in a file or in the registry is of hubs of before: it is ignored with one warning each, whatever it says, and what stands
-// beside it holds.
+// bundle_tokens in a file or in the registry is of hubs of before: it is ignored with one warning each,
+// whatever it says, and what stands beside it holds.
 func TestBundleTokensIsIgnored(t *testing.T) {
 	tn := newTown(t)
 	log := &warnings{word: "bundle_tokens is ignored"}
@@ -138,19 +138,22 @@ func TestBundleTokensIsIgnored(t *testing.T) {
 	defer j.Close()
 	cfg, tokens := testConfig(), -7
 	cfg.BundleTokens = &tokens
-	s, err := NewServer(cfg, Deps{Bus: tn.world.Bus("hub"), Registry: tn.world.Registry(), Journal: j, Log: slog.New(log)})
+	s, err := NewServer(cfg, Deps{Bus: tn.world.Bus("hub"), Registry: tn.world.Registry(), Journal: j,
+		Log: slog.New(log)})
 	if err != nil || log.n.Load() != 1 {
 		t.Fatalf("%v, %d warnings of the file, want 1", err, log.n.Load())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go s.heed(ctx)
-	for i, v := range []string{`{"domain":"math","max_batch":3,"bundle_tokens":256}`, `{"domain":"math","max_batch":4,"bundle_tokens":"no"}`} {
+	for i, v := range []string{`{"domain":"math","max_batch":3,"bundle_tokens":256}`,
+		`{"domain":"math","max_batch":4,"bundle_tokens":"no"}`} {
 		if err := tn.world.Registry().Put(t.Context(), bus.MarketKey("math"), []byte(v)); err != nil {
 			t.Fatal(err)
 		}
 		in := <-s.in
-		if in.set == nil || in.set.config == nil || in.set.config.MaxBatch != 3+i || s.node.Configure(time.Now(), in.set.config) != nil {
+		if in.set == nil || in.set.config == nil || in.set.config.MaxBatch != 3+i ||
+			s.node.Configure(time.Now(), in.set.config) != nil {
 			t.Errorf("settings %d: %+v", i, in)
 		}
 	}

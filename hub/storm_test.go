@@ -475,7 +475,7 @@ func (s *storm) check() {
 		}
 		twice[k] = true
 	}
-	reserved, open := map[string]market.Credits{}, map[string]int{}
+	reserved, open, waits := map[string]market.Credits{}, map[string]int{}, map[string]int{}
 	count := map[taskState]int{}
 	all := 0
 	for _, t := range n.known {
@@ -486,13 +486,18 @@ func (s *storm) check() {
 		count[t.state]++
 		open[t.key.client]++
 		reserved[t.key.client] += t.reserved
+		if t.state == waiting {
+			waits[t.key.client]++
+		}
 		if (t.state == waiting) != (t.reserved > 0 && t.hold == nil) && t.state == waiting {
 			s.t.Fatalf("task %s waits with %v reserved", t.key.id, t.reserved)
 		}
 	}
 	for c, p := range n.purses {
-		if p.reserved != reserved[c] || p.open != open[c] || n.book.Avail(c) < p.reserved {
-			s.t.Fatalf("purse of %s: %v reserved (tasks say %v), %d open (%d), %v available", c, p.reserved, reserved[c], p.open, open[c], n.book.Avail(c))
+		if p.reserved != reserved[c] || p.open != open[c] || p.waiting != waits[c] ||
+			n.book.Avail(c) < p.reserved {
+			s.t.Fatalf("purse of %s: %v reserved (tasks say %v), %d open (%d), %d waiting (%d), %v available",
+				c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
 		}
 	}
 	agents := 0

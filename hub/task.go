@@ -149,7 +149,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	case parked:
 		n.purses[t.key.client].unpark(t)
 	case waiting:
-		n.waiting--
+		n.wait(t, -1)
 		n.batch.Remove(t)
 		for i, l := range n.left {
 			if l == t {

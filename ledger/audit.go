@@ -13,7 +13,7 @@ const (
 	LevelMerkle       = 1 // roots and checkpoints; a journal without checkpoints has nothing to check
 	LevelState        = 2 // every record is legal
 	LevelConservation = 3 // sums of every record, round and journal
-	LevelAuctions     = 4 // the certificate of every round, or the search of old ones again, and that its holds are its awards
+	LevelAuctions     = 4 // the certificate of every round, and that its holds are its awards
 	LevelAcross       = 5 // grants against accepts, returns against reclaims; see [Across]
 	LevelMetering     = 6 // quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
 	MaxLevel          = LevelMetering
@@ -52,7 +52,7 @@ type Report struct {
 	Frames   uint64
 	Records  uint64
 	Rounds   uint64
-	Again    uint64         // of them, at level 4, those with bundles: no certificate proves them, they were cleared again
+	Again    uint64         // of them, at level 4, those with bundles: they have no certificate, and were cleared again
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
 	Payments market.Credits // by clients, refunds taken off

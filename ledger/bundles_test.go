@@ -33,7 +33,8 @@ func oldFrames(t *testing.T) (frames []stored) {
 	return frames
 }
 
-// A journal with rounds in bundles, as hubs wrote it, is audited as before, and the report says that they were cleared again.
+// A journal with rounds in bundles, as hubs wrote it, is audited as before, and the report says that they
+// were cleared again.
 func TestAnOldJournalWithBundles(t *testing.T) {
 	frames := oldFrames(t)
 	r := audit("old", MaxLevel, frames).Finish()
@@ -48,11 +49,13 @@ func TestAnOldJournalWithBundles(t *testing.T) {
 		if err != nil || !bytes.Equal(AppendFrame(nil, &got), f.data) {
 			t.Fatalf("frame %d is written otherwise now: %v", f.seq, err)
 		}
-		if len(got.Records) == 0 || got.Records[0].Round == nil || len(got.Records[0].Round.Round.Bundles) == 0 {
+		if len(got.Records) == 0 || got.Records[0].Round == nil ||
+			len(got.Records[0].Round.Round.Bundles) == 0 {
 			continue
 		}
 		got.Records[0].Round.Outcome.Welfare++
-		forged := audit("old", LevelAuctions, []stored{frames[0], {2, f.epoch, AppendFrame(nil, &got)}}).Finish()
+		forged := audit("old", LevelAuctions, []stored{frames[0], {2, f.epoch, AppendFrame(nil,
+			&got)}}).Finish()
 		if !strings.Contains(fmt.Sprint(forged.Findings), "clearing with its bundles gives another") {
 			t.Errorf("frame %d of %d: a forged outcome: %v", i, len(frames), forged.Findings)
 		}

@@ -10,15 +10,17 @@ import (
 	"souk/market/flow"
 )
 
-// Hubs once put the tasks of a round that began alike on one agent together. They no longer do; this is what is left to audit their
-// journals: no assignment problem says what they did, so nothing shorter than the same search proves such a round.
+// Hubs once put the tasks of a round that began alike on one agent together. They no longer do; this is what
+// is left to audit their journals: no assignment problem says what they did, so nothing shorter than the same
+// search proves such a round.
 
 // Bundle is tasks that go to one agent if they are served at all.
 type Bundle struct {
 	Tasks []int // index into Round.Tasks, ascending; two or more
 }
 
-// maxBundleNodes bounds one search. A batch of 16 tasks in four bundles on eight agents takes 100 to 200 solves for each search.
+// maxBundleNodes bounds one search. A batch of 16 tasks in four bundles on eight agents takes 100 to 200
+// solves for each search.
 const maxBundleNodes = 20_000
 
 // maxBundleWork bounds all searches of a round together, in edges, tasks and seats read at least once for each solve: a quarter of a

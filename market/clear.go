@@ -78,9 +78,10 @@ var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 var ErrStopped = flow.ErrStopped
 
 // Clear decides who is served where and what everyone owes (iemas Eq. 7 and 8, with an outside option): the
-// awards of greatest welfare, each at its slot price, with the proof that [Check] reads. Under pricing posted clients are
-// served in a line instead, and where an old round has bundles they stay together. The same Round gives the same Outcome on
-// every machine. It fails only on a round that [Round.Validate] refuses, or whose bundles would take too long.
+// awards of greatest welfare, each at its slot price, with the proof that [Check] reads. Under pricing posted
+// clients are served in a line instead, and where an old round has bundles they stay together. The same Round
+// gives the same Outcome on every machine. It fails only on a round that [Round.Validate] refuses, or whose
+// bundles would take too long.
 func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
 
 // ClearUntil is Clear with a way out: stop is asked about every 65,536 edges read, and once it says yes the error is

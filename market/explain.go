@@ -79,7 +79,8 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 	if err := Check(r, o); err != nil {
 		return Explanation{}, err
 	}
-	x := Explanation{Domain: r.Domain, Number: r.Number, Rule: r.Rule, Welfare: o.Welfare, Again: len(r.Bundles) > 0}
+	x := Explanation{Domain: r.Domain, Number: r.Number, Rule: r.Rule, Welfare: o.Welfare,
+		Again: len(r.Bundles) > 0}
 	var l layout
 	l.of(&r)
 	price := make([]Credits, len(l.seats))
@@ -286,7 +287,7 @@ func (x Explanation) String() string {
 	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s%s, settle %s, clarke %s)\n", x.Domain, x.Number, x.Welfare,
 		x.Rule.Pricing, instead, x.Rule.Settle, x.Rule.Clarke)
 	if x.Again {
-		b.WriteString("cleared again: no certificate proves a round with bundles, so the same search was made, and found the same\n")
+		b.WriteString("cleared again: no certificate proves a round with bundles; the same search found the same\n")
 	}
 	for _, t := range x.Tasks {
 		t.write(&b)

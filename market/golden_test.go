@@ -46,8 +46,12 @@ func goldenRounds() []Round {
 		first, third := r.Tasks[0].ID, r.Tasks[min(2, tasks-1)].ID
 		r.Sort()
 		if n%20 == 4 {
-			at := func(id TaskID) int { return slices.IndexFunc(r.Tasks, func(t Task) bool { return t.ID == id }) }
-			r.Rule.Clarke, r.Bundles = ClarkeTask, []Bundle{{Tasks: []int{min(at(first), at(third)), max(at(first), at(third))}}}
+			at := func(id TaskID) int {
+				return slices.IndexFunc(r.Tasks,
+					func(t Task) bool { return t.ID == id })
+			}
+			r.Rule.Clarke, r.Bundles = ClarkeTask, []Bundle{{Tasks: []int{min(at(first), at(third)),
+				max(at(first), at(third))}}}
 		}
 		rounds[n] = r
 	}

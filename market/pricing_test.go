@@ -211,7 +211,8 @@ func TestExplanationOfOtherPricings(t *testing.T) {
 	}{
 		{r, []string{"pricing posted instead of vcg, whose solve had to be stopped", "; its client is 1 of 2 in the line", "; its client is 2 of 2 in the line", "prices are posted: whoever comes first takes it"}},
 		{tariff, []string{"pricing tariff,", "cost 0.000000002 (tariff 0.000000001 in it)"}},
-		{bundled, []string{"cleared again: no certificate proves a round with bundles", "there are bundles: each award pays what its own place costs the others"}},
+		{bundled, []string{"cleared again: no certificate proves a round with bundles",
+			"there are bundles: each award pays what its own place costs the others"}},
 	} {
 		o, err := Clear(c.round)
 		if err != nil {

@@ -50,7 +50,7 @@ func (o *order) take(c *bus.Chunk) error {
 		o.known = max(o.next, c.Seq)
 		for n, d := range o.ahead {
 			if n >= o.known {
-				o.bytes -= size(d)
+				o.bytes -= size(&d)
 				delete(o.ahead, n)
 			}
 		}

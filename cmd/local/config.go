@@ -85,7 +85,8 @@ type Rules struct {
 
 // bundles reports whether the file is of a market that placed tasks in bundles.
 func (c *Config) bundles() bool {
-	return c.Market.BundleTokens != nil || slices.ContainsFunc(c.Domains, func(d Domain) bool { return d.Market.BundleTokens != nil })
+	return c.Market.BundleTokens != nil || slices.ContainsFunc(c.Domains,
+		func(d Domain) bool { return d.Market.BundleTokens != nil })
 }
 
 // Limits of one process; beyond them run the parts as processes of their own.

@@ -93,7 +93,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 			t.Errorf("%s: got %v\nwant it to hold %q", c.to, err, c.want)
 		}
 	}
-	old, err := ParseConfig("small.yaml", []byte(strings.Replace(small, "domains:", "market: {bundle_tokens: 256}\ndomains:", 1)))
+	old, err := ParseConfig("small.yaml", []byte(strings.Replace(small, "domains:",
+		"market: {bundle_tokens: 256}\ndomains:", 1)))
 	if err != nil || !old.bundles() {
 		t.Errorf("a file of a market that placed tasks in bundles: %v", err)
 	}

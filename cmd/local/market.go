@@ -93,7 +93,7 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 		o.Within = StopWithin
 	}
 	if o.Config.bundles() {
-		o.Log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the market's file")
+		o.Log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the file")
 	}
 	ctx, cancel := context.WithTimeout(ctx, ReadyWithin)
 	defer cancel()
@@ -306,7 +306,8 @@ func (r Rules) apply(h *hub.Config) {
 	if r.SolveLimit != 0 {
 		h.SolveLimit = r.SolveLimit
 	}
-	m := bus.MarketConfig{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke, Tariffs: r.Tariffs, Ceilings: r.Ceilings}
+	m := bus.MarketConfig{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke, Tariffs: r.Tariffs,
+		Ceilings: r.Ceilings}
 	if r.Ceiling != 0 {
 		m.Ceiling = &r.Ceiling
 	}

@@ -39,8 +39,8 @@ func (e *env) checkCommand() *cobra.Command {
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round (one with bundles, as hubs once made them, is cleared again), and that its
-                         holds are its awards
+  level 4  auctions      the certificate of every round, and that its holds are its awards; a round with
+                         bundles, as hubs once made them, has no certificate and is cleared again
   level 5  across        grants and accepts, returns and reclaims, one to one
   level 6  metering      cost = usage x price card
 

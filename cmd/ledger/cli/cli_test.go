@@ -56,7 +56,8 @@ func TestScripts(t *testing.T) {
 				}
 				ts.Check(writeMarket(ts.MkAbs(args[0]), rounds, fraud))
 			},
-			// old DIR: writes the journal of a hub that placed tasks in bundles, frame by frame as that wrote it.
+			// old DIR: writes the journal of a hub that placed tasks in bundles, frame by frame as that wrote
+			// it.
 			"old": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(writeOld(ts.MkAbs(args[0])))
 			},
