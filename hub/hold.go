@@ -23,6 +23,7 @@ type hold struct {
 	expires  time.Time
 	features predict.Features
 	cached   int           // tokens that the agent was believed to hold; features count in what a bundle shares
+	implied  int           // of them, those that the same text implies
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0

@@ -249,6 +249,9 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
 		features: q.features, cached: q.cached, first: worstFirst(q.forecast.TTFT), sent: n.now,
 	}
+	if t.session != 0 {
+		h.implied = a.belief.Implied(t.session, t.msg.Prompt)
+	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * a.predictor.SlowestITL()
 	h.timeout = service + n.cfg.HoldGrace/2
