@@ -152,7 +152,7 @@ type Dispatch struct {
 
 	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task at once.
 	PromptMost int   `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers, with the first of the answer
-	Cached     int   `msgpack:"cached,omitempty"`      // tokens of this very text, from its beginning, that the agent was believed to hold at the award
+	Cached     int   `msgpack:"cached,omitempty"`      // tokens of this prompt that the agent was believed to hold at the award, by the very same text
 	FirstMS    int64 `msgpack:"first_ms,omitempty"`    // from receipt: the latest that the first token was quoted to come
 }
 

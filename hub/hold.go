@@ -22,8 +22,8 @@ type hold struct {
 	timeout  time.Duration // what the agent was given
 	expires  time.Time
 	features predict.Features
-	cached   int           // tokens of this very text that the agent was believed to hold
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
+	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0

@@ -194,10 +194,26 @@ func TestADispatchSaysWhatWasBelieved(t *testing.T) {
 	h.serve(d, market.Usage{Prompt: 1000, Output: 10})
 	h.must(h.step(h.written("ann", "t2", chat(long), same)))
 	d = h.take("ann", "t2")
-	if d.Cached < 900 || d.Cached >= 1000 {
-		t.Errorf("%d tokens of the same text believed", d.Cached)
+	if d.Cached != 992 {
+		t.Errorf("%d tokens of the same text believed, want its whole blocks", d.Cached)
 	}
 	h.serve(d, market.Usage{Prompt: 1000, Cached: 992, Output: 10})
+	longer := `{"messages":[{"role":"user","content":"` + long + `"},{"role":"assistant","content":"a"},{"role":"user","content":"b"}],"max_tokens":100}`
+	h.must(h.step(h.written("ann", "t4", longer, same)))
+	if d = h.take("ann", "t4"); d.Cached != 976 {
+		t.Errorf("%d tokens believed of a text that goes on", d.Cached)
+	}
+	h.serve(d, market.Usage{Prompt: 1020, Cached: 992, Output: 3000}) // a long answer
+	h.must(h.step(h.written("ann", "t5", strings.Replace(longer, `"b"}]`, `"b"},{"role":"user","content":"`+strings.Repeat("!?", 1000)+`"}]`, 1), same)))
+	if d = h.take("ann", "t5"); d.Cached > 1020 {
+		t.Errorf("%d tokens believed: the answer is no part of this text", d.Cached)
+	}
+	h.serve(d, market.Usage{Prompt: 3030, Cached: 1008, Output: 1})
+	h.must(h.step(h.written("ann", "t6", longer, same)))
+	if d = h.take("ann", "t6"); d.Cached != 0 {
+		t.Errorf("%d tokens believed of the beginning of a text, which may have as few as one", d.Cached)
+	}
+	h.serve(d, market.Usage{Prompt: 1020, Cached: 1008, Output: 1})
 	h.must(h.step(h.written("ann", "t3", chat(strings.Repeat("another text ", 300)), same)))
 	if d = h.take("ann", "t3"); d.Cached != 0 {
 		t.Errorf("%d tokens of another text believed: the session's name is no text", d.Cached)

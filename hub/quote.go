@@ -123,7 +123,7 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Fee: h.rec.Fee, Settle: h.rec.Settle,
 		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium, TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
 	}
-	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.cached, min(h.first.Milliseconds(), d.TimeoutMS)
+	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.implied, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole

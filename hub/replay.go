@@ -67,7 +67,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 	t.whole, t.tries, t.continued = rec.MaxTokens, rec.Attempt, rec.Attempt > 0
 	t.timer.owner = t
 	id := ledger.HoldID(n.cfg.Journal, rec.Round, rec.Slot)
-	h := &hold{id: id, rec: rec, task: t, agent: a, cached: rec.Cached, first: worstFirst(0), sent: n.now,
+	h := &hold{id: id, rec: rec, task: t, agent: a, first: worstFirst(0), sent: n.now,
 		expires: time.Unix(0, rec.Expires), answered: true}
 	if p.Award != nil {
 		h.recovered, h.award, h.congestion = true, *p.Award, p.Congestion

@@ -226,7 +226,10 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
 	h := &hold{
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, cached: q.features.Cached, most: q.most, first: worstFirst(q.forecast.TTFT), sent: n.now,
+		features: q.features, most: q.most, first: worstFirst(q.forecast.TTFT), sent: n.now,
+	}
+	if t.session != 0 {
+		h.implied = a.belief.Implied(t.session, t.msg.Prompt)
 	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * n.slowest(a)

@@ -83,6 +83,25 @@ func (b *Belief) Overlap(key uint64, p bus.Prompt, tokens int) int {
 	return min(held, tokens-1) / b.block * b.block
 }
 
+// Implied returns how many tokens of a prompt the agent holds by the text alone: those of the session's last prompt, where this one is the
+// same or goes on from all of it. It is less than [Belief.Overlap], which also expects what is likely: that the answer given then is
+// part of the new prompt, and that half a text has half its tokens. Whoever wrote the prompts may have seen to it that neither is so.
+func (b *Belief) Implied(key uint64, p bus.Prompt) int {
+	e, ok := b.sessions[key]
+	if !ok {
+		return 0
+	}
+	s := e.Value.(*session)
+	n := common(s.marks, p.Marks)
+	switch {
+	case n == 0 || s.marks[n-1].Bytes < s.bytes:
+		return 0
+	case p.Bytes > s.bytes: // the last block ended with what the template wrote for an answer to begin
+		return max(0, s.prompt/b.block-1) * b.block
+	}
+	return s.prompt / b.block * b.block
+}
+
 // common is the number of marks that two prompts share from their start. Marks are a function of the text
 // before them, so equal texts have equal marks and the last common one can be found by bisection.
 func common(a, b []bus.Mark) int {

@@ -182,3 +182,32 @@ func BenchmarkOverlap(b *testing.B) {
 		}
 	}
 }
+
+// What is billed as cached where an engine did not say so is what the same text implies, never what is merely likely.
+func TestImplied(t *testing.T) {
+	marks := func(ends ...int) (p bus.Prompt) {
+		for i, at := range ends {
+			p.Marks = append(p.Marks, bus.Mark{Bytes: at, Hash: uint64(at*7 + i)})
+			p.Bytes = at
+		}
+		return p
+	}
+	b := New(DefaultLimits(), 16, 0)
+	b.Served(time.Unix(0, 0), 1, marks(1000, 2000), 800, 3000, 0, 0)
+	for _, c := range []struct {
+		name string
+		key  uint64
+		p    bus.Prompt
+		want int
+	}{
+		{"the same text", 1, marks(1000, 2000), 800},
+		{"it goes on: not with the answer, and not with the block in which that began", 1, marks(1000, 2000, 9000), 784},
+		{"half of it, which may be as few tokens as one", 1, marks(1000), 0},
+		{"another text under the same name", 1, bus.Prompt{Bytes: 2000, Marks: []bus.Mark{{Bytes: 2000, Hash: 5}}}, 0},
+		{"another session", 2, marks(1000, 2000), 0},
+	} {
+		if got := b.Implied(c.key, c.p); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}

@@ -15,7 +15,10 @@ import (
 //	<|begin|><|im_start|>ROLE\nTEXT<|im_end|>\n ... <|im_start|>assistant\n
 func chatTokens(out []uint32, c *call) []uint32 {
 	v := Tokens()
-	if !c.noSpecial {
+	switch {
+	case c.begin != nil:
+		out = v.Encode(out, *c.begin)
+	case !c.noSpecial:
 		out = append(out, tokenBegin)
 	}
 	if c.tools != "" {

@@ -26,9 +26,10 @@ type call struct {
 	tokenIDs                      bool
 	salt                          *string
 	requestID                     string
-	noGeneration, continueFinal   bool // add_generation_prompt: false, continue_final_message
-	noSpecial                     bool // add_special_tokens: false
-	tokenStrings                  bool // return_token_strs
+	noGeneration, continueFinal   bool    // add_generation_prompt: false, continue_final_message
+	noSpecial                     bool    // add_special_tokens: false
+	tokenStrings                  bool    // return_token_strs
+	begin                         *string // of chat_template_kwargs: the template's bos_token, which they may name anew
 	unsupported                   string
 }
 
@@ -144,6 +145,8 @@ func (c *call) field(r *reader, key string) {
 		c.continueFinal = r.boolean(key, false)
 	case "add_special_tokens":
 		c.noSpecial = !r.boolean(key, true)
+	case "chat_template_kwargs":
+		c.templateArgs(r)
 	case "return_token_strs":
 		c.tokenStrings = r.boolean(key, false)
 	default:
@@ -167,6 +170,24 @@ func (c *call) other(r *reader, key string) {
 	if !off && c.unsupported == "" {
 		c.unsupported = key
 	}
+}
+
+// templateArgs reads the one variable of the template that a client can set.
+func (c *call) templateArgs(r *reader) {
+	if r.peek() != '{' {
+		if v := r.value(); string(v) != "null" {
+			r.reject(invalid("dict_type", "body.chat_template_kwargs", "Input should be a valid dictionary", describe(v)))
+		}
+		return
+	}
+	r.object(func(key string) {
+		if key != "bos_token" || r.peek() != '"' {
+			r.value()
+			return
+		}
+		s := r.str()
+		c.begin = &s
+	})
 }
 
 func (c *call) options(r *reader) {
