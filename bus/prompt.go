@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -99,7 +100,13 @@ func opens(text []byte) string {
 
 // roleOf appends a message's role, and returns it if it is a common one.
 func (b *body) roleOf(v span) string {
-	from := len(b.buf)
+	from, raw := len(b.buf), b.data[v.from+1:v.to-1]
+	for _, role := range commonRoles {
+		if string(raw) == role {
+			b.buf = append(append(b.buf, role...), '\n')
+			return role
+		}
+	}
 	b.write(v, inRole)
 	b.buf = append(b.buf, '\n')
 	role := opens(b.buf[from:])
@@ -124,18 +131,11 @@ func (b *body) write(v span, also string) {
 	from := len(b.buf)
 	b.separators = false
 	b.buf = b.appendString(b.buf, v)
-	if !b.separators && also == "" {
+	if !b.separators && !bytes.ContainsAny(b.buf[from:], also) {
 		return
 	}
-	var plain []byte // what was appended, once something in it is escaped
-	for i := from; i < len(b.buf); i++ {
-		if c := b.buf[i]; isSeparator(rune(c)) || strings.IndexByte(also, c) >= 0 {
-			plain = slices.Clone(b.buf[from:])
-			b.buf = b.buf[:i]
-			plain = plain[i-from:]
-			break
-		}
-	}
+	plain := slices.Clone(b.buf[from:])
+	b.buf = b.buf[:from]
 	for _, c := range plain {
 		if isSeparator(rune(c)) || strings.IndexByte(also, c) >= 0 {
 			b.buf = append(b.buf, escape, c^escaped)
