@@ -86,7 +86,7 @@ func root() *cobra.Command {
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists them", err, c.CommandPath())
 	})
-	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), soakCommand(), s.reach(fundCommand(&s)), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
+	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), soakCommand(), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)), s.reach(payoutCommand(&s)), engineCommand(), benchCommand(), infraCommand(&s), clusterCommand(&s), experimentCommand(), versionCommand())
 	return c
 }
 
