@@ -163,6 +163,40 @@ func (l *Link) Balance(ctx context.Context, clientID string) (bus.FundsReply, er
 	return l.treasury(ctx, bus.OpBalance, bus.FundsRequest{ID: "balance-" + clientID, Client: clientID})
 }
 
+// Holdings asks what a client has, and what each hub has of it.
+func (l *Link) Holdings(ctx context.Context, clientID string) (bus.FundsReply, error) {
+	return l.treasury(ctx, bus.OpBalance, bus.FundsRequest{ID: "balance-" + clientID, Client: clientID, Hubs: true})
+}
+
+// Payout pays out an amount of a client's money, asking again until hubs have given back what it takes or ctx ends; the same id
+// pays once. A refusal of the treasury is a *bus.Error; after any other, or one that says allotment_pending or unavailable, it may
+// be made yet.
+func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply, error) {
+	var last error
+	for {
+		reply, err := l.treasury(ctx, bus.OpPayout, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
+		var refused *bus.Error
+		if ctx.Err() != nil && last != nil && !errors.As(err, &refused) {
+			return reply, last // says more than that time is up
+		}
+		last = err
+		wait := 100 * time.Millisecond
+		switch code := bus.CodeOf(err); {
+		case err == nil || errors.As(err, &refused) && code != bus.CodeAllotmentPending && code != bus.CodeUnavailable:
+			return reply, err
+		case errors.Is(err, bus.ErrNoResponders):
+			return reply, err
+		case code == bus.CodeAllotmentPending:
+			wait = max(wait, time.Duration(reply.RetryMS)*time.Millisecond)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return reply, last
+		}
+	}
+}
+
 func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus.FundsReply, error) {
 	data, err := bus.Encode(&r)
 	if err != nil {

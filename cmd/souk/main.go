@@ -47,7 +47,8 @@ func root() *cobra.Command {
 	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn", "least level logged to stderr: debug, info, warn or error")
 	c.SetFlagErrorFunc(console.FlagError)
-	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), engineCommand(), infraCommand(&s), clusterCommand(&s), versionCommand())
+	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
+		s.reach(payoutCommand(&s)), engineCommand(), infraCommand(&s), clusterCommand(&s), versionCommand())
 	return c
 }
 

@@ -383,11 +383,14 @@ func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
 	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury; %s %s%s", req.Client, prepaid, who, need(req), hubs)
 }
 
-// names says what the hubs of a round keep, and which of them do not answer.
+// names says what the hubs of a round keep, or may have where they need not be asked, and which of them do not answer.
 func (t *Treasury) names(r *round) string {
 	var s []string
+	unasked := market.Credits(0)
 	for i := range r.hubs {
 		switch g := &r.hubs[i]; {
+		case !t.done(r, g) && t.alive(g.hub):
+			unasked += t.book.Allotted(r.client, g.hub) // and it would not suffice
 		case !t.done(r, g):
 			s = append(s, fmt.Sprintf("hub %s, which has at most %s, does not answer", g.hub, t.book.Allotted(r.client, g.hub)))
 		case g.reply.Held+g.reply.Reserved > 0:
@@ -396,6 +399,9 @@ func (t *Treasury) names(r *round) string {
 	}
 	if more := len(s) - maxNamed; more > 0 {
 		s = append(s[:maxNamed], fmt.Sprintf("and %d more hubs", more))
+	}
+	if unasked > 0 {
+		s = append(s, fmt.Sprintf("hubs have at most %s of it, what was spent there included", unasked))
 	}
 	if len(s) == 0 {
 		return ""

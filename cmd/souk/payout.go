@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/bus"
+	"souk/market"
+)
+
+func payoutCommand(s *shared) *cobra.Command {
+	var id string
+	wait := 30 * time.Second
+	c := &cobra.Command{
+		Use:   "payout CLIENT AMOUNT",
+		Short: "Pay credits of a client out of the market",
+		Long: `Takes credits of a client out of the market, exactly this amount or nothing, and records it at the treasury. Paying them to the
+client by other means is yours to do.
+
+Where the treasury has less, the hubs give back what they have of the client's money and no task needs; that takes a second or
+two, longer while a hub that lives does not answer. What runs goes on. With --id the payout is made once however often the
+command is repeated; without, the id is printed, so that a payout whose answer was lost can be asked for again.`,
+		Example: `  souk payout alice 2.50
+  souk payout alice 2.50 --id refund-17 --nats nats://127.0.0.1:4222`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("name a client and an amount: souk payout alice 2.50")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := bus.CheckID("client", args[0]); err != nil {
+				return err
+			}
+			amount, err := market.ParseCredits(args[1])
+			if err != nil {
+				return fmt.Errorf("amount: %w", err)
+			}
+			if amount <= 0 {
+				return fmt.Errorf("amount: %s: a payout is above 0", amount)
+			}
+			if wait <= 0 {
+				return fmt.Errorf("--wait: %v is not above 0", wait)
+			}
+			link, err := s.dial("souk-payout")
+			if err != nil {
+				return err
+			}
+			defer link.Close()
+			if id == "" {
+				id = fmt.Sprintf("payout-%x", time.Now().UnixNano())
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), wait)
+			defer cancel()
+			reply, err := link.Payout(ctx, args[0], amount, id)
+			if err != nil {
+				return payoutFailed(err, args[0], args[1], id)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n",
+				amount, args[0], reply.Prepaid, reply.Allotted, id)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&id, "id", "", "id of the payout, to make it once")
+	c.Flags().DurationVar(&wait, "wait", wait, "how long to wait for hubs to give money back")
+	return c
+}
+
+// payoutFailed says what became of a payout, and what to do.
+func payoutFailed(err error, client, amount, id string) error {
+	var e *bus.Error
+	switch code := bus.CodeOf(err); {
+	case errors.As(err, &e) && code == bus.CodeUnknownClient:
+		return firstDeposit(err, client)
+	case errors.As(err, &e) && code == bus.CodeInsufficientFunds:
+		return fmt.Errorf("%w: nothing was paid out; souk balance %s shows where its money is", err, client)
+	case errors.As(err, &e) && code != bus.CodeAllotmentPending && code != bus.CodeUnavailable, errors.Is(err, bus.ErrNoResponders):
+		return err
+	}
+	// It may be made yet, or have been: only the same id tells.
+	return fmt.Errorf("%w: whether it was made is not known; to make it once, or hear that it was: souk payout %s %s --id %s", err, client, amount, id)
+}
