@@ -141,3 +141,22 @@ func TestOneForgedMean(t *testing.T) {
 		t.Errorf("running %q, answered %q", got, h.answerTo("inbox.ann.t-1"))
 	}
 }
+
+// A grant of a number that cannot be leaves a gap before it, and no more is asked for while there is one: it is forgotten when the treasury
+// says itself what it gave.
+func TestOneForgedGrant(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	h.silent = true
+	h.must(h.step(h.task("ann", "t-1")))
+	f := h.pending[len(h.pending)-1]
+	h.pending, h.silent = nil, false
+	forged := bus.Grant{ID: "g", Number: 1 << 50, Client: "ann", Hub: f.Request.Hub, Amount: 5}
+	h.must(h.step(&bus.FundsReply{ID: f.Request.ID, Client: "ann", Grants: []bus.Grant{forged}}))
+	h.pass(3 * time.Second)
+	h.must(h.step(h.task("ann", "t-2")))
+	h.pass(time.Second)
+	if got := h.running(); got == "" {
+		t.Errorf("nothing runs; t-1 is answered %q, t-2 %q", h.answerTo("inbox.ann.t-1"), h.answerTo("inbox.ann.t-2"))
+	}
+}

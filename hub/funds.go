@@ -232,6 +232,9 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	if a.op == bus.OpAllotted && n.stale(m) {
 		return nil
 	}
+	if a.op == bus.OpAllotted && m.Code == "" {
+		clear(n.treasury.pending) // the treasury says itself what there is: a number heard before that it does not name was a mistake
+	}
 	more := n.accept(m.Grants)
 	if a.op == bus.OpAllotted {
 		if m.Code == "" {
