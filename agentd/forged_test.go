@@ -34,8 +34,8 @@ func numbers(v reflect.Value, path string, f func(path string, set func(int64)))
 	}
 }
 
-// One forged message of each kind, with each of its numbers at the extremes, is said to an agent that serves. What it serves comes to its
-// reader in full, and its hub's next task is served.
+// One forged message of each kind, with each of its numbers at the extremes, is said to an agent that serves.
+// What it serves comes to its reader in full, and its hub's next task is served.
 func TestOneForgedMessageToAnAgent(t *testing.T) {
 	inTown(t, func(o *town, first *bus.Dispatch) {
 		fence := func() int64 {

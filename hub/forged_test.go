@@ -39,8 +39,9 @@ func numbers(v reflect.Value, path string, f func(path string, set func(int64)))
 	}
 }
 
-// One forged message of each kind, with each of its numbers at the extremes, is said to a hub. Then its agents, its client and its
-// treasury go on. When an agent that is no longer heard would count as silent, tasks are served.
+// One forged message of each kind, with each of its numbers at the extremes, is said to a hub. Then its
+// agents, its client and its treasury go on. When an agent that is no longer heard would count as silent,
+// tasks are served.
 func TestOneForgedMessage(t *testing.T) {
 	const after, within = 8 * time.Second, 12 * time.Second
 	forgeries := map[string]func(h *house, d bus.Dispatch) bus.Message{
@@ -127,8 +128,8 @@ func TestOneForgedMessage(t *testing.T) {
 	}
 }
 
-// An agent that nobody has measured yet is expected to be as slow as its own mean says. A mean that was forged is forgotten as soon as the
-// agent says again that it has none.
+// An agent that nobody has measured yet is expected to be as slow as its own mean says. A mean that was
+// forged is forgotten as soon as the agent says again that it has none.
 func TestOneForgedMean(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
@@ -142,8 +143,8 @@ func TestOneForgedMean(t *testing.T) {
 	}
 }
 
-// A grant of a number that cannot be leaves a gap before it, and no more is asked for while there is one: it is forgotten when the treasury
-// says itself what it gave.
+// A grant of a number that cannot be leaves a gap before it, and no more is asked for while there is one: it
+// is forgotten when the treasury says itself what it gave.
 func TestOneForgedGrant(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))

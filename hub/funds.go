@@ -233,7 +233,7 @@ func (n *Node) funded(m *bus.FundsReply) error {
 		return nil
 	}
 	if a.op == bus.OpAllotted && m.Code == "" {
-		clear(n.treasury.pending) // the treasury says itself what there is: a number heard before that it does not name was a mistake
+		clear(n.treasury.pending) // the treasury says what there is: a number that it does not name was a mistake
 	}
 	more := n.accept(m.Grants)
 	if a.op == bus.OpAllotted {

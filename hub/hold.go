@@ -392,12 +392,14 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	if t.msg == nil || t.carried() > 0 || c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 || h.rec.Boot != a.reg.Boot {
 		return
 	}
-	// An agent that was believed to have taken an hour would never be given a task again that shows otherwise.
+	// An agent that was believed to have taken an hour would never be given a task again that shows
+	// otherwise.
 	most := n.now.Sub(h.sent) + clocksDiffer
 	a.predictor.Learn(h.features, predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output, NoCacheReport: c.NoCacheReport,
 		Cut:  c.Outcome != bus.OutcomeDone,
-		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most), ITL: min(time.Duration(c.ITLUS)*time.Microsecond, most),
+		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
+		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
 	})
 	if t.session != 0 {
 		cached := c.Usage.Cached

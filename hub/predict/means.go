@@ -163,12 +163,13 @@ func (m *Means) Learn(f Features, o Observation) {
 	}
 }
 
-// Hint implements [Predictor]: what an agent says of itself shifts the prior, as it knows its engine better than
-// a table does; its slopes stay. Once something was measured hints count no more, but for one far below the one in force: that was a
-// mistake, and would weigh on every forecast until many tasks have shown so, of which none might come.
+// Hint implements [Predictor]: what an agent says of itself shifts the prior, as it knows its engine better
+// than a table does; its slopes stay. Once something was measured hints count no more, but for one far below
+// the one in force: that was a mistake, and would weigh on every forecast until many tasks have shown so, of
+// which none might come.
 func (m *Means) Hint(ttft time.Duration) {
 	perK, base := ms(m.prior.PerToken)*1000, ms(m.prior.Base)
-	if ttft > 0 { // a mean TTFT is that of a middling prompt: the prior's line is moved to pass through it at 500 tokens
+	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens
 		base = max(0, min(ms(ttft), 3.6e6)-perK/2)
 	}
 	switch {
