@@ -100,20 +100,21 @@ func (a *Agent) Domain() string {
 	return a.cfg.Domains[0].Domain
 }
 
-// Claimed says which hub sells the agent's slots now; nil: none does. News of a claim that another has followed are
-// old: the registry's watch and its answers may overtake one another.
+// Claimed says which hub sells the agent's slots now; nil: none does. News of a claim that another has
+// followed are old: the registry's watch and its answers may overtake one another.
 func (a *Agent) Claimed(c *bus.Claim) {
 	if c != nil && (c.Agent != a.cfg.ID || c.Fence < a.fence) {
 		return
 	}
 	a.claim, a.news = c, true
-	if c != nil && c.Fence > a.fence { // a hub that has just come has not heard what its former life was not there to hear
+	if c != nil && c.Fence > a.fence { // a hub that has just come missed what was said before
 		a.dueNow()
 		a.fence = c.Fence
 	}
 }
 
-// Unclaimed says that the claim was gone at a revision of the registry: the one that is known, or one before it.
+// Unclaimed says that the claim was gone at a revision of the registry: the one that is known, or one before
+// it.
 func (a *Agent) Unclaimed(rev int64) {
 	if rev >= a.fence {
 		a.Claimed(nil)
@@ -248,7 +249,7 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeStaleEpoch, fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
 	case a.claim == nil:
 		return bus.CodeNotClaimed, "no hub sells this agent's slots"
-	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // all that tells the leaderships of a hub apart that knows of no fences
+	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // what a hub says that knows of no fences
 		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.claim.Epoch)
 	case d.Fence != 0 && d.Fence != a.claim.Fence:
 		return bus.CodeNotClaimed, fmt.Sprintf("the slots are sold by %s under claim %d", a.claim.Domain, a.claim.Fence)

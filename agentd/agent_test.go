@@ -383,8 +383,8 @@ func (s sells) dispatch(hold string) *bus.Dispatch {
 	return d
 }
 
-// An agent moves from hub to hub, whichever was elected first, and serves the one that has claimed it; one that had it before
-// is refused, whatever its epoch.
+// An agent moves from hub to hub, whichever was elected first, and serves the one that has claimed it; one
+// that had it before is refused, whatever its epoch.
 func TestAnAgentMovesBetweenHubs(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		for _, epochs := range [][2]int64{{5, 90}, {90, 5}} {
@@ -417,8 +417,8 @@ func TestAnAgentMovesBetweenHubs(t *testing.T) {
 	}
 }
 
-// A hub that was deposed within its domain is refused: by its fence, and by its epoch where it has none. A number that nobody has
-// claimed under is not believed, however high it is.
+// A hub that was deposed within its domain is refused: by its fence, and by its epoch where it has none. A
+// number that nobody has claimed under is not believed, however high it is.
 func TestDeposedHubs(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		a := newTestAgent(2, Config{})
@@ -445,9 +445,9 @@ func TestDeposedHubs(t *testing.T) {
 	}
 }
 
-// Several hubs of two domains, some of them without fences, are elected, deposed, claim and release; news of claims and dispatches
-// come late, twice and out of order. The agent serves at most its slots, and only for whom the registry named last of what it has
-// heard; fences never fall.
+// Several hubs of two domains, some of them without fences, are elected, deposed, claim and release; news of
+// claims and dispatches come late, twice and out of order. The agent serves at most its slots, and only for
+// whom the registry named last of what it has heard; fences never fall.
 func TestAgentUnderRandomClaims(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

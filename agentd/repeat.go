@@ -8,16 +8,16 @@ import (
 	"souk/bus"
 )
 
-// A reader that missed something asks for it again, in a message of fifty bytes, and an answer has up to a million. So repeats are
-// bounded, for each answer and for the agent, and go out in pieces between which everything else has its turn: what was never heard
-// comes first.
+// A reader that missed something asks for it again, in a message of fifty bytes, and an answer has up to a
+// million. So repeats are bounded, for each answer and for the agent, and go out in pieces between which
+// everything else has its turn: what was never heard comes first.
 const (
-	repeatEvery = 900 * time.Millisecond // between the beginnings of two repeats of one answer: readers ask once a second
+	repeatEvery = 900 * time.Millisecond // between two repeats of one answer: readers ask once a second
 	repeatPace  = 512 << 10              // bytes a second of one answer's repeats, beyond the first
-	repeatRate  = 4 << 20                // bytes a second of all repeats of an agent; those of a second may go at once: a lost connection had many readers
+	repeatRate  = 4 << 20                // bytes a second of all an agent's repeats; a second's may go at once
 	repeatPiece = 64 << 10               // bytes of one answer, before it is another's turn
 	repeatLeast = 256                    // bytes that any repeat counts as: the message is not all of the work
-	strangers   = 256                    // a second, of those who ask for what is not kept here, and are told so
+	strangers   = 256                    // a second, who ask for what is not kept and are told so
 )
 
 // again is what a reader asked for once more of an answer.
@@ -42,11 +42,14 @@ type resends struct {
 }
 
 func newResends() resends {
-	return resends{budget: bucket{each: time.Second / repeatRate, slack: time.Second}, told: bucket{each: time.Second / strangers, slack: time.Second}}
+	return resends{
+		budget: bucket{each: time.Second / repeatRate, slack: time.Second},
+		told:   bucket{each: time.Second / strangers, slack: time.Second},
+	}
 }
 
-// ask notes that a reader wants everything from a number on. Whoever asks again before that is sent is answered once, from the lowest
-// number on.
+// ask notes that a reader wants everything from a number on. Whoever asks again before that is sent is
+// answered once, from the lowest number on.
 func (r *resends) ask(s *stream, from uint64) {
 	g := &s.again
 	if g.asked {
@@ -59,8 +62,8 @@ func (r *resends) ask(s *stream, from uint64) {
 	}
 }
 
-// next returns the stream of which a piece is to be sent now, out of the line; or nil, and when to look again: the zero
-// time if there is nothing to do.
+// next returns the stream of which a piece is to be sent now, out of the line; or nil, and when to look
+// again: the zero time if there is nothing to do.
 func (r *resends) next(now time.Time) (s *stream, wake time.Time) {
 	if len(r.line) == 0 {
 		return nil, time.Time{}
@@ -104,8 +107,8 @@ func (g *again) begin(now time.Time) {
 	}
 }
 
-// piece is what is to be sent next of a repeat: messages as they went out first, or one word instead of them. Its holder has mu, and
-// is the one who repeats.
+// piece is what is to be sent next of a repeat: messages as they went out first, or one word instead of them.
+// Its holder has mu, and is the one who repeats.
 func (s *stream) piece(agent string) (frames [][]byte, word *bus.Chunk) {
 	g := &s.again
 	first := g.to == 0
@@ -124,7 +127,8 @@ func (s *stream) piece(agent string) (frames [][]byte, word *bus.Chunk) {
 	case s.unsaid != nil: // alive, and soon decided
 		return nil, &bus.Chunk{Task: s.id.task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true}
 	case !ok:
-		return nil, gone(agent, s.id, from, bus.CodeAnswerGone, fmt.Sprintf("chunks before %d are no longer kept", s.frames.base))
+		why := fmt.Sprintf("chunks before %d are no longer kept", s.frames.base)
+		return nil, gone(agent, s.id, from, bus.CodeAnswerGone, why)
 	case len(kept) == 0 && s.run != nil: // nothing missed
 		if !first {
 			return nil, nil
@@ -142,11 +146,12 @@ func (s *stream) piece(agent string) (frames [][]byte, word *bus.Chunk) {
 
 // gone ends a reader's wait for what cannot be sent again.
 func gone(agent string, id streamID, from uint64, code bus.Code, why string) *bus.Chunk {
-	return &bus.Chunk{Task: id.task, Seq: from, Result: &bus.Result{Client: id.client, Task: id.task, Agent: agent, Code: code, Message: why}}
+	r := &bus.Result{Client: id.client, Task: id.task, Agent: agent, Code: code, Message: why}
+	return &bus.Chunk{Task: id.task, Seq: from, Result: r}
 }
 
-// bucket lets through one every so often, and as many at once as slack makes up for. What is taken beyond what there was is
-// waited for afterwards.
+// bucket lets through one every so often, and as many at once as slack makes up for. What is taken beyond
+// what there was is waited for afterwards.
 type bucket struct {
 	each, slack time.Duration
 	full        time.Time // when all that was taken is made up for

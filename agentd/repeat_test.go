@@ -27,9 +27,9 @@ func (n *narrow) Publish(m bus.Msg) error {
 	return err
 }
 
-// A client that asks for its answers again and again, from every number, beside all else that it can say, gets each once a
-// second at most, and all of them together within the agent's budget. Meanwhile another's answer keeps its pace, a dispatch is
-// answered and a cancel obeyed.
+// A client that asks for its answers again and again, from every number, beside all else that it can say,
+// gets each once a second at most, and all of them together within the agent's budget. Meanwhile another's
+// answer keeps its pace, a dispatch is answered and a cancel obeyed.
 func TestRepeatsAreBounded(t *testing.T) {
 	const kept, greedy, link = 256 * 2048, 8, 32 << 20
 	seed := rand.Uint64()
@@ -147,7 +147,7 @@ func TestRepeatsTakeTurns(t *testing.T) {
 	r, now := newResends(), begun
 	var all []*stream
 	for i := range 3 {
-		s := newStream(now, dispatch(fmt.Sprint("h", i)), NewRun(dispatch("h"), "a1", "tiny", 0, 16), 1<<20)
+		s := newStream(now, dispatch(fmt.Sprint("h", i)), NewRun(dispatch("h"), "a1", "tiny", 16), 1<<20)
 		for range 8 {
 			s.frames.keep(make([]byte, repeatPiece/2))
 		}

@@ -575,8 +575,8 @@ func (a *seller) readClaim(ctx context.Context, gone bool) {
 			fence := a.core.fence
 			a.mu.Unlock()
 			if kv.Create < fence {
-				a.log.Warn("the registry has an older claim than one seen before, as if restored from a copy: nothing is sold under it; start agentd anew",
-					"fence", kv.Create, "seen", fence)
+				a.log.Warn("the registry has an older claim than one seen before, as if restored from a copy: "+
+					"nothing is sold under it; start agentd anew", "fence", kv.Create, "seen", fence)
 			}
 			a.claimed(kv)
 			return
@@ -1109,7 +1109,7 @@ func (a *seller) onControl(m bus.Msg) {
 	a.mu.Lock()
 	s := a.shelf.byID[id]
 	switch {
-	case s == nil && c.Resume != nil: // told at once, but no more of them than could be readers of an earlier life
+	case s == nil && c.Resume != nil: // told at once, but no more of them than an earlier life had readers
 		if told, now := &a.shelf.resends.told, time.Now(); told.wait(now) == 0 {
 			told.take(now, 1)
 			stranger = true
@@ -1153,7 +1153,8 @@ func (a *seller) onControl(m bus.Msg) {
 		}
 	}
 	if stranger && bus.ValidID(id.client) {
-		a.tell(bus.ReplySubject(id.client, id.task), gone(a.cfg.ID, id, *c.Resume, bus.CodeUnknown, "no such answer is kept here"))
+		none := gone(a.cfg.ID, id, *c.Resume, bus.CodeUnknown, "no such answer is kept here")
+		a.tell(bus.ReplySubject(id.client, id.task), none)
 	}
 }
 
@@ -1189,8 +1190,8 @@ func (a *seller) repeat(ctx context.Context) {
 	}
 }
 
-// sendPiece sends the next piece of a repeat and returns its bytes. A connection may be slow, and others look at the stream; readers put
-// in order what overtakes.
+// sendPiece sends the next piece of a repeat and returns its bytes. A connection may be slow, and others look
+// at the stream; readers put in order what overtakes.
 func (a *seller) sendPiece(s *stream) (bytes int) {
 	s.mu.Lock()
 	frames, word := s.piece(a.cfg.ID)

@@ -1118,8 +1118,8 @@ func TestSeldom(t *testing.T) {
 	})
 }
 
-// An agent goes from the hub of one domain to that of another and back, whichever was elected first, and serves each; the one that
-// has lost it is refused.
+// An agent goes from the hub of one domain to that of another and back, whichever was elected first, and
+// serves each; the one that has lost it is refused.
 func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ type stream struct {
 	cancel   context.CancelCauseFunc // guarded by the shelf's owner, as is over
 	over     bool                    // cancelled, recalled or ended
 	recalled bool                    // by its hub
-	again    again                   // what its reader asked for once more: guarded by the shelf's owner, but for what it says of piece
+	again    again                   // what its reader asked for once more
 
 	mu      sync.Mutex
 	run     *Run // nil once it has ended: prompts are large
@@ -145,7 +145,10 @@ type shelf struct {
 }
 
 func newShelf(most int) shelf {
-	return shelf{byID: map[streamID]*stream{}, live: map[*stream]bool{}, byHold: map[string]*stream{}, most: most, resends: newResends()}
+	return shelf{
+		byID: map[streamID]*stream{}, live: map[*stream]bool{}, byHold: map[string]*stream{}, most: most,
+		resends: newResends(),
+	}
 }
 
 // add takes in an answer that begins. An earlier attempt at the same task loses its name.

@@ -148,7 +148,7 @@ type Dispatch struct {
 
 	Boot       int64          `msgpack:"boot,omitempty"`       // of the agent, as registered: a later start of it refuses what was meant for an earlier one
 	Congestion market.Credits `msgpack:"congestion,omitempty"` // the tier's part of Toll; what is left of it beside Fee is the regime's
-	Fence      int64          `msgpack:"fence,omitempty"`      // of the hub's claim on the agent, which obeys no lower one than it has seen; 0: the hub knows of no fences, and Epoch is compared
+	Fence      int64          `msgpack:"fence,omitempty"`      // of the hub's claim, see [Claim]; 0: the hub knows of none
 
 	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task at once.
 	PromptMost int   `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers, with the first of the answer
@@ -378,7 +378,7 @@ type Registration struct {
 	Template    *Template     `json:"template,omitempty"` // what its chat template adds to a prompt; nil: not measured
 	Former      []int64       `json:"former,omitempty"`   // boots of earlier lives of which completions are still to come
 	Life        string        `json:"life,omitempty"`     // names the process: who holds its node's directory now knows the names of those that did
-	Fence       int64         `json:"-"`                  // set by the hub: of the claim under which it sells the agent
+	Fence       int64         `json:"-"`                  // set by the hub: of its claim
 }
 
 // DomainScore is an agent's benchmark score in a domain, 0 to 1: Q until something is learned.
@@ -387,13 +387,15 @@ type DomainScore struct {
 	Score  float64 `json:"score"`
 }
 
-// Claim says which hub sells an agent's slots (JSON).
+// Claim says which hub sells an agent's slots (JSON). Its Fence is the create revision of its key, which is higher with
+// every claim of the agent, whichever hub makes it; the agent obeys no hub of a lower one than it has seen. From a hub
+// that knows of no fences it compares epochs, within the domain.
 type Claim struct {
 	Agent  string `json:"agent"`
 	Domain string `json:"domain"`
 	Hub    string `json:"hub"`
 	Epoch  int64  `json:"epoch"`
-	Fence  int64  `json:"-"` // set by the reader: the create revision of the claim's key, higher with every claim of the agent, whichever hub makes it
+	Fence  int64  `json:"-"` // set by the reader, see above
 }
 
 // HubEntry is the live hub of a domain (JSON, election value). Epoch is the create revision of its key.

@@ -156,9 +156,10 @@ type Leadership interface {
 	Lease
 	// Epoch is the create revision of the election key; a later leader's is higher.
 	Epoch() int64
-	// Claim puts a key under the leader's lease if nobody holds it, in one transaction that fails with ErrLost
-	// if the leadership is gone and with ErrExists if another holds the key. It returns the fence of the claim: the
-	// create revision of the key, so that every later claim of it, by whomever, has a higher one.
+	// Claim puts a key under the leader's lease if nobody holds it, in one transaction that fails with
+	// ErrLost if the leadership is gone and with ErrExists if another holds the key. It returns the fence of
+	// the claim: the create revision of the key, so that every later claim of it, by whomever, has a higher
+	// one.
 	Claim(ctx context.Context, key string, value []byte) (fence int64, err error)
 	// Release deletes a claimed key. A key that is gone is no error; one that another holds is left
 	// alone, with ErrExists.

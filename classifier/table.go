@@ -74,7 +74,7 @@ func (t *Table) Only(keep func(domain string) bool) *Table {
 // another than its leader, or out of order changes nothing.
 func (t *Table) WithStatus(st *bus.Status, now time.Time) *Table {
 	i, found := t.find(st.Domain)
-	if !found || st.Epoch != t.hubs[i].Epoch { // a later leader than the registry has named yet soon speaks again
+	if !found || st.Epoch != t.hubs[i].Epoch { // a leader that the registry has not named yet speaks again
 		return t
 	}
 	if old := t.hubs[i].Status; old != nil && !bus.Later(old.Seq, t.hubs[i].Heard, st.Seq, now) {

@@ -416,6 +416,9 @@ func (n *Node) missed(m *bus.FundsReply) {
 	if n.stale(m) {
 		return
 	}
+	if m.Code == "" {
+		clear(t.pending) // the treasury says what there is: a number that it does not name was a mistake
+	}
 	more := n.accept(m.Grants)
 	if m.Code != "" {
 		next = askMissedAgain

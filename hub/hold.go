@@ -394,6 +394,9 @@ func word(s string) string {
 	return s
 }
 
+// clocksDiffer is how much longer something may have taken by an agent's clock than by the hub's.
+const clocksDiffer = time.Second
+
 // learn teaches the predictor and the belief about the agent's cache.
 func (n *Node) learn(h *hold, c *bus.Completion) {
 	t, a := h.task, h.agent
@@ -404,11 +407,15 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	if t.msg == nil || t.carried() > 0 || c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 || h.rec.Boot != a.reg.Boot {
 		return
 	}
+	// An agent that was believed to have taken an hour would never be given a task again that shows
+	// otherwise.
+	most := n.now.Sub(h.sent) + clocksDiffer
 	a.predictor.Learn(h.features, predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output, NoCacheReport: c.NoCacheReport,
 		// One cut before its max_tokens ended at its client's price: it is as long as a bid.
 		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
-		TTFT: time.Duration(c.TTFTUS) * time.Microsecond, ITL: time.Duration(c.ITLUS) * time.Microsecond,
+		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
+		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
 	})
 	if t.session != 0 {
 		cached := c.Usage.Cached

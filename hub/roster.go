@@ -110,7 +110,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		return fmt.Errorf("agent %s is not sold: %w", reg.Agent, err)
 	}
 	a := n.enrol(reg.Agent)
-	if !a.joined { // another hub sold it meanwhile, or an earlier life of this one: what its next summary counts is believed
+	if !a.joined { // another hub sold it meanwhile: what its next summary counts is believed
 		a.said = time.Time{}
 	}
 	a.joined = true
@@ -206,8 +206,9 @@ func (n *Node) summarised(s *bus.Summary) error {
 }
 
 // correct compares the agent's count of running tasks with the hub's. A summary is a little old, so only what
-// an agent counts more, and goes on counting, is believed: it runs something the hub has given up. The first summary is believed at
-// once: what it counts more was handed out by another hub, and until the next one says less those slots are not free.
+// an agent counts more, and goes on counting, is believed: it runs something the hub has given up. The first
+// summary is believed at once: what it counts more was handed out by another hub, and until the next one says
+// less those slots are not free.
 func (a *agent) correct(now time.Time, running int, settling time.Duration, first bool) {
 	excess := running - len(a.holds)
 	switch {

@@ -121,7 +121,8 @@ func TestSlotsThatTheHubHasGivenUp(t *testing.T) {
 	}
 }
 
-// An agent that comes from another hub still serves that one's tasks: its first summary is believed, and slots come free as it says so.
+// An agent that comes from another hub still serves that one's tasks: its first summary is believed, and
+// slots come free as it says so.
 func TestSlotsBusyWithAnothersWork(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))

@@ -725,8 +725,8 @@ func TestSettlementsShareASync(t *testing.T) {
 	})
 }
 
-// A dispatch names the claim under which it is sent: the revision at which the registry has the claim's key, and a later one once the
-// agent was away and is claimed anew.
+// A dispatch names the claim under which it is sent: the revision at which the registry has the claim's key,
+// and a later one once the agent was away and is claimed anew.
 func TestDispatchesCarryTheirClaimsFence(t *testing.T) {
 	tn := newTown(t)
 	got := make(chan bus.Dispatch, 2)

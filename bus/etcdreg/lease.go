@@ -247,7 +247,8 @@ func (l *lease) Claim(ctx context.Context, key string, value []byte) (fence int6
 	free := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 	mine := clientv3.Compare(clientv3.LeaseValue(key), "=", l.id)
 	out, err := l.registry.client.Txn(ctx).If(l.holds(), free).Then(put).
-		Else(clientv3.OpTxn([]clientv3.Cmp{l.holds(), mine}, []clientv3.Op{put, clientv3.OpGet(key)}, []clientv3.Op{clientv3.OpGet(l.key)})).
+		Else(clientv3.OpTxn([]clientv3.Cmp{l.holds(), mine},
+			[]clientv3.Op{put, clientv3.OpGet(key)}, []clientv3.Op{clientv3.OpGet(l.key)})).
 		Commit()
 	if err != nil {
 		return 0, wrap("claim", key, err)

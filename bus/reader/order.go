@@ -46,7 +46,7 @@ func (o *order) take(c *bus.Chunk) error {
 			o.known = max(o.known, c.Result.Chunks)
 		}
 		return nil
-	case c.Heartbeat: // its agent's own count, the latest: a number that was said before and cannot be is forgotten
+	case c.Heartbeat: // its agent's own count: a number that was said before and cannot be is forgotten
 		o.known = max(o.next, c.Seq)
 		for n, d := range o.ahead {
 			if n >= o.known {

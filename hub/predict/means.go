@@ -68,6 +68,8 @@ type Means struct {
 	coef [3]float64
 	seen int // TTFTs
 
+	base, fade float64 // the assumed line's height in milliseconds, and what is left of its weight
+
 	ratio, share, itl mean // itl in seconds
 	slowest           float64
 }
@@ -95,6 +97,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 // have a solution from the start.
 func (m *Means) assume(base, perK, perTask float64) {
 	m.xx, m.xy = [3][3]float64{}, [3]float64{}
+	m.base, m.fade = base, 1
 	for _, x := range [][3]float64{{1, 0, 0}, {1, 2, 0}, {1, 0, 4}, {1, 2, 4}} {
 		m.enter(x, base+float64(perK*x[1])+float64(perTask*x[2]), m.prior.Weight/4, 1)
 	}
@@ -156,19 +159,31 @@ func (m *Means) Learn(f Features, o Observation) {
 		uncached := max(1, o.Prompt-cached)
 		m.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, min(ms(o.TTFT), 3.6e6), 1, m.keep)
 		m.seen++
+		m.fade *= m.keep
 		m.fit()
 	}
 }
 
-// Hint implements [Predictor]: what an agent says of itself shifts the prior, as it knows its engine better than
-// a table does; its slopes stay.
+// Hint implements [Predictor]: what an agent says of itself shifts the prior, as it knows its engine better
+// than a table does; its slopes stay. Once something was measured hints count no more, but for one far below
+// the one in force: that was a mistake, and would weigh on every forecast until many tasks have shown so, of
+// which none might come.
 func (m *Means) Hint(ttft time.Duration) {
-	if m.seen > 0 || ttft <= 0 {
-		return
+	perK, base := ms(m.prior.PerToken)*1000, ms(m.prior.Base)
+	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens
+		base = max(0, min(ms(ttft), 3.6e6)-perK/2)
 	}
-	// A mean TTFT is that of a middling prompt: the prior's line is moved to pass through it at 500 tokens.
-	perK := ms(m.prior.PerToken) * 1000
-	m.assume(max(0, min(ms(ttft), 3.6e6)-perK/2), perK, ms(m.prior.PerTask))
+	switch {
+	case m.seen == 0 && base != m.base:
+		m.assume(base, perK, ms(m.prior.PerTask))
+	case m.seen > 0 && base < m.base/4:
+		lower := float64((m.base - base) * m.fade * m.prior.Weight) // at each corner of assume, a quarter
+		for i, corners := range [3]float64{1, 1, 2} {
+			m.xy[i] -= float64(lower * corners)
+		}
+		m.base = base
+		m.fit()
+	}
 }
 
 // SlowestITL implements [Predictor].

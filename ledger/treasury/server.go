@@ -18,7 +18,7 @@ import (
 // Deps is what a Server is wired to.
 type Deps struct {
 	Bus      bus.Bus
-	Registry bus.Registry // names the hubs that lead; nil: no hub's epoch is ever over, as where nothing could name them
+	Registry bus.Registry // names the hubs that lead; nil: no hub's epoch is ever over
 	Journal  ledger.Journal
 	Log      *slog.Logger // nil: slog.Default
 }
@@ -305,7 +305,8 @@ func (s *Server) act(ready Ready) error {
 	return nil
 }
 
-// handle puts a request to the Treasury, or has it wait until the registry has said whether its hub's epoch is true.
+// handle puts a request to the Treasury, or has it wait until the registry has said whether its hub's epoch
+// is true.
 func (s *Server) handle(r request, room bool) {
 	if s.d.Registry != nil && r.asked != away && s.t.Doubts(r.op, &r.req) {
 		if r.asked == notAsked {
@@ -323,14 +324,15 @@ func (s *Server) handle(r request, room bool) {
 	s.t.Handle(r.op, &r.req, r, room)
 }
 
-// How long the registry may take to say who leads, and how soon it is asked again: a flood of made-up epochs must not become one of
-// questions.
+// How long the registry may take to say who leads, and how soon it is asked again: a flood of made-up epochs
+// must not become one of questions.
 const (
 	proveWithin = time.Second
 	proveEvery  = 20 * time.Millisecond
 )
 
-// prove asks the registry who leads, once for all requests that wait to know it, and puts them into the queue again.
+// prove asks the registry who leads, once for all requests that wait to know it, and puts them into the queue
+// again.
 func (s *Server) prove(ctx context.Context) {
 	var wait []request
 	var lost time.Time // when the registry was last found to be away; zero: it was not
@@ -358,7 +360,7 @@ func (s *Server) prove(ctx context.Context) {
 			case err == nil:
 				came, lost = answered, time.Time{}
 			case lost.IsZero():
-				s.d.Log.Warn("treasury: the registry does not say which hubs lead; they are served, and none is held to be deposed", "err", err)
+				s.d.Log.Warn("treasury: the registry does not say which hubs lead; all are served meanwhile", "err", err)
 				fallthrough
 			default:
 				lost = time.Now()

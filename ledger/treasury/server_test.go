@@ -109,8 +109,8 @@ func (h *house) elect(domain string) bus.Leadership {
 	return lead
 }
 
-// Nobody makes a hub stale by a number: the epochs that count are the registry's. One that was deposed is refused; while the registry
-// is away hubs are served.
+// Nobody makes a hub stale by a number: the epochs that count are the registry's. One that was deposed is
+// refused; while the registry is away hubs are served.
 func TestEpochsAreProven(t *testing.T) {
 	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
 	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})

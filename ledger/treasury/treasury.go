@@ -249,15 +249,16 @@ func (t *Treasury) admit(hub string) error {
 	return nil
 }
 
-// Leads says which epoch of a hub leads its domain, as the registry has it. No other number is remembered: one that a request
-// names might be a mistake, and would make the hub stale for ever.
+// Leads says which epoch of a hub leads its domain, as the registry has it. No other number is remembered:
+// one that a request names might be a mistake, and would make the hub stale for ever.
 func (t *Treasury) Leads(hub string, epoch int64) {
 	if _, ok := t.epochs[hub]; ledger.ValidID(hub) && (ok || len(t.epochs) < t.cfg.MaxHubs) {
 		t.epochs[hub] = max(t.epochs[hub], epoch)
 	}
 }
 
-// Doubts reports whether a request comes of a later epoch of its hub than the registry is known to have named.
+// Doubts reports whether a request comes of a later epoch of its hub than the registry is known to have
+// named.
 func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
 	switch op {
 	case bus.OpAllot, bus.OpReturn, bus.OpAllotted:

@@ -1,0 +1,163 @@
+package hub
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// extremes are what a forged or mistaken number may be.
+var extremes = []int64{0, 1, 60, 1 << 20, 1 << 24, 3600 * 1e6, 6 * 24 * 3600 * 1e6, 1 << 50, 1<<62 - 1, 1<<63 - 1, -1, -1 << 62}
+
+// numbers calls f for every number in a message, with a way to set it; those of lists and parts included.
+func numbers(v reflect.Value, path string, f func(path string, set func(int64))) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			numbers(v.Elem(), path, f)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				numbers(v.Field(i), path+"."+v.Type().Field(i).Name, f)
+			}
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			for i := range v.Len() {
+				numbers(v.Index(i), fmt.Sprintf("%s[%d]", path, i), f)
+			}
+		}
+	case reflect.Int, reflect.Int64:
+		f(path, v.SetInt)
+	case reflect.Uint64, reflect.Uint32:
+		f(path, func(n int64) { v.SetUint(uint64(n)) })
+	}
+}
+
+// One forged message of each kind, with each of its numbers at the extremes, is said to a hub. Then its
+// agents, its client and its treasury go on. When an agent that is no longer heard would count as silent,
+// tasks are served.
+func TestOneForgedMessage(t *testing.T) {
+	const after, within = 8 * time.Second, 12 * time.Second
+	forgeries := map[string]func(h *house, d bus.Dispatch) bus.Message{
+		"summary": func(h *house, d bus.Dispatch) bus.Message {
+			return &bus.Summary{Agent: "a-1", Boot: 1, Seq: 9, State: bus.StateReady, Slots: 2, InFlight: 1, Price: card(1, 1, 4), TTFTUS: 50_000, ITLUS: 10_000,
+				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}}, Engine: bus.Load{Running: new(int64(1)), Generated: new(int64(5))}}
+		},
+		"completion": func(h *house, d bus.Dispatch) bus.Message {
+			return completion("a-1", d, market.Usage{Prompt: 100, Output: 10})
+		},
+		"reply":  func(h *house, d bus.Dispatch) bus.Message { return &bus.DispatchReply{Agent: "a-1", Hold: d.Hold} },
+		"cancel": func(h *house, d bus.Dispatch) bus.Message { return &bus.Cancel{Client: "ann", Task: "t-0"} },
+		"feedback": func(h *house, d bus.Dispatch) bus.Message {
+			return &bus.Feedback{Client: "ann", Task: "t-0", Quality: 1}
+		},
+		"task": func(h *house, d bus.Dispatch) bus.Message {
+			return h.task("eve", "t-0", worth(market.Credit), func(m *bus.Task) { m.DeadlineMS = h.now.Add(time.Minute).UnixMilli() })
+		},
+		"resume": func(h *house, d bus.Dispatch) bus.Message {
+			return h.task("ann", "t-0", func(m *bus.Task) { m.Attempt, m.Resume = 1, &bus.Resume{Agent: "a-1", Seq: 3} })
+		},
+		"ask": func(h *house, d bus.Dispatch) bus.Message {
+			return &bus.Ask{Agent: "a-1", Class: "llama", Epoch: 1, Amount: 5, Nonce: []byte("0123456789abcdef")}
+		},
+		"funds": func(h *house, d bus.Dispatch) bus.Message {
+			return &bus.FundsReply{ID: "hub-math-7-99", Returned: 3, Grants: []bus.Grant{{ID: "g", Number: 9, Client: "ann", Hub: "hub-math", Amount: 5}}}
+		},
+	}
+	tried := 0
+	for kind, forge := range forgeries {
+		paths := []string{"as it is"}
+		sample := forge(newHouse(t, nil), bus.Dispatch{Hold: "hub-math/1/0"})
+		numbers(reflect.ValueOf(sample), "", func(path string, _ func(int64)) { paths = append(paths, path) })
+		for _, path := range paths {
+			for _, n := range extremes {
+				tried++
+				h := newHouse(t, nil)
+				h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+				seq := uint64(7)
+				h.must(h.summary("a-1", seq, nil))
+				h.must(h.step(h.task("ann", "t-0")))
+				first := h.take("ann", "t-0")
+				forged := forge(h, first)
+				numbers(reflect.ValueOf(forged), "", func(at string, set func(int64)) {
+					if at == path {
+						set(n)
+					}
+				})
+				if forged.Validate() != nil {
+					continue // no codec lets it in
+				}
+				h.step(forged)
+				h.step(&bus.DispatchReply{Agent: "a-1", Hold: first.Hold}) // if it is open still
+				h.step(completion("a-1", first, market.Usage{Prompt: 100, Output: 10}))
+				begun, served := h.now, false
+				for i := 1; !served && h.now.Sub(begun) < within; i++ {
+					h.pass(500 * time.Millisecond)
+					if i%2 == 0 {
+						seq++
+						h.summary("a-1", seq, func(s *bus.Summary) { s.Price, s.Slots = card(1, 1, 4), 2 })
+					}
+					if h.now.Sub(begun) < after {
+						continue
+					}
+					id := fmt.Sprint("t-", i)
+					h.must(h.step(h.task("ann", id)))
+					h.pass(50 * time.Millisecond)
+					for _, d := range h.dispatched {
+						if d.Task.Client == "ann" && d.Task.ID == id {
+							h.serve(h.take("ann", id), market.Usage{Prompt: 100, Output: 10})
+							served = true
+							break
+						}
+					}
+				}
+				if !served {
+					t.Errorf("%s%s = %d: no task is served within %v (%s)", kind, path, n, within, h.answerTo("inbox.ann.t-3"))
+				}
+			}
+		}
+	}
+	if tried < 400 {
+		t.Errorf("only %d messages were tried", tried)
+	}
+}
+
+// An agent that nobody has measured yet is expected to be as slow as its own mean says. A mean that was
+// forged is forgotten as soon as the agent says again that it has none.
+func TestOneForgedMean(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	h.must(h.summary("a-1", 1, nil))
+	h.must(h.summary("a-1", 2, func(s *bus.Summary) { s.TTFTUS = 6 * 24 * 3600 * 1e6 }))
+	h.pass(time.Second)
+	h.must(h.summary("a-1", 3, nil))
+	h.must(h.step(h.task("ann", "t-1")))
+	if got := h.running(); got != "ann/t-1>a-1" {
+		t.Errorf("running %q, answered %q", got, h.answerTo("inbox.ann.t-1"))
+	}
+}
+
+// A grant of a number that cannot be leaves a gap before it, and no more is asked for while there is one: it
+// is forgotten when the treasury says itself what it gave.
+func TestOneForgedGrant(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	h.silent = true
+	h.must(h.step(h.task("ann", "t-1")))
+	f := h.pending[len(h.pending)-1]
+	h.pending, h.silent = nil, false
+	forged := bus.Grant{ID: "g", Number: 1 << 50, Client: "ann", Hub: f.Request.Hub, Amount: 5}
+	h.must(h.step(&bus.FundsReply{ID: f.Request.ID, Client: "ann", Grants: []bus.Grant{forged}}))
+	h.pass(3 * time.Second)
+	h.must(h.step(h.task("ann", "t-2")))
+	h.pass(time.Second)
+	if got := h.running(); got == "" {
+		t.Errorf("nothing runs; t-1 is answered %q, t-2 %q", h.answerTo("inbox.ann.t-1"), h.answerTo("inbox.ann.t-2"))
+	}
+}
