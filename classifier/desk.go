@@ -3,37 +3,26 @@ package classifier
 import (
 	"fmt"
 	"hash/maphash"
+	"time"
 
 	"souk/bus"
 )
 
-// desk is what the door remembers of clients: their open tasks, and where their sessions and ids went. Its
-// methods are to be called one at a time.
+// desk is what the door remembers of clients: how much they have in hand, and where their sessions and ids
+// went. Its methods are to be called one at a time.
 type desk struct {
 	c        *Config
 	seed     maphash.Seed
 	load     // of all clients
 	clients  map[string]load
-	tasks    map[taskKey]*open
 	sessions recent
 	ids      recent
 	stats    Stats
 }
 
-// taskKey names a task within the market.
-type taskKey struct{ client, task string }
-
-// open is a task in hand.
-type open struct {
-	hub       string // that has it now; "" before the first
-	agent     string // that serves it, once accepted
-	attempt   int    // that is served, as far as is known
-	cancelled bool   // the client wants its end
-}
-
 func newDesk(c *Config, seed maphash.Seed) *desk {
 	return &desk{
-		c: c, seed: seed, clients: map[string]load{}, tasks: map[taskKey]*open{},
+		c: c, seed: seed, clients: map[string]load{},
 		sessions: newRecent(c.MaxSessions), ids: newRecent(c.MaxSessions), stats: newStats(),
 	}
 }
@@ -70,32 +59,6 @@ type load struct{ open, bytes int }
 
 func (l *load) add(tasks, size int) { l.open, l.bytes = l.open+tasks, l.bytes+size }
 
-// begin notes a task, so that it can be cancelled. A second task in hand under one id is the hub's to judge; a
-// cancel then reaches the first.
-func (d *desk) begin(client, task string) *open {
-	o := &open{}
-	if _, ok := d.tasks[taskKey{client, task}]; !ok {
-		d.tasks[taskKey{client, task}] = o
-	}
-	return o
-}
-
-func (d *desk) end(client, task string, o *open) {
-	if d.tasks[taskKey{client, task}] == o {
-		delete(d.tasks, taskKey{client, task})
-	}
-}
-
-// cancel marks a task and returns a copy of where it is; ok is false if it is not in hand, or marked already.
-func (d *desk) cancel(client, task string) (where open, ok bool) {
-	o := d.tasks[taskKey{client, task}]
-	if o == nil || o.cancelled {
-		return open{}, false
-	}
-	o.cancelled = true
-	return *o, true
-}
-
 func (d *desk) key(kind byte, client, name string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
@@ -125,5 +88,33 @@ func (d *desk) unpin(client, id string)    { d.ids.drop(d.key('t', client, id)) 
 func (d *desk) settle(client, session, hub string) {
 	if session != "" {
 		d.sessions.put(d.key('s', client, session), hub)
+	}
+}
+
+// judge refuses what no hub would take.
+func (c *Config) judge(t *bus.Task, now time.Time) *bus.Error {
+	switch {
+	case t.Prompt.Tokens > c.MaxPromptTokens:
+		return &bus.Error{Code: bus.CodePromptTooLong, Message: fmt.Sprintf("prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)}
+	case t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
+		return &bus.Error{Code: bus.CodePastDeadline, Message: "deadline_ms: the deadline has passed; it is Unix time in milliseconds"}
+	}
+	return nil
+}
+
+// name gives a task the label of its domain, and says what decides where it goes.
+func (d *desk) name(t *bus.Task, label string, confidence float64) Want {
+	sure := confidence >= d.c.MinConfidence
+	if !sure || label == "" {
+		sure, label = false, d.c.General
+	}
+	t.Domain = label
+	d.stats.Domains[label]++
+	if !sure {
+		d.stats.Unsure++
+	}
+	return Want{
+		Hub: t.Hub, Label: label, Confident: sure, Model: t.Model,
+		PromptTokens: t.Prompt.Tokens, OutputTokens: t.MaxTokens, Terms: t.Terms,
 	}
 }

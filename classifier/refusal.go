@@ -2,16 +2,10 @@ package classifier
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"souk/bus"
 )
-
-// elsewhere tells refusals that say something of the hub from those that say something of the task.
-func elsewhere(c bus.Code) bool {
-	return slices.Contains([]bus.Code{bus.CodeNoRoom, bus.CodeUnavailable, bus.CodeDraining, bus.CodeUnknownModel, bus.CodePromptTooLong}, c)
-}
 
 func asError(err error) *bus.Error {
 	var e *bus.Error
@@ -21,14 +15,14 @@ func asError(err error) *bus.Error {
 	return &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
 }
 
-// result is a refusal of the door's own.
-func (r *request) result(e *bus.Error) *bus.Result {
-	res := &bus.Result{Hub: r.hub, Code: e.Code, Message: clip(e.Message, bus.MaxText)}
-	if bus.ValidID(r.client) {
-		res.Client = r.client
+// refusal is a refusal of the door's own; hub is the one that was asked last, task what was read of the request.
+func refusal(e *bus.Error, client, hub string, task *bus.Task) *bus.Result {
+	res := &bus.Result{Hub: hub, Code: e.Code, Message: clip(e.Message, bus.MaxText)}
+	if bus.ValidID(client) {
+		res.Client = client
 	}
-	if r.task != nil {
-		res.Task, res.Session, res.Model = r.task.ID, r.task.Session, r.task.Model
+	if task != nil {
+		res.Task, res.Session, res.Model = task.ID, task.Session, task.Model
 	}
 	switch e.Code {
 	case bus.CodeNoRoom, bus.CodeNoHub, bus.CodeUnavailable, bus.CodeTooManyTasks, bus.CodeDraining:
@@ -43,6 +37,3 @@ func clip(s string, n int) string {
 	}
 	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
-
-func (r *request) refusal(e *bus.Error) bus.Answer { return bus.Answer{Result: r.result(e)} }
-func (r *request) refuse(e *bus.Error)             { r.answer(r.refusal(e)) }

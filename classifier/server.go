@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/reader"
 	"souk/classifier/model"
 )
 
@@ -41,9 +42,10 @@ type Server struct {
 
 	mu      sync.Mutex
 	desk    *desk
-	waiting map[string]*waiter // collected answers under way, by the last token of their reply subject
+	inHand  map[taskKey]*request  // tasks that can be cancelled here
+	asking  map[*request]struct{} // those of them for which a hub was asked
+	reading map[string]*whole     // answers that are collected, by the last token of their reply subject
 	closing bool
-	asked   map[string]map[*request]context.CancelCauseFunc // requests that wait for a hub's word, by hub
 
 	jobs    chan *request // to idle workers
 	idle    atomic.Int32
@@ -53,14 +55,8 @@ type Server struct {
 	life    context.Context // of the tasks in hand
 }
 
-// waiter is a collected answer under way.
-type waiter struct {
-	task   string
-	client string
-	open   *open // of its task
-	beat   chan struct{}
-	result chan *bus.Result
-}
+// taskKey names a task within the market.
+type taskKey struct{ client, task string }
 
 // NewServer checks its configuration and wires nothing yet.
 func NewServer(c Config, d Deps) (*Server, error) {
@@ -76,7 +72,10 @@ func NewServer(c Config, d Deps) (*Server, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	s := &Server{c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8], ready: make(chan struct{}), waiting: map[string]*waiter{}, asked: map[string]map[*request]context.CancelCauseFunc{}, jobs: make(chan *request)}
+	s := &Server{
+		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8], ready: make(chan struct{}), jobs: make(chan *request),
+		inHand: map[taskKey]*request{}, asking: map[*request]struct{}{}, reading: map[string]*whole{},
+	}
 	s.desk = newDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
 	s.table.Store(&Table{})
@@ -216,6 +215,7 @@ func (s *Server) forgetHubs(ctx context.Context) {
 			return slices.ContainsFunc(keys, func(kv bus.KV) bool { return bus.LastElement(kv.Key) == domain })
 		})
 	})
+	s.look()
 }
 
 func (s *Server) change(f func(*Table) *Table) {
@@ -224,12 +224,24 @@ func (s *Server) change(f func(*Table) *Table) {
 	s.table.Store(f(s.table.Load()))
 }
 
+// look has all tasks for which a hub was asked look at the table: that hub may lead no more, and give no word.
+func (s *Server) look() {
+	now, t := time.Now(), s.table.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.asking {
+		if r.placing.Tick(now, t); r.placing.asks() == "" {
+			r.cut()
+		}
+	}
+}
+
 func (s *Server) onHub(e bus.Event) {
 	domain := bus.LastElement(e.Key)
 	if e.Deleted {
 		s.d.Log.Info("hub gone", "domain", domain)
 		s.change(func(t *Table) *Table { return t.Without(domain) })
-		s.dethroned(domain)
+		s.look()
 		return
 	}
 	var entry bus.HubEntry
@@ -237,11 +249,8 @@ func (s *Server) onHub(e bus.Event) {
 		s.d.Log.Warn("hub entry not understood", "key", e.Key, "err", err)
 		return
 	}
-	before, there := s.table.Load().Hub(domain)
 	s.change(func(t *Table) *Table { return t.WithEntry(entry, e.Create, time.Now()) })
-	if there && before.Epoch != e.Create {
-		s.dethroned(domain)
-	}
+	s.look()
 }
 
 func (s *Server) onStatus(m bus.Msg) {
@@ -314,58 +323,35 @@ func (s *Server) work(r *request) {
 
 // onReply hands an agent's word to the answer that waits for it.
 func (s *Server) onReply(m bus.Msg) {
-	var c bus.Chunk
-	bad := bus.Decode(m.Data, &c) != nil
+	c := new(bus.Chunk)
+	bad := bus.Decode(m.Data, c) != nil
 	s.mu.Lock()
-	w := s.waiting[bus.LastToken(m.Subject)]
-	stray := bad || w == nil || c.Task != w.task || c.Attempt < w.open.attempt // the last: of an agent that was given up
-	switch {
-	case stray:
-		s.desk.stats.Stray++
-	case c.Agent != "":
-		w.open.agent, w.open.attempt = c.Agent, c.Attempt // another agent serves it now
-	}
-	cancelled := !stray && c.Agent != "" && w.open.cancelled
-	s.mu.Unlock()
+	w := s.reading[bus.LastToken(m.Subject)]
+	stray := bad || w == nil || c.Task != w.task.ID
 	if stray {
-		return
+		s.desk.stats.Stray++
 	}
-	if cancelled {
-		s.sendCancel(w.client, w.task, open{agent: c.Agent})
-	}
-	select {
-	case w.beat <- struct{}{}:
-	default:
-	}
-	if c.Result != nil {
-		select {
-		case w.result <- c.Result:
-		default: // a repetition
-		}
+	s.mu.Unlock()
+	if !stray {
+		w.step(c)
 	}
 }
 
 // onCancel passes a client's wish to whoever has the task.
 func (s *Server) onCancel(m bus.Msg) {
-	client := bus.LastToken(m.Subject)
 	var c bus.Cancel
 	if bus.Decode(m.Data, &c) != nil {
 		return
 	}
 	s.mu.Lock()
-	where, ok := s.desk.cancel(client, c.Task)
+	r := s.inHand[taskKey{bus.LastToken(m.Subject), c.Task}]
 	s.mu.Unlock()
-	if ok {
-		s.sendCancel(client, c.Task, where)
-	}
-}
-
-func (s *Server) sendCancel(client, task string, where open) {
 	switch {
-	case where.agent != "":
-		s.publish(bus.StreamSubject(where.agent, client), &bus.StreamControl{Client: client, Task: task, Cancel: true})
-	case where.hub != "":
-		s.publish(bus.CancelSubject(where.hub, client), &bus.Cancel{Client: client, Task: task})
+	case r == nil:
+	case r.whole != nil:
+		r.whole.step(reader.Cancel{})
+	default:
+		r.withdraw()
 	}
 }
 
@@ -389,22 +375,6 @@ func (s *Server) count(f func(*Stats)) {
 	s.mu.Unlock()
 }
 
-// wait opens a reply subject for a collected answer.
-func (s *Server) wait(client, task string, o *open) (w *waiter, token string) {
-	w = &waiter{client: client, task: task, open: o, beat: make(chan struct{}, 1), result: make(chan *bus.Result, 1)}
-	token = s.boot + strconv.FormatUint(s.numbers.Add(1), 36)
-	s.mu.Lock()
-	s.waiting[token] = w
-	s.mu.Unlock()
-	return w, token
-}
-
-func (s *Server) forget(token string) {
-	s.mu.Lock()
-	delete(s.waiting, token)
-	s.mu.Unlock()
-}
-
 // request is one task on its way through the door.
 type request struct {
 	s      *Server
@@ -416,11 +386,12 @@ type request struct {
 	size   int // of data, while the task counts as in hand
 	task   *bus.Task
 	ownID  bool // the client gave the id
-	open   *open
-	hub    string // that was asked last
-	again  bool   // it was given to a second agent, since the first fell silent
+	want   Want
+	whole  *whole // of a collected answer
 
-	accepted []byte // the hub's answer as it came, if it accepted
+	placing  *placing           // under the door's lock
+	cut      context.CancelFunc // ends the wait for a hub's word
+	accepted []byte             // that word as it came, if the hub accepted
 }
 
 func (r *request) serve() {
@@ -437,337 +408,243 @@ func (r *request) serve() {
 		task.ID = rand.Text()
 	}
 	now := time.Now()
-	switch {
-	case task.Prompt.Tokens > s.c.MaxPromptTokens:
-		r.refuse(&bus.Error{Code: bus.CodePromptTooLong, Message: fmt.Sprintf("prompt of about %d tokens: at most %d are taken", task.Prompt.Tokens, s.c.MaxPromptTokens)})
-		return
-	case task.DeadlineMS > 0 && task.DeadlineMS <= now.UnixMilli():
-		r.refuse(&bus.Error{Code: bus.CodePastDeadline, Message: "deadline_ms: the deadline has passed; it is Unix time in milliseconds"})
+	if no := s.c.judge(task, now); no != nil {
+		r.refuse(no)
 		return
 	}
-	want := r.name()
+	r.name()
+	task.Reply = bus.ReplySubject(r.client, task.ID)
+	if !task.Stream {
+		token := s.boot + strconv.FormatUint(s.numbers.Add(1), 36)
+		task.Reply = bus.ReplySubject(s.c.ID, token)
+		r.whole = newWhole(r, now)
+		s.mu.Lock()
+		s.reading[token] = r.whole
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			delete(s.reading, token)
+			s.mu.Unlock()
+		}()
+	}
+	key := taskKey{r.client, task.ID}
 	s.mu.Lock()
-	r.open = s.desk.begin(r.client, task.ID)
-	want.Session, want.Pinned = s.desk.past(r.client, task.Session, ifTrue(r.ownID, task.ID))
-	if task.Resume != nil {
-		want.Pinned = task.Hub // which alone knows what became of it
+	r.placing = s.desk.place(now, task, r.ownID, r.want)
+	if s.inHand[key] == nil { // a second task in hand under one id is the hub's to judge; a cancel then reaches the first
+		s.inHand[key] = r
 	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.desk.end(r.client, task.ID, r.open)
+		if s.inHand[key] == r {
+			delete(s.inHand, key)
+		}
 		s.mu.Unlock()
 	}()
 	if task.Stream {
-		task.Reply = bus.ReplySubject(r.client, task.ID)
-		a := r.place(want)
-		if a.Accepted != nil {
-			r.passCancel(a.Accepted.Agent)
-		}
-		r.answer(a)
-		return
+		r.answer(r.place(task))
+	} else {
+		r.answer(bus.Answer{Result: r.whole.collect()})
 	}
-	w, token := s.wait(r.client, task.ID, r.open)
-	defer s.forget(token)
-	task.Reply = bus.ReplySubject(s.c.ID, token)
-	a := r.place(want)
-	if a.Accepted == nil {
-		select {
-		case early := <-w.result: // the hub's word was lost, the answer was not
-			a = bus.Answer{Result: early}
-		default:
-		}
-		r.answer(a)
-		return
-	}
-	r.answer(bus.Answer{Result: r.collect(a.Accepted, w, want)})
-}
-
-func ifTrue(ok bool, v string) string {
-	if ok {
-		return v
-	}
-	return ""
 }
 
 // name fills in what the door knows of a task.
-func (r *request) name() Want {
+func (r *request) name() {
 	s, t := r.s, r.task
 	system, prompt := t.Opening()
 	scratch := s.scratch.Get().(*model.Scratch)
 	g := s.d.Model.Classify(scratch, system, prompt)
 	s.scratch.Put(scratch)
 	label, confidence := s.labels.Read(g)
-	sure := confidence >= s.c.MinConfidence
-	if !sure || label == "" {
-		sure, label = false, s.c.General
-	}
-	t.Domain = label
-	s.count(func(st *Stats) {
-		st.Domains[label]++
-		if !sure {
-			st.Unsure++
-		}
-	})
-	return Want{
-		Hub: t.Hub, Label: label, Confident: sure, Model: t.Model,
-		PromptTokens: t.Prompt.Tokens, OutputTokens: t.MaxTokens, Terms: t.Terms,
-	}
+	s.mu.Lock()
+	r.want = s.desk.name(t, label, confidence)
+	s.mu.Unlock()
 }
 
-// place asks hubs, best first, until one takes the task. A hub whose answer stays away may have it: the task is
-// then never sent to another.
-func (r *request) place(want Want) bus.Answer {
-	s, t := r.s, r.task
+// place gives a task to hubs as its placing wants, until that has an answer.
+func (r *request) place(t *bus.Task) bus.Answer {
+	s := r.s
 	data, err := bus.Encode(t)
 	if err != nil {
 		return r.refusal(asError(err))
 	}
-	wait := s.c.MaxWait
-	if t.DeadlineMS > 0 {
-		wait = min(wait, time.Until(time.UnixMilli(t.DeadlineMS))+2*time.Second) // the hub tells why at the deadline
-	}
-	ctx, cancel := context.WithTimeout(s.life, wait)
-	defer cancel()
 	header := t.Trace.Header(nil)
-	var tried [16]string
-	var last *bus.Result
-	for n := range s.c.MaxTries {
-		hub, no := s.table.Load().Choose(&s.c, &want, time.Now(), tried[:n])
-		if no != nil {
-			if last != nil {
-				return bus.Answer{Result: last} // what the last hub said is more than what the table knows
-			}
-			return r.refusal(no)
-		}
-		if !r.moveTo(hub) {
-			return r.refusal(&bus.Error{Code: bus.CodeCancelled, Message: "cancelled by the client before a hub had it"})
-		}
-		if n > 0 {
-			s.count(func(st *Stats) { st.Retried++ })
-		}
-		m, err := r.ask(ctx, hub, bus.Msg{Subject: bus.HubTaskSubject(hub), Header: header, Data: data})
-		var a bus.Answer
-		switch {
-		case errors.Is(err, bus.ErrNoResponders):
-			last = r.result(&bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf("hub %s does not listen; try again shortly", hub)})
-		case errors.Is(err, bus.ErrNotSent):
-			last = r.result(&bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf("hub %s is out of this door's reach; try again shortly", hub)})
-		case errors.Is(err, bus.ErrTooLarge):
-			return r.refusal(&bus.Error{Code: bus.CodeTooLarge, Message: "the task is larger than the bus takes once its fields are filled in; shorten the prompt"})
-		case err != nil:
-			return r.refusal(&bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("hub %s was given the task and has not answered (%v); it may still be served: ask again under the same id", hub, err)})
-		default:
-			if err := bus.Decode(m.Data, &a); err != nil {
-				return r.refusal(&bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("hub %s gave an answer that is not understood (%v); the task may still be served", hub, err)})
-			}
-			if a.Accepted != nil {
-				r.settled(hub)
-				r.accepted = m.Data
-				return a
-			}
-			last = a.Result
-			if !elsewhere(a.Result.Code) || t.Resume != nil {
-				return a
-			}
-		}
-		tried[n] = hub
-		want.Pinned = ""
-		if r.ownID {
-			s.mu.Lock()
-			s.desk.unpin(r.client, t.ID)
-			s.mu.Unlock()
-		}
-	}
-	return bus.Answer{Result: last}
-}
-
-// errNewLeader: the hub that was asked no longer leads its domain.
-var errNewLeader = errors.New("the hub that had the task no longer leads its domain")
-
-// How long a hub that has died with a task is waited for, and how often it is looked for. The same hub knows from its journal
-// what became of the task; another is never given it.
-const (
-	awaitHub  = 8 * time.Second
-	lookAgain = 50 * time.Millisecond
-)
-
-// ask gives a hub the task and waits for its word. Should the hub die meanwhile and the same one, with the same journal,
-// begin to lead again, it is asked again: to it the task is the same.
-func (r *request) ask(ctx context.Context, hub string, m bus.Msg) (bus.Msg, error) {
-	first, there := r.s.table.Load().Hub(hub)
-	answer, err := r.askOnce(ctx, hub, m)
-	for since := time.Now(); there && errors.Is(err, errNewLeader); {
-		now, there := r.s.table.Load().Hub(hub)
-		switch {
-		case there && now.Epoch != first.Epoch && now.Entry.Journal != first.Entry.Journal || time.Since(since) > awaitHub:
-			return answer, err
-		case there && now.Epoch != first.Epoch:
-			if answer, err = r.askOnce(ctx, hub, m); errors.Is(err, bus.ErrNoResponders) {
-				err = errNewLeader // it listens in a moment
-			} else if errors.Is(err, errNewLeader) {
-				first = now
-			}
-		}
-		if !errors.Is(err, errNewLeader) {
-			break
-		}
-		t := time.NewTimer(lookAgain)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return answer, err
-		}
-	}
-	return answer, err
-}
-
-// askOnce fails with errNewLeader as soon as the registry says so.
-func (r *request) askOnce(ctx context.Context, hub string, m bus.Msg) (bus.Msg, error) {
-	s := r.s
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	s.mu.Lock()
-	if s.asked[hub] == nil {
-		s.asked[hub] = map[*request]context.CancelCauseFunc{}
-	}
-	s.asked[hub][r] = cancel
-	s.mu.Unlock()
-	answer, err := s.d.Bus.Request(ctx, m)
-	s.mu.Lock()
-	delete(s.asked[hub], r)
-	s.mu.Unlock()
-	if err != nil && errors.Is(context.Cause(ctx), errNewLeader) {
-		err = errNewLeader
-	}
-	return answer, err
-}
-
-// dethroned tells all who wait for a hub's word that it no longer leads.
-func (s *Server) dethroned(hub string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, cancel := range s.asked[hub] {
-		cancel(errNewLeader)
-	}
-}
-
-// moveTo notes that a hub is given the task; it returns false if the client has cancelled it.
-func (r *request) moveTo(hub string) bool {
-	s := r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.open.cancelled {
-		return false
-	}
-	r.hub, r.open.hub = hub, hub
-	if r.ownID {
-		s.desk.pin(r.client, r.task.ID, hub)
-	}
-	return true
-}
-
-func (r *request) settled(hub string) {
-	s := r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.desk.settle(r.client, r.task.Session, hub)
-	s.desk.stats.Hubs[hub]++
-}
-
-// collect waits for the whole answer. Heartbeats keep it patient; after a silence it asks the agent once to say
-// again what may have been lost.
-//
-// An agent that stays silent after that is given up, once: nothing of the answer was delivered, so another begins anew.
-func (r *request) collect(acc *bus.Accepted, w *waiter, want Want) *bus.Result {
-	s := r.s
-	r.passCancel(acc.Agent)
-	silence := time.NewTimer(s.c.Silence)
-	defer silence.Stop()
-	end := time.NewTimer(s.c.MaxAnswer)
-	defer end.Stop()
-	asked := false
+	r.step(func(p *placing) { p.Tick(time.Now(), s.table.Load()) })
 	for {
+		s.mu.Lock()
+		p := r.placing
+		out := p.Ready()
+		s.mu.Unlock()
+		switch {
+		case out.Answer != nil:
+			return *out.Answer
+		case out.Ask != "":
+			a, err := r.ask(p.until, bus.Msg{Subject: bus.HubTaskSubject(out.Ask), Header: header, Data: data})
+			r.step(func(p *placing) { p.Step(time.Now(), s.table.Load(), a, err) })
+			continue
+		}
+		pause := time.NewTimer(time.Until(out.Wake))
 		select {
-		case res := <-w.result:
-			if res.Code.Broken() && !r.again && r.task.Failover != "off" { // its agent died, or failed where the hub knew of no other
-				r.again = true
-				if next := r.elsewhere(acc, want); next != nil {
-					acc, asked = next, false
-					r.passCancel(acc.Agent)
-					silence.Reset(s.c.Silence)
-					continue
-				}
-			}
-			next := res.Chunks + 1
-			s.publish(bus.StreamSubject(acc.Agent, r.client), &bus.StreamControl{Client: r.client, Task: r.task.ID, Ack: &next})
-			return res
-		case <-w.beat:
-			silence.Reset(s.c.Silence)
-			asked = false
-		case <-silence.C:
-			if asked && !r.again && r.task.Failover != "off" {
-				r.again = true
-				if next := r.elsewhere(acc, want); next != nil {
-					acc, asked = next, false
-					r.passCancel(acc.Agent)
-					silence.Reset(s.c.Silence)
-					continue
-				}
-				select {
-				case res := <-w.result: // it spoke after all
-					return res
-				default:
-				}
-			}
-			if asked {
-				return r.result(&bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("agent %s took the task and has been silent for %v; what it served may still be settled", acc.Agent, s.c.Silence)})
-			}
-			asked = true
-			var from uint64
-			s.publish(bus.StreamSubject(acc.Agent, r.client), &bus.StreamControl{Client: r.client, Task: r.task.ID, Resume: &from})
-			s.count(func(st *Stats) { st.Resumed++ })
-			silence.Reset(s.c.Silence / 2)
-		case <-end.C:
-			s.sendCancel(r.client, r.task.ID, open{agent: acc.Agent})
-			return r.result(&bus.Error{Code: bus.CodeTimeout, Message: fmt.Sprintf("the answer took longer than %v; ask for it with stream: true", s.c.MaxAnswer)})
+		case <-pause.C:
+			r.step(func(p *placing) { p.Tick(time.Now(), s.table.Load()) })
 		case <-s.life.Done():
-			return r.result(&bus.Error{Code: bus.CodeUnknown, Message: "the door closed before the answer ended; what was served may still be settled"})
+			r.step(func(p *placing) { p.End(errors.New("the door closes")) })
+		}
+		pause.Stop()
+	}
+}
+
+// ask gives a hub the task and waits for its word, as long as anybody wants it.
+func (r *request) ask(until time.Time, m bus.Msg) (*bus.Answer, error) {
+	s := r.s
+	ctx, cut := context.WithDeadline(s.life, until)
+	defer cut()
+	s.mu.Lock()
+	r.cut = cut
+	s.asking[r] = struct{}{}
+	s.mu.Unlock()
+	m, err := s.d.Bus.Request(ctx, m)
+	s.mu.Lock()
+	delete(s.asking, r)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	a := new(bus.Answer)
+	if err := bus.Decode(m.Data, a); err != nil {
+		return nil, fmt.Errorf("its answer is not understood: %w", err)
+	}
+	r.accepted = m.Data
+	return a, nil
+}
+
+// step changes the placing, and tells others of it.
+func (r *request) step(f func(*placing)) {
+	s := r.s
+	s.mu.Lock()
+	f(r.placing)
+	hub, agent := r.placing.tells()
+	s.mu.Unlock()
+	if hub != "" {
+		s.publish(bus.CancelSubject(hub, r.client), &bus.Cancel{Client: r.client, Task: r.task.ID})
+	}
+	if agent != "" {
+		s.publish(bus.StreamSubject(agent, r.client), &bus.StreamControl{Client: r.client, Task: r.task.ID, Cancel: true})
+	}
+}
+
+func (r *request) withdraw() { r.step((*placing).Cancel) }
+
+// whole is an answer that the door collects: it runs the reader of it.
+type whole struct {
+	r    *request
+	task *bus.Task
+	news chan struct{} // cap 1: something happened
+
+	mu  sync.Mutex
+	m   *reader.Stream // decides
+	ask *bus.Task      // to be placed
+	due time.Time      // it is to be ticked
+}
+
+func newWhole(r *request, now time.Time) *whole {
+	return &whole{r: r, task: r.task, news: make(chan struct{}, 1), m: reader.New(r.s.c.reader(), r.task, now)}
+}
+
+// collect waits for the whole answer.
+func (w *whole) collect() *bus.Result {
+	s := w.r.s
+	w.mu.Lock()
+	w.do()
+	w.mu.Unlock()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		ask, due, over := w.ask, w.due, w.m.Over()
+		w.ask = nil
+		w.mu.Unlock()
+		switch {
+		case over && w.m.Err() != nil:
+			return w.r.result(asError(w.m.Err()))
+		case over:
+			return w.m.Result()
+		case ask != nil:
+			if ask != w.task { // it goes on elsewhere
+				s.mu.Lock()
+				w.r.placing = s.desk.place(time.Now(), ask, w.r.ownID, w.r.want)
+				s.mu.Unlock()
+			}
+			a := w.r.place(ask)
+			w.step(reader.Word{Answer: &a})
+			continue
+		}
+		if due.IsZero() {
+			due = time.Now().Add(time.Hour)
+		}
+		timer.Reset(time.Until(due))
+		select {
+		case <-w.news:
+		case <-timer.C:
+			w.tick()
+		case <-s.life.Done():
+			return w.r.result(&bus.Error{Code: bus.CodeUnknown, Message: "the door closed before the answer ended; what was served may still be settled"})
 		}
 	}
 }
 
-// elsewhere asks the hub to give the task to another agent, and returns whom; nil if it does not.
-func (r *request) elsewhere(acc *bus.Accepted, want Want) *bus.Accepted {
-	r.s.mu.Lock()
-	agent := r.open.agent
-	r.open.attempt++
-	r.task.Attempt = r.open.attempt
-	r.s.mu.Unlock()
-	r.task.Resume, r.task.Hub, r.task.DeadlineMS = &bus.Resume{Agent: agent}, acc.Hub, 0
-	want.Pinned = acc.Hub
-	a := r.place(want)
-	if a.Accepted == nil {
-		r.s.d.Log.Info("task not taken over", "client", r.client, "task", r.task.ID, "agent", agent, "code", a.Result.Code)
-	} else if a.Accepted.Agent == agent {
-		return nil
-	}
-	return a.Accepted
+func (w *whole) step(event any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.m.Step(time.Now(), event)
+	w.do()
 }
 
-// passCancel notes who serves the task. A cancel that came while its hub decided may have come too late there: it is
-// passed to the agent too.
-func (r *request) passCancel(agent string) {
-	s := r.s
-	s.mu.Lock()
-	r.open.agent = agent
-	cancelled := r.open.cancelled
-	s.mu.Unlock()
-	if cancelled {
-		s.sendCancel(r.client, r.task.ID, open{agent: agent})
+func (w *whole) tick() {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.m.Step(now, reader.Bus{Since: w.r.s.d.Bus.Connected()})
+	w.m.Tick(now)
+	w.do()
+}
+
+// do does what the reader wants done. The lock is held.
+func (w *whole) do() {
+	for ok := true; ok; _, ok = w.m.Next() {
+		// who asked for a whole answer wants no chunks: the end frame has all of it
+	}
+	out := w.m.Ready()
+	if out.Withdraw {
+		w.r.withdraw()
+	}
+	for i := range out.Controls {
+		c := &out.Controls[i]
+		if c.Resume != nil {
+			w.r.s.count(func(st *Stats) { st.Resumed++ })
+		}
+		w.r.s.publish(bus.StreamSubject(c.Agent, w.r.client), &c.StreamControl)
+	}
+	if out.Ask != nil {
+		w.ask = out.Ask
+	}
+	w.due = out.Wake
+	select {
+	case w.news <- struct{}{}:
+	default:
 	}
 }
+
+func (r *request) result(e *bus.Error) *bus.Result {
+	hub := ""
+	if r.placing != nil {
+		hub = r.placing.hub.Entry.Domain
+	}
+	return refusal(e, r.client, hub, r.task)
+}
+
+func (r *request) refusal(e *bus.Error) bus.Answer { return bus.Answer{Result: r.result(e)} }
+func (r *request) refuse(e *bus.Error)             { r.answer(r.refusal(e)) }
 
 var jsonHeader = bus.Header{"Content-Type": {"application/json"}}
 

@@ -38,6 +38,7 @@ type hub struct {
 	domain string
 	lease  bus.Leadership
 	answer func(m bus.Msg, t *bus.Task) // nil: accepts
+	ear    bus.Subscription
 
 	mu      sync.Mutex
 	status  bus.Status
@@ -94,7 +95,7 @@ func (w *world) hub(domain string, st bus.Status) *hub {
 	st.Domain, st.Epoch, st.Agents, st.Slots, st.Free, st.Room = domain, lead.Epoch(), 1, 4, 4, 10
 	h := &hub{w: w, domain: domain, lease: lead, status: st}
 	w.hubs[domain] = h
-	w.subscribe(bus.HubTaskSubject(domain), func(m bus.Msg) {
+	h.ear = w.subscribe(bus.HubTaskSubject(domain), func(m bus.Msg) {
 		var task bus.Task
 		if err := bus.Decode(m.Data, &task); err != nil {
 			w.t.Errorf("hub %s: %v", domain, err)
@@ -128,10 +129,12 @@ func (w *world) hub(domain string, st bus.Status) *hub {
 	return h
 }
 
-func (w *world) subscribe(subject string, f bus.Handler) {
-	if _, err := w.me.Subscribe(subject, "", f); err != nil {
+func (w *world) subscribe(subject string, f bus.Handler) bus.Subscription {
+	sub, err := w.me.Subscribe(subject, "", f)
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	return sub
 }
 
 func (w *world) send(subject string, m bus.Message) {
@@ -406,6 +409,81 @@ func TestARestartedHubIsAskedAgain(t *testing.T) {
 func withoutInbox(t bus.Task) bus.Task {
 	t.Inbox = ""
 	return t
+}
+
+// A hub that was given a task may be serving it, also where it does not listen just now. The same id, or the rest of its answer, is
+// given to no other: that could serve and charge it twice, or would be told that nobody knows of it.
+func TestATaskStaysWithAHubThatDoesNotListen(t *testing.T) {
+	body := []byte(fmt.Sprintf(`{"messages":[{"role":"user","content":%q}]}`, mathQuestion))
+	for name, again := range map[string]bus.Task{
+		"the same id":           {ID: "t", Stream: true, Body: body},
+		"the rest of an answer": {ID: "t", Stream: true, Body: body, Hub: "math", Attempt: 1, Resume: &bus.Resume{Agent: "math-agent"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				math, general := twoHubs(w)
+				ask := func(task bus.Task) (a bus.Answer) {
+					data, err := bus.Encode(&task)
+					if err != nil {
+						t.Fatal(err)
+					}
+					m, err := w.me.Request(t.Context(), bus.Msg{Subject: bus.TaskSubject("ada"), Data: data})
+					if err == nil {
+						err = bus.Decode(m.Data, &a)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					return a
+				}
+				if a := ask(bus.Task{ID: "t", Stream: true, Body: body}); a.Accepted == nil || a.Accepted.Hub != "math" {
+					t.Errorf("%+v", a.Result)
+				}
+				math.ear.Stop()
+				if a := ask(again); a.Result == nil || a.Result.Code != bus.CodeUnavailable || a.Result.RetryMS == 0 || len(general.seen()) != 0 {
+					t.Errorf("%+v, %+v; the other hub got %d tasks", a.Accepted, a.Result, len(general.seen()))
+				}
+			})
+		})
+	}
+}
+
+// The door loses the bus while a hub decides: it asks the same hub again, to which the task is the same.
+func TestTheDoorLosesTheBusWhileAHubDecides(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, general := twoHubs(w)
+		math.answer = func(m bus.Msg, task *bus.Task) {
+			if len(math.seen()) > 1 {
+				math.accept(m, task)
+				return
+			}
+			w.bus.Cut("door")
+			time.AfterFunc(2*time.Second, func() { w.bus.Heal("door") })
+		}
+		w.wantCode(w.ask("ada", stream(mathQuestion, `"task":"t"`), nil), "")
+		if a, b := math.seen(), general.seen(); len(a) != 2 || len(b) != 0 || !reflect.DeepEqual(withoutInbox(a[0]), withoutInbox(a[1])) {
+			t.Errorf("the hub got %d tasks, the other %d, want 2 and 0", len(a), len(b))
+		}
+	})
+}
+
+// A hub dies with a task while the registry is out of the door's reach, so that no event tells of it: what has become of its task
+// is found out as soon as the registry is back.
+func TestAHubThatDiedDuringAnOutageOfTheRegistry(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, general := twoHubs(w)
+		math.answer = func(bus.Msg, *bus.Task) {
+			math.answer = func(bus.Msg, *bus.Task) {}
+			w.own.Cut()
+			math.lease.Close(t.Context())
+			time.AfterFunc(10*time.Second, w.own.Heal)
+		}
+		from := time.Now()
+		w.wantCode(w.ask("ada", stream(mathQuestion, `"task":"t"`), nil), bus.CodeUnknown)
+		if d := time.Since(from); d > 30*time.Second || len(general.seen()) != 0 {
+			t.Errorf("told after %v; the other hub got %d tasks", d, len(general.seen()))
+		}
+	})
 }
 
 func TestNobodyListensAtTheHub(t *testing.T) {

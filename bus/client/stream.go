@@ -27,8 +27,8 @@ type Stream struct {
 // ID is the task's id.
 func (s *Stream) ID() string { return s.id }
 
-// Accepted says which hub and agent serve the task: the first, until another goes on with the answer. It is empty until the
-// market has said so, which the first chunks may overtake.
+// Accepted says which hub and agent serve the task: the first, until another goes on with the answer. It
+// is empty until the market has said so, which the first chunks may overtake.
 func (s *Stream) Accepted() bus.Accepted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,9 +46,10 @@ func (s *Stream) Result() (bus.Result, bool) {
 	return bus.Result{}, false
 }
 
-// Next returns the next chunk, in order and once. After the last it returns io.EOF, or the *bus.Error
-// with which the answer ended; a lost agent of which its hub says nothing is CodeUnknown, chunks that nobody has any more are
-// CodeAnswerGone, a reader too far behind is CodeSlowReader. If this ctx ends, the stream goes on and Next may be called again.
+// Next returns the next chunk, in order and once. After the last it returns io.EOF, or the *bus.Error with
+// which the answer ended; a lost agent of which its hub says nothing is CodeUnknown, chunks that nobody
+// has any more are CodeAnswerGone, a reader too far behind is CodeSlowReader. If this ctx ends, the stream
+// goes on and Next may be called again.
 func (s *Stream) Next(ctx context.Context) (bus.Chunk, error) {
 	for {
 		if c, err := s.take(); c.Task != "" || err != nil {
@@ -86,8 +87,8 @@ func (s *Stream) end() error {
 	return io.EOF
 }
 
-// Cancel asks the agent to end the answer. What was served until then is paid; the stream goes on to its end frame, whose
-// Result has CodeCancelled. Cancel may be called again, to no effect.
+// Cancel asks the agent to end the answer. What was served until then is paid; the stream goes on to its
+// end frame, whose Result has CodeCancelled. Cancel may be called again, to no effect.
 func (s *Stream) Cancel() { s.step(reader.Cancel{}) }
 
 // Close gives the stream up: a task that has not ended is cancelled.
@@ -134,7 +135,7 @@ func (s *Stream) do(now time.Time) {
 func (s *Stream) send(r reader.Ready) {
 	if r.Withdraw {
 		s.cl.withdraw(s.id)
-		time.AfterFunc(s.cl.c.Grace, s.cut) // until then it is heard, and cancelled, who accepts at this very moment
+		time.AfterFunc(s.cl.c.Grace, s.cut) // whoever accepts at this very moment is heard until then, and cancelled
 	}
 	for i := range r.Controls {
 		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.c.ID), &r.Controls[i].StreamControl)
@@ -150,8 +151,8 @@ func (s *Stream) send(r reader.Ready) {
 	}
 }
 
-// wakeAt has the machine tick then. A stream that moves puts this off with every chunk, so an alarm that is set goes off
-// when it may and finds nothing, which costs less. The lock is held.
+// wakeAt has the machine tick then. A stream that moves puts this off with every chunk, so an alarm that
+// is set goes off when it may and finds nothing, which costs less. The lock is held.
 func (s *Stream) wakeAt(due, now time.Time) {
 	switch {
 	case s.timer == nil:

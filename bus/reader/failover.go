@@ -9,8 +9,8 @@ import (
 	"souk/bus"
 )
 
-// Failover after the first token. Before it the hub gives a task to another agent by itself; of what was delivered it knows
-// nothing, so after it the reader decides.
+// Failover after the first token. Before it the hub gives a task to another agent by itself; of what was
+// delivered it knows nothing, so after it the reader decides.
 //
 //	what happened                                  what follows
 //	the end frame says agent or engine failed      the market is asked to go on elsewhere
@@ -21,12 +21,12 @@ import (
 //	a new agent's chunks come before that word     likewise, whatever the word
 //	the hub, or a door, is not there               it is asked again each second, for Config.MaxAbsence
 //	the bus is away                                it is asked again when that is back, for Config.MaxOutage
-//	the market refuses, or says nothing            the answer ends with the first failure, and why it does not go on
+//	the market refuses, or says nothing            the answer ends with the first failure, and the reason
 //	it breaks off again                            that is its end: it may be the task that kills engines
 //	failover is off, or the answer cannot go on    the first failure is its end; nobody is asked
 //
-// A new agent gets the task as it was first sent, with the token ids, text, reasoning and tool calls that were delivered. Its
-// attempt is a later one; what is said under an earlier attempt is not heard any more.
+// A new agent gets the task as it was first sent, with the token ids, text, reasoning and tool calls that
+// were delivered. Its attempt is a later one; what is said under an earlier attempt is not heard any more.
 type going struct {
 	task   *bus.Task // as the market is to have it; nil once nobody will need it again
 	course course
@@ -56,8 +56,9 @@ const (
 	lookEvery = 100 * time.Millisecond // for a bus that is away
 )
 
-// failed reports whether another agent may mend what an end frame says: its agent failed, or is another life of itself that
-// knows nothing of the answer. One that was served to its end is paid, and not served again.
+// failed reports whether another agent may mend what an end frame says: its agent failed, or is another
+// life of itself that knows nothing of the answer. One that was served to its end is paid, and not served
+// again.
 func failed(end *bus.Result) bool {
 	return end.Code.Broken() || end.Code == bus.CodeUnknown && end.Receipt == nil
 }
@@ -65,11 +66,12 @@ func failed(end *bus.Result) bool {
 // broke reports whether all has come of an answer whose agent failed.
 func (s *Stream) broke() bool { return s.done() && failed(s.end) }
 
-// goOn asks the market to go on elsewhere with an answer that broke off, and reports whether it is asked. If there is no
-// use in it, the reason is told with the answer's end.
+// goOn asks the market to go on elsewhere with an answer that broke off, and reports whether it is asked.
+// If there is no use in it, the reason is told with the answer's end.
 func (s *Stream) goOn(now time.Time) bool {
 	g := &s.going
-	if g.course != here || s.word != accepted || s.cancelled || s.err != nil || s.left || s.end != nil && !failed(s.end) {
+	over := s.cancelled || s.err != nil || s.left || s.end != nil && !failed(s.end)
+	if g.course != here || s.word != accepted || over {
 		return g.under()
 	}
 	g.course = elsewhere
@@ -135,7 +137,8 @@ func (s *Stream) conclude(now time.Time, w Word, a bus.Accepted, err error) {
 		if c := bus.CodeOf(err); c.Broken() { // its hub knows that it is gone, and that nothing is paid
 			code = c
 		}
-		s.fail(now, code, "agent %s fell silent, and the answer does not go on elsewhere: %v", s.accepted.Agent, err)
+		s.fail(now, code, "agent %s fell silent, and the answer does not go on elsewhere: %v",
+			s.accepted.Agent, err)
 	}
 }
 
@@ -159,7 +162,8 @@ func (s *Stream) rest(now time.Time) {
 	g := &s.going
 	switch {
 	case s.hearing.bus.IsZero() && now.Sub(g.rests) >= s.c.MaxOutage:
-		s.conclude(now, Word{}, bus.Accepted{}, fmt.Errorf("the bus has been out of reach for %v", now.Sub(g.rests).Round(time.Second)))
+		away := now.Sub(g.rests).Round(time.Second)
+		s.conclude(now, Word{}, bus.Accepted{}, fmt.Errorf("the bus has been out of reach for %v", away))
 	case s.hearing.bus.IsZero() || now.Before(g.again):
 	default:
 		s.askMarket()
@@ -186,14 +190,18 @@ func Wordless(err error, task string) error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, bus.ErrNoResponders):
-		return &bus.Error{Code: bus.CodeUnavailable, Message: "no door listens on this bus; start a classifier, or try again shortly"}
+		return &bus.Error{Code: bus.CodeUnavailable,
+			Message: "no door listens on this bus; start a classifier, or try again shortly"}
 	case errors.Is(err, bus.ErrNotSent):
-		return &bus.Error{Code: bus.CodeUnavailable, Message: "the bus is out of reach, and the task was not sent; try again shortly"}
+		return &bus.Error{Code: bus.CodeUnavailable,
+			Message: "the bus is out of reach, and the task was not sent; try again shortly"}
 	case errors.Is(err, bus.ErrTooLarge):
-		return &bus.Error{Code: bus.CodeTooLarge, Message: "the task is larger than one message; shorten the prompt"}
+		return &bus.Error{Code: bus.CodeTooLarge,
+			Message: "the task is larger than one message; shorten the prompt"}
 	case errors.Is(err, context.Canceled):
 		return bus.ErrClosed
 	}
 	return &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf(
-		"the door gave no answer (%v); the task may still be served: ask again under its id, %s, and it is served and paid once", err, task)}
+		"the door gave no answer (%v); the task may still be served: "+
+			"ask again under its id, %s, and it is served and paid once", err, task)}
 }

@@ -81,7 +81,8 @@ func (o *order) take(c *bus.Chunk) error {
 
 // hold keeps a chunk from beyond a gap, as long as the other half of the room is left for what fills the gap.
 func (o *order) hold(c *bus.Chunk) {
-	if _, twice := o.ahead[c.Seq]; twice || !o.room(c) || len(o.ahead) >= o.maxChunks/2 || o.bytes+size(c) > o.maxBytes/2 {
+	_, twice := o.ahead[c.Seq]
+	if twice || !o.room(c) || len(o.ahead) >= o.maxChunks/2 || o.bytes+size(c) > o.maxBytes/2 {
 		return
 	}
 	if o.ahead == nil {
@@ -97,8 +98,8 @@ func (o *order) deliver(c *bus.Chunk) {
 	o.next++
 }
 
-// move turns to a later attempt. It goes on where this one has come to without a gap: what came ahead of a gap is
-// said again.
+// move turns to a later attempt. It goes on where this one has come to without a gap: what came ahead of a
+// gap is said again.
 func (o *order) move(attempt int) {
 	o.attempt, o.known, o.end = attempt, o.next, nil
 	for n, d := range o.ahead {
@@ -122,7 +123,7 @@ func (o *order) pop() (c bus.Chunk, ok bool) {
 	switch o.first++; {
 	case o.unread() == 0:
 		o.line, o.first = o.line[:0], 0
-	case o.first >= 64 && o.first >= len(o.line)/2: // a reader that is never quite done: the room before it is used again
+	case o.first >= 64 && o.first >= len(o.line)/2: // of a reader that is never quite done: the room is used again
 		n := copy(o.line, o.line[o.first:])
 		clear(o.line[n:])
 		o.line, o.first = o.line[:n], 0

@@ -26,8 +26,8 @@ func drain(o *order) string {
 	}
 }
 
-// Steps are read from left to right: 0a is chunk 0 with text a, h3 a heartbeat that says 3 is next, e3 the end frame after
-// 3 chunks, /2b chunk 2 of the next attempt, which goes on where the first came to.
+// Steps are read from left to right: 0a is chunk 0 with text a, h3 a heartbeat that says 3 is next, e3 the
+// end frame after 3 chunks, /2b chunk 2 of the next attempt, which goes on where the first came to.
 func TestOrder(t *testing.T) {
 	for _, c := range []struct {
 		name, steps, out string
@@ -73,8 +73,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Any order, any repetition, asked again whenever something is missing: the text comes out once and whole, and what is held
-// is bounded.
+// Any order, any repetition, asked again whenever something is missing: the text comes out once and whole,
+// and what is held is bounded.
 func TestOrderFindsTheText(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -17,9 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
-// The scripts of testdata read as a manual. A line that begins with a time says what happens then; the indented lines below it
-// are what the reader wants done, and what comes out of it. Between two lines the clock runs, and the reader is woken when it asked
-// to be. What happens:
+// The scripts of testdata read as a manual. A line that begins with a time says what happens then; the
+// indented lines below it are what the reader wants done, and what comes out of it. Between two lines the
+// clock runs, and the reader is woken when it asked to be. What happens:
 //
 //	task BODY            the answer is opened; failover=off may stand before the body
 //	accepted AGENT       the market's word; refused CODE, wordless REASON are others, for each ask
@@ -127,13 +127,16 @@ func (p *scene) happens(what string) {
 		}
 		task.Body = []byte(rest)
 		p.s = New(Config{
-			MaxChunks: 8, MaxBytes: 1 << 20, AckEvery: 4, Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
-			ResumeEvery: time.Second, ResumeWait: 5 * time.Second, MaxOutage: time.Minute, MaxAbsence: 15 * time.Second, MaxAnswer: time.Hour,
+			MaxChunks: 8, MaxBytes: 1 << 20, AckEvery: 4,
+			Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
+			ResumeEvery: time.Second, ResumeWait: 5 * time.Second,
+			MaxOutage: time.Minute, MaxAbsence: 15 * time.Second, MaxAnswer: time.Hour,
 		}, &task, p.now)
 	case verb == "accepted":
 		p.step(Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h", Agent: rest}}})
 	case verb == "refused":
-		p.step(Word{Answer: &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.Code(rest), Message: "said the hub"}}})
+		r := &bus.Result{Client: "ada", Task: "t", Code: bus.Code(rest), Message: "said the hub"}
+		p.step(Word{Answer: &bus.Answer{Result: r}})
 	case verb == "wordless":
 		err := errors.New(rest)
 		switch rest {
@@ -191,7 +194,7 @@ func (p *scene) chunk(what string) *bus.Chunk {
 		c.Heartbeat, c.Seq, c.Agent = true, number(word[1]), third
 	case word[0] == "end":
 		c.Seq = number(word[1])
-		c.Result = &bus.Result{Client: "ada", Task: "t", Chunks: c.Seq, Code: bus.Code(third), Receipt: &bus.Receipt{ID: "j/1/0"}}
+		c.Result = &bus.Result{Chunks: c.Seq, Code: bus.Code(third), Receipt: &bus.Receipt{ID: "j/1/0"}}
 		if third == "forgot" {
 			c.Result.Code, c.Result.Receipt = bus.CodeUnknown, nil
 		}
@@ -199,7 +202,8 @@ func (p *scene) chunk(what string) *bus.Chunk {
 		c.Seq, c.Tokens = number(word[0]), []uint32{uint32(100 + number(word[0]))}
 		c.Extra = []bus.Extra{{Choice: []byte(`{"index":0,"delta":` + third + `}`)}}
 	default:
-		c.Seq, c.Tokens, c.Text = number(word[0]), []uint32{uint32(100 + number(word[0]))}, strings.TrimPrefix(what, word[0]+" ")
+		c.Seq, c.Tokens = number(word[0]), []uint32{uint32(100 + number(word[0]))}
+		c.Text = strings.TrimPrefix(what, word[0]+" ")
 	}
 	return c
 }
@@ -236,7 +240,8 @@ func (p *scene) ready(woken bool) {
 			if len(r.Calls) > 0 {
 				calls = fmt.Sprintf(", calls %v", r.Calls)
 			}
-			say("ask %s for another than %s, attempt %d from chunk %d: tokens %v %q%s", t.Hub, r.Agent, t.Attempt, r.Seq, r.Tokens, r.Text, calls)
+			say("ask %s for another than %s, attempt %d from chunk %d: tokens %v %q%s",
+				t.Hub, r.Agent, t.Attempt, r.Seq, r.Tokens, r.Text, calls)
 			if t.DeadlineMS != 0 {
 				p.t.Errorf("an answer that has begun is sent on with its deadline")
 			}
@@ -263,7 +268,8 @@ func (p *scene) ready(woken bool) {
 		if err := p.s.Err(); err != nil {
 			say("over: %v", err)
 		} else {
-			say("over: %s", cmp.Or(strings.TrimSpace(string(p.s.Result().Code)+" "+p.s.Result().Message), "served to its end"))
+			r := p.s.Result()
+			say("over: %s", cmp.Or(strings.TrimSpace(string(r.Code)+" "+r.Message), "served to its end"))
 		}
 	}
 	for _, line := range lines {

@@ -19,7 +19,8 @@ type hearing struct {
 	asked   time.Time // when it, or a sign of life, was last asked for
 }
 
-// wakeUp notes that the reader, or its whole machine, was asleep: what came meanwhile may not have been heard yet.
+// wakeUp notes that the reader, or its whole machine, was asleep: what came meanwhile may not have been
+// heard yet.
 func (h *hearing) wakeUp(now time.Time, doze time.Duration) {
 	if !h.alarm.IsZero() && now.Sub(h.alarm) > doze {
 		h.awake = now
@@ -75,7 +76,8 @@ func (s *Stream) judge(now time.Time) {
 	unheard := now.Sub(h.heard)
 	if h.bus.IsZero() {
 		if unheard >= s.c.MaxOutage {
-			s.fail(now, bus.CodeUnknown, "the bus is out of reach, and nothing was heard for %v; what agent %s served of task %s may still be settled",
+			s.fail(now, bus.CodeUnknown, "the bus is out of reach, and nothing was heard for %v; "+
+				"what agent %s served of task %s may still be settled",
 				unheard.Round(time.Millisecond), s.agent(), s.task)
 		}
 		return
@@ -92,16 +94,19 @@ func (s *Stream) judge(now time.Time) {
 	case lost || silent && s.end != nil:
 		s.lose(now)
 	case silent:
-		s.fail(now, bus.CodeUnknown, "agent %s has been silent for %v; what it served of task %s may still be settled",
+		s.fail(now, bus.CodeUnknown,
+			"agent %s has been silent for %v; what it served of task %s may still be settled",
 			s.agent(), silence.Round(time.Millisecond), s.task)
 	case s.word == accepted && unheard >= s.c.Quiet && now.Sub(h.asked) >= s.c.ResumeEvery:
 		s.askAgain(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
 	}
 }
 
-// lose ends an answer of which chunks are lost for good. If its end frame has come, that says what was paid for it.
+// lose ends an answer of which chunks are lost for good. If its end frame has come, that says what was
+// paid for it.
 func (s *Stream) lose(now time.Time) {
-	why := fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again", s.next, s.task, s.agent())
+	why := fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again",
+		s.next, s.task, s.agent())
 	if s.end == nil {
 		s.fail(now, bus.CodeAnswerGone, "%s", why)
 		return

@@ -12,9 +12,9 @@ import (
 	"souk/bus"
 )
 
-// storm is a market as one reader sees it: agents that serve one answer and may die, be started again or fall silent, a hub that
-// gives it to another, and a bus that loses, repeats, delays and reorders what they say, and may be away. Its clock jumps from
-// event to event.
+// storm is a market as one reader sees it: agents that serve one answer and may die, be started again or
+// fall silent, a hub that gives it to another, and a bus that loses, repeats, delays and reorders what
+// they say, and may be away. Its clock jumps from event to event.
 type storm struct {
 	t    *testing.T
 	seed uint64
@@ -46,7 +46,6 @@ type agent struct {
 	dead    bool   // says nothing for ever
 	forgot  bool   // was started again
 	failed  bool   // its end says so
-	named   bool   // the market's word on it has left
 }
 
 type event struct {
@@ -79,7 +78,9 @@ func (w *storm) in(d time.Duration, do func()) {
 
 func (w *storm) chance(p float64) bool { return !w.clean && w.rng.Float64() < p }
 
-func (w *storm) ms(most int) time.Duration { return time.Duration(w.rng.IntN(most)+1) * time.Millisecond }
+func (w *storm) ms(most int) time.Duration {
+	return time.Duration(w.rng.IntN(most)+1) * time.Millisecond
+}
 
 // deaf reports whether nothing gets through between the reader and the rest.
 func (w *storm) deaf() bool { return w.now.Before(w.away) }
@@ -119,7 +120,7 @@ func (w *storm) chunk(a *agent, n uint64) {
 }
 
 func (w *storm) end(a *agent) {
-	r := &bus.Result{Client: "ada", Task: "t", Hub: "h", Agent: a.name(), Chunks: a.next, Receipt: &bus.Receipt{ID: "j/1/0"}}
+	r := &bus.Result{Agent: a.name(), Chunks: a.next, Receipt: &bus.Receipt{ID: "j/1/0"}}
 	if a.failed {
 		r.Code = bus.CodeEngineFailed
 	}
@@ -196,7 +197,7 @@ func (w *storm) hears(c Control) {
 			case c.Cancel:
 				w.cancelled = true
 			case c.Resume != nil && a.forgot:
-				w.say(a, bus.Chunk{Seq: *c.Resume, Result: &bus.Result{Client: "ada", Task: "t", Agent: a.name(), Code: bus.CodeUnknown}})
+				w.say(a, bus.Chunk{Seq: *c.Resume, Result: &bus.Result{Agent: a.name(), Code: bus.CodeUnknown}})
 			case c.Resume != nil:
 				for n := *c.Resume; n < a.next; n++ {
 					w.chunk(a, n)
@@ -227,7 +228,8 @@ func (w *storm) market(t *bus.Task) {
 	case w.chance(0.05):
 		word(Word{Err: errors.New("no word in time")})
 	default:
-		defer word(Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h", Agent: (&agent{attempt: t.Attempt}).name()}}})
+		takes := &bus.Accepted{Hub: "h", Agent: (&agent{attempt: t.Attempt}).name()}
+		defer word(Word{Answer: &bus.Answer{Accepted: takes}})
 	}
 	if t.Attempt < len(w.agents) && w.agents[t.Attempt] != nil {
 		return // asked again for what goes on already
@@ -372,8 +374,9 @@ func (w *storm) run() (code bus.Code) {
 	return w.s.Result().Code
 }
 
-// Whatever is lost, repeated, delayed or reordered, whoever dies, sleeps or is away: the text that is read is the answer's, once
-// and in order; it is all of it where the answer ends well; every answer ends; and what is held is bounded.
+// Whatever is lost, repeated, delayed or reordered, whoever dies, sleeps or is away: the text that is read
+// is the answer's, once and in order; it is all of it where the answer ends well; every answer ends; and
+// what is held is bounded.
 func TestStorm(t *testing.T) {
 	ended := map[bus.Code]int{}
 	moved := 0
@@ -436,17 +439,23 @@ func TestOneFailureCostsNothing(t *testing.T) {
 }
 
 func newStorm(t *testing.T, seed uint64) *storm {
-	w := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(0, 0), since: time.Unix(0, 0)}
+	w := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(0, 0)}
+	w.since = w.now
 	w.words = make([]string, 1+w.rng.IntN(80))
 	for n := range w.words {
 		w.words[n] = fmt.Sprint(n, " ")
 	}
-	w.c = Config{
-		MaxChunks: 64, MaxBytes: 8 << 10, AckEvery: 8, Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
-		ResumeEvery: time.Second, ResumeWait: 5 * time.Second, MaxOutage: time.Minute, MaxAbsence: 15 * time.Second,
-	}
+	w.c = limits(64, 8<<10)
 	w.s = New(w.c, &bus.Task{Client: "ada", ID: "t", Body: []byte("{}")}, w.now)
 	return w
+}
+
+func limits(chunks, bytes int) Config {
+	return Config{
+		MaxChunks: chunks, MaxBytes: bytes, AckEvery: 8,
+		Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
+		ResumeEvery: time.Second, ResumeWait: 5 * time.Second, MaxOutage: time.Minute, MaxAbsence: 15 * time.Second,
+	}
 }
 
 // FuzzHostile reads whatever an agent says: nothing comes out of order, what is held is bounded, and it ends.
@@ -456,9 +465,7 @@ func FuzzHostile(f *testing.F) {
 	f.Add([]byte("the quick brown fox jumps over the lazy dog"))
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		now := time.Unix(0, 0)
-		c := Config{MaxChunks: 4, MaxBytes: 1000, AckEvery: 2, Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
-			ResumeEvery: time.Second, ResumeWait: 5 * time.Second, MaxOutage: time.Minute, MaxAbsence: 15 * time.Second}
-		s := New(c, &bus.Task{Client: "ada", ID: "t", Body: []byte("{}")}, now)
+		s := New(limits(4, 1000), &bus.Task{Client: "ada", ID: "t", Body: []byte("{}")}, now)
 		var next uint64
 		attempt, asked := 0, 0
 		after := func() {
@@ -474,8 +481,9 @@ func FuzzHostile(f *testing.F) {
 					attempt, next = got.Attempt, next+1
 				}
 			}
-			if s.unread()+len(s.ahead) > 4 || s.bytes > 1000 || s.bytes < 0 || len(s.kept.tokens) > bus.MaxResumeTokens {
-				t.Fatalf("%d chunks, %d bytes held", s.unread()+len(s.ahead), s.bytes)
+			held := s.unread() + len(s.ahead)
+			if held > 4 || s.bytes > 1000 || s.bytes < 0 || len(s.kept.tokens) > bus.MaxResumeTokens {
+				t.Fatalf("%d chunks, %d bytes held", held, s.bytes)
 			}
 		}
 		after()
@@ -483,13 +491,15 @@ func FuzzHostile(f *testing.F) {
 		after()
 		for i, b := range steps {
 			now = now.Add(time.Duration(b) * 10 * time.Millisecond)
-			chunk := &bus.Chunk{Task: "t", Seq: uint64(b & 0x1f), Attempt: int(b >> 5 & 1), Tokens: []uint32{1}, Text: strings.Repeat("x", int(b))}
+			chunk := &bus.Chunk{Task: "t", Seq: uint64(b & 0x1f), Attempt: int(b >> 5 & 1)}
+			chunk.Tokens, chunk.Text = []uint32{1}, strings.Repeat("x", int(b))
 			switch b >> 6 {
 			case 1:
 				chunk.Heartbeat, chunk.Seq = true, uint64(b&0x1f)<<(2*(i%32))
 				chunk.Agent = []string{"", "a", "b"}[i%3]
 			case 2:
-				chunk.Result = &bus.Result{Chunks: chunk.Seq << (2 * (i % 32)), Code: []bus.Code{"", bus.CodeUnknown, bus.CodeEngineFailed, "nonsense"}[i%4]}
+				code := []bus.Code{"", bus.CodeUnknown, bus.CodeEngineFailed, "nonsense"}[i%4]
+				chunk.Result = &bus.Result{Chunks: chunk.Seq << (2 * (i % 32)), Code: code}
 			case 3:
 				chunk.Attempt = int(b) << (i % 24)
 				chunk.Extra = []bus.Extra{{Choice: steps}}
@@ -497,7 +507,8 @@ func FuzzHostile(f *testing.F) {
 			s.Step(now, chunk)
 			after()
 			if s.going.course == asking && i%3 == 0 {
-				s.Step(now, Word{Answer: &bus.Answer{Result: &bus.Result{Code: []bus.Code{bus.CodeUnavailable, bus.CodeNoRoom, ""}[i%9/3]}}})
+				code := []bus.Code{bus.CodeUnavailable, bus.CodeNoRoom, ""}[i%9/3]
+				s.Step(now, Word{Answer: &bus.Answer{Result: &bus.Result{Code: code}}})
 				after()
 			}
 			if i%5 == 0 {

@@ -1,6 +1,6 @@
-// Package reader is the machine of whoever reads an answer: it puts the chunks in order, asks again for what is
-// missing, tells silence from an outage, and has the answer go on at another agent. It does no I/O and reads no clock;
-// bus/client runs it for a Go program, and the door for answers that it collects.
+// Package reader is the machine of whoever reads an answer: it puts the chunks in order, asks again for
+// what is missing, tells silence from an outage, and has the answer go on at another agent. It does no I/O
+// and reads no clock; bus/client runs it for a Go program, and the door for answers that it collects.
 package reader
 
 import (
@@ -26,11 +26,11 @@ type Config struct {
 	MaxAnswer   time.Duration // longest answer, from acceptance to its end; 0: as long as it takes
 }
 
-// Stream reads one answer. Its methods are to be called one at a time. Each Step and Tick is followed by Ready; a Next that
-// returns the last chunk, or none, too.
+// Stream reads one answer. Its methods are to be called one at a time. Each Step and Tick is followed by
+// Ready; a Next that returns the last chunk, or none, too.
 //
-// Of what happens, Step takes a *bus.Chunk that came on the task's reply subject, and the events below. A chunk is the
-// caller's again when Step returns; what it refers to is the Stream's.
+// Of what happens, Step takes a *bus.Chunk that came on the task's reply subject, and the events below. A
+// chunk is the caller's again when Step returns; what it refers to is the Stream's.
 type Stream struct {
 	c            Config
 	client, task string // ids
@@ -76,7 +76,7 @@ type Leave struct{ Err error }
 
 // Ready is what a Stream wants done, in this order.
 type Ready struct {
-	Withdraw bool      // tell the market that the task is cancelled: an agent is not known, or not to be chosen any more
+	Withdraw bool      // tell the market that the task is cancelled: nobody else is to have it
 	Controls []Control // tell agents
 	Ask      *bus.Task // give this to the market, and Step its Word
 	Wake     time.Time // Tick then, if nothing happens before; zero: no need
@@ -88,7 +88,8 @@ type Control struct {
 	bus.StreamControl
 }
 
-// New begins to read the answer to a task, which the first Ready gives to the market. The task is not changed.
+// New begins to read the answer to a task, which the first Ready gives to the market. The task is not
+// changed.
 func New(c Config, t *bus.Task, now time.Time) *Stream {
 	s := &Stream{c: c, client: t.Client, task: t.ID, order: order{maxChunks: c.MaxChunks, maxBytes: c.MaxBytes}}
 	s.kept.off = t.Failover == "off"
@@ -161,7 +162,8 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 	return c, false
 }
 
-// Waits reports whether nothing is known yet: the market has not said its first word, and no chunk can be read.
+// Waits reports whether nothing is known yet: the market has not said its first word, and no chunk can be
+// read.
 func (s *Stream) Waits() bool { return s.word == unsaid && s.unread() == 0 && !s.over() }
 
 // Taken reports whether the market has said that an agent has the task.
@@ -170,10 +172,12 @@ func (s *Stream) Taken() bool { return s.word == accepted }
 // Over reports whether all was read that ever will be. Then Err or Result says how the answer ended.
 func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
 
-// Finished reports whether no chunk is of any use any more: the end was read, or the answer has ended without one.
+// Finished reports whether no chunk is of any use any more: the end was read, or the answer has ended
+// without one.
 func (s *Stream) Finished() bool { return s.left || s.err != nil }
 
-// Accepted says which hub and agent serve the task, as far as is known: chunks may come before the market's word.
+// Accepted says which hub and agent serve the task, as far as is known: chunks may come before the
+// market's word.
 func (s *Stream) Accepted() bus.Accepted { return s.accepted }
 
 // Result is the last word on the task, once it has come.
@@ -187,7 +191,8 @@ func (s *Stream) Result() *bus.Result {
 // Err says why the answer ended without a Result.
 func (s *Stream) Err() error { return s.err }
 
-// over reports whether nothing more will come. An answer that broke off before the market has named who had it may go on.
+// over reports whether nothing more will come. An answer that broke off before the market has named who
+// had it may go on.
 func (s *Stream) over() bool {
 	return s.err != nil || s.done() && !(s.word == unsaid && !s.cancelled && s.broke())
 }
@@ -200,7 +205,8 @@ func (s *Stream) fail(now time.Time, code bus.Code, format string, args ...any) 
 	}
 }
 
-// concerns reports whether a chunk is of this answer. One of an earlier attempt is of an agent that was given up.
+// concerns reports whether a chunk is of this answer. One of an earlier attempt is of an agent that was
+// given up.
 func (s *Stream) concerns(c *bus.Chunk) bool { return c.Attempt >= s.attempt }
 
 func (s *Stream) hear(now time.Time, c *bus.Chunk) {
