@@ -149,6 +149,11 @@ type seller struct {
 
 	secret [32]byte // of the nonces of its asks
 
+	trouble struct { // with the registry
+		sync.Mutex
+		bus.Outage
+	}
+
 	spool     *Spool // nil: what is not acknowledged when we are killed is lost
 	unwritten seldom // of what it did not take
 }
@@ -361,13 +366,34 @@ func (s *seldom) due() bool {
 	return true
 }
 
+// fails notes that a part of the agent has no answer from the registry. Each part tries again within seconds, and the
+// log has a line when an outage begins and one a minute while it lasts.
+func (a *seller) fails(part, what string, err error) {
+	a.trouble.Lock()
+	defer a.trouble.Unlock()
+	if a.trouble.Failed(time.Now(), part) {
+		a.log.Warn(what+"; trying on", "err", err)
+	}
+}
+
+// works notes that it has one. It reports whether that was the end of an outage.
+func (a *seller) works(part, what string) bool {
+	a.trouble.Lock()
+	defer a.trouble.Unlock()
+	lasted, over := a.trouble.Works(time.Now(), part)
+	if over {
+		a.log.Info(what, "after", lasted.Round(time.Millisecond))
+	}
+	return over
+}
+
 // enlist keeps the agent in the registry: registers, updates when it changed, registers again after a lost
 // lease. It fails if the id belongs to another.
 func (a *seller) enlist(ctx context.Context) error {
 	key := bus.AgentKey(a.cfg.ID)
 	pause := 100 * time.Millisecond
 	var taken time.Time // since when another holds the key
-	var over, away, stale seldom
+	var over seldom
 	for {
 		entry, err := a.entry()
 		if err != nil {
@@ -401,20 +427,21 @@ func (a *seller) enlist(ctx context.Context) error {
 			}
 			pause = min(2*pause, time.Second)
 		case err != nil:
-			if away.due() {
-				a.log.Warn("registry does not answer; trying on", "err", err)
-			}
+			a.fails(registration, "not registered: the registry does not answer", err)
 			pause = min(2*pause, 3*time.Second)
 		default:
 			taken, pause = time.Time{}, 100*time.Millisecond
 			select {
 			case <-a.registered:
-				a.log.Info("registered again")
+				if !a.works(registration, "registered again") {
+					a.log.Debug("registered again")
+				}
 			default:
 				a.log.Info("registered", "model", a.coreModel(), "slots", a.cfg.Slots)
 				close(a.registered)
+				a.works(registration, "the registry answers")
 			}
-			if a.keep(ctx, lease, &stale) {
+			if a.keep(ctx, lease) {
 				return nil
 			}
 			pause = time.Second // with jitter: all agents lost theirs at once
@@ -424,6 +451,11 @@ func (a *seller) enlist(ctx context.Context) error {
 		}
 	}
 }
+
+// registration is the part of an agent that keeps it in the registry.
+const registration = "registration"
+
+const leaseLost = "lease lost: nothing is sold here until it is registered again"
 
 func (a *seller) coreModel() string {
 	a.mu.Lock()
@@ -487,14 +519,14 @@ func (a *seller) holder(ctx context.Context, key string) (string, bool) {
 }
 
 // keep returns true when ctx has ended and the lease is closed, false when it was lost.
-func (a *seller) keep(ctx context.Context, lease bus.Lease, stale *seldom) bool {
+func (a *seller) keep(ctx context.Context, lease bus.Lease) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			a.resign(lease)
 			return true
 		case <-lease.Lost():
-			a.log.Warn("lease lost")
+			a.fails(registration, leaseLost, bus.ErrLost)
 			return false
 		case <-a.enrol:
 			entry, err := a.entry()
@@ -502,12 +534,13 @@ func (a *seller) keep(ctx context.Context, lease bus.Lease, stale *seldom) bool 
 				err = lease.Update(ctx, entry)
 			}
 			if errors.Is(err, bus.ErrLost) {
+				a.fails(registration, leaseLost, err)
 				return false
 			}
-			if err != nil && ctx.Err() == nil {
-				if stale.due() {
-					a.log.Warn("registration not updated; trying on", "err", err)
-				}
+			if err == nil {
+				a.works(registration, "the registry answers again")
+			} else if ctx.Err() == nil {
+				a.fails(registration, "registration not updated", err)
 				if sleep(ctx, jitter(time.Second)) {
 					nudge(a.enrol)
 				}
@@ -527,16 +560,16 @@ func (a *seller) resign(lease bus.Lease) {
 // watchClaim follows which hub sells the slots.
 func (a *seller) watchClaim(ctx context.Context) {
 	key := bus.ClaimKey(a.cfg.ID)
-	var blind seldom
 	for ctx.Err() == nil {
 		events, err := a.deps.Registry.Watch(ctx, key)
 		if err != nil {
-			if blind.due() {
-				a.log.Warn("claims cannot be watched; trying on", "err", err)
+			if ctx.Err() == nil {
+				a.fails("claims", "claims are not watched", err)
 			}
 			sleep(ctx, jitter(time.Second))
 			continue
 		}
+		a.works("claims", "the registry answers again")
 		named, synced := false, false
 		for ev := range events {
 			switch {

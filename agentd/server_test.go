@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/market"
 )
@@ -1100,6 +1101,61 @@ func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
 			t.Errorf("%v: %d lines, want %d:\n%s", err, got, lines, log.String())
 		}
 	}
+}
+
+// A registry that answers with errors for ten minutes, in which the agent loses its lease, is named when it begins,
+// once a minute, and when it is back.
+func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newTown(t)
+		<-o.server.Ready()
+		registry := &bustest.Failing{Registry: o.world.Registry()}
+		var log logged
+		s, err := NewServer(Config{Node: "n2", Agents: []AgentConfig{oneAgent("a2", 2)}}, Deps{Bus: o.world.Bus("agentd2"), Registry: registry,
+			Engine: func(EngineConfig) Engine { return o.engine }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		<-s.Ready()
+		log.take()
+		registry.Away(true)
+		pass(10 * time.Second)
+		o.world.Expire(bus.AgentKey("a2"))
+		pass(10*time.Minute - 5*time.Second)
+		if got := log.take(); strings.Count(got, "; trying on") != 11 || strings.Count(got, "\n") != 11 || registry.Calls() < 300 {
+			t.Errorf("of %d calls that failed in ten minutes it said\n%s", registry.Calls(), got)
+		}
+		registry.Away(false)
+		pass(10 * time.Second)
+		if got := log.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "after=") {
+			t.Errorf("when it was back it said\n%s", got)
+		}
+		stop()
+		must(t, <-ended)
+		o.close()
+	})
+}
+
+// logged is a log that is written and read at the same time.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// take returns what was written since it was called last.
+func (l *logged) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.b.String()
+	l.b.Reset()
+	return s
 }
 
 func TestSeldom(t *testing.T) {

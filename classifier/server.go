@@ -172,16 +172,17 @@ func (s *Server) Run(ctx context.Context) error {
 
 // watch keeps the table as the registry has it. What is known stays known while the registry is out of reach.
 func (s *Server) watch(ctx context.Context, synced chan struct{}) {
-	told := false
+	var outage bus.Outage
 	for first := true; ctx.Err() == nil; {
 		events, err := s.d.Registry.Watch(ctx, bus.HubsPrefix)
 		if err != nil {
-			if ctx.Err() == nil && !told {
+			if ctx.Err() == nil && outage.Failed(time.Now(), "hubs") {
 				s.d.Log.Warn("registry out of reach; going on with the hubs known", "err", err)
-				told = true
 			}
 		} else {
-			told = false
+			if lasted, over := outage.Works(time.Now(), "hubs"); over {
+				s.d.Log.Info("the registry answers again", "after", lasted.Round(time.Millisecond))
+			}
 			for e := range events {
 				switch {
 				case e.Synced:
@@ -679,7 +680,11 @@ func (r *request) answer(a bus.Answer) {
 		}
 		err = s.d.Bus.Publish(m)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
+		s.d.Log.Debug("answer not sent: the bus is away", "client", r.client)
+	default:
 		s.d.Log.Warn("answer not sent", "client", r.client, "err", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/classifier"
 )
@@ -44,6 +45,62 @@ type hub struct {
 	status  bus.Status
 	tasks   []bus.Task
 	headers []bus.Header
+}
+
+// A registry that answers with errors is named when that begins, once a minute, and when it is back.
+func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := membus.New(1)
+		registry := &bustest.Failing{Registry: w.Registry()}
+		var mu sync.Mutex
+		var said []string
+		log := slog.New(slog.NewTextHandler(writer(func(line []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, string(line))
+		}), nil))
+		take := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			defer func() { said = nil }()
+			return said
+		}
+		c := classifier.Default()
+		c.ID = "door"
+		doorBus := w.Bus("door")
+		door, err := classifier.NewServer(c, classifier.Deps{Bus: doorBus, Registry: registry, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- door.Run(ctx) }()
+		<-door.Ready()
+		take()
+		registry.Away(true)
+		time.Sleep(10*time.Minute + 5*time.Second)
+		if got := take(); len(got) != 11 || !strings.Contains(got[0], "registry out of reach") || registry.Calls() < 1000 {
+			t.Errorf("of %d calls that failed in ten minutes it said %q", registry.Calls(), got)
+		}
+		registry.Away(false)
+		time.Sleep(5 * time.Second)
+		if got := take(); len(got) != 1 || !strings.Contains(got[0], "answers again") {
+			t.Errorf("when it was back it said %q", got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		doorBus.Close()
+	})
+}
+
+// writer is called with each line of a log.
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
 }
 
 func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T, w *world)) {

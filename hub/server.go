@@ -51,11 +51,37 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
+	trouble trouble        // with the registry
 	mute    atomic.Int64   // Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
 	asking  sync.WaitGroup // requests to the treasury
 	counter chan struct{}  // a place for each of those under way
 
 	measures measures
+}
+
+// trouble is an outage of the registry, which several loops notice.
+type trouble struct {
+	mu sync.Mutex
+	o  bus.Outage
+}
+
+// fails notes that a part of the server has no answer from the registry. Each part tries again within seconds, and
+// the log has a line when an outage begins and one a minute while it lasts.
+func (s *Server) fails(part, what string, err error) {
+	s.trouble.mu.Lock()
+	defer s.trouble.mu.Unlock()
+	if s.trouble.o.Failed(time.Now(), part) {
+		s.log.Warn(what+"; trying on", "err", err)
+	}
+}
+
+// works notes that it has one.
+func (s *Server) works(part string) {
+	s.trouble.mu.Lock()
+	defer s.trouble.mu.Unlock()
+	if lasted, over := s.trouble.o.Works(time.Now(), part); over {
+		s.log.Info("the registry answers again", "after", lasted.Round(time.Millisecond))
+	}
 }
 
 // input is something for the Node: a message, or a change of the roster.
@@ -147,6 +173,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
+	var deposed bus.Outage
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		lead, err, fatal := s.standBy(ctx, entry)
 		if fatal != nil {
@@ -154,6 +181,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		if err == nil {
 			wait = 100 * time.Millisecond
+			deposed.Works(time.Now(), "lead") // lead says so
 			err = s.lead(ctx, lead)
 			if ctx.Err() != nil || err != nil && !errors.Is(err, bus.ErrLost) {
 				return err
@@ -162,7 +190,9 @@ func (s *Server) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.log.Warn("not leading: nothing is awarded until the domain is led again", "err", err)
+		if deposed.Failed(time.Now(), "lead") {
+			s.log.Warn("not leading: nothing is awarded until the domain is led again", "err", err)
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -232,8 +262,13 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 // that one held the lock of our journal, and we have it now; or it was our own, and we have given it up.
 func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
 	for s.lives != nil && ctx.Err() == nil {
-		if err := s.evict(ctx); err == nil {
+		err := s.evict(ctx)
+		if err == nil {
+			s.works("leader")
 			break
+		}
+		if ctx.Err() == nil {
+			s.fails("leader", "who leads the domain is not known", err)
 		}
 		select {
 		case <-time.After(evictAgain):
@@ -613,7 +648,11 @@ func (s *Server) deliver(r *Ready, acks []Letter) []Letter {
 			Header:  d.Task.Trace.Header(nil),
 		}
 		if err := s.publish(m, d); err != nil {
-			s.log.Warn("dispatch not sent", "hold", d.Hold, "agent", agent, "err", err)
+			level := slog.LevelWarn
+			if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
+				level = slog.LevelDebug
+			}
+			s.log.Log(context.Background(), level, "dispatch not sent", "hold", d.Hold, "agent", agent, "err", err)
 			code := bus.CodeUnavailable
 			if errors.Is(err, bus.ErrTooLarge) {
 				code = bus.CodeTooLarge
@@ -715,12 +754,9 @@ func (s *Server) answer(ctx context.Context, f Funds) *bus.FundsReply {
 	return reply
 }
 
-// sayAgain is how often a treasury that does not answer is named: it is asked every second.
-const sayAgain = time.Minute
-
 func (s *Server) unanswered(f Funds, err error) {
 	now, said := time.Now().UnixNano(), s.mute.Load()
-	if now-said >= int64(sayAgain) && s.mute.CompareAndSwap(said, now) {
+	if now-said >= int64(bus.SayAgain) && s.mute.CompareAndSwap(said, now) {
 		s.log.Warn("treasury did not answer; asking again every second", "op", f.Op, "client", f.Request.Client, "err", err)
 	}
 }
@@ -901,8 +937,12 @@ func (s *Server) watch(ctx context.Context, l bus.Leadership) {
 	defer again.Stop()
 	for ctx.Err() == nil {
 		events, err := s.deps.Registry.Watch(ctx, bus.AgentsPrefix)
+		if err != nil && ctx.Err() == nil {
+			s.fails("agents", "agents are not watched: those known are sold", err)
+		} else if err == nil {
+			s.works("agents")
+		}
 		if err != nil {
-			s.log.Warn("agents are not watched", "err", err)
 			events = nil
 		}
 		clear(r.named)
@@ -1023,24 +1063,31 @@ func (s *Server) heed(ctx context.Context) {
 	warned := false
 	for ctx.Err() == nil {
 		events, err := s.deps.Registry.Watch(ctx, key)
-		if err != nil {
-			s.log.Warn("settings are not watched", "err", err)
-		}
-		for e := range events {
-			if c, news := in.take(key, e); news {
-				if c != nil && c.BundleTokens != nil && !warned {
-					warned = true
-					s.log.Warn(noBundles, "where", "the registry", "key", key)
-				}
-				s.pass(ctx, input{at: time.Now(), set: &setting{c}})
-			} else if err := in.err; err != nil {
-				s.measures.malformed()
-				s.log.Warn("settings not understood", "key", key, "err", err)
-			}
+		if err != nil && ctx.Err() == nil {
+			s.fails("settings", "settings are not watched: those in force stay", err)
+		} else if err == nil {
+			s.works("settings")
+			s.follow(ctx, key, &in, &warned, events)
 		}
 		select {
 		case <-time.After(claimEvery):
 		case <-ctx.Done():
+		}
+	}
+}
+
+// follow passes on what is news in the domain's settings, until events end.
+func (s *Server) follow(ctx context.Context, key string, in *force, warned *bool, events <-chan bus.Event) {
+	for e := range events {
+		if c, news := in.take(key, e); news {
+			if c != nil && c.BundleTokens != nil && !*warned {
+				*warned = true
+				s.log.Warn(noBundles, "where", "the registry", "key", key)
+			}
+			s.pass(ctx, input{at: time.Now(), set: &setting{c}})
+		} else if err := in.err; err != nil {
+			s.measures.malformed()
+			s.log.Warn("settings not understood", "key", key, "err", err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -28,6 +29,8 @@ type town struct {
 	world *membus.World
 	bus   bus.Bus
 	dir   string
+
+	log *slog.Logger // of hubs; nil: none
 
 	mu      sync.Mutex
 	prepaid map[string]market.Credits
@@ -170,8 +173,11 @@ func (tn *town) start(name string, r bus.Registry, j ledger.Journal, change func
 	if change != nil {
 		change(&cfg)
 	}
-	b := tn.world.Bus(name)
-	s, err := NewServer(cfg, Deps{Bus: b, Registry: r, Journal: j, Log: slog.New(slog.DiscardHandler)})
+	b, log := tn.world.Bus(name), tn.log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s, err := NewServer(cfg, Deps{Bus: b, Registry: r, Journal: j, Log: log})
 	if err != nil {
 		tn.t.Fatal(err)
 	}
@@ -543,6 +549,77 @@ func TestASilentTreasuryIsNamedNowAndThen(t *testing.T) {
 			t.Errorf("%d lines in 150 s, want 3", got)
 		}
 	})
+}
+
+// A registry that answers with errors for ten minutes is named when it begins, once a minute, and when it is back; by
+// all loops that ask it together, and by a hub that was deposed meanwhile.
+func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		var log syncedLog
+		j := tn.journal("hub-math")
+		registry := &bustest.Failing{Registry: tn.world.Registry()}
+		tn.log = slog.New(slog.NewTextHandler(&log, nil))
+		_, stop := tn.run("hub", registry, j, nil)
+		log.take()
+		lines := func() string {
+			var out []string
+			for line := range strings.Lines(log.take()) {
+				if strings.Contains(line, "level=WARN") || strings.Contains(line, "registry") || strings.Contains(line, "msg=leading") {
+					_, line, _ = strings.Cut(line, "msg=")
+					out = append(out, strings.TrimSpace(line))
+				}
+			}
+			return strings.Join(out, "\n")
+		}
+		registry.Away(true)
+		time.Sleep(10*time.Minute + time.Second)
+		if got := strings.Count(lines(), "; trying on"); got != 11 || registry.Calls() < 1000 {
+			t.Errorf("%d lines of %d calls that failed in ten minutes, want 11", got, registry.Calls())
+		}
+		registry.Away(false)
+		time.Sleep(2 * time.Second)
+		if got := lines(); strings.Count(got, "\n") != 0 || !strings.Contains(got, "the registry answers again") {
+			t.Errorf("when it was back it said %q", got)
+		}
+		// Deposed in the outage: it asks for the leadership again and again.
+		registry.Away(true)
+		time.Sleep(2 * time.Second)
+		tn.world.Expire(bus.HubKey("math"))
+		time.Sleep(5 * time.Minute)
+		if got := lines(); strings.Count(got, "not leading") != 1 || strings.Count(got, "; trying on") != 5 || strings.Count(got, "\n") != 5 {
+			t.Errorf("in five minutes without leadership it said\n%s", got)
+		}
+		registry.Away(false)
+		time.Sleep(10 * time.Second)
+		if got := lines(); strings.Count(got, "\n") != 1 || strings.Count(got, "leading") != 1 || strings.Count(got, "answers again") != 1 {
+			t.Errorf("back, it said\n%s", got)
+		}
+		if err := stop.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// syncedLog is a log that is written and read at the same time.
+type syncedLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *syncedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// take returns what was written since it was called last.
+func (l *syncedLog) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.b.String()
+	l.b.Reset()
+	return s
 }
 
 func TestTraceIsPassedOn(t *testing.T) {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/integration/replay"
 	"souk/integration/vllmsim"
 )
 
@@ -28,6 +30,10 @@ agents:
 	}
 	return b.String()
 }
+
+// noMarket are refusals for want of a market. A machine that stands still for longer than leases live has none for a
+// while, and then a question that was refused before any of its answer came is put again; any other answer counts as it is.
+var noMarket = []bus.Code{bus.CodeNoHub, bus.CodeUnavailable, bus.CodeUnknownModel, bus.CodeDraining}
 
 // One engine of eight fails under 16 clients, in each of the ways in which they do, and comes back: no client sees an error, a
 // gap or a short answer. `lab bench` measures the same with 32 clients, for longer, with a process for each part.
@@ -70,14 +76,21 @@ func TestOneEngineOfEightFails(t *testing.T) {
 			enough := time.Now().Add(30 * time.Second)
 			ask := func(question string) {
 				next := uint64(0)
-				a, err := m.AskWith(t.Context(), chat(question, func(b *bus.Task) {
-					b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, fmt.Sprintf(`"max_tokens":%d,"ignore_eos":true`, tokens), 1))
-				}), func(c bus.Chunk) {
-					if c.Seq != next {
-						not("%s: chunk %d where %d was due", question, c.Seq, next)
-					}
-					next = c.Seq + 1
-				})
+				once := func() (replay.Answer, error) {
+					return m.AskWith(t.Context(), chat(question, func(b *bus.Task) {
+						b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, fmt.Sprintf(`"max_tokens":%d,"ignore_eos":true`, tokens), 1))
+					}), func(c bus.Chunk) {
+						if c.Seq != next {
+							not("%s: chunk %d where %d was due", question, c.Seq, next)
+						}
+						next = c.Seq + 1
+					})
+				}
+				a, err := once()
+				for try := 0; err == nil && next == 0 && slices.Contains(noMarket, a.Result.Code) && stood() > 2*time.Second && try < 100; try++ {
+					<-time.After(100 * time.Millisecond)
+					a, err = once()
+				}
 				r := a.Result
 				if err != nil || r.Code != "" || r.Usage.Output != tokens || r.Chunks != next {
 					not("%s: %v, %s %s: %d tokens, %d of %d chunks", question, err, r.Code, r.Message, r.Usage.Output, next, r.Chunks)
@@ -107,11 +120,9 @@ func TestOneEngineOfEightFails(t *testing.T) {
 				})
 			}
 			all.Wait()
-			switch d := stood(); {
-			case len(wrong) > 0 && d > 2*time.Second: // leases end with more, and then there is no market
-				t.Skipf("the machine stood still for %v: %d answers say nothing, as %s", d, len(wrong), wrong[0])
-			case len(wrong) > 0:
-				t.Error(strings.Join(wrong[:min(10, len(wrong))], "\n"))
+			if len(wrong) > 0 {
+				t.Errorf("of %d answers %d are wrong; the machine stood still for %v at most\n%s",
+					answered.Load(), len(wrong), stood(), strings.Join(wrong[:min(10, len(wrong))], "\n"))
 			}
 			if hit.Load() == 0 {
 				t.Error("the failing engine was asked nothing, so nothing was shown")

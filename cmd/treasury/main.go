@@ -117,11 +117,14 @@ func (s *seat) take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	said := false
+	var waits bus.Outage
 	var since time.Time // another holds it
 	for {
 		s.lease, err = s.registry.Register(ctx, bus.TreasuryKey, value, s.ttl)
 		if err == nil || ctx.Err() != nil {
+			if lasted, over := waits.Works(time.Now(), "seat"); over && err == nil {
+				s.p.Log.Info("the market's only treasury", "after", lasted.Round(time.Millisecond))
+			}
 			return err
 		}
 		switch taken := errors.Is(err, bus.ErrExists); {
@@ -134,9 +137,8 @@ func (s *seat) take(ctx context.Context) error {
 		case time.Since(since) > s.ttl+3*time.Second: // the lease of one that died would have ended
 			return fmt.Errorf("the market has a treasury already, %s: stop that one, or start this one on another market", s.who(ctx))
 		}
-		if !said {
+		if waits.Failed(time.Now(), "seat") {
 			s.p.Log.Warn("waiting to be the market's only treasury", "err", err, "held_by", s.who(ctx))
-			said = true
 		}
 		if !pause(ctx, 500*time.Millisecond) {
 			return ctx.Err()

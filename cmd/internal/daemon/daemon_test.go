@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -223,6 +225,30 @@ func TestServersThatComeLater(t *testing.T) {
 	if c := <-code; c != ExitOK {
 		t.Errorf("exit code %d: %s", c, &log)
 	}
+}
+
+// A connection that is away for ten minutes is named when it goes, once a minute, and when it is back.
+func TestAnOutageIsNamedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log output
+		p := &Process{Log: slog.New(slog.NewTextHandler(&log, nil)), health: newHealth("fair", "")}
+		began := time.Now()
+		ctx, stop := context.WithCancel(t.Context())
+		go p.watch(ctx, "NATS", "here", func() bool { return time.Since(began) > 10*time.Minute })
+		time.Sleep(11 * time.Minute)
+		stop()
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "out of reach") != 10 || strings.Count(got, "NATS is back") != 1 || strings.Count(got, "\n") != 11 {
+			t.Errorf("it said\n%s", got)
+		}
+		before := len(log.String())
+		if p.patiently(t.Context(), 10*time.Minute, "NATS", "here", "x", func() error { return errors.New("refused") }) == nil {
+			t.Error("it worked")
+		}
+		if got := strings.Count(log.String()[before:], "waiting for NATS"); got != 10 {
+			t.Errorf("%d lines in ten minutes, want 10:\n%s", got, &log)
+		}
+	})
 }
 
 // A market that never comes up is an error that says what to do. So is a signal while waiting no error.

@@ -156,24 +156,23 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 // watchEvery is how soon an outage is logged; those who use the connection know at once.
 const watchEvery = 250 * time.Millisecond
 
-// watch says when a connection is lost, and when it is back. It looks rather than listens, as a connection tells its news to
+// watch says when a connection is lost, once a minute that it is, and when it is back. It looks rather than listens, as a connection tells its news to
 // one reader. A moment is no outage: who comes back between two looks is not missed.
 func (p *Process) watch(ctx context.Context, what, where string, up func() bool) {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
-	var since time.Time
+	var outage bus.Outage
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
-			switch up := up(); {
-			case !up && since.IsZero():
-				since = now
-				p.Log.Warn(what+" is out of reach; trying again until it is back", "at", where)
-			case up && !since.IsZero():
-				p.Log.Info(what+" is back", "at", where, "after", now.Sub(since).Round(watchEvery))
-				since = time.Time{}
+			if !up() {
+				if outage.Failed(now, what) {
+					p.Log.Warn(what+" is out of reach; trying again until it is back", "at", where)
+				}
+			} else if lasted, over := outage.Works(now, what); over {
+				p.Log.Info(what+" is back", "at", where, "after", lasted.Round(watchEvery))
 			}
 		}
 	}
@@ -189,7 +188,8 @@ func (l *Link) Close() error {
 func (p *Process) patiently(ctx context.Context, within time.Duration, what, where, set string, try func() error) error {
 	end := time.Now().Add(within)
 	pause := 100 * time.Millisecond
-	for n := 1; ; n++ {
+	var outage bus.Outage
+	for {
 		p.health.waits(what, where)
 		err := try()
 		if err == nil {
@@ -201,7 +201,7 @@ func (p *Process) patiently(ctx context.Context, within time.Duration, what, whe
 		if left <= 0 {
 			return fmt.Errorf("%s at %s did not answer within %v: %w. Start it (`souk infra` runs one for this machine), or correct %s", what, where, within, err, set)
 		}
-		if n == 1 || n%10 == 0 {
+		if outage.Failed(time.Now(), what) {
 			p.Log.Warn("waiting for "+what, "at", where, "for", left.Round(time.Second), "err", err)
 		}
 		t := time.NewTimer(min(left, pause/2+rand.N(pause/2+1)))
