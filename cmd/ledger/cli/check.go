@@ -85,6 +85,7 @@ func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
 }
 
 func (e *env) check(ctx context.Context, paths []string, o Options) (Summary, error) {
+	e.witness = true
 	for try := 0; ; try++ {
 		sources, whole, err := e.openAll(paths)
 		if err != nil {
@@ -146,6 +147,17 @@ func check(ctx context.Context, sources []*source, whole bool, o Options) (Summa
 	}
 	var sum Summary
 	for i, s := range sources {
+		if !s.done && s.reader != nil {
+			note, err := s.reader.Tail()
+			switch {
+			case errors.Is(err, journal.ErrDamaged):
+				audits[i].Damage(s.last, err)
+			case err != nil:
+				return Summary{}, err
+			case note != "":
+				sum.Undecided = append(sum.Undecided, note)
+			}
+		}
 		r := audits[i].Finish()
 		for k := range r.Findings {
 			r.Findings[k].Show += " " + quoted(s.dir)

@@ -72,6 +72,7 @@ type env struct {
 	data    string
 	journal string
 	output  string
+	witness bool // snapshots are compared with their journals
 }
 
 // Command is the root of the command's verbs.
@@ -186,7 +187,7 @@ func (e *env) openAll(paths []string) (all []*source, whole bool, err error) {
 				continue
 			}
 			seen[dir] = true
-			s, err := openSource(dir)
+			s, err := openSource(dir, e.witness)
 			if err != nil {
 				return nil, false, err
 			}
@@ -201,7 +202,8 @@ func (e *env) openAll(paths []string) (all []*source, whole bool, err error) {
 	return all, whole, nil
 }
 
-func openSource(dir string) (*source, error) {
+// openSource opens one journal; witness says that its snapshots are compared with it.
+func openSource(dir string, witness bool) (*source, error) {
 	s := &source{dir: dir, name: base(dir)}
 	r, err := journal.NewReader(dir)
 	if errors.Is(err, journal.ErrDamaged) {
@@ -212,6 +214,9 @@ func openSource(dir string) (*source, error) {
 		return nil, err
 	}
 	s.reader = r
+	if witness {
+		r.Witness()
+	}
 	entry, err := r.Next()
 	if err == io.EOF {
 		return s, nil
