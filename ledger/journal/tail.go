@@ -5,19 +5,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
 // spares are the names of segments that are allocated before they are needed.
 var spares = []string{"0.tmp", "1.tmp"}
 
-// Tail judges what lies beside and behind the frames, once Next has said io.EOF: what a start would trim, or never look at. Errors
-// wrap ErrDamaged. A note, if there is one, says what may be as it should be or not: a write that a crash tore, which the next
-// start trims, looks like one that is gone.
+// Tail judges what lies beside and behind the frames, once Next has said io.EOF: what a start would trim,
+// or never look at. Errors wrap ErrDamaged. A note, if there is one, says what may be as it should be or
+// not: a write that a crash tore, which the next start trims, looks like one that is gone.
 //
-// Behind the last frame a segment is zero, to the end that it was allocated to. What a crash leaves of its last write is some of
-// the sectors of it, each whole.
+// Behind the last frame a segment is zero, to the end that it was allocated to. What a crash leaves of its
+// last write is some of the sectors of it, each whole.
 func (r *Reader) Tail() (note string, err error) {
 	if err := r.strays(); err != nil {
 		return "", err
@@ -27,7 +26,9 @@ func (r *Reader) Tail() (note string, err error) {
 			return "", w.err
 		}
 		if w.seq > r.last {
-			return "", &Damage{Segment: w.path, After: r.last, Found: fmt.Sprintf("a snapshot of the journal up to frame %d, and the journal ends with frame %d", w.seq, r.last)}
+			return "", &Damage{Segment: w.path, After: r.last,
+				Found: fmt.Sprintf("a snapshot of the journal up to frame %d, and the journal ends with frame %d",
+					w.seq, r.last)}
 		}
 	}
 	for try := 0; ; try++ { // a writer at work may be in the middle of a record
@@ -74,15 +75,18 @@ func (r *Reader) rest(rest []byte) (note string, err error) {
 		case n == 1:
 			return "", damage(where, "a byte that is not zero, where nothing was written yet")
 		case at >= 8 && where/sector == r.off/sector:
-			return "", damage(where, "bytes that are not zero behind a record that is not there, in one sector with it")
+			return "", damage(where,
+				"bytes that are not zero behind a record that is not there, in one sector with it")
 		case lacksEnd(rest, r.crc):
 			return "", damage(r.off, "a frame whose end mark is wrong")
 		}
-		return fmt.Sprintf("level 0: %s: behind frame %d, from byte %d on, are %d bytes of no whole frame: a write that a crash tore, which the next start trims, or the last write is damaged",
+		return fmt.Sprintf("level 0: %s: behind frame %d, from byte %d on, are %d bytes of no whole frame: "+
+			"a write that a crash tore, which the next start trims, or the last write is damaged",
 			path, r.last, r.off, size), nil
 	}
 	if len(rest) == 0 && r.off >= segmentBytes {
-		return fmt.Sprintf("level 0: %s is full, and the next segment is not here: it is missing, or was never begun", path), nil
+		return fmt.Sprintf("level 0: %s is full, and the next segment is not here: it is missing, or was never begun",
+			path), nil
 	}
 	return "", nil
 }
@@ -96,7 +100,9 @@ func (r *Reader) whole(size int64) error {
 	if _, err := os.Stat(path + ".torn"); err == nil { // an older release cut the file when it trimmed
 		return nil
 	}
-	return &Damage{Segment: path, Offset: size, After: r.last, Found: fmt.Sprintf("the end of the file, where %d bytes were allocated: what was behind is not here", segmentBytes)}
+	return &Damage{Segment: path, Offset: size, After: r.last,
+		Found: fmt.Sprintf("the end of the file, where %d bytes were allocated: what was behind is not here",
+			segmentBytes)}
 }
 
 // endless reports whether only a frame's end mark is missing from the end of a record.
@@ -125,13 +131,21 @@ func (r *Reader) strays() error {
 	if err != nil {
 		return err
 	}
+	known := map[string]bool{}
+	for _, name := range spares {
+		known[name] = true
+	}
+	for _, s := range segs {
+		known[filepath.Base(s.path)], known[filepath.Base(s.path)+".torn"] = true, true
+	}
 	for _, e := range entries {
-		known := slices.Contains(spares, e.Name())
-		for _, s := range segs {
-			known = known || strings.TrimSuffix(e.Name(), ".torn") == filepath.Base(s.path)
+		if known[e.Name()] {
+			continue
 		}
-		if _, err := os.Lstat(filepath.Join(r.wal, e.Name())); !known && err == nil {
-			return &Damage{Segment: filepath.Join(r.wal, e.Name()), After: r.last, Found: "a file that is no part of a journal: a segment under another name, or one that does not belong here"}
+		if _, err := os.Lstat(filepath.Join(r.wal, e.Name())); err == nil { // else it was a spare, or became a segment
+			return &Damage{Segment: filepath.Join(r.wal, e.Name()), After: r.last,
+				Found: "a file that is no part of a journal: " +
+					"a segment under another name, or one that does not belong here"}
 		}
 	}
 	return nil
@@ -143,8 +157,8 @@ type witness struct {
 	err error
 }
 
-// Witness has the reader compare the journal's snapshots, which prove nothing of it, with what it reads: they say that there were
-// frames up to theirs.
+// Witness has the reader compare the journal's snapshots, which prove nothing of it, with what it reads:
+// they say that there were frames up to theirs.
 func (r *Reader) Witness() {
 	dir := filepath.Dir(r.wal)
 	for _, path := range slices.Backward(snapshotFiles(dir)) { // the oldest first
@@ -163,7 +177,8 @@ func (r *Reader) Witness() {
 }
 
 func misplaced(path string, err error) error {
-	return fmt.Errorf("%w snapshot %s: %w: delete it: a start reads the journal without it", ErrDamaged, path, err)
+	return fmt.Errorf("%w snapshot %s: %w: delete it: a start reads the journal without it", ErrDamaged, path,
+		err)
 }
 
 // witnessed compares the frame that was just read.
