@@ -19,21 +19,27 @@ import (
 // the other word goes.
 func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Credits, claim *ledger.Claim,
 	lie string) {
-	f := *c
-	f.NoCacheReport = c.NoCacheReport && c.Usage.Cached == 0
+	output := c.Usage.Output
 	if most := h.rec.MaxTokens; most > 0 {
-		f.Usage.Output = min(f.Usage.Output, most)
+		output = min(output, most)
 	}
 	if c.Unmetered {
-		f.Usage.Output = min(f.Usage.Output, c.Relayed)
+		output = min(output, c.Relayed)
 	}
-	cost = market.SettleTariff(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, f.Usage,
+	fair = c
+	if output != c.Usage.Output || c.NoCacheReport && c.Usage.Cached > 0 {
+		f := *c
+		f.Usage.Output, f.NoCacheReport = output, c.NoCacheReport && c.Usage.Cached == 0
+		fair = &f
+	}
+	cost = market.SettleTariff(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, fair.Usage,
 		h.rec.Amount-h.rec.Premium)
-	said := &ledger.Claim{Usage: c.Usage, Relayed: c.Relayed, Most: h.most, Cost: c.Cost}
+	said := ledger.Claim{Usage: c.Usage, Relayed: c.Relayed, Most: h.most, Cost: c.Cost}
 	if lies := said.Lies(&h.rec, c.Unmetered, cost); len(lies) > 0 {
-		return &f, cost, said, strings.Join(lies, "; ")
+		kept := said
+		claim, lie = &kept, strings.Join(lies, "; ")
 	}
-	return &f, cost, nil, ""
+	return fair, cost, claim, lie
 }
 
 // unfit ends a hold whose agent's account of it is none: said again it would be no better, so waiting for

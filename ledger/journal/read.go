@@ -114,10 +114,12 @@ func (r *Reader) Next() (Entry, error) {
 // tears, it is not one of them.
 func (r *Reader) heads() []uint64 {
 	if r.cur == 0 {
-		return []uint64{typeCRC, typeMetadata, typeSnapshot}
+		return heads[:]
 	}
-	return []uint64{typeCRC, typeMetadata}
+	return heads[:2]
 }
+
+var heads = [...]uint64{typeCRC, typeMetadata, typeSnapshot}
 
 // judge decides what the bytes behind the last record of the last segment are.
 func (r *Reader) judge(rest []byte, gap *fault) *Damage {
