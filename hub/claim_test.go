@@ -12,27 +12,31 @@ import (
 	"souk/market"
 )
 
-// An agent of an older release that reports cached tokens and says that its engine reported none is paid what it asks for, and
-// its word is no contradiction in the journal.
+// An agent of an older release that reports cached tokens and says that its engine reported none is paid
+// what it asks for, and its word is no contradiction in the journal.
 func TestCachedTokensThatNoEngineReported(t *testing.T) {
 	h, d := oneRunning(t)
 	h.accept(d)
 	m := completion("a-1", d, market.Usage{Prompt: 100, Cached: 64, Output: 10})
 	m.NoCacheReport = true
 	h.must(h.step(m))
-	if got := h.replica.Balance(ledger.Payable("a-1")); got != m.Cost || h.ack(d.Hold) != "ack " || len(h.faults) > 0 {
+	if got := h.replica.Balance(ledger.Payable("a-1")); got != m.Cost || h.ack(d.Hold) != "ack " ||
+		len(h.faults) > 0 {
 		t.Errorf("paid %s of %s, %s, %v", got, m.Cost, h.ack(d.Hold), h.faults)
 	}
 	h.audited()
 }
 
-// What cannot be is settled at what can, and level 6 names agent and hold; the levels below have nothing to say.
+// What cannot be is settled at what can, and level 6 names agent and hold; the levels below have nothing to
+// say.
 func TestAnAccountThatCannotBeIsNamed(t *testing.T) {
 	for name, lie := range map[string]func(*bus.Completion){
-		"40 output tokens, counted from the 10 that it relayed": func(c *bus.Completion) { c.Usage.Output, c.Unmetered = 40, true },
-		"101 output tokens, where the stream is cut at 100":     func(c *bus.Completion) { c.Usage.Output = 101 },
-		"8192 prompt tokens, where the hold covers ":            func(c *bus.Completion) { c.Usage.Prompt = 8192 },
-		"a cost of 0.00014001, where 0.00014 is due":            func(c *bus.Completion) { c.Cost += 10 },
+		"40 output tokens, counted from the 10 that it relayed": func(c *bus.Completion) {
+			c.Usage.Output, c.Unmetered = 40, true
+		},
+		"101 output tokens, where the stream is cut at 100": func(c *bus.Completion) { c.Usage.Output = 101 },
+		"8192 prompt tokens, where the hold covers ":        func(c *bus.Completion) { c.Usage.Prompt = 8192 },
+		"a cost of 0.00014001, where 0.00014 is due":        func(c *bus.Completion) { c.Cost += 10 },
 	} {
 		h, d := oneRunning(t)
 		h.accept(d)
@@ -43,7 +47,8 @@ func TestAnAccountThatCannotBeIsNamed(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, h.ack(d.Hold), found)
 		}
 		found := h.findings(ledger.LevelMetering)
-		if len(found) != 1 || !strings.Contains(found[0].Found, name) || !strings.Contains(found[0].Expected, "agent a-1 on hold "+d.Hold) {
+		if len(found) != 1 || !strings.Contains(found[0].Found, name) ||
+			!strings.Contains(found[0].Expected, "agent a-1 on hold "+d.Hold) {
 			t.Errorf("%s: %v", name, found)
 		}
 	}
@@ -69,16 +74,18 @@ func TestARefusedAccountIsAnsweredAfterARestart(t *testing.T) {
 	h.audited()
 }
 
-// Every hold's quote is its card on the tokens that it records: under each pricing rule, for what a bundle shares, and for the
-// rest of an answer that broke off.
+// Every hold's quote is its card on the tokens that it records: under each pricing rule, for what a bundle
+// shares, and for the rest of an answer that broke off.
 func TestEveryQuoteIsItsCardOnItsTokens(t *testing.T) {
 	for _, pricing := range []string{market.PricingVCG, market.PricingPosted, market.PricingTariff} {
 		h := liars(t, pricing, market.SettleMetered, 0)
 		for i := range 6 {
-			h.must(h.step(h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("s", i), worth(market.Credit), func(m *bus.Task) {
-				m.Prompt = bus.Prompt{Bytes: 8800, Messages: 2, Tokens: 2200, Marks: []bus.Mark{{Bytes: 8000, Hash: 77}, {Bytes: 8800, Hash: uint64(i)}}}
-				m.Session = "again"
-			})))
+			h.must(h.step(h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("s", i), worth(market.Credit),
+				func(m *bus.Task) {
+					m.Prompt = bus.Prompt{Bytes: 8800, Messages: 2, Tokens: 2200,
+						Marks: []bus.Mark{{Bytes: 8000, Hash: 77}, {Bytes: 8800, Hash: uint64(i)}}}
+					m.Session = "again"
+				})))
 			h.pass(20 * time.Millisecond)
 			for len(h.dispatched) > 0 {
 				d := h.dispatched[0]
@@ -94,7 +101,8 @@ func TestEveryQuoteIsItsCardOnItsTokens(t *testing.T) {
 		failed := completion(h.agentOf(d), d, market.Usage{})
 		failed.Outcome, failed.Code, failed.Relayed = bus.OutcomeFailed, bus.CodeEngineFailed, 40
 		again := *h.task("ann", "rest", worth(market.Credit))
-		again.Attempt, again.Resume = 1, &bus.Resume{Agent: failed.Agent, Seq: 40, Tokens: make([]uint32, 40), Text: "so far"}
+		again.Attempt, again.Resume = 1, &bus.Resume{Agent: failed.Agent, Seq: 40, Tokens: make([]uint32, 40),
+			Text: "so far"}
 		h.must(h.step(failed))
 		if err := h.step(&again); err != nil {
 			t.Fatal(err)
@@ -108,13 +116,15 @@ func TestEveryQuoteIsItsCardOnItsTokens(t *testing.T) {
 				}
 				cached += r.Hold.Cached
 				rest += r.Hold.Attempt
-				if want := r.Hold.Price.Cost(market.Usage{Prompt: r.Hold.Prompt, Cached: r.Hold.Cached, Output: r.Hold.Output}) + r.Hold.Tariff; want != r.Hold.Quoted {
+				u := market.Usage{Prompt: r.Hold.Prompt, Cached: r.Hold.Cached, Output: r.Hold.Output}
+				if want := r.Hold.Price.Cost(u) + r.Hold.Tariff; want != r.Hold.Quoted {
 					t.Errorf("%s: %s is quoted %s, its card says %s", pricing, r.ID, r.Hold.Quoted, want)
 				}
 			}
 		}
 		if cached == 0 || rest != 1 {
-			t.Errorf("%s: %d tokens predicted as cached, %d continuations: the test shows too little", pricing, cached, rest)
+			t.Errorf("%s: %d tokens predicted as cached, %d continuations: the test shows too little", pricing,
+				cached, rest)
 		}
 		h.audited()
 	}
@@ -145,7 +155,8 @@ func liars(t *testing.T, pricing, settle string, fee market.Credits) *house {
 	return h
 }
 
-// asks answers the calls for asks that are in the letters, as an honest agent does; change makes it another.
+// asks answers the calls for asks that are in the letters, as an honest agent does; change makes it
+// another.
 func (h *house) asks(change func(*bus.Ask)) {
 	var calls []*bus.Call
 	h.letters = slices.DeleteFunc(h.letters, func(l Letter) bool {
@@ -193,12 +204,14 @@ func (s *script) number(near ...int) int {
 }
 
 func (s *script) word() string {
-	return []string{"", "stop", "length", strings.Repeat("w", bus.MaxName), strings.Repeat("é", 80), "\x1e", "no word\n", string(bus.CodeNoSlot),
-		string(bus.CodeBadRequest), string(bus.CodeDraining), string(bus.CodeEngineFailed), string(bus.CodeCancelled), string(bus.CodeUnavailable), strings.Repeat("c", bus.MaxID)}[s.next()%14]
+	return []string{"", "stop", "length", strings.Repeat("w", bus.MaxName), strings.Repeat("é", 80), "\x1e",
+		"no word\n", string(bus.CodeNoSlot),
+		string(bus.CodeBadRequest), string(bus.CodeDraining), string(bus.CodeEngineFailed),
+		string(bus.CodeCancelled), string(bus.CodeUnavailable), strings.Repeat("c", bus.MaxID)}[s.next()%14]
 }
 
-// lies is what a reader of the rules finds impossible in an account that stands under a hold: it knows nothing of how the
-// hub settles.
+// lies is what a reader of the rules finds impossible in an account that stands under a hold: it knows
+// nothing of how the hub settles.
 func lies(c *bus.Completion, h *ledger.Hold, most int) bool {
 	u := c.Usage
 	u.Output = min(u.Output, h.MaxTokens)
@@ -212,8 +225,8 @@ func lies(c *bus.Completion, h *ledger.Hold, most int) bool {
 	return u.Output != c.Usage.Output || c.Usage.Prompt > most || c.Cost != due
 }
 
-// Whatever an agent says, in whatever order, what the hub wrote audits clean up to level 5, level 6 names those whose account
-// cannot be and nobody else, every account is acknowledged, and every slot comes free.
+// Whatever an agent says, in whatever order, what the hub wrote audits clean up to level 5, level 6 names
+// those whose account cannot be and nobody else, every account is acknowledged, and every slot comes free.
 func FuzzWhatAnAgentSays(f *testing.F) {
 	for seed := range byte(12) {
 		var say []byte
@@ -238,10 +251,15 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 			case 0:
 				h.step(&bus.DispatchReply{Agent: agent, Hold: d.Hold, Code: bus.Code(s.word()), Message: s.word()})
 			case 1:
-				h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: uint64(s.number()), State: []string{bus.StateReady, bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
-					Slots: s.number(), Free: []market.Tier{{Slots: s.number()}}, Tiers: []market.Tier{{Slots: 1}, {Slots: s.number(), Toll: -market.Credits(s.number())}}[:s.next()%3],
-					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000, Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},
-					TTFTUS: int64(s.number()), ITLUS: int64(s.number()), Sessions: []bus.SessionState{{Key: bus.SessionKey("ann", "s-t0"), Tokens: s.number()}}, Coverage: float64(s.next()) / 200})
+				h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: uint64(s.number()), State: []string{bus.StateReady,
+					bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
+					Slots: s.number(), Free: []market.Tier{{Slots: s.number()}}, Tiers: []market.Tier{{Slots: 1},
+						{Slots: s.number(), Toll: -market.Credits(s.number())}}[:s.next()%3],
+					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000,
+						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},
+					TTFTUS: int64(s.number()), ITLUS: int64(s.number()),
+					Sessions: []bus.SessionState{{Key: bus.SessionKey("ann", "s-t0"), Tokens: s.number()}},
+					Coverage: float64(s.next()) / 200})
 			case 2:
 				h.pass(time.Duration(s.next()) * 20 * time.Millisecond)
 				h.asks(func(m *bus.Ask) {
@@ -298,8 +316,10 @@ func (h *house) account(s *script, agent string, d bus.Dispatch, want map[string
 		most = o.most
 	}
 	prompt := s.number(most, 100)
-	c := completion(agent, d, market.Usage{Prompt: prompt, Cached: s.number(prompt), Output: s.number(d.MaxTokens)})
-	c.Outcome = []string{bus.OutcomeDone, bus.OutcomeDone, bus.OutcomeCancelled, bus.OutcomeFailed, "other"}[s.next()%5]
+	c := completion(agent, d, market.Usage{Prompt: prompt, Cached: s.number(prompt),
+		Output: s.number(d.MaxTokens)})
+	c.Outcome = []string{bus.OutcomeDone, bus.OutcomeDone, bus.OutcomeCancelled, bus.OutcomeFailed,
+		"other"}[s.next()%5]
 	c.Finish, c.Code = s.word(), bus.Code(s.word())
 	k := s.next()
 	c.NoCacheReport, c.Unmetered, c.Unsaid = k&1 > 0, k&2 > 0, k&4 > 0
@@ -312,7 +332,11 @@ func (h *house) account(s *script, agent string, d bus.Dispatch, want map[string
 	if k&96 == 96 {
 		c.Boot, c.TTFTUS = int64(s.number()), int64(s.number())
 	}
-	h.letters = slices.DeleteFunc(h.letters, func(l Letter) bool { _, ack := l.Message.(*bus.CompletionAck); return ack })
+	h.letters = slices.DeleteFunc(h.letters, func(l Letter) bool {
+		_,
+			ack := l.Message.(*bus.CompletionAck)
+		return ack
+	})
 	wrong := c.Validate()
 	before := h.replica.Balance(ledger.Payable(agent))
 	h.step(c)
@@ -326,7 +350,8 @@ func (h *house) account(s *script, agent string, d bus.Dispatch, want map[string
 	}
 	switch kind := h.replica.Ended(d.Hold); {
 	case !open:
-	case wrong != nil && (kind != ledger.KindVoid || h.ack(d.Hold) != "ack late" || h.replica.Balance(ledger.Payable(agent)) != before):
+	case wrong != nil && (kind != ledger.KindVoid || h.ack(d.Hold) != "ack late" ||
+		h.replica.Balance(ledger.Payable(agent)) != before):
 		h.t.Errorf("%v: %s, %s", wrong, kind, h.ack(d.Hold))
 	case wrong == nil && kind == ledger.KindCapture && lies(c, &rec, most):
 		want[d.Hold] = true
@@ -338,7 +363,8 @@ func (h *house) across() []ledger.Finding {
 	tr, book := ledger.NewAudit("treasury", ledger.LevelAcross), ledger.NewBook()
 	write := func(r ledger.Record) {
 		seq, _, _ := book.Last()
-		f := ledger.Frame{Version: ledger.FrameVersion, Epoch: 1, Seq: seq + 1, Time: 1, Records: []ledger.Record{r}}
+		f := ledger.Frame{Version: ledger.FrameVersion, Epoch: 1, Seq: seq + 1, Time: 1,
+			Records: []ledger.Record{r}}
 		h.must(book.ApplyFrame(f))
 		tr.Frame(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 	}

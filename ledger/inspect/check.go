@@ -67,7 +67,7 @@ func (s *Summary) Line() string {
 // all; what is wrong in them is in the Summary.
 func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
 	for try := 0; ; try++ {
-		sources, whole, err := open(paths, o.Journal)
+		sources, whole, err := open(paths, o.Journal, true)
 		if err != nil {
 			return Summary{}, err
 		}
@@ -127,6 +127,17 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	}
 	var sum Summary
 	for i, s := range sources {
+		if !s.done && s.reader != nil {
+			note, err := s.reader.Tail()
+			switch {
+			case errors.Is(err, journal.ErrDamaged):
+				audits[i].Damage(s.last, err)
+			case err != nil:
+				return Summary{}, err
+			case note != "":
+				sum.Undecided = append(sum.Undecided, note)
+			}
+		}
 		r := audits[i].Finish()
 		for k := range r.Findings {
 			r.Findings[k].Show += " " + quoted(s.Dir)

@@ -35,12 +35,13 @@ type Source struct {
 // Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with journal/NAME in it), the
 // directory of several journals, or that of one.
 func Open(paths []string, name string) ([]*Source, error) {
-	all, _, err := open(paths, name)
+	all, _, err := open(paths, name, false)
 	return all, err
 }
 
-// open also reports whether these are all journals of some directory, and not some that were chosen.
-func open(paths []string, name string) (all []*Source, whole bool, err error) {
+// open also reports whether these are all journals of some directory, and not some that were chosen. witness says
+// that their snapshots are compared with them.
+func open(paths []string, name string, witness bool) (all []*Source, whole bool, err error) {
 	seen := map[string]bool{}
 	for _, p := range paths {
 		dirs, err := journal.Find(p)
@@ -54,7 +55,7 @@ func open(paths []string, name string) (all []*Source, whole bool, err error) {
 				continue
 			}
 			seen[dir] = true
-			s, err := openSource(dir)
+			s, err := openSource(dir, witness)
 			if err != nil {
 				return nil, false, err
 			}
@@ -69,7 +70,7 @@ func open(paths []string, name string) (all []*Source, whole bool, err error) {
 	return all, whole, nil
 }
 
-func openSource(dir string) (*Source, error) {
+func openSource(dir string, witness bool) (*Source, error) {
 	s := &Source{Dir: dir, Name: base(dir)}
 	r, err := journal.NewReader(dir)
 	if errors.Is(err, journal.ErrDamaged) {
@@ -80,6 +81,9 @@ func openSource(dir string) (*Source, error) {
 		return nil, err
 	}
 	s.reader = r
+	if witness {
+		r.Witness()
+	}
 	entry, err := r.Next()
 	if err == io.EOF {
 		return s, nil

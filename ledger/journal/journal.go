@@ -162,6 +162,11 @@ func (j *Journal) start() error {
 	if err := trim(r); err != nil {
 		return err
 	}
+	for _, spare := range spares { // of a writer that was killed: they are used again as they are, so whatever is in them would be, too
+		if err := os.Remove(filepath.Join(dir, spare)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
 	// Only the last segment is read again: reading starts at a snapshot, and any index in it will do.
 	first := r.segs[r.cur].first
 	w, err := wal.Open(lg, dir, &walpb.Snapshot{Index: &first, Term: new(uint64)})
@@ -200,6 +205,9 @@ func trim(r *Reader) error {
 	defer f.Close()
 	if len(rest)%8 != 0 { // a copy that was cut off: records stand at multiples of 8
 		if err := f.Truncate(r.off); err != nil {
+			return err
+		}
+		if err := f.Truncate(max(r.off, segmentBytes)); err != nil { // zeros, as a segment is made
 			return err
 		}
 		return fileutil.Fsync(f)

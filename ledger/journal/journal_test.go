@@ -359,7 +359,7 @@ func drain(r *Reader) (n int, err error) {
 	for {
 		rec, gap := readRecord(r.buf[r.off:], r.off, r.crc)
 		if gap != nil {
-			if d := judgeTail(r.buf[r.off:], r.off, r.last, gap); d != nil {
+			if d := r.judge(r.buf[r.off:], gap); d != nil {
 				return n, d
 			}
 			return n, io.EOF

@@ -20,9 +20,12 @@ type Reader struct {
 
 	buf   []byte // the current segment, as last read
 	off   int64  // of the next record in it
+	head  int    // records of the segment's head that were read
 	crc   uint32 // of everything before
 	last  uint64 // frame read last
 	epoch int64
+
+	witnesses []witness
 }
 
 // NewReader opens the journal in dir for reading. It takes no lock and changes nothing.
@@ -107,9 +110,36 @@ func (r *Reader) Next() (Entry, error) {
 	}
 }
 
+// heads are the types of the records that begin the current segment. They are safe before the segment has its name: whatever
+// tears, it is not one of them.
+func (r *Reader) heads() []uint64 {
+	if r.cur == 0 {
+		return heads[:]
+	}
+	return heads[:2]
+}
+
+var heads = [...]uint64{typeCRC, typeMetadata, typeSnapshot}
+
+// judge decides what the bytes behind the last record of the last segment are.
+func (r *Reader) judge(rest []byte, gap *fault) *Damage {
+	if r.head < len(r.heads()) {
+		return &Damage{Offset: r.off, After: r.last, Found: gap.why}
+	}
+	return judgeTail(rest, r.off, r.last, gap)
+}
+
 // take uses up a record; ok if it was a frame.
 func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 	at := r.off
+	if head := r.heads(); r.head < len(head) {
+		if rec.kind != head[r.head] {
+			return e, false, r.damage(fmt.Sprintf("a record of type %d, where one of type %d begins a segment", rec.kind, head[r.head]))
+		}
+		r.head++
+	} else if rec.kind != typeEntry {
+		return e, false, r.damage(fmt.Sprintf("a record of type %d in the middle of a segment, where a journal has frames alone", rec.kind))
+	}
 	switch rec.kind {
 	case typeEntry:
 		e, ok = parseEntry(rec.data)
@@ -124,8 +154,8 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 		r.last, r.epoch = e.Seq, e.Epoch
 	case typeCRC:
-		if at != 0 || len(rec.data) > 0 {
-			return e, false, r.damage("a segment's head in the middle of one")
+		if len(rec.data) > 0 {
+			return e, false, r.damage("a checksum with data")
 		}
 	case typeMetadata:
 		if strings.HasPrefix(string(rec.data), metadataOf) && string(rec.data) != metadata {
@@ -139,11 +169,12 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		if string(rec.data) != "\x08\x00\x10\x00" {
 			return e, false, r.damage("a snapshot")
 		}
-	default:
-		return e, false, r.damage(fmt.Sprintf("a record of type %d, which a journal never holds", rec.kind))
 	}
 	r.off += rec.size
 	r.crc = rec.crc
+	if ok && len(r.witnesses) > 0 {
+		r.witnessed(e)
+	}
 	return e, ok, nil
 }
 
@@ -170,13 +201,13 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 			return false, r.damage(fmt.Sprintf("the next segment begins with frame %d, where frame %d follows", next.first, r.last+1))
 		}
 		r.cur++
-		r.off = 0
+		r.off, r.head = 0, 0
 		return true, r.load()
 	}
 	// A writer at work may be in the middle of a record: look again before calling it damage.
 	for try := 0; ; try++ {
 		rest := r.buf[min(int64(len(r.buf)), r.off):]
-		d := judgeTail(rest, r.off, r.last, gap)
+		d := r.judge(rest, gap)
 		if d == nil {
 			return false, nil
 		}

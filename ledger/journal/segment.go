@@ -64,8 +64,8 @@ func segments(walDir string) ([]segment, error) {
 		if !ok || e.IsDir() {
 			continue
 		}
-		if n, err := fmt.Sscanf(name, "%016x-%016x", &s.seq, &s.first); n != 2 || err != nil || len(name) != 33 {
-			continue
+		if n, err := fmt.Sscanf(name, "%016x-%016x", &s.seq, &s.first); n != 2 || err != nil || name != fmt.Sprintf("%016x-%016x", s.seq, s.first) {
+			continue // see Reader.Tail
 		}
 		all = append(all, s)
 	}
@@ -80,6 +80,9 @@ func segments(walDir string) ([]segment, error) {
 		if s.seq != uint64(i) {
 			return nil, &Damage{Segment: s.path, Found: fmt.Sprintf("segment %d is missing before it", i)}
 		}
+	}
+	if all[0].first != 0 {
+		return nil, &Damage{Segment: all[0].path, Found: "the first segment under the name of a later one"}
 	}
 	return all, nil
 }
@@ -123,36 +126,37 @@ func readRecord(b []byte, at int64, crc uint32) (record, *fault) {
 		return record{}, &fault{"the end of the file in a record's header", true}
 	}
 	header := binary.LittleEndian.Uint64(b)
-	if header == 0 {
-		return record{}, &fault{"zeros", true}
-	}
 	n, flags := header&(1<<56-1), header>>56
 	pad := -n & 7
 	wrong := pad != 0 && flags != 0x80|pad || pad == 0 && flags != 0
-	if wrong || n > uint64(len(b)-8) {
-		// Either a bit of the header flipped: then the message is sound without it. Or the write was cut off.
-		if r, ok := parseRecord(b[8:], true); ok && r.holds(crc) {
-			return record{}, &fault{"a record with a wrong length before it", false}
+	if header != 0 && !wrong && n <= uint64(len(b)-8) {
+		r, ok := parseRecord(b[8:8+n], false)
+		if ok && r.holds(crc) {
+			if n+pad > uint64(len(b)-8) {
+				return record{}, &fault{"a record that goes beyond the end of the file", true}
+			}
+			if !allZero(b[8+n : 8+n+pad]) {
+				return record{}, &fault{"bytes that are not zero behind a record, where nothing is written", false}
+			}
+			r.size = int64(8 + n + pad)
+			return r, nil
 		}
-		if wrong {
-			return record{}, &fault{"bytes that are no record", allZero(b[8:])}
-		}
-		return record{}, &fault{"a record that goes beyond the end of the file", true}
 	}
-	if n+pad > uint64(len(b)-8) {
+	// Either a byte of the header is wrong: then the message is sound without it. Or the write was cut off.
+	if r, ok := parseRecord(b[8:], true); ok && r.holds(crc) && (len(r.data) > 0 || header != 0) {
+		return record{}, &fault{"a record with a wrong length before it", false}
+	}
+	switch {
+	case header == 0:
+		return record{}, &fault{"zeros", true}
+	case wrong:
+		return record{}, &fault{"bytes that are no record", allZero(b[8:])}
+	case n+pad > uint64(len(b)-8):
 		return record{}, &fault{"a record that goes beyond the end of the file", true}
 	}
 	body := b[8 : 8+n]
-	r, ok := parseRecord(body, false)
-	r.size = int64(8 + n + pad)
-	if ok && r.holds(crc) {
-		return r, nil
-	}
-	if s, ok := parseRecord(b[8:], true); ok && s.holds(crc) {
-		return record{}, &fault{"a record with a wrong length before it", false}
-	}
 	f := &fault{why: "a record whose checksum is wrong"}
-	if !ok {
+	if _, ok := parseRecord(body, false); !ok {
 		f.why = "bytes that are no record"
 	}
 	f.torn = len(body) > 0 && body[len(body)-1] == 0 || hasZeroSector(body, at+8)

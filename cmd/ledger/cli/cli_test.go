@@ -72,6 +72,22 @@ func TestScripts(t *testing.T) {
 				b[len(bytes.TrimRight(b, "\x00"))*i/n] ^= 0x10
 				ts.Check(os.WriteFile(path, b, 0o600))
 			},
+			// poke FILE OFFSET: changes that byte.
+			"poke": func(ts *testscript.TestScript, _ bool, args []string) {
+				path := ts.MkAbs(args[0])
+				b, err := os.ReadFile(path)
+				ts.Check(err)
+				i, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				b[i] ^= 0x55
+				ts.Check(os.WriteFile(path, b, 0o600))
+			},
+			// cut FILE BYTES: leaves so many.
+			"cut": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.ParseInt(args[1], 10, 64)
+				ts.Check(err)
+				ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+			},
 			// tear FILE BYTES: cuts the last bytes off what was written.
 			"tear": func(ts *testscript.TestScript, _ bool, args []string) {
 				path := ts.MkAbs(args[0])
