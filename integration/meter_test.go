@@ -19,8 +19,8 @@ import (
 	"souk/market"
 )
 
-// computed is what an engine has made of prompts since it started, by its own count, whoever asked and however that ended: tokens, and
-// how many of them it found in its cache.
+// computed is what an engine has made of prompts since it started, by its own count, whoever asked and
+// however that ended: tokens, and how many of them it found in its cache.
 func computed(t *testing.T, url string) (prompt, cached int) {
 	t.Helper()
 	return gauge(t, url, "vllm:prefix_cache_queries_total"), gauge(t, url, "vllm:prefix_cache_hits_total")
@@ -66,7 +66,8 @@ func metered(t *testing.T, cfg vllmsim.Config) (*harness.Market, *vllmsim.Server
 	return start(t, strings.Replace(one, "{profile: steady}", `{url: "`+front.URL+`"}`, 1)), engine, front.URL, card
 }
 
-// Whatever a client writes into a prompt, the agent is paid its card for what the engine computed of it, or the engine computed nothing.
+// Whatever a client writes into a prompt, the agent is paid its card for what the engine computed of it,
+// or the engine computed nothing.
 func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
 	m, _, url, card := metered(t, vllmsim.Config{})
 	for _, c := range []struct {
@@ -103,8 +104,8 @@ func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
 	}
 }
 
-// A client that cancels the same prompt again and again, before the first token or after any, has none of it for nothing: each time the
-// agent is paid its card for the prompt as the engine computed it.
+// A client that cancels the same prompt again and again, before the first token or after any, has none of
+// it for nothing: each time the agent is paid its card for the prompt as the engine computed it.
 func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
