@@ -294,16 +294,28 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 		kind = bus.KindChat
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
-	if p := &d.Task.Prompt; d.PromptMost > 0 && p.Text > 0 && p.Loose != bus.LooseMedia && a.info.Template != nil &&
-		(a.info.MaxModelLen == 0 || d.PromptMost < a.info.MaxModelLen) {
-		bound, bounded := a.info.Template.Bound(p)
-		r.Count = !bounded || bound > d.PromptMost
-	}
+	r.Count = a.mustCount(d)
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls, Whole: max(d.Whole, d.MaxTokens)}
 		r.Prompt += len(from.Tokens)
 	}
 	return r
+}
+
+// mustCount reports whether the engine is to count a prompt before it computes it: the hold may not cover it, by
+// what its bytes say.
+func (a *Agent) mustCount(d *bus.Dispatch) bool {
+	p, template := &d.Task.Prompt, a.info.Template
+	switch {
+	case d.PromptMost == 0 || p.Text == 0: // an earlier hub or door
+		return false
+	case template == nil || p.Loose == bus.LooseMedia: // it cannot
+		return false
+	case a.info.MaxModelLen > 0 && d.PromptMost >= a.info.MaxModelLen: // the engine refuses a longer one
+		return false
+	}
+	bound, bounded := template.Bound(p)
+	return !bounded || bound > d.PromptMost
 }
 
 // Ended frees the run's slot and takes its account, complete with what only the agent knows. The caller sends

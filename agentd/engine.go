@@ -35,7 +35,7 @@ type Request struct {
 	MaxTokens int // > 0
 	Trace     bus.Trace
 	Prompt    int     // tokens, as estimated: how long the first token may take
-	Count     bool    // the prompt is to be counted before the engine computes anything: the first chunk says how long it is
+	Count     bool    // before anything is computed, a chunk says how long the prompt is
 	Resume    *Resume // nil: from the beginning
 }
 

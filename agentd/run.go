@@ -61,15 +61,18 @@ func (r *Run) Withheld(e *Ending) bool {
 // Dispatch is what is being served.
 func (r *Run) Dispatch() *bus.Dispatch { return r.d }
 
-// usage is the best account of what was used if the answer ends now. An engine says only at the end what it found in its cache; until
-// then that is what its hub believed of this very text, in whole blocks and never the last token, which is always computed. What the
-// session had here before is no measure: it may have been another text.
+// usage is the best account of what was used if the answer ends now. An engine says only at the end what
+// it found in its cache; until then that is what its hub believed of this very text, in whole blocks and
+// never the last token, which is always computed. What the session had here before is no measure: it may
+// have been another text.
 func (r *Run) usage(output int) market.Usage {
-	return market.Usage{Prompt: r.prompt, Cached: max(0, min(r.d.Cached, r.prompt-1)) / r.block * r.block, Output: output}
+	held := max(0, min(r.d.Cached, r.prompt-1))
+	return market.Usage{Prompt: r.prompt, Cached: held / r.block * r.block, Output: output}
 }
 
-// Quit says that the client has cancelled. It reports whether the run is to go on until the engine has said how long the prompt is, which
-// it has begun to compute: that much is due, and a cancel that came sooner would have it for nothing.
+// Quit says that the client has cancelled. It reports whether the run is to go on until the engine has
+// said how long the prompt is, which it has begun to compute: that much is due, and a cancel that came
+// sooner would have it for nothing.
 func (r *Run) Quit() (waits bool) {
 	r.quits = true
 	return !r.began && r.d.FirstMS > 0
@@ -85,7 +88,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 			r.base, r.kept = c.Base, c.Kept
 		}
 		if r.beyond() {
-			return nil, &EngineError{Code: bus.CodePromptTooLong, Message: fmt.Sprintf("the engine counts %d tokens in the prompt, and the hold covers %d: a higher max_price covers more", n, r.d.PromptMost)}
+			return nil, &EngineError{Code: bus.CodePromptTooLong, Message: fmt.Sprintf(
+				"the engine counts %d tokens in the prompt, and the hold covers %d: a higher max_price covers more",
+				n, r.d.PromptMost)}
 		}
 	}
 	if c.Prompt > 0 {
@@ -163,7 +168,8 @@ type Ending struct {
 //	the engine finished              done: cost by usage
 //	price cap or max_tokens reached  done, finish_reason "length": cost by what was relayed
 //	the prompt is beyond its hold    done, finish_reason "length": all that the hold has for it
-//	the client cancelled             cancelled: cost by the prompt and what was relayed, and the premium; nothing at all where the engine said nothing
+//	the client cancelled             cancelled: cost by the prompt and what was relayed, and the premium;
+//	                                 nothing at all where the engine said nothing
 //	anything else                    failed: nothing is due
 func (r *Run) End(a Answer, err error) Ending {
 	d := r.d
@@ -182,7 +188,7 @@ func (r *Run) End(a Answer, err error) Ending {
 	}
 	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens { // an engine that claims more than it was asked for is not believed
 		c.Unmetered, c.Usage = true, r.usage(r.count)
-		c.NoCacheReport = c.Usage.Cached == 0 // else what the hub believed of this text, which the client is charged as hits
+		c.NoCacheReport = c.Usage.Cached == 0 // else what the same text implies, which is charged as hits
 	}
 	switch {
 	case err == nil:
@@ -191,7 +197,9 @@ func (r *Run) End(a Answer, err error) Ending {
 	case errors.Is(err, errEnough):
 		c.Finish = "length"
 	case errors.Is(err, errBeyond):
-		c.Finish, res.Message = "length", fmt.Sprintf("%v: %d tokens, of which %d are covered; a higher max_price covers more", err, r.prompt, d.PromptMost)
+		c.Finish = "length"
+		res.Message = fmt.Sprintf("%v: %d tokens, of which %d are covered; a higher max_price covers more",
+			err, r.prompt, d.PromptMost)
 	case errors.Is(err, ErrCancelled):
 		c.Outcome, c.Code, res.Message = bus.OutcomeCancelled, bus.CodeCancelled, err.Error()
 		if !r.began {

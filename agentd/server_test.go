@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -507,8 +508,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// A cancel before the first token waits for it, since it says how long the prompt was that the engine has computed; but no longer than
-// the first token was quoted to take.
+// A cancel before the first token waits for it, since it says how long the prompt was that the engine has
+// computed; but no longer than the first token was quoted to take.
 func TestCancelBeforeTheFirstToken(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -1226,4 +1227,52 @@ func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
 			o.close()
 		})
 	}
+}
+
+// A hostile client cancels the same prompt at any moment, again and again: each time the agent is paid
+// for what its engine had to compute, or the engine was later than it was quoted to be.
+func TestNoCancelHasAPromptForNothing(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		for i := range 60 {
+			first, pause := time.Duration(1+r.IntN(3000))*time.Millisecond, time.Duration(1+r.IntN(50))*time.Millisecond
+			words := make([]string, 20)
+			for k := range words {
+				words[k] = "w"
+			}
+			o.engine.set(func() {
+				o.engine.acts = []act{func(ctx context.Context, token func(Chunk) error) (Answer, error) {
+					if !sleep(ctx, first) {
+						return Answer{Unmetered: true}, context.Cause(ctx)
+					}
+					return speak(pause, words...)(ctx, token)
+				}}
+			})
+			again := *d
+			again.Hold, again.FirstMS = fmt.Sprint("h", i), 2000
+			again.Task.ID, again.Task.Reply = "t-"+again.Hold, "souk.v1.reply.ann.t-"+again.Hold
+			o.dispatch(&again)
+			after := time.Duration(r.IntN(4000)) * time.Millisecond
+			if after > 0 {
+				pass(after)
+			}
+			o.control(bus.StreamControl{Task: again.Task.ID, Cancel: true})
+			pass(10 * time.Second)
+			c := o.done()[i]
+			came := first + pause
+			want := "the prompt"
+			switch {
+			case after < came && came > 2*time.Second && c.Outcome == bus.OutcomeCancelled:
+				want = "nothing"
+			}
+			if paid := c.Cost > 0 && c.Usage.Prompt == 20; paid != (want == "the prompt") || c.Cost < card.Cost(c.Usage) {
+				t.Errorf("%d: first token after %v, cancelled after %v: due is %s, paid were %v for %+v (%s)", i, came, after, want, c.Cost, c.Usage, c.Outcome)
+			}
+			if o.server.Stats().Agents[0].InFlight != 0 {
+				t.Fatal("a slot is lost")
+			}
+		}
+	})
 }

@@ -37,7 +37,8 @@ type stream struct {
 type streamID struct{ client, task string }
 
 func newStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *stream {
-	return &stream{born: now, id: streamID{d.Task.Client, d.Task.ID}, attempt: d.Task.Attempt, hold: d.Hold, reply: d.Task.Reply, run: run, frames: frames{base: run.first, most: keep}, last: now}
+	return &stream{id: streamID{d.Task.Client, d.Task.ID}, attempt: d.Task.Attempt, hold: d.Hold, reply: d.Task.Reply,
+		run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
 }
 
 // unheard reports whether it runs and nothing of it was sent. It takes mu itself.
@@ -47,8 +48,8 @@ func (s *stream) unheard() bool {
 	return s.run != nil && s.run.seq == s.run.first
 }
 
-// quits says that the client has cancelled, and how long the engine may still take to say how long the prompt is: 0 ends the answer at
-// once. It takes mu itself.
+// quits says that the client has cancelled, and how long the engine may still take to say how long the
+// prompt is: 0 ends the answer at once. It takes mu itself.
 func (s *stream) quits(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

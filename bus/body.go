@@ -192,9 +192,9 @@ func (b *body) member(key span) bool {
 		if string(b.text(v)) == "[]" {
 			break
 		}
-		b.refuse(unsupported("documents: what a template makes of them cannot be told beforehand; put their text into a message"))
+		b.refuse(unsupported("documents: a template may make anything of them; put their text into a message"))
 	case atTemplate:
-		b.refuse(unsupported("chat_template: the model's own is used, which its price was measured with; leave it out"))
+		b.refuse(unsupported("chat_template: the model's own is used, as it was measured; leave it out"))
 	case atKwargs:
 		b.judgeKwargs(v)
 		b.kwargs = v

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"strings"
 )
 
-// How many tokens a prompt has is known once an engine has counted it. Until then there is an estimate, which forecasts and default
-// terms are made of, and there is a bound, which money is set aside for: no token of a text stands for less than one byte of it, so
-// that a prompt has no more tokens than bytes, and what the model's chat template adds, which the agent measures at its engine.
+// How many tokens a prompt has is known once an engine has counted it. Until then there is an estimate,
+// which forecasts and default terms are made of, and there is a bound, which money is set aside for: no
+// token of a text stands for less than one byte of it, so that a prompt has no more tokens than bytes,
+// and what the model's chat template adds, which the agent measures at its engine.
 
 // What a prompt's bytes say of its tokens. See [Prompt.Loose].
 const (
@@ -17,24 +19,28 @@ const (
 	LooseMedia          // images, sound: only computing it tells
 )
 
-// Template is what a model's chat template and tokenizer make of a prompt beside what its client wrote, as the agent measured it.
+// Template is what a model's chat template and tokenizer make of a prompt beside what its client wrote,
+// as the agent measured it.
 type Template struct {
 	Fixed int `json:"fixed"`           // tokens around any prompt
 	Each  int `json:"each"`            // and around each of its pieces
 	Tools int `json:"tools,omitempty"` // and what introduces tools; below 0: not measured
-	Wide  int `json:"wide"`            // most tokens of a byte beyond ASCII: tokenizers that normalise text make it longer
+	Wide  int `json:"wide"`            // most tokens of a byte beyond ASCII, where text is normalised
 }
 
-// maxWide is the most that any normal form of Unicode makes of a byte of UTF-8: one Arabic ligature of three bytes takes 33.
+// maxWide is the most that any normal form of Unicode makes of a byte of UTF-8: one Arabic ligature of
+// three bytes takes 33.
 const maxWide = 11
 
 // Assumed is more than the usual template adds, for agents that have not measured theirs.
 var Assumed = Template{Fixed: 512, Each: 32, Tools: 512, Wide: 3}
 
-// Bound is the most tokens that a prompt can come to. ok is false where its bytes do not say so; then it is a guess on the high side.
+// Bound is the most tokens that a prompt can come to. ok is false where its bytes do not say so; then it
+// is a guess on the high side.
 func (t Template) Bound(p *Prompt) (tokens int, ok bool) {
 	ok = p.Text > 0 && p.Loose == LooseNone && (p.Tools == 0 || t.Tools >= 0)
-	n := int64(p.Text) + int64(max(t.Wide, 1)-1)*int64(p.Wide) + int64(t.Fixed) + int64(t.Each)*int64(p.Pieces)
+	n := int64(p.Text) + int64(max(t.Wide, 1)-1)*int64(p.Wide)
+	n += int64(t.Fixed) + int64(t.Each)*int64(p.Pieces)
 	if p.Tools > 0 {
 		n += int64(max(t.Tools, 0))
 	}
@@ -63,7 +69,8 @@ const (
 	maxNumber = 25 // characters of a number: 1e15 is written as 1000000000000000.0
 )
 
-// callRoom is how many times its bytes a tool call may take: templates write its arguments, which are JSON in a string, anew.
+// callRoom is how many times its bytes a tool call may take: templates write its arguments, which are
+// JSON in a string, anew.
 const callRoom = 4
 
 // bound fills in what p's bytes say of its tokens, once the canonical text and the rest of p are there.
@@ -196,20 +203,22 @@ func (b *body) judgeKwargs(v span) {
 			b.refuse(unsupported("chat_template_kwargs: more than %d; send fewer", maxKwargs))
 		}
 		if c := b.data[value.from]; c == '{' || c == '[' || value.to-value.from > maxKwargBytes {
-			b.refuse(unsupported("chat_template_kwargs.%.40s: a switch, a number or a word of at most %d bytes is taken; say the rest in a message",
+			b.refuse(unsupported("chat_template_kwargs.%.40s: a switch, a number or a word of at most %d bytes is taken",
 				b.data[key.from+1:key.to-1], maxKwargBytes-2))
 		}
 		return ok
 	})
 }
 
-// kwargsLoose says what a template may make of chat_template_kwargs. Agents measure their templates with thinking on and off.
+// kwargsLoose says what a template may make of chat_template_kwargs. Agents measure their templates with
+// thinking on and off.
 func (b *body) kwargsLoose() (loose int) {
 	again := scanner{data: b.data[:b.kwargs.to], at: b.kwargs.from}
 	again.object(func(key span) bool {
 		value, ok := again.value()
 		v := string(b.text(value))
-		if !(b.memberIs(key, "enable_thinking") || b.memberIs(key, "thinking")) || v != "true" && v != "false" {
+		thinks := b.memberIs(key, "enable_thinking") || b.memberIs(key, "thinking")
+		if !thinks || v != "true" && v != "false" {
 			loose = LooseCounted
 		}
 		return ok
@@ -217,8 +226,8 @@ func (b *body) kwargsLoose() (loose int) {
 	return loose
 }
 
-// spread is how many bytes more a JSON text takes when it is written on many lines, with spaces between its parts and all digits of
-// its numbers.
+// spread is how many bytes more a JSON text takes when it is written on many lines, with spaces between
+// its parts and all digits of its numbers.
 func spread(data []byte) (more int64) {
 	line := func(depth int64) int64 { return 2 + indent*depth }
 	depth := int64(0)
@@ -242,7 +251,7 @@ func spread(data []byte) (more int64) {
 			more += 2
 		case c == '-', c >= '0' && c <= '9':
 			from := i
-			for i+1 < len(data) && data[i+1] > ' ' && data[i+1] != ',' && data[i+1] != ']' && data[i+1] != '}' {
+			for i+1 < len(data) && strings.IndexByte(" \t\r\n,]}", data[i+1]) < 0 {
 				i++
 			}
 			more += max(0, int64(maxNumber-(i+1-from)))

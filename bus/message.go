@@ -67,9 +67,9 @@ type Prompt struct {
 	Marks    []Mark `msgpack:"marks,omitempty"`
 
 	// What bounds its tokens, see [Template.Bound]. Doors of earlier versions leave it out.
-	Text   int `msgpack:"text,omitempty"`   // bytes that the client wrote, with room for how a template may write them anew; 0: not counted
+	Text   int `msgpack:"text,omitempty"`   // bytes of it, with room for how a template may write them; 0: not counted
 	Wide   int `msgpack:"wide,omitempty"`   // of them, bytes beyond ASCII
-	Pieces int `msgpack:"pieces,omitempty"` // messages, their parts, tools and tool calls: a template adds something to each
+	Pieces int `msgpack:"pieces,omitempty"` // messages, parts, tools, calls: a template adds to each
 	Tools  int `msgpack:"tools,omitempty"`
 	Loose  int `msgpack:"loose,omitempty"` // whether that says it: LooseNone, LooseCounted or LooseMedia
 }
@@ -150,10 +150,11 @@ type Dispatch struct {
 	Congestion market.Credits `msgpack:"congestion,omitempty"` // the tier's part of Toll; what is left of it beside Fee is the regime's
 	Fence      int64          `msgpack:"fence,omitempty"`      // of the hub's claim, see [Claim]; 0: the hub knows of none
 
-	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task at once.
-	PromptMost int   `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers, with the first of the answer
-	Cached     int   `msgpack:"cached,omitempty"`      // tokens of this prompt that the agent was believed to hold at the award, by the very same text
-	FirstMS    int64 `msgpack:"first_ms,omitempty"`    // from receipt: the latest that the first token was quoted to come
+	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task
+	// at once.
+	PromptMost int   `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers
+	Cached     int   `msgpack:"cached,omitempty"`      // prompt tokens that the agent holds by the very same text
+	FirstMS    int64 `msgpack:"first_ms,omitempty"`    // from receipt: how late the first token may come
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -270,7 +271,8 @@ type Completion struct {
 	Inbox         string         `msgpack:"-"`    // set by the receiver: where the acknowledgement goes
 }
 
-// Unused reports whether a task was cancelled before its engine had said anything: it costs nothing, premium and tariff included.
+// Unused reports whether a task was cancelled before its engine had said anything: it costs nothing,
+// premium and tariff included.
 func (c *Completion) Unused() bool {
 	return c.Outcome == OutcomeCancelled && c.Usage == market.Usage{} && c.Relayed == 0
 }

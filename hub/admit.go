@@ -228,7 +228,8 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	case timely == 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "no agent is expected to begin an answer before the deadline, even with a free slot")
 	case best < 0 && short > 0:
-		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "max_price %s does not cover the prompt: how many tokens it has is known once an engine has counted it, and so many bytes may cost %s: set a max_price of at least that",
+		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
+			"max_price %s does not cover the prompt, whose bytes may be so many tokens that it costs %s: offer at least that",
 			money(t.terms.Cap()), money(short))
 	case best < 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "at worth %s, delta %v, patience %v and max_price %s no agent's value reaches its cost, even with a free slot: offer more",

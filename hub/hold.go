@@ -375,12 +375,14 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	n.news()
 }
 
-// unused ends a hold of which nothing came: its client cancelled, and its engine had computed nothing, or was too slow to say so.
+// unused ends a hold of which nothing came: its client cancelled, and its engine had computed nothing, or
+// was too slow to say so.
 func (n *Node) unused(h *hold) {
 	if !n.voided(h, bus.CodeCancelled) {
 		return
 	}
-	r := n.refusal(n.identity(h.task), bus.CodeCancelled, 0, "cancelled before the engine had said anything: nothing is due")
+	const why = "cancelled before the engine had said anything: nothing is due"
+	r := n.refusal(n.identity(h.task), bus.CodeCancelled, 0, why)
 	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
 	n.finish(h.task, r, false)
 	n.news()

@@ -41,7 +41,8 @@ func chat(text string, more ...string) string {
 	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":100%s}`, text, strings.Join(more, ""))
 }
 
-// However many tokens an engine makes of a prompt, its agent is paid the card for all of them: the hold has room.
+// However many tokens an engine makes of a prompt, its agent is paid the card for all of them: the hold
+// has room.
 func TestAHoldCoversThePromptHoweverLongItTurnsOutToBe(t *testing.T) {
 	for _, c := range []struct {
 		name, body string

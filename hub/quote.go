@@ -20,7 +20,7 @@ type quote struct {
 	value     market.Credits
 	cost      market.Credits
 	worst     market.Credits
-	floor     market.Credits // what the prompt and the first token of the answer may cost: no hold has less room
+	floor     market.Credits // what the prompt and the first token may cost: no hold has less room
 }
 
 // quote prices t on a. idle asks as if nothing else ran there.
@@ -54,13 +54,14 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 	return q
 }
 
-// within is q where no more than most can be held: a premium is at most value less cost, so what is left of the hold beside it covers
-// the quote, and the prompt however long it turns out to be.
+// within is q where no more than most can be held: a premium is at most value less cost, so what is left
+// of the hold beside it covers the quote, and the prompt however long it turns out to be.
 func (q *quote) within(most market.Credits) { q.value = min(q.value, most-max(0, q.floor-q.cost)) }
 
-// promptBound is the most tokens that t's prompt can come to on a, which holds have room for as far as the client's money allows; and how
-// many a hold must have room for. The two differ where bytes say little of it, or nothing: tools have as many bytes as their template
-// likes, and what is not bounded at all is bounded by the context. An agent whose engine counts does so then, before it computes.
+// promptBound is the most tokens that t's prompt can come to on a, which holds have room for as far as
+// the client's money allows; and how many a hold must have room for. The two differ where bytes say
+// little of it, or nothing: tools have as many bytes as their template likes, and what is not bounded at
+// all is bounded by the context. An agent whose engine counts does so then, before it computes.
 func (a *agent) promptBound(t *task) (most, least int) {
 	template, measured := &bus.Assumed, false
 	if a.reg.Template != nil {
@@ -101,7 +102,8 @@ func (n *Node) covered(t *task, h *hold) int {
 	return short // the first that does not fit is one more
 }
 
-// worstFirst is how long the first token of an answer may take: several times what is expected, for a queue or a long prompt of another.
+// worstFirst is how long the first token of an answer may take: several times what is expected, for a
+// queue or a long prompt of another.
 func worstFirst(expected time.Duration) time.Duration { return 2*time.Second + 4*expected }
 
 // visit is where a session was last.

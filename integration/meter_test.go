@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/harness"
+	"souk/cmd/local"
 	"souk/integration/vllmsim"
 	"souk/market"
 )
 
-// computed is what an engine has made of prompts since it started, by its own count, whoever asked and however that ended: tokens, and
-// how many of them it found in its cache.
+// computed is what an engine has made of prompts since it started, by its own count, whoever asked and
+// however that ended: tokens, and how many of them it found in its cache.
 func computed(t *testing.T, url string) (prompt, cached int) {
 	t.Helper()
 	return gauge(t, url, "vllm:prefix_cache_queries_total"), gauge(t, url, "vllm:prefix_cache_hits_total")
@@ -49,7 +49,7 @@ func gauge(t *testing.T, url, name string) int {
 }
 
 // metered is a market with one engine that can be looked into.
-func metered(t *testing.T, cfg vllmsim.Config) (*harness.Market, *vllmsim.Server, string, market.Price) {
+func metered(t *testing.T, cfg vllmsim.Config) (*local.Market, *vllmsim.Server, string, market.Price) {
 	t.Helper()
 	cfg.Model = "gpt-oss-20b"
 	engine, err := vllmsim.New(cfg)
@@ -59,14 +59,15 @@ func metered(t *testing.T, cfg vllmsim.Config) (*harness.Market, *vllmsim.Server
 	t.Cleanup(func() { engine.Close() })
 	front := httptest.NewServer(engine)
 	t.Cleanup(front.Close)
-	card, ok := harness.Card("fireworks/gpt-oss-20b")
+	card, ok := local.Card("fireworks/gpt-oss-20b")
 	if ok != nil {
 		t.Fatal(ok)
 	}
 	return start(t, strings.Replace(one, "{profile: steady}", `{url: "`+front.URL+`"}`, 1)), engine, front.URL, card
 }
 
-// Whatever a client writes into a prompt, the agent is paid its card for what the engine computed of it, or the engine computed nothing.
+// Whatever a client writes into a prompt, the agent is paid its card for what the engine computed of it,
+// or the engine computed nothing.
 func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
 	m, _, url, card := metered(t, vllmsim.Config{})
 	for _, c := range []struct {
@@ -103,14 +104,14 @@ func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
 	}
 }
 
-// A client that cancels the same prompt again and again, before the first token or after any, has none of it for nothing: each time the
-// agent is paid its card for the prompt as the engine computed it.
+// A client that cancels the same prompt again and again, before the first token or after any, has none of
+// it for nothing: each time the agent is paid its card for the prompt as the engine computed it.
 func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 8))
 	m, engine, url, card := metered(t, vllmsim.Config{Profile: vllmsim.Steady})
-	link, err := harness.DialNATS(m.State().NATS, "canceller")
+	link, err := local.DialNATS(m.State().NATS, "canceller")
 	if err != nil {
 		t.Fatal(err)
 	}

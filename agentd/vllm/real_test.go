@@ -70,8 +70,8 @@ func TestRunningServer(t *testing.T) {
 	})
 }
 
-// Whatever is written into a prompt, a running server computes no more of it than its bytes and the measured template say; and what
-// they do not say it counts beforehand, as it computes it.
+// Whatever is written into a prompt, a running server computes no more of it than its bytes and the
+// measured template say; and what they do not say it counts beforehand, as it computes it.
 func TestRunningServerWithinTheBound(t *testing.T) {
 	url := os.Getenv("VLLM_URL")
 	if url == "" {

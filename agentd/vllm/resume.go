@@ -127,7 +127,8 @@ func cannot(err error) error {
 // tokenize returns the prompt's token ids.
 func (e *Engine) tokenize(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) ([]uint32, error) {
 	q := map[string]any{"model": r.Model}
-	names := []string{"messages", "add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "add_special_tokens", "tools"}
+	names := []string{"messages", "add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs",
+		"add_special_tokens", "tools"}
 	if r.Kind == bus.KindCompletion {
 		names = []string{"add_special_tokens"}
 		prompt := body["prompt"]

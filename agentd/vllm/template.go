@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -11,9 +12,10 @@ import (
 	"souk/bus"
 )
 
-// What a model's chat template adds to a prompt is measured: a few small conversations are given to the server's /tokenize, and each
-// is compared with one that lacks a message, a tool, or a piece of text. Where the server does not count, or counts what the bytes
-// of a prompt cannot explain, nothing is said, and the bound of a prompt is the model's context.
+// What a model's chat template adds to a prompt is measured: a few small conversations are given to the
+// server's /tokenize, and each is compared with one that lacks a message, a tool, or a piece of text.
+// Where the server does not count, or counts what the bytes of a prompt cannot explain, nothing is said,
+// and the bound of a prompt is the model's context.
 
 // Of what was measured, so much more: templates say the date, or one line more to one role than to another.
 const (
@@ -29,8 +31,10 @@ var normalForms = []struct {
 	from, to string
 	wide     int
 }{
-	{"\uFDFA", "\u0635\u0644\u0649 \u0627\u0644\u0644\u0647 \u0639\u0644\u064A\u0647 \u0648\u0633\u0644\u0645", 11}, // compatibility forms
-	{"\U0001D160", "\U0001D158\U0001D165\U0001D16E", 3},                                                             // canonical ones
+	// compatibility forms
+	{"\uFDFA", "\u0635\u0644\u0649 \u0627\u0644\u0644\u0647 \u0639\u0644\u064A\u0647 \u0648\u0633\u0644\u0645", 11},
+	// canonical ones
+	{"\U0001D160", "\U0001D158\U0001D165\U0001D16E", 3},
 }
 
 type probeMessage map[string]any
@@ -39,8 +43,9 @@ func says(role, text string) probeMessage { return probeMessage{"role": role, "c
 
 // prober asks /tokenize.
 type prober struct {
-	e   *Engine
-	ctx context.Context
+	e      *Engine
+	ctx    context.Context
+	broken bool // it did not answer: what is missing was not refused
 }
 
 // ask returns the ids of a prompt; false if the server, or its template, would not have it.
@@ -49,6 +54,8 @@ func (p *prober) ask(q map[string]any) ([]uint32, bool) {
 		Tokens []uint32 `json:"tokens"`
 	}
 	if err := p.e.post(p.ctx, "/tokenize", q, &said); err != nil {
+		var own *agentd.EngineError
+		p.broken = p.broken || !errors.As(err, &own) || own.Status != http.StatusBadRequest
 		return nil, false
 	}
 	return said.Tokens, true
@@ -70,6 +77,8 @@ func (p *prober) chat(args map[string]any, tools []any, messages ...probeMessage
 
 // template measures what the server adds to prompts; nil if it cannot be told.
 func (e *Engine) template(ctx context.Context) *bus.Template {
+	ctx, cancel := context.WithTimeout(ctx, 2*e.cfg.Probe)
+	defer cancel()
 	p := &prober{e: e, ctx: ctx}
 	plain, ok := p.text("!")
 	if !ok {
@@ -91,18 +100,23 @@ func (e *Engine) template(ctx context.Context) *bus.Template {
 		return nil
 	}
 	p.tools(t)
+	if p.broken {
+		return nil
+	}
 	t.Fixed += spareFixed + t.Fixed/8
 	t.Each += spareEach
 	return t
 }
 
-// messages measures what a template adds around a conversation and each of its messages, with thinking on and off: the most that any
-// message adds to any conversation. A template may want roles to take turns, so two messages are added where one is refused.
+// messages measures what a template adds around a conversation and each of its messages, with thinking on
+// and off: the most that any message adds to any conversation. A template may want roles to take turns,
+// so two messages are added where one is refused.
 func (p *prober) messages(t *bus.Template) bool {
 	user, assistant, system := says("user", "!"), says("assistant", "!"), says("system", "!")
 	grow := [][]probeMessage{{}, {user}, {assistant, user}, {user, assistant}, {user, user}}
 	measured := false
-	for _, args := range []map[string]any{nil, {"enable_thinking": true, "thinking": true}, {"enable_thinking": false, "thinking": false}} {
+	think := func(on bool) map[string]any { return map[string]any{"enable_thinking": on, "thinking": on} }
+	for _, args := range []map[string]any{nil, think(true), think(false)} {
 		first, ok := p.chat(args, nil, user)
 		if !ok {
 			return false // what no template refuses
@@ -127,7 +141,8 @@ func (p *prober) messages(t *bus.Template) bool {
 	return measured
 }
 
-// once reports whether a template writes what it is given once. The same text costs what it costs by itself, and a little at its ends.
+// once reports whether a template writes what it is given once. The same text costs what it costs by
+// itself, and a little at its ends.
 func (p *prober) once() bool {
 	short, long := strings.Repeat(fillText, 2), strings.Repeat(fillText, 10)
 	a, ok := p.text(short)
@@ -136,10 +151,13 @@ func (p *prober) once() bool {
 		return false
 	}
 	most := len(b) - len(a) + (len(b)-len(a))/8 + 4
+	user, assistant := says("user", "!"), says("assistant", "!")
 	for _, conversation := range [][]probeMessage{
-		{says("user", "%")}, {says("system", "%"), says("user", "!")}, {says("user", "!"), says("assistant", "%"), says("user", "!")},
-		{says("user", "%"), says("assistant", "!"), says("user", "!"), says("assistant", "!"), says("user", "!")},
-		{says("system", "%"), says("user", "!"), says("assistant", "!"), says("user", "!"), says("assistant", "!"), says("user", "!")},
+		{says("user", "%")},
+		{says("system", "%"), user},
+		{user, says("assistant", "%"), user},
+		{says("user", "%"), assistant, user, assistant, user},
+		{says("system", "%"), user, assistant, user, assistant, user},
 	} {
 		count := func(fill string) (int, bool) {
 			filled := make([]probeMessage, len(conversation))
@@ -160,7 +178,8 @@ func (p *prober) once() bool {
 	return true
 }
 
-// tools measures what a template adds around tools and the calls of them, beyond the room that the bytes of a prompt give them.
+// tools measures what a template adds around tools and the calls of them, beyond the room that the bytes
+// of a prompt give them.
 func (p *prober) tools(t *bus.Template) {
 	user := says("user", "!")
 	parse := func(s string) (v any) {
@@ -170,13 +189,17 @@ func (p *prober) tools(t *bus.Template) {
 		return v
 	}
 	bare := parse(`{"type":"function","function":{"name":"f"}}`)
-	wordy := parse(`{"type":"function","function":{"name":"f","description":"!","parameters":{"type":"object","properties":{` +
-		`"a":{"type":"string","enum":["!","?"]},"b":{"type":"array","items":{"type":"object","properties":{"c":{"type":"number"}}}}},"required":["a"]}}}`)
-	long := parse(`{"type":"function","function":{"name":"f","description":"` + strings.Repeat(fillText, 10) + `"}}`)
+	wordy := parse(`{"type":"function","function":{"name":"f","description":"!","parameters":{"type":"object",
+		"properties":{"a":{"type":"string","enum":["!","?"]},
+			"b":{"type":"array","items":{"type":"object","properties":{"c":{"type":"number"}}}}},
+		"required":["a"]}}}`)
+	fill := strings.Repeat(fillText, 10)
+	long := parse(`{"type":"function","function":{"name":"f","description":"` + fill + `"}}`)
 	call := func(n int) probeMessage {
 		var calls []any
 		for range n {
-			calls = append(calls, parse(`{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":\"!\"}"}}`))
+			calls = append(calls, parse(`{"id":"c","type":"function",
+				"function":{"name":"f","arguments":"{\"a\":\"!\"}"}}`))
 		}
 		return probeMessage{"role": "assistant", "tool_calls": calls}
 	}
@@ -217,13 +240,13 @@ func (p *prober) tools(t *bus.Template) {
 	} {
 		n, ok := p.chat(nil, c.tools, c.messages...)
 		bound, counted := room(c.tools, c.messages...)
-		if ok && counted && n > bound { // its calls and tools take more than its messages: so much for each of them
+		if ok && counted && n > bound { // calls and tools take more than messages: so much for each
 			each = max(each, t.Each+n-bound)
 		}
 	}
 	// A tool's own text is written once, as a message's is.
 	a, ok := p.chat(nil, []any{long}, user)
-	b, both := p.text(strings.Repeat(fillText, 10))
+	b, both := p.text(fill)
 	if !ok || !both || a-one > len(b)+len(b)/8+16 {
 		return
 	}

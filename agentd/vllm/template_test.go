@@ -12,7 +12,7 @@ import (
 	"souk/bus"
 )
 
-// counter is a server that counts prompts as a template and a tokenizer do that have one token a byte, or as mean says.
+// counter is a server that counts prompts as tokens says: not at all where that is false, and it fails below 0.
 func counter(t *testing.T, tokens func(q map[string]any, body string) (int, bool)) *Engine {
 	return engineAt(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var q map[string]any
@@ -22,7 +22,11 @@ func counter(t *testing.T, tokens func(q map[string]any, body string) (int, bool
 		}
 		text, _ := q["prompt"].(string)
 		n, ok := tokens(q, text)
-		if !ok {
+		switch {
+		case n < 0:
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		case !ok:
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -94,6 +98,18 @@ func TestTemplatesAreMeasured(t *testing.T) {
 func TestTemplatesThatCannotBeMeasured(t *testing.T) {
 	for name, count := range map[string]func(q map[string]any, text string) (int, bool){
 		"a server that does not count": func(map[string]any, string) (int, bool) { return 0, false },
+		"a server that fails once": func() func(q map[string]any, text string) (int, bool) {
+			n := 0
+			return func(q map[string]any, text string) (int, bool) {
+				if n++; n == 40 {
+					return -1, false
+				}
+				if _, ok := q["messages"]; !ok {
+					return len(text), true
+				}
+				return chatML(q, 9, 5), true
+			}
+		}(),
 		"a template that writes a message twice": func(q map[string]any, text string) (int, bool) {
 			if _, ok := q["messages"]; !ok {
 				return len(text), true

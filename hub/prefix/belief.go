@@ -83,9 +83,10 @@ func (b *Belief) Overlap(key uint64, p bus.Prompt, tokens int) int {
 	return min(held, tokens-1) / b.block * b.block
 }
 
-// Implied returns how many tokens of a prompt the agent holds by the text alone: those of the session's last prompt, where this one is the
-// same or goes on from all of it. It is less than [Belief.Overlap], which also expects what is likely: that the answer given then is
-// part of the new prompt, and that half a text has half its tokens. Whoever wrote the prompts may have seen to it that neither is so.
+// Implied returns how many tokens of a prompt the agent holds by the text alone: those of the session's
+// last prompt, where this one is the same or goes on from all of it. It is less than [Belief.Overlap],
+// which also expects what is likely: that the answer given then is part of the new prompt, and that half
+// a text has half its tokens. Whoever wrote the prompts may have seen to it that neither is so.
 func (b *Belief) Implied(key uint64, p bus.Prompt) int {
 	e, ok := b.sessions[key]
 	if !ok {

@@ -183,7 +183,8 @@ func BenchmarkOverlap(b *testing.B) {
 	}
 }
 
-// What is billed as cached where an engine did not say so is what the same text implies, never what is merely likely.
+// What is billed as cached where an engine did not say so is what the same text implies, never what is
+// merely likely.
 func TestImplied(t *testing.T) {
 	marks := func(ends ...int) (p bus.Prompt) {
 		for i, at := range ends {

@@ -29,7 +29,7 @@ type call struct {
 	noGeneration, continueFinal   bool    // add_generation_prompt: false, continue_final_message
 	noSpecial                     bool    // add_special_tokens: false
 	tokenStrings                  bool    // return_token_strs
-	begin                         *string // of chat_template_kwargs: the template's bos_token, which they may name anew
+	begin                         *string // chat_template_kwargs.bos_token: the template's, named anew
 	unsupported                   string
 }
 
@@ -176,7 +176,8 @@ func (c *call) other(r *reader, key string) {
 func (c *call) templateArgs(r *reader) {
 	if r.peek() != '{' {
 		if v := r.value(); string(v) != "null" {
-			r.reject(invalid("dict_type", "body.chat_template_kwargs", "Input should be a valid dictionary", describe(v)))
+			const wrong = "Input should be a valid dictionary"
+			r.reject(invalid("dict_type", "body.chat_template_kwargs", wrong, describe(v)))
 		}
 		return
 	}
