@@ -191,7 +191,11 @@ func (t *Treasury) advance(c *claims) {
 		if c.round == nil {
 			r, most := t.newRound(&q.req, false)
 			if prepaid, _ := t.book.Prepaid(c.client); prepaid+most < need(&q.req) || !t.awaits(r) {
-				t.settle(c, q, t.insufficient(&q.req, t.names(r)))
+				if q.waits {
+					t.settle(c, q, t.insufficient(&q.req, t.names(r)))
+				} else {
+					t.remove(c, q) // when it comes back this is looked at again: there may be more by then
+				}
 				continue
 			}
 			c.round, c.began = r, t.now
