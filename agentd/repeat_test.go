@@ -130,14 +130,17 @@ func TestRepeatsAreBounded(t *testing.T) {
 		}
 		o.mu.Unlock()
 
-		bytes = 0 // one that only reads what it lost still gets it, and all of it
-		pass(5 * time.Second)
-		o.chunks, bytes = nil, 0
+		pass(5 * time.Second) // one that only reads what it lost still gets it, and all of it
+		o.mu.Lock()
+		o.chunks = nil
+		o.mu.Unlock()
 		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "eve"), Data: encoded(t, &bus.StreamControl{Task: "g1", Resume: new(uint64(16))})})
 		pass(100 * time.Millisecond)
+		o.mu.Lock()
 		if len(o.chunks) < 240 || o.chunks[0].Seq != 16 {
 			t.Errorf("of 240 chunks that were lost %d came", len(o.chunks))
 		}
+		o.mu.Unlock()
 		o.close()
 	})
 }
