@@ -62,11 +62,10 @@ func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	return CheckAll(ctx, sources, o)
+	return check(ctx, sources, o)
 }
 
-// CheckAll is [Check] of journals that are open.
-func CheckAll(ctx context.Context, sources []*Source, o Options) (Summary, error) {
+func check(ctx context.Context, sources []*Source, o Options) (Summary, error) {
 	start := time.Now()
 	c := &checker{ctx: ctx, o: o}
 	for _, s := range sources {

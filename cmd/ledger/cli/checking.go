@@ -51,17 +51,15 @@ Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 und
 			if o.Level < 0 || o.Level > ledger.MaxLevel {
 				return fmt.Errorf("--level %d: take 0 to %d", o.Level, ledger.MaxLevel)
 			}
-			sources, err := e.open(paths)
-			if err != nil {
-				return err
-			}
 			errs := cmd.ErrOrStderr()
 			terminal := isTerminal(errs)
 			finish := func() {}
 			if terminal {
 				o.Progress, finish = progress(errs, "checking")
 			}
-			sum, err := inspect.CheckAll(cmd.Context(), sources, o)
+			o.Journal = e.journal
+			sum, err := inspect.Check(cmd.Context(), e.paths(paths), o)
+			err = e.hint(err)
 			finish()
 			if err != nil {
 				return err

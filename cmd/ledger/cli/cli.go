@@ -142,14 +142,24 @@ func (a *after) Write(b []byte) (int, error) {
 
 // open finds and opens the journals at paths, or else those of --data.
 func (e *env) open(paths []string) ([]*inspect.Source, error) {
-	if len(paths) == 0 {
-		paths = []string{e.data}
+	sources, err := inspect.Open(e.paths(paths), e.journal)
+	return sources, e.hint(err)
+}
+
+// paths are those given, or else --data.
+func (e *env) paths(given []string) []string {
+	if len(given) == 0 {
+		return []string{e.data}
 	}
-	sources, err := inspect.Open(paths, e.journal)
-	if errors.Is(err, fs.ErrNotExist) && len(paths) == 1 && paths[0] == e.data {
-		err = fmt.Errorf("%w; name the directory, or --data", err)
+	return given
+}
+
+// hint says how to name what is not there.
+func (e *env) hint(err error) error {
+	if missing := (*fs.PathError)(nil); errors.As(err, &missing) && errors.Is(err, fs.ErrNotExist) && missing.Path == e.data {
+		return fmt.Errorf("%w; name the directory, or --data", err)
 	}
-	return sources, err
+	return err
 }
 
 // only returns the one journal that a command without --journal can mean.
