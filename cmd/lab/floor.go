@@ -10,7 +10,8 @@ import (
 	"souk/integration/bench/floor"
 )
 
-// floorCommand is one process of the floor that bench measures beside a market of processes: a hub, or a node with agents.
+// floorCommand is one process of the floor that bench measures beside a market of processes: a hub, or a node
+// with agents.
 func floorCommand() *cobra.Command {
 	var url, engine, journal string
 	var first, agents int

@@ -99,7 +99,8 @@ const taskCallers = 64
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// place is where a market and a floor are measured in turn: a directory for their journals, and one engine for both.
+// place is where a market and a floor are measured in turn: a directory for their journals, and one engine
+// for both.
 type place struct {
 	dir, url string
 }
@@ -130,7 +131,8 @@ func (p place) inMarket(ctx context.Context, e local.Engine, agents, slots int, 
 	return f(m)
 }
 
-// onFloor runs f with a floor of so many agents, in this process. Samples of a profile that are the floor's are labelled so.
+// onFloor runs f with a floor of so many agents, in this process. Samples of a profile that are the floor's
+// are labelled so.
 func (p place) onFloor(ctx context.Context, agents int, f func(*floor.Floor) error) (err error) {
 	pprof.Do(ctx, pprof.Labels("relay", "floor"), func(context.Context) {
 		var fl *floor.Floor
@@ -141,8 +143,8 @@ func (p place) onFloor(ctx context.Context, agents int, f func(*floor.Floor) err
 	return err
 }
 
-// around measures the floor, then what f measures, then the floor again, and puts the mean of both before the figures of f: so a
-// machine that grows slower or faster meanwhile does it to both.
+// around measures the floor, then what f measures, then the floor again, and puts the mean of both before the
+// figures of f: so a machine that grows slower or faster meanwhile does it to both.
 func (p place) around(ctx context.Context, agents int, measure func(asker) (float64, error), f func() ([]float64, error)) ([]float64, error) {
 	var sum float64
 	once := func() error {
@@ -176,8 +178,8 @@ func perTask(ctx context.Context, m asker, tasks int) (us float64, err error) {
 	return micros(cpu()-begin) / float64(tasks), err
 }
 
-// addedTTFT measures what a market and a floor add to the first token, uncontended, against their engine asked directly in turn
-// with them.
+// addedTTFT measures what a market and a floor add to the first token, uncontended, against their engine
+// asked directly in turn with them.
 func (p place) addedTTFT(ctx context.Context, tasks int) (x []float64, err error) {
 	const agents = 16
 	err = p.inMarket(ctx, local.Engine{}, agents, 4, func(m *local.Market) error {
@@ -189,8 +191,9 @@ func (p place) addedTTFT(ctx context.Context, tasks int) (x []float64, err error
 	return x, err
 }
 
-// inTurn asks through a market, asks its engine, and asks through a floor, each in turn. It returns, in milliseconds, what the market
-// added to the first token, p50 and p99, what the floor added, and p50 of the engine alone.
+// inTurn asks through a market, asks its engine, and asks through a floor, each in turn. It returns, in
+// milliseconds, what the market added to the first token, p50 and p99, what the floor added, and p50 of the
+// engine alone.
 func inTurn(ctx context.Context, m, fl asker, url string, tasks int) ([]float64, error) {
 	market, least, direct := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks)
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}

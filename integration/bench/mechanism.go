@@ -9,7 +9,8 @@ import (
 	"souk/market"
 )
 
-// roundOf is a round as a hub makes it, every task of another client, with values and costs of the order of a cent.
+// roundOf is a round as a hub makes it, every task of another client, with values and costs of the order of a
+// cent.
 func roundOf(tasks, agents, slots, candidates int) market.Round {
 	rng := rand.New(rand.NewPCG(9, 9))
 	r := market.Round{Domain: "math", Number: 42, Rule: market.DefaultRule, Fee: 1000}
@@ -39,14 +40,14 @@ func mechanismBars(_ context.Context, o Options) ([]Bar, error) {
 		tasks, agents, slots, candidates int
 		limit                            float64 // loops
 	}{
-		{"round of 64 x 16, all prices and certificate", 64, 16, 64, 16, 6},
+		{"round of 64 x 16, all prices and certificate", 64, 16, 64, 16, 7.5},
 		{"round of 200 x 100", 200, 100, 200, 100, 0},
-		{"round of 10,000 x 1,000, 16 candidates", 10_000, 1000, 10_000, 16, 2600},
+		{"round of 10,000 x 1,000, 16 candidates", 10_000, 1000, 10_000, 16, 3500},
 	} {
 		r := roundOf(c.tasks, c.agents, c.slots, c.candidates)
 		awards, prices := 0, 0
 		x, err := repeat(o, "a "+c.name, func() ([]float64, error) {
-			call, loop, err := reference.beside(200*time.Millisecond, func() error {
+			call, loop, err := reference.beside(500*time.Millisecond, func() error {
 				out, err := market.Clear(r)
 				if err != nil {
 					return err

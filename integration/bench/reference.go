@@ -2,9 +2,10 @@ package bench
 
 import "time"
 
-// reference is a fixed piece of work for the processor alone, of the kind that solving, reading and counting are made of: the
-// shortest ways between places, by relaxing every pair over every third, and a walk through a table that no near cache holds. It
-// allocates nothing, and is what a machine's speed is measured by where no engine, bus or disk takes part.
+// reference is a fixed piece of work for the processor alone, of the kind that solving, reading and counting
+// are made of: the shortest ways between places, by relaxing every pair over every third, and a walk through
+// a table that no near cache holds. It allocates nothing, and is what a machine's speed is measured by where
+// no engine, bus or disk takes part.
 type reference struct {
 	lengths, ways [places * places]int64
 	table         [tableSize]uint32
@@ -12,9 +13,9 @@ type reference struct {
 }
 
 const (
-	places    = 24
+	places    = 16
 	tableSize = 1 << 17 // half a megabyte
-	hops      = 256
+	hops      = 1024
 )
 
 func newReference() *reference {
@@ -51,31 +52,33 @@ func (r *reference) loop() (sum int64) {
 	return sum
 }
 
-// beside calls f and loops in turn, for the same processor time and for at least so much of each, and returns how long one call and
-// one loop took.
+// beside calls f and loops in turn, for the same processor time and for at least so much of each, and returns
+// how long one call and one loop took: medians of all turns, so that a moment in which something else has the
+// processor counts as one turn of many.
 func (r *reference) beside(least time.Duration, f func() error) (call, loop time.Duration, err error) {
-	var inCalls, inLoops time.Duration
-	calls, loops := 0, 0
-	for inCalls < least || inLoops < least {
-		begun := cpu()
-		for slice := time.Duration(0); slice < loopSlice; slice = cpu() - begun {
+	var calls, loops []time.Duration
+	for spent := time.Duration(0); spent < least; {
+		n, begun, middle := 0, cpu(), time.Duration(0)
+		for ; middle < begun+turn; middle = cpu() {
 			if err := f(); err != nil {
 				return 0, 0, err
 			}
-			calls++
+			n++
 		}
-		middle := cpu()
-		inCalls += middle - begun
-		for end := middle; end-middle < middle-begun; end = cpu() {
+		calls = append(calls, (middle-begun)/time.Duration(n))
+		n = 0
+		end := middle
+		for ; end-middle < middle-begun; end = cpu() {
 			for range 16 {
 				r.loop()
-				loops++
+				n++
 			}
 		}
-		inLoops += cpu() - middle
+		loops = append(loops, (end-middle)/time.Duration(n))
+		spent += middle - begun
 	}
-	return inCalls / time.Duration(calls), inLoops / time.Duration(loops), nil
+	return quantile(calls, 0.5), quantile(loops, 0.5), nil
 }
 
-// loopSlice is the least of one turn: often enough that both see the same machine, and long enough that reading its clock is nothing.
-const loopSlice = 10 * time.Millisecond
+// turn is the least time of one: both shall see the same machine, and reading its clock be nothing.
+const turn = 5 * time.Millisecond

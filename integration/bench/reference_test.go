@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// What the loop comes to is known, and the same each time; the walk is a cycle through the whole table; nothing is allocated.
+// What the loop comes to is known, and the same each time; the walk is a cycle through the whole table;
+// nothing is allocated.
 func TestReferenceIsFixed(t *testing.T) {
 	r := newReference()
 	var slow [places][places]int64 // the same by Bellman's equation, until nothing changes

@@ -11,13 +11,13 @@ import (
 // Bar is one thing asked, and what was measured.
 type Bar struct {
 	Name     string    `json:"name"`
-	Limit    float64   `json:"limit,omitempty"`    // in Unit; of a bar with Of: in multiples of it. 0: nothing is asked
-	Asked    string    `json:"asked,omitempty"`    // in words; of a bar with Of it follows from Limit
-	Measured float64   `json:"measured"`           // median of the runs
-	Unit     string    `json:"unit"`               //
+	Limit    float64   `json:"limit,omitempty"` // in Unit, or with Of in multiples
+	Asked    string    `json:"asked,omitempty"` // in words; "": nothing
+	Measured float64   `json:"measured"`        // median of the runs
+	Unit     string    `json:"unit"`
 	AtLeast  bool      `json:"at_least,omitempty"` // more is better
-	Of       string    `json:"of,omitempty"`       // what it is a multiple of: "floor" or "loop"; "": an absolute
-	Base     float64   `json:"base,omitempty"`     // that, measured in turn with it, in Unit: median of the runs
+	Of       string    `json:"of,omitempty"`       // what multiples are of: "floor", "loop"
+	Base     float64   `json:"base,omitempty"`     // that, in Unit: median of the runs
 	Multiple float64   `json:"multiple,omitempty"` // median of each run's
 	Note     string    `json:"note,omitempty"`
 	Runs     []float64 `json:"runs"`
@@ -26,7 +26,8 @@ type Bar struct {
 
 // ratio is a bar of so many times what was measured in turn with it, run by run.
 func ratio(name string, limit float64, of, unit string, runs, bases []float64, note string) Bar {
-	b := Bar{Name: name, Limit: limit, Measured: median(runs), Unit: unit, Of: of, Base: median(bases), Note: note, Runs: runs, Bases: bases}
+	b := Bar{Name: name, Limit: limit, Unit: unit, Of: of, Note: note, Runs: runs, Bases: bases}
+	b.Measured, b.Base = median(runs), median(bases)
 	if limit > 0 {
 		b.Asked = fmt.Sprintf("at most %g x %s", limit, of)
 	}
@@ -87,7 +88,8 @@ func Write(w io.Writer, bars []Bar) {
 		t.AppendRow(table.Row{b.Name, b.Asked, number(b.Measured) + " " + b.Unit, b.multiple(), b.verdict()})
 	}
 	t.SetColumnConfigs([]table.ColumnConfig{
-		{Number: 3, Align: text.AlignRight, AlignHeader: text.AlignRight}, {Number: 4, Align: text.AlignRight, AlignHeader: text.AlignRight},
+		{Number: 3, Align: text.AlignRight, AlignHeader: text.AlignRight},
+		{Number: 4, Align: text.AlignRight, AlignHeader: text.AlignRight},
 	})
 	t.Render()
 }

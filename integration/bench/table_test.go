@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A row with a multiple is judged by it alone: a machine that is three times slower reaches what a quick one does. The others are
-// judged by what they are, and a row of which nothing is asked by nothing.
+// A row with a multiple is judged by it alone: a machine that is three times slower reaches what a quick one
+// does. The others are judged by what they are, and a row of which nothing is asked by nothing.
 func TestJudging(t *testing.T) {
 	per := func(limit float64, runs, bases []float64) Bar {
 		return ratio("CPU per task", limit, "floor", "us", runs, bases, "")

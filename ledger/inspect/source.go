@@ -1,5 +1,5 @@
-// Package inspect reads journals where they lie, beside whoever writes them, and says what is wrong in them, or why a price in them
-// is what it is. It needs no daemon, network or key, and changes nothing.
+// Package inspect reads journals where they lie, beside whoever writes them, and says what is wrong in them,
+// or why a price in them is what it is. It needs no daemon, network or key, and changes nothing.
 package inspect
 
 import (
@@ -32,8 +32,8 @@ type Source struct {
 	done   bool   // damage was found: nothing behind it is read
 }
 
-// Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with journal/NAME in it), the
-// directory of several journals, or that of one.
+// Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with
+// journal/NAME in it), the directory of several journals, or that of one.
 func Open(paths []string, name string) ([]*Source, error) {
 	all, _, err := open(paths, name, false)
 	return all, err
@@ -110,7 +110,8 @@ func (s *Source) Size() int64 {
 	return s.reader.Size()
 }
 
-// each calls f with every stored frame's bytes that was not given yet. It returns at the journal's present end.
+// each calls f with every stored frame's bytes that was not given yet. It returns at the journal's present
+// end.
 func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data []byte) error) error {
 	if s.err != nil {
 		return s.err

@@ -1,4 +1,5 @@
-// Package console is what commands that a person waits for have in common: signals, exit codes, a bar of progress.
+// Package console is what commands that a person waits for have in common: signals, exit codes, a bar of
+// progress.
 package console
 
 import (
@@ -15,12 +16,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// gcPercent lets the heap grow to four times what lives before it is collected. A whole market lives in 20 MB; a collection
-// beside a task costs that task a good part of a millisecond, and was the p99 of the time to the first token.
+// gcPercent lets the heap grow to four times what lives before it is collected. A whole market lives in 20
+// MB; a collection beside a task costs that task a good part of a millisecond, and was the p99 of the time to
+// the first token.
 const gcPercent = 300
 
-// Main runs a command with the process's arguments until it ends, or Ctrl-C ends it, and does not return. The first
-// signal drains, a second one kills.
+// Main runs a command with the process's arguments until it ends, or Ctrl-C ends it, and does not return. The
+// first signal drains, a second one kills.
 func Main(c *cobra.Command) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

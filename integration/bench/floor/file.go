@@ -5,10 +5,12 @@ import (
 	"os"
 )
 
-// fileBytes is what a file is laid out for before it is written, as a journal's segment is, so that a sync need not write its length.
+// fileBytes is what a file is laid out for before it is written, as a journal's segment is, so that a sync
+// need not write its length.
 const fileBytes = 64 << 20
 
-// File is a journal that nobody will read: frames one after another, and from the beginning again where its end is reached.
+// File is a journal that nobody will read: frames one after another, and from the beginning again where its
+// end is reached.
 type File struct {
 	file *os.File
 	at   int64

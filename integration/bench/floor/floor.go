@@ -1,8 +1,10 @@
-// Package floor is a relay of inference that does only what no market can avoid: a request over NATS, one frame of a journal
-// appended and synced, a dispatch over NATS, the engine's HTTP and its server-sent events, each read's tokens as a message over
-// NATS, and a last word. It chooses nothing, charges nobody and survives nothing. What a market costs is measured beside it.
+// Package floor is a relay of inference that does only what no market can avoid: a request over NATS, one
+// frame of a journal appended and synced, a dispatch over NATS, the engine's HTTP and its server-sent events,
+// each read's tokens as a message over NATS, and a last word. It chooses nothing, charges nobody and survives
+// nothing. What a market costs is measured beside it.
 //
-// It uses NATS's and Go's own clients, none of the market's drivers, so that a market that gets better or worse is seen.
+// It uses NATS's and Go's own clients, none of the market's drivers, so that a market that gets better or
+// worse is seen.
 package floor
 
 import (
@@ -36,7 +38,7 @@ const (
 
 // Kinds of what comes on a reply subject: the first byte of a message.
 const (
-	chunkKind  = 'c' // its number from 0 (8 bytes), how many tokens (4 bytes), their text as the engine escaped it
+	chunkKind  = 'c' // number from 0 (8 bytes), how many tokens (4 bytes), their text as the engine escaped it
 	resultKind = 'r' // how many chunks (8 bytes), how many tokens (4 bytes)
 	errorKind  = 'e' // why
 )
@@ -55,7 +57,8 @@ type Journal interface {
 	Append(frames [][]byte) error
 }
 
-// Hub hands tasks to agents in turn, each once its frame is durable. Frames that wait while another is synced share the next sync.
+// Hub hands tasks to agents in turn, each once its frame is durable. Frames that wait while another is synced
+// share the next sync.
 type Hub struct {
 	conn    *nats.Conn
 	journal Journal
@@ -67,7 +70,8 @@ type Hub struct {
 
 // StartHub serves until Close, for agents 0 to agents-1.
 func StartHub(conn *nats.Conn, j Journal, agents int) (*Hub, error) {
-	h := &Hub{conn: conn, journal: j, agents: agents, tasks: make(chan *nats.Msg, queue), done: make(chan struct{})}
+	h := &Hub{conn: conn, journal: j, agents: agents}
+	h.tasks, h.done = make(chan *nats.Msg, queue), make(chan struct{})
 	var err error
 	if h.sub, err = conn.ChanSubscribe(taskSubject, h.tasks); err != nil {
 		return nil, err
@@ -112,7 +116,8 @@ func (h *Hub) run() {
 	}
 }
 
-// say tells a caller why there is no answer. Where not even that can be said the connection is gone, and the caller's with it.
+// say tells a caller why there is no answer. Where not even that can be said the connection is gone, and the
+// caller's with it.
 func say(conn *nats.Conn, reply string, err error) {
 	_ = conn.Publish(reply, append([]byte{errorKind}, err.Error()...))
 }
@@ -139,7 +144,8 @@ type Agents struct {
 
 // StartAgents serves an engine of a base URL as n agents, from number first.
 func StartAgents(conn *nats.Conn, url string, first, n int) (*Agents, error) {
-	a := &Agents{conn: conn, url: url + "/v1/chat/completions", web: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
+	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}} // more than streams at once
+	a := &Agents{conn: conn, url: url + "/v1/chat/completions", web: web}
 	for i := range n {
 		sub, err := conn.Subscribe(agentSubject+strconv.Itoa(first+i), func(m *nats.Msg) {
 			a.wg.Go(func() {
@@ -256,7 +262,8 @@ type Caller struct {
 
 // NewCaller hears what is replied to it from then on.
 func NewCaller(conn *nats.Conn) (*Caller, error) {
-	c := &Caller{conn: conn, prefix: replySubject + nats.NewInbox()[len(nats.InboxPrefix):] + ".", waiting: map[string]chan []byte{}}
+	own := nats.NewInbox()[len(nats.InboxPrefix):]
+	c := &Caller{conn: conn, prefix: replySubject + own + ".", waiting: map[string]chan []byte{}}
 	var err error
 	c.sub, err = conn.Subscribe(c.prefix+"*", func(m *nats.Msg) {
 		c.mu.Lock()
@@ -275,7 +282,8 @@ func NewCaller(conn *nats.Conn) (*Caller, error) {
 // Close ends the hearing.
 func (c *Caller) Close() error { return c.sub.Unsubscribe() }
 
-// room is for the messages of one answer of which its reader has not got yet; whoever is slower than that holds all up.
+// room is for the messages of one answer of which its reader has not got yet; whoever is slower than that
+// holds all up.
 const room = 256
 
 // Ask asks one task and waits for its whole answer.

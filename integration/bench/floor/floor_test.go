@@ -20,8 +20,8 @@ import (
 // words are what the engine of these tests answers, as it writes them: quotes and backslashes are escaped.
 var words = []string{`In`, ` the`, ` souk \"el`, ` Attarine\"`, ` \\`, ` one`, ` {\u00e9}`, ` haggles`, `.`}
 
-// engine answers each request with the words, each in an event of its own, several in one write where size is above one, and then
-// with what vLLM says at the end. seen is called before the answer begins.
+// engine answers each request with the words, each in an event of its own, several in one write where size is
+// above one, and then with what vLLM says at the end. seen is called before the answer begins.
 func engine(t *testing.T, size int, seen func()) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen()
@@ -44,8 +44,8 @@ func engine(t *testing.T, size int, seen func()) string {
 	return s.URL
 }
 
-// Every token arrives, in order, whichever way the engine writes them, to many callers at once; and each sooner or later in a
-// chunk whose number is the next one.
+// Every token arrives, in order, whichever way the engine writes them, to many callers at once; and each
+// sooner or later in a chunk whose number is the next one.
 func TestRelaysEveryTokenInOrder(t *testing.T) {
 	for _, size := range []int{1, 2, len(words)} {
 		f, err := Start(engine(t, size, func() {}), t.TempDir(), 3)
@@ -138,7 +138,8 @@ func relay(t *testing.T, url string, j Journal) *Caller {
 	return c
 }
 
-// No engine is asked before the task's frame is durable, and every task has a frame; what waits shares a sync.
+// No engine is asked before the task's frame is durable, and every task has a frame; what waits shares a
+// sync.
 func TestDispatchesAfterTheSync(t *testing.T) {
 	j := &ink{let: make(chan struct{})}
 	asked := 0
@@ -184,7 +185,8 @@ func TestTellsFailures(t *testing.T) {
 	}
 }
 
-// A file's frames lie one after the other; where its end is reached it begins anew; and it is gone when it is closed.
+// A file's frames lie one after the other; where its end is reached it begins anew; and it is gone when it is
+// closed.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	f, err := NewFile(dir)
