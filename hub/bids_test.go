@@ -103,12 +103,13 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 		}
 		for _, a := range h.n.roster {
 			q := h.n.quote(k, a, false)
+			q.within(k.reserved)
 			b.pairs[string(k.id)+">"+a.id] = pairing{
 				usable: h.n.usable(k, a) && a.free(h.n) > 0,
 				timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
 				prompt: q.prompt, cached: q.features.Cached, maxTokens: q.maxTokens, ttft: q.forecast.TTFT,
 				output: q.forecast.Output,
-				cost:   q.cost, worst: q.worst, worthIt: min(q.value, k.reserved)-q.cost-h.n.cfg.Fee >= 0,
+				cost:   q.cost, worst: q.worst, worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
 			}
 		}
 	}

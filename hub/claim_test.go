@@ -35,7 +35,7 @@ func TestAnAccountThatCannotBeIsNamed(t *testing.T) {
 			c.Usage.Output, c.Unmetered = 40, true
 		},
 		"101 output tokens, where the stream is cut at 100": func(c *bus.Completion) { c.Usage.Output = 101 },
-		"8192 prompt tokens, where the hold covers ":        func(c *bus.Completion) { c.Usage.Prompt = 8192 },
+		"8193 prompt tokens, where the hold covers 8192":    func(c *bus.Completion) { c.Usage.Prompt = 8193 },
 		"a cost of 0.00014001, where 0.00014 is due":        func(c *bus.Completion) { c.Cost += 10 },
 	} {
 		h, d := oneRunning(t)

@@ -19,10 +19,14 @@ func (h *house) serveSlowly(id string, itl time.Duration) time.Duration {
 		h.t.Fatal("no hold")
 	}
 	h.accept(d)
+	held := time.Unix(0, rec.Expires).Sub(h.now)
 	c := completion(rec.Agent, d, market.Usage{Prompt: 100, Output: 10})
 	c.ITLUS = itl.Microseconds()
+	h.now = h.now.Add(itl) // more than has passed is not believed
 	h.must(h.step(c))
-	return time.Unix(0, rec.Expires).Sub(h.now)
+	h.must(h.step(&bus.Summary{Agent: rec.Agent, Boot: 1, Seq: uint64(h.now.UnixMilli()), State: bus.StateReady, Slots: 1,
+		Price: card(1, 1, 4)}))
+	return held
 }
 
 // Money is held for an answer of 100 tokens by what its agent has reported, as far as that is believed.

@@ -75,8 +75,8 @@ func showsNoPassword(t *testing.T, bin string) {
 		"treasury":   "treasury: {}\n",
 	}
 	commands, err := filepath.Glob("../*/main.go")
-	if err != nil || len(commands) != len(sections)+2 {
-		t.Fatalf("%d commands, %v: want the daemons, souk and ledger; whoever adds one adds it here", len(commands), err)
+	if err != nil || len(commands) != len(sections)+3 {
+		t.Fatalf("%d commands, %v: want the daemons, souk, ledger and lab, which takes no URL; whoever adds one adds it here", len(commands), err)
 	}
 	for name, section := range sections {
 		text := func(nats, etcd string) string {
