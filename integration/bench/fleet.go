@@ -251,12 +251,12 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 		return nil, err
 	}
 	return []Bar{
-		ratio("processes: CPU per task, 64 callers", 4, "floor", "us", x[0], x[1],
+		ratio("processes: CPU per task, 64 callers", 3.7, "floor", "us", x[0], x[1],
 			fmt.Sprintf("NATS, etcd, treasury, door, hub and two agentd of four agents each, over loopback TCP; %d output tokens; apart: the engine's own %.0f us, the clients' %.0f us",
 				taskTokens, median(x[2]), median(x[3]))),
 		ratio("processes: added TTFT, p50", 2.8, "floor", "ms", x[4], x[6],
 			fmt.Sprintf("uncontended, its record's sync included; p50 of the engine asked directly in turn %.2f ms", median(x[8]))),
-		ratio("processes: added TTFT, p99", 2.5, "floor", "ms", x[5], x[7], ""),
+		ratio("processes: added TTFT, p99", 3, "floor", "ms", x[5], x[7], ""),
 	}, nil
 }
 
@@ -294,7 +294,7 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Bar{ratio("processes: CPU per relayed token, 1,000 streams", 1.25, "floor", "us", x[0], x[1],
+	return []Bar{ratio("processes: CPU per relayed token, 1,000 streams", 1.2, "floor", "us", x[0], x[1],
 		fmt.Sprintf("no gap in %.0f s at %.0f tokens a second; agentd %.1f us, NATS %.1f us; apart: the engine's own %.1f us, the readers' %.1f us",
 			median(x[5]), median(x[2]), median(x[6]), median(x[7]), median(x[3]), median(x[4])))}, nil
 }

@@ -51,7 +51,7 @@ func classifierBars(_ context.Context, o Options) ([]Bar, error) {
 		return nil, err
 	}
 	return []Bar{
-		ratio("classifier: CPU per task", 1.5, "loop", "us", x[0], x[1], ""),
+		ratio("classifier: CPU per task", 1.4, "loop", "us", x[0], x[1], ""),
 		{Name: "classifier: macro-F1", Asked: "at least 0.80", Limit: 0.8, AtLeast: true, Measured: f1, Unit: "", Runs: []float64{f1},
 			Note: fmt.Sprintf("%d rows not trained on, government and cloud_support counted as general; with all labels apart %.3f", len(rows), f1All)},
 	}, nil
@@ -96,7 +96,7 @@ func auditBars(ctx context.Context, o Options) ([]Bar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Bar{ratio("ledger check, all levels: CPU per frame", 1.2, "loop", "us", x[0], x[1],
+	return []Bar{ratio("ledger check, all levels: CPU per frame", 1.1, "loop", "us", x[0], x[1],
 		fmt.Sprintf("%d frames of %d journals, every round certified anew", frames, len(paths)))}, nil
 }
 
