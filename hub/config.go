@@ -49,7 +49,7 @@ type Config struct {
 	DispatchTimeout time.Duration `yaml:"dispatch_timeout"` // an agent that says nothing for so long has perhaps not heard
 	FundsWait       time.Duration `yaml:"funds_wait"`       // a task waits so long for its client's allotment
 	HoldGrace       time.Duration `yaml:"hold_grace"`       // a hold outlives the slowest possible answer by so much: the ledger's rule
-	MaxITL          time.Duration `yaml:"max_itl"`          // no answer is given more time for a token, whatever ITL agents report: slower than anyone reads; prior.slowest_itl goes before
+	MaxITL          time.Duration `yaml:"max_itl"`          // most time for a token: slower than anyone reads; see slowest
 	Suspect         time.Duration `yaml:"suspect"`          // an agent without a word for so long is asked whether anybody is there
 	Silence         time.Duration `yaml:"silence"`          // an agent without a summary for so long gets no tasks: five are missed
 	Settling        time.Duration `yaml:"settling"`         // a disagreement with an agent's count that lasts so long is believed
@@ -183,7 +183,8 @@ func (c Config) Validate() error {
 		{"solve_limit", c.SolveLimit, time.Millisecond, time.Minute}, {"linger", c.Linger, 0, 100 * time.Millisecond},
 		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute}, {"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
-		{"max_itl", c.MaxITL, time.Millisecond, time.Minute}, {"suspect", c.Suspect, 100 * time.Millisecond, time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
+		{"max_itl", c.MaxITL, time.Millisecond, time.Minute}, {"suspect", c.Suspect, 100 * time.Millisecond,
+			time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
 		{"settling", c.Settling, 0, time.Hour}, {"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
 		{"avoid_most", c.AvoidMost, time.Millisecond, time.Hour}, {"keep_ids", c.KeepIDs, time.Second, 24 * time.Hour},
 		{"replay_for", c.ReplayFor, 0, time.Hour}, {"status_every", c.StatusEvery, c.StatusLeast, time.Minute},
