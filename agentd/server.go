@@ -318,14 +318,16 @@ func (a *seller) await(ctx context.Context) (Info, error) {
 			err = fmt.Errorf("the engine serves %q, not %q", info.Models, a.cfg.Model)
 		case err == nil:
 			if info.Version != "" {
-				a.log.Info("engine ready", "url", bus.Redact(a.cfg.Engine.URL), "version", info.Version, "models", info.Models)
+				a.log.Info("engine ready", "url", bus.Redact(a.cfg.Engine.URL), "version", info.Version,
+					"models", info.Models)
 			}
 			a.looked(nil)
 			return info, nil
 		}
 		a.looked(err)
 		if n%20 == 5 { // after a few seconds, then every minute or so
-			a.log.Warn("waiting for the engine", "url", bus.Redact(a.cfg.Engine.URL), "err", bus.RedactError(err))
+			a.log.Warn("waiting for the engine", "url", bus.Redact(a.cfg.Engine.URL), "err",
+				bus.RedactError(err))
 		}
 		if !sleep(ctx, jitter(pause)) {
 			return Info{}, nil
@@ -366,8 +368,8 @@ func (s *seldom) due() bool {
 	return true
 }
 
-// fails notes that a part of the agent has no answer from the registry. Each part tries again within seconds, and the
-// log has a line when an outage begins and one a minute while it lasts.
+// fails notes that a part of the agent has no answer from the registry. Each part tries again within seconds,
+// and the log has a line when an outage begins and one a minute while it lasts.
 func (a *seller) fails(part, what string, err error) {
 	a.trouble.Lock()
 	defer a.trouble.Unlock()

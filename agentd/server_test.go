@@ -1104,16 +1104,18 @@ func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
 	}
 }
 
-// A registry that answers with errors for ten minutes, in which the agent loses its lease, is named when it begins,
-// once a minute, and when it is back.
+// A registry that answers with errors for ten minutes, in which the agent loses its lease, is named when it
+// begins, once a minute, and when it is back.
 func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newTown(t)
 		<-o.server.Ready()
 		registry := &bustest.Failing{Registry: o.world.Registry()}
 		var log logged
-		s, err := NewServer(Config{Node: "n2", Agents: []AgentConfig{oneAgent("a2", 2)}}, Deps{Bus: o.world.Bus("agentd2"), Registry: registry,
-			Engine: func(EngineConfig) Engine { return o.engine }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s, err := NewServer(Config{Node: "n2", Agents: []AgentConfig{oneAgent("a2", 2)}},
+			Deps{Bus: o.world.Bus("agentd2"), Registry: registry,
+				Engine: func(EngineConfig) Engine { return o.engine }, Log: slog.New(slog.NewTextHandler(&log,
+					nil))})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -1124,7 +1126,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		pass(10 * time.Second)
 		o.world.Expire(bus.AgentKey("a2"))
 		pass(10*time.Minute - 5*time.Second)
-		if got := log.take(); strings.Count(got, "; trying on") != 11 || strings.Count(got, "\n") != 11 || registry.Calls() < 300 {
+		if got := log.take(); strings.Count(got, "; trying on") != 11 || strings.Count(got, "\n") != 11 ||
+			registry.Calls() < 300 {
 			t.Errorf("of %d calls that failed in ten minutes it said\n%s", registry.Calls(), got)
 		}
 		registry.Away(false)

@@ -8,9 +8,9 @@ import (
 // SayAgain is how often a trouble that lasts is named in the log.
 const SayAgain = time.Minute
 
-// Outage is the trouble that the parts of a process have with one server, each of which tries again and again. It says
-// which of those times is worth a line: when the trouble begins, once in [SayAgain] while it lasts or comes and goes,
-// and when the last part is through. The zero value is none. Not for concurrent use.
+// Outage is the trouble that the parts of a process have with one server, each of which tries again and
+// again. It says which of those times is worth a line: when the trouble begins, once in [SayAgain] while it
+// lasts or comes and goes, and when the last part is through. The zero value is none. Not for concurrent use.
 type Outage struct {
 	parts       []string // in trouble
 	began, said time.Time
@@ -32,8 +32,8 @@ func (o *Outage) Failed(now time.Time, part string) bool {
 	return true
 }
 
-// Works notes that a part is through. over says that it was the last one of a trouble that was named, which lasted so
-// long.
+// Works notes that a part is through. over says that it was the last one of a trouble that was named, which
+// lasted so long.
 func (o *Outage) Works(now time.Time, part string) (lasted time.Duration, over bool) {
 	i := slices.Index(o.parts, part)
 	if i < 0 {

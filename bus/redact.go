@@ -13,9 +13,10 @@ var (
 	userinfo = regexp.MustCompile(`[^\s"'\[\](){},/]+@`)
 )
 
-// Redact hides whoever stands before the host of an address, as user:password@ or token@, in an address, a list of
-// them or a text that quotes them. A password may hold any character: what lies between "://" and the last '@' of
-// the line, or of what comes before the next "://", is hidden whole. It rather hides a host than shows a password.
+// Redact hides whoever stands before the host of an address, as user:password@ or token@, in an address, a
+// list of them or a text that quotes them. A password may hold any character: what lies between "://" and the
+// last '@' of the line, or of what comes before the next "://", is hidden whole. It rather hides a host than
+// shows a password.
 func Redact(text string) string {
 	if !strings.Contains(text, "@") {
 		return text

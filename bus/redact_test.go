@@ -20,7 +20,8 @@ func TestRedact(t *testing.T) {
 		{"ann:canary@127.0.0.1:2379", "***@127.0.0.1:2379"},
 		{"canary@127.0.0.1:2379,h:2", "***@127.0.0.1:2379,h:2"},
 		{`parse "nats://a:canary@h:x": invalid port`, `parse "nats://***@h:x": invalid port`},
-		{"> 2 |   nats: nats://a:canary@h\n  3 |   etcd: [\"b:canary@h\"]", "> 2 |   nats: nats://***@h\n  3 |   etcd: [\"***@h\"]"},
+		{"> 2 |   nats: nats://a:canary@h\n  3 |   etcd: [\"b:canary@h\"]",
+			"> 2 |   nats: nats://***@h\n  3 |   etcd: [\"***@h\"]"},
 	} {
 		if got := Redact(c.text); got != c.want {
 			t.Errorf("%q: %q, want %q", c.text, got, c.want)
@@ -38,14 +39,15 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Whatever a password is made of, as long as it stands in an address with a scheme and no line breaks, nothing of
-// it is left.
+// Whatever a password is made of, as long as it stands in an address with a scheme and no line breaks,
+// nothing of it is left.
 func FuzzRedact(f *testing.F) {
 	for _, s := range []string{"x", "a:b", "@", "://", "nats:/", "%40", "a,b", "\"", " "} {
 		f.Add(s, "nats://", "h:1")
 	}
 	f.Fuzz(func(t *testing.T, secret, before, after string) {
-		if strings.ContainsAny(secret, "\r\n") || strings.Contains(secret, ":/") || strings.ContainsAny(after, "@") {
+		if strings.ContainsAny(secret, "\r\n") || strings.Contains(secret, ":/") || strings.ContainsAny(after,
+			"@") {
 			return
 		}
 		got := Redact("dial nats://canary" + secret + "canary@" + after)

@@ -53,7 +53,7 @@ type Config struct {
 	FundsWait       time.Duration `yaml:"funds_wait"`       // a task waits so long for its client's allotment
 	PurseIdle       time.Duration `yaml:"purse_idle"`       // a client without an open task for so long has the most of its allotment given back: longer than the pauses of a dialogue, which would else wait for the treasury at each turn
 	HoldGrace       time.Duration `yaml:"hold_grace"`       // a hold outlives the slowest possible answer by so much: the ledger's rule
-	MaxITL          time.Duration `yaml:"max_itl"`          // no answer is given more time for a token, whatever ITL agents report: slower than anyone reads; prior.slowest_itl goes before
+	MaxITL          time.Duration `yaml:"max_itl"`          // most time for a token: slower than anyone reads; see slowest
 	Suspect         time.Duration `yaml:"suspect"`          // an agent without a word for so long is asked whether anybody is there
 	Silence         time.Duration `yaml:"silence"`          // an agent without a summary for so long gets no tasks: five are missed
 	Settling        time.Duration `yaml:"settling"`         // a disagreement with an agent's count that lasts so long is believed
@@ -192,7 +192,8 @@ func (c Config) Validate() error {
 		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute}, {"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
 		{"purse_idle", c.PurseIdle, time.Second, 24 * time.Hour},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
-		{"max_itl", c.MaxITL, time.Millisecond, time.Minute}, {"suspect", c.Suspect, 100 * time.Millisecond, time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
+		{"max_itl", c.MaxITL, time.Millisecond, time.Minute}, {"suspect", c.Suspect, 100 * time.Millisecond,
+			time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
 		{"settling", c.Settling, 0, time.Hour}, {"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
 		{"avoid_most", c.AvoidMost, time.Millisecond, time.Hour}, {"keep_ids", c.KeepIDs, time.Second, 24 * time.Hour},
 		{"replay_for", c.ReplayFor, 0, time.Hour}, {"status_every", c.StatusEvery, c.StatusLeast, time.Minute},

@@ -404,7 +404,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	t, a := h.task, h.agent
 	if c.Outcome == bus.OutcomeFailed && c.Code == bus.CodeTimeout && h.rec.Boot == a.reg.Boot {
 		// Its engine is slower than it was given time for: the next answers get more, within their bound.
-		a.predictor.Learn(h.features, predict.Observation{Cut: true, ITL: time.Duration(c.ITLUS) * time.Microsecond})
+		a.predictor.Learn(h.features, predict.Observation{Cut: true,
+			ITL: time.Duration(c.ITLUS) * time.Microsecond})
 	}
 	if t.msg == nil || t.carried() > 0 || c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 || h.rec.Boot != a.reg.Boot {
 		return

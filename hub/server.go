@@ -65,8 +65,8 @@ type trouble struct {
 	o  bus.Outage
 }
 
-// fails notes that a part of the server has no answer from the registry. Each part tries again within seconds, and
-// the log has a line when an outage begins and one a minute while it lasts.
+// fails notes that a part of the server has no answer from the registry. Each part tries again within
+// seconds, and the log has a line when an outage begins and one a minute while it lasts.
 func (s *Server) fails(part, what string, err error) {
 	s.trouble.mu.Lock()
 	defer s.trouble.mu.Unlock()
@@ -652,7 +652,8 @@ func (s *Server) deliver(r *Ready, acks []Letter) []Letter {
 			if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
 				level = slog.LevelDebug
 			}
-			s.log.Log(context.Background(), level, "dispatch not sent", "hold", d.Hold, "agent", agent, "err", err)
+			s.log.Log(context.Background(), level, "dispatch not sent", "hold", d.Hold, "agent", agent, "err",
+				err)
 			code := bus.CodeUnavailable
 			if errors.Is(err, bus.ErrTooLarge) {
 				code = bus.CodeTooLarge

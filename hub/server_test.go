@@ -551,8 +551,8 @@ func TestASilentTreasuryIsNamedNowAndThen(t *testing.T) {
 	})
 }
 
-// A registry that answers with errors for ten minutes is named when it begins, once a minute, and when it is back; by
-// all loops that ask it together, and by a hub that was deposed meanwhile.
+// A registry that answers with errors for ten minutes is named when it begins, once a minute, and when it is
+// back; by all loops that ask it together, and by a hub that was deposed meanwhile.
 func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
@@ -565,7 +565,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		lines := func() string {
 			var out []string
 			for line := range strings.Lines(log.take()) {
-				if strings.Contains(line, "level=WARN") || strings.Contains(line, "registry") || strings.Contains(line, "msg=leading") {
+				if strings.Contains(line, "level=WARN") || strings.Contains(line, "registry") ||
+					strings.Contains(line, "msg=leading") {
 					_, line, _ = strings.Cut(line, "msg=")
 					out = append(out, strings.TrimSpace(line))
 				}
@@ -579,7 +580,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		}
 		registry.Away(false)
 		time.Sleep(2 * time.Second)
-		if got := lines(); strings.Count(got, "\n") != 0 || !strings.Contains(got, "the registry answers again") {
+		if got := lines(); strings.Count(got, "\n") != 0 || !strings.Contains(got,
+			"the registry answers again") {
 			t.Errorf("when it was back it said %q", got)
 		}
 		// Deposed in the outage: it asks for the leadership again and again.
@@ -587,12 +589,14 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		tn.world.Expire(bus.HubKey("math"))
 		time.Sleep(5 * time.Minute)
-		if got := lines(); strings.Count(got, "not leading") != 1 || strings.Count(got, "; trying on") != 5 || strings.Count(got, "\n") != 5 {
+		if got := lines(); strings.Count(got, "not leading") != 1 || strings.Count(got, "; trying on") != 5 ||
+			strings.Count(got, "\n") != 5 {
 			t.Errorf("in five minutes without leadership it said\n%s", got)
 		}
 		registry.Away(false)
 		time.Sleep(10 * time.Second)
-		if got := lines(); strings.Count(got, "\n") != 1 || strings.Count(got, "leading") != 1 || strings.Count(got, "answers again") != 1 {
+		if got := lines(); strings.Count(got, "\n") != 1 || strings.Count(got, "leading") != 1 ||
+			strings.Count(got, "answers again") != 1 {
 			t.Errorf("back, it said\n%s", got)
 		}
 		if err := stop.stop(); err != nil {

@@ -8,11 +8,11 @@ import (
 // itlTimes is how much slower than the agents of its class an agent is believed to be.
 const itlTimes = 4
 
-// slowest is the time for a token that an answer of an agent is given: money is held for so long times max_tokens. It
-// is the slowest that the agent was seen to take, by its own word; so it is at most itlTimes the median of what the
-// other agents of its class take, or the prior where they are fast or there are none; and at most MaxITL, which is the
-// bound on agents that lie together. An engine that is slower still is cut at the end of its hold's time: what was
-// asked there is not charged, and the agent not paid.
+// slowest is the time for a token that an answer of an agent is given: money is held for so long times
+// max_tokens. It is the slowest that the agent was seen to take, by its own word; so it is at most itlTimes
+// the median of what the other agents of its class take, or the prior where they are fast or there are none;
+// and at most MaxITL, which is the bound on agents that lie together. An engine that is slower still is cut
+// at the end of its hold's time: what was asked there is not charged, and the agent not paid.
 func (n *Node) slowest(a *agent) time.Duration {
 	own, prior := a.predictor.SlowestITL(), n.cfg.Prior.Slowest
 	if own <= prior {

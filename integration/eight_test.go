@@ -31,8 +31,9 @@ agents:
 	return b.String()
 }
 
-// noMarket are refusals for want of a market. A machine that stands still for longer than leases live has none for a
-// while, and then a question that was refused before any of its answer came is put again; any other answer counts as it is.
+// noMarket are refusals for want of a market. A machine that stands still for longer than leases live has
+// none for a while, and then a question that was refused before any of its answer came is put again; any
+// other answer counts as it is.
 var noMarket = []bus.Code{bus.CodeNoHub, bus.CodeUnavailable, bus.CodeUnknownModel, bus.CodeDraining}
 
 // One engine of eight fails under 16 clients, in each of the ways in which they do, and comes back: no client sees an error, a
@@ -78,7 +79,8 @@ func TestOneEngineOfEightFails(t *testing.T) {
 				next := uint64(0)
 				once := func() (replay.Answer, error) {
 					return m.AskWith(t.Context(), chat(question, func(b *bus.Task) {
-						b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, fmt.Sprintf(`"max_tokens":%d,"ignore_eos":true`, tokens), 1))
+						b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`,
+							fmt.Sprintf(`"max_tokens":%d,"ignore_eos":true`, tokens), 1))
 					}), func(c bus.Chunk) {
 						if c.Seq != next {
 							not("%s: chunk %d where %d was due", question, c.Seq, next)
@@ -87,7 +89,8 @@ func TestOneEngineOfEightFails(t *testing.T) {
 					})
 				}
 				a, err := once()
-				for try := 0; err == nil && next == 0 && slices.Contains(noMarket, a.Result.Code) && stood() > 2*time.Second && try < 100; try++ {
+				for try := 0; err == nil && next == 0 && slices.Contains(noMarket, a.Result.Code) &&
+					stood() > 2*time.Second && try < 100; try++ {
 					<-time.After(100 * time.Millisecond)
 					a, err = once()
 				}

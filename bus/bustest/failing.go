@@ -10,8 +10,8 @@ import (
 	"souk/bus"
 )
 
-// Failing is a registry that answers every call with an error while it is told to: unlike one that is cut off, it does
-// not have its callers wait.
+// Failing is a registry that answers every call with an error while it is told to: unlike one that is cut
+// off, it does not have its callers wait.
 type Failing struct {
 	bus.Registry
 	away  atomic.Bool
@@ -34,14 +34,16 @@ func (f *Failing) check(op string) error {
 	return fmt.Errorf("%s: %w", op, errAway)
 }
 
-func (f *Failing) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease, error) {
+func (f *Failing) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
+	error) {
 	if err := f.check("register"); err != nil {
 		return nil, err
 	}
 	return f.Registry.Register(ctx, key, value, ttl)
 }
 
-func (f *Failing) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership, error) {
+func (f *Failing) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
+	error) {
 	if err := f.check("elect"); err != nil {
 		return nil, err
 	}

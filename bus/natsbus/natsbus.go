@@ -60,15 +60,16 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// readable judges the URLs here, since the client's own complaint would quote what it could not read: a password.
+// readable judges the URLs here, since the client's own complaint would quote what it could not read: a
+// password.
 func (c Config) readable() error {
 	for one := range strings.SplitSeq(c.URL, ",") {
 		if one = strings.TrimSpace(one); !strings.Contains(one, "://") {
 			one = "nats://" + one
 		}
 		if u, err := url.Parse(one); err != nil || u.Hostname() == "" || u.Path != "" && u.Path != "/" {
-			return fmt.Errorf("natsbus: %s: %s is not like nats://host:port (in a name or password, write other characters "+
-				"than letters and digits as %%40 is for @)", c.Name, bus.Redact(c.URL))
+			return fmt.Errorf("natsbus: %s: %s is not like nats://host:port (in a name or password, "+
+				"write other characters than letters and digits as %%40 is for @)", c.Name, bus.Redact(c.URL))
 		}
 	}
 	return nil
@@ -115,7 +116,8 @@ func Connect(config Config) (*Bus, error) {
 	b.health = b.news
 	nc, err := nats.Connect(config.URL, b.options()...)
 	if err != nil {
-		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (is the NATS server up?)", config.Name, config.where(), bus.RedactError(err))
+		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (is the NATS server up?)", config.Name,
+			config.where(), bus.RedactError(err))
 	}
 	b.nc = nc
 	b.requests.init(nc.NewInbox())

@@ -19,7 +19,7 @@ var levels = []string{
 	"roots and checkpoints",
 	"every record legal: money held before an award, each hold ended once",
 	"sums exact: every record, every round, every journal",
-	"every round certified: the best matching, the least prices, holds that are its awards",
+	"every round proved: best matching, least prices, or as posted; its holds are its awards",
 	"grants of the treasury against what the hubs took in",
 	"costs: usage times price card",
 }

@@ -31,7 +31,8 @@ func Dial(dir, name string) (*Link, error) {
 	}
 	l, err := DialNATS(state.NATS, name)
 	if err != nil {
-		return nil, fmt.Errorf("the market of %s does not answer at %s; if it has ended, start it again with `souk up --data %s` (%w)",
+		return nil, fmt.Errorf("the market of %s does not answer at %s; if it has ended, "+
+			"start it again with `souk up --data %s` (%w)",
 			dir, bus.Redact(state.NATS), dir, err)
 	}
 	l.state = state

@@ -11,7 +11,8 @@ import (
 func CheckLoopback(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("%q: want an address like 127.0.0.1:4222 (port 0 for any free one)", bus.Redact(address))
+		return fmt.Errorf("%q: want an address like 127.0.0.1:4222 (port 0 for any free one)",
+			bus.Redact(address))
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil

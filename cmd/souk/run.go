@@ -181,7 +181,7 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	report := tally.Report(wall, played)
 	report.Write(w.out)
 
-	w.heading("The ledger", "Every journal read again from its first byte: rounds cleared anew, sums added up, hands shaken.")
+	w.heading("The ledger", "Every journal read again from its first byte: rounds proved, sums added up, hands shaken.")
 	if err := m.Check(ctx, w.out); err != nil {
 		return err
 	}

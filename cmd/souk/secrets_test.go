@@ -16,8 +16,8 @@ import (
 	"souk/bus/embedded"
 )
 
-// No command shows a password: not of a server that is dead, refused or misspelt, in a file, a flag or a variable, at
-// the level of most words.
+// No command shows a password: not of a server that is dead, refused or misspelt, in a file, a flag or a
+// variable, at the level of most words.
 func showsNoPassword(t *testing.T, bin string) {
 	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"}) // takes any password
 	if err != nil {
@@ -28,12 +28,16 @@ func showsNoPassword(t *testing.T, bin string) {
 	live := strings.Replace(nats.URL(), "nats://", "nats://ann:"+canary+"@", 1)
 	dead := "nats://ann:" + canary + "@127.0.0.1:1"
 	wrong := []string{
-		"nats://ann:" + canary + "@10.1.2.3:4222", "http://ann:" + canary + "@127.0.0.1:1", "nats://ann:" + canary + "@127.0.0.1",
-		"nats://ann:" + canary + "%zz@127.0.0.1:1", "nats://ann:x#" + canary + "@127.0.0.1:1", "ann:" + canary + "@127.0.0.1:1",
+		"nats://ann:" + canary + "@10.1.2.3:4222", "http://ann:" + canary + "@127.0.0.1:1", "nats://ann:" +
+			canary + "@127.0.0.1",
+		"nats://ann:" + canary + "%zz@127.0.0.1:1", "nats://ann:x#" + canary + "@127.0.0.1:1", "ann:" +
+			canary + "@127.0.0.1:1",
 		"nats://ann:1," + canary + "/@127.0.0.1:1", "nats://" + canary + "@[::1",
 	}
-	reachable := []string{dead, "nats://" + canary + "@127.0.0.1:1", "nats://127.0.0.1:1, nats://ann:" + canary + "@localhost:1", live}
-	etcds := []string{"ann:" + canary + "@127.0.0.1:1", "http://ann:" + canary + "@127.0.0.1:1", canary + "@10.1.2.3:2379"}
+	reachable := []string{dead, "nats://" + canary + "@127.0.0.1:1", "nats://127.0.0.1:1, nats://ann:" +
+		canary + "@localhost:1", live}
+	etcds := []string{"ann:" + canary + "@127.0.0.1:1", "http://ann:" + canary + "@127.0.0.1:1", canary +
+		"@10.1.2.3:2379"}
 
 	var all sync.WaitGroup
 	turns := make(chan struct{}, 4)
@@ -68,7 +72,8 @@ func showsNoPassword(t *testing.T, bin string) {
 	price := "price: {miss: 1, hit: 0.5, out: 2}"
 	engine := "{url: \"http://ann:" + canary + "@127.0.0.1:1\", api_key: " + canary + "}"
 	sections := map[string]string{
-		"agentd": "agentd: {agents: [{id: a, model: m, slots: 1, domains: [{domain: math, score: 0.5}], " + price + ", engine: " +
+		"agentd": "agentd: {agents: [{id: a, model: m, slots: 1, domains: [{domain: math, score: 0.5}], " +
+			price + ", engine: " +
 			engine + "}]}\n",
 		"hub":        "hub: {domain: math, hub: h, journal: hub-math}\n",
 		"classifier": "classifier: {session_key: " + canary + "}\n",
@@ -76,7 +81,8 @@ func showsNoPassword(t *testing.T, bin string) {
 	}
 	commands, err := filepath.Glob("../*/main.go")
 	if err != nil || len(commands) != len(sections)+3 {
-		t.Fatalf("%d commands, %v: want the daemons, souk, ledger and lab, which takes no URL; whoever adds one adds it here", len(commands), err)
+		t.Fatalf("%d commands, %v: want the daemons, souk, ledger and lab, which takes no URL; whoever adds one adds it here",
+			len(commands), err)
 	}
 	for name, section := range sections {
 		text := func(nats, etcd string) string {
@@ -88,33 +94,46 @@ func showsNoPassword(t *testing.T, bin string) {
 				fmt.Sprintf("market:\n  connect_within: 1s\n  nats: '%s'\n  etcd: ['%s']\n", nats, etcd)
 		}
 		for _, a := range reachable {
-			run(name+", what is in effect", nil, "***@", name, "--config", file(text(a, "127.0.0.1:1")), "--check-config")
-			run(name+", by variable", []string{"SOUK_MARKET_NATS=" + a}, "***@", name, "--config", file(text(dead, "127.0.0.1:1")), "--check-config")
-			run(name+", running", nil, "did not answer within 1s", name, "--config", file(text(a, "127.0.0.1:1")))
+			run(name+", what is in effect", nil, "***@", name, "--config", file(text(a, "127.0.0.1:1")),
+				"--check-config")
+			run(name+", by variable", []string{"SOUK_MARKET_NATS=" + a}, "***@", name, "--config",
+				file(text(dead, "127.0.0.1:1")), "--check-config")
+			run(name+", running", nil, "did not answer within 1s", name, "--config", file(text(a,
+				"127.0.0.1:1")))
 		}
 		for _, a := range wrong {
 			run(name+", refused", nil, "market.nats", name, "--config", file(text(a, "127.0.0.1:1")))
-			run(name+", refused by variable", []string{"SOUK_MARKET_NATS=" + a}, "market.nats", name, "--config", file(section), "--check-config")
+			run(name+", refused by variable", []string{"SOUK_MARKET_NATS=" + a}, "market.nats", name,
+				"--config", file(section), "--check-config")
 		}
 		for _, a := range etcds {
 			run(name+", etcd", nil, "market.etcd", name, "--config", file(text(dead, a)), "--check-config")
-			run(name+", etcd by variable", []string{"SOUK_MARKET_ETCD=" + a}, "market.etcd", name, "--config", file(text(dead, "127.0.0.1:1")))
+			run(name+", etcd by variable", []string{"SOUK_MARKET_ETCD=" + a}, "market.etcd", name, "--config",
+				file(text(dead, "127.0.0.1:1")))
 		}
-		for _, slip := range []string{"  ntas: x\n", "  nats: y\n", "  [\n", " \t- x\n", "  connect_within: soon\n", "  allow_remote: [\n"} {
-			run(name+", beside a slip", nil, ".yaml", name, "--config", file(text(dead, "127.0.0.1:1")+slip), "--check-config")
-			run(name+", beside a slip in its own section", nil, ".yaml", name, "--config", file(text(dead, "127.0.0.1:1")+section+slip), "--check-config")
+		for _, slip := range []string{"  ntas: x\n", "  nats: y\n", "  [\n", " \t- x\n",
+			"  connect_within: soon\n", "  allow_remote: [\n"} {
+			run(name+", beside a slip", nil, ".yaml", name, "--config", file(text(dead, "127.0.0.1:1")+slip),
+				"--check-config")
+			run(name+", beside a slip in its own section", nil, ".yaml", name, "--config", file(text(dead,
+				"127.0.0.1:1")+section+slip), "--check-config")
 		}
-		run(name+", help", []string{"SOUK_MARKET_NATS=" + dead}, "SOUK_MARKET_NATS=nats://127.0.0.1:4222", name, "--help")
+		run(name+", help", []string{"SOUK_MARKET_NATS=" + dead}, "SOUK_MARKET_NATS=nats://127.0.0.1:4222",
+			name, "--help")
 	}
 
 	shown := map[string]bool{}
 	souk := func(what string, environ []string, want string, args ...string) {
-		name := slices.DeleteFunc(slices.Clone(args), func(s string) bool { return strings.HasPrefix(s, "-") })[0]
+		name := slices.DeleteFunc(slices.Clone(args), func(s string) bool {
+			return strings.HasPrefix(s,
+				"-")
+		})[0]
 		shown[name] = true
 		run(what, environ, want, append([]string{"souk", "--log-level", "debug"}, args...)...)
 	}
 	for _, a := range slices.Concat(reachable[:3], wrong) {
-		for _, c := range [][]string{{"submit", "hello"}, {"replay", "--limit", "1"}, {"load", "--duration", "3s"}, {"fund", "ann", "1"}} {
+		for _, c := range [][]string{{"submit", "hello"}, {"replay", "--limit", "1"}, {"load", "--duration",
+			"3s"}, {"fund", "ann", "1"}} {
 			souk("by flag", nil, "souk", append(slices.Clone(c), "--nats", a)...)
 			souk("by variable", []string{"SOUK_MARKET_NATS=" + a}, "souk", c...)
 		}
@@ -122,8 +141,10 @@ func showsNoPassword(t *testing.T, bin string) {
 	environ := []string{"SOUK_MARKET_NATS=" + dead, "SOUK_MARKET_ETCD=" + etcds[0]}
 	souk("no treasury", nil, "treasury", "fund", "ann", "1", "--nats", live)
 	for _, a := range slices.Concat(reachable[:2], wrong) {
-		souk("to listen on", nil, "write host:port", "infra", "--config", file("infra: {nats: '"+strings.ReplaceAll(a, "'", "")+"'}\n"))
-		souk("to listen on, by variable", []string{"SOUK_INFRA_NATS=" + a}, "SOUK_INFRA_NATS", "infra", "--check-config")
+		souk("to listen on", nil, "write host:port", "infra", "--config",
+			file("infra: {nats: '"+strings.ReplaceAll(a, "'", "")+"'}\n"))
+		souk("to listen on, by variable", []string{"SOUK_INFRA_NATS=" + a}, "SOUK_INFRA_NATS", "infra",
+			"--check-config")
 		souk("to listen on", nil, "souk", "up", "--listen", a)
 	}
 	souk("a cluster", environ, "souk", "cluster", "--config", file("infra: infra.yaml\nnats: '"+dead+"'\n"))

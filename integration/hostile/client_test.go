@@ -14,8 +14,9 @@ import (
 // maxMoves bounds one game.
 const maxMoves = 48
 
-// client plays one hostile party, under several names, by the bytes that it is given: each byte decides something, and what is
-// missing is 0. It says only what a client may say: tasks, cancels, feedback, and controls of streams of its own name.
+// client plays one hostile party, under several names, by the bytes that it is given: each byte decides
+// something, and what is missing is 0. It says only what a client may say: tasks, cancels, feedback, and
+// controls of streams of its own name.
 type client struct {
 	h     *house
 	moves []byte
@@ -54,6 +55,7 @@ const (
 	moveFeedback
 	moveNoise
 	moveMsgpack
+	moveRecall
 	moveKinds
 )
 
@@ -71,7 +73,8 @@ func (c *client) play() {
 		case moveMsgpack:
 			c.ask(c.next(), true)
 		case movePass:
-			c.h.pass(pick(c, time.Millisecond, 5*time.Millisecond, 15*time.Millisecond, 30*time.Millisecond, 100*time.Millisecond, 500*time.Millisecond,
+			c.h.pass(pick(c, time.Millisecond, 5*time.Millisecond, 15*time.Millisecond, 30*time.Millisecond,
+				100*time.Millisecond, 500*time.Millisecond,
 				3*time.Second, 40*time.Second))
 			c.look()
 		case moveCancelAgent:
@@ -92,9 +95,19 @@ func (c *client) play() {
 			c.control(func(s *bus.StreamControl) { s.Ack = &below })
 		case moveFeedback:
 			a := c.one()
-			c.say(bus.FeedbackSubject("general", a.client), "", &bus.Feedback{Task: a.id, Quality: pick(c, 0, 1, 0.5)})
+			c.say(bus.FeedbackSubject("general", a.client), "", &bus.Feedback{Task: a.id, Quality: pick(c, 0,
+				1, 0.5)})
+		case moveRecall: // which is the hub's to say
+			round, slot := 1+c.next()%16, c.next()%4
+			if recallIsTheHubs {
+				c.control(func(s *bus.StreamControl) {
+					s.Recall = fmt.Sprintf("hub-general/%d/%d", round,
+						slot)
+				})
+			}
 		case moveNoise:
-			subject := pick(c, bus.TaskSubject("eve"), bus.DoorCancelSubject("eve"), bus.CancelSubject("general", "eve"), bus.FeedbackSubject("general", "eve"),
+			subject := pick(c, bus.TaskSubject("eve"), bus.DoorCancelSubject("eve"),
+				bus.CancelSubject("general", "eve"), bus.FeedbackSubject("general", "eve"),
 				bus.StreamSubject("a-1", "eve"))
 			n := min(c.next(), len(c.moves))
 			c.raw(subject, c.h.me.Inbox(), c.moves[:n])
@@ -150,10 +163,43 @@ func (c *client) look() {
 	}
 }
 
-// texts are what prompts are made of: they begin alike in pieces, have a token for four bytes or for one, and hold what separates
-// pieces elsewhere.
+// texts are what prompts are made of: they begin alike in pieces, have a token for four bytes or for one, and
+// hold what separates pieces elsewhere.
 var texts = []string{
-	"tell me of the sea ", "~^{[(<", "\x1e", "\x1f", "\x1euser\n", "Ω≈ç√", "a", strings.Repeat("the long way home ", 90), strings.Repeat("~^#%", 300), "\"\\", "\u0000",
+	"tell me of the sea ", "~^{[(<", "\x1e", "\x1f", "\x1euser\n", "Ω≈ç√", "a",
+	strings.Repeat("the long way home ", 90), strings.Repeat("~^#%", 300), "\"\\", "\u0000",
+}
+
+// page ends, with what stands before it, at a byte where marks of a prompt stand however they are counted.
+var page = strings.Repeat("the long way home ", 227)[:4083]
+
+// shape is what decides a task of moveAsk, in the order in which it is read; zero is a plain stream of five
+// tokens.
+type shape struct {
+	like, client, id, end            byte
+	more                             [][2]byte // further messages: content and role
+	join, prompt, tokens, stream     byte
+	extras                           [][2]byte // name and value
+	terms, session, deadline, failed byte
+	cut                              byte
+}
+
+func (s shape) bytes() []byte {
+	out := []byte{moveAsk, s.like}
+	return append(out, s.rest()...)
+}
+
+// rest is a shape without its beginning, as moveRound reads it for each of its tasks.
+func (s shape) rest() []byte {
+	out := []byte{s.client, s.id, s.end, byte(len(s.more)), 0, 0}
+	for _, m := range s.more {
+		out = append(out, m[0], m[1], 0)
+	}
+	out = append(out, s.join, s.prompt, s.tokens, s.stream, byte(len(s.extras)))
+	for _, x := range s.extras {
+		out = append(out, x[0], x[1])
+	}
+	return append(out, s.terms, s.session, s.deadline, s.failed, s.cut)
 }
 
 // ask asks for a task. like decides how its prompt begins.
@@ -175,13 +221,24 @@ func (c *client) ask(like int, msgpack bool) {
 	for i := range 1 + c.next()%3 {
 		content := any(text)
 		if i > 0 {
-			content = pick[any](c, text, texts[1], []any{map[string]any{"type": "text", "text": text}}, []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": text}}}, nil, 7)
+			content = pick[any](c, text, texts[1], []any{map[string]any{"type": "text", "text": text}},
+				[]any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": text}}}, nil, 7)
 		}
-		m := map[string]any{"role": pick(c, "user", "user", "system", "assistant", "tool", "user\x1e", ""), "content": content}
+		m := map[string]any{"role": pick(c, "user", "user", "system", "assistant", "tool", "user\x1e", ""),
+			"content": content}
 		if c.next()%8 == 1 {
 			m["name"] = text
 		}
 		messages = append(messages, m)
+	}
+	switch c.next() % 4 {
+	case 1:
+		messages = []map[string]any{{"role": "user", "content": "a"}, {"role": "user", "content": page}}
+	case 2: // one message that looks like the two
+		if !textsAreApart {
+			break
+		}
+		messages = []map[string]any{{"role": "user", "content": "a\x1euser\n" + page}}
 	}
 	body := map[string]any{"messages": messages}
 	if c.next()%8 == 1 {
@@ -192,18 +249,25 @@ func (c *client) ask(like int, msgpack bool) {
 	}
 	body["stream"] = c.next()%3 != 1
 	for range c.next() % 4 {
-		name := pick(c, "ignore_eos", "tools", "documents", "chat_template", "chat_template_kwargs", "n", "logprobs", "stop", "response_format",
+		name := pick(c, "ignore_eos", "tools", "documents", "chat_template", "chat_template_kwargs", "n",
+			"logprobs", "stop", "response_format",
 			"model", "stream_options", "temperature", "return_token_ids", "souk", "max_completion_tokens")
-		value := pick[any](c, true, []any{map[string]any{"type": "function", "function": map[string]any{"name": "f", "description": text}}}, text,
+		value := pick[any](c, true, []any{map[string]any{"type": "function",
+			"function": map[string]any{"name": "f", "description": text}}}, text,
 			map[string]any{"x": text}, 2, nil, "tiny")
-		if strings.HasPrefix(name, "chat_template") || name == "documents" || name == "tools" { // of the right kind, so that they are not refused for that
-			value = map[string]any{"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "f", "description": text}}},
-				"documents": []any{map[string]any{"text": text}}, "chat_template": text, "chat_template_kwargs": map[string]any{"x": text}}[name]
+		if strings.HasPrefix(name, "chat_template") || name == "documents" ||
+			name == "tools" { // of the right kind, so that they are not refused for that
+			value = map[string]any{"tools": []any{map[string]any{"type": "function",
+				"function": map[string]any{"name": "f", "description": text}}},
+				"documents": []any{map[string]any{"text": text}}, "chat_template": text,
+				"chat_template_kwargs": map[string]any{"x": text}}[name]
 		}
 		body[name] = value
 	}
-	terms := pick(c, ``, `{"worth":1}`, `{"worth":0}`, `{"worth":0.000001}`, `{"max_price":0.00001}`, `{"max_price":0.0003,"worth":1}`, `{"delta":0}`,
-		`{"patience_ms":1}`, `{"worth":-1}`, `{"worth":1e300}`, `{"worth":0.01,"delta":1,"patience_ms":86400000}`)
+	terms := pick(c, ``, `{"worth":1}`, `{"worth":0}`, `{"worth":0.000001}`, `{"max_price":0.00001}`,
+		`{"max_price":0.0003,"worth":1}`, `{"delta":0}`,
+		`{"patience_ms":1}`, `{"worth":-1}`, `{"worth":1e300}`,
+		`{"worth":0.01,"delta":1,"patience_ms":86400000}`)
 	session := pick(c, "", "s-1", "s-2")
 	deadline := pick(c, int64(0), 0, 0, 1, time.Now().Add(time.Second).UnixMilli(), 1<<60)
 	failover := pick(c, "", "", "off")
@@ -254,7 +318,8 @@ func (c *client) askMsgpack(a asked, body map[string]any, session, failover stri
 	t := &bus.Task{Client: a.client, ID: a.id, Body: data, Stream: true, Session: session, Failover: failover}
 	if c.next()%2 == 1 {
 		t.Hub = "general"
-		t.Resume = &bus.Resume{Agent: pick(c, "a-1", "a-2", "nobody"), Seq: pick(c, uint64(0), 3, 1<<40), Text: pick(c, "", "so "), Tokens: make([]uint32, c.next()%5)}
+		t.Resume = &bus.Resume{Agent: pick(c, "a-1", "a-2", "nobody"), Seq: pick(c, uint64(0), 3, 1<<40),
+			Text: pick(c, "", "so "), Tokens: make([]uint32, c.next()%5)}
 		t.Attempt = pick(c, 0, 1, -1, 1<<30)
 	}
 	worth := market.Credits(c.next()) * market.Credit / 100

@@ -23,8 +23,9 @@ const (
 	decodeEach  = 5 * time.Millisecond
 )
 
-// engine computes answers by rule, without a model, and knows exactly what it computed. Its cache forgets nothing. A word of
-// letters has a token for every four of them, any other byte is a token of its own, whichever member of the body it stands in.
+// engine computes answers by rule, without a model, and knows exactly what it computed. Its cache forgets
+// nothing. A word of letters has a token for every four of them, any other byte is a token of its own,
+// whichever member of the body it stands in.
 type engine struct {
 	mu     sync.Mutex
 	blocks map[uint64]bool // by the hash of a prompt up to a block's end
@@ -45,7 +46,8 @@ type request struct {
 func newEngine() *engine { return &engine{blocks: map[uint64]bool{}, served: map[string]*request{}} }
 
 func (e *engine) Info(context.Context) (agentd.Info, error) {
-	return agentd.Info{Models: []string{"tiny"}, Version: "1", MaxModelLen: contextLen, BlockSize: blockSize, KVTokens: 1 << 20}, nil
+	return agentd.Info{Models: []string{"tiny"}, Version: "1", MaxModelLen: contextLen, BlockSize: blockSize,
+		KVTokens: 1 << 20}, nil
 }
 
 func (e *engine) Load(context.Context) (bus.Load, error) { return bus.Load{Running: new(int64)}, nil }
@@ -162,10 +164,12 @@ func (e *engine) note(f func()) {
 	f()
 }
 
-func (e *engine) Complete(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
+func (e *engine) Complete(ctx context.Context, r agentd.Request,
+	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	q, hash := e.reach(r)
 	if q.refused {
-		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineRefused, Status: 400, Message: "the prompt does not fit"}
+		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineRefused, Status: 400,
+			Message: "the prompt does not fit"}
 	}
 	length, finish := 1+int(hash%40), "stop"
 	var b struct {
@@ -204,7 +208,8 @@ func (e *engine) Complete(ctx context.Context, r agentd.Request, token func(agen
 		if i > 0 && !wait(decodeEach) {
 			return cut(context.Cause(ctx))
 		}
-		c := agentd.Chunk{Text: "so ", Tokens: []uint32{uint32(hash%1000) + uint32(i)}, Count: 1, Events: 1, Finish: i == length-1}
+		c := agentd.Chunk{Text: "so ", Tokens: []uint32{uint32(hash%1000) + uint32(i)}, Count: 1, Events: 1,
+			Finish: i == length-1}
 		if i == 0 {
 			c.Prompt = q.prompt
 			if r.Resume != nil {
@@ -219,7 +224,8 @@ func (e *engine) Complete(ctx context.Context, r agentd.Request, token func(agen
 		e.note(func() { q.relayed = count })
 	}
 	e.note(func() { q.finished, q.finish = true, finish })
-	a := agentd.Answer{Finish: finish, Usage: market.Usage{Prompt: q.prompt, Cached: q.cached, Output: count}, TTFT: first.Sub(begin)}
+	a := agentd.Answer{Finish: finish, Usage: market.Usage{Prompt: q.prompt, Cached: q.cached, Output: count},
+		TTFT: first.Sub(begin)}
 	if count > 1 {
 		a.ITL = time.Since(first) / time.Duration(count-1)
 	}

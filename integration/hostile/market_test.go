@@ -44,8 +44,8 @@ func (m *memory) Append(frames ...ledger.Frame) error {
 	return nil
 }
 
-// house is a whole market in memory but for its engine: treasury, door, hub and a node with two agents, on a clock that runs as
-// fast as nobody has anything to do.
+// house is a whole market in memory but for its engine: treasury, door, hub and a node with two agents, on a
+// clock that runs as fast as nobody has anything to do.
 type house struct {
 	t      *testing.T
 	world  *membus.World
@@ -63,7 +63,9 @@ type house struct {
 	mu      sync.Mutex
 	answers map[string][][]byte    // by inbox: what the door said
 	last    map[string]*bus.Result // by reply subject: the last word
-	heard   int                    // bytes that agents sent
+	seen    map[string]uint64      // by reply subject: the next chunk that was not heard yet
+	anew    int                    // bytes of chunks heard for the first time
+	again   int                    // and of all else that agents said
 }
 
 // faultLog keeps what must not happen.
@@ -116,7 +118,8 @@ func (h *house) run(name string, serve func(context.Context) error, ready <-chan
 }
 
 func open(t *testing.T) *house {
-	h := &house{t: t, world: membus.New(1), engine: map[string]*engine{}, answers: map[string][][]byte{}, last: map[string]*bus.Result{}}
+	h := &house{t: t, world: membus.New(1), engine: map[string]*engine{}, answers: map[string][][]byte{},
+		last: map[string]*bus.Result{}, seen: map[string]uint64{}}
 	connect := func(name string) bus.Bus {
 		b := h.world.Bus(name)
 		h.buses = append(h.buses, b)
@@ -134,16 +137,22 @@ func open(t *testing.T) *house {
 	}
 	listen("_INBOX.me.*", func(m bus.Msg) { h.answers[m.Subject] = append(h.answers[m.Subject], m.Data) })
 	listen("souk.v1.reply.*.*", func(m bus.Msg) {
-		h.heard += len(m.Data)
 		var c bus.Chunk
 		if err := bus.Decode(m.Data, &c); err != nil {
 			t.Errorf("%s: a chunk that cannot be read: %v", m.Subject, err)
 		} else if c.Result != nil {
 			h.last[m.Subject] = c.Result
 		}
+		if !c.Heartbeat && c.Seq >= h.seen[m.Subject] {
+			h.seen[m.Subject] = c.Seq + 1
+			h.anew += len(m.Data)
+		} else {
+			h.again += len(m.Data)
+		}
 	})
 
-	bank, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: connect("treasury"), Journal: &h.treasuryBook, Log: log})
+	bank, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: connect("treasury"),
+		Journal: &h.treasuryBook, Log: log})
 	h.must(err)
 	h.run("treasury", bank.Run, bank.Ready())
 	for _, c := range clients {
@@ -155,7 +164,8 @@ func open(t *testing.T) *house {
 
 	cfg := hub.Default()
 	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
-	h.hub, err = hub.NewServer(cfg, hub.Deps{Bus: connect("hub"), Registry: h.world.Registry(), Journal: &h.hubBook, Log: log, Seed: [32]byte{1}})
+	h.hub, err = hub.NewServer(cfg, hub.Deps{Bus: connect("hub"), Registry: h.world.Registry(),
+		Journal: &h.hubBook, Log: log, Seed: [32]byte{1}})
 	h.must(err)
 	h.run("hub", h.hub.Run, h.hub.Ready())
 
@@ -163,17 +173,23 @@ func open(t *testing.T) *house {
 	for i := range 2 {
 		id := fmt.Sprintf("a-%d", i+1)
 		h.engine[id] = newEngine()
-		node.Agents = append(node.Agents, agentd.AgentConfig{ID: id, Engine: agentd.EngineConfig{URL: "http://" + id}, Slots: 2, Price: card,
+		node.Agents = append(node.Agents, agentd.AgentConfig{ID: id,
+			Engine: agentd.EngineConfig{URL: "http://" + id}, Slots: 4, Price: card,
 			Domains: []bus.DomainScore{{Domain: "general", Score: 0.7}}})
 	}
-	h.node, err = agentd.NewServer(node, agentd.Deps{Bus: connect("node"), Registry: h.world.Registry(), Log: log,
-		Engine: func(c agentd.EngineConfig) agentd.Engine { return h.engine[strings.TrimPrefix(c.URL, "http://")] }})
+	h.node, err = agentd.NewServer(node, agentd.Deps{Bus: connect("node"), Registry: h.world.Registry(),
+		Log: log,
+		Engine: func(c agentd.EngineConfig) agentd.Engine {
+			return h.engine[strings.TrimPrefix(c.URL,
+				"http://")]
+		}})
 	h.must(err)
 	h.run("node", h.node.Run, h.node.Ready())
 
 	d := classifier.Default()
 	d.ID, d.Drain = "door", 5*time.Second
-	h.door, err = classifier.NewServer(d, classifier.Deps{Bus: connect("door"), Registry: h.world.Registry(), Log: log})
+	h.door, err = classifier.NewServer(d, classifier.Deps{Bus: connect("door"), Registry: h.world.Registry(),
+		Log: log})
 	h.must(err)
 	h.run("door", h.door.Run, h.door.Ready())
 	h.pass(2 * time.Second) // the hub has said what it sells
@@ -185,7 +201,8 @@ func (h *house) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// quietWithin bounds how long a task may take that nobody ends: the deadline that it waits for a slot, and what its hold lasts.
+// quietWithin bounds how long a task may take that nobody ends: the deadline that it waits for a slot, and
+// what its hold lasts.
 const quietWithin = 30 * time.Minute
 
 // close waits until nothing is under way, ends all parts, and returns the holds that the hub has ended.
@@ -200,7 +217,8 @@ func (h *house) close() map[string]ending {
 	}
 	if waited >= quietWithin {
 		s := h.hub.Stats()
-		h.t.Errorf("after %v the hub has %d tasks open and %d holds, the door %d tasks", waited, s.Open, s.Holds, h.door.Stats().Open)
+		h.t.Errorf("after %v the hub has %d tasks open and %d holds, the door %d tasks", waited, s.Open,
+			s.Holds, h.door.Stats().Open)
 	}
 	h.pass(35 * time.Second) // ended answers are forgotten
 	if s := h.hub.Stats(); s.Faults > 0 {
@@ -208,7 +226,8 @@ func (h *house) close() map[string]ending {
 	}
 	for _, a := range h.node.Stats().Agents {
 		if a.InFlight != 0 || a.Pending != 0 {
-			h.t.Errorf("agent %s has %d tasks in flight and %d completions to say", a.Agent, a.InFlight, a.Pending)
+			h.t.Errorf("agent %s has %d tasks in flight and %d completions to say", a.Agent, a.InFlight,
+				a.Pending)
 		}
 	}
 	for _, stop := range slices.Backward(h.stops) {
@@ -246,7 +265,8 @@ func (h *house) audit() map[string]ending {
 	}
 	selling, bank := read("hub-general", &h.hubBook), read("treasury", &h.treasuryBook)
 	selling.Mark()
-	found := slices.Concat(selling.Finish().Findings, bank.Finish().Findings, ledger.Across(bank, []*ledger.Audit{selling}))
+	found := slices.Concat(selling.Finish().Findings, bank.Finish().Findings, ledger.Across(bank,
+		[]*ledger.Audit{selling}))
 	for _, f := range found {
 		h.t.Error(f)
 	}
@@ -272,7 +292,8 @@ func (h *house) audit() map[string]ending {
 	return ends
 }
 
-// accepted reads what the door said to a request: the stream that it was promised, or nil where the answer is the last word.
+// accepted reads what the door said to a request: the stream that it was promised, or nil where the answer is
+// the last word.
 func accepted(data []byte) (*bus.Accepted, error) {
 	if len(data) > 0 && data[0] == '{' {
 		var both struct {

@@ -28,7 +28,8 @@ var owners = []struct{ section, command string }{
 // MaxFile bounds a configuration file, in bytes: a thousand agents need a fifth of it.
 const MaxFile = 1 << 20
 
-// load reads a file over the defaults in cfg, applies the environment, and judges the whole. No error shows a secret.
+// load reads a file over the defaults in cfg, applies the environment, and judges the whole. No error shows a
+// secret.
 func load(section, path string, environ []string, cfg Config) error {
 	return discreet(loadAll(section, path, environ, cfg))
 }
@@ -365,7 +366,8 @@ var hidden = []string{"api_key", "session_key"}
 
 const notShown = "(set, not shown)"
 
-// Effective is a configuration as YAML, secrets aside: hidden fields, and whoever stands before an address's host.
+// Effective is a configuration as YAML, secrets aside: hidden fields, and whoever stands before an address's
+// host.
 func Effective(cfg Config) ([]byte, error) {
 	var restore []func()
 	defer func() {
@@ -398,10 +400,11 @@ func Effective(cfg Config) ([]byte, error) {
 }
 
 // hiddenValue finds a hidden field where an error quotes a line of the file or a variable.
-var hiddenValue = regexp.MustCompile(`(?m)^((?:[> ]*\d+ \||SOUK_\w+=).*?(?:` + strings.Join(hidden, "|") + `)[\\"']*\s*:).*`)
+var hiddenValue = regexp.MustCompile(`(?m)^((?:[> ]*\d+ \||SOUK_\w+=).*?(?:` + strings.Join(hidden, "|") +
+	`)[\\"']*\s*:).*`)
 
-// discreet is an error about a file or a variable without the secrets that it quotes: the parser shows the lines about
-// a slip.
+// discreet is an error about a file or a variable without the secrets that it quotes: the parser shows the
+// lines about a slip.
 func discreet(err error) error {
 	if err == nil {
 		return nil

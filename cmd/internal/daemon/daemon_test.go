@@ -238,11 +238,13 @@ func TestAnOutageIsNamedNowAndThen(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		stop()
 		synctest.Wait()
-		if got := log.String(); strings.Count(got, "out of reach") != 10 || strings.Count(got, "NATS is back") != 1 || strings.Count(got, "\n") != 11 {
+		if got := log.String(); strings.Count(got, "out of reach") != 10 || strings.Count(got,
+			"NATS is back") != 1 || strings.Count(got, "\n") != 11 {
 			t.Errorf("it said\n%s", got)
 		}
 		before := len(log.String())
-		if p.patiently(t.Context(), 10*time.Minute, "NATS", "here", "x", func() error { return errors.New("refused") }) == nil {
+		if p.patiently(t.Context(), 10*time.Minute, "NATS", "here", "x",
+			func() error { return errors.New("refused") }) == nil {
 			t.Error("it worked")
 		}
 		if got := strings.Count(log.String()[before:], "waiting for NATS"); got != 10 {

@@ -45,8 +45,10 @@ func (m Market) Validate() error {
 		switch {
 		case err == nil, m.AllowRemote && errors.Is(err, errRemote):
 		case errors.Is(err, errRemote):
-			errs = append(errs, fmt.Errorf("market.%s: %s: %w: %s. Use a tunnel, or write market.allow_remote: true if the network is yours alone",
-				name, bus.Redact(address), err, noAuthentication))
+			errs = append(errs,
+				fmt.Errorf("market.%s: %s: %w: %s. Use a tunnel, "+
+					"or write market.allow_remote: true if the network is yours alone",
+					name, bus.Redact(address), err, noAuthentication))
 		default:
 			errs = append(errs, fmt.Errorf("market.%s: %w", name, err))
 		}
@@ -54,7 +56,8 @@ func (m Market) Validate() error {
 	for a := range strings.SplitSeq(m.NATS, ",") {
 		u, err := url.Parse(strings.TrimSpace(a))
 		if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Port() == "" {
-			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port", cmp.Or(redactedIn(m.NATS), a)))
+			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port",
+				cmp.Or(redactedIn(m.NATS), a)))
 			continue
 		}
 		remote("nats", u.Host, CheckLoopback(u.Host))
@@ -127,17 +130,19 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	for _, f := range change {
 		f(&toNATS)
 	}
-	err := p.patiently(ctx, m.ConnectWithin, "NATS", natsAt, "market.nats or SOUK_MARKET_NATS", func() (err error) {
-		l.Bus, err = natsbus.Connect(toNATS)
-		return err
-	})
+	err := p.patiently(ctx, m.ConnectWithin, "NATS", natsAt, "market.nats or SOUK_MARKET_NATS",
+		func() (err error) {
+			l.Bus, err = natsbus.Connect(toNATS)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
-	err = p.patiently(ctx, m.ConnectWithin, "etcd", etcdAt, "market.etcd or SOUK_MARKET_ETCD", func() (err error) {
-		l.Registry, err = etcdreg.DialContext(ctx, etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
-		return err
-	})
+	err = p.patiently(ctx, m.ConnectWithin, "etcd", etcdAt, "market.etcd or SOUK_MARKET_ETCD",
+		func() (err error) {
+			l.Registry, err = etcdreg.DialContext(ctx, etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
+			return err
+		})
 	if err != nil {
 		return nil, errors.Join(err, l.Bus.Close())
 	}
@@ -146,7 +151,8 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	for _, c := range []struct {
 		what, where string
 		up          func() bool
-	}{{"NATS", natsAt, func() bool { return !l.Bus.Connected().IsZero() }}, {"etcd", etcdAt, l.Registry.Connected}} {
+	}{{"NATS", natsAt, func() bool { return !l.Bus.Connected().IsZero() }}, {"etcd", etcdAt,
+		l.Registry.Connected}} {
 		p.health.need(c.what+" is not connected", c.up)
 		go p.watch(life, c.what, c.where, c.up)
 	}
@@ -156,8 +162,9 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 // watchEvery is how soon an outage is logged; those who use the connection know at once.
 const watchEvery = 250 * time.Millisecond
 
-// watch says when a connection is lost, once a minute that it is, and when it is back. It looks rather than listens, as a connection tells its news to
-// one reader. A moment is no outage: who comes back between two looks is not missed.
+// watch says when a connection is lost, once a minute that it is, and when it is back. It looks rather than
+// listens, as a connection tells its news to one reader. A moment is no outage: who comes back between two
+// looks is not missed.
 func (p *Process) watch(ctx context.Context, what, where string, up func() bool) {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
