@@ -260,6 +260,18 @@ func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Cr
 	return r, most
 }
 
+// granted notes that a hub was granted more while a round is under way for q: what it does not need of that is asked for, too.
+func (r *round) granted(q *claim, hub string, number uint64) {
+	i := slices.IndexFunc(r.hubs, func(g target) bool { return g.hub == hub })
+	switch {
+	case q != nil && q.req.Hub == hub:
+	case i < 0:
+		r.hubs = append(r.hubs, target{hub: hub, granted: number})
+	default:
+		r.hubs[i].granted = number
+	}
+}
+
 // alive reports whether an answer of a hub may still come.
 func (t *Treasury) alive(hub string) bool {
 	w, ok := t.heard[hub]
