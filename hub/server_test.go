@@ -665,7 +665,7 @@ func TestBytesThatAreNoMessages(t *testing.T) {
 // An account that is none is acknowledged over the bus as well, and the agent's only slot is free at once.
 func TestAnAccountThatIsNoneIsAnswered(t *testing.T) {
 	tn := newTown(t)
-	held := make(chan bus.Dispatch, 1)
+	held := make(chan bus.Dispatch, 8) // unanswered, it may come again
 	tn.agent("a-1", 1, func(d bus.Dispatch) bool {
 		if d.Task.ID == "wrong" {
 			held <- d
