@@ -743,6 +743,40 @@ func TestBytesThatAreNoMessages(t *testing.T) {
 	}
 }
 
+// An account that is none is acknowledged over the bus as well, and the agent's only slot is free at once.
+func TestAnAccountThatIsNoneIsAnswered(t *testing.T) {
+	tn := newTown(t)
+	held := make(chan bus.Dispatch, 8) // unanswered, it may come again
+	tn.agent("a-1", 1, func(d bus.Dispatch) bool {
+		if d.Task.ID == "wrong" {
+			held <- d
+			return false
+		}
+		return true
+	})
+	tn.hub(nil)
+	tn.publish(bus.HubTaskSubject("math"), "nowhere", request("wrong"))
+	data, err := bus.Encode(completion("a-1", <-held, market.Usage{Prompt: 100, Cached: 101}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		m, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.CompletionSubject("math", "a-1"), Data: data})
+		cancel()
+		var ack bus.CompletionAck
+		if err == nil {
+			err = bus.Decode(m.Data, &ack)
+		}
+		if err != nil || ack.Code != bus.CodeLate {
+			t.Errorf("%+v, %v", ack, err)
+		}
+	}
+	if got := tn.ask(request("right")); got != "accepted by a-1" {
+		t.Error(got)
+	}
+}
+
 // counting is a journal that says how many frames each sync made durable.
 type counting struct {
 	ledger.Journal
