@@ -87,6 +87,7 @@ type ask struct {
 	ahead   bool   // no task waits for it
 	flying  bool
 	again   bool // it was asked more than once
+	behind  bool // when it was first asked, a grant was missing before one that had come
 	refused bool
 	timer   timer
 }
@@ -228,9 +229,7 @@ const idlePurses = 4096
 // openPurse counts a task in.
 func (n *Node) openPurse(client string) {
 	n.open++
-	p := n.purse(client)
-	p.open++
-	n.timers.set(&p.timer, time.Time{})
+	n.purse(client).open++
 }
 
 // closePurse counts a task out.
@@ -369,7 +368,7 @@ func (n *Node) askMissed() {
 	if t.missed != nil {
 		return
 	}
-	t.missed = &ask{op: bus.OpAllotted, req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal)}}
+	t.missed = &ask{op: bus.OpAllotted, behind: len(t.pending) > 0, req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal)}}
 	n.timers.set(&t.again, time.Time{})
 	n.post(t.missed)
 }
@@ -390,7 +389,7 @@ func (n *Node) funded(m *bus.FundsReply) error {
 		n.returned(a, m)
 	case bus.OpAllotted:
 		n.over(a)
-		n.missed(m)
+		n.missed(a, m)
 	default:
 		n.allotted(a, m)
 	}
@@ -398,7 +397,7 @@ func (n *Node) funded(m *bus.FundsReply) error {
 }
 
 // missed takes in what the treasury says it allotted.
-func (n *Node) missed(m *bus.FundsReply) {
+func (n *Node) missed(a *ask, m *bus.FundsReply) {
 	t := &n.treasury
 	next := bus.FundsEvery
 	defer func() {
@@ -421,8 +420,8 @@ func (n *Node) missed(m *bus.FundsReply) {
 	t.refuses = false
 	n.tellReturns(m.Returned)
 	switch {
-	case more:
-		n.askMissed() // a reply holds only so many
+	case more, len(t.pending) > 0 && !a.behind && !n.full:
+		n.askMissed() // a reply holds only so many; and it may have been overtaken by a grant
 	case len(t.pending) > 0 && !n.full:
 		next = askMissedAgain
 		if !t.gap {

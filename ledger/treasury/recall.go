@@ -191,7 +191,11 @@ func (t *Treasury) advance(c *claims) {
 		if c.round == nil {
 			r, most := t.newRound(&q.req, false)
 			if prepaid, _ := t.book.Prepaid(c.client); prepaid+most < need(&q.req) || !t.awaits(r) {
-				t.settle(c, q, t.insufficient(&q.req, t.names(r)))
+				if q.waits {
+					t.settle(c, q, t.insufficient(&q.req, t.names(r)))
+				} else {
+					t.remove(c, q) // when it comes back this is looked at again: there may be more by then
+				}
 				continue
 			}
 			c.round, c.began = r, t.now
@@ -254,6 +258,18 @@ func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Cr
 		}
 	}
 	return r, most
+}
+
+// granted notes that a hub was granted more while a round is under way for q: what it does not need of that is asked for, too.
+func (r *round) granted(q *claim, hub string, number uint64) {
+	i := slices.IndexFunc(r.hubs, func(g target) bool { return g.hub == hub })
+	switch {
+	case q != nil && q.req.Hub == hub:
+	case i < 0:
+		r.hubs = append(r.hubs, target{hub: hub, granted: number})
+	default:
+		r.hubs[i].granted = number
+	}
 }
 
 // alive reports whether an answer of a hub may still come.

@@ -200,6 +200,22 @@ func TestAGrantUnderWayIsWaitedFor(t *testing.T) {
 	b.want("need", "granted 50")
 }
 
+// Who is granted something while others are asked is asked, too, for what it turns out not to need.
+func TestWhatIsGrantedInARoundIsPartOfIt(t *testing.T) {
+	b := newBank(t)
+	spread(b, 50, "g")
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "k", Domain: "of-k", Amount: 50, Least: 50})
+	b.giveBack("g", 30)
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "other", Client: "ann", Hub: "h", Domain: "of-h", Amount: 25, Least: 25})
+	b.want("other", "granted 25")
+	b.answer("g", 0)
+	b.giveBack("g", 20)
+	b.want("need", "")
+	b.pass(recallAgain)
+	b.giveBack("h", 25)
+	b.want("need", "granted 50")
+}
+
 // Money that does not exist is not looked for, nor is money that is asked for ahead of need, nor at hubs that hear no questions.
 func TestNothingIsRecalledInVain(t *testing.T) {
 	b := newBank(t)

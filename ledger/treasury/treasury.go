@@ -319,6 +319,9 @@ func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 		return false, err
 	}
 	t.remember(grantOf(&r), req.ID)
+	if c := t.claims[req.Client]; c != nil && c.round != nil {
+		c.round.granted(c.first(), req.Hub, t.book.LastGrant(req.Hub))
+	}
 	return true, nil
 }
 
