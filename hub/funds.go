@@ -230,9 +230,7 @@ const idlePurses = 4096
 // openPurse counts a task in.
 func (n *Node) openPurse(client string) {
 	n.open++
-	p := n.purse(client)
-	p.open++
-	n.timers.set(&p.timer, time.Time{})
+	n.purse(client).open++
 }
 
 // closePurse counts a task out.
