@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -342,8 +343,15 @@ func (e *economy) judge(h *shop, op string, q bus.FundsRequest, m *bus.FundsRepl
 			most += e.bank.Book().Allotted(q.Client, other.name)
 		}
 	}
-	if most < q.Least {
+	if _, said, ok := strings.Cut(m.Message, "hubs have at most "); ok {
+		number, _, _ := strings.Cut(said, " ")
+		if all, err := market.ParseCredits(number); err != nil || m.Prepaid+all >= q.Least {
+			e.t.Fatalf("%s is refused %s, which would suffice: %s (%v)", h.name, q.Least, m.Message, err)
+		}
 		return // it could not suffice whatever is idle
+	}
+	if most < q.Least {
+		return
 	}
 	e.refused++
 	for _, other := range e.hubs {
