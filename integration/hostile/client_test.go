@@ -235,9 +235,6 @@ func (c *client) ask(like int, msgpack bool) {
 	case 1:
 		messages = []map[string]any{{"role": "user", "content": "a"}, {"role": "user", "content": page}}
 	case 2: // one message that looks like the two
-		if !textsAreApart {
-			break
-		}
 		messages = []map[string]any{{"role": "user", "content": "a\x1euser\n" + page}}
 	}
 	body := map[string]any{"messages": messages}
