@@ -17,7 +17,8 @@ var (
 	errRecalled  = errors.New("the hub heard no reply to its dispatch, and took it back")
 	errCapped    = errors.New("the price cap is reached")
 	errEnough    = errors.New("max_tokens are reached")
-	errTooLong   = errors.New("the answer is longer than one message can be: ask for a stream")
+	errTooLong   = errors.New("the answer is longer than one message can be, and ends here: ask for a stream")
+	errUnsayable = errors.New("the answer is longer than one message can be: ask for a stream")
 	errBeyond    = errors.New("the prompt has more tokens than its hold covers")
 )
 
@@ -120,7 +121,8 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		for _, x := range c.Extra {
 			r.bytes += len(x.Choice) + 16
 		}
-		if r.bytes > bus.MaxAnswer-4096 { // the rest of the Result needs room
+		if r.bytes > bus.MaxAnswer-4096 || len(r.extra)+len(c.Extra) > bus.MaxItems { // the rest of the Result needs room
+			r.count -= c.Count // which is not in it
 			return nil, errTooLong
 		}
 		for _, x := range c.Extra {
@@ -168,6 +170,7 @@ type Ending struct {
 //	the engine finished              done: cost by usage
 //	price cap or max_tokens reached  done, finish_reason "length": cost by what was relayed
 //	the prompt is beyond its hold    done, finish_reason "length": all that the hold has for it
+//	no message holds the rest        done, finish_reason "length": cost by what is in the answer
 //	the client cancelled             cancelled: cost by the prompt and what was relayed, and the premium;
 //	                                 nothing at all where the engine said nothing
 //	anything else                    failed: nothing is due
@@ -196,6 +199,8 @@ func (r *Run) End(a Answer, err error) Ending {
 		c.Finish, res.Message = "length", "cut at the price cap: a higher max_price buys more"
 	case errors.Is(err, errEnough):
 		c.Finish = "length"
+	case errors.Is(err, errTooLong):
+		c.Finish, res.Message = "length", err.Error()
 	case errors.Is(err, errBeyond):
 		c.Finish = "length"
 		res.Message = fmt.Sprintf("%v: %d tokens, of which %d are covered; a higher max_price covers more",
@@ -247,7 +252,7 @@ func (e *Ending) fail(err error) {
 		}
 	case errors.Is(err, ErrTimeout):
 		c.Code = bus.CodeTimeout
-	case errors.Is(err, errTooLong), errors.Is(err, bus.ErrTooLarge):
+	case errors.Is(err, errUnsayable), errors.Is(err, bus.ErrTooLarge):
 		c.Code = bus.CodeTooLarge
 	}
 }

@@ -138,7 +138,7 @@ func TestRunEndings(t *testing.T) {
 		{"the engine is full: no fault", full, bus.OutcomeFailed, bus.CodeNoSlot, bus.CodeNoRoom, 0},
 		{"the engine failed", &EngineError{Code: bus.CodeEngineFailed, Message: "gone", Err: io.EOF}, bus.OutcomeFailed, bus.CodeEngineFailed, bus.CodeEngineFailed, 0},
 		{"the engine refused", &EngineError{Code: bus.CodeEngineRefused, Message: "the engine answered 400: too hot"}, bus.OutcomeFailed, bus.CodeEngineRefused, bus.CodeEngineRefused, 0},
-		{"too long for a message", errTooLong, bus.OutcomeFailed, bus.CodeTooLarge, bus.CodeTooLarge, 0},
+		{"too long for a message, however it is cut", errUnsayable, bus.OutcomeFailed, bus.CodeTooLarge, bus.CodeTooLarge, 0},
 		{"anything else", io.ErrShortWrite, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func (s *stream) end(now time.Time, a Answer, why error, maxPayload int, keep ti
 	last := bus.Chunk{Task: d.Task.ID, Attempt: d.Task.Attempt, Seq: e.Result.Chunks, Result: &e.Result}
 	data, err := s.encode(now, &last, maxPayload)
 	if err != nil {
-		e = s.run.End(a, errTooLong)
+		e = s.run.End(a, errUnsayable)
 		e.Result.Text, e.Result.Extra = "", nil
 		data, err = s.encode(now, &last, maxPayload)
 	}

@@ -26,6 +26,8 @@ type body struct {
 	toolChoice, format, effort, kwargs span
 	loose                              int // LooseNone, LooseCounted, LooseMedia
 
+	salt, special span // and what else keeps the same text apart in an engine's cache
+
 	cut     span // the member souk with the comma that goes with it
 	chat    []turn
 	rest    []span // members of messages beside role and content, by turn
@@ -48,7 +50,7 @@ type turn struct {
 var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of",
 	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo", "prompt_logprobs", "prompt_embeds",
 	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template", "chat_template_kwargs", "tool_choice",
-	"response_format", "reasoning_effort"}
+	"response_format", "reasoning_effort", "cache_salt", "add_special_tokens"}
 
 const (
 	atModel = iota
@@ -77,6 +79,8 @@ const (
 	atToolChoice
 	atFormat
 	atEffort
+	atSalt
+	atSpecial
 )
 
 // read scans the whole body once.
@@ -204,6 +208,10 @@ func (b *body) member(key span) bool {
 		b.format = v
 	case atEffort:
 		b.effort = v
+	case atSalt:
+		b.salt = v
+	case atSpecial:
+		b.special = v
 	}
 	return true
 }

@@ -218,10 +218,17 @@ func (b *body) end() {
 	b.ends = append(b.ends, len(b.buf))
 }
 
-// prompt measures the canonical text and hashes it up to each mark.
+// prompt measures the canonical text and hashes it up to each mark. Under another setting an engine has nothing
+// of the same text in its cache, so the hashes are others.
 func (b *body) prompt() Prompt {
 	var d xxhash.Digest
 	d.Reset()
+	for i, v := range []span{b.kwargs, b.effort, b.toolChoice, b.format, b.salt, b.special} {
+		if v != (span{}) {
+			d.Write([]byte{endOfMessage, byte(i)})
+			d.Write(b.text(v))
+		}
+	}
 	from := 0
 	mark := func(to int) {
 		d.Write(b.buf[from:to]) // a hash never fails to write

@@ -64,6 +64,9 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		h.answered = true
 		h.agent.refusals = 0
 		n.timers.set(&h.timer, h.expires)
+		if h.cancelled { // what it was told of that may have come before the task
+			n.tellCancel(h)
+		}
 		switch {
 		case t.msg == nil:
 		case t.promised:
@@ -150,6 +153,9 @@ func (n *Node) fail(h *hold, reason, code bus.Code, why string) {
 	t := h.task
 	if h.cancelled {
 		code, why = bus.CodeCancelled, "cancelled by the client before an agent took it"
+		if h.answered {
+			why = "cancelled by the client: its agent did not say what it had served, and nothing is due"
+		}
 	}
 	r := n.refusal(n.identity(t), code, 0, "%s", why)
 	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)

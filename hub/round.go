@@ -226,9 +226,13 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
 	h := &hold{
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, most: q.most, first: worstFirst(q.forecast.TTFT), sent: n.now,
+		features: q.features, most: q.most, sent: n.now,
 	}
-	if t.session != 0 {
+	// What is believed to be cached is likely, no more: its client may know better.
+	whole := q.features
+	whole.Cached = 0
+	h.first = worstFirst(a.predictor.Forecast(whole).TTFT)
+	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, t.msg.Prompt)
 	}
 	h.timer.owner = h

@@ -15,13 +15,14 @@ import (
 )
 
 // recallIsTheHubs says that a client cannot take its own task back as its hub may, without paying. It can as
-// long as both speak on one subject: see the section on trust in ARCHITECTURE.md.
+// long as both speak on one subject: see the section on trust in ARCHITECTURE.md. Until then, the seeds that
+// show it are left out.
 const recallIsTheHubs = false
 
 // What agents may send beside the chunks of answers themselves: a multiple of what they were told, and of
 // each answer its chunks again every so often, and heartbeats.
 const (
-	amplified    = 8
+	amplified    = 16 // a control of twenty bytes on what there is not is answered by one word of two hundred
 	againEvery   = 900 * time.Millisecond
 	beatsASecond = 256 // bytes, of one answer
 )
