@@ -24,6 +24,7 @@ type body struct {
 
 	// What else a template may write.
 	toolChoice, format, effort, kwargs span
+	salt, truncate                     span // make another prompt of the same text, to an engine's cache
 	loose                              int // LooseNone, LooseCounted, LooseMedia
 
 	cut     span // the member souk with the comma that goes with it
@@ -48,7 +49,7 @@ type turn struct {
 var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of",
 	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo", "prompt_logprobs", "prompt_embeds",
 	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template", "chat_template_kwargs", "tool_choice",
-	"response_format", "reasoning_effort"}
+	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens"}
 
 const (
 	atModel = iota
@@ -77,6 +78,8 @@ const (
 	atToolChoice
 	atFormat
 	atEffort
+	atSalt
+	atTruncate
 )
 
 // read scans the whole body once.
@@ -204,6 +207,10 @@ func (b *body) member(key span) bool {
 		b.format = v
 	case atEffort:
 		b.effort = v
+	case atSalt:
+		b.salt = v
+	case atTruncate:
+		b.truncate = v
 	}
 	return true
 }
