@@ -25,7 +25,7 @@ type body struct {
 	// What else a template may write.
 	toolChoice, format, effort, kwargs span
 	salt, truncate                     span // make another prompt of the same text, to an engine's cache
-	loose                              int // LooseNone, LooseCounted, LooseMedia
+	loose                              int  // LooseNone, LooseCounted, LooseMedia
 
 	cut     span // the member souk with the comma that goes with it
 	chat    []turn
