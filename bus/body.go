@@ -24,9 +24,8 @@ type body struct {
 
 	// What else a template may write.
 	toolChoice, format, effort, kwargs span
-	loose                              int // LooseNone, LooseCounted, LooseMedia
-
-	salt, special span // and what else keeps the same text apart in an engine's cache
+	salt, truncate, special            span // make another prompt of the same text, to an engine's cache
+	loose                              int  // LooseNone, LooseCounted, LooseMedia
 
 	cut     span // the member souk with the comma that goes with it
 	chat    []turn
@@ -50,7 +49,8 @@ type turn struct {
 var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of",
 	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo", "prompt_logprobs", "prompt_embeds",
 	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template", "chat_template_kwargs", "tool_choice",
-	"response_format", "reasoning_effort", "cache_salt", "add_special_tokens"}
+	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens",
+	"add_special_tokens"}
 
 const (
 	atModel = iota
@@ -80,6 +80,7 @@ const (
 	atFormat
 	atEffort
 	atSalt
+	atTruncate
 	atSpecial
 )
 
@@ -212,6 +213,8 @@ func (b *body) member(key span) bool {
 		b.salt = v
 	case atSpecial:
 		b.special = v
+	case atTruncate:
+		b.truncate = v
 	}
 	return true
 }

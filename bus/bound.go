@@ -83,12 +83,13 @@ func (b *body) bound(p *Prompt) {
 	p.Pieces, p.Tools = max(1, len(b.chat)), b.items(b.tools)
 	if b.tools != (span{}) {
 		room(b.tools)
+		p.Wide += escapes(b.text(b.tools))
 	}
 	p.Pieces += p.Tools
 	for _, v := range []span{b.toolChoice, b.format, b.effort} { // no part of the canonical text
 		if v != (span{}) {
 			text += int64(v.to - v.from)
-			p.Wide += wide(b.text(v))
+			p.Wide += wide(b.text(v)) + escapes(b.text(v))
 			room(v)
 		}
 	}
@@ -101,6 +102,7 @@ func (b *body) bound(p *Prompt) {
 		p.Pieces += max(0, b.parts(t.content)-1) // one part is as good as a string
 		for k := t.from; k < t.to; k += 2 {
 			v, name := b.rest[k+1], b.text(b.rest[k])
+			p.Wide += escapes(b.text(v))
 			switch {
 			case string(name) == `"tool_calls"` && b.data[v.from] == '[':
 				text += (callRoom - 1) * int64(v.to-v.from)
@@ -273,3 +275,7 @@ func wide(text []byte) (n int) {
 	}
 	return n
 }
+
+// escapes counts the bytes beyond ASCII that the escapes of a JSON text, which stands as it was written, may
+// come to: three each.
+func escapes(text []byte) int { return 3 * bytes.Count(text, []byte(`\u`)) }

@@ -223,12 +223,7 @@ func (b *body) end() {
 func (b *body) prompt() Prompt {
 	var d xxhash.Digest
 	d.Reset()
-	for i, v := range []span{b.kwargs, b.effort, b.toolChoice, b.format, b.salt, b.special} {
-		if v != (span{}) {
-			d.Write([]byte{endOfMessage, byte(i)})
-			d.Write(b.text(v))
-		}
-	}
+	b.apart(&d)
 	from := 0
 	mark := func(to int) {
 		d.Write(b.buf[from:to]) // a hash never fails to write
@@ -246,6 +241,22 @@ func (b *body) prompt() Prompt {
 		messages = 1
 	}
 	return Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(), Marks: append([]Mark(nil), b.marks...)}
+}
+
+// apart begins the hash of a prompt which an engine does not take from its cache although another of the same
+// text is there: one with a salt, cut off at some length, or with arguments that a template may write before
+// all else. Whoever sends a text again and again, each time apart, has it computed each time. No canonical
+// text begins with the separators that are written here.
+func (b *body) apart(d *xxhash.Digest) {
+	for i, v := range [...]span{b.salt, b.truncate, b.special, b.kwargs, b.effort, b.toolChoice, b.format} {
+		if v == (span{}) {
+			continue
+		}
+		said := b.text(v)
+		head := binary.LittleEndian.AppendUint32([]byte{endOfPart, byte(i)}, uint32(len(said)))
+		d.Write(head) // a hash never fails to write
+		d.Write(said)
+	}
 }
 
 // tokens estimates the prompt's length: English text has about four bytes a token, other scripts about

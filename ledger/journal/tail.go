@@ -72,12 +72,12 @@ func (r *Reader) rest(rest []byte) (note string, err error) {
 		}
 		size := int64(len(rest))
 		switch {
-		case n == 1:
+		case n == 1 && !r.alone(where, rest[at]):
 			return "", damage(where, "a byte that is not zero, where nothing was written yet")
 		case at >= 8 && where/sector == r.off/sector:
 			return "", damage(where,
 				"bytes that are not zero behind a record that is not there, in one sector with it")
-		case lacksEnd(rest, r.crc):
+		case lacksEnd(rest, r.off, r.crc):
 			return "", damage(r.off, "a frame whose end mark is wrong")
 		}
 		return fmt.Sprintf("level 0: %s: behind frame %d, from byte %d on, are %d bytes of no whole frame: "+
@@ -112,13 +112,20 @@ func endless(body []byte, crc uint32) bool {
 	return ok && r.kind == typeEntry && r.holds(crc)
 }
 
-// lacksEnd reports whether only its end mark is missing from the record at the beginning of b.
-func lacksEnd(b []byte, crc uint32) bool {
+// alone reports whether a byte may be all of a sector that a torn write left: the end mark of a frame whose last
+// byte began a sector, or the length of one whose first eight ended one.
+func (r *Reader) alone(where int64, b byte) bool {
+	return where%sector == 0 && b == endMark || where < r.off+8 && r.off%sector == sector-8
+}
+
+// lacksEnd reports whether only its end mark is missing from the record at the beginning of b, which is at off
+// in the file, and the mark is not all that was in its sector: that a torn write would lack, too.
+func lacksEnd(b []byte, off int64, crc uint32) bool {
 	if len(b) < 8 {
 		return false
 	}
 	n := int64(b[0]) | int64(b[1])<<8 | int64(b[2])<<16 | int64(b[3])<<24
-	return n > 1 && n <= int64(len(b)-8) && b[7+n] == 0 && endless(b[8:8+n], crc)
+	return n > 1 && n <= int64(len(b)-8) && (off+7+n)%sector != 0 && b[7+n] == 0 && endless(b[8:8+n], crc)
 }
 
 // strays are files among the segments that no log of ours has: a segment under another name, for one.
