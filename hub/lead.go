@@ -10,6 +10,31 @@ import (
 	"souk/ledger"
 )
 
+// First is what the treasury has to be asked before the first frame of an empty journal, and [Node.Begin] takes its
+// answer; false if there are frames.
+func (n *Node) First(epoch int64) (f Funds, ask bool) {
+	if n.book.Journal().Journal != "" {
+		return Funds{}, false
+	}
+	id := fmt.Sprintf("%s-%d-0", n.cfg.Journal, epoch)
+	return Funds{bus.OpAllotted, bus.FundsRequest{ID: id, Hub: n.cfg.Journal, Epoch: epoch}}, true
+}
+
+// Begin takes the treasury's answer to First: whether it has dealt with a journal of this name. Then this one is not new: the
+// one there was is lost, and what it held would be spent twice. begins is false without an error where the treasury does
+// not say: a hub has no money to sell for before it does.
+func (n *Node) Begin(r *bus.FundsReply) (begins bool, err error) {
+	if len(r.Grants) > 0 || r.Returned > 0 || r.Code == bus.CodeBadRequest {
+		why := r.Message
+		if why == "" {
+			why = fmt.Sprintf("the treasury has allotted money to one of that name and has taken %d returns of it in", r.Returned)
+		}
+		return false, fmt.Errorf("hub %s: journal %s is empty, but %s: bring the journal back, or give this hub a journal "+
+			"of another name", n.cfg.Domain, n.cfg.Journal, why)
+	}
+	return r.Code == "", nil
+}
+
 // Lead begins a time of leadership. The first frame of an empty journal is written.
 func (n *Node) Lead(now time.Time, epoch int64) error {
 	if err := n.Recall(); err != nil {
