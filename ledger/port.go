@@ -13,11 +13,11 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // takes nothing more and the process must stop: a failed sync is never retried. Replay calls f with every stored
 // frame from the first; it ends before the first Append. One goroutine at a time.
 //
-// HasRoom says whether the disk has room for new holds; if not, an Append of a round may be refused with ErrDiskFull. A hub
-// asks before it clears one, since its state cannot go back.
+// HasRoom says whether the disk has room for new holds; if not, an Append of a round may be refused with
+// ErrDiskFull. A hub asks before it clears one, since its state cannot go back.
 //
-// Life names this opening of the journal, "" where openings have no names, and Ended reports whether a life is of an earlier
-// one: its process has ended, for we have its lock.
+// Life names this opening of the journal, "" where openings have no names, and Ended reports whether a life is
+// of an earlier one: its process has ended, for we have its lock.
 type Journal interface {
 	Replay(f func(Frame) error) error
 	Append(frames ...Frame) error

@@ -15,15 +15,15 @@ import (
 	"souk/bus"
 )
 
-// Follower is what a shell does with the news. It is called from one goroutine, in the order of the changes. A
-// nil function is not called.
+// Follower is what a shell does with the news. It is called from one goroutine, in the order of the
+// changes. A nil function is not called.
 type Follower struct {
 	Set    func(bus.KV)     // a key is there, or has another value
 	Gone   func(key string) // a key that was there is no longer
 	Synced func()           // what was there when the watch began, or began again, has been told
 	Tick   func()           // every Every, between the others, whether or not the registry answers
 	Every  time.Duration    // 0: never
-	Failed func(error)      // the registry is out of reach, tried again and again; nil: the log says so now and then
+	Failed func(error)      // the registry did not answer, and is asked again; nil: the log says so
 	Works  func()           // it answers
 	Log    *slog.Logger     // nil: slog.Default
 }
@@ -168,7 +168,8 @@ func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// Jitter spreads a pause over half of it to all of it, so that many who lost one thing do not come back at once.
+// Jitter spreads a pause over half of it to all of it, so that many who lost one thing do not come back at
+// once.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // Pause waits for d; false if ctx ends first.

@@ -16,8 +16,9 @@ import (
 	"souk/market"
 )
 
-// From a task's arrival on NATS to its dispatch at the agent, on a hub of 16 agents with nothing else to do, journal and
-// sync included; dispatch-us is what the hub itself took of it, sync-us the append and sync alone.
+// From a task's arrival on NATS to its dispatch at the agent, on a hub of 16 agents with nothing else to
+// do, journal and sync included; dispatch-us is what the hub itself took of it, sync-us the append and sync
+// alone.
 func BenchmarkServerUncontended(b *testing.B) {
 	ns, err := embedded.StartNATS(embedded.NATSConfig{})
 	if err != nil {
@@ -38,7 +39,8 @@ func BenchmarkServerUncontended(b *testing.B) {
 	}
 	defer j.Close()
 	world := membus.New(1)
-	s, err := New(testConfig(), Deps{Bus: connect("hub"), Registry: world.Registry(), Journal: j, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(testConfig(), Deps{Bus: connect("hub"), Registry: world.Registry(), Journal: j,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -105,7 +107,8 @@ func BenchmarkServerUncontended(b *testing.B) {
 		seq++
 		for i := range 16 {
 			id := fmt.Sprintf("a-%02d", i)
-			say(bus.SummarySubject("math", id), &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady, Slots: 8, Price: card(1, 1, 4)})
+			say(bus.SummarySubject("math", id), &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady,
+				Slots: 8, Price: card(1, 1, 4)})
 		}
 	}
 	var total time.Duration
@@ -138,8 +141,9 @@ func BenchmarkServerUncontended(b *testing.B) {
 }
 
 func benchTask(i int) *bus.Task {
-	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat, Stream: true,
+	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat,
+		Stream:    true,
 		MaxTokens: 256, Body: make([]byte, 2000), Session: fmt.Sprintf("s-%d", i%500), Inbox: "inbox",
-		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Marks: []bus.Mark{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2},
-			{Bytes: 1536, Hash: 3}, {Bytes: 2000, Hash: 4}}}}
+		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Marks: []bus.Mark{
+			{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3}, {Bytes: 2000, Hash: 4}}}}
 }

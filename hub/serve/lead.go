@@ -11,8 +11,8 @@ import (
 	"souk/bus/follow"
 )
 
-// standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last: nobody else can, for the money
-// is held in its journal. The second error ends the hub.
+// standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last: nobody else
+// can, for the money is held in its journal. The second error ends the hub.
 func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -68,8 +68,9 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 	}
 }
 
-// elect wins the domain's election. Where the leadership is still that of an earlier life of this hub, it is not waited for:
-// that one held the lock of our journal, and we have it now; or it was our own, and we have given it up.
+// elect wins the domain's election. Where the leadership is still that of an earlier life of this hub, it
+// is not waited for: that one held the lock of our journal, and we have it now; or it was our own, and we
+// have given it up.
 func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
 	life := s.deps.Journal.Life()
 	for life != "" && ctx.Err() == nil {
@@ -97,7 +98,8 @@ func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error
 // evictAgain is how soon a registry is asked again that did not answer.
 const evictAgain = 200 * time.Millisecond
 
-// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's error.
+// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's
+// error.
 func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	if err := s.begins(ctx, l); err != nil || ctx.Err() != nil {
 		s.resign(l)

@@ -15,7 +15,6 @@ import (
 	"souk/bus/bustest"
 	"souk/hub"
 	"souk/ledger/journal"
-	"souk/market"
 )
 
 // A journal is one hub's: another domain, or another name, starts nothing on it and says whose it is.
@@ -34,7 +33,8 @@ func TestAJournalOfAnotherDomain(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, run, failed := tn.start("wrong", tn.world.Registry(), j, change)
-		if err := <-failed; err == nil || !strings.Contains(err.Error(), "it is the journal hub-math of domain math") {
+		if err := <-failed; err == nil || !strings.Contains(err.Error(),
+			"it is the journal hub-math of domain math") {
 			t.Errorf("%v", err)
 		}
 		run.wait()
@@ -47,8 +47,8 @@ func TestAJournalOfAnotherDomain(t *testing.T) {
 	}
 }
 
-// A hub that was killed and starts again does not wait for its own lease: the lock of its journal says that nobody else can
-// hold it. Another hub's leadership is waited for.
+// A hub that was killed and starts again does not wait for its own lease: the lock of its journal says that
+// nobody else can hold it. Another hub's leadership is waited for.
 func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
 	tn := newTown(t)
 	tn.agent("a-1", 4, nil)
@@ -65,7 +65,8 @@ func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Claim(t.Context(), bus.ClaimKey("a-1"), []byte(`{"agent":"a-1","domain":"math","hub":"hub-1","epoch":1}`)); err != nil {
+		if _, err := l.Claim(t.Context(), bus.ClaimKey("a-1"),
+			[]byte(`{"agent":"a-1","domain":"math","hub":"hub-1","epoch":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		return l
@@ -122,7 +123,8 @@ func TestAJournalThatIsGone(t *testing.T) {
 	for _, name := range []string{"again", "again-2"} {
 		j := tn.journal(filepath.Base(tn.dir))
 		_, _, failed := tn.start(name, tn.world.Registry(), j, nil)
-		if err := <-failed; err == nil || !strings.Contains(err.Error(), "journal hub-math is empty, but the treasury has allotted money to one of that name") {
+		if err := <-failed; err == nil || !strings.Contains(err.Error(),
+			"journal hub-math is empty, but the treasury has allotted money to one of that name") {
 			t.Errorf("%s: %v", name, err)
 		}
 		j.Close()
@@ -161,8 +163,8 @@ func TestANewJournalWaitsForTheTreasury(t *testing.T) {
 	j.Close()
 }
 
-// A hub that loses its lease stops awarding; its standby takes over the domain and the agents; what ran under the
-// first is settled by it when it leads again, and by nobody else.
+// A hub that loses its lease stops awarding; its standby takes over the domain and the agents; what ran
+// under the first is settled by it when it leads again, and by nobody else.
 func TestTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
@@ -176,8 +178,11 @@ func TestTakeover(t *testing.T) {
 			return true
 		})
 		one, two := tn.world.Registry(), tn.world.Registry()
-		first, _ := tn.run("hub-one", one, tn.journal("one"), func(c *hub.Config) { c.Hub, c.Journal = "one", "one" })
-		second, stopSecond, _ := tn.start("hub-two", two, tn.journal("two"), func(c *hub.Config) { c.Hub, c.Journal = "two", "two" })
+		called := func(name string) func(*hub.Config) {
+			return func(c *hub.Config) { c.Hub, c.Journal = name, name }
+		}
+		first, _ := tn.run("hub-one", one, tn.journal("one"), called("one"))
+		second, stopSecond, _ := tn.start("hub-two", two, tn.journal("two"), called("two"))
 		if got := tn.ask(request("t-1")); got != "accepted by a-1" {
 			t.Fatal(got)
 		}
@@ -196,7 +201,7 @@ func TestTakeover(t *testing.T) {
 		one.Heal()
 		stopSecond.stop()
 		until(t, "the first leads again", func() bool { return tn.ask(request("t-3")) == "accepted by a-1" })
-		tn.publish(bus.CompletionSubject("math", "a-1"), "", completion("a-1", d, market.Usage{Prompt: 100, Output: 10}))
+		tn.publish(bus.CompletionSubject("math", "a-1"), "", served("a-1", d))
 		until(t, "what ran under the first is paid", func() bool { return first.Stats().Captured == 3 })
 		if first.Stats().Faults != 0 || second.Stats().Faults != 0 {
 			t.Error("faults")

@@ -12,18 +12,18 @@ import (
 
 // listen subscribes to everything that is said to this hub.
 func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, err error) {
-	d := s.cfg.Domain
+	d, from := s.cfg.Domain, bus.LastToken
 	for _, sub := range []struct {
 		subject string
 		handle  bus.Handler
 	}{
 		{s.inbox + ".*", s.onReply},
-		{bus.SummarySubject(d, "*"), hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = bus.LastToken(m.Subject) })},
+		{bus.SummarySubject(d, "*"), hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.CompletionSubject(d, "*"), s.completions()},
-		{bus.CancelSubject(d, "*"), hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = bus.LastToken(m.Subject) })},
-		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = bus.LastToken(m.Subject) })},
+		{bus.CancelSubject(d, "*"), hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = from(m.Subject) })},
+		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
-		{bus.FeedbackSubject(d, "*"), hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = bus.LastToken(m.Subject) })},
+		{bus.FeedbackSubject(d, "*"), hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = from(m.Subject) })},
 		{bus.HubTaskSubject(d), s.onTask},
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
@@ -53,7 +53,8 @@ func (s *Server) onTask(m bus.Msg) {
 	}
 }
 
-var errNoRoom = &bus.Error{Code: bus.CodeNoRoom, Message: "the hub has more messages than it can look at; try again"}
+var errNoRoom = &bus.Error{Code: bus.CodeNoRoom,
+	Message: "the hub has more messages than it can look at; try again"}
 
 // turnBack answers a task that does not reach the Node.
 func (s *Server) turnBack(t *bus.Task, wrong error, retry time.Duration) {
@@ -116,7 +117,8 @@ func (s *Server) completions() bus.Handler {
 	}
 }
 
-// hearing hands messages of one kind to the loop. Who speaks is known by the subject alone: fill writes it in.
+// hearing hands messages of one kind to the loop. Who speaks is known by the subject alone: fill writes it
+// in.
 func hearing[M any, P interface {
 	*M
 	bus.Message
@@ -157,7 +159,8 @@ func (s *Server) ask(f hub.Funds) {
 	s.counter <- struct{}{}
 	defer func() { <-s.counter }()
 	reply := s.answer(context.Background(), f)
-	late := time.NewTimer(hub.TreasuryTimeout) // its own: the Node must hear most of all that there was no answer in time
+	// A time of its own: the Node must hear most of all that there was no answer in time.
+	late := time.NewTimer(hub.TreasuryTimeout)
 	defer late.Stop()
 	select {
 	case s.in <- input{at: time.Now(), m: reply}:
@@ -192,6 +195,7 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 func (s *Server) unanswered(f hub.Funds, err error) {
 	now, said := time.Now().UnixNano(), s.mute.Load()
 	if now-said >= int64(bus.SayAgain) && s.mute.CompareAndSwap(said, now) {
-		s.log.Warn("treasury did not answer; asking again every second", "op", f.Op, "client", f.Request.Client, "err", err)
+		s.log.Warn("treasury did not answer; asking again every second",
+			"op", f.Op, "client", f.Request.Client, "err", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"souk/market"
 )
 
-// A dispatch that is lost on the way is sent again; of an agent that never hears one the client is told. The trace context is
-// not lost.
+// A dispatch that is lost on the way is sent again; of an agent that never hears one the client is told.
+// The trace context is not lost.
 func TestLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
@@ -42,7 +42,8 @@ func TestATreasuryThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 1, nil)
-		tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour }) // its agent says nothing of itself
+		// its agent says nothing of itself
+		tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
 		for i := range 12 {
 			client := fmt.Sprint("c", i)
 			tn.mu.Lock()
@@ -81,7 +82,8 @@ func TestTraceIsPassedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "tracestate": {"k=v"}}
+	h := bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		"tracestate": {"k=v"}}
 	if err := tn.bus.Publish(bus.Msg{Subject: bus.HubTaskSubject("math"), Header: h, Data: data}); err != nil {
 		t.Fatal(err)
 	}
@@ -100,14 +102,16 @@ func TestBytesThatAreNoMessages(t *testing.T) {
 	tn := newTown(t)
 	tn.agent("a-1", 1, nil)
 	s, _ := tn.hub(nil)
-	for _, subject := range []string{bus.SummarySubject("math", "a-1"), bus.CompletionSubject("math", "a-1"), bus.CancelSubject("math", "ann"), bus.FeedbackSubject("math", "ann")} {
+	for _, subject := range []string{bus.SummarySubject("math", "a-1"), bus.CompletionSubject("math", "a-1"),
+		bus.CancelSubject("math", "ann"), bus.FeedbackSubject("math", "ann")} {
 		if err := tn.bus.Publish(bus.Msg{Subject: subject, Data: []byte("\xdd\xff\xff\xff\xff")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	m, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject("math"), Data: []byte("\xdd\xff\xff\xff\xff")})
+	m, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject("math"),
+		Data: []byte("\xdd\xff\xff\xff\xff")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +159,8 @@ func TestAnAccountThatIsNoneIsAnswered(t *testing.T) {
 	}
 }
 
-// The treasury answers while the hub's queue is full, and stays so for longer than the answer can wait: it is lost. The client has
-// its money all the same, within seconds, and so has the hub's next start.
+// The treasury answers while the hub's queue is full, and stays so for longer than the answer can wait: it
+// is lost. The client has its money all the same, within seconds, and so has the hub's next start.
 func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 	for _, lost := range []string{bus.OpAllot, bus.OpAllotted} {
 		t.Run(lost, func(t *testing.T) {
@@ -166,7 +170,8 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 				cfg.Queue, cfg.Silence, cfg.Suspect = 4, time.Hour, time.Hour
 				b := tn.world.Bus("hub")
 				defer b.Close()
-				s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: tn.journal("hub-math"), Log: slog.New(slog.DiscardHandler)})
+				s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: tn.journal("hub-math"),
+					Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}

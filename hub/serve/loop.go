@@ -50,7 +50,8 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 			s.node.Drain(time.Now())
 			s.mu.Unlock()
 		case <-giveUp:
-			s.log.Warn("stopping with holds open: their agents' completions are taken after the next start", "holds", s.Stats().Holds)
+			s.log.Warn("stopping with holds open: their agents' completions are taken after the next start",
+				"holds", s.Stats().Holds)
 			return nil
 		case <-l.Lost():
 			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
@@ -134,7 +135,8 @@ func (s *Server) step(in input) {
 		if err := s.node.Join(in.at, *in.join); err != nil {
 			s.log.Warn("agent not sold", "err", err)
 		} else {
-			s.log.Info("agent joined", "agent", in.join.Agent, "model", in.join.Model, "slots", in.join.Slots, "boot", in.join.Boot)
+			s.log.Info("agent joined", "agent", in.join.Agent, "model", in.join.Model,
+				"slots", in.join.Slots, "boot", in.join.Boot)
 		}
 	case in.leave != "":
 		s.node.Leave(in.at, in.leave)

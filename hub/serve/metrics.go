@@ -14,7 +14,7 @@ import (
 type Stats struct {
 	hub.Stats
 	Dropped  int64     // messages that found the queue full
-	Decision Quantiles // arrival to dispatch sent, of tasks that found a slot free and their money at hand: the hub's own time
+	Decision Quantiles // arrival to dispatch sent, of tasks that found slot and money free: the hub's own time
 	Wait     Quantiles // the same of all tasks that were placed
 	Round    Quantiles // quotes, clearing, check and records of one round
 	Sync     Quantiles // append and sync
@@ -40,7 +40,8 @@ type measures struct {
 func newMeasures() measures {
 	// Nanoseconds up to an hour, to two digits.
 	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(100, int64(time.Hour), 2) }
-	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(), turned: map[bus.Code]int64{}}
+	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(),
+		turned: map[bus.Code]int64{}}
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
@@ -99,6 +100,7 @@ func (s *Server) Stats() Stats {
 	}
 	st.Rejected += m.bad
 	st.Dropped = s.dropped.Load()
-	st.Decision, st.Wait, st.Round, st.Sync = quantiles(m.decision), quantiles(m.wait), quantiles(m.round), quantiles(m.sync)
+	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
+	st.Round, st.Sync = quantiles(m.round), quantiles(m.sync)
 	return st
 }

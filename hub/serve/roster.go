@@ -104,8 +104,8 @@ func (r *roster) drop(ctx context.Context, agent string) {
 	}
 }
 
-// heed follows the domain's settings in the registry until ctx ends. An entry that is not understood leaves those in
-// force.
+// heed follows the domain's settings in the registry until ctx ends. An entry that is not understood leaves
+// those in force.
 func (s *Server) heed(ctx context.Context) {
 	key, warned := bus.MarketKey(s.cfg.Domain), false
 	apply := func(c *bus.MarketConfig) { s.pass(ctx, input{at: time.Now(), set: &setting{c}}) }

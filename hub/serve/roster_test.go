@@ -28,7 +28,8 @@ func TestDispatchesCarryTheirClaimsFence(t *testing.T) {
 		}
 		tn.ask(request(fmt.Sprint("t-", i)))
 		if d := <-got; d.Fence != kvs[0].Create || d.Fence <= last {
-			t.Errorf("claim %d: fence %d, the claim was made at %d, the one before at %d", i, d.Fence, kvs[0].Create, last)
+			t.Errorf("claim %d: fence %d, the claim was made at %d, the one before at %d", i, d.Fence, kvs[0].Create,
+				last)
 		}
 		last = kvs[0].Create
 		if i > 0 {
@@ -43,7 +44,8 @@ func TestDispatchesCarryTheirClaimsFence(t *testing.T) {
 		})
 		reg := registration("a-1", 1)
 		data, _ := bus.EncodeEntry(&reg)
-		if _, err := tn.world.Registry().Register(t.Context(), bus.AgentKey("a-1"), data, 5*time.Second); err != nil {
+		if _, err := tn.world.Registry().Register(t.Context(), bus.AgentKey("a-1"), data,
+			5*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the agent is sold again", func() bool { return joined.n.Load() == 2 })

@@ -29,8 +29,9 @@ type Deps struct {
 
 // Server runs a Node.
 //
-// One goroutine steps the Node through whatever has arrived; a second makes frames durable, all that have queued up
-// with one sync, and only then sends what follows from them. The first does not wait for the second.
+// One goroutine steps the Node through whatever has arrived; a second makes frames durable, all that have
+// queued up with one sync, and only then sends what follows from them. The first does not wait for the
+// second.
 type Server struct {
 	cfg   hub.Config
 	deps  Deps
@@ -87,12 +88,13 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 // Ready is closed when the hub leads its domain, listens, and has claimed the agents that were there.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Leading reports whether the hub leads its domain now. One that does not awards nothing; it settles what is its own.
+// Leading reports whether the hub leads its domain now. One that does not awards nothing; it settles what
+// is its own.
 func (s *Server) Leading() bool { return s.leading.Load() }
 
-// Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it drains
-// within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is then in
-// memory may never have happened. It can be called once.
+// Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
+// drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
+// then in memory may never have happened. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")
@@ -106,8 +108,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer writer.Wait()
 	defer close(s.work)
 
-	e := bus.HubEntry{Domain: s.cfg.Domain, Labels: s.cfg.Labels, Hub: s.cfg.Hub, Journal: s.cfg.Journal, General: s.cfg.General,
-		Life: s.deps.Journal.Life()}
+	e := bus.HubEntry{Domain: s.cfg.Domain, Labels: s.cfg.Labels, General: s.cfg.General,
+		Hub: s.cfg.Hub, Journal: s.cfg.Journal, Life: s.deps.Journal.Life()}
 	entry, err := bus.EncodeEntry(&e)
 	if err != nil {
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
@@ -143,14 +145,17 @@ func (s *Server) replay() error {
 	if err := ledger.Restore(s.deps.Journal, s.node.Past()); err != nil {
 		return err
 	}
-	if o := s.node.Book().Journal(); o.Journal != "" && (o.Journal != s.cfg.Journal || o.Domain != s.cfg.Domain) {
-		return fmt.Errorf("it is the journal %s of domain %s: each hub has its own data directory", o.Journal, o.Domain)
+	o := s.node.Book().Journal()
+	if o.Journal != "" && (o.Journal != s.cfg.Journal || o.Domain != s.cfg.Domain) {
+		return fmt.Errorf("it is the journal %s of domain %s: each hub has its own data directory",
+			o.Journal, o.Domain)
 	}
 	s.mu.Lock()
 	err := s.node.Recall()
 	s.mu.Unlock()
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
-		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(), "took", time.Since(begin).Round(time.Millisecond))
+		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(),
+			"took", time.Since(begin).Round(time.Millisecond))
 	}
 	return err
 }

@@ -48,8 +48,10 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	if err := journal.Read(tn.dir, book.ApplyFrame); err != nil {
 		t.Fatal(err)
 	}
-	if got := book.Balance(ledger.Payable("a-1")); got != spent || book.OpenCount() != 0 || book.Avail("ann") != 0 {
-		t.Errorf("the journal: payable %v (want %v), %d holds open, %v available", got, spent, book.OpenCount(), book.Avail("ann"))
+	if got := book.Balance(ledger.Payable("a-1")); got != spent || book.OpenCount() != 0 ||
+		book.Avail("ann") != 0 {
+		t.Errorf("the journal: payable %v (want %v), %d holds open, %v available", got, spent, book.OpenCount(),
+			book.Avail("ann"))
 	}
 
 	// A second start remembers the ids of the first.
@@ -72,7 +74,8 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	j.Close()
 	for _, id := range []string{"newer", "newest"} {
 		_, stop = tn.hub(nil)
-		if got := tn.ask(request("t-7-24")); got != "accepted by a-1" && got != "answer_gone" { // by how long all this took
+		// by how long all this took
+		if got := tn.ask(request("t-7-24")); got != "accepted by a-1" && got != "answer_gone" {
 			t.Errorf("an id of the first run: %s", got)
 		}
 		if got := tn.ask(request(id)); got != "accepted by a-1" {
@@ -85,7 +88,9 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	want, got := ledger.NewBook(), hub.NewHistory(testConfig())
 	j = tn.journal(filepath.Base(tn.dir))
 	err := errors.Join(j.Restore(got), journal.Read(tn.dir, want.ApplyFrame))
-	if err != nil || !slices.Equal(got.Book().Balances("*"), want.Balances("*")) || got.Book().Balance(ledger.Payable("a-1")) != spent/200*203 {
-		t.Errorf("%v; from a snapshot: %v\nfrom the first frame: %v", err, got.Book().Balances("*"), want.Balances("*"))
+	if err != nil || !slices.Equal(got.Book().Balances("*"), want.Balances("*")) ||
+		got.Book().Balance(ledger.Payable("a-1")) != spent/200*203 {
+		t.Errorf("%v; from a snapshot: %v\nfrom the first frame: %v", err, got.Book().Balances("*"),
+			want.Balances("*"))
 	}
 }

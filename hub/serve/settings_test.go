@@ -15,13 +15,15 @@ import (
 	"souk/ledger/journal"
 )
 
-// What is put into the registry, in any order, is told as settings or as none; what is not understood is told to nobody.
+// What is put into the registry, in any order, is told as settings or as none; what is not understood is
+// told to nobody.
 func TestSettingsAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
 		mine := tn.world.Registry()
 		j := tn.journal("hub-math")
-		s, err := New(testConfig(), Deps{Bus: tn.world.Bus("hub"), Registry: mine, Journal: j, Log: slog.New(slog.DiscardHandler)})
+		s, err := New(testConfig(), Deps{Bus: tn.world.Bus("hub"), Registry: mine, Journal: j,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,8 +100,8 @@ func (tn *town) treasury(m bus.Msg) {
 	tn.publish(m.Reply, "", &r)
 }
 
-// agent registers one and serves whatever it is handed: accepted at once, then done, with 10 tokens out. serve may
-// take over: false keeps the dispatch for the test.
+// agent registers one and serves whatever it is handed: accepted at once, then done, with 10 tokens out.
+// serve may take over: false keeps the dispatch for the test.
 func (tn *town) agent(id string, slots int, serve func(bus.Dispatch) bool) bus.Lease {
 	tn.t.Helper()
 	tn.subscribe(bus.DispatchSubject(id, "*"), func(m bus.Msg) {
@@ -114,7 +114,7 @@ func (tn *town) agent(id string, slots int, serve func(bus.Dispatch) bool) bus.L
 			return
 		}
 		tn.publish(m.Reply, "", &bus.DispatchReply{Agent: id, Hold: d.Hold})
-		tn.publish(bus.CompletionSubject(d.Domain, id), "", completion(id, d, market.Usage{Prompt: 100, Output: 10}))
+		tn.publish(bus.CompletionSubject(d.Domain, id), "", served(id, d))
 	})
 	reg := registration(id, slots)
 	data, err := bus.EncodeEntry(&reg)
@@ -147,7 +147,8 @@ func (tn *town) hub(change func(*hub.Config)) (s *Server, stop func() error) {
 	return s, stop
 }
 
-func (tn *town) run(name string, r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server, stop stopper) {
+func (tn *town) run(name string, r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server,
+	stop stopper) {
 	tn.t.Helper()
 	s, stop, failed := tn.start(name, r, j, change)
 	select {
@@ -161,7 +162,8 @@ func (tn *town) run(name string, r bus.Registry, j ledger.Journal, change func(*
 }
 
 // start runs a hub that need not become ready.
-func (tn *town) start(name string, r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server, stop stopper, failed <-chan error) {
+func (tn *town) start(name string, r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server,
+	stop stopper, failed <-chan error) {
 	tn.t.Helper()
 	cfg := testConfig()
 	if change != nil {
@@ -281,22 +283,29 @@ func card(miss, hit, out market.Credits) market.Price {
 func registration(id string, slots int) bus.Registration {
 	return bus.Registration{
 		Agent: id, Boot: 1, Model: "llama", Domains: []bus.DomainScore{{Domain: "math", Score: 0.8}},
-		MaxModelLen: 8192, BlockSize: 16, KVTokens: 100_000, Slots: slots, Price: card(1, 1, 4), State: bus.StateReady,
+		MaxModelLen: 8192, BlockSize: 16, KVTokens: 100_000, Slots: slots,
+		Price: card(1, 1, 4), State: bus.StateReady,
 	}
 }
 
 // task is a request of some 100 prompt tokens.
 func task(client, id string) *bus.Task {
-	return &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true, MaxTokens: 100,
-		Session: "s-" + id, Inbox: "inbox." + client + "." + id,
+	return &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
+		MaxTokens: 100, Session: "s-" + id, Inbox: "inbox." + client + "." + id,
 		Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Marks: []bus.Mark{{Bytes: 400, Hash: 42}}}}
+}
+
+// served is an honest agent's account of what it serves of every dispatch: 10 tokens.
+func served(agent string, d bus.Dispatch) *bus.Completion {
+	return completion(agent, d, market.Usage{Prompt: 100, Output: 10})
 }
 
 // completion is an honest agent's account of a dispatch.
 func completion(agent string, d bus.Dispatch, u market.Usage) *bus.Completion {
 	return &bus.Completion{
-		Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop",
-		Usage: u, Relayed: u.Output, Cost: market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
-		TTFTUS: 50_000, ITLUS: 10_000, Inbox: "ack." + d.Hold,
+		Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
+		Outcome: bus.OutcomeDone, Finish: "stop", Usage: u, Relayed: u.Output, TTFTUS: 50_000, ITLUS: 10_000,
+		Cost:  market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
+		Inbox: "ack." + d.Hold,
 	}
 }

@@ -22,8 +22,8 @@ type todo struct {
 // presses reports whether anyone waits for it.
 func (t *todo) presses() bool { return t.done != nil || t.Presses() }
 
-// write is the journal's goroutine: it makes the frames of all turns that have queued up durable with one sync,
-// then sends what follows from them, in order.
+// write is the journal's goroutine: it makes the frames of all turns that have queued up durable with one
+// sync, then sends what follows from them, in order.
 func (s *Server) write() {
 	var group []todo
 	var frames []ledger.Frame
@@ -65,8 +65,9 @@ func (s *Server) write() {
 	}
 }
 
-// gather adds the turns that have queued up. A group in which nothing presses waits up to Linger for more: who
-// reports a completion repeats it until it is acknowledged, so a settlement can share the next round's sync.
+// gather adds the turns that have queued up. A group in which nothing presses waits up to Linger for more:
+// who reports a completion repeats it until it is acknowledged, so a settlement can share the next round's
+// sync.
 func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 	presses := group[0].presses()
 	linger.Reset(s.cfg.Linger)
@@ -93,8 +94,8 @@ func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 	return group
 }
 
-// deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left for later: it
-// returns acks with those of the turn.
+// deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left
+// for later: it returns acks with those of the turn.
 func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 	for i := range r.Dispatches {
 		d := &r.Dispatches[i]
@@ -156,11 +157,12 @@ func (s *Server) send(l hub.Letter) {
 	}
 }
 
-// probeMark begins the last token of subjects to which the bus says that nobody heard a probe; those of dispatches begin with a
-// digit.
+// probeMark begins the last token of subjects to which the bus says that nobody heard a probe; those of
+// dispatches begin with a digit.
 const probeMark = "at_"
 
-// probe says something to an agent that means nothing. Only the bus answers, and only if the agent is not there.
+// probe says something to an agent that means nothing. Only the bus answers, and only if the agent is not
+// there.
 func (s *Server) probe(agent string) {
 	none := uint64(0)
 	m := bus.Msg{Subject: bus.StreamSubject(agent, s.cfg.Domain), Reply: s.inbox + "." + probeMark + agent}

@@ -122,9 +122,13 @@ func TestDiskNearlyFull(t *testing.T) {
 	if got := tn.ask(first); got != "unavailable" && got != "allotment_pending" {
 		t.Errorf("a new client's first task: %s", got)
 	}
-	until(t, "tasks are refused", func() bool { return tn.ask(request(fmt.Sprint("t-", s.Stats().Arrived))) == "unavailable" })
-	tn.publish(bus.CompletionSubject("math", "a-1"), "", completion("a-1", d, market.Usage{Prompt: 100, Output: 10}))
-	until(t, "the running task is settled", func() bool { return s.Stats().Tasks[""] >= 1 && s.Stats().Holds == 0 })
+	until(t, "tasks are refused", func() bool {
+		return tn.ask(request(fmt.Sprint("t-", s.Stats().Arrived))) == "unavailable"
+	})
+	tn.publish(bus.CompletionSubject("math", "a-1"), "", served("a-1", d))
+	until(t, "the running task is settled", func() bool {
+		return s.Stats().Tasks[""] >= 1 && s.Stats().Holds == 0
+	})
 	disk.set(false)
 	until(t, "tasks are taken again", func() bool {
 		return tn.ask(request(fmt.Sprint("u-", s.Stats().Arrived))) == "accepted by a-1"
@@ -170,7 +174,7 @@ func TestSettlementsShareASync(t *testing.T) {
 				t.Fatal(got)
 			}
 			d := <-handed
-			tn.publish(bus.CompletionSubject("math", "a-1"), "", completion("a-1", d, market.Usage{Prompt: 100, Output: 10}))
+			tn.publish(bus.CompletionSubject("math", "a-1"), "", served("a-1", d))
 			synctest.Wait()
 		}
 		if took := time.Since(at); took > 10*time.Millisecond {
