@@ -1,13 +1,11 @@
 package hub
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
 	"souk/ledger"
-	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -161,35 +159,6 @@ func newLife(t *testing.T, boot int64) {
 	h.must(h.step(h.task("ann", "t9")))
 	if got := h.take("ann", "t9"); got.Hold == d.Hold {
 		t.Error("the same hold again")
-	}
-}
-
-// A journal is one hub's: another domain, or another name, starts nothing on it and says whose it is.
-func TestAJournalOfAnotherDomain(t *testing.T) {
-	tn := newTown(t)
-	_, stop := tn.hub(nil)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	for _, change := range []func(*Config){
-		func(c *Config) { c.Domain = "code" },
-		func(c *Config) { c.Journal = "hub-code" },
-	} {
-		j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, run, failed := tn.start("wrong", tn.world.Registry(), j, change)
-		if err := <-failed; err == nil || !strings.Contains(err.Error(), "it is the journal hub-math of domain math") {
-			t.Errorf("%v", err)
-		}
-		run.wait()
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if kvs, err := tn.world.Registry().Get(t.Context(), bus.HubsPrefix); err != nil || len(kvs) != 0 {
-		t.Errorf("it was registered: %v, %v", kvs, err)
 	}
 }
 

@@ -233,8 +233,8 @@ func quarter(set, all int) int {
 	return max(1, all/4)
 }
 
-// serves reports whether an agent whose first domain is label belongs here.
-func (c Config) serves(label string) bool {
+// Serves reports whether an agent whose first domain is label belongs here.
+func (c Config) Serves(label string) bool {
 	if label == c.Domain {
 		return true
 	}

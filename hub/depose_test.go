@@ -7,7 +7,6 @@ import (
 
 	"souk/bus"
 	"souk/ledger"
-	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -139,62 +138,4 @@ func TestAnotherHubsHold(t *testing.T) {
 	if err := h.step(c); err == nil || h.ack(c.Hold) != "none" {
 		t.Errorf("%v, %s", err, h.ack(c.Hold))
 	}
-}
-
-// A hub that was killed and starts again does not wait for its own lease: the lock of its journal says that nobody else can
-// hold it. Another hub's leadership is waited for.
-func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
-	tn := newTown(t)
-	tn.agent("a-1", 4, nil)
-	j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave := func(life string) bus.Leadership {
-		entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: "math", Hub: "hub-1", Journal: "hub-math", Life: life})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := tn.world.Registry().Elect(t.Context(), bus.HubKey("math"), entry, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Claim(t.Context(), bus.ClaimKey("a-1"), []byte(`{"agent":"a-1","domain":"math","hub":"hub-1","epoch":1}`)); err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	dead := leave(j.Life())
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s, stop := tn.hub(nil)
-	select {
-	case <-dead.Lost():
-	default:
-		t.Error("the former life still leads")
-	}
-	if !s.Leading() {
-		t.Error("a hub that is ready does not lead")
-	}
-	until(t, "the agent is sold", func() bool { return tn.ask(request("t")) == "accepted by a-1" })
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	if s.Leading() {
-		t.Error("a hub that has ended leads")
-	}
-
-	stranger := leave("another")
-	j, err = journal.Open(tn.dir, journal.Config{MinFree: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	waits, end, _ := tn.start("waits", tn.world.Registry(), j, nil)
-	defer end.stop()
-	if err := stranger.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	<-waits.Ready()
 }

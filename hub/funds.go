@@ -26,8 +26,8 @@ const askAgain = 5 * time.Second
 // needs the answer.
 const (
 	// noAnswer is how long an answer is waited for: longer than the shell needs to say that there was none, so that what is under
-	// way is bounded by maxAsking there, too.
-	noAnswer = 2*treasuryTimeout + time.Second
+	// way is bounded by MaxAsking there, too.
+	noAnswer = 2*TreasuryTimeout + time.Second
 	// repeatAfter is how soon it is asked again where there was none.
 	repeatAfter = time.Second
 	// refusedAgain is how soon a return that was refused is told again.
@@ -36,11 +36,11 @@ const (
 	comeBackMost = 5 * time.Second
 )
 
-// maxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each client.
-const maxAsking = 256
+// MaxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each client.
+const MaxAsking = 256
 
-// treasuryTimeout is how long a request to the treasury may take: it syncs a journal of its own.
-const treasuryTimeout = 2 * time.Second
+// TreasuryTimeout is how long a request to the treasury may take: it syncs a journal of its own.
+const TreasuryTimeout = 2 * time.Second
 
 // purse is a client's money at this hub, beyond what the book says.
 type purse struct {
@@ -139,7 +139,7 @@ func (n *Node) post(a *ask) {
 // launch sends a request, again perhaps, as soon as not too many are under way.
 func (n *Node) launch(a *ask) {
 	t := &n.treasury
-	if t.flying >= maxAsking {
+	if t.flying >= MaxAsking {
 		t.line = append(t.line, a)
 		return
 	}
@@ -158,7 +158,7 @@ func (n *Node) land(a *ask) {
 	}
 	a.flying = false
 	t.flying--
-	for len(t.line) > 0 && t.flying < maxAsking {
+	for len(t.line) > 0 && t.flying < MaxAsking {
 		next := t.line[0]
 		t.line = t.line[1:]
 		if t.asks[next.req.ID] == next {

@@ -10,6 +10,32 @@ import (
 	"souk/ledger"
 )
 
+// First is what the treasury has to be asked before the first frame of an empty journal, and [Node.Begin]
+// takes its answer; false if there are frames.
+func (n *Node) First(epoch int64) (f Funds, ask bool) {
+	if n.book.Journal().Journal != "" {
+		return Funds{}, false
+	}
+	id := fmt.Sprintf("%s-%d-0", n.cfg.Journal, epoch)
+	return Funds{bus.OpAllotted, bus.FundsRequest{ID: id, Hub: n.cfg.Journal, Epoch: epoch}}, true
+}
+
+// Begin takes the treasury's answer to First: whether it has dealt with a journal of this name. Then this
+// one is not new: the one there was is lost, and what it held would be spent twice. begins is false without
+// an error where the treasury does not say: a hub has no money to sell for before it does.
+func (n *Node) Begin(r *bus.FundsReply) (begins bool, err error) {
+	if len(r.Grants) > 0 || r.Returned > 0 || r.Code == bus.CodeBadRequest {
+		why := r.Message
+		if why == "" {
+			why = fmt.Sprintf("the treasury has allotted money to one of that name and has taken %d returns of it in",
+				r.Returned)
+		}
+		return false, fmt.Errorf("hub %s: journal %s is empty, but %s: bring the journal back, or give this hub a "+
+			"journal of another name", n.cfg.Domain, n.cfg.Journal, why)
+	}
+	return r.Code == "", nil
+}
+
 // Lead begins a time of leadership. The first frame of an empty journal is written.
 func (n *Node) Lead(now time.Time, epoch int64) error {
 	if err := n.Recall(); err != nil {
@@ -17,7 +43,8 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	}
 	n.advance(now)
 	if _, last, _ := n.book.Last(); epoch < last {
-		return fmt.Errorf("hub %s: epoch %d is below %d, the last in its journal: another has led since", n.cfg.Hub, epoch, last)
+		return fmt.Errorf("hub %s: epoch %d is below %d, the last in its journal: another has led since",
+			n.cfg.Hub, epoch, last)
 	}
 	if n.epoch == 0 {
 		n.stats = newStats() // what was replayed was counted when it happened
@@ -43,8 +70,8 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	return nil
 }
 
-// Depose ends it: what waits is sent away, what runs goes on. From now on nothing is recorded but the ends of the hub's own
-// holds, which nobody else can end.
+// Depose ends it: what waits is sent away, what runs goes on. From now on nothing is recorded but the ends
+// of the hub's own holds, which nobody else can end.
 func (n *Node) Depose(now time.Time) {
 	n.advance(now)
 	if !n.leading {
@@ -59,7 +86,8 @@ func (n *Node) Depose(now time.Time) {
 	n.forgetAsks()
 }
 
-// Drain takes no more tasks and sends away those that wait; what runs is settled as ever. Quiet tells the end.
+// Drain takes no more tasks and sends away those that wait; what runs is settled as ever. Quiet tells the
+// end.
 func (n *Node) Drain(now time.Time) {
 	n.advance(now)
 	if n.leading && !n.draining {
@@ -80,7 +108,8 @@ func (n *Node) Retire(now time.Time) {
 // Quiet reports whether nothing runs and nothing is asked of the treasury.
 func (n *Node) Quiet() bool { return len(n.holds) == 0 && n.treasury.idle() }
 
-// sendAway refuses every task that holds no money yet. Those without their money come first: what another leaves would let them in.
+// sendAway refuses every task that holds no money yet. Those without their money come first: what another
+// leaves would let them in.
 func (n *Node) sendAway(code bus.Code, why string) {
 	for _, p := range n.sortedPurses() {
 		for len(p.parked) > 0 {
@@ -99,12 +128,12 @@ func (n *Node) sendAway(code bus.Code, why string) {
 	}
 }
 
-// Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment, or lately could not:
-// then Room has to be told first.
+// Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment,
+// or lately could not: then Room has to be told first.
 func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 || len(n.treasury.asks) > 0 }
 
-// Room says whether the journal has room for new holds. Without it tasks are refused and those that wait are sent
-// away; what runs is settled.
+// Room says whether the journal has room for new holds. Without it tasks are refused and those that wait
+// are sent away; what runs is settled.
 func (n *Node) Room(has bool) {
 	if n.full == !has || !n.leading {
 		return

@@ -2,7 +2,7 @@
 // on each agent, clears and prices the round, records it, and hands the tasks to their agents.
 //
 // [Node] is the whole of it as a state machine: messages in, effects out, no I/O and no clock.
-// [Server] runs a Node on a bus, a registry and a journal.
+// Package hub/serve runs a Node on a bus, a registry and a journal.
 package hub
 
 import (
@@ -32,13 +32,12 @@ type Ready struct {
 	Wake       time.Time      // Tick then, if nothing arrives before; zero: no need
 	Probes     []string       // agents that are quiet: whether anybody listens there; Absent if not
 	Placed     []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
-
-	flushed chan struct{} // closed when all this was done
+	Rounds     int            // how many were cleared for this
 }
 
-// presses reports whether anyone waits for this turn: all but frames, acknowledgements and status can wait a little.
-func (r *Ready) presses() bool {
-	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 || r.flushed != nil {
+// Presses reports whether anyone waits for this turn: all but frames, acknowledgements and status can wait a little.
+func (r *Ready) Presses() bool {
+	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
 		return true
 	}
 	for _, l := range r.Letters {
@@ -133,7 +132,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	past := newHistory(cfg)
+	past := NewHistory(cfg)
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(), salts: rand.NewChaCha8(seed),
 		batch: batch.New[*task](cfg.Batch),
@@ -146,13 +145,19 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	return n, nil
 }
 
-// newHistory is what is kept of a journal while it is replayed.
-func newHistory(cfg Config) *ledger.History {
+// NewHistory is what is kept of a journal while it is replayed.
+func NewHistory(cfg Config) *ledger.History {
 	return ledger.NewHistory(ledger.HistoryLimits{Ends: cfg.MaxKnown, Keep: cfg.KeepIDs, Returns: maxReturns})
 }
 
 // Book is the hub's book, to be read.
 func (n *Node) Book() *ledger.Book { return n.book }
+
+// Past is what the journal is replayed into, from its first frame or a snapshot; nil after Recall.
+func (n *Node) Past() *ledger.History { return n.history }
+
+// Config is what is in force: as configured, with the domain's settings over it.
+func (n *Node) Config() Config { return n.cfg }
 
 // Step takes a message in. A message that means nothing here is an error, changes nothing and is counted;
 // whoever waits for an answer to it gets one all the same.
@@ -236,9 +241,11 @@ func (n *Node) Tick(now time.Time) {
 // this until all messages at hand were stepped lets tasks that came together be cleared together.
 func (n *Node) Ready() Ready {
 	if n.leading {
+		before := n.stats.Rounds
 		for !n.full && !n.lost && n.batch.Due(n.now, n.freeSlots()) {
 			n.clear()
 		}
+		n.out.Rounds = int(n.stats.Rounds - before)
 		n.report()
 		n.out.Wake = n.wake()
 	} else if len(n.holds) > 0 {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"souk/bus"
 	"souk/market"
@@ -155,12 +154,4 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 		err = market.Check(*r, o)
 	}
 	return o, err
-}
-
-// stopAfter is a [Node.Limit] by a clock.
-func stopAfter(now func() time.Time, most time.Duration) func() func() bool {
-	return func() func() bool {
-		until := now().Add(most)
-		return func() bool { return now().After(until) }
-	}
 }

@@ -98,7 +98,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	if err == nil && reg.Slots < 1 {
 		err = fmt.Errorf("no slots")
 	}
-	if err == nil && !n.cfg.serves(reg.Domains[0].Domain) {
+	if err == nil && !n.cfg.Serves(reg.Domains[0].Domain) {
 		err = fmt.Errorf("its first domain is %s, not served here", reg.Domains[0].Domain)
 	}
 	if a := n.lookup(reg.Agent); err == nil && (a == nil || !a.joined) && n.joined() >= n.cfg.MaxAgents {

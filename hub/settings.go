@@ -50,35 +50,3 @@ func (n *Node) Configure(now time.Time, m *bus.MarketConfig) error {
 	}
 	return nil
 }
-
-// force is what of the domain's entry is in force, as a watch tells it.
-type force struct {
-	named bool  // since the watch began, or began again
-	there bool  // some settings are in force
-	err   error // why the last event was not understood
-}
-
-// take takes an event of the watch in. It reports whether the settings are now others: c, or nil for none. An entry
-// that is not understood leaves what is in force.
-func (f *force) take(key string, e bus.Event) (c *bus.MarketConfig, news bool) {
-	f.err = nil
-	switch {
-	case e.Synced:
-		gone := f.there && !f.named
-		f.named = false
-		f.there = f.there && !gone
-		return nil, gone
-	case e.Key != key: // of a domain whose name begins like this one's
-		return nil, false
-	case e.Deleted:
-		f.there = false
-		return nil, true
-	}
-	f.named = true
-	c = new(bus.MarketConfig)
-	if f.err = bus.DecodeEntry(e.Value, c); f.err != nil {
-		return nil, false
-	}
-	f.there = true
-	return c, true
-}

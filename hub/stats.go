@@ -41,13 +41,6 @@ type Stats struct {
 
 	Open, Waiting, Holds int // now
 
-	// By the Server's clock; zero from a Node alone.
-	Dropped  int64     // messages that found the queue full
-	Decision Quantiles // arrival to dispatch sent, of tasks that found a slot free and their money at hand: the hub's own time
-	Wait     Quantiles // the same of all tasks that were placed
-	Round    Quantiles // quotes, clearing, check and records of one round
-	Sync     Quantiles // append and sync
-
 	agents map[string]*AgentStats
 	Agents []AgentStats // sorted by name
 }

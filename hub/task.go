@@ -117,6 +117,16 @@ func (n *Node) refusal(m *bus.Task, code bus.Code, retry time.Duration, format s
 	}
 }
 
+// Refusal answers a task that never reached the Node: what was wrong with it, and when to try again.
+func (c Config) Refusal(t *bus.Task, wrong error, retry time.Duration) *bus.Answer {
+	r := bus.Result{Client: t.Client, Task: t.ID, Hub: c.Domain, Code: bus.CodeOf(wrong), Message: clip(messageOf(wrong)),
+		RetryMS: retry.Milliseconds()}
+	if !bus.ValidID(r.Client) || !bus.ValidID(r.Task) {
+		r.Client, r.Task = "unknown", "unknown" // what could not be read has no ids to speak of
+	}
+	return &bus.Answer{Result: &r}
+}
+
 func clip(s string) string {
 	if len(s) > bus.MaxText {
 		return s[:bus.MaxText]

@@ -12,6 +12,7 @@ import (
 	"souk/bus"
 	"souk/bus/membus"
 	"souk/hub"
+	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
@@ -107,7 +108,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			c := hub.Default()
 			c.Domain, c.Hub, c.Journal = domain, domain, domain
 			c.Silence, c.Suspect = time.Hour, time.Hour // the agents say nothing of themselves
-			s, err := hub.NewServer(c, hub.Deps{Bus: world.Bus(domain), Registry: world.Registry(), Journal: open(domain), Log: quiet})
+			s, err := hubserve.New(c, hubserve.Deps{Bus: world.Bus(domain), Registry: world.Registry(), Journal: open(domain), Log: quiet})
 			if err != nil {
 				t.Fatal(err)
 			}

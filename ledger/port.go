@@ -13,11 +13,17 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // takes nothing more and the process must stop: a failed sync is never retried. Replay calls f with every stored
 // frame from the first; it ends before the first Append. One goroutine at a time.
 //
-// A Journal that also has the method HasRoom() bool says by it whether the next Append of a round would be refused
-// with ErrDiskFull. A hub asks before it clears one, since its state cannot go back.
+// HasRoom says whether the disk has room for new holds; if not, an Append of a round may be refused with
+// ErrDiskFull. A hub asks before it clears one, since its state cannot go back.
+//
+// Life names this opening of the journal, "" where openings have no names, and Ended reports whether a life is
+// of an earlier one: its process has ended, for we have its lock.
 type Journal interface {
 	Replay(f func(Frame) error) error
 	Append(frames ...Frame) error
+	HasRoom() bool
+	Life() string
+	Ended(life string) bool
 	Close() error
 }
 

@@ -14,7 +14,7 @@ const evictWithin = 2 * time.Second
 // Evict ends the lease that a key is under, if dead says of the key's value that its owner has died: the lock
 // of a data directory that we hold proves that of every former life. It reports whether a lease was ended. A
 // key that is free, or that another took meanwhile, is no error.
-func Evict(ctx context.Context, r bus.Registry, key string, dead func(bus.KV) bool) (evicted bool, err error) {
+func Evict(ctx context.Context, r bus.Registry, key string, dead func(bus.KV) bool) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, evictWithin)
 	defer cancel()
 	kv, err := Get(ctx, r, key)

@@ -15,14 +15,16 @@ import (
 	"souk/bus"
 )
 
-// Follower is what a shell does with the news. It is called from one goroutine, in the order of the changes. A
-// nil function is not called.
+// Follower is what a shell does with the news. It is called from one goroutine, in the order of the
+// changes. A nil function is not called.
 type Follower struct {
 	Set    func(bus.KV)     // a key is there, or has another value
 	Gone   func(key string) // a key that was there is no longer
 	Synced func()           // what was there when the watch began, or began again, has been told
 	Tick   func()           // every Every, between the others, whether or not the registry answers
 	Every  time.Duration    // 0: never
+	Failed func(error)      // the registry did not answer, and is asked again; nil: the log says so
+	Works  func()           // it answers
 	Log    *slog.Logger     // nil: slog.Default
 }
 
@@ -32,10 +34,9 @@ const again = 400 * time.Millisecond
 // Run follows a key, or every key below a prefix that ends in "/", until ctx ends. While the registry is
 // out of reach nothing is told: what was there still counts as there. Once it answers again, Run tells what
 // has changed or gone since, then Synced. An outage is one line of the log when it begins, one a minute
-// while it lasts, and one when it ends.
+// while it lasts, and one when it ends; unless Failed and Works are there, who follows says so himself.
 func Run(ctx context.Context, r bus.Registry, key string, f Follower) {
 	w := watch{key: key, f: f, there: map[string]int64{}}
-	w.outage = Outage{Log: f.Log, What: "the registry is out of reach: what is known is kept", Key: key}
 	var tick <-chan time.Time
 	if f.Every > 0 && f.Tick != nil {
 		t := time.NewTicker(f.Every)
@@ -48,9 +49,9 @@ func Run(ctx context.Context, r bus.Registry, key string, f Follower) {
 			return
 		}
 		if err != nil {
-			w.outage.Failed(time.Now(), err)
+			w.failed(err)
 		} else {
-			w.outage.Over(time.Now())
+			w.works()
 			w.named = map[string]bool{}
 			w.follow(ctx, events, tick)
 		}
@@ -64,7 +65,32 @@ type watch struct {
 	f      Follower
 	there  map[string]int64 // revision by key
 	named  map[string]bool  // by a watch before its first Synced; nil after that
-	outage Outage
+	outage bus.Outage
+}
+
+func (w *watch) failed(err error) {
+	if w.f.Failed != nil {
+		w.f.Failed(err)
+	} else if w.outage.Failed(time.Now(), "") {
+		w.log().Warn("the registry is out of reach: what is known is kept", "err", err)
+	}
+}
+
+func (w *watch) works() {
+	if w.f.Works != nil {
+		w.f.Works()
+	}
+	if lasted, over := w.outage.Works(time.Now(), ""); over {
+		w.log().Info("the registry answers again", "after", lasted.Round(time.Millisecond))
+	}
+}
+
+func (w *watch) log() *slog.Logger {
+	log := w.f.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	return log.With("key", w.key)
 }
 
 // follow takes events until there are no more.
@@ -142,7 +168,8 @@ func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// Jitter spreads a pause over half of it to all of it, so that many who lost one thing do not come back at once.
+// Jitter spreads a pause over half of it to all of it, so that many who lost one thing do not come back at
+// once.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // Pause waits for d; false if ctx ends first.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/follow"
 	"souk/bus/membus"
 )
@@ -42,8 +43,8 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// What left during an outage is told as gone, what stayed is not told again, and a key that only begins like the
-// one followed is nobody's news.
+// What left during an outage is told as gone, what stayed is not told again, and a key that only begins
+// like the one followed is nobody's news.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		world := membus.New(1)
@@ -138,8 +139,9 @@ func anything(t *testing.T, rng *rand.Rand) {
 		},
 		Log: slog.New(slog.DiscardHandler),
 	}
+	shaky := &flaky{r, rand.New(rand.NewPCG(rng.Uint64(), 0))} // it fails on a goroutine of its own
 	done := make(chan bool)
-	go func() { follow.Run(ctx, &flaky{r, rng}, "/w/", f); close(done) }()
+	go func() { follow.Run(ctx, shaky, "/w/", f); close(done) }()
 	for i := range 200 {
 		key := fmt.Sprintf("/w/%d", rng.IntN(5))
 		switch rng.IntN(6) {
@@ -173,24 +175,45 @@ func anything(t *testing.T, rng *rand.Rand) {
 	<-done
 }
 
-// An outage of ten minutes is a dozen lines at most, with a first and a last word.
-func TestOutage(t *testing.T) {
-	var text bytes.Buffer
-	o := follow.Outage{Log: slog.New(slog.NewTextHandler(&text, nil)), What: "etcd is out of reach"}
-	now := time.Unix(0, 0)
-	o.Over(now)
-	for i := range 1200 {
-		o.Failed(now.Add(time.Duration(i)*500*time.Millisecond), errors.New("refused"))
-	}
-	o.Over(now.Add(10 * time.Minute))
-	o.Over(now.Add(11 * time.Minute))
-	got := strings.Split(strings.TrimSpace(text.String()), "\n")
-	if len(got) != 11 {
-		t.Errorf("%d lines, want 11:\n%s", len(got), text.String())
-	}
-	if !strings.Contains(got[0], "etcd is out of reach") || !strings.Contains(got[len(got)-1], "after=10m0s tries=1200") {
-		t.Errorf("first and last word:\n%s\n%s", got[0], got[len(got)-1])
-	}
+// An outage of ten minutes is a dozen lines at most, with a first and a last word; or what a follower says
+// of it.
+func TestOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		world := membus.New(1)
+		r := &bustest.Failing{Registry: world.Registry()}
+		ctx, stop := context.WithCancel(t.Context())
+		failed, works := 0, 0
+		done := make(chan bool, 2)
+		quiet := follow.Follower{Log: slog.New(slog.NewTextHandler(&text, nil))}
+		own := follow.Follower{Failed: func(error) { failed++ }, Works: func() { works++ }, Log: quiet.Log}
+		go func() { follow.Run(ctx, r, "/w/", quiet); done <- true }()
+		go func() { follow.Run(ctx, r, "/w/", own); done <- true }()
+		synctest.Wait()
+		if text.Len() > 0 || works != 1 {
+			t.Errorf("before any outage it said %q, and that it works %d times", text.String(), works)
+		}
+		r.Away(true)
+		time.Sleep(10*time.Minute + time.Second)
+		r.Away(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		got := strings.Split(strings.TrimSpace(text.String()), "\n")
+		last := got[len(got)-1]
+		if len(got) < 11 || len(got) > 12 { // a minute's line may come a little later than the minute
+			t.Errorf("%d lines, want one a minute and a last word:\n%s", len(got), text.String())
+		}
+		if !strings.Contains(got[0], "out of reach") || !strings.Contains(got[0], "key=/w/") ||
+			!strings.Contains(last, "after=10m") {
+			t.Errorf("first and last word:\n%s\n%s", got[0], last)
+		}
+		if failed < 1000 || works != 2 {
+			t.Errorf("the other was told of %d failures, and %d times that it works", failed, works)
+		}
+		stop()
+		<-done
+		<-done
+	})
 }
 
 func TestEvict(t *testing.T) {

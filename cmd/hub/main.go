@@ -10,6 +10,7 @@ import (
 
 	"souk/cmd/internal/daemon"
 	"souk/hub"
+	hubserve "souk/hub/serve"
 	"souk/ledger/journal"
 )
 
@@ -61,7 +62,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	defer l.Close()
-	s, err := hub.NewServer(c.Hub, hub.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log})
+	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log})
 	if err != nil {
 		return err
 	}

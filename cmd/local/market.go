@@ -19,6 +19,7 @@ import (
 	"souk/bus/natsbus"
 	"souk/classifier"
 	"souk/hub"
+	hubserve "souk/hub/serve"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
 	"souk/ledger"
@@ -54,7 +55,7 @@ type Market struct {
 
 	opened   []func() error // what to close at the end, last first
 	parts    []*part        // what runs, in the order in which it is stopped
-	hubs     []*hub.Server
+	hubs     []*hubserve.Server
 	door     *classifier.Server
 	node     *agentd.Server
 	statuses *statuses
@@ -267,7 +268,7 @@ func (m *Market) startHubs(ctx context.Context, connect connector, registry bus.
 		}
 		c := m.cfg.hub(d)
 		c.DrainTimeout = m.within / 4
-		s, err := hub.NewServer(c, hub.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
 		if err != nil {
 			return err
 		}
@@ -432,7 +433,7 @@ func (m *Market) Config() Config { return m.cfg }
 func (m *Market) Link() *Link { return m.link }
 
 // Hubs are the market's hubs, in the order of its domains, for their counts.
-func (m *Market) Hubs() []*hub.Server { return m.hubs }
+func (m *Market) Hubs() []*hubserve.Server { return m.hubs }
 
 // Door is the market's classifier, for its counts.
 func (m *Market) Door() *classifier.Server { return m.door }

@@ -20,6 +20,7 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/hub"
+	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/journal"
 )
@@ -112,7 +113,7 @@ func hubThatDies(ctx context.Context, f roleFile, b bus.Bus, r bus.Registry) err
 		return err
 	}
 	defer j.Close()
-	s, err := hub.NewServer(f.Hub, hub.Deps{Bus: b, Registry: r, Journal: dyingJournal{j}})
+	s, err := hubserve.New(f.Hub, hubserve.Deps{Bus: b, Registry: r, Journal: dyingJournal{j}})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"souk/bus/membus"
 	"souk/classifier"
 	"souk/hub"
+	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/treasury"
 	"souk/market"
@@ -36,6 +37,9 @@ type memory struct {
 
 func (m *memory) Replay(func(ledger.Frame) error) error { return nil }
 func (m *memory) Close() error                          { return nil }
+func (m *memory) HasRoom() bool                         { return true }
+func (m *memory) Life() string                          { return "" }
+func (m *memory) Ended(string) bool                     { return false }
 
 func (m *memory) Append(frames ...ledger.Frame) error {
 	m.mu.Lock()
@@ -51,7 +55,7 @@ type house struct {
 	world  *membus.World
 	me     bus.Bus // all clients'
 	door   *classifier.Server
-	hub    *hub.Server
+	hub    *hubserve.Server
 	node   *agentd.Server
 	engine map[string]*engine // by agent
 
@@ -164,7 +168,7 @@ func open(t *testing.T) *house {
 
 	cfg := hub.Default()
 	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
-	h.hub, err = hub.NewServer(cfg, hub.Deps{Bus: connect("hub"), Registry: h.world.Registry(),
+	h.hub, err = hubserve.New(cfg, hubserve.Deps{Bus: connect("hub"), Registry: h.world.Registry(),
 		Journal: &h.hubBook, Log: log, Seed: [32]byte{1}})
 	h.must(err)
 	h.run("hub", h.hub.Run, h.hub.Ready())

@@ -1,4 +1,4 @@
-package hub
+package serve
 
 import (
 	"sync"
@@ -7,7 +7,18 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"souk/bus"
+	"souk/hub"
 )
+
+// Stats is what a hub did since its start, and what only a clock can tell of it.
+type Stats struct {
+	hub.Stats
+	Dropped  int64     // messages that found the queue full
+	Decision Quantiles // arrival to dispatch sent, of tasks that found slot and money free: the hub's own time
+	Wait     Quantiles // the same of all tasks that were placed
+	Round    Quantiles // quotes, clearing, check and records of one round
+	Sync     Quantiles // append and sync
+}
 
 // Quantiles sums up durations.
 type Quantiles struct {
@@ -29,14 +40,15 @@ type measures struct {
 func newMeasures() measures {
 	// Nanoseconds up to an hour, to two digits.
 	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(100, int64(time.Hour), 2) }
-	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(), turned: map[bus.Code]int64{}}
+	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(),
+		turned: map[bus.Code]int64{}}
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	h.RecordValue(min(max(100, int64(d)), int64(time.Hour)))
 }
 
-func (m *measures) placed(now time.Time, all []Placed) {
+func (m *measures) placed(now time.Time, all []hub.Placed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range all {
@@ -74,10 +86,10 @@ func quantiles(h *hdrhistogram.Histogram) Quantiles {
 	return Quantiles{Count: h.TotalCount(), P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(h.Max())}
 }
 
-// Stats is a snapshot of what the hub did since its start.
+// Stats is a snapshot.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
-	st := s.node.Stats()
+	st := Stats{Stats: s.node.Stats()}
 	s.mu.Unlock()
 	m := &s.measures
 	m.mu.Lock()
@@ -88,6 +100,7 @@ func (s *Server) Stats() Stats {
 	}
 	st.Rejected += m.bad
 	st.Dropped = s.dropped.Load()
-	st.Decision, st.Wait, st.Round, st.Sync = quantiles(m.decision), quantiles(m.wait), quantiles(m.round), quantiles(m.sync)
+	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
+	st.Round, st.Sync = quantiles(m.round), quantiles(m.sync)
 	return st
 }

@@ -1,10 +1,9 @@
-package hub
+package serve
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,13 +12,13 @@ import (
 	"souk/bus/embedded"
 	"souk/bus/membus"
 	"souk/bus/natsbus"
-	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/market"
 )
 
-// From a task's arrival on NATS to its dispatch at the agent, on a hub of 16 agents with nothing else to do, journal and
-// sync included; dispatch-us is what the hub itself took of it, sync-us the append and sync alone.
+// From a task's arrival on NATS to its dispatch at the agent, on a hub of 16 agents with nothing else to
+// do, journal and sync included; dispatch-us is what the hub itself took of it, sync-us the append and sync
+// alone.
 func BenchmarkServerUncontended(b *testing.B) {
 	ns, err := embedded.StartNATS(embedded.NATSConfig{})
 	if err != nil {
@@ -40,7 +39,8 @@ func BenchmarkServerUncontended(b *testing.B) {
 	}
 	defer j.Close()
 	world := membus.New(1)
-	s, err := NewServer(testConfig(), Deps{Bus: connect("hub"), Registry: world.Registry(), Journal: j, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(testConfig(), Deps{Bus: connect("hub"), Registry: world.Registry(), Journal: j,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 			town.Publish(bus.Msg{Subject: bus.CompletionSubject(d.Domain, id), Data: data, Reply: "acks"})
 			arrived <- at
 		})
-		reg := registration(id, "llama", 8, 0.8, card(1, 1, 4))
+		reg := registration(id, 8)
 		data, err := bus.EncodeEntry(&reg)
 		if err != nil {
 			b.Fatal(err)
@@ -107,7 +107,8 @@ func BenchmarkServerUncontended(b *testing.B) {
 		seq++
 		for i := range 16 {
 			id := fmt.Sprintf("a-%02d", i)
-			say(bus.SummarySubject("math", id), &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady, Slots: 8, Price: card(1, 1, 4)})
+			say(bus.SummarySubject("math", id), &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady,
+				Slots: 8, Price: card(1, 1, 4)})
 		}
 	}
 	var total time.Duration
@@ -139,75 +140,10 @@ func BenchmarkServerUncontended(b *testing.B) {
 	}
 }
 
-// A hub starts: its journal of a million frames is read from the disk and made a Node of, from the first frame, and from a snapshot
-// that is as old as one becomes. A task leaves two frames where rounds are small. making-us/frame is the CPU that snapshots cost the
-// hub which keeps them, making-ms what one takes.
-func BenchmarkStart(b *testing.B) {
-	const million, behind = 1_000_000, 1 << 17
-	dir := filepath.Join(b.TempDir(), "j")
-	open := func() *journal.Journal {
-		j, err := journal.Open(dir, journal.Config{MinFree: -1})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return j
-	}
-	cfg := testConfig()
-	j := open()
-	n := 0
-	l := newLoad(b, 16, 8, 16)
-	var frames []ledger.Frame
-	l.frames = func(f []ledger.Frame) {
-		if frames = append(frames, f...); len(frames) >= 1000 {
-			if err := j.Append(frames...); err != nil {
-				b.Fatal(err)
-			}
-			n, frames = n+len(frames), frames[:0]
-		}
-	}
-	snapshot := func() time.Duration {
-		begin := time.Now()
-		if err := j.Snapshot(nil, newHistory(cfg)); err != nil {
-			b.Fatal(err)
-		}
-		return time.Since(begin)
-	}
-	var making time.Duration
-	for i, next := 0, million-2*behind; n < million; i++ {
-		if n >= next {
-			making = snapshot()
-			next += behind
-		}
-		l.task(b, i, 2*time.Millisecond)
-	}
-	if err := j.Close(); err != nil {
-		b.Fatal(err)
-	}
-	for _, from := range []string{"snapshot", "first-frame"} {
-		b.Run(from, func(b *testing.B) {
-			if from == "first-frame" {
-				if err := os.RemoveAll(filepath.Join(dir, "snapshots")); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				j := open()
-				again, err := NewNode(cfg, [32]byte{2})
-				if err == nil {
-					err = j.Restore(again.history)
-				}
-				if err == nil {
-					err = again.Recall()
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-				j.Close()
-			}
-			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "frames/s")
-			if from == "snapshot" {
-				b.ReportMetric(float64(making.Milliseconds()), "making-ms")
-			}
-		})
-	}
+func benchTask(i int) *bus.Task {
+	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat,
+		Stream:    true,
+		MaxTokens: 256, Body: make([]byte, 2000), Session: fmt.Sprintf("s-%d", i%500), Inbox: "inbox",
+		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Marks: []bus.Mark{
+			{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3}, {Bytes: 2000, Hash: 4}}}}
 }

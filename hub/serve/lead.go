@@ -1,0 +1,189 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+)
+
+// standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last: nobody else
+// can, for the money is held in its journal. The second error ends the hub.
+func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type outcome struct {
+		lead bus.Leadership
+		err  error
+	}
+	won := make(chan outcome, 1)
+	go func() {
+		l, err := s.elect(ctx, entry)
+		won <- outcome{l, err}
+	}()
+	if s.Stats().Holds > 0 {
+		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
+		if err != nil {
+			stop()
+			o := <-won
+			if o.lead != nil {
+				s.resign(o.lead)
+			}
+			return nil, err, nil
+		}
+		defer sub.Stop()
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var first input
+		select {
+		case o := <-won:
+			return o.lead, o.err, nil
+		case first = <-s.in:
+		case <-timer.C:
+		case fatal = <-s.broken:
+		}
+		r, _ := s.turn(first)
+		if fatal == nil && !r.Empty() {
+			select {
+			case s.work <- todo{Ready: r}:
+			case fatal = <-s.broken:
+			}
+		}
+		if fatal != nil {
+			stop()
+			if o := <-won; o.lead != nil {
+				s.resign(o.lead)
+			}
+			return nil, nil, fatal
+		}
+		if !r.Wake.IsZero() {
+			timer.Reset(time.Until(r.Wake))
+		}
+	}
+}
+
+// elect wins the domain's election. Where the leadership is still that of an earlier life of this hub, it
+// is not waited for: that one held the lock of our journal, and we have it now; or it was our own, and we
+// have given it up.
+func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
+	life := s.deps.Journal.Life()
+	for life != "" && ctx.Err() == nil {
+		var epoch int64
+		evicted, err := follow.Evict(ctx, s.deps.Registry, bus.HubKey(s.cfg.Domain), func(kv bus.KV) bool {
+			var e bus.HubEntry
+			epoch = kv.Create
+			return bus.DecodeEntry(kv.Value, &e) == nil && (e.Life == life || s.deps.Journal.Ended(e.Life))
+		})
+		if err == nil {
+			s.works("leader")
+			if evicted {
+				s.log.Info("the leadership of an earlier life of this hub is ended", "epoch", epoch)
+			}
+			break
+		}
+		if ctx.Err() == nil {
+			s.fails("leader", "who leads the domain is not known", err)
+		}
+		follow.Pause(ctx, evictAgain)
+	}
+	return s.deps.Registry.Elect(ctx, bus.HubKey(s.cfg.Domain), entry, s.cfg.LeaseTTL)
+}
+
+// evictAgain is how soon a registry is asked again that did not answer.
+const evictAgain = 200 * time.Millisecond
+
+// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's
+// error.
+func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
+	if err := s.begins(ctx, l); err != nil || ctx.Err() != nil {
+		s.resign(l)
+		return err
+	}
+	s.mu.Lock()
+	err := s.node.Lead(time.Now(), l.Epoch())
+	s.mu.Unlock()
+	if err != nil {
+		l.Close(context.WithoutCancel(ctx))
+		return err
+	}
+	s.log.Info("leading", "epoch", l.Epoch(), "instance", s.cfg.Hub)
+	tasks, others, err := s.listen()
+	if err != nil {
+		s.resign(l)
+		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
+	}
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var roster sync.WaitGroup
+	roster.Go(func() { s.watch(inner, l) })
+	roster.Go(func() { s.heed(inner) })
+	roster.Go(func() { s.watchBus(inner) })
+	s.leading.Store(true)
+	err = s.loop(ctx, l, tasks)
+	s.leading.Store(false)
+	stop()
+	roster.Wait()
+	tasks.Stop()
+	for _, o := range others {
+		o.Stop()
+	}
+	s.written() // what the writer still has may ask the treasury, too
+	s.asking.Wait()
+	for len(s.in) > 0 {
+		<-s.in // said to this leadership; whoever needs an answer says it again
+	}
+	s.mu.Lock()
+	s.node.Depose(time.Now())
+	rest := s.node.Ready()
+	s.mu.Unlock()
+	if err == nil || errors.Is(err, bus.ErrLost) {
+		s.work <- todo{Ready: rest}
+		s.settleDown()
+	}
+	s.resign(l)
+	return err
+}
+
+// begins waits until the treasury has said that the hub may begin, where its journal is empty.
+func (s *Server) begins(ctx context.Context, l bus.Leadership) error {
+	s.mu.Lock()
+	f, ask := s.node.First(l.Epoch())
+	s.mu.Unlock()
+	said := false
+	for wait := 50 * time.Millisecond; ask; wait = min(2*wait, time.Second) {
+		r := s.answer(ctx, f)
+		s.mu.Lock()
+		begins, err := s.node.Begin(r)
+		s.mu.Unlock()
+		if begins || err != nil {
+			return err
+		}
+		if r.Code != bus.CodeUnavailable && !said {
+			said = true
+			s.log.Warn("the treasury does not say whether it knows a journal of this name; asking again every second",
+				"journal", s.cfg.Journal, "code", r.Code, "why", r.Message)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		case <-l.Lost():
+			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		}
+	}
+	return nil
+}
+
+// resign gives the leadership back, so that a standby need not wait for the lease to run out.
+func (s *Server) resign(l bus.Leadership) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := l.Close(ctx); err != nil {
+		s.log.Debug("leadership not resigned", "err", err)
+	}
+}

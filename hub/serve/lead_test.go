@@ -1,0 +1,287 @@
+package serve
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/bus/bustest"
+	"souk/hub"
+	"souk/ledger/journal"
+)
+
+// A journal is one hub's: another domain, or another name, starts nothing on it and says whose it is.
+func TestAJournalOfAnotherDomain(t *testing.T) {
+	tn := newTown(t)
+	_, stop := tn.hub(nil)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func(*hub.Config){
+		func(c *hub.Config) { c.Domain = "code" },
+		func(c *hub.Config) { c.Journal = "hub-code" },
+	} {
+		j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, run, failed := tn.start("wrong", tn.world.Registry(), j, change)
+		if err := <-failed; err == nil || !strings.Contains(err.Error(),
+			"it is the journal hub-math of domain math") {
+			t.Errorf("%v", err)
+		}
+		run.wait()
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kvs, err := tn.world.Registry().Get(t.Context(), bus.HubsPrefix); err != nil || len(kvs) != 0 {
+		t.Errorf("it was registered: %v, %v", kvs, err)
+	}
+}
+
+// A hub that was killed and starts again does not wait for its own lease: the lock of its journal says that
+// nobody else can hold it. Another hub's leadership is waited for.
+func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
+	tn := newTown(t)
+	tn.agent("a-1", 4, nil)
+	j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave := func(life string) bus.Leadership {
+		entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: "math", Hub: "hub-1", Journal: "hub-math", Life: life})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tn.world.Registry().Elect(t.Context(), bus.HubKey("math"), entry, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Claim(t.Context(), bus.ClaimKey("a-1"),
+			[]byte(`{"agent":"a-1","domain":"math","hub":"hub-1","epoch":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	dead := leave(j.Life())
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, stop := tn.hub(nil)
+	select {
+	case <-dead.Lost():
+	default:
+		t.Error("the former life still leads")
+	}
+	if !s.Leading() {
+		t.Error("a hub that is ready does not lead")
+	}
+	until(t, "the agent is sold", func() bool { return tn.ask(request("t")) == "accepted by a-1" })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if s.Leading() {
+		t.Error("a hub that has ended leads")
+	}
+
+	stranger := leave("another")
+	j, err = journal.Open(tn.dir, journal.Config{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	waits, end, _ := tn.start("waits", tn.world.Registry(), j, nil)
+	defer end.stop()
+	if err := stranger.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-waits.Ready()
+}
+
+// A journal that is gone is not begun anew under its name: what it held would be spent twice.
+func TestAJournalThatIsGone(t *testing.T) {
+	tn := newTown(t)
+	tn.agent("a-1", 2, nil)
+	_, stop := tn.hub(nil)
+	if got := tn.ask(request("t-1")); got != "accepted by a-1" {
+		t.Fatal(got)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(tn.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"again", "again-2"} {
+		j := tn.journal(filepath.Base(tn.dir))
+		_, _, failed := tn.start(name, tn.world.Registry(), j, nil)
+		if err := <-failed; err == nil || !strings.Contains(err.Error(),
+			"journal hub-math is empty, but the treasury has allotted money to one of that name") {
+			t.Errorf("%s: %v", name, err)
+		}
+		j.Close()
+	}
+	_, stop = tn.hub(func(c *hub.Config) { c.Journal = "hub-new" })
+	if got := tn.ask(request("t-2")); got != "accepted by a-1" {
+		t.Error(got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A hub with a new journal waits for its treasury.
+func TestANewJournalWaitsForTheTreasury(t *testing.T) {
+	tn := newTown(t)
+	tn.world.Cut("town")
+	j := tn.journal(filepath.Base(tn.dir))
+	s, stop, failed := tn.start("hub", tn.world.Registry(), j, nil)
+	select {
+	case err := <-failed:
+		t.Fatalf("it ended: %v", err)
+	case <-s.Ready():
+		t.Fatal("it is ready")
+	case <-time.After(100 * time.Millisecond):
+	}
+	tn.world.Heal("town")
+	select {
+	case err := <-failed:
+		t.Fatalf("it ended: %v", err)
+	case <-s.Ready():
+	}
+	if err := stop.stop(); err != nil {
+		t.Error(err)
+	}
+	j.Close()
+}
+
+// A hub that loses its lease stops awarding; its standby takes over the domain and the agents; what ran
+// under the first is settled by it when it leads again, and by nobody else.
+func TestTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		kept := make(chan bus.Dispatch, 10)
+		tn.agent("a-1", 8, func(d bus.Dispatch) bool {
+			if d.Task.ID == "kept" {
+				kept <- d
+				tn.publish("keep."+d.Hold[:5], "", &bus.DispatchReply{Agent: "a-1", Hold: d.Hold})
+				return false
+			}
+			return true
+		})
+		one, two := tn.world.Registry(), tn.world.Registry()
+		called := func(name string) func(*hub.Config) {
+			return func(c *hub.Config) { c.Hub, c.Journal = name, name }
+		}
+		first, _ := tn.run("hub-one", one, tn.journal("one"), called("one"))
+		second, stopSecond, _ := tn.start("hub-two", two, tn.journal("two"), called("two"))
+		if got := tn.ask(request("t-1")); got != "accepted by a-1" {
+			t.Fatal(got)
+		}
+		tn.publish(bus.HubTaskSubject("math"), "nowhere", request("kept"))
+		d := <-kept
+		if second.Stats().Arrived != 0 {
+			t.Error("the standby has seen a task")
+		}
+
+		one.Cut()
+		<-second.Ready()
+		until(t, "the standby serves", func() bool { return tn.ask(request("t-2")) == "accepted by a-1" })
+		if st := first.Stats(); st.Arrived != 2 || st.Open != 1 {
+			t.Errorf("the first hub went on: %+v", st)
+		}
+		one.Heal()
+		stopSecond.stop()
+		until(t, "the first leads again", func() bool { return tn.ask(request("t-3")) == "accepted by a-1" })
+		tn.publish(bus.CompletionSubject("math", "a-1"), "", served("a-1", d))
+		until(t, "what ran under the first is paid", func() bool { return first.Stats().Captured == 3 })
+		if first.Stats().Faults != 0 || second.Stats().Faults != 0 {
+			t.Error("faults")
+		}
+	})
+}
+
+// A registry that answers with errors for ten minutes is named when it begins, once a minute, and when it is
+// back; by all loops that ask it together, and by a hub that was deposed meanwhile.
+func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		var log syncedLog
+		j := tn.journal("hub-math")
+		registry := &bustest.Failing{Registry: tn.world.Registry()}
+		tn.log = slog.New(slog.NewTextHandler(&log, nil))
+		_, stop := tn.run("hub", registry, j, nil)
+		log.take()
+		lines := func() string {
+			var out []string
+			for line := range strings.Lines(log.take()) {
+				if strings.Contains(line, "level=WARN") || strings.Contains(line, "registry") ||
+					strings.Contains(line, "msg=leading") {
+					_, line, _ = strings.Cut(line, "msg=")
+					out = append(out, strings.TrimSpace(line))
+				}
+			}
+			return strings.Join(out, "\n")
+		}
+		registry.Away(true)
+		time.Sleep(10*time.Minute + time.Second)
+		// The pauses between two calls differ, so a minute's line may come a little later than the minute.
+		if got := strings.Count(lines(), "; trying on"); got < 10 || got > 11 || registry.Calls() < 1000 {
+			t.Errorf("%d lines of %d calls that failed in ten minutes, want one a minute", got, registry.Calls())
+		}
+		registry.Away(false)
+		time.Sleep(2 * time.Second)
+		if got := lines(); strings.Count(got, "\n") != 0 || !strings.Contains(got,
+			"the registry answers again") {
+			t.Errorf("when it was back it said %q", got)
+		}
+		// Deposed in the outage: it asks for the leadership again and again.
+		registry.Away(true)
+		time.Sleep(2 * time.Second)
+		tn.world.Expire(bus.HubKey("math"))
+		time.Sleep(5 * time.Minute)
+		got := lines()
+		tries := strings.Count(got, "; trying on")
+		if strings.Count(got, "not leading") != 1 || tries < 5 || tries > 6 || strings.Count(got, "\n") != tries {
+			t.Errorf("in five minutes without leadership it said\n%s", got)
+		}
+		registry.Away(false)
+		time.Sleep(10 * time.Second)
+		if got := lines(); strings.Count(got, "\n") != 1 || strings.Count(got, "leading") != 1 ||
+			strings.Count(got, "answers again") != 1 {
+			t.Errorf("back, it said\n%s", got)
+		}
+		if err := stop.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// syncedLog is a log that is written and read at the same time.
+type syncedLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *syncedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// take returns what was written since it was called last.
+func (l *syncedLog) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.b.String()
+	l.b.Reset()
+	return s
+}

@@ -1,0 +1,201 @@
+package serve
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/hub"
+)
+
+// listen subscribes to everything that is said to this hub.
+func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, err error) {
+	d, from := s.cfg.Domain, bus.LastToken
+	for _, sub := range []struct {
+		subject string
+		handle  bus.Handler
+	}{
+		{s.inbox + ".*", s.onReply},
+		{bus.SummarySubject(d, "*"), hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
+		{bus.CompletionSubject(d, "*"), s.completions()},
+		{bus.CancelSubject(d, "*"), hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = from(m.Subject) })},
+		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
+		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
+		{bus.FeedbackSubject(d, "*"), hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = from(m.Subject) })},
+		{bus.HubTaskSubject(d), s.onTask},
+	} {
+		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
+		if err != nil {
+			for _, o := range others {
+				o.Stop()
+			}
+			return nil, nil, err
+		}
+		others = append(others, o)
+	}
+	last := len(others) - 1
+	return others[last], others[:last], nil
+}
+
+func (s *Server) onTask(m bus.Msg) {
+	t := new(bus.Task)
+	err := bus.Decode(m.Data, t)
+	t.Inbox = m.Reply
+	if err != nil {
+		s.turnBack(t, err, 0)
+		return
+	}
+	t.Trace = bus.TraceOf(m.Header)
+	if !s.offer(t) {
+		s.turnBack(t, errNoRoom, time.Second)
+	}
+}
+
+var errNoRoom = &bus.Error{Code: bus.CodeNoRoom,
+	Message: "the hub has more messages than it can look at; try again"}
+
+// turnBack answers a task that does not reach the Node.
+func (s *Server) turnBack(t *bus.Task, wrong error, retry time.Duration) {
+	s.measures.turnedBack(bus.CodeOf(wrong))
+	if t.Inbox == "" {
+		return
+	}
+	if err := s.publish(bus.Msg{Subject: t.Inbox}, s.cfg.Refusal(t, wrong, retry)); err != nil {
+		s.log.Debug("refusal not sent", "err", err)
+	}
+}
+
+// onReply takes an agent's answer to a dispatch. Its subject names the hold, even where nobody was there.
+func (s *Server) onReply(m bus.Msg) {
+	absent := len(m.Data) == 0 && m.Header.Get("Status") == strconv.Itoa(noResponders)
+	if agent, ok := strings.CutPrefix(bus.LastToken(m.Subject), probeMark); ok {
+		if absent {
+			s.hand(input{at: time.Now(), gone: agent})
+		}
+		return
+	}
+	round, slot, ok := strings.Cut(bus.LastToken(m.Subject), "-")
+	if !ok {
+		return
+	}
+	r := new(bus.DispatchReply)
+	hold := s.cfg.Journal + "/" + round + "/" + slot
+	if absent {
+		r.Code, r.Message = bus.CodeUnavailable, "no agent listens on the subject of its dispatches"
+		r.Agent = s.agentOf(hold)
+	} else if err := bus.Decode(m.Data, r); err != nil {
+		s.log.Warn("dispatch reply not understood", "hold", hold, "err", err)
+		return
+	}
+	r.Hold = hold
+	s.offer(r)
+}
+
+// noResponders is the status of the server's own answer to a request that nobody hears.
+const noResponders = 503
+
+func (s *Server) agentOf(hold string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, _ := s.node.Book().Hold(hold)
+	return h.Agent
+}
+
+// completions hears what agents say of what they served.
+func (s *Server) completions() bus.Handler {
+	return func(m bus.Msg) {
+		v := new(bus.Completion)
+		if err := bus.DecodeForm(m.Data, v); err != nil { // what it says is judged by the Node, which has to answer
+			s.measures.malformed()
+			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
+			return
+		}
+		v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply
+		s.offer(v)
+	}
+}
+
+// hearing hands messages of one kind to the loop. Who speaks is known by the subject alone: fill writes it
+// in.
+func hearing[M any, P interface {
+	*M
+	bus.Message
+}](s *Server, fill func(P, bus.Msg)) bus.Handler {
+	return func(m bus.Msg) {
+		v := P(new(M))
+		if err := bus.Decode(m.Data, v); err != nil {
+			s.measures.malformed()
+			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
+			return
+		}
+		fill(v, m)
+		s.offer(v)
+	}
+}
+
+// watchBus notices when the bus is there again. News that came while nobody led are old.
+func (s *Server) watchBus(ctx context.Context) {
+	news, up := s.deps.Bus.Health(), true
+	for {
+		select {
+		case h, ok := <-news:
+			if !ok {
+				return
+			}
+			if h.Connected != up {
+				s.pass(ctx, input{at: time.Now(), again: h.Connected, cut: !h.Connected})
+			}
+			up = h.Connected
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ask asks the treasury, and hands its answer, or that there was none, to the Node.
+func (s *Server) ask(f hub.Funds) {
+	s.counter <- struct{}{}
+	defer func() { <-s.counter }()
+	reply := s.answer(context.Background(), f)
+	// A time of its own: the Node must hear most of all that there was no answer in time.
+	late := time.NewTimer(hub.TreasuryTimeout)
+	defer late.Stop()
+	select {
+	case s.in <- input{at: time.Now(), m: reply}:
+	case <-late.C: // the loop has ended, or has too much to do; the Node asks again
+		s.dropped.Add(1)
+	}
+}
+
+// answer is what the treasury says to a request; unavailable if it says nothing.
+func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
+	ctx, cancel := context.WithTimeout(ctx, hub.TreasuryTimeout)
+	defer cancel()
+	reply := new(bus.FundsReply)
+	data, err := bus.Encode(&f.Request)
+	if err == nil {
+		var m bus.Msg
+		if m, err = s.deps.Bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(f.Op), Data: data}); err == nil {
+			err = bus.Decode(m.Data, reply)
+		}
+	}
+	if err != nil {
+		s.unanswered(f, err)
+		*reply = bus.FundsReply{Code: bus.CodeUnavailable}
+	}
+	if err == nil && s.mute.Swap(0) != 0 {
+		s.log.Info("treasury answers again")
+	}
+	reply.ID = f.Request.ID
+	return reply
+}
+
+func (s *Server) unanswered(f hub.Funds, err error) {
+	now, said := time.Now().UnixNano(), s.mute.Load()
+	if now-said >= int64(bus.SayAgain) && s.mute.CompareAndSwap(said, now) {
+		s.log.Warn("treasury did not answer; asking again every second",
+			"op", f.Op, "client", f.Request.Client, "err", err)
+	}
+}

@@ -1,0 +1,194 @@
+// Package serve runs a hub: it wins the domain's election, claims its agents, and carries messages between a
+// [hub.Node], bus, journal and treasury. What happens in the market the Node decides.
+package serve
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+	"souk/hub"
+	"souk/ledger"
+)
+
+// Deps are what a Server runs on.
+type Deps struct {
+	Bus      bus.Bus
+	Registry bus.Registry
+	Journal  ledger.Journal // of this hub alone; replayed by Run, not closed
+	Log      *slog.Logger   // nil: slog.Default
+	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
+}
+
+// Server runs a Node.
+//
+// One goroutine steps the Node through whatever has arrived; a second makes frames durable, all that have
+// queued up with one sync, and only then sends what follows from them. The first does not wait for the
+// second.
+type Server struct {
+	cfg   hub.Config
+	deps  Deps
+	log   *slog.Logger
+	inbox string // agents answer dispatches below it
+
+	mu   sync.Mutex // guards node
+	node *hub.Node
+	wake time.Time // when the next turn is due at the latest; zero: never
+
+	in      chan input
+	work    chan todo
+	broken  chan error // the journal's first error
+	ready   chan struct{}
+	isReady sync.Once
+	dropped atomic.Int64
+	running atomic.Bool
+	leading atomic.Bool
+	trouble trouble        // with the registry
+	mute    atomic.Int64   // Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
+	asking  sync.WaitGroup // requests to the treasury
+	counter chan struct{}  // a place for each of those under way
+
+	measures measures
+}
+
+// New returns a hub that is not running yet.
+func New(cfg hub.Config, deps Deps) (*Server, error) {
+	if deps.Bus == nil || deps.Registry == nil || deps.Journal == nil {
+		return nil, errors.New("hub: a bus, a registry and a journal are needed")
+	}
+	if deps.Seed == ([32]byte{}) {
+		crand.Read(deps.Seed[:])
+	}
+	node, err := hub.NewNode(cfg, deps.Seed)
+	if err != nil {
+		return nil, err
+	}
+	node.Limit = stopAfter(cfg.SolveLimit)
+	log := deps.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	if cfg.BundleTokens != nil {
+		log.Warn(noBundles, "where", "the configuration", "hub", cfg.Domain)
+	}
+	return &Server{
+		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node, inbox: deps.Bus.Inbox(),
+		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
+		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxAsking), measures: newMeasures(),
+	}, nil
+}
+
+// Ready is closed when the hub leads its domain, listens, and has claimed the agents that were there.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Leading reports whether the hub leads its domain now. One that does not awards nothing; it settles what
+// is its own.
+func (s *Server) Leading() bool { return s.leading.Load() }
+
+// Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
+// drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
+// then in memory may never have happened. It can be called once.
+func (s *Server) Run(ctx context.Context) error {
+	if s.running.Swap(true) {
+		return errors.New("hub: Run was called before")
+	}
+	if err := s.replay(); err != nil {
+		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
+	}
+	defer ledger.Follow(s.deps.Journal, func() ledger.Replica { return hub.NewHistory(s.cfg) })()
+	var writer sync.WaitGroup
+	writer.Go(s.write)
+	defer writer.Wait()
+	defer close(s.work)
+
+	e := bus.HubEntry{Domain: s.cfg.Domain, Labels: s.cfg.Labels, General: s.cfg.General,
+		Hub: s.cfg.Hub, Journal: s.cfg.Journal, Life: s.deps.Journal.Life()}
+	entry, err := bus.EncodeEntry(&e)
+	if err != nil {
+		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
+	}
+	var deposed bus.Outage
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		lead, err, fatal := s.standBy(ctx, entry)
+		if fatal != nil {
+			return fatal
+		}
+		if err == nil {
+			wait = 100 * time.Millisecond
+			deposed.Works(time.Now(), "lead") // lead says so
+			err = s.lead(ctx, lead)
+			if ctx.Err() != nil || err != nil && !errors.Is(err, bus.ErrLost) {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if deposed.Failed(time.Now(), "lead") {
+			s.log.Warn("not leading: nothing is awarded until the domain is led again", "err", err)
+		}
+		if !follow.Pause(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+func (s *Server) replay() error {
+	begin := time.Now()
+	if err := ledger.Restore(s.deps.Journal, s.node.Past()); err != nil {
+		return err
+	}
+	o := s.node.Book().Journal()
+	if o.Journal != "" && (o.Journal != s.cfg.Journal || o.Domain != s.cfg.Domain) {
+		return fmt.Errorf("it is the journal %s of domain %s: each hub has its own data directory",
+			o.Journal, o.Domain)
+	}
+	s.mu.Lock()
+	err := s.node.Recall()
+	s.mu.Unlock()
+	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
+		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(),
+			"took", time.Since(begin).Round(time.Millisecond))
+	}
+	return err
+}
+
+// trouble is an outage of the registry, which several loops notice.
+type trouble struct {
+	mu sync.Mutex
+	o  bus.Outage
+}
+
+// fails notes that a part of the server has no answer from the registry. Each part tries again within
+// seconds, and the log has a line when an outage begins and one a minute while it lasts.
+func (s *Server) fails(part, what string, err error) {
+	s.trouble.mu.Lock()
+	defer s.trouble.mu.Unlock()
+	if s.trouble.o.Failed(time.Now(), part) {
+		s.log.Warn(what+"; trying on", "err", err)
+	}
+}
+
+// works notes that it has one.
+func (s *Server) works(part string) {
+	s.trouble.mu.Lock()
+	defer s.trouble.mu.Unlock()
+	if lasted, over := s.trouble.o.Works(time.Now(), part); over {
+		s.log.Info("the registry answers again", "after", lasted.Round(time.Millisecond))
+	}
+}
+
+// stopAfter is a [hub.Node]'s Limit by the clock.
+func stopAfter(most time.Duration) func() func() bool {
+	return func() func() bool {
+		until := time.Now().Add(most)
+		return func() bool { return time.Now().After(until) }
+	}
+}

@@ -1,0 +1,196 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/hub"
+	"souk/ledger"
+)
+
+// todo is what one turn of the loop wants done.
+type todo struct {
+	hub.Ready
+	done chan struct{} // closed when it is; nil: nobody waits
+}
+
+// presses reports whether anyone waits for it.
+func (t *todo) presses() bool { return t.done != nil || t.Presses() }
+
+// write is the journal's goroutine: it makes the frames of all turns that have queued up durable with one
+// sync, then sends what follows from them, in order.
+func (s *Server) write() {
+	var group []todo
+	var frames []ledger.Frame
+	var acks []hub.Letter
+	failed := false
+	linger := time.NewTimer(time.Hour)
+	defer linger.Stop()
+	for r := range s.work {
+		group = s.gather(append(group[:0], r), linger)
+		frames = frames[:0]
+		for i := range group {
+			frames = append(frames, group[i].Frames...)
+		}
+		if len(frames) > 0 && !failed {
+			begin := time.Now()
+			if err := s.deps.Journal.Append(frames...); err != nil {
+				failed = true
+				s.broken <- fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
+			}
+			s.measures.synced(time.Since(begin))
+		}
+		if !failed {
+			for i := range group {
+				acks = s.deliver(&group[i], acks)
+			}
+			for _, l := range acks { // nobody waits for these as a reader does for a dispatch
+				s.send(l)
+			}
+			clear(acks)
+			acks = acks[:0]
+		}
+		for i := range group {
+			if group[i].done != nil {
+				close(group[i].done)
+			}
+			group[i] = todo{}
+		}
+		clear(frames)
+	}
+}
+
+// gather adds the turns that have queued up. A group in which nothing presses waits up to Linger for more:
+// who reports a completion repeats it until it is acknowledged, so a settlement can share the next round's
+// sync.
+func (s *Server) gather(group []todo, linger *time.Timer) []todo {
+	presses := group[0].presses()
+	linger.Reset(s.cfg.Linger)
+	for len(group) < maxGroups {
+		var r todo
+		ok := false
+		if presses {
+			select {
+			case r, ok = <-s.work:
+			default:
+			}
+		} else {
+			select {
+			case r, ok = <-s.work:
+			case <-linger.C:
+			}
+		}
+		if !ok {
+			break
+		}
+		group = append(group, r)
+		presses = presses || r.presses()
+	}
+	return group
+}
+
+// deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left
+// for later: it returns acks with those of the turn.
+func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
+	for i := range r.Dispatches {
+		d := &r.Dispatches[i]
+		agent := r.Placed[i].Agent
+		_, place, _ := strings.Cut(d.Hold, "/")
+		m := bus.Msg{
+			Subject: bus.DispatchSubject(agent, s.cfg.Domain),
+			Reply:   s.inbox + "." + strings.Replace(place, "/", "-", 1),
+			Header:  d.Task.Trace.Header(nil),
+		}
+		if err := s.publish(m, d); err != nil {
+			level := slog.LevelWarn
+			if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
+				level = slog.LevelDebug
+			}
+			s.log.Log(context.Background(), level, "dispatch not sent", "hold", d.Hold, "agent", agent, "err",
+				err)
+			code := bus.CodeUnavailable
+			if errors.Is(err, bus.ErrTooLarge) {
+				code = bus.CodeTooLarge
+			}
+			s.offer(&bus.DispatchReply{Agent: agent, Hold: d.Hold, Code: code, Message: err.Error()})
+		}
+	}
+	if len(r.Placed) > 0 {
+		s.measures.placed(time.Now(), r.Placed)
+	}
+	for _, l := range r.Letters {
+		if _, ack := l.Message.(*bus.CompletionAck); ack {
+			acks = append(acks, l)
+		} else {
+			s.send(l)
+		}
+	}
+	for _, agent := range r.Probes {
+		s.probe(agent)
+	}
+	for _, f := range r.Funds {
+		s.asking.Go(func() { s.ask(f) })
+	}
+	if r.Status != nil {
+		if err := s.publish(bus.Msg{Subject: bus.StatusSubject(s.cfg.Domain)}, r.Status); err != nil {
+			s.log.Debug("status not sent", "err", err)
+		}
+	}
+	for _, err := range r.Faults {
+		s.log.Error("must not happen", "err", err)
+	}
+	return acks
+}
+
+func (s *Server) send(l hub.Letter) {
+	switch err := s.publish(bus.Msg{Subject: l.Subject}, l.Message); {
+	case err == nil:
+	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
+		s.log.Debug("message not sent: the bus is away", "subject", l.Subject)
+	default:
+		s.log.Warn("message not sent", "subject", l.Subject, "err", err)
+	}
+}
+
+// probeMark begins the last token of subjects to which the bus says that nobody heard a probe; those of
+// dispatches begin with a digit.
+const probeMark = "at_"
+
+// probe says something to an agent that means nothing. Only the bus answers, and only if the agent is not
+// there.
+func (s *Server) probe(agent string) {
+	none := uint64(0)
+	m := bus.Msg{Subject: bus.StreamSubject(agent, s.cfg.Domain), Reply: s.inbox + "." + probeMark + agent}
+	if err := s.publish(m, &bus.StreamControl{Client: s.cfg.Domain, Task: "none", Ack: &none}); err != nil {
+		s.log.Debug("agent not probed", "agent", agent, "err", err)
+	}
+}
+
+func (s *Server) publish(m bus.Msg, v bus.Message) (err error) {
+	if m.Data, err = bus.Encode(v); err != nil {
+		return err
+	}
+	return s.deps.Bus.Publish(m)
+}
+
+// written waits until the writer has dealt with everything that was handed to it.
+func (s *Server) written() {
+	done := make(chan struct{})
+	s.work <- todo{done: done}
+	<-done
+}
+
+// settleDown waits until everything that was handed to the writer has been sent.
+func (s *Server) settleDown() {
+	s.written()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := s.deps.Bus.Flush(ctx); err != nil {
+		s.log.Debug("bus not flushed", "err", err)
+	}
+}
