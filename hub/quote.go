@@ -103,8 +103,12 @@ func (n *Node) covered(t *task, h *hold) int {
 }
 
 // worstFirst is how long the first token of an answer may take: several times what is expected, for a
-// queue or a long prompt of another.
-func worstFirst(expected time.Duration) time.Duration { return 2*time.Second + 4*expected }
+// queue or a long prompt of another. What is believed to be cached is likely, no more: whoever wrote the
+// prompt may know better.
+func (a *agent) worstFirst(f predict.Features) time.Duration {
+	f.Cached = 0
+	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
+}
 
 // visit is where a session was last.
 type visit struct{ role, agent string }

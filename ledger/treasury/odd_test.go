@@ -50,28 +50,31 @@ func TestAPayoutAskedForAgainWithAnotherAmount(t *testing.T) {
 	}
 }
 
-// Whoever asks for balances of many clients, for money that is not there and for names of hubs that never were,
-// leaves nothing behind.
+// Whoever asks for balances of many clients, for money that is not there and for names of hubs that never
+// were, leaves nothing behind.
 func TestAFloodLeavesNothing(t *testing.T) {
 	b := newBank(t)
 	spread(b, 100, "h-1")
 	for i := range maxClients + 76 {
 		c := fmt.Sprint("c-", i)
 		b.put(bus.OpDeposit, bus.FundsRequest{ID: "d-" + c, Client: c, Amount: 10})
-		b.put(bus.OpAllot, bus.FundsRequest{ID: "a-" + c, Client: c, Hub: "h-1", Domain: "of-h-1", Amount: 10, Least: 10})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "a-" + c, Client: c, Hub: "h-1", Domain: "of-h-1", Amount: 10,
+			Least: 10})
 		b.put(bus.OpPayout, bus.FundsRequest{ID: "p-" + c, Client: c, Amount: 10})
 		b.put(bus.OpBalance, bus.FundsRequest{ID: "b-" + c, Client: c, Hubs: true})
-		b.put(bus.OpAllot, bus.FundsRequest{ID: "x-" + c, Client: c, Hub: "ghost-" + c, Domain: "nowhere", Amount: 10, Least: 10})
-		b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("h-1", uint64(2+i)), Client: c, Hub: "h-1", Domain: "of-h-1", Amount: 10})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "x-" + c, Client: c, Hub: "ghost-" + c, Domain: "nowhere",
+			Amount: 10, Least: 10})
+		b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("h-1", uint64(2+i)), Client: c, Hub: "h-1",
+			Domain: "of-h-1", Amount: 10})
 		if len(b.tr.claims) > maxClients || len(b.tr.looks) > maxLooks || len(b.tr.rounds) > maxClients+maxLooks ||
 			len(b.tr.heard) > 2*b.tr.cfg.MaxHubs || b.tr.early.count > maxEarlyAll {
-			t.Fatalf("after %d: %d claims, %d looks, %d rounds, %d hubs, %d early", i, len(b.tr.claims), len(b.tr.looks),
-				len(b.tr.rounds), len(b.tr.heard), b.tr.early.count)
+			t.Fatalf("after %d: %d claims, %d looks, %d rounds, %d hubs, %d early", i, len(b.tr.claims),
+				len(b.tr.looks), len(b.tr.rounds), len(b.tr.heard), b.tr.early.count)
 		}
 	}
 	b.pass(time.Minute)
 	if n := len(b.tr.claims) + len(b.tr.looks) + len(b.tr.rounds) + b.tr.early.count; n > 0 {
-		t.Errorf("%d claims, %d looks, %d rounds, %d early returns are left", len(b.tr.claims), len(b.tr.looks), len(b.tr.rounds),
-			b.tr.early.count)
+		t.Errorf("%d claims, %d looks, %d rounds, %d early returns are left", len(b.tr.claims),
+			len(b.tr.looks), len(b.tr.rounds), b.tr.early.count)
 	}
 }
