@@ -135,6 +135,10 @@ func TestTheSameTextUnderAnotherSaltIsNotCached(t *testing.T) {
 			if d.Cached != 0 {
 				t.Errorf("task %d: %d tokens of it are believed to be there", i, d.Cached)
 			}
+			context := 120 * time.Microsecond * 8192 // a token takes so long on an agent that nobody has seen
+			if d.FirstMS < (4*context).Milliseconds() && i == 0 {
+				t.Errorf("its first token may take %d ms, and what is in the picture is not known", d.FirstMS)
+			}
 			h.serve(d, market.Usage{Prompt: 1000, Output: 10})
 		}
 	})

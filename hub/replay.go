@@ -104,7 +104,8 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.wanted = max(need, h.rec.Amount)
 	t.id, t.told, t.reply = market.TaskID(m.Client+"/"+m.ID), false, m.Reply
 	t.inboxes = append(t.inboxes, m.Inbox)
-	h.first = h.agent.worstFirst(n.quote(t, h.agent, false).features)
+	quoted := n.quote(t, h.agent, false)
+	h.first = h.agent.worstFirst(t, &quoted)
 	h.recovered, h.answered = false, false
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1
