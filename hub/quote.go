@@ -103,8 +103,16 @@ func (n *Node) covered(t *task, h *hold) int {
 }
 
 // worstFirst is how long the first token of an answer may take: several times what is expected, for a
-// queue or a long prompt of another.
-func worstFirst(expected time.Duration) time.Duration { return 2*time.Second + 4*expected }
+// queue or a long prompt of another. What is believed to be cached is likely, no more: whoever wrote the
+// prompt may know better. Nobody knows how many tokens there are in a picture before it was computed.
+func (a *agent) worstFirst(t *task, q *quote) time.Duration {
+	f := q.features
+	f.Cached = 0
+	if t.msg.Prompt.Loose == bus.LooseMedia {
+		f.Prompt = max(f.Prompt, q.most)
+	}
+	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
+}
 
 // visit is where a session was last.
 type visit struct{ role, agent string }

@@ -67,7 +67,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 	t.whole, t.tries, t.continued = rec.MaxTokens, rec.Attempt, rec.Attempt > 0
 	t.timer.owner = t
 	id := ledger.HoldID(n.cfg.Journal, rec.Round, rec.Slot)
-	h := &hold{id: id, rec: rec, task: t, agent: a, first: worstFirst(0), sent: n.now,
+	h := &hold{id: id, rec: rec, task: t, agent: a, sent: n.now,
 		expires: time.Unix(0, rec.Expires), answered: true}
 	if p.Award != nil {
 		h.recovered, h.award, h.congestion = true, *p.Award, p.Congestion
@@ -104,6 +104,8 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.wanted = max(need, h.rec.Amount)
 	t.id, t.told, t.reply = market.TaskID(m.Client+"/"+m.ID), false, m.Reply
 	t.inboxes = append(t.inboxes, m.Inbox)
+	quoted := n.quote(t, h.agent, false)
+	h.first = h.agent.worstFirst(t, &quoted)
 	h.recovered, h.answered = false, false
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1

@@ -228,10 +228,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
 		features: q.features, most: q.most, sent: n.now,
 	}
-	// What is believed to be cached is likely, no more: its client may know better.
-	whole := q.features
-	whole.Cached = 0
-	h.first = worstFirst(a.predictor.Forecast(whole).TTFT)
+	h.first = a.worstFirst(t, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, t.msg.Prompt)
 	}

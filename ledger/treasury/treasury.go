@@ -288,6 +288,11 @@ func (t *Treasury) payout(req *bus.FundsRequest, to any) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
+	if req.Hub != "" || req.Least != 0 { // which mean nothing here, and would say which hub is not asked and that less will do
+		plain := *req
+		plain.Hub, plain.Least = "", 0
+		req = &plain
+	}
 	err := t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
 	if bus.CodeOf(err) == bus.CodeInsufficientFunds {
 		return t.claim(bus.OpPayout, req, to)

@@ -1,0 +1,80 @@
+package treasury
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// A payout that names a hub, by mistake or to have that one left alone, is a payout: hubs give back what it
+// needs, all of them.
+func TestAPayoutThatNamesAHub(t *testing.T) {
+	b := newBank(t)
+	spread(b, 100, "h-1", "h-2")
+	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Hub: "h-1", Least: 1, Amount: 150})
+	if got := b.last("p"); got != "" {
+		t.Fatalf("answered %q: hubs have what it needs", got)
+	}
+	if len(b.asked) != 2 {
+		t.Fatalf("%d hubs are asked: %+v", len(b.asked), b.asked)
+	}
+	for _, hub := range []string{"h-1", "h-2"} {
+		b.giveBack(hub, 100)
+		b.answer(hub, 0)
+	}
+	b.want("p", "done")
+	if left, _ := b.tr.book.Prepaid("ann"); left != 50 {
+		t.Errorf("%d are left, want 50", left)
+	}
+}
+
+// Two payouts under one id are one, whichever amount they name and however long hubs take.
+func TestAPayoutAskedForAgainWithAnotherAmount(t *testing.T) {
+	b := newBank(t)
+	spread(b, 100, "h-1", "h-2")
+	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 150})
+	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 120})
+	for _, hub := range []string{"h-1", "h-2"} {
+		b.giveBack(hub, 100)
+		b.answer(hub, 0)
+	}
+	b.pass(10 * time.Second)
+	if left, _ := b.tr.book.Prepaid("ann"); left != 200-150 && left != 200-120 {
+		t.Errorf("%d are left: paid twice, or not at all", left)
+	}
+	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 33})
+	if got := b.last("p"); got != "id_conflict" {
+		t.Errorf("a third of another amount: %q", got)
+	}
+}
+
+// Whoever asks for balances of many clients, for money that is not there and for names of hubs that never
+// were, leaves nothing behind.
+func TestAFloodLeavesNothing(t *testing.T) {
+	b := newBank(t)
+	spread(b, 100, "h-1")
+	for i := range maxClients + 76 {
+		c := fmt.Sprint("c-", i)
+		b.put(bus.OpDeposit, bus.FundsRequest{ID: "d-" + c, Client: c, Amount: 10})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "a-" + c, Client: c, Hub: "h-1", Domain: "of-h-1", Amount: 10,
+			Least: 10})
+		b.put(bus.OpPayout, bus.FundsRequest{ID: "p-" + c, Client: c, Amount: 10})
+		b.put(bus.OpBalance, bus.FundsRequest{ID: "b-" + c, Client: c, Hubs: true})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "x-" + c, Client: c, Hub: "ghost-" + c, Domain: "nowhere",
+			Amount: 10, Least: 10})
+		b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("h-1", uint64(2+i)), Client: c, Hub: "h-1",
+			Domain: "of-h-1", Amount: 10})
+		if len(b.tr.claims) > maxClients || len(b.tr.looks) > maxLooks || len(b.tr.rounds) > maxClients+maxLooks ||
+			len(b.tr.heard) > 2*b.tr.cfg.MaxHubs || b.tr.early.count > maxEarlyAll {
+			t.Fatalf("after %d: %d claims, %d looks, %d rounds, %d hubs, %d early", i, len(b.tr.claims),
+				len(b.tr.looks), len(b.tr.rounds), len(b.tr.heard), b.tr.early.count)
+		}
+	}
+	b.pass(time.Minute)
+	if n := len(b.tr.claims) + len(b.tr.looks) + len(b.tr.rounds) + b.tr.early.count; n > 0 {
+		t.Errorf("%d claims, %d looks, %d rounds, %d early returns are left", len(b.tr.claims),
+			len(b.tr.looks), len(b.tr.rounds), b.tr.early.count)
+	}
+}
