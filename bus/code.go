@@ -1,5 +1,7 @@
 package bus
 
+import "slices"
+
 // Code is a stable error code: part of the API, never reworded. The empty code means success.
 type Code string
 
@@ -39,3 +41,16 @@ const (
 	CodeUnavailable       Code = "unavailable" // NATS, etcd or journal out of reach
 	CodeInternal          Code = "internal"
 )
+
+// codes are all of them.
+var codes = []Code{
+	CodeBadRequest, CodeTooLarge, CodeUnsupportedField, CodeEmptyPrompt, CodePromptTooLong,
+	CodeBadTerms, CodeUnknownModel, CodeUnknownClient, CodeInsufficientFunds, CodeAllotmentPending,
+	CodePastDeadline, CodeIDConflict, CodeDuplicate, CodeUnknown, CodeOutbid, CodeNoRoom,
+	CodeNotWorthIt, CodeNoHub, CodeTooManyTasks, CodeCancelled, CodeAgentFailed, CodeEngineFailed,
+	CodeEngineRefused, CodeTimeout, CodeAnswerGone, CodeSlowReader, CodeNoSlot, CodeStaleEpoch,
+	CodeNotClaimed, CodeDraining, CodeLate, CodeMoved, CodeUnavailable, CodeInternal,
+}
+
+// Known reports whether a code is one of ours. Agents may say any word.
+func (c Code) Known() bool { return slices.Contains(codes, c) }

@@ -10,7 +10,7 @@ const Redacted = "***"
 
 var (
 	schemes  = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://`)
-	userinfo = regexp.MustCompile(`[^\s"'\[\](){},/]+@`)
+	userinfo = regexp.MustCompile(`[^\s"']+@`)
 )
 
 // Redact hides whoever stands before the host of an address, as user:password@ or token@, in an address, a

@@ -523,6 +523,10 @@ func (r *request) ask(until time.Time, m bus.Msg) (*bus.Answer, error) {
 func (r *request) step(f func(*placing)) {
 	s := r.s
 	s.mu.Lock()
+	if r.placing == nil { // nobody was asked yet: there is nothing to change
+		s.mu.Unlock()
+		return
+	}
 	f(r.placing)
 	hub, agent := r.placing.tells()
 	s.mu.Unlock()

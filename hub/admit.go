@@ -70,7 +70,7 @@ func (n *Node) admit(m *bus.Task) error {
 }
 
 func (n *Node) turnAway(m *bus.Task, r *bus.Result) error {
-	n.stats.Tasks[r.Code]++
+	count(n.stats.Tasks, r.Code)
 	n.send(m.Inbox, &bus.Answer{Result: r})
 	return nil
 }

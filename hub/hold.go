@@ -177,7 +177,7 @@ func (n *Node) voided(h *hold, code bus.Code) bool {
 		n.fault(fmt.Errorf("void of hold %s: %w", h.id, err))
 		return false
 	}
-	n.stats.Voids[code]++
+	count(n.stats.Voids, code)
 	n.close(h)
 	return true
 }

@@ -136,7 +136,7 @@ func clip(s string) string {
 
 // refuse answers a request that was not admitted.
 func (n *Node) refuse(m *bus.Task, code bus.Code, retry time.Duration, format string, args ...any) {
-	n.stats.Tasks[code]++
+	count(n.stats.Tasks, code)
 	n.send(m.Inbox, &bus.Answer{Result: n.refusal(m, code, retry, format, args...)})
 }
 
@@ -175,7 +175,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.timers.set(&t.timer, time.Time{})
 	n.unpark(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)
-	n.stats.Tasks[r.Code]++
+	count(n.stats.Tasks, r.Code)
 	n.status.changed = true
 	switch {
 	case len(t.inboxes) > 0:
