@@ -1,11 +1,6 @@
 package hub
 
-import (
-	"slices"
-	"time"
-
-	"souk/bus"
-)
+import "time"
 
 // An agent that has died does not say so, and its lease speaks for it long after. But it listened, and the bus knows at once
 // when nobody listens any more. So an agent that has been quiet for a little longer than it may is asked, in a message to
@@ -97,19 +92,4 @@ func (n *Node) Absent(now time.Time, id string) bool {
 	}
 	n.gone(a)
 	return true
-}
-
-// gone ends what ran on an agent that is no longer there. Where the whole answer was to come at once nothing was delivered,
-// and it is tried elsewhere.
-func (n *Node) gone(a *agent) {
-	n.stats.agent(a.id).Gone++
-	a.quiet = 0
-	n.status.changed = true
-	for _, h := range slices.Clone(a.holds) {
-		if t := h.task; t.msg != nil && !t.msg.Stream && n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
-			continue
-		}
-		n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent is gone")
-	}
-	n.listen(a)
 }

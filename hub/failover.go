@@ -53,6 +53,48 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	return true
 }
 
+// failed deals with a task that its agent could not serve. One of which nothing reached its client, and whose
+// client was promised nothing, is tried elsewhere.
+func (n *Node) failed(h *hold, c *bus.Completion) {
+	code := c.Code
+	if code == "" {
+		code = bus.CodeAgentFailed
+	}
+	n.stats.agent(h.agent.id).Failed++
+	if n.moved(h, c) {
+		return
+	}
+	if h.recalled && !h.answered && c.Relayed == 0 {
+		n.void(h, code, code, "the agent stopped before it began")
+		return
+	}
+	if !n.voided(h, code) {
+		return
+	}
+	if c.Relayed > 0 {
+		n.served(h)
+	}
+	r := n.refusal(n.identity(h.task), code, 0, "agent %s: %s", h.agent.id, code)
+	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	n.finish(h.task, r, false)
+	n.news()
+}
+
+// gone ends what ran on an agent that is no longer there. Where the whole answer was to come at once nothing was delivered,
+// and it is tried elsewhere.
+func (n *Node) gone(a *agent) {
+	n.stats.agent(a.id).Gone++
+	a.quiet = 0
+	n.status.changed = true
+	for _, h := range slices.Clone(a.holds) {
+		if t := h.task; t.msg != nil && !t.msg.Stream && n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
+			continue
+		}
+		n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent is gone")
+	}
+	n.listen(a)
+}
+
 // join lets a reader that wanted the task to go on elsewhere wait for what happens anyway.
 func (t *task) join() {
 	if t.next != nil {

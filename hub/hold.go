@@ -303,33 +303,6 @@ func (n *Node) complete(c *bus.Completion) error {
 	return nil
 }
 
-// failed deals with a task that its agent could not serve. One of which nothing reached its client, and whose
-// client was promised nothing, is tried elsewhere.
-func (n *Node) failed(h *hold, c *bus.Completion) {
-	code := c.Code
-	if code == "" {
-		code = bus.CodeAgentFailed
-	}
-	n.stats.agent(h.agent.id).Failed++
-	if n.moved(h, c) {
-		return
-	}
-	if h.recalled && !h.answered && c.Relayed == 0 {
-		n.void(h, code, code, "the agent stopped before it began")
-		return
-	}
-	if !n.voided(h, code) {
-		return
-	}
-	if c.Relayed > 0 {
-		n.served(h)
-	}
-	r := n.refusal(n.identity(h.task), code, 0, "agent %s: %s", h.agent.id, code)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
-	n.finish(h.task, r, false)
-	n.news()
-}
-
 // served makes up for a reply to a dispatch that is late or lost: the agent took it, for chunks of it are there.
 func (n *Node) served(h *hold) {
 	if t := h.task; len(t.inboxes) > 0 && t.msg != nil {
