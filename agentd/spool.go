@@ -11,7 +11,7 @@ import (
 )
 
 // A spool is a file with the completions of one agent that no hub has acknowledged: what was served is paid even if the agent is killed
-// before its hub has heard of it. It begins with spoolHead; then come entries, each with its length and CRC-32C: a completion and the
+// before its hub has heard of it. It begins with SpoolHead; then come entries, each with its length and CRC-32C: a completion and the
 // domain that it is for, or the hold of one that was acknowledged. A tail that was cut off by a kill ends it.
 
 const (
@@ -24,13 +24,14 @@ const (
 
 var spoolSum = crc32.MakeTable(crc32.Castagnoli)
 
-// errForeign says that a file is no spool, or another agent's.
-var errForeign = errors.New("not a spool of this agent")
+// ErrForeign says that a file is no spool, or another agent's.
+var ErrForeign = errors.New("not a spool of this agent")
 
-func spoolHead(agent string) string { return "souk completions 1 " + agent + "\n" }
+// SpoolHead begins a spool.
+func SpoolHead(agent string) string { return "souk completions 1 " + agent + "\n" }
 
-// appendReport adds the entry of a completion.
-func appendReport(dst []byte, r *Report) ([]byte, error) {
+// AppendReport adds the entry of a completion.
+func AppendReport(dst []byte, r *Report) ([]byte, error) {
 	data, err := bus.Encode(&r.Completion)
 	if err != nil {
 		return dst, err
@@ -42,8 +43,8 @@ func appendReport(dst []byte, r *Report) ([]byte, error) {
 	return sealEntry(append(dst, data...), from), nil
 }
 
-// appendDone adds the entry of an acknowledgement.
-func appendDone(dst []byte, hold string) []byte {
+// AppendDone adds the entry of an acknowledgement.
+func AppendDone(dst []byte, hold string) []byte {
 	from := len(dst)
 	dst = append(dst, make([]byte, spoolPrefix)...)
 	dst = append(dst, spoolDone)
@@ -57,12 +58,12 @@ func sealEntry(dst []byte, from int) []byte {
 	return dst
 }
 
-// readSpool returns the completions of a spool that are not acknowledged, in their order, at most so many, and how many of its bytes are
-// whole. Its error is errForeign, or says at which byte the rest is damaged; what came before that is good.
-func readSpool(data []byte, agent string, most int) (open []Report, whole int, err error) {
-	head := spoolHead(agent)
+// ReadSpool returns the completions of a spool that are not acknowledged, in their order, at most so many, and how many of its bytes are
+// whole. Its error is ErrForeign, or says at which byte the rest is damaged; what came before that is good.
+func ReadSpool(data []byte, agent string, most int) (open []Report, whole int, err error) {
+	head := SpoolHead(agent)
 	if !strings.HasPrefix(string(data[:min(len(data), len(head))]), head) {
-		return nil, 0, errForeign
+		return nil, 0, ErrForeign
 	}
 	at := map[string]int{} // place in open, by hold
 	var gone int

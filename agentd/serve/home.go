@@ -1,4 +1,4 @@
-package agentd
+package serve
 
 import (
 	"crypto/rand"
@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"souk/agentd"
 )
 
 // ErrHomeTaken says that another process has the node's directory.
@@ -115,7 +117,7 @@ const (
 
 // Spool opens that of an agent, and returns the completions that earlier lives have left in it. note says, for the log, what in it could not be
 // read and was set aside.
-func (h *Home) Spool(agent string, most int) (s *Spool, left []Report, note, err error) {
+func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, note, err error) {
 	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), agent: agent, open: map[string][]byte{}, sync: (*os.File).Sync}
 	if err := os.Remove(s.path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil, err
@@ -127,7 +129,7 @@ func (h *Home) Spool(agent string, most int) (s *Spool, left []Report, note, err
 		return nil, nil, nil, err
 	default:
 		var whole int
-		if left, whole, err = readSpool(data, agent, most); err != nil {
+		if left, whole, err = agentd.ReadSpool(data, agent, most); err != nil {
 			aside := s.path + ".damaged"
 			if err := os.WriteFile(aside, data, 0o600); err != nil {
 				return nil, nil, nil, err
@@ -136,7 +138,7 @@ func (h *Home) Spool(agent string, most int) (s *Spool, left []Report, note, err
 		}
 	}
 	for i := range left {
-		if s.open[left[i].Completion.Hold], err = appendReport(nil, &left[i]); err != nil {
+		if s.open[left[i].Completion.Hold], err = agentd.AppendReport(nil, &left[i]); err != nil {
 			return nil, nil, nil, err
 		}
 	}
@@ -157,7 +159,7 @@ func readAtMost(path string, most int64) ([]byte, error) {
 
 // renew writes the file anew with what is open. The lock is held.
 func (s *Spool) renew() error {
-	text := []byte(spoolHead(s.agent))
+	text := []byte(agentd.SpoolHead(s.agent))
 	for _, hold := range slices.Sorted(maps.Keys(s.open)) {
 		text = append(text, s.open[hold]...)
 	}
@@ -195,7 +197,7 @@ func (s *Spool) syncFile(file *os.File) error {
 }
 
 // Add writes a completion down, with one write. One that could not be written whole is taken back.
-func (s *Spool) Add(r Report) error {
+func (s *Spool) Add(r agentd.Report) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.size > spoolMost || s.size > spoolSpare && len(s.open) == 0 {
@@ -204,7 +206,7 @@ func (s *Spool) Add(r Report) error {
 		}
 	}
 	from := len(s.out)
-	out, err := appendReport(s.out, &r)
+	out, err := agentd.AppendReport(s.out, &r)
 	if err != nil {
 		return err
 	}
@@ -279,7 +281,7 @@ func (s *Spool) Done(hold string) {
 	defer s.mu.Unlock()
 	if _, ok := s.open[hold]; ok {
 		delete(s.open, hold)
-		s.out = appendDone(s.out, hold)
+		s.out = agentd.AppendDone(s.out, hold)
 	}
 }
 
