@@ -154,7 +154,7 @@ func (a *seller) finish(s *live, answer agentd.Answer, err error) {
 		s.mu.Unlock()
 		c := e.Completion
 		c.Boot = a.boot
-		a.keepReport(agentd.Report{d.Domain, c})
+		a.keepReport(agentd.Report{Domain: d.Domain, Completion: c})
 		s.mu.Lock()
 	}
 	if err == nil && !unsaid {
@@ -184,7 +184,7 @@ func (a *seller) finish(s *live, answer agentd.Answer, err error) {
 		nudge(a.check)
 	}
 	nudge(a.kick)
-	a.sends.Go(func() { a.report(agentd.Report{d.Domain, c}) })
+	a.sends.Go(func() { a.report(agentd.Report{Domain: d.Domain, Completion: c}) })
 }
 
 // heartbeats tell readers whose engine is silent that their task is alive.
