@@ -68,8 +68,8 @@ func (r *resends[S]) Again(k *Kept[S], from uint64) {
 	}
 }
 
-// Next returns the answer of which a piece is to be sent now, out of the line, to be followed by Sent; or nil, and
-// when to look again: the zero time if there is nothing to do.
+// Next returns the answer of which a piece is to be sent now, out of the line, to be followed by Sent; or
+// nil, and when to look again: the zero time if there is nothing to do.
 func (r *resends[S]) Next(now time.Time) (k *Kept[S], p Piece, wake time.Time) {
 	if len(r.line) == 0 {
 		return nil, p, time.Time{}
@@ -95,7 +95,8 @@ func (r *resends[S]) Next(now time.Time) (k *Kept[S], p Piece, wake time.Time) {
 	return nil, p, wake
 }
 
-// Sent notes what a piece came to, and what is left; the answer is put at the end of the line if there is more.
+// Sent notes what a piece came to, and what is left; the answer is put at the end of the line if there is
+// more.
 func (r *resends[S]) Sent(now time.Time, k *Kept[S], left Piece, bytes int) {
 	g := &k.again
 	r.budget.take(now, max(bytes, repeatLeast))

@@ -2,9 +2,9 @@ package agentd
 
 import "time"
 
-// Shelf holds an agent's answers: those that run, and those that have ended and are kept for readers that missed
-// something, until these have them, or they are old or too many. S is what a shell keeps beside each. The shelf
-// looks into none of them: it is told their sizes. One caller at a time.
+// Shelf holds an agent's answers: those that run, and those that have ended and are kept for readers that
+// missed something, until these have them, or they are old or too many. S is what a shell keeps beside each.
+// The shelf looks into none of them: it is told their sizes. One caller at a time.
 type Shelf[S any] struct {
 	byID   map[StreamID]*Kept[S]
 	live   map[*Kept[S]]bool
@@ -61,8 +61,8 @@ func (k *Kept[S]) Stop(why error) bool {
 // Stopped is why an answer was stopped; nil if it was not.
 func (k *Kept[S]) Stopped() error { return k.why }
 
-// Put says that an answer has ended, and what of it is kept for so long. If it is unsaid, its hub is yet to decide
-// on its end: see [Shelf.Decided].
+// Put says that an answer has ended, and what of it is kept for so long. If it is unsaid, its hub is yet to
+// decide on its end: see [Shelf.Decided].
 func (h *Shelf[S]) Put(now time.Time, k *Kept[S], bytes int, keep time.Duration, unsaid bool) {
 	delete(h.live, k)
 	k.over, k.ended, k.bytes, k.until = true, true, bytes, now.Add(keep)
@@ -103,8 +103,8 @@ func (h *Shelf[S]) forget(k *Kept[S]) {
 	}
 }
 
-// Acked says how many bytes of an answer are left that its reader has not acknowledged. It reports whether that
-// was the last of one that has ended, which is forgotten.
+// Acked says how many bytes of an answer are left that its reader has not acknowledged. It reports whether
+// that was the last of one that has ended, which is forgotten.
 func (h *Shelf[S]) Acked(k *Kept[S], left int) (read bool) {
 	if !k.ended {
 		return false

@@ -12,13 +12,13 @@ import (
 	"souk/bus"
 )
 
-// Spool is what is known of a file with the completions of one agent that no hub has acknowledged: what was served is
-// paid even if the agent is killed before its hub has heard of it. The file begins with spoolHead; then come entries,
-// each with its length and CRC-32C: a completion and the domain that it is for, or the hold of one that was
-// acknowledged. A tail that was cut off by a kill ends it.
+// Spool is what is known of a file with the completions of one agent that no hub has acknowledged: what was
+// served is paid even if the agent is killed before its hub has heard of it. The file begins with spoolHead;
+// then come entries, each with its length and CRC-32C: a completion and the domain that it is for, or the
+// hold of one that was acknowledged. A tail that was cut off by a kill ends it.
 //
-// What was written is there after a kill. What its hub has not acknowledged for a while is to be synced, so that it is
-// there after a power cut as well. One caller at a time, who also writes the file.
+// What was written is there after a kill. What its hub has not acknowledged for a while is to be synced, so
+// that it is there after a power cut as well. One caller at a time, who also writes the file.
 type Spool struct {
 	agent string
 	size  int64             // of the file
@@ -73,16 +73,16 @@ func (s *Spool) Text() (text []byte, none bool) {
 // Renewed says that this text is the file now.
 func (s *Spool) Renewed(text []byte) { s.size, s.out = int64(len(text)), s.out[:0] }
 
-// Add returns what is to be written at the end of the file for a completion, to be followed by Added or Torn before
-// anything else.
+// Add returns what is to be written at the end of the file for a completion, to be followed by Added or Torn
+// before anything else.
 func (s *Spool) Add(r *Report) (text []byte, err error) {
 	s.next, s.from = r.Completion.Hold, len(s.out)
 	s.out, err = appendReport(s.out, r)
 	return s.out, err
 }
 
-// Added says that all of it was written. It reports whether nothing waited before, so that somebody is to look after
-// a while.
+// Added says that all of it was written. It reports whether nothing waited before, so that somebody is to
+// look after a while.
 func (s *Spool) Added() (first bool) {
 	first = s.Waiting() == 0
 	s.open[s.next] = slices.Clone(s.out[s.from:])
@@ -92,8 +92,8 @@ func (s *Spool) Added() (first bool) {
 	return first
 }
 
-// Torn says that it was not; left, that a part of it could not be taken back: what follows a torn entry would not be
-// read.
+// Torn says that it was not; left, that a part of it could not be taken back: what follows a torn entry would
+// not be read.
 func (s *Spool) Torn(left bool) {
 	s.out = s.out[:s.from]
 	if left {
@@ -115,8 +115,8 @@ func (s *Spool) Has(hold string) bool { return s.open[hold] != nil }
 // Waiting is how many completions are neither synced nor acknowledged.
 func (s *Spool) Waiting() int { return len(s.fresh) + len(s.waits) }
 
-// Look reports whether the file is to be synced, since something was there at the last look already; and how many
-// younger ones a sync that begins now makes durable as well, for [Spool.Synced].
+// Look reports whether the file is to be synced, since something was there at the last look already; and how
+// many younger ones a sync that begins now makes durable as well, for [Spool.Synced].
 func (s *Spool) Look() (sync bool, young int) {
 	done := func(hold string) bool { return s.open[hold] == nil }
 	s.fresh, s.waits = slices.DeleteFunc(s.fresh, done), slices.DeleteFunc(s.waits, done)
@@ -165,8 +165,9 @@ func sealEntry(dst []byte, from int) []byte {
 	return dst
 }
 
-// ReadSpool returns the completions of a spool that are not acknowledged, in their order, at most so many, and how many of its bytes are
-// whole. Its error is ErrForeign, or says at which byte the rest is damaged; what came before that is good.
+// ReadSpool returns the completions of a spool that are not acknowledged, in their order, at most so many,
+// and how many of its bytes are whole. Its error is ErrForeign, or says at which byte the rest is damaged;
+// what came before that is good.
 func ReadSpool(data []byte, agent string, most int) (open []Report, whole int, err error) {
 	head := spoolHead(agent)
 	if !strings.HasPrefix(string(data[:min(len(data), len(head))]), head) {

@@ -7,9 +7,9 @@ import (
 	"souk/bus"
 )
 
-// Stream is one answer on its way to its reader: its run, and what of it was sent and is kept. One caller at a
-// time, who also sends what a method returns before the next is called, so that numbers, heartbeats and repeated
-// frames go out in order.
+// Stream is one answer on its way to its reader: its run, and what of it was sent and is kept. One caller at
+// a time, who also sends what a method returns before the next is called, so that numbers, heartbeats and
+// repeated frames go out in order.
 type Stream struct {
 	ID    StreamID
 	Hold  string
@@ -29,8 +29,8 @@ type StreamID struct{ Client, Task string }
 
 // NewStream is the answer to a dispatch that was accepted; of what is sent, so many bytes are kept at most.
 func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) Stream {
-	return Stream{ID: StreamID{d.Task.Client, d.Task.ID}, Hold: d.Hold, Reply: d.Task.Reply, attempt: d.Task.Attempt,
-		run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
+	return Stream{ID: StreamID{d.Task.Client, d.Task.ID}, Hold: d.Hold, Reply: d.Task.Reply,
+		attempt: d.Task.Attempt, run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
 }
 
 // Dispatch is what is being served; nil once the answer has ended.
@@ -50,8 +50,8 @@ func (s *Stream) Unheard() bool { return s.run != nil && s.run.seq == s.run.firs
 // Unsaid reports whether its end waits for what the hub decides.
 func (s *Stream) Unsaid() bool { return s.unsaid != nil }
 
-// Quit says that the client has cancelled, and how long the engine may still take to say how long the prompt is:
-// 0 ends the answer at once.
+// Quit says that the client has cancelled, and how long the engine may still take to say how long the prompt
+// is: 0 ends the answer at once.
 func (s *Stream) Quit(now time.Time) time.Duration {
 	if s.run == nil || !s.run.Quit() {
 		return 0
@@ -86,8 +86,8 @@ func (s *Stream) encode(now time.Time, c *bus.Chunk, maxPayload int) ([]byte, er
 	return data, nil
 }
 
-// End settles the run and returns the end frame, nil if that is withheld until [Stream.Decided]. An answer longer
-// than the bus takes, which Run could not know, becomes a failed one.
+// End settles the run and returns the end frame, nil if that is withheld until [Stream.Decided]. An answer
+// longer than the bus takes, which Run could not know, becomes a failed one.
 func (s *Stream) End(now time.Time, a Answer, why error, maxPayload int) (Ending, []byte, error) {
 	d := s.run.Dispatch()
 	e := s.run.End(a, why)
@@ -132,7 +132,8 @@ func (s *Stream) Heartbeat(now time.Time, quiet time.Duration) *bus.Chunk {
 	return s.run.Heartbeat()
 }
 
-// Acked lets go of what its reader has, everything below a number, and returns the size of what is still kept.
+// Acked lets go of what its reader has, everything below a number, and returns the size of what is still
+// kept.
 func (s *Stream) Acked(below uint64) (bytes int) {
 	s.frames.acked(below)
 	return s.frames.bytes
@@ -144,8 +145,8 @@ type Piece struct {
 	more     bool   // of a piece that was sent: another follows it
 }
 
-// Piece is what is to be sent next of a repeat: messages as they went out first, or one word instead of them; and
-// what is left of it.
+// Piece is what is to be sent next of a repeat: messages as they went out first, or one word instead of them;
+// and what is left of it.
 func (s *Stream) Piece(agent string, p Piece) (frames [][]byte, word *bus.Chunk, left Piece) {
 	first := p.to == 0
 	left = Piece{from: p.from, to: p.to}

@@ -24,8 +24,8 @@ func (a *seller) watchClaim(ctx context.Context) {
 	})
 }
 
-// named has a watch's trouble with the registry told together with that of the agent's other parts, so that an outage
-// is one line of its log.
+// named has a watch's trouble with the registry told together with that of the agent's other parts, so that
+// an outage is one line of its log.
 type named struct {
 	bus.Registry
 	a *seller
@@ -42,8 +42,8 @@ func (n named) Watch(ctx context.Context, key string) (<-chan bus.Event, error) 
 	return events, err
 }
 
-// readClaim asks the registry itself. gone says what to make of finding none: in the moment of a dispatch that
-// says nothing new.
+// readClaim asks the registry itself. gone says what to make of finding none: in the moment of a dispatch
+// that says nothing new.
 func (a *seller) readClaim(ctx context.Context, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -74,8 +74,9 @@ func (a *seller) claimed(kv bus.KV) {
 	a.with(func(core *agentd.Agent) { core.Claimed(&c) })
 }
 
-// askClaim has the claim itself read, since a hub that has just claimed us may be faster than the watch, and f called then. What comes
-// while it is being read waits for the next reading: the dispatches of a round come together. It returns false if as many wait as could run.
+// askClaim has the claim itself read, since a hub that has just claimed us may be faster than the watch, and
+// f called then. What comes while it is being read waits for the next reading: the dispatches of a round come
+// together. It returns false if as many wait as could run.
 func (a *seller) askClaim(f func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -29,8 +29,8 @@ func (a *seller) onControl(m bus.Msg) {
 		k.Answer.cancelled()
 	case c.Ack != nil:
 		left := k.Answer.acked(*c.Ack)
-		if a.shelf.Acked(k, left) && k.Answer.era != a.era.Load() { // it was not written down, and its reader has it now
-			read = k.Hold
+		if a.shelf.Acked(k, left) && k.Answer.era != a.era.Load() {
+			read = k.Hold // it was not written down, and its reader has it now
 		}
 	case c.Recall != "" && c.Recall == k.Hold && k.Answer.unheard() && k.Stop(agentd.ErrRecalled):
 		if stop := k.Answer.cancel; stop != nil {
@@ -56,8 +56,8 @@ func (a *seller) onControl(m bus.Msg) {
 	}
 }
 
-// cancelled ends an answer whose client has cancelled, once what the engine has begun to compute is due. The seller's
-// mu is held, as in the others.
+// cancelled ends an answer whose client has cancelled, once what the engine has begun to compute is due. The
+// seller's mu is held, as in the others.
 func (s *live) cancelled() {
 	stop := s.cancel
 	if stop == nil {
@@ -114,8 +114,8 @@ func (a *seller) repeat(ctx context.Context) {
 	}
 }
 
-// sendPiece sends the next piece of a repeat and returns its bytes, and what is left. A connection may be slow, and others look
-// at the stream; readers put in order what overtakes.
+// sendPiece sends the next piece of a repeat and returns its bytes, and what is left. A connection may be
+// slow, and others look at the stream; readers put in order what overtakes.
 func (a *seller) sendPiece(s *live, p agentd.Piece) (left agentd.Piece, bytes int) {
 	s.mu.Lock()
 	frames, word, left := s.Piece(a.cfg.ID, p)

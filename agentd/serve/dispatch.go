@@ -51,8 +51,8 @@ func (a *seller) onDispatch(m bus.Msg) {
 	a.answer(to, reply)
 }
 
-// live is an answer and who may touch it. mu is held around every method of the stream and the sending of what that
-// returns; the seller's own guards cancel and quit.
+// live is an answer and who may touch it. mu is held around every method of the stream and the sending of
+// what that returns; the seller's own guards cancel and quit.
 type live struct {
 	mu sync.Mutex
 	agentd.Stream
@@ -149,8 +149,8 @@ func (a *seller) finish(s *live, answer agentd.Answer, err error) {
 	e, data, err := s.End(time.Now(), answer, err, a.deps.Bus.MaxPayload())
 	unsaid := s.Unsaid()
 	if s.era == a.era.Load() && s.era%2 == 0 && err == nil {
-		// Before its reader can have the answer's end. While the bus is away nobody can say what of it is delivered. A disk
-		// may be slow, and others look at the stream.
+		// Before its reader can have the answer's end. While the bus is away nobody can say what of it is
+		// delivered. A disk may be slow, and others look at the stream.
 		s.mu.Unlock()
 		c := e.Completion
 		c.Boot = a.boot

@@ -15,8 +15,8 @@ import (
 // ErrHomeTaken says that another process has the node's directory.
 var ErrHomeTaken = errors.New("another agentd has this directory")
 
-// Home is a node's own directory: the proof that its former lives are dead, and what they left to be paid. Whoever has its lock is this
-// node, and knows the names of those who had it before.
+// Home is a node's own directory: the proof that its former lives are dead, and what they left to be paid.
+// Whoever has its lock is this node, and knows the names of those who had it before.
 type Home struct {
 	dir  string
 	lock *os.File
@@ -27,8 +27,8 @@ type Home struct {
 // maxLives are remembered: each start adds one, and only a name that still stands in the registry matters.
 const maxLives = 16
 
-// OpenHome makes or takes the directory of a node below data, and keeps other processes out of it until Close. ErrHomeTaken if one
-// is there.
+// OpenHome makes or takes the directory of a node below data, and keeps other processes out of it until
+// Close. ErrHomeTaken if one is there.
 func OpenHome(data, node string) (*Home, error) {
 	dir := filepath.Join(data, "agentd", "node-"+url.PathEscape(node))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -51,8 +51,8 @@ func OpenHome(data, node string) (*Home, error) {
 	return h, nil
 }
 
-// live makes the name of this life and remembers it. A disk that is full forgets it: then a later life cannot prove that this one
-// has ended, and waits for its lease.
+// live makes the name of this life and remembers it. A disk that is full forgets it: then a later life cannot
+// prove that this one has ended, and waits for its lease.
 func (h *Home) live() {
 	path := filepath.Join(h.dir, "LIVES")
 	if text, err := os.ReadFile(path); err == nil {
@@ -74,7 +74,8 @@ func (h *Home) Life() string {
 	return h.life
 }
 
-// Ended reports whether life names an earlier opening of this directory: its process has died, or has closed it.
+// Ended reports whether life names an earlier opening of this directory: its process has died, or has closed
+// it.
 func (h *Home) Ended(life string) bool { return h != nil && slices.Contains(h.past, life) }
 
 // Close lets another have the directory.

@@ -67,7 +67,8 @@ func (a *seller) enlist(ctx context.Context) error {
 						a.log.Error("agent id was taken over: nothing is sold here until that one is gone", "by", other)
 					}
 				default:
-					return fmt.Errorf("agent %s: the id is already registered by %s: ids are unique in a market, so call one of the two otherwise", a.cfg.ID, other)
+					return fmt.Errorf("agent %s: the id is already registered by %s: "+
+						"ids are unique in a market, so call one of the two otherwise", a.cfg.ID, other)
 				}
 			}
 			pause = min(2*pause, time.Second)
@@ -111,9 +112,9 @@ func (a *seller) entry() ([]byte, error) {
 	return bus.EncodeEntry(r)
 }
 
-// evict ends a lease of our own that we had lost and the registry still keeps, as after an outage of it; or one of
-// an earlier life of this node, which is dead, for the lock of its directory is ours. It reports whether there was
-// one.
+// evict ends a lease of our own that we had lost and the registry still keeps, as after an outage of it; or
+// one of an earlier life of this node, which is dead, for the lock of its directory is ours. It reports
+// whether there was one.
 func (a *seller) evict(ctx context.Context, key string) bool {
 	var former bool
 	var boot int64

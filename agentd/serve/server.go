@@ -1,3 +1,5 @@
+// Package serve runs the agents of one node: it registers them, watches their claims and engines, relays what
+// these say, and settles. What is decided is decided in package agentd; here are its locks, loops and files.
 package serve
 
 import (
@@ -22,7 +24,7 @@ type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
 	Engine   func(agentd.EngineConfig) agentd.Engine // makes the client of one engine
-	Home     *Home                                   // the node's directory; nil: a former life cannot be proved dead, and its leases are waited for
+	Home     *Home                                   // the node's directory; nil: leases of former lives are waited for
 	Log      *slog.Logger                            // nil: the default one
 }
 
@@ -49,7 +51,8 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = slog.Default()
 	}
-	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(), ready: make(chan struct{})}
+	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(),
+		ready: make(chan struct{})}
 	for _, a := range cfg.Agents {
 		a.Engine = a.Engine.WithDefaults()
 		s.agents = append(s.agents, newSeller(s, a))
@@ -124,8 +127,8 @@ func (s *Server) watchBus(ctx context.Context) {
 	}
 }
 
-// seller runs one agent. mu guards core and shelf; where that of a [live] answer is held as well, it was taken after
-// it.
+// seller runs one agent. mu guards core and shelf; where that of a [live] answer is held as well, it was
+// taken after it.
 type seller struct {
 	*Server
 	cfg        agentd.AgentConfig
@@ -161,7 +164,8 @@ type seller struct {
 
 func newSeller(s *Server, cfg agentd.AgentConfig) *seller {
 	a := &seller{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
-		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1), check: make(chan struct{}, 1), missed: make(chan struct{}, 1),
+		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1),
+		check: make(chan struct{}, 1), missed: make(chan struct{}, 1),
 		shelf: agentd.NewShelf[*live](s.cfg.KeepTotal)}
 	a.unwritten = follow.Outage{Log: a.log,
 		What: "completions are not written down: those that no hub has are lost if this process dies"}
@@ -190,7 +194,8 @@ func (a *seller) stats() agentd.AgentStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.core == nil {
-		return agentd.AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: "booting", Why: a.why, Slots: a.cfg.Slots}
+		return agentd.AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: "booting", Why: a.why,
+			Slots: a.cfg.Slots}
 	}
 	st := a.core.Stats()
 	st.Why = a.why
@@ -339,7 +344,7 @@ func (a *seller) tell(subject string, m bus.Message) {
 	}
 	switch {
 	case err == nil, errors.Is(err, bus.ErrClosed):
-	case errors.Is(err, bus.ErrDisconnected): // once a second and stream, and said once by whoever watches the bus
+	case errors.Is(err, bus.ErrDisconnected): // once a second and stream; said once by whoever watches the bus
 		a.log.Debug("not sent: the bus is away", "subject", subject)
 	default:
 		a.log.Warn("not sent", "subject", subject, "err", err)

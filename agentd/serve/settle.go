@@ -28,13 +28,15 @@ func (a *seller) openSpool() ([]agentd.Report, error) {
 		a.log.Info("completions of an earlier life are sent", "n", len(left))
 	}
 	s.Failed = func(err error) {
-		a.log.Warn("completions of which no hub has heard are not synced: a power cut would lose them; trying on", "err", err)
+		a.log.Warn("completions of which no hub has heard are not synced: "+
+			"a power cut would lose them; trying on", "err", err)
 	}
 	a.spool = s
 	return left, nil
 }
 
-// keepReport writes a completion down, so that it is paid even if this process dies before a hub has acknowledged it.
+// keepReport writes a completion down, so that it is paid even if this process dies before a hub has
+// acknowledged it.
 func (a *seller) keepReport(r agentd.Report) {
 	if a.spool == nil || r.Completion.Outcome == bus.OutcomeFailed {
 		return
@@ -70,7 +72,8 @@ func (a *seller) report(r agentd.Report) {
 		nudge(a.enrol) // its hub may end the other holds of that life
 	}
 	if abandoned {
-		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold, "cost", r.Completion.Cost)
+		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold,
+			"cost", r.Completion.Cost)
 	}
 	if err == nil && ack.Code == bus.CodeLate {
 		a.log.Warn("completion came too late and is unpaid", "hold", r.Completion.Hold, "cost", r.Completion.Cost)
@@ -140,7 +143,8 @@ func (a *seller) drain() {
 			a.log.Error("completions not acknowledged at shutdown: their holds will expire unpaid", "n", lost)
 		}
 		if kept > 0 {
-			a.log.Warn("completions not acknowledged at shutdown: they are written down, and sent after the next start", "n", kept)
+			a.log.Warn("completions not acknowledged at shutdown: "+
+				"they are written down, and sent after the next start", "n", kept)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -148,8 +152,8 @@ func (a *seller) drain() {
 	a.deps.Bus.Flush(ctx)
 }
 
-// unsettled counts the completions that are not acknowledged: those that the next life will find, and the others. A failed task has
-// nothing to lose.
+// unsettled counts the completions that are not acknowledged: those that the next life will find, and the
+// others. A failed task has nothing to lose.
 func (a *seller) unsettled() (kept, lost int) {
 	a.mu.Lock()
 	open := a.core.Unacked()

@@ -11,12 +11,12 @@ import (
 	"souk/agentd"
 )
 
-// Spool keeps the completions of one agent until they are acknowledged: the file of an [agentd.Spool]. What was added is
-// there after a kill. What its hub has not acknowledged after syncAfter is synced, so that it is there after a power cut
-// as well; nobody waits for that, and where hubs answer, which they do once it is in their own synced journal, nothing
-// is synced.
+// Spool keeps the completions of one agent until they are acknowledged: the file of an [agentd.Spool]. What
+// was added is there after a kill. What its hub has not acknowledged after syncAfter is synced, so that it is
+// there after a power cut as well; nobody waits for that, and where hubs answer, which they do once it is in
+// their own synced journal, nothing is synced.
 type Spool struct {
-	Failed func(error) // hears that the disk does not take what waits, once until it does again; nil: nobody hears it
+	Failed func(error) // hears that the disk does not take what waits, once until it does again; nil: nobody does
 
 	path string
 
@@ -29,12 +29,12 @@ type Spool struct {
 	sync   func(*os.File) error
 }
 
-// syncAfter is how long a hub gets to acknowledge a completion, and at most twice that: one that is there needs some
-// milliseconds.
+// syncAfter is how long a hub gets to acknowledge a completion, and at most twice that: one that is there
+// needs some milliseconds.
 const syncAfter = 100 * time.Millisecond
 
-// Spool opens that of an agent, and returns the completions that earlier lives have left in it. note says, for the log,
-// what in it could not be read and was set aside.
+// Spool opens that of an agent, and returns the completions that earlier lives have left in it. note says,
+// for the log, what in it could not be read and was set aside.
 func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, note, err error) {
 	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), sync: (*os.File).Sync}
 	if err := os.Remove(s.path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -52,7 +52,8 @@ func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, no
 			if err := os.WriteFile(aside, data, 0o600); err != nil {
 				return nil, nil, nil, err
 			}
-			note = fmt.Errorf("%s: %w: %d of its %d bytes are good, a copy is in %s", s.path, err, whole, len(data), aside)
+			note = fmt.Errorf("%s: %w: %d of its %d bytes are good, a copy is in %s",
+				s.path, err, whole, len(data), aside)
 		}
 	}
 	if s.state, err = agentd.NewSpool(agent, left); err != nil {
@@ -68,7 +69,8 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if info.Size() > most {
-		return nil, fmt.Errorf("%s has %d bytes, a spool at most %d: move it away if it is none", path, info.Size(), most)
+		return nil, fmt.Errorf("%s has %d bytes, a spool at most %d: move it away if it is none",
+			path, info.Size(), most)
 	}
 	return os.ReadFile(path)
 }

@@ -59,12 +59,14 @@ func (a *seller) watchEngine(ctx context.Context) {
 			}
 			a.log.Log(ctx, level, "engine", "state", now, "was", before, "err", err)
 			told, tellAfter, news = fmt.Sprint(err), time.Now().Add(leastNews), leastNews
-		case now == bus.StateUnhealthy && err != nil && err.Error() != told && time.Now().After(tellAfter): // it answers now, but as another one, say
+		case now == bus.StateUnhealthy && err != nil && err.Error() != told && time.Now().After(tellAfter):
+			// It answers now, but as another one, say.
 			a.log.Warn("engine", "state", now, "err", err)
 			news = min(2*news, mostNews)
 			told, tellAfter = err.Error(), time.Now().Add(news)
 		}
-		// Not only when it has changed: a failed task says unhealthy at any moment, also during the look that finds all well.
+		// Not only when it has changed: a failed task says unhealthy at any moment, also during the look that
+		// finds all well.
 		a.mu.Lock()
 		stale := a.listed != a.core.State()
 		a.mu.Unlock()
@@ -74,8 +76,8 @@ func (a *seller) watchEngine(ctx context.Context) {
 	}
 }
 
-// What keeps an engine from being sold may change without end, as where its server is started again and again: the pause between two lines
-// about it doubles.
+// What keeps an engine from being sold may change without end, as where its server is started again and
+// again: the pause between two lines about it doubles.
 const (
 	leastNews = 2 * time.Second
 	mostNews  = 10 * time.Minute
@@ -102,8 +104,9 @@ func (a *seller) suspected() bool {
 func (a *seller) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
 	defer cancel()
-	_, err := a.engine.Complete(ctx, agentd.Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`), Model: a.coreModel(), MaxTokens: 1},
-		func(agentd.Chunk) error { return nil })
+	token := agentd.Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion,
+		Body: json.RawMessage(`{"prompt":"."}`), Model: a.coreModel(), MaxTokens: 1}
+	_, err := a.engine.Complete(ctx, token, func(agentd.Chunk) error { return nil })
 	var e *agentd.EngineError
 	if errors.As(err, &e) && e.Code == bus.CodeNoSlot {
 		err = nil // full, so alive
