@@ -68,7 +68,7 @@ const maxHolds = 4096
 
 // NewAgent makes the machine for an engine that is ready. boot rises with every start of the node.
 func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
-	limits = limits.withDefaults()
+	limits = limits.WithDefaults()
 	open := cfg.Model == ""
 	if open && len(info.Models) > 0 {
 		cfg.Model = info.Models[0]
@@ -83,6 +83,12 @@ func (a *Agent) Registration(node string) *bus.Registration {
 	r.Tiers, r.Former = a.tiers(), a.Former()
 	return r
 }
+
+// Model is what the agent sells: as configured, else what its engine serves.
+func (a *Agent) Model() string { return a.cfg.Model }
+
+// Fence is that of the latest claim ever seen.
+func (a *Agent) Fence() int64 { return a.fence }
 
 // State is what the registry and summaries say.
 func (a *Agent) State() string {
@@ -188,6 +194,14 @@ func (a *Agent) Pending(id string) (r Report, ok bool) {
 		}
 	}
 	return r, false
+}
+
+// Unacked are the completions that no hub has acknowledged.
+func (a *Agent) Unacked() (open []bus.Completion) {
+	for _, p := range a.pending {
+		open = append(open, p.c)
+	}
+	return open
 }
 
 // Idle reports whether nothing runs; Settled whether nothing waits for an acknowledgement either.

@@ -74,8 +74,8 @@ func Default() Config {
 	}
 }
 
-// withDefaults fills what is left zero.
-func (c Config) withDefaults() Config {
+// WithDefaults fills what is left zero.
+func (c Config) WithDefaults() Config {
 	d := Default()
 	for _, p := range []struct{ v, to *time.Duration }{
 		{&c.LeaseTTL, &d.LeaseTTL}, {&c.SummaryGap, &d.SummaryGap}, {&c.SummaryEvery, &d.SummaryEvery}, {&c.ScrapeEvery, &d.ScrapeEvery},

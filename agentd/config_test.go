@@ -81,7 +81,7 @@ func TestDefaultIsValid(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	if d := (Config{Agents: c.Agents}).withDefaults(); d.MaxCompletions != c.MaxCompletions || d.RetryMax != c.RetryMax {
+	if d := (Config{Agents: c.Agents}).WithDefaults(); d.MaxCompletions != c.MaxCompletions || d.RetryMax != c.RetryMax {
 		t.Errorf("%+v", d)
 	}
 }

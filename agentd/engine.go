@@ -1,5 +1,6 @@
-// Package agentd runs one GPU node's side of the market: it registers its engines as agents, accepts
-// or refuses each dispatch, serves it, meters it and accounts for it.
+// Package agentd is one GPU node's side of the market, values in and values out: an agent accepts or refuses each
+// dispatch, meters what its engine says, keeps what its reader may have missed, and accounts for it. Package
+// agentd/serve runs it.
 package agentd
 
 import (

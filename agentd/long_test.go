@@ -27,8 +27,8 @@ func TestACollectedAnswerTooLongForAMessageIsCutAndPaid(t *testing.T) {
 		_, err = r.Take(Chunk{Text: "w", Count: 1, Events: 1, Extra: []bus.Extra{{Choice: logs}}})
 	}
 	taken-- // the last is not in it
-	s := newStream(time.Now(), d, r, 1<<20)
-	e, data, failed := s.end(time.Now(), Answer{Unmetered: true}, err, bus.MaxMessage, time.Second)
+	s := NewStream(time.Now(), d, r, 1<<20)
+	e, data, failed := s.End(time.Now(), Answer{Unmetered: true}, err, bus.MaxMessage)
 	if failed != nil {
 		t.Fatal(failed)
 	}
@@ -61,8 +61,8 @@ func TestSmallEventsFitWhereTheyAreSaidTo(t *testing.T) {
 				_, err = r.Take(Chunk{Prompt: 60 * (1 - min(n, 1)), Count: 1, Events: 1, Text: "w",
 					Extra: []bus.Extra{{Choice: choice}}})
 			}
-			s := newStream(time.Now(), d, r, 1<<20)
-			e, data, failed := s.end(time.Now(), Answer{Unmetered: true}, err, bus.MaxMessage, time.Second)
+			s := NewStream(time.Now(), d, r, 1<<20)
+			e, data, failed := s.End(time.Now(), Answer{Unmetered: true}, err, bus.MaxMessage)
 			var last bus.Chunk
 			if failed != nil || bus.Decode(data, &last) != nil || e.Completion.Outcome != bus.OutcomeDone {
 				t.Errorf("%d events of %d bytes, then %v: outcome %s %s, %d bytes, %v", n, size, err,

@@ -14,7 +14,7 @@ var (
 	ErrCancelled = errors.New("the client cancelled")
 	ErrTimeout   = errors.New("the task's time is over")
 	ErrDrained   = errors.New("the agent is shutting down")
-	errRecalled  = errors.New("the hub heard no reply to its dispatch, and took it back")
+	ErrRecalled  = errors.New("the hub heard no reply to its dispatch, and took it back")
 	errCapped    = errors.New("the price cap is reached")
 	errEnough    = errors.New("max_tokens are reached")
 	errTooLong   = errors.New("the answer is longer than one message can be, and ends here: ask for a stream")
@@ -239,7 +239,7 @@ func (r *Run) End(a Answer, err error) Ending {
 // fail fills in the codes: what the hub hears is about the agent, what the client hears is about its task.
 func (e *Ending) fail(err error) {
 	c, res := &e.Completion, &e.Result
-	c.Outcome, c.Finish, res.Message = bus.OutcomeFailed, "", clip(err.Error())
+	c.Outcome, c.Finish, res.Message = bus.OutcomeFailed, "", Clip(err.Error())
 	c.Code = bus.CodeAgentFailed
 	var engine *EngineError
 	switch {
@@ -257,8 +257,8 @@ func (e *Ending) fail(err error) {
 	}
 }
 
-// clip bounds a message.
-func clip(s string) string {
+// Clip bounds a message that others are told.
+func Clip(s string) string {
 	if len(s) > bus.MaxText/2 {
 		return strings.ToValidUTF8(s[:bus.MaxText/2], "") + "..."
 	}

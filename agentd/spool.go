@@ -5,14 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
+	"slices"
 	"strings"
 
 	"souk/bus"
 )
 
-// A spool is a file with the completions of one agent that no hub has acknowledged: what was served is paid even if the agent is killed
-// before its hub has heard of it. It begins with spoolHead; then come entries, each with its length and CRC-32C: a completion and the
-// domain that it is for, or the hold of one that was acknowledged. A tail that was cut off by a kill ends it.
+// Spool is what is known of a file with the completions of one agent that no hub has acknowledged: what was
+// served is paid even if the agent is killed before its hub has heard of it. The file begins with spoolHead;
+// then come entries, each with its length and CRC-32C: a completion and the domain that it is for, or the
+// hold of one that was acknowledged. A tail that was cut off by a kill ends it.
+//
+// What was written is there after a kill. What its hub has not acknowledged for a while is to be synced, so
+// that it is there after a power cut as well. One caller at a time, who also writes the file.
+type Spool struct {
+	agent string
+	size  int64             // of the file
+	open  map[string][]byte // entries by hold
+	out   []byte            // acknowledgements that go along with the next completion, and that while it is written
+	next  string            // hold of the completion that is being written
+	from  int               // in out
+	fresh []string          // holds added since the last look at what waits
+	waits []string          // holds added before it; what is in neither is synced, or acknowledged
+}
 
 const (
 	spoolReport = 1
@@ -20,12 +36,104 @@ const (
 
 	maxSpoolEntry = 1 << 16 // bytes: a completion has some hundred
 	spoolPrefix   = 8       // length and sum before each entry
+
+	// A file is begun anew when it is larger and all in it is acknowledged, or even larger.
+	spoolSpare = 64 << 10
+	SpoolMost  = 4 << 20
 )
+
+// NewSpool is a spool with what earlier lives have left.
+func NewSpool(agent string, left []Report) (*Spool, error) {
+	s := &Spool{agent: agent, open: map[string][]byte{}}
+	for i := range left {
+		entry, err := appendReport(nil, &left[i])
+		if err != nil {
+			return nil, err
+		}
+		s.open[left[i].Completion.Hold] = entry
+	}
+	return s, nil
+}
+
+// Size is that of the file.
+func (s *Spool) Size() int64 { return s.size }
+
+// Full reports whether the file is to be begun anew before the next completion.
+func (s *Spool) Full() bool { return s.size > SpoolMost || s.size > spoolSpare && len(s.open) == 0 }
+
+// Text is the file anew, with what is open; none says that this is nothing.
+func (s *Spool) Text() (text []byte, none bool) {
+	text = []byte(spoolHead(s.agent))
+	for _, hold := range slices.Sorted(maps.Keys(s.open)) {
+		text = append(text, s.open[hold]...)
+	}
+	return text, len(s.open) == 0
+}
+
+// Renewed says that this text is the file now.
+func (s *Spool) Renewed(text []byte) { s.size, s.out = int64(len(text)), s.out[:0] }
+
+// Add returns what is to be written at the end of the file for a completion, to be followed by Added or Torn
+// before anything else.
+func (s *Spool) Add(r *Report) (text []byte, err error) {
+	s.next, s.from = r.Completion.Hold, len(s.out)
+	s.out, err = appendReport(s.out, r)
+	return s.out, err
+}
+
+// Added says that all of it was written. It reports whether nothing waited before, so that somebody is to
+// look after a while.
+func (s *Spool) Added() (first bool) {
+	first = s.Waiting() == 0
+	s.open[s.next] = slices.Clone(s.out[s.from:])
+	s.size += int64(len(s.out))
+	s.out = s.out[:0]
+	s.fresh = append(s.fresh, s.next)
+	return first
+}
+
+// Torn says that it was not; left, that a part of it could not be taken back: what follows a torn entry would
+// not be read.
+func (s *Spool) Torn(left bool) {
+	s.out = s.out[:s.from]
+	if left {
+		s.size = SpoolMost + 1
+	}
+}
+
+// Done says that a completion need not be repeated.
+func (s *Spool) Done(hold string) {
+	if _, ok := s.open[hold]; ok {
+		delete(s.open, hold)
+		s.out = appendDone(s.out, hold)
+	}
+}
+
+// Has reports whether a completion is written down and not acknowledged.
+func (s *Spool) Has(hold string) bool { return s.open[hold] != nil }
+
+// Waiting is how many completions are neither synced nor acknowledged.
+func (s *Spool) Waiting() int { return len(s.fresh) + len(s.waits) }
+
+// Look reports whether the file is to be synced, since something was there at the last look already; and how
+// many younger ones a sync that begins now makes durable as well, for [Spool.Synced].
+func (s *Spool) Look() (sync bool, young int) {
+	done := func(hold string) bool { return s.open[hold] == nil }
+	s.fresh, s.waits = slices.DeleteFunc(s.fresh, done), slices.DeleteFunc(s.waits, done)
+	if len(s.waits) == 0 {
+		s.fresh, s.waits = s.waits, s.fresh
+		return false, 0
+	}
+	return true, len(s.fresh)
+}
+
+// Synced says that a sync came to its end.
+func (s *Spool) Synced(young int) { s.fresh, s.waits = slices.Delete(s.fresh, 0, young), s.waits[:0] }
 
 var spoolSum = crc32.MakeTable(crc32.Castagnoli)
 
-// errForeign says that a file is no spool, or another agent's.
-var errForeign = errors.New("not a spool of this agent")
+// ErrForeign says that a file is no spool, or another agent's.
+var ErrForeign = errors.New("not a spool of this agent")
 
 func spoolHead(agent string) string { return "souk completions 1 " + agent + "\n" }
 
@@ -57,12 +165,13 @@ func sealEntry(dst []byte, from int) []byte {
 	return dst
 }
 
-// readSpool returns the completions of a spool that are not acknowledged, in their order, at most so many, and how many of its bytes are
-// whole. Its error is errForeign, or says at which byte the rest is damaged; what came before that is good.
-func readSpool(data []byte, agent string, most int) (open []Report, whole int, err error) {
+// ReadSpool returns the completions of a spool that are not acknowledged, in their order, at most so many,
+// and how many of its bytes are whole. Its error is ErrForeign, or says at which byte the rest is damaged;
+// what came before that is good.
+func ReadSpool(data []byte, agent string, most int) (open []Report, whole int, err error) {
 	head := spoolHead(agent)
 	if !strings.HasPrefix(string(data[:min(len(data), len(head))]), head) {
-		return nil, 0, errForeign
+		return nil, 0, ErrForeign
 	}
 	at := map[string]int{} // place in open, by hold
 	var gone int

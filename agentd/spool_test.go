@@ -2,15 +2,8 @@ package agentd
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"souk/bus"
 	"souk/market"
@@ -29,226 +22,96 @@ func holds(left []Report) string {
 	return strings.Join(out, " ")
 }
 
-func openSpool(t *testing.T, h *Home, want string) *Spool {
+// written is a spool with two completions, and its size with one.
+func written(t *testing.T) (text []byte, one int64) {
 	t.Helper()
-	s, left, note, err := h.Spool("a1", 100)
-	if err != nil || note != nil {
-		t.Fatal(err, note)
+	s, err := NewSpool("a1", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := holds(left); got != want {
-		t.Fatalf("left is %q, want %q", got, want)
+	text, _ = s.Text()
+	s.Renewed(text)
+	for _, hold := range []string{"j/1/0", "j/1/1"} {
+		one = s.Size()
+		r := report(hold)
+		more, err := s.Add(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, more...)
+		s.Added()
 	}
-	return s
+	if s.Size() != int64(len(text)) {
+		t.Fatalf("%d bytes, and it says %d", len(text), s.Size())
+	}
+	return text, one
 }
 
-// What was added is there after a kill, in its order, until it is acknowledged.
-func TestASpoolKeepsWhatIsNotAcknowledged(t *testing.T) {
-	h := openHome(t, t.TempDir(), "n1")
-	s := openSpool(t, h, "")
-	for _, hold := range []string{"j/1/0", "j/1/1", "j/2/0"} {
-		must(t, s.Add(report(hold)))
-	}
-	s.Done("j/1/1")
-	s.Done("j/1/1")
-	s.Done("j/9/9")
-	must(t, s.Add(report("j/3/0"))) // takes the acknowledgement along
-	s.Done("j/3/0")                 // is not written before the next: it is repeated, to no effect
-	again := openSpool(t, h, "j/1/0 j/2/0 j/3/0")
-	if r := again.open["j/1/0"]; r == nil {
-		t.Error("it is not open")
-	}
-	_, left, _, err := h.Spool("a1", 100)
-	if err != nil || left[0] != report("j/1/0") {
-		t.Errorf("%+v, %v", left, err)
-	}
-	again = openSpool(t, h, "j/1/0 j/2/0 j/3/0")
-	for _, hold := range []string{"j/1/0", "j/2/0", "j/3/0"} {
-		again.Done(hold)
-	}
-	must(t, again.Close())
-	openSpool(t, h, "")
-}
-
-// The file does not grow with what is served.
-func TestASpoolIsBounded(t *testing.T) {
-	h := openHome(t, t.TempDir(), "n1")
-	s := openSpool(t, h, "")
-	must(t, s.Add(report("j/0/0"))) // of a hub that never comes back
-	most := int64(0)
-	for range 30_000 {
-		must(t, s.Add(report("j/1/0")))
-		s.Done("j/1/0")
-		most = max(most, s.size)
-	}
-	info, err := os.Stat(s.path)
-	must(t, err)
-	if most > spoolMost+1<<12 || info.Size() != s.size || len(s.out) > 1<<12 {
-		t.Errorf("%d bytes, at the end %d", most, info.Size())
-	}
-	s.Done("j/0/0")
-	must(t, s.Add(report("j/2/0")))
-	if s.size > spoolSpare {
-		t.Errorf("%d bytes for one completion", s.size)
-	}
-	openSpool(t, h, "j/2/0")
-}
-
-// A kill, a disk or somebody's hand has changed the file: what is whole before the damage counts, a copy is kept, and the agent sells.
-func TestADamagedSpool(t *testing.T) {
-	h := openHome(t, t.TempDir(), "n1")
-	s := openSpool(t, h, "")
-	must(t, s.Add(report("j/1/0")))
-	one := s.size
-	must(t, s.Add(report("j/1/1")))
-	good, err := os.ReadFile(s.path)
-	must(t, err)
+// What is whole before a damage counts.
+func TestADamagedSpoolIsReadAsFarAsItIsWhole(t *testing.T) {
+	good, one := written(t)
 	for n := range good {
-		left, _, err := readSpool(good[:n], "a1", 100)
+		left, _, err := ReadSpool(good[:n], "a1", 100)
 		want := map[bool]string{true: "j/1/0"}[int64(n) >= one]
 		if whole := int64(n) == one || n == len(spoolHead("a1")); holds(left) != want || (err == nil) != whole {
 			t.Fatalf("cut at %d: %q, %v", n, holds(left), err)
 		}
 		bad := append([]byte(nil), good...)
 		bad[n] ^= 1
-		if left, _, err = readSpool(bad, "a1", 100); err == nil || holds(left) != want {
+		if left, _, err = ReadSpool(bad, "a1", 100); err == nil || holds(left) != want {
 			t.Fatalf("byte %d changed: %q, %v", n, holds(left), err)
 		}
 	}
-	for name, text := range map[string]string{"another agent's": spoolHead("a2"), "no spool": "hello", "a part": string(good[:len(good)-3])} {
-		must(t, os.WriteFile(s.path, []byte(text), 0o600))
-		again, left, note, err := h.Spool("a1", 100)
-		if err != nil || note == nil || !strings.Contains(note.Error(), "a copy is in") || len(left) > 1 || errors.Is(note, errForeign) == (len(left) == 1) {
-			t.Errorf("%s: %q, %v, %v", name, holds(left), note, err)
-			continue
-		}
-		if kept, err := os.ReadFile(s.path + ".damaged"); err != nil || string(kept) != text {
-			t.Errorf("%s: the copy is %q, %v", name, kept, err)
-		}
-		must(t, again.Add(report("j/5/0")))
-		openSpool(t, h, strings.TrimSpace(holds(left)+" j/5/0"))
-	}
-	must(t, os.WriteFile(s.path, make([]byte, 2*spoolMost+1), 0o600))
-	if _, _, _, err := h.Spool("a1", 100); err == nil || !strings.Contains(err.Error(), "move it away") {
-		t.Errorf("a file of another size: %v", err)
-	}
-	if _, _, err := readSpool(good, "a1", 1); err == nil || !strings.Contains(err.Error(), "more than 1") {
+	if _, _, err := ReadSpool(good, "a1", 1); err == nil || !strings.Contains(err.Error(), "more than 1") {
 		t.Errorf("too many: %v", err)
 	}
 	failed := report("j/1/0")
 	failed.Completion.Outcome = bus.OutcomeFailed
 	entry, _ := appendReport([]byte(spoolHead("a1")), &failed)
-	if _, _, err := readSpool(entry, "a1", 100); err == nil {
+	if _, _, err := ReadSpool(entry, "a1", 100); err == nil {
 		t.Error("a failed task is to be paid")
 	}
 }
 
-// What is not acknowledged at a shutdown is lost or found again: those who read the log are told which.
-func TestWhatAShutdownLeaves(t *testing.T) {
-	server, err := NewServer(Config{Agents: []AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: nowhere{}, Engine: func(EngineConfig) Engine { return nil }, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	a := server.agents[0]
-	a.core = newTestAgent(4, server.cfg)
-	a.core.Claimed(claim(5))
-	a.spool = openSpool(t, openHome(t, t.TempDir(), "n1"), "")
-	for hold, why := range map[string]error{"h0": nil, "h1": nil, "h2": errors.New("the engine burns")} {
-		d := dispatch(hold)
-		if r, ok := a.core.Dispatch("math", d); !ok {
-			t.Fatal(r)
-		}
-		e := a.core.Begin(d).End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 10, Output: 1}}, why)
-		c := a.core.Ended(d, &e)
-		if hold != "h1" { // which ended while the bus was away
-			a.keepReport(Report{d.Domain, c})
-		}
+// A completion that was not written whole is taken back; if it cannot be, the file is begun anew. An acknowledgement
+// goes along with whatever is written next.
+func TestASpoolThatIsTorn(t *testing.T) {
+	good, _ := written(t)
+	left, _, err := ReadSpool(good, "a1", 100)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if kept, lost := a.unsettled(); kept != 1 || lost != 1 {
-		t.Errorf("%d will be found and %d are lost, want one each", kept, lost)
+	s, err := NewSpool("a1", left)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// A disk that takes nothing costs the proof, never the answer.
-func TestASpoolWithoutADisk(t *testing.T) {
-	h := openHome(t, t.TempDir(), "n1")
-	s := openSpool(t, h, "")
-	must(t, s.file.Close())
-	if err := s.Add(report("j/1/0")); err == nil {
-		t.Error("nothing is wrong")
+	text, none := s.Text()
+	s.Renewed(text)
+	if none || string(text) != string(good) {
+		t.Errorf("%d bytes anew, want %d", len(text), len(good))
 	}
 	s.Done("j/1/0")
-	if _, err := os.Stat(filepath.Join(h.dir, "a1.spool")); err != nil {
-		t.Error(err)
+	for _, lost := range []bool{false, true} {
+		r, waiting := report("j/2/0"), s.Waiting()
+		if _, err := s.Add(&r); err != nil {
+			t.Fatal(err)
+		}
+		if s.Torn(lost); s.Full() != lost || s.Has("j/2/0") || s.Waiting() != waiting {
+			t.Errorf("torn, %v: full %v, has it %v", lost, s.Full(), s.Has("j/2/0"))
+		}
+		if lost {
+			break
+		}
+		next := report("j/3/0")
+		more, err := s.Add(&next)
+		if err != nil || !s.Added() {
+			t.Fatal(err)
+		}
+		again, _, err := ReadSpool(append(text, more...), "a1", 100)
+		if err != nil || holds(again) != "j/1/1 j/3/0" {
+			t.Errorf("left is %q, %v", holds(again), err)
+		}
 	}
-}
-
-// What a hub has not acknowledged in time is synced, once, and without anybody who waits for that; what it has is not.
-func TestASpoolSyncsWhatIsNotAcknowledged(t *testing.T) {
-	h := openHome(t, t.TempDir(), "n1")
-	synctest.Test(t, func(t *testing.T) {
-		s := openSpool(t, h, "")
-		defer s.Close()
-		var syncs, said atomic.Int32
-		var broken atomic.Bool
-		full := errors.New("the disk is full")
-		s.Failed = func(err error) {
-			if errors.Is(err, full) {
-				said.Add(1)
-			}
-		}
-		s.sync = func(f *os.File) error {
-			if f.Name() != h.dir && f.Name() != s.path && f.Name() != s.path+".new" {
-				t.Errorf("%s is synced", f.Name())
-			}
-			if f.Name() != s.path+".new" {
-				time.Sleep(time.Second) // virtual: nobody below waits for it
-			}
-			syncs.Add(1)
-			if broken.Load() {
-				return full
-			}
-			return nil
-		}
-		waiting := func() int {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.fresh) + len(s.waits)
-		}
-		for i := range 50 { // a hub that answers
-			must(t, s.Add(report(fmt.Sprintf("j/1/%d", i))))
-			time.Sleep(syncAfter / 3)
-			s.Done(fmt.Sprintf("j/1/%d", i))
-		}
-		time.Sleep(time.Minute)
-		if syncs.Load() != 0 || waiting() != 0 {
-			t.Errorf("%d syncs for what was acknowledged at once; %d wait", syncs.Load(), waiting())
-		}
-
-		must(t, s.Add(report("j/2/0"))) // a hub that is away
-		time.Sleep(2*syncAfter + time.Millisecond)
-		before := time.Now()
-		must(t, s.Add(report("j/2/1"))) // while the disk is busy
-		s.Done("j/9/9")
-		if time.Since(before) != 0 {
-			t.Errorf("a completion waited %v for the disk", time.Since(before))
-		}
-		time.Sleep(time.Minute)
-		if syncs.Load() != 4 || waiting() != 0 {
-			t.Errorf("%d syncs of the file and its directory for two completions, %d wait", syncs.Load(), waiting())
-		}
-
-		broken.Store(true)
-		must(t, s.Add(report("j/3/0")))
-		time.Sleep(time.Minute)
-		if said.Load() != 1 || waiting() != 1 {
-			t.Errorf("said %d times, and %d wait", said.Load(), waiting())
-		}
-		broken.Store(false)
-		time.Sleep(time.Minute)
-		if waiting() != 0 {
-			t.Errorf("a disk that takes it again: %d wait", waiting())
-		}
-		must(t, s.Close())
-		openSpool(t, h, "j/2/0 j/2/1 j/3/0")
-	})
 }
 
 func FuzzReadSpool(f *testing.F) {
@@ -261,14 +124,14 @@ func FuzzReadSpool(f *testing.F) {
 	f.Add(text)
 	f.Add(appendDone(text, "j/1/0"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		left, whole, err := readSpool(data, "a1", 3)
-		if errors.Is(err, errForeign) && whole == 0 && len(left) == 0 {
+		left, whole, err := ReadSpool(data, "a1", 3)
+		if errors.Is(err, ErrForeign) && whole == 0 && len(left) == 0 {
 			return
 		}
 		if whole > len(data) || (err == nil) != (whole == len(data)) || len(left) > 3 {
 			t.Fatalf("%d of %d bytes, %d completions, %v", whole, len(data), len(left), err)
 		}
-		again, n, err := readSpool(data[:whole], "a1", 3)
+		again, n, err := ReadSpool(data[:whole], "a1", 3)
 		if err != nil || n != whole || holds(again) != holds(left) {
 			t.Fatalf("what is whole is not: %v", err)
 		}
@@ -278,24 +141,4 @@ func FuzzReadSpool(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkSpool(b *testing.B) {
-	h, err := OpenHome(b.TempDir(), "n1")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer h.Close()
-	s, _, _, err := h.Spool("a1", 100)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := report("j/1/0")
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.Add(r); err != nil {
-			b.Fatal(err)
-		}
-		s.Done("j/1/0")
-	}
 }

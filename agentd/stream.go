@@ -1,66 +1,66 @@
 package agentd
 
 import (
-	"context"
-	"sync"
+	"fmt"
 	"time"
 
 	"souk/bus"
 )
 
-// stream is one answer on its way to its reader. Its holder takes mu around every method and the sending of what
-// that returns, so that numbers, heartbeats and repeated frames go out in order.
-type stream struct {
-	id       streamID
-	attempt  int
-	hold     string
-	reply    string
-	era      int64 // of the bus when it began
-	born     time.Time
-	quit     *time.Timer             // ends it after a cancel if the engine says nothing
-	cancel   context.CancelCauseFunc // guarded by the shelf's owner, as is over
-	over     bool                    // cancelled, recalled or ended
-	recalled bool                    // by its hub
-	again    again                   // what its reader asked for once more
+// Stream is one answer on its way to its reader: its run, and what of it was sent and is kept. One caller at
+// a time, who also sends what a method returns before the next is called, so that numbers, heartbeats and
+// repeated frames go out in order.
+type Stream struct {
+	ID    StreamID
+	Hold  string
+	Reply string // subject of its reader; empty: nobody reads it
 
-	mu      sync.Mutex
+	attempt int
+	born    time.Time
 	run     *Run // nil once it has ended: prompts are large
 	frames  frames
 	last    time.Time // when something was sent
-	until   time.Time // of an ended answer: kept until then
-	shelved bool      // its bytes are counted by the shelf
-	acked   bool      // and all of it was read
 	unsaid  []byte    // the end frame of a failed answer, until its hub says whether another agent takes over
 	moved   bool      // one did: there is nothing to say here
 }
 
-type streamID struct{ client, task string }
+// StreamID names an answer to those who read it.
+type StreamID struct{ Client, Task string }
 
-func newStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *stream {
-	return &stream{id: streamID{d.Task.Client, d.Task.ID}, attempt: d.Task.Attempt, hold: d.Hold, reply: d.Task.Reply,
-		run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
+// NewStream is the answer to a dispatch that was accepted; of what is sent, so many bytes are kept at most.
+func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) Stream {
+	return Stream{ID: StreamID{d.Task.Client, d.Task.ID}, Hold: d.Hold, Reply: d.Task.Reply,
+		attempt: d.Task.Attempt, run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
 }
 
-// unheard reports whether it runs and nothing of it was sent. It takes mu itself.
-func (s *stream) unheard() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.run != nil && s.run.seq == s.run.first
+// Dispatch is what is being served; nil once the answer has ended.
+func (s *Stream) Dispatch() *bus.Dispatch {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.Dispatch()
 }
 
-// quits says that the client has cancelled, and how long the engine may still take to say how long the
-// prompt is: 0 ends the answer at once. It takes mu itself.
-func (s *stream) quits(now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Bytes is the size of what is kept.
+func (s *Stream) Bytes() int { return s.frames.bytes }
+
+// Unheard reports whether it runs and nothing of it was sent.
+func (s *Stream) Unheard() bool { return s.run != nil && s.run.seq == s.run.first }
+
+// Unsaid reports whether its end waits for what the hub decides.
+func (s *Stream) Unsaid() bool { return s.unsaid != nil }
+
+// Quit says that the client has cancelled, and how long the engine may still take to say how long the prompt
+// is: 0 ends the answer at once.
+func (s *Stream) Quit(now time.Time) time.Duration {
 	if s.run == nil || !s.run.Quit() {
 		return 0
 	}
 	return max(0, s.born.Add(time.Duration(s.run.d.FirstMS)*time.Millisecond).Sub(now))
 }
 
-// take meters what the engine sent and returns the message for it, nil if there is none.
-func (s *stream) take(now time.Time, c Chunk, maxPayload int) ([]byte, error) {
+// Take meters what the engine sent and returns the message for it, nil if there is none.
+func (s *Stream) Take(now time.Time, c Chunk, maxPayload int) ([]byte, error) {
 	out, err := s.run.Take(c)
 	if err != nil || out == nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s *stream) take(now time.Time, c Chunk, maxPayload int) ([]byte, error) {
 }
 
 // encode makes the message of a numbered chunk and keeps it.
-func (s *stream) encode(now time.Time, c *bus.Chunk, maxPayload int) ([]byte, error) {
+func (s *Stream) encode(now time.Time, c *bus.Chunk, maxPayload int) ([]byte, error) {
 	data, err := bus.Encode(c)
 	if err != nil {
 		return nil, err
@@ -86,9 +86,9 @@ func (s *stream) encode(now time.Time, c *bus.Chunk, maxPayload int) ([]byte, er
 	return data, nil
 }
 
-// end settles the run and returns the end frame. An answer longer than the bus takes, which Run could not know,
-// becomes a failed one.
-func (s *stream) end(now time.Time, a Answer, why error, maxPayload int, keep time.Duration) (Ending, []byte, error) {
+// End settles the run and returns the end frame, nil if that is withheld until [Stream.Decided]. An answer
+// longer than the bus takes, which Run could not know, becomes a failed one.
+func (s *Stream) End(now time.Time, a Answer, why error, maxPayload int) (Ending, []byte, error) {
 	d := s.run.Dispatch()
 	e := s.run.End(a, why)
 	last := bus.Chunk{Task: d.Task.ID, Attempt: d.Task.Attempt, Seq: e.Result.Chunks, Result: &e.Result}
@@ -103,13 +103,13 @@ func (s *stream) end(now time.Time, a Answer, why error, maxPayload int, keep ti
 		e.Completion.Unsaid = true
 		s.frames = frames{base: s.run.first, most: s.frames.most}
 	}
-	s.run, s.until = nil, now.Add(keep)
+	s.run = nil
 	return e, data, err
 }
 
-// decided ends the silence of a withheld answer: its hub moved the task, or this is the last word after all, which is
-// returned.
-func (s *stream) decided(now time.Time, moved bool) []byte {
+// Decided ends the silence of a withheld answer: its hub moved the task, or this is the last word after all,
+// which is returned.
+func (s *Stream) Decided(now time.Time, moved bool) []byte {
 	data := s.unsaid
 	if data == nil {
 		return nil
@@ -123,103 +123,72 @@ func (s *stream) decided(now time.Time, moved bool) []byte {
 	return data
 }
 
-// heartbeat returns one if the reader has heard nothing for so long.
-func (s *stream) heartbeat(now time.Time, quiet time.Duration) *bus.Chunk {
-	if s.run == nil || s.reply == "" || now.Sub(s.last) <= quiet {
+// Heartbeat returns one if the reader has heard nothing for so long.
+func (s *Stream) Heartbeat(now time.Time, quiet time.Duration) *bus.Chunk {
+	if s.run == nil || s.Reply == "" || now.Sub(s.last) <= quiet {
 		return nil
 	}
 	s.last = now
 	return s.run.Heartbeat()
 }
 
-// shelf holds an agent's answers: those that run, and those that have ended and are kept for readers that missed
-// something, until these have them, or they are old or too many. One caller at a time; it locks the streams itself.
-type shelf struct {
-	byID   map[streamID]*stream
-	live   map[*stream]bool
-	byHold map[string]*stream // ended, and not yet told how
-	ended  []*stream          // oldest first
-	bytes  int                // of these
-	most   int
-
-	resends resends
-}
-
-func newShelf(most int) shelf {
-	return shelf{
-		byID: map[streamID]*stream{}, live: map[*stream]bool{}, byHold: map[string]*stream{}, most: most,
-		resends: newResends(),
-	}
-}
-
-// add takes in an answer that begins. An earlier attempt at the same task loses its name.
-func (h *shelf) add(s *stream) { h.byID[s.id], h.live[s] = s, true }
-
-// put says that an answer has ended.
-func (h *shelf) put(now time.Time, s *stream) {
-	delete(h.live, s)
-	s.over, s.cancel = true, nil
-	if s.quit != nil {
-		s.quit.Stop()
-	}
-	s.mu.Lock()
-	s.shelved = true
-	h.bytes += s.frames.bytes
-	s.mu.Unlock()
-	h.ended = append(h.ended, s)
-	h.sweep(now)
-}
-
-// sweep drops ended answers, oldest first.
-func (h *shelf) sweep(now time.Time) {
-	gone := 0
-	for _, s := range h.ended {
-		s.mu.Lock()
-		drop := s.acked || now.After(s.until) || h.bytes > h.most
-		bytes := s.frames.bytes
-		s.mu.Unlock()
-		if !drop {
-			break
-		}
-		h.bytes -= bytes
-		h.forget(s)
-		delete(h.byHold, s.hold)
-		gone++
-	}
-	clear(h.ended[:gone])
-	h.ended = h.ended[gone:]
-}
-
-func (h *shelf) forget(s *stream) {
-	if h.byID[s.id] == s {
-		delete(h.byID, s.id)
-	}
-}
-
-// acked lets go of what a reader has: everything below a number.
-func (h *shelf) acked(s *stream, below uint64) {
-	s.mu.Lock()
-	before := s.frames.bytes
+// Acked lets go of what its reader has, everything below a number, and returns the size of what is still
+// kept.
+func (s *Stream) Acked(below uint64) (bytes int) {
 	s.frames.acked(below)
-	if s.shelved {
-		h.bytes -= before - s.frames.bytes
-		s.acked = len(s.frames.data) == 0
-	}
-	done := s.acked
-	s.mu.Unlock()
-	if done {
-		h.forget(s)
-	}
+	return s.frames.bytes
 }
 
-// running lists the answers that have not ended, in no particular order.
-func (h *shelf) running() []*stream {
-	if len(h.live) == 0 {
-		return nil
+// Piece is a part of a repeat that is yet to be sent: messages from one number up to another.
+type Piece struct {
+	from, to uint64 // to 0: what there is when it begins
+	more     bool   // of a piece that was sent: another follows it
+}
+
+// Piece is what is to be sent next of a repeat: messages as they went out first, or one word instead of them;
+// and what is left of it.
+func (s *Stream) Piece(agent string, p Piece) (frames [][]byte, word *bus.Chunk, left Piece) {
+	first := p.to == 0
+	left = Piece{from: p.from, to: p.to}
+	if first {
+		left.to = s.frames.base + uint64(len(s.frames.data))
 	}
-	out := make([]*stream, 0, len(h.live))
-	for s := range h.live {
-		out = append(out, s)
+	from := p.from
+	if !first { // what has gone meanwhile was read, or is asked for once more
+		from = max(from, s.frames.base)
 	}
-	return out
+	kept, ok := s.frames.from(from)
+	switch {
+	case s.Reply == "" || s.moved: // nobody reads it, or another agent speaks
+		return nil, nil, left
+	case s.unsaid != nil: // alive, and soon decided
+		word := &bus.Chunk{Task: s.ID.Task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true}
+		return nil, word, left
+	case !ok:
+		why := fmt.Sprintf("chunks before %d are no longer kept", s.frames.base)
+		return nil, gone(agent, s.ID, from, bus.CodeAnswerGone, why), left
+	case len(kept) == 0 && s.run != nil: // nothing missed
+		if !first {
+			return nil, nil, left
+		}
+		return nil, s.run.Heartbeat(), left
+	}
+	n, bytes := 0, 0
+	for n < len(kept) && from < left.to && (n == 0 || bytes+len(kept[n]) <= repeatPiece) {
+		bytes += len(kept[n])
+		n, from = n+1, from+1
+	}
+	left.from, left.more = from, n < len(kept) && from < left.to
+	return kept[:n], nil, left
+}
+
+// Unknown tells a reader that no such answer is kept here, so that it waits no longer.
+func Unknown(agent string, id StreamID, from uint64) *bus.Chunk {
+	return gone(agent, id, from, bus.CodeUnknown, "no such answer is kept here")
+}
+
+// gone ends a reader's wait for what cannot be sent again.
+func gone(agent string, id StreamID, from uint64, code bus.Code, why string) *bus.Chunk {
+	r := &bus.Result{Client: id.Client, Task: id.Task, Agent: agent, Code: code, Message: why}
+	return &bus.Chunk{Task: id.Task, Seq: from, Result: r}
 }

@@ -26,7 +26,7 @@ var floors = []floor{
 	{name: "who reads journals", packages: []string{"ledger/inspect"}},
 	{name: "drivers", packages: []string{"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "bus/openai", "agentd/vllm", "ledger/journal"}},
 	{name: "what drivers and shells share", packages: []string{"bus/rawconn"}},
-	{name: "shells", packages: []string{"hub/serve"}},
+	{name: "shells", packages: []string{"hub/serve", "agentd/serve"}},
 	{name: "what shells share", packages: []string{"bus/follow"}},
 	{name: "the processes and the client", packages: []string{"hub", "classifier", "classifier/train", "agentd", "ledger/treasury", "bus/client"}},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}},
@@ -54,7 +54,7 @@ var impure = []string{"server.go", "file.go", "metrics.go"}
 var impureToo = []string{"bus/client/client.go", "bus/client/stream.go"}
 
 // spotless are packages without any such file.
-var spotless = []string{"market", "market/flow", "market/certify", "ledger", "bus/reader", "hub"}
+var spotless = []string{"market", "market/flow", "market/certify", "ledger", "bus/reader", "hub", "agentd"}
 
 // owners says who alone may import a module, beside tests.
 var owners = map[string][]string{

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
 	"souk/bus/etcdreg"
@@ -170,7 +171,7 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	cfg.Node = "elsewhere"
 	cfg.Agents = []agentd.AgentConfig{{ID: "only", Engine: agentd.EngineConfig{URL: engine.URL()}, Model: "m", Slots: 1, Price: price,
 		Domains: []bus.DomainScore{{Domain: "general", Score: 0.9}}}}
-	node, err := agentd.NewServer(cfg, agentd.Deps{Bus: b, Registry: registry, Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
+	node, err := agentserve.NewServer(cfg, agentserve.Deps{Bus: b, Registry: registry, Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestACardWhereAHitCostsMoreIsRefused(t *testing.T) {
 	cfg.Agents = []agentd.AgentConfig{{ID: "a", Engine: agentd.EngineConfig{URL: "http://127.0.0.1:1"}, Slots: 1,
 		Domains: []bus.DomainScore{{Domain: "general", Score: 1}}}}
 	cfg.Agents[0].Price.Miss, cfg.Agents[0].Price.Hit, cfg.Agents[0].Price.Out = 100, 200, 300
-	if _, err := agentd.NewServer(cfg, agentd.Deps{}); err == nil || !strings.Contains(err.Error(), "hit") {
+	if _, err := agentserve.NewServer(cfg, agentserve.Deps{}); err == nil || !strings.Contains(err.Error(), "hit") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/bus"
 	"souk/cmd/internal/daemon"
 	"souk/market"
@@ -112,15 +113,15 @@ func (d discover) sold(node string, port int) agentd.AgentConfig {
 // node runs the agents of the file and those whose engines are found, each lot as a server of its own on one connection.
 type node struct {
 	cfg   agentd.Config // without agents
-	deps  agentd.Deps
+	deps  agentserve.Deps
 	news  *fanout
 	ready chan struct{} // the agents of the file are registered, or, if it names none, the first found one is
 
 	mu      sync.Mutex
-	servers []*agentd.Server
+	servers []*agentserve.Server
 }
 
-func newNode(cfg agentd.Config, deps agentd.Deps) *node {
+func newNode(cfg agentd.Config, deps agentserve.Deps) *node {
 	cfg.Agents = nil
 	return &node{cfg: cfg, deps: deps, news: &fanout{Bus: deps.Bus}, ready: make(chan struct{})}
 }
@@ -128,7 +129,7 @@ func newNode(cfg agentd.Config, deps agentd.Deps) *node {
 func (n *node) add(agents []agentd.AgentConfig) error {
 	cfg, deps := n.cfg, n.deps
 	cfg.Agents, deps.Bus = agents, n.news.branch()
-	s, err := agentd.NewServer(cfg, deps)
+	s, err := agentserve.NewServer(cfg, deps)
 	if err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (n *node) run(ctx context.Context, d discover) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	start := func(s *agentd.Server) {
+	start := func(s *agentserve.Server) {
 		first := s == n.servers[0]
 		wg.Go(func() {
 			if err := s.Run(ctx); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/bus"
 	"souk/bus/membus"
 	"souk/integration/vllmsim"
@@ -50,7 +51,7 @@ func TestEnginesAreFound(t *testing.T) {
 
 	world := membus.New(1)
 	registry := world.Registry()
-	n := newNode(c.Agentd, agentd.Deps{Bus: world.Bus("agentd"), Registry: registry, Engine: newEngine, Log: slog.New(slog.DiscardHandler)})
+	n := newNode(c.Agentd, agentserve.Deps{Bus: world.Bus("agentd"), Registry: registry, Engine: newEngine, Log: slog.New(slog.DiscardHandler)})
 	if err := n.add(c.Agentd.Agents); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
 	"souk/bus/natsbus"
@@ -74,9 +75,9 @@ func newConfig() daemon.Config {
 func newEngine(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }
 
 func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
-	var home *agentd.Home
+	var home *agentserve.Home
 	if c.Data != "" {
-		if home, err = agentd.OpenHome(c.Data, c.Agentd.Node); err != nil {
+		if home, err = agentserve.OpenHome(c.Data, c.Agentd.Node); err != nil {
 			return daemon.InData(err)
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
@@ -89,7 +90,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	if twice := soldTwice(c.Agentd.Agents); len(twice) > 0 {
 		p.Log.Warn("agents sell an engine's model that another of them sells: it needs the slots of all together", "agents", twice)
 	}
-	n := newNode(c.Agentd, agentd.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home, Log: p.Log})
+	n := newNode(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home, Log: p.Log})
 	if len(c.Agentd.Agents) > 0 {
 		if err := n.add(c.Agentd.Agents); err != nil {
 			return err

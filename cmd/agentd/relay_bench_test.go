@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
 	"souk/bus/embedded"
@@ -105,9 +106,9 @@ func BenchmarkRelayedToken(b *testing.B) {
 	claim, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Epoch: 5})
 	registry.Put(context.Background(), bus.ClaimKey("a1"), claim)
 	price := market.Price{Miss: 1, Hit: 1, Out: 1}
-	s, err := agentd.NewServer(agentd.Config{Agents: []agentd.AgentConfig{{ID: "a1", Engine: agentd.EngineConfig{URL: "http://" + listener.Addr().String()},
+	s, err := agentserve.NewServer(agentd.Config{Agents: []agentd.AgentConfig{{ID: "a1", Engine: agentd.EngineConfig{URL: "http://" + listener.Addr().String()},
 		Domains: []bus.DomainScore{{Domain: "math"}}, Slots: streams, Price: price}}},
-		agentd.Deps{Bus: node, Registry: registry, Log: slog.New(slog.DiscardHandler), Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
+		agentserve.Deps{Bus: node, Registry: registry, Log: slog.New(slog.DiscardHandler), Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
 	"souk/bus/embedded"
@@ -57,7 +58,7 @@ type Market struct {
 	parts    []*part        // what runs, in the order in which it is stopped
 	hubs     []*hubserve.Server
 	door     *classifier.Server
-	node     *agentd.Server
+	node     *agentserve.Server
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
 
@@ -322,7 +323,7 @@ func (m *Market) startAgents(ctx context.Context, connect connector, registry bu
 	}
 	c := agentd.Default()
 	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, m.within/2, m.within/4
-	m.node, err = agentd.NewServer(c, agentd.Deps{
+	m.node, err = agentserve.NewServer(c, agentserve.Deps{
 		Bus: b, Registry: registry, Log: m.log,
 		Engine: func(e agentd.EngineConfig) agentd.Engine { return vllm.New(e) },
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
 	"souk/bus/client"
@@ -126,7 +127,7 @@ const clockOff = 7 * time.Minute
 // agentdWithAClockOff is a node whose clock is behind: whatever of it leaves the process says so. That is the name of its start, in its
 // registration, summaries and completions, and comes back in dispatches; all else that a node says of time is a duration.
 func agentdWithAClockOff(ctx context.Context, f roleFile, b bus.Bus, r bus.Registry) error {
-	s, err := agentd.NewServer(f.Agentd, agentd.Deps{Bus: lateBus{b}, Registry: lateRegistry{r},
+	s, err := agentserve.NewServer(f.Agentd, agentserve.Deps{Bus: lateBus{b}, Registry: lateRegistry{r},
 		Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	agentserve "souk/agentd/serve"
 	"souk/bus"
 	"souk/bus/membus"
 	"souk/classifier"
@@ -56,7 +57,7 @@ type house struct {
 	me     bus.Bus // all clients'
 	door   *classifier.Server
 	hub    *hubserve.Server
-	node   *agentd.Server
+	node   *agentserve.Server
 	engine map[string]*engine // by agent
 
 	hubBook, treasuryBook memory
@@ -181,7 +182,7 @@ func open(t *testing.T) *house {
 			Engine: agentd.EngineConfig{URL: "http://" + id}, Slots: 4, Price: card,
 			Domains: []bus.DomainScore{{Domain: "general", Score: 0.7}}})
 	}
-	h.node, err = agentd.NewServer(node, agentd.Deps{Bus: connect("node"), Registry: h.world.Registry(),
+	h.node, err = agentserve.NewServer(node, agentserve.Deps{Bus: connect("node"), Registry: h.world.Registry(),
 		Log: log,
 		Engine: func(c agentd.EngineConfig) agentd.Engine {
 			return h.engine[strings.TrimPrefix(c.URL,

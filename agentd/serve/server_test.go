@@ -1,4 +1,4 @@
-package agentd
+package serve
 
 import (
 	"bytes"
@@ -16,8 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"souk/agentd"
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/follow"
 	"souk/bus/membus"
 	"souk/market"
 )
@@ -25,16 +27,16 @@ import (
 // script is an engine that does what a test says. Each Complete takes the next act, the last one for ever.
 type script struct {
 	mu      sync.Mutex
-	info    Info
+	info    agentd.Info
 	infoErr error
 	loadErr error
 	acts    []act
-	asked   []Request
+	asked   []agentd.Request
 }
 
-type act func(ctx context.Context, token func(Chunk) error) (Answer, error)
+type act func(ctx context.Context, token func(agentd.Chunk) error) (agentd.Answer, error)
 
-func (s *script) Info(context.Context) (Info, error) {
+func (s *script) Info(context.Context) (agentd.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.info, s.infoErr
@@ -48,7 +50,7 @@ func (s *script) Load(context.Context) (bus.Load, error) {
 
 func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
 
-func (s *script) Complete(ctx context.Context, r Request, token func(Chunk) error) (Answer, error) {
+func (s *script) Complete(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, r)
 	do := s.acts[0]
@@ -61,20 +63,20 @@ func (s *script) Complete(ctx context.Context, r Request, token func(Chunk) erro
 
 // speak says each word after a pause and finishes.
 func speak(pause time.Duration, said ...string) act {
-	return func(ctx context.Context, token func(Chunk) error) (Answer, error) {
+	return func(ctx context.Context, token func(agentd.Chunk) error) (agentd.Answer, error) {
 		for i, w := range said {
-			if !sleep(ctx, pause) {
-				return Answer{Unmetered: true}, context.Cause(ctx)
+			if !follow.Pause(ctx, pause) {
+				return agentd.Answer{Unmetered: true}, context.Cause(ctx)
 			}
-			c := Chunk{Text: w, Tokens: []uint32{uint32(i)}, Count: 1, Events: 1}
+			c := agentd.Chunk{Text: w, Tokens: []uint32{uint32(i)}, Count: 1, Events: 1}
 			if i == 0 {
 				c.Prompt = 20
 			}
 			if err := token(c); err != nil {
-				return Answer{Unmetered: true}, err
+				return agentd.Answer{Unmetered: true}, err
 			}
 		}
-		return Answer{Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: len(said)}, TTFT: pause}, nil
+		return agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: len(said)}, TTFT: pause}, nil
 	}
 }
 
@@ -101,18 +103,18 @@ type town struct {
 	heard       []time.Time // when something came for the reader
 }
 
-func newTown(t *testing.T, change ...func(*Config)) *town { return newTownAt(t, nil, change...) }
+func newTown(t *testing.T, change ...func(*agentd.Config)) *town { return newTownAt(t, nil, change...) }
 
 // newTownAt is a town whose agent has a directory.
-func newTownAt(t *testing.T, home *Home, change ...func(*Config)) *town {
+func newTownAt(t *testing.T, home *Home, change ...func(*agentd.Config)) *town {
 	return newTownOn(t, nil, home, change...)
 }
 
 // newTownOn is a town whose node has a bus of its own kind.
-func newTownOn(t *testing.T, wrap func(bus.Bus) bus.Bus, home *Home, change ...func(*Config)) *town {
+func newTownOn(t *testing.T, wrap func(bus.Bus) bus.Bus, home *Home, change ...func(*agentd.Config)) *town {
 	w := membus.New(1)
 	o := &town{t: t, wrap: wrap, home: home, world: w, hub: w.Bus("hub"), reg: w.Registry(), agent: w.Registry(), ended: make(chan error, 1),
-		engine: &script{info: Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192, BlockSize: 16, KVTokens: 1 << 20}, acts: []act{speak(time.Millisecond, "so", " it", " is")}}}
+		engine: &script{info: agentd.Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192, BlockSize: 16, KVTokens: 1 << 20}, acts: []act{speak(time.Millisecond, "so", " it", " is")}}}
 	o.ack = func(c bus.Completion) *bus.CompletionAck { return &bus.CompletionAck{Hold: c.Hold} }
 	o.listen("souk.v1.hub.math.summary.*", func(m bus.Msg) {
 		var s bus.Summary
@@ -138,7 +140,7 @@ func newTownOn(t *testing.T, wrap func(bus.Bus) bus.Bus, home *Home, change ...f
 			o.chunks = append(o.chunks, c)
 		}
 	})
-	cfg := Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}}
+	cfg := agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -149,12 +151,12 @@ func newTownOn(t *testing.T, wrap func(bus.Bus) bus.Bus, home *Home, change ...f
 	return o
 }
 
-func (o *town) node(name string, cfg Config) *Server {
+func (o *town) node(name string, cfg agentd.Config) *Server {
 	var b bus.Bus = o.world.Bus(name)
 	if o.wrap != nil {
 		b = o.wrap(b)
 	}
-	s, err := NewServer(cfg, Deps{Bus: b, Registry: o.agent, Engine: func(EngineConfig) Engine { return o.engine },
+	s, err := NewServer(cfg, Deps{Bus: b, Registry: o.agent, Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine },
 		Home: o.home, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		o.t.Fatal(err)
@@ -260,7 +262,7 @@ func (o *town) close() {
 }
 
 // inTown runs a test in a bubble of fake time, the agent registered and claimed.
-func inTown(t *testing.T, f func(o *town, d *bus.Dispatch), change ...func(*Config)) {
+func inTown(t *testing.T, f func(o *town, d *bus.Dispatch), change ...func(*agentd.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o := newTown(t, change...)
@@ -450,7 +452,7 @@ func TestResume(t *testing.T) {
 		if got, want := o.answer(), "0[unknown ]|"; got != want {
 			t.Errorf("all read: answer %q, want %q", got, want)
 		}
-		if n := o.server.agents[0].shelf.bytes; n != 0 {
+		if _, n := o.server.agents[0].shelf.Size(); n != 0 {
 			t.Errorf("%d bytes kept of nothing", n)
 		}
 	})
@@ -467,8 +469,10 @@ func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
 		}
 		pass(15 * time.Second)
 		a := o.server.agents[0]
-		if len(a.shelf.byID) != 0 || len(a.shelf.ended) != 0 || a.shelf.bytes != 0 {
-			t.Errorf("after 35 s: %d streams, %d ended, %d bytes", len(a.shelf.byID), len(a.shelf.ended), a.shelf.bytes)
+		ended, bytes := a.shelf.Size()
+		named := a.shelf.Find(agentd.StreamID{Client: "ann", Task: "t-h"}) != nil
+		if named || ended != 0 || bytes != 0 {
+			t.Errorf("after 35 s: %d ended, %d bytes; found: %v", ended, bytes, named)
 		}
 		for i := range 50 { // and never more than KeepTotal
 			e := *d
@@ -477,10 +481,10 @@ func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
 			o.dispatch(&e)
 			pass(100 * time.Millisecond)
 		}
-		if a.shelf.bytes > 2000 || len(a.shelf.ended) == 0 {
-			t.Errorf("%d bytes kept of %d answers", a.shelf.bytes, len(a.shelf.ended))
+		if ended, bytes := a.shelf.Size(); bytes > 2000 || ended == 0 {
+			t.Errorf("%d bytes kept of %d answers", bytes, ended)
 		}
-	}, func(c *Config) { c.KeepTotal = 2000 })
+	}, func(c *agentd.Config) { c.KeepTotal = 2000 })
 }
 
 func TestCancel(t *testing.T) {
@@ -625,8 +629,8 @@ func TestTimeLimit(t *testing.T) {
 // An engine that went silent is asked for a token before it is trusted again.
 func TestStalledEngine(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
-		stall := func(context.Context, func(Chunk) error) (Answer, error) {
-			return Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Message: "silent", Stalled: true}
+		stall := func(context.Context, func(agentd.Chunk) error) (agentd.Answer, error) {
+			return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "silent", Stalled: true}
 		}
 		o.engine.acts = []act{stall, stall, stall, speak(0, "x")}
 		o.dispatch(d)
@@ -652,8 +656,8 @@ func TestStalledEngine(t *testing.T) {
 // server that failed a single request goes on.
 func TestEngineThatShutsDown(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
-		refuse := func(context.Context, func(Chunk) error) (Answer, error) {
-			return Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "cannot schedule new futures after shutdown"}
+		refuse := func(context.Context, func(agentd.Chunk) error) (agentd.Answer, error) {
+			return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "cannot schedule new futures after shutdown"}
 		}
 		o.engine.acts = []act{refuse, speak(0, "x"), refuse, refuse}
 		o.dispatch(d)
@@ -744,7 +748,7 @@ func TestRegistration(t *testing.T) {
 			t.Error("not registered again")
 		}
 		// A second agent of the same name on another node is refused, and told who has it.
-		other := o.node("agentd2", Config{Node: "n2", Agents: []AgentConfig{oneAgent("a1", 2)}})
+		other := o.node("agentd2", agentd.Config{Node: "n2", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}})
 		err = other.Run(context.Background())
 		if err == nil || !strings.Contains(err.Error(), `agent a1: the id is already registered by node "n1"`) {
 			t.Errorf("error %v", err)
@@ -779,8 +783,8 @@ func TestALeaseOfAnEarlierLife(t *testing.T) {
 		left, err := world.Registry().Register(t.Context(), bus.AgentKey("a1"), value, time.Hour)
 		must(t, err)
 		node := func(name string, h *Home) *Server {
-			s, err := NewServer(Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}}, Deps{Bus: world.Bus(name), Registry: world.Registry(),
-				Engine: func(EngineConfig) Engine { return o.engine }, Home: h, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			s, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}}, Deps{Bus: world.Bus(name), Registry: world.Registry(),
+				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Home: h, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 			must(t, err)
 			return s
 		}
@@ -828,7 +832,7 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 			t.Fatal("nothing was sent")
 		}
 		run := func(name string) (s *Server, stop func()) {
-			s = o.node(name, Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}})
+			s = o.node(name, agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
@@ -884,7 +888,7 @@ func TestWhatNobodyHasIsNotWrittenDown(t *testing.T) {
 		written := func() string {
 			data, err := os.ReadFile(o.server.agents[0].spool.path)
 			must(t, err)
-			left, _, err := readSpool(data, "a1", 10)
+			left, _, err := agentd.ReadSpool(data, "a1", 10)
 			must(t, err)
 			return holds(left)
 		}
@@ -915,7 +919,7 @@ func TestWaitsForABootingEngine(t *testing.T) {
 		o.engine.set(func() { o.engine.infoErr = errors.New("connection refused") })
 		o.stop()
 		<-o.ended // before anything was ready
-		o.server = o.node("agentd2", Config{Node: "n1", Agents: []AgentConfig{oneAgent("a1", 2)}})
+		o.server = o.node("agentd2", agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}})
 		ctx, stop := context.WithCancel(context.Background())
 		o.stop = stop
 		go func() { o.ended <- o.server.Run(ctx) }()
@@ -980,7 +984,7 @@ func TestDrainTimeout(t *testing.T) {
 		if got, want := o.answer(), "0[agent_failed ]|"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
 		}
-	}, func(c *Config) { c.DrainTimeout = 5 * time.Second })
+	}, func(c *agentd.Config) { c.DrainTimeout = 5 * time.Second })
 }
 
 // Summaries come at least every second, and reach the hub that sells the slots.
@@ -1020,7 +1024,7 @@ func TestTheBusIsBackDuringADrain(t *testing.T) {
 		if took := time.Since(back); len(o.done()) == 0 || took > 500*time.Millisecond {
 			t.Errorf("stopped %v after the bus was back, with %d completions sent", took, len(o.done()))
 		}
-	}, func(c *Config) { c.SettleTimeout = time.Minute })
+	}, func(c *agentd.Config) { c.SettleTimeout = time.Minute })
 }
 
 // A hub that is gone for good does not hold up a shutdown.
@@ -1044,13 +1048,13 @@ func TestShutdownWithoutAHub(t *testing.T) {
 		if len(o.done()) < 2 {
 			t.Errorf("the completion was sent %d times", len(o.done()))
 		}
-	}, func(c *Config) { c.SettleTimeout = 3 * time.Second })
+	}, func(c *agentd.Config) { c.SettleTimeout = 3 * time.Second })
 }
 
 // A node may have several engines; each is an agent of its own, and the node is ready when all are.
 func TestSeveralAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newTown(t, func(c *Config) {
+		o := newTown(t, func(c *agentd.Config) {
 			for i := 2; i < 12; i++ {
 				c.Agents = append(c.Agents, oneAgent(fmt.Sprint("a", i), i))
 			}
@@ -1092,7 +1096,7 @@ func (b unreached) Publish(bus.Msg) error { return b.err }
 func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
 	for err, lines := range map[error]int{bus.ErrNotSent: 0, bus.ErrDisconnected: 0, bus.ErrClosed: 0, bus.ErrTooLarge: 1} {
 		var log bytes.Buffer
-		s, wrong := NewServer(Config{Agents: []AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: unreached{err: err}, Engine: func(EngineConfig) Engine { return nil },
+		s, wrong := NewServer(agentd.Config{Agents: []agentd.AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: unreached{err: err}, Engine: func(agentd.EngineConfig) agentd.Engine { return nil },
 			Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if wrong != nil {
 			t.Fatal(wrong)
@@ -1112,9 +1116,9 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		<-o.server.Ready()
 		registry := &bustest.Failing{Registry: o.world.Registry()}
 		var log logged
-		s, err := NewServer(Config{Node: "n2", Agents: []AgentConfig{oneAgent("a2", 2)}},
+		s, err := NewServer(agentd.Config{Node: "n2", Agents: []agentd.AgentConfig{oneAgent("a2", 2)}},
 			Deps{Bus: o.world.Bus("agentd2"), Registry: registry,
-				Engine: func(EngineConfig) Engine { return o.engine }, Log: slog.New(slog.NewTextHandler(&log,
+				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Log: slog.New(slog.NewTextHandler(&log,
 					nil))})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
@@ -1160,22 +1164,6 @@ func (l *logged) take() string {
 	s := l.b.String()
 	l.b.Reset()
 	return s
-}
-
-func TestSeldom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s seldom
-		lines := 0
-		for range 150 { // seconds
-			if s.due() {
-				lines++
-			}
-			time.Sleep(time.Second) // virtual
-		}
-		if lines != 3 {
-			t.Errorf("%d lines in 150 s, want 3", lines)
-		}
-	})
 }
 
 // An agent goes from the hub of one domain to that of another and back, whichever was elected first, and
@@ -1246,9 +1234,9 @@ func TestNoCancelHasAPromptForNothing(t *testing.T) {
 				words[k] = "w"
 			}
 			o.engine.set(func() {
-				o.engine.acts = []act{func(ctx context.Context, token func(Chunk) error) (Answer, error) {
-					if !sleep(ctx, first) {
-						return Answer{Unmetered: true}, context.Cause(ctx)
+				o.engine.acts = []act{func(ctx context.Context, token func(agentd.Chunk) error) (agentd.Answer, error) {
+					if !follow.Pause(ctx, first) {
+						return agentd.Answer{Unmetered: true}, context.Cause(ctx)
 					}
 					return speak(pause, words...)(ctx, token)
 				}}

@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/bus/follow"
+)
+
+// watchClaim follows which hub sells the slots.
+func (a *seller) watchClaim(ctx context.Context) {
+	var fence int64 // of the claim that the watch has named
+	follow.Run(ctx, a.deps.Registry, bus.ClaimKey(a.cfg.ID), follow.Follower{
+		Failed: func(err error) { a.fails("claims", "claims are not watched", err) },
+		Works:  func() { a.works("claims", "the registry answers again") },
+		Set: func(kv bus.KV) {
+			fence = kv.Create
+			a.claimed(kv)
+		},
+		Gone:   func(string) { a.with(func(core *agentd.Agent) { core.Unclaimed(fence) }) },
+		Synced: func() { a.readClaim(ctx, true) }, // after an outage what was named may be older than what is known
+	})
+}
+
+// readClaim asks the registry itself. gone says what to make of finding none: in the moment of a dispatch
+// that says nothing new.
+func (a *seller) readClaim(ctx context.Context, gone bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	kv, err := follow.Get(ctx, a.deps.Registry, bus.ClaimKey(a.cfg.ID))
+	switch {
+	case err != nil:
+	case kv.Value != nil:
+		a.mu.Lock()
+		fence := a.core.Fence()
+		a.mu.Unlock()
+		if kv.Create < fence {
+			a.log.Warn("the registry has an older claim than one seen before, as if restored from a copy: "+
+				"nothing is sold under it; start agentd anew", "fence", kv.Create, "seen", fence)
+		}
+		a.claimed(kv)
+	case gone:
+		a.with(func(core *agentd.Agent) { core.Claimed(nil) })
+	}
+}
+
+func (a *seller) claimed(kv bus.KV) {
+	var c bus.Claim
+	if err := bus.DecodeEntry(kv.Value, &c); err != nil {
+		a.log.Warn("claim cannot be read", "err", err)
+		return
+	}
+	c.Fence = kv.Create
+	a.with(func(core *agentd.Agent) { core.Claimed(&c) })
+}
+
+// askClaim has the claim itself read, since a hub that has just claimed us may be faster than the watch, and
+// f called then. What comes while it is being read waits for the next reading: the dispatches of a round come
+// together. It returns false if as many wait as could run.
+func (a *seller) askClaim(f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.unsure) >= a.cfg.Slots {
+		return false
+	}
+	a.unsure = append(a.unsure, f)
+	if !a.asking {
+		a.asking = true
+		a.sends.Go(a.readClaims)
+	}
+	return true
+}
+
+// readClaims reads the claim for those who wait for it, until nobody does.
+func (a *seller) readClaims() {
+	for {
+		a.mu.Lock()
+		wait := a.unsure
+		a.unsure, a.asking = nil, len(wait) > 0
+		a.mu.Unlock()
+		if len(wait) == 0 {
+			return
+		}
+		a.readClaim(context.Background(), false)
+		for _, f := range wait {
+			f()
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+)
+
+// fails notes that a part of the agent has no answer from the registry. Each part tries again within seconds,
+// and the log has a line when an outage begins and one a minute while it lasts.
+func (a *seller) fails(part, what string, err error) {
+	a.trouble.Lock()
+	defer a.trouble.Unlock()
+	if a.trouble.Failed(time.Now(), part) {
+		a.log.Warn(what+"; trying on", "err", err)
+	}
+}
+
+// works notes that it has one. It reports whether that was the end of an outage.
+func (a *seller) works(part, what string) bool {
+	a.trouble.Lock()
+	defer a.trouble.Unlock()
+	lasted, over := a.trouble.Works(time.Now(), part)
+	if over {
+		a.log.Info(what, "after", lasted.Round(time.Millisecond))
+	}
+	return over
+}
+
+// enlist keeps the agent in the registry: registers, updates when it changed, registers again after a lost
+// lease. It fails if the id belongs to another.
+func (a *seller) enlist(ctx context.Context) error {
+	key := bus.AgentKey(a.cfg.ID)
+	pause := 100 * time.Millisecond
+	var taken time.Time // since when another holds the key
+	var over bus.Outage
+	for {
+		entry, err := a.entry()
+		if err != nil {
+			return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+		}
+		lease, err := a.deps.Registry.Register(ctx, key, entry, a.Server.cfg.LeaseTTL)
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				a.resign(lease)
+			}
+			return nil
+		case errors.Is(err, bus.ErrExists):
+			if a.evict(ctx, key) {
+				continue
+			}
+			other, mine := a.holder(ctx, key)
+			if taken.IsZero() {
+				taken = time.Now()
+			}
+			// The lease of our own last life ends by itself.
+			if !mine || time.Since(taken) > a.Server.cfg.LeaseTTL+2*time.Second {
+				select {
+				case <-a.registered: // we were there first, and lost the lease for a while
+					if over.Failed(time.Now(), registration) {
+						a.log.Error("agent id was taken over: nothing is sold here until that one is gone", "by", other)
+					}
+				default:
+					return fmt.Errorf("agent %s: the id is already registered by %s: "+
+						"ids are unique in a market, so call one of the two otherwise", a.cfg.ID, other)
+				}
+			}
+			pause = min(2*pause, time.Second)
+		case err != nil:
+			a.fails(registration, "not registered: the registry does not answer", err)
+			pause = min(2*pause, 3*time.Second)
+		default:
+			taken, pause = time.Time{}, 100*time.Millisecond
+			select {
+			case <-a.registered:
+				if !a.works(registration, "registered again") {
+					a.log.Debug("registered again")
+				}
+			default:
+				a.log.Info("registered", "model", a.coreModel(), "slots", a.cfg.Slots)
+				close(a.registered)
+				a.works(registration, "the registry answers")
+			}
+			if a.keep(ctx, lease) {
+				return nil
+			}
+			pause = time.Second // with jitter: all agents lost theirs at once
+		}
+		if !follow.Pause(ctx, follow.Jitter(pause)) {
+			return nil
+		}
+	}
+}
+
+// registration is the part of an agent that keeps it in the registry.
+const registration = "registration"
+
+const leaseLost = "lease lost: nothing is sold here until it is registered again"
+
+func (a *seller) entry() ([]byte, error) {
+	a.mu.Lock()
+	r := a.core.Registration(a.Server.cfg.Node)
+	r.Life = a.deps.Home.Life()
+	a.listed = r.State
+	a.mu.Unlock()
+	return bus.EncodeEntry(r)
+}
+
+// evict ends a lease of our own that we had lost and the registry still keeps, as after an outage of it; or
+// one of an earlier life of this node, which is dead, for the lock of its directory is ours. It reports
+// whether there was one.
+func (a *seller) evict(ctx context.Context, key string) bool {
+	var former bool
+	var boot int64
+	ended, err := follow.Evict(ctx, a.deps.Registry, key, func(kv bus.KV) bool {
+		var r bus.Registration
+		if json.Unmarshal(kv.Value, &r) != nil {
+			return false
+		}
+		former, boot = a.deps.Home.Ended(r.Life), r.Boot
+		return former || r.Node == a.Server.cfg.Node && r.Boot == a.boot && r.Life == a.deps.Home.Life()
+	})
+	if err != nil {
+		a.fails(registration, "an old lease of this node is not ended", err)
+	}
+	if ended && former {
+		a.log.Info("the lease of an earlier life of this node is ended", "started", started(boot))
+	}
+	return ended
+}
+
+// started is when a life of a node began.
+func started(boot int64) string { return time.UnixMilli(boot).UTC().Format(time.RFC3339) }
+
+// holder names who has the key, and whether that is this node in an earlier life.
+func (a *seller) holder(ctx context.Context, key string) (string, bool) {
+	kv, err := follow.Get(ctx, a.deps.Registry, key)
+	if err != nil {
+		return "an unknown node", true
+	}
+	var r bus.Registration
+	if kv.Value == nil || json.Unmarshal(kv.Value, &r) != nil {
+		return "a node that has just gone", true
+	}
+	mine := r.Node == a.Server.cfg.Node && r.Boot != a.boot // clocks may be set back
+	return fmt.Sprintf("node %q (model %s, started %s)", r.Node, r.Model, started(r.Boot)), mine
+}
+
+// keep returns true when ctx has ended and the lease is closed, false when it was lost.
+func (a *seller) keep(ctx context.Context, lease bus.Lease) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			a.resign(lease)
+			return true
+		case <-lease.Lost():
+			a.fails(registration, leaseLost, bus.ErrLost)
+			return false
+		case <-a.enrol:
+			entry, err := a.entry()
+			if err == nil {
+				err = lease.Update(ctx, entry)
+			}
+			if errors.Is(err, bus.ErrLost) {
+				a.fails(registration, leaseLost, err)
+				return false
+			}
+			if err == nil {
+				a.works(registration, "the registry answers again")
+			} else if ctx.Err() == nil {
+				a.fails(registration, "registration not updated", err)
+				if follow.Pause(ctx, follow.Jitter(time.Second)) {
+					nudge(a.enrol)
+				}
+			}
+		}
+	}
+}
+
+func (a *seller) resign(lease bus.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := lease.Close(ctx); err != nil {
+		a.log.Warn("lease not closed; it ends by itself", "err", err)
+	}
+}

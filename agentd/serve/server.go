@@ -1,0 +1,359 @@
+// Package serve runs the agents of one node: it registers them, watches their claims and engines, relays what
+// these say, and settles. What is decided is decided in package agentd; here are its locks, loops and files.
+package serve
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/bus/follow"
+)
+
+// Deps is what a node stands on.
+type Deps struct {
+	Bus      bus.Bus
+	Registry bus.Registry
+	Engine   func(agentd.EngineConfig) agentd.Engine // makes the client of one engine
+	Home     *Home                                   // the node's directory; nil: leases of former lives are waited for
+	Log      *slog.Logger                            // nil: the default one
+}
+
+// Server runs the agents of one node.
+type Server struct {
+	cfg    agentd.Config
+	deps   Deps
+	log    *slog.Logger
+	boot   int64
+	ready  chan struct{}
+	agents []*seller
+	era    atomic.Int64 // how often the bus has come and gone: even while it is there
+}
+
+// NewServer judges the configuration; nothing runs before Run.
+func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("agentd: %w", err)
+	}
+	cfg = cfg.WithDefaults()
+	if cfg.Node == "" {
+		cfg.Node, _ = os.Hostname()
+	}
+	if deps.Log == nil {
+		deps.Log = slog.Default()
+	}
+	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(),
+		ready: make(chan struct{})}
+	for _, a := range cfg.Agents {
+		a.Engine = a.Engine.WithDefaults()
+		s.agents = append(s.agents, newSeller(s, a))
+	}
+	return s, nil
+}
+
+// Ready is closed when every agent is registered, which waits for its engine.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Stats returns a snapshot of all agents; those whose engine still boots have no figures.
+func (s *Server) Stats() agentd.Stats {
+	out := agentd.Stats{Node: s.cfg.Node}
+	for _, a := range s.agents {
+		out.Agents = append(out.Agents, a.stats())
+	}
+	return out
+}
+
+// Run serves until ctx ends; then it drains: no new tasks, running ones get DrainTimeout, completions
+// SettleTimeout. It returns an error only if an agent cannot be offered at all, as when its id is taken.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	errs := make([]error, len(s.agents))
+	for i, a := range s.agents {
+		wg.Go(func() {
+			if errs[i] = a.run(ctx); errs[i] != nil {
+				stop()
+			}
+		})
+	}
+	wg.Go(func() {
+		for _, a := range s.agents {
+			select {
+			case <-a.registered:
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(s.ready)
+	})
+	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // what drains needs the news, too
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watchBus(whole) })
+	wg.Wait()
+	end()
+	watch.Wait()
+	return errors.Join(errs...)
+}
+
+// watchBus makes completions go out again as soon as the bus is back.
+func (s *Server) watchBus(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case h, ok := <-s.deps.Bus.Health():
+			if !ok {
+				return
+			}
+			if up := s.era.Load()%2 == 0; up != h.Connected {
+				s.era.Add(1)
+			}
+			for _, a := range s.agents {
+				if h.Connected {
+					a.with(func(core *agentd.Agent) { core.Reconnected() })
+				}
+			}
+		}
+	}
+}
+
+// seller runs one agent. mu guards core and shelf; where that of a [live] answer is held as well, it was
+// taken after it.
+type seller struct {
+	*Server
+	cfg        agentd.AgentConfig
+	engine     agentd.Engine
+	log        *slog.Logger
+	registered chan struct{}
+	kick       chan struct{} // the core has news
+	enrol      chan struct{} // the registration has changed
+	check      chan struct{} // look at the engine now
+	missed     chan struct{} // a reader has missed something
+	runs       sync.WaitGroup
+	sends      sync.WaitGroup
+
+	mu      sync.Mutex
+	core    *agentd.Agent // nil until the engine is ready
+	shelf   agentd.Shelf[*live]
+	suspect bool     // the engine went silent, or failed with a 500: only an answer clears it
+	asking  bool     // a claim is being read
+	unsure  []func() // dispatches for which it is to be read once more
+	listed  string   // the state in the last registration
+	why     string   // what the last look at the engine found wrong
+
+	secret [32]byte // of the nonces of its asks
+
+	trouble struct { // with the registry
+		sync.Mutex
+		bus.Outage
+	}
+
+	spool     *Spool   // nil: what is not acknowledged when we are killed is lost
+	unwritten struct { // of what it did not take
+		sync.Mutex
+		bus.Outage
+	}
+}
+
+func newSeller(s *Server, cfg agentd.AgentConfig) *seller {
+	a := &seller{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
+		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1),
+		check: make(chan struct{}, 1), missed: make(chan struct{}, 1),
+		shelf: agentd.NewShelf[*live](s.cfg.KeepTotal)}
+	crand.Read(a.secret[:])
+	return a
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// with changes the core, if there is one, and has its wishes looked after.
+func (a *seller) with(f func(*agentd.Agent)) {
+	a.mu.Lock()
+	if a.core != nil {
+		f(a.core)
+	}
+	a.mu.Unlock()
+	nudge(a.kick)
+}
+
+func (a *seller) stats() agentd.AgentStats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.core == nil {
+		return agentd.AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: "booting", Why: a.why,
+			Slots: a.cfg.Slots}
+	}
+	st := a.core.Stats()
+	st.Why = a.why
+	return st
+}
+
+// looked notes what a look at the engine found.
+func (a *seller) looked(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.why = ""
+	if err != nil {
+		a.why = agentd.Clip(err.Error())
+	}
+}
+
+// run is an agent's life.
+func (a *seller) run(ctx context.Context) error {
+	info, err := a.await(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	left, err := a.openSpool()
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
+	a.mu.Lock()
+	a.core = agentd.NewAgent(a.cfg, a.Server.cfg, info, a.boot)
+	a.core.Restore(left)
+	a.mu.Unlock()
+	if a.spool != nil {
+		defer func() {
+			if err := a.spool.Close(); err != nil {
+				a.log.Warn("spool not closed", "err", err)
+			}
+		}()
+	}
+
+	// Whoever finds us in the registry can already reach us.
+	dispatches, err := a.deps.Bus.Subscribe(bus.DispatchSubject(a.cfg.ID, "*"), "", a.onDispatch)
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
+	controls, err := a.deps.Bus.Subscribe(bus.StreamSubject(a.cfg.ID, "*"), "", a.onControl)
+	if err != nil {
+		dispatches.Stop()
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
+	calls, err := a.deps.Bus.Subscribe(bus.CallSubject(a.cfg.ID, "*"), "", a.onCall)
+	if err != nil {
+		dispatches.Stop()
+		controls.Stop()
+		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	}
+	if err := a.deps.Bus.Flush(ctx); err != nil && ctx.Err() == nil {
+		a.log.Warn("bus is slow to subscribe", "err", err)
+	}
+
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: draining needs everything
+	defer end()
+	var wg sync.WaitGroup
+	var fatal error
+	lost := make(chan struct{})
+	wg.Go(func() {
+		if fatal = a.enlist(life); fatal != nil {
+			close(lost)
+		}
+	})
+	wg.Go(func() { a.watchClaim(life) })
+	wg.Go(func() { a.watchEngine(life) })
+	wg.Go(func() { a.loop(life) })
+	wg.Go(func() { a.heartbeats(life) })
+	wg.Go(func() { a.repeat(life) })
+	select {
+	case <-ctx.Done():
+		a.drain()
+	case <-lost:
+	}
+	end()
+	wg.Wait()
+	dispatches.Stop()
+	controls.Stop()
+	calls.Stop()
+	a.runs.Wait()
+	a.sends.Wait()
+	return fatal
+}
+
+// await waits until the engine is ready and serves the model.
+func (a *seller) await(ctx context.Context) (agentd.Info, error) {
+	pause := 50 * time.Millisecond
+	for n := 0; ; n++ {
+		info, err := a.engine.Info(ctx)
+		switch {
+		case err == nil && a.cfg.Model != "" && !slices.Contains(info.Models, a.cfg.Model):
+			err = fmt.Errorf("the engine serves %q, not %q", info.Models, a.cfg.Model)
+		case err == nil:
+			if info.Version != "" {
+				a.log.Info("engine ready", "url", bus.Redact(a.cfg.Engine.URL), "version", info.Version,
+					"models", info.Models)
+			}
+			a.looked(nil)
+			return info, nil
+		}
+		a.looked(err)
+		if n%20 == 5 { // after a few seconds, then every minute or so
+			a.log.Warn("waiting for the engine", "url", bus.Redact(a.cfg.Engine.URL), "err",
+				bus.RedactError(err))
+		}
+		if !follow.Pause(ctx, follow.Jitter(pause)) {
+			return agentd.Info{}, nil
+		}
+		pause = min(2*pause, 3*time.Second)
+	}
+}
+
+// loop does what the core wants done.
+func (a *seller) loop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-a.kick:
+		}
+		now := time.Now()
+		a.mu.Lock()
+		r := a.core.Ready(now)
+		a.mu.Unlock()
+		if r.Summary != nil {
+			a.tell(bus.SummarySubject(r.Domain, a.cfg.ID), r.Summary)
+		}
+		for _, c := range r.Completions {
+			a.sends.Go(func() { a.report(c) })
+		}
+		t.Reset(max(time.Until(r.Wake), time.Millisecond))
+	}
+}
+
+func (a *seller) tell(subject string, m bus.Message) {
+	data, err := bus.Encode(m)
+	if err == nil {
+		err = a.deps.Bus.Publish(bus.Msg{Subject: subject, Data: data})
+	}
+	switch {
+	case err == nil, errors.Is(err, bus.ErrClosed):
+	case errors.Is(err, bus.ErrDisconnected): // once a second and stream; said once by whoever watches the bus
+		a.log.Debug("not sent: the bus is away", "subject", subject)
+	default:
+		a.log.Warn("not sent", "subject", subject, "err", err)
+	}
+}
+
+func (a *seller) coreModel() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.core.Model()
+}

@@ -1,0 +1,191 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/bus/follow"
+)
+
+// openSpool returns what earlier lives have left to be acknowledged.
+func (a *seller) openSpool() ([]agentd.Report, error) {
+	if a.deps.Home == nil {
+		return nil, nil
+	}
+	s, left, note, err := a.deps.Home.Spool(a.cfg.ID, a.Server.cfg.MaxCompletions)
+	if err != nil {
+		return nil, err
+	}
+	if note != nil {
+		a.log.Error("spool is damaged: completions of an earlier life may be lost", "err", note)
+	}
+	if len(left) > 0 {
+		a.log.Info("completions of an earlier life are sent", "n", len(left))
+	}
+	s.Failed = func(err error) {
+		a.log.Warn("completions of which no hub has heard are not synced: "+
+			"a power cut would lose them; trying on", "err", err)
+	}
+	a.spool = s
+	return left, nil
+}
+
+// keepReport writes a completion down, so that it is paid even if this process dies before a hub has
+// acknowledged it.
+func (a *seller) keepReport(r agentd.Report) {
+	if a.spool == nil || r.Completion.Outcome == bus.OutcomeFailed {
+		return
+	}
+	const part = "spool"
+	err := a.spool.Add(r)
+	a.unwritten.Lock()
+	defer a.unwritten.Unlock()
+	if err == nil {
+		a.unwritten.Works(time.Now(), part)
+	} else if a.unwritten.Failed(time.Now(), part) {
+		a.log.Warn("completions are not written down: those that no hub has are lost if this process dies", "err", err)
+	}
+}
+
+// report sends a completion once and tells the core how that went.
+func (a *seller) report(r agentd.Report) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	ack, err := a.send(ctx, r)
+	if err == nil {
+		a.decided(r.Completion, ack.Code == bus.CodeMoved)
+	}
+	abandoned, over := false, false
+	a.with(func(core *agentd.Agent) {
+		if err == nil {
+			core.Acked(r.Completion.Hold, ack.Code)
+		} else {
+			abandoned = core.Unsent(time.Now(), r.Completion.Hold, rand.Float64())
+		}
+		over = r.Completion.Boot != a.boot && !slices.Contains(core.Former(), r.Completion.Boot)
+	})
+	if a.spool != nil && (err == nil || abandoned) {
+		a.spool.Done(r.Completion.Hold)
+	}
+	if over {
+		nudge(a.enrol) // its hub may end the other holds of that life
+	}
+	if abandoned {
+		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold,
+			"cost", r.Completion.Cost)
+	}
+	if err == nil && ack.Code == bus.CodeLate {
+		a.log.Warn("completion came too late and is unpaid", "hold", r.Completion.Hold, "cost", r.Completion.Cost)
+	}
+}
+
+func (a *seller) send(ctx context.Context, r agentd.Report) (ack bus.CompletionAck, err error) {
+	data, err := bus.Encode(&r.Completion)
+	if err != nil {
+		return ack, err
+	}
+	m, err := a.deps.Bus.Request(ctx, bus.Msg{Subject: bus.CompletionSubject(r.Domain, a.cfg.ID), Data: data})
+	if err != nil {
+		return ack, err
+	}
+	if err := bus.Decode(m.Data, &ack); err != nil {
+		return ack, err
+	}
+	if ack.Hold != r.Completion.Hold {
+		return ack, fmt.Errorf("acknowledgement of %q for %q", ack.Hold, r.Completion.Hold)
+	}
+	if ack.Code != "" && ack.Code != bus.CodeLate && ack.Code != bus.CodeMoved {
+		return ack, &bus.Error{Code: ack.Code, Message: "the hub did not take the completion"}
+	}
+	return ack, nil
+}
+
+// decided tells the reader of a failed answer that there is none, unless its hub moved the task.
+func (a *seller) decided(c bus.Completion, moved bool) {
+	if !c.Unsaid {
+		return
+	}
+	a.mu.Lock()
+	k := a.shelf.Decided(c.Hold)
+	a.mu.Unlock()
+	if k == nil {
+		return
+	}
+	s := k.Answer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if data := s.Decided(time.Now(), moved); data != nil {
+		a.publish(s, data)
+	}
+}
+
+// drain lets what runs finish, then has it settled.
+func (a *seller) drain() {
+	a.with(func(core *agentd.Agent) { core.Drain() })
+	nudge(a.enrol)
+	if !a.wait(a.Server.cfg.DrainTimeout, (*agentd.Agent).Idle) {
+		a.mu.Lock()
+		n := 0
+		for _, s := range a.shelf.Running() {
+			if s.cancel != nil {
+				s.cancel(agentd.ErrDrained)
+				n++
+			}
+		}
+		a.mu.Unlock()
+		a.log.Warn("tasks cut at shutdown", "n", n)
+	}
+	a.runs.Wait()
+	if !a.wait(a.Server.cfg.SettleTimeout, (*agentd.Agent).Settled) {
+		kept, lost := a.unsettled()
+		if lost > 0 {
+			a.log.Error("completions not acknowledged at shutdown: their holds will expire unpaid", "n", lost)
+		}
+		if kept > 0 {
+			a.log.Warn("completions not acknowledged at shutdown: "+
+				"they are written down, and sent after the next start", "n", kept)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	a.deps.Bus.Flush(ctx)
+}
+
+// unsettled counts the completions that are not acknowledged: those that the next life will find, and the
+// others. A failed task has nothing to lose.
+func (a *seller) unsettled() (kept, lost int) {
+	a.mu.Lock()
+	open := a.core.Unacked()
+	a.mu.Unlock()
+	for i := range open {
+		switch {
+		case a.spool != nil && a.spool.Has(open[i].Hold):
+			kept++
+		case open[i].Outcome != bus.OutcomeFailed:
+			lost++
+		}
+	}
+	return kept, lost
+}
+
+// wait returns whether the core came to a state in time.
+func (a *seller) wait(most time.Duration, ok func(*agentd.Agent) bool) bool {
+	deadline := time.Now().Add(most)
+	for {
+		a.mu.Lock()
+		done := ok(a.core)
+		a.mu.Unlock()
+		if done {
+			return true
+		}
+		if !time.Now().Before(deadline) {
+			return false
+		}
+		follow.Pause(context.Background(), min(20*time.Millisecond, time.Until(deadline)))
+	}
+}

@@ -1,0 +1,205 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"souk/agentd"
+)
+
+// Spool keeps the completions of one agent until they are acknowledged: the file of an [agentd.Spool]. What
+// was added is there after a kill. What its hub has not acknowledged after syncAfter is synced, so that it is
+// there after a power cut as well; nobody waits for that, and where hubs answer, which they do once it is in
+// their own synced journal, nothing is synced.
+type Spool struct {
+	Failed func(error) // hears that the disk does not take what waits, once until it does again; nil: nobody does
+
+	path string
+
+	mu     sync.Mutex
+	state  *agentd.Spool
+	file   *os.File
+	look   *time.Timer // the next one; runs while anything waits
+	failed bool
+	closed bool
+	sync   func(*os.File) error
+}
+
+// syncAfter is how long a hub gets to acknowledge a completion, and at most twice that: one that is there
+// needs some milliseconds.
+const syncAfter = 100 * time.Millisecond
+
+// Spool opens that of an agent, and returns the completions that earlier lives have left in it. note says,
+// for the log, what in it could not be read and was set aside.
+func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, note, err error) {
+	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), sync: (*os.File).Sync}
+	if err := os.Remove(s.path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil, err
+	}
+	data, err := readAtMost(s.path, 2*agentd.SpoolMost)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, nil, nil, err
+	default:
+		var whole int
+		if left, whole, err = agentd.ReadSpool(data, agent, most); err != nil {
+			aside := s.path + ".damaged"
+			if err := os.WriteFile(aside, data, 0o600); err != nil {
+				return nil, nil, nil, err
+			}
+			note = fmt.Errorf("%s: %w: %d of its %d bytes are good, a copy is in %s",
+				s.path, err, whole, len(data), aside)
+		}
+	}
+	if s.state, err = agentd.NewSpool(agent, left); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := s.renew(); err != nil {
+		return nil, nil, nil, err
+	}
+	return s, left, note, nil
+}
+
+func readAtMost(path string, most int64) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if info.Size() > most {
+		return nil, fmt.Errorf("%s has %d bytes, a spool at most %d: move it away if it is none",
+			path, info.Size(), most)
+	}
+	return os.ReadFile(path)
+}
+
+// renew writes the file anew with what is open. The lock is held.
+func (s *Spool) renew() error {
+	text, none := s.state.Text()
+	file, err := os.OpenFile(s.path+".new", os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = file.Write(text); err == nil && !none {
+		err = s.sync(file) // some of it was
+	}
+	if err == nil {
+		err = os.Rename(s.path+".new", s.path)
+	}
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	if s.file != nil {
+		s.file.Close()
+	}
+	s.file = file
+	s.state.Renewed(text)
+	return nil
+}
+
+// syncFile makes a file and its name durable.
+func (s *Spool) syncFile(file *os.File) error {
+	if err := s.sync(file); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(s.path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return s.sync(dir)
+}
+
+// Add writes a completion down, with one write. One that could not be written whole is taken back.
+func (s *Spool) Add(r agentd.Report) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Full() {
+		if err := s.renew(); err != nil {
+			return err
+		}
+	}
+	text, err := s.state.Add(&r)
+	if err != nil {
+		return err
+	}
+	if n, err := s.file.Write(text); err != nil {
+		s.state.Torn(n > 0 && s.file.Truncate(s.state.Size()) != nil)
+		return err
+	}
+	if s.state.Added() {
+		s.lookLater()
+	}
+	return nil
+}
+
+// lookLater needs the lock.
+func (s *Spool) lookLater() {
+	if s.look == nil {
+		s.look = time.AfterFunc(syncAfter, s.settle)
+		return
+	}
+	s.look.Reset(syncAfter)
+}
+
+// settle syncs if something has waited for its acknowledgement for syncAfter.
+func (s *Spool) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if sync, young := s.state.Look(); sync {
+		file := s.file
+		var err error
+		if s.failed { // what a disk did not take once is not written by syncing it again
+			err = s.renew()
+		} else {
+			s.mu.Unlock()
+			err = s.syncFile(file)
+			s.mu.Lock()
+		}
+		switch {
+		case s.closed:
+			return
+		case err == nil || s.file != file: // another, with all that was open then, has been synced
+			s.state.Synced(young)
+			s.failed = false
+		case !s.failed:
+			s.failed = true
+			if s.Failed != nil {
+				s.Failed(err)
+			}
+		}
+	}
+	if s.state.Waiting() > 0 {
+		s.lookLater()
+	}
+}
+
+// Done says that a completion need not be repeated.
+func (s *Spool) Done(hold string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Done(hold)
+}
+
+// Has reports whether a completion is written down and not acknowledged.
+func (s *Spool) Has(hold string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Has(hold)
+}
+
+// Close leaves in the file what is open.
+func (s *Spool) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.look != nil {
+		s.look.Stop()
+	}
+	return errors.Join(s.renew(), s.file.Close())
+}
