@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// An engine's cache is not found by the text alone: a salt, a length to cut at and a template's arguments make
-// another prompt of it. Such prompts share no mark with one another, nor with the text as it is, so that what is
-// believed to be cached of this text is not believed of them; a switch of thinking changes none.
+// An engine's cache is not found by the text alone: a salt, a length to cut at and a template's arguments
+// make another prompt of it. Such prompts share no mark with one another, nor with the text as it is, so
+// that what is believed to be cached of this text is not believed of them; a switch of thinking changes
+// none.
 func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
 	const chat = `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hello"}]%s}`
 	const completion = `{"prompt":"Once upon a time"%s}`
