@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A tokenizer that takes compatibility forms makes 33 bytes of one ligature, also where the client wrote it as six
-// characters of an escape, in a place that is kept as it is written.
+// A tokenizer that takes compatibility forms makes 33 bytes of one ligature, also where the client wrote
+// it as six characters of an escape, in a place that is kept as it is written.
 func TestEscapedTextIsBoundedAsText(t *testing.T) {
 	const n = 500
 	ligature := strings.Repeat(`\uFDFA`, n)

@@ -18,7 +18,7 @@ func TestRedact(t *testing.T) {
 		{"nats://h1:1,b:canary@h2:2", "nats://***@h2:2"},
 		{"nats://ann:can@ary/can ary\"'can,ary@h:1", "nats://***@h:1"},
 		{"ann:canary@127.0.0.1:2379", "***@127.0.0.1:2379"},
-		{"ann:canary/canary[canary,canary(@127.0.0.1:2379", "***@127.0.0.1:2379"}, // without a scheme, as any may stand
+		{"ann:canary/canary[canary,canary(@127.0.0.1:2379", "***@127.0.0.1:2379"}, // without a scheme
 		{"canary@127.0.0.1:2379,h:2", "***@127.0.0.1:2379,h:2"},
 		{`parse "nats://a:canary@h:x": invalid port`, `parse "nats://***@h:x": invalid port`},
 		{"> 2 |   nats: nats://a:canary@h\n  3 |   etcd: [\"b:canary@h\"]",

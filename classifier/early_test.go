@@ -8,8 +8,9 @@ import (
 	"souk/bus"
 )
 
-// A collected answer is heard from the moment its reply subject is known, and whoever guesses that subject may
-// speak there before any hub was asked. A chunk that is more than the door keeps ends the answer, not the door.
+// A collected answer is heard from the moment its reply subject is known, and whoever guesses that subject
+// may speak there before any hub was asked. A chunk that is more than the door keeps ends the answer, not
+// the door.
 func TestAChunkBeforeAnyHubWasAskedKillsNobody(t *testing.T) {
 	sent := bus.Chunk{Task: "t", Text: strings.Repeat("x", 800<<10), Extra: make([]bus.Extra, bus.MaxItems)}
 	data, err := bus.Encode(&sent)
@@ -20,7 +21,8 @@ func TestAChunkBeforeAnyHubWasAskedKillsNobody(t *testing.T) {
 	if err := bus.Decode(data, c); err != nil {
 		t.Fatalf("%d bytes that nobody could send: %v", len(data), err)
 	}
-	w := newWhole(&request{s: &Server{c: Default()}, client: "ann", task: &bus.Task{Client: "ann", ID: "t"}}, time.Now())
+	task := &bus.Task{Client: "ann", ID: "t"}
+	w := newWhole(&request{s: &Server{c: Default()}, client: "ann", task: task}, time.Now())
 	w.step(c)
 	if !w.m.Over() || bus.CodeOf(w.m.Err()) != bus.CodeSlowReader {
 		t.Error(w.m.Err())

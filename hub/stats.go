@@ -86,8 +86,8 @@ func (s *Stats) agent(id string) *AgentStats {
 	return a
 }
 
-// count counts one more by its code. Of the words that agents may say instead of one, however many, the count is
-// one together.
+// count counts one more by its code. Of the words that agents may say instead of one, however many, the
+// count is one together.
 func count(by map[bus.Code]int64, c bus.Code) {
 	if c != "" && !c.Known() {
 		c = bus.CodeAgentFailed

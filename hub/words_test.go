@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// An agent may say any word for why it failed. Counts are kept by code for ever, and shown under a label each,
-// so words that are none of ours have one count together.
+// An agent may say any word for why it failed. Counts are kept by code for ever, and shown under a label
+// each, so words that are none of ours have one count together.
 func TestWordsOfAgentsAreNotCountedOneByOne(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
