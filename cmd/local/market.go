@@ -24,6 +24,7 @@ import (
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
+	bank "souk/ledger/treasury/serve"
 	"souk/market"
 )
 
@@ -226,7 +227,7 @@ func (m *Market) startTreasury(ctx context.Context, connect connector, registry 
 	if err != nil {
 		return err
 	}
-	s, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+	s, err := bank.New(treasury.Default(), bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/treasury"
+	bankserve "souk/ledger/treasury/serve"
 	"souk/market"
 )
 
@@ -151,7 +152,7 @@ func open(t *testing.T) *house {
 		}
 	})
 
-	bank, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: connect("treasury"),
+	bank, err := bankserve.New(treasury.Default(), bankserve.Deps{Bus: connect("treasury"),
 		Journal: &h.treasuryBook, Log: log})
 	h.must(err)
 	h.run("treasury", bank.Run, bank.Ready())
