@@ -26,7 +26,7 @@ var floors = []floor{
 	{name: "who reads journals", packages: []string{"ledger/inspect"}},
 	{name: "drivers", packages: []string{"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "bus/openai", "agentd/vllm", "ledger/journal"}},
 	{name: "what drivers and shells share", packages: []string{"bus/rawconn"}},
-	{name: "shells", packages: []string{"ledger/treasury/serve"}},
+	{name: "shells", packages: []string{"classifier/serve", "ledger/treasury/serve"}},
 	{name: "what shells share", packages: []string{"bus/follow"}},
 	{name: "the processes and the client", packages: []string{"hub", "classifier", "classifier/train", "agentd", "ledger/treasury", "bus/client"}},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}},

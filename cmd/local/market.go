@@ -18,6 +18,7 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/classifier"
+	door "souk/classifier/serve"
 	"souk/hub"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
@@ -56,7 +57,7 @@ type Market struct {
 	opened   []func() error // what to close at the end, last first
 	parts    []*part        // what runs, in the order in which it is stopped
 	hubs     []*hub.Server
-	door     *classifier.Server
+	door     *door.Server
 	node     *agentd.Server
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
@@ -249,7 +250,7 @@ func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.
 			}
 		}
 	}
-	if m.door, err = classifier.NewServer(c, classifier.Deps{Bus: b, Registry: registry, Log: m.log}); err != nil {
+	if m.door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log}); err != nil {
 		return err
 	}
 	return m.run(ctx, "door", m.door)
@@ -436,7 +437,7 @@ func (m *Market) Link() *Link { return m.link }
 func (m *Market) Hubs() []*hub.Server { return m.hubs }
 
 // Door is the market's classifier, for its counts.
-func (m *Market) Door() *classifier.Server { return m.door }
+func (m *Market) Door() *door.Server { return m.door }
 
 // Ask asks one task; see [Link.Ask].
 func (m *Market) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {

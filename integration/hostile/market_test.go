@@ -17,6 +17,7 @@ import (
 	"souk/bus"
 	"souk/bus/membus"
 	"souk/classifier"
+	doorserve "souk/classifier/serve"
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/treasury"
@@ -51,7 +52,7 @@ type house struct {
 	t      *testing.T
 	world  *membus.World
 	me     bus.Bus // all clients'
-	door   *classifier.Server
+	door   *doorserve.Server
 	hub    *hub.Server
 	node   *agentd.Server
 	engine map[string]*engine // by agent
@@ -189,7 +190,7 @@ func open(t *testing.T) *house {
 
 	d := classifier.Default()
 	d.ID, d.Drain = "door", 5*time.Second
-	h.door, err = classifier.NewServer(d, classifier.Deps{Bus: connect("door"), Registry: h.world.Registry(),
+	h.door, err = doorserve.New(d, doorserve.Deps{Bus: connect("door"), Registry: h.world.Registry(),
 		Log: log})
 	h.must(err)
 	h.run("door", h.door.Run, h.door.Ready())

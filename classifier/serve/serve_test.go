@@ -1,4 +1,4 @@
-package classifier_test
+package serve_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/classifier"
+	"souk/classifier/serve"
 )
 
 // world is a market of one door and scripted hubs, on a clock that runs as fast as nobody has anything to do.
@@ -26,7 +27,7 @@ type world struct {
 	reg   bus.Registry     // of hubs
 	own   *membus.Registry // of the door
 	me    bus.Bus          // of clients, hubs and agents alike
-	door  *classifier.Server
+	door  *serve.Server
 	stop  context.CancelFunc
 	ended chan error
 	over  chan struct{}
@@ -68,7 +69,7 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		c := classifier.Default()
 		c.ID = "door"
 		doorBus := w.Bus("door")
-		door, err := classifier.NewServer(c, classifier.Deps{Bus: doorBus, Registry: registry, Log: log})
+		door, err := serve.New(c, serve.Deps{Bus: doorBus, Registry: registry, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,13 +80,13 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		take()
 		registry.Away(true)
 		time.Sleep(10*time.Minute + 5*time.Second)
-		if got := take(); len(got) != 11 || !strings.Contains(got[0], "registry out of reach") ||
+		if got := take(); len(got) != 11 || !strings.Contains(got[0], "registry is out of reach") ||
 			registry.Calls() < 1000 {
 			t.Errorf("of %d calls that failed in ten minutes it said %q", registry.Calls(), got)
 		}
 		registry.Away(false)
 		time.Sleep(5 * time.Second)
-		if got := take(); len(got) != 1 || !strings.Contains(got[0], "answers again") {
+		if got := take(); len(got) != 1 || !strings.Contains(got[0], "over: the registry") {
 			t.Errorf("when it was back it said %q", got)
 		}
 		cancel()
@@ -115,7 +116,7 @@ func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T,
 		}
 		doorBus := w.bus.Bus("door")
 		var err error
-		w.door, err = classifier.NewServer(c, classifier.Deps{Bus: doorBus, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
+		w.door, err = serve.New(c, serve.Deps{Bus: doorBus, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -913,7 +914,7 @@ func FuzzDoor(f *testing.F) {
 	doorBus, me, reg := net.Bus("door"), net.Bus("me"), net.Registry()
 	c := classifier.Default()
 	c.ID = "door"
-	door, err := classifier.NewServer(c, classifier.Deps{Bus: doorBus, Registry: reg, Log: slog.New(slog.DiscardHandler)})
+	door, err := serve.New(c, serve.Deps{Bus: doorBus, Registry: reg, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}
