@@ -370,8 +370,8 @@ func TestARefusalOfTheTaskIsFinal(t *testing.T) {
 	}
 }
 
-// A hub that took the task and says nothing may be serving it. Sending the task elsewhere could serve and charge
-// it twice.
+// A hub that took the task and says nothing may be serving it. Sending the task elsewhere could serve and
+// charge it twice.
 func TestASilentHubIsNotReplaced(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, general := twoHubs(w)
@@ -412,7 +412,8 @@ func (h *hub) restart(after time.Duration, journal string) {
 	h.lease = lead
 }
 
-// A hub that dies with a task, and is there again with its journal, is asked again for the same task; no other is ever given it.
+// A hub that dies with a task, and is there again with its journal, is asked again for the same task; no
+// other is ever given it.
 func TestARestartedHubIsAskedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		after   time.Duration
@@ -470,8 +471,9 @@ func withoutInbox(t bus.Task) bus.Task {
 	return t
 }
 
-// A hub that was given a task may be serving it, also where it does not listen just now. The same id, or the rest of its answer, is
-// given to no other: that could serve and charge it twice, or would be told that nobody knows of it.
+// A hub that was given a task may be serving it, also where it does not listen just now. The same id, or the
+// rest of its answer, is given to no other: that could serve and charge it twice, or would be told that
+// nobody knows of it.
 func TestATaskStaysWithAHubThatDoesNotListen(t *testing.T) {
 	body := []byte(fmt.Sprintf(`{"messages":[{"role":"user","content":%q}]}`, mathQuestion))
 	for name, again := range map[string]bus.Task{
@@ -526,8 +528,8 @@ func TestTheDoorLosesTheBusWhileAHubDecides(t *testing.T) {
 	})
 }
 
-// A hub dies with a task while the registry is out of the door's reach, so that no event tells of it: what has become of its task
-// is found out as soon as the registry is back.
+// A hub dies with a task while the registry is out of the door's reach, so that no event tells of it: what
+// has become of its task is found out as soon as the registry is back.
 func TestAHubThatDiedDuringAnOutageOfTheRegistry(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, general := twoHubs(w)
@@ -566,8 +568,8 @@ func TestNobodyListensAtTheHub(t *testing.T) {
 	})
 }
 
-// Nothing of a collected answer was delivered, so it begins anew at the agent that the hub names when the first is silent; what the
-// first says after all is not heard.
+// Nothing of a collected answer was delivered, so it begins anew at the agent that the hub names when the
+// first is silent; what the first says after all is not heard.
 func TestALostAgentIsReplaced(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)

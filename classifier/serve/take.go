@@ -34,8 +34,8 @@ func (s *Server) onTask(m bus.Msg) {
 	}
 }
 
-// maxIdle is how many workers stay when there is nothing to do. A worker that has served a task has a stack that is
-// large enough for the next: growing a new one costs as much as naming the domain.
+// maxIdle is how many workers stay when there is nothing to do. A worker that has served a task has a stack
+// that is large enough for the next: growing a new one costs as much as naming the domain.
 const maxIdle = 128
 
 // work serves one task and then whatever comes. There are never more workers than tasks in hand and maxIdle.

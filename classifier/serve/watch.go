@@ -46,7 +46,8 @@ func (s *Server) change(f func(*classifier.Table) *classifier.Table) {
 	s.table.Store(f(s.table.Load()))
 }
 
-// look has all tasks for which a hub was asked look at the table: that hub may lead no more, and give no word.
+// look has all tasks for which a hub was asked look at the table: that hub may lead no more, and give no
+// word.
 func (s *Server) look() {
 	now, t := time.Now(), s.table.Load()
 	s.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"souk/ledger/treasury"
 )
 
-// serve lets time pass, takes hubs' answers in, handles a request, if there is one, and all that wait behind it,
-// makes the outcome durable with one sync, and answers. It returns when there is next something to do.
+// serve lets time pass, takes hubs' answers in, handles a request, if there is one, and all that wait behind
+// it, makes the outcome durable with one sync, and answers. It returns when there is next something to do.
 func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, error) {
 	room := true
 	if j, ok := s.d.Journal.(interface{ HasRoom() bool }); ok {

@@ -43,8 +43,8 @@ const (
 	takeSlack = 3 * time.Second
 )
 
-// Take waits out the lease of a treasury that has died, and fails if one lives. The lease of one that had this
-// very journal is not waited for: the journal's lock proves that it is dead.
+// Take waits out the lease of a treasury that has died, and fails if one lives. The lease of one that had
+// this very journal is not waited for: the journal's lock proves that it is dead.
 func (s *Seat) Take(ctx context.Context) error {
 	host, _ := os.Hostname()
 	value, err := json.Marshal(holder{host, os.Getpid(), time.Now().UTC(), s.Life})
@@ -81,8 +81,8 @@ func (s *Seat) Take(ctx context.Context) error {
 	}
 }
 
-// evict ends the lease that an earlier life of this treasury has left behind, or this one had lost. It reports
-// whether there was one.
+// evict ends the lease that an earlier life of this treasury has left behind, or this one had lost. It
+// reports whether there was one.
 func (s *Seat) evict(ctx context.Context) bool {
 	var h holder
 	evicted, _ := follow.Evict(ctx, s.Registry, bus.TreasuryKey, func(kv bus.KV) bool {
@@ -105,9 +105,9 @@ func (s *Seat) who(ctx context.Context) string {
 	return fmt.Sprintf("process %d on %s, started %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
 }
 
-// Hold runs the treasury in its seat, which was taken, and leaves it then. The seat is taken again whenever its
-// lease was lost, as in an outage of the registry, during which the treasury serves on; where another has taken
-// it, run is ended.
+// Hold runs the treasury in its seat, which was taken, and leaves it then. The seat is taken again whenever
+// its lease was lost, as in an outage of the registry, during which the treasury serves on; where another has
+// taken it, run is ended.
 func (s *Seat) Hold(ctx context.Context, run func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -42,8 +42,8 @@ func TestASeatThatIsAwaitedIsNamedNowAndThen(t *testing.T) {
 	})
 }
 
-// The lease of an earlier life is ended at once; that of a treasury that lives is not, whoever asks. A treasury
-// whose lease is lost serves on and takes the seat again; when another has it, it is told to end.
+// The lease of an earlier life is ended at once; that of a treasury that lives is not, whoever asks. A
+// treasury whose lease is lost serves on and takes the seat again; when another has it, it is told to end.
 func TestWhoseSeatItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := membus.New(1).Registry()

@@ -1,5 +1,5 @@
-// Package serve runs the treasury: it joins the machine to the bus, the journal, the registry and the clock, and
-// decides nothing.
+// Package serve runs the treasury: it joins the machine to the bus, the journal, the registry and the clock,
+// and decides nothing.
 package serve
 
 import (
@@ -25,8 +25,8 @@ type Deps struct {
 	Log      *slog.Logger // nil: slog.Default
 }
 
-// Server answers the treasury's requests on souk.v1.ledger.<op>, in msgpack or JSON as they came. Every change is
-// durable before anyone is told of it; requests that arrive during a sync share the next.
+// Server answers the treasury's requests on souk.v1.ledger.<op>, in msgpack or JSON as they came. Every
+// change is durable before anyone is told of it; requests that arrive during a sync share the next.
 type Server struct {
 	cfg   treasury.Config
 	d     Deps
@@ -83,9 +83,9 @@ func salt() (b [16]byte) {
 // Ready is closed once requests are taken.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends, then answers what has arrived within Config.Drain and returns nil. An error means
-// that the journal takes nothing more: whether the last changes were written is not known, nobody was told of
-// them, and only a restart can tell.
+// Run serves until ctx ends, then answers what has arrived within Config.Drain and returns nil. An error
+// means that the journal takes nothing more: whether the last changes were written is not known, nobody was
+// told of them, and only a restart can tell.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
