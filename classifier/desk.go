@@ -34,7 +34,8 @@ func (d *Desk) Enter(client string, size int) *bus.Error {
 	d.stats.Received++
 	switch {
 	case d.closing:
-		return &bus.Error{Code: bus.CodeDraining, Message: "this door is closing; send the task again and another takes it"}
+		return &bus.Error{Code: bus.CodeDraining,
+			Message: "this door is closing; send the task again and another takes it"}
 	case !bus.ValidID(client):
 		return &bus.Error{Code: bus.CodeBadRequest,
 			Message: "subject: the client's id has letters, digits, '-' and '_' only"}

@@ -19,7 +19,8 @@ import (
 //	          leads, or the bus went away              task is the same; it stays away: unknown
 //	said      the client has its answer
 //
-// Its methods are to be called one at a time, together with those of the desk; each is followed by Tells and Ready.
+// Its methods are to be called one at a time, together with those of the desk; each is followed by Tells and
+// Ready.
 type Placing struct {
 	c    *Config
 	desk *Desk
@@ -66,8 +67,8 @@ const (
 	lookAgain = 50 * time.Millisecond
 )
 
-// Place begins with a task; own says that its client gave its id. A task that goes on stays with its hub, which
-// alone knows what became of it.
+// Place begins with a task; own says that its client gave its id. A task that goes on stays with its hub,
+// which alone knows what became of it.
 func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
 	want.Session, want.Pinned = d.past(t.Client, t.Session, ifTrue(own, t.ID))
 	if t.Resume != nil {

@@ -16,8 +16,8 @@ func asError(err error) *bus.Error {
 	return &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
 }
 
-// Refusal is a refusal of the door's own; hub is the one that was asked last, or none, and task what was read of
-// the request, or nil.
+// Refusal is a refusal of the door's own; hub is the one that was asked last, or none, and task what was read
+// of the request, or nil.
 func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
 	e := asError(err)
 	res := &bus.Result{Hub: hub, Code: e.Code, Message: clip(e.Message, bus.MaxText)}
@@ -34,8 +34,8 @@ func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
 	return res
 }
 
-// Cut is a result without its text, where that made an answer of so many bytes, more than one message holds: what
-// was paid must be told all the same.
+// Cut is a result without its text, where that made an answer of so many bytes, more than one message holds:
+// what was paid must be told all the same.
 func Cut(r *bus.Result, size, most int) *bus.Result {
 	cut := *r
 	cut.Text, cut.Extra = "", nil

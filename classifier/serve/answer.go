@@ -43,8 +43,8 @@ func (r *request) answer(a bus.Answer) {
 		a.Result = classifier.Cut(a.Result, len(data), most)
 		data, err = r.encode(a)
 	}
-	s.mu.Lock()
-	s.desk.Answered(r.client, r.size, r.entered, &a) // first: whoever waits for this answer may send the next task at once
+	s.mu.Lock() // first: whoever waits for this answer may send the next task at once
+	s.desk.Answered(r.client, r.size, r.entered, &a)
 	s.mu.Unlock()
 	if err == nil {
 		m := bus.Msg{Subject: r.reply, Data: data}

@@ -62,7 +62,8 @@ func (w *whole) collect() *bus.Result {
 		case <-timer.C:
 			w.tick()
 		case <-s.life.Done():
-			return w.r.result(&bus.Error{Code: bus.CodeUnknown, Message: "the door closed before the answer ended; what was served may still be settled"})
+			return w.r.result(&bus.Error{Code: bus.CodeUnknown,
+				Message: "the door closed before the answer ended; what was served may still be settled"})
 		}
 	}
 }

@@ -69,7 +69,8 @@ func (r *request) serve() {
 	key := taskKey{r.client, task.ID}
 	s.mu.Lock()
 	r.placing = s.desk.Place(now, task, r.ownID, r.want)
-	if s.inHand[key] == nil { // a second task in hand under one id is the hub's to judge; a cancel then reaches the first
+	// A second task in hand under one id is the hub's to judge; a cancel then reaches the first.
+	if s.inHand[key] == nil {
 		s.inHand[key] = r
 	}
 	s.mu.Unlock()
@@ -167,7 +168,8 @@ func (r *request) step(f func(*classifier.Placing)) {
 		s.publish(bus.CancelSubject(hub, r.client), &bus.Cancel{Client: r.client, Task: r.task.ID})
 	}
 	if agent != "" {
-		s.publish(bus.StreamSubject(agent, r.client), &bus.StreamControl{Client: r.client, Task: r.task.ID, Cancel: true})
+		cancel := &bus.StreamControl{Client: r.client, Task: r.task.ID, Cancel: true}
+		s.publish(bus.StreamSubject(agent, r.client), cancel)
 	}
 }
 

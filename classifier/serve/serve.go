@@ -70,7 +70,8 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 		d.Log = slog.Default()
 	}
 	s := &Server{
-		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8], ready: make(chan struct{}), jobs: make(chan *request),
+		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8],
+		ready: make(chan struct{}), jobs: make(chan *request),
 		inHand: map[taskKey]*request{}, asking: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
@@ -117,8 +118,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	service, err := s.d.Bus.Serve(bus.Service{
-		Name: "souk", Version: "1.0.0", Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
-		Endpoints: []bus.Endpoint{{Name: "task", Subject: bus.TaskSubject("*"), Queue: "doors", Handle: s.onTask}},
+		Name: "souk", Version: "1.0.0",
+		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
+		Endpoints:   []bus.Endpoint{{Name: "task", Subject: bus.TaskSubject("*"), Queue: "doors", Handle: s.onTask}},
 	})
 	if err != nil {
 		return fmt.Errorf("classifier: serve: %w", err)

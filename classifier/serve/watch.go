@@ -11,7 +11,8 @@ import (
 
 // watch keeps the table as the registry has it. What is known stays known while the registry is out of reach.
 func (s *Server) watch(ctx context.Context, synced func()) {
-	follow.Run(ctx, s.d.Registry, bus.HubsPrefix, follow.Follower{Set: s.onHub, Gone: s.onGone, Synced: synced, Log: s.d.Log})
+	f := follow.Follower{Set: s.onHub, Gone: s.onGone, Synced: synced, Log: s.d.Log}
+	follow.Run(ctx, s.d.Registry, bus.HubsPrefix, f)
 }
 
 func (s *Server) onHub(kv bus.KV) {

@@ -55,7 +55,8 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
-		doubt: make(chan request, cfg.MaxPending), inbox: d.Bus.Inbox(), said: make(chan *bus.RecallReply, cfg.MaxPending),
+		doubt: make(chan request, cfg.MaxPending), said: make(chan *bus.RecallReply, cfg.MaxPending),
+		inbox: d.Bus.Inbox(),
 	}
 	s.t = treasury.New(cfg, salt)
 	err := ledger.Restore(d.Journal, s.t.Past())
@@ -70,7 +71,8 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 		s.epoch = last + 1
 	}
 	if s.epoch < last {
-		return nil, fmt.Errorf("treasury: epoch %d is lower than the journal's %d: a newer writer was here", s.epoch, last)
+		return nil, fmt.Errorf("treasury: epoch %d is lower than the journal's %d: a newer writer was here",
+			s.epoch, last)
 	}
 	return s, nil
 }

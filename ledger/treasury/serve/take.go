@@ -74,7 +74,8 @@ func (s *Server) send(r request, reply bus.FundsReply) {
 	if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
 		s.d.Log.Debug("treasury: answer lost: the bus is away", "op", r.op, "id", r.req.ID)
 	} else if err != nil {
-		s.d.Log.Warn("treasury: answer lost; it is given again when asked with the same id", "op", r.op, "id", r.req.ID, "err", err)
+		s.d.Log.Warn("treasury: answer lost; it is given again when asked with the same id",
+			"op", r.op, "id", r.req.ID, "err", err)
 	}
 }
 
