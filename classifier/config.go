@@ -138,8 +138,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// reader is how the door reads an answer that it collects. Such an answer has no chunks, only heartbeats and an end.
-func (c *Config) reader() reader.Config {
+// Reader is how the door reads an answer that it collects. Such an answer has no chunks, only heartbeats and an end.
+func (c *Config) Reader() reader.Config {
 	return reader.Config{
 		MaxChunks: 16, MaxBytes: bus.MaxMessage, AckEvery: 16,
 		Quiet: c.Silence, Silence: c.Silence * 3 / 2, Doze: c.Silence / 4, ResumeEvery: c.Silence, ResumeWait: c.Silence,

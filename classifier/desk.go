@@ -8,11 +8,12 @@ import (
 	"souk/bus"
 )
 
-// desk is what the door remembers of clients: how much they have in hand, and where their sessions and ids
-// went. Its methods are to be called one at a time.
-type desk struct {
+// Desk is what the door remembers of clients: how much they have in hand, and where their sessions and ids
+// went. Its methods, and those of its placings, are to be called one at a time.
+type Desk struct {
 	c        *Config
 	seed     maphash.Seed
+	closing  bool
 	load     // of all clients
 	clients  map[string]load
 	sessions recent
@@ -20,15 +21,60 @@ type desk struct {
 	stats    Stats
 }
 
-func newDesk(c *Config, seed maphash.Seed) *desk {
-	return &desk{
+// NewDesk returns a desk that remembers nobody. The seed keys what it remembers.
+func NewDesk(c *Config, seed maphash.Seed) *Desk {
+	return &Desk{
 		c: c, seed: seed, clients: map[string]load{},
 		sessions: newRecent(c.MaxSessions), ids: newRecent(c.MaxSessions), stats: newStats(),
 	}
 }
 
-// enter takes a request of so many bytes in, or says which limit it meets.
-func (d *desk) enter(client string, size int) *bus.Error {
+// Enter takes a request of so many bytes in, or says what is in its way.
+func (d *Desk) Enter(client string, size int) *bus.Error {
+	d.stats.Received++
+	switch {
+	case d.closing:
+		return &bus.Error{Code: bus.CodeDraining,
+			Message: "this door is closing; send the task again and another takes it"}
+	case !bus.ValidID(client):
+		return &bus.Error{Code: bus.CodeBadRequest,
+			Message: "subject: the client's id has letters, digits, '-' and '_' only"}
+	case size > d.c.MaxPayload:
+		return &bus.Error{Code: bus.CodeTooLarge,
+			Message: fmt.Sprintf("request of %d bytes: at most %d are taken", size, d.c.MaxPayload)}
+	}
+	return d.enter(client, max(1, size))
+}
+
+// Close lets nobody enter any more, and returns how many tasks are in hand.
+func (d *Desk) Close() (inHand int) {
+	d.closing = true
+	return d.open
+}
+
+// Answered counts the one word on a request, and lets the request of so many bytes go if it had entered.
+func (d *Desk) Answered(client string, size int, entered bool, a *bus.Answer) {
+	switch st := &d.stats; {
+	case a.Accepted != nil:
+		st.Accepted++
+	case a.Result.Code == "":
+		st.Collected++
+	default:
+		st.Refused[a.Result.Code]++
+	}
+	if entered {
+		d.leave(client, max(1, size))
+	}
+}
+
+// Stray counts what nobody waited for; Unanswerable, a request that says nowhere to answer; Resumed, an agent
+// that was silent and asked to repeat its answer.
+func (d *Desk) Stray()        { d.stats.Stray++ }
+func (d *Desk) Unanswerable() { d.stats.Received++; d.stats.Stray++ }
+func (d *Desk) Resumed()      { d.stats.Resumed++ }
+
+// enter takes a request in, or says which limit it meets.
+func (d *Desk) enter(client string, size int) *bus.Error {
 	has := d.clients[client]
 	switch {
 	case has.open >= d.c.MaxOpenPerClient, has.bytes+size > d.c.MaxOpenBytesPerClient:
@@ -43,7 +89,7 @@ func (d *desk) enter(client string, size int) *bus.Error {
 }
 
 // leave undoes enter.
-func (d *desk) leave(client string, size int) {
+func (d *Desk) leave(client string, size int) {
 	d.load.add(-1, -size)
 	has := d.clients[client]
 	has.add(-1, -size)
@@ -59,7 +105,7 @@ type load struct{ open, bytes int }
 
 func (l *load) add(tasks, size int) { l.open, l.bytes = l.open+tasks, l.bytes+size }
 
-func (d *desk) key(kind byte, client, name string) uint64 {
+func (d *Desk) key(kind byte, client, name string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
 	h.WriteByte(kind)
@@ -70,7 +116,7 @@ func (d *desk) key(kind byte, client, name string) uint64 {
 }
 
 // past is where a task's session and id went before.
-func (d *desk) past(client, session, id string) (hub, pinned string) {
+func (d *Desk) past(client, session, id string) (hub, pinned string) {
 	if session != "" {
 		hub = d.sessions.get(d.key('s', client, session))
 	}
@@ -81,18 +127,18 @@ func (d *desk) past(client, session, id string) (hub, pinned string) {
 }
 
 // pin notes that a hub has been given an id; unpin, that it said it did not take it.
-func (d *desk) pin(client, id, hub string) { d.ids.put(d.key('t', client, id), hub) }
-func (d *desk) unpin(client, id string)    { d.ids.drop(d.key('t', client, id)) }
+func (d *Desk) pin(client, id, hub string) { d.ids.put(d.key('t', client, id), hub) }
+func (d *Desk) unpin(client, id string)    { d.ids.drop(d.key('t', client, id)) }
 
 // settle notes where a session is.
-func (d *desk) settle(client, session, hub string) {
+func (d *Desk) settle(client, session, hub string) {
 	if session != "" {
 		d.sessions.put(d.key('s', client, session), hub)
 	}
 }
 
-// judge refuses what no hub would take.
-func (c *Config) judge(t *bus.Task, now time.Time) *bus.Error {
+// Judge refuses what no hub would take.
+func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 	switch {
 	case t.Prompt.Tokens > c.MaxPromptTokens:
 		return &bus.Error{Code: bus.CodePromptTooLong, Message: fmt.Sprintf("prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)}
@@ -102,8 +148,8 @@ func (c *Config) judge(t *bus.Task, now time.Time) *bus.Error {
 	return nil
 }
 
-// name gives a task the label of its domain, and says what decides where it goes.
-func (d *desk) name(t *bus.Task, label string, confidence float64) Want {
+// Label gives a task the label of its domain, and says what decides where it goes.
+func (d *Desk) Label(t *bus.Task, label string, confidence float64) Want {
 	sure := confidence >= d.c.MinConfidence
 	if !sure || label == "" {
 		sure, label = false, d.c.General

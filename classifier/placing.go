@@ -9,7 +9,7 @@ import (
 	"souk/bus"
 )
 
-// placing is a task on its way to a hub. Hubs are asked one after another, best first, until one takes it,
+// Placing is a task on its way to a hub. Hubs are asked one after another, best first, until one takes it,
 // and no task is ever with two of them: whoever was given it may have it, until it says that it has not.
 //
 //	state     what it means                            what comes next
@@ -19,14 +19,17 @@ import (
 //	          leads, or the bus went away              task is the same; it stays away: unknown
 //	said      the client has its answer
 //
-// Its methods are to be called one at a time, together with those of the desk; each is followed by Ready.
-type placing struct {
+// Its methods are to be called one at a time, together with those of the desk; each is followed by Tells and
+// Ready.
+type Placing struct {
 	c    *Config
-	desk *desk
+	desk *Desk
 	task *bus.Task
 	own  bool // the client gave the id
 	want Want
-	out  placeReady
+	out  PlacingReady
+
+	cancelHub, cancelAgent string // are to be told that the client has cancelled the task
 
 	state     placeState
 	cancelled bool
@@ -50,13 +53,12 @@ const (
 	said
 )
 
-// placeReady is what a placing wants done.
-type placeReady struct {
-	Cancel      string      // tell this hub that the client has cancelled the task
-	CancelAgent string      // or this agent
-	Ask         string      // give the task to this hub, and Step what it says
-	Answer      *bus.Answer // or this is the word on the task
-	Wake        time.Time   // Tick then
+// PlacingReady is what a Placing wants done.
+type PlacingReady struct {
+	Ask    string      // give the task to this hub, and Step what it says
+	Until  time.Time   // its word is awaited no longer than that
+	Answer *bus.Answer // or this is the word on the task
+	Wake   time.Time   // Tick then
 }
 
 // How long a hub is waited for that may have the task, and how often it is looked for.
@@ -65,8 +67,9 @@ const (
 	lookAgain = 50 * time.Millisecond
 )
 
-// place begins with a task. A task that goes on stays with its hub, which alone knows what became of it.
-func (d *desk) place(now time.Time, t *bus.Task, own bool, want Want) *placing {
+// Place begins with a task; own says that its client gave its id. A task that goes on stays with its hub,
+// which alone knows what became of it.
+func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
 	want.Session, want.Pinned = d.past(t.Client, t.Session, ifTrue(own, t.ID))
 	if t.Resume != nil {
 		want.Pinned = t.Hub
@@ -75,7 +78,7 @@ func (d *desk) place(now time.Time, t *bus.Task, own bool, want Want) *placing {
 	if t.DeadlineMS > 0 {
 		wait = min(wait, time.UnixMilli(t.DeadlineMS).Sub(now)+2*time.Second) // the hub tells why at the deadline
 	}
-	return &placing{c: d.c, desk: d, task: t, own: own, want: want, until: now.Add(wait)}
+	return &Placing{c: d.c, desk: d, task: t, own: own, want: want, until: now.Add(wait)}
 }
 
 func ifTrue(ok bool, v string) string {
@@ -85,8 +88,11 @@ func ifTrue(ok bool, v string) string {
 	return ""
 }
 
-// asks names the hub whose word is awaited, or none.
-func (p *placing) asks() string {
+// Hub names the hub that was asked last, or none.
+func (p *Placing) Hub() string { return p.hub.Entry.Domain }
+
+// Asks names the hub whose word is awaited, or none.
+func (p *Placing) Asks() string {
 	if p.state != asked {
 		return ""
 	}
@@ -94,12 +100,12 @@ func (p *placing) asks() string {
 }
 
 // Tick lets time pass, and looks at the table.
-func (p *placing) Tick(now time.Time, t *Table) {
+func (p *Placing) Tick(now time.Time, t *Table) {
 	switch p.state {
 	case choosing:
 		p.choose(now, t)
 	case asked:
-		if h, there := t.Hub(p.asks()); !there || h.Epoch != p.hub.Epoch {
+		if h, there := t.Hub(p.Asks()); !there || h.Epoch != p.hub.Epoch {
 			p.lose(now, false) // whoever waits for its word stops, and Steps that it failed
 		}
 	case lost:
@@ -108,7 +114,7 @@ func (p *placing) Tick(now time.Time, t *Table) {
 }
 
 // choose asks the best hub that has not been asked.
-func (p *placing) choose(now time.Time, t *Table) {
+func (p *Placing) choose(now time.Time, t *Table) {
 	if len(p.tried) >= p.c.MaxTries {
 		p.say(&bus.Answer{Result: p.last})
 		return
@@ -136,10 +142,10 @@ func (p *placing) choose(now time.Time, t *Table) {
 	p.ask()
 }
 
-func (p *placing) ask() { p.state, p.out.Ask = asked, p.hub.Entry.Domain }
+func (p *Placing) ask() { p.state, p.out.Ask, p.out.Until = asked, p.hub.Entry.Domain, p.until }
 
 // Step takes in what the hub said that was asked, or why it said nothing.
-func (p *placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
+func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 	hub := p.hub.Entry.Domain
 	switch {
 	case p.state == said:
@@ -149,7 +155,7 @@ func (p *placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 		p.desk.settle(p.task.Client, p.task.Session, hub)
 		p.desk.stats.Hubs[hub]++
 		if p.cancelled && p.task.Stream { // that may have come too late at the hub
-			p.out.CancelAgent = a.Accepted.Agent
+			p.cancelAgent = a.Accepted.Agent
 		}
 		p.say(a)
 	case err == nil && p.final(a.Result.Code):
@@ -179,7 +185,7 @@ func (p *placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 }
 
 // End ends it: nobody waits any longer.
-func (p *placing) End(err error) {
+func (p *Placing) End(err error) {
 	if p.state != said {
 		p.unknown(err)
 	}
@@ -187,7 +193,7 @@ func (p *placing) End(err error) {
 
 // final tells refusals of the task from those that say something of the hub. What a hub says of itself
 // that was given the task before says nothing of what became of it.
-func (p *placing) final(c bus.Code) bool {
+func (p *Placing) final(c bus.Code) bool {
 	ofHub := []bus.Code{bus.CodeNoRoom, bus.CodeUnknownModel, bus.CodePromptTooLong}
 	if !p.given {
 		ofHub = append(ofHub, bus.CodeUnavailable, bus.CodeDraining)
@@ -196,7 +202,7 @@ func (p *placing) final(c bus.Code) bool {
 }
 
 // next passes a hub over that has not taken the task.
-func (p *placing) next(now time.Time, t *Table, why *bus.Result) {
+func (p *Placing) next(now time.Time, t *Table, why *bus.Result) {
 	p.tried, p.last, p.want.Pinned, p.since = append(p.tried, p.hub.Entry.Domain), why, "", time.Time{}
 	if p.own {
 		p.desk.unpin(p.task.Client, p.task.ID)
@@ -206,7 +212,7 @@ func (p *placing) next(now time.Time, t *Table, why *bus.Result) {
 }
 
 // lose gives up a hub's word, and waits for the hub.
-func (p *placing) lose(now time.Time, leading bool) {
+func (p *Placing) lose(now time.Time, leading bool) {
 	if p.since.IsZero() {
 		p.since = now
 	}
@@ -217,7 +223,7 @@ func (p *placing) lose(now time.Time, leading bool) {
 }
 
 // lookFor asks the same hub again as soon as it is there.
-func (p *placing) lookFor(now time.Time, t *Table) {
+func (p *Placing) lookFor(now time.Time, t *Table) {
 	h, there := t.Hub(p.hub.Entry.Domain)
 	anew := there && h.Epoch != p.hub.Epoch
 	switch {
@@ -231,45 +237,45 @@ func (p *placing) lookFor(now time.Time, t *Table) {
 }
 
 // plan says when the hub is looked for again.
-func (p *placing) plan(now time.Time) {
+func (p *Placing) plan(now time.Time) {
 	if p.out.Wake = (time.Time{}); p.state == lost {
 		p.out.Wake = now.Add(lookAgain)
 	}
 }
 
 // Cancel notes that the client wants no answer, and tells the hub that may have the task.
-func (p *placing) Cancel() {
+func (p *Placing) Cancel() {
 	if p.cancelled || p.state == said {
 		return
 	}
 	p.cancelled = true
-	p.out.Cancel = p.hub.Entry.Domain
+	p.cancelHub = p.hub.Entry.Domain
 }
 
-func (p *placing) unknown(err error) {
+func (p *Placing) unknown(err error) {
 	p.refuse(&bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf(
 		"hub %s was given the task and has not answered (%v); it may still be served: ask again under the same id",
 		p.hub.Entry.Domain, err)})
 }
 
-func (p *placing) refuse(e *bus.Error) { p.say(&bus.Answer{Result: p.result(e)}) }
+func (p *Placing) refuse(e *bus.Error) { p.say(&bus.Answer{Result: p.result(e)}) }
 
-func (p *placing) result(e *bus.Error) *bus.Result {
-	return refusal(e, p.task.Client, p.hub.Entry.Domain, p.task)
+func (p *Placing) result(e *bus.Error) *bus.Result {
+	return Refusal(e, p.task.Client, p.hub.Entry.Domain, p.task)
 }
 
-func (p *placing) say(a *bus.Answer) { p.state, p.out.Answer = said, a }
+func (p *Placing) say(a *bus.Answer) { p.state, p.out.Answer = said, a }
 
-// tells returns whom to tell of a cancel, once: the hub, and the agent.
-func (p *placing) tells() (hub, agent string) {
-	hub, agent = p.out.Cancel, p.out.CancelAgent
-	p.out.Cancel, p.out.CancelAgent = "", ""
+// Tells returns whom to tell that the client has cancelled the task, once: the hub, and the agent.
+func (p *Placing) Tells() (hub, agent string) {
+	hub, agent = p.cancelHub, p.cancelAgent
+	p.cancelHub, p.cancelAgent = "", ""
 	return hub, agent
 }
 
 // Ready returns what is to be done now, once.
-func (p *placing) Ready() placeReady {
+func (p *Placing) Ready() PlacingReady {
 	out := p.out
-	p.out = placeReady{Wake: out.Wake}
+	p.out = PlacingReady{Wake: out.Wake}
 	return out
 }

@@ -46,7 +46,7 @@ func playPlacing(t *testing.T, script string) string {
 	now, wake := start, time.Time{}
 	c := Default()
 	c.StatusTTL = time.Hour
-	d := newDesk(&c, maphash.MakeSeed())
+	d := NewDesk(&c, maphash.MakeSeed())
 	table := &Table{}
 	for _, e := range []bus.HubEntry{
 		{Domain: "general", Journal: "general", General: true},
@@ -55,7 +55,7 @@ func playPlacing(t *testing.T, script string) string {
 	} {
 		table = table.WithEntry(e, 1, start)
 	}
-	var p *placing
+	var p *Placing
 	var b strings.Builder
 	ready := func(woken bool) {
 		if p == nil {
@@ -65,7 +65,7 @@ func playPlacing(t *testing.T, script string) string {
 		if woken {
 			at = now.Sub(start).String() + " "
 		}
-		hub, agent := p.tells()
+		hub, agent := p.Tells()
 		out := p.Ready()
 		wake = out.Wake
 		if hub != "" {
@@ -86,8 +86,8 @@ func playPlacing(t *testing.T, script string) string {
 		}
 	}
 	look := func() { // as the server does
-		waits := p.asks() != ""
-		if p.Tick(now, table); waits && p.asks() == "" {
+		waits := p.Asks() != ""
+		if p.Tick(now, table); waits && p.Asks() == "" {
 			p.Step(now, table, nil, context.Canceled)
 		}
 	}
@@ -129,12 +129,12 @@ func playPlacing(t *testing.T, script string) string {
 					task.Hub, task.Resume = v, &bus.Resume{Agent: "a"}
 				}
 			}
-			p = d.place(now, task, own, Want{Label: "math", Confident: true})
+			p = d.Place(now, task, own, Want{Label: "math", Confident: true})
 			p.Tick(now, table)
 		case "accepted":
-			p.Step(now, table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: p.asks()}}, nil)
+			p.Step(now, table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: p.Asks()}}, nil)
 		case "refused":
-			r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + p.asks()}
+			r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + p.Asks()}
 			p.Step(now, table, &bus.Answer{Result: r}, nil)
 		case "fails":
 			p.Step(now, table, nil, map[string]error{
@@ -172,7 +172,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 		now := time.Unix(1000, 0)
 		c := Default()
 		c.StatusTTL = time.Hour
-		d := newDesk(&c, maphash.MakeSeed())
+		d := NewDesk(&c, maphash.MakeSeed())
 		table := &Table{}
 		names := []string{"a", "b", "c", "d"}
 		leads := func(name, journal string, epoch int64) {
@@ -187,11 +187,11 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 		}
 		holds, answered := "", 0
 		for turn := range 3 { // the same id again and again
-			p := d.place(now, task, true, Want{Label: "math", Confident: true})
+			p := d.Place(now, task, true, Want{Label: "math", Confident: true})
 			p.Tick(now, table)
 			asks, begun := 0, now
 			for over := false; !over; {
-				_, _ = p.tells()
+				_, _ = p.Tells()
 				out := p.Ready()
 				if out.Ask != "" {
 					if asks++; holds != "" && holds != out.Ask {
@@ -205,7 +205,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				if asks > 300 || now.Sub(begun) > 2*time.Hour {
 					t.Fatalf("seed %d: %d asks in %v, and no answer", seed, asks, now.Sub(begun))
 				}
-				hub := p.asks()
+				hub := p.Asks()
 				before := holds
 				says := func(a *bus.Answer, err error) { p.Step(now, table, a, err) }
 				switch event := rng.IntN(12); {
@@ -245,8 +245,8 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				default:
 					now = now.Add(time.Duration(rng.IntN(2000)+1) * time.Millisecond)
 				}
-				if hub != "" && hub == p.asks() {
-					if p.Tick(now, table); p.asks() == "" {
+				if hub != "" && hub == p.Asks() {
+					if p.Tick(now, table); p.Asks() == "" {
 						holds = hub // it died, and nobody knows whether it has the task
 						p.Step(now, table, nil, context.Canceled)
 					}

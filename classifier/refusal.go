@@ -2,6 +2,7 @@ package classifier
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"souk/bus"
@@ -15,8 +16,10 @@ func asError(err error) *bus.Error {
 	return &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
 }
 
-// refusal is a refusal of the door's own; hub is the one that was asked last, task what was read of the request.
-func refusal(e *bus.Error, client, hub string, task *bus.Task) *bus.Result {
+// Refusal is a refusal of the door's own; hub is the one that was asked last, or none, and task what was read
+// of the request, or nil.
+func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
+	e := asError(err)
 	res := &bus.Result{Hub: hub, Code: e.Code, Message: clip(e.Message, bus.MaxText)}
 	if bus.ValidID(client) {
 		res.Client = client
@@ -29,6 +32,16 @@ func refusal(e *bus.Error, client, hub string, task *bus.Task) *bus.Result {
 		res.RetryMS = 250 // some statuses of a hub: what is true now may not be then
 	}
 	return res
+}
+
+// Cut is a result without its text, where that made an answer of so many bytes, more than one message holds:
+// what was paid must be told all the same.
+func Cut(r *bus.Result, size, most int) *bus.Result {
+	cut := *r
+	cut.Text, cut.Extra = "", nil
+	cut.Code, cut.Message = bus.CodeTooLarge, fmt.Sprintf(
+		"the answer takes %d bytes, a message at most %d; ask for such answers with stream: true", size, most)
+	return &cut
 }
 
 func clip(s string, n int) string {

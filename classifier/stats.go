@@ -2,6 +2,7 @@ package classifier
 
 import (
 	"maps"
+	"time"
 
 	"souk/bus"
 )
@@ -28,7 +29,19 @@ func newStats() Stats {
 	return Stats{Refused: map[bus.Code]uint64{}, Domains: map[string]uint64{}, Hubs: map[string]uint64{}}
 }
 
-func (s Stats) clone() Stats {
+// Stats is a snapshot of what the desk counted, and of the market as the door sees it.
+func (d *Desk) Stats(t *Table, now time.Time) Stats {
+	s := d.stats
 	s.Refused, s.Domains, s.Hubs = maps.Clone(s.Refused), maps.Clone(s.Domains), maps.Clone(s.Hubs)
+	s.Open, s.Clients = d.open, len(d.clients)
+	for _, h := range t.Hubs() {
+		if !h.fresh(d.c, now) {
+			continue
+		}
+		s.Market = append(s.Market, h.Entry.Domain)
+		if h.Status != nil && h.Status.Agents > 0 && h.Status.Room > 0 {
+			s.Selling = append(s.Selling, h.Entry.Domain)
+		}
+	}
 	return s
 }

@@ -59,17 +59,6 @@ func (t *Table) Without(domain string) *Table {
 	return &Table{slices.Delete(slices.Clone(t.hubs), i, i+1)}
 }
 
-// Only returns a table of those hubs that keep accepts.
-func (t *Table) Only(keep func(domain string) bool) *Table {
-	var hubs []Hub
-	for _, h := range t.hubs {
-		if keep(h.Entry.Domain) {
-			hubs = append(hubs, h)
-		}
-	}
-	return &Table{hubs}
-}
-
 // WithStatus returns a table with what a hub says of itself. What comes from nobody in the registry, from
 // another than its leader, or out of order changes nothing.
 func (t *Table) WithStatus(st *bus.Status, now time.Time) *Table {

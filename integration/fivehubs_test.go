@@ -16,6 +16,7 @@ import (
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
+	bankserve "souk/ledger/treasury/serve"
 	"souk/market"
 )
 
@@ -48,7 +49,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			return j
 		}
 		quiet := slog.New(slog.DiscardHandler)
-		bank, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: world.Bus("treasury"), Journal: open("treasury"), Log: quiet})
+		bank, err := bankserve.New(treasury.Default(), bankserve.Deps{Bus: world.Bus("treasury"), Journal: open("treasury"), Log: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,23 +19,31 @@ import (
 
 const module = "souk/"
 
-// floors lists the packages from the top floor down. A package may import only packages of the floors
-// below its own; on one floor nobody imports a neighbour, unless the floor says so.
+// floors lists the packages from the top floor down. A package may import only packages of the floors below
+// its own; on one floor nobody imports a neighbour, unless the floor says so. The packages of a pure floor
+// are values in, values out: time and randomness are arguments, and whatever waits, locks, sends, writes or
+// logs is in the shell that runs them.
 var floors = []floor{
 	{name: "cmd and integration", packages: []string{"cmd/...", "integration/..."}, neighbours: true},
 	{name: "who reads journals", packages: []string{"ledger/inspect"}},
-	{name: "drivers", packages: []string{"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "bus/openai", "agentd/vllm", "ledger/journal"}},
-	{name: "what drivers and shells share", packages: []string{"bus/rawconn"}},
-	{name: "shells", packages: []string{"hub/serve", "agentd/serve"}},
-	{name: "what shells share", packages: []string{"bus/follow"}},
-	{name: "the processes and the client", packages: []string{"hub", "classifier", "classifier/train", "agentd", "ledger/treasury", "bus/client"}},
-	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}},
-	{name: "parts of a process", packages: []string{"hub/batch", "hub/prefix", "hub/predict", "hub/regime", "hub/policy", "agentd/policy/...", "classifier/model"}},
-	{name: "the language", packages: []string{"bus/policy"}},
-	{name: "the language", packages: []string{"bus"}},
-	{name: "the ledger", packages: []string{"ledger"}},
-	{name: "the mechanism", packages: []string{"market"}},
-	{name: "leaves on plain integers", packages: []string{"market/flow", "market/certify"}},
+	{name: "drivers and shells", packages: []string{
+		"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "agentd/vllm", "ledger/journal",
+		"hub/serve", "agentd/serve", "classifier/serve", "ledger/treasury/serve", "bus/client", "bus/gateway",
+	}},
+	{name: "what drivers share, and shells", packages: []string{"bus/rawconn", "bus/follow"}},
+	{name: "the machines", packages: []string{
+		"hub", "classifier", "classifier/train", "agentd", "ledger/treasury",
+	}, pure: true},
+	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
+	{name: "parts of a machine", packages: []string{
+		"hub/batch", "hub/prefix", "hub/predict", "hub/regime", "hub/policy",
+		"agentd/policy/...", "classifier/model",
+	}, pure: true},
+	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"}, pure: true},
+	{name: "the language", packages: []string{"bus"}, pure: true},
+	{name: "the ledger", packages: []string{"ledger"}, pure: true},
+	{name: "the mechanism", packages: []string{"market"}, pure: true},
+	{name: "leaves on plain integers", packages: []string{"market/flow", "market/certify"}, pure: true},
 }
 
 // testing only: packages that tests of any floor may import, and that may import what they test.
@@ -45,16 +53,11 @@ type floor struct {
 	name       string
 	packages   []string // "x/..." is x and all below it
 	neighbours bool     // packages of the floor may import one another
+	pure       bool
 }
 
-// impure are the files outside drivers and cmd that may do I/O, read a clock, start a goroutine or log.
-var impure = []string{"server.go", "file.go", "metrics.go"}
-
-// impureToo are single files with the same right.
-var impureToo = []string{"bus/client/client.go", "bus/client/stream.go"}
-
-// spotless are packages without any such file.
-var spotless = []string{"market", "market/flow", "market/certify", "ledger", "bus/reader", "hub", "agentd"}
+// ports has the types of what shells wait on, and so may name channels.
+const ports = "bus/port.go"
 
 // owners says who alone may import a module, beside tests.
 var owners = map[string][]string{
@@ -67,23 +70,36 @@ var owners = map[string][]string{
 	"gonum.org/v1/plot":              {"integration/economics"},
 }
 
-// effects are calls that only impure files may make: of a package, by import path, which functions. An
-// empty list forbids the whole package.
+// effects are what a pure package may not use: of a package, by import path, which names. An empty list
+// forbids the whole package, but for what is harmless.
 var effects = map[string][]string{
-	"time":          {"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "AfterFunc", "Tick"},
-	"os":            nil,
-	"os/exec":       nil,
-	"os/signal":     nil,
-	"net":           nil,
-	"net/http":      nil,
-	"log":           nil,
-	"log/slog":      nil,
-	"syscall":       nil,
-	"crypto/rand":   nil,
-	"path/filepath": {"Walk", "WalkDir", "Glob", "EvalSymlinks", "Abs"},
-	"math/rand":     {"Int", "Intn", "Int31", "Int31n", "Int63", "Int63n", "Uint32", "Uint64", "Float32", "Float64", "ExpFloat64", "NormFloat64", "Perm", "Shuffle", "Read", "Seed"},
-	"math/rand/v2":  {"Int", "IntN", "Int32", "Int32N", "Int64", "Int64N", "Uint", "UintN", "Uint32", "Uint32N", "Uint64", "Uint64N", "N", "Float32", "Float64", "ExpFloat64", "NormFloat64", "Perm", "Shuffle"},
-	"fmt":           {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
+	"time": {
+		"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "AfterFunc", "Tick", "Timer", "Ticker",
+	},
+	"context": {
+		"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause",
+		"WithCancel", "WithCancelCause", "AfterFunc",
+	},
+	"sync":            nil,
+	"sync/atomic":     nil,
+	"os":              nil,
+	"os/exec":         nil,
+	"os/signal":       nil,
+	"io/ioutil":       nil,
+	"net":             nil,
+	"net/http":        nil,
+	"log":             nil,
+	"log/slog":        nil,
+	"syscall":         nil,
+	"crypto/rand":     nil,
+	"hash/maphash":    {"MakeSeed"},
+	"runtime":         {"Gosched", "GC"},
+	"path/filepath":   {"Walk", "WalkDir", "Glob", "EvalSymlinks", "Abs"},
+	"math/rand":       nil,
+	"math/rand/v2":    nil,
+	"fmt":             {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
+	module + "bus":    {"Bus", "Registry", "Lease", "Leadership", "Subscription"},
+	module + "ledger": {"Journal", "Restorer", "Restore", "Follow"},
 }
 
 // source is one file of the module.
@@ -133,15 +149,17 @@ func TestFloorsComplain(t *testing.T) {
 		{"bus/x.go", "package bus\nimport \"os\"\nvar _, _ = os.ReadFile(\"x\")", "bus/x.go:3: uses os.ReadFile"},
 		{"bus/x.go", "package bus\nimport \"log/slog\"\nfunc f() { slog.Info(\"x\") }", "bus/x.go:3: uses slog.Info"},
 		{"bus/x.go", "package bus\nimport \"math/rand/v2\"\nvar n = rand.IntN(3)", "bus/x.go:3: uses rand.IntN"},
-		{"market/server.go", "package market", "market has no server.go"},
-		{"hub/server.go", "package hub", "hub has no server.go"},
+		{"market/server.go", "package market\nfunc f() { go f() }", "market/server.go:2: starts a goroutine"},
+		{"market/x.go", "package market\nimport . \"time\"", "market/x.go:2: imports time without a name"},
 		{"hub/x.go", "package hub\nimport _ \"souk/hub/serve\"", "hub/x.go:2: hub may not import souk/hub/serve"},
+		{"hub/x.go", "package hub\nimport \"souk/bus\"\nvar r bus.Registry", "hub/x.go:3: uses bus.Registry"},
 		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/natsbus\"", "hub/serve/x.go:2: hub/serve may not import souk/bus/natsbus"},
+		{"hub/serve/x.go", "package serve\nimport _ \"souk/agentd/serve\"", "hub/serve/x.go:2: hub/serve may not import souk/agentd/serve"},
+		{"bus/natsbus/x.go", "package natsbus\nimport _ \"souk/hub/serve\"", "bus/natsbus/x.go:2: bus/natsbus may not import souk/hub/serve"},
 		{"bus/follow/x.go", "package follow\nimport _ \"souk/hub/serve\"", "bus/follow/x.go:2: bus/follow may not import souk/hub/serve"},
-		{"bus/reader/server.go", "package reader", "bus/reader has no server.go"},
+		{"bus/port.go", "package bus\nimport \"sync\"\nvar m sync.Mutex", "bus/port.go:3: uses sync.Mutex"},
 		{"bus/reader/x.go", "package reader\nimport _ \"souk/bus/client\"", "bus/reader/x.go:2: bus/reader may not import souk/bus/client"},
 		{"bus/reader/x.go", "package reader\nimport \"time\"\nvar t = time.Now()", "bus/reader/x.go:3: uses time.Now"},
-		{"ledger/file.go", "package ledger", "ledger has no file.go"},
 		{"bus/x.go", "package bus\nimport \"github.com/vmihailenco/msgpack/v5\"\nvar f = msgpack.Unmarshal", "bus/x.go:3: uses msgpack.Unmarshal"},
 	} {
 		s, err := parse(test.path, []byte(test.text))
@@ -154,7 +172,9 @@ func TestFloorsComplain(t *testing.T) {
 		}
 	}
 	for path, text := range map[string]string{
-		"hub/serve/loop.go":        "package serve\nimport _ \"souk/hub\"\nimport _ \"souk/bus/follow\"\nimport \"time\"\nvar t = time.Now()\nfunc f() { go f() }",
+		"hub/serve/x.go":           "package serve\nimport _ \"souk/bus/follow\"\nimport \"time\"\nvar t = time.Now()\nfunc f() { go f() }",
+		"bus/port.go":              "package bus\ntype Lease interface { Lost() <-chan struct{} }",
+		"market/x.go":              "package market\nimport \"sync\"\nvar p sync.Pool",
 		"bus/client/client.go":     "package client\nfunc f() { go f() }",
 		"bus/natsbus/x.go":         "package natsbus\nimport _ \"github.com/nats-io/nats.go\"\nfunc f() { go f() }",
 		"hub/x.go":                 "package hub\nimport (\n\"time\"\n_ \"souk/hub/batch\"\n_ \"souk/ledger\")\nvar d = time.Second",
@@ -168,6 +188,74 @@ func TestFloorsComplain(t *testing.T) {
 		}
 		if got := slices.Concat(importsDown(s), importsOwned(s), pure(s), decodesOnce(s)); got != nil {
 			t.Errorf("%s:\n%s\ngot %q, want no complaint", path, text, got)
+		}
+	}
+}
+
+// Whatever a pure package may not have is planted in a copy of each one's own text: it is named, with file
+// and line.
+func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
+	plants := []struct{ imports, text, want string }{
+		{"sync", "var plantedLock planted.Mutex", "uses planted.Mutex"},
+		{"sync", "var plantedOnce = planted.OnceValue(func() int { return 1 })", "uses planted.OnceValue"},
+		{"sync/atomic", "var plantedCount planted.Int64", "uses planted.Int64"},
+		{"time", "var plantedTime = planted.Now()", "uses planted.Now"},
+		{"time", "func plantedWait() { planted.Sleep(1) }", "uses planted.Sleep"},
+		{"", "func plantedGo() { go plantedGo() }", "starts a goroutine"},
+		{"log", "func plantedLine() { planted.Println() }", "uses planted.Println"},
+		{"log/slog", "func plantedLine(l *planted.Logger) { l.Info(\"x\") }", "uses planted.Logger"},
+		{"", "func plantedPrint() { println() }", "calls println"},
+		{"", "var plantedType <-chan int", "has a channel"},
+		{"", "var plantedMade = make(chan int)", "has a channel"},
+		{"", "func plantedSend() { plantedTo <- 1 }", "sends on a channel"},
+		{"", "func plantedReceive() int { return <-plantedFrom }", "receives from a channel"},
+		{"", "func plantedSelect() { select {} }", "selects among channels"},
+		{"math/rand/v2", "var plantedLot = planted.N(10)", "uses planted.N"},
+		{"crypto/rand", "var plantedText = planted.Text()", "uses planted.Text"},
+		{"os", "var plantedFile, _ = planted.Open(\"x\")", "uses planted.Open"},
+		{"net", "var plantedConn planted.Conn", "uses planted.Conn"},
+		{"souk/cmd/local", "", "may not import souk/cmd/local"},
+		{"souk/hub/serve", "", "may not import souk/hub/serve"},
+	}
+	planted := map[string]bool{}
+	for _, s := range load(t, "..") {
+		if planted[s.pkg] || s.test || !isPure(s.pkg) || s.path == ports {
+			continue
+		}
+		planted[s.pkg] = true
+		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(s.path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range plants {
+			clause := s.fset.Position(s.file.Name.End())
+			changed, line := string(text), clause.Line
+			if p.text != "" {
+				changed = strings.TrimRight(changed, "\n") + "\n" + p.text + "\n"
+				line = strings.Count(changed, "\n")
+			}
+			if p.imports != "" {
+				added := "; import planted " + strconv.Quote(p.imports)
+				changed = changed[:clause.Offset] + added + changed[clause.Offset:]
+			}
+			copied, err := parse(s.path, []byte(changed))
+			if err != nil {
+				t.Fatalf("%s with %q: %v", s.path, p.text, err)
+			}
+			got := slices.Concat(importsDown(copied), pure(copied))
+			want := fmt.Sprintf("%s:%d: ", s.path, line)
+			if len(got) != 1 || !strings.HasPrefix(got[0], want) || !strings.Contains(got[0], p.want) {
+				t.Errorf("%s with %q and %q planted: got %q, want one complaint %q... %q",
+					s.path, p.imports, p.text, got, want, p.want)
+			}
+		}
+	}
+	for _, pkg := range []string{
+		"market", "market/flow", "market/certify", "ledger", "bus", "bus/reader",
+		"hub", "hub/batch", "agentd", "classifier", "classifier/model", "ledger/treasury",
+	} {
+		if !planted[pkg] {
+			t.Errorf("nothing was planted in %s", pkg)
 		}
 	}
 }
@@ -403,33 +491,61 @@ func keysOf[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// pure checks that a file does no I/O, reads no clock, starts no goroutine and does not log, unless its
-// name or its floor says that it may.
+// isPure reports whether a package is one of values and machines.
+func isPure(pkg string) bool {
+	on := level(pkg)
+	return on >= 0 && floors[on].pure && !slices.Contains(forTests, pkg)
+}
+
+// pure checks that a file of a pure package does no I/O, reads no clock, starts no goroutine, has no lock and
+// no channel, draws no lots and does not log.
 func pure(s *source) (complaints []string) {
-	name := s.path[strings.LastIndexByte(s.path, '/')+1:]
-	switch {
-	case s.test, level(s.pkg) <= 5: // cmd, integration, who reads journals, drivers and what they share, and what is only for tests
-		return nil
-	case slices.Contains(spotless, s.pkg):
-		if slices.Contains(impure, name) {
-			return []string{fmt.Sprintf("%s: %s has no %s: it is values in, values out throughout", s.path, s.pkg, name)}
-		}
-	case slices.Contains(impure, name), slices.Contains(impureToo, s.path):
+	if s.test || !isPure(s.pkg) {
 		return nil
 	}
-	hint := fmt.Sprintf("only %s may; take it as an argument", strings.Join(impure, ", "))
+	complain := func(n ast.Node, what string) {
+		complaints = append(complaints, fmt.Sprintf(
+			"%s: %s, and %s is pure: take it as an argument, or do it in the shell that runs it", s.at(n), what, s.pkg))
+	}
+	channel := func(n ast.Node, what string) {
+		if s.path != ports {
+			complain(n, what)
+		}
+	}
+	for _, spec := range s.file.Imports {
+		names, known := effects[importPath(spec)]
+		if known && spec.Name != nil && (spec.Name.Name == "." || spec.Name.Name == "_" && names == nil) {
+			complain(spec, "imports "+importPath(spec)+" without a name")
+		}
+	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			complaints = append(complaints, fmt.Sprintf("%s: starts a goroutine: %s", s.at(n), hint))
+			complain(n, "starts a goroutine")
+		case *ast.ChanType:
+			channel(n, "has a channel")
+		case *ast.SendStmt:
+			channel(n, "sends on a channel")
+		case *ast.SelectStmt:
+			channel(n, "selects among channels")
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW {
+				channel(n, "receives from a channel")
+			}
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "print" || f.Name == "println") {
+				complain(n, "calls "+f.Name)
+			}
 		case *ast.SelectorExpr:
 			x, ok := n.X.(*ast.Ident)
 			if !ok {
 				break
 			}
-			functions, known := effects[s.names[x.Name]]
-			if known && (functions == nil && ast.IsExported(n.Sel.Name) && !harmless(s.names[x.Name], n.Sel.Name) || slices.Contains(functions, n.Sel.Name)) {
-				complaints = append(complaints, fmt.Sprintf("%s: uses %s.%s: %s", s.at(n), x.Name, n.Sel.Name, hint))
+			from, name := s.names[x.Name], n.Sel.Name
+			names, known := effects[from]
+			whole := names == nil && ast.IsExported(name) && !harmless(from, name)
+			if known && (whole || slices.Contains(names, name)) {
+				complain(n, "uses "+x.Name+"."+name)
 			}
 		}
 		return true
@@ -437,11 +553,15 @@ func pure(s *source) (complaints []string) {
 	return complaints
 }
 
-// harmless are names of forbidden packages that do nothing: types and errors.
+// harmless are names of forbidden packages that do nothing: errors, parsers, seeded sources, and a pool of
+// scratch memory.
 func harmless(pkg, name string) bool {
 	switch pkg {
-	case "log/slog":
-		return name == "Logger" || name == "Attr" || name == "Value" || name == "LogValuer"
+	case "sync":
+		return name == "Pool"
+	case "math/rand", "math/rand/v2": // a source is made of a seed, which is an argument
+		seeded := []string{"New", "Rand", "Source", "NewSource", "PCG", "NewPCG", "ChaCha8", "NewChaCha8"}
+		return slices.Contains(seeded, name)
 	case "os":
 		return strings.HasPrefix(name, "Err")
 	case "net":

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 )
 
 // Model is a trained classifier. It never changes and may be used from many goroutines, each with a Scratch of its own.
@@ -243,11 +242,12 @@ func Decode(data []byte) (*Model, error) {
 //go:embed domain.weights
 var shipped []byte
 
-// Default is the model shipped with this version; see data/MODEL.md for its figures.
-var Default = sync.OnceValue(func() *Model {
+// Default is the model shipped with this version; see data/MODEL.md for its figures. Each call decodes it anew, a
+// megabyte in some milliseconds.
+func Default() *Model {
 	m, err := Decode(shipped)
 	if err != nil {
 		panic("model: the embedded weights are broken: " + err.Error())
 	}
 	return m
-})
+}

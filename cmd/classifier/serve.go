@@ -11,6 +11,7 @@ import (
 
 	"souk/classifier"
 	"souk/classifier/model"
+	door "souk/classifier/serve"
 	"souk/cmd/internal/daemon"
 )
 
@@ -61,7 +62,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return err
 	}
 	defer l.Close()
-	s, err := classifier.NewServer(c.Classifier, classifier.Deps{Bus: l.Bus, Registry: l.Registry, Model: m, Log: p.Log})
+	s, err := door.New(c.Classifier, door.Deps{Bus: l.Bus, Registry: l.Registry, Model: m, Log: p.Log})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/classifier"
+	door "souk/classifier/serve"
 	"souk/hub"
 	hubserve "souk/hub/serve"
 	"souk/integration/replay"
@@ -26,6 +27,7 @@ import (
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
+	bank "souk/ledger/treasury/serve"
 	"souk/market"
 )
 
@@ -57,7 +59,7 @@ type Market struct {
 	opened   []func() error // what to close at the end, last first
 	parts    []*part        // what runs, in the order in which it is stopped
 	hubs     []*hubserve.Server
-	door     *classifier.Server
+	door     *door.Server
 	node     *agentserve.Server
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
@@ -228,7 +230,7 @@ func (m *Market) startTreasury(ctx context.Context, connect connector, registry 
 	if err != nil {
 		return err
 	}
-	s, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+	s, err := bank.New(treasury.Default(), bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
 	if err != nil {
 		return err
 	}
@@ -250,7 +252,7 @@ func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.
 			}
 		}
 	}
-	if m.door, err = classifier.NewServer(c, classifier.Deps{Bus: b, Registry: registry, Log: m.log}); err != nil {
+	if m.door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log}); err != nil {
 		return err
 	}
 	return m.run(ctx, "door", m.door)
@@ -437,7 +439,7 @@ func (m *Market) Link() *Link { return m.link }
 func (m *Market) Hubs() []*hubserve.Server { return m.hubs }
 
 // Door is the market's classifier, for its counts.
-func (m *Market) Door() *classifier.Server { return m.door }
+func (m *Market) Door() *door.Server { return m.door }
 
 // Ask asks one task; see [Link.Ask].
 func (m *Market) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {

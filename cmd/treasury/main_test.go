@@ -5,19 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"souk/bus"
-	"souk/bus/bustest"
 	"souk/bus/embedded"
-	"souk/bus/membus"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
 	"souk/ledger"
@@ -45,27 +41,6 @@ func (o *output) String() string {
 
 func run(ctx context.Context, path string, errs io.Writer, args ...string) int {
 	return daemon.Run(ctx, daemon.Command(role()), append([]string{"--config", path}, args...), io.Discard, errs)
-}
-
-// A seat that cannot be taken, as the registry fails, is named when that begins, once a minute, and when it
-// is had.
-func TestASeatThatIsAwaitedIsNamedNowAndThen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry := &bustest.Failing{Registry: membus.New(1).Registry()}
-		registry.Away(true)
-		var log output
-		s := &seat{registry: registry, ttl: 5 * time.Second,
-			p: &daemon.Process{Log: slog.New(slog.NewTextHandler(&log, nil))}, life: "l"}
-		time.AfterFunc(10*time.Minute+5*time.Second, func() { registry.Away(false) })
-		if err := s.take(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := log.String(); strings.Count(got, "waiting to be") != 11 || strings.Count(got, "\n") != 12 ||
-			registry.Calls() < 1000 {
-			t.Errorf("of %d calls that failed in ten minutes it said\n%s", registry.Calls(), got)
-		}
-		s.leave()
-	})
 }
 
 func TestBadConfiguration(t *testing.T) {

@@ -18,10 +18,12 @@ import (
 	"souk/bus"
 	"souk/bus/membus"
 	"souk/classifier"
+	doorserve "souk/classifier/serve"
 	"souk/hub"
 	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/treasury"
+	bankserve "souk/ledger/treasury/serve"
 	"souk/market"
 )
 
@@ -55,7 +57,7 @@ type house struct {
 	t      *testing.T
 	world  *membus.World
 	me     bus.Bus // all clients'
-	door   *classifier.Server
+	door   *doorserve.Server
 	hub    *hubserve.Server
 	node   *agentserve.Server
 	engine map[string]*engine // by agent
@@ -156,7 +158,7 @@ func open(t *testing.T) *house {
 		}
 	})
 
-	bank, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: connect("treasury"),
+	bank, err := bankserve.New(treasury.Default(), bankserve.Deps{Bus: connect("treasury"),
 		Journal: &h.treasuryBook, Log: log})
 	h.must(err)
 	h.run("treasury", bank.Run, bank.Ready())
@@ -193,7 +195,7 @@ func open(t *testing.T) *house {
 
 	d := classifier.Default()
 	d.ID, d.Drain = "door", 5*time.Second
-	h.door, err = classifier.NewServer(d, classifier.Deps{Bus: connect("door"), Registry: h.world.Registry(),
+	h.door, err = doorserve.New(d, doorserve.Deps{Bus: connect("door"), Registry: h.world.Registry(),
 		Log: log})
 	h.must(err)
 	h.run("door", h.door.Run, h.door.Ready())

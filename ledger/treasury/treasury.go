@@ -57,7 +57,7 @@ type Treasury struct {
 
 // New returns a treasury without money. salt gives 16 random bytes for each record.
 func New(cfg Config, salt func() [16]byte) *Treasury {
-	past := newHistory(cfg)
+	past := NewHistory(cfg)
 	return &Treasury{
 		cfg: cfg, past: past, book: past.Book(), salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
@@ -69,8 +69,11 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 // Book is the treasury's state of money, for reading.
 func (t *Treasury) Book() *ledger.Book { return t.book }
 
-// newHistory is what is kept of a journal while it is replayed.
-func newHistory(cfg Config) *ledger.History {
+// Past is what the journal's frames are replayed into, before Recall.
+func (t *Treasury) Past() *ledger.History { return t.past }
+
+// NewHistory is what is kept of a journal while it is replayed.
+func NewHistory(cfg Config) *ledger.History {
 	return ledger.NewHistory(ledger.HistoryLimits{Grants: cfg.Grants})
 }
 

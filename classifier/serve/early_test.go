@@ -1,4 +1,4 @@
-package classifier
+package serve
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/classifier"
 )
 
 // A collected answer is heard from the moment its reply subject is known, and whoever guesses that subject
@@ -22,7 +23,7 @@ func TestAChunkBeforeAnyHubWasAskedKillsNobody(t *testing.T) {
 		t.Fatalf("%d bytes that nobody could send: %v", len(data), err)
 	}
 	task := &bus.Task{Client: "ann", ID: "t"}
-	w := newWhole(&request{s: &Server{c: Default()}, client: "ann", task: task}, time.Now())
+	w := newWhole(&request{s: &Server{c: classifier.Default()}, client: "ann", task: task}, time.Now())
 	w.step(c)
 	if !w.m.Over() || bus.CodeOf(w.m.Err()) != bus.CodeSlowReader {
 		t.Error(w.m.Err())

@@ -1,4 +1,4 @@
-package classifier_test
+package serve_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/classifier"
+	"souk/classifier/serve"
 )
 
 // world is a market of one door and scripted hubs, on a clock that runs as fast as nobody has anything to do.
@@ -26,7 +27,7 @@ type world struct {
 	reg   bus.Registry     // of hubs
 	own   *membus.Registry // of the door
 	me    bus.Bus          // of clients, hubs and agents alike
-	door  *classifier.Server
+	door  *serve.Server
 	stop  context.CancelFunc
 	ended chan error
 	over  chan struct{}
@@ -68,7 +69,7 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		c := classifier.Default()
 		c.ID = "door"
 		doorBus := w.Bus("door")
-		door, err := classifier.NewServer(c, classifier.Deps{Bus: doorBus, Registry: registry, Log: log})
+		door, err := serve.New(c, serve.Deps{Bus: doorBus, Registry: registry, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,13 +80,13 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		take()
 		registry.Away(true)
 		time.Sleep(10*time.Minute + 5*time.Second)
-		if got := take(); len(got) != 11 || !strings.Contains(got[0], "registry out of reach") ||
+		if got := take(); len(got) != 11 || !strings.Contains(got[0], "registry is out of reach") ||
 			registry.Calls() < 1000 {
 			t.Errorf("of %d calls that failed in ten minutes it said %q", registry.Calls(), got)
 		}
 		registry.Away(false)
 		time.Sleep(5 * time.Second)
-		if got := take(); len(got) != 1 || !strings.Contains(got[0], "answers again") {
+		if got := take(); len(got) != 1 || !strings.Contains(got[0], "over: the registry") {
 			t.Errorf("when it was back it said %q", got)
 		}
 		cancel()
@@ -115,7 +116,7 @@ func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T,
 		}
 		doorBus := w.bus.Bus("door")
 		var err error
-		w.door, err = classifier.NewServer(c, classifier.Deps{Bus: doorBus, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
+		w.door, err = serve.New(c, serve.Deps{Bus: doorBus, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -369,8 +370,8 @@ func TestARefusalOfTheTaskIsFinal(t *testing.T) {
 	}
 }
 
-// A hub that took the task and says nothing may be serving it. Sending the task elsewhere could serve and charge
-// it twice.
+// A hub that took the task and says nothing may be serving it. Sending the task elsewhere could serve and
+// charge it twice.
 func TestASilentHubIsNotReplaced(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, general := twoHubs(w)
@@ -411,7 +412,8 @@ func (h *hub) restart(after time.Duration, journal string) {
 	h.lease = lead
 }
 
-// A hub that dies with a task, and is there again with its journal, is asked again for the same task; no other is ever given it.
+// A hub that dies with a task, and is there again with its journal, is asked again for the same task; no
+// other is ever given it.
 func TestARestartedHubIsAskedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		after   time.Duration
@@ -469,8 +471,9 @@ func withoutInbox(t bus.Task) bus.Task {
 	return t
 }
 
-// A hub that was given a task may be serving it, also where it does not listen just now. The same id, or the rest of its answer, is
-// given to no other: that could serve and charge it twice, or would be told that nobody knows of it.
+// A hub that was given a task may be serving it, also where it does not listen just now. The same id, or the
+// rest of its answer, is given to no other: that could serve and charge it twice, or would be told that
+// nobody knows of it.
 func TestATaskStaysWithAHubThatDoesNotListen(t *testing.T) {
 	body := []byte(fmt.Sprintf(`{"messages":[{"role":"user","content":%q}]}`, mathQuestion))
 	for name, again := range map[string]bus.Task{
@@ -525,8 +528,8 @@ func TestTheDoorLosesTheBusWhileAHubDecides(t *testing.T) {
 	})
 }
 
-// A hub dies with a task while the registry is out of the door's reach, so that no event tells of it: what has become of its task
-// is found out as soon as the registry is back.
+// A hub dies with a task while the registry is out of the door's reach, so that no event tells of it: what
+// has become of its task is found out as soon as the registry is back.
 func TestAHubThatDiedDuringAnOutageOfTheRegistry(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, general := twoHubs(w)
@@ -565,8 +568,8 @@ func TestNobodyListensAtTheHub(t *testing.T) {
 	})
 }
 
-// Nothing of a collected answer was delivered, so it begins anew at the agent that the hub names when the first is silent; what the
-// first says after all is not heard.
+// Nothing of a collected answer was delivered, so it begins anew at the agent that the hub names when the
+// first is silent; what the first says after all is not heard.
 func TestALostAgentIsReplaced(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)
@@ -913,7 +916,7 @@ func FuzzDoor(f *testing.F) {
 	doorBus, me, reg := net.Bus("door"), net.Bus("me"), net.Registry()
 	c := classifier.Default()
 	c.ID = "door"
-	door, err := classifier.NewServer(c, classifier.Deps{Bus: doorBus, Registry: reg, Log: slog.New(slog.DiscardHandler)})
+	door, err := serve.New(c, serve.Deps{Bus: doorBus, Registry: reg, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}

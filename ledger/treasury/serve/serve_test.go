@@ -1,4 +1,4 @@
-package treasury_test
+package serve_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
+	"souk/ledger/treasury/serve"
 	"souk/market"
 )
 
@@ -27,7 +28,7 @@ type house struct {
 	t     testing.TB
 	world *membus.World
 	bus   bus.Bus
-	srv   *treasury.Server
+	srv   *serve.Server
 	reg   *membus.Registry // the treasury's
 	stop  func() error
 }
@@ -45,7 +46,8 @@ func start(t testing.TB, dir string, wrap func(ledger.Journal) ledger.Journal) *
 		lj = wrap(j)
 	}
 	h.reg = h.world.Registry()
-	srv, err := treasury.NewServer(treasury.Default(), treasury.Deps{Bus: h.world.Bus("treasury"), Registry: h.reg, Journal: lj, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	srv, err := serve.New(treasury.Default(), serve.Deps{Bus: h.world.Bus("treasury"),
+		Registry: h.reg, Journal: lj, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

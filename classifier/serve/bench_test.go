@@ -1,4 +1,4 @@
-package classifier_test
+package serve_test
 
 import (
 	"context"
@@ -12,10 +12,12 @@ import (
 	"souk/bus"
 	"souk/bus/membus"
 	"souk/classifier"
+	"souk/classifier/serve"
 )
 
-// BenchmarkDoor is what one task costs at the door, from the client's bytes to the hub's and back, on a bus in memory whose
-// own cost is part of it, and beside a hub that answers with ready bytes. cpu-us/op is processor time of the whole process.
+// BenchmarkDoor is what one task costs at the door, from the client's bytes to the hub's and back, on a bus
+// in memory whose own cost is part of it, and beside a hub that answers with ready bytes. cpu-us/op is
+// processor time of the whole process.
 func BenchmarkDoor(b *testing.B) {
 	body, _ := json.Marshal(map[string]any{
 		"model": "auto", "stream": true, "max_tokens": 256,
@@ -46,7 +48,7 @@ func BenchmarkDoor(b *testing.B) {
 			}
 			config := classifier.Default()
 			config.ID, config.StatusTTL = "door", time.Hour
-			s, err := classifier.NewServer(config, classifier.Deps{Bus: door, Registry: registry, Log: slog.New(slog.DiscardHandler)})
+			s, err := serve.New(config, serve.Deps{Bus: door, Registry: registry, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -1,0 +1,73 @@
+package serve
+
+import (
+	"errors"
+
+	"souk/bus"
+	"souk/classifier"
+)
+
+func (s *Server) publish(subject string, m bus.Message) {
+	data, err := bus.Encode(m)
+	if err == nil {
+		err = s.d.Bus.Publish(bus.Msg{Subject: subject, Data: data})
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
+		s.d.Log.Debug("not sent: the bus is away", "subject", subject)
+	default:
+		s.d.Log.Warn("not sent", "subject", subject, "err", err)
+	}
+}
+
+func (r *request) result(err error) *bus.Result {
+	hub := ""
+	if r.placing != nil {
+		hub = r.placing.Hub()
+	}
+	return classifier.Refusal(err, r.client, hub, r.task)
+}
+
+func (r *request) refusal(err error) bus.Answer { return bus.Answer{Result: r.result(err)} }
+
+func (r *request) refuse(err error) { r.answer(r.refusal(err)) }
+
+var jsonHeader = bus.Header{"Content-Type": {"application/json"}}
+
+// answer counts and says the one word on the request.
+func (r *request) answer(a bus.Answer) {
+	s := r.s
+	data, err := r.encode(a)
+	if most := s.d.Bus.MaxPayload(); err == nil && len(data) > most && a.Result != nil {
+		a.Result = classifier.Cut(a.Result, len(data), most)
+		data, err = r.encode(a)
+	}
+	s.mu.Lock() // first: whoever waits for this answer may send the next task at once
+	s.desk.Answered(r.client, r.size, r.entered, &a)
+	s.mu.Unlock()
+	if err == nil {
+		m := bus.Msg{Subject: r.reply, Data: data}
+		if r.json {
+			m.Header = jsonHeader
+		}
+		err = s.d.Bus.Publish(m)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
+		s.d.Log.Debug("answer not sent: the bus is away", "client", r.client)
+	default:
+		s.d.Log.Warn("answer not sent", "client", r.client, "err", err)
+	}
+}
+
+func (r *request) encode(a bus.Answer) ([]byte, error) {
+	switch {
+	case r.json:
+		return bus.EncodeAnswer(&a)
+	case a.Accepted != nil:
+		return r.accepted, nil
+	}
+	return bus.Encode(&a)
+}

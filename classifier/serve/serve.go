@@ -1,0 +1,151 @@
+// Package serve runs a door: it joins the desk, the table and each task's placing and reader to the bus, the
+// registry and the clock, and decides nothing.
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+	"souk/classifier"
+	"souk/classifier/model"
+)
+
+// Deps is what a Server is wired to.
+type Deps struct {
+	Bus      bus.Bus
+	Registry bus.Registry
+	Model    *model.Model // nil: the shipped one
+	Log      *slog.Logger // nil: slog.Default
+}
+
+// Server is one door. Any number of them share the work.
+type Server struct {
+	c      classifier.Config
+	d      Deps
+	boot   string // part of every reply subject: an answer to an earlier life of this id reaches nobody
+	key    []byte // of session names
+	labels *model.Renamed
+	ready  chan struct{}
+
+	table   atomic.Pointer[classifier.Table]
+	writing sync.Mutex // whoever replaces the table
+
+	mu      sync.Mutex
+	desk    *classifier.Desk
+	inHand  map[taskKey]*request  // tasks that can be cancelled here
+	asking  map[*request]struct{} // those of them for which a hub was asked
+	reading map[string]*whole     // answers that are collected, by the last token of their reply subject
+
+	jobs    chan *request // to idle workers
+	idle    atomic.Int32
+	numbers atomic.Uint64
+	tasks   sync.WaitGroup
+	scratch sync.Pool       // *model.Scratch
+	life    context.Context // of the tasks in hand
+}
+
+// taskKey names a task within the market.
+type taskKey struct{ client, task string }
+
+// New checks its configuration and wires nothing yet.
+func New(c classifier.Config, d Deps) (*Server, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("classifier: %w", err)
+	}
+	if d.Bus == nil || d.Registry == nil {
+		return nil, errors.New("classifier: a bus and a registry are needed")
+	}
+	if d.Model == nil {
+		d.Model = model.Default()
+	}
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	s := &Server{
+		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8],
+		ready: make(chan struct{}), jobs: make(chan *request),
+		inHand: map[taskKey]*request{}, asking: map[*request]struct{}{}, reading: map[string]*whole{},
+	}
+	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
+	s.labels = d.Model.Rename(c.Labels)
+	s.table.Store(&classifier.Table{})
+	s.scratch.New = func() any { return new(model.Scratch) }
+	return s, nil
+}
+
+// Ready is closed once tasks are taken and the registry's hubs are known.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Run serves until ctx ends, then lets the tasks in hand finish within Config.Drain and returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	s.life = life
+
+	var subs []bus.Subscription
+	defer func() {
+		for _, sub := range subs {
+			sub.Stop()
+		}
+	}()
+	for _, l := range []struct {
+		subject string
+		h       bus.Handler
+	}{
+		{bus.StatusSubject("*"), s.onStatus},
+		{bus.ReplySubject(s.c.ID, "*"), s.onReply},
+		{bus.DoorCancelSubject("*"), s.onCancel},
+	} {
+		sub, err := s.d.Bus.Subscribe(l.subject, "", l.h)
+		if err != nil {
+			return fmt.Errorf("classifier: subscribe %s: %w", l.subject, err)
+		}
+		subs = append(subs, sub)
+	}
+	synced := make(chan struct{})
+	go s.watch(life, sync.OnceFunc(func() { close(synced) }))
+	select {
+	case <-synced:
+	case <-ctx.Done():
+		return nil
+	}
+	service, err := s.d.Bus.Serve(bus.Service{
+		Name: "souk", Version: "1.0.0",
+		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
+		Endpoints:   []bus.Endpoint{{Name: "task", Subject: bus.TaskSubject("*"), Queue: "doors", Handle: s.onTask}},
+	})
+	if err != nil {
+		return fmt.Errorf("classifier: serve: %w", err)
+	}
+	s.d.Log.Info("door open", "door", s.c.ID, "hubs", len(s.table.Load().Hubs()))
+	close(s.ready)
+	<-ctx.Done()
+
+	service.Stop()
+	s.mu.Lock()
+	inHand := s.desk.Close()
+	s.mu.Unlock()
+	s.d.Log.Info("door closing", "door", s.c.ID, "tasks", inHand)
+	done := make(chan struct{})
+	go func() { s.tasks.Wait(); close(done) }()
+	patience := time.NewTimer(s.c.Drain)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+		stop() // the rest is told that its fate is not known here
+		<-done
+	}
+	flush, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s.d.Bus.Flush(flush)
+	return nil
+}

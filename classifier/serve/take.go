@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"bytes"
+
+	"souk/bus"
+	"souk/bus/reader"
+	"souk/classifier"
+)
+
+// onTask takes a request in. Handlers run one after another, so everything else happens elsewhere.
+func (s *Server) onTask(m bus.Msg) {
+	client := bus.LastToken(m.Subject)
+	if m.Reply == "" {
+		s.count((*classifier.Desk).Unanswerable)
+		return
+	}
+	r := &request{s: s, client: client, reply: m.Reply, size: len(m.Data), json: bus.WantsJSON(m.Data, m.Header)}
+	s.mu.Lock()
+	refusal := s.desk.Enter(client, r.size)
+	if refusal == nil {
+		s.tasks.Add(1)
+	}
+	s.mu.Unlock()
+	if refusal != nil {
+		r.refuse(refusal)
+		return
+	}
+	r.data, r.header, r.entered = bytes.Clone(m.Data), m.Header, true
+	select {
+	case s.jobs <- r:
+	default:
+		go s.work(r)
+	}
+}
+
+// maxIdle is how many workers stay when there is nothing to do. A worker that has served a task has a stack
+// that is large enough for the next: growing a new one costs as much as naming the domain.
+const maxIdle = 128
+
+// work serves one task and then whatever comes. There are never more workers than tasks in hand and maxIdle.
+func (s *Server) work(r *request) {
+	for {
+		r.serve()
+		s.tasks.Done()
+		if s.idle.Add(1) > maxIdle {
+			s.idle.Add(-1)
+			return
+		}
+		select {
+		case r = <-s.jobs:
+			s.idle.Add(-1)
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+// onReply hands an agent's word to the answer that waits for it.
+func (s *Server) onReply(m bus.Msg) {
+	c := new(bus.Chunk)
+	bad := bus.Decode(m.Data, c) != nil
+	s.mu.Lock()
+	w := s.reading[bus.LastToken(m.Subject)]
+	stray := bad || w == nil || c.Task != w.task.ID
+	if stray {
+		s.desk.Stray()
+	}
+	s.mu.Unlock()
+	if !stray {
+		w.step(c)
+	}
+}
+
+// onCancel passes a client's wish to whoever has the task.
+func (s *Server) onCancel(m bus.Msg) {
+	var c bus.Cancel
+	if bus.Decode(m.Data, &c) != nil {
+		return
+	}
+	s.mu.Lock()
+	r := s.inHand[taskKey{bus.LastToken(m.Subject), c.Task}]
+	s.mu.Unlock()
+	switch {
+	case r == nil:
+	case r.whole != nil:
+		r.whole.step(reader.Cancel{})
+	default:
+		r.withdraw()
+	}
+}

@@ -1,0 +1,61 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+	"souk/classifier"
+)
+
+// watch keeps the table as the registry has it. What is known stays known while the registry is out of reach.
+func (s *Server) watch(ctx context.Context, synced func()) {
+	f := follow.Follower{Set: s.onHub, Gone: s.onGone, Synced: synced, Log: s.d.Log}
+	follow.Run(ctx, s.d.Registry, bus.HubsPrefix, f)
+}
+
+func (s *Server) onHub(kv bus.KV) {
+	var entry bus.HubEntry
+	if err := bus.DecodeEntry(kv.Value, &entry); err != nil || entry.Domain != bus.LastElement(kv.Key) {
+		s.d.Log.Warn("hub entry not understood", "key", kv.Key, "err", err)
+		return
+	}
+	s.change(func(t *classifier.Table) *classifier.Table { return t.WithEntry(entry, kv.Create, time.Now()) })
+	s.look()
+}
+
+func (s *Server) onGone(key string) {
+	domain := bus.LastElement(key)
+	s.d.Log.Info("hub gone", "domain", domain)
+	s.change(func(t *classifier.Table) *classifier.Table { return t.Without(domain) })
+	s.look()
+}
+
+func (s *Server) onStatus(m bus.Msg) {
+	st := new(bus.Status)
+	if err := bus.Decode(m.Data, st); err != nil || st.Domain != bus.LastToken(m.Subject) {
+		return
+	}
+	now := time.Now()
+	s.change(func(t *classifier.Table) *classifier.Table { return t.WithStatus(st, now) })
+}
+
+func (s *Server) change(f func(*classifier.Table) *classifier.Table) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.table.Store(f(s.table.Load()))
+}
+
+// look has all tasks for which a hub was asked look at the table: that hub may lead no more, and give no
+// word.
+func (s *Server) look() {
+	now, t := time.Now(), s.table.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.asking {
+		if r.placing.Tick(now, t); r.placing.Asks() == "" {
+			r.cut()
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package serve
+
+import (
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/ledger/treasury"
+)
+
+// serve lets time pass, takes hubs' answers in, handles a request, if there is one, and all that wait behind
+// it, makes the outcome durable with one sync, and answers. It returns when there is next something to do.
+func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, error) {
+	room := s.d.Journal.HasRoom()
+	s.mu.Lock()
+	s.t.Tick(time.Now())
+	for _, m := range said {
+		s.t.Said(m)
+	}
+	for n := 1; first != nil; n++ {
+		s.handle(*first, room)
+		if n == s.cfg.MaxBatch {
+			break
+		}
+		first = nil
+		select {
+		case r := <-s.queue:
+			first = &r
+		default:
+		}
+	}
+	ready := s.t.Ready()
+	s.mu.Unlock()
+	return ready.Wake, s.act(ready)
+}
+
+// act does what the treasury wants done.
+func (s *Server) act(ready treasury.Ready) error {
+	if err := s.commit(ready); err != nil {
+		return err
+	}
+	for _, a := range ready.Answers {
+		if a.Reply.Code != "" {
+			s.refused.Add(1)
+		}
+		s.send(a.To.(request), a.Reply)
+	}
+	for _, r := range ready.Recalls {
+		data, err := bus.Encode(&r.Ask)
+		if err == nil {
+			err = s.d.Bus.Publish(bus.Msg{Subject: bus.RecallSubject(r.Domain, s.cfg.Journal),
+				Reply: s.inbox + "." + r.Ask.Hub, Data: data})
+		}
+		if err != nil {
+			s.d.Log.Debug("hub not asked for money; it is asked again", "hub", r.Ask.Hub, "err", err)
+		}
+	}
+	return nil
+}
+
+// handle puts a request to the Treasury, or has it wait until the registry has said whether its hub's epoch
+// is true.
+func (s *Server) handle(r request, room bool) {
+	if s.d.Registry != nil && r.asked != away && s.t.Doubts(r.op, &r.req) {
+		if r.asked == notAsked {
+			select {
+			case s.doubt <- r:
+				return
+			default: // so many are being looked up that this one may as well be asked again
+			}
+		}
+		s.requests.Add(1)
+		s.t.Doubted(&r.req, r)
+		return
+	}
+	s.requests.Add(1)
+	s.t.Handle(r.op, &r.req, r, room)
+}
+
+func (s *Server) commit(ready treasury.Ready) error {
+	if len(ready.Records) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	f, err := s.t.Book().Seal(s.epoch, time.Now().UnixNano(), ready.Records)
+	s.mu.Unlock()
+	if err == nil {
+		err = s.d.Journal.Append(f)
+	}
+	if err != nil {
+		return fmt.Errorf("treasury: %w", err)
+	}
+	s.frames.Add(1)
+	s.records.Add(int64(len(ready.Records)))
+	return nil
+}

@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"souk/bus"
+)
+
+// asked is what came of asking the registry who leads.
+type asked uint8
+
+const (
+	notAsked asked = iota
+	answered
+	away // it did not say: the hub is served, and its epoch is not remembered
+)
+
+// How long the registry may take to say who leads, and how soon it is asked again: a flood of made-up epochs
+// must not become one of questions.
+const (
+	proveWithin = time.Second
+	proveEvery  = 20 * time.Millisecond
+)
+
+// prove asks the registry who leads, once for all requests that wait to know it, and puts them into the queue
+// again.
+func (s *Server) prove(ctx context.Context) {
+	var wait []request
+	var lost time.Time // when the registry was last found to be away; zero: it was not
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case r := <-s.doubt:
+			wait = append(wait, r)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		for len(s.doubt) > 0 && len(wait) < s.cfg.MaxPending {
+			wait = append(wait, <-s.doubt)
+		}
+		came := away
+		if lost.IsZero() || time.Since(lost) >= proveWithin { // else whoever waits has waited long enough
+			err := s.leaders(ctx)
+			switch {
+			case err == nil:
+				came, lost = answered, time.Time{}
+			case lost.IsZero():
+				s.d.Log.Warn("treasury: the registry does not say which hubs lead; all are served meanwhile", "err", err)
+				fallthrough
+			default:
+				lost = time.Now()
+			}
+		}
+		for _, r := range wait {
+			r.asked = came
+			select {
+			case s.queue <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+		clear(wait)
+		wait = wait[:0]
+		pause.Reset(proveEvery)
+	}
+}
+
+// leaders takes in which hubs lead.
+func (s *Server) leaders(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, proveWithin)
+	defer cancel()
+	kvs, err := s.d.Registry.Get(ctx, bus.HubsPrefix)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kv := range kvs {
+		var e bus.HubEntry
+		if bus.DecodeEntry(kv.Value, &e) == nil && e.Journal != s.cfg.Journal {
+			s.t.Leads(e.Journal, kv.Create)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"souk/ledger"
+)
+
+// Stats is a snapshot of a Server.
+type Stats struct {
+	Requests int64 // taken in
+	Refused  int64 // answered with a code
+	Dropped  int64 // turned away by a full queue, or malformed
+	Frames   int64 // made durable by this process
+	Records  int64
+	Pending  int // wait for the next sync
+	Seq      uint64
+	Epoch    int64
+	Balances []ledger.Balance // of all accounts
+}
+
+// Stats is a snapshot.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seq, _, _ := s.t.Book().Last()
+	return Stats{
+		Requests: s.requests.Load(), Refused: s.refused.Load(), Dropped: s.dropped.Load(),
+		Frames: s.frames.Load(), Records: s.records.Load(), Pending: len(s.queue),
+		Seq: seq, Epoch: s.epoch, Balances: s.t.Book().Balances("*"),
+	}
+}
