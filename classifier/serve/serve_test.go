@@ -80,13 +80,13 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		take()
 		registry.Away(true)
 		time.Sleep(10*time.Minute + 5*time.Second)
-		if got := take(); len(got) != 11 || !strings.Contains(got[0], "registry is out of reach") ||
+		if got := take(); len(got) < 10 || len(got) > 11 || !strings.Contains(got[0], "registry is out of reach") ||
 			registry.Calls() < 1000 {
 			t.Errorf("of %d calls that failed in ten minutes it said %q", registry.Calls(), got)
 		}
 		registry.Away(false)
 		time.Sleep(5 * time.Second)
-		if got := take(); len(got) != 1 || !strings.Contains(got[0], "over: the registry") {
+		if got := take(); len(got) != 1 || !strings.Contains(got[0], "the registry answers again") {
 			t.Errorf("when it was back it said %q", got)
 		}
 		cancel()
