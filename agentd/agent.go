@@ -73,8 +73,10 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 	if open && len(info.Models) > 0 {
 		cfg.Model = info.Models[0]
 	}
-	return &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady, holds: map[string]*hold{},
-		sessions: newSessions(limits.MaxSessions, info.KVTokens), news: true, counts: Counts{Refused: map[bus.Code]int64{}}}
+	return &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
+		holds:    map[string]*hold{},
+		sessions: newSessions(limits.MaxSessions, info.KVTokens), news: true,
+		counts: Counts{Refused: map[bus.Code]int64{}}}
 }
 
 // Registration is the agent's entry in the registry as of now.
@@ -127,8 +129,8 @@ func (a *Agent) Unclaimed(rev int64) {
 	}
 }
 
-// Loaded takes what the engine says of itself. A counter that went back is an engine that started anew, with an empty
-// cache.
+// Loaded takes what the engine says of itself. A counter that went back is an engine that started anew, with
+// an empty cache.
 func (a *Agent) Loaded(l bus.Load) {
 	if was, is := a.load.Generated, l.Generated; was != nil && is != nil && *is < *was {
 		a.sessions.forget()
@@ -138,12 +140,13 @@ func (a *Agent) Loaded(l bus.Load) {
 }
 
 // Returned says that an engine which was away is back: perhaps another process, with an empty cache and other
-// sizes. If it no longer serves the model, it is sold for what it serves now where the configuration names no model;
-// else that is an error.
+// sizes. If it no longer serves the model, it is sold for what it serves now where the configuration names no
+// model; else that is an error.
 func (a *Agent) Returned(info Info) error {
 	if !slices.Contains(info.Models, a.cfg.Model) {
 		if !a.open || len(info.Models) == 0 {
-			return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to sell whatever the engine serves", info.Models, a.cfg.Model)
+			return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to "+
+				"sell whatever the engine serves", info.Models, a.cfg.Model)
 		}
 		a.cfg.Model, a.congest = info.Models[0], congestion{}
 	}
@@ -168,15 +171,17 @@ func (a *Agent) Drain() { a.draining, a.news = true, true }
 func (a *Agent) Restore(left []Report) {
 	for _, r := range left {
 		a.pending = append(a.pending, &account{domain: r.Domain, c: r.Completion})
-		a.remember(r.Completion.Hold, &hold{client: r.Completion.Client, task: r.Completion.Task, former: true, pending: true,
-			reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: r.Completion.Hold}})
+		a.remember(r.Completion.Hold,
+			&hold{client: r.Completion.Client, task: r.Completion.Task, former: true, pending: true,
+				reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: r.Completion.Hold}})
 	}
 }
 
 // maxFormer is how many earlier lives a registration names: more have not died within the life of a hold.
 const maxFormer = 8
 
-// Former are the boots of earlier lives of which completions are not acknowledged, the latest that were restored.
+// Former are the boots of earlier lives of which completions are not acknowledged, the latest that were
+// restored.
 func (a *Agent) Former() (boots []int64) {
 	for _, p := range slices.Backward(a.pending) {
 		if p.c.Boot != a.boot && !slices.Contains(boots, p.c.Boot) && len(boots) < maxFormer {
@@ -222,7 +227,8 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	if code == bus.CodeNotClaimed {
 		return a.refusal(d, code, why), false
 	}
-	h := &hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt, reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold}}
+	h := &hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt,
+		reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold}}
 	if code != "" {
 		h.reply = a.refusal(d, code, why)
 	} else {
@@ -245,31 +251,39 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	switch {
 	case d.Domain != domain:
 		return bus.CodeBadRequest, fmt.Sprintf("domain: %s says that it is %s", domain, d.Domain)
-	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" && !bus.ValidReply(d.Task.Reply):
+	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" &&
+		!bus.ValidReply(d.Task.Reply):
 		return bus.CodeBadRequest, fmt.Sprintf("reply: %.80q is not a subject for answers", d.Task.Reply)
 	case d.Kind == bus.DispatchPrefetch:
 		return bus.CodeUnsupportedField, "kind: this agent does not prefetch"
 	case d.MaxTokens < 1:
 		return bus.CodeBadRequest, "max_tokens: a dispatch always sets it"
 	case d.Model != "" && d.Model != a.cfg.Model:
-		return bus.CodeUnknownModel, fmt.Sprintf("model: %.80q is not served here, %q is", d.Model, a.cfg.Model)
+		return bus.CodeUnknownModel,
+			fmt.Sprintf("model: %.80q is not served here, %q is", d.Model, a.cfg.Model)
 	case d.Price != a.cfg.Price:
-		return bus.CodeBadTerms, fmt.Sprintf("price: the quote was made from %v, this agent's card is %v", d.Price, a.cfg.Price)
+		return bus.CodeBadTerms,
+			fmt.Sprintf("price: the quote was made from %v, this agent's card is %v", d.Price, a.cfg.Price)
 	case a.draining:
 		return bus.CodeDraining, "the agent is shutting down"
-	case d.Boot != 0 && d.Boot != a.boot: // its hub has not heard yet that we were started again, and voids such holds when it does
+	// its hub has not heard yet that we were started again, and voids such holds when it does
+	case d.Boot != 0 && d.Boot != a.boot:
 		return bus.CodeStaleEpoch, "the dispatch is for another start of this agent"
 	case d.Fence != 0 && d.Fence < a.fence:
-		return bus.CodeStaleEpoch, fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
+		return bus.CodeStaleEpoch,
+			fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
 	case a.claim == nil:
 		return bus.CodeNotClaimed, "no hub sells this agent's slots"
 	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // what a hub says that knows of no fences
 		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.claim.Epoch)
 	case d.Fence != 0 && d.Fence != a.claim.Fence:
-		return bus.CodeNotClaimed, fmt.Sprintf("the slots are sold by %s under claim %d", a.claim.Domain, a.claim.Fence)
+		return bus.CodeNotClaimed,
+			fmt.Sprintf("the slots are sold by %s under claim %d", a.claim.Domain, a.claim.Fence)
 	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
-		return bus.CodeNotClaimed, fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
-	case d.Tier >= market.MaxTiers: // which one it is depends on what the hub counted as free, in the round's record
+		return bus.CodeNotClaimed,
+			fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
+	// which one it is depends on what the hub counted as free, in the round's record
+	case d.Tier >= market.MaxTiers:
 		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, an agent has at most %d", d.Tier, market.MaxTiers)
 	case a.state != bus.StateReady:
 		return bus.CodeNoSlot, "the engine is unhealthy"
@@ -307,17 +321,19 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	if kind == "" {
 		kind = bus.KindChat
 	}
-	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
+		Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
 	r.Count = a.mustCount(d)
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
-		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls, Whole: max(d.Whole, d.MaxTokens)}
+		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls,
+			Whole: max(d.Whole, d.MaxTokens)}
 		r.Prompt += len(from.Tokens)
 	}
 	return r
 }
 
-// mustCount reports whether the engine is to count a prompt before it computes it: the hold may not cover it, by
-// what its bytes say.
+// mustCount reports whether the engine is to count a prompt before it computes it: the hold may not cover it,
+// by what its bytes say.
 func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	p, template := &d.Task.Prompt, a.info.Template
 	switch {
@@ -393,9 +409,9 @@ func (a *Agent) Acked(id string, code bus.Code) {
 	}
 }
 
-// Unsent says that nobody acknowledged a completion; it is due again after a pause that doubles.
-// jitter, from 0 to 1, spreads the agents that wait for one hub. It returns true if the completion is given up: its
-// hold expired long ago, so that even an acknowledgement would pay nothing.
+// Unsent says that nobody acknowledged a completion; it is due again after a pause that doubles. jitter, from
+// 0 to 1, spreads the agents that wait for one hub. It returns true if the completion is given up: its hold
+// expired long ago, so that even an acknowledgement would pay nothing.
 func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool) {
 	for _, p := range a.pending {
 		if p.c.Hold != id {
@@ -420,8 +436,8 @@ func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool
 	return false
 }
 
-// repeats is how many summaries follow soon on the first after an outage of the bus: a hub that comes back a little later has
-// missed that one, and gives no task to an agent that it has not heard.
+// repeats is how many summaries follow soon on the first after an outage of the bus: a hub that comes back a
+// little later has missed that one, and gives no task to an agent that it has not heard.
 const repeats = 6
 
 // Reconnected says that the bus is there again after it was away.
@@ -499,8 +515,9 @@ func (a *Agent) Ready(now time.Time) Ready {
 
 func (a *Agent) summary() bus.Summary {
 	a.seq++
-	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots, InFlight: a.running,
-		Price: a.cfg.Price, TTFTUS: a.ttft.value(), ITLUS: a.itl.value(), Engine: a.load}
+	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
+		InFlight: a.running,
+		Price:    a.cfg.Price, TTFTUS: a.ttft.value(), ITLUS: a.itl.value(), Engine: a.load}
 	s.Tiers = a.tiers()
 	if a.free() > 0 {
 		s.Free = market.AppendFree(nil, s.Tiers, a.running, a.cfg.Slots)

@@ -19,20 +19,25 @@ var (
 )
 
 func oneAgent(id string, slots int) AgentConfig {
-	return AgentConfig{ID: id, Engine: EngineConfig{URL: "http://127.0.0.1:1"}, Model: "tiny", Slots: slots, Price: card,
+	return AgentConfig{ID: id, Engine: EngineConfig{URL: "http://127.0.0.1:1"}, Model: "tiny", Slots: slots,
+		Price:   card,
 		Domains: []bus.DomainScore{{Domain: "math", Score: 0.8}, {Domain: "code", Score: 0.5}}}
 }
 
 func newTestAgent(slots int, limits Config) *Agent {
-	return NewAgent(oneAgent("a1", slots), limits, Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
+	return NewAgent(oneAgent("a1", slots), limits,
+		Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
 }
 
 // dispatch is one as hub "math" of epoch 5 sends it.
 func dispatch(hold string) *bus.Dispatch {
-	return &bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 3, Hold: hold, Model: "tiny", MaxTokens: 100,
-		Price: card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2, Settle: market.SettleMetered, Quoted: 300, CostCap: market.Credit,
-		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true, Reply: "souk.v1.reply.ann.t-" + hold,
-			Body: []byte(`{"messages":[]}`), Prompt: bus.Prompt{Tokens: 50}}}
+	return &bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 3,
+		Hold: hold, Model: "tiny", MaxTokens: 100,
+		Price: card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2, Settle: market.SettleMetered, Quoted: 300,
+		CostCap: market.Credit,
+		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true,
+			Reply: "souk.v1.reply.ann.t-" + hold,
+			Body:  []byte(`{"messages":[]}`), Prompt: bus.Prompt{Tokens: 50}}}
 }
 
 func claim(epoch int64) *bus.Claim {
@@ -54,24 +59,40 @@ func TestAcceptOrRefuse(t *testing.T) {
 		why   string
 	}{
 		{"taken", nil, dispatch("h"), "math", "", ""},
-		{"from a hub that names another domain", nil, dispatch("h"), "code", bus.CodeBadRequest, "code says that it is math"},
-		{"of an epoch that is over", nil, change(func(d *bus.Dispatch) { d.Epoch = 4 }), "math", bus.CodeStaleEpoch, "4 has been followed by 5"},
-		{"for an earlier life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 6 }), "math", bus.CodeStaleEpoch, "another start"},
+		{"from a hub that names another domain", nil, dispatch("h"), "code", bus.CodeBadRequest,
+			"code says that it is math"},
+		{"of an epoch that is over", nil, change(func(d *bus.Dispatch) { d.Epoch = 4 }), "math",
+			bus.CodeStaleEpoch, "4 has been followed by 5"},
+		{"for an earlier life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 6 }), "math",
+			bus.CodeStaleEpoch, "another start"},
 		{"for this life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 7 }), "math", "", ""},
-		{"of an epoch whose claim is not known yet", nil, change(func(d *bus.Dispatch) { d.Epoch = 6 }), "math", bus.CodeNotClaimed, "epoch 5"},
-		{"of a claim that is over", nil, change(func(d *bus.Dispatch) { d.Fence = 104 }), "math", bus.CodeStaleEpoch, "104 has been followed by claim 105"},
-		{"of a claim that is not known yet", nil, change(func(d *bus.Dispatch) { d.Fence = 106 }), "math", bus.CodeNotClaimed, "claim 105"},
+		{"of an epoch whose claim is not known yet", nil, change(func(d *bus.Dispatch) { d.Epoch = 6 }),
+			"math", bus.CodeNotClaimed, "epoch 5"},
+		{"of a claim that is over", nil, change(func(d *bus.Dispatch) { d.Fence = 104 }), "math",
+			bus.CodeStaleEpoch, "104 has been followed by claim 105"},
+		{"of a claim that is not known yet", nil, change(func(d *bus.Dispatch) { d.Fence = 106 }), "math",
+			bus.CodeNotClaimed, "claim 105"},
 		{"of the claim in force", nil, change(func(d *bus.Dispatch) { d.Fence = 105 }), "math", "", ""},
-		{"from a hub without a claim", nil, change(func(d *bus.Dispatch) { d.Domain = "code" }), "code", bus.CodeNotClaimed, "sold by math"},
-		{"when no hub has a claim", func(a *Agent) { a.Claimed(nil) }, dispatch("h"), "math", bus.CodeNotClaimed, "no hub"},
-		{"when all slots are taken", func(a *Agent) { a.Dispatch("math", dispatch("x")); a.Dispatch("math", dispatch("y")) }, dispatch("h"), "math", bus.CodeNoSlot, "all 2 slots"},
+		{"from a hub without a claim", nil, change(func(d *bus.Dispatch) { d.Domain = "code" }), "code",
+			bus.CodeNotClaimed, "sold by math"},
+		{"when no hub has a claim", func(a *Agent) { a.Claimed(nil) }, dispatch("h"), "math",
+			bus.CodeNotClaimed, "no hub"},
+		{"when all slots are taken",
+			func(a *Agent) { a.Dispatch("math", dispatch("x")); a.Dispatch("math", dispatch("y")) },
+			dispatch("h"), "math", bus.CodeNoSlot, "all 2 slots"},
 		{"when draining", (*Agent).Drain, dispatch("h"), "math", bus.CodeDraining, "shutting down"},
 		{"when the engine is gone", (*Agent).Unhealthy, dispatch("h"), "math", bus.CodeNoSlot, "unhealthy"},
-		{"for another model", nil, change(func(d *bus.Dispatch) { d.Model = "huge" }), "math", bus.CodeUnknownModel, `"tiny" is`},
-		{"without max_tokens", nil, change(func(d *bus.Dispatch) { d.MaxTokens = 0 }), "math", bus.CodeBadRequest, "max_tokens"},
-		{"of a tier that cannot be", nil, change(func(d *bus.Dispatch) { d.Tier = market.MaxTiers }), "math", bus.CodeBadRequest, "tier"},
-		{"with an answer to anywhere", nil, change(func(d *bus.Dispatch) { d.Task.Reply = "souk.v1.hub.math.task" }), "math", bus.CodeBadRequest, "not a subject for answers"},
-		{"priced by a card that is not ours", nil, change(func(d *bus.Dispatch) { d.Price.Hit = 0 }), "math", bus.CodeBadTerms, "this agent's card"},
+		{"for another model", nil, change(func(d *bus.Dispatch) { d.Model = "huge" }), "math",
+			bus.CodeUnknownModel, `"tiny" is`},
+		{"without max_tokens", nil, change(func(d *bus.Dispatch) { d.MaxTokens = 0 }), "math",
+			bus.CodeBadRequest, "max_tokens"},
+		{"of a tier that cannot be", nil, change(func(d *bus.Dispatch) { d.Tier = market.MaxTiers }), "math",
+			bus.CodeBadRequest, "tier"},
+		{"with an answer to anywhere", nil,
+			change(func(d *bus.Dispatch) { d.Task.Reply = "souk.v1.hub.math.task" }), "math",
+			bus.CodeBadRequest, "not a subject for answers"},
+		{"priced by a card that is not ours", nil, change(func(d *bus.Dispatch) { d.Price.Hit = 0 }), "math",
+			bus.CodeBadTerms, "this agent's card"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := newTestAgent(2, Config{})
@@ -81,7 +102,8 @@ func TestAcceptOrRefuse(t *testing.T) {
 			}
 			before := a.running
 			got, start := a.Dispatch(c.from, c.d)
-			if got.Code != c.want || !strings.Contains(got.Message, c.why) || start != (c.want == "") || got.Hold != "h" || got.Agent != "a1" {
+			if got.Code != c.want || !strings.Contains(got.Message, c.why) || start != (c.want == "") ||
+				got.Hold != "h" || got.Agent != "a1" {
 				t.Errorf("%+v, start %v", got, start)
 			}
 			if a.running-before != map[bool]int{true: 1}[start] {
@@ -94,8 +116,8 @@ func TestAcceptOrRefuse(t *testing.T) {
 	}
 }
 
-// A hub that comes back after the agent has missed its first word, and hears another soon; not for ever, since there may be a
-// thousand agents.
+// A hub that comes back after the agent has missed its first word, and hears another soon; not for ever,
+// since there may be a thousand agents.
 func TestSummariesAfterAnOutage(t *testing.T) {
 	a := newTestAgent(1, Config{})
 	now := begun
@@ -165,7 +187,8 @@ func TestSameHoldAgain(t *testing.T) {
 
 func end(a *Agent, hold string) bus.Completion {
 	d := dispatch(hold)
-	e := a.Begin(d).End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 10}, TTFT: time.Millisecond}, nil)
+	e := a.Begin(d).End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 10},
+		TTFT: time.Millisecond}, nil)
 	return a.Ended(d, &e)
 }
 
@@ -196,7 +219,8 @@ func TestCompletionsAreRepeated(t *testing.T) {
 			now = r.Wake
 		}
 	}
-	if got, want := total(pauses), 200*time.Millisecond+400*time.Millisecond+800*time.Millisecond+1600*time.Millisecond+3200*time.Millisecond+3*5*time.Second; got != want {
+	if got, want := total(pauses), 200*time.Millisecond+400*time.Millisecond+800*time.Millisecond+
+		1600*time.Millisecond+3200*time.Millisecond+3*5*time.Second; got != want {
 		t.Errorf("waited %v, want %v", got, want)
 	}
 	a.Unsent(now, "h", 0)
@@ -262,7 +286,8 @@ func TestUnsettledWorkIsBounded(t *testing.T) {
 		}
 		end(a, h)
 	}
-	if r, _ := a.Dispatch("math", dispatch("x")); r.Code != bus.CodeNoSlot || !strings.Contains(r.Message, "3 completions") {
+	if r, _ := a.Dispatch("math", dispatch("x")); r.Code != bus.CodeNoSlot ||
+		!strings.Contains(r.Message, "3 completions") {
 		t.Errorf("%+v", r)
 	}
 	a.Acked("1", "")
@@ -277,7 +302,8 @@ func TestSummaries(t *testing.T) {
 	a.Claimed(claim(5))
 	now := begun
 	first := a.Ready(now)
-	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 || len(first.Summary.Free) != 2 || first.Summary.Coverage != 1 {
+	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 ||
+		len(first.Summary.Free) != 2 || first.Summary.Coverage != 1 {
 		t.Fatalf("%+v", first.Summary)
 	}
 	if err := first.Summary.Validate(); err != nil {
@@ -299,7 +325,8 @@ func TestSummaries(t *testing.T) {
 	a.Loaded(bus.Load{Generated: new(int64(500))})
 	now = now.Add(time.Second)
 	s := a.Ready(now).Summary
-	if len(s.Sessions) != 1 || s.Sessions[0] != (bus.SessionState{Key: bus.SessionKey("ann", "s-h"), Tokens: 60}) || s.TTFTUS != 1000 || *s.Engine.Generated != 500 {
+	if len(s.Sessions) != 1 || s.Sessions[0] != (bus.SessionState{Key: bus.SessionKey("ann", "s-h"),
+		Tokens: 60}) || s.TTFTUS != 1000 || *s.Engine.Generated != 500 {
 		t.Errorf("%+v", s)
 	}
 	// The engine's counter went back: it started anew, and its cache is empty.
@@ -311,8 +338,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// An engine that comes back with another model is registered with that where the configuration left it to the engine; a model
-// that the configuration names is waited for.
+// An engine that comes back with another model is registered with that where the configuration left it to the
+// engine; a model that the configuration names is waited for.
 func TestEnginesAreUpgraded(t *testing.T) {
 	cfg := oneAgent("a1", 2)
 	cfg.Model = ""
@@ -322,11 +349,13 @@ func TestEnginesAreUpgraded(t *testing.T) {
 	if err := a.Returned(Info{}); err == nil {
 		t.Error("an engine that serves nothing is sold")
 	}
-	if err := a.Returned(Info{Models: []string{"large", "alias"}, BlockSize: 32, KVTokens: 5000}); err != nil {
+	if err := a.Returned(Info{Models: []string{"large", "alias"}, BlockSize: 32,
+		KVTokens: 5000}); err != nil {
 		t.Fatal(err)
 	}
 	a.Loaded(bus.Load{})
-	if r := a.Registration("n"); r.Model != "large" || r.BlockSize != 32 || r.KVTokens != 5000 || r.State != bus.StateReady {
+	if r := a.Registration("n"); r.Model != "large" || r.BlockSize != 32 || r.KVTokens != 5000 ||
+		r.State != bus.StateReady {
 		t.Errorf("registered %+v", r)
 	}
 	if reply, _ := a.Dispatch("math", dispatch("h")); reply.Code != bus.CodeUnknownModel {
@@ -335,7 +364,8 @@ func TestEnginesAreUpgraded(t *testing.T) {
 
 	named := newTestAgent(2, Config{})
 	named.Unhealthy()
-	if err := named.Returned(Info{Models: []string{"large"}}); err == nil || !strings.Contains(err.Error(), "leave it out") {
+	if err := named.Returned(Info{Models: []string{"large"}}); err == nil ||
+		!strings.Contains(err.Error(), "leave it out") {
 		t.Errorf("an engine with another model than the one named: %v", err)
 	}
 	if err := named.Returned(Info{Models: []string{"large", "tiny"}}); err != nil {
@@ -407,7 +437,8 @@ func TestAnAgentMovesBetweenHubs(t *testing.T) {
 					if old {
 						want = bus.CodeNotClaimed
 					}
-					if r, _ := a.Dispatch(before.domain, before.dispatch(fmt.Sprint("late", i))); r.Code != want {
+					if r, _ := a.Dispatch(before.domain,
+						before.dispatch(fmt.Sprint("late", i))); r.Code != want {
 						t.Errorf("move %d: the hub before gets %+v, want %s", i, r, want)
 					}
 					before = now
@@ -427,7 +458,8 @@ func TestDeposedHubs(t *testing.T) {
 		a.Claimed(next.claim())
 		a.Claimed(first.claim()) // news that were overtaken
 		a.Unclaimed(100)
-		for _, high := range []sells{{"math", 1 << 50, 101, old}, {"math", 90, 1 << 50, false}, {"code", 1 << 50, 1 << 50, old}} {
+		for _, high := range []sells{{"math", 1 << 50, 101, old}, {"math", 90, 1 << 50, false},
+			{"code", 1 << 50, 1 << 50, old}} {
 			if r, _ := a.Dispatch(high.domain, high.dispatch("high")); r.Code != bus.CodeNotClaimed {
 				t.Errorf("%+v: %+v", high, r)
 			}
@@ -491,7 +523,8 @@ func TestAgentUnderRandomClaims(t *testing.T) {
 			if !start {
 				continue
 			}
-			if r.Code != "" || running[hold] || before == nil || before.Domain != from.domain || before.Epoch != from.epoch || !from.old && before.Fence != from.fence {
+			if r.Code != "" || running[hold] || before == nil || before.Domain != from.domain ||
+				before.Epoch != from.epoch || !from.old && before.Fence != from.fence {
 				t.Fatalf("step %d: %+v served under %+v", i, from, before)
 			}
 			running[hold] = true
@@ -581,14 +614,19 @@ func TestAgentUnderRandomHubs(t *testing.T) {
 				a.Unsent(now, r.Completion.Hold, rng.Float64())
 			}
 		}
-		if len(running) > 3 || a.running != len(running) || len(a.pending) != len(pending) || len(pending)+len(running) > 8 {
-			t.Fatalf("step %d: runs %d of 3, agent says %d; pending %d, agent says %d", i, len(running), a.running, len(pending), len(a.pending))
+		if len(running) > 3 || a.running != len(running) || len(a.pending) != len(pending) ||
+			len(pending)+len(running) > 8 {
+			t.Fatalf("step %d: runs %d of 3, agent says %d; pending %d, agent says %d", i, len(running),
+				a.running, len(pending), len(a.pending))
 		}
-		if len(a.holds) != len(a.order) || len(a.holds) > maxHolds || a.sessions.recent.Len() > 10 || a.sessions.tokens > 1000 {
-			t.Fatalf("step %d: %d holds, %d in order, %d sessions", i, len(a.holds), len(a.order), a.sessions.recent.Len())
+		if len(a.holds) != len(a.order) || len(a.holds) > maxHolds || a.sessions.recent.Len() > 10 ||
+			a.sessions.tokens > 1000 {
+			t.Fatalf("step %d: %d holds, %d in order, %d sessions", i, len(a.holds), len(a.order),
+				a.sessions.recent.Len())
 		}
 	}
 	if accepted < 1000 || accepted != acked+len(pending)+len(running) {
-		t.Errorf("%d accepted, %d acknowledged, %d pending, %d running", accepted, acked, len(pending), len(running))
+		t.Errorf("%d accepted, %d acknowledged, %d pending, %d running", accepted, acked, len(pending),
+			len(running))
 	}
 }

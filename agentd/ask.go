@@ -10,9 +10,9 @@ import (
 	"souk/market"
 )
 
-// Ask answers a hub's call for the agent's ask: with a seal that nobody can read, and with the ask itself once the hub says that the
-// sealing is on record. secret is the process's own; nonces are made from it, so that a call repeated gets the same answer. Only
-// the hub that has claimed the agent is answered.
+// Ask answers a hub's call for the agent's ask: with a seal that nobody can read, and with the ask itself
+// once the hub says that the sealing is on record. secret is the process's own; nonces are made from it, so
+// that a call repeated gets the same answer. Only the hub that has claimed the agent is answered.
 func (a *Agent) Ask(node, domain string, c *bus.Call, secret [32]byte) (*bus.Ask, error) {
 	r := a.Registration(node)
 	owner, class := r.Seller()
@@ -20,7 +20,8 @@ func (a *Agent) Ask(node, domain string, c *bus.Call, secret [32]byte) (*bus.Ask
 	case a.claim == nil || a.claim.Domain != domain || a.claim.Epoch != c.Lead:
 		return nil, fmt.Errorf("call of %s, leadership %d, which has not claimed the agent", domain, c.Lead)
 	case c.Agent != a.cfg.ID || c.Class != class:
-		return nil, fmt.Errorf("call for %s of class %q: this is %s of class %q", c.Agent, c.Class, a.cfg.ID, class)
+		return nil, fmt.Errorf("call for %s of class %q: this is %s of class %q", c.Agent, c.Class, a.cfg.ID,
+			class)
 	}
 	mac := hmac.New(sha256.New, secret[:])
 	mac.Write(binary.BigEndian.AppendUint64(nil, c.Epoch))

@@ -7,9 +7,11 @@ import (
 	"souk/market"
 )
 
-// A seal fits the ask that is said later, also after a call was repeated; and only the hub that has claimed the agent is told.
+// A seal fits the ask that is said later, also after a call was repeated; and only the hub that has claimed
+// the agent is told.
 func TestAsks(t *testing.T) {
-	cfg := AgentConfig{ID: "a-1", Model: "llama", Owner: "lab", Class: "h200", Ask: 7, Slots: 2, Domains: []bus.DomainScore{{Domain: "math"}}}
+	cfg := AgentConfig{ID: "a-1", Model: "llama", Owner: "lab", Class: "h200", Ask: 7, Slots: 2,
+		Domains: []bus.DomainScore{{Domain: "math"}}}
 	a := NewAgent(cfg, Default(), Info{}, 1)
 	call := &bus.Call{Agent: "a-1", Class: "h200", Epoch: 4, Lead: 9}
 	if _, err := a.Ask("node", "math", call, [32]byte{1}); err == nil {
@@ -29,7 +31,8 @@ func TestAsks(t *testing.T) {
 	open.Open = true
 	opened := said(open)
 	ask := market.Ask{Owner: "lab", Amount: opened.Amount, Nonce: [16]byte(opened.Nonce)}
-	if ask.Seal("h200", 4) != [32]byte(sealed.Seal) || string(again.Seal) != string(sealed.Seal) || opened.Amount != 7 || sealed.Amount != 0 || sealed.Nonce != nil || opened.Seal != nil {
+	if ask.Seal("h200", 4) != [32]byte(sealed.Seal) || string(again.Seal) != string(sealed.Seal) ||
+		opened.Amount != 7 || sealed.Amount != 0 || sealed.Nonce != nil || opened.Seal != nil {
 		t.Errorf("sealed %+v, opened %+v", sealed, opened)
 	}
 	next := *call

@@ -16,20 +16,24 @@ type Config struct {
 	Node   string        `yaml:"node"` // names this machine in errors and in the registry
 	Agents []AgentConfig `yaml:"agents"`
 
-	LeaseTTL        time.Duration `yaml:"lease_ttl"`        // how long a dead node is still believed alive
-	SummaryGap      time.Duration `yaml:"summary_gap"`      // least time between two summaries
-	SummaryEvery    time.Duration `yaml:"summary_every"`    // most time between two summaries
-	ScrapeEvery     time.Duration `yaml:"scrape_every"`     // of the engine's metrics; they correct the hub's own count, slowly
-	Heartbeat       time.Duration `yaml:"heartbeat"`        // most time in which a stream says nothing
-	KeepFrames      time.Duration `yaml:"keep_frames"`      // how long an ended answer can be asked for again
-	KeepStream      int           `yaml:"keep_stream"`      // bytes kept of one answer for a client that missed some
-	KeepTotal       int           `yaml:"keep_total"`       // bytes kept of all ended answers of one agent
-	MaxRun          time.Duration `yaml:"max_run"`          // of a task whose dispatch sets no limit
-	DrainTimeout    time.Duration `yaml:"drain_timeout"`    // what running tasks get to finish after SIGTERM
-	SettleTimeout   time.Duration `yaml:"settle_timeout"`   // what hubs then get to acknowledge completions
-	RetryMin        time.Duration `yaml:"retry_min"`        // first pause before a completion is sent again; doubles
-	RetryMax        time.Duration `yaml:"retry_max"`        // and grows no further
-	MaxCompletions  int           `yaml:"max_completions"`  // not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
+	LeaseTTL     time.Duration `yaml:"lease_ttl"`     // how long a dead node is still believed alive
+	SummaryGap   time.Duration `yaml:"summary_gap"`   // least time between two summaries
+	SummaryEvery time.Duration `yaml:"summary_every"` // most time between two summaries
+	// of the engine's metrics; they correct the hub's own count, slowly
+	ScrapeEvery time.Duration `yaml:"scrape_every"`
+	Heartbeat   time.Duration `yaml:"heartbeat"`   // most time in which a stream says nothing
+	KeepFrames  time.Duration `yaml:"keep_frames"` // how long an ended answer can be asked for again
+	// bytes kept of one answer for a client that missed some
+	KeepStream    int           `yaml:"keep_stream"`
+	KeepTotal     int           `yaml:"keep_total"`     // bytes kept of all ended answers of one agent
+	MaxRun        time.Duration `yaml:"max_run"`        // of a task whose dispatch sets no limit
+	DrainTimeout  time.Duration `yaml:"drain_timeout"`  // what running tasks get to finish after SIGTERM
+	SettleTimeout time.Duration `yaml:"settle_timeout"` // what hubs then get to acknowledge completions
+	// first pause before a completion is sent again; doubles
+	RetryMin time.Duration `yaml:"retry_min"`
+	RetryMax time.Duration `yaml:"retry_max"` // and grows no further
+	// not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
+	MaxCompletions  int           `yaml:"max_completions"`
 	KeepCompletions time.Duration `yaml:"keep_completions"` // how long one is repeated
 	MaxSessions     int           `yaml:"max_sessions"`     // remembered as served here
 	ListSessions    int           `yaml:"list_sessions"`    // of these, named in a summary
@@ -37,25 +41,30 @@ type Config struct {
 
 // AgentConfig is one agent: one engine serving one model.
 type AgentConfig struct {
-	ID       string            `yaml:"id"`
-	Engine   EngineConfig      `yaml:"engine"`
-	Model    string            `yaml:"model"` // empty: the first that the engine serves
-	Scale    float64           `yaml:"scale"` // parameters, in billions
-	Domains  []bus.DomainScore `yaml:"domains"`
-	Slots    int               `yaml:"slots"` // tasks at once; the engine's --max-num-seqs or less
-	Tiers    []market.Tier     `yaml:"tiers"` // the slots by congestion charge; empty: as measured under load
-	Price    market.Price      `yaml:"price"` // credits per million tokens
-	Owner    string            `yaml:"owner"` // whose agent it is: asks of one owner count as one; empty: the node
-	Class    string            `yaml:"class"` // model, precision, hardware; agents of one class are paid one tariff; empty: the model
-	Ask      market.Credits    `yaml:"ask"`   // wanted for a task beside its metered cost, where the domain's pricing is tariff
-	Features []string          `yaml:"features"`
+	ID      string            `yaml:"id"`
+	Engine  EngineConfig      `yaml:"engine"`
+	Model   string            `yaml:"model"` // empty: the first that the engine serves
+	Scale   float64           `yaml:"scale"` // parameters, in billions
+	Domains []bus.DomainScore `yaml:"domains"`
+	Slots   int               `yaml:"slots"` // tasks at once; the engine's --max-num-seqs or less
+	Tiers   []market.Tier     `yaml:"tiers"` // the slots by congestion charge; empty: as measured under load
+	Price   market.Price      `yaml:"price"` // credits per million tokens
+	// whose agent it is: asks of one owner count as one; empty: the node
+	Owner string `yaml:"owner"`
+	// model, precision, hardware; agents of one class are paid one tariff; empty: the model
+	Class string `yaml:"class"`
+	// wanted for a task beside its metered cost, where the domain's pricing is tariff
+	Ask      market.Credits `yaml:"ask"`
+	Features []string       `yaml:"features"`
 }
 
 // Default is a node without agents.
 func Default() Config {
 	return Config{
-		LeaseTTL:        10 * time.Second,       // etcd grants no less than 2 s and restarts it at a change of leader
-		SummaryGap:      100 * time.Millisecond, // a hub with a thousand agents hears ten thousand a second at most
+		// etcd grants no less than 2 s and restarts it at a change of leader
+		LeaseTTL: 10 * time.Second,
+		// a hub with a thousand agents hears ten thousand a second at most
+		SummaryGap:      100 * time.Millisecond,
 		SummaryEvery:    time.Second,
 		ScrapeEvery:     2 * time.Second,
 		Heartbeat:       2 * time.Second,
@@ -78,9 +87,12 @@ func Default() Config {
 func (c Config) WithDefaults() Config {
 	d := Default()
 	for _, p := range []struct{ v, to *time.Duration }{
-		{&c.LeaseTTL, &d.LeaseTTL}, {&c.SummaryGap, &d.SummaryGap}, {&c.SummaryEvery, &d.SummaryEvery}, {&c.ScrapeEvery, &d.ScrapeEvery},
-		{&c.Heartbeat, &d.Heartbeat}, {&c.KeepFrames, &d.KeepFrames}, {&c.MaxRun, &d.MaxRun}, {&c.DrainTimeout, &d.DrainTimeout},
-		{&c.SettleTimeout, &d.SettleTimeout}, {&c.RetryMin, &d.RetryMin}, {&c.RetryMax, &d.RetryMax}, {&c.KeepCompletions, &d.KeepCompletions},
+		{&c.LeaseTTL, &d.LeaseTTL}, {&c.SummaryGap, &d.SummaryGap}, {&c.SummaryEvery, &d.SummaryEvery},
+		{&c.ScrapeEvery, &d.ScrapeEvery},
+		{&c.Heartbeat, &d.Heartbeat}, {&c.KeepFrames, &d.KeepFrames}, {&c.MaxRun, &d.MaxRun},
+		{&c.DrainTimeout, &d.DrainTimeout},
+		{&c.SettleTimeout, &d.SettleTimeout}, {&c.RetryMin, &d.RetryMin}, {&c.RetryMax, &d.RetryMax},
+		{&c.KeepCompletions, &d.KeepCompletions},
 	} {
 		if *p.v == 0 {
 			*p.v = *p.to
@@ -132,7 +144,8 @@ func (c Config) Validate() error {
 		name   string
 		v, max int
 	}{
-		{"keep_stream", c.KeepStream, 1 << 30}, {"keep_total", c.KeepTotal, 1 << 34}, {"max_completions", c.MaxCompletions, 1 << 20},
+		{"keep_stream", c.KeepStream, 1 << 30}, {"keep_total", c.KeepTotal, 1 << 34},
+		{"max_completions", c.MaxCompletions, 1 << 20},
 		{"max_sessions", c.MaxSessions, 1 << 20}, {"list_sessions", c.ListSessions, 1 << 12},
 	} {
 		if n.v < 0 || n.v > n.max {
@@ -164,14 +177,16 @@ func (a AgentConfig) faults() (errs []error) {
 		}
 	}
 	found(bus.CheckID("id", a.ID))
-	if u, err := url.Parse(a.Engine.WithDefaults().URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if u, err := url.Parse(a.Engine.WithDefaults().URL); err != nil || u.Scheme != "http" &&
+		u.Scheme != "https" || u.Host == "" {
 		wrong("engine.url: %q is not like http://127.0.0.1:8000", bus.Redact(a.Engine.URL))
 	}
 	e := a.Engine
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe}, {"relay_every", e.RelayEvery}} {
+	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe},
+		{"relay_every", e.RelayEvery}} {
 		if d.v < 0 || d.v > 24*time.Hour {
 			wrong("engine.%s: %v is not within 0 and 24h", d.name, d.v)
 		}
@@ -203,8 +218,8 @@ func (a AgentConfig) faults() (errs []error) {
 	return errs
 }
 
-// validateTiers judges configured tiers: they are the slots, and the first is free of charge, since who comes alone slows
-// nobody.
+// validateTiers judges configured tiers: they are the slots, and the first is free of charge, since who comes
+// alone slows nobody.
 func (a AgentConfig) validateTiers() error {
 	if len(a.Tiers) == 0 {
 		return nil
@@ -216,7 +231,8 @@ func (a AgentConfig) validateTiers() error {
 	case slots != a.Slots:
 		return fmt.Errorf("tiers: %d slots together, want the agent's %d", slots, a.Slots)
 	case a.Tiers[0].Toll != 0:
-		return fmt.Errorf("tiers: tier 0 has toll %s, want 0: a task that comes alone slows nobody", a.Tiers[0].Toll)
+		return fmt.Errorf("tiers: tier 0 has toll %s, want 0: a task that comes alone slows nobody",
+			a.Tiers[0].Toll)
 	}
 	return nil
 }
@@ -230,7 +246,8 @@ func (a AgentConfig) registration(node string, boot int64, info Info, state stri
 	return &bus.Registration{
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
-		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state, Engine: info.Version,
+		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state,
+		Engine:   info.Version,
 		Template: info.Template,
 	}
 }

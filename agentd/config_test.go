@@ -37,8 +37,10 @@ func TestDecodeConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := c.Agents[0]
-	if c.Node != "rack-3" || c.DrainTimeout != 30*time.Second || c.SummaryEvery != time.Second || a.Engine.Progress != 10*time.Second ||
-		a.Price != (market.Price{Miss: 150_000_000, Hit: 15_000_000, Out: 600_000_000}) || a.Domains[1] != (bus.DomainScore{Domain: "general", Score: 0.5}) {
+	if c.Node != "rack-3" || c.DrainTimeout != 30*time.Second || c.SummaryEvery != time.Second ||
+		a.Engine.Progress != 10*time.Second ||
+		a.Price != (market.Price{Miss: 150_000_000, Hit: 15_000_000, Out: 600_000_000}) ||
+		a.Domains[1] != (bus.DomainScore{Domain: "general", Score: 0.5}) {
 		t.Errorf("%+v", c)
 	}
 	for _, bad := range []struct{ from, to, want string }{
@@ -46,15 +48,21 @@ func TestDecodeConfig(t *testing.T) {
 		{"    slots: 8", "    slots: 8\n    slots: 9", `"slots" already defined`},
 		{"slots: 8", "slots: 0", "agents[0].slots: 0 is not within 1 and"},
 		{"slots: 8", "slots: many", "[8:12]"},
-		{"slots: 8", "slots: 8\n    tiers: [{slots: 4}, {slots: 3, toll: -0.00001}]", "agents[0].tiers: 7 slots together, want the agent's 8"},
-		{"slots: 8", "slots: 8\n    tiers: [{slots: 4}, {slots: 4, toll: 0.00001}]", "agents[0].tiers: tier 1 has toll 0.00001, want -1000000 to 0 credits"},
-		{"slots: 8", "slots: 8\n    tiers: [{slots: 4}, {slots: 4}]", "agents[0].tiers: tier 1 has toll 0, not below the toll 0"},
-		{"slots: 8", "slots: 8\n    tiers: [{slots: 8, toll: -1}]", "agents[0].tiers: tier 0 has toll -1, want 0"},
+		{"slots: 8", "slots: 8\n    tiers: [{slots: 4}, {slots: 3, toll: -0.00001}]",
+			"agents[0].tiers: 7 slots together, want the agent's 8"},
+		{"slots: 8", "slots: 8\n    tiers: [{slots: 4}, {slots: 4, toll: 0.00001}]",
+			"agents[0].tiers: tier 1 has toll 0.00001, want -1000000 to 0 credits"},
+		{"slots: 8", "slots: 8\n    tiers: [{slots: 4}, {slots: 4}]",
+			"agents[0].tiers: tier 1 has toll 0, not below the toll 0"},
+		{"slots: 8", "slots: 8\n    tiers: [{slots: 8, toll: -1}]",
+			"agents[0].tiers: tier 0 has toll -1, want 0"},
 		{"slots: 8", "slots: 8\n    tiers: [{slots: 8, charge: 1}]", `unknown field "charge"`},
-		{"hit: 0.015", "hit: 0.2", "agents[0].price: hit is 0.2 and miss 0.15: a cached token may not cost more than a computed one"},
+		{"hit: 0.015", "hit: 0.2",
+			"agents[0].price: hit is 0.2 and miss 0.15: a cached token may not cost more than a computed one"},
 		{"hit: 0.015", "hit: -1", "price: hit"},
 		{"id: tiny-1", "id: tiny.1", `agents[0].id: "tiny.1" is not an id`},
-		{"http://127.0.0.1:8000", "127.0.0.1:8000", `agents[0].engine.url: "127.0.0.1:8000" is not like http://`},
+		{"http://127.0.0.1:8000", "127.0.0.1:8000",
+			`agents[0].engine.url: "127.0.0.1:8000" is not like http://`},
 		{"score: 0.8", "score: 1.8", "score"},
 		{"domain: general", "domain: math", "math stands twice"},
 		{"progress: 10s", "progress: -10s", "agents[0].engine.progress"},
@@ -62,7 +70,8 @@ func TestDecodeConfig(t *testing.T) {
 		{"drain_timeout: 30s", "lease_ttl: 1s", "lease_ttl: 1s is not within 2s and"},
 		{"drain_timeout: 30s", "keep_total: -1", "keep_total"},
 		{node[strings.Index(node, "agents:"):], "", "agents: none"},
-		{"agents:\n", "agents:\n" + node[strings.Index(node, "  - id"):], `agents[1].id: agents[0] is called "tiny-1" as well`},
+		{"agents:\n", "agents:\n" + node[strings.Index(node, "  - id"):],
+			`agents[1].id: agents[0] is called "tiny-1" as well`},
 	} {
 		text := strings.Replace(node, bad.from, bad.to, 1)
 		if text == node {
@@ -81,7 +90,8 @@ func TestDefaultIsValid(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	if d := (Config{Agents: c.Agents}).WithDefaults(); d.MaxCompletions != c.MaxCompletions || d.RetryMax != c.RetryMax {
+	if d := (Config{Agents: c.Agents}).WithDefaults(); d.MaxCompletions != c.MaxCompletions ||
+		d.RetryMax != c.RetryMax {
 		t.Errorf("%+v", d)
 	}
 }

@@ -1,6 +1,6 @@
-// Package agentd is one GPU node's side of the market, values in and values out: an agent accepts or refuses each
-// dispatch, meters what its engine says, keeps what its reader may have missed, and accounts for it. Package
-// agentd/serve runs it.
+// Package agentd is one GPU node's side of the market, values in and values out: an agent accepts or refuses
+// each dispatch, meters what its engine says, keeps what its reader may have missed, and accounts for it.
+// Package agentd/serve runs it.
 package agentd
 
 import (
@@ -16,10 +16,10 @@ import (
 //
 // Complete sends r with stream: true, calls token for every read of the engine's socket that held at least
 // one event, in order, from one goroutine, and returns when the answer has ended. If ctx ends, or token
-// returns an error, the connection is closed, so that the engine frees the slot, and Complete returns what was
-// relayed until then together with that error (the cause of ctx, if it has one). An answer that the engine
-// broke off (abort, error chunk, end of stream without a finish) is an error too. What is the engine's own
-// doing comes as an *EngineError.
+// returns an error, the connection is closed, so that the engine frees the slot, and Complete returns what
+// was relayed until then together with that error (the cause of ctx, if it has one). An answer that the
+// engine broke off (abort, error chunk, end of stream without a finish) is an error too. What is the engine's
+// own doing comes as an *EngineError.
 type Engine interface {
 	Complete(ctx context.Context, r Request, token func(Chunk) error) (Answer, error)
 	Load(ctx context.Context) (bus.Load, error)
@@ -62,17 +62,19 @@ type Chunk struct {
 
 	Counted int // prompt tokens, before the engine was asked for anything; else 0
 
-	// Of a resumed answer, in its first chunk: the tokens of the prompt itself, and how many of those delivered
-	// were taken over. Prompt is then their sum.
+	// Of a resumed answer, in its first chunk: the tokens of the prompt itself, and how many of those
+	// delivered were taken over. Prompt is then their sum.
 	Base, Kept int
 }
 
 // Answer is how it ended.
 type Answer struct {
-	Finish        string          // stop, length, tool_calls, ...
-	Stop          json.RawMessage // vLLM's stop_reason, nil if null
-	Usage         market.Usage
-	Unmetered     bool          // no usage came: Usage.Output counts what was relayed, Usage.Prompt the prompt ids reported (0: none were)
+	Finish string          // stop, length, tool_calls, ...
+	Stop   json.RawMessage // vLLM's stop_reason, nil if null
+	Usage  market.Usage
+	// no usage came: Usage.Output counts what was relayed, Usage.Prompt the prompt ids reported (0: none
+	// were)
+	Unmetered     bool
 	NoCacheReport bool          // cached_tokens was absent: Usage.Cached is 0 and means nothing
 	TTFT          time.Duration // from the request's first byte to the first event with content
 	ITL           time.Duration // mean between tokens; 0 with fewer than two
@@ -93,13 +95,17 @@ type Info struct {
 // EngineConfig says where an engine is and how long it may be silent. Zero fields take the values of
 // [EngineConfig.WithDefaults].
 type EngineConfig struct {
-	URL           string        `yaml:"url"`             // http://host:port, without /v1; empty: vLLM's usual port on this machine
-	APIKey        string        `yaml:"api_key"`         // sent as a bearer token; empty = none
-	FirstEvent    time.Duration `yaml:"first_event"`     // most time from the request to the first event: queueing and prefill
-	Progress      time.Duration `yaml:"progress"`        // most time between two events after that
-	Suspect       time.Duration `yaml:"suspect"`         // least silence after which the engine is looked at: if nothing moves there, it hangs
-	Probe         time.Duration `yaml:"probe"`           // most time for /health, /metrics, /v1/models
-	RelayEvery    time.Duration `yaml:"relay_every"`     // of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
+	// http://host:port, without /v1; empty: vLLM's usual port on this machine
+	URL    string `yaml:"url"`
+	APIKey string `yaml:"api_key"` // sent as a bearer token; empty = none
+	// most time from the request to the first event: queueing and prefill
+	FirstEvent time.Duration `yaml:"first_event"`
+	Progress   time.Duration `yaml:"progress"` // most time between two events after that
+	// least silence after which the engine is looked at: if nothing moves there, it hangs
+	Suspect time.Duration `yaml:"suspect"`
+	Probe   time.Duration `yaml:"probe"` // most time for /health, /metrics, /v1/models
+	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
+	RelayEvery    time.Duration `yaml:"relay_every"`
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
 }
 
@@ -114,23 +120,27 @@ func (c EngineConfig) WithDefaults() EngineConfig {
 		c.URL = "http://127.0.0.1:8000"
 	}
 	set(&c.FirstEvent, 2*time.Minute) // a long prompt behind a full queue
-	set(&c.Progress, 30*time.Second)  // a preempted stream waits for others to finish; a dead engine waits for ever
-	set(&c.Suspect, 2*time.Second)    // gaps of a live engine stay below 0.2 s
+	// a preempted stream waits for others to finish; a dead engine waits for ever
+	set(&c.Progress, 30*time.Second)
+	set(&c.Suspect, 2*time.Second) // gaps of a live engine stay below 0.2 s
 	set(&c.Probe, 5*time.Second)
 	set(&c.RelayEvery, 20*time.Millisecond) // fifty times a second: smoother than anybody reads
 	if c.MaxEventBytes == 0 {
-		c.MaxEventBytes = 4 << 20 // the first event lists the prompt's ids, 7 bytes each: as many as a prompt of 512 KB can have
+		// the first event lists the prompt's ids, 7 bytes each: as many as a prompt of 512 KB can have
+		c.MaxEventBytes = 4 << 20
 	}
 	return c
 }
 
 // EngineError is what an engine did wrong, or why it did nothing.
 type EngineError struct {
-	Code    bus.Code // CodeEngineFailed; CodeEngineRefused: its own 4xx; CodeNoSlot: full, an award lost and no fault; CodeBadRequest: never sent
-	Message string   // says what the engine said
-	Status  int      // HTTP status, also one that came as an event of a stream; 0 if there was none
-	Stalled bool     // it said nothing for too long: it may hang, whatever /health says
-	Err     error    // beneath, may be nil
+	// CodeEngineFailed; CodeEngineRefused: its own 4xx; CodeNoSlot: full, an award lost and no fault;
+	// CodeBadRequest: never sent
+	Code    bus.Code
+	Message string // says what the engine said
+	Status  int    // HTTP status, also one that came as an event of a stream; 0 if there was none
+	Stalled bool   // it said nothing for too long: it may hang, whatever /health says
+	Err     error  // beneath, may be nil
 }
 
 func (e *EngineError) Error() string {

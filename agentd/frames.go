@@ -1,7 +1,7 @@
 package agentd
 
-// frames are the encoded messages of one answer, kept in case its reader missed some. Number base is the oldest still
-// there.
+// frames are the encoded messages of one answer, kept in case its reader missed some. Number base is the
+// oldest still there.
 type frames struct {
 	base  uint64
 	data  [][]byte

@@ -34,7 +34,8 @@ func TestACollectedAnswerTooLongForAMessageIsCutAndPaid(t *testing.T) {
 	}
 	c, res := e.Completion, e.Result
 	if c.Outcome != bus.OutcomeDone || c.Finish != "length" ||
-		c.Usage != (market.Usage{Prompt: 60, Output: taken}) || c.Relayed != taken || c.Cost != d.Price.Cost(c.Usage) {
+		c.Usage != (market.Usage{Prompt: 60, Output: taken}) || c.Relayed != taken ||
+		c.Cost != d.Price.Cost(c.Usage) {
 		t.Errorf("after %v: outcome %s, finish %q, %+v for %v", err, c.Outcome, c.Finish, c.Usage, c.Cost)
 	}
 	if len(res.Text) != len("first")+taken-1 || len(res.Extra) != taken-1 ||

@@ -11,10 +11,12 @@ import (
 const (
 	repeatEvery = 900 * time.Millisecond // between two repeats of one answer: readers ask once a second
 	repeatPace  = 512 << 10              // bytes a second of one answer's repeats, beyond the first
-	repeatRate  = 4 << 20                // bytes a second of all an agent's repeats; a second's may go at once
-	repeatPiece = 64 << 10               // bytes of one answer, before it is another's turn
-	repeatLeast = 256                    // bytes that any repeat counts as: the message is not all of the work
-	strangers   = 256                    // a second, who ask for what is not kept and are told so
+	// bytes a second of all an agent's repeats; a second's may go at once
+	repeatRate  = 4 << 20
+	repeatPiece = 64 << 10 // bytes of one answer, before it is another's turn
+	// bytes that any repeat counts as: the message is not all of the work
+	repeatLeast = 256
+	strangers   = 256 // a second, who ask for what is not kept and are told so
 )
 
 // again is what a reader asked for once more of an answer.

@@ -52,8 +52,8 @@ func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
 	return r
 }
 
-// Withheld reports whether a failed run is to stay unsaid until its hub has decided: nothing of it was delivered, so
-// another agent may serve the task and its reader need never know.
+// Withheld reports whether a failed run is to stay unsaid until its hub has decided: nothing of it was
+// delivered, so another agent may serve the task and its reader need never know.
 func (r *Run) Withheld(e *Ending) bool {
 	return e.Completion.Outcome == bus.OutcomeFailed && r.d.Task.Failover != "off" && r.seq == r.first &&
 		(e.Completion.Code.Broken() || e.Completion.Code == bus.CodeNoSlot)
@@ -79,9 +79,9 @@ func (r *Run) Quit() (waits bool) {
 	return !r.began && r.d.FirstMS > 0
 }
 
-// Take meters what the engine sent. It returns the chunk to relay, which holds until the next call, nil if there is
-// nothing to say now, or why the answer must end before it: its tokens would cost more than the hold has for them, or
-// are more than were asked for.
+// Take meters what the engine sent. It returns the chunk to relay, which holds until the next call, nil if
+// there is nothing to say now, or why the answer must end before it: its tokens would cost more than the hold
+// has for them, or are more than were asked for.
 func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if n := c.Counted + c.Base + c.Kept; n > 0 { // before the engine is asked for anything
 		r.prompt = n
@@ -90,7 +90,8 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		}
 		if r.beyond() {
 			return nil, &EngineError{Code: bus.CodePromptTooLong, Message: fmt.Sprintf(
-				"the engine counts %d tokens in the prompt, and the hold covers %d: a higher max_price covers more",
+				"the engine counts %d tokens in the prompt, and the hold covers %d: a higher max_price "+
+					"covers more",
 				n, r.d.PromptMost)}
 		}
 	}
@@ -108,12 +109,14 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		if r.count+c.Count > r.d.MaxTokens {
 			return nil, errEnough
 		}
-		if r.d.Settle != market.SettleQuoted && r.d.Price.Cost(r.usage(r.count+c.Count))+r.d.Tariff > r.d.CostCap {
+		if r.d.Settle != market.SettleQuoted &&
+			r.d.Price.Cost(r.usage(r.count+c.Count))+r.d.Tariff > r.d.CostCap {
 			return nil, errCapped
 		}
 		r.count += c.Count
 	}
-	if c.Text == "" && len(c.Tokens) == 0 && len(c.Extra) == 0 && !(c.Finish && r.d.Task.Stream && r.seq > 0) {
+	if c.Text == "" && len(c.Tokens) == 0 && len(c.Extra) == 0 &&
+		!(c.Finish && r.d.Task.Stream && r.seq > 0) {
 		return nil, nil
 	}
 	if !r.d.Task.Stream {
@@ -121,7 +124,8 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		for _, x := range c.Extra {
 			r.bytes += len(x.Choice) + 16
 		}
-		if r.bytes > bus.MaxAnswer-4096 || len(r.extra)+len(c.Extra) > bus.MaxItems { // the rest of the Result needs room
+		// the rest of the Result needs room
+		if r.bytes > bus.MaxAnswer-4096 || len(r.extra)+len(c.Extra) > bus.MaxItems {
 			r.count -= c.Count // which is not in it
 			return nil, errTooLong
 		}
@@ -132,7 +136,8 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		r.text.WriteString(c.Text)
 		return nil, nil
 	}
-	r.out = bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Text: c.Text, Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
+	r.out = bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Text: c.Text,
+		Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
 	r.seq++
 	return &r.out, nil
 }
@@ -161,11 +166,12 @@ type Ending struct {
 	Result     bus.Result
 	Engine     bool // the engine failed
 	Stalled    bool // it went silent
-	Doubtful   bool // its /health is not to be believed before it has answered: a server that shuts down still says 200
+	// its /health is not to be believed before it has answered: a server that shuts down still says 200
+	Doubtful bool
 }
 
-// End settles the run, by the rule that the hub applies as well (market.SettleTariff; under "quoted", what is said
-// below of costs gives way to the quote).
+// End settles the run, by the rule that the hub applies as well (market.SettleTariff; under "quoted", what is
+// said below of costs gives way to the quote).
 //
 //	the engine finished              done: cost by usage
 //	price cap or max_tokens reached  done, finish_reason "length": cost by what was relayed
@@ -177,11 +183,15 @@ type Ending struct {
 func (r *Run) End(a Answer, err error) Ending {
 	d := r.d
 	e := Ending{
-		Completion: bus.Completion{Agent: r.agent, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone,
-			Finish: a.Finish, Usage: a.Usage, Relayed: r.count, NoCacheReport: a.NoCacheReport, Unmetered: a.Unmetered,
-			TTFTUS: a.TTFT.Microseconds(), ITLUS: a.ITL.Microseconds()},
-		Result: bus.Result{Client: d.Task.Client, Task: d.Task.ID, Session: d.Task.Session, Hub: d.Domain, Agent: r.agent, Model: r.model,
-			Stop: a.Stop, Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round, Epoch: d.Epoch, Earlier: d.Earlier}},
+		Completion: bus.Completion{Agent: r.agent, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
+			Outcome: bus.OutcomeDone,
+			Finish:  a.Finish, Usage: a.Usage, Relayed: r.count, NoCacheReport: a.NoCacheReport,
+			Unmetered: a.Unmetered,
+			TTFTUS:    a.TTFT.Microseconds(), ITLUS: a.ITL.Microseconds()},
+		Result: bus.Result{Client: d.Task.Client, Task: d.Task.ID, Session: d.Task.Session, Hub: d.Domain,
+			Agent: r.agent, Model: r.model,
+			Stop: a.Stop, Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round,
+				Epoch: d.Epoch, Earlier: d.Earlier}},
 	}
 	c, res := &e.Completion, &e.Result
 	if r.quits && err != nil && !errors.Is(err, ErrCancelled) { // its client wants no other agent to serve it
@@ -189,7 +199,8 @@ func (r *Run) End(a Answer, err error) Ending {
 		c.Outcome, res.Code, res.RetryMS = bus.OutcomeDone, "", 0
 		err = ErrCancelled
 	}
-	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens { // an engine that claims more than it was asked for is not believed
+	// an engine that claims more than it was asked for is not believed
+	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens {
 		c.Unmetered, c.Usage = true, r.usage(r.count)
 		c.NoCacheReport = c.Usage.Cached == 0 // else what the same text implies, which is charged as hits
 	}
@@ -211,24 +222,29 @@ func (r *Run) End(a Answer, err error) Ending {
 			c.Usage, c.NoCacheReport = market.Usage{}, true
 		}
 	case errors.Is(err, ErrTimeout) && !r.began: // another engine may be better
-		e.fail(&EngineError{Code: bus.CodeEngineFailed, Stalled: true, Message: "the engine said nothing in the task's time"})
+		e.fail(&EngineError{Code: bus.CodeEngineFailed, Stalled: true,
+			Message: "the engine said nothing in the task's time"})
 	default:
 		e.fail(err)
 	}
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {
 		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, c.Usage, d.CostCap)
-		res.Cost, res.Premium, res.SlotPrice, res.Toll, res.Fee = c.Cost, d.Premium, d.SlotPrice, d.Toll, d.Fee
+		res.Cost, res.Premium, res.SlotPrice, res.Toll, res.Fee = c.Cost, d.Premium, d.SlotPrice, d.Toll,
+			d.Fee
 		res.Congestion = d.Congestion
 	}
 	if res.Code == "" {
 		res.Code = c.Code
 	}
-	res.Finish, res.Usage, res.Unmetered, res.TTFTUS, res.ITLUS = c.Finish, c.Usage, c.Unmetered, c.TTFTUS, c.ITLUS
+	res.Finish, res.Usage, res.Unmetered, res.TTFTUS, res.ITLUS = c.Finish, c.Usage, c.Unmetered, c.TTFTUS,
+		c.ITLUS
 	res.Chunks = r.seq
-	if r.base > 0 && c.Outcome != bus.OutcomeFailed { // the whole answer, of which this agent is paid for its part
+	// the whole answer, of which this agent is paid for its part
+	if r.base > 0 && c.Outcome != bus.OutcomeFailed {
 		billed := c.Usage
 		res.Billed = &billed
-		res.Usage = market.Usage{Prompt: r.base, Cached: min(c.Usage.Cached, max(0, r.base-1)), Output: r.kept + c.Usage.Output}
+		res.Usage = market.Usage{Prompt: r.base, Cached: min(c.Usage.Cached, max(0, r.base-1)),
+			Output: r.kept + c.Usage.Output}
 	}
 	if !d.Task.Stream {
 		res.Text, res.Extra = r.text.String(), r.extra

@@ -30,14 +30,17 @@ func TestRunServed(t *testing.T) {
 	if h := r.Heartbeat(); !h.Heartbeat || h.Seq != 2 {
 		t.Errorf("%+v", h)
 	}
-	e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 48, Cached: 32, Output: 5}, TTFT: 3 * time.Millisecond, ITL: time.Millisecond}, nil)
+	e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 48, Cached: 32, Output: 5},
+		TTFT: 3 * time.Millisecond, ITL: time.Millisecond}, nil)
 	// 16 missed at 1000, 32 hit at 100, 5 out at 4000 nano-credits
 	if want := market.Credits(16*1000 + 32*100 + 5*4000); e.Completion.Cost != want || e.Result.Cost != want {
 		t.Errorf("cost %d and %d, want %d", e.Completion.Cost, e.Result.Cost, want)
 	}
 	res := e.Result
-	if res.Code != "" || res.Chunks != 2 || res.Finish != "stop" || res.Paid() != res.Cost+11 || res.Fee != 2 || res.Toll != -2 || res.SlotPrice != 9 ||
-		res.TTFTUS != 3000 || res.Text != "" || res.Hub != "math" || !reflect.DeepEqual(*res.Receipt, bus.Receipt{ID: "h", Journal: "math", Round: 3, Epoch: 5}) {
+	if res.Code != "" || res.Chunks != 2 || res.Finish != "stop" || res.Paid() != res.Cost+11 ||
+		res.Fee != 2 || res.Toll != -2 || res.SlotPrice != 9 ||
+		res.TTFTUS != 3000 || res.Text != "" || res.Hub != "math" ||
+		!reflect.DeepEqual(*res.Receipt, bus.Receipt{ID: "h", Journal: "math", Round: 3, Epoch: 5}) {
 		t.Errorf("%+v", res)
 	}
 	if e.Completion.Relayed != 4 || e.Completion.Outcome != bus.OutcomeDone {
@@ -53,7 +56,8 @@ func TestRunCollected(t *testing.T) {
 	d.Task.Stream = false
 	r := NewRun(d, "a1", "tiny", 16)
 	for range 2 {
-		if c, err := r.Take(Chunk{Text: "ab", Count: 1, Events: 1, Extra: []bus.Extra{{At: 1, Choice: []byte(`{}`)}}}); c != nil || err != nil {
+		if c, err := r.Take(Chunk{Text: "ab", Count: 1, Events: 1,
+			Extra: []bus.Extra{{At: 1, Choice: []byte(`{}`)}}}); c != nil || err != nil {
 			t.Fatalf("%+v %v", c, err)
 		}
 	}
@@ -76,7 +80,8 @@ func TestRunIsCut(t *testing.T) {
 		}
 		_, err := r.Take(words(1))
 		e := r.End(Answer{Unmetered: true}, err)
-		if e.Result.Finish != "length" || e.Completion.Usage != (market.Usage{Prompt: 50, Output: 3}) || e.Completion.Outcome != bus.OutcomeDone || !e.Completion.Unmetered {
+		if e.Result.Finish != "length" || e.Completion.Usage != (market.Usage{Prompt: 50, Output: 3}) ||
+			e.Completion.Outcome != bus.OutcomeDone || !e.Completion.Unmetered {
 			t.Errorf("%+v", e.Completion)
 		}
 	})
@@ -101,7 +106,8 @@ func TestRunIsCut(t *testing.T) {
 				_, err = r.Take(words(1))
 			}
 			e := r.End(Answer{}, err)
-			if n-1 != c.tokens || e.Completion.Relayed != c.tokens || e.Completion.Outcome != bus.OutcomeDone || e.Result.Finish != "length" ||
+			if n-1 != c.tokens || e.Completion.Relayed != c.tokens ||
+				e.Completion.Outcome != bus.OutcomeDone || e.Result.Finish != "length" ||
 				!strings.Contains(e.Result.Message, "max_price") || e.Result.Code != "" {
 				t.Errorf("cut after %d: %+v", n-1, e.Result)
 			}
@@ -117,7 +123,8 @@ func TestLyingUsageIsCapped(t *testing.T) {
 	d := dispatch("h")
 	d.CostCap = 1000
 	r := NewRun(d, "a1", "tiny", 16)
-	if e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 1 << 20}}, nil); e.Completion.Cost != 1000 {
+	if e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 1 << 20}},
+		nil); e.Completion.Cost != 1000 {
 		t.Errorf("cost %d", e.Completion.Cost)
 	}
 }
@@ -132,26 +139,34 @@ func TestRunEndings(t *testing.T) {
 		client  bus.Code
 		cost    market.Credits
 	}{
-		{"cancelled: metered so far, and the premium", ErrCancelled, bus.OutcomeCancelled, bus.CodeCancelled, bus.CodeCancelled, 50*1000 + 2*4000},
+		{"cancelled: metered so far, and the premium", ErrCancelled, bus.OutcomeCancelled, bus.CodeCancelled,
+			bus.CodeCancelled, 50*1000 + 2*4000},
 		{"out of time", ErrTimeout, bus.OutcomeFailed, bus.CodeTimeout, bus.CodeTimeout, 0},
 		{"shut down", ErrDrained, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
 		{"the engine is full: no fault", full, bus.OutcomeFailed, bus.CodeNoSlot, bus.CodeNoRoom, 0},
-		{"the engine failed", &EngineError{Code: bus.CodeEngineFailed, Message: "gone", Err: io.EOF}, bus.OutcomeFailed, bus.CodeEngineFailed, bus.CodeEngineFailed, 0},
-		{"the engine refused", &EngineError{Code: bus.CodeEngineRefused, Message: "the engine answered 400: too hot"}, bus.OutcomeFailed, bus.CodeEngineRefused, bus.CodeEngineRefused, 0},
-		{"too long for a message, however it is cut", errUnsayable, bus.OutcomeFailed, bus.CodeTooLarge, bus.CodeTooLarge, 0},
+		{"the engine failed", &EngineError{Code: bus.CodeEngineFailed, Message: "gone", Err: io.EOF},
+			bus.OutcomeFailed, bus.CodeEngineFailed, bus.CodeEngineFailed, 0},
+		{"the engine refused",
+			&EngineError{Code: bus.CodeEngineRefused, Message: "the engine answered 400: too hot"},
+			bus.OutcomeFailed, bus.CodeEngineRefused, bus.CodeEngineRefused, 0},
+		{"too long for a message, however it is cut", errUnsayable, bus.OutcomeFailed, bus.CodeTooLarge,
+			bus.CodeTooLarge, 0},
 		{"anything else", io.ErrShortWrite, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewRun(dispatch("h"), "a1", "tiny", 16)
 			r.Take(words(2))
 			e := r.End(Answer{Usage: market.Usage{Output: 2}, Unmetered: true}, c.err)
-			if e.Completion.Outcome != c.outcome || e.Completion.Code != c.hub || e.Result.Code != c.client || e.Completion.Cost != c.cost || e.Result.Cost != c.cost {
+			if e.Completion.Outcome != c.outcome || e.Completion.Code != c.hub || e.Result.Code != c.client ||
+				e.Completion.Cost != c.cost || e.Result.Cost != c.cost {
 				t.Errorf("%+v", e)
 			}
-			if paid := e.Result.Paid(); c.outcome == bus.OutcomeFailed && paid != 0 || c.outcome != bus.OutcomeFailed && paid != c.cost+11 {
+			if paid := e.Result.Paid(); c.outcome == bus.OutcomeFailed && paid != 0 ||
+				c.outcome != bus.OutcomeFailed && paid != c.cost+11 {
 				t.Errorf("paid %d", paid)
 			}
-			if e.Result.Message == "" || e.Result.Chunks != 1 || errors.Join(e.Result.Validate(), e.Completion.Validate()) != nil {
+			if e.Result.Message == "" || e.Result.Chunks != 1 ||
+				errors.Join(e.Result.Validate(), e.Completion.Validate()) != nil {
 				t.Errorf("%+v", e.Result)
 			}
 			if (e.Result.RetryMS > 0) != (c.err == full) {
@@ -164,41 +179,47 @@ func TestRunEndings(t *testing.T) {
 			d := dispatch("h")
 			d.Settle, d.Tariff = settle, 5
 			e := NewRun(d, "a1", "tiny", 16).End(Answer{Unmetered: true}, ErrCancelled)
-			if e.Completion.Usage != (market.Usage{}) || e.Completion.Cost != 0 || e.Result.Paid() != 0 || !e.Completion.Unused() || e.Completion.Outcome != bus.OutcomeCancelled {
+			if e.Completion.Usage != (market.Usage{}) || e.Completion.Cost != 0 || e.Result.Paid() != 0 ||
+				!e.Completion.Unused() || e.Completion.Outcome != bus.OutcomeCancelled {
 				t.Errorf("%+v", e)
 			}
 		}
 	})
-	t.Run("cancelled before the first token: the prompt, less what of this very text was believed to be here", func(t *testing.T) {
-		d := dispatch("h")
-		d.FirstMS, d.Cached = 1000, 47
-		r := NewRun(d, "a1", "tiny", 16)
-		if !r.Quit() {
-			t.Fatal("ends at once, with the prompt half computed")
-		}
-		_, err := r.Take(Chunk{Prompt: 60, Text: "w", Count: 1, Events: 2})
-		e := r.End(Answer{Unmetered: true}, err)
-		if c := e.Completion; c.Usage != (market.Usage{Prompt: 60, Cached: 32}) || c.Outcome != bus.OutcomeCancelled || c.Cost != 28*1000+32*100 || c.Relayed != 0 ||
-			c.NoCacheReport || !c.Unmetered || e.Result.Paid() != c.Cost+11 {
-			t.Errorf("%+v", c)
-		}
-	})
+	t.Run("cancelled before the first token: the prompt, less what of this very text was believed to be here",
+		func(t *testing.T) {
+			d := dispatch("h")
+			d.FirstMS, d.Cached = 1000, 47
+			r := NewRun(d, "a1", "tiny", 16)
+			if !r.Quit() {
+				t.Fatal("ends at once, with the prompt half computed")
+			}
+			_, err := r.Take(Chunk{Prompt: 60, Text: "w", Count: 1, Events: 2})
+			e := r.End(Answer{Unmetered: true}, err)
+			if c := e.Completion; c.Usage != (market.Usage{Prompt: 60, Cached: 32}) ||
+				c.Outcome != bus.OutcomeCancelled || c.Cost != 28*1000+32*100 || c.Relayed != 0 ||
+				c.NoCacheReport || !c.Unmetered || e.Result.Paid() != c.Cost+11 {
+				t.Errorf("%+v", c)
+			}
+		})
 	t.Run("the engine fails after the cancel: no other agent is to serve it", func(t *testing.T) {
 		d := dispatch("h")
 		d.FirstMS = 1000
 		r := NewRun(d, "a1", "tiny", 16)
 		r.Quit()
 		e := r.End(Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Message: "gone"})
-		if e.Completion.Outcome != bus.OutcomeCancelled || e.Completion.Code != bus.CodeCancelled || e.Result.Code != bus.CodeCancelled || !e.Engine || r.Withheld(&e) || !e.Completion.Unused() {
+		if e.Completion.Outcome != bus.OutcomeCancelled || e.Completion.Code != bus.CodeCancelled ||
+			e.Result.Code != bus.CodeCancelled || !e.Engine || r.Withheld(&e) || !e.Completion.Unused() {
 			t.Errorf("%+v", e)
 		}
 	})
-	t.Run("more prompt than the hold covers: found before the engine computes it, nothing is due; after it, what the hold has", func(t *testing.T) {
+	t.Run("more prompt than the hold covers: found before the engine computes it, nothing is due; after "+
+		"it, what the hold has", func(t *testing.T) {
 		d := dispatch("h")
 		d.PromptMost, d.CostCap = 55, 55*1000+4000
 		r := NewRun(d, "a1", "tiny", 16)
 		_, err := r.Take(Chunk{Counted: 60})
-		if e := r.End(Answer{Unmetered: true}, err); e.Completion.Code != bus.CodePromptTooLong || e.Completion.Outcome != bus.OutcomeFailed || e.Result.Paid() != 0 || e.Engine || r.Withheld(&e) {
+		if e := r.End(Answer{Unmetered: true}, err); e.Completion.Code != bus.CodePromptTooLong ||
+			e.Completion.Outcome != bus.OutcomeFailed || e.Result.Paid() != 0 || e.Engine || r.Withheld(&e) {
 			t.Errorf("%+v", e)
 		}
 		r = NewRun(d, "a1", "tiny", 16)
@@ -206,7 +227,9 @@ func TestRunEndings(t *testing.T) {
 			t.Error(err)
 		}
 		_, err = r.Take(Chunk{Prompt: 60, Events: 1})
-		if e := r.End(Answer{Unmetered: true}, err); e.Completion.Usage != (market.Usage{Prompt: 60}) || e.Completion.Outcome != bus.OutcomeDone || e.Result.Finish != "length" || e.Completion.Cost != 59_000 {
+		if e := r.End(Answer{Unmetered: true}, err); e.Completion.Usage != (market.Usage{Prompt: 60}) ||
+			e.Completion.Outcome != bus.OutcomeDone || e.Result.Finish != "length" ||
+			e.Completion.Cost != 59_000 {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -217,7 +240,8 @@ func TestRunEndings(t *testing.T) {
 		if _, err := r.Take(words(100)); err != nil {
 			t.Errorf("cut by a cap that a quote cannot reach: %v", err)
 		}
-		if e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 100}}, nil); e.Completion.Cost != 300 {
+		if e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 100}},
+			nil); e.Completion.Cost != 300 {
 			t.Errorf("cost %d", e.Completion.Cost)
 		}
 	})
@@ -264,19 +288,22 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A task whose time is over before the engine has said a word is the engine's failure, untold, so that another agent gets it.
+// A task whose time is over before the engine has said a word is the engine's failure, untold, so that
+// another agent gets it.
 func TestTimeoutBeforeTheFirstWord(t *testing.T) {
 	d := dispatch("h")
 	r := NewRun(d, "a1", "tiny", 16)
 	e := r.End(Answer{Unmetered: true}, ErrTimeout)
-	if e.Completion.Code != bus.CodeEngineFailed || !e.Engine || !e.Stalled || !e.Doubtful || !r.Withheld(&e) {
+	if e.Completion.Code != bus.CodeEngineFailed || !e.Engine || !e.Stalled || !e.Doubtful ||
+		!r.Withheld(&e) {
 		t.Errorf("%+v", e)
 	}
 	r = NewRun(d, "a1", "tiny", 16)
 	if _, err := r.Take(words(1)); err != nil {
 		t.Fatal(err)
 	}
-	if e := r.End(Answer{Unmetered: true}, ErrTimeout); e.Completion.Code != bus.CodeTimeout || e.Engine || r.Withheld(&e) {
+	if e := r.End(Answer{Unmetered: true}, ErrTimeout); e.Completion.Code != bus.CodeTimeout || e.Engine ||
+		r.Withheld(&e) {
 		t.Errorf("after a word: %+v", e)
 	}
 }

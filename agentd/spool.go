@@ -23,11 +23,12 @@ type Spool struct {
 	agent string
 	size  int64             // of the file
 	open  map[string][]byte // entries by hold
-	out   []byte            // acknowledgements that go along with the next completion, and that while it is written
-	next  string            // hold of the completion that is being written
-	from  int               // in out
-	fresh []string          // holds added since the last look at what waits
-	waits []string          // holds added before it; what is in neither is synced, or acknowledged
+	// acknowledgements that go along with the next completion, and that while it is written
+	out   []byte
+	next  string   // hold of the completion that is being written
+	from  int      // in out
+	fresh []string // holds added since the last look at what waits
+	waits []string // holds added before it; what is in neither is synced, or acknowledged
 }
 
 const (

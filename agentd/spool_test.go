@@ -10,7 +10,8 @@ import (
 )
 
 func report(hold string) Report {
-	return Report{"math", bus.Completion{Agent: "a1", Boot: 7, Hold: hold, Client: "ann", Task: "t-" + strings.ReplaceAll(hold, "/", "-"), Outcome: bus.OutcomeDone,
+	return Report{"math", bus.Completion{Agent: "a1", Boot: 7, Hold: hold, Client: "ann",
+		Task: "t-" + strings.ReplaceAll(hold, "/", "-"), Outcome: bus.OutcomeDone,
 		Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: 3}, Relayed: 3, Cost: 1234}}
 }
 
@@ -53,7 +54,8 @@ func TestADamagedSpoolIsReadAsFarAsItIsWhole(t *testing.T) {
 	for n := range good {
 		left, _, err := ReadSpool(good[:n], "a1", 100)
 		want := map[bool]string{true: "j/1/0"}[int64(n) >= one]
-		if whole := int64(n) == one || n == len(spoolHead("a1")); holds(left) != want || (err == nil) != whole {
+		if whole := int64(n) == one || n == len(spoolHead("a1")); holds(left) != want ||
+			(err == nil) != whole {
 			t.Fatalf("cut at %d: %q, %v", n, holds(left), err)
 		}
 		bad := append([]byte(nil), good...)
@@ -73,8 +75,8 @@ func TestADamagedSpoolIsReadAsFarAsItIsWhole(t *testing.T) {
 	}
 }
 
-// A completion that was not written whole is taken back; if it cannot be, the file is begun anew. An acknowledgement
-// goes along with whatever is written next.
+// A completion that was not written whole is taken back; if it cannot be, the file is begun anew. An
+// acknowledgement goes along with whatever is written next.
 func TestASpoolThatIsTorn(t *testing.T) {
 	good, _ := written(t)
 	left, _, err := ReadSpool(good, "a1", 100)

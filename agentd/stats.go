@@ -17,14 +17,15 @@ type Counts struct {
 	Done      int64              `json:"done"`
 	Cancelled int64              `json:"cancelled"`
 	Failed    map[bus.Code]int64 `json:"failed"`
-	Late      int64              `json:"late"`      // served, but the hold had ended: unpaid
-	Moved     int64              `json:"moved"`     // failed before anything was delivered, and served by another agent
-	Abandoned int64              `json:"abandoned"` // never acknowledged
-	Prompt    int64              `json:"prompt_tokens"`
-	Cached    int64              `json:"cached_tokens"`
-	Output    int64              `json:"output_tokens"`
-	Unmetered int64              `json:"unmetered"` // answers without the engine's usage
-	Earned    market.Credits     `json:"earned"`    // costs claimed, acknowledged or not
+	Late      int64              `json:"late"` // served, but the hold had ended: unpaid
+	// failed before anything was delivered, and served by another agent
+	Moved     int64          `json:"moved"`
+	Abandoned int64          `json:"abandoned"` // never acknowledged
+	Prompt    int64          `json:"prompt_tokens"`
+	Cached    int64          `json:"cached_tokens"`
+	Output    int64          `json:"output_tokens"`
+	Unmetered int64          `json:"unmetered"` // answers without the engine's usage
+	Earned    market.Credits `json:"earned"`    // costs claimed, acknowledged or not
 
 	ttft *hdrhistogram.Histogram
 }
@@ -90,8 +91,9 @@ type Stats struct {
 
 // Stats returns a snapshot.
 func (a *Agent) Stats() AgentStats {
-	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.Slots, InFlight: a.running,
-		Pending: len(a.pending), Sessions: a.sessions.recent.Len(), Counts: a.counts}
+	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.Slots,
+		InFlight: a.running,
+		Pending:  len(a.pending), Sessions: a.sessions.recent.Len(), Counts: a.counts}
 	if a.claim != nil {
 		s.Domain = a.claim.Domain
 	}

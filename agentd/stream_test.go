@@ -8,7 +8,8 @@ import (
 	"souk/market"
 )
 
-// Two attempts at one task on one agent: the later has the name, the earlier still runs and is found at shutdown.
+// Two attempts at one task on one agent: the later has the name, the earlier still runs and is found at
+// shutdown.
 func TestSecondAttempt(t *testing.T) {
 	h := NewShelf[*Stream](1 << 20)
 	add := func() *Kept[*Stream] {
@@ -42,9 +43,11 @@ func TestAnswerLongerThanAMessage(t *testing.T) {
 	if _, err := s.Take(begun, words(100), 200); err != nil {
 		t.Fatal(err)
 	}
-	e, data, err := s.End(begun, Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 100}}, nil, 200)
+	e, data, err := s.End(begun, Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 100}}, nil,
+		200)
 	if err == nil {
-		t.Fatalf("%d bytes fit into 200", len(data)) // not even the failure does: the test's bus is too small for that
+		// not even the failure does: the test's bus is too small for that
+		t.Fatalf("%d bytes fit into 200", len(data))
 	}
 	s = NewStream(begun, d, NewRun(d, "a1", "tiny", 16), 1<<20)
 	for range 9 {
@@ -52,9 +55,12 @@ func TestAnswerLongerThanAMessage(t *testing.T) {
 	}
 	d.MaxTokens = 1 << 20
 	s.Take(begun, Chunk{Text: string(make([]byte, 1000)), Count: 1}, 0)
-	e, data, err = s.End(begun, Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 100}}, nil, 900)
+	e, data, err = s.End(begun, Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 100}}, nil,
+		900)
 	var c bus.Chunk
-	if err != nil || bus.Decode(data, &c) != nil || c.Result.Code != bus.CodeTooLarge || c.Result.Text != "" || e.Completion.Outcome != bus.OutcomeFailed || e.Completion.Cost != 0 {
+	if err != nil || bus.Decode(data, &c) != nil || c.Result.Code != bus.CodeTooLarge ||
+		c.Result.Text != "" ||
+		e.Completion.Outcome != bus.OutcomeFailed || e.Completion.Cost != 0 {
 		t.Errorf("%+v %v", e, err)
 	}
 	// In a stream, the chunk alone is refused, and that ends the task.
@@ -62,7 +68,8 @@ func TestAnswerLongerThanAMessage(t *testing.T) {
 	if _, err := s.Take(begun, words(100), 50); err != bus.ErrTooLarge {
 		t.Errorf("error %v", err)
 	}
-	if e, _, err := s.End(begun, Answer{}, bus.ErrTooLarge, 1<<20); err != nil || e.Result.Chunks != 0 || e.Completion.Relayed != 0 || e.Result.Code != bus.CodeTooLarge {
+	if e, _, err := s.End(begun, Answer{}, bus.ErrTooLarge, 1<<20); err != nil || e.Result.Chunks != 0 ||
+		e.Completion.Relayed != 0 || e.Result.Code != bus.CodeTooLarge {
 		t.Errorf("%+v %v", e, err)
 	}
 }

@@ -4,15 +4,16 @@ import (
 	"souk/market"
 )
 
-// congestion learns what one more task takes from those that run beside it: an engine decodes all of them in one step, and
-// each lengthens it. The time between tokens is taken as a line over the number of other tasks,
+// congestion learns what one more task takes from those that run beside it: an engine decodes all of them in
+// one step, and each lengthens it. The time between tokens is taken as a line over the number of other tasks,
 //
 //	ITL = alone * (1 + slope * others)
 //
-// which 127 series of vLLM servers measured at three and more concurrencies follow within 3 % (median; 11 % at the 90th
-// percentile: ai-dynamo/aiconfigurator, silicon_sample, 2026-08-21). Time to first token is not asked twice: a prompt
-// computed beside running tasks delays their tokens, so it is in their ITL, and what a newcomer itself waits is in its
-// quote. What is measured fades over some 200 tasks, so that a line follows its engine.
+// which 127 series of vLLM servers measured at three and more concurrencies follow within 3 % (median; 11 %
+// at the 90th percentile: ai-dynamo/aiconfigurator, silicon_sample, 2026-08-21). Time to first token is not
+// asked twice: a prompt computed beside running tasks delays their tokens, so it is in their ITL, and what a
+// newcomer itself waits is in its quote. What is measured fades over some 200 tasks, so that a line follows
+// its engine.
 type congestion struct {
 	n, x, xx, y, xy float64 // decayed sums over tasks: of 1, others, others^2, ITL, others * ITL
 	output          mean    // tokens of an answer
@@ -23,7 +24,8 @@ const (
 	priorWeight = 8     // tasks that it counts as, once one was measured: that sets the scale
 	priorOutput = 128   // tokens of an answer until one was counted
 	keepSlope   = 1 - 1/200.0
-	maxSlope    = 1 // beyond it the line is noise, and an engine on which one task halves the speed of another has one slot
+	// beyond it the line is noise, and an engine on which one task halves the speed of another has one slot
+	maxSlope = 1
 )
 
 // learn takes a task's mean ITL and output tokens, and how many others ran beside it, on average.
@@ -45,7 +47,8 @@ func (c *congestion) learn(others, itl float64, output int) {
 }
 
 func (c *congestion) enter(x, y, weight float64) {
-	// The conversions keep the compiler from fusing products into sums: charges are the same on every machine.
+	// The conversions keep the compiler from fusing products into sums: charges are the same on every
+	// machine.
 	c.n += weight
 	c.x += float64(weight * x)
 	c.xx += float64(weight * x * x)
@@ -70,8 +73,8 @@ func (c *congestion) slope() float64 {
 	return rise / alone
 }
 
-// charge is what a task that finds others running owes for slowing them: in the time of its answer each of them makes
-// fewer tokens by the share that its step grew longer, and those are priced at the agent's card.
+// charge is what a task that finds others running owes for slowing them: in the time of its answer each of
+// them makes fewer tokens by the share that its step grew longer, and those are priced at the agent's card.
 //
 //	others * slope / (1 + slope * others)  x  tokens of an answer  x  price of a token
 //
@@ -89,8 +92,9 @@ func (c *congestion) charge(others int, out market.Credits) market.Credits {
 	return min(q, market.MaxWorth)
 }
 
-// tiers are slots by rising charge: the first without, since who comes alone slows nobody, and each at most as large as all
-// before it, so that there are few. A tier charges what its first slot does: nobody pays for more than it slows.
+// tiers are slots by rising charge: the first without, since who comes alone slows nobody, and each at most
+// as large as all before it, so that there are few. A tier charges what its first slot does: nobody pays for
+// more than it slows.
 func (c *congestion) tiers(slots int, out market.Credits) []market.Tier {
 	tiers := []market.Tier{{Slots: 1}}
 	for from := 1; from < slots; from *= 2 {

@@ -11,7 +11,8 @@ import (
 	"souk/market"
 )
 
-// Whatever was measured, the charge starts at nothing, rises, stays below the price of one answer, and covers the slots.
+// Whatever was measured, the charge starts at nothing, rises, stays below the price of one answer, and covers
+// the slots.
 func TestTiersRiseFromNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -22,7 +23,8 @@ func TestTiersRiseFromNothing(t *testing.T) {
 		for range rng.IntN(50) {
 			c.learn(float64(rng.IntN(64))/2, math.Exp(40*rng.Float64()-10), rng.IntN(1<<rng.IntN(20)))
 		}
-		slots, out := 1+rng.IntN(1<<rng.IntN(17)), market.Credits(rng.Int64N(int64(market.MaxPrice)>>rng.IntN(50)+1))
+		slots, out := 1+rng.IntN(1<<rng.IntN(17)),
+			market.Credits(rng.Int64N(int64(market.MaxPrice)>>rng.IntN(50)+1))
 		tiers := c.tiers(slots, out)
 		n, err := market.ValidateTiers(tiers)
 		if err != nil || n != slots || tiers[0].Toll != 0 || len(tiers) > 18 {
@@ -47,7 +49,8 @@ func TestUnmeasuredTiers(t *testing.T) {
 	var c congestion
 	got := c.tiers(8, 600*market.Credit/1000) // 0.6 credits per million tokens
 	// 128 tokens cost 76,800 nano-credits; of these 0.023/1.023, 0.046/1.046 and 0.092/1.092.
-	want := []market.Tier{{Slots: 1}, {Slots: 1, Toll: -1727}, {Slots: 2, Toll: -3377}, {Slots: 4, Toll: -6470}}
+	want := []market.Tier{{Slots: 1}, {Slots: 1, Toll: -1727}, {Slots: 2, Toll: -3377},
+		{Slots: 4, Toll: -6470}}
 	if len(got) != len(want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
@@ -99,7 +102,8 @@ func TestConfiguredTiers(t *testing.T) {
 	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}}, 7)
 	a.Claimed(claim(5))
 	s := a.Ready(begun).Summary
-	if r := a.Registration("n"); len(r.Tiers) != 2 || r.Tiers[1].Toll != -5 || len(s.Tiers) != 2 || s.Tiers[1].Toll != -5 || len(s.Free) != 2 {
+	if r := a.Registration("n"); len(r.Tiers) != 2 || r.Tiers[1].Toll != -5 || len(s.Tiers) != 2 ||
+		s.Tiers[1].Toll != -5 || len(s.Free) != 2 {
 		t.Errorf("registered %v, summary %v, free %v", r.Tiers, s.Tiers, s.Free)
 	}
 	a.Dispatch("math", dispatch("x"))
@@ -123,7 +127,8 @@ func TestCompanyIsCounted(t *testing.T) {
 		a.Ended(d, &e)
 	}
 	ended("z", 1000) // began beside two, ended beside two
-	if n := a.congest.n - priorWeight*keepSlope; math.Abs(n-1) > 1e-9 || math.Abs(a.congest.x-(8*priorWeight/2*keepSlope+2)) > 1e-9 {
+	if n := a.congest.n - priorWeight*keepSlope; math.Abs(n-1) > 1e-9 ||
+		math.Abs(a.congest.x-(8*priorWeight/2*keepSlope+2)) > 1e-9 {
 		t.Errorf("%+v", a.congest)
 	}
 	ended("x", 1000) // began alone, ended beside one

@@ -46,9 +46,12 @@ type turn struct {
 }
 
 // members are those that are read; each may stand only once, since engines take the last of two.
-var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of",
-	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo", "prompt_logprobs", "prompt_embeds",
-	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template", "chat_template_kwargs", "tool_choice",
+var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n",
+	"best_of",
+	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo",
+	"prompt_logprobs", "prompt_embeds",
+	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template",
+	"chat_template_kwargs", "tool_choice",
 	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens",
 	"add_special_tokens"}
 
@@ -179,7 +182,9 @@ func (b *body) member(key span) bool {
 		b.streamOptions(v)
 	case atTokenIDs:
 		b.tokenIDs = b.boolOf(which, v)
-	case atEcho: // vLLM gives a completion either its echo or token ids, which are always asked for; a chat's would be taken for an answer
+	// vLLM gives a completion either its echo or token ids, which are always asked for; a chat's would be
+	// taken for an answer
+	case atEcho:
 		if b.boolOf(which, v) {
 			b.refuse(unsupported("echo: an answer comes without its prompt; leave it out"))
 		}
@@ -192,7 +197,8 @@ func (b *body) member(key span) bool {
 			b.refuse(unsupported("priority: who goes first is settled by souk.terms; leave it out"))
 		}
 	case atKVTransfer, atECTransfer:
-		b.refuse(unsupported("%s: engines say this to one another, clients may not; leave it out", members[which]))
+		b.refuse(unsupported("%s: engines say this to one another, clients may not; leave it out",
+			members[which]))
 	case atDocuments:
 		if string(b.text(v)) == "[]" {
 			break
@@ -219,7 +225,8 @@ func (b *body) member(key span) bool {
 	return true
 }
 
-// streamOptions looks for what cannot be had. Usage comes with the last chunk, whether it is asked for or not.
+// streamOptions looks for what cannot be had. Usage comes with the last chunk, whether it is asked for or
+// not.
 func (b *body) streamOptions(v span) {
 	if b.data[v.from] != '{' {
 		b.refuse(bad("stream_options: an object is expected"))
@@ -229,7 +236,8 @@ func (b *body) streamOptions(v span) {
 	again.object(func(key span) bool {
 		value, _ := again.value()
 		if string(b.text(key)) == `"continuous_usage_stats"` && string(b.text(value)) == "true" {
-			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk alone; every chunk counts its own tokens"))
+			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk " +
+				"alone; every chunk counts its own tokens"))
 		}
 		return true
 	})
@@ -281,7 +289,8 @@ func (b *body) boolOf(which int, v span) bool {
 
 func (b *body) intOf(which int, v span, least, most int) int {
 	n, err := strconv.Atoi(string(b.text(v)))
-	if f, e := strconv.ParseFloat(string(b.text(v)), 64); err != nil && e == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
+	if f, e := strconv.ParseFloat(string(b.text(v)), 64); err != nil && e == nil && f == math.Trunc(f) &&
+		math.Abs(f) <= 1<<53 {
 		n, err = int(f), nil // 64.0, as engines take it
 	}
 	if err != nil || n < least || n > most {
@@ -374,7 +383,8 @@ func (b *body) once(field *span, v span, name string) bool {
 }
 
 func (b *body) judgeMessage(i int, t turn) {
-	if t.role == (span{}) || b.data[t.role.from] != '"' || t.role.to-t.role.from == 2 || t.role.to-t.role.from > MaxID {
+	if t.role == (span{}) || b.data[t.role.from] != '"' || t.role.to-t.role.from == 2 ||
+		t.role.to-t.role.from > MaxID {
 		b.refuse(bad("messages[%d].role: a string such as system, user or assistant is expected", i))
 	}
 	if t.content == (span{}) {

@@ -205,7 +205,8 @@ func (b *body) judgeKwargs(v span) {
 			b.refuse(unsupported("chat_template_kwargs: more than %d; send fewer", maxKwargs))
 		}
 		if c := b.data[value.from]; c == '{' || c == '[' || value.to-value.from > maxKwargBytes {
-			b.refuse(unsupported("chat_template_kwargs.%.40s: a switch, a number or a word of at most %d bytes is taken",
+			b.refuse(unsupported("chat_template_kwargs.%.40s: a switch, a number or a word of at most %d "+
+				"bytes is taken",
 				b.data[key.from+1:key.to-1], maxKwargBytes-2))
 		}
 		return ok

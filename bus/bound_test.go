@@ -17,18 +17,27 @@ func TestAPromptIsBoundedByItsBytes(t *testing.T) {
 		least      int // tokens that some tokenizer and template make of it
 		loose      int
 	}{
-		{"one token a byte", `{"messages":[{"role":"user","content":"` + strings.Repeat("!?", 1000) + `"}]}`, 2000 + 11, LooseNone},
+		{"one token a byte", `{"messages":[{"role":"user","content":"` + strings.Repeat("!?", 1000) + `"}]}`,
+			2000 + 11, LooseNone},
 		{"a completion", `{"prompt":"` + strings.Repeat("!?", 1000) + `"}`, 2000, LooseNone},
-		{"characters that a normal form takes apart", `{"prompt":"` + strings.Repeat("\U0001D160", 100) + `"}`, 1200, LooseNone},
+		{"characters that a normal form takes apart", `{"prompt":"` + strings.Repeat("\U0001D160", 100) +
+			`"}`, 1200, LooseNone},
 		{"escapes", `{"messages":[{"role":"user","content":"\u4e2d\u4e2d"}]}`, 6, LooseNone},
-		{"many messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"."},`, 99) + `{"role":"user","content":"."}]}`, 100 * 7, LooseNone},
-		{"many parts", `{"messages":[{"role":"user","content":[` + strings.Repeat(`{"type":"text","text":"."},`, 99) + `"."]}]}`, 100 * 7, LooseNone},
+		{"many messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"."},`, 99) +
+			`{"role":"user","content":"."}]}`, 100 * 7, LooseNone},
+		{"many parts", `{"messages":[{"role":"user","content":[` +
+			strings.Repeat(`{"type":"text","text":"."},`, 99) + `"."]}]}`, 100 * 7, LooseNone},
 		{"thinking off", `{"messages":[{"role":"user","content":"."}],"chat_template_kwargs":{"enable_thinking":false}}`, 1, LooseNone},
-		{"a word for the template", `{"messages":[{"role":"user","content":"."}],"chat_template_kwargs":{"bos_token":"xxxx"}}`, 1, LooseCounted},
-		{"a member that nobody knows", `{"messages":[{"role":"user","content":".","feelings":"good"}]}`, 1, LooseCounted},
-		{"an earlier answer's reasoning", `{"messages":[{"role":"assistant","content":".","reasoning":"` + strings.Repeat("!?", 500) + `"},{"role":"user","content":"."}]}`, 1000, LooseNone},
+		{"a word for the template",
+			`{"messages":[{"role":"user","content":"."}],"chat_template_kwargs":{"bos_token":"xxxx"}}`, 1,
+			LooseCounted},
+		{"a member that nobody knows", `{"messages":[{"role":"user","content":".","feelings":"good"}]}`, 1,
+			LooseCounted},
+		{"an earlier answer's reasoning", `{"messages":[{"role":"assistant","content":".","reasoning":"` +
+			strings.Repeat("!?", 500) + `"},{"role":"user","content":"."}]}`, 1000, LooseNone},
 		{"a picture", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y"}}]}]}`, 1, LooseMedia},
-		{"a schema that a template may show", `{"messages":[{"role":"user","content":"."}],"response_format":{"type":"json_schema","json_schema":{"name":"` + strings.Repeat("x", 500) + `"}}}`, 500, LooseNone},
+		{"a schema that a template may show",
+			`{"messages":[{"role":"user","content":"."}],"response_format":{"type":"json_schema","json_schema":{"name":"` + strings.Repeat("x", 500) + `"}}}`, 500, LooseNone},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := mustDecode(t, c.body, nil).Prompt
@@ -42,11 +51,13 @@ func TestAPromptIsBoundedByItsBytes(t *testing.T) {
 		{"documents", `"documents":[{"title":"a","text":"b"}]`},
 		{"chat_template", `"chat_template":"{% for i in range(100000) %}!?{% endfor %}"`},
 		{"a list for the template", `"chat_template_kwargs":{"documents":[{"text":"b"}]}`},
-		{"a long text for the template", `"chat_template_kwargs":{"bos_token":"` + strings.Repeat("!?", 500) + `"}`},
+		{"a long text for the template", `"chat_template_kwargs":{"bos_token":"` + strings.Repeat("!?", 500) +
+			`"}`},
 		{"a name spelled otherwise", `"chat\u005ftemplate":"{{ messages }}"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if task, err := decode(t, `{"messages":[{"role":"user","content":"hi"}],`+c.member+`}`, nil); err == nil || err.Code != CodeUnsupportedField {
+			if task, err := decode(t, `{"messages":[{"role":"user","content":"hi"}],`+c.member+`}`,
+				nil); err == nil || err.Code != CodeUnsupportedField {
 				t.Errorf("%v, taken as %+v", err, task)
 			}
 		})
@@ -97,18 +108,21 @@ func TestToolsAreBoundedHoweverTheyAreWritten(t *testing.T) {
 		return out.Len()
 	}
 	for range 300 {
-		tool := map[string]any{"type": "function", "function": map[string]any{"name": "f", "parameters": value(0)}}
+		tool := map[string]any{"type": "function",
+			"function": map[string]any{"name": "f", "parameters": value(0)}}
 		data, err := json.Marshal([]any{tool, tool})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := mustDecode(t, fmt.Sprintf(`{"messages":[{"role":"user","content":"x"}],"tools":%s}`, data), nil).Prompt
+		p := mustDecode(t, fmt.Sprintf(`{"messages":[{"role":"user","content":"x"}],"tools":%s}`, data),
+			nil).Prompt
 		if least := longest([]any{tool, tool}); p.Text < least || p.Tools != 2 || p.Loose != LooseNone {
 			t.Fatalf("%d bytes counted, a template may write %d: %s", p.Text, least, data)
 		}
 	}
 	calls := mustDecode(t, `{"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":[`+
-		strings.Repeat("1e15,", 99)+`1e15]}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`, nil).Prompt
+		strings.Repeat("1e15,", 99)+`1e15]}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`,
+		nil).Prompt
 	if calls.Text < 100*20 || calls.Loose != LooseNone || calls.Pieces != 3 {
 		t.Errorf("%+v", calls)
 	}
@@ -119,7 +133,8 @@ func TestBoundsOfOddPrompts(t *testing.T) {
 	if _, ok := Assumed.Bound(&Prompt{Bytes: 1000, Messages: 2, Tokens: 250}); ok {
 		t.Error("bounded by what was not counted")
 	}
-	if n, _ := (Template{Fixed: MaxTokens, Each: MaxTokens, Wide: 11}).Bound(&Prompt{Text: MaxTokens, Wide: MaxTokens, Pieces: MaxTokens}); n != MaxTokens {
+	if n, _ := (Template{Fixed: MaxTokens, Each: MaxTokens, Wide: 11}).Bound(&Prompt{Text: MaxTokens,
+		Wide: MaxTokens, Pieces: MaxTokens}); n != MaxTokens {
 		t.Errorf("%d", n)
 	}
 }

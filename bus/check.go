@@ -115,7 +115,8 @@ func (c *checker) value() error {
 		return c.skip(8)
 	case 0xcf:
 		if c.at+8 <= len(c.data) && c.data[c.at] > 0x7f && !c.isHash() {
-			return c.bad("number %d is beyond int64 (%d)", binary.BigEndian.Uint64(c.data[c.at:]), int64(math.MaxInt64))
+			return c.bad("number %d is beyond int64 (%d)", binary.BigEndian.Uint64(c.data[c.at:]),
+				int64(math.MaxInt64))
 		}
 		return c.skip(8)
 	case 0xdc, 0xde:

@@ -6,7 +6,8 @@ import "slices"
 type Code string
 
 const (
-	CodeBadRequest        Code = "bad_request"       // malformed bytes, JSON or msgpack; a missing or ill-typed field
+	// malformed bytes, JSON or msgpack; a missing or ill-typed field
+	CodeBadRequest        Code = "bad_request"
 	CodeTooLarge          Code = "too_large"         // message beyond the payload limit
 	CodeUnsupportedField  Code = "unsupported_field" // n > 1, embeddings, prompts above 512 KB, ...
 	CodeEmptyPrompt       Code = "empty_prompt"

@@ -41,11 +41,12 @@ func Decode(data []byte, v Message) error {
 	return nil
 }
 
-// DecodeForm is Decode without v.Validate: for a receiver that has to answer what it refuses, and so has to know from whom and
-// about what it is. v is judged before it has an effect.
+// DecodeForm is Decode without v.Validate: for a receiver that has to answer what it refuses, and so has to
+// know from whom and about what it is. v is judged before it has an effect.
 func DecodeForm(data []byte, v Message) error {
 	if len(data) > MaxMessage {
-		return &Error{CodeTooLarge, fmt.Sprintf("message of %d bytes: at most %d are taken", len(data), MaxMessage)}
+		return &Error{CodeTooLarge,
+			fmt.Sprintf("message of %d bytes: at most %d are taken", len(data), MaxMessage)}
 	}
 	if err := decodeUnchecked(data, v); err != nil {
 		return refusal(err)

@@ -19,47 +19,72 @@ func full() []Message {
 	task := Task{
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
-		DeadlineMS: 1_800_000_000_000, Session: "s", Turn: 3, Role: "critic", Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1,
+		DeadlineMS: 1_800_000_000_000, Session: "s", Turn: 3, Role: "critic", Source: "web", Run: "run 7",
+		Hub: "math", Failover: "off", Attempt: 1,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
-		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230, Marks: []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}}, Text: 950, Wide: 40, Pieces: 3, Tools: 1, Loose: LooseCounted},
+		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
+			Marks: []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}}, Text: 950, Wide: 40,
+			Pieces: 3, Tools: 1, Loose: LooseCounted},
 	}
 	price := market.Price{Miss: 30, Hit: 3, Out: 60}
 	usage := market.Usage{Prompt: 230, Cached: 64, Output: 12}
 	result := Result{
-		Client: "ada", Task: "t-1", Session: "s", Hub: "math", Agent: "a1", Model: "llama", Code: CodeAgentFailed, Message: "gone", RetryMS: 5,
-		Text: "hi", Extra: []Extra{{At: 1, Choice: []byte(`{"delta":{}}`)}}, Finish: "stop", Stop: []byte(`"x"`), Chunks: 4,
-		Usage: usage, Billed: &usage, Unmetered: true, TTFTUS: 1, ITLUS: 2, WaitUS: 3, Cost: 4, Premium: -5, SlotPrice: 6, Toll: -7, Congestion: -1, Fee: 8,
+		Client: "ada", Task: "t-1", Session: "s", Hub: "math", Agent: "a1", Model: "llama",
+		Code: CodeAgentFailed, Message: "gone", RetryMS: 5,
+		Text: "hi", Extra: []Extra{{At: 1, Choice: []byte(`{"delta":{}}`)}}, Finish: "stop",
+		Stop: []byte(`"x"`), Chunks: 4,
+		Usage: usage, Billed: &usage, Unmetered: true, TTFTUS: 1, ITLUS: 2, WaitUS: 3, Cost: 4, Premium: -5,
+		SlotPrice: 6, Toll: -7, Congestion: -1, Fee: 8,
 		Receipt: &Receipt{ID: "j/1/0", Journal: "j", Round: 1, Epoch: 2, Earlier: []string{"j/0/0"}},
 	}
 	return []Message{
 		&task,
-		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama", Reply: "souk.v1.reply.ada.t-1", Round: 5},
+		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama",
+			Reply: "souk.v1.reply.ada.t-1", Round: 5},
 		&Answer{Result: &result},
-		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0", Tier: 1, Task: task, Model: "llama", MaxTokens: 64,
-			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered", Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70, Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
+		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0",
+			Tier: 1, Task: task, Model: "llama", MaxTokens: 64,
+			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered",
+			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, PrevRole: "p", PrevAgent: "a0", Whole: 70,
+			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
 			PromptMost: 990, Cached: 64, FirstMS: 2500},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
-		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5, Nonce: bytes.Repeat([]byte{8}, 16)},
+		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,
+			Nonce: bytes.Repeat([]byte{8}, 16)},
 		&DispatchReply{Agent: "a1", Hold: "j/9/0", Code: CodeNoSlot, Message: "full"},
-		&Chunk{Task: "t-1", Attempt: 1, Seq: 8, Text: "hi", Tokens: []uint32{1, 1 << 31}, Count: 2, Extra: []Extra{{At: 2, Choice: []byte("{}")}}, Finish: true, Heartbeat: true, Agent: "a1", Result: &result},
+		&Chunk{Task: "t-1", Attempt: 1, Seq: 8, Text: "hi", Tokens: []uint32{1, 1 << 31}, Count: 2,
+			Extra: []Extra{{At: 2, Choice: []byte("{}")}}, Finish: true, Heartbeat: true, Agent: "a1",
+			Result: &result},
 		&result,
-		&Completion{Agent: "a1", Boot: 1, Hold: "h", Client: "ada", Task: "t-1", Outcome: OutcomeDone, Code: CodeLate, Finish: "stop", Usage: usage,
-			Relayed: 12, NoCacheReport: true, Unmetered: true, Unsaid: true, Cost: 5, TTFTUS: 6, ITLUS: 7, Free: 8},
+		&Completion{Agent: "a1", Boot: 1, Hold: "h", Client: "ada", Task: "t-1", Outcome: OutcomeDone,
+			Code: CodeLate, Finish: "stop", Usage: usage,
+			Relayed: 12, NoCacheReport: true, Unmetered: true, Unsaid: true, Cost: 5, TTFTUS: 6, ITLUS: 7,
+			Free: 8},
 		&CompletionAck{Hold: "h", Code: CodeLate},
 		&Cancel{Client: "ada", Task: "t-1"},
 		&StreamControl{Client: "ada", Task: "t-1", Resume: number(4)},
 		&Feedback{Client: "ada", Task: "t-1", Quality: 0.5},
-		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8, Tiers: []market.Tier{{Slots: 4}, {Slots: 4, Toll: -3}}, Free: []market.Tier{{Slots: 3, Toll: -3}}, InFlight: 1, Price: price, TTFTUS: 1, ITLUS: 2,
-			Engine:   Load{Running: gauge(1), Waiting: gauge(2), KVUsage: &share, Preempted: gauge(3), PrefixQueries: gauge(4), PrefixHits: gauge(5), Generated: gauge(6)},
+		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8,
+			Tiers: []market.Tier{{Slots: 4}, {Slots: 4, Toll: -3}}, Free: []market.Tier{{Slots: 3, Toll: -3}},
+			InFlight: 1, Price: price, TTFTUS: 1, ITLUS: 2,
+			Engine: Load{Running: gauge(1), Waiting: gauge(2), KVUsage: &share, Preempted: gauge(3),
+				PrefixQueries: gauge(4), PrefixHits: gauge(5), Generated: gauge(6)},
 			Sessions: []SessionState{{Key: 1<<64 - 1, Tokens: 4}}, Coverage: 1},
-		&Status{Domain: "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3, Slots: 4, Free: 5, Waiting: 6, Room: 7, Round: 8,
-			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3, SlotPrice: 4, MaxModelLen: 5}}, Regime: "below", MaxPromptTokens: 9},
-		&FundsRequest{ID: "f", Client: "ada", Hub: "j", Epoch: 1, Amount: 2, Least: 1, After: 3, Domain: "math", Ahead: true, Hubs: true},
-		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2, Grants: []Grant{{ID: "g", Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, RetryMS: 250,
-			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1, AtMS: 7, HeardMS: 8}}},
+		&Status{Domain: "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,
+			Slots: 4, Free: 5, Waiting: 6, Room: 7, Round: 8,
+			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3,
+				SlotPrice: 4, MaxModelLen: 5}}, Regime: "below", MaxPromptTokens: 9},
+		&FundsRequest{ID: "f", Client: "ada", Hub: "j", Epoch: 1, Amount: 2, Least: 1, After: 3,
+			Domain: "math", Ahead: true, Hubs: true},
+		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2,
+			Grants: []Grant{{ID: "g", Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3,
+			RetryMS: 250,
+			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1,
+				AtMS: 7, HeardMS: 8}}},
 		&Recall{ID: "4", Hub: "j", Client: "ada", Granted: 9, Look: true},
-		&RecallReply{ID: "4", Hub: "j", Client: "ada", Avail: 5, Held: 2, Reserved: 1, Accepted: 9, Returned: 3},
+		&RecallReply{ID: "4", Hub: "j", Client: "ada", Avail: 5, Held: 2, Reserved: 1, Accepted: 9,
+			Returned: 3},
 	}
 }
 
@@ -86,8 +111,10 @@ func unset(t *testing.T, v reflect.Value, path string) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		switch {
-		case !f.IsExported(), f.Tag.Get("msgpack") == "-", strings.HasPrefix(path, "*bus.Answer") && f.Name == "Accepted",
-			strings.HasPrefix(path, "*bus.StreamControl") && (f.Name == "Ack" || f.Name == "Cancel" || f.Name == "Recall"):
+		case !f.IsExported(), f.Tag.Get("msgpack") == "-", strings.HasPrefix(path, "*bus.Answer") &&
+			f.Name == "Accepted",
+			strings.HasPrefix(path, "*bus.StreamControl") &&
+				(f.Name == "Ack" || f.Name == "Cancel" || f.Name == "Recall"):
 		case v.Field(i).IsZero():
 			t.Errorf("%s.%s is not set in the sample", path, f.Name)
 		case f.Type.Kind() == reflect.Struct:
@@ -97,7 +124,9 @@ func unset(t *testing.T, v reflect.Value, path string) {
 }
 
 func TestUnknownMembersAreIgnored(t *testing.T) {
-	data := unhex(t, "83 a4 74 61 73 6b a1 74 a3 6e 65 77 92 01 81 a1 78 c0 a5 6f 74 68 65 72 cb 40 00 00 00 00 00 00 00") // task: t, new: [1, {x: nil}], other: 2.0
+	// task: t, new: [1, {x: nil}], other: 2.0
+	data := unhex(t, "83 a4 74 61 73 6b a1 74 a3 6e 65 77 92 01 81 a1 78 c0 a5 6f 74 68 65 72 cb 40 00 00 "+
+		"00 00 00 00 00")
 	var c Cancel
 	if err := Decode(data, &c); err != nil || c.Task != "t" {
 		t.Fatalf("got %+v, %v", c, err)

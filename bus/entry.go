@@ -24,11 +24,13 @@ func EncodeEntry[E Entry](e E) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// DecodeEntry reads a registry value and judges it. Members that e does not have are ignored, for a process of a later version may
-// have written them; but not in the settings that an operator writes by hand, where one is a slip that would change nothing unnoticed.
+// DecodeEntry reads a registry value and judges it. Members that e does not have are ignored, for a process
+// of a later version may have written them; but not in the settings that an operator writes by hand, where
+// one is a slip that would change nothing unnoticed.
 func DecodeEntry[E Entry](value []byte, e E) error {
 	if len(value) > MaxEntry {
-		return &Error{CodeTooLarge, fmt.Sprintf("registry value of %d bytes: at most %d are taken", len(value), MaxEntry)}
+		return &Error{CodeTooLarge,
+			fmt.Sprintf("registry value of %d bytes: at most %d are taken", len(value), MaxEntry)}
 	}
 	_, byHand := any(e).(*MarketConfig)
 	if err := decodeJSON(value, e, byHand); err != nil {
@@ -65,7 +67,8 @@ func (r *Registration) Validate() error {
 		p.add("scale: %v billion parameters is not within 0 and 1e6", r.Scale)
 	}
 	if len(r.Domains) == 0 {
-		p.add("domains: a registration names at least one domain; the first decides which hub the agent joins")
+		p.add("domains: a registration names at least one domain; the first decides which hub the " +
+			"agent joins")
 	}
 	p.list("domains", len(r.Domains), maxEntries)
 	for i, d := range r.Domains {

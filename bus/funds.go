@@ -17,8 +17,8 @@ const (
 	OpPayout   = "payout"   // prepaid money goes back outside
 )
 
-// FundsEvery is how often a hub that leads asks the treasury what it allotted. So a grant whose answer was lost is found, and the
-// treasury knows which hubs live.
+// FundsEvery is how often a hub that leads asks the treasury what it allotted. So a grant whose answer was
+// lost is found, and the treasury knows which hubs live.
 const FundsEvery = 5 * time.Second
 
 // ReturnID is the id of a hub's n-th return, by which the treasury takes returns in order, each once.
@@ -32,11 +32,16 @@ type FundsRequest struct {
 	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"` // journal of the asking hub
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0
-	Least  market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`   // allot: what is needed at least; less is of no use
-	After  uint64         `json:"after,omitempty" msgpack:"after,omitempty"`   // allotted: grants numbered above this
-	Domain string         `json:"domain,omitempty" msgpack:"domain,omitempty"` // of the asking hub, where it hears a Recall; empty: it knows none
-	Ahead  bool           `json:"ahead,omitempty" msgpack:"ahead,omitempty"`   // allot: no task waits for it, so no hub is asked to give money back for it
-	Hubs   bool           `json:"hubs,omitempty" msgpack:"hubs,omitempty"`     // balance: ask the client's hubs, too
+	// allot: what is needed at least; less is of no use
+	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
+	// allotted: grants numbered above this
+	After uint64 `json:"after,omitempty" msgpack:"after,omitempty"`
+	// of the asking hub, where it hears a Recall; empty: it knows none
+	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty"`
+	// allot: no task waits for it, so no hub is asked to give money back for it
+	Ahead bool `json:"ahead,omitempty" msgpack:"ahead,omitempty"`
+	// balance: ask the client's hubs, too
+	Hubs bool `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
 
 // Grant is an allotment of a client's money to a hub. Number counts from 1 for each hub without gaps.
@@ -57,25 +62,32 @@ type FundsReply struct {
 	Prepaid  market.Credits `json:"prepaid" msgpack:"prepaid"`   // left with the treasury
 	Allotted market.Credits `json:"allotted" msgpack:"allotted"` // granted to hubs less returned
 	Grants   []Grant        `json:"grants,omitempty" msgpack:"grants,omitempty"`
-	Returned uint64         `json:"returned,omitempty" msgpack:"returned,omitempty"` // allotted: of the hub's returns, those up to this number were taken in
-	RetryMS  int64          `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"` // with CodeAllotmentPending: when to ask again, with the same id
-	Hubs     []HubFunds     `json:"hubs,omitempty" msgpack:"hubs,omitempty"`         // balance: of all hubs that were granted more than they returned
+	// allotted: of the hub's returns, those up to this number were taken in
+	Returned uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
+	// with CodeAllotmentPending: when to ask again, with the same id
+	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"`
+	// balance: of all hubs that were granted more than they returned
+	Hubs []HubFunds `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
 
 // HubFunds is what a hub has of a client's money.
 type HubFunds struct {
-	Hub      string         `json:"hub" msgpack:"hub"` // its journal
-	Domain   string         `json:"domain,omitempty" msgpack:"domain,omitempty"`
-	Allotted market.Credits `json:"allotted" msgpack:"allotted"` // granted less returned: what was spent is in it
+	Hub    string `json:"hub" msgpack:"hub"` // its journal
+	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty"`
+	// granted less returned: what was spent is in it
+	Allotted market.Credits `json:"allotted" msgpack:"allotted"`
 	Avail    market.Credits `json:"avail" msgpack:"avail"`       // not held
 	Held     market.Credits `json:"held" msgpack:"held"`         // for tasks that run
 	Reserved market.Credits `json:"reserved" msgpack:"reserved"` // of Avail, for tasks that wait for a slot
-	AtMS     int64          `json:"at_ms" msgpack:"at_ms"`       // Unix time of its answer, by the treasury's clock; 0: it did not answer, and the four above say nothing
-	HeardMS  int64          `json:"heard_ms" msgpack:"heard_ms"` // when it last said anything; 0: never since the treasury's start
+	// Unix time of its answer, by the treasury's clock; 0: it did not answer, and the four above say nothing
+	AtMS int64 `json:"at_ms" msgpack:"at_ms"`
+	// when it last said anything; 0: never since the treasury's start
+	HeardMS int64 `json:"heard_ms" msgpack:"heard_ms"`
 }
 
 // Recall asks a hub to give back what it has of a client's money that is neither held nor reserved, on
-// souk.v1.hub.<domain>.recall.<treasury>; answered by RecallReply. A hub that has not yet taken in all that it was granted asks for it.
+// souk.v1.hub.<domain>.recall.<treasury>; answered by RecallReply. A hub that has not yet taken in all that
+// it was granted asks for it.
 type Recall struct {
 	ID      string `msgpack:"id"`
 	Hub     string `msgpack:"hub"` // the journal that is meant: a domain may have had others

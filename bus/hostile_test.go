@@ -16,7 +16,8 @@ import (
 // hostile are messages that would do harm, or slip something past a check, if only the msgpack library
 // read them: v5.4.1 dies of the first, and takes most of the others.
 var hostile = []struct{ name, hex, says string }{
-	{"eleven bytes that ask for 2^32-1 structs", "81 a6 6d 6f 64 65 6c 73 dd ff ff ff ff", "beyond the end"}, // models: [...]
+	// models: [...]
+	{"eleven bytes that ask for 2^32-1 structs", "81 a6 6d 6f 64 65 6c 73 dd ff ff ff ff", "beyond the end"},
 	{"a map of 2^32-1 members", "df ff ff ff ff", "beyond the end"},
 	{"a string of 2^32-1 bytes", "81 a4 74 61 73 6b db ff ff ff ff", "beyond the end"},
 	{"bytes of 2^32-1", "81 a4 62 6f 64 79 c6 ff ff ff ff 00", "beyond the end"},
@@ -26,7 +27,8 @@ var hostile = []struct{ name, hex, says string }{
 	{"a key twice", "82 a4 74 61 73 6b a1 74 a4 74 61 73 6b a1 75", "stands twice"},
 	{"a key twice, spelt differently", "82 a4 74 61 73 6b a1 74 d9 04 74 61 73 6b a1 75", "stands twice"},
 	{"an unknown key twice, deep down", "81 a1 78 92 01 82 a1 79 c0 a1 79 c0", "stands twice"},
-	{"2^64-1, which would become -1", "82 a4 74 61 73 6b a1 74 a6 72 65 73 75 6d 65 cf ff ff ff ff ff ff ff ff", "beyond int64"},
+	{"2^64-1, which would become -1",
+		"82 a4 74 61 73 6b a1 74 a6 72 65 73 75 6d 65 cf ff ff ff ff ff ff ff ff", "beyond int64"},
 	{"2^64-1 in an array under a hash's key", "81 a1 6b 91 cf ff ff ff ff ff ff ff ff", "beyond int64"},
 	{"an extension type", "81 a4 74 61 73 6b c7 01 05 00", "not used here"},
 	{"a timestamp", "81 a4 74 61 73 6b d6 ff 00 00 00 00", "not used here"},
@@ -128,11 +130,16 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Feedback{Task: "t", Quality: nan}, "quality"},
 		{&Summary{Agent: "a", State: "bored"}, "state"},
 		{&Summary{Agent: "a", State: StateReady, Slots: -1}, "slots"},
-		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 4, Toll: 1}}}, "tiers: tier 0 has toll 0.000000001"},
-		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 2}, {Slots: 2}}}, "tiers: tier 1 has toll 0, not below"},
-		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 5}}}, "tiers: 5 slots together, the agent has 4"},
-		{&Summary{Agent: "a", State: StateReady, Slots: 4, Free: []market.Tier{{Slots: 0}}}, "free: tier 0 has 0 slots"},
-		{&Summary{Agent: "a", State: StateReady, Slots: 99, Tiers: make([]market.Tier, 65)}, "tiers: 65 tiers"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 4, Toll: 1}}},
+			"tiers: tier 0 has toll 0.000000001"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 2}, {Slots: 2}}},
+			"tiers: tier 1 has toll 0, not below"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Tiers: []market.Tier{{Slots: 5}}},
+			"tiers: 5 slots together, the agent has 4"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 4, Free: []market.Tier{{Slots: 0}}},
+			"free: tier 0 has 0 slots"},
+		{&Summary{Agent: "a", State: StateReady, Slots: 99, Tiers: make([]market.Tier, 65)},
+			"tiers: 65 tiers"},
 		{&Result{Client: "ada", Task: "t", Congestion: 1}, "congestion"},
 		{&Summary{Agent: "a", State: StateReady, Engine: Load{Waiting: &tooMuch}}, "waiting"},
 		{&Status{Domain: "math", Labels: []string{"a b"}}, "labels"},
@@ -162,7 +169,8 @@ func TestWhatPeopleWriteByHandMayBeJSON(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	var f FundsRequest
-	if err := Decode([]byte(`{"id":"d1","client":"ada","amount":12.5}`), &f); err != nil || f.Amount.String() != "12.5" {
+	if err := Decode([]byte(`{"id":"d1","client":"ada","amount":12.5}`), &f); err != nil ||
+		f.Amount.String() != "12.5" {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for _, bad := range []string{`{"task":"t-1"}x`, `{"task":7}`, `{"task":"a.b"}`, `{"task":`} {
@@ -176,7 +184,8 @@ func TestWhatPeopleWriteByHandMayBeJSON(t *testing.T) {
 }
 
 func TestEntriesOfTheRegistry(t *testing.T) {
-	r := &Registration{Agent: "a1", Model: "llama", Domains: []DomainScore{{"math", 0.5}}, Slots: 8, State: StateReady}
+	r := &Registration{Agent: "a1", Model: "llama", Domains: []DomainScore{{"math", 0.5}}, Slots: 8,
+		State: StateReady}
 	data, err := EncodeEntry(r)
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +200,8 @@ func TestEntriesOfTheRegistry(t *testing.T) {
 		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math"},{"domain":"math"}]}`:                  "twice",
 		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math","score":7}]}`:                          "score",
 	} {
-		if err := DecodeEntry([]byte(bad), &Registration{}); err == nil || !strings.Contains(err.Error(), says) {
+		if err := DecodeEntry([]byte(bad), &Registration{}); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", bad, err, says)
 		}
 	}
@@ -201,10 +211,12 @@ func TestEntriesOfTheRegistry(t *testing.T) {
 	if err := DecodeEntry([]byte(`{"domain":"math","max_wait_ms":-1}`), &MarketConfig{}); err == nil {
 		t.Error("a negative wait was taken")
 	}
-	if err := DecodeEntry([]byte(`{"domain":"math","pricng":"tariff"}`), &MarketConfig{}); err == nil || !strings.Contains(err.Error(), `"pricng"`) {
+	if err := DecodeEntry([]byte(`{"domain":"math","pricng":"tariff"}`), &MarketConfig{}); err == nil ||
+		!strings.Contains(err.Error(), `"pricng"`) {
 		t.Errorf("an operator's slip: %v", err)
 	}
-	if err := DecodeEntry([]byte(`{"domain":"math","labels":["math"],"of_a_later_version":1}`), &HubEntry{}); err != nil {
+	if err := DecodeEntry([]byte(`{"domain":"math","labels":["math"],"of_a_later_version":1}`),
+		&HubEntry{}); err != nil {
 		t.Errorf("a later version's entry: %v", err)
 	}
 	if err := DecodeEntry([]byte(`{"domain":"math","labels":[""]}`), &HubEntry{}); err == nil {

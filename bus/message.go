@@ -29,23 +29,31 @@ const (
 // As JSON the request is the OpenAI body itself with one more member, "souk", that holds the fields
 // below; as msgpack it is this struct. Client is always taken from the subject, whatever the body says.
 type Task struct {
-	Client string          `json:"-" msgpack:"client,omitempty"`
-	ID     string          `json:"task,omitempty" msgpack:"task,omitempty"` // unique per client; made by the door when empty
-	Kind   string          `json:"kind,omitempty" msgpack:"kind,omitempty"` // KindChat or KindCompletion; from the body when empty
-	Body   json.RawMessage `json:"-" msgpack:"body,omitempty"`              // the OpenAI body as given, at most 512 KB
-	Stream bool            `json:"-" msgpack:"stream,omitempty"`            // chunks on the reply subject, else one whole Result
+	Client string `json:"-" msgpack:"client,omitempty"`
+	// unique per client; made by the door when empty
+	ID string `json:"task,omitempty" msgpack:"task,omitempty"`
+	// KindChat or KindCompletion; from the body when empty
+	Kind string `json:"kind,omitempty" msgpack:"kind,omitempty"`
+	// the OpenAI body as given, at most 512 KB
+	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`
+	// chunks on the reply subject, else one whole Result
+	Stream bool `json:"-" msgpack:"stream,omitempty"`
 
-	Terms      Terms   `json:"terms,omitzero" msgpack:"terms,omitempty"`
-	DeadlineMS int64   `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"` // Unix milliseconds; after it the task is worth nothing. 0: the hub's default
-	Session    string  `json:"session,omitempty" msgpack:"session,omitempty"`
-	Turn       int     `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
-	Role       string  `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
-	Source     string  `json:"source,omitempty" msgpack:"source,omitempty"`
-	Run        string  `json:"run,omitempty" msgpack:"run,omitempty"`
-	Hub        string  `json:"hub,omitempty" msgpack:"hub,omitempty"`           // the hub named by an earlier Result of the session; honoured while it has room
-	Failover   string  `json:"failover,omitempty" msgpack:"failover,omitempty"` // "" or "off"
-	Attempt    int     `json:"-" msgpack:"attempt,omitempty"`                   // 0 is the first; the hub counts
-	Resume     *Resume `json:"-" msgpack:"resume,omitempty"`                    // the answer broke off: go on from here
+	Terms Terms `json:"terms,omitzero" msgpack:"terms,omitempty"`
+	// Unix milliseconds; after it the task is worth nothing. 0: the hub's default
+	DeadlineMS int64  `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"`
+	Session    string `json:"session,omitempty" msgpack:"session,omitempty"`
+	Turn       int    `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
+	Role       string `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
+	Source     string `json:"source,omitempty" msgpack:"source,omitempty"`
+	Run        string `json:"run,omitempty" msgpack:"run,omitempty"`
+	// the hub named by an earlier Result of the session; honoured while it has room
+	Hub      string `json:"hub,omitempty" msgpack:"hub,omitempty"`
+	Failover string `json:"failover,omitempty" msgpack:"failover,omitempty"` // "" or "off"
+	// 0 is the first; the hub counts
+	Attempt int `json:"-" msgpack:"attempt,omitempty"`
+	// the answer broke off: go on from here
+	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
 
 	// Filled in by the door; whatever a client puts here is overwritten.
 	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
@@ -67,7 +75,8 @@ type Prompt struct {
 	Marks    []Mark `msgpack:"marks,omitempty"`
 
 	// What bounds its tokens, see [Template.Bound]. Doors of earlier versions leave it out.
-	Text   int `msgpack:"text,omitempty"`   // bytes of it, with room for how a template may write them; 0: not counted
+	// bytes of it, with room for how a template may write them; 0: not counted
+	Text   int `msgpack:"text,omitempty"`
 	Wide   int `msgpack:"wide,omitempty"`   // of them, bytes beyond ASCII
 	Pieces int `msgpack:"pieces,omitempty"` // messages, parts, tools, calls: a template adds to each
 	Tools  int `msgpack:"tools,omitempty"`
@@ -86,10 +95,12 @@ type Mark struct {
 // zero is refused, for it would mean that nothing is ever bought. In JSON, credits are decimal numbers of
 // whole credits ("worth": 0.0025), read exactly.
 type Terms struct {
-	Worth      *market.Credits `json:"worth,omitempty" msgpack:"worth,omitempty"`             // > 0
-	Delta      *float64        `json:"delta,omitempty" msgpack:"delta,omitempty"`             // > 0, at most 1
-	PatienceMS *int64          `json:"patience_ms,omitempty" msgpack:"patience_ms,omitempty"` // > 0
-	MaxPrice   *market.Credits `json:"max_price,omitempty" msgpack:"max_price,omitempty"`     // > 0: most the client ever pays; default worth
+	Worth *market.Credits `json:"worth,omitempty" msgpack:"worth,omitempty"` // > 0
+	// > 0, at most 1
+	Delta      *float64 `json:"delta,omitempty" msgpack:"delta,omitempty"`
+	PatienceMS *int64   `json:"patience_ms,omitempty" msgpack:"patience_ms,omitempty"` // > 0
+	// > 0: most the client ever pays; default worth
+	MaxPrice *market.Credits `json:"max_price,omitempty" msgpack:"max_price,omitempty"`
 }
 
 // Accepted tells a streaming client who serves its task and where the chunks come.
@@ -136,25 +147,32 @@ type Dispatch struct {
 	SlotPrice market.Credits `msgpack:"slot_price"`
 	Toll      market.Credits `msgpack:"toll"`
 	Fee       market.Credits `msgpack:"fee"`
-	Settle    string         `msgpack:"settle"`               // "metered" or "quoted"
-	Quoted    market.Credits `msgpack:"quoted"`               // cost as quoted
-	Tariff    market.Credits `msgpack:"tariff,omitempty"`     // part of Quoted: due beside the metered cost
-	CostCap   market.Credits `msgpack:"cost_cap"`             // hold less premium: the stream is cut where the metered cost would pass it
-	TimeoutMS int64          `msgpack:"timeout_ms"`           // from receipt; relative, since clocks differ
-	Whole     int            `msgpack:"whole,omitempty"`      // with Task.Resume: max_tokens of the whole answer, what was delivered included
-	Earlier   []string       `msgpack:"earlier,omitempty"`    // holds of this task that ended without payment because their agents failed
-	PrevRole  string         `msgpack:"prev_role,omitempty"`  // the session's previous role
-	PrevAgent string         `msgpack:"prev_agent,omitempty"` // and agent
+	Settle    string         `msgpack:"settle"`           // "metered" or "quoted"
+	Quoted    market.Credits `msgpack:"quoted"`           // cost as quoted
+	Tariff    market.Credits `msgpack:"tariff,omitempty"` // part of Quoted: due beside the metered cost
+	// hold less premium: the stream is cut where the metered cost would pass it
+	CostCap   market.Credits `msgpack:"cost_cap"`
+	TimeoutMS int64          `msgpack:"timeout_ms"` // from receipt; relative, since clocks differ
+	// with Task.Resume: max_tokens of the whole answer, what was delivered included
+	Whole int `msgpack:"whole,omitempty"`
+	// holds of this task that ended without payment because their agents failed
+	Earlier   []string `msgpack:"earlier,omitempty"`
+	PrevRole  string   `msgpack:"prev_role,omitempty"`  // the session's previous role
+	PrevAgent string   `msgpack:"prev_agent,omitempty"` // and agent
 
-	Boot       int64          `msgpack:"boot,omitempty"`       // of the agent, as registered: a later start of it refuses what was meant for an earlier one
-	Congestion market.Credits `msgpack:"congestion,omitempty"` // the tier's part of Toll; what is left of it beside Fee is the regime's
-	Fence      int64          `msgpack:"fence,omitempty"`      // of the hub's claim, see [Claim]; 0: the hub knows of none
+	// of the agent, as registered: a later start of it refuses what was meant for an earlier one
+	Boot int64 `msgpack:"boot,omitempty"`
+	// the tier's part of Toll; what is left of it beside Fee is the regime's
+	Congestion market.Credits `msgpack:"congestion,omitempty"`
+	// of the hub's claim, see [Claim]; 0: the hub knows of none
+	Fence int64 `msgpack:"fence,omitempty"`
 
 	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task
 	// at once.
-	PromptMost int   `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers
-	Cached     int   `msgpack:"cached,omitempty"`      // prompt tokens that the agent holds by the very same text
-	FirstMS    int64 `msgpack:"first_ms,omitempty"`    // from receipt: how late the first token may come
+	PromptMost int `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers
+	// prompt tokens that the agent holds by the very same text
+	Cached  int   `msgpack:"cached,omitempty"`
+	FirstMS int64 `msgpack:"first_ms,omitempty"` // from receipt: how late the first token may come
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -168,17 +186,22 @@ type DispatchReply struct {
 // Chunk is a piece of an answer on the reply subject. Chunks of one attempt are numbered from 0
 // without gaps; a heartbeat carries the number of the next chunk and consumes none.
 type Chunk struct {
-	Task      string   `json:"task" msgpack:"t"`
-	Attempt   int      `json:"attempt,omitempty" msgpack:"a,omitempty"`
-	Seq       uint64   `json:"seq" msgpack:"n"`
-	Text      string   `json:"text,omitempty" msgpack:"x,omitempty"`
-	Tokens    []uint32 `json:"token_ids,omitempty" msgpack:"k,omitempty"` // ids the engine reported for Text; empty if it reports none
-	Count     int      `json:"tokens,omitempty" msgpack:"c,omitempty"`    // output tokens in this chunk, as far as known
-	Extra     []Extra  `json:"extra,omitempty" msgpack:"e,omitempty"`     // engine events that say more than plain text
-	Finish    bool     `json:"finish,omitempty" msgpack:"f,omitempty"`    // the engine said that the answer ends here
-	Heartbeat bool     `json:"heartbeat,omitempty" msgpack:"h,omitempty"`
-	Agent     string   `json:"agent,omitempty" msgpack:"g,omitempty"`  // in heartbeats of a later attempt: who serves now
-	Result    *Result  `json:"result,omitempty" msgpack:"r,omitempty"` // the end frame
+	Task    string `json:"task" msgpack:"t"`
+	Attempt int    `json:"attempt,omitempty" msgpack:"a,omitempty"`
+	Seq     uint64 `json:"seq" msgpack:"n"`
+	Text    string `json:"text,omitempty" msgpack:"x,omitempty"`
+	// ids the engine reported for Text; empty if it reports none
+	Tokens []uint32 `json:"token_ids,omitempty" msgpack:"k,omitempty"`
+	// output tokens in this chunk, as far as known
+	Count int `json:"tokens,omitempty" msgpack:"c,omitempty"`
+	// engine events that say more than plain text
+	Extra []Extra `json:"extra,omitempty" msgpack:"e,omitempty"`
+	// the engine said that the answer ends here
+	Finish    bool `json:"finish,omitempty" msgpack:"f,omitempty"`
+	Heartbeat bool `json:"heartbeat,omitempty" msgpack:"h,omitempty"`
+	// in heartbeats of a later attempt: who serves now
+	Agent  string  `json:"agent,omitempty" msgpack:"g,omitempty"`
+	Result *Result `json:"result,omitempty" msgpack:"r,omitempty"` // the end frame
 }
 
 // Extra is an engine event with tool calls, reasoning, logprobs or the like: choices[0] as the engine
@@ -192,11 +215,12 @@ type Extra struct {
 
 // Receipt names the record that settles a task.
 type Receipt struct {
-	ID      string   `json:"id" msgpack:"id"` // of the hold: "<journal>/<round>/<slot>"
-	Journal string   `json:"journal" msgpack:"journal"`
-	Round   uint64   `json:"round" msgpack:"round"`
-	Epoch   int64    `json:"epoch" msgpack:"epoch"`
-	Earlier []string `json:"earlier,omitempty" msgpack:"earlier,omitempty"` // ids of earlier holds of the task, void: their agents failed
+	ID      string `json:"id" msgpack:"id"` // of the hold: "<journal>/<round>/<slot>"
+	Journal string `json:"journal" msgpack:"journal"`
+	Round   uint64 `json:"round" msgpack:"round"`
+	Epoch   int64  `json:"epoch" msgpack:"epoch"`
+	// ids of earlier holds of the task, void: their agents failed
+	Earlier []string `json:"earlier,omitempty" msgpack:"earlier,omitempty"`
 }
 
 // Result is the last word on a task: an answer with what was paid, or why there is none.
@@ -210,20 +234,26 @@ type Result struct {
 
 	Code    Code   `json:"code,omitempty" msgpack:"code,omitempty"` // empty: served to the end
 	Message string `json:"message,omitempty" msgpack:"message,omitempty"`
-	RetryMS int64  `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"` // > 0: worth trying again after so long
+	// > 0: worth trying again after so long
+	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"`
 
 	Text   string          `json:"text,omitempty" msgpack:"text,omitempty"`   // of a collected answer
 	Extra  []Extra         `json:"extra,omitempty" msgpack:"extra,omitempty"` // of a collected answer
 	Finish string          `json:"finish_reason,omitempty" msgpack:"finish,omitempty"`
 	Stop   json.RawMessage `json:"stop_reason,omitempty" msgpack:"stop,omitempty"`
-	Chunks uint64          `json:"chunks,omitempty" msgpack:"chunks,omitempty"` // numbered chunks before this one
+	// numbered chunks before this one
+	Chunks uint64 `json:"chunks,omitempty" msgpack:"chunks,omitempty"`
 
-	Usage     market.Usage  `json:"usage" msgpack:"usage"`
-	Billed    *market.Usage `json:"billed,omitempty" msgpack:"billed,omitempty"`       // what Cost is for, where that is not Usage: of an answer that went on elsewhere, the part of the agent that finished it
-	Unmetered bool          `json:"unmetered,omitempty" msgpack:"unmetered,omitempty"` // the engine sent no usage: counted from what was relayed
-	TTFTUS    int64         `json:"ttft_us,omitempty" msgpack:"ttft_us,omitempty"`     // at the agent, from dispatch to first token
-	ITLUS     int64         `json:"itl_us,omitempty" msgpack:"itl_us,omitempty"`       // mean
-	WaitUS    int64         `json:"wait_us,omitempty" msgpack:"wait_us,omitempty"`
+	Usage market.Usage `json:"usage" msgpack:"usage"`
+	// what Cost is for, where that is not Usage: of an answer that went on elsewhere, the part of the agent
+	// that finished it
+	Billed *market.Usage `json:"billed,omitempty" msgpack:"billed,omitempty"`
+	// the engine sent no usage: counted from what was relayed
+	Unmetered bool `json:"unmetered,omitempty" msgpack:"unmetered,omitempty"`
+	// at the agent, from dispatch to first token
+	TTFTUS int64 `json:"ttft_us,omitempty" msgpack:"ttft_us,omitempty"`
+	ITLUS  int64 `json:"itl_us,omitempty" msgpack:"itl_us,omitempty"` // mean
+	WaitUS int64 `json:"wait_us,omitempty" msgpack:"wait_us,omitempty"`
 
 	Cost      market.Credits `json:"cost" msgpack:"cost"`
 	Premium   market.Credits `json:"premium" msgpack:"premium"`
@@ -232,7 +262,8 @@ type Result struct {
 	Fee       market.Credits `json:"fee" msgpack:"fee"`
 	Receipt   *Receipt       `json:"receipt,omitempty" msgpack:"receipt,omitempty"`
 
-	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty"` // the tier's charge, part of Toll; what is left of it beside Fee is the regime's
+	// the tier's charge, part of Toll; what is left of it beside Fee is the regime's
+	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty"`
 }
 
 // Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
@@ -251,24 +282,28 @@ const (
 // Completion is an agent's account of a dispatch. It is repeated until the hub has made its effect
 // durable and acknowledged it.
 type Completion struct {
-	Agent         string         `msgpack:"agent"`
-	Boot          int64          `msgpack:"boot"` // the agent's boot epoch
-	Hold          string         `msgpack:"hold"`
-	Client        string         `msgpack:"client"`
-	Task          string         `msgpack:"task"`
-	Outcome       string         `msgpack:"outcome"`
-	Code          Code           `msgpack:"code,omitempty"`
-	Finish        string         `msgpack:"finish,omitempty"`
-	Usage         market.Usage   `msgpack:"usage"`
-	Relayed       int            `msgpack:"relayed"`                   // output tokens relayed, as the agent counted them
-	NoCacheReport bool           `msgpack:"no_cache_report,omitempty"` // the engine reported no cached_tokens: absent, not 0
-	Unmetered     bool           `msgpack:"unmetered,omitempty"`
-	Unsaid        bool           `msgpack:"unsaid,omitempty"` // failed, nothing of it was delivered, and the reader is told only if the acknowledgement is not CodeMoved
-	Cost          market.Credits `msgpack:"cost"`
-	TTFTUS        int64          `msgpack:"ttft_us"`
-	ITLUS         int64          `msgpack:"itl_us"`
-	Free          int            `msgpack:"free"` // slots free after this one
-	Inbox         string         `msgpack:"-"`    // set by the receiver: where the acknowledgement goes
+	Agent   string       `msgpack:"agent"`
+	Boot    int64        `msgpack:"boot"` // the agent's boot epoch
+	Hold    string       `msgpack:"hold"`
+	Client  string       `msgpack:"client"`
+	Task    string       `msgpack:"task"`
+	Outcome string       `msgpack:"outcome"`
+	Code    Code         `msgpack:"code,omitempty"`
+	Finish  string       `msgpack:"finish,omitempty"`
+	Usage   market.Usage `msgpack:"usage"`
+	// output tokens relayed, as the agent counted them
+	Relayed int `msgpack:"relayed"`
+	// the engine reported no cached_tokens: absent, not 0
+	NoCacheReport bool `msgpack:"no_cache_report,omitempty"`
+	Unmetered     bool `msgpack:"unmetered,omitempty"`
+	// failed, nothing of it was delivered, and the reader is told only if the acknowledgement is not
+	// CodeMoved
+	Unsaid bool           `msgpack:"unsaid,omitempty"`
+	Cost   market.Credits `msgpack:"cost"`
+	TTFTUS int64          `msgpack:"ttft_us"`
+	ITLUS  int64          `msgpack:"itl_us"`
+	Free   int            `msgpack:"free"` // slots free after this one
+	Inbox  string         `msgpack:"-"`    // set by the receiver: where the acknowledgement goes
 }
 
 // Unused reports whether a task was cancelled before its engine had said anything: it costs nothing,
@@ -280,7 +315,9 @@ func (c *Completion) Unused() bool {
 // CompletionAck ends the repetition of a Completion.
 type CompletionAck struct {
 	Hold string `msgpack:"hold"`
-	Code Code   `msgpack:"code,omitempty"` // CodeLate: the hold had ended, or ended by this since it is no account, and nothing was paid; CodeMoved: the task failed and goes to another agent, so its reader is told nothing
+	// CodeLate: the hold had ended, or ended by this since it is no account, and nothing was paid; CodeMoved:
+	// the task failed and goes to another agent, so its reader is told nothing
+	Code Code `msgpack:"code,omitempty"`
 }
 
 // Cancel is a client's wish to end its task.
@@ -297,7 +334,8 @@ type StreamControl struct {
 	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
 	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
 	Cancel bool    `msgpack:"cancel,omitempty"`
-	Recall string  `msgpack:"recall,omitempty"` // a hub's word on this hold: it heard no reply, so end what nobody has heard of yet
+	// a hub's word on this hold: it heard no reply, so end what nobody has heard of yet
+	Recall string `msgpack:"recall,omitempty"`
 }
 
 // Feedback is a client's judgement of an answer.
@@ -307,15 +345,17 @@ type Feedback struct {
 	Quality float64 `json:"quality" msgpack:"quality"` // 0 to 1
 }
 
-// Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every second.
+// Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
+// second.
 type Summary struct {
-	Agent    string         `msgpack:"agent"`
-	Boot     int64          `msgpack:"boot"`
-	Seq      uint64         `msgpack:"seq"` // rises with every summary of a boot
-	State    string         `msgpack:"state"`
-	Slots    int            `msgpack:"slots"`
-	Tiers    []market.Tier  `msgpack:"tiers,omitempty"` // its slots by congestion charge; none: one tier without charge
-	Free     []market.Tier  `msgpack:"free"`            // those of them that are free
+	Agent string `msgpack:"agent"`
+	Boot  int64  `msgpack:"boot"`
+	Seq   uint64 `msgpack:"seq"` // rises with every summary of a boot
+	State string `msgpack:"state"`
+	Slots int    `msgpack:"slots"`
+	// its slots by congestion charge; none: one tier without charge
+	Tiers    []market.Tier  `msgpack:"tiers,omitempty"`
+	Free     []market.Tier  `msgpack:"free"` // those of them that are free
 	InFlight int            `msgpack:"in_flight"`
 	Price    market.Price   `msgpack:"price"`
 	TTFTUS   int64          `msgpack:"ttft_us"` // running mean; 0 = none yet
@@ -360,8 +400,9 @@ const (
 
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {
-	Agent       string        `json:"agent"`
-	Boot        int64         `json:"boot"` // names this start of the agentd: its time, but clocks may be set back
+	Agent string `json:"agent"`
+	// names this start of the agentd: its time, but clocks may be set back
+	Boot        int64         `json:"boot"`
 	Node        string        `json:"node,omitempty"`
 	Model       string        `json:"model"`           // as clients and the engine name it
 	Scale       float64       `json:"scale,omitempty"` // parameters, in billions
@@ -370,17 +411,23 @@ type Registration struct {
 	BlockSize   int           `json:"block_size"`      // tokens per KV block
 	KVTokens    int           `json:"kv_tokens"`       // KV capacity, tokens
 	Slots       int           `json:"slots"`
-	Tiers       []market.Tier `json:"tiers,omitempty"` // its slots by congestion charge, until the first Summary says more
-	Price       market.Price  `json:"price"`
-	Owner       string        `json:"owner,omitempty"` // whose it is: asks of one owner count as one. Empty: Node
-	Class       string        `json:"class,omitempty"` // model, precision, hardware: agents of one class are paid one tariff. Empty: Model
-	Features    []string      `json:"features,omitempty"`
-	State       string        `json:"state"`
-	Engine      string        `json:"engine,omitempty"`   // version
-	Template    *Template     `json:"template,omitempty"` // what its chat template adds to a prompt; nil: not measured
-	Former      []int64       `json:"former,omitempty"`   // boots of earlier lives of which completions are still to come
-	Life        string        `json:"life,omitempty"`     // names the process: who holds its node's directory now knows the names of those that did
-	Fence       int64         `json:"-"`                  // set by the hub: of its claim
+	// its slots by congestion charge, until the first Summary says more
+	Tiers []market.Tier `json:"tiers,omitempty"`
+	Price market.Price  `json:"price"`
+	// whose it is: asks of one owner count as one. Empty: Node
+	Owner string `json:"owner,omitempty"`
+	// model, precision, hardware: agents of one class are paid one tariff. Empty: Model
+	Class    string   `json:"class,omitempty"`
+	Features []string `json:"features,omitempty"`
+	State    string   `json:"state"`
+	Engine   string   `json:"engine,omitempty"` // version
+	// what its chat template adds to a prompt; nil: not measured
+	Template *Template `json:"template,omitempty"`
+	// boots of earlier lives of which completions are still to come
+	Former []int64 `json:"former,omitempty"`
+	// names the process: who holds its node's directory now knows the names of those that did
+	Life  string `json:"life,omitempty"`
+	Fence int64  `json:"-"` // set by the hub: of its claim
 }
 
 // DomainScore is an agent's benchmark score in a domain, 0 to 1: Q until something is learned.
@@ -389,9 +436,9 @@ type DomainScore struct {
 	Score  float64 `json:"score"`
 }
 
-// Claim says which hub sells an agent's slots (JSON). Its Fence is the create revision of its key, which is higher with
-// every claim of the agent, whichever hub makes it; the agent obeys no hub of a lower one than it has seen. From a hub
-// that knows of no fences it compares epochs, within the domain.
+// Claim says which hub sells an agent's slots (JSON). Its Fence is the create revision of its key, which is
+// higher with every claim of the agent, whichever hub makes it; the agent obeys no hub of a lower one than it
+// has seen. From a hub that knows of no fences it compares epochs, within the domain.
 type Claim struct {
 	Agent  string `json:"agent"`
 	Domain string `json:"domain"`
@@ -407,7 +454,8 @@ type HubEntry struct {
 	Hub     string   `json:"hub"`    // instance
 	Journal string   `json:"journal"`
 	General bool     `json:"general,omitempty"` // takes tasks of low confidence
-	Life    string   `json:"life,omitempty"`    // names the process: who holds its journal now knows the names of those that did
+	// names the process: who holds its journal now knows the names of those that did
+	Life string `json:"life,omitempty"`
 }
 
 // Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.
@@ -440,8 +488,8 @@ type ModelStatus struct {
 	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
 }
 
-// MarketConfig is a domain's settings in the registry (JSON), in force until changed. What is left out is as the
-// hub's own file says.
+// MarketConfig is a domain's settings in the registry (JSON), in force until changed. What is left out is as
+// the hub's own file says.
 type MarketConfig struct {
 	Domain    string `json:"domain"`
 	MaxBatch  int    `json:"max_batch,omitempty"`
@@ -459,16 +507,19 @@ type MarketConfig struct {
 	BundleTokens json.RawMessage `json:"bundle_tokens,omitempty"`
 }
 
-// Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing is on record.
+// Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing
+// is on record.
 type Call struct {
 	Agent string `msgpack:"agent"`
 	Class string `msgpack:"class"`
-	Epoch uint64 `msgpack:"epoch"`          // of the class
-	Lead  int64  `msgpack:"lead"`           // epoch of the hub's leadership: only who has claimed the agent is told its ask
-	Open  bool   `msgpack:"open,omitempty"` // say the ask itself
+	Epoch uint64 `msgpack:"epoch"` // of the class
+	// epoch of the hub's leadership: only who has claimed the agent is told its ask
+	Lead int64 `msgpack:"lead"`
+	Open bool  `msgpack:"open,omitempty"` // say the ask itself
 }
 
-// Ask is an agent's answer to a Call, on its hub's subject: what its owner wants for a task beside the metered cost.
+// Ask is an agent's answer to a Call, on its hub's subject: what its owner wants for a task beside the
+// metered cost.
 type Ask struct {
 	Agent  string         `msgpack:"agent"` // from the subject
 	Class  string         `msgpack:"class"`

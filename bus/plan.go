@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// The messages that every task and token needs are written and read by a plan made once of their struct tags. The bytes are those of the
-// msgpack library, which the tests hold them against; the library looks at every field anew for every message, and
-// that was a seventh of the processor time of a task.
+// The messages that every task and token needs are written and read by a plan made once of their struct tags.
+// The bytes are those of the msgpack library, which the tests hold them against; the library looks at every
+// field anew for every message, and that was a seventh of the processor time of a task.
 
 // plan is how a struct travels: as a map from the names in its tags.
 type plan struct {
@@ -50,7 +50,9 @@ func planOf(t reflect.Type) *plan {
 			name = f.Name
 		}
 		p.byName[name] = len(p.fields)
-		p.fields = append(p.fields, planned{index: i, name: name, head: appendString(nil, name), omit: option == "omitempty", value: shapeOf(f.Type)})
+		p.fields = append(p.fields,
+			planned{index: i, name: name, head: appendString(nil, name), omit: option == "omitempty",
+				value: shapeOf(f.Type)})
 		p.maybe = p.maybe && option == "omitempty"
 	}
 	if len(p.fields) > maxFields {
@@ -62,7 +64,8 @@ func planOf(t reflect.Type) *plan {
 func shapeOf(t reflect.Type) shape {
 	s := shape{kind: t.Kind()}
 	switch s.kind {
-	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64, reflect.Float64:
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64,
+		reflect.Float64:
 	case reflect.Struct:
 		s.to = planOf(t)
 	case reflect.Slice:
@@ -83,7 +86,8 @@ func shapeOf(t reflect.Type) shape {
 var plans = func() map[reflect.Type]*plan {
 	out := map[reflect.Type]*plan{}
 	for _, m := range []Message{
-		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{}, &CompletionAck{}, &StreamControl{},
+		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{},
+		&CompletionAck{}, &StreamControl{},
 	} {
 		t := reflect.TypeOf(m).Elem()
 		out[t] = planOf(t)
@@ -181,7 +185,8 @@ func (s *shape) append(dst []byte, v reflect.Value) []byte {
 	return dst
 }
 
-// appendLen writes a length: in the byte fix where it is at most most, else in 16 bits behind the byte long, or in 32 behind the next.
+// appendLen writes a length: in the byte fix where it is at most most, else in 16 bits behind the byte long,
+// or in 32 behind the next.
 func appendLen(dst []byte, n int, fix byte, most int, long byte) []byte {
 	switch {
 	case n <= most:
@@ -241,7 +246,8 @@ func (c *cursor) wrong(want string) error {
 	return fmt.Errorf("byte 0x%02x at %d is no %s", c.data[c.at], c.at, want)
 }
 
-// read fills a struct. What the map does not name keeps its value; names that the struct does not have are passed over.
+// read fills a struct. What the map does not name keeps its value; names that the struct does not have are
+// passed over.
 func (p *plan) read(c *cursor, v reflect.Value) error {
 	b := c.data[c.at]
 	n := 0
@@ -399,7 +405,8 @@ func (c *cursor) bytes(want string) ([]byte, error) {
 	return c.data[c.at-n : c.at], nil
 }
 
-// integer reads a number, negative ones in two's complement. One that is written as a float loses its fraction.
+// integer reads a number, negative ones in two's complement. One that is written as a float loses its
+// fraction.
 func (c *cursor) integer() (uint64, error) {
 	b, rest := c.data[c.at], c.data[c.at+1:]
 	width := 0

@@ -101,8 +101,9 @@ func FuzzPlan(f *testing.F) {
 		f.Add(data)
 	}
 	for _, s := range []string{
-		"\x83\xa1t\xc0\xa1k\xc0\xa1r\xc0",                                             // nil everywhere
-		"\x82\xa1t\xa1t\xa5later\x81\xa1x\x01",                                        // a field of a later version
+		"\x83\xa1t\xc0\xa1k\xc0\xa1r\xc0", // nil everywhere
+		// a field of a later version
+		"\x82\xa1t\xa1t\xa5later\x81\xa1x\x01",
 		"\x82\xa1t\x01\xa1n\xa1n",                                                     // other types
 		"\x84\xa4task\xa1t\xa6client\xa1c\xa4cost\x07\xa6answer\x92\x01\x81\xa1x\xc3", // another order
 		"\x83\xa4free\xcb?\xf0\x00\x00\x00\x00\x00\x00\xa4cost\xca?\x80\x00\x00\xa5relay\xd0\x80",
@@ -121,7 +122,8 @@ func FuzzPlan(f *testing.F) {
 			if (e1 == nil) != (e2 == nil) {
 				t.Fatalf("%s of %x: plan %v, library %v", typ, data, e1, e2)
 			}
-			if e1 == nil && !bytes.Equal(byTheBook(t, own.Interface().(Message)), byTheBook(t, book.Interface().(Message))) {
+			if e1 == nil && !bytes.Equal(byTheBook(t, own.Interface().(Message)),
+				byTheBook(t, book.Interface().(Message))) {
 				t.Fatalf("%s of %x\nplan    %+v\nlibrary %+v", typ, data, own.Interface(), book.Interface())
 			}
 		}

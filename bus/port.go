@@ -54,15 +54,16 @@ type Subscription interface{ Stop() error }
 // Bus carries messages between processes: at most once, in order per sender and subject, no
 // persistence. All methods may be called from many goroutines.
 type Bus interface {
-	// Publish hands a message over; it returns before anyone has it. ErrTooLarge if Data is beyond MaxPayload.
-	// While the connection is down messages go into a short buffer; when that is full, ErrDisconnected. ErrClosed after Close.
+	// Publish hands a message over; it returns before anyone has it. ErrTooLarge if Data is beyond
+	// MaxPayload. While the connection is down messages go into a short buffer; when that is full,
+	// ErrDisconnected. ErrClosed after Close.
 	Publish(m Msg) error
 	// Subscribe calls h for every message on subject ('*' matches a token, '>' a tail). With a queue
 	// name, each message goes to one member of the queue.
 	Subscribe(subject, queue string, h Handler) (Subscription, error)
-	// Request publishes m with a reply subject of its own and waits for one answer. ErrNoResponders
-	// comes at once where nobody listens, ErrNotSent where the connection is down. A connection that is lost meanwhile is
-	// ErrDisconnected: whether anybody has m is then not known.
+	// Request publishes m with a reply subject of its own and waits for one answer. ErrNoResponders comes at
+	// once where nobody listens, ErrNotSent where the connection is down. A connection that is lost meanwhile
+	// is ErrDisconnected: whether anybody has m is then not known.
 	Request(ctx context.Context, m Msg) (Msg, error)
 	// Inbox returns a new subject that nobody else uses; answers published to it, or to tokens below it,
 	// reach whoever subscribes to it.
@@ -71,8 +72,8 @@ type Bus interface {
 	Serve(s Service) (Subscription, error)
 	// Flush returns when the server has seen everything published so far.
 	Flush(ctx context.Context) error
-	// Connected returns since when the server has been reached, or the zero time while it is not. Who has heard nothing may have
-	// been deaf: silence counts from here.
+	// Connected returns since when the server has been reached, or the zero time while it is not. Who has
+	// heard nothing may have been deaf: silence counts from here.
 	Connected() time.Time
 	// MaxPayload is the largest Data in bytes.
 	MaxPayload() int
@@ -130,8 +131,8 @@ type Registry interface {
 	// Delete removes a key; removing what is not there is no error. A lease whose key is removed is lost.
 	Delete(ctx context.Context, key string) error
 	// Evict ends the lease that a key is under, and so removes all that is under that lease, if the key has
-	// exactly this value; a key that is gone is no error, one with another value is ErrExists. It is for whoever can
-	// prove that the lease's owner has died, and would else wait for its time to run out.
+	// exactly this value; a key that is gone is no error, one with another value is ErrExists. It is for
+	// whoever can prove that the lease's owner has died, and would else wait for its time to run out.
 	Evict(ctx context.Context, key string, value []byte) error
 	// Watch sends every key under the prefix, then Synced, then every change in order, until ctx ends. After
 	// an outage it sends what is gone meanwhile, then the whole state, known keys too, then Synced again.

@@ -218,8 +218,8 @@ func (b *body) end() {
 	b.ends = append(b.ends, len(b.buf))
 }
 
-// prompt measures the canonical text and hashes it up to each mark. Under another setting an engine has nothing
-// of the same text in its cache, so the hashes are others.
+// prompt measures the canonical text and hashes it up to each mark. Under another setting an engine has
+// nothing of the same text in its cache, so the hashes are others.
 func (b *body) prompt() Prompt {
 	var d xxhash.Digest
 	d.Reset()
@@ -240,7 +240,8 @@ func (b *body) prompt() Prompt {
 	if b.messages == (span{}) {
 		messages = 1
 	}
-	return Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(), Marks: append([]Mark(nil), b.marks...)}
+	return Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
+		Marks: append([]Mark(nil), b.marks...)}
 }
 
 // apart begins the hash of a prompt which an engine does not take from its cache although another of the same

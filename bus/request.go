@@ -27,7 +27,8 @@ import (
 // conversation begins, so that every turn of it has the same.
 func DecodeRequest(data []byte, header Header, client string, key []byte) (*Task, *Error) {
 	if len(data) > MaxMessage {
-		return nil, &Error{CodeTooLarge, fmt.Sprintf("request of %d bytes: at most %d are taken", len(data), MaxMessage)}
+		return nil, &Error{CodeTooLarge,
+			fmt.Sprintf("request of %d bytes: at most %d are taken", len(data), MaxMessage)}
 	}
 	if err := CheckID("client", client); err != nil {
 		return nil, &Error{CodeBadRequest, err.Error()}
@@ -53,10 +54,12 @@ func asError(err error) *Error {
 	return &Error{CodeBadRequest, err.Error()}
 }
 
-// WantsJSON reports whether a request wants its answer as JSON: it is JSON, or nothing that is understood, which people write.
+// WantsJSON reports whether a request wants its answer as JSON: it is JSON, or nothing that is understood,
+// which people write.
 func WantsJSON(data []byte, header Header) bool {
 	if header != nil {
-		switch kind, _, _ := strings.Cut(header.Get("Content-Type"), ";"); strings.ToLower(strings.TrimSpace(kind)) {
+		switch kind, _, _ := strings.Cut(header.Get("Content-Type"),
+			";"); strings.ToLower(strings.TrimSpace(kind)) {
 		case "application/json":
 			return true
 		case "application/msgpack", "application/x-msgpack", "application/vnd.msgpack":
@@ -88,7 +91,8 @@ func (b *body) request(t *Task, data []byte, header Header) error {
 			return err
 		}
 	case b.souk != (span{}):
-		return bad("body: the member souk belongs in requests in JSON; in msgpack its fields are those of the task")
+		return bad("body: the member souk belongs in requests in JSON; in msgpack its fields are those of " +
+			"the task")
 	}
 	if asJSON { // in msgpack the task says itself how its answer comes
 		t.Stream = b.stream
@@ -101,7 +105,8 @@ func (b *body) request(t *Task, data []byte, header Header) error {
 }
 
 func tooLongBody(n int) error {
-	return &Error{CodeUnsupportedField, fmt.Sprintf("body of %d bytes: at most %d are taken for now; send a shorter prompt", n, MaxBody)}
+	return &Error{CodeUnsupportedField,
+		fmt.Sprintf("body of %d bytes: at most %d are taken for now; send a shorter prompt", n, MaxBody)}
 }
 
 func bad(format string, args ...any) error {
@@ -114,7 +119,8 @@ func unsupported(format string, args ...any) error {
 
 // The members of souk and of its terms.
 var (
-	soukMembers  = []string{"task", "kind", "terms", "deadline_ms", "session", "turn", "role", "source", "run", "hub", "failover"}
+	soukMembers = []string{"task", "kind", "terms", "deadline_ms", "session", "turn", "role", "source",
+		"run", "hub", "failover"}
 	termsMembers = []string{"worth", "delta", "patience_ms", "max_price"}
 )
 
@@ -132,7 +138,8 @@ func (b *body) decodeTerms(t *Task) error {
 	case errors.Is(err, market.ErrAmount):
 		return badTerms("souk.terms: %v", err)
 	case errors.As(err, &wrong) && strings.HasPrefix(wrong.Field, "terms"):
-		return badTerms("souk.%s: %s is expected, not a JSON %s", wrong.Field, jsonName(wrong.Type), wrong.Value)
+		return badTerms("souk.%s: %s is expected, not a JSON %s", wrong.Field, jsonName(wrong.Type),
+			wrong.Value)
 	case errors.As(err, &wrong):
 		return bad("souk.%s: %s is expected, not a JSON %s", wrong.Field, jsonName(wrong.Type), wrong.Value)
 	}
@@ -214,7 +221,8 @@ func applyHeaders(t *Task, header Header) error {
 		}
 	}
 	if unknown != "" { // a slip must not cost money
-		return bad("header %.80q: there is none of that name; there are X-Souk- and %s", unknown, strings.Join(slices.Sorted(maps.Keys(headerFields)), ", "))
+		return bad("header %.80q: there is none of that name; there are X-Souk- and %s", unknown,
+			strings.Join(slices.Sorted(maps.Keys(headerFields)), ", "))
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(strings.Compare(strings.ToLower(b), strings.ToLower(a)), strings.Compare(a, b))
@@ -330,7 +338,8 @@ func (b *body) complete(t *Task, key []byte) error {
 		t.Model = ""
 	}
 	if b.tokenIDs && !t.Stream {
-		return unsupported("return_token_ids: a whole answer has none; ask with stream: true, whose chunks have them")
+		return unsupported("return_token_ids: a whole answer has none; ask with stream: true, whose chunks " +
+			"have them")
 	}
 	b.canonical()
 	if b.blank {

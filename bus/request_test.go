@@ -36,13 +36,16 @@ func TestRequestInJSON(t *testing.T) {
 		"souk": {"task": "t-1", "terms": {"worth": 0.0025, "delta": 0.5, "patience_ms": 900, "max_price": "0.01"}, "session": "s-9", "turn": 2,
 			"role": "critic", "source": "web", "run": "r 7", "hub": "math", "failover": "off", "deadline_ms": 1800000000000}
 	}`, nil)
-	if task.Client != "ada" || task.ID != "t-1" || task.Kind != KindChat || !task.Stream || task.Model != "llama-3" || task.MaxTokens != 64 {
+	if task.Client != "ada" || task.ID != "t-1" || task.Kind != KindChat || !task.Stream ||
+		task.Model != "llama-3" || task.MaxTokens != 64 {
 		t.Errorf("got %+v", task)
 	}
-	if *task.Terms.Worth != 2_500_000 || *task.Terms.Delta != 0.5 || *task.Terms.PatienceMS != 900 || *task.Terms.MaxPrice != 10_000_000 {
+	if *task.Terms.Worth != 2_500_000 || *task.Terms.Delta != 0.5 || *task.Terms.PatienceMS != 900 ||
+		*task.Terms.MaxPrice != 10_000_000 {
 		t.Errorf("terms: %+v", task.Terms)
 	}
-	if task.Session != "s-9" || task.Turn != 2 || task.Role != "critic" || task.Source != "web" || task.Run != "r 7" || task.Hub != "math" ||
+	if task.Session != "s-9" || task.Turn != 2 || task.Role != "critic" || task.Source != "web" ||
+		task.Run != "r 7" || task.Hub != "math" ||
 		task.Failover != "off" || task.DeadlineMS != 1_800_000_000_000 {
 		t.Errorf("got %+v", task)
 	}
@@ -57,8 +60,10 @@ func TestRequestInJSON(t *testing.T) {
 
 func TestRequestInMsgpack(t *testing.T) {
 	worth := market.Credits(5)
-	data, err := Encode(&Task{Client: "mallory", ID: "t-1", Session: "s", Terms: Terms{Worth: &worth}, Domain: "mine", Reply: "souk.v1.reply.bob.x",
-		Model: "theirs", Stream: true, MaxTokens: 9, Prompt: Prompt{Tokens: 1}, Body: []byte(`{"model":"auto","prompt":"Once upon a time"}`)})
+	data, err := Encode(&Task{Client: "mallory", ID: "t-1", Session: "s", Terms: Terms{Worth: &worth},
+		Domain: "mine", Reply: "souk.v1.reply.bob.x",
+		Model: "theirs", Stream: true, MaxTokens: 9, Prompt: Prompt{Tokens: 1},
+		Body: []byte(`{"model":"auto","prompt":"Once upon a time"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +71,12 @@ func TestRequestInMsgpack(t *testing.T) {
 	if bad != nil {
 		t.Fatal(bad)
 	}
-	if task.Client != "ada" || task.Domain != "" || task.Reply != "" || task.Model != "" || task.MaxTokens != 0 || task.Prompt.Tokens == 1 {
+	if task.Client != "ada" || task.Domain != "" || task.Reply != "" || task.Model != "" ||
+		task.MaxTokens != 0 || task.Prompt.Tokens == 1 {
 		t.Errorf("what the door fills in was taken from the client: %+v", task)
 	}
-	if task.Kind != KindCompletion || !task.Stream || task.Session != "s" || *task.Terms.Worth != 5 || task.Prompt.Messages != 1 {
+	if task.Kind != KindCompletion || !task.Stream || task.Session != "s" || *task.Terms.Worth != 5 ||
+		task.Prompt.Messages != 1 {
 		t.Errorf("got %+v", task)
 	}
 	if system, user := task.Opening(); system != "" || user != "Once upon a time" {
@@ -79,23 +86,29 @@ func TestRequestInMsgpack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, bad := DecodeRequest(long, nil, "ada", testKey); bad == nil || bad.Code != CodeUnsupportedField { // as in JSON
+	// as in JSON
+	if _, bad := DecodeRequest(long, nil, "ada", testKey); bad == nil || bad.Code != CodeUnsupportedField {
 		t.Errorf("a body too long: %v", bad)
 	}
 }
 
 func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":"hi"}]}`
-	paper := Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"}, "X-IEMAS-SOURCE": {"coqa"}, "X-IEMAS-Later": {"?"}}
+	paper := Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"},
+		"X-IEMAS-SOURCE": {"coqa"}, "X-IEMAS-Later": {"?"}}
 	task := mustDecode(t, body, paper)
 	if task.Run != "run-3" || task.Session != "d-1" || task.Turn != 0 || task.Source != "coqa" {
 		t.Errorf("the paper's headers: %+v", task)
 	}
-	own := Header{"x-souk-session": {"s"}, "X-Souk-Turn": {"4"}, "x-souk-role": {"critic"}, "x-souk-deadline": {"1800000000000"},
-		"x-souk-max-price": {"0.02"}, "x-souk-worth": {"0.01"}, "x-souk-delta": {"0.25"}, "x-souk-patience-ms": {"700"}, "X-Souk-Failover": {"off"}}
+	own := Header{"x-souk-session": {"s"}, "X-Souk-Turn": {"4"}, "x-souk-role": {"critic"},
+		"x-souk-deadline":  {"1800000000000"},
+		"x-souk-max-price": {"0.02"}, "x-souk-worth": {"0.01"}, "x-souk-delta": {"0.25"},
+		"x-souk-patience-ms": {"700"}, "X-Souk-Failover": {"off"}}
 	task = mustDecode(t, body, own)
-	if task.Session != "s" || task.Turn != 4 || task.Failover != "off" || task.Role != "critic" || task.DeadlineMS != 1_800_000_000_000 ||
-		*task.Terms.MaxPrice != 20_000_000 || *task.Terms.Worth != 10_000_000 || *task.Terms.Delta != 0.25 || *task.Terms.PatienceMS != 700 {
+	if task.Session != "s" || task.Turn != 4 || task.Failover != "off" || task.Role != "critic" ||
+		task.DeadlineMS != 1_800_000_000_000 ||
+		*task.Terms.MaxPrice != 20_000_000 || *task.Terms.Worth != 10_000_000 || *task.Terms.Delta != 0.25 ||
+		*task.Terms.PatienceMS != 700 {
 		t.Errorf("our headers: %+v", task)
 	}
 	task = mustDecode(t, `{"messages":[{"role":"user","content":"hi"}],"souk":{"session":"mine","terms":{"max_price":0.5}}}`, own)
@@ -103,23 +116,28 @@ func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 		t.Errorf("the body says otherwise, and it counts: %+v", task)
 	}
 	for range 20 { // a map has no order, but this has
-		both := Header{"X-IEMAS-SESSION": {"paper"}, "X-Souk-Session": {"ours"}, "X-IEMAS-DIALOGUE-ID": {"paper-too"}}
+		both := Header{"X-IEMAS-SESSION": {"paper"}, "X-Souk-Session": {"ours"},
+			"X-IEMAS-DIALOGUE-ID": {"paper-too"}}
 		if task = mustDecode(t, body, both); task.Session != "ours" {
 			t.Fatalf("of two headers %s counts", task.Session)
 		}
 	}
 	for _, bad := range []Header{
-		{"X-Souk-Turn": {"x"}}, {"X-IEMAS-Turn-Number": {"0"}}, {"X-Souk-Turn": {"-1"}}, {"X-Souk-Session": {"a", "b"}},
-		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Worht": {"1"}}, {"X-Souk-Failover": {"on"}}, {"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
+		{"X-Souk-Turn": {"x"}}, {"X-IEMAS-Turn-Number": {"0"}}, {"X-Souk-Turn": {"-1"}},
+		{"X-Souk-Session": {"a", "b"}},
+		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Worht": {"1"}}, {"X-Souk-Failover": {"on"}},
+		{"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
 	} {
 		if _, err := decode(t, body, bad); err == nil || err.Code != CodeBadRequest {
 			t.Errorf("%v: got %v", bad, err)
 		}
 	}
-	if _, err := decode(t, body, Header{"X-Souk-Worth": {"lots"}}); err == nil || !strings.HasPrefix(err.Message, "header X-Souk-Worth: ") {
+	if _, err := decode(t, body, Header{"X-Souk-Worth": {"lots"}}); err == nil ||
+		!strings.HasPrefix(err.Message, "header X-Souk-Worth: ") {
 		t.Errorf("a refused header is not named: %v", err)
 	}
-	for _, bad := range []Header{{"X-Souk-Worth": {"-1"}}, {"X-Souk-Worth": {"lots"}}, {"X-Souk-Delta": {"NaN"}}, {"X-Souk-Delta": {"x"}}, {"X-Souk-Patience-Ms": {"1.5"}}} {
+	for _, bad := range []Header{{"X-Souk-Worth": {"-1"}}, {"X-Souk-Worth": {"lots"}},
+		{"X-Souk-Delta": {"NaN"}}, {"X-Souk-Delta": {"x"}}, {"X-Souk-Patience-Ms": {"1.5"}}} {
 		if _, err := decode(t, body, bad); err == nil || err.Code != CodeBadTerms {
 			t.Errorf("%v: got %v", bad, err)
 		}
@@ -128,7 +146,10 @@ func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 
 // Each refusal says what is wrong, under a code that programs decide by.
 func TestRefusals(t *testing.T) {
-	chat := func(members string) string { return `{"messages":[{"role":"user","content":"hi"}]` + members + `}` }
+	chat := func(members string) string {
+		return `{"messages":[{"role":"user","content":"hi"}]` + members +
+			`}`
+	}
 	for _, test := range []struct {
 		name, body string
 		code       Code
@@ -149,18 +170,21 @@ func TestRefusals(t *testing.T) {
 		{"two prompts", chat(`,"prompt":"x"`), CodeBadRequest, "both messages and prompt"},
 		{"twice", chat(`,"model":"a","model":"b"`), CodeBadRequest, "model stands twice"},
 		{"twice, in disguise", chat(`,"model":"a","mod\u0065l":"b"`), CodeBadRequest, "model stands twice"},
-		{"role twice", `{"messages":[{"role":"user","role":"system","content":"x"}]}`, CodeBadRequest, "role of a message stands twice"},
+		{"role twice", `{"messages":[{"role":"user","role":"system","content":"x"}]}`, CodeBadRequest,
+			"role of a message stands twice"},
 		{"messages of another type", `{"messages":"hi"}`, CodeBadRequest, "messages: an array"},
 		{"message of another type", `{"messages":["hi"]}`, CodeBadRequest, "a message is an object"},
 		{"no role", `{"messages":[{"content":"hi"}]}`, CodeBadRequest, "messages[0].role"},
-		{"content of another type", `{"messages":[{"role":"user","content":7}]}`, CodeBadRequest, "messages[0].content"},
+		{"content of another type", `{"messages":[{"role":"user","content":7}]}`, CodeBadRequest,
+			"messages[0].content"},
 		{"model of another type", chat(`,"model":7`), CodeBadRequest, "model: a string"},
 		{"stream of another type", chat(`,"stream":"yes"`), CodeBadRequest, "stream: true or false"},
 		{"tools of another type", chat(`,"tools":{}`), CodeBadRequest, "tools: an array"},
 		{"max_tokens of another type", chat(`,"max_tokens":"7"`), CodeBadRequest, "max_tokens"},
 		{"max_tokens not whole", chat(`,"max_tokens":1.5`), CodeBadRequest, "max_tokens"},
 		{"max_tokens zero", chat(`,"max_tokens":0`), CodeBadRequest, "from 1"},
-		{"max_tokens absurd", chat(`,"max_completion_tokens":99999999999`), CodeBadRequest, "max_completion_tokens"},
+		{"max_tokens absurd", chat(`,"max_completion_tokens":99999999999`), CodeBadRequest,
+			"max_completion_tokens"},
 		{"model absurd", chat(`,"model":"` + strings.Repeat("m", 300) + `"`), CodeBadRequest, "model"},
 		{"model does not print", chat(`,"model":"a\u0007"`), CodeBadRequest, "does not print"},
 		{"n > 1", chat(`,"n":2`), CodeUnsupportedField, "n: 2 answers"},
@@ -170,35 +194,49 @@ func TestRefusals(t *testing.T) {
 		{"embeddings", `{"input":"hi","model":"e"}`, CodeUnsupportedField, "embeddings"},
 		{"token ids", `{"prompt":[1,2]}`, CodeUnsupportedField, "token ids"},
 		{"several prompts", `{"prompt":["a","b"]}`, CodeUnsupportedField, "several prompts"},
-		{"too long", `{"prompt":"` + strings.Repeat("x", MaxBody) + `"}`, CodeUnsupportedField, "at most 524288"},
-		{"far too long", `{"prompt":"` + strings.Repeat("x", MaxMessage) + `"}`, CodeTooLarge, "at most 1048576"},
+		{"too long", `{"prompt":"` + strings.Repeat("x", MaxBody) + `"}`, CodeUnsupportedField,
+			"at most 524288"},
+		{"far too long", `{"prompt":"` + strings.Repeat("x", MaxMessage) + `"}`, CodeTooLarge,
+			"at most 1048576"},
 		{"no messages", `{"messages":[]}`, CodeEmptyPrompt, "empty"},
-		{"empty messages", `{"messages":[{"role":"user","content":" \n"},{"role":"user"}]}`, CodeEmptyPrompt, "empty"},
+		{"empty messages", `{"messages":[{"role":"user","content":" \n"},{"role":"user"}]}`, CodeEmptyPrompt,
+			"empty"},
 		{"empty parts", `{"messages":[{"role":"user","content":[]}]}`, CodeEmptyPrompt, "empty"},
 		{"empty prompt", `{"prompt":""}`, CodeEmptyPrompt, "empty"},
 		{"no prompts", `{"prompt":[]}`, CodeEmptyPrompt, "empty"},
-		{"too many messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, MaxMessages) + `{"role":"user","content":"x"}]}`, CodeUnsupportedField, "more than 4096"},
-		{"nested too deep", chat(`,"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000)), CodeBadRequest, "more than 128 deep"},
+		{"too many messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`,
+			MaxMessages) + `{"role":"user","content":"x"}]}`, CodeUnsupportedField, "more than 4096"},
+		{"nested too deep", chat(`,"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000)),
+			CodeBadRequest, "more than 128 deep"},
 		{"prompt_logprobs", chat(`,"prompt_logprobs":0`), CodeUnsupportedField, "prompt_logprobs"},
 		{"prompt_embeds", `{"prompt_embeds":"AAAA"}`, CodeUnsupportedField, "prompt_embeds"},
 		{"echo of a completion", `{"prompt":"x","echo":true}`, CodeUnsupportedField, "echo"},
 		{"echo of a chat", chat(`,"echo":true`), CodeUnsupportedField, "echo"},
 		{"echo of another type", `{"prompt":"x","echo":"yes"}`, CodeBadRequest, "echo: true or false"},
-		{"token ids of a whole answer", chat(`,"return_token_ids":true`), CodeUnsupportedField, "stream: true"},
-		{"usage in every chunk", chat(`,"stream":true,"stream_options":{"continuous_usage_stats":true}`), CodeUnsupportedField, "continuous_usage_stats"},
-		{"stream_options of another type", chat(`,"stream_options":true`), CodeBadRequest, "stream_options: an object"},
+		{"token ids of a whole answer", chat(`,"return_token_ids":true`), CodeUnsupportedField,
+			"stream: true"},
+		{"usage in every chunk", chat(`,"stream":true,"stream_options":{"continuous_usage_stats":true}`),
+			CodeUnsupportedField, "continuous_usage_stats"},
+		{"stream_options of another type", chat(`,"stream_options":true`), CodeBadRequest,
+			"stream_options: an object"},
 		{"priority", chat(`,"priority":-1`), CodeUnsupportedField, "souk.terms"},
-		{"what engines say to one another", chat(`,"kv_transfer_params":{"remote_host":"10.0.0.1"}`), CodeUnsupportedField, "kv_transfer_params"},
+		{"what engines say to one another", chat(`,"kv_transfer_params":{"remote_host":"10.0.0.1"}`),
+			CodeUnsupportedField, "kv_transfer_params"},
 		{"souk in capitals", chat(`,"Souk":{"terms":{"max_price":0.01}}`), CodeBadRequest, "written souk"},
 		{"souk of another type", chat(`,"souk":"x"`), CodeBadRequest, "souk: an object"},
 		{"unknown member", chat(`,"souk":{"price":1}`), CodeBadRequest, `no member "price"`},
 		{"unknown term", chat(`,"souk":{"terms":{"patience":1}}`), CodeBadRequest, `no member "patience"`},
 		{"a member in capitals", chat(`,"souk":{"Terms":{}}`), CodeBadRequest, `no member "Terms"`},
-		{"a member twice", chat(`,"souk":{"terms":{"worth":1},"terms":{"worth":9}}`), CodeBadRequest, "terms stands twice"},
-		{"a term twice", chat(`,"souk":{"terms":{"max_price":0.01,"max_p\u0072ice":9}}`), CodeBadRequest, "max_price stands twice"},
-		{"attempt, which the hub counts", chat(`,"souk":{"attempt":3}`), CodeBadRequest, `no member "attempt"`},
-		{"turn of another type", chat(`,"souk":{"turn":"1"}`), CodeBadRequest, "souk.turn: a whole number is expected, not a JSON string"},
-		{"session of another type", chat(`,"souk":{"session":1}`), CodeBadRequest, "souk.session: a string is expected, not a JSON number"},
+		{"a member twice", chat(`,"souk":{"terms":{"worth":1},"terms":{"worth":9}}`), CodeBadRequest,
+			"terms stands twice"},
+		{"a term twice", chat(`,"souk":{"terms":{"max_price":0.01,"max_p\u0072ice":9}}`), CodeBadRequest,
+			"max_price stands twice"},
+		{"attempt, which the hub counts", chat(`,"souk":{"attempt":3}`), CodeBadRequest,
+			`no member "attempt"`},
+		{"turn of another type", chat(`,"souk":{"turn":"1"}`), CodeBadRequest,
+			"souk.turn: a whole number is expected, not a JSON string"},
+		{"session of another type", chat(`,"souk":{"session":1}`), CodeBadRequest,
+			"souk.session: a string is expected, not a JSON number"},
 		{"negative turn", chat(`,"souk":{"turn":-1}`), CodeBadRequest, "turn"},
 		{"bad id", chat(`,"souk":{"task":"a.b"}`), CodeBadRequest, "task"},
 		{"bad session", chat(`,"souk":{"session":"a b"}`), CodeBadRequest, "session"},
@@ -210,7 +248,8 @@ func TestRefusals(t *testing.T) {
 		{"pays nothing", chat(`,"souk":{"terms":{"max_price":0}}`), CodeBadTerms, "terms.max_price: 0"},
 		{"delta zero", chat(`,"souk":{"terms":{"delta":0}}`), CodeBadTerms, "terms.delta: 0"},
 		{"no patience", chat(`,"souk":{"terms":{"patience_ms":0}}`), CodeBadTerms, "within 1 and"},
-		{"patience not whole", chat(`,"souk":{"terms":{"patience_ms":1.5}}`), CodeBadTerms, "a whole number is expected"},
+		{"patience not whole", chat(`,"souk":{"terms":{"patience_ms":1.5}}`), CodeBadTerms,
+			"a whole number is expected"},
 		{"worth of true", chat(`,"souk":{"terms":{"worth":true}}`), CodeBadTerms, "want a decimal"},
 		{"absurd worth", chat(`,"souk":{"terms":{"worth":1e8}}`), CodeBadTerms, "terms.worth"},
 		{"worth finer than money", chat(`,"souk":{"terms":{"worth":1e-10}}`), CodeBadTerms, "nano-credit"},
@@ -219,7 +258,8 @@ func TestRefusals(t *testing.T) {
 		{"delta above 1", chat(`,"souk":{"terms":{"delta":1.5}}`), CodeBadTerms, "delta"},
 		{"delta of another type", chat(`,"souk":{"terms":{"delta":"x"}}`), CodeBadTerms, "delta"},
 		{"negative patience", chat(`,"souk":{"terms":{"patience_ms":-1}}`), CodeBadTerms, "patience_ms"},
-		{"patience of a week", chat(`,"souk":{"terms":{"patience_ms":604800000}}`), CodeBadTerms, "patience_ms"},
+		{"patience of a week", chat(`,"souk":{"terms":{"patience_ms":604800000}}`), CodeBadTerms,
+			"patience_ms"},
 		{"terms of another type", chat(`,"souk":{"terms":[]}`), CodeBadTerms, "terms"},
 	} {
 		task, err := decode(t, test.body, nil)
@@ -232,10 +272,12 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: a message of %d bytes", test.name, len(err.Message))
 		}
 	}
-	if _, err := DecodeRequest([]byte(chat(``)), nil, "a.b", testKey); err == nil || err.Code != CodeBadRequest {
+	if _, err := DecodeRequest([]byte(chat(``)), nil, "a.b", testKey); err == nil ||
+		err.Code != CodeBadRequest {
 		t.Errorf("a client that is no id: %v", err)
 	}
-	if _, err := DecodeRequest([]byte(chat(``)), Header{"Content-Type": {"application/json; charset=utf-8"}}, "ada", testKey); err != nil {
+	if _, err := DecodeRequest([]byte(chat(``)), Header{"Content-Type": {"application/json; charset=utf-8"}},
+		"ada", testKey); err != nil {
 		t.Error(err)
 	}
 }
@@ -281,12 +323,15 @@ func TestWantsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for data, want := range map[string]bool{"": true, "hello": true, " {": true, "[]": true, "\xef\xbb\xbf{": true, "\x05": true, "\xc1\xff": true, string(packed): false, "\x80": false, "\xdf\xff": false} {
+	for data, want := range map[string]bool{"": true, "hello": true, " {": true, "[]": true,
+		"\xef\xbb\xbf{": true, "\x05": true, "\xc1\xff": true, string(packed): false, "\x80": false,
+		"\xdf\xff": false} {
 		if got := WantsJSON([]byte(data), nil); got != want {
 			t.Errorf("%q: %v, want %v", data, got, want)
 		}
 	}
-	if WantsJSON([]byte("{"), Header{"Content-Type": {"application/msgpack"}}) || !WantsJSON(packed, Header{"Content-Type": {"application/json"}}) {
+	if WantsJSON([]byte("{"), Header{"Content-Type": {"application/msgpack"}}) ||
+		!WantsJSON(packed, Header{"Content-Type": {"application/json"}}) {
 		t.Error("the header does not say which it is")
 	}
 }
@@ -329,7 +374,8 @@ func turns(system string, n int) string {
 func TestEveryTurnHasTheSameSessionAndRole(t *testing.T) {
 	system := strings.Repeat("You are a careful tutor of mathematics. ", 30)
 	first, third := mustDecode(t, turns(system, 1), nil), mustDecode(t, turns(system, 3), nil)
-	if first.Session != third.Session || first.Role != third.Role || !ValidID(first.Session) || !ValidID(first.Role) {
+	if first.Session != third.Session || first.Role != third.Role || !ValidID(first.Session) ||
+		!ValidID(first.Role) {
 		t.Errorf("session %s and %s, role %s and %s", first.Session, third.Session, first.Role, third.Role)
 	}
 	other := mustDecode(t, turns("Be brief. "+system, 1), nil)
@@ -347,17 +393,21 @@ func TestEveryTurnHasTheSameSessionAndRole(t *testing.T) {
 		t.Errorf("a prompt of %d bytes has the role %s", short.Prompt.Bytes, short.Role)
 	}
 	// The same role, whatever the user says: it lies in the system prompt.
-	if changed := mustDecode(t, strings.Replace(turns(system, 1), "question 0", "something else", 1), nil); changed.Role != first.Role || changed.Session == first.Session {
-		t.Errorf("another question: role %s and %s, session %s and %s", changed.Role, first.Role, changed.Session, first.Session)
+	if changed := mustDecode(t, strings.Replace(turns(system, 1), "question 0", "something else", 1),
+		nil); changed.Role != first.Role || changed.Session == first.Session {
+		t.Errorf("another question: role %s and %s, session %s and %s", changed.Role, first.Role,
+			changed.Session, first.Session)
 	}
 }
 
 // Two prompts share their marks up to where they part.
 func TestMarksTellHowFarPromptsAgree(t *testing.T) {
 	system := strings.Repeat("All of these words are the same in both. ", 100)
-	a, b := mustDecode(t, turns(system, 3), nil), mustDecode(t, strings.Replace(turns(system, 3), "question 2", "Question 2", 1), nil)
+	a, b := mustDecode(t, turns(system, 3), nil),
+		mustDecode(t, strings.Replace(turns(system, 3), "question 2", "Question 2", 1), nil)
 	common := 0
-	for common < min(len(a.Prompt.Marks), len(b.Prompt.Marks)) && a.Prompt.Marks[common] == b.Prompt.Marks[common] {
+	for common < min(len(a.Prompt.Marks), len(b.Prompt.Marks)) &&
+		a.Prompt.Marks[common] == b.Prompt.Marks[common] {
 		common++
 	}
 	if want := len(a.Prompt.Marks) - 1; common != want {
@@ -396,7 +446,8 @@ func TestCanonicalTextIgnoresSpelling(t *testing.T) {
 		`{"messages":[{"role":"user","content":"aé/","name":"x"}],"tools":[{"type":"function"}]}`,
 		`{"messages":[{"role":"user","content":"aé"},{"role":"user","content":"/"}],"tools":[{"type":"function"}]}`,
 	} {
-		if d := mustDecode(t, other, nil); d.Prompt.Marks[len(d.Prompt.Marks)-1].Hash == a.Prompt.Marks[len(a.Prompt.Marks)-1].Hash {
+		if d := mustDecode(t, other,
+			nil); d.Prompt.Marks[len(d.Prompt.Marks)-1].Hash == a.Prompt.Marks[len(a.Prompt.Marks)-1].Hash {
 			t.Errorf("%s has the same hash", other)
 		}
 	}
@@ -406,7 +457,8 @@ func TestCanonicalTextIgnoresSpelling(t *testing.T) {
 }
 
 func TestTokensAreEstimatedWithinReason(t *testing.T) {
-	english := mustDecode(t, `{"prompt":"`+strings.Repeat("The quick brown fox jumps over the lazy dog. ", 100)+`"}`, nil)
+	english := mustDecode(t, `{"prompt":"`+strings.Repeat("The quick brown fox jumps over the lazy dog. ",
+		100)+`"}`, nil)
 	if n := english.Prompt.Tokens; n < 900 || n > 1300 { // Llama's tokenizer says 1001
 		t.Errorf("English: %d tokens", n)
 	}
@@ -417,17 +469,20 @@ func TestTokensAreEstimatedWithinReason(t *testing.T) {
 }
 
 func TestAnswersForCallersInJSON(t *testing.T) {
-	data, err := EncodeAnswer(&Answer{Result: &Result{Client: "ada", Task: "t", Text: "<hi>", Cost: 1_500_000, Premium: 500_000,
-		Extra: []Extra{{Choice: []byte(`{"x":1}`)}, {Choice: []byte("{broken")}}}})
+	data, err := EncodeAnswer(&Answer{Result: &Result{Client: "ada", Task: "t", Text: "<hi>", Cost: 1_500_000,
+		Premium: 500_000,
+		Extra:   []Extra{{Choice: []byte(`{"x":1}`)}, {Choice: []byte("{broken")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"task":"t"`, `"text":"<hi>"`, `"paid":0.002`, `"cost":0.0015`, `{"x":1}`, `"choice":null`} {
+	for _, want := range []string{`"task":"t"`, `"text":"<hi>"`, `"paid":0.002`, `"cost":0.0015`, `{"x":1}`,
+		`"choice":null`} {
 		if !bytes.Contains(data, []byte(want)) {
 			t.Errorf("%s lacks %s", data, want)
 		}
 	}
-	data, err = EncodeAnswer(&Answer{Accepted: &Accepted{Client: "ada", Task: "t", Hub: "math", Agent: "a", Reply: "souk.v1.reply.ada.t"}})
+	data, err = EncodeAnswer(&Answer{Accepted: &Accepted{Client: "ada", Task: "t", Hub: "math", Agent: "a",
+		Reply: "souk.v1.reply.ada.t"}})
 	if err != nil || !bytes.HasPrefix(data, []byte(`{"client":"ada"`)) {
 		t.Errorf("%s, %v", data, err)
 	}
@@ -439,8 +494,10 @@ func TestAnswersForCallersInJSON(t *testing.T) {
 // FuzzScan holds the scanner to encoding/json: both take the same texts and read the same in them.
 func FuzzScan(f *testing.F) {
 	for _, s := range []string{
-		`{"a":[1,-0.5e+3,"x\u00e9\ud83d\ude00\ud800\n",true,false,null,{}],"b":{"c":""}}`, `[]`, ` 1 `, `"a`, `{"a":01}`, `{"a":1,}`, `{"a" 1}`, `[1 2]`, `-`, `1.`, `1e`, `tru`,
-		`"\x"`, `"\u12"`, "\"\x01\"", `"\ud83d\u0041"`, `"0123456789abcdef\"0123456789"`, "[\"\u2028\"]", `{"a":1}x`, `"\ud800\udc00"`, `"\udc00\ud800"`,
+		`{"a":[1,-0.5e+3,"x\u00e9\ud83d\ude00\ud800\n",true,false,null,{}],"b":{"c":""}}`, `[]`, ` 1 `, `"a`,
+		`{"a":01}`, `{"a":1,}`, `{"a" 1}`, `[1 2]`, `-`, `1.`, `1e`, `tru`,
+		`"\x"`, `"\u12"`, "\"\x01\"", `"\ud83d\u0041"`, `"0123456789abcdef\"0123456789"`, "[\"\u2028\"]",
+		`{"a":1}x`, `"\ud800\udc00"`, `"\udc00\ud800"`,
 	} {
 		f.Add([]byte(s))
 	}

@@ -18,8 +18,8 @@ const (
 	MaxCallID       = 256       // bytes of a tool call's id
 )
 
-// Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so that
-// another agent of the same model can go on: from zero where nothing was delivered.
+// Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
+// that another agent of the same model can go on: from zero where nothing was delivered.
 type Resume struct {
 	Agent  string   `msgpack:"agent"`            // that broke off
 	Seq    uint64   `msgpack:"seq,omitempty"`    // number of the next chunk
@@ -42,18 +42,21 @@ func (r *Resume) problems(p *problems) {
 		p.text("resume.calls", len(id), MaxCallID)
 	}
 	if len(r.Tokens) == 0 && r.Text+r.Reasoning != "" {
-		p.add("resume.text: %d bytes, but no tokens: an answer goes on by its tokens", len(r.Text)+len(r.Reasoning))
+		p.add("resume.text: %d bytes, but no tokens: an answer goes on by its tokens",
+			len(r.Text)+len(r.Reasoning))
 	}
 }
 
-// CanContinue says why an answer to this body cannot go on at another engine once so much of it is delivered; nil
-// if it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps a state
-// beside them would begin anew: grammars, and counts of what was said. Members that are not known to be safe are not.
+// CanContinue says why an answer to this body cannot go on at another engine once so much of it is delivered;
+// nil if it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps
+// a state beside them would begin anew: grammars, and counts of what was said. Members that are not known to
+// be safe are not.
 //
-// Parsers of tool calls and of reasoning keep their state in the tokens, and another engine's can read these. parses reports whether they
-// alone can tell how the answer goes on: a tool call may begin with any token, and where reasoning ends they alone know, as they do what
-// an effort makes of a prompt. Reasoning that has ended is no matter. They say nothing of log probabilities, and a stop string is
-// not found in what they have taken apart.
+// Parsers of tool calls and of reasoning keep their state in the tokens, and another engine's can read these.
+// parses reports whether they alone can tell how the answer goes on: a tool call may begin with any token,
+// and where reasoning ends they alone know, as they do what an effort makes of a prompt. Reasoning that has
+// ended is no matter. They say nothing of log probabilities, and a stop string is not found in what they have
+// taken apart.
 func (r *Resume) CanContinue(body []byte) (parses bool, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -63,7 +66,8 @@ func (r *Resume) CanContinue(body []byte) (parses bool, err error) {
 		return false, err
 	}
 	tools := !isOne(members["tools"], "", "null", "[]") && !isOne(members["tool_choice"], `"none"`)
-	parses = tools || len(r.Calls) > 0 || !isOne(members["reasoning_effort"], "", "null") || r.Reasoning != "" && r.Text == ""
+	parses = tools || len(r.Calls) > 0 || !isOne(members["reasoning_effort"], "", "null") ||
+		r.Reasoning != "" && r.Text == ""
 	switch parsed := parses || r.Reasoning != ""; {
 	case parsed && !isOne(members["stop"], "", "null", "[]", `""`):
 		return false, unsupported("stop: beside tools or reasoning it cannot be continued elsewhere")
@@ -89,12 +93,15 @@ func canContinue(members map[string]json.RawMessage) error {
 		switch {
 		case known && isOne(v, neutral...):
 		case name == "messages" && !onlyText(v):
-			return unsupported("messages: images and other parts that are not text cannot be continued elsewhere")
+			return unsupported("messages: images and other parts that are not text cannot be continued " +
+				"elsewhere")
 		case name == "messages":
 		case name == "response_format" && plainFormat(v):
 		case (name == "frequency_penalty" || name == "presence_penalty") && isNumber(v) &&
-			isOne(members["repetition_penalty"], "", "null", "1", "1.0"): // what they take from a token is a bias, unless another is multiplied with it
-		case (name == "logprobs" || name == "top_logprobs") && isCount(v): // the same values, in another shape
+			// what they take from a token is a bias, unless another is multiplied with it
+			isOne(members["repetition_penalty"], "", "null", "1", "1.0"):
+		// the same values, in another shape
+		case (name == "logprobs" || name == "top_logprobs") && isCount(v):
 		case name == "tools" && isOne(members["tool_choice"], "", "null", `"auto"`, `"none"`):
 		case name == "min_tokens" && (isOne(v, "0") || isOne(members["stop"], "", "null", "[]", `""`)):
 		default:
@@ -106,17 +113,23 @@ func canContinue(members map[string]json.RawMessage) error {
 
 // harmless members are either of the whole request, or their effect depends on the tokens alone.
 var harmless = []string{
-	"model", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids", "user", "priority", "request_id",
-	"cache_salt", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "stop_token_ids", "ignore_eos", "seed", "logit_bias",
-	"allowed_token_ids", "skip_special_tokens", "spaces_between_special_tokens", "chat_template", "chat_template_kwargs", "add_generation_prompt",
+	"model", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids",
+	"user", "priority", "request_id",
+	"cache_salt", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "stop_token_ids",
+	"ignore_eos", "seed", "logit_bias",
+	"allowed_token_ids", "skip_special_tokens", "spaces_between_special_tokens", "chat_template",
+	"chat_template_kwargs", "add_generation_prompt",
 	"add_special_tokens", "continue_final_message", "reasoning_effort",
 }
 
 // harmlessAs are members that mean nothing at these values.
 var harmlessAs = map[string][]string{
-	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"true", "false"}, "use_beam_search": {"false"},
-	"frequency_penalty": {"0", "0.0"}, "presence_penalty": {"0", "0.0"}, "bad_words": {"[]"}, "include_stop_str_in_output": {"false"},
-	"tools": {"[]"}, "include_reasoning": {"true"}, "tool_choice": {`"none"`, `"auto"`}, "parallel_tool_calls": {"true", "false"}, "suffix": {`""`},
+	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"true", "false"},
+	"use_beam_search":   {"false"},
+	"frequency_penalty": {"0", "0.0"}, "presence_penalty": {"0", "0.0"}, "bad_words": {"[]"},
+	"include_stop_str_in_output": {"false"},
+	"tools":                      {"[]"}, "include_reasoning": {"true"}, "tool_choice": {`"none"`, `"auto"`},
+	"parallel_tool_calls": {"true", "false"}, "suffix": {`""`},
 }
 
 func isNumber(v json.RawMessage) bool {
@@ -166,13 +179,13 @@ func onlyText(messages json.RawMessage) bool {
 	return true
 }
 
-// Parsers is the feature of an agent whose engine reads tool calls and reasoning out of tokens that it is given (vLLM's
-// /v1/chat/completions/derender, there with --enable-scale-out).
+// Parsers is the feature of an agent whose engine reads tool calls and reasoning out of tokens that it is
+// given (vLLM's /v1/chat/completions/derender, there with --enable-scale-out).
 const Parsers = "parsers"
 
-// Parsed is what an event says that a parser of the engine's made of the tokens; ok if it says nothing beyond that, text and tokens, or
-// nothing beyond log probabilities, text and tokens: these do not keep an answer from going on elsewhere.
-// calls are the ids of the tool calls that it begins, by their index.
+// Parsed is what an event says that a parser of the engine's made of the tokens; ok if it says nothing beyond
+// that, text and tokens, or nothing beyond log probabilities, text and tokens: these do not keep an answer
+// from going on elsewhere. calls are the ids of the tool calls that it begins, by their index.
 func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 	var c struct {
 		Index int                        `json:"index"`
@@ -192,7 +205,8 @@ func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 		case name == "role" || name == "content" || isOne(v, "null"):
 		case logs:
 			return "", nil, false
-		case name == "reasoning", name == "reasoning_content" && isOne(c.Delta["reasoning"], "", "null"): // as vLLM names it, and as it did
+		// as vLLM names it, and as it did
+		case name == "reasoning", name == "reasoning_content" && isOne(c.Delta["reasoning"], "", "null"):
 			err = json.Unmarshal(v, &reasoning)
 		case name == "reasoning_content": // the same twice
 		case name == "tool_calls":
@@ -203,7 +217,8 @@ func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 			err = json.Unmarshal(v, &list)
 			for _, call := range list {
 				switch {
-				case call.Index == nil || *call.Index < 0 || *call.Index >= MaxCalls || len(call.ID) > MaxCallID:
+				case call.Index == nil || *call.Index < 0 || *call.Index >= MaxCalls ||
+					len(call.ID) > MaxCallID:
 					return "", nil, false
 				case call.ID != "":
 					if calls == nil {
@@ -227,7 +242,8 @@ func (c Code) Broken() bool { return c == CodeEngineFailed || c == CodeAgentFail
 
 // CannotContinue is the last word of an answer that broke off and cannot go on.
 func CannotContinue(r Result, why error) Result {
-	r.Message = clipText(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message, messageOf(why)))
+	r.Message = clipText(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message,
+		messageOf(why)))
 	return r
 }
 

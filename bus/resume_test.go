@@ -49,7 +49,8 @@ func TestCanContinue(t *testing.T) {
 		switch {
 		case c.no == "" && err != nil, c.no != "" && err == nil:
 			t.Errorf("%s: %v", c.body, err)
-		case err != nil && (CodeOf(err) != CodeUnsupportedField || !strings.HasPrefix(messageOf(err), c.no+":")):
+		case err != nil && (CodeOf(err) != CodeUnsupportedField ||
+			!strings.HasPrefix(messageOf(err), c.no+":")):
 			t.Errorf("%s: %v, want %s to be named", c.body, err, c.no)
 		}
 	}
@@ -70,7 +71,8 @@ func TestExtraOfLogprobsAlone(t *testing.T) {
 		`{}`: false,
 		`[`:  false,
 	} {
-		if reasoning, calls, got := (Extra{Choice: []byte(choice)}).Parsed(); got != ok || reasoning != "" || calls != nil {
+		if reasoning, calls, got := (Extra{Choice: []byte(choice)}).Parsed(); got != ok || reasoning != "" ||
+			calls != nil {
 			t.Errorf("%s: %q, %v, %v", choice, reasoning, calls, got)
 		}
 	}
@@ -83,10 +85,12 @@ func TestResumeIsBounded(t *testing.T) {
 		ok bool
 	}{
 		{Resume{Agent: "a"}, true},
-		{Resume{Agent: "a", Seq: 3, Tokens: make([]uint32, MaxResumeTokens), Text: strings.Repeat("x", MaxResumeText)}, true},
+		{Resume{Agent: "a", Seq: 3, Tokens: make([]uint32, MaxResumeTokens),
+			Text: strings.Repeat("x", MaxResumeText)}, true},
 		{Resume{Agent: "a", Tokens: make([]uint32, MaxResumeTokens+1)}, false},
 		{Resume{Agent: "a", Tokens: []uint32{1}, Text: strings.Repeat("x", MaxResumeText+1)}, false},
-		{Resume{Agent: "a", Tokens: []uint32{1}, Text: strings.Repeat("x", MaxResumeText-9), Reasoning: "ten bytes."}, false},
+		{Resume{Agent: "a", Tokens: []uint32{1}, Text: strings.Repeat("x", MaxResumeText-9),
+			Reasoning: "ten bytes."}, false},
 		{Resume{Agent: "a", Tokens: []uint32{1}, Reasoning: "x", Calls: make([]string, MaxCalls)}, true},
 		{Resume{Agent: "a", Tokens: []uint32{1}, Calls: make([]string, MaxCalls+1)}, false},
 		{Resume{Agent: "a", Tokens: []uint32{1}, Calls: []string{strings.Repeat("x", MaxCallID+1)}}, false},

@@ -58,7 +58,8 @@ func StatusSubject(domain string) string        { return Root + "status." + doma
 func ReplySubject(client, task string) string   { return Root + "reply." + client + "." + task }
 func LedgerSubject(op string) string            { return Root + "ledger." + op }
 
-// RecallSubject is where a domain's hub hears which money it is to give back. treasury is the name of the journal of who asks.
+// RecallSubject is where a domain's hub hears which money it is to give back. treasury is the name of the
+// journal of who asks.
 func RecallSubject(domain, treasury string) string {
 	return Root + "hub." + domain + ".recall." + treasury
 }

@@ -12,7 +12,8 @@ const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 func TestTraceTravelsInHeaders(t *testing.T) {
 	want := Trace{Parent: parent, State: "vendor=1"}
 	h := want.Header(nil)
-	if len(h) != 2 || h["traceparent"][0] != parent { // NATS headers know case, and others look for lower case
+	// NATS headers know case, and others look for lower case
+	if len(h) != 2 || h["traceparent"][0] != parent {
 		t.Fatalf("header %v", h)
 	}
 	if got := TraceOf(h); got != want {
@@ -31,12 +32,14 @@ func TestTraceTravelsInHeaders(t *testing.T) {
 }
 
 func TestMalformedTracesAreDropped(t *testing.T) {
-	for _, bad := range []string{"", "00", "00-0-0-0", "00-00000000000000000000000000000000-00f067aa0ba902b7-01", "zz" + parent[2:], parent + parent} {
+	for _, bad := range []string{"", "00", "00-0-0-0",
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01", "zz" + parent[2:], parent + parent} {
 		if got := TraceOf(Header{"traceparent": {bad}}); got != (Trace{}) {
 			t.Errorf("%q was taken as %+v", bad, got)
 		}
 	}
-	if got := TraceOf(Header{"traceparent": {parent}, "tracestate": {"=,="}}); got != (Trace{Parent: parent}) {
+	if got := TraceOf(Header{"traceparent": {parent},
+		"tracestate": {"=,="}}); got != (Trace{Parent: parent}) {
 		t.Errorf("a malformed state: %+v", got)
 	}
 }
@@ -44,7 +47,8 @@ func TestMalformedTracesAreDropped(t *testing.T) {
 func TestTraceGoesThroughAContext(t *testing.T) {
 	want := Trace{Parent: parent, State: "vendor=1"}
 	ctx := want.Context(context.Background())
-	if span := trace.SpanContextFromContext(ctx); !span.IsRemote() || span.SpanID().String() != "00f067aa0ba902b7" {
+	if span := trace.SpanContextFromContext(ctx); !span.IsRemote() ||
+		span.SpanID().String() != "00f067aa0ba902b7" {
 		t.Errorf("the span in the context is %+v", span)
 	}
 	if got := TraceFrom(ctx); got != want {

@@ -13,7 +13,8 @@ import (
 
 // Limits of what a message may say. They bound what one message can make its receiver keep.
 const (
-	MaxName    = 256                      // bytes of a name that people choose: model, role, source, run, version
+	// bytes of a name that people choose: model, role, source, run, version
+	MaxName    = 256
 	MaxText    = 2048                     // bytes of a message in an error or refusal
 	MaxPatient = 24 * 60 * 60 * 1000      // milliseconds of patience
 	MaxTokens  = 1 << 24                  // of a prompt, an answer, a context
@@ -150,7 +151,8 @@ func (p *problems) oneOf(field, s string, words ...string) {
 			return
 		}
 	}
-	p.add("%s: %.40q is none of %q", field, s, slices.Clone(words)) // a copy, so that words need not be allocated where all is well
+	// a copy, so that words need not be allocated where all is well
+	p.add("%s: %.40q is none of %q", field, s, slices.Clone(words))
 }
 
 func (p *problems) price(field string, c market.Price) {
@@ -215,7 +217,8 @@ func (m *Prompt) problems(p *problems) {
 	for i := range m.Marks {
 		at := m.Marks[i].Bytes
 		if at < last || at > m.Bytes {
-			p.add("prompt.marks[%d]: byte %d is not within the mark before (%d) and the end (%d)", i, at, last, m.Bytes)
+			p.add("prompt.marks[%d]: byte %d is not within the mark before (%d) and the end (%d)", i, at,
+				last, m.Bytes)
 			return
 		}
 		last = at
@@ -226,13 +229,17 @@ func (m *Prompt) problems(p *problems) {
 func (t *Terms) Validate() error {
 	switch {
 	case t.Worth != nil && (*t.Worth <= 0 || *t.Worth > market.MaxWorth):
-		return badTerms("terms.worth: %s credits is not above 0 and at most %s; leave it out for the default", *t.Worth, market.MaxWorth)
+		return badTerms("terms.worth: %s credits is not above 0 and at most %s; leave it out for the default",
+			*t.Worth, market.MaxWorth)
 	case t.MaxPrice != nil && (*t.MaxPrice <= 0 || *t.MaxPrice > market.MaxWorth):
-		return badTerms("terms.max_price: %s credits is not above 0 and at most %s; leave it out to pay at most the worth", *t.MaxPrice, market.MaxWorth)
+		return badTerms("terms.max_price: %s credits is not above 0 and at most %s; leave it out to pay at "+
+			"most the worth", *t.MaxPrice, market.MaxWorth)
 	case t.Delta != nil && !(*t.Delta > 0 && *t.Delta <= 1):
-		return badTerms("terms.delta: %v is not above 0 (only speed counts) and at most 1 (only quality counts); leave it out for the default", *t.Delta)
+		return badTerms("terms.delta: %v is not above 0 (only speed counts) and at most 1 (only quality "+
+			"counts); leave it out for the default", *t.Delta)
 	case t.PatienceMS != nil && (*t.PatienceMS < 1 || *t.PatienceMS > MaxPatient):
-		return badTerms("terms.patience_ms: %d is not within 1 and %d (a day); leave it out for the default", *t.PatienceMS, int64(MaxPatient))
+		return badTerms("terms.patience_ms: %d is not within 1 and %d (a day); leave it out for the default",
+			*t.PatienceMS, int64(MaxPatient))
 	}
 	return nil
 }
@@ -331,7 +338,8 @@ func (a *Ask) Validate() error {
 	p.number("epoch", a.Epoch)
 	p.credits("amount", a.Amount)
 	if n, m := len(a.Seal), len(a.Nonce); n != 32 && n != 0 || m != 16 && m != 0 || n+m == 0 {
-		p.add("seal: %d bytes, and a nonce of %d: an ask has a seal of 32, or a nonce of 16 once it is open", n, m)
+		p.add("seal: %d bytes, and a nonce of %d: an ask has a seal of 32, or a nonce of 16 once it is open",
+			n, m)
 	}
 	return p.err
 }
@@ -577,7 +585,8 @@ func (f *FundsReply) Validate() error {
 	p.name("code", string(f.Code), MaxID)
 	p.text("message", len(f.Message), MaxText)
 	p.optionalID("client", f.Client)
-	p.within("prepaid", int64(f.Prepaid), 0, math.MaxInt64) // what many operations made, each of at most market.MaxCredits
+	// what many operations made, each of at most market.MaxCredits
+	p.within("prepaid", int64(f.Prepaid), 0, math.MaxInt64)
 	p.within("allotted", int64(f.Allotted), 0, math.MaxInt64)
 	p.number("returned", f.Returned)
 	p.list("grants", len(f.Grants), maxGrants)

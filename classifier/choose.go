@@ -33,15 +33,17 @@ const (
 )
 
 // Choose names the hub a task is sent to next, passing over those already tried. Better ranks come first;
-// within one, the hub where the client's terms expect the greatest utility at published prices and TTFT, one that its
-// max_price affords before one that it does not, then the one that is less full. The error says why there is none.
+// within one, the hub where the client's terms expect the greatest utility at published prices and TTFT, one
+// that its max_price affords before one that it does not, then the one that is less full. The error says why
+// there is none.
 func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (string, *bus.Error) {
 	if w.Pinned != "" {
 		if i, ok := t.find(w.Pinned); ok && t.hubs[i].fresh(c, now) {
 			return w.Pinned, nil
 		}
 		return "", &bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf(
-			"hub %s, which was given this task id before, is not there now; wait for it, or send the task under a new id", w.Pinned)}
+			"hub %s, which was given this task id before, is not there now; wait for it, or send the task "+
+				"under a new id", w.Pinned)}
 	}
 	var best offer
 	at := -1
@@ -165,8 +167,9 @@ func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
 	return o
 }
 
-// ttft is the published one, or, where every slot is taken, that many times it as there are rounds of
-// waiting tasks before this one. A hub that has measured none yet is taken at its best, so that it comes to measure one.
+// ttft is the published one, or, where every slot is taken, that many times it as there are rounds of waiting
+// tasks before this one. A hub that has measured none yet is taken at its best, so that it comes to measure
+// one.
 func (h *Hub) ttft(m *bus.ModelStatus) time.Duration {
 	d := time.Duration(m.TTFTUS) * time.Microsecond
 	if m.Free > 0 || h.Status.Slots == 0 {
@@ -219,7 +222,8 @@ func termsOf(c *Config, w *Want, worth market.Credits) market.Terms {
 
 // why says what stands in the way of a task that no hub can take: the reason of the hub that came closest.
 func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
-	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 3, bus.CodeNoRoom: 4, "": 4}
+	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 3,
+		bus.CodeNoRoom: 4, "": 4}
 	code := bus.CodeNoHub
 	for i := range t.hubs {
 		b := t.hubs[i].blocked(c, w, now)
@@ -232,11 +236,16 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	}
 	switch code {
 	case bus.CodeUnknownModel:
-		return &bus.Error{Code: code, Message: fmt.Sprintf("no hub serves model %q; served now: %s", w.Model, strings.Join(t.models(c, now), ", "))}
+		return &bus.Error{Code: code,
+			Message: fmt.Sprintf("no hub serves model %q; served now: %s", w.Model,
+				strings.Join(t.models(c, now), ", "))}
 	case bus.CodePromptTooLong:
-		return &bus.Error{Code: code, Message: fmt.Sprintf("prompt of about %d tokens is longer than any agent's context; shorten it", w.PromptTokens)}
+		return &bus.Error{Code: code,
+			Message: fmt.Sprintf("prompt of about %d tokens is longer than any agent's context; shorten it",
+				w.PromptTokens)}
 	case bus.CodeNoRoom:
-		return &bus.Error{Code: code, Message: "every hub that could serve this task is full or has no agent; try again shortly"}
+		return &bus.Error{Code: code,
+			Message: "every hub that could serve this task is full or has no agent; try again shortly"}
 	}
 	return &bus.Error{Code: code, Message: "no hub is in the market now; start one, or try again shortly"}
 }

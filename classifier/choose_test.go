@@ -103,42 +103,71 @@ func TestChoose(t *testing.T) {
 		tried      string
 		go_, code  string
 	}{
-		{name: "the hub that serves the label", hubs: three, want: Want{Label: "math", Confident: true}, go_: "math"},
+		{name: "the hub that serves the label", hubs: three, want: Want{Label: "math", Confident: true},
+			go_: "math"},
 		{name: "not confident: the general hub", hubs: three, want: Want{Label: "general"}, go_: "general"},
-		{name: "nobody serves it: the general hub", hubs: three, want: Want{Label: "law", Confident: true}, go_: "general"},
-		{name: "no general hub: the next best", hubs: "math: serves math; model m", want: Want{Label: "law", Confident: true}, go_: "math"},
-		{name: "not confident and no general hub: who serves the label", hubs: "a: serves b; model m\nb: serves general; model m", want: Want{Label: "general"}, go_: "b"},
-		{name: "full: passed over", hubs: "general: serves general; general; model m\nmath: serves math; room 0; model m", want: Want{Label: "math", Confident: true}, go_: "general"},
-		{name: "no agents: passed over", hubs: "general: serves general; general; model m\nmath: serves math; agents 0", want: Want{Label: "math", Confident: true}, go_: "general"},
-		{name: "silent: passed over", hubs: "general: serves general; general; model m\nmath: serves math; silent 9s; model m", want: Want{Label: "math", Confident: true}, go_: "general"},
-		{name: "tried: the next", hubs: three, tried: "math", want: Want{Label: "math", Confident: true}, go_: "general"},
-		{name: "all tried", hubs: three, tried: "math general code", want: Want{Label: "math", Confident: true}, code: "no_room"},
-		{name: "just elected, not heard yet", hubs: "math: serves math; new", want: Want{Label: "math", Confident: true, Model: "m"}, go_: "math"},
-		{name: "heard before not heard", hubs: "a: serves math; new\nb: serves math; model m", want: Want{Label: "math", Confident: true}, go_: "b"},
+		{name: "nobody serves it: the general hub", hubs: three, want: Want{Label: "law", Confident: true},
+			go_: "general"},
+		{name: "no general hub: the next best", hubs: "math: serves math; model m",
+			want: Want{Label: "law", Confident: true}, go_: "math"},
+		{name: "not confident and no general hub: who serves the label",
+			hubs: "a: serves b; model m\nb: serves general; model m", want: Want{Label: "general"}, go_: "b"},
+		{name: "full: passed over",
+			hubs: "general: serves general; general; model m\nmath: serves math; room 0; model m",
+			want: Want{Label: "math", Confident: true}, go_: "general"},
+		{name: "no agents: passed over",
+			hubs: "general: serves general; general; model m\nmath: serves math; agents 0",
+			want: Want{Label: "math", Confident: true}, go_: "general"},
+		{name: "silent: passed over",
+			hubs: "general: serves general; general; model m\nmath: serves math; silent 9s; model m",
+			want: Want{Label: "math", Confident: true}, go_: "general"},
+		{name: "tried: the next", hubs: three, tried: "math", want: Want{Label: "math", Confident: true},
+			go_: "general"},
+		{name: "all tried", hubs: three, tried: "math general code",
+			want: Want{Label: "math", Confident: true}, code: "no_room"},
+		{name: "just elected, not heard yet", hubs: "math: serves math; new",
+			want: Want{Label: "math", Confident: true, Model: "m"}, go_: "math"},
+		{name: "heard before not heard", hubs: "a: serves math; new\nb: serves math; model m",
+			want: Want{Label: "math", Confident: true}, go_: "b"},
 
-		{name: "model: only hubs that have it", hubs: three, want: Want{Label: "math", Confident: true, Model: "coder"}, go_: "code"},
-		{name: "model nobody has", hubs: three, want: Want{Label: "math", Confident: true, Model: "gpt"}, code: "unknown_model"},
-		{name: "model whose hub is full", hubs: "a: serves x; room 0; model m", want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
-		{name: "prompt longer than any context", hubs: "a: serves x; model m context 100", want: Want{Label: "x", Model: "m", PromptTokens: 101}, code: "prompt_too_long"},
-		{name: "prompt that one hub can read", hubs: "a: serves x; model m context 100\nb: serves y; model m context 200", want: Want{Label: "x", Confident: true, Model: "m", PromptTokens: 101}, go_: "b"},
+		{name: "model: only hubs that have it", hubs: three,
+			want: Want{Label: "math", Confident: true, Model: "coder"}, go_: "code"},
+		{name: "model nobody has", hubs: three, want: Want{Label: "math", Confident: true, Model: "gpt"},
+			code: "unknown_model"},
+		{name: "model whose hub is full", hubs: "a: serves x; room 0; model m",
+			want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
+		{name: "prompt longer than any context", hubs: "a: serves x; model m context 100",
+			want: Want{Label: "x", Model: "m", PromptTokens: 101}, code: "prompt_too_long"},
+		{name: "prompt that one hub can read",
+			hubs: "a: serves x; model m context 100\nb: serves y; model m context 200",
+			want: Want{Label: "x", Confident: true, Model: "m", PromptTokens: 101}, go_: "b"},
 		{name: "nobody there", hubs: "a: serves x; silent 1h", want: Want{Label: "x"}, code: "no_hub"},
 
-		{name: "named by the client", hubs: three, want: Want{Label: "math", Confident: true, Hub: "code"}, go_: "code"},
-		{name: "named, but full", hubs: "a: serves x; model m\nb: serves y; room 0; model m", want: Want{Label: "x", Confident: true, Hub: "b"}, go_: "a"},
-		{name: "named, but gone", hubs: three, want: Want{Label: "math", Confident: true, Hub: "nowhere"}, go_: "math"},
-		{name: "the session's hub", hubs: three, want: Want{Label: "math", Confident: true, Session: "general"}, go_: "general"},
-		{name: "the client's word before the session's past", hubs: three, want: Want{Label: "math", Confident: true, Hub: "code", Session: "general"}, go_: "code"},
-		{name: "an id used before", hubs: three, want: Want{Label: "math", Confident: true, Pinned: "code"}, go_: "code"},
-		{name: "an id used before at a hub that is gone: never elsewhere", hubs: three, want: Want{Label: "math", Confident: true, Pinned: "gone"}, code: "unavailable"},
+		{name: "named by the client", hubs: three, want: Want{Label: "math", Confident: true, Hub: "code"},
+			go_: "code"},
+		{name: "named, but full", hubs: "a: serves x; model m\nb: serves y; room 0; model m",
+			want: Want{Label: "x", Confident: true, Hub: "b"}, go_: "a"},
+		{name: "named, but gone", hubs: three, want: Want{Label: "math", Confident: true, Hub: "nowhere"},
+			go_: "math"},
+		{name: "the session's hub", hubs: three,
+			want: Want{Label: "math", Confident: true, Session: "general"}, go_: "general"},
+		{name: "the client's word before the session's past", hubs: three,
+			want: Want{Label: "math", Confident: true, Hub: "code", Session: "general"}, go_: "code"},
+		{name: "an id used before", hubs: three, want: Want{Label: "math", Confident: true, Pinned: "code"},
+			go_: "code"},
+		{name: "an id used before at a hub that is gone: never elsewhere", hubs: three,
+			want: Want{Label: "math", Confident: true, Pinned: "gone"}, code: "unavailable"},
 
 		{name: "two hubs of a label: in haste, the fast one", hubs: `
 			a: serves x; model m price 100 ttft 1500 quality 0.9
 			b: serves x; model m price 100 ttft 100 quality 0.8`,
-			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Delta: share(0.2)}}, go_: "b"},
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Delta: share(0.2)}},
+			go_:  "b"},
 		{name: "for quality, the good one", hubs: `
 			a: serves x; model m price 100 ttft 1500 quality 0.9
 			b: serves x; model m price 100 ttft 100 quality 0.3`,
-			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Delta: share(0.95)}}, go_: "a"},
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Delta: share(0.95)}},
+			go_:  "a"},
 		{name: "all else equal, the cheap one", hubs: `
 			a: serves x; model m price 300 ttft 100
 			b: serves x; model m price 100 ttft 100`,
@@ -146,11 +175,14 @@ func TestChoose(t *testing.T) {
 		{name: "worth much: the good and dear one", hubs: `
 			a: serves x; model m price 1000 ttft 100 quality 0.9
 			b: serves x; model m price 100 ttft 100 quality 0.5`,
-			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Worth: credits(market.Credit), Delta: share(0.9)}}, go_: "a"},
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000,
+				Terms: bus.Terms{Worth: credits(market.Credit), Delta: share(0.9)}}, go_: "a"},
 		{name: "the same below its price: the one that max_price affords", hubs: `
 			a: serves x; model m price 1000 ttft 100 quality 0.9
 			b: serves x; model m price 100 ttft 100 quality 0.5`,
-			want: Want{Label: "x", Confident: true, PromptTokens: 1000, Terms: bus.Terms{Worth: credits(market.Credit), Delta: share(0.9), MaxPrice: credits(market.Credit / 5000)}}, go_: "b"},
+			want: Want{Label: "x", Confident: true, PromptTokens: 1000,
+				Terms: bus.Terms{Worth: credits(market.Credit), Delta: share(0.9),
+					MaxPrice: credits(market.Credit / 5000)}}, go_: "b"},
 		{name: "every slot taken counts as waiting", hubs: `
 			a: serves x; waiting 40; model m price 100 ttft 300 free 0
 			b: serves x; model m price 100 ttft 600`,
@@ -176,20 +208,22 @@ func TestChoose(t *testing.T) {
 
 func TestUnknownModelNamesThoseServed(t *testing.T) {
 	config := Default()
-	_, err := tableOf(t, "a: serves x; model m2; model m1\nb: serves y; model m1").Choose(&config, &Want{Model: "m3"}, noon, nil)
+	_, err := tableOf(t, "a: serves x; model m2; model m1\nb: serves y; model m1").Choose(&config,
+		&Want{Model: "m3"}, noon, nil)
 	if err == nil || !strings.Contains(err.Message, `"m3"`) || !strings.Contains(err.Message, "m1, m2") {
 		t.Errorf("error is %v; want it to name m3 and list m1, m2", err)
 	}
 }
 
-// Whatever the statuses say: nobody is chosen who is blocked or was tried, trying everyone ends, and the order of news does
-// not matter.
+// Whatever the statuses say: nobody is chosen who is blocked or was tried, trying everyone ends, and the
+// order of news does not matter.
 func TestChooseHoldsForAnyTable(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var lines []string
 		for i := range 1 + rng.IntN(6) {
-			line := fmt.Sprintf("h%d: serves %s; agents %d; room %d; model m%d price %d ttft %d", i, []string{"x", "y"}[rng.IntN(2)],
+			line := fmt.Sprintf("h%d: serves %s; agents %d; room %d; model m%d price %d ttft %d", i,
+				[]string{"x", "y"}[rng.IntN(2)],
 				rng.IntN(3), rng.IntN(3), rng.IntN(2), rng.IntN(1000), rng.IntN(3000))
 			if rng.IntN(3) == 0 {
 				line += "; general"
@@ -238,7 +272,8 @@ func TestTableTakesNewsOnce(t *testing.T) {
 		{"out of order", bus.Status{Domain: "a", Epoch: 5, Seq: 0, Room: 1}, 7},
 		{"an earlier leader's", bus.Status{Domain: "a", Epoch: 4, Seq: 9, Room: 1}, 7},
 		{"of a hub that is not in the registry", bus.Status{Domain: "b", Epoch: 5, Seq: 9, Room: 1}, 7},
-		{"of a leader that the registry has not named", bus.Status{Domain: "a", Epoch: 1 << 50, Seq: 2, Room: 1}, 7},
+		{"of a leader that the registry has not named",
+			bus.Status{Domain: "a", Epoch: 1 << 50, Seq: 2, Room: 1}, 7},
 		{"of a number that cannot be", bus.Status{Domain: "a", Epoch: 5, Seq: 1 << 50, Room: 1}, 7},
 	} {
 		if got := room(table.WithStatus(&c.st, noon)); got != c.want {
@@ -262,7 +297,8 @@ func TestTableTakesNewsOnce(t *testing.T) {
 // Whatever is said once in a hub's name, what it says itself counts again within seconds.
 func TestOneForgedStatus(t *testing.T) {
 	for _, forged := range []bus.Status{
-		{Epoch: 1 << 50, Seq: 1 << 50}, {Epoch: 5, Seq: 1 << 50}, {Epoch: 5, Seq: 1<<63 - 1}, {Epoch: 5, Seq: 60}, {Epoch: 0}, {Epoch: 1<<62 - 1},
+		{Epoch: 1 << 50, Seq: 1 << 50}, {Epoch: 5, Seq: 1 << 50}, {Epoch: 5, Seq: 1<<63 - 1},
+		{Epoch: 5, Seq: 60}, {Epoch: 0}, {Epoch: 1<<62 - 1},
 	} {
 		for _, heard := range []bool{false, true} { // the hub has been heard before
 			forged.Domain = "a"
@@ -274,7 +310,8 @@ func TestOneForgedStatus(t *testing.T) {
 			table = table.WithStatus(&forged, noon)
 			for at := time.Duration(0); ; at += time.Second {
 				seq++
-				if table = table.WithStatus(&bus.Status{Domain: "a", Epoch: 5, Seq: seq, Room: 9}, noon.Add(at)); table.hubs[0].Status != nil && table.hubs[0].Status.Seq == seq {
+				if table = table.WithStatus(&bus.Status{Domain: "a", Epoch: 5, Seq: seq, Room: 9},
+					noon.Add(at)); table.hubs[0].Status != nil && table.hubs[0].Status.Seq == seq {
 					break
 				}
 				if at > 3*time.Second {

@@ -13,9 +13,11 @@ import (
 
 // Config says what the door lets in and how it chooses among hubs.
 type Config struct {
-	ID string `yaml:"id"` // of this door, unique among doors; part of the subject on which it collects answers
+	// of this door, unique among doors; part of the subject on which it collects answers
+	ID string `yaml:"id"`
 
-	SessionKey string `yaml:"session_key"` // keys the hashes that name sessions and roles; the same at every door of a market
+	// keys the hashes that name sessions and roles; the same at every door of a market
+	SessionKey string `yaml:"session_key"`
 
 	// Labels renames labels of the model to labels that hubs serve. A label that is not named keeps its name.
 	Labels        map[string]string `yaml:"labels"`
@@ -29,7 +31,8 @@ type Config struct {
 	MaxOpenBytes          int `yaml:"max_open_bytes"`            // bytes of the requests of all open tasks
 	MaxOpenBytesPerClient int `yaml:"max_open_bytes_per_client"` // of those, of one client
 	MaxTries              int `yaml:"max_tries"`                 // hubs asked for one task
-	MaxSessions           int `yaml:"max_sessions"`              // sessions, and task ids, whose hub is remembered
+	// sessions, and task ids, whose hub is remembered
+	MaxSessions int `yaml:"max_sessions"`
 
 	MaxWait   time.Duration `yaml:"max_wait"`   // longest wait for a hub's word on a task without a deadline
 	Silence   time.Duration `yaml:"silence"`    // an agent that says nothing for so long is given up
@@ -37,8 +40,8 @@ type Config struct {
 	StatusTTL time.Duration `yaml:"status_ttl"` // a hub that says nothing for so long is passed over
 	Drain     time.Duration `yaml:"drain"`      // time to finish open tasks when asked to stop
 
-	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that takes the
-	// task applies its own defaults.
+	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that takes
+	// the task applies its own defaults.
 	Delta        float64       `yaml:"delta"`         // 0 to 1: weight of quality against latency
 	Patience     time.Duration `yaml:"patience"`      // a TTFT at which the latency term is fully spent
 	WorthFactor  float64       `yaml:"worth_factor"`  // worth as a multiple of the dearest published cost
@@ -48,21 +51,23 @@ type Config struct {
 // Default returns the limits of a door that serves one market.
 func Default() Config {
 	return Config{
-		SessionKey: "souk", // a market that others can reach sets its own, so that they cannot guess its sessions
+		// a market that others can reach sets its own, so that they cannot guess its sessions
+		SessionKey: "souk",
 
 		// Two labels of the training data are sources rather than fields of knowledge.
 		Labels:        map[string]string{"government": "general", "cloud_support": "general"},
 		General:       "general",
 		MinConfidence: 0.4, // below it more than half of the names are wrong (data statement of the model)
 
-		MaxPayload:            bus.MaxMessage, // what the servers carry; a body has its own limit, bus.MaxBody
-		MaxPromptTokens:       128 << 10,      // the longest context that models of today serve
-		MaxOpen:               4096,           // tasks wait at their hubs, not here: some hundred are usual
-		MaxOpenPerClient:      1024,           // a quarter of the door for one client
-		MaxOpenBytes:          128 << 20,      // each is held about twice, as read and as sent
-		MaxOpenBytesPerClient: 32 << 20,       // a quarter again
-		MaxTries:              3,              // more would only add to the wait of a full market
-		MaxSessions:           1 << 16,        // 64-bit keys: some MB
+		// what the servers carry; a body has its own limit, bus.MaxBody
+		MaxPayload:            bus.MaxMessage,
+		MaxPromptTokens:       128 << 10, // the longest context that models of today serve
+		MaxOpen:               4096,      // tasks wait at their hubs, not here: some hundred are usual
+		MaxOpenPerClient:      1024,      // a quarter of the door for one client
+		MaxOpenBytes:          128 << 20, // each is held about twice, as read and as sent
+		MaxOpenBytesPerClient: 32 << 20,  // a quarter again
+		MaxTries:              3,         // more would only add to the wait of a full market
+		MaxSessions:           1 << 16,   // 64-bit keys: some MB
 
 		MaxWait:   10 * time.Minute, // longer than any hub lets a task wait
 		Silence:   8 * time.Second,  // four heartbeats of 2 s
@@ -138,11 +143,13 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Reader is how the door reads an answer that it collects. Such an answer has no chunks, only heartbeats and an end.
+// Reader is how the door reads an answer that it collects. Such an answer has no chunks, only heartbeats and
+// an end.
 func (c *Config) Reader() reader.Config {
 	return reader.Config{
 		MaxChunks: 16, MaxBytes: bus.MaxMessage, AckEvery: 16,
-		Quiet: c.Silence, Silence: c.Silence * 3 / 2, Doze: c.Silence / 4, ResumeEvery: c.Silence, ResumeWait: c.Silence,
-		MaxOutage: time.Minute, MaxAbsence: awaitHub, MaxAnswer: c.MaxAnswer,
+		Quiet: c.Silence, Silence: c.Silence * 3 / 2, Doze: c.Silence / 4, ResumeEvery: c.Silence,
+		ResumeWait: c.Silence,
+		MaxOutage:  time.Minute, MaxAbsence: awaitHub, MaxAnswer: c.MaxAnswer,
 	}
 }

@@ -78,9 +78,13 @@ func (d *Desk) enter(client string, size int) *bus.Error {
 	has := d.clients[client]
 	switch {
 	case has.open >= d.c.MaxOpenPerClient, has.bytes+size > d.c.MaxOpenBytesPerClient:
-		return &bus.Error{Code: bus.CodeTooManyTasks, Message: fmt.Sprintf("%s has %d tasks (%d bytes) in hand and may have no more; wait for some to end", client, has.open, has.bytes)}
+		return &bus.Error{Code: bus.CodeTooManyTasks,
+			Message: fmt.Sprintf("%s has %d tasks (%d bytes) in hand and may have no more; wait for "+
+				"some to end", client, has.open, has.bytes)}
 	case d.open >= d.c.MaxOpen, d.bytes+size > d.c.MaxOpenBytes:
-		return &bus.Error{Code: bus.CodeNoRoom, Message: fmt.Sprintf("the door has %d tasks (%d bytes) in hand and takes no more; try again shortly", d.open, d.bytes)}
+		return &bus.Error{Code: bus.CodeNoRoom,
+			Message: fmt.Sprintf("the door has %d tasks (%d bytes) in hand and takes no more; try again "+
+				"shortly", d.open, d.bytes)}
 	}
 	d.load.add(1, size)
 	has.add(1, size)
@@ -141,9 +145,12 @@ func (d *Desk) settle(client, session, hub string) {
 func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 	switch {
 	case t.Prompt.Tokens > c.MaxPromptTokens:
-		return &bus.Error{Code: bus.CodePromptTooLong, Message: fmt.Sprintf("prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)}
+		return &bus.Error{Code: bus.CodePromptTooLong,
+			Message: fmt.Sprintf("prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens,
+				c.MaxPromptTokens)}
 	case t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
-		return &bus.Error{Code: bus.CodePastDeadline, Message: "deadline_ms: the deadline has passed; it is Unix time in milliseconds"}
+		return &bus.Error{Code: bus.CodePastDeadline,
+			Message: "deadline_ms: the deadline has passed; it is Unix time in milliseconds"}
 	}
 	return nil
 }

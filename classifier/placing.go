@@ -76,7 +76,8 @@ func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
 	}
 	wait := d.c.MaxWait
 	if t.DeadlineMS > 0 {
-		wait = min(wait, time.UnixMilli(t.DeadlineMS).Sub(now)+2*time.Second) // the hub tells why at the deadline
+		// the hub tells why at the deadline
+		wait = min(wait, time.UnixMilli(t.DeadlineMS).Sub(now)+2*time.Second)
 	}
 	return &Placing{c: d.c, desk: d, task: t, own: own, want: want, until: now.Add(wait)}
 }
@@ -177,7 +178,8 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 		p.lose(now, true)
 	case errors.Is(err, bus.ErrTooLarge):
 		p.refuse(&bus.Error{Code: bus.CodeTooLarge,
-			Message: "the task is larger than the bus takes once its fields are filled in; shorten the prompt"})
+			Message: "the task is larger than the bus takes once its fields are filled in; shorten " +
+				"the prompt"})
 	default:
 		p.unknown(err)
 	}
@@ -254,7 +256,8 @@ func (p *Placing) Cancel() {
 
 func (p *Placing) unknown(err error) {
 	p.refuse(&bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf(
-		"hub %s was given the task and has not answered (%v); it may still be served: ask again under the same id",
+		"hub %s was given the task and has not answered (%v); it may still be served: ask again under the "+
+			"same id",
 		p.hub.Entry.Domain, err)})
 }
 

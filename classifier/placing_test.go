@@ -176,7 +176,8 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 		table := &Table{}
 		names := []string{"a", "b", "c", "d"}
 		leads := func(name, journal string, epoch int64) {
-			table = table.WithEntry(bus.HubEntry{Domain: name, Labels: []string{"math"}, Journal: journal}, epoch, now)
+			table = table.WithEntry(bus.HubEntry{Domain: name, Labels: []string{"math"}, Journal: journal},
+				epoch, now)
 		}
 		for _, n := range names {
 			leads(n, n, 1)

@@ -1,8 +1,8 @@
 package classifier
 
 // recent remembers a bounded number of names by a 64-bit key: at least the last n that were used, at most
-// twice as many. Two generations replace the list of an LRU: what is used moves to the young one, and when that
-// is full the old one is dropped whole.
+// twice as many. Two generations replace the list of an LRU: what is used moves to the young one, and when
+// that is full the old one is dropped whole.
 type recent struct {
 	n          int
 	young, old map[uint64]string

@@ -9,20 +9,23 @@ import (
 
 // Stats is what the door did since it started, and what it holds now.
 type Stats struct {
-	Received  uint64              `json:"received"`  // requests heard
-	Accepted  uint64              `json:"accepted"`  // streams handed over to their agents
-	Collected uint64              `json:"collected"` // whole answers given
-	Refused   map[bus.Code]uint64 `json:"refused"`   // requests that got no answer of a model, by the reason given
-	Domains   map[string]uint64   `json:"domains"`   // tasks by the label they were sent under
-	Unsure    uint64              `json:"unsure"`    // of those, tasks whose confidence was too low
-	Hubs      map[string]uint64   `json:"hubs"`      // tasks taken, by hub
-	Retried   uint64              `json:"retried"`   // tasks that one hub refused and the next was asked for
-	Resumed   uint64              `json:"resumed"`   // silent agents asked to repeat their answer
-	Stray     uint64              `json:"stray"`     // answers that nobody waited for, requests without a reply subject
-	Open      int                 `json:"open"`      // tasks in hand
-	Clients   int                 `json:"clients"`   // who have tasks in hand
-	Market    []string            `json:"market"`    // domains whose hubs are live
-	Selling   []string            `json:"selling"`   // of those, domains whose hubs have said that they have agents, and room
+	Received  uint64 `json:"received"`  // requests heard
+	Accepted  uint64 `json:"accepted"`  // streams handed over to their agents
+	Collected uint64 `json:"collected"` // whole answers given
+	// requests that got no answer of a model, by the reason given
+	Refused map[bus.Code]uint64 `json:"refused"`
+	Domains map[string]uint64   `json:"domains"` // tasks by the label they were sent under
+	Unsure  uint64              `json:"unsure"`  // of those, tasks whose confidence was too low
+	Hubs    map[string]uint64   `json:"hubs"`    // tasks taken, by hub
+	Retried uint64              `json:"retried"` // tasks that one hub refused and the next was asked for
+	Resumed uint64              `json:"resumed"` // silent agents asked to repeat their answer
+	// answers that nobody waited for, requests without a reply subject
+	Stray   uint64   `json:"stray"`
+	Open    int      `json:"open"`    // tasks in hand
+	Clients int      `json:"clients"` // who have tasks in hand
+	Market  []string `json:"market"`  // domains whose hubs are live
+	// of those, domains whose hubs have said that they have agents, and room
+	Selling []string `json:"selling"`
 }
 
 func newStats() Stats {

@@ -33,7 +33,8 @@ func (t *Table) Hub(domain string) (Hub, bool) {
 }
 
 func (t *Table) find(domain string) (int, bool) {
-	return slices.BinarySearchFunc(t.hubs, domain, func(h Hub, d string) int { return strings.Compare(h.Entry.Domain, d) })
+	return slices.BinarySearchFunc(t.hubs, domain,
+		func(h Hub, d string) int { return strings.Compare(h.Entry.Domain, d) })
 }
 
 // WithEntry returns a table with a hub as the registry names it. A new leader starts without a status.

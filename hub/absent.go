@@ -2,14 +2,16 @@ package hub
 
 import "time"
 
-// An agent that has died does not say so, and its lease speaks for it long after. But it listened, and the bus knows at once
-// when nobody listens any more. So an agent that has been quiet for a little longer than it may is asked, in a message to
-// which it need not answer: where the bus says that nobody hears, twice, and long enough apart for a connection that was cut
-// to be made again, it is gone. What it was serving is then void, its readers are told, and it is sold again when it speaks.
+// An agent that has died does not say so, and its lease speaks for it long after. But it listened, and the
+// bus knows at once when nobody listens any more. So an agent that has been quiet for a little longer than it
+// may is asked, in a message to which it need not answer: where the bus says that nobody hears, twice, and
+// long enough apart for a connection that was cut to be made again, it is gone. What it was serving is then
+// void, its readers are told, and it is sold again when it speaks.
 
 const (
 	probeEvery = 250 * time.Millisecond // while an agent is quiet
-	goneAfter  = 500 * time.Millisecond // from the first time that nobody heard: connections are made again within 200 ms, later within 500 ms
+	// from the first time that nobody heard: connections are made again within 200 ms, later within 500 ms
+	goneAfter = 500 * time.Millisecond
 )
 
 // lookout watches one agent.
@@ -43,8 +45,8 @@ func (l *lookout) due(n *Node) {
 	n.timers.set(&l.timer, n.now.Add(probeEvery))
 }
 
-// Reconnected says that the bus is there again after it was away. Agents come back a little later, so none of them is
-// judged before that; and whoever listens to us has missed our last news.
+// Reconnected says that the bus is there again after it was away. Agents come back a little later, so none of
+// them is judged before that; and whoever listens to us has missed our last news.
 func (n *Node) Reconnected(now time.Time) {
 	n.advance(now)
 	n.deaf()
@@ -69,18 +71,20 @@ func (n *Node) Slept(now time.Time) {
 	n.deaf()
 }
 
-// repeatWithin is how soon an agent has sent its completions again: it pauses for five seconds at most, after two in which nobody answered.
+// repeatWithin is how soon an agent has sent its completions again: it pauses for five seconds at most, after
+// two in which nobody answered.
 const repeatWithin = 8 * time.Second
 
-// deaf says that until now the hub could not hear its agents. What they served in the meantime was served in time: they are still
-// telling it, and no hold expires before they have.
+// deaf says that until now the hub could not hear its agents. What they served in the meantime was served in
+// time: they are still telling it, and no hold expires before they have.
 func (n *Node) deaf() { n.hears = n.now.Add(repeatWithin) }
 
 // Absent says that nobody heard a probe of an agent. It reports whether the agent is held to be gone now.
 func (n *Node) Absent(now time.Time, id string) bool {
 	n.advance(now)
 	a := n.lookup(id)
-	if !n.leading || a == nil || n.now.Sub(a.watch.heard) < n.cfg.Suspect || n.now.Sub(n.reached) < n.cfg.Settling {
+	if !n.leading || a == nil || n.now.Sub(a.watch.heard) < n.cfg.Suspect ||
+		n.now.Sub(n.reached) < n.cfg.Settling {
 		return false
 	}
 	l := &a.watch

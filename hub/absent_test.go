@@ -9,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// quietFor lets time pass in which an agent says nothing, and the bus says of each probe whether anybody heard. It returns how
-// many probes there were.
+// quietFor lets time pass in which an agent says nothing, and the bus says of each probe whether anybody
+// heard. It returns how many probes there were.
 func (h *house) quietFor(d time.Duration, agent string, heard bool) (probes int) {
 	h.t.Helper()
 	for end := h.now.Add(d); h.now.Before(end); {
@@ -33,11 +33,12 @@ func (h *house) quietFor(d time.Duration, agent string, heard bool) (probes int)
 
 func (h *house) summarise(agent string, seq uint64) {
 	h.t.Helper()
-	h.must(h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: seq, State: bus.StateReady, Slots: 1, Price: card(1, 1, 4)}))
+	h.must(h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: seq, State: bus.StateReady, Slots: 1,
+		Price: card(1, 1, 4)}))
 }
 
-// An agent whose connection has closed is gone within two seconds of its last word: what it was serving is void, its reader
-// hears so, and it gets nothing more until it speaks.
+// An agent whose connection has closed is gone within two seconds of its last word: what it was serving is
+// void, its reader hears so, and it gets nothing more until it speaks.
 func TestAnAgentThatNobodyHears(t *testing.T) {
 	h, d := oneRunning(t)
 	agent := h.agentOf(d)
@@ -102,7 +103,8 @@ func TestNobodyIsGoneRightAfterAnOutage(t *testing.T) {
 	}
 }
 
-// Others come back later than we do and missed what we said first: the door would send no task to a hub that it has not heard.
+// Others come back later than we do and missed what we said first: the door would send no task to a hub that
+// it has not heard.
 func TestAHubThatIsBackSaysSoAgain(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "m", 1, 0.5, card(1, 1, 4))

@@ -13,7 +13,8 @@ import (
 // its client cannot fund would change everyone's prices.
 func (n *Node) admit(m *bus.Task) error {
 	if !bus.ValidID(m.Client) || !bus.ValidID(m.ID) {
-		n.refuse(m, bus.CodeBadRequest, 0, "a task needs the ids of its client and of itself, not %q and %q", m.Client, m.ID)
+		n.refuse(m, bus.CodeBadRequest, 0, "a task needs the ids of its client and of itself, not %q and %q",
+			m.Client, m.ID)
 		return fmt.Errorf("task %q of client %q: not ids", m.ID, m.Client)
 	}
 	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
@@ -23,7 +24,8 @@ func (n *Node) admit(m *bus.Task) error {
 		n.goOn(t, m, digest)
 		return nil
 	case m.Resume != nil:
-		n.refuse(m, bus.CodeUnknown, 0, "hub %s knows of no task %s of %s that could go on", n.cfg.Domain, m.ID, m.Client)
+		n.refuse(m, bus.CodeUnknown, 0, "hub %s knows of no task %s of %s that could go on", n.cfg.Domain,
+			m.ID, m.Client)
 		return nil
 	case t != nil:
 		n.stats.Repeats++
@@ -75,8 +77,9 @@ func (n *Node) turnAway(m *bus.Task, r *bus.Result) error {
 	return nil
 }
 
-// judgeTime sets the deadline: a task whose first token is not expected before it gets no slot. An answer that has
-// begun is not cut off there, or a client could have it for nothing by a well chosen deadline; it can cancel.
+// judgeTime sets the deadline: a task whose first token is not expected before it gets no slot. An answer
+// that has begun is not cut off there, or a client could have it for nothing by a well chosen deadline; it
+// can cancel.
 func (n *Node) judgeTime(t *task) *bus.Result {
 	if t.msg.DeadlineMS == 0 {
 		t.deadline = n.now.Add(n.cfg.Deadline)
@@ -85,9 +88,11 @@ func (n *Node) judgeTime(t *task) *bus.Result {
 	t.deadline = time.UnixMilli(t.msg.DeadlineMS)
 	switch {
 	case !t.deadline.After(n.now):
-		return n.refusal(t.msg, bus.CodePastDeadline, 0, "the deadline passed %v ago", n.now.Sub(t.deadline).Round(time.Millisecond))
+		return n.refusal(t.msg, bus.CodePastDeadline, 0, "the deadline passed %v ago",
+			n.now.Sub(t.deadline).Round(time.Millisecond))
 	case t.deadline.After(n.now.Add(n.cfg.MaxDeadline)):
-		return n.refusal(t.msg, bus.CodeBadTerms, 0, "deadline_ms: more than %v ahead, the furthest this hub takes", n.cfg.MaxDeadline)
+		return n.refusal(t.msg, bus.CodeBadTerms, 0,
+			"deadline_ms: more than %v ahead, the furthest this hub takes", n.cfg.MaxDeadline)
 	}
 	return nil
 }
@@ -102,7 +107,8 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	case n.full:
 		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)
 	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting:
-		return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
 	}
 	p := n.purses[t.key.client]
 	switch {
@@ -112,7 +118,8 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
 	case p.waiting+len(p.parked) >= n.cfg.waitingPerClient() && !n.passing(t, p):
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
-			"%d tasks of client %s wait for its money or a slot, the most that may wait here (max_waiting_per_client)",
+			"%d tasks of client %s wait for its money or a slot, the most that may wait here "+
+				"(max_waiting_per_client)",
 			p.waiting+len(p.parked), t.key.client)
 	}
 	return nil
@@ -134,9 +141,9 @@ func (n *Node) passing(t *task, p *purse) bool {
 	return n.batch.Len()+len(p.parked) < free
 }
 
-// setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an ordinary
-// answer short, and not beyond what an agent has context for: a max_tokens of a million is common, and an answer of a
-// million tokens is not.
+// setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an
+// ordinary answer short, and not beyond what an agent has context for: a max_tokens of a million is common,
+// and an answer of a million tokens is not.
 func (n *Node) setTerms(t *task) error {
 	d := n.cfg.Terms
 	t.terms = market.Terms{Delta: d.Delta, Patience: d.Patience}
@@ -148,7 +155,8 @@ func (n *Node) setTerms(t *task) error {
 		if most := n.longest(); most > 0 {
 			output = min(output, most)
 		}
-		t.terms.Worth = min(each.Cost(market.Usage{Prompt: t.msg.Prompt.Tokens, Output: output}), market.MaxWorth)
+		t.terms.Worth = min(each.Cost(market.Usage{Prompt: t.msg.Prompt.Tokens, Output: output}),
+			market.MaxWorth)
 	}
 	if x := t.msg.Terms.Delta; x != nil && *x != 0 {
 		t.terms.Delta = *x
@@ -218,21 +226,29 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	case joined == 0 && len(t.failedAt) > 0:
 		return 0, n.refusal(m, bus.CodeAgentFailed, 0, "no other agent is with hub %s", n.cfg.Domain)
 	case joined > 0 && reading == 0:
-		return 0, n.refusal(m, bus.CodeAgentFailed, 0, "no other agent of hub %s reads the tool calls and the reasoning of an answer that goes on: its vLLM server wants --enable-scale-out", n.cfg.Domain)
+		return 0, n.refusal(m, bus.CodeAgentFailed, 0,
+			"no other agent of hub %s reads the tool calls and the reasoning of an answer that goes on: "+
+				"its vLLM server wants --enable-scale-out", n.cfg.Domain)
 	case joined == 0:
 		return 0, n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
 	case serving == 0:
-		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q", n.cfg.Domain, m.Model)
+		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q", n.cfg.Domain,
+			m.Model)
 	case fitting == 0:
-		return 0, n.refusal(m, bus.CodePromptTooLong, 0, "the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, longest)
+		return 0, n.refusal(m, bus.CodePromptTooLong, 0,
+			"the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, longest)
 	case timely == 0:
-		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "no agent is expected to begin an answer before the deadline, even with a free slot")
+		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
+			"no agent is expected to begin an answer before the deadline, even with a free slot")
 	case best < 0 && short > 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
-			"max_price %s does not cover the prompt, whose bytes may be so many tokens that it costs %s: offer at least that",
+			"max_price %s does not cover the prompt, whose bytes may be so many tokens that it costs %s: "+
+				"offer at least that",
 			money(t.terms.Cap()), money(short))
 	case best < 0:
-		return 0, n.refusal(m, bus.CodeNotWorthIt, 0, "at worth %s, delta %v, patience %v and max_price %s no agent's value reaches its cost, even with a free slot: offer more",
+		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
+			"at worth %s, delta %v, patience %v and max_price %s no agent's value reaches its cost, even "+
+				"with a free slot: offer more",
 			money(t.terms.Worth), t.terms.Delta, t.terms.Patience, money(t.terms.Cap()))
 	}
 	return need, nil

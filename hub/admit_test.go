@@ -25,19 +25,31 @@ func TestRefusals(t *testing.T) {
 		says   string
 	}{
 		{"nobody is there", 0, func(*house, *bus.Task) {}, bus.CodeNoRoom, "no agent is with hub math"},
-		{"a model nobody serves", 1, func(_ *house, m *bus.Task) { m.Model = "gpt-9" }, bus.CodeUnknownModel, `"gpt-9"`},
-		{"a prompt beyond every context", 1, func(_ *house, m *bus.Task) { m.Prompt.Tokens = 9000 }, bus.CodePromptTooLong, "8192"},
-		{"no prompt", 1, func(_ *house, m *bus.Task) { m.Prompt = bus.Prompt{} }, bus.CodeEmptyPrompt, "empty"},
-		{"the deadline has passed", 1, func(h *house, m *bus.Task) { deadline(h, -time.Second)(m) }, bus.CodePastDeadline, "1s ago"},
-		{"the deadline is a day away", 1, func(h *house, m *bus.Task) { deadline(h, 24*time.Hour)(m) }, bus.CodeBadTerms, "1h0m0s"},
-		{"the deadline is nearer than any answer", 1, func(h *house, m *bus.Task) { deadline(h, 10*time.Millisecond)(m) }, bus.CodeNotWorthIt, "deadline"},
-		{"worth less than it costs", 1, func(_ *house, m *bus.Task) { worth(1000)(m) }, bus.CodeNotWorthIt, "offer more"},
-		{"delta beyond 1", 1, func(_ *house, m *bus.Task) { m.Terms.Delta = &fraction }, bus.CodeBadTerms, "1.5"},
+		{"a model nobody serves", 1, func(_ *house, m *bus.Task) { m.Model = "gpt-9" }, bus.CodeUnknownModel,
+			`"gpt-9"`},
+		{"a prompt beyond every context", 1, func(_ *house, m *bus.Task) { m.Prompt.Tokens = 9000 },
+			bus.CodePromptTooLong, "8192"},
+		{"no prompt", 1, func(_ *house, m *bus.Task) { m.Prompt = bus.Prompt{} }, bus.CodeEmptyPrompt,
+			"empty"},
+		{"the deadline has passed", 1, func(h *house, m *bus.Task) { deadline(h, -time.Second)(m) },
+			bus.CodePastDeadline, "1s ago"},
+		{"the deadline is a day away", 1, func(h *house, m *bus.Task) { deadline(h, 24*time.Hour)(m) },
+			bus.CodeBadTerms, "1h0m0s"},
+		{"the deadline is nearer than any answer", 1,
+			func(h *house, m *bus.Task) { deadline(h, 10*time.Millisecond)(m) }, bus.CodeNotWorthIt,
+			"deadline"},
+		{"worth less than it costs", 1, func(_ *house, m *bus.Task) { worth(1000)(m) }, bus.CodeNotWorthIt,
+			"offer more"},
+		{"delta beyond 1", 1, func(_ *house, m *bus.Task) { m.Terms.Delta = &fraction }, bus.CodeBadTerms,
+			"1.5"},
 		{"negative worth", 1, func(_ *house, m *bus.Task) { worth(-1)(m) }, bus.CodeBadTerms, "worth"},
 		{"no client", 1, func(_ *house, m *bus.Task) { m.Client = "" }, bus.CodeBadRequest, "ids"},
-		{"a client the treasury does not know", 1, func(_ *house, m *bus.Task) { m.Client = "zoe" }, bus.CodeUnknownClient, "deposit"},
-		{"a client without enough money", 1, func(h *house, m *bus.Task) { h.prepaid["ann"] = 5 }, bus.CodeInsufficientFunds, "deposit more"},
-		{"a treasury that is silent", 1, func(h *house, m *bus.Task) { h.silent = true }, bus.CodeAllotmentPending, "try again"},
+		{"a client the treasury does not know", 1, func(_ *house, m *bus.Task) { m.Client = "zoe" },
+			bus.CodeUnknownClient, "deposit"},
+		{"a client without enough money", 1, func(h *house, m *bus.Task) { h.prepaid["ann"] = 5 },
+			bus.CodeInsufficientFunds, "deposit more"},
+		{"a treasury that is silent", 1, func(h *house, m *bus.Task) { h.silent = true },
+			bus.CodeAllotmentPending, "try again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHouse(t, nil)
@@ -233,7 +245,9 @@ func TestDefaultTerms(t *testing.T) {
 		h.serve(whole[id], market.Usage{Prompt: 100, Output: 1})
 		h.pass(20 * time.Millisecond)
 	}
-	if a, b := h.n.known[taskKey{"bob", "context"}], h.n.known[taskKey{"bob", "absurd"}]; a.terms.Worth != b.terms.Worth || whole["context"].MaxTokens != whole["absurd"].MaxTokens {
+	if a, b := h.n.known[taskKey{"bob", "context"}],
+		h.n.known[taskKey{"bob", "absurd"}]; a.terms.Worth != b.terms.Worth ||
+		whole["context"].MaxTokens != whole["absurd"].MaxTokens {
 		t.Errorf("8192 tokens are worth %v, %d are %v", a.terms.Worth, 1<<24, b.terms.Worth)
 	}
 }
@@ -286,7 +300,9 @@ func TestFundsAreFetchedAndGivenBack(t *testing.T) {
 	h.want("inbox.ann.t2", "draining")
 	h.n.Retire(h.now)
 	h.run()
-	if got, want := h.prepaid["ann"], 1000*market.Credit-300_000; got != want || h.replica.Avail("ann") != 0 || !h.n.Quiet() {
+	if got, want := h.prepaid["ann"], 1000*market.Credit-300_000; got != want ||
+		h.replica.Avail("ann") != 0 ||
+		!h.n.Quiet() {
 		t.Errorf("after the return ann has %v, want %v", got, want)
 	}
 }
@@ -310,8 +326,8 @@ func TestGrantsOutOfOrder(t *testing.T) {
 	}
 }
 
-// What was reserved on arrival bounds what is offered, although a better agent has joined since: nobody is bid up
-// beyond the money set aside.
+// What was reserved on arrival bounds what is offered, although a better agent has joined since: nobody is
+// bid up beyond the money set aside.
 func TestABetterAgentJoinsLater(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("poor", "llama", 1, 0.4, card(1, 1, 1))
@@ -328,7 +344,8 @@ func TestABetterAgentJoinsLater(t *testing.T) {
 	}
 	d := h.dispatched[0]
 	if d.SlotPrice == 0 || d.CostCap < d.Quoted || d.Premium+d.CostCap > reserved {
-		t.Errorf("premium %v and cost %v of at most %v, reserved %v", d.Premium, d.Quoted, d.CostCap, reserved)
+		t.Errorf("premium %v and cost %v of at most %v, reserved %v", d.Premium, d.Quoted, d.CostCap,
+			reserved)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"souk/market"
 )
 
-// load is a Node under a steady load, without wires: what a task costs the hub in memory and CPU, fsync aside.
+// load is a Node under a steady load, without wires: what a task costs the hub in memory and CPU, fsync
+// aside.
 type load struct {
 	n    *Node
 	now  time.Time
@@ -31,7 +32,8 @@ func newLoad(b *testing.B, agents, slots, maxBatch int) *load {
 		b.Fatal(err)
 	}
 	for i := range agents {
-		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i)/100, card(1, 1, market.Credits(4+i%3)))
+		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i)/100,
+			card(1, 1, market.Credits(4+i%3)))
 		if err := n.Join(l.now, r); err != nil {
 			b.Fatal(err)
 		}
@@ -63,7 +65,8 @@ func (l *load) ready(b *testing.B) {
 		for _, f := range r.Funds {
 			reply := &bus.FundsReply{ID: f.Request.ID}
 			if f.Op == bus.OpAllot {
-				reply.Grants = []bus.Grant{{ID: f.Request.ID, Number: l.n.book.LastGrant("hub-math") + 1, Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
+				reply.Grants = []bus.Grant{{ID: f.Request.ID, Number: l.n.book.LastGrant("hub-math") + 1,
+					Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
 			}
 			if err := l.n.Step(l.now, reply); err != nil {
 				b.Fatal(err)
@@ -90,14 +93,16 @@ func (l *load) task(b *testing.B, i int, after time.Duration) {
 }
 
 func benchTask(i int) *bus.Task {
-	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat, Stream: true, MaxTokens: 256,
+	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat,
+		Stream: true, MaxTokens: 256,
 		Body: benchBody, Session: fmt.Sprintf("s-%d", i%500), Inbox: "inbox",
 		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Marks: benchMarks}}
 }
 
 var (
 	benchBody  = make([]byte, 2000)
-	benchMarks = []bus.Mark{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3}, {Bytes: 2000, Hash: 4}}
+	benchMarks = []bus.Mark{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3},
+		{Bytes: 2000, Hash: 4}}
 )
 
 // A task's whole life on a hub of 16 agents where slots are free: a round of one each time.
@@ -190,7 +195,8 @@ func (l *load) fund(b *testing.B) {
 		l.n.out.Funds = l.n.out.Funds[1:]
 		reply := &bus.FundsReply{ID: f.Request.ID}
 		if f.Op == bus.OpAllot {
-			reply.Grants = []bus.Grant{{ID: f.Request.ID, Number: l.n.book.LastGrant("hub-math") + 1, Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
+			reply.Grants = []bus.Grant{{ID: f.Request.ID, Number: l.n.book.LastGrant("hub-math") + 1,
+				Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
 		}
 		if err := l.n.Step(l.now, reply); err != nil {
 			b.Fatal(err)

@@ -166,7 +166,10 @@ func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 				}
 			}
 			second := bid(t, seed+n, other)
-			if first == nil || second == nil || !slices.Equal(slices.Sorted(slices.Values(first.order)), slices.Sorted(slices.Values(second.order))) { // a bid is below any cost, even on an idle agent
+			// a bid is below any cost, even on an idle agent
+			if first == nil || second == nil ||
+				!slices.Equal(slices.Sorted(slices.Values(first.order)),
+					slices.Sorted(slices.Values(second.order))) {
 				cheap++
 				continue
 			}
@@ -201,7 +204,8 @@ func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 		}
 	}
 	if compared < 50 || both == 0 || gone == 0 {
-		t.Errorf("%d rounds compared (%d with a bid too low to come in), %d edges in both, %d in one: the test sees little", compared, cheap, both, gone)
+		t.Errorf("%d rounds compared (%d with a bid too low to come in), %d edges in both, %d in one: the "+
+			"test sees little", compared, cheap, both, gone)
 	}
 }
 

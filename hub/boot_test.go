@@ -9,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// A hub that dies when a task has just been served, paid or not yet, before anyone was told, answers it after its start: the chunks
-// are with the agent.
+// A hub that dies when a task has just been served, paid or not yet, before anyone was told, answers it after
+// its start: the chunks are with the agent.
 func TestATaskThatWasServedBeforeItsHubDied(t *testing.T) {
 	for name, paid := range map[string]bool{"paid": true, "not yet paid": false} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,8 @@ func TestATaskThatWasServedBeforeItsHubDied(t *testing.T) {
 	}
 }
 
-// afterBoth is a hub that was started again, with a hold of an agent of which it has heard nothing yet, and that agent's registration.
+// afterBoth is a hub that was started again, with a hold of an agent of which it has heard nothing yet, and
+// that agent's registration.
 func afterBoth(t *testing.T) (*house, bus.Dispatch, bus.Registration) {
 	h, d := oneRunning(t)
 	h.accept(d)
@@ -58,8 +59,9 @@ func afterBoth(t *testing.T) (*house, bus.Dispatch, bus.Registration) {
 	return h, d, r
 }
 
-// An agent that died while its hub was away, with completions that nobody had acknowledged, names its former life when it comes back:
-// the holds of that one stay open for them, and are void once the last of them is there.
+// An agent that died while its hub was away, with completions that nobody had acknowledged, names its former
+// life when it comes back: the holds of that one stay open for them, and are void once the last of them is
+// there.
 func TestCompletionsOfAFormerLife(t *testing.T) {
 	h, d, r := afterBoth(t)
 	r.Former = []int64{1}
@@ -75,8 +77,10 @@ func TestCompletionsOfAFormerLife(t *testing.T) {
 	}
 	c.Boot = 1
 	h.must(h.step(c))
-	if h.ack(d.Hold) != "ack " || h.replica.Ended(d.Hold) != ledger.KindCapture || h.replica.Balance(ledger.Payable(r.Agent)) != c.Cost {
-		t.Errorf("%s, %v, %s due", h.ack(d.Hold), h.replica.Ended(d.Hold), h.replica.Balance(ledger.Payable(r.Agent)))
+	if h.ack(d.Hold) != "ack " || h.replica.Ended(d.Hold) != ledger.KindCapture ||
+		h.replica.Balance(ledger.Payable(r.Agent)) != c.Cost {
+		t.Errorf("%s, %v, %s due", h.ack(d.Hold), h.replica.Ended(d.Hold),
+			h.replica.Balance(ledger.Payable(r.Agent)))
 	}
 
 	h, d, r = afterBoth(t)
@@ -102,7 +106,8 @@ func TestAReaderOfAFormerLife(t *testing.T) {
 	h.must(h.n.Join(h.now, r))
 	h.join("other", "llama", 1, 0.9, card(1, 1, 4))
 	again := h.task("ann", "t1", func(m *bus.Task) {
-		m.Inbox, m.Resume, m.Attempt = "again", &bus.Resume{Agent: r.Agent, Seq: 1, Tokens: []uint32{7}, Text: "x"}, 1
+		m.Inbox, m.Resume, m.Attempt = "again",
+			&bus.Resume{Agent: r.Agent, Seq: 1, Tokens: []uint32{7}, Text: "x"}, 1
 	})
 	h.must(h.step(again))
 	h.pass(lookEvery)
@@ -162,7 +167,8 @@ func newLife(t *testing.T, boot int64) {
 	}
 }
 
-// What a node of a former life still says is counted and means nothing: its holds ended when the next life began.
+// What a node of a former life still says is counted and means nothing: its holds ended when the next life
+// began.
 func TestWordsOfAFormerLife(t *testing.T) {
 	h, d := oneRunning(t)
 	agent := h.agentOf(d)
@@ -172,7 +178,8 @@ func TestWordsOfAFormerLife(t *testing.T) {
 	h.must(h.n.Join(h.now, r))
 	h.run()
 	before := h.n.Stats().Rejected
-	if err := h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: 99, State: bus.StateDraining, Slots: 7, Price: card(9, 9, 9)}); err == nil || h.n.Stats().Rejected != before+1 {
+	if err := h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: 99, State: bus.StateDraining, Slots: 7,
+		Price: card(9, 9, 9)}); err == nil || h.n.Stats().Rejected != before+1 {
 		t.Errorf("a former life's summary: %v", err)
 	}
 	if a := h.n.lookup(agent); a.state != bus.StateReady || a.slots != 1 || a.price != card(1, 1, 4) {

@@ -123,7 +123,8 @@ func TestEveryQuoteIsItsCardOnItsTokens(t *testing.T) {
 			}
 		}
 		if cached == 0 || rest != 1 {
-			t.Errorf("%s: %d tokens predicted as cached, %d continuations: the test shows too little", pricing,
+			t.Errorf("%s: %d tokens predicted as cached, %d continuations: the test shows too little",
+				pricing,
 				cached, rest)
 		}
 		h.audited()
@@ -167,7 +168,8 @@ func (h *house) asks(change func(*bus.Ask)) {
 		return ok
 	})
 	for _, c := range calls {
-		ask := market.Ask{Owner: c.Agent, Amount: market.Credits(c.Agent[2]) * 1000, Nonce: [16]byte{byte(c.Epoch)}}
+		ask := market.Ask{Owner: c.Agent, Amount: market.Credits(c.Agent[2]) * 1000,
+			Nonce: [16]byte{byte(c.Epoch)}}
 		m := &bus.Ask{Agent: c.Agent, Class: c.Class, Epoch: c.Epoch, Amount: ask.Amount, Nonce: ask.Nonce[:]}
 		if !c.Open {
 			seal := ask.Seal(c.Class, c.Epoch)
@@ -249,11 +251,14 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 			}
 			switch s.next() % 6 {
 			case 0:
-				h.step(&bus.DispatchReply{Agent: agent, Hold: d.Hold, Code: bus.Code(s.word()), Message: s.word()})
+				h.step(&bus.DispatchReply{Agent: agent, Hold: d.Hold, Code: bus.Code(s.word()),
+					Message: s.word()})
 			case 1:
-				h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: uint64(s.number()), State: []string{bus.StateReady,
-					bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
-					Slots: s.number(), Free: []market.Tier{{Slots: s.number()}}, Tiers: []market.Tier{{Slots: 1},
+				h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: uint64(s.number()),
+					State: []string{bus.StateReady,
+						bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
+					Slots: s.number(), Free: []market.Tier{{Slots: s.number()}},
+					Tiers: []market.Tier{{Slots: 1},
 						{Slots: s.number(), Toll: -market.Credits(s.number())}}[:s.next()%3],
 					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000,
 						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},

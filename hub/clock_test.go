@@ -9,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// setBack is a moment as read after somebody has set the wall clock back: the monotonic clock beside it does not know. What a
-// time.Time is made of has been the same since Go 1.9.
+// setBack is a moment as read after somebody has set the wall clock back: the monotonic clock beside it does
+// not know. What a time.Time is made of has been the same since Go 1.9.
 func setBack(t *testing.T, at time.Time, by time.Duration) time.Time {
 	t.Helper()
 	back := at
@@ -24,7 +24,8 @@ func setBack(t *testing.T, at time.Time, by time.Duration) time.Time {
 // An agent that is avoided for some milliseconds is not avoided for an hour, whatever is done to the clock.
 func TestAClockThatIsSetBack(t *testing.T) {
 	h := newHouse(t, nil)
-	h.now = setBack(t, time.Now(), -2*365*24*time.Hour) // after the start of tests' time, with a monotonic clock beside it
+	// after the start of tests' time, with a monotonic clock beside it
+	h.now = setBack(t, time.Now(), -2*365*24*time.Hour)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	h.refuse(h.take("ann", "t1"), bus.CodeNoSlot)

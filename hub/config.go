@@ -28,43 +28,65 @@ type Config struct {
 	Rule   `yaml:",inline"`
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
-	Tiers  bool           `yaml:"tiers"`  // agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
+	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
+	Tiers bool `yaml:"tiers"`
 
 	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
 	MaxTokens   int           `yaml:"max_tokens"`   // sent to the engine where the client names none
 	Deadline    time.Duration `yaml:"deadline"`     // how long a task without a deadline waits for a slot
 	MaxDeadline time.Duration `yaml:"max_deadline"` // furthest deadline taken: ids are remembered until then
 
-	MaxOpen      int `yaml:"max_open"`       // tasks waiting and running together: bounds memory
-	MaxWaiting   int `yaml:"max_waiting"`    // tasks waiting for a slot: a longer queue only outlives its deadlines
-	MaxPerClient int `yaml:"max_per_client"` // open tasks of one client, or nobody else has room; 0: a quarter of max_open
-	MaxAgents    int `yaml:"max_agents"`     // agents sold: edges of a round grow with them
-	MaxKnown     int `yaml:"max_known"`      // ended tasks remembered to answer repeats, 1.2 KB each: the hub grows until it has as many, or for keep_ids
-	MaxRefusals  int `yaml:"max_refusals"`   // dispatches of one task that agents refuse before its client is told
+	MaxOpen int `yaml:"max_open"` // tasks waiting and running together: bounds memory
+	// tasks waiting for a slot: a longer queue only outlives its deadlines
+	MaxWaiting int `yaml:"max_waiting"`
+	// open tasks of one client, or nobody else has room; 0: a quarter of max_open
+	MaxPerClient int `yaml:"max_per_client"`
+	MaxAgents    int `yaml:"max_agents"` // agents sold: edges of a round grow with them
+	// ended tasks remembered to answer repeats, 1.2 KB each: the hub grows until it has as many, or for
+	// keep_ids
+	MaxKnown int `yaml:"max_known"`
+	// dispatches of one task that agents refuse before its client is told
+	MaxRefusals int `yaml:"max_refusals"`
 
 	// Tasks of one client that wait, for its money or a slot; 0: a quarter of max_waiting.
 	MaxWaitingPerClient int `yaml:"max_waiting_per_client"`
 
-	KeepBodies int `yaml:"keep_bodies"` // bytes of tasks that run, kept so that another agent can be given one whose agent fails
+	// bytes of tasks that run, kept so that another agent can be given one whose agent fails
+	KeepBodies int `yaml:"keep_bodies"`
 
-	SolveLimit      time.Duration `yaml:"solve_limit"`      // a round whose prices take longer is cleared at posted prices, and its record says so
-	Linger          time.Duration `yaml:"linger"`           // a settlement waits so long for a sync to share: half of all syncs otherwise
-	DispatchTimeout time.Duration `yaml:"dispatch_timeout"` // an agent that says nothing for so long has perhaps not heard
-	FundsWait       time.Duration `yaml:"funds_wait"`       // a task waits so long for its client's allotment
-	PurseIdle       time.Duration `yaml:"purse_idle"`       // a client without an open task for so long has the most of its allotment given back: longer than the pauses of a dialogue, which would else wait for the treasury at each turn
-	HoldGrace       time.Duration `yaml:"hold_grace"`       // a hold outlives the slowest possible answer by so much: the ledger's rule
-	MaxITL          time.Duration `yaml:"max_itl"`          // most time for a token: slower than anyone reads; see slowest
-	Suspect         time.Duration `yaml:"suspect"`          // an agent without a word for so long is asked whether anybody is there
-	Silence         time.Duration `yaml:"silence"`          // an agent without a summary for so long gets no tasks: five are missed
-	Settling        time.Duration `yaml:"settling"`         // a disagreement with an agent's count that lasts so long is believed
-	AvoidLeast      time.Duration `yaml:"avoid_least"`      // an agent that refused is left alone so long, doubled with each refusal
-	AvoidMost       time.Duration `yaml:"avoid_most"`       // up to this
-	KeepIDs         time.Duration `yaml:"keep_ids"`         // a task's id is remembered so long after its deadline
-	ReplayFor       time.Duration `yaml:"replay_for"`       // an agent keeps a stream's last frames so long after its end
+	// a round whose prices take longer is cleared at posted prices, and its record says so
+	SolveLimit time.Duration `yaml:"solve_limit"`
+	// a settlement waits so long for a sync to share: half of all syncs otherwise
+	Linger time.Duration `yaml:"linger"`
+	// an agent that says nothing for so long has perhaps not heard
+	DispatchTimeout time.Duration `yaml:"dispatch_timeout"`
+	FundsWait       time.Duration `yaml:"funds_wait"` // a task waits so long for its client's allotment
+	// a client without an open task for so long has the most of its allotment given back: longer than the
+	// pauses of a dialogue, which would else wait for the treasury at each turn
+	PurseIdle time.Duration `yaml:"purse_idle"`
+	// a hold outlives the slowest possible answer by so much: the ledger's rule
+	HoldGrace time.Duration `yaml:"hold_grace"`
+	// most time for a token: slower than anyone reads; see slowest
+	MaxITL time.Duration `yaml:"max_itl"`
+	// an agent without a word for so long is asked whether anybody is there
+	Suspect time.Duration `yaml:"suspect"`
+	// an agent without a summary for so long gets no tasks: five are missed
+	Silence time.Duration `yaml:"silence"`
+	// a disagreement with an agent's count that lasts so long is believed
+	Settling time.Duration `yaml:"settling"`
+	// an agent that refused is left alone so long, doubled with each refusal
+	AvoidLeast time.Duration `yaml:"avoid_least"`
+	AvoidMost  time.Duration `yaml:"avoid_most"` // up to this
+	// a task's id is remembered so long after its deadline
+	KeepIDs time.Duration `yaml:"keep_ids"`
+	// an agent keeps a stream's last frames so long after its end
+	ReplayFor time.Duration `yaml:"replay_for"`
 
-	Epoch      time.Duration `yaml:"epoch"`       // under pricing tariff, how long a class's tariff holds
-	EpochLeast time.Duration `yaml:"epoch_least"` // an owner that came too late for an epoch waits at least so long from its beginning
-	SealWait   time.Duration `yaml:"seal_wait"`   // agents get so long to seal their asks, and again to open them
+	Epoch time.Duration `yaml:"epoch"` // under pricing tariff, how long a class's tariff holds
+	// an owner that came too late for an epoch waits at least so long from its beginning
+	EpochLeast time.Duration `yaml:"epoch_least"`
+	// agents get so long to seal their asks, and again to open them
+	SealWait time.Duration `yaml:"seal_wait"`
 
 	StatusEvery time.Duration `yaml:"status_every"` // at least this often
 	StatusLeast time.Duration `yaml:"status_least"` // at most this often
@@ -77,8 +99,8 @@ type Config struct {
 	BundleTokens *int `yaml:"bundle_tokens,omitempty"`
 }
 
-// Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer together,
-// high enough that a default never cuts an ordinary answer short.
+// Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer
+// together, high enough that a default never cuts an ordinary answer short.
 type Terms struct {
 	Worth    market.Credits `yaml:"worth"`
 	Delta    float64        `yaml:"delta"`
@@ -107,7 +129,8 @@ func Default() Config {
 		MaxRefusals: 16,
 		KeepBodies:  32 << 20, // of a thousand tasks with long prompts
 
-		SolveLimit:      100 * time.Millisecond, // ten batches; a thousand times what one of 64 tasks on 16 agents takes
+		// ten batches; a thousand times what one of 64 tasks on 16 agents takes
+		SolveLimit:      100 * time.Millisecond,
 		Linger:          5 * time.Millisecond,
 		DispatchTimeout: 2 * time.Second,
 		FundsWait:       3 * time.Second,
@@ -139,7 +162,8 @@ func Default() Config {
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, id := range []struct{ name, v string }{{"domain", c.Domain}, {"hub", c.Hub}, {"journal", c.Journal}} {
+	for _, id := range []struct{ name, v string }{{"domain", c.Domain}, {"hub", c.Hub},
+		{"journal", c.Journal}} {
 		if err := bus.CheckID(id.name, id.v); err != nil {
 			errs = append(errs, err)
 		}
@@ -148,7 +172,8 @@ func (c Config) Validate() error {
 		wrong("journal: %q is not a name for a hub's journal", c.Journal)
 	}
 	if len(c.Journal) > 24 {
-		wrong("journal: %q has %d bytes, at most 24 are taken, as ids of requests are made from it", c.Journal, len(c.Journal))
+		wrong("journal: %q has %d bytes, at most 24 are taken, as ids of requests are made from it",
+			c.Journal, len(c.Journal))
 	}
 	for _, l := range c.Labels {
 		if err := bus.CheckID("labels", l); err != nil {
@@ -158,7 +183,8 @@ func (c Config) Validate() error {
 	for _, part := range []struct {
 		name string
 		err  error
-	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()}, {"regime", c.Regime.Validate()},
+	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
+		{"regime", c.Regime.Validate()},
 		{"terms", c.Terms.validate()}} {
 		if part.err != nil {
 			wrong("%s: %w", part.name, part.err)
@@ -174,10 +200,12 @@ func (c Config) Validate() error {
 		name    string
 		v, most int
 	}{
-		{"max_tokens", c.MaxTokens, bus.MaxTokens}, {"max_open", c.MaxOpen, 1 << 20}, {"max_waiting", c.MaxWaiting, 1 << 20},
+		{"max_tokens", c.MaxTokens, bus.MaxTokens}, {"max_open", c.MaxOpen, 1 << 20},
+		{"max_waiting", c.MaxWaiting, 1 << 20},
 		{"max_per_client", c.openPerClient(), 1 << 20}, {"max_waiting_per_client", c.waitingPerClient(),
 			1 << 20}, {"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},
-		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30}, {"queue", c.Queue, 1 << 20},
+		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30},
+		{"queue", c.Queue, 1 << 20},
 	} {
 		if n.v < 1 || n.v > n.most {
 			wrong("%s: %d is not from 1 to %d", n.name, n.v, n.most)
@@ -187,17 +215,23 @@ func (c Config) Validate() error {
 		name        string
 		v, lo, most time.Duration
 	}{
-		{"deadline", c.Deadline, time.Millisecond, c.MaxDeadline}, {"max_deadline", c.MaxDeadline, time.Millisecond, 24 * time.Hour},
-		{"solve_limit", c.SolveLimit, time.Millisecond, time.Minute}, {"linger", c.Linger, 0, 100 * time.Millisecond},
-		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute}, {"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
+		{"deadline", c.Deadline, time.Millisecond, c.MaxDeadline},
+		{"max_deadline", c.MaxDeadline, time.Millisecond, 24 * time.Hour},
+		{"solve_limit", c.SolveLimit, time.Millisecond, time.Minute},
+		{"linger", c.Linger, 0, 100 * time.Millisecond},
+		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute},
+		{"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
 		{"purse_idle", c.PurseIdle, time.Second, 24 * time.Hour},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
 		{"max_itl", c.MaxITL, time.Millisecond, time.Minute}, {"suspect", c.Suspect, 100 * time.Millisecond,
 			time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
 		{"settling", c.Settling, 0, time.Hour}, {"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
-		{"avoid_most", c.AvoidMost, time.Millisecond, time.Hour}, {"keep_ids", c.KeepIDs, time.Second, 24 * time.Hour},
-		{"replay_for", c.ReplayFor, 0, time.Hour}, {"status_every", c.StatusEvery, c.StatusLeast, time.Minute},
-		{"status_least", c.StatusLeast, time.Millisecond, time.Minute}, {"lease_ttl", c.LeaseTTL, time.Second, time.Hour},
+		{"avoid_most", c.AvoidMost, time.Millisecond, time.Hour},
+		{"keep_ids", c.KeepIDs, time.Second, 24 * time.Hour},
+		{"replay_for", c.ReplayFor, 0, time.Hour},
+		{"status_every", c.StatusEvery, c.StatusLeast, time.Minute},
+		{"status_least", c.StatusLeast, time.Millisecond, time.Minute},
+		{"lease_ttl", c.LeaseTTL, time.Second, time.Hour},
 		{"drain_timeout", c.DrainTimeout, 0, time.Hour},
 		{"epoch", c.Epoch, c.EpochLeast, time.Hour}, {"epoch_least", c.EpochLeast, c.SealWait, time.Hour},
 		{"seal_wait", c.SealWait, 10 * time.Millisecond, time.Minute},
@@ -214,7 +248,8 @@ func (c Config) Validate() error {
 
 func (t Terms) validate() error {
 	if t.Worth <= 0 || t.Worth > market.MaxPrice {
-		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens", t.Worth, market.MaxPrice)
+		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens", t.Worth,
+			market.MaxPrice)
 	}
 	return market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}.Validate()
 }

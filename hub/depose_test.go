@@ -10,7 +10,8 @@ import (
 	"souk/market"
 )
 
-// A hub that was deposed takes no more tasks, and settles those that it had awarded: their money is held in its journal alone.
+// A hub that was deposed takes no more tasks, and settles those that it had awarded: their money is held in
+// its journal alone.
 func TestADeposedHubSettlesWhatItAwarded(t *testing.T) {
 	h, d := oneRunning(t)
 	h.accept(d)
@@ -34,8 +35,10 @@ func TestADeposedHubSettlesWhatItAwarded(t *testing.T) {
 	if h.wake.IsZero() || h.wake.After(h.n.holds[other.Hold].expires) {
 		t.Errorf("it wakes at %v", h.wake)
 	}
-	// Its reader gives up on the agent, and the agent fails: no other gets the task from a hub that leads nothing.
-	h.must(h.step(&bus.Completion{Agent: h.agentOf(other), Boot: 1, Hold: other.Hold, Client: "bob", Task: "t2", Outcome: bus.OutcomeFailed, Code: bus.CodeEngineFailed, Unsaid: true, Inbox: "x"}))
+	// Its reader gives up on the agent, and the agent fails: no other gets the task from a hub that leads
+	// nothing.
+	h.must(h.step(&bus.Completion{Agent: h.agentOf(other), Boot: 1, Hold: other.Hold, Client: "bob",
+		Task: "t2", Outcome: bus.OutcomeFailed, Code: bus.CodeEngineFailed, Unsaid: true, Inbox: "x"}))
 	if h.replica.Ended(other.Hold) != ledger.KindVoid || h.running() != "" || h.replica.OpenCount() != 0 {
 		t.Errorf("running %q, %d holds", h.running(), h.replica.OpenCount())
 	}
@@ -97,7 +100,8 @@ func TestADeposedHubRecordsNoEpoch(t *testing.T) {
 	}
 }
 
-// What nobody reports ends by its own time, also at a hub that is deposed, or that was started again and waits.
+// What nobody reports ends by its own time, also at a hub that is deposed, or that was started again and
+// waits.
 func TestHoldsOfADeposedHubEnd(t *testing.T) {
 	h, d := oneRunning(t)
 	h.accept(d)

@@ -11,9 +11,10 @@ import (
 	"souk/market"
 )
 
-// Under pricing tariff the owners of a class's agents compete for each epoch: the hub calls for sealed asks, records the seals,
-// calls for the asks themselves once that is durable, and records what the epoch came to (market.Epoch). Until then the tariff
-// of the epoch before holds. What is in force is in the book alone, so that a restarted hub goes on with it.
+// Under pricing tariff the owners of a class's agents compete for each epoch: the hub calls for sealed asks,
+// records the seals, calls for the asks themselves once that is durable, and records what the epoch came to
+// (market.Epoch). Until then the tariff of the epoch before holds. What is in force is in the book alone, so
+// that a restarted hub goes on with it.
 
 // sale is a class's next epoch on its way.
 type sale struct {
@@ -113,7 +114,8 @@ func (s *sale) begin(n *Node) {
 func (s *sale) call(n *Node, open bool) {
 	for _, id := range s.called {
 		if _, ok := s.said[id]; ok || !open {
-			n.send(bus.CallSubject(id, n.cfg.Domain), &bus.Call{Agent: id, Class: s.class, Epoch: s.number, Lead: n.epoch, Open: open})
+			n.send(bus.CallSubject(id, n.cfg.Domain),
+				&bus.Call{Agent: id, Class: s.class, Epoch: s.number, Lead: n.epoch, Open: open})
 		}
 	}
 	n.timers.set(&s.timer, n.now.Add(n.cfg.SealWait))
@@ -122,7 +124,8 @@ func (s *sale) call(n *Node, open bool) {
 // asked takes an agent's answer to a call. One that comes late, or twice, or that fits no seal means nothing.
 func (n *Node) asked(m *bus.Ask) error {
 	a, s := n.lookup(m.Agent), n.sales[m.Class]
-	if a == nil || !a.joined || s == nil || a.class != m.Class || s.phase == resting || s.number != m.Epoch || !slices.Contains(s.called, m.Agent) {
+	if a == nil || !a.joined || s == nil || a.class != m.Class || s.phase == resting || s.number != m.Epoch ||
+		!slices.Contains(s.called, m.Agent) {
 		return fmt.Errorf("ask of %s for epoch %d of %s, which was not called for", m.Agent, m.Epoch, m.Class)
 	}
 	sealed, ok := s.said[m.Agent]
@@ -144,7 +147,8 @@ func (n *Node) asked(m *bus.Ask) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("ask of %s for epoch %d of %s: it was said before, or not sealed", m.Agent, m.Epoch, m.Class)
+	return fmt.Errorf("ask of %s for epoch %d of %s: it was said before, or not sealed", m.Agent, m.Epoch,
+		m.Class)
 }
 
 // seal records the seals and calls for the asks.

@@ -73,7 +73,8 @@ func (o *owners) wait(d time.Duration) {
 func (o *owners) serveAll(client string, tasks int) (agents []string) {
 	o.t.Helper()
 	for i := range tasks {
-		o.must(o.n.Step(o.now, o.task(client, fmt.Sprint("t", o.now.UnixNano(), "-", i), worth(market.Credit))))
+		o.must(o.n.Step(o.now,
+			o.task(client, fmt.Sprint("t", o.now.UnixNano(), "-", i), worth(market.Credit))))
 	}
 	o.run()
 	o.pass(20 * time.Millisecond)
@@ -86,7 +87,8 @@ func (o *owners) serveAll(client string, tasks int) (agents []string) {
 	return slices.Compact(agents)
 }
 
-// Six owners, of whom the fewest sell that carry the load: paid what the first that lost had asked, whatever they asked themselves.
+// Six owners, of whom the fewest sell that carry the load: paid what the first that lost had asked, whatever
+// they asked themselves.
 func TestAnEpochOfAClass(t *testing.T) {
 	o := newOwners(t, nil)
 	for i := range 6 {
@@ -107,9 +109,11 @@ func TestAnEpochOfAClass(t *testing.T) {
 	}
 	o.serve(d, market.Usage{Prompt: 100, Output: 10})
 	o.serveAll("ann", 2)
-	o.wait(65 * time.Second) // two more epochs: by the second's use the third leaves out whom the load does not need
+	// two more epochs: by the second's use the third leaves out whom the load does not need
+	o.wait(65 * time.Second)
 	e, tariff, _ = o.n.book.Epoch("h200")
-	if e.Number < 3 || len(tariff.Winners) == 6 || tariff.Amount != market.Credits(10_000*(len(tariff.Winners)+1)) || tariff.Winners[0] != "owner-0" {
+	if e.Number < 3 || len(tariff.Winners) == 6 ||
+		tariff.Amount != market.Credits(10_000*(len(tariff.Winners)+1)) || tariff.Winners[0] != "owner-0" {
 		t.Fatalf("epoch %d: %+v", e.Number, tariff)
 	}
 	winners := len(tariff.Winners)
@@ -126,10 +130,12 @@ func TestAnEpochOfAClass(t *testing.T) {
 	o.n.Leave(o.now, "a-0")
 	o.run()
 	e, tariff, _ = o.n.book.Epoch("h200")
-	if len(e.Lost) != 1 || len(tariff.Winners) != winners || tariff.Winners[0] != "owner-1" || tariff.Amount != market.Credits(10_000*(winners+2)) {
+	if len(e.Lost) != 1 || len(tariff.Winners) != winners || tariff.Winners[0] != "owner-1" ||
+		tariff.Amount != market.Credits(10_000*(winners+2)) {
 		t.Errorf("without owner-0: lost %v, %+v", e.Lost, tariff)
 	}
-	if got := o.serveAll("bob", 12); slices.Contains(got, "a-0") || !slices.Contains(got, fmt.Sprint("a-", winners)) {
+	if got := o.serveAll("bob", 12); slices.Contains(got, "a-0") ||
+		!slices.Contains(got, fmt.Sprint("a-", winners)) {
 		t.Errorf("then %v sell", got)
 	}
 	// A hub that starts again goes on with the tariff that stands in its journal.
@@ -145,13 +151,15 @@ func TestAnEpochOfAClass(t *testing.T) {
 	if got := o.serveAll("ann", 1); !slices.Equal(got, []string{"a-1"}) {
 		t.Errorf("after a restart %v sell", got)
 	}
-	if r := o.lastRound().Round; r.Rule.Pricing != market.PricingTariff || r.Sellers[0] != (market.Seller{Owner: "owner-1", Class: "h200", Tariff: tariff.Amount}) {
+	if r := o.lastRound().Round; r.Rule.Pricing != market.PricingTariff ||
+		r.Sellers[0] != (market.Seller{Owner: "owner-1", Class: "h200", Tariff: tariff.Amount}) {
 		t.Errorf("recorded %+v, %+v", r.Rule, r.Sellers)
 	}
 	o.audited()
 }
 
-// Asks of one owner count as one, the highest; who does not open what it sealed, or says another thing, does not sell.
+// Asks of one owner count as one, the highest; who does not open what it sealed, or says another thing, does
+// not sell.
 func TestAsksThatDoNotCount(t *testing.T) {
 	o := newOwners(t, nil)
 	o.joinOwner("a-0", "both", 10_000)
@@ -170,7 +178,9 @@ func TestAsksThatDoNotCount(t *testing.T) {
 		}
 	}
 	o.pass(o.n.cfg.SealWait)
-	if r := o.frames[len(o.frames)-1].Records[0]; r.Kind != ledger.KindSeal || len(r.Epoch.Epoch.Seals) != 5 || r.Epoch.Epoch.Opened != nil {
+	if r := o.frames[len(o.frames)-1].Records[0]; r.Kind != ledger.KindSeal ||
+		len(r.Epoch.Epoch.Seals) != 5 ||
+		r.Epoch.Epoch.Opened != nil {
 		t.Fatalf("recorded %+v", r.Epoch)
 	}
 	o.asks["a-3"] = 5_000 // read the others' first, or so it thinks
@@ -181,7 +191,8 @@ func TestAsksThatDoNotCount(t *testing.T) {
 	}
 	o.wait(2 * time.Second)
 	_, tariff, ok := o.n.book.Epoch("h200")
-	if !ok || !slices.Equal(tariff.Winners, []string{"fair", "both"}) || len(tariff.Standby) != 0 || tariff.Amount != 90_000 {
+	if !ok || !slices.Equal(tariff.Winners, []string{"fair", "both"}) || len(tariff.Standby) != 0 ||
+		tariff.Amount != 90_000 {
 		t.Errorf("%+v", tariff)
 	}
 	if got := o.serveAll("ann", 12); !slices.Equal(got, []string{"a-0", "a-1", "a-5"}) {

@@ -8,25 +8,27 @@ import (
 	"souk/ledger"
 )
 
-// A task whose agent fails is not its client's problem. As long as nothing was delivered the hub gives it to another
-// agent by itself. What was delivered only its reader has, who then sends the task again with it, and the rest is a new
-// award. Either way the failed hold is void: who fails earns nothing.
+// A task whose agent fails is not its client's problem. As long as nothing was delivered the hub gives it to
+// another agent by itself. What was delivered only its reader has, who then sends the task again with it, and
+// the rest is a new award. Either way the failed hold is void: who fails earns nothing.
 
 const (
-	maxMoves     = 2                       // of one task before anything was delivered: it may be the task that kills engines
+	// of one task before anything was delivered: it may be the task that kills engines
+	maxMoves     = 2
 	beatEvery    = 1500 * time.Millisecond // to the reader of a task that waits for its next agent
 	lookEvery    = 200 * time.Millisecond  // whether an agent that a reader gives up on has said anything
 	maxLook      = 10 * time.Second        // after which the reader is told that it still serves
 	backOffBound = 3                       // tokens that the next agent may take back, for a whole character
 )
 
-// moved gives a task that its agent failed to another, with its first arrival. It returns false if there is none, or the
-// task is not to go anywhere.
+// moved gives a task that its agent failed to another, with its first arrival. It returns false if there is
+// none, or the task is not to go anywhere.
 func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t := h.task
 	code := c.Code
 	switch {
-	case !n.leading || !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" || h.cancelled || t.told && !t.promised && !h.answered || n.draining:
+	case !n.leading || !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" ||
+		h.cancelled || t.told && !t.promised && !h.answered || n.draining:
 		return false
 	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
 		return false
@@ -80,14 +82,15 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	n.news()
 }
 
-// gone ends what ran on an agent that is no longer there. Where the whole answer was to come at once nothing was delivered,
-// and it is tried elsewhere.
+// gone ends what ran on an agent that is no longer there. Where the whole answer was to come at once nothing
+// was delivered, and it is tried elsewhere.
 func (n *Node) gone(a *agent) {
 	n.stats.agent(a.id).Gone++
 	a.quiet = 0
 	n.status.changed = true
 	for _, h := range slices.Clone(a.holds) {
-		if t := h.task; t.msg != nil && !t.msg.Stream && n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
+		if t := h.task; t.msg != nil && !t.msg.Stream &&
+			n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
 			continue
 		}
 		n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent is gone")
@@ -129,8 +132,8 @@ func (t *task) carried() int {
 	return len(t.msg.Resume.Tokens)
 }
 
-// goOn takes in what a reader has of an answer that broke off. Its agent's word decides, not the reader's: a hold that was
-// served to its end stays paid.
+// goOn takes in what a reader has of an answer that broke off. Its agent's word decides, not the reader's: a
+// hold that was served to its end stays paid.
 func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	switch {
 	case !n.leading:
@@ -148,7 +151,8 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	case t.continued:
 		n.refuse(m, bus.CodeAgentFailed, 0, "the answer went on elsewhere once, and no answer does so twice")
 	case t.state == running && t.next != nil && t.hold.agent.id == m.Resume.Agent:
-		n.refuse(t.next, bus.CodeDuplicate, time.Second, "the same was asked again: that question is answered")
+		n.refuse(t.next, bus.CodeDuplicate, time.Second,
+			"the same was asked again: that question is answered")
 		t.next = m
 	case t.state == running && t.hold.agent.id == m.Resume.Agent:
 		t.next, t.asked = m, n.now
@@ -156,8 +160,11 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	case t.state != done:
 		n.refuse(m, bus.CodeDuplicate, time.Second, "the task is in hand")
 	case t.final.Code == "" || t.final.Code == bus.CodeCancelled:
-		n.refuse(m, bus.CodeAnswerGone, 0, "agent %s served the task to its end, and it is paid; what was lost on the way is not served again", t.final.Agent)
-	case t.final.Agent != m.Resume.Agent || t.final.Receipt == nil || n.book.Ended(t.final.Receipt.ID) != ledger.KindVoid || !mayGoOn(t.final.Code):
+		n.refuse(m, bus.CodeAnswerGone, 0,
+			"agent %s served the task to its end, and it is paid; what was lost on the way is not "+
+				"served again", t.final.Agent)
+	case t.final.Agent != m.Resume.Agent || t.final.Receipt == nil ||
+		n.book.Ended(t.final.Receipt.ID) != ledger.KindVoid || !mayGoOn(t.final.Code):
 		n.refuse(m, t.final.Code, 0, "%s", t.final.Message)
 	default:
 		n.again(t, m)
@@ -184,7 +191,8 @@ func mayGoOn(c bus.Code) bool {
 // left of max_tokens, and all of max_price, since nothing was charged yet.
 func (n *Node) again(old *task, m *bus.Task) {
 	t := &task{
-		key: old.key, id: old.id, digest: old.digest, msg: m, arrived: old.arrived, session: bus.SessionKey(m.Client, m.Session),
+		key: old.key, id: old.id, digest: old.digest, msg: m, arrived: old.arrived,
+		session:  bus.SessionKey(m.Client, m.Session),
 		deadline: n.now.Add(n.cfg.Deadline), continued: true, whole: old.whole,
 		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent),
 		earlier:  append(slices.Clone(old.earlier), old.final.Receipt.ID),
@@ -235,19 +243,21 @@ func (n *Node) silent(a *agent) bool {
 	return n.nano > a.quiet && n.now.After(n.led.Add(2*n.cfg.Silence))
 }
 
-// look is for a running task whose reader hears nothing of its agent. If the hub hears nothing either, the agent
-// has failed; else the reader is told to wait for it.
+// look is for a running task whose reader hears nothing of its agent. If the hub hears nothing either, the
+// agent has failed; else the reader is told to wait for it.
 func (n *Node) look(t *task) {
 	m, a := t.next, t.hold.agent
 	switch {
-	case a.reg.Agent != "" && t.hold.rec.Boot != a.reg.Boot && n.now.Sub(t.asked) >= n.cfg.Settling: // its life is over, and left no word on this one
+	// its life is over, and left no word on this one
+	case a.reg.Agent != "" && t.hold.rec.Boot != a.reg.Boot && n.now.Sub(t.asked) >= n.cfg.Settling:
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 	case n.silent(a):
 		n.shun(a)
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent fell silent")
 	case n.now.Sub(t.asked) >= maxLook:
 		t.next = nil
-		n.refuse(m, bus.CodeUnknown, time.Second, "agent %s says that it serves the task: the way from it to you is cut", a.id)
+		n.refuse(m, bus.CodeUnknown, time.Second,
+			"agent %s says that it serves the task: the way from it to you is cut", a.id)
 	default:
 		n.timers.set(&t.timer, n.now.Add(lookEvery))
 	}

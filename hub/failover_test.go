@@ -10,11 +10,12 @@ import (
 	"souk/market"
 )
 
-// fails is an agent's account of a dispatch that its engine broke off after some tokens; unsaid: none were delivered,
-// and its reader has not been told.
+// fails is an agent's account of a dispatch that its engine broke off after some tokens; unsaid: none were
+// delivered, and its reader has not been told.
 func (h *house) fails(d bus.Dispatch, relayed int, unsaid bool) {
 	h.t.Helper()
-	h.must(h.step(&bus.Completion{Agent: h.agentOf(d), Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeFailed,
+	h.must(h.step(&bus.Completion{Agent: h.agentOf(d), Boot: 1, Hold: d.Hold, Client: d.Task.Client,
+		Task: d.Task.ID, Outcome: bus.OutcomeFailed,
 		Code: bus.CodeEngineFailed, Relayed: relayed, Unsaid: unsaid, Inbox: "ack." + d.Hold}))
 }
 
@@ -40,8 +41,8 @@ func (h *house) toReader() (said []*bus.Chunk) {
 	return said
 }
 
-// Nothing was delivered: the task goes to the other agent, its reader learns from a heartbeat who that is, and one receipt names
-// both holds, of which the first is void.
+// Nothing was delivered: the task goes to the other agent, its reader learns from a heartbeat who that is,
+// and one receipt names both holds, of which the first is void.
 func TestATaskThatFailedBeforeItsFirstToken(t *testing.T) {
 	h, d := oneRunning(t)
 	h.accept(d)
@@ -56,7 +57,8 @@ func TestATaskThatFailedBeforeItsFirstToken(t *testing.T) {
 		t.Fatalf("running %q, want it on a-2", got)
 	}
 	next := h.take("ann", "t1")
-	if next.Task.Attempt != 1 || !slices.Equal(next.Earlier, []string{d.Hold}) || string(next.Task.Body) == "" || next.Task.Resume != nil {
+	if next.Task.Attempt != 1 || !slices.Equal(next.Earlier, []string{d.Hold}) ||
+		string(next.Task.Body) == "" || next.Task.Resume != nil {
 		t.Errorf("dispatched as %+v", next)
 	}
 	h.serve(next, market.Usage{Prompt: 100, Output: 10})
@@ -64,7 +66,8 @@ func TestATaskThatFailedBeforeItsFirstToken(t *testing.T) {
 	if len(said) != 1 || !said[0].Heartbeat || said[0].Agent != "a-2" || said[0].Attempt != 1 {
 		t.Errorf("the reader hears %+v", said)
 	}
-	if r := h.n.known[taskKey{"ann", "t1"}].final; r.Code != "" || r.Agent != "a-2" || !slices.Equal(r.Receipt.Earlier, []string{d.Hold}) {
+	if r := h.n.known[taskKey{"ann", "t1"}].final; r.Code != "" || r.Agent != "a-2" ||
+		!slices.Equal(r.Receipt.Earlier, []string{d.Hold}) {
 		t.Errorf("%+v", r)
 	}
 	if h.replica.Held("ann") != 0 || h.replica.OpenCount() != 0 {
@@ -76,7 +79,8 @@ func TestATaskThatFailedBeforeItsFirstToken(t *testing.T) {
 func TestAMovedTaskIsAcknowledgedTwice(t *testing.T) {
 	h, d := oneRunning(t)
 	h.accept(d)
-	c := &bus.Completion{Agent: h.agentOf(d), Boot: 1, Hold: d.Hold, Outcome: bus.OutcomeFailed, Code: bus.CodeEngineFailed, Unsaid: true, Inbox: "ack"}
+	c := &bus.Completion{Agent: h.agentOf(d), Boot: 1, Hold: d.Hold, Outcome: bus.OutcomeFailed,
+		Code: bus.CodeEngineFailed, Unsaid: true, Inbox: "ack"}
 	h.must(h.step(c))
 	h.letters = nil
 	h.must(h.step(c))
@@ -85,8 +89,8 @@ func TestAMovedTaskIsAcknowledgedTwice(t *testing.T) {
 	}
 }
 
-// An agent may serve, fail and say so before its reply to the dispatch is read: the reader has chunks, so it hears first that it was
-// accepted, and can have the answer go on elsewhere.
+// An agent may serve, fail and say so before its reply to the dispatch is read: the reader has chunks, so it
+// hears first that it was accepted, and can have the answer go on elsewhere.
 func TestAFailureBeforeTheDispatchReply(t *testing.T) {
 	h, d := oneRunning(t)
 	h.fails(d, 2, false)
@@ -99,8 +103,12 @@ func TestAFailureBeforeTheDispatchReply(t *testing.T) {
 
 func TestATaskThatIsNotMoved(t *testing.T) {
 	for name, f := range map[string]func(h *house, d bus.Dispatch){
-		"its reader was told":  func(h *house, d bus.Dispatch) { h.fails(d, 0, false) },
-		"nobody else is there": func(h *house, d bus.Dispatch) { h.n.Leave(h.now, "a-2"); h.fails(d, 0, true) },
+		"its reader was told": func(h *house, d bus.Dispatch) { h.fails(d, 0, false) },
+		"nobody else is there": func(h *house,
+			d bus.Dispatch) {
+			h.n.Leave(h.now, "a-2")
+			h.fails(d, 0, true)
+		},
 		"its client cancelled it": func(h *house, d bus.Dispatch) {
 			h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
 			h.fails(d, 0, true)
@@ -110,7 +118,8 @@ func TestATaskThatIsNotMoved(t *testing.T) {
 			h, d := oneRunning(t)
 			h.accept(d)
 			f(h, d)
-			if got := h.ack(d.Hold); got != "ack " || h.running() != "" || h.replica.Ended(d.Hold) != ledger.KindVoid {
+			if got := h.ack(d.Hold); got != "ack " || h.running() != "" ||
+				h.replica.Ended(d.Hold) != ledger.KindVoid {
 				t.Errorf("%s, running %q", got, h.running())
 			}
 		})
@@ -137,7 +146,8 @@ func TestAMovedTaskThatWaits(t *testing.T) {
 	}
 }
 
-// The next agent of a moved task took it, and dies: its reader may have some of it. It is told, and goes on with what it has.
+// The next agent of a moved task took it, and dies: its reader may have some of it. It is told, and goes on
+// with what it has.
 func TestAMovedTaskWhoseAgentDies(t *testing.T) {
 	h, d := oneRunning(t)
 	h.join("a-3", "llama", 1, 0.4, card(1, 1, 4))
@@ -150,10 +160,12 @@ func TestAMovedTaskWhoseAgentDies(t *testing.T) {
 	h.must(h.n.Join(h.now, reborn))
 	h.run()
 	if got := h.running(); got != "" {
-		t.Fatalf("running %q from its beginning, under attempt %d, which has one", got, h.dispatched[0].Task.Attempt)
+		t.Fatalf("running %q from its beginning, under attempt %d, which has one", got,
+			h.dispatched[0].Task.Attempt)
 	}
 	said := h.toReader()
-	if last := said[len(said)-1]; last.Result == nil || last.Result.Code != bus.CodeAgentFailed || last.Attempt != 1 {
+	if last := said[len(said)-1]; last.Result == nil || last.Result.Code != bus.CodeAgentFailed ||
+		last.Attempt != 1 {
 		t.Errorf("the reader hears %+v", last)
 	}
 	h.must(h.step(h.rest("a-2", 40, "again")))
@@ -166,7 +178,8 @@ func TestAMovedTaskWhoseAgentDies(t *testing.T) {
 	}
 }
 
-// A reader gives the next agent of a moved task up before that has answered, and then it refuses: the reader hears who serves.
+// A reader gives the next agent of a moved task up before that has answered, and then it refuses: the reader
+// hears who serves.
 func TestAMovedTaskThatIsRefused(t *testing.T) {
 	h, d := oneRunning(t)
 	h.join("a-3", "llama", 1, 0.4, card(1, 1, 4))
@@ -189,10 +202,11 @@ func (h *house) serve2(d bus.Dispatch) {
 	h.must(h.step(completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 10})))
 }
 
-// What was delivered comes back from the reader: the rest is a new award, of the same model, with what is left of
-// max_tokens, by another agent, whether the reader or the agent speaks first.
+// What was delivered comes back from the reader: the rest is a new award, of the same model, with what is
+// left of max_tokens, by another agent, whether the reader or the agent speaks first.
 func TestTheRestOfAnAnswer(t *testing.T) {
-	for name, first := range map[string]string{"the agent speaks first": "agent", "the reader speaks first": "reader"} {
+	for name, first := range map[string]string{"the agent speaks first": "agent",
+		"the reader speaks first": "reader"} {
 		t.Run(name, func(t *testing.T) {
 			h, d := oneRunning(t)
 			h.accept(d)
@@ -208,13 +222,15 @@ func TestTheRestOfAnAnswer(t *testing.T) {
 				t.Fatalf("running %q, want it on a-2; answer %q", got, h.answerTo("again"))
 			}
 			next := h.take("ann", "t1")
-			if next.Task.Attempt != 1 || next.Whole != d.MaxTokens || next.MaxTokens != d.MaxTokens-40+backOffBound || next.Model != "llama" ||
+			if next.Task.Attempt != 1 || next.Whole != d.MaxTokens ||
+				next.MaxTokens != d.MaxTokens-40+backOffBound || next.Model != "llama" ||
 				len(next.Task.Resume.Tokens) != 40 || !slices.Equal(next.Earlier, []string{d.Hold}) {
 				t.Errorf("dispatched as %+v", next)
 			}
 			h.serve(next, market.Usage{Prompt: 140, Output: 20})
 			h.want("again", "accepted by a-2")
-			if h.replica.Ended(d.Hold) != ledger.KindVoid || h.replica.Ended(next.Hold) != ledger.KindCapture || h.replica.Held("ann") != 0 {
+			if h.replica.Ended(d.Hold) != ledger.KindVoid ||
+				h.replica.Ended(next.Hold) != ledger.KindCapture || h.replica.Held("ann") != 0 {
 				t.Error("the first hold is to be void, the second captured, and nothing held")
 			}
 			if h.n.open != 0 || h.n.bodies != 0 {
@@ -250,7 +266,8 @@ func TestTheRestOfAnAnswerWithTools(t *testing.T) {
 	}
 }
 
-// A reader who lost the hub's answer asks again for the same: the task goes on once, and whoever asks hears where.
+// A reader who lost the hub's answer asks again for the same: the task goes on once, and whoever asks hears
+// where.
 func TestTheRestIsAskedForTwice(t *testing.T) {
 	h, d := oneRunning(t)
 	h.must(h.step(h.task("bob", "t2"))) // on the other agent, so that the rest has to wait
@@ -274,7 +291,8 @@ func TestTheRestIsAskedForTwice(t *testing.T) {
 	h.want("fifth", "accepted by a-2")
 	h.must(h.step(h.rest("a-2", 41, "sixth")))
 	h.want("sixth", string(bus.CodeAgentFailed))
-	if h.replica.Ended(d.Hold) != ledger.KindVoid || h.replica.Ended(next.Hold) != ledger.KindCapture || h.replica.OpenCount() != 0 {
+	if h.replica.Ended(d.Hold) != ledger.KindVoid || h.replica.Ended(next.Hold) != ledger.KindCapture ||
+		h.replica.OpenCount() != 0 {
 		t.Error("the first hold is to be void, the second captured, and no other there")
 	}
 }

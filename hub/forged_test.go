@@ -11,7 +11,8 @@ import (
 )
 
 // extremes are what a forged or mistaken number may be.
-var extremes = []int64{0, 1, 60, 1 << 20, 1 << 24, 3600 * 1e6, 6 * 24 * 3600 * 1e6, 1 << 50, 1<<62 - 1, 1<<63 - 1, -1, -1 << 62}
+var extremes = []int64{0, 1, 60, 1 << 20, 1 << 24, 3600 * 1e6, 6 * 24 * 3600 * 1e6, 1 << 50, 1<<62 - 1,
+	1<<63 - 1, -1, -1 << 62}
 
 // numbers calls f for every number in a message, with a way to set it; those of lists and parts included.
 func numbers(v reflect.Value, path string, f func(path string, set func(int64))) {
@@ -46,28 +47,40 @@ func TestOneForgedMessage(t *testing.T) {
 	const after, within = 8 * time.Second, 12 * time.Second
 	forgeries := map[string]func(h *house, d bus.Dispatch) bus.Message{
 		"summary": func(h *house, d bus.Dispatch) bus.Message {
-			return &bus.Summary{Agent: "a-1", Boot: 1, Seq: 9, State: bus.StateReady, Slots: 2, InFlight: 1, Price: card(1, 1, 4), TTFTUS: 50_000, ITLUS: 10_000,
-				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}}, Engine: bus.Load{Running: new(int64(1)), Generated: new(int64(5))}}
+			return &bus.Summary{Agent: "a-1", Boot: 1, Seq: 9, State: bus.StateReady, Slots: 2, InFlight: 1,
+				Price: card(1, 1, 4), TTFTUS: 50_000, ITLUS: 10_000,
+				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}},
+				Engine:   bus.Load{Running: new(int64(1)), Generated: new(int64(5))}}
 		},
 		"completion": func(h *house, d bus.Dispatch) bus.Message {
 			return completion("a-1", d, market.Usage{Prompt: 100, Output: 10})
 		},
-		"reply":  func(h *house, d bus.Dispatch) bus.Message { return &bus.DispatchReply{Agent: "a-1", Hold: d.Hold} },
-		"cancel": func(h *house, d bus.Dispatch) bus.Message { return &bus.Cancel{Client: "ann", Task: "t-0"} },
+		"reply": func(h *house,
+			d bus.Dispatch) bus.Message {
+			return &bus.DispatchReply{Agent: "a-1", Hold: d.Hold}
+		},
+		"cancel": func(h *house,
+			d bus.Dispatch) bus.Message {
+			return &bus.Cancel{Client: "ann", Task: "t-0"}
+		},
 		"feedback": func(h *house, d bus.Dispatch) bus.Message {
 			return &bus.Feedback{Client: "ann", Task: "t-0", Quality: 1}
 		},
 		"task": func(h *house, d bus.Dispatch) bus.Message {
-			return h.task("eve", "t-0", worth(market.Credit), func(m *bus.Task) { m.DeadlineMS = h.now.Add(time.Minute).UnixMilli() })
+			return h.task("eve", "t-0", worth(market.Credit),
+				func(m *bus.Task) { m.DeadlineMS = h.now.Add(time.Minute).UnixMilli() })
 		},
 		"resume": func(h *house, d bus.Dispatch) bus.Message {
-			return h.task("ann", "t-0", func(m *bus.Task) { m.Attempt, m.Resume = 1, &bus.Resume{Agent: "a-1", Seq: 3} })
+			return h.task("ann", "t-0",
+				func(m *bus.Task) { m.Attempt, m.Resume = 1, &bus.Resume{Agent: "a-1", Seq: 3} })
 		},
 		"ask": func(h *house, d bus.Dispatch) bus.Message {
-			return &bus.Ask{Agent: "a-1", Class: "llama", Epoch: 1, Amount: 5, Nonce: []byte("0123456789abcdef")}
+			return &bus.Ask{Agent: "a-1", Class: "llama", Epoch: 1, Amount: 5,
+				Nonce: []byte("0123456789abcdef")}
 		},
 		"funds": func(h *house, d bus.Dispatch) bus.Message {
-			return &bus.FundsReply{ID: "hub-math-7-99", Returned: 3, Grants: []bus.Grant{{ID: "g", Number: 9, Client: "ann", Hub: "hub-math", Amount: 5}}}
+			return &bus.FundsReply{ID: "hub-math-7-99", Returned: 3,
+				Grants: []bus.Grant{{ID: "g", Number: 9, Client: "ann", Hub: "hub-math", Amount: 5}}}
 		},
 	}
 	tried := 0
@@ -118,7 +131,8 @@ func TestOneForgedMessage(t *testing.T) {
 					}
 				}
 				if !served {
-					t.Errorf("%s%s = %d: no task is served within %v (%s)", kind, path, n, within, h.answerTo("inbox.ann.t-3"))
+					t.Errorf("%s%s = %d: no task is served within %v (%s)", kind, path, n, within,
+						h.answerTo("inbox.ann.t-3"))
 				}
 			}
 		}
@@ -158,6 +172,7 @@ func TestOneForgedGrant(t *testing.T) {
 	h.must(h.step(h.task("ann", "t-2")))
 	h.pass(time.Second)
 	if got := h.running(); got == "" {
-		t.Errorf("nothing runs; t-1 is answered %q, t-2 %q", h.answerTo("inbox.ann.t-1"), h.answerTo("inbox.ann.t-2"))
+		t.Errorf("nothing runs; t-1 is answered %q, t-2 %q", h.answerTo("inbox.ann.t-1"),
+			h.answerTo("inbox.ann.t-2"))
 	}
 }

@@ -19,14 +19,15 @@ const (
 	lowWaterHolds = 4
 )
 
-// askAgain is how long a client whose treasury had nothing to spare, or whose money was called back, is not asked for ahead.
+// askAgain is how long a client whose treasury had nothing to spare, or whose money was called back, is not
+// asked for ahead.
 const askAgain = 5 * time.Second
 
-// Any request and any answer may be lost, so whatever is asked is asked again, under the same id, until it is answered or nobody
-// needs the answer.
+// Any request and any answer may be lost, so whatever is asked is asked again, under the same id, until it is
+// answered or nobody needs the answer.
 const (
-	// noAnswer is how long an answer is waited for: longer than the shell needs to say that there was none, so that what is under
-	// way is bounded by MaxAsking there, too.
+	// noAnswer is how long an answer is waited for: longer than the shell needs to say that there was none,
+	// so that what is under way is bounded by MaxAsking there, too.
 	noAnswer = 2*TreasuryTimeout + time.Second
 	// repeatAfter is how soon it is asked again where there was none.
 	repeatAfter = time.Second
@@ -36,7 +37,8 @@ const (
 	comeBackMost = 5 * time.Second
 )
 
-// MaxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each client.
+// MaxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each
+// client.
 const MaxAsking = 256
 
 // TreasuryTimeout is how long a request to the treasury may take: it syncs a journal of its own.
@@ -196,8 +198,8 @@ func (a *ask) due(n *Node) {
 	}
 }
 
-// unanswered deals with a request that got no answer: whether the treasury has heard it is not known. Money that no task waits for
-// is not asked for again; if it was granted, that is found in time.
+// unanswered deals with a request that got no answer: whether the treasury has heard it is not known. Money
+// that no task waits for is not asked for again; if it was granted, that is found in time.
 func (n *Node) unanswered(a *ask) {
 	if p := n.purses[a.client]; a.op == bus.OpAllot && (p == nil || len(p.parked) == 0) {
 		n.over(a)
@@ -254,8 +256,8 @@ func (n *Node) rest(p *purse) {
 	}
 }
 
-// due implements timed: a client had no open task for so long that what is above low water is of more use elsewhere. Where there are
-// many such purses, those are given back whole and forgotten.
+// due implements timed: a client had no open task for so long that what is above low water is of more use
+// elsewhere. Where there are many such purses, those are given back whole and forgotten.
 func (p *purse) due(n *Node) {
 	many := len(n.purses) > idlePurses
 	if p.open > 0 || n.purses[p.client] != p {
@@ -343,7 +345,8 @@ func (n *Node) askFor(p *purse) {
 
 // askAhead asks before need, where little is left.
 func (n *Node) askAhead(p *purse) {
-	if p.asked == nil && !n.treasury.gap && n.spare(p) < times(p.largest, lowWaterHolds) && !n.now.Before(p.notAhead) && p.largest > 0 {
+	if p.asked == nil && !n.treasury.gap && n.spare(p) < times(p.largest, lowWaterHolds) &&
+		!n.now.Before(p.notAhead) && p.largest > 0 {
 		n.request(p, times(p.largest, chunkHolds), p.largest, true)
 	}
 }
@@ -360,12 +363,14 @@ func times(c market.Credits, k int64) market.Credits {
 // requestID is new for every request of this hub: the epoch is never the same again.
 func (n *Node) requestID() string {
 	n.treasury.number++
-	return n.cfg.Journal + "-" + strconv.FormatInt(n.epoch, 10) + "-" + strconv.FormatUint(n.treasury.number, 10)
+	return n.cfg.Journal + "-" + strconv.FormatInt(n.epoch, 10) + "-" +
+		strconv.FormatUint(n.treasury.number, 10)
 }
 
 func (n *Node) request(p *purse, amount, least market.Credits, ahead bool) {
 	p.asked = &ask{op: bus.OpAllot, client: p.client, least: least, ahead: ahead,
-		req: bus.FundsRequest{ID: n.requestID(), Client: p.client, Amount: amount, Least: least, Ahead: ahead}}
+		req: bus.FundsRequest{ID: n.requestID(), Client: p.client, Amount: amount, Least: least,
+			Ahead: ahead}}
 	n.post(p.asked)
 }
 
@@ -375,7 +380,8 @@ func (n *Node) askMissed() {
 	if t.missed != nil {
 		return
 	}
-	t.missed = &ask{op: bus.OpAllotted, behind: len(t.pending) > 0, req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal)}}
+	t.missed = &ask{op: bus.OpAllotted, behind: len(t.pending) > 0,
+		req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal)}}
 	n.timers.set(&t.again, time.Time{})
 	n.post(t.missed)
 }
@@ -436,7 +442,8 @@ func (n *Node) missed(a *ask, m *bus.FundsReply) {
 		next = askMissedAgain
 		if !t.gap {
 			t.gap = true
-			n.fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one", n.book.LastGrant(n.cfg.Journal)+1))
+			n.fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one",
+				n.book.LastGrant(n.cfg.Journal)+1))
 		}
 	default:
 		for _, p := range n.sortedPurses() {
@@ -445,7 +452,8 @@ func (n *Node) missed(a *ask, m *bus.FundsReply) {
 	}
 }
 
-// askMissedAgain is how soon the treasury is asked once more that would not say, or that said yes and gave nothing.
+// askMissedAgain is how soon the treasury is asked once more that would not say, or that said yes and gave
+// nothing.
 const askMissedAgain = time.Second
 
 // due implements timed.
@@ -458,7 +466,8 @@ func (t *treasury) due(n *Node) {
 // accept records grants in order and reports whether any was new.
 func (n *Node) accept(grants []bus.Grant) (more bool) {
 	for _, g := range grants {
-		if g.Hub == n.cfg.Journal && g.Number > n.book.LastGrant(n.cfg.Journal) && len(n.treasury.pending) < maxPending {
+		if g.Hub == n.cfg.Journal && g.Number > n.book.LastGrant(n.cfg.Journal) &&
+			len(n.treasury.pending) < maxPending {
 			n.treasury.pending[g.Number] = g
 		}
 	}
@@ -555,7 +564,8 @@ func (n *Node) allotted(a *ask, m *bus.FundsReply) {
 		p.notAhead = n.now.Add(askAgain)
 		for len(p.parked) > 0 {
 			t := p.parked[0]
-			n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second, "the treasury said %s: %s", m.Code, m.Message))
+			n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second, "the treasury said %s: %s",
+				m.Code, m.Message))
 		}
 		return
 	}
@@ -579,8 +589,11 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if elsewhere == "" {
 		elsewhere = money(m.Prepaid) + " are left with the treasury"
 	}
-	return n.refusal(t.msg, m.Code, 0, "the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks here; %s: deposit more, or set a lower max_price",
-		money(t.wanted), p.client, money(max(0, n.spare(p))), money(n.book.Held(p.client)+p.reserved), elsewhere)
+	return n.refusal(t.msg, m.Code, 0,
+		"the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks "+
+			"here; %s: deposit more, or set a lower max_price",
+		money(t.wanted), p.client, money(max(0, n.spare(p))), money(n.book.Held(p.client)+p.reserved),
+		elsewhere)
 }
 
 // Reserved is what of a client's money is set aside for tasks that wait: it is not held yet.

@@ -44,7 +44,8 @@ func TestIdlePursesGiveBack(t *testing.T) {
 	if got := h.replica.Avail("ann"); got != 0 {
 		t.Errorf("after the start ann has %v here", got)
 	}
-	if want := 1000*market.Credit - h.replica.Balance("agent:a-1:payable"); h.prepaid["ann"]+h.replica.Avail("ann") != want {
+	if want := 1000*market.Credit - h.replica.Balance("agent:a-1:payable"); h.prepaid["ann"]+
+		h.replica.Avail("ann") != want {
 		t.Errorf("ann has %v with the treasury, want %v", h.prepaid["ann"], want)
 	}
 }
@@ -73,7 +74,8 @@ func TestManyIdlePurses(t *testing.T) {
 	}
 }
 
-// What is recalled comes back but for what tasks need, and the answer says so; a question alone moves nothing.
+// What is recalled comes back but for what tasks need, and the answer says so; a question alone moves
+// nothing.
 func TestARecall(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
@@ -91,13 +93,15 @@ func TestARecall(t *testing.T) {
 	before := h.replica.Avail("ann")
 	h.must(h.step(&q))
 	look := reply()
-	if look.Avail != before || look.Reserved <= 0 || look.Held != h.replica.Held("ann") || look.Returned != 0 || look.Accepted != 1 {
+	if look.Avail != before || look.Reserved <= 0 || look.Held != h.replica.Held("ann") ||
+		look.Returned != 0 || look.Accepted != 1 {
 		t.Errorf("%+v", look)
 	}
 	q.Look = false
 	for range 2 { // also where it comes twice
 		h.must(h.step(&q))
-		if r := reply(); r.Avail != look.Reserved || r.Returned != 1 || h.replica.LastReturn("hub-math") != 1 {
+		if r := reply(); r.Avail != look.Reserved || r.Returned != 1 ||
+			h.replica.LastReturn("hub-math") != 1 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -115,7 +119,8 @@ func TestARecall(t *testing.T) {
 	}
 }
 
-// A treasury that says that money is on its way is asked again, and whoever waits is served, or hears in the end that there is none.
+// A treasury that says that money is on its way is asked again, and whoever waits is served, or hears in the
+// end that there is none.
 func TestATaskWaitsForWhatIsRecalled(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		h := newHouse(t, func(c *Config) { c.Silence = time.Hour }) // its agent says nothing of itself
@@ -144,7 +149,8 @@ func TestATaskWaitsForWhatIsRecalled(t *testing.T) {
 				t.Errorf("running %q", h.running())
 			}
 		} else {
-			h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeInsufficientFunds, Message: "hub x does not answer"}))
+			h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeInsufficientFunds,
+				Message: "hub x does not answer"}))
 			h.want("inbox.ann.t1", "insufficient_funds")
 		}
 	}
@@ -169,7 +175,8 @@ func TestARefusalAheadOfNeedRefusesNobody(t *testing.T) {
 	}
 	h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeInsufficientFunds}))
 	h.want("inbox.ann.t3", "")
-	if last := h.asked[len(h.asked)-1]; last.Op != bus.OpAllot || last.Request.Ahead || last.Request.ID == ask.Request.ID {
+	if last := h.asked[len(h.asked)-1]; last.Op != bus.OpAllot || last.Request.Ahead ||
+		last.Request.ID == ask.Request.ID {
 		t.Errorf("asked %+v, want what t3 needs", last)
 	}
 }
@@ -180,7 +187,8 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	h.join("a-1", "llama", 64, 0.8, card(1, 1, 4))
 	h.silent = true
 	for i := range 2000 {
-		h.must(h.step(h.task(fmt.Sprint("c", i), "t", func(m *bus.Task) { m.DeadlineMS = h.now.Add(time.Minute).UnixMilli() })))
+		h.must(h.step(h.task(fmt.Sprint("c", i), "t",
+			func(m *bus.Task) { m.DeadlineMS = h.now.Add(time.Minute).UnixMilli() })))
 	}
 	h.asked = nil
 	for range 600 {

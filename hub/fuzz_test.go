@@ -9,18 +9,24 @@ import (
 	"souk/market"
 )
 
-// Whatever arrives, the Node does not panic, its book stays legal, and nothing is handed out without a hold (I17).
+// Whatever arrives, the Node does not panic, its book stays legal, and nothing is handed out without a hold
+// (I17).
 func FuzzStep(f *testing.F) {
 	w := market.Credit
 	h := &house{}
-	d := bus.Dispatch{Hold: "hub-math/1/0", Task: *h.task("ann", "t1"), CostCap: market.Credit, Price: card(1, 1, 4)}
+	d := bus.Dispatch{Hold: "hub-math/1/0", Task: *h.task("ann", "t1"), CostCap: market.Credit,
+		Price: card(1, 1, 4)}
 	for i, m := range []bus.Message{
-		h.task("ann", "t1"), h.task("ann", "t2", worth(w)), h.task("ann", "t1", func(m *bus.Task) { m.Prompt.Tokens = 1 << 23 }),
+		h.task("ann", "t1"), h.task("ann", "t2", worth(w)),
+		h.task("ann", "t1", func(m *bus.Task) { m.Prompt.Tokens = 1 << 23 }),
 		completion("a-1", d, market.Usage{Prompt: 100, Cached: 3, Output: 7}),
-		&bus.DispatchReply{Agent: "a-1", Hold: d.Hold}, &bus.DispatchReply{Agent: "a-1", Hold: d.Hold, Code: bus.CodeNoSlot},
+		&bus.DispatchReply{Agent: "a-1", Hold: d.Hold},
+		&bus.DispatchReply{Agent: "a-1", Hold: d.Hold, Code: bus.CodeNoSlot},
 		&bus.Cancel{Client: "ann", Task: "t1"}, &bus.Feedback{Client: "ann", Task: "t1", Quality: 0.5},
-		&bus.Summary{Agent: "a-1", Boot: 1, Seq: 1, State: bus.StateReady, Slots: 2, Tiers: []market.Tier{{Slots: 1}, {Slots: 1, Toll: -9}}, Price: card(1, 1, 4)},
-		&bus.FundsReply{ID: "hub-math-7-2", Grants: []bus.Grant{{ID: "g", Number: 1, Client: "ann", Hub: "hub-math", Amount: w}}},
+		&bus.Summary{Agent: "a-1", Boot: 1, Seq: 1, State: bus.StateReady, Slots: 2,
+			Tiers: []market.Tier{{Slots: 1}, {Slots: 1, Toll: -9}}, Price: card(1, 1, 4)},
+		&bus.FundsReply{ID: "hub-math-7-2",
+			Grants: []bus.Grant{{ID: "g", Number: 1, Client: "ann", Hub: "hub-math", Amount: w}}},
 	} {
 		data, err := bus.Encode(m)
 		if err != nil {
@@ -32,7 +38,8 @@ func FuzzStep(f *testing.F) {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 		h.must(h.step(h.task("ann", "t1")))
-		messages := []bus.Message{new(bus.Task), new(bus.Completion), new(bus.DispatchReply), new(bus.Cancel), new(bus.Feedback), new(bus.Summary), new(bus.FundsReply), new(bus.Status)}
+		messages := []bus.Message{new(bus.Task), new(bus.Completion), new(bus.DispatchReply), new(bus.Cancel),
+			new(bus.Feedback), new(bus.Summary), new(bus.FundsReply), new(bus.Status)}
 		m := messages[int(kind)%len(messages)]
 		if err := bus.Decode(data, m); err != nil {
 			// What the codec refuses may still be put to the Node by a careless caller.

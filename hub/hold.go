@@ -37,8 +37,9 @@ type hold struct {
 	timer     timer
 }
 
-// A dispatch that nobody answered is sent again so many times, one dispatch timeout apart: its agent serves a hold once, and
-// gives the same reply each time. After toldAfter timeouts the client hears that there is no word.
+// A dispatch that nobody answered is sent again so many times, one dispatch timeout apart: its agent serves a
+// hold once, and gives the same reply each time. After toldAfter timeouts the client hears that there is no
+// word.
 const (
 	dispatchAgain = 2
 	toldAfter     = 4
@@ -72,7 +73,8 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		case t.promised:
 			n.takenOver(t, h)
 		case !t.told:
-			// Late, perhaps after it was told to stop: then that is what the client hears where the chunks come.
+			// Late, perhaps after it was told to stop: then that is what the client hears where the chunks
+			// come.
 			n.accepted(t, h)
 		}
 		return nil
@@ -115,21 +117,25 @@ func (n *Node) letGo(t *task) {
 func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 	n.stats.agent(h.agent.id).Refused++
 	switch m.Code {
-	case bus.CodeBadRequest, bus.CodeUnsupportedField, bus.CodeTooLarge, bus.CodeEmptyPrompt, bus.CodePromptTooLong, bus.CodeEngineRefused:
+	case bus.CodeBadRequest, bus.CodeUnsupportedField, bus.CodeTooLarge, bus.CodeEmptyPrompt,
+		bus.CodePromptTooLong, bus.CodeEngineRefused:
 		n.fail(h, m.Code, m.Code, m.Message)
 		return
 	case bus.CodeDraining:
 		h.agent.state = bus.StateDraining
 	}
 	n.shun(h.agent)
-	n.void(h, m.Code, bus.CodeNoRoom, fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
+	n.void(h, m.Code, bus.CodeNoRoom,
+		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
 
-// void ends a hold without payment for a reason that does not lie with its task, which is tried again if its client was promised
-// nothing yet, or another agent that had not begun; else the client is told code, and knows what it has.
+// void ends a hold without payment for a reason that does not lie with its task, which is tried again if its
+// client was promised nothing yet, or another agent that had not begun; else the client is told code, and
+// knows what it has.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
-	again := n.leading && t.msg != nil && (t.accepted == nil && !t.told || t.promised && !h.answered) && !h.cancelled && !n.draining &&
+	again := n.leading && t.msg != nil && (t.accepted == nil && !t.told || t.promised && !h.answered) &&
+		!h.cancelled && !n.draining &&
 		n.now.Before(t.deadline) && t.refusals < n.cfg.MaxRefusals
 	if !again {
 		n.fail(h, reason, code, why)
@@ -215,7 +221,8 @@ func (h *hold) due(n *Node) {
 	case !n.now.Before(h.expires):
 		n.acks.put(h.id, bus.CodeLate)
 		n.stats.agent(h.agent.id).Expired++
-		n.fail(h, bus.CodeTimeout, bus.CodeTimeout, "the agent did not report an end in time; nothing was charged")
+		n.fail(h, bus.CodeTimeout, bus.CodeTimeout,
+			"the agent did not report an end in time; nothing was charged")
 	case h.answered:
 		n.timers.set(&h.timer, h.expires)
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
@@ -241,8 +248,8 @@ func (h *hold) due(n *Node) {
 	}
 }
 
-// handOn takes a task from an agent that hangs or is cut off, if there is another. Should the first wake, it finds its recall
-// beside the dispatch, and what it says is of an attempt that was given up.
+// handOn takes a task from an agent that hangs or is cut off, if there is another. Should the first wake, it
+// finds its recall beside the dispatch, and what it says is of an attempt that was given up.
 func (n *Node) handOn(h *hold) bool {
 	t := h.task
 	if h.cancelled || t.told || t.msg == nil || len(t.msg.Body) == 0 {
@@ -254,16 +261,18 @@ func (n *Node) handOn(h *hold) bool {
 		return false
 	}
 	t.msg.Attempt++
-	n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, fmt.Sprintf("agent %s did not answer, and says nothing", h.agent.id))
+	n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed,
+		fmt.Sprintf("agent %s did not answer, and says nothing", h.agent.id))
 	return true
 }
 
 func (n *Node) receipt(h *hold) *bus.Receipt {
-	return &bus.Receipt{ID: h.id, Journal: n.cfg.Journal, Round: h.rec.Round, Epoch: n.epoch, Earlier: h.task.earlier}
+	return &bus.Receipt{ID: h.id, Journal: n.cfg.Journal, Round: h.rec.Round, Epoch: n.epoch,
+		Earlier: h.task.earlier}
 }
 
-// complete settles a hold by its agent's account of it. The acknowledgement leaves once that is durable, and every
-// repeat gets the same.
+// complete settles a hold by its agent's account of it. The acknowledgement leaves once that is durable, and
+// every repeat gets the same.
 func (n *Node) complete(c *bus.Completion) error {
 	if !strings.HasPrefix(c.Hold, n.cfg.Journal+"/") {
 		return fmt.Errorf("completion of %s on hold %s, which its own hub settles", c.Agent, c.Hold)
@@ -282,7 +291,8 @@ func (n *Node) complete(c *bus.Completion) error {
 		return fmt.Errorf("completion of %s on hold %s of %s", c.Agent, c.Hold, h.agent.id)
 	}
 	if c.Boot != h.rec.Boot {
-		return fmt.Errorf("completion of %s, boot %d, on hold %s, which was handed to boot %d", c.Agent, c.Boot, c.Hold, h.rec.Boot)
+		return fmt.Errorf("completion of %s, boot %d, on hold %s, which was handed to boot %d", c.Agent,
+			c.Boot, c.Hold, h.rec.Boot)
 	}
 	h.agent.speaks(n)
 	n.learn(h, c)
@@ -303,7 +313,8 @@ func (n *Node) complete(c *bus.Completion) error {
 	return nil
 }
 
-// served makes up for a reply to a dispatch that is late or lost: the agent took it, for chunks of it are there.
+// served makes up for a reply to a dispatch that is late or lost: the agent took it, for chunks of it are
+// there.
 func (n *Node) served(h *hold) {
 	if t := h.task; len(t.inboxes) > 0 && t.msg != nil {
 		n.accepted(t, h)
@@ -320,7 +331,9 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	c, cost, claim, lie := h.settle(c)
 	if claim != nil {
 		s.Differing++
-		n.out.Faults = append(n.out.Faults, fmt.Errorf("hold %s: %s claims %s: %s: settled at %s, by the rule", h.id, h.agent.id, money(claim.Cost), lie, money(cost)))
+		n.out.Faults = append(n.out.Faults,
+			fmt.Errorf("hold %s: %s claims %s: %s: settled at %s, by the rule", h.id, h.agent.id,
+				money(claim.Cost), lie, money(cost)))
 	}
 	rec := ledger.NewCapture(n.cfg.Journal, h.rec, ledger.Capture{
 		Outcome: outcome, Cost: cost, Usage: c.Usage, Unmetered: c.Unmetered,
@@ -386,14 +399,16 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		a.predictor.Learn(h.features, predict.Observation{Cut: true,
 			ITL: time.Duration(c.ITLUS) * time.Microsecond})
 	}
-	if t.msg == nil || t.carried() > 0 || c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 || h.rec.Boot != a.reg.Boot {
+	if t.msg == nil || t.carried() > 0 || c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 ||
+		h.rec.Boot != a.reg.Boot {
 		return
 	}
 	// An agent that was believed to have taken an hour would never be given a task again that shows
 	// otherwise.
 	most := n.now.Sub(h.sent) + clocksDiffer
 	a.predictor.Learn(h.features, predict.Observation{
-		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output, NoCacheReport: c.NoCacheReport,
+		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
+		NoCacheReport: c.NoCacheReport,
 		// One cut before its max_tokens ended at its client's price: it is as long as a bid.
 		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),

@@ -56,8 +56,8 @@ func TestARefusalOfTheTaskIsFinal(t *testing.T) {
 	}
 }
 
-// Nobody answers: the task is dispatched again to the same agent, which knows the hold if it has it. It goes nowhere else before
-// its hold has ended, and the client hears what is known.
+// Nobody answers: the task is dispatched again to the same agent, which knows the hold if it has it. It goes
+// nowhere else before its hold has ended, and the client hears what is known.
 func TestAnUnansweredDispatch(t *testing.T) {
 	h, d := oneRunning(t)
 	for n := range 2 {
@@ -73,7 +73,8 @@ func TestAnUnansweredDispatch(t *testing.T) {
 	}
 	h.pass(2 * time.Second)
 	last := h.letters[len(h.letters)-1]
-	if c, ok := last.Message.(*bus.StreamControl); !ok || c.Recall != d.Hold || last.Subject != "souk.v1.agent.a-1.stream.ann" {
+	if c, ok := last.Message.(*bus.StreamControl); !ok || c.Recall != d.Hold ||
+		last.Subject != "souk.v1.agent.a-1.stream.ann" {
 		t.Fatalf("the agent is not told to stop: %+v", last)
 	}
 	h.want("inbox.ann.t1", "")
@@ -92,8 +93,8 @@ func TestAnUnansweredDispatch(t *testing.T) {
 	}
 }
 
-// An agent that hangs answers nothing and says nothing: its hold ends, and the task goes elsewhere as another attempt, before its
-// client would be told that nobody knows.
+// An agent that hangs answers nothing and says nothing: its hold ends, and the task goes elsewhere as another
+// attempt, before its client would be told that nobody knows.
 func TestAnUnansweredDispatchToASilentAgent(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
@@ -113,8 +114,10 @@ func TestAnUnansweredDispatchToASilentAgent(t *testing.T) {
 	h.pass(2 * time.Second)
 	h.want("inbox.ann.t1", "")
 	next := h.take("ann", "t1")
-	if h.agentOf(next) != "a-2" || next.Task.Attempt != d.Task.Attempt+1 || h.replica.Ended(d.Hold) != ledger.KindVoid {
-		t.Errorf("goes to %s as attempt %d, the first hold ended by %d", h.agentOf(next), next.Task.Attempt, h.replica.Ended(d.Hold))
+	if h.agentOf(next) != "a-2" || next.Task.Attempt != d.Task.Attempt+1 ||
+		h.replica.Ended(d.Hold) != ledger.KindVoid {
+		t.Errorf("goes to %s as attempt %d, the first hold ended by %d", h.agentOf(next), next.Task.Attempt,
+			h.replica.Ended(d.Hold))
 	}
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 5}))) // it wakes
 	if got := h.ack(d.Hold); got != "ack late" || h.replica.Balance("agent:a-1:payable") != 0 {
@@ -152,8 +155,8 @@ func TestALostDispatchReply(t *testing.T) {
 	}
 }
 
-// The reply comes late, after the agent was told to stop: the client hears that it was accepted, and what the hub
-// itself had stopped costs nothing.
+// The reply comes late, after the agent was told to stop: the client hears that it was accepted, and what the
+// hub itself had stopped costs nothing.
 func TestALateDispatchReply(t *testing.T) {
 	h, d := oneRunning(t)
 	for range 3 {
@@ -165,7 +168,8 @@ func TestALateDispatchReply(t *testing.T) {
 	c.Outcome = bus.OutcomeCancelled
 	h.must(h.step(c))
 	if h.replica.Ended(d.Hold) != ledger.KindVoid || h.running() != "" {
-		t.Errorf("a task that the hub stopped was charged, or handed out again: ended by %d, running %q", h.replica.Ended(d.Hold), h.running())
+		t.Errorf("a task that the hub stopped was charged, or handed out again: ended by %d, running %q",
+			h.replica.Ended(d.Hold), h.running())
 	}
 }
 
@@ -206,7 +210,8 @@ func TestCancel(t *testing.T) {
 	h.must(h.step(&bus.Cancel{Client: "bob", Task: "t1"})) // not bob's
 	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
 	last := h.letters[len(h.letters)-1]
-	if c, ok := last.Message.(*bus.StreamControl); !ok || !c.Cancel || last.Subject != "souk.v1.agent.a-1.stream.ann" {
+	if c, ok := last.Message.(*bus.StreamControl); !ok || !c.Cancel ||
+		last.Subject != "souk.v1.agent.a-1.stream.ann" {
 		t.Fatalf("the agent is not told: %+v", last)
 	}
 	c := completion("a-1", d, market.Usage{Prompt: 100, Output: 7})
@@ -236,14 +241,19 @@ func TestHostileCompletions(t *testing.T) {
 		due    func(bus.Dispatch) market.Credits
 		faults int
 	}{
-		{"claims a thousandfold", func(c *bus.Completion) { c.Cost *= 1000 }, func(bus.Dispatch) market.Credits { return 140_000 }, 1},
-		{"claims nothing", func(c *bus.Completion) { c.Cost = 0 }, func(bus.Dispatch) market.Credits { return 140_000 }, 1},
+		{"claims a thousandfold", func(c *bus.Completion) { c.Cost *= 1000 },
+			func(bus.Dispatch) market.Credits { return 140_000 }, 1},
+		{"claims nothing", func(c *bus.Completion) { c.Cost = 0 },
+			func(bus.Dispatch) market.Credits { return 140_000 }, 1},
 		{"a million tokens", func(c *bus.Completion) { c.Usage.Output = 1e6 },
 			func(d bus.Dispatch) market.Credits {
 				return d.Price.Cost(market.Usage{Prompt: 100, Output: d.MaxTokens})
 			}, 1},
-		{"a word for its end that no record holds", func(c *bus.Completion) { c.Finish = strings.Repeat("é", bus.MaxName/2) }, func(bus.Dispatch) market.Credits { return 140_000 }, 0},
-		{"failed", func(c *bus.Completion) { c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed }, func(bus.Dispatch) market.Credits { return 0 }, 0},
+		{"a word for its end that no record holds",
+			func(c *bus.Completion) { c.Finish = strings.Repeat("é", bus.MaxName/2) },
+			func(bus.Dispatch) market.Credits { return 140_000 }, 0},
+		{"failed", func(c *bus.Completion) { c.Outcome, c.Code = bus.OutcomeFailed, bus.CodeEngineFailed },
+			func(bus.Dispatch) market.Credits { return 0 }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, d := oneRunning(t)
@@ -261,7 +271,8 @@ func TestHostileCompletions(t *testing.T) {
 	}
 	t.Run("of another's hold", func(t *testing.T) {
 		h, d := oneRunning(t)
-		if h.step(completion("a-2", d, market.Usage{Prompt: 100, Output: 10})) == nil || h.replica.OpenCount() != 1 {
+		if h.step(completion("a-2", d, market.Usage{Prompt: 100, Output: 10})) == nil ||
+			h.replica.OpenCount() != 1 {
 			t.Error("a-2 was paid for a-1's task")
 		}
 	})
@@ -272,7 +283,8 @@ func TestHostileCompletions(t *testing.T) {
 		for range 2 { // said again it is answered again
 			h.letters = nil
 			h.step(m)
-			if h.replica.Ended(d.Hold) != ledger.KindVoid || h.ack(d.Hold) != "ack late" || h.replica.Balance(ledger.Payable("a-1")) != 0 {
+			if h.replica.Ended(d.Hold) != ledger.KindVoid || h.ack(d.Hold) != "ack late" ||
+				h.replica.Balance(ledger.Payable("a-1")) != 0 {
 				t.Errorf("%s: more cached than there was; %s", h.ack(d.Hold), h.replica.Ended(d.Hold))
 			}
 		}
@@ -326,8 +338,9 @@ func TestARestartedAgent(t *testing.T) {
 	}
 }
 
-// A hub that starts again keeps open holds, is paid by them, and answers repeats truthfully.
-// What was served while the hub slept, or was cut off, was served in time: its agent is still telling it, and is given the time to.
+// A hub that starts again keeps open holds, is paid by them, and answers repeats truthfully. What was served
+// while the hub slept, or was cut off, was served in time: its agent is still telling it, and is given the
+// time to.
 func TestAHoldsTimeWhileItsHubIsDeaf(t *testing.T) {
 	for name, c := range map[string]struct{ begin, end func(*house) }{
 		"asleep":  {func(*house) {}, func(h *house) { h.n.Slept(h.now) }},
@@ -376,7 +389,8 @@ func TestRecovery(t *testing.T) {
 	for _, f := range h.frames {
 		h.must(again.Replay(f))
 	}
-	if fmt.Sprint(again.Book().OpenHolds()) != fmt.Sprint(h.n.Book().OpenHolds()) || again.Book().Avail("ann") != h.n.Book().Avail("ann") {
+	if fmt.Sprint(again.Book().OpenHolds()) != fmt.Sprint(h.n.Book().OpenHolds()) ||
+		again.Book().Avail("ann") != h.n.Book().Avail("ann") {
 		t.Fatal("the replayed book differs (I14)")
 	}
 	if err := again.Lead(h.now, 6); err == nil {
@@ -403,7 +417,8 @@ func TestRecovery(t *testing.T) {
 		t.Fatalf("%d dispatches were sent again", len(h.again))
 	}
 	same := h.again[0]
-	if same.Hold != d.Hold || same.Epoch != 8 || same.CostCap != d.CostCap || same.Premium != d.Premium || same.MaxTokens != d.MaxTokens || string(same.Task.Body) != string(d.Task.Body) {
+	if same.Hold != d.Hold || same.Epoch != 8 || same.CostCap != d.CostCap || same.Premium != d.Premium ||
+		same.MaxTokens != d.MaxTokens || string(same.Task.Body) != string(d.Task.Body) {
 		t.Errorf("dispatched again as %+v, at first as %+v", same, d)
 	}
 	h.accept(same) // as it had before
@@ -427,7 +442,8 @@ func TestRecovery(t *testing.T) {
 // Only the agent of a hold may speak of it.
 func TestARefusalByAnother(t *testing.T) {
 	h, d := oneRunning(t)
-	if h.step(&bus.DispatchReply{Agent: "a-2", Hold: d.Hold, Code: bus.CodeNoSlot}) == nil || h.replica.OpenCount() != 1 {
+	if h.step(&bus.DispatchReply{Agent: "a-2", Hold: d.Hold, Code: bus.CodeNoSlot}) == nil ||
+		h.replica.OpenCount() != 1 {
 		t.Error("a-2 refused a-1's task")
 	}
 }
@@ -447,8 +463,8 @@ func TestRepeatsAreAcknowledgedAlike(t *testing.T) {
 	}
 }
 
-// Refusals of dispatches that were made together are one: an agent that has not heard yet who sells it refuses them all, and is tried again
-// as soon as after one.
+// Refusals of dispatches that were made together are one: an agent that has not heard yet who sells it
+// refuses them all, and is tried again as soon as after one.
 func TestRefusalsOfOneMomentAreOne(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 8, 0.8, card(1, 1, 4))

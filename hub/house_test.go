@@ -14,8 +14,8 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// house is a Node with its surroundings: a replica of its book that is fed only what was made durable, a treasury
-// with money, and everything that the Node said, in order.
+// house is a Node with its surroundings: a replica of its book that is fed only what was made durable, a
+// treasury with money, and everything that the Node said, in order.
 type house struct {
 	t       *testing.T
 	n       *Node
@@ -58,7 +58,9 @@ func newHouse(t *testing.T, change func(*Config)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), holds: map[string]bool{}, back: map[string]bool{}, prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
+	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), holds: map[string]bool{},
+		back:    map[string]bool{},
+		prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
 	if err := n.Lead(h.now, 7); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,8 @@ func (h *house) run() {
 	}
 }
 
-// treasury answers as the design says: at least Least or nothing, at most half of what is left unless Least needs more.
+// treasury answers as the design says: at least Least or nothing, at most half of what is left unless Least
+// needs more.
 func (h *house) treasury(f Funds) *bus.FundsReply {
 	q := f.Request
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
@@ -157,7 +160,8 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 			r.Code = bus.CodeInsufficientFunds
 		default:
 			h.prepaid[q.Client] -= amount
-			g := bus.Grant{ID: q.ID, Number: uint64(len(h.grants) + 1), Client: q.Client, Hub: q.Hub, Amount: amount}
+			g := bus.Grant{ID: q.ID, Number: uint64(len(h.grants) + 1), Client: q.Client, Hub: q.Hub,
+				Amount: amount}
 			h.grants = append(h.grants, g)
 			r.Grants = append(r.Grants, g)
 		}
@@ -207,8 +211,10 @@ func (h *house) join(id, model string, slots int, score float64, p market.Price)
 
 // task is a request of some 100 prompt tokens.
 func (h *house) task(client, id string, change ...func(*bus.Task)) *bus.Task {
-	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true, MaxTokens: 100,
-		Session: "s-" + id, Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
+	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
+		MaxTokens: 100,
+		Session:   "s-" + id, Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
+			Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
 		Inbox: "inbox." + client + "." + id}
 	for _, c := range change {
 		c(m)
@@ -285,8 +291,11 @@ func (h *house) refuse(d bus.Dispatch, code bus.Code) {
 // completion is an honest agent's account of a dispatch.
 func completion(agent string, d bus.Dispatch, u market.Usage) *bus.Completion {
 	return &bus.Completion{
-		Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop",
-		Usage: u, Relayed: u.Output, Cost: market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap), TTFTUS: 50_000, ITLUS: 10_000,
+		Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone,
+		Finish: "stop",
+		Usage:  u, Relayed: u.Output,
+		Cost: market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap), TTFTUS: 50_000,
+		ITLUS: 10_000,
 		Inbox: "ack." + d.Hold,
 	}
 }

@@ -27,10 +27,12 @@ func (n *Node) Begin(r *bus.FundsReply) (begins bool, err error) {
 	if len(r.Grants) > 0 || r.Returned > 0 || r.Code == bus.CodeBadRequest {
 		why := r.Message
 		if why == "" {
-			why = fmt.Sprintf("the treasury has allotted money to one of that name and has taken %d returns of it in",
+			why = fmt.Sprintf("the treasury has allotted money to one of that name and has taken %d "+
+				"returns of it in",
 				r.Returned)
 		}
-		return false, fmt.Errorf("hub %s: journal %s is empty, but %s: bring the journal back, or give this hub a "+
+		return false, fmt.Errorf("hub %s: journal %s is empty, but %s: bring the journal back, or give "+
+			"this hub a "+
 			"journal of another name", n.cfg.Domain, n.cfg.Journal, why)
 	}
 	return r.Code == "", nil
@@ -52,7 +54,8 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	n.deaf()
 	n.epoch, n.leading, n.draining, n.cut, n.led = epoch, true, false, false, n.now
 	if n.book.Journal().Journal == "" {
-		if err := n.commit(ledger.NewOpen(n.cfg.Journal, ledger.RoleHub, n.cfg.Domain, n.salt())); err != nil {
+		if err := n.commit(ledger.NewOpen(n.cfg.Journal, ledger.RoleHub, n.cfg.Domain,
+			n.salt())); err != nil {
 			n.leading = false
 			return err
 		}

@@ -56,7 +56,8 @@ func TestRefusalOfATaskThatWasNotRead(t *testing.T) {
 	cfg := testConfig()
 	long := &bus.Error{Code: bus.CodeNoRoom, Message: strings.Repeat("x", bus.MaxText+1)}
 	r := cfg.Refusal(&bus.Task{Client: "ann", ID: "t1"}, long, time.Second).Result
-	if r.Client != "ann" || r.Task != "t1" || r.Hub != "math" || r.Code != bus.CodeNoRoom || r.RetryMS != 1000 ||
+	if r.Client != "ann" || r.Task != "t1" || r.Hub != "math" || r.Code != bus.CodeNoRoom ||
+		r.RetryMS != 1000 ||
 		len(r.Message) != bus.MaxText {
 		t.Errorf("%+v", r)
 	}

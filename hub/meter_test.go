@@ -38,7 +38,8 @@ func (h *house) written(client, id, body string, change ...func(*bus.Task)) *bus
 }
 
 func chat(text string, more ...string) string {
-	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":100%s}`, text, strings.Join(more, ""))
+	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":100%s}`, text,
+		strings.Join(more, ""))
 }
 
 // However many tokens an engine makes of a prompt, its agent is paid the card for all of them: the hold
@@ -51,8 +52,12 @@ func TestAHoldCoversThePromptHoweverLongItTurnsOutToBe(t *testing.T) {
 		{"punctuation, a token a byte", chat(strings.Repeat("!?", 1000)), 2011},
 		{"a completion", `{"prompt":"` + strings.Repeat("!?", 1000) + `","max_tokens":100}`, 2001},
 		{"text that a normal form makes three times as long", chat(strings.Repeat("\U0001D160", 150)), 1811},
-		{"a thousand messages", `{"max_tokens":100,"messages":[` + strings.Repeat(`{"role":"user","content":"."},`, 299) + `{"role":"user","content":"."}]}`, 20 + 300*8},
-		{"tools", chat("x", `,"tools":[`+strings.Repeat(`{"type":"function","function":{"name":"f","parameters":{"a":[1e15,1e15]}}},`, 9)+`{"type":"function","function":{"name":"g"}}]`), 1600},
+		{"a thousand messages", `{"max_tokens":100,"messages":[` +
+			strings.Repeat(`{"role":"user","content":"."},`, 299) + `{"role":"user","content":"."}]}`,
+			20 + 300*8},
+		{"tools", chat("x", `,"tools":[`+
+			strings.Repeat(`{"type":"function","function":{"name":"f","parameters":{"a":[1e15,1e15]}}},`, 9)+
+			`{"type":"function","function":{"name":"g"}}]`), 1600},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHouse(t, nil)
@@ -65,7 +70,8 @@ func TestAHoldCoversThePromptHoweverLongItTurnsOutToBe(t *testing.T) {
 			before := h.replica.Balance("agent:a-1:payable")
 			h.serve(d, used)
 			if got, want := -before+h.replica.Balance("agent:a-1:payable"), d.Price.Cost(used); got != want {
-				t.Errorf("the agent is due %v, its card says %v: the hold had room for %v", got, want, d.CostCap)
+				t.Errorf("the agent is due %v, its card says %v: the hold had room for %v", got, want,
+					d.CostCap)
 			}
 			if d.PromptMost < c.tokens || d.PromptMost >= 8192 {
 				t.Errorf("%d tokens are covered, the prompt has %d", d.PromptMost, c.tokens)
@@ -89,7 +95,8 @@ func TestAHoldIsTheContextWhereBytesDoNotSay(t *testing.T) {
 		{"an agent that has measured nothing", bare, chat("hi"), 8192},
 		{"arguments of the template", known, chat("hi", `,"chat_template_kwargs":{"bos_token":"xxx"}`), 8192},
 		{"thinking off", known, chat("hi", `,"chat_template_kwargs":{"enable_thinking":false}`), 0},
-		{"tools, which its template writes twice", known, chat("hi", `,"tools":[{"type":"function","function":{"name":"f"}}]`), 8192},
+		{"tools, which its template writes twice", known,
+			chat("hi", `,"tools":[{"type":"function","function":{"name":"f"}}]`), 8192},
 		{"a picture", known, `{"max_tokens":100,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y"}}]}]}`, 8192},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,7 +104,8 @@ func TestAHoldIsTheContextWhereBytesDoNotSay(t *testing.T) {
 			h.must(h.n.Join(h.now, c.reg))
 			h.must(h.step(h.written("ann", "t1", c.body, worth(market.Credit))))
 			d := h.take("ann", "t1")
-			if c.most == 0 && (d.PromptMost == 0 || d.PromptMost > 200) || c.most > 0 && d.PromptMost != c.most {
+			if c.most == 0 && (d.PromptMost == 0 || d.PromptMost > 200) || c.most > 0 &&
+				d.PromptMost != c.most {
 				t.Errorf("%d tokens are covered, want %d", d.PromptMost, c.most)
 			}
 			if need := market.WorstCase(d.Price, d.PromptMost, 1); d.CostCap < need {
@@ -107,7 +115,8 @@ func TestAHoldIsTheContextWhereBytesDoNotSay(t *testing.T) {
 	}
 	h := newHouse(t, nil)
 	h.must(h.n.Join(h.now, known))
-	h.must(h.step(h.written("ann", "picture", `{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y"}}]}]}`, worth(market.Credit/100))))
+	h.must(h.step(h.written("ann", "picture",
+		`{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y"}}]}]}`, worth(market.Credit/100))))
 	h.want("inbox.ann.picture", "not_worth_it") // it may be as long as the context, which would cost 0.08
 }
 
@@ -135,7 +144,8 @@ func TestAMaxPriceBelowThePrompt(t *testing.T) {
 	h.must(h.step(m))
 	d := h.take("ann", "t2")
 	if d.PromptMost < bound || d.CostCap+d.Premium > need {
-		t.Errorf("%d of %d tokens are covered by %v and a premium of %v", d.PromptMost, bound, d.CostCap, d.Premium)
+		t.Errorf("%d of %d tokens are covered by %v and a premium of %v", d.PromptMost, bound, d.CostCap,
+			d.Premium)
 	}
 }
 
@@ -149,10 +159,12 @@ func TestNoPremiumEatsThePrompt(t *testing.T) {
 			c.Batch.Eager, c.Fee = false, market.Credits(r.IntN(2)*1000)
 			c.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[r.IntN(2)]
 		})
-		templates := map[string]bus.Template{"a-1": h.measured("a-1", 1, card(10, 1, 10)), "a-2": h.measured("a-2", 2, card(3, 1, 30))}
+		templates := map[string]bus.Template{"a-1": h.measured("a-1", 1, card(10, 1, 10)),
+			"a-2": h.measured("a-2", 2, card(3, 1, 30))}
 		for i := range 12 {
 			text := strings.Repeat([]string{"!?", "word ", "é"}[r.IntN(3)], 1+r.IntN(800))
-			m := h.written([]string{"ann", "bob"}[r.IntN(2)], fmt.Sprint("t", i), chat(text), worth(market.Credit/10+market.Credits(r.Int64N(int64(market.Credit)))))
+			m := h.written([]string{"ann", "bob"}[r.IntN(2)], fmt.Sprint("t", i), chat(text),
+				worth(market.Credit/10+market.Credits(r.Int64N(int64(market.Credit)))))
 			if r.IntN(2) == 0 {
 				limit := market.Credits(1 + r.Int64N(int64(market.Credit/20)))
 				m.Terms.MaxPrice = &limit
@@ -167,7 +179,8 @@ func TestNoPremiumEatsThePrompt(t *testing.T) {
 				template := templates[h.agentOf(d)]
 				bound, _ := template.Bound(&d.Task.Prompt)
 				if d.PromptMost < bound || d.CostCap < market.WorstCase(d.Price, bound, 1) {
-					t.Fatalf("task %s pays a premium of %v, and %v is left for %d tokens: %d are covered", d.Task.ID, d.Premium, d.CostCap, bound, d.PromptMost)
+					t.Fatalf("task %s pays a premium of %v, and %v is left for %d tokens: %d are covered",
+						d.Task.ID, d.Premium, d.CostCap, bound, d.PromptMost)
 				}
 				used := market.Usage{Prompt: bound, Output: 1}
 				before := h.replica.Balance("agent:" + h.agentOf(d) + ":payable")
@@ -199,13 +212,16 @@ func TestADispatchSaysWhatWasBelieved(t *testing.T) {
 		t.Errorf("%d tokens of the same text believed, want its whole blocks", d.Cached)
 	}
 	h.serve(d, market.Usage{Prompt: 1000, Cached: 992, Output: 10})
-	longer := `{"messages":[{"role":"user","content":"` + long + `"},{"role":"assistant","content":"a"},{"role":"user","content":"b"}],"max_tokens":100}`
+	longer := `{"messages":[{"role":"user","content":"` + long +
+		`"},{"role":"assistant","content":"a"},{"role":"user","content":"b"}],"max_tokens":100}`
 	h.must(h.step(h.written("ann", "t4", longer, same)))
 	if d = h.take("ann", "t4"); d.Cached != 976 {
 		t.Errorf("%d tokens believed of a text that goes on", d.Cached)
 	}
 	h.serve(d, market.Usage{Prompt: 1020, Cached: 992, Output: 3000}) // a long answer
-	h.must(h.step(h.written("ann", "t5", strings.Replace(longer, `"b"}]`, `"b"},{"role":"user","content":"`+strings.Repeat("!?", 1000)+`"}]`, 1), same)))
+	h.must(h.step(h.written("ann", "t5",
+		strings.Replace(longer, `"b"}]`, `"b"},{"role":"user","content":"`+strings.Repeat("!?", 1000)+`"}]`,
+			1), same)))
 	if d = h.take("ann", "t5"); d.Cached > 1020 {
 		t.Errorf("%d tokens believed: the answer is no part of this text", d.Cached)
 	}
@@ -235,9 +251,11 @@ func TestACancelThatUsedNothing(t *testing.T) {
 			h.accept(d)
 			h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
 			c := completion("a-1", d, market.Usage{})
-			c.Outcome, c.Code, c.Finish, c.Relayed, c.Cost, c.TTFTUS, c.ITLUS = bus.OutcomeCancelled, bus.CodeCancelled, "", 0, 0, 0, 0
+			c.Outcome, c.Code, c.Finish, c.Relayed, c.Cost, c.TTFTUS, c.ITLUS = bus.OutcomeCancelled,
+				bus.CodeCancelled, "", 0, 0, 0, 0
 			h.must(h.step(c))
-			if got := h.replica.Ended(d.Hold); got != ledger.KindVoid || h.replica.Balance("agent:a-1:payable") != 0 || h.replica.Held("ann") != 0 {
+			if got := h.replica.Ended(d.Hold); got != ledger.KindVoid ||
+				h.replica.Balance("agent:a-1:payable") != 0 || h.replica.Held("ann") != 0 {
 				t.Errorf("ended as %v, the agent is due %v", got, h.replica.Balance("agent:a-1:payable"))
 			}
 			if got := h.ack(d.Hold); got != "ack " {
@@ -248,13 +266,15 @@ func TestACancelThatUsedNothing(t *testing.T) {
 			if len(h.faults) > 0 {
 				t.Error(h.faults)
 			}
-			h.must(h.step(h.written("ann", "t2", chat("hello")))) // and one of which it said how long the prompt is costs that
+			// and one of which it said how long the prompt is costs that
+			h.must(h.step(h.written("ann", "t2", chat("hello"))))
 			d = h.take("ann", "t2")
 			h.accept(d)
 			c = completion("a-1", d, market.Usage{Prompt: 30})
 			c.Outcome, c.Code, c.Finish = bus.OutcomeCancelled, bus.CodeCancelled, ""
 			h.must(h.step(c))
-			if got := h.replica.Balance("agent:a-1:payable"); h.replica.Ended(d.Hold) != ledger.KindCapture || got != c.Cost || got == 0 {
+			if got := h.replica.Balance("agent:a-1:payable"); h.replica.Ended(d.Hold) != ledger.KindCapture ||
+				got != c.Cost || got == 0 {
 				t.Errorf("the agent is due %v, want %v", got, c.Cost)
 			}
 		})

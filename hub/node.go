@@ -25,17 +25,19 @@ var ErrNotLeading = errors.New("hub does not lead its domain")
 type Ready struct {
 	Frames     []ledger.Frame // make durable first: an award nobody recorded never happened
 	Dispatches []bus.Dispatch // then hand the tasks to their agents; each is answered by a DispatchReply
-	Letters    []Letter       // and say what follows from what is durable now: answers, acknowledgements, cancels
-	Funds      []Funds        // ask the treasury; each is answered by a FundsReply with the same id
-	Status     *bus.Status    // nil if there is no news
-	Faults     []error        // what must not happen and did: for the log, loudly
-	Wake       time.Time      // Tick then, if nothing arrives before; zero: no need
-	Probes     []string       // agents that are quiet: whether anybody listens there; Absent if not
-	Placed     []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
-	Rounds     int            // how many were cleared for this
+	// and say what follows from what is durable now: answers, acknowledgements, cancels
+	Letters []Letter
+	Funds   []Funds     // ask the treasury; each is answered by a FundsReply with the same id
+	Status  *bus.Status // nil if there is no news
+	Faults  []error     // what must not happen and did: for the log, loudly
+	Wake    time.Time   // Tick then, if nothing arrives before; zero: no need
+	Probes  []string    // agents that are quiet: whether anybody listens there; Absent if not
+	Placed  []Placed    // beside Dispatches: whom each is for, and what there is to measure of it
+	Rounds  int         // how many were cleared for this
 }
 
-// Presses reports whether anyone waits for this turn: all but frames, acknowledgements and status can wait a little.
+// Presses reports whether anyone waits for this turn: all but frames, acknowledgements and status can wait a
+// little.
 func (r *Ready) Presses() bool {
 	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
 		return true
@@ -60,8 +62,8 @@ type Funds struct {
 	Request bus.FundsRequest
 }
 
-// Placed says which agent a dispatch is for, when its task arrived, and whether it found a slot free, its money at
-// hand and nobody before it: then all the time since is the hub's own.
+// Placed says which agent a dispatch is for, when its task arrived, and whether it found a slot free, its
+// money at hand and nobody before it: then all the time since is the hub's own.
 type Placed struct {
 	Agent   string
 	Arrived time.Time
@@ -77,7 +79,8 @@ func (r *Ready) Empty() bool {
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
 // the order and times of its inputs. For one goroutine.
 type Node struct {
-	// Limit, if not nil, is asked before every solve for what tells it to stop. It decides whether a round has slot prices, never which.
+	// Limit, if not nil, is asked before every solve for what tells it to stop. It decides whether a round
+	// has slot prices, never which.
 	Limit func() (stop func() bool)
 
 	cfg   Config
@@ -85,8 +88,9 @@ type Node struct {
 	book  *ledger.Book
 	salts *rand.ChaCha8
 
-	now      time.Time       // never falls
-	nano     int64           // the same as nanoseconds since 1970, whatever is done to the wall clock meanwhile
+	now time.Time // never falls
+	// the same as nanoseconds since 1970, whatever is done to the wall clock meanwhile
+	nano     int64
 	past     bool            // now is what the journal's last frame says
 	history  *ledger.History // until Recall
 	heard    time.Time       // when the message being stepped came; may be a little before now
@@ -134,7 +138,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	}
 	past := NewHistory(cfg)
 	n := &Node{
-		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(), salts: rand.NewChaCha8(seed),
+		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
+		salts: rand.NewChaCha8(seed),
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown),
@@ -273,8 +278,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// advance takes a time over, unless the clock went back. It may have gone back while nobody ran: then it is taken as it is, or
-// nothing would be due until it has caught up.
+// advance takes a time over, unless the clock went back. It may have gone back while nobody ran: then it is
+// taken as it is, or nothing would be due until it has caught up.
 func (n *Node) advance(now time.Time) {
 	switch {
 	case n.past || n.now.IsZero():

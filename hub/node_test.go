@@ -17,7 +17,8 @@ func TestATaskIsServedAndPaid(t *testing.T) {
 		t.Error("nothing is due although a dispatch may go unanswered")
 	}
 	d := h.take("ann", "t1")
-	if d.SlotPrice != 0 || d.Premium != 0 || d.MaxTokens != 100 || d.Epoch != 7 || d.Task.Reply != "souk.v1.reply.ann.t1" {
+	if d.SlotPrice != 0 || d.Premium != 0 || d.MaxTokens != 100 || d.Epoch != 7 ||
+		d.Task.Reply != "souk.v1.reply.ann.t1" {
 		t.Errorf("an uncontended dispatch: %+v", d)
 	}
 	h.want("inbox.ann.t1", "")
@@ -68,7 +69,8 @@ func TestSlotsGoToWhoeverGainsMost(t *testing.T) {
 		id string
 		w  market.Credits
 	}{{"low", credit}, {"high", 3 * credit}, {"mid", 2 * credit}} {
-		h.prepaid[c.id] = 1000 * credit // each a client of its own: several tasks of one would be priced together
+		// each a client of its own: several tasks of one would be priced together
+		h.prepaid[c.id] = 1000 * credit
 		h.must(h.step(h.task(c.id, "t", worth(c.w))))
 	}
 	if got := h.running(); got != "" {
@@ -95,7 +97,8 @@ func TestSlotsGoToWhoeverGainsMost(t *testing.T) {
 	}
 }
 
-// The flat fee is part of every premium, is not surplus, and counts against a task that is hardly worth its cost.
+// The flat fee is part of every premium, is not surplus, and counts against a task that is hardly worth its
+// cost.
 func TestTheFee(t *testing.T) {
 	h := newHouse(t, func(c *Config) { c.Fee = 50_000 })
 	h.join("a-1", "llama", 1, 1, card(1, 1, 1))
@@ -105,7 +108,8 @@ func TestTheFee(t *testing.T) {
 		t.Errorf("dispatch %+v", d)
 	}
 	h.serve(d, market.Usage{Prompt: 100, Output: 10})
-	if fee, surplus := h.replica.Balance(ledger.Fee), h.replica.Balance(ledger.Surplus); fee != 50_000 || surplus != 0 {
+	if fee, surplus := h.replica.Balance(ledger.Fee), h.replica.Balance(ledger.Surplus); fee != 50_000 ||
+		surplus != 0 {
 		t.Errorf("fee %v, surplus %v", fee, surplus)
 	}
 	h.must(h.step(h.task("ann", "t2", worth(200_000)))) // 0.00014 of value for 0.00014 of cost

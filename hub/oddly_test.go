@@ -92,8 +92,8 @@ func TestTheFirstTokensWorstCaseBelievesNothing(t *testing.T) {
 	}
 }
 
-// An engine finds nothing in its cache of a text that it is given with other arguments of the template, or under
-// another salt; so nothing is implied.
+// An engine finds nothing in its cache of a text that it is given with other arguments of the template, or
+// under another salt; so nothing is implied.
 func TestTheSameTextUnderAnotherSaltIsNotCached(t *testing.T) {
 	long := strings.Repeat("the quick brown fox ", 200)
 	for name, more := range map[string]string{
@@ -120,7 +120,8 @@ func TestTheSameTextUnderAnotherSaltIsNotCached(t *testing.T) {
 				t.Errorf("%d tokens of it are believed to be there", d.Cached)
 			}
 			if d := serve("t3", chat(long, more)); d.Cached != 992 {
-				t.Errorf("%d tokens of the very same are believed to be there, want its whole blocks", d.Cached)
+				t.Errorf("%d tokens of the very same are believed to be there, want its whole blocks",
+					d.Cached)
 			}
 		})
 	}
@@ -130,7 +131,8 @@ func TestTheSameTextUnderAnotherSaltIsNotCached(t *testing.T) {
 		body := `{"max_tokens":10,"messages":[{"role":"user","content":[{"type":"text","text":"` + long +
 			`"},{"type":"image_url","image_url":{"url":"http://x/y"}}]}]}`
 		for i, id := range []string{"t1", "t2"} {
-			h.must(h.step(h.written("ann", id, body, func(m *bus.Task) { m.Session = "s" }, worth(market.Credit))))
+			h.must(h.step(h.written("ann", id, body, func(m *bus.Task) { m.Session = "s" },
+				worth(market.Credit))))
 			d := h.take("ann", id)
 			if d.Cached != 0 {
 				t.Errorf("task %d: %d tokens of it are believed to be there", i, d.Cached)
@@ -149,7 +151,10 @@ func TestTheSameTextUnderAnotherSaltIsNotCached(t *testing.T) {
 func TestATaskThatIsTakenUpIsQuotedItsFirstToken(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
-	long := func(m *bus.Task) { m.Prompt = bus.Prompt{Bytes: 16_000, Messages: 1, Tokens: 4000, Text: 16_000} }
+	long := func(m *bus.Task) {
+		m.Prompt = bus.Prompt{Bytes: 16_000, Messages: 1, Tokens: 4000,
+			Text: 16_000}
+	}
 	h.must(h.step(h.task("ann", "t1", long)))
 	d := h.take("ann", "t1")
 	again, err := NewNode(testConfig(), [32]byte{2})

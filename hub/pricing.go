@@ -17,8 +17,11 @@ type Rule struct {
 	Settle  string `yaml:"settle"`  // market.SettleMetered or market.SettleQuoted
 	Clarke  string `yaml:"clarke"`  // market.ClarkeClient or market.ClarkeTask
 
-	Tariffs  map[string]market.Credits `yaml:"tariffs"`  // under posted: what agents of a class are paid for a task beside its cost; 0 for a class that is not named
-	Ceiling  market.Credits            `yaml:"ceiling"`  // under tariff: the highest ask for a task that counts, and the tariff where nobody lost
+	// under posted: what agents of a class are paid for a task beside its cost; 0 for a class that is not
+	// named
+	Tariffs map[string]market.Credits `yaml:"tariffs"`
+	// under tariff: the highest ask for a task that counts, and the tariff where nobody lost
+	Ceiling  market.Credits            `yaml:"ceiling"`
 	Ceilings map[string]market.Credits `yaml:"ceilings"` // the same of classes that have one of their own
 }
 
@@ -39,7 +42,8 @@ func (r Rule) Validate() error {
 		}
 	}
 	if r.Pricing == market.PricingTariff && r.Ceiling <= 0 {
-		wrong("ceiling: pricing %q needs one above 0, in credits for a task: higher asks do not count, and where nobody lost it is the tariff", market.PricingTariff)
+		wrong("ceiling: pricing %q needs one above 0, in credits for a task: higher asks do not count, and "+
+			"where nobody lost it is the tariff", market.PricingTariff)
 	}
 	if r.Ceiling < 0 || r.Ceiling > market.MaxWorth {
 		wrong("ceiling: %s is not from 0 to %s credits", r.Ceiling, market.MaxWorth)
@@ -50,7 +54,8 @@ func (r Rule) Validate() error {
 		pricing string
 	}{{"tariffs", r.Tariffs, market.PricingPosted}, {"ceilings", r.Ceilings, market.PricingTariff}} {
 		if len(m.amounts) > 0 && r.Pricing != m.pricing {
-			wrong("%s: they mean something under pricing %q alone, and pricing is %q", m.name, m.pricing, r.Pricing)
+			wrong("%s: they mean something under pricing %q alone, and pricing is %q", m.name, m.pricing,
+				r.Pricing)
 		}
 		if len(m.amounts) > bus.MaxClasses {
 			wrong("%s: %d classes, at most %d are taken", m.name, len(m.amounts), bus.MaxClasses)
@@ -68,8 +73,8 @@ func (r Rule) market() market.Rule {
 	return market.Rule{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke}
 }
 
-// Overlay is the rule with what a domain's entry in the registry says of it. Amounts by class are for one pricing: under another
-// than the file's, the file's are left out.
+// Overlay is the rule with what a domain's entry in the registry says of it. Amounts by class are for one
+// pricing: under another than the file's, the file's are left out.
 func (r Rule) Overlay(m *bus.MarketConfig) Rule {
 	for _, s := range []struct {
 		to   *string
@@ -102,8 +107,8 @@ func (r Rule) ceiling(class string) market.Credits {
 	return r.Ceiling
 }
 
-// tariffs gives every agent the tariff that it is paid, and says whether it sells: after a change of the rule, of the roster, or of
-// an epoch.
+// tariffs gives every agent the tariff that it is paid, and says whether it sells: after a change of the
+// rule, of the roster, or of an epoch.
 func (n *Node) tariffs() {
 	for _, a := range n.roster {
 		n.tariff(a)
@@ -127,7 +132,8 @@ func (n *Node) tariff(a *agent) {
 
 // sellers are those of a round's agents, nil where there are no tariffs.
 func (n *Node) sellers(agents []*agent) []market.Seller {
-	if n.cfg.Pricing == market.PricingVCG || n.cfg.Pricing == market.PricingPosted && len(n.cfg.Tariffs) == 0 {
+	if n.cfg.Pricing == market.PricingVCG || n.cfg.Pricing == market.PricingPosted &&
+		len(n.cfg.Tariffs) == 0 {
 		return nil
 	}
 	list := make([]market.Seller, len(agents))
@@ -137,8 +143,8 @@ func (n *Node) sellers(agents []*agent) []market.Seller {
 	return list
 }
 
-// solve clears a round and checks the outcome. A round whose solve has to be stopped has no prices: it is cleared at posted prices
-// and says so, never passed off as what it is not.
+// solve clears a round and checks the outcome. A round whose solve has to be stopped has no prices: it is
+// cleared at posted prices and says so, never passed off as what it is not.
 func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	var stop func() bool
 	if n.Limit != nil {

@@ -12,7 +12,8 @@ import (
 	"souk/market"
 )
 
-// Under posted prices whoever is first in the line has the slot, nobody pays for it, and an agent is paid its published tariff.
+// Under posted prices whoever is first in the line has the slot, nobody pays for it, and an agent is paid its
+// published tariff.
 func TestPostedPrices(t *testing.T) {
 	h := newHouse(t, func(c *Config) {
 		c.Pricing, c.Tariffs = market.PricingPosted, map[string]market.Credits{"h200": 5_000}
@@ -27,11 +28,14 @@ func TestPostedPrices(t *testing.T) {
 	h.pass(20 * time.Millisecond)
 	use := market.Usage{Prompt: 100, Output: 10}
 	h.serve(d, use)
-	if d.Tariff != 5_000 || d.Premium != 0 || h.replica.Balance(ledger.Payable("a-1")) != card(1, 1, 1).Cost(use)+5_000 {
-		t.Errorf("tariff %s, premium %s, the agent has %s", d.Tariff, d.Premium, h.replica.Balance(ledger.Payable("a-1")))
+	if d.Tariff != 5_000 || d.Premium != 0 ||
+		h.replica.Balance(ledger.Payable("a-1")) != card(1, 1, 1).Cost(use)+5_000 {
+		t.Errorf("tariff %s, premium %s, the agent has %s", d.Tariff, d.Premium,
+			h.replica.Balance(ledger.Payable("a-1")))
 	}
 	first := h.dispatched[0]
-	if rec := h.lastRound(); len(h.dispatched) != 1 || first.Premium != 0 || rec.Round.Rule.Pricing != market.PricingPosted || rec.Round.Rule.Instead != "" ||
+	if rec := h.lastRound(); len(h.dispatched) != 1 || first.Premium != 0 ||
+		rec.Round.Rule.Pricing != market.PricingPosted || rec.Round.Rule.Instead != "" ||
 		!slices.Equal(rec.Round.Sellers, []market.Seller{{Owner: "lab", Class: "h200", Tariff: 5_000}}) {
 		t.Errorf("dispatched %s for %s, recorded %+v", h.running(), first.Premium, rec.Round)
 	}
@@ -39,25 +43,32 @@ func TestPostedPrices(t *testing.T) {
 	h.audited()
 }
 
-// A round whose solve has to be stopped has no prices. It is cleared at posted prices, is recorded as that, and passes the audit.
+// A round whose solve has to be stopped has no prices. It is cleared at posted prices, is recorded as that,
+// and passes the audit.
 func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
 	h := newHouse(t, func(c *Config) { c.Batch.MaxBatch, c.Batch.Eager = 300, false })
 	for i := range 256 {
-		h.must(h.n.Join(h.now, registration(fmt.Sprintf("a-%03d", i), "llama", 1, 0.5+float64(i%7)/20, card(1, 1, 1))))
+		h.must(h.n.Join(h.now,
+			registration(fmt.Sprintf("a-%03d", i), "llama", 1, 0.5+float64(i%7)/20, card(1, 1, 1))))
 	}
 	stopped := true
 	h.n.Limit = func() func() bool { return func() bool { return stopped } }
 	for i := range 300 {
-		h.must(h.n.Step(h.now, h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("t", i), worth(market.Credit/10))))
+		h.must(h.n.Step(h.now,
+			h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("t", i), worth(market.Credit/10))))
 	}
 	h.run()
 	rec := h.lastRound()
-	want := market.Rule{Pricing: market.PricingPosted, Settle: market.SettleMetered, Clarke: market.ClarkeClient, Instead: market.PricingVCG}
-	if rec.Round.Rule != want || len(rec.Outcome.Awards) != 256 || len(rec.Round.Edges) < 1<<16 || h.n.stats.Stopped != 1 {
-		t.Fatalf("%+v, %d awards of %d edges, %d stopped", rec.Round.Rule, len(rec.Outcome.Awards), len(rec.Round.Edges), h.n.stats.Stopped)
+	want := market.Rule{Pricing: market.PricingPosted, Settle: market.SettleMetered,
+		Clarke: market.ClarkeClient, Instead: market.PricingVCG}
+	if rec.Round.Rule != want || len(rec.Outcome.Awards) != 256 || len(rec.Round.Edges) < 1<<16 ||
+		h.n.stats.Stopped != 1 {
+		t.Fatalf("%+v, %d awards of %d edges, %d stopped", rec.Round.Rule, len(rec.Outcome.Awards),
+			len(rec.Round.Edges), h.n.stats.Stopped)
 	}
 	x, err := market.Explain(rec.Round, rec.Outcome)
-	if err != nil || !strings.Contains(x.String(), "pricing posted instead of vcg, whose solve had to be stopped") {
+	if err != nil || !strings.Contains(x.String(),
+		"pricing posted instead of vcg, whose solve had to be stopped") {
 		t.Errorf("%v: %.200s", err, x)
 	}
 	stopped = false
@@ -114,10 +125,12 @@ func TestRulesThatMeanNothing(t *testing.T) {
 		t.Error(err)
 	}
 	// Another pricing than the file's leaves the file's amounts out, and brings its own.
-	if r := c.Rule.Overlay(&bus.MarketConfig{Pricing: market.PricingPosted, Tariffs: amounts}); r.Validate() != nil || r.Ceilings != nil || r.Tariffs["h200"] != 5 {
+	if r := c.Rule.Overlay(&bus.MarketConfig{Pricing: market.PricingPosted,
+		Tariffs: amounts}); r.Validate() != nil || r.Ceilings != nil || r.Tariffs["h200"] != 5 {
 		t.Errorf("%+v, %v", r, r.Validate())
 	}
-	if r := c.Rule.Overlay(&bus.MarketConfig{Settle: market.SettleQuoted}); r.Validate() != nil || r.Ceilings["h200"] != 5 || r.Settle != market.SettleQuoted {
+	if r := c.Rule.Overlay(&bus.MarketConfig{Settle: market.SettleQuoted}); r.Validate() != nil ||
+		r.Ceilings["h200"] != 5 || r.Settle != market.SettleQuoted {
 		t.Errorf("%+v, %v", r, r.Validate())
 	}
 }

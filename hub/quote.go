@@ -44,13 +44,15 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 		q.features.InFlight = 0
 	}
 	q.forecast = a.predictor.Forecast(q.features)
-	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: cached, Output: q.forecast.Output}) + a.tariff
+	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: cached, Output: q.forecast.Output}) +
+		a.tariff
 	q.most = most
 	q.worst = max(q.cost, market.WorstCase(a.price, most, q.maxTokens)+a.tariff)
 	if n.cfg.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		q.floor = market.WorstCase(a.price, least, min(1, q.maxTokens)) + a.tariff
 	}
-	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: a.quality(t.msg.Domain)})
+	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost,
+		Quality: a.quality(t.msg.Domain)})
 	return q
 }
 
@@ -119,7 +121,8 @@ type visit struct{ role, agent string }
 
 // usable reports whether t may be given to a, slots aside.
 func (n *Node) usable(t *task, a *agent) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.fits(t) && !slices.Contains(t.failedAt, a.id) && a.reads(t)
+	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.fits(t) &&
+		!slices.Contains(t.failedAt, a.id) && a.reads(t)
 }
 
 // reads reports whether a's engine can tell how t goes on: from its beginning any can.
@@ -128,10 +131,14 @@ func (a *agent) reads(t *task) bool { return !t.parses || slices.Contains(a.reg.
 // dispatch is the message that hands t to the agent of h.
 func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 	d := bus.Dispatch{
-		Kind: bus.DispatchTask, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal, Round: h.rec.Round, Hold: h.id,
-		Boot: h.rec.Boot, Fence: h.agent.reg.Fence, Tier: aw.Tier, Task: *t.msg, Model: h.rec.Model, MaxTokens: h.rec.MaxTokens, Price: h.rec.Price,
-		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Fee: h.rec.Fee, Settle: h.rec.Settle,
-		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium, TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
+		Kind: bus.DispatchTask, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal,
+		Round: h.rec.Round, Hold: h.id,
+		Boot: h.rec.Boot, Fence: h.agent.reg.Fence, Tier: aw.Tier, Task: *t.msg, Model: h.rec.Model,
+		MaxTokens: h.rec.MaxTokens, Price: h.rec.Price,
+		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Fee: h.rec.Fee,
+		Settle: h.rec.Settle,
+		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium,
+		TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
 	}
 	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.implied, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.Task.Inbox, d.Earlier = "", t.earlier

@@ -30,8 +30,8 @@ func (h *house) findings(level int) []ledger.Finding {
 	return a.Finish().Findings
 }
 
-// regimeHouse is a house with three agents and warm caches under a regime, and a batch of tasks of which one's worth is
-// given.
+// regimeHouse is a house with three agents and warm caches under a regime, and a batch of tasks of which
+// one's worth is given.
 func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.Credits) *house {
 	h := newHouse(t, func(c *Config) {
 		c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 20*market.Credit
@@ -67,8 +67,8 @@ func (h *house) tolls() map[string]market.Credits {
 	return tolls
 }
 
-// A regime moves rounds by the toll alone: it is in the record, at most zero, charged to the nano-credit and named on the
-// receipt, and the audit finds nothing amiss.
+// A regime moves rounds by the toll alone: it is in the record, at most zero, charged to the nano-credit and
+// named on the receipt, and the audit finds nothing amiss.
 func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -103,9 +103,12 @@ func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 			client, id, _ := strings.Cut(string(a.Task), "/")
 			d := h.take(client, id)
 			congestion, toll, fee := rec.Round.Tolls(a)
-			if toll != tolls[string(a.Task)+">"+string(a.Agent)] || fee != -500 || d.Congestion != congestion ||
-				d.Toll != congestion+toll+fee || d.Premium != d.SlotPrice-d.Toll || d.Toll-d.Congestion+d.Fee != toll {
-				t.Fatalf("award %d: %+v dispatched as %+v: congestion %d, regime %d, fee %d", i, a, d, congestion, toll, fee)
+			if toll != tolls[string(a.Task)+">"+string(a.Agent)] || fee != -500 ||
+				d.Congestion != congestion ||
+				d.Toll != congestion+toll+fee || d.Premium != d.SlotPrice-d.Toll ||
+				d.Toll-d.Congestion+d.Fee != toll {
+				t.Fatalf("award %d: %+v dispatched as %+v: congestion %d, regime %d, fee %d", i, a, d,
+					congestion, toll, fee)
 			}
 			if toll < 0 {
 				saved++
@@ -131,12 +134,17 @@ func TestNoBidIsInTheRegimesToll(t *testing.T) {
 	for n := range uint64(40) {
 		p := regime.Params{Temperature: 3 * rng.Float64(), Overlap: rng.Float64()}
 		honest := regimeHouse(t, p, seed+n, func() market.Credits { return 3_000_000 }).tolls()
-		lied := regimeHouse(t, p, seed+n, func() market.Credits { return market.Credits(300_000 + rng.Int64N(int64(1)<<rng.IntN(24))) }).tolls()
+		lied := regimeHouse(t, p, seed+n,
+			func() market.Credits {
+				return market.Credits(300_000 +
+					rng.Int64N(int64(1)<<rng.IntN(24)))
+			}).tolls()
 		for edge, toll := range lied {
 			if was, ok := honest[edge]; ok {
 				compared++
 				if toll != was {
-					t.Fatalf("round %d: the toll of %s is %d, and was %d before one client bid otherwise", n, edge, toll, was)
+					t.Fatalf("round %d: the toll of %s is %d, and was %d before one client bid otherwise", n,
+						edge, toll, was)
 				}
 			}
 		}

@@ -25,7 +25,8 @@ func (n *Node) Recall() error {
 			n.replayEnd(&p)
 		}
 		code := bus.Code("")
-		if p.Void != nil && (bus.Code(p.Void.Reason) == bus.CodeTimeout || bus.Code(p.Void.Reason) == bus.CodeBadRequest) {
+		if p.Void != nil && (bus.Code(p.Void.Reason) == bus.CodeTimeout ||
+			bus.Code(p.Void.Reason) == bus.CodeBadRequest) {
 			code = bus.CodeLate // its agent's account came too late, or was none
 		}
 		n.acks.put(ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot), code)
@@ -43,8 +44,8 @@ func (n *Node) Recall() error {
 		n.replayHold(&open[i])
 	}
 	for _, r := range h.Returns() {
-		// Whether the treasury heard of it is not known here: it will say, see resendReturns. It takes returns in order, so one
-		// that it never hears of would hold up all that follow.
+		// Whether the treasury heard of it is not known here: it will say, see resendReturns. It takes
+		// returns in order, so one that it never hears of would hold up all that follow.
 		n.treasury.returns = append(n.treasury.returns, giveBack{r.Number, r.Client, r.Amount})
 	}
 	if seq, _, last := n.book.Last(); seq > 0 {
@@ -55,14 +56,17 @@ func (n *Node) Recall() error {
 	return nil
 }
 
-// replayHold brings back a task that was under way: its agent may still be serving it. What its client sent is
-// not in a journal, so it is answered `unknown` until the hold ends, or whoever has the task sends it again.
+// replayHold brings back a task that was under way: its agent may still be serving it. What its client sent
+// is not in a journal, so it is answered `unknown` until the hold ends, or whoever has the task sends it
+// again.
 func (n *Node) replayHold(p *ledger.Past) {
 	rec := p.Hold
 	a := n.enrol(rec.Agent)
 	t := &task{
-		key: taskKey{rec.Client, rec.Task}, id: market.TaskID(rec.Client + "/" + rec.Task), digest: rec.Digest, state: running, arrived: n.now,
-		deadline: time.Unix(0, rec.Expires), told: true, reply: bus.ReplySubject(rec.Client, rec.Task), earlier: p.Earlier,
+		key: taskKey{rec.Client, rec.Task}, id: market.TaskID(rec.Client + "/" + rec.Task),
+		digest: rec.Digest, state: running, arrived: n.now,
+		deadline: time.Unix(0, rec.Expires), told: true, reply: bus.ReplySubject(rec.Client, rec.Task),
+		earlier: p.Earlier,
 	}
 	t.whole, t.tries, t.continued = rec.MaxTokens, rec.Attempt, rec.Attempt > 0
 	t.timer.owner = t
@@ -81,8 +85,9 @@ func (n *Node) replayHold(p *ledger.Past) {
 	n.timers.set(&h.timer, h.expires)
 }
 
-// takeUp hands a recovered hold to its agent once more, as the task has come again: perhaps it never left, since the
-// hub died between its journal and its agents. To an agent that has it already it is the same dispatch.
+// takeUp hands a recovered hold to its agent once more, as the task has come again: perhaps it never left,
+// since the hub died between its journal and its agents. To an agent that has it already it is the same
+// dispatch.
 func (n *Node) takeUp(t *task, m *bus.Task) {
 	h := t.hold
 	t.msg = m
@@ -112,10 +117,12 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	n.handOut(h)
 }
 
-// recovered says who has served a task that is known from the journal alone: for a while its agent still has the chunks.
+// recovered says who has served a task that is known from the journal alone: for a while its agent still has
+// the chunks.
 func (n *Node) recovered(h *hold) *bus.Accepted {
 	return &bus.Accepted{
-		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model, Reply: h.task.reply, Round: h.rec.Round,
+		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
+		Reply: h.task.reply, Round: h.rec.Round,
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"souk/market"
 )
 
-// returnsPerFrame bounds the returns of one frame: a stopping hub has one for each client that ever paid here.
+// returnsPerFrame bounds the returns of one frame: a stopping hub has one for each client that ever paid
+// here.
 const returnsPerFrame = 256
 
 // returnSpare hands back what no task needs, client by client: a stopping hub strands no money.
@@ -74,7 +75,8 @@ func (n *Node) returnAbove(client string, keep market.Credits) {
 	n.sendReturns()
 }
 
-// recall gives back what is called back of a client's money, and says what is left. The answer follows the return's frame.
+// recall gives back what is called back of a client's money, and says what is left. The answer follows the
+// return's frame.
 func (n *Node) recall(m *bus.Recall) error {
 	if m.Hub != n.cfg.Journal {
 		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, n.cfg.Journal)
@@ -90,7 +92,8 @@ func (n *Node) recall(m *bus.Recall) error {
 		n.askMissed()
 	}
 	r := &bus.RecallReply{
-		ID: m.ID, Hub: n.cfg.Journal, Client: m.Client, Avail: n.book.Avail(m.Client), Held: n.book.Held(m.Client),
+		ID: m.ID, Hub: n.cfg.Journal, Client: m.Client, Avail: n.book.Avail(m.Client),
+		Held:     n.book.Held(m.Client),
 		Accepted: n.book.LastGrant(n.cfg.Journal), Returned: n.book.LastReturn(n.cfg.Journal),
 	}
 	if p != nil {
@@ -100,8 +103,8 @@ func (n *Node) recall(m *bus.Recall) error {
 	return nil
 }
 
-// sweep gives back, once in a leadership, what clients without an open task have had here since before it; a few at a time, for
-// they may be many.
+// sweep gives back, once in a leadership, what clients without an open task have had here since before it; a
+// few at a time, for they may be many.
 type sweep struct {
 	clients []string
 	begun   bool
@@ -143,11 +146,13 @@ func (s *sweep) due(n *Node) {
 	}
 }
 
-// returnWindow is how many returns are told at once. The treasury takes them in order, and few that overtake others.
+// returnWindow is how many returns are told at once. The treasury takes them in order, and few that overtake
+// others.
 const returnWindow = 64
 
-// sendReturns tells the treasury of the next returns. A request's id is made from the return's number, so that telling it twice
-// changes nothing. After a start it is first to say which of them it has, unless we are about to stop.
+// sendReturns tells the treasury of the next returns. A request's id is made from the return's number, so
+// that telling it twice changes nothing. After a start it is first to say which of them it has, unless we are
+// about to stop.
 func (n *Node) sendReturns() {
 	t := &n.treasury
 	if !t.told && !n.draining {
@@ -155,12 +160,14 @@ func (n *Node) sendReturns() {
 	}
 	for _, r := range t.returns[:min(len(t.returns), returnWindow)] {
 		if id := bus.ReturnID(n.cfg.Journal, r.number); t.asks[id] == nil {
-			n.post(&ask{op: bus.OpReturn, client: r.client, number: r.number, req: bus.FundsRequest{ID: id, Client: r.client, Amount: r.amount}})
+			n.post(&ask{op: bus.OpReturn, client: r.client, number: r.number,
+				req: bus.FundsRequest{ID: id, Client: r.client, Amount: r.amount}})
 		}
 	}
 }
 
-// returned takes the answer to a return. One that was refused is in the way of all that follow, so its operator is told.
+// returned takes the answer to a return. One that was refused is in the way of all that follow, so its
+// operator is told.
 func (n *Node) returned(a *ask, m *bus.FundsReply) {
 	if m.Code != "" {
 		if !a.refused {
@@ -173,7 +180,8 @@ func (n *Node) returned(a *ask, m *bus.FundsReply) {
 	n.over(a)
 	t := &n.treasury
 	if i := slices.IndexFunc(t.returns, func(r giveBack) bool { return r.number == a.number }); i >= 0 {
-		copy(t.returns[1:i+1], t.returns[:i]) // answers come nearly in order: what is before it is the shorter part
+		// answers come nearly in order: what is before it is the shorter part
+		copy(t.returns[1:i+1], t.returns[:i])
 		t.returns = t.returns[1:]
 	}
 	n.sendReturns()
@@ -197,8 +205,9 @@ func (n *Node) tellReturns(taken uint64) {
 
 const journalStale = "the hub's journal lacks its end: an older copy stands in its place"
 
-// stale reports whether the treasury took in a return that this journal does not have: it is an older copy, and lists money as
-// there to be spent that went back, or was spent, after it was made. Such a hub settles what runs and takes nothing more.
+// stale reports whether the treasury took in a return that this journal does not have: it is an older copy,
+// and lists money as there to be spent that went back, or was spent, after it was made. Such a hub settles
+// what runs and takes nothing more.
 func (n *Node) stale(m *bus.FundsReply) bool {
 	own := n.book.LastReturn(n.cfg.Journal)
 	if m.Code != "" || m.Returned <= own {
@@ -207,7 +216,9 @@ func (n *Node) stale(m *bus.FundsReply) bool {
 	if !n.lost {
 		n.lost = true
 		n.status.changed = true
-		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: nothing is awarded until the newer journal is back", journalStale, m.Returned, n.cfg.Journal, own))
+		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: "+
+			"nothing is awarded until the newer journal is back", journalStale, m.Returned, n.cfg.Journal,
+			own))
 		n.sendAway(bus.CodeUnavailable, journalStale)
 	}
 	return true

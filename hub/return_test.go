@@ -10,9 +10,9 @@ import (
 	"souk/market"
 )
 
-// A hub has more clients than one frame or one answer holds, and stops while the treasury is away. It takes returns in their
-// order, so one that it never heard of would strand the money of all that follow: at the next start each is told again,
-// but for those that the treasury has.
+// A hub has more clients than one frame or one answer holds, and stops while the treasury is away. It takes
+// returns in their order, so one that it never heard of would strand the money of all that follow: at the
+// next start each is told again, but for those that the treasury has.
 func TestReturnsOfManyClients(t *testing.T) {
 	const clients = 5000
 	for _, taken := range []uint64{0, clients - 3} {
@@ -20,7 +20,8 @@ func TestReturnsOfManyClients(t *testing.T) {
 			h := newHouse(t, nil)
 			var accepts []ledger.Record
 			for i := range uint64(clients) {
-				accepts = append(accepts, ledger.NewAccept("hub-math", i+1, fmt.Sprint("c", i), market.Credit, h.n.salt()))
+				accepts = append(accepts,
+					ledger.NewAccept("hub-math", i+1, fmt.Sprint("c", i), market.Credit, h.n.salt()))
 			}
 			h.must(h.n.commit(accepts...))
 			h.run()
@@ -32,7 +33,8 @@ func TestReturnsOfManyClients(t *testing.T) {
 			if n := len(h.frames) - before; n < 2 || n > clients/100 {
 				t.Errorf("%d returns in %d frames", clients, n)
 			}
-			if len(h.replica.Balances("client:*:avail")) != clients || h.replica.Avail("c0") != 0 || h.replica.Avail(fmt.Sprint("c", clients-1)) != 0 {
+			if len(h.replica.Balances("client:*:avail")) != clients || h.replica.Avail("c0") != 0 ||
+				h.replica.Avail(fmt.Sprint("c", clients-1)) != 0 {
 				t.Error("money is left at the hub")
 			}
 
@@ -49,7 +51,8 @@ func TestReturnsOfManyClients(t *testing.T) {
 				if f.Op != bus.OpReturn {
 					continue
 				}
-				if told++; f.Request.ID != bus.ReturnID("hub-math", taken+told) || f.Request.Amount != market.Credit {
+				if told++; f.Request.ID != bus.ReturnID("hub-math", taken+told) ||
+					f.Request.Amount != market.Credit {
 					t.Fatalf("told %+v, want return %d", f.Request, taken+told)
 				}
 			}
@@ -64,13 +67,15 @@ func TestReturnsOfManyClients(t *testing.T) {
 			h.must(again.Lead(h.now, 9))
 			h.run()
 			if len(h.asked) != 1 || h.asked[0].Op != bus.OpAllotted {
-				t.Errorf("at the next leadership the treasury is told %d things, want it asked one", len(h.asked))
+				t.Errorf("at the next leadership the treasury is told %d things, want it asked one",
+					len(h.asked))
 			}
 		})
 	}
 }
 
-// The treasury is away when the hub comes to lead: it is told of returns once it is back, not at the next start.
+// The treasury is away when the hub comes to lead: it is told of returns once it is back, not at the next
+// start.
 func TestReturnsAndATreasuryThatIsAway(t *testing.T) {
 	h := newHouse(t, nil)
 	h.must(h.n.commit(ledger.NewAccept("hub-math", 1, "ann", market.Credit, h.n.salt())))
@@ -150,7 +155,8 @@ func TestATreasuryThatDoesNotSay(t *testing.T) {
 		if ask.Op != bus.OpAllotted {
 			t.Fatalf("asked %+v", ask)
 		}
-		h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeBadRequest, Message: "not of one market"}))
+		h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeBadRequest,
+			Message: "not of one market"}))
 		h.pass(askMissedAgain)
 	}
 	if len(h.faults) != 1 || !strings.Contains(h.faults[0].Error(), "not of one market") {

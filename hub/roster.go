@@ -12,8 +12,8 @@ import (
 	"souk/market"
 )
 
-// agent is what the hub knows of one agent. It stays in the roster at least as long as it is joined or holds run on
-// it.
+// agent is what the hub knows of one agent. It stays in the roster at least as long as it is joined or holds
+// run on it.
 type agent struct {
 	id     string
 	reg    bus.Registration
@@ -48,7 +48,8 @@ type agent struct {
 }
 
 func (n *Node) find(id string) (int, bool) {
-	return slices.BinarySearchFunc(n.roster, id, func(a *agent, id string) int { return cmp.Compare(a.id, id) })
+	return slices.BinarySearchFunc(n.roster, id,
+		func(a *agent, id string) int { return cmp.Compare(a.id, id) })
 }
 
 func (n *Node) lookup(id string) *agent {
@@ -70,8 +71,8 @@ func (n *Node) enrol(id string) *agent {
 	return n.roster[i]
 }
 
-// drop forgets an agent that is gone and on which nothing runs, once there are many: one that comes back, after a
-// lost lease say, is known already.
+// drop forgets an agent that is gone and on which nothing runs, once there are many: one that comes back,
+// after a lost lease say, is known already.
 func (n *Node) drop(a *agent) {
 	if a.joined || len(a.holds) > 0 || len(n.roster) <= 2*n.cfg.MaxAgents {
 		return
@@ -84,8 +85,8 @@ func (n *Node) drop(a *agent) {
 }
 
 // Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
-// leadership; or that its registration has changed. A registration that cannot be sold under is an error and is
-// counted; the agent is not sold.
+// leadership; or that its registration has changed. A registration that cannot be sold under is an error and
+// is counted; the agent is not sold.
 func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	n.advance(now)
 	if !n.leading {
@@ -116,7 +117,8 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	a.joined = true
 	n.restarted(a, &reg)
 	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
-	if fresh || reg.Model != a.reg.Model { // an engine upgraded to another model has none of the last one's cache, or speed
+	// an engine upgraded to another model has none of the last one's cache, or speed
+	if fresh || reg.Model != a.reg.Model {
 		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
 	}
 	if reg.Model != a.reg.Model {
@@ -144,8 +146,8 @@ func (n *Node) joined() (count int) {
 	return count
 }
 
-// Leave says that an agent's registration, or the claim on it, is gone. What runs there may well go on: its holds end
-// by a Completion or by their own time.
+// Leave says that an agent's registration, or the claim on it, is gone. What runs there may well go on: its
+// holds end by a Completion or by their own time.
 func (n *Node) Leave(now time.Time, id string) {
 	n.advance(now)
 	n.leave(id)
@@ -160,10 +162,10 @@ func (n *Node) leave(id string) {
 	}
 }
 
-// restarted ends what ran on an agent's earlier process: a new registration can only follow the end of
-// the old lease, so that process is dead and will send no Completion, but for what it had served and written down: while the
-// registration names its boot, its holds wait for that. The boot stands in the hold's record, so this is known after a restart of
-// the hub too.
+// restarted ends what ran on an agent's earlier process: a new registration can only follow the end of the
+// old lease, so that process is dead and will send no Completion, but for what it had served and written
+// down: while the registration names its boot, its holds wait for that. The boot stands in the hold's record,
+// so this is known after a restart of the hub too.
 func (n *Node) restarted(a *agent, reg *bus.Registration) {
 	for _, h := range slices.Clone(a.holds) {
 		if h.rec.Boot != reg.Boot && !slices.Contains(reg.Former, h.rec.Boot) { // clocks may be set back
@@ -230,14 +232,15 @@ func (a *agent) correct(now time.Time, running int, settling time.Duration, firs
 
 // free is how many tasks the agent can be given now.
 func (a *agent) free(n *Node) int {
-	if !a.joined || !a.sells || n.nano > a.quiet || n.nano < a.avoid || a.state != bus.StateReady || a.reg.State != bus.StateReady {
+	if !a.joined || !a.sells || n.nano > a.quiet || n.nano < a.avoid || a.state != bus.StateReady ||
+		a.reg.State != bus.StateReady {
 		return 0
 	}
 	return max(0, a.slots-len(a.holds)-a.stuck)
 }
 
-// offer appends to dst the tiers of an agent with free slots, for so many tasks: the charge of the next tier is that of who
-// comes after those that run there. Tiers beyond most are left for later rounds.
+// offer appends to dst the tiers of an agent with free slots, for so many tasks: the charge of the next tier
+// is that of who comes after those that run there. Tiers beyond most are left for later rounds.
 func (a *agent) offer(dst []market.Tier, free, tasks, most int) []market.Tier {
 	if len(a.tiers) == 0 || most == 0 {
 		return append(dst, market.Tier{Slots: free})
@@ -255,8 +258,8 @@ func (n *Node) freeSlots() (free int) {
 	return free
 }
 
-// shun leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time. What is heard of while it is left
-// alone was dispatched before, and says nothing new.
+// shun leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time. What
+// is heard of while it is left alone was dispatched before, and says nothing new.
 func (n *Node) shun(a *agent) {
 	if n.nano < a.avoid {
 		return

@@ -11,7 +11,8 @@ import (
 func (h *house) summary(id string, seq uint64, change func(*bus.Summary)) error {
 	h.t.Helper()
 	a := h.n.lookup(id)
-	s := &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady, Slots: a.slots, InFlight: len(a.holds), Price: a.price}
+	s := &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady, Slots: a.slots,
+		InFlight: len(a.holds), Price: a.price}
 	if change != nil {
 		change(s)
 	}
@@ -53,7 +54,8 @@ func TestAnUpgradedEngine(t *testing.T) {
 	}
 	reg.Model = "qwen"
 	h.must(h.n.Join(h.now, reg))
-	if a := h.n.lookup("a-1"); a.belief == before.belief || a.predictor == before.predictor || a.reg.Model != "qwen" {
+	if a := h.n.lookup("a-1"); a.belief == before.belief || a.predictor == before.predictor ||
+		a.reg.Model != "qwen" {
 		t.Errorf("of %s the hub still believes what it learnt of llama", a.reg.Model)
 	}
 	h.must(h.step(h.task("ann", "t1")))
@@ -145,8 +147,11 @@ func TestSlotsBusyWithAnothersWork(t *testing.T) {
 func TestSessionsStayWhereTheirPrefixIs(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 2, 0.8, card(10, 1, 10))
-	first := bus.Prompt{Bytes: 8000, Messages: 2, Tokens: 2000, Marks: []bus.Mark{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}}}
-	second := bus.Prompt{Bytes: 8800, Messages: 4, Tokens: 2200, Marks: []bus.Mark{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}, {Bytes: 8400, Hash: 3}, {Bytes: 8800, Hash: 4}}}
+	first := bus.Prompt{Bytes: 8000, Messages: 2, Tokens: 2000,
+		Marks: []bus.Mark{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}}}
+	second := bus.Prompt{Bytes: 8800, Messages: 4, Tokens: 2200,
+		Marks: []bus.Mark{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}, {Bytes: 8400, Hash: 3},
+			{Bytes: 8800, Hash: 4}}}
 	turn := func(id string, p bus.Prompt) *bus.Task {
 		return h.task("ann", id, worth(market.Credit/20), func(m *bus.Task) { m.Session, m.Prompt = "s", p })
 	}

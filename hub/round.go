@@ -28,7 +28,8 @@ type scratch struct {
 	chosen   []int // the quote of each edge
 }
 
-// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks (market.MaxWorth).
+// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
+// (market.MaxWorth).
 const maxSeats = 4000
 
 // edge is an edge of the round to be, with the quote it was made from.
@@ -67,7 +68,8 @@ func (n *Node) clear() {
 // part.
 func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
 	s := &n.round
-	s.agents, s.free, s.place, s.quotes, s.edges = s.agents[:0], s.free[:0], s.place[:0], s.quotes[:0], s.edges[:0]
+	s.agents, s.free, s.place, s.quotes, s.edges = s.agents[:0], s.free[:0], s.place[:0], s.quotes[:0],
+		s.edges[:0]
 	tasks, agents, chosen = s.inTasks[:0], s.inAgents[:0], s.chosen[:0]
 	for _, a := range n.roster {
 		if free := a.free(n); free > 0 {
@@ -113,7 +115,8 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			agents = append(agents, a)
 			first := len(tiers)
 			tiers = a.offer(tiers, s.free[k], len(s.tasks), most)
-			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(a.id), Tiers: tiers[first:len(tiers):len(tiers)]})
+			r.Agents = append(r.Agents,
+				market.Supply{Agent: market.AgentID(a.id), Tiers: tiers[first:len(tiers):len(tiers)]})
 		}
 	}
 	r.Edges = make([]market.Edge, len(s.edges))
@@ -138,8 +141,8 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 	return r, tasks, agents, chosen
 }
 
-// toll sets the regime's toll on every task and agent that may meet, whatever was bid: bids decide which of them become
-// edges, so the scale and the largest draw are taken over all of them.
+// toll sets the regime's toll on every task and agent that may meet, whatever was bid: bids decide which of
+// them become edges, so the scale and the largest draw are taken over all of them.
 func (n *Node) toll(seed [32]byte) {
 	s, p := &n.round, n.cfg.Regime
 	s.tolls = s.tolls[:0]
@@ -189,7 +192,8 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 			i++
 		}
 		t := tasks[i]
-		e, _ := slices.BinarySearchFunc(r.Edges, i, func(e market.Edge, task int) int { return cmp.Compare(e.Task, task) })
+		e, _ := slices.BinarySearchFunc(r.Edges, i,
+			func(e market.Edge, task int) int { return cmp.Compare(e.Task, task) })
 		for r.Agents[r.Edges[e].Agent].Agent != aw.Agent {
 			e++
 		}
@@ -240,7 +244,8 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		Client: t.key.client, Task: t.key.id, Attempt: t.msg.Attempt, Agent: a.id, Model: a.reg.Model,
 		Round: round, Slot: slot, Kind: bus.DispatchTask,
 		Amount:  market.Hold(aw.Premium, q.worst, min(t.terms.Cap(), t.reserved)),
-		Premium: aw.Premium, Fee: n.cfg.Fee, Quoted: aw.Cost, Tariff: a.tariff, Settle: n.cfg.Settle, Price: a.price,
+		Premium: aw.Premium, Fee: n.cfg.Fee, Quoted: aw.Cost, Tariff: a.tariff, Settle: n.cfg.Settle,
+		Price:  a.price,
 		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,
 		Expires: h.expires.UnixNano(), Boot: a.reg.Boot, Digest: t.digest,
 	}
@@ -270,7 +275,9 @@ func (n *Node) handOut(h *hold) {
 	t := h.task
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 && t.dear == 0 && t.refusals == 0 && h.again == 0})
+	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 &&
+		t.dear == 0 &&
+		t.refusals == 0 && h.again == 0})
 }
 
 // notePrices keeps the slot prices of a round for the status.

@@ -15,9 +15,9 @@ type settings struct {
 	rule  Rule
 }
 
-// Configure applies the domain's settings from the registry to every later round; what is left out of them, or all
-// of it when m is nil, is as the hub's own file says. Rounds and holds that exist keep the rules in their records.
-// Settings that cannot be applied change nothing.
+// Configure applies the domain's settings from the registry to every later round; what is left out of them,
+// or all of it when m is nil, is as the hub's own file says. Rounds and holds that exist keep the rules in
+// their records. Settings that cannot be applied change nothing.
 func (n *Node) Configure(now time.Time, m *bus.MarketConfig) error {
 	s := n.file
 	if m != nil {

@@ -12,7 +12,8 @@ func TestSettings(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 8, 0.8, card(1, 1, 4))
 	no, wait := false, int64(30)
-	h.must(h.n.Configure(h.now, &bus.MarketConfig{Domain: "math", MaxBatch: 2, MaxWaitMS: &wait, Eager: &no, Settle: "quoted"}))
+	h.must(h.n.Configure(h.now,
+		&bus.MarketConfig{Domain: "math", MaxBatch: 2, MaxWaitMS: &wait, Eager: &no, Settle: "quoted"}))
 
 	h.must(h.step(h.task("ann", "t1")))
 	if len(h.dispatched) != 0 {
@@ -29,7 +30,8 @@ func TestSettings(t *testing.T) {
 	h.take("ann", "t3")
 
 	for _, bad := range []*bus.MarketConfig{
-		{Domain: "law"}, {Domain: "math", MaxBatch: -1}, {Domain: "math", Pricing: "highest"}, {Domain: "math", Settle: "later"},
+		{Domain: "law"}, {Domain: "math", MaxBatch: -1}, {Domain: "math", Pricing: "highest"},
+		{Domain: "math", Settle: "later"},
 	} {
 		if h.n.Configure(h.now, bad) == nil || h.n.cfg.Batch.MaxBatch != 2 {
 			t.Errorf("%+v is applied", bad)

@@ -24,7 +24,8 @@ func (h *house) serveSlowly(id string, itl time.Duration) time.Duration {
 	c.ITLUS = itl.Microseconds()
 	h.now = h.now.Add(itl) // more than has passed is not believed
 	h.must(h.step(c))
-	h.must(h.step(&bus.Summary{Agent: rec.Agent, Boot: 1, Seq: uint64(h.now.UnixMilli()), State: bus.StateReady, Slots: 1,
+	h.must(h.step(&bus.Summary{Agent: rec.Agent, Boot: 1, Seq: uint64(h.now.UnixMilli()),
+		State: bus.StateReady, Slots: 1,
 		Price: card(1, 1, 4)}))
 	return held
 }

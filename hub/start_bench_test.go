@@ -10,9 +10,9 @@ import (
 	"souk/ledger/journal"
 )
 
-// A hub starts: its journal of a million frames is read from the disk and made a Node of, from the first frame, and from a snapshot
-// that is as old as one becomes. A task leaves two frames where rounds are small. making-us/frame is the CPU that snapshots cost the
-// hub which keeps them, making-ms what one takes.
+// A hub starts: its journal of a million frames is read from the disk and made a Node of, from the first
+// frame, and from a snapshot that is as old as one becomes. A task leaves two frames where rounds are small.
+// making-us/frame is the CPU that snapshots cost the hub which keeps them, making-ms what one takes.
 func BenchmarkStart(b *testing.B) {
 	const million, behind = 1_000_000, 1 << 17
 	dir := filepath.Join(b.TempDir(), "j")

@@ -23,15 +23,16 @@ type Stats struct {
 	Welfare   market.Credits // as quoted
 	Quoted    market.Credits // cost of what was captured, as it was quoted
 
-	Captured  int64
-	Cost      market.Credits // due to agents
-	Premium   market.Credits // paid beside, the fee included
-	Fee       market.Credits
-	Priced    int64              // captures with a slot price above zero
-	Voids     map[bus.Code]int64 // holds ended without payment, by reason
-	Moved     int64              // tasks that another agent got because theirs failed before anything was delivered
-	Continued int64              // answers that went on at another agent
-	Late      int64              // completions of holds that had ended: repeats, or too late
+	Captured int64
+	Cost     market.Credits // due to agents
+	Premium  market.Credits // paid beside, the fee included
+	Fee      market.Credits
+	Priced   int64              // captures with a slot price above zero
+	Voids    map[bus.Code]int64 // holds ended without payment, by reason
+	// tasks that another agent got because theirs failed before anything was delivered
+	Moved     int64
+	Continued int64 // answers that went on at another agent
+	Late      int64 // completions of holds that had ended: repeats, or too late
 
 	Rejected     int64 // messages that meant nothing here
 	BadAgents    int64 // registrations that cannot be sold under
@@ -65,7 +66,8 @@ type AgentStats struct {
 }
 
 func newStats() Stats {
-	return Stats{Tasks: map[bus.Code]int64{}, RoundSize: map[int]int64{}, Voids: map[bus.Code]int64{}, agents: map[string]*AgentStats{}}
+	return Stats{Tasks: map[bus.Code]int64{}, RoundSize: map[int]int64{}, Voids: map[bus.Code]int64{},
+		agents: map[string]*AgentStats{}}
 }
 
 // maxAgentStats bounds the agents counted one by one; the rest are counted under "".

@@ -20,8 +20,8 @@ type statusState struct {
 	seq     uint64
 }
 
-// backEvery is how often a hub says its status while it settles after an outage of the bus: whoever came back after it has
-// missed the first, and believes it gone until it hears one.
+// backEvery is how often a hub says its status while it settles after an outage of the bus: whoever came back
+// after it has missed the first, and believes it gone until it hears one.
 const backEvery = 100 * time.Millisecond
 
 // justBack reports whether others may still be on their way back from an outage of the bus.
@@ -67,11 +67,13 @@ func (n *Node) Status() *bus.Status {
 		s.Slots += a.slots
 		s.Free += free
 		s.MaxPromptTokens = max(s.MaxPromptTokens, a.reg.MaxModelLen)
-		i, ok := slices.BinarySearchFunc(s.Models, a.reg.Model, func(m bus.ModelStatus, model string) int { return cmp.Compare(m.Model, model) })
+		i, ok := slices.BinarySearchFunc(s.Models, a.reg.Model,
+			func(m bus.ModelStatus, model string) int { return cmp.Compare(m.Model, model) })
 		quality := a.reg.Domains[0].Score
 		ttft := a.predictor.Forecast(typical).TTFT.Microseconds()
 		if !ok {
-			s.Models = slices.Insert(s.Models, i, bus.ModelStatus{Model: a.reg.Model, Price: a.price, TTFTUS: ttft, SlotPrice: a.slotPrice})
+			s.Models = slices.Insert(s.Models, i,
+				bus.ModelStatus{Model: a.reg.Model, Price: a.price, TTFTUS: ttft, SlotPrice: a.slotPrice})
 		}
 		m := &s.Models[i]
 		m.Agents++

@@ -14,9 +14,10 @@ import (
 	"souk/market"
 )
 
-// storm plays a random market: honest and dishonest agents, clients with much and little money, lost messages,
-// restarts of agents and of the hub, a treasury that falls silent. After every event the hub's promises are checked; at
-// the end everything heals, and every hold must end and every client must have been told.
+// storm plays a random market: honest and dishonest agents, clients with much and little money, lost
+// messages, restarts of agents and of the hub, a treasury that falls silent. After every event the hub's
+// promises are checked; at the end everything heals, and every hold must end and every client must have been
+// told.
 type storm struct {
 	*house
 	r       *rand.Rand
@@ -40,7 +41,8 @@ type storm struct {
 func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 	s := &storm{
 		r: rand.New(rand.NewPCG(seed, 0)), restart: restart,
-		sent: map[string]*bus.Task{}, answers: map[string]int{}, rounds: map[string]bool{}, lost: map[string]bool{}, taken: map[string]ledger.Hold{},
+		sent: map[string]*bus.Task{}, answers: map[string]int{}, rounds: map[string]bool{},
+		lost: map[string]bool{}, taken: map[string]ledger.Hold{},
 		boots: map[string]int64{}, seqs: map[string]uint64{},
 	}
 	s.house = newHouse(t, func(c *Config) {
@@ -50,7 +52,8 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		c.Batch.Eager = seed/6%4 > 0
 		s.reprice(&c.Rule)
 	})
-	s.prepaid = map[string]market.Credits{"rich": 1000 * market.Credit, "poor": market.Credit / 20, "some": 2 * market.Credit}
+	s.prepaid = map[string]market.Credits{"rich": 1000 * market.Credit, "poor": market.Credit / 20,
+		"some": 2 * market.Credit}
 	for _, c := range s.prepaid {
 		s.deposits += c
 	}
@@ -63,7 +66,8 @@ func (s *storm) reprice(r *Rule) {
 	r.Pricing, r.Tariffs, r.Ceiling = market.PricingVCG, nil, 100_000
 	switch s.r.IntN(3) {
 	case 0:
-		r.Pricing, r.Tariffs = market.PricingPosted, map[string]market.Credits{"llama": 3000, "qwen": market.Credits(s.r.IntN(2))}
+		r.Pricing, r.Tariffs = market.PricingPosted,
+			map[string]market.Credits{"llama": 3000, "qwen": market.Credits(s.r.IntN(2))}
 	case 1:
 		r.Pricing = market.PricingTariff
 	}
@@ -77,7 +81,8 @@ func (s *storm) task() *bus.Task {
 	m.Prompt.Tokens = 1 + s.r.IntN(3000)
 	if s.r.IntN(3) == 0 { // some begin alike
 		family := uint64(s.next / 8)
-		m.Prompt = bus.Prompt{Bytes: 8800, Messages: 2, Tokens: 2200, Marks: []bus.Mark{{Bytes: 8000, Hash: family + 1<<40}, {Bytes: 8800, Hash: uint64(s.next)}}}
+		m.Prompt = bus.Prompt{Bytes: 8800, Messages: 2, Tokens: 2200,
+			Marks: []bus.Mark{{Bytes: 8000, Hash: family + 1<<40}, {Bytes: 8800, Hash: uint64(s.next)}}}
 	}
 	m.Session = fmt.Sprint("s", s.r.IntN(20))
 	m.Model = []string{"", "", "llama", "qwen", "auto", "none"}[s.r.IntN(6)]
@@ -104,7 +109,8 @@ func (s *storm) send(m *bus.Task) {
 
 // reply answers a call for an ask, mostly as an honest agent would.
 func (s *storm) reply(c *bus.Call) {
-	ask := market.Ask{Owner: c.Agent, Amount: market.Credits(c.Agent[2]) * 1000, Nonce: [16]byte{byte(c.Epoch)}}
+	ask := market.Ask{Owner: c.Agent, Amount: market.Credits(c.Agent[2]) * 1000,
+		Nonce: [16]byte{byte(c.Epoch)}}
 	m := &bus.Ask{Agent: c.Agent, Class: c.Class, Epoch: c.Epoch, Amount: ask.Amount, Nonce: ask.Nonce[:]}
 	if !c.Open {
 		seal := ask.Seal(c.Class, c.Epoch)
@@ -129,7 +135,8 @@ func (s *storm) give(m bus.Message) error { return s.n.Step(s.now, m) }
 func (s *storm) agents() []string { return []string{"a-1", "a-2", "a-3", "a-4"} }
 
 func (s *storm) register(id string, boot int64) {
-	r := registration(id, []string{"llama", "qwen"}[len(id)*int(id[2])%2], 1+int(id[2])%3, 0.5+float64(id[2]%5)/10, card(1+market.Credits(id[2]%3), 1, 4))
+	r := registration(id, []string{"llama", "qwen"}[len(id)*int(id[2])%2], 1+int(id[2])%3,
+		0.5+float64(id[2]%5)/10, card(1+market.Credits(id[2]%3), 1, 4))
 	r.Boot = boot
 	s.boots[id], s.seqs[id] = boot, 0
 	s.n.Join(s.now, r)
@@ -159,13 +166,15 @@ func (s *storm) event() {
 		}
 		switch s.r.IntN(8) {
 		case 0:
-			codes := []bus.Code{bus.CodeNoSlot, bus.CodeDraining, bus.CodeUnavailable, bus.CodeStaleEpoch, bus.CodeBadRequest}
+			codes := []bus.Code{bus.CodeNoSlot, bus.CodeDraining, bus.CodeUnavailable, bus.CodeStaleEpoch,
+				bus.CodeBadRequest}
 			s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold, Code: codes[s.r.IntN(5)]})
 		case 1: // the dispatch is lost
 		case 2: // its reply is lost
 			s.handed = append(s.handed, d)
 		default:
-			known := s.n.holds[d.Hold] != nil && !s.n.holds[d.Hold].recovered // of a recovered one the hub hears nothing new
+			// of a recovered one the hub hears nothing new
+			known := s.n.holds[d.Hold] != nil && !s.n.holds[d.Hold].recovered
 			if s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold}) == nil && known {
 				s.taken[rec.Client+"/"+rec.Task] = rec
 			}
@@ -204,7 +213,8 @@ func (s *storm) event() {
 		}
 		s.calls = nil
 	case k < 78 && s.next > 0:
-		s.give(&bus.Cancel{Client: []string{"rich", "poor", "some"}[s.r.IntN(3)], Task: fmt.Sprint("t", 1+s.r.IntN(s.next))})
+		s.give(&bus.Cancel{Client: []string{"rich", "poor", "some"}[s.r.IntN(3)],
+			Task: fmt.Sprint("t", 1+s.r.IntN(s.next))})
 	case k < 84:
 		if a := s.n.lookup(id); a != nil {
 			s.seqs[id]++
@@ -222,9 +232,12 @@ func (s *storm) event() {
 			slots := s.r.IntN(4)
 			var tiers []market.Tier
 			for k := range slots * s.r.IntN(2) {
-				tiers = append(tiers, market.Tier{Slots: 1, Toll: market.Credits(-k * (1 + s.r.IntN(3)) * 50_000)}) // not always rising
+				// not always rising
+				tiers = append(tiers,
+					market.Tier{Slots: 1, Toll: market.Credits(-k * (1 + s.r.IntN(3)) * 50_000)})
 			}
-			s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: slots, Tiers: tiers, InFlight: s.r.IntN(4), Price: p, Coverage: 1})
+			s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: slots,
+				Tiers: tiers, InFlight: s.r.IntN(4), Price: p, Coverage: 1})
 		}
 	case k < 86:
 		s.n.Leave(s.now, id)
@@ -238,7 +251,9 @@ func (s *storm) event() {
 	case k < 92:
 		r := s.n.file.rule
 		s.reprice(&r)
-		s.must(s.n.Configure(s.now, &bus.MarketConfig{Domain: "math", Pricing: r.Pricing, Clarke: r.Clarke, Tariffs: r.Tariffs, Ceiling: &r.Ceiling}))
+		s.must(s.n.Configure(s.now,
+			&bus.MarketConfig{Domain: "math", Pricing: r.Pricing, Clarke: r.Clarke, Tariffs: r.Tariffs,
+				Ceiling: &r.Ceiling}))
 	case k < 93 && s.restart:
 		s.startAgain()
 	case k < 94:
@@ -395,7 +410,8 @@ func (s *storm) startFrom(epoch int64, behind int) *Node {
 
 // recalled is all that a hub knows before it leads.
 func recalled(n *Node) []any {
-	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.purses, n.roster, n.timers, n.treasury, n.now, n.nano, n.past,
+	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.purses, n.roster, n.timers, n.treasury, n.now,
+		n.nano, n.past,
 		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}
 }
 
@@ -417,8 +433,10 @@ func (s *storm) check() {
 	for _, f := range s.frames[s.read.frames:] {
 		for _, r := range f.Records {
 			if h := r.Hold; h != nil {
-				if was, ok := s.taken[h.Client+"/"+h.Task]; ok && h.Round > was.Round && h.Attempt <= was.Attempt {
-					s.t.Fatalf("task %s of %s is handed out as attempt %d, which an agent took: its reader would join two answers", h.Task, h.Client, h.Attempt)
+				if was, ok := s.taken[h.Client+"/"+h.Task]; ok && h.Round > was.Round &&
+					h.Attempt <= was.Attempt {
+					s.t.Fatalf("task %s of %s is handed out as attempt %d, which an agent took: its reader "+
+						"would join two answers", h.Task, h.Client, h.Attempt)
 				}
 			}
 			if r.Kind != ledger.KindRound {
@@ -451,7 +469,8 @@ func (s *storm) check() {
 		if s.answers[l.Subject] > 1 {
 			s.t.Fatalf("%s is answered twice", l.Subject)
 		}
-		if a.Result != nil && a.Result.Code == bus.CodeOutbid && !s.rounds[a.Result.Client+"/"+a.Result.Task] {
+		if a.Result != nil && a.Result.Code == bus.CodeOutbid &&
+			!s.rounds[a.Result.Client+"/"+a.Result.Task] {
 			s.t.Fatalf("%s is told outbid and lost no round (I19)", l.Subject)
 		}
 		if a.Result != nil && a.Result.Code == bus.CodeUnknownClient && a.Result.Client != "nobody" {
@@ -461,7 +480,8 @@ func (s *storm) check() {
 	s.read.letters = len(s.letters)
 	for _, d := range s.dispatched {
 		limit := market.Terms{Worth: d.Premium + d.CostCap}.Worth
-		if m := s.sent[d.Task.Inbox]; m != nil && m.Terms.MaxPrice != nil && *m.Terms.MaxPrice > 0 && limit > *m.Terms.MaxPrice {
+		if m := s.sent[d.Task.Inbox]; m != nil && m.Terms.MaxPrice != nil && *m.Terms.MaxPrice > 0 &&
+			limit > *m.Terms.MaxPrice {
 			s.t.Fatalf("task %s may cost %v, its max_price is %v (I18)", d.Task.ID, limit, *m.Terms.MaxPrice)
 		}
 	}
@@ -507,7 +527,8 @@ func (s *storm) check() {
 	if n.waiting != count[waiting] || n.waiting != n.batch.Len()+len(n.left) || n.open != all ||
 		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
 		s.t.Fatalf("counts: waiting %d/%d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
-			n.waiting, count[waiting], n.batch.Len()+len(n.left), n.open, all, len(n.holds), n.book.OpenCount(), agents, count[running])
+			n.waiting, count[waiting], n.batch.Len()+len(n.left), n.open, all, len(n.holds),
+			n.book.OpenCount(), agents, count[running])
 	}
 }
 
@@ -521,7 +542,8 @@ func (s *storm) heal() {
 		s.check()
 	}
 	if s.replica.OpenCount() != 0 || s.n.open != 0 || len(s.n.known) != 0 {
-		s.t.Fatalf("left: %d holds (I16), %d open tasks, %d known", s.replica.OpenCount(), s.n.open, len(s.n.known))
+		s.t.Fatalf("left: %d holds (I16), %d open tasks, %d known", s.replica.OpenCount(), s.n.open,
+			len(s.n.known))
 	}
 	for inbox := range s.sent {
 		if s.answers[inbox] != 1 && !s.lost[inbox] {

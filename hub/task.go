@@ -110,7 +110,8 @@ func contentDigest(m *bus.Task) (d [16]byte) {
 }
 
 // refusal is a Result that says why there is no answer.
-func (n *Node) refusal(m *bus.Task, code bus.Code, retry time.Duration, format string, args ...any) *bus.Result {
+func (n *Node) refusal(m *bus.Task, code bus.Code, retry time.Duration, format string,
+	args ...any) *bus.Result {
 	return &bus.Result{
 		Client: m.Client, Task: m.ID, Session: m.Session, Hub: n.cfg.Domain,
 		Code: code, Message: clip(fmt.Sprintf(format, args...)), RetryMS: retry.Milliseconds(),
@@ -119,7 +120,8 @@ func (n *Node) refusal(m *bus.Task, code bus.Code, retry time.Duration, format s
 
 // Refusal answers a task that never reached the Node: what was wrong with it, and when to try again.
 func (c Config) Refusal(t *bus.Task, wrong error, retry time.Duration) *bus.Answer {
-	r := bus.Result{Client: t.Client, Task: t.ID, Hub: c.Domain, Code: bus.CodeOf(wrong), Message: clip(messageOf(wrong)),
+	r := bus.Result{Client: t.Client, Task: t.ID, Hub: c.Domain, Code: bus.CodeOf(wrong),
+		Message: clip(messageOf(wrong)),
 		RetryMS: retry.Milliseconds()}
 	if !bus.ValidID(r.Client) || !bus.ValidID(r.Task) {
 		r.Client, r.Task = "unknown", "unknown" // what could not be read has no ids to speak of
@@ -149,8 +151,8 @@ func (n *Node) answer(t *task, a *bus.Answer) {
 	t.told = true
 }
 
-// end is the last word on an admitted task. A task that never held money is forgotten, so that its client may try
-// the same id again; others are remembered until their deadline and KeepIDs have passed. Whoever was told
+// end is the last word on an admitted task. A task that never held money is forgotten, so that its client may
+// try the same id again; others are remembered until their deadline and KeepIDs have passed. Whoever was told
 // that it runs gets the result where the chunks come, if the agent cannot have sent it.
 func (n *Node) end(t *task, r *bus.Result) { n.finish(t, r, true) }
 
@@ -249,16 +251,19 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 	switch {
 	case t.digest != digest:
 		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
-	case t.state == running && t.hold.recovered && m.Attempt == t.hold.rec.Attempt && n.now.Before(t.hold.expires):
+	case t.state == running && t.hold.recovered && m.Attempt == t.hold.rec.Attempt &&
+		n.now.Before(t.hold.expires):
 		n.takeUp(t, m)
 	case t.state != done && t.accepted != nil:
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted})
 	case t.state != done && t.told:
-		n.send(m.Inbox, &bus.Answer{Result: n.refusal(m, bus.CodeUnknown, time.Second, "an agent may be serving the task: it said nothing")})
+		n.send(m.Inbox, &bus.Answer{Result: n.refusal(m, bus.CodeUnknown, time.Second,
+			"an agent may be serving the task: it said nothing")})
 	case t.state != done && len(t.inboxes) < moreInboxes:
 		t.inboxes = append(t.inboxes, m.Inbox)
 	case t.state != done:
-		n.refuse(m, bus.CodeDuplicate, time.Second, "the task waits, and %d requests wait for it", len(t.inboxes))
+		n.refuse(m, bus.CodeDuplicate, time.Second, "the task waits, and %d requests wait for it",
+			len(t.inboxes))
 	case t.accepted != nil && m.Stream && t.final.Code == "" && n.now.Before(t.closed.Add(n.cfg.ReplayFor)):
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the agent still has the chunks
 	default:
@@ -279,7 +284,8 @@ func (t *task) due(n *Node) {
 		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second,
 			"the treasury has not yet said whether %s has the money: try again", t.key.client))
 	case t.state == parked:
-		n.end(t, n.refusal(t.msg, bus.CodePastDeadline, 0, "the deadline passed while the client's money was on its way"))
+		n.end(t, n.refusal(t.msg, bus.CodePastDeadline, 0,
+			"the deadline passed while the client's money was on its way"))
 	case t.state == waiting && n.now.Before(t.deadline):
 		n.beat(t, "")
 		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(beatEvery)))
@@ -294,13 +300,19 @@ func (t *task) due(n *Node) {
 func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
 	case t.refusals > 0 && t.rounds == 0:
-		return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "%d dispatches were refused by agents and no other slot came free before the deadline", t.refusals)
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"%d dispatches were refused by agents and no other slot came free before the deadline",
+			t.refusals)
 	case t.rounds > 0:
-		return n.refusal(t.msg, bus.CodeOutbid, time.Second, "in %d rounds the slots went to others: offer more, or wait longer", t.rounds)
+		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
+			"in %d rounds the slots went to others: offer more, or wait longer", t.rounds)
 	case t.dear > 0:
-		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second, "what it was worth never reached cost and congestion charge of the slots that were free: offer more, or wait longer")
+		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
+			"what it was worth never reached cost and congestion charge of the slots that were free: offer "+
+				"more, or wait longer")
 	}
-	return n.refusal(t.msg, bus.CodeNoRoom, time.Second, "no slot that could serve it came free before the deadline")
+	return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+		"no slot that could serve it came free before the deadline")
 }
 
 // cancel ends a task for its client: at once while it waits, through its agent while it runs.

@@ -34,7 +34,8 @@ func (h *house) joinTiers(id string, score float64, tiers ...market.Tier) {
 	h.run()
 }
 
-// Who comes alone pays no charge; who comes beside one that runs pays for slowing it, and its receipt says how much.
+// Who comes alone pays no charge; who comes beside one that runs pays for slowing it, and its receipt says
+// how much.
 func TestACongestionChargeIsPaidByWhoComesLater(t *testing.T) {
 	h := newHouse(t, func(c *Config) { c.Fee = 7 })
 	h.joinTiers("a-1", 0.8, market.Tier{Slots: 1}, market.Tier{Slots: 2, Toll: -500})
@@ -44,7 +45,8 @@ func TestACongestionChargeIsPaidByWhoComesLater(t *testing.T) {
 		t.Errorf("alone: %+v", first)
 	}
 	h.accept(first)
-	if r := h.lastRound().Round; len(r.Agents) != 1 || len(r.Agents[0].Tiers) != 1 || r.Agents[0].Tiers[0] != (market.Tier{Slots: 1}) {
+	if r := h.lastRound().Round; len(r.Agents) != 1 || len(r.Agents[0].Tiers) != 1 ||
+		r.Agents[0].Tiers[0] != (market.Tier{Slots: 1}) {
 		t.Errorf("recorded tiers %v: one task can reach one slot", r.Agents)
 	}
 	h.must(h.step(h.task("bob", "t2")))
@@ -53,15 +55,18 @@ func TestACongestionChargeIsPaidByWhoComesLater(t *testing.T) {
 		t.Errorf("beside one: %+v", second)
 	}
 	rec := h.lastRound()
-	if tiers := rec.Round.Agents[0].Tiers; len(tiers) != 1 || tiers[0] != (market.Tier{Slots: 2, Toll: -500}) {
+	if tiers := rec.Round.Agents[0].Tiers; len(tiers) != 1 ||
+		tiers[0] != (market.Tier{Slots: 2, Toll: -500}) {
 		t.Errorf("recorded tiers %v", tiers)
 	}
-	if congestion, regime, fee := rec.Round.Tolls(rec.Outcome.Awards[0]); congestion != -500 || regime != 0 || fee != -7 {
+	if congestion, regime, fee := rec.Round.Tolls(rec.Outcome.Awards[0]); congestion != -500 || regime != 0 ||
+		fee != -7 {
 		t.Errorf("by the record: congestion %d, regime %d, fee %d", congestion, regime, fee)
 	}
 	h.serve(second, market.Usage{Prompt: 100, Output: 10})
 	h.must(h.step(completion("a-1", first, market.Usage{Prompt: 100, Output: 10})))
-	if surplus, fee := h.replica.Balance(ledger.Surplus), h.replica.Balance(ledger.Fee); surplus != 500 || fee != 14 {
+	if surplus, fee := h.replica.Balance(ledger.Surplus), h.replica.Balance(ledger.Fee); surplus != 500 ||
+		fee != 14 {
 		t.Errorf("surplus %d, fees %d, want the charge and twice the fee", surplus, fee)
 	}
 	// Nothing runs there any more: the next is alone again.
@@ -71,10 +76,11 @@ func TestACongestionChargeIsPaidByWhoComesLater(t *testing.T) {
 	}
 }
 
-// What meets in one round meets on the engine. Six equal tasks and two agents, one a little better: without tiers all herd onto
-// it; with them they spread, and those who share an agent pay the same for it.
+// What meets in one round meets on the engine. Six equal tasks and two agents, one a little better: without
+// tiers all herd onto it; with them they spread, and those who share an agent pay the same for it.
 func TestTiersKeepABatchFromHerding(t *testing.T) {
-	tiers := []market.Tier{{Slots: 1}, {Slots: 1, Toll: -400_000}, {Slots: 2, Toll: -800_000}, {Slots: 4, Toll: -1_600_000}}
+	tiers := []market.Tier{{Slots: 1}, {Slots: 1, Toll: -400_000}, {Slots: 2, Toll: -800_000},
+		{Slots: 4, Toll: -1_600_000}}
 	for _, c := range []struct {
 		name  string
 		tiers bool
@@ -85,7 +91,8 @@ func TestTiersKeepABatchFromHerding(t *testing.T) {
 			h.joinTiers("a-1", 0.80, tiers...)
 			h.joinTiers("a-2", 0.75, tiers...)
 			for _, id := range []string{"u", "v", "w", "x", "y", "z"} {
-				h.prepaid[id] = market.Credit // each a client of its own: several tasks of one would be priced together
+				// each a client of its own: several tasks of one would be priced together
+				h.prepaid[id] = market.Credit
 				h.must(h.step(h.task(id, "t", worth(20_000_000))))
 			}
 			h.pass(20 * time.Millisecond)
@@ -109,7 +116,8 @@ func TestTiersKeepABatchFromHerding(t *testing.T) {
 	}
 }
 
-// A task that is worth its cost but not what it would take from those who run waits until one of them has ended.
+// A task that is worth its cost but not what it would take from those who run waits until one of them has
+// ended.
 func TestATaskNotWorthItsChargeWaits(t *testing.T) {
 	h := newHouse(t, nil)
 	h.joinTiers("a-1", 1, market.Tier{Slots: 1}, market.Tier{Slots: 1, Toll: -900_000_000})
@@ -127,7 +135,8 @@ func TestATaskNotWorthItsChargeWaits(t *testing.T) {
 	}
 }
 
-// An agent changes its tiers by a summary, for later rounds. A summary whose tiers are not its slots is refused.
+// An agent changes its tiers by a summary, for later rounds. A summary whose tiers are not its slots is
+// refused.
 func TestTiersFromSummaries(t *testing.T) {
 	h := newHouse(t, nil)
 	h.joinTiers("a-1", 0.8, market.Tier{Slots: 2})
@@ -142,7 +151,8 @@ func TestTiersFromSummaries(t *testing.T) {
 		{[]market.Tier{{Slots: 1}, {Slots: 2, Toll: 9}}, two, false},
 		{nil, []market.Tier{{Slots: 3}}, true},
 	} {
-		s := &bus.Summary{Agent: "a-1", Boot: 1, Seq: uint64(i + 1), State: bus.StateReady, Slots: 3, Tiers: c.says, Price: card(1, 1, 4)}
+		s := &bus.Summary{Agent: "a-1", Boot: 1, Seq: uint64(i + 1), State: bus.StateReady, Slots: 3,
+			Tiers: c.says, Price: card(1, 1, 4)}
 		if err := h.step(s); (err == nil) != c.good {
 			t.Errorf("%v: %v", c.says, err)
 		}
@@ -157,7 +167,8 @@ func TestTiersFromSummaries(t *testing.T) {
 	}
 }
 
-// Where a free slot's charge was all that stood in the way, nobody outbid the task, and it is not told so (I19).
+// Where a free slot's charge was all that stood in the way, nobody outbid the task, and it is not told so
+// (I19).
 func TestATooDearChargeIsNotCalledOutbid(t *testing.T) {
 	h := newHouse(t, nil)
 	h.joinTiers("a-1", 1, market.Tier{Slots: 1}, market.Tier{Slots: 1, Toll: -900_000_000})

@@ -15,7 +15,8 @@ import (
 
 var updateLinks = flag.Bool("update", false, "correct the line numbers of ARCHITECTURE's links")
 
-// link is a function named in ARCHITECTURE: [package.Type.Method](path/file.go#L12), or [package.Function](...).
+// link is a function named in ARCHITECTURE: [package.Type.Method](path/file.go#L12), or
+// [package.Function](...).
 var link = regexp.MustCompile(`\[([a-z]+(?:\.[A-Za-z]+)+)\]\(([A-Za-z_/]+\.go)#L([0-9]+)\)`)
 
 // The way of a task is a list of functions. Each link points at the line where its function is declared.
@@ -36,7 +37,8 @@ func TestArchitectureLinks(t *testing.T) {
 		}
 		if got := fmt.Sprint(line); got != m[3] {
 			if !*updateLinks {
-				t.Errorf("%s: it is in line %s; go test ./integration -run ArchitectureLinks -update corrects all", s, got)
+				t.Errorf("%s: it is in line %s; go test ./integration -run ArchitectureLinks -update "+
+					"corrects all", s, got)
 			}
 			return fmt.Sprintf("[%s](%s#L%s)", m[1], m[2], got)
 		}

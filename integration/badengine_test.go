@@ -16,15 +16,16 @@ import (
 
 // event is one event of a stream, as vLLM writes it.
 func event(choice, more string) string {
-	return `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[` + choice + `]` + more + "}\n\n"
+	return `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[` +
+		choice + `]` + more + "}\n\n"
 }
 
 func said(text string) string {
 	return fmt.Sprintf(`{"index":0,"delta":{"content":%q},"token_ids":[1],"finish_reason":null}`, text)
 }
 
-// An engine may say anything. Whatever it says, its client gets one clear last word, pays for nothing beyond what the hold allows,
-// and the next task, before an engine that is well, is served.
+// An engine may say anything. Whatever it says, its client gets one clear last word, pays for nothing beyond
+// what the hold allows, and the next task, before an engine that is well, is served.
 func TestEnginesThatMisbehave(t *testing.T) {
 	const finished = `{"index":0,"delta":{},"finish_reason":"stop"}`
 	for name, c := range map[string]struct {
@@ -51,7 +52,8 @@ func TestEnginesThatMisbehave(t *testing.T) {
 		}, "", 40},
 		"a usage below zero": {func(w io.Writer) bool {
 			io.WriteString(w, event(said("Hello"), "")+event(finished, "")+
-				event("", `,"usage":{"prompt_tokens":-5,"completion_tokens":-7,"total_tokens":-12}`)+"data: [DONE]\n\n")
+				event("", `,"usage":{"prompt_tokens":-5,"completion_tokens":-7,"total_tokens":-12}`)+
+				"data: [DONE]\n\n")
 			return false
 		}, "", 0},
 	} {
@@ -93,7 +95,8 @@ func TestEnginesThatMisbehave(t *testing.T) {
 			if c.most > 0 && r.Usage.Output > c.most {
 				t.Errorf("%d output tokens are billed, at most %d were asked for", r.Usage.Output, c.most)
 			}
-			eventually(t, "it is paid as its client was told", func() bool { return before-balance(t, m, "dev") == r.Paid() })
+			eventually(t, "it is paid as its client was told",
+				func() bool { return before-balance(t, m, "dev") == r.Paid() })
 			if c.code != "" && r.Paid() != 0 {
 				t.Errorf("it cost %s", r.Paid())
 			}

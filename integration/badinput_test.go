@@ -42,28 +42,38 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 		{"truncated msgpack", "dev", string(packed[:len(packed)/2]), bus.CodeBadRequest, ""},
 		{"msgpack that claims four billion fields", "dev", "\xdf\xff\xff\xff\xff", bus.CodeBadRequest, ""},
 		{"msgpack nested without end", "dev", strings.Repeat("\x91", 100_000), bus.CodeBadRequest, ""},
-		{"JSON nested without end", "dev", `{"messages":` + strings.Repeat("[", 100_000), bus.CodeBadRequest, ""},
+		{"JSON nested without end", "dev", `{"messages":` + strings.Repeat("[", 100_000), bus.CodeBadRequest,
+			""},
 		{"messages that are no list", "dev", `{"messages":"Hello"}`, bus.CodeBadRequest, "messages"},
-		{"a max_tokens of words", "dev", `{` + hello + `,"max_tokens":"many"}`, bus.CodeBadRequest, "max_tokens"},
+		{"a max_tokens of words", "dev", `{` + hello + `,"max_tokens":"many"}`, bus.CodeBadRequest,
+			"max_tokens"},
 		{"no messages", "dev", `{"messages":[]}`, bus.CodeEmptyPrompt, ""},
 		{"an empty message", "dev", `{"messages":[{"role":"user","content":""}]}`, bus.CodeEmptyPrompt, ""},
-		{"longer than any context", "dev", `{"messages":[{"role":"user","content":"` + strings.Repeat("many words ", 30_000) + `"}]}`, bus.CodePromptTooLong, ""},
-		{"above 512 KB", "dev", `{"messages":[{"role":"user","content":"` + strings.Repeat("a", 513<<10) + `"}]}`, bus.CodeUnsupportedField, "524288"},
+		{"longer than any context", "dev", `{"messages":[{"role":"user","content":"` +
+			strings.Repeat("many words ", 30_000) + `"}]}`, bus.CodePromptTooLong, ""},
+		{"above 512 KB", "dev", `{"messages":[{"role":"user","content":"` + strings.Repeat("a", 513<<10) +
+			`"}]}`, bus.CodeUnsupportedField, "524288"},
 		{"two answers", "dev", `{` + hello + `,"n":2}`, bus.CodeUnsupportedField, "n"},
 		{"embeddings", "dev", `{"model":"auto","input":"Hello"}`, bus.CodeUnsupportedField, "input"},
 		{"unknown model", "dev", `{"model":"gpt-17",` + hello + `}`, bus.CodeUnknownModel, "gpt-17"},
 		{"negative worth", "dev", `{` + hello + `,"souk":{"terms":{"worth":-1}}}`, bus.CodeBadTerms, "worth"},
 		{"absurd worth", "dev", `{` + hello + `,"souk":{"terms":{"worth":1e30}}}`, bus.CodeBadTerms, "1e30"},
-		{"delta above one", "dev", `{` + hello + `,"souk":{"terms":{"delta":1.5}}}`, bus.CodeBadTerms, "delta"},
-		{"no patience", "dev", `{` + hello + `,"souk":{"terms":{"patience_ms":-5}}}`, bus.CodeBadTerms, "patience"},
-		{"a price of nothing", "dev", `{` + hello + `,"souk":{"terms":{"max_price":0}}}`, bus.CodeBadTerms, "max_price"},
-		{"an echo, which no engine would give", "dev", `{"prompt":"Hello","echo":true}`, bus.CodeUnsupportedField, "echo"},
-		{"an unknown field of ours", "dev", `{` + hello + `,"souk":{"wurth":1}}`, bus.CodeBadRequest, "wurth"},
+		{"delta above one", "dev", `{` + hello + `,"souk":{"terms":{"delta":1.5}}}`, bus.CodeBadTerms,
+			"delta"},
+		{"no patience", "dev", `{` + hello + `,"souk":{"terms":{"patience_ms":-5}}}`, bus.CodeBadTerms,
+			"patience"},
+		{"a price of nothing", "dev", `{` + hello + `,"souk":{"terms":{"max_price":0}}}`, bus.CodeBadTerms,
+			"max_price"},
+		{"an echo, which no engine would give", "dev", `{"prompt":"Hello","echo":true}`,
+			bus.CodeUnsupportedField, "echo"},
+		{"an unknown field of ours", "dev", `{` + hello + `,"souk":{"wurth":1}}`, bus.CodeBadRequest,
+			"wurth"},
 		{"past its deadline", "dev", `{` + hello + `,"souk":{"deadline_ms":1000}}`, bus.CodePastDeadline, ""},
 		{"an id with a dot", "dev", `{` + hello + `,"souk":{"task":"a.b"}}`, bus.CodeBadRequest, "task"},
 		{"a client nobody funded", "nobody", `{` + hello + `}`, bus.CodeUnknownClient, "nobody"},
 		{"a client without money", "poor", `{` + hello + `}`, bus.CodeInsufficientFunds, ""},
-		{"worth less than it costs", "dev", `{` + hello + `,"souk":{"terms":{"worth":0.000000001}}}`, bus.CodeNotWorthIt, ""},
+		{"worth less than it costs", "dev", `{` + hello + `,"souk":{"terms":{"worth":0.000000001}}}`,
+			bus.CodeNotWorthIt, ""},
 	}
 	before := snapshot(t, m)
 	for _, c := range cases {
@@ -83,13 +93,14 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 	if got := refusals(m); got < len(cases)-3 { // the last three are the hub's own
 		t.Errorf("the door counted %d refusals of %d", got, len(cases))
 	}
-	if r := request(t, nc, bus.TaskSubject("dev"), `{`+hello+`,"max_tokens":5}`); r.Code != "" || r.Text == "" {
+	if r := request(t, nc, bus.TaskSubject("dev"), `{`+hello+`,"max_tokens":5}`); r.Code != "" ||
+		r.Text == "" {
 		t.Errorf("after all that an ordinary task got %s: %s", r.Code, r.Message)
 	}
 }
 
-// vLLM finds some mistakes only once its stream has begun. They are the request's all the same: it is refused, no other engine is asked, and
-// no agent is the worse for it.
+// vLLM finds some mistakes only once its stream has begun. They are the request's all the same: it is
+// refused, no other engine is asked, and no agent is the worse for it.
 func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
 	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
 	if err != nil {
@@ -119,16 +130,19 @@ func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
 	agent := `  - {id: %s, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 2, engine: {url: "%s"}}` + "\n"
 	head, rest, _ := strings.Cut(one, "agents:\n")
 	_, rest, _ = strings.Cut(rest, "\n")
-	m := start(t, head+"agents:\n"+fmt.Sprintf(agent, "first", front.URL)+fmt.Sprintf(agent, "second", front.URL)+rest)
+	m := start(t, head+"agents:\n"+fmt.Sprintf(agent, "first", front.URL)+
+		fmt.Sprintf(agent, "second", front.URL)+rest)
 	nc := raw(t, m)
-	r := request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"logit_bias":{"99999999":1}}`)
+	r := request(t, nc, bus.TaskSubject("dev"),
+		`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"logit_bias":{"99999999":1}}`)
 	if r.Code != bus.CodeEngineRefused || !strings.Contains(r.Message, "out-of-vocab") || r.Paid() != 0 {
 		t.Errorf("got %s: %s, paid %s", r.Code, r.Message, r.Paid())
 	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("%d engines were asked", n)
 	}
-	if r := request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5}`); r.Code != "" || r.Text == "" {
+	if r := request(t, nc, bus.TaskSubject("dev"),
+		`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5}`); r.Code != "" || r.Text == "" {
 		t.Errorf("after that an ordinary task got %s: %s", r.Code, r.Message)
 	}
 }
@@ -145,7 +159,8 @@ func snapshot(t *testing.T, m *local.Market) map[string]string {
 		name := b.Journal().Journal
 		for _, x := range b.Balances("*") {
 			// An allotment may move between the treasury and a hub; it stays the client's.
-			if !strings.HasSuffix(x.Account, ":avail") && !strings.HasSuffix(x.Account, ":prepaid") && !strings.HasPrefix(x.Account, "clearing:") && x.Amount != 0 {
+			if !strings.HasSuffix(x.Account, ":avail") && !strings.HasSuffix(x.Account, ":prepaid") &&
+				!strings.HasPrefix(x.Account, "clearing:") && x.Amount != 0 {
 				s[name+" "+x.Account] = x.Amount.String()
 			}
 		}
@@ -166,7 +181,8 @@ func TestATaskIdIsUsedOnce(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
 	ask := func(text string) bus.Result {
-		return request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"`+text+`"}],"max_tokens":5,"souk":{"task":"once"}}`)
+		return request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"`+text+
+			`"}],"max_tokens":5,"souk":{"task":"once"}}`)
 	}
 	first := ask("Hello")
 	if first.Code != "" {
@@ -188,7 +204,8 @@ func TestATaskIdIsUsedOnce(t *testing.T) {
 func TestMessagesBeyondThePayloadNeverEnter(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
-	if _, err := nc.Request(bus.TaskSubject("dev"), bytes.Repeat([]byte(" "), int(nc.MaxPayload())+1), time.Second); err == nil {
+	if _, err := nc.Request(bus.TaskSubject("dev"), bytes.Repeat([]byte(" "), int(nc.MaxPayload())+1),
+		time.Second); err == nil {
 		t.Error("a message beyond max_payload was taken")
 	}
 	if nc.MaxPayload() != bus.MaxMessage {

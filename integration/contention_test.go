@@ -24,8 +24,8 @@ func worth(t *testing.T, c string) *market.Credits {
 	return &w
 }
 
-// Twelve tasks want two slots. Those worth most go first; whoever is served while another waits pays what the other
-// would have gained.
+// Twelve tasks want two slots. Those worth most go first; whoever is served while another waits pays what the
+// other would have gained.
 func TestCrowdsPayPremiums(t *testing.T) {
 	m := start(t, one)
 	const n = 12
@@ -103,18 +103,20 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 	wg.Wait()
 }
 
-// A task that comes beside others pays for slowing them: its receipt, the record and its explanation say how much, apart from
-// slot price and fee.
+// A task that comes beside others pays for slowing them: its receipt, the record and its explanation say how
+// much, apart from slot price and fee.
 func TestCongestionIsChargedAndShown(t *testing.T) {
 	dir := t.TempDir()
-	m := startIn(t, dir, strings.Replace(slow, "slots: 2,", "slots: 2, tiers: [{slots: 1}, {slots: 1, toll: -0.00012}],", 1)+"market: {fee: 0.00001}\n")
+	m := startIn(t, dir, strings.Replace(slow, "slots: 2,",
+		"slots: 2, tiers: [{slots: 1}, {slots: 1, toll: -0.00012}],", 1)+"market: {fee: 0.00001}\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	running := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		first := true
 		m.AskWith(ctx, chat("Fill a slot for five seconds.", func(b *bus.Task) {
-			b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":500,"ignore_eos":true`, 1))
+			b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`,
+				`"max_tokens":500,"ignore_eos":true`, 1))
 		}), func(bus.Chunk) {
 			if first {
 				first = false
@@ -130,11 +132,14 @@ func TestCongestionIsChargedAndShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, charge, fee := a.Result, *worth(t, "0.00012"), *worth(t, "0.00001")
-	if r.Code != "" || r.SlotPrice != 0 || r.Congestion != -charge || r.Fee != fee || r.Toll != -charge-fee || r.Premium != charge+fee {
+	if r.Code != "" || r.SlotPrice != 0 || r.Congestion != -charge || r.Fee != fee || r.Toll != -charge-fee ||
+		r.Premium != charge+fee {
 		t.Fatalf("%+v", r)
 	}
 	var shown strings.Builder
-	if err := m.Explain(t.Context(), &shown, local.RoundRef{Path: filepath.Join(dir, "journal", r.Receipt.Journal), Round: r.Receipt.Round}); err != nil {
+	if err := m.Explain(t.Context(), &shown,
+		local.RoundRef{Path: filepath.Join(dir, "journal", r.Receipt.Journal),
+			Round: r.Receipt.Round}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "premium 0.00013 = slot price 0 + congestion charge 0.00012 + regime toll 0 + fee 0.00001"; !strings.Contains(shown.String(), want) {

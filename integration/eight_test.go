@@ -14,8 +14,8 @@ import (
 	"souk/integration/vllmsim"
 )
 
-// eight is a market of eight like agents, with no more slots than there are clients: a slow machine may make one of them look slower
-// than the others, and with slots to spare nobody would ask that one again.
+// eight is a market of eight like agents, with no more slots than there are clients: a slow machine may make
+// one of them look slower than the others, and with slots to spare nobody would ask that one again.
 func eight() string {
 	var b strings.Builder
 	b.WriteString(`
@@ -26,7 +26,8 @@ clients: {dev: 1000}
 agents:
 `)
 	for i := range 8 {
-		fmt.Fprintf(&b, "  - {id: agent-%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 2, engine: {profile: steady}}\n", i+1)
+		fmt.Fprintf(&b, "  - {id: agent-%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: "+
+			"[{domain: general, score: 0.7}], slots: 2, engine: {profile: steady}}\n", i+1)
 	}
 	return b.String()
 }
@@ -36,8 +37,9 @@ agents:
 // other answer counts as it is.
 var noMarket = []bus.Code{bus.CodeNoHub, bus.CodeUnavailable, bus.CodeUnknownModel, bus.CodeDraining}
 
-// One engine of eight fails under 16 clients, in each of the ways in which they do, and comes back: no client sees an error, a
-// gap or a short answer. `lab bench` measures the same with 32 clients, for longer, with a process for each part.
+// One engine of eight fails under 16 clients, in each of the ways in which they do, and comes back: no client
+// sees an error, a gap or a short answer. `lab bench` measures the same with 32 clients, for longer, with a
+// process for each part.
 func TestOneEngineOfEightFails(t *testing.T) {
 	const clients, each, tokens = 16, 4, 30
 	inject := func(f vllmsim.Fault) func(*testing.T, *vllmsim.Server) {
@@ -96,7 +98,8 @@ func TestOneEngineOfEightFails(t *testing.T) {
 				}
 				r := a.Result
 				if err != nil || r.Code != "" || r.Usage.Output != tokens || r.Chunks != next {
-					not("%s: %v, %s %s: %d tokens, %d of %d chunks", question, err, r.Code, r.Message, r.Usage.Output, next, r.Chunks)
+					not("%s: %v, %s %s: %d tokens, %d of %d chunks", question, err, r.Code, r.Message,
+						r.Usage.Output, next, r.Chunks)
 				}
 				if r.Receipt != nil && len(r.Receipt.Earlier) > 0 {
 					hit.Add(1)

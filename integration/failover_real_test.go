@@ -22,7 +22,8 @@ type cutter struct {
 	net.Listener
 	to    string
 	after atomic.Int64 // events that the next stream still passes; 0: all
-	late  atomic.Bool  // the last stream that broke had its finish reason by then: a slow server says several tokens in an event
+	// the last stream that broke had its finish reason by then: a slow server says several tokens in an event
+	late atomic.Bool
 }
 
 func newCutter(t *testing.T, to string) *cutter {
@@ -94,9 +95,9 @@ func (c *cutter) pass(client net.Conn) {
 
 func finishes(events []byte) bool { return bytes.Contains(events, []byte(`"finish_reason":"`)) }
 
-// Two real vLLM servers, named by VLLM_URLS: an answer that breaks off at one after any number of tokens goes on at the other
-// with the same tokens and the same text; at last, with VLLM_KILL set, the first server's engine is stopped until it hangs, and the
-// server is killed.
+// Two real vLLM servers, named by VLLM_URLS: an answer that breaks off at one after any number of tokens goes
+// on at the other with the same tokens and the same text; at last, with VLLM_KILL set, the first server's
+// engine is stopped until it hangs, and the server is killed.
 func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 	urls := strings.Split(os.Getenv("VLLM_URLS"), ",")
 	if len(urls) < 2 {
@@ -196,14 +197,19 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 				}
 				for i := range values {
 					if i >= len(logs) || !alike(logs[i], values[i]) {
-						t.Errorf("cut before event %d, finished by %s: log probabilities of token %d of %d:\n%v, want\n%v", k, r.Agent, i, len(logs), logs[min(i, len(logs)-1)], values[i])
+						t.Errorf("cut before event %d, finished by %s: log probabilities of token %d of "+
+							"%d:\n%v, want\n%v", k, r.Agent, i, len(logs), logs[min(i, len(logs)-1)],
+							values[i])
 					}
 				}
 				if parsed != read || r.Finish != whole.Finish {
-					t.Errorf("cut before event %d, finished by %s: parsers %q, %s, want\n%q, %s", k, r.Agent, parsed, r.Finish, read, whole.Finish)
+					t.Errorf("cut before event %d, finished by %s: parsers %q, %s, want\n%q, %s", k, r.Agent,
+						parsed, r.Finish, read, whole.Finish)
 				}
-				if !slices.Equal(got, ids) || said != text || r.Usage.Output != 48 || r.Usage.Prompt != whole.Usage.Prompt {
-					t.Errorf("cut before event %d, finished by %s:\n%v %q %+v, want\n%v %q %+v", k, r.Agent, got, said, r.Usage, ids, text, whole.Usage)
+				if !slices.Equal(got, ids) || said != text || r.Usage.Output != 48 ||
+					r.Usage.Prompt != whole.Usage.Prompt {
+					t.Errorf("cut before event %d, finished by %s:\n%v %q %+v, want\n%v %q %+v", k, r.Agent,
+						got, said, r.Usage, ids, text, whole.Usage)
 				}
 				way.after.Store(0)
 			}
@@ -224,12 +230,15 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
-			eventually(t, "the first agent serves", func() bool { _, _, r := ask(nil, `"max_tokens":1`); return r.Agent == "first" })
+			eventually(t, "the first agent serves",
+				func() bool { _, _, r := ask(nil, `"max_tokens":1`); return r.Agent == "first" })
 			var got []uint32
 			var said string
 			var r bus.Result
 			hurtAt := 0
-			for range 3 { // the engine may be far ahead of its server, and through before it is stopped: then nothing has failed
+			// the engine may be far ahead of its server, and through before it is stopped: then nothing has
+			// failed
+			for range 3 {
 				n := 0
 				hurtAt = 0
 				got, said, r = ask(func(b bus.Chunk) {
@@ -247,9 +256,11 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 				t.Logf("stopped when %d tokens were there, and had them all", hurtAt)
 				eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 			}
-			t.Logf("hurt when %d of %d tokens were there; %+v, billed %+v", hurtAt, len(got), r.Usage, r.Billed)
+			t.Logf("hurt when %d of %d tokens were there; %+v, billed %+v", hurtAt, len(got), r.Usage,
+				r.Billed)
 			if !slices.Equal(got, ids) || said != text || r.Agent != "second" || len(r.Receipt.Earlier) != 1 {
-				t.Errorf("%d tokens of %s, %+v; equal: %v", len(got), r.Agent, r.Receipt, slices.Equal(got, ids))
+				t.Errorf("%d tokens of %s, %+v; equal: %v", len(got), r.Agent, r.Receipt,
+					slices.Equal(got, ids))
 			}
 		})
 	}
@@ -303,7 +314,8 @@ func logprobs(t *testing.T, choice []byte) []logged {
 	return c.Logprobs.Content
 }
 
-// alike compares the two, of which one may be continued: parts of characters read alike, and of those it has one where there are several.
+// alike compares the two, of which one may be continued: parts of characters read alike, and of those it has
+// one where there are several.
 func alike(got, want logged) bool {
 	same := func(a, b candidate) bool {
 		return a.Token == b.Token && a.Logprob == b.Logprob && slices.Equal(a.Bytes, b.Bytes)
@@ -314,11 +326,13 @@ func alike(got, want logged) bool {
 			parts++
 		}
 	}
-	return same(got.candidate, want.candidate) && (parts > 0 && len(got.Top) > 0 && same(got.Top[0], want.Top[0]) || slices.EqualFunc(got.Top, want.Top, same))
+	return same(got.candidate, want.candidate) &&
+		(parts > 0 && len(got.Top) > 0 && same(got.Top[0], want.Top[0]) ||
+			slices.EqualFunc(got.Top, want.Top, same))
 }
 
-// signal sends a signal to the process group of the server that was started with the port of a URL, or to those of its processes that
-// have name in their command line.
+// signal sends a signal to the process group of the server that was started with the port of a URL, or to
+// those of its processes that have name in their command line.
 func signal(t *testing.T, url, name string, s syscall.Signal) {
 	port := url[strings.LastIndexByte(url, ':')+1:]
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -331,13 +345,15 @@ func signal(t *testing.T, url, name string, s syscall.Signal) {
 			continue
 		}
 		lines[pid] = string(line)
-		if bytes.Contains(line, []byte("vllm.entrypoints")) && bytes.Contains(line, []byte("--port\x00"+port+"\x00")) {
+		if bytes.Contains(line, []byte("vllm.entrypoints")) &&
+			bytes.Contains(line, []byte("--port\x00"+port+"\x00")) {
 			group, _ = syscall.Getpgid(pid)
 		}
 	}
 	sent := 0
 	for pid, line := range lines {
-		if g, err := syscall.Getpgid(pid); err != nil || group == 0 || g != group || !strings.Contains(line, name) {
+		if g, err := syscall.Getpgid(pid); err != nil || group == 0 || g != group ||
+			!strings.Contains(line, name) {
 			continue
 		}
 		if err := syscall.Kill(pid, s); err != nil {

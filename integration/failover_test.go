@@ -26,17 +26,20 @@ clients: {dev: 100, other: 10}
 
 // hard is an answer with characters of several tokens in it.
 var hard = replay.Dialogue{ID: "hard", Turns: []replay.Turn{
-	{User: "What is a café?", Answer: "A café — 咖啡馆 — is a place for coffee ☕, cake, and talk 👍🏽. It is warm there."},
+	{User: "What is a café?", Answer: "A café — 咖啡馆 — is a place for coffee ☕, cake, and talk 👍🏽. It is " +
+		"warm there."},
 }}
 
-// broken asks the question of hard while the first agent's engine fails as f says, until that agent is chosen; beside is what
-// was paid for answers of the other.
-func broken(t *testing.T, m *local.Market, f vllmsim.Fault, more ...func(*bus.Task)) (a replay.Answer, chunks []bus.Chunk, beside market.Credits) {
+// broken asks the question of hard while the first agent's engine fails as f says, until that agent is
+// chosen; beside is what was paid for answers of the other.
+func broken(t *testing.T, m *local.Market, f vllmsim.Fault, more ...func(*bus.Task)) (a replay.Answer,
+	chunks []bus.Chunk, beside market.Credits) {
 	t.Helper()
 	first := m.Engine("first")
 	defer first.Heal()
 	for range 20 {
-		// The agent asks a token of an engine that has just failed, and that may be the request that the fault happens to.
+		// The agent asks a token of an engine that has just failed, and that may be the request that the
+		// fault happens to.
 		first.Heal()
 		if err := first.Inject(f); err != nil {
 			t.Fatal(err)
@@ -44,7 +47,8 @@ func broken(t *testing.T, m *local.Market, f vllmsim.Fault, more ...func(*bus.Ta
 		eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 		chunks = nil
 		var err error
-		if a, err = m.AskWith(t.Context(), chat(hard.Turns[0].User, more...), func(c bus.Chunk) { chunks = append(chunks, c) }); err != nil {
+		if a, err = m.AskWith(t.Context(), chat(hard.Turns[0].User, more...),
+			func(c bus.Chunk) { chunks = append(chunks, c) }); err != nil {
 			t.Fatal(err)
 		}
 		// An agent that has just failed is looked at before it is sold again; until then the other is chosen.
@@ -59,11 +63,14 @@ func broken(t *testing.T, m *local.Market, f vllmsim.Fault, more ...func(*bus.Ta
 
 // with adds members to the body of a task.
 func with(members string) func(*bus.Task) {
-	return func(b *bus.Task) { b.Body = []byte(strings.TrimSuffix(string(b.Body), "}") + "," + members + "}") }
+	return func(b *bus.Task) {
+		b.Body = []byte(strings.TrimSuffix(string(b.Body), "}") + "," + members +
+			"}")
+	}
 }
 
-// A stream that is cut after any token goes on at the other agent, and its reader gets what an uninterrupted one gives: the
-// text, the chunks' numbers, the usage, one receipt. The agent that failed is paid nothing.
+// A stream that is cut after any token goes on at the other agent, and its reader gets what an uninterrupted
+// one gives: the text, the chunks' numbers, the usage, one receipt. The agent that failed is paid nothing.
 func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 	m := start(t, two, hard)
 	whole, err := m.Ask(t.Context(), chat(hard.Turns[0].User))
@@ -86,8 +93,10 @@ func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 				t.Fatalf("%s: chunk %d has number %d", what, i, c.Seq)
 			}
 		}
-		if r.Agent != "second" || r.Chunks != uint64(len(chunks)) || r.Usage.Prompt != whole.Result.Usage.Prompt || r.Usage.Output != n {
-			t.Errorf("%s: %+v, want the usage %+v of agent second in %d chunks", what, r, whole.Result.Usage, len(chunks))
+		if r.Agent != "second" || r.Chunks != uint64(len(chunks)) ||
+			r.Usage.Prompt != whole.Result.Usage.Prompt || r.Usage.Output != n {
+			t.Errorf("%s: %+v, want the usage %+v of agent second in %d chunks", what, r, whole.Result.Usage,
+				len(chunks))
 		}
 		if r.Receipt == nil || len(r.Receipt.Earlier) != 1 {
 			t.Fatalf("%s: receipt %+v names no earlier hold", what, r.Receipt)
@@ -162,15 +171,17 @@ func TestWhatCannotGoOn(t *testing.T) {
 	}{
 		"a penalty, before the first token": {0, "", "", constrained},
 		"a penalty, after it":               {3, bus.CodeEngineFailed, "presence_penalty", constrained},
-		"failover off, after it":            {3, bus.CodeEngineFailed, "", func(b *bus.Task) { b.Failover = "off" }},
-		"failover off, before it":           {0, bus.CodeEngineFailed, "", func(b *bus.Task) { b.Failover = "off" }},
-		"the whole answer at once":          {3, "", "", func(b *bus.Task) { b.Stream = false }},
+		"failover off, after it": {3, bus.CodeEngineFailed, "",
+			func(b *bus.Task) { b.Failover = "off" }},
+		"failover off, before it":  {0, bus.CodeEngineFailed, "", func(b *bus.Task) { b.Failover = "off" }},
+		"the whole answer at once": {3, "", "", func(b *bus.Task) { b.Stream = false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := balance(t, m, "dev")
 			a, _, beside := broken(t, m, vllmsim.Fault{Kind: vllmsim.Reset, After: c.after, Times: 1}, c.more)
 			r := a.Result
-			if r.Code != c.code || !strings.Contains(r.Message, c.says) || (c.code == "") != (a.Text == hard.Turns[0].Answer) {
+			if r.Code != c.code || !strings.Contains(r.Message, c.says) ||
+				(c.code == "") != (a.Text == hard.Turns[0].Answer) {
 				t.Errorf("%q, %+v; want code %q", a.Text, r, c.code)
 			}
 			if paid := before - beside - balance(t, m, "dev"); paid != r.Paid() || c.code != "" && paid != 0 {
@@ -188,7 +199,8 @@ func TestAnAnswerGoesOnOnce(t *testing.T) {
 	}
 	before := balance(t, m, "dev")
 	a, _, beside := broken(t, m, vllmsim.Fault{Kind: vllmsim.Reset, After: 3, Times: 1})
-	if r := a.Result; r.Code != bus.CodeEngineFailed || r.Agent != "second" || !strings.HasPrefix(hard.Turns[0].Answer, a.Text) || a.Text == "" {
+	if r := a.Result; r.Code != bus.CodeEngineFailed || r.Agent != "second" ||
+		!strings.HasPrefix(hard.Turns[0].Answer, a.Text) || a.Text == "" {
 		t.Errorf("%q, %+v", a.Text, r)
 	}
 	if now := balance(t, m, "dev") + beside; now != before {
@@ -196,7 +208,8 @@ func TestAnAnswerGoesOnOnce(t *testing.T) {
 	}
 }
 
-// A hung engine is recognised by its counters, whatever /health says, and sells nothing until it says a token.
+// A hung engine is recognised by its counters, whatever /health says, and sells nothing until it says a
+// token.
 func TestAHungEngine(t *testing.T) {
 	m := start(t, strings.Replace(two, "speedup: 20", "speedup: 2", 1), hard)
 	first := m.Engine("first")

@@ -20,8 +20,9 @@ import (
 	"souk/market"
 )
 
-// A client with ten credits asks five hubs one after another for a task that may cost a credit. Each has idle money of it when the
-// next asks, and what the treasury has left is halved each time; every one of them serves it, at once.
+// A client with ten credits asks five hubs one after another for a task that may cost a credit. Each has idle
+// money of it when the next asks, and what the treasury has left is halved each time; every one of them
+// serves it, at once.
 func TestTheFifthHubServesASmallClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hubs, deposit = 5, 10 * market.Credit
@@ -49,7 +50,8 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			return j
 		}
 		quiet := slog.New(slog.DiscardHandler)
-		bank, err := bankserve.New(treasury.Default(), bankserve.Deps{Bus: world.Bus("treasury"), Journal: open("treasury"), Log: quiet})
+		bank, err := bankserve.New(treasury.Default(),
+			bankserve.Deps{Bus: world.Bus("treasury"), Journal: open("treasury"), Log: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,11 +74,15 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 				t.Fatalf("%s: %v", subject, err)
 			}
 		}
-		request(bus.LedgerSubject(bus.OpDeposit), &bus.FundsRequest{ID: "d", Client: "ann", Amount: deposit}, new(bus.FundsReply))
+		request(bus.LedgerSubject(bus.OpDeposit), &bus.FundsRequest{ID: "d", Client: "ann", Amount: deposit},
+			new(bus.FundsReply))
 		for i := range hubs {
 			domain, agent := fmt.Sprint("d", i), fmt.Sprint("a-", i)
-			reg := bus.Registration{Agent: agent, Boot: 1, Model: "llama", Domains: []bus.DomainScore{{Domain: domain, Score: 0.9}}, MaxModelLen: 8192, BlockSize: 16,
-				KVTokens: 100_000, Slots: 4, Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: 100 * market.Credit}, State: bus.StateReady}
+			reg := bus.Registration{Agent: agent, Boot: 1, Model: "llama",
+				Domains: []bus.DomainScore{{Domain: domain, Score: 0.9}}, MaxModelLen: 8192, BlockSize: 16,
+				KVTokens: 100_000, Slots: 4,
+				Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: 100 * market.Credit},
+				State: bus.StateReady}
 			entry, err := bus.EncodeEntry(&reg)
 			if err != nil {
 				t.Fatal(err)
@@ -101,15 +107,21 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 				}
 				say(m.Reply, &bus.DispatchReply{Agent: agent, Hold: d.Hold})
 				u := market.Usage{Prompt: 100, Output: 10}
-				say(bus.CompletionSubject(d.Domain, agent), &bus.Completion{Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone,
-					Finish: "stop", Usage: u, Relayed: 10, Cost: market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap), TTFTUS: 1, ITLUS: 1})
+				say(bus.CompletionSubject(d.Domain, agent),
+					&bus.Completion{Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client,
+						Task: d.Task.ID, Outcome: bus.OutcomeDone,
+						Finish: "stop", Usage: u, Relayed: 10,
+						Cost:   market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
+						TTFTUS: 1, ITLUS: 1})
 			}); err != nil {
 				t.Fatal(err)
 			}
 			c := hub.Default()
 			c.Domain, c.Hub, c.Journal = domain, domain, domain
 			c.Silence, c.Suspect = time.Hour, time.Hour // the agents say nothing of themselves
-			s, err := hubserve.New(c, hubserve.Deps{Bus: world.Bus(domain), Registry: world.Registry(), Journal: open(domain), Log: quiet})
+			s, err := hubserve.New(c,
+				hubserve.Deps{Bus: world.Bus(domain), Registry: world.Registry(), Journal: open(domain),
+					Log: quiet})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,8 +131,10 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 		spend := func(i int, takes market.Credits) {
 			t.Helper()
 			worth := 30 * market.Credit
-			m := bus.Task{Client: "ann", ID: fmt.Sprint("t", i, "-", int64(takes)), Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), MaxTokens: 7900,
-				Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Marks: []bus.Mark{{Bytes: 400, Hash: 42}}}}
+			m := bus.Task{Client: "ann", ID: fmt.Sprint("t", i, "-", int64(takes)), Kind: bus.KindChat,
+				Body: []byte(`{"messages":[]}`), MaxTokens: 7900,
+				Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
+					Marks: []bus.Mark{{Bytes: 400, Hash: 42}}}}
 			m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
 			begin := time.Now()
 			var a bus.Answer
@@ -140,13 +154,15 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			spend(i, deposit*9/10)
 		}
 		var left bus.FundsReply
-		request(bus.LedgerSubject(bus.OpPayout), &bus.FundsRequest{ID: "p", Client: "ann", Amount: 9 * market.Credit}, &left)
+		request(bus.LedgerSubject(bus.OpPayout),
+			&bus.FundsRequest{ID: "p", Client: "ann", Amount: 9 * market.Credit}, &left)
 		if left.Code != "" {
 			t.Errorf("what is left is not paid out: %s: %s", left.Code, left.Message)
 		}
 		end()
 		for _, b := range bank.Stats().Balances { // the hubs have given back what they had
-			if b.Account == ledger.Prepaid("ann") && (b.Amount <= market.Credit/2 || b.Amount >= market.Credit) {
+			if b.Account == ledger.Prepaid("ann") &&
+				(b.Amount <= market.Credit/2 || b.Amount >= market.Credit) {
 				t.Errorf("%s are left", b.Amount)
 			}
 		}

@@ -39,7 +39,8 @@ var floors = []floor{
 		"hub/batch", "hub/prefix", "hub/predict", "hub/regime", "hub/policy",
 		"agentd/policy/...", "classifier/model",
 	}, pure: true},
-	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"}, pure: true},
+	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
+		pure: true},
 	{name: "the language", packages: []string{"bus"}, pure: true},
 	{name: "the ledger", packages: []string{"ledger"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
@@ -74,7 +75,8 @@ var owners = map[string][]string{
 // forbids the whole package, but for what is harmless.
 var effects = map[string][]string{
 	"time": {
-		"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "AfterFunc", "Tick", "Timer", "Ticker",
+		"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "AfterFunc", "Tick", "Timer",
+		"Ticker",
 	},
 	"context": {
 		"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause",
@@ -132,35 +134,55 @@ func TestFloors(t *testing.T) {
 func TestFloorsComplain(t *testing.T) {
 	for _, test := range []struct{ path, text, want string }{
 		{"hub/x.go", "package hub\nimport _ \"souk/agentd\"", "hub/x.go:2: hub may not import souk/agentd"},
-		{"hub/x.go", "package hub\nimport _ \"souk/bus/natsbus\"", "hub/x.go:2: hub may not import souk/bus/natsbus"},
-		{"hub/batch/x.go", "package batch\nimport _ \"souk/hub\"", "hub/batch/x.go:2: hub/batch may not import souk/hub"},
-		{"market/x.go", "package market\nimport _ \"souk/bus\"", "market/x.go:2: market may not import souk/bus"},
-		{"market/flow/x.go", "package flow\nimport _ \"souk/market\"", "market/flow/x.go:2: market/flow may not import souk/market"},
-		{"market/certify/x.go", "package certify\nimport _ \"souk/market/flow\"", "market/certify/x.go:2: market/certify may not import souk/market/flow"},
-		{"bus/membus/x.go", "package membus\nimport _ \"souk/bus/natsbus\"", "bus/membus/x.go:2: bus/membus may not import souk/bus/natsbus"},
+		{"hub/x.go", "package hub\nimport _ \"souk/bus/natsbus\"",
+			"hub/x.go:2: hub may not import souk/bus/natsbus"},
+		{"hub/batch/x.go", "package batch\nimport _ \"souk/hub\"",
+			"hub/batch/x.go:2: hub/batch may not import souk/hub"},
+		{"market/x.go", "package market\nimport _ \"souk/bus\"",
+			"market/x.go:2: market may not import souk/bus"},
+		{"market/flow/x.go", "package flow\nimport _ \"souk/market\"",
+			"market/flow/x.go:2: market/flow may not import souk/market"},
+		{"market/certify/x.go", "package certify\nimport _ \"souk/market/flow\"",
+			"market/certify/x.go:2: market/certify may not import souk/market/flow"},
+		{"bus/membus/x.go", "package membus\nimport _ \"souk/bus/natsbus\"",
+			"bus/membus/x.go:2: bus/membus may not import souk/bus/natsbus"},
 		{"hub/x.go", "package hub\nimport _ \"souk/bus/bustest\"", "it is for tests"},
 		{"kitchen/x.go", "package kitchen", "stands on no floor"},
-		{"hub/serve/x.go", "package serve\nimport _ \"github.com/nats-io/nats-server/v2/server\"", "hub/serve/x.go:2: only bus/embedded may import"},
-		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/rawconn\"", "hub/serve/x.go:2: only bus/natsbus and agentd/vllm may import"},
-		{"ledger/x.go", "package ledger\nimport _ \"go.etcd.io/etcd/server/v3/storage/wal\"", "ledger/x.go:2: only bus/embedded and ledger/journal may import"},
+		{"hub/serve/x.go", "package serve\nimport _ \"github.com/nats-io/nats-server/v2/server\"",
+			"hub/serve/x.go:2: only bus/embedded may import"},
+		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/rawconn\"",
+			"hub/serve/x.go:2: only bus/natsbus and agentd/vllm may import"},
+		{"ledger/x.go", "package ledger\nimport _ \"go.etcd.io/etcd/server/v3/storage/wal\"",
+			"ledger/x.go:2: only bus/embedded and ledger/journal may import"},
 		{"hub/x.go", "package hub\nimport \"time\"\nvar t = time.Now()", "hub/x.go:3: uses time.Now"},
 		{"hub/x.go", "package hub\nimport clock \"time\"\nvar t = clock.Now()", "hub/x.go:3: uses clock.Now"},
 		{"bus/x.go", "package bus\nfunc f() { go f() }", "bus/x.go:2: starts a goroutine"},
-		{"bus/x.go", "package bus\nimport \"os\"\nvar _, _ = os.ReadFile(\"x\")", "bus/x.go:3: uses os.ReadFile"},
-		{"bus/x.go", "package bus\nimport \"log/slog\"\nfunc f() { slog.Info(\"x\") }", "bus/x.go:3: uses slog.Info"},
-		{"bus/x.go", "package bus\nimport \"math/rand/v2\"\nvar n = rand.IntN(3)", "bus/x.go:3: uses rand.IntN"},
+		{"bus/x.go", "package bus\nimport \"os\"\nvar _, _ = os.ReadFile(\"x\")",
+			"bus/x.go:3: uses os.ReadFile"},
+		{"bus/x.go", "package bus\nimport \"log/slog\"\nfunc f() { slog.Info(\"x\") }",
+			"bus/x.go:3: uses slog.Info"},
+		{"bus/x.go", "package bus\nimport \"math/rand/v2\"\nvar n = rand.IntN(3)",
+			"bus/x.go:3: uses rand.IntN"},
 		{"market/server.go", "package market\nfunc f() { go f() }", "market/server.go:2: starts a goroutine"},
 		{"market/x.go", "package market\nimport . \"time\"", "market/x.go:2: imports time without a name"},
-		{"hub/x.go", "package hub\nimport _ \"souk/hub/serve\"", "hub/x.go:2: hub may not import souk/hub/serve"},
+		{"hub/x.go", "package hub\nimport _ \"souk/hub/serve\"",
+			"hub/x.go:2: hub may not import souk/hub/serve"},
 		{"hub/x.go", "package hub\nimport \"souk/bus\"\nvar r bus.Registry", "hub/x.go:3: uses bus.Registry"},
-		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/natsbus\"", "hub/serve/x.go:2: hub/serve may not import souk/bus/natsbus"},
-		{"hub/serve/x.go", "package serve\nimport _ \"souk/agentd/serve\"", "hub/serve/x.go:2: hub/serve may not import souk/agentd/serve"},
-		{"bus/natsbus/x.go", "package natsbus\nimport _ \"souk/hub/serve\"", "bus/natsbus/x.go:2: bus/natsbus may not import souk/hub/serve"},
-		{"bus/follow/x.go", "package follow\nimport _ \"souk/hub/serve\"", "bus/follow/x.go:2: bus/follow may not import souk/hub/serve"},
+		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/natsbus\"",
+			"hub/serve/x.go:2: hub/serve may not import souk/bus/natsbus"},
+		{"hub/serve/x.go", "package serve\nimport _ \"souk/agentd/serve\"",
+			"hub/serve/x.go:2: hub/serve may not import souk/agentd/serve"},
+		{"bus/natsbus/x.go", "package natsbus\nimport _ \"souk/hub/serve\"",
+			"bus/natsbus/x.go:2: bus/natsbus may not import souk/hub/serve"},
+		{"bus/follow/x.go", "package follow\nimport _ \"souk/hub/serve\"",
+			"bus/follow/x.go:2: bus/follow may not import souk/hub/serve"},
 		{"bus/port.go", "package bus\nimport \"sync\"\nvar m sync.Mutex", "bus/port.go:3: uses sync.Mutex"},
-		{"bus/reader/x.go", "package reader\nimport _ \"souk/bus/client\"", "bus/reader/x.go:2: bus/reader may not import souk/bus/client"},
-		{"bus/reader/x.go", "package reader\nimport \"time\"\nvar t = time.Now()", "bus/reader/x.go:3: uses time.Now"},
-		{"bus/x.go", "package bus\nimport \"github.com/vmihailenco/msgpack/v5\"\nvar f = msgpack.Unmarshal", "bus/x.go:3: uses msgpack.Unmarshal"},
+		{"bus/reader/x.go", "package reader\nimport _ \"souk/bus/client\"",
+			"bus/reader/x.go:2: bus/reader may not import souk/bus/client"},
+		{"bus/reader/x.go", "package reader\nimport \"time\"\nvar t = time.Now()",
+			"bus/reader/x.go:3: uses time.Now"},
+		{"bus/x.go", "package bus\nimport \"github.com/vmihailenco/msgpack/v5\"\nvar f = msgpack.Unmarshal",
+			"bus/x.go:3: uses msgpack.Unmarshal"},
 	} {
 		s, err := parse(test.path, []byte(test.text))
 		if err != nil {
@@ -172,14 +194,18 @@ func TestFloorsComplain(t *testing.T) {
 		}
 	}
 	for path, text := range map[string]string{
-		"hub/serve/x.go":           "package serve\nimport _ \"souk/bus/follow\"\nimport \"time\"\nvar t = time.Now()\nfunc f() { go f() }",
-		"bus/port.go":              "package bus\ntype Lease interface { Lost() <-chan struct{} }",
-		"market/x.go":              "package market\nimport \"sync\"\nvar p sync.Pool",
-		"bus/client/client.go":     "package client\nfunc f() { go f() }",
-		"bus/natsbus/x.go":         "package natsbus\nimport _ \"github.com/nats-io/nats.go\"\nfunc f() { go f() }",
-		"hub/x.go":                 "package hub\nimport (\n\"time\"\n_ \"souk/hub/batch\"\n_ \"souk/ledger\")\nvar d = time.Second",
-		"market/certify_x.go":      "package market\nimport _ \"souk/market/certify\"",
-		"bus/x.go":                 "package bus\nimport \"math/rand/v2\"\nvar r = rand.New(rand.NewPCG(1, 2))",
+		"hub/serve/x.go": "package serve\nimport _ \"souk/bus/follow\"\nimport \"time\"\nvar t = " +
+			"time.Now()\nfunc f() { go f() }",
+		"bus/port.go":          "package bus\ntype Lease interface { Lost() <-chan struct{} }",
+		"market/x.go":          "package market\nimport \"sync\"\nvar p sync.Pool",
+		"bus/client/client.go": "package client\nfunc f() { go f() }",
+		"bus/natsbus/x.go": "package natsbus\nimport _ \"github.com/nats-io/nats.go\"\nfunc f() { " +
+			"go f() }",
+		"hub/x.go": "package hub\nimport (\n\"time\"\n_ \"souk/hub/batch\"\n_ " +
+			"\"souk/ledger\")\nvar d = time.Second",
+		"market/certify_x.go": "package market\nimport _ \"souk/market/certify\"",
+		"bus/x.go": "package bus\nimport \"math/rand/v2\"\nvar r = " +
+			"rand.New(rand.NewPCG(1, 2))",
 		"integration/vllmsim/x.go": "package vllmsim\nimport _ \"souk/integration/replay\"",
 	} {
 		s, err := parse(path, []byte(text))
@@ -268,7 +294,9 @@ func load(t *testing.T, root string) []*source {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); path != root && (name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+			if name := d.Name(); path != root &&
+				(name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") ||
+					strings.HasPrefix(name, "_")) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -298,7 +326,8 @@ func load(t *testing.T, root string) []*source {
 
 // parse reads one file; nil for what is not part of the program.
 func parse(path string, text []byte) (*source, error) {
-	if !strings.Contains(path, "/") || bytes.Contains(text[:bytes.Index(text, []byte("package "))+1], []byte("//go:build ignore")) {
+	if !strings.Contains(path, "/") ||
+		bytes.Contains(text[:bytes.Index(text, []byte("package "))+1], []byte("//go:build ignore")) {
 		return nil, nil // dependency pins, and programs that only generate
 	}
 	fset := token.NewFileSet()
@@ -306,7 +335,8 @@ func parse(path string, text []byte) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{path: path, pkg: path[:strings.LastIndexByte(path, '/')], test: strings.HasSuffix(path, "_test.go"), file: file, fset: fset, names: map[string]string{}}
+	s := &source{path: path, pkg: path[:strings.LastIndexByte(path, '/')],
+		test: strings.HasSuffix(path, "_test.go"), file: file, fset: fset, names: map[string]string{}}
 	for _, spec := range file.Imports {
 		imported := importPath(spec)
 		name := imported[strings.LastIndexByte(imported, '/')+1:]
@@ -357,7 +387,8 @@ func level(pkg string) int {
 func importsDown(s *source) (complaints []string) {
 	from := level(s.pkg)
 	if from < 0 && !slices.Contains(forTests, s.pkg) {
-		return []string{fmt.Sprintf("%s: package %s stands on no floor: give it one in integration/floors_test.go", s.path, s.pkg)}
+		return []string{fmt.Sprintf("%s: package %s stands on no floor: give it one in "+
+			"integration/floors_test.go", s.path, s.pkg)}
 	}
 	if s.test || slices.Contains(forTests, s.pkg) {
 		return nil // tests may use real components of any floor
@@ -370,11 +401,16 @@ func importsDown(s *source) (complaints []string) {
 		to := level(imported)
 		switch {
 		case slices.Contains(forTests, imported):
-			complaints = append(complaints, fmt.Sprintf("%s: %s may not import %s%s: it is for tests", s.at(spec), s.pkg, module, imported))
+			complaints = append(complaints,
+				fmt.Sprintf("%s: %s may not import %s%s: it is for tests", s.at(spec), s.pkg, module,
+					imported))
 		case to > from, to == from && floors[from].neighbours:
-		case to == from && parent(s.pkg, imported): // a package and its own part, as classifier and classifier/x
+		// a package and its own part, as classifier and classifier/x
+		case to == from && parent(s.pkg, imported):
 		default:
-			complaints = append(complaints, fmt.Sprintf("%s: %s may not import %s%s: %s may import only what is below", s.at(spec), s.pkg, module, imported, floors[from].name))
+			complaints = append(complaints,
+				fmt.Sprintf("%s: %s may not import %s%s: %s may import only what is below", s.at(spec), s.pkg,
+					module, imported, floors[from].name))
 		}
 	}
 	return complaints
@@ -383,13 +419,15 @@ func importsDown(s *source) (complaints []string) {
 // parent reports whether b lies within a.
 func parent(a, b string) bool { return strings.HasPrefix(b, a+"/") }
 
-// lab is what each command may link of integration, packages within them included; a command that is not listed: nothing.
+// lab is what each command may link of integration, packages within them included; a command that is not
+// listed: nothing.
 var lab = map[string][]string{
 	"cmd/lab":  {"integration/..."},
 	"cmd/souk": {"integration/vllmsim/...", "integration/replay/...", "integration/load/..."},
 }
 
-// Who runs a market links nothing that only measures one; and nobody needs a command for a package that he could have below it.
+// Who runs a market links nothing that only measures one; and nobody needs a command for a package that he
+// could have below it.
 func TestCommandsLinkTheirOwn(t *testing.T) {
 	for _, complaint := range linked(load(t, "..")) {
 		t.Error(complaint)
@@ -399,13 +437,16 @@ func TestCommandsLinkTheirOwn(t *testing.T) {
 func TestCommandsLinkTheirOwnComplains(t *testing.T) {
 	var files []*source
 	for path, text := range map[string]string{
-		"cmd/souk/x.go":              "package main\nimport _ \"souk/cmd/local\"\nimport _ \"souk/integration/load\"",
-		"cmd/local/x.go":             "package local\nimport _ \"souk/integration/vllmsim\"",
-		"integration/load/x.go":      "package load\nimport _ \"souk/integration/load/proc\"\nimport _ \"souk/integration/economics\"",
+		"cmd/souk/x.go": "package main\nimport _ \"souk/cmd/local\"\nimport _ " +
+			"\"souk/integration/load\"",
+		"cmd/local/x.go": "package local\nimport _ \"souk/integration/vllmsim\"",
+		"integration/load/x.go": "package load\nimport _ \"souk/integration/load/proc\"\nimport _ " +
+			"\"souk/integration/economics\"",
 		"integration/load/proc/x.go": "package proc",
-		"integration/fleet/x.go":     "package fleet\nimport _ \"souk/cmd/ledger/cli\"\nimport _ \"souk/cmd/local\"",
-		"cmd/hub/x.go":               "package main\nimport _ \"souk/integration/replay\"",
-		"cmd/lab/x.go":               "package main\nimport _ \"souk/integration/fleet\"",
+		"integration/fleet/x.go": "package fleet\nimport _ \"souk/cmd/ledger/cli\"\nimport _ " +
+			"\"souk/cmd/local\"",
+		"cmd/hub/x.go": "package main\nimport _ \"souk/integration/replay\"",
+		"cmd/lab/x.go": "package main\nimport _ \"souk/integration/fleet\"",
 	} {
 		s, err := parse(path, []byte(text))
 		if err != nil {
@@ -424,7 +465,8 @@ func TestCommandsLinkTheirOwnComplains(t *testing.T) {
 	}
 }
 
-// linked complains of packages of integration that a command's imports reach, and of commands' packages that integration imports.
+// linked complains of packages of integration that a command's imports reach, and of commands' packages that
+// integration imports.
 func linked(files []*source) (complaints []string) {
 	imports, commands := map[string][]string{}, map[string]bool{}
 	for _, s := range files {
@@ -440,8 +482,11 @@ func linked(files []*source) (complaints []string) {
 				continue
 			}
 			imports[s.pkg] = append(imports[s.pkg], imported)
-			if under(s.pkg, []string{"integration/..."}) && strings.HasPrefix(imported, "cmd/") && imported != "cmd/local" {
-				complaints = append(complaints, fmt.Sprintf("%s imports %s%s: integration may import %scmd/local of cmd alone", s.pkg, module, imported, module))
+			if under(s.pkg, []string{"integration/..."}) && strings.HasPrefix(imported, "cmd/") &&
+				imported != "cmd/local" {
+				complaints = append(complaints,
+					fmt.Sprintf("%s imports %s%s: integration may import %scmd/local of cmd alone", s.pkg,
+						module, imported, module))
 			}
 		}
 	}
@@ -457,7 +502,8 @@ func linked(files []*source) (complaints []string) {
 		}
 		for pkg := range reached {
 			if strings.HasPrefix(pkg, "integration/") && !under(pkg, lab[command]) {
-				complaints = append(complaints, fmt.Sprintf("%s links %s%s, which is none of its own", command, module, pkg))
+				complaints = append(complaints,
+					fmt.Sprintf("%s links %s%s, which is none of its own", command, module, pkg))
 			}
 		}
 	}
@@ -473,8 +519,11 @@ func importsOwned(s *source) (complaints []string) {
 	for _, spec := range s.file.Imports {
 		for _, owned := range slices.Sorted(keysOf(owners)) {
 			imported := importPath(spec)
-			if (imported == owned || strings.HasPrefix(imported, owned+"/")) && !slices.Contains(owners[owned], s.pkg) {
-				complaints = append(complaints, fmt.Sprintf("%s: only %s may import %s", s.at(spec), strings.Join(owners[owned], " and "), owned))
+			if (imported == owned || strings.HasPrefix(imported, owned+"/")) &&
+				!slices.Contains(owners[owned], s.pkg) {
+				complaints = append(complaints,
+					fmt.Sprintf("%s: only %s may import %s", s.at(spec), strings.Join(owners[owned], " and "),
+						owned))
 			}
 		}
 	}
@@ -505,7 +554,8 @@ func pure(s *source) (complaints []string) {
 	}
 	complain := func(n ast.Node, what string) {
 		complaints = append(complaints, fmt.Sprintf(
-			"%s: %s, and %s is pure: take it as an argument, or do it in the shell that runs it", s.at(n), what, s.pkg))
+			"%s: %s, and %s is pure: take it as an argument, or do it in the shell that runs it", s.at(n),
+			what, s.pkg))
 	}
 	channel := func(n ast.Node, what string) {
 		if s.path != ports {
@@ -565,7 +615,8 @@ func harmless(pkg, name string) bool {
 	case "os":
 		return strings.HasPrefix(name, "Err")
 	case "net":
-		return strings.HasPrefix(name, "Err") || name == "SplitHostPort" || name == "JoinHostPort" || name == "ParseIP"
+		return strings.HasPrefix(name, "Err") || name == "SplitHostPort" || name == "JoinHostPort" ||
+			name == "ParseIP"
 	case "net/http":
 		return strings.HasPrefix(name, "Status")
 	}
@@ -582,10 +633,13 @@ func decodesOnce(s *source) (complaints []string) {
 		if !ok {
 			return true
 		}
-		if x, ok := sel.X.(*ast.Ident); ok && strings.HasPrefix(s.names[x.Name], "github.com/vmihailenco/msgpack") {
+		if x, ok := sel.X.(*ast.Ident); ok &&
+			strings.HasPrefix(s.names[x.Name], "github.com/vmihailenco/msgpack") {
 			switch sel.Sel.Name {
 			case "Unmarshal", "NewDecoder", "GetDecoder", "Decoder", "RawMessage":
-				complaints = append(complaints, fmt.Sprintf("%s: uses msgpack.%s: only bus/codec.go may decode; call bus.Decode", s.at(sel), sel.Sel.Name))
+				complaints = append(complaints,
+					fmt.Sprintf("%s: uses msgpack.%s: only bus/codec.go may decode; call bus.Decode",
+						s.at(sel), sel.Sel.Name))
 			}
 		}
 		return true

@@ -21,7 +21,8 @@ var slow = strings.Replace(one, "speedup: 20", "speedup: 1", 1)
 
 // long asks for an answer of 300 tokens: three seconds.
 func long(b *bus.Task) {
-	b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":300,"ignore_eos":true`, 1))
+	b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":300,"ignore_eos":true`,
+		1))
 }
 
 func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
@@ -58,8 +59,8 @@ func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
 	}
 }
 
-// A market that was killed leaves leases behind. Nobody else can hold any in its directory, so the next one does not
-// wait for them to expire.
+// A market that was killed leaves leases behind. Nobody else can hold any in its directory, so the next one
+// does not wait for them to expire.
 func TestAKilledMarketsLeasesAreNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	cfg, err := local.ParseConfig("one.yaml", []byte(one))
@@ -160,7 +161,8 @@ func TestCancel(t *testing.T) {
 func TestShutdownLetsRunningTasksEnd(t *testing.T) {
 	dir := t.TempDir()
 	cfg, _ := local.ParseConfig("slow.yaml", []byte(slow))
-	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg, Within: 2 * time.Minute}) // of which the task needs three seconds
+	// of which the task needs three seconds
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg, Within: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

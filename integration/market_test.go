@@ -139,14 +139,17 @@ func standstill(t *testing.T) (longest func() time.Duration) {
 }
 
 func TestADialogueThroughTheWholeHouse(t *testing.T) {
-	known := replay.Dialogue{ID: "d", System: "Answer briefly and from the following passage alone. " + passage, Turns: []replay.Turn{
-		{User: "Who lived in the barn near the farm house?", Answer: "Cotton, a little white kitten, lived high up in a nice warm place above the barn."},
+	known := replay.Dialogue{ID: "d", System: "Answer briefly and from the following passage alone. " +
+		passage, Turns: []replay.Turn{
+		{User: "Who lived in the barn near the farm house?",
+			Answer: "Cotton, a little white kitten, lived high up in a nice warm place above the barn."},
 		{User: "What colour was she?", Answer: "White, while her mommy and her sisters were orange."},
 	}}
 	m := start(t, one, known)
 	tally := replay.NewTally()
 	var answers []replay.Answer
-	cfg := replay.Config{Clients: []replay.Client{{ID: "dev", Kind: "dev"}}, Concurrency: 1, MaxTokens: 60, Run: "t",
+	cfg := replay.Config{Clients: []replay.Client{{ID: "dev", Kind: "dev"}}, Concurrency: 1, MaxTokens: 60,
+		Run: "t",
 		Turn: func(d replay.Dialogue, c replay.Client, a replay.Answer) {
 			answers = append(answers, a)
 			tally.Add(d, c, a)
@@ -166,14 +169,17 @@ func TestADialogueThroughTheWholeHouse(t *testing.T) {
 			t.Errorf("turn %d: cost %s for %+v, the card says %s", i, r.Cost, r.Usage, want)
 		}
 		// It is alone, but its last turn may not be settled yet when the next one comes.
-		if r.SlotPrice != 0 || r.Premium != -r.Congestion || i == 0 && r.Premium != 0 || r.Receipt == nil || r.Hub != "general" || r.Agent != "only" || a.TTFT <= 0 {
+		if r.SlotPrice != 0 || r.Premium != -r.Congestion || i == 0 && r.Premium != 0 || r.Receipt == nil ||
+			r.Hub != "general" || r.Agent != "only" || a.TTFT <= 0 {
 			t.Errorf("turn %d: %+v", i, r)
 		}
 	}
 	first, second := answers[0].Result.Usage, answers[1].Result.Usage
-	// Everything of the first turn, its answer included, is in the cache, but for the last block of 16 tokens.
+	// Everything of the first turn, its answer included, is in the cache, but for the last block of 16
+	// tokens.
 	if least := first.Prompt + first.Output - 16; second.Cached < least {
-		t.Errorf("the second turn found %d of %d prompt tokens in the cache, want at least %d", second.Cached, second.Prompt, least)
+		t.Errorf("the second turn found %d of %d prompt tokens in the cache, want at least %d", second.Cached,
+			second.Prompt, least)
 	}
 	paid := answers[0].Result.Paid() + answers[1].Result.Paid()
 	if after := balance(t, m, "dev"); before-after != paid {
@@ -181,9 +187,12 @@ func TestADialogueThroughTheWholeHouse(t *testing.T) {
 	}
 }
 
-const passage = "Once upon a time, in a barn near a farm house, there lived a little white kitten named Cotton. Cotton lived high up in a nice warm " +
-	"place above the barn where all of the farmer's horses slept. But Cotton wasn't alone in her little home above the barn, oh no. She shared her hay bed " +
-	"with her mommy and five other sisters. All of her sisters were cute and fluffy, like Cotton. But she was the only white one in the bunch."
+const passage = "Once upon a time, in a barn near a farm house, there lived a little white kitten named " +
+	"Cotton. Cotton lived high up in a nice warm " +
+	"place above the barn where all of the farmer's horses slept. But Cotton wasn't alone in her little " +
+	"home above the barn, oh no. She shared her hay bed " +
+	"with her mommy and five other sisters. All of her sisters were cute and fluffy, like Cotton. But she " +
+	"was the only white one in the bunch."
 
 // balance is all that a client owns: at the treasury, and what hubs hold of it and have not spent.
 func balance(t *testing.T, m *local.Market, client string) market.Credits {

@@ -63,7 +63,8 @@ func metered(t *testing.T, cfg vllmsim.Config) (*local.Market, *vllmsim.Server, 
 	if ok != nil {
 		t.Fatal(ok)
 	}
-	return start(t, strings.Replace(one, "{profile: steady}", `{url: "`+front.URL+`"}`, 1)), engine, front.URL, card
+	return start(t, strings.Replace(one, "{profile: steady}", `{url: "`+front.URL+`"}`, 1)), engine,
+		front.URL, card
 }
 
 // Whatever a client writes into a prompt, the agent is paid its card for what the engine computed of it,
@@ -74,32 +75,46 @@ func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
 		name, body string
 		code       bus.Code
 	}{
-		{"plain text", `{"messages":[{"role":"user","content":"` + strings.Repeat("Tell me of the sea. ", 100) + `"}]`, ""},
-		{"a token a byte", `{"messages":[{"role":"user","content":"` + strings.Repeat("~^", 1500) + `"}]`, ""},
+		{"plain text", `{"messages":[{"role":"user","content":"` +
+			strings.Repeat("Tell me of the sea. ", 100) + `"}]`, ""},
+		{"a token a byte", `{"messages":[{"role":"user","content":"` + strings.Repeat("~^", 1500) + `"}]`,
+			""},
 		{"a completion", `{"prompt":"` + strings.Repeat("~^", 1400) + `"`, ""},
-		{"many short messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"~"},{"role":"assistant","content":"~"},`, 150) + `{"role":"user","content":"~"}]`, ""},
-		{"tools", `{"messages":[{"role":"user","content":"x"}],"tools":[` + strings.Repeat(`{"type":"function","function":{"name":"f","description":"~^~^~^"}},`, 30) + `{"type":"function","function":{"name":"g"}}]`, ""},
-		{"a word for the template", `{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"bos_token":"` + strings.Repeat("~^", 31) + `"}`, ""},
-		{"a book for the template", `{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"bos_token":"` + strings.Repeat("~^", 1000) + `"}`, bus.CodeUnsupportedField},
-		{"documents", `{"messages":[{"role":"user","content":"x"}],"documents":[{"text":"` + strings.Repeat("~^", 1000) + `"}]`, bus.CodeUnsupportedField},
+		{"many short messages",
+			`{"messages":[` + strings.Repeat(`{"role":"user","content":"~"},{"role":"assistant","content":"~"},`, 150) + `{"role":"user","content":"~"}]`, ""},
+		{"tools", `{"messages":[{"role":"user","content":"x"}],"tools":[` +
+			strings.Repeat(`{"type":"function","function":{"name":"f","description":"~^~^~^"}},`, 30) +
+			`{"type":"function","function":{"name":"g"}}]`, ""},
+		{"a word for the template",
+			`{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"bos_token":"` +
+				strings.Repeat("~^", 31) + `"}`, ""},
+		{"a book for the template",
+			`{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"bos_token":"` +
+				strings.Repeat("~^", 1000) + `"}`, bus.CodeUnsupportedField},
+		{"documents", `{"messages":[{"role":"user","content":"x"}],"documents":[{"text":"` +
+			strings.Repeat("~^", 1000) + `"}]`, bus.CodeUnsupportedField},
 		{"a template", `{"messages":[{"role":"user","content":"x"}],"chat_template":"{% for i in range(1000) %}~^{% endfor %}"`, bus.CodeUnsupportedField},
 		{"pictures", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://localhost/x"}}]}]`, bus.CodeEngineRefused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			prompt, cached := computed(t, url)
 			before := balance(t, m, "dev")
-			task := bus.Task{Client: "dev", Body: []byte(c.body + `,"max_tokens":3,"ignore_eos":true}`), Stream: true}
+			task := bus.Task{Client: "dev", Body: []byte(c.body + `,"max_tokens":3,"ignore_eos":true}`),
+				Stream: true}
 			a, err := m.Ask(t.Context(), task)
 			if err != nil || a.Result.Code != c.code {
 				t.Fatalf("%+v, %v; want code %q", a.Result, err, c.code)
 			}
 			nowPrompt, nowCached := computed(t, url)
-			u := market.Usage{Prompt: nowPrompt - prompt, Cached: nowCached - cached, Output: a.Result.Usage.Output}
+			u := market.Usage{Prompt: nowPrompt - prompt, Cached: nowCached - cached,
+				Output: a.Result.Usage.Output}
 			t.Logf("%d bytes, %d tokens", len(c.body), u.Prompt)
 			if want := card.Cost(u); a.Result.Cost != want || c.code == "" && a.Result.Usage != u {
-				t.Errorf("the engine computed %+v, which the card says costs %s: paid were %s for %+v", u, want, a.Result.Cost, a.Result.Usage)
+				t.Errorf("the engine computed %+v, which the card says costs %s: paid were %s for %+v", u,
+					want, a.Result.Cost, a.Result.Usage)
 			}
-			eventually(t, "it is paid as its client was told", func() bool { return before-balance(t, m, "dev") == a.Result.Paid() })
+			eventually(t, "it is paid as its client was told",
+				func() bool { return before-balance(t, m, "dev") == a.Result.Paid() })
 		})
 	}
 }
@@ -134,13 +149,15 @@ func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 		prompt, cached := computed(t, url)
 		engine.Freeze(chunks < 0)
 		s, err := dev.Submit(t.Context(), bus.Task{Client: "dev", Stream: true,
-			Body: fmt.Appendf(nil, `{"messages":[{"role":"user","content":%q}],"max_tokens":200,"ignore_eos":true}`, text)})
+			Body: fmt.Appendf(nil,
+				`{"messages":[{"role":"user","content":%q}],"max_tokens":200,"ignore_eos":true}`, text)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if chunks < 0 {
 			eventually(t, "the engine has the request", func() bool {
-				return gauge(t, url, "vllm:num_requests_waiting")+gauge(t, url, "vllm:num_requests_running") == 1
+				return gauge(t, url, "vllm:num_requests_waiting")+
+					gauge(t, url, "vllm:num_requests_running") == 1
 			})
 			s.Cancel()
 			eventually(t, "the cancel is there, or soon will be", func() bool { return r.IntN(4) == 0 })
@@ -172,11 +189,14 @@ func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 		}
 		billed := result.Usage
 		same := i%5 != 4 && i%5 != 0 // the text is that of the time before, and of the time before that
-		if billed.Prompt != u.Prompt || billed.Cached > u.Cached || same && billed.Cached != u.Cached || result.Cost != card.Cost(billed) {
-			t.Errorf("%d: cancelled after %d chunks: the engine computed %+v, %s by the card; paid were %s for %+v", i, chunks, u, card.Cost(u), result.Cost, result.Usage)
+		if billed.Prompt != u.Prompt || billed.Cached > u.Cached || same && billed.Cached != u.Cached ||
+			result.Cost != card.Cost(billed) {
+			t.Errorf("%d: cancelled after %d chunks: the engine computed %+v, %s by the card; paid were %s "+
+				"for %+v", i, chunks, u, card.Cost(u), result.Cost, result.Usage)
 		}
 		paid += result.Paid()
-		eventually(t, "it is paid as its client was told", func() bool { return before-balance(t, m, "dev") == paid })
+		eventually(t, "it is paid as its client was told",
+			func() bool { return before-balance(t, m, "dev") == paid })
 		s.Close()
 	}
 	if free > 12 {

@@ -17,8 +17,9 @@ import (
 	"souk/market"
 )
 
-// economy is one treasury and several hubs, as state machines, on a network that loses, repeats, delays and reorders whatever
-// they say to one another, with clients that want more at each hub than lies there. Time is virtual.
+// economy is one treasury and several hubs, as state machines, on a network that loses, repeats, delays and
+// reorders whatever they say to one another, with clients that want more at each hub than lies there. Time is
+// virtual.
 type economy struct {
 	t    *testing.T
 	r    *rand.Rand
@@ -82,8 +83,10 @@ func (a *agenda) Pop() any {
 
 func newEconomy(t *testing.T, seed uint64, hubs int, deposits map[string]market.Credits) *economy {
 	e := &economy{
-		t: t, r: rand.New(rand.NewPCG(seed, 9)), now: time.Unix(1_800_000_000, 0), delay: 5 * time.Millisecond,
-		books: map[string]*ledger.Book{}, frames: map[string][]ledger.Frame{}, deposits: deposits, paid: map[string]market.Credits{},
+		t: t, r: rand.New(rand.NewPCG(seed, 9)), now: time.Unix(1_800_000_000, 0),
+		delay: 5 * time.Millisecond,
+		books: map[string]*ledger.Book{}, frames: map[string][]ledger.Frame{}, deposits: deposits,
+		paid:    map[string]market.Credits{},
 		payouts: map[string]market.Credits{}, came: map[string]time.Time{}, empty: map[[2]string]time.Time{},
 		answers: map[string]string{}, told: map[string]string{}, waiting: map[string]bool{},
 	}
@@ -95,7 +98,8 @@ func newEconomy(t *testing.T, seed uint64, hubs int, deposits map[string]market.
 	e.bank.Tick(e.now)
 	e.settle()
 	for _, c := range sorted(deposits) {
-		e.bank.Handle(bus.OpDeposit, &bus.FundsRequest{ID: "d-" + c, Client: c, Amount: deposits[c]}, nil, true)
+		e.bank.Handle(bus.OpDeposit, &bus.FundsRequest{ID: "d-" + c, Client: c, Amount: deposits[c]}, nil,
+			true)
 	}
 	e.settle()
 	for i := range hubs {
@@ -129,8 +133,11 @@ func (e *economy) lead(h *shop) {
 		e.t.Fatal(err)
 	}
 	reg := bus.Registration{
-		Agent: "a-" + h.name, Boot: 1, Model: "llama", Domains: []bus.DomainScore{{Domain: h.domain, Score: 0.9}}, MaxModelLen: 8192, BlockSize: 16, KVTokens: 100_000, Slots: 3,
-		Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: 200 * market.Credit}, State: bus.StateReady,
+		Agent: "a-" + h.name, Boot: 1, Model: "llama",
+		Domains: []bus.DomainScore{{Domain: h.domain, Score: 0.9}}, MaxModelLen: 8192, BlockSize: 16,
+		KVTokens: 100_000, Slots: 3,
+		Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: 200 * market.Credit},
+		State: bus.StateReady,
 	}
 	if err := h.node.Join(e.now, reg); err != nil {
 		e.t.Fatal(err)
@@ -264,7 +271,8 @@ func (e *economy) turn(h *shop) {
 			}
 		}
 		e.ask(h, f.Op, f.Request, hear)
-		e.at(2*time.Second, func() { // the shell has waited for long enough; what it says may find the queue full
+		// the shell has waited for long enough; what it says may find the queue full
+		e.at(2*time.Second, func() {
 			if e.r.Float64() >= e.loss {
 				hear(&bus.FundsReply{ID: f.Request.ID, Code: bus.CodeUnavailable})
 			}
@@ -277,8 +285,10 @@ func (e *economy) turn(h *shop) {
 			e.at(time.Duration(50+e.r.IntN(3000))*time.Millisecond, func() {
 				u := market.Usage{Prompt: 100, Output: 1 + e.r.IntN(40)}
 				h.node.Step(e.now, &bus.Completion{
-					Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop", Usage: u, Relayed: u.Output,
-					Cost: market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap), TTFTUS: 50_000, ITLUS: 10_000,
+					Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
+					Outcome: bus.OutcomeDone, Finish: "stop", Usage: u, Relayed: u.Output,
+					Cost:   market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
+					TTFTUS: 50_000, ITLUS: 10_000,
 				})
 				e.turn(h)
 			})
@@ -332,12 +342,14 @@ func (e *economy) spare(h *shop, client string) market.Credits {
 // lively is how long the treasury waits for a hub that says nothing.
 const lively = 3 * bus.FundsEvery
 
-// judge: nobody is refused for funds while idle money lies at another hub that lives, and has since it was asked for (I29).
+// judge: nobody is refused for funds while idle money lies at another hub that lives, and has since it was
+// asked for (I29).
 func (e *economy) judge(h *shop, op string, q bus.FundsRequest, m *bus.FundsReply) {
 	if m.Code != bus.CodeInsufficientFunds || q.Ahead || op != bus.OpAllot {
 		return
 	}
-	most, _ := e.bank.Book().Prepaid(q.Client) // now: more may have been granted since the answer, in the same turn
+	// now: more may have been granted since the answer, in the same turn
+	most, _ := e.bank.Book().Prepaid(q.Client)
 	for _, other := range e.hubs {
 		if other != h {
 			most += e.bank.Book().Allotted(q.Client, other.name)
@@ -356,8 +368,10 @@ func (e *economy) judge(h *shop, op string, q bus.FundsRequest, m *bus.FundsRepl
 	e.refused++
 	for _, other := range e.hubs {
 		k := [2]string{other.name, q.Client}
-		if idle := e.spare(other, q.Client); other != h && idle > 0 && e.empty[k].Before(e.came[q.ID]) && e.now.Sub(other.heard) < lively {
-			e.t.Fatalf("%s is refused %s of %s (%s), and %s has had %s idle since before it asked at %v; now it is %v", h.name, q.Least, q.Client, m.Message, other.name, idle, e.came[q.ID], e.now)
+		if idle := e.spare(other, q.Client); other != h && idle > 0 && e.empty[k].Before(e.came[q.ID]) &&
+			e.now.Sub(other.heard) < lively {
+			e.t.Fatalf("%s is refused %s of %s (%s), and %s has had %s idle since before it asked at %v; "+
+				"now it is %v", h.name, q.Least, q.Client, m.Message, other.name, idle, e.came[q.ID], e.now)
 		}
 	}
 }
@@ -378,9 +392,11 @@ func (e *economy) task(h *shop, client string, takes market.Credits, deadline ti
 	e.next++
 	id := fmt.Sprint("t", e.next)
 	worth := 30 * market.Credit
-	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), MaxTokens: 7900,
-		Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
-		Inbox:  "inbox", DeadlineMS: e.now.Add(deadline).UnixMilli()}
+	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`),
+		MaxTokens: 7900,
+		Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
+			Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
+		Inbox: "inbox", DeadlineMS: e.now.Add(deadline).UnixMilli()}
 	m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
 	e.waiting[id] = true
 	h.node.Step(e.now, m)
@@ -388,8 +404,8 @@ func (e *economy) task(h *shop, client string, takes market.Credits, deadline ti
 	return id
 }
 
-// conserved: what is under way between treasury and hubs is never negative, nobody has paid more than it deposited, and
-// every audit says so, at whatever moment (level 5).
+// conserved: what is under way between treasury and hubs is never negative, nobody has paid more than it
+// deposited, and every audit says so, at whatever moment (level 5).
 func (e *economy) conserved() (underWay market.Credits) {
 	e.t.Helper()
 	bank := e.books[ledger.Treasury]
@@ -397,7 +413,8 @@ func (e *economy) conserved() (underWay market.Credits) {
 	for _, h := range e.hubs {
 		b := e.books[h.name]
 		flying := bank.Balance(ledger.Clearing(h.name)) + b.Balance(ledger.Clearing(ledger.Treasury))
-		if flying < 0 || b.LastGrant(h.name) > bank.LastGrant(h.name) || b.LastReturn(h.name) < bank.LastReturn(h.name) {
+		if flying < 0 || b.LastGrant(h.name) > bank.LastGrant(h.name) ||
+			b.LastReturn(h.name) < bank.LastReturn(h.name) {
 			e.t.Fatalf("%s under way to or from %s", flying, h.name)
 		}
 		underWay += flying
@@ -458,20 +475,21 @@ func (e *economy) payout(client, id string, amount market.Credits, done func(*bu
 		if answered {
 			return
 		}
-		e.ask(nil, bus.OpPayout, bus.FundsRequest{ID: id, Client: client, Amount: amount}, func(m *bus.FundsReply) {
-			if m.Code != bus.CodeAllotmentPending && m.Code != bus.CodeUnavailable && !answered {
-				answered = true
-				done(m)
-			}
-		})
+		e.ask(nil, bus.OpPayout, bus.FundsRequest{ID: id, Client: client, Amount: amount},
+			func(m *bus.FundsReply) {
+				if m.Code != bus.CodeAllotmentPending && m.Code != bus.CodeUnavailable && !answered {
+					answered = true
+					done(m)
+				}
+			})
 		e.at(time.Second, ask)
 	}
 	ask()
 }
 
-// Whatever is lost, repeated, late or overtaken: no credit is lost or made, no client is refused for funds while idle money
-// of it lies at another hub, and when messages pass again each is served, whichever hub it asks, within seconds and without asking
-// again, with one task that takes nearly all that it has.
+// Whatever is lost, repeated, late or overtaken: no credit is lost or made, no client is refused for funds
+// while idle money of it lies at another hub, and when messages pass again each is served, whichever hub it
+// asks, within seconds and without asking again, with one task that takes nearly all that it has.
 func TestMoneyFindsItsWay(t *testing.T) {
 	seeds := 40
 	if testing.Short() {
@@ -492,20 +510,25 @@ func TestMoneyFindsItsWay(t *testing.T) {
 			return
 		}
 	}
-	if t.Logf("%d tasks were served, %d refused after a recall", served, refused); refused == 0 && !testing.Short() || served < 50*seeds {
+	if t.Logf("%d tasks were served, %d refused after a recall", served, refused); refused == 0 &&
+		!testing.Short() || served < 50*seeds {
 		t.Error("that proves little")
 	}
 }
 
 func moneyFindsItsWay(t *testing.T, seed uint64) *economy {
-	e := newEconomy(t, seed, 5, map[string]market.Credits{"ann": 10 * market.Credit, "bob": 4 * market.Credit, "rich": 5000 * market.Credit})
+	e := newEconomy(t, seed, 5,
+		map[string]market.Credits{"ann": 10 * market.Credit, "bob": 4 * market.Credit,
+			"rich": 5000 * market.Credit})
 	clients := []string{"ann", "ann", "bob", "rich"}
-	e.loss, e.again, e.delay = 0.4*e.r.Float64(), 0.3*e.r.Float64(), time.Duration(1+e.r.IntN(1500))*time.Millisecond
+	e.loss, e.again, e.delay = 0.4*e.r.Float64(), 0.3*e.r.Float64(),
+		time.Duration(1+e.r.IntN(1500))*time.Millisecond
 	for range 400 {
 		h := e.hubs[e.r.IntN(len(e.hubs))]
 		switch k := e.r.IntN(100); {
 		case k < 70:
-			e.task(h, clients[e.r.IntN(len(clients))], market.Credit/10+market.Credits(e.r.Int64N(int64(5*market.Credit))), time.Duration(1+e.r.IntN(20))*time.Second)
+			e.task(h, clients[e.r.IntN(len(clients))], market.Credit/10+
+				market.Credits(e.r.Int64N(int64(5*market.Credit))), time.Duration(1+e.r.IntN(20))*time.Second)
 		case k < 73:
 			h.node.Depose(e.now)
 			e.turn(h)
@@ -514,7 +537,8 @@ func moneyFindsItsWay(t *testing.T, seed uint64) *economy {
 		case k < 76:
 			e.down = !e.down
 		case k < 79:
-			e.payout("ann", fmt.Sprint("p", e.next, "-", k), 1+market.Credits(e.r.Int64N(int64(market.Credit/50))), func(*bus.FundsReply) {})
+			e.payout("ann", fmt.Sprint("p", e.next, "-", k),
+				1+market.Credits(e.r.Int64N(int64(market.Credit/50))), func(*bus.FundsReply) {})
 		case k < 81:
 			e.run(70 * time.Second) // purses go idle
 		}
@@ -538,7 +562,8 @@ func moneyFindsItsWay(t *testing.T, seed uint64) *economy {
 				e.run(100 * time.Millisecond)
 			}
 			if e.answers[id] != "accepted" {
-				t.Fatalf("%s, who has %s, asks %s for %s and is told %q %s", c, e.left(c), e.hubs[i].name, takes, e.answers[id], e.told[id])
+				t.Fatalf("%s, who has %s, asks %s for %s and is told %q %s", c, e.left(c), e.hubs[i].name,
+					takes, e.answers[id], e.told[id])
 			}
 			if took := e.now.Sub(begin); took > 5*time.Second || e.asked-asked > 3*len(e.hubs) {
 				t.Errorf("%s is served after %v and %d questions", c, took, e.asked-asked)
@@ -554,7 +579,8 @@ func moneyFindsItsWay(t *testing.T, seed uint64) *economy {
 		e.run(20 * time.Second)
 		e.payout(c, "all-"+c, all, func(m *bus.FundsReply) { paid = m })
 		e.run(20 * time.Second)
-		if more == nil || more.Code != bus.CodeInsufficientFunds || paid == nil || paid.Code != "" || e.left(c) != 0 {
+		if more == nil || more.Code != bus.CodeInsufficientFunds || paid == nil || paid.Code != "" ||
+			e.left(c) != 0 {
 			t.Fatalf("%s: more %+v, all %+v, left %s of %s", c, more, paid, e.left(c), all)
 		}
 	}

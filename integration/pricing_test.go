@@ -26,7 +26,9 @@ clients: {dev: 10, ann: 10, bob: 10, cyd: 10}
 agents:
 `
 	for i := range agents {
-		yaml += fmt.Sprintf("  - {id: a-%d, owner: owner-%d, class: h200, ask: 0.00000%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 2, engine: {profile: steady}}\n",
+		yaml += fmt.Sprintf("  - {id: a-%d, owner: owner-%d, class: h200, ask: 0.00000%d, model: "+
+			"gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], "+
+			"slots: 2, engine: {profile: steady}}\n",
 			i, i, i+1)
 	}
 	return yaml
@@ -59,11 +61,12 @@ func dialogues(t *testing.T, m *local.Market, n int) (all []replay.Answer) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	cfg := replay.Config{Concurrency: 8, MaxTokens: 40, Run: "t", Retries: 5, Turn: func(_ replay.Dialogue, _ replay.Client, a replay.Answer) {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, a)
-	}}
+	cfg := replay.Config{Concurrency: 8, MaxTokens: 40, Run: "t", Retries: 5,
+		Turn: func(_ replay.Dialogue, _ replay.Client, a replay.Answer) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, a)
+		}}
 	for _, c := range []string{"dev", "ann", "bob"} {
 		cfg.Clients = append(cfg.Clients, replay.Client{ID: c, Kind: c})
 	}
@@ -74,7 +77,8 @@ func dialogues(t *testing.T, m *local.Market, n int) (all []replay.Answer) {
 	return all
 }
 
-// Real dialogues in a domain under each pricing: every client pays the card and its agent's tariff, and the ledger is clean.
+// Real dialogues in a domain under each pricing: every client pays the card and its agent's tariff, and the
+// ledger is clean.
 func TestDialoguesUnderEachPricing(t *testing.T) {
 	card, err := local.Card("fireworks/gpt-oss-20b")
 	if err != nil {
@@ -111,13 +115,16 @@ func TestDialoguesUnderEachPricing(t *testing.T) {
 				}
 				of := tariff[r.Receipt.ID]
 				if r.Cost != card.Cost(r.Usage)+of {
-					t.Errorf("%s: cost %s of %+v, want the card's %s and the tariff %s", r.Agent, r.Cost, r.Usage, card.Cost(r.Usage), of)
+					t.Errorf("%s: cost %s of %+v, want the card's %s and the tariff %s", r.Agent, r.Cost,
+						r.Usage, card.Cost(r.Usage), of)
 				}
-				if of <= 0 || of > c.most || c.pricing == market.PricingPosted && (of != c.most || r.SlotPrice != 0) {
+				if of <= 0 || of > c.most || c.pricing == market.PricingPosted &&
+					(of != c.most || r.SlotPrice != 0) {
 					t.Errorf("%s: tariff %s, slot price %s", r.Agent, of, r.SlotPrice)
 				}
 			}
-			if epochs := kinds[ledger.KindTariff]; rounds == 0 || (epochs > 0) != (c.pricing == market.PricingTariff) || kinds[ledger.KindSeal] < epochs {
+			if epochs := kinds[ledger.KindTariff]; rounds == 0 ||
+				(epochs > 0) != (c.pricing == market.PricingTariff) || kinds[ledger.KindSeal] < epochs {
 				t.Errorf("%d rounds, %d seals, %d tariffs", rounds, kinds[ledger.KindSeal], epochs)
 			}
 		})

@@ -25,7 +25,8 @@ import (
 func TestNATSRequestGetsTheWholeAnswer(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
-	reply, err := nc.Request("souk.v1.task.dev", []byte(`{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":30}`), time.Minute)
+	reply, err := nc.Request("souk.v1.task.dev",
+		[]byte(`{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":30}`), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,12 +41,14 @@ func TestNATSRequestGetsTheWholeAnswer(t *testing.T) {
 	if err := json.Unmarshal(reply.Data, &r); err != nil {
 		t.Fatalf("%v: %s", err, reply.Data)
 	}
-	if r.Text == "" || r.Cost == "" || r.Cost == "0" || r.Hub != "general" || r.Agent != "only" || r.Usage.Completion_tokens == 0 || r.Receipt.ID == "" {
+	if r.Text == "" || r.Cost == "" || r.Cost == "0" || r.Hub != "general" || r.Agent != "only" ||
+		r.Usage.Completion_tokens == 0 || r.Receipt.ID == "" {
 		t.Errorf("got %s", reply.Data)
 	}
 }
 
-// `stream: true` gets word of who serves the task, then numbered chunks on the reply subject, then an end frame.
+// `stream: true` gets word of who serves the task, then numbered chunks on the reply subject, then an end
+// frame.
 func TestRawStream(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
@@ -62,7 +65,8 @@ func TestRawStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a bus.Accepted
-	if err := json.Unmarshal(reply.Data, &a); err != nil || a.Agent != "only" || a.Reply != "souk.v1.reply.dev.raw-1" {
+	if err := json.Unmarshal(reply.Data, &a); err != nil || a.Agent != "only" ||
+		a.Reply != "souk.v1.reply.dev.raw-1" {
 		t.Fatalf("%v: %s", err, reply.Data)
 	}
 	var text strings.Builder
@@ -78,7 +82,8 @@ func TestRawStream(t *testing.T) {
 		switch {
 		case c.Heartbeat:
 		case c.Result != nil:
-			if c.Result.Chunks != seq || c.Result.Usage.Output == 0 || text.Len() == 0 || c.Result.Receipt == nil {
+			if c.Result.Chunks != seq || c.Result.Usage.Output == 0 || text.Len() == 0 ||
+				c.Result.Receipt == nil {
 				t.Errorf("after %d chunks and %q came the end frame %+v", seq, text.String(), c.Result)
 			}
 			return
@@ -169,9 +174,12 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	}
 	cfg := agentd.Default()
 	cfg.Node = "elsewhere"
-	cfg.Agents = []agentd.AgentConfig{{ID: "only", Engine: agentd.EngineConfig{URL: engine.URL()}, Model: "m", Slots: 1, Price: price,
+	cfg.Agents = []agentd.AgentConfig{{ID: "only", Engine: agentd.EngineConfig{URL: engine.URL()}, Model: "m",
+		Slots: 1, Price: price,
 		Domains: []bus.DomainScore{{Domain: "general", Score: 0.9}}}}
-	node, err := agentserve.NewServer(cfg, agentserve.Deps{Bus: b, Registry: registry, Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
+	node, err := agentserve.NewServer(cfg,
+		agentserve.Deps{Bus: b, Registry: registry,
+			Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +188,8 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	if err := node.Run(ctx); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "only") {
 		t.Errorf("the second agent \"only\" ran until %v; want it refused at once", err)
 	}
-	if a, err := m.Ask(t.Context(), chat("Hello")); err != nil || a.Result.Code != "" || a.Result.Model != "gpt-oss-20b" {
+	if a, err := m.Ask(t.Context(), chat("Hello")); err != nil || a.Result.Code != "" ||
+		a.Result.Model != "gpt-oss-20b" {
 		t.Errorf("after that a task got %+v, %v", a.Result, err)
 	}
 }
@@ -188,10 +197,12 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 // A card on which a cached token costs more than a computed one never enters the market.
 func TestACardWhereAHitCostsMoreIsRefused(t *testing.T) {
 	cfg := agentd.Default()
-	cfg.Agents = []agentd.AgentConfig{{ID: "a", Engine: agentd.EngineConfig{URL: "http://127.0.0.1:1"}, Slots: 1,
+	cfg.Agents = []agentd.AgentConfig{{ID: "a", Engine: agentd.EngineConfig{URL: "http://127.0.0.1:1"},
+		Slots:   1,
 		Domains: []bus.DomainScore{{Domain: "general", Score: 1}}}}
 	cfg.Agents[0].Price.Miss, cfg.Agents[0].Price.Hit, cfg.Agents[0].Price.Out = 100, 200, 300
-	if _, err := agentserve.NewServer(cfg, agentserve.Deps{}); err == nil || !strings.Contains(err.Error(), "hit") {
+	if _, err := agentserve.NewServer(cfg, agentserve.Deps{}); err == nil ||
+		!strings.Contains(err.Error(), "hit") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -56,8 +56,8 @@ func ValidID(s string) bool {
 	return true
 }
 
-// ValidOp reports whether s may be the id of a deposit or payout: 1 to 128 visible ASCII characters but '/', so
-// that it cannot be taken for a record of another kind.
+// ValidOp reports whether s may be the id of a deposit or payout: 1 to 128 visible ASCII characters but '/',
+// so that it cannot be taken for a record of another kind.
 func ValidOp(s string) bool {
 	if len(s) == 0 || len(s) > 2*maxID {
 		return false

@@ -15,8 +15,9 @@ const (
 	LevelConservation = 3 // sums of every record, round and journal
 	LevelAuctions     = 4 // the certificate of every round, and that its holds are its awards
 	LevelAcross       = 5 // grants against accepts, returns against reclaims; see [Across]
-	LevelMetering     = 6 // quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
-	MaxLevel          = LevelMetering
+	// quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
+	LevelMetering = 6
+	MaxLevel      = LevelMetering
 )
 
 // MaxFindings is how many findings of one journal are kept; the others are counted. A journal that is wrong
@@ -42,17 +43,19 @@ func (f Finding) String() string {
 	if f.Record != "" {
 		record = " " + f.Record
 	}
-	return fmt.Sprintf("%s frame %d%s: %s: expected %s, found %s; see: %s", f.Journal, f.Seq, record, f.Invariant, f.Expected, f.Found, f.Show)
+	return fmt.Sprintf("%s frame %d%s: %s: expected %s, found %s; see: %s", f.Journal, f.Seq, record,
+		f.Invariant, f.Expected, f.Found, f.Show)
 }
 
 // Report is what an audit of one journal says.
 type Report struct {
-	Journal  Open
-	Level    int
-	Frames   uint64
-	Records  uint64
-	Rounds   uint64
-	Again    uint64         // of them, at level 4, those with bundles: they have no certificate, and were cleared again
+	Journal Open
+	Level   int
+	Frames  uint64
+	Records uint64
+	Rounds  uint64
+	// of them, at level 4, those with bundles: they have no certificate, and were cleared again
+	Again    uint64
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
 	Payments market.Credits // by clients, refunds taken off
@@ -78,8 +81,8 @@ func (r *Report) Damaged() bool {
 // Audit checks one journal frame by frame, in memory that grows with open holds and accounts alone. It trusts
 // nothing but the bytes. Not for use by several goroutines at once.
 type Audit struct {
-	// Rounds, if not nil, is given every round of level 4 to check, perhaps elsewhere and later; what it finds is
-	// handed to Add and Again. The RoundCheck is the receiver's to keep.
+	// Rounds, if not nil, is given every round of level 4 to check, perhaps elsewhere and later; what it
+	// finds is handed to Add and Again. The RoundCheck is the receiver's to keep.
 	Rounds func(RoundCheck)
 
 	name  string
@@ -107,7 +110,8 @@ type parts struct {
 // NewAudit begins the audit of a journal up to a level. name is what findings call it until its first record
 // is read.
 func NewAudit(name string, level int) *Audit {
-	a := &Audit{name: name, level: level, book: NewBook(), rounds: map[uint64]*roundSum{}, paid: map[string]market.Credits{}}
+	a := &Audit{name: name, level: level, book: NewBook(), rounds: map[uint64]*roundSum{},
+		paid: map[string]market.Credits{}}
 	a.dec.intern = &interner{all: map[string]string{}}
 	a.out.Level = level
 	return a
@@ -162,7 +166,9 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 // header checks how a frame follows on the last, and goes on from it in any case: one break is one finding.
 func (a *Audit) header(seq uint64, epoch int64, f *Frame) {
 	if f.Seq != seq || f.Epoch != epoch {
-		a.add(LevelFrames, seq, broken(ErrOrder, "I7", "", fmt.Sprintf("frame %d of epoch %d, as stored", seq, epoch), "frame %d of epoch %d", f.Seq, f.Epoch))
+		a.add(LevelFrames, seq,
+			broken(ErrOrder, "I7", "", fmt.Sprintf("frame %d of epoch %d, as stored", seq, epoch),
+				"frame %d of epoch %d", f.Seq, f.Epoch))
 	}
 	if err := a.book.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
 		var v *Violation
@@ -211,10 +217,12 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		switch r.Kind {
 		case KindRound:
 			a.flush()
-			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain, Round: lazy.round, Outcome: lazy.outcome, Holds: a.check.Holds[:0], Tariffs: a.book.tariffs}
+			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain,
+				Round: lazy.round, Outcome: lazy.outcome, Holds: a.check.Holds[:0], Tariffs: a.book.tariffs}
 		case KindTariff:
 			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
-				a.add(LevelAuctions, seq, broken(ErrIllegal, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err))
+				a.add(LevelAuctions, seq,
+					broken(ErrIllegal, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err))
 			}
 		case KindHold:
 			a.check.Holds = append(a.check.Holds, *r.Hold)
@@ -222,8 +230,8 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	}
 }
 
-// resume goes on behind a refused record as if it had been the last of its kind, so that the next is judged by
-// itself.
+// resume goes on behind a refused record as if it had been the last of its kind, so that the next is judged
+// by itself.
 func (a *Audit) resume(round *roundHead) {
 	h := &a.book.head
 	switch r := &a.rec; {
@@ -274,7 +282,8 @@ func (a *Audit) undecodable(seq uint64) {
 
 // Damage notes that the journal could not be read behind frame after.
 func (a *Audit) Damage(after uint64, err error) {
-	a.Add(Finding{Level: LevelFrames, Invariant: "I8", Seq: after, Expected: "the bytes that were written", Found: err.Error(), Damage: true})
+	a.Add(Finding{Level: LevelFrames, Invariant: "I8", Seq: after, Expected: "the bytes that were written",
+		Found: err.Error(), Damage: true})
 }
 
 func (a *Audit) journal() string {
@@ -306,7 +315,8 @@ func (a *Audit) Add(f Finding) {
 }
 
 func (a *Audit) add(level int, seq uint64, v *Violation) {
-	a.Add(Finding{Level: level, Invariant: v.Invariant, Seq: seq, Record: clip(v.Record), Expected: v.Expected, Found: v.Found})
+	a.Add(Finding{Level: level, Invariant: v.Invariant, Seq: seq, Record: clip(v.Record),
+		Expected: v.Expected, Found: v.Found})
 }
 
 // addErr files a book's refusal under its level: sums are level 3, all else level 2.
@@ -325,8 +335,8 @@ func (a *Audit) addErr(seq uint64, err error) {
 	a.add(level, seq, v)
 }
 
-// Finish does the sums over the whole journal and returns the report. More frames may follow, for a journal that
-// is still being written; then Finish says what holds then.
+// Finish does the sums over the whole journal and returns the report. More frames may follow, for a journal
+// that is still being written; then Finish says what holds then.
 func (a *Audit) Finish() Report {
 	if a.level >= LevelState {
 		a.flush()

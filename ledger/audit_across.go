@@ -15,8 +15,9 @@ type move struct {
 	amount market.Credits
 }
 
-// moves are the numbered transfers of one journal, by hub, each list in the order of its numbers: the treasury's
-// grants, reclaims and distributions, or a hub's accepts, returns and distributions. 16 bytes each.
+// moves are the numbered transfers of one journal, by hub, each list in the order of its numbers: the
+// treasury's grants, reclaims and distributions, or a hub's accepts, returns and distributions. 16 bytes
+// each.
 type moves struct {
 	clients map[string]uint32
 	names   []string
@@ -26,7 +27,8 @@ type moves struct {
 
 func (m *moves) note(role string, r *Record) {
 	if m.clients == nil {
-		m.clients, m.in, m.out, m.surplus = map[string]uint32{}, map[string][]move{}, map[string][]move{}, map[string][]move{}
+		m.clients, m.in, m.out, m.surplus = map[string]uint32{}, map[string][]move{}, map[string][]move{},
+			map[string][]move{}
 	}
 	t := r.Transfer
 	var to map[string][]move
@@ -60,17 +62,20 @@ type mark struct {
 	paid     map[string]market.Credits
 }
 
-// Across compares the journals of one market (level 5): every accept has its grant, every reclaim its return, each
-// with the same client and amount, and no client was charged more than its hubs were allotted.
+// Across compares the journals of one market (level 5): every accept has its grant, every reclaim its return,
+// each with the same client and amount, and no client was charged more than its hubs were allotted.
 //
-// Journals that are being written cannot be read at one moment. So: read the hubs and Mark each; then read the
-// treasury; then read the hubs' new frames. What was accepted or charged at the mark must have been granted by the time
-// that the treasury was read, and what was reclaimed by then must have been returned by now.
+// Journals that are being written cannot be read at one moment. So: read the hubs and Mark each; then read
+// the treasury; then read the hubs' new frames. What was accepted or charged at the mark must have been
+// granted by the time that the treasury was read, and what was reclaimed by then must have been returned by
+// now.
 func Across(treasury *Audit, hubs []*Audit) []Finding {
 	var out []Finding
 	add := func(invariant, journal, record, expected, format string, args ...any) {
-		out = append(out, Finding{Level: LevelAcross, Invariant: invariant, Journal: journal, Seq: 0, Record: record, Expected: expected,
-			Found: fmt.Sprintf(format, args...), Show: fmt.Sprintf("ledger print --journal %s --id %s", journal, record)})
+		out = append(out, Finding{Level: LevelAcross, Invariant: invariant, Journal: journal, Seq: 0,
+			Record: record, Expected: expected,
+			Found: fmt.Sprintf(format, args...),
+			Show:  fmt.Sprintf("ledger print --journal %s --id %s", journal, record)})
 	}
 	t := &treasury.moves
 	charged := map[string]market.Credits{}
@@ -92,25 +97,35 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			switch {
 			case i >= len(granted):
 				if i < h.marked.accepted {
-					add("I11", name, id, fmt.Sprintf("a grant of the treasury, which has granted %d", len(granted)), "%s of %s", got.amount, m.names[got.client])
+					add("I11", name, id,
+						fmt.Sprintf("a grant of the treasury, which has granted %d", len(granted)),
+						"%s of %s", got.amount, m.names[got.client])
 				}
 			case got.amount != granted[i].amount || m.names[got.client] != t.names[granted[i].client]:
-				add("I11", name, id, fmt.Sprintf("%s of %s, as granted", granted[i].amount, t.names[granted[i].client]), "%s of %s", got.amount, m.names[got.client])
+				add("I11", name, id,
+					fmt.Sprintf("%s of %s, as granted", granted[i].amount, t.names[granted[i].client]),
+					"%s of %s", got.amount, m.names[got.client])
 			}
 		}
 		pairs(m, t, m.out[name], t.out[name], func(n int, want *move, got move) {
 			id := numbered(name, "reclaim", uint64(n))
 			if want == nil {
-				add("I11", treasury.journal(), id, fmt.Sprintf("a return of the hub, which has returned %d times", n-1), "%s of %s", got.amount, t.names[got.client])
+				add("I11", treasury.journal(), id,
+					fmt.Sprintf("a return of the hub, which has returned %d times", n-1), "%s of %s",
+					got.amount, t.names[got.client])
 			} else {
-				add("I11", treasury.journal(), id, fmt.Sprintf("%s of %s, as returned", want.amount, m.names[want.client]), "%s of %s", got.amount, t.names[got.client])
+				add("I11", treasury.journal(), id,
+					fmt.Sprintf("%s of %s, as returned", want.amount, m.names[want.client]), "%s of %s",
+					got.amount, t.names[got.client])
 			}
 		})
 		pairs(m, t, m.surplus[name], t.surplus[name], func(n int, want *move, got move) {
-			add("I11", treasury.journal(), numbered(name, "distribute", uint64(n)), "the same distribution in the hub's journal", "%s", got.amount)
+			add("I11", treasury.journal(), numbered(name, "distribute", uint64(n)),
+				"the same distribution in the hub's journal", "%s", got.amount)
 		})
 		for client, paid := range h.marked.paid {
-			charged[client] += min(paid, h.paid[client]) // refunds may have come since, and have been returned
+			// refunds may have come since, and have been returned
+			charged[client] += min(paid, h.paid[client])
 		}
 	}
 	clients := make([]string, 0, len(charged))
@@ -120,7 +135,8 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 	slices.Sort(clients)
 	for _, c := range clients {
 		if allotted := treasury.book.Allotted(c, ""); charged[c] > allotted {
-			add("I18", treasury.journal(), Prepaid(c), fmt.Sprintf("charges of at most %s, what hubs were allotted", allotted), "%s", charged[c])
+			add("I18", treasury.journal(), Prepaid(c),
+				fmt.Sprintf("charges of at most %s, what hubs were allotted", allotted), "%s", charged[c])
 			out[len(out)-1].Show = fmt.Sprintf("ledger reg %s --journal %s", Prepaid(c), treasury.journal())
 		}
 	}
@@ -135,15 +151,17 @@ type Absence struct {
 	Did     string // in words
 }
 
-// Absent are the journals, by name, that those here name and that are not among them: what became of the money that went there,
-// nobody can say. treasury may be nil.
+// Absent are the journals, by name, that those here name and that are not among them: what became of the
+// money that went there, nobody can say. treasury may be nil.
 func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 	if treasury == nil {
 		for _, h := range hubs {
 			name, m := h.journal(), &h.moves
 			switch {
 			case len(m.in[name]) > 0:
-				all = append(all, Absence{Treasury, name, numbered(name, "accept", 1), fmt.Sprintf("took in %d of its grants", len(m.in[name]))})
+				all = append(all,
+					Absence{Treasury, name, numbered(name, "accept", 1),
+						fmt.Sprintf("took in %d of its grants", len(m.in[name]))})
 			case len(m.surplus[name]) > 0:
 				all = append(all, Absence{Treasury, name, numbered(name, "distribute", 1), "gave it surplus"})
 			}
@@ -158,11 +176,14 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 	for _, way := range []struct {
 		to        map[string][]move
 		kind, did string
-	}{{t.in, "grant", "granted it money %d times"}, {t.out, "reclaim", "took in %d of its returns"}, {t.surplus, "distribute", "distributed its surplus %d times"}} {
+	}{{t.in, "grant", "granted it money %d times"}, {t.out, "reclaim", "took in %d of its returns"},
+		{t.surplus, "distribute", "distributed its surplus %d times"}} {
 		for name, list := range way.to {
 			if !seen[name] {
 				seen[name] = true
-				all = append(all, Absence{name, treasury.journal(), numbered(name, way.kind, 1), fmt.Sprintf(way.did, len(list))})
+				all = append(all,
+					Absence{name, treasury.journal(), numbered(name, way.kind, 1),
+						fmt.Sprintf(way.did, len(list))})
 			}
 		}
 	}
@@ -173,8 +194,9 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 // Finding is the absence as a violation (level 5).
 func (x Absence) Finding() Finding {
 	return Finding{Level: LevelAcross, Invariant: "I11", Journal: x.By, Record: x.Record,
-		Expected: fmt.Sprintf("the journal %s beside this one, which %s", x.Journal, x.Did), Found: "no journal of that name: it is missing",
-		Show: fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
+		Expected: fmt.Sprintf("the journal %s beside this one, which %s", x.Journal, x.Did),
+		Found:    "no journal of that name: it is missing",
+		Show:     fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
 }
 
 // pairs calls bad for every transfer of the treasury that does not have its twin at the hub.

@@ -9,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// RoundCheck is one round to be checked against its certificate (level 4). It stands alone, so that many can be
-// checked at the same time.
+// RoundCheck is one round to be checked against its certificate (level 4). It stands alone, so that many can
+// be checked at the same time.
 type RoundCheck struct {
 	Journal string
 	Seq     uint64
@@ -45,7 +45,8 @@ func (c *RoundCheck) Findings() []Finding {
 	}
 	id := RoundID(c.Journal, r.Number)
 	add := func(invariant, record, expected, format string, args ...any) {
-		out = append(out, Finding{Level: LevelAuctions, Invariant: invariant, Journal: c.Journal, Seq: c.Seq, Record: record,
+		out = append(out, Finding{Level: LevelAuctions, Invariant: invariant, Journal: c.Journal, Seq: c.Seq,
+			Record:   record,
 			Expected: expected, Found: fmt.Sprintf(format, args...),
 			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
 	}
@@ -60,7 +61,8 @@ func (c *RoundCheck) Findings() []Finding {
 		c.sellers(&r, func(expected, format string, args ...any) { add("I6", id, expected, format, args...) })
 	}
 	if len(c.Holds) != len(o.Awards) {
-		add("I9", id, fmt.Sprintf("%d holds in its frame, one for each award", len(o.Awards)), "%d", len(c.Holds))
+		add("I9", id, fmt.Sprintf("%d holds in its frame, one for each award", len(o.Awards)), "%d",
+			len(c.Holds))
 	}
 	for slot := range min(len(c.Holds), len(o.Awards)) {
 		h, aw := &c.Holds[slot], &o.Awards[slot]
@@ -68,8 +70,11 @@ func (c *RoundCheck) Findings() []Finding {
 			continue
 		}
 		add("I6", HoldID(c.Journal, h.Round, h.Slot),
-			fmt.Sprintf("the award: task %s on %s, premium %s, cost as quoted %s, tariff %s, fee %s, settle %s", clip(string(aw.Task)), clip(string(aw.Agent)), aw.Premium, aw.Cost, tariffOf(&r, aw.Agent), r.Fee, r.Rule.Settle),
-			"task %s/%s on %s, premium %s, quoted %s, tariff %s, fee %s, settle %s", h.Client, h.Task, h.Agent, h.Premium, h.Quoted, h.Tariff, h.Fee, h.Settle)
+			fmt.Sprintf("the award: task %s on %s, premium %s, cost as quoted %s, tariff %s, fee %s, "+
+				"settle %s", clip(string(aw.Task)), clip(string(aw.Agent)), aw.Premium, aw.Cost,
+				tariffOf(&r, aw.Agent), r.Fee, r.Rule.Settle),
+			"task %s/%s on %s, premium %s, quoted %s, tariff %s, fee %s, settle %s", h.Client, h.Task,
+			h.Agent, h.Premium, h.Quoted, h.Tariff, h.Fee, h.Settle)
 	}
 	return out
 }
@@ -78,7 +83,8 @@ func (c *RoundCheck) Findings() []Finding {
 func (h *Hold) is(aw *market.Award, r *market.Round) bool {
 	client, task, ok := strings.Cut(string(aw.Task), "/")
 	return ok && h.Client == client && h.Task == task && h.Agent == string(aw.Agent) &&
-		h.Premium == aw.Premium && h.Quoted == aw.Cost && h.Fee == r.Fee && h.Settle == r.Rule.Settle && h.Tariff == tariffOf(r, aw.Agent)
+		h.Premium == aw.Premium && h.Quoted == aw.Cost && h.Fee == r.Fee && h.Settle == r.Rule.Settle &&
+		h.Tariff == tariffOf(r, aw.Agent)
 }
 
 // tariffOf is the tariff of an agent in a round, 0 where there are none.
@@ -86,7 +92,8 @@ func tariffOf(r *market.Round, agent market.AgentID) market.Credits {
 	if len(r.Sellers) == 0 {
 		return 0
 	}
-	i, ok := slices.BinarySearchFunc(r.Agents, agent, func(s market.Supply, id market.AgentID) int { return cmp.Compare(s.Agent, id) })
+	i, ok := slices.BinarySearchFunc(r.Agents, agent,
+		func(s market.Supply, id market.AgentID) int { return cmp.Compare(s.Agent, id) })
 	if !ok || i >= len(r.Sellers) {
 		return 0
 	}
@@ -99,14 +106,18 @@ func (c *RoundCheck) sellers(r *market.Round, add func(expected, format string, 
 		if i >= len(r.Agents) {
 			return // Check says so
 		}
-		at, ok := slices.BinarySearchFunc(c.Tariffs, s.Class, func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
+		at, ok := slices.BinarySearchFunc(c.Tariffs, s.Class,
+			func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
 		switch {
 		case !ok:
-			add("a tariff of class "+clip(s.Class), "agent %s sells, and no epoch was cleared", clip(string(r.Agents[i].Agent)))
+			add("a tariff of class "+clip(s.Class), "agent %s sells, and no epoch was cleared",
+				clip(string(r.Agents[i].Agent)))
 		case c.Tariffs[at].Amount != s.Tariff:
-			add(fmt.Sprintf("the tariff %s of epoch %d of %s", c.Tariffs[at].Amount, c.Tariffs[at].Epoch, clip(s.Class)), "agent %s at %s", clip(string(r.Agents[i].Agent)), s.Tariff)
+			add(fmt.Sprintf("the tariff %s of epoch %d of %s", c.Tariffs[at].Amount, c.Tariffs[at].Epoch,
+				clip(s.Class)), "agent %s at %s", clip(string(r.Agents[i].Agent)), s.Tariff)
 		case !slices.Contains(c.Tariffs[at].Winners, s.Owner):
-			add(fmt.Sprintf("an owner that won epoch %d of %s", c.Tariffs[at].Epoch, clip(s.Class)), "agent %s of %s", clip(string(r.Agents[i].Agent)), clip(s.Owner))
+			add(fmt.Sprintf("an owner that won epoch %d of %s", c.Tariffs[at].Epoch, clip(s.Class)),
+				"agent %s of %s", clip(string(r.Agents[i].Agent)), clip(s.Owner))
 		}
 	}
 }

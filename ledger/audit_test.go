@@ -24,13 +24,15 @@ func TestAHonestJournalHasNoFindings(t *testing.T) {
 			t.Errorf("seed %d: %s", seed, f)
 		}
 		r := h.Finish()
-		if r.Rounds < 50 || r.Open != 0 || r.Payments != r.Payouts+r.Surplus+r.Fees || r.Surplus == 0 || r.Fees == 0 {
+		if r.Rounds < 50 || r.Open != 0 || r.Payments != r.Payouts+r.Surplus+r.Fees || r.Surplus == 0 ||
+			r.Fees == 0 {
 			t.Errorf("seed %d: report %+v", seed, r)
 		}
 	}
 }
 
-// Each mutation of a good journal is found at exactly its level, under its invariant, and no level below sees it.
+// Each mutation of a good journal is found at exactly its level, under its invariant, and no level below sees
+// it.
 func TestEveryKindOfFraudIsFound(t *testing.T) {
 	// first returns the first record of a kind after some rounds, and its frame.
 	first := func(frames []Frame, k Kind) (*Frame, *Record) {
@@ -167,7 +169,9 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 		}},
 		{"an award to a friend", 4, "I6", func(f []Frame) []Frame {
 			_, r := contested(f)
-			r.Round.Outcome.Awards[0].Agent, r.Round.Outcome.Awards[1].Agent = r.Round.Outcome.Awards[1].Agent, r.Round.Outcome.Awards[0].Agent
+			r.Round.Outcome.Awards[0].Agent,
+				r.Round.Outcome.Awards[1].Agent = r.Round.Outcome.Awards[1].Agent,
+				r.Round.Outcome.Awards[0].Agent
 			return f
 		}},
 		{"a quote that its card does not give", 6, "I5", func(f []Frame) []Frame {
@@ -222,7 +226,9 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 				t.Fatalf("level %d found nothing", fraud.level)
 			}
 			f := r.Findings[0]
-			if f.Level != fraud.level || f.Invariant != fraud.invariant || f.Expected == "" || f.Found == "" || !strings.HasPrefix(f.Show, "ledger ") {
+			if f.Level != fraud.level || f.Invariant != fraud.invariant || f.Expected == "" ||
+				f.Found == "" ||
+				!strings.HasPrefix(f.Show, "ledger ") {
 				t.Errorf("found level %d: %s", f.Level, f)
 			}
 		})
@@ -302,7 +308,8 @@ func TestFraudBetweenJournals(t *testing.T) {
 			}
 		}
 		count := map[string]int{}
-		for _, f := range Across(audit("t", MaxLevel, store(poor.frames)), []*Audit{audit("h", MaxLevel, store(hub.frames))}) {
+		for _, f := range Across(audit("t", MaxLevel, store(poor.frames)),
+			[]*Audit{audit("h", MaxLevel, store(hub.frames))}) {
 			count[f.Invariant]++
 		}
 		if count["I11"] != 12 || count["I18"] == 0 {
@@ -327,13 +334,15 @@ func TestFraudBetweenJournals(t *testing.T) {
 	t.Run("a journal that is not here", func(t *testing.T) {
 		hub, treasury := trade(t, 1, 100)
 		h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))
-		if absent := Absent(tr, nil); len(absent) != 1 || absent[0].Journal != hub.name || absent[0].By != "treasury" || absent[0].Record != hub.name+"/grant/1" {
+		if absent := Absent(tr, nil); len(absent) != 1 || absent[0].Journal != hub.name ||
+			absent[0].By != "treasury" || absent[0].Record != hub.name+"/grant/1" {
 			t.Errorf("%v", absent)
 		}
 		if absent := Absent(tr, []*Audit{h}); len(absent) != 0 {
 			t.Errorf("%v", absent)
 		}
-		if absent := Absent(nil, []*Audit{h}); len(absent) != 1 || absent[0].Journal != "treasury" || absent[0].By != hub.name {
+		if absent := Absent(nil, []*Audit{h}); len(absent) != 1 || absent[0].Journal != "treasury" ||
+			absent[0].By != hub.name {
 			t.Errorf("%v", absent)
 		}
 		idle := newDesk(t, "hub-idle", RoleHub) // it has had nothing from anybody
@@ -343,9 +352,11 @@ func TestFraudBetweenJournals(t *testing.T) {
 	})
 	t.Run("in flight is no fraud", func(t *testing.T) {
 		hub, treasury := trade(t, 1, 100)
-		treasury.must(NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", treasury.nextSalt()))
+		treasury.must(NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "",
+			treasury.nextSalt()))
 		hub.must(NewReturn(hub.name, hub.book.LastReturn(hub.name)+1, "client-0", 5, hub.nextSalt()))
-		if found := Across(audit("t", 6, store(treasury.frames)), []*Audit{audit("h", 6, store(hub.frames))}); len(found) != 0 {
+		if found := Across(audit("t", 6, store(treasury.frames)),
+			[]*Audit{audit("h", 6, store(hub.frames))}); len(found) != 0 {
 			t.Errorf("found %v", found)
 		}
 	})

@@ -121,7 +121,8 @@ func (b *Book) ApplyFrame(f Frame) error {
 			break
 		}
 		if err = b.apply(&f.Records[i], nil); err == ErrRepeat {
-			err = broken(ErrConflict, "I10", f.Records[i].ID, "a record once", "it stands in the journal twice")
+			err = broken(ErrConflict, "I10", f.Records[i].ID, "a record once",
+				"it stands in the journal twice")
 		}
 	}
 	if err == nil {
@@ -140,7 +141,8 @@ func (b *Book) ApplyFrame(f Frame) error {
 // last. epoch and now (Unix nanoseconds) must not be lower than the last frame's; a clock that went back
 // is held at the last frame's time.
 func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
-	f := Frame{Version: FrameVersion, Epoch: epoch, Seq: b.head.seq + 1, Time: max(now, b.head.time), Records: records}
+	f := Frame{Version: FrameVersion, Epoch: epoch, Seq: b.head.seq + 1, Time: max(now, b.head.time),
+		Records: records}
 	if len(records) == 0 {
 		return Frame{}, broken(ErrIllegal, "I7", "frame", "at least one record", "none")
 	}
@@ -158,11 +160,13 @@ func (b *Book) follow(version uint8, epoch int64, seq uint64, time int64) error 
 	h := &b.head
 	switch {
 	case version != FrameVersion:
-		return broken(ErrIllegal, "I7", "frame", fmt.Sprintf("version %d", FrameVersion), "version %d", version)
+		return broken(ErrIllegal, "I7", "frame", fmt.Sprintf("version %d", FrameVersion), "version %d",
+			version)
 	case seq != h.seq+1:
 		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("sequence %d", h.seq+1), "%d", seq)
 	case epoch < h.epoch || epoch < 0:
-		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("epoch %d or higher", h.epoch), "%d: a deposed writer", epoch)
+		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("epoch %d or higher", h.epoch),
+			"%d: a deposed writer", epoch)
 	case time < h.time:
 		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("time %d or later", h.time), "%d", time)
 	}
@@ -173,7 +177,8 @@ func (b *Book) follow(version uint8, epoch int64, seq uint64, time int64) error 
 // whole checks that every award of the last round has its hold.
 func (b *Book) whole() error {
 	if h := &b.head; h.held != h.awards {
-		return broken(ErrIllegal, "I9", RoundID(h.journal, h.round), fmt.Sprintf("%d holds, one for each award", h.awards), "%d", h.held)
+		return broken(ErrIllegal, "I9", RoundID(h.journal, h.round),
+			fmt.Sprintf("%d holds, one for each award", h.awards), "%d", h.held)
 	}
 	return nil
 }

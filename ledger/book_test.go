@@ -56,7 +56,8 @@ func (d *desk) try(records ...Record) error {
 func (d *desk) oneRound(slots int, bids ...market.Task) []Record {
 	d.t.Helper()
 	n, prev := d.book.LastRound()
-	r := market.Round{Domain: "maths", Number: n + 1, Prev: prev, Rule: market.DefaultRule, Fee: 5, Tasks: bids,
+	r := market.Round{Domain: "maths", Number: n + 1, Prev: prev, Rule: market.DefaultRule, Fee: 5,
+		Tasks:  bids,
 		Agents: []market.Supply{{Agent: "a", Tiers: []market.Tier{{Slots: slots}}}}}
 	for i := range bids {
 		r.Edges = append(r.Edges, market.Edge{Task: i, Value: market.Credits(1000 * (i + 2)), Cost: 600})
@@ -75,9 +76,12 @@ var card = market.Price{Miss: 2_000_000, Hit: 500_000, Out: 8_000_000}
 func holdFor(r market.Round, a market.Award, slot int) Hold {
 	client, task := splitTask(a.Task)
 	tariff := tariffOf(&r, a.Agent)
-	predicted := 2 * int(a.Cost-tariff) // two cached tokens a nano-credit: any quote is its card on some tokens
-	return Hold{Client: client, Task: task, Agent: string(a.Agent), Model: "m/7b", Round: r.Number, Slot: slot, Kind: "task",
-		Amount: a.Premium + market.WorstCase(card, 400, 200) + tariff, Tariff: tariff, Premium: a.Premium, Fee: r.Fee, Quoted: a.Cost, Settle: r.Rule.Settle,
+	// two cached tokens a nano-credit: any quote is its card on some tokens
+	predicted := 2 * int(a.Cost-tariff)
+	return Hold{Client: client, Task: task, Agent: string(a.Agent), Model: "m/7b", Round: r.Number,
+		Slot: slot, Kind: "task",
+		Amount: a.Premium + market.WorstCase(card, 400, 200) + tariff, Tariff: tariff, Premium: a.Premium,
+		Fee: r.Fee, Quoted: a.Cost, Settle: r.Rule.Settle,
 		Price: card, Prompt: predicted, Cached: predicted, MaxTokens: 200, Expires: 1 << 60}
 }
 
@@ -95,7 +99,8 @@ func TestALifeInTheLedger(t *testing.T) {
 		t.Errorf("held %d, want %d", got, h.Amount)
 	}
 	use := market.Usage{Prompt: 400, Cached: 100, Output: 50}
-	c := Capture{Outcome: "done", Usage: use, Cost: market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)}
+	c := Capture{Outcome: "done", Usage: use,
+		Cost: market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)}
 	capture := NewCapture(d.name, h, c, d.nextSalt())
 	d.must(capture)
 
@@ -131,10 +136,13 @@ func TestALifeInTheLedger(t *testing.T) {
 
 func TestEncodingKeepsEveryRecord(t *testing.T) {
 	d := newDesk(t, "hub-maths", RoleHub)
-	d.must(NewAccept(d.name, 1, "ann", 100_000, d.nextSalt()), NewAccept(d.name, 2, "bob", 100_000, d.nextSalt()))
-	d.must(d.oneRound(2, market.Task{ID: "ann/t1", Client: "ann"}, market.Task{ID: "bob/t1", Client: "bob"})...)
+	d.must(NewAccept(d.name, 1, "ann", 100_000, d.nextSalt()),
+		NewAccept(d.name, 2, "bob", 100_000, d.nextSalt()))
+	d.must(d.oneRound(2, market.Task{ID: "ann/t1", Client: "ann"},
+		market.Task{ID: "bob/t1", Client: "bob"})...)
 	holds := d.book.OpenHolds()
-	d.must(NewCapture(d.name, holds[0], Capture{Outcome: "cancelled", Cost: 7, Unmetered: true, Finish: "stop", TTFTUS: 12}, d.nextSalt()),
+	d.must(NewCapture(d.name, holds[0],
+		Capture{Outcome: "cancelled", Cost: 7, Unmetered: true, Finish: "stop", TTFTUS: 12}, d.nextSalt()),
 		NewVoid(d.name, holds[1], "agent_failed", d.nextSalt()))
 	d.must(NewReturn(d.name, 1, "bob", 100, d.nextSalt()))
 	for _, f := range d.frames {

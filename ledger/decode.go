@@ -7,8 +7,8 @@ import (
 	"souk/market"
 )
 
-// DecodeFrame reads what AppendFrame wrote and nothing else: canonical form, known kinds, no byte left
-// over. It judges only the form; a Book judges the content. What it allocates is bounded by a small multiple of
+// DecodeFrame reads what AppendFrame wrote and nothing else: canonical form, known kinds, no byte left over.
+// It judges only the form; a Book judges the content. What it allocates is bounded by a small multiple of
 // len(data). The frame shares no memory with data. Errors are ErrEncoding.
 func DecodeFrame(data []byte) (Frame, error) {
 	d := decoder{data: data}
@@ -67,7 +67,8 @@ func (d *decoder) header(f *Frame) int {
 	if v := d.bytes(1); len(v) == 1 {
 		switch f.Version = v[0]; {
 		case f.Version > FrameVersion:
-			d.fail(fmt.Sprintf("version %d, and this release of souk reads up to %d: take a later one", f.Version, FrameVersion))
+			d.fail(fmt.Sprintf("version %d, and this release of souk reads up to %d: take a later one",
+				f.Version, FrameVersion))
 		case f.Version < FrameVersion:
 			d.fail(fmt.Sprintf("version %d, want %d", f.Version, FrameVersion))
 		}
@@ -151,7 +152,8 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 			}
 			c.Unmetered, c.NoCacheReport = flags[0]&1 != 0, flags[0]&2 != 0
 			if flags[0]&4 != 0 {
-				c.Claim = &Claim{Usage: market.Usage{Prompt: d.int(), Cached: d.int(), Output: d.int()}, Relayed: d.int(), Most: d.int(), Cost: d.credits()}
+				c.Claim = &Claim{Usage: market.Usage{Prompt: d.int(), Cached: d.int(), Output: d.int()},
+					Relayed: d.int(), Most: d.int(), Cost: d.credits()}
 			}
 		}
 		r.Capture = c
@@ -162,7 +164,8 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		*v = Void{Hold: d.string(), Reason: d.name()}
 		r.Void = v
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
-		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.string(), Number: d.uvarint(), Amount: d.credits()}
+		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.string(), Number: d.uvarint(),
+			Amount: d.credits()}
 	case KindRefund, KindReverse:
 		r.Correction = &Correction{Of: d.string(), Payer: d.name(), Reason: d.string(), Amount: d.credits()}
 	case KindSeal, KindTariff:
@@ -220,7 +223,8 @@ func (d *decoder) newHold() *Hold {
 }
 
 func (d *decoder) hold(h *Hold) {
-	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.name(), d.string(), d.name(), d.name(), d.name(), d.name()
+	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.name(), d.string(), d.name(), d.name(), d.name(),
+		d.name()
 	h.Attempt = d.int()
 	h.Round = d.uvarint()
 	h.Slot = d.int()
@@ -343,7 +347,8 @@ func (in *interner) string(b []byte) string {
 		return ""
 	}
 	// clients and agents differ in the middle of their accounts' names
-	i := (uint(n)*131 + uint(b[n-1])*31 + uint(b[n/2])*17 + uint(b[n*3/4])*7 + uint(b[n/3])) % uint(len(in.recent))
+	i := (uint(n)*131 + uint(b[n-1])*31 + uint(b[n/2])*17 + uint(b[n*3/4])*7 +
+		uint(b[n/3])) % uint(len(in.recent))
 	if s := in.recent[i]; s == string(b) {
 		return s
 	}

@@ -1,9 +1,9 @@
 // Package ledger is what was promised, what was done, who owes whom, and the proof: records, the book
 // they build, and the audit of a whole journal. Values in, values out.
 //
-// A journal is an append-only, totally ordered log of one writer: one for each hub, one for the treasury. Its frames are
-// made durable whole or not at all; a frame's [Record]s are facts with all their legs, which sum to zero. [Book.Apply] is
-// the only judge of what is legal, shared by writer, audit and tests.
+// A journal is an append-only, totally ordered log of one writer: one for each hub, one for the treasury. Its
+// frames are made durable whole or not at all; a frame's [Record]s are facts with all their legs, which sum
+// to zero. [Book.Apply] is the only judge of what is legal, shared by writer, audit and tests.
 //
 // # Accounts
 //
@@ -24,12 +24,13 @@
 //	refund    some of a capture goes back, out of an account that it names; at most what was captured
 //	reverse   all of it
 //
-// A client's money comes to a hub by grant (treasury) and accept (hub), and goes back by return (hub) and reclaim
-// (treasury), each recorded on both sides, numbered, never taken back by timeout.
+// A client's money comes to a hub by grant (treasury) and accept (hub), and goes back by return (hub) and
+// reclaim (treasury), each recorded on both sides, numbered, never taken back by timeout.
 //
 // # Once
 //
-// Ids are made from (journal, round, slot, kind) or the operation's own id, never from time or chance. The same id with the
-// same content is [ErrRepeat] and changes nothing; with other content it is [ErrConflict]. A book's memory is open holds,
-// accounts, and a bounded past: see [RememberEnded] and [RememberOps]. What it has forgotten it refuses.
+// Ids are made from (journal, round, slot, kind) or the operation's own id, never from time or chance. The
+// same id with the same content is [ErrRepeat] and changes nothing; with other content it is [ErrConflict]. A
+// book's memory is open holds, accounts, and a bounded past: see [RememberEnded] and [RememberOps]. What it
+// has forgotten it refuses.
 package ledger

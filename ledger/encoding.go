@@ -86,10 +86,12 @@ func appendPart(b []byte, r *Record) []byte {
 	case r.Capture != nil:
 		c := r.Capture
 		b = appendStrings(b, c.Hold, c.Outcome, c.Finish)
-		b = appendInts(b, int64(c.Cost), int64(c.Usage.Prompt), int64(c.Usage.Cached), int64(c.Usage.Output), c.TTFTUS)
+		b = appendInts(b, int64(c.Cost), int64(c.Usage.Prompt), int64(c.Usage.Cached), int64(c.Usage.Output),
+			c.TTFTUS)
 		b = append(b, flag(c.Unmetered, 1)|flag(c.NoCacheReport, 2)|flag(c.Claim != nil, 4))
 		if q := c.Claim; q != nil {
-			b = appendInts(b, int64(q.Usage.Prompt), int64(q.Usage.Cached), int64(q.Usage.Output), int64(q.Relayed), int64(q.Most), int64(q.Cost))
+			b = appendInts(b, int64(q.Usage.Prompt), int64(q.Usage.Cached), int64(q.Usage.Output),
+				int64(q.Relayed), int64(q.Most), int64(q.Cost))
 		}
 	case r.Void != nil:
 		b = appendStrings(b, r.Void.Hold, r.Void.Reason)
@@ -178,9 +180,11 @@ func flag(set bool, bit byte) byte {
 
 var kindNames = [...]string{
 	KindOpen: "open", KindRound: "round", KindHold: "hold", KindCapture: "capture", KindVoid: "void",
-	KindRefund: "refund", KindReverse: "reverse", KindDeposit: "deposit", KindPayout: "payout", KindGrant: "grant",
-	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute", KindClose: "close",
-	KindSeal: "seal", KindTariff: "tariff",
+	KindRefund: "refund", KindReverse: "reverse", KindDeposit: "deposit", KindPayout: "payout",
+	KindGrant:  "grant",
+	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute",
+	KindClose: "close",
+	KindSeal:  "seal", KindTariff: "tariff",
 }
 
 // String names a kind in lower case, as commands print it.

@@ -49,12 +49,14 @@ func NewVoid(journal string, h Hold, reason string, salt [16]byte) Record {
 
 // NewAccept takes grant number n of the treasury in, at the hub whose journal is hub.
 func NewAccept(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
-	return transfer(KindAccept, numbered(hub, "accept", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+	return transfer(KindAccept, numbered(hub, "accept", n),
+		Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
 }
 
 // NewReturn hands unspent allotment back to the treasury: the hub's n-th return.
 func NewReturn(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
-	return transfer(KindReturn, numbered(hub, "return", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+	return transfer(KindReturn, numbered(hub, "return", n),
+		Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
 }
 
 // NewDeposit brings money in from outside, under the operation's own id: the record is "deposit/<id>".
@@ -70,17 +72,20 @@ func NewPayout(id, client string, amount market.Credits, note string, salt [16]b
 // NewGrant allots a client's money to a hub: the n-th grant to it. note is the id of the request that
 // asked for it.
 func NewGrant(hub string, n uint64, client string, amount market.Credits, note string, salt [16]byte) Record {
-	return transfer(KindGrant, numbered(hub, "grant", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount, Note: note}, salt)
+	return transfer(KindGrant, numbered(hub, "grant", n),
+		Transfer{Client: client, Hub: hub, Number: n, Amount: amount, Note: note}, salt)
 }
 
 // NewReclaim takes a hub's n-th return in, at the treasury.
 func NewReclaim(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
-	return transfer(KindReclaim, numbered(hub, "reclaim", n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+	return transfer(KindReclaim, numbered(hub, "reclaim", n),
+		Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
 }
 
-// NewDistribute lets surplus of a hub leave. It is recorded twice under one number: in the hub's journal
-// the surplus goes to the treasury; there it goes to client's prepaid money, or to the outside if client is "".
-func NewDistribute(hub string, n uint64, client string, amount market.Credits, note string, atTreasury bool, salt [16]byte) Record {
+// NewDistribute lets surplus of a hub leave. It is recorded twice under one number: in the hub's journal the
+// surplus goes to the treasury; there it goes to client's prepaid money, or to the outside if client is "".
+func NewDistribute(hub string, n uint64, client string, amount market.Credits, note string, atTreasury bool,
+	salt [16]byte) Record {
 	t := Transfer{Client: client, Hub: hub, Number: n, Amount: amount, Note: note}
 	r := Record{Kind: KindDistribute, ID: numbered(hub, "distribute", n), Salt: salt, Transfer: &t}
 	r.Legs = transferLegs(nil, KindDistribute, atTreasury, &t)
@@ -89,7 +94,8 @@ func NewDistribute(hub string, n uint64, client string, amount market.Credits, n
 
 // NewRefund gives amount of capture of back to the client that paid it, out of account payer. n counts
 // the refunds of one capture from 1.
-func NewRefund(hold string, n uint64, client, payer string, amount market.Credits, reason string, salt [16]byte) Record {
+func NewRefund(hold string, n uint64, client, payer string, amount market.Credits, reason string,
+	salt [16]byte) Record {
 	c := Correction{Of: CaptureID(hold), Payer: payer, Amount: amount, Reason: reason}
 	return Record{Kind: KindRefund, ID: numbered(hold, "refund", n), Salt: salt, Correction: &c,
 		Legs: refundLegs(nil, Avail(client), &c)}

@@ -10,9 +10,9 @@ import (
 	"souk/market"
 )
 
-// Under pricing tariff a class's epoch is recorded in two steps, so that nobody can say that an ask was read before the last
-// was sealed: a seal record when its sealing closes, and a tariff record once the asks are opened. When a winner is lost
-// the tariff is recorded again. A tariff holds until the next epoch's.
+// Under pricing tariff a class's epoch is recorded in two steps, so that nobody can say that an ask was read
+// before the last was sealed: a seal record when its sealing closes, and a tariff record once the asks are
+// opened. When a winner is lost the tariff is recorded again. A tariff holds until the next epoch's.
 
 const (
 	// maxClasses bounds the classes of one journal.
@@ -28,14 +28,17 @@ type Epoch struct {
 	Tariff market.Tariff   // of a tariff
 }
 
-// NewSeal records that the sealing of an epoch closed: e has its seals, and no ask opened. use is how the class went since the last.
+// NewSeal records that the sealing of an epoch closed: e has its seals, and no ask opened. use is how the
+// class went since the last.
 func NewSeal(journal string, e market.Epoch, use market.ClassUse, salt [16]byte) Record {
-	return Record{Kind: KindSeal, ID: epochID(journal, KindSeal, &e), Salt: salt, Epoch: &Epoch{Epoch: e, Use: use}}
+	return Record{Kind: KindSeal, ID: epochID(journal, KindSeal, &e), Salt: salt,
+		Epoch: &Epoch{Epoch: e, Use: use}}
 }
 
 // NewTariff records what an epoch came to.
 func NewTariff(journal string, e market.Epoch, t market.Tariff, salt [16]byte) Record {
-	return Record{Kind: KindTariff, ID: epochID(journal, KindTariff, &e), Salt: salt, Epoch: &Epoch{Epoch: e, Tariff: t}}
+	return Record{Kind: KindTariff, ID: epochID(journal, KindTariff, &e), Salt: salt,
+		Epoch: &Epoch{Epoch: e, Tariff: t}}
 }
 
 // epochID is "<journal>/seal/<class>/<epoch>", and "<journal>/tariff/<class>/<epoch>/<owners lost>".
@@ -54,11 +57,12 @@ type class struct {
 	tariff  market.Tariff
 	past    []market.ClassUse // of the last epochs that were cleared, the newest last
 	use     market.ClassUse   // as the last seal said
-	prev    [32]byte          // for the next epoch: hash of the last round when the class's last record was made
+	// for the next epoch: hash of the last round when the class's last record was made
+	prev [32]byte
 }
 
-// NextEpoch is the epoch of a class that may be sealed next, without its seals: its number, its tie-break and how many owners win
-// are given by what was recorded before. use is how the class went since the last.
+// NextEpoch is the epoch of a class that may be sealed next, without its seals: its number, its tie-break and
+// how many owners win are given by what was recorded before. use is how the class went since the last.
 func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 	e := market.Epoch{Class: name, Number: 1}
 	if c := b.classes[name]; c != nil {
@@ -68,7 +72,8 @@ func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 	return e
 }
 
-// with are the past epochs that count, the one that use is of included; before the first there is nothing to count.
+// with are the past epochs that count, the one that use is of included; before the first there is nothing to
+// count.
 func (c *class) with(use market.ClassUse) []market.ClassUse {
 	if c.cleared.Number == 0 {
 		return nil
@@ -124,7 +129,8 @@ func (b *Book) applyEpoch(r *Record) error {
 	}})
 	if r.Kind == KindTariff {
 		b.tariffs = slices.Clone(tariffs)
-		i, there := slices.BinarySearchFunc(b.tariffs, e.Class, func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
+		i, there := slices.BinarySearchFunc(b.tariffs, e.Class,
+			func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
 		if there {
 			b.tariffs[i] = after.tariff
 		} else {
@@ -146,15 +152,21 @@ func (c *class) seal(b *Book, r *Record) error {
 	want := b.NextEpoch(e.Class, use)
 	switch {
 	case e.Number != want.Number:
-		return broken(ErrOrder, "I7", r.ID, fmt.Sprintf("epoch %d of %s", want.Number, clip(e.Class)), "%d", e.Number)
+		return broken(ErrOrder, "I7", r.ID, fmt.Sprintf("epoch %d of %s", want.Number, clip(e.Class)), "%d",
+			e.Number)
 	case e.Prev != want.Prev:
-		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("the tie-break %x, of the last round before it was called", want.Prev), "%x", e.Prev)
+		return broken(ErrOrder, "I12", r.ID,
+			fmt.Sprintf("the tie-break %x, of the last round before it was called", want.Prev), "%x", e.Prev)
 	case e.Winners != want.Winners:
-		return broken(ErrIllegal, "I6", r.ID, fmt.Sprintf("%d winners, from earlier epochs", want.Winners), "%d", e.Winners)
+		return broken(ErrIllegal, "I6", r.ID, fmt.Sprintf("%d winners, from earlier epochs", want.Winners),
+			"%d", e.Winners)
 	case len(e.Opened) > 0 || len(e.Lost) > 0:
-		return broken(ErrOrder, "I6", r.ID, "a sealing before any ask is read", "%d asks, %d owners lost", len(e.Opened), len(e.Lost))
+		return broken(ErrOrder, "I6", r.ID, "a sealing before any ask is read", "%d asks, %d owners lost",
+			len(e.Opened), len(e.Lost))
 	case len(e.Seals) == 0 || len(use.Slots) > market.MaxOwners:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("some seals, and slots of at most %d owners", market.MaxOwners), "%d, and %d", len(e.Seals), len(use.Slots))
+		return broken(ErrIllegal, "I15", r.ID,
+			fmt.Sprintf("some seals, and slots of at most %d owners", market.MaxOwners), "%d, and %d",
+			len(e.Seals), len(use.Slots))
 	}
 	c.sealed, c.use, c.past = *e, use, c.with(use)
 	return nil
@@ -168,15 +180,21 @@ func (c *class) clear(_ *Book, r *Record) error {
 	again := c.cleared.Number == e.Number
 	switch {
 	case e.Number == 0 || !sameEpoch(&sealed, &c.sealed):
-		return broken(ErrOrder, "I6", r.ID, "the epoch as it was sealed", "epoch %d of %s with other seals, ceiling, winners or tie-break", e.Number, clip(e.Class))
+		return broken(ErrOrder, "I6", r.ID, "the epoch as it was sealed",
+			"epoch %d of %s with other seals, ceiling, winners or tie-break", e.Number, clip(e.Class))
 	case !again && len(e.Lost) > 0:
 		return broken(ErrOrder, "I6", r.ID, "nobody lost before the epoch began", "%d", len(e.Lost))
-	case again && sameEpoch(&e, &c.cleared) && bytes.Equal(r.Epoch.Tariff.AppendCanonical(nil), c.tariff.AppendCanonical(nil)):
+	case again && sameEpoch(&e, &c.cleared) &&
+		bytes.Equal(r.Epoch.Tariff.AppendCanonical(nil), c.tariff.AppendCanonical(nil)):
 		return ErrRepeat
-	case again && (!slices.Equal(e.Opened, c.cleared.Opened) || len(e.Lost) <= len(c.cleared.Lost) || !slices.Equal(e.Lost[:len(c.cleared.Lost)], c.cleared.Lost)):
-		return broken(ErrConflict, "I6", r.ID, "the same asks, and one more owner lost", "another epoch %d of %s", e.Number, clip(e.Class))
+	case again && (!slices.Equal(e.Opened, c.cleared.Opened) || len(e.Lost) <= len(c.cleared.Lost) ||
+		!slices.Equal(e.Lost[:len(c.cleared.Lost)], c.cleared.Lost)):
+		return broken(ErrConflict, "I6", r.ID, "the same asks, and one more owner lost",
+			"another epoch %d of %s", e.Number, clip(e.Class))
 	case r.Epoch.Tariff.Class != e.Class || r.Epoch.Tariff.Epoch != e.Number:
-		return broken(ErrIllegal, "I6", r.ID, fmt.Sprintf("the tariff of epoch %d of %s", e.Number, clip(e.Class)), "of %d of %s", r.Epoch.Tariff.Epoch, clip(r.Epoch.Tariff.Class))
+		return broken(ErrIllegal, "I6", r.ID,
+			fmt.Sprintf("the tariff of epoch %d of %s", e.Number, clip(e.Class)), "of %d of %s",
+			r.Epoch.Tariff.Epoch, clip(r.Epoch.Tariff.Class))
 	}
 	c.cleared, c.tariff = e, r.Epoch.Tariff
 	return nil

@@ -10,7 +10,8 @@ import (
 	"souk/market"
 )
 
-// bazaar is a hub's journal under pricing tariff: six owners with an agent each, epochs of one class, rounds at their tariffs.
+// bazaar is a hub's journal under pricing tariff: six owners with an agent each, epochs of one class, rounds
+// at their tariffs.
 type bazaar struct {
 	*desk
 	rng   *rand.Rand
@@ -33,7 +34,8 @@ func (b *bazaar) epoch() {
 	e.Ceiling = 90_000
 	b.asks = nil
 	for i := range 6 {
-		a := market.Ask{Owner: fmt.Sprint("owner-", i), Amount: market.Credits(10_000 + b.rng.IntN(60_000)), Nonce: [16]byte{byte(i), byte(e.Number)}}
+		a := market.Ask{Owner: fmt.Sprint("owner-", i), Amount: market.Credits(10_000 + b.rng.IntN(60_000)),
+			Nonce: [16]byte{byte(i), byte(e.Number)}}
 		b.asks = append(b.asks, a)
 		e.Seals = append(e.Seals, market.Sealed{Owner: a.Owner, Seal: a.Seal(e.Class, e.Number)})
 	}
@@ -59,7 +61,8 @@ func (b *bazaar) lose() {
 func (b *bazaar) round() {
 	number, prev := b.book.LastRound()
 	r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Fee: 1000,
-		Rule: market.Rule{Pricing: market.PricingTariff, Settle: market.SettleMetered, Clarke: market.ClarkeClient}}
+		Rule: market.Rule{Pricing: market.PricingTariff, Settle: market.SettleMetered,
+			Clarke: market.ClarkeClient}}
 	if b.rng.IntN(4) == 0 {
 		r.Rule.Pricing, r.Rule.Instead = market.PricingPosted, market.PricingTariff
 	}
@@ -67,16 +70,21 @@ func (b *bazaar) round() {
 	for i := range 6 {
 		owner := fmt.Sprint("owner-", i)
 		if slices.Contains(t.Winners, owner) {
-			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(fmt.Sprint("agent-", i)), Tiers: []market.Tier{{Slots: 1}}})
+			r.Agents = append(r.Agents,
+				market.Supply{Agent: market.AgentID(fmt.Sprint("agent-", i)),
+					Tiers: []market.Tier{{Slots: 1}}})
 			r.Sellers = append(r.Sellers, market.Seller{Owner: owner, Class: "h200", Tariff: t.Amount})
 		}
 	}
 	for range 1 + b.rng.IntN(5) {
 		b.tasks++
 		j := len(r.Tasks)
-		r.Tasks = append(r.Tasks, market.Task{ID: market.TaskID(fmt.Sprintf("ann/t%06d", b.tasks)), Client: "ann"})
+		r.Tasks = append(r.Tasks,
+			market.Task{ID: market.TaskID(fmt.Sprintf("ann/t%06d", b.tasks)), Client: "ann"})
 		for a := range r.Agents {
-			r.Edges = append(r.Edges, market.Edge{Task: j, Agent: a, Value: market.Credits(2_000_000 + b.rng.IntN(5_000_000)), Cost: t.Amount + market.Credits(b.rng.IntN(900_000))})
+			r.Edges = append(r.Edges,
+				market.Edge{Task: j, Agent: a, Value: market.Credits(2_000_000 + b.rng.IntN(5_000_000)),
+					Cost: t.Amount + market.Credits(b.rng.IntN(900_000))})
 		}
 	}
 	o := clearRound(b.t, r)
@@ -86,7 +94,8 @@ func (b *bazaar) round() {
 		frame = append(frame, NewHold(b.name, h, b.nextSalt()))
 		use := market.Usage{Prompt: 400, Cached: b.rng.IntN(400), Output: 1 + b.rng.IntN(200)}
 		cost := market.SettleTariff(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)
-		ends = append(ends, NewCapture(b.name, h, Capture{Outcome: "done", Cost: cost, Usage: use}, b.nextSalt()))
+		ends = append(ends, NewCapture(b.name, h, Capture{Outcome: "done", Cost: cost, Usage: use},
+			b.nextSalt()))
 	}
 	b.must(frame...)
 	b.must(ends...)
@@ -115,7 +124,8 @@ func TestTariffsAreHonest(t *testing.T) {
 			t.Errorf("seed %d: %s", seed, f)
 		}
 		_, tariff, ok := b.book.Epoch("h200")
-		if !ok || r.Rounds < 30 || len(tariff.Winners) == 6 || len(tariff.Standby) == 0 || tariff.Amount == 90_000 {
+		if !ok || r.Rounds < 30 || len(tariff.Winners) == 6 || len(tariff.Standby) == 0 ||
+			tariff.Amount == 90_000 {
 			t.Errorf("seed %d: %d rounds, %+v: the test sees nothing", seed, r.Rounds, tariff)
 		}
 		again := NewBook()
@@ -129,7 +139,8 @@ func TestTariffsAreHonest(t *testing.T) {
 			}
 		}
 		_, replayed, _ := again.Epoch("h200")
-		if string(replayed.AppendCanonical(nil)) != string(tariff.AppendCanonical(nil)) || len(again.Tariffs()) != 1 {
+		if string(replayed.AppendCanonical(nil)) != string(tariff.AppendCanonical(nil)) ||
+			len(again.Tariffs()) != 1 {
 			t.Errorf("replayed (I14): %+v, want %+v", replayed, tariff)
 		}
 	}
@@ -169,28 +180,36 @@ func TestFraudWithTariffs(t *testing.T) {
 		invariant string
 		commit    func([]Frame)
 	}{
-		{"a seal of another epoch", 2, "I10", func(f []Frame) { find(f, KindSeal, 5, nil).Epoch.Epoch.Number++ }},
-		{"a tie-break of the hub's own", 2, "I12", func(f []Frame) { find(f, KindSeal, 5, nil).Epoch.Epoch.Prev[3] ^= 1 }},
+		{"a seal of another epoch", 2, "I10",
+			func(f []Frame) { find(f, KindSeal, 5, nil).Epoch.Epoch.Number++ }},
+		{"a tie-break of the hub's own", 2, "I12",
+			func(f []Frame) { find(f, KindSeal, 5, nil).Epoch.Epoch.Prev[3] ^= 1 }},
 		{"one winner more", 2, "I6", func(f []Frame) { find(f, KindSeal, 5, nil).Epoch.Epoch.Winners++ }},
-		{"another use than counted", 2, "I6", func(f []Frame) { find(f, KindSeal, 30, nil).Epoch.Use.Slots = nil }},
+		{"another use than counted", 2, "I6",
+			func(f []Frame) { find(f, KindSeal, 30, nil).Epoch.Use.Slots = nil }},
 		{"a seal that comes after the asks are read", 2, "I6", func(f []Frame) {
 			e := &find(f, KindTariff, 5, nil).Epoch.Epoch
 			a := market.Ask{Owner: "owner-0", Amount: 1}
 			e.Seals = slices.Clone(e.Seals)
-			e.Seals[0], e.Opened = market.Sealed{Owner: a.Owner, Seal: a.Seal(e.Class, e.Number)}, append([]market.Ask{a}, e.Opened[1:]...)
+			e.Seals[0], e.Opened = market.Sealed{Owner: a.Owner, Seal: a.Seal(e.Class, e.Number)},
+				append([]market.Ask{a}, e.Opened[1:]...)
 		}},
-		{"a ceiling lowered after the asks are read", 2, "I6", func(f []Frame) { find(f, KindTariff, 5, nil).Epoch.Epoch.Ceiling-- }},
-		{"an ask that fits no seal", 2, "I15", func(f []Frame) { find(f, KindTariff, 5, nil).Epoch.Epoch.Opened[1].Amount-- }},
+		{"a ceiling lowered after the asks are read", 2, "I6",
+			func(f []Frame) { find(f, KindTariff, 5, nil).Epoch.Epoch.Ceiling-- }},
+		{"an ask that fits no seal", 2, "I15",
+			func(f []Frame) { find(f, KindTariff, 5, nil).Epoch.Epoch.Opened[1].Amount-- }},
 		{"a winner thrown out without being lost", 2, "I6", func(f []Frame) {
 			r := find(f, KindTariff, 5, func(r *Record) bool { return len(r.Epoch.Epoch.Lost) == 1 })
 			r.Epoch.Epoch.Opened = r.Epoch.Epoch.Opened[1:]
 		}},
-		{"a tariff above the first loser's ask", 4, "I6", func(f []Frame) { find(f, KindTariff, 5, nil).Epoch.Tariff.Amount++ }},
+		{"a tariff above the first loser's ask", 4, "I6",
+			func(f []Frame) { find(f, KindTariff, 5, nil).Epoch.Tariff.Amount++ }},
 		{"a friend among the winners", 4, "I6", func(f []Frame) {
 			t := &find(f, KindTariff, 5, nil).Epoch.Tariff
 			t.Winners[0], t.Standby[0] = t.Standby[0], t.Winners[0]
 		}},
-		{"an agent that did not win", 4, "I6", round(func(r *market.Round) { r.Sellers[0].Owner = "friend" })},
+		{"an agent that did not win", 4, "I6",
+			round(func(r *market.Round) { r.Sellers[0].Owner = "friend" })},
 		{"another tariff than the epoch's", 4, "I6", round(func(r *market.Round) {
 			for i := range r.Sellers {
 				r.Sellers[i].Tariff--
@@ -204,8 +223,10 @@ func TestFraudWithTariffs(t *testing.T) {
 		{"posted, and nothing was stopped: prices are claimed", 4, "I6", round(func(r *market.Round) {
 			r.Rule.Pricing, r.Rule.Instead = market.PricingPosted, market.PricingTariff
 		})},
-		{"a hold with another tariff", 4, "I6", func(f []Frame) { rehold(f, func(h *Hold) { h.Tariff = 0 }) }},
-		{"a tariff above the quote", 2, "I4", func(f []Frame) { rehold(f, func(h *Hold) { h.Tariff = h.Quoted + 1 }) }},
+		{"a hold with another tariff", 4, "I6",
+			func(f []Frame) { rehold(f, func(h *Hold) { h.Tariff = 0 }) }},
+		{"a tariff above the quote", 2, "I4",
+			func(f []Frame) { rehold(f, func(h *Hold) { h.Tariff = h.Quoted + 1 }) }},
 		{"a tariff that is not paid", 6, "I5", func(f []Frame) {
 			r := find(f, KindCapture, 8, func(r *Record) bool { return r.Capture.Cost > 71_000 })
 			h := find(f, KindHold, 0, func(x *Record) bool { return x.ID == r.Capture.Hold }).Hold
@@ -216,7 +237,8 @@ func TestFraudWithTariffs(t *testing.T) {
 	} {
 		t.Run(fraud.name, func(t *testing.T) {
 			frames := newBazaar(t, 4).trade(4)
-			// Rounds are chained by their hashes: what changes one changes all behind it, which is a finding of its own.
+			// Rounds are chained by their hashes: what changes one changes all behind it, which is a finding
+			// of its own.
 			fraud.commit(frames)
 			rechain(frames)
 			data := store(frames)
@@ -229,7 +251,8 @@ func TestFraudWithTariffs(t *testing.T) {
 			if r.Count == 0 {
 				t.Fatalf("level %d found nothing", fraud.level)
 			}
-			if f := r.Findings[0]; f.Level != fraud.level || f.Invariant != fraud.invariant || !strings.HasPrefix(f.Show, "ledger ") {
+			if f := r.Findings[0]; f.Level != fraud.level || f.Invariant != fraud.invariant ||
+				!strings.HasPrefix(f.Show, "ledger ") {
 				t.Errorf("found level %d: %s", f.Level, f)
 			}
 		})
@@ -280,9 +303,11 @@ func next(frames []Frame, from int) [32]byte {
 	return [32]byte{}
 }
 
-// What stands in old journals has no tariff, and its bytes are what they were; with one there is one encoding.
+// What stands in old journals has no tariff, and its bytes are what they were; with one there is one
+// encoding.
 func TestHoldsWithTariff(t *testing.T) {
-	h := Hold{Client: "ann", Task: "t", Agent: "a", Settle: "metered", Amount: 9, Quoted: 5, Digest: [16]byte{15: 1}}
+	h := Hold{Client: "ann", Task: "t", Agent: "a", Settle: "metered", Amount: 9, Quoted: 5,
+		Digest: [16]byte{15: 1}}
 	plain := Record{Kind: KindHold, ID: "x", Hold: &h}
 	without := AppendRecord(nil, &plain)
 	if without[len(without)-1] != 1 {

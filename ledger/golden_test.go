@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A journal has the same bytes on every machine, and the audit says the same of it. The hash was made once, and changes only
-// with what trade writes; `make arm64` runs the same test on another architecture.
+// A journal has the same bytes on every machine, and the audit says the same of it. The hash was made once,
+// and changes only with what trade writes; `make arm64` runs the same test on another architecture.
 func TestSameJournalOnEveryMachine(t *testing.T) {
 	const want = "e18191445e18f948883142160efe108f63a91b6148a9d5443bdf6f0b00f426fa"
 	hub, treasury := trade(t, 2026, 600)

@@ -40,8 +40,10 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 	clients := make([]string, 12)
 	for i := range clients {
 		clients[i] = fmt.Sprintf("client-%d", i)
-		treasury.must(NewDeposit(fmt.Sprint("d", i), clients[i], 200_000*market.Credit, "", treasury.nextSalt()))
-		treasury.must(NewGrant(hub.name, uint64(i+1), clients[i], 100_000*market.Credit, "", treasury.nextSalt()))
+		treasury.must(NewDeposit(fmt.Sprint("d", i), clients[i], 200_000*market.Credit, "",
+			treasury.nextSalt()))
+		treasury.must(NewGrant(hub.name, uint64(i+1), clients[i], 100_000*market.Credit, "",
+			treasury.nextSalt()))
 		hub.must(NewAccept(hub.name, uint64(i+1), clients[i], 100_000*market.Credit, hub.nextSalt()))
 	}
 	tasks := 0
@@ -51,16 +53,22 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 			k = 2 + rng.IntN(7)
 		}
 		number, prev := hub.book.LastRound()
-		r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule, Fee: 1000}
+		r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule,
+			Fee: 1000}
 		for a := range 4 {
-			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(fmt.Sprint("agent-", a)), Tiers: []market.Tier{{Slots: 1}}})
+			r.Agents = append(r.Agents,
+				market.Supply{Agent: market.AgentID(fmt.Sprint("agent-", a)),
+					Tiers: []market.Tier{{Slots: 1}}})
 		}
 		for j := range k {
 			tasks++
 			c := clients[rng.IntN(len(clients))]
-			r.Tasks = append(r.Tasks, market.Task{ID: market.TaskID(fmt.Sprintf("%s/t%d", c, tasks)), Client: c})
+			r.Tasks = append(r.Tasks,
+				market.Task{ID: market.TaskID(fmt.Sprintf("%s/t%d", c, tasks)), Client: c})
 			for a := range r.Agents {
-				r.Edges = append(r.Edges, market.Edge{Task: j, Agent: a, Value: market.Credits(2_000_000 + rng.IntN(5_000_000)), Cost: market.Credits(rng.IntN(900_000))})
+				r.Edges = append(r.Edges,
+					market.Edge{Task: j, Agent: a, Value: market.Credits(2_000_000 + rng.IntN(5_000_000)),
+						Cost: market.Credits(rng.IntN(900_000))})
 			}
 		}
 		r.Sort()
@@ -81,7 +89,10 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 			} else {
 				use := market.Usage{Prompt: 400, Cached: rng.IntN(400), Output: 1 + rng.IntN(200)}
 				cost := market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)
-				frame = append(frame, NewCapture(hub.name, h, Capture{Outcome: "done", Finish: "stop", Cost: cost, Usage: use, TTFTUS: 1234}, hub.nextSalt()))
+				frame = append(frame,
+					NewCapture(hub.name, h,
+						Capture{Outcome: "done", Finish: "stop", Cost: cost, Usage: use, TTFTUS: 1234},
+						hub.nextSalt()))
 			}
 			if rng.IntN(2) == 0 || i == len(holds)-1 {
 				hub.must(frame...)

@@ -10,9 +10,9 @@ import (
 	"souk/market"
 )
 
-// History is what a journal says of its writer's past, all that a replay yields: the book; of a hub the open holds with what their
-// awards said, the last holds that ended, and the last returns; of the treasury each hub's last grants. Not for use by several
-// goroutines at once.
+// History is what a journal says of its writer's past, all that a replay yields: the book; of a hub the open
+// holds with what their awards said, the last holds that ended, and the last returns; of the treasury each
+// hub's last grants. Not for use by several goroutines at once.
 type History struct {
 	limits  HistoryLimits
 	book    *Book
@@ -99,8 +99,8 @@ func (h *History) Returns() []Transfer { return h.returns }
 // Grants are the last grants to each hub, the oldest first.
 func (h *History) Grants() map[string][]Transfer { return h.grants }
 
-// Apply implements [Replica]. A frame that the book refuses changes nothing. After bytes that are no frame, ErrEncoding, nothing more
-// may be applied. Of rounds nothing is read but what the book needs.
+// Apply implements [Replica]. A frame that the book refuses changes nothing. After bytes that are no frame,
+// ErrEncoding, nothing more may be applied. Of rounds nothing is read but what the book needs.
 func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	d := &h.dec
 	d.data, d.at, d.fault = data, 0, ""
@@ -248,7 +248,8 @@ func (h *History) keep(p *past) {
 
 // forget drops the tasks whose time is over. One that has to be known for long holds up those behind it.
 func (h *History) forget(now int64) {
-	for list := h.ends.items[h.ends.first:]; h.forgot < len(list) && now-int64(h.limits.Keep) >= list[h.forgot].over; h.forgot++ {
+	for list := h.ends.items[h.ends.first:]; h.forgot < len(list) &&
+		now-int64(h.limits.Keep) >= list[h.forgot].over; h.forgot++ {
 		h.lose(list[h.forgot])
 	}
 }
@@ -291,7 +292,8 @@ func (h *History) Open() ([]Past, error) {
 			a = &award{award: round.Outcome.Awards[k.slot()]}
 			a.congestion, _, _ = round.Round.Tolls(a.award)
 		}
-		all = append(all, Past{Hold: *p.hold, Held: p.held, Earlier: p.earlier, Award: &a.award, Congestion: a.congestion})
+		all = append(all, Past{Hold: *p.hold, Held: p.held, Earlier: p.earlier, Award: &a.award,
+			Congestion: a.congestion})
 	}
 	return all, nil
 }
@@ -314,7 +316,8 @@ func (h *History) Snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := 1<<16 + 64*h.book.past.len() + 64*h.book.opsQ.len() + 48*len(h.book.accounts) + 512*len(open) + 32*len(h.returns)
+	size := 1<<16 + 64*h.book.past.len() + 64*h.book.opsQ.len() + 48*len(h.book.accounts) + 512*len(open) +
+		32*len(h.returns)
 	for _, p := range h.ends.items[h.ends.first:] {
 		size += len(p.data) + 3
 	}
@@ -327,7 +330,8 @@ func (h *History) Snapshot() ([]byte, error) {
 		p, a := &open[i], open[i].Award
 		b = appendList(binary.AppendUvarint(b, uint64(p.Held)), p.Earlier)
 		b = appendStrings(b, string(a.Task), string(a.Agent))
-		b = appendInts(b, int64(a.Tier), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll), int64(a.Premium), int64(p.Congestion))
+		b = appendInts(b, int64(a.Tier), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll),
+			int64(a.Premium), int64(p.Congestion))
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.returns)))
 	for _, r := range h.returns {
@@ -345,8 +349,8 @@ func (h *History) Snapshot() ([]byte, error) {
 	return b, nil
 }
 
-// Load implements [Replica]. Of a snapshot made under other limits it keeps what these allow. Errors are ErrEncoding. What is
-// allocated is bounded by a small multiple of the snapshot.
+// Load implements [Replica]. Of a snapshot made under other limits it keeps what these allow. Errors are
+// ErrEncoding. What is allocated is bounded by a small multiple of the snapshot.
 func (h *History) Load(snapshot []byte) error {
 	h.clear()
 	if snapshot == nil {
@@ -383,20 +387,25 @@ func (h *History) load(d *decoder) {
 		} else {
 			id = full.Void.Hold
 		}
-		if !ok || id != h.id(k) || full.Hold.valid("") != nil || h.book.open[k] != nil || full.Hold.Round > head.round || full.Held > full.Ended || full.Ended < before || full.Ended > head.time {
+		if !ok || id != h.id(k) || full.Hold.valid("") != nil || h.book.open[k] != nil ||
+			full.Hold.Round > head.round || full.Held > full.Ended || full.Ended < before ||
+			full.Ended > head.time {
 			d.fail("a hold that cannot have ended then")
 			return
 		}
 		before = full.Ended
-		p := &past{task: taskOf{full.Hold.Client, full.Hold.Task}, key: k, held: full.Held, earlier: full.Earlier, over: max(full.Ended, full.Hold.Expires), data: data}
+		p := &past{task: taskOf{full.Hold.Client, full.Hold.Task}, key: k, held: full.Held,
+			earlier: full.Earlier, over: max(full.Ended, full.Hold.Expires), data: data}
 		h.last[p.task] = p
 		h.keep(p)
 	}
 	for _, k := range slices.Sorted(maps.Keys(h.book.open)) {
 		p := &past{key: k, hold: h.book.open[k], held: d.positive(), earlier: d.list(), award: &award{}}
 		p.task = taskOf{p.hold.Client, p.hold.Task}
-		p.award.award = market.Award{Task: market.TaskID(d.string()), Agent: market.AgentID(d.string()), Tier: d.int(),
-			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(), Premium: d.credits()}
+		p.award.award = market.Award{Task: market.TaskID(d.string()), Agent: market.AgentID(d.string()),
+			Tier:  d.int(),
+			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(),
+			Premium: d.credits()}
 		p.award.congestion = d.credits()
 		if p.held > head.time {
 			d.fail("a hold made later than the last frame")
@@ -407,13 +416,16 @@ func (h *History) load(d *decoder) {
 		h.open[k], h.last[p.task] = p, p
 	}
 	for n := d.count(3); n > 0 && d.fault == ""; n-- {
-		h.returns = append(h.returns, Transfer{Hub: head.journal, Number: d.uvarint(), Client: d.name(), Amount: d.credits()})
+		h.returns = append(h.returns,
+			Transfer{Hub: head.journal, Number: d.uvarint(), Client: d.name(), Amount: d.credits()})
 	}
 	name := ""
 	for n := d.count(6); n > 0 && d.fault == ""; n-- {
 		hub, list := d.string(), []Transfer(nil)
 		for n := d.count(4); n > 0 && d.fault == ""; n-- {
-			list = append(list, Transfer{Hub: hub, Number: d.uvarint(), Client: d.name(), Amount: d.credits(), Note: d.string()})
+			list = append(list,
+				Transfer{Hub: hub, Number: d.uvarint(), Client: d.name(), Amount: d.credits(),
+					Note: d.string()})
 		}
 		if hub <= name || len(list) == 0 || list[len(list)-1].Number != h.book.counters(hub).grant {
 			d.fail("no grants, or out of order")

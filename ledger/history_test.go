@@ -57,8 +57,8 @@ func tellAll(t testing.TB, h *History) []any {
 	return all
 }
 
-// A snapshot and the frames behind it make the history and the book that all frames make, and that the writer had (I14): of random
-// markets, with snapshots behind any of their frames.
+// A snapshot and the frames behind it make the history and the book that all frames make, and that the writer
+// had (I14): of random markets, with snapshots behind any of their frames.
 func TestASnapshotIsTheHistory(t *testing.T) {
 	for range 20 {
 		seed := rand.Uint64()
@@ -79,16 +79,21 @@ func TestASnapshotIsTheHistory(t *testing.T) {
 		frames := store(live.frames)
 		limits := allOfIt
 		if rng.IntN(2) == 0 { // frames are a microsecond apart
-			limits = HistoryLimits{Ends: 1 + rng.IntN(40), Keep: time.Duration(rng.IntN(40)) * time.Microsecond, Returns: 1 + rng.IntN(3), Grants: 1 + rng.IntN(3)}
+			limits = HistoryLimits{Ends: 1 + rng.IntN(40),
+				Keep: time.Duration(rng.IntN(40)) * time.Microsecond, Returns: 1 + rng.IntN(3),
+				Grants: 1 + rng.IntN(3)}
 		}
 		want := historyOf(t, limits, frames)
-		if !bytes.Equal(want.book.appendBook(nil), live.book.appendBook(nil)) || !reflect.DeepEqual(state(want.book), state(live.book)) {
+		if !bytes.Equal(want.book.appendBook(nil), live.book.appendBook(nil)) ||
+			!reflect.DeepEqual(state(want.book), state(live.book)) {
 			t.Fatalf("replayed %v\nlive     %v", state(want.book), state(live.book))
 		}
 		for i := range 5 {
 			cuts := []int{1 + rng.IntN(len(frames)), len(frames) - i*rng.IntN(len(frames)/5)}
 			got := historyOf(t, limits, frames, cuts...)
-			if !bytes.Equal(snapshotOf(t, got), snapshotOf(t, want)) || !reflect.DeepEqual(tellAll(t, got), tellAll(t, want)) || !reflect.DeepEqual(state(got.book), state(want.book)) ||
+			if !bytes.Equal(snapshotOf(t, got), snapshotOf(t, want)) ||
+				!reflect.DeepEqual(tellAll(t, got), tellAll(t, want)) ||
+				!reflect.DeepEqual(state(got.book), state(want.book)) ||
 				!reflect.DeepEqual(got.book.Tariffs(), want.book.Tariffs()) {
 				t.Fatalf("snapshots behind %v of %d frames make another history", cuts, len(frames))
 			}
@@ -108,7 +113,8 @@ func correct(d *desk, rng *rand.Rand) {
 	for n := d.book.past.next; n > d.book.past.first && n+20 > d.book.past.next; n-- {
 		e := *d.book.past.at(n - 1)
 		id := HoldID(d.name, e.key.round(), e.key.slot())
-		h := Hold{Client: e.client, Agent: e.agent, Round: e.key.round(), Slot: e.key.slot(), Premium: e.premium, Fee: e.fee}
+		h := Hold{Client: e.client, Agent: e.agent, Round: e.key.round(), Slot: e.key.slot(),
+			Premium: e.premium, Fee: e.fee}
 		switch {
 		case e.kind != KindCapture || e.cost < 2:
 		case rng.IntN(2) == 0:
@@ -131,7 +137,8 @@ func TestTwoRoundsOfOneFrame(t *testing.T) {
 	r.Number, r.Prev = r.Number+1, r.Hash()
 	r.Tasks = []market.Task{{ID: "ann/t2", Client: "ann"}}
 	o := clearRound(t, r)
-	d.must(append(first, NewRound("h", r, o, d.nextSalt()), NewHold("h", holdFor(r, o.Awards[0], 0), d.nextSalt()))...)
+	d.must(append(first, NewRound("h", r, o, d.nextSalt()),
+		NewHold("h", holdFor(r, o.Awards[0], 0), d.nextSalt()))...)
 	open, err := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Open()
 	if err != nil || len(open) != 2 || open[0].Award.Task != "ann/t1" || open[1].Award.Task != "ann/t2" {
 		t.Errorf("%+v, %v", open, err)
@@ -148,7 +155,8 @@ func TestASnapshotUnderOtherLimits(t *testing.T) {
 	if err := h.Load(data); err != nil {
 		t.Fatal(err)
 	}
-	if want := historyOf(t, few, frames); !reflect.DeepEqual(tellAll(t, h)[3:], tellAll(t, want)[3:]) || h.ends.len() != 10 {
+	if want := historyOf(t, few, frames); !reflect.DeepEqual(tellAll(t, h)[3:], tellAll(t, want)[3:]) ||
+		h.ends.len() != 10 {
 		t.Errorf("%d ends, want what these limits leave", h.ends.len())
 	}
 }
@@ -165,7 +173,8 @@ func TestASnapshotThatIsNone(t *testing.T) {
 		if err := h.Load(data); !errors.Is(err, ErrEncoding) {
 			t.Fatalf("%s: %v, want ErrEncoding", name, err)
 		}
-		if !reflect.DeepEqual(state(h.book), state(fresh.book)) || len(h.last)+len(h.open)+h.ends.len()+len(h.returns) > 0 {
+		if !reflect.DeepEqual(state(h.book), state(fresh.book)) ||
+			len(h.last)+len(h.open)+h.ends.len()+len(h.returns) > 0 {
 			t.Fatalf("%s left something behind", name)
 		}
 		if err := h.Apply(frames[0].seq, frames[0].epoch, frames[0].data); err != nil {

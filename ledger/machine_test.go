@@ -22,7 +22,8 @@ type plain struct {
 }
 
 func newPlain() *plain {
-	return &plain{avail: map[string]market.Credits{}, held: map[string]market.Credits{}, payable: map[string]market.Credits{}, open: map[string]Hold{}, ended: map[string]Kind{}}
+	return &plain{avail: map[string]market.Credits{}, held: map[string]market.Credits{},
+		payable: map[string]market.Credits{}, open: map[string]Hold{}, ended: map[string]Kind{}}
 }
 
 func (p *plain) same(t *rapid.T, b *Book) {
@@ -31,8 +32,10 @@ func (p *plain) same(t *rapid.T, b *Book) {
 			t.Fatalf("%s: avail %d, held %d; want %d, %d", c, b.Avail(c), b.Held(c), p.avail[c], p.held[c])
 		}
 	}
-	if b.Balance(Payable("a")) != p.payable["a"] || b.Balance(Surplus) != p.surplus || b.Balance(Fee) != p.fee {
-		t.Fatalf("payable %d, surplus %d, fee %d; want %d, %d, %d", b.Balance(Payable("a")), b.Balance(Surplus), b.Balance(Fee), p.payable["a"], p.surplus, p.fee)
+	if b.Balance(Payable("a")) != p.payable["a"] || b.Balance(Surplus) != p.surplus ||
+		b.Balance(Fee) != p.fee {
+		t.Fatalf("payable %d, surplus %d, fee %d; want %d, %d, %d", b.Balance(Payable("a")),
+			b.Balance(Surplus), b.Balance(Fee), p.payable["a"], p.surplus, p.fee)
 	}
 	holds := b.OpenHolds()
 	if len(holds) != len(p.open) || b.OpenCount() != len(p.open) {
@@ -59,11 +62,12 @@ func (p *plain) same(t *rapid.T, b *Book) {
 func state(b *Book) any {
 	seq, epoch, time := b.Last()
 	round, hash := b.LastRound()
-	return []any{seq, epoch, time, round, hash, b.Balances("*"), b.OpenHolds(), b.LastGrant("h"), b.LastReturn("h"), len(b.ended), b.past.len(), len(b.ops), b.opsQ.len()}
+	return []any{seq, epoch, time, round, hash, b.Balances("*"), b.OpenHolds(), b.LastGrant("h"),
+		b.LastReturn("h"), len(b.ended), b.past.len(), len(b.ops), b.opsQ.len()}
 }
 
-// Random frames, good and bad, against the oracle. A refused frame changes nothing at all; the frames that were
-// taken, replayed from their bytes, give the same book (I14).
+// Random frames, good and bad, against the oracle. A refused frame changes nothing at all; the frames that
+// were taken, replayed from their bytes, give the same book (I14).
 func TestBookAgainstTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, p := NewBook(), newPlain()
@@ -92,7 +96,8 @@ func TestBookAgainstTheOracle(t *testing.T) {
 			"": func(t *rapid.T) { p.same(t, b) },
 			"accept": func(t *rapid.T) {
 				next := b.LastGrant("h") + 1
-				n, c, x := next+uint64(rapid.IntRange(0, 1).Draw(t, "gap")), client.Draw(t, "client"), market.Credits(amount.Draw(t, "amount"))
+				n, c, x := next+uint64(rapid.IntRange(0, 1).Draw(t, "gap")), client.Draw(t, "client"),
+					market.Credits(amount.Draw(t, "amount"))
 				err := submit(NewAccept("h", n, c, x, salt))
 				if ok := n == next && x > 0; ok != (err == nil) {
 					t.Fatalf("accept %d of %d, where %d is next: %v", n, x, next, err)
@@ -120,7 +125,9 @@ func TestBookAgainstTheOracle(t *testing.T) {
 					c := client.Draw(t, "client")
 					o.Awards = append(o.Awards, market.Award{})
 					premium := market.Credits(rapid.Int64Range(0, 20).Draw(t, "premium"))
-					h := Hold{Client: c, Task: fmt.Sprint("t", n, "-", slot), Agent: "a", Round: n + 1, Slot: slot, Amount: premium + market.Credits(rapid.Int64Range(0, 60).Draw(t, "worst")),
+					h := Hold{Client: c, Task: fmt.Sprint("t", n, "-", slot), Agent: "a", Round: n + 1,
+						Slot:    slot,
+						Amount:  premium + market.Credits(rapid.Int64Range(0, 60).Draw(t, "worst")),
 						Premium: premium, Fee: premium / 3, Settle: market.SettleQuoted}
 					need[c] += h.Amount
 					records = append(records, NewHold("h", h, salt))
@@ -151,7 +158,8 @@ func TestBookAgainstTheOracle(t *testing.T) {
 				if n, _ := b.LastRound(); n == 0 {
 					return
 				}
-				id := HoldID("h", uint64(rapid.IntRange(1, int(b.head.round)).Draw(t, "round")), rapid.IntRange(0, 2).Draw(t, "slot"))
+				id := HoldID("h", uint64(rapid.IntRange(1, int(b.head.round)).Draw(t, "round")),
+					rapid.IntRange(0, 2).Draw(t, "slot"))
 				h, open := p.open[id]
 				if !open {
 					_, round, slot, _ := ParseHoldID(id)
@@ -165,7 +173,8 @@ func TestBookAgainstTheOracle(t *testing.T) {
 				err := submit(r)
 				ok := open && (r.Kind == KindVoid || cost >= 0 && cost <= h.Amount-h.Premium)
 				if ok != (err == nil) {
-					t.Fatalf("%s of %s (open %v), cost %d of hold %d with premium %d: %v", r.Kind, id, open, cost, h.Amount, h.Premium, err)
+					t.Fatalf("%s of %s (open %v), cost %d of hold %d with premium %d: %v", r.Kind, id, open,
+						cost, h.Amount, h.Premium, err)
 				}
 				if _, was := p.ended[id]; was && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrConflict) {
 					t.Fatalf("a second end of %s: %v", id, err)
@@ -191,7 +200,8 @@ func TestBookAgainstTheOracle(t *testing.T) {
 					return
 				}
 				h := rapid.SampledFrom(holds).Draw(t, "hold")
-				if err := submit(NewVoid("h", h, "timeout", salt), NewCapture("h", h, Capture{}, salt)); !errors.Is(err, ErrEnded) {
+				if err := submit(NewVoid("h", h, "timeout", salt),
+					NewCapture("h", h, Capture{}, salt)); !errors.Is(err, ErrEnded) {
 					t.Fatalf("%v, want ErrEnded", err)
 				}
 			},
@@ -242,13 +252,15 @@ func TestWhatIsForgottenIsRefused(t *testing.T) {
 		t.Errorf("a capture repeated %d holds later: %v, want ErrEnded", RememberEnded, err)
 	}
 	if len(d.book.ended) != RememberEnded || len(d.book.past.items) > 4*RememberEnded {
-		t.Errorf("%d ended holds are remembered in %d places, want %d", len(d.book.ended), len(d.book.past.items), RememberEnded)
+		t.Errorf("%d ended holds are remembered in %d places, want %d", len(d.book.ended),
+			len(d.book.past.items), RememberEnded)
 	}
 }
 
 func TestIDs(t *testing.T) {
 	for id, ok := range map[string]bool{
-		"h/1/0": true, "h/18446744073709551615/7": true, "h/01/0": false, "h/1/00": false, "h/+1/0": false, "h/1/-0": false, "h/1": false, "h/1/0/0": false, "/1/0": false, "a b/1/0": false, "": false,
+		"h/1/0": true, "h/18446744073709551615/7": true, "h/01/0": false, "h/1/00": false, "h/+1/0": false,
+		"h/1/-0": false, "h/1": false, "h/1/0/0": false, "/1/0": false, "a b/1/0": false, "": false,
 	} {
 		journal, round, slot, got := ParseHoldID(id)
 		if got != ok || ok && HoldID(journal, round, slot) != id {
@@ -265,9 +277,12 @@ func FuzzDecodeFrame(f *testing.F) {
 	for _, fr := range hub.frames {
 		if r := fr.Records[0]; r.Kind == KindCapture {
 			c := *r.Capture
-			c.Claim = &Claim{Usage: market.Usage{Prompt: 9, Cached: 3, Output: 1 << 20}, Relayed: 7, Most: 8, Cost: 12}
+			c.Claim = &Claim{Usage: market.Usage{Prompt: 9, Cached: 3, Output: 1 << 20}, Relayed: 7, Most: 8,
+				Cost: 12}
 			r.Capture = &c
-			f.Add(AppendFrame(nil, &Frame{Version: FrameVersion, Epoch: fr.Epoch, Seq: fr.Seq, Time: fr.Time, Records: []Record{r}}))
+			f.Add(AppendFrame(nil,
+				&Frame{Version: FrameVersion, Epoch: fr.Epoch, Seq: fr.Seq, Time: fr.Time,
+					Records: []Record{r}}))
 			break
 		}
 	}

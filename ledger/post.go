@@ -41,9 +41,11 @@ func (b *Book) post(r *Record, want []Leg) error {
 		after, ok := have.Add(l.Amount)
 		switch {
 		case !ok:
-			return broken(ErrIllegal, "I15", r.ID, "a balance within 64 bits in "+l.Account, "%s and %s more", have, l.Amount)
+			return broken(ErrIllegal, "I15", r.ID, "a balance within 64 bits in "+l.Account, "%s and %s more",
+				have, l.Amount)
 		case after < 0 && l.Amount < 0 && !MayOwe(l.Account):
-			return broken(ErrFunds, "I2", r.ID, fmt.Sprintf("at least %s in %s", -l.Amount, l.Account), "%s", have)
+			return broken(ErrFunds, "I2", r.ID, fmt.Sprintf("at least %s in %s", -l.Amount, l.Account), "%s",
+				have)
 		}
 	}
 	for i, l := range want {

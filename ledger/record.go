@@ -28,7 +28,8 @@ const (
 // Record is one fact. Exactly the part that Kind names is set. Its legs sum to zero.
 type Record struct {
 	Kind Kind
-	ID   string   // made from (journal, round, slot, kind) or the operation's own id; never from time or chance
+	// made from (journal, round, slot, kind) or the operation's own id; never from time or chance
+	ID   string
 	Salt [16]byte // hides a record from its neighbours' proofs; an argument, seeded in simulation
 	Legs []Leg
 
@@ -43,7 +44,8 @@ type Record struct {
 }
 
 // Leg adds Amount to Account. Accounts are those of the design: "client:<id>:avail", "client:<id>:held",
-// "agent:<id>:payable", "surplus", "fee", "probe:<hub>", "clearing:<journal>", "client:<id>:prepaid", "external:<name>".
+// "agent:<id>:payable", "surplus", "fee", "probe:<hub>", "clearing:<journal>", "client:<id>:prepaid",
+// "external:<name>".
 type Leg struct {
 	Account string
 	Amount  market.Credits
@@ -102,7 +104,8 @@ type Capture struct {
 	Claim         *Claim `json:",omitempty"` // what the agent said, where it cannot be; nil otherwise
 }
 
-// Claim is an agent's account of a task that cannot be true, word for word. The capture beside it says what was settled.
+// Claim is an agent's account of a task that cannot be true, word for word. The capture beside it says what
+// was settled.
 type Claim struct {
 	Usage   market.Usage
 	Relayed int            // output tokens that it says it relayed

@@ -70,7 +70,9 @@ func (k Kind) at(role string) bool {
 // shape checks that exactly the part that Kind names is set.
 func (r *Record) shape(lazyRound bool) error {
 	n := 0
-	for _, set := range [...]bool{r.Open != nil, r.Round != nil || lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Correction != nil, r.Epoch != nil} {
+	for _, set := range [...]bool{r.Open != nil, r.Round != nil ||
+		lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Correction != nil,
+		r.Epoch != nil} {
 		if set {
 			n++
 		}
@@ -97,7 +99,8 @@ func (r *Record) shape(lazyRound bool) error {
 		ok, want = true, 0
 	}
 	if !ok || n != want {
-		return broken(ErrIllegal, "I7", r.ID, "a known kind with its own part and no other", "%s with %d parts", r.Kind, n)
+		return broken(ErrIllegal, "I7", r.ID, "a known kind with its own part and no other",
+			"%s with %d parts", r.Kind, n)
 	}
 	return nil
 }
@@ -109,15 +112,18 @@ func (b *Book) applyOpen(r *Record) error {
 		if *o == b.Journal() && r.ID == h.journal {
 			return ErrRepeat
 		}
-		return broken(ErrConflict, "I10", r.ID, "one open record, of journal "+h.journal, "another, of %q", clip(o.Journal))
+		return broken(ErrConflict, "I10", r.ID, "one open record, of journal "+h.journal, "another, of %q",
+			clip(o.Journal))
 	case !ValidID(o.Journal) || r.ID != o.Journal:
-		return broken(ErrIllegal, "I10", r.ID, "a journal's name as id: 1 to 64 letters, digits, '-' or '_'", "%q", clip(o.Journal))
+		return broken(ErrIllegal, "I10", r.ID, "a journal's name as id: 1 to 64 letters, digits, '-' or '_'",
+			"%q", clip(o.Journal))
 	case o.Role != RoleHub && o.Role != RoleTreasury:
 		return broken(ErrIllegal, "I7", r.ID, "role hub or treasury", "%q", clip(o.Role))
 	case o.Scale != Scale:
 		return broken(ErrIllegal, "I1", r.ID, fmt.Sprintf("%d units per credit", Scale), "%d", o.Scale)
 	case len(o.Domain) > maxText:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a domain of at most %d bytes", maxText), "%d", len(o.Domain))
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a domain of at most %d bytes", maxText), "%d",
+			len(o.Domain))
 	}
 	if err := b.legsAre(r, nil); err != nil {
 		return err
@@ -129,7 +135,8 @@ func (b *Book) applyOpen(r *Record) error {
 func (b *Book) applyRound(r *Record, rh *roundHead) error {
 	h := &b.head
 	if rh == nil {
-		rh = &roundHead{number: r.Round.Round.Number, prev: r.Round.Round.Prev, awards: len(r.Round.Outcome.Awards)}
+		rh = &roundHead{number: r.Round.Round.Number, prev: r.Round.Round.Prev,
+			awards: len(r.Round.Outcome.Awards)}
 	}
 	switch {
 	case !b.isRoundID(r.ID, rh.number):
@@ -138,13 +145,16 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 		if rh.number == h.round && b.hashOf(r, rh) == h.hash {
 			return ErrRepeat
 		}
-		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("round %d next", h.round+1), "round %d once more", rh.number)
+		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("round %d next", h.round+1), "round %d once more",
+			rh.number)
 	case rh.number != h.round+1:
 		return broken(ErrOrder, "I7", r.ID, fmt.Sprintf("round %d", h.round+1), "%d", rh.number)
 	case rh.number > maxRound:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d rounds", uint64(maxRound)), "round %d", rh.number)
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d rounds", uint64(maxRound)), "round %d",
+			rh.number)
 	case rh.prev != h.hash:
-		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("hash %x of the round before", h.hash), "%x", rh.prev)
+		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("hash %x of the round before", h.hash), "%x",
+			rh.prev)
 	case rh.awards > maxSlots:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d awards", maxSlots), "%d", rh.awards)
 	}

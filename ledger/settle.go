@@ -27,7 +27,9 @@ func (b *Book) applyHold(r *Record) error {
 		return err
 	}
 	if h.Round != head.round || h.Slot != head.held || head.held >= head.awards {
-		return broken(ErrOrder, "I9", r.ID, fmt.Sprintf("slot %d of %d of round %d", head.held, head.awards, head.round), "slot %d of round %d", h.Slot, h.Round)
+		return broken(ErrOrder, "I9", r.ID,
+			fmt.Sprintf("slot %d of %d of round %d", head.held, head.awards, head.round),
+			"slot %d of round %d", h.Slot, h.Round)
 	}
 	n := b.clientNames(h.Client)
 	b.legs = holdLegs(b.legs[:0], n.avail, n.held, h)
@@ -44,23 +46,30 @@ func (b *Book) applyHold(r *Record) error {
 func (h *Hold) valid(id string) error {
 	switch {
 	case !ValidID(h.Client) || !ValidID(h.Task) || !ValidID(h.Agent):
-		return broken(ErrIllegal, "I17", id, "client, task and agent of 1 to 64 letters, digits, '-' or '_'", "%q, %q, %q", clip(h.Client), clip(h.Task), clip(h.Agent))
+		return broken(ErrIllegal, "I17", id, "client, task and agent of 1 to 64 letters, digits, '-' or '_'",
+			"%q, %q, %q", clip(h.Client), clip(h.Task), clip(h.Agent))
 	case h.Amount < 0 || h.Premium < 0 || h.Fee < 0 || h.Quoted < 0:
-		return broken(ErrIllegal, "I2", id, "no negative amount", "hold %s, premium %s, fee %s, quote %s", h.Amount, h.Premium, h.Fee, h.Quoted)
+		return broken(ErrIllegal, "I2", id, "no negative amount", "hold %s, premium %s, fee %s, quote %s",
+			h.Amount, h.Premium, h.Fee, h.Quoted)
 	case h.Tariff < 0 || h.Tariff > h.Quoted:
 		return broken(ErrIllegal, "I4", id, "a tariff within the quote of "+h.Quoted.String(), "%s", h.Tariff)
 	case h.Fee > h.Premium:
 		return broken(ErrIllegal, "I5", id, "a fee within the premium of "+h.Premium.String(), "%s", h.Fee)
 	case h.Premium > h.Amount:
-		return broken(ErrIllegal, "I4", id, "a premium within the hold of "+h.Amount.String(), "%s", h.Premium)
+		return broken(ErrIllegal, "I4", id, "a premium within the hold of "+h.Amount.String(), "%s",
+			h.Premium)
 	case h.Amount > market.MaxCredits:
 		return broken(ErrIllegal, "I15", id, "at most "+market.MaxCredits.String()+" credits", "%s", h.Amount)
 	case h.Attempt < 0 || h.Prompt < 0 || h.Cached < 0 || h.Output < 0 || h.MaxTokens < 0:
-		return broken(ErrIllegal, "I17", id, "no negative count", "attempt %d, prompt %d, cached %d, output %d, max_tokens %d", h.Attempt, h.Prompt, h.Cached, h.Output, h.MaxTokens)
+		return broken(ErrIllegal, "I17", id, "no negative count",
+			"attempt %d, prompt %d, cached %d, output %d, max_tokens %d", h.Attempt, h.Prompt, h.Cached,
+			h.Output, h.MaxTokens)
 	case h.Settle != market.SettleMetered && h.Settle != market.SettleQuoted:
 		return broken(ErrIllegal, "I5", id, "settle metered or quoted", "%q", clip(h.Settle))
 	case len(h.Model) > maxText || len(h.Kind) > maxID:
-		return broken(ErrIllegal, "I15", id, fmt.Sprintf("a model of at most %d bytes, a kind of at most %d", maxText, maxID), "%d and %d", len(h.Model), len(h.Kind))
+		return broken(ErrIllegal, "I15", id,
+			fmt.Sprintf("a model of at most %d bytes, a kind of at most %d", maxText, maxID), "%d and %d",
+			len(h.Model), len(h.Kind))
 	}
 	if err := h.Price.Validate(); err != nil {
 		return broken(ErrIllegal, "I4", id, "a price card whose worst case bounds its cost", "%v", err)
@@ -78,7 +87,8 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	k, ok := b.key(holdID)
 	if own, is := strings.CutSuffix(r.ID, suffix); !ok || !is || own != holdID {
-		return broken(ErrIllegal, "I10", r.ID, "id "+clip(holdID)+suffix+", of a hold of this journal", "%q", clip(r.ID))
+		return broken(ErrIllegal, "I10", r.ID, "id "+clip(holdID)+suffix+", of a hold of this journal", "%q",
+			clip(r.ID))
 	}
 	h := b.open[k]
 	if h == nil {
@@ -87,11 +97,13 @@ func (b *Book) applyEnd(r *Record) error {
 		case known && e.kind == r.Kind && e.digest == b.digest(r):
 			return ErrRepeat
 		case known && e.kind == r.Kind:
-			return broken(ErrConflict, "I10", r.ID, "the same "+r.Kind.String()+" as the first", "other content")
+			return broken(ErrConflict, "I10", r.ID, "the same "+r.Kind.String()+" as the first",
+				"other content")
 		case known:
 			return broken(ErrEnded, "I3", r.ID, "an open hold", "it ended by a %s", e.kind)
 		}
-		return broken(ErrEnded, "I3", r.ID, "an open hold", "none: it was never made, or ended more than %d holds ago", RememberEnded)
+		return broken(ErrEnded, "I3", r.ID, "an open hold",
+			"none: it was never made, or ended more than %d holds ago", RememberEnded)
 	}
 	if err := r.validEnd(h); err != nil {
 		return err
@@ -127,7 +139,8 @@ func (b *Book) remembered(k slotKey) (ended, bool) {
 func (r *Record) validEnd(h *Hold) error {
 	if v := r.Void; v != nil {
 		if v.Reason == "" || len(v.Reason) > maxID {
-			return broken(ErrIllegal, "I16", r.ID, fmt.Sprintf("a reason of 1 to %d bytes", maxID), "%q", clip(v.Reason))
+			return broken(ErrIllegal, "I16", r.ID, fmt.Sprintf("a reason of 1 to %d bytes", maxID), "%q",
+				clip(v.Reason))
 		}
 		return nil
 	}
@@ -137,13 +150,19 @@ func (r *Record) validEnd(h *Hold) error {
 	case c.Cost < 0:
 		return broken(ErrIllegal, "I2", r.ID, "a cost of 0 or more", "%s", c.Cost)
 	case c.Cost > limit:
-		return broken(ErrIllegal, "I4", r.ID, fmt.Sprintf("a cost of at most %s, the hold less its premium", limit), "%s", c.Cost)
-	case c.Usage.Prompt < 0 || c.Usage.Output < 0 || c.Usage.Cached < 0 || c.Usage.Cached > c.Usage.Prompt || c.TTFTUS < 0:
-		return broken(ErrIllegal, "I17", r.ID, "0 <= cached <= prompt, output and ttft not negative", "prompt %d, cached %d, output %d, ttft %d us", c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, c.TTFTUS)
+		return broken(ErrIllegal, "I4", r.ID,
+			fmt.Sprintf("a cost of at most %s, the hold less its premium", limit), "%s", c.Cost)
+	case c.Usage.Prompt < 0 || c.Usage.Output < 0 || c.Usage.Cached < 0 || c.Usage.Cached > c.Usage.Prompt ||
+		c.TTFTUS < 0:
+		return broken(ErrIllegal, "I17", r.ID, "0 <= cached <= prompt, output and ttft not negative",
+			"prompt %d, cached %d, output %d, ttft %d us", c.Usage.Prompt, c.Usage.Cached, c.Usage.Output,
+			c.TTFTUS)
 	case c.Claim != nil && !c.Claim.valid():
-		return broken(ErrIllegal, "I17", r.ID, "a claim of 0 <= cached <= prompt, and no negative number", "%+v", *c.Claim)
+		return broken(ErrIllegal, "I17", r.ID, "a claim of 0 <= cached <= prompt, and no negative number",
+			"%+v", *c.Claim)
 	case len(c.Finish) > maxID || len(c.Outcome) > maxID:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("finish and outcome of at most %d bytes", maxID), "%d and %d", len(c.Finish), len(c.Outcome))
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("finish and outcome of at most %d bytes", maxID),
+			"%d and %d", len(c.Finish), len(c.Outcome))
 	}
 	return nil
 }
@@ -151,19 +170,22 @@ func (r *Record) validEnd(h *Hold) error {
 // valid judges the form of a claim: whether it can be true is for the audit.
 func (q *Claim) valid() bool {
 	u := q.Usage
-	return u.Cached >= 0 && u.Cached <= u.Prompt && u.Output >= 0 && q.Relayed >= 0 && q.Most >= 0 && q.Cost >= 0
+	return u.Cached >= 0 && u.Cached <= u.Prompt && u.Output >= 0 && q.Relayed >= 0 && q.Most >= 0 &&
+		q.Cost >= 0
 }
 
-// Lies are what cannot be in a claim on hold h that was settled at cost, each said for people; none if all of it can be. Unmetered
-// says that the agent counted its output from what it relayed: an engine's own count may well be higher, since not every
-// token is text.
+// Lies are what cannot be in a claim on hold h that was settled at cost, each said for people; none if all of
+// it can be. Unmetered says that the agent counted its output from what it relayed: an engine's own count may
+// well be higher, since not every token is text.
 func (q *Claim) Lies(h *Hold, unmetered bool, cost market.Credits) (lies []string) {
 	u := q.Usage
 	if h.MaxTokens > 0 && u.Output > h.MaxTokens {
-		lies = append(lies, fmt.Sprintf("%d output tokens, where the stream is cut at %d", u.Output, h.MaxTokens))
+		lies = append(lies, fmt.Sprintf("%d output tokens, where the stream is cut at %d", u.Output,
+			h.MaxTokens))
 	}
 	if unmetered && u.Output > q.Relayed {
-		lies = append(lies, fmt.Sprintf("%d output tokens, counted from the %d that it relayed", u.Output, q.Relayed))
+		lies = append(lies, fmt.Sprintf("%d output tokens, counted from the %d that it relayed", u.Output,
+			q.Relayed))
 	}
 	if q.Most > 0 && u.Prompt > q.Most {
 		lies = append(lies, fmt.Sprintf("%d prompt tokens, where the hold covers %d", u.Prompt, q.Most))
@@ -180,18 +202,21 @@ func (b *Book) applyCorrection(r *Record) error {
 	k, ok2 := b.key(hold)
 	e, known := b.remembered(k)
 	if !ok || !ok2 || !known || e.kind != KindCapture {
-		return broken(ErrEnded, "I4", r.ID, fmt.Sprintf("a capture among the last %d settlements", RememberEnded), "%q", clip(c.Of))
+		return broken(ErrEnded, "I4", r.ID,
+			fmt.Sprintf("a capture among the last %d settlements", RememberEnded), "%q", clip(c.Of))
 	}
 	paid := e.cost + e.premium
 	switch {
 	case len(c.Reason) > maxText:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a reason of at most %d bytes", maxText), "%d", len(c.Reason))
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a reason of at most %d bytes", maxText), "%d",
+			len(c.Reason))
 	case e.reversed:
 		return broken(ErrConflict, "I4", r.ID, "a capture that stands", "it was reversed")
 	case c.Amount <= 0:
 		return broken(ErrIllegal, "I2", r.ID, "an amount above 0", "%s", c.Amount)
 	case c.Amount > paid-e.refunded:
-		return broken(ErrIllegal, "I4", r.ID, fmt.Sprintf("at most %s, what is left of the capture", paid-e.refunded), "%s", c.Amount)
+		return broken(ErrIllegal, "I4", r.ID,
+			fmt.Sprintf("at most %s, what is left of the capture", paid-e.refunded), "%s", c.Amount)
 	}
 	after := e
 	n := b.clientNames(e.client)
@@ -200,7 +225,8 @@ func (b *Book) applyCorrection(r *Record) error {
 			return broken(ErrConflict, "I10", r.ID, "id "+want, "%q", clip(r.ID))
 		}
 		if c.Payer != Payable(e.agent) && c.Payer != Surplus && c.Payer != Fee {
-			return broken(ErrIllegal, "I2", r.ID, "payer "+Payable(e.agent)+", surplus or fee", "%q", clip(c.Payer))
+			return broken(ErrIllegal, "I2", r.ID, "payer "+Payable(e.agent)+", surplus or fee", "%q",
+				clip(c.Payer))
 		}
 		after.refunded += c.Amount
 		after.refunds++
@@ -210,7 +236,9 @@ func (b *Book) applyCorrection(r *Record) error {
 			return broken(ErrIllegal, "I10", r.ID, "id "+clip(c.Of)+"/reverse", "%q", clip(r.ID))
 		}
 		if e.refunded != 0 || c.Amount != paid {
-			return broken(ErrIllegal, "I4", r.ID, fmt.Sprintf("the whole of %s, nothing of it refunded", paid), "%s, %s refunded", c.Amount, e.refunded)
+			return broken(ErrIllegal, "I4", r.ID,
+				fmt.Sprintf("the whole of %s, nothing of it refunded", paid), "%s, %s refunded", c.Amount,
+				e.refunded)
 		}
 		after.reversed = true
 		b.legs = reverseLegs(b.legs[:0], n.avail, Payable(e.agent), e.cost, e.premium, e.fee)

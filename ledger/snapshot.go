@@ -11,8 +11,9 @@ import (
 	"souk/market"
 )
 
-// The layout of a book in a snapshot: integers and strings as in a frame, lists in one order only, so that equal books have
-// equal bytes. It is not final: a snapshot of another version is ignored, and its journal is read from the first frame.
+// The layout of a book in a snapshot: integers and strings as in a frame, lists in one order only, so that
+// equal books have equal bytes. It is not final: a snapshot of another version is ignored, and its journal is
+// read from the first frame.
 //
 //	head      journal, role, domain strings; closed 1 byte; sequence; epoch; time; round; its hash 32 bytes; its awards
 //	accounts  list, by name, of: name, amount ±
@@ -72,7 +73,8 @@ func (b *Book) appendBook(dst []byte) []byte {
 }
 
 func (b *Book) appendAllotted(dst []byte) []byte {
-	keys := slices.SortedFunc(maps.Keys(b.allotted), func(x, y [2]string) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) })
+	keys := slices.SortedFunc(maps.Keys(b.allotted),
+		func(x, y [2]string) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) })
 	keys = slices.DeleteFunc(keys, func(k [2]string) bool { return k[1] == "" }) // the sums of the others
 	dst = binary.AppendUvarint(dst, uint64(len(keys)))
 	for _, k := range keys {
@@ -106,8 +108,8 @@ func appendUse(dst []byte, u market.ClassUse) []byte {
 	return binary.AppendVarint(dst, int64(u.Peak))
 }
 
-// book reads what appendBook wrote, and judges whether a journal's records could have led there: it is not the proof of
-// anything, but no account of it is short, and every hold is covered.
+// book reads what appendBook wrote, and judges whether a journal's records could have led there: it is not
+// the proof of anything, but no account of it is short, and every hold is covered.
 func (d *decoder) book() *Book {
 	b := NewBook()
 	if v := d.bytes(1); len(v) == 1 && v[0] != bookVersion {
@@ -120,7 +122,8 @@ func (d *decoder) book() *Book {
 	copy(h.hash[:], d.bytes(len(h.hash)))
 	h.awards = int(min(d.uvarint(), maxSlots+1))
 	h.held = h.awards
-	if d.fault == "" && (!ValidID(h.journal) || h.role != RoleHub && h.role != RoleTreasury || len(h.domain) > maxText || h.seq == 0 || h.round > maxRound || h.awards > maxSlots) {
+	if d.fault == "" && (!ValidID(h.journal) || h.role != RoleHub && h.role != RoleTreasury ||
+		len(h.domain) > maxText || h.seq == 0 || h.round > maxRound || h.awards > maxSlots) {
 		d.fail("no journal's head")
 	}
 	d.accounts(b)
@@ -197,15 +200,19 @@ func (d *decoder) ended(b *Book) {
 		d.fail("too many ended holds")
 	}
 	for ; n > 0 && d.fault == ""; n-- {
-		e := ended{key: slotKey(d.uvarint()), client: d.name(), agent: d.name(), cost: d.credits(), premium: d.credits(), fee: d.credits(), refunded: d.credits(), refunds: d.uvarint(), digest: d.word()}
+		e := ended{key: slotKey(d.uvarint()), client: d.name(), agent: d.name(), cost: d.credits(),
+			premium: d.credits(), fee: d.credits(), refunded: d.credits(), refunds: d.uvarint(),
+			digest: d.word()}
 		if k := d.bytes(1); len(k) == 1 {
 			e.kind = Kind(k[0])
 		}
 		e.reversed = d.bit()
 		_, again := b.ended[e.key]
 		paid, ok := e.cost.Add(e.premium)
-		if b.open[e.key] != nil || again || e.kind != KindCapture && e.kind != KindVoid || e.key.round() > b.head.round || e.key.slot() >= maxSlots ||
-			!ValidID(e.client) || !ValidID(e.agent) || !ok || e.cost < 0 || e.fee < 0 || e.premium < e.fee || e.refunded < 0 || e.refunded > paid {
+		if b.open[e.key] != nil || again || e.kind != KindCapture && e.kind != KindVoid ||
+			e.key.round() > b.head.round || e.key.slot() >= maxSlots ||
+			!ValidID(e.client) || !ValidID(e.agent) || !ok || e.cost < 0 || e.fee < 0 || e.premium < e.fee ||
+			e.refunded < 0 || e.refunded > paid {
 			d.fail("a hold that cannot have ended so")
 			return
 		}
@@ -225,7 +232,8 @@ func (d *decoder) transfers(b *Book) {
 			o.kind = Kind(k[0])
 		}
 		o.client, o.amount, o.note = d.name(), d.credits(), d.word()
-		if _, again := b.ops[id]; again || id == "" || len(id) > maxText || o.amount <= 0 || o.client != "" && !ValidID(o.client) {
+		if _, again := b.ops[id]; again || id == "" || len(id) > maxText || o.amount <= 0 || o.client != "" &&
+			!ValidID(o.client) {
 			d.fail("no transfer")
 			return
 		}
@@ -247,7 +255,8 @@ func (d *decoder) hubs(b *Book) {
 	last := [2]string{}
 	for n := d.count(3); n > 0 && d.fault == ""; n-- {
 		k, amount := [2]string{d.name(), d.name()}, d.credits()
-		if cmp.Or(cmp.Compare(last[0], k[0]), cmp.Compare(last[1], k[1])) >= 0 || !ValidID(k[0]) || !ValidID(k[1]) || amount < 0 {
+		if cmp.Or(cmp.Compare(last[0], k[0]), cmp.Compare(last[1], k[1])) >= 0 || !ValidID(k[0]) ||
+			!ValidID(k[1]) || amount < 0 {
 			d.fail("no allotment, or one out of order")
 			return
 		}
@@ -290,9 +299,11 @@ func (d *decoder) classes(b *Book) {
 		}
 		c.use = d.use()
 		copy(c.prev[:], d.bytes(len(c.prev)))
-		if slices.ContainsFunc(errs[:], func(err error) bool { return err != nil }) || name <= before && len(b.classes) > 0 || c.sealed.Number == 0 ||
+		if slices.ContainsFunc(errs[:], func(err error) bool { return err != nil }) || name <= before &&
+			len(b.classes) > 0 || c.sealed.Number == 0 ||
 			c.sealed.Class != name || c.sealed.Validate() != nil || c.cleared.Number > c.sealed.Number ||
-			c.cleared.Number > 0 && (c.cleared.Class != name || c.cleared.Validate() != nil || c.tariff.Class != name) {
+			c.cleared.Number > 0 &&
+				(c.cleared.Class != name || c.cleared.Validate() != nil || c.tariff.Class != name) {
 			d.fail("no class, or one out of order")
 			return
 		}

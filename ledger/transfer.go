@@ -17,24 +17,32 @@ func (b *Book) applyTransfer(r *Record) error {
 		if old == this {
 			return ErrRepeat
 		}
-		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("the %s of %s for %s that has this id", old.kind, old.amount, old.client), "a %s of %s for %q", r.Kind, t.Amount, clip(t.Client))
+		return broken(ErrConflict, "I10", r.ID,
+			fmt.Sprintf("the %s of %s for %s that has this id", old.kind, old.amount, old.client),
+			"a %s of %s for %q", r.Kind, t.Amount, clip(t.Client))
 	}
 	surplusOut := r.Kind == KindDistribute && t.Client == ""
 	switch {
 	case !surplusOut && !ValidID(t.Client):
-		return broken(ErrIllegal, "I17", r.ID, "a client of 1 to 64 letters, digits, '-' or '_'", "%q", clip(t.Client))
+		return broken(ErrIllegal, "I17", r.ID, "a client of 1 to 64 letters, digits, '-' or '_'", "%q",
+			clip(t.Client))
 	case t.Amount <= 0 || t.Amount > market.MaxCredits:
-		return broken(ErrIllegal, "I2", r.ID, "an amount above 0 and at most "+market.MaxCredits.String(), "%s", t.Amount)
+		return broken(ErrIllegal, "I2", r.ID, "an amount above 0 and at most "+market.MaxCredits.String(),
+			"%s", t.Amount)
 	case len(t.Note) > maxText:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a note of at most %d bytes", maxText), "%d", len(t.Note))
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a note of at most %d bytes", maxText), "%d",
+			len(t.Note))
 	case r.ID == "" || len(r.ID) > maxText:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("an id of 1 to %d bytes", maxText), "%d", len(r.ID))
+		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("an id of 1 to %d bytes", maxText), "%d",
+			len(r.ID))
 	}
 	if err := b.numberFollows(r); err != nil {
 		return err
 	}
 	if r.Kind == KindReclaim && t.Amount > b.Allotted(t.Client, t.Hub) {
-		return broken(ErrFunds, "I18", r.ID, fmt.Sprintf("at most %s, what %s has of %s", b.Allotted(t.Client, t.Hub), t.Hub, t.Client), "%s", t.Amount)
+		return broken(ErrFunds, "I18", r.ID,
+			fmt.Sprintf("at most %s, what %s has of %s", b.Allotted(t.Client, t.Hub), t.Hub, t.Client), "%s",
+			t.Amount)
 	}
 	b.legs = transferLegs(b.legs[:0], r.Kind, h.role == RoleTreasury, t)
 	if err := b.post(r, b.legs); err != nil {
@@ -67,7 +75,8 @@ func (b *Book) numberFollows(r *Record) error {
 		return nil
 	}
 	if !ValidID(t.Hub) || h.role == RoleHub && t.Hub != h.journal {
-		return broken(ErrIllegal, "I11", r.ID, "this hub's own journal, or at the treasury any hub's", "%q", clip(t.Hub))
+		return broken(ErrIllegal, "I11", r.ID, "this hub's own journal, or at the treasury any hub's", "%q",
+			clip(t.Hub))
 	}
 	c := b.hubs[t.Hub]
 	if c == nil {

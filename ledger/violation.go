@@ -32,7 +32,8 @@ type Violation struct {
 }
 
 func (v *Violation) Error() string {
-	return fmt.Sprintf("record %s: %s (%s): expected %s, found %s", clip(v.Record), v.Err, v.Invariant, v.Expected, v.Found)
+	return fmt.Sprintf("record %s: %s (%s): expected %s, found %s", clip(v.Record), v.Err, v.Invariant,
+		v.Expected, v.Found)
 }
 
 func (v *Violation) Unwrap() error { return v.Err }
@@ -62,7 +63,8 @@ var Invariants = []struct{ Name, Rule string }{
 
 // broken makes a Violation; format describes what was found.
 func broken(err error, invariant, record, expected, format string, args ...any) *Violation {
-	return &Violation{Invariant: invariant, Record: record, Expected: expected, Found: fmt.Sprintf(format, args...), Err: err}
+	return &Violation{Invariant: invariant, Record: record, Expected: expected,
+		Found: fmt.Sprintf(format, args...), Err: err}
 }
 
 // clip keeps hostile ids out of messages.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// hubRound is a round as a hub makes it: values and costs in nano-credits of the order of a cent. Every task has so many
-// candidates, and so many clients share the tasks.
+// hubRound is a round as a hub makes it: values and costs in nano-credits of the order of a cent. Every task
+// has so many candidates, and so many clients share the tasks.
 func hubRound(tasks, agents, slots, candidates, clients int) Round {
 	rng := rand.New(rand.NewPCG(9, 9))
 	r := Round{Domain: "math", Number: 42, Rule: DefaultRule, Fee: 1000}
@@ -18,23 +18,28 @@ func hubRound(tasks, agents, slots, candidates, clients int) Round {
 			Tiers: []Tier{{Slots: max(1, slots/agents), Toll: -Credits(rng.Int64N(1000))}}})
 	}
 	for j := range tasks {
-		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("client-%02d/task-%05d", j%clients, j)), Client: fmt.Sprintf("client-%02d", j%clients)})
+		r.Tasks = append(r.Tasks,
+			Task{ID: TaskID(fmt.Sprintf("client-%02d/task-%05d", j%clients, j)),
+				Client: fmt.Sprintf("client-%02d", j%clients)})
 		value := 1_000_000 + rng.Int64N(20_000_000)
 		for k := range candidates {
 			i := (j*7 + k*max(1, agents/candidates)) % agents
-			r.Edges = append(r.Edges, Edge{Task: j, Agent: i, Value: Credits(value + rng.Int64N(1_000_000)), Cost: Credits(500_000 + rng.Int64N(1_000_000))})
+			r.Edges = append(r.Edges,
+				Edge{Task: j, Agent: i, Value: Credits(value + rng.Int64N(1_000_000)),
+					Cost: Credits(500_000 + rng.Int64N(1_000_000))})
 		}
 	}
 	r.Sort()
 	return r
 }
 
-// Most rounds of a market below saturation hold one task: the time a hub adds to its first token. The bar is 0.1 ms for 64
-// tasks of as many clients, all prices and the certificate included, and 100 ms for 10,000 on 1,000 agents. Where clients have
-// several tasks, clarke client solves once more for each of them (shared).
+// Most rounds of a market below saturation hold one task: the time a hub adds to its first token. The bar is
+// 0.1 ms for 64 tasks of as many clients, all prices and the certificate included, and 100 ms for 10,000 on
+// 1,000 agents. Where clients have several tasks, clarke client solves once more for each of them (shared).
 func BenchmarkClear(b *testing.B) {
 	for _, size := range []struct{ tasks, agents, slots, candidates, clients int }{
-		{1, 1, 4, 1, 1}, {1, 16, 64, 16, 1}, {16, 8, 16, 8, 16}, {16, 8, 8, 8, 16}, {64, 16, 64, 16, 64}, {64, 16, 32, 16, 64}, {64, 16, 32, 16, 40},
+		{1, 1, 4, 1, 1}, {1, 16, 64, 16, 1}, {16, 8, 16, 8, 16}, {16, 8, 8, 8, 16}, {64, 16, 64, 16, 64},
+		{64, 16, 32, 16, 64}, {64, 16, 32, 16, 40},
 		{200, 100, 200, 100, 200}, {10_000, 1000, 10_000, 16, 10_000}, {10_000, 1000, 5000, 16, 10_000},
 	} {
 		r := hubRound(size.tasks, size.agents, size.slots, size.candidates, size.clients)
@@ -66,7 +71,8 @@ func BenchmarkClear(b *testing.B) {
 	}
 }
 
-// cpu is the processor time of this process in nanoseconds: on a shared machine the clock on the wall says little.
+// cpu is the processor time of this process in nanoseconds: on a shared machine the clock on the wall says
+// little.
 func cpu() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -102,8 +108,10 @@ func BenchmarkCanonical(b *testing.B) {
 }
 
 func BenchmarkMoney(b *testing.B) {
-	card, usage := Price{Miss: 3 * Credit, Hit: Credit, Out: 15 * Credit}, Usage{Prompt: 1234, Cached: 1000, Output: 321}
-	terms, quote := Terms{Worth: Credit / 100, Delta: 0.7, Patience: 2 * time.Second}, Quote{TTFT: time.Second / 3, Quality: 0.8}
+	card, usage := Price{Miss: 3 * Credit, Hit: Credit, Out: 15 * Credit},
+		Usage{Prompt: 1234, Cached: 1000, Output: 321}
+	terms, quote := Terms{Worth: Credit / 100, Delta: 0.7, Patience: 2 * time.Second},
+		Quote{TTFT: time.Second / 3, Quality: 0.8}
 	b.Run("cost", func(b *testing.B) {
 		for b.Loop() {
 			card.Cost(usage)

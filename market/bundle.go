@@ -23,8 +23,8 @@ type Bundle struct {
 // solves for each search.
 const maxBundleNodes = 20_000
 
-// maxBundleWork bounds all searches of a round together, in edges, tasks and seats read at least once for each solve: a quarter of a
-// second, so that a record made up to stall its auditor cannot.
+// maxBundleWork bounds all searches of a round together, in edges, tasks and seats read at least once for
+// each solve: a quarter of a second, so that a record made up to stall its auditor cannot.
 const maxBundleWork = 1 << 26
 
 // errBundles: hubs cleared such a round without bundles.
@@ -44,7 +44,8 @@ func validateBundles(bundles []Bundle, tasks int) error {
 		}
 		for k, j := range b.Tasks {
 			if j < 0 || j >= tasks || k > 0 && j <= b.Tasks[k-1] || seen[j] {
-				return fmt.Errorf("bundle %d: task index %d: out of range or order, or in another bundle", i, j)
+				return fmt.Errorf("bundle %d: task index %d: out of range or order, or in another bundle", i,
+					j)
 			}
 			seen[j] = true
 		}
@@ -52,11 +53,12 @@ func validateBundles(bundles []Bundle, tasks int) error {
 	return nil
 }
 
-// bundled clears a round whose bundles stay together: the best of all assignments in which the served tasks of a bundle are on
-// one agent, found by branch and bound on plain assignments. There is no common price of a slot then; SlotPrice of an award is
-// what its place costs the others, found by clearing again without its task (under clarke: client without all its client's
-// tasks, split over them by weight, so that none pays more than it gains). Costs of edges are those quoted for the bundle, which
-// makes it a choice among fixed amounts: truth is best, nobody is served at a loss, and premiums cover the fee.
+// bundled clears a round whose bundles stay together: the best of all assignments in which the served tasks
+// of a bundle are on one agent, found by branch and bound on plain assignments. There is no common price of a
+// slot then; SlotPrice of an award is what its place costs the others, found by clearing again without its
+// task (under clarke: client without all its client's tasks, split over them by weight, so that none pays
+// more than it gains). Costs of edges are those quoted for the bundle, which makes it a choice among fixed
+// amounts: truth is best, nobody is served at a loss, and premiums cover the fee.
 func (ws *workspace) bundled(r *Round) (Outcome, error) {
 	l := &ws.layout
 	s := &bundleSearch{l: l, solver: &ws.solver, bundles: r.Bundles, of: make([]int, len(r.Tasks))}
@@ -138,7 +140,8 @@ func (r *Round) payers(awards []Award) []group {
 	return slices.DeleteFunc(list, func(g group) bool { return len(g.awards) == 0 })
 }
 
-// split bills a payer's externality over its awards in proportion to what each adds, so that none pays more than that.
+// split bills a payer's externality over its awards in proportion to what each adds, so that none pays more
+// than that.
 func (g *group) split(awards []Award, externality Credits) {
 	g.prices = g.weight
 	for _, i := range g.awards {
@@ -154,7 +157,8 @@ func (g *group) split(awards []Award, externality Credits) {
 	}
 }
 
-// bundleSearch looks for the best assignment that keeps bundles together. Its bound is the plain assignment, which may pull them apart.
+// bundleSearch looks for the best assignment that keeps bundles together. Its bound is the plain assignment,
+// which may pull them apart.
 type bundleSearch struct {
 	l       *layout
 	solver  *flow.Solver
@@ -168,8 +172,8 @@ type bundleSearch struct {
 	match   []int32
 }
 
-// best is the greatest welfare without some tasks, and where the others sit then; no place is given where floor, a welfare known to
-// be possible, is not exceeded.
+// best is the greatest welfare without some tasks, and where the others sit then; no place is given where
+// floor, a welfare known to be possible, is not exceeded.
 func (s *bundleSearch) best(without []int32, floor int64) (int64, []int32, error) {
 	s.without, s.nodes, s.welfare, s.match = without, 0, floor, nil
 	pins := make([]int32, len(s.bundles))
@@ -183,8 +187,8 @@ func (s *bundleSearch) best(without []int32, floor int64) (int64, []int32, error
 	return s.welfare, s.match, err
 }
 
-// branch settles the first bundle that the bound pulls apart on each agent in turn, the most promising first. pins names the
-// agent of every bundle that is settled, or -1.
+// branch settles the first bundle that the bound pulls apart on each agent in turn, the most promising first.
+// pins names the agent of every bundle that is settled, or -1.
 func (s *bundleSearch) branch(pins []int32, welfare int64, match []int32) error {
 	if welfare <= s.welfare {
 		return nil
@@ -280,7 +284,8 @@ func (s *bundleSearch) relaxed(pins []int32) (int64, []int32, error) {
 	return welfare, match, nil
 }
 
-// settle breaks ties among tasks by the round's seed, every bundle staying with the agent that the search found for it.
+// settle breaks ties among tasks by the round's seed, every bundle staying with the agent that the search
+// found for it.
 func (s *bundleSearch) settle(match []int32, hash func(task, seat int32) uint64) ([]int32, error) {
 	if len(s.l.slots) == 0 {
 		return match, nil

@@ -102,7 +102,9 @@ func TestBundlesAgainstBruteForce(t *testing.T) {
 		for _, a := range o.Awards {
 			j := slices.IndexFunc(r.Tasks, func(x Task) bool { return x.ID == a.Task })
 			w := a.Value - a.Cost + a.Toll
-			if want := bruteBundles(&r, bundles, func(k int) bool { return k == j }) - (o.Welfare - w); a.SlotPrice != want || a.Premium != want-a.Toll {
+			if want := bruteBundles(&r, bundles,
+				func(k int) bool { return k == j }) - (o.Welfare - w); a.SlotPrice != want ||
+				a.Premium != want-a.Toll {
 				t.Fatalf("seed %d, round %d: award %+v, want price %d", seed, n, a, want)
 			}
 		}
@@ -133,14 +135,16 @@ func TestNoBundles(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := clearBundles(r, nil)
-		if err != nil || got.Welfare != want.Welfare || !slices.EqualFunc(got.Awards, want.Awards, func(a, b Award) bool { return a == b }) {
+		if err != nil || got.Welfare != want.Welfare ||
+			!slices.EqualFunc(got.Awards, want.Awards, func(a, b Award) bool { return a == b }) {
 			t.Fatalf("seed %d, round %d: %v\n%+v\n%+v", seed, n, err, got, want)
 		}
 	}
 }
 
 func TestBadBundles(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}, {"q", "c"}}, Agents: []Supply{{"a", []Tier{{2, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 0}}}
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}, {"q", "c"}},
+		Agents: []Supply{{"a", []Tier{{2, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 0}}}
 	for want, bundles := range map[string][]Bundle{
 		"bundle 0 has 1 tasks":     {{[]int{0}}},
 		"bundle 0: task index 2":   {{[]int{0, 2}}},

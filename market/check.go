@@ -11,10 +11,11 @@ import (
 // ErrOutcome marks an outcome that is not the round's.
 var ErrOutcome = errors.New("wrong outcome")
 
-// Check verifies, without solving and in time linear in the edges, read once more for each client with several tasks that are
-// priced together, that o is the outcome of r: greatest welfare, least prices (hence exact Clarke payments, mechanism as in the package comment), ties broken by the round's
-// seed, and every sum of every award. Of a posted round it verifies that every client got what suits it best of what was left.
-// A round with bundles has no such proof: it is cleared again. Its errors are ErrOutcome, or those of [Clear].
+// Check verifies, without solving and in time linear in the edges, read once more for each client with
+// several tasks that are priced together, that o is the outcome of r: greatest welfare, least prices (hence
+// exact Clarke payments, mechanism as in the package comment), ties broken by the round's seed, and every sum
+// of every award. Of a posted round it verifies that every client got what suits it best of what was left. A
+// round with bundles has no such proof: it is cleared again. Its errors are ErrOutcome, or those of [Clear].
 func Check(r Round, o Outcome) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -47,7 +48,8 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 			return fmt.Errorf("slot price: %w", err)
 		}
 		if a <= last || p.Price <= 0 {
-			return fmt.Errorf("slot price %s of agent %s: out of order or not positive", p.Price, r.Agents[p.Agent].Agent)
+			return fmt.Errorf("slot price %s of agent %s: out of order or not positive", p.Price,
+				r.Agents[p.Agent].Agent)
 		}
 		last, ans.Price[a] = a, int64(p.Price)
 	}
@@ -68,9 +70,11 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 			return fmt.Errorf("witness of %s: tier %d of no agent", r.Agents[w.Agent].Agent, w.FromTier)
 		}
 		if w.Task < 0 || w.Task >= len(r.Tasks) || w.Rank < 1 || w.Rank > len(l.seats) {
-			return fmt.Errorf("witness of %s: task %d, rank %d: out of range", r.Agents[w.Agent].Agent, w.Task, w.Rank)
+			return fmt.Errorf("witness of %s: task %d, rank %d: out of range", r.Agents[w.Agent].Agent,
+				w.Task, w.Rank)
 		}
-		ans.Witnesses = append(ans.Witnesses, certify.Witness{Seat: a, Task: int32(w.Task), From: from, Rank: int32(w.Rank)})
+		ans.Witnesses = append(ans.Witnesses,
+			certify.Witness{Seat: a, Task: int32(w.Task), From: from, Rank: int32(w.Rank)})
 	}
 	if err := ws.certify(r, o); err != nil {
 		return err
@@ -87,7 +91,8 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 	at := 0
 	for i, a := range o.Awards {
 		if i > 0 && a.Task <= o.Awards[i-1].Task {
-			return fmt.Errorf("award of task %s: %s", clip(string(a.Task)), orderFault(a.Task == o.Awards[i-1].Task))
+			return fmt.Errorf("award of task %s: %s", clip(string(a.Task)),
+				orderFault(a.Task == o.Awards[i-1].Task))
 		}
 		for at < len(r.Tasks) && r.Tasks[at].ID < a.Task {
 			at++
@@ -105,7 +110,8 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 		}
 		e, ok := l.edgeOf(r, int32(at), s)
 		if !ok {
-			return fmt.Errorf("award of task %s to %s: no such edge in the round, or one that loses", a.Task, a.Agent)
+			return fmt.Errorf("award of task %s to %s: no such edge in the round, or one that loses", a.Task,
+				a.Agent)
 		}
 		want := r.award(e, l.seats[s], Credits(ans.Price[s]))
 		if r.Rule.Clarke == ClarkeClient && r.Rule.Pricing != PricingPosted {
@@ -134,7 +140,8 @@ func (ws *workspace) certify(r *Round, o *Outcome) error {
 		return keys.hash(task, seat)
 	}
 	if len(o.Ties) == 0 {
-		// An outcome lists the second prices that are not 0: none where the best is the only one, nor where all are 0.
+		// An outcome lists the second prices that are not 0: none where the best is the only one, nor where
+		// all are 0.
 		if err := ws.checker.Check(in, *ans); !errors.Is(err, certify.ErrTie) {
 			return err
 		}
@@ -161,7 +168,8 @@ func (l *layout) find(r *Round, agent, tier int) (int32, error) {
 		return 0, fmt.Errorf("agent index %d, want 0 to %d", agent, len(r.Agents)-1)
 	}
 	if tier < 0 || tier >= len(r.Agents[agent].Tiers) {
-		return 0, fmt.Errorf("tier %d of agent %s, which has %d", tier, r.Agents[agent].Agent, len(r.Agents[agent].Tiers))
+		return 0, fmt.Errorf("tier %d of agent %s, which has %d", tier, r.Agents[agent].Agent,
+			len(r.Agents[agent].Tiers))
 	}
 	return l.first[agent] + int32(tier), nil
 }

@@ -59,7 +59,8 @@ func (l *layout) of(r *Round) {
 	}
 }
 
-// workspace is kept between rounds, so that clearing allocates little beyond its Outcome, and checking nothing.
+// workspace is kept between rounds, so that clearing allocates little beyond its Outcome, and checking
+// nothing.
 type workspace struct {
 	layout  layout
 	solver  flow.Solver
@@ -84,8 +85,8 @@ var ErrStopped = flow.ErrStopped
 // bundles would take too long.
 func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
 
-// ClearUntil is Clear with a way out: stop is asked about every 65,536 edges read, and once it says yes the error is
-// ErrStopped. Stopping decides whether there is an outcome, never which.
+// ClearUntil is Clear with a way out: stop is asked about every 65,536 edges read, and once it says yes the
+// error is ErrStopped. Stopping decides whether there is an outcome, never which.
 func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 	if err := r.Validate(); err != nil {
 		return Outcome{}, err
@@ -174,7 +175,8 @@ func (ws *workspace) outcome(r *Round, second []int64) Outcome {
 		if w.From >= 0 {
 			from = l.seats[w.From]
 		}
-		o.Witnesses[i] = Witness{int(at.agent), int(at.tier), int(w.Task), int(from.agent), int(from.tier), int(w.Rank)}
+		o.Witnesses[i] = Witness{int(at.agent), int(at.tier), int(w.Task), int(from.agent), int(from.tier),
+			int(w.Rank)}
 	}
 	for a, rank := range second {
 		if rank != 0 {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// brute tries every assignment of tasks to tiers and returns the greatest welfare without task skip (-1: none).
+// brute tries every assignment of tasks to tiers and returns the greatest welfare without task skip (-1:
+// none).
 func brute(r *Round, skip int) Credits {
 	var l layout
 	l.of(r)
@@ -33,19 +34,22 @@ func brute(r *Round, skip int) Credits {
 	return best(0)
 }
 
-// taskRule prices each task by itself, so that payments can be compared with a round cleared again without it.
+// taskRule prices each task by itself, so that payments can be compared with a round cleared again without
+// it.
 var taskRule = Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeTask}
 
 // randomRound makes a round of at most n tasks and m agents; a small spread of values makes ties.
 func randomRound(rng *rand.Rand, n, m int, spread int64) Round {
 	r := Round{Domain: "math", Number: rng.Uint64N(1000), Rule: taskRule, Fee: Credits(rng.Int64N(2))}
 	for j := range 1 + rng.IntN(n) {
-		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("c%d/t%d", j%3, j)), Client: fmt.Sprintf("c%d", j%3)})
+		r.Tasks = append(r.Tasks,
+			Task{ID: TaskID(fmt.Sprintf("c%d/t%d", j%3, j)), Client: fmt.Sprintf("c%d", j%3)})
 	}
 	for i := range 1 + rng.IntN(m) {
 		s := Supply{Agent: AgentID(fmt.Sprintf("a%02d", i))}
 		for k := range 1 + rng.IntN(2) {
-			s.Tiers = append(s.Tiers, Tier{Slots: 1 + rng.IntN(2), Toll: -Credits(k) * Credits(1+rng.Int64N(3))})
+			s.Tiers = append(s.Tiers,
+				Tier{Slots: 1 + rng.IntN(2), Toll: -Credits(k) * Credits(1+rng.Int64N(3))})
 		}
 		r.Agents = append(r.Agents, s)
 	}
@@ -53,7 +57,8 @@ func randomRound(rng *rand.Rand, n, m int, spread int64) Round {
 		for i := range r.Agents {
 			if rng.IntN(5) > 0 {
 				r.Edges = append(r.Edges, Edge{
-					Task: j, Agent: i, Value: Credits(rng.Int64N(spread)), Cost: Credits(rng.Int64N(1 + spread/3)),
+					Task: j, Agent: i, Value: Credits(rng.Int64N(spread)),
+					Cost: Credits(rng.Int64N(1 + spread/3)),
 					Toll: -Credits(rng.Int64N(2 + spread/4)),
 				})
 			}
@@ -83,7 +88,8 @@ func TestClearAgainstBruteForce(t *testing.T) {
 			j := slices.IndexFunc(r.Tasks, func(x Task) bool { return x.ID == a.Task })
 			externality := brute(&r, j) - (o.Welfare - (a.Value - a.Cost + a.Toll))
 			if a.SlotPrice != externality {
-				t.Fatalf("seed %d, round %d: task %s: slot price %d, want its externality %d", seed, n, a.Task, a.SlotPrice, externality)
+				t.Fatalf("seed %d, round %d: task %s: slot price %d, want its externality %d", seed, n,
+					a.Task, a.SlotPrice, externality)
 			}
 		}
 		if err := Check(r, o); err != nil {

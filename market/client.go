@@ -10,9 +10,10 @@ import (
 	"souk/market/flow"
 )
 
-// A client with several tasks in a round can gain by lying if each is priced by itself, since one of its tasks can
-// stand where it makes another dear or cheap. Under [ClarkeClient] its tasks are taken out together: it owes what all
-// of them cost the others. That is never more than its slot prices together, as welfare is submodular in tasks.
+// A client with several tasks in a round can gain by lying if each is priced by itself, since one of its
+// tasks can stand where it makes another dear or cheap. Under [ClarkeClient] its tasks are taken out
+// together: it owes what all of them cost the others. That is never more than its slot prices together, as
+// welfare is submodular in tasks.
 
 // group is a client with several tasks in the round and something to pay for a slot.
 type group struct {
@@ -23,23 +24,25 @@ type group struct {
 	weight Credits // what its awards add to welfare
 }
 
-// several reports whether some client may have more than one task. Where ids begin with their client's name, as a hub's do, and
-// are in order, tasks of one client are neighbours, and the usual round is told apart without a map or a sort.
+// several reports whether some client may have more than one task. Where ids begin with their client's name,
+// as a hub's do, and are in order, tasks of one client are neighbours, and the usual round is told apart
+// without a map or a sort.
 func (r *Round) several() bool {
 	for t := range r.Tasks {
 		client := r.Tasks[t].Client
 		if t > 0 && client == r.Tasks[t-1].Client {
 			return true
 		}
-		if id := r.Tasks[t].ID; len(id) <= len(client) || id[len(client)] != '/' || string(id[:len(client)]) != client {
+		if id := r.Tasks[t].ID; len(id) <= len(client) || id[len(client)] != '/' ||
+			string(id[:len(client)]) != client {
 			return true
 		}
 	}
 	return false
 }
 
-// groups lists, by client, those whose bill differs from the sum of their slot prices, if any does: several tasks, placed
-// or not, and a slot price above 0.
+// groups lists, by client, those whose bill differs from the sum of their slot prices, if any does: several
+// tasks, placed or not, and a slot price above 0.
 func (r *Round) groups(awards []Award) (list []group) {
 	if !r.several() {
 		return nil
@@ -54,7 +57,8 @@ func (r *Round) groups(awards []Award) (list []group) {
 			next++
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(r.Tasks[a].Client, r.Tasks[b].Client) })
+	slices.SortStableFunc(order,
+		func(a, b int32) int { return cmp.Compare(r.Tasks[a].Client, r.Tasks[b].Client) })
 	for len(order) > 0 {
 		g := group{client: r.Tasks[order[0]].Client}
 		n := 0
@@ -75,9 +79,9 @@ func (r *Round) groups(awards []Award) (list []group) {
 	return list
 }
 
-// bill splits what the client owes the others over its awards in proportion to their slot prices (largest remainder, the
-// earlier first), and sets their premiums. Tolls are not split: each award bears its own, so that no premium is below the
-// fee and the end of one task releases exactly its share.
+// bill splits what the client owes the others over its awards in proportion to their slot prices (largest
+// remainder, the earlier first), and sets their premiums. Tolls are not split: each award bears its own, so
+// that no premium is below the fee and the end of one task releases exactly its share.
 func (g *group) bill(awards []Award, externality Credits) {
 	rest := uint64(externality)
 	type part struct {
@@ -87,7 +91,8 @@ func (g *group) bill(awards []Award, externality Credits) {
 	parts := make([]part, len(g.awards))
 	for i, a := range g.awards {
 		hi, lo := bits.Mul64(uint64(externality), uint64(awards[a].SlotPrice))
-		share, left := bits.Div64(hi, lo, uint64(g.prices)) // hi < prices, since no slot price is above their sum
+		// hi < prices, since no slot price is above their sum
+		share, left := bits.Div64(hi, lo, uint64(g.prices))
 		awards[a].Premium = Credits(share) - awards[a].Toll
 		parts[i] = part{a, left}
 		rest -= share
@@ -143,7 +148,8 @@ func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uin
 		}
 		for a, price := range s.Price {
 			if price > 0 {
-				proof.Prices = append(proof.Prices, SlotPrice{int(l.seats[a].agent), int(l.seats[a].tier), Credits(price)})
+				proof.Prices = append(proof.Prices,
+					SlotPrice{int(l.seats[a].agent), int(l.seats[a].tier), Credits(price)})
 			}
 		}
 		proof.Externality = welfare - (o.Welfare - g.weight)
@@ -156,8 +162,8 @@ func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uin
 	return nil
 }
 
-// checkClients verifies every client's proof: matching and prices of the round without it are each the other's proof of
-// greatest welfare, so that what the client owes is exact.
+// checkClients verifies every client's proof: matching and prices of the round without it are each the
+// other's proof of greatest welfare, so that what the client owes is exact.
 func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 	if r.Rule.Clarke != ClarkeClient {
 		if len(o.Clients) > 0 {
@@ -168,11 +174,13 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 	if len(o.Prices) == 0 || !r.several() { // each owes its slot prices
 		for _, a := range o.Awards {
 			if a.Premium != a.SlotPrice-a.Toll {
-				return fmt.Errorf("award of task %s: premium %s, want %s", a.Task, a.Premium, a.SlotPrice-a.Toll)
+				return fmt.Errorf("award of task %s: premium %s, want %s", a.Task, a.Premium,
+					a.SlotPrice-a.Toll)
 			}
 		}
 		if len(o.Clients) > 0 {
-			return fmt.Errorf("%d proofs for clients where none has several tasks and a slot price to pay", len(o.Clients))
+			return fmt.Errorf("%d proofs for clients where none has several tasks and a slot price to pay",
+				len(o.Clients))
 		}
 		return nil
 	}
@@ -198,7 +206,8 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 			return fmt.Errorf("client %s owes the others %s, want %s", g.client, proof.Externality, want)
 		}
 		if proof.Externality < 0 || proof.Externality > g.prices {
-			return fmt.Errorf("client %s owes the others %s, want 0 to its slot prices %s", g.client, proof.Externality, g.prices)
+			return fmt.Errorf("client %s owes the others %s, want 0 to its slot prices %s", g.client,
+				proof.Externality, g.prices)
 		}
 		g.bill(plain, proof.Externality)
 	}

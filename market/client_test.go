@@ -41,10 +41,13 @@ func TestClientsAgainstBruteForce(t *testing.T) {
 		for _, client := range []string{"c0", "c1", "c2"} {
 			var own, premiums, tolls, prices Credits
 			for _, a := range o.Awards {
-				if j := slices.IndexFunc(r.Tasks, func(x Task) bool { return x.ID == a.Task }); r.Tasks[j].Client == client {
-					own, premiums, tolls, prices = own+a.Value-a.Cost+a.Toll, premiums+a.Premium, tolls+a.Toll, prices+a.SlotPrice
+				if j := slices.IndexFunc(r.Tasks,
+					func(x Task) bool { return x.ID == a.Task }); r.Tasks[j].Client == client {
+					own, premiums, tolls, prices = own+a.Value-a.Cost+a.Toll, premiums+a.Premium,
+						tolls+a.Toll, prices+a.SlotPrice
 					if a.Premium < -a.Toll || a.Premium > a.SlotPrice-a.Toll {
-						t.Fatalf("seed %d, round %d: task %s owes %d, want %d to %d", seed, n, a.Task, a.Premium, -a.Toll, a.SlotPrice-a.Toll)
+						t.Fatalf("seed %d, round %d: task %s owes %d, want %d to %d", seed, n, a.Task,
+							a.Premium, -a.Toll, a.SlotPrice-a.Toll)
 					}
 				}
 			}
@@ -62,8 +65,8 @@ func TestClientsAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// A client with several tasks gains nothing by lying about any of them, if they are priced together; priced one by one it
-// can.
+// A client with several tasks gains nothing by lying about any of them, if they are priced together; priced
+// one by one it can.
 func TestLiesOfClientsWithSeveralTasks(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 41))
@@ -88,7 +91,8 @@ func TestLiesOfClientsWithSeveralTasks(t *testing.T) {
 					continue
 				}
 				if gained++; rule == ClarkeClient {
-					t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n, client, is, was, r, told)
+					t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n,
+						client, is, was, r, told)
 				}
 			}
 		}
@@ -158,6 +162,7 @@ func TestBill(t *testing.T) {
 	g := group{awards: []int32{0, 1, 2}, prices: 20}
 	g.bill(awards, 7)
 	if awards[0].Premium != 5 || awards[1].Premium != 5 || awards[2].Premium != 3 {
-		t.Errorf("premiums %d %d %d, want 4+1, 3+2, 0+3", awards[0].Premium, awards[1].Premium, awards[2].Premium)
+		t.Errorf("premiums %d %d %d, want 4+1, 3+2, 0+3", awards[0].Premium, awards[1].Premium,
+			awards[2].Premium)
 	}
 }

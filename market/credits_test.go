@@ -41,8 +41,10 @@ func TestCreditsAsText(t *testing.T) {
 			t.Errorf("(%d).String() = %q, want %q", int64(got), got.String(), c.out)
 		}
 	}
-	for _, bad := range []string{"", "-", ".5", "5.", "1,5", "1e", "1e65", "0.0000000001", "1000000000.000000001", "1e20", "NaN", "Inf", "0x10",
-		"--1", "+1", " 1", "0.30000000000000004", "99999999999999999999999999999999999999999999999999999999999999999999999"} {
+	for _, bad := range []string{"", "-", ".5", "5.", "1,5", "1e", "1e65", "0.0000000001",
+		"1000000000.000000001", "1e20", "NaN", "Inf", "0x10",
+		"--1", "+1", " 1", "0.30000000000000004",
+		"99999999999999999999999999999999999999999999999999999999999999999999999"} {
 		if got, err := ParseCredits(bad); !errors.Is(err, ErrAmount) {
 			t.Errorf("ParseCredits(%q) = %d, %v; want ErrAmount", bad, int64(got), err)
 		}
@@ -64,7 +66,8 @@ func TestCreditsInJSONAndYAML(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"worth": 0.0025, "max": "1e-2"}`), &a); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.UnmarshalWithOptions([]byte("worth: 0.0025\nmax: \"0.01\"\n"), &b, yaml.Strict()); err != nil {
+	if err := yaml.UnmarshalWithOptions([]byte("worth: 0.0025\nmax: \"0.01\"\n"), &b,
+		yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
 	if a.Worth != 2_500_000 || *a.Max != Credit/100 || b.Worth != a.Worth || *b.Max != *a.Max {

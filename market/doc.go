@@ -1,27 +1,28 @@
-// Package market clears one round: it decides which task is served by which agent, and what each client owes, so that
-// honesty pays and no cost goes uncovered.
+// Package market clears one round: it decides which task is served by which agent, and what each client owes,
+// so that honesty pays and no cost goes uncovered.
 //
-// The mechanism follows "IEMAS" (Eq. 1-10): a hub collects tasks into a round, expects what each would be worth
-// and cost on each agent, and clears the round.
+// The mechanism follows "IEMAS" (Eq. 1-10): a hub collects tasks into a round, expects what each would be
+// worth and cost on each agent, and clears the round.
 //
 // # The network
 //
-// The paper turns the welfare maximum (Eq. 7) into a min-cost flow (Eq. 10): every task sends one unit from the source, an
-// edge costs -w, where w = value - cost, and an agent passes on as many units as it has slots.
+// The paper turns the welfare maximum (Eq. 7) into a min-cost flow (Eq. 10): every task sends one unit from
+// the source, an edge costs -w, where w = value - cost, and an agent passes on as many units as it has slots.
 //
 //	source --1, 0--> task j --1, -w(j,i)--> agent i --slots(i), 0--> sink
 //	                   |                                              ^
 //	                   +-----------------1, 0 (ours)------------------+
 //
-// As printed, a min-cost MAX-flow must push as many units as it can, even where that costs welfare: with t1: A 10, B 1 and
-// t2: A 5 it serves both, for 6, instead of t1 alone on A, for 10, and charges t2 more than its task is worth. Theorem 4.1
-// does not hold for it. The lower arc is what we added: a task may go straight to the sink, at no gain. The same flow
-// then has the greatest weight, not the greatest number; equivalently, stop augmenting where a path no longer pays.
-// testdata/max-flow.txt keeps the counterexample.
+// As printed, a min-cost MAX-flow must push as many units as it can, even where that costs welfare: with t1:
+// A 10, B 1 and t2: A 5 it serves both, for 6, instead of t1 alone on A, for 10, and charges t2 more than its
+// task is worth. Theorem 4.1 does not hold for it. The lower arc is what we added: a task may go straight to
+// the sink, at no gain. The same flow then has the greatest weight, not the greatest number; equivalently,
+// stop augmenting where a path no longer pays. testdata/max-flow.txt keeps the counterexample.
 //
-// An agent's slots come in tiers of rising congestion charge, since everything placed in one round meets the others
-// there; a convex cost is exact as parallel arcs into the agent. Each tier is a node of its own here. The charge goes to surplus
-// and not to the agent: one that asks for more gets fewer tasks and nothing for it.
+// An agent's slots come in tiers of rising congestion charge, since everything placed in one round meets the
+// others there; a convex cost is exact as parallel arcs into the agent. Each tier is a node of its own here.
+// The charge goes to surplus and not to the agent: one that asks for more gets fewer tasks and nothing for
+// it.
 //
 // # Money
 //
@@ -31,21 +32,23 @@
 //	weight    value - cost + toll, what the round maximises the sum of
 //	premium   slot price - toll: what the client owes beside the cost, fixed when the round is cleared
 //
-// The slot price of a tier is what one more slot there would add to welfare. It is the least price that supports the best
-// assignment (Leonard 1983; Demange, Gale, Sotomayor 1986) and equals the externality W(C\{j}) - (W(C) - w) of every task
-// placed there, the paper's Eq. 8 less the cost; so one pass prices everybody and no round is solved again without each
-// task. It is unique: ties never move a payment.
+// The slot price of a tier is what one more slot there would add to welfare. It is the least price that
+// supports the best assignment (Leonard 1983; Demange, Gale, Sotomayor 1986) and equals the externality
+// W(C\{j}) - (W(C) - w) of every task placed there, the paper's Eq. 8 less the cost; so one pass prices
+// everybody and no round is solved again without each task. It is unique: ties never move a payment.
 //
-// The toll is charged, and the fee is part of it: a toll that moves the assignment and is not paid makes lying pay.
+// The toll is charged, and the fee is part of it: a toll that moves the assignment and is not paid makes
+// lying pay.
 //
-// Cost settles by one function (Settle) on both sides, the same integer for client and agent, so that no error of
-// prediction opens a deficit (Eq. 9, realised and not only expected). Under "quoted", the paper's rule (A.3), it is the
-// quote, and truth is exactly dominant for clients. Under "metered", the default, it is the price card on real usage, and
-// truth is best as long as the quote is unbiased given what the client knows: a client that knows its output length better
-// than the predictor can gain by it (TestPrivateLengthPaysUnderMeteredOnly). That is the price of billing what people see.
+// Cost settles by one function (Settle) on both sides, the same integer for client and agent, so that no
+// error of prediction opens a deficit (Eq. 9, realised and not only expected). Under "quoted", the paper's
+// rule (A.3), it is the quote, and truth is exactly dominant for clients. Under "metered", the default, it is
+// the price card on real usage, and truth is best as long as the quote is unbiased given what the client
+// knows: a client that knows its output length better than the predictor can gain by it
+// (TestPrivateLengthPaysUnderMeteredOnly). That is the price of billing what people see.
 //
-// Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of another; under
-// "client", the default, its tasks are priced together and it cannot.
+// Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of
+// another; under "client", the default, its tasks are priced together and it cannot.
 //
 // # Agents can lie too
 //
@@ -56,19 +59,21 @@
 //	posted  a published tariff, and clients served one after another: truth is best for both, welfare is less; also where a solve had to be
 //	        stopped, under its own name (Rule.Instead): a round without prices is never passed off as one with
 //
-// Under every one of them what clients pay covers what agents are due, in every round. Paying agents by Clarke's rule too would
-// make truth best for both at full welfare, and runs a deficit; it is not offered.
+// Under every one of them what clients pay covers what agents are due, in every round. Paying agents by
+// Clarke's rule too would make truth best for both at full welfare, and runs a deficit; it is not offered.
 //
 // # The toll
 //
-// Whatever else wants a say in a round, a regime or a policy, has one door, Edge.Toll: at most zero, never a function of a bid, and
-// charged. Each of the three is needed (toll_test.go): a bonus opens a deficit, a toll on bids and one that is not charged make lying pay.
+// Whatever else wants a say in a round, a regime or a policy, has one door, Edge.Toll: at most zero, never a
+// function of a bid, and charged. Each of the three is needed (toll_test.go): a bonus opens a deficit, a toll
+// on bids and one that is not charged make lying pay.
 //
 // # Proof
 //
-// An Outcome carries its proof: slot prices, a witness for each (somebody who would take the slot at any lower price),
-// and, where several assignments are equally good, second prices that show that the round's seed chose among them. Check
-// verifies all of it in time linear in the edges by package certify, which shares no line with the solver, package flow.
+// An Outcome carries its proof: slot prices, a witness for each (somebody who would take the slot at any
+// lower price), and, where several assignments are equally good, second prices that show that the round's
+// seed chose among them. Check verifies all of it in time linear in the edges by package certify, which
+// shares no line with the solver, package flow.
 //
 // # What is not covered
 //

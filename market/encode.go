@@ -10,8 +10,8 @@ import (
 // is exactly one encoding of each value and decoding refuses every other. Integers are varints (zigzag where
 // they may be negative) in their shortest form, strings carry their length, lists their count.
 
-// Version 2 of each has lists that version 1 lacks, and is used only where one of them is not empty: what version 1 can say has
-// the same bytes for ever.
+// Version 2 of each has lists that version 1 lacks, and is used only where one of them is not empty: what
+// version 1 can say has the same bytes for ever.
 const (
 	roundVersion   = 1
 	roundMore      = 2 // Rule.Instead, Sellers, Bundles
@@ -118,7 +118,8 @@ func DecodeRound(data []byte) (Round, error) {
 	})
 	if version == roundMore {
 		r.Rule.Instead = d.string()
-		r.Sellers = decodeList(&d, 3, func() Seller { return Seller{Owner: d.string(), Class: d.string(), Tariff: d.credits()} })
+		r.Sellers = decodeList(&d, 3,
+			func() Seller { return Seller{Owner: d.string(), Class: d.string(), Tariff: d.credits()} })
 		r.Bundles = decodeList(&d, 1, func() Bundle { return Bundle{Tasks: decodeList(&d, 1, d.int)} })
 		if r.version() != version {
 			d.fail("version 2 of a round that version 1 can say")
@@ -175,18 +176,21 @@ func DecodeOutcome(data []byte) (Outcome, error) {
 	o.Awards = decodeList(&d, 8, func() Award {
 		return Award{
 			Task: TaskID(d.string()), Agent: AgentID(d.string()), Tier: d.int(),
-			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(), Premium: d.credits(),
+			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(),
+			Premium: d.credits(),
 		}
 	})
 	o.Prices = d.prices()
 	o.Witnesses = decodeList(&d, 6, func() Witness {
-		return Witness{Agent: d.int(), Tier: d.int(), Task: d.int(), FromAgent: d.int(), FromTier: d.int(), Rank: d.int()}
+		return Witness{Agent: d.int(), Tier: d.int(), Task: d.int(), FromAgent: d.int(), FromTier: d.int(),
+			Rank: d.int()}
 	})
 	o.Ties = d.ties()
 	o.Clients = decodeList(&d, 4, func() ClientProof {
 		c := ClientProof{
 			Client: d.string(), Externality: d.credits(), Prices: d.prices(),
-			Moves: decodeList(&d, 3, func() Move { return Move{Task: d.int(), Agent: d.int(), Tier: d.int()} }),
+			Moves: decodeList(&d, 3,
+				func() Move { return Move{Task: d.int(), Agent: d.int(), Tier: d.int()} }),
 		}
 		if version == outcomeMore {
 			c.Ties = d.ties()
@@ -211,7 +215,10 @@ func appendPrices(b []byte, prices []SlotPrice) []byte {
 }
 
 func (d *decoder) prices() []SlotPrice {
-	return decodeList(d, 3, func() SlotPrice { return SlotPrice{Agent: d.int(), Tier: d.int(), Price: d.credits()} })
+	return decodeList(d, 3, func() SlotPrice {
+		return SlotPrice{Agent: d.int(), Tier: d.int(),
+			Price: d.credits()}
+	})
 }
 
 func appendTies(b []byte, ties []Tie) []byte {
@@ -289,8 +296,8 @@ func (d *decoder) uvarint() uint64 {
 	return x
 }
 
-// Uvarint reads an integer of a canonical encoding from the front of b: the shortest form of a varint alone. It returns the
-// integer and how many bytes it took; or what is wrong, and zeros.
+// Uvarint reads an integer of a canonical encoding from the front of b: the shortest form of a varint alone.
+// It returns the integer and how many bytes it took; or what is wrong, and zeros.
 func Uvarint(b []byte) (x uint64, n int, fault string) {
 	x, n = binary.Uvarint(b)
 	switch {
@@ -399,7 +406,8 @@ func (t *Tariff) AppendCanonical(b []byte) []byte {
 func DecodeTariff(data []byte) (Tariff, error) {
 	d := decoder{data: data}
 	d.version(epochVersion, epochVersion)
-	t := Tariff{Class: d.string(), Epoch: d.uvarint(), Amount: d.credits(), Winners: decodeList(&d, 1, d.string)}
+	t := Tariff{Class: d.string(), Epoch: d.uvarint(), Amount: d.credits(),
+		Winners: decodeList(&d, 1, d.string)}
 	t.Standby = decodeList(&d, 1, d.string)
 	return t, d.end("tariff")
 }

@@ -59,9 +59,11 @@ type Option struct {
 	Toll    Credits
 	Price   Credits // slot price
 	Utility Credits // value - cost + toll - slot price
-	Needed  Credits // of a task left out: with any larger value here, all else equal, it would have been served; not under posted or with bundles
-	Tariff  Credits // part of Cost
-	Gone    bool    // under posted: no slot was left here when its turn came
+	// of a task left out: with any larger value here, all else equal, it would have been served; not under
+	// posted or with bundles
+	Needed Credits
+	Tariff Credits // part of Cost
+	Gone   bool    // under posted: no slot was left here when its turn came
 }
 
 // SeatExplanation is why a slot has its price.
@@ -74,7 +76,8 @@ type SeatExplanation struct {
 	Why   string
 }
 
-// Explain puts an outcome into words. An outcome that [Check] refuses is not explained but returned with its error.
+// Explain puts an outcome into words. An outcome that [Check] refuses is not explained but returned with its
+// error.
 func Explain(r Round, o Outcome) (Explanation, error) {
 	if err := Check(r, o); err != nil {
 		return Explanation{}, err
@@ -175,7 +178,8 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 	p := newLine(r, l)
 	at := make(map[TaskID]int32, len(o.Awards))
 	for _, a := range o.Awards {
-		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent, func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent,
+			func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
 		at[a.Task] = l.first[i] + int32(a.Tier)
 	}
 	for place, tasks := range p.clients {
@@ -183,7 +187,8 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 			tx := &x.Tasks[t]
 			tx.Place, tx.Line = place+1, len(p.clients)
 			for i := range tx.Options {
-				agent, _ := slices.BinarySearchFunc(r.Agents, tx.Options[i].Agent, func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+				agent, _ := slices.BinarySearchFunc(r.Agents, tx.Options[i].Agent,
+					func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
 				left := int32(0)
 				for k := range r.Agents[agent].Tiers {
 					left += p.left[l.first[agent]+int32(k)]
@@ -199,9 +204,10 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 	}
 }
 
-// entries gives, for every seat, what the tasks that are served would lose if one more came there: nothing where a slot is
-// free, else the cheapest chain of moves that ends in a free slot or leaves somebody out. A task left out would have been
-// served if it had added more. It is the greatest price that supports the outcome, where the slot price is the least.
+// entries gives, for every seat, what the tasks that are served would lose if one more came there: nothing
+// where a slot is free, else the cheapest chain of moves that ends in a free slot or leaves somebody out. A
+// task left out would have been served if it had added more. It is the greatest price that supports the
+// outcome, where the slot price is the least.
 func (l *layout) entries(r *Round, o *Outcome) []Credits {
 	type place struct {
 		off, end, at int32
@@ -269,7 +275,8 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 			} else {
 				from := r.Agents[w.FromAgent].Agent
 				p := price[l.first[w.FromAgent]+int32(w.FromTier)]
-				sx.Why = fmt.Sprintf("%s would move here from %s tier %d (slot price %s): one more slot here adds that price and what the move gains",
+				sx.Why = fmt.Sprintf("%s would move here from %s tier %d (slot price %s): one more slot "+
+					"here adds that price and what the move gains",
 					task, from, w.FromTier, p)
 			}
 		}
@@ -284,10 +291,12 @@ func (x Explanation) String() string {
 	if x.Rule.Instead != "" {
 		instead = fmt.Sprintf(" instead of %s, whose solve had to be stopped", x.Rule.Instead)
 	}
-	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s%s, settle %s, clarke %s)\n", x.Domain, x.Number, x.Welfare,
+	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s%s, settle %s, clarke %s)\n", x.Domain, x.Number,
+		x.Welfare,
 		x.Rule.Pricing, instead, x.Rule.Settle, x.Rule.Clarke)
 	if x.Again {
-		b.WriteString("cleared again: no certificate proves a round with bundles; the same search found the same\n")
+		b.WriteString("cleared again: no certificate proves a round with bundles; the same search found " +
+			"the same\n")
 	}
 	for _, t := range x.Tasks {
 		t.write(&b)
@@ -296,12 +305,14 @@ func (x Explanation) String() string {
 		b.WriteString("\nclients with several tasks, priced together\n")
 	}
 	for _, c := range x.Clients {
-		fmt.Fprintf(&b, "  %s: its tasks together cost the others %s, one by one they would have paid %s for their slots\n",
+		fmt.Fprintf(&b, "  %s: its tasks together cost the others %s, one by one they would have paid %s "+
+			"for their slots\n",
 			c.Client, c.Externality, c.SlotPrices)
 	}
 	b.WriteString("\nslots\n")
 	for _, s := range x.Seats {
-		fmt.Fprintf(&b, "  %s tier %d: %d of %d used, slot price %s: %s\n", s.Agent, s.Tier, s.Used, s.Slots, s.Price, s.Why)
+		fmt.Fprintf(&b, "  %s tier %d: %d of %d used, slot price %s: %s\n", s.Agent, s.Tier, s.Used, s.Slots,
+			s.Price, s.Why)
 	}
 	return b.String()
 }
@@ -326,8 +337,10 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 		if t.Shared > 0 {
 			fmt.Fprintf(b, " - %s, priced with the client's other tasks", t.Shared)
 		}
-		fmt.Fprintf(b, " + congestion charge %s + regime toll %s + fee %s\n", -t.Congestion, -t.Regime, -t.Fee)
-		fmt.Fprintf(b, "  as quoted it pays %s = cost %s + premium %s, of a value of %s, and keeps %s (the paper's p_j, Eq. 8: %s)\n",
+		fmt.Fprintf(b, " + congestion charge %s + regime toll %s + fee %s\n", -t.Congestion, -t.Regime,
+			-t.Fee)
+		fmt.Fprintf(b, "  as quoted it pays %s = cost %s + premium %s, of a value of %s, and keeps %s (the "+
+			"paper's p_j, Eq. 8: %s)\n",
 			t.Payment, a.Cost, a.Premium, a.Value, t.Utility, t.PaperPj)
 	}
 	for _, op := range t.Options {
@@ -339,7 +352,8 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 		if !t.plain {
 			price = fmt.Sprintf(" - slot price %s", op.Price)
 		}
-		fmt.Fprintf(b, "  %s: value %s - cost %s%s - toll %s%s = %s", op.Agent, op.Value, op.Cost, tariff, -op.Toll, price, op.Utility)
+		fmt.Fprintf(b, "  %s: value %s - cost %s%s - toll %s%s = %s", op.Agent, op.Value, op.Cost, tariff,
+			-op.Toll, price, op.Utility)
 		switch {
 		case op.Gone:
 			b.WriteString("; no slot was left there\n")

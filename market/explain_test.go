@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What Explain tells a loser is true to the nano-credit: with one more it is served, with one less it is not served there.
+// What Explain tells a loser is true to the nano-credit: with one more it is served, with one less it is not
+// served there.
 func TestWhatALoserWouldHaveHadToBid(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 50))
@@ -47,7 +48,8 @@ func TestWhatALoserWouldHaveHadToBid(t *testing.T) {
 					}
 					i := slices.IndexFunc(o.Awards, func(a Award) bool { return a.Task == tx.Task })
 					if step > 0 && i < 0 || step < 0 && i >= 0 && o.Awards[i].Agent == op.Agent {
-						t.Fatalf("seed %d, round %d: %s at %s needs %d, bids %d: awards %+v\n%+v", seed, n, tx.Task, op.Agent, op.Needed, op.Needed+step, o.Awards, r)
+						t.Fatalf("seed %d, round %d: %s at %s needs %d, bids %d: awards %+v\n%+v", seed, n,
+							tx.Task, op.Agent, op.Needed, op.Needed+step, o.Awards, r)
 					}
 				}
 			}
@@ -59,7 +61,8 @@ func TestWhatALoserWouldHaveHadToBid(t *testing.T) {
 }
 
 func TestExplanation(t *testing.T) {
-	r := Round{Domain: "math", Number: 42, Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeClient}, Fee: Credit,
+	r := Round{Domain: "math", Number: 42,
+		Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeClient}, Fee: Credit,
 		Tasks:  []Task{{"alice/1", "alice"}, {"alice/2", "alice"}, {"bob/1", "bob"}, {"bob/2", "bob"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}, {1, -2 * Credit}}}, {"b", []Tier{{1, 0}}}},
 		Edges: []Edge{

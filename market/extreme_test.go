@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// extremeRound draws every amount from the ends of its range and from beyond them, and often has nothing of something.
+// extremeRound draws every amount from the ends of its range and from beyond them, and often has nothing of
+// something.
 func extremeRound(rng *rand.Rand) Round {
 	amount := func(least, most Credits) Credits {
 		switch rng.IntN(40) {
@@ -28,7 +29,9 @@ func extremeRound(rng *rand.Rand) Round {
 			return max(least, -Credits(rng.Int64N(1<<bits)))
 		}
 	}
-	r := Round{Domain: "d", Rule: Rule{[]string{PricingVCG, PricingVCG, PricingPosted, PricingTariff}[rng.IntN(4)], []string{SettleMetered, SettleQuoted}[rng.IntN(2)], []string{ClarkeTask, ClarkeClient}[rng.IntN(2)], ""}}
+	r := Round{Domain: "d", Rule: Rule{[]string{PricingVCG, PricingVCG, PricingPosted,
+		PricingTariff}[rng.IntN(4)], []string{SettleMetered, SettleQuoted}[rng.IntN(2)],
+		[]string{ClarkeTask, ClarkeClient}[rng.IntN(2)], ""}}
 	if rng.IntN(3) == 0 {
 		r.Fee = amount(0, MaxWorth)
 	}
@@ -39,7 +42,8 @@ func extremeRound(rng *rand.Rand) Round {
 		s := Supply{Agent: AgentID(fmt.Sprint("a", i))}
 		toll := Credits(0)
 		for range rng.IntN(4) {
-			s.Tiers = append(s.Tiers, Tier{[]int{1, 1, 2, MaxSlots, MaxSlots + 1, 0}[rng.IntN(18)%6*rng.IntN(2)], toll})
+			s.Tiers = append(s.Tiers,
+				Tier{[]int{1, 1, 2, MaxSlots, MaxSlots + 1, 0}[rng.IntN(18)%6*rng.IntN(2)], toll})
 			toll -= 1 + max(0, amount(0, MaxWorth/4))
 		}
 		r.Agents = append(r.Agents, s)
@@ -64,8 +68,9 @@ func extremeRound(rng *rand.Rand) Round {
 	return r
 }
 
-// Amounts at the ends of their ranges, no tasks, no agents, no slots, no edges: what Validate passes is cleared, checked,
-// explained and read back, what it does not pass is refused by all of them, and nothing panics.
+// Amounts at the ends of their ranges, no tasks, no agents, no slots, no edges: what Validate passes is
+// cleared, checked, explained and read back, what it does not pass is refused by all of them, and nothing
+// panics.
 func TestWhatValidatePassesClears(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 80))
@@ -104,7 +109,8 @@ func TestWhatValidatePassesClears(t *testing.T) {
 		}
 	}
 	if passed < times(20_000)/20 || awards < passed/4 || empty == 0 {
-		t.Errorf("seed %d: %d passed with %d awards, %d without an edge: the test sees little", seed, passed, awards, empty)
+		t.Errorf("seed %d: %d passed with %d awards, %d without an edge: the test sees little", seed, passed,
+			awards, empty)
 	}
 }
 

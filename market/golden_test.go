@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// goldenRounds are always the same: small and large, with ties, tiers, tolls, fees, several tasks of a client, and bundles
-// and posted prices among them.
+// goldenRounds are always the same: small and large, with ties, tiers, tolls, fees, several tasks of a
+// client, and bundles and posted prices among them.
 func goldenRounds() []Round {
 	rng := rand.New(rand.NewPCG(20, 26))
 	rounds := make([]Round, 400)
@@ -22,7 +22,8 @@ func goldenRounds() []Round {
 			tasks, agents = 4+rng.IntN(4), 1+rng.IntN(3)
 		}
 		r := Round{Domain: "math", Number: uint64(n + 1), Fee: Credits(rng.Int64N(1 + scale/8)),
-			Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: []string{ClarkeTask, ClarkeClient}[n%2]}}
+			Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered,
+				Clarke: []string{ClarkeTask, ClarkeClient}[n%2]}}
 		if n%20 == 9 {
 			r.Rule.Pricing = PricingPosted
 		}
@@ -39,7 +40,9 @@ func goldenRounds() []Round {
 		for j := range tasks {
 			for i := range agents {
 				if rng.IntN(4) > 0 {
-					r.Edges = append(r.Edges, Edge{j, i, Credits(rng.Int64N(scale + 1)), Credits(rng.Int64N(1 + scale/4)), Credits(-rng.Int64N(1 + scale/6))})
+					r.Edges = append(r.Edges,
+						Edge{j, i, Credits(rng.Int64N(scale + 1)), Credits(rng.Int64N(1 + scale/4)),
+							Credits(-rng.Int64N(1 + scale/6))})
 				}
 			}
 		}
@@ -58,8 +61,8 @@ func goldenRounds() []Round {
 	return rounds
 }
 
-// The record of a round has the same bytes on every machine, however many of its processors clear it. The hash was made once;
-// `make arm64` runs the same test on another architecture.
+// The record of a round has the same bytes on every machine, however many of its processors clear it. The
+// hash was made once; `make arm64` runs the same test on another architecture.
 func TestSameBytesOnEveryMachine(t *testing.T) {
 	const want = "b2b6c9b6580df288088e79b9d32acbc406f603b7a17e27d5011e9cf280904934"
 	rounds := goldenRounds()
@@ -92,7 +95,8 @@ func TestSameBytesOnEveryMachine(t *testing.T) {
 			awards += len(p)
 		}
 		if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
-			t.Errorf("%s, %d processors: %d bytes hash to %s, want %s", runtime.GOARCH, procs, awards, got, want)
+			t.Errorf("%s, %d processors: %d bytes hash to %s, want %s", runtime.GOARCH, procs, awards, got,
+				want)
 		}
 	}
 }
@@ -103,8 +107,10 @@ func TestSameAmountsOnEveryMachine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 27))
 	h := sha256.New()
 	for range 50_000 {
-		terms := Terms{Worth: Credits(rng.Int64N(int64(MaxWorth) >> rng.IntN(50))), Delta: rng.Float64(), Patience: 1 + time.Duration(rng.Int64N(int64(time.Minute)))}
-		value := terms.Value(Quote{TTFT: time.Duration(rng.Int64N(int64(time.Minute))), Quality: rng.Float64()})
+		terms := Terms{Worth: Credits(rng.Int64N(int64(MaxWorth) >> rng.IntN(50))), Delta: rng.Float64(),
+			Patience: 1 + time.Duration(rng.Int64N(int64(time.Minute)))}
+		value := terms.Value(Quote{TTFT: time.Duration(rng.Int64N(int64(time.Minute))),
+			Quality: rng.Float64()})
 		amount, err := Quantise((rng.Float64() - 0.5) * float64(int64(1)<<rng.IntN(20)))
 		if err != nil {
 			t.Fatal(err)

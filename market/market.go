@@ -49,10 +49,11 @@ type Terms struct {
 
 // Rule names how a round is priced and settled; it is part of the round's record.
 type Rule struct {
-	Pricing string `json:"pricing"`           // "vcg", "tariff" or "posted"
-	Settle  string `json:"settle"`            // "metered" or "quoted"
-	Clarke  string `json:"clarke"`            // "task" or "client": whose externality is paid
-	Instead string `json:"instead,omitempty"` // under "posted": the pricing whose solve had to be stopped; "" where posted was the plan
+	Pricing string `json:"pricing"` // "vcg", "tariff" or "posted"
+	Settle  string `json:"settle"`  // "metered" or "quoted"
+	Clarke  string `json:"clarke"`  // "task" or "client": whose externality is paid
+	// under "posted": the pricing whose solve had to be stopped; "" where posted was the plan
+	Instead string `json:"instead,omitempty"`
 }
 
 // Task is one demand for a slot.
@@ -73,7 +74,8 @@ type Supply struct {
 	Tiers []Tier  `json:"tiers"`
 }
 
-// Seller says who sells an agent's slots, and the tariff that its owner is paid for every task beside the metered cost.
+// Seller says who sells an agent's slots, and the tariff that its owner is paid for every task beside the
+// metered cost.
 type Seller struct {
 	Owner  string  `json:"owner"`
 	Class  string  `json:"class"` // model, precision, hardware: agents of one class have one tariff
@@ -102,7 +104,9 @@ type Round struct {
 	Agents []Supply
 	Edges  []Edge
 
-	Sellers []Seller // under tariff and posted, one for each of Agents: their tariffs are part of the edges' costs. Nil: there are no tariffs
+	// under tariff and posted, one for each of Agents: their tariffs are part of the edges' costs. Nil: there
+	// are no tariffs
+	Sellers []Seller
 	Bundles []Bundle // of old rounds: tasks that stay together, by their first task; nil: none
 }
 
@@ -144,24 +148,28 @@ type Tie struct {
 
 // Outcome is how a round was cleared.
 type Outcome struct {
-	Awards    []Award       // sorted by task
-	Prices    []SlotPrice   // every positive slot price, sorted by (agent, tier)
-	Witnesses []Witness     // one for each positive slot price, in the same order
-	Ties      []Tie         // sorted by (agent, tier), those not 0; empty where the best assignment is the only one
-	Clients   []ClientProof // under clarke: client, by client; under pricing posted, of those with several tasks, in the order of the line
-	Welfare   Credits       // sum over awards of value - cost + toll
+	Awards    []Award     // sorted by task
+	Prices    []SlotPrice // every positive slot price, sorted by (agent, tier)
+	Witnesses []Witness   // one for each positive slot price, in the same order
+	// sorted by (agent, tier), those not 0; empty where the best assignment is the only one
+	Ties []Tie
+	// under clarke: client, by client; under pricing posted, of those with several tasks, in the order of the
+	// line
+	Clients []ClientProof
+	Welfare Credits // sum over awards of value - cost + toll
 }
 
-// ClientProof shows what a client with several tasks owes the others, Externality: the welfare of the round without its
-// tasks less the others' welfare in the round. Prices and Moves are that other round's outcome.
+// ClientProof shows what a client with several tasks owes the others, Externality: the welfare of the round
+// without its tasks less the others' welfare in the round. Prices and Moves are that other round's outcome.
 type ClientProof struct {
 	Client      string
 	Externality Credits
 	Prices      []SlotPrice // those positive, sorted by (agent, tier)
 	Moves       []Move      // tasks of others that would sit elsewhere, sorted by task
 
-	// Under pricing posted there is no externality: Prices prove that what its tasks were given suits them best together, of what was
-	// left when its turn came, and Ties that the choice among equals is the seed's. Those not 0.
+	// Under pricing posted there is no externality: Prices prove that what its tasks were given suits them
+	// best together, of what was left when its turn came, and Ties that the choice among equals is the
+	// seed's. Those not 0.
 	Ties []Tie
 }
 

@@ -13,15 +13,16 @@ import (
 	"souk/market/flow"
 )
 
-// PricingPosted serves clients one after another at published prices: nobody's bid moves anybody's price. It is what thin markets
-// use, and what a hub may fall back to, under its own name, when a solve had to be stopped: a round without prices is never
-// passed off as one with.
+// PricingPosted serves clients one after another at published prices: nobody's bid moves anybody's price. It
+// is what thin markets use, and what a hub may fall back to, under its own name, when a solve had to be
+// stopped: a round without prices is never passed off as one with.
 const PricingPosted = "posted"
 
-// posted clears a round whose rule says [PricingPosted]. Clients come one after another in an order drawn from the round before and
-// from their names, with no bid in it; each gets, of the slots that are left, those that suit its tasks best together, and pays cost
-// and toll: slot prices are 0. So no client gains by lying, whatever it says about however many tasks of its own name; one
-// that comes under several names has several places in the line.
+// posted clears a round whose rule says [PricingPosted]. Clients come one after another in an order drawn
+// from the round before and from their names, with no bid in it; each gets, of the slots that are left, those
+// that suit its tasks best together, and pays cost and toll: slot prices are 0. So no client gains by lying,
+// whatever it says about however many tasks of its own name; one that comes under several names has several
+// places in the line.
 func (ws *workspace) posted(r *Round) (Outcome, error) {
 	l := &ws.layout
 	var o Outcome
@@ -71,14 +72,16 @@ type line struct {
 
 func newLine(r *Round, l *layout) *line {
 	seed := r.postedSeed()
-	p := &line{r: r, l: l, seed: seed, clients: r.line(seed), left: slices.Clone(l.slots), match: make([]int32, len(r.Tasks))}
+	p := &line{r: r, l: l, seed: seed, clients: r.line(seed), left: slices.Clone(l.slots),
+		match: make([]int32, len(r.Tasks))}
 	for t := range p.match {
 		p.match[t] = -1
 	}
 	return p
 }
 
-// offered lists the seats with a slot left that some task wants, ascending, so that a client costs what its own edges cost.
+// offered lists the seats with a slot left that some task wants, ascending, so that a client costs what its
+// own edges cost.
 func (p *line) offered(tasks []int32) []int32 {
 	p.seats = p.seats[:0]
 	for _, t := range tasks {
@@ -164,8 +167,8 @@ func (ws *workspace) choose(p *line, tasks, seats []int32) (ClientProof, error) 
 	return proof, nil
 }
 
-// checkPosted verifies a posted round without solving: it goes down the line, and each client sits where it likes best of what
-// was left. For one task that is seen at once, for several its proof shows it.
+// checkPosted verifies a posted round without solving: it goes down the line, and each client sits where it
+// likes best of what was left. For one task that is seen at once, for several its proof shows it.
 func (ws *workspace) checkPosted(r *Round, o *Outcome) error {
 	l, ans := &ws.layout, &ws.answer
 	if n := len(o.Prices) + len(o.Witnesses) + len(o.Ties); n > 0 {
@@ -184,12 +187,14 @@ func (ws *workspace) checkPosted(r *Round, o *Outcome) error {
 		case len(seats) == 0:
 			for _, t := range tasks {
 				if ans.Match[t] >= 0 {
-					return fmt.Errorf("task %s, at place %d of the line, sits where no slot was left", r.Tasks[t].ID, place+1)
+					return fmt.Errorf("task %s, at place %d of the line, sits where no slot was left",
+						r.Tasks[t].ID, place+1)
 				}
 			}
 		case len(tasks) == 1:
 			if want := p.first(tasks[0]); ans.Match[tasks[0]] != want {
-				return fmt.Errorf("task %s, at place %d of the line, does not sit at what suited it best of what was left", task.ID, place+1)
+				return fmt.Errorf("task %s, at place %d of the line, does not sit at what suited it best "+
+					"of what was left", task.ID, place+1)
 			}
 		default:
 			var proof *ClientProof
@@ -210,7 +215,8 @@ func (ws *workspace) checkPosted(r *Round, o *Outcome) error {
 	return nil
 }
 
-// checkChoice verifies that several tasks of a client sit where they suit it best together. No proof says that all prices are 0.
+// checkChoice verifies that several tasks of a client sit where they suit it best together. No proof says
+// that all prices are 0.
 func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientProof) error {
 	q := &ws.less
 	p.problem(q, tasks, seats)
@@ -228,13 +234,15 @@ func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientPro
 	var second []int64
 	if proof != nil {
 		if proof.Externality != 0 || len(proof.Moves) > 0 || len(proof.Prices)+len(proof.Ties) == 0 {
-			return fmt.Errorf("its proof holds an externality of %s and %d moves, want prices or ties alone", proof.Externality, len(proof.Moves))
+			return fmt.Errorf("its proof holds an externality of %s and %d moves, want prices or ties alone",
+				proof.Externality, len(proof.Moves))
 		}
 		last := -1
 		for _, x := range proof.Prices {
 			at, err := p.seatAt(x.Agent, x.Tier, seats)
 			if err != nil || at <= last || x.Price <= 0 {
-				return fmt.Errorf("slot price %s in its proof: out of order, not positive, or of no seat that was left", x.Price)
+				return fmt.Errorf("slot price %s in its proof: out of order, not positive, or of no seat "+
+					"that was left", x.Price)
 			}
 			last, ans.Price[at] = at, int64(x.Price)
 		}

@@ -38,7 +38,8 @@ func TestLiesDoNotPayPosted(t *testing.T) {
 			}
 			was, is := utility(r, honest, client, false), utility(r, o, client, false)
 			if is > was {
-				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n, client, is, was, r, told)
+				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n, client,
+					is, was, r, told)
 			}
 			if is < was {
 				moved++
@@ -86,7 +87,8 @@ func TestPostedAgainstTheLine(t *testing.T) {
 				}
 			}
 			if got != want {
-				t.Fatalf("seed %d, round %d: tasks %v get %d of what was left, want %d\n%+v\n%+v", seed, n, tasks, got, want, r, o)
+				t.Fatalf("seed %d, round %d: tasks %v get %d of what was left, want %d\n%+v\n%+v", seed, n,
+					tasks, got, want, r, o)
 			}
 		}
 	}
@@ -108,7 +110,8 @@ func TestPostedOrder(t *testing.T) {
 		s.Sort()
 		got, err := Clear(s)
 		if err != nil || !slices.Equal(got.AppendCanonical(nil), want.AppendCanonical(nil)) {
-			t.Fatalf("seed %d, round %d: another outcome after shuffling: %v\n%+v\n%+v", seed, n, err, got, want)
+			t.Fatalf("seed %d, round %d: another outcome after shuffling: %v\n%+v\n%+v", seed, n, err, got,
+				want)
 		}
 		if err := Check(r, want); err != nil {
 			t.Fatal(err)
@@ -134,8 +137,9 @@ func TestPostedOrder(t *testing.T) {
 
 // One rule is never passed off as the other.
 func TestPostedIsNamed(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}, {"q", "d"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}},
-		Edges: []Edge{{0, 0, 9, 2, 0}, {1, 0, 8, 2, 0}}}
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}, {"q", "d"}},
+		Agents: []Supply{{"a", []Tier{{1, 0}}}},
+		Edges:  []Edge{{0, 0, 9, 2, 0}, {1, 0, 8, 2, 0}}}
 	vcg, err := Clear(r)
 	if err != nil || vcg.Awards[0].SlotPrice != 6 {
 		t.Fatalf("%+v, %v", vcg, err)

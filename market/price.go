@@ -35,7 +35,8 @@ func (p Price) Validate() error {
 	case p.Hit < 0:
 		return fmt.Errorf("price: hit is %s, want at least 0", p.Hit)
 	case p.Hit > p.Miss:
-		return fmt.Errorf("price: hit is %s and miss %s: a cached token may not cost more than a computed one", p.Hit, p.Miss)
+		return fmt.Errorf("price: hit is %s and miss %s: a cached token may not cost more than a "+
+			"computed one", p.Hit, p.Miss)
 	case p.Out < 0 || p.Out > MaxPrice:
 		return fmt.Errorf("price: out is %s, want 0 to %s credits per million tokens", p.Out, MaxPrice)
 	}

@@ -43,7 +43,8 @@ func TestCostAgainstBigIntegers(t *testing.T) {
 		u := Usage{Prompt: rng.IntN(1 << rng.IntN(40)), Output: rng.IntN(1 << rng.IntN(40))}
 		u.Cached = rng.IntN(u.Prompt + 1)
 		sum := new(big.Int)
-		for _, term := range [][2]int64{{int64(p.Miss), int64(u.Prompt - u.Cached)}, {int64(p.Hit), int64(u.Cached)}, {int64(p.Out), int64(u.Output)}} {
+		for _, term := range [][2]int64{{int64(p.Miss), int64(u.Prompt - u.Cached)},
+			{int64(p.Hit), int64(u.Cached)}, {int64(p.Out), int64(u.Output)}} {
 			sum.Add(sum, new(big.Int).Mul(big.NewInt(term[0]), big.NewInt(term[1])))
 		}
 		sum.Add(sum, big.NewInt(999_999)).Div(sum, big.NewInt(1_000_000))
@@ -55,7 +56,8 @@ func TestCostAgainstBigIntegers(t *testing.T) {
 			t.Fatalf("seed %d: %+v of %+v costs %d, want %d", seed, u, p, got, want)
 		}
 		if worst := WorstCase(p, u.Prompt, u.Output); worst < p.Cost(u) {
-			t.Fatalf("seed %d: %+v of %+v costs %d, more than the worst case %d", seed, u, p, p.Cost(u), worst)
+			t.Fatalf("seed %d: %+v of %+v costs %d, more than the worst case %d", seed, u, p, p.Cost(u),
+				worst)
 		}
 	}
 }
@@ -98,7 +100,8 @@ func TestValue(t *testing.T) {
 		{"bad and late", terms, Quote{TTFT: time.Hour}, -250},
 		{"rounded down", Terms{Worth: 1000, Delta: 1, Patience: 1}, Quote{Quality: 0.9999}, 999},
 		{"below zero, rounded down", Terms{Worth: 3, Delta: 0.5, Patience: 1}, Quote{TTFT: 1}, -2},
-		{"at most max_price", Terms{Worth: 1000, Delta: 1, Patience: 1, MaxPrice: 300}, Quote{Quality: 1}, 300},
+		{"at most max_price", Terms{Worth: 1000, Delta: 1, Patience: 1, MaxPrice: 300}, Quote{Quality: 1},
+			300},
 		{"quality is no number", terms, Quote{Quality: math.NaN()}, -1000},
 		{"delta is no number", Terms{Worth: 1000, Delta: math.NaN(), Patience: 1}, Quote{}, -1000},
 	} {

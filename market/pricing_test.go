@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever is changed in a posted round's outcome, another assignment or another payment is never taken for the line's.
+// Whatever is changed in a posted round's outcome, another assignment or another payment is never taken for
+// the line's.
 func TestMutatedPostedOutcomes(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 60))
@@ -119,7 +120,8 @@ func TestEncodingOfMore(t *testing.T) {
 		if err != nil || !cmp.Equal(got, r) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, cmp.Diff(r, got))
 		}
-		if version := data[0]; (version == roundMore) != (r.Rule.Instead != "" || r.Sellers != nil || r.Bundles != nil) {
+		if version := data[0]; (version == roundMore) != (r.Rule.Instead != "" || r.Sellers != nil ||
+			r.Bundles != nil) {
 			t.Fatalf("version %d of %+v", version, r)
 		}
 		if r.version() == roundVersion {
@@ -160,7 +162,8 @@ func TestEncodingOfMore(t *testing.T) {
 
 func TestSellers(t *testing.T) {
 	good := func() Round {
-		return Round{Domain: "math", Rule: Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
+		return Round{Domain: "math",
+			Rule:  Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
 			Tasks: []Task{{"p", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
 			Edges:   []Edge{{Task: 0, Agent: 0, Value: 9, Cost: 5}},
 			Sellers: []Seller{{"o", "h200", 3}, {"q", "h200", 3}}}
@@ -196,9 +199,12 @@ func TestSellers(t *testing.T) {
 
 // What a posted round, one with bundles and one with tariffs say of themselves.
 func TestExplanationOfOtherPricings(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient, Instead: PricingVCG},
-		Tasks: []Task{{"p/1", "p"}, {"q/1", "q"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
-		Edges: []Edge{{0, 0, 9, 2, 0}, {0, 1, 5, 1, 0}, {1, 0, 9, 2, 0}}}
+	r := Round{Domain: "math", Number: 1,
+		Rule: Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient,
+			Instead: PricingVCG},
+		Tasks:  []Task{{"p/1", "p"}, {"q/1", "q"}},
+		Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
+		Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 5, 1, 0}, {1, 0, 9, 2, 0}}}
 	tariff := r
 	tariff.Rule = Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient}
 	tariff.Sellers = []Seller{{"o", "h200", 1}, {"w", "h200", 1}}
@@ -209,7 +215,9 @@ func TestExplanationOfOtherPricings(t *testing.T) {
 		round Round
 		says  []string
 	}{
-		{r, []string{"pricing posted instead of vcg, whose solve had to be stopped", "; its client is 1 of 2 in the line", "; its client is 2 of 2 in the line", "prices are posted: whoever comes first takes it"}},
+		{r, []string{"pricing posted instead of vcg, whose solve had to be stopped",
+			"; its client is 1 of 2 in the line", "; its client is 2 of 2 in the line",
+			"prices are posted: whoever comes first takes it"}},
 		{tariff, []string{"pricing tariff,", "cost 0.000000002 (tariff 0.000000001 in it)"}},
 		{bundled, []string{"cleared again: no certificate proves a round with bundles",
 			"there are bundles: each award pays what its own place costs the others"}},
@@ -231,7 +239,8 @@ func TestExplanationOfOtherPricings(t *testing.T) {
 }
 
 func TestEpochEncoding(t *testing.T) {
-	e := Epoch{Class: "h200", Number: 300, Prev: [32]byte{31: 7}, Ceiling: 90, Winners: 2, Lost: []string{"c"}}
+	e := Epoch{Class: "h200", Number: 300, Prev: [32]byte{31: 7}, Ceiling: 90, Winners: 2,
+		Lost: []string{"c"}}
 	for i, owner := range []string{"a", "b", "c"} {
 		a := Ask{Owner: owner, Amount: Credits(10 * i), Nonce: [16]byte{byte(i)}}
 		e.Opened, e.Seals = append(e.Opened, a), append(e.Seals, Sealed{owner, a.Seal(e.Class, e.Number)})

@@ -64,8 +64,8 @@ func shuffled(rng *rand.Rand, r Round) Round {
 	return s
 }
 
-// utility is what a client truly keeps, settled as quoted: the best of its served tasks by true value, or their sum, less
-// what it pays for all of them.
+// utility is what a client truly keeps, settled as quoted: the best of its served tasks by true value, or
+// their sum, less what it pays for all of them.
 func utility(truth Round, o Outcome, client string, best bool) (u Credits) {
 	var most, sum Credits
 	for _, a := range o.Awards {
@@ -108,7 +108,8 @@ func lie(rng *rand.Rand, r Round, client string) Round {
 	return s
 }
 
-// One task a client: no lie about values, settled as quoted, gains anything. Tolls, tiers and fees are at work.
+// One task a client: no lie about values, settled as quoted, gains anything. Tolls, tiers and fees are at
+// work.
 func TestLiesDoNotPay(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 11))
@@ -131,7 +132,8 @@ func TestLiesDoNotPay(t *testing.T) {
 			}
 			was, is := utility(r, honest, client, false), utility(r, o, client, false)
 			if is > was {
-				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n, client, is, was, r, told)
+				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n, client,
+					is, was, r, told)
 			}
 			if is < was {
 				moved++
@@ -143,7 +145,8 @@ func TestLiesDoNotPay(t *testing.T) {
 	}
 }
 
-// A toll that moves the assignment and is not charged would make lying pay, which is why it is part of the premium.
+// A toll that moves the assignment and is not charged would make lying pay, which is why it is part of the
+// premium.
 func TestUnchargedTollsWouldMakeLyingPay(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 16))
 	keeps := func(truth Round, o Outcome, client string) Credits {
@@ -208,7 +211,8 @@ func TestSplitNamesDoNotPay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if was, is := utility(r, honest, client, true), utility(truth, o, client, true); is > was {
-			t.Fatalf("seed %d, round %d: %s keeps %d under two names and %d under one\n%+v\n%+v", seed, n, client, is, was, r, told)
+			t.Fatalf("seed %d, round %d: %s keeps %d under two names and %d under one\n%+v\n%+v", seed, n,
+				client, is, was, r, told)
 		}
 	}
 }
@@ -285,7 +289,8 @@ func mutate(rng *rand.Rand, r *Round, o *Outcome) {
 		case 5:
 			if len(o.Witnesses) > 0 {
 				w := &o.Witnesses[rng.IntN(len(o.Witnesses))]
-				*[]*int{&w.Agent, &w.Tier, &w.Task, &w.FromAgent, &w.FromTier, &w.Rank}[rng.IntN(6)] += int(step())
+				*[]*int{&w.Agent, &w.Tier, &w.Task, &w.FromAgent, &w.FromTier,
+					&w.Rank}[rng.IntN(6)] += int(step())
 			}
 		case 6:
 			if len(o.Ties) > 0 {
@@ -332,8 +337,8 @@ func (r *Round) moved(o *Outcome, a, b Award) (Award, bool) {
 	return Award{}, false
 }
 
-// Whatever the predictor said, what clients pay covers what agents are due, with the same integer on both sides, and no
-// premium is below the fee.
+// Whatever the predictor said, what clients pay covers what agents are due, with the same integer on both
+// sides, and no premium is below the fee.
 func TestNoDeficit(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 14))
@@ -348,9 +353,11 @@ func TestNoDeficit(t *testing.T) {
 			var paid, due, surplus Credits
 			for _, a := range o.Awards {
 				hold := Hold(a.Premium, Credits(rng.Int64N(3000)), Credits(rng.Int64N(4000))+a.Premium)
-				cost := Settle(settle, price, a.Cost, Usage{Prompt: rng.IntN(90), Cached: rng.IntN(90), Output: rng.IntN(50)}, hold-a.Premium)
+				cost := Settle(settle, price, a.Cost,
+					Usage{Prompt: rng.IntN(90), Cached: rng.IntN(90), Output: rng.IntN(50)}, hold-a.Premium)
 				if a.Premium < r.Fee || cost < 0 || a.Premium+cost > hold {
-					t.Fatalf("seed %d, round %d: premium %d, cost %d, fee %d, hold %d", seed, n, a.Premium, cost, r.Fee, hold)
+					t.Fatalf("seed %d, round %d: premium %d, cost %d, fee %d, hold %d", seed, n, a.Premium,
+						cost, r.Fee, hold)
 				}
 				paid, due, surplus = paid+a.Premium+cost, due+cost, surplus+a.Premium-r.Fee
 			}
@@ -361,8 +368,9 @@ func TestNoDeficit(t *testing.T) {
 	}
 }
 
-// Under metered a client that knows its own output length better than the predictor can gain by shading its value; under
-// quoted it cannot. This is the price of billing real usage, and it is said in the package comment.
+// Under metered a client that knows its own output length better than the predictor can gain by shading its
+// value; under quoted it cannot. This is the price of billing real usage, and it is said in the package
+// comment.
 func TestPrivateLengthPaysUnderMeteredOnly(t *testing.T) {
 	// The task costs 2 on either agent by prediction; the client knows that on a it will really cost 8.
 	r := Round{Domain: "math", Rule: taskRule, Tasks: []Task{{ID: "p"}},
@@ -430,7 +438,8 @@ func TestClearUntil(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := 0
-	if o, err := ClearUntil(r, func() bool { asked++; return true }); !errors.Is(err, ErrStopped) || len(o.Awards) > 0 || asked == 0 {
+	if o, err := ClearUntil(r, func() bool { asked++; return true }); !errors.Is(err, ErrStopped) ||
+		len(o.Awards) > 0 || asked == 0 {
 		t.Errorf("stopped after asking %d times: %d awards, %v", asked, len(o.Awards), err)
 	}
 	o, err := ClearUntil(r, func() bool { return false })

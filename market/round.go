@@ -38,9 +38,12 @@ var DefaultRule = Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: Clark
 func (r Rule) Validate() error {
 	switch {
 	case r.Pricing != PricingVCG && r.Pricing != PricingTariff && r.Pricing != PricingPosted:
-		return fmt.Errorf("rule: pricing is %q, want %q, %q or %q", clip(r.Pricing), PricingVCG, PricingTariff, PricingPosted)
-	case r.Instead != "" && (r.Pricing != PricingPosted || r.Instead != PricingVCG && r.Instead != PricingTariff):
-		return fmt.Errorf("rule: pricing %q instead of %q: only %q stands in, for %q or %q", r.Pricing, clip(r.Instead), PricingPosted, PricingVCG, PricingTariff)
+		return fmt.Errorf("rule: pricing is %q, want %q, %q or %q", clip(r.Pricing), PricingVCG,
+			PricingTariff, PricingPosted)
+	case r.Instead != "" && (r.Pricing != PricingPosted || r.Instead != PricingVCG &&
+		r.Instead != PricingTariff):
+		return fmt.Errorf("rule: pricing %q instead of %q: only %q stands in, for %q or %q", r.Pricing,
+			clip(r.Instead), PricingPosted, PricingVCG, PricingTariff)
 	case r.Settle != SettleMetered && r.Settle != SettleQuoted:
 		return fmt.Errorf("rule: settle is %q, want %q or %q", r.Settle, SettleMetered, SettleQuoted)
 	case r.Clarke != ClarkeTask && r.Clarke != ClarkeClient:
@@ -116,8 +119,8 @@ func sortIndexed[T any](s []T, compare func(a, b T) int) []int {
 //
 //	max weight x (tiers of all agents + 1) < 2^62
 //
-// so that no sum along a path of exchanges, at most one for each tier, leaves an int64; and at most 2^62 for the sum of
-// every task's largest weight, so that welfare does not.
+// so that no sum along a path of exchanges, at most one for each tier, leaves an int64; and at most 2^62 for
+// the sum of every task's largest weight, so that welfare does not.
 func (r *Round) Validate() error {
 	if err := r.validate(); err != nil {
 		return fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
@@ -160,7 +163,8 @@ func (r *Round) validate() error {
 		return err
 	}
 	if len(r.Bundles) > 0 && r.Rule.Pricing == PricingPosted {
-		return fmt.Errorf("%d bundles under pricing %q: clients choose for themselves", len(r.Bundles), PricingPosted)
+		return fmt.Errorf("%d bundles under pricing %q: clients choose for themselves", len(r.Bundles),
+			PricingPosted)
 	}
 	if err := validateBundles(r.Bundles, len(r.Tasks)); err != nil {
 		return err
@@ -168,7 +172,8 @@ func (r *Round) validate() error {
 	return r.validateEdges(seats)
 }
 
-// validateSellers judges who sells and for what. That a tariff is the right one is for those who know the epoch or the price list.
+// validateSellers judges who sells and for what. That a tariff is the right one is for those who know the
+// epoch or the price list.
 func (r *Round) validateSellers() error {
 	p := r.Rule.Pricing
 	named := p == PricingTariff || r.Rule.Instead == PricingTariff // every agent has an owner and a class
@@ -176,20 +181,23 @@ func (r *Round) validateSellers() error {
 	case n == 0 && !named, n == 0 && len(r.Agents) == 0:
 		return nil
 	case p == PricingVCG || n != len(r.Agents):
-		return fmt.Errorf("%d sellers of %d agents under pricing %q: one of each under %q, none under %q", n, len(r.Agents), p, PricingTariff, PricingVCG)
+		return fmt.Errorf("%d sellers of %d agents under pricing %q: one of each under %q, none under %q", n,
+			len(r.Agents), p, PricingTariff, PricingVCG)
 	}
 	tariff := make(map[string]Credits)
 	some := false
 	for i, s := range r.Sellers {
 		agent := r.Agents[i].Agent
 		if len(s.Owner) > MaxID || len(s.Class) > MaxID || named && (s.Owner == "" || s.Class == "") {
-			return fmt.Errorf("agent %s: owner and class have %d and %d bytes, want 1 to %d", agent, len(s.Owner), len(s.Class), MaxID)
+			return fmt.Errorf("agent %s: owner and class have %d and %d bytes, want 1 to %d", agent,
+				len(s.Owner), len(s.Class), MaxID)
 		}
 		if s.Tariff < 0 || s.Tariff > MaxWorth {
 			return fmt.Errorf("agent %s: tariff is %s, want 0 to %s credits", agent, s.Tariff, MaxWorth)
 		}
 		if t, ok := tariff[s.Class]; ok && t != s.Tariff {
-			return fmt.Errorf("agent %s: tariff is %s, and that of another agent of class %s is %s", agent, s.Tariff, s.Class, t)
+			return fmt.Errorf("agent %s: tariff is %s, and that of another agent of class %s is %s", agent,
+				s.Tariff, s.Class, t)
 		}
 		tariff[s.Class] = s.Tariff
 		some = some || s != Seller{}
@@ -228,7 +236,8 @@ func (r *Round) validateEdges(seats int) error {
 		e := &r.Edges[i]
 		if uint(e.Task) >= uint(len(r.Tasks)) || uint(e.Agent) >= uint(len(r.Agents)) ||
 			e.Task < task || e.Task == task && e.Agent <= agent ||
-			e.Value < -MaxCredits || e.Value > MaxCredits || e.Cost < 0 || e.Cost > MaxCredits || e.Toll < -MaxCredits || e.Toll > 0 {
+			e.Value < -MaxCredits || e.Value > MaxCredits || e.Cost < 0 || e.Cost > MaxCredits ||
+			e.Toll < -MaxCredits || e.Toll > 0 {
 			return r.edgeFault(i)
 		}
 		if e.Task != task {
@@ -250,7 +259,8 @@ func (r *Round) validateEdges(seats int) error {
 		// Weights fall from tier to tier: the first is the largest.
 		w := e.Weight(tiers[0], r.Fee)
 		if w > limit {
-			return fmt.Errorf("edge %s > %s: weight is %s, want at most %s credits with %d tiers in the round",
+			return fmt.Errorf("edge %s > %s: weight is %s, want at most %s credits with %d tiers in "+
+				"the round",
 				r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, w, limit, seats)
 		}
 		most = max(most, w)
@@ -259,7 +269,8 @@ func (r *Round) validateEdges(seats int) error {
 		return fmt.Errorf("the largest weights of all tasks sum to more than %s credits", Credits(1<<62))
 	}
 	if seatEdges > MaxSeatEdges {
-		return fmt.Errorf("%d edges counted once for every tier of their agent, want at most %d", seatEdges, MaxSeatEdges)
+		return fmt.Errorf("%d edges counted once for every tier of their agent, want at most %d", seatEdges,
+			MaxSeatEdges)
 	}
 	return nil
 }
@@ -309,9 +320,10 @@ func clip(s string) string {
 // Hash names the round: SHA-256 over its canonical bytes. The next round carries it as Prev.
 func (r *Round) Hash() [32]byte { return sha256.Sum256(r.AppendCanonical(nil)) }
 
-// tieKeys derives the tie-break's hash of (task, agent, tier) from the round itself, so that nobody can choose
-// among assignments of equal welfare: the seed is a hash of Prev and of every input. Keys of tasks and of tiers
-// are mixed by a product of 128 bits, since a sum f(task) + g(tier) would be the same for every assignment.
+// tieKeys derives the tie-break's hash of (task, agent, tier) from the round itself, so that nobody can
+// choose among assignments of equal welfare: the seed is a hash of Prev and of every input. Keys of tasks and
+// of tiers are mixed by a product of 128 bits, since a sum f(task) + g(tier) would be the same for every
+// assignment.
 type tieKeys struct{ task, seat [][2]uint64 }
 
 func (r *Round) tieKeys(seats []seat) tieKeys {

@@ -33,7 +33,8 @@ func TestBadRounds(t *testing.T) {
 		{"task 0: id has 0 bytes", func(r *Round) { r.Tasks[0].ID = "" }},
 		{"task 1: id has 257 bytes", func(r *Round) { r.Tasks[1].ID = TaskID(long) }},
 		{"task p: client has 257 bytes", func(r *Round) { r.Tasks[0].Client = long }},
-		{"task p: client has 0 bytes", func(r *Round) { r.Rule.Clarke = ClarkeClient; r.Tasks[0].Client = "" }},
+		{"task p: client has 0 bytes",
+			func(r *Round) { r.Rule.Clarke = ClarkeClient; r.Tasks[0].Client = "" }},
 		{"task q: listed twice", func(r *Round) { r.Tasks[0].ID = "q" }},
 		{"task q: out of order", func(r *Round) { r.Tasks[0].ID = "z" }},
 		{"agent 0: id has 0 bytes", func(r *Round) { r.Agents[0].Agent = "" }},
@@ -135,10 +136,12 @@ func TestSort(t *testing.T) {
 	r := Round{
 		Tasks:  []Task{{ID: "q"}, {ID: "p"}},
 		Agents: []Supply{{Agent: "b"}, {Agent: "a"}},
-		Edges:  []Edge{{Task: 0, Agent: 0, Value: 1}, {Task: 1, Agent: 1, Value: 2}, {Task: 0, Agent: 1, Value: 3}, {Task: 7, Agent: -1}},
+		Edges: []Edge{{Task: 0, Agent: 0, Value: 1}, {Task: 1, Agent: 1, Value: 2},
+			{Task: 0, Agent: 1, Value: 3}, {Task: 7, Agent: -1}},
 	}
 	r.Sort()
-	want := []Edge{{Task: 0, Agent: 0, Value: 2}, {Task: 1, Agent: 0, Value: 3}, {Task: 1, Agent: 1, Value: 1}, {Task: 7, Agent: -1}}
+	want := []Edge{{Task: 0, Agent: 0, Value: 2}, {Task: 1, Agent: 0, Value: 3},
+		{Task: 1, Agent: 1, Value: 1}, {Task: 7, Agent: -1}}
 	if r.Tasks[0].ID != "p" || r.Agents[0].Agent != "a" || !slices.Equal(r.Edges, want) {
 		t.Errorf("%+v", r)
 	}

@@ -10,11 +10,12 @@ import (
 	"slices"
 )
 
-// Under vcg an agent is paid what its own price card says, so that it gains by asking more. Under tariff it is paid what a
-// competitor asks: for an epoch of half a minute or so, the owners of one class of agents (model, precision, hardware) hand
-// in sealed asks, the m lowest win, and each is paid, for every task and beside the metered cost, the ask of the first that
-// lost (trade reduction; McAfee 1992). No winner's own ask enters what it is paid, and no client's report enters either
-// who wins or the tariff, so that truth is best on both sides and clients' payments cover what agents are due.
+// Under vcg an agent is paid what its own price card says, so that it gains by asking more. Under tariff it
+// is paid what a competitor asks: for an epoch of half a minute or so, the owners of one class of agents
+// (model, precision, hardware) hand in sealed asks, the m lowest win, and each is paid, for every task and
+// beside the metered cost, the ask of the first that lost (trade reduction; McAfee 1992). No winner's own ask
+// enters what it is paid, and no client's report enters either who wins or the tariff, so that truth is best
+// on both sides and clients' payments cover what agents are due.
 
 // PricingTariff pays agents a tariff of their class, found for an epoch from sealed asks.
 const PricingTariff = "tariff"
@@ -50,11 +51,13 @@ type Sealed struct {
 
 // Epoch is everything that a tariff depends on.
 type Epoch struct {
-	Class   string
-	Number  uint64
-	Prev    [32]byte // hash of the journal's last round before the first seal: breaks ties, so that no hub chooses among friends
-	Ceiling Credits  // R: higher asks are dropped, and the tariff where nobody lost
-	Winners int      // m, fixed from earlier epochs (NextWinners); 0: all
+	Class  string
+	Number uint64
+	// hash of the journal's last round before the first seal: breaks ties, so that no hub chooses among
+	// friends
+	Prev    [32]byte
+	Ceiling Credits // R: higher asks are dropped, and the tariff where nobody lost
+	Winners int     // m, fixed from earlier epochs (NextWinners); 0: all
 	Seals   []Sealed
 	Opened  []Ask
 	Lost    []string // owners that have no agent left: the epoch goes on as if they had never asked
@@ -103,7 +106,8 @@ func (e Epoch) validate() error {
 	}
 	for i, a := range e.Opened {
 		if a.Amount < 0 || a.Amount > MaxWorth {
-			return fmt.Errorf("ask %d of owner %s: %s, want 0 to %s credits", i, clip(a.Owner), a.Amount, MaxWorth)
+			return fmt.Errorf("ask %d of owner %s: %s, want 0 to %s credits", i, clip(a.Owner), a.Amount,
+				MaxWorth)
 		}
 		at := slices.Index(sealed[a.Owner], a.Seal(e.Class, e.Number))
 		if at < 0 {
@@ -121,9 +125,10 @@ type bid struct {
 	tie    [32]byte
 }
 
-// bids merges the asks of each owner into the highest of them, so that nobody sells at one agent and sets the tariff by another
-// and no agent is paid less than was asked for it. Who opened one ask must open all: else it could seal many and open what
-// suits it once others are read. Asks above the ceiling are dropped. Sorted by amount; equal ones by a hash that no ask enters.
+// bids merges the asks of each owner into the highest of them, so that nobody sells at one agent and sets the
+// tariff by another and no agent is paid less than was asked for it. Who opened one ask must open all: else
+// it could seal many and open what suits it once others are read. Asks above the ceiling are dropped. Sorted
+// by amount; equal ones by a hash that no ask enters.
 func (e Epoch) bids() []bid {
 	left := make(map[string]int)
 	for _, s := range e.Seals {
@@ -145,13 +150,14 @@ func (e Epoch) bids() []bid {
 		out = append(out, bid{owner, amount, sha256.Sum256(append(key, owner...))})
 	}
 	slices.SortFunc(out, func(a, b bid) int {
-		return cmp.Or(cmp.Compare(a.amount, b.amount), bytes.Compare(a.tie[:], b.tie[:]), cmp.Compare(a.owner, b.owner))
+		return cmp.Or(cmp.Compare(a.amount, b.amount), bytes.Compare(a.tie[:], b.tie[:]),
+			cmp.Compare(a.owner, b.owner))
 	})
 	return out
 }
 
-// Clear finds the epoch's tariff: the m lowest owners win and are paid the next one's ask, or the ceiling where there is none.
-// It fails only on an epoch that [Epoch.Validate] refuses.
+// Clear finds the epoch's tariff: the m lowest owners win and are paid the next one's ask, or the ceiling
+// where there is none. It fails only on an epoch that [Epoch.Validate] refuses.
 func (e Epoch) Clear() (Tariff, error) {
 	if err := e.Validate(); err != nil {
 		return Tariff{}, err
@@ -175,17 +181,17 @@ func (e Epoch) Clear() (Tariff, error) {
 	return t, nil
 }
 
-// Without is the epoch after an owner lost its last agent: cleared again, the first on standby takes its place and all are
-// paid the ask of the one after it. What is then best to ask is still the truth, for each case by itself; paying whoever steps in
-// its own ask would make it pay to lose.
+// Without is the epoch after an owner lost its last agent: cleared again, the first on standby takes its
+// place and all are paid the ask of the one after it. What is then best to ask is still the truth, for each
+// case by itself; paying whoever steps in its own ask would make it pay to lose.
 func (e Epoch) Without(owner string) Epoch {
 	e.Lost = append(slices.Clone(e.Lost), owner)
 	return e
 }
 
-// CheckTariff verifies a tariff by what defines it, without sorting anything: every owner whose asks count stands in it once, in
-// order, no winner asked more than the tariff, and the tariff is what the first loser asked. Its errors are ErrOutcome, or
-// those of [Epoch.Validate].
+// CheckTariff verifies a tariff by what defines it, without sorting anything: every owner whose asks count
+// stands in it once, in order, no winner asked more than the tariff, and the tariff is what the first loser
+// asked. Its errors are ErrOutcome, or those of [Epoch.Validate].
 func CheckTariff(e Epoch, t Tariff) error {
 	if err := e.Validate(); err != nil {
 		return err
@@ -209,7 +215,8 @@ func (e Epoch) check(t Tariff) error {
 		want = min(want, e.Winners)
 	}
 	if len(t.Winners) != want || len(t.Winners)+len(t.Standby) != len(asked) {
-		return fmt.Errorf("%d winners and %d on standby, want %d and %d", len(t.Winners), len(t.Standby), want, len(asked)-want)
+		return fmt.Errorf("%d winners and %d on standby, want %d and %d", len(t.Winners), len(t.Standby),
+			want, len(asked)-want)
 	}
 	var last bid
 	for i, owner := range slices.Concat(t.Winners, t.Standby) {
@@ -218,11 +225,14 @@ func (e Epoch) check(t Tariff) error {
 			return fmt.Errorf("owner %s: its asks do not count, or it stands there twice", clip(owner))
 		}
 		delete(asked, owner)
-		if i > 0 && (b.amount < last.amount || b.amount == last.amount && bytes.Compare(b.tie[:], last.tie[:]) < 0) {
-			return fmt.Errorf("owner %s asked %s and stands behind %s, who asked %s", owner, b.amount, last.owner, last.amount)
+		if i > 0 && (b.amount < last.amount || b.amount == last.amount &&
+			bytes.Compare(b.tie[:], last.tie[:]) < 0) {
+			return fmt.Errorf("owner %s asked %s and stands behind %s, who asked %s", owner, b.amount,
+				last.owner, last.amount)
 		}
 		if i == len(t.Winners) && t.Amount != b.amount {
-			return fmt.Errorf("tariff is %s, want the %s that the first loser %s asked", t.Amount, b.amount, owner)
+			return fmt.Errorf("tariff is %s, want the %s that the first loser %s asked", t.Amount, b.amount,
+				owner)
 		}
 		last = b
 	}
@@ -238,14 +248,14 @@ type ClassUse struct {
 	Peak  int   // most slots in use at once
 }
 
-// minOwners is how many independent owners a class needs before one of them is left out: with fewer, who is left out would
-// name the tariff of nearly all that is sold.
+// minOwners is how many independent owners a class needs before one of them is left out: with fewer, who is
+// left out would name the tariff of nearly all that is sold.
 const minOwners = 4
 
-// NextWinners fixes how many owners win in the next epoch from earlier ones alone, so that no ask of the epoch itself has a
-// say: the fewest whose slots carry the highest peak with a quarter to spare, whoever they are, hence counted from the
-// smallest. 0, all of them, where a class had fewer than four owners or has no slack. It takes the most cautious of the past
-// epochs; without any, it is 0.
+// NextWinners fixes how many owners win in the next epoch from earlier ones alone, so that no ask of the
+// epoch itself has a say: the fewest whose slots carry the highest peak with a quarter to spare, whoever they
+// are, hence counted from the smallest. 0, all of them, where a class had fewer than four owners or has no
+// slack. It takes the most cautious of the past epochs; without any, it is 0.
 func NextWinners(past []ClassUse) int {
 	m := 0
 	for _, use := range past {
@@ -266,13 +276,15 @@ func NextWinners(past []ClassUse) int {
 	return m
 }
 
-// WithTariffs is a round as clients see it under pricing tariff or posted: the cost of every edge bears the tariff of its agent, and
-// agents that have none, because their owner did not win, sell nothing. Who sells and for what is fixed before any value is read.
+// WithTariffs is a round as clients see it under pricing tariff or posted: the cost of every edge bears the
+// tariff of its agent, and agents that have none, because their owner did not win, sell nothing. Who sells
+// and for what is fixed before any value is read.
 func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round, error) {
 	edges := make([]Edge, 0, len(r.Edges))
 	for _, e := range r.Edges {
 		if e.Agent < 0 || e.Agent >= len(r.Agents) {
-			return Round{}, fmt.Errorf("round %s-%d: agent index is %d, want 0 to %d", clip(r.Domain), r.Number, e.Agent, len(r.Agents)-1)
+			return Round{}, fmt.Errorf("round %s-%d: agent index is %d, want 0 to %d", clip(r.Domain),
+				r.Number, e.Agent, len(r.Agents)-1)
 		}
 		tariff, sells := of(r.Agents[e.Agent].Agent)
 		if !sells {
@@ -280,7 +292,8 @@ func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round
 		}
 		cost, ok := e.Cost.Add(tariff)
 		if !ok || tariff < 0 || cost > MaxCredits {
-			return Round{}, fmt.Errorf("round %s-%d: agent %s: cost %s and tariff %s are together beyond %s credits, or one is negative",
+			return Round{}, fmt.Errorf("round %s-%d: agent %s: cost %s and tariff %s are together beyond "+
+				"%s credits, or one is negative",
 				clip(r.Domain), r.Number, r.Agents[e.Agent].Agent, e.Cost, tariff, MaxCredits)
 		}
 		e.Cost = cost
@@ -290,8 +303,9 @@ func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round
 	return r, nil
 }
 
-// SettleTariff is [Settle] where a tariff is paid, 0 for none: under metered the price card on real usage and the tariff, under
-// quoted the quote, which bears the tariff already; at most the cap, one integer on both sides.
+// SettleTariff is [Settle] where a tariff is paid, 0 for none: under metered the price card on real usage and
+// the tariff, under quoted the quote, which bears the tariff already; at most the cap, one integer on both
+// sides.
 func SettleTariff(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credits) Credits {
 	cost := quoted
 	if rule != SettleQuoted {

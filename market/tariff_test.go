@@ -35,15 +35,18 @@ func TestTariff(t *testing.T) {
 		{"an ask above the ceiling is dropped", epochOf(6, 2, five...), 4, "d b", "a"},
 		{"nobody lost: the ceiling", epochOf(6, 3, five...), 6, "d b a", ""},
 		{"all may win: the ceiling", epochOf(10, 0, five...), 10, "d b a c", ""},
-		{"a lost winner: the first on standby enters, the next one's ask is paid", epochOf(10, 2, five...).Without("d"), 7, "b a", "c"},
-		{"an owner's asks count as their highest", epochOf(10, 2, append(five, ask("d", 5))...), 5, "b a", "d c"},
+		{"a lost winner: the first on standby enters, the next one's ask is paid",
+			epochOf(10, 2, five...).Without("d"), 7, "b a", "c"},
+		{"an owner's asks count as their highest", epochOf(10, 2, append(five, ask("d", 5))...), 5, "b a",
+			"d c"},
 		{"nobody", epochOf(10, 2), 10, "", ""},
 	} {
 		got, err := c.epoch.Clear()
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if got.Amount != c.amount || strings.Join(got.Winners, " ") != c.winners || strings.Join(got.Standby, " ") != c.standby {
+		if got.Amount != c.amount || strings.Join(got.Winners, " ") != c.winners ||
+			strings.Join(got.Standby, " ") != c.standby {
 			t.Errorf("%s: %+v, want %d to %s before %s", c.name, got, c.amount, c.winners, c.standby)
 		}
 		if err := CheckTariff(c.epoch, got); err != nil {
@@ -148,7 +151,8 @@ func TestBadEpochs(t *testing.T) {
 		{"ask 0 of owner a: -0.000000001", func(e *Epoch) { e.Opened[0].Amount = -1 }},
 		{"ask 0 of owner a: no seal fits", func(e *Epoch) { e.Opened[0].Amount++ }},
 		{"ask 0 of owner a: no seal fits", func(e *Epoch) { e.Number++ }},
-		{"ask 2 of owner a: no seal fits it, or it was opened twice", func(e *Epoch) { e.Opened = append(e.Opened, e.Opened[0]) }},
+		{"ask 2 of owner a: no seal fits it, or it was opened twice",
+			func(e *Epoch) { e.Opened = append(e.Opened, e.Opened[0]) }},
 		{"owner a: more than 1024 asks", func(e *Epoch) { e.Seals = slices.Repeat(e.Seals[:1], MaxAsks+1) }},
 	} {
 		e := epochOf(10, 1, ask("a", 1), ask("b", 2))
@@ -182,7 +186,8 @@ func TestNextWinners(t *testing.T) {
 	}
 }
 
-// agentMarket is a class of agents with what serving a task truly costs their owners beside the metered cost, and rounds of clients.
+// agentMarket is a class of agents with what serving a task truly costs their owners beside the metered cost,
+// and rounds of clients.
 type agentMarket struct {
 	owners  []string
 	private []Credits
@@ -207,7 +212,8 @@ func randomAgentMarket(rng *rand.Rand) agentMarket {
 			r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprint("t", j)), Client: fmt.Sprint("c", j)})
 			for a := range r.Agents {
 				if rng.IntN(4) > 0 {
-					r.Edges = append(r.Edges, Edge{Task: j, Agent: a, Value: Credits(rng.IntN(16)), Cost: Credits(rng.IntN(4))})
+					r.Edges = append(r.Edges,
+						Edge{Task: j, Agent: a, Value: Credits(rng.IntN(16)), Cost: Credits(rng.IntN(4))})
 				}
 			}
 		}
@@ -218,8 +224,10 @@ func randomAgentMarket(rng *rand.Rand) agentMarket {
 
 func ownerOf(a AgentID) string { owner, _, _ := strings.Cut(string(a), "-"); return owner }
 
-// sold is how many tasks an owner serves, and what clients pay beyond what agents are due, when every agent's tasks cost it so much more.
-func (m agentMarket) sold(t *testing.T, owner string, of func(AgentID) (Credits, bool)) (tasks Credits, surplus Credits) {
+// sold is how many tasks an owner serves, and what clients pay beyond what agents are due, when every agent's
+// tasks cost it so much more.
+func (m agentMarket) sold(t *testing.T, owner string, of func(AgentID) (Credits, bool)) (tasks Credits,
+	surplus Credits) {
 	t.Helper()
 	for _, r := range m.rounds {
 		r, err := r.WithTariffs(of)
@@ -240,8 +248,9 @@ func (m agentMarket) sold(t *testing.T, owner string, of func(AgentID) (Credits,
 	return tasks, surplus
 }
 
-// Every lie that an owner can tell on a small grid, one ask for each of its agents, with every owner or none lost in the middle of
-// the epoch: none gains under tariff. Under vcg, where an agent is paid what it says, some do.
+// Every lie that an owner can tell on a small grid, one ask for each of its agents, with every owner or none
+// lost in the middle of the epoch: none gains under tariff. Under vcg, where an agent is paid what it says,
+// some do.
 func TestAgentsLieInVainUnderTariff(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 22))
@@ -296,7 +305,8 @@ func TestAgentsLieInVainUnderTariff(t *testing.T) {
 				tried++
 				got := keeps([2]Credits{first, second})
 				if got > honest {
-					t.Fatalf("seed %d: %s keeps %d by asking %d and %d, and %d by the truth %d\n%+v", seed, m.owners[liar], got, first, second, honest, truth[0], m)
+					t.Fatalf("seed %d: %s keeps %d by asking %d and %d, and %d by the truth %d\n%+v", seed,
+						m.owners[liar], got, first, second, honest, truth[0], m)
 				}
 				if got < honest {
 					changed++
@@ -322,19 +332,23 @@ func TestAgentsLieInVainUnderTariff(t *testing.T) {
 		}
 	}
 	if changed == 0 || vcgGains == 0 {
-		t.Errorf("%d lies changed anything under tariff, %d owners gain under vcg: the test sees nothing", changed, vcgGains)
+		t.Errorf("%d lies changed anything under tariff, %d owners gain under vcg: the test sees nothing",
+			changed, vcgGains)
 	}
-	t.Logf("%d lies tried under tariff, 0 paid; under vcg %d owners of %d gain by one", tried, vcgGains, times(25))
+	t.Logf("%d lies tried under tariff, 0 paid; under vcg %d owners of %d gain by one", tried, vcgGains,
+		times(25))
 }
 
 // One integer on both sides, at most the cap.
 func TestSettleTariff(t *testing.T) {
-	card, use := Price{Miss: 3_000_000, Hit: 1_000_000, Out: 9_000_000}, Usage{Prompt: 10, Cached: 4, Output: 2}
+	card, use := Price{Miss: 3_000_000, Hit: 1_000_000, Out: 9_000_000},
+		Usage{Prompt: 10, Cached: 4, Output: 2}
 	for _, c := range []struct {
 		rule              string
 		tariff, cap, want Credits
 	}{
-		{SettleMetered, 5, 100, 40 + 5}, {SettleMetered, 5, 42, 42}, {SettleMetered, 0, 100, 40}, {SettleQuoted, 5, 100, 33}, {SettleQuoted, 5, 30, 30}, {SettleMetered, 5, -1, 0},
+		{SettleMetered, 5, 100, 40 + 5}, {SettleMetered, 5, 42, 42}, {SettleMetered, 0, 100, 40},
+		{SettleQuoted, 5, 100, 33}, {SettleQuoted, 5, 30, 30}, {SettleMetered, 5, -1, 0},
 	} {
 		if got := SettleTariff(c.rule, card, c.tariff, 33, use, c.cap); got != c.want {
 			t.Errorf("%+v: %d", c, got)
@@ -343,14 +357,16 @@ func TestSettleTariff(t *testing.T) {
 }
 
 func TestWithTariffs(t *testing.T) {
-	r := Round{Rule: DefaultRule, Tasks: []Task{{"p", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
-		Edges: []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}}}
+	r := Round{Rule: DefaultRule, Tasks: []Task{{"p", "c"}},
+		Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
+		Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}}}
 	got, err := r.WithTariffs(func(a AgentID) (Credits, bool) { return 4, a == "b" })
 	if err != nil || !slices.Equal(got.Edges, []Edge{{0, 1, 9, 6, 0}}) || r.Edges[1].Cost != 2 {
 		t.Errorf("%+v, %v", got.Edges, err)
 	}
 	for _, bad := range []Credits{-1, MaxCredits} {
-		if _, err := r.WithTariffs(func(AgentID) (Credits, bool) { return bad, true }); err == nil || !strings.Contains(err.Error(), "agent a: cost") {
+		if _, err := r.WithTariffs(func(AgentID) (Credits, bool) { return bad, true }); err == nil ||
+			!strings.Contains(err.Error(), "agent a: cost") {
 			t.Errorf("tariff %d: %v", bad, err)
 		}
 	}

@@ -36,7 +36,8 @@ func readRounds(t *testing.T, path string) (rounds []textRound) {
 		}
 		rest = strings.TrimSpace(rest)
 		if key == "name" {
-			rounds = append(rounds, textRound{name: rest, round: Round{Domain: "text", Number: 1, Rule: DefaultRule}})
+			rounds = append(rounds,
+				textRound{name: rest, round: Round{Domain: "text", Number: 1, Rule: DefaultRule}})
 			continue
 		}
 		r := &rounds[len(rounds)-1]
@@ -169,8 +170,10 @@ func TestRoundsAsText(t *testing.T) {
 				if err := Check(r, o); err != nil {
 					t.Error(err)
 				}
-				got := textRound{name: want.name, round: want.round, clear: textAwards(o), prices: textPrices(r, o), welfare: o.Welfare.String()}
-				if d := cmp.Diff([]string{want.clear, want.prices, want.welfare}, []string{got.clear, got.prices, got.welfare}); d != "" {
+				got := textRound{name: want.name, round: want.round, clear: textAwards(o),
+					prices: textPrices(r, o), welfare: o.Welfare.String()}
+				if d := cmp.Diff([]string{want.clear, want.prices, want.welfare},
+					[]string{got.clear, got.prices, got.welfare}); d != "" {
 					x, _ := Explain(r, o)
 					t.Errorf("as written (-), as cleared (+):\n%s\n%s", d, x)
 				}

@@ -8,8 +8,8 @@ import (
 	"souk/market/flow"
 )
 
-// Of all assignments of greatest welfare, Clear takes the one that serves most and then has the greatest sum of hash bits:
-// found here by trying every assignment.
+// Of all assignments of greatest welfare, Clear takes the one that serves most and then has the greatest sum
+// of hash bits: found here by trying every assignment.
 func TestTiesAgainstBruteForce(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 60))
@@ -35,7 +35,8 @@ func TestTiesAgainstBruteForce(t *testing.T) {
 			got = append(got, at)
 		}
 		if !slices.Equal(got, best) {
-			t.Fatalf("seed %d, round %d: took %v, want %v of %d equally good\n%+v", seed, n, got, best, count, r)
+			t.Fatalf("seed %d, round %d: took %v, want %v of %d equally good\n%+v", seed, n, got, best, count,
+				r)
 		}
 		if count > 1 {
 			ties++

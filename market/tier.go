@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// ValidateTiers judges tiers: each with 1 to [MaxSlots] slots and a toll of 0 or less that falls from tier to tier, at
-// most [MaxTiers] of them. It returns their slots together.
+// ValidateTiers judges tiers: each with 1 to [MaxSlots] slots and a toll of 0 or less that falls from tier to
+// tier, at most [MaxTiers] of them. It returns their slots together.
 func ValidateTiers(tiers []Tier) (slots int, err error) {
 	if len(tiers) > MaxTiers {
 		return 0, fmt.Errorf("%d tiers, want at most %d", len(tiers), MaxTiers)
@@ -19,7 +19,8 @@ func ValidateTiers(tiers []Tier) (slots int, err error) {
 		case t.Toll > 0 || t.Toll < -MaxWorth:
 			return 0, fmt.Errorf("tier %d has toll %s, want %s to 0 credits", k, t.Toll, -MaxWorth)
 		case k > 0 && t.Toll >= tiers[k-1].Toll:
-			return 0, fmt.Errorf("tier %d has toll %s, not below the toll %s of the tier before: slots of one charge are one tier",
+			return 0, fmt.Errorf("tier %d has toll %s, not below the toll %s of the tier before: slots of "+
+				"one charge are one tier",
 				k, t.Toll, tiers[k-1].Toll)
 		}
 		slots += t.Slots
@@ -27,9 +28,9 @@ func ValidateTiers(tiers []Tier) (slots int, err error) {
 	return slots, nil
 }
 
-// AppendFree appends to dst what is left of an agent's tiers where taken slots are in use: tasks fill them in order, so
-// that who comes to a busy agent meets its higher charges. It stops once least slots are free, since more of them than
-// there are tasks change no round.
+// AppendFree appends to dst what is left of an agent's tiers where taken slots are in use: tasks fill them in
+// order, so that who comes to a busy agent meets its higher charges. It stops once least slots are free,
+// since more of them than there are tasks change no round.
 func AppendFree(dst, tiers []Tier, taken, least int) []Tier {
 	for _, t := range tiers {
 		if least <= 0 {
@@ -45,9 +46,11 @@ func AppendFree(dst, tiers []Tier, taken, least int) []Tier {
 	return dst
 }
 
-// Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll and minus the flat fee.
+// Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll and
+// minus the flat fee.
 func (r *Round) Tolls(a Award) (congestion, regime, fee Credits) {
-	i, ok := slices.BinarySearchFunc(r.Agents, a.Agent, func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+	i, ok := slices.BinarySearchFunc(r.Agents, a.Agent,
+		func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
 	if ok && a.Tier >= 0 && a.Tier < len(r.Agents[i].Tiers) {
 		congestion = r.Agents[i].Tiers[a.Tier].Toll
 	}

@@ -31,7 +31,8 @@ func TestFreeTiers(t *testing.T) {
 		}
 		want := tolls[taken:]
 		if len(got) < min(least, len(want)) || len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
-			t.Fatalf("seed %d: %v with %d taken and %d wanted: slots at %v, want the first of %v", seed, tiers, taken, least, got, want)
+			t.Fatalf("seed %d: %v with %d taken and %d wanted: slots at %v, want the first of %v", seed,
+				tiers, taken, least, got, want)
 		}
 		if n := len(free); n > 0 && len(got)-free[n-1].Slots >= least {
 			t.Fatalf("seed %d: %v has a tier more than %d tasks can reach", seed, free, least)
@@ -100,14 +101,16 @@ func TestTolls(t *testing.T) {
 	}
 	for i, want := range [][2]Credits{{0, 0}, {0, -5}} {
 		congestion, regime, fee := r.Tolls(o.Awards[i])
-		if want[0] = r.Agents[0].Tiers[o.Awards[i].Tier].Toll; congestion != want[0] || regime != want[1] || fee != -1 || congestion+regime+fee != o.Awards[i].Toll {
+		if want[0] = r.Agents[0].Tiers[o.Awards[i].Tier].Toll; congestion != want[0] || regime != want[1] ||
+			fee != -1 || congestion+regime+fee != o.Awards[i].Toll {
 			t.Errorf("%+v: congestion %d, regime %d, fee %d", o.Awards[i], congestion, regime, fee)
 		}
 	}
 	if o.Awards[0].Tier == o.Awards[1].Tier {
 		t.Error("both sit in one slot")
 	}
-	// Who sits in the first tier pays as much for it as the other does in charge: it could have had that slot.
+	// Who sits in the first tier pays as much for it as the other does in charge: it could have had that
+	// slot.
 	if o.Awards[0].SlotPrice-r.Agents[0].Tiers[o.Awards[0].Tier].Toll != o.Awards[1].SlotPrice-r.Agents[0].Tiers[o.Awards[1].Tier].Toll {
 		t.Errorf("%+v", o.Awards)
 	}

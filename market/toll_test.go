@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A regime acts on a round through the toll alone: tau*scale*(g - max g) - (1-omega)*saved, with seeded Gumbel draws g and what
-// a cached prefix saves. It is never above zero and no bid is in it.
+// A regime acts on a round through the toll alone: tau*scale*(g - max g) - (1-omega)*saved, with seeded
+// Gumbel draws g and what a cached prefix saves. It is never above zero and no bid is in it.
 func regimeTolls(rng *rand.Rand, r *Round) {
 	tau, omega := 2*rng.Float64(), rng.Float64()
 	var scale float64
@@ -50,11 +50,13 @@ func TestRegimeTolls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.EqualFunc(honest.Awards, untolled.Awards, func(a, b Award) bool { return a.Task == b.Task && a.Agent == b.Agent }) {
+		if !slices.EqualFunc(honest.Awards, untolled.Awards,
+			func(a, b Award) bool { return a.Task == b.Task && a.Agent == b.Agent }) {
 			moved++
 		}
 		for _, a := range honest.Awards {
-			if keeps := a.Value - a.Cost - a.Premium; keeps < 0 || a.Premium < r.Fee || a.Premium < a.SlotPrice {
+			if keeps := a.Value - a.Cost - a.Premium; keeps < 0 || a.Premium < r.Fee ||
+				a.Premium < a.SlotPrice {
 				t.Fatalf("seed %d, round %d: award %+v leaves its client %d", seed, n, a, keeps)
 			}
 		}
@@ -66,7 +68,8 @@ func TestRegimeTolls(t *testing.T) {
 			}
 			lies++
 			if was, is := utility(r, honest, client, false), utility(r, o, client, false); is > was {
-				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v", seed, n, client, is, was, r)
+				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v", seed, n, client, is,
+					was, r)
 			}
 		}
 	}
@@ -110,10 +113,11 @@ func TestTollsOnBidsWouldMakeLyingPay(t *testing.T) {
 	}
 }
 
-// Why no toll may be above zero, and such rounds are refused: premium is slot price - toll, so that a bonus is paid out of money
-// that nobody brought.
+// Why no toll may be above zero, and such rounds are refused: premium is slot price - toll, so that a bonus
+// is paid out of money that nobody brought.
 func TestTollsAboveZeroWouldOpenDeficits(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 3}}}
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}},
+		Agents: []Supply{{"a", []Tier{{1, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 3}}}
 	if _, err := Clear(r); err == nil {
 		t.Error("a toll above zero was cleared")
 	}

@@ -16,7 +16,9 @@ func (nowhere) MaxPayload() int       { return 1 << 20 }
 
 // What a relayed token costs here beside the engine's client and the bus: metering, encoding, keeping.
 func BenchmarkRelay(b *testing.B) {
-	s, err := NewServer(agentd.Config{Agents: []agentd.AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: nowhere{}, Engine: func(agentd.EngineConfig) agentd.Engine { return nil }, Log: slog.New(slog.DiscardHandler)})
+	s, err := NewServer(agentd.Config{Agents: []agentd.AgentConfig{oneAgent("a1", 4)}},
+		Deps{Bus: nowhere{}, Engine: func(agentd.EngineConfig) agentd.Engine { return nil },
+			Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,8 +19,9 @@ func (a *seller) watchClaim(ctx context.Context) {
 			fence = kv.Create
 			a.claimed(kv)
 		},
-		Gone:   func(string) { a.with(func(core *agentd.Agent) { core.Unclaimed(fence) }) },
-		Synced: func() { a.readClaim(ctx, true) }, // after an outage what was named may be older than what is known
+		Gone: func(string) { a.with(func(core *agentd.Agent) { core.Unclaimed(fence) }) },
+		// after an outage what was named may be older than what is known
+		Synced: func() { a.readClaim(ctx, true) },
 	})
 }
 

@@ -38,16 +38,18 @@ func TestRepeatsAreBounded(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 4))
 	synctest.Test(t, func(t *testing.T) {
-		o := newTownOn(t, func(b bus.Bus) bus.Bus { return &narrow{b, make(chan struct{}, 1), link} }, nil, func(c *agentd.Config) {
-			c.Agents[0].Slots = greedy + 3
-			c.Heartbeat = time.Minute // none of them here: all that is said is said by answers
-		})
+		o := newTownOn(t, func(b bus.Bus) bus.Bus { return &narrow{b, make(chan struct{}, 1), link} }, nil,
+			func(c *agentd.Config) {
+				c.Agents[0].Slots = greedy + 3
+				c.Heartbeat = time.Minute // none of them here: all that is said is said by answers
+			})
 		<-o.server.Ready()
 		epoch := o.claim()
 		synctest.Wait()
 		send := func(client, id string) bus.DispatchReply {
 			d := dispatch(id)
-			d.Epoch, d.Task.Client, d.Task.ID, d.Task.Reply, d.MaxTokens = epoch, client, id, bus.ReplySubject(client, id), 1000
+			d.Epoch, d.Task.Client, d.Task.ID, d.Task.Reply, d.MaxTokens = epoch, client, id,
+				bus.ReplySubject(client, id), 1000
 			return o.dispatch(d)
 		}
 		bytes, steady := 0, []time.Time{}
@@ -59,11 +61,12 @@ func TestRepeatsAreBounded(t *testing.T) {
 		}
 		o.engine.acts = nil
 		for range greedy {
-			o.engine.acts = append(o.engine.acts, func(ctx context.Context, token func(agentd.Chunk) error) (agentd.Answer, error) {
-				speak(0, large...)(ctx, token)
-				<-ctx.Done()
-				return agentd.Answer{Unmetered: true}, context.Cause(ctx)
-			})
+			o.engine.acts = append(o.engine.acts,
+				func(ctx context.Context, token func(agentd.Chunk) error) (agentd.Answer, error) {
+					speak(0, large...)(ctx, token)
+					<-ctx.Done()
+					return agentd.Answer{Unmetered: true}, context.Cause(ctx)
+				})
 		}
 		words := strings.Split(strings.Repeat("a ", 500), " ")
 		o.engine.acts = append(o.engine.acts, speak(10*time.Millisecond, words...))
@@ -117,7 +120,8 @@ func TestRepeatsAreBounded(t *testing.T) {
 			t.Error("the cancel is not obeyed")
 		}
 		o.mu.Lock()
-		most := repeatRate + repeatRate*5/4 + strangers*2*400 // those of a second at once, those of a second and a bit, those that are told that it is unknown
+		// those of a second at once, those of a second and a bit, those that are told that it is unknown
+		most := repeatRate + repeatRate*5/4 + strangers*2*400
 		if bytes > most || bytes < kept {
 			t.Errorf("%d controls brought %d bytes, want at most %d", asked, bytes, most)
 		}
@@ -136,7 +140,8 @@ func TestRepeatsAreBounded(t *testing.T) {
 		o.mu.Lock()
 		o.chunks = nil
 		o.mu.Unlock()
-		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "eve"), Data: encoded(t, &bus.StreamControl{Task: "g1", Resume: new(uint64(16))})})
+		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "eve"),
+			Data: encoded(t, &bus.StreamControl{Task: "g1", Resume: new(uint64(16))})})
 		pass(100 * time.Millisecond)
 		o.mu.Lock()
 		if len(o.chunks) < 240 || o.chunks[0].Seq != 16 {

@@ -180,7 +180,8 @@ func (a *seller) finish(s *live, answer agentd.Answer, err error) {
 	a.shelf.Put(time.Now(), s.kept, bytes, a.Server.cfg.KeepFrames, unsaid)
 	a.mu.Unlock()
 	if e.Engine {
-		a.log.Warn("the engine failed a task", "client", s.ID.Client, "task", s.ID.Task, "err", e.Result.Message)
+		a.log.Warn("the engine failed a task", "client", s.ID.Client, "task", s.ID.Task, "err",
+			e.Result.Message)
 		nudge(a.check)
 	}
 	nudge(a.kick)

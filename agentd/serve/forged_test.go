@@ -57,13 +57,19 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 			{bus.CallSubject("a1", "math"), func(string) bus.Message {
 				return &bus.Call{Agent: "a1", Class: "tiny", Epoch: 3, Lead: first.Epoch}
 			}},
-			{bus.StreamSubject("a1", "ann"), func(task string) bus.Message { return &bus.StreamControl{Task: task, Resume: new(uint64(1))} }},
-			{bus.StreamSubject("a1", "ann"), func(task string) bus.Message { return &bus.StreamControl{Task: task, Ack: new(uint64(0))} }},
+			{bus.StreamSubject("a1", "ann"),
+				func(task string) bus.Message {
+					return &bus.StreamControl{Task: task,
+						Resume: new(uint64(1))}
+				}},
+			{bus.StreamSubject("a1", "ann"),
+				func(task string) bus.Message { return &bus.StreamControl{Task: task, Ack: new(uint64(0))} }},
 		}
 		tried := 0
 		for i, forgery := range forgeries {
 			var paths []string
-			numbers(reflect.ValueOf(forgery.make("t")), "", func(path string, _ func(int64)) { paths = append(paths, path) })
+			numbers(reflect.ValueOf(forgery.make("t")), "",
+				func(path string, _ func(int64)) { paths = append(paths, path) })
 			for _, path := range paths {
 				for _, n := range extremes {
 					tried++
@@ -92,14 +98,17 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 						d.Task.ID = d.Hold
 						d.Task.Reply = bus.ReplySubject("ann", d.Hold)
 					}
-					o.hub.Publish(bus.Msg{Subject: forgery.subject, Reply: o.hub.Inbox(), Data: encoded(t, forged)})
+					o.hub.Publish(bus.Msg{Subject: forgery.subject, Reply: o.hub.Inbox(),
+						Data: encoded(t, forged)})
 					pass(time.Second)
 					if r := serve(name + "-next"); r.Code != "" {
 						t.Errorf("after forgery %d, %s = %d: %+v", i, path, n, r)
 					}
 					pass(time.Second)
-					for _, task := range []string{"t-" + name, "t-" + name + "-next"} { // whoever lost all of it gets all of it
-						if _, acked := forged.(*bus.StreamControl); acked && path == ".Ack" && (n == 0 || n == 1) && !strings.HasSuffix(task, "-next") {
+					// whoever lost all of it gets all of it
+					for _, task := range []string{"t-" + name, "t-" + name + "-next"} {
+						if _, acked := forged.(*bus.StreamControl); acked && path == ".Ack" &&
+							(n == 0 || n == 1) && !strings.HasSuffix(task, "-next") {
 							continue // what was truly sent may be let go
 						}
 						o.mu.Lock()
@@ -108,7 +117,8 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 						o.control(bus.StreamControl{Task: task, Resume: new(uint64(0))})
 						pass(time.Second)
 						if got, want := o.answer(), "0so|1 it|2 is|3[stop ]|"; got != want {
-							t.Errorf("after forgery %d, %s = %d: %s came as %q, want %q", i, path, n, task, got, want)
+							t.Errorf("after forgery %d, %s = %d: %s came as %q, want %q", i, path, n, task,
+								got, want)
 						}
 					}
 				}

@@ -42,7 +42,8 @@ func OpenHome(data, node string) (*Home, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: stop that one, or give this one another node name or data directory", ErrHomeTaken)
+			err = fmt.Errorf("%w: stop that one, or give this one another node name or data directory",
+				ErrHomeTaken)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

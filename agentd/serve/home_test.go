@@ -35,7 +35,8 @@ func TestAHomeHasOneNode(t *testing.T) {
 	life := first.Life()
 	must(t, first.Close())
 	second := openHome(t, data, "rack-3.lan/a")
-	if !second.Ended(life) || second.Ended(second.Life()) || second.Ended("") || other.Ended(life) || second.Life() == life {
+	if !second.Ended(life) || second.Ended(second.Life()) || second.Ended("") || other.Ended(life) ||
+		second.Life() == life {
 		t.Error("who has ended?")
 	}
 	for range 3 * maxLives {
@@ -45,7 +46,8 @@ func TestAHomeHasOneNode(t *testing.T) {
 	if second.Ended(life) || len(second.past) > maxLives {
 		t.Errorf("%d lives are remembered", len(second.past))
 	}
-	must(t, os.WriteFile(filepath.Join(second.dir, "LIVES"), []byte{0xff, 0, '\n', 'x'}, 0o600)) // whatever stands there
+	// whatever stands there
+	must(t, os.WriteFile(filepath.Join(second.dir, "LIVES"), []byte{0xff, 0, '\n', 'x'}, 0o600))
 	must(t, second.Close())
 	openHome(t, data, "rack-3.lan/a")
 

@@ -64,7 +64,8 @@ func (a *seller) enlist(ctx context.Context) error {
 				select {
 				case <-a.registered: // we were there first, and lost the lease for a while
 					if over.Failed(time.Now(), registration) {
-						a.log.Error("agent id was taken over: nothing is sold here until that one is gone", "by", other)
+						a.log.Error("agent id was taken over: nothing is sold here until that one is gone",
+							"by", other)
 					}
 				default:
 					return fmt.Errorf("agent %s: the id is already registered by %s: "+

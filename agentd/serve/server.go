@@ -24,8 +24,9 @@ type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
 	Engine   func(agentd.EngineConfig) agentd.Engine // makes the client of one engine
-	Home     *Home                                   // the node's directory; nil: leases of former lives are waited for
-	Log      *slog.Logger                            // nil: the default one
+	// the node's directory; nil: leases of former lives are waited for
+	Home *Home
+	Log  *slog.Logger // nil: the default one
 }
 
 // Server runs the agents of one node.
@@ -345,7 +346,8 @@ func (a *seller) tell(subject string, m bus.Message) {
 	}
 	switch {
 	case err == nil, errors.Is(err, bus.ErrClosed):
-	case errors.Is(err, bus.ErrDisconnected): // once a second and stream; said once by whoever watches the bus
+	// once a second and stream; said once by whoever watches the bus
+	case errors.Is(err, bus.ErrDisconnected):
 		a.log.Debug("not sent: the bus is away", "subject", subject)
 	default:
 		a.log.Warn("not sent", "subject", subject, "err", err)

@@ -50,7 +50,8 @@ func (s *script) Load(context.Context) (bus.Load, error) {
 
 func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
 
-func (s *script) Complete(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
+func (s *script) Complete(ctx context.Context, r agentd.Request,
+	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, r)
 	do := s.acts[0]
@@ -76,7 +77,8 @@ func speak(pause time.Duration, said ...string) act {
 				return agentd.Answer{Unmetered: true}, err
 			}
 		}
-		return agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: len(said)}, TTFT: pause}, nil
+		return agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: len(said)},
+			TTFT: pause}, nil
 	}
 }
 
@@ -113,8 +115,10 @@ func newTownAt(t *testing.T, home *Home, change ...func(*agentd.Config)) *town {
 // newTownOn is a town whose node has a bus of its own kind.
 func newTownOn(t *testing.T, wrap func(bus.Bus) bus.Bus, home *Home, change ...func(*agentd.Config)) *town {
 	w := membus.New(1)
-	o := &town{t: t, wrap: wrap, home: home, world: w, hub: w.Bus("hub"), reg: w.Registry(), agent: w.Registry(), ended: make(chan error, 1),
-		engine: &script{info: agentd.Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192, BlockSize: 16, KVTokens: 1 << 20}, acts: []act{speak(time.Millisecond, "so", " it", " is")}}}
+	o := &town{t: t, wrap: wrap, home: home, world: w, hub: w.Bus("hub"), reg: w.Registry(),
+		agent: w.Registry(), ended: make(chan error, 1),
+		engine: &script{info: agentd.Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192,
+			BlockSize: 16, KVTokens: 1 << 20}, acts: []act{speak(time.Millisecond, "so", " it", " is")}}}
 	o.ack = func(c bus.Completion) *bus.CompletionAck { return &bus.CompletionAck{Hold: c.Hold} }
 	o.listen("souk.v1.hub.math.summary.*", func(m bus.Msg) {
 		var s bus.Summary
@@ -156,8 +160,9 @@ func (o *town) node(name string, cfg agentd.Config) *Server {
 	if o.wrap != nil {
 		b = o.wrap(b)
 	}
-	s, err := NewServer(cfg, Deps{Bus: b, Registry: o.agent, Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine },
-		Home: o.home, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	s, err := NewServer(cfg, Deps{Bus: b, Registry: o.agent,
+		Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine },
+		Home:   o.home, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -204,7 +209,9 @@ func (o *town) dispatch(d *bus.Dispatch) bus.DispatchReply {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	m, err := o.hub.Request(ctx, bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data, Header: bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}})
+	m, err := o.hub.Request(ctx,
+		bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data,
+			Header: bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -285,14 +292,19 @@ func TestServesATask(t *testing.T) {
 			t.Errorf("answer %q, want %q", got, want)
 		}
 		c, last := o.done(), o.chunks[len(o.chunks)-1].Result
-		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Cost != last.Cost || last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 || c[0].Free != 2 {
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Cost != last.Cost ||
+			last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 || c[0].Free != 2 {
 			t.Errorf("%+v\n%+v", c, last)
 		}
-		if q := o.engine.asked[0]; q.ID != "h" || q.Model != "tiny" || q.MaxTokens != 100 || q.Trace.Parent != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" || string(q.Body) != `{"messages":[]}` || q.Kind != bus.KindChat {
+		if q := o.engine.asked[0]; q.ID != "h" || q.Model != "tiny" || q.MaxTokens != 100 ||
+			q.Trace.Parent != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" ||
+			string(q.Body) != `{"messages":[]}` || q.Kind != bus.KindChat {
 			t.Errorf("%+v", q)
 		}
 		s := o.server.Stats().Agents[0]
-		if s.Done != 1 || s.Output != 3 || s.CachedShare() != 0.8 || s.TTFT50.Round(50*time.Microsecond) != time.Millisecond || s.InFlight != 0 || s.Pending != 0 || s.Domain != "math" || s.Earned != last.Cost {
+		if s.Done != 1 || s.Output != 3 || s.CachedShare() != 0.8 ||
+			s.TTFT50.Round(50*time.Microsecond) != time.Millisecond || s.InFlight != 0 || s.Pending != 0 ||
+			s.Domain != "math" || s.Earned != last.Cost {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -353,7 +365,8 @@ func TestClaimNotYetSeen(t *testing.T) {
 	})
 }
 
-// Dispatches of one round come together. None of them is refused because another waits for the claim to be looked up.
+// Dispatches of one round come together. None of them is refused because another waits for the claim to be
+// looked up.
 func TestDispatchesOfAClaimNotYetSeen(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.agent.Cut() // the node's registry is slow
@@ -381,9 +394,11 @@ func TestDispatchesOfAClaimNotYetSeen(t *testing.T) {
 func TestHostileDispatches(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		for _, data := range [][]byte{nil, []byte("{}"), {0x81, 0xa4}, []byte(strings.Repeat("x", 100))} {
-			m, err := o.hub.Request(context.Background(), bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data})
+			m, err := o.hub.Request(context.Background(),
+				bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data})
 			var r bus.DispatchReply
-			if err != nil || bus.Decode(m.Data, &r) != nil || r.Code != bus.CodeBadRequest || r.Agent != "a1" {
+			if err != nil || bus.Decode(m.Data, &r) != nil || r.Code != bus.CodeBadRequest ||
+				r.Agent != "a1" {
 				t.Errorf("%q: %+v %v", data, r, err)
 			}
 			o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "ann"), Data: data})
@@ -430,7 +445,8 @@ func TestResume(t *testing.T) {
 		if got, want := o.answer(), "0a|1b|0a|1b|"; got != want {
 			t.Errorf("answer %q, want %q at once", got, want)
 		}
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))}) // within a second: sent once, from the lowest number on
+		// within a second: sent once, from the lowest number on
+		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))})
 		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
 		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))})
 		pass(time.Second)
@@ -492,7 +508,8 @@ func TestCancel(t *testing.T) {
 		o.engine.acts = []act{speak(time.Second, "a", "b", "c", "d")}
 		o.dispatch(d)
 		pass(1500 * time.Millisecond)
-		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "bob"), Data: encoded(t, &bus.StreamControl{Task: "t-h", Cancel: true})})
+		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "bob"),
+			Data: encoded(t, &bus.StreamControl{Task: "t-h", Cancel: true})})
 		synctest.Wait()
 		if o.server.Stats().Agents[0].InFlight != 1 {
 			t.Fatal("another client cancelled it")
@@ -502,7 +519,9 @@ func TestCancel(t *testing.T) {
 			t.Errorf("answer %q, want %q", got, want)
 		}
 		c := o.done()
-		if len(c) != 1 || c[0].Outcome != bus.OutcomeCancelled || c[0].Usage != (market.Usage{Prompt: 20, Output: 1}) || !c[0].Unmetered || c[0].Cost != 20*1000+4000 {
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeCancelled ||
+			c[0].Usage != (market.Usage{Prompt: 20, Output: 1}) || !c[0].Unmetered ||
+			c[0].Cost != 20*1000+4000 {
 			t.Errorf("%+v", c)
 		}
 		o.control(bus.StreamControl{Task: "t-h", Cancel: true}) // again: nothing
@@ -523,7 +542,8 @@ func TestCancelBeforeTheFirstToken(t *testing.T) {
 		usage market.Usage
 		cost  market.Credits
 	}{
-		{"it comes: the prompt is due", time.Second, 2000, time.Second, market.Usage{Prompt: 20, Cached: 16}, 4*1000 + 16*100},
+		{"it comes: the prompt is due", time.Second, 2000, time.Second, market.Usage{Prompt: 20, Cached: 16},
+			4*1000 + 16*100},
 		{"it is late: nothing is due", 10 * time.Second, 2000, 2 * time.Second, market.Usage{}, 0},
 		{"nothing was quoted: nothing is due", time.Second, 0, 100 * time.Millisecond, market.Usage{}, 0},
 	} {
@@ -546,7 +566,8 @@ func TestCancelBeforeTheFirstToken(t *testing.T) {
 					t.Errorf("answer %q, want %q", got, want)
 				}
 				done := o.done()
-				if len(done) != 1 || done[0].Outcome != bus.OutcomeCancelled || done[0].Usage != c.usage || done[0].Cost != c.cost || done[0].NoCacheReport == (c.usage.Cached > 0) {
+				if len(done) != 1 || done[0].Outcome != bus.OutcomeCancelled || done[0].Usage != c.usage ||
+					done[0].Cost != c.cost || done[0].NoCacheReport == (c.usage.Cached > 0) {
 					t.Errorf("%+v", done)
 				}
 				if o.server.Stats().Agents[0].InFlight != 0 {
@@ -569,13 +590,15 @@ func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
 		pass(1500 * time.Millisecond)
 		o.control(bus.StreamControl{Task: "t-h2", Cancel: true})
 		done := o.done()
-		if len(done) != 2 || done[1].Usage != (market.Usage{Prompt: 20, Output: 1}) || !done[1].NoCacheReport {
+		if len(done) != 2 || done[1].Usage != (market.Usage{Prompt: 20, Output: 1}) ||
+			!done[1].NoCacheReport {
 			t.Errorf("%+v", done)
 		}
 	})
 }
 
-// A hub that heard no reply takes a dispatch back: what nobody has heard of yet ends unsaid, for the hub to hand on; what has begun goes on.
+// A hub that heard no reply takes a dispatch back: what nobody has heard of yet ends unsaid, for the hub to
+// hand on; what has begun goes on.
 func TestRecall(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
@@ -586,7 +609,8 @@ func TestRecall(t *testing.T) {
 		}
 		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
 		c := o.done()
-		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed || !c[0].Unsaid || c[0].Cost != 0 {
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed ||
+			!c[0].Unsaid || c[0].Cost != 0 {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -620,7 +644,8 @@ func TestTimeLimit(t *testing.T) {
 		if got, want := o.answer(), "0a|1[timeout ]|"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
 		}
-		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeTimeout || c[0].Cost != 0 {
+		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeTimeout ||
+			c[0].Cost != 0 {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -630,7 +655,8 @@ func TestTimeLimit(t *testing.T) {
 func TestStalledEngine(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		stall := func(context.Context, func(agentd.Chunk) error) (agentd.Answer, error) {
-			return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "silent", Stalled: true}
+			return agentd.Answer{Unmetered: true},
+				&agentd.EngineError{Code: bus.CodeEngineFailed, Message: "silent", Stalled: true}
 		}
 		o.engine.acts = []act{stall, stall, stall, speak(0, "x")}
 		o.dispatch(d)
@@ -657,7 +683,9 @@ func TestStalledEngine(t *testing.T) {
 func TestEngineThatShutsDown(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		refuse := func(context.Context, func(agentd.Chunk) error) (agentd.Answer, error) {
-			return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "cannot schedule new futures after shutdown"}
+			return agentd.Answer{Unmetered: true},
+				&agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500,
+					Message: "cannot schedule new futures after shutdown"}
 		}
 		o.engine.acts = []act{refuse, speak(0, "x"), refuse, refuse}
 		o.dispatch(d)
@@ -718,7 +746,8 @@ func TestRegistration(t *testing.T) {
 		if len(kvs) != 1 || bus.DecodeEntry(kvs[0].Value, &r) != nil {
 			t.Fatalf("%v", kvs)
 		}
-		if r.Agent != "a1" || r.Node != "n1" || r.Model != "tiny" || r.Slots != 2 || r.KVTokens != 1<<20 || r.BlockSize != 16 || r.Engine != "0.32.0" || r.Price != card || r.Domains[0].Domain != "math" {
+		if r.Agent != "a1" || r.Node != "n1" || r.Model != "tiny" || r.Slots != 2 || r.KVTokens != 1<<20 ||
+			r.BlockSize != 16 || r.Engine != "0.32.0" || r.Price != card || r.Domains[0].Domain != "math" {
 			t.Errorf("%+v", r)
 		}
 		// Lost, it is registered anew.
@@ -734,7 +763,8 @@ func TestRegistration(t *testing.T) {
 		if !o.world.Expire(bus.AgentKey("a1")) {
 			t.Fatal("no lease")
 		}
-		left, err := o.world.Registry().Register(context.Background(), bus.AgentKey("a1"), kvs[0].Value, time.Hour)
+		left, err := o.world.Registry().Register(context.Background(), bus.AgentKey("a1"), kvs[0].Value,
+			time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -750,7 +780,8 @@ func TestRegistration(t *testing.T) {
 		// A second agent of the same name on another node is refused, and told who has it.
 		other := o.node("agentd2", agentd.Config{Node: "n2", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}})
 		err = other.Run(context.Background())
-		if err == nil || !strings.Contains(err.Error(), `agent a1: the id is already registered by node "n1"`) {
+		if err == nil || !strings.Contains(err.Error(),
+			`agent a1: the id is already registered by node "n1"`) {
 			t.Errorf("error %v", err)
 		}
 		o.close()
@@ -760,8 +791,8 @@ func TestRegistration(t *testing.T) {
 	})
 }
 
-// A node that was killed and is started again is sold at once: by the lock of its directory it knows that its last life is dead. Another
-// node of that name, with a directory of its own, knows nothing of the kind.
+// A node that was killed and is started again is sold at once: by the lock of its directory it knows that its
+// last life is dead. Another node of that name, with a directory of its own, knows nothing of the kind.
 func TestALeaseOfAnEarlierLife(t *testing.T) {
 	data := t.TempDir()
 	killed := openHome(t, data, "n1")
@@ -783,12 +814,15 @@ func TestALeaseOfAnEarlierLife(t *testing.T) {
 		left, err := world.Registry().Register(t.Context(), bus.AgentKey("a1"), value, time.Hour)
 		must(t, err)
 		node := func(name string, h *Home) *Server {
-			s, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}}, Deps{Bus: world.Bus(name), Registry: world.Registry(),
-				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Home: h, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			s, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}},
+				Deps{Bus: world.Bus(name), Registry: world.Registry(),
+					Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Home: h,
+					Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 			must(t, err)
 			return s
 		}
-		if err := node("stranger", other).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "already registered") {
+		if err := node("stranger", other).Run(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "already registered") {
 			t.Errorf("a node that can prove nothing: %v", err)
 		}
 		s := node("again", again)
@@ -810,8 +844,8 @@ func TestALeaseOfAnEarlierLife(t *testing.T) {
 	})
 }
 
-// What was served and not acknowledged is sent by the next life, under the name of the one that served it; and its hub is told to wait for
-// it.
+// What was served and not acknowledged is sent by the next life, under the name of the one that served it;
+// and its hub is told to wait for it.
 func TestCompletionsOfAnEarlierLife(t *testing.T) {
 	h := openHome(t, t.TempDir(), "n1")
 	synctest.Test(t, func(t *testing.T) {
@@ -846,7 +880,8 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 			must(t, bus.DecodeEntry(kvs[0].Value, &r))
 			return r
 		}
-		if r := registered(); len(r.Former) != 1 || r.Former[0] != before[0].Boot || r.Boot == before[0].Boot {
+		if r := registered(); len(r.Former) != 1 || r.Former[0] != before[0].Boot ||
+			r.Boot == before[0].Boot {
 			t.Errorf("registered as %+v, want the former boot %d", r, before[0].Boot)
 		}
 		o.mu.Lock()
@@ -861,7 +896,8 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 		if last != before[0] {
 			t.Errorf("sent\n%+v\nwant\n%+v", last, before[0])
 		}
-		if r := registered(); len(r.Former) != 0 || second.Stats().Agents[0].Pending != 0 || len(o.engine.asked) != 1 {
+		if r := registered(); len(r.Former) != 0 || second.Stats().Agents[0].Pending != 0 ||
+			len(o.engine.asked) != 1 {
 			t.Errorf("after the acknowledgement: %+v", r)
 		}
 		stop()
@@ -877,7 +913,8 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 	})
 }
 
-// While the bus is away nobody can say what of an answer is delivered: it is written down once its reader has it.
+// While the bus is away nobody can say what of an answer is delivered: it is written down once its reader has
+// it.
 func TestWhatNobodyHasIsNotWrittenDown(t *testing.T) {
 	h := openHome(t, t.TempDir(), "n1")
 	synctest.Test(t, func(t *testing.T) {
@@ -919,7 +956,8 @@ func TestWaitsForABootingEngine(t *testing.T) {
 		o.engine.set(func() { o.engine.infoErr = errors.New("connection refused") })
 		o.stop()
 		<-o.ended // before anything was ready
-		o.server = o.node("agentd2", agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}})
+		o.server = o.node("agentd2",
+			agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}})
 		ctx, stop := context.WithCancel(context.Background())
 		o.stop = stop
 		go func() { o.ended <- o.server.Run(ctx) }()
@@ -1007,7 +1045,8 @@ func TestSummariesArrive(t *testing.T) {
 	})
 }
 
-// A node that is told to stop while the bus is away sends what it has to settle as soon as the bus is back, as it always does.
+// A node that is told to stop while the bus is away sends what it has to settle as soon as the bus is back,
+// as it always does.
 func TestTheBusIsBackDuringADrain(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.dispatch(d)
@@ -1094,10 +1133,12 @@ func (b unreached) Publish(bus.Msg) error { return b.err }
 
 // A bus that is away is said once by whoever watches it, and not for each message that it does not take.
 func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
-	for err, lines := range map[error]int{bus.ErrNotSent: 0, bus.ErrDisconnected: 0, bus.ErrClosed: 0, bus.ErrTooLarge: 1} {
+	for err, lines := range map[error]int{bus.ErrNotSent: 0, bus.ErrDisconnected: 0, bus.ErrClosed: 0,
+		bus.ErrTooLarge: 1} {
 		var log bytes.Buffer
-		s, wrong := NewServer(agentd.Config{Agents: []agentd.AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: unreached{err: err}, Engine: func(agentd.EngineConfig) agentd.Engine { return nil },
-			Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s, wrong := NewServer(agentd.Config{Agents: []agentd.AgentConfig{oneAgent("a1", 4)}},
+			Deps{Bus: unreached{err: err}, Engine: func(agentd.EngineConfig) agentd.Engine { return nil },
+				Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if wrong != nil {
 			t.Fatal(wrong)
 		}
@@ -1118,7 +1159,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		var log logged
 		s, err := NewServer(agentd.Config{Node: "n2", Agents: []agentd.AgentConfig{oneAgent("a2", 2)}},
 			Deps{Bus: o.world.Bus("agentd2"), Registry: registry,
-				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Log: slog.New(slog.NewTextHandler(&log,
+				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine },
+				Log: slog.New(slog.NewTextHandler(&log,
 					nil))})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
@@ -1191,7 +1233,8 @@ func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: domains[i], Hub: "h", Epoch: leads[i].Epoch()})
+				value, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: domains[i], Hub: "h",
+					Epoch: leads[i].Epoch()})
 				var err error
 				if fences[i], err = leads[i].Claim(t.Context(), bus.ClaimKey("a1"), value); err != nil {
 					t.Fatal(err)
@@ -1200,7 +1243,8 @@ func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
 				for _, j := range []int{i, 1 - i} {
 					d := dispatch(fmt.Sprintf("h-%d-%d", n, j))
 					d.Task.ID, d.Domain, d.Epoch, d.Fence = d.Hold, domains[j], leads[j].Epoch(), fences[j]
-					m, err := o.hub.Request(t.Context(), bus.Msg{Subject: bus.DispatchSubject("a1", domains[j]), Data: encoded(t, d)})
+					m, err := o.hub.Request(t.Context(),
+						bus.Msg{Subject: bus.DispatchSubject("a1", domains[j]), Data: encoded(t, d)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -1210,7 +1254,8 @@ func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
 					case j == i && r.Code != "":
 						t.Errorf("%s elected first, move %d to %s: %+v", domains[first], n, domains[i], r)
 					case j != i && n > 0 && r.Code != bus.CodeStaleEpoch:
-						t.Errorf("%s elected first, move %d: %s, which has lost the agent, gets %+v", domains[first], n, domains[j], r)
+						t.Errorf("%s elected first, move %d: %s, which has lost the agent, gets %+v",
+							domains[first], n, domains[j], r)
 					}
 				}
 				pass(time.Second)
@@ -1228,13 +1273,15 @@ func TestNoCancelHasAPromptForNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		for i := range 60 {
-			first, pause := time.Duration(1+r.IntN(3000))*time.Millisecond, time.Duration(1+r.IntN(50))*time.Millisecond
+			first, pause := time.Duration(1+r.IntN(3000))*time.Millisecond,
+				time.Duration(1+r.IntN(50))*time.Millisecond
 			words := make([]string, 20)
 			for k := range words {
 				words[k] = "w"
 			}
 			o.engine.set(func() {
-				o.engine.acts = []act{func(ctx context.Context, token func(agentd.Chunk) error) (agentd.Answer, error) {
+				o.engine.acts = []act{func(ctx context.Context,
+					token func(agentd.Chunk) error) (agentd.Answer, error) {
 					if !follow.Pause(ctx, first) {
 						return agentd.Answer{Unmetered: true}, context.Cause(ctx)
 					}
@@ -1258,8 +1305,10 @@ func TestNoCancelHasAPromptForNothing(t *testing.T) {
 			case after < came && came > 2*time.Second && c.Outcome == bus.OutcomeCancelled:
 				want = "nothing"
 			}
-			if paid := c.Cost > 0 && c.Usage.Prompt == 20; paid != (want == "the prompt") || c.Cost < card.Cost(c.Usage) {
-				t.Errorf("%d: first token after %v, cancelled after %v: due is %s, paid were %v for %+v (%s)", i, came, after, want, c.Cost, c.Usage, c.Outcome)
+			if paid := c.Cost > 0 && c.Usage.Prompt == 20; paid != (want == "the prompt") ||
+				c.Cost < card.Cost(c.Usage) {
+				t.Errorf("%d: first token after %v, cancelled after %v: due is %s, paid were %v for %+v (%s)",
+					i, came, after, want, c.Cost, c.Usage, c.Outcome)
 			}
 			if o.server.Stats().Agents[0].InFlight != 0 {
 				t.Fatal("a slot is lost")

@@ -48,7 +48,8 @@ func (a *seller) keepReport(r agentd.Report) {
 	if err == nil {
 		a.unwritten.Works(time.Now(), part)
 	} else if a.unwritten.Failed(time.Now(), part) {
-		a.log.Warn("completions are not written down: those that no hub has are lost if this process dies", "err", err)
+		a.log.Warn("completions are not written down: those that no hub has are lost if this process dies",
+			"err", err)
 	}
 }
 
@@ -80,7 +81,8 @@ func (a *seller) report(r agentd.Report) {
 			"cost", r.Completion.Cost)
 	}
 	if err == nil && ack.Code == bus.CodeLate {
-		a.log.Warn("completion came too late and is unpaid", "hold", r.Completion.Hold, "cost", r.Completion.Cost)
+		a.log.Warn("completion came too late and is unpaid", "hold", r.Completion.Hold, "cost",
+			r.Completion.Cost)
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 // there after a power cut as well; nobody waits for that, and where hubs answer, which they do once it is in
 // their own synced journal, nothing is synced.
 type Spool struct {
-	Failed func(error) // hears that the disk does not take what waits, once until it does again; nil: nobody does
+	// hears that the disk does not take what waits, once until it does again; nil: nobody does
+	Failed func(error)
 
 	path string
 

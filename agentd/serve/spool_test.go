@@ -18,8 +18,10 @@ import (
 )
 
 func report(hold string) agentd.Report {
-	return agentd.Report{Domain: "math", Completion: bus.Completion{Agent: "a1", Boot: 7, Hold: hold, Client: "ann", Task: "t-" + strings.ReplaceAll(hold, "/", "-"), Outcome: bus.OutcomeDone,
-		Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: 3}, Relayed: 3, Cost: 1234}}
+	return agentd.Report{Domain: "math",
+		Completion: bus.Completion{Agent: "a1", Boot: 7, Hold: hold, Client: "ann",
+			Task: "t-" + strings.ReplaceAll(hold, "/", "-"), Outcome: bus.OutcomeDone,
+			Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: 16, Output: 3}, Relayed: 3, Cost: 1234}}
 }
 
 func holds(left []agentd.Report) string {
@@ -94,7 +96,8 @@ func TestASpoolIsBounded(t *testing.T) {
 	openSpool(t, h, "j/2/0")
 }
 
-// A kill, a disk or somebody's hand has changed the file: what is whole before the damage counts, a copy is kept, and the agent sells.
+// A kill, a disk or somebody's hand has changed the file: what is whole before the damage counts, a copy is
+// kept, and the agent sells.
 func TestADamagedSpool(t *testing.T) {
 	h := openHome(t, t.TempDir(), "n1")
 	s := openSpool(t, h, "")
@@ -102,10 +105,12 @@ func TestADamagedSpool(t *testing.T) {
 	must(t, s.Add(report("j/1/1")))
 	good, err := os.ReadFile(s.path)
 	must(t, err)
-	for name, text := range map[string]string{"another agent's": "souk completions 1 a2\n", "no spool": "hello", "a part": string(good[:len(good)-3])} {
+	for name, text := range map[string]string{"another agent's": "souk completions 1 a2\n",
+		"no spool": "hello", "a part": string(good[:len(good)-3])} {
 		must(t, os.WriteFile(s.path, []byte(text), 0o600))
 		again, left, note, err := h.Spool("a1", 100)
-		if err != nil || note == nil || !strings.Contains(note.Error(), "a copy is in") || len(left) > 1 || errors.Is(note, agentd.ErrForeign) == (len(left) == 1) {
+		if err != nil || note == nil || !strings.Contains(note.Error(), "a copy is in") || len(left) > 1 ||
+			errors.Is(note, agentd.ErrForeign) == (len(left) == 1) {
 			t.Errorf("%s: %q, %v, %v", name, holds(left), note, err)
 			continue
 		}
@@ -123,7 +128,9 @@ func TestADamagedSpool(t *testing.T) {
 
 // What is not acknowledged at a shutdown is lost or found again: those who read the log are told which.
 func TestWhatAShutdownLeaves(t *testing.T) {
-	server, err := NewServer(agentd.Config{Agents: []agentd.AgentConfig{oneAgent("a1", 4)}}, Deps{Bus: nowhere{}, Engine: func(agentd.EngineConfig) agentd.Engine { return nil }, Log: slog.New(slog.DiscardHandler)})
+	server, err := NewServer(agentd.Config{Agents: []agentd.AgentConfig{oneAgent("a1", 4)}},
+		Deps{Bus: nowhere{}, Engine: func(agentd.EngineConfig) agentd.Engine { return nil },
+			Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	a := server.agents[0]
 	a.core = newTestAgent(4, server.cfg)
@@ -134,7 +141,8 @@ func TestWhatAShutdownLeaves(t *testing.T) {
 		if r, ok := a.core.Dispatch("math", d); !ok {
 			t.Fatal(r)
 		}
-		e := a.core.Begin(d).End(agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 10, Output: 1}}, why)
+		e := a.core.Begin(d).End(agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 10, Output: 1}},
+			why)
 		c := a.core.Ended(d, &e)
 		if hold != "h1" { // which ended while the bus was away
 			a.keepReport(agentd.Report{Domain: d.Domain, Completion: c})
@@ -159,7 +167,8 @@ func TestASpoolWithoutADisk(t *testing.T) {
 	}
 }
 
-// What a hub has not acknowledged in time is synced, once, and without anybody who waits for that; what it has is not.
+// What a hub has not acknowledged in time is synced, once, and without anybody who waits for that; what it
+// has is not.
 func TestASpoolSyncsWhatIsNotAcknowledged(t *testing.T) {
 	h := openHome(t, t.TempDir(), "n1")
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +220,8 @@ func TestASpoolSyncsWhatIsNotAcknowledged(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if syncs.Load() != 4 || waiting() != 0 {
-			t.Errorf("%d syncs of the file and its directory for two completions, %d wait", syncs.Load(), waiting())
+			t.Errorf("%d syncs of the file and its directory for two completions, %d wait", syncs.Load(),
+				waiting())
 		}
 
 		broken.Store(true)

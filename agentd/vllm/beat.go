@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// beat has the streams of a busy server read together, and not more often than a reader would notice: relaying a token costs
-// as much as relaying three that came in one read. vLLM's --stream-interval does the same by count, for all streams and always;
-// here a stream whose tokens come more slowly than the beat never waits, nor does the first token, nor anybody while the
-// server says little.
+// beat has the streams of a busy server read together, and not more often than a reader would notice:
+// relaying a token costs as much as relaying three that came in one read. vLLM's --stream-interval does the
+// same by count, for all streams and always; here a stream whose tokens come more slowly than the beat never
+// waits, nor does the first token, nor anybody while the server says little.
 type beat struct {
 	every time.Duration
 
@@ -36,7 +36,8 @@ func (b *beat) saw(now time.Time, tokens int) {
 	b.tokens += tokens
 }
 
-// wait returns at the next beat if the server is busy and a token comes every gap on this stream, else at once.
+// wait returns at the next beat if the server is busy and a token comes every gap on this stream, else at
+// once.
 func (b *beat) wait(gap time.Duration) {
 	if gap <= 0 || gap > b.every*3/4 {
 		return

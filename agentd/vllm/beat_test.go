@@ -13,7 +13,8 @@ import (
 	"souk/agentd"
 )
 
-// timed is the body of an answer whose tokens come at their time; a read takes what is there by then, as a socket's does.
+// timed is the body of an answer whose tokens come at their time; a read takes what is there by then, as a
+// socket's does.
 type timed struct {
 	begin time.Time
 	first time.Duration // until the first token
@@ -36,7 +37,8 @@ func (b *timed) Read(p []byte) (int, error) {
 		if b.said == b.n-1 {
 			finish = `"length"`
 		}
-		b.rest += fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"w%d \"},\"finish_reason\":%s,\"token_ids\":[%d]}]}\n\n", b.said, finish, b.said)
+		b.rest += fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"w%d "+
+			"\"},\"finish_reason\":%s,\"token_ids\":[%d]}]}\n\n", b.said, finish, b.said)
 		b.said++
 	}
 	n := copy(p, b.rest)
@@ -87,17 +89,20 @@ func words(n int) string {
 	return b.String()
 }
 
-// Streams of a busy engine that are faster than the beat are relayed once a beat, whole and in order; their first
-// tokens come as soon as the engine says them.
+// Streams of a busy engine that are faster than the beat are relayed once a beat, whole and in order; their
+// first tokens come as soon as the engine says them.
 func TestABusyEngineIsReadByTheBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, tokens, every, gap = 40, 400, 20 * time.Millisecond, 10 * time.Millisecond
-		for i, r := range relayAll(t, every, streams, func(int) *timed { return &timed{first: 7 * time.Millisecond, gap: gap, n: tokens} }) {
+		for i, r := range relayAll(t, every, streams,
+			func(int) *timed { return &timed{first: 7 * time.Millisecond, gap: gap, n: tokens} }) {
 			if r.err != nil || r.text != words(tokens) {
-				t.Fatalf("stream %d: %v, %d bytes of text, want %d", i, r.err, len(r.text), len(words(tokens)))
+				t.Fatalf("stream %d: %v, %d bytes of text, want %d", i, r.err, len(r.text),
+					len(words(tokens)))
 			}
 			if r.at[0] != 7*time.Millisecond || r.tokens[0] != 1 {
-				t.Errorf("stream %d: the first token came after %v with %d tokens, want 7ms, 1", i, r.at[0], r.tokens[0])
+				t.Errorf("stream %d: the first token came after %v with %d tokens, want 7ms, 1", i, r.at[0],
+					r.tokens[0])
 			}
 			if n := len(r.at); n > tokens*3/4 { // half, once the engine is known to be busy
 				t.Errorf("stream %d: %d tokens in %d messages", i, tokens, n)

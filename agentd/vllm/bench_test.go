@@ -39,8 +39,8 @@ func BenchmarkEventByJSON(b *testing.B) {
 	}
 }
 
-// What a relayed token costs from the socket's bytes to a Chunk, by how many tokens a read yields. Reads come from
-// memory: the kernel's share is in BenchmarkTokenHTTP.
+// What a relayed token costs from the socket's bytes to a Chunk, by how many tokens a read yields. Reads come
+// from memory: the kernel's share is in BenchmarkTokenHTTP.
 func BenchmarkToken(b *testing.B) {
 	for _, each := range []int{1, 4, 16} {
 		b.Run(fmt.Sprintf("%d_a_read", each), func(b *testing.B) {
@@ -83,7 +83,8 @@ func BenchmarkTokenHTTP(b *testing.B) {
 	r := hello
 	r.MaxTokens = b.N
 	n := 0
-	if _, err := e.Complete(context.Background(), r, func(c agentd.Chunk) error { n++; return nil }); err != nil {
+	if _, err := e.Complete(context.Background(), r,
+		func(c agentd.Chunk) error { n++; return nil }); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(n)/float64(b.N), "reads/token")
@@ -95,7 +96,8 @@ func BenchmarkComplete(b *testing.B) {
 	e := engineAt(b, url)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := e.Complete(context.Background(), hello, func(agentd.Chunk) error { return nil }); err != nil {
+		if _, err := e.Complete(context.Background(), hello,
+			func(agentd.Chunk) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -51,7 +51,8 @@ func ours(quoted []byte) bool {
 		name = []byte(s)
 	}
 	switch string(name) {
-	case "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids", "souk":
+	case "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids",
+		"souk":
 		return true
 	}
 	return false

@@ -15,9 +15,11 @@ func TestRewrite(t *testing.T) {
 		{` { "seed" : 1 , "model":"x"} `, ours + `,"seed" : 1}`},
 		{`{"model":"x","souk":{"worth":1,"a":"}"},"stream":false,"max_tokens":9,"max_completion_tokens":9,"return_token_ids":false,"stream_options":null,"n":1}`, ours + `,"n":1}`},
 		{`{"model":"a","model":"b","mod\u0065l":"c","\u0073ouk":1,"x":2}`, ours + `,"x":2}`},
-		{`{"a":[{"b":"]}\""}, 1.5e3 ],"c":"\\","d":null}`, ours + `,"a":[{"b":"]}\""}, 1.5e3 ],"c":"\\","d":null}`},
+		{`{"a":[{"b":"]}\""}, 1.5e3 ],"c":"\\","d":null}`, ours +
+			`,"a":[{"b":"]}\""}, 1.5e3 ],"c":"\\","d":null}`},
 		{`{"x":NaN,"y":true}`, ours + `,"x":NaN,"y":true}`}, // for the engine to judge
-		{``, ""}, {`[]`, ""}, {`{"a":1`, ""}, {`{"a"}`, ""}, {`{"a":}`, ""}, {`{"a":1,}`, ""}, {`{"a":1}{}`, ""},
+		{``, ""}, {`[]`, ""}, {`{"a":1`, ""}, {`{"a"}`, ""}, {`{"a":}`, ""}, {`{"a":1,}`, ""},
+		{`{"a":1}{}`, ""},
 		{`{a:1}`, ""}, {`{"a":[1}`, ""}, {`{"a":"x}`, ""}, {`{"a" 1}`, ""}, {`null`, ""},
 	} {
 		got, err := rewrite(nil, []byte(c.in), agentd.Request{Model: `m"1`, MaxTokens: 5})
@@ -35,7 +37,8 @@ func TestRewrite(t *testing.T) {
 
 // Every valid object keeps all members but ours, unchanged.
 func FuzzRewrite(f *testing.F) {
-	for _, s := range []string{`{"messages":[{"role":"user","content":"}"}],"model":"x","souk":{}}`, `{"a":{"b":[1,"\\\""]}, "\u0073tream":1}`, `{"a":1,"a":2}`} {
+	for _, s := range []string{`{"messages":[{"role":"user","content":"}"}],"model":"x","souk":{}}`,
+		`{"a":{"b":[1,"\\\""]}, "\u0073tream":1}`, `{"a":1,"a":2}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -50,10 +53,12 @@ func FuzzRewrite(f *testing.F) {
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatalf("%q became %q: %v", body, out, err)
 		}
-		want := map[string]string{"model": `"m"`, "stream": "true", "stream_options": `{"include_usage":true}`, "return_token_ids": "true", "max_tokens": "5"}
+		want := map[string]string{"model": `"m"`, "stream": "true",
+			"stream_options": `{"include_usage":true}`, "return_token_ids": "true", "max_tokens": "5"}
 		for k, v := range before {
 			switch k {
-			case "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids", "souk":
+			case "model", "stream", "stream_options", "max_tokens", "max_completion_tokens",
+				"return_token_ids", "souk":
 			default:
 				want[k] = string(v)
 			}

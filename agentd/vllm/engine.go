@@ -40,8 +40,10 @@ func New(cfg agentd.EngineConfig) *Engine {
 		base: strings.TrimRight(cfg.URL, "/"),
 		beat: beat{every: cfg.RelayEvery},
 		transport: &http.Transport{
-			DialContext:           rawconn.Dialer{Dialer: net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}}.DialContext,
-			MaxIdleConnsPerHost:   512,             // one for each stream that ran at once: dialling costs more than keeping
+			DialContext: rawconn.Dialer{Dialer: net.Dialer{Timeout: 5 * time.Second,
+				KeepAlive: 15 * time.Second}}.DialContext,
+			// one for each stream that ran at once: dialling costs more than keeping
+			MaxIdleConnsPerHost:   512,
 			IdleConnTimeout:       4 * time.Second, // vLLM closes idle connections after 5 s: be first
 			ReadBufferSize:        readSize,
 			WriteBufferSize:       16 << 10,
@@ -58,7 +60,8 @@ func (e *Engine) Close() {
 }
 
 // Complete implements agentd.Engine.
-func (e *Engine) Complete(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
+func (e *Engine) Complete(ctx context.Context, r agentd.Request,
+	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	if r.Resume != nil {
 		return e.goOn(ctx, r, token)
 	}
@@ -73,7 +76,8 @@ func (e *Engine) Complete(ctx context.Context, r agentd.Request, token func(agen
 	}
 	body, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r)
 	if err != nil {
-		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}
+		return agentd.Answer{Unmetered: true},
+			&agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}
 	}
 	path := "/v1/chat/completions"
 	if r.Kind == bus.KindCompletion {
@@ -83,13 +87,15 @@ func (e *Engine) Complete(ctx context.Context, r agentd.Request, token func(agen
 }
 
 // ask sends a body and relays the answer; each says whether token gets every event by itself.
-func (e *Engine) ask(ctx context.Context, r agentd.Request, path string, body []byte, each bool, token func(agentd.Chunk) error) (agentd.Answer, error) {
+func (e *Engine) ask(ctx context.Context, r agentd.Request, path string, body []byte, each bool,
+	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(body))
 	if err != nil {
 		cancel(err)
-		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "asking the engine", Err: err}
+		return agentd.Answer{Unmetered: true},
+			&agentd.EngineError{Code: bus.CodeEngineFailed, Message: "asking the engine", Err: err}
 	}
 	h := req.Header
 	h.Set("Content-Type", "application/json")
@@ -171,22 +177,26 @@ func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chu
 		b := &s.batch
 		switch {
 		case err == io.EOF && b.finish == "" && !s.done:
-			return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the engine's answer broke off", Err: io.ErrUnexpectedEOF}
+			return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the engine's answer broke off",
+				Err: io.ErrUnexpectedEOF}
 		case err != nil && b.finish == "" && !s.done:
 			return err
 		case err == nil && !s.done:
 			continue
 		case b.finish == "":
-			return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the engine's answer ended without a finish_reason"}
+			return &agentd.EngineError{Code: bus.CodeEngineFailed,
+				Message: "the engine's answer ended without a finish_reason"}
 		case b.finish == "abort":
-			return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: http.StatusInternalServerError, Message: "the engine aborted the answer"}
+			return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: http.StatusInternalServerError,
+				Message: "the engine aborted the answer"}
 		}
 		// Finished, even if the connection broke before usage or [DONE] came.
 		return nil
 	}
 }
 
-// why says what an error was: the caller's wish, the watchdog's, the engine's word, the token function's, or the network's.
+// why says what an error was: the caller's wish, the watchdog's, the engine's word, the token function's, or
+// the network's.
 func (e *Engine) why(outer, ctx context.Context, doing string, err error) error {
 	if outer.Err() != nil {
 		return context.Cause(outer)
@@ -237,7 +247,8 @@ func refusal(resp *http.Response) error {
 
 // refused is an engine's own no, quoted.
 func refused(status int, said []byte) *agentd.EngineError {
-	return &agentd.EngineError{Code: blame(status), Status: status, Message: fmt.Sprintf("the engine answered %d: %s", status, complaint(said))}
+	return &agentd.EngineError{Code: blame(status), Status: status,
+		Message: fmt.Sprintf("the engine answered %d: %s", status, complaint(said))}
 }
 
 // blame says whose fault a status is.

@@ -32,7 +32,8 @@ func TestRecordedStreams(t *testing.T) {
 		want said
 	}{
 		{"chat_stream_usage", said{Text: noise, Count: 8, Answer: metered(15, 8)}},
-		{"chat_stream_token_ids", said{Text: noise, Tokens: ids, Count: 8, Prompt: 15, Answer: metered(15, 8)}},
+		{"chat_stream_token_ids",
+			said{Text: noise, Tokens: ids, Count: 8, Prompt: 15, Answer: metered(15, 8)}},
 		{"chat_stream_continuous_usage", said{Text: noise, Count: 8, Answer: metered(15, 8)}},
 		{"chat_stream_per_request_metrics", said{Text: noise, Count: 8, Answer: metered(15, 8)}},
 		{"completion_stream", said{Text: noise, Count: 8, Answer: metered(6, 8)}},
@@ -45,8 +46,9 @@ func TestRecordedStreams(t *testing.T) {
 		// Several tokens in an event, no ids: our count is a guess, usage is not.
 		{"chat_interval4", said{Text: noise + "y David motiing", Count: 4, Answer: metered(15, 12)}},
 		{"chat_max_tokens_1", said{Text: " open", Count: 1, Answer: metered(15, 1)}},
-		{"chat_stop_stream", said{Text: " op", Count: 1, Answer: agentd.Answer{Finish: "stop", Stop: json.RawMessage(`"e"`),
-			Usage: market.Usage{Prompt: 15, Output: 1}}}},
+		{"chat_stop_stream", said{Text: " op", Count: 1,
+			Answer: agentd.Answer{Finish: "stop", Stop: json.RawMessage(`"e"`),
+				Usage: market.Usage{Prompt: 15, Output: 1}}}},
 		{"keep_alive_comment", said{Text: " openction", Count: 2, Answer: metered(12, 2)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,25 +91,32 @@ func TestToolCallsAreExtra(t *testing.T) {
 		}
 	}
 	whole := strings.Join(r.chunks(), "")
-	if len(got.Extra) < 50 || !strings.HasPrefix(arguments, "1000") || !strings.Contains(whole, got.Extra[7][2:]) {
+	if len(got.Extra) < 50 || !strings.HasPrefix(arguments, "1000") ||
+		!strings.Contains(whole, got.Extra[7][2:]) {
 		t.Errorf("%d extras, arguments %.40q", len(got.Extra), arguments)
 	}
 }
 
-// The first event lists the prompt's ids, a megabyte of them for a long prompt. They are counted, and never handed on.
+// The first event lists the prompt's ids, a megabyte of them for a long prompt. They are counted, and never
+// handed on.
 func TestLongPrompt(t *testing.T) {
 	const n = 130_000
 	ids := strings.Repeat("123456,", n-1) + "7"
 	for _, c := range []struct{ name, event, extra string }{
 		{"chat", `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"prompt_token_ids":[` + ids + `]}`, ""},
 		{"completion", `data: {"choices":[{"index":0,"text":"a","prompt_token_ids":[` + ids + `]}]}`, ""},
-		{"completion with logprobs", `data: {"choices":[{"index":0,"text":"a","prompt_token_ids":[` + ids + `],"logprobs":{"tokens":["a"]}}]}`,
+		{"completion with logprobs", `data: {"choices":[{"index":0,"text":"a","prompt_token_ids":[` + ids +
+			`],"logprobs":{"tokens":["a"]}}]}`,
 			`0 {"index":0,"text":"a","logprobs":{"tokens":["a"]}}`},
-		{"completion with logprobs and white space", `data: {"choices":[{"index":0,"text":"a","prompt_token_ids": [ ` + ids + `], "logprobs":{}}]}`, `0 {"index":0,"text":"a","logprobs":{}}`},
+		{"completion with logprobs and white space",
+			`data: {"choices":[{"index":0,"text":"a","prompt_token_ids": [ ` + ids + `], "logprobs":{}}]}`,
+			`0 {"index":0,"text":"a","logprobs":{}}`},
 	} {
 		got := ask(t, engineAt(t, events(t, false, c.event+"\n\n", finish, done).URL), hello)
-		if got.Err != nil || got.Prompt != n || got.Answer.Usage.Prompt != n || strings.Join(got.Extra, "|") != c.extra {
-			t.Errorf("%s: %d ids, %d, extra %.200q, %v", c.name, got.Prompt, got.Answer.Usage.Prompt, got.Extra, got.Err)
+		if got.Err != nil || got.Prompt != n || got.Answer.Usage.Prompt != n ||
+			strings.Join(got.Extra, "|") != c.extra {
+			t.Errorf("%s: %d ids, %d, extra %.200q, %v", c.name, got.Prompt, got.Answer.Usage.Prompt,
+				got.Extra, got.Err)
 		}
 	}
 }
@@ -120,13 +129,15 @@ func TestBrokenOff(t *testing.T) {
 		tokens      int
 	}{
 		{"engine", "EngineCore encountered an issue", false, 2},
-		{"sigterm", "the engine aborted the answer", false, 2}, // a clean end with usage: looks like success, is not
+		// a clean end with usage: looks like success, is not
+		{"sigterm", "the engine aborted the answer", false, 2},
 		{"sigkill", "unexpected EOF", true, 4},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
 			got := ask(t, engineAt(t, events(t, c.cut, ends(t, c.fault)...).URL), hello)
 			var e *agentd.EngineError
-			if !errors.As(got.Err, &e) || e.Code != bus.CodeEngineFailed || !strings.Contains(e.Error(), c.want) {
+			if !errors.As(got.Err, &e) || e.Code != bus.CodeEngineFailed ||
+				!strings.Contains(e.Error(), c.want) {
 				t.Fatalf("error %v", got.Err)
 			}
 			if got.Count != c.tokens {
@@ -144,7 +155,8 @@ const (
 )
 
 func TestEndings(t *testing.T) {
-	counted := agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 3, Output: 3}, Unmetered: true, NoCacheReport: true}
+	counted := agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 3, Output: 3}, Unmetered: true,
+		NoCacheReport: true}
 	for _, c := range []struct {
 		name   string
 		cut    bool
@@ -152,24 +164,32 @@ func TestEndings(t *testing.T) {
 		want   agentd.Answer
 		err    string
 	}{
-		{"finished, then the connection broke: it is an answer", true, []string{role, word, finish}, counted, ""},
+		{"finished, then the connection broke: it is an answer", true, []string{role, word, finish}, counted,
+			""},
 		{"finished, and [DONE] without usage", false, []string{role, word, finish, done}, counted, ""},
 		{"finished, and the stream just ended", false, []string{role, word, finish}, counted, ""},
 		{"everything in one read", false, []string{role + word + finish + done}, counted, ""},
-		{"cut within an event", true, []string{role, word[:40]}, agentd.Answer{}, "reading the engine's answer"},
+		{"cut within an event", true, []string{role, word[:40]}, agentd.Answer{},
+			"reading the engine's answer"},
 		{"ended without a finish", false, []string{role, word}, agentd.Answer{}, "broke off"},
-		{"[DONE] without a finish", false, []string{role, word, done}, agentd.Answer{}, "without a finish_reason"},
+		{"[DONE] without a finish", false, []string{role, word, done}, agentd.Answer{},
+			"without a finish_reason"},
 		{"nothing at all", false, nil, agentd.Answer{}, "broke off"},
 		{"not JSON", false, []string{"data: {]\n\n"}, agentd.Answer{}, "cannot be read"},
-		{"CRLF and no space", false, []string{strings.ReplaceAll(strings.ReplaceAll(role+word+finish+done, "\n", "\r\n"), "data: ", "data:")}, counted, ""},
-		{"a line without end", false, []string{"data: " + strings.Repeat("x", 5<<20)}, agentd.Answer{}, "more than 4194304 bytes"},
-		{"negative usage", false, []string{`data: {"choices":[],"usage":{"prompt_tokens":-1}}` + "\n\n"}, agentd.Answer{}, "usage is negative"},
+		{"CRLF and no space", false,
+			[]string{strings.ReplaceAll(strings.ReplaceAll(role+word+finish+done, "\n", "\r\n"), "data: ",
+				"data:")}, counted, ""},
+		{"a line without end", false, []string{"data: " + strings.Repeat("x", 5<<20)}, agentd.Answer{},
+			"more than 4194304 bytes"},
+		{"negative usage", false, []string{`data: {"choices":[],"usage":{"prompt_tokens":-1}}` + "\n\n"},
+			agentd.Answer{}, "usage is negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := ask(t, engineAt(t, events(t, c.cut, c.chunks...).URL), hello)
 			if c.err != "" {
 				var e *agentd.EngineError
-				if !errors.As(got.Err, &e) || e.Code != bus.CodeEngineFailed || !strings.Contains(e.Error(), c.err) {
+				if !errors.As(got.Err, &e) || e.Code != bus.CodeEngineFailed ||
+					!strings.Contains(e.Error(), c.err) {
 					t.Fatalf("error %v, want %q", got.Err, c.err)
 				}
 				return
@@ -189,12 +209,15 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"error_queue_full_stream", bus.CodeNoSlot, "503: The engine is currently busy"},
-		{"error_stream_too_long", bus.CodeEngineRefused, "400: This model's maximum context length is 8192 tokens"},
+		{"error_stream_too_long", bus.CodeEngineRefused,
+			"400: This model's maximum context length is 8192 tokens"},
 		{"error_bad_type", bus.CodeEngineRefused, "Input should be a valid integer"},
 		{"error_unknown_model", bus.CodeEngineRefused, "404: The model `"},
 		{"error_not_found", bus.CodeEngineRefused, "404: Not Found"},
-		{"error_within_stream", bus.CodeEngineRefused, "400: Requested sample logprobs of 21"}, // the head was a 200
-		{"error_no_key", bus.CodeEngineFailed, "401: Unauthorized"},                            // the node's fault, not the client's
+		// the head was a 200
+		{"error_within_stream", bus.CodeEngineRefused, "400: Requested sample logprobs of 21"},
+		// the node's fault, not the client's
+		{"error_no_key", bus.CodeEngineFailed, "401: Unauthorized"},
 		{"models", bus.CodeEngineFailed, `"application/json" instead of a stream`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -210,7 +233,8 @@ func TestRefusals(t *testing.T) {
 		l.Close()
 		got := ask(t, engineAt(t, "http://"+l.Addr().String()), hello)
 		var e *agentd.EngineError
-		if !errors.As(got.Err, &e) || e.Code != bus.CodeEngineFailed || !strings.Contains(e.Error(), "refused") {
+		if !errors.As(got.Err, &e) || e.Code != bus.CodeEngineFailed ||
+			!strings.Contains(e.Error(), "refused") {
 			t.Errorf("error %v", got.Err)
 		}
 	})
@@ -231,7 +255,10 @@ func TestSilence(t *testing.T) {
 			}
 		}).URL
 	}
-	quick := func(c *agentd.EngineConfig) { c.FirstEvent, c.Progress = 150*time.Millisecond, 60*time.Millisecond }
+	quick := func(c *agentd.EngineConfig) {
+		c.FirstEvent, c.Progress = 150*time.Millisecond,
+			60*time.Millisecond
+	}
 	for _, c := range []struct {
 		name, want string
 		chunks     []string
@@ -334,7 +361,9 @@ func TestRacedIdleConnection(t *testing.T) {
 						return // closed before a byte of an answer
 					}
 					body := role + word + finish + done
-					fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+					fmt.Fprintf(conn,
+						"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
+						len(body), body)
 				}
 			}()
 		}
@@ -368,7 +397,8 @@ func TestRequestAsSent(t *testing.T) {
 	if s := ask(t, e, r); s.Err != nil {
 		t.Fatal(s.Err)
 	}
-	for name, want := range map[string]string{"Authorization": "Bearer secret", "X-Request-Id": "math-1-0", "Traceparent": "00-aa-bb-01"} {
+	for name, want := range map[string]string{"Authorization": "Bearer secret", "X-Request-Id": "math-1-0",
+		"Traceparent": "00-aa-bb-01"} {
 		if got.Header.Get(name) != want {
 			t.Errorf("%s: %q, want %q", name, got.Header.Get(name), want)
 		}

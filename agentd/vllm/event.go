@@ -56,7 +56,8 @@ func (b *batch) add(payload []byte) error {
 		if err := b.decode(payload, &e); err != nil {
 			b.text, b.ids = b.text[:e.text], b.ids[:e.ids]
 			return &agentd.EngineError{Code: bus.CodeEngineFailed,
-				Message: fmt.Sprintf("the engine sent an event that cannot be read (%.120q)", payload), Err: err}
+				Message: fmt.Sprintf("the engine sent an event that cannot be read (%.120q)", payload),
+				Err:     err}
 		}
 		if e.err != nil {
 			return e.err
@@ -86,7 +87,8 @@ func (b *batch) add(payload []byte) error {
 
 // take returns what was gathered as a Chunk of its own memory and makes room for the next read.
 func (b *batch) take() agentd.Chunk {
-	c := agentd.Chunk{Text: string(b.text), Count: b.count, Prompt: b.prompt, Extra: b.extra, Events: b.events, Finish: b.finish != "" && b.finish != "abort"}
+	c := agentd.Chunk{Text: string(b.text), Count: b.count, Prompt: b.prompt, Extra: b.extra,
+		Events: b.events, Finish: b.finish != "" && b.finish != "abort"}
 	if len(b.ids) > 0 {
 		c.Tokens = append(make([]uint32, 0, len(b.ids)), b.ids...)
 	}
@@ -170,8 +172,9 @@ func (b *batch) decode(payload []byte, e *event) error {
 	return nil
 }
 
-// brokenOff is what an event of an error means. vLLM judges some of a request only once the stream has begun: log probabilities,
-// token ids beyond the vocabulary, grammars. That is a refusal like one in the head, and no fault of the engine's.
+// brokenOff is what an event of an error means. vLLM judges some of a request only once the stream has begun:
+// log probabilities, token ids beyond the vocabulary, grammars. That is a refusal like one in the head, and
+// no fault of the engine's.
 func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
 	var said struct {
 		Code int `json:"code"`
@@ -179,7 +182,8 @@ func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
 	if json.Unmarshal(raw, &said) == nil && blame(said.Code) == bus.CodeEngineRefused {
 		return refused(said.Code, payload)
 	}
-	return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500, Message: "the engine broke off: " + complaint(payload)}
+	return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500,
+		Message: "the engine broke off: " + complaint(payload)}
 }
 
 func (b *batch) choice(raw json.RawMessage, e *event) error {

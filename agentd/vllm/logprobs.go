@@ -10,11 +10,13 @@ import (
 	"souk/bus"
 )
 
-// logs gives the log probabilities of a completion, as which an answer goes on, the shape that the request would have had them in.
+// logs gives the log probabilities of a completion, as which an answer goes on, the shape that the request
+// would have had them in.
 //
-// A completion lists for each token {token: value} of the token itself and then of the top ones, a chat a list of the first of
-// these with their bytes, which vLLM makes of the text. The values are the same. Candidates that are no more than parts of
-// characters all read "", and are one in the completion's object: of those the chat's list has one where it would have several.
+// A completion lists for each token {token: value} of the token itself and then of the top ones, a chat a
+// list of the first of these with their bytes, which vLLM makes of the text. The values are the same.
+// Candidates that are no more than parts of characters all read "", and are one in the completion's object:
+// of those the chat's list has one where it would have several.
 type logs struct {
 	chat   bool
 	top    int // candidates that are shown for each token
@@ -85,8 +87,8 @@ func newCandidate(token string, value json.RawMessage) candidate {
 	return c
 }
 
-// choice rewrites choices[0] of a completion's event. text is what of it is delivered now, and stop the stop string at which the answer
-// was ended.
+// choice rewrites choices[0] of a completion's event. text is what of it is delivered now, and stop the stop
+// string at which the answer was ended.
 func (l *logs) choice(raw json.RawMessage, text, stop string) (json.RawMessage, error) {
 	var c struct {
 		Log    completionLogs  `json:"logprobs"`
@@ -95,7 +97,8 @@ func (l *logs) choice(raw json.RawMessage, text, stop string) (json.RawMessage, 
 		Tokens json.RawMessage `json:"token_ids"`
 	}
 	err := json.Unmarshal(raw, &c)
-	if n := len(c.Log.Tokens); err == nil && (len(c.Log.Values) != n || len(c.Log.Top) != n || len(c.Log.Offsets) != n) {
+	if n := len(c.Log.Tokens); err == nil &&
+		(len(c.Log.Values) != n || len(c.Log.Top) != n || len(c.Log.Offsets) != n) {
 		err = errors.New("lists of different lengths")
 	}
 	if err != nil {
@@ -148,7 +151,8 @@ func (l *logs) said(in completionLogs) (out chatLogs, err error) {
 					wrong = err
 				}
 				value := json.RawMessage(member[space(member, space(member, len(name))+1):])
-				if len(to.Top) == 0 { // the token itself, under whose text a candidate may have put its own value
+				// the token itself, under whose text a candidate may have put its own value
+				if len(to.Top) == 0 {
 					value = in.Values[i]
 				}
 				if len(to.Top) < l.top {
@@ -165,5 +169,6 @@ func (l *logs) said(in completionLogs) (out chatLogs, err error) {
 }
 
 func unread(err error) error {
-	return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the engine's log probabilities cannot be read", Err: err}
+	return &agentd.EngineError{Code: bus.CodeEngineFailed,
+		Message: "the engine's log probabilities cannot be read", Err: err}
 }

@@ -22,7 +22,8 @@ func choicesOf(t *testing.T, name string) (out []json.RawMessage) {
 			var e struct {
 				Choices []json.RawMessage
 			}
-			if data, ok := strings.CutPrefix(line, "data: {"); !ok || json.Unmarshal([]byte("{"+data), &e) != nil || len(e.Choices) == 0 {
+			if data, ok := strings.CutPrefix(line, "data: {"); !ok ||
+				json.Unmarshal([]byte("{"+data), &e) != nil || len(e.Choices) == 0 {
 				continue
 			}
 			var c struct{ Logprobs json.RawMessage }
@@ -53,7 +54,8 @@ func askLogs(t *testing.T, kind, body, before string) *logs {
 	return l
 }
 
-// A real server gave the same tokens as a chat and as a completion of the chat's prompt: the latter's events become the former's.
+// A real server gave the same tokens as a chat and as a completion of the chat's prompt: the latter's events
+// become the former's.
 func TestLogprobsOfACompletionBecomeThoseOfAChat(t *testing.T) {
 	chat, completion := choicesOf(t, "chat_logprobs_stream"), choicesOf(t, "completion_logprobs_stream")
 	if len(chat) != len(completion) {
@@ -87,7 +89,8 @@ func TestLogprobsOfACompletionBecomeThoseOfAChat(t *testing.T) {
 			top := one["top_logprobs"].([]any)
 			if len(distinct) < len(all) || len(top) < len(all) {
 				alike++
-				entry["top_logprobs"], one["top_logprobs"] = distinct[:min(len(distinct), len(top))], top[:min(len(distinct), len(top))]
+				entry["top_logprobs"], one["top_logprobs"] = distinct[:min(len(distinct), len(top))],
+					top[:min(len(distinct), len(top))]
 			}
 		}
 		if !reflect.DeepEqual(have, want) {
@@ -168,9 +171,11 @@ func TestLogprobsAsked(t *testing.T) {
 			t.Errorf("%s %s: asks %s, %v", c.kind, c.body, data, err)
 		}
 	}
-	for _, bad := range []string{`[]`, `{"logprobs":{"tokens":["a"],"token_logprobs":[],"top_logprobs":[null],"text_offset":[0]}}`,
+	for _, bad := range []string{`[]`,
+		`{"logprobs":{"tokens":["a"],"token_logprobs":[],"top_logprobs":[null],"text_offset":[0]}}`,
 		`{"logprobs":{"tokens":["a"],"token_logprobs":[0],"top_logprobs":[[1]],"text_offset":[0]}}`} {
-		if got, err := (&logs{chat: true, top: 2}).choice(json.RawMessage(bad), "", ""); !errors.As(err, new(*agentd.EngineError)) {
+		if got, err := (&logs{chat: true, top: 2}).choice(json.RawMessage(bad), "", ""); !errors.As(err,
+			new(*agentd.EngineError)) {
 			t.Errorf("%s: %s, %v", bad, got, err)
 		}
 	}
@@ -208,14 +213,16 @@ func TestAnAnswerGoesOnWithItsLogprobs(t *testing.T) {
 				Delta    struct{ Content *string }
 				Logprobs struct{ Content []chatLog }
 			}
-			if err := json.Unmarshal(x.Choice, &choice); err != nil || choice.Delta.Content == nil || *choice.Delta.Content != c.Text || len(choice.Logprobs.Content) != 1 || x.At != 0 {
+			if err := json.Unmarshal(x.Choice, &choice); err != nil || choice.Delta.Content == nil ||
+				*choice.Delta.Content != c.Text || len(choice.Logprobs.Content) != 1 || x.At != 0 {
 				t.Errorf("beside %q at %d: %s, %v", c.Text, x.At, x.Choice, err)
 			}
 			n++
 		}
 		return nil
 	})
-	if err != nil || n != 24 || asked.Logprobs == nil || *asked.Logprobs != 4 || a.Finish != "length" || text == "" {
+	if err != nil || n != 24 || asked.Logprobs == nil || *asked.Logprobs != 4 || a.Finish != "length" ||
+		text == "" {
 		t.Errorf("%d events, %q, %+v, %v; asked %+v", n, text, a, err, asked)
 	}
 }

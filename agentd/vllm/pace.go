@@ -76,15 +76,16 @@ func (p *pace) p99() time.Duration {
 	return 0
 }
 
-// long is how long a stream that has begun may say nothing before its server is looked at: far beyond the gaps
-// of decoding, and of decoding beside the prefill of others.
+// long is how long a stream that has begun may say nothing before its server is looked at: far beyond the
+// gaps of decoding, and of decoding beside the prefill of others.
 func (p *pace) long(least time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(least, 20*p.p99(), 3*p.prefill)
 }
 
-// longFirst is the same before the first token, for a prompt of so many tokens; false if there is nothing to judge by.
+// longFirst is the same before the first token, for a prompt of so many tokens; false if there is nothing to
+// judge by.
 func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +99,8 @@ func (p *pace) movedSince(t time.Time) bool {
 	return p.last.After(t)
 }
 
-// overtaken reports whether a request sent after t has its first token. vLLM serves first come, first served, so one
-// that was sent at t and has none, long after its time, was lost.
+// overtaken reports whether a request sent after t has its first token. vLLM serves first come, first served,
+// so one that was sent at t and has none, long after its time, was lost.
 func (p *pace) overtaken(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

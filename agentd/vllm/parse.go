@@ -12,20 +12,22 @@ import (
 	"souk/market"
 )
 
-// An answer with tools, or in the middle of its reasoning, goes on by tokens as any other; but what they mean is for the server's
-// parsers to say, which read completions no more than we do. vLLM lends them (--enable-scale-out): render makes the prompt of a chat, and
-// derender makes the events of tokens. Its parsers keep no state between two questions: they are given all tokens before, with the sizes
-// of the pieces in which they once came, and read them again. So the tokens of the answer that broke off are told as if they had come
-// from here, one by one as an engine says them, and what follows is what would have followed: characters cut in two, text
-// that a parser held back, a tool call half said.
+// An answer with tools, or in the middle of its reasoning, goes on by tokens as any other; but what they mean
+// is for the server's parsers to say, which read completions no more than we do. vLLM lends them
+// (--enable-scale-out): render makes the prompt of a chat, and derender makes the events of tokens. Its
+// parsers keep no state between two questions: they are given all tokens before, with the sizes of the pieces
+// in which they once came, and read them again. So the tokens of the answer that broke off are told as if
+// they had come from here, one by one as an engine says them, and what follows is what would have followed:
+// characters cut in two, text that a parser held back, a tool call half said.
 
 const (
 	renderPath   = "/v1/chat/completions/render"
 	derenderPath = "/v1/chat/completions/derender"
 )
 
-// Parsers read the whole answer anew for each question, and the prompt is sent with it. So many tokens are asked about at once, or half of
-// them that have come within so long; and after a question that took long the next waits a multiple of that.
+// Parsers read the whole answer anew for each question, and the prompt is sent with it. So many tokens are
+// asked about at once, or half of them that have come within so long; and after a question that took long the
+// next waits a multiple of that.
 const (
 	parseLeast = 10
 	parseEvery = 100 * time.Millisecond
@@ -41,14 +43,17 @@ type parser struct {
 	state   json.RawMessage
 	said    int // tokens of the answer so far
 	pending []uint32
-	sum     int           // of the prompt's tokens and those taken over, as the engine counts them; not told yet
-	asked   time.Time     // when the last question was answered
-	cost    time.Duration // how long that took
+	// of the prompt's tokens and those taken over, as the engine counts them; not told yet
+	sum   int
+	asked time.Time     // when the last question was answered
+	cost  time.Duration // how long that took
 }
 
 // newParser has the server make the prompt, and begins after what was delivered.
-func (e *Engine) newParser(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) (*parser, error) {
-	p := &parser{e: e, model: r.Model, chat: make(map[string]json.RawMessage, len(body)+2), said: len(r.Resume.Tokens), asked: time.Now()}
+func (e *Engine) newParser(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) (*parser,
+	error) {
+	p := &parser{e: e, model: r.Model, chat: make(map[string]json.RawMessage, len(body)+2),
+		said: len(r.Resume.Tokens), asked: time.Now()}
 	for name, v := range body {
 		if name != "stream" && name != "stream_options" && !null(v) {
 			p.chat[name] = v
@@ -89,9 +94,10 @@ func (p *parser) due(now time.Time) bool {
 	return (n >= parseLeast || n >= parseLeast/2 && waited >= parseEvery) && waited >= parseRest*p.cost
 }
 
-// read asks what the pending tokens mean, the last of the answer if finish says why it ends, and returns that; and the reason as
-// parsers see it, which is another one for tool calls.
-func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) (c agentd.Chunk, reason string, err error) {
+// read asks what the pending tokens mean, the last of the answer if finish says why it ends, and returns
+// that; and the reason as parsers see it, which is another one for tool calls.
+func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) (c agentd.Chunk,
+	reason string, err error) {
 	type choice struct {
 		Index  int             `json:"index"`
 		Tokens []uint32        `json:"token_ids"`
@@ -113,7 +119,8 @@ func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) 
 	}
 	begun := time.Now()
 	err = p.e.post(ctx, derenderPath, map[string]any{
-		"stream": true, "model": p.model, "chat_request": p.chat, "prompt_token_ids": p.prompt, "stream_state": p.state,
+		"stream": true, "model": p.model, "chat_request": p.chat, "prompt_token_ids": p.prompt,
+		"stream_state":   p.state,
 		"generate_chunk": map[string]any{"request_id": "souk", "choices": []choice{x}},
 	}, &said)
 	if err != nil {
@@ -135,7 +142,8 @@ func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) 
 			return c, "", unread(err)
 		}
 	}
-	c = agentd.Chunk{Text: string(b.text), Tokens: p.pending, Count: len(p.pending), Prompt: p.sum, Events: 1, Finish: finish != ""}
+	c = agentd.Chunk{Text: string(b.text), Tokens: p.pending, Count: len(p.pending), Prompt: p.sum, Events: 1,
+		Finish: finish != ""}
 	for _, raw := range e.extra {
 		c.Extra = append(c.Extra, bus.Extra{Choice: raw})
 	}
@@ -148,7 +156,8 @@ func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) 
 }
 
 // parse is goOn where only parsers can tell what comes.
-func (e *Engine) parse(ctx context.Context, r agentd.Request, body map[string]json.RawMessage, token func(agentd.Chunk) error) (agentd.Answer, error) {
+func (e *Engine) parse(ctx context.Context, r agentd.Request, body map[string]json.RawMessage,
+	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	none := agentd.Answer{Unmetered: true}
 	if r.Kind != bus.KindChat {
 		return none, cannot(fmt.Errorf("parsers read chats, not a %s", r.Kind))
@@ -164,7 +173,8 @@ func (e *Engine) parse(ctx context.Context, r agentd.Request, body map[string]js
 	}
 	a := agentd.Answer{Finish: "length", Usage: market.Usage{}}
 	if left > 0 {
-		ask, err := completion(r, body, append(p.prompt[:len(p.prompt):len(p.prompt)], r.Resume.Tokens...), kept, left, nil)
+		ask, err := completion(r, body, append(p.prompt[:len(p.prompt):len(p.prompt)], r.Resume.Tokens...),
+			kept, left, nil)
 		if err != nil {
 			return none, cannot(err)
 		}

@@ -16,7 +16,8 @@ import (
 	"souk/bus"
 )
 
-// parsed is an answer with reasoning, text and two tool calls, and what a real server's parsers said of each of its tokens.
+// parsed is an answer with reasoning, text and two tool calls, and what a real server's parsers said of each
+// of its tokens.
 type parsed struct {
 	Chat   map[string]any
 	Prompt []uint32
@@ -85,8 +86,8 @@ func tell(t *testing.T, events ...json.RawMessage) (x told) {
 	return x
 }
 
-// lending is a server that lends its parsers: it streams the recorded answer's tokens as a completion, and says of tokens what the
-// recording says.
+// lending is a server that lends its parsers: it streams the recorded answer's tokens as a completion, and
+// says of tokens what the recording says.
 type lending struct {
 	t        *testing.T
 	p        parsed
@@ -148,8 +149,10 @@ func (l *lending) derender(w http.ResponseWriter, body []byte) {
 	for _, k := range q.State.Pieces {
 		sum += k
 	}
-	if !q.Stream || q.Model != "m" || !q.State.Role || q.Chat["tools"] == nil || q.Chat["model"] != "m" || q.Chat["stream"] != nil || !slices.Equal(q.Prompt, l.p.Prompt) ||
-		sum != n || n+len(more) > len(l.p.Tokens) || !slices.Equal(append(slices.Clone(q.State.Tokens), more...), l.p.Tokens[:n+len(more)]) {
+	if !q.Stream || q.Model != "m" || !q.State.Role || q.Chat["tools"] == nil || q.Chat["model"] != "m" ||
+		q.Chat["stream"] != nil || !slices.Equal(q.Prompt, l.p.Prompt) ||
+		sum != n || n+len(more) > len(l.p.Tokens) ||
+		!slices.Equal(append(slices.Clone(q.State.Tokens), more...), l.p.Tokens[:n+len(more)]) {
 		l.t.Fatalf("derender was asked %s", body)
 	}
 	l.asked++
@@ -161,7 +164,8 @@ func (l *lending) derender(w http.ResponseWriter, body []byte) {
 		l.fewest = min(l.fewest, len(more))
 	}
 	x := tell(l.t, events...)
-	if before := tell(l.t, l.p.Events[:n]...); !slices.Equal(before.ids, q.State.Calls) || q.State.Tools != (len(before.ids) > 0) {
+	if before := tell(l.t, l.p.Events[:n]...); !slices.Equal(before.ids, q.State.Calls) ||
+		q.State.Tools != (len(before.ids) > 0) {
 		l.t.Errorf("after %d tokens the calls are %q, want %q", n, q.State.Calls, before.ids)
 	}
 	delta := map[string]any{}
@@ -199,9 +203,12 @@ func (l *lending) derender(w http.ResponseWriter, body []byte) {
 		tokens = q.State.Tokens
 	}
 	json.NewEncoder(w).Encode(map[string]any{
-		"chunk": map[string]any{"choices": []any{map[string]any{"index": 0, "delta": delta, "logprobs": nil, "finish_reason": reason, "stop_reason": nil, "token_ids": more}}},
-		"stream_state": map[string]any{"role_sent": true, "output_token_ids": tokens, "output_chunk_lens": pieces,
-			"tools_streamed": q.State.Tools || len(x.ids) > 0, "last_tool_call_ids": append(slices.Clone(q.State.Calls), x.ids...)},
+		"chunk": map[string]any{"choices": []any{map[string]any{"index": 0, "delta": delta, "logprobs": nil,
+			"finish_reason": reason, "stop_reason": nil, "token_ids": more}}},
+		"stream_state": map[string]any{"role_sent": true, "output_token_ids": tokens,
+			"output_chunk_lens":  pieces,
+			"tools_streamed":     q.State.Tools || len(x.ids) > 0,
+			"last_tool_call_ids": append(slices.Clone(q.State.Calls), x.ids...)},
 	})
 }
 
@@ -215,7 +222,8 @@ func (l *lending) complete(w http.ResponseWriter, body []byte) {
 	}
 	kept := len(q.Prompt) - len(l.p.Prompt)
 	if !slices.Equal(q.Prompt, append(slices.Clone(l.p.Prompt), l.p.Tokens[:kept]...)) {
-		l.t.Errorf("a completion goes on from %d, not from the prompt and the answer's first %d", q.Prompt, kept)
+		l.t.Errorf("a completion goes on from %d, not from the prompt and the answer's first %d", q.Prompt,
+			kept)
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	rest := l.p.Tokens[kept:]
@@ -235,7 +243,8 @@ func (l *lending) complete(w http.ResponseWriter, body []byte) {
 	fmt.Fprintf(w, `data: {"id":"c","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":32}}}`+"\n\ndata: [DONE]\n\n", len(q.Prompt), min(len(rest), q.Max))
 }
 
-func (l *lending) goesOn(k, left int, members map[string]any) (x told, tokens []uint32, first agentd.Chunk, a agentd.Answer, err error) {
+func (l *lending) goesOn(k, left int, members map[string]any) (x told, tokens []uint32, first agentd.Chunk,
+	a agentd.Answer, err error) {
 	chat := map[string]any{"stream": true, "stream_options": map[string]any{"include_usage": true}}
 	for name, v := range l.p.Chat {
 		chat[name] = v
@@ -246,27 +255,29 @@ func (l *lending) goesOn(k, left int, members map[string]any) (x told, tokens []
 	body, _ := json.Marshal(chat)
 	had := tell(l.t, l.p.Events[:k]...)
 	r := agentd.Request{Kind: bus.KindChat, Body: body, Model: "m", MaxTokens: left, Prompt: 100,
-		Resume: &agentd.Resume{Tokens: l.p.Tokens[:k], Text: had.text, Reasoning: had.reasoning, Calls: had.ids, Whole: 1000}}
+		Resume: &agentd.Resume{Tokens: l.p.Tokens[:k], Text: had.text, Reasoning: had.reasoning,
+			Calls: had.ids, Whole: 1000}}
 	var events []json.RawMessage
 	n, ended := 0, false
-	a, err = engineAt(l.t, serve(l.t, l.ServeHTTP).URL).Complete(context.Background(), r, func(c agentd.Chunk) error {
-		if n++; n == 1 {
-			first = c
-		}
-		if ended {
-			l.t.Error("a chunk after the last")
-		}
-		ended = c.Finish
-		tokens = append(tokens, c.Tokens...)
-		x.text += c.Text
-		for _, e := range c.Extra {
-			events = append(events, e.Choice)
-			if !strings.Contains(c.Text, tell(l.t, e.Choice).text) {
-				l.t.Errorf("text %q beside %s", c.Text, e.Choice)
+	a, err = engineAt(l.t, serve(l.t, l.ServeHTTP).URL).Complete(context.Background(), r,
+		func(c agentd.Chunk) error {
+			if n++; n == 1 {
+				first = c
 			}
-		}
-		return nil
-	})
+			if ended {
+				l.t.Error("a chunk after the last")
+			}
+			ended = c.Finish
+			tokens = append(tokens, c.Tokens...)
+			x.text += c.Text
+			for _, e := range c.Extra {
+				events = append(events, e.Choice)
+				if !strings.Contains(c.Text, tell(l.t, e.Choice).text) {
+					l.t.Errorf("text %q beside %s", c.Text, e.Choice)
+				}
+			}
+			return nil
+		})
 	if err == nil && !ended {
 		l.t.Error("no chunk said that it was the last")
 	}
@@ -275,8 +286,8 @@ func (l *lending) goesOn(k, left int, members map[string]any) (x told, tokens []
 	return y, tokens, first, a, err
 }
 
-// An answer of reasoning, text and tool calls that broke off after any token goes on exactly: in the middle of a character, of the
-// reasoning, between the markers, in a call's arguments.
+// An answer of reasoning, text and tool calls that broke off after any token goes on exactly: in the middle
+// of a character, of the reasoning, between the markers, in a call's arguments.
 func TestAnAnswerWithToolCallsGoesOnAtEveryToken(t *testing.T) {
 	p := recordedParse(t)
 	for k := 1; k < len(p.Tokens); k++ {
@@ -286,7 +297,8 @@ func TestAnAnswerWithToolCallsGoesOnAtEveryToken(t *testing.T) {
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) || !slices.Equal(tokens, p.Tokens[k:]) {
 			t.Fatalf("after %d tokens: %+v, want\n%+v; %d tokens, %v", k, got, want, len(tokens), err)
 		}
-		if first.Base != len(p.Prompt) || first.Kept != k || a.Finish != "tool_calls" || a.Unmetered || a.Usage.Prompt != len(p.Prompt)+k || a.Usage.Output != len(p.Tokens)-k {
+		if first.Base != len(p.Prompt) || first.Kept != k || a.Finish != "tool_calls" || a.Unmetered ||
+			a.Usage.Prompt != len(p.Prompt)+k || a.Usage.Output != len(p.Tokens)-k {
 			t.Errorf("after %d tokens: %+v, %+v", k, first, a)
 		}
 		if l.fewest < parseLeast/2 || l.asked > len(p.Tokens)/(parseLeast/2)+1 {
@@ -325,7 +337,9 @@ func TestAnswersThatNoParserContinues(t *testing.T) {
 			l.t, l.p = t, p
 			_, tokens, _, a, err := l.goesOn(20, 1000, c.members)
 			var e *agentd.EngineError
-			if !errors.As(err, &e) || e.Code != bus.CodeAgentFailed || !strings.Contains(err.Error(), c.why) || len(tokens) > 0 {
+			if !errors.As(err, &e) || e.Code != bus.CodeAgentFailed ||
+				!strings.Contains(err.Error(), c.why) ||
+				len(tokens) > 0 {
 				t.Errorf("%d tokens, %+v, %v", len(tokens), a, err)
 			}
 		})
@@ -354,11 +368,13 @@ func TestTextAfterReasoningGoesOn(t *testing.T) {
 	}).URL
 	text := ""
 	body, _ := json.Marshal(p.Chat)
-	a, err := engineAt(t, url).Complete(context.Background(), agentd.Request{Kind: bus.KindChat, Body: body, Model: "m", MaxTokens: 3,
-		Resume: &agentd.Resume{Tokens: p.Tokens[:k], Text: had.text, Reasoning: had.reasoning, Whole: 1000}}, func(c agentd.Chunk) error {
-		text += c.Text
-		return nil
-	})
+	a, err := engineAt(t, url).Complete(context.Background(),
+		agentd.Request{Kind: bus.KindChat, Body: body, Model: "m", MaxTokens: 3,
+			Resume: &agentd.Resume{Tokens: p.Tokens[:k], Text: had.text, Reasoning: had.reasoning,
+				Whole: 1000}}, func(c agentd.Chunk) error {
+			text += c.Text
+			return nil
+		})
 	if err != nil || text != "rawrawraw" || a.Finish != "length" || l.requests != 1 {
 		t.Errorf("%q, %+v, %v; %d requests", text, a, err, l.requests)
 	}

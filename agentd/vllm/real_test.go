@@ -13,7 +13,8 @@ import (
 	"souk/bus"
 )
 
-// The same expectations of a running server: VLLM_URL=http://127.0.0.1:8000 go test ./agentd/vllm -run TestRunningServer
+// The same expectations of a running server: VLLM_URL=http://127.0.0.1:8000 go test ./agentd/vllm -run
+// TestRunningServer
 func TestRunningServer(t *testing.T) {
 	url := os.Getenv("VLLM_URL")
 	if url == "" {
@@ -22,12 +23,15 @@ func TestRunningServer(t *testing.T) {
 	ctx := t.Context()
 	e := engineAt(t, url)
 	info, err := e.Info(ctx)
-	if err != nil || len(info.Models) == 0 || info.Version == "" || info.MaxModelLen <= 0 || info.BlockSize <= 0 || info.KVTokens < info.BlockSize {
+	if err != nil || len(info.Models) == 0 || info.Version == "" || info.MaxModelLen <= 0 ||
+		info.BlockSize <= 0 || info.KVTokens < info.BlockSize {
 		t.Fatalf("%+v %v", info, err)
 	}
 	t.Logf("%+v", info)
 	load, err := e.Load(ctx)
-	if err != nil || load.Running == nil || load.Waiting == nil || load.KVUsage == nil || load.Preempted == nil || load.PrefixQueries == nil || load.PrefixHits == nil || load.Generated == nil {
+	if err != nil || load.Running == nil || load.Waiting == nil || load.KVUsage == nil ||
+		load.Preempted == nil || load.PrefixQueries == nil || load.PrefixHits == nil ||
+		load.Generated == nil {
 		t.Fatalf("%+v %v", load, err)
 	}
 	body := func(kind, text string) json.RawMessage {
@@ -38,24 +42,35 @@ func TestRunningServer(t *testing.T) {
 	}
 	for _, kind := range []string{bus.KindChat, bus.KindCompletion} {
 		for turn := range 2 {
-			got := ask(t, e, agentd.Request{ID: fmt.Sprint("t-", kind, turn), Kind: kind, Model: info.Models[0], MaxTokens: 40, Body: body(kind, "Tell me of the sea, the ships on it and the men in them. And of what they saw at night, when no wind blew and the water lay still as oil under the stars; and of the harbours, the merchants, the songs.")})
+			got := ask(t, e, agentd.Request{ID: fmt.Sprint("t-", kind, turn), Kind: kind,
+				Model: info.Models[0], MaxTokens: 40,
+				Body: body(kind,
+					"Tell me of the sea, the ships on it and the men in them. And of what they saw at "+
+						"night, when no wind blew and the water lay still as oil under the stars; and of "+
+						"the harbours, the merchants, the songs.")})
 			a := got.Answer
-			if got.Err != nil || a.Finish != "length" || a.Usage.Output != 40 || len(got.Tokens) != 40 || got.Count != 40 || a.Usage.Prompt != got.Prompt || got.Prompt == 0 || a.Unmetered || a.NoCacheReport || a.TTFT <= 0 {
+			if got.Err != nil || a.Finish != "length" || a.Usage.Output != 40 || len(got.Tokens) != 40 ||
+				got.Count != 40 || a.Usage.Prompt != got.Prompt || got.Prompt == 0 || a.Unmetered ||
+				a.NoCacheReport || a.TTFT <= 0 {
 				t.Errorf("%s: %+v", kind, got)
 			}
 			if turn == 1 && a.Usage.Cached < info.BlockSize {
 				t.Errorf("%s asked twice: %d of %d tokens cached", kind, a.Usage.Cached, a.Usage.Prompt)
 			}
-			t.Logf("%s: %d of %d cached, TTFT %v, ITL %v", kind, a.Usage.Cached, a.Usage.Prompt, a.TTFT, a.ITL)
+			t.Logf("%s: %d of %d cached, TTFT %v, ITL %v", kind, a.Usage.Cached, a.Usage.Prompt, a.TTFT,
+				a.ITL)
 		}
 	}
 	var refused *agentd.EngineError
-	if got := ask(t, e, agentd.Request{Kind: bus.KindChat, Model: "nobody's", MaxTokens: 1, Body: body("", "x")}); !errors.As(got.Err, &refused) || refused.Status != 404 || refused.Code != bus.CodeEngineRefused {
+	if got := ask(t, e, agentd.Request{Kind: bus.KindChat, Model: "nobody's", MaxTokens: 1,
+		Body: body("", "x")}); !errors.As(got.Err, &refused) || refused.Status != 404 ||
+		refused.Code != bus.CodeEngineRefused {
 		t.Errorf("unknown model: %v", got.Err)
 	}
 	mine := errors.New("enough")
 	before := *load.Generated
-	a, err := e.Complete(ctx, agentd.Request{Kind: bus.KindChat, Model: info.Models[0], MaxTokens: 4000, Body: body("", "Count to a million.")}, func(c agentd.Chunk) error {
+	a, err := e.Complete(ctx, agentd.Request{Kind: bus.KindChat, Model: info.Models[0], MaxTokens: 4000,
+		Body: body("", "Count to a million.")}, func(c agentd.Chunk) error {
 		if c.Count > 0 {
 			return mine
 		}
@@ -84,15 +99,22 @@ func TestRunningServerWithinTheBound(t *testing.T) {
 	}
 	t.Logf("%+v", *info.Template)
 	tool := func(name string) string {
-		return `{"type":"function","function":{"name":"` + name + `","parameters":{"type":"object","properties":{"!":{"type":"number","enum":[1e15,1e15,1e15,1e15]}}}}}`
+		return `{"type":"function","function":{"name":"` + name +
+			`","parameters":{"type":"object","properties":{"!":{"type":"number","enum":[1e15,1e15,1e15,1e15]}}}}}`
 	}
 	for name, body := range map[string]string{
-		"punctuation":   `{"messages":[{"role":"user","content":"` + strings.Repeat("!?", 2000) + `"}]}`,
-		"notes":         `{"messages":[{"role":"user","content":"` + strings.Repeat("\U0001D160", 500) + `"}]}`,
-		"many messages": `{"messages":[` + strings.Repeat(`{"role":"user","content":"!"},{"role":"assistant","content":""},`, 200) + `{"role":"user","content":"!"}]}`,
-		"parts":         `{"messages":[{"role":"user","content":[` + strings.Repeat(`{"type":"text","text":"!"},`, 400) + `"!"]}]}`,
-		"tools":         `{"messages":[{"role":"user","content":"!"}],"tools":[` + strings.Repeat(tool("!")+",", 30) + tool("?") + `]}`,
-		"calls": `{"messages":[{"role":"user","content":"!"},{"role":"assistant","tool_calls":[` + strings.Repeat(`{"id":"1","type":"function","function":{"name":"f","arguments":"{\"!\":[1e15,1e15,1e15,1e15]}"}},`, 30) +
+		"punctuation": `{"messages":[{"role":"user","content":"` + strings.Repeat("!?", 2000) + `"}]}`,
+		"notes": `{"messages":[{"role":"user","content":"` + strings.Repeat("\U0001D160", 500) +
+			`"}]}`,
+		"many messages": `{"messages":[` +
+			strings.Repeat(`{"role":"user","content":"!"},{"role":"assistant","content":""},`, 200) +
+			`{"role":"user","content":"!"}]}`,
+		"parts": `{"messages":[{"role":"user","content":[` +
+			strings.Repeat(`{"type":"text","text":"!"},`, 400) + `"!"]}]}`,
+		"tools": `{"messages":[{"role":"user","content":"!"}],"tools":[` + strings.Repeat(tool("!")+",", 30) +
+			tool("?") + `]}`,
+		"calls": `{"messages":[{"role":"user","content":"!"},{"role":"assistant","tool_calls":[` +
+			strings.Repeat(`{"id":"1","type":"function","function":{"name":"f","arguments":"{\"!\":[1e15,1e15,1e15,1e15]}"}},`, 30) +
 			`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"!"}]}`,
 		"a word for the template": `{"messages":[{"role":"user","content":"!"}],"chat_template_kwargs":{"bos_token":"` + strings.Repeat("!?", 31) + `"}}`,
 		"effort":                  `{"messages":[{"role":"user","content":"!"}],"reasoning_effort":"high","response_format":{"type":"json_object"}}`,
@@ -103,7 +125,8 @@ func TestRunningServerWithinTheBound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := agentd.Request{Kind: bus.KindChat, Model: info.Models[0], MaxTokens: 1, Body: json.RawMessage(body), Count: true}
+			r := agentd.Request{Kind: bus.KindChat, Model: info.Models[0], MaxTokens: 1,
+				Body: json.RawMessage(body), Count: true}
 			if name == "completion" {
 				r.Kind = bus.KindCompletion
 			}
@@ -115,7 +138,8 @@ func TestRunningServerWithinTheBound(t *testing.T) {
 				t.Fatal(err)
 			}
 			bound, ok := info.Template.Bound(&p)
-			t.Logf("%d bytes, estimate %d, bound %d (%v), computed %d", p.Bytes, p.Tokens, bound, ok, computed)
+			t.Logf("%d bytes, estimate %d, bound %d (%v), computed %d", p.Bytes, p.Tokens, bound, ok,
+				computed)
 			if ok && computed > bound || computed != counted || computed == 0 {
 				t.Errorf("computed %d, bound %d, counted %d", computed, bound, counted)
 			}

@@ -191,7 +191,8 @@ func payloads(chunks []string) []string {
 	var out []string
 	for _, c := range chunks {
 		for line := range strings.Lines(c) {
-			if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: "); ok && rest != "[DONE]" {
+			if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: "); ok &&
+				rest != "[DONE]" {
 				out = append(out, rest)
 			}
 		}

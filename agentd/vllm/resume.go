@@ -16,8 +16,9 @@ import (
 	"souk/market"
 )
 
-// An answer that broke off elsewhere goes on here: the prompt's token ids and those of the answer so far are sent as
-// the prompt of a completion. The ids are those of an uninterrupted answer; the text needs care at the seam:
+// An answer that broke off elsewhere goes on here: the prompt's token ids and those of the answer so far are
+// sent as the prompt of a completion. The ids are those of an uninterrupted answer; the text needs care at
+// the seam:
 //
 //   - vLLM that begins inside a character sends the whole prompt as text (vLLM issue 48853), so the answer
 //     is taken back to the end of a character;
@@ -30,9 +31,11 @@ const backOff = 3
 var errStopped = errors.New("a stop string was found")
 
 // goOn is Complete for an answer that broke off.
-func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer, error) {
+func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer,
+	error) {
 	none := agentd.Answer{Unmetered: true}
-	from := bus.Resume{Tokens: r.Resume.Tokens, Text: r.Resume.Text, Reasoning: r.Resume.Reasoning, Calls: r.Resume.Calls}
+	from := bus.Resume{Tokens: r.Resume.Tokens, Text: r.Resume.Text, Reasoning: r.Resume.Reasoning,
+		Calls: r.Resume.Calls}
 	parses, err := from.CanContinue(r.Body)
 	if err != nil {
 		return none, cannot(err)
@@ -125,9 +128,11 @@ func cannot(err error) error {
 }
 
 // tokenize returns the prompt's token ids.
-func (e *Engine) tokenize(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) ([]uint32, error) {
+func (e *Engine) tokenize(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) ([]uint32,
+	error) {
 	q := map[string]any{"model": r.Model}
-	names := []string{"messages", "add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs",
+	names := []string{"messages", "add_generation_prompt", "continue_final_message", "chat_template",
+		"chat_template_kwargs",
 		"add_special_tokens", "tools"}
 	if r.Kind == bus.KindCompletion {
 		names = []string{"add_special_tokens"}
@@ -163,7 +168,8 @@ func (e *Engine) wholeCharacters(ctx context.Context, r agentd.Request) (kept in
 		var said struct {
 			Prompt string `json:"prompt"`
 		}
-		if err := e.post(ctx, "/detokenize", map[string]any{"model": r.Model, "tokens": all[:kept]}, &said); err != nil {
+		if err := e.post(ctx, "/detokenize", map[string]any{"model": r.Model, "tokens": all[:kept]},
+			&said); err != nil {
 			return 0, "", err
 		}
 		if !strings.HasSuffix(said.Prompt, string(utf8.RuneError)) {
@@ -217,12 +223,14 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 // sampling are the members of a body that go along: they mean the same in chats and completions. "stop" is
 // not among them, since it is looked for here.
 var sampling = []string{
-	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos", "logit_bias", "allowed_token_ids",
+	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos",
+	"logit_bias", "allowed_token_ids",
 	"skip_special_tokens", "spaces_between_special_tokens", "priority", "user", "cache_salt",
 }
 
 // completion is the request for the rest of an answer.
-func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int, logs *logs) ([]byte, error) {
+func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int,
+	logs *logs) ([]byte, error) {
 	q := map[string]any{
 		"model": r.Model, "prompt": ids, "max_tokens": left, "stream": true, "return_token_ids": true,
 		"stream_options": map[string]bool{"include_usage": true},
@@ -257,11 +265,12 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 // maxBias is the most that vLLM adds to a logit or takes from it.
 const maxBias = 100
 
-// penalise makes up for a frequency_penalty and a presence_penalty: the engine counts what it generates itself, and the answer so far is
-// part of its prompt. What the count of these tokens would take from their logits goes into logit_bias, which is added at the same
-// place. With it greedy ids are those of the uninterrupted answer under a frequency_penalty. A presence_penalty is exact until a token
-// of the answer so far comes again: from then on the engine counts that one as well, so that it is taken from twice, and the answer goes on
-// a little less inclined to repeat its first part.
+// penalise makes up for a frequency_penalty and a presence_penalty: the engine counts what it generates
+// itself, and the answer so far is part of its prompt. What the count of these tokens would take from their
+// logits goes into logit_bias, which is added at the same place. With it greedy ids are those of the
+// uninterrupted answer under a frequency_penalty. A presence_penalty is exact until a token of the answer so
+// far comes again: from then on the engine counts that one as well, so that it is taken from twice, and the
+// answer goes on a little less inclined to repeat its first part.
 func penalise(q map[string]any, body map[string]json.RawMessage, answer []uint32) error {
 	each, err := penalty(q, body, "frequency_penalty")
 	if err != nil {

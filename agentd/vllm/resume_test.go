@@ -8,7 +8,8 @@ import (
 	"souk/agentd"
 )
 
-// The counts of what was generated elsewhere become biases, on top of the request's own, within what vLLM takes.
+// The counts of what was generated elsewhere become biases, on top of the request's own, within what vLLM
+// takes.
 func TestPenaltiesGoAlong(t *testing.T) {
 	for _, c := range []struct {
 		body  string
@@ -18,7 +19,8 @@ func TestPenaltiesGoAlong(t *testing.T) {
 		{`{}`, nil, false},
 		{`{"frequency_penalty":0}`, nil, false},
 		{`{"frequency_penalty":0.5}`, map[uint32]float64{4: -1, 5: -0.5}, true},
-		{`{"frequency_penalty":-0.5,"logit_bias":{"4":0.25,"9":3}}`, map[uint32]float64{4: 1.25, 5: 0.5, 9: 3}, true},
+		{`{"frequency_penalty":-0.5,"logit_bias":{"4":0.25,"9":3}}`,
+			map[uint32]float64{4: 1.25, 5: 0.5, 9: 3}, true},
 		{`{"frequency_penalty":2,"logit_bias":{"4":-99}}`, map[uint32]float64{4: -100, 5: -2}, true},
 		{`{"presence_penalty":0.5}`, map[uint32]float64{4: -0.5, 5: -0.5}, true},
 		{`{"presence_penalty":0.5,"frequency_penalty":1}`, map[uint32]float64{4: -2.5, 5: -1.5}, true},
@@ -45,7 +47,8 @@ func TestPenaltiesGoAlong(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"frequency_penalty", "presence_penalty"} {
-		if _, err := completion(agentd.Request{}, map[string]json.RawMessage{name: []byte(`"x"`)}, []uint32{1}, 1, 1, nil); err == nil {
+		if _, err := completion(agentd.Request{}, map[string]json.RawMessage{name: []byte(`"x"`)},
+			[]uint32{1}, 1, 1, nil); err == nil {
 			t.Errorf("a %s that is no number was taken", name)
 		}
 	}

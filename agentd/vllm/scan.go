@@ -295,7 +295,8 @@ func (b *batch) scan(payload []byte, e *event) bool {
 		if !ok {
 			return false
 		}
-		if len(b.prefix) == 0 && string(name) == "choices" && seen&^(mID|mObject|mCreated|mModel|mFingerprint) == 0 {
+		if len(b.prefix) == 0 && string(name) == "choices" &&
+			seen&^(mID|mObject|mCreated|mModel|mFingerprint) == 0 {
 			b.prefix, b.seen = bytes.Clone(payload[:at]), seen
 		}
 		bit, ok := b.top(&c, name, e)

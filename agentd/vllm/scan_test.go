@@ -21,8 +21,10 @@ func slowly(payload []byte) string {
 	return reading(b, payload, func(p []byte, e *event) bool { return b.decode(p, e) == nil })
 }
 
-var streams = []string{"chat_stream", "chat_stream_usage", "chat_stream_token_ids", "chat_stream_continuous_usage", "chat_stream_no_details",
-	"completion_stream", "chat_interval4", "keep_alive_comment", "chat_stream_per_request_metrics", "chat_stop_stream", "chat_max_tokens_1",
+var streams = []string{"chat_stream", "chat_stream_usage", "chat_stream_token_ids",
+	"chat_stream_continuous_usage", "chat_stream_no_details",
+	"completion_stream", "chat_interval4", "keep_alive_comment", "chat_stream_per_request_metrics",
+	"chat_stop_stream", "chat_max_tokens_1",
 	"chat_tools_required_stream", "chat_n2_stream"}
 
 // The quick way and encoding/json read recorded events alike, and the quick way reads all that are plain.
@@ -53,8 +55,8 @@ func TestScanReadsRecordings(t *testing.T) {
 	}
 }
 
-// Two events of one stream: whatever the quick way accepts, encoding/json reads the same, also after it has learnt what
-// the stream's events begin with.
+// Two events of one stream: whatever the quick way accepts, encoding/json reads the same, also after it has
+// learnt what the stream's events begin with.
 func FuzzScan(f *testing.F) {
 	for _, name := range streams {
 		for _, p := range payloads(recorded(f, name).chunks()) {

@@ -159,7 +159,8 @@ func label(labels []byte, name string) string {
 	return ""
 }
 
-// Info implements agentd.Engine. It fails while the server boots (connection refused) and when it is not healthy.
+// Info implements agentd.Engine. It fails while the server boots (connection refused) and when it is not
+// healthy.
 func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	var info agentd.Info
 	if _, err := e.get(ctx, "/health"); err != nil {
@@ -199,8 +200,8 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	return info, nil
 }
 
-// parses asks whether the server lends its parsers: without --enable-scale-out it says 403, an older one 404, and one that does
-// that the question is empty.
+// parses asks whether the server lends its parsers: without --enable-scale-out it says 403, an older one 404,
+// and one that does that the question is empty.
 func (e *Engine) parses(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
 	defer cancel()
@@ -230,7 +231,8 @@ func cacheConfig(page []byte) (blockSize, tokens int) {
 			return
 		}
 		blockSize = size
-		if blocks, err := strconv.Atoi(label(labels, "num_gpu_blocks")); err == nil && blocks > 1 && blocks < 1<<40 {
+		if blocks, err := strconv.Atoi(label(labels, "num_gpu_blocks")); err == nil && blocks > 1 &&
+			blocks < 1<<40 {
 			tokens += (blocks - 1) * size
 		}
 	})

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// seam joins the text of an answer that broke off to the text that follows elsewhere, and looks for stop strings
-// across. Like vLLM it holds back as much as might begin one.
+// seam joins the text of an answer that broke off to the text that follows elsewhere, and looks for stop
+// strings across. Like vLLM it holds back as much as might begin one.
 type seam struct {
 	stops []string
 	keep  int    // bytes held back: one less than the longest stop string
@@ -15,8 +15,8 @@ type seam struct {
 	skip  string // delivered already, though the other engine says it again
 }
 
-// newSeam begins with what was delivered and what the tokens taken over say. With no stop string all of it was
-// delivered, whatever else the two may differ in, such as special tokens that only one of them shows.
+// newSeam begins with what was delivered and what the tokens taken over say. With no stop string all of it
+// was delivered, whatever else the two may differ in, such as special tokens that only one of them shows.
 func newSeam(delivered, said string, stops []string) (*seam, error) {
 	s := &seam{stops: stops}
 	for _, stop := range stops {
@@ -41,8 +41,8 @@ func newSeam(delivered, said string, stops []string) (*seam, error) {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// take adds what the engine said and returns what may be delivered now; and the stop string with which the answer ends, if
-// it does: then nothing more is to be said.
+// take adds what the engine said and returns what may be delivered now; and the stop string with which the
+// answer ends, if it does: then nothing more is to be said.
 func (s *seam) take(text string) (out, stop string) {
 	if s.skip != "" && text != "" {
 		n := 0
@@ -62,7 +62,8 @@ func (s *seam) take(text string) (out, stop string) {
 	at := -1
 	for _, want := range s.stops {
 		// The earliest end counts, as it would have token by token.
-		if i := strings.Index(all, want); i >= 0 && i+len(want) > len(s.sent) && (at < 0 || i+len(want) < at+len(stop)) {
+		if i := strings.Index(all, want); i >= 0 && i+len(want) > len(s.sent) &&
+			(at < 0 || i+len(want) < at+len(stop)) {
 			at, stop = i, want
 		}
 	}

@@ -22,8 +22,9 @@ func uncut(all string, stops []string) (string, string) {
 	return all[:at], which
 }
 
-// Whatever the text, the stop strings, the place of the cut and the pieces in which the rest comes: both parts
-// together are the uncut answer. The first engine delivers as vLLM does, holding back what might begin a stop string.
+// Whatever the text, the stop strings, the place of the cut and the pieces in which the rest comes: both
+// parts together are the uncut answer. The first engine delivers as vLLM does, holding back what might begin
+// a stop string.
 func TestSeamIsInvisible(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -77,7 +78,8 @@ func TestSeamIsInvisible(t *testing.T) {
 			got += s.rest()
 		}
 		if got != want || stop != wantStop {
-			t.Fatalf("%q, stops %q, cut at %d: %q ended by %q, want %q by %q", all, stops, cut, got, stop, want, wantStop)
+			t.Fatalf("%q, stops %q, cut at %d: %q ended by %q, want %q by %q", all, stops, cut, got, stop,
+				want, wantStop)
 		}
 	}
 }
@@ -89,7 +91,8 @@ func TestSeamWhereTheTextsDiffer(t *testing.T) {
 		bad                              bool
 	}{
 		{"a space that only the tokens show", "Hello", " Hello you", "!", " you!", nil, false},
-		{"a special token that only the tokens show, and no stop string", "Hello", "<s>Hello", " you", " you", nil, false},
+		{"a special token that only the tokens show, and no stop string", "Hello", "<s>Hello", " you", " you",
+			nil, false},
 		{"the same with a stop string", "Hello", "<s>Hello", " you", "", []string{"x"}, true},
 		{"more was delivered than the tokens kept say", "Hello wor", "Hello", " world", "ld", nil, false},
 	} {
@@ -108,7 +111,8 @@ func TestSeamWhereTheTextsDiffer(t *testing.T) {
 	}
 }
 
-// What is long for a server follows from its own gaps: a tenth of a second is nothing to one that decodes slowly.
+// What is long for a server follows from its own gaps: a tenth of a second is nothing to one that decodes
+// slowly.
 func TestPace(t *testing.T) {
 	now := time.Unix(1, 0)
 	var p pace

@@ -37,7 +37,8 @@ func (s *stream) next() (events int, err error) {
 	if s.from > 0 {
 		s.to = copy(s.buf, s.buf[s.from:s.to])
 		s.from = 0
-		if s.to == 0 && len(s.buf) > 4*readSize { // the first event is as long as the prompt, the others are short
+		// the first event is as long as the prompt, the others are short
+		if s.to == 0 && len(s.buf) > 4*readSize {
 			s.buf = make([]byte, readSize)
 		}
 	}

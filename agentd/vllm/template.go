@@ -32,7 +32,8 @@ var normalForms = []struct {
 	wide     int
 }{
 	// compatibility forms
-	{"\uFDFA", "\u0635\u0644\u0649 \u0627\u0644\u0644\u0647 \u0639\u0644\u064A\u0647 \u0648\u0633\u0644\u0645", 11},
+	{"\uFDFA", "\u0635\u0644\u0649 \u0627\u0644\u0644\u0647 \u0639\u0644\u064A\u0647 " +
+		"\u0648\u0633\u0644\u0645", 11},
 	// canonical ones
 	{"\U0001D160", "\U0001D158\U0001D165\U0001D16E", 3},
 }

@@ -12,7 +12,8 @@ import (
 	"souk/bus"
 )
 
-// counter is a server that counts prompts as tokens says: not at all where that is false, and it fails below 0.
+// counter is a server that counts prompts as tokens says: not at all where that is false, and it fails below
+// 0.
 func counter(t *testing.T, tokens func(q map[string]any, body string) (int, bool)) *Engine {
 	return engineAt(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var q map[string]any
@@ -71,14 +72,19 @@ func TestTemplatesAreMeasured(t *testing.T) {
 		return chatML(q, 9, 5), true
 	})
 	template := e.template(context.Background())
-	if template == nil || template.Tools < 0 || template.Wide != 1 || template.Fixed > 100 || template.Each > 30 {
+	if template == nil || template.Tools < 0 || template.Wide != 1 || template.Fixed > 100 ||
+		template.Each > 30 {
 		t.Fatalf("measured %+v", template)
 	}
 	for _, body := range []string{
 		`{"messages":[{"role":"user","content":"` + strings.Repeat("!?", 3000) + `"}]}`,
-		`{"messages":[` + strings.Repeat(`{"role":"user","content":"."},{"role":"assistant","content":""},`, 200) + `{"role":"user","content":"."}],"chat_template_kwargs":{"enable_thinking":false}}`,
-		`{"messages":[{"role":"user","content":"."}],"tools":[` + strings.Repeat(`{"type":"function","function":{"name":"f","parameters":{"a":{"b":{"c":[1,2,{"d":null}]}}}}},`, 40) + `{"type":"function","function":{"name":"f"}}]}`,
-		`{"messages":[{"role":"user","content":"."},{"role":"assistant","tool_calls":[` + strings.Repeat(`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}},`, 40) + `{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}]}`,
+		`{"messages":[` + strings.Repeat(`{"role":"user","content":"."},{"role":"assistant","content":""},`,
+			200) + `{"role":"user","content":"."}],"chat_template_kwargs":{"enable_thinking":false}}`,
+		`{"messages":[{"role":"user","content":"."}],"tools":[` +
+			strings.Repeat(`{"type":"function","function":{"name":"f","parameters":{"a":{"b":{"c":[1,2,{"d":null}]}}}}},`, 40) + `{"type":"function","function":{"name":"f"}}]}`,
+		`{"messages":[{"role":"user","content":"."},{"role":"assistant","tool_calls":[` +
+			strings.Repeat(`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}},`, 40) +
+			`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}]}`,
 	} {
 		p, err := bus.MeasurePrompt([]byte(body))
 		if err != nil {
@@ -116,7 +122,8 @@ func TestTemplatesThatCannotBeMeasured(t *testing.T) {
 			}
 			return 2 * chatML(q, 9, 5), true
 		},
-		"a template that says the system prompt with every message": func(q map[string]any, text string) (int, bool) {
+		"a template that says the system prompt with every message": func(q map[string]any, text string) (int,
+			bool) {
 			if _, ok := q["messages"]; !ok {
 				return len(text), true
 			}
@@ -154,7 +161,8 @@ func TestTemplatesThatCannotBeMeasured(t *testing.T) {
 
 // Tokenizers that normalise text count what they make of it.
 func TestNormalFormsAreFound(t *testing.T) {
-	for want, forms := range map[int][]string{1: nil, 3: {"\U0001D160", "\U0001D158\U0001D165\U0001D16E"}, 11: {"\uFDFA", "صلى الله عليه وسلم"}} {
+	for want, forms := range map[int][]string{1: nil, 3: {"\U0001D160", "\U0001D158\U0001D165\U0001D16E"},
+		11: {"\uFDFA", "صلى الله عليه وسلم"}} {
 		e := counter(t, func(q map[string]any, text string) (int, bool) {
 			if _, ok := q["messages"]; !ok {
 				return len(text), true
@@ -198,7 +206,9 @@ func TestCountedBeforeItIsComputed(t *testing.T) {
 		}
 	}).URL)
 	refused := fmt.Errorf("too long")
-	r := agentd.Request{Kind: bus.KindChat, Body: []byte(`{"messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"x":"y"}}`), MaxTokens: 1, Count: true}
+	r := agentd.Request{Kind: bus.KindChat,
+		Body:      []byte(`{"messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"x":"y"}}`),
+		MaxTokens: 1, Count: true}
 	_, err := e.Complete(context.Background(), r, func(c agentd.Chunk) error {
 		if c.Counted != 5 || c.Events != 0 {
 			t.Errorf("%+v", c)

@@ -10,11 +10,12 @@ import (
 	"souk/bus"
 )
 
-// watchdog ends a stream that says nothing for too long, or whose server hangs. Comments are no sign of life: the
-// API server sends them while the engine behind it hangs, and so it answers /health. A hang is a stream that is
-// silent for longer than this server's pace explains, while for as long no other stream of it moved, and two readings
-// of its counters that show the same. If counters move the stream was preempted or starved, and waits. A request without
-// a first token is given up as well if others that came later have theirs: it was lost, and begins anew elsewhere at no loss.
+// watchdog ends a stream that says nothing for too long, or whose server hangs. Comments are no sign of life:
+// the API server sends them while the engine behind it hangs, and so it answers /health. A hang is a stream
+// that is silent for longer than this server's pace explains, while for as long no other stream of it moved,
+// and two readings of its counters that show the same. If counters move the stream was preempted or starved,
+// and waits. A request without a first token is given up as well if others that came later have theirs: it
+// was lost, and begins anew elsewhere at no loss.
 type watchdog struct {
 	e      *Engine
 	ctx    context.Context // of the request
@@ -68,12 +69,14 @@ func (d *watchdog) look() {
 	case silent < long:
 		d.timer.Reset(min(left, long-silent))
 	case heard == 0 && d.e.pace.overtaken(d.born):
-		d.end(fmt.Sprintf("the engine lost the request: nothing came for %v, and later ones were answered", age.Round(time.Millisecond)))
+		d.end(fmt.Sprintf("the engine lost the request: nothing came for %v, and later ones were answered",
+			age.Round(time.Millisecond)))
 	case !d.e.pace.hungSince(d.born.Add(heard)) && !d.hangs(heard, time.Now().Add(-long)):
 		d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), max(between, long/4)))
 	default:
 		d.e.pace.hangs(time.Now())
-		d.end(fmt.Sprintf("the engine hangs: nothing came for %v, and its counters stand still", time.Since(d.born.Add(heard)).Round(time.Millisecond)))
+		d.end(fmt.Sprintf("the engine hangs: nothing came for %v, and its counters stand still",
+			time.Since(d.born.Add(heard)).Round(time.Millisecond)))
 	}
 }
 
@@ -88,8 +91,8 @@ func (d *watchdog) long(heard time.Duration) (time.Duration, bool) {
 // between is how long apart the two readings are.
 const between = time.Second
 
-// hangs asks the server, unless a stream of it moved after since. One that does not answer at all stands still too; one that
-// reports no counters cannot be judged.
+// hangs asks the server, unless a stream of it moved after since. One that does not answer at all stands
+// still too; one that reports no counters cannot be judged.
 func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 	still := func() bool {
 		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.movedSince(since)

@@ -15,8 +15,8 @@ import (
 	"souk/agentd"
 )
 
-// Silence is a hang where the server's counters stand still, and patience where they move: then the stream was preempted.
-// /health, which says that all is well, is not asked.
+// Silence is a hang where the server's counters stand still, and patience where they move: then the stream
+// was preempted. /health, which says that all is well, is not asked.
 func TestHang(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -44,7 +44,8 @@ func TestHang(t *testing.T) {
 				}
 			}).URL
 			e := engineAt(t, url, func(c *agentd.EngineConfig) {
-				c.FirstEvent, c.Progress, c.Suspect, c.Probe = 5*time.Second, 600*time.Millisecond, 40*time.Millisecond, 60*time.Millisecond
+				c.FirstEvent, c.Progress, c.Suspect, c.Probe = 5*time.Second, 600*time.Millisecond,
+					40*time.Millisecond, 60*time.Millisecond
 			})
 			begin := time.Now()
 			got := ask(t, e, hello)
@@ -56,7 +57,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// Streams that stop together are all told so: that one of them said something after the others did is no sign of life.
+// Streams that stop together are all told so: that one of them said something after the others did is no sign
+// of life.
 func TestHangOfSeveralStreams(t *testing.T) {
 	next := make(chan struct{}, 1)
 	next <- struct{}{}
@@ -72,7 +74,8 @@ func TestHangOfSeveralStreams(t *testing.T) {
 		<-r.Context().Done()
 	}).URL
 	e := engineAt(t, url, func(c *agentd.EngineConfig) {
-		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, 40*time.Millisecond, time.Second
+		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, 40*time.Millisecond,
+			time.Second
 	})
 	var all sync.WaitGroup
 	for range 4 {
@@ -85,7 +88,8 @@ func TestHangOfSeveralStreams(t *testing.T) {
 	all.Wait()
 }
 
-// A request that is never answered while those after it are was lost: it begins anew elsewhere, not after minutes.
+// A request that is never answered while those after it are was lost: it begins anew elsewhere, not after
+// minutes.
 func TestALostRequest(t *testing.T) {
 	var asked, tokens atomic.Int64
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +105,8 @@ func TestALostRequest(t *testing.T) {
 		}
 	}).URL
 	e := engineAt(t, url, func(c *agentd.EngineConfig) {
-		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, 40*time.Millisecond, time.Second
+		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, 40*time.Millisecond,
+			time.Second
 	})
 	if got := ask(t, e, hello); got.Err != nil {
 		t.Fatal(got.Err)

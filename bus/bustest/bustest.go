@@ -203,7 +203,8 @@ func queues(t *testing.T, n Network[bus.Bus]) {
 		publish(t, from, "work", "x")
 	}
 	Eventually(t, "all have what is theirs", func() bool {
-		return each[0].Load()+each[1].Load()+each[2].Load() == count && all.Load() == count && other.Load() == count
+		return each[0].Load()+each[1].Load()+each[2].Load() == count && all.Load() == count &&
+			other.Load() == count
 	})
 	for i := range each {
 		if each[i].Load() == 0 {
@@ -289,7 +290,8 @@ func headers(t *testing.T, n Network[bus.Bus]) {
 	}
 	publish(t, from, "s", "")
 	h := Receive(t, "headers", got)
-	if h.Get("Traceparent") != "00-1" || h.Get("x-souk-role") != "critic" || !slices.Equal(h["two"], []string{"a", "b"}) || h.Get("none") != "" {
+	if h.Get("Traceparent") != "00-1" || h.Get("x-souk-role") != "critic" ||
+		!slices.Equal(h["two"], []string{"a", "b"}) || h.Get("none") != "" {
 		t.Errorf("sent %v, got %v", sent, h)
 	}
 	if h := Receive(t, "no headers", got); h != nil {
@@ -305,10 +307,12 @@ func tooLarge(t *testing.T, n Network[bus.Bus]) {
 	if limit < bus.MaxMessage {
 		t.Errorf("the payload limit of %d bytes is below that of a message, %d", limit, bus.MaxMessage)
 	}
-	if err := from.Publish(bus.Msg{Subject: "s", Data: make([]byte, limit+1)}); !errors.Is(err, bus.ErrTooLarge) {
+	if err := from.Publish(bus.Msg{Subject: "s", Data: make([]byte, limit+1)}); !errors.Is(err,
+		bus.ErrTooLarge) {
 		t.Errorf("publish: got %v, want %v", err, bus.ErrTooLarge)
 	}
-	if _, err := from.Request(within(t), bus.Msg{Subject: "s", Data: make([]byte, limit+1)}); !errors.Is(err, bus.ErrTooLarge) {
+	if _, err := from.Request(within(t), bus.Msg{Subject: "s", Data: make([]byte, limit+1)}); !errors.Is(err,
+		bus.ErrTooLarge) {
 		t.Errorf("request: got %v, want %v", err, bus.ErrTooLarge)
 	}
 	if err := from.Publish(bus.Msg{Subject: "s", Data: make([]byte, limit)}); err != nil {
@@ -417,7 +421,9 @@ func slowHandler(t *testing.T, n Network[bus.Bus]) {
 	const count = 70_000 // more than any bus keeps for one handler
 	for i := range count {
 		publish(t, from, "s", "x")
-		if i%1000 == 999 { // a handler that is slow must not make the network so; on a slow machine the quick one needs time, too
+		// a handler that is slow must not make the network so; on a slow machine the quick one needs time,
+		// too
+		if i%1000 == 999 {
 			flush(t, from)
 			Eventually(t, "the quick handler has all", func() bool { return quick.Load() == int64(i+1) })
 		}
@@ -520,18 +526,22 @@ func discovery(t *testing.T, n Network[bus.Bus]) {
 		t.Fatalf("got %q, %v", m.Data, err)
 	}
 	ping := ask(t, asker, "$SRV.PING")
-	if ping.Type != "io.nats.micro.v1.ping_response" || ping.Name != "echo" || ping.Version != "1.2.3" || ping.ID == "" {
+	if ping.Type != "io.nats.micro.v1.ping_response" || ping.Name != "echo" || ping.Version != "1.2.3" ||
+		ping.ID == "" {
 		t.Errorf("PING says %+v", ping)
 	}
 	for _, who := range []string{"", ".echo", ".echo." + ping.ID} {
 		info := ask(t, asker, "$SRV.INFO"+who)
-		if len(info.Endpoints) != 2 || info.Endpoints[0].Name != "say" || info.Endpoints[0].Subject != "say.*" || info.Endpoints[0].Queue != "q" || info.Endpoints[1].Queue != "own" {
+		if len(info.Endpoints) != 2 || info.Endpoints[0].Name != "say" ||
+			info.Endpoints[0].Subject != "say.*" || info.Endpoints[0].Queue != "q" ||
+			info.Endpoints[1].Queue != "own" {
 			t.Errorf("INFO%s says %+v", who, info)
 		}
 	}
 	Eventually(t, "STATS counts the request", func() bool {
 		stats := ask(t, asker, "$SRV.STATS.echo")
-		return len(stats.Endpoints) == 2 && stats.Endpoints[0].Requests == 1 && stats.Endpoints[1].Requests == 0
+		return len(stats.Endpoints) == 2 && stats.Endpoints[0].Requests == 1 &&
+			stats.Endpoints[1].Requests == 0
 	})
 }
 
@@ -576,7 +586,8 @@ func reconnect(t *testing.T, n Network[bus.Bus]) {
 	}()
 	Receive(t, "a request without an answer", asked)
 	n.Cut("a")
-	if err := Receive(t, "what becomes of it", lost); !errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrNotSent) {
+	if err := Receive(t, "what becomes of it", lost); !errors.Is(err, bus.ErrDisconnected) ||
+		errors.Is(err, bus.ErrNotSent) {
 		t.Errorf("a request that was sent before the cut: got %v, want %v", err, bus.ErrDisconnected)
 	}
 	if h := Receive(t, "news of the cut", a.Health()); h.Connected || h.Err == nil {
@@ -585,7 +596,8 @@ func reconnect(t *testing.T, n Network[bus.Bus]) {
 	if since := a.Connected(); !since.IsZero() {
 		t.Errorf("connected since %v while cut off", since)
 	}
-	if _, err := a.Request(within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrNotSent) || !errors.Is(err, bus.ErrDisconnected) {
+	if _, err := a.Request(within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrNotSent) ||
+		!errors.Is(err, bus.ErrDisconnected) {
 		t.Errorf("request while cut off: got %v, want %v", err, bus.ErrNotSent)
 	}
 	Eventually(t, "publishing ends in an error", func() bool {

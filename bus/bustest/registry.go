@@ -429,7 +429,8 @@ func shortOutage(t *testing.T, n Network[bus.Registry]) {
 	n.Cut("r")
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if err := claim(short, l, "/claims/1", nil); err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, bus.ErrExists) {
+	if err := claim(short, l, "/claims/1", nil); err == nil || errors.Is(err, bus.ErrLost) ||
+		errors.Is(err, bus.ErrExists) {
 		t.Errorf("claim while cut off: %v, want an error that says neither lost nor taken", err)
 	}
 	n.Heal("r")

@@ -32,7 +32,8 @@ type Client struct {
 	bus bus.Bus
 	sub bus.Subscription
 
-	came bus.Chunk // of hear, one after another: for each message anew it would be the largest thing allocated
+	// of hear, one after another: for each message anew it would be the largest thing allocated
+	came bus.Chunk
 
 	life context.Context // until Close
 	end  context.CancelFunc
@@ -106,7 +107,8 @@ func (cl *Client) open(t *bus.Task) (*Stream, error) {
 	case cl.closed:
 		return nil, bus.ErrClosed
 	case cl.streams[t.ID] != nil:
-		return nil, &bus.Error{Code: bus.CodeDuplicate, Message: fmt.Sprintf("task %s is in hand in this program", t.ID)}
+		return nil, &bus.Error{Code: bus.CodeDuplicate,
+			Message: fmt.Sprintf("task %s is in hand in this program", t.ID)}
 	case len(cl.streams) >= cl.c.MaxStreams:
 		return nil, &bus.Error{Code: bus.CodeTooManyTasks, Message: fmt.Sprintf(
 			"%d streams are open, the limit of this client; read or cancel some", len(cl.streams))}
@@ -123,9 +125,10 @@ func (cl *Client) forget(s *Stream) {
 	cl.mu.Unlock()
 }
 
-// Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an agent has
-// accepted it, which the first chunk of the answer may show before the market says so, or with the reason why none did. A
-// task without an id gets a random one. When ctx ends, the task is cancelled, also after Submit has returned.
+// Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an
+// agent has accepted it, which the first chunk of the answer may show before the market says so, or with the
+// reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also
+// after Submit has returned.
 func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)
@@ -182,7 +185,8 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	case err != nil:
 		return none, reader.Wordless(err, t.ID)
 	case a.Result == nil:
-		return none, &bus.Error{Code: bus.CodeInternal, Message: "the door accepted a stream where a whole answer was asked for"}
+		return none, &bus.Error{Code: bus.CodeInternal,
+			Message: "the door accepted a stream where a whole answer was asked for"}
 	}
 	return *a.Result, refusal(a.Result)
 }
@@ -193,7 +197,8 @@ func (cl *Client) ask(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := cl.bus.Request(ctx, bus.Msg{Subject: bus.TaskSubject(cl.c.ID), Header: t.Trace.Header(nil), Data: data})
+	m, err := cl.bus.Request(ctx,
+		bus.Msg{Subject: bus.TaskSubject(cl.c.ID), Header: t.Trace.Header(nil), Data: data})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +214,8 @@ func (cl *Client) withdraw(task string) {
 	cl.publish(bus.DoorCancelSubject(cl.c.ID), &bus.Cancel{Client: cl.c.ID, Task: task})
 }
 
-// publish sends what may be lost: cancels, acknowledgements and resumes are repeated or have a time limit behind them.
+// publish sends what may be lost: cancels, acknowledgements and resumes are repeated or have a time limit
+// behind them.
 func (cl *Client) publish(subject string, m bus.Message) {
 	if data, err := bus.Encode(m); err == nil {
 		cl.bus.Publish(bus.Msg{Subject: subject, Data: data})
@@ -230,7 +236,8 @@ func (cl *Client) Feedback(hub, task string, quality float64) error {
 }
 
 // Deposit pays money in for a client. The same id again changes nothing and gives the first answer.
-func (cl *Client) Deposit(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply, error) {
+func (cl *Client) Deposit(ctx context.Context, client string, amount market.Credits,
+	id string) (bus.FundsReply, error) {
 	return cl.funds(ctx, bus.OpDeposit, bus.FundsRequest{ID: id, Client: client, Amount: amount})
 }
 
@@ -247,11 +254,15 @@ func (cl *Client) funds(ctx context.Context, op string, q bus.FundsRequest) (r b
 	m, err := cl.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
 	switch {
 	case errors.Is(err, bus.ErrNoResponders):
-		return r, &bus.Error{Code: bus.CodeUnavailable, Message: "no treasury listens on this bus; start one, or try again shortly"}
+		return r, &bus.Error{Code: bus.CodeUnavailable,
+			Message: "no treasury listens on this bus; start one, or try again shortly"}
 	case errors.Is(err, bus.ErrNotSent):
-		return r, &bus.Error{Code: bus.CodeUnavailable, Message: op + ": the bus is out of reach, and nothing was sent; try again shortly"}
+		return r, &bus.Error{Code: bus.CodeUnavailable, Message: op +
+			": the bus is out of reach, and nothing was sent; try again shortly"}
 	case err != nil:
-		return r, &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("%s: the treasury gave no answer (%v); repeat it under the same id %s", op, err, q.ID)}
+		return r, &bus.Error{Code: bus.CodeUnknown,
+			Message: fmt.Sprintf("%s: the treasury gave no answer (%v); repeat it under the same id %s", op,
+				err, q.ID)}
 	}
 	if err := bus.Decode(m.Data, &r); err != nil {
 		return r, fmt.Errorf("%s: answer of the treasury: %w", op, err)

@@ -108,7 +108,8 @@ func (s *scene) say(subject string, m bus.Message) {
 }
 
 func (s *scene) accept(m bus.Msg, t *bus.Task) {
-	s.say(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: t.ID, Hub: "h", Agent: "agent", Model: "m", Reply: bus.ReplySubject("ada", t.ID)}})
+	s.say(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: t.ID, Hub: "h", Agent: "agent",
+		Model: "m", Reply: bus.ReplySubject("ada", t.ID)}})
 }
 
 func (s *scene) chunk(task string, n uint64, text string) {
@@ -121,7 +122,8 @@ func (s *scene) beat(task string, next uint64) {
 
 func (s *scene) end(task string, chunks uint64, code bus.Code) {
 	s.say(bus.ReplySubject("ada", task), &bus.Chunk{Task: task, Seq: chunks, Result: &bus.Result{
-		Client: "ada", Task: task, Hub: "h", Agent: "agent", Chunks: chunks, Code: code, Finish: "stop", Cost: 5, Premium: 2}})
+		Client: "ada", Task: task, Hub: "h", Agent: "agent", Chunks: chunks, Code: code, Finish: "stop",
+		Cost: 5, Premium: 2}})
 }
 
 func (s *scene) submit(id string) *client.Stream {
@@ -209,7 +211,8 @@ func TestAStreamFromBeginToEnd(t *testing.T) {
 func TestTheDoorRefuses(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.door = func(m bus.Msg, task *bus.Task) {
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Code: bus.CodeNoRoom, Message: "full", RetryMS: 250}})
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Code: bus.CodeNoRoom,
+				Message: "full", RetryMS: 250}})
 		}
 		_, err := s.c.Submit(t.Context(), bus.Task{Body: body})
 		var r *client.Refusal
@@ -225,7 +228,9 @@ func TestNobodyIsThere(t *testing.T) {
 		defer lonely.Close()
 		s.door = func(bus.Msg, *bus.Task) {} // says nothing
 		from := time.Now()
-		if _, err := s.c.Submit(t.Context(), bus.Task{ID: "t-1", Body: body}); bus.CodeOf(err) != bus.CodeUnknown || !strings.Contains(err.Error(), "under its id, t-1,") || time.Since(from) != time.Minute {
+		if _, err := s.c.Submit(t.Context(),
+			bus.Task{ID: "t-1", Body: body}); bus.CodeOf(err) != bus.CodeUnknown ||
+			!strings.Contains(err.Error(), "under its id, t-1,") || time.Since(from) != time.Minute {
 			t.Errorf("a silent door: %v after %v", err, time.Since(from))
 		}
 	})
@@ -250,13 +255,16 @@ func TestNobodyIsThere(t *testing.T) {
 func TestWhatIsNotSentIsUnavailable(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.net.Cut("mine")
-		if _, err := s.c.Submit(t.Context(), bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeUnavailable {
+		if _, err := s.c.Submit(t.Context(),
+			bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeUnavailable {
 			t.Errorf("a task: %v", err)
 		}
-		if _, err := s.c.Ask(t.Context(), bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeUnavailable {
+		if _, err := s.c.Ask(t.Context(),
+			bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeUnavailable {
 			t.Errorf("a question: %v", err)
 		}
-		if _, err := s.c.Deposit(t.Context(), "ada", market.Credit, "d-1"); bus.CodeOf(err) != bus.CodeUnavailable {
+		if _, err := s.c.Deposit(t.Context(), "ada", market.Credit,
+			"d-1"); bus.CodeOf(err) != bus.CodeUnavailable {
 			t.Errorf("a deposit: %v", err)
 		}
 		s.net.Heal("mine")
@@ -279,7 +287,8 @@ func TestChunksBeforeAccepted(t *testing.T) {
 		st := s.submit("t")
 		wantRead(t, st, "early bird", "")
 		if d := time.Since(from); d != 0 || st.Accepted().Agent != "" {
-			t.Errorf("read after %v from %q, want at once, before anybody said from whom", d, st.Accepted().Agent)
+			t.Errorf("read after %v from %q, want at once, before anybody said from whom", d,
+				st.Accepted().Agent)
 		}
 		whole := func(c bus.StreamControl) bool { return c.Ack != nil && *c.Ack == 3 }
 		if n := s.heard(func(bus.StreamControl) bool { return true }); n != 0 {
@@ -298,7 +307,9 @@ func TestChunksAndALateRefusal(t *testing.T) {
 		s.door = func(m bus.Msg, task *bus.Task) {
 			s.chunk(task.ID, 0, "early ")
 			time.AfterFunc(time.Second, func() {
-				s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Code: bus.CodeUnknown, Message: "the hub said nothing"}})
+				s.say(m.Reply,
+					&bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Code: bus.CodeUnknown,
+						Message: "the hub said nothing"}})
 			})
 			time.AfterFunc(2*time.Second, func() {
 				s.chunk(task.ID, 1, "bird")
@@ -309,7 +320,8 @@ func TestChunksAndALateRefusal(t *testing.T) {
 	})
 }
 
-// What is cancelled before anybody said who serves it is cancelled at the door, and at the agent once that is known.
+// What is cancelled before anybody said who serves it is cancelled at the door, and at the agent once that is
+// known.
 func TestCancelBetweenTheFirstChunkAndAccepted(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.door = func(m bus.Msg, task *bus.Task) {
@@ -459,8 +471,8 @@ func TestChunksThatNobodyHas(t *testing.T) {
 	})
 }
 
-// The agent has served an answer to its end and goes away, and a chunk of it was lost: that is not the whole answer, whatever the
-// market says. What was paid is told.
+// The agent has served an answer to its end and goes away, and a chunk of it was lost: that is not the whole
+// answer, whatever the market says. What was paid is told.
 func TestALostChunkOfAServedAnswer(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.door = func(m bus.Msg, task *bus.Task) {
@@ -468,7 +480,8 @@ func TestALostChunkOfAServedAnswer(t *testing.T) {
 				s.accept(m, task)
 				return
 			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone, Message: "served to its end, and paid"}})
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone,
+				Message: "served to its end, and paid"}})
 		}
 		st := s.submit("t")
 		s.token("t", 0, 0, "a")
@@ -607,7 +620,8 @@ func TestCancel(t *testing.T) {
 			s.door = func(bus.Msg, *bus.Task) {}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := s.c.Submit(ctx, bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeCancelled {
+			if _, err := s.c.Submit(ctx,
+				bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeCancelled {
 				t.Errorf("Submit ended with %v", err)
 			}
 			synctest.Wait()
@@ -623,7 +637,8 @@ func TestCancel(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := s.c.Submit(ctx, bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeCancelled {
+			if _, err := s.c.Submit(ctx,
+				bus.Task{ID: "t", Body: body}); bus.CodeOf(err) != bus.CodeCancelled {
 				t.Errorf("Submit ended with %v", err)
 			}
 			time.Sleep(time.Second) // virtual
@@ -667,7 +682,8 @@ func TestAsk(t *testing.T) {
 			if task.Stream {
 				t.Error("Ask asked for a stream")
 			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Text: "hello", Cost: 5, Premium: 2}})
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Text: "hello",
+				Cost: 5, Premium: 2}})
 		}
 		r, err := s.c.Ask(t.Context(), bus.Task{Body: body})
 		if err != nil || r.Text != "hello" || r.Paid() != 7 {
@@ -689,21 +705,25 @@ func TestAsk(t *testing.T) {
 func TestLimits(t *testing.T) {
 	play(t, func(c *client.Config) { c.MaxStreams = 2 }, func(t *testing.T, s *scene) {
 		a := s.submit("a")
-		if _, err := s.c.Submit(t.Context(), bus.Task{ID: "a", Body: body}); bus.CodeOf(err) != bus.CodeDuplicate {
+		if _, err := s.c.Submit(t.Context(),
+			bus.Task{ID: "a", Body: body}); bus.CodeOf(err) != bus.CodeDuplicate {
 			t.Errorf("an id in hand: %v", err)
 		}
 		s.submit("b")
-		if _, err := s.c.Submit(t.Context(), bus.Task{ID: "c", Body: body}); bus.CodeOf(err) != bus.CodeTooManyTasks {
+		if _, err := s.c.Submit(t.Context(),
+			bus.Task{ID: "c", Body: body}); bus.CodeOf(err) != bus.CodeTooManyTasks {
 			t.Errorf("one stream too many: %v", err)
 		}
 		a.Close()
 		s.submit("c")
-		if _, err := s.c.Submit(t.Context(), bus.Task{ID: "a.b", Body: body}); bus.CodeOf(err) != bus.CodeBadRequest {
+		if _, err := s.c.Submit(t.Context(),
+			bus.Task{ID: "a.b", Body: body}); bus.CodeOf(err) != bus.CodeBadRequest {
 			t.Errorf("an id that is no id: %v", err)
 		}
 	})
 	for name, c := range map[string]client.Config{
-		"no id": {}, "bad id": {ID: "a.b"}, "negative buffer": {ID: "a", Buffer: -1}, "negative time": {ID: "a", MaxWait: -1},
+		"no id": {}, "bad id": {ID: "a.b"}, "negative buffer": {ID: "a", Buffer: -1},
+		"negative time": {ID: "a", MaxWait: -1},
 	} {
 		if _, err := client.New(c, nil); err == nil {
 			t.Errorf("%s: taken", name)
@@ -742,7 +762,8 @@ func TestFunds(t *testing.T) {
 			s.say(m.Reply, r)
 		})
 		r, err := s.c.Deposit(t.Context(), "bob", 100*market.Credit, "d-1")
-		if err != nil || r.Prepaid != 100 || asked[0].ID != "d-1" || asked[0].Amount != 100*market.Credit || asked[0].Client != "bob" {
+		if err != nil || r.Prepaid != 100 || asked[0].ID != "d-1" || asked[0].Amount != 100*market.Credit ||
+			asked[0].Client != "bob" {
 			t.Errorf("deposit: %+v, %v; asked %+v", r, err, asked)
 		}
 		if r, err := s.c.Balance(t.Context(), "bob"); err != nil || r.Prepaid != 100 {

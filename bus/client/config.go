@@ -12,17 +12,22 @@ import (
 type Config struct {
 	ID string // the client's id, as the treasury knows it
 
-	Buffer      int           // unread chunks of one stream; a reader that is further behind loses it
-	BufferBytes int           // likewise, in bytes
-	MaxStreams  int           // tasks in hand at once
-	AckEvery    uint64        // chunks read between two acknowledgements, which let the agent forget them
-	Heartbeat   time.Duration // how often an agent is heard at least; after three silent ones it counts as lost
+	Buffer      int    // unread chunks of one stream; a reader that is further behind loses it
+	BufferBytes int    // likewise, in bytes
+	MaxStreams  int    // tasks in hand at once
+	AckEvery    uint64 // chunks read between two acknowledgements, which let the agent forget them
+	// how often an agent is heard at least; after three silent ones it counts as lost
+	Heartbeat   time.Duration
 	ResumeEvery time.Duration // between two requests for missing chunks
 	ResumeWait  time.Duration // longest wait for missing chunks
-	MaxOutage   time.Duration // longest loss of the bus that a stream waits through: as long as it is away, an agent that is not heard is not silent
-	MaxAbsence  time.Duration // longest absence of the hub that is to find another agent for an answer that broke off
-	MaxWait     time.Duration // for the market's word on a task, where ctx sets no earlier end
-	Grace       time.Duration // after ctx has ended: to hear of, and cancel, what was accepted at the same moment
+	// longest loss of the bus that a stream waits through: as long as it is away, an agent that is not heard
+	// is not silent
+	MaxOutage time.Duration
+	// longest absence of the hub that is to find another agent for an answer that broke off
+	MaxAbsence time.Duration
+	MaxWait    time.Duration // for the market's word on a task, where ctx sets no earlier end
+	// after ctx has ended: to hear of, and cancel, what was accepted at the same moment
+	Grace time.Duration
 }
 
 // Default returns the limits of a program with some hundred streams.
@@ -48,7 +53,8 @@ func (c Config) filled() (Config, error) {
 		return c, err
 	}
 	d := Default(c.ID)
-	for _, f := range []struct{ v, or *int }{{&c.Buffer, &d.Buffer}, {&c.BufferBytes, &d.BufferBytes}, {&c.MaxStreams, &d.MaxStreams}} {
+	for _, f := range []struct{ v, or *int }{{&c.Buffer, &d.Buffer}, {&c.BufferBytes, &d.BufferBytes},
+		{&c.MaxStreams, &d.MaxStreams}} {
 		if *f.v < 0 {
 			return c, errors.New("client: negative limit")
 		}
@@ -57,7 +63,9 @@ func (c Config) filled() (Config, error) {
 		}
 	}
 	for _, f := range []struct{ v, or *time.Duration }{
-		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait}, {&c.MaxOutage, &d.MaxOutage}, {&c.MaxAbsence, &d.MaxAbsence}, {&c.MaxWait, &d.MaxWait}, {&c.Grace, &d.Grace},
+		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait},
+		{&c.MaxOutage, &d.MaxOutage}, {&c.MaxAbsence, &d.MaxAbsence}, {&c.MaxWait, &d.MaxWait},
+		{&c.Grace, &d.Grace},
 	} {
 		if *f.v < 0 {
 			return c, errors.New("client: negative time")
@@ -77,6 +85,7 @@ func (c Config) reader() reader.Config {
 	return reader.Config{
 		MaxChunks: c.Buffer, MaxBytes: c.BufferBytes, AckEvery: c.AckEvery,
 		Quiet: c.Heartbeat * 3 / 2, Silence: c.Heartbeat * 3, Doze: c.Heartbeat,
-		ResumeEvery: c.ResumeEvery, ResumeWait: c.ResumeWait, MaxOutage: c.MaxOutage, MaxAbsence: c.MaxAbsence,
+		ResumeEvery: c.ResumeEvery, ResumeWait: c.ResumeWait, MaxOutage: c.MaxOutage,
+		MaxAbsence: c.MaxAbsence,
 	}
 }

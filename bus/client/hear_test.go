@@ -19,7 +19,8 @@ func (deaf) Subscribe(string, string, bus.Handler) (bus.Subscription, error) {
 func (deaf) Stop() error          { return nil }
 func (deaf) Connected() time.Time { return time.Now() }
 func (deaf) Request(context.Context, bus.Msg) (bus.Msg, error) {
-	data, err := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h", Agent: "a"}})
+	data, err := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
+		Agent: "a"}})
 	return bus.Msg{Data: data}, err
 }
 
@@ -33,7 +34,8 @@ func BenchmarkHearAndRead(b *testing.B) {
 	const many = 1024
 	var msgs [many]bus.Msg
 	for i := range msgs {
-		data, err := bus.Encode(&bus.Chunk{Task: "t", Seq: uint64(i), Text: " solutions", Tokens: []uint32{2548}, Count: 1})
+		data, err := bus.Encode(&bus.Chunk{Task: "t", Seq: uint64(i), Text: " solutions",
+			Tokens: []uint32{2548}, Count: 1})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -49,7 +51,8 @@ func BenchmarkHearAndRead(b *testing.B) {
 		if n > 0 && n%many == 0 {
 			s.mu.Lock()
 			s.m = reader.New(c.c.reader(), &task, time.Now())
-			s.m.Step(time.Now(), reader.Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Hub: "h", Agent: "a"}}})
+			s.m.Step(time.Now(),
+				reader.Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Hub: "h", Agent: "a"}}})
 			s.m.Ready()
 			s.mu.Unlock()
 		}

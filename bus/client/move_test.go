@@ -11,7 +11,9 @@ import (
 
 // token is a chunk with the id that a good engine reports.
 func (s *scene) token(task string, attempt int, n uint64, text string) {
-	s.say(bus.ReplySubject("ada", task), &bus.Chunk{Task: task, Attempt: attempt, Seq: n, Text: text, Tokens: []uint32{uint32(100 + n)}, Count: 1})
+	s.say(bus.ReplySubject("ada", task),
+		&bus.Chunk{Task: task, Attempt: attempt, Seq: n, Text: text, Tokens: []uint32{uint32(100 + n)},
+			Count: 1})
 }
 
 // goesOn makes the door give a task that is to go on to agent "next", which says the rest.
@@ -21,25 +23,30 @@ func (s *scene) goesOn(rest func(t *bus.Task)) {
 			s.accept(m, t)
 			return
 		}
-		s.say(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: t.ID, Hub: "h", Agent: "next", Model: "m", Reply: bus.ReplySubject("ada", t.ID)}})
+		s.say(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: t.ID, Hub: "h", Agent: "next",
+			Model: "m", Reply: bus.ReplySubject("ada", t.ID)}})
 		rest(t)
 	}
 }
 
 func (s *scene) ended(task string, attempt int, chunks uint64) {
-	s.say(bus.ReplySubject("ada", task), &bus.Chunk{Task: task, Attempt: attempt, Seq: chunks, Result: &bus.Result{
-		Client: "ada", Task: task, Hub: "h", Agent: "next", Chunks: chunks, Finish: "stop", Cost: 5, Receipt: &bus.Receipt{ID: "j/2/0", Earlier: []string{"j/1/0"}}}})
+	s.say(bus.ReplySubject("ada", task),
+		&bus.Chunk{Task: task, Attempt: attempt, Seq: chunks, Result: &bus.Result{
+			Client: "ada", Task: task, Hub: "h", Agent: "next", Chunks: chunks, Finish: "stop", Cost: 5,
+			Receipt: &bus.Receipt{ID: "j/2/0", Earlier: []string{"j/1/0"}}}})
 }
 
 func chatBody(b string) bus.Task { return bus.Task{ID: "t", Body: []byte(b)} }
 
-// The agent says that its engine failed, or says nothing any more: the reader's tokens and text go to the hub that has
-// the task, and the stream goes on where it was. What the first agent says later is not heard.
+// The agent says that its engine failed, or says nothing any more: the reader's tokens and text go to the hub
+// that has the task, and the stream goes on where it was. What the first agent says later is not heard.
 func TestAnAnswerGoesOnElsewhere(t *testing.T) {
 	for name, fails := range map[string]func(s *scene){
 		"the agent says so": func(s *scene) { s.end("t", 2, bus.CodeEngineFailed) },
 		"the agent was started again, and knows nothing of it": func(s *scene) {
-			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Seq: 2, Result: &bus.Result{Client: "ada", Task: "t", Agent: "agent", Code: bus.CodeUnknown}})
+			s.say(bus.ReplySubject("ada", "t"),
+				&bus.Chunk{Task: "t", Seq: 2,
+					Result: &bus.Result{Client: "ada", Task: "t", Agent: "agent", Code: bus.CodeUnknown}})
 		},
 		"the agent is silent":  func(s *scene) {},
 		"there is a gap":       func(s *scene) { s.token("t", 0, 4, "never") },
@@ -62,11 +69,13 @@ func TestAnAnswerGoesOnElsewhere(t *testing.T) {
 					t.Fatalf("the door got %d tasks, want 2", len(s.tasks))
 				}
 				again := s.tasks[1]
-				if r := again.Resume; r == nil || r.Agent != "agent" || r.Seq != 2 || r.Text != "ab" || len(r.Tokens) != 2 || r.Tokens[1] != 101 ||
+				if r := again.Resume; r == nil || r.Agent != "agent" || r.Seq != 2 || r.Text != "ab" ||
+					len(r.Tokens) != 2 || r.Tokens[1] != 101 ||
 					again.Hub != "h" || again.Attempt != 1 || string(again.Body) != string(s.tasks[0].Body) {
 					t.Errorf("sent again as %+v of %+v", r, again)
 				}
-				if r, ok := st.Result(); !ok || r.Agent != "next" || len(r.Receipt.Earlier) != 1 || st.Accepted().Agent != "next" {
+				if r, ok := st.Result(); !ok || r.Agent != "next" || len(r.Receipt.Earlier) != 1 ||
+					st.Accepted().Agent != "next" {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -74,8 +83,8 @@ func TestAnAnswerGoesOnElsewhere(t *testing.T) {
 	}
 }
 
-// An agent fails before the market has said that it had accepted: the reader waits for that word, and the answer goes on. If
-// the word is that nobody has it, the agent's failure is the last word.
+// An agent fails before the market has said that it had accepted: the reader waits for that word, and the
+// answer goes on. If the word is that nobody has it, the agent's failure is the last word.
 func TestAnAnswerThatBreaksBeforeAccepted(t *testing.T) {
 	for name, word := range map[string]bool{"accepted": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +107,9 @@ func TestAnAnswerThatBreaksBeforeAccepted(t *testing.T) {
 							onward(m, task)
 							return
 						}
-						s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeUnknown, Message: "the hub said nothing"}})
+						s.say(m.Reply,
+							&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeUnknown,
+								Message: "the hub said nothing"}})
 					})
 				}
 				from := time.Now()
@@ -124,28 +135,34 @@ func TestWhatParsersSaidGoesAlong(t *testing.T) {
 			s.ended("t", task.Attempt, 6)
 		})
 		st := s.submit("t")
-		for n, delta := range []string{`"reasoning":"let "`, `"reasoning":"me "`, `"tool_calls":[{"index":0,"id":"call-0","function":{"name":"f"}}]`,
+		for n, delta := range []string{`"reasoning":"let "`, `"reasoning":"me "`,
+			`"tool_calls":[{"index":0,"id":"call-0","function":{"name":"f"}}]`,
 			`"tool_calls":[{"index":0,"function":{"arguments":"{}"}},{"index":1,"id":"call-1"}]`} {
-			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Seq: uint64(n), Tokens: []uint32{uint32(100 + n)}, Count: 1,
-				Extra: []bus.Extra{{Choice: []byte(`{"index":0,"delta":{` + delta + `},"logprobs":null}`)}}})
+			s.say(bus.ReplySubject("ada", "t"),
+				&bus.Chunk{Task: "t", Seq: uint64(n), Tokens: []uint32{uint32(100 + n)}, Count: 1,
+					Extra: []bus.Extra{{Choice: []byte(`{"index":0,"delta":{` + delta +
+						`},"logprobs":null}`)}}})
 		}
 		s.token("t", 0, 4, "c")
 		s.end("t", 5, bus.CodeEngineFailed)
 		wantRead(t, st, "cd", "")
-		if r := s.tasks[len(s.tasks)-1].Resume; r == nil || r.Reasoning != "let me " || r.Text != "c" || len(r.Tokens) != 5 || strings.Join(r.Calls, " ") != "call-0 call-1" {
+		if r := s.tasks[len(s.tasks)-1].Resume; r == nil || r.Reasoning != "let me " || r.Text != "c" ||
+			len(r.Tokens) != 5 || strings.Join(r.Calls, " ") != "call-0 call-1" {
 			t.Errorf("it went on from %+v", r)
 		}
 	})
 }
 
-// Tokens of which nothing was shown are nothing that was delivered: the answer begins anew, whatever its request says.
+// Tokens of which nothing was shown are nothing that was delivered: the answer begins anew, whatever its
+// request says.
 func TestAnAnswerOfWhichNothingWasShown(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.goesOn(func(task *bus.Task) {
 			s.token("t", task.Attempt, 1, "a")
 			s.ended("t", task.Attempt, 2)
 		})
-		st, err := s.c.Submit(t.Context(), chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`))
+		st, err := s.c.Submit(t.Context(),
+			chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,15 +183,20 @@ func TestAnAnswerThatCannotGoOn(t *testing.T) {
 		say  func(s *scene)
 		why  string
 	}{
-		"a grammar":    {chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`), func(s *scene) { s.token("t", 0, 0, "a") }, "response_format"},
+		"a grammar": {chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`),
+			func(s *scene) { s.token("t", 0, 0, "a") }, "response_format"},
 		"no token ids": {chatBody(plain), func(s *scene) { s.chunk("t", 0, "a") }, "no token ids"},
 		"something else has begun": {chatBody(plain), func(s *scene) {
-			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1}, Extra: []bus.Extra{{Choice: []byte(`{}`)}}})
+			s.say(bus.ReplySubject("ada", "t"),
+				&bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1},
+					Extra: []bus.Extra{{Choice: []byte(`{}`)}}})
 		}, "more than text"},
 		"it is whole": {chatBody(plain), func(s *scene) {
-			s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1}, Finish: true})
+			s.say(bus.ReplySubject("ada", "t"),
+				&bus.Chunk{Task: "t", Text: "a", Tokens: []uint32{1}, Finish: true})
 		}, "whole"},
-		"failover off": {bus.Task{ID: "t", Body: []byte(plain), Failover: "off"}, func(s *scene) { s.token("t", 0, 0, "a") }, ""},
+		"failover off": {bus.Task{ID: "t", Body: []byte(plain), Failover: "off"},
+			func(s *scene) { s.token("t", 0, 0, "a") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, nil, func(t *testing.T, s *scene) {
@@ -201,7 +223,8 @@ func TestNobodyGoesOn(t *testing.T) {
 				s.accept(m, task)
 				return
 			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeNoRoom, Message: "all slots are taken"}})
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeNoRoom,
+				Message: "all slots are taken"}})
 		}
 		st := s.submit("t")
 		s.token("t", 0, 0, "a")
@@ -213,7 +236,8 @@ func TestNobodyGoesOn(t *testing.T) {
 	})
 }
 
-// An agent that was started again knows nothing of the answer. Its hub does, and where nobody can go on the hub's word is the last.
+// An agent that was started again knows nothing of the answer. Its hub does, and where nobody can go on the
+// hub's word is the last.
 func TestNobodyGoesOnForAnAgentThatForgot(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.door = func(m bus.Msg, task *bus.Task) {
@@ -221,16 +245,21 @@ func TestNobodyGoesOnForAnAgentThatForgot(t *testing.T) {
 				s.accept(m, task)
 				return
 			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAgentFailed, Message: "no other agent is there"}})
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
+				Code: bus.CodeAgentFailed, Message: "no other agent is there"}})
 		}
 		st := s.submit("t")
 		s.token("t", 0, 0, "a")
-		s.say(bus.ReplySubject("ada", "t"), &bus.Chunk{Task: "t", Seq: 1, Result: &bus.Result{Client: "ada", Task: "t", Agent: "agent", Code: bus.CodeUnknown, Message: "no such answer is kept here"}})
+		s.say(bus.ReplySubject("ada", "t"),
+			&bus.Chunk{Task: "t", Seq: 1,
+				Result: &bus.Result{Client: "ada", Task: "t", Agent: "agent", Code: bus.CodeUnknown,
+					Message: "no such answer is kept here"}})
 		wantRead(t, st, "a", bus.CodeAgentFailed)
 	})
 }
 
-// A task that was served, paid and acknowledged is asked again under its id: nobody has the text any more, and its hub says so.
+// A task that was served, paid and acknowledged is asked again under its id: nobody has the text any more,
+// and its hub says so.
 func TestAServedTaskIsAskedAgain(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.door = func(m bus.Msg, task *bus.Task) {
@@ -238,10 +267,14 @@ func TestAServedTaskIsAskedAgain(t *testing.T) {
 				s.accept(m, task)
 				return
 			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone, Message: "served to its end, and paid"}})
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone,
+				Message: "served to its end, and paid"}})
 		}
 		s.resumed = func(task string, from uint64) {
-			s.say(bus.ReplySubject("ada", task), &bus.Chunk{Task: task, Seq: from, Result: &bus.Result{Client: "ada", Task: task, Agent: "agent", Code: bus.CodeUnknown, Message: "no such answer is kept here"}})
+			s.say(bus.ReplySubject("ada", task),
+				&bus.Chunk{Task: task, Seq: from,
+					Result: &bus.Result{Client: "ada", Task: task, Agent: "agent", Code: bus.CodeUnknown,
+						Message: "no such answer is kept here"}})
 		}
 		st := s.submit("t")
 		wantRead(t, st, "", bus.CodeAnswerGone)

@@ -8,8 +8,8 @@ import (
 	"souk/bus"
 )
 
-// What an agent says while the bus is away is said again, and nobody calls it silent: neither a reader who waits through the
-// outage nor one who looks in afterwards.
+// What an agent says while the bus is away is said again, and nobody calls it silent: neither a reader who
+// waits through the outage nor one who looks in afterwards.
 func TestAnOutageIsNoSilence(t *testing.T) {
 	for name, reads := range map[string]bool{"read all the while": true, "read afterwards": false} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,8 @@ func TestAnOutageIsNoSilence(t *testing.T) {
 				}
 				from := time.Now()
 				wantRead(t, st, "abc", "")
-				if d := time.Since(from); reads && d > 26*time.Second+time.Second || !reads && d > time.Second {
+				if d := time.Since(from); reads && d > 26*time.Second+time.Second || !reads &&
+					d > time.Second {
 					t.Errorf("the rest came %v after the question", d)
 				}
 				if len(s.tasks) != 1 {
@@ -49,7 +50,8 @@ func TestAnOutageIsNoSilence(t *testing.T) {
 	}
 }
 
-// Nobody keeps an answer for ever: after a minute without the bus its reader is told that its fate is not known.
+// Nobody keeps an answer for ever: after a minute without the bus its reader is told that its fate is not
+// known.
 func TestALongOutage(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		st := s.submit("t")
@@ -92,7 +94,8 @@ func TestAnOutageWhileAnAnswerGoesOn(t *testing.T) {
 	})
 }
 
-// A reader that looks in again after a while, as after a machine's sleep, asks the agent before it gives it up.
+// A reader that looks in again after a while, as after a machine's sleep, asks the agent before it gives it
+// up.
 func TestAReaderThatWasAsleep(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.resumed = func(task string, from uint64) {
@@ -132,7 +135,9 @@ func TestAHubThatIsAway(t *testing.T) {
 				onward, back := s.door, time.Now().Add(away)
 				s.door = func(m bus.Msg, task *bus.Task) {
 					if task.Resume != nil && time.Now().Before(back) {
-						s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeUnavailable, Message: "hub h does not listen"}})
+						s.say(m.Reply,
+							&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
+								Code: bus.CodeUnavailable, Message: "hub h does not listen"}})
 						return
 					}
 					onward(m, task)

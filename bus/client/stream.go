@@ -135,7 +135,8 @@ func (s *Stream) do(now time.Time) {
 func (s *Stream) send(r reader.Ready) {
 	if r.Withdraw {
 		s.cl.withdraw(s.id)
-		time.AfterFunc(s.cl.c.Grace, s.cut) // whoever accepts at this very moment is heard until then, and cancelled
+		// whoever accepts at this very moment is heard until then, and cancelled
+		time.AfterFunc(s.cl.c.Grace, s.cut)
 	}
 	for i := range r.Controls {
 		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.c.ID), &r.Controls[i].StreamControl)

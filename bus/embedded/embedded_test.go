@@ -68,7 +68,8 @@ func TestEtcdKeepsItsData(t *testing.T) {
 	for name, listen := range map[string]string{"in process": "", "on loopback": "127.0.0.1:0"} {
 		t.Run(name, func(t *testing.T) {
 			out := &logged{}
-			config := embedded.EtcdConfig{Dir: t.TempDir(), Listen: listen, Log: slog.New(slog.NewTextHandler(out, nil))}
+			config := embedded.EtcdConfig{Dir: t.TempDir(), Listen: listen,
+				Log: slog.New(slog.NewTextHandler(out, nil))}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 
@@ -98,7 +99,8 @@ func TestADirectoryServesOneEtcd(t *testing.T) {
 	dir := t.TempDir()
 	e := startEtcd(t, embedded.EtcdConfig{Dir: dir})
 	defer stop(t, e)
-	if _, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: dir}); err == nil || !strings.Contains(err.Error(), dir+" is in use") {
+	if _, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), dir+" is in use") {
 		t.Errorf("a second server on the same directory: %v", err)
 	}
 }
@@ -119,7 +121,8 @@ func TestWhatCannotBeUsedIsRefused(t *testing.T) {
 		}
 	}
 	for _, listen := range []string{"nonsense", ":0", "127.0.0.1:70000"} {
-		if _, err := embedded.StartNATS(embedded.NATSConfig{Listen: listen}); err == nil || !strings.Contains(err.Error(), "use host:port") {
+		if _, err := embedded.StartNATS(embedded.NATSConfig{Listen: listen}); err == nil ||
+			!strings.Contains(err.Error(), "use host:port") {
 			t.Errorf("NATS on %q: %v", listen, err)
 		}
 	}
@@ -133,7 +136,8 @@ func TestATakenPortIsRefusedOrLeft(t *testing.T) {
 	defer taken.Close()
 	address := taken.Addr().String()
 
-	if _, err := embedded.StartNATS(embedded.NATSConfig{Listen: address}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if _, err := embedded.StartNATS(embedded.NATSConfig{Listen: address}); err == nil ||
+		!strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("NATS on a taken port: %v", err)
 	}
 	n, err := embedded.StartNATS(embedded.NATSConfig{Listen: address, OrAny: true})
@@ -146,7 +150,8 @@ func TestATakenPortIsRefusedOrLeft(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	if _, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: dir, Listen: address}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if _, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: dir, Listen: address}); err == nil ||
+		!strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("etcd on a taken port: %v", err)
 	}
 	e := startEtcd(t, embedded.EtcdConfig{Dir: dir, Listen: address, OrAny: true})
@@ -170,13 +175,15 @@ func TestTheLargestBodyFitsInAMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	largest := &bus.Dispatch{Kind: bus.DispatchTask, Task: bus.Task{Client: "ada", ID: "t", Body: make([]byte, bus.MaxBody)}}
+	largest := &bus.Dispatch{Kind: bus.DispatchTask,
+		Task: bus.Task{Client: "ada", ID: "t", Body: make([]byte, bus.MaxBody)}}
 	for i := range bus.MaxMarks {
 		largest.Task.Prompt.Marks = append(largest.Task.Prompt.Marks, bus.Mark{Bytes: i, Hash: 1<<64 - 1})
 	}
 	data, err := bus.Encode(largest)
 	if err != nil || len(data) > b.MaxPayload() {
-		t.Errorf("a dispatch of the largest body has %d bytes, the limit is %d (%v)", len(data), b.MaxPayload(), err)
+		t.Errorf("a dispatch of the largest body has %d bytes, the limit is %d (%v)", len(data),
+			b.MaxPayload(), err)
 	}
 }
 

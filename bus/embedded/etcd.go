@@ -81,7 +81,8 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 	path := filepath.Join(dir, "souk.lock")
 	lock, err := fileutil.TryLockFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf("embedded etcd: %s is in use by another process: stop that one, or choose another directory", dir)
+		return nil, fmt.Errorf("embedded etcd: %s is in use by another process: stop that one, or choose "+
+			"another directory", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: lock %s: %w", path, err)
@@ -105,7 +106,8 @@ func startEtcd(config EtcdConfig) (*Etcd, error) {
 		return nil, err
 	case <-time.After(readyIn):
 		running.Close()
-		return nil, fmt.Errorf("not ready after %v: see whether the disk under %s is slow or full", readyIn, config.Dir)
+		return nil, fmt.Errorf("not ready after %v: see whether the disk under %s is slow or full", readyIn,
+			config.Dir)
 	}
 	e := &Etcd{etcd: running, client: v3client.New(running.Server)}
 	if len(running.Clients) > 0 {
@@ -121,7 +123,8 @@ var errFiles = errors.New("etcd cannot make or read its files")
 func start(c *embed.Config) (e *embed.Etcd, err error) {
 	defer func() {
 		if said := recover(); said != nil {
-			err = fmt.Errorf("%w: %v: see whether the disk under %s is full, or what is there damaged", errFiles, said, c.Dir)
+			err = fmt.Errorf("%w: %v: see whether the disk under %s is full, or what is there damaged",
+				errFiles, said, c.Dir)
 		}
 	}()
 	if err := whole(filepath.Join(c.Dir, "member", "snap", "db")); err != nil {
@@ -130,8 +133,8 @@ func start(c *embed.Config) (e *embed.Etcd, err error) {
 	return embed.StartEtcd(c)
 }
 
-// whole reads etcd's database through, if there is one. Of one that is damaged etcd says so by a panic on a goroutine of its own, which
-// nobody can make an error of.
+// whole reads etcd's database through, if there is one. Of one that is damaged etcd says so by a panic on a
+// goroutine of its own, which nobody can make an error of.
 func whole(path string) (err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -140,7 +143,8 @@ func whole(path string) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w: %w", errFiles, err)
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // the file is mapped: what it says may lead anywhere
+	// the file is mapped: what it says may lead anywhere
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if said := recover(); said != nil {
 			err = fmt.Errorf("%v", said)
@@ -206,8 +210,8 @@ func etcdConfig(config EtcdConfig) (*embed.Config, error) {
 // Client is a client in process, which Close closes.
 func (e *Etcd) Client() *clientv3.Client { return e.client }
 
-// RevokeLeases ends every lease and with it the keys under them. It is for whoever knows that all their holders are
-// gone, as after a crash of the one process that held them: nobody then waits for them to expire.
+// RevokeLeases ends every lease and with it the keys under them. It is for whoever knows that all their
+// holders are gone, as after a crash of the one process that held them: nobody then waits for them to expire.
 func (e *Etcd) RevokeLeases(ctx context.Context) error {
 	all, err := e.client.Leases(ctx)
 	if err != nil {

@@ -18,7 +18,8 @@ func TestAPanicAtTheStartIsAnError(t *testing.T) {
 	c := embed.NewConfig()
 	c.Dir = t.TempDir()
 	c.ZapLoggerBuilder = func(*embed.Config) error { panic("failed to create WAL") }
-	if _, err := start(c); !errors.Is(err, errFiles) || !strings.Contains(err.Error(), "failed to create WAL") || !strings.Contains(err.Error(), c.Dir) {
+	if _, err := start(c); !errors.Is(err, errFiles) ||
+		!strings.Contains(err.Error(), "failed to create WAL") || !strings.Contains(err.Error(), c.Dir) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -67,7 +68,8 @@ func TestADamagedDatabase(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if e, err := StartEtcd(EtcdConfig{Dir: dir}); !errors.Is(err, errFiles) || !strings.Contains(err.Error(), path+" is damaged") {
+		if e, err := StartEtcd(EtcdConfig{Dir: dir}); !errors.Is(err, errFiles) ||
+			!strings.Contains(err.Error(), path+" is damaged") {
 			t.Errorf("%s: %v", name, err)
 			if err == nil {
 				e.Close()

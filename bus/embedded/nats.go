@@ -97,8 +97,8 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	return n, nil
 }
 
-// ready waits until the server takes connections. It asks for a moment at a time: the server itself would wait on, even
-// after it has found its port taken.
+// ready waits until the server takes connections. It asks for a moment at a time: the server itself would
+// wait on, even after it has found its port taken.
 func ready(s *server.Server, fatal <-chan string) error {
 	for end := time.Now().Add(readyIn); time.Now().Before(end); {
 		if s.ReadyForConnections(10 * time.Millisecond) {

@@ -23,10 +23,11 @@ import (
 
 // Config says where etcd is. Zero fields take their default.
 type Config struct {
-	Endpoints   []string        // host:port
-	DialTimeout time.Duration   // for Dial to reach one of them; 5 s
-	KeepAlive   time.Duration   // between pings on an idle connection, and for their answer; 5 s, so that a black hole is noticed in 10
-	Client      clientv3.Config // TLS and credentials; its Endpoints and timeouts are overwritten
+	Endpoints   []string      // host:port
+	DialTimeout time.Duration // for Dial to reach one of them; 5 s
+	// between pings on an idle connection, and for their answer; 5 s, so that a black hole is noticed in 10
+	KeepAlive time.Duration
+	Client    clientv3.Config // TLS and credentials; its Endpoints and timeouts are overwritten
 }
 
 // Registry implements bus.Registry.
@@ -58,10 +59,12 @@ func DialContext(ctx context.Context, config Config) (*Registry, error) {
 	c.DialKeepAliveTime = orDefault(config.KeepAlive, 5*time.Second)
 	c.DialKeepAliveTimeout = c.DialKeepAliveTime
 	c.PermitWithoutStream = true
-	c.DialOptions = append(c.DialOptions[:len(c.DialOptions):len(c.DialOptions)], grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectWithin},
-		MinConnectTimeout: reconnectWithin,
-	}))
+	c.DialOptions = append(c.DialOptions[:len(c.DialOptions):len(c.DialOptions)],
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: reconnectWithin},
+			MinConnectTimeout: reconnectWithin,
+		}))
 	if c.Logger == nil {
 		c.Logger = zap.NewNop() // its news reach callers as errors, lost leases and watches that start again
 	}
@@ -71,7 +74,8 @@ func DialContext(ctx context.Context, config Config) (*Registry, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
-	if _, err := client.Get(ctx, bus.AgentsPrefix, clientv3.WithCountOnly(), clientv3.WithPrefix()); err != nil {
+	if _, err := client.Get(ctx, bus.AgentsPrefix, clientv3.WithCountOnly(),
+		clientv3.WithPrefix()); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("etcdreg: connect to etcd at %s: %w (is it up?)",
 			bus.Redact(strings.Join(config.Endpoints, ",")), bus.RedactError(err))
@@ -197,7 +201,8 @@ func (r *Registry) Evict(ctx context.Context, key string, value []byte) error {
 	}
 	if kv := out.Kvs[0]; kv.Lease == 0 || !bytes.Equal(kv.Value, value) {
 		err = bus.ErrExists
-	} else if _, err = r.client.Revoke(ctx, clientv3.LeaseID(kv.Lease)); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	} else if _, err = r.client.Revoke(ctx, clientv3.LeaseID(kv.Lease)); errors.Is(err,
+		rpctypes.ErrLeaseNotFound) {
 		err = nil
 	}
 	return wrap("evict", key, err)

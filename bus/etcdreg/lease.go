@@ -19,7 +19,8 @@ import (
 
 // Register puts a key under a new lease. The lease lives for at least ttl after the last sign of life;
 // etcd grants whole seconds, and not less than its election takes.
-func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease, error) {
+func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
+	error) {
 	l, err := r.grant(ctx, key, ttl)
 	if err != nil {
 		return nil, wrap("register", key, err)
@@ -37,7 +38,8 @@ func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl t
 
 // Elect creates the key under a lease, or waits until whoever has it is gone. The create revision is
 // the epoch: etcd never gives a lower one later.
-func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership, error) {
+func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
+	error) {
 	l, err := r.grant(ctx, key, ttl)
 	if err != nil {
 		return nil, wrap("elect", key, err)
@@ -86,7 +88,8 @@ func passing(err error) bool {
 		code = known.Code()
 	}
 	switch code {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition, codes.ResourceExhausted:
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition,
+		codes.ResourceExhausted:
 		return false
 	}
 	return true
@@ -128,7 +131,8 @@ func (r *Registry) grant(ctx context.Context, key string, ttl time.Duration) (*l
 		return nil, err
 	}
 	alive, stop := context.WithCancel(context.Background())
-	l := &lease{registry: r, key: key, id: granted.ID, stop: stop, done: make(chan struct{}), lost: make(chan struct{})}
+	l := &lease{registry: r, key: key, id: granted.ID, stop: stop, done: make(chan struct{}),
+		lost: make(chan struct{})}
 	beats, err := r.client.KeepAlive(alive, l.id)
 	if err != nil {
 		stop()

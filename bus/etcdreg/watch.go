@@ -42,7 +42,8 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 
 // follow sends what is gone of what was there before, a state, and what comes after it. It reports whether to
 // begin again, from a new state.
-func (r *Registry) follow(ctx context.Context, prefix string, state *clientv3.GetResponse, again <-chan struct{},
+func (r *Registry) follow(ctx context.Context, prefix string, state *clientv3.GetResponse,
+	again <-chan struct{},
 	there map[string]bool, out chan<- bus.Event) bool {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()

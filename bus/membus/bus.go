@@ -56,7 +56,8 @@ func (b *Bus) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription,
 	if b.closed {
 		return nil, bus.ErrClosed
 	}
-	s := &sub{bus: b, subject: subject, queueName: queue, queueKey: queue + " " + subject, handle: h, done: make(chan struct{})}
+	s := &sub{bus: b, subject: subject, queueName: queue, queueKey: queue + " " + subject, handle: h,
+		done: make(chan struct{})}
 	s.wake.L = &b.world.mu
 	b.subs = append(b.subs, s)
 	b.world.add(s)
@@ -208,7 +209,8 @@ func (s *sub) push(m bus.Msg) {
 	}
 	if len(s.queue) >= PendingLimit {
 		s.bus.dropped++
-		s.bus.tell(bus.Health{Connected: s.bus.online, Dropped: s.bus.dropped, Err: fmt.Errorf("subscription %s: handler too slow", s.subject)})
+		s.bus.tell(bus.Health{Connected: s.bus.online, Dropped: s.bus.dropped,
+			Err: fmt.Errorf("subscription %s: handler too slow", s.subject)})
 		return
 	}
 	s.queue = append(s.queue, m)
@@ -280,7 +282,8 @@ func (s *sub) Stop() error {
 
 func checkMsg(m bus.Msg) error {
 	if len(m.Data) > MaxPayload {
-		return fmt.Errorf("publish %s: %d bytes, at most %d: %w", m.Subject, len(m.Data), MaxPayload, bus.ErrTooLarge)
+		return fmt.Errorf("publish %s: %d bytes, at most %d: %w", m.Subject, len(m.Data), MaxPayload,
+			bus.ErrTooLarge)
 	}
 	if m.Subject == "" || isWild(m.Subject) {
 		return fmt.Errorf("publish: %q is no subject for a message", m.Subject)

@@ -191,7 +191,8 @@ func (r *Registry) lock(ctx context.Context) error {
 	}
 }
 
-func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease, error) {
+func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
+	error) {
 	if err := r.lock(ctx); err != nil {
 		return nil, fmt.Errorf("register %s: %w", key, err)
 	}
@@ -261,14 +262,16 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 		return nil, fmt.Errorf("watch %s: %w", prefix, err)
 	}
 	defer r.store.mu.Unlock()
-	w := &watcher{registry: r, prefix: prefix, out: make(chan bus.Event), wake: make(chan struct{}, 1), resync: true}
+	w := &watcher{registry: r, prefix: prefix, out: make(chan bus.Event), wake: make(chan struct{}, 1),
+		resync: true}
 	r.store.watchers = append(r.store.watchers, w)
 	go w.run(ctx)
 	return w.out, nil
 }
 
 // Elect waits until key is free and takes it.
-func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership, error) {
+func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
+	error) {
 	for {
 		if err := r.lock(ctx); err != nil {
 			return nil, fmt.Errorf("elect %s: %w", key, err)

@@ -36,11 +36,13 @@ type endpointInfo struct {
 
 func (b *Bus) Serve(about bus.Service) (bus.Subscription, error) {
 	if !bus.ValidID(about.Name) || about.Version == "" {
-		return nil, fmt.Errorf("service %q %q: it needs a name of letters, digits, '-' and '_', and a version", about.Name, about.Version)
+		return nil, fmt.Errorf("service %q %q: it needs a name of letters, digits, '-' and '_', and a "+
+			"version", about.Name, about.Version)
 	}
 	b.world.mu.Lock()
 	b.world.ids++
-	s := &service{bus: b, about: about, id: fmt.Sprintf("%s-%d", b.name, b.world.ids), count: make([]atomic.Int64, len(about.Endpoints))}
+	s := &service{bus: b, about: about, id: fmt.Sprintf("%s-%d", b.name, b.world.ids),
+		count: make([]atomic.Int64, len(about.Endpoints))}
 	b.world.mu.Unlock()
 	for i, e := range about.Endpoints {
 		handle := func(m bus.Msg) { s.count[i].Add(1); e.Handle(m) }
@@ -86,7 +88,8 @@ func (s *service) answer(what func() any) bus.Handler {
 }
 
 func (s *service) identity(kind string) identity {
-	return identity{"io.nats.micro.v1." + kind + "_response", s.about.Name, s.id, s.about.Version, s.about.Metadata}
+	return identity{"io.nats.micro.v1." + kind + "_response", s.about.Name, s.id, s.about.Version,
+		s.about.Metadata}
 }
 
 func (s *service) ping() any { return s.identity("ping") }

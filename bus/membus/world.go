@@ -68,7 +68,8 @@ func (w *World) Bus(name string) *Bus {
 	if w.buses[name] != nil {
 		panic(fmt.Sprintf("membus: two buses named %s", name))
 	}
-	b := &Bus{world: w, name: name, health: make(chan bus.Health, 16), online: true, since: time.Now(), cut: make(chan struct{})}
+	b := &Bus{world: w, name: name, health: make(chan bus.Health, 16), online: true, since: time.Now(),
+		cut: make(chan struct{})}
 	b.tell(bus.Health{Connected: true})
 	w.buses[name] = b
 	return b
@@ -230,7 +231,10 @@ func (w *World) add(s *sub) {
 }
 
 func (w *World) remove(s *sub) {
-	without := func(list []*sub) []*sub { return slices.DeleteFunc(list, func(x *sub) bool { return x == s }) }
+	without := func(list []*sub) []*sub {
+		return slices.DeleteFunc(list,
+			func(x *sub) bool { return x == s })
+	}
 	w.subs, w.wild = without(w.subs), without(w.wild)
 	if rest := without(w.literal[s.subject]); len(rest) > 0 {
 		w.literal[s.subject] = rest

@@ -23,14 +23,16 @@ func history(t *testing.T, seed uint64) string {
 		if _, err := b.Subscribe("s."+name, "", func(m bus.Msg) {
 			heard = append(heard, name+string(m.Data))
 			if name == "p" { // one message leads to another
-				if err := b.Publish(bus.Msg{Subject: "s.q", Data: append([]byte("<"), m.Data...)}); err != nil {
+				if err := b.Publish(bus.Msg{Subject: "s.q",
+					Data: append([]byte("<"), m.Data...)}); err != nil {
 					t.Error(err)
 				}
 			}
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Subscribe("work", "queue", func(m bus.Msg) { heard = append(heard, name+"!"+string(m.Data)) }); err != nil {
+		if _, err := b.Subscribe("work", "queue",
+			func(m bus.Msg) { heard = append(heard, name+"!"+string(m.Data)) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +71,8 @@ func TestDropNext(t *testing.T) {
 	w := membus.NewStepped(1)
 	b := w.Bus("b")
 	heard := ""
-	if _, err := b.Subscribe(">", "", func(m bus.Msg) { heard += m.Subject + string(m.Data) + " " }); err != nil {
+	if _, err := b.Subscribe(">", "",
+		func(m bus.Msg) { heard += m.Subject + string(m.Data) + " " }); err != nil {
 		t.Fatal(err)
 	}
 	w.DropNext(2, "a.*")

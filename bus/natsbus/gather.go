@@ -9,14 +9,16 @@ import (
 	"souk/bus/rawconn"
 )
 
-// gathered is a connection whose writes go out together. nats.go writes what was published as soon as its flusher runs, and Go
-// lets that run before anybody else who has something to publish: a system call for each message of many streams. Here the
-// writer lets all others that can run go first, then writes what they left. Where nobody else can run it writes at once.
+// gathered is a connection whose writes go out together. nats.go writes what was published as soon as its
+// flusher runs, and Go lets that run before anybody else who has something to publish: a system call for each
+// message of many streams. Here the writer lets all others that can run go first, then writes what they left.
+// Where nobody else can run it writes at once.
 type gathered struct {
 	net.Conn
 
-	mu      sync.Mutex
-	news    sync.Cond // for the writer: there is something to write, or it is over; for a Write: there is room
+	mu sync.Mutex
+	// for the writer: there is something to write, or it is over; for a Write: there is room
+	news    sync.Cond
 	pending []byte
 	spare   []byte // takes turns with pending
 	err     error  // what a write said; every later one says it too
@@ -37,8 +39,8 @@ func newGathered(c net.Conn) *gathered {
 	return g
 }
 
-// Write takes p; an error is of an earlier one. What a connection that breaks has not written is lost, as with what the
-// kernel has not sent.
+// Write takes p; an error is of an earlier one. What a connection that breaks has not written is lost, as
+// with what the kernel has not sent.
 func (g *gathered) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

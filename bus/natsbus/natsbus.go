@@ -21,14 +21,22 @@ import (
 
 // Config says where the server is and who connects. Zero fields take their default.
 type Config struct {
-	URL       string                     // nats://host:port, several separated by commas; not used with InProcess
+	// nats://host:port, several separated by commas; not used with InProcess
+	URL       string
 	InProcess nats.InProcessConnProvider // an embedded server, instead of URL
-	Name      string                     // who this is, an id: it shows in the server's monitoring and heads all inboxes
+	// who this is, an id: it shows in the server's monitoring and heads all inboxes
+	Name string
 
-	ConnectTimeout  time.Duration // of one attempt; 2 s: a server on the same continent answers in a fraction. With InProcess 30 s: it is there, and late only where the machine stands still
-	PingEvery       time.Duration // 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
-	ReconnectWait   time.Duration // 250 ms, and as much again at random, so that a thousand agents do not come back at once; see pause for the first seconds
-	ReconnectBuffer int           // bytes kept while disconnected; 32 KB: a second's news; more would be stale when it arrives
+	// of one attempt; 2 s: a server on the same continent answers in a fraction. With InProcess 30 s: it is
+	// there, and late only where the machine stands still
+	ConnectTimeout time.Duration
+	// 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
+	PingEvery time.Duration
+	// 250 ms, and as much again at random, so that a thousand agents do not come back at once; see pause for
+	// the first seconds
+	ReconnectWait time.Duration
+	// bytes kept while disconnected; 32 KB: a second's news; more would be stale when it arrives
+	ReconnectBuffer int
 	PendingMessages int           // waiting for one slow handler before more are dropped; 65536
 	PendingBytes    int           // the same in bytes; 64 MB
 	DrainTimeout    time.Duration // for Close to deliver what is pending; 2 s
@@ -40,7 +48,8 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	if !bus.ValidID(c.Name) {
-		return c, fmt.Errorf("natsbus: Name %q is not an id: use 1 to %d letters, digits, '-' or '_'", c.Name, bus.MaxID)
+		return c, fmt.Errorf("natsbus: Name %q is not an id: use 1 to %d letters, digits, '-' or '_'", c.Name,
+			bus.MaxID)
 	}
 	if c.InProcess == nil && c.URL == "" {
 		return c, fmt.Errorf("natsbus: %s: neither a URL nor a server in process is given", c.Name)
@@ -148,7 +157,10 @@ func (b *Bus) options() []nats.Option {
 		nats.PingInterval(c.PingEvery),
 		nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1),
-		nats.CustomReconnectDelay(func(n int) time.Duration { return pause(n, c.ReconnectWait, rand.Float64()) }),
+		nats.CustomReconnectDelay(func(n int) time.Duration {
+			return pause(n, c.ReconnectWait,
+				rand.Float64())
+		}),
 		nats.ReconnectBufSize(c.ReconnectBuffer),
 		nats.DrainTimeout(c.DrainTimeout),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
@@ -171,9 +183,10 @@ func (b *Bus) options() []nats.Option {
 // quickly is how many attempts come soon after one another: six seconds of them, at the default wait.
 const quickly = 48
 
-// pause is the time before the n-th attempt to reconnect, counted from 1, for a random number from 0 to 1: a fifth of the
-// wait and up to three fifths more at first, since a server that was started again is up within seconds; the wait and up to
-// as much again later. Everybody was cut off at one moment, so the random part is never the smaller one.
+// pause is the time before the n-th attempt to reconnect, counted from 1, for a random number from 0 to 1: a
+// fifth of the wait and up to three fifths more at first, since a server that was started again is up within
+// seconds; the wait and up to as much again later. Everybody was cut off at one moment, so the random part is
+// never the smaller one.
 func pause(n int, wait time.Duration, random float64) time.Duration {
 	least, spread := wait/5, wait*3/5
 	if n > quickly {
@@ -237,7 +250,8 @@ func (b *Bus) publish(m bus.Msg) error {
 	case len(m.Header) == 0:
 		return b.nc.PublishRequest(m.Subject, m.Reply, m.Data) // refuses an empty reply
 	}
-	return b.nc.PublishMsg(&nats.Msg{Subject: m.Subject, Reply: m.Reply, Header: nats.Header(m.Header), Data: m.Data})
+	return b.nc.PublishMsg(&nats.Msg{Subject: m.Subject, Reply: m.Reply, Header: nats.Header(m.Header),
+		Data: m.Data})
 }
 
 func (b *Bus) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription, error) {

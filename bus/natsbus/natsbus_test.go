@@ -165,7 +165,8 @@ func TestABlackHoleIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	b := connect(t, natsbus.Config{URL: "nats://" + proxy.Addr(), Name: "b", PingEvery: 50 * time.Millisecond, ReconnectWait: 10 * time.Millisecond})
+	b := connect(t, natsbus.Config{URL: "nats://" + proxy.Addr(), Name: "b", PingEvery: 50 * time.Millisecond,
+		ReconnectWait: 10 * time.Millisecond})
 	other := connect(t, natsbus.Config{URL: s.URL(), Name: "other"})
 	if _, err := other.Subscribe("silent", "", func(bus.Msg) {}); err != nil {
 		t.Fatal(err)
@@ -175,7 +176,8 @@ func TestABlackHoleIsNoticed(t *testing.T) {
 	}
 	bustest.Receive(t, "first news", b.Health())
 	proxy.Freeze()
-	if _, err := b.Request(t.Context(), bus.Msg{Subject: "silent"}); !errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrNotSent) {
+	if _, err := b.Request(t.Context(), bus.Msg{Subject: "silent"}); !errors.Is(err, bus.ErrDisconnected) ||
+		errors.Is(err, bus.ErrNotSent) {
 		t.Errorf("a request into a black hole: got %v, want %v, for it was sent", err, bus.ErrDisconnected)
 	}
 	if h := bustest.Receive(t, "news of the black hole", b.Health()); h.Connected {
@@ -242,7 +244,8 @@ func BenchmarkPublish(b *testing.B) {
 
 func BenchmarkPublishToHandler(b *testing.B) {
 	s := server(b, "")
-	from, to := connect(b, natsbus.Config{InProcess: s, Name: "from"}), connect(b, natsbus.Config{InProcess: s, Name: "to"})
+	from, to := connect(b, natsbus.Config{InProcess: s, Name: "from"}),
+		connect(b, natsbus.Config{InProcess: s, Name: "to"})
 	got := make(chan struct{}, 1024)
 	if _, err := to.Subscribe("s", "", func(bus.Msg) { got <- struct{}{} }); err != nil {
 		b.Fatal(err)
@@ -268,8 +271,10 @@ func BenchmarkPublishToHandler(b *testing.B) {
 
 func BenchmarkRequest(b *testing.B) {
 	s := server(b, "")
-	from, to := connect(b, natsbus.Config{InProcess: s, Name: "from"}), connect(b, natsbus.Config{InProcess: s, Name: "to"})
-	if _, err := to.Subscribe("s", "", func(m bus.Msg) { to.Publish(bus.Msg{Subject: m.Reply, Data: m.Data}) }); err != nil {
+	from, to := connect(b, natsbus.Config{InProcess: s, Name: "from"}),
+		connect(b, natsbus.Config{InProcess: s, Name: "to"})
+	if _, err := to.Subscribe("s", "",
+		func(m bus.Msg) { to.Publish(bus.Msg{Subject: m.Reply, Data: m.Data}) }); err != nil {
 		b.Fatal(err)
 	}
 	if err := to.Flush(b.Context()); err != nil {

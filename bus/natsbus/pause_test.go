@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Whoever waits for a server that is started again is back soon after it; in a long outage attempts are rarer. Nobody's pause is
-// anybody else's.
+// Whoever waits for a server that is started again is back soon after it; in a long outage attempts are
+// rarer. Nobody's pause is anybody else's.
 func TestPausesBetweenAttempts(t *testing.T) {
 	const wait = 250 * time.Millisecond
 	var least, most time.Duration

@@ -54,7 +54,8 @@ func (b *Bus) request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 		return bus.Msg{}, err
 	}
 	m.Reply = b.requests.prefix + token
-	// A request is of use only to one who waits for it now, so none goes into the buffer of a lost connection.
+	// A request is of use only to one who waits for it now, so none goes into the buffer of a lost
+	// connection.
 	if b.online.Load() == nil {
 		err = bus.ErrNotSent
 		if b.nc.IsClosed() {

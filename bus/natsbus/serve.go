@@ -12,7 +12,8 @@ import (
 
 // Serve offers the service by NATS micro, so that `nats micro ls` and its kin find it.
 func (b *Bus) Serve(s bus.Service) (bus.Subscription, error) {
-	svc, err := micro.AddService(b.nc, micro.Config{Name: s.Name, Version: s.Version, Description: s.Description, Metadata: s.Metadata})
+	svc, err := micro.AddService(b.nc,
+		micro.Config{Name: s.Name, Version: s.Version, Description: s.Description, Metadata: s.Metadata})
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", s.Name, b.translate(err, 0))
 	}
@@ -27,7 +28,8 @@ func (b *Bus) Serve(s bus.Service) (bus.Subscription, error) {
 		}
 		handle := micro.HandlerFunc(func(r micro.Request) {
 			if !out.stopped.Load() {
-				e.Handle(bus.Msg{Subject: r.Subject(), Reply: r.Reply(), Header: header(r.Headers()), Data: r.Data()})
+				e.Handle(bus.Msg{Subject: r.Subject(), Reply: r.Reply(), Header: header(r.Headers()),
+					Data: r.Data()})
 			}
 		})
 		if err := svc.AddEndpoint(e.Name, handle, options...); err != nil {

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// conn is a TCP connection whose reads and writes are raw system calls. It hides what else a net.TCPConn can do, which would
-// go past them.
+// conn is a TCP connection whose reads and writes are raw system calls. It hides what else a net.TCPConn can
+// do, which would go past them.
 type conn struct {
 	net.Conn
 	raw     syscall.RawConn
@@ -55,7 +55,8 @@ func (c *call) do(fd uintptr) bool {
 	}
 }
 
-// run makes one call on b, which is not empty, as soon as the socket is ready. Deadlines and Close end the wait.
+// run makes one call on b, which is not empty, as soon as the socket is ready. Deadlines and Close end the
+// wait.
 func (c *call) run(wait func(func(uintptr) bool) error, b []byte) (int, error) {
 	c.b = b
 	err := wait(c.once)

@@ -1,9 +1,9 @@
 // Package rawconn makes the system calls of TCP connections cheaper.
 //
-// Go tells its scheduler of every read and write of a socket, in case it blocks. A socket's never does, since Go's sockets are
-// non-blocking: a process that has little to do, and so wakes for nearly each message, pays for a second thread that is woken to
-// watch over a call which is over by then. On Linux the connections of this package leave that out; elsewhere they are the net
-// package's own.
+// Go tells its scheduler of every read and write of a socket, in case it blocks. A socket's never does, since
+// Go's sockets are non-blocking: a process that has little to do, and so wakes for nearly each message, pays
+// for a second thread that is woken to watch over a call which is over by then. On Linux the connections of
+// this package leave that out; elsewhere they are the net package's own.
 package rawconn
 
 import (

@@ -146,7 +146,8 @@ func (s *Stream) conclude(now time.Time, w Word, a bus.Accepted, err error) {
 func (s *Stream) failedFor(err error, w Word) *bus.Result {
 	end := bus.CannotContinue(*s.going.failed, err)
 	end.Chunks = s.next
-	if code := bus.CodeOf(err); end.Code == bus.CodeUnknown { // the agent knew nothing of it, but its hub does
+	// the agent knew nothing of it, but its hub does
+	if code := bus.CodeOf(err); end.Code == bus.CodeUnknown {
 		switch {
 		case code.Broken():
 			end.Code = code

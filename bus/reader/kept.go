@@ -62,11 +62,13 @@ func (k *kept) resume(t *bus.Task, agent string, next uint64) (*bus.Resume, erro
 		return nil, k.why
 	case k.ends:
 		return nil, errors.New("it is whole; only its account is missing")
-	case len(k.text)+len(k.thought)+len(k.calls) == 0: // a parser made nothing of its tokens yet: it begins anew
+	// a parser made nothing of its tokens yet: it begins anew
+	case len(k.text)+len(k.thought)+len(k.calls) == 0:
 		return &bus.Resume{Agent: agent, Seq: next}, nil
 	}
 	r := &bus.Resume{
-		Agent: agent, Seq: next, Tokens: k.tokens, Text: string(k.text), Reasoning: string(k.thought), Calls: k.calls,
+		Agent: agent, Seq: next, Tokens: k.tokens, Text: string(k.text), Reasoning: string(k.thought),
+		Calls: k.calls,
 	}
 	if _, err := r.CanContinue(t.Body); err != nil {
 		return nil, err

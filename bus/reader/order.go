@@ -123,7 +123,8 @@ func (o *order) pop() (c bus.Chunk, ok bool) {
 	switch o.first++; {
 	case o.unread() == 0:
 		o.line, o.first = o.line[:0], 0
-	case o.first >= 64 && o.first >= len(o.line)/2: // of a reader that is never quite done: the room is used again
+	// of a reader that is never quite done: the room is used again
+	case o.first >= 64 && o.first >= len(o.line)/2:
 		n := copy(o.line, o.line[o.first:])
 		clear(o.line[n:])
 		o.line, o.first = o.line[:n], 0

@@ -68,7 +68,8 @@ func TestOrder(t *testing.T) {
 			}
 		}
 		if got := drain(&o); got != c.out || o.gap() != c.gap || o.done() != c.done {
-			t.Errorf("%s: %s gives %q, gap %v, done %v; want %q, %v, %v", c.name, c.steps, got, o.gap(), o.done(), c.out, c.gap, c.done)
+			t.Errorf("%s: %s gives %q, gap %v, done %v; want %q, %v, %v", c.name, c.steps, got, o.gap(),
+				o.done(), c.out, c.gap, c.done)
 		}
 	}
 }
@@ -160,7 +161,8 @@ func FuzzOrder(f *testing.F) {
 			}
 			for got, ok := o.pop(); ok; got, ok = o.pop() {
 				if got.Attempt < attempt {
-					t.Fatalf("chunk %d of attempt %d came out after attempt %d", got.Seq, got.Attempt, attempt)
+					t.Fatalf("chunk %d of attempt %d came out after attempt %d", got.Seq, got.Attempt,
+						attempt)
 				}
 				attempt = got.Attempt
 				if got.Seq != next {

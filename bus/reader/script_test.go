@@ -133,7 +133,8 @@ func (p *scene) happens(what string) {
 			MaxOutage: time.Minute, MaxAbsence: 15 * time.Second, MaxAnswer: time.Hour,
 		}, &task, p.now)
 	case verb == "accepted":
-		p.step(Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h", Agent: rest}}})
+		p.step(Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
+			Agent: rest}}})
 	case verb == "refused":
 		r := &bus.Result{Client: "ada", Task: "t", Code: bus.Code(rest), Message: "said the hub"}
 		p.step(Word{Answer: &bus.Answer{Result: r}})

@@ -63,7 +63,8 @@ func (s *Stream) askAgain(now time.Time) {
 func (s *Stream) judge(now time.Time) {
 	h := &s.hearing
 	if s.c.MaxAnswer > 0 && s.word == accepted && now.Sub(s.begun) >= s.c.MaxAnswer {
-		s.fail(now, bus.CodeTimeout, "the answer took longer than %v; ask for it with stream: true", s.c.MaxAnswer)
+		s.fail(now, bus.CodeTimeout, "the answer took longer than %v; ask for it with stream: true",
+			s.c.MaxAnswer)
 		return
 	}
 	switch {

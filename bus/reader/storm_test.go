@@ -197,7 +197,8 @@ func (w *storm) hears(c Control) {
 			case c.Cancel:
 				w.cancelled = true
 			case c.Resume != nil && a.forgot:
-				w.say(a, bus.Chunk{Seq: *c.Resume, Result: &bus.Result{Agent: a.name(), Code: bus.CodeUnknown}})
+				w.say(a, bus.Chunk{Seq: *c.Resume,
+					Result: &bus.Result{Agent: a.name(), Code: bus.CodeUnknown}})
 			case c.Resume != nil:
 				for n := *c.Resume; n < a.next; n++ {
 					w.chunk(a, n)
@@ -223,7 +224,8 @@ func (w *storm) market(t *bus.Task) {
 			return // it had not arrived
 		}
 	case w.chance(0.1) && t.Resume != nil:
-		word(Word{Answer: &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeUnavailable}}})
+		word(Word{Answer: &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
+			Code: bus.CodeUnavailable}}})
 		return
 	case w.chance(0.05):
 		word(Word{Err: errors.New("no word in time")})
@@ -239,7 +241,8 @@ func (w *storm) market(t *bus.Task) {
 		from = r.Seq
 		whole := strings.Join(w.words[:from], "")
 		if len(r.Tokens) > 0 && (r.Text != whole || len(r.Tokens) != int(from)) {
-			w.fail("it is to go on from %q and %d tokens, %d chunks were %q", r.Text, len(r.Tokens), from, whole)
+			w.fail("it is to go on from %q and %d tokens, %d chunks were %q", r.Text, len(r.Tokens), from,
+				whole)
 		}
 		for n, k := range r.Tokens {
 			if k != uint32(n) {
@@ -433,7 +436,8 @@ func TestOneFailureCostsNothing(t *testing.T) {
 			}
 		})
 		if code := w.run(); code != "" || w.got.String() != strings.Join(w.words, "") {
-			w.fail("ended with %q after %d of %d chunks: %v %+v", code, w.read, len(w.words), w.s.Err(), w.s.Result())
+			w.fail("ended with %q after %d of %d chunks: %v %+v", code, w.read, len(w.words), w.s.Err(),
+				w.s.Result())
 		}
 	}
 }
@@ -454,7 +458,8 @@ func limits(chunks, bytes int) Config {
 	return Config{
 		MaxChunks: chunks, MaxBytes: bytes, AckEvery: 8,
 		Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
-		ResumeEvery: time.Second, ResumeWait: 5 * time.Second, MaxOutage: time.Minute, MaxAbsence: 15 * time.Second,
+		ResumeEvery: time.Second, ResumeWait: 5 * time.Second, MaxOutage: time.Minute,
+		MaxAbsence: 15 * time.Second,
 	}
 }
 
@@ -476,7 +481,8 @@ func FuzzHostile(f *testing.F) {
 				}
 				for got, ok := s.Next(); ok; got, ok = s.Next() {
 					if got.Seq != next || got.Attempt < attempt {
-						t.Fatalf("chunk %d of attempt %d came out where %d of %d is next", got.Seq, got.Attempt, next, attempt)
+						t.Fatalf("chunk %d of attempt %d came out where %d of %d is next", got.Seq,
+							got.Attempt, next, attempt)
 					}
 					attempt, next = got.Attempt, next+1
 				}

@@ -13,12 +13,13 @@ import (
 
 // Config says how much a Stream keeps and how long it waits.
 type Config struct {
-	MaxChunks   int           // unread chunks; a reader that is further behind loses the answer
-	MaxBytes    int           // likewise, in bytes
-	AckEvery    uint64        // chunks read between two acknowledgements, which let the agent forget them
-	Quiet       time.Duration // an agent that was not heard for so long is asked for a sign of life
-	Silence     time.Duration // one that was not heard for so long has failed
-	Doze        time.Duration // a Tick that comes so late shows that the reader was asleep, and could not hear
+	MaxChunks int           // unread chunks; a reader that is further behind loses the answer
+	MaxBytes  int           // likewise, in bytes
+	AckEvery  uint64        // chunks read between two acknowledgements, which let the agent forget them
+	Quiet     time.Duration // an agent that was not heard for so long is asked for a sign of life
+	Silence   time.Duration // one that was not heard for so long has failed
+	// a Tick that comes so late shows that the reader was asleep, and could not hear
+	Doze        time.Duration
 	ResumeEvery time.Duration // between two requests for missing chunks
 	ResumeWait  time.Duration // longest wait for one missing chunk
 	MaxOutage   time.Duration // longest loss of the bus that is waited through
@@ -91,7 +92,8 @@ type Control struct {
 // New begins to read the answer to a task, which the first Ready gives to the market. The task is not
 // changed.
 func New(c Config, t *bus.Task, now time.Time) *Stream {
-	s := &Stream{c: c, client: t.Client, task: t.ID, order: order{maxChunks: c.MaxChunks, maxBytes: c.MaxBytes}}
+	s := &Stream{c: c, client: t.Client, task: t.ID,
+		order: order{maxChunks: c.MaxChunks, maxBytes: c.MaxBytes}}
 	s.kept.off = t.Failover == "off"
 	s.going.task, s.out.Ask = t, t
 	s.hearing.heard, s.hearing.bus = now, now

@@ -30,9 +30,10 @@ type Scratch struct {
 	norm  []byte
 }
 
-// Extract hashes a text into the distinct n-grams it holds: words, pairs of words, and runs of 3 to 5 characters inside
-// and across a word's edges. Letters are lowered, digits all become '0' (a sum is arithmetic whatever its numbers), white
-// space becomes one blank. The result is s.Features, valid until the next call.
+// Extract hashes a text into the distinct n-grams it holds: words, pairs of words, and runs of 3 to 5
+// characters inside and across a word's edges. Letters are lowered, digits all become '0' (a sum is
+// arithmetic whatever its numbers), white space becomes one blank. The result is s.Features, valid until the
+// next call.
 func (s *Scratch) Extract(system, prompt string) []uint32 {
 	if s.seen == nil {
 		s.seen = make([]uint16, Buckets)
@@ -110,8 +111,8 @@ type Term struct {
 	Bucket uint32
 }
 
-// Terms lists the words and pairs of words of a text as Extract hashes them, each once: what can be shown to a
-// person. It allocates.
+// Terms lists the words and pairs of words of a text as Extract hashes them, each once: what can be shown to
+// a person. It allocates.
 func (s *Scratch) Terms(system, prompt string) []Term {
 	s.Extract(system, prompt)
 	var out []Term
@@ -143,7 +144,8 @@ func (s *Scratch) words() {
 	})
 }
 
-// eachWord calls f for each word with its place, its hash, and the hash of the pair it ends, 0 for the first word.
+// eachWord calls f for each word with its place, its hash, and the hash of the pair it ends, 0 for the first
+// word.
 func (s *Scratch) eachWord(f func(from, to int, h, pair uint64)) {
 	var prev uint64
 	for i := 0; i < len(s.norm); {

@@ -12,7 +12,8 @@ import (
 	"slices"
 )
 
-// Model is a trained classifier. It never changes and may be used from many goroutines, each with a Scratch of its own.
+// Model is a trained classifier. It never changes and may be used from many goroutines, each with a Scratch
+// of its own.
 type Model struct {
 	Labels      []string // sorted
 	Temperature float64  // divides the logits, so that a probability says how often the name is right
@@ -73,8 +74,8 @@ func (m *Model) Rename(rename map[string]string) *Renamed {
 	return r
 }
 
-// Read adds up the probabilities of labels that count as one and returns the most probable name. A text without a label
-// gets none, and confidence 0.
+// Read adds up the probabilities of labels that count as one and returns the most probable name. A text
+// without a label gets none, and confidence 0.
 func (r *Renamed) Read(g Guess) (label string, confidence float64) {
 	if g.Label == "" {
 		return "", 0
@@ -98,7 +99,8 @@ const (
 	maxRun    = 257
 )
 
-// logits adds up the rows of the features. Four sums share a register, which makes this the cheap half of the work.
+// logits adds up the rows of the features. Four sums share a register, which makes this the cheap half of the
+// work.
 func (m *Model) logits(features []uint32, out *[MaxLabels]float64) {
 	var total [MaxLabels]int32
 	n := len(features)
@@ -137,9 +139,11 @@ func (m *Model) Weights(bucket uint32) (w [MaxLabels]float64) {
 }
 
 // New quantises a softmax regression. Row f holds the weights of bucket f.
-func New(labels []string, bias [MaxLabels]float32, rows [][MaxLabels]float32, temperature float64) (*Model, error) {
+func New(labels []string, bias [MaxLabels]float32, rows [][MaxLabels]float32, temperature float64) (*Model,
+	error) {
 	if len(labels) < 2 || len(labels) > MaxLabels || len(rows) != Buckets {
-		return nil, fmt.Errorf("model: %d labels and %d rows: want 2 to %d labels and %d rows", len(labels), len(rows), MaxLabels, Buckets)
+		return nil, fmt.Errorf("model: %d labels and %d rows: want 2 to %d labels and %d rows", len(labels),
+			len(rows), MaxLabels, Buckets)
 	}
 	m := &Model{Labels: labels, Temperature: float64(float32(temperature)), rows: make([][2]uint64, Buckets)}
 	for l := range labels {
@@ -190,7 +194,10 @@ func (m *Model) Encode() []byte {
 
 // Decode reads what Encode wrote. The model does not refer to data.
 func Decode(data []byte) (*Model, error) {
-	bad := func(what string) (*Model, error) { return nil, fmt.Errorf("weights: %s: not a %s file", what, magic) }
+	bad := func(what string) (*Model, error) {
+		return nil,
+			fmt.Errorf("weights: %s: not a %s file", what, magic)
+	}
 	if len(data) < len(magic)+1 || string(data[:len(magic)]) != magic {
 		return bad("wrong first bytes")
 	}
@@ -242,8 +249,8 @@ func Decode(data []byte) (*Model, error) {
 //go:embed domain.weights
 var shipped []byte
 
-// Default is the model shipped with this version; see data/MODEL.md for its figures. Each call decodes it anew, a
-// megabyte in some milliseconds.
+// Default is the model shipped with this version; see data/MODEL.md for its figures. Each call decodes it
+// anew, a megabyte in some milliseconds.
 func Default() *Model {
 	m, err := Decode(shipped)
 	if err != nil {

@@ -13,17 +13,21 @@ import (
 // What a newcomer would try. The model is coarse; these are far from its borders.
 func TestNamesPlainQuestions(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"Janet has 3 boxes with 12 apples each. She gives away 7 apples. How many apples does she have left?", "math"},
+		{"Janet has 3 boxes with 12 apples each. She gives away 7 apples. How many apples does she " +
+			"have left?", "math"},
 		{"Write a python function that returns the sum of the even numbers of a list.", "code"},
 		{"def fib(n):\n    \"\"\"Return the n-th number.\n    >>> fib(10)\n    55\n    \"\"\"\n", "code"},
-		{"Does early treatment with statins reduce mortality in patients with acute coronary syndrome?", "medicine"},
-		{"The Licensee shall not assign this Agreement without the prior written consent of the Licensor. Does the clause limit assignment?", "law"},
+		{"Does early treatment with statins reduce mortality in patients with acute coronary syndrome?",
+			"medicine"},
+		{"The Licensee shall not assign this Agreement without the prior written consent of the Licensor. " +
+			"Does the clause limit assignment?", "law"},
 		{"What is the acceleration of a block of mass 2 kg when a force of 10 N acts on it?", "science"},
 	} {
 		for _, system := range []string{"", "You are a helpful assistant."} {
 			var s Scratch
 			if g := Default().Classify(&s, system, c.text); g.Label != c.want {
-				t.Errorf("system %q, %q: named %s (%.2f), want %s", system, c.text, g.Label, g.Confidence, c.want)
+				t.Errorf("system %q, %q: named %s (%.2f), want %s", system, c.text, g.Label, g.Confidence,
+					c.want)
 			}
 		}
 	}
@@ -120,7 +124,8 @@ func TestQuantisedWeightsStayClose(t *testing.T) {
 		w := m.Weights(uint32(f))
 		for l := range 3 {
 			if d := math.Abs(w[l] - float64(rows[f][l])); d > m.step[l]/2*1.0001 {
-				t.Fatalf("bucket %d, label %d: %v became %v, more than half a step (%v) away", f, l, rows[f][l], w[l], m.step[l])
+				t.Fatalf("bucket %d, label %d: %v became %v, more than half a step (%v) away", f, l,
+					rows[f][l], w[l], m.step[l])
 			}
 		}
 	}
@@ -136,15 +141,17 @@ func TestQuantisedWeightsStayClose(t *testing.T) {
 func TestDecodeRefusesOtherFiles(t *testing.T) {
 	good := Default().Encode()
 	for name, data := range map[string][]byte{
-		"empty":         nil,
-		"other magic":   append([]byte("SOUKDOM9"), good[8:]...),
-		"cut short":     good[:len(good)-1],
-		"one too many":  append(bytes.Clone(good), 0),
-		"no labels":     append([]byte(magic), 0),
-		"many labels":   append([]byte(magic), 200),
-		"label cut":     append([]byte(magic), 2, 9, 'x'),
-		"not a number":  bytes.Replace(good, good[temperatureAt(good):temperatureAt(good)+4], []byte{0, 0, 0xc0, 0x7f}, 1),
-		"temperature 0": bytes.Replace(good, good[temperatureAt(good):temperatureAt(good)+4], []byte{0, 0, 0, 0}, 1),
+		"empty":        nil,
+		"other magic":  append([]byte("SOUKDOM9"), good[8:]...),
+		"cut short":    good[:len(good)-1],
+		"one too many": append(bytes.Clone(good), 0),
+		"no labels":    append([]byte(magic), 0),
+		"many labels":  append([]byte(magic), 200),
+		"label cut":    append([]byte(magic), 2, 9, 'x'),
+		"not a number": bytes.Replace(good, good[temperatureAt(good):temperatureAt(good)+4],
+			[]byte{0, 0, 0xc0, 0x7f}, 1),
+		"temperature 0": bytes.Replace(good, good[temperatureAt(good):temperatureAt(good)+4],
+			[]byte{0, 0, 0, 0}, 1),
 	} {
 		if _, err := Decode(data); err == nil {
 			t.Errorf("%s: taken", name)
@@ -238,10 +245,14 @@ func FuzzDecode(f *testing.F) {
 }
 
 const typicalSystem = "You are a helpful assistant. Answer the user's question."
-const typicalPrompt = "A 45-year-old woman comes to the physician because of a 3-month history of fatigue and a weight gain of 5 kg (11 lb). " +
-	"She has had constipation and dry skin during this time. Her pulse is 56/min and blood pressure is 130/85 mm Hg. Physical examination " +
-	"shows delayed relaxation of the deep tendon reflexes. Laboratory studies show a TSH of 12 mU/L. Which of the following is the most likely diagnosis, " +
-	"and how would you treat it? Explain what other diseases you would consider, which tests you would ask for next, and what the patient " +
+const typicalPrompt = "A 45-year-old woman comes to the physician because of a 3-month history of fatigue " +
+	"and a weight gain of 5 kg (11 lb). " +
+	"She has had constipation and dry skin during this time. Her pulse is 56/min and blood pressure is " +
+	"130/85 mm Hg. Physical examination " +
+	"shows delayed relaxation of the deep tendon reflexes. Laboratory studies show a TSH of 12 mU/L. Which " +
+	"of the following is the most likely diagnosis, " +
+	"and how would you treat it? Explain what other diseases you would consider, which tests you would ask " +
+	"for next, and what the patient " +
 	"should be told about the years to come."
 
 func BenchmarkClassify(b *testing.B) {

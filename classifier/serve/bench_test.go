@@ -41,14 +41,16 @@ func BenchmarkDoor(b *testing.B) {
 			defer clients.Close()
 			defer hubs.Close()
 			registry := w.Registry()
-			value, _ := bus.EncodeEntry(&bus.HubEntry{Domain: "math", Labels: []string{"math"}, Hub: "h", Journal: "j", General: true})
+			value, _ := bus.EncodeEntry(&bus.HubEntry{Domain: "math", Labels: []string{"math"}, Hub: "h",
+				Journal: "j", General: true})
 			lead, err := registry.Elect(b.Context(), bus.HubKey("math"), value, time.Hour)
 			if err != nil {
 				b.Fatal(err)
 			}
 			config := classifier.Default()
 			config.ID, config.StatusTTL = "door", time.Hour
-			s, err := serve.New(config, serve.Deps{Bus: door, Registry: registry, Log: slog.New(slog.DiscardHandler)})
+			s, err := serve.New(config,
+				serve.Deps{Bus: door, Registry: registry, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -56,16 +58,20 @@ func BenchmarkDoor(b *testing.B) {
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			<-s.Ready()
-			answer, _ := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "math", Agent: "a", Model: "m", Reply: bus.ReplySubject("ada", "t"), Round: 1}})
-			hubs.Subscribe(bus.HubTaskSubject("math"), "", func(m bus.Msg) { hubs.Publish(bus.Msg{Subject: m.Reply, Data: answer}) })
-			status, _ := bus.Encode(&bus.Status{Domain: "math", Labels: []string{"math"}, Epoch: lead.Epoch(), Agents: 1, Slots: 64, Free: 64, Room: 64,
+			answer, _ := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "math",
+				Agent: "a", Model: "m", Reply: bus.ReplySubject("ada", "t"), Round: 1}})
+			hubs.Subscribe(bus.HubTaskSubject("math"), "",
+				func(m bus.Msg) { hubs.Publish(bus.Msg{Subject: m.Reply, Data: answer}) })
+			status, _ := bus.Encode(&bus.Status{Domain: "math", Labels: []string{"math"}, Epoch: lead.Epoch(),
+				Agents: 1, Slots: 64, Free: 64, Room: 64,
 				Models: []bus.ModelStatus{{Model: "m", Agents: 1, Free: 64, Quality: 1}}})
 			hubs.Publish(bus.Msg{Subject: bus.StatusSubject("math"), Data: status})
 			b.ReportAllocs()
 			from := cpu()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := clients.Request(b.Context(), bus.Msg{Subject: bus.TaskSubject("ada"), Data: c.data}); err != nil {
+					if _, err := clients.Request(b.Context(),
+						bus.Msg{Subject: bus.TaskSubject("ada"), Data: c.data}); err != nil {
 						b.Error(err)
 						return
 					}

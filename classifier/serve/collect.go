@@ -22,7 +22,8 @@ type whole struct {
 }
 
 func newWhole(r *request, now time.Time) *whole {
-	return &whole{r: r, task: r.task, news: make(chan struct{}, 1), m: reader.New(r.s.c.Reader(), r.task, now)}
+	return &whole{r: r, task: r.task, news: make(chan struct{}, 1),
+		m: reader.New(r.s.c.Reader(), r.task, now)}
 }
 
 // collect waits for the whole answer.

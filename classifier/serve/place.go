@@ -118,7 +118,8 @@ func (r *request) place(t *bus.Task) bus.Answer {
 		case out.Answer != nil:
 			return *out.Answer
 		case out.Ask != "":
-			a, err := r.ask(out.Until, bus.Msg{Subject: bus.HubTaskSubject(out.Ask), Header: header, Data: data})
+			a, err := r.ask(out.Until,
+				bus.Msg{Subject: bus.HubTaskSubject(out.Ask), Header: header, Data: data})
 			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err) })
 			continue
 		}

@@ -120,7 +120,8 @@ func (s *Server) Run(ctx context.Context) error {
 	service, err := s.d.Bus.Serve(bus.Service{
 		Name: "souk", Version: "1.0.0",
 		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
-		Endpoints:   []bus.Endpoint{{Name: "task", Subject: bus.TaskSubject("*"), Queue: "doors", Handle: s.onTask}},
+		Endpoints: []bus.Endpoint{{Name: "task", Subject: bus.TaskSubject("*"), Queue: "doors",
+			Handle: s.onTask}},
 	})
 	if err != nil {
 		return fmt.Errorf("classifier: serve: %w", err)

@@ -107,7 +107,8 @@ func (w writer) Write(p []byte) (int, error) {
 
 func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, bus: membus.New(1), ended: make(chan error, 1), over: make(chan struct{}), hubs: map[string]*hub{}}
+		w := &world{t: t, bus: membus.New(1), ended: make(chan error, 1), over: make(chan struct{}),
+			hubs: map[string]*hub{}}
 		w.reg, w.own, w.me = w.bus.Registry(), w.bus.Registry(), w.bus.Bus("me")
 		c := classifier.Default()
 		c.ID, c.Drain = "door", 5*time.Second
@@ -116,7 +117,8 @@ func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T,
 		}
 		doorBus := w.bus.Bus("door")
 		var err error
-		w.door, err = serve.New(c, serve.Deps{Bus: doorBus, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
+		w.door, err = serve.New(c,
+			serve.Deps{Bus: doorBus, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +141,8 @@ func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T,
 }
 
 func (w *world) hub(domain string, st bus.Status) *hub {
-	entry := &bus.HubEntry{Domain: domain, Labels: st.Labels, Hub: domain + "-1", Journal: domain, General: st.General}
+	entry := &bus.HubEntry{Domain: domain, Labels: st.Labels, Hub: domain + "-1", Journal: domain,
+		General: st.General}
 	value, err := bus.EncodeEntry(entry)
 	if err != nil {
 		w.t.Fatal(err)
@@ -229,12 +232,14 @@ func (h *hub) seen() []bus.Task {
 }
 
 func (h *hub) accept(m bus.Msg, t *bus.Task) {
-	h.w.send(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: t.Client, Task: t.ID, Hub: h.domain, Agent: h.domain + "-agent", Model: "m", Reply: t.Reply, Round: 1}})
+	h.w.send(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: t.Client, Task: t.ID, Hub: h.domain,
+		Agent: h.domain + "-agent", Model: "m", Reply: t.Reply, Round: 1}})
 }
 
 func (h *hub) refuse(code bus.Code) {
 	h.answer = func(m bus.Msg, t *bus.Task) {
-		h.w.send(m.Reply, &bus.Answer{Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: h.domain, Code: code, Message: "said hub " + h.domain}})
+		h.w.send(m.Reply, &bus.Answer{Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: h.domain,
+			Code: code, Message: "said hub " + h.domain}})
 	}
 }
 
@@ -248,7 +253,9 @@ func (h *hub) serve(text string, after time.Duration) {
 				h.w.send(t.Reply, &bus.Chunk{Task: t.ID, Heartbeat: true})
 			}
 			h.w.pass(after % (2 * time.Second))
-			h.w.send(t.Reply, &bus.Chunk{Task: t.ID, Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: h.domain, Agent: h.domain + "-agent", Text: text, Finish: "stop"}})
+			h.w.send(t.Reply, &bus.Chunk{Task: t.ID,
+				Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: h.domain, Agent: h.domain + "-agent",
+					Text: text, Finish: "stop"}})
 		}()
 	}
 }
@@ -277,7 +284,8 @@ func (w *world) wantCode(answer map[string]any, want bus.Code) {
 	}
 }
 
-const mathQuestion = "Janet has 3 boxes with 12 apples each. She gives away 7 apples. How many apples does she have left?"
+const mathQuestion = "Janet has 3 boxes with 12 apples each. She gives away 7 apples. How many apples does " +
+	"she have left?"
 
 func chat(question, souk string) string {
 	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"souk":{%s}}`, question, souk)
@@ -288,24 +296,29 @@ func stream(question, souk string) string {
 }
 
 func twoHubs(w *world) (math, general *hub) {
-	return w.hub("math", bus.Status{Labels: []string{"math"}}), w.hub("general", bus.Status{Labels: []string{"general"}, General: true})
+	return w.hub("math", bus.Status{Labels: []string{"math"}}),
+		w.hub("general", bus.Status{Labels: []string{"general"}, General: true})
 }
 
 func TestStreamIsHandedOver(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)
-		a := w.ask("ada", stream(mathQuestion, `"task":"t1","terms":{"worth":0.5}`), bus.Header{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}})
+		a := w.ask("ada", stream(mathQuestion, `"task":"t1","terms":{"worth":0.5}`),
+			bus.Header{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}})
 		if a["agent"] != "math-agent" || a["hub"] != "math" || a["reply"] != "souk.v1.reply.ada.t1" {
 			t.Errorf("accepted as %v", a)
 		}
 		got := math.seen()[0]
-		if got.Client != "ada" || got.Domain != "math" || got.Reply != "souk.v1.reply.ada.t1" || !got.Stream || got.Session == "" || got.Prompt.Tokens == 0 {
+		if got.Client != "ada" || got.Domain != "math" || got.Reply != "souk.v1.reply.ada.t1" ||
+			!got.Stream ||
+			got.Session == "" || got.Prompt.Tokens == 0 {
 			t.Errorf("the hub got %+v", got)
 		}
 		if p := math.headers[0].Get("traceparent"); p != "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" {
 			t.Errorf("trace context is %q", p)
 		}
-		if st := w.door.Stats(); st.Accepted != 1 || st.Received != 1 || st.Domains["math"] != 1 || st.Hubs["math"] != 1 {
+		if st := w.door.Stats(); st.Accepted != 1 || st.Received != 1 || st.Domains["math"] != 1 ||
+			st.Hubs["math"] != 1 {
 			t.Errorf("stats %+v", st)
 		}
 	})
@@ -358,7 +371,8 @@ func TestNextBestHub(t *testing.T) {
 }
 
 func TestARefusalOfTheTaskIsFinal(t *testing.T) {
-	for _, code := range []bus.Code{bus.CodeInsufficientFunds, bus.CodeNotWorthIt, bus.CodeOutbid, bus.CodeIDConflict, bus.CodeDuplicate} {
+	for _, code := range []bus.Code{bus.CodeInsufficientFunds, bus.CodeNotWorthIt, bus.CodeOutbid,
+		bus.CodeIDConflict, bus.CodeDuplicate} {
 		inWorld(t, nil, func(t *testing.T, w *world) {
 			math, general := twoHubs(w)
 			math.refuse(code)
@@ -378,7 +392,8 @@ func TestASilentHubIsNotReplaced(t *testing.T) {
 		math.answer = func(bus.Msg, *bus.Task) {}
 		from := time.Now()
 		deadline := from.Add(10 * time.Second).UnixMilli()
-		w.wantCode(w.ask("ada", stream(mathQuestion, fmt.Sprintf(`"task":"t","deadline_ms":%d`, deadline)), nil), bus.CodeUnknown)
+		w.wantCode(w.ask("ada", stream(mathQuestion, fmt.Sprintf(`"task":"t","deadline_ms":%d`, deadline)),
+			nil), bus.CodeUnknown)
 		if d := time.Since(from); d < 10*time.Second || d > 15*time.Second {
 			t.Errorf("told after %v; the deadline was 10 s", d)
 		}
@@ -399,7 +414,8 @@ func TestASilentHubIsNotReplaced(t *testing.T) {
 func (h *hub) restart(after time.Duration, journal string) {
 	h.lease.Close(h.w.t.Context())
 	h.w.pass(after)
-	value, err := bus.EncodeEntry(&bus.HubEntry{Domain: h.domain, Labels: h.status.Labels, Hub: h.domain + "-1", Journal: journal})
+	value, err := bus.EncodeEntry(&bus.HubEntry{Domain: h.domain, Labels: h.status.Labels,
+		Hub: h.domain + "-1", Journal: journal})
 	if err != nil {
 		h.w.t.Error(err)
 		return
@@ -422,8 +438,9 @@ func TestARestartedHubIsAskedAgain(t *testing.T) {
 		code    bus.Code
 		told    time.Duration // at the latest
 	}{
-		"the same hub":              {3 * time.Second, "math", 2, "", 4 * time.Second},
-		"with another journal":      {3 * time.Second, "math-of-another", 1, bus.CodeUnknown, 4 * time.Second},
+		"the same hub": {3 * time.Second, "math", 2, "", 4 * time.Second},
+		"with another journal": {3 * time.Second, "math-of-another", 1, bus.CodeUnknown,
+			4 * time.Second},
 		"too late":                  {time.Minute, "math", 1, bus.CodeUnknown, 10 * time.Second},
 		"with a deadline before it": {3 * time.Second, "math", 1, bus.CodeUnknown, 3 * time.Second},
 	} {
@@ -455,9 +472,12 @@ func TestARestartedHubIsAskedAgain(t *testing.T) {
 				synctest.Wait()
 				tasks := math.seen()
 				if len(tasks) != c.asked || len(general.seen()) != 0 {
-					t.Fatalf("the hub was asked %d times, the other %d; want %d and 0", len(tasks), len(general.seen()), c.asked)
+					t.Fatalf("the hub was asked %d times, the other %d; want %d and 0", len(tasks),
+						len(general.seen()), c.asked)
 				}
-				if c.asked == 2 && (a["hub"] != "math" || !reflect.DeepEqual(withoutInbox(tasks[0]), withoutInbox(tasks[1]))) {
+				if c.asked == 2 &&
+					(a["hub"] != "math" ||
+						!reflect.DeepEqual(withoutInbox(tasks[0]), withoutInbox(tasks[1]))) {
 					t.Errorf("%v; asked for\n%+v, then for\n%+v", a, tasks[0], tasks[1])
 				}
 			})
@@ -477,8 +497,9 @@ func withoutInbox(t bus.Task) bus.Task {
 func TestATaskStaysWithAHubThatDoesNotListen(t *testing.T) {
 	body := []byte(fmt.Sprintf(`{"messages":[{"role":"user","content":%q}]}`, mathQuestion))
 	for name, again := range map[string]bus.Task{
-		"the same id":           {ID: "t", Stream: true, Body: body},
-		"the rest of an answer": {ID: "t", Stream: true, Body: body, Hub: "math", Attempt: 1, Resume: &bus.Resume{Agent: "math-agent"}},
+		"the same id": {ID: "t", Stream: true, Body: body},
+		"the rest of an answer": {ID: "t", Stream: true, Body: body, Hub: "math", Attempt: 1,
+			Resume: &bus.Resume{Agent: "math-agent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, nil, func(t *testing.T, w *world) {
@@ -497,12 +518,15 @@ func TestATaskStaysWithAHubThatDoesNotListen(t *testing.T) {
 					}
 					return a
 				}
-				if a := ask(bus.Task{ID: "t", Stream: true, Body: body}); a.Accepted == nil || a.Accepted.Hub != "math" {
+				if a := ask(bus.Task{ID: "t", Stream: true, Body: body}); a.Accepted == nil ||
+					a.Accepted.Hub != "math" {
 					t.Errorf("%+v", a.Result)
 				}
 				math.ear.Stop()
-				if a := ask(again); a.Result == nil || a.Result.Code != bus.CodeUnavailable || a.Result.RetryMS == 0 || len(general.seen()) != 0 {
-					t.Errorf("%+v, %+v; the other hub got %d tasks", a.Accepted, a.Result, len(general.seen()))
+				if a := ask(again); a.Result == nil || a.Result.Code != bus.CodeUnavailable ||
+					a.Result.RetryMS == 0 || len(general.seen()) != 0 {
+					t.Errorf("%+v, %+v; the other hub got %d tasks", a.Accepted, a.Result,
+						len(general.seen()))
 				}
 			})
 		})
@@ -522,7 +546,8 @@ func TestTheDoorLosesTheBusWhileAHubDecides(t *testing.T) {
 			time.AfterFunc(2*time.Second, func() { w.bus.Heal("door") })
 		}
 		w.wantCode(w.ask("ada", stream(mathQuestion, `"task":"t"`), nil), "")
-		if a, b := math.seen(), general.seen(); len(a) != 2 || len(b) != 0 || !reflect.DeepEqual(withoutInbox(a[0]), withoutInbox(a[1])) {
+		if a, b := math.seen(), general.seen(); len(a) != 2 || len(b) != 0 ||
+			!reflect.DeepEqual(withoutInbox(a[0]), withoutInbox(a[1])) {
 			t.Errorf("the hub got %d tasks, the other %d, want 2 and 0", len(a), len(b))
 		}
 	})
@@ -550,15 +575,18 @@ func TestAHubThatDiedDuringAnOutageOfTheRegistry(t *testing.T) {
 func TestNobodyListensAtTheHub(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		twoHubs(w)
-		value, _ := bus.EncodeEntry(&bus.HubEntry{Domain: "ghost", Labels: []string{"math"}, Hub: "g", Journal: "g"})
+		value, _ := bus.EncodeEntry(&bus.HubEntry{Domain: "ghost", Labels: []string{"math"}, Hub: "g",
+			Journal: "g"})
 		lead, err := w.reg.Elect(t.Context(), bus.HubKey("ghost"), value, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer lead.Close(context.Background())
 		synctest.Wait()
-		w.send(bus.StatusSubject("ghost"), &bus.Status{Domain: "ghost", Labels: []string{"math"}, Epoch: lead.Epoch(), Agents: 9, Slots: 9, Free: 9, Room: 9,
-			Models: []bus.ModelStatus{{Model: "m", Agents: 9, Free: 9, Quality: 1}}})
+		w.send(bus.StatusSubject("ghost"),
+			&bus.Status{Domain: "ghost", Labels: []string{"math"}, Epoch: lead.Epoch(), Agents: 9, Slots: 9,
+				Free: 9, Room: 9,
+				Models: []bus.ModelStatus{{Model: "m", Agents: 9, Free: 9, Quality: 1}}})
 		synctest.Wait()
 		a := w.ask("ada", stream(mathQuestion, ""), nil)
 		w.wantCode(a, "")
@@ -578,12 +606,18 @@ func TestALostAgentIsReplaced(t *testing.T) {
 				math.accept(m, task)
 				return
 			}
-			if task.Resume.Agent != "math-agent" || task.Attempt != 1 || len(task.Resume.Tokens) != 0 || task.Hub != "math" || len(task.Body) == 0 {
+			if task.Resume.Agent != "math-agent" || task.Attempt != 1 || len(task.Resume.Tokens) != 0 ||
+				task.Hub != "math" || len(task.Body) == 0 {
 				t.Errorf("asked for a second agent by %+v of %+v", task.Resume, task)
 			}
-			w.send(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: task.ID, Hub: "math", Agent: "second", Reply: task.Reply}})
-			w.send(task.Reply, &bus.Chunk{Task: task.ID, Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "math-agent", Text: "late"}})
-			w.send(task.Reply, &bus.Chunk{Task: task.ID, Attempt: 1, Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "second", Text: "29"}})
+			w.send(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: task.ID, Hub: "math",
+				Agent: "second", Reply: task.Reply}})
+			w.send(task.Reply,
+				&bus.Chunk{Task: task.ID,
+					Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "math-agent", Text: "late"}})
+			w.send(task.Reply,
+				&bus.Chunk{Task: task.ID, Attempt: 1,
+					Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "second", Text: "29"}})
 		}
 		if a := w.ask("ada", chat(mathQuestion, ""), nil); a["text"] != "29" || a["agent"] != "second" {
 			t.Errorf("%v", a)
@@ -600,12 +634,21 @@ func TestADeadAgentIsReplaced(t *testing.T) {
 			switch {
 			case task.Resume == nil:
 				math.accept(m, task)
-				w.send(task.Reply, &bus.Chunk{Task: task.ID, Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "math", Agent: "math-agent", Code: bus.CodeAgentFailed}})
+				w.send(task.Reply,
+					&bus.Chunk{Task: task.ID,
+						Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "math", Agent: "math-agent",
+							Code: bus.CodeAgentFailed}})
 			case another:
-				w.send(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: task.ID, Hub: "math", Agent: "second", Reply: task.Reply}})
-				w.send(task.Reply, &bus.Chunk{Task: task.ID, Attempt: 1, Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "second", Text: "29"}})
+				w.send(m.Reply,
+					&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: task.ID, Hub: "math",
+						Agent: "second", Reply: task.Reply}})
+				w.send(task.Reply,
+					&bus.Chunk{Task: task.ID, Attempt: 1,
+						Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "second", Text: "29"}})
 			default:
-				w.send(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "math", Code: bus.CodeNoRoom}})
+				w.send(m.Reply,
+					&bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "math",
+						Code: bus.CodeNoRoom}})
 			}
 		}
 		if a := w.ask("ada", chat(mathQuestion, ""), nil); a["text"] != "29" || a["agent"] != "second" {
@@ -628,7 +671,9 @@ func TestALostAgent(t *testing.T) {
 			if bus.Decode(m.Data, &c) == nil && c.Resume != nil {
 				resumes++
 				if answers {
-					w.send(task.Reply, &bus.Chunk{Task: task.ID, Result: &bus.Result{Client: "ada", Task: task.ID, Text: "29"}})
+					w.send(task.Reply,
+						&bus.Chunk{Task: task.ID,
+							Result: &bus.Result{Client: "ada", Task: task.ID, Text: "29"}})
 				}
 			}
 		})
@@ -655,9 +700,11 @@ func TestCancel(t *testing.T) {
 				if bus.Decode(m.Data, &c) != nil || c.Task != "t" {
 					t.Errorf("the hub heard %+v", c)
 				}
-				w.send(parked.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeCancelled}})
+				w.send(parked.Reply,
+					&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeCancelled}})
 			})
-			time.AfterFunc(time.Second, func() { w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "t"}) })
+			time.AfterFunc(time.Second,
+				func() { w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "t"}) })
 			w.wantCode(w.ask("ada", chat(mathQuestion, `"task":"t"`), nil), bus.CodeCancelled)
 		})
 	})
@@ -669,14 +716,18 @@ func TestCancel(t *testing.T) {
 			w.subscribe(bus.StreamSubject("math-agent", "ada"), func(m bus.Msg) {
 				var c bus.StreamControl
 				if bus.Decode(m.Data, &c) == nil && c.Cancel {
-					w.send(task.Reply, &bus.Chunk{Task: "t", Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeCancelled, Text: "half"}})
+					w.send(task.Reply,
+						&bus.Chunk{Task: "t",
+							Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeCancelled,
+								Text: "half"}})
 				}
 			})
 			time.AfterFunc(time.Second, func() {
 				w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "other"})
 				w.send(bus.DoorCancelSubject("bob"), &bus.Cancel{Task: "t"})
 			})
-			time.AfterFunc(3*time.Second, func() { w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "t"}) })
+			time.AfterFunc(3*time.Second,
+				func() { w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "t"}) })
 			from := time.Now()
 			a := w.ask("ada", chat(mathQuestion, `"task":"t"`), nil)
 			w.wantCode(a, bus.CodeCancelled)
@@ -707,12 +758,14 @@ func TestASessionStaysWhereItIs(t *testing.T) {
 		if hub := w.ask("bob", stream(mathQuestion, `"session":"s"`), nil)["hub"]; hub != "b" {
 			t.Errorf("another client's session of that name went to %v", hub)
 		}
-		if hub := w.ask("ada", stream("turn three", `"session":"s","turn":2,"hub":"b"`), nil)["hub"]; hub != "b" {
+		if hub := w.ask("ada", stream("turn three", `"session":"s","turn":2,"hub":"b"`),
+			nil)["hub"]; hub != "b" {
 			t.Errorf("the hub that the client names was not honoured: %v", hub)
 		}
 		b.say(func(st *bus.Status) { st.Room = 0 })
 		synctest.Wait()
-		if hub := w.ask("ada", stream("turn four", `"session":"s","turn":3,"hub":"b"`), nil)["hub"]; hub != "a" {
+		if hub := w.ask("ada", stream("turn four", `"session":"s","turn":3,"hub":"b"`),
+			nil)["hub"]; hub != "a" {
 			t.Errorf("a full hub was honoured: %v", hub)
 		}
 		_ = a
@@ -748,58 +801,61 @@ func TestAnOutageOfTheRegistryStopsNothing(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Run("open tasks", func(t *testing.T) {
-		inWorld(t, func(c *classifier.Config) { c.MaxOpen, c.MaxOpenPerClient = 3, 2 }, func(t *testing.T, w *world) {
-			math, _ := twoHubs(w)
-			math.serve("29", 10*time.Second)
-			var wg sync.WaitGroup
-			for range 2 {
-				wg.Go(func() { w.wantCode(w.ask("ada", chat(mathQuestion, ""), nil), "") })
-			}
-			synctest.Wait()
-			refused := w.ask("ada", chat(mathQuestion, ""), nil)
-			w.wantCode(refused, bus.CodeTooManyTasks)
-			if refused["retry_ms"] == nil {
-				t.Error("nothing says when to try again")
-			}
-			wg.Go(func() { w.wantCode(w.ask("bob", chat(mathQuestion, ""), nil), "") })
-			synctest.Wait()
-			w.wantCode(w.ask("eve", chat(mathQuestion, ""), nil), bus.CodeNoRoom)
-			if st := w.door.Stats(); st.Open != 3 || st.Clients != 2 {
-				t.Errorf("stats %+v", st)
-			}
-			wg.Wait()
-			w.wantCode(w.ask("ada", chat(mathQuestion, ""), nil), "")
-			if st := w.door.Stats(); st.Open != 0 || st.Clients != 0 {
-				t.Errorf("tasks are left in hand: %+v", st)
-			}
-		})
+		inWorld(t, func(c *classifier.Config) { c.MaxOpen, c.MaxOpenPerClient = 3, 2 },
+			func(t *testing.T, w *world) {
+				math, _ := twoHubs(w)
+				math.serve("29", 10*time.Second)
+				var wg sync.WaitGroup
+				for range 2 {
+					wg.Go(func() { w.wantCode(w.ask("ada", chat(mathQuestion, ""), nil), "") })
+				}
+				synctest.Wait()
+				refused := w.ask("ada", chat(mathQuestion, ""), nil)
+				w.wantCode(refused, bus.CodeTooManyTasks)
+				if refused["retry_ms"] == nil {
+					t.Error("nothing says when to try again")
+				}
+				wg.Go(func() { w.wantCode(w.ask("bob", chat(mathQuestion, ""), nil), "") })
+				synctest.Wait()
+				w.wantCode(w.ask("eve", chat(mathQuestion, ""), nil), bus.CodeNoRoom)
+				if st := w.door.Stats(); st.Open != 3 || st.Clients != 2 {
+					t.Errorf("stats %+v", st)
+				}
+				wg.Wait()
+				w.wantCode(w.ask("ada", chat(mathQuestion, ""), nil), "")
+				if st := w.door.Stats(); st.Open != 0 || st.Clients != 0 {
+					t.Errorf("tasks are left in hand: %+v", st)
+				}
+			})
 	})
 	t.Run("sizes", func(t *testing.T) {
-		inWorld(t, func(c *classifier.Config) { c.MaxPayload, c.MaxPromptTokens = 4000, 500 }, func(t *testing.T, w *world) {
-			twoHubs(w)
-			w.wantCode(w.ask("ada", chat(strings.Repeat("word ", 1000), ""), nil), bus.CodeTooLarge)
-			w.wantCode(w.ask("ada", chat(strings.Repeat("word ", 700), ""), nil), bus.CodePromptTooLong)
-			w.wantCode(w.ask("ada", stream(strings.Repeat("word ", 100), ""), nil), "")
-		})
+		inWorld(t, func(c *classifier.Config) { c.MaxPayload, c.MaxPromptTokens = 4000, 500 },
+			func(t *testing.T, w *world) {
+				twoHubs(w)
+				w.wantCode(w.ask("ada", chat(strings.Repeat("word ", 1000), ""), nil), bus.CodeTooLarge)
+				w.wantCode(w.ask("ada", chat(strings.Repeat("word ", 700), ""), nil), bus.CodePromptTooLong)
+				w.wantCode(w.ask("ada", stream(strings.Repeat("word ", 100), ""), nil), "")
+			})
 	})
 }
 
 // Requests are bounded in bytes too: a few hundred of the largest would fill a machine's memory.
 func TestOpenBytes(t *testing.T) {
-	inWorld(t, func(c *classifier.Config) { c.MaxOpenBytes, c.MaxOpenBytesPerClient = 10_000, 7_000 }, func(t *testing.T, w *world) {
-		math, _ := twoHubs(w)
-		math.serve("29", 5*time.Second)
-		long := chat(mathQuestion+strings.Repeat(" and so on", 500), "") // about 5,000 bytes
-		var wg sync.WaitGroup
-		for _, client := range []string{"ada"} {
-			wg.Go(func() { w.wantCode(w.ask(client, long, nil), "") })
-		}
-		synctest.Wait()
-		w.wantCode(w.ask("ada", long, nil), bus.CodeTooManyTasks)
-		w.wantCode(w.ask("bob", long, nil), bus.CodeNoRoom)
-		wg.Wait()
-		w.wantCode(w.ask("ada", long, nil), "")
-	})
+	inWorld(t, func(c *classifier.Config) { c.MaxOpenBytes, c.MaxOpenBytesPerClient = 10_000, 7_000 },
+		func(t *testing.T, w *world) {
+			math, _ := twoHubs(w)
+			math.serve("29", 5*time.Second)
+			long := chat(mathQuestion+strings.Repeat(" and so on", 500), "") // about 5,000 bytes
+			var wg sync.WaitGroup
+			for _, client := range []string{"ada"} {
+				wg.Go(func() { w.wantCode(w.ask(client, long, nil), "") })
+			}
+			synctest.Wait()
+			w.wantCode(w.ask("ada", long, nil), bus.CodeTooManyTasks)
+			w.wantCode(w.ask("bob", long, nil), bus.CodeNoRoom)
+			wg.Wait()
+			w.wantCode(w.ask("ada", long, nil), "")
+		})
 }
 
 // What was served is paid, even where the answer cannot be handed over: its price and receipt must arrive.
@@ -808,7 +864,11 @@ func TestAnAnswerTooLargeForOneMessage(t *testing.T) {
 		math, _ := twoHubs(w)
 		math.answer = func(m bus.Msg, task *bus.Task) {
 			math.accept(m, task)
-			w.send(task.Reply, &bus.Chunk{Task: task.ID, Result: &bus.Result{Client: "ada", Task: task.ID, Cost: 7, Text: strings.Repeat("\n", 900<<10)}}) // JSON doubles it
+			// JSON doubles it
+			w.send(task.Reply,
+				&bus.Chunk{Task: task.ID,
+					Result: &bus.Result{Client: "ada", Task: task.ID, Cost: 7,
+						Text: strings.Repeat("\n", 900<<10)}})
 		}
 		a := w.ask("ada", chat(mathQuestion, ""), nil)
 		w.wantCode(a, bus.CodeTooLarge)
@@ -846,7 +906,8 @@ func TestBadRequestsAreToldWhy(t *testing.T) {
 			{stream("hello there", `"deadline_ms":1`), bus.CodePastDeadline},
 			{stream("hello there", `"task":"a.b"`), bus.CodeBadRequest},
 			{strings.Replace(stream("hello there", ""), "{", `{"n":2,`, 1), bus.CodeUnsupportedField},
-			{strings.Replace(stream("hello there", ""), "{", `{"model":"nobody-has-this",`, 1), bus.CodeUnknownModel},
+			{strings.Replace(stream("hello there", ""), "{", `{"model":"nobody-has-this",`, 1),
+				bus.CodeUnknownModel},
 		} {
 			a := w.ask("ada", c.body, bus.Header{"content-type": {"application/json"}})
 			if a["code"] != string(c.want) || a["message"] == "" {
@@ -856,7 +917,8 @@ func TestBadRequestsAreToldWhy(t *testing.T) {
 		if n := len(math.seen()) + len(general.seen()); n != 0 {
 			t.Errorf("%d bad requests reached a hub", n)
 		}
-		if st := w.door.Stats(); st.Refused[bus.CodeBadRequest] != 3 || st.Refused[bus.CodeBadTerms] != 1 || st.Open != 0 {
+		if st := w.door.Stats(); st.Refused[bus.CodeBadRequest] != 3 || st.Refused[bus.CodeBadTerms] != 1 ||
+			st.Open != 0 {
 			t.Errorf("stats %+v", st)
 		}
 	})
@@ -865,9 +927,12 @@ func TestBadRequestsAreToldWhy(t *testing.T) {
 func TestStrayMessagesAreCountedOnly(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		twoHubs(w)
-		w.me.Publish(bus.Msg{Subject: bus.TaskSubject("ada"), Data: []byte(stream(mathQuestion, ""))})        // no reply subject
-		w.me.Publish(bus.Msg{Subject: "souk.v1.reply.door.nobody", Data: []byte("junk")})                     // nobody waits
-		w.me.Publish(bus.Msg{Subject: bus.StatusSubject("math"), Data: []byte("\x81\xa6domain\xa4math\xc1")}) // broken
+		// no reply subject
+		w.me.Publish(bus.Msg{Subject: bus.TaskSubject("ada"), Data: []byte(stream(mathQuestion, ""))})
+		// nobody waits
+		w.me.Publish(bus.Msg{Subject: "souk.v1.reply.door.nobody", Data: []byte("junk")})
+		// broken
+		w.me.Publish(bus.Msg{Subject: bus.StatusSubject("math"), Data: []byte("\x81\xa6domain\xa4math\xc1")})
 		w.me.Publish(bus.Msg{Subject: bus.DoorCancelSubject("ada"), Data: []byte("{}")})
 		synctest.Wait()
 		if st := w.door.Stats(); st.Stray != 2 {
@@ -935,9 +1000,12 @@ func FuzzDoor(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, seed := range []string{
-		"", "{", "[]", `{"messages":`, `{"messages":[`, `{"messages":[{"role":"user","content":[{"type":"text"`, `{"prompt":[[1,2]]}`, `{"prompt":"\u`,
-		chat("hi", `"terms":{"delta":1e999}`), chat("hi", `"turn":-1`), stream("hi", `"hub":"nowhere"`), string(packed), string(packed[:len(packed)-3]),
-		"\xdf\xff\xff\xff\xff", "\x81\xa4body\xc6\xff\xff\xff\xff", "\xc7\x08\xff12345678", strings.Repeat("[", 10_000), "\xff\xfe{}",
+		"", "{", "[]", `{"messages":`, `{"messages":[`,
+		`{"messages":[{"role":"user","content":[{"type":"text"`, `{"prompt":[[1,2]]}`, `{"prompt":"\u`,
+		chat("hi", `"terms":{"delta":1e999}`), chat("hi", `"turn":-1`), stream("hi", `"hub":"nowhere"`),
+		string(packed), string(packed[:len(packed)-3]),
+		"\xdf\xff\xff\xff\xff", "\x81\xa4body\xc6\xff\xff\xff\xff", "\xc7\x08\xff12345678",
+		strings.Repeat("[", 10_000), "\xff\xfe{}",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -15,7 +15,8 @@ func (s *Server) onTask(m bus.Msg) {
 		s.count((*classifier.Desk).Unanswerable)
 		return
 	}
-	r := &request{s: s, client: client, reply: m.Reply, size: len(m.Data), json: bus.WantsJSON(m.Data, m.Header)}
+	r := &request{s: s, client: client, reply: m.Reply, size: len(m.Data),
+		json: bus.WantsJSON(m.Data, m.Header)}
 	s.mu.Lock()
 	refusal := s.desk.Enter(client, r.size)
 	if refusal == nil {

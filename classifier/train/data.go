@@ -24,7 +24,8 @@ type Row struct {
 	Prompt  string `json:"prompt"`
 }
 
-// Limits of a file of rows: far above any that this model is made for, and below what would exhaust a machine.
+// Limits of a file of rows: far above any that this model is made for, and below what would exhaust a
+// machine.
 const (
 	maxLine = 4 << 20
 	maxRows = 1 << 20
@@ -107,8 +108,8 @@ func LabelsOf(rows []Row) []string {
 	return labels
 }
 
-// greetings are system prompts that say nothing of a domain. Some rows are learned with one, so that its words
-// come to mean nothing.
+// greetings are system prompts that say nothing of a domain. Some rows are learned with one, so that its
+// words come to mean nothing.
 var greetings = []string{
 	"You are a helpful assistant.",
 	"You are a helpful, respectful and honest assistant. Answer as helpfully as possible.",
@@ -117,9 +118,10 @@ var greetings = []string{
 	"Use the context below to answer the question.",
 }
 
-// Samples turns rows into what Fit learns from. All labels count the same, however many rows they have, since macro-F1
-// does and since rows are many where a source was large, not where tasks are. A multiple-choice question is learned in part without
-// its choices, as people ask it, and every fifth row in part behind a greeting.
+// Samples turns rows into what Fit learns from. All labels count the same, however many rows they have, since
+// macro-F1 does and since rows are many where a source was large, not where tasks are. A multiple-choice
+// question is learned in part without its choices, as people ask it, and every fifth row in part behind a
+// greeting.
 func Samples(rows []Row, labels []string) []Sample {
 	var scratch model.Scratch
 	var out []Sample
@@ -134,7 +136,8 @@ func Samples(rows []Row, labels []string) []Sample {
 	for _, r := range rows {
 		whole := float64(len(rows)) / float64(len(labels)*of[r.Domain])
 		weight := whole
-		if bare, _, ok := strings.Cut(r.Prompt, "\nA. "); ok && strings.HasSuffix(strings.TrimSpace(r.Prompt), "Answer:") {
+		if bare, _, ok := strings.Cut(r.Prompt, "\nA. "); ok &&
+			strings.HasSuffix(strings.TrimSpace(r.Prompt), "Answer:") {
 			add(r, bare, r.System, whole/4)
 			weight -= whole / 4
 		}

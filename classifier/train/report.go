@@ -21,7 +21,8 @@ func judgeBoth(m *model.Model, rows []Row, rename map[string]string) Both {
 	return Both{Judge(m, rows, nil), Judge(m, rows, rename)}
 }
 
-// Figures say how good the training is. Nothing here was measured on rows that the judged model had learned from.
+// Figures say how good the training is. Nothing here was measured on rows that the judged model had learned
+// from.
 type Figures struct {
 	Rows        int
 	Rename      map[string]string
@@ -48,7 +49,8 @@ func Measure(rows, chat []Row, rename map[string]string, p Params) (*model.Model
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &Figures{Rows: len(all), Rename: rename, Temperature: m.Temperature, Held: judgeBoth(m, test, rename), Chat: judgeBoth(m, chatTest, rename)}
+	f := &Figures{Rows: len(all), Rename: rename, Temperature: m.Temperature,
+		Held: judgeBoth(m, test, rename), Chat: judgeBoth(m, chatTest, rename)}
 	for fold := range Folds {
 		var rest, out []Row
 		for _, r := range all {
@@ -88,7 +90,8 @@ func sourcesOf(rows []Row) (sources []string) {
 }
 
 // leaveOut trains without a source and judges it.
-func leaveOut(all, rows []Row, source string, rename map[string]string, temperature float64, p Params) (LeftOut, error) {
+func leaveOut(all, rows []Row, source string, rename map[string]string, temperature float64,
+	p Params) (LeftOut, error) {
 	var rest, out []Row
 	for _, r := range all {
 		if r.Source != source {
@@ -130,22 +133,27 @@ func (f *Figures) Write(out io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	pair := func(name string, b Both) {
 		all, merged := Tally(b.All), Tally(b.Merged)
-		line("| %s | %d | %.3f | %.3f | %.3f | %.3f |", name, all.Rows(), merged.Accuracy(), merged.MacroF1(), all.Accuracy(), all.MacroF1())
+		line("| %s | %d | %.3f | %.3f | %.3f | %.3f |", name, all.Rows(), merged.Accuracy(), merged.MacroF1(),
+			all.Accuracy(), all.MacroF1())
 	}
 	var counted []string
 	for from, to := range f.Rename {
 		counted = append(counted, fmt.Sprintf("`%s` as `%s`", from, to))
 	}
 	slices.Sort(counted)
-	line("Learned from %d rows; %d rows of the domain prompts and %d chat-shaped ones are held out. *Merged* counts %s.\n",
+	line("Learned from %d rows; %d rows of the domain prompts and %d chat-shaped ones are held out. "+
+		"*Merged* counts %s.\n",
 		f.Rows, len(f.Held.All), len(f.Chat.All), strings.Join(counted, " and "))
-	line("| judged on | rows | merged accuracy | merged macro-F1 | accuracy, all labels | macro-F1, all labels |")
+	line("| judged on | rows | merged accuracy | merged macro-F1 | accuracy, all labels | macro-F1, all " +
+		"labels |")
 	line("|---|---|---|---|---|---|")
 	pair("held-out domain prompts", f.Held)
 	pair(fmt.Sprintf("training part, %d-fold", Folds), f.Folds)
 	pair("held-out chat-shaped rows", f.Chat)
-	line("\nOne source left out of training altogether, and judged. A label that no other source has cannot be found; such rows are counted in the last column only.\n")
-	line("| source left out | rows | merged accuracy | accuracy | named general | rows without a label elsewhere |")
+	line("\nOne source left out of training altogether, and judged. A label that no other source has " +
+		"cannot be found; such rows are counted in the last column only.\n")
+	line("| source left out | rows | merged accuracy | accuracy | named general | rows without a label " +
+		"elsewhere |")
 	line("|---|---|---|---|---|---|")
 	for _, l := range f.LeftOut {
 		general := 0
@@ -155,16 +163,19 @@ func (f *Figures) Write(out io.Writer) {
 			}
 		}
 		n := len(l.Judged.All)
-		line("| %s | %d | %.3f | %.3f | %.3f | %d |", l.Source, n, Tally(l.Judged.Merged).Accuracy(), Tally(l.Judged.All).Accuracy(), float64(general)/float64(max(1, n)), l.Alone)
+		line("| %s | %d | %.3f | %.3f | %.3f | %d |", l.Source, n, Tally(l.Judged.Merged).Accuracy(),
+			Tally(l.Judged.All).Accuracy(), float64(general)/float64(max(1, n)), l.Alone)
 	}
 	line("\nHeld-out domain prompts, merged:\n\n%s\n", Tally(f.Held.Merged).Markdown())
 	line("All labels:\n\n%s\n", Tally(f.Held.All).Markdown())
-	line("Is the confidence true? Temperature %.2f; names given to held-out domain prompts, merged:\n", f.Temperature)
+	line("Is the confidence true? Temperature %.2f; names given to held-out domain prompts, merged:\n",
+		f.Temperature)
 	line("| confidence | rows | mean confidence | right |")
 	line("|---|---|---|---|")
 	for _, b := range Calibration(f.Held.Merged) {
 		if b.Rows > 0 {
-			line("| %.1f to %.1f | %d | %.2f | %.2f |", b.From, b.To, b.Rows, b.Mean, float64(b.Right)/float64(b.Rows))
+			line("| %.1f to %.1f | %d | %.2f | %.2f |", b.From, b.To, b.Rows, b.Mean,
+				float64(b.Right)/float64(b.Rows))
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"souk/classifier/model"
 )
 
-// Train learns a model from rows; temperature comes from predictions on rows that the predicting model had not
-// learned from. The same rows in the same order and the same Params give the same model.
+// Train learns a model from rows; temperature comes from predictions on rows that the predicting model had
+// not learned from. The same rows in the same order and the same Params give the same model.
 func Train(rows []Row, p Params) (*model.Model, error) {
 	labels := LabelsOf(rows)
 	if len(labels) < 2 || len(labels) > model.MaxLabels {

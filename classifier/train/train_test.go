@@ -48,14 +48,16 @@ func TestTheShippedModelMeetsTheBar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("| held-out domain prompts | %d | %.3f | %.3f |", held.Rows(), held.Accuracy(), held.MacroF1())
+	want := fmt.Sprintf("| held-out domain prompts | %d | %.3f | %.3f |", held.Rows(), held.Accuracy(),
+		held.MacroF1())
 	if !strings.Contains(string(page), want) {
 		t.Errorf("MODEL.md does not say %s", want)
 	}
 	// and the rows are held out indeed: a model that had learned them would know nearly all
 	seen := train.Tally(train.Judge(model.Default(), training, rename))
 	if seen.Accuracy() < held.Accuracy()+0.05 {
-		t.Errorf("accuracy %.3f on learned rows, %.3f on held-out ones: was the split another one?", seen.Accuracy(), held.Accuracy())
+		t.Errorf("accuracy %.3f on learned rows, %.3f on held-out ones: was the split another one?",
+			seen.Accuracy(), held.Accuracy())
 	}
 }
 
@@ -86,7 +88,8 @@ func TestDialoguesAboutPassagesAreGeneral(t *testing.T) {
 	}
 	c := train.Tally(train.Judge(model.Default(), passages, rename))
 	if len(passages) < 20 || c.Accuracy() < 0.85 {
-		t.Errorf("%.3f of %d held-out passages are named general, want 0.85 of at least 20", c.Accuracy(), len(passages))
+		t.Errorf("%.3f of %d held-out passages are named general, want 0.85 of at least 20", c.Accuracy(),
+			len(passages))
 	}
 }
 
@@ -105,14 +108,17 @@ func TestTheShippedWeightsCanBeMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(m.Encode(), model.Default().Encode()) {
-		t.Error("training gives other weights than those shipped: run `classifier train` and commit what it writes")
+		t.Error("training gives other weights than those shipped: run `classifier train` and commit what " +
+			"it writes")
 	}
 }
 
-// Two labels whose words differ must be told apart after a few passes, and the same seed must give the same bytes.
+// Two labels whose words differ must be told apart after a few passes, and the same seed must give the same
+// bytes.
 func TestTrainOnAToy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	words := map[string][]string{"fruit": {"apple", "pear", "plum", "fig"}, "metal": {"iron", "zinc", "lead", "gold"}}
+	words := map[string][]string{"fruit": {"apple", "pear", "plum", "fig"},
+		"metal": {"iron", "zinc", "lead", "gold"}}
 	var rows []train.Row
 	for i := range 200 {
 		label := []string{"fruit", "metal"}[i%2]
@@ -195,7 +201,8 @@ func TestConfusionByHand(t *testing.T) {
 func TestRead(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	z.Write([]byte(`{"domain":"a","prompt":"p","other":1}` + "\n\n" + `{"domain":"b","prompt":"q","system":"s"}`))
+	z.Write([]byte(`{"domain":"a","prompt":"p","other":1}` + "\n\n" +
+		`{"domain":"b","prompt":"q","system":"s"}`))
 	z.Close()
 	rows, err := train.Read(&packed)
 	if err != nil || len(rows) != 2 || rows[1].System != "s" {

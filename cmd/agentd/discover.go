@@ -30,7 +30,8 @@ type discover struct {
 
 // template is an agent but for what its engine says and what follows from its port.
 type template struct {
-	Model    string            `yaml:"model"` // sell only engines that serve this one; empty: each what it serves first, now and after an upgrade
+	// sell only engines that serve this one; empty: each what it serves first, now and after an upgrade
+	Model    string            `yaml:"model"`
 	Scale    float64           `yaml:"scale"`
 	Domains  []bus.DomainScore `yaml:"domains"`
 	Slots    int               `yaml:"slots"`
@@ -48,7 +49,8 @@ const usualPorts = "8000-8007"
 // maxPorts bounds how many ports are asked each time.
 const maxPorts = 256
 
-// complete lists the ports to ask: those named, less those of the node's own agents. Its error names every field that is wrong.
+// complete lists the ports to ask: those named, less those of the node's own agents. Its error names every
+// field that is wrong.
 func (d *discover) complete(node agentd.Config) ([]int, error) {
 	if len(d.Ports) == 0 && d.Agent.Slots != 0 {
 		d.Ports = []string{usualPorts}
@@ -63,7 +65,8 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 	}
 	ours := map[int]bool{}
 	for _, a := range node.Agents {
-		if u, err := url.Parse(a.Engine.WithDefaults().URL); err == nil && daemon.CheckLoopback(u.Host) == nil {
+		if u, err := url.Parse(a.Engine.WithDefaults().URL); err == nil &&
+			daemon.CheckLoopback(u.Host) == nil {
 			port, _ := strconv.Atoi(u.Port())
 			ours[port] = true
 		}
@@ -105,12 +108,14 @@ func (d discover) sold(node string, port int) agentd.AgentConfig {
 	return agentd.AgentConfig{
 		ID:     name[:min(len(name), bus.MaxID-len(tail))] + tail,
 		Engine: agentd.EngineConfig{URL: "http://127.0.0.1" + strings.Replace(tail, "-", ":", 1)},
-		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots, Tiers: d.Agent.Tiers, Price: d.Agent.Price,
+		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots,
+		Tiers: d.Agent.Tiers, Price: d.Agent.Price,
 		Owner: d.Agent.Owner, Class: d.Agent.Class, Ask: d.Agent.Ask, Features: d.Agent.Features,
 	}
 }
 
-// node runs the agents of the file and those whose engines are found, each lot as a server of its own on one connection.
+// node runs the agents of the file and those whose engines are found, each lot as a server of its own on one
+// connection.
 type node struct {
 	cfg   agentd.Config // without agents
 	deps  agentserve.Deps
@@ -236,7 +241,8 @@ func (n *node) run(ctx context.Context, d discover) error {
 			start(n.servers[len(n.servers)-1])
 		}
 		if first && len(known) == 0 {
-			n.deps.Log.Warn("no engine found yet; looking on", "ports", strings.Join(d.Ports, ","), "every", d.Every)
+			n.deps.Log.Warn("no engine found yet; looking on", "ports", strings.Join(d.Ports, ","), "every",
+				d.Every)
 		}
 		t := time.NewTimer(d.Every)
 		select {
@@ -289,9 +295,11 @@ func (n *node) look(ctx context.Context, d discover, known map[int]bool) []agent
 	return out
 }
 
-// listens reports whether anything takes connections on a port of this machine: most do not, and that is cheap to learn.
+// listens reports whether anything takes connections on a port of this machine: most do not, and that is
+// cheap to learn.
 func listens(ctx context.Context, port int) bool {
-	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp",
+		net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err == nil {
 		c.Close()
 	}

@@ -17,8 +17,9 @@ import (
 	"souk/market"
 )
 
-// An engine that runs and one that boots while the node looks on are sold, each by the name of its port; the one that the file
-// names itself is not sold twice; and one that is upgraded to another model is sold for that.
+// An engine that runs and one that boots while the node looks on are sold, each by the name of its port; the
+// one that the file names itself is not sold twice; and one that is upgraded to another model is sold for
+// that.
 func TestEnginesAreFound(t *testing.T) {
 	ports := freePorts(t, 3)
 	engine := func(port int, model string) *vllmsim.Server {
@@ -36,8 +37,11 @@ func TestEnginesAreFound(t *testing.T) {
 	engine(ports[0], "tiny")
 	engine(ports[1], "tiny")
 
-	sold := template{Domains: []bus.DomainScore{{Domain: "math", Score: 0.5}}, Slots: 4, Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: market.Credit}}
-	own := agentd.AgentConfig{ID: "own", Engine: agentd.EngineConfig{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}, Domains: sold.Domains, Slots: 4, Price: sold.Price}
+	sold := template{Domains: []bus.DomainScore{{Domain: "math", Score: 0.5}}, Slots: 4,
+		Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: market.Credit}}
+	own := agentd.AgentConfig{ID: "own",
+		Engine: agentd.EngineConfig{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}, Domains: sold.Domains,
+		Slots: 4, Price: sold.Price}
 	c := newConfig().(*config)
 	c.Agentd.Node, c.Agentd.Agents = "rack.3", []agentd.AgentConfig{own}
 	c.Agentd.ScrapeEvery = 50 * time.Millisecond
@@ -51,7 +55,8 @@ func TestEnginesAreFound(t *testing.T) {
 
 	world := membus.New(1)
 	registry := world.Registry()
-	n := newNode(c.Agentd, agentserve.Deps{Bus: world.Bus("agentd"), Registry: registry, Engine: newEngine, Log: slog.New(slog.DiscardHandler)})
+	n := newNode(c.Agentd, agentserve.Deps{Bus: world.Bus("agentd"), Registry: registry, Engine: newEngine,
+		Log: slog.New(slog.DiscardHandler)})
 	if err := n.add(c.Agentd.Agents); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +87,8 @@ func TestEnginesAreFound(t *testing.T) {
 	until(2)
 	late := engine(ports[2], "tiny")
 	until(3)
-	for _, id := range []string{"own", fmt.Sprintf("rack-3-%d", ports[1]), fmt.Sprintf("rack-3-%d", ports[2])} {
+	for _, id := range []string{"own", fmt.Sprintf("rack-3-%d", ports[1]),
+		fmt.Sprintf("rack-3-%d", ports[2])} {
 		if !registered[id] {
 			t.Errorf("%s is not registered; those are: %v", id, registered)
 		}
@@ -115,9 +121,15 @@ func TestEnginesAreFound(t *testing.T) {
 	if err := late.Close(); err != nil {
 		t.Fatal(err)
 	}
-	becomes("unhealthy", func(r bus.Registration) bool { return r.State == bus.StateUnhealthy && r.Model == "tiny" })
+	becomes("unhealthy", func(r bus.Registration) bool {
+		return r.State == bus.StateUnhealthy &&
+			r.Model == "tiny"
+	})
 	engine(ports[2], "large")
-	becomes("one of the new model", func(r bus.Registration) bool { return r.State == bus.StateReady && r.Model == "large" })
+	becomes("one of the new model", func(r bus.Registration) bool {
+		return r.State == bus.StateReady &&
+			r.Model == "large"
+	})
 
 	end()
 	if err := <-done; err != nil {

@@ -24,9 +24,10 @@ func main() { daemon.Main(daemon.Command(role())) }
 type config struct {
 	daemon.Common `yaml:",inline"`
 	Market        daemon.Market `yaml:"market"`
-	Data          string        `yaml:"data"` // the node's own directory is DATA/agentd/node-NODE; empty: none
-	Agentd        agentd.Config `yaml:"agentd"`
-	Discover      discover      `yaml:"discover"`
+	// the node's own directory is DATA/agentd/node-NODE; empty: none
+	Data     string        `yaml:"data"`
+	Agentd   agentd.Config `yaml:"agentd"`
+	Discover discover      `yaml:"discover"`
 }
 
 const example = daemon.MarketExample + `data: /var/lib/souk               # with it a node that was killed is sold again at once, and what it had served is paid
@@ -64,12 +65,16 @@ The servers need --enable-prompt-tokens-details, else cached tokens are billed a
 		Example: example,
 		Version: version,
 		New:     newConfig,
-		Serve:   func(ctx context.Context, p *daemon.Process, c daemon.Config) error { return serve(ctx, p, c.(*config)) },
+		Serve: func(ctx context.Context, p *daemon.Process,
+			c daemon.Config) error {
+			return serve(ctx, p, c.(*config))
+		},
 	}
 }
 
 func newConfig() daemon.Config {
-	return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Agentd: agentd.Default(), Discover: discover{Every: 5 * time.Second}}
+	return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Agentd: agentd.Default(),
+		Discover: discover{Every: 5 * time.Second}}
 }
 
 func newEngine(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }
@@ -82,15 +87,18 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}
-	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node), func(c *natsbus.Config) { c.Gather = true })
+	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node),
+		func(c *natsbus.Config) { c.Gather = true })
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	if twice := soldTwice(c.Agentd.Agents); len(twice) > 0 {
-		p.Log.Warn("agents sell an engine's model that another of them sells: it needs the slots of all together", "agents", twice)
+		p.Log.Warn("agents sell an engine's model that another of them sells: it needs the slots of all "+
+			"together", "agents", twice)
 	}
-	n := newNode(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home, Log: p.Log})
+	n := newNode(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home,
+		Log: p.Log})
 	if len(c.Agentd.Agents) > 0 {
 		if err := n.add(c.Agentd.Agents); err != nil {
 			return err
@@ -117,7 +125,8 @@ func (c *config) Complete() error {
 	case len(c.Agentd.Agents) == 0 && len(c.Discover.Ports) == 0:
 		errs = append(errs, errors.New(`agents: none: write one for each engine, or under discover.agent how engines found on ports 8000-8007 are sold`))
 	case len(c.Agentd.Agents) == 0:
-		// The node's limits are judged with an agent that nothing is wrong with; how those that may be found are sold was judged above.
+		// The node's limits are judged with an agent that nothing is wrong with; how those that may be found
+		// are sold was judged above.
 		try := c.Agentd
 		try.Agents = []agentd.AgentConfig{{ID: "any", Domains: []bus.DomainScore{{Domain: "any"}}, Slots: 1}}
 		errs = append(errs, try.Validate())
@@ -127,12 +136,13 @@ func (c *config) Complete() error {
 	return errors.Join(append(errs, c.Market.Validate())...)
 }
 
-// soldTwice names the agents that sell what another of the file sells already: seldom what is meant, for the engine has to have the slots of
-// both.
+// soldTwice names the agents that sell what another of the file sells already: seldom what is meant, for the
+// engine has to have the slots of both.
 func soldTwice(agents []agentd.AgentConfig) (out []string) {
 	for i, a := range agents {
 		for _, b := range agents[:i] {
-			if a.Engine.WithDefaults().URL == b.Engine.WithDefaults().URL && (a.Model == b.Model || a.Model == "" || b.Model == "") {
+			if a.Engine.WithDefaults().URL == b.Engine.WithDefaults().URL &&
+				(a.Model == b.Model || a.Model == "" || b.Model == "") {
 				out = append(out, a.ID)
 				break
 			}

@@ -42,11 +42,14 @@ func TestExampleIsAConfiguration(t *testing.T) {
 func TestBadConfiguration(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"  node: rack-3 ", "  nod: rack-3 ", `agentd.yaml:7: unknown field "agentd.nod": write node`},
-		{"hit: 0.03, out: 0.6}                                 #", "hit: 0.3, out: 0.6} #", "a cached token may not cost more than a computed one"},
+		{"hit: 0.03, out: 0.6}                                 #", "hit: 0.3, out: 0.6} #",
+			"a cached token may not cost more than a computed one"},
 		{"slots: 32", "slots: -1", "agentd.yaml:15: agents[0].slots"},
-		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`, `agentd.yaml:19: discover.ports[0]: "8000-7000": write a port`},
+		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`,
+			`agentd.yaml:19: discover.ports[0]: "8000-7000": write a port`},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
-		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222", "is not on loopback: there is no authentication yet"},
+		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222",
+			"is not on loopback: there is no authentication yet"},
 	} {
 		text := strings.Replace(example, c.from, c.to, 1)
 		if text == example {
@@ -58,32 +61,42 @@ func TestBadConfiguration(t *testing.T) {
 		}
 	}
 	// All that is wrong is said at once, each with its line.
-	text := strings.NewReplacer("slots: 32", "slots: -1", "progress: 30s", "progress: -30s", "drain_timeout: 60s", "lease_ttl: 1s", `ports: ["8000-8007"]`, `ports: ["x"]`,
-		"every: 5s ", "every: 5ms ", "    slots: 8\n", "    slots: 0\n", "etcd: [", "connect_within: 0s\n  etcd: [", "  connect_within: 60s", "#").Replace(example)
+	text := strings.NewReplacer("slots: 32", "slots: -1", "progress: 30s", "progress: -30s",
+		"drain_timeout: 60s", "lease_ttl: 1s", `ports: ["8000-8007"]`, `ports: ["x"]`,
+		"every: 5s ", "every: 5ms ", "    slots: 8\n", "    slots: 0\n", "etcd: [",
+		"connect_within: 0s\n  etcd: [", "  connect_within: 60s", "#").Replace(example)
 	code, all := command(t, text, "--check-config")
-	for _, want := range []string{"agentd.yaml:9: lease_ttl: 1s", "agentd.yaml:12: agents[0].engine.progress", "agentd.yaml:16: agents[0].slots: -1", "agentd.yaml:20: discover.ports[0]",
-		"agentd.yaml:21: discover.every: 5ms", "agentd.yaml:24: discover.agent.slots: 0", "agentd.yaml:3: market.connect_within: 0s"} {
+	for _, want := range []string{"agentd.yaml:9: lease_ttl: 1s", "agentd.yaml:12: agents[0].engine.progress",
+		"agentd.yaml:16: agents[0].slots: -1", "agentd.yaml:20: discover.ports[0]",
+		"agentd.yaml:21: discover.every: 5ms", "agentd.yaml:24: discover.agent.slots: 0",
+		"agentd.yaml:3: market.connect_within: 0s"} {
 		if code != daemon.ExitUsage || !strings.Contains(all, want) {
 			t.Errorf("exit code %d, no %q in:\n%s", code, want, all)
 		}
 	}
 	var out bytes.Buffer
-	if code := run(context.Background(), nil, &out, &out); code != daemon.ExitUsage || !strings.Contains(out.String(), "config") {
+	if code := run(context.Background(), nil, &out, &out); code != daemon.ExitUsage ||
+		!strings.Contains(out.String(), "config") {
 		t.Errorf("%d %s", code, out.String())
 	}
 	// Without a list, the usual ports are looked at as soon as it is said how what is found there is sold.
-	usual := "discover: {agent: {domains: [{domain: math, score: 0.5}], slots: 8, price: {miss: 1, hit: 0.5, out: 2}}}\n"
-	if code, out := command(t, usual, "--check-config"); code != daemon.ExitOK || !strings.Contains(out, "- 8000-8007") {
+	usual := "discover: {agent: {domains: [{domain: math, score: 0.5}], slots: 8, price: {miss: 1, hit: " +
+		"0.5, out: 2}}}\n"
+	if code, out := command(t, usual, "--check-config"); code != daemon.ExitOK ||
+		!strings.Contains(out, "- 8000-8007") {
 		t.Errorf("with the usual ports: %d %s", code, out)
 	}
-	if code, out := command(t, "market: {}\n", "--check-config"); code != daemon.ExitUsage || !strings.Contains(out, "agents: none") {
+	if code, out := command(t, "market: {}\n", "--check-config"); code != daemon.ExitUsage ||
+		!strings.Contains(out, "agents: none") {
 		t.Errorf("without engines: %d %s", code, out)
 	}
 }
 
 func TestNoMarketThere(t *testing.T) {
-	text := strings.NewReplacer("127.0.0.1:4222", "127.0.0.1:1", "connect_within: 60s", "connect_within: 1s").Replace(example)
-	if code, out := command(t, text); code != daemon.ExitWrong || !strings.Contains(out, "NATS at nats://127.0.0.1:1 did not answer within 1s") {
+	text := strings.NewReplacer("127.0.0.1:4222", "127.0.0.1:1", "connect_within: 60s",
+		"connect_within: 1s").Replace(example)
+	if code, out := command(t, text); code != daemon.ExitWrong ||
+		!strings.Contains(out, "NATS at nats://127.0.0.1:1 did not answer within 1s") {
 		t.Errorf("%d %s", code, out)
 	}
 }
@@ -92,7 +105,8 @@ func TestEnginesThatAreSoldTwice(t *testing.T) {
 	agent := func(id, url, model string) agentd.AgentConfig {
 		return agentd.AgentConfig{ID: id, Engine: agentd.EngineConfig{URL: url}, Model: model}
 	}
-	got := soldTwice([]agentd.AgentConfig{agent("a", "", "m"), agent("b", "http://127.0.0.1:8000", "m"), agent("c", "", "adapter"), agent("d", "", ""), agent("e", "http://127.0.0.1:8001", "m")})
+	got := soldTwice([]agentd.AgentConfig{agent("a", "", "m"), agent("b", "http://127.0.0.1:8000", "m"),
+		agent("c", "", "adapter"), agent("d", "", ""), agent("e", "http://127.0.0.1:8001", "m")})
 	if !slices.Equal(got, []string{"b", "d"}) {
 		t.Errorf("%q", got)
 	}

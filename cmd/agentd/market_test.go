@@ -82,7 +82,8 @@ agentd:
 			break
 		}
 	}
-	if r.Model != "tiny" || r.MaxModelLen != 8192 || r.BlockSize != 16 || r.KVTokens <= 0 || r.Price.Hit != market.Credit/10 {
+	if r.Model != "tiny" || r.MaxModelLen != 8192 || r.BlockSize != 16 || r.KVTokens <= 0 ||
+		r.Price.Hit != market.Credit/10 {
 		t.Errorf("registered %+v", r)
 	}
 	lead, err := registry.Elect(ctx, bus.HubKey("math"), []byte(`{}`), 5*time.Second)
@@ -118,9 +119,11 @@ agentd:
 		hub.Publish(bus.Msg{Subject: m.Reply, Data: ack})
 		completions <- c
 	})
-	d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: lead.Epoch(), Journal: "math", Round: 1, Hold: "math/1/0", Model: "tiny", MaxTokens: 24,
+	d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: lead.Epoch(), Journal: "math", Round: 1,
+		Hold: "math/1/0", Model: "tiny", MaxTokens: 24,
 		Price: r.Price, Premium: 5, Settle: market.SettleMetered, CostCap: market.Credit,
-		Task: bus.Task{Client: "ann", ID: "t1", Stream: true, Reply: "souk.v1.reply.ann.t1", Body: []byte(`{"messages":[{"role":"user","content":"What is two and two?"}],"temperature":0}`)}}
+		Task: bus.Task{Client: "ann", ID: "t1", Stream: true, Reply: "souk.v1.reply.ann.t1",
+			Body: []byte(`{"messages":[{"role":"user","content":"What is two and two?"}],"temperature":0}`)}}
 	data, err := bus.Encode(&d)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +161,9 @@ agentd:
 	}
 	c := <-completions
 	want := r.Price.Cost(result.Usage)
-	if result.Code != "" || result.Usage.Output != 24 && result.Finish != "stop" || result.Usage.Output != ids || said == "" || result.Cost != want || c.Cost != want || result.TTFTUS <= 0 {
+	if result.Code != "" || result.Usage.Output != 24 && result.Finish != "stop" ||
+		result.Usage.Output != ids || said == "" || result.Cost != want || c.Cost != want ||
+		result.TTFTUS <= 0 {
 		t.Errorf("%q, %d ids, %+v\n%+v", said, ids, result, c)
 	}
 

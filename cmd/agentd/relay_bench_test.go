@@ -23,9 +23,9 @@ import (
 	"souk/market"
 )
 
-// BenchmarkRelayedToken is what one token of 300 concurrent streams costs from the engine's socket to NATS, everything in
-// this process counted: a server that writes one event for each stream every 10 ms, the HTTP client, the node, the
-// NATS server, and a subscriber that reads every chunk.
+// BenchmarkRelayedToken is what one token of 300 concurrent streams costs from the engine's socket to NATS,
+// everything in this process counted: a server that writes one event for each stream every 10 ms, the HTTP
+// client, the node, the NATS server, and a subscriber that reads every chunk.
 func BenchmarkRelayedToken(b *testing.B) {
 	const streams, pause = 300, 10 * time.Millisecond
 	each := max(b.N/streams, 50)
@@ -106,9 +106,11 @@ func BenchmarkRelayedToken(b *testing.B) {
 	claim, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Epoch: 5})
 	registry.Put(context.Background(), bus.ClaimKey("a1"), claim)
 	price := market.Price{Miss: 1, Hit: 1, Out: 1}
-	s, err := agentserve.NewServer(agentd.Config{Agents: []agentd.AgentConfig{{ID: "a1", Engine: agentd.EngineConfig{URL: "http://" + listener.Addr().String()},
+	s, err := agentserve.NewServer(agentd.Config{Agents: []agentd.AgentConfig{{ID: "a1",
+		Engine:  agentd.EngineConfig{URL: "http://" + listener.Addr().String()},
 		Domains: []bus.DomainScore{{Domain: "math"}}, Slots: streams, Price: price}}},
-		agentserve.Deps{Bus: node, Registry: registry, Log: slog.New(slog.DiscardHandler), Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
+		agentserve.Deps{Bus: node, Registry: registry, Log: slog.New(slog.DiscardHandler),
+			Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -120,8 +122,10 @@ func BenchmarkRelayedToken(b *testing.B) {
 	b.ResetTimer()
 	for i := range streams {
 		id := fmt.Sprint("t", i)
-		d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 1, Hold: id, Model: "tiny", MaxTokens: each + 1, Price: price, CostCap: market.Credit,
-			Task: bus.Task{Client: "ann", ID: id, Stream: true, Reply: "souk.v1.reply.ann." + id, Body: []byte(`{"messages":[]}`)}}
+		d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 1,
+			Hold: id, Model: "tiny", MaxTokens: each + 1, Price: price, CostCap: market.Credit,
+			Task: bus.Task{Client: "ann", ID: id, Stream: true, Reply: "souk.v1.reply.ann." + id,
+				Body: []byte(`{"messages":[]}`)}}
 		data, _ := bus.Encode(&d)
 		ended.Add(1)
 		m, err := hub.Request(ctx, bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data})

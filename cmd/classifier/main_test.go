@@ -39,7 +39,8 @@ func TestTheExampleIsAConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"--config", path, "--check-config"}, &out, &errs); code != daemon.ExitOK || !strings.Contains(out.String(), "id: door-a") {
+	if code := run(t.Context(), []string{"--config", path, "--check-config"}, &out,
+		&errs); code != daemon.ExitOK || !strings.Contains(out.String(), "id: door-a") {
 		t.Errorf("exit code %d: %s%s", code, &out, &errs)
 	}
 }

@@ -25,9 +25,12 @@ func trainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train",
 		Short: "Learn the model from labelled prompts and write its weights and data statement",
-		Long: "Learn the model from labelled prompts. Rows are lines of JSON with \"domain\", \"prompt\" and, where there is one, \"system\";\n" +
-			"gzip is recognised. Rows whose prompt's hash falls in the test part are never learned from. The same files and flags give\n" +
-			"the same weights, byte for byte, on one architecture. Takes about a minute, most of it for the figures.",
+		Long: "Learn the model from labelled prompts. Rows are lines of JSON with \"domain\", \"prompt\" " +
+			"and, where there is one, \"system\";\n" +
+			"gzip is recognised. Rows whose prompt's hash falls in the test part are never learned from. " +
+			"The same files and flags give\n" +
+			"the same weights, byte for byte, on one architecture. Takes about a minute, most of it for " +
+			"the figures.",
 		Example: "  classifier train                    # in the repository: makes again what is shipped\n" +
 			"  classifier train --prompts mine.jsonl.gz --chat '' --out mine.weights --statement mine.md",
 		Args: cobra.NoArgs,
@@ -64,9 +67,11 @@ func trainCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&prompts, "prompts", "classifier/data/domain_prompts.jsonl.gz", "labelled prompts")
-	f.StringVar(&chat, "chat", "classifier/data/chat_prompts.jsonl.gz", "labelled prompts with system prompts; '' for none")
+	f.StringVar(&chat, "chat", "classifier/data/chat_prompts.jsonl.gz",
+		"labelled prompts with system prompts; '' for none")
 	f.StringVar(&out, "out", "classifier/model/domain.weights", "weights to write")
-	f.StringVar(&statement, "statement", "classifier/data/MODEL.md", "page whose figures to replace; '' for none")
+	f.StringVar(&statement, "statement", "classifier/data/MODEL.md",
+		"page whose figures to replace; '' for none")
 	f.StringVar(&merge, "merge", defaultMerge, "labels counted as others in the merged figures")
 	f.IntVar(&p.Epochs, "epochs", p.Epochs, "passes over the rows")
 	f.Float64Var(&p.Rate, "rate", p.Rate, "Adagrad's step")
@@ -113,11 +118,14 @@ func evalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval FILE",
 		Short: "Judge the model on labelled prompts: accuracy, macro-F1, confusion table",
-		Long: "Judge the model on lines of JSON with \"domain\", \"prompt\" and, where there is one, \"system\"; gzip is recognised.\n" +
-			"On files that the model was trained with, --part test judges only the rows it has not learned from.\n" +
+		Long: "Judge the model on lines of JSON with \"domain\", \"prompt\" and, where there is one, " +
+			"\"system\"; gzip is recognised.\n" +
+			"On files that the model was trained with, --part test judges only the rows it has not learned " +
+			"from.\n" +
 			"Exit codes: 0 judged, 1 macro-F1 is below --min-f1, 2 something cannot be read.",
-		Example: "  classifier eval --part test classifier/data/domain_prompts.jsonl.gz\n  classifier eval --merge '' other.jsonl",
-		Args:    cobra.ExactArgs(1),
+		Example: "  classifier eval --part test classifier/data/domain_prompts.jsonl.gz\n  classifier eval " +
+			"--merge '' other.jsonl",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rename, err := train.ParseRename(merge)
 			if err != nil {
@@ -138,11 +146,13 @@ func evalCommand() *cobra.Command {
 			merged := train.Tally(train.Judge(m, rows, rename))
 			out := cmd.OutOrStdout()
 			all.Write(out)
-			fmt.Fprintf(out, "all labels: accuracy %.3f, macro-F1 %.3f over %d rows\n", all.Accuracy(), all.MacroF1(), all.Rows())
+			fmt.Fprintf(out, "all labels: accuracy %.3f, macro-F1 %.3f over %d rows\n", all.Accuracy(),
+				all.MacroF1(), all.Rows())
 			if len(rename) > 0 {
 				fmt.Fprintln(out)
 				merged.Write(out)
-				fmt.Fprintf(out, "merged (%s): accuracy %.3f, macro-F1 %.3f over %d rows\n", merge, merged.Accuracy(), merged.MacroF1(), merged.Rows())
+				fmt.Fprintf(out, "merged (%s): accuracy %.3f, macro-F1 %.3f over %d rows\n", merge,
+					merged.Accuracy(), merged.MacroF1(), merged.Rows())
 			}
 			if merged.MacroF1() < bar {
 				return fmt.Errorf("macro-F1 %.3f: %w of %.3f", merged.MacroF1(), errBar, bar)
@@ -208,15 +218,18 @@ func explainCommand() *cobra.Command {
 			for l := range order {
 				order[l] = l
 			}
-			slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(g.Probabilities[b], g.Probabilities[a]) })
+			slices.SortStableFunc(order,
+				func(a, b int) int { return cmp.Compare(g.Probabilities[b], g.Probabilities[a]) })
 			for _, l := range order[:min(len(order), 5)] {
-				t.AppendRow(table.Row{m.Labels[l], fmt.Sprintf("%.3f", g.Probabilities[l]), strings.Join(topTerms(m, l, system, args[0], top), ", ")})
+				t.AppendRow(table.Row{m.Labels[l], fmt.Sprintf("%.3f", g.Probabilities[l]),
+					strings.Join(topTerms(m, l, system, args[0], top), ", ")})
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), t.Render())
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&weights, "model", "", "weights made by `classifier train`; the shipped ones if not given")
+	cmd.Flags().StringVar(&weights, "model", "",
+		"weights made by `classifier train`; the shipped ones if not given")
 	cmd.Flags().StringVar(&system, "system", "", "system prompt before the text")
 	cmd.Flags().IntVar(&top, "top", 6, "terms shown for each label")
 	return cmd

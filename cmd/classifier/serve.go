@@ -18,9 +18,10 @@ import (
 // config is the door's file.
 type config struct {
 	daemon.Common `yaml:",inline"`
-	Market        daemon.Market     `yaml:"market"`
-	Model         string            `yaml:"model"` // weights made by `classifier train`; empty: the shipped ones
-	Classifier    classifier.Config `yaml:"classifier"`
+	Market        daemon.Market `yaml:"market"`
+	// weights made by `classifier train`; empty: the shipped ones
+	Model      string            `yaml:"model"`
+	Classifier classifier.Config `yaml:"classifier"`
 }
 
 // example is what --help shows; a test reads it as a configuration.
@@ -43,9 +44,13 @@ the tasks of one market. On SIGTERM it takes no more tasks and lets those in han
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
-			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Classifier: classifier.Default()}
+			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(),
+				Classifier: classifier.Default()}
 		},
-		Serve: func(ctx context.Context, p *daemon.Process, c daemon.Config) error { return serve(ctx, p, c.(*config)) },
+		Serve: func(ctx context.Context, p *daemon.Process,
+			c daemon.Config) error {
+			return serve(ctx, p, c.(*config))
+		},
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"souk/cmd/internal/daemon"
 )
 
-// The whole command before real servers: it is discovered, asked in JSON by a plain NATS client, hands the task to a hub, and
-// ends when told to.
+// The whole command before real servers: it is discovered, asked in JSON by a plain NATS client, hands the
+// task to a hub, and ends when told to.
 func TestServe(t *testing.T) {
 	ns, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -33,7 +33,8 @@ func TestServe(t *testing.T) {
 	}
 	defer etcd.Close()
 	path := filepath.Join(t.TempDir(), "classifier.yaml")
-	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 2s}\n", ns.URL(), etcd.Endpoint())
+	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 2s}\n", ns.URL(),
+		etcd.Endpoint())
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer registry.Close()
-	value, err := bus.EncodeEntry(&bus.HubEntry{Domain: "maths", Labels: []string{"math"}, Hub: "h", Journal: "j"})
+	value, err := bus.EncodeEntry(&bus.HubEntry{Domain: "maths", Labels: []string{"math"}, Hub: "h",
+		Journal: "j"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,8 @@ func TestServe(t *testing.T) {
 			t.Errorf("the hub got %v", err)
 			return
 		}
-		data, err := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: task.Client, Task: task.ID, Hub: "maths", Agent: "a", Model: "m", Reply: task.Reply, Round: 1}})
+		data, err := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: task.Client, Task: task.ID,
+			Hub: "maths", Agent: "a", Model: "m", Reply: task.Reply, Round: 1}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -74,7 +77,8 @@ func TestServe(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	status, err := bus.Encode(&bus.Status{Domain: "maths", Labels: []string{"math"}, Epoch: lead.Epoch(), Agents: 1, Slots: 1, Free: 1, Room: 1,
+	status, err := bus.Encode(&bus.Status{Domain: "maths", Labels: []string{"math"}, Epoch: lead.Epoch(),
+		Agents: 1, Slots: 1, Free: 1, Room: 1,
 		Models: []bus.ModelStatus{{Model: "m", Agents: 1, Free: 1}}})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +114,8 @@ func TestServe(t *testing.T) {
 	if reply, _ := answer["reply"].(string); !strings.HasPrefix(reply, "souk.v1.reply.ada.") {
 		t.Errorf("accepted as %v", answer)
 	}
-	if m, err := nc.Request("$SRV.INFO.souk", nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), "souk.v1.task.*") {
+	if m, err := nc.Request("$SRV.INFO.souk", nil, 5*time.Second); err != nil ||
+		!strings.Contains(string(m.Data), "souk.v1.task.*") {
 		t.Errorf("it cannot be discovered: %v", err)
 	}
 	stop()

@@ -47,7 +47,10 @@ a second hub of the same domain with another journal stands by until the first i
 		New: func() daemon.Config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Hub: hub.Default()}
 		},
-		Serve: func(ctx context.Context, p *daemon.Process, c daemon.Config) error { return serve(ctx, p, c.(*config)) },
+		Serve: func(ctx context.Context, p *daemon.Process,
+			c daemon.Config) error {
+			return serve(ctx, p, c.(*config))
+		},
 	}
 }
 
@@ -72,7 +75,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	st := s.Stats()
-	p.Log.Info("counts since the start", "tasks", st.Arrived, "served", st.Tasks[""], "rounds", st.Rounds, "cost", st.Cost, "premium", st.Premium)
+	p.Log.Info("counts since the start", "tasks", st.Arrived, "served", st.Tasks[""], "rounds", st.Rounds,
+		"cost", st.Cost, "premium", st.Premium)
 	return nil
 }
 

@@ -15,20 +15,33 @@ func TestBadInput(t *testing.T) {
 	for _, c := range []struct{ name, text, args, says string }{
 		{"no file", "", "", `"config" not set`},
 		{"file is not there", "", "--config nowhere.yaml", "nowhere.yaml"},
-		{"unknown field", "hub:\n  domain: math\n  max_wiating: 3\n", "--config FILE", `hub.yaml:3: unknown field "hub.max_wiating": write max_waiting`},
-		{"field out of place", "hub: {domain: math}\nmax_wait: 3ms\n", "--config FILE", `unknown field "max_wait": its place is hub.batch.max_wait`},
+		{"unknown field", "hub:\n  domain: math\n  max_wiating: 3\n", "--config FILE",
+			`hub.yaml:3: unknown field "hub.max_wiating": write max_waiting`},
+		{"field out of place", "hub: {domain: math}\nmax_wait: 3ms\n", "--config FILE",
+			`unknown field "max_wait": its place is hub.batch.max_wait`},
 		{"no domain", "data: d\nhub: {general: true}\n", "--config FILE", "domain: not set"},
 		{"no directory", "hub: {domain: math}\n", "--config FILE", "data: not set"},
-		{"absurd limits", "data: d\nhub:\n  domain: math\n  max_open: -3\n  terms: {worth: 5, delta: 7, patience: 1s}\n", "--config FILE", "hub.yaml:4: max_open: -3"},
-		{"no such pricing", "data: d\nhub:\n  domain: math\n  pricing: auction\n", "--config FILE --check-config", `hub.yaml:4: pricing: "auction" is none of vcg, tariff, posted`},
-		{"tariff without a ceiling", "data: d\nhub: {domain: math, pricing: tariff}\n", "--config FILE --check-config", `ceiling: pricing "tariff" needs one above 0, in credits for a task`},
-		{"tariffs under vcg", "data: d\nhub:\n  domain: math\n  tariffs: {h200: 0.001}\n", "--config FILE --check-config", `hub.yaml:4: tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`},
-		{"ceilings under posted", "data: d\nhub: {domain: math, pricing: posted, ceilings: {h200: 0.001}}\n", "--config FILE --check-config", `ceilings: they mean something under pricing "tariff" alone`},
-		{"bad level", "data: d\nhub: {domain: math}\nlog: {level: loud}\n", "--config FILE", `hub.yaml:3: log.level: "loud": write debug, info, warn or error`},
+		{"absurd limits", "data: d\nhub:\n  domain: math\n  max_open: -3\n  terms: {worth: 5, delta: 7, " +
+			"patience: 1s}\n", "--config FILE", "hub.yaml:4: max_open: -3"},
+		{"no such pricing", "data: d\nhub:\n  domain: math\n  pricing: auction\n",
+			"--config FILE --check-config", `hub.yaml:4: pricing: "auction" is none of vcg, tariff, posted`},
+		{"tariff without a ceiling", "data: d\nhub: {domain: math, pricing: tariff}\n",
+			"--config FILE --check-config",
+			`ceiling: pricing "tariff" needs one above 0, in credits for a task`},
+		{"tariffs under vcg", "data: d\nhub:\n  domain: math\n  tariffs: {h200: 0.001}\n",
+			"--config FILE --check-config",
+			`hub.yaml:4: tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`},
+		{"ceilings under posted", "data: d\nhub: {domain: math, pricing: posted, ceilings: {h200: 0.001}}\n",
+			"--config FILE --check-config", `ceilings: they mean something under pricing "tariff" alone`},
+		{"bad level", "data: d\nhub: {domain: math}\nlog: {level: loud}\n", "--config FILE",
+			`hub.yaml:3: log.level: "loud": write debug, info, warn or error`},
 		{"file of an agentd", "agentd: {}\n", "--config FILE", "run `agentd --config"},
-		{"stop too short", "data: d\nhub: {domain: math, drain_timeout: 30s}\nstop: {within: 5s}\n", "--config FILE", "stop.within: 5s is shorter than the 33s"},
-		{"health for all to see", "data: d\nhub: {domain: math}\nhealth: {listen: \"0.0.0.0:9000\"}\n", "--config FILE", "not on loopback"},
-		{"two documents", "hub: {domain: math}\n---\nhub: {domain: law}\n", "--config FILE", "one file describes one daemon"},
+		{"stop too short", "data: d\nhub: {domain: math, drain_timeout: 30s}\nstop: {within: 5s}\n",
+			"--config FILE", "stop.within: 5s is shorter than the 33s"},
+		{"health for all to see", "data: d\nhub: {domain: math}\nhealth: {listen: \"0.0.0.0:9000\"}\n",
+			"--config FILE", "not on loopback"},
+		{"two documents", "hub: {domain: math}\n---\nhub: {domain: law}\n", "--config FILE",
+			"one file describes one daemon"},
 		{"unknown argument", "", "sell", "unknown command"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -38,7 +51,8 @@ func TestBadInput(t *testing.T) {
 			}
 			var out, errs bytes.Buffer
 			args := strings.Fields(strings.ReplaceAll(c.args, "FILE", path))
-			if code := daemon.Run(t.Context(), daemon.Command(role()), args, &out, &errs); code != daemon.ExitUsage {
+			if code := daemon.Run(t.Context(), daemon.Command(role()), args, &out,
+				&errs); code != daemon.ExitUsage {
 				t.Errorf("exit code %d, want %d", code, daemon.ExitUsage)
 			}
 			if !strings.Contains(errs.String(), c.says) {
@@ -48,7 +62,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The example of --help is a configuration, and what --check-config prints of it can be read back and means the same.
+// The example of --help is a configuration, and what --check-config prints of it can be read back and means
+// the same.
 func TestExampleIsAConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	check := func(name, text string) string {
@@ -58,7 +73,8 @@ func TestExampleIsAConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errs bytes.Buffer
-		if code := daemon.Run(t.Context(), daemon.Command(role()), []string{"--config", path, "--check-config"}, &out, &errs); code != daemon.ExitOK {
+		if code := daemon.Run(t.Context(), daemon.Command(role()),
+			[]string{"--config", path, "--check-config"}, &out, &errs); code != daemon.ExitOK {
 			t.Fatalf("exit code %d: %s", code, &errs)
 		}
 		return out.String()

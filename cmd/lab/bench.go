@@ -59,8 +59,11 @@ several runs. The exit status is 0 whether or not the bars are reached.`,
 	c.Flags().IntVar(&o.Runs, "runs", 3, "runs of everything; medians count")
 	c.Flags().DurationVar(&o.Streaming, "streaming", 15*time.Second, "that a thousand streams at once last")
 	c.Flags().IntVar(&o.Tasks, "tasks", 4000, "tasks of one run")
-	c.Flags().StringVar(&o.Profile, "profile", "", "write a CPU profile of the first part of --only, else of tasks, to this file, for go tool pprof; -tagignore floor leaves the floor out")
-	c.Flags().StringSliceVar(&o.Only, "only", nil, "measure these parts only: "+strings.Join(bench.Parts(), ", "))
+	c.Flags().StringVar(&o.Profile, "profile", "",
+		"write a CPU profile of the first part of --only, else of tasks, to this file, for go tool pprof; "+
+			"-tagignore floor leaves the floor out")
+	c.Flags().StringSliceVar(&o.Only, "only", nil, "measure these parts only: "+
+		strings.Join(bench.Parts(), ", "))
 	c.Flags().StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
 	return c
 }

@@ -27,8 +27,9 @@ func experimentCommand() *cobra.Command {
 ` + list.String() + `
 Writes every table as CSV and one page, index.html, which opens offline. The same seed gives the same figures, solve times excepted.
 --rounds and --markets say how long the longest experiments are; the others take a fixed share of it.`,
-		Example: "  lab experiment all --out results\n  lab experiment truth clusters --rounds 100 --markets 4",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  lab experiment all --out results\n  lab experiment truth clusters --rounds 100 " +
+			"--markets 4",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, names []string) error {
 			if err := os.MkdirAll(out, 0o755); err != nil {
 				return fmt.Errorf("--out: %w", err) // now, and not after minutes of work
@@ -45,7 +46,8 @@ Writes every table as CSV and one page, index.html, which opens offline. The sam
 			if err != nil {
 				return err
 			}
-			command := fmt.Sprintf("lab experiment %s --seed %d --rounds %d --markets %d --out %s", strings.Join(names, " "), o.Seed, o.Rounds, o.Markets, out)
+			command := fmt.Sprintf("lab experiment %s --seed %d --rounds %d --markets %d --out %s",
+				strings.Join(names, " "), o.Seed, o.Rounds, o.Markets, out)
 			page, err := economics.Write(out, command, results)
 			if err != nil {
 				return err
@@ -64,6 +66,7 @@ Writes every table as CSV and one page, index.html, which opens offline. The sam
 	c.Flags().StringVar(&out, "out", out, "directory for the page and the CSV files")
 	c.Flags().Uint64Var(&o.Seed, "seed", o.Seed, "what everything random is drawn from")
 	c.Flags().IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of one simulated market")
-	c.Flags().IntVar(&o.Markets, "markets", o.Markets, "markets simulated for each case, each from its own seed; means are reported")
+	c.Flags().IntVar(&o.Markets, "markets", o.Markets,
+		"markets simulated for each case, each from its own seed; means are reported")
 	return c
 }

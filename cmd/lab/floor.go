@@ -22,7 +22,8 @@ func floorCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if (engine == "") == (journal == "") || agents < 1 {
-				return errors.New("--engine makes it a node, --journal a hub: give one of them, and --agents of at least 1")
+				return errors.New("--engine makes it a node, --journal a hub: give one of them, and " +
+					"--agents of at least 1")
 			}
 			daemon.ShareCores() // as every part of a market of processes
 			conn, err := floor.Connect(url)

@@ -49,8 +49,10 @@ process has grown since it was warm. Anything else is an error, and the director
 		},
 	}
 	c.Flags().DurationVar(&o.Duration, "duration", 10*time.Minute, "of the load")
-	c.Flags().Uint64Var(&o.Seed, "seed", 0, "of what is asked, and of what is killed when (default: a new one)")
-	c.Flags().BoolVar(&o.Outages, "outages", false, "NATS and etcd are away at times, too, one of them or both")
+	c.Flags().Uint64Var(&o.Seed, "seed", 0,
+		"of what is asked, and of what is killed when (default: a new one)")
+	c.Flags().BoolVar(&o.Outages, "outages", false,
+		"NATS and etcd are away at times, too, one of them or both")
 	c.Flags().IntVar(&o.Callers, "callers", 24, "that ask one task after another")
 	return c
 }

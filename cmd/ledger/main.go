@@ -1,5 +1,5 @@
-// Command ledger checks and shows the journals of a market. It needs no daemon, network or key, and works beside a
-// running hub.
+// Command ledger checks and shows the journals of a market. It needs no daemon, network or key, and works
+// beside a running hub.
 package main
 
 import (

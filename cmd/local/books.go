@@ -43,8 +43,8 @@ type RoundRef struct {
 	Round   uint64
 }
 
-// TallyRounds adds the rounds that were cleared since a time to a tally, and returns the one that shows best what a
-// round is: contested, and with as many tasks as can be taken in at a glance.
+// TallyRounds adds the rounds that were cleared since a time to a tally, and returns the one that shows best
+// what a round is: contested, and with as many tasks as can be taken in at a glance.
 func TallyRounds(dir string, t *replay.Tally, since time.Time) (best RoundRef, err error) {
 	score := 0
 	err = eachJournal(dir, func(path string) error {
@@ -78,8 +78,8 @@ func (m *Market) Tally(t *replay.Tally, since time.Time) (RoundRef, error) {
 	return TallyRounds(m.dir.Path(), t, since)
 }
 
-// showiness is above zero for a contested round, and highest for one whose few tasks met at a price, not all of them
-// placed, at more than one agent.
+// showiness is above zero for a contested round, and highest for one whose few tasks met at a price, not all
+// of them placed, at more than one agent.
 func showiness(r *ledger.Round) int {
 	if len(r.Outcome.Prices) == 0 {
 		return 0

@@ -24,8 +24,8 @@ var levels = []string{
 	"costs: usage times price card",
 }
 
-// CheckLedger audits every journal of a data directory, beside a running market or after it, and says level by level
-// what was found. What is wrong is ErrLedger.
+// CheckLedger audits every journal of a data directory, beside a running market or after it, and says level
+// by level what was found. What is wrong is ErrLedger.
 func CheckLedger(ctx context.Context, dir string, w io.Writer) error {
 	sum, err := inspect.Check(ctx, []string{dir}, inspect.Options{Level: ledger.MaxLevel})
 	if err != nil {

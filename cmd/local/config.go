@@ -18,12 +18,15 @@ import (
 	"souk/market"
 )
 
-// Config describes a market; read from YAML by [LoadConfig]. [Default] is the one that comes with the program.
+// Config describes a market; read from YAML by [LoadConfig]. [Default] is the one that comes with the
+// program.
 type Config struct {
-	Listen  string                    `yaml:"listen"` // address of the NATS server; loopback only; another port where that one is taken. Default 127.0.0.1:4222
-	Domains []Domain                  `yaml:"domains"`
-	Agents  []Agent                   `yaml:"agents"`
-	Speedup float64                   `yaml:"speedup"` // of simulated engines against the measured ones, above 0; default 1
+	// address of the NATS server; loopback only; another port where that one is taken. Default 127.0.0.1:4222
+	Listen  string   `yaml:"listen"`
+	Domains []Domain `yaml:"domains"`
+	Agents  []Agent  `yaml:"agents"`
+	// of simulated engines against the measured ones, above 0; default 1
+	Speedup float64                   `yaml:"speedup"`
 	Clients map[string]market.Credits `yaml:"clients"` // first deposits, in credits
 	Market  Rules                     `yaml:"market"`
 }
@@ -264,7 +267,8 @@ func (a Agent) validate(where string, domains map[string]bool) []error {
 	case (a.Engine.Profile == "") == (a.Engine.URL == ""):
 		bad(".engine: give a profile or a url, and not both")
 	case a.Engine.URL != "":
-		if u, err := url.Parse(a.Engine.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if u, err := url.Parse(a.Engine.URL); err != nil || u.Host == "" || u.Scheme != "http" &&
+			u.Scheme != "https" {
 			bad(".engine.url: %q, want http://host:port", a.Engine.URL)
 		}
 	case !slices.Contains(Profiles(), a.Engine.Profile):
@@ -284,7 +288,8 @@ func (a Agent) Card() (market.Price, error) {
 		return Card(a.PriceRow)
 	}
 	if a.Price == (market.Price{}) {
-		return market.Price{}, errors.New("missing: give price {miss, hit, out} in credits per million tokens, or price_row")
+		return market.Price{},
+			errors.New("missing: give price {miss, hit, out} in credits per million tokens, or price_row")
 	}
 	return a.Price, a.Price.Validate()
 }
@@ -298,10 +303,12 @@ func (c Config) clientIDs() []string {
 	return ids
 }
 
-// DefaultRow prices real engines of which nothing else is known: the cheapest row that comes with the program.
+// DefaultRow prices real engines of which nothing else is known: the cheapest row that comes with the
+// program.
 const DefaultRow = "fireworks/gpt-oss-20b"
 
-// WithEngines is c with real engines in place of its agents, all of them sold by one hub that serves every label.
+// WithEngines is c with real engines in place of its agents, all of them sold by one hub that serves every
+// label.
 func (c Config) WithEngines(urls []string, priceRow string) Config {
 	hub := Domain{Name: "general", General: true}
 	for _, d := range c.Domains {

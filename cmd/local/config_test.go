@@ -25,11 +25,13 @@ func TestDefaultMarket(t *testing.T) {
 		hubs[a.Scores[0].Domain]++
 	}
 	if len(c.Agents) < 6 || len(models) != 3 || len(c.Domains) != 3 {
-		t.Errorf("%d agents of %d models in %d domains; want 6 or more of 3 in 3", len(c.Agents), len(models), len(c.Domains))
+		t.Errorf("%d agents of %d models in %d domains; want 6 or more of 3 in 3", len(c.Agents), len(models),
+			len(c.Domains))
 	}
 	for _, d := range c.Domains {
 		if hubs[d.Name] < 2 {
-			t.Errorf("domain %s has %d agents, want two or more: one alone competes with nobody", d.Name, hubs[d.Name])
+			t.Errorf("domain %s has %d agents, want two or more: one alone competes with nobody", d.Name,
+				hubs[d.Name])
 		}
 	}
 }
@@ -71,9 +73,11 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"general: true", "general: false", "domains: 0 are general, want exactly 1"},
 		{"name: general", "name: a.b", "domains[0].name"},
 		{"score: 0.5", "score: 1.5", "agents[0].scores: general: 1.5, want 0 to 1"},
-		{"model: m", "model: m, slots: 2, tiers: [{slots: 3}]", "agents[0].tiers: want the agent's 2 slots together, not 3"},
+		{"model: m", "model: m, slots: 2, tiers: [{slots: 3}]",
+			"agents[0].tiers: want the agent's 2 slots together, not 3"},
 		{"domain: general", "domain: law", `agents[0].scores: there is no domain "law"`},
-		{`{url: "http://127.0.0.1:8000"}`, "{profile: h200}", `agents[0].engine.profile: there is no "h200"; known are`},
+		{`{url: "http://127.0.0.1:8000"}`, "{profile: h200}",
+			`agents[0].engine.profile: there is no "h200"; known are`},
 		{`{url: "http://127.0.0.1:8000"}`, "{}", "agents[0].engine: give a profile or a url, and not both"},
 		{`http://127.0.0.1:8000`, "127.0.0.1:8000", "agents[0].engine.url"},
 		{"price_row: fireworks/gpt-oss-20b", "price: {miss: 0.1, hit: 0.2, out: 0.3}", "agents[0].price:"},
@@ -83,13 +87,16 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"domains:", "speedup: -1\ndomains:", "speedup: -1, want above 0"},
 		{"domains:", "clients: {dev: -5}\ndomains:", "clients: dev: a deposit is above 0"},
 		{"domains:", "clients: {a.b: 5}\ndomains:", "clients: \"a.b\" is not an id"},
-		{"domains:", "market: {settle: later}\ndomains:", `domains[0].market: hub: settle: "later" is none of metered, quoted`},
+		{"domains:", "market: {settle: later}\ndomains:",
+			`domains[0].market: hub: settle: "later" is none of metered, quoted`},
 		{"domains:", "market: {pricing: tariff}\ndomains:", `ceiling: pricing "tariff" needs one above 0`},
-		{"domains:", "market: {tariffs: {l4: 0.1}}\ndomains:", `tariffs: they mean something under pricing "posted" alone`},
+		{"domains:", "market: {tariffs: {l4: 0.1}}\ndomains:",
+			`tariffs: they mean something under pricing "posted" alone`},
 	} {
 		changed := strings.Replace(small, c.from, c.to, 1)
 		_, err := ParseConfig("small.yaml", []byte(changed))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "small.yaml: ") {
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), "small.yaml: ") {
 			t.Errorf("%s: got %v\nwant it to hold %q", c.to, err, c.want)
 		}
 	}
@@ -99,7 +106,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		t.Errorf("a file of a market that placed tasks in bundles: %v", err)
 	}
 	twice := small + strings.Join(strings.Split(small, "\n")[3:], "\n")
-	if _, err := ParseConfig("small.yaml", []byte(twice)); err == nil || !strings.Contains(err.Error(), `agents[1].id: "a" is there twice`) {
+	if _, err := ParseConfig("small.yaml", []byte(twice)); err == nil ||
+		!strings.Contains(err.Error(), `agents[1].id: "a" is there twice`) {
 		t.Errorf("two agents with one id: %v", err)
 	}
 }
@@ -107,7 +115,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 func TestLoopbackOnly(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"127.0.0.1:0": true, "localhost:4222": true, "[::1]:4222": true, "127.8.0.1:1": true,
-		"0.0.0.0:4222": false, ":4222": false, "10.0.0.1:4222": false, "[::]:0": false, "example.org:80": false, "127.0.0.1": false,
+		"0.0.0.0:4222": false, ":4222": false, "10.0.0.1:4222": false, "[::]:0": false,
+		"example.org:80": false, "127.0.0.1": false,
 	} {
 		if err := CheckLoopback(address); (err == nil) != ok {
 			t.Errorf("%s: %v, want allowed = %v", address, err, ok)
@@ -122,7 +131,8 @@ func TestOneMarketPerDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = OpenDir(path)
-	if want := fmt.Sprintf("in use by the market of process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("in use by the market of process %d", os.Getpid()); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("a second market on the directory: %v, want %q", err, want)
 	}
 	if _, err := ReadState(path); err == nil || !strings.Contains(err.Error(), "souk up --data "+path) {

@@ -46,9 +46,10 @@ type State struct {
 
 // Process is one of a market's processes.
 type Process struct {
-	Name   string `json:"name"`
-	PID    int    `json:"pid"`
-	Engine bool   `json:"engine,omitempty"` // a simulated engine: a stand-in for what costs the market nothing
+	Name string `json:"name"`
+	PID  int    `json:"pid"`
+	// a simulated engine: a stand-in for what costs the market nothing
+	Engine bool `json:"engine,omitempty"`
 }
 
 // OpenDir makes the directory if there is none, and locks it until Close. A directory on which another
@@ -72,7 +73,8 @@ func OpenDir(path string) (*Dir, error) {
 		}
 		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s: %w by the market of %s: stop that one, or give another --data", path, ErrInUse, holder)
+			return nil, fmt.Errorf("%s: %w by the market of %s: stop that one, or give another --data", path,
+				ErrInUse, holder)
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
@@ -89,9 +91,12 @@ func (d *Dir) begin() error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(d.Etcd(), "member")); errors.Is(err, os.ErrNotExist) && len(journals) > 0 {
-		return fmt.Errorf("%s holds %d journals, but %s is gone: epochs would begin anew, below those that the journals "+
-			"have seen. Restore %s from the same backup as the journals, or start on a new directory with --data "+
+	if _, err := os.Stat(filepath.Join(d.Etcd(), "member")); errors.Is(err, os.ErrNotExist) &&
+		len(journals) > 0 {
+		return fmt.Errorf("%s holds %d journals, but %s is gone: epochs would begin anew, below those that "+
+			"the journals "+
+			"have seen. Restore %s from the same backup as the journals, or start on a new directory with "+
+			"--data "+
 			"(the old journals stay readable: ledger check %s)",
 			filepath.Join(d.path, "journal"), len(journals), d.Etcd(), d.Etcd(), d.path)
 	}
@@ -161,7 +166,8 @@ func ReadState(dir string) (State, error) {
 		return State{}, fmt.Errorf("%s: version %d; this program knows 1", stateFile(dir), s.Version)
 	}
 	if syscall.Kill(s.PID, 0) == syscall.ESRCH { // a market that was killed leaves the file behind
-		return State{}, fmt.Errorf("%s: %w any more (process %d has ended): start it again with `souk up --data %s`", dir, ErrNoMarket, s.PID, dir)
+		return State{}, fmt.Errorf("%s: %w any more (process %d has ended): start it again with `souk up "+
+			"--data %s`", dir, ErrNoMarket, s.PID, dir)
 	}
 	return s, nil
 }

@@ -25,7 +25,8 @@ func Profiles() []string {
 // AskEngineWithin bounds the first question to a real engine.
 const AskEngineWithin = 5 * time.Second
 
-// startEngines starts the simulated engines, asks the real ones what they serve, and says how all of them are sold.
+// startEngines starts the simulated engines, asks the real ones what they serve, and says how all of them are
+// sold.
 func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]agentd.AgentConfig, error) {
 	answers := knownAnswers(known)
 	var out []agentd.AgentConfig
@@ -43,7 +44,9 @@ func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]a
 		} else if url, err = m.simulate(a, uint64(i+1), answers); err != nil {
 			return nil, err
 		}
-		c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery}, Model: a.Model, Slots: a.Slots, Tiers: a.Tiers, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
+		c := agentd.AgentConfig{ID: a.ID,
+			Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery}, Model: a.Model,
+			Slots: a.Slots, Tiers: a.Tiers, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
 		for _, s := range a.Scores {
 			c.Domains = append(c.Domains, bus.DomainScore{Domain: s.Domain, Score: s.Score})
 		}
@@ -58,7 +61,8 @@ func (m *Market) simulate(a Agent, seed uint64, answers vllmsim.Answers) (string
 	if err != nil {
 		return "", fmt.Errorf("agent %s: %w", a.ID, err)
 	}
-	s, err := vllmsim.New(vllmsim.Config{Model: a.Model, Profile: profile, Speedup: m.cfg.Speedup, Answers: answers, Seed: seed})
+	s, err := vllmsim.New(vllmsim.Config{Model: a.Model, Profile: profile, Speedup: m.cfg.Speedup,
+		Answers: answers, Seed: seed})
 	if err != nil {
 		return "", fmt.Errorf("agent %s: %w", a.ID, err)
 	}
@@ -76,7 +80,8 @@ func servedModel(ctx context.Context, a Agent) (string, error) {
 	defer cancel()
 	info, err := vllm.New(agentd.EngineConfig{URL: a.Engine.URL}).Info(ctx)
 	if err != nil {
-		return "", fmt.Errorf("agent %s: no engine answers at %s (%w): start one with `vllm serve MODEL --port ...`, and give its base URL, without /v1",
+		return "", fmt.Errorf("agent %s: no engine answers at %s (%w): start one with `vllm serve MODEL "+
+			"--port ...`, and give its base URL, without /v1",
 			a.ID, a.Engine.URL, err)
 	}
 	if a.Model == "" && len(info.Models) > 0 {
@@ -90,7 +95,8 @@ func servedModel(ctx context.Context, a Agent) (string, error) {
 	if a.Model == "" {
 		return "", fmt.Errorf("agent %s: the engine at %s serves no model", a.ID, a.Engine.URL)
 	}
-	return "", fmt.Errorf("agent %s: the engine at %s does not serve %s, but %s", a.ID, a.Engine.URL, a.Model, strings.Join(info.Models, ", "))
+	return "", fmt.Errorf("agent %s: the engine at %s does not serve %s, but %s", a.ID, a.Engine.URL, a.Model,
+		strings.Join(info.Models, ", "))
 }
 
 // knownAnswers teaches the simulated engines what was answered when the dialogues were recorded.

@@ -91,8 +91,8 @@ func (l *Link) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {
 // CancelWithin bounds how long a cancelled task's last word is waited for.
 const CancelWithin = 5 * time.Second
 
-// AskWith asks one task and calls each with every chunk of its answer. When ctx ends, the task is cancelled, and what
-// was served and paid until then is returned. A refusal is a Result with a code and no error.
+// AskWith asks one task and calls each with every chunk of its answer. When ctx ends, the task is cancelled,
+// and what was served and paid until then is returned. A refusal is a Result with a code and no error.
 func (l *Link) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error) {
 	var a replay.Answer
 	c, err := l.Client(t.Client)
@@ -100,7 +100,8 @@ func (l *Link) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (r
 		return a, err
 	}
 	begun := time.Now()
-	// Until an agent has accepted the task, ctx withdraws it; after that it is cancelled, so that its last word still comes.
+	// Until an agent has accepted the task, ctx withdraws it; after that it is cancelled, so that its last
+	// word still comes.
 	admission, withdraw := context.WithCancel(context.WithoutCancel(ctx))
 	defer withdraw()
 	unhook := context.AfterFunc(ctx, withdraw)
@@ -143,7 +144,8 @@ func answer(a replay.Answer, t bus.Task, err error) (replay.Answer, error) {
 	case errors.As(err, &refusal):
 		a.Result = refusal.Result
 	case errors.As(err, &e) && e.Code != bus.CodeUnavailable:
-		a.Result = bus.Result{Client: t.Client, Task: t.ID, Session: t.Session, Code: e.Code, Message: e.Message}
+		a.Result = bus.Result{Client: t.Client, Task: t.ID, Session: t.Session, Code: e.Code,
+			Message: e.Message}
 	default:
 		return a, err
 	}
@@ -155,7 +157,8 @@ const FundWithin = 5 * time.Second
 
 // Fund deposits an amount for a client; the same id deposits once. A refusal of the treasury is an error
 // that begins with its code.
-func (l *Link) Fund(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply, error) {
+func (l *Link) Fund(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply,
+	error) {
 	return l.treasury(ctx, bus.OpDeposit, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
 }
 
@@ -166,16 +169,19 @@ func (l *Link) Balance(ctx context.Context, clientID string) (bus.FundsReply, er
 
 // Holdings asks what a client has, and what each hub has of it.
 func (l *Link) Holdings(ctx context.Context, clientID string) (bus.FundsReply, error) {
-	return l.treasury(ctx, bus.OpBalance, bus.FundsRequest{ID: "balance-" + clientID, Client: clientID, Hubs: true})
+	return l.treasury(ctx, bus.OpBalance,
+		bus.FundsRequest{ID: "balance-" + clientID, Client: clientID, Hubs: true})
 }
 
-// Payout pays out an amount of a client's money, asking again until hubs have given back what it takes or ctx ends; the same id
-// pays once. A refusal of the treasury is a *bus.Error; after any other, or one that says allotment_pending or unavailable, it may
-// be made yet.
-func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply, error) {
+// Payout pays out an amount of a client's money, asking again until hubs have given back what it takes or ctx
+// ends; the same id pays once. A refusal of the treasury is a *bus.Error; after any other, or one that says
+// allotment_pending or unavailable, it may be made yet.
+func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply,
+	error) {
 	var last error
 	for {
-		reply, err := l.treasury(ctx, bus.OpPayout, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
+		reply, err := l.treasury(ctx, bus.OpPayout,
+			bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
 		var refused *bus.Error
 		if ctx.Err() != nil && last != nil && !errors.As(err, &refused) {
 			return reply, last // says more than that time is up
@@ -183,7 +189,8 @@ func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credit
 		last = err
 		wait := 100 * time.Millisecond
 		switch code := bus.CodeOf(err); {
-		case err == nil || errors.As(err, &refused) && code != bus.CodeAllotmentPending && code != bus.CodeUnavailable:
+		case err == nil || errors.As(err, &refused) && code != bus.CodeAllotmentPending &&
+			code != bus.CodeUnavailable:
 			return reply, err
 		case errors.Is(err, bus.ErrNoResponders):
 			return reply, err

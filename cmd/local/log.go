@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// hushable returns a logger that passes on errors alone, where log does not show everything, and says nothing more
-// once hush was called.
+// hushable returns a logger that passes on errors alone, where log does not show everything, and says nothing
+// more once hush was called.
 func hushable(log *slog.Logger) (quiet *slog.Logger, hush func()) {
 	least := slog.LevelError
 	if log.Enabled(context.Background(), slog.LevelDebug) {

@@ -17,6 +17,7 @@ func CheckLoopback(address string) error {
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("%q is not on loopback: this market knows no authentication yet, so whoever reached it could spend any client's "+
+	return fmt.Errorf("%q is not on loopback: this market knows no authentication yet, so whoever reached "+
+		"it could spend any client's "+
 		"money. Listen on 127.0.0.1 and reach it from elsewhere by an SSH tunnel", address)
 }

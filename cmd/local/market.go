@@ -105,7 +105,8 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, failed: make(chan struct{}), statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
+	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, failed: make(chan struct{}),
+		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
 	m.opened = append(m.opened, dir.Close)
 	if err := m.start(ctx, o.Known); err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -186,7 +187,8 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		listen = net.JoinHostPort(host, "0")
 	}
 	log, hush := hushable(m.log) // its warnings are about clusters and certificates
-	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path(), Listen: listen, OrAny: true, Log: log})
+	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path(), Listen: listen, OrAny: true,
+		Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,14 +196,16 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		hush() // it calls the end of its listeners an error
 		return etcd.Close()
 	})
-	if err := etcd.RevokeLeases(ctx); err != nil { // of a market that was killed: this directory is ours alone
+	// of a market that was killed: this directory is ours alone
+	if err := etcd.RevokeLeases(ctx); err != nil {
 		return nil, nil, err
 	}
 	registry, err := etcdreg.FromClient(etcd.Client())
 	if err != nil {
 		return nil, nil, err
 	}
-	m.state = State{Version: 1, PID: os.Getpid(), NATS: nats.URL(), Etcd: "http://" + etcd.Endpoint(), Started: time.Now().UTC()}
+	m.state = State{Version: 1, PID: os.Getpid(), NATS: nats.URL(), Etcd: "http://" + etcd.Endpoint(),
+		Started: time.Now().UTC()}
 	for _, d := range m.cfg.Domains {
 		m.state.Domains = append(m.state.Domains, d.Name)
 	}
@@ -318,7 +322,8 @@ func (r Rules) apply(h *hub.Config) {
 	h.Rule = h.Rule.Overlay(&m)
 }
 
-func (m *Market) startAgents(ctx context.Context, connect connector, registry bus.Registry, agents []agentd.AgentConfig) error {
+func (m *Market) startAgents(ctx context.Context, connect connector, registry bus.Registry,
+	agents []agentd.AgentConfig) error {
 	b, err := connect("agentd")
 	if err != nil {
 		return err
@@ -391,7 +396,8 @@ func (m *Market) Err() error {
 	}
 }
 
-// Close stops the market within [Options].Within: no new tasks, those that run may end, completions are settled.
+// Close stops the market within [Options].Within: no new tasks, those that run may end, completions are
+// settled.
 func (m *Market) Close() error {
 	m.closeOnce.Do(func() {
 		var errs []error
@@ -452,7 +458,8 @@ func (m *Market) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) 
 }
 
 // Fund deposits for a client; see [Link.Fund].
-func (m *Market) Fund(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply, error) {
+func (m *Market) Fund(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply,
+	error) {
 	return m.link.Fund(ctx, client, amount, id)
 }
 

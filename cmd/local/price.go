@@ -60,5 +60,6 @@ func Card(row string) (market.Price, error) {
 		}
 		known = append(known, name)
 	}
-	return market.Price{}, fmt.Errorf("price row %q: there is none; known are %s", row, strings.Join(known, ", "))
+	return market.Price{}, fmt.Errorf("price row %q: there is none; known are %s", row,
+		strings.Join(known, ", "))
 }

@@ -93,7 +93,8 @@ func showBalance(w io.Writer, r bus.FundsReply) error {
 			fmt.Fprintf(t, "%s\t?\t?\t?\tno answer, %s; at most %s\n", h.Hub, heard, h.Allotted)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", h.Hub, h.Avail, h.Held, max(0, h.Allotted-h.Avail-h.Held), clock(h.AtMS))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", h.Hub, h.Avail, h.Held, max(0, h.Allotted-h.Avail-h.Held),
+			clock(h.AtMS))
 	}
 	return t.Flush()
 }

@@ -13,7 +13,8 @@ import (
 func TestBalance(t *testing.T) {
 	var out strings.Builder
 	err := showBalance(&out, bus.FundsReply{Client: "ann", Prepaid: 5 * market.Credit, Hubs: []bus.HubFunds{
-		{Hub: "math", Allotted: 4 * market.Credit, Avail: 2 * market.Credit, Held: market.Credit / 2, AtMS: 1_800_000_000_000},
+		{Hub: "math", Allotted: 4 * market.Credit, Avail: 2 * market.Credit, Held: market.Credit / 2,
+			AtMS: 1_800_000_000_000},
 		{Hub: "code", Allotted: 3 * market.Credit, HeardMS: 1_800_000_000_000},
 		{Hub: "law", Allotted: market.Credit},
 	}})
@@ -22,8 +23,10 @@ func TestBalance(t *testing.T) {
 	}
 	lines := strings.Split(out.String(), "\n")
 	for i, want := range []string{
-		"ann has 7.5: 5 at the treasury, 2.5 at hubs, and at most 4 at hubs that did not answer", "hub   available  held  spent  as of",
-		"math  2          0.5   1.5    2027-01-", "code  ?          ?     ?      no answer, last heard 2027-01-",
+		"ann has 7.5: 5 at the treasury, 2.5 at hubs, and at most 4 at hubs that did not answer",
+		"hub   available  held  spent  as of",
+		"math  2          0.5   1.5    2027-01-",
+		"code  ?          ?     ?      no answer, last heard 2027-01-",
 		"law   ?          ?     ?      no answer, not heard since the treasury's start; at most 1", "",
 	} {
 		if !strings.HasPrefix(lines[i], want) {
@@ -31,7 +34,8 @@ func TestBalance(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if showBalance(&out, bus.FundsReply{Client: "ann", Prepaid: 5}); out.String() != "ann has 0.000000005: 0.000000005 at the treasury, 0 at hubs\n" {
+	if showBalance(&out, bus.FundsReply{Client: "ann",
+		Prepaid: 5}); out.String() != "ann has 0.000000005: 0.000000005 at the treasury, 0 at hubs\n" {
 		t.Error(out.String())
 	}
 }
@@ -46,11 +50,13 @@ func TestAPayoutThatFailed(t *testing.T) {
 		{&bus.Error{Code: bus.CodeAllotmentPending, Message: "hubs are asked"}, again, "nothing was paid"},
 		{&bus.Error{Code: bus.CodeUnavailable}, again, "nothing was paid"},
 		{errors.New("treasury: timeout"), again, "nothing was paid"},
-		{&bus.Error{Code: bus.CodeInsufficientFunds, Message: "little"}, "nothing was paid out; souk balance ann", again},
+		{&bus.Error{Code: bus.CodeInsufficientFunds, Message: "little"},
+			"nothing was paid out; souk balance ann", again},
 		{&bus.Error{Code: bus.CodeIDConflict, Message: "other"}, "id_conflict: other", again},
 		{bus.ErrNoResponders, bus.ErrNoResponders.Error(), again},
 	} {
-		if got := payoutFailed(test.err, "ann", "2", "p").Error(); !strings.Contains(got, test.want) || strings.Contains(got, test.not) {
+		if got := payoutFailed(test.err, "ann", "2", "p").Error(); !strings.Contains(got, test.want) ||
+			strings.Contains(got, test.not) {
 			t.Errorf("%s", got)
 		}
 	}

@@ -54,18 +54,21 @@ type clusterFlags struct {
 func clusterCommand(s *shared) *cobra.Command {
 	var f clusterFlags
 	c := &cobra.Command{
-		Use:   "cluster",
-		Short: "Start a market as processes on this machine, play dialogues through it, and check its ledgers",
+		Use: "cluster",
+		Short: "Start a market as processes on this machine, play dialogues through it, and check its " +
+			"ledgers",
 		Long: `Starts NATS and etcd, the treasury, hubs, the door, agentds and simulated engines, each as a process of its own, from the files
 that a fleet would be started from; waits until all are ready; plays bundled dialogues through them; checks every journal;
 and stays up until Ctrl-C.
 
 Every process logs to DATA/log/NAME.log. Ports of the files that are taken are replaced by free ones, in every process that uses
 them. A process that ends by itself ends the cluster, with what it said last.`,
-		Example: "  souk cluster\n  souk cluster --exit --data /tmp/market\n  souk cluster --config my/cluster.yaml --limit 0",
-		Args:    cobra.NoArgs,
+		Example: "  souk cluster\n  souk cluster --exit --data /tmp/market\n  souk cluster --config " +
+			"my/cluster.yaml --limit 0",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// Where the system can, processes are told of this one's death; it watches the thread that started them.
+			// Where the system can, processes are told of this one's death; it watches the thread that
+			// started them.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			return runCluster(c.Context(), s.data, f, c.OutOrStdout(), c.ErrOrStderr())
@@ -86,8 +89,10 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	if err := daemon.Load("engines", f.config, &cfg); err != nil {
 		return err
 	}
-	if cfg.Infra == "" || cfg.Treasury == "" || cfg.Classifier == "" || len(cfg.Hubs) == 0 || len(cfg.Agentd) == 0 {
-		return fmt.Errorf("%s: infra, treasury, hubs, classifier and agentd each name at least one file", f.config)
+	if cfg.Infra == "" || cfg.Treasury == "" || cfg.Classifier == "" || len(cfg.Hubs) == 0 ||
+		len(cfg.Agentd) == 0 {
+		return fmt.Errorf("%s: infra, treasury, hubs, classifier and agentd each name at least one file",
+			f.config)
 	}
 	if f.bin == "" {
 		self, err := os.Executable()
@@ -130,7 +135,9 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		}
 		return err
 	}
-	if err := dir.Publish(local.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats, Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains, Processes: plan.processes(cfg.Engines)}); err != nil {
+	if err := dir.Publish(local.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats,
+		Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains,
+		Processes: plan.processes(cfg.Engines)}); err != nil {
 		return err
 	}
 	link, err := local.Dial(data, "souk-cluster")
@@ -141,14 +148,17 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	if err := plan.sold(up, link.Bus(), group); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d processes, %d agents: ready after %.1f s.\n\n", len(slices.Concat(plan.stages...)), plan.agents, time.Since(begin).Seconds())
+	fmt.Fprintf(out, "%d processes, %d agents: ready after %.1f s.\n\n", len(slices.Concat(plan.stages...)),
+		plan.agents, time.Since(begin).Seconds())
 	plan.table(out)
 
 	s := &shared{data: data}
 	verdict := plan.show(ctx, s, f, cfg, link, group, out)
 	if verdict == nil && !f.exit && ctx.Err() == nil {
-		fmt.Fprintf(out, "\nThe cluster stays up until Ctrl-C. In another terminal:\n  %s\n  %s\n  tail -f %s\n",
-			s.line(`submit "What is a souk?"`), s.line("load --concurrency 32"), filepath.Join(data, "log", "*.log"))
+		fmt.Fprintf(out, "\nThe cluster stays up until Ctrl-C. In another terminal:\n  %s\n  %s\n  tail "+
+			"-f %s\n",
+			s.line(`submit "What is a souk?"`), s.line("load --concurrency 32"),
+			filepath.Join(data, "log", "*.log"))
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(errs, "stopping: tasks that run may end; a second Ctrl-C ends it at once")
@@ -159,7 +169,8 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	return verdict
 }
 
-// start starts stage after stage; daemons wait by themselves for what they need, but infra and engines come first.
+// start starts stage after stage; daemons wait by themselves for what they need, but infra and engines come
+// first.
 func (c *cluster) start(ctx context.Context, g *group) error {
 	for i, stage := range c.stages {
 		for _, p := range stage {
@@ -208,7 +219,8 @@ func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
 		case <-g.failed:
 			return g.failure()
 		case <-ctx.Done():
-			return fmt.Errorf("the hubs sell %v of %d agents: see %s", agents, c.agents, filepath.Join(c.dir, "log"))
+			return fmt.Errorf("the hubs sell %v of %d agents: see %s", agents, c.agents,
+				filepath.Join(c.dir, "log"))
 		}
 	}
 }

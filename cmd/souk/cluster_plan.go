@@ -72,7 +72,8 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 		return filepath.Join(filepath.Dir(path), name)
 	}
 	daemonOf := func(name, file string, command ...string) (*process, inEffect, error) {
-		p := &process{name: name, args: append(command, "--config", at(file)), log: filepath.Join(dir, "log", name+".log"), env: []string{"SOUK_DATA=" + dir}}
+		p := &process{name: name, args: append(command, "--config", at(file)),
+			log: filepath.Join(dir, "log", name+".log"), env: []string{"SOUK_DATA=" + dir}}
 		p.args[0] = filepath.Join(bin, p.args[0])
 		e, err := c.ask(ctx, p.args)
 		if err != nil {
@@ -148,7 +149,8 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 	names := map[string]bool{}
 	for _, p := range slices.Concat(c.stages...) {
 		if names[p.name] {
-			return nil, fmt.Errorf("%s: two processes would be called %s: give their files or engines different names", path, p.name)
+			return nil, fmt.Errorf("%s: two processes would be called %s: give their files or engines "+
+				"different names", path, p.name)
 		}
 		names[p.name] = true
 	}
@@ -223,7 +225,8 @@ func (c *cluster) engine(e clusterEngine) (*process, error) {
 	}
 	return &process{
 		name: e.Name, log: filepath.Join(c.dir, "log", e.Name+".log"),
-		args: []string{filepath.Join(c.bin, "souk"), "engine", "--port", port, "--model", e.Model, "--profile", e.Profile,
+		args: []string{filepath.Join(c.bin, "souk"), "engine", "--port", port, "--model", e.Model,
+			"--profile", e.Profile,
 			"--speedup", strconv.FormatFloat(e.Speedup, 'g', -1, 64)},
 		health: "http://" + address + "/health", endpoint: "http://" + address, within: 5 * time.Second,
 	}, nil

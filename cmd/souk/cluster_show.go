@@ -19,12 +19,14 @@ import (
 )
 
 // show funds the clients, plays dialogues and checks the ledgers; its error is the verdict.
-func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clusterConfig, link *local.Link, g *group, out io.Writer) error {
+func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clusterConfig, link *local.Link,
+	g *group, out io.Writer) error {
 	for _, id := range slices.Sorted(maps.Keys(cfg.Clients)) {
 		if err := bus.CheckID("clients", id); err != nil {
 			return err
 		}
-		if _, err := link.Fund(ctx, id, cfg.Clients[id], "opening-"+id); err != nil && bus.CodeOf(err) != bus.CodeIDConflict {
+		if _, err := link.Fund(ctx, id, cfg.Clients[id], "opening-"+id); err != nil &&
+			bus.CodeOf(err) != bus.CodeIDConflict {
 			return fmt.Errorf("fund %s: %w", id, err)
 		}
 	}
@@ -49,7 +51,8 @@ func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clust
 	if verdict != nil {
 		return verdict
 	}
-	heading(out, 3, "The ledger", "Every journal read again from its first byte, beside the processes that write them: ledger check.")
+	heading(out, 3, "The ledger",
+		"Every journal read again from its first byte, beside the processes that write them: ledger check.")
 	check := exec.CommandContext(ctx, filepath.Join(c.bin, "ledger"), "check", "--verbose", c.dir)
 	check.Stdout, check.Stderr = out, out
 	if err := check.Run(); err != nil {
@@ -65,11 +68,14 @@ func (c *cluster) play(ctx context.Context, f clusterFlags, link *local.Link, ou
 		return err
 	}
 	ds = ds[:min(f.limit, len(ds))]
-	heading(out, 2, "Dialogues", fmt.Sprintf("%d dialogues, at most %d at a time, asked by %d clients with different terms.", len(ds), f.concurrency, runClients))
+	heading(out, 2, "Dialogues",
+		fmt.Sprintf("%d dialogues, at most %d at a time, asked by %d clients with different terms.", len(ds),
+			f.concurrency, runClients))
 	clients := replay.Mix(mixSeed, runClients)
 	started := time.Now()
 	for _, x := range clients {
-		if _, err := link.Fund(ctx, x.ID, runDeposit, fmt.Sprintf("cluster-%x-%s", started.UnixNano(), x.ID)); err != nil {
+		if _, err := link.Fund(ctx, x.ID, runDeposit,
+			fmt.Sprintf("cluster-%x-%s", started.UnixNano(), x.ID)); err != nil {
 			return fmt.Errorf("fund %s: %w", x.ID, err)
 		}
 	}
@@ -79,7 +85,8 @@ func (c *cluster) play(ctx context.Context, f clusterFlags, link *local.Link, ou
 	}
 	tally, progress := replay.NewTally(), console.Bar(turns, "turns")
 	played, err := replay.Play(ctx, ds, replay.Config{
-		Clients: clients, Concurrency: f.concurrency, MaxTokens: runMaxTokens, Retries: runRetries, Run: fmt.Sprintf("cluster-%x", started.UnixNano()),
+		Clients: clients, Concurrency: f.concurrency, MaxTokens: runMaxTokens, Retries: runRetries,
+		Run: fmt.Sprintf("cluster-%x", started.UnixNano()),
 		Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
 			tally.Add(d, x, a)
 			_ = progress.Add(1)

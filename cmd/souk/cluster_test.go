@@ -74,7 +74,8 @@ func effective(t *testing.T, bin, file string) inEffect {
 
 const deployed = "../../deploy/local"
 
-// Every file of deploy/local is a configuration of its command, and of no other: and that one says whose it is.
+// Every file of deploy/local is a configuration of its command, and of no other: and that one says whose it
+// is.
 func deployedFiles(t *testing.T, bin string) {
 	files, err := filepath.Glob(filepath.Join(deployed, "*.yaml"))
 	if err != nil || len(files) < 9 {
@@ -97,9 +98,11 @@ func deployedFiles(t *testing.T, bin string) {
 			if wrong == right[0] {
 				continue
 			}
-			out, err := exec.Command(filepath.Join(bin, wrong), "--config", file, "--check-config").CombinedOutput()
+			out, err := exec.Command(filepath.Join(bin, wrong), "--config", file,
+				"--check-config").CombinedOutput()
 			hint := fmt.Sprintf("run `%s --config %s`", strings.Join(right, " "), file)
-			if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), hint) {
+			if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 ||
+				!strings.Contains(string(out), hint) {
 				t.Errorf("%s reads %s: %v, and does not say %q:\n%s", wrong, file, err, hint, out)
 			}
 		}
@@ -113,7 +116,8 @@ func servicesAreGivenTheirTime(t *testing.T, bin string) {
 		t.Fatalf("%d units: %v", len(units), err)
 	}
 	files := map[string]string{
-		"souk-infra": "infra.yaml", "souk-treasury": "treasury.yaml", "souk-hub@": "hub-math.yaml", "souk-classifier": "classifier.yaml", "souk-agentd": "agentd-1.yaml",
+		"souk-infra": "infra.yaml", "souk-treasury": "treasury.yaml", "souk-hub@": "hub-math.yaml",
+		"souk-classifier": "classifier.yaml", "souk-agentd": "agentd-1.yaml",
 	}
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
@@ -141,7 +145,8 @@ func servicesAreGivenTheirTime(t *testing.T, bin string) {
 		if within := effective(t, bin, plain).Stop.Within; time.Duration(seconds)*time.Second <= within {
 			t.Errorf("%s kills after %d s, but %s may take %v", unit, seconds, words, within)
 		}
-		if !strings.Contains(string(text), "ExecStart=/usr/local/bin/"+strings.Join(words, " ")+" --config /etc/souk/") {
+		if !strings.Contains(string(text), "ExecStart=/usr/local/bin/"+strings.Join(words, " ")+
+			" --config /etc/souk/") {
 			t.Errorf("%s does not start %s", unit, words)
 		}
 	}
@@ -162,7 +167,8 @@ func judgedByTheirTools(t *testing.T, bin string) {
 	}
 }
 
-// The compose file starts what cluster.yaml starts, with commands that exist, and gives each the time that it needs to stop.
+// The compose file starts what cluster.yaml starts, with commands that exist, and gives each the time that it
+// needs to stop.
 func composeStartsTheCluster(t *testing.T, bin string) {
 	text, err := os.ReadFile("../../deploy/compose.yaml")
 	if err != nil {
@@ -189,14 +195,16 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	wanted := map[string]string{}
-	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier}, cfg.Hubs, cfg.Agentd) {
+	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier}, cfg.Hubs,
+		cfg.Agentd) {
 		wanted[stem(file)] = file
 	}
 	for name, file := range wanted {
 		s, there := compose.Services[name]
 		want := append(daemonOf(file), "--config", "/etc/souk/"+file)
 		if !there || !slices.Equal(s.Command, want) || s.NetworkMode != "host" {
-			t.Errorf("service %s: command %q in network %q, want %q on the host's", name, s.Command, s.NetworkMode, want)
+			t.Errorf("service %s: command %q in network %q, want %q on the host's", name, s.Command,
+				s.NetworkMode, want)
 		}
 		if within := effective(t, bin, filepath.Join(deployed, file)).Stop.Within; s.Stop <= within {
 			t.Errorf("service %s is killed after %v, but may take %v", name, s.Stop, within)
@@ -209,7 +217,8 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 	}
 	for _, e := range cfg.Engines {
 		command := strings.Join(compose.Services[e.Name].Command, " ")
-		if want := fmt.Sprintf("souk engine --port %d --model %s --profile %s", e.Port, e.Model, e.Profile); !strings.HasPrefix(command, want) {
+		if want := fmt.Sprintf("souk engine --port %d --model %s --profile %s", e.Port, e.Model,
+			e.Profile); !strings.HasPrefix(command, want) {
 			t.Errorf("service %s: %q, want %q", e.Name, command, want)
 		}
 	}
@@ -244,7 +253,8 @@ func (s *started) said() string {
 func startCluster(t *testing.T, bin, dir string, args ...string) *started {
 	t.Helper()
 	s := &started{dir: dir, done: make(chan error, 1)}
-	args = append([]string{"cluster", "--config", filepath.Join(deployed, "cluster.yaml"), "--data", dir}, args...)
+	args = append([]string{"cluster", "--config", filepath.Join(deployed, "cluster.yaml"), "--data", dir},
+		args...)
 	s.cmd = exec.Command(filepath.Join(bin, "souk"), args...)
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -293,9 +303,9 @@ func (s *started) until(t *testing.T, text string) {
 	}
 }
 
-// The cluster as `make cluster` starts it, with one port taken by a stranger: dialogues are played, the ledgers hold, and every
-// process ends well and leaves nothing behind. Started again on the same data, one of its processes is killed: it says which,
-// stops the rest, and the ledgers hold still.
+// The cluster as `make cluster` starts it, with one port taken by a stranger: dialogues are played, the
+// ledgers hold, and every process ends well and leaves nothing behind. Started again on the same data, one of
+// its processes is killed: it says which, stops the rest, and the ledgers hold still.
 func clusterLives(t *testing.T, bin string) {
 	stranger, err := net.Listen("tcp", "127.0.0.1:8010") // an engine that a node has to find by its port
 	if err == nil {
@@ -306,13 +316,15 @@ func clusterLives(t *testing.T, bin string) {
 	if code := s.wait(t); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, s.said())
 	}
-	for _, want := range []string{"12 processes, 4 agents", "6 dialogues to their end, 0 broken off", "no findings: 3 journals", "port 8010 is taken"} {
+	for _, want := range []string{"12 processes, 4 agents", "6 dialogues to their end, 0 broken off",
+		"no findings: 3 journals", "port 8010 is taken"} {
 		if !strings.Contains(s.said(), want) {
 			t.Errorf("it does not say %q:\n%s", want, s.said())
 		}
 	}
 	gone(t, s, 12)
-	for _, name := range []string{"infra", "treasury", "hub-general", "hub-math", "classifier", "agentd-1", "agentd-2", "agentd-3"} {
+	for _, name := range []string{"infra", "treasury", "hub-general", "hub-math", "classifier", "agentd-1",
+		"agentd-2", "agentd-3"} {
 		text, err := os.ReadFile(filepath.Join(dir, "log", name+".log"))
 		if err != nil {
 			t.Fatal(err)
@@ -328,7 +340,8 @@ func clusterLives(t *testing.T, bin string) {
 	if err := syscall.Kill(s.pids()["agentd-2"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.wait(t); code != 1 || !strings.Contains(s.said(), "agentd-2 ended by itself: signal: killed") {
+	if code := s.wait(t); code != 1 ||
+		!strings.Contains(s.said(), "agentd-2 ended by itself: signal: killed") {
 		t.Errorf("exit code %d:\n%s", code, s.said())
 	}
 	gone(t, s, 12)
@@ -340,7 +353,8 @@ func clusterLives(t *testing.T, bin string) {
 // loaded puts a cluster under load from outside, as one who measures it.
 func loaded(t *testing.T, bin, dir string) {
 	t.Helper()
-	load := exec.Command(filepath.Join(bin, "souk"), "load", "--data", dir, "--json", "--concurrency", "4", "--ramp", "300ms", "--duration", "1500ms", "--max-tokens", "20")
+	load := exec.Command(filepath.Join(bin, "souk"), "load", "--data", dir, "--json", "--concurrency", "4",
+		"--ramp", "300ms", "--duration", "1500ms", "--max-tokens", "20")
 	var errs bytes.Buffer
 	load.Stderr = &errs
 	out, err := load.Output()
@@ -368,7 +382,8 @@ func loaded(t *testing.T, bin, dir string) {
 			apart++
 		}
 	}
-	if r.Answered == 0 || r.Broken > 0 || len(r.Processes) != 13 || apart != 5 { // the engines, and the load itself
+	// the engines, and the load itself
+	if r.Answered == 0 || r.Broken > 0 || len(r.Processes) != 13 || apart != 5 {
 		t.Errorf("%s", out)
 	}
 }
@@ -409,9 +424,11 @@ func clusterWithABadFile(t *testing.T, bin string) {
 	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	f := clusterFlags{config: filepath.Join(dir, "cluster.yaml"), bin: bin, exit: true, within: 30 * time.Second}
+	f := clusterFlags{config: filepath.Join(dir, "cluster.yaml"), bin: bin, exit: true,
+		within: 30 * time.Second}
 	err = runCluster(ctx, filepath.Join(dir, "data"), f, &out, &out)
-	if err == nil || !strings.Contains(err.Error(), `hub-math.yaml:7: unknown field "hub.lables": write labels`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`hub-math.yaml:7: unknown field "hub.lables": write labels`) {
 		t.Errorf("it says %v", err)
 	}
 	if strings.Contains(out.String(), "ready after") {

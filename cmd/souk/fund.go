@@ -49,7 +49,8 @@ With --id the deposit is made once however often the command is repeated.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "deposited %s for %s: %s at the treasury, %s allotted to hubs (deposit %s)\n",
+			fmt.Fprintf(c.OutOrStdout(),
+				"deposited %s for %s: %s at the treasury, %s allotted to hubs (deposit %s)\n",
 				amount, args[0], reply.Prepaid, reply.Allotted, id)
 			return nil
 		},

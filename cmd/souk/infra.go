@@ -95,9 +95,11 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 	}
 	if c.Infra.Etcd != none {
 		g := gate{Handler: p.Log.Handler(), shut: new(atomic.Bool)}
-		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd, Tick: 50 * time.Millisecond, Log: slog.New(g)})
+		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd,
+			Tick: 50 * time.Millisecond, Log: slog.New(g)})
 		if wrong != nil {
-			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another directory: data or SOUK_DATA)", wrong)
+			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another "+
+				"directory: data or SOUK_DATA)", wrong)
 		}
 		defer func() {
 			g.shut.Store(true)
@@ -157,7 +159,9 @@ func (c *infraConfig) Complete() error {
 			continue
 		}
 		if err := daemon.CheckLoopback(l.address); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w; these servers ask nobody who they are, so they listen on this machine alone", l.name, err))
+			errs = append(errs,
+				fmt.Errorf("%s: %w; these servers ask nobody who they are, so they listen on this "+
+					"machine alone", l.name, err))
 		}
 	}
 	if c.Infra.NATS == none && c.Infra.Etcd == none {

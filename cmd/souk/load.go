@@ -73,12 +73,15 @@ Ctrl-C cancels what runs and reports what was measured so far.`,
 	}
 	g := c.Flags()
 	g.Float64Var(&f.Rate, "rate", 0, "open loop: tasks sent a second; 0: a closed loop")
-	g.IntVar(&f.Concurrency, "concurrency", 16, fmt.Sprintf("callers of the closed loop; of an open one the most tasks under way (default there %d)", openMost))
+	g.IntVar(&f.Concurrency, "concurrency", 16,
+		fmt.Sprintf("callers of the closed loop; of an open one the most tasks under way (default there %d)",
+			openMost))
 	g.DurationVar(&f.Ramp, "ramp", 2*time.Second, "time in which the load rises; not measured")
 	g.DurationVar(&f.Duration, "duration", 30*time.Second, "time in which tasks are sent, the ramp included")
 	g.Uint64Var(&f.Seed, "seed", 1, "of the arrivals")
 	g.DurationVar(&f.SLO.TTFT, "slo-ttft", 0, "a good answer's first token comes within it; 0: whenever")
-	g.DurationVar(&f.SLO.ITL, "slo-itl", 0, "a good answer's mean time between tokens is within it; 0: whatever")
+	g.DurationVar(&f.SLO.ITL, "slo-itl", 0,
+		"a good answer's mean time between tokens is within it; 0: whatever")
 	g.StringVar(&f.dialogues, "dialogues", "", "file of dialogues (default: the bundled ones)")
 	g.StringVar(&f.format, "format", string(replay.Souk), formatHelp())
 	g.IntVar(&f.clients, "clients", runClients, "clients that ask, of four kinds in turn")
@@ -86,7 +89,8 @@ Ctrl-C cancels what runs and reports what was measured so far.`,
 	g.BoolVar(&f.whole, "ignore-eos", false, "every answer has --max-tokens, whatever the engine would say")
 	g.StringVar(&f.model, "model", "", "ask for this model alone")
 	g.StringVar(&f.deposit, "deposit", (100 * market.Credit).String(), "credits each client is funded with")
-	g.StringArrayVar(&f.pids, "pid", nil, "process to measure, PID or NAME=PID; may be repeated (default: those of the market of --data)")
+	g.StringArrayVar(&f.pids, "pid", nil,
+		"process to measure, PID or NAME=PID; may be repeated (default: those of the market of --data)")
 	g.BoolVar(&f.noFailover, "no-failover", false, "tasks end with the agent that fails them")
 	g.BoolVar(&f.asJSON, "json", false, "report as JSON")
 	return c
@@ -101,7 +105,8 @@ func (f *loadFlags) dial(s *shared) (*local.Link, error) {
 		}
 		pid, err := strconv.Atoi(number)
 		if err != nil || pid < 1 {
-			return nil, fmt.Errorf("--pid %q: want a process id like 4711, or a name with it like hub=4711", p)
+			return nil, fmt.Errorf("--pid %q: want a process id like 4711, or a name with it like hub=4711",
+				p)
 		}
 		f.Processes = append(f.Processes, load.Process{Name: name, PID: pid})
 	}
@@ -115,7 +120,8 @@ func (f *loadFlags) dial(s *shared) (*local.Link, error) {
 	return link, nil
 }
 
-// processesOf are the processes of the market that runs on a data directory; one that is started again is followed.
+// processesOf are the processes of the market that runs on a data directory; one that is started again is
+// followed.
 func processesOf(dir string, s local.State) []load.Process {
 	if len(s.Processes) == 0 {
 		return []load.Process{{Name: "market", PID: s.PID}}
@@ -159,7 +165,8 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 		return fmt.Errorf("--deposit: %w", err)
 	}
 	run := fmt.Sprintf("load-%x", time.Now().UnixNano())
-	shape := load.Shape{Clients: replay.Mix(mixSeed, f.clients), Model: f.model, MaxTokens: f.maxTokens, Whole: f.whole, Run: run}
+	shape := load.Shape{Clients: replay.Mix(mixSeed, f.clients), Model: f.model, MaxTokens: f.maxTokens,
+		Whole: f.whole, Run: run}
 	q, err := load.NewQuestions(ds, shape)
 	if err != nil {
 		return err
@@ -199,8 +206,8 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 	return nil
 }
 
-// progress shows a line that changes each second on a terminal, and every ten seconds a line of its own elsewhere. The function
-// returned ends it.
+// progress shows a line that changes each second on a terminal, and every ten seconds a line of its own
+// elsewhere. The function returned ends it.
 func (f *loadFlags) progress(w io.Writer) func() {
 	terminal := false
 	if file, ok := w.(*os.File); ok {

@@ -45,9 +45,11 @@ func root() *cobra.Command {
 	c.Version = daemon.Version(version)
 	c.SetVersionTemplate("souk {{.Version}}\n")
 	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
-	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn", "least level logged to stderr: debug, info, warn or error")
+	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn",
+		"least level logged to stderr: debug, info, warn or error")
 	c.SetFlagErrorFunc(console.FlagError)
-	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)), s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
+	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)),
+		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
 		s.reach(payoutCommand(&s)), engineCommand(), infraCommand(&s), clusterCommand(&s), versionCommand())
 	return c
 }
@@ -74,7 +76,9 @@ func versionCommand() *cobra.Command {
 
 // reach gives a command that speaks to a market the flag --nats.
 func (s *shared) reach(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&s.nats, "nats", "", "NATS server of the market, where it is one of services or containers and not that of --data (SOUK_MARKET_NATS)")
+	c.Flags().StringVar(&s.nats, "nats", "",
+		"NATS server of the market, where it is one of services or containers and not that of --data "+
+			"(SOUK_MARKET_NATS)")
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f := c.Flags(); !f.Changed("nats") && !f.Changed("data") {

@@ -21,7 +21,8 @@ func TestScripts(t *testing.T) {
 			// nats DIR: sets $NATS to the server of the market of DIR.
 			"nats": func(ts *testscript.TestScript, _ bool, args []string) {
 				var state struct{ NATS string }
-				if err := json.Unmarshal([]byte(ts.ReadFile(args[0]+"/market.json")), &state); err != nil || state.NATS == "" {
+				if err := json.Unmarshal([]byte(ts.ReadFile(args[0]+"/market.json")), &state); err != nil ||
+					state.NATS == "" {
 					ts.Fatalf("%s: no NATS server: %v", args[0], err)
 				}
 				ts.Setenv("NATS", state.NATS)

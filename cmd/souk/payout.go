@@ -60,7 +60,8 @@ command is repeated; without, the id is printed, so that a payout whose answer w
 			if err != nil {
 				return payoutFailed(err, args[0], args[1], id)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n",
+			fmt.Fprintf(c.OutOrStdout(),
+				"paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n",
 				amount, args[0], reply.Prepaid, reply.Allotted, id)
 			return nil
 		},
@@ -78,9 +79,11 @@ func payoutFailed(err error, client, amount, id string) error {
 		return firstDeposit(err, client)
 	case errors.As(err, &e) && code == bus.CodeInsufficientFunds:
 		return fmt.Errorf("%w: nothing was paid out; souk balance %s shows where its money is", err, client)
-	case errors.As(err, &e) && code != bus.CodeAllotmentPending && code != bus.CodeUnavailable, errors.Is(err, bus.ErrNoResponders):
+	case errors.As(err, &e) && code != bus.CodeAllotmentPending &&
+		code != bus.CodeUnavailable, errors.Is(err, bus.ErrNoResponders):
 		return err
 	}
 	// It may be made yet, or have been: only the same id tells.
-	return fmt.Errorf("%w: whether it was made is not known; to make it once, or hear that it was: souk payout %s %s --id %s", err, client, amount, id)
+	return fmt.Errorf("%w: whether it was made is not known; to make it once, or hear that it was: souk "+
+		"payout %s %s --id %s", err, client, amount, id)
 }

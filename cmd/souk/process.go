@@ -50,7 +50,8 @@ func newGroup() *group { return &group{failed: make(chan struct{})} }
 // killAfter is what a process gets beyond the time that it promised to end in.
 const killAfter = 3 * time.Second
 
-// start starts a process in a group of its own, so that the Ctrl-C of a terminal reaches only us, and we stop all in order.
+// start starts a process in a group of its own, so that the Ctrl-C of a terminal reaches only us, and we stop
+// all in order.
 func (g *group) start(p *process) error {
 	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -114,7 +115,8 @@ func (g *group) await(ctx context.Context, ps []*process) error {
 				return g.failure()
 			case <-ctx.Done():
 				t.Stop()
-				return fmt.Errorf("%s is not ready: %w. It said last (%s):\n%s", p.name, why, p.log, tail(p.log, 5))
+				return fmt.Errorf("%s is not ready: %w. It said last (%s):\n%s", p.name, why, p.log,
+					tail(p.log, 5))
 			}
 		}
 	}
@@ -141,8 +143,9 @@ func ready(ctx context.Context, address string) error {
 	return nil
 }
 
-// stop ends the processes in the reverse of the order of their stages, and within a stage all at once: no new tasks, then what
-// runs ends, then it is settled. Whatever does not end in the time that it promised is killed, and that is an error.
+// stop ends the processes in the reverse of the order of their stages, and within a stage all at once: no new
+// tasks, then what runs ends, then it is settled. Whatever does not end in the time that it promised is
+// killed, and that is an error.
 func (g *group) stop(stages [][]*process) error {
 	g.mu.Lock()
 	g.stopping = true
@@ -162,12 +165,16 @@ func (g *group) stop(stages [][]*process) error {
 			select {
 			case <-p.done:
 				if code := p.cmd.ProcessState.ExitCode(); code != 0 && !g.blamed(p) {
-					errs = append(errs, fmt.Errorf("%s did not stop well: %v. It said last (%s):\n%s", p.name, p.err, p.log, tail(p.log, 5)))
+					errs = append(errs,
+						fmt.Errorf("%s did not stop well: %v. It said last (%s):\n%s", p.name, p.err, p.log,
+							tail(p.log, 5)))
 				}
 			case <-t.C:
 				_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
 				<-p.done
-				errs = append(errs, fmt.Errorf("%s did not stop within %v, and was killed: see %s", p.name, p.within+killAfter, p.log))
+				errs = append(errs,
+					fmt.Errorf("%s did not stop within %v, and was killed: see %s", p.name,
+						p.within+killAfter, p.log))
 			}
 			t.Stop()
 		}

@@ -75,7 +75,8 @@ The exit status is 1 where the market went away before the end or served nothing
 				ds = ds[:limit]
 			}
 			if concurrency < 1 || clients < 1 || !(rate >= 0) || limit < 0 || maxTokens < 0 || retries < 0 {
-				return fmt.Errorf("--concurrency and --clients are at least 1; --rate, --limit, --max-tokens and --retries are not negative")
+				return fmt.Errorf("--concurrency and --clients are at least 1; --rate, --limit, " +
+					"--max-tokens and --retries are not negative")
 			}
 			credits, err := market.ParseCredits(deposit)
 			if err != nil {
@@ -101,7 +102,8 @@ The exit status is 1 where the market went away before the end or served nothing
 			}
 			tally, progress, started := replay.NewTally(), console.Bar(turns, "turns"), time.Now()
 			cfg := replay.Config{
-				Clients: mix, Concurrency: concurrency, MaxTokens: maxTokens, Model: model, Retries: retries, Run: fmt.Sprintf("replay-%x", started.UnixNano()),
+				Clients: mix, Concurrency: concurrency, MaxTokens: maxTokens, Model: model, Retries: retries,
+				Run: fmt.Sprintf("replay-%x", started.UnixNano()),
 				Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
 					tally.Add(d, x, a)
 					_ = progress.Add(1)
@@ -119,7 +121,9 @@ The exit status is 1 where the market went away before the end or served nothing
 				err = nil // Ctrl-C: the report is of what was played until then
 			}
 			if s.nats != "" && !c.Flags().Changed("data") {
-				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report: --data names the directory of the market's journals where this machine has it")
+				fmt.Fprintln(c.ErrOrStderr(),
+					"souk: rounds are not in the report: --data names the directory of the market's "+
+						"journals where this machine has it")
 			} else if _, err := local.TallyRounds(s.data, tally, started); err != nil {
 				fmt.Fprintln(c.ErrOrStderr(), "souk: rounds are not in the report:", err)
 			}
@@ -142,10 +146,12 @@ The exit status is 1 where the market went away before the end or served nothing
 	c.Flags().IntVar(&clients, "clients", runClients, "clients that ask, of four kinds in turn")
 	c.Flags().IntVar(&limit, "limit", 0, "play only the first so many dialogues; 0 plays all")
 	c.Flags().IntVar(&maxTokens, "max-tokens", runMaxTokens, "of one answer; 0 leaves it to the market")
-	c.Flags().IntVar(&retries, "retries", runRetries, "times to ask again where a refusal says that it may help")
+	c.Flags().IntVar(&retries, "retries", runRetries,
+		"times to ask again where a refusal says that it may help")
 	c.Flags().StringVar(&model, "model", "", "ask for this model alone")
 	c.Flags().StringVar(&deposit, "deposit", runDeposit.String(), "credits each client is funded with, once")
-	c.Flags().Float64Var(&rate, "rate", 0, "dialogues begun a second; 0 begins one as soon as another has ended")
+	c.Flags().Float64Var(&rate, "rate", 0,
+		"dialogues begun a second; 0 begins one as soon as another has ended")
 	c.Flags().BoolVar(&asJSON, "json", false, "report as JSON")
 	return c
 }
@@ -162,8 +168,10 @@ func clientTable(w io.Writer, clients []replay.Client) {
 	t.SetStyle(style)
 	t.AppendHeader(table.Row{"client", "worth of an answer", "delta", "patience"})
 	for _, c := range clients {
-		t.AppendRow(table.Row{c.ID, *c.Terms.Worth, *c.Terms.Delta, time.Duration(*c.Terms.PatienceMS) * time.Millisecond})
+		t.AppendRow(table.Row{c.ID, *c.Terms.Worth, *c.Terms.Delta,
+			time.Duration(*c.Terms.PatienceMS) * time.Millisecond})
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}, {Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}})
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight},
+		{Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}})
 	t.Render()
 }

@@ -14,8 +14,8 @@ import (
 	"souk/integration/replay"
 )
 
-// The two parts of a run. The crowd is several times what the default market has slots for, so that tasks wait
-// together and rounds have something to decide.
+// The two parts of a run. The crowd is several times what the default market has slots for, so that tasks
+// wait together and rounds have something to decide.
 const (
 	calmDialogues   = 30
 	calmConcurrency = 6
@@ -55,9 +55,13 @@ beyond what it has slots for; reports; checks every record of the ledger; explai
 	c.Flags().BoolVar(&f.exit, "exit", false, "end after the check, with the verdict as exit status")
 	c.Flags().StringVar(&f.file, "replay", "", "play the dialogues of this file instead of the bundled ones")
 	c.Flags().StringVar(&f.format, "format", string(replay.Souk), formatHelp())
-	c.Flags().IntVar(&f.concurrency, "concurrency", 0, "dialogues at a time in the crowded part (default two for each slot)")
-	c.Flags().IntVar(&f.limit, "limit", 0, fmt.Sprintf("play only the first so many dialogues (default all; %d with --vllm, whose engines may be slow)", realDialogues))
-	c.Flags().DurationVar(&f.soak, "soak", 0, "play again and again for so long, bringing the market down and up between")
+	c.Flags().IntVar(&f.concurrency, "concurrency", 0,
+		"dialogues at a time in the crowded part (default two for each slot)")
+	c.Flags().IntVar(&f.limit, "limit", 0,
+		fmt.Sprintf("play only the first so many dialogues (default all; %d with --vllm, whose engines may "+
+			"be slow)", realDialogues))
+	c.Flags().DurationVar(&f.soak, "soak", 0,
+		"play again and again for so long, bringing the market down and up between")
 	return c
 }
 
@@ -87,7 +91,8 @@ func run(c *cobra.Command, s *shared, f runFlags) error {
 	if f.concurrency == 0 {
 		f.concurrency = crowdPerSlot * slots(cfg)
 	}
-	show := show{s: s, f: f, out: c.OutOrStdout(), dialogues: ds, opts: local.Options{Dir: s.data, Config: cfg, Log: log, Known: ds}}
+	show := show{s: s, f: f, out: c.OutOrStdout(), dialogues: ds,
+		opts: local.Options{Dir: s.data, Config: cfg, Log: log, Known: ds}}
 	if f.soak > 0 {
 		return show.soak(c.Context())
 	}
@@ -113,18 +118,21 @@ func (w *show) heading(title, what string) {
 func (w *show) once(ctx context.Context) error {
 	w.step = 0
 	begin := time.Now()
-	w.heading("The market", "NATS, etcd, the treasury, the door, the hubs and the agents, all in this process, on loopback.")
+	w.heading("The market", "NATS, etcd, the treasury, the door, the hubs and the agents, all in this "+
+		"process, on loopback.")
 	m, err := local.Start(ctx, w.opts)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n%s\n", time.Since(begin).Seconds(), m.State().NATS, w.s.data, elsewhere(m))
+	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n%s\n", time.Since(begin).Seconds(),
+		m.State().NATS, w.s.data, elsewhere(m))
 	agentTable(w.out, m.Config())
 	for _, d := range m.Config().Domains {
 		r := m.Config().Rule(d)
 		fmt.Fprintf(w.out, "%s: pricing %s, settle %s, clarke %s\n", d.Name, r.Pricing, r.Settle, r.Clarke)
 	}
-	fmt.Fprintf(w.out, "Each is a setting of its domain: `market:` under a domain of your file, or its key in etcd while it runs.\n")
+	fmt.Fprintf(w.out, "Each is a setting of its domain: `market:` under a domain of your file, or its key "+
+		"in etcd while it runs.\n")
 
 	verdict := w.play(ctx, m)
 	if verdict == nil && !w.f.exit && ctx.Err() == nil {
@@ -145,7 +153,8 @@ func (w *show) once(ctx context.Context) error {
 
 // play is what happens between the market's start and its end; its error is the verdict.
 func (w *show) play(ctx context.Context, m *local.Market) error {
-	w.heading("Clients", "Each has its own terms: what an answer is worth to it, how much it minds waiting, how long it is patient.")
+	w.heading("Clients", "Each has its own terms: what an answer is worth to it, how much it minds "+
+		"waiting, how long it is patient.")
 	clients := replay.Mix(mixSeed, runClients)
 	if err := w.fund(ctx, m, clients); err != nil {
 		return err
@@ -154,17 +163,22 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	tally := replay.NewTally()
 	started := time.Now()
 	cfg := replay.Config{
-		Clients: clients, MaxTokens: runMaxTokens, Run: fmt.Sprintf("run-%x", started.UnixNano()), Retries: runRetries,
+		Clients: clients, MaxTokens: runMaxTokens, Run: fmt.Sprintf("run-%x", started.UnixNano()),
+		Retries:     runRetries,
 		Concurrency: calmConcurrency,
 	}
-	w.heading("A calm market", fmt.Sprintf("%d dialogues, at most %d at a time for %d slots: tasks are placed as they come; premiums are the little by which they slow one another.",
-		calm, calmConcurrency, slots(m.Config())))
+	w.heading("A calm market",
+		fmt.Sprintf("%d dialogues, at most %d at a time for %d slots: tasks are placed as they come; "+
+			"premiums are the little by which they slow one another.",
+			calm, calmConcurrency, slots(m.Config())))
 	played, err := w.part(ctx, m, w.dialogues[:calm], cfg, tally)
 	if err != nil {
 		return err
 	}
-	w.heading("A crowded market", fmt.Sprintf("%d dialogues, %d at a time for the same %d slots: tasks wait together, rounds decide, and who crowds others out pays.",
-		len(w.dialogues)-calm, w.f.concurrency, slots(m.Config())))
+	w.heading("A crowded market",
+		fmt.Sprintf("%d dialogues, %d at a time for the same %d slots: tasks wait together, rounds decide, "+
+			"and who crowds others out pays.",
+			len(w.dialogues)-calm, w.f.concurrency, slots(m.Config())))
 	cfg.Concurrency, cfg.Run = w.f.concurrency, cfg.Run+"-c"
 	more, err := w.part(ctx, m, w.dialogues[calm:], cfg, tally)
 	if err != nil {
@@ -181,12 +195,15 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	report := tally.Report(wall, played)
 	report.Write(w.out)
 
-	w.heading("The ledger", "Every journal read again from its first byte: rounds proved, sums added up, hands shaken.")
+	w.heading("The ledger", "Every journal read again from its first byte: rounds proved, sums added up, "+
+		"hands shaken.")
 	if err := m.Check(ctx, w.out); err != nil {
 		return err
 	}
 	if contested := w.contested; contested.Journal != "" {
-		w.heading("A contested round", fmt.Sprintf("Round %d of %s: who wanted what, who got it, and why the price is what it is.", contested.Round, contested.Journal))
+		w.heading("A contested round",
+			fmt.Sprintf("Round %d of %s: who wanted what, who got it, and why the price is what it is.",
+				contested.Round, contested.Journal))
 		if err := m.Explain(ctx, w.out, contested); err != nil {
 			return fmt.Errorf("explain round %d of %s: %w", contested.Round, contested.Journal, err)
 		}
@@ -207,7 +224,8 @@ func (w *show) fund(ctx context.Context, m *local.Market, clients []replay.Clien
 }
 
 // part plays some dialogues and says in a line what came of them.
-func (w *show) part(ctx context.Context, m *local.Market, ds []replay.Dialogue, cfg replay.Config, tally *replay.Tally) (replay.Played, error) {
+func (w *show) part(ctx context.Context, m *local.Market, ds []replay.Dialogue, cfg replay.Config,
+	tally *replay.Tally) (replay.Played, error) {
 	part := replay.NewTally()
 	turns := 0
 	for _, d := range ds {
@@ -226,8 +244,10 @@ func (w *show) part(ctx context.Context, m *local.Market, ds []replay.Dialogue, 
 		return played, err
 	}
 	r := part.Report(time.Since(begin), played)
-	fmt.Fprintf(w.out, "%d tasks served in %.1f s, TTFT p50 %.0f ms and p99 %.0f ms, %.0f %% of the prompt tokens from cache, cost %s, premiums %s.\n",
-		r.Total.Served, r.Seconds, r.Total.TTFT.P50, r.Total.TTFT.P99, 100*r.Total.Share, r.Total.Cost, r.Total.Premium)
+	fmt.Fprintf(w.out, "%d tasks served in %.1f s, TTFT p50 %.0f ms and p99 %.0f ms, %.0f %% of the prompt "+
+		"tokens from cache, cost %s, premiums %s.\n",
+		r.Total.Served, r.Seconds, r.Total.TTFT.P50, r.Total.TTFT.P99, 100*r.Total.Share, r.Total.Cost,
+		r.Total.Premium)
 	return played, nil
 }
 
@@ -285,7 +305,8 @@ func (w *show) lines(m *local.Market) []string {
 		fmt.Sprintf(`nats request --server %s souk.v1.task.dev '{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
 	}
 	if w.contested.Journal != "" {
-		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round, w.contested.Path))
+		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round,
+			w.contested.Path))
 	}
 	return append(lines, "bin/ledger check "+w.s.data)
 }

@@ -81,7 +81,8 @@ func showsNoPassword(t *testing.T, bin string) {
 	}
 	commands, err := filepath.Glob("../*/main.go")
 	if err != nil || len(commands) != len(sections)+3 {
-		t.Fatalf("%d commands, %v: want the daemons, souk, ledger and lab, which takes no URL; whoever adds one adds it here",
+		t.Fatalf("%d commands, %v: want the daemons, souk, ledger and lab, which takes no URL; whoever "+
+			"adds one adds it here",
 			len(commands), err)
 	}
 	for name, section := range sections {

@@ -28,7 +28,8 @@ func agentTable(w io.Writer, c local.Config) {
 	style.Options = table.Options{SeparateHeader: true}
 	style.Format.Header = text.FormatDefault
 	t.SetStyle(style)
-	t.AppendHeader(table.Row{"agent", "hub", "model", "slots", "miss", "hit", "output", "price row", "engine"})
+	t.AppendHeader(table.Row{"agent", "hub", "model", "slots", "miss", "hit", "output", "price row",
+		"engine"})
 	for _, a := range c.Agents {
 		card, err := a.Card()
 		if err != nil {
@@ -42,7 +43,8 @@ func agentTable(w io.Writer, c local.Config) {
 		if row == "" {
 			row = "own"
 		}
-		t.AppendRow(table.Row{a.ID, a.Scores[0].Domain, a.Model, a.Slots, card.Miss, card.Hit, card.Out, row, engine})
+		t.AppendRow(table.Row{a.ID, a.Scores[0].Domain, a.Model, a.Slots, card.Miss, card.Hit, card.Out, row,
+			engine})
 	}
 	var cs []table.ColumnConfig
 	for n := 4; n <= 7; n++ {
@@ -50,8 +52,10 @@ func agentTable(w io.Writer, c local.Config) {
 	}
 	t.SetColumnConfigs(cs)
 	t.Render()
-	fmt.Fprintln(w, "Prices are in credits per million tokens: of a prompt token computed, of one found in the cache, of an output token.")
+	fmt.Fprintln(w, "Prices are in credits per million tokens: of a prompt token computed, of one found in "+
+		"the cache, of an output token.")
 	if c.Speedup != 1 && len(c.Agents) > 0 && c.Agents[0].Engine.URL == "" {
-		fmt.Fprintf(w, "Simulated engines run %g times as fast as the machines that they were measured on.\n", c.Speedup)
+		fmt.Fprintf(w, "Simulated engines run %g times as fast as the machines that they were measured on.\n",
+			c.Speedup)
 	}
 }

@@ -42,13 +42,15 @@ Without PROMPT it is read from stdin. Ctrl-C cancels: what was served until then
   echo "Summarise this" | souk submit --model gpt-oss-120b --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("%d words where one prompt is expected: put it in quotes, as in souk submit \"What is a souk?\"", len(args))
+				return fmt.Errorf("%d words where one prompt is expected: put it in quotes, as in souk "+
+					"submit \"What is a souk?\"", len(args))
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f := c.Flags()
-			q.hasWorth, q.hasDelta, q.hasPatience, q.hasP = f.Changed("worth"), f.Changed("delta"), f.Changed("patience"), f.Changed("max-price")
+			q.hasWorth, q.hasDelta, q.hasPatience, q.hasP = f.Changed("worth"), f.Changed("delta"),
+				f.Changed("patience"), f.Changed("max-price")
 			prompt, err := readPrompt(args, c.InOrStdin())
 			if err != nil {
 				return err
@@ -65,10 +67,12 @@ Without PROMPT it is read from stdin. Ctrl-C cancels: what was served until then
 	f.StringVar(&q.model, "model", "", "ask for this model alone")
 	f.StringVar(&q.system, "system", "", "system prompt")
 	f.StringVar(&q.session, "session", "", "name of a conversation whose turns should meet a warm cache")
-	f.StringVar(&q.taskID, "task", "", "id of the question: asked again under the same one, it is served and paid once (default: a new one)")
+	f.StringVar(&q.taskID, "task", "",
+		"id of the question: asked again under the same one, it is served and paid once (default: a new one)")
 	f.StringVar(&q.worth, "worth", "", "credits that a perfect answer at once would be worth")
 	f.Float64Var(&q.delta, "delta", 0, "weight of quality against latency, above 0 and at most 1")
-	f.DurationVar(&q.patience, "patience", 0, "time to the first token at which latency has used up its part of the worth")
+	f.DurationVar(&q.patience, "patience", 0,
+		"time to the first token at which latency has used up its part of the worth")
 	f.StringVar(&q.maxPrice, "max-price", "", "most credits that are ever paid (default: the worth)")
 	f.IntVar(&q.maxTokens, "max-tokens", 0, "longest answer; 0 leaves it to the market")
 	f.BoolVar(&q.asJSON, "json", false, "print one JSON object with the answer and all that is known of it")
@@ -93,7 +97,8 @@ func readPrompt(args []string, in io.Reader) (string, error) {
 
 // task builds the request; the door judges it.
 func (q question) task(prompt string) (bus.Task, error) {
-	t := bus.Task{Client: q.client, Kind: bus.KindChat, Stream: true, Session: q.session, Model: q.model, MaxTokens: q.maxTokens, ID: q.taskID}
+	t := bus.Task{Client: q.client, Kind: bus.KindChat, Stream: true, Session: q.session, Model: q.model,
+		MaxTokens: q.maxTokens, ID: q.taskID}
 	if err := bus.CheckID("--client", q.client); err != nil {
 		return t, err
 	}
@@ -109,7 +114,8 @@ func (q question) task(prompt string) (bus.Task, error) {
 		flag, text string
 		given      bool
 		to         **market.Credits
-	}{{"--worth", q.worth, q.hasWorth, &t.Terms.Worth}, {"--max-price", q.maxPrice, q.hasP, &t.Terms.MaxPrice}} {
+	}{{"--worth", q.worth, q.hasWorth, &t.Terms.Worth},
+		{"--max-price", q.maxPrice, q.hasP, &t.Terms.MaxPrice}} {
 		if x.given {
 			c, err := market.ParseCredits(x.text)
 			if err != nil {
@@ -193,7 +199,8 @@ func reach(news <-chan bus.Health, to io.Writer) {
 	for h := range news {
 		switch {
 		case !h.Connected && h.Err != nil && !away:
-			fmt.Fprintln(to, "the market is out of reach; an answer that has begun is waited for, for a minute (Ctrl-C gives it up)")
+			fmt.Fprintln(to, "the market is out of reach; an answer that has begun is waited for, for a "+
+				"minute (Ctrl-C gives it up)")
 			away = true
 		case h.Connected && away:
 			fmt.Fprintln(to, "the market is back")
@@ -217,8 +224,10 @@ func summary(r bus.Result, ttft time.Duration) string {
 		}
 		return line + "; nothing was paid"
 	}
-	line := fmt.Sprintf("paid %s = cost %s + premium %s%s | TTFT %.1f ms | %d prompt tokens, %d from cache, %d output | %s by %s of %s",
-		r.Paid(), r.Cost, r.Premium, premiumParts(r), float64(ttft.Microseconds())/1000, r.Usage.Prompt, r.Usage.Cached, r.Usage.Output, r.Model, r.Agent, r.Hub)
+	line := fmt.Sprintf("paid %s = cost %s + premium %s%s | TTFT %.1f ms | %d prompt tokens, %d from "+
+		"cache, %d output | %s by %s of %s",
+		r.Paid(), r.Cost, r.Premium, premiumParts(r), float64(ttft.Microseconds())/1000, r.Usage.Prompt,
+		r.Usage.Cached, r.Usage.Output, r.Model, r.Agent, r.Hub)
 	if r.Receipt != nil {
 		line += " | receipt " + r.Receipt.ID
 	}
@@ -228,11 +237,12 @@ func summary(r bus.Result, ttft time.Duration) string {
 	return line
 }
 
-// premiumParts says what a premium is made of. Slot price and tolls together are more than it where the client's tasks were priced
-// together.
+// premiumParts says what a premium is made of. Slot price and tolls together are more than it where the
+// client's tasks were priced together.
 func premiumParts(r bus.Result) string {
 	if r.Premium == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (slot price %s, congestion charge %s, regime toll %s, fee %s)", r.SlotPrice, -r.Congestion, -r.Regime(), r.Fee)
+	return fmt.Sprintf(" (slot price %s, congestion charge %s, regime toll %s, fee %s)", r.SlotPrice,
+		-r.Congestion, -r.Regime(), r.Fee)
 }

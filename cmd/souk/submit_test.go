@@ -10,18 +10,23 @@ import (
 
 // What is said of a premium adds up to it.
 func TestSummaryOfAPremium(t *testing.T) {
-	r := bus.Result{Model: "m", Agent: "a", Hub: "math", Cost: 1000, Premium: 600, SlotPrice: 100, Toll: -500, Congestion: -300, Fee: 50}
-	if got, want := summary(r, time.Millisecond), "paid 0.0000016 = cost 0.000001 + premium 0.0000006 (slot price 0.0000001, congestion charge 0.0000003, regime toll 0.00000015, fee 0.00000005) | "; !strings.HasPrefix(got, want) {
+	r := bus.Result{Model: "m", Agent: "a", Hub: "math", Cost: 1000, Premium: 600, SlotPrice: 100, Toll: -500,
+		Congestion: -300, Fee: 50}
+	if got, want := summary(r, time.Millisecond),
+		"paid 0.0000016 = cost 0.000001 + premium 0.0000006 (slot price 0.0000001, congestion charge "+
+			"0.0000003, regime toll 0.00000015, fee 0.00000005) | "; !strings.HasPrefix(got, want) {
 		t.Errorf("%s\nwant %s...", got, want)
 	}
-	if got := summary(bus.Result{Cost: 1000}, 0); !strings.HasPrefix(got, "paid 0.000001 = cost 0.000001 + premium 0 | ") {
+	if got := summary(bus.Result{Cost: 1000}, 0); !strings.HasPrefix(got,
+		"paid 0.000001 = cost 0.000001 + premium 0 | ") {
 		t.Errorf("%s", got)
 	}
 }
 
 // What is no text is not made into one.
 func TestPromptIsUTF8(t *testing.T) {
-	if _, err := (question{client: "dev"}).task("caf\xe9"); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+	if _, err := (question{client: "dev"}).task("caf\xe9"); err == nil ||
+		!strings.Contains(err.Error(), "UTF-8") {
 		t.Errorf("got %v", err)
 	}
 	task, err := question{client: "dev"}.task("café")
@@ -37,7 +42,8 @@ func TestSummaryOfARefusal(t *testing.T) {
 		bus.CodeUnknown:    "; what was paid stands in the ledger: ledger trace t-1",
 		bus.CodeAnswerGone: "; what was paid stands in the ledger: ledger trace t-1",
 	} {
-		if got := summary(bus.Result{Task: "t-1", Code: code, Message: "because"}, 0); got != "refused: "+string(code)+": because"+want {
+		if got := summary(bus.Result{Task: "t-1", Code: code, Message: "because"}, 0); got != "refused: "+
+			string(code)+": because"+want {
 			t.Errorf("%s", got)
 		}
 	}
@@ -45,7 +51,9 @@ func TestSummaryOfARefusal(t *testing.T) {
 
 func TestTheMarketIsOutOfReach(t *testing.T) {
 	news := make(chan bus.Health, 8)
-	for _, h := range []bus.Health{{Connected: true}, {Err: bus.ErrDisconnected}, {Err: bus.ErrDisconnected}, {Connected: true}, {}} { // the last: closed
+	// the last: closed
+	for _, h := range []bus.Health{{Connected: true}, {Err: bus.ErrDisconnected}, {Err: bus.ErrDisconnected},
+		{Connected: true}, {}} {
 		news <- h
 	}
 	close(news)

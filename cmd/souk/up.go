@@ -25,10 +25,16 @@ type marketFlags struct {
 }
 
 func (f *marketFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.config, "config", "", "market to bring up, as YAML (see souk up --print-config); default: eight simulated agents in three domains")
-	c.Flags().StringVar(&f.listen, "listen", "", "address of the NATS server, loopback only (default 127.0.0.1:4222, or any free port where that is taken)")
-	c.Flags().StringArrayVar(&f.vllm, "vllm", nil, "base URL of a running vLLM server to sell instead of the simulated engines; may be repeated")
-	c.Flags().StringVar(&f.vllmRow, "vllm-price-row", local.DefaultRow, "published price row (provider/model) for the servers named by --vllm")
+	c.Flags().StringVar(&f.config, "config", "",
+		"market to bring up, as YAML (see souk up --print-config); default: eight simulated agents in "+
+			"three domains")
+	c.Flags().StringVar(&f.listen, "listen", "",
+		"address of the NATS server, loopback only (default 127.0.0.1:4222, or any free port where that "+
+			"is taken)")
+	c.Flags().StringArrayVar(&f.vllm, "vllm", nil,
+		"base URL of a running vLLM server to sell instead of the simulated engines; may be repeated")
+	c.Flags().StringVar(&f.vllmRow, "vllm-price-row", local.DefaultRow,
+		"published price row (provider/model) for the servers named by --vllm")
 }
 
 // load reads the market's configuration.
@@ -85,9 +91,11 @@ goes on where the first one ended; a second market on it at the same time is ref
 				return err
 			}
 			out := c.OutOrStdout()
-			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n%s\n", time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m))
+			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n%s\n",
+				time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m))
 			agentTable(out, m.Config())
-			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n", s.line(`submit "What is a souk?"`))
+			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n",
+				s.line(`submit "What is a souk?"`))
 			select {
 			case <-c.Context().Done():
 				fmt.Fprintf(c.ErrOrStderr(), "stopping: tasks that run may end within %s\n", local.StopWithin)
@@ -105,7 +113,8 @@ goes on where the first one ended; a second market on it at the same time is ref
 
 // atTheDoor sums up what came to the market, and what was refused for which reason.
 func atTheDoor(s classifier.Stats) string {
-	line := fmt.Sprintf("%d requests came: %d streams and %d whole answers were served", s.Received, s.Accepted, s.Collected)
+	line := fmt.Sprintf("%d requests came: %d streams and %d whole answers were served", s.Received,
+		s.Accepted, s.Collected)
 	for i, code := range slices.Sorted(maps.Keys(s.Refused)) {
 		line += fmt.Sprintf("%s%s %d", [...]string{"; refused ", ", "}[min(i, 1)], code, s.Refused[code])
 	}

@@ -43,9 +43,13 @@ over all hubs. A market has one: a second one is refused as long as the first li
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
-			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), LeaseTTL: 5 * time.Second, Treasury: treasury.Default()}
+			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(),
+				LeaseTTL: 5 * time.Second, Treasury: treasury.Default()}
 		},
-		Serve: func(ctx context.Context, p *daemon.Process, c daemon.Config) error { return serve(ctx, p, c.(*config)) },
+		Serve: func(ctx context.Context, p *daemon.Process,
+			c daemon.Config) error {
+			return serve(ctx, p, c.(*config))
+		},
 	}
 }
 
@@ -79,7 +83,8 @@ func (c *config) Complete() error {
 		errs = append(errs, errors.New("data: not set: write the directory for the journal, or set SOUK_DATA"))
 	}
 	if c.LeaseTTL < 2*time.Second || c.LeaseTTL > time.Hour {
-		errs = append(errs, fmt.Errorf("lease_ttl: %v is not within 2s, the least that etcd grants, and 1h", c.LeaseTTL))
+		errs = append(errs, fmt.Errorf("lease_ttl: %v is not within 2s, the least that etcd grants, and 1h",
+			c.LeaseTTL))
 	}
 	return errors.Join(append(errs, c.Treasury.Validate(), c.Market.Validate())...)
 }

@@ -40,7 +40,8 @@ func (o *output) String() string {
 }
 
 func run(ctx context.Context, path string, errs io.Writer, args ...string) int {
-	return daemon.Run(ctx, daemon.Command(role()), append([]string{"--config", path}, args...), io.Discard, errs)
+	return daemon.Run(ctx, daemon.Command(role()), append([]string{"--config", path}, args...), io.Discard,
+		errs)
 }
 
 func TestBadConfiguration(t *testing.T) {
@@ -57,14 +58,15 @@ func TestBadConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		var errs output
-		if code := run(t.Context(), path, &errs, "--check-config"); code != daemon.ExitUsage || !strings.Contains(errs.String(), want) {
+		if code := run(t.Context(), path, &errs, "--check-config"); code != daemon.ExitUsage ||
+			!strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit code %d, want %q: %s", text, code, want, &errs)
 		}
 	}
 }
 
-// The daemon before real servers: it takes a deposit, refuses a second treasury with a journal of its own, and after a restart
-// still knows of the deposit.
+// The daemon before real servers: it takes a deposit, refuses a second treasury with a journal of its own,
+// and after a restart still knows of the deposit.
 func TestTheMarketsOnlyTreasury(t *testing.T) {
 	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -78,7 +80,8 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 	defer etcd.Close()
 	file := func(data string) string {
 		path := filepath.Join(t.TempDir(), "treasury.yaml")
-		text := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\ndata: %s\nlease_ttl: 2s\n", nats.URL(), etcd.Endpoint(), data)
+		text := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\ndata: %s\nlease_ttl: 2s\n", nats.URL(),
+			etcd.Endpoint(), data)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -137,21 +140,27 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 	}
 
 	stop := start()
-	if reply := ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ada", Amount: 3 * market.Credit}); reply.Code != "" || reply.Prepaid != 3*market.Credit {
+	if reply := ask(bus.OpDeposit,
+		bus.FundsRequest{ID: "d1", Client: "ada", Amount: 3 * market.Credit}); reply.Code != "" ||
+		reply.Prepaid != 3*market.Credit {
 		t.Errorf("the deposit was answered with %+v", reply)
 	}
 	var errs output
-	if code := run(t.Context(), file(t.TempDir()), &errs); code != daemon.ExitWrong || !strings.Contains(errs.String(), fmt.Sprintf("the market has a treasury already, process %d", os.Getpid())) {
+	if code := run(t.Context(), file(t.TempDir()), &errs); code != daemon.ExitWrong ||
+		!strings.Contains(errs.String(),
+			fmt.Sprintf("the market has a treasury already, process %d", os.Getpid())) {
 		t.Errorf("a second treasury: exit code %d: %s", code, &errs)
 	}
 	errs = output{}
-	if code := run(t.Context(), first, &errs); code != daemon.ExitWrong || !strings.Contains(errs.String(), journal.ErrLocked.Error()) {
+	if code := run(t.Context(), first, &errs); code != daemon.ExitWrong ||
+		!strings.Contains(errs.String(), journal.ErrLocked.Error()) {
 		t.Errorf("a second treasury on the same journal: exit code %d: %s", code, &errs)
 	}
 	stop()
 
 	stop = start()
-	if reply := ask(bus.OpBalance, bus.FundsRequest{ID: "b1", Client: "ada"}); reply.Prepaid != 3*market.Credit {
+	if reply := ask(bus.OpBalance,
+		bus.FundsRequest{ID: "b1", Client: "ada"}); reply.Prepaid != 3*market.Credit {
 		t.Errorf("after a restart: %+v", reply)
 	}
 	stop()

@@ -11,7 +11,8 @@ import (
 type Rule struct {
 	MaxBatch int           `yaml:"max_batch"` // tasks that close a batch, and the most that one round holds
 	MaxWait  time.Duration `yaml:"max_wait"`  // wait of the oldest task that closes a batch
-	Eager    bool          `yaml:"eager"`     // close at once while slots outnumber tasks: then nobody competes and waiting is pure cost
+	// close at once while slots outnumber tasks: then nobody competes and waiting is pure cost
+	Eager bool `yaml:"eager"`
 }
 
 // Default is the paper's batch (iemas C.2.1: 16 tasks or 10 ms), closed early where nothing contends.
@@ -54,7 +55,8 @@ func (b *Batch[T]) Set(r Rule) { b.rule = r }
 // Len is the number of tasks held.
 func (b *Batch[T]) Len() int { return len(b.items) - b.head }
 
-// Add puts a task at the end of the queue. A task that comes back, refused or outbid, brings its first arrival.
+// Add puts a task at the end of the queue. A task that comes back, refused or outbid, brings its first
+// arrival.
 func (b *Batch[T]) Add(t T, arrived time.Time) {
 	if b.head > 0 && len(b.items) == cap(b.items) {
 		n := copy(b.items, b.items[b.head:])

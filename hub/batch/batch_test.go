@@ -108,7 +108,8 @@ func TestValidate(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Error(err)
 	}
-	for _, r := range []Rule{{}, {MaxBatch: 1, MaxWait: -1}, {MaxBatch: 1, MaxWait: time.Hour}, {MaxBatch: MostBatch + 1}} {
+	for _, r := range []Rule{{}, {MaxBatch: 1, MaxWait: -1}, {MaxBatch: 1, MaxWait: time.Hour},
+		{MaxBatch: MostBatch + 1}} {
 		if r.Validate() == nil {
 			t.Errorf("%+v passes", r)
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The same history gives the same forecasts to the nanosecond, on machines that fuse a product into a sum and on those that
-// do not: two hubs of different make assemble the same round.
+// The same history gives the same forecasts to the nanosecond, on machines that fuse a product into a sum and
+// on those that do not: two hubs of different make assemble the same round.
 func TestSameForecastsOnEveryMachine(t *testing.T) {
 	const want = "3779aa47de2f141fd3809f64f3be5b7f5d902eed6cc94e83dce9b5d173da5087"
 	rng := rand.New(rand.NewPCG(20, 28))
@@ -19,12 +19,16 @@ func TestSameForecastsOnEveryMachine(t *testing.T) {
 		m := NewMeans(DefaultPrior())
 		m.Hint(time.Duration(rng.Int64N(int64(time.Second))))
 		for range 250 {
-			f := Features{Prompt: 1 + rng.IntN(4000), Cached: rng.IntN(3000), MaxTokens: 1 + rng.IntN(1000), InFlight: rng.IntN(16)}
-			m.Learn(f, Observation{Prompt: 1 + rng.IntN(5000), Cached: rng.IntN(3000), Output: rng.IntN(1000), NoCacheReport: rng.IntN(5) == 0,
-				Cut: rng.IntN(6) == 0, TTFT: time.Duration(rng.Int64N(int64(3 * time.Second))), ITL: time.Duration(rng.Int64N(int64(time.Second / 4)))})
+			f := Features{Prompt: 1 + rng.IntN(4000), Cached: rng.IntN(3000), MaxTokens: 1 + rng.IntN(1000),
+				InFlight: rng.IntN(16)}
+			m.Learn(f, Observation{Prompt: 1 + rng.IntN(5000), Cached: rng.IntN(3000), Output: rng.IntN(1000),
+				NoCacheReport: rng.IntN(5) == 0,
+				Cut:           rng.IntN(6) == 0, TTFT: time.Duration(rng.Int64N(int64(3 * time.Second))),
+				ITL: time.Duration(rng.Int64N(int64(time.Second / 4)))})
 			f.InFlight = rng.IntN(16)
 			fmt.Fprintf(h, "%x", m.coef)
-			fmt.Fprintln(h, m.Tokens(f.Prompt), int64(m.Forecast(f).TTFT), m.Forecast(f).Output, int64(m.SlowestITL()))
+			fmt.Fprintln(h, m.Tokens(f.Prompt), int64(m.Forecast(f).TTFT), m.Forecast(f).Output,
+				int64(m.SlowestITL()))
 		}
 	}
 	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {

@@ -18,8 +18,8 @@ type Prior struct {
 	Memory   float64       `yaml:"memory"`       // tasks after which what was seen counts a third
 }
 
-// DefaultPrior is of the size of an 8B to 32B model on one GPU: some 8,000 prompt tokens a second, a few milliseconds per
-// running task. It fades after the first few tasks.
+// DefaultPrior is of the size of an 8B to 32B model on one GPU: some 8,000 prompt tokens a second, a few
+// milliseconds per running task. It fades after the first few tasks.
 func DefaultPrior() Prior {
 	return Prior{
 		Base: 30 * time.Millisecond, PerToken: 120 * time.Microsecond, PerTask: 2 * time.Millisecond,
@@ -53,11 +53,12 @@ func (p Prior) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Products that go into a sum are converted, though they are floats already: it keeps the compiler from fusing the two, which
-// would round differently on machines with fused multiply-add, and quotes with it.
+// Products that go into a sum are converted, though they are floats already: it keeps the compiler from
+// fusing the two, which would round differently on machines with fused multiply-add, and quotes with it.
 
-// Means predicts by running means that forget: TTFT = base + perToken * uncached + perTask * running, fitted by least
-// squares over decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's estimate.
+// Means predicts by running means that forget: TTFT = base + perToken * uncached + perTask * running, fitted
+// by least squares over decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's
+// estimate.
 type Means struct {
 	prior Prior
 	keep  float64 // what an old observation still counts when a new one comes
@@ -157,7 +158,8 @@ func (m *Means) Learn(f Features, o Observation) {
 			cached = f.Cached
 		}
 		uncached := max(1, o.Prompt-cached)
-		m.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, min(ms(o.TTFT), 3.6e6), 1, m.keep)
+		m.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, min(ms(o.TTFT), 3.6e6), 1,
+			m.keep)
 		m.seen++
 		m.fade *= m.keep
 		m.fit()
@@ -197,8 +199,9 @@ func (m *Means) ITL() time.Duration {
 	return span(m.itl.value())
 }
 
-// fit solves the normal equations with coefficients held at zero or above: more to compute, or more tasks beside it,
-// never makes an engine faster. Three unknowns leave so few sets of free ones that all are tried, most first.
+// fit solves the normal equations with coefficients held at zero or above: more to compute, or more tasks
+// beside it, never makes an engine faster. Three unknowns leave so few sets of free ones that all are tried,
+// most first.
 func (m *Means) fit() {
 	for _, free := range [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {1, 2}, {0}, {1}, {2}} {
 		if c, ok := m.solve(free); ok {

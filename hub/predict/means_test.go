@@ -50,14 +50,16 @@ func TestLearnsAnEngine(t *testing.T) {
 		f := Features{Prompt: 100 + r.IntN(4000), MaxTokens: 400, InFlight: r.IntN(8)}
 		actual := f.Prompt * 5 / 4 // this model needs a quarter more tokens than the door thinks
 		f.Cached = r.IntN(actual)
-		o := Observation{Prompt: actual, Cached: f.Cached, Output: 80 + r.IntN(41), ITL: 10 * time.Millisecond}
+		o := Observation{Prompt: actual, Cached: f.Cached, Output: 80 + r.IntN(41),
+			ITL: 10 * time.Millisecond}
 		o.TTFT = time.Duration(float64(engine(actual-f.Cached, f.InFlight)) * (0.9 + 0.2*r.Float64()))
 		m.Learn(f, o)
 	}
 	if got := m.Tokens(1000); got < 1240 || got > 1255 {
 		t.Errorf("1000 estimated tokens = %d, want about 1250", got)
 	}
-	for _, c := range []struct{ prompt, cached, running int }{{800, 0, 0}, {800, 900, 0}, {3200, 0, 6}, {3200, 3900, 2}} {
+	for _, c := range []struct{ prompt, cached, running int }{{800, 0, 0}, {800, 900, 0}, {3200, 0, 6},
+		{3200, 3900, 2}} {
 		f := m.Forecast(Features{Prompt: c.prompt, Cached: c.cached, MaxTokens: 400, InFlight: c.running})
 		near(t, "TTFT", f.TTFT, engine(c.prompt*5/4-c.cached, c.running), 0.12)
 		if f.Output < 90 || f.Output > 110 {
@@ -72,7 +74,8 @@ func TestForgetsAnEngineThatChanged(t *testing.T) {
 	m := NewMeans(p)
 	learn := func(ttft time.Duration, n int) {
 		for i := range n {
-			m.Learn(Features{Prompt: 100, InFlight: i % 4}, Observation{Prompt: 100, TTFT: ttft, ITL: ttft / 10})
+			m.Learn(Features{Prompt: 100, InFlight: i % 4},
+				Observation{Prompt: 100, TTFT: ttft, ITL: ttft / 10})
 		}
 	}
 	learn(2*time.Second, 200)
@@ -93,13 +96,15 @@ func TestHostileObservations(t *testing.T) {
 		m := NewMeans(DefaultPrior())
 		for range r.IntN(60) {
 			m.Learn(Features{Prompt: odd(), Cached: odd(), MaxTokens: odd(), InFlight: r.IntN(100)},
-				Observation{Prompt: odd(), Cached: odd(), Output: odd(), TTFT: time.Duration(odd()), ITL: time.Duration(odd()), NoCacheReport: r.IntN(2) == 0})
+				Observation{Prompt: odd(), Cached: odd(), Output: odd(), TTFT: time.Duration(odd()),
+					ITL: time.Duration(odd()), NoCacheReport: r.IntN(2) == 0})
 			f := m.Forecast(Features{Prompt: r.IntN(100000), MaxTokens: 100, InFlight: r.IntN(50)})
 			if f.TTFT < 0 || f.TTFT > time.Hour || f.Output < 1 || f.Output > 100 || m.SlowestITL() <= 0 {
 				t.Fatalf("forecast %+v, slowest %v", f, m.SlowestITL())
 			}
 		}
-		few, many := m.Forecast(Features{Prompt: 100, InFlight: 1}), m.Forecast(Features{Prompt: 9000, InFlight: 9})
+		few, many := m.Forecast(Features{Prompt: 100, InFlight: 1}),
+			m.Forecast(Features{Prompt: 9000, InFlight: 9})
 		if many.TTFT < few.TTFT {
 			t.Fatalf("more work is faster: %v, %v", few.TTFT, many.TTFT)
 		}
@@ -127,6 +132,7 @@ func BenchmarkLearn(b *testing.B) {
 	m := NewMeans(DefaultPrior())
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Learn(Features{Prompt: 1000, MaxTokens: 500}, Observation{Prompt: 1000, Output: 99, TTFT: time.Second, ITL: time.Millisecond})
+		m.Learn(Features{Prompt: 1000, MaxTokens: 500},
+			Observation{Prompt: 1000, Output: 99, TTFT: time.Second, ITL: time.Millisecond})
 	}
 }

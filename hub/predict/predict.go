@@ -22,14 +22,15 @@ type Forecast struct {
 
 // Observation is how it went.
 type Observation struct {
-	Prompt, Cached, Output int           // as the engine reported
-	NoCacheReport          bool          // Cached means nothing
-	Cut                    bool          // cancelled or broken off: Output says nothing of how long such answers are
-	TTFT, ITL              time.Duration // 0: not measured
+	Prompt, Cached, Output int  // as the engine reported
+	NoCacheReport          bool // Cached means nothing
+	// cancelled or broken off: Output says nothing of how long such answers are
+	Cut       bool
+	TTFT, ITL time.Duration // 0: not measured
 }
 
-// Predictor learns one agent. Forecasts depend on nothing but what it was made with and what it was taught, in
-// that order, so that the same history gives the same round. Not for concurrent use.
+// Predictor learns one agent. Forecasts depend on nothing but what it was made with and what it was taught,
+// in that order, so that the same history gives the same round. Not for concurrent use.
 type Predictor interface {
 	// Tokens expects how many tokens the agent counts in a prompt that the door estimated at so many.
 	Tokens(estimate int) int

@@ -49,17 +49,18 @@ type session struct {
 
 // New returns an empty belief. A block below 1 counts as 1; a capacity of 0 means unknown.
 func New(l Limits, block, capacity int) *Belief {
-	return &Belief{limits: l, block: max(1, block), capacity: max(0, capacity), sessions: map[uint64]*list.Element{}, recent: list.New()}
+	return &Belief{limits: l, block: max(1, block), capacity: max(0, capacity),
+		sessions: map[uint64]*list.Element{}, recent: list.New()}
 }
 
 // Sessions is the number of sessions believed to be held.
 func (b *Belief) Sessions() int { return len(b.sessions) }
 
 // Overlap returns how many of a prompt's tokens the agent is believed to hold (the numerator of Eq. 4, in
-// tokens rather than characters), where the prompt is expected to have so many tokens. The common prefix with the
-// session's last prompt ends at the last common mark. If it is the whole of it, and the new prompt goes on, the
-// answer given then is part of it too, since an engine caches output blocks like any other. The last token
-// of a prompt is always computed, and only full blocks are reused.
+// tokens rather than characters), where the prompt is expected to have so many tokens. The common prefix with
+// the session's last prompt ends at the last common mark. If it is the whole of it, and the new prompt goes
+// on, the answer given then is part of it too, since an engine caches output blocks like any other. The last
+// token of a prompt is always computed, and only full blocks are reused.
 func (b *Belief) Overlap(key uint64, p bus.Prompt, tokens int) int {
 	e, ok := b.sessions[key]
 	if !ok || tokens <= 1 {
@@ -118,10 +119,10 @@ func common(a, b []bus.Mark) int {
 	return lo
 }
 
-// Served says that the agent has computed a prompt of a session, with what it was found to need. cached
-// is what the engine reported to have found, or -1 if it reports nothing; expected is what Overlap had said. An engine
-// that found nothing where something was expected has dropped the session, and, as it drops the least recently
-// used first, whatever was used before it: these sessions are forgotten too.
+// Served says that the agent has computed a prompt of a session, with what it was found to need. cached is
+// what the engine reported to have found, or -1 if it reports nothing; expected is what Overlap had said. An
+// engine that found nothing where something was expected has dropped the session, and, as it drops the least
+// recently used first, whatever was used before it: these sessions are forgotten too.
 func (b *Belief) Served(now time.Time, key uint64, p bus.Prompt, prompt, output, cached, expected int) {
 	if e, ok := b.sessions[key]; ok {
 		if cached == 0 && expected > 0 {
@@ -136,18 +137,20 @@ func (b *Belief) Served(now time.Time, key uint64, p bus.Prompt, prompt, output,
 	if p.Bytes <= 0 || prompt <= 0 || len(p.Marks) == 0 || len(p.Marks) > b.limits.Marks {
 		return
 	}
-	s := &session{key: key, marks: p.Marks, bytes: p.Bytes, prompt: prompt, output: max(0, output), learned: now}
+	s := &session{key: key, marks: p.Marks, bytes: p.Bytes, prompt: prompt, output: max(0, output),
+		learned: now}
 	b.sessions[key] = b.recent.PushFront(s)
 	b.marks += len(s.marks)
 	b.tokens += s.prompt + s.output
-	for len(b.sessions) > b.limits.Sessions || b.marks > b.limits.Marks || b.capacity > 0 && b.tokens > b.capacity && len(b.sessions) > 1 {
+	for len(b.sessions) > b.limits.Sessions || b.marks > b.limits.Marks || b.capacity > 0 &&
+		b.tokens > b.capacity && len(b.sessions) > 1 {
 		b.drop(b.recent.Back())
 	}
 }
 
 // Listed takes an agent's own list of sessions. Where it is complete, a session that it does not name is gone
-// if it was learned of before settled: the list was made a little earlier than it is read. A session listed with
-// fewer tokens than believed is cut down to these; one listed twice, to the fewer.
+// if it was learned of before settled: the list was made a little earlier than it is read. A session listed
+// with fewer tokens than believed is cut down to these; one listed twice, to the fewer.
 func (b *Belief) Listed(states []bus.SessionState, complete bool, settled time.Time) {
 	// Lists come several times a second and are short; what is remembered may be long.
 	for _, listed := range states {

@@ -150,7 +150,8 @@ func TestCapacityAndMarksBound(t *testing.T) {
 		p := chat(text(byte(r.IntN(4)), 1+r.IntN(900)))
 		b.Served(t0, uint64(r.IntN(80)), p, p.Tokens, r.IntN(200), r.IntN(2)*16, r.IntN(2)*16)
 		if r.IntN(20) == 0 {
-			b.Listed([]bus.SessionState{{Key: uint64(r.IntN(80)), Tokens: r.IntN(900)}}, r.IntN(2) == 0, t0.Add(time.Duration(r.IntN(2))))
+			b.Listed([]bus.SessionState{{Key: uint64(r.IntN(80)), Tokens: r.IntN(900)}}, r.IntN(2) == 0,
+				t0.Add(time.Duration(r.IntN(2))))
 		}
 		marks, tokens := 0, 0
 		for e := b.recent.Front(); e != nil; e = e.Next() {
@@ -162,7 +163,8 @@ func TestCapacityAndMarksBound(t *testing.T) {
 			t.Fatalf("step %d: sums are off: marks %d/%d tokens %d/%d", i, marks, b.marks, tokens, b.tokens)
 		}
 		if len(b.sessions) > 50 || marks > 60 || tokens > 5000 && len(b.sessions) > 1 {
-			t.Fatalf("step %d: beyond a bound: %d sessions, %d marks, %d tokens", i, len(b.sessions), marks, tokens)
+			t.Fatalf("step %d: beyond a bound: %d sessions, %d marks, %d tokens", i, len(b.sessions), marks,
+				tokens)
 		}
 	}
 }
@@ -202,9 +204,11 @@ func TestImplied(t *testing.T) {
 		want int
 	}{
 		{"the same text", 1, marks(1000, 2000), 800},
-		{"it goes on: not with the answer, and not with the block in which that began", 1, marks(1000, 2000, 9000), 784},
+		{"it goes on: not with the answer, and not with the block in which that began", 1,
+			marks(1000, 2000, 9000), 784},
 		{"half of it, which may be as few tokens as one", 1, marks(1000), 0},
-		{"another text under the same name", 1, bus.Prompt{Bytes: 2000, Marks: []bus.Mark{{Bytes: 2000, Hash: 5}}}, 0},
+		{"another text under the same name", 1,
+			bus.Prompt{Bytes: 2000, Marks: []bus.Mark{{Bytes: 2000, Hash: 5}}}, 0},
 		{"another session", 2, marks(1000, 2000), 0},
 	} {
 		if got := b.Implied(c.key, c.p); got != c.want {

@@ -19,7 +19,8 @@ func TestSameTollsOnEveryMachine(t *testing.T) {
 		seed := Seed([32]byte{1}, n)
 		a, b := Draw(seed, "ann/t", "a-1"), Draw(seed, "ann/t", "a-2")
 		p := Params{4 * rng.Float64(), rng.Float64()}
-		fmt.Fprintln(h, int64(p.Toll(market.Credits(rng.Int64N(1<<40)), a, max(a, b), market.Credits(rng.Int64N(1<<40)))))
+		fmt.Fprintln(h, int64(p.Toll(market.Credits(rng.Int64N(1<<40)), a, max(a, b),
+			market.Credits(rng.Int64N(1<<40)))))
 	}
 	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
 		t.Errorf("%s: tolls hash to %s, want %s", runtime.GOARCH, got, want)

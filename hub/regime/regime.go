@@ -1,5 +1,5 @@
-// Package regime acts on a round through the one door that there is for it, the toll of an edge: at most zero, never a
-// function of a bid, and charged.
+// Package regime acts on a round through the one door that there is for it, the toll of an edge: at most
+// zero, never a function of a bid, and charged.
 package regime
 
 import (
@@ -15,8 +15,10 @@ import (
 
 // Params are the two parameters by which a router follows its load (anarchy, section 6).
 type Params struct {
-	Temperature float64 `yaml:"temperature"` // of the softmax by which a lone task's agent is drawn, in units of a mean cost; 0: the best
-	Overlap     float64 `yaml:"overlap"`     // weight, 0 to 1, of the money that a cached prefix saves; what it saves in time is part of the value
+	// of the softmax by which a lone task's agent is drawn, in units of a mean cost; 0: the best
+	Temperature float64 `yaml:"temperature"`
+	// weight, 0 to 1, of the money that a cached prefix saves; what it saves in time is part of the value
+	Overlap float64 `yaml:"overlap"`
 }
 
 // Default leaves rounds as they are.
@@ -45,8 +47,8 @@ func Seed(prev [32]byte, number uint64) [32]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(b, number))
 }
 
-// Draw is a number from the Gumbel distribution for a task on an agent: who adds such draws to utilities and takes the best
-// has drawn from their softmax.
+// Draw is a number from the Gumbel distribution for a task on an agent: who adds such draws to utilities and
+// takes the best has drawn from their softmax.
 func Draw(seed [32]byte, task, agent string) float64 {
 	var d xxhash.Digest
 	d.ResetWithSeed(binary.BigEndian.Uint64(seed[:]))
@@ -59,9 +61,9 @@ func Draw(seed [32]byte, task, agent string) float64 {
 	return -ln(-ln(u))
 }
 
-// ln is the natural logarithm of a positive number, to the last bit but one, and the same on every machine: math.Log is
-// assembly on some and has its products fused into sums on others. The method is FreeBSD's e_log.c: x = 2^k (1+f), and a
-// polynomial in s = f/(2+f).
+// ln is the natural logarithm of a positive number, to the last bit but one, and the same on every machine:
+// math.Log is assembly on some and has its products fused into sums on others. The method is FreeBSD's
+// e_log.c: x = 2^k (1+f), and a polynomial in s = f/(2+f).
 func ln(x float64) float64 {
 	f, e := math.Frexp(x)
 	if f < math.Sqrt2/2 {
@@ -78,7 +80,8 @@ func ln(x float64) float64 {
 		}
 		return y
 	}
-	r := float64(s2*horner(1.479819860511658591e-01, 1.818357216161805012e-01, 2.857142874366239149e-01, 6.666666666666735130e-01)) +
+	r := float64(s2*horner(1.479819860511658591e-01, 1.818357216161805012e-01, 2.857142874366239149e-01,
+		6.666666666666735130e-01)) +
 		float64(s4*horner(1.531383769920937332e-01, 2.222219843214978396e-01, 3.999999999940941908e-01))
 	half := float64(0.5 * f * f)
 	const high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10 // of ln 2
@@ -89,12 +92,14 @@ func ln(x float64) float64 {
 //
 //	temperature * scale * (draw - most) - (1 - overlap) * saved
 //
-// scale is a mean cost of the round, draw the agent's and most the largest of the task's draws, saved the cost that the
-// cached prefix avoids there. It is from -[market.MaxWorth] to 0. scale, draws and saved must be the same whatever
-// clients bid.
+// scale is a mean cost of the round, draw the agent's and most the largest of the task's draws, saved the
+// cost that the cached prefix avoids there. It is from -[market.MaxWorth] to 0. scale, draws and saved must
+// be the same whatever clients bid.
 func (p Params) Toll(scale market.Credits, draw, most float64, saved market.Credits) market.Credits {
-	// The conversions keep the compiler from fusing a product into the sum, which would round differently elsewhere.
-	nano := float64(p.Temperature*float64(max(0, scale))*(draw-most)) - float64((1-p.Overlap)*float64(max(0, saved)))
+	// The conversions keep the compiler from fusing a product into the sum, which would round differently
+	// elsewhere.
+	nano := float64(p.Temperature*float64(max(0, scale))*(draw-most)) - float64((1-p.Overlap)*float64(max(0,
+		saved)))
 	if nano >= 0 || math.IsNaN(nano) {
 		return 0
 	}

@@ -50,8 +50,8 @@ func TestNoTollIsABonus(t *testing.T) {
 	}
 }
 
-// A lone task that takes the best of weight and toll draws its agent from the softmax of the weights at the regime's
-// temperature. The seeds are counted, so the outcome is always the same.
+// A lone task that takes the best of weight and toll draws its agent from the softmax of the weights at the
+// regime's temperature. The seeds are counted, so the outcome is always the same.
 func TestALoneTaskDrawsFromTheSoftmax(t *testing.T) {
 	weights := []market.Credits{5000, 4000, 3000, 0}
 	const scale, n = 1000, 20_000
@@ -81,7 +81,8 @@ func TestALoneTaskDrawsFromTheSoftmax(t *testing.T) {
 		for i := range want {
 			share := want[i] / sum
 			if sd := math.Sqrt(share * (1 - share) / n); math.Abs(got[i]/n-share) > 4*sd+1e-3 {
-				t.Errorf("temperature %v: agent %d drawn %.4f of the time, the softmax says %.4f", p.Temperature, i, got[i]/n, share)
+				t.Errorf("temperature %v: agent %d drawn %.4f of the time, the softmax says %.4f",
+					p.Temperature, i, got[i]/n, share)
 			}
 		}
 	}
@@ -103,7 +104,8 @@ func TestLogarithm(t *testing.T) {
 }
 
 func TestBadParams(t *testing.T) {
-	for _, p := range []Params{{-1, 1}, {math.NaN(), 1}, {MaxTemperature + 1, 1}, {0, 1.5}, {0, -0.1}, {0, math.NaN()}} {
+	for _, p := range []Params{{-1, 1}, {math.NaN(), 1}, {MaxTemperature + 1, 1}, {0, 1.5}, {0, -0.1},
+		{0, math.NaN()}} {
 		if p.Validate() == nil {
 			t.Errorf("%+v is taken", p)
 		}

@@ -107,8 +107,9 @@ func BenchmarkServerUncontended(b *testing.B) {
 		seq++
 		for i := range 16 {
 			id := fmt.Sprintf("a-%02d", i)
-			say(bus.SummarySubject("math", id), &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady,
-				Slots: 8, Price: card(1, 1, 4)})
+			say(bus.SummarySubject("math", id),
+				&bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady,
+					Slots: 8, Price: card(1, 1, 4)})
 		}
 	}
 	var total time.Duration
@@ -148,5 +149,6 @@ func benchTask(i int) *bus.Task {
 
 var (
 	benchBody  = make([]byte, 2000)
-	benchMarks = []bus.Mark{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3}, {Bytes: 2000, Hash: 4}}
+	benchMarks = []bus.Mark{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3},
+		{Bytes: 2000, Hash: 4}}
 )

@@ -57,7 +57,8 @@ func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave := func(life string) bus.Leadership {
-		entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: "math", Hub: "hub-1", Journal: "hub-math", Life: life})
+		entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: "math", Hub: "hub-1", Journal: "hub-math",
+			Life: life})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +236,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		time.Sleep(10*time.Minute + time.Second)
 		// The pauses between two calls differ, so a minute's line may come a little later than the minute.
 		if got := strings.Count(lines(), "; trying on"); got < 10 || got > 11 || registry.Calls() < 1000 {
-			t.Errorf("%d lines of %d calls that failed in ten minutes, want one a minute", got, registry.Calls())
+			t.Errorf("%d lines of %d calls that failed in ten minutes, want one a minute", got,
+				registry.Calls())
 		}
 		registry.Away(false)
 		time.Sleep(2 * time.Second)
@@ -250,7 +252,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		got := lines()
 		tries := strings.Count(got, "; trying on")
-		if strings.Count(got, "not leading") != 1 || tries < 5 || tries > 6 || strings.Count(got, "\n") != tries {
+		if strings.Count(got, "not leading") != 1 || tries < 5 || tries > 6 ||
+			strings.Count(got, "\n") != tries {
 			t.Errorf("in five minutes without leadership it said\n%s", got)
 		}
 		registry.Away(false)

@@ -18,12 +18,15 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		handle  bus.Handler
 	}{
 		{s.inbox + ".*", s.onReply},
-		{bus.SummarySubject(d, "*"), hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
+		{bus.SummarySubject(d, "*"),
+			hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.CompletionSubject(d, "*"), s.completions()},
-		{bus.CancelSubject(d, "*"), hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = from(m.Subject) })},
+		{bus.CancelSubject(d, "*"),
+			hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = from(m.Subject) })},
 		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
-		{bus.FeedbackSubject(d, "*"), hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = from(m.Subject) })},
+		{bus.FeedbackSubject(d, "*"),
+			hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = from(m.Subject) })},
 		{bus.HubTaskSubject(d), s.onTask},
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
@@ -107,7 +110,8 @@ func (s *Server) agentOf(hold string) string {
 func (s *Server) completions() bus.Handler {
 	return func(m bus.Msg) {
 		v := new(bus.Completion)
-		if err := bus.DecodeForm(m.Data, v); err != nil { // what it says is judged by the Node, which has to answer
+		// what it says is judged by the Node, which has to answer
+		if err := bus.DecodeForm(m.Data, v); err != nil {
 			s.measures.malformed()
 			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
 			return
@@ -177,7 +181,8 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 	data, err := bus.Encode(&f.Request)
 	if err == nil {
 		var m bus.Msg
-		if m, err = s.deps.Bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(f.Op), Data: data}); err == nil {
+		if m, err = s.deps.Bus.Request(ctx,
+			bus.Msg{Subject: bus.LedgerSubject(f.Op), Data: data}); err == nil {
 			err = bus.Decode(m.Data, reply)
 		}
 	}

@@ -84,7 +84,8 @@ func TestTraceIsPassedOn(t *testing.T) {
 	}
 	h := bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		"tracestate": {"k=v"}}
-	if err := tn.bus.Publish(bus.Msg{Subject: bus.HubTaskSubject("math"), Header: h, Data: data}); err != nil {
+	if err := tn.bus.Publish(bus.Msg{Subject: bus.HubTaskSubject("math"), Header: h,
+		Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -104,7 +105,8 @@ func TestBytesThatAreNoMessages(t *testing.T) {
 	s, _ := tn.hub(nil)
 	for _, subject := range []string{bus.SummarySubject("math", "a-1"), bus.CompletionSubject("math", "a-1"),
 		bus.CancelSubject("math", "ann"), bus.FeedbackSubject("math", "ann")} {
-		if err := tn.bus.Publish(bus.Msg{Subject: subject, Data: []byte("\xdd\xff\xff\xff\xff")}); err != nil {
+		if err := tn.bus.Publish(bus.Msg{Subject: subject,
+			Data: []byte("\xdd\xff\xff\xff\xff")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,13 +172,15 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 				cfg.Queue, cfg.Silence, cfg.Suspect = 4, time.Hour, time.Hour
 				b := tn.world.Bus("hub")
 				defer b.Close()
-				s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: tn.journal("hub-math"),
-					Log: slog.New(slog.DiscardHandler)})
+				s, err := New(cfg,
+					Deps{Bus: b, Registry: tn.world.Registry(), Journal: tn.journal("hub-math"),
+						Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if lost == bus.OpAllotted { // a grant that this hub does not know of stands before all others
-					tn.grants = append(tn.grants, bus.Grant{ID: "g", Number: 1, Client: "ann", Hub: "hub-math", Amount: 1})
+					tn.grants = append(tn.grants,
+						bus.Grant{ID: "g", Number: 1, Client: "ann", Hub: "hub-math", Amount: 1})
 				}
 				if err := s.node.Lead(time.Now(), 7); err != nil {
 					t.Fatal(err)

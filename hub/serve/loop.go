@@ -143,7 +143,8 @@ func (s *Server) step(in input) {
 		s.log.Info("agent left", "agent", in.leave)
 	case in.gone != "":
 		if s.node.Absent(in.at, in.gone) {
-			s.log.Warn("agent gone: nobody listens there any more; what it was serving is void", "agent", in.gone)
+			s.log.Warn("agent gone: nobody listens there any more; what it was serving is void", "agent",
+				in.gone)
 		}
 	case in.again:
 		s.node.Reconnected(in.at)
@@ -154,7 +155,8 @@ func (s *Server) step(in input) {
 			s.log.Warn("settings not applied", "err", err)
 		} else {
 			c := s.node.Config()
-			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait, "eager", c.Batch.Eager,
+			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait, "eager",
+				c.Batch.Eager,
 				"pricing", c.Pricing, "settle", c.Settle, "clarke", c.Clarke)
 		}
 	default:

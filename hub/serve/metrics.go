@@ -13,8 +13,9 @@ import (
 // Stats is what a hub did since its start, and what only a clock can tell of it.
 type Stats struct {
 	hub.Stats
-	Dropped  int64     // messages that found the queue full
-	Decision Quantiles // arrival to dispatch sent, of tasks that found slot and money free: the hub's own time
+	Dropped int64 // messages that found the queue full
+	// arrival to dispatch sent, of tasks that found slot and money free: the hub's own time
+	Decision Quantiles
 	Wait     Quantiles // the same of all tasks that were placed
 	Round    Quantiles // quotes, clearing, check and records of one round
 	Sync     Quantiles // append and sync
@@ -83,7 +84,8 @@ func (m *measures) malformed() {
 
 func quantiles(h *hdrhistogram.Histogram) Quantiles {
 	at := func(q float64) time.Duration { return time.Duration(h.ValueAtQuantile(q)) }
-	return Quantiles{Count: h.TotalCount(), P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(h.Max())}
+	return Quantiles{Count: h.TotalCount(), P50: at(50), P90: at(90), P99: at(99),
+		Max: time.Duration(h.Max())}
 }
 
 // Stats is a snapshot.

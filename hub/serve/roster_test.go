@@ -28,7 +28,8 @@ func TestDispatchesCarryTheirClaimsFence(t *testing.T) {
 		}
 		tn.ask(request(fmt.Sprint("t-", i)))
 		if d := <-got; d.Fence != kvs[0].Create || d.Fence <= last {
-			t.Errorf("claim %d: fence %d, the claim was made at %d, the one before at %d", i, d.Fence, kvs[0].Create,
+			t.Errorf("claim %d: fence %d, the claim was made at %d, the one before at %d", i, d.Fence,
+				kvs[0].Create,
 				last)
 		}
 		last = kvs[0].Create

@@ -50,8 +50,9 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
-	trouble trouble        // with the registry
-	mute    atomic.Int64   // Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
+	trouble trouble // with the registry
+	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
+	mute    atomic.Int64
 	asking  sync.WaitGroup // requests to the treasury
 	counter chan struct{}  // a place for each of those under way
 

@@ -30,7 +30,8 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	}
 	all.Wait()
 	until(t, "200 captures", func() bool { return s.Stats().Captured == 200 })
-	if st := s.Stats(); st.Tasks[""] != 200 || st.Faults != 0 || st.Decision.Count == 0 || st.Sync.Count > 600 {
+	if st := s.Stats(); st.Tasks[""] != 200 || st.Faults != 0 || st.Decision.Count == 0 ||
+		st.Sync.Count > 600 {
 		t.Errorf("stats: %+v", st)
 	}
 	if err := stop(); err != nil {
@@ -50,7 +51,8 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	}
 	if got := book.Balance(ledger.Payable("a-1")); got != spent || book.OpenCount() != 0 ||
 		book.Avail("ann") != 0 {
-		t.Errorf("the journal: payable %v (want %v), %d holds open, %v available", got, spent, book.OpenCount(),
+		t.Errorf("the journal: payable %v (want %v), %d holds open, %v available", got, spent,
+			book.OpenCount(),
 			book.Avail("ann"))
 	}
 

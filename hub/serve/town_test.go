@@ -290,7 +290,8 @@ func registration(id string, slots int) bus.Registration {
 
 // task is a request of some 100 prompt tokens.
 func task(client, id string) *bus.Task {
-	return &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
+	return &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`),
+		Stream:    true,
 		MaxTokens: 100, Session: "s-" + id, Inbox: "inbox." + client + "." + id,
 		Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Marks: []bus.Mark{{Bytes: 400, Hash: 42}}}}
 }

@@ -166,7 +166,8 @@ func TestSettlementsShareASync(t *testing.T) {
 		})
 		tn.agent("a-1", 4, func(bus.Dispatch) bool { return false })
 		j := &counting{Journal: tn.journal("hub-math")}
-		s, stop := tn.run("hub", tn.world.Registry(), j, func(c *hub.Config) { c.Linger = 50 * time.Millisecond })
+		s, stop := tn.run("hub", tn.world.Registry(), j,
+			func(c *hub.Config) { c.Linger = 50 * time.Millisecond })
 		captured := func() int64 { return s.Stats().Captured }
 		at := time.Now()
 		for i := range 20 {

@@ -32,7 +32,8 @@ var parts = []struct {
 	name    string
 	measure func(context.Context, Options) ([]Bar, error)
 }{
-	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars}, {"classifier", classifierBars}, {"mechanism", mechanismBars}, {"audit", auditBars},
+	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars},
+	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"audit", auditBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 
@@ -48,7 +49,8 @@ func Parts() (names []string) {
 func Run(ctx context.Context, o Options) ([]Bar, error) {
 	for _, name := range o.Only {
 		if !slices.Contains(Parts(), name) {
-			return nil, fmt.Errorf("there is no part %q to measure: use %s", name, strings.Join(Parts(), ", "))
+			return nil, fmt.Errorf("there is no part %q to measure: use %s", name,
+				strings.Join(Parts(), ", "))
 		}
 	}
 	var bars []Bar
@@ -66,7 +68,8 @@ func Run(ctx context.Context, o Options) ([]Bar, error) {
 }
 
 // profiled measures one part, under the profiler if that is the part to profile.
-func (o Options) profiled(ctx context.Context, name string, measure func(context.Context, Options) ([]Bar, error)) (bars []Bar, err error) {
+func (o Options) profiled(ctx context.Context, name string,
+	measure func(context.Context, Options) ([]Bar, error)) (bars []Bar, err error) {
 	if o.Profile == "" || name != o.profiledPart() {
 		return measure(ctx, o)
 	}
@@ -112,33 +115,37 @@ func tasksBar(ctx context.Context, o Options) ([]Bar, error) {
 	const agents, slots = 8, 16
 	x, err := repeat(o, "processor time per task", func() ([]float64, error) {
 		return o.inPlace(ctx, "instant", func(p place) ([]float64, error) {
-			return p.around(ctx, agents, func(m asker) (float64, error) { return perTask(ctx, m, o.Tasks/2) }, func() (x []float64, err error) {
-				err = p.inMarket(ctx, local.Engine{}, agents, slots, func(m *local.Market) error {
-					us, err := perTask(ctx, m, o.Tasks)
-					x = []float64{us}
-					return err
+			return p.around(ctx, agents, func(m asker) (float64, error) { return perTask(ctx, m, o.Tasks/2) },
+				func() (x []float64, err error) {
+					err = p.inMarket(ctx, local.Engine{}, agents, slots, func(m *local.Market) error {
+						us, err := perTask(ctx, m, o.Tasks)
+						x = []float64{us}
+						return err
+					})
+					return x, err
 				})
-				return x, err
-			})
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return []Bar{ratio("CPU per task, 64 callers", 4.5, "floor", "us", x[1], x[0],
-		fmt.Sprintf("clients, NATS, door, hub, ledger, agents in one process; %d output tokens; the engine's own apart", taskTokens))}, nil
+		fmt.Sprintf("clients, NATS, door, hub, ledger, agents in one process; %d output tokens; the "+
+			"engine's own apart", taskTokens))}, nil
 }
 
 func ttftBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "time added to the first token", func() ([]float64, error) {
-		return o.inPlace(ctx, "instant", func(p place) ([]float64, error) { return p.addedTTFT(ctx, max(200, o.Tasks/4)) })
+		return o.inPlace(ctx, "instant",
+			func(p place) ([]float64, error) { return p.addedTTFT(ctx, max(200, o.Tasks/4)) })
 	})
 	if err != nil {
 		return nil, err
 	}
 	return []Bar{
 		ratio("added TTFT, p50", 3.5, "floor", "ms", x[0], x[2],
-			fmt.Sprintf("uncontended, 16 agents, its record's sync included; p50 of the engine asked directly in turn %.2f ms", median(x[4]))),
+			fmt.Sprintf("uncontended, 16 agents, its record's sync included; p50 of the engine asked "+
+				"directly in turn %.2f ms", median(x[4]))),
 		ratio("added TTFT, p99", 3, "floor", "ms", x[1], x[3], ""),
 	}, nil
 }
@@ -153,11 +160,12 @@ func tokensBar(ctx context.Context, o Options) ([]Bar, error) {
 			}
 			return p.around(ctx, agents, least, func() (x []float64, err error) {
 				for _, every := range []time.Duration{0, 1} { // as it is by default, and off
-					err := p.inMarket(ctx, local.Engine{RelayEvery: every}, agents, (streams+agents-1)/agents, func(m *local.Market) error {
-						r, err := perToken(ctx, m, streams, tokens)
-						x = append(x, r.us, r.rate, 1/r.messages)
-						return err
-					})
+					err := p.inMarket(ctx, local.Engine{RelayEvery: every}, agents, (streams+agents-1)/agents,
+						func(m *local.Market) error {
+							r, err := perToken(ctx, m, streams, tokens)
+							x = append(x, r.us, r.rate, 1/r.messages)
+							return err
+						})
 					if err != nil {
 						return nil, err
 					}
@@ -171,7 +179,8 @@ func tokensBar(ctx context.Context, o Options) ([]Bar, error) {
 	}
 	return []Bar{
 		ratio("CPU per relayed token, 300 streams", 1.3, "floor", "us", x[1], x[0],
-			fmt.Sprintf("%.0f tokens a second, none missing, %.1f in a message since each stream is read every 20 ms; the readers' time included",
+			fmt.Sprintf("%.0f tokens a second, none missing, %.1f in a message since each stream is read "+
+				"every 20 ms; the readers' time included",
 				median(x[2]), median(x[3]))),
 		ratio("the same, each token as it comes", 0, "floor", "us", x[4], x[0],
 			fmt.Sprintf("relay_every off, %.1f tokens in a message, as the floor", median(x[6]))),
@@ -191,7 +200,8 @@ func idleBars(ctx context.Context, o Options) ([]Bar, error) {
 			return nil, err
 		}
 		begun := time.Now()
-		c, _, err := o.startChild(ctx, "souk", "up", "--config", config, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
+		c, _, err := o.startChild(ctx, "souk", "up", "--config", config, "--listen", "127.0.0.1:0", "--data",
+			filepath.Join(dir, "data"))
 		if err != nil {
 			return nil, err
 		}
@@ -210,15 +220,19 @@ func idleBars(ctx context.Context, o Options) ([]Bar, error) {
 		}
 		after, err1 := proc.CPU(c.pid())
 		rss, err2 := proc.RSS(c.pid())
-		return []float64{ready.Seconds(), float64(rss) / (1 << 20), 100 * float64(after-before) / float64(watch)}, errors.Join(err1, err2)
+		return []float64{ready.Seconds(), float64(rss) / (1 << 20),
+			100 * float64(after-before) / float64(watch)}, errors.Join(err1, err2)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return []Bar{
-		{Name: "souk up, 8 simulated engines: ready", Asked: "in 1 s", Limit: 1, Measured: median(x[0]), Unit: "s", Runs: x[0], Note: "from the start of the process, on an empty directory"},
-		{Name: "souk up: resident memory", Asked: "under 200 MB", Limit: 200, Measured: median(x[1]), Unit: "MB", Runs: x[1]},
-		{Name: "souk up: idle", Asked: "under 5 % of a core", Limit: 5, Measured: median(x[2]), Unit: "%", Runs: x[2]},
+		{Name: "souk up, 8 simulated engines: ready", Asked: "in 1 s", Limit: 1, Measured: median(x[0]),
+			Unit: "s", Runs: x[0], Note: "from the start of the process, on an empty directory"},
+		{Name: "souk up: resident memory", Asked: "under 200 MB", Limit: 200, Measured: median(x[1]),
+			Unit: "MB", Runs: x[1]},
+		{Name: "souk up: idle", Asked: "under 5 % of a core", Limit: 5, Measured: median(x[2]), Unit: "%",
+			Runs: x[2]},
 	}, nil
 }
 

@@ -29,11 +29,13 @@ type shop struct {
 }
 
 // inFleet runs f beside a market of processes on loopback, and has its journals checked at the end.
-func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]float64, error)) (out []float64, err error) {
+func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]float64, error)) (out []float64,
+	err error) {
 	p.Bin = o.Bin
 	for _, name := range []string{"agentd", "hub", "classifier", "treasury", "ledger"} {
 		if _, err := os.Stat(filepath.Join(p.Bin, name)); err != nil {
-			return nil, fmt.Errorf("%w: a market of processes needs every command: `make build` makes them", err)
+			return nil, fmt.Errorf("%w: a market of processes needs every command: `make build` makes them",
+				err)
 		}
 	}
 	if p.Dir, err = os.MkdirTemp("", "lab-bench-"); err != nil {
@@ -71,7 +73,9 @@ func (s *shop) node(ctx context.Context, name string, agents, slots int) error {
 	b.WriteString(s.market())
 	fmt.Fprintf(&b, "agentd:\n  node: %s\n  drain_timeout: 20s\n  agents:\n", name)
 	for i := range agents {
-		fmt.Fprintf(&b, "    - {id: %s-%d, engine: {url: \"http://%s\"}, model: gpt-oss-20b, scale: 20, domains: [{domain: general, score: 0.7}], slots: %d, price: {miss: 0.075, hit: 0.0375, out: 0.30}}\n",
+		fmt.Fprintf(&b, "    - {id: %s-%d, engine: {url: \"http://%s\"}, model: gpt-oss-20b, scale: 20, "+
+			"domains: [{domain: general, score: 0.7}], slots: %d, price: {miss: 0.075, hit: 0.0375, out: "+
+			"0.30}}\n",
 			name, i+1, s.Part("engine-1").Health, slots)
 	}
 	p, err := s.Add(name, "", b.String(), "agentd")
@@ -92,10 +96,14 @@ func (s *shop) market() string {
 func questions(n, tokens int) *load.Questions {
 	ds := make([]replay.Dialogue, n)
 	for i := range ds {
-		ds[i] = replay.Dialogue{System: "You are a helpful assistant. Answer briefly, and say so where you do not know.", Turns: []replay.Turn{{
-			User: fmt.Sprintf("Question %d: which of the goods on the market of Marrakesh would you carry home, and why would you?", numbers.Add(1))}}}
+		ds[i] = replay.Dialogue{System: "You are a helpful assistant. Answer briefly, and say so where you " +
+			"do not know.", Turns: []replay.Turn{{
+			User: fmt.Sprintf("Question %d: which of the goods on the market of Marrakesh would you carry "+
+				"home, and why would you?", numbers.Add(1))}}}
 	}
-	q, err := load.NewQuestions(ds, load.Shape{Clients: []replay.Client{{ID: "dev"}}, MaxTokens: tokens, Whole: true, Run: fmt.Sprintf("bench-%x", time.Now().UnixNano())})
+	q, err := load.NewQuestions(ds,
+		load.Shape{Clients: []replay.Client{{ID: "dev"}}, MaxTokens: tokens, Whole: true,
+			Run: fmt.Sprintf("bench-%x", time.Now().UnixNano())})
 	if err != nil {
 		panic("bench: questions of one turn: " + err.Error())
 	}
@@ -104,7 +112,8 @@ func questions(n, tokens int) *load.Questions {
 
 // load lets callers ask so many questions in all. It is an error unless every answer came, whole.
 func (s *shop) load(ctx context.Context, callers, n, tokens int, ramp time.Duration) (load.Report, error) {
-	r, err := s.run(ctx, load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour}, questions(n, tokens))
+	r, err := s.run(ctx, load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour},
+		questions(n, tokens))
 	if err == nil {
 		err = whole(r)
 	}
@@ -113,7 +122,8 @@ func (s *shop) load(ctx context.Context, callers, n, tokens int, ramp time.Durat
 
 func (s *shop) run(ctx context.Context, c load.Config, q *load.Questions) (load.Report, error) {
 	for _, p := range s.Parts() {
-		c.Processes = append(c.Processes, load.Process{Name: p.Name, PID: p.PID(), Apart: strings.HasPrefix(p.Name, "engine"), Find: p.PID})
+		c.Processes = append(c.Processes,
+			load.Process{Name: p.Name, PID: p.PID(), Apart: strings.HasPrefix(p.Name, "engine"), Find: p.PID})
 	}
 	return s.ask(ctx, c, q, s.link)
 }
@@ -152,7 +162,8 @@ func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (er
 		return err
 	}
 	for n := range nodes {
-		if err := start(fmt.Sprintf("node-%d", n+1), "--engine", "http://"+s.Part("engine-1").Health, "--first", strconv.Itoa(4*n), "--agents", "4"); err != nil {
+		if err := start(fmt.Sprintf("node-%d", n+1), "--engine", "http://"+s.Part("engine-1").Health,
+			"--first", strconv.Itoa(4*n), "--agents", "4"); err != nil {
 			return err
 		}
 	}
@@ -171,7 +182,8 @@ func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (er
 }
 
 // load is [shop.load] with the floor.
-func (r *relay) load(ctx context.Context, s *shop, callers, n, tokens int, ramp time.Duration) (load.Report, error) {
+func (r *relay) load(ctx context.Context, s *shop, callers, n, tokens int, ramp time.Duration) (load.Report,
+	error) {
 	c := load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour, Processes: r.parts}
 	report, err := s.ask(ctx, c, questions(n, tokens), r)
 	if err == nil {
@@ -183,7 +195,8 @@ func (r *relay) load(ctx context.Context, s *shop, callers, n, tokens int, ramp 
 // whole is an error unless every answer came, whole.
 func whole(r load.Report) error {
 	if r.Broken > 0 || r.Failed() > 0 || r.Answered != r.Asked {
-		return fmt.Errorf("%d tasks asked, %v; %d answers with gaps: %v %v", r.Asked, r.Codes, r.Broken, r.Says, r.Wrong)
+		return fmt.Errorf("%d tasks asked, %v; %d answers with gaps: %v %v", r.Asked, r.Codes, r.Broken,
+			r.Says, r.Wrong)
 	}
 	return nil
 }
@@ -241,7 +254,8 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 				}
 				t, err := inTurn(ctx, s.link, fl, "http://"+s.Part("engine-1").Health, max(200, o.Tasks/8))
 				n := float64(r.Asked)
-				x = append([]float64{r.CPUTask, (before.CPUTask + after.CPUTask) / 2, apart(r, "engine", n), apart(r, "this load", n)}, t...)
+				x = append([]float64{r.CPUTask, (before.CPUTask + after.CPUTask) / 2, apart(r, "engine", n),
+					apart(r, "this load", n)}, t...)
 				return err
 			})
 			return x, err
@@ -252,10 +266,12 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 	}
 	return []Bar{
 		ratio("processes: CPU per task, 64 callers", 3.7, "floor", "us", x[0], x[1],
-			fmt.Sprintf("NATS, etcd, treasury, door, hub and two agentd of four agents each, over loopback TCP; %d output tokens; apart: the engine's own %.0f us, the clients' %.0f us",
+			fmt.Sprintf("NATS, etcd, treasury, door, hub and two agentd of four agents each, over loopback "+
+				"TCP; %d output tokens; apart: the engine's own %.0f us, the clients' %.0f us",
 				taskTokens, median(x[2]), median(x[3]))),
 		ratio("processes: added TTFT, p50", 2.8, "floor", "ms", x[4], x[6],
-			fmt.Sprintf("uncontended, its record's sync included; p50 of the engine asked directly in turn %.2f ms", median(x[8]))),
+			fmt.Sprintf("uncontended, its record's sync included; p50 of the engine asked directly in turn "+
+				"%.2f ms", median(x[8]))),
 		ratio("processes: added TTFT, p99", 3, "floor", "ms", x[5], x[7], ""),
 	}, nil
 }
@@ -269,33 +285,36 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 	const streams = 1000
 	tokens := int(o.Streaming.Seconds() * perSecond)
 	x, err := repeat(o, "a thousand streams", func() ([]float64, error) {
-		return inFleet(ctx, o, fleet.Plan{Speedup: perSecond / 100.0, Slowest: time.Second}, func(s *shop) ([]float64, error) {
-			for _, name := range []string{"node-1", "node-2"} {
-				if err := s.node(ctx, name, 4, streams/8); err != nil {
+		return inFleet(ctx, o, fleet.Plan{Speedup: perSecond / 100.0, Slowest: time.Second},
+			func(s *shop) ([]float64, error) {
+				for _, name := range []string{"node-1", "node-2"} {
+					if err := s.node(ctx, name, 4, streams/8); err != nil {
+						return nil, err
+					}
+				}
+				if err := s.Sold(ctx, 8); err != nil {
 					return nil, err
 				}
-			}
-			if err := s.Sold(ctx, 8); err != nil {
-				return nil, err
-			}
-			r, err := s.load(ctx, streams, streams, tokens, 2*time.Second)
-			if err != nil {
-				return nil, err
-			}
-			var least load.Report
-			err = s.onFloor(ctx, 2, func(fl *relay) error {
-				least, err = fl.load(ctx, s, streams, streams, max(tokens/3, 4*perSecond), 2*time.Second)
-				return err
+				r, err := s.load(ctx, streams, streams, tokens, 2*time.Second)
+				if err != nil {
+					return nil, err
+				}
+				var least load.Report
+				err = s.onFloor(ctx, 2, func(fl *relay) error {
+					least, err = fl.load(ctx, s, streams, streams, max(tokens/3, 4*perSecond), 2*time.Second)
+					return err
+				})
+				n := r.TokensPerSecond * r.Seconds
+				return []float64{r.CPUToken, least.CPUToken, r.TokensPerSecond, apart(r, "engine", n),
+					apart(r, "this load", n), r.Seconds, of(r, "node", n), of(r, "nats", n)}, err
 			})
-			n := r.TokensPerSecond * r.Seconds
-			return []float64{r.CPUToken, least.CPUToken, r.TokensPerSecond, apart(r, "engine", n), apart(r, "this load", n), r.Seconds, of(r, "node", n), of(r, "nats", n)}, err
-		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return []Bar{ratio("processes: CPU per relayed token, 1,000 streams", 1.2, "floor", "us", x[0], x[1],
-		fmt.Sprintf("no gap in %.0f s at %.0f tokens a second; agentd %.1f us, NATS %.1f us; apart: the engine's own %.1f us, the readers' %.1f us",
+		fmt.Sprintf("no gap in %.0f s at %.0f tokens a second; agentd %.1f us, NATS %.1f us; apart: the "+
+			"engine's own %.1f us, the readers' %.1f us",
 			median(x[5]), median(x[2]), median(x[6]), median(x[7]), median(x[3]), median(x[4])))}, nil
 }
 
@@ -303,50 +322,56 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 // tasks.
 func memoryBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "memory", func() ([]float64, error) {
-		node, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.5, Slowest: time.Second}, func(s *shop) ([]float64, error) {
-			if err := s.node(ctx, "node-1", 1, 100); err != nil {
-				return nil, err
-			}
-			if err := s.Sold(ctx, 1); err != nil {
-				return nil, err
-			}
-			r, err := s.load(ctx, 100, 300, 250, 0)
-			if err != nil {
-				return nil, err
-			}
-			return []float64{peak(r, "node-1")}, nil
-		})
+		node, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.5, Slowest: time.Second},
+			func(s *shop) ([]float64, error) {
+				if err := s.node(ctx, "node-1", 1, 100); err != nil {
+					return nil, err
+				}
+				if err := s.Sold(ctx, 1); err != nil {
+					return nil, err
+				}
+				r, err := s.load(ctx, 100, 300, 250, 0)
+				if err != nil {
+					return nil, err
+				}
+				return []float64{peak(r, "node-1")}, nil
+			})
 		if err != nil {
 			return nil, err
 		}
 		const agents, sessions, open = 200, 10_000, 1_000
-		hub, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.2, Slowest: time.Second}, func(s *shop) ([]float64, error) {
-			if err := s.node(ctx, "node-1", agents, open/agents); err != nil {
-				return nil, err
-			}
-			if err := s.Sold(ctx, agents); err != nil {
-				return nil, err
-			}
-			r, err := s.load(ctx, 400, sessions, 1, 0)
-			if err != nil {
-				return nil, err
-			}
-			before := peak(r, "hub-general")
-			r, err = s.load(ctx, open, open, 150, 0)
-			if err != nil {
-				return nil, err
-			}
-			return []float64{peak(r, "hub-general"), before}, nil
-		})
+		hub, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.2, Slowest: time.Second},
+			func(s *shop) ([]float64, error) {
+				if err := s.node(ctx, "node-1", agents, open/agents); err != nil {
+					return nil, err
+				}
+				if err := s.Sold(ctx, agents); err != nil {
+					return nil, err
+				}
+				r, err := s.load(ctx, 400, sessions, 1, 0)
+				if err != nil {
+					return nil, err
+				}
+				before := peak(r, "hub-general")
+				r, err = s.load(ctx, open, open, 150, 0)
+				if err != nil {
+					return nil, err
+				}
+				return []float64{peak(r, "hub-general"), before}, nil
+			})
 		return append(node, hub...), err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return []Bar{
-		{Name: "agentd: resident memory, 100 streams", Asked: "under 60 MB", Limit: 60, Measured: median(x[0]), Unit: "MB", Runs: x[0], Note: "the most in three turns of a hundred answers of 250 tokens"},
-		{Name: "hub: resident memory", Asked: "under 150 MB", Limit: 150, Measured: median(x[1]), Unit: "MB", Runs: x[1],
-			Note: fmt.Sprintf("the most with 200 agents, 10,000 sessions and 1,000 open tasks; %.0f MB while the sessions began, 400 at once", median(x[2]))},
+		{Name: "agentd: resident memory, 100 streams", Asked: "under 60 MB", Limit: 60,
+			Measured: median(x[0]), Unit: "MB", Runs: x[0],
+			Note: "the most in three turns of a hundred answers of 250 tokens"},
+		{Name: "hub: resident memory", Asked: "under 150 MB", Limit: 150, Measured: median(x[1]), Unit: "MB",
+			Runs: x[1],
+			Note: fmt.Sprintf("the most with 200 agents, 10,000 sessions and 1,000 open tasks; %.0f MB "+
+				"while the sessions began, 400 at once", median(x[2]))},
 	}, nil
 }
 
@@ -366,7 +391,8 @@ func ways() []way {
 	}
 	heal := fault(`{"heal":true}`)
 	return []way{
-		{"refused", func(_ context.Context, p *fleet.Part) error { return p.Kill() }, func(_ context.Context, p *fleet.Part) error { return p.Start() }},
+		{"refused", func(_ context.Context, p *fleet.Part) error { return p.Kill() },
+			func(_ context.Context, p *fleet.Part) error { return p.Start() }},
 		{"silent", fault(`{"kind":"hang"}`), heal},
 		{"503", fault(`{"kind":"status","code":503}`), heal},
 		{"cut half-way", fault(fmt.Sprintf(`{"kind":"reset","after":%d}`, failTokens/2)), heal},
@@ -375,7 +401,8 @@ func ways() []way {
 
 // tell orders a simulated engine to fail, or to be well again.
 func tell(ctx context.Context, engine *fleet.Part, order string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+engine.Health+"/sim/fault", strings.NewReader(order))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+engine.Health+"/sim/fault",
+		strings.NewReader(order))
 	if err != nil {
 		return err
 	}
@@ -411,22 +438,27 @@ func failoverBars(ctx context.Context, o Options) ([]Bar, error) {
 					}
 					failed <- err
 				}()
-				r, err := s.run(ctx, load.Config{Concurrency: 32, Duration: 10 * time.Second}, questions(2000, failTokens))
+				r, err := s.run(ctx, load.Config{Concurrency: 32, Duration: 10 * time.Second},
+					questions(2000, failTokens))
 				if err := errors.Join(err, <-failed); err != nil {
 					return nil, err
 				}
 				if n := r.Failed(); n > 0 {
 					fmt.Fprintf(o.Progress, "%s: %v: %s\n", w.name, r.Codes, strings.Join(r.Says, "; "))
 				}
-				return []float64{float64(r.Failed() + r.Broken), float64(r.Moved), float64(r.Asked), r.RawWhole.Max / 1000, r.RawWhole.P50 / 1000}, nil
+				return []float64{float64(r.Failed() + r.Broken), float64(r.Moved), float64(r.Asked),
+					r.RawWhole.Max / 1000, r.RawWhole.P50 / 1000}, nil
 			})
 		})
 		if err != nil {
 			return bars, err
 		}
 		bars = append(bars, Bar{
-			Name: "one engine of eight fails: " + w.name, Asked: "no client sees an error", Limit: 0, Measured: median(x[0]), Unit: "errors", Runs: x[0],
-			Note: fmt.Sprintf("4 s of 10 under 32 clients; %.0f of %.0f answers came from another agent than first asked; longest %.1f s, p50 %.2f s", median(x[1]), median(x[2]), median(x[3]), median(x[4])),
+			Name: "one engine of eight fails: " + w.name, Asked: "no client sees an error", Limit: 0,
+			Measured: median(x[0]), Unit: "errors", Runs: x[0],
+			Note: fmt.Sprintf("4 s of 10 under 32 clients; %.0f of %.0f answers came from another agent "+
+				"than first asked; longest %.1f s, p50 %.2f s", median(x[1]), median(x[2]), median(x[3]),
+				median(x[4])),
 		})
 	}
 	return bars, nil

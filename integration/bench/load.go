@@ -40,7 +40,8 @@ func marketOf(ctx context.Context, dir string, engine local.Engine, n, slots int
 	return local.Start(ctx, local.Options{Dir: dir, Config: cfg})
 }
 
-var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance", "code"}
+var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance",
+	"code"}
 
 // body is a chat with a prompt of some sixty tokens. No two are alike, so that nothing is served from memory.
 func body(n int64, maxTokens int) []byte {
@@ -106,7 +107,8 @@ type place struct {
 }
 
 // inPlace runs f beside an engine of a profile, which is a process of its own.
-func (o Options) inPlace(ctx context.Context, profile string, f func(place) ([]float64, error)) ([]float64, error) {
+func (o Options) inPlace(ctx context.Context, profile string, f func(place) ([]float64, error)) ([]float64,
+	error) {
 	dir, err := os.MkdirTemp("", "lab-bench-")
 	if err != nil {
 		return nil, err
@@ -121,7 +123,8 @@ func (o Options) inPlace(ctx context.Context, profile string, f func(place) ([]f
 }
 
 // inMarket runs f with a market of so many agents, in this process.
-func (p place) inMarket(ctx context.Context, e local.Engine, agents, slots int, f func(*local.Market) error) (err error) {
+func (p place) inMarket(ctx context.Context, e local.Engine, agents, slots int,
+	f func(*local.Market) error) (err error) {
 	e.URL = p.url
 	m, err := marketOf(ctx, filepath.Join(p.dir, fmt.Sprintf("market-%d", numbers.Add(1))), e, agents, slots)
 	if err != nil {
@@ -145,7 +148,8 @@ func (p place) onFloor(ctx context.Context, agents int, f func(*floor.Floor) err
 
 // around measures the floor, then what f measures, then the floor again, and puts the mean of both before the
 // figures of f: so a machine that grows slower or faster meanwhile does it to both.
-func (p place) around(ctx context.Context, agents int, measure func(asker) (float64, error), f func() ([]float64, error)) ([]float64, error) {
+func (p place) around(ctx context.Context, agents int, measure func(asker) (float64, error),
+	f func() ([]float64, error)) ([]float64, error) {
 	var sum float64
 	once := func() error {
 		return p.onFloor(ctx, agents, func(fl *floor.Floor) error {
@@ -195,7 +199,8 @@ func (p place) addedTTFT(ctx context.Context, tasks int) (x []float64, err error
 // milliseconds, what the market added to the first token, p50 and p99, what the floor added, and p50 of the
 // engine alone.
 func inTurn(ctx context.Context, m, fl asker, url string, tasks int) ([]float64, error) {
-	market, least, direct := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks)
+	market, least, direct := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks),
+		make([]time.Duration, 0, tasks)
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	defer web.CloseIdleConnections()
 	for i := range tasks + tasks/10 {
@@ -222,7 +227,8 @@ func inTurn(ctx context.Context, m, fl asker, url string, tasks int) ([]float64,
 // directTTFT asks the engine itself and returns the time to the first event with content.
 func directTTFT(ctx context.Context, web *http.Client, url string) (time.Duration, error) {
 	begun := time.Now()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(body(numbers.Add(1), taskTokens)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions",
+		bytes.NewReader(body(numbers.Add(1), taskTokens)))
 	if err != nil {
 		return 0, err
 	}
@@ -280,7 +286,8 @@ func perToken(ctx context.Context, m asker, streams, tokens int) (relaying, erro
 		case a.Result.Code != "":
 			return fmt.Errorf("%s: %s", a.Result.Code, a.Result.Message)
 		case n != tokens || a.Result.Usage.Output != tokens || a.Result.Chunks != next:
-			return fmt.Errorf("%d tokens in %d chunks arrived, %d in %d were sent", n, next, a.Result.Usage.Output, a.Result.Chunks)
+			return fmt.Errorf("%d tokens in %d chunks arrived, %d in %d were sent", n, next,
+				a.Result.Usage.Output, a.Result.Chunks)
 		}
 		got.Add(int64(n))
 		messages.Add(int64(next))

@@ -15,7 +15,9 @@ func roundOf(tasks, agents, slots, candidates int) market.Round {
 	rng := rand.New(rand.NewPCG(9, 9))
 	r := market.Round{Domain: "math", Number: 42, Rule: market.DefaultRule, Fee: 1000}
 	for i := range agents {
-		r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(fmt.Sprintf("agent-%04d", i)), Tiers: []market.Tier{{Slots: max(1, slots/agents)}}})
+		r.Agents = append(r.Agents,
+			market.Supply{Agent: market.AgentID(fmt.Sprintf("agent-%04d", i)),
+				Tiers: []market.Tier{{Slots: max(1, slots/agents)}}})
 	}
 	for j := range tasks {
 		client := fmt.Sprintf("client-%05d", j)
@@ -24,7 +26,8 @@ func roundOf(tasks, agents, slots, candidates int) market.Round {
 		for k := range candidates {
 			i := (j*7 + k*max(1, agents/candidates)) % agents
 			r.Edges = append(r.Edges, market.Edge{Task: j, Agent: i,
-				Value: market.Credits(value + rng.Int64N(1_000_000)), Cost: market.Credits(500_000 + rng.Int64N(1_000_000))})
+				Value: market.Credits(value + rng.Int64N(1_000_000)),
+				Cost:  market.Credits(500_000 + rng.Int64N(1_000_000))})
 		}
 	}
 	r.Sort()

@@ -17,17 +17,27 @@ func TestJudging(t *testing.T) {
 		verdict string
 		columns string
 	}{
-		{"a quick machine", per(2.5, []float64{240, 250, 260}, []float64{120, 125, 130}), "ok", "at most 2.5 x floor 250.0 us 2 x 125.0 us ok"},
-		{"a slow machine", per(2.5, []float64{720, 750, 780}, []float64{360, 375, 390}), "ok", "at most 2.5 x floor 750.0 us 2 x 375.0 us ok"},
-		{"more than its share", per(2.5, []float64{240, 250, 260}, []float64{90, 90, 90}), "short", "at most 2.5 x floor 250.0 us 2.78 x 90.0 us short"},
-		{"run by run", per(2.5, []float64{200, 800, 210}, []float64{100, 400, 70}), "ok", "at most 2.5 x floor 210.0 us 2 x 100.0 us ok"},
-		{"right at it", per(2, []float64{200}, []float64{100}), "ok", "at most 2 x floor 200.0 us 2 x 100.0 us ok"},
+		{"a quick machine", per(2.5, []float64{240, 250, 260}, []float64{120, 125, 130}), "ok",
+			"at most 2.5 x floor 250.0 us 2 x 125.0 us ok"},
+		{"a slow machine", per(2.5, []float64{720, 750, 780}, []float64{360, 375, 390}), "ok",
+			"at most 2.5 x floor 750.0 us 2 x 375.0 us ok"},
+		{"more than its share", per(2.5, []float64{240, 250, 260}, []float64{90, 90, 90}), "short",
+			"at most 2.5 x floor 250.0 us 2.78 x 90.0 us short"},
+		{"run by run", per(2.5, []float64{200, 800, 210}, []float64{100, 400, 70}), "ok",
+			"at most 2.5 x floor 210.0 us 2 x 100.0 us ok"},
+		{"right at it", per(2, []float64{200}, []float64{100}), "ok",
+			"at most 2 x floor 200.0 us 2 x 100.0 us ok"},
 		{"nothing asked", per(0, []float64{900}, []float64{100}), "", "900.0 us 9 x 100.0 us"},
-		{"absolute", Bar{Asked: "under 200 MB", Limit: 200, Measured: 201, Unit: "MB"}, "short", "under 200 MB 201.0 MB short"},
-		{"absolute, reached", Bar{Asked: "under 200 MB", Limit: 200, Measured: 200, Unit: "MB"}, "ok", "under 200 MB 200.0 MB ok"},
-		{"more is better", Bar{Asked: "at least 0.80", Limit: 0.8, Measured: 0.79, AtLeast: true}, "short", "at least 0.80 0.79 short"},
-		{"none allowed", Bar{Asked: "no client sees an error", Measured: 0, Unit: "errors"}, "ok", "no client sees an error 0 errors ok"},
-		{"one too many", Bar{Asked: "no client sees an error", Measured: 1, Unit: "errors"}, "short", "no client sees an error 1 errors short"},
+		{"absolute", Bar{Asked: "under 200 MB", Limit: 200, Measured: 201, Unit: "MB"}, "short",
+			"under 200 MB 201.0 MB short"},
+		{"absolute, reached", Bar{Asked: "under 200 MB", Limit: 200, Measured: 200, Unit: "MB"}, "ok",
+			"under 200 MB 200.0 MB ok"},
+		{"more is better", Bar{Asked: "at least 0.80", Limit: 0.8, Measured: 0.79, AtLeast: true}, "short",
+			"at least 0.80 0.79 short"},
+		{"none allowed", Bar{Asked: "no client sees an error", Measured: 0, Unit: "errors"}, "ok",
+			"no client sees an error 0 errors ok"},
+		{"one too many", Bar{Asked: "no client sees an error", Measured: 1, Unit: "errors"}, "short",
+			"no client sees an error 1 errors short"},
 	} {
 		if got := c.bar.verdict(); got != c.verdict {
 			t.Errorf("%s: %q, want %q", c.what, got, c.verdict)

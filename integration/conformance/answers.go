@@ -32,10 +32,12 @@ func (s *suite) stream(t *testing.T) {
 			if e["usage"] != nil {
 				t.Errorf("%s: usage before the last event: %v", path, e)
 			}
-			if role := text(dig(e, "choices", 0, "delta", "role")); (role == "assistant") != (i == 0 && path == "/v1/chat/completions") {
+			if role := text(dig(e, "choices", 0, "delta", "role")); (role == "assistant") != (i == 0 &&
+				path == "/v1/chat/completions") {
 				t.Errorf("%s: event %d has role %q", path, i, role)
 			}
-			if reason := text(dig(e, "choices", 0, "finish_reason")); (reason == "length") != (i == len(events)-2) {
+			if reason := text(dig(e, "choices", 0,
+				"finish_reason")); (reason == "length") != (i == len(events)-2) {
 				t.Errorf("%s: event %d of %d has finish_reason %q", path, i, len(events), reason)
 			}
 		}
@@ -56,7 +58,8 @@ func (s *suite) stream(t *testing.T) {
 
 func (s *suite) continuousUsage(t *testing.T) {
 	events := s.events(t, "/v1/chat/completions", chat("Count.", object{
-		"max_tokens": 6, "ignore_eos": true, "stream_options": object{"include_usage": true, "continuous_usage_stats": true},
+		"max_tokens": 6, "ignore_eos": true,
+		"stream_options": object{"include_usage": true, "continuous_usage_stats": true},
 	}))
 	last := 0
 	for i, e := range events {
@@ -80,7 +83,8 @@ func (s *suite) continuousUsage(t *testing.T) {
 
 // tokenIDs: with return_token_ids a stream carries the prompt's ids once and each output id once.
 func (s *suite) tokenIDs(t *testing.T) {
-	more := object{"max_tokens": 12, "ignore_eos": true, "return_token_ids": true, "stream_options": object{"include_usage": true}}
+	more := object{"max_tokens": 12, "ignore_eos": true, "return_token_ids": true,
+		"stream_options": object{"include_usage": true}}
 	events := s.events(t, "/v1/chat/completions", chat("Which way?", more))
 	c := collect(events, 0)
 	if len(c.ids) != 12 || len(c.ids) != number(c.usage["completion_tokens"]) {
@@ -110,16 +114,19 @@ func (s *suite) tokenIDs(t *testing.T) {
 	}
 }
 
-// lateRefusal: some of a request is judged once the stream has begun, and refused by an event that has the status in it.
+// lateRefusal: some of a request is judged once the stream has begun, and refused by an event that has the
+// status in it.
 func (s *suite) lateRefusal(t *testing.T) {
 	if s.StandIn {
 		t.Skip("the stand-in refuses these requests in the head")
 	}
 	for _, more := range []object{
-		{"logit_bias": object{"99999999": 1}}, {"allowed_token_ids": []int{}}, {"stop_token_ids": []int{-1}}, {"logprobs": true, "top_logprobs": -1},
+		{"logit_bias": object{"99999999": 1}}, {"allowed_token_ids": []int{}}, {"stop_token_ids": []int{-1}},
+		{"logprobs": true, "top_logprobs": -1},
 	} {
 		events := s.events(t, "/v1/chat/completions", chat("Hello", more))
-		if len(events) != 1 || number(dig(events[0], "error", "code")) != http.StatusBadRequest || text(dig(events[0], "error", "message")) == "" {
+		if len(events) != 1 || number(dig(events[0], "error", "code")) != http.StatusBadRequest ||
+			text(dig(events[0], "error", "message")) == "" {
 			t.Errorf("%v: %v, want one event with an error of code 400", more, events)
 		}
 	}
@@ -127,7 +134,8 @@ func (s *suite) lateRefusal(t *testing.T) {
 
 // tokenize: counts are those that are billed, and detokenize undoes it.
 func (s *suite) tokenize(t *testing.T) {
-	for _, content := range []string{"Hello there", "  leading spaces\n\n\tand tabs ", "naïve café, 北京, 🙂🙂", "a=b; // {\"k\": [1, 22, 333, 4444]}", "I'm sure they've won't"} {
+	for _, content := range []string{"Hello there", "  leading spaces\n\n\tand tabs ", "naïve café, 北京, 🙂🙂",
+		"a=b; // {\"k\": [1, 22, 333, 4444]}", "I'm sure they've won't"} {
 		v := s.ask(t, "/tokenize", object{"prompt": content, "add_special_tokens": false})
 		tokens := ids(v["tokens"])
 		if number(v["count"]) != len(tokens) || number(v["max_model_len"]) != s.maxLen {
@@ -138,7 +146,8 @@ func (s *suite) tokenize(t *testing.T) {
 		}
 		messages := chat(content, nil)
 		count := number(s.ask(t, "/tokenize", messages)["count"])
-		used := number(dig(s.ask(t, "/v1/chat/completions", chat(content, object{"max_tokens": 1})), "usage", "prompt_tokens"))
+		used := number(dig(s.ask(t, "/v1/chat/completions", chat(content, object{"max_tokens": 1})), "usage",
+			"prompt_tokens"))
 		if count != used {
 			t.Errorf("/tokenize counts %d tokens of %q, the chat %d", count, content, used)
 		}
@@ -151,7 +160,8 @@ func (s *suite) maxTokens(t *testing.T) {
 	if n := number(dig(v, "usage", "completion_tokens")); n != 16 {
 		t.Errorf("completion without max_tokens: %d tokens, want 16", n)
 	}
-	v = s.ask(t, "/v1/chat/completions", chat("Once", object{"ignore_eos": true, "max_tokens": 9, "max_completion_tokens": 5}))
+	v = s.ask(t, "/v1/chat/completions",
+		chat("Once", object{"ignore_eos": true, "max_tokens": 9, "max_completion_tokens": 5}))
 	if n := number(dig(v, "usage", "completion_tokens")); n != 5 {
 		t.Errorf("max_completion_tokens 5 beside max_tokens 9: %d tokens, want 5", n)
 	}
@@ -169,7 +179,8 @@ func (s *suite) maxTokens(t *testing.T) {
 	if got := text(dig(v, "choices", 0, "finish_reason")); got != "length" {
 		t.Errorf("finish_reason = %q, want length", got)
 	}
-	code, v := s.try(t, "/v1/chat/completions", chat(strings.Repeat("word word ", s.maxLen), object{"max_tokens": 1}))
+	code, v := s.try(t, "/v1/chat/completions",
+		chat(strings.Repeat("word word ", s.maxLen), object{"max_tokens": 1}))
 	if code != 400 || text(dig(v, "error", "param")) == "" {
 		t.Errorf("a prompt that is too long: %d %v, want 400 and the parameter named", code, v)
 	}
@@ -178,7 +189,8 @@ func (s *suite) maxTokens(t *testing.T) {
 // stopStrings: the text ends before the stop string, streamed or not, and says which.
 func (s *suite) stopStrings(t *testing.T) {
 	fixed := object{"max_tokens": 60, "seed": 7, "ignore_eos": true}
-	whole := text(dig(s.ask(t, "/v1/chat/completions", chat("Go on.", fixed)), "choices", 0, "message", "content"))
+	whole := text(dig(s.ask(t, "/v1/chat/completions", chat("Go on.", fixed)), "choices", 0, "message",
+		"content"))
 	stop := ""
 	for i := len(whole) / 2; i+3 < len(whole); i++ { // three plain characters from the middle
 		if c := whole[i : i+3]; strings.Trim(c, "abcdefghijklmnopqrstuvwxyz ") == "" {
@@ -222,7 +234,8 @@ func (s *suite) stopTokens(t *testing.T) {
 	fixed["stop_token_ids"] = []int{all[15]}
 	v := s.ask(t, "/v1/chat/completions", chat("Go on.", fixed))
 	choice := dig(v, "choices", 0)
-	if got := ids(dig(choice, "token_ids")); len(got) != at+1 || number(dig(v, "usage", "completion_tokens")) != at+1 {
+	if got := ids(dig(choice, "token_ids")); len(got) != at+1 ||
+		number(dig(v, "usage", "completion_tokens")) != at+1 {
 		t.Errorf("ids %v, want the first %d of %v", got, at+1, all)
 	}
 	if text(dig(choice, "finish_reason")) != "stop" || number(dig(choice, "stop_reason")) != all[15] {
@@ -243,7 +256,8 @@ func (s *suite) choices(t *testing.T) {
 	for _, p := range []string{"One", "Two two two"} {
 		prompt += number(s.ask(t, "/tokenize", object{"prompt": p})["count"])
 	}
-	if len(list) != 4 || number(dig(v, "usage", "completion_tokens")) != 20 || number(dig(v, "usage", "prompt_tokens")) != prompt {
+	if len(list) != 4 || number(dig(v, "usage", "completion_tokens")) != 20 ||
+		number(dig(v, "usage", "prompt_tokens")) != prompt {
 		t.Errorf("two prompts, n = 2: %d choices, usage %v; want 4, 20 and %d", len(list), v["usage"], prompt)
 	}
 	for i, c := range list {
@@ -251,7 +265,8 @@ func (s *suite) choices(t *testing.T) {
 			t.Errorf("choice %d has index %v", i, dig(c, "index"))
 		}
 	}
-	more := object{"n": 3, "max_tokens": 5, "ignore_eos": true, "return_token_ids": true, "stream_options": object{"include_usage": true}}
+	more := object{"n": 3, "max_tokens": 5, "ignore_eos": true, "return_token_ids": true,
+		"stream_options": object{"include_usage": true}}
 	events := s.events(t, "/v1/chat/completions", chat("One", more))
 	for i := range 3 {
 		c := collect(events, i)
@@ -264,7 +279,8 @@ func (s *suite) choices(t *testing.T) {
 	}
 }
 
-// continuation: an answer that broke off goes on with the same tokens when those that came are sent as the prompt's end.
+// continuation: an answer that broke off goes on with the same tokens when those that came are sent as the
+// prompt's end.
 func (s *suite) continuation(t *testing.T) {
 	const most = 40
 	greedy := object{"max_tokens": most, "ignore_eos": true, "temperature": 0, "return_token_ids": true}
@@ -287,7 +303,8 @@ func (s *suite) continuation(t *testing.T) {
 // requestIDs: the header is best, then the body, then one of the server's own.
 func (s *suite) requestIDs(t *testing.T) {
 	for _, c := range []struct{ header, body, want string }{
-		{"souk-1", "", "chatcmpl-souk-1"}, {"", "souk-2", "chatcmpl-souk-2"}, {"souk-3", "souk-4", "chatcmpl-souk-3"},
+		{"souk-1", "", "chatcmpl-souk-1"}, {"", "souk-2", "chatcmpl-souk-2"},
+		{"souk-3", "souk-4", "chatcmpl-souk-3"},
 	} {
 		body := s.named(chat("Hi", object{"max_tokens": 1}))
 		if c.body != "" {
@@ -302,7 +319,8 @@ func (s *suite) requestIDs(t *testing.T) {
 			t.Errorf("header %q, body %q: %.60s, want id %s", c.header, c.body, b, c.want)
 		}
 	}
-	a, b := s.ask(t, "/v1/chat/completions", chat("Hi", object{"max_tokens": 1})), s.ask(t, "/v1/chat/completions", chat("Hi", object{"max_tokens": 1}))
+	a, b := s.ask(t, "/v1/chat/completions", chat("Hi", object{"max_tokens": 1})),
+		s.ask(t, "/v1/chat/completions", chat("Hi", object{"max_tokens": 1}))
 	if a["id"] == b["id"] {
 		t.Errorf("two requests have the id %v", a["id"])
 	}
@@ -312,7 +330,8 @@ func (s *suite) apiKey(t *testing.T) {
 	if s.APIKey == "" {
 		t.Skip("the server has no key")
 	}
-	for path, want := range map[string]int{"/v1/models": 401, "/health": 200, "/version": 200, "/metrics": 200} {
+	for path, want := range map[string]int{"/v1/models": 401, "/health": 200, "/version": 200,
+		"/metrics": 200} {
 		q := s.request(t.Context(), t, "GET", path, nil)
 		q.Header.Del("Authorization")
 		r, b := s.do(t, q)

@@ -1,11 +1,12 @@
-// Package conformance is one suite of tests for anything that speaks vLLM's wire: the stand-in, and a real server.
-// What it asks for are the facts that an agent relies on. Known differences are in one table, Differences.
+// Package conformance is one suite of tests for anything that speaks vLLM's wire: the stand-in, and a real
+// server. What it asks for are the facts that an agent relies on. Known differences are in one table,
+// Differences.
 //
 //	go test ./integration/conformance                                                       the stand-in
 //	VLLM_URL=http://127.0.0.1:8001 go test ./integration/conformance -run Real -count=1 -v  a real server
 //
-// VLLM_API_KEY and VLLM_QUEUE_LIMIT tell of the flags --api-key and --max-num-queued-reqs (not above --max-num-seqs: so many
-// streams are opened at once). deploy/local starts a real server without a GPU.
+// VLLM_API_KEY and VLLM_QUEUE_LIMIT tell of the flags --api-key and --max-num-queued-reqs (not above
+// --max-num-seqs: so many streams are opened at once). deploy/local starts a real server without a GPU.
 package conformance
 
 import (
@@ -26,14 +27,17 @@ type Options struct {
 	StandIn    bool   // expect the stand-in's side of Differences
 	APIKey     string // sent with every request, and its absence is tested
 	QueueLimit int    // the server runs with --max-num-queued-reqs of this; 0 skips the test
-	NoDetails  bool   // the server runs without --enable-prompt-tokens-details: what needs cached_tokens is skipped
+	// the server runs without --enable-prompt-tokens-details: what needs cached_tokens is skipped
+	NoDetails bool
 }
 
-// Run tests the server at baseURL. It makes a few hundred short requests and waits for none longer than a minute.
+// Run tests the server at baseURL. It makes a few hundred short requests and waits for none longer than a
+// minute.
 func Run(t *testing.T, baseURL string, o Options) {
 	s := &suite{Options: o, url: strings.TrimRight(baseURL, "/"), client: &http.Client{Timeout: time.Minute}}
 	s.identify(t)
-	t.Logf("%s: model %s, vLLM %s, max_model_len %d, block size %d", s.url, s.model, s.version, s.maxLen, s.block)
+	t.Logf("%s: model %s, vLLM %s, max_model_len %d, block size %d", s.url, s.model, s.version, s.maxLen,
+		s.block)
 	t.Run("recordings", s.recordings)
 	t.Run("stream", s.stream)
 	t.Run("usage in every chunk", s.continuousUsage)

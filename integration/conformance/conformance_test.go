@@ -15,10 +15,13 @@ func TestStandIn(t *testing.T) {
 		cfg vllmsim.Config
 		o   Options
 	}{
-		"steady":              {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20}, Options{}},
-		"limited":             {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, MaxNumQueuedReqs: 6, APIKey: "secret"}, Options{QueueLimit: 6, APIKey: "secret"}},
-		"blocks of 32":        {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, BlockSize: 32, Model: "other", MaxModelLen: 4096}, Options{}},
-		"without the details": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, NoPromptDetails: true}, Options{NoDetails: true}},
+		"steady": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20}, Options{}},
+		"limited": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, MaxNumQueuedReqs: 6,
+			APIKey: "secret"}, Options{QueueLimit: 6, APIKey: "secret"}},
+		"blocks of 32": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, BlockSize: 32,
+			Model: "other", MaxModelLen: 4096}, Options{}},
+		"without the details": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, NoPromptDetails: true},
+			Options{NoDetails: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +40,8 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// TestReal judges the server that VLLM_URL names. VLLM_API_KEY and VLLM_QUEUE_LIMIT say what cannot be found out.
+// TestReal judges the server that VLLM_URL names. VLLM_API_KEY and VLLM_QUEUE_LIMIT say what cannot be found
+// out.
 func TestReal(t *testing.T) {
 	url := os.Getenv("VLLM_URL")
 	if url == "" {

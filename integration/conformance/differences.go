@@ -19,39 +19,56 @@ type Difference struct {
 // integration/vllmsim/DIFFERENCES.md is made from it.
 var Differences = []Difference{
 	{
-		What: "text", Real: "what the model says, sampled", StandIn: "a recorded answer to a known dialogue, else prose from a seed; temperature, top_p, penalties change nothing; without a seed the same prompt gives the same answer. A prompt that ends in an open message of the assistant (token ids of an answer that broke off) is continued as that answer",
+		What: "text", Real: "what the model says, sampled",
+		StandIn: "a recorded answer to a known dialogue, else prose from a seed; temperature, top_p, " +
+			"penalties change nothing; without a seed the same prompt gives the same answer. A prompt that " +
+			"ends in an open message of the assistant (token ids of an answer that broke off) is continued " +
+			"as that answer",
 	},
 	{
-		What: "logprobs, logit_bias, echo, suffix, bad_words, allowed_token_ids, truncate_prompt_tokens", Real: "served",
+		What:    "logprobs, logit_bias, echo, suffix, bad_words, allowed_token_ids, truncate_prompt_tokens",
+		Real:    "served",
 		StandIn: "400 that says so", recordings: []string{"chat_logprobs", "chat_eos"},
 	},
 	{
-		What: "response_format other than text, structured_outputs, tool_choice required or by name", Real: "the output is constrained",
+		What:    "response_format other than text, structured_outputs, tool_choice required or by name",
+		Real:    "the output is constrained",
 		StandIn: "400 that says so", recordings: []string{"chat_json_schema", "chat_tools_named"},
 	},
 	{
-		What: "/v1/chat/completions/render and derender, /inference/v1/generate", Real: "served with --enable-scale-out, else 403", StandIn: "403",
+		What: "/v1/chat/completions/render and derender, /inference/v1/generate",
+		Real: "served with --enable-scale-out, else 403", StandIn: "403",
 	}, {
-		What: "tools with tool_choice auto", Real: "in the prompt; calls are parsed from the output", StandIn: "in the prompt, by a template of its own; no calls are made",
+		What: "tools with tool_choice auto", Real: "in the prompt; calls are parsed from the output",
+		StandIn: "in the prompt, by a template of its own; no calls are made",
 	},
 	{
-		What: "tokens", Real: "the model's tokenizer and chat template", StandIn: "a byte-level BPE of its own (24,261 tokens) and a ChatML template; tokenised again, its text gives the tokens it was generated with",
+		What: "tokens", Real: "the model's tokenizer and chat template",
+		StandIn: "a byte-level BPE of its own (24,261 tokens) and a ChatML template; tokenised again, its " +
+			"text gives the tokens it was generated with",
 	},
 	{
-		What: "end of sequence", Real: "several tokens may end an answer; all but the main one show as stop_reason", StandIn: "one token, stop_reason null",
+		What:    "end of sequence",
+		Real:    "several tokens may end an answer; all but the main one show as stop_reason",
+		StandIn: "one token, stop_reason null",
 	},
 	{
-		What: "images, audio, prompt_embeds, LoRA, embeddings, /v1/responses, beam search, priority scheduling", Real: "served where the model and flags allow",
+		What: "images, audio, prompt_embeds, LoRA, embeddings, /v1/responses, beam search, priority " +
+			"scheduling", Real: "served where the model and flags allow",
 		StandIn: "not there; priority is accepted and ignored, as on a real server without the policy",
 	},
 	{
-		What: "KV block hashes", Real: "SHA-256 over tokens and extra keys", StandIn: "64-bit xxhash over parent and tokens, its root made from model and salt",
+		What: "KV block hashes", Real: "SHA-256 over tokens and extra keys",
+		StandIn: "64-bit xxhash over parent and tokens, its root made from model and salt",
 	},
 	{
-		What: "HTTP chunks of a stream", Real: "one event each", StandIn: "all events of a step in one; the events are the same",
+		What: "HTTP chunks of a stream", Real: "one event each",
+		StandIn: "all events of a step in one; the events are the same",
 	},
 	{
-		What: "x-request-id, vary, date order and case of response headers", Real: "lower case; x-request-id with --enable-request-id-headers", StandIn: "Go's; x-request-id never",
+		What:    "x-request-id, vary, date order and case of response headers",
+		Real:    "lower case; x-request-id with --enable-request-id-headers",
+		StandIn: "Go's; x-request-id never",
 	},
 	{
 		What: "/load", Real: "0 unless --enable-server-load-tracking", StandIn: "always the open completions",
@@ -60,17 +77,21 @@ var Differences = []Difference{
 		What: "/reset_prefix_cache", Real: "in development mode only", StandIn: "always",
 	},
 	{
-		What: "HTTP, process and Python metrics, estimated FLOPs and bytes, tool parser invocations", Real: "on /metrics", StandIn: "missing",
+		What: "HTTP, process and Python metrics, estimated FLOPs and bytes, tool parser invocations",
+		Real: "on /metrics", StandIn: "missing",
 		metrics: []string{"vllm:estimated_", "vllm:tool_call_parser_", "http_", "process_", "python_"},
 	},
 	{
-		What: "vllm:cache_config_info", Real: "some forty labels", StandIn: "block size, blocks, and what follows from them",
+		What: "vllm:cache_config_info", Real: "some forty labels",
+		StandIn: "block size, blocks, and what follows from them",
 	},
 	{
-		What: "NaN and Infinity in a body", Real: "read as numbers, as Python does", StandIn: "400, malformed JSON",
+		What: "NaN and Infinity in a body", Real: "read as numbers, as Python does",
+		StandIn: "400, malformed JSON",
 	},
 	{
-		What: "size of a body; n times the prompts of a request", Real: "no limit; 16,384", StandIn: "413 above 32 MiB; 256",
+		What: "size of a body; n times the prompts of a request", Real: "no limit; 16,384",
+		StandIn: "413 above 32 MiB; 256",
 	},
 }
 
@@ -97,7 +118,8 @@ func missingMetric(name string) (Difference, bool) {
 // Page is DIFFERENCES.md.
 func Page() string {
 	var b strings.Builder
-	b.WriteString("# Where the stand-in differs from vLLM\n\nMade from `conformance.Differences`; change it there, then run `go test ./integration/conformance -update`.\n\n")
+	b.WriteString("# Where the stand-in differs from vLLM\n\nMade from `conformance.Differences`; change " +
+		"it there, then run `go test ./integration/conformance -update`.\n\n")
 	b.WriteString("| what | vLLM 0.32.0 | stand-in |\n|---|---|---|\n")
 	for _, d := range Differences {
 		b.WriteString("| " + d.What + " | " + d.Real + " | " + d.StandIn + " |\n")

@@ -13,8 +13,10 @@ import (
 // vocabulary are some token ids that the server has, each once: those of a text.
 func (s *suite) vocabulary(t *testing.T) (out []int) {
 	t.Helper()
-	const text = "The quick brown fox jumps over the lazy dog while 47 wizards (all named Beatrix!) quietly examine a jukebox; why? Nobody knows."
-	for _, id := range ids(s.ask(t, "/tokenize", object{"prompt": text, "add_special_tokens": false})["tokens"]) {
+	const text = "The quick brown fox jumps over the lazy dog while 47 wizards (all named Beatrix!) " +
+		"quietly examine a jukebox; why? Nobody knows."
+	for _, id := range ids(s.ask(t, "/tokenize",
+		object{"prompt": text, "add_special_tokens": false})["tokens"]) {
 		if !slices.Contains(out, id) {
 			out = append(out, id)
 		}
@@ -32,7 +34,8 @@ func (s *suite) cached(t *testing.T, salt string, prompt []int) int {
 	return number(dig(v, "usage", "prompt_tokens_details", "cached_tokens"))
 }
 
-// prefixCache: full blocks, from the start, at most all but the last token; output blocks too; a salt keeps apart.
+// prefixCache: full blocks, from the start, at most all but the last token; output blocks too; a salt keeps
+// apart.
 func (s *suite) prefixCache(t *testing.T) {
 	if s.NoDetails {
 		t.Skip("the server does not report cached_tokens")
@@ -65,7 +68,9 @@ func (s *suite) prefixCache(t *testing.T) {
 	want("less than a block", s.cached(t, salt, prompt(1, b-1)), 0)
 
 	first := prompt(2, b+1)
-	v := s.ask(t, "/v1/completions", object{"prompt": first, "max_tokens": 2 * b, "ignore_eos": true, "return_token_ids": true, "cache_salt": salt})
+	v := s.ask(t, "/v1/completions",
+		object{"prompt": first, "max_tokens": 2 * b, "ignore_eos": true, "return_token_ids": true,
+			"cache_salt": salt})
 	out := ids(dig(v, "choices", 0, "token_ids"))
 	if len(out) != 2*b {
 		t.Fatalf("%d output tokens, want %d", len(out), 2*b)
@@ -90,7 +95,8 @@ func (s *suite) running(t *testing.T) int {
 // open starts a long stream and returns once its first token has come.
 func (s *suite) open(ctx context.Context, t *testing.T) *http.Response {
 	t.Helper()
-	body := s.named(chat("Go on and on.", object{"max_tokens": s.maxLen / 2, "ignore_eos": true, "stream": true}))
+	body := s.named(chat("Go on and on.",
+		object{"max_tokens": s.maxLen / 2, "ignore_eos": true, "stream": true}))
 	r, err := s.client.Do(s.request(ctx, t, "POST", "/v1/chat/completions", body))
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +136,8 @@ func (s *suite) leave(t *testing.T) {
 	}
 }
 
-// queueFull: beyond the limit a request gets 503, as plain JSON also when it wanted a stream, without Retry-After.
+// queueFull: beyond the limit a request gets 503, as plain JSON also when it wanted a stream, without
+// Retry-After.
 func (s *suite) queueFull(t *testing.T) {
 	if s.QueueLimit == 0 {
 		t.Skip("the server has no limit that we know of")
@@ -141,7 +148,8 @@ func (s *suite) queueFull(t *testing.T) {
 		defer s.open(ctx, t).Body.Close()
 	}
 	for _, stream := range []bool{false, true} {
-		r, b := s.do(t, s.request(t.Context(), t, "POST", "/v1/chat/completions", s.named(chat("x", object{"max_tokens": 1, "stream": stream}))))
+		r, b := s.do(t, s.request(t.Context(), t, "POST", "/v1/chat/completions",
+			s.named(chat("x", object{"max_tokens": 1, "stream": stream}))))
 		const body = `{"error":{"message":"The engine is currently busy and cannot accept new requests. Please try again later or on a different instance.","type":"Service Unavailable","param":null,"code":503}}`
 		if r.StatusCode != 503 || string(b) != body || r.Header.Get("Retry-After") != "" {
 			t.Errorf("stream %v: %s %s", stream, r.Status, b)
@@ -152,7 +160,8 @@ func (s *suite) queueFull(t *testing.T) {
 	s.ask(t, "/v1/chat/completions", chat("x", object{"max_tokens": 1}))
 }
 
-// metrics: every name, label and bucket edge of the recorded page is there, and one request moves what it must.
+// metrics: every name, label and bucket edge of the recorded page is there, and one request moves what it
+// must.
 func (s *suite) metrics(t *testing.T) {
 	want := parseMetrics(t, string(recorded(t, "metrics.prom")))
 	got := s.scrape(t)
@@ -175,23 +184,25 @@ func (s *suite) metrics(t *testing.T) {
 	var after metricsPage
 	until(t, 5*time.Second, "the request is counted", func() bool {
 		after = s.scrape(t)
-		return after.value(t, "vllm:request_success_total finished_reason=length") > before.value(t, "vllm:request_success_total finished_reason=length")
+		return after.value(t, "vllm:request_success_total finished_reason=length") > before.value(t,
+			"vllm:request_success_total finished_reason=length")
 	})
 	grew := func(name string) float64 { return after.value(t, name) - before.value(t, name) }
 	tokens := number(s.ask(t, "/tokenize", chat("How many?", nil))["count"])
 	for name, want := range map[string]float64{
-		"vllm:generation_tokens_total":                7,
-		"vllm:prompt_tokens_total":                    float64(tokens),
-		"vllm:prefix_cache_queries_total":             float64(tokens),
-		"vllm:time_to_first_token_seconds_count":      1,
-		"vllm:inter_token_latency_seconds_count":      6,
-		"vllm:e2e_request_latency_seconds_count":      1,
-		"vllm:request_generation_tokens_sum":          7,
-		"vllm:request_prompt_tokens_count":            1,
-		"vllm:request_params_max_tokens_sum":          7,
-		"vllm:num_preemptions_total":                  0,
-		"vllm:request_decode_time_seconds_count":      1,
-		"vllm:request_prefill_kv_computed_tokens_sum": grew("vllm:prompt_tokens_by_source_total source=local_compute"),
+		"vllm:generation_tokens_total":           7,
+		"vllm:prompt_tokens_total":               float64(tokens),
+		"vllm:prefix_cache_queries_total":        float64(tokens),
+		"vllm:time_to_first_token_seconds_count": 1,
+		"vllm:inter_token_latency_seconds_count": 6,
+		"vllm:e2e_request_latency_seconds_count": 1,
+		"vllm:request_generation_tokens_sum":     7,
+		"vllm:request_prompt_tokens_count":       1,
+		"vllm:request_params_max_tokens_sum":     7,
+		"vllm:num_preemptions_total":             0,
+		"vllm:request_decode_time_seconds_count": 1,
+		"vllm:request_prefill_kv_computed_tokens_sum": grew("vllm:prompt_tokens_by_source_total " +
+			"source=local_compute"),
 	} {
 		if got := grew(name); got != want {
 			t.Errorf("%s grew by %v, want %v", name, got, want)

@@ -63,8 +63,9 @@ func (e *exchange) header(name string) string {
 	return ""
 }
 
-// recordings sends every recorded request again: the answer must have the recorded status, content type, and shape
-// (the same keys in the same order with values of the same kinds; errors word for word on the recorded version).
+// recordings sends every recorded request again: the answer must have the recorded status, content type, and
+// shape (the same keys in the same order with values of the same kinds; errors word for word on the recorded
+// version).
 func (s *suite) recordings(t *testing.T) {
 	files, err := fs.Glob(golden, goldenDir+"/*.json")
 	if err != nil || len(files) == 0 {
@@ -155,8 +156,8 @@ type nopCloser struct{ *bytes.Reader }
 
 func (nopCloser) Close() error { return nil }
 
-// sameStream compares the shapes of events in order, runs of the same shape counting once, and each choice by itself:
-// which of several choices is ahead is chance.
+// sameStream compares the shapes of events in order, runs of the same shape counting once, and each choice by
+// itself: which of several choices is ahead is chance.
 func (s *suite) sameStream(t *testing.T, got, want []byte) {
 	stops := bytes.Contains(want, []byte(`"finish_reason":"stop"`))
 	shapes := func(b []byte) string {
@@ -174,7 +175,8 @@ func (s *suite) sameStream(t *testing.T, got, want []byte) {
 			if choice := dig(e, "choices", 0); choice != nil {
 				i = number(dig(choice, "index"))
 			}
-			if stops && dig(e, "choices", 0, "finish_reason") == nil && dig(e, "choices", 0, "delta", "role") == nil && dig(e, "choices", 0) != nil {
+			if stops && dig(e, "choices", 0, "finish_reason") == nil &&
+				dig(e, "choices", 0, "delta", "role") == nil && dig(e, "choices", 0) != nil {
 				continue // how much comes before a stop string is the model's affair
 			}
 			if sh := shape(t, l); len(byChoice[i]) == 0 || byChoice[i][len(byChoice[i])-1] != sh {
@@ -189,7 +191,8 @@ func (s *suite) sameStream(t *testing.T, got, want []byte) {
 }
 
 // literal are the keys whose values belong to the shape.
-var literal = map[string]bool{"object": true, "role": true, "finish_reason": true, "type": true, "owned_by": true, "is_blocking": true}
+var literal = map[string]bool{"object": true, "role": true, "finish_reason": true, "type": true,
+	"owned_by": true, "is_blocking": true}
 
 // shape writes a JSON text with its keys in order and its values replaced by their kind.
 func shape(t *testing.T, b []byte) string {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// metricsPage is a /metrics page. A sample's name is its metric's name and its labels but model_name and engine, with spaces
-// between: `vllm:request_success_total finished_reason=stop`.
+// metricsPage is a /metrics page. A sample's name is its metric's name and its labels but model_name and
+// engine, with spaces between: `vllm:request_success_total finished_reason=stop`.
 type metricsPage struct {
 	names  []string
 	values map[string]float64

@@ -26,11 +26,17 @@ func baselines(ctx context.Context, src *source, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t := Table{Name: "rules", Columns: []string{"clients per slot", "rule", "welfare a turn asked", "client utility", "premiums", "turns lost", "cached share", "TTFT mean (ms)", "TTFT p99 (ms)", "served below zero", "clients below zero"},
-		Note: "As things came to be: times include the line of prefills on an agent, costs are metered. Money in micro-credits a turn asked. Below zero: the client paid more than the answer was worth to it; clients: over the whole run."}
+	t := Table{Name: "rules", Columns: []string{"clients per slot", "rule", "welfare a turn asked",
+		"client utility", "premiums", "turns lost", "cached share", "TTFT mean (ms)", "TTFT p99 (ms)",
+		"served below zero", "clients below zero"},
+		Note: "As things came to be: times include the line of prefills on an agent, costs are metered. " +
+			"Money in micro-credits a turn asked. Below zero: the client paid more than the answer was " +
+			"worth to it; clients: over the whole run."}
 	welfare := Plot{Title: "Welfare", X: "clients per slot", Y: "micro-credits a turn asked", Marks: true}
-	below := Plot{Title: "Served turns below zero", X: "clients per slot", Y: "% of served turns", Marks: true}
-	hits := Plot{Title: "Prompt tokens found in a cache", X: "clients per slot", Y: "% of served prompt tokens", Marks: true}
+	below := Plot{Title: "Served turns below zero", X: "clients per slot", Y: "% of served turns",
+		Marks: true}
+	hits := Plot{Title: "Prompt tokens found in a cache", X: "clients per slot",
+		Y: "% of served prompt tokens", Marks: true}
 	for _, r := range everyRule {
 		for _, p := range []*Plot{&welfare, &below, &hits} {
 			p.Lines = append(p.Lines, Line{Name: r.name})
@@ -49,30 +55,44 @@ func baselines(ctx context.Context, src *source, o Options) (Result, error) {
 			if len(s.ttft) > 0 {
 				p99 = stat.Quantile(0.99, stat.Empirical, s.ttft, nil)
 			}
-			t.Rows = append(t.Rows, []any{x, rl.name, s.welfare / asked, s.utility / asked, s.premiums / asked, Percent(float64(s.lost) / asked), Percent(float64(s.hit) / float64(max(s.prompt, 1))),
-				1000 * stat.Mean(s.ttft, nil), 1000 * p99, Percent(float64(s.below) / served), Percent(float64(s.unhappy) / float64(s.clients))})
+			t.Rows = append(t.Rows,
+				[]any{x, rl.name, s.welfare / asked, s.utility / asked, s.premiums / asked,
+					Percent(float64(s.lost) / asked), Percent(float64(s.hit) / float64(max(s.prompt, 1))),
+					1000 * stat.Mean(s.ttft, nil), 1000 * p99, Percent(float64(s.below) / served),
+					Percent(float64(s.unhappy) / float64(s.clients))})
 			welfare.Lines[k].Points = append(welfare.Lines[k].Points, Point{x, s.welfare / asked})
 			below.Lines[k].Points = append(below.Lines[k].Points, Point{x, 100 * float64(s.below) / served})
-			hits.Lines[k].Points = append(hits.Lines[k].Points, Point{x, 100 * float64(s.hit) / float64(max(s.prompt, 1))})
+			hits.Lines[k].Points = append(hits.Lines[k].Points,
+				Point{x, 100 * float64(s.hit) / float64(max(s.prompt, 1))})
 			reached[k] = s.welfare / asked
 		}
 		more := func(k int) float64 { return 100 * (reached[0]/reached[k] - 1) }
-		findings = append(findings, fmt.Sprintf("At %.2f clients per slot souk reaches %+.1f %% of welfare against max-flow, %+.1f %% greedy, %+.1f %% posted + sticky, %+.1f %% two lines, %+.1f %% least loaded.", x, more(1), more(2), more(3), more(4), more(5)))
+		findings = append(findings,
+			fmt.Sprintf("At %.2f clients per slot souk reaches %+.1f %% of welfare against max-flow, %+.1f "+
+				"%% greedy, %+.1f %% posted + sticky, %+.1f %% two lines, %+.1f %% least loaded.", x, more(1),
+				more(2), more(3), more(4), more(5)))
 	}
 	lies, lied, err := ruleLies(ctx, src, o)
 	if err != nil {
 		return Result{}, err
 	}
 	findings = append(findings, lied...)
-	about := []string{fmt.Sprintf("%d markets of %d slots over %d rounds for each load and rule, the same conversations and agents under all of them. Rules that ask nobody serve whoever comes while a slot is free; the others leave out whom serving would cost more than it gives.", o.Markets, slots, rounds)}
-	about = append(about, "In this world nearly every client gains by every agent, so that the greatest weight is a greatest number too and max-flow seldom differs; where a task suits few agents it does (market/testdata/max-flow.txt). Greedy comes close in welfare as long as nobody lies.")
+	about := []string{fmt.Sprintf("%d markets of %d slots over %d rounds for each load and rule, the same "+
+		"conversations and agents under all of them. Rules that ask nobody serve whoever comes while a "+
+		"slot is free; the others leave out whom serving would cost more than it gives.", o.Markets, slots,
+		rounds)}
+	about = append(about, "In this world nearly every client gains by every agent, so that the greatest "+
+		"weight is a greatest number too and max-flow seldom differs; where a task suits few agents it "+
+		"does (market/testdata/max-flow.txt). Greedy comes close in welfare as long as nobody lies.")
 	for _, r := range everyRule {
 		about = append(about, r.name+": "+r.about+".")
 	}
-	return Result{About: about, Findings: findings, Tables: []Table{t, lies}, Plots: []Plot{welfare, below, hits}}, nil
+	return Result{About: about, Findings: findings, Tables: []Table{t, lies},
+		Plots: []Plot{welfare, below, hits}}, nil
 }
 
-// ruleLies asks of every rule that listens to clients what the strategies of Fig. 5 gain under it, one liar and one round at a time.
+// ruleLies asks of every rule that listens to clients what the strategies of Fig. 5 gain under it, one liar
+// and one round at a time.
 func ruleLies(ctx context.Context, src *source, o Options) (Table, []string, error) {
 	rules := []rule{souk, maxFlow, greedy, sticky}
 	rounds := max(o.Rounds/10, 1)
@@ -122,15 +142,19 @@ func ruleLies(ctx context.Context, src *source, o Options) (Table, []string, err
 	if err != nil {
 		return Table{}, nil, err
 	}
-	t := Table{Name: "lies", Columns: []string{"rule", "lies tried", "lies that paid", "share", "mean gain of those", "largest gain"},
-		Note: "One client at a time lies for one round as in Fig. 5, at 1.5 clients per slot; at the quote, micro-credits. Rules that ask nobody cannot be lied to."}
+	t := Table{Name: "lies", Columns: []string{"rule", "lies tried", "lies that paid", "share",
+		"mean gain of those", "largest gain"},
+		Note: "One client at a time lies for one round as in Fig. 5, at 1.5 clients per slot; at the " +
+			"quote, micro-credits. Rules that ask nobody cannot be lied to."}
 	var findings []string
 	for k, rl := range rules {
 		var sum tally
 		for _, r := range runs[k*o.Markets : (k+1)*o.Markets] {
 			sum = tally{sum.tried + r.tried, sum.pays + r.pays, max(sum.most, r.most), sum.total + r.total}
 		}
-		t.Rows = append(t.Rows, []any{rl.name, sum.tried, sum.pays, Percent(float64(sum.pays) / float64(max(sum.tried, 1))), micro(sum.total) / float64(max(sum.pays, 1)), micro(sum.most)})
+		t.Rows = append(t.Rows,
+			[]any{rl.name, sum.tried, sum.pays, Percent(float64(sum.pays) / float64(max(sum.tried, 1))),
+				micro(sum.total) / float64(max(sum.pays, 1)), micro(sum.most)})
 		findings = append(findings, fmt.Sprintf("Under %s %d of %d lies paid.", rl.name, sum.pays, sum.tried))
 	}
 	return t, findings, nil

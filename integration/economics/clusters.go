@@ -14,8 +14,8 @@ import (
 // large is the paper's setting for Fig. 6: 100 agents, 200 tasks at once; here with 200 slots in all.
 var large = shape{clients: 200, agents: 100, slots: 2, cacheSize: 24_000, charge: 8_000}
 
-// cut deals n things into k clusters of equal size: in order of their domain, so that each cluster has few of them, or in
-// an order drawn at random.
+// cut deals n things into k clusters of equal size: in order of their domain, so that each cluster has few of
+// them, or in an order drawn at random.
 func cut(n, k int, domain func(i int) int, aligned bool, rng *rand.Rand) []int {
 	order := rng.Perm(n)
 	if aligned {
@@ -36,7 +36,8 @@ func (s *sim) divide(k int, clientsAligned, agentsAligned bool, seed uint64) (cl
 	return client, agent
 }
 
-// part is one cluster of a round, as its hub would see it: tasks and agents keep their order. Its indices lead back.
+// part is one cluster of a round, as its hub would see it: tasks and agents keep their order. Its indices
+// lead back.
 func part(r market.Round, client, agent []int, k int) (sub market.Round, tasks, agents []int) {
 	sub = r
 	sub.Tasks, sub.Agents, sub.Edges = nil, nil, nil
@@ -78,15 +79,22 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 	ks := []int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 50}
 	rounds, markets := max(o.Rounds/15, 1), max(o.Markets/4, 1)
 	alone := o
-	t := Table{Name: "clusters", Columns: []string{"clusters K", "cut", "welfare a turn", "of K = 1", "turns served", "clearing, all clusters (ms)", "clearing, slowest cluster (ms)"},
-		Note: "Clearing: assignment, every price and its proof, not the check; the median over rounds of the least of three tries, one core, on the machine of the run. Welfare in micro-credits a turn asked."}
-	welfare := Plot{Title: "Welfare against the number of clusters", X: "clusters K", Y: "% of the welfare of one market", Marks: true, LogX: true}
-	times := Plot{Title: "Time to clear against the number of clusters", X: "clusters K", Y: "ms a round", Marks: true, LogX: true, LogY: true}
+	t := Table{Name: "clusters",
+		Columns: []string{"clusters K", "cut", "welfare a turn", "of K = 1", "turns served",
+			"clearing, all clusters (ms)", "clearing, slowest cluster (ms)"},
+		Note: "Clearing: assignment, every price and its proof, not the check; the median over rounds of " +
+			"the least of three tries, one core, on the machine of the run. Welfare in micro-credits a " +
+			"turn asked."}
+	welfare := Plot{Title: "Welfare against the number of clusters", X: "clusters K",
+		Y: "% of the welfare of one market", Marks: true, LogX: true}
+	times := Plot{Title: "Time to clear against the number of clusters", X: "clusters K", Y: "ms a round",
+		Marks: true, LogX: true, LogY: true}
 	var findings []string
 	var whole float64
 	for _, aligned := range []bool{true, false} {
 		name := map[bool]string{true: "by domain", false: "at random"}[aligned]
-		lw, lt, ls := Line{Name: name}, Line{Name: "all clusters, one after another"}, Line{Name: "slowest cluster (hubs side by side)"}
+		lw, lt, ls := Line{Name: name}, Line{Name: "all clusters, one after another"},
+			Line{Name: "slowest cluster (hubs side by side)"}
 		for i, k := range ks {
 			var c cutting
 			for m := range markets {
@@ -97,7 +105,8 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 				if err != nil {
 					return Result{}, err
 				}
-				c.welfare, c.served = c.welfare+one.welfare/float64(markets), c.served+one.served/float64(markets)
+				c.welfare, c.served = c.welfare+one.welfare/float64(markets),
+					c.served+one.served/float64(markets)
 				c.together, c.longest = append(c.together, one.together...), append(c.longest, one.longest...)
 			}
 			if alone.Progress != nil {
@@ -107,14 +116,20 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 				whole = c.welfare
 			}
 			all, slow := median(c.together), median(c.longest)
-			t.Rows = append(t.Rows, []any{k, name, c.welfare, Percent(c.welfare / whole), Percent(c.served), all, slow})
+			t.Rows = append(t.Rows,
+				[]any{k, name, c.welfare, Percent(c.welfare / whole), Percent(c.served), all, slow})
 			lw.Points = append(lw.Points, Point{float64(k), 100 * c.welfare / whole})
-			lt.Points, ls.Points = append(lt.Points, Point{float64(k), all}), append(ls.Points, Point{float64(k), slow})
+			lt.Points, ls.Points = append(lt.Points, Point{float64(k), all}),
+				append(ls.Points, Point{float64(k), slow})
 			if k == 6 {
-				findings = append(findings, fmt.Sprintf("Six clusters cut %s keep %.1f %% of the welfare of one market; the slowest clears in %.3f ms.", name, 100*c.welfare/whole, slow))
+				findings = append(findings,
+					fmt.Sprintf("Six clusters cut %s keep %.1f %% of the welfare of one market; the "+
+						"slowest clears in %.3f ms.", name, 100*c.welfare/whole, slow))
 			}
 			if k == 1 && aligned {
-				findings = append(findings, fmt.Sprintf("One market of %d agents and %d tasks clears in %.2f ms with all prices and proofs: time is no reason to cut it.", large.agents, large.clients, all))
+				findings = append(findings,
+					fmt.Sprintf("One market of %d agents and %d tasks clears in %.2f ms with all prices "+
+						"and proofs: time is no reason to cut it.", large.agents, large.clients, all))
 			}
 		}
 		welfare.Lines = append(welfare.Lines, lw)
@@ -123,7 +138,10 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 		}
 	}
 	return Result{
-		About:    []string{fmt.Sprintf("%d agents with %d slots each, %d clients, each of one domain; %d markets over %d rounds for each K. Agents and clients stand in a line, by domain or at random, and the line is cut into K equal parts.", large.agents, large.slots, large.clients, markets, rounds)},
+		About: []string{fmt.Sprintf("%d agents with %d slots each, %d clients, each of one domain; %d "+
+			"markets over %d rounds for each K. Agents and clients stand in a line, by domain or at "+
+			"random, and the line is cut into K equal parts.", large.agents, large.slots, large.clients,
+			markets, rounds)},
 		Findings: findings, Tables: []Table{t}, Plots: []Plot{welfare, times},
 	}, nil
 }
@@ -187,7 +205,8 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	list := []struct {
 		name            string
 		clients, agents bool
-	}{{"Full-Mix", false, false}, {"Ideal", true, true}, {"Task-Mix", false, true}, {"Agent-Mix", true, false}}
+	}{{"Full-Mix", false, false}, {"Ideal", true, true}, {"Task-Mix", false, true},
+		{"Agent-Mix", true, false}}
 	sh := shape{clients: 72, agents: 24, slots: 2, cacheSize: 24_000, charge: usual.charge}
 	k := len(domains)
 	rounds := max(o.Rounds/3, 1)
@@ -195,15 +214,19 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	runs, err := each(ctx, o, "schemes", n*o.Markets, func(i int) (score, error) {
 		cell, seed := i/o.Markets, o.seed(i%o.Markets)
 		s := newWorld(src, sh, seed, true)
-		client, agent := s.divide(k, list[cell/len(paperRules)].clients, list[cell/len(paperRules)].agents, seed)
+		client, agent := s.divide(k, list[cell/len(paperRules)].clients, list[cell/len(paperRules)].agents,
+			seed)
 		s.allowed = func(p, a int) bool { return client[p] == agent[a] }
 		return s.play(paperRules[cell%len(paperRules)], rounds)
 	})
 	if err != nil {
 		return Result{}, err
 	}
-	t := Table{Name: "schemes", Columns: []string{"scheme", "rule", "welfare a turn", "client utility", "premiums", "turns lost", "served below zero", "clients below zero"},
-		Note: "As things came to be, micro-credits a turn asked. Served below zero: turns whose client paid more than the answer was worth to it."}
+	t := Table{Name: "schemes",
+		Columns: []string{"scheme", "rule", "welfare a turn", "client utility", "premiums", "turns lost",
+			"served below zero", "clients below zero"},
+		Note: "As things came to be, micro-credits a turn asked. Served below zero: turns whose client " +
+			"paid more than the answer was worth to it."}
 	bars := Plot{Title: "Welfare a turn", Y: "micro-credits"}
 	below := Plot{Title: "Served turns below zero", Y: "% of served turns"}
 	for _, l := range list {
@@ -217,7 +240,10 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 		s := sumScores(runs[cell*o.Markets : (cell+1)*o.Markets])
 		l, rl := list[cell/len(paperRules)], paperRules[cell%len(paperRules)]
 		asked, served := float64(max(s.asked, 1)), float64(max(s.served, 1))
-		t.Rows = append(t.Rows, []any{l.name, rl.name, s.welfare / asked, s.utility / asked, s.premiums / asked, Percent(float64(s.lost) / asked), Percent(float64(s.below) / served), Percent(float64(s.unhappy) / float64(s.clients))})
+		t.Rows = append(t.Rows,
+			[]any{l.name, rl.name, s.welfare / asked, s.utility / asked, s.premiums / asked,
+				Percent(float64(s.lost) / asked), Percent(float64(s.below) / served),
+				Percent(float64(s.unhappy) / float64(s.clients))})
 		x := float64(cell / len(paperRules))
 		at := cell % len(paperRules)
 		bars.Lines[at].Name, below.Lines[at].Name = rl.name, rl.name
@@ -229,9 +255,14 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	}
 	return Result{
 		About: []string{
-			fmt.Sprintf("%d clusters, %d clients, %d agents with %d slots each; %d markets over %d rounds. Full-Mix: clients and agents dealt out at random. Ideal: both by domain. Task-Mix: agents by domain, clients at random. Agent-Mix: clients by domain, agents at random.", k, sh.clients, sh.agents, sh.slots, o.Markets, rounds),
+			fmt.Sprintf("%d clusters, %d clients, %d agents with %d slots each; %d markets over %d rounds. "+
+				"Full-Mix: clients and agents dealt out at random. Ideal: both by domain. Task-Mix: agents "+
+				"by domain, clients at random. Agent-Mix: clients by domain, agents at random.", k,
+				sh.clients, sh.agents, sh.slots, o.Markets, rounds),
 		},
-		Findings: []string{fmt.Sprintf("Under souk, against Full-Mix: Ideal %+.1f %% welfare, Task-Mix %+.1f %%, Agent-Mix %+.1f %%.", 100*(welfare[1]/welfare[0]-1), 100*(welfare[2]/welfare[0]-1), 100*(welfare[3]/welfare[0]-1))},
-		Tables:   []Table{t}, Plots: []Plot{bars, below},
+		Findings: []string{fmt.Sprintf("Under souk, against Full-Mix: Ideal %+.1f %% welfare, Task-Mix "+
+			"%+.1f %%, Agent-Mix %+.1f %%.", 100*(welfare[1]/welfare[0]-1), 100*(welfare[2]/welfare[0]-1),
+			100*(welfare[3]/welfare[0]-1))},
+		Tables: []Table{t}, Plots: []Plot{bars, below},
 	}, nil
 }

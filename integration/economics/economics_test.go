@@ -76,7 +76,8 @@ func TestTruthIsBest(t *testing.T) {
 	o := small
 	o.Rounds, o.Markets = 60, 4
 	table := run(t, o, "truth")[0].Tables[0]
-	for _, column := range []string{"alone: utility per client and round", "mixed: utility per client and round"} {
+	for _, column := range []string{"alone: utility per client and round",
+		"mixed: utility per client and round"} {
 		honest := figure(t, table, column, "honest")
 		for _, s := range []string{"aggressive", "conservative", "random"} {
 			if u := figure(t, table, column, s); u >= honest {
@@ -92,7 +93,8 @@ func TestTruthIsBest(t *testing.T) {
 	}
 }
 
-// However wrong the predictor, no round has a deficit; under metered an agent is due its card, under quoted it bears the error.
+// However wrong the predictor, no round has a deficit; under metered an agent is due its card, under quoted
+// it bears the error.
 func TestSettlement(t *testing.T) {
 	table := run(t, small, "settle")[0].Tables[0]
 	for _, row := range table.Rows {
@@ -124,8 +126,8 @@ func TestPrivateLengths(t *testing.T) {
 	}
 }
 
-// Under vcg an owner gains by asking more than the truth; under a tariff or a posted price by nothing that it says. What clients, owners
-// and surplus get adds up to the welfare.
+// Under vcg an owner gains by asking more than the truth; under a tariff or a posted price by nothing that it
+// says. What clients, owners and surplus get adds up to the welfare.
 func TestOwnersLies(t *testing.T) {
 	o := small
 	o.Rounds, o.Markets = 60, 4
@@ -142,7 +144,8 @@ func TestOwnersLies(t *testing.T) {
 		if row[8] != 0 {
 			t.Errorf("%v: rounds with a deficit", row)
 		}
-		if d := row[3].(float64) - row[4].(float64) - row[5].(float64) - row[6].(float64); d > 1e-6 || d < -1e-6 {
+		if d := row[3].(float64) - row[4].(float64) - row[5].(float64) - row[6].(float64); d > 1e-6 ||
+			d < -1e-6 {
 			t.Errorf("%v: %v micro-credits are nobody's", row, d)
 		}
 		selective = selective || row[1] == "tariff" && row[2].(float64) < float64(owners.agents)-1
@@ -152,8 +155,8 @@ func TestOwnersLies(t *testing.T) {
 	}
 }
 
-// Every rule keeps to slots and clusters, and serves no task twice; welfare is greatest under souk where nothing but the
-// round counts.
+// Every rule keeps to slots and clusters, and serves no task twice; welfare is greatest under souk where
+// nothing but the round counts.
 func TestRulesKeepTheRules(t *testing.T) {
 	src, err := load()
 	if err != nil {
@@ -216,11 +219,13 @@ func TestLiesByRule(t *testing.T) {
 	}
 }
 
-// The paper's network as printed serves two for 6 where one alone is worth 10, and charges the second more than its worth.
+// The paper's network as printed serves two for 6 where one alone is worth 10, and charges the second more
+// than its worth.
 func TestMaxFlowCounterexample(t *testing.T) {
 	s := &sim{nodes: []node{{id: "A", slots: 1}, {id: "B", slots: 1}}, people: make([]person, 2)}
 	zero := []market.Credits{0, 0}
-	ds := []demand{{person: 0, value: []market.Credits{10, 1}, quote: zero}, {person: 1, value: []market.Credits{5, 0}, quote: zero}}
+	ds := []demand{{person: 0, value: []market.Credits{10, 1}, quote: zero},
+		{person: 1, value: []market.Credits{5, 0}, quote: zero}}
 	got, err := placeMaxFlow(s, ds)
 	want := []place{{0, 1, 0}, {1, 0, 9}}
 	if err != nil || !slices.Equal(got, want) {
@@ -338,7 +343,8 @@ func TestBadOptions(t *testing.T) {
 	}{
 		{context.Background(), []string{"all"}, Options{Rounds: 0, Markets: 1}, "rounds is 0"},
 		{context.Background(), []string{"all"}, Options{Rounds: 1, Markets: MaxMarkets + 1}, "markets is"},
-		{context.Background(), []string{"truht"}, small, fmt.Sprintf("%q: there is none; use all, or some of truth", "truht")},
+		{context.Background(), []string{"truht"}, small,
+			fmt.Sprintf("%q: there is none; use all, or some of truth", "truht")},
 		{ctx, []string{"truth"}, small, "experiment truth: context canceled"},
 		{ctx, []string{"clusters"}, small, "experiment clusters: context canceled"},
 	} {

@@ -13,10 +13,12 @@ import (
 
 // Options say how large a run is.
 type Options struct {
-	Seed     uint64
-	Rounds   int                                // of one simulated market
-	Markets  int                                // simulated side by side, each from its own seed; their means are reported
-	Progress func(what string, done, total int) // called as markets end, one call at a time; nil: nobody watches
+	Seed   uint64
+	Rounds int // of one simulated market
+	// simulated side by side, each from its own seed; their means are reported
+	Markets int
+	// called as markets end, one call at a time; nil: nobody watches
+	Progress func(what string, done, total int)
 }
 
 // DefaultOptions are those of the committed results.
@@ -98,7 +100,8 @@ func Run(ctx context.Context, names []string, o Options) ([]Result, error) {
 			}
 		}
 		if len(chosen) == n {
-			return nil, fmt.Errorf("experiment %q: there is none; use all, or some of %s", name, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("experiment %q: there is none; use all, or some of %s", name,
+				strings.Join(Names(), ", "))
 		}
 	}
 	src, err := load()
@@ -118,7 +121,8 @@ func Run(ctx context.Context, names []string, o Options) ([]Result, error) {
 }
 
 // each runs n markets on all processors and returns what they gave, in order. The first error ends it.
-func each[T any](ctx context.Context, o Options, what string, n int, run func(i int) (T, error)) ([]T, error) {
+func each[T any](ctx context.Context, o Options, what string, n int, run func(i int) (T, error)) ([]T,
+	error) {
 	out, errs := make([]T, n), make([]error, n)
 	var next, done atomic.Int64
 	var report sync.Mutex

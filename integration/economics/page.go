@@ -103,7 +103,8 @@ the quality of models in domains is assumed. A millionth of a credit is a micro-
 {{end}}{{end}}</body></html>
 `))
 
-// WritePage writes everything as one page that needs nothing else; command is what a reader types to make it again.
+// WritePage writes everything as one page that needs nothing else; command is what a reader types to make it
+// again.
 func WritePage(w io.Writer, command string, results []Result) error {
 	return page.Execute(w, struct {
 		Command string
@@ -111,8 +112,8 @@ func WritePage(w io.Writer, command string, results []Result) error {
 	}{command, results})
 }
 
-// Write puts the page, index.html, and every table as CSV into a directory, which it makes if there is none, and returns
-// the path of the page.
+// Write puts the page, index.html, and every table as CSV into a directory, which it makes if there is none,
+// and returns the path of the page.
 func Write(dir, command string, results []Result) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

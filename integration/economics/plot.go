@@ -35,7 +35,8 @@ type Plot struct {
 
 // colours that people who see few colours tell apart (Okabe and Ito 2008).
 var colours = []color.RGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {230, 159, 0, 255}, {86, 180, 233, 255}, {90, 90, 90, 255},
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {230, 159, 0, 255},
+	{86, 180, 233, 255}, {90, 90, 90, 255},
 }
 
 // SVG draws the plot as an element that an HTML page may hold.

@@ -12,7 +12,8 @@ import (
 // owners is a market of independent owners, one agent each.
 var owners = shape{clients: 36, agents: 12, slots: 2, cacheSize: 24_000}
 
-// What serving a task costs an owner beside the metered cost is its own secret: 0 to dearest, even. No ask above the ceiling counts.
+// What serving a task costs an owner beside the metered cost is its own secret: 0 to dearest, even. No ask
+// above the ceiling counts.
 const (
 	dearest  market.Credits = 200_000
 	ceiling  market.Credits = 250_000
@@ -20,7 +21,8 @@ const (
 )
 
 // shifts are the lies: an ask so far from the truth.
-var shifts = []market.Credits{-200_000, -100_000, -50_000, -25_000, 0, 25_000, 50_000, 100_000, 150_000, 200_000}
+var shifts = []market.Credits{-200_000, -100_000, -50_000, -25_000, 0, 25_000, 50_000, 100_000, 150_000,
+	200_000}
 
 // paid is how a market of owners went over one epoch, at the quote.
 type paid struct {
@@ -36,7 +38,9 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		name, short, pricing string
 		all                  market.Credits // every owner asks so much beyond the truth
 	}
-	ways := []way{{"vcg, honest owners", "vcg, honest", market.PricingVCG, 0}, {"vcg, all ask 100 more", "vcg, +100", market.PricingVCG, 100_000}, {"tariff", "tariff", market.PricingTariff, 0}, {"posted", "posted", market.PricingPosted, 0}}
+	ways := []way{{"vcg, honest owners", "vcg, honest", market.PricingVCG, 0},
+		{"vcg, all ask 100 more", "vcg, +100", market.PricingVCG, 100_000},
+		{"tariff", "tariff", market.PricingTariff, 0}, {"posted", "posted", market.PricingPosted, 0}}
 	loads := []int{12, 24, 36}
 	rounds := max(o.Rounds/5, 1)
 	runs, err := each(ctx, o, "pricing", len(loads)*len(ways)*o.Markets, func(i int) (paid, error) {
@@ -47,10 +51,15 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t := Table{Name: "pricing", Columns: []string{"clients per slot", "pricing", "owners that sell", "welfare a turn", "client utility", "owners' gain", "surplus", "turns served", "rounds with a deficit"},
-		Note: "At the quote, settled as quoted, micro-credits a turn asked. Welfare: value less metered cost and less what serving truly cost the owner. Clients, owners and surplus add up to it."}
+	t := Table{Name: "pricing",
+		Columns: []string{"clients per slot", "pricing", "owners that sell", "welfare a turn",
+			"client utility", "owners' gain", "surplus", "turns served", "rounds with a deficit"},
+		Note: "At the quote, settled as quoted, micro-credits a turn asked. Welfare: value less metered " +
+			"cost and less what serving truly cost the owner. Clients, owners and surplus add up to it."}
 	slots := owners.agents * owners.slots
-	bars := Plot{Title: fmt.Sprintf("Who gets the welfare, at %.1f clients per slot", float64(loads[2])/float64(slots)), Y: "micro-credits a turn asked", Lines: []Line{{Name: "clients"}, {Name: "owners"}, {Name: "surplus"}}}
+	bars := Plot{Title: fmt.Sprintf("Who gets the welfare, at %.1f clients per slot",
+		float64(loads[2])/float64(slots)), Y: "micro-credits a turn asked",
+		Lines: []Line{{Name: "clients"}, {Name: "owners"}, {Name: "surplus"}}}
 	deficits := 0
 	for cell := range len(loads) * len(ways) {
 		var p paid
@@ -59,7 +68,10 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		}
 		w, clients := ways[cell%len(ways)], loads[cell/len(ways)]
 		n := float64(max(p.asked, 1))
-		t.Rows = append(t.Rows, []any{float64(clients) / float64(slots), w.name, float64(p.winners) / float64(o.Markets), micro(p.welfare) / n, micro(p.clients) / n, micro(p.owned) / n, micro(p.surplus) / n, Percent(float64(p.served) / n), p.deficits})
+		t.Rows = append(t.Rows,
+			[]any{float64(clients) / float64(slots), w.name, float64(p.winners) / float64(o.Markets),
+				micro(p.welfare) / n, micro(p.clients) / n, micro(p.owned) / n, micro(p.surplus) / n,
+				Percent(float64(p.served) / n), p.deficits})
 		deficits += p.deficits
 		if clients == loads[2] {
 			x := float64(len(bars.Groups))
@@ -71,24 +83,30 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 	}
 
 	kinds := []string{market.PricingVCG, market.PricingTariff, market.PricingPosted}
-	lies, err := each(ctx, o, "owners' lies", len(kinds)*len(loads)*o.Markets, func(i int) ([]market.Credits, error) {
-		m, load, kind := i%o.Markets, loads[i/o.Markets%len(loads)], kinds[i/o.Markets/len(loads)]
-		var out []market.Credits
-		for _, by := range shifts {
-			p, err := playPricing(src, rounds, o.seed(m), load, kind, 0, m%owners.agents, by)
-			if err != nil {
-				return nil, err
+	lies, err := each(ctx, o, "owners' lies", len(kinds)*len(loads)*o.Markets,
+		func(i int) ([]market.Credits, error) {
+			m, load, kind := i%o.Markets, loads[i/o.Markets%len(loads)], kinds[i/o.Markets/len(loads)]
+			var out []market.Credits
+			for _, by := range shifts {
+				p, err := playPricing(src, rounds, o.seed(m), load, kind, 0, m%owners.agents, by)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, p.one)
 			}
-			out = append(out, p.one)
-		}
-		return out, nil
-	})
+			return out, nil
+		})
 	if err != nil {
 		return Result{}, err
 	}
-	l := Table{Name: "owners", Columns: []string{"pricing", "asks beyond the truth", "owner's gain", "against the truth", "lies tried", "lies that paid"},
-		Note: "One owner asks more or less than the truth for one epoch, all others are honest; the same market, seed and clients. Micro-credits an epoch, means over markets and loads. An ask below 0 counts as 0."}
-	plotted := Plot{Title: "What an owner gains by asking more or less than the truth", X: "asks beyond the truth (micro-credits a task)", Y: "milli-credits an epoch", Marks: true}
+	l := Table{Name: "owners",
+		Columns: []string{"pricing", "asks beyond the truth", "owner's gain", "against the truth",
+			"lies tried", "lies that paid"},
+		Note: "One owner asks more or less than the truth for one epoch, all others are honest; the same " +
+			"market, seed and clients. Micro-credits an epoch, means over markets and loads. An ask below " +
+			"0 counts as 0."}
+	plotted := Plot{Title: "What an owner gains by asking more or less than the truth",
+		X: "asks beyond the truth (micro-credits a task)", Y: "milli-credits an epoch", Marks: true}
 	var findings []string
 	honest := slices.Index(shifts, 0)
 	for k, kind := range kinds {
@@ -115,26 +133,37 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 			line.Points = append(line.Points, Point{micro(by), gain / 1000})
 		}
 		plotted.Lines = append(plotted.Lines, line)
-		findings = append(findings, fmt.Sprintf("Under %s %d of %d owners' lies paid; the best shift gains %.0f micro-credits an epoch on average.", kind, pays, tried, best))
+		findings = append(findings,
+			fmt.Sprintf("Under %s %d of %d owners' lies paid; the best shift gains %.0f micro-credits an "+
+				"epoch on average.", kind, pays, tried, best))
 	}
 	findings = append(findings, fmt.Sprintf("%d rounds had a deficit.", deficits))
 	return Result{
 		About: []string{
-			fmt.Sprintf("%d owners with one agent of %d slots each; serving a task costs an owner 0 to %.0f micro-credits beside the metered cost, which it alone knows. %d markets, one epoch of %d rounds after one that warms caches, for %d, %d and %d clients.", owners.agents, owners.slots, micro(dearest), o.Markets, rounds, loads[0], loads[1], loads[2]),
-			fmt.Sprintf("vcg: an agent is paid its metered cost and what its owner asks. tariff: the lowest m owners win, m fixed from the epoch before, and are paid what the first loser asked, or the ceiling of %.0f. posted: owners who take %.0f a task sell, and clients are served one after another.", micro(ceiling), micro(announce)),
+			fmt.Sprintf("%d owners with one agent of %d slots each; serving a task costs an owner 0 to "+
+				"%.0f micro-credits beside the metered cost, which it alone knows. %d markets, one epoch "+
+				"of %d rounds after one that warms caches, for %d, %d and %d clients.", owners.agents,
+				owners.slots, micro(dearest), o.Markets, rounds, loads[0], loads[1], loads[2]),
+			fmt.Sprintf("vcg: an agent is paid its metered cost and what its owner asks. tariff: the "+
+				"lowest m owners win, m fixed from the epoch before, and are paid what the first loser "+
+				"asked, or the ceiling of %.0f. posted: owners who take %.0f a task sell, and clients are "+
+				"served one after another.", micro(ceiling), micro(announce)),
 		},
 		Findings: findings, Tables: []Table{t, l}, Plots: []Plot{bars, plotted},
 	}, nil
 }
 
 func (p *paid) add(q paid) {
-	p.asked, p.served, p.deficits, p.winners = p.asked+q.asked, p.served+q.served, p.deficits+q.deficits, p.winners+q.winners
-	p.welfare, p.clients, p.owned, p.surplus = p.welfare+q.welfare, p.clients+q.clients, p.owned+q.owned, p.surplus+q.surplus
+	p.asked, p.served, p.deficits, p.winners = p.asked+q.asked, p.served+q.served, p.deficits+q.deficits,
+		p.winners+q.winners
+	p.welfare, p.clients, p.owned, p.surplus = p.welfare+q.welfare, p.clients+q.clients, p.owned+q.owned,
+		p.surplus+q.surplus
 }
 
-// playPricing plays an epoch with honest owners, which warms caches and shows how busy the class is, and one that counts, in which
-// every owner asks all beyond the truth and the liar by.
-func playPricing(src *source, rounds int, seed uint64, clients int, pricing string, all market.Credits, liar int, by market.Credits) (paid, error) {
+// playPricing plays an epoch with honest owners, which warms caches and shows how busy the class is, and one
+// that counts, in which every owner asks all beyond the truth and the liar by.
+func playPricing(src *source, rounds int, seed uint64, clients int, pricing string, all market.Credits,
+	liar int, by market.Credits) (paid, error) {
 	sh := owners
 	sh.clients = clients
 	s := newSim(src, sh, seed)
@@ -161,7 +190,8 @@ func playPricing(src *source, rounds int, seed uint64, clients int, pricing stri
 }
 
 // terms says which agents sell, and what each is paid for a task beside the metered cost.
-func (s *sim) terms(pricing string, asks []market.Credits, winners int) (of func(a int) (market.Credits, bool), n int, err error) {
+func (s *sim) terms(pricing string, asks []market.Credits,
+	winners int) (of func(a int) (market.Credits, bool), n int, err error) {
 	switch pricing {
 	case market.PricingVCG:
 		return func(a int) (market.Credits, bool) { return asks[a], true }, len(asks), nil
@@ -188,7 +218,8 @@ func (s *sim) terms(pricing string, asks []market.Credits, winners int) (of func
 	}, len(t.Winners), err
 }
 
-func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, winners, liar int, use *market.ClassUse) (paid, error) {
+func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, winners, liar int,
+	use *market.ClassUse) (paid, error) {
 	of, n, err := s.terms(pricing, asks, winners)
 	if err != nil {
 		return paid{}, err
@@ -218,7 +249,8 @@ func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, wi
 			return out, err
 		}
 		places := placed(&r, &o)
-		out.asked, out.served, use.Peak = out.asked+len(ds), out.served+len(places), max(use.Peak, len(places))
+		out.asked, out.served, use.Peak = out.asked+len(ds), out.served+len(places),
+			max(use.Peak, len(places))
 		var pays, due market.Credits
 		for i, p := range places {
 			d, award := ds[p.task], o.Awards[i]

@@ -10,26 +10,40 @@ import (
 	"souk/market"
 )
 
-// private asks what a client gains by knowing more than the mechanism does: its own length of answer, and by warming a
-// cache with a prefill that nobody needs.
+// private asks what a client gains by knowing more than the mechanism does: its own length of answer, and by
+// warming a cache with a prefill that nobody needs.
 func private(ctx context.Context, src *source, o Options) (Result, error) {
-	t := Table{Name: "lengths", Columns: []string{"settle", "lies tried", "lies that paid", "share", "mean gain of a lie", "largest gain"},
-		Note: "One client in turn knows the length of its next answer and claims what makes the round choose as if the predictor knew it too: value + quoted cost - real cost, on every agent. Micro-credits."}
+	t := Table{Name: "lengths",
+		Columns: []string{"settle", "lies tried", "lies that paid", "share", "mean gain of a lie",
+			"largest gain"},
+		Note: "One client in turn knows the length of its next answer and claims what makes the round " +
+			"choose as if the predictor knew it too: value + quoted cost - real cost, on every agent. " +
+			"Micro-credits."}
 	var findings []string
 	for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
-		runs, err := each(ctx, o, "private: "+settle, o.Markets, func(i int) (lengths, error) { return playLengths(src, o.Rounds, o.seed(i), settle) })
+		runs, err := each(ctx, o, "private: "+settle, o.Markets,
+			func(i int) (lengths, error) { return playLengths(src, o.Rounds, o.seed(i), settle) })
 		if err != nil {
 			return Result{}, err
 		}
 		var sum lengths
 		for _, r := range runs {
-			sum.tried, sum.pays, sum.total, sum.most = sum.tried+r.tried, sum.pays+r.pays, sum.total+r.total, max(sum.most, r.most)
+			sum.tried, sum.pays, sum.total, sum.most = sum.tried+r.tried, sum.pays+r.pays, sum.total+r.total,
+				max(sum.most, r.most)
 		}
-		t.Rows = append(t.Rows, []any{settle, sum.tried, sum.pays, Percent(float64(sum.pays) / float64(max(sum.tried, 1))), micro(sum.total) / float64(max(sum.tried, 1)), micro(sum.most)})
-		findings = append(findings, fmt.Sprintf("Settled as %s, %d of %d lies by a client that knows its length paid.", settle, sum.pays, sum.tried))
+		t.Rows = append(t.Rows,
+			[]any{settle, sum.tried, sum.pays, Percent(float64(sum.pays) / float64(max(sum.tried, 1))),
+				micro(sum.total) / float64(max(sum.tried, 1)), micro(sum.most)})
+		findings = append(findings,
+			fmt.Sprintf("Settled as %s, %d of %d lies by a client that knows its length paid.", settle,
+				sum.pays, sum.tried))
 	}
-	d := Table{Name: "dummies", Columns: []string{"settle", "honest: utility a round", "with dummy prefills", "difference", "standard error"},
-		Note: "One client in four sends, before each conversation, a prefill of its first prompt to the agent that suits it, pays for it, and gives up that round; against the same clients of the same seed without. Means over markets, micro-credits a client and round."}
+	d := Table{Name: "dummies",
+		Columns: []string{"settle", "honest: utility a round", "with dummy prefills", "difference",
+			"standard error"},
+		Note: "One client in four sends, before each conversation, a prefill of its first prompt to the " +
+			"agent that suits it, pays for it, and gives up that round; against the same clients of the " +
+			"same seed without. Means over markets, micro-credits a client and round."}
 	for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
 		runs, err := each(ctx, o, "dummy prefills: "+settle, o.Markets, func(i int) ([2]float64, error) {
 			honest, err := playDummies(src, o.Rounds, o.seed(i), settle, false)
@@ -50,11 +64,14 @@ func private(ctx context.Context, src *source, o Options) (Result, error) {
 		if len(diff) < 2 {
 			dev = 0
 		}
-		d.Rows = append(d.Rows, []any{settle, stat.Mean(honest, nil), stat.Mean(lied, nil), mean, dev / math.Sqrt(float64(len(diff)))})
+		d.Rows = append(d.Rows,
+			[]any{settle, stat.Mean(honest, nil), stat.Mean(lied, nil), mean,
+				dev / math.Sqrt(float64(len(diff)))})
 	}
 	return Result{
 		About: []string{
-			"No mechanism of one round covers what a client knows and the predictor does not, nor what it does between rounds; this is how large both are here.",
+			"No mechanism of one round covers what a client knows and the predictor does not, nor what it " +
+				"does between rounds; this is how large both are here.",
 		},
 		Findings: findings,
 		Tables:   []Table{t, d},
@@ -111,7 +128,8 @@ func (s *sim) keeps(ds []demand, places []place, task int, settle string) market
 		d := ds[task]
 		usage := market.Usage{Prompt: d.turn.prompt, Cached: d.overlap[p.agent], Output: d.turn.output}
 		most := s.people[d.person].terms.Cap()
-		return d.value[p.agent] - p.premium - market.Settle(settle, s.nodes[p.agent].price, d.quote[p.agent], usage, most-p.premium)
+		return d.value[p.agent] - p.premium - market.Settle(settle, s.nodes[p.agent].price, d.quote[p.agent],
+			usage, most-p.premium)
 	}
 	return 0
 }

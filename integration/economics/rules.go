@@ -15,11 +15,16 @@ type rule struct {
 }
 
 var (
-	souk       = rule{"souk", "greatest welfare, slot prices, congestion charge in the premium", placeSouk}
-	maxFlow    = rule{"max-flow", "the paper's network as printed: as many tasks as possible, then greatest welfare; payments by Eq. 8", placeMaxFlow}
-	greedy     = rule{"greedy", "the heaviest edge first; the price card alone is paid", placeGreedy}
-	sticky     = rule{"posted + sticky", "one after another: the session's last agent while it has room, else the best at its price card", placeSticky}
-	twoLine    = rule{"two lines", "longest match if at least two blocks, else least loaded; nobody is asked", placeTwoLine}
+	souk    = rule{"souk", "greatest welfare, slot prices, congestion charge in the premium", placeSouk}
+	maxFlow = rule{"max-flow",
+		"the paper's network as printed: as many tasks as possible, then greatest welfare; payments by Eq. 8",
+		placeMaxFlow}
+	greedy = rule{"greedy", "the heaviest edge first; the price card alone is paid", placeGreedy}
+	sticky = rule{"posted + sticky",
+		"one after another: the session's last agent while it has room, else the best at its price card",
+		placeSticky}
+	twoLine = rule{"two lines", "longest match if at least two blocks, else least loaded; nobody is asked",
+		placeTwoLine}
 	leastLoad  = rule{"least loaded", "the agent with the most free slots; nobody is asked", placeLeastLoaded}
 	everyRule  = []rule{souk, maxFlow, greedy, sticky, twoLine, leastLoad}
 	paperRules = []rule{souk, maxFlow}
@@ -34,8 +39,9 @@ func placeSouk(s *sim, ds []demand) ([]place, error) {
 // mayServe reports whether an agent is open to a task.
 func (s *sim) mayServe(d *demand, a int) bool { return s.allowed == nil || s.allowed(d.person, a) }
 
-// placeMaxFlow is min-cost MAX-flow on the edges of positive welfare, and Eq. 8 by solving again without each task. A bonus on
-// every edge, larger than all welfare together, makes the greatest weight the greatest number first.
+// placeMaxFlow is min-cost MAX-flow on the edges of positive welfare, and Eq. 8 by solving again without each
+// task. A bonus on every edge, larger than all welfare together, makes the greatest weight the greatest
+// number first.
 func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 	var bonus int64 = 1
 	weight := func(j, a int) int64 { return int64(ds[j].value[a] - ds[j].quote[a]) }
@@ -139,12 +145,14 @@ func (s *sim) oneByOne(ds []demand, choose func(d *demand, free []int) int) []pl
 
 func placeSticky(s *sim, ds []demand) ([]place, error) {
 	return s.oneByOne(ds, func(d *demand, free []int) int {
-		if home := s.people[d.person].home; home >= 0 && free[home] > 0 && d.value[home] >= d.quote[home] && s.mayServe(d, home) {
+		if home := s.people[d.person].home; home >= 0 && free[home] > 0 && d.value[home] >= d.quote[home] &&
+			s.mayServe(d, home) {
 			return home
 		}
 		best := -1
 		for a := range s.nodes {
-			if free[a] > 0 && d.value[a] >= d.quote[a] && s.mayServe(d, a) && (best < 0 || d.value[a]-d.quote[a] > d.value[best]-d.quote[best]) {
+			if free[a] > 0 && d.value[a] >= d.quote[a] && s.mayServe(d, a) &&
+				(best < 0 || d.value[a]-d.quote[a] > d.value[best]-d.quote[best]) {
 				best = a
 			}
 		}
@@ -156,7 +164,8 @@ func placeTwoLine(s *sim, ds []demand) ([]place, error) {
 	return s.oneByOne(ds, func(d *demand, free []int) int {
 		best := -1
 		for a := range s.nodes {
-			if free[a] > 0 && s.mayServe(d, a) && d.overlap[a] >= 2*block && (best < 0 || d.overlap[a] > d.overlap[best]) {
+			if free[a] > 0 && s.mayServe(d, a) && d.overlap[a] >= 2*block &&
+				(best < 0 || d.overlap[a] > d.overlap[best]) {
 				best = a
 			}
 		}
@@ -181,7 +190,8 @@ func (s *sim) leastLoaded(d *demand, free []int) int {
 	return best
 }
 
-// score is how a market went under one rule, as things came to be: times with the line before each prefill, costs metered.
+// score is how a market went under one rule, as things came to be: times with the line before each prefill,
+// costs metered.
 type score struct {
 	asked, served, lost, below int // turns; below: served at a loss to the client
 	clients, unhappy           int // unhappy: lost money over the whole run
@@ -227,9 +237,11 @@ func (s *sim) play(rl rule, rounds int) (score, error) {
 
 func sumScores(list []score) (sum score) {
 	for _, s := range list {
-		sum.asked, sum.served, sum.lost, sum.below = sum.asked+s.asked, sum.served+s.served, sum.lost+s.lost, sum.below+s.below
+		sum.asked, sum.served, sum.lost, sum.below = sum.asked+s.asked, sum.served+s.served, sum.lost+s.lost,
+			sum.below+s.below
 		sum.clients, sum.unhappy = sum.clients+s.clients, sum.unhappy+s.unhappy
-		sum.welfare, sum.utility, sum.premiums = sum.welfare+s.welfare, sum.utility+s.utility, sum.premiums+s.premiums
+		sum.welfare, sum.utility, sum.premiums = sum.welfare+s.welfare, sum.utility+s.utility,
+			sum.premiums+s.premiums
 		sum.prompt, sum.hit = sum.prompt+s.prompt, sum.hit+s.hit
 		sum.ttft = append(sum.ttft, s.ttft...)
 	}

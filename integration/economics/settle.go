@@ -9,7 +9,8 @@ import (
 	"souk/market"
 )
 
-// biases are the predictors: how many times the unbiased cost they quote. The last draws its own for every task.
+// biases are the predictors: how many times the unbiased cost they quote. The last draws its own for every
+// task.
 var biases = []float64{0.1, 0.5, 1, 2, 10, 0}
 
 func biasName(b float64) string {
@@ -47,8 +48,12 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t := Table{Name: "settlement", Columns: []string{"settle", "predictor", "client utility", "agent gain", "agent gain, deviation", "agent paid too little", "surplus", "clients below zero", "rounds with a deficit"},
-		Note: "Means over served turns, micro-credits. Agent gain: what it was paid less the price card on real usage. Below zero: served turns for which the client paid more than the answer was worth to it."}
+	t := Table{Name: "settlement",
+		Columns: []string{"settle", "predictor", "client utility", "agent gain", "agent gain, deviation",
+			"agent paid too little", "surplus", "clients below zero", "rounds with a deficit"},
+		Note: "Means over served turns, micro-credits. Agent gain: what it was paid less the price card on " +
+			"real usage. Below zero: served turns for which the client paid more than the answer was " +
+			"worth to it."}
 	gains := map[string]*Line{market.SettleMetered: {Name: "metered"}, market.SettleQuoted: {Name: "quoted"}}
 	below := map[string]*Line{market.SettleMetered: {Name: "metered"}, market.SettleQuoted: {Name: "quoted"}}
 	deficits, rounds := 0, 0
@@ -59,7 +64,10 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 		}
 		n := float64(max(b.served, 1))
 		mean := b.agents / n
-		t.Rows = append(t.Rows, []any{c.settle, biasName(c.bias), b.clients / n, mean, math.Sqrt(max(0, b.agentSquares/n-mean*mean)), Percent(float64(b.losses) / n), b.spare / n, Percent(float64(b.below) / n), b.deficits})
+		t.Rows = append(t.Rows,
+			[]any{c.settle, biasName(c.bias), b.clients / n, mean,
+				math.Sqrt(max(0, b.agentSquares/n-mean*mean)), Percent(float64(b.losses) / n), b.spare / n,
+				Percent(float64(b.below) / n), b.deficits})
 		deficits, rounds = deficits+b.deficits, rounds+o.Rounds*o.Markets
 		if c.bias > 0 {
 			gains[c.settle].Points = append(gains[c.settle].Points, Point{c.bias, mean})
@@ -68,7 +76,10 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 	}
 	return Result{
 		About: []string{
-			"Under metered, client and agent settle at the price card on what was really used, at most the client's max_price; under quoted, at what was predicted. The same integer on both sides either way. The predictor knows the mean length of a source's answers; here it is also made to quote 0.1 to 10 times that cost.",
+			"Under metered, client and agent settle at the price card on what was really used, at most the " +
+				"client's max_price; under quoted, at what was predicted. The same integer on both sides " +
+				"either way. The predictor knows the mean length of a source's answers; here it is also " +
+				"made to quote 0.1 to 10 times that cost.",
 		},
 		Findings: []string{
 			fmt.Sprintf("%d of %d rounds had a deficit.", deficits, rounds),
@@ -76,15 +87,21 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 		},
 		Tables: []Table{t},
 		Plots: []Plot{
-			{Title: "What an agent gains by errors of prediction", X: "cost as quoted, times the unbiased one", Y: "micro-credits a turn", LogX: true, Lines: []Line{*gains[market.SettleMetered], *gains[market.SettleQuoted]}, Marks: true},
-			{Title: "Served turns that left their client below zero", X: "cost as quoted, times the unbiased one", Y: "% of served turns", LogX: true, Lines: []Line{*below[market.SettleMetered], *below[market.SettleQuoted]}, Marks: true},
+			{Title: "What an agent gains by errors of prediction",
+				X: "cost as quoted, times the unbiased one", Y: "micro-credits a turn", LogX: true,
+				Lines: []Line{*gains[market.SettleMetered], *gains[market.SettleQuoted]}, Marks: true},
+			{Title: "Served turns that left their client below zero",
+				X: "cost as quoted, times the unbiased one", Y: "% of served turns", LogX: true,
+				Lines: []Line{*below[market.SettleMetered], *below[market.SettleQuoted]}, Marks: true},
 		},
 	}, nil
 }
 
 func (b *books) add(c books) {
-	b.turns, b.served, b.below, b.deficits, b.losses = b.turns+c.turns, b.served+c.served, b.below+c.below, b.deficits+c.deficits, b.losses+c.losses
-	b.clients, b.agents, b.spare, b.agentSquares = b.clients+c.clients, b.agents+c.agents, b.spare+c.spare, b.agentSquares+c.agentSquares
+	b.turns, b.served, b.below, b.deficits, b.losses = b.turns+c.turns, b.served+c.served, b.below+c.below,
+		b.deficits+c.deficits, b.losses+c.losses
+	b.clients, b.agents, b.spare, b.agentSquares = b.clients+c.clients, b.agents+c.agents, b.spare+c.spare,
+		b.agentSquares+c.agentSquares
 }
 
 func playSettle(src *source, rounds int, seed uint64, settle string, bias float64) (books, error) {

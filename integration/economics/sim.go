@@ -20,11 +20,12 @@ type person struct {
 	talk  conversation
 	at    int // turn
 	tries int
-	key   int        // of its session, new with every conversation
-	home  int        // agent that served it last, or -1
-	warm  int        // key of the session it has sent a dummy prefill for
-	rng   *rand.Rand // its conversations: its own, so that what one client does never changes what another asks
-	begun int        // conversations
+	key   int // of its session, new with every conversation
+	home  int // agent that served it last, or -1
+	warm  int // key of the session it has sent a dummy prefill for
+	// its conversations: its own, so that what one client does never changes what another asks
+	rng   *rand.Rand
+	begun int // conversations
 }
 
 // cached is a session's prefix on an agent.
@@ -32,15 +33,16 @@ type cached struct{ key, tokens int }
 
 // sim is a world in motion.
 type sim struct {
-	src     *source
-	shape   shape
-	nodes   []node
-	people  []person
-	caches  [][]cached // by agent, least recently served first
-	rng     *rand.Rand // in what order clients come where a rule serves them one by one
-	number  uint64
-	keys    int
-	bias    float64             // of the predictor: what it says of a cost is so many times the unbiased estimate
+	src    *source
+	shape  shape
+	nodes  []node
+	people []person
+	caches [][]cached // by agent, least recently served first
+	rng    *rand.Rand // in what order clients come where a rule serves them one by one
+	number uint64
+	keys   int
+	// of the predictor: what it says of a cost is so many times the unbiased estimate
+	bias    float64
 	dummies func(p int) bool    // who sends dummy prefills before a conversation
 	fixed   bool                // every client stays with one domain
 	allowed func(p, a int) bool // may client p's tasks go to agent a; nil: yes
@@ -50,10 +52,12 @@ func newSim(src *source, sh shape, seed uint64) *sim { return newWorld(src, sh, 
 
 func newWorld(src *source, sh shape, seed uint64, fixed bool) *sim {
 	rng := rand.New(rand.NewPCG(seed, 0x776f726c64))
-	s := &sim{src: src, shape: sh, nodes: src.nodes(rng, sh), rng: rng, bias: 1, fixed: fixed, caches: make([][]cached, sh.agents)}
+	s := &sim{src: src, shape: sh, nodes: src.nodes(rng, sh), rng: rng, bias: 1, fixed: fixed,
+		caches: make([][]cached, sh.agents)}
 	for i, c := range replay.Mix(seed, sh.clients) {
 		p := person{id: fmt.Sprintf("c%03d-%s", i, c.Kind), home: -1, warm: -1}
-		p.terms = market.Terms{Worth: *c.Terms.Worth, Delta: *c.Terms.Delta, Patience: time.Duration(*c.Terms.PatienceMS) * time.Millisecond}
+		p.terms = market.Terms{Worth: *c.Terms.Worth, Delta: *c.Terms.Delta,
+			Patience: time.Duration(*c.Terms.PatienceMS) * time.Millisecond}
 		p.rng = rand.New(rand.NewPCG(seed, uint64(i)))
 		s.people = append(s.people, p)
 	}
@@ -165,10 +169,12 @@ func (s *sim) round(ds []demand, settle string, report func(j, a int) market.Cre
 		r.Agents = append(r.Agents, market.Supply{Agent: n.id, Tiers: tiers})
 	}
 	for j, d := range ds {
-		r.Tasks = append(r.Tasks, market.Task{ID: market.TaskID(s.people[d.person].id), Client: s.people[d.person].id})
+		r.Tasks = append(r.Tasks,
+			market.Task{ID: market.TaskID(s.people[d.person].id), Client: s.people[d.person].id})
 		for a := range s.nodes {
 			if s.allowed == nil || s.allowed(d.person, a) {
-				r.Edges = append(r.Edges, market.Edge{Task: j, Agent: a, Value: report(j, a), Cost: d.quote[a]})
+				r.Edges = append(r.Edges,
+					market.Edge{Task: j, Agent: a, Value: report(j, a), Cost: d.quote[a]})
 			}
 		}
 	}
@@ -209,8 +215,8 @@ type served struct {
 	ttft  time.Duration
 }
 
-// serve runs what was placed, moves every conversation on, and says how it went; lost counts turns given up. Prefills of one
-// agent in one round stand in line, in the order of the tasks.
+// serve runs what was placed, moves every conversation on, and says how it went; lost counts turns given up.
+// Prefills of one agent in one round stand in line, in the order of the tasks.
 func (s *sim) serve(ds []demand, places []place) (out []served, lost int) {
 	line := make([]time.Duration, len(s.nodes))
 	done := make([]bool, len(ds))

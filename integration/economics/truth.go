@@ -16,7 +16,10 @@ var strategies = []struct {
 	{"honest", func(_ *rand.Rand, v market.Credits) market.Credits { return v }},
 	{"aggressive", func(_ *rand.Rand, v market.Credits) market.Credits { return v * 8 / 5 }},
 	{"conservative", func(_ *rand.Rand, v market.Credits) market.Credits { return v * 3 / 5 }},
-	{"random", func(rng *rand.Rand, v market.Credits) market.Credits { return v * market.Credits(2+rng.IntN(19)) / 10 }},
+	{"random", func(rng *rand.Rand,
+		v market.Credits) market.Credits {
+		return v * market.Credits(2+rng.IntN(19)) / 10
+	}},
 }
 
 // truths is what one market gave: utilities by strategy, added up round by round.
@@ -26,22 +29,32 @@ type truths struct {
 	tried, pays  []int       // lies of one round, by strategy, and those that gained
 }
 
-// truth plays every strategy twice: all four side by side in one market, as the paper does, and one client at a time
-// against an honest market, where the same round is cleared once for each strategy, so that nothing else differs.
+// truth plays every strategy twice: all four side by side in one market, as the paper does, and one client at
+// a time against an honest market, where the same round is cleared once for each strategy, so that nothing
+// else differs.
 func truth(ctx context.Context, src *source, o Options) (Result, error) {
-	runs, err := each(ctx, o, "truth", o.Markets, func(i int) (truths, error) { return playTruth(src, o.Rounds, o.seed(i)) })
+	runs, err := each(ctx, o, "truth", o.Markets,
+		func(i int) (truths, error) { return playTruth(src, o.Rounds, o.seed(i)) })
 	if err != nil {
 		return Result{}, err
 	}
 	r := Result{About: []string{
-		fmt.Sprintf("%d markets of %d clients and %d slots over %d rounds, settled as quoted. Aggressive clients claim 1.6 times what a task is worth to them, conservative ones 0.6 times, random ones 0.2 to 2 times, drawn for every agent.",
+		fmt.Sprintf("%d markets of %d clients and %d slots over %d rounds, settled as quoted. Aggressive "+
+			"clients claim 1.6 times what a task is worth to them, conservative ones 0.6 times, random "+
+			"ones 0.2 to 2 times, drawn for every agent.",
 			o.Markets, usual.clients, usual.agents*usual.slots, o.Rounds),
-		"Left: a quarter of the clients plays each strategy, in one market (the paper's figure). Right: every fifth client in turn lies alone and for one round, and the round is cleared again for each strategy; utilities are of the same client in the same round.",
+		"Left: a quarter of the clients plays each strategy, in one market (the paper's figure). Right: " +
+			"every fifth client in turn lies alone and for one round, and the round is cleared again for " +
+			"each strategy; utilities are of the same client in the same round.",
 	}}
-	t := Table{Name: "strategies", Columns: []string{"strategy", "mixed: utility per client and round", "mixed: turns served", "alone: utility per client and round", "lies tried", "lies that paid"},
+	t := Table{Name: "strategies",
+		Columns: []string{"strategy", "mixed: utility per client and round", "mixed: turns served",
+			"alone: utility per client and round", "lies tried", "lies that paid"},
 		Note: "Utility is true value - cost - premium at the quote, in micro-credits."}
-	mixed := Plot{Title: "All strategies in one market", X: "round", Y: "utility of a client, added up (milli-credits)"}
-	alone := Plot{Title: "One liar among honest clients", X: "round", Y: "utility of a client, added up (milli-credits)"}
+	mixed := Plot{Title: "All strategies in one market", X: "round",
+		Y: "utility of a client, added up (milli-credits)"}
+	alone := Plot{Title: "One liar among honest clients", X: "round",
+		Y: "utility of a client, added up (milli-credits)"}
 	perMixed := float64(usual.clients) / float64(len(strategies))
 	perAlone := float64((usual.clients + 4) / 5)
 	paid := 0
@@ -67,7 +80,8 @@ func truth(ctx context.Context, src *source, o Options) (Result, error) {
 		}
 		paid += pays
 		mixed.Lines, alone.Lines = append(mixed.Lines, lineM), append(alone.Lines, lineA)
-		t.Rows = append(t.Rows, []any{strategy.name, m / float64(o.Rounds), Percent(served), a / float64(o.Rounds), tried, pays})
+		t.Rows = append(t.Rows,
+			[]any{strategy.name, m / float64(o.Rounds), Percent(served), a / float64(o.Rounds), tried, pays})
 	}
 	r.Tables, r.Plots = []Table{t}, []Plot{mixed, alone}
 	r.Findings = []string{fmt.Sprintf("%d of %d lies paid.", paid, sumInts(t, 4))}
@@ -89,7 +103,8 @@ func playTruth(src *source, rounds int, seed uint64) (truths, error) {
 	rng := rand.New(rand.NewPCG(seed, 0x6c6965))
 
 	s := newSim(src, usual, seed)
-	// Terms come in four kinds, in turn; strategies change after every four clients, so that each has all kinds.
+	// Terms come in four kinds, in turn; strategies change after every four clients, so that each has all
+	// kinds.
 	plays := func(person int) int { return person / 4 % n }
 	sum, asked := make([]float64, n), make([]float64, n)
 	for range rounds {

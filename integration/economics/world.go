@@ -109,7 +109,8 @@ func load() (*source, error) {
 		s.speeds = append(s.speeds, speed{micros(p.Base), micros(p.Prefill)})
 	}
 	if len(s.cards) == 0 || len(s.speeds) == 0 {
-		return nil, fmt.Errorf("economics: %d price rows and %d profiles: need both", len(s.cards), len(s.speeds))
+		return nil, fmt.Errorf("economics: %d price rows and %d profiles: need both", len(s.cards),
+			len(s.speeds))
 	}
 	slices.SortFunc(s.speeds, func(a, b speed) int { return cmp.Compare(a.perToken, b.perToken) })
 	return s, nil
@@ -130,9 +131,10 @@ type node struct {
 
 // shape says how large a world is.
 type shape struct {
-	clients, agents, slots int            // slots of one agent
-	cacheSize              int            // tokens of one agent
-	charge                 market.Credits // of the second half of an agent's slots: about what standing behind one more prefill costs
+	clients, agents, slots int // slots of one agent
+	cacheSize              int // tokens of one agent
+	// of the second half of an agent's slots: about what standing behind one more prefill costs
+	charge market.Credits
 }
 
 // usual is a contended market: half again as many clients as slots.

@@ -41,7 +41,8 @@ func (f *Fleet) Journals() (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Account{tasks: map[[2]string]*settled{}, Voids: map[string]int{}, Owned: map[string]market.Credits{}, Opened: len(paths)}
+	a := &Account{tasks: map[[2]string]*settled{}, Voids: map[string]int{},
+		Owned: map[string]market.Credits{}, Opened: len(paths)}
 	for _, path := range paths {
 		book := ledger.NewBook()
 		held := map[string]*ledger.Hold{}
@@ -139,8 +140,8 @@ func (f *Fleet) Check(ctx context.Context) error {
 //   - a payment for a task whose client was told that nothing was served
 //   - money that is neither a client's nor paid
 //
-// A client that was told that nobody knows (unknown, answer_gone) may have paid for what it did not get, once; how often is
-// returned.
+// A client that was told that nobody knows (unknown, answer_gone) may have paid for what it did not get,
+// once; how often is returned.
 func (f *Fleet) Judge(a *Account, words []Word) (unknown int, err error) {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -188,7 +189,8 @@ func (f *Fleet) Judge(a *Account, words []Word) (unknown int, err error) {
 		owned += a.Owned[id]
 	}
 	if deposits != owned+a.Moving+a.Paid {
-		wrong("%s were deposited, clients have %s, %s is on its way, and %s was paid", deposits, owned, a.Moving, a.Paid)
+		wrong("%s were deposited, clients have %s, %s is on its way, and %s was paid", deposits, owned,
+			a.Moving, a.Paid)
 	}
 	return unknown, errors.Join(errs...)
 }

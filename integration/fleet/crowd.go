@@ -33,13 +33,15 @@ type Word struct {
 	Stall               time.Duration // longest pause between two pieces
 }
 
-// Ask sends one task and reads its answer to the end. A task has exactly one last word: more, or none, is a Fault.
+// Ask sends one task and reads its answer to the end. A task has exactly one last word: more, or none, is a
+// Fault.
 func Ask(ctx context.Context, c *client.Client, id string, t bus.Task, each func(bus.Chunk)) Word {
 	return AskWith(ctx, c, id, t, func(_ *client.Stream, c bus.Chunk) { each(c) })
 }
 
 // AskWith is Ask for one who may want to do something to the stream, as to cancel it.
-func AskWith(ctx context.Context, c *client.Client, id string, t bus.Task, each func(*client.Stream, bus.Chunk)) (w Word) {
+func AskWith(ctx context.Context, c *client.Client, id string, t bus.Task,
+	each func(*client.Stream, bus.Chunk)) (w Word) {
 	w = Word{Client: id, Task: t.ID, Body: t.Body, Began: time.Now()}
 	defer func() { w.Ended = time.Now() }()
 	s, err := c.Submit(ctx, t)
@@ -100,26 +102,30 @@ func (w *Word) last(err error) {
 }
 
 func (w Word) String() string {
-	return fmt.Sprintf("%s/%s: %q after %d chunks in %v: %s %s", w.Client, w.Task, w.Code, w.Chunks, w.Ended.Sub(w.Began).Round(time.Millisecond), w.Message, w.Fault)
+	return fmt.Sprintf("%s/%s: %q after %d chunks in %v: %s %s", w.Client, w.Task, w.Code, w.Chunks,
+		w.Ended.Sub(w.Began).Round(time.Millisecond), w.Message, w.Fault)
 }
 
 // numbers makes prompts of which no two are alike.
 var numbers atomic.Int64
 
-// Task is a chat with an answer of exactly so many tokens. Its client waits for a slot for at most a quarter of a minute.
+// Task is a chat with an answer of exactly so many tokens. Its client waits for a slot for at most a quarter
+// of a minute.
 func Task(client string, tokens int) bus.Task {
 	n := numbers.Add(1)
 	body, err := json.Marshal(map[string]any{
 		"messages": []map[string]string{
 			{"role": "system", "content": "You are a helpful assistant. Answer briefly."},
-			{"role": "user", "content": fmt.Sprintf("Tell me about the goods of stall %d on the market, and about the people who carry them home.", n)},
+			{"role": "user", "content": fmt.Sprintf("Tell me about the goods of stall %d on the market, "+
+				"and about the people who carry them home.", n)},
 		},
 		"max_tokens": tokens, "ignore_eos": true,
 	})
 	if err != nil {
 		panic("fleet: a body of strings and numbers")
 	}
-	return bus.Task{Client: client, ID: fmt.Sprintf("%s-%d", client, n), Kind: bus.KindChat, Body: body, Stream: true,
+	return bus.Task{Client: client, ID: fmt.Sprintf("%s-%d", client, n), Kind: bus.KindChat, Body: body,
+		Stream:     true,
 		DeadlineMS: time.Now().Add(15 * time.Second).UnixMilli()}
 }
 
@@ -213,7 +219,8 @@ func (w *Crowd) add(x Word) {
 	default:
 	}
 	if x.Code != "" && !x.Accepted { // as a client would: a refusal says when to come again
-		t := time.NewTimer(min(max(time.Duration(x.Result.RetryMS)*time.Millisecond, 50*time.Millisecond), time.Second))
+		t := time.NewTimer(min(max(time.Duration(x.Result.RetryMS)*time.Millisecond, 50*time.Millisecond),
+			time.Second))
 		defer t.Stop()
 		select {
 		case <-t.C:
@@ -229,14 +236,15 @@ func (w *Crowd) Served(ctx context.Context, more int) error {
 		select {
 		case <-w.news:
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d more tasks were served: %w", more-int(want-w.served.Load()), more, ctx.Err())
+			return fmt.Errorf("%d of %d more tasks were served: %w", more-int(want-w.served.Load()), more,
+				ctx.Err())
 		}
 	}
 	return nil
 }
 
-// Accepted notes when the next answer begins, that of a task which was not awarded yet; the function that it returns says how
-// long that was after a time, once it has happened.
+// Accepted notes when the next answer begins, that of a task which was not awarded yet; the function that it
+// returns says how long that was after a time, once it has happened.
 func (w *Crowd) Accepted(since time.Time) func() time.Duration {
 	w.taken.Store(0)
 	return func() time.Duration { return time.Unix(0, w.taken.Load()).Sub(since) }

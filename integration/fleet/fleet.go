@@ -31,11 +31,13 @@ func Build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Plan says which parts a fleet has. Texts are YAML, one field a line, added to the part's section of its file.
+// Plan says which parts a fleet has. Texts are YAML, one field a line, added to the part's section of its
+// file.
 type Plan struct {
-	Bin     string        // directory of the commands
-	Dir     string        // an empty directory: files, data, logs
-	Domains []string      // a hub for each; the first takes what has no hub of its own, the second mathematics
+	Bin string // directory of the commands
+	Dir string // an empty directory: files, data, logs
+	// a hub for each; the first takes what has no hub of its own, the second mathematics
+	Domains []string
 	Agents  int           // each with an engine and a node of its own; they join the hubs in turn
 	Slots   int           // of each
 	Profile string        // of the engines; "" = steady
@@ -44,10 +46,11 @@ type Plan struct {
 	Speedup float64       // of the engines: at 1 a steady one gives a token each ten milliseconds
 
 	Treasury, Hub, Door, Agentd string
-	Proxied                     []string // names of parts that reach NATS and etcd, and of nodes that reach their engine, through proxies
-	Clients                     map[string]market.Credits
-	Vanished                    map[string]bool // clients whom nobody can ask what they were told
-	Prepare                     func(*Fleet)    // before anything is started
+	// names of parts that reach NATS and etcd, and of nodes that reach their engine, through proxies
+	Proxied  []string
+	Clients  map[string]market.Credits
+	Vanished map[string]bool // clients whom nobody can ask what they were told
+	Prepare  func(*Fleet)    // before anything is started
 }
 
 // Fleet is a market of processes.
@@ -75,7 +78,8 @@ func (l *Links) Each(f func(*proxy.Proxy)) {
 	}
 }
 
-// Names of parts. Hubs are "hub-DOMAIN", nodes "agentd-N" and engines "engine-N", counted from 1; agent "agent-N" is on "agentd-N".
+// Names of parts. Hubs are "hub-DOMAIN", nodes "agentd-N" and engines "engine-N", counted from 1; agent
+// "agent-N" is on "agentd-N".
 const (
 	NATS       = "nats"
 	Etcd       = "etcd"
@@ -111,14 +115,18 @@ func (f *Fleet) start(ctx context.Context) error {
 	}
 	stages := [][]func() (*Part, error){{
 		func() (*Part, error) {
-			return f.Add(NATS, "", fmt.Sprintf("infra: {nats: %q, etcd: none}\ndata: %s\n", f.NATS, f.Data), "souk", "infra")
+			return f.Add(NATS, "", fmt.Sprintf("infra: {nats: %q, etcd: none}\ndata: %s\n", f.NATS, f.Data),
+				"souk", "infra")
 		},
 		func() (*Part, error) {
-			return f.Add(Etcd, "", fmt.Sprintf("infra: {nats: none, etcd: %q}\ndata: %s\n", f.Etcd, f.Data), "souk", "infra")
+			return f.Add(Etcd, "", fmt.Sprintf("infra: {nats: none, etcd: %q}\ndata: %s\n", f.Etcd, f.Data),
+				"souk", "infra")
 		},
 	}, {
 		func() (*Part, error) {
-			return f.Add(Treasury, f.market(Treasury), fmt.Sprintf("data: %s\nlease_ttl: 5s\ntreasury:\n  drain: 5s\n%s", f.Data, f.Treasury), "treasury")
+			return f.Add(Treasury, f.market(Treasury),
+				fmt.Sprintf("data: %s\nlease_ttl: 5s\ntreasury:\n  drain: 5s\n%s", f.Data, f.Treasury),
+				"treasury")
 		},
 	}, {}}
 	for i := range max(1, f.Agents) {
@@ -131,7 +139,8 @@ func (f *Fleet) start(ctx context.Context) error {
 		stages[2] = append(stages[2], func() (*Part, error) { return f.AddAgentd(i+1, f.Agentd) })
 	}
 	stages[2] = append(stages[2], func() (*Part, error) {
-		return f.Add(Classifier, f.market(Classifier), "classifier:\n  id: door-1\n  general: "+f.Domains[0]+"\n  drain: 10s\n"+f.Door, "classifier")
+		return f.Add(Classifier, f.market(Classifier), "classifier:\n  id: door-1\n  general: "+f.Domains[0]+
+			"\n  drain: 10s\n"+f.Door, "classifier")
 	})
 	for _, stage := range stages {
 		var parts []*Part
@@ -218,7 +227,8 @@ func (f *Fleet) proxy(target string) *proxy.Proxy {
 func (f *Fleet) Add(name, marketAt, text string, command ...string) (*Part, error) {
 	health := Port()
 	path := filepath.Join(f.Dir, "conf", name+".yaml")
-	text = fmt.Sprintf("%shealth: {listen: %q}\nlog: {level: %s}\n%s", marketAt, health, cmp.Or(os.Getenv("SOUK_FLEET_LOG"), "info"), text)
+	text = fmt.Sprintf("%shealth: {listen: %q}\nlog: {level: %s}\n%s", marketAt, health,
+		cmp.Or(os.Getenv("SOUK_FLEET_LOG"), "info"), text)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -241,12 +251,14 @@ func (f *Fleet) AddEngine(n int) (*Part, error) {
 	_, port, _ := net.SplitHostPort(address)
 	return f.AddPart(&Part{
 		Name: fmt.Sprintf("engine-%d", n), Health: address, ready: "/health",
-		Args: []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile", cmp.Or(f.Profile, "steady"),
+		Args: []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile",
+			cmp.Or(f.Profile, "steady"),
 			"--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"},
 	}), nil
 }
 
-// AddHub makes the part of a hub. Its journal is called after it, so that a second hub of a domain has its own.
+// AddHub makes the part of a hub. Its journal is called after it, so that a second hub of a domain has its
+// own.
 func (f *Fleet) AddHub(name, domain string, general bool, more string) (*Part, error) {
 	return f.Add(name, f.market(name), f.hubText(name, domain, general, more), "hub")
 }
@@ -259,9 +271,12 @@ func (f *Fleet) hubText(name, domain string, general bool, more string) string {
 	if !general {
 		labels = "[math, science, finance]"
 	}
-	// Holds of a hub that died, and of tasks that no agent got, end by their own time: seconds rather than minutes.
-	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: %t\n  drain_timeout: 20s\n  hold_grace: %v\n  prior: {slowest_itl: %v}\n%s",
-		f.Data, domain, name, name, labels, general, cmp.Or(f.Grace, 4*time.Second), cmp.Or(f.Slowest, 40*time.Millisecond), more)
+	// Holds of a hub that died, and of tasks that no agent got, end by their own time: seconds rather than
+	// minutes.
+	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: "+
+		"%t\n  drain_timeout: 20s\n  hold_grace: %v\n  prior: {slowest_itl: %v}\n%s",
+		f.Data, domain, name, name, labels, general, cmp.Or(f.Grace, 4*time.Second),
+		cmp.Or(f.Slowest, 40*time.Millisecond), more)
 }
 
 // AddAgentd makes the part of node n, which sells engine n as agent-n.
@@ -365,7 +380,8 @@ func (f *Fleet) Sold(ctx context.Context, agents int) error {
 	return sold(ctx, b, agents)
 }
 
-// Stop ends every part, the door first and the servers last, as an operator would. Its error names each that did not end well.
+// Stop ends every part, the door first and the servers last, as an operator would. Its error names each that
+// did not end well.
 func (f *Fleet) Stop() error {
 	f.mu.Lock()
 	closers := f.closers
@@ -419,8 +435,8 @@ var ports struct {
 	next int
 }
 
-// Port returns an address of loopback that is free, outside of the range from which systems give ports to connections: a part
-// that is started again finds its own.
+// Port returns an address of loopback that is free, outside of the range from which systems give ports to
+// connections: a part that is started again finds its own.
 func Port() string {
 	ports.Lock()
 	defer ports.Unlock()

@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// begin starts a fleet in a directory of the test's own. Whatever the test leaves running is killed at its end, when, if it
-// failed, the ends of all logs are shown.
+// begin starts a fleet in a directory of the test's own. Whatever the test leaves running is killed at its
+// end, when, if it failed, the ends of all logs are shown.
 func begin(t *testing.T, p Plan) (*Fleet, context.Context) {
 	t.Helper()
 	return beginWith(t, p, nil)
@@ -86,8 +86,9 @@ func beginWith(t *testing.T, p Plan, prepare func(*Fleet)) (*Fleet, context.Cont
 	return f, ctx
 }
 
-// end is how every scene ends: each hold has ended, all parts stop well, the journals are checked at all levels, and what
-// the clients were told is what the journals say. It returns how many clients were told that nobody knows.
+// end is how every scene ends: each hold has ended, all parts stop well, the journals are checked at all
+// levels, and what the clients were told is what the journals say. It returns how many clients were told that
+// nobody knows.
 func end(t *testing.T, ctx context.Context, f *Fleet, words []Word) (unknown int) {
 	t.Helper()
 	ok := func(err error) {
@@ -142,9 +143,10 @@ func served(t *testing.T, words []Word) {
 	}
 }
 
-// streams starts one reader for each of n tasks of so many tokens, and returns once each has an agent and at least three
-// chunks. done gives the words.
-func streams(t *testing.T, ctx context.Context, f *Fleet, n, tokens int) (done func() []Word, at func(agent string) int) {
+// streams starts one reader for each of n tasks of so many tokens, and returns once each has an agent and at
+// least three chunks. done gives the words.
+func streams(t *testing.T, ctx context.Context, f *Fleet, n, tokens int) (done func() []Word,
+	at func(agent string) int) {
 	t.Helper()
 	c, err := f.Client(ctx, "dev")
 	must(t, err)
@@ -189,8 +191,8 @@ func moved(words []Word) (n int) {
 	return n
 }
 
-// A node that dies in the middle of its answers is nobody's problem: each goes on at another node, exactly as it would have
-// gone, and is paid once.
+// A node that dies in the middle of its answers is nobody's problem: each goes on at another node, exactly as
+// it would have gone, and is paid once.
 func TestAnAgentdDiesMidStream(t *testing.T) {
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8})
@@ -212,8 +214,8 @@ func TestAnAgentdDiesMidStream(t *testing.T) {
 	end(t, ctx, f, words)
 }
 
-// A node that was killed and is started again is sold at once: by its directory's lock it knows that its last life is dead, and does not
-// wait for that one's lease.
+// A node that was killed and is started again is sold at once: by its directory's lock it knows that its last
+// life is dead, and does not wait for that one's lease.
 func TestAnAgentdIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 8})
@@ -232,7 +234,8 @@ func TestAnAgentdIsStartedAgain(t *testing.T) {
 		words = append(words, w)
 		return w.Code == ""
 	})
-	t.Logf("registered %v and serving %v after its start", registered.Round(time.Millisecond), words[len(words)-1].First.Sub(begun).Round(time.Millisecond))
+	t.Logf("registered %v and serving %v after its start", registered.Round(time.Millisecond),
+		words[len(words)-1].First.Sub(begun).Round(time.Millisecond))
 	passing(t, words)
 	if !strings.Contains(node.Said(), "earlier life of this node is ended") {
 		t.Errorf("it waited for its own lease:\n%s", node.Tail(10))
@@ -240,8 +243,8 @@ func TestAnAgentdIsStartedAgain(t *testing.T) {
 	end(t, ctx, f, words)
 }
 
-// A hub is away when a node has served its tasks, and the node is killed before the hub is back: nobody has heard that anything was served.
-// Both are started again, and every answer is paid, once.
+// A hub is away when a node has served its tasks, and the node is killed before the hub is back: nobody has
+// heard that anything was served. Both are started again, and every answer is paid, once.
 func TestAnAgentdDiesWhileItsHubIsAway(t *testing.T) {
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 8, Grace: patience})
@@ -288,7 +291,8 @@ func exact(t *testing.T, ctx context.Context, f *Fleet, words []Word) {
 		wg.Go(func() {
 			whole, err := f.Direct(ctx, f.Agents, w.Body)
 			if err != nil || w.Text != whole {
-				t.Errorf("%s got\n%q\nand an engine that nobody disturbs says\n%q (%v)", w, w.Text, whole, err)
+				t.Errorf("%s got\n%q\nand an engine that nobody disturbs says\n%q (%v)", w, w.Text, whole,
+					err)
 			}
 		})
 	}

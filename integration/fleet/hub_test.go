@@ -14,8 +14,8 @@ import (
 // soak makes some scenes longer: a hub dies fifty times rather than three.
 var soak = os.Getenv("SOUK_SOAK") != ""
 
-// whole is for scenes of outages, which last as long as leases and reconnections do: make fleet plays them all, make test
-// the deaths alone.
+// whole is for scenes of outages, which last as long as leases and reconnections do: make fleet plays them
+// all, make test the deaths alone.
 func whole(t *testing.T) {
 	t.Helper()
 	if !soak && os.Getenv("SOUK_FLEET") == "" {
@@ -33,7 +33,8 @@ func after(ctx context.Context, r *rand.Rand, most time.Duration) {
 	}
 }
 
-// A hub is killed at random moments under load, and started again. It sells at once, and every task has one end.
+// A hub is killed at random moments under load, and started again. It sells at once, and every task has one
+// end.
 func TestAHubDiesUnderLoad(t *testing.T) {
 	whole(t)
 	t.Parallel()
@@ -68,8 +69,9 @@ func TestAHubDiesUnderLoad(t *testing.T) {
 	passing(t, words)
 }
 
-// A hub that was asleep for longer than its lease wakes up and thinks that it leads. Another leads by then: whatever the
-// sleeper still sends is refused, it says that it is not ready, and it settles what it had awarded before.
+// A hub that was asleep for longer than its lease wakes up and thinks that it leads. Another leads by then:
+// whatever the sleeper still sends is refused, it says that it is not ready, and it settles what it had
+// awarded before.
 func TestAHubSleepsPastItsLease(t *testing.T) {
 	whole(t)
 	t.Parallel()
@@ -117,8 +119,8 @@ func TestAHubSleepsPastItsHolds(t *testing.T) {
 	end(t, ctx, f, words)
 }
 
-// The treasury is killed under load and started again: it proves by its journal's lock that its own old lease is nobody's, and
-// does not wait for it. Hubs sell on from what they were allotted, and no money is lost.
+// The treasury is killed under load and started again: it proves by its journal's lock that its own old lease
+// is nobody's, and does not wait for it. Hubs sell on from what they were allotted, and no money is lost.
 func TestTheTreasuryDies(t *testing.T) {
 	whole(t)
 	t.Parallel()
@@ -132,7 +134,8 @@ func TestTheTreasuryDies(t *testing.T) {
 	must(t, treasury.Start())
 	must(t, treasury.Ready(ctx))
 	t.Logf("ready %v after its start", time.Since(begun).Round(time.Millisecond))
-	if said := treasury.Said(); !strings.Contains(said, "earlier life of this treasury is ended") || strings.Contains(said, "waiting to be the market's only treasury") {
+	if said := treasury.Said(); !strings.Contains(said, "earlier life of this treasury is ended") ||
+		strings.Contains(said, "waiting to be the market's only treasury") {
 		t.Errorf("it waited for its own lease:\n%s", treasury.Tail(10))
 	}
 	c, err := f.Client(ctx, "other") // whom no hub has any money of

@@ -31,8 +31,8 @@ type Part struct {
 	done chan struct{} // closed once this life has ended
 }
 
-// starter starts all processes, from one thread that never ends: where the system can, they are killed when it does, as when
-// a test is cut off.
+// starter starts all processes, from one thread that never ends: where the system can, they are killed when
+// it does, as when a test is cut off.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -149,7 +149,8 @@ func (p *Part) Code() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Stop asks a part to end and waits until it has. One that ends otherwise than well is an error; one that does not run is none.
+// Stop asks a part to end and waits until it has. One that ends otherwise than well is an error; one that
+// does not run is none.
 func (p *Part) Stop(within time.Duration) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		if errors.Is(err, os.ErrProcessDone) {

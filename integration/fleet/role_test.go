@@ -26,8 +26,8 @@ import (
 	"souk/ledger/journal"
 )
 
-// roleEnv makes the test binary a part of a fleet instead: the product's own server with one port wrapped, so that the product
-// needs no switch for its tests. fileEnv names its configuration.
+// roleEnv makes the test binary a part of a fleet instead: the product's own server with one port wrapped, so
+// that the product needs no switch for its tests. fileEnv names its configuration.
 const (
 	roleEnv = "SOUK_FLEET_ROLE"
 	fileEnv = "SOUK_FLEET_FILE"
@@ -85,7 +85,8 @@ func (f *Fleet) role(name, role, file string) *Part {
 	if err != nil {
 		panic(err)
 	}
-	return f.AddPart(&Part{Name: name, Args: []string{self}, Env: []string{roleEnv + "=" + role, fileEnv + "=" + file}})
+	return f.AddPart(&Part{Name: name, Args: []string{self},
+		Env: []string{roleEnv + "=" + role, fileEnv + "=" + file}})
 }
 
 func (f *Fleet) fileOf(part string) string { return filepath.Join(f.Dir, "conf", part+".yaml") }
@@ -124,8 +125,9 @@ func hubThatDies(ctx context.Context, f roleFile, b bus.Bus, r bus.Registry) err
 // clockOff is how far the clock of agentdWithAClockOff is behind.
 const clockOff = 7 * time.Minute
 
-// agentdWithAClockOff is a node whose clock is behind: whatever of it leaves the process says so. That is the name of its start, in its
-// registration, summaries and completions, and comes back in dispatches; all else that a node says of time is a duration.
+// agentdWithAClockOff is a node whose clock is behind: whatever of it leaves the process says so. That is the
+// name of its start, in its registration, summaries and completions, and comes back in dispatches; all else
+// that a node says of time is a duration.
 func agentdWithAClockOff(ctx context.Context, f roleFile, b bus.Bus, r bus.Registry) error {
 	s, err := agentserve.NewServer(f.Agentd, agentserve.Deps{Bus: lateBus{b}, Registry: lateRegistry{r},
 		Engine: func(c agentd.EngineConfig) agentd.Engine { return vllm.New(c) }})
@@ -146,7 +148,8 @@ func late(value []byte) []byte {
 	return value
 }
 
-func (r lateRegistry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease, error) {
+func (r lateRegistry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
+	error) {
 	l, err := r.Registry.Register(ctx, key, late(value), ttl)
 	return lateLease{l}, err
 }
@@ -173,7 +176,8 @@ func (b lateBus) said(m bus.Msg) bus.Msg {
 	return m
 }
 
-// Subscribe gives dispatches, which name the start of the agent that they are for, the name that it knows itself by.
+// Subscribe gives dispatches, which name the start of the agent that they are for, the name that it knows
+// itself by.
 func (b lateBus) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription, error) {
 	return b.Bus.Subscribe(subject, queue, func(m bus.Msg) {
 		var d bus.Dispatch

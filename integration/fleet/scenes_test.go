@@ -15,13 +15,14 @@ import (
 	"souk/market"
 )
 
-// passing are last words that a client may get while something is down: refusals that say when to come again, and the truth
-// where nobody knows.
+// passing are last words that a client may get while something is down: refusals that say when to come again,
+// and the truth where nobody knows.
 func passing(t *testing.T, words []Word) {
 	t.Helper()
 	for _, w := range words {
 		switch w.Code {
-		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub, bus.CodeNoRoom, bus.CodeAllotmentPending:
+		case "", bus.CodeUnknown, bus.CodeUnavailable, bus.CodeNoHub, bus.CodeNoRoom,
+			bus.CodeAllotmentPending:
 		default:
 			t.Errorf("%s", w)
 		}
@@ -38,8 +39,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A hub dies when it has written an award down and before it has told anyone. Started again it finds the hold in its journal; the
-// door asks it again, and the task is served under that hold, once.
+// A hub dies when it has written an award down and before it has told anyone. Started again it finds the hold
+// in its journal; the door asks it again, and the task is served under that hold, once.
 func TestAHubDiesBetweenJournalAndDispatch(t *testing.T) {
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 2})
@@ -77,8 +78,8 @@ type outage struct {
 	back func() error
 }
 
-// away lets clients ask on through outages. What was accepted is served all the same, and once all is back the market goes on by
-// itself.
+// away lets clients ask on through outages. What was accepted is served all the same, and once all is back
+// the market goes on by itself.
 func away(t *testing.T, outages func(nats, etcd *Part) []outage) {
 	const readers = 8
 	f, ctx := begin(t, Plan{Agents: 2, Slots: 8})
@@ -104,7 +105,8 @@ func away(t *testing.T, outages func(nats, etcd *Part) []outage) {
 			unknown++
 		}
 	}
-	if unknown > 3*readers*len(list) { // what was under way at each moment of a loss; what is asked meanwhile never leaves
+	// what was under way at each moment of a loss; what is asked meanwhile never leaves
+	if unknown > 3*readers*len(list) {
 		t.Errorf("nobody knows of %d tasks", unknown)
 	}
 	end(t, ctx, f, words)
@@ -141,26 +143,30 @@ func TestEtcdIsAway(t *testing.T) {
 	})
 }
 
-// A client dies with answers under way. Its holds end, its slots are free again, and what was served is paid once.
+// A client dies with answers under way. Its holds end, its slots are free again, and what was served is paid
+// once.
 func TestAClientVanishes(t *testing.T) {
 	t.Parallel()
-	f, ctx := begin(t, Plan{Agents: 1, Slots: 4, Speedup: 4, Clients: map[string]market.Credits{"dev": 10 * market.Credit, "ghost": market.Credit}})
+	f, ctx := begin(t, Plan{Agents: 1, Slots: 4, Speedup: 4,
+		Clients: map[string]market.Credits{"dev": 10 * market.Credit, "ghost": market.Credit}})
 	file := filepath.Join(f.Dir, "conf", "ghost.yaml")
 	must(t, os.WriteFile(file, []byte(f.market("ghost")+"client: ghost\n"), 0o600))
 	ghost := f.role("ghost", "reader", file)
 	must(t, ghost.Start())
-	eventually(t, "all four answers have begun", func() bool { return strings.Contains(ghost.Said(), "begun") })
+	eventually(t, "all four answers have begun",
+		func() bool { return strings.Contains(ghost.Said(), "begun") })
 	must(t, ghost.Kill())
 	f.Vanished = map[string]bool{"ghost": true}
 	c, err := f.Client(ctx, "dev")
 	must(t, err)
-	word := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {}) // every slot is taken until an answer ends
+	// every slot is taken until an answer ends
+	word := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
 	served(t, []Word{word})
 	end(t, ctx, f, []Word{word})
 }
 
-// A node comes back with a clock that is minutes behind: its start seems older than its last one. It is sold all the same, what its
-// last life was serving is void at once, and what it serves now is paid.
+// A node comes back with a clock that is minutes behind: its start seems older than its last one. It is sold
+// all the same, what its last life was serving is void at once, and what it serves now is paid.
 func TestANodesClockIsOff(t *testing.T) {
 	whole(t)
 	t.Parallel()
@@ -215,15 +221,16 @@ func TestLinksFail(t *testing.T) {
 		}
 		begun := time.Now()
 		must(t, crowd.Served(ctx, 12))
-		t.Logf("%s for %v: 12 tasks served %v after", fault.what, fault.long, time.Since(begun).Round(time.Millisecond))
+		t.Logf("%s for %v: 12 tasks served %v after", fault.what, fault.long,
+			time.Since(begun).Round(time.Millisecond))
 	}
 	words := crowd.Stop()
 	passing(t, words)
 	end(t, ctx, f, words)
 }
 
-// smallDisk mounts a small file system under a journal. Its result fills it but for so little that nobody takes new money, and empties
-// it again.
+// smallDisk mounts a small file system under a journal. Its result fills it but for so little that nobody
+// takes new money, and empties it again.
 func smallDisk(t *testing.T, f *Fleet, journal string) (fill, empty func()) {
 	t.Helper()
 	disk := filepath.Join(f.Data, "journal", journal)
@@ -242,8 +249,9 @@ func smallDisk(t *testing.T, f *Fleet, journal string) (fill, empty func()) {
 		}
 }
 
-// The disk under the treasury's journal fills up. It takes no deposit and gives no allotment, and says so; hubs sell on from what they
-// have. Once there is room all goes on, and a deposit that was refused, made again under its id, counts once.
+// The disk under the treasury's journal fills up. It takes no deposit and gives no allotment, and says so;
+// hubs sell on from what they have. Once there is room all goes on, and a deposit that was refused, made
+// again under its id, counts once.
 func TestTheTreasurysDiskIsFull(t *testing.T) {
 	whole(t)
 	t.Parallel()
@@ -251,14 +259,16 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 		t.Skip("a small file system of its own can be mounted by root alone")
 	}
 	var fill, empty func()
-	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8}, func(f *Fleet) { fill, empty = smallDisk(t, f, "treasury") })
+	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8},
+		func(f *Fleet) { fill, empty = smallDisk(t, f, "treasury") })
 	crowd, err := f.Crowd(ctx, "dev", 2, 20)
 	must(t, err)
 	must(t, crowd.Served(ctx, 4))
 	fill()
 	other, err := f.Client(ctx, "other") // whom no hub has any money of
 	must(t, err)
-	if _, err := other.Deposit(ctx, "other", market.Credit, "second"); bus.CodeOf(err) != bus.CodeUnavailable {
+	if _, err := other.Deposit(ctx, "other", market.Credit,
+		"second"); bus.CodeOf(err) != bus.CodeUnavailable {
 		t.Errorf("a deposit on a full disk: %v", err)
 	}
 	words := []Word{Ask(ctx, other, "other", Task("other", 10), func(bus.Chunk) {})}
@@ -283,7 +293,8 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 	end(t, ctx, f, words)
 }
 
-// The disk under a hub's journal fills up. It takes no new money, what runs is settled, and once there is room it sells on.
+// The disk under a hub's journal fills up. It takes no new money, what runs is settled, and once there is
+// room it sells on.
 func TestAJournalsDiskIsFull(t *testing.T) {
 	whole(t)
 	t.Parallel()
@@ -291,7 +302,8 @@ func TestAJournalsDiskIsFull(t *testing.T) {
 		t.Skip("a small file system of its own can be mounted by root alone")
 	}
 	var fill, empty func()
-	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8}, func(f *Fleet) { fill, empty = smallDisk(t, f, "hub-general") })
+	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8},
+		func(f *Fleet) { fill, empty = smallDisk(t, f, "hub-general") })
 	done, _ := streams(t, ctx, f, 4, 200)
 	fill()
 	c, err := f.Client(ctx, "other")

@@ -184,12 +184,13 @@ func open(t *testing.T) *house {
 			Engine: agentd.EngineConfig{URL: "http://" + id}, Slots: 4, Price: card,
 			Domains: []bus.DomainScore{{Domain: "general", Score: 0.7}}})
 	}
-	h.node, err = agentserve.NewServer(node, agentserve.Deps{Bus: connect("node"), Registry: h.world.Registry(),
-		Log: log,
-		Engine: func(c agentd.EngineConfig) agentd.Engine {
-			return h.engine[strings.TrimPrefix(c.URL,
-				"http://")]
-		}})
+	h.node, err = agentserve.NewServer(node,
+		agentserve.Deps{Bus: connect("node"), Registry: h.world.Registry(),
+			Log: log,
+			Engine: func(c agentd.EngineConfig) agentd.Engine {
+				return h.engine[strings.TrimPrefix(c.URL,
+					"http://")]
+			}})
 	h.must(err)
 	h.run("node", h.node.Run, h.node.Ready())
 

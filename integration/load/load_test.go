@@ -35,8 +35,10 @@ func TestArrivals(t *testing.T) {
 		}
 		return n
 	}
-	// While it rises half of the rate comes on average, of which a quarter in the first half; five standard deviations are allowed.
-	for _, part := range []struct{ from, to, want float64 }{{0, 5, 125}, {5, 10, 375}, {10, 35, 2500}, {35, 60, 2500}} {
+	// While it rises half of the rate comes on average, of which a quarter in the first half; five standard
+	// deviations are allowed.
+	for _, part := range []struct{ from, to, want float64 }{{0, 5, 125}, {5, 10, 375}, {10, 35, 2500},
+		{35, 60, 2500}} {
 		if n := count(part.from, part.to); math.Abs(n-part.want) > 5*math.Sqrt(part.want) {
 			t.Errorf("%g to %g s: %g arrivals, want about %g", part.from, part.to, n, part.want)
 		}
@@ -72,7 +74,8 @@ func TestQuestions(t *testing.T) {
 		}
 		got = append(got, task.Client+" "+task.Session+" "+strings.Join(said, " "))
 	}
-	want := []string{"hurried-1 r-0-0 s a1", "exacting-1 r-0-1 b1", "hurried-1 r-0-0 s a1 A1 a2", "exacting-1 r-1-0 s a1"}
+	want := []string{"hurried-1 r-0-0 s a1", "exacting-1 r-0-1 b1", "hurried-1 r-0-0 s a1 A1 a2",
+		"exacting-1 r-1-0 s a1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -96,11 +99,12 @@ func TestFrames(t *testing.T) {
 		seqs   []uint64
 		wrong  string
 	}{
-		"whole":                    {whole, []uint64{0, 1, 2}, ""},
-		"a gap":                    {whole, []uint64{0, 2}, "frame 2 came where 1 was due"},
-		"twice":                    {whole, []uint64{0, 1, 1, 2}, "twice"},
-		"the end is missing":       {whole, []uint64{0, 1}, "2 tokens in 2 frames came, 3 in 3 were sent"},
-		"tokens are missing":       {bus.Result{Chunks: 3, Usage: market.Usage{Output: 4}}, []uint64{0, 1, 2}, "4 in 3 were sent"},
+		"whole":              {whole, []uint64{0, 1, 2}, ""},
+		"a gap":              {whole, []uint64{0, 2}, "frame 2 came where 1 was due"},
+		"twice":              {whole, []uint64{0, 1, 1, 2}, "twice"},
+		"the end is missing": {whole, []uint64{0, 1}, "2 tokens in 2 frames came, 3 in 3 were sent"},
+		"tokens are missing": {bus.Result{Chunks: 3, Usage: market.Usage{Output: 4}}, []uint64{0, 1, 2},
+			"4 in 3 were sent"},
 		"broken off, without gaps": {bus.Result{Code: bus.CodeEngineFailed}, []uint64{0, 1}, ""},
 		"broken off, with a gap":   {bus.Result{Code: bus.CodeEngineFailed}, []uint64{1}, "a gap"},
 	} {
@@ -113,7 +117,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// stalls is a market whose answers have three tokens, 10 ms apart, and that stands still for some time after its first answers.
+// stalls is a market whose answers have three tokens, 10 ms apart, and that stands still for some time after
+// its first answers.
 type stalls struct {
 	from, until time.Time
 	refuse      bus.Code
@@ -143,15 +148,16 @@ func (m *stalls) ask(ctx context.Context, t bus.Task, each func(bus.Chunk)) (rep
 }
 
 func questions(t *testing.T) *Questions {
-	q, err := NewQuestions([]replay.Dialogue{{Turns: []replay.Turn{{User: "why?"}}}}, Shape{Clients: replay.Mix(1, 1), Run: "r"})
+	q, err := NewQuestions([]replay.Dialogue{{Turns: []replay.Turn{{User: "why?"}}}},
+		Shape{Clients: replay.Mix(1, 1), Run: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
-// A market that stands still for ten seconds of a minute has a bad tail, whichever way it is asked: the closed loop, which
-// sent next to nothing in that time, says so too once it is corrected.
+// A market that stands still for ten seconds of a minute has a bad tail, whichever way it is asked: the
+// closed loop, which sent next to nothing in that time, says so too once it is corrected.
 func TestCoordinatedOmission(t *testing.T) {
 	for _, rate := range []float64{0, 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -160,12 +166,16 @@ func TestCoordinatedOmission(t *testing.T) {
 			if rate > 0 {
 				callers = 1000
 			}
-			r, err := Run(t.Context(), Config{Rate: rate, Concurrency: callers, Ramp: time.Second, Duration: time.Minute, SLO: SLO{TTFT: time.Second}}, questions(t), m.ask)
+			r, err := Run(t.Context(),
+				Config{Rate: rate, Concurrency: callers, Ramp: time.Second, Duration: time.Minute,
+					SLO: SLO{TTFT: time.Second}}, questions(t), m.ask)
 			if err != nil || r.Broken > 0 || r.Failed() > 0 || r.Answered != r.Asked {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			// A sixth of the time it stood still, so about one task in twelve waited for more than five seconds.
-			if r.TTFT.P50 > 11 || r.TTFT.P90 < 3000 || r.TTFT.P99 < 9000 || r.Whole.P99 < 9000 || r.ITL.P99 > 11 && rate == 0 {
+			// A sixth of the time it stood still, so about one task in twelve waited for more than five
+			// seconds.
+			if r.TTFT.P50 > 11 || r.TTFT.P90 < 3000 || r.TTFT.P99 < 9000 || r.Whole.P99 < 9000 ||
+				r.ITL.P99 > 11 && rate == 0 {
 				t.Errorf("rate %g: TTFT %+v, whole %+v, ITL %+v", rate, r.TTFT, r.Whole, r.ITL)
 			}
 			if rate == 0 && r.RawTTFT.P99 > 11 {
@@ -181,7 +191,8 @@ func TestCoordinatedOmission(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, code := range []bus.Code{bus.CodeNoRoom, bus.CodeUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
-			r, err := Run(t.Context(), Config{Concurrency: 4, Duration: 10 * time.Second}, questions(t), (&stalls{refuse: code}).ask)
+			r, err := Run(t.Context(), Config{Concurrency: 4, Duration: 10 * time.Second}, questions(t),
+				(&stalls{refuse: code}).ask)
 			if err != nil || r.Codes[string(code)] != r.Asked || r.Failed() != r.Asked || r.Goodput != 0 {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -198,12 +209,14 @@ func TestStopped(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second+15*time.Millisecond)
 		defer cancel()
 		r, err := Run(ctx, Config{Concurrency: 2, Duration: time.Hour}, questions(t), new(stalls).ask)
-		if err != nil || r.Codes["cancelled"] != 2 || r.Answered != r.Asked-2 || r.Answered < 300 || r.Goodput != 1 || r.Failed() != 0 {
+		if err != nil || r.Codes["cancelled"] != 2 || r.Answered != r.Asked-2 || r.Answered < 300 ||
+			r.Goodput != 1 || r.Failed() != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 		var out strings.Builder
 		r.Write(&out)
-		if !strings.Contains(out.String(), "none missing, none twice") || !strings.Contains(out.String(), "end to end") {
+		if !strings.Contains(out.String(), "none missing, none twice") ||
+			!strings.Contains(out.String(), "end to end") {
 			t.Error(out.String())
 		}
 	})

@@ -15,7 +15,8 @@ import (
 	"souk/bus"
 )
 
-// Report is what a load measured. Times are in milliseconds; rates, shares, times and CPU are of the time after the ramp.
+// Report is what a load measured. Times are in milliseconds; rates, shares, times and CPU are of the time
+// after the ramp.
 type Report struct {
 	Loop        string  `json:"loop"` // "open" or "closed"
 	Rate        float64 `json:"rate,omitempty"`
@@ -51,8 +52,9 @@ type Report struct {
 	RawWhole *Times `json:"end_to_end_measured_ms,omitempty"`
 
 	Processes []Usage `json:"processes"`
-	CPUTask   float64 `json:"cpu_us_per_task"`  // of the market's processes together, engines and this one apart
-	CPUToken  float64 `json:"cpu_us_per_token"` // the same for each output token
+	// of the market's processes together, engines and this one apart
+	CPUTask  float64 `json:"cpu_us_per_task"`
+	CPUToken float64 `json:"cpu_us_per_token"` // the same for each output token
 }
 
 // Times are quantiles in milliseconds.
@@ -88,8 +90,10 @@ func (t *Tally) Report(now time.Time, used []Usage) Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := Report{
-		Loop: "open", Asked: t.asked, Answered: t.codes[""], Moved: t.moved, Codes: map[string]int{}, Broken: t.broken, Wrong: t.wrong,
-		Prompt: t.prompt, Cached: t.cached, Output: t.output, ITL: times(t.itl), TTFT: times(t.ttft), Whole: times(t.whole), Processes: used,
+		Loop: "open", Asked: t.asked, Answered: t.codes[""], Moved: t.moved, Codes: map[string]int{},
+		Broken: t.broken, Wrong: t.wrong,
+		Prompt: t.prompt, Cached: t.cached, Output: t.output, ITL: times(t.itl), TTFT: times(t.ttft),
+		Whole: times(t.whole), Processes: used,
 	}
 	r.SLO.TTFT, r.SLO.ITL = float64(t.slo.TTFT)/1e6, float64(t.slo.ITL)/1e6
 	for _, code := range slices.Sorted(maps.Keys(t.codes)) {
@@ -149,7 +153,8 @@ func (t *Tally) Line(passed time.Duration) string {
 			refused += n
 		}
 	}
-	line := fmt.Sprintf("%4.0f s  asked %d  under way %d  answered %d", passed.Seconds(), t.asked, t.open, t.codes[""])
+	line := fmt.Sprintf("%4.0f s  asked %d  under way %d  answered %d", passed.Seconds(), t.asked, t.open,
+		t.codes[""])
 	if refused > 0 {
 		line += fmt.Sprintf("  not answered %d", refused)
 	}
@@ -160,7 +165,8 @@ func (t *Tally) Line(passed time.Duration) string {
 		return line + "  (ramp)"
 	}
 	if t.late.TotalCount() > 0 {
-		line += fmt.Sprintf("  TTFT p50 %s p99 %s", ms(float64(t.late.ValueAtQuantile(50))/1000), ms(float64(t.late.ValueAtQuantile(99))/1000))
+		line += fmt.Sprintf("  TTFT p50 %s p99 %s", ms(float64(t.late.ValueAtQuantile(50))/1000),
+			ms(float64(t.late.ValueAtQuantile(99))/1000))
 		t.late.Reset()
 	}
 	return line
@@ -173,8 +179,10 @@ func (r Report) Write(w io.Writer) {
 		how = fmt.Sprintf("%g tasks a second, open loop", r.Rate)
 	}
 	fmt.Fprintf(w, "%s, measured for %.1f s after the ramp\n", how, r.Seconds)
-	fmt.Fprintf(w, "tasks      %d asked, %d answered (%.1f a second), %d of them by more than one agent\n", r.Asked, r.Answered, r.TasksPerSecond, r.Moved)
-	fmt.Fprintf(w, "tokens     %d prompt, %d of them from cache; %d output (%.0f a second)\n", r.Prompt, r.Cached, r.Output, r.TokensPerSecond)
+	fmt.Fprintf(w, "tasks      %d asked, %d answered (%.1f a second), %d of them by more than one agent\n",
+		r.Asked, r.Answered, r.TasksPerSecond, r.Moved)
+	fmt.Fprintf(w, "tokens     %d prompt, %d of them from cache; %d output (%.0f a second)\n", r.Prompt,
+		r.Cached, r.Output, r.TokensPerSecond)
 	var codes []string
 	for _, c := range slices.Sorted(maps.Keys(r.Codes)) {
 		codes = append(codes, fmt.Sprintf("%s %d", c, r.Codes[c]))
@@ -186,7 +194,8 @@ func (r Report) Write(w io.Writer) {
 	if r.Broken == 0 {
 		fmt.Fprintln(w, "frames     none missing, none twice")
 	} else {
-		fmt.Fprintf(w, "frames     MISSING OR TWICE in %d answers\n           %s\n", r.Broken, strings.Join(r.Wrong, "\n           "))
+		fmt.Fprintf(w, "frames     MISSING OR TWICE in %d answers\n           %s\n", r.Broken,
+			strings.Join(r.Wrong, "\n           "))
 	}
 	fmt.Fprintf(w, "goodput    %.2f %% of the tasks sent%s\n\n", 100*r.Goodput, r.slo())
 
@@ -201,7 +210,8 @@ func (r Report) Write(w io.Writer) {
 	right(t, 2, 7)
 	t.Render()
 	if r.RawTTFT != nil {
-		fmt.Fprintf(w, "Corrected for coordinated omission; as measured: TTFT p99 %s, end to end p99 %s.\n", ms(r.RawTTFT.P99), ms(r.RawWhole.P99))
+		fmt.Fprintf(w, "Corrected for coordinated omission; as measured: TTFT p99 %s, end to end p99 %s.\n",
+			ms(r.RawTTFT.P99), ms(r.RawWhole.P99))
 	} else {
 		fmt.Fprintln(w, "Counted from the moment when each task was due, not from when it was sent.")
 	}
@@ -216,12 +226,14 @@ func (r Report) Write(w io.Writer) {
 		if p.Note != "" {
 			name += " (" + p.Note + ")"
 		}
-		t.AppendRow(table.Row{name, p.PID, fmt.Sprintf("%.2f s", p.CPU), fmt.Sprintf("%.1f %%", 100*p.Share), fmt.Sprintf("%.1f MB", p.RSS), fmt.Sprintf("%.1f MB", p.Peak), fmt.Sprintf("%.1f MB", p.Before)})
+		t.AppendRow(table.Row{name, p.PID, fmt.Sprintf("%.2f s", p.CPU), fmt.Sprintf("%.1f %%", 100*p.Share),
+			fmt.Sprintf("%.1f MB", p.RSS), fmt.Sprintf("%.1f MB", p.Peak), fmt.Sprintf("%.1f MB", p.Before)})
 	}
 	right(t, 2, 7)
 	t.Render()
 	if r.CPUTask > 0 {
-		fmt.Fprintf(w, "The market's own, engines and this load apart: %.0f us of CPU for a task, %.1f us for an output token.\n", r.CPUTask, r.CPUToken)
+		fmt.Fprintf(w, "The market's own, engines and this load apart: %.0f us of CPU for a task, %.1f us "+
+			"for an output token.\n", r.CPUTask, r.CPUToken)
 	}
 }
 

@@ -15,14 +15,16 @@ import (
 	"souk/integration/replay"
 )
 
-// Market asks one task, calls each with every chunk of its answer, and returns the last word. An error means that the market
-// could not be spoken to.
+// Market asks one task, calls each with every chunk of its answer, and returns the last word. An error means
+// that the market could not be spoken to.
 type Market func(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error)
 
 // Config says how a market is loaded.
 type Config struct {
-	Rate        float64       // tasks sent a second, whatever becomes of them: an open loop. 0: a closed loop
-	Concurrency int           // of a closed loop: callers that each send when their last answer has ended. Of an open one: most tasks under way
+	Rate float64 // tasks sent a second, whatever becomes of them: an open loop. 0: a closed loop
+	// of a closed loop: callers that each send when their last answer has ended. Of an open one: most tasks
+	// under way
+	Concurrency int
 	Ramp        time.Duration // in which the load rises; not measured
 	Duration    time.Duration // tasks are sent for so long, the ramp included
 	Seed        uint64        // of the arrivals
@@ -55,14 +57,15 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// afterRefusal is the least that a caller of a closed loop waits after a refusal: it would else do nothing but be refused.
+// afterRefusal is the least that a caller of a closed loop waits after a refusal: it would else do nothing
+// but be refused.
 const afterRefusal = 50 * time.Millisecond
 
 // maxRefusalWait bounds what it waits where the market says how long.
 const maxRefusalWait = 2 * time.Second
 
-// Run loads a market, waits for the last answers, and reports. When ctx ends, running tasks are cancelled, and what was
-// measured so far is reported.
+// Run loads a market, waits for the last answers, and reports. When ctx ends, running tasks are cancelled,
+// and what was measured so far is reported.
 func Run(ctx context.Context, c Config, q *Questions, market Market) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
@@ -254,7 +257,9 @@ func (ms meters) used() []Usage {
 	var out []Usage
 	for _, m := range ms {
 		m.look()
-		u := Usage{Name: m.Name, PID: m.PID, Apart: m.Apart, CPU: m.total.Seconds(), RSS: float64(m.rss) / (1 << 20), Before: float64(m.first) / (1 << 20), Peak: float64(m.peak) / (1 << 20)}
+		u := Usage{Name: m.Name, PID: m.PID, Apart: m.Apart, CPU: m.total.Seconds(),
+			RSS: float64(m.rss) / (1 << 20), Before: float64(m.first) / (1 << 20),
+			Peak: float64(m.peak) / (1 << 20)}
 		switch {
 		case m.err != nil:
 			u.Note = "ended"

@@ -1,4 +1,5 @@
-// Package load puts a running market under load, and measures what its clients see and what its processes use.
+// Package load puts a running market under load, and measures what its clients see and what its processes
+// use.
 package load
 
 import (
@@ -13,12 +14,14 @@ import (
 	"souk/integration/replay"
 )
 
-// Arrivals yields when tasks are sent in an open loop, counted from the start, for so long: a Poisson process of rate tasks a
-// second, which during ramp rises to it in a straight line. The same seed gives the same times.
+// Arrivals yields when tasks are sent in an open loop, counted from the start, for so long: a Poisson process
+// of rate tasks a second, which during ramp rises to it in a straight line. The same seed gives the same
+// times.
 func Arrivals(seed uint64, rate float64, ramp, duration time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
 		random := rand.New(rand.NewPCG(seed, 0x6c6f6164))
-		// Arrivals of a process of rate 1 are put where the integral of the rate reaches them: rate t²/2ramp, then rate (t - ramp/2).
+		// Arrivals of a process of rate 1 are put where the integral of the rate reaches them: rate t²/2ramp,
+		// then rate (t - ramp/2).
 		rising := ramp.Seconds()
 		for n := random.ExpFloat64(); ; n += random.ExpFloat64() {
 			t := n/rate + rising/2
@@ -42,8 +45,9 @@ type Shape struct {
 	Run       string // begins every session's id
 }
 
-// Questions are the turns of dialogues, each with the recorded answers before it, so that no question waits for an answer: all
-// first turns, then all second ones, and so on. A dialogue ends where an answer was not recorded.
+// Questions are the turns of dialogues, each with the recorded answers before it, so that no question waits
+// for an answer: all first turns, then all second ones, and so on. A dialogue ends where an answer was not
+// recorded.
 type Questions struct {
 	shape Shape
 	turns []turn
@@ -102,7 +106,8 @@ func (q *Questions) Task(n int) bus.Task {
 	t, pass := q.turns[n%len(q.turns)], n/len(q.turns)
 	c := q.shape.Clients[(t.dialogue+pass)%len(q.shape.Clients)]
 	return bus.Task{
-		Client: c.ID, Kind: bus.KindChat, Body: t.body, Stream: true, Terms: c.Terms, MaxTokens: q.shape.MaxTokens, Model: q.shape.Model,
+		Client: c.ID, Kind: bus.KindChat, Body: t.body, Stream: true, Terms: c.Terms,
+		MaxTokens: q.shape.MaxTokens, Model: q.shape.Model,
 		Session: fmt.Sprintf("%s-%d-%d", q.shape.Run, pass, t.dialogue), Turn: t.number, Run: q.shape.Run,
 	}
 }

@@ -55,7 +55,8 @@ func (t *Tally) Measure(now time.Time) {
 	t.measuring, t.begun = true, now
 }
 
-// Begin begins one answer, which was to be asked at a time: in an open loop what comes late is late from then on.
+// Begin begins one answer, which was to be asked at a time: in an open loop what comes late is late from then
+// on.
 func (t *Tally) Begin(due time.Time) *Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +123,8 @@ func (a *Answer) End(now time.Time, r bus.Result) {
 			t.messages[r.Code] = r.Message
 		}
 	} else if a.wrong == "" && (r.Chunks != a.next || a.tokens != r.Usage.Output) {
-		a.wrong = fmt.Sprintf("a gap: %d tokens in %d frames came, %d in %d were sent", a.tokens, a.next, r.Usage.Output, r.Chunks)
+		a.wrong = fmt.Sprintf("a gap: %d tokens in %d frames came, %d in %d were sent", a.tokens, a.next,
+			r.Usage.Output, r.Chunks)
 	}
 	if a.wrong != "" {
 		t.broken++
@@ -130,7 +132,8 @@ func (a *Answer) End(now time.Time, r bus.Result) {
 			t.wrong = append(t.wrong, fmt.Sprintf("task %s of %s: %s", r.Task, r.Agent, a.wrong))
 		}
 	}
-	if r.Code == bus.CodeCancelled && a.measured { // the load was stopped, which says nothing about the market
+	// the load was stopped, which says nothing about the market
+	if r.Code == bus.CodeCancelled && a.measured {
 		t.offered--
 	}
 	if r.Code != "" {
@@ -166,9 +169,10 @@ func record(h *hdrhistogram.Histogram, d time.Duration, n int64) {
 	}
 }
 
-// corrected gives back to a histogram of a closed loop what the loop omitted: a caller that waits for a slow answer does not send
-// what it would have sent meanwhile, one task each interval, and those would have waited too. This is HdrHistogram's
-// correction for coordinated omission (Tene), with the median of a whole answer as interval.
+// corrected gives back to a histogram of a closed loop what the loop omitted: a caller that waits for a slow
+// answer does not send what it would have sent meanwhile, one task each interval, and those would have waited
+// too. This is HdrHistogram's correction for coordinated omission (Tene), with the median of a whole answer
+// as interval.
 func corrected(h *hdrhistogram.Histogram, interval time.Duration) *hdrhistogram.Histogram {
 	out := histogram()
 	for _, b := range h.Distribution() {

@@ -16,8 +16,9 @@ import (
 
 // Dialogue is one conversation, asked turn by turn by one client.
 type Dialogue struct {
-	ID     string `json:"id,omitempty"`
-	Domain string `json:"domain,omitempty"` // what it is about, for the report; the market finds out by itself
+	ID string `json:"id,omitempty"`
+	// what it is about, for the report; the market finds out by itself
+	Domain string `json:"domain,omitempty"`
 	System string `json:"system,omitempty"` // system prompt
 	Turns  []Turn `json:"turns"`
 }
@@ -60,7 +61,8 @@ type Reader struct {
 // NewReader reads rows of the given format from r, plain or packed by gzip.
 func NewReader(r io.Reader, f Format) (*Reader, error) {
 	if !f.valid() {
-		return nil, fmt.Errorf("unknown format %q: use one of %s", string(f), strings.Join(FormatNames(), ", "))
+		return nil, fmt.Errorf("unknown format %q: use one of %s", string(f),
+			strings.Join(FormatNames(), ", "))
 	}
 	b := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := b.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
@@ -73,7 +75,8 @@ func NewReader(r io.Reader, f Format) (*Reader, error) {
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // editors on Windows begin files with it
 		_, _ = b.Discard(3)
 	}
-	return &Reader{lines: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10), format: f, seen: map[string]int{}}, nil
+	return &Reader{lines: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10), format: f,
+		seen: map[string]int{}}, nil
 }
 
 // Next returns the next dialogue, or io.EOF. Any other error names the line, and the field where one is
@@ -92,7 +95,8 @@ func (r *Reader) Next() (Dialogue, error) {
 			continue
 		}
 		if r.n++; r.n > MaxDialogues {
-			return Dialogue{}, fmt.Errorf("line %d: more than %d dialogues: split the file", r.line, MaxDialogues)
+			return Dialogue{},
+				fmt.Errorf("line %d: more than %d dialogues: split the file", r.line, MaxDialogues)
 		}
 		d, err := r.format.decode(row)
 		if err == nil {
@@ -105,7 +109,8 @@ func (r *Reader) Next() (Dialogue, error) {
 			d.ID = fmt.Sprintf("line-%d", r.line)
 		}
 		if first, twice := r.seen[d.ID]; twice {
-			return Dialogue{}, fmt.Errorf("line %d: id: %.80q was used on line %d already", r.line, d.ID, first)
+			return Dialogue{},
+				fmt.Errorf("line %d: id: %.80q was used on line %d already", r.line, d.ID, first)
 		}
 		r.seen[d.ID] = r.line
 		return d, nil

@@ -17,19 +17,28 @@ var rows = []struct {
 	want   Dialogue
 }{
 	{Souk, `{"turns":["Who wrote Emma?"]}`, Dialogue{ID: "line-1", Turns: []Turn{{User: "Who wrote Emma?"}}}},
-	{Souk, "\ufeff" + `{"turns":["Who wrote Emma?"]}`, Dialogue{ID: "line-1", Turns: []Turn{{User: "Who wrote Emma?"}}}}, // as editors on Windows begin a file
+	// as editors on Windows begin a file
+	{Souk, "\ufeff" + `{"turns":["Who wrote Emma?"]}`,
+		Dialogue{ID: "line-1", Turns: []Turn{{User: "Who wrote Emma?"}}}},
 	{Souk, `{"id":"a","domain":"law","system":"Be brief.","turns":["One?",{"user":"Two?","answer":"2"}]}`,
 		Dialogue{ID: "a", Domain: "law", System: "Be brief.", Turns: []Turn{{User: "One?"}, {"Two?", "2"}}}},
 	{CoQA, `{"id":"c1","source":"wikipedia","story":"A cat sat.","turns":[{"turn":1,"question":"Who sat?","answer":"A cat","span":"A cat"}]}`,
-		Dialogue{ID: "c1", Domain: "reading", System: readingTask + "A cat sat.", Turns: []Turn{{"Who sat?", "A cat"}}}},
+		Dialogue{ID: "c1", Domain: "reading", System: readingTask + "A cat sat.",
+			Turns: []Turn{{"Who sat?", "A cat"}}}},
 	{QuAC, `{"id":"q1","title":"Ira Hayes","section_title":"Later","context":"He farmed.","turns":[{"question":"Any family?","answer":"CANNOTANSWER","yesno":"x"}]}`,
-		Dialogue{ID: "q1", Domain: "reading", System: readingTask + "Ira Hayes: Later\n\nHe farmed.", Turns: []Turn{{"Any family?", "I cannot answer that from the passage."}}}},
+		Dialogue{ID: "q1", Domain: "reading", System: readingTask + "Ira Hayes: Later\n\nHe farmed.",
+			Turns: []Turn{{"Any family?", "I cannot answer that from the passage."}}}},
 	{HotpotQA, `{"_id":"h1","question":"When?","answer":"2017","level":"easy","context":[["Song",["It is a song."," From 2017."]]]}`,
-		Dialogue{ID: "h1", Domain: "multi-hop", System: "Answer the question from the following paragraphs. Name the facts you use.\n\nSong\nIt is a song. From 2017.\n", Turns: []Turn{{"When?", "2017"}}}},
+		Dialogue{ID: "h1", Domain: "multi-hop",
+			System: "Answer the question from the following paragraphs. Name the facts you " +
+				"use.\n\nSong\nIt is a song. From 2017.\n", Turns: []Turn{{"When?", "2017"}}}},
 	{MTRAG, `{"conversation_id":"m1","collection":"fiqa","turn":"2","input":[{"speaker":"user","text":"One?"},{"speaker":"agent","text":"Yes."},{"speaker":"user","text":"Two?"}],"contexts":[{"document_id":"d","text":"A passage."}],"target":["No."]}`,
-		Dialogue{ID: "m1", Domain: "fiqa", System: "Answer from the following passages. Say so where they do not hold the answer.\n\nA passage.\n", Turns: []Turn{{"One?", "Yes."}, {"Two?", "No."}}}},
+		Dialogue{ID: "m1", Domain: "fiqa",
+			System: "Answer from the following passages. Say so where they do not hold the answer.\n\nA " +
+				"passage.\n", Turns: []Turn{{"One?", "Yes."}, {"Two?", "No."}}}},
 	{MTBench, `{"question_id":81,"category":"writing","turns":["Compose.","Rewrite."],"reference":["A poem."]}`,
-		Dialogue{ID: "mtbench-81", Domain: "writing", Turns: []Turn{{"Compose.", "A poem."}, {User: "Rewrite."}}}},
+		Dialogue{ID: "mtbench-81", Domain: "writing",
+			Turns: []Turn{{"Compose.", "A poem."}, {User: "Rewrite."}}}},
 	{MTBench101, `{"task":"GR","id":1,"history":[{"user":"Who is tallest?","bot":"A."}]}`,
 		Dialogue{ID: "GR-1", Domain: "GR", Turns: []Turn{{"Who is tallest?", "A."}}}},
 	{Prompts, `{"id":"p1","source":"gsm8k","domain":"math","prompt":"2+2?","answer":"4"}`,
@@ -50,7 +59,8 @@ func TestRowsOfEverySet(t *testing.T) {
 }
 
 func TestErrorsNameLineAndField(t *testing.T) {
-	const hint = ": a dialogue has id, domain, system and turns, a turn user and answer; is this another --format?"
+	const hint = ": a dialogue has id, domain, system and turns, a turn user and answer; is this another " +
+		"--format?"
 	for _, c := range []struct {
 		format Format
 		file   string
@@ -66,14 +76,19 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{Souk, `["a"]`, "line 1: a JSON array where an object is expected"},
 		{Souk, "\n\n{\"turns\":[\"a\"", "line 3: JSON ends too early: one dialogue stands on one line"},
 		{Souk, `{"turns":["a"]}{"turns":["b"]}`, "line 1: more than one JSON value on the line"},
-		{Souk, `{"id":"x","turns":["a"]}` + "\n" + `{"id":"x","turns":["a"]}`, `line 2: id: "x" was used on line 1 already`},
+		{Souk, `{"id":"x","turns":["a"]}` + "\n" + `{"id":"x","turns":["a"]}`,
+			`line 2: id: "x" was used on line 1 already`},
 		{Souk, "", "no dialogue in it"},
-		{Souk, `{"turns":["` + strings.Repeat("a", MaxLine) + `"]}`, "line 1: longer than 8 MB: one dialogue stands on one line"},
+		{Souk, `{"turns":["` + strings.Repeat("a", MaxLine) + `"]}`,
+			"line 1: longer than 8 MB: one dialogue stands on one line"},
 		{CoQA, `{"turns":[{"question":"a"}]}`, "line 1: story: missing or empty; is this CoQA?"},
 		{QuAC, `{"story":"a","turns":[]}`, "line 1: context: missing or empty; is this QuAC?"},
-		{HotpotQA, `{"question":"a","context":[["title"]]}`, "line 1: context: a paragraph is [title, [sentence, ...]]"},
-		{MTRAG, `{"input":[{"speaker":"agent","text":"a"}]}`, "line 1: input[0].speaker: an agent speaks before the user does"},
-		{MTRAG, `{"input":[{"speaker":"user","text":"a"}],"target":{"a":1}}`, "line 1: target: want a string or a list of strings"},
+		{HotpotQA, `{"question":"a","context":[["title"]]}`,
+			"line 1: context: a paragraph is [title, [sentence, ...]]"},
+		{MTRAG, `{"input":[{"speaker":"agent","text":"a"}]}`,
+			"line 1: input[0].speaker: an agent speaks before the user does"},
+		{MTRAG, `{"input":[{"speaker":"user","text":"a"}],"target":{"a":1}}`,
+			"line 1: target: want a string or a list of strings"},
 		{MTBench101, `{"turns":["a"]}`, "line 1: history: missing or empty; is this MT-Bench-101?"},
 		{"coka", `{}`, `unknown format "coka": use one of souk, coqa, quac, hotpotqa, mtrag, mtbench, mtbench101, prompts`},
 	} {
@@ -108,7 +123,8 @@ func TestBundledDialoguesAreMixed(t *testing.T) {
 		first[d.Domain] = true
 	}
 	if len(first) != len(bundled) {
-		t.Errorf("the first %d dialogues are of %d sources, want %d", len(bundled)*3, len(first), len(bundled))
+		t.Errorf("the first %d dialogues are of %d sources, want %d", len(bundled)*3, len(first),
+			len(bundled))
 	}
 	all := map[string]int{}
 	for _, d := range ds {

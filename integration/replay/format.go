@@ -14,11 +14,14 @@ import (
 type Format string
 
 const (
-	Souk       Format = "souk"       // {"id","domain","system","turns":[...]}, only "turns" required; a turn is a string or {"user","answer"}
-	CoQA       Format = "coqa"       // stanfordnlp CoQA, one story a line: story, turns[question, answer]
-	QuAC       Format = "quac"       // allenai QuAC, one section a line: context, turns[question, answer]
-	HotpotQA   Format = "hotpotqa"   // HotpotQA distractor setting: question, answer, context[[title, [sentence...]]...]
-	MTRAG      Format = "mtrag"      // IBM mt-rag-benchmark generation tasks: input[speaker, text], contexts[text], target
+	// {"id","domain","system","turns":[...]}, only "turns" required; a turn is a string or {"user","answer"}
+	Souk Format = "souk"
+	CoQA Format = "coqa" // stanfordnlp CoQA, one story a line: story, turns[question, answer]
+	QuAC Format = "quac" // allenai QuAC, one section a line: context, turns[question, answer]
+	// HotpotQA distractor setting: question, answer, context[[title, [sentence...]]...]
+	HotpotQA Format = "hotpotqa"
+	// IBM mt-rag-benchmark generation tasks: input[speaker, text], contexts[text], target
+	MTRAG      Format = "mtrag"
 	MTBench    Format = "mtbench"    // FastChat MT-Bench questions: question_id, category, turns, reference
 	MTBench101 Format = "mtbench101" // MT-Bench-101: task, id, history[user, bot]
 	Prompts    Format = "prompts"    // one question a line: id, domain, prompt, answer
@@ -73,7 +76,8 @@ func parse(row []byte, v any, strict bool) error {
 		var kind *json.UnmarshalTypeError
 		switch {
 		case errors.As(err, &kind) && kind.Field != "":
-			return fmt.Errorf("%s: a JSON %s where %s is expected", kind.Field, kind.Value, jsonName(kind.Type))
+			return fmt.Errorf("%s: a JSON %s where %s is expected", kind.Field, kind.Value,
+				jsonName(kind.Type))
 		case errors.As(err, &kind):
 			return fmt.Errorf("a JSON %s where an object is expected", kind.Value)
 		case errors.Is(err, io.ErrUnexpectedEOF):
@@ -104,7 +108,8 @@ func decodeSouk(row []byte) (Dialogue, error) {
 	var d Dialogue
 	err := parse(row, &d, true)
 	if err != nil && strings.HasPrefix(err.Error(), "unknown field") {
-		err = fmt.Errorf("%w: a dialogue has id, domain, system and turns, a turn user and answer; is this another --format?", err)
+		err = fmt.Errorf("%w: a dialogue has id, domain, system and turns, a turn user and answer; is this "+
+			"another --format?", err)
 	}
 	return d, err
 }
@@ -140,7 +145,8 @@ func decodeCoQA(row []byte) (Dialogue, error) {
 	if in.Story == "" {
 		return Dialogue{}, errors.New("story: missing or empty; is this CoQA?")
 	}
-	return Dialogue{ID: in.ID, Domain: "reading", System: readingTask + in.Story, Turns: readingTurns(in.Turns)}, nil
+	return Dialogue{ID: in.ID, Domain: "reading", System: readingTask + in.Story,
+		Turns: readingTurns(in.Turns)}, nil
 }
 
 func decodeQuAC(row []byte) (Dialogue, error) {
@@ -200,7 +206,8 @@ func decodeHotpotQA(row []byte) (Dialogue, error) {
 	if in.ID == "" {
 		in.ID = in.OldID
 	}
-	return Dialogue{ID: in.ID, Domain: "multi-hop", System: s.String(), Turns: []Turn{{in.Question, in.Answer}}}, nil
+	return Dialogue{ID: in.ID, Domain: "multi-hop", System: s.String(),
+		Turns: []Turn{{in.Question, in.Answer}}}, nil
 }
 
 func decodeMTRAG(row []byte) (Dialogue, error) {

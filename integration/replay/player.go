@@ -123,8 +123,10 @@ func playOne(ctx context.Context, d Dialogue, i int, cfg Config, market Market) 
 			return false, err
 		}
 		task := bus.Task{
-			Client: client.ID, Kind: bus.KindChat, Body: body, Stream: true, Terms: client.Terms, MaxTokens: cfg.MaxTokens,
-			Model: cfg.Model, Session: fmt.Sprintf("%s-%d", cfg.Run, i), Turn: turn, Run: cfg.Run, Hub: hub,
+			Client: client.ID, Kind: bus.KindChat, Body: body, Stream: true, Terms: client.Terms,
+			MaxTokens: cfg.MaxTokens,
+			Model:     cfg.Model, Session: fmt.Sprintf("%s-%d", cfg.Run, i), Turn: turn, Run: cfg.Run,
+			Hub: hub,
 		}
 		a, err := ask(ctx, task, cfg, market, func(a Answer) {
 			if cfg.Turn != nil {

@@ -27,7 +27,8 @@ func echo(_ context.Context, t bus.Task) (Answer, error) {
 	if err := json.Unmarshal(t.Body, &body); err != nil {
 		return Answer{}, err
 	}
-	r := bus.Result{Client: t.Client, Hub: "math", Agent: "a1", Usage: market.Usage{Prompt: 10, Cached: 4, Output: 2}, Cost: 5, Premium: 3, Fee: 1}
+	r := bus.Result{Client: t.Client, Hub: "math", Agent: "a1",
+		Usage: market.Usage{Prompt: 10, Cached: 4, Output: 2}, Cost: 5, Premium: 3, Fee: 1}
 	return Answer{Text: fmt.Sprintf("%d heard", len(body.Messages)), Result: r, TTFT: time.Second}, nil
 }
 
@@ -54,11 +55,13 @@ func TestTurnsFollowOneAnotherWithTheAnswersReceived(t *testing.T) {
 				said = append(said, m.Role+": "+m.Content)
 			}
 			mu.Lock()
-			heard[task.Session] = append(heard[task.Session], fmt.Sprintf("%d %s %s", task.Turn, task.Hub, strings.Join(said, " | ")))
+			heard[task.Session] = append(heard[task.Session],
+				fmt.Sprintf("%d %s %s", task.Turn, task.Hub, strings.Join(said, " | ")))
 			mu.Unlock()
 			return echo(ctx, task)
 		}
-		p, err := Play(t.Context(), dialogues(5, 2), Config{Clients: Mix(1, 4), Concurrency: 3, Run: "r"}, market)
+		p, err := Play(t.Context(), dialogues(5, 2), Config{Clients: Mix(1, 4), Concurrency: 3, Run: "r"},
+			market)
 		if err != nil || p != (Played{Dialogues: 5}) {
 			t.Fatalf("got %+v, %v", p, err)
 		}
@@ -85,7 +88,8 @@ func TestConcurrencyAndArrivalsBoundWhatIsUnderWay(t *testing.T) {
 			return echo(ctx, task)
 		}
 		begin := time.Now()
-		if _, err := Play(t.Context(), dialogues(9, 1), Config{Clients: Mix(1, 2), Concurrency: 3}, market); err != nil {
+		if _, err := Play(t.Context(), dialogues(9, 1), Config{Clients: Mix(1, 2), Concurrency: 3},
+			market); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); most.Load() != 3 || took != 3*time.Second {
@@ -93,7 +97,8 @@ func TestConcurrencyAndArrivalsBoundWhatIsUnderWay(t *testing.T) {
 		}
 		begin = time.Now()
 		arrivals := []time.Duration{0, 10 * time.Second}
-		if _, err := Play(t.Context(), dialogues(2, 1), Config{Clients: Mix(1, 2), Concurrency: 3, Arrivals: arrivals}, market); err != nil {
+		if _, err := Play(t.Context(), dialogues(2, 1),
+			Config{Clients: Mix(1, 2), Concurrency: 3, Arrivals: arrivals}, market); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took != 11*time.Second {
@@ -127,7 +132,8 @@ func TestRefusals(t *testing.T) {
 			cfg := Config{Clients: Mix(1, 1), Concurrency: 1, Retries: 3, Turn: tally.Add}
 			got, err := Play(t.Context(), dialogues(1, 1), cfg, c.market)
 			if err != nil || got != c.want || tally.Report(0, got).Total.Asked != c.asked {
-				t.Errorf("%s: got %+v, %v, asked %d; want %+v, asked %d", c.name, got, err, tally.Report(0, got).Total.Asked, c.want, c.asked)
+				t.Errorf("%s: got %+v, %v, asked %d; want %+v, asked %d", c.name, got, err,
+					tally.Report(0, got).Total.Asked, c.want, c.asked)
 			}
 		}
 	})
@@ -143,7 +149,8 @@ func TestAnUnreachableMarketEndsTheReplay(t *testing.T) {
 	if _, err := Play(t.Context(), nil, Config{}, market); err == nil {
 		t.Error("a replay without clients was taken")
 	}
-	if _, err := Play(t.Context(), dialogues(2, 1), Config{Clients: Mix(1, 1), Concurrency: 1, Arrivals: []time.Duration{0}}, market); err == nil {
+	if _, err := Play(t.Context(), dialogues(2, 1),
+		Config{Clients: Mix(1, 1), Concurrency: 1, Arrivals: []time.Duration{0}}, market); err == nil {
 		t.Error("one arrival for two dialogues was taken")
 	}
 }
@@ -169,17 +176,20 @@ func TestReportAddsUp(t *testing.T) {
 	tally := NewTally()
 	d, c := Dialogue{Domain: "CoQA"}, Client{ID: "c", Kind: "hurried"}
 	for i := range 100 {
-		r := bus.Result{Hub: "math", Agent: "a1", Model: "m", Usage: market.Usage{Prompt: 100, Cached: 25, Output: 10}, Cost: 1000, Premium: 10, Fee: 2}
+		r := bus.Result{Hub: "math", Agent: "a1", Model: "m",
+			Usage: market.Usage{Prompt: 100, Cached: 25, Output: 10}, Cost: 1000, Premium: 10, Fee: 2}
 		tally.Add(d, c, Answer{Result: r, TTFT: time.Duration(i+1) * time.Millisecond})
 	}
 	tally.Add(d, c, Answer{Result: bus.Result{Hub: "math", Code: bus.CodeOutbid}})
 	tally.AddRound(&ledger.Round{
-		Round:   market.Round{Domain: "math", Tasks: make([]market.Task, 3)},
-		Outcome: market.Outcome{Awards: []market.Award{{SlotPrice: 7}, {SlotPrice: 0}}, Prices: []market.SlotPrice{{Price: 7}}, Welfare: 40},
+		Round: market.Round{Domain: "math", Tasks: make([]market.Task, 3)},
+		Outcome: market.Outcome{Awards: []market.Award{{SlotPrice: 7}, {SlotPrice: 0}},
+			Prices: []market.SlotPrice{{Price: 7}}, Welfare: 40},
 	})
 	tally.SetDecision("math", 3*time.Millisecond, 5*time.Millisecond)
 	r := tally.Report(2*time.Second, Played{Dialogues: 5, BrokenOff: 1})
-	want := Part{Name: "total", Asked: 101, Served: 100, Prompt: 10000, Cached: 2500, Output: 1000, Share: 0.25, Cost: 100_000, Premium: 1000}
+	want := Part{Name: "total", Asked: 101, Served: 100, Prompt: 10000, Cached: 2500, Output: 1000,
+		Share: 0.25, Cost: 100_000, Premium: 1000}
 	got := r.Total
 	if got.TTFT.P50 < 50 || got.TTFT.P50 > 50.1 || got.TTFT.P99 < 99 || got.TTFT.P99 > 99.1 {
 		t.Errorf("TTFT = %+v, want 50 and 99 ms within 0.1 %%", got.TTFT)
@@ -189,15 +199,18 @@ func TestReportAddsUp(t *testing.T) {
 		t.Errorf("total: want -, got +\n%s", diff)
 	}
 	if r.Surplus != 800 || r.Several() != 1 || r.Contested() != 1 {
-		t.Errorf("surplus %v, rounds of several %d, contested %d; want 0.0000008, 1, 1", r.Surplus, r.Several(), r.Contested())
+		t.Errorf("surplus %v, rounds of several %d, contested %d; want 0.0000008, 1, 1", r.Surplus,
+			r.Several(), r.Contested())
 	}
 	if diff := cmp.Diff([]Refusals{{bus.CodeOutbid, 1}}, r.Refused); diff != "" {
 		t.Errorf("refused: want -, got +\n%s", diff)
 	}
 	var out bytes.Buffer
 	r.Write(&out)
-	for _, line := range []string{"101 tasks asked, 100 served in 2.0 s (50 a second); 5 dialogues to their end, 1 broken off",
-		"10,000 prompt, of which 25.0 % from cache; 1,000 output", "refused  outbid 1", "sizes    1 of 3 tasks", "3.00 ms", "5.00 ms"} {
+	for _, line := range []string{"101 tasks asked, 100 served in 2.0 s (50 a second); 5 dialogues to " +
+		"their end, 1 broken off",
+		"10,000 prompt, of which 25.0 % from cache; 1,000 output", "refused  outbid 1",
+		"sizes    1 of 3 tasks", "3.00 ms", "5.00 ms"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("the report lacks %q:\n%s", line, out.String())
 		}

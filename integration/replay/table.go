@@ -14,9 +14,11 @@ import (
 // Write prints the report for people.
 func (r Report) Write(w io.Writer) {
 	t := r.Total
-	fmt.Fprintf(w, "%d tasks asked, %d served in %.1f s (%.0f a second); %d dialogues to their end, %d broken off\n",
+	fmt.Fprintf(w, "%d tasks asked, %d served in %.1f s (%.0f a second); %d dialogues to their end, %d "+
+		"broken off\n",
 		t.Asked, t.Served, r.Seconds, float64(t.Served)/max(r.Seconds, 1e-9), r.Dialogues, r.BrokenOff)
-	fmt.Fprintf(w, "tokens   %s prompt, of which %.1f %% from cache; %s output\n", count(t.Prompt), 100*t.Share, count(t.Output))
+	fmt.Fprintf(w, "tokens   %s prompt, of which %.1f %% from cache; %s output\n", count(t.Prompt),
+		100*t.Share, count(t.Output))
 	fmt.Fprintf(w, "TTFT     p50 %s, p99 %s, as the clients saw it\n", ms(t.TTFT.P50), ms(t.TTFT.P99))
 	fmt.Fprintf(w, "paid     %s credits = cost %s to the agents + premiums %s; surplus %s\n",
 		t.Cost+t.Premium, t.Cost, t.Premium, r.Surplus)
@@ -41,13 +43,15 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 		return
 	}
 	t := newTable(w, title)
-	head := table.Row{"", "asked", "served", "prompt", "cached", "output", "TTFT p50", "p99", "cost", "premium"}
+	head := table.Row{"", "asked", "served", "prompt", "cached", "output", "TTFT p50", "p99", "cost",
+		"premium"}
 	if agents {
 		head = append(table.Row{"", "model"}, head[1:]...)
 	}
 	t.AppendHeader(head)
 	for _, p := range ps {
-		row := table.Row{p.Name, p.Asked, p.Served, count(p.Prompt), fmt.Sprintf("%.0f %%", 100*p.Share), count(p.Output),
+		row := table.Row{p.Name, p.Asked, p.Served, count(p.Prompt), fmt.Sprintf("%.0f %%", 100*p.Share),
+			count(p.Output),
 			ms(p.TTFT.P50), ms(p.TTFT.P99), Amount(p.Cost), Amount(p.Premium)}
 		if agents {
 			row = append(table.Row{p.Name, p.Model}, row[1:]...)
@@ -64,10 +68,13 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 
 func (r Report) roundTable(w io.Writer) {
 	t := newTable(w, "Rounds")
-	t.AppendHeader(table.Row{"hub", "rounds", "of several", "contested", "largest", "awards", "slot prices", "welfare", "decided p50", "p99"})
+	t.AppendHeader(table.Row{"hub", "rounds", "of several", "contested", "largest", "awards", "slot prices",
+		"welfare", "decided p50", "p99"})
 	for _, x := range r.Rounds {
-		t.AppendRow(table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards, Amount(x.SlotPrices), Amount(x.Welfare),
-			decided(x.Decision, func(d Times) float64 { return d.P50 }), decided(x.Decision, func(d Times) float64 { return d.P99 })})
+		t.AppendRow(table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
+			Amount(x.SlotPrices), Amount(x.Welfare),
+			decided(x.Decision, func(d Times) float64 { return d.P50 }),
+			decided(x.Decision, func(d Times) float64 { return d.P99 })})
 	}
 	alignRight(t, 1, 10)
 	t.Render()

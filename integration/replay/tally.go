@@ -48,7 +48,8 @@ func histogram() *hdrhistogram.Histogram {
 // NewTally begins with nothing measured.
 func NewTally() *Tally {
 	return &Tally{
-		total: *newRow(), hubs: map[string]*row{}, agents: map[string]*row{}, domains: map[string]*row{}, kinds: map[string]*row{},
+		total: *newRow(), hubs: map[string]*row{}, agents: map[string]*row{}, domains: map[string]*row{},
+		kinds:    map[string]*row{},
 		refusals: map[bus.Code]int{}, rounds: map[string]*Rounds{}, sizes: map[int]int{},
 	}
 }
@@ -130,8 +131,8 @@ func (t *Tally) hub(domain string) *Rounds {
 	return t.rounds[domain]
 }
 
-// SetDecision says how long a hub took from a task's arrival to its dispatch, record included, where its first round
-// placed it.
+// SetDecision says how long a hub took from a task's arrival to its dispatch, record included, where its
+// first round placed it.
 func (t *Tally) SetDecision(hub string, p50, p99 time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package soak keeps a market of processes under mixed load for minutes while its parts are killed and started again, and then
-// accounts for every task and for every process's memory.
+// Package soak keeps a market of processes under mixed load for minutes while its parts are killed and
+// started again, and then accounts for every task and for every process's memory.
 package soak
 
 import (
@@ -38,12 +38,13 @@ type Options struct {
 
 // Report is what came of it.
 type Report struct {
-	Seed      uint64
-	Kills     map[string]int   // by part
-	Words     map[bus.Code]int // last words; "" = served
-	Unserved  []string         // the last words of those that an agent took, and that were neither served nor cancelled
-	Moved     int              // served by more than one agent
-	Unknown   int              // told that nobody knows, and paid
+	Seed  uint64
+	Kills map[string]int   // by part
+	Words map[bus.Code]int // last words; "" = served
+	// the last words of those that an agent took, and that were neither served nor cancelled
+	Unserved  []string
+	Moved     int // served by more than one agent
+	Unknown   int // told that nobody knows, and paid
 	Holds     int
 	Paid      market.Credits
 	Processes []Process
@@ -80,7 +81,8 @@ var clients = []string{"steady", "hasty", "alone"}
 // Run is the whole of it. Its error is the verdict.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	r = Report{Seed: o.Seed, Kills: map[string]int{}, Words: map[bus.Code]int{}}
-	p := fleet.Plan{Bin: o.Bin, Dir: o.Dir, Domains: []string{"general", "math"}, Agents: agents, Slots: slots, Grace: grace, Clients: map[string]market.Credits{}}
+	p := fleet.Plan{Bin: o.Bin, Dir: o.Dir, Domains: []string{"general", "math"}, Agents: agents,
+		Slots: slots, Grace: grace, Clients: map[string]market.Credits{}}
 	for _, id := range clients {
 		p.Clients[id] = deposit
 	}
@@ -113,12 +115,14 @@ func (r *Report) kill(ctx context.Context, f *fleet.Fleet, o Options, failed *er
 	random := rand.New(rand.NewPCG(o.Seed, 1))
 	var victims []*fleet.Part
 	for _, p := range f.Parts() {
-		if strings.HasPrefix(p.Name, "agentd") || strings.HasPrefix(p.Name, "engine") || strings.HasPrefix(p.Name, "hub") {
+		if strings.HasPrefix(p.Name, "agentd") || strings.HasPrefix(p.Name, "engine") ||
+			strings.HasPrefix(p.Name, "hub") {
 			victims = append(victims, p)
 		}
 	}
 	for pause(ctx, 4*time.Second+time.Duration(random.Int64N(int64(12*time.Second)))) {
-		parts, away := []*fleet.Part{victims[random.IntN(len(victims))]}, time.Duration(random.Int64N(int64(4*time.Second)))
+		parts, away := []*fleet.Part{victims[random.IntN(len(victims))]},
+			time.Duration(random.Int64N(int64(4*time.Second)))
 		if o.Outages && random.IntN(3) == 0 {
 			nats, etcd := f.Part(fleet.NATS), f.Part(fleet.Etcd)
 			parts = [][]*fleet.Part{{nats}, {etcd}, {etcd, nats}}[random.IntN(3)]
@@ -132,7 +136,8 @@ func (r *Report) kill(ctx context.Context, f *fleet.Fleet, o Options, failed *er
 }
 
 // without kills parts, starts them again after a while, and waits until they are ready.
-func (r *Report) without(ctx context.Context, parts []*fleet.Part, away time.Duration, progress io.Writer) error {
+func (r *Report) without(ctx context.Context, parts []*fleet.Part, away time.Duration,
+	progress io.Writer) error {
 	for _, p := range parts {
 		fmt.Fprintf(progress, "kill -9 %s, back after %.1f s\n", p.Name, away.Seconds())
 		if err := p.Kill(); err != nil {
@@ -181,7 +186,9 @@ func ask(ctx, load context.Context, f *fleet.Fleet, o Options) ([]fleet.Word, er
 				words = append(words, w)
 				mu.Unlock()
 				if w.Code != "" && !w.Accepted {
-					pause(load, min(max(time.Duration(w.Result.RetryMS)*time.Millisecond, 50*time.Millisecond), time.Second))
+					pause(load,
+						min(max(time.Duration(w.Result.RetryMS)*time.Millisecond, 50*time.Millisecond),
+							time.Second))
 				} else if random.IntN(8) == 0 { // a reader reads
 					pause(load, time.Duration(random.Int64N(int64(2*time.Second))))
 				}
@@ -243,7 +250,9 @@ func (r *Report) growth() error {
 	var errs []error
 	for _, p := range r.Processes {
 		if p.Told && p.Life.grew() {
-			errs = append(errs, fmt.Errorf("%s grew from %.1f MB to %.1f MB in %v", p.Name, p.Life.Warm, p.Life.Last, p.Life.Lasted.Round(time.Second)))
+			errs = append(errs,
+				fmt.Errorf("%s grew from %.1f MB to %.1f MB in %v", p.Name, p.Life.Warm, p.Life.Last,
+					p.Life.Lasted.Round(time.Second)))
 		}
 	}
 	return errors.Join(errs...)
@@ -261,7 +270,8 @@ type memory struct {
 
 func newMemory(f *fleet.Fleet) *memory {
 	m := &memory{parts: f.Parts()}
-	m.pids, m.now, m.lives = make([]int, len(m.parts)), make([][]float64, len(m.parts)), make([][]Life, len(m.parts))
+	m.pids, m.now, m.lives = make([]int, len(m.parts)), make([][]float64, len(m.parts)),
+		make([][]Life, len(m.parts))
 	return m
 }
 
@@ -303,7 +313,8 @@ func (m *memory) end() {
 	}
 }
 
-// lifeOf compares the ten seconds before a life was warm, after a minute or half of it, with its last ten; of both the median.
+// lifeOf compares the ten seconds before a life was warm, after a minute or half of it, with its last ten; of
+// both the median.
 func lifeOf(samples []float64) Life {
 	l := Life{Lasted: time.Duration(len(samples)) * time.Second}
 	warm := min(60, len(samples)/2)
@@ -368,7 +379,8 @@ func (r Report) Write(w io.Writer) {
 		}
 		fmt.Fprintf(w, "\n  %s", word)
 	}
-	fmt.Fprintf(w, "\n%d answers by more than one agent; %d holds, every one ended; %s paid; %d told that nobody knows, and paid\n\n", r.Moved, r.Holds, r.Paid, r.Unknown)
+	fmt.Fprintf(w, "\n%d answers by more than one agent; %d holds, every one ended; %s paid; %d told that "+
+		"nobody knows, and paid\n\n", r.Moved, r.Holds, r.Paid, r.Unknown)
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	style := table.StyleLight
@@ -379,10 +391,13 @@ func (r Report) Write(w io.Writer) {
 	for _, p := range r.Processes {
 		row := table.Row{p.Name, p.Lives, "", "", "no life was long enough"}
 		if p.Told {
-			row = table.Row{p.Name, p.Lives, fmt.Sprintf("%.1f MB", p.Life.Warm), fmt.Sprintf("%.1f MB", p.Life.Last), p.Life.Lasted}
+			row = table.Row{p.Name, p.Lives, fmt.Sprintf("%.1f MB", p.Life.Warm),
+				fmt.Sprintf("%.1f MB", p.Life.Last), p.Life.Lasted}
 		}
 		t.AppendRow(row)
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}, {Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}, {Number: 5, Align: text.AlignRight}})
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight},
+		{Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight},
+		{Number: 5, Align: text.AlignRight}})
 	t.Render()
 }

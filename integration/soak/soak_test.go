@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A process grows where what it takes in the end is well above what it took when warm, whatever it took at its start.
+// A process grows where what it takes in the end is well above what it took when warm, whatever it took at
+// its start.
 func TestGrowth(t *testing.T) {
 	line := func(n int, at func(i int) float64) (out []float64) {
 		for i := range n {
@@ -17,7 +18,8 @@ func TestGrowth(t *testing.T) {
 		samples []float64
 		grew    bool
 	}{
-		"warms up, then stays":       {line(300, func(i int) float64 { return min(80, float64(10+2*i)) }), false},
+		"warms up, then stays": {line(300, func(i int) float64 { return min(80, float64(10+2*i)) }),
+			false},
 		"a saw":                      {line(300, func(i int) float64 { return 60 + float64(i%20) }), false},
 		"a leak":                     {line(300, func(i int) float64 { return 40 + float64(i)/3 }), true},
 		"a slow leak, for ever":      {line(6000, func(i int) float64 { return 40 + float64(i)/100 }), true},

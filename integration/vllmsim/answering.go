@@ -195,8 +195,8 @@ func (a *answering) strike() {
 	}
 }
 
-// events appends what is new, a token of each choice in turn, and returns how many choices ended, and whether the fault
-// happens now.
+// events appends what is new, a token of each choice in turn, and returns how many choices ended, and whether
+// the fault happens now.
 func (a *answering) events(b []byte) (out []byte, ended int, struck bool) {
 	roles := a.reply.chat
 	for i := range a.cursors {
@@ -246,7 +246,8 @@ func (a *answering) event(b []byte, i int, e event) []byte {
 		reason = v.reason
 	}
 	ids := v.tokens[q.prompt+c.tokens : q.prompt+int(e.tokens)]
-	b = a.reply.chunk(b, q, v.text[c.text:e.text], ids, prompt, reason, tally{prompt: q.prompt, output: int(e.tokens)})
+	b = a.reply.chunk(b, q, v.text[c.text:e.text], ids, prompt, reason,
+		tally{prompt: q.prompt, output: int(e.tokens)})
 	c.events++
 	c.text, c.tokens = int(e.text), int(e.tokens)
 	return b

@@ -11,21 +11,23 @@ import (
 	"time"
 )
 
-// BenchmarkStream is one request by real HTTP, read to its end, on an engine that takes no time: what the stand-in
-// adds to a measurement, the client's half of the work included.
+// BenchmarkStream is one request by real HTTP, read to its end, on an engine that takes no time: what the
+// stand-in adds to a measurement, the client's half of the work included.
 func BenchmarkStream(b *testing.B) {
 	for _, c := range []struct{ prompt, output int }{{200, 1}, {200, 100}, {2000, 100}} {
 		b.Run(fmt.Sprintf("%d+%d", c.prompt, c.output), func(b *testing.B) {
 			s := start(b, Config{MaxModelLen: 32768})
 			body := fmt.Sprintf(`{"model":"tiny","messages":[{"role":"user","content":%q}],"max_tokens":%d,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}`,
-				strings.Repeat("What do people in this city think about the weather? ", c.prompt/10), c.output)
+				strings.Repeat("What do people in this city think about the weather? ", c.prompt/10),
+				c.output)
 			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 			b.ReportAllocs()
 			b.SetParallelism(32)
 			before := cpu()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					r, err := client.Post(s.URL()+"/v1/chat/completions", "application/json", strings.NewReader(body))
+					r, err := client.Post(s.URL()+"/v1/chat/completions", "application/json",
+						strings.NewReader(body))
 					if err != nil {
 						b.Error(err)
 						return

@@ -20,7 +20,8 @@ func (c *call) check(model string, maxLen int) *problem {
 		}
 	}
 	if c.chat && len(c.messages) == 0 {
-		return badRequest("", "Cannot apply chat template to an empty conversation. Provide at least one message.")
+		return badRequest("", "Cannot apply chat template to an empty conversation. Provide at least one "+
+			"message.")
 	}
 	if !c.chat && c.emptyPrompt() {
 		return badValue("prompt", nil, "Either prompt or prompt_embeds must be provided and non-empty.")
@@ -29,7 +30,9 @@ func (c *call) check(model string, maxLen int) *problem {
 		return badRequest("", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 	}
 	if c.maxTokens.n > maxLen {
-		return badValue("max_tokens", c.maxTokens.n, "max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", c.maxTokens.n, maxLen)
+		return badValue("max_tokens", c.maxTokens.n,
+			"max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.",
+			c.maxTokens.n, maxLen)
 	}
 	return c.checkSampling()
 }
@@ -51,7 +54,8 @@ func (c *call) emptyPrompt() bool {
 	return false
 }
 
-// maxChoices bounds n times the prompts of one request, so that a small body cannot fill the memory. vLLM has 16,384.
+// maxChoices bounds n times the prompts of one request, so that a small body cannot fill the memory. vLLM has
+// 16,384.
 const maxChoices = 256
 
 func (c *call) checkSampling() *problem {
@@ -59,9 +63,11 @@ func (c *call) checkSampling() *problem {
 	case c.n.set && c.n.n < 1:
 		return badRequest("", "n must be at least 1, got %d.", c.n.n)
 	case c.n.n > maxChoices || c.n.or(1)*(len(c.text)+len(c.ids)) > maxChoices:
-		return badRequest("", "n must be at most %d, over all prompts, got %d.", maxChoices, max(c.n.n, c.n.or(1)*(len(c.text)+len(c.ids))))
+		return badRequest("", "n must be at most %d, over all prompts, got %d.", maxChoices,
+			max(c.n.n, c.n.or(1)*(len(c.text)+len(c.ids))))
 	case c.temperature < 0:
-		return badValue("temperature", float(c.temperature), "temperature must be non-negative, got %s.", float(c.temperature))
+		return badValue("temperature", float(c.temperature), "temperature must be non-negative, got %s.",
+			float(c.temperature))
 	case c.topP <= 0 || c.topP > 1:
 		return badValue("top_p", float(c.topP), "top_p must be in (0, 1], got %s.", float(c.topP))
 	case c.maxTokens.set && c.maxTokens.n < 1:
@@ -69,7 +75,8 @@ func (c *call) checkSampling() *problem {
 	case c.minTokens.n < 0:
 		return badRequest("", "min_tokens must be greater than or equal to 0, got %d.", c.minTokens.n)
 	case c.maxTokens.set && c.minTokens.n > c.maxTokens.n:
-		return badRequest("", "min_tokens must be less than or equal to max_tokens=%d, got %d.", c.maxTokens.n, c.minTokens.n)
+		return badRequest("", "min_tokens must be less than or equal to max_tokens=%d, got %d.",
+			c.maxTokens.n, c.minTokens.n)
 	}
 	for _, s := range c.stop {
 		if s == "" {
@@ -77,7 +84,8 @@ func (c *call) checkSampling() *problem {
 		}
 	}
 	if c.unsupported != "" {
-		return badValue(c.unsupported, nil, "The stand-in for vLLM does not do %s; ask a real server.", c.unsupported)
+		return badValue(c.unsupported, nil, "The stand-in for vLLM does not do %s; ask a real server.",
+			c.unsupported)
 	}
 	return nil
 }
@@ -87,7 +95,8 @@ func checkSalt(s string) *problem {
 		return badValue("cache_salt", nil, "Parameter 'cache_salt' must be a non-empty string if provided.")
 	}
 	if utf8.RuneCountInString(s) > 128 || strings.ContainsAny(s, "@/\\\x00") {
-		return badValue("cache_salt", nil, `Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\', or NUL.`)
+		return badValue("cache_salt", nil,
+			`Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\', or NUL.`)
 	}
 	return nil
 }

@@ -59,15 +59,20 @@ Profiles:
 	f.Float64Var(&o.Speedup, "speedup", 1, "engine seconds in a real second")
 	f.IntVar(&o.MaxModelLen, "max-model-len", 0, "tokens of a request, prompt and output (default 8192)")
 	f.IntVar(&o.MaxNumSeqs, "max-num-seqs", 0, "sequences that run at once (default: the profile's)")
-	f.IntVar(&o.MaxNumBatchedTokens, "max-num-batched-tokens", 0, "tokens in one step (default: the profile's)")
-	f.IntVar(&o.NumGPUBlocks, "num-gpu-blocks-override", 0, "KV cache blocks, one of which is reserved (default: the profile's)")
+	f.IntVar(&o.MaxNumBatchedTokens, "max-num-batched-tokens", 0,
+		"tokens in one step (default: the profile's)")
+	f.IntVar(&o.NumGPUBlocks, "num-gpu-blocks-override", 0,
+		"KV cache blocks, one of which is reserved (default: the profile's)")
 	f.IntVar(&o.BlockSize, "block-size", 16, "tokens in a KV cache block")
-	f.IntVar(&o.MaxNumQueuedReqs, "max-num-queued-reqs", 0, "running and waiting requests beyond which a new one gets 503 (0: no limit)")
+	f.IntVar(&o.MaxNumQueuedReqs, "max-num-queued-reqs", 0,
+		"running and waiting requests beyond which a new one gets 503 (0: no limit)")
 	f.BoolVar(&o.NoPrefixCaching, "no-enable-prefix-caching", false, "compute every prompt anew")
 	f.BoolVar(&o.NoPromptDetails, "no-enable-prompt-tokens-details", false, "do not report cached_tokens")
-	f.BoolVar(&o.ForceIncludeUsage, "enable-force-include-usage", false, "put usage into every chunk of a stream")
+	f.BoolVar(&o.ForceIncludeUsage, "enable-force-include-usage", false,
+		"put usage into every chunk of a stream")
 	f.StringVar(&o.APIKey, "api-key", "", "key that requests under /v1 must bear")
-	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 0, "time for running answers to end after SIGTERM; 0 aborts them")
+	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 0,
+		"time for running answers to end after SIGTERM; 0 aborts them")
 	f.IntVar(&o.AnswerTokens, "answer-tokens", 128, "mean length of an answer, in tokens")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of answers and of noise in step times")
 	f.BoolVar(&o.Admin, "admin", false, "serve POST /sim/fault, which makes requests fail on demand")

@@ -69,8 +69,10 @@ func (c Config) Validate() error {
 		name string
 		n    int
 	}{
-		{"max-model-len", c.MaxModelLen}, {"max-num-seqs", c.MaxNumSeqs}, {"max-num-batched-tokens", c.MaxNumBatchedTokens},
-		{"block-size", c.BlockSize}, {"num-gpu-blocks-override", c.NumGPUBlocks}, {"answer-tokens", c.AnswerTokens},
+		{"max-model-len", c.MaxModelLen}, {"max-num-seqs", c.MaxNumSeqs},
+		{"max-num-batched-tokens", c.MaxNumBatchedTokens},
+		{"block-size", c.BlockSize}, {"num-gpu-blocks-override", c.NumGPUBlocks},
+		{"answer-tokens", c.AnswerTokens},
 	}
 	for _, p := range positive {
 		if p.n < 1 {
@@ -85,7 +87,8 @@ func (c Config) Validate() error {
 	case c.MaxNumQueuedReqs < 0:
 		return errors.New("max-num-queued-reqs must not be negative")
 	case (c.NumGPUBlocks-1)*c.BlockSize < c.MaxModelLen:
-		return fmt.Errorf("max-model-len is %d, but %d blocks of %d tokens (one is reserved) hold only %d: raise num-gpu-blocks-override or lower max-model-len",
+		return fmt.Errorf("max-model-len is %d, but %d blocks of %d tokens (one is reserved) hold only %d: "+
+			"raise num-gpu-blocks-override or lower max-model-len",
 			c.MaxModelLen, c.NumGPUBlocks, c.BlockSize, (c.NumGPUBlocks-1)*c.BlockSize)
 	}
 	return nil

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// An answer that broke off on one server goes on exactly where it stopped on another, when its tokens are sent there
-// as the end of the prompt: prose, a recorded answer, and one that was forced to go on after its end.
+// An answer that broke off on one server goes on exactly where it stopped on another, when its tokens are
+// sent there as the end of the prompt: prose, a recorded answer, and one that was forced to go on after its
+// end.
 func TestAnswerGoesOnElsewhere(t *testing.T) {
 	question := []Message{{"system", "Be kind."}, {"user", "What is a café?"}}
 	known := Answers{}
@@ -29,7 +30,8 @@ func TestAnswerGoesOnElsewhere(t *testing.T) {
 				if more == "" {
 					more = `,"max_tokens":8000`
 				}
-				code, body := post(t, b, "/v1/completions", fmt.Sprintf(`{"prompt":%s,"return_token_ids":true%s}`, ids, more))
+				code, body := post(t, b, "/v1/completions",
+					fmt.Sprintf(`{"prompt":%s,"return_token_ids":true%s}`, ids, more))
 				var rest said
 				if err := json.Unmarshal([]byte(body), &rest); err != nil || code != 200 {
 					t.Fatalf("%d %s", code, body)
@@ -49,7 +51,9 @@ func TestCharactersAreNotCut(t *testing.T) {
 	s := start(t, Config{Answers: Answers{Key(question): answer}})
 	n := len(Tokens().Encode(nil, answer))
 	for most := 1; most <= n; most++ {
-		_, text := post(t, s, "/v1/chat/completions", fmt.Sprintf(`{"messages":[{"role":"user","content":"Well?"}],"stream":true,"max_tokens":%d}`, most))
+		_, text := post(t, s, "/v1/chat/completions",
+			fmt.Sprintf(`{"messages":[{"role":"user","content":"Well?"}],"stream":true,"max_tokens":%d}`,
+				most))
 		var got strings.Builder
 		for line := range strings.Lines(text) {
 			data, ok := strings.CutPrefix(line, "data: {")

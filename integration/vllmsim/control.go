@@ -44,8 +44,8 @@ func (s *Server) FaultMetrics(m MetricsFault) error {
 	return nil
 }
 
-// Freeze stops the engine and leaves everything around it alive, as a hung GPU does: /health is well, requests are
-// taken, no token comes. Freeze(false) lets it go on.
+// Freeze stops the engine and leaves everything around it alive, as a hung GPU does: /health is well,
+// requests are taken, no token comes. Freeze(false) lets it go on.
 func (s *Server) Freeze(on bool) {
 	s.mu.Lock()
 	s.frozen = on
@@ -53,8 +53,8 @@ func (s *Server) Freeze(on bool) {
 	s.wake()
 }
 
-// Terminate is what SIGTERM does without --shutdown-timeout: open answers end with finish_reason "abort" and usage,
-// and requests are refused from then on.
+// Terminate is what SIGTERM does without --shutdown-timeout: open answers end with finish_reason "abort" and
+// usage, and requests are refused from then on.
 func (s *Server) Terminate() {
 	s.mu.Lock()
 	s.draining = true
@@ -65,8 +65,8 @@ func (s *Server) Terminate() {
 	s.mu.Unlock()
 }
 
-// Restart is a crash and a new start: connections break, the cache is empty, counters begin at zero. Between the two
-// connections are refused for boot.
+// Restart is a crash and a new start: connections break, the cache is empty, counters begin at zero. Between
+// the two connections are refused for boot.
 func (s *Server) Restart(boot time.Duration) error {
 	s.mu.Lock()
 	addr := ""
@@ -98,7 +98,8 @@ func (s *Server) Restart(boot time.Duration) error {
 	return s.Start(addr)
 }
 
-// admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"freeze": true}, {"restart_ms": 500}, {"heal": true}.
+// admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"freeze": true}, {"restart_ms": 500},
+// {"heal": true}.
 func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
 	var order struct {
 		Fault

@@ -8,10 +8,12 @@ import (
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	id, at := s.cfg.Model, s.born.Unix()
-	answer(w, 200, modelList{"list", []modelCard{{id, "model", at, "vllm", id, nil, s.cfg.MaxModelLen, []modelPermission{{
-		ID: "modelperm-" + randomHex(8), Object: "model_permission", Created: at, AllowSampling: true, AllowLogprobs: true,
-		AllowView: true, Organization: "*",
-	}}}}})
+	answer(w, 200, modelList{"list",
+		[]modelCard{{id, "model", at, "vllm", id, nil, s.cfg.MaxModelLen, []modelPermission{{
+			ID: "modelperm-" + randomHex(8), Object: "model_permission", Created: at, AllowSampling: true,
+			AllowLogprobs: true,
+			AllowView:     true, Organization: "*",
+		}}}}})
 }
 
 type modelList struct {
@@ -128,7 +130,8 @@ func (s *Server) page() []byte {
 	defer s.mu.Unlock()
 	e := s.engine
 	return render(nil, s.cfg.Model, s.started, &e.stats, gauges{
-		running: len(e.running), waiting: len(e.waiting), kvUsage: float64(e.kv.used()) / float64(e.kv.capacity()),
-		blocks: s.cfg.NumGPUBlocks, block: s.cfg.BlockSize, caching: !s.cfg.NoPrefixCaching,
+		running: len(e.running), waiting: len(e.waiting),
+		kvUsage: float64(e.kv.used()) / float64(e.kv.capacity()),
+		blocks:  s.cfg.NumGPUBlocks, block: s.cfg.BlockSize, caching: !s.cfg.NoPrefixCaching,
 	})
 }

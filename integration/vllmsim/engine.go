@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// engine is vLLM's core as a state machine: requests wait first come, first served; each step gives every running
-// request its next token, or part of its prompt, within a budget of tokens; a request that finds no free block pushes out
-// the newest one, which starts again later. It reads no clock: the caller says what time it is, and so decides whether an
-// hour takes an hour. It follows vllm/v1/core/sched/scheduler.py.
+// engine is vLLM's core as a state machine: requests wait first come, first served; each step gives every
+// running request its next token, or part of its prompt, within a budget of tokens; a request that finds no
+// free block pushes out the newest one, which starts again later. It reads no clock: the caller says what
+// time it is, and so decides whether an hour takes an hour. It follows vllm/v1/core/sched/scheduler.py.
 type engine struct {
 	cfg     engineConfig
 	kv      *cache
@@ -41,7 +41,8 @@ type work struct {
 }
 
 func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
-	return &engine{cfg: cfg, kv: newCache(blocks, blockSize), stats: newStats(), random: *rand.NewPCG(seed, 1)}
+	return &engine{cfg: cfg, kv: newCache(blocks, blockSize), stats: newStats(),
+		random: *rand.NewPCG(seed, 1)}
 }
 
 // unfinished is the number of requests that run or wait.
@@ -88,12 +89,12 @@ func without(list []*sequence, s *sequence) []*sequence {
 	return list
 }
 
-// lag is how late a step may be noticed and the next one still begin when it ended. It keeps the average speed right
-// although timers wake late; after a longer pause the engine does not catch up.
+// lag is how late a step may be noticed and the next one still begin when it ended. It keeps the average
+// speed right although timers wake late; after a longer pause the engine does not catch up.
 const lag = 50 * time.Millisecond
 
-// step brings the engine to now: it ends the step that is due, appends to out the sequences that got something, and
-// starts the next one. It returns when to call again; zero when there is nothing to do.
+// step brings the engine to now: it ends the step that is due, appends to out the sequences that got
+// something, and starts the next one. It returns when to call again; zero when there is nothing to do.
 func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 	start := now
 	if !e.finish.IsZero() {
@@ -153,7 +154,8 @@ func (e *engine) schedule(now time.Time) {
 	}
 }
 
-// admit starts the first waiting sequence, on what the cache holds of it. It reports false if there is no room.
+// admit starts the first waiting sequence, on what the cache holds of it. It reports false if there is no
+// room.
 func (e *engine) admit(s *sequence, budget *int, now time.Time) bool {
 	hit := e.spare[:0]
 	if e.cfg.caching {
@@ -209,8 +211,8 @@ func (e *engine) plan(s *sequence, n int) {
 	e.batch = append(e.batch, work{s, n, prompt})
 }
 
-// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may still be
-// in the cache when its turn comes again.
+// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
+// still be in the cache when its turn comes again.
 func (e *engine) preempt(s *sequence) {
 	for i := range e.batch {
 		if e.batch[i].seq == s {

@@ -12,7 +12,8 @@ import (
 // small is an engine whose steps take a second each, so that a diagram of steps can be drawn.
 func small(blocks, seqs, batched int) *engine {
 	p := Profile{Base: 1e6}
-	return newEngine(engineConfig{profile: p, maxSeqs: seqs, maxBatched: batched, maxLen: 1000, caching: true}, blocks, 4, 1)
+	return newEngine(engineConfig{profile: p, maxSeqs: seqs, maxBatched: batched, maxLen: 1000,
+		caching: true}, blocks, 4, 1)
 }
 
 func ask(id, prompt, output int) *sequence {
@@ -25,8 +26,8 @@ func ask(id, prompt, output int) *sequence {
 	return q
 }
 
-// draw runs an engine until it is idle. Each row is a request, each column a step: p a piece of prompt, t a token,
-// . waiting.
+// draw runs an engine until it is idle. Each row is a request, each column a step: p a piece of prompt, t a
+// token, . waiting.
 func draw(e *engine, all ...*sequence) string {
 	rows := make([]strings.Builder, len(all))
 	now := time.Unix(0, 0)
@@ -70,11 +71,16 @@ func TestScheduling(t *testing.T) {
 		all  []*sequence
 		want string
 	}{
-		{"one slot: first come, first served", small(100, 1, 64), []*sequence{ask(1, 8, 3), ask(2, 8, 2)}, "ttt\n...tt"},
-		{"two slots", small(100, 2, 64), []*sequence{ask(1, 8, 3), ask(2, 8, 2), ask(3, 8, 2)}, "ttt\ntt\n..tt"},
-		{"a long prompt is computed in pieces beside the tokens of others", small(100, 4, 10), []*sequence{ask(1, 4, 6), ask(2, 22, 2)}, "tttttt\npptt"},
-		{"nobody is admitted beyond the budget of a step", small(100, 4, 8), []*sequence{ask(1, 8, 2), ask(2, 7, 2)}, "tt\n.tt"},
-		{"no room: the newest is pushed out, and computed again when there is", small(7, 4, 64), []*sequence{ask(1, 8, 9), ask(2, 8, 9)}, "ttttttttt\nttttt....tttt"},
+		{"one slot: first come, first served", small(100, 1, 64), []*sequence{ask(1, 8, 3), ask(2, 8, 2)},
+			"ttt\n...tt"},
+		{"two slots", small(100, 2, 64), []*sequence{ask(1, 8, 3), ask(2, 8, 2), ask(3, 8, 2)},
+			"ttt\ntt\n..tt"},
+		{"a long prompt is computed in pieces beside the tokens of others", small(100, 4, 10),
+			[]*sequence{ask(1, 4, 6), ask(2, 22, 2)}, "tttttt\npptt"},
+		{"nobody is admitted beyond the budget of a step", small(100, 4, 8),
+			[]*sequence{ask(1, 8, 2), ask(2, 7, 2)}, "tt\n.tt"},
+		{"no room: the newest is pushed out, and computed again when there is", small(7, 4, 64),
+			[]*sequence{ask(1, 8, 9), ask(2, 8, 9)}, "ttttttttt\nttttt....tttt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := draw(c.e, c.all...); got != c.want {
@@ -87,8 +93,8 @@ func TestScheduling(t *testing.T) {
 	}
 }
 
-// Whatever comes, is aborted, and runs out of room: everybody who is not aborted gets all tokens, the budget is kept, no
-// block leaks, and a prefix is never said to be cached beyond the prompt's last token.
+// Whatever comes, is aborted, and runs out of room: everybody who is not aborted gets all tokens, the budget
+// is kept, no block leaks, and a prefix is never said to be cached beyond the prompt's last token.
 func TestEngineKeepsItsRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seqs, batched := rapid.IntRange(1, 5).Draw(t, "seqs"), rapid.IntRange(4, 40).Draw(t, "batched")
@@ -105,13 +111,15 @@ func TestEngineKeepsItsRules(t *testing.T) {
 				}
 			}
 			if tokens > batched || len(e.running) > seqs {
-				t.Fatalf("%d tokens of %d in a step, %d of %d sequences", tokens, batched, len(e.running), seqs)
+				t.Fatalf("%d tokens of %d in a step, %d of %d sequences", tokens, batched, len(e.running),
+					seqs)
 			}
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			switch rapid.IntRange(0, 5).Draw(t, "move") {
 			case 0, 1:
-				q := ask(rapid.IntRange(1, 3).Draw(t, "prefix"), rapid.IntRange(1, 30).Draw(t, "prompt"), rapid.IntRange(1, 20).Draw(t, "output"))
+				q := ask(rapid.IntRange(1, 3).Draw(t, "prefix"), rapid.IntRange(1, 30).Draw(t, "prompt"),
+					rapid.IntRange(1, 20).Draw(t, "output"))
 				e.add(q, now)
 				all = append(all, q)
 			case 2:

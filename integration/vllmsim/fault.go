@@ -8,10 +8,12 @@ import (
 
 // Fault is something that goes wrong with a request.
 type Fault struct {
-	Kind  FaultKind `json:"kind"`
-	After int       `json:"after,omitempty"` // output tokens that still come; for Stall, Reset, Broken and Abort
-	Code  int       `json:"code,omitempty"`  // for Status: 500 to 599, default 500
-	Times int       `json:"times,omitempty"` // requests it happens to, in order of arrival; 0 is all until it is cleared
+	Kind FaultKind `json:"kind"`
+	// output tokens that still come; for Stall, Reset, Broken and Abort
+	After int `json:"after,omitempty"`
+	Code  int `json:"code,omitempty"` // for Status: 500 to 599, default 500
+	// requests it happens to, in order of arrival; 0 is all until it is cleared
+	Times int `json:"times,omitempty"`
 }
 
 // FaultKind names a way to fail.
@@ -22,11 +24,13 @@ const (
 	Hang FaultKind = "hang"
 	// Stall sends After tokens and then nothing, with the connection open, until the client leaves.
 	Stall FaultKind = "stall"
-	// Reset sends After tokens and then breaks the connection: the stream ends in the middle, as after kill -9.
+	// Reset sends After tokens and then breaks the connection: the stream ends in the middle, as after kill
+	// -9.
 	Reset FaultKind = "reset"
 	// Status refuses the request with Code.
 	Status FaultKind = "status"
-	// Broken sends After tokens, then an error event and [DONE] on a 200, as when the engine dies under the API server.
+	// Broken sends After tokens, then an error event and [DONE] on a 200, as when the engine dies under the
+	// API server.
 	Broken FaultKind = "broken"
 	// Abort sends After tokens and then ends cleanly with finish_reason "abort", as after SIGTERM.
 	Abort FaultKind = "abort"

@@ -88,14 +88,16 @@ func TestFaultsOnStreams(t *testing.T) {
 	t.Run("abort", func(t *testing.T) {
 		inject(t, s, Fault{Kind: Abort, After: 5, Times: 1})
 		_, text, n, err := read(t, s, longStream)
-		if n != 5 || err != nil || !strings.Contains(text, `"finish_reason":"abort"`) || !strings.Contains(text, `"completion_tokens":5`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+		if n != 5 || err != nil || !strings.Contains(text, `"finish_reason":"abort"`) ||
+			!strings.Contains(text, `"completion_tokens":5`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
 			t.Errorf("%d tokens, %v, %s", n, err, text)
 		}
 	})
 	t.Run("status", func(t *testing.T) {
 		inject(t, s, Fault{Kind: Status, Code: 502, Times: 2})
 		for _, want := range []int{502, 502} {
-			if code, text, _, _ := read(t, s, longStream); code != want || !strings.Contains(text, `{"error":{`) {
+			if code, text, _, _ := read(t, s, longStream); code != want ||
+				!strings.Contains(text, `{"error":{`) {
 				t.Errorf("%d %s, want %d", code, text, want)
 			}
 		}
@@ -109,7 +111,8 @@ func TestFaultsOnStreams(t *testing.T) {
 		if _, _, n, err := read(t, s, longStream); n != 1 || err == nil {
 			t.Errorf("second: %d tokens, %v; want 1 and an error", n, err)
 		}
-		if _, text, n, err := read(t, s, longStream); n != 1000 || err != nil || !strings.Contains(text, `"completion_tokens":1000`) {
+		if _, text, n, err := read(t, s, longStream); n != 1000 || err != nil ||
+			!strings.Contains(text, `"completion_tokens":1000`) {
 			t.Errorf("third: %d tokens, %v; want all", n, err)
 		}
 	})
@@ -117,7 +120,8 @@ func TestFaultsOnStreams(t *testing.T) {
 		for _, f := range []Fault{{Kind: Hang, Times: 1}, {Kind: Stall, After: 3, Times: 1}} {
 			inject(t, s, f)
 			ctx, leave := context.WithCancel(t.Context())
-			q, _ := http.NewRequestWithContext(ctx, "POST", s.URL()+"/v1/chat/completions", strings.NewReader(strings.Replace(longStream, "1000", "8000", 1)))
+			q, _ := http.NewRequestWithContext(ctx, "POST", s.URL()+"/v1/chat/completions",
+				strings.NewReader(strings.Replace(longStream, "1000", "8000", 1)))
 			q.Header.Set("Content-Type", "application/json")
 			if f.Kind == Stall {
 				r, err := http.DefaultClient.Do(q)
@@ -146,20 +150,23 @@ func TestFaultsOnStreams(t *testing.T) {
 
 func TestFaultsOnWholeAnswers(t *testing.T) {
 	s := start(t, Config{})
-	whole := strings.Replace(longStream, `"stream":true,"stream_options":{"include_usage":true}`, `"stream":false`, 1)
+	whole := strings.Replace(longStream, `"stream":true,"stream_options":{"include_usage":true}`,
+		`"stream":false`, 1)
 	inject(t, s, Fault{Kind: Broken, After: 5, Times: 1})
 	if code, text, _, _ := read(t, s, whole); code != 500 || !strings.Contains(text, "EngineCore") {
 		t.Errorf("broken: %d %s", code, text)
 	}
 	inject(t, s, Fault{Kind: Abort, After: 5, Times: 1})
-	if code, text, _, _ := read(t, s, whole); code != 200 || !strings.Contains(text, `"finish_reason":"abort"`) {
+	if code, text, _, _ := read(t, s, whole); code != 200 ||
+		!strings.Contains(text, `"finish_reason":"abort"`) {
 		t.Errorf("abort: %d %s", code, text)
 	}
 	inject(t, s, Fault{Kind: Reset, Times: 1})
 	if _, _, _, err := read(t, s, whole); err == nil {
 		t.Error("reset: an answer came")
 	}
-	for _, bad := range []Fault{{}, {Kind: "nonsense"}, {Kind: Reset, After: -1}, {Kind: Status, Code: 404}, {Kind: Hang, Times: -1}} {
+	for _, bad := range []Fault{{}, {Kind: "nonsense"}, {Kind: Reset, After: -1}, {Kind: Status, Code: 404},
+		{Kind: Hang, Times: -1}} {
 		if err := s.Inject(bad); err == nil {
 			t.Errorf("%+v was taken", bad)
 		}
@@ -198,10 +205,12 @@ func TestTerminate(t *testing.T) {
 	until(t, "tokens flow", func() bool { return s.made() > 2 })
 	s.Terminate()
 	text := <-done
-	if !strings.Contains(text, `"finish_reason":"abort"`) || !strings.Contains(text, `"usage"`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+	if !strings.Contains(text, `"finish_reason":"abort"`) || !strings.Contains(text, `"usage"`) ||
+		!strings.HasSuffix(text, "data: [DONE]\n\n") {
 		t.Errorf("SIGTERM leaves a clean end that says abort: %s", text)
 	}
-	if code, text, _, _ := read(t, s, longStream); code != 500 || !strings.Contains(text, "cannot schedule new futures after shutdown") {
+	if code, text, _, _ := read(t, s, longStream); code != 500 ||
+		!strings.Contains(text, "cannot schedule new futures after shutdown") {
 		t.Errorf("a request afterwards: %d %s", code, text)
 	}
 }

@@ -84,9 +84,11 @@ func (r *reader) integer(key string) optional {
 	case err == nil && !quoted && f == float64(int(f)):
 		return optional{int(f), true}
 	case err == nil && !quoted:
-		r.reject(invalid("int_from_float", "body."+key, "Input should be a valid integer, got a number with a fractional part", describe(v)))
+		r.reject(invalid("int_from_float", "body."+key,
+			"Input should be a valid integer, got a number with a fractional part", describe(v)))
 	case quoted:
-		r.reject(invalid("int_parsing", "body."+key, "Input should be a valid integer, unable to parse string as an integer", describe(v)))
+		r.reject(invalid("int_parsing", "body."+key,
+			"Input should be a valid integer, unable to parse string as an integer", describe(v)))
 	default:
 		r.at = from
 		r.wrong("int_type", key, "Input should be a valid integer")
@@ -271,7 +273,8 @@ func (r *reader) content(at string) string {
 			}
 		})
 		if kind != "text" && kind != "" {
-			r.reject(badRequest("", "At most 0 %s(s) may be provided in one prompt.", strings.TrimSuffix(kind, "_url")))
+			r.reject(badRequest("", "At most 0 %s(s) may be provided in one prompt.",
+				strings.TrimSuffix(kind, "_url")))
 		}
 	})
 	return strings.Join(parts, "\n")

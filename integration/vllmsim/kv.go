@@ -6,15 +6,17 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// cache is the KV cache: blocks of equal size, of which full ones can be found by their hash as long as nobody needed
-// the room. It follows vLLM's block pool (vllm/v1/core): a block in use has references; one without is on the free list,
-// where it keeps its content until it is taken; the list is used from its head; a finished request's blocks go to its
-// tail, last block first, so that the end of a prompt is forgotten before its beginning. All operations are O(1) a block.
+// cache is the KV cache: blocks of equal size, of which full ones can be found by their hash as long as
+// nobody needed the room. It follows vLLM's block pool (vllm/v1/core): a block in use has references; one
+// without is on the free list, where it keeps its content until it is taken; the list is used from its head;
+// a finished request's blocks go to its tail, last block first, so that the end of a prompt is forgotten
+// before its beginning. All operations are O(1) a block.
 type cache struct {
 	size   int // tokens in a block
 	blocks []block
 	index  map[uint64]int32 // hash -> newest block that holds it
-	free   int              // blocks on the free list, a ring through block 0, which is never used, as in vLLM
+	// blocks on the free list, a ring through block 0, which is never used, as in vLLM
+	free int
 }
 
 type block struct {
@@ -39,8 +41,9 @@ func (c *cache) capacity() int { return len(c.blocks) - 1 }
 // used is the number of blocks with references.
 func (c *cache) used() int { return c.capacity() - c.free }
 
-// chain is the hash of a block of tokens that follows parent. The first parent is root(model, salt). 64 bits: with a
-// million blocks the chance of any collision is 3e-8 (vLLM takes 256 because an adversary could look for one).
+// chain is the hash of a block of tokens that follows parent. The first parent is root(model, salt). 64 bits:
+// with a million blocks the chance of any collision is 3e-8 (vLLM takes 256 because an adversary could look
+// for one).
 func chain(parent uint64, tokens []uint32) uint64 {
 	var room [8 + 4*64]byte
 	b := binary.LittleEndian.AppendUint64(room[:0], parent)

@@ -81,7 +81,8 @@ func TestCacheAgainstDumb(t *testing.T) {
 					t.Skip("nothing held")
 				}
 				l := held[rapid.IntRange(0, len(held)-1).Draw(t, "which")]
-				b, h := l[rapid.IntRange(0, len(l)-1).Draw(t, "block")], rapid.Uint64Range(1, 5).Draw(t, "hash")
+				b, h := l[rapid.IntRange(0, len(l)-1).Draw(t, "block")],
+					rapid.Uint64Range(1, 5).Draw(t, "hash")
 				if _, full := d.hash[b]; !full {
 					d.hash[b] = h
 					d.newest[h] = append(d.newest[h], b)

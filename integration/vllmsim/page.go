@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// page appends what /metrics shows: vLLM's names, labels, bucket edges and order, in the text format of Python's
-// Prometheus client. Engine-side only: the web framework's own http_* and Python's process_* are not imitated.
+// page appends what /metrics shows: vLLM's names, labels, bucket edges and order, in the text format of
+// Python's Prometheus client. Engine-side only: the web framework's own http_* and Python's process_* are not
+// imitated.
 type page struct {
 	b      []byte
 	labels string // engine and model
@@ -71,7 +72,8 @@ func (p *page) gauge(name, help string, v float64) {
 	p.sample(name, p.labels, v)
 }
 
-// labelled is one value of a counter or gauge that has a label of its own; the label goes where the alphabet puts it.
+// labelled is one value of a counter or gauge that has a label of its own; the label goes where the alphabet
+// puts it.
 type labelled struct {
 	labels string
 	value  int
@@ -103,10 +105,12 @@ func (p *page) with(label, value string, v int) labelled {
 func (p *page) gauges(g gauges) {
 	p.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", float64(g.running))
 	p.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", float64(g.waiting))
-	p.head("vllm:num_requests_waiting_by_reason", "gauge", "Number of waiting requests by reason. Sum of all reasons equals vllm:num_requests_waiting.")
+	p.head("vllm:num_requests_waiting_by_reason", "gauge",
+		"Number of waiting requests by reason. Sum of all reasons equals vllm:num_requests_waiting.")
 	p.sample("vllm:num_requests_waiting_by_reason", p.labels+`,reason="capacity"`, float64(g.waiting))
 	p.sample("vllm:num_requests_waiting_by_reason", p.labels+`,reason="deferred"`, 0)
-	p.head("vllm:engine_sleep_state", "gauge", "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake.")
+	p.head("vllm:engine_sleep_state", "gauge",
+		"Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake.")
 	for i, state := range []string{"awake", "weights_offloaded", "discard_all"} {
 		p.sample("vllm:engine_sleep_state", p.labels+`,sleep_state="`+state+`"`, float64(max(0, 1-i)))
 	}
@@ -115,25 +119,40 @@ func (p *page) gauges(g gauges) {
 
 func (p *page) counters() {
 	s := p.stats
-	p.counter("vllm:prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", p.plain(s.queries))
-	p.counter("vllm:prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", p.plain(s.hits))
-	p.counter("vllm:external_prefix_cache_queries", "External prefix cache queries from KV connector cross-instance cache sharing, in terms of number of queried tokens.", p.plain(0))
-	p.counter("vllm:external_prefix_cache_hits", "External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of cached tokens.", p.plain(0))
-	p.counter("vllm:mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", p.plain(0))
+	p.counter("vllm:prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.",
+		p.plain(s.queries))
+	p.counter("vllm:prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.",
+		p.plain(s.hits))
+	p.counter("vllm:external_prefix_cache_queries",
+		"External prefix cache queries from KV connector cross-instance cache sharing, in terms of number "+
+			"of queried tokens.", p.plain(0))
+	p.counter("vllm:external_prefix_cache_hits",
+		"External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of "+
+			"cached tokens.", p.plain(0))
+	p.counter("vllm:mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.",
+		p.plain(0))
 	p.counter("vllm:mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", p.plain(0))
-	p.counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.", p.plain(s.preemptions))
+	p.counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
+		p.plain(s.preemptions))
 	p.counter("vllm:prompt_tokens", "Number of prefill tokens processed.", p.plain(s.promptTokens))
 	p.counter("vllm:prompt_tokens_by_source", "Number of prompt tokens by source.",
-		p.with("source", "local_compute", s.promptTokens-s.cachedTokens), p.with("source", "local_cache_hit", s.cachedTokens), p.with("source", "external_kv_transfer", 0))
-	p.counter("vllm:prompt_tokens_cached", "Number of cached prompt tokens (local + external).", p.plain(s.cachedTokens))
-	p.counter("vllm:prompt_tokens_cached_by_source", "Prefix-cache hit tokens by the cache tier that supplied them.",
-		p.with("source", "device", s.hits), p.with("source", "host", 0), p.with("source", "p2p", 0), p.with("source", "disk", 0), p.with("source", "external_unspecified", 0))
+		p.with("source", "local_compute", s.promptTokens-s.cachedTokens),
+		p.with("source", "local_cache_hit", s.cachedTokens), p.with("source", "external_kv_transfer", 0))
+	p.counter("vllm:prompt_tokens_cached", "Number of cached prompt tokens (local + external).",
+		p.plain(s.cachedTokens))
+	p.counter("vllm:prompt_tokens_cached_by_source",
+		"Prefix-cache hit tokens by the cache tier that supplied them.",
+		p.with("source", "device", s.hits), p.with("source", "host", 0), p.with("source", "p2p", 0),
+		p.with("source", "disk", 0), p.with("source", "external_unspecified", 0))
 	p.counter("vllm:generation_tokens", "Number of generation tokens processed.", p.plain(s.generated))
 	p.counter("vllm:request_success", "Count of successfully processed requests.",
-		p.with("finished_reason", "stop", s.stop), p.with("finished_reason", "length", s.length), p.with("finished_reason", "abort", 0),
+		p.with("finished_reason", "stop", s.stop), p.with("finished_reason", "length", s.length),
+		p.with("finished_reason", "abort", 0),
 		p.with("finished_reason", "error", 0), p.with("finished_reason", "repetition", 0))
-	p.counter("vllm:admission_rejections", "Number of admission attempts rejected by a queue limit, by reason.",
-		labelled{p.model + `,reason="max_num_queued_reqs"`, s.rejected}, labelled{p.model + `,reason="max_num_queued_tokens"`, 0})
+	p.counter("vllm:admission_rejections",
+		"Number of admission attempts rejected by a queue limit, by reason.",
+		labelled{p.model + `,reason="max_num_queued_reqs"`, s.rejected},
+		labelled{p.model + `,reason="max_num_queued_tokens"`, 0})
 }
 
 func (p *page) histograms() {
@@ -145,19 +164,25 @@ func (p *page) histograms() {
 		{"request_prompt_tokens", "Number of prefill tokens processed.", &s.promptSize},
 		{"request_generation_tokens", "Number of generation tokens processed.", &s.outputSize},
 		{"iteration_tokens_total", "Histogram of number of tokens per engine_step.", &s.iterationTokens},
-		{"request_max_num_generation_tokens", "Histogram of maximum number of requested generation tokens.", &s.maxOutput},
+		{"request_max_num_generation_tokens", "Histogram of maximum number of requested generation tokens.",
+			&s.maxOutput},
 		{"request_params_n", "Histogram of the n request parameter.", &s.paramN},
 		{"request_params_max_tokens", "Histogram of the max_tokens request parameter.", &s.paramMax},
 		{"time_to_first_token_seconds", "Histogram of time to first token in seconds.", &s.ttft},
 		{"inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", &s.itl},
-		{"request_time_per_output_token_seconds", "Histogram of time_per_output_token_seconds per request.", &s.perToken},
+		{"request_time_per_output_token_seconds", "Histogram of time_per_output_token_seconds per request.",
+			&s.perToken},
 		{"e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", &s.e2e},
 		{"request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", &s.queue},
-		{"request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", &s.inference},
+		{"request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.",
+			&s.inference},
 		{"request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", &s.prefill},
 		{"request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", &s.decode},
-		{"request_num_preemptions", "Histogram of the number of times a request was preempted.", &s.preemptedTimes},
-		{"request_prefill_kv_computed_tokens", "Histogram of new KV tokens computed during prefill (excluding cached tokens).", &s.computedTokens},
+		{"request_num_preemptions", "Histogram of the number of times a request was preempted.",
+			&s.preemptedTimes},
+		{"request_prefill_kv_computed_tokens",
+			"Histogram of new KV tokens computed during prefill (excluding cached tokens).",
+			&s.computedTokens},
 	} {
 		p.histogram("vllm:"+h.name, h.help, h.h)
 	}
@@ -189,7 +214,10 @@ func (p *page) config(g gauges) {
 	}
 	n := strconv.Itoa
 	p.head("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
-	p.sample("vllm:cache_config_info", `block_size="`+n(g.block)+`",cache_dtype="auto",enable_prefix_caching="`+caching+
-		`",engine="0",kv_cache_size_tokens="`+n(g.blocks*g.block)+`",num_cpu_blocks="None",num_gpu_blocks="`+n(g.blocks)+
-		`",num_gpu_blocks_override="`+n(g.blocks)+`",prefix_caching_hash_algo="xxhash",sliding_window="None"`, 1)
+	p.sample("vllm:cache_config_info", `block_size="`+n(g.block)+
+		`",cache_dtype="auto",enable_prefix_caching="`+caching+
+		`",engine="0",kv_cache_size_tokens="`+n(g.blocks*g.block)+`",num_cpu_blocks="None",num_gpu_blocks="`+
+		n(g.blocks)+
+		`",num_gpu_blocks_override="`+n(g.blocks)+`",prefix_caching_hash_algo="xxhash",sliding_window="None"`,
+		1)
 }

@@ -32,10 +32,13 @@ func (p *Profile) stepTime(prefill, decoding, resident int, random *rand.PCG) ti
 }
 
 // Instant takes no time at all. It is for measuring what stands in front of an engine.
-var Instant = Profile{Name: "instant", About: "every step takes no time", MaxNumSeqs: 1024, MaxNumBatchedTokens: 65536, NumGPUBlocks: 65536}
+var Instant = Profile{Name: "instant", About: "every step takes no time", MaxNumSeqs: 1024,
+	MaxNumBatchedTokens: 65536, NumGPUBlocks: 65536}
 
-// Steady gives every running request a token each 10 ms, whatever else happens. It is for measuring a relay of streams.
-var Steady = Profile{Name: "steady", About: "a token every 10 ms", Base: 10_000, MaxNumSeqs: 1024, MaxNumBatchedTokens: 65536, NumGPUBlocks: 65536}
+// Steady gives every running request a token each 10 ms, whatever else happens. It is for measuring a relay
+// of streams.
+var Steady = Profile{Name: "steady", About: "a token every 10 ms", Base: 10_000, MaxNumSeqs: 1024,
+	MaxNumBatchedTokens: 65536, NumGPUBlocks: 65536}
 
 // Profiles are all that are known, the synthetic ones first.
 func Profiles() []Profile { return append([]Profile{Instant, Steady}, fitted...) }

@@ -1,8 +1,10 @@
 package vllmsim
 
 const (
-	servingSim     = "measured requests on vLLM 0.19.0, casys-kaist/LLMServingSim 5daddb21a545, MIT, Copyright (c) 2024 CASYS Lab at KAIST"
-	aiconfigurator = "silicon_sample.csv of ai-dynamo/aiconfigurator 095f58a51c4c, Apache-2.0, Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES"
+	servingSim = "measured requests on vLLM 0.19.0, casys-kaist/LLMServingSim 5daddb21a545, MIT, " +
+		"Copyright (c) 2024 CASYS Lab at KAIST"
+	aiconfigurator = "silicon_sample.csv of ai-dynamo/aiconfigurator 095f58a51c4c, Apache-2.0, Copyright " +
+		"(c) 2025-2026 NVIDIA CORPORATION & AFFILIATES"
 )
 
 // fitted are profiles of measured GPUs. PROFILES.md says how far they are from the measurements.

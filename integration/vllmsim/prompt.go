@@ -9,8 +9,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// chatTokens applies the chat template and tokenises the result. Each message's text is tokenised by itself, so that an
-// answer in the next turn has the tokens it was generated with, whatever it begins with.
+// chatTokens applies the chat template and tokenises the result. Each message's text is tokenised by itself,
+// so that an answer in the next turn has the tokens it was generated with, whatever it begins with.
 //
 //	<|begin|><|im_start|>ROLE\nTEXT<|im_end|>\n ... <|im_start|>assistant\n
 func chatTokens(out []uint32, c *call) []uint32 {
@@ -45,9 +45,10 @@ func chatTokens(out []uint32, c *call) []uint32 {
 	return out
 }
 
-// begun splits a prompt in which the assistant's message is open: what comes before that message's text, and the part of
-// the text that is there already. So an answer that broke off elsewhere goes on where it stopped, as a model's would, when
-// its tokens are sent as the end of a prompt. For other prompts the second part is empty.
+// begun splits a prompt in which the assistant's message is open: what comes before that message's text, and
+// the part of the text that is there already. So an answer that broke off elsewhere goes on where it stopped,
+// as a model's would, when its tokens are sent as the end of a prompt. For other prompts the second part is
+// empty.
 func begun(ids []uint32) (head, said []uint32) {
 	open := assistantOpens()
 	for i := len(ids) - 1; i >= 0 && ids[i] != tokenStop; i-- {
@@ -110,8 +111,8 @@ type Answers map[uint64]string
 // Add makes answer the reply to a dialogue that ends with a user's message.
 func (a Answers) Add(dialogue []Message, answer string) { a[Key(dialogue)] = answer }
 
-// Key is the hash of what was said to the model: the messages but the assistant's own, which may have been cut.
-// A completion's prompt counts as one message of role "user".
+// Key is the hash of what was said to the model: the messages but the assistant's own, which may have been
+// cut. A completion's prompt counts as one message of role "user".
 func Key(dialogue []Message) uint64 {
 	var d xxhash.Digest
 	d.Reset()

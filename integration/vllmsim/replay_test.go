@@ -22,7 +22,8 @@ func readMeasured(t testing.TB, profile string) (out []measured) {
 	t.Helper()
 	for _, l := range rows(t, profile) {
 		var m measured
-		if _, err := fmt.Sscanf(l, "%d %d %f %f %f %f", &m.prompt, &m.output, &m.queued, &m.scheduled, &m.first, &m.last); err != nil {
+		if _, err := fmt.Sscanf(l, "%d %d %f %f %f %f", &m.prompt, &m.output, &m.queued, &m.scheduled,
+			&m.first, &m.last); err != nil {
 			t.Fatalf("%q: %v", l, err)
 		}
 		out = append(out, m)
@@ -38,7 +39,8 @@ type player struct {
 }
 
 func newPlayer(p Profile, seed uint64) *player {
-	cfg := engineConfig{profile: p, maxSeqs: p.MaxNumSeqs, maxBatched: p.MaxNumBatchedTokens, maxLen: 1 << 17, caching: true}
+	cfg := engineConfig{profile: p, maxSeqs: p.MaxNumSeqs, maxBatched: p.MaxNumBatchedTokens, maxLen: 1 << 17,
+		caching: true}
 	return &player{e: newEngine(cfg, p.NumGPUBlocks, 16, seed), zero: time.Unix(0, 0)}
 }
 
@@ -65,7 +67,8 @@ func play(profile Profile, requests []measured, seed uint64) (out []measured) {
 	for next := 0; next < len(requests) || !wake.IsZero(); {
 		now := wake
 		if next < len(requests) {
-			if at := p.zero.Add(time.Duration(requests[next].queued * 1e9)); wake.IsZero() || !at.After(wake) {
+			if at := p.zero.Add(time.Duration(requests[next].queued * 1e9)); wake.IsZero() ||
+				!at.After(wake) {
 				now = at
 				p.send(requests[next].prompt, requests[next].output, now)
 				next++
@@ -79,14 +82,15 @@ func play(profile Profile, requests []measured, seed uint64) (out []measured) {
 	return out
 }
 
-// point is a measured load: callers that each send the next request when the last has ended, and mean times in ms.
+// point is a measured load: callers that each send the next request when the last has ended, and mean times
+// in ms.
 type point struct {
 	prompt, output, callers int
 	ttft, tpot              float64
 }
 
-// load runs a point for three requests a caller. The first of each is left out: they come all at once. Lengths vary by
-// a fifth, or callers would go on in step for ever.
+// load runs a point for three requests a caller. The first of each is left out: they come all at once.
+// Lengths vary by a fifth, or callers would go on in step for ever.
 func load(profile Profile, at point, seed uint64) point {
 	p := newPlayer(profile, seed)
 	random := rand.New(rand.NewPCG(seed, 2))
@@ -125,7 +129,8 @@ func readPoints(t testing.TB, profile string) (out []point) {
 	t.Helper()
 	for _, l := range rows(t, profile) {
 		var p point
-		if _, err := fmt.Sscanf(l, "%d %d %d %f %f", &p.prompt, &p.output, &p.callers, &p.ttft, &p.tpot); err != nil {
+		if _, err := fmt.Sscanf(l, "%d %d %d %f %f", &p.prompt, &p.output, &p.callers, &p.ttft,
+			&p.tpot); err != nil {
 			t.Fatalf("%q: %v", l, err)
 		}
 		out = append(out, p)
@@ -148,8 +153,9 @@ func rows(t testing.TB, profile string) (out []string) {
 	return out
 }
 
-// apart is how far a replay is from the measured run: medians over requests of |replayed/measured - 1|, in percent,
-// and of the whole run's length. TTFT is told apart by whether the request found a slot at once or had to queue.
+// apart is how far a replay is from the measured run: medians over requests of |replayed/measured - 1|, in
+// percent, and of the whole run's length. TTFT is told apart by whether the request found a slot at once or
+// had to queue.
 type apart struct{ prompt, queued, itl, latency, span float64 }
 
 func compare(got, want []measured) (a apart) {
@@ -168,11 +174,12 @@ func compare(got, want []measured) (a apart) {
 		gotEnd, wantEnd = max(gotEnd, g.last), max(wantEnd, w.last)
 	}
 	median := func(x []float64) float64 { slices.Sort(x); return x[len(x)/2] }
-	return apart{median(prompt), median(queued), median(itl), median(latency), 100 * math.Abs(gotEnd/wantEnd-1)}
+	return apart{median(prompt), median(queued), median(itl), median(latency),
+		100 * math.Abs(gotEnd/wantEnd-1)}
 }
 
-// TestReplay holds the profiles against 300 requests that a real vLLM served under overload: each waits for minutes at
-// times, so errors add up. The bounds are what PROFILES.md states.
+// TestReplay holds the profiles against 300 requests that a real vLLM served under overload: each waits for
+// minutes at times, so errors add up. The bounds are what PROFILES.md states.
 func TestReplay(t *testing.T) {
 	for name, most := range map[string]apart{
 		"rtxpro6000-llama-3.1-8b": {30, 15, 10, 10, 10},
@@ -186,8 +193,10 @@ func TestReplay(t *testing.T) {
 			want := readMeasured(t, name)
 			got := play(p, want, 1)
 			a := compare(got, want)
-			t.Logf("median error: TTFT %.1f %% (%.1f %% after a queue), ITL %.1f %%, latency %.1f %%; length of the run %.1f %%", a.prompt, a.queued, a.itl, a.latency, a.span)
-			if a.prompt > most.prompt || a.queued > most.queued || a.itl > most.itl || a.latency > most.latency || a.span > most.span {
+			t.Logf("median error: TTFT %.1f %% (%.1f %% after a queue), ITL %.1f %%, latency %.1f %%; "+
+				"length of the run %.1f %%", a.prompt, a.queued, a.itl, a.latency, a.span)
+			if a.prompt > most.prompt || a.queued > most.queued || a.itl > most.itl ||
+				a.latency > most.latency || a.span > most.span {
 				t.Errorf("that is more than %+v", most)
 			}
 			if again := play(p, want, 1); !slices.Equal(again, got) {
@@ -218,9 +227,10 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// crowded is the TTFT in ms beyond which callers wait for room in the cache, so that it measures throughput. Below it a
-// measured TTFT seems to hold the burst with which its run began: the source does not say how much of that it left out,
-// and its TTFT grows with the callers where its time per token leaves no room for that. So profiles are not fitted to it.
+// crowded is the TTFT in ms beyond which callers wait for room in the cache, so that it measures throughput.
+// Below it a measured TTFT seems to hold the burst with which its run began: the source does not say how much
+// of that it left out, and its TTFT grows with the callers where its time per token leaves no room for that.
+// So profiles are not fitted to it.
 const crowded = 5000
 
 func loadErrors(t *testing.T, p Profile, points []point, log bool) (float64, float64) {
@@ -230,7 +240,8 @@ func loadErrors(t *testing.T, p Profile, points []point, log bool) (float64, flo
 		ttft = append(ttft, 100*math.Abs(got.ttft/want.ttft-1))
 		tpot = append(tpot, 100*math.Abs(got.tpot/want.tpot-1))
 		if log {
-			t.Logf("%4d callers, %d + %d tokens: TTFT %.0f, measured %.0f ms; time per token %.1f, measured %.1f ms",
+			t.Logf("%4d callers, %d + %d tokens: TTFT %.0f, measured %.0f ms; time per token %.1f, "+
+				"measured %.1f ms",
 				want.callers, want.prompt, want.output, got.ttft, want.ttft, got.tpot, want.tpot)
 		}
 	}
@@ -239,8 +250,8 @@ func loadErrors(t *testing.T, p Profile, points []point, log bool) (float64, flo
 	return ttft[len(ttft)/2], tpot[len(tpot)/2]
 }
 
-// TestFit looks for coefficients nearer to what was measured than those in profiles.go, by changing one at a time. It
-// prints what it finds; somebody then judges it and puts it there. Run it with -fit.
+// TestFit looks for coefficients nearer to what was measured than those in profiles.go, by changing one at a
+// time. It prints what it finds; somebody then judges it and puts it there. Run it with -fit.
 func TestFit(t *testing.T) {
 	if !*fit {
 		t.Skip("only with -fit")
@@ -295,7 +306,8 @@ func search(t *testing.T, p Profile, loss func(Profile) float64) {
 			}
 		}
 	}
-	t.Logf("%.1f: Base: %.0f, Prefill: %.2f, Decode: %.2f, Resident: %.4f", best, p.Base, p.Prefill, p.Decode, p.Resident)
+	t.Logf("%.1f: Base: %.0f, Prefill: %.2f, Decode: %.2f, Resident: %.4f", best, p.Base, p.Prefill, p.Decode,
+		p.Resident)
 }
 
 var fit = flag.Bool("fit", false, "look for better profiles")

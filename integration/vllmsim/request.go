@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// call is a request's body, as far as the stand-in looks at it. Unknown fields are accepted, as vLLM accepts them.
+// call is a request's body, as far as the stand-in looks at it. Unknown fields are accepted, as vLLM accepts
+// them.
 type call struct {
 	chat      bool
 	model     string
@@ -67,7 +68,8 @@ func parse(body []byte, chat bool) (*call, *problem) {
 	r := &reader{scanner: scanner{b: body}}
 	if r.peek() != '{' && r.value() != nil && r.err == "" {
 		if r.end(); r.err == "" {
-			return nil, invalid("model_attributes_type", "body", "Input should be a valid dictionary or object to extract fields from", describe(body))
+			return nil, invalid("model_attributes_type", "body",
+				"Input should be a valid dictionary or object to extract fields from", describe(body))
 		}
 	}
 	hasMessages := false
@@ -80,14 +82,16 @@ func parse(body []byte, chat bool) (*call, *problem) {
 	r.end()
 	if r.err != "" {
 		loc := "body." + strconv.Itoa(r.at)
-		m := fmt.Sprintf("1 validation error:\n  {'type': 'json_invalid', 'loc': '%s', 'msg': 'JSON decode error', 'input': '<dict of 0 items>', 'ctx': {'error': '%s'}}", loc, r.err)
+		m := fmt.Sprintf("1 validation error:\n  {'type': 'json_invalid', 'loc': '%s', 'msg': 'JSON decode "+
+			"error', 'input': '<dict of 0 items>', 'ctx': {'error': '%s'}}", loc, r.err)
 		return nil, &problem{400, m, "Bad Request", loc}
 	}
 	if r.problem != nil {
 		return nil, r.problem
 	}
 	if chat && !hasMessages {
-		return nil, invalid("missing", "body.messages", "Field required", fmt.Sprintf("'<dict of %d items>'", fields))
+		return nil, invalid("missing", "body.messages", "Field required",
+			fmt.Sprintf("'<dict of %d items>'", fields))
 	}
 	return c, nil
 }
@@ -159,7 +163,9 @@ func (c *call) other(r *reader, key string) {
 	v := string(r.value())
 	off := v == "null" || v == "false" || v == "0" || v == "{}" || v == "[]" || v == `""`
 	switch key {
-	case "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "logit_bias", "structured_outputs", "prompt_embeds", "use_beam_search", "best_of", "bad_words", "allowed_token_ids", "truncate_prompt_tokens":
+	case "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "logit_bias", "structured_outputs",
+		"prompt_embeds", "use_beam_search", "best_of", "bad_words", "allowed_token_ids",
+		"truncate_prompt_tokens":
 	case "response_format":
 		off = off || strings.Contains(strings.ReplaceAll(v, " ", ""), `"type":"text"`)
 	case "tool_choice":
@@ -194,7 +200,8 @@ func (c *call) templateArgs(r *reader) {
 func (c *call) options(r *reader) {
 	if r.peek() != '{' {
 		if v := r.value(); string(v) != "null" {
-			r.reject(invalid("model_attributes_type", "body.stream_options", "Input should be a valid dictionary or object to extract fields from", describe(v)))
+			r.reject(invalid("model_attributes_type", "body.stream_options",
+				"Input should be a valid dictionary or object to extract fields from", describe(v)))
 		}
 		return
 	}

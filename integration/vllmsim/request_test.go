@@ -10,10 +10,16 @@ import (
 var bodies = []string{
 	`{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":5,"stream":true,"stream_options":{"include_usage":true}}`,
 	`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],"stop":["x","y"],"n":2,"temperature":0.5}`,
-	`{"prompt":[1,2,3],"stop":"x","seed":"7","top_p":1}`, `{"prompt":[[1],[2,3]]}`, `{"prompt":["a","b"],"max_tokens":null}`,
-	`{"prompt":"\u00e9\ud83d\ude42\ud83d \\ \" \n"}`, `{}`, `[]`, `null`, `"x"`, `1`, ``, ` `, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1}x`, `{"a":tru}`, `{"a":01}`, `{"a":1.}`,
-	`{"a":"` + "\x01" + `"}`, `{"a":"\x"}`, `{"a":"\u12"}`, `{"messages":"hello"}`, `{"messages":[1]}`, `{"messages":[{"content":1}]}`, `{"messages":[{}]}`, `{"prompt":{"a":1}}`, `{"stop":{}}`, `{"stop_token_ids":"x"}`,
-	`{"max_tokens":1.5}`, `{"max_tokens":true}`, `{"stream":"maybe"}`, `{"temperature":"hot"}`, `{"stream_options":7}`, `{"cache_salt":3}`, strings.Repeat("[", 2000), `{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+	`{"prompt":[1,2,3],"stop":"x","seed":"7","top_p":1}`, `{"prompt":[[1],[2,3]]}`,
+	`{"prompt":["a","b"],"max_tokens":null}`,
+	`{"prompt":"\u00e9\ud83d\ude42\ud83d \\ \" \n"}`, `{}`, `[]`, `null`, `"x"`, `1`, ``, ` `, `{`, `{"a"`,
+	`{"a":`, `{"a":1`, `{"a":1,`, `{"a":1}x`, `{"a":tru}`, `{"a":01}`, `{"a":1.}`,
+	`{"a":"` + "\x01" + `"}`, `{"a":"\x"}`, `{"a":"\u12"}`, `{"messages":"hello"}`, `{"messages":[1]}`,
+	`{"messages":[{"content":1}]}`, `{"messages":[{}]}`, `{"prompt":{"a":1}}`, `{"stop":{}}`,
+	`{"stop_token_ids":"x"}`,
+	`{"max_tokens":1.5}`, `{"max_tokens":true}`, `{"stream":"maybe"}`, `{"temperature":"hot"}`,
+	`{"stream_options":7}`, `{"cache_salt":3}`, strings.Repeat("[", 2000),
+	`{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 	`{"prompt":[-1,99999999999]}`, `{"a":NaN}`, `{"tools":[{"type":"function"}]}`,
 }
 
@@ -26,7 +32,8 @@ func FuzzParse(f *testing.F) {
 		s := &scanner{b: []byte(body)}
 		s.value()
 		s.end()
-		if want := json.Valid([]byte(body)); (s.err == "") != want && s.err != "maximum nesting depth exceeded" {
+		if want := json.Valid([]byte(body)); (s.err == "") != want &&
+			s.err != "maximum nesting depth exceeded" {
 			t.Fatalf("%q: %q, encoding/json says %v", body, s.err, want)
 		}
 		for _, chat := range []bool{true, false} {
@@ -45,9 +52,11 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestStringsAsEncodingJSON(t *testing.T) {
-	for _, text := range []string{"", "plain", "é北🙂", "\"\\/\b\f\n\r\t\x01\x1f\x7f", "\xff broken \xc3", "\u2028<>&"} {
+	for _, text := range []string{"", "plain", "é北🙂", "\"\\/\b\f\n\r\t\x01\x1f\x7f", "\xff broken \xc3",
+		"\u2028<>&"} {
 		var back string
-		if err := json.Unmarshal(quoted(text), &back); err != nil || back != strings.ToValidUTF8(text, "\uFFFD") {
+		if err := json.Unmarshal(quoted(text), &back); err != nil ||
+			back != strings.ToValidUTF8(text, "\uFFFD") {
 			t.Errorf("%q is written %s, read back %q (%v)", text, quoted(text), back, err)
 		}
 		b, _ := json.Marshal(text)
@@ -56,7 +65,8 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 			t.Errorf("%s is read as %q", b, got)
 		}
 	}
-	for _, raw := range []string{`"\ud83d\ude42"`, `"\ud83d"`, `"\ud83d\ud83d\ude42"`, `"\ude42x"`, `"\u0041\/"`} {
+	for _, raw := range []string{`"\ud83d\ude42"`, `"\ud83d"`, `"\ud83d\ud83d\ude42"`, `"\ude42x"`,
+		`"\u0041\/"`} {
 		var want string
 		if err := json.Unmarshal([]byte(raw), &want); err != nil {
 			t.Fatal(err)
@@ -69,11 +79,13 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	c, p := parse([]byte(bodies[0]), true)
-	if p != nil || c.model != "m" || !reflect.DeepEqual(c.messages, []Message{{"user", "hi"}}) || c.maxTokens != (optional{5, true}) || !c.stream || !c.includeUsage {
+	if p != nil || c.model != "m" || !reflect.DeepEqual(c.messages, []Message{{"user", "hi"}}) ||
+		c.maxTokens != (optional{5, true}) || !c.stream || !c.includeUsage {
 		t.Errorf("%+v, %v", c, p)
 	}
 	c, p = parse([]byte(bodies[1]), true)
-	if p != nil || c.messages[0].Content != "a\nb" || !reflect.DeepEqual(c.stop, []string{"x", "y"}) || c.n.n != 2 || c.temperature != 0.5 {
+	if p != nil || c.messages[0].Content != "a\nb" || !reflect.DeepEqual(c.stop, []string{"x", "y"}) ||
+		c.n.n != 2 || c.temperature != 0.5 {
 		t.Errorf("%+v, %v", c, p)
 	}
 	c, p = parse([]byte(`{"prompt":[[1],[2,3]],"max_tokens":9,"max_completion_tokens":4}`), false)

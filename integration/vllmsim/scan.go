@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// scanner walks a JSON text once. A request's body is read a field at a time, without building a tree: an engine that
-// takes no time must not spend the measured machine's time on decoding either. It takes what encoding/json takes.
+// scanner walks a JSON text once. A request's body is read a field at a time, without building a tree: an
+// engine that takes no time must not spend the measured machine's time on decoding either. It takes what
+// encoding/json takes.
 type scanner struct {
 	b   []byte
 	at  int

@@ -120,7 +120,8 @@ func (s *sequence) observe(now time.Time, n int, st *stats) {
 	s.last = now
 }
 
-// say adds a token's text, looks for stop strings, and holds back what may be the beginning of one, and half characters.
+// say adds a token's text, looks for stop strings, and holds back what may be the beginning of one, and half
+// characters.
 func (s *sequence) say(t string) {
 	before := len(s.text)
 	s.text = append(s.text, t...)

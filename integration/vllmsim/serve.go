@@ -107,10 +107,14 @@ func (s *Server) key(c *call, i int, head []uint32) uint64 {
 
 func (s *Server) fits(ids []uint32) *problem {
 	if n := len(ids); n > s.cfg.MaxModelLen {
-		return badValue("input_tokens", s.cfg.MaxModelLen+1, "This model's maximum context length is %d tokens. However, your prompt contains at least %d input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.", s.cfg.MaxModelLen, s.cfg.MaxModelLen+1)
+		return badValue("input_tokens", s.cfg.MaxModelLen+1,
+			"This model's maximum context length is %d tokens. However, your prompt contains at least %d "+
+				"input tokens, which exceeds this limit even without any output tokens. Please reduce the "+
+				"length of the input prompt.", s.cfg.MaxModelLen, s.cfg.MaxModelLen+1)
 	}
 	if len(ids) == s.cfg.MaxModelLen {
-		return badValue("max_tokens", 0, "max_tokens must be at least 1, got 0.") // what is left for the answer
+		// what is left for the answer
+		return badValue("max_tokens", 0, "max_tokens must be at least 1, got 0.")
 	}
 	for _, id := range ids {
 		if int(id) >= Tokens().Len() {
@@ -188,8 +192,9 @@ func (s *Server) reply(c *call, id string) *reply {
 	fingerprint := s.fingerprint
 	s.mu.Unlock()
 	return &reply{
-		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.cfg.Model, fingerprint: fingerprint,
-		details: !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
+		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.cfg.Model,
+		fingerprint: fingerprint,
+		details:     !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
 		usage: c.includeUsage || force, continuous: c.includeUsage && c.continuous || force,
 	}
 }

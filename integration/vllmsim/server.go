@@ -76,7 +76,8 @@ func (s *Server) Start(addr string) error {
 	if err != nil {
 		return fmt.Errorf("vllmsim: %w", err)
 	}
-	h := &http.Server{Handler: s, IdleTimeout: idleTimeout, ReadHeaderTimeout: 30 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	h := &http.Server{Handler: s, IdleTimeout: idleTimeout, ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0)}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -117,8 +118,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Drain refuses new requests as a real server does after SIGTERM with --shutdown-timeout, and waits until the running
-// ones have ended, or ctx has.
+// Drain refuses new requests as a real server does after SIGTERM with --shutdown-timeout, and waits until the
+// running ones have ended, or ctx has.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -198,18 +199,23 @@ func (s *Server) wake() {
 
 func (s *Server) routes() {
 	handle := func(pattern string, f http.HandlerFunc) { s.mux.HandleFunc(pattern, f) }
-	handle("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+	handle("POST /v1/chat/completions",
+		func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
 	handle("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
 	handle("POST /tokenize", s.tokenize)
 	handle("POST /detokenize", s.detokenize)
-	for _, path := range []string{"/v1/chat/completions/render", "/v1/chat/completions/derender", "/inference/v1/generate"} {
+	for _, path := range []string{"/v1/chat/completions/render", "/v1/chat/completions/derender",
+		"/inference/v1/generate"} {
 		handle("POST "+path, func(w http.ResponseWriter, _ *http.Request) { refuse(w, scaleOutOff) })
 	}
 	handle("GET /v1/models", s.models)
 	handle("GET /health", func(http.ResponseWriter, *http.Request) {})
 	handle("GET /ping", func(http.ResponseWriter, *http.Request) {})
 	handle("POST /ping", func(http.ResponseWriter, *http.Request) {})
-	handle("GET /version", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, map[string]string{"version": Version}) })
+	handle("GET /version", func(w http.ResponseWriter,
+		_ *http.Request) {
+		answer(w, 200, map[string]string{"version": Version})
+	})
 	handle("GET /load", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, 200, map[string]int64{"server_load": s.open.Load()})
 	})
@@ -223,7 +229,8 @@ func (s *Server) routes() {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "uvicorn")
-	if s.cfg.APIKey != "" && strings.HasPrefix(r.URL.Path, "/v1") && r.Header.Get("Authorization") != "Bearer "+s.cfg.APIKey {
+	if s.cfg.APIKey != "" && strings.HasPrefix(r.URL.Path, "/v1") &&
+		r.Header.Get("Authorization") != "Bearer "+s.cfg.APIKey {
 		answer(w, http.StatusUnauthorized, map[string]string{"error": "Unauthorized"})
 		return
 	}
@@ -237,7 +244,8 @@ type plainErrors struct {
 }
 
 func (p *plainErrors) WriteHeader(code int) {
-	if h := p.Header(); (code == 404 || code == 405) && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+	if h := p.Header(); (code == 404 || code == 405) &&
+		strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
 		h.Del("X-Content-Type-Options")
 		p.swallow = true
 		answer(p.ResponseWriter, code, map[string]string{"detail": http.StatusText(code)})
@@ -284,7 +292,8 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *problem)
 	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return nil, &problem{413, fmt.Sprintf("The body is larger than %d bytes.", large.Limit), "Request Entity Too Large", ""}
+		return nil, &problem{413, fmt.Sprintf("The body is larger than %d bytes.", large.Limit),
+			"Request Entity Too Large", ""}
 	}
 	if err != nil {
 		return nil, badRequest("", "The body could not be read: %v.", err)

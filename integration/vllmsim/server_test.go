@@ -72,7 +72,8 @@ func (s *Server) say(t testing.TB, dialogue []Message, more string) said {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, body := post(t, s, "/v1/chat/completions", fmt.Sprintf(`{"messages":%s,"return_token_ids":true%s}`, b, more))
+	code, body := post(t, s, "/v1/chat/completions",
+		fmt.Sprintf(`{"messages":%s,"return_token_ids":true%s}`, b, more))
 	if code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -91,17 +92,20 @@ func TestKnownDialogue(t *testing.T) {
 	known.Add(one, "It is Paris, as it has been for most of the last thousand years.")
 	known.Add(two, "Madrid — since 1561.")
 	s := start(t, Config{Answers: known})
-	if a := s.say(t, one, ""); a.Choices[0].Message.Content != known[Key(one)] || a.Choices[0].Finish != "stop" {
+	if a := s.say(t, one, ""); a.Choices[0].Message.Content != known[Key(one)] ||
+		a.Choices[0].Finish != "stop" {
 		t.Errorf("first turn: %+v", a)
 	}
-	if a := s.say(t, one, `,"max_tokens":3`); a.Choices[0].Message.Content != "It is Paris" || a.Choices[0].Finish != "length" {
+	if a := s.say(t, one, `,"max_tokens":3`); a.Choices[0].Message.Content != "It is Paris" ||
+		a.Choices[0].Finish != "length" {
 		t.Errorf("first turn, three tokens: %+v", a)
 	}
 	two[2].Content = "It is Paris"
 	if a := s.say(t, two, ""); a.Choices[0].Message.Content != known[Key(two)] {
 		t.Errorf("second turn: %+v", a)
 	}
-	if a := s.say(t, one, `,"ignore_eos":true,"max_tokens":50`); a.Usage.Output != 50 || !strings.HasPrefix(a.Choices[0].Message.Content, known[Key(one)]) {
+	if a := s.say(t, one, `,"ignore_eos":true,"max_tokens":50`); a.Usage.Output != 50 ||
+		!strings.HasPrefix(a.Choices[0].Message.Content, known[Key(one)]) {
 		t.Errorf("with ignore_eos it goes on after the recorded answer: %+v", a)
 	}
 }
@@ -116,7 +120,8 @@ func TestDialogueHitsItsOwnAnswers(t *testing.T) {
 		a := s.say(t, dialogue, "")
 		// All full blocks of the last turn's prompt and answer; the answer's last token has no KV yet.
 		if want := before / 16 * 16; a.Usage.Details.Cached != want {
-			t.Errorf("turn %d: %d of %d prompt tokens cached, want %d", turn, a.Usage.Details.Cached, a.Usage.Prompt, want)
+			t.Errorf("turn %d: %d of %d prompt tokens cached, want %d", turn, a.Usage.Details.Cached,
+				a.Usage.Prompt, want)
 		}
 		before = a.Usage.Prompt + a.Usage.Output - 1
 		dialogue = append(dialogue, Message{"assistant", a.Choices[0].Message.Content})
@@ -151,7 +156,8 @@ func TestManyAtOnce(t *testing.T) {
 		all.Go(func() {
 			body := fmt.Sprintf(`{"messages":[{"role":"user","content":"Question %d"}],"max_tokens":%d,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}`, i%16, 20+i)
 			code, text := post(t, s, "/v1/chat/completions", body)
-			if n := strings.Count(text, `"delta":{"content":"`); code != 200 || n != 20+i || !strings.Contains(text, fmt.Sprintf(`"completion_tokens":%d,`, 20+i)) {
+			if n := strings.Count(text, `"delta":{"content":"`); code != 200 || n != 20+i ||
+				!strings.Contains(text, fmt.Sprintf(`"completion_tokens":%d,`, 20+i)) {
 				t.Errorf("request %d: %d, %d tokens", i, code, n)
 			}
 		})
@@ -178,15 +184,19 @@ func TestBadInput(t *testing.T) {
 	}
 	small := start(t, Config{MaxModelLen: 20})
 	for body, want := range map[string]string{
-		`{"prompt":"a","n":300}`:                                         `n must be at most 256, over all prompts, got 300.`,
-		`{"prompt":["a","b","c"],"n":100}`:                               `n must be at most 256, over all prompts, got 300.`,
-		`{"prompt":[300` + strings.Repeat(",300", 19) + `]}`:             `max_tokens must be at least 1, got 0.`,
-		`{"prompt":[300` + strings.Repeat(",300", 20) + `]}`:             `maximum context length is 20 tokens`,
-		`{"prompt":"` + strings.Repeat("word ", 50) + `","stream":true}`: `maximum context length is 20 tokens`,
-		`{"prompt":"a","logit_bias":{"4":100}}`:                          `The stand-in for vLLM does not do logit_bias`,
-		`{"prompt":"a","response_format":{"type":"json_object"}}`:        `The stand-in for vLLM does not do response_format`,
+		`{"prompt":"a","n":300}`:           `n must be at most 256, over all prompts, got 300.`,
+		`{"prompt":["a","b","c"],"n":100}`: `n must be at most 256, over all prompts, got 300.`,
+		`{"prompt":[300` + strings.Repeat(",300", 19) +
+			`]}`: `max_tokens must be at least 1, got 0.`,
+		`{"prompt":[300` + strings.Repeat(",300", 20) +
+			`]}`: `maximum context length is 20 tokens`,
+		`{"prompt":"` + strings.Repeat("word ", 50) +
+			`","stream":true}`: `maximum context length is 20 tokens`,
+		`{"prompt":"a","logit_bias":{"4":100}}`:                   `The stand-in for vLLM does not do logit_bias`,
+		`{"prompt":"a","response_format":{"type":"json_object"}}`: `The stand-in for vLLM does not do response_format`,
 	} {
-		if code, text := post(t, small, "/v1/completions", body); code != 400 || !strings.Contains(text, want) {
+		if code, text := post(t, small, "/v1/completions", body); code != 400 ||
+			!strings.Contains(text, want) {
 			t.Errorf("%s: %d %s, want 400 and %q", body, code, text, want)
 		}
 	}
@@ -209,7 +219,8 @@ func TestCommand(t *testing.T) {
 			t.Errorf("--help does not mention %s", want)
 		}
 	}
-	for _, args := range [][]string{{"--profile", "nonsense"}, {"--port", "99999"}, {"--max-model-len", "-5"}, {"extra"}} {
+	for _, args := range [][]string{{"--profile", "nonsense"}, {"--port", "99999"}, {"--max-model-len", "-5"},
+		{"extra"}} {
 		c := Command()
 		c.SetArgs(args)
 		c.SetOut(io.Discard)

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// nextPiece returns the length in bytes of the first piece of s (> 0 for a non-empty s). Tokens never cross a piece's
-// edge. The rule is that of common byte-level BPEs, without their look-ahead for contractions:
+// nextPiece returns the length in bytes of the first piece of s (> 0 for a non-empty s). Tokens never cross a
+// piece's edge. The rule is that of common byte-level BPEs, without their look-ahead for contractions:
 //
 //	a run of letters with at most one space or punctuation mark before it
 //	one to three digits
@@ -74,7 +74,8 @@ func blankPiece(s string, first rune, n int) int {
 	return all + marks(s[all:])
 }
 
-// marks is the length of a run of punctuation that leaves its last mark to letters which follow, unless it is the only one.
+// marks is the length of a run of punctuation that leaves its last mark to letters which follow, unless it is
+// the only one.
 func marks(s string) int {
 	i := 0
 	for i < len(s) {

@@ -11,18 +11,22 @@ type stats struct {
 	stop, length               int // finished requests by reason
 	rejected                   int // by --max-num-queued-reqs
 
-	promptSize, outputSize, maxOutput, paramN, paramMax, iterationTokens, computedTokens, preemptedTimes histogram
-	ttft, itl, perToken, e2e, queue, inference, prefill, decode                                          histogram
+	promptSize, outputSize, maxOutput, paramN, paramMax, iterationTokens, computedTokens,
+	preemptedTimes histogram
+	ttft, itl, perToken, e2e, queue, inference, prefill, decode histogram
 }
 
 func newStats() stats {
 	return stats{
-		promptSize: newHistogram(edgesTokens), outputSize: newHistogram(edgesTokens), maxOutput: newHistogram(edgesTokens),
-		paramN: newHistogram(edgesN), paramMax: newHistogram(edgesTokens), iterationTokens: newHistogram(edgesIteration),
-		computedTokens: newHistogram(edgesTokens), preemptedTimes: newHistogram(edgesPreempted),
+		promptSize: newHistogram(edgesTokens), outputSize: newHistogram(edgesTokens),
+		maxOutput: newHistogram(edgesTokens),
+		paramN:    newHistogram(edgesN), paramMax: newHistogram(edgesTokens),
+		iterationTokens: newHistogram(edgesIteration),
+		computedTokens:  newHistogram(edgesTokens), preemptedTimes: newHistogram(edgesPreempted),
 		ttft: newHistogram(edgesTTFT), itl: newHistogram(edgesITL), perToken: newHistogram(edgesITL),
-		e2e: newHistogram(edgesLatency), queue: newHistogram(edgesLatency), inference: newHistogram(edgesLatency),
-		prefill: newHistogram(edgesLatency), decode: newHistogram(edgesLatency),
+		e2e: newHistogram(edgesLatency), queue: newHistogram(edgesLatency),
+		inference: newHistogram(edgesLatency),
+		prefill:   newHistogram(edgesLatency), decode: newHistogram(edgesLatency),
 	}
 }
 
@@ -32,9 +36,12 @@ var (
 	edgesIteration = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 	edgesN         = []float64{1, 2, 5, 10, 20}
 	edgesPreempted = []float64{1, 2, 3, 4, 5, 10, 20}
-	edgesTTFT      = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
-	edgesITL       = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
-	edgesLatency   = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	edgesTTFT      = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5,
+		7.5, 10, 20, 40, 80, 160, 640, 2560}
+	edgesITL = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5,
+		10, 20, 40, 80}
+	edgesLatency = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960,
+		1920, 7680}
 )
 
 type histogram struct {
@@ -74,7 +81,8 @@ func (st *stats) iteration(tokens int) {
 	}
 }
 
-// ended counts a request that ended by itself. One that its client left is counted nowhere, as on a real server.
+// ended counts a request that ended by itself. One that its client left is counted nowhere, as on a real
+// server.
 func (st *stats) ended(s *sequence, now time.Time) {
 	switch s.reason {
 	case "stop":

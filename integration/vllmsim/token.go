@@ -25,7 +25,8 @@ var specials = [firstByte]string{"<|pad|>", "<|begin|>", "<|end|>", "<|im_start|
 //go:embed vocab.txt
 var vocabText string
 
-// Vocabulary is the stand-in's tokenizer: byte-pair encoding over the pieces of a text. Decode(Encode(s)) == s for every s.
+// Vocabulary is the stand-in's tokenizer: byte-pair encoding over the pieces of a text. Decode(Encode(s)) ==
+// s for every s.
 type Vocabulary struct {
 	text []string         // by id
 	id   map[string]int32 // of learned tokens and bytes; ids rise in the order of merging
@@ -86,7 +87,8 @@ func (v *Vocabulary) Decode(ids []uint32) string {
 	return strings.ToValidUTF8(b.String(), "\uFFFD")
 }
 
-// Encode appends the tokens of s. The texts of special tokens in s become special tokens, as on a real server.
+// Encode appends the tokens of s. The texts of special tokens in s become special tokens, as on a real
+// server.
 func (v *Vocabulary) Encode(out []uint32, s string) []uint32 {
 	for {
 		at, id := nextSpecial(s)
@@ -152,7 +154,8 @@ func (v *Vocabulary) encodePiece(out []uint32, p string) []uint32 {
 // merge joins neighbours, that pair first whose text was learned first, until none can be joined.
 func (v *Vocabulary) merge(out []uint32, p string) []uint32 {
 	const none = math.MaxInt32
-	var edges, joined [maxPiece + 1]int32 // part i is p[edges[i]:edges[i+1]]; joined[i] is it and the next as one token
+	// part i is p[edges[i]:edges[i+1]]; joined[i] is it and the next as one token
+	var edges, joined [maxPiece + 1]int32
 	n := len(p)
 	join := func(i int) int32 {
 		if i+2 <= n {

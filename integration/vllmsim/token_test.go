@@ -10,15 +10,20 @@ import (
 )
 
 const (
-	prosePiece = "The quick brown fox jumps over the lazy dog, and nobody in the village was surprised: it had done so every morning since 1987. \"Why?\" asked the miller.\n\n"
-	codePiece  = "func (s *Server) Close() error {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n\tif s.closed != nil { return fmt.Errorf(\"closed: %w\", err) }\n}\n"
+	prosePiece = "The quick brown fox jumps over the lazy dog, and nobody in the village was surprised: it " +
+		"had done so every morning since 1987. \"Why?\" asked the miller.\n\n"
+	codePiece = "func (s *Server) Close() error {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n\tif s.closed != " +
+		"nil { return fmt.Errorf(\"closed: %w\", err) }\n}\n"
 	mixedPiece = "naïve café — 北京的天气怎么样？ Привет, мир! 🙂👍🏽 a+b≠c €1.234,56 \t\t x  \r\n"
 )
 
-// anyText draws text of all kinds: words, code, white space, other scripts, special tokens, and what is no UTF-8.
+// anyText draws text of all kinds: words, code, white space, other scripts, special tokens, and what is no
+// UTF-8.
 func anyText(t *rapid.T) string {
 	part := rapid.OneOf(
-		rapid.SampledFrom([]string{" the", "The", "ing", " ", "  ", "\n", "\n\n", "\t", "\r\n", ".", "...", "<|", "<|im_end|>", "<|im_start|>", "<|im_e", "123", "4567", "é", "北京", "🙂", "'s", " (x", "\u00a0", "\u2028"}),
+		rapid.SampledFrom([]string{" the", "The", "ing", " ", "  ", "\n", "\n\n", "\t", "\r\n", ".", "...",
+			"<|", "<|im_end|>", "<|im_start|>", "<|im_e", "123", "4567", "é", "北京", "🙂", "'s", " (x",
+			"\u00a0", "\u2028"}),
 		rapid.String(),
 		rapid.StringOf(rapid.RuneFrom([]rune("abcXYZ 019.,!\n\t<|>é北"))),
 	)
@@ -42,8 +47,8 @@ func TestTokensAreReversible(t *testing.T) {
 	})
 }
 
-// An answer, tokenised in the next turn of the dialogue, has the tokens with which it was generated, so that its blocks
-// are hit: for prose wherever max_tokens cut it, for recorded answers when they were given whole.
+// An answer, tokenised in the next turn of the dialogue, has the tokens with which it was generated, so that
+// its blocks are hit: for prose wherever max_tokens cut it, for recorded answers when they were given whole.
 func TestAnswersAreCanonical(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := script{prose: newProse(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 300).Draw(t, "mean"))}
@@ -65,7 +70,8 @@ func TestAnswersAreCanonical(t *testing.T) {
 		question := []Message{{"user", "Well?"}}
 		first := chatTokens(nil, &call{messages: question})
 		said := Tokens().Encode(nil, answer)
-		next := chatTokens(nil, &call{messages: append(question, Message{"assistant", answer}, Message{"user", "And?"})})
+		next := chatTokens(nil,
+			&call{messages: append(question, Message{"assistant", answer}, Message{"user", "And?"})})
 		if want := append(slices.Clone(first), said...); !slices.Equal(next[:len(want)], want) {
 			t.Fatalf("the next turn after %q begins otherwise", answer)
 		}
@@ -95,8 +101,8 @@ func TestProseIsProse(t *testing.T) {
 	}
 }
 
-// The counts are near those of the tokenizers that models have. Those of OpenAI's cl100k_base were taken with the module
-// tiktoken-go/tokenizer v0.10.0.
+// The counts are near those of the tokenizers that models have. Those of OpenAI's cl100k_base were taken with
+// the module tiktoken-go/tokenizer v0.10.0.
 func TestCounts(t *testing.T) {
 	for _, c := range []struct {
 		name, text      string
@@ -116,7 +122,8 @@ func TestCounts(t *testing.T) {
 }
 
 func FuzzEncode(f *testing.F) {
-	for _, s := range []string{prosePiece, codePiece, mixedPiece, "<|im_end|>", "<|im_en", "\xff\xfe", strings.Repeat("a", 1000), strings.Repeat("\n", 300)} {
+	for _, s := range []string{prosePiece, codePiece, mixedPiece, "<|im_end|>", "<|im_en", "\xff\xfe",
+		strings.Repeat("a", 1000), strings.Repeat("\n", 300)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

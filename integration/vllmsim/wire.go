@@ -15,8 +15,8 @@ var plain = func() (t [256]bool) {
 	return
 }()
 
-// appendString appends s as a JSON string, as Python writes it: no escapes but those that must be. What is no UTF-8
-// becomes U+FFFD.
+// appendString appends s as a JSON string, as Python writes it: no escapes but those that must be. What is no
+// UTF-8 becomes U+FFFD.
 func appendString[T string | []byte](b []byte, s T) []byte {
 	b = append(b, '"')
 	from := 0
@@ -161,9 +161,10 @@ func (r *reply) ids(ids []uint32) []uint32 {
 	return ids
 }
 
-// chunk appends one event of a stream: text and tokens, and the reason if it is the last. A completion's first one has
-// the prompt's tokens.
-func (r *reply) chunk(b []byte, s *sequence, text []byte, ids, prompt []uint32, reason string, u tally) []byte {
+// chunk appends one event of a stream: text and tokens, and the reason if it is the last. A completion's
+// first one has the prompt's tokens.
+func (r *reply) chunk(b []byte, s *sequence, text []byte, ids, prompt []uint32, reason string,
+	u tally) []byte {
 	b = r.open(b)
 	b = append(b, `{"index":`...)
 	b = appendInt(b, s.index)

@@ -44,7 +44,8 @@ func (s *Summary) Line() string {
 	var frames, records, rounds, again uint64
 	open, overdue := 0, 0
 	for _, r := range s.Reports {
-		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds, again+r.Again, open+r.Open, overdue+r.Overdue
+		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds,
+			again+r.Again, open+r.Open, overdue+r.Overdue
 	}
 	cleared := fmt.Sprintf("%d rounds", rounds)
 	if again > 0 {
@@ -60,11 +61,12 @@ func (s *Summary) Line() string {
 	} else if s.Count > 1 {
 		what = fmt.Sprintf("%d findings", s.Count)
 	}
-	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %s, %s, %s", what, len(s.Reports), frames, records, cleared, holds, s.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %s, %s, %s", what, len(s.Reports), frames,
+		records, cleared, holds, s.Took.Round(time.Millisecond))
 }
 
-// Check audits the journals at paths, which are as [Open] takes them. An error means that they could not be read at
-// all; what is wrong in them is in the Summary.
+// Check audits the journals at paths, which are as [Open] takes them. An error means that they could not be
+// read at all; what is wrong in them is in the Summary.
 func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
 	for try := 0; ; try++ {
 		sources, whole, err := open(paths, o.Journal, true)
@@ -78,16 +80,21 @@ func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
 	}
 }
 
-// begun reports whether one of the journals that were missing is there now: it was begun while the others were read.
+// begun reports whether one of the journals that were missing is there now: it was begun while the others
+// were read.
 func begun(paths []string, missing []string) bool {
 	if len(missing) == 0 {
 		return false
 	}
 	sources, err := Open(paths, "")
-	return err == nil && slices.ContainsFunc(sources, func(s *Source) bool { return s.Role != "" && slices.Contains(missing, s.Name) })
+	return err == nil && slices.ContainsFunc(sources, func(s *Source) bool {
+		return s.Role != "" &&
+			slices.Contains(missing, s.Name)
+	})
 }
 
-// check audits sources; whole says that they are meant to be all journals of a market, of which none may be missing.
+// check audits sources; whole says that they are meant to be all journals of a market, of which none may be
+// missing.
 func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summary, error) {
 	start := time.Now()
 	c := &checker{ctx: ctx, o: o}
@@ -162,24 +169,29 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 			sum.Findings = append(sum.Findings, found...)
 			sum.Count += len(found)
 		case treasuries == 0:
-			sum.Undecided = append(sum.Undecided, "level 5: the treasury's journal is not among these: grants and accepts were not compared")
+			sum.Undecided = append(sum.Undecided,
+				"level 5: the treasury's journal is not among these: grants and accepts were not compared")
 		case len(hubs) == 0:
-			sum.Undecided = append(sum.Undecided, "level 5: no hub's journal is among these: grants and accepts were not compared")
+			sum.Undecided = append(sum.Undecided,
+				"level 5: no hub's journal is among these: grants and accepts were not compared")
 		case treasuries > 1:
-			sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 5: %d journals of a treasury: check one market at a time", treasuries))
+			sum.Undecided = append(sum.Undecided,
+				fmt.Sprintf("level 5: %d journals of a treasury: check one market at a time", treasuries))
 		}
 	}
 	if o.Level >= ledger.LevelAcross && treasuries <= 1 {
 		sum.absent(sources, ledger.Absent(treasury, hubs), whole, o.Elsewhere)
 	}
 	if o.Level >= ledger.LevelMerkle {
-		sum.Undecided = append(sum.Undecided, "level 1: these journals have no checkpoints yet: nothing to compare with")
+		sum.Undecided = append(sum.Undecided,
+			"level 1: these journals have no checkpoints yet: nothing to compare with")
 	}
 	sum.Took = time.Since(start)
 	return sum, nil
 }
 
-// absent notes the journals that are named and not here: missing where all journals are meant to be, else out of sight.
+// absent notes the journals that are named and not here: missing where all journals are meant to be, else out
+// of sight.
 func (s *Summary) absent(sources []*Source, all []ledger.Absence, whole bool, elsewhere []string) {
 	for _, x := range all {
 		here := func(name string) int {
@@ -189,7 +201,9 @@ func (s *Summary) absent(sources []*Source, all []ledger.Absence, whole bool, el
 			continue // it is here, and its damage was found
 		}
 		if !whole || slices.Contains(elsewhere, x.Journal) {
-			s.Undecided = append(s.Undecided, fmt.Sprintf("level 5: the journal %s, which %s names (it %s), is not among these", x.Journal, x.By, x.Did))
+			s.Undecided = append(s.Undecided,
+				fmt.Sprintf("level 5: the journal %s, which %s names (it %s), is not among these", x.Journal,
+					x.By, x.Did))
 			continue
 		}
 		f := x.Finding()
@@ -254,8 +268,8 @@ func (c *checker) read(s *Source, a *ledger.Audit) error {
 	return err
 }
 
-// auctions checks an audit's rounds on several processors. The function it returns waits for them and hands their
-// findings over in the order of the journal.
+// auctions checks an audit's rounds on several processors. The function it returns waits for them and hands
+// their findings over in the order of the journal.
 func (c *checker) auctions(a *ledger.Audit) (wait func()) {
 	workers := c.o.Workers
 	if workers <= 0 {

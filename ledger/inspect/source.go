@@ -39,8 +39,8 @@ func Open(paths []string, name string) ([]*Source, error) {
 	return all, err
 }
 
-// open also reports whether these are all journals of some directory, and not some that were chosen. witness says
-// that their snapshots are compared with them.
+// open also reports whether these are all journals of some directory, and not some that were chosen. witness
+// says that their snapshots are compared with them.
 func open(paths []string, name string, witness bool) (all []*Source, whole bool, err error) {
 	seen := map[string]bool{}
 	for _, p := range paths {

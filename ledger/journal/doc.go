@@ -14,19 +14,20 @@
 //	frame     as ledger.AppendFrame writes it
 //	0xa5      the end
 //
-// The log chains a CRC-32C through everything it ever held, which names the place of a flipped bit; the few bytes between records,
-// which say nothing, are zero, as is what is allocated behind the last one. The records that begin a segment are safe before it has
-// its name. Position
-// and end mark tell a torn write from damage. A write that a crash tore was never acknowledged: it is
-// trimmed. It must be the last thing in the log, and either a sector of it is missing (zero, as allocated), or its
-// end is. Anything else, in particular a frame of a later Append behind the gap, means that bytes which were once
-// safe are not what they were: the journal is refused and the place named.
+// The log chains a CRC-32C through everything it ever held, which names the place of a flipped bit; the few
+// bytes between records, which say nothing, are zero, as is what is allocated behind the last one. The
+// records that begin a segment are safe before it has its name. Position and end mark tell a torn write from
+// damage. A write that a crash tore was never acknowledged: it is trimmed. It must be the last thing in the
+// log, and either a sector of it is missing (zero, as allocated), or its end is. Anything else, in particular
+// a frame of a later Append behind the gap, means that bytes which were once safe are not what they were: the
+// journal is refused and the place named.
 //
 // # Snapshots
 //
-// A snapshot is made of frames that are durable, by a replica of its own beside the writer, and names the frame that it follows and the
-// log's checksum there. An opening that has one reads and checks the segments from that frame on: those before must all be there,
-// but what rots in them is found by whoever reads everything, as ledger check does, which compares the snapshots with it ([Reader.Tail]). A snapshot that
+// A snapshot is made of frames that are durable, by a replica of its own beside the writer, and names the
+// frame that it follows and the log's checksum there. An opening that has one reads and checks the segments
+// from that frame on: those before must all be there, but what rots in them is found by whoever reads
+// everything, as ledger check does, which compares the snapshots with it ([Reader.Tail]). A snapshot that
 // does not fit is ignored, and everything is read.
 package journal
 
@@ -36,8 +37,8 @@ import "go.etcd.io/etcd/server/v3/storage/wal"
 // little disk; a busy hub fills one in seconds.
 const segmentBytes = 4 << 20
 
-// The size is a variable of etcd's package and the same for every log of a process. An etcd server that runs in
-// this process works as well with it.
+// The size is a variable of etcd's package and the same for every log of a process. An etcd server that runs
+// in this process works as well with it.
 func init() { wal.SegmentSizeBytes = segmentBytes }
 
 const (

@@ -22,7 +22,8 @@ func smallDisk(t *testing.T, size string) string {
 func TestARealDiskRunsFull(t *testing.T) {
 	void := func(seq uint64) ledger.Frame {
 		f := frame(seq, 10)
-		f.Records = []ledger.Record{ledger.NewVoid("j", ledger.Hold{Client: "ann", Round: seq}, "timeout", [16]byte{9})}
+		f.Records = []ledger.Record{ledger.NewVoid("j", ledger.Hold{Client: "ann", Round: seq}, "timeout",
+			[16]byte{9})}
 		return f
 	}
 	t.Run("new money is refused first, ends still fit", func(t *testing.T) {

@@ -76,9 +76,10 @@ type Journal struct {
 
 var _ ledger.Journal = (*Journal)(nil)
 
-// Open opens the journal in dir for writing, making it if there is none. It reads and checks everything
-// that is stored, or all segments from that of its newest snapshot on; a write that a crash tore is trimmed, and what was there is
-// kept beside it as *.torn. Errors: ErrLocked if another writer has it, ErrDamaged if stored bytes are not what was written.
+// Open opens the journal in dir for writing, making it if there is none. It reads and checks everything that
+// is stored, or all segments from that of its newest snapshot on; a write that a crash tore is trimmed, and
+// what was there is kept beside it as *.torn. Errors: ErrLocked if another writer has it, ErrDamaged if
+// stored bytes are not what was written.
 func Open(dir string, cfg Config) (*Journal, error) {
 	j, err := open(dir, cfg)
 	if err != nil {
@@ -119,7 +120,8 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 	lock, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		who, _ := os.ReadFile(path)
-		return nil, fmt.Errorf("%w by process %s: one journal has one writer; stop that one, or use another directory", ErrLocked, strings.TrimSpace(string(who)))
+		return nil, fmt.Errorf("%w by process %s: one journal has one writer; stop that one, or use "+
+			"another directory", ErrLocked, strings.TrimSpace(string(who)))
 	}
 	if err != nil {
 		return nil, err
@@ -162,7 +164,8 @@ func (j *Journal) start() error {
 	if err := trim(r); err != nil {
 		return err
 	}
-	for _, spare := range spares { // of a writer that was killed: they are used again as they are, so whatever is in them would be, too
+	// of a writer that was killed: they are used again as they are, so whatever is in them would be, too
+	for _, spare := range spares {
 		if err := os.Remove(filepath.Join(dir, spare)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -252,9 +255,9 @@ func (j *Journal) HasRoom() bool {
 }
 
 // Append makes all frames durable, in order, with one sync; see ledger.Journal. Two kinds of error:
-// ledger.ErrDiskFull says that nothing was written and that frames which hold no new money are still taken. After
-// any other the journal takes nothing more, ever: whether the frames are on disk is not known, a sync that failed
-// once may lie when repeated, and only a start can tell.
+// ledger.ErrDiskFull says that nothing was written and that frames which hold no new money are still taken.
+// After any other the journal takes nothing more, ever: whether the frames are on disk is not known, a sync
+// that failed once may lie when repeated, and only a start can tell.
 func (j *Journal) Append(frames ...ledger.Frame) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -265,7 +268,8 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		return nil
 	}
 	if holdsMoney(frames) && !j.HasRoom() {
-		return fmt.Errorf("journal %s: %w: less than %d MB free: free some space; open holds still end", j.dir, ledger.ErrDiskFull, j.cfg.MinFree>>20)
+		return fmt.Errorf("journal %s: %w: less than %d MB free: free some space; open holds still end",
+			j.dir, ledger.ErrDiskFull, j.cfg.MinFree>>20)
 	}
 	j.appended = true
 	err := j.encode(frames)
@@ -273,7 +277,8 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		err = j.store.Save(&j.state, j.entries)
 	}
 	if err != nil {
-		j.broken = fmt.Errorf("journal %s: append failed, nothing more is taken until a restart has read what is on disk: %w", j.dir, err)
+		j.broken = fmt.Errorf("journal %s: append failed, nothing more is taken until a restart has read "+
+			"what is on disk: %w", j.dir, err)
 		return j.broken
 	}
 	j.last = frames[len(frames)-1]
@@ -312,7 +317,8 @@ func (j *Journal) encode(frames []ledger.Frame) error {
 		case f.Seq != last.Seq+1:
 			return fmt.Errorf("frame %d does not follow on frame %d", f.Seq, last.Seq)
 		case f.Epoch < last.Epoch || f.Epoch < 0:
-			return fmt.Errorf("frame %d has epoch %d, lower than %d: a newer writer was here", f.Seq, f.Epoch, last.Epoch)
+			return fmt.Errorf("frame %d has epoch %d, lower than %d: a newer writer was here", f.Seq, f.Epoch,
+				last.Epoch)
 		case f.Time < last.Time || f.Time < 0:
 			return fmt.Errorf("frame %d has time %d, before %d", f.Seq, f.Time, last.Time)
 		case f.Version != ledger.FrameVersion:

@@ -30,7 +30,9 @@ func frame(seq uint64, size int) ledger.Frame {
 	for i := 0; i == 0 || i*200 < size; i++ {
 		id := fmt.Sprintf("d-%d-%d", seq, i)
 		note := strings.Repeat("n", min(size, 150))
-		f.Records = append(f.Records, ledger.NewDeposit(id, "ann", market.Credits(seq), note, [16]byte{1, byte(seq), 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}))
+		f.Records = append(f.Records,
+			ledger.NewDeposit(id, "ann", market.Credits(seq), note,
+				[16]byte{1, byte(seq), 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}))
 	}
 	return f
 }
@@ -126,7 +128,8 @@ func TestEtcdReadsTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := entry.GetData()
-		if e.Seq != entry.GetIndex() || e.Epoch != int64(entry.GetTerm()) || string(e.Data) != string(data[1:len(data)-1]) {
+		if e.Seq != entry.GetIndex() || e.Epoch != int64(entry.GetTerm()) ||
+			string(e.Data) != string(data[1:len(data)-1]) {
 			t.Errorf("entry %d: ours has index %d, etcd's %d", i, e.Seq, entry.GetIndex())
 		}
 		if want := []int{0, 1, 2, 0}[i]; e.Position != want {
@@ -233,7 +236,8 @@ func TestANearlyFullDiskTakesOnlyEnds(t *testing.T) {
 		t.Errorf("deposit: %v, want ErrDiskFull", err)
 	}
 	end := frame(2, 10)
-	end.Records = []ledger.Record{ledger.NewVoid("j", ledger.Hold{Client: "ann", Round: 1}, "timeout", [16]byte{9})}
+	end.Records = []ledger.Record{ledger.NewVoid("j", ledger.Hold{Client: "ann", Round: 1}, "timeout",
+		[16]byte{9})}
 	mustAppend(t, j, end)
 	j.free = func(string) (int64, error) { return 1 << 30, nil }
 	mustAppend(t, j, frame(3, 10))
@@ -287,11 +291,14 @@ func TestATornTailIsTrimmedAtEveryByte(t *testing.T) {
 	path, b, end := used(t, dir)
 
 	for cut := safe; cut < end; cut++ {
-		for _, size := range []int{cut, end&^4095 + 8192} { // a copy that ends there; allocated space behind it
+		// a copy that ends there; allocated space behind it
+		for _, size := range []int{cut, end&^4095 + 8192} {
 			rewrite(t, path, b[:cut], size)
 			got, err := readAll(dir)
-			if err != nil || len(got) < 2 || len(got) >= 5 && cut < end-7 /* all but padding */ || !reflect.DeepEqual(got[:2], want) {
-				t.Fatalf("cut at byte %d of %d, size %d: read %d frames, %v", cut-safe, end-safe, size, len(got), err)
+			if err != nil || len(got) < 2 || len(got) >= 5 && cut < end-7 /* all but padding */ ||
+				!reflect.DeepEqual(got[:2], want) {
+				t.Fatalf("cut at byte %d of %d, size %d: read %d frames, %v", cut-safe, end-safe, size,
+					len(got), err)
 			}
 			if (cut-safe)%13 != 0 {
 				continue
@@ -304,7 +311,8 @@ func TestATornTailIsTrimmedAtEveryByte(t *testing.T) {
 			mustAppend(t, j, frames(next, 2, 100)...)
 			j.Close()
 			if again, err := readAll(dir); err != nil || uint64(len(again)) != next+1 {
-				t.Fatalf("after trimming at byte %d: %d frames, %v; want %d", cut-safe, len(again), err, next+1)
+				t.Fatalf("after trimming at byte %d: %d frames, %v; want %d", cut-safe, len(again), err,
+					next+1)
 			}
 		}
 	}
@@ -349,7 +357,8 @@ func TestAFlippedBitIsFoundEverywhere(t *testing.T) {
 	// The same on disk: a writer refuses, and says where.
 	b[end-20] ^= 4
 	rewrite(t, path, b, len(b))
-	if _, err := Open(dir, Config{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "at byte") {
+	if _, err := Open(dir, Config{}); !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "at byte") {
 		t.Errorf("open: %v, want ErrDamaged and the place", err)
 	}
 }
@@ -401,7 +410,8 @@ func TestMissingSectors(t *testing.T) {
 		rewrite(t, path, zero(at[4]), len(b))
 		got, err := readAll(dir)
 		if err != nil || len(got) != 3 {
-			t.Errorf("read %d frames, %v; want 3: frame 5 is of the same, unacknowledged, write as 4", len(got), err)
+			t.Errorf("read %d frames, %v; want 3: frame 5 is of the same, unacknowledged, write as 4",
+				len(got), err)
 		}
 	})
 	t.Run("of an earlier write: damage", func(t *testing.T) {
@@ -515,8 +525,9 @@ func TestAReaderFollowsALiveWriter(t *testing.T) {
 	}
 }
 
-// TestKill runs a writer as a process of its own, which makes snapshots all the time, kills it at once and without warning, and looks
-// for every frame that it had acknowledged. A start from what it left of its snapshots is the same as one from the first frame.
+// TestKill runs a writer as a process of its own, which makes snapshots all the time, kills it at once and
+// without warning, and looks for every frame that it had acknowledged. A start from what it left of its
+// snapshots is the same as one from the first frame.
 func TestKill(t *testing.T) {
 	if dir := os.Getenv("SOUK_JOURNAL_WRITER"); dir != "" {
 		j, err := Open(dir, Config{})
@@ -588,7 +599,8 @@ func TestFind(t *testing.T) {
 	for _, name := range []string{"treasury", "hub-b", "hub-a"} {
 		mustOpen(t, filepath.Join(data, "journal", name)).Close()
 	}
-	all := []string{filepath.Join(data, "journal", "hub-a"), filepath.Join(data, "journal", "hub-b"), filepath.Join(data, "journal", "treasury")}
+	all := []string{filepath.Join(data, "journal", "hub-a"), filepath.Join(data, "journal", "hub-b"),
+		filepath.Join(data, "journal", "treasury")}
 	for path, want := range map[string][]string{
 		data:                           all,
 		filepath.Join(data, "journal"): all,
@@ -604,7 +616,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A journal that was written and has no segment left is not begun anew: a hub would take in every grant once more.
+// A journal that was written and has no segment left is not begun anew: a hub would take in every grant once
+// more.
 func TestAJournalWithoutItsSegments(t *testing.T) {
 	for name, remove := range map[string]string{"its segments": "wal/*.wal", "their directory": "wal"} {
 		t.Run(name, func(t *testing.T) {
@@ -652,7 +665,8 @@ func TestALaterRelease(t *testing.T) {
 		"read":   func() error { _, err := readAll(dir); return err },
 		"opened": func() error { _, err := Open(dir, Config{}); return err },
 	} {
-		if err := read(); err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "take a later one") || strings.Contains(err.Error(), "copy") {
+		if err := read(); err == nil || errors.Is(err, ErrDamaged) ||
+			!strings.Contains(err.Error(), "take a later one") || strings.Contains(err.Error(), "copy") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -14,8 +14,8 @@ const maxLives = 16
 // Life is the random name of this opening of the journal. Whoever writes under it holds the journal's lock.
 func (j *Journal) Life() string { return j.life }
 
-// Ended reports whether life names an earlier opening of this very journal. Whoever bore that name held the lock that is
-// ours now: its process has died, or has closed the journal.
+// Ended reports whether life names an earlier opening of this very journal. Whoever bore that name held the
+// lock that is ours now: its process has died, or has closed the journal.
 func (j *Journal) Ended(life string) bool { return slices.Contains(j.past, life) }
 
 // hasLived reports whether the journal in dir was ever opened for writing.
@@ -24,8 +24,8 @@ func hasLived(dir string) bool {
 	return err == nil
 }
 
-// live makes the name and remembers it beside the log. A disk that is full forgets it: then a later opening cannot prove that
-// this one has ended, which costs it some seconds.
+// live makes the name and remembers it beside the log. A disk that is full forgets it: then a later opening
+// cannot prove that this one has ended, which costs it some seconds.
 func (j *Journal) live() {
 	path := filepath.Join(j.dir, "LIVES")
 	if text, err := os.ReadFile(path); err == nil {

@@ -31,8 +31,8 @@ type Reader struct {
 // NewReader opens the journal in dir for reading. It takes no lock and changes nothing.
 func NewReader(dir string) (*Reader, error) { return readerAt(dir, 0) }
 
-// readerAt is a reader that begins with the segment of a frame. Of those before it nothing is read: the checksum of what they
-// hold is taken from the segment's head.
+// readerAt is a reader that begins with the segment of a frame. Of those before it nothing is read: the
+// checksum of what they hold is taken from the segment's head.
 func readerAt(dir string, seq uint64) (*Reader, error) {
 	r := &Reader{wal: walDir(dir)}
 	var err error
@@ -110,8 +110,8 @@ func (r *Reader) Next() (Entry, error) {
 	}
 }
 
-// heads are the types of the records that begin the current segment. They are safe before the segment has its name: whatever
-// tears, it is not one of them.
+// heads are the types of the records that begin the current segment. They are safe before the segment has its
+// name: whatever tears, it is not one of them.
 func (r *Reader) heads() []uint64 {
 	if r.cur == 0 {
 		return heads[:]
@@ -134,11 +134,13 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 	at := r.off
 	if head := r.heads(); r.head < len(head) {
 		if rec.kind != head[r.head] {
-			return e, false, r.damage(fmt.Sprintf("a record of type %d, where one of type %d begins a segment", rec.kind, head[r.head]))
+			return e, false, r.damage(fmt.Sprintf("a record of type %d, where one of type %d begins a "+
+				"segment", rec.kind, head[r.head]))
 		}
 		r.head++
 	} else if rec.kind != typeEntry {
-		return e, false, r.damage(fmt.Sprintf("a record of type %d in the middle of a segment, where a journal has frames alone", rec.kind))
+		return e, false, r.damage(fmt.Sprintf("a record of type %d in the middle of a segment, where a "+
+			"journal has frames alone", rec.kind))
 	}
 	switch rec.kind {
 	case typeEntry:
@@ -150,7 +152,8 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		case e.Seq != r.last+1:
 			return e, false, r.damage(fmt.Sprintf("frame %d, where frame %d follows", e.Seq, r.last+1))
 		case e.Epoch < r.epoch:
-			return e, false, r.damage(fmt.Sprintf("frame %d of epoch %d after epoch %d", e.Seq, e.Epoch, r.epoch))
+			return e, false, r.damage(fmt.Sprintf("frame %d of epoch %d after epoch %d", e.Seq, e.Epoch,
+				r.epoch))
 		}
 		r.last, r.epoch = e.Seq, e.Epoch
 	case typeCRC:
@@ -159,13 +162,16 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 	case typeMetadata:
 		if strings.HasPrefix(string(rec.data), metadataOf) && string(rec.data) != metadata {
-			return e, false, fmt.Errorf("%s is a %.40q, and this release of souk reads %q: take a later one", r.segs[r.cur].path, rec.data, metadata)
+			return e, false, fmt.Errorf("%s is a %.40q, and this release of souk reads %q: take a later one",
+				r.segs[r.cur].path, rec.data, metadata)
 		}
 		if string(rec.data) != metadata {
-			return e, false, r.damage(fmt.Sprintf("metadata %.40q, want %q: this is not a journal", rec.data, metadata))
+			return e, false, r.damage(fmt.Sprintf("metadata %.40q, want %q: this is not a journal", rec.data,
+				metadata))
 		}
 	case typeSnapshot:
-		// The log begins with an empty one. The checksum does not cover types: an entry must not pass for one.
+		// The log begins with an empty one. The checksum does not cover types: an entry must not pass for
+		// one.
 		if string(rec.data) != "\x08\x00\x10\x00" {
 			return e, false, r.damage("a snapshot")
 		}
@@ -185,8 +191,8 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 		return false, err
 	}
 	if len(segs) > r.cur+1 {
-		// The writer went on to another file. This one is complete now: whole records, then nothing (a crash may
-		// have left it as long as it was allocated).
+		// The writer went on to another file. This one is complete now: whole records, then nothing (a crash
+		// may have left it as long as it was allocated).
 		if err := r.load(); err != nil {
 			return false, err
 		}
@@ -198,7 +204,8 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 		}
 		r.segs = segs
 		if next := segs[r.cur+1]; next.first != r.last+1 {
-			return false, r.damage(fmt.Sprintf("the next segment begins with frame %d, where frame %d follows", next.first, r.last+1))
+			return false, r.damage(fmt.Sprintf("the next segment begins with frame %d, where frame %d "+
+				"follows", next.first, r.last+1))
 		}
 		r.cur++
 		r.off, r.head = 0, 0
@@ -319,7 +326,8 @@ func Find(path string) ([]string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%s: no journal here: want a data directory, its journal directory, or one of the journals in that: %w", path, os.ErrNotExist)
+	return nil, fmt.Errorf("%s: no journal here: want a data directory, its journal directory, or one of "+
+		"the journals in that: %w", path, os.ErrNotExist)
 }
 
 func isJournal(dir string) bool {

@@ -26,7 +26,8 @@ type Damage struct {
 }
 
 func (d *Damage) Error() string {
-	return fmt.Sprintf("%s at byte %d, behind frame %d: %s: restore this journal from a copy", d.Segment, d.Offset, d.After, d.Found)
+	return fmt.Sprintf("%s at byte %d, behind frame %d: %s: restore this journal from a copy", d.Segment,
+		d.Offset, d.After, d.Found)
 }
 
 func (d *Damage) Unwrap() error { return ErrDamaged }
@@ -64,7 +65,8 @@ func segments(walDir string) ([]segment, error) {
 		if !ok || e.IsDir() {
 			continue
 		}
-		if n, err := fmt.Sscanf(name, "%016x-%016x", &s.seq, &s.first); n != 2 || err != nil || name != fmt.Sprintf("%016x-%016x", s.seq, s.first) {
+		if n, err := fmt.Sscanf(name, "%016x-%016x", &s.seq, &s.first); n != 2 || err != nil ||
+			name != fmt.Sprintf("%016x-%016x", s.seq, s.first) {
 			continue // see Reader.Tail
 		}
 		all = append(all, s)
@@ -87,10 +89,11 @@ func segments(walDir string) ([]segment, error) {
 	return all, nil
 }
 
-// lost is the damage of a journal that was written once and has no segment left. To begin it anew would take every allotment in
-// again, whatever was spent of it.
+// lost is the damage of a journal that was written once and has no segment left. To begin it anew would take
+// every allotment in again, whatever was spent of it.
 func lost(walDir string) error {
-	return &Damage{Segment: walDir, Found: "all segments are missing, and the journal has been written before"}
+	return &Damage{Segment: walDir,
+		Found: "all segments are missing, and the journal has been written before"}
 }
 
 // Types of the log's records; see etcd's storage/wal.
@@ -136,7 +139,8 @@ func readRecord(b []byte, at int64, crc uint32) (record, *fault) {
 				return record{}, &fault{"a record that goes beyond the end of the file", true}
 			}
 			if !allZero(b[8+n : 8+n+pad]) {
-				return record{}, &fault{"bytes that are not zero behind a record, where nothing is written", false}
+				return record{},
+					&fault{"bytes that are not zero behind a record, where nothing is written", false}
 			}
 			r.size = int64(8 + n + pad)
 			return r, nil
@@ -279,7 +283,8 @@ func judgeTail(b []byte, at int64, last uint64, gap *fault) *Damage {
 	// Records start at multiples of 8. A frame found behind the gap says where its Append began: if that
 	// is behind the gap too, then what is missing had been synced before.
 	for i := 8; i+8 <= len(b); i += 8 {
-		if b[i+8-1]&0x78 != 0 || binary.LittleEndian.Uint64(b[i:]) == 0 || len(b) < i+10 || b[i+8] != 0x08 || b[i+9] != typeEntry {
+		if b[i+8-1]&0x78 != 0 || binary.LittleEndian.Uint64(b[i:]) == 0 || len(b) < i+10 || b[i+8] != 0x08 ||
+			b[i+9] != typeEntry {
 			continue
 		}
 		r, ok := parseRecord(b[i+8:], true)
@@ -291,7 +296,9 @@ func judgeTail(b []byte, at int64, last uint64, gap *fault) *Damage {
 			continue
 		}
 		if f, err := ledger.DecodeFrame(e.Data); err == nil && f.Seq == e.Seq {
-			return &Damage{Offset: at, After: last, Found: fmt.Sprintf("%s, but frame %d at byte %d behind it is sound", gap.why, e.Seq, at+int64(i))}
+			return &Damage{Offset: at, After: last,
+				Found: fmt.Sprintf("%s, but frame %d at byte %d behind it is sound", gap.why, e.Seq,
+					at+int64(i))}
 		}
 	}
 	return nil

@@ -29,7 +29,8 @@ import (
 //	state     as the replica wrote it
 //	sum       8 bytes: xxHash of all before
 //
-// Integers are little-endian. It is written beside its place, synced, and renamed, so that it is there whole or not at all.
+// Integers are little-endian. It is written beside its place, synced, and renamed, so that it is there whole
+// or not at all.
 const (
 	snapshotMagic  = "souk snapshot 1\n"
 	snapshotHead   = len(snapshotMagic) + 8 + 8 + 4
@@ -40,9 +41,10 @@ const (
 	keepSnapshots = 2
 )
 
-// Follow makes snapshots in the background of a journal that is written: it looks every lookEvery whether one is due, never makes two
-// within snapshotLeast, works for workFor and rests for restFor, so that it takes a fifth of a core at most, and syncs what it writes
-// in pieces, so that the journal's own sync never waits for more.
+// Follow makes snapshots in the background of a journal that is written: it looks every lookEvery whether one
+// is due, never makes two within snapshotLeast, works for workFor and rests for restFor, so that it takes a
+// fifth of a core at most, and syncs what it writes in pieces, so that the journal's own sync never waits for
+// more.
 const (
 	lookEvery     = 5 * time.Second
 	snapshotLeast = time.Minute
@@ -101,7 +103,8 @@ func readSnapshot(path string) (*snapshot, error) {
 
 func parseSnapshot(data []byte) (*snapshot, error) {
 	if len(data) < snapshotHead+8 || !bytes.HasPrefix(data, []byte(snapshotMagic)) {
-		return nil, fmt.Errorf("it does not begin with %q: it is of another version, or cut short", snapshotMagic)
+		return nil, fmt.Errorf("it does not begin with %q: it is of another version, or cut short",
+			snapshotMagic)
 	}
 	body, sum := data[:len(data)-8], data[len(data)-8:]
 	if xxhash.Sum64(body) != binary.LittleEndian.Uint64(sum) {
@@ -109,7 +112,8 @@ func parseSnapshot(data []byte) (*snapshot, error) {
 	}
 	s := &snapshot{state: body[snapshotHead:]}
 	head := body[len(snapshotMagic):]
-	s.seq, s.epoch, s.chain = binary.LittleEndian.Uint64(head), int64(binary.LittleEndian.Uint64(head[8:])), binary.LittleEndian.Uint32(head[16:])
+	s.seq, s.epoch, s.chain = binary.LittleEndian.Uint64(head), int64(binary.LittleEndian.Uint64(head[8:])),
+		binary.LittleEndian.Uint32(head[16:])
 	return s, nil
 }
 
@@ -122,10 +126,12 @@ func (s *snapshot) head() []byte {
 
 // ignored says once that a snapshot is not used. A start without it is only slower.
 func (j *Journal) ignored(path string, err error) {
-	j.cfg.Log.Warn("a snapshot does not fit and is ignored: what it would have spared is read from the journal", "path", path, "err", err)
+	j.cfg.Log.Warn("a snapshot does not fit and is ignored: what it would have spared is read from the "+
+		"journal", "path", path, "err", err)
 }
 
-// check reads and checks what is stored from the segment of the newest snapshot that fits on; without one, everything.
+// check reads and checks what is stored from the segment of the newest snapshot that fits on; without one,
+// everything.
 func (j *Journal) check() (r *Reader, last Entry, err error) {
 	for _, path := range append(snapshotFiles(j.dir), "") {
 		s := &snapshot{}
@@ -152,7 +158,8 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 			last = e
 		}
 		if !fits {
-			j.ignored(path, fmt.Errorf("it follows a frame %d that this journal, with %d frames, does not have", s.seq, r.last))
+			j.ignored(path, fmt.Errorf("it follows a frame %d that this journal, with %d frames, does "+
+				"not have", s.seq, r.last))
 			continue
 		}
 		if path != "" {
@@ -193,7 +200,8 @@ func (j *Journal) Restore(r ledger.Replica) error {
 		return fmt.Errorf("journal %s: %w", j.dir, err)
 	}
 	if frames > 0 || j.from > 0 {
-		j.cfg.Log.Info("journal read", "journal", j.dir, "snapshot", j.from, "frames", frames, "took", time.Since(begin).Round(time.Millisecond))
+		j.cfg.Log.Info("journal read", "journal", j.dir, "snapshot", j.from, "frames", frames, "took",
+			time.Since(begin).Round(time.Millisecond))
 	}
 	return nil
 }
@@ -208,7 +216,8 @@ func (j *Journal) progress() func() error {
 	return func() error {
 		if frames++; frames%4096 == 0 && time.Since(said) >= sayEvery {
 			said = time.Now()
-			j.cfg.Log.Info("reading the journal", "journal", j.dir, "frames", frames, "took", said.Sub(begin).Round(time.Second))
+			j.cfg.Log.Info("reading the journal", "journal", j.dir, "frames", frames, "took",
+				said.Sub(begin).Round(time.Second))
 		}
 		return nil
 	}
@@ -220,9 +229,10 @@ type misfit struct{ err error }
 func (m *misfit) Error() string { return m.err.Error() }
 func (m *misfit) Unwrap() error { return m.err }
 
-// feed makes a replica of a snapshot, nil for none, and the frames behind it up to until. pace is called behind every frame; its error
-// ends it. It returns the place of the last frame.
-func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() error) (now *snapshot, frames uint64, err error) {
+// feed makes a replica of a snapshot, nil for none, and the frames behind it up to until. pace is called
+// behind every frame; its error ends it. It returns the place of the last frame.
+func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() error) (now *snapshot,
+	frames uint64, err error) {
 	var state []byte
 	from := uint64(0)
 	if s != nil {
@@ -315,7 +325,8 @@ func (j *Journal) say(err error) {
 
 var errStopped = errors.New("stopped")
 
-// Snapshot makes a snapshot of what is durable now, of a replica that is as new, unless stop is closed before. See Follow.
+// Snapshot makes a snapshot of what is durable now, of a replica that is as new, unless stop is closed
+// before. See Follow.
 func (j *Journal) Snapshot(stop <-chan struct{}, r ledger.Replica) error {
 	until, _, _ := j.Last()
 	pace := pacer(stop)
@@ -367,7 +378,8 @@ func (j *Journal) write(stop <-chan struct{}, s *snapshot) error {
 		return fmt.Errorf("it would have %d bytes, want at most %d", size, maxSnapshot)
 	}
 	if free, err := j.free(j.dir); j.cfg.MinFree >= 0 && err == nil && free < j.cfg.MinFree+2*size {
-		return fmt.Errorf("it has %d MB, and %d MB are free: the journal needs those itself", size>>20, free>>20)
+		return fmt.Errorf("it has %d MB, and %d MB are free: the journal needs those itself", size>>20,
+			free>>20)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -421,7 +433,8 @@ func syncDir(dir string) error {
 	return f.Sync()
 }
 
-// prune leaves the snapshot that was just written and the last before it. Later ones are of frames that the journal no longer had.
+// prune leaves the snapshot that was just written and the last before it. Later ones are of frames that the
+// journal no longer had.
 func prune(dir, newest string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -429,7 +442,8 @@ func prune(dir, newest string) error {
 	}
 	kept := 0
 	for _, e := range slices.Backward(entries) {
-		if name := e.Name(); strings.HasSuffix(name, snapshotSuffix) && name <= newest && kept < keepSnapshots {
+		if name := e.Name(); strings.HasSuffix(name, snapshotSuffix) && name <= newest &&
+			kept < keepSnapshots {
 			kept++
 			continue
 		}

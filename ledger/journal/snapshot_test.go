@@ -96,7 +96,8 @@ func restored(t *testing.T, dir string, s *tally) (j *Journal, logged []string) 
 	return j, logged
 }
 
-// long is a journal of 40 frames, a few to each segment if they are large, with snapshots behind frames 20 and 30.
+// long is a journal of 40 frames, a few to each segment if they are large, with snapshots behind frames 20
+// and 30.
 func long(t *testing.T, size int) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "hub")
@@ -121,7 +122,8 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-// A start reads the snapshot and the segments from its frame on. What is wrong in those before is for whoever checks the journal.
+// A start reads the snapshot and the segments from its frame on. What is wrong in those before is for whoever
+// checks the journal.
 func TestAStartFromASnapshot(t *testing.T) {
 	dir := long(t, 450_000)
 	segs, err := segments(walDir(dir))
@@ -137,7 +139,8 @@ func TestAStartFromASnapshot(t *testing.T) {
 	rewrite(t, segs[0].path, b, len(b))
 	got := new(tally)
 	j, logged := restored(t, dir, got)
-	if got.loads != 1 || got.read != 10 || got.frames != want.frames || got.sum != want.sum || len(logged) > 0 {
+	if got.loads != 1 || got.read != 10 || got.frames != want.frames || got.sum != want.sum ||
+		len(logged) > 0 {
 		t.Errorf("%+v, %q; want one snapshot, ten frames and no word", got, logged)
 	}
 	if seq, epoch, at := j.Last(); seq != 40 || epoch != 7 || at != 40_000 {
@@ -200,23 +203,37 @@ func TestSnapshotsThatDoNotFit(t *testing.T) {
 		"a flipped bit": {read: 20, spoil: func(t *testing.T, path, _ string) {
 			edit(t, path, func(b []byte) []byte { b[snapshotHead+3] ^= 4; return b })
 		}},
-		"cut short":          {read: 20, spoil: func(t *testing.T, path, _ string) { edit(t, path, func(b []byte) []byte { return b[:len(b)-1] }) }},
-		"empty":              {read: 20, spoil: func(t *testing.T, path, _ string) { edit(t, path, func(b []byte) []byte { return nil }) }},
-		"too large":          {read: 20, spoil: func(t *testing.T, path, _ string) { os.Truncate(path, maxSnapshot+1) }},
-		"of another journal": {read: 20, spoil: func(t *testing.T, path, _ string) { copied(theirs[1], path) }},
+		"cut short": {read: 20,
+			spoil: func(t *testing.T, path,
+				_ string) {
+				edit(t, path, func(b []byte) []byte { return b[:len(b)-1] })
+			}},
+		"empty": {read: 20,
+			spoil: func(t *testing.T, path,
+				_ string) {
+				edit(t, path, func(b []byte) []byte { return nil })
+			}},
+		"too large": {read: 20,
+			spoil: func(t *testing.T, path, _ string) { os.Truncate(path, maxSnapshot+1) }},
+		"of another journal": {read: 20,
+			spoil: func(t *testing.T, path, _ string) { copied(theirs[1], path) }},
 		"beyond the end": {read: 10, spoil: func(t *testing.T, path, dir string) {
 			copied(theirs[0], filepath.Join(dir, filepath.Base(theirs[0])))
 		}},
-		"made by another release":   {read: 40, replica: tally{broken: errors.New("of version 9")}, spoil: func(*testing.T, string, string) {}},
-		"and what follows does not": {read: 40, replica: tally{refuses: true}, spoil: func(*testing.T, string, string) {}},
+		"made by another release": {read: 40, replica: tally{broken: errors.New("of version 9")},
+			spoil: func(*testing.T, string, string) {}},
+		"and what follows does not": {read: 40, replica: tally{refuses: true},
+			spoil: func(*testing.T, string, string) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOf(t, sound)
 			c.spoil(t, snapshotFiles(dir)[0], snapshotDir(dir))
 			got := &c.replica
 			j, logged := restored(t, dir, got)
-			if got.frames != 40 || got.sum != want.sum || got.read != c.read || j.from != uint64(40-c.read) || len(logged) != 1 || !strings.Contains(logged[0], snapshotSuffix) {
-				t.Errorf("%+v, %q; want %d frames read, and one line that names the file", got, logged, c.read)
+			if got.frames != 40 || got.sum != want.sum || got.read != c.read || j.from != uint64(40-c.read) ||
+				len(logged) != 1 || !strings.Contains(logged[0], snapshotSuffix) {
+				t.Errorf("%+v, %q; want %d frames read, and one line that names the file", got, logged,
+					c.read)
 			}
 			// The next one that is made takes its place.
 			mustAppend(t, j, frame(41, 10))
@@ -227,7 +244,8 @@ func TestSnapshotsThatDoNotFit(t *testing.T) {
 			}
 			j.Close()
 			again := new(tally)
-			if _, logged := restored(t, dir, again); again.read != 0 || again.frames != 41 || len(logged) > 0 {
+			if _, logged := restored(t, dir, again); again.read != 0 || again.frames != 41 ||
+				len(logged) > 0 {
 				t.Errorf("after that: %+v, %q", again, logged)
 			}
 		})
@@ -301,7 +319,8 @@ func TestNoSnapshotOnANearlyFullDisk(t *testing.T) {
 	}
 }
 
-// Snapshots come when enough frames have, not more often than once a minute; a start that had to read so many leaves one itself.
+// Snapshots come when enough frames have, not more often than once a minute; a start that had to read so many
+// leaves one itself.
 func TestFollow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "hub")
 	j, err := Open(dir, Config{SnapshotEvery: 10})
@@ -330,7 +349,8 @@ func TestFollow(t *testing.T) {
 			frames uint64
 			after  time.Duration
 			want   string
-		}{{0, time.Second, "f"}, {9, time.Hour, "f"}, {1, 10 * time.Second, "19"}, {30, 40 * time.Second, "19"}, {0, time.Minute, "37"}} {
+		}{{0, time.Second, "f"}, {9, time.Hour, "f"}, {1, 10 * time.Second, "19"},
+			{30, 40 * time.Second, "19"}, {0, time.Minute, "37"}} {
 			if step.frames > 0 {
 				seq, _, _ := j.Last()
 				mustAppend(t, j, frames(seq+1, step.frames, 10)...)
@@ -338,7 +358,8 @@ func TestFollow(t *testing.T) {
 			time.Sleep(step.after)
 			synctest.Wait()
 			if got := newest(); got != step.want {
-				t.Errorf("%d frames more and %v later the newest is %s, want %s", step.frames, step.after, got, step.want)
+				t.Errorf("%d frames more and %v later the newest is %s, want %s", step.frames, step.after,
+					got, step.want)
 			}
 		}
 		end()

@@ -27,7 +27,8 @@ func (r *Reader) Tail() (note string, err error) {
 		}
 		if w.seq > r.last {
 			return "", &Damage{Segment: w.path, After: r.last,
-				Found: fmt.Sprintf("a snapshot of the journal up to frame %d, and the journal ends with frame %d",
+				Found: fmt.Sprintf("a snapshot of the journal up to frame %d, and the journal ends with "+
+					"frame %d",
 					w.seq, r.last)}
 		}
 	}
@@ -85,7 +86,8 @@ func (r *Reader) rest(rest []byte) (note string, err error) {
 			path, r.last, r.off, size), nil
 	}
 	if len(rest) == 0 && r.off >= segmentBytes {
-		return fmt.Sprintf("level 0: %s is full, and the next segment is not here: it is missing, or was never begun",
+		return fmt.Sprintf("level 0: %s is full, and the next segment is not here: it is missing, or was "+
+			"never begun",
 			path), nil
 	}
 	return "", nil
@@ -112,14 +114,14 @@ func endless(body []byte, crc uint32) bool {
 	return ok && r.kind == typeEntry && r.holds(crc)
 }
 
-// alone reports whether a byte may be all of a sector that a torn write left: the end mark of a frame whose last
-// byte began a sector, or the length of one whose first eight ended one.
+// alone reports whether a byte may be all of a sector that a torn write left: the end mark of a frame whose
+// last byte began a sector, or the length of one whose first eight ended one.
 func (r *Reader) alone(where int64, b byte) bool {
 	return where%sector == 0 && b == endMark || where < r.off+8 && r.off%sector == sector-8
 }
 
-// lacksEnd reports whether only its end mark is missing from the record at the beginning of b, which is at off
-// in the file, and the mark is not all that was in its sector: that a torn write would lack, too.
+// lacksEnd reports whether only its end mark is missing from the record at the beginning of b, which is at
+// off in the file, and the mark is not all that was in its sector: that a torn write would lack, too.
 func lacksEnd(b []byte, off int64, crc uint32) bool {
 	if len(b) < 8 {
 		return false
@@ -149,7 +151,8 @@ func (r *Reader) strays() error {
 		if known[e.Name()] {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(r.wal, e.Name())); err == nil { // else it was a spare, or became a segment
+		// else it was a spare, or became a segment
+		if _, err := os.Lstat(filepath.Join(r.wal, e.Name())); err == nil {
 			return &Damage{Segment: filepath.Join(r.wal, e.Name()), After: r.last,
 				Found: "a file that is no part of a journal: " +
 					"a segment under another name, or one that does not belong here"}

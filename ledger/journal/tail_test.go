@@ -91,11 +91,13 @@ func TestEveryChangedByteIsFound(t *testing.T) {
 				if c == b[i] {
 					continue
 				}
-				r := &Reader{wal: walDir(dir), segs: []segment{{path: path}}, buf: slices.Clone(b[:min(len(b), max(end,
-					i)+1024)])}
+				r := &Reader{wal: walDir(dir), segs: []segment{{path: path}},
+					buf: slices.Clone(b[:min(len(b), max(end,
+						i)+1024)])}
 				r.buf[i] = c
 				_, err := drain(r)
-				if rest := r.buf[r.off:]; err == io.EOF && !allZero(rest) { // else nothing of it is left to be found
+				// else nothing of it is left to be found
+				if rest := r.buf[r.off:]; err == io.EOF && !allZero(rest) {
 					_, err = r.rest(rest)
 				}
 				var d *Damage
@@ -151,24 +153,35 @@ func TestSegmentsAreWhatTheyWere(t *testing.T) {
 	}
 	name := func(s segment) string { return filepath.Base(s.path) }
 	for what, harm := range map[string]func(t *testing.T, wal string){
-		"the first is missing":  func(t *testing.T, wal string) { os.Remove(filepath.Join(wal, name(segs[0]))) },
-		"the second is missing": func(t *testing.T, wal string) { os.Remove(filepath.Join(wal, name(segs[1]))) },
+		"the first is missing": func(t *testing.T,
+			wal string) {
+			os.Remove(filepath.Join(wal, name(segs[0])))
+		},
+		"the second is missing": func(t *testing.T,
+			wal string) {
+			os.Remove(filepath.Join(wal, name(segs[1])))
+		},
 		"the last has another name": func(t *testing.T, wal string) {
-			os.Rename(filepath.Join(wal, name(segs[2])), filepath.Join(wal, strings.Replace(name(segs[2]), ".wal",
-				".wax", 1)))
+			os.Rename(filepath.Join(wal, name(segs[2])),
+				filepath.Join(wal, strings.Replace(name(segs[2]), ".wal",
+					".wax", 1)))
 		},
 		"the last begins later by its name": func(t *testing.T, wal string) {
 			os.Rename(filepath.Join(wal, name(segs[2])), filepath.Join(wal, fmt.Sprintf("%016x-%016x.wal", 2,
 				segs[2].first+1)))
 		},
 		"the first begins later by its name": func(t *testing.T, wal string) {
-			os.Rename(filepath.Join(wal, name(segs[0])), filepath.Join(wal, fmt.Sprintf("%016x-%016x.wal", 0, 1)))
+			os.Rename(filepath.Join(wal, name(segs[0])),
+				filepath.Join(wal, fmt.Sprintf("%016x-%016x.wal", 0, 1)))
 		},
 		"a name in capitals": func(t *testing.T, wal string) {
 			os.Rename(filepath.Join(wal, name(segs[2])), filepath.Join(wal,
 				strings.ToUpper(name(segs[2])[:33])+".WAL"))
 		},
-		"a file too many": func(t *testing.T, wal string) { os.WriteFile(filepath.Join(wal, "note"), nil, 0o600) },
+		"a file too many": func(t *testing.T,
+			wal string) {
+			os.WriteFile(filepath.Join(wal, "note"), nil, 0o600)
+		},
 		"the first is cut off by a byte": func(t *testing.T, wal string) {
 			info, _ := os.Stat(filepath.Join(wal, name(segs[0])))
 			os.Truncate(filepath.Join(wal, name(segs[0])), info.Size()-1)
@@ -218,7 +231,8 @@ func TestSegmentsAreWhatTheyWere(t *testing.T) {
 	if err := os.Remove(segs[2].path); err != nil {
 		t.Fatal(err)
 	}
-	if _, note, err := examine(t, dir); err != nil || !strings.Contains(note, "the next segment is not here") {
+	if _, note, err := examine(t, dir); err != nil ||
+		!strings.Contains(note, "the next segment is not here") {
 		t.Errorf("%q, %v", note, err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // A crash keeps some sectors of the last write and loses others. Where a frame's end mark, or its length, is
-// alone in its sector, what is left looks like a byte that changed; but a sound journal is never called damaged.
+// alone in its sector, what is left looks like a byte that changed; but a sound journal is never called
+// damaged.
 func TestATornWriteIsNoDamageWhereverItsSectorsEnd(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "hub-maths")
 	j := mustOpen(t, dir)

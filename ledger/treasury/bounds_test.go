@@ -15,8 +15,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Hubs that say returns out of turn, by mistake or by intent, and never the one that is due, cost the treasury a few megabytes
-// altogether; an honest hub is served all the same.
+// Hubs that say returns out of turn, by mistake or by intent, and never the one that is due, cost the
+// treasury a few megabytes altogether; an honest hub is served all the same.
 func TestReturnsOutOfTurnAreBounded(t *testing.T) {
 	const hubs, each = 24, 15_000
 	o := open(t)
@@ -26,7 +26,8 @@ func TestReturnsOutOfTurnAreBounded(t *testing.T) {
 		names = append(names, fmt.Sprint("hub-", i))
 	}
 	for _, h := range names {
-		if r := o.ask(bus.OpAllot, bus.FundsRequest{ID: "a-" + h, Client: "ann", Hub: h, Amount: 1000, Least: 1000}); r.Code != "" {
+		if r := o.ask(bus.OpAllot,
+			bus.FundsRequest{ID: "a-" + h, Client: "ann", Hub: h, Amount: 1000, Least: 1000}); r.Code != "" {
 			t.Fatal(r.Code, r.Message)
 		}
 	}
@@ -34,10 +35,12 @@ func TestReturnsOutOfTurnAreBounded(t *testing.T) {
 	kept, answered := 0, 0
 	for _, h := range names[1:] {
 		for n := uint64(2); n < each; n++ {
-			o.tr.Handle(bus.OpReturn, &bus.FundsRequest{ID: bus.ReturnID(h, n), Client: "ann", Hub: h, Amount: 1}, nil, true)
+			o.tr.Handle(bus.OpReturn,
+				&bus.FundsRequest{ID: bus.ReturnID(h, n), Client: "ann", Hub: h, Amount: 1}, nil, true)
 			if a := o.settle(); len(a) == 0 {
 				kept++
-			} else if answered++; a[0].Reply.Code != bus.CodeUnavailable && a[0].Reply.Code != bus.CodeBadRequest {
+			} else if answered++; a[0].Reply.Code != bus.CodeUnavailable &&
+				a[0].Reply.Code != bus.CodeBadRequest {
 				t.Fatalf("return %d: %q", n, a[0].Reply.Code)
 			}
 		}
@@ -48,7 +51,9 @@ func TestReturnsOutOfTurnAreBounded(t *testing.T) {
 	runtime.KeepAlive(o)
 	t.Logf("%d are kept, %d refused", kept, answered)
 	for n := uint64(1); n <= 1000; n++ {
-		if r := o.ask(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("honest", n), Client: "ann", Hub: "honest", Amount: 1}); r.Code != "" {
+		if r := o.ask(bus.OpReturn,
+			bus.FundsRequest{ID: bus.ReturnID("honest", n), Client: "ann", Hub: "honest",
+				Amount: 1}); r.Code != "" {
 			t.Fatalf("return %d of an honest hub: %q %s", n, r.Code, r.Message)
 		}
 	}
@@ -71,7 +76,8 @@ func TestAReturnOutOfTurnOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Whoever asks under ever new names neither grows the treasury nor keeps a hub with money, or a new one, from being served.
+// Whoever asks under ever new names neither grows the treasury nor keeps a hub with money, or a new one, from
+// being served.
 func TestNamesOfHubsAreBounded(t *testing.T) {
 	o := open(t)
 	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1_000_000})
@@ -89,16 +95,20 @@ func TestNamesOfHubsAreBounded(t *testing.T) {
 	}
 	runtime.KeepAlive(o)
 	for _, h := range []string{"h", "new"} {
-		if r := o.ask(bus.OpAllot, bus.FundsRequest{ID: "b-" + h, Client: "ann", Hub: h, Epoch: 5, Amount: 40}); r.Code != "" {
+		if r := o.ask(bus.OpAllot,
+			bus.FundsRequest{ID: "b-" + h, Client: "ann", Hub: h, Epoch: 5, Amount: 40}); r.Code != "" {
 			t.Errorf("hub %s is refused: %s", h, r.Message)
 		}
 	}
-	if r := o.ask(bus.OpAllot, bus.FundsRequest{ID: "c", Client: "ann", Hub: "h", Epoch: 4, Amount: 40}); r.Code != bus.CodeStaleEpoch {
+	if r := o.ask(bus.OpAllot,
+		bus.FundsRequest{ID: "c", Client: "ann", Hub: "h", Epoch: 4,
+			Amount: 40}); r.Code != bus.CodeStaleEpoch {
 		t.Errorf("an epoch that is over: %q", r.Code)
 	}
 	for i := range 3 * Default().MaxHubs {
 		o.ask(bus.OpAllot, bus.FundsRequest{ID: "x", Client: "ann", Hub: fmt.Sprint("n", i), Amount: 1})
-		o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("y", i), Client: "ann", Hub: fmt.Sprint("n", i), Amount: 1})
+		o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("y", i), Client: "ann", Hub: fmt.Sprint("n", i),
+			Amount: 1})
 	}
 	if n := len(o.tr.epochs); n > 2*Default().MaxHubs {
 		t.Errorf("%d hubs are known", n)

@@ -18,8 +18,8 @@ type Config struct {
 	MaxPending int `yaml:"max_pending"`
 	// MaxBatch requests are made durable by one sync at most.
 	MaxBatch int `yaml:"max_batch"`
-	// Grants remembered for each hub, at least, for hubs whose answer was lost: what one sync of a hub's journal
-	// may leave unaccepted, many times over.
+	// Grants remembered for each hub, at least, for hubs whose answer was lost: what one sync of a hub's
+	// journal may leave unaccepted, many times over.
 	Grants int `yaml:"grants"`
 	// MaxHubs bounds the hubs served, since each costs memory and any name may ask.
 	MaxHubs int `yaml:"max_hubs"`
@@ -47,7 +47,10 @@ func Default() Config {
 // Validate names every field that makes no sense.
 func (c Config) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("treasury: "+format, args...)) }
+	wrong := func(format string,
+		args ...any) {
+		errs = append(errs, fmt.Errorf("treasury: "+format, args...))
+	}
 	if !ledger.ValidID(c.Journal) {
 		wrong("journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
 	}
@@ -58,7 +61,8 @@ func (c Config) Validate() error {
 		name           string
 		v, least, most int
 	}{
-		{"max_pending", c.MaxPending, 1, 1 << 20}, {"max_batch", c.MaxBatch, 1, 1 << 16}, {"grants", c.Grants, grantsPerReply, 1 << 24},
+		{"max_pending", c.MaxPending, 1, 1 << 20}, {"max_batch", c.MaxBatch, 1, 1 << 16},
+		{"grants", c.Grants, grantsPerReply, 1 << 24},
 		{"max_hubs", c.MaxHubs, 1, 1 << 20},
 	} {
 		if n.v < n.least || n.v > n.most {

@@ -7,12 +7,13 @@ import (
 	"souk/market"
 )
 
-// Bounds of returns that wait for one before them. A hub has its next requests under way together, so a few overtake one another;
-// what is beyond is refused, and told again when those before it have come.
+// Bounds of returns that wait for one before them. A hub has its next requests under way together, so a few
+// overtake one another; what is beyond is refused, and told again when those before it have come.
 const (
 	maxEarly    = 1 << 10 // of one hub: four times what a hub says at once
 	maxEarlyAll = 1 << 14 // of all hubs together, 3 MB
-	// earlyFor is how long one is kept: whoever said it gave up waiting for an answer long before, and says it again.
+	// earlyFor is how long one is kept: whoever said it gave up waiting for an answer long before, and says
+	// it again.
 	earlyFor = 5 * time.Second
 )
 

@@ -14,20 +14,21 @@ import (
 	"souk/market"
 )
 
-// Before a client is refused for want of funds, every other hub that was granted some of its money is asked to give back what it neither
-// holds nor has reserved. Nothing is ever taken by timeout: a hub that does not answer keeps what it has, and who asked is told
-// to come back, as long as that hub lives.
+// Before a client is refused for want of funds, every other hub that was granted some of its money is asked
+// to give back what it neither holds nor has reserved. Nothing is ever taken by timeout: a hub that does not
+// answer keeps what it has, and who asked is told to come back, as long as that hub lives.
 //
-// Claims of one client are looked at one after another, so that two hubs that want the same money do not take it from each other
-// in turn: each round of questions is for one claim, whose own hub is not asked.
+// Claims of one client are looked at one after another, so that two hubs that want the same money do not take
+// it from each other in turn: each round of questions is for one claim, whose own hub is not asked.
 
 const (
-	// recallEvery is the least time between two rounds for one client: however hubs compete, each hears at most so
-	// many questions, and money goes back and forth no more often.
+	// recallEvery is the least time between two rounds for one client: however hubs compete, each hears at
+	// most so many questions, and money goes back and forth no more often.
 	recallEvery = 500 * time.Millisecond
 	// recallAgain is how soon a hub that has not done as asked is asked again.
 	recallAgain = 500 * time.Millisecond
-	// answerWithin is how long who asks is kept waiting before it is told to come back; hubs wait two seconds for an answer.
+	// answerWithin is how long who asks is kept waiting before it is told to come back; hubs wait two seconds
+	// for an answer.
 	answerWithin = time.Second
 	// askAgain is how soon it is to come back.
 	askAgain = 250 * time.Millisecond
@@ -101,7 +102,8 @@ func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
 	c := t.claims[req.Client]
 	if c == nil {
 		if len(t.claims) >= maxClients {
-			return refuse(bus.CodeAllotmentPending, "money of %d clients is being looked for at hubs: ask again", len(t.claims))
+			return refuse(bus.CodeAllotmentPending,
+				"money of %d clients is being looked for at hubs: ask again", len(t.claims))
 		}
 		c = &claims{client: req.Client}
 		t.claims[req.Client] = c
@@ -109,7 +111,8 @@ func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
 	q := c.find(op, req)
 	switch {
 	case q == nil && len(c.queue) >= maxClaims:
-		return refuse(bus.CodeAllotmentPending, "%d requests for money of client %s wait: ask again", len(c.queue), req.Client)
+		return refuse(bus.CodeAllotmentPending, "%d requests for money of client %s wait: ask again",
+			len(c.queue), req.Client)
 	case q == nil:
 		q = &claim{op: op, req: *req}
 		c.queue = append(c.queue, q)
@@ -210,11 +213,17 @@ func (t *Treasury) advance(c *claims) {
 	}
 	for _, q := range c.queue {
 		if q.waits && t.now.Sub(q.since) >= answerWithin {
-			t.reply(q.op, &q.req, q.to, refuse(bus.CodeAllotmentPending, "hubs are asked to give back what they have of client %s's money: ask again with the same id", c.client))
+			t.reply(q.op, &q.req, q.to,
+				refuse(bus.CodeAllotmentPending,
+					"hubs are asked to give back what they have of client %s's money: ask again with the "+
+						"same id", c.client))
 			q.waits = false
 		}
 	}
-	c.queue = slices.DeleteFunc(c.queue, func(q *claim) bool { return q.verdict != nil && t.now.Sub(q.asked) >= claimFor })
+	c.queue = slices.DeleteFunc(c.queue, func(q *claim) bool {
+		return q.verdict != nil &&
+			t.now.Sub(q.asked) >= claimFor
+	})
 	if len(c.queue) == 0 && t.now.Sub(c.began) >= recallEvery {
 		t.endRound(c)
 		delete(t.claims, c.client)
@@ -245,8 +254,8 @@ func (t *Treasury) fulfil(q *claim, others bool) (bool, error) {
 	return true, t.apply(ledger.NewPayout(q.req.ID, q.req.Client, q.req.Amount, "", t.salt()))
 }
 
-// newRound is a question to every hub but the asking one that was granted more of a client's money than it returned, and how much
-// that is: what was spent is part of it.
+// newRound is a question to every hub but the asking one that was granted more of a client's money than it
+// returned, and how much that is: what was spent is part of it.
 func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Credits) {
 	t.counted++
 	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Client, look: look}
@@ -260,7 +269,8 @@ func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Cr
 	return r, most
 }
 
-// granted notes that a hub was granted more while a round is under way for q: what it does not need of that is asked for, too.
+// granted notes that a hub was granted more while a round is under way for q: what it does not need of that
+// is asked for, too.
 func (r *round) granted(q *claim, hub string, number uint64) {
 	i := slices.IndexFunc(r.hubs, func(g target) bool { return g.hub == hub })
 	switch {
@@ -285,8 +295,8 @@ func (t *Treasury) alive(hub string) bool {
 	return t.now.Sub(last) < lively
 }
 
-// hear notes a hub's word. Where none of those that speak regularly said anything for so long that each should have, it was the treasury that did not
-// hear, and the silence of the others begins now.
+// hear notes a hub's word. Where none of those that speak regularly said anything for so long that each
+// should have, it was the treasury that did not hear, and the silence of the others begins now.
 func (t *Treasury) hear(hub, domain string) {
 	if domain != "" {
 		if t.now.Sub(t.last) > 2*bus.FundsEvery {
@@ -299,7 +309,8 @@ func (t *Treasury) hear(hub, domain string) {
 
 // done reports whether a hub did as asked, and what it gave back has come.
 func (t *Treasury) done(r *round, g *target) bool {
-	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted && t.book.LastReturn(g.hub) >= g.reply.Returned)
+	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted &&
+		t.book.LastReturn(g.hub) >= g.reply.Returned)
 }
 
 // awaits reports whether a round waits for a hub that lives.
@@ -316,7 +327,9 @@ func (t *Treasury) say(r *round) {
 	for i := range r.hubs {
 		g := &r.hubs[i]
 		if domain := t.heard[g.hub].domain; domain != "" && !t.done(r, g) {
-			t.ready.Recalls = append(t.ready.Recalls, Recall{domain, bus.Recall{ID: r.id, Hub: g.hub, Client: r.client, Granted: g.granted, Look: r.look}})
+			t.ready.Recalls = append(t.ready.Recalls,
+				Recall{domain,
+					bus.Recall{ID: r.id, Hub: g.hub, Client: r.client, Granted: g.granted, Look: r.look}})
 		}
 	}
 }
@@ -328,7 +341,8 @@ func (t *Treasury) Said(m *bus.RecallReply) {
 		return
 	}
 	for i := range r.hubs {
-		if g := &r.hubs[i]; g.hub == m.Hub && (g.reply == nil || m.Returned >= g.reply.Returned && m.Accepted >= g.reply.Accepted) {
+		if g := &r.hubs[i]; g.hub == m.Hub &&
+			(g.reply == nil || m.Returned >= g.reply.Returned && m.Accepted >= g.reply.Accepted) {
 			g.reply, g.at = m, t.now
 		}
 	}
@@ -396,10 +410,12 @@ func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
 	if req.Hub == "" {
 		who = "the payout takes"
 	}
-	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury; %s %s%s", req.Client, prepaid, who, need(req), hubs)
+	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury; %s %s%s",
+		req.Client, prepaid, who, need(req), hubs)
 }
 
-// names says what the hubs of a round keep, or may have where they need not be asked, and which of them do not answer.
+// names says what the hubs of a round keep, or may have where they need not be asked, and which of them do
+// not answer.
 func (t *Treasury) names(r *round) string {
 	var s []string
 	unasked := market.Credits(0)
@@ -408,9 +424,11 @@ func (t *Treasury) names(r *round) string {
 		case !t.done(r, g) && t.alive(g.hub):
 			unasked += t.book.Allotted(r.client, g.hub) // and it would not suffice
 		case !t.done(r, g):
-			s = append(s, fmt.Sprintf("hub %s, which has at most %s, does not answer", g.hub, t.book.Allotted(r.client, g.hub)))
+			s = append(s, fmt.Sprintf("hub %s, which has at most %s, does not answer", g.hub,
+				t.book.Allotted(r.client, g.hub)))
 		case g.reply.Held+g.reply.Reserved > 0:
-			s = append(s, fmt.Sprintf("hub %s needs %s for tasks that run and %s for tasks that wait", g.hub, g.reply.Held, g.reply.Reserved))
+			s = append(s, fmt.Sprintf("hub %s needs %s for tasks that run and %s for tasks that wait", g.hub,
+				g.reply.Held, g.reply.Reserved))
 		}
 	}
 	if more := len(s) - maxNamed; more > 0 {
@@ -445,7 +463,8 @@ func (t *Treasury) told(l *look) {
 	reply := bus.FundsReply{}
 	for i := range l.round.hubs {
 		g := &l.round.hubs[i]
-		h := bus.HubFunds{Hub: g.hub, Domain: t.heard[g.hub].domain, Allotted: t.book.Allotted(l.req.Client, g.hub)}
+		h := bus.HubFunds{Hub: g.hub, Domain: t.heard[g.hub].domain,
+			Allotted: t.book.Allotted(l.req.Client, g.hub)}
 		if w, ok := t.heard[g.hub]; ok {
 			h.HeardMS = max(0, w.at.UnixMilli())
 		}
@@ -467,7 +486,8 @@ func (t *Treasury) Stop() {
 	for _, client := range slices.Sorted(maps.Keys(t.claims)) {
 		for _, q := range t.claims[client].queue {
 			if q.waits {
-				t.reply(q.op, &q.req, q.to, refuse(bus.CodeUnavailable, "the treasury is stopping: ask again with the same id"))
+				t.reply(q.op, &q.req, q.to,
+					refuse(bus.CodeUnavailable, "the treasury is stopping: ask again with the same id"))
 			}
 		}
 	}

@@ -21,7 +21,8 @@ type bank struct {
 }
 
 func newBank(t testing.TB) *bank {
-	b := &bank{office: open(t), now: time.Unix(1_800_000_000, 0).Add(time.Minute), heard: map[string][]bus.FundsReply{}}
+	b := &bank{office: open(t), now: time.Unix(1_800_000_000, 0).Add(time.Minute),
+		heard: map[string][]bus.FundsReply{}}
 	b.tr.Tick(b.now)
 	return b
 }
@@ -69,7 +70,8 @@ func (b *bank) pass(d time.Duration) {
 
 // alive is a hub's regular word.
 func (b *bank) alive(hub string) {
-	b.put(bus.OpAllotted, bus.FundsRequest{ID: "alive", Hub: hub, Domain: "of-" + hub, After: b.tr.book.LastGrant(hub)})
+	b.put(bus.OpAllotted, bus.FundsRequest{ID: "alive", Hub: hub, Domain: "of-" + hub,
+		After: b.tr.book.LastGrant(hub)})
 }
 
 // last is the last answer to a request: its code, or "granted 7", or "" for none.
@@ -99,7 +101,8 @@ func (b *bank) want(id, answer string) {
 func (b *bank) answer(hub string, kept market.Credits) {
 	for i := len(b.asked) - 1; i >= 0; i-- {
 		if q := b.asked[i]; q.Ask.Hub == hub {
-			b.tr.Said(&bus.RecallReply{ID: q.Ask.ID, Hub: hub, Client: q.Ask.Client, Held: kept, Accepted: q.Ask.Granted, Returned: b.tr.book.LastReturn(hub)})
+			b.tr.Said(&bus.RecallReply{ID: q.Ask.ID, Hub: hub, Client: q.Ask.Client, Held: kept,
+				Accepted: q.Ask.Granted, Returned: b.tr.book.LastReturn(hub)})
 			b.take()
 			return
 		}
@@ -108,7 +111,8 @@ func (b *bank) answer(hub string, kept market.Credits) {
 }
 
 func (b *bank) giveBack(hub string, amount market.Credits) {
-	b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, b.tr.book.LastReturn(hub)+1), Client: "ann", Hub: hub, Domain: "of-" + hub, Amount: amount})
+	b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, b.tr.book.LastReturn(hub)+1), Client: "ann",
+		Hub: hub, Domain: "of-" + hub, Amount: amount})
 }
 
 // spread leaves ann's money with hubs alone.
@@ -116,7 +120,8 @@ func spread(b *bank, each market.Credits, hubs ...string) {
 	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: each * market.Credits(len(hubs))})
 	for _, h := range hubs {
 		b.alive(h)
-		b.put(bus.OpAllot, bus.FundsRequest{ID: "first-" + h, Client: "ann", Hub: h, Domain: "of-" + h, Amount: each, Least: each})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "first-" + h, Client: "ann", Hub: h, Domain: "of-" + h,
+			Amount: each, Least: each})
 		b.want("first-"+h, fmt.Sprint("granted ", int64(each)))
 	}
 	b.asked = nil
@@ -148,7 +153,8 @@ func TestARecallServesWhoAsks(t *testing.T) {
 	}
 }
 
-// A hub that does not answer is waited for as long as it lives. Until then nobody is told that there is no money.
+// A hub that does not answer is waited for as long as it lives. Until then nobody is told that there is no
+// money.
 func TestFundsAreInsufficientOnlyAfterTheHubsThatLiveHaveAnswered(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g", "h")
@@ -172,7 +178,8 @@ func TestFundsAreInsufficientOnlyAfterTheHubsThatLiveHaveAnswered(t *testing.T) 
 	}
 	b.want("need", "insufficient_funds")
 	all := b.heard["need"]
-	if m := all[len(all)-1].Message; !strings.Contains(m, "hub h, which has at most 0.00000005, does not answer") {
+	if m := all[len(all)-1].Message; !strings.Contains(m,
+		"hub h, which has at most 0.00000005, does not answer") {
 		t.Errorf("%s", m)
 	}
 	if got := b.tr.book.Allotted("ann", "h"); got != 50 {
@@ -184,7 +191,8 @@ func TestFundsAreInsufficientOnlyAfterTheHubsThatLiveHaveAnswered(t *testing.T) 
 func TestAGrantUnderWayIsWaitedFor(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "k", Domain: "of-k", Amount: 50, Least: 50})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "k", Domain: "of-k", Amount: 50,
+		Least: 50})
 	q := b.asked[0].Ask
 	if q.Granted != 1 {
 		t.Fatalf("asked %+v", q)
@@ -193,7 +201,8 @@ func TestAGrantUnderWayIsWaitedFor(t *testing.T) {
 	b.take()
 	b.want("need", "")
 	b.pass(recallAgain)
-	b.tr.Said(&bus.RecallReply{ID: q.ID, Hub: "g", Client: "ann", Accepted: 1, Returned: 1}) // its return is under way
+	// its return is under way
+	b.tr.Said(&bus.RecallReply{ID: q.ID, Hub: "g", Client: "ann", Accepted: 1, Returned: 1})
 	b.take()
 	b.want("need", "")
 	b.giveBack("g", 50)
@@ -204,9 +213,11 @@ func TestAGrantUnderWayIsWaitedFor(t *testing.T) {
 func TestWhatIsGrantedInARoundIsPartOfIt(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "k", Domain: "of-k", Amount: 50, Least: 50})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "k", Domain: "of-k", Amount: 50,
+		Least: 50})
 	b.giveBack("g", 30)
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "other", Client: "ann", Hub: "h", Domain: "of-h", Amount: 25, Least: 25})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "other", Client: "ann", Hub: "h", Domain: "of-h", Amount: 25,
+		Least: 25})
 	b.want("other", "granted 25")
 	b.answer("g", 0)
 	b.giveBack("g", 20)
@@ -216,24 +227,29 @@ func TestWhatIsGrantedInARoundIsPartOfIt(t *testing.T) {
 	b.want("need", "granted 50")
 }
 
-// Money that does not exist is not looked for, nor is money that is asked for ahead of need, nor at hubs that hear no questions.
+// Money that does not exist is not looked for, nor is money that is asked for ahead of need, nor at hubs that
+// hear no questions.
 func TestNothingIsRecalledInVain(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g", "h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "much", Client: "ann", Hub: "k", Domain: "of-k", Amount: 101, Least: 101})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "much", Client: "ann", Hub: "k", Domain: "of-k", Amount: 101,
+		Least: 101})
 	b.want("much", "insufficient_funds")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "ahead", Client: "ann", Hub: "k", Domain: "of-k", Amount: 20, Least: 10, Ahead: true})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "ahead", Client: "ann", Hub: "k", Domain: "of-k", Amount: 20,
+		Least: 10, Ahead: true})
 	b.want("ahead", "insufficient_funds")
 	b.put(bus.OpAllotted, bus.FundsRequest{ID: "x", Hub: "g", After: 1})
 	b.put(bus.OpAllotted, bus.FundsRequest{ID: "x", Hub: "h", After: 1})
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "old", Client: "ann", Hub: "k", Domain: "of-k", Amount: 20, Least: 20})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "old", Client: "ann", Hub: "k", Domain: "of-k", Amount: 20,
+		Least: 20})
 	b.want("old", "insufficient_funds")
 	if len(b.asked) != 0 {
 		t.Errorf("asked %+v", b.asked)
 	}
 }
 
-// A treasury that has just started does not know which hubs live: it waits for their word before it says that there is no money.
+// A treasury that has just started does not know which hubs live: it waits for their word before it says that
+// there is no money.
 func TestATreasuryThatHasJustStartedWaitsForItsHubs(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g")
@@ -260,7 +276,9 @@ func TestTwoHubsDoNotPlayPingPong(t *testing.T) {
 	for i := range seconds * 50 {
 		want := []string{"h", "g"}[i%2]
 		if want != at {
-			b.put(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("need-", want, b.tr.book.LastGrant(want)), Client: "ann", Hub: want, Domain: "of-" + want, Amount: 60, Least: 60})
+			b.put(bus.OpAllot,
+				bus.FundsRequest{ID: fmt.Sprint("need-", want, b.tr.book.LastGrant(want)), Client: "ann",
+					Hub: want, Domain: "of-" + want, Amount: 60, Least: 60})
 		}
 		if len(b.asked) > b.rounds {
 			b.rounds = len(b.asked)
@@ -313,10 +331,12 @@ func TestABalanceAsksTheHubs(t *testing.T) {
 	if len(b.asked) != 2 || !b.asked[0].Ask.Look {
 		t.Fatalf("asked %+v", b.asked)
 	}
-	b.tr.Said(&bus.RecallReply{ID: b.asked[0].Ask.ID, Hub: "g", Client: "ann", Avail: 30, Held: 15, Reserved: 10})
+	b.tr.Said(&bus.RecallReply{ID: b.asked[0].Ask.ID, Hub: "g", Client: "ann", Avail: 30, Held: 15,
+		Reserved: 10})
 	b.pass(answerWithin)
 	r := b.heard["b"][0]
-	if len(r.Hubs) != 2 || r.Hubs[0].Avail != 30 || r.Hubs[0].Held != 15 || r.Hubs[0].Reserved != 10 || r.Hubs[0].AtMS == 0 || r.Hubs[0].Domain != "of-g" ||
+	if len(r.Hubs) != 2 || r.Hubs[0].Avail != 30 || r.Hubs[0].Held != 15 || r.Hubs[0].Reserved != 10 ||
+		r.Hubs[0].AtMS == 0 || r.Hubs[0].Domain != "of-g" ||
 		r.Hubs[1].AtMS != 0 || r.Hubs[1].HeardMS == 0 || r.Hubs[1].Allotted != 50 {
 		t.Errorf("%+v", r.Hubs)
 	}
@@ -334,7 +354,8 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g")
 	for i := range 3 * maxClaims {
-		b.put(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("n", i), Client: "ann", Hub: fmt.Sprint("k", i), Amount: 50, Least: 50})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("n", i), Client: "ann", Hub: fmt.Sprint("k", i),
+			Amount: 50, Least: 50})
 	}
 	for i := range 2 * maxLooks {
 		b.put(bus.OpBalance, bus.FundsRequest{ID: fmt.Sprint("b", i), Client: "ann", Hubs: true})
@@ -352,7 +373,8 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		c := fmt.Sprint("c", i)
 		b.put(bus.OpDeposit, bus.FundsRequest{ID: "d" + c, Client: c, Amount: 10})
 		b.alive("g")
-		b.put(bus.OpAllot, bus.FundsRequest{ID: "f" + c, Client: c, Hub: "g", Domain: "of-g", Amount: 10, Least: 10})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "f" + c, Client: c, Hub: "g", Domain: "of-g", Amount: 10,
+			Least: 10})
 		b.put(bus.OpAllot, bus.FundsRequest{ID: "n" + c, Client: c, Hub: "h", Amount: 10, Least: 10})
 	}
 	if len(b.tr.claims) != maxClients {

@@ -29,18 +29,19 @@ type Answer struct {
 	Reply bus.FundsReply
 }
 
-// Treasury is the treasury's state: its book, and what it remembers of requests. A pure state machine: not for
-// use by several goroutines at once.
+// Treasury is the treasury's state: its book, and what it remembers of requests. A pure state machine: not
+// for use by several goroutines at once.
 type Treasury struct {
-	cfg       Config
-	past      *ledger.History // until Recall
-	book      *ledger.Book
-	asked     map[string]bus.Grant // by id of the allot request, while the grant is remembered
-	grants    map[string][]bus.Grant
-	early     early
-	epochs    map[string]int64 // of each hub that the registry has named: its leadership's, the highest so far
-	heard     map[string]word  // what each hub said of itself last
-	strangers []string         // of them, those that were without dealings when they came
+	cfg    Config
+	past   *ledger.History // until Recall
+	book   *ledger.Book
+	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
+	grants map[string][]bus.Grant
+	early  early
+	// of each hub that the registry has named: its leadership's, the highest so far
+	epochs    map[string]int64
+	heard     map[string]word // what each hub said of itself last
+	strangers []string        // of them, those that were without dealings when they came
 	ready     Ready
 	salt      func() [16]byte
 
@@ -79,12 +80,15 @@ func NewHistory(cfg Config) *ledger.History {
 
 // Recall makes of what was replayed what the treasury knows of it: before the first request.
 func (t *Treasury) Recall() error {
-	if o := t.book.Journal(); o.Journal != "" && (o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
-		return fmt.Errorf("this is the journal of %s %q, not of treasury %q", o.Role, o.Journal, t.cfg.Journal)
+	if o := t.book.Journal(); o.Journal != "" &&
+		(o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
+		return fmt.Errorf("this is the journal of %s %q, not of treasury %q", o.Role, o.Journal,
+			t.cfg.Journal)
 	}
 	for hub, grants := range t.past.Grants() {
 		for _, g := range grants {
-			t.remember(bus.Grant{ID: ledger.GrantID(hub, g.Number), Number: g.Number, Client: g.Client, Hub: hub, Amount: g.Amount}, g.Note)
+			t.remember(bus.Grant{ID: ledger.GrantID(hub, g.Number), Number: g.Number, Client: g.Client,
+				Hub: hub, Amount: g.Amount}, g.Note)
 		}
 	}
 	t.past = nil
@@ -119,8 +123,8 @@ func (t *Treasury) Tick(now time.Time) {
 	t.lookOn()
 }
 
-// Handle takes a request in. to comes back with the answer. room is false while the disk is nearly full: then no
-// money is taken in or allotted, since it might never be written down.
+// Handle takes a request in. to comes back with the answer. room is false while the disk is nearly full: then
+// no money is taken in or allotted, since it might never be written down.
 func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
 	t.room = room
 	err := t.handle(op, req, to, room)
@@ -180,10 +184,13 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 	switch op {
 	case bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpReturn:
 		if req.Amount <= 0 || req.Amount > market.MaxCredits {
-			return refuse(bus.CodeBadRequest, "amount is %s: want more than 0 and at most %s credits", req.Amount, market.MaxCredits)
+			return refuse(bus.CodeBadRequest, "amount is %s: want more than 0 and at most %s credits",
+				req.Amount, market.MaxCredits)
 		}
 		if !ledger.ValidOp(req.ID) {
-			return refuse(bus.CodeBadRequest, "id: %.80q is not an operation's id: use 1 to 128 visible characters but '/', new for every operation and the same when one is repeated", req.ID)
+			return refuse(bus.CodeBadRequest,
+				"id: %.80q is not an operation's id: use 1 to 128 visible characters but '/', new for "+
+					"every operation and the same when one is repeated", req.ID)
 		}
 	}
 	switch op {
@@ -193,7 +200,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		}
 	}
 	if !room && (op == bus.OpDeposit || op == bus.OpAllot || op == bus.OpPayout) {
-		return refuse(bus.CodeUnavailable, "the treasury's disk is nearly full: nothing is taken in or allotted until there is room")
+		return refuse(bus.CodeUnavailable,
+			"the treasury's disk is nearly full: nothing is taken in or allotted until there is room")
 	}
 	switch op {
 	case bus.OpDeposit:
@@ -221,7 +229,8 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 		return refuse(bus.CodeBadRequest, "hub: %.80q is not the name of a hub's journal", req.Hub)
 	}
 	if seen := t.epochs[req.Hub]; req.Epoch < seen {
-		return refuse(bus.CodeStaleEpoch, "epoch %d of hub %s is over: epoch %d leads", req.Epoch, req.Hub, seen)
+		return refuse(bus.CodeStaleEpoch, "epoch %d of hub %s is over: epoch %d leads", req.Epoch, req.Hub,
+			seen)
 	}
 	if _, heard := t.heard[req.Hub]; !heard {
 		if err := t.admit(req.Hub); err != nil {
@@ -232,14 +241,15 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 	return nil
 }
 
-// admit makes place for a hub that was not heard of since the start. Any name may ask, so names without dealings give way, the first
-// that came before the others; one that money was granted to stays.
+// admit makes place for a hub that was not heard of since the start. Any name may ask, so names without
+// dealings give way, the first that came before the others; one that money was granted to stays.
 func (t *Treasury) admit(hub string) error {
 	if t.book.Knows(hub) {
 		return nil
 	}
 	if t.book.Dealings() >= t.cfg.MaxHubs {
-		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", hub, t.cfg.MaxHubs)
+		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", hub,
+			t.cfg.MaxHubs)
 	}
 	t.strangers = append(t.strangers, hub)
 	for len(t.strangers) > t.cfg.MaxHubs {
@@ -273,7 +283,8 @@ func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
 // Doubted refuses a request of an epoch that the registry does not name.
 func (t *Treasury) Doubted(req *bus.FundsRequest, to any) {
 	t.answer(to, req, bus.FundsReply{Code: bus.CodeUnavailable, Message: fmt.Sprintf(
-		"the registry does not name epoch %d as that of hub %s: a hub asks again once it leads its domain", req.Epoch, clip(req.Hub))})
+		"the registry does not name epoch %d as that of hub %s: a hub asks again once it leads its domain",
+		req.Epoch, clip(req.Hub))})
 }
 
 // clip cuts a name that anyone may have made up to what a message holds.
@@ -291,7 +302,8 @@ func (t *Treasury) payout(req *bus.FundsRequest, to any) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
-	if req.Hub != "" || req.Least != 0 { // which mean nothing here, and would say which hub is not asked and that less will do
+	// which mean nothing here, and would say which hub is not asked and that less will do
+	if req.Hub != "" || req.Least != 0 {
 		plain := *req
 		plain.Hub, plain.Least = "", 0
 		req = &plain
@@ -303,11 +315,13 @@ func (t *Treasury) payout(req *bus.FundsRequest, to any) error {
 	return err
 }
 
-// allot grants a hub some of a client's money. What is missing is looked for at other hubs first, if a task waits for it.
+// allot grants a hub some of a client's money. What is missing is looked for at other hubs first, if a task
+// waits for it.
 func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 	if g, ok := t.asked[req.ID]; ok {
 		if g.Client != req.Client || g.Hub != req.Hub {
-			return refuse(bus.CodeIDConflict, "id %s asked for money of %s at %s before", req.ID, g.Client, g.Hub)
+			return refuse(bus.CodeIDConflict, "id %s asked for money of %s at %s before", req.ID, g.Client,
+				g.Hub)
 		}
 		return nil
 	}
@@ -335,9 +349,9 @@ func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 	return t.claim(bus.OpAllot, req, to)
 }
 
-// grant grants what is asked for, but at most half of what is left, so that a small client is not stranded across hubs. Where
-// half is of no use to the hub and the whole would be, or where others wait, it gets what it needs: to refuse a task that its client can
-// pay would be untrue (I19).
+// grant grants what is asked for, but at most half of what is left, so that a small client is not stranded
+// across hubs. Where half is of no use to the hub and the whole would be, or where others wait, it gets what
+// it needs: to refuse a task that its client can pay would be untrue (I19).
 func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 	prepaid, _ := t.book.Prepaid(req.Client)
 	amount := min(req.Amount, max(prepaid/2, req.Least))
@@ -407,9 +421,13 @@ func (t *Treasury) canTell(req *bus.FundsRequest) error {
 	last := t.book.LastGrant(req.Hub)
 	switch list := t.grants[req.Hub]; {
 	case req.After > last:
-		return refuse(bus.CodeBadRequest, "hub %s has accepted %d grants and was given %d: its journal and the treasury's are not of one market", req.Hub, req.After, last)
+		return refuse(bus.CodeBadRequest,
+			"hub %s has accepted %d grants and was given %d: its journal and the treasury's are not of "+
+				"one market", req.Hub, req.After, last)
 	case req.After < last && list[0].Number > req.After+1:
-		return refuse(bus.CodeBadRequest, "grants to hub %s before number %d are no longer at hand: its journal has lost its end; restore it from a copy", req.Hub, list[0].Number)
+		return refuse(bus.CodeBadRequest,
+			"grants to hub %s before number %d are no longer at hand: its journal has lost its end; "+
+				"restore it from a copy", req.Hub, list[0].Number)
 	}
 	return nil
 }
@@ -423,11 +441,14 @@ func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
 	}
 	switch next := t.book.LastReturn(req.Hub) + 1; {
 	case n > next:
-		if has := t.book.Allotted(req.Client, req.Hub); req.Amount > has { // returns before it only make that less
+		// returns before it only make that less
+		if has := t.book.Allotted(req.Client, req.Hub); req.Amount > has {
 			return refuse(bus.CodeInsufficientFunds, "hub %s has %s of client %s", req.Hub, has, req.Client)
 		}
 		if !t.early.keep(t.now, req, n, n-next, to) {
-			return refuse(bus.CodeUnavailable, "return %d of hub %s, where return %d follows: say that one first, then this one again", n, req.Hub, next)
+			return refuse(bus.CodeUnavailable,
+				"return %d of hub %s, where return %d follows: say that one first, then this one again", n,
+				req.Hub, next)
 		}
 		return errLater
 	}
@@ -468,7 +489,8 @@ func (t *Treasury) takeEarly(hub string) {
 	}
 }
 
-// apply books a record and keeps it for the next frame. The same operation again is no error and changes nothing.
+// apply books a record and keeps it for the next frame. The same operation again is no error and changes
+// nothing.
 func (t *Treasury) apply(r ledger.Record) error {
 	err := t.book.Apply(&r)
 	switch {

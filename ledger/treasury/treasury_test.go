@@ -69,14 +69,16 @@ func (o *office) ask(op string, req bus.FundsRequest) bus.FundsReply {
 	return a[0].Reply
 }
 
-// reopen replays the journal into a new treasury, as a restart does, and again by way of a snapshot behind some of its frames: both
-// are the same (I14).
+// reopen replays the journal into a new treasury, as a restart does, and again by way of a snapshot behind
+// some of its frames: both are the same (I14).
 func (o *office) reopen() {
 	o.t.Helper()
 	o.reopened++
 	whole, tr := o.replayed(0), o.replayed(1+o.reopened*7919%len(o.frames))
-	if !reflect.DeepEqual(tr.asked, whole.asked) || !reflect.DeepEqual(tr.grants, whole.grants) || !reflect.DeepEqual(tr.book.Balances("*"), whole.book.Balances("*")) {
-		o.t.Fatalf("by way of a snapshot %d grants are known and %d accounts, by all frames %d and %d", len(tr.asked), len(tr.book.Balances("*")), len(whole.asked), len(whole.book.Balances("*")))
+	if !reflect.DeepEqual(tr.asked, whole.asked) || !reflect.DeepEqual(tr.grants, whole.grants) ||
+		!reflect.DeepEqual(tr.book.Balances("*"), whole.book.Balances("*")) {
+		o.t.Fatalf("by way of a snapshot %d grants are known and %d accounts, by all frames %d and %d",
+			len(tr.asked), len(tr.book.Balances("*")), len(whole.asked), len(whole.book.Balances("*")))
 	}
 	o.tr = tr
 	o.old(tr)
@@ -113,34 +115,48 @@ func TestFunds(t *testing.T) {
 		grant   market.Credits
 	}{
 		{bus.OpBalance, bus.FundsRequest{Client: "ann"}, bus.CodeUnknownClient, 0, 0},
-		{bus.OpAllot, bus.FundsRequest{ID: "a0", Client: "ann", Hub: "h", Amount: 10}, bus.CodeUnknownClient, 0, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "a0", Client: "ann", Hub: "h", Amount: 10}, bus.CodeUnknownClient,
+			0, 0},
 		{bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 100}, "", 100, 0},
 		{bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 100}, "", 100, 0},
 		{bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 101}, bus.CodeIDConflict, 100, 0},
 		{bus.OpDeposit, bus.FundsRequest{ID: "d2", Client: "ann", Amount: -1}, bus.CodeBadRequest, 100, 0},
 		{bus.OpDeposit, bus.FundsRequest{ID: "a/b", Client: "ann", Amount: 1}, bus.CodeBadRequest, 100, 0},
 		{bus.OpDeposit, bus.FundsRequest{ID: "d3", Client: "a.b", Amount: 1}, bus.CodeBadRequest, 0, 0},
-		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "h", Amount: 80, Least: 10}, "", 50, 50}, // half of what is left
-		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "h", Amount: 80, Least: 10}, "", 50, 50}, // the first answer again
-		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "g", Amount: 80, Least: 10}, bus.CodeIDConflict, 50, 0},
+		// half of what is left
+		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "h", Amount: 80, Least: 10}, "", 50, 50},
+		// the first answer again
+		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "h", Amount: 80, Least: 10}, "", 50, 50},
+		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "g", Amount: 80, Least: 10},
+			bus.CodeIDConflict, 50, 0},
 		{bus.OpAllot, bus.FundsRequest{ID: "a2", Client: "ann", Hub: "g", Amount: 8}, "", 42, 8},
-		{bus.OpAllot, bus.FundsRequest{ID: "a3", Client: "ann", Hub: "g", Amount: 80, Least: 30}, "", 12, 30}, // half is of no use
-		{bus.OpAllot, bus.FundsRequest{ID: "a4", Client: "ann", Hub: "g", Amount: 80, Least: 30}, bus.CodeInsufficientFunds, 12, 0},
+		// half is of no use
+		{bus.OpAllot, bus.FundsRequest{ID: "a3", Client: "ann", Hub: "g", Amount: 80, Least: 30}, "", 12, 30},
+		{bus.OpAllot, bus.FundsRequest{ID: "a4", Client: "ann", Hub: "g", Amount: 80, Least: 30},
+			bus.CodeInsufficientFunds, 12, 0},
 		{bus.OpReturn, bus.FundsRequest{ID: "h-return-1", Client: "ann", Hub: "h", Amount: 20}, "", 32, 0},
 		{bus.OpReturn, bus.FundsRequest{ID: "h-return-1", Client: "ann", Hub: "h", Amount: 20}, "", 32, 0},
-		{bus.OpReturn, bus.FundsRequest{ID: "h-return-1", Client: "ann", Hub: "h", Amount: 21}, bus.CodeIDConflict, 32, 0},
-		{bus.OpReturn, bus.FundsRequest{ID: "h-return-2", Client: "ann", Hub: "h", Amount: 31}, bus.CodeInsufficientFunds, 32, 0}, // it has 30
-		{bus.OpPayout, bus.FundsRequest{ID: "p1", Client: "ann", Amount: 33}, bus.CodeInsufficientFunds, 32, 0},
+		{bus.OpReturn, bus.FundsRequest{ID: "h-return-1", Client: "ann", Hub: "h", Amount: 21},
+			bus.CodeIDConflict, 32, 0},
+		// it has 30
+		{bus.OpReturn, bus.FundsRequest{ID: "h-return-2", Client: "ann", Hub: "h", Amount: 31},
+			bus.CodeInsufficientFunds, 32, 0},
+		{bus.OpPayout, bus.FundsRequest{ID: "p1", Client: "ann", Amount: 33}, bus.CodeInsufficientFunds, 32,
+			0},
 		{bus.OpPayout, bus.FundsRequest{ID: "p1", Client: "ann", Amount: 32}, "", 0, 0},
 		{"rob", bus.FundsRequest{ID: "x", Client: "ann", Amount: 32}, bus.CodeBadRequest, 0, 0},
-		{bus.OpAllot, bus.FundsRequest{ID: "e1", Client: "ann", Hub: "h", Epoch: 9, Amount: 1}, bus.CodeInsufficientFunds, 0, 0},
-		{bus.OpAllot, bus.FundsRequest{ID: "e2", Client: "ann", Hub: "h", Epoch: 8, Amount: 1}, bus.CodeStaleEpoch, 0, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "e1", Client: "ann", Hub: "h", Epoch: 9, Amount: 1},
+			bus.CodeInsufficientFunds, 0, 0},
+		{bus.OpAllot, bus.FundsRequest{ID: "e2", Client: "ann", Hub: "h", Epoch: 8, Amount: 1},
+			bus.CodeStaleEpoch, 0, 0},
 	} {
 		got := o.ask(step.op, step.req)
 		if got.Code != step.code || got.Prepaid != step.prepaid || got.ID != step.req.ID {
-			t.Errorf("%s %+v: code %q, prepaid %d, id %q; want %q, %d (%s)", step.op, step.req, got.Code, got.Prepaid, got.ID, step.code, step.prepaid, got.Message)
+			t.Errorf("%s %+v: code %q, prepaid %d, id %q; want %q, %d (%s)", step.op, step.req, got.Code,
+				got.Prepaid, got.ID, step.code, step.prepaid, got.Message)
 		}
-		if granted := len(got.Grants) == 1; granted != (step.grant > 0) || granted && got.Grants[0].Amount != step.grant {
+		if granted := len(got.Grants) == 1; granted != (step.grant > 0) || granted &&
+			got.Grants[0].Amount != step.grant {
 			t.Errorf("%s %+v: grants %v, want one of %d", step.op, step.req, got.Grants, step.grant)
 		}
 		o.reopen()
@@ -155,18 +171,21 @@ func TestReturnsAreTakenInOrder(t *testing.T) {
 	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
 	o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Amount: 40})
 	for _, n := range []uint64{3, 2} {
-		o.tr.Handle(bus.OpReturn, &bus.FundsRequest{ID: bus.ReturnID("h", n), Client: "ann", Hub: "h", Amount: 10}, n, true)
+		o.tr.Handle(bus.OpReturn,
+			&bus.FundsRequest{ID: bus.ReturnID("h", n), Client: "ann", Hub: "h", Amount: 10}, n, true)
 		if a := o.settle(); len(a) != 0 {
 			t.Fatalf("return %d was answered before return 1: %v", n, a)
 		}
 	}
-	o.tr.Handle(bus.OpReturn, &bus.FundsRequest{ID: bus.ReturnID("h", 1), Client: "ann", Hub: "h", Amount: 10}, uint64(1), true)
+	o.tr.Handle(bus.OpReturn, &bus.FundsRequest{ID: bus.ReturnID("h", 1), Client: "ann", Hub: "h",
+		Amount: 10}, uint64(1), true)
 	answers := o.settle()
 	told := map[any]bus.Code{}
 	for _, a := range answers {
 		told[a.To] = a.Reply.Code
 	}
-	if want := map[any]bus.Code{uint64(1): "", uint64(2): "", uint64(3): ""}; fmt.Sprint(told) != fmt.Sprint(want) {
+	if want := map[any]bus.Code{uint64(1): "", uint64(2): "",
+		uint64(3): ""}; fmt.Sprint(told) != fmt.Sprint(want) {
 		t.Errorf("answers %v, want %v", told, want)
 	}
 	if got := o.tr.Book().Allotted("ann", "h"); got != 10 {
@@ -181,7 +200,8 @@ func TestReturnsAreTakenInOrder(t *testing.T) {
 func TestRiches(t *testing.T) {
 	o := open(t)
 	for i := range 9 {
-		got := o.ask(bus.OpDeposit, bus.FundsRequest{ID: fmt.Sprint("d", i), Client: "ann", Amount: market.MaxCredits})
+		got := o.ask(bus.OpDeposit,
+			bus.FundsRequest{ID: fmt.Sprint("d", i), Client: "ann", Amount: market.MaxCredits})
 		if want := market.Credits(i+1) * market.MaxCredits; got.Code != "" || got.Prepaid != want {
 			t.Fatalf("deposit %d: %q, %s prepaid", i, got.Code, got.Prepaid)
 		}
@@ -193,10 +213,14 @@ func TestRiches(t *testing.T) {
 			t.Fatalf("%s credits cannot be said: %v", got.Prepaid, err)
 		}
 	}
-	if got := o.ask(bus.OpDeposit, bus.FundsRequest{ID: "more", Client: "ann", Amount: market.MaxCredits}); got.Code != bus.CodeBadRequest || got.Prepaid != 9*market.MaxCredits {
+	if got := o.ask(bus.OpDeposit,
+		bus.FundsRequest{ID: "more", Client: "ann",
+			Amount: market.MaxCredits}); got.Code != bus.CodeBadRequest ||
+		got.Prepaid != 9*market.MaxCredits {
 		t.Errorf("a deposit beyond 64 bits: %q, %s prepaid", got.Code, got.Prepaid)
 	}
-	if got := o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Amount: market.MaxCredits}); got.Code != "" {
+	if got := o.ask(bus.OpAllot,
+		bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Amount: market.MaxCredits}); got.Code != "" {
 		t.Errorf("%s: %s", got.Code, got.Message)
 	}
 }
@@ -228,7 +252,8 @@ func TestAHubFindsTheGrantsItMissed(t *testing.T) {
 	if after != n || replies != 2 {
 		t.Errorf("%d grants in %d replies, want %d in 2", after, replies, n)
 	}
-	if got := o.ask(bus.OpAllotted, bus.FundsRequest{ID: "q", Hub: "h", After: n + 1}); got.Code != bus.CodeBadRequest {
+	if got := o.ask(bus.OpAllotted,
+		bus.FundsRequest{ID: "q", Hub: "h", After: n + 1}); got.Code != bus.CodeBadRequest {
 		t.Errorf("a hub that accepted more than was granted: %q", got.Code)
 	}
 }
@@ -237,8 +262,10 @@ func TestAFullDiskAllotsNothing(t *testing.T) {
 	o := open(t)
 	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
 	o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Amount: 40})
-	for op, want := range map[string]bus.Code{bus.OpDeposit: bus.CodeUnavailable, bus.OpAllot: bus.CodeUnavailable, bus.OpReturn: "", bus.OpBalance: ""} {
-		o.tr.Handle(op, &bus.FundsRequest{ID: bus.ReturnID("h", 1), Client: "ann", Hub: "h", Amount: 4}, nil, false)
+	for op, want := range map[string]bus.Code{bus.OpDeposit: bus.CodeUnavailable,
+		bus.OpAllot: bus.CodeUnavailable, bus.OpReturn: "", bus.OpBalance: ""} {
+		o.tr.Handle(op, &bus.FundsRequest{ID: bus.ReturnID("h", 1), Client: "ann", Hub: "h", Amount: 4}, nil,
+			false)
 		if got := o.settle()[0].Reply; got.Code != want {
 			t.Errorf("%s: %q, want %q (%s)", op, got.Code, want, got.Message)
 		}
@@ -274,7 +301,9 @@ func TestAgainstAModel(t *testing.T) {
 					prepaid[client] += amount
 				}
 			case 1:
-				r := o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("allot-", len(o.frames)), Client: client, Hub: hub, Amount: amount})
+				r := o.ask(bus.OpAllot,
+					bus.FundsRequest{ID: fmt.Sprint("allot-", len(o.frames)), Client: client, Hub: hub,
+						Amount: amount})
 				for _, g := range r.Grants {
 					if g.Amount > amount || g.Amount > prepaid[client]/2 {
 						t.Fatalf("granted %d of %d prepaid, %d asked", g.Amount, prepaid[client], amount)
@@ -284,7 +313,8 @@ func TestAgainstAModel(t *testing.T) {
 				}
 			case 2:
 				n := returns[hub] + 1
-				r := o.ask(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, n), Client: client, Hub: hub, Amount: amount})
+				r := o.ask(bus.OpReturn,
+					bus.FundsRequest{ID: bus.ReturnID(hub, n), Client: client, Hub: hub, Amount: amount})
 				if ok := amount > 0 && amount <= at[key]; ok != (r.Code == "") {
 					t.Fatalf("return of %d by %s, which has %d: %q", amount, hub, at[key], r.Code)
 				} else if ok {
@@ -341,7 +371,8 @@ func TestAnotherJournalIsRefused(t *testing.T) {
 		t.Error("a treasury took a hub's journal")
 	}
 	var v *ledger.Violation
-	if err := New(Default(), salts()).Replay(ledger.Frame{Version: ledger.FrameVersion, Seq: 2}); !errors.As(err, &v) {
+	if err := New(Default(), salts()).Replay(ledger.Frame{Version: ledger.FrameVersion,
+		Seq: 2}); !errors.As(err, &v) {
 		t.Errorf("a broken frame: %v", err)
 	}
 }

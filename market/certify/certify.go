@@ -1,6 +1,6 @@
-// Package certify checks, without solving anything, that a matching of tasks to seats has the greatest weight,
-// that the prices are the least that support it, and that ties were broken as the seed says. It shares no line
-// with the solver, so that neither's mistakes can hide in the other.
+// Package certify checks, without solving anything, that a matching of tasks to seats has the greatest
+// weight, that the prices are the least that support it, and that ties were broken as the seed says. It
+// shares no line with the solver, so that neither's mistakes can hide in the other.
 package certify
 
 import (
@@ -10,8 +10,9 @@ import (
 	"slices"
 )
 
-// Instance is what was to be solved: the edges of task t are Off[t] to Off[t+1], with Seat ascending. Hash gives the tie-break's 64
-// bits of an edge. Weights are so small that a sum over Seats+1 of them fits 62 bits.
+// Instance is what was to be solved: the edges of task t are Off[t] to Off[t+1], with Seat ascending. Hash
+// gives the tie-break's 64 bits of an edge. Weights are so small that a sum over Seats+1 of them fits 62
+// bits.
 type Instance struct {
 	Off    []int32
 	Seat   []int32
@@ -20,12 +21,13 @@ type Instance struct {
 	Hash   func(task, seat int32) uint64
 }
 
-// Witness shows one price from below: Task sits at From (-1: was left out) and would take Seat at any lower price.
+// Witness shows one price from below: Task sits at From (-1: was left out) and would take Seat at any lower
+// price.
 type Witness struct{ Seat, Task, From, Rank int32 }
 
-// Answer is what is claimed: the seat of every task (-1: left out), the price of every seat, one witness for every
-// positive price in order of seats, and the second prices that prove the tie-break, nil where the best matching
-// is the only one.
+// Answer is what is claimed: the seat of every task (-1: left out), the price of every seat, one witness for
+// every positive price in order of seats, and the second prices that prove the tie-break, nil where the best
+// matching is the only one.
 type Answer struct {
 	Match     []int32
 	Price     []int64
@@ -46,10 +48,10 @@ func wrong(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrAnswer}, args...)...)
 }
 
-// Check verifies an answer in time linear in the edges, by linear programming duality: feasible primal and dual
-// with complementary slackness are both optimal (iemas App. A.1), and a dual whose every positive part is
-// witnessed is the least, hence the Clarke price (Leonard 1983). What it does not say: who deserves the slot
-// among equals beyond the seed, and whether the weights themselves are true.
+// Check verifies an answer in time linear in the edges, by linear programming duality: feasible primal and
+// dual with complementary slackness are both optimal (iemas App. A.1), and a dual whose every positive part
+// is witnessed is the least, hence the Clarke price (Leonard 1983). What it does not say: who deserves the
+// slot among equals beyond the seed, and whether the weights themselves are true.
 func (c *Checker) Check(in Instance, ans Answer) error {
 	c.Instance, c.Answer, c.n, c.m = in, ans, len(in.Off)-1, len(in.Slots)
 	defer func() { c.Instance, c.Answer = Instance{}, Answer{} }()
@@ -68,8 +70,8 @@ func (c *Checker) Check(in Instance, ans Answer) error {
 	return c.tie()
 }
 
-// Choice verifies that a matching has the greatest weight, which prices (any dual) prove, and that ties were broken as the seed
-// says. Witnesses are not looked at.
+// Choice verifies that a matching has the greatest weight, which prices (any dual) prove, and that ties were
+// broken as the seed says. Witnesses are not looked at.
 func (c *Checker) Choice(in Instance, ans Answer) error {
 	ans.Witnesses = nil
 	if _, err := c.Best(in, ans.Match, ans.Price); err != nil {
@@ -80,7 +82,8 @@ func (c *Checker) Choice(in Instance, ans Answer) error {
 	return c.tie()
 }
 
-// Best verifies that a matching has the greatest weight, which prices (any dual, not only the least) prove, and returns it.
+// Best verifies that a matching has the greatest weight, which prices (any dual, not only the least) prove,
+// and returns it.
 func (c *Checker) Best(in Instance, match []int32, price []int64) (weight int64, err error) {
 	c.Instance, c.Answer, c.n, c.m = in, Answer{Match: match, Price: price}, len(in.Off)-1, len(in.Slots)
 	defer func() { c.Instance, c.Answer = Instance{}, Answer{} }()
@@ -101,7 +104,8 @@ func (c *Checker) Best(in Instance, match []int32, price []int64) (weight int64,
 	return weight, nil
 }
 
-// Checker checks one answer after another and keeps its buffers. The zero value is ready. Not for concurrent use.
+// Checker checks one answer after another and keeps its buffers. The zero value is ready. Not for concurrent
+// use.
 type Checker struct {
 	Instance
 	Answer
@@ -163,7 +167,8 @@ func (c *Checker) optimal() error {
 		}
 		for e := c.Off[t]; e < c.Off[t+1]; e++ {
 			if gain := c.Weight[e] - c.Price[c.Seat[e]]; gain > c.utility[t] {
-				return wrong("task %d would gain %d at seat %d and gains %d", t, gain, c.Seat[e], c.utility[t])
+				return wrong("task %d would gain %d at seat %d and gains %d", t, gain, c.Seat[e],
+					c.utility[t])
 			}
 		}
 	}
@@ -192,7 +197,8 @@ func (c *Checker) least() error {
 	}
 	for _, w := range c.Witnesses {
 		if w.Task < 0 || int(w.Task) >= c.n || c.Match[w.Task] != w.From || w.From == w.Seat {
-			return wrong("the witness of seat %d is task %d at %d, which does not sit there", w.Seat, w.Task, w.From)
+			return wrong("the witness of seat %d is task %d at %d, which does not sit there", w.Seat, w.Task,
+				w.From)
 		}
 		if w.From >= 0 && rank[w.From] >= w.Rank {
 			return wrong("the witness of seat %d leans on seat %d of no smaller rank", w.Seat, w.From)
@@ -215,9 +221,9 @@ func (c *Checker) tight(t, e int32) bool {
 	return c.Weight[e]-c.Price[c.Seat[e]] == c.utility[t]
 }
 
-// tie: without second prices there must be no other best matching; with them they are a dual in which the hash
-// bits are the weights, and duties (a task of positive utility, a seat of positive price) leave their side free
-// in sign. Together with the prices that is duality over ordered pairs (money, hash).
+// tie: without second prices there must be no other best matching; with them they are a dual in which the
+// hash bits are the weights, and duties (a task of positive utility, a seat of positive price) leave their
+// side free in sign. Together with the prices that is duality over ordered pairs (money, hash).
 func (c *Checker) tie() error {
 	alone := c.alone()
 	if c.Second == nil {

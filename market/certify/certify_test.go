@@ -14,7 +14,8 @@ type rows struct {
 }
 
 func (x rows) instance() Instance {
-	in := Instance{Off: []int32{0}, Slots: x.slots, Hash: func(t, a int32) uint64 { return uint64(t*7+a*3+1) << 50 }}
+	in := Instance{Off: []int32{0}, Slots: x.slots,
+		Hash: func(t, a int32) uint64 { return uint64(t*7+a*3+1) << 50 }}
 	for _, row := range x.weight {
 		for a, w := range row {
 			if w >= 0 {
@@ -103,8 +104,8 @@ func (x rows) witnesses(match []int32, price []int64) (ws []Witness) {
 	return ws
 }
 
-// Over every matching and every price vector of tiny instances: exactly the best matchings at exactly the least prices
-// pass, and they pass without second prices exactly where there is one best matching.
+// Over every matching and every price vector of tiny instances: exactly the best matchings at exactly the
+// least prices pass, and they pass without second prices exactly where there is one best matching.
 func TestExactlyTheTruthPasses(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -147,8 +148,10 @@ func TestExactlyTheTruthPasses(t *testing.T) {
 				default:
 					passed++
 				}
-				if !errors.Is(err, want) || want == ErrAnswer && errors.Is(err, ErrTie) || want == nil && err != nil {
-					t.Fatalf("seed %d: %+v\nmatching %v of %d (best %d, %d of them), prices %v (least %v): %v, want %v",
+				if !errors.Is(err, want) || want == ErrAnswer && errors.Is(err, ErrTie) || want == nil &&
+					err != nil {
+					t.Fatalf("seed %d: %+v\nmatching %v of %d (best %d, %d of them), prices %v (least %v): "+
+						"%v, want %v",
 						seed, x, match, w, most, best, price, least, err, want)
 				}
 			}
@@ -194,7 +197,8 @@ func TestFaults(t *testing.T) {
 		{"task 0 would gain 1 at seat 1 and gains 0", func(a *Answer) { a.Price[0] = 9 }},
 		{"witness of seat 0, task 1, is not indifferent", func(a *Answer) { a.Price[0] = 8 }},
 		{"seat 0 has the price 7 and no witness", func(a *Answer) { a.Witnesses = nil }},
-		{"2 witnesses for 1 positive prices", func(a *Answer) { a.Witnesses = append(a.Witnesses, Witness{Seat: 1}) }},
+		{"2 witnesses for 1 positive prices",
+			func(a *Answer) { a.Witnesses = append(a.Witnesses, Witness{Seat: 1}) }},
 		{"rank 0, want at least 1", func(a *Answer) { a.Witnesses[0].Rank = 0 }},
 		{"which does not sit there", func(a *Answer) { a.Witnesses[0].From = 1 }},
 		{"which does not sit there", func(a *Answer) { a.Witnesses[0].Task = 9 }},
@@ -203,7 +207,8 @@ func TestFaults(t *testing.T) {
 	} {
 		a := true0()
 		f.spoil(&a)
-		if err := c.Check(x.instance(), a); err == nil || !errors.Is(err, ErrAnswer) || !strings.Contains(err.Error(), f.want) {
+		if err := c.Check(x.instance(), a); err == nil || !errors.Is(err, ErrAnswer) ||
+			!strings.Contains(err.Error(), f.want) {
 			t.Errorf("%v, want %q", err, f.want)
 		}
 	}
@@ -218,7 +223,8 @@ func TestSecondPrices(t *testing.T) {
 	bits := func(hash uint64) int64 { return int64(hash >> (64 - h)) }
 	first, second := serve+bits(1<<50), serve+bits(8<<50)
 	answer := func(match []int32, loser int32, price int64) Answer {
-		return Answer{Match: match, Price: []int64{7}, Witnesses: []Witness{{0, loser, -1, 1}}, Second: []int64{price}}
+		return Answer{Match: match, Price: []int64{7}, Witnesses: []Witness{{0, loser, -1, 1}},
+			Second: []int64{price}}
 	}
 	var c Checker
 	for _, good := range []int64{first, second} {

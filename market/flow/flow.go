@@ -1,18 +1,18 @@
-// Package flow finds the matching of tasks to seats with the greatest weight, in exact integers, and the least
-// price of a slot in every seat.
+// Package flow finds the matching of tasks to seats with the greatest weight, in exact integers, and the
+// least price of a slot in every seat.
 //
-// A seat is a place with one or more equal slots: a tier of an agent. A task takes one slot or none; left out,
-// it adds nothing, which is the outside option that the paper's max-flow lacks (iemas Thm. 4.1 is false
+// A seat is a place with one or more equal slots: a tier of an agent. A task takes one slot or none; left
+// out, it adds nothing, which is the outside option that the paper's max-flow lacks (iemas Thm. 4.1 is false
 // without it).
 //
-// Two methods find the same answer by different means, each the other's check. Insert adds one task at a time and keeps
-// prices least; it is the faster where nothing contends. Simplex is the primal network simplex on a tree of seats, followed
-// by one pass for the least prices; it is the faster where much does. Solve chooses.
+// Two methods find the same answer by different means, each the other's check. Insert adds one task at a time
+// and keeps prices least; it is the faster where nothing contends. Simplex is the primal network simplex on a
+// tree of seats, followed by one pass for the least prices; it is the faster where much does. Solve chooses.
 //
-// Measured (AMD EPYC, 2 cores shared with others at a load of 10 to 20, Go 1.26, processor time, medians of three runs, slots =
-// tasks, "iid" and "struct" weights; all prices included). N+1: successive shortest paths run once more without each task.
-// LEMON: the better of its network simplex and cost scaling, for one solve without prices, and run N+1 times. go test -bench .
-// prints these and more.
+// Measured (AMD EPYC, 2 cores shared with others at a load of 10 to 20, Go 1.26, processor time, medians of
+// three runs, slots = tasks, "iid" and "struct" weights; all prices included). N+1: successive shortest paths
+// run once more without each task. LEMON: the better of its network simplex and cost scaling, for one solve
+// without prices, and run N+1 times. go test -bench . prints these and more.
 //
 //	tasks x seats            time          against N+1      LEMON once   LEMON N+1 times
 //	16 x 8                   2.6-3.6 us    250-390          2.9-3.4      49-58
@@ -23,10 +23,10 @@
 //	10000 x 1000, 16 edges   36-40 ms                       5.2-8.3      52,000-83,000
 //	100000 x 2000, 16 edges  1.5-3.5 s
 //
-// The pass for the least prices takes 13 % of a solve at 64 x 16, 7 % at 200 x 100 and 3 % or less beyond. With twice as many
-// slots the same rounds take 0.5, 2.7, 52, 480, 41 and 540 us and 5.8 ms with iid weights: one to four times as long as
-// reading every edge once. The hardest found is "struct" with 100,000 tasks and twice as many slots, 6 s; at that size sweeps
-// over all rows are 60 % of a profile.
+// The pass for the least prices takes 13 % of a solve at 64 x 16, 7 % at 200 x 100 and 3 % or less beyond.
+// With twice as many slots the same rounds take 0.5, 2.7, 52, 480, 41 and 540 us and 5.8 ms with iid weights:
+// one to four times as long as reading every edge once. The hardest found is "struct" with 100,000 tasks and
+// twice as many slots, 6 s; at that size sweeps over all rows are 60 % of a profile.
 package flow
 
 import (
@@ -38,8 +38,8 @@ import (
 //
 //	max weight x (seats + 1) < 2^62
 //
-// so that no price and no sum along a path leaves an int64: a path visits each seat at most once, and each step
-// adds the difference between two weights of one task.
+// so that no price and no sum along a path leaves an int64: a path visits each seat at most once, and each
+// step adds the difference between two weights of one task.
 const (
 	MaxRows   = 1 << 21 // tasks, and seats
 	weightSum = 1 << 62
@@ -65,8 +65,10 @@ func (p *Problem) Validate() error {
 	if n > MaxRows || m > MaxRows {
 		return fmt.Errorf("%w: %d tasks and %d seats, want at most %d each", ErrProblem, n, m, MaxRows)
 	}
-	if len(p.Seat) != len(p.Weight) || len(p.Off) > 0 && (p.Off[0] != 0 || int(p.Off[n]) != len(p.Seat)) || len(p.Off) == 0 && len(p.Seat) > 0 {
-		return fmt.Errorf("%w: rows do not cover %d edges with %d weights", ErrProblem, len(p.Seat), len(p.Weight))
+	if len(p.Seat) != len(p.Weight) || len(p.Off) > 0 && (p.Off[0] != 0 || int(p.Off[n]) != len(p.Seat)) ||
+		len(p.Off) == 0 && len(p.Seat) > 0 {
+		return fmt.Errorf("%w: rows do not cover %d edges with %d weights", ErrProblem, len(p.Seat),
+			len(p.Weight))
 	}
 	for a, s := range p.Slots {
 		if s < 1 {
@@ -81,11 +83,13 @@ func (p *Problem) Validate() error {
 		last := int32(-1)
 		for e := p.Off[t]; e < p.Off[t+1]; e++ {
 			if p.Seat[e] <= last || int(p.Seat[e]) >= m {
-				return fmt.Errorf("%w: row %d names seat %d after %d of %d", ErrProblem, t, p.Seat[e], last, m)
+				return fmt.Errorf("%w: row %d names seat %d after %d of %d", ErrProblem, t, p.Seat[e], last,
+					m)
 			}
 			last = p.Seat[e]
 			if w := p.Weight[e]; w > bound || w < 0 {
-				return fmt.Errorf("%w: weight %d of row %d, want 0 to %d with %d seats", ErrProblem, w, t, bound, m)
+				return fmt.Errorf("%w: weight %d of row %d, want 0 to %d with %d seats", ErrProblem, w, t,
+					bound, m)
 			}
 		}
 	}

@@ -106,8 +106,8 @@ func (s *Solver) welfare() (w int64) {
 	return w
 }
 
-// The two methods share the Problem and nothing else that decides: same welfare, same least prices, and after the
-// tie-break the same matching and second prices.
+// The two methods share the Problem and nothing else that decides: same welfare, same least prices, and after
+// the tie-break the same matching and second prices.
 func TestSimplexAgainstInsertion(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -164,7 +164,8 @@ func TestPivots(t *testing.T) {
 				if !done || err != nil {
 					t.Errorf("%s %v, slots/tasks %v: gave up after %d pivots", f.name, size, c, s.Pivots)
 				}
-				t.Logf("%s %v, slots/tasks %v: %.1f pivots a task", f.name, size, c, float64(s.Pivots)/float64(n))
+				t.Logf("%s %v, slots/tasks %v: %.1f pivots a task", f.name, size, c,
+					float64(s.Pivots)/float64(n))
 			}
 		}
 	}
@@ -172,7 +173,8 @@ func TestPivots(t *testing.T) {
 
 func TestProblemOutsideTheLimits(t *testing.T) {
 	good := func() Problem {
-		return Problem{Off: []int32{0, 2, 3}, Seat: []int32{0, 1, 1}, Weight: []int64{5, 0, 9}, Slots: []int32{1, 2}}
+		return Problem{Off: []int32{0, 2, 3}, Seat: []int32{0, 1, 1}, Weight: []int64{5, 0, 9},
+			Slots: []int32{1, 2}}
 	}
 	p := good()
 	if err := p.Validate(); err != nil {

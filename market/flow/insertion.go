@@ -14,8 +14,8 @@ type insertion struct {
 
 // Insert solves p by adding one task at a time along the shortest augmenting path. Prices start at 0 and rise
 // only as far as each task forces them, so they are least after every step and need no further pass. Where
-// nothing contends it reads every edge about once; where much does, a task may reread all of them. It gives up
-// after reading budget edges and returns false; a negative budget is none.
+// nothing contends it reads every edge about once; where much does, a task may reread all of them. It gives
+// up after reading budget edges and returns false; a negative budget is none.
 func (s *Solver) Insert(p *Problem, budget int64, stop func() bool) (done bool, err error) {
 	q := poll{stop: stop, left: pollEdges}
 	if budget < 0 {
@@ -83,8 +83,9 @@ func (s *Solver) unseat(t int32) {
 }
 
 // augment places task t, whose best seat is full, by the cheapest chain of moves: it ends in a free slot, or
-// some task (perhaps t itself) is left out. The length of a chain is the utility lost along it, in units of the
-// reduced weights, which are never negative; gain, the utility of t itself, is what leaving t out would lose.
+// some task (perhaps t itself) is left out. The length of a chain is the utility lost along it, in units of
+// the reduced weights, which are never negative; gain, the utility of t itself, is what leaving t out would
+// lose.
 func (s *Solver) augment(p *Problem, t int32, gain int64, budget int64) int64 {
 	in := &s.insert
 	end, dropped, length := int32(-1), t, gain

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// buildLEMON compiles testdata/lemon.cc, or skips where there is no g++ or no LEMON. CPLUS_INCLUDE_PATH and LIBRARY_PATH
-// point the compiler to a LEMON that is not installed.
+// buildLEMON compiles testdata/lemon.cc, or skips where there is no g++ or no LEMON. CPLUS_INCLUDE_PATH and
+// LIBRARY_PATH point the compiler to a LEMON that is not installed.
 func buildLEMON(tb testing.TB) string {
 	tb.Helper()
 	gcc, err := exec.LookPath("g++")
@@ -26,7 +26,8 @@ func buildLEMON(tb testing.TB) string {
 		tb.Skip("no LEMON: apt-get install liblemon-dev")
 	}
 	path := filepath.Join(tb.TempDir(), "lemon")
-	if out, err := exec.Command(gcc, "-O3", "-march=native", "-DNDEBUG", "-o", path, "testdata/lemon.cc", "-llemon").CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-O3", "-march=native", "-DNDEBUG", "-o", path, "testdata/lemon.cc",
+		"-llemon").CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}
 	return path
@@ -57,16 +58,18 @@ func runLEMON(tb testing.TB, path string, p *Problem) (welfare int64, simplex, s
 	return welfare, simplex, scaling
 }
 
-// BenchmarkAgainstLEMON compares with the best solver of the C++ library that the field uses: for one solve, where LEMON's
-// gives no prices yet, and for all payments, which it needs N+1 solves for.
+// BenchmarkAgainstLEMON compares with the best solver of the C++ library that the field uses: for one solve,
+// where LEMON's gives no prices yet, and for all payments, which it needs N+1 solves for.
 func BenchmarkAgainstLEMON(b *testing.B) {
 	lemon := buildLEMON(b)
 	for _, f := range families[:2] {
 		for _, size := range sizes[:6] { // of the last it takes minutes
 			for _, c := range []float64{0.5, 1, 2} {
-				p := f.make(rand.New(rand.NewPCG(7, 7)), size.tasks, size.seats, size.candidates, int(c*float64(size.tasks)))
+				p := f.make(rand.New(rand.NewPCG(7, 7)), size.tasks, size.seats, size.candidates,
+					int(c*float64(size.tasks)))
 				welfare, simplex, scaling := runLEMON(b, lemon, &p)
-				b.Run(fmt.Sprintf("%s/%dx%dof%d/slots=%v", f.name, size.tasks, size.seats, size.candidates, c), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/%dx%dof%d/slots=%v", f.name, size.tasks, size.seats, size.candidates,
+					c), func(b *testing.B) {
 					var s Solver
 					start := cpu()
 					for b.Loop() {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// reference is the textbook way: min-cost flow by successive shortest paths (Bellman-Ford with a queue) on the paper's
-// network (iemas Eq. 10), stopped when a path no longer pays, and once more without each task for its payment (Eq. 8).
+// reference is the textbook way: min-cost flow by successive shortest paths (Bellman-Ford with a queue) on
+// the paper's network (iemas Eq. 10), stopped when a path no longer pays, and once more without each task for
+// its payment (Eq. 8).
 type reference struct {
 	head           []int
 	to, next       []int
@@ -114,9 +115,11 @@ func TestPricesAgainstSolvingAgain(t *testing.T) {
 	}
 }
 
-// The paper's network as printed (min-cost MAX-flow, iemas 4.2) does not maximise welfare, Theorem 4.1 notwithstanding.
+// The paper's network as printed (min-cost MAX-flow, iemas 4.2) does not maximise welfare, Theorem 4.1
+// notwithstanding.
 func TestMaxFlowIsNotBest(t *testing.T) {
-	p := Problem{Off: []int32{0, 2, 3}, Seat: []int32{0, 1, 0}, Weight: []int64{10, 1, 5}, Slots: []int32{1, 1}}
+	p := Problem{Off: []int32{0, 2, 3}, Seat: []int32{0, 1, 0}, Weight: []int64{10, 1, 5},
+		Slots: []int32{1, 1}}
 	best, printed := reference{}, reference{maxFlow: true}
 	if w, f := best.welfare(&p, -1), printed.welfare(&p, -1); w != 10 || f != 6 {
 		t.Errorf("welfare %d, by max-flow %d, want 10 and 6", w, f)
@@ -139,8 +142,8 @@ func TestMaxFlowIsNotBest(t *testing.T) {
 	t.Logf("max-flow is short of the best in %d of 500 rounds", worse)
 }
 
-// Payments by one pass against payments by solving N+1 times. The reference solves once here and is charged N+1 times,
-// which is what it takes for all payments; at 200 x 100 the real thing would run for minutes.
+// Payments by one pass against payments by solving N+1 times. The reference solves once here and is charged
+// N+1 times, which is what it takes for all payments; at 200 x 100 the real thing would run for minutes.
 func BenchmarkAgainstSolvingAgain(b *testing.B) {
 	for _, f := range families[:2] {
 		for _, size := range sizes[:3] {

@@ -18,12 +18,12 @@ func (q *poll) stopped(edges int64) bool {
 	return q.stop()
 }
 
-// Simplex solves p by the primal network simplex on the tree of seats, then lowers the prices to the least. It gives
-// up after so many pivots and returns false; about 30 a task is the worst seen.
+// Simplex solves p by the primal network simplex on the tree of seats, then lowers the prices to the least.
+// It gives up after so many pivots and returns false; about 30 a task is the worst seen.
 //
-// No sum leaves an int64. A seat's price is the sum along its path to the outside, of at most seats links, of the
-// difference between a link task's two weights, so |price| <= seats x max weight < 2^62, and what a row gains, a
-// weight minus a price minus such a difference, is below 2^63.
+// No sum leaves an int64. A seat's price is the sum along its path to the outside, of at most seats links, of
+// the difference between a link task's two weights, so |price| <= seats x max weight < 2^62, and what a row
+// gains, a weight minus a price minus such a difference, is below 2^63.
 func (s *Solver) Simplex(p *Problem, pivots int, stop func() bool) (done bool, err error) {
 	s.reset(p)
 	s.Pivots = 0
@@ -65,8 +65,8 @@ func (s *Solver) Simplex(p *Problem, pivots int, stop func() bool) (done bool, e
 	return true, nil
 }
 
-// sweep visits every row once, chunks of 8 rows in scrambled order, and enters the worst edge of every block of rows.
-// It returns the number of pivots and the rows that would gain.
+// sweep visits every row once, chunks of 8 rows in scrambled order, and enters the worst edge of every block
+// of rows. It returns the number of pivots and the rows that would gain.
 func (s *Solver) sweep(p *Problem, pivots int, q *poll) (used int, hot []int32, ok bool) {
 	const chunk, block = 8, 2
 	n := p.Tasks()
@@ -116,8 +116,8 @@ func scramble(n int) int {
 	}
 }
 
-// worst finds what row k would gain most by, and how much: a seat with the edge's weight, or the outside. Most rows gain
-// nothing, so the most is found first, without branches, and its place only where it counts.
+// worst finds what row k would gain most by, and how much: a seat with the edge's weight, or the outside.
+// Most rows gain nothing, so the most is found first, without branches, and its place only where it counts.
 func (s *Solver) worst(p *Problem, k int32) (b int32, w, d int64) {
 	price := s.tree.price
 	lo, hi := p.Off[k], p.Off[k+1]
@@ -146,8 +146,8 @@ func (s *Solver) worst(p *Problem, k int32) (b int32, w, d int64) {
 	}
 }
 
-// most is the most that a row would gain at some prices, at least the outside's 0. Two running maxima let the processor
-// look at two edges at a time: 0.7 ns an edge, the time it takes to read it.
+// most is the most that a row would gain at some prices, at least the outside's 0. Two running maxima let the
+// processor look at two edges at a time: 0.7 ns an edge, the time it takes to read it.
 func most(seat []int32, weight, price []int64) int64 {
 	even, odd := int64(0), int64(0)
 	i := 0
@@ -161,9 +161,9 @@ func most(seat []int32, weight, price []int64) int64 {
 	return max(even, odd)
 }
 
-// lower takes the prices of any best dual down to the least (Leonard 1983): by how much the price of a seat can fall is
-// the length of the shortest chain from it to where nothing can fall, which is a seat of price 0 or a task that is left out.
-// One Dijkstra over seats finds all of them and reads every row once:
+// lower takes the prices of any best dual down to the least (Leonard 1983): by how much the price of a seat
+// can fall is the length of the shortest chain from it to where nothing can fall, which is a seat of price 0
+// or a task that is left out. One Dijkstra over seats finds all of them and reads every row once:
 //
 //	dist(a) = min( price(a), price(a) - w(k,a) of a task k left out, dist(b) + u(k) - (w(k,a) - price(a)) of a task k on b )
 func (s *Solver) lower(p *Problem) {
@@ -197,7 +197,8 @@ func (s *Solver) lower(p *Problem) {
 	}
 }
 
-// reach shortens the distances of task k's seats to base minus their gain; with settled > MinInt64 the heap is kept.
+// reach shortens the distances of task k's seats to base minus their gain; with settled > MinInt64 the heap
+// is kept.
 func (s *Solver) reach(p *Problem, k int32, base, settled int64) {
 	in := &s.insert
 	for e := p.Off[k]; e < p.Off[k+1]; e++ {

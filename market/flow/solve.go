@@ -2,15 +2,16 @@ package flow
 
 import "errors"
 
-// ErrStopped says that the solve was stopped. What was found by then is a matching without prices: it must not clear.
+// ErrStopped says that the solve was stopped. What was found by then is a matching without prices: it must
+// not clear.
 var ErrStopped = errors.New("flow: stopped before the best matching was proven")
 
-// Solve finds the matching of greatest weight and the least prices. stop, if not nil, is asked about every 65,536
-// edges; once it says yes Solve returns ErrStopped.
+// Solve finds the matching of greatest weight and the least prices. stop, if not nil, is asked about every
+// 65,536 edges; once it says yes Solve returns ErrStopped.
 //
-// Where slots outnumber tasks by a third, insertion usually reads the edges about once and is done; it gets a quarter more.
-// Else the network simplex on a tree of seats solves the round and one more pass lowers its prices to the least.
-// Insertion without a budget remains for a simplex beyond its pivots: it is polynomial.
+// Where slots outnumber tasks by a third, insertion usually reads the edges about once and is done; it gets a
+// quarter more. Else the network simplex on a tree of seats solves the round and one more pass lowers its
+// prices to the least. Insertion without a budget remains for a simplex beyond its pivots: it is polynomial.
 func (s *Solver) Solve(p *Problem, stop func() bool) error {
 	if err := p.Validate(); err != nil {
 		return err

@@ -10,9 +10,10 @@ import "math/bits"
 //
 //	weight = hash bits + S  + D [utility > 0] + D [price > 0]
 //
-// with h hash bits, K seats, S = (K+2) 2^h and D = 2S. One exchange shifts hash bits by less than (K+1) 2^h < S,
-// so serving one more task outweighs it; mending one duty may cost one served task and all hash bits, which is
-// less than D. Weights are below 2^(h+3) (K+2), so h = min(40, 58 - 2 len(K+1)) keeps weight x (K+1) under 2^62.
+// with h hash bits, K seats, S = (K+2) 2^h and D = 2S. One exchange shifts hash bits by less than (K+1) 2^h <
+// S, so serving one more task outweighs it; mending one duty may cost one served task and all hash bits,
+// which is less than D. Weights are below 2^(h+3) (K+2), so h = min(40, 58 - 2 len(K+1)) keeps weight x (K+1)
+// under 2^62.
 
 // TieBits is how many bits of the hash a problem with so many seats can use.
 func TieBits(seats int) int { return min(40, 58-2*bits.Len(uint(seats+1))) }
@@ -54,9 +55,9 @@ func (s *Solver) tighten(p *Problem) {
 	}
 }
 
-// unique reports whether no exchange leaves weight and prices as they are. Exchanges are arcs between seats and
-// one more node, the outside; a second best matching is a cycle of them. The arcs of a problem without one can
-// be peeled off node by node (Kahn 1962).
+// unique reports whether no exchange leaves weight and prices as they are. Exchanges are arcs between seats
+// and one more node, the outside; a second best matching is a cycle of them. The arcs of a problem without
+// one can be peeled off node by node (Kahn 1962).
 //
 //	a > b        a task on a has a tight edge to b
 //	a > outside  a task on a has utility 0, or a has a free slot

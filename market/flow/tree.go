@@ -1,11 +1,11 @@
 package flow
 
-// tree is the basis of the network simplex: the seats and one more node, the outside, which stands last. Of the
-// basic arcs of a round's network, one per task and seat, all but one per seat belong to tasks that hang on a
-// single seat, and no pivot needs to look at those.
+// tree is the basis of the network simplex: the seats and one more node, the outside, which stands last. Of
+// the basic arcs of a round's network, one per task and seat, all but one per seat belong to tasks that hang
+// on a single seat, and no pivot needs to look at those.
 //
-// A seat is linked to its parent by a task that is indifferent between the two, or, at the outside only, by its
-// slack: then its price is 0. The tree is strongly feasible (Cunningham 1976) if
+// A seat is linked to its parent by a task that is indifferent between the two, or, at the outside only, by
+// its slack: then its price is 0. The tree is strongly feasible (Cunningham 1976) if
 //
 //	a link task sits at the child's end, a seat linked by slack has a free slot, every other seat is full
 //
@@ -104,8 +104,8 @@ func (t *tree) below(a, b int32) int32 {
 	return b
 }
 
-// enter brings the edge (k, b) into the basis: task k would gain d > 0 by moving to b, or to the outside. w is the
-// edge's weight there, 0 outside.
+// enter brings the edge (k, b) into the basis: task k would gain d > 0 by moving to b, or to the outside. w
+// is the edge's weight there, 0 outside.
 func (s *Solver) enter(k, b int32, w, d int64) {
 	t := &s.tree
 	s.Pivots++
@@ -118,8 +118,8 @@ func (s *Solver) enter(k, b int32, w, d int64) {
 	top := t.below(a, b) // a's child above b, if a is above b
 	switch {
 	case !slack && top < 0:
-		// Nothing can leave a yet: every chain of moves from b would have to fill a's place through its own link,
-		// which carries nothing that way. Degenerate: a's subtree is hung under b.
+		// Nothing can leave a yet: every chain of moves from b would have to fill a's place through its own
+		// link, which carries nothing that way. Degenerate: a's subtree is hung under b.
 		t.cut(a)
 		t.hang(a, b, k)
 		if low := t.shift(a, -d); t.price[low] < 0 {
@@ -148,9 +148,9 @@ func (s *Solver) enter(k, b int32, w, d int64) {
 	}
 }
 
-// absorb finds where a task pushed up from b ends outside: in a free slot or by dropping a link task. It returns
-// the seat below the link that leaves the basis for it, the one nearest the outside that is exhausted, or -1 if
-// b itself has slots to spare.
+// absorb finds where a task pushed up from b ends outside: in a free slot or by dropping a link task. It
+// returns the seat below the link that leaves the basis for it, the one nearest the outside that is
+// exhausted, or -1 if b itself has slots to spare.
 func (s *Solver) absorb(b int32) int32 {
 	t := &s.tree
 	under := int32(-1)
@@ -174,9 +174,9 @@ func (s *Solver) relieve(b int32) {
 	s.free[b] = 1
 }
 
-// rehang pushes one task up from b: k comes to b (nobody does if k is bySlack), each link task on the way to cut moves
-// one seat up, cut's own to its parent. The subtree of cut is then turned over, so that b is its top, and hung under
-// parent with link k; its prices rise by d.
+// rehang pushes one task up from b: k comes to b (nobody does if k is bySlack), each link task on the way to
+// cut moves one seat up, cut's own to its parent. The subtree of cut is then turned over, so that b is its
+// top, and hung under parent with link k; its prices rise by d.
 func (s *Solver) rehang(b, cut, parent, k int32, w, d int64) {
 	t := &s.tree
 	root := int32(len(t.node) - 1)

@@ -33,7 +33,8 @@ func (s *Solver) sound(p *Problem) error {
 		}
 		if n.link == bySlack {
 			if n.parent != m || t.price[a] != 0 || s.free[a] < 1 {
-				return fmt.Errorf("seat %d: slack under %d with price %d and %d free", a, n.parent, t.price[a], s.free[a])
+				return fmt.Errorf("seat %d: slack under %d with price %d and %d free", a, n.parent,
+					t.price[a], s.free[a])
 			}
 			continue
 		}
@@ -45,7 +46,8 @@ func (s *Solver) sound(p *Problem) error {
 			other = p.weightOf(n.link, n.parent) - t.price[n.parent]
 		}
 		if s.utility2(n.link) != other {
-			return fmt.Errorf("seat %d: link %d gains %d here and %d at the parent", a, n.link, s.utility2(n.link), other)
+			return fmt.Errorf("seat %d: link %d gains %d here and %d at the parent", a, n.link,
+				s.utility2(n.link), other)
 		}
 	}
 	return nil
@@ -72,14 +74,17 @@ func TestEveryPivot(t *testing.T) {
 				continue
 			}
 			quiet = 0
-			before := fmt.Sprintf("task %d at %d to %d, gain %d; links %+v; prices %v", k, s.Match[k], b, d, s.tree.node, s.tree.price)
+			before := fmt.Sprintf("task %d at %d to %d, gain %d; links %+v; prices %v", k, s.Match[k], b, d,
+				s.tree.node, s.tree.price)
 			s.enter(k, b, w, d)
 			if err := s.sound(&p); err != nil {
-				t.Fatalf("seed %d, round %d, %s, slots %v: after %s: %v", seed, n, f.name, p.Slots, before, err)
+				t.Fatalf("seed %d, round %d, %s, slots %v: after %s: %v", seed, n, f.name, p.Slots, before,
+					err)
 			}
 		}
 		if o.Insert(&p, -1, nil); o.welfare() != s.welfare() {
-			t.Fatalf("seed %d, round %d, %s, slots %v: simplex %d insertion %d\n%+v", seed, n, f.name, p.Slots, s.welfare(), o.welfare(), p)
+			t.Fatalf("seed %d, round %d, %s, slots %v: simplex %d insertion %d\n%+v", seed, n, f.name,
+				p.Slots, s.welfare(), o.welfare(), p)
 		}
 	}
 }

@@ -1,14 +1,15 @@
 package flow
 
 // Witness shows that a positive price could not be lower: Task would take the slot at any lower price. It is
-// left out (From -1), or it sits at From, whose own price is no lower than shown by a witness of smaller rank.
+// left out (From -1), or it sits at From, whose own price is no lower than shown by a witness of smaller
+// rank.
 type Witness struct {
 	Seat, Task, From int32
 	Rank             int32 // 1 where the chain starts: at a task left out, or at a seat of price 0
 }
 
-// Witnesses finds one witness for each positive price, in order of seats: over the shortest chain, the first such
-// task, so that they depend on nothing but problem, matching and prices. It comes after Settle.
+// Witnesses finds one witness for each positive price, in order of seats: over the shortest chain, the first
+// such task, so that they depend on nothing but problem, matching and prices. It comes after Settle.
 func (s *Solver) Witnesses(out []Witness) []Witness {
 	t := &s.tie
 	seats := len(s.Price)

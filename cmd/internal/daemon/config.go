@@ -18,10 +18,11 @@ import (
 	"souk/bus"
 )
 
-// owners says whose file a section at the top belongs to, and the command that takes it; the cluster's comes first, for it has those of
-// others too.
+// owners says whose file a section at the top belongs to, and the command that takes it; the cluster's comes
+// first, for it has those of others too.
 var owners = []struct{ section, command string }{
-	{"engines", "souk cluster --config"}, {"agentd", "agentd --config"}, {"hub", "hub --config"}, {"classifier", "classifier --config"}, {"treasury", "treasury --config"},
+	{"engines", "souk cluster --config"}, {"agentd", "agentd --config"}, {"hub", "hub --config"},
+	{"classifier", "classifier --config"}, {"treasury", "treasury --config"},
 	{"infra", "souk infra --config"}, {"domains", "souk up --config"},
 }
 
@@ -45,7 +46,8 @@ func loadAll(section, path string, environ []string, cfg Config) error {
 	return decode(section, path, data, environ, cfg)
 }
 
-// Load reads a strict YAML file into cfg, a pointer to a struct, without an environment. It is for files that are no daemon's.
+// Load reads a strict YAML file into cfg, a pointer to a struct, without an environment. It is for files that
+// are no daemon's.
 func Load(section, path string, cfg any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -74,7 +76,8 @@ func read(section, path string, data []byte, cfg any) (ast.Node, error) {
 	if err := foreign(section, path, body); err != nil {
 		return nil, err
 	}
-	if complaints := unfit(path, body, reflect.TypeOf(cfg).Elem(), reflect.TypeOf(cfg).Elem(), "", 1); complaints != nil {
+	if complaints := unfit(path, body, reflect.TypeOf(cfg).Elem(), reflect.TypeOf(cfg).Elem(), "",
+		1); complaints != nil {
 		return nil, errors.Join(complaints...)
 	}
 	if err := yaml.UnmarshalWithOptions(data, cfg, yaml.Strict()); err != nil {
@@ -101,8 +104,8 @@ func decode(section, path string, data []byte, environ []string, cfg Config) err
 	return place(section, path, body, from, err)
 }
 
-// Foreign refuses a file that was written for another command than the one whose files have that section, and names that. What cannot be
-// read or parsed is for the command's own reader to say.
+// Foreign refuses a file that was written for another command than the one whose files have that section, and
+// names that. What cannot be read or parsed is for the command's own reader to say.
 func Foreign(section, path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) > MaxFile {
@@ -128,7 +131,8 @@ func foreign(section, path string, body ast.Node) error {
 	}
 	for _, o := range owners {
 		if line, there := top[o.section]; there && o.section != section {
-			return fmt.Errorf("%s:%d: section %q: this file is for another command: run `%s %s`, or write a section %q", path, line, o.section, o.command, path, section)
+			return fmt.Errorf("%s:%d: section %q: this file is for another command: run `%s %s`, or write "+
+				"a section %q", path, line, o.section, o.command, path, section)
 		}
 	}
 	return nil
@@ -172,8 +176,8 @@ func plain(n ast.Node) ast.Node {
 	}
 }
 
-// unfit lists the keys that a type has no field for and the values that a field cannot take, each with what to write instead. line is
-// that of the node's key.
+// unfit lists the keys that a type has no field for and the values that a field cannot take, each with what
+// to write instead. line is that of the node's key.
 func unfit(path string, n ast.Node, t, root reflect.Type, at string, line int) (complaints []error) {
 	if t.Kind() == reflect.Pointer {
 		return unfit(path, n, t.Elem(), root, at, line)
@@ -183,7 +187,8 @@ func unfit(path string, n ast.Node, t, root reflect.Type, at string, line int) (
 	}
 	if list, ok := plain(n).(*ast.SequenceNode); ok && t.Kind() == reflect.Slice {
 		for i, v := range list.Values {
-			complaints = append(complaints, unfit(path, v, t.Elem(), root, fmt.Sprintf("%s[%d]", at, i), v.GetToken().Position.Line)...)
+			complaints = append(complaints,
+				unfit(path, v, t.Elem(), root, fmt.Sprintf("%s[%d]", at, i), v.GetToken().Position.Line)...)
 		}
 	}
 	if !nested(t) {
@@ -194,7 +199,9 @@ func unfit(path string, n ast.Node, t, root reflect.Type, at string, line int) (
 		i := slices.IndexFunc(known, func(f field) bool { return f.name == e.key })
 		where := strings.TrimPrefix(at+"."+e.key, ".")
 		if i < 0 {
-			complaints = append(complaints, fmt.Errorf("%s:%d: unknown field %q: %s", path, e.line, where, instead(e.key, at, known, root)))
+			complaints = append(complaints,
+				fmt.Errorf("%s:%d: unknown field %q: %s", path, e.line, where,
+					instead(e.key, at, known, root)))
 			continue
 		}
 		complaints = append(complaints, unfit(path, e.value, known[i].t, root, where, e.line)...)
@@ -202,10 +209,12 @@ func unfit(path string, n ast.Node, t, root reflect.Type, at string, line int) (
 	return complaints
 }
 
-// misfit says what to write for a plain value that a type cannot take; "" where it can, or where there is none.
+// misfit says what to write for a plain value that a type cannot take; "" where it can, or where there is
+// none.
 func misfit(n ast.Node, t reflect.Type) string {
 	switch n := plain(n).(type) {
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.LiteralNode, *ast.InfinityNode, *ast.NanNode:
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.LiteralNode,
+		*ast.InfinityNode, *ast.NanNode:
 		if nested(t) {
 			var names []string
 			for _, f := range fields(t) {
@@ -225,7 +234,8 @@ func rather(t reflect.Type, err error) string {
 	switch k := t.Kind(); {
 	case t == reflect.TypeFor[time.Duration]():
 		return "write a duration with its unit, as 10s or 1m30s"
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()), reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()):
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()),
+		reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()):
 	case k == reflect.Bool:
 		return "write true or false"
 	case k >= reflect.Int && k <= reflect.Uint64:
@@ -268,7 +278,8 @@ func instead(key, at string, known []field, root reflect.Type) string {
 	return fmt.Sprintf("%s has %s", at, strings.Join(names, ", "))
 }
 
-// distance is the least number of letters inserted, left out, replaced or swapped with their neighbour that turns a into b.
+// distance is the least number of letters inserted, left out, replaced or swapped with their neighbour that
+// turns a into b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -293,8 +304,8 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// place gives each line of a verdict the file and line, or the variable, that it speaks of: that of the field, or else of the nearest
-// above it that the file has.
+// place gives each line of a verdict the file and line, or the variable, that it speaks of: that of the
+// field, or else of the nearest above it that the file has.
 func place(section, path string, body ast.Node, from map[string]string, err error) error {
 	if err == nil {
 		return nil
@@ -326,7 +337,8 @@ func place(section, path string, body ast.Node, from map[string]string, err erro
 	return errors.Join(out...)
 }
 
-// lineOf finds the line of a path like agents[0].engine.url, or of as many of its steps as the file has; whole says that it has all of them.
+// lineOf finds the line of a path like agents[0].engine.url, or of as many of its steps as the file has;
+// whole says that it has all of them.
 func lineOf(n ast.Node, path string) (line, steps int, whole bool) {
 	for step := range strings.SplitSeq(path, ".") {
 		name, index, listed := strings.Cut(strings.TrimSuffix(step, "]"), "[")

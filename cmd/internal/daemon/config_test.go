@@ -66,30 +66,51 @@ const fairFile = `fair:
 // What was written wrongly is answered with its place and with what to write.
 func TestWhatToWriteInstead(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
-		{"a letter off", "rows: 1", "rwos: 1", `fair.yaml:7: unknown field "fair.stalls[1].rwos": write rows`},
-		{"a field of another place", "  name: autumn", "  name: autumn\n  rows: 3", `fair.yaml:3: unknown field "fair.rows": its place is fair.stalls.rows`},
-		{"nothing like it", "  name: autumn", "  name: autumn\n  weather: 3", `fair.yaml:3: unknown field "fair.weather": fair has name, open, fee, stalls, days, rain, api_key`},
-		{"a section off", "fair:", "log: {level: info}\nfaire:", `fair.yaml:2: unknown field "faire": write fair`},
-		{"in the price", "miss:", "mis:", `fair.yaml:5: unknown field "fair.stalls[0].price.mis": write miss`},
-		{"another daemon's file", "fair:", "hub:", "fair.yaml:1: section \"hub\": this file is for another command: run `hub --config "},
-		{"the file of a cluster", "fair:", "engines: [8001]\nfair:", "fair.yaml:1: section \"engines\": this file is for another command: run `souk cluster --config fair.yaml`"},
-		{"a value of the wrong kind", "rows: 1", "rows: many", `fair.yaml:7: fair.stalls[1].rows: "many": write a whole number`},
-		{"no unit", "open: 6h", "open: 10", `fair.yaml:3: fair.open: "10": write a duration with its unit, as 10s or 1m30s`},
-		{"no duration", "open: 6h", "open: six hours", `fair.yaml:3: fair.open: "six hours": write a duration with its unit, as 10s or 1m30s`},
-		{"no amount", "miss: 0.1", "miss: 1 credit", `fair.yaml:5: fair.stalls[0].price.miss: "1 credit": bad amount`},
-		{"too fine an amount", "miss: 0.1", "miss: 0.1234567891", `fair.yaml:5: fair.stalls[0].price.miss: "0.1234567891": bad amount`},
-		{"neither true nor false", "open: 6h", "rain: maybe", `fair.yaml:3: fair.rain: "maybe": write true or false`},
+		{"a letter off", "rows: 1", "rwos: 1",
+			`fair.yaml:7: unknown field "fair.stalls[1].rwos": write rows`},
+		{"a field of another place", "  name: autumn", "  name: autumn\n  rows: 3",
+			`fair.yaml:3: unknown field "fair.rows": its place is fair.stalls.rows`},
+		{"nothing like it", "  name: autumn", "  name: autumn\n  weather: 3",
+			`fair.yaml:3: unknown field "fair.weather": fair has name, open, fee, stalls, days, rain, api_key`},
+		{"a section off", "fair:", "log: {level: info}\nfaire:",
+			`fair.yaml:2: unknown field "faire": write fair`},
+		{"in the price", "miss:", "mis:",
+			`fair.yaml:5: unknown field "fair.stalls[0].price.mis": write miss`},
+		{"another daemon's file", "fair:", "hub:",
+			"fair.yaml:1: section \"hub\": this file is for another command: run `hub --config "},
+		{"the file of a cluster", "fair:", "engines: [8001]\nfair:",
+			"fair.yaml:1: section \"engines\": this file is for another command: run `souk cluster " +
+				"--config fair.yaml`"},
+		{"a value of the wrong kind", "rows: 1", "rows: many",
+			`fair.yaml:7: fair.stalls[1].rows: "many": write a whole number`},
+		{"no unit", "open: 6h", "open: 10",
+			`fair.yaml:3: fair.open: "10": write a duration with its unit, as 10s or 1m30s`},
+		{"no duration", "open: 6h", "open: six hours",
+			`fair.yaml:3: fair.open: "six hours": write a duration with its unit, as 10s or 1m30s`},
+		{"no amount", "miss: 0.1", "miss: 1 credit",
+			`fair.yaml:5: fair.stalls[0].price.miss: "1 credit": bad amount`},
+		{"too fine an amount", "miss: 0.1", "miss: 0.1234567891",
+			`fair.yaml:5: fair.stalls[0].price.miss: "0.1234567891": bad amount`},
+		{"neither true nor false", "open: 6h", "rain: maybe",
+			`fair.yaml:3: fair.rain: "maybe": write true or false`},
 		{"one for a list", "open: 6h", "days: sat", `fair.yaml:3: fair.days: "sat": write a list, as [a, b]`},
-		{"one for a section", "fair:", "log: debug\nfair:", `fair.yaml:1: log: "debug": write its fields under it: level, format`},
-		{"one for an item", "    - sells: rugs\n      rows: 1", "    - rugs", `fair.yaml:6: fair.stalls[1]: "rugs": write its fields under it: sells, rows, price`},
+		{"one for a section", "fair:", "log: debug\nfair:",
+			`fair.yaml:1: log: "debug": write its fields under it: level, format`},
+		{"one for an item", "    - sells: rugs\n      rows: 1", "    - rugs",
+			`fair.yaml:6: fair.stalls[1]: "rugs": write its fields under it: sells, rows, price`},
 		{"several at once", "open: 6h", "open: 6\n  rain: maybe", `fair.yaml:4: fair.rain: "maybe"`},
 		{"a field twice", "rows: 1", "rows: 1\n      rows: 2", "[8:7]"},
 		{"no YAML", "fair:", "fair: [", "fair.yaml: ["},
 		{"judged wrong", "rows: 1", "rows: 0", "fair.yaml:7: stalls[1].rows: 0: want at least 1"},
-		{"judged wrong where nothing is written", "    - sells: rugs\n      rows: 1", "    - sells: rugs", "fair.yaml:6: stalls[1].rows: 0: want at least 1"},
-		{"remote", "fair:", "market: {nats: \"nats://10.1.2.3:4222\"}\nfair:", "fair.yaml:1: market.nats: 10.1.2.3:4222: \"10.1.2.3:4222\" is not on loopback: there is no authentication yet"},
-		{"no address", "fair:", "market: {etcd: [here]}\nfair:", `fair.yaml:1: market.etcd: "here": write host:port`},
-		{"impatient", "fair:", "market: {connect_within: 1ms}\nfair:", "market.connect_within: 1ms is not within 1s and 24h"},
+		{"judged wrong where nothing is written", "    - sells: rugs\n      rows: 1", "    - sells: rugs",
+			"fair.yaml:6: stalls[1].rows: 0: want at least 1"},
+		{"remote", "fair:", "market: {nats: \"nats://10.1.2.3:4222\"}\nfair:",
+			"fair.yaml:1: market.nats: 10.1.2.3:4222: \"10.1.2.3:4222\" is not on loopback: there is no " +
+				"authentication yet"},
+		{"no address", "fair:", "market: {etcd: [here]}\nfair:",
+			`fair.yaml:1: market.etcd: "here": write host:port`},
+		{"impatient", "fair:", "market: {connect_within: 1ms}\nfair:",
+			"market.connect_within: 1ms is not within 1s and 24h"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(fairFile, c.from, c.to, 1)
@@ -104,27 +125,33 @@ func TestWhatToWriteInstead(t *testing.T) {
 // The environment comes before the file, the file before the default.
 func TestPrecedence(t *testing.T) {
 	f := newFair()
-	environ := []string{"SOUK_FAIR_OPEN=90m", "SOUK_FAIR_STALLS_1_PRICE_OUT=2.5", "SOUK_FAIR_DAYS=sat, sun", "SOUK_FAIR_RAIN=true", "SOUK_FAIR_FEE=0.000000001",
-		"SOUK_LOG_LEVEL=debug", "SOUK_MARKET_ETCD=127.0.0.1:1,127.0.0.1:2", "SOUK_VLLM_HOME=/elsewhere", "PATH=/bin"}
+	environ := []string{"SOUK_FAIR_OPEN=90m", "SOUK_FAIR_STALLS_1_PRICE_OUT=2.5", "SOUK_FAIR_DAYS=sat, sun",
+		"SOUK_FAIR_RAIN=true", "SOUK_FAIR_FEE=0.000000001",
+		"SOUK_LOG_LEVEL=debug", "SOUK_MARKET_ETCD=127.0.0.1:1,127.0.0.1:2", "SOUK_VLLM_HOME=/elsewhere",
+		"PATH=/bin"}
 	if err := decode("fair", "fair.yaml", []byte(fairFile), environ, f); err != nil {
 		t.Fatal(err)
 	}
-	if f.Fair.Open != 90*time.Minute || f.Fair.Stalls[1].Price.Out != 5*market.Credit/2 || len(f.Fair.Days) != 2 || f.Fair.Days[1] != "sun" ||
+	if f.Fair.Open != 90*time.Minute || f.Fair.Stalls[1].Price.Out != 5*market.Credit/2 ||
+		len(f.Fair.Days) != 2 || f.Fair.Days[1] != "sun" ||
 		!f.Fair.Rain || f.Fair.Fee != 1 || f.Log.Level != "debug" || len(f.Market.Etcd) != 2 {
 		t.Errorf("the environment was not heard: %+v", f)
 	}
 	if f.Fair.Name != "autumn" || f.Fair.Stalls[0].Rows != 2 {
 		t.Errorf("the file was not heard: %+v", f)
 	}
-	if f.Log.Format != "text" || f.Market.NATS != DefaultMarket().NATS || f.Stop.Within != 2*time.Second+stopMargin {
+	if f.Log.Format != "text" || f.Market.NATS != DefaultMarket().NATS ||
+		f.Stop.Within != 2*time.Second+stopMargin {
 		t.Errorf("the defaults were lost: %+v", f)
 	}
 }
 
 func TestBadEnvironment(t *testing.T) {
 	for variable, want := range map[string]string{
-		"SOUK_FAIR_OPEN=soon":          "SOUK_FAIR_OPEN=\"soon\": cannot be read as fair.open: write a duration with its unit, as 10s or 1m30s",
-		"SOUK_FAIR_OPEN=10":            "SOUK_FAIR_OPEN=\"10\": cannot be read as fair.open: write a duration with its unit, as 10s or 1m30s",
+		"SOUK_FAIR_OPEN=soon": "SOUK_FAIR_OPEN=\"soon\": cannot be read as fair.open: write a " +
+			"duration with its unit, as 10s or 1m30s",
+		"SOUK_FAIR_OPEN=10": "SOUK_FAIR_OPEN=\"10\": cannot be read as fair.open: write a " +
+			"duration with its unit, as 10s or 1m30s",
 		"SOUK_FAIR_OPNE=1h":            "SOUK_FAIR_OPNE: no field has this name: is it SOUK_FAIR_OPEN?",
 		"SOUK_FAIR_STALLS_2_ROWS=1":    "SOUK_FAIR_STALLS_2_ROWS: no field has this name",
 		"SOUK_FAIR_STALLS_0_ROWS=-4":   "SOUK_FAIR_STALLS_0_ROWS: stalls[0].rows: -4",
@@ -146,7 +173,8 @@ func TestTheFileOfACluster(t *testing.T) {
 		t.Error(err)
 	}
 	for _, daemon := range []string{"infra", "hub", "agentd", "classifier"} {
-		if err := Foreign(daemon, path); err == nil || !strings.Contains(err.Error(), "run `souk cluster --config") {
+		if err := Foreign(daemon, path); err == nil ||
+			!strings.Contains(err.Error(), "run `souk cluster --config") {
 			t.Errorf("%s: %v", daemon, err)
 		}
 	}
@@ -154,14 +182,19 @@ func TestTheFileOfACluster(t *testing.T) {
 
 // All that is wrong is said at once.
 func TestAllThatIsWrong(t *testing.T) {
-	environ := []string{"SOUK_FAIR_OPEN=soon", "SOUK_FAIR_RAIN=perhaps", "SOUK_FAIR_OPNE=1h", "SOUK_LOG_LEVLE=info"}
+	environ := []string{"SOUK_FAIR_OPEN=soon", "SOUK_FAIR_RAIN=perhaps", "SOUK_FAIR_OPNE=1h",
+		"SOUK_LOG_LEVLE=info"}
 	err := decode("fair", "fair.yaml", []byte(fairFile), environ, newFair())
-	if n := strings.Count(fmt.Sprint(err), "SOUK_FAIR_OPEN=") + strings.Count(fmt.Sprint(err), "SOUK_FAIR_RAIN=") + strings.Count(fmt.Sprint(err), ": no field has this name"); n != 4 {
+	if n := strings.Count(fmt.Sprint(err), "SOUK_FAIR_OPEN=") +
+		strings.Count(fmt.Sprint(err), "SOUK_FAIR_RAIN=") + strings.Count(fmt.Sprint(err),
+		": no field has this name"); n != 4 {
 		t.Errorf("%d of 4 variables are named: %v", n, err)
 	}
-	text := strings.NewReplacer("rows: 2", "rows: 0", "rows: 1", "rows: -1").Replace(fairFile) + "log: {level: loud, format: xml}\nmarket: {connect_within: 1ms}\n"
+	text := strings.NewReplacer("rows: 2", "rows: 0", "rows: 1", "rows: -1").Replace(fairFile) +
+		"log: {level: loud, format: xml}\nmarket: {connect_within: 1ms}\n"
 	err = decode("fair", "fair.yaml", []byte(text), nil, newFair())
-	for _, want := range []string{"fair.yaml:5: stalls[0].rows: 0", "fair.yaml:7: stalls[1].rows: -1", "fair.yaml:8: log.level", "fair.yaml:8: log.format", "fair.yaml:9: market.connect_within"} {
+	for _, want := range []string{"fair.yaml:5: stalls[0].rows: 0", "fair.yaml:7: stalls[1].rows: -1",
+		"fair.yaml:8: log.level", "fair.yaml:8: log.format", "fair.yaml:9: market.connect_within"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
@@ -171,7 +204,8 @@ func TestAllThatIsWrong(t *testing.T) {
 // An address beyond the machine is taken where the operator says so.
 func TestRemoteIfAllowed(t *testing.T) {
 	f := newFair()
-	text := fairFile + "market: {nats: \"nats://10.1.2.3:4222\", etcd: [\"10.1.2.4:2379\"], allow_remote: true}\n"
+	text := fairFile + "market: {nats: \"nats://10.1.2.3:4222\", etcd: [\"10.1.2.4:2379\"], allow_remote: " +
+		"true}\n"
 	if err := decode("fair", "fair.yaml", []byte(text), nil, f); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +217,8 @@ func TestRemoteIfAllowed(t *testing.T) {
 // What is shown reads back as the same, and shows no secret.
 func TestEffective(t *testing.T) {
 	f := newFair()
-	if err := decode("fair", "fair.yaml", []byte(fairFile), []string{"SOUK_FAIR_API_KEY=sesame"}, f); err != nil {
+	if err := decode("fair", "fair.yaml", []byte(fairFile), []string{"SOUK_FAIR_API_KEY=sesame"},
+		f); err != nil {
 		t.Fatal(err)
 	}
 	text, err := Effective(f)
@@ -203,7 +238,8 @@ func TestEffective(t *testing.T) {
 }
 
 func TestFilesThatCannotBeRead(t *testing.T) {
-	if err := load("fair", filepath.Join(t.TempDir(), "none.yaml"), nil, newFair()); !errors.Is(err, os.ErrNotExist) {
+	if err := load("fair", filepath.Join(t.TempDir(), "none.yaml"), nil, newFair()); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	large := filepath.Join(t.TempDir(), "large.yaml")
@@ -213,14 +249,16 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	if err := load("fair", large, nil, newFair()); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("a large file: %v", err)
 	}
-	if err := decode("fair", "fair.yaml", nil, nil, newFair()); err == nil || !strings.Contains(err.Error(), "name: not set") {
+	if err := decode("fair", "fair.yaml", nil, nil, newFair()); err == nil ||
+		!strings.Contains(err.Error(), "name: not set") {
 		t.Errorf("an empty file: %v", err)
 	}
 }
 
 // No text makes reading panic, and what is accepted can be shown and read again.
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{fairFile, "", "fair: [", "fair: {stalls: 3}", "a: &a {b: *a}", "- 1", "fair: {<<: {name: x}}", "? [1]\n: 2", "fair: !!str x", "\x00", "fair:\n  stalls:\n    - - 1"} {
+	for _, seed := range []string{fairFile, "", "fair: [", "fair: {stalls: 3}", "a: &a {b: *a}", "- 1",
+		"fair: {<<: {name: x}}", "? [1]\n: 2", "fair: !!str x", "\x00", "fair:\n  stalls:\n    - - 1"} {
 		f.Add([]byte(seed), "")
 	}
 	f.Add([]byte(fairFile), "SOUK_FAIR_STALLS=[{sells: a, rows: 1}]")
@@ -239,7 +277,8 @@ func TestDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"max_opne", "max_open", 1}, {"abcd", "bcd", 1}, {"kitten", "sitting", 3}} {
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"max_opne", "max_open", 1},
+		{"abcd", "bcd", 1}, {"kitten", "sitting", 3}} {
 		if got := distance(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
 		}

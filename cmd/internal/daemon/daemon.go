@@ -1,5 +1,5 @@
-// Package daemon is what the market's long-running commands have in common: a strict configuration file, overrides from
-// the environment, signals, logs, health, and the connections to NATS and etcd.
+// Package daemon is what the market's long-running commands have in common: a strict configuration file,
+// overrides from the environment, signals, logs, health, and the connections to NATS and etcd.
 package daemon
 
 import (
@@ -26,13 +26,13 @@ const (
 	ExitUsage = 2 // arguments or configuration cannot be used: starting it again cannot help
 )
 
-// Config is the file of one daemon. Its fields carry yaml tags; durations, credits and nested structs are read as they are
-// written.
+// Config is the file of one daemon. Its fields carry yaml tags; durations, credits and nested structs are
+// read as they are written.
 type Config interface {
 	// Sections are those that every daemon has.
 	Sections() *Common
-	// Complete fills in what follows from other fields and judges the whole. Errors begin with the field's path below the
-	// role's section or from the top, as in "batch.max_wait: ...".
+	// Complete fills in what follows from other fields and judges the whole. Errors begin with the field's
+	// path below the role's section or from the top, as in "batch.max_wait: ...".
 	Complete() error
 	// Drain is the longest that the daemon itself takes to end.
 	Drain() time.Duration
@@ -87,8 +87,8 @@ type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// Main runs a command with the process's arguments until SIGINT or SIGTERM, and does not return. The first signal lets it
-// drain; a second one ends it at once.
+// Main runs a command with the process's arguments until SIGINT or SIGTERM, and does not return. The first
+// signal lets it drain; a second one ends it at once.
 func Main(command *cobra.Command) {
 	ShareCores()
 	ctx, stop := context.WithCancel(context.Background())
@@ -101,18 +101,19 @@ func Main(command *cobra.Command) {
 	os.Exit(Run(ctx, command, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// ShareCores has this process run on half of the machine's cores at once, at least one, unless GOMAXPROCS in the environment says
-// how many. Whatever a daemon does it does beside others: engines, a hub, NATS. Where more processes than cores take turns, each of
-// Go's idle threads that looks for work stands in the way of the process that has the work: on two cores a task through six
-// processes takes a third more processor time, and half as long again.
+// ShareCores has this process run on half of the machine's cores at once, at least one, unless GOMAXPROCS in
+// the environment says how many. Whatever a daemon does it does beside others: engines, a hub, NATS. Where
+// more processes than cores take turns, each of Go's idle threads that looks for work stands in the way of
+// the process that has the work: on two cores a task through six processes takes a third more processor time,
+// and half as long again.
 func ShareCores() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
 	}
 }
 
-// sameSignal is how close signals are that were meant as one. A Ctrl-C before containers comes from the terminal and from
-// their manager; a parent's death is told by each of its threads.
+// sameSignal is how close signals are that were meant as one. A Ctrl-C before containers comes from the
+// terminal and from their manager; a parent's death is told by each of its threads.
 const sameSignal = 300 * time.Millisecond
 
 // obey drains at the first signal, and ends at the next one that was meant as another.
@@ -157,10 +158,12 @@ func Command(r Role) *cobra.Command {
 	var path string
 	var check, probe bool
 	c := &cobra.Command{
-		Use:           r.Name + " --config FILE",
-		Short:         r.Short,
-		Long:          r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) + "\n" + commonHelp + environmentHelp(r),
-		Example:       "  " + r.Name + " --config /etc/souk/" + r.Name + ".yaml\n  " + r.Name + " --config FILE --check-config",
+		Use:   r.Name + " --config FILE",
+		Short: r.Short,
+		Long: r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) + "\n" +
+			commonHelp + environmentHelp(r),
+		Example: "  " + r.Name + " --config /etc/souk/" + r.Name + ".yaml\n  " + r.Name +
+			" --config FILE --check-config",
 		Version:       Version(r.Version),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -186,8 +189,10 @@ func Command(r Role) *cobra.Command {
 	c.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	f := c.Flags()
 	f.StringVar(&path, "config", "", "configuration file (YAML)")
-	f.BoolVar(&check, "check-config", false, "judge the configuration, print what is in effect, and end with 0 or 2")
-	f.BoolVar(&probe, "probe", false, "ask the daemon that runs with this configuration whether it is ready, and end with 0 or 1")
+	f.BoolVar(&check, "check-config", false,
+		"judge the configuration, print what is in effect, and end with 0 or 2")
+	f.BoolVar(&probe, "probe", false,
+		"ask the daemon that runs with this configuration whether it is ready, and end with 0 or 1")
 	if !r.NoFile {
 		c.MarkFlagRequired("config")
 	}
@@ -229,7 +234,8 @@ func run(ctx context.Context, r Role, cfg Config, errs io.Writer) error {
 		select {
 		case err = <-done:
 		case <-t.C:
-			return Failed(fmt.Errorf("not stopped within %v: ended as it was; journals are whole up to their last sync", within))
+			return Failed(fmt.Errorf("not stopped within %v: ended as it was; journals are whole up to "+
+				"their last sync", within))
 		}
 	}
 	if err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
@@ -255,7 +261,8 @@ func (c *Common) complete(drain time.Duration) error {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Health.Listen != "" {
 		if err := CheckLoopback(c.Health.Listen); err != nil {
-			wrong("health.listen: %w; health says much to whoever asks, so ask it on this machine or through a tunnel", err)
+			wrong("health.listen: %w; health says much to whoever asks, so ask it on this machine or "+
+				"through a tunnel", err)
 		}
 	}
 	var level slog.Level
@@ -269,7 +276,8 @@ func (c *Common) complete(drain time.Duration) error {
 	case c.Stop.Within == 0:
 		c.Stop.Within = drain + stopMargin
 	case c.Stop.Within < drain:
-		wrong("stop.within: %v is shorter than the %v that running tasks are promised: write at least that, or promise less", c.Stop.Within, drain)
+		wrong("stop.within: %v is shorter than the %v that running tasks are promised: write at least "+
+			"that, or promise less", c.Stop.Within, drain)
 	}
 	return errors.Join(errs...)
 }
@@ -277,7 +285,8 @@ func (c *Common) complete(drain time.Duration) error {
 // Default are the common sections' defaults.
 func Default() Common { return Common{Log: Log{Level: "info", Format: "text"}} }
 
-// Version is what a command shows as its version: what the linker set, or what Go knows, and what it was built with and for.
+// Version is what a command shows as its version: what the linker set, or what Go knows, and what it was
+// built with and for.
 func Version(linked string) string {
 	if linked == "" {
 		linked = "unknown"

@@ -59,7 +59,8 @@ func freeAddress(t *testing.T) string {
 }
 
 func fairRole(serve func(context.Context, *Process, Config) error) Role {
-	return Role{Name: "fair", Short: "A fair", Example: fairFile, Version: "v1.2", New: func() Config { return newFair() }, Serve: serve}
+	return Role{Name: "fair", Short: "A fair", Example: fairFile, Version: "v1.2",
+		New: func() Config { return newFair() }, Serve: serve}
 }
 
 func get(t *testing.T, url string) (int, string) {
@@ -91,7 +92,8 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains, gone with 0.
+// A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains,
+// gone with 0.
 func TestALife(t *testing.T) {
 	address := freeAddress(t)
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
@@ -109,13 +111,16 @@ func TestALife(t *testing.T) {
 	code := make(chan int, 1)
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
 	url := "http://" + address
-	eventually(t, "it is alive", func() bool { status, _ := get(t, url+"/livez"); return status == http.StatusOK })
+	eventually(t, "it is alive",
+		func() bool { status, _ := get(t, url+"/livez"); return status == http.StatusOK })
 
 	probe := func() (int, string) {
 		var errs bytes.Buffer
-		return Run(t.Context(), Command(role), []string{"--config", path, "--probe"}, io.Discard, &errs), errs.String()
+		return Run(t.Context(), Command(role), []string{"--config", path, "--probe"}, io.Discard, &errs),
+			errs.String()
 	}
-	if status, text := get(t, url+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "not serving yet") {
+	if status, text := get(t, url+"/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(text, "not serving yet") {
 		t.Errorf("before it serves: %d %s", status, text)
 	}
 	if code, says := probe(); code != ExitWrong || !strings.Contains(says, "not serving yet") {
@@ -126,7 +131,8 @@ func TestALife(t *testing.T) {
 		return strings.Contains(text, "not serving yet: the rain to end")
 	})
 	close(open)
-	eventually(t, "it is ready", func() bool { status, _ := get(t, url+"/readyz"); return status == http.StatusOK })
+	eventually(t, "it is ready",
+		func() bool { status, _ := get(t, url+"/readyz"); return status == http.StatusOK })
 	if code, says := probe(); code != ExitOK {
 		t.Errorf("probed when ready: %d %s", code, says)
 	}
@@ -134,7 +140,8 @@ func TestALife(t *testing.T) {
 		t.Errorf("its counts are %s", text)
 	}
 	sigterm()
-	eventually(t, "it says that it stops", func() bool { _, text := get(t, url+"/readyz"); return strings.Contains(text, "stopping") })
+	eventually(t, "it says that it stops",
+		func() bool { _, text := get(t, url+"/readyz"); return strings.Contains(text, "stopping") })
 	if status, _ := get(t, url+"/livez"); status != http.StatusOK {
 		t.Error("while it drains it is alive")
 	}
@@ -162,8 +169,10 @@ func TestItEndsInTime(t *testing.T) {
 	})
 	began := time.Now()
 	var log output
-	code := Run(ctx, Command(role), []string{"--config", write(t, fairFile+"stop: {within: 2s}\n")}, io.Discard, &log)
-	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > 10*time.Second || !strings.Contains(log.String(), "not stopped within 2s") {
+	code := Run(ctx, Command(role), []string{"--config", write(t, fairFile+"stop: {within: 2s}\n")},
+		io.Discard, &log)
+	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > 10*time.Second ||
+		!strings.Contains(log.String(), "not stopped within 2s") {
 		t.Errorf("exit code %d after %v: %s", code, took, &log)
 	}
 }
@@ -175,7 +184,8 @@ func TestServersThatComeLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := write(t, fairFile+"market: {nats: \"nats://"+address+"\", etcd: [\""+etcd.Endpoint()+"\"], connect_within: 20s}\nhealth: {listen: \""+health+"\"}\n")
+	path := write(t, fairFile+"market: {nats: \"nats://"+address+"\", etcd: [\""+etcd.Endpoint()+
+		"\"], connect_within: 20s}\nhealth: {listen: \""+health+"\"}\n")
 	open := make(chan struct{})
 	close(open)
 	role := fairRole(func(ctx context.Context, p *Process, c Config) error {
@@ -194,17 +204,20 @@ func TestServersThatComeLater(t *testing.T) {
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
 	eventually(t, "it says what it waits for", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
-		return strings.Contains(text, "waiting for NATS at nats://"+address) && strings.Contains(log.String(), "waiting for NATS")
+		return strings.Contains(text, "waiting for NATS at nats://"+address) &&
+			strings.Contains(log.String(), "waiting for NATS")
 	})
 	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is ready", func() bool { status, _ := get(t, "http://"+health+"/readyz"); return status == http.StatusOK })
+	eventually(t, "it is ready",
+		func() bool { status, _ := get(t, "http://"+health+"/readyz"); return status == http.StatusOK })
 	nats.Close()
 	eventually(t, "it notices that NATS has gone", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
-		return strings.Contains(text, "NATS is not connected") && strings.Contains(log.String(), "NATS is out of reach")
+		return strings.Contains(text, "NATS is not connected") &&
+			strings.Contains(log.String(), "NATS is out of reach")
 	})
 	if nats, err = embedded.StartNATS(embedded.NATSConfig{Listen: address}); err != nil {
 		t.Fatal(err)
@@ -219,7 +232,8 @@ func TestServersThatComeLater(t *testing.T) {
 	}
 	eventually(t, "it notices that etcd has gone", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
-		return strings.Contains(text, "etcd is not connected") && strings.Contains(log.String(), "etcd is out of reach")
+		return strings.Contains(text, "etcd is not connected") &&
+			strings.Contains(log.String(), "etcd is out of reach")
 	})
 	sigterm()
 	if c := <-code; c != ExitOK {
@@ -261,14 +275,17 @@ func TestServersThatNeverCome(t *testing.T) {
 	}
 	var log output
 	path := write(t, fairFile+"market: {nats: \"nats://127.0.0.1:1\", connect_within: 1s}\n")
-	if code := Run(t.Context(), Command(fairRole(serve)), []string{"--config", path}, io.Discard, &log); code != ExitWrong ||
-		!strings.Contains(log.String(), "NATS at nats://127.0.0.1:1 did not answer within 1s") || !strings.Contains(log.String(), "market.nats or SOUK_MARKET_NATS") {
+	if code := Run(t.Context(), Command(fairRole(serve)), []string{"--config", path}, io.Discard,
+		&log); code != ExitWrong ||
+		!strings.Contains(log.String(), "NATS at nats://127.0.0.1:1 did not answer within 1s") ||
+		!strings.Contains(log.String(), "market.nats or SOUK_MARKET_NATS") {
 		t.Errorf("exit code %d: %s", code, &log)
 	}
 	ctx, sigterm := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer sigterm()
 	path = write(t, fairFile+"market: {nats: \"nats://127.0.0.1:1\", connect_within: 1h}\n")
-	if code := Run(ctx, Command(fairRole(serve)), []string{"--config", path}, io.Discard, &log); code != ExitOK {
+	if code := Run(ctx, Command(fairRole(serve)), []string{"--config", path}, io.Discard,
+		&log); code != ExitOK {
 		t.Errorf("told to stop while waiting: exit code %d: %s", code, &log)
 	}
 }
@@ -301,12 +318,14 @@ func TestASecondSignal(t *testing.T) {
 func TestHelpAndVersion(t *testing.T) {
 	role := fairRole(nil)
 	var out bytes.Buffer
-	if code := Run(t.Context(), Command(role), []string{"--version"}, &out, &out); code != ExitOK || !strings.HasPrefix(out.String(), "fair v1.2 (go") {
+	if code := Run(t.Context(), Command(role), []string{"--version"}, &out, &out); code != ExitOK ||
+		!strings.HasPrefix(out.String(), "fair v1.2 (go") {
 		t.Errorf("%d %s", code, &out)
 	}
 	out.Reset()
 	Run(t.Context(), Command(role), []string{"--help"}, &out, &out)
-	for _, want := range []string{"name: autumn", "SOUK_FAIR_OPEN=8h0m0s", "SOUK_MARKET_NATS=nats://127.0.0.1:4222", "SOUK_FAIR_STALLS=", "a second signal ends it at once"} {
+	for _, want := range []string{"name: autumn", "SOUK_FAIR_OPEN=8h0m0s",
+		"SOUK_MARKET_NATS=nats://127.0.0.1:4222", "SOUK_FAIR_STALLS=", "a second signal ends it at once"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("--help does not say %q:\n%s", want, &out)
 		}
@@ -322,13 +341,15 @@ func TestHealthAddressIsTaken(t *testing.T) {
 	defer l.Close()
 	var errs output
 	path := write(t, fairFile+"health: {listen: \""+l.Addr().String()+"\"}\n")
-	if code := Run(t.Context(), Command(fairRole(nil)), []string{"--config", path}, io.Discard, &errs); code != ExitWrong || !strings.Contains(errs.String(), "health.listen: ") {
+	if code := Run(t.Context(), Command(fairRole(nil)), []string{"--config", path}, io.Discard,
+		&errs); code != ExitWrong || !strings.Contains(errs.String(), "health.listen: ") {
 		t.Errorf("exit code %d: %s", code, &errs)
 	}
 }
 
 func TestName(t *testing.T) {
-	for in, want := range map[string]string{"gpu-3.example.org": "gpu-3-example-org", "ok_1": "ok_1", "é": "--", strings.Repeat("x", 100): strings.Repeat("x", 64)} {
+	for in, want := range map[string]string{"gpu-3.example.org": "gpu-3-example-org", "ok_1": "ok_1",
+		"é": "--", strings.Repeat("x", 100): strings.Repeat("x", 64)} {
 		if got := Name(in); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}

@@ -47,7 +47,8 @@ func nested(t reflect.Type) bool {
 		return false
 	}
 	p := reflect.PointerTo(t)
-	return !p.Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) && !p.Implements(reflect.TypeFor[yaml.InterfaceUnmarshaler]()) &&
+	return !p.Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) &&
+		!p.Implements(reflect.TypeFor[yaml.InterfaceUnmarshaler]()) &&
 		!p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
@@ -93,8 +94,8 @@ func everyValue(v reflect.Value, at string, visit func(path string, v reflect.Va
 	}
 }
 
-// override sets fields from variables, and says which variable set which path. A variable of one of the file's sections
-// that names no field is an error.
+// override sets fields from variables, and says which variable set which path. A variable of one of the
+// file's sections that names no field is an error.
 func override(section string, environ []string, cfg Config) (map[string]string, error) {
 	set := map[string]string{}
 	for _, e := range environ {
@@ -134,20 +135,24 @@ func override(section string, environ []string, cfg Config) (map[string]string, 
 					best, least = k, d
 				}
 			}
-			errs = append(errs, fmt.Errorf("%s: no field has this name: is it %s? Unset it, or see %s --help", name, best, section))
+			errs = append(errs,
+				fmt.Errorf("%s: no field has this name: is it %s? Unset it, or see %s --help", name, best,
+					section))
 			break
 		}
 	}
 	return from, errors.Join(errs...)
 }
 
-// assign reads a variable's text: plain text for strings, items separated by commas for lists of them, YAML for all else.
+// assign reads a variable's text: plain text for strings, items separated by commas for lists of them, YAML
+// for all else.
 func assign(v reflect.Value, text string) error {
 	switch {
 	case v.Kind() == reflect.String:
 		v.SetString(text)
 		return nil
-	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String && !strings.HasPrefix(strings.TrimSpace(text), "["):
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String &&
+		!strings.HasPrefix(strings.TrimSpace(text), "["):
 		list := reflect.MakeSlice(v.Type(), 0, 4)
 		for item := range strings.SplitSeq(text, ",") {
 			if item = strings.TrimSpace(item); item != "" {
@@ -180,7 +185,8 @@ The fields of %s and their defaults:
 			text = nil
 		}
 		value := strings.TrimSpace(string(text))
-		if slices.Contains(hidden, path[strings.LastIndexByte(path, '.')+1:]) || value == `""` || value == "null" {
+		if slices.Contains(hidden, path[strings.LastIndexByte(path, '.')+1:]) || value == `""` ||
+			value == "null" {
 			value = ""
 		}
 		fmt.Fprintf(&b, "  %s=%s\n", variable(path), strings.Trim(value, `"`))

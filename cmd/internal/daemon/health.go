@@ -62,8 +62,8 @@ func (p *Process) Awaits(what func() string) {
 	p.health.awaits = what
 }
 
-// Needs says what the daemon must be for what it does beyond its connections: as long as ok is false it is not ready, for the
-// reason why.
+// Needs says what the daemon must be for what it does beyond its connections: as long as ok is false it is
+// not ready, for the reason why.
 func (p *Process) Needs(why string, ok func() bool) { p.health.need(why, ok) }
 
 // Lacks is Needs where the reason is not always the same: as long as what it says is not "".
@@ -176,7 +176,8 @@ func (h *health) listen(address string) error {
 		e.Encode(v)
 	})
 	h.listener = l
-	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10}
+	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second,
+		MaxHeaderBytes: 8 << 10}
 	go h.server.Serve(l)
 	return nil
 }
@@ -212,7 +213,8 @@ func Probe(ctx context.Context, address string) error {
 	defer answer.Body.Close()
 	var r Report
 	if err := json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&r); err != nil {
-		return fmt.Errorf("%s answers %s, and no report: is it a daemon of this market? (%w)", address, answer.Status, err)
+		return fmt.Errorf("%s answers %s, and no report: is it a daemon of this market? (%w)", address,
+			answer.Status, err)
 	}
 	if !r.Ready {
 		return fmt.Errorf("%s is not ready: %q", r.Daemon, r.Not)

@@ -18,15 +18,17 @@ import (
 
 // Market says where the market's NATS and etcd are.
 type Market struct {
-	NATS          string        `yaml:"nats"`           // nats://host:port, several separated by commas
-	Etcd          []string      `yaml:"etcd"`           // host:port of each member
-	ConnectWithin time.Duration `yaml:"connect_within"` // how long the start waits for each of them; afterwards outages are waited out
-	AllowRemote   bool          `yaml:"allow_remote"`   // take addresses beyond this machine
+	NATS string   `yaml:"nats"` // nats://host:port, several separated by commas
+	Etcd []string `yaml:"etcd"` // host:port of each member
+	// how long the start waits for each of them; afterwards outages are waited out
+	ConnectWithin time.Duration `yaml:"connect_within"`
+	AllowRemote   bool          `yaml:"allow_remote"` // take addresses beyond this machine
 }
 
 // DefaultMarket is a market on this machine.
 func DefaultMarket() Market {
-	return Market{NATS: "nats://127.0.0.1:4222", Etcd: []string{"127.0.0.1:2379"}, ConnectWithin: 60 * time.Second}
+	return Market{NATS: "nats://127.0.0.1:4222", Etcd: []string{"127.0.0.1:2379"},
+		ConnectWithin: 60 * time.Second}
 }
 
 // MarketExample is the section as --help shows it.
@@ -36,7 +38,8 @@ const MarketExample = `market:
   connect_within: 60s              # the start waits so long for each; later outages are waited out
 `
 
-const noAuthentication = "there is no authentication yet, so whoever reaches these servers can spend any client's money"
+const noAuthentication = "there is no authentication yet, so whoever reaches these servers can spend any " +
+	"client's money"
 
 // Validate judges the section.
 func (m Market) Validate() error {
@@ -85,7 +88,8 @@ func redactedIn(list string) string {
 // remote reports whether an address is beyond this machine.
 func (m Market) remote() (out []string) {
 	for a := range strings.SplitSeq(m.NATS, ",") {
-		if u, err := url.Parse(strings.TrimSpace(a)); err == nil && errors.Is(CheckLoopback(u.Host), errRemote) {
+		if u, err := url.Parse(strings.TrimSpace(a)); err == nil &&
+			errors.Is(CheckLoopback(u.Host), errRemote) {
 			out = append(out, u.Host)
 		}
 	}
@@ -118,9 +122,11 @@ type Link struct {
 	stop     context.CancelFunc
 }
 
-// Connect reaches NATS and etcd, waiting for each as long as the configuration says, and has the health endpoint watch them.
-// name is an id; it shows in the server's monitoring. change makes other connections to NATS than the usual.
-func (p *Process) Connect(ctx context.Context, m Market, name string, change ...func(*natsbus.Config)) (*Link, error) {
+// Connect reaches NATS and etcd, waiting for each as long as the configuration says, and has the health
+// endpoint watch them. name is an id; it shows in the server's monitoring. change makes other connections to
+// NATS than the usual.
+func (p *Process) Connect(ctx context.Context, m Market, name string, change ...func(*natsbus.Config)) (*Link,
+	error) {
 	if remote := m.remote(); len(remote) > 0 {
 		p.Log.Warn("the market is reached over a network: "+noAuthentication, "addresses", remote)
 	}
@@ -140,7 +146,8 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	}
 	err = p.patiently(ctx, m.ConnectWithin, "etcd", etcdAt, "market.etcd or SOUK_MARKET_ETCD",
 		func() (err error) {
-			l.Registry, err = etcdreg.DialContext(ctx, etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
+			l.Registry, err = etcdreg.DialContext(ctx,
+				etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
 			return err
 		})
 	if err != nil {
@@ -192,7 +199,8 @@ func (l *Link) Close() error {
 }
 
 // patiently tries until it works, ctx ends, or the time is over; and says that it waits.
-func (p *Process) patiently(ctx context.Context, within time.Duration, what, where, set string, try func() error) error {
+func (p *Process) patiently(ctx context.Context, within time.Duration, what, where, set string,
+	try func() error) error {
 	end := time.Now().Add(within)
 	pause := 100 * time.Millisecond
 	var outage bus.Outage
@@ -206,7 +214,8 @@ func (p *Process) patiently(ctx context.Context, within time.Duration, what, whe
 		}
 		left := time.Until(end)
 		if left <= 0 {
-			return fmt.Errorf("%s at %s did not answer within %v: %w. Start it (`souk infra` runs one for this machine), or correct %s", what, where, within, err, set)
+			return fmt.Errorf("%s at %s did not answer within %v: %w. Start it (`souk infra` runs one for "+
+				"this machine), or correct %s", what, where, within, err, set)
 		}
 		if outage.Failed(time.Now(), what) {
 			p.Log.Warn("waiting for "+what, "at", where, "for", left.Round(time.Second), "err", err)

@@ -101,7 +101,8 @@ Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 und
 		},
 	}
 	c.Flags().IntVar(&o.Level, "level", ledger.MaxLevel, "highest level to check, 0 to 6")
-	c.Flags().StringSliceVar(&o.Elsewhere, "elsewhere", nil, "journals that are kept on other machines, and not missing here")
+	c.Flags().StringSliceVar(&o.Elsewhere, "elsewhere", nil,
+		"journals that are kept on other machines, and not missing here")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what was checked, and what could not be")
 	c.Flags().BoolVar(&strict, "strict", false, "exit 4 if something could not be checked")
 	return c
@@ -112,7 +113,8 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 	if e.output == "json" {
 		return writeJSON(w, object{
 			[]string{"findings", "count", "across", "undecided", "journals"},
-			[]any{orEmpty(sum.Findings), sum.Count, sum.Across, orEmpty(sum.Undecided), reportObjects(sum.Reports)}})
+			[]any{orEmpty(sum.Findings), sum.Count, sum.Across, orEmpty(sum.Undecided),
+				reportObjects(sum.Reports)}})
 	}
 	if e.output == "table" {
 		for _, f := range sum.Findings {
@@ -123,7 +125,8 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 		}
 		return nil
 	}
-	s := sheet{columns: []string{"level", "invariant", "journal", "seq", "record", "expected", "found", "show"}}
+	s := sheet{columns: []string{"level", "invariant", "journal", "seq", "record", "expected", "found",
+		"show"}}
 	for _, f := range sum.Findings {
 		s.add(f.Level, f.Invariant, f.Journal, f.Seq, f.Record, f.Expected, f.Found, f.Show)
 	}
@@ -146,9 +149,11 @@ func reportObjects(reports []ledger.Report) []object {
 }
 
 func reportSheet(reports []ledger.Report) sheet {
-	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue", "payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
+	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
+		"payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
 	for _, r := range reports {
-		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
+		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments,
+			r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
 	}
 	return s
 }
@@ -171,8 +176,10 @@ func progress(w io.Writer, what string) (step func(done, total int64), finish fu
 				if time.Since(start) < time.Second/2 {
 					return
 				}
-				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
-					progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w),
+					progressbar.OptionSetDescription(what),
+					progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(),
+					progressbar.OptionThrottle(100*time.Millisecond))
 			}
 			_ = bar.Set64(min(done, total))
 		}, func() {

@@ -101,11 +101,13 @@ Amounts are credits.`,
 		}
 		return nil
 	}
-	root.AddCommand(e.checkCommand(), e.balCommand(), e.regCommand(), e.roundCommand(), e.printCommand(), e.traceCommand(), e.statsCommand(), e.tailCommand())
+	root.AddCommand(e.checkCommand(), e.balCommand(), e.regCommand(), e.roundCommand(), e.printCommand(),
+		e.traceCommand(), e.statsCommand(), e.tailCommand())
 	return root
 }
 
-// watch shows a bar on a terminal while a command reads. The first thing that is written to w takes it away, as does stop.
+// watch shows a bar on a terminal while a command reads. The first thing that is written to w takes it away,
+// as does stop.
 func watch(cmd *cobra.Command, sources []*inspect.Source) (w io.Writer, stop func()) {
 	w = cmd.OutOrStdout()
 	if !isTerminal(cmd.ErrOrStderr()) {

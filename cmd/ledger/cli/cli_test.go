@@ -129,7 +129,8 @@ func (w *writer) salt() (s [16]byte) { w.salts++; s[3] = w.salts; return s }
 // write books records and stores them as one frame. Frauds are stored as they are.
 func (w *writer) write(records ...ledger.Record) error {
 	seq, _, at := w.book.Last()
-	f := ledger.Frame{Version: ledger.FrameVersion, Epoch: 4, Seq: seq + 1, Time: max(at, 1_790_000_000e9) + 1e6, Records: records}
+	f := ledger.Frame{Version: ledger.FrameVersion, Epoch: 4, Seq: seq + 1,
+		Time: max(at, 1_790_000_000e9) + 1e6, Records: records}
 	if err := w.book.ApplyFrame(f); err != nil {
 		return err
 	}
@@ -212,11 +213,15 @@ func errorOf(errs ...error) error {
 func (w *writer) round(n int, last bool, fraud string) error {
 	number, prev := w.book.LastRound()
 	r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule, Fee: 1000,
-		Agents: []market.Supply{{Agent: "a1", Tiers: []market.Tier{{Slots: 1}}}, {Agent: "a2", Tiers: []market.Tier{{Slots: 1}}}}}
+		Agents: []market.Supply{{Agent: "a1", Tiers: []market.Tier{{Slots: 1}}},
+			{Agent: "a2", Tiers: []market.Tier{{Slots: 1}}}}}
 	for j, client := range []string{"ann", "bob", "cyd"} {
-		r.Tasks = append(r.Tasks, market.Task{ID: market.TaskID(fmt.Sprintf("%s/t%d", client, n)), Client: client})
+		r.Tasks = append(r.Tasks,
+			market.Task{ID: market.TaskID(fmt.Sprintf("%s/t%d", client, n)), Client: client})
 		for a := range 2 {
-			r.Edges = append(r.Edges, market.Edge{Task: j, Agent: a, Value: market.Credits(4_000_000 + 700_000*j + 100_000*a), Cost: 600_000})
+			r.Edges = append(r.Edges,
+				market.Edge{Task: j, Agent: a, Value: market.Credits(4_000_000 + 700_000*j + 100_000*a),
+					Cost: 600_000})
 		}
 	}
 	o, err := market.Clear(r)
@@ -230,8 +235,10 @@ func (w *writer) round(n int, last bool, fraud string) error {
 	var holds []ledger.Hold
 	for slot, a := range o.Awards {
 		client, task, _ := strings.Cut(string(a.Task), "/")
-		h := ledger.Hold{Client: client, Task: task, Agent: string(a.Agent), Model: "m/7b", Round: r.Number, Slot: slot, Kind: "task",
-			Amount: a.Premium + market.WorstCase(card, 400, 200), Premium: a.Premium, Fee: r.Fee, Quoted: a.Cost, Settle: r.Rule.Settle,
+		h := ledger.Hold{Client: client, Task: task, Agent: string(a.Agent), Model: "m/7b", Round: r.Number,
+			Slot: slot, Kind: "task",
+			Amount: a.Premium + market.WorstCase(card, 400, 200), Premium: a.Premium, Fee: r.Fee,
+			Quoted: a.Cost, Settle: r.Rule.Settle,
 			Price: card, Prompt: 299_800, Output: 50, MaxTokens: 200, Expires: 1_790_000_100e9}
 		holds = append(holds, h)
 		records = append(records, ledger.NewHold(w.name, h, w.salt()))
@@ -248,7 +255,9 @@ func (w *writer) round(n int, last bool, fraud string) error {
 		if fraud == "metering" && last {
 			cost += 7
 		}
-		if err := w.write(ledger.NewCapture(w.name, h, ledger.Capture{Outcome: "done", Finish: "stop", Cost: cost, Usage: use, TTFTUS: 31_000}, w.salt())); err != nil {
+		if err := w.write(ledger.NewCapture(w.name, h,
+			ledger.Capture{Outcome: "done", Finish: "stop", Cost: cost, Usage: use, TTFTUS: 31_000},
+			w.salt())); err != nil {
 			return err
 		}
 	}
@@ -261,17 +270,20 @@ func TestCheckInProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum, err := inspect.Check(context.Background(), []string{data}, inspect.Options{Level: ledger.MaxLevel})
-	if err != nil || codeOf(&sum) != ExitClean || !sum.Across || len(sum.Reports) != 2 || sum.Reports[0].Rounds != 20 {
+	if err != nil || codeOf(&sum) != ExitClean || !sum.Across || len(sum.Reports) != 2 ||
+		sum.Reports[0].Rounds != 20 {
 		t.Errorf("%v, %s", err, sum.Line())
 	}
 	x, err := inspect.Explain(context.Background(), filepath.Join(data, "journal", "hub-maths"), 3)
 	if err != nil || !strings.Contains(x.String(), "would have won it") {
 		t.Errorf("%v\n%s", err, x)
 	}
-	if _, err := inspect.Explain(context.Background(), filepath.Join(data, "journal", "hub-maths"), 21); err == nil || !strings.Contains(err.Error(), "no round 21: its last is 20") {
+	if _, err := inspect.Explain(context.Background(), filepath.Join(data, "journal", "hub-maths"),
+		21); err == nil || !strings.Contains(err.Error(), "no round 21: its last is 20") {
 		t.Errorf("round 21: %v", err)
 	}
-	if _, err := inspect.Explain(context.Background(), data, 3); err == nil || !strings.Contains(err.Error(), "2 journals") {
+	if _, err := inspect.Explain(context.Background(), data, 3); err == nil ||
+		!strings.Contains(err.Error(), "2 journals") {
 		t.Errorf("of two journals: %v", err)
 	}
 }
@@ -291,8 +303,10 @@ func TestCheckBesideAWriter(t *testing.T) {
 		h, err2 := newWriter(filepath.Join(data, "other"), "hub-law", ledger.RoleHub)
 		err = errorOf(err, err2)
 		for n := uint64(1); n <= 300 && err == nil; n++ {
-			err = errorOf(tr.write(ledger.NewGrant(h.name, n, "ann", 1000, "", tr.salt())), h.write(ledger.NewAccept(h.name, n, "ann", 1000, h.salt())),
-				h.write(ledger.NewReturn(h.name, n, "ann", 500, h.salt())), tr.write(ledger.NewReclaim(h.name, n, "ann", 500, tr.salt())))
+			err = errorOf(tr.write(ledger.NewGrant(h.name, n, "ann", 1000, "", tr.salt())),
+				h.write(ledger.NewAccept(h.name, n, "ann", 1000, h.salt())),
+				h.write(ledger.NewReturn(h.name, n, "ann", 500, h.salt())),
+				tr.write(ledger.NewReclaim(h.name, n, "ann", 500, tr.salt())))
 		}
 		if err == nil {
 			err = errorOf(tr.j.Close(), h.j.Close())
@@ -301,7 +315,8 @@ func TestCheckBesideAWriter(t *testing.T) {
 	}()
 	checks := 0
 	for {
-		sum, err := inspect.Check(context.Background(), []string{filepath.Join(data, "other")}, inspect.Options{Level: ledger.MaxLevel})
+		sum, err := inspect.Check(context.Background(), []string{filepath.Join(data, "other")},
+			inspect.Options{Level: ledger.MaxLevel})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -370,12 +385,15 @@ func TestAFirstFrameWithoutRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errorOf(j.Append(ledger.Frame{Version: ledger.FrameVersion, Epoch: 4, Seq: 1, Time: 1}), j.Close()); err != nil {
+	if err := errorOf(j.Append(ledger.Frame{Version: ledger.FrameVersion, Epoch: 4, Seq: 1, Time: 1}),
+		j.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]int{"check": ExitViolations, "bal": ExitViolations, "print": ExitClean, "stats": ExitClean, "tail": ExitClean, "round 1": ExitUsage} {
+	for args, want := range map[string]int{"check": ExitViolations, "bal": ExitViolations, "print": ExitClean,
+		"stats": ExitClean, "tail": ExitClean, "round 1": ExitUsage} {
 		var out, errs bytes.Buffer
-		if code := Run(context.Background(), "", append(strings.Fields(args), "--data", data), &out, &errs); code != want {
+		if code := Run(context.Background(), "", append(strings.Fields(args), "--data", data), &out,
+			&errs); code != want {
 			t.Errorf("%s: exit %d, want %d: %s%s", args, code, want, &out, &errs)
 		}
 	}
@@ -387,7 +405,8 @@ func TestCSV(t *testing.T) {
 	if err := writeMarket(data, 3, "premium"); err != nil {
 		t.Fatal(err)
 	}
-	for args, columns := range map[string]int{"check": 8, "bal": 3, "print": 7, "reg surplus": 7, "round 2": 10, "stats": 20, "tail": 7} {
+	for args, columns := range map[string]int{"check": 8, "bal": 3, "print": 7, "reg surplus": 7,
+		"round 2": 10, "stats": 20, "tail": 7} {
 		var out, errs bytes.Buffer
 		Run(context.Background(), "", append(strings.Fields(args), "--data", data, "-O", "csv"), &out, &errs)
 		rows, err := csv.NewReader(&out).ReadAll()
@@ -402,9 +421,11 @@ func TestJSONIsOneDocument(t *testing.T) {
 	if err := writeMarket(data, 3, ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"check"}, {"bal"}, {"stats"}, {"round", "2"}, {"print"}, {"print", "--kind", "payout"}, {"trace", "cyd/t1"}} {
+	for _, args := range [][]string{{"check"}, {"bal"}, {"stats"}, {"round", "2"}, {"print"},
+		{"print", "--kind", "payout"}, {"trace", "cyd/t1"}} {
 		var out, errs bytes.Buffer
-		if code := Run(context.Background(), "", append(args, "--data", data, "-O", "json"), &out, &errs); code != ExitClean {
+		if code := Run(context.Background(), "", append(args, "--data", data, "-O", "json"), &out,
+			&errs); code != ExitClean {
 			t.Errorf("%v: exit %d: %s", args, code, &errs)
 		}
 		if !json.Valid(out.Bytes()) {

@@ -24,7 +24,8 @@ type sheet struct {
 
 func (s *sheet) add(cells ...any) { s.rows = append(s.rows, cells) }
 
-// stream writes rows as they come, with what is kept of them bounded: as ndjson or csv. A table has to know them all.
+// stream writes rows as they come, with what is kept of them bounded: as ndjson or csv. A table has to know
+// them all.
 type stream struct {
 	columns []string
 	json    io.Writer

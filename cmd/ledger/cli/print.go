@@ -60,7 +60,8 @@ func (f *filter) parseRange(s string) (err error) {
 		}
 	}
 	if err != nil || f.from == 0 || f.to != 0 && f.to < f.from {
-		return fmt.Errorf("--seq %q: want a frame's number, which count from 1, or a range like 17-20 or 17-", s)
+		return fmt.Errorf("--seq %q: want a frame's number, which count from 1, or a range like 17-20 or 17-",
+			s)
 	}
 	return nil
 }
@@ -120,7 +121,8 @@ func (e *env) printCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&seq, "seq", "", "only this frame, or a range like 17-20 or 17-")
 	c.Flags().StringVar(&f.id, "id", "", "only the record of this id and those made from it")
-	c.Flags().StringVar(&f.kind, "kind", "", "only records of this kind: round, hold, capture, void, grant, ...")
+	c.Flags().StringVar(&f.kind, "kind", "",
+		"only records of this kind: round, hold, capture, void, grant, ...")
 	c.Flags().StringVar(&f.account, "account", "", "only records that move this account")
 	return c
 }
@@ -170,7 +172,8 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err err
 		}
 		return err
 	case "json", "ndjson":
-		v := view{name, f.Seq, f.Epoch, time.Unix(0, f.Time).UTC().Format(time.RFC3339Nano), r.Kind.String(), r.ID, hex.EncodeToString(r.Salt[:]), []leg{}, content(r)}
+		v := view{name, f.Seq, f.Epoch, time.Unix(0, f.Time).UTC().Format(time.RFC3339Nano), r.Kind.String(),
+			r.ID, hex.EncodeToString(r.Salt[:]), []leg{}, content(r)}
 		for _, l := range r.Legs {
 			v.Legs = append(v.Legs, leg(l))
 		}
@@ -187,7 +190,8 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err err
 		}
 		return err
 	}
-	_, err = fmt.Fprintf(p.w, "%s %s %s  (%s, frame %d, epoch %d)\n    ; %s\n", stamp(f.Time), r.Kind, r.ID, name, f.Seq, f.Epoch, sentence(r))
+	_, err = fmt.Fprintf(p.w, "%s %s %s  (%s, frame %d, epoch %d)\n    ; %s\n", stamp(f.Time), r.Kind, r.ID,
+		name, f.Seq, f.Epoch, sentence(r))
 	for _, l := range r.Legs {
 		if err == nil {
 			_, err = fmt.Fprintf(p.w, "    %-40s %20s\n", l.Account, aligned(l.Amount))
@@ -237,7 +241,8 @@ func (e *env) regCommand() *cobra.Command {
 							if l.Account == args[0] {
 								balance += l.Amount
 								moved = true
-								row := []any{stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance}
+								row := []any{stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount,
+									balance}
 								if rows == nil {
 									out.rows = append(out.rows, row)
 								} else if err := rows.add(row...); err != nil {
@@ -297,17 +302,22 @@ func sentence(r *ledger.Record) string {
 		return fmt.Sprintf("journal of %s%s, %d units per credit", r.Open.Role, of, r.Open.Scale)
 	case r.Round != nil:
 		in, o := &r.Round.Round, &r.Round.Outcome
-		return fmt.Sprintf("%d tasks, %d agents, %d edges; %d awards, %d slot prices above 0, welfare %s", len(in.Tasks), len(in.Agents), len(in.Edges), len(o.Awards), len(o.Prices), o.Welfare)
+		return fmt.Sprintf("%d tasks, %d agents, %d edges; %d awards, %d slot prices above 0, welfare %s",
+			len(in.Tasks), len(in.Agents), len(in.Edges), len(o.Awards), len(o.Prices), o.Welfare)
 	case r.Hold != nil:
 		h := r.Hold
-		return fmt.Sprintf("%s/%s on %s (%s): premium %s (fee %s) + at most %s; quoted %s for %d prompt tokens (%d cached) and %d output; until %s",
-			h.Client, h.Task, h.Agent, h.Model, h.Premium, h.Fee, h.Amount-h.Premium, h.Quoted, h.Prompt, h.Cached, h.Output, stamp(h.Expires))
+		return fmt.Sprintf("%s/%s on %s (%s): premium %s (fee %s) + at most %s; quoted %s for %d prompt "+
+			"tokens (%d cached) and %d output; until %s",
+			h.Client, h.Task, h.Agent, h.Model, h.Premium, h.Fee, h.Amount-h.Premium, h.Quoted, h.Prompt,
+			h.Cached, h.Output, stamp(h.Expires))
 	case r.Capture != nil:
 		c := r.Capture
-		s := fmt.Sprintf("%s: cost %s for %d prompt tokens (%d cached) and %d output, first token after %s, finish %s", c.Outcome, c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output,
+		s := fmt.Sprintf("%s: cost %s for %d prompt tokens (%d cached) and %d output, first token after "+
+			"%s, finish %s", c.Outcome, c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output,
 			time.Duration(c.TTFTUS)*time.Microsecond, c.Finish)
 		if q := c.Claim; q != nil {
-			s += fmt.Sprintf("; its agent claimed %s for %d prompt tokens (%d cached) and %d output, %d relayed", q.Cost, q.Usage.Prompt, q.Usage.Cached, q.Usage.Output, q.Relayed)
+			s += fmt.Sprintf("; its agent claimed %s for %d prompt tokens (%d cached) and %d output, %d "+
+				"relayed", q.Cost, q.Usage.Prompt, q.Usage.Cached, q.Usage.Output, q.Relayed)
 		}
 		return s
 	case r.Void != nil:
@@ -326,11 +336,14 @@ func sentence(r *ledger.Record) string {
 		return fmt.Sprintf("%s of %s: %s", r.Correction.Amount, r.Correction.Of, r.Correction.Reason)
 	case r.Kind == ledger.KindSeal:
 		e := &r.Epoch.Epoch
-		return fmt.Sprintf("epoch %d of class %s: %d asks sealed, ceiling %s, %s", e.Number, e.Class, len(e.Seals), e.Ceiling, winners(e.Winners))
+		return fmt.Sprintf("epoch %d of class %s: %d asks sealed, ceiling %s, %s", e.Number, e.Class,
+			len(e.Seals), e.Ceiling, winners(e.Winners))
 	case r.Kind == ledger.KindTariff:
 		e, t := &r.Epoch.Epoch, &r.Epoch.Tariff
-		return fmt.Sprintf("epoch %d of class %s: %d of %d asks opened, tariff %s a task beside the metered cost for %s; on standby %s; lost %s",
-			e.Number, e.Class, len(e.Opened), len(e.Seals), t.Amount, list(t.Winners), list(t.Standby), list(e.Lost))
+		return fmt.Sprintf("epoch %d of class %s: %d of %d asks opened, tariff %s a task beside the "+
+			"metered cost for %s; on standby %s; lost %s",
+			e.Number, e.Class, len(e.Opened), len(e.Seals), t.Amount, list(t.Winners), list(t.Standby),
+			list(e.Lost))
 	}
 	return "the journal ends here"
 }
@@ -488,7 +501,8 @@ func (t *tracer) options(r *ledger.Round) error {
 	if err != nil {
 		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.Dir)
 	}
-	one := market.Explanation{Domain: x.Domain, Number: x.Number, Rule: x.Rule, Welfare: x.Welfare, Tasks: x.Tasks[j : j+1]}
+	one := market.Explanation{Domain: x.Domain, Number: x.Number, Rule: x.Rule, Welfare: x.Welfare,
+		Tasks: x.Tasks[j : j+1]}
 	if one.Tasks[0].Award != nil {
 		one.Seats = x.Seats // why the price is what it is
 	}

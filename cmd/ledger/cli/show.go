@@ -55,7 +55,8 @@ agent:ID:payable, surplus, fee; clearing:JOURNAL, money between two journals; ex
 		RunE: func(cmd *cobra.Command, args []string) error {
 			paths, globs := split(args)
 			if len(globs) > 1 {
-				return fmt.Errorf("one pattern at most: %q exist neither as files nor as one pattern (quote it)", globs)
+				return fmt.Errorf("one pattern at most: %q exist neither as files nor as one pattern "+
+					"(quote it)", globs)
 			}
 			glob := ""
 			if len(globs) == 1 {
@@ -120,11 +121,13 @@ func (e *env) roundCommand() *cobra.Command {
 			return showRound(cmd.Context(), w, s, n, explain, e.output)
 		},
 	}
-	c.Flags().BoolVar(&explain, "explain", false, "say in words why each task was placed or not, and why each slot has its price")
+	c.Flags().BoolVar(&explain, "explain", false,
+		"say in words why each task was placed or not, and why each slot has its price")
 	return c
 }
 
-func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, explain bool, format string) error {
+func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, explain bool,
+	format string) error {
 	found, err := s.Round(ctx, n)
 	if err != nil {
 		return err
@@ -149,16 +152,19 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 }
 
 func roundSheet(r *market.Round, o *market.Outcome) *sheet {
-	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "congestion", "regime", "fee", "premium"}}
+	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "congestion",
+		"regime", "fee", "premium"}}
 	awards := o.Awards
 	for _, t := range r.Tasks {
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			a := awards[0]
 			awards = awards[1:]
 			congestion, regime, fee := r.Tolls(a)
-			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion, -regime, -fee, a.Premium)
+			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion, -regime,
+				-fee, a.Premium)
 		} else {
-			s.add(string(t.ID), "-", 0, market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0))
+			s.add(string(t.ID), "-", 0, market.Credits(0), market.Credits(0), market.Credits(0),
+				market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0))
 		}
 	}
 	return s
@@ -173,7 +179,8 @@ func (e *env) statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := sheet{columns: []string{"journal", "role", "frames", "records", "bytes/record", "MB", "rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
+			out := sheet{columns: []string{"journal", "role", "frames", "records", "bytes/record", "MB",
+				"rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
 				"payments", "payouts", "surplus", "fees", "epochs", "first", "last"}}
 			w, stop := watch(cmd, sources)
 			defer stop()
@@ -189,7 +196,8 @@ func (e *env) statsCommand() *cobra.Command {
 				if t.rounds > 0 {
 					perRound = strconv.FormatFloat(float64(t.tasks)/float64(t.rounds), 'f', 2, 64)
 				}
-				out.add(s.Name, s.Role, t.frames, t.records, perRecord, s.Size()>>20, t.rounds, perRound, t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
+				out.add(s.Name, s.Role, t.frames, t.records, perRecord, s.Size()>>20, t.rounds, perRound,
+					t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
 					t.cost+t.premium, t.cost, t.premium-t.fee, t.fee, t.epochs, stamp(t.first), stamp(t.last))
 			}
 			return out.write(w, e.output)

@@ -38,7 +38,8 @@ const (
 
 // Kinds of what comes on a reply subject: the first byte of a message.
 const (
-	chunkKind  = 'c' // number from 0 (8 bytes), how many tokens (4 bytes), their text as the engine escaped it
+	// number from 0 (8 bytes), how many tokens (4 bytes), their text as the engine escaped it
+	chunkKind  = 'c'
 	resultKind = 'r' // how many chunks (8 bytes), how many tokens (4 bytes)
 	errorKind  = 'e' // why
 )
@@ -319,7 +320,8 @@ func (c *Caller) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) 
 			n, count := binary.LittleEndian.Uint64(m[1:]), int(binary.LittleEndian.Uint32(m[9:]))
 			if m[0] == resultKind {
 				a.Text = text.String()
-				a.Result = bus.Result{Client: t.Client, Task: t.ID, Chunks: n, Usage: market.Usage{Output: count}}
+				a.Result = bus.Result{Client: t.Client, Task: t.ID, Chunks: n,
+					Usage: market.Usage{Output: count}}
 				return a, nil
 			}
 			if a.TTFT == 0 {

@@ -29,7 +29,10 @@ func engine(t *testing.T, size int, seen func()) string {
 			http.NotFound(w, r)
 			return
 		}
-		event := func(delta string) string { return `data: {"choices":[{"index":0,"delta":{` + delta + "}}]}\n\n" }
+		event := func(delta string) string {
+			return `data: {"choices":[{"index":0,"delta":{` + delta +
+				"}}]}\n\n"
+		}
 		fmt.Fprint(w, event(`"role":"assistant","content":""`))
 		w.(http.Flusher).Flush()
 		for piece := range slices.Chunk(words, size) {
@@ -58,13 +61,14 @@ func TestRelaysEveryTokenInOrder(t *testing.T) {
 				var next uint64
 				tokens := 0
 				var text strings.Builder
-				a, err := f.AskWith(t.Context(), bus.Task{Client: "dev", Body: []byte(`{}`)}, func(c bus.Chunk) {
-					if c.Seq != next {
-						t.Errorf("chunk %d came where %d was due", c.Seq, next)
-					}
-					next, tokens = next+1, tokens+c.Count
-					text.WriteString(c.Text)
-				})
+				a, err := f.AskWith(t.Context(), bus.Task{Client: "dev", Body: []byte(`{}`)},
+					func(c bus.Chunk) {
+						if c.Seq != next {
+							t.Errorf("chunk %d came where %d was due", c.Seq, next)
+						}
+						next, tokens = next+1, tokens+c.Count
+						text.WriteString(c.Text)
+					})
 				if err != nil {
 					t.Error(err)
 					return
@@ -72,8 +76,10 @@ func TestRelaysEveryTokenInOrder(t *testing.T) {
 				if want := strings.Join(words, ""); text.String() != want || a.Text != want {
 					t.Errorf("chunks of %q, an answer of %q; the engine said %q", text.String(), a.Text, want)
 				}
-				if tokens != len(words) || a.Result.Usage.Output != tokens || a.Result.Chunks != next || a.TTFT <= 0 {
-					t.Errorf("%d tokens in %d chunks came, first after %v; the last word says %d in %d; want %d tokens",
+				if tokens != len(words) || a.Result.Usage.Output != tokens || a.Result.Chunks != next ||
+					a.TTFT <= 0 {
+					t.Errorf("%d tokens in %d chunks came, first after %v; the last word says %d in %d; "+
+						"want %d tokens",
 						tokens, next, a.TTFT, a.Result.Usage.Output, a.Result.Chunks, len(words))
 				}
 			})
@@ -175,12 +181,14 @@ func TestDispatchesAfterTheSync(t *testing.T) {
 
 // A journal or an engine that fails is an error to who asked, and no silence.
 func TestTellsFailures(t *testing.T) {
-	c := relay(t, engine(t, 1, func() { t.Error("an engine was asked without a frame") }), &ink{fail: errors.New("disk full")})
+	c := relay(t, engine(t, 1, func() { t.Error("an engine was asked without a frame") }),
+		&ink{fail: errors.New("disk full")})
 	if _, err := c.Ask(t.Context(), bus.Task{Body: []byte(`{}`)}); err == nil || err.Error() != "disk full" {
 		t.Errorf("got %v, want disk full", err)
 	}
 	c = relay(t, engine(t, 1, func() {})+"/elsewhere", &ink{})
-	if _, err := c.Ask(t.Context(), bus.Task{Body: []byte(`{}`)}); err == nil || !strings.Contains(err.Error(), "404") {
+	if _, err := c.Ask(t.Context(), bus.Task{Body: []byte(`{}`)}); err == nil ||
+		!strings.Contains(err.Error(), "404") {
 		t.Errorf("got %v, want the engine's 404", err)
 	}
 }

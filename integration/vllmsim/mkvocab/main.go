@@ -1,9 +1,10 @@
-// Command mkvocab learns the stand-in's vocabulary: byte-pair encoding over the pieces of the texts on standard input.
+// Command mkvocab learns the stand-in's vocabulary: byte-pair encoding over the pieces of the texts on
+// standard input.
 //
 //	cat TEXTS | go run ./integration/vllmsim/mkvocab > integration/vllmsim/vocab.txt
 //
-// It writes one token a line, quoted as Go does, in the order learned. Ties go to the pair whose text sorts first, so the
-// same input gives the same file.
+// It writes one token a line, quoted as Go does, in the order learned. Ties go to the pair whose text sorts
+// first, so the same input gives the same file.
 package main
 
 import (

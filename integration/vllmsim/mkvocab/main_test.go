@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The most frequent pair is joined first; of equally frequent ones that whose text sorts first; a pair that occurs once never.
+// The most frequent pair is joined first; of equally frequent ones that whose text sorts first; a pair that
+// occurs once never.
 func TestLearn(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -52,7 +52,8 @@ func (s *Server) prove(ctx context.Context) {
 			case err == nil:
 				came, lost = answered, time.Time{}
 			case lost.IsZero():
-				s.d.Log.Warn("treasury: the registry does not say which hubs lead; all are served meanwhile", "err", err)
+				s.d.Log.Warn("treasury: the registry does not say which hubs lead; all are served meanwhile",
+					"err", err)
 				fallthrough
 			default:
 				lost = time.Now()

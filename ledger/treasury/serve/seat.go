@@ -70,7 +70,8 @@ func (s *Seat) Take(ctx context.Context) error {
 			since = time.Now()
 		case time.Since(since) > s.TTL+takeSlack: // the lease of one that died would have ended
 			return fmt.Errorf(
-				"the market has a treasury already, %s: stop that one, or start this one on another market", s.who(ctx))
+				"the market has a treasury already, %s: stop that one, or start this one on another market",
+				s.who(ctx))
 		}
 		if waits.Failed(time.Now(), "seat") {
 			s.Log.Warn("waiting to be the market's only treasury", "err", err, "held_by", s.who(ctx))

@@ -48,7 +48,8 @@ func TestWhoseSeatItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := membus.New(1).Registry()
 		seat := func(life string, ended ...string) *serve.Seat {
-			return &serve.Seat{Registry: registry, TTL: 5 * time.Second, Life: life, Log: slog.New(slog.DiscardHandler),
+			return &serve.Seat{Registry: registry, TTL: 5 * time.Second, Life: life,
+				Log:   slog.New(slog.DiscardHandler),
 				Ended: func(l string) bool { return strings.Contains(strings.Join(ended, " "), l) }}
 		}
 		has := func(life string) {
@@ -68,7 +69,8 @@ func TestWhoseSeatItIs(t *testing.T) {
 			t.Fatalf("after an earlier life it was had after %v: %v", time.Since(begin), err)
 		}
 		has("two")
-		if err := seat("three").Take(t.Context()); err == nil || !strings.Contains(err.Error(), "has a treasury already, process") {
+		if err := seat("three").Take(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "has a treasury already, process") {
 			t.Fatalf("a second treasury's seat: %v", err)
 		}
 		has("two")

@@ -100,7 +100,8 @@ func (h *house) ask(op string, req bus.FundsRequest) bus.FundsReply {
 // elect makes a hub lead its domain; its journal is called as it is.
 func (h *house) elect(domain string) bus.Leadership {
 	h.t.Helper()
-	entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: domain, Labels: []string{domain}, Hub: "h", Journal: "hub-" + domain})
+	entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: domain, Labels: []string{domain}, Hub: "h",
+		Journal: "hub-" + domain})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -119,13 +120,15 @@ func TestEpochsAreProven(t *testing.T) {
 	n := 0
 	allot := func(hub string, epoch int64) bus.Code {
 		n++
-		r := h.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "ann", Hub: hub, Epoch: epoch, Amount: 1})
+		r := h.ask(bus.OpAllot,
+			bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "ann", Hub: hub, Epoch: epoch, Amount: 1})
 		return r.Code
 	}
 	first := h.elect("maths")
 	for _, forged := range []int64{1 << 50, 1<<62 - 1, first.Epoch() + 1} {
 		for _, op := range []string{bus.OpAllot, bus.OpReturn, bus.OpAllotted} {
-			r := h.ask(op, bus.FundsRequest{ID: bus.ReturnID("hub-maths", 1), Client: "ann", Hub: "hub-maths", Epoch: forged, Amount: 1})
+			r := h.ask(op, bus.FundsRequest{ID: bus.ReturnID("hub-maths", 1), Client: "ann", Hub: "hub-maths",
+				Epoch: forged, Amount: 1})
 			if r.Code != bus.CodeUnavailable || len(r.Grants) > 0 {
 				t.Errorf("%s in epoch %d: %+v", op, forged, r)
 			}
@@ -168,14 +171,17 @@ func TestTheServerOutlivesItself(t *testing.T) {
 	h := start(t, dir, nil)
 	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 100})
 	epoch := h.elect("maths").Epoch()
-	first := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: epoch, Amount: 30})
+	first := h.ask(bus.OpAllot,
+		bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: epoch, Amount: 30})
 	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
 	h = start(t, dir, nil)
 	epoch = h.elect("maths").Epoch()
-	again := h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: epoch, Amount: 30})
-	if len(first.Grants) != 1 || len(again.Grants) != 1 || first.Grants[0] != again.Grants[0] || again.Prepaid != 70 {
+	again := h.ask(bus.OpAllot,
+		bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: epoch, Amount: 30})
+	if len(first.Grants) != 1 || len(again.Grants) != 1 || first.Grants[0] != again.Grants[0] ||
+		again.Prepaid != 70 {
 		t.Errorf("first %+v\nagain %+v", first, again)
 	}
 	if s := h.srv.Stats(); s.Epoch != 2 || s.Requests != 1 {
@@ -193,10 +199,12 @@ func TestJSONByHand(t *testing.T) {
 		Code    string         `json:"code"`
 		Prepaid market.Credits `json:"prepaid"`
 	}
-	if err := json.Unmarshal(out, &reply); err != nil || reply.Prepaid != 25*market.Credit/2 || reply.Code != "" {
+	if err := json.Unmarshal(out, &reply); err != nil || reply.Prepaid != 25*market.Credit/2 ||
+		reply.Code != "" {
 		t.Errorf("reply %s, %v", out, err)
 	}
-	for _, bad := range []string{`{"id": "x", "client": "dev", "amount": "lots"}`, `{`, `{"client": "dev", "amount": 1}`, `{"id":"y","client":"dev","amount":1e99}`} {
+	for _, bad := range []string{`{"id": "x", "client": "dev", "amount": "lots"}`, `{`,
+		`{"client": "dev", "amount": 1}`, `{"id":"y","client":"dev","amount":1e99}`} {
 		out, err := h.raw(bus.OpDeposit, []byte(bad))
 		if err != nil || !strings.Contains(string(out), `"code":"bad_request"`) {
 			t.Errorf("%s: %s, %v", bad, out, err)
@@ -271,7 +279,8 @@ func TestAFailedSyncStopsTheServerUnanswered(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	req, _ := bus.Encode(&bus.FundsRequest{ID: "d", Client: "ann", Amount: 1})
-	if m, err := h.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit), Data: req}); err == nil {
+	if m, err := h.bus.Request(ctx,
+		bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit), Data: req}); err == nil {
 		t.Errorf("answered %q, though the deposit may be lost", m.Data)
 	}
 	if err := h.stop(); err == nil || !strings.Contains(err.Error(), "input/output error") {
