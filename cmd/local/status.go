@@ -35,9 +35,10 @@ func (s *statuses) listen(b bus.Bus) error {
 func (s *statuses) complete(want map[string]int) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.want, s.done = maps.Clone(want), make(chan struct{})
+	done := make(chan struct{})
+	s.want, s.done = maps.Clone(want), done
 	s.judge()
-	return s.done
+	return done
 }
 
 // judge ends the wait where it is over. The lock is held.
