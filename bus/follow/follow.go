@@ -172,8 +172,11 @@ func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
 // once.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// Pause waits for d; false if ctx ends first.
+// Pause waits for d, which may be over already; false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

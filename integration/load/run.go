@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/integration/load/proc"
 	"souk/integration/replay"
 )
@@ -101,7 +102,7 @@ func (l *load) open(ctx context.Context) {
 	n := 0
 	for at := range Arrivals(l.c.Seed, l.c.Rate, l.c.Ramp, l.c.Duration) {
 		due := l.begun.Add(at)
-		if !pause(ctx, time.Until(due)) {
+		if !follow.Pause(ctx, time.Until(due)) {
 			return
 		}
 		select {
@@ -136,7 +137,7 @@ func (l *load) closed(ctx context.Context) {
 	}
 	for i := range l.c.Concurrency {
 		all.Go(func() {
-			if !pause(ctx, time.Until(l.begun.Add(l.c.Ramp*time.Duration(i)/time.Duration(l.c.Concurrency)))) {
+			if !follow.Pause(ctx, time.Until(l.begun.Add(l.c.Ramp*time.Duration(i)/time.Duration(l.c.Concurrency)))) {
 				return
 			}
 			for {
@@ -146,7 +147,7 @@ func (l *load) closed(ctx context.Context) {
 				}
 				if r := l.ask(ctx, l.q.Task(n), time.Now()); r.Code != "" {
 					wait := min(max(time.Duration(r.RetryMS)*time.Millisecond, afterRefusal), maxRefusalWait)
-					if !pause(ctx, wait/2+rand.N(wait/2)) {
+					if !follow.Pause(ctx, wait/2+rand.N(wait/2)) {
 						return
 					}
 				}
@@ -269,19 +270,4 @@ func (ms meters) used() []Usage {
 		out = append(out, u)
 	}
 	return out
-}
-
-// pause waits for d, or returns false when ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

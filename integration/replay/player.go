@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // Answer is what came of one turn.
@@ -82,7 +83,7 @@ func Play(ctx context.Context, ds []Dialogue, cfg Config, market Market) (Played
 	}
 	begin := time.Now()
 	for i := range ds {
-		if cfg.Arrivals != nil && !pause(ctx, time.Until(begin.Add(cfg.Arrivals[i]))) {
+		if cfg.Arrivals != nil && !follow.Pause(ctx, time.Until(begin.Add(cfg.Arrivals[i]))) {
 			break
 		}
 		select {
@@ -157,23 +158,8 @@ func ask(ctx context.Context, t bus.Task, cfg Config, market Market, each func(A
 			return a, nil
 		}
 		wait := min(time.Duration(a.Result.RetryMS)*time.Millisecond, MaxRetryWait)
-		if !pause(ctx, wait) {
+		if !follow.Pause(ctx, wait) {
 			return a, nil
 		}
-	}
-}
-
-// pause waits for d, or returns false when ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

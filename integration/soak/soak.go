@@ -20,6 +20,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/client"
+	"souk/bus/follow"
 	"souk/integration/fleet"
 	"souk/integration/load/proc"
 	"souk/market"
@@ -120,7 +121,7 @@ func (r *Report) kill(ctx context.Context, f *fleet.Fleet, o Options, failed *er
 			victims = append(victims, p)
 		}
 	}
-	for pause(ctx, 4*time.Second+time.Duration(random.Int64N(int64(12*time.Second)))) {
+	for follow.Pause(ctx, 4*time.Second+time.Duration(random.Int64N(int64(12*time.Second)))) {
 		parts, away := []*fleet.Part{victims[random.IntN(len(victims))]},
 			time.Duration(random.Int64N(int64(4*time.Second)))
 		if o.Outages && random.IntN(3) == 0 {
@@ -145,7 +146,7 @@ func (r *Report) without(ctx context.Context, parts []*fleet.Part, away time.Dur
 		}
 		r.Kills[p.Name]++
 	}
-	pause(ctx, away)
+	follow.Pause(ctx, away)
 	for _, p := range parts {
 		if err := p.Start(); err != nil {
 			return err
@@ -186,11 +187,11 @@ func ask(ctx, load context.Context, f *fleet.Fleet, o Options) ([]fleet.Word, er
 				words = append(words, w)
 				mu.Unlock()
 				if w.Code != "" && !w.Accepted {
-					pause(load,
+					follow.Pause(load,
 						min(max(time.Duration(w.Result.RetryMS)*time.Millisecond, 50*time.Millisecond),
 							time.Second))
 				} else if random.IntN(8) == 0 { // a reader reads
-					pause(load, time.Duration(random.Int64N(int64(2*time.Second))))
+					follow.Pause(load, time.Duration(random.Int64N(int64(2*time.Second))))
 				}
 			}
 		})
@@ -277,7 +278,7 @@ func newMemory(f *fleet.Fleet) *memory {
 
 func (m *memory) watch(ctx context.Context, progress io.Writer) {
 	begun := time.Now()
-	for n := 0; pause(ctx, time.Second); n++ {
+	for n := 0; follow.Pause(ctx, time.Second); n++ {
 		for i, p := range m.parts {
 			if pid := p.PID(); pid != m.pids[i] {
 				m.over(i)
@@ -341,18 +342,6 @@ func (m *memory) processes() []Process {
 		out = append(out, p)
 	}
 	return out
-}
-
-// pause waits for d, or returns false when ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Write prints the report for people.
