@@ -16,6 +16,7 @@ type Stream struct {
 	Reply string // subject of its reader; empty: nobody reads it
 
 	attempt int
+	secret  uint64 // of its dispatch
 	born    time.Time
 	run     *Run // nil once it has ended: prompts are large
 	frames  frames
@@ -30,7 +31,7 @@ type StreamID struct{ Client, Task string }
 // NewStream is the answer to a dispatch that was accepted; of what is sent, so many bytes are kept at most.
 func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) Stream {
 	return Stream{ID: StreamID{d.Task.Client, d.Task.ID}, Hold: d.Hold, Reply: d.Task.Reply,
-		attempt: d.Task.Attempt, run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
+		attempt: d.Task.Attempt, secret: d.Secret, run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
 }
 
 // Dispatch is what is being served; nil once the answer has ended.
@@ -46,6 +47,12 @@ func (s *Stream) Bytes() int { return s.frames.bytes }
 
 // Unheard reports whether it runs and nothing of it was sent.
 func (s *Stream) Unheard() bool { return s.run != nil && s.run.seq == s.run.first }
+
+// Recalled reports whether c is its hub's word that takes it back: nothing of it was sent, and c names the hold
+// and the secret of the dispatch. A hub of an earlier version gives none.
+func (s *Stream) Recalled(c *bus.StreamControl) bool {
+	return c.Recall != "" && c.Recall == s.Hold && c.Secret == s.secret && s.Unheard()
+}
 
 // Unsaid reports whether its end waits for what the hub decides.
 func (s *Stream) Unsaid() bool { return s.unsaid != nil }

@@ -173,6 +173,8 @@ type Dispatch struct {
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`
 	FirstMS int64 `msgpack:"first_ms,omitempty"` // from receipt: how late the first token may come
+	// what a recall of this hold has to name, so that its client, who can guess the hold, cannot take it back
+	Secret uint64 `msgpack:"secret,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -336,6 +338,7 @@ type StreamControl struct {
 	Cancel bool    `msgpack:"cancel,omitempty"`
 	// a hub's word on this hold: it heard no reply, so end what nobody has heard of yet
 	Recall string `msgpack:"recall,omitempty"`
+	Secret uint64 `msgpack:"secret,omitempty"` // with Recall: that of the dispatch
 }
 
 // Feedback is a client's judgement of an answer.

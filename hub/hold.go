@@ -29,11 +29,12 @@ type hold struct {
 	congestion market.Credits // the tier's part of its toll, <= 0
 
 	award     market.Award
-	again     int  // times it was dispatched again, for want of a reply
-	answered  bool // the agent accepted it
-	recovered bool // it is known from the journal alone, and so is its task
-	recalled  bool // the agent said nothing and was told to stop: nobody knows whether it serves
-	cancelled bool // by the client
+	again     int    // times it was dispatched again, for want of a reply
+	answered  bool   // the agent accepted it
+	recovered bool   // it is known from the journal alone, and so is its task
+	secret    uint64 // of its dispatch; 0: it is known from the journal alone
+	recalled  bool   // the agent said nothing and was told to stop: nobody knows whether it serves
+	cancelled bool   // by the client
 	timer     timer
 }
 

@@ -73,7 +73,7 @@ func TestAnUnansweredDispatch(t *testing.T) {
 	}
 	h.pass(2 * time.Second)
 	last := h.letters[len(h.letters)-1]
-	if c, ok := last.Message.(*bus.StreamControl); !ok || c.Recall != d.Hold ||
+	if c, ok := last.Message.(*bus.StreamControl); !ok || c.Recall != d.Hold || c.Secret == 0 || c.Secret != d.Secret ||
 		last.Subject != "souk.v1.agent.a-1.stream.ann" {
 		t.Fatalf("the agent is not told to stop: %+v", last)
 	}

@@ -230,7 +230,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
 	h := &hold{
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, most: q.most, sent: n.now,
+		features: q.features, most: q.most, secret: n.salts.Uint64()>>1 | 1, sent: n.now,
 	}
 	h.first = a.worstFirst(t, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone

@@ -32,7 +32,7 @@ func (a *seller) onControl(m bus.Msg) {
 		if a.shelf.Acked(k, left) && k.Answer.era != a.era.Load() {
 			read = k.Hold // it was not written down, and its reader has it now
 		}
-	case c.Recall != "" && c.Recall == k.Hold && k.Answer.unheard() && k.Stop(agentd.ErrRecalled):
+	case k.Answer.recalled(&c) && k.Stop(agentd.ErrRecalled):
 		if stop := k.Answer.cancel; stop != nil {
 			stop(agentd.ErrRecalled)
 		}
@@ -79,10 +79,10 @@ func (s *live) acked(below uint64) (left int) {
 	return s.Acked(below)
 }
 
-func (s *live) unheard() bool {
+func (s *live) recalled(c *bus.StreamControl) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Unheard()
+	return s.Recalled(c)
 }
 
 // repeat sends again what readers have missed, piece by piece, so that nothing else waits for it.

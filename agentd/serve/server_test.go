@@ -602,12 +602,19 @@ func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
 func TestRecall(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
+		d.Secret = 1 << 60
 		o.dispatch(d)
-		o.control(bus.StreamControl{Task: "t-h", Recall: "another"})
-		if o.server.Stats().Agents[0].InFlight != 1 {
-			t.Fatal("another hold ended it")
+		for what, c := range map[string]bus.StreamControl{
+			"another hold":                     {Task: "t-h", Recall: "another", Secret: d.Secret},
+			"its client, who can guess a hold": {Task: "t-h", Recall: d.Hold},
+			"a guess":                          {Task: "t-h", Recall: d.Hold, Secret: 7},
+		} {
+			o.control(c)
+			if o.server.Stats().Agents[0].InFlight != 1 {
+				t.Fatalf("%s took it back", what)
+			}
 		}
-		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold, Secret: d.Secret})
 		c := o.done()
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed ||
 			!c[0].Unsaid || c[0].Cost != 0 {
@@ -622,6 +629,18 @@ func TestRecall(t *testing.T) {
 		pass(5 * time.Second)
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Usage.Output == 0 {
 			t.Errorf("what had begun ended with %+v", c)
+		}
+	})
+}
+
+// A hub of an earlier version gives no secret, and takes back by the hold alone.
+func TestARecallOfAnEarlierHub(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Second, "a", "b")}
+		o.dispatch(d)
+		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || !c[0].Unsaid {
+			t.Errorf("%+v", c)
 		}
 	})
 }

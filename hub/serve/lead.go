@@ -118,12 +118,12 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 		s.resign(l)
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
+	s.leading.Store(true) // before the roster, which says that the hub is ready
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var roster sync.WaitGroup
 	roster.Go(func() { s.watch(inner, l) })
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
-	s.leading.Store(true)
 	err = s.loop(ctx, l, tasks)
 	s.leading.Store(false)
 	stop()

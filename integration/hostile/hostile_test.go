@@ -14,11 +14,6 @@ import (
 	"souk/market"
 )
 
-// recallIsTheHubs says that a client cannot take its own task back as its hub may, without paying. It can as
-// long as both speak on one subject: see the section on trust in ARCHITECTURE.md. Until then, the seeds that
-// show it are left out.
-const recallIsTheHubs = false
-
 // What agents may send beside the chunks of answers themselves: a multiple of what they were told, and of
 // each answer its chunks again every so often, and heartbeats.
 const (
@@ -76,7 +71,7 @@ var seeds = []struct {
 			0}, pass(6))},
 	{"separators in one round", true, game([]byte{moveRound, 0, 4}, two.rest(), joined.rest(),
 		two.rest(), joined.rest(), two.rest(), joined.rest(), pass(6))},
-	{"recalled by its client", recallIsTheHubs, game(ask(7, 0), pass(2),
+	{"recalled by its client", true, game(ask(7, 0), pass(2),
 		[]byte{moveRecall, 0, 0, 0}, pass(6))},
 	{"resumes without end", true, game(shape{like: 7, tokens: 2, extras: eos}.bytes(), pass(5),
 		bytes.Repeat(resumes, 40), pass(6))},
