@@ -145,7 +145,7 @@ func TestWhatAShutdownLeaves(t *testing.T) {
 			why)
 		c := a.core.Ended(d, &e)
 		if hold != "h1" { // which ended while the bus was away
-			a.keepReport(agentd.Report{Domain: d.Domain, Completion: c})
+			a.addToSpool(agentd.Report{Domain: d.Domain, Completion: c})
 		}
 	}
 	if kept, lost := a.unsettled(); kept != 1 || lost != 1 {
