@@ -141,3 +141,21 @@ func unhex(t testing.TB, s string) []byte {
 	}
 	return b
 }
+
+func TestWantsJSON(t *testing.T) {
+	packed, err := Encode(&Task{Body: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for data, want := range map[string]bool{"": true, "hello": true, " {": true, "[]": true,
+		"\xef\xbb\xbf{": true, "\x05": true, "\xc1\xff": true, string(packed): false, "\x80": false,
+		"\xdf\xff": false} {
+		if got := WantsJSON([]byte(data), nil); got != want {
+			t.Errorf("%q: %v, want %v", data, got, want)
+		}
+	}
+	if WantsJSON([]byte("{"), Header{"Content-Type": {"application/msgpack"}}) ||
+		!WantsJSON(packed, Header{"Content-Type": {"application/json"}}) {
+		t.Error("the header does not say which it is")
+	}
+}

@@ -176,7 +176,8 @@ func (t *Task) Validate() error {
 	p.optionalID("task", t.ID)
 	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
 	if p.err == nil && len(t.Body) > MaxBody {
-		p.err = tooLongBody(len(t.Body))
+		p.err = &Error{CodeUnsupportedField, fmt.Sprintf("body of %d bytes: at most %d are taken for now; send "+
+			"a shorter prompt", len(t.Body), MaxBody)}
 	}
 	if p.err == nil {
 		p.err = t.Terms.Validate()
@@ -222,6 +223,22 @@ func (m *Prompt) problems(p *problems) {
 			return
 		}
 		last = at
+	}
+}
+
+func (r *Resume) problems(p *problems) {
+	p.id("resume.agent", r.Agent)
+	p.number("resume.seq", r.Seq)
+	p.list("resume.tokens", len(r.Tokens), MaxResumeTokens)
+	p.text("resume.text", len(r.Text), MaxResumeText)
+	p.text("resume.reasoning", len(r.Text)+len(r.Reasoning), MaxResumeText)
+	p.list("resume.calls", len(r.Calls), MaxCalls)
+	for _, id := range r.Calls {
+		p.text("resume.calls", len(id), MaxCallID)
+	}
+	if len(r.Tokens) == 0 && r.Text+r.Reasoning != "" {
+		p.add("resume.text: %d bytes, but no tokens: an answer goes on by its tokens",
+			len(r.Text)+len(r.Reasoning))
 	}
 }
 

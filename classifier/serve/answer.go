@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/classifier"
 )
 
@@ -65,7 +66,7 @@ func (r *request) answer(a bus.Answer) {
 func (r *request) encode(a bus.Answer) ([]byte, error) {
 	switch {
 	case r.json:
-		return bus.EncodeAnswer(&a)
+		return openai.EncodeAnswer(&a)
 	case a.Accepted != nil:
 		return r.accepted, nil
 	}

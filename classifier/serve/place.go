@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/classifier"
 	"souk/classifier/model"
 )
@@ -35,7 +36,7 @@ type request struct {
 
 func (r *request) serve() {
 	s := r.s
-	task, no := bus.DecodeRequest(r.data, r.header, r.client, s.key)
+	task, opening, no := openai.DecodeRequest(r.data, r.header, r.client, s.key)
 	if no != nil {
 		r.refuse(no)
 		return
@@ -51,7 +52,7 @@ func (r *request) serve() {
 		r.refuse(no)
 		return
 	}
-	r.name()
+	r.name(opening)
 	task.Reply = bus.ReplySubject(r.client, task.ID)
 	if !task.Stream {
 		token := s.boot + strconv.FormatUint(s.numbers.Add(1), 36)
@@ -89,11 +90,10 @@ func (r *request) serve() {
 }
 
 // name fills in what the door knows of a task.
-func (r *request) name() {
+func (r *request) name(o openai.Opening) {
 	s, t := r.s, r.task
-	system, prompt := t.Opening()
 	scratch := s.scratch.Get().(*model.Scratch)
-	g := s.d.Model.Classify(scratch, system, prompt)
+	g := s.d.Model.Classify(scratch, o.System, o.User)
 	s.scratch.Put(scratch)
 	label, confidence := s.labels.Read(g)
 	s.mu.Lock()
