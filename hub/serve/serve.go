@@ -103,7 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.replay(); err != nil {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}
-	defer ledger.Follow(s.deps.Journal, func() ledger.Replica { return hub.NewHistory(s.cfg) })()
+	defer s.deps.Journal.Follow(func() ledger.Replica { return hub.NewHistory(s.cfg) })()
 	var writer sync.WaitGroup
 	writer.Go(s.write)
 	defer writer.Wait()
@@ -143,7 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) replay() error {
 	begin := time.Now()
-	if err := ledger.Restore(s.deps.Journal, s.node.Past()); err != nil {
+	if err := s.deps.Journal.Restore(s.node.Past()); err != nil {
 		return err
 	}
 	o := s.node.Book().Journal()
