@@ -46,7 +46,9 @@ func (a *seller) keepReport(r agentd.Report) {
 	a.unwritten.Lock()
 	defer a.unwritten.Unlock()
 	if err == nil {
-		a.unwritten.Works(time.Now(), part)
+		if lasted, over := a.unwritten.Works(time.Now(), part); over {
+			a.log.Info("completions are written down again", "after", lasted.Round(time.Millisecond))
+		}
 	} else if a.unwritten.Failed(time.Now(), part) {
 		a.log.Warn("completions are not written down: those that no hub has are lost if this process dies",
 			"err", err)
