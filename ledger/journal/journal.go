@@ -282,7 +282,8 @@ func holdsMoney(frames []ledger.Frame) bool {
 	for i := range frames {
 		for k := range frames[i].Records {
 			switch frames[i].Records[k].Kind {
-			case ledger.KindCapture, ledger.KindVoid, ledger.KindReturn, ledger.KindReclaim, ledger.KindClose:
+			case ledger.KindCapture, ledger.KindVoid, ledger.KindReturn, ledger.KindReclaim,
+				ledger.KindDistribute, ledger.KindClose:
 			default:
 				return true
 			}
