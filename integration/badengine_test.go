@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/integration/vllmsim"
 )
 
@@ -95,7 +96,7 @@ func TestEnginesThatMisbehave(t *testing.T) {
 			if c.most > 0 && r.Usage.Output > c.most {
 				t.Errorf("%d output tokens are billed, at most %d were asked for", r.Usage.Output, c.most)
 			}
-			eventually(t, "it is paid as its client was told",
+			bustest.Eventually(t, "it is paid as its client was told",
 				func() bool { return before-balance(t, m, "dev") == r.Paid() })
 			if c.code != "" && r.Paid() != 0 {
 				t.Errorf("it cost %s", r.Paid())
@@ -105,7 +106,7 @@ func TestEnginesThatMisbehave(t *testing.T) {
 				t.Errorf("%s was paid", r.Paid())
 			}
 			bad.Store(false)
-			eventually(t, "the next task is served", func() bool {
+			bustest.Eventually(t, "the next task is served", func() bool {
 				a, err := m.Ask(t.Context(), chat("Hello again"))
 				return err == nil && a.Result.Code == ""
 			})

@@ -164,19 +164,6 @@ func ask(t testing.TB, e *Engine, r agentd.Request) said {
 	return s
 }
 
-// until polls; the engine's side of a closed connection is seen a moment later.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 5 s still not: %s", what)
-		}
-		wait := time.NewTimer(time.Millisecond)
-		<-wait.C
-	}
-}
-
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,6 +11,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/market"
 )
 
@@ -188,24 +189,14 @@ func (e *engine) Complete(ctx context.Context, r agentd.Request,
 		}
 		return a, err
 	}
-	wait := func(d time.Duration) bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	if !wait(prefillBase + time.Duration(q.prompt-q.cached)*prefillEach) {
+	if !follow.Pause(ctx, prefillBase+time.Duration(q.prompt-q.cached)*prefillEach) {
 		e.computed(r) // what was begun is computed
 		return cut(context.Cause(ctx))
 	}
 	e.computed(r)
 	first = time.Now()
 	for i := range length {
-		if i > 0 && !wait(decodeEach) {
+		if i > 0 && !follow.Pause(ctx, decodeEach) {
 			return cut(context.Cause(ctx))
 		}
 		c := agentd.Chunk{Text: "so ", Tokens: []uint32{uint32(hash%1000) + uint32(i)}, Count: 1, Events: 1,

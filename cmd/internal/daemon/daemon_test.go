@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"souk/bus/bustest"
 	"souk/bus/embedded"
 )
 
@@ -77,21 +78,6 @@ func get(t *testing.T, url string) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// eventually polls until f is true.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(10 * time.Second)
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("in 10 s it never happened that %s", what)
-		}
-	}
-}
-
 // A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains,
 // gone with 0.
 func TestALife(t *testing.T) {
@@ -111,7 +97,7 @@ func TestALife(t *testing.T) {
 	code := make(chan int, 1)
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
 	url := "http://" + address
-	eventually(t, "it is alive",
+	bustest.Eventually(t, "it is alive",
 		func() bool { status, _ := get(t, url+"/livez"); return status == http.StatusOK })
 
 	probe := func() (int, string) {
@@ -126,12 +112,12 @@ func TestALife(t *testing.T) {
 	if code, says := probe(); code != ExitWrong || !strings.Contains(says, "not serving yet") {
 		t.Errorf("probed before it serves: %d %s", code, says)
 	}
-	eventually(t, "it says what it waits for", func() bool {
+	bustest.Eventually(t, "it says what it waits for", func() bool {
 		_, text := get(t, url+"/readyz")
 		return strings.Contains(text, "not serving yet: the rain to end")
 	})
 	close(open)
-	eventually(t, "it is ready",
+	bustest.Eventually(t, "it is ready",
 		func() bool { status, _ := get(t, url+"/readyz"); return status == http.StatusOK })
 	if code, says := probe(); code != ExitOK {
 		t.Errorf("probed when ready: %d %s", code, says)
@@ -140,7 +126,7 @@ func TestALife(t *testing.T) {
 		t.Errorf("its counts are %s", text)
 	}
 	sigterm()
-	eventually(t, "it says that it stops",
+	bustest.Eventually(t, "it says that it stops",
 		func() bool { _, text := get(t, url+"/readyz"); return strings.Contains(text, "stopping") })
 	if status, _ := get(t, url+"/livez"); status != http.StatusOK {
 		t.Error("while it drains it is alive")
@@ -202,7 +188,7 @@ func TestServersThatComeLater(t *testing.T) {
 	var log output
 	code := make(chan int, 1)
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
-	eventually(t, "it says what it waits for", func() bool {
+	bustest.Eventually(t, "it says what it waits for", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
 		return strings.Contains(text, "waiting for NATS at nats://"+address) &&
 			strings.Contains(log.String(), "waiting for NATS")
@@ -211,10 +197,10 @@ func TestServersThatComeLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is ready",
+	bustest.Eventually(t, "it is ready",
 		func() bool { status, _ := get(t, "http://"+health+"/readyz"); return status == http.StatusOK })
 	nats.Close()
-	eventually(t, "it notices that NATS has gone", func() bool {
+	bustest.Eventually(t, "it notices that NATS has gone", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
 		return strings.Contains(text, "NATS is not connected") &&
 			strings.Contains(log.String(), "NATS is out of reach")
@@ -223,14 +209,14 @@ func TestServersThatComeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nats.Close()
-	eventually(t, "it is ready again", func() bool {
+	bustest.Eventually(t, "it is ready again", func() bool {
 		status, _ := get(t, "http://"+health+"/readyz")
 		return status == http.StatusOK && strings.Contains(log.String(), "NATS is back")
 	})
 	if err := etcd.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it notices that etcd has gone", func() bool {
+	bustest.Eventually(t, "it notices that etcd has gone", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
 		return strings.Contains(text, "etcd is not connected") &&
 			strings.Contains(log.String(), "etcd is out of reach")
