@@ -145,7 +145,7 @@ type said struct {
 
 func ask(t testing.TB, e *Engine, r agentd.Request) said {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var s said
 	s.Answer, s.Err = e.Complete(ctx, r, func(c agentd.Chunk) error {

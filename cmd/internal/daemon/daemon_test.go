@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -49,14 +51,19 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
+// freeAddress is one that nobody listens at. Its port is below those that systems give to connections, of
+// which other tests make many.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("a hundred ports are taken")
+	return ""
 }
 
 func fairRole(serve func(context.Context, *Process, Config) error) Role {
@@ -157,7 +164,7 @@ func TestItEndsInTime(t *testing.T) {
 	var log output
 	code := Run(ctx, Command(role), []string{"--config", write(t, fairFile+"stop: {within: 2s}\n")},
 		io.Discard, &log)
-	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > 10*time.Second ||
+	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > time.Minute ||
 		!strings.Contains(log.String(), "not stopped within 2s") {
 		t.Errorf("exit code %d after %v: %s", code, took, &log)
 	}
@@ -171,7 +178,7 @@ func TestServersThatComeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := write(t, fairFile+"market: {nats: \"nats://"+address+"\", etcd: [\""+etcd.Endpoint()+
-		"\"], connect_within: 20s}\nhealth: {listen: \""+health+"\"}\n")
+		"\"], connect_within: 1m}\nhealth: {listen: \""+health+"\"}\n")
 	open := make(chan struct{})
 	close(open)
 	role := fairRole(func(ctx context.Context, p *Process, c Config) error {
