@@ -11,6 +11,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/market"
 )
 
@@ -201,28 +202,18 @@ func (e *engine) Complete(ctx context.Context, r agentd.Request,
 		}
 		return a, err
 	}
-	wait := func(d time.Duration) bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
 	late, fails := time.Duration(0), false
 	if e.hurt != nil {
 		late, fails = e.hurt(r)
 	}
-	if !wait(late + prefillBase + time.Duration(q.prompt-q.cached)*prefillEach) {
+	if !follow.Pause(ctx, late+prefillBase+time.Duration(q.prompt-q.cached)*prefillEach) {
 		e.computed(r) // what was begun is computed
 		return cut(context.Cause(ctx))
 	}
 	e.computed(r)
 	first = time.Now()
 	for i := range length {
-		if i > 0 && !wait(decodeEach) {
+		if i > 0 && !follow.Pause(ctx, decodeEach) {
 			return cut(context.Cause(ctx))
 		}
 		if fails && i == failsAfter {
