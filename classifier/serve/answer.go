@@ -36,7 +36,7 @@ func (r *request) refuse(err error) { r.answer(r.refusal(err)) }
 
 var jsonHeader = bus.Header{"Content-Type": {"application/json"}}
 
-// answer counts and says the one word on the request.
+// answer counts and sends the one answer to the request.
 func (r *request) answer(a bus.Answer) {
 	s := r.s
 	data, err := r.encode(a)
