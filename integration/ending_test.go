@@ -56,8 +56,8 @@ func (e *economy) rebornBank() {
 	e.settle()
 }
 
-// distribute has surplus leave, as the command does: it asks what there is, then for a share of it, until that
-// is answered; share is of the surplus, 1 for all.
+// distribute has surplus leave, as the command does: it asks what there is, then for a share of it, until
+// that is answered; share is of the surplus, 1 for all.
 func (e *economy) distribute(h *shop, client string, share float64) {
 	finally := false
 	var ask func(q bus.FundsRequest, then func(*bus.FundsReply))
@@ -86,13 +86,15 @@ func (e *economy) distribute(h *shop, client string, share float64) {
 		if m.Code != "" || amount == 0 {
 			return
 		}
-		q := bus.FundsRequest{ID: bus.DistributeID(h.name, m.Number), Hub: h.name, Client: client, Amount: amount}
+		q := bus.FundsRequest{ID: bus.DistributeID(h.name, m.Number), Hub: h.name, Client: client,
+			Amount: amount}
 		ask(q, func(m *bus.FundsReply) {
 			finally = true
 			switch m.Code {
 			case "":
 				e.given[q.ID] = fmt.Sprint(amount, " to ", client)
-			case bus.CodeIDConflict, bus.CodeBadRequest, bus.CodeInsufficientFunds: // another command was first
+			// another command was first
+			case bus.CodeIDConflict, bus.CodeBadRequest, bus.CodeInsufficientFunds:
 			default:
 				e.t.Fatalf("%s: %s %s", q.ID, m.Code, m.Message)
 			}
@@ -121,7 +123,8 @@ func TestAHubEndsWhateverIsLost(t *testing.T) {
 }
 
 func hubsEnd(t *testing.T, seed uint64) int {
-	e := newEconomy(t, seed, 3, map[string]market.Credits{"ann": 200 * market.Credit, "bob": 300 * market.Credit})
+	e := newEconomy(t, seed, 3,
+		map[string]market.Credits{"ann": 200 * market.Credit, "bob": 300 * market.Credit})
 	for range 40 {
 		h := e.hubs[e.r.IntN(len(e.hubs))]
 		for range 1 + e.r.IntN(8) {
@@ -130,7 +133,8 @@ func hubsEnd(t *testing.T, seed uint64) int {
 		}
 		e.run(time.Duration(e.r.IntN(1000)) * time.Millisecond)
 	}
-	e.loss, e.again, e.delay = 0.4*e.r.Float64(), 0.3*e.r.Float64(), time.Duration(1+e.r.IntN(800))*time.Millisecond
+	e.loss, e.again, e.delay = 0.4*e.r.Float64(), 0.3*e.r.Float64(),
+		time.Duration(1+e.r.IntN(800))*time.Millisecond
 	for step, ending := 0, 0; ending < len(e.hubs)-1; step++ {
 		if step > 3000 {
 			for _, h := range e.hubs {
@@ -188,8 +192,8 @@ func hubsEnd(t *testing.T, seed uint64) int {
 			if !ledger.MayOwe(x.Account) {
 				all -= x.Amount
 			}
-			if h != alive && x.Amount != 0 && !strings.HasPrefix(x.Account, "agent:") && x.Account != ledger.Fee &&
-				!ledger.MayOwe(x.Account) {
+			if h != alive && x.Amount != 0 && !strings.HasPrefix(x.Account, "agent:") &&
+				x.Account != ledger.Fee && !ledger.MayOwe(x.Account) {
 				t.Errorf("%s of %s is left at %s", x.Amount, x.Account, h.name)
 			}
 		}
@@ -213,8 +217,8 @@ func hubsEnd(t *testing.T, seed uint64) int {
 			for i := range frames {
 				a.Frame(frames[i].Seq, frames[i].Epoch, ledger.AppendFrame(nil, &frames[i]))
 			}
-			if r := a.Finish(); r.Count > 0 || level >= ledger.LevelState && r.Closed != (name != alive.name &&
-				name != ledger.Treasury) {
+			if r := a.Finish(); r.Count > 0 || level >= ledger.LevelState &&
+				r.Closed != (name != alive.name && name != ledger.Treasury) {
 				t.Errorf("journal %s, level %d: closed %v, %v", name, level, r.Closed, r.Findings)
 			}
 			audits[name] = a

@@ -431,7 +431,8 @@ func (e *economy) conserved() (underWay market.Credits) {
 		prepaid, _ := bank.Prepaid(c)
 		have := prepaid + bank.Allotted(c, "")
 		if have+e.paid[c] != deposit+e.shared[c] {
-			e.t.Fatalf("%s has %s and was paid %s of %s and %s of surplus", c, have, e.paid[c], deposit, e.shared[c])
+			e.t.Fatalf("%s has %s and was paid %s of %s and %s of surplus", c, have, e.paid[c], deposit,
+				e.shared[c])
 		}
 	}
 	if found := ledger.Across(e.audit(ledger.Treasury), audits); len(found) > 0 {
