@@ -65,9 +65,7 @@ func TestAnUnansweredDispatch(t *testing.T) {
 		if len(h.again) != n+1 {
 			t.Fatalf("dispatched %d times again after %d timeouts", len(h.again), n+1)
 		}
-		again := h.again[n]
-		again.PrevAgent = d.PrevAgent // which is now the agent itself
-		if !reflect.DeepEqual(again, d) {
+		if again := h.again[n]; !reflect.DeepEqual(again, d) {
 			t.Fatalf("dispatched again as %+v, want %+v", again, d)
 		}
 	}
