@@ -349,14 +349,14 @@ func (n *Node) cancel(m *bus.Cancel) error {
 // tellRecall asks the agent of a hold that it never answered to end it, if it can unheard.
 func (n *Node) tellRecall(h *hold) {
 	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Client: c, Task: h.rec.Task, Recall: h.id,
+	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Recall: h.id,
 		Secret: h.secret})
 }
 
 // tellCancel asks the agent of a hold to stop.
 func (n *Node) tellCancel(h *hold) {
 	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Client: c, Task: h.rec.Task, Cancel: true})
+	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Cancel: true})
 }
 
 // judged takes a client's judgement of an answer.
