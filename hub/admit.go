@@ -37,20 +37,9 @@ func (n *Node) admit(m *bus.Task) error {
 		n.refuse(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
 		return nil
 	}
-	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, msg: m, arrived: n.heard}
+	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
 	t.timer.owner = t
-	if m.Session != "" {
-		t.session = bus.SessionKey(m.Client, m.Session)
-	}
-	if m.Model == "auto" {
-		m.Model = ""
-	}
-	if m.MaxTokens <= 0 {
-		m.MaxTokens = n.cfg.MaxTokens
-	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplySubject(m.Client, m.ID)
-	}
+	n.read(t, m)
 	if r := n.judgeTime(t); r != nil {
 		return n.turnAway(m, r)
 	}
@@ -71,6 +60,24 @@ func (n *Node) admit(m *bus.Task) error {
 	return nil
 }
 
+// read makes a request the task's own, and fills in what it leaves to the hub.
+func (n *Node) read(t *task, m *bus.Task) {
+	t.msg = m
+	if m.Session != "" {
+		t.session = bus.SessionKey(m.Client, m.Session)
+	}
+	if m.Model == "auto" {
+		m.Model = ""
+	}
+	if m.MaxTokens <= 0 {
+		m.MaxTokens = n.cfg.MaxTokens
+	}
+	if m.Reply == "" {
+		m.Reply = bus.ReplySubject(m.Client, m.ID)
+	}
+}
+
+// turnAway answers a request that was not admitted.
 func (n *Node) turnAway(m *bus.Task, r *bus.Result) error {
 	count(n.stats.Tasks, r.Code)
 	n.send(m.Inbox, &bus.Answer{Result: r})

@@ -76,9 +76,7 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if c.Relayed > 0 {
 		n.served(h)
 	}
-	r := n.refusal(n.identity(h.task), code, 0, "agent %s: %s", h.agent.id, code)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
-	n.finish(h.task, r, false)
+	n.finish(h.task, n.unpaid(h, code, "agent %s: %s", h.agent.id, code), false)
 	n.news()
 }
 
@@ -104,15 +102,6 @@ func (t *task) join() {
 		t.inboxes = append(t.inboxes, t.next.Inbox)
 		t.next = nil
 	}
-}
-
-// takenOver tells the reader of a moved task who serves it now.
-func (n *Node) takenOver(t *task, h *hold) {
-	t.accepted = n.acceptance(t, h)
-	if len(t.inboxes) > 0 {
-		n.answer(t, &bus.Answer{Accepted: t.accepted})
-	}
-	n.beat(t, h.agent.id)
 }
 
 // beat keeps a reader patient.
@@ -191,22 +180,13 @@ func mayGoOn(c bus.Code) bool {
 // left of max_tokens, and all of max_price, since nothing was charged yet.
 func (n *Node) again(old *task, m *bus.Task) {
 	t := &task{
-		key: old.key, id: old.id, digest: old.digest, msg: m, arrived: old.arrived,
-		session:  bus.SessionKey(m.Client, m.Session),
+		key: old.key, id: old.id, digest: old.digest, arrived: old.arrived,
 		deadline: n.now.Add(n.cfg.Deadline), continued: true, whole: old.whole,
 		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent),
 		earlier:  append(slices.Clone(old.earlier), old.final.Receipt.ID),
 	}
 	t.timer.owner = t
-	if m.Session == "" {
-		t.session = 0
-	}
-	if m.MaxTokens <= 0 {
-		m.MaxTokens = n.cfg.MaxTokens
-	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplySubject(m.Client, m.ID)
-	}
+	n.read(t, m)
 	m.Attempt = old.tries + 1
 	if r := n.judgeRoom(t); r != nil {
 		n.turnAway(m, r)

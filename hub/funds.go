@@ -285,14 +285,14 @@ func (n *Node) sortedPurses() []*purse {
 }
 
 // spare is what of a client's money may still be reserved.
-func (n *Node) spare(p *purse) market.Credits { return n.book.Avail(p.client) - p.reserved }
+func (n *Node) spare(client string) market.Credits { return n.book.Avail(client) - n.Reserved(client) }
 
 // fund reserves what a task needs, or parks it while more is asked for.
 func (n *Node) fund(t *task, need market.Credits) {
 	p := n.purse(t.key.client)
 	p.largest = max(need, p.largest-p.largest/8)
 	t.wanted = need
-	if len(p.parked) == 0 && need <= n.spare(p) {
+	if len(p.parked) == 0 && need <= n.spare(p.client) {
 		p.reserved += need
 		t.reserved = need
 		n.enqueue(t)
@@ -339,13 +339,13 @@ func (n *Node) askFor(p *purse) {
 	if p.asked != nil || len(p.parked) == 0 || n.treasury.gap {
 		return
 	}
-	least := p.parked[0].wanted - n.spare(p)
+	least := p.parked[0].wanted - n.spare(p.client)
 	n.request(p, max(least, times(p.largest, chunkHolds)), least, false)
 }
 
 // askAhead asks before need, where little is left.
 func (n *Node) askAhead(p *purse) {
-	if p.asked == nil && !n.treasury.gap && n.spare(p) < times(p.largest, lowWaterHolds) &&
+	if p.asked == nil && !n.treasury.gap && n.spare(p.client) < times(p.largest, lowWaterHolds) &&
 		!n.now.Before(p.notAhead) && p.largest > 0 {
 		n.request(p, times(p.largest, chunkHolds), p.largest, true)
 	}
@@ -510,7 +510,7 @@ func (n *Node) unpark(p *purse) {
 	if p == nil {
 		return
 	}
-	for len(p.parked) > 0 && p.parked[0].wanted <= n.spare(p) {
+	for len(p.parked) > 0 && p.parked[0].wanted <= n.spare(p.client) {
 		t := p.parked[0]
 		p.parked = p.parked[1:]
 		t.reserved = t.wanted
@@ -552,7 +552,7 @@ func (n *Node) allotted(a *ask, m *bus.FundsReply) {
 		}
 		var poor []*task
 		for _, t := range p.parked {
-			if m.Code == bus.CodeUnknownClient || t.wanted-n.spare(p) >= a.least {
+			if m.Code == bus.CodeUnknownClient || t.wanted-n.spare(p.client) >= a.least {
 				poor = append(poor, t)
 			}
 		}
@@ -592,7 +592,7 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	return n.refusal(t.msg, m.Code, 0,
 		"the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks "+
 			"here; %s: deposit more, or set a lower max_price",
-		money(t.wanted), p.client, money(max(0, n.spare(p))), money(n.book.Held(p.client)+p.reserved),
+		money(t.wanted), p.client, money(max(0, n.spare(p.client))), money(n.book.Held(p.client)+p.reserved),
 		elsewhere)
 }
 

@@ -36,10 +36,7 @@ func (n *Node) returnSpare() {
 	}
 	for _, b := range n.book.Balances("client:*:avail") {
 		client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
-		amount := b.Amount
-		if p := n.purses[client]; p != nil {
-			amount -= p.reserved
-		}
+		amount := n.spare(client)
 		if amount <= 0 {
 			continue
 		}
@@ -59,10 +56,7 @@ func given(r *ledger.Record) giveBack {
 
 // returnAbove hands back what is above an amount of a client's money that is neither held nor reserved.
 func (n *Node) returnAbove(client string, keep market.Credits) {
-	amount := n.book.Avail(client) - keep
-	if p := n.purses[client]; p != nil {
-		amount -= p.reserved
-	}
+	amount := n.spare(client) - keep
 	if amount <= 0 {
 		return
 	}
@@ -81,25 +75,20 @@ func (n *Node) recall(m *bus.Recall) error {
 	if m.Hub != n.cfg.Journal {
 		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, n.cfg.Journal)
 	}
-	p := n.purses[m.Client]
 	if !m.Look && !n.lost {
 		n.returnAbove(m.Client, 0)
-		if p != nil {
+		if p := n.purses[m.Client]; p != nil {
 			p.notAhead = n.now.Add(askAgain) // others want it
 		}
 	}
 	if m.Granted > n.book.LastGrant(n.cfg.Journal) {
 		n.askMissed()
 	}
-	r := &bus.RecallReply{
-		ID: m.ID, Hub: n.cfg.Journal, Client: m.Client, Avail: n.book.Avail(m.Client),
-		Held:     n.book.Held(m.Client),
+	n.send(m.Inbox, &bus.RecallReply{
+		ID: m.ID, Hub: n.cfg.Journal, Client: m.Client,
+		Avail: n.book.Avail(m.Client), Held: n.book.Held(m.Client), Reserved: n.Reserved(m.Client),
 		Accepted: n.book.LastGrant(n.cfg.Journal), Returned: n.book.LastReturn(n.cfg.Journal),
-	}
-	if p != nil {
-		r.Reserved = p.reserved
-	}
-	n.send(m.Inbox, r)
+	})
 	return nil
 }
 

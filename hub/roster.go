@@ -42,7 +42,7 @@ type agent struct {
 	timer    timer // the end of avoid
 	watch    lookout
 
-	predictor predict.Predictor
+	predictor *predict.Means
 	belief    *prefix.Belief
 	slotPrice market.Credits // in the last round it was in
 }
