@@ -58,7 +58,7 @@ func (s *placingScene) ready() {
 	if s.p == nil {
 		return
 	}
-	hub, agent := s.p.Tells()
+	hub, agent := s.p.Cancels()
 	out := s.p.Ready()
 	s.wake = out.Wake
 	if hub != "" {
@@ -67,8 +67,8 @@ func (s *placingScene) ready() {
 	if agent != "" {
 		s.say("cancel at agent %s", agent)
 	}
-	if out.Ask != "" {
-		s.say("ask %s", out.Ask)
+	if out.Send != "" {
+		s.say("send to %s", out.Send)
 	}
 	switch a := out.Answer; {
 	case a == nil:
@@ -81,8 +81,8 @@ func (s *placingScene) ready() {
 
 // look does what the server does when the table has changed.
 func (s *placingScene) look() {
-	waits := s.p.Asks() != ""
-	if s.p.Tick(s.now, s.table); waits && s.p.Asks() == "" {
+	waits := s.p.Awaits() != ""
+	if s.p.Tick(s.now, s.table); waits && s.p.Awaits() == "" {
 		s.p.Step(s.now, s.table, nil, context.Canceled)
 	}
 }
@@ -110,9 +110,9 @@ func (s *placingScene) Do(now time.Time, what string) {
 		s.p = s.d.Place(now, task, own, Want{Label: "math", Confident: true})
 		s.p.Tick(now, s.table)
 	case "accepted":
-		s.p.Step(now, s.table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: s.p.Asks()}}, nil)
+		s.p.Step(now, s.table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: s.p.Awaits()}}, nil)
 	case "refused":
-		r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + s.p.Asks()}
+		r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + s.p.Awaits()}
 		s.p.Step(now, s.table, &bus.Answer{Result: r}, nil)
 	case "fails":
 		s.p.Step(now, s.table, nil, map[string]error{
@@ -168,11 +168,11 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 			p.Tick(now, table)
 			asks, begun := 0, now
 			for over := false; !over; {
-				_, _ = p.Tells()
+				_, _ = p.Cancels()
 				out := p.Ready()
-				if out.Ask != "" {
-					if asks++; holds != "" && holds != out.Ask {
-						t.Fatalf("seed %d: hub %s is given a task that %s may have", seed, out.Ask, holds)
+				if out.Send != "" {
+					if asks++; holds != "" && holds != out.Send {
+						t.Fatalf("seed %d: hub %s is given a task that %s may have", seed, out.Send, holds)
 					}
 				}
 				if out.Answer != nil {
@@ -182,7 +182,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				if asks > 300 || now.Sub(begun) > 2*time.Hour {
 					t.Fatalf("seed %d: %d asks in %v, and no answer", seed, asks, now.Sub(begun))
 				}
-				hub := p.Asks()
+				hub := p.Awaits()
 				before := holds
 				says := func(a *bus.Answer, err error) { p.Step(now, table, a, err) }
 				switch event := rng.IntN(12); {
@@ -222,8 +222,8 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				default:
 					now = now.Add(time.Duration(rng.IntN(2000)+1) * time.Millisecond)
 				}
-				if hub != "" && hub == p.Asks() {
-					if p.Tick(now, table); p.Asks() == "" {
+				if hub != "" && hub == p.Awaits() {
+					if p.Tick(now, table); p.Awaits() == "" {
 						holds = hub // it died, and nobody knows whether it has the task
 						p.Step(now, table, nil, context.Canceled)
 					}

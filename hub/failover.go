@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/ledger"
 )
 
@@ -197,7 +198,7 @@ func (n *Node) again(old *task, m *bus.Task) {
 		return
 	}
 	if k := len(m.Resume.Tokens); k > 0 {
-		parses, err := m.Resume.CanContinue(m.Body)
+		parses, err := openai.CanContinue(m.Resume, m.Body)
 		if err != nil {
 			n.turnAway(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
 			return

@@ -403,6 +403,8 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	case bus.OpAllotted:
 		n.over(a)
 		n.missed(a, m)
+	case bus.OpClose:
+		n.treasuryEnded(a, m)
 	default:
 		n.allotted(a, m)
 	}

@@ -26,6 +26,7 @@ type house struct {
 	prepaid map[string]market.Credits // with the treasury; a client without an entry is unknown to it
 	grants  []bus.Grant
 	silent  bool            // the treasury does not answer
+	unended bool            // it does not let the hub end
 	taken   uint64          // returns that it says it has
 	back    map[string]bool // returns that it took in
 	asked   []Funds
@@ -160,6 +161,10 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 			h.prepaid[q.Client] += q.Amount
 		}
 		h.back[q.ID] = true
+	case bus.OpClose:
+		if h.unended {
+			r.Code, r.Message = bus.CodeBadRequest, "another number"
+		}
 	case bus.OpAllot:
 		have, known := h.prepaid[q.Client]
 		amount := min(q.Amount, max(q.Least, have/2))

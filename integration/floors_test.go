@@ -101,7 +101,7 @@ var effects = map[string][]string{
 	"math/rand/v2":    nil,
 	"fmt":             {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
 	module + "bus":    {"Bus", "Registry", "Lease", "Leadership", "Subscription"},
-	module + "ledger": {"Journal", "Restorer", "Restore", "Follow"},
+	module + "ledger": {"Journal"},
 }
 
 // source is one file of the module.

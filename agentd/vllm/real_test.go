@@ -11,6 +11,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // The same expectations of a running server: VLLM_URL=http://127.0.0.1:8000 go test ./agentd/vllm -run
@@ -121,7 +122,7 @@ func TestRunningServerWithinTheBound(t *testing.T) {
 		"completion":              `{"prompt":"` + strings.Repeat("!?", 2000) + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := bus.MeasurePrompt([]byte(body))
+			p, err := openai.Measure([]byte(body))
 			if err != nil {
 				t.Fatal(err)
 			}

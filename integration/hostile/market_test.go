@@ -38,11 +38,12 @@ type memory struct {
 	frames []ledger.Frame
 }
 
-func (m *memory) Replay(func(ledger.Frame) error) error { return nil }
-func (m *memory) Close() error                          { return nil }
-func (m *memory) HasRoom() bool                         { return true }
-func (m *memory) Life() string                          { return "" }
-func (m *memory) Ended(string) bool                     { return false }
+func (m *memory) Restore(ledger.Replica) error              { return nil }
+func (m *memory) Follow(func() ledger.Replica) (end func()) { return func() {} }
+func (m *memory) Close() error                              { return nil }
+func (m *memory) HasRoom() bool                             { return true }
+func (m *memory) Life() string                              { return "" }
+func (m *memory) Ended(string) bool                         { return false }
 
 func (m *memory) Append(frames ...ledger.Frame) error {
 	m.mu.Lock()
