@@ -48,7 +48,7 @@ var floors = []floor{
 }
 
 // testing only: packages that tests of any floor may import, and that may import what they test.
-var forTests = []string{"bus/bustest", "bus/bustest/script"}
+var forTests = []string{"bus/bustest", "bus/bustest/script", "integration/conformance"}
 
 type floor struct {
 	name       string
