@@ -41,17 +41,17 @@ func (n *Node) admit(m *bus.Task) error {
 	t.timer.owner = t
 	n.read(t, m)
 	if r := n.judgeTime(t); r != nil {
-		return n.turnAway(m, r)
+		return n.refuseWith(m, r)
 	}
 	if r := n.judgeRoom(t); r != nil {
-		return n.turnAway(m, r)
+		return n.refuseWith(m, r)
 	}
 	if err := n.setTerms(t); err != nil {
-		return n.turnAway(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
+		return n.refuseWith(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
 	}
 	need, r := n.survey(t)
 	if r != nil {
-		return n.turnAway(m, r)
+		return n.refuseWith(m, r)
 	}
 	n.known[key] = t
 	n.openPurse(key.client)
@@ -77,8 +77,8 @@ func (n *Node) read(t *task, m *bus.Task) {
 	}
 }
 
-// turnAway answers a request that was not admitted.
-func (n *Node) turnAway(m *bus.Task, r *bus.Result) error {
+// refuseWith answers a request that was not admitted.
+func (n *Node) refuseWith(m *bus.Task, r *bus.Result) error {
 	count(n.stats.Tasks, r.Code)
 	n.send(m.Inbox, &bus.Answer{Result: r})
 	return nil
@@ -109,7 +109,7 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	switch {
 	case n.draining:
 		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
-	case n.lost:
+	case n.stale:
 		return n.refusal(t.msg, bus.CodeUnavailable, time.Minute, journalStale)
 	case n.full:
 		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)

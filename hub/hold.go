@@ -40,21 +40,21 @@ type hold struct {
 // Node.holds. A completion ends it in every state, and so does its own time.
 //
 //	state       what is known                        what comes next
-//	dispatched  the agent was handed the task        accepted: it says so
-//	                                                 recalled: it says nothing, asked three times
+//	dispatched  the agent was handed the task        accepted: it says that it serves
+//	                                                 withdrawn: it says nothing, asked three times
 //	                                                 ended: it refuses
-//	recalled    it was told to stop                  late: it says that it serves
-//	                                                 ended: it refuses, or it is silent and another takes the task
+//	withdrawn   it was told to end the task, unless  late: it says that it serves
+//	            somebody has heard of it already     ended: it refuses; or it is silent, and another gets the task
 //	accepted    it serves the task
-//	late        it serves, though told to stop: what the hub has stopped nobody pays, unless its client
-//	            cancelled it, too
+//	late        it serves, though the task was withdrawn: what the hub has stopped nobody pays, unless its
+//	            client cancelled it, too
 //	replayed    the journal alone tells of it: the   dispatched: its client sends the task again
 //	            agent may be serving it
 type holdState uint8
 
 const (
 	dispatched holdState = iota
-	recalled
+	withdrawn
 	accepted
 	late
 	replayed
@@ -88,7 +88,7 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		switch h.state {
 		case dispatched:
 			h.state = accepted
-		case recalled:
+		case withdrawn:
 			h.state = late
 		default:
 			return nil
@@ -158,7 +158,7 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 	case bus.CodeDraining:
 		h.agent.state = bus.StateDraining
 	}
-	n.shun(h.agent)
+	n.avoid(h.agent)
 	n.void(h, m.Code, bus.CodeNoRoom,
 		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
@@ -279,15 +279,15 @@ func (h *hold) due(n *Node) {
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
 		if h.again == 0 {
 			n.stats.agent(h.agent.id).Unanswered++
-			n.shun(h.agent)
+			n.avoid(h.agent)
 		}
 		h.again++
 		n.handOut(h)
 	case h.state == dispatched:
-		// Nobody knows whether the agent has the task. It is told to stop, and the task goes nowhere else
+		// Nobody knows whether the agent has the task. It is told to end it, and the task goes nowhere else
 		// before this hold has ended.
-		h.state = recalled
-		n.tellRecall(h)
+		h.state = withdrawn
+		n.withdraw(h)
 		n.timers.set(&h.timer, earlier(h.expires, h.sent.Add(toldAfter*n.cfg.DispatchTimeout)))
 	case n.silent(h.agent) && n.handOn(h):
 	default:
@@ -348,7 +348,7 @@ func (n *Node) complete(c *bus.Completion) error {
 	h.agent.speaks(n)
 	n.learn(h, c)
 	outcome := c.Outcome
-	if outcome == bus.OutcomeCancelled && (h.state == recalled || h.state == late) && !h.cancelled {
+	if outcome == bus.OutcomeCancelled && (h.state == withdrawn || h.state == late) && !h.cancelled {
 		outcome = bus.OutcomeFailed // the hub stopped it, not the client: nothing is due
 	}
 	n.acks.put(h.id, "")
@@ -388,7 +388,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	}
 	rec := ledger.Capture{
 		Outcome: outcome, Cost: cost, Usage: c.Usage, Unmetered: c.Unmetered,
-		NoCacheReport: c.NoCacheReport, Finish: word(c.Finish), TTFTUS: c.TTFTUS, Claim: claim,
+		NoCacheReport: c.NoCacheReport, Finish: short(c.Finish), TTFTUS: c.TTFTUS, Claim: claim,
 	}
 	if err := n.commit(ledger.NewCapture(n.cfg.Journal, h.rec, rec, n.salt())); err != nil {
 		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))
@@ -420,8 +420,8 @@ func (n *Node) unused(h *hold) {
 	n.news()
 }
 
-// word cuts what an engine says to what a record holds.
-func word(s string) string {
+// short cuts what an engine says to what a record holds.
+func short(s string) string {
 	if len(s) > bus.MaxID {
 		return strings.ToValidUTF8(s[:bus.MaxID], "")
 	}

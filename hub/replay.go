@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// Recall makes of what was replayed what the hub knows of it: before the first Step.
-func (n *Node) Recall() error {
+// Restore makes of what was replayed what the hub knows of it: before the first Step.
+func (n *Node) Restore() error {
 	h := n.history
 	if h == nil {
 		return nil
