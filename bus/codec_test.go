@@ -114,7 +114,7 @@ func unset(t *testing.T, v reflect.Value, path string) {
 		case !f.IsExported(), f.Tag.Get("msgpack") == "-", strings.HasPrefix(path, "*bus.Answer") &&
 			f.Name == "Accepted",
 			strings.HasPrefix(path, "*bus.StreamControl") &&
-				(f.Name == "Ack" || f.Name == "Cancel" || f.Name == "Recall"):
+				(f.Name == "Ack" || f.Name == "Cancel" || f.Name == "Withdraw"):
 		case v.Field(i).IsZero():
 			t.Errorf("%s.%s is not set in the sample", path, f.Name)
 		case f.Type.Kind() == reflect.Struct:

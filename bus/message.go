@@ -344,8 +344,8 @@ type StreamControl struct {
 	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
 	Cancel bool    `msgpack:"cancel,omitempty"`
 	// a hub's word on this hold: it heard no reply, so end what nobody has heard of yet
-	Recall string `msgpack:"recall,omitempty"`
-	Secret uint64 `msgpack:"secret,omitempty"` // with Recall: that of the dispatch
+	Withdraw string `msgpack:"recall,omitempty"`
+	Secret   uint64 `msgpack:"secret,omitempty"` // with Withdraw: that of the dispatch
 }
 
 // Feedback is a client's judgement of an answer.

@@ -484,9 +484,9 @@ func (s *StreamControl) Validate() error {
 	if s.Cancel {
 		set++
 	}
-	if s.Recall != "" {
+	if s.Withdraw != "" {
 		set++
-		p.name("recall", s.Recall, MaxName)
+		p.name("recall", s.Withdraw, MaxName)
 	}
 	if set != 1 {
 		p.add("stream control: exactly one of resume, ack, cancel and recall must be set, not %d", set)

@@ -65,7 +65,7 @@ func TestARefusedAccountIsAnsweredAfterARestart(t *testing.T) {
 	for _, f := range h.frames {
 		h.must(n.Replay(f))
 	}
-	h.must(n.Recall())
+	h.must(n.Restore())
 	h.n, h.letters = n, nil
 	h.must(n.Lead(h.now, 8))
 	if h.step(m); h.ack(d.Hold) != "ack late" {

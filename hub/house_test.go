@@ -137,7 +137,7 @@ func (h *house) run() {
 			if err := f.Request.Validate(); err != nil {
 				h.t.Fatalf("request to the treasury: %v", err)
 			}
-			_, under := h.n.treasury.asks[f.Request.ID]
+			_, under := h.n.treasury.requests[f.Request.ID]
 			if err := h.n.Step(h.now, h.treasury(f)); under { // else it was asked twice, and is answered
 				h.must(err)
 			}
@@ -347,7 +347,7 @@ func (h *house) restart() {
 	h.n = again
 }
 
-// Replay takes in one stored frame of the hub's own journal, from the first, before Recall.
+// Replay takes in one stored frame of the hub's own journal, from the first, before Restore.
 func (n *Node) Replay(f ledger.Frame) error {
 	return n.history.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 }

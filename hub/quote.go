@@ -37,8 +37,8 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 		cached = a.belief.Overlap(t.session, t.msg.Prompt, q.prompt)
 	}
 	q.features = predict.Features{
-		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: cached, MaxTokens: q.maxTokens, Turn: t.msg.Turn,
-		InFlight: len(a.holds), Slots: a.slots,
+		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: cached, MaxTokens: q.maxTokens,
+		InFlight: len(a.holds),
 	}
 	if idle {
 		q.features.InFlight = 0

@@ -54,7 +54,7 @@ func (n *Node) Status() *bus.Status {
 		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.epoch, Seq: n.status.seq,
 		Waiting: n.waiting,
 	}
-	if n.leading && !n.draining && !n.full && !n.lost {
+	if n.leading && !n.draining && !n.full && !n.stale {
 		s.Room = max(0, min(n.cfg.MaxWaiting-n.waiting, n.cfg.MaxOpen-n.open))
 	}
 	for _, a := range n.roster {

@@ -599,22 +599,22 @@ func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
 
 // A hub that heard no reply takes a dispatch back: what nobody has heard of yet ends unsaid, for the hub to
 // hand on; what has begun goes on.
-func TestRecall(t *testing.T) {
+func TestWithdraw(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		d.Secret = 1 << 60
 		o.dispatch(d)
 		for what, c := range map[string]bus.StreamControl{
-			"another hold":                     {Task: "t-h", Recall: "another", Secret: d.Secret},
-			"its client, who can guess a hold": {Task: "t-h", Recall: d.Hold},
-			"a guess":                          {Task: "t-h", Recall: d.Hold, Secret: 7},
+			"another hold":                     {Task: "t-h", Withdraw: "another", Secret: d.Secret},
+			"its client, who can guess a hold": {Task: "t-h", Withdraw: d.Hold},
+			"a guess":                          {Task: "t-h", Withdraw: d.Hold, Secret: 7},
 		} {
 			o.control(c)
 			if o.server.Stats().Agents[0].InFlight != 1 {
 				t.Fatalf("%s took it back", what)
 			}
 		}
-		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold, Secret: d.Secret})
+		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold, Secret: d.Secret})
 		c := o.done()
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed ||
 			!c[0].Unsaid || c[0].Cost != 0 {
@@ -625,7 +625,7 @@ func TestRecall(t *testing.T) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		o.dispatch(d)
 		pass(1500 * time.Millisecond)
-		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold})
 		pass(5 * time.Second)
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Usage.Output == 0 {
 			t.Errorf("what had begun ended with %+v", c)
@@ -634,11 +634,11 @@ func TestRecall(t *testing.T) {
 }
 
 // A hub of an earlier version gives no secret, and takes back by the hold alone.
-func TestARecallOfAnEarlierHub(t *testing.T) {
+func TestAWithdrawalOfAnEarlierHub(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		o.dispatch(d)
-		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold})
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || !c[0].Unsaid {
 			t.Errorf("%+v", c)
 		}
