@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // watchdog ends a stream that says nothing for too long, or whose server hangs. Comments are no sign of life:
@@ -101,11 +102,7 @@ func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 		return false
 	}
 	before, err1 := d.e.get(d.ctx, "/metrics")
-	pause := time.NewTimer(min(between, d.e.cfg.Suspect/2))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-d.ctx.Done():
+	if !follow.Pause(d.ctx, min(between, d.e.cfg.Suspect/2)) {
 		return false
 	}
 	after, err2 := d.e.get(d.ctx, "/metrics")
