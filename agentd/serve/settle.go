@@ -153,13 +153,13 @@ func (a *agent) drain() {
 // others. A failed task has nothing to lose.
 func (a *agent) unsettled() (kept, lost int) {
 	a.mu.Lock()
-	open := a.core.Unacked()
+	pending := a.core.Pending("")
 	a.mu.Unlock()
-	for i := range open {
-		switch {
-		case a.spool != nil && a.spool.Has(open[i].Hold):
+	for i := range pending {
+		switch c := &pending[i].Completion; {
+		case a.spool != nil && a.spool.Has(c.Hold):
 			kept++
-		case open[i].Outcome != bus.OutcomeFailed:
+		case c.Outcome != bus.OutcomeFailed:
 			lost++
 		}
 	}
