@@ -26,7 +26,7 @@ type Agent struct {
 	fence    int64      // of the latest claim ever seen: a dispatch under an earlier one is refused
 	running  int
 	holds    map[string]*hold
-	order    []string  // of holds, oldest first
+	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
 	sessions *sessions
 	load     bus.Load

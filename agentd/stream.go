@@ -12,7 +12,7 @@ import (
 //
 //	state     what it means                                 what its reader gets        what comes next
 //	running   the engine works on it                        chunks and heartbeats       stopped, withheld, ended
-//	stopped   the client, its hub or a shutdown ends it     what the engine still says  withheld, ended
+//	stopped   its client or its hub ends it early           what the engine still says  withheld, ended
 //	withheld  it failed before anything was sent; its hub   heartbeats, if it asks      moved, ended
 //	          decides whether another agent takes over
 //	moved     another agent has taken over                  nothing                     dropped when it is old
