@@ -54,7 +54,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		switch now := a.stats().State; {
 		case now != before:
 			level := slog.LevelWarn
-			if now == bus.StateDraining || now == bus.StateReady { // asked for, or good gap
+			if now == bus.StateDraining || now == bus.StateReady { // asked for, or good news
 				level = slog.LevelInfo
 			}
 			a.log.Log(ctx, level, "engine", "state", now, "was", before, "err", err)
