@@ -151,6 +151,11 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Recall{Hub: "h", Client: "a.b"}, "client"},
 		{&Recall{Client: "ada"}, "hub"},
 		{&RecallReply{Hub: "h", Client: "ada", Held: -1}, "held"},
+		{&FundsReply{Surplus: -1}, "surplus"},
+		{&Recall{Hub: "h", Client: "h", Number: 1, Amount: -1}, "amount"},
+		{&Recall{Hub: "h", Client: "h", Number: 1, Payee: "a b"}, "payee"},
+		{&RecallReply{Hub: "h", Client: "h", Payee: "a b"}, "payee"},
+		{&RecallReply{Hub: "h", Client: "h", Surplus: -1}, "surplus"},
 	} {
 		data, err := Encode(test.m)
 		if err != nil {

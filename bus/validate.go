@@ -592,6 +592,8 @@ func (f *FundsRequest) Validate() error {
 	p.credits("amount", f.Amount)
 	p.credits("least", f.Least)
 	p.number("after", f.After)
+	p.number("returned", f.Returned)
+	p.number("distributed", f.Distributed)
 	p.optionalID("domain", f.Domain)
 	return p.err
 }
@@ -616,6 +618,8 @@ func (f *FundsReply) Validate() error {
 		p.credits("grants.amount", g.Amount)
 	}
 	p.within("retry_ms", f.RetryMS, 0, MaxPatient)
+	p.number("number", f.Number)
+	p.within("surplus", int64(f.Surplus), 0, math.MaxInt64)
 	p.list("hubs", len(f.Hubs), maxEntries)
 	for i := range f.Hubs {
 		h := &f.Hubs[i]
@@ -642,6 +646,9 @@ func (r *Recall) Validate() error {
 	p.id("hub", r.Hub)
 	p.id("client", r.Client)
 	p.number("granted", r.Granted)
+	p.number("number", r.Number)
+	p.credits("amount", r.Amount)
+	p.optionalID("payee", r.Payee)
 	return p.err
 }
 
@@ -653,5 +660,9 @@ func (r *RecallReply) Validate() error {
 	p.funds("", r.Avail, r.Held, r.Reserved)
 	p.number("accepted", r.Accepted)
 	p.number("returned", r.Returned)
+	p.number("next", r.Next)
+	p.credits("amount", r.Amount)
+	p.optionalID("payee", r.Payee)
+	p.within("surplus", int64(r.Surplus), 0, math.MaxInt64)
 	return p.err
 }

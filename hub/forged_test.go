@@ -11,7 +11,7 @@ import (
 	"souk/market"
 )
 
-// One forged message of each kind, with each of its numbers at the extremes, is said to a hub. Then its
+// One forged message of each kind, with each of its numbers at the bustest.Extremes, is said to a hub. Then its
 // agents, its client and its treasury go on. When an agent that is no longer heard would count as silent,
 // tasks are served.
 func TestOneForgedMessage(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/openai"
 )
 
@@ -80,7 +81,7 @@ func TestRunningServer(t *testing.T) {
 	if err != mine || !a.Unmetered || a.Usage.Prompt == 0 {
 		t.Errorf("cut: %+v %v", a, err)
 	}
-	until(t, "the slot is free", func() bool {
+	bustest.Eventually(t, "the slot is free", func() bool {
 		l, err := e.Load(context.Background())
 		return err == nil && *l.Running == 0 && *l.Generated > before && *l.Generated < before+4000
 	})
