@@ -166,17 +166,17 @@ type Ending struct {
 	Doubtful bool
 }
 
-// End settles the run by the same rule as the hub, market.SettleTariff. Under "quoted" pricing the cost is the
-// quote; else it is:
+// End settles the run by the same rule as the hub, market.SettleTariff. Under "quoted" pricing the cost is
+// the quote; else it is:
 //
-//	what ended it                     outcome                         cost
-//	the engine finished               done                            by usage
-//	price cap or max_tokens           done, finish_reason "length"    by what was relayed
-//	a prompt longer than its hold     done, finish_reason "length"    all that the hold covers
-//	no message holds the rest         done, finish_reason "length"    by what is in the answer
-//	the client cancelled              cancelled                       by the prompt and what was relayed, and the
-//	                                                                  premium; nothing if the engine sent nothing
-//	anything else                     failed                          nothing
+//	what ended it                  outcome                       cost
+//	the engine finished            done                          by usage
+//	price cap or max_tokens        done, finish_reason "length"  by what was relayed
+//	a prompt longer than its hold  done, finish_reason "length"  all that the hold covers
+//	no message holds the rest      done, finish_reason "length"  by what is in the answer
+//	the client cancelled           cancelled                     by the prompt and what was relayed, and premium;
+//	                                                             nothing if the engine sent nothing
+//	anything else                  failed                        nothing
 func (r *Run) End(a Answer, err error) Ending {
 	d := r.d
 	e := Ending{

@@ -1,5 +1,5 @@
-// Package serve runs the agents of one node: it registers them, watches their claims and engines, relays their
-// answers, and sends completions. Package agentd decides; here are its lock, its loops and its files.
+// Package serve runs the agents of one node: it registers them, watches their claims and engines, relays
+// their answers, and sends completions. Package agentd decides; here are its lock, its loops and its files.
 package serve
 
 import (
@@ -146,12 +146,13 @@ type agent struct {
 	mu      sync.Mutex
 	core    *agentd.Agent // nil until the engine is ready
 	streams agentd.Streams
-	cancels map[*agentd.Stream]context.CancelCauseFunc // of the engine's requests
-	suspect bool                                       // the engine went silent, or failed with a 500: only an answer clears it
-	reading bool                                       // the claim, from the registry
-	unsure  []func()                                   // dispatches that wait for the next reading
-	listed  string                                     // the state in the last registration
-	why     string                                     // what the last look at the engine found wrong
+	suspect bool     // the engine went silent, or failed with a 500: only an answer clears it
+	reading bool     // the claim, from the registry
+	unsure  []func() // dispatches that wait for the next reading
+	listed  string   // the state in the last registration
+	why     string   // what the last look at the engine found wrong
+	// of the engine's requests
+	cancels map[*agentd.Stream]context.CancelCauseFunc
 
 	secret [32]byte // of the nonces of its asks
 

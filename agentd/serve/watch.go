@@ -13,9 +13,9 @@ import (
 	"souk/bus/follow"
 )
 
-// watchEngine scrapes the engine's metrics and notices when it is gone or hangs. A server that went silent, or
-// answered 500, has to serve a token before it is trusted again: its /health says 200 while the engine behind
-// it hangs, and while it shuts down.
+// watchEngine scrapes the engine's metrics and notices when it is gone or hangs. A server that went silent,
+// or answered 500, has to serve a token before it is trusted again: its /health says 200 while the engine
+// behind it hangs, and while it shuts down.
 func (a *agent) watchEngine(ctx context.Context) {
 	failed := 0
 	told, tellAfter, gap := "", time.Time{}, leastGap // what was logged last, and when it may be again

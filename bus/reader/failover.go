@@ -58,7 +58,8 @@ const (
 )
 
 // failed reports whether an end frame says that another agent may continue the answer: its agent failed, or
-// was started again and knows nothing of it. An answer that was served to its end is paid, and not served again.
+// was started again and knows nothing of it. An answer that was served to its end is paid, and not served
+// again.
 func failed(end *bus.Result) bool {
 	return end.Code.Broken() || end.Code == bus.CodeUnknown && end.Receipt == nil
 }

@@ -288,8 +288,8 @@ func (w *storm) after() {
 	}
 	o := &w.s.order
 	w.held = max(w.held, o.unread()+len(o.ahead))
-	if w.held > w.c.MaxChunks || o.bytes > w.c.MaxBytes || cap(o.line) > 4*w.c.MaxChunks+128 {
-		w.fail("%d chunks, %d bytes, room for %d are held", w.held, o.bytes, cap(o.line))
+	if w.held > w.c.MaxChunks || o.bytes > w.c.MaxBytes || cap(o.queue) > 4*w.c.MaxChunks+128 {
+		w.fail("%d chunks, %d bytes, room for %d are held", w.held, o.bytes, cap(o.queue))
 	}
 }
 
