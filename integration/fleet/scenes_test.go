@@ -40,7 +40,7 @@ func TestAHubDiesBetweenJournalAndDispatch(t *testing.T) {
 	dying := f.role("hub-dying", "hub-dies", f.fileOf("hub-general"))
 	must(t, dying.Start())
 	must(t, f.Sold(ctx, 1))
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	words := make(chan Word, 1)
 	go func() { words <- Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {}) }()
@@ -148,7 +148,7 @@ func TestAClientVanishes(t *testing.T) {
 		func() bool { return strings.Contains(ghost.Said(), "begun") })
 	must(t, ghost.Kill())
 	f.Vanished = map[string]bool{"ghost": true}
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	// every slot is taken until an answer ends
 	word := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
@@ -256,7 +256,7 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 	must(t, err)
 	must(t, crowd.Served(ctx, 4))
 	fill()
-	other, err := f.Client(ctx, "other") // whom no hub has any money of
+	other, err := f.Client("other") // whom no hub has any money of
 	must(t, err)
 	if _, err := other.Deposit(ctx, "other", market.Credit,
 		"second"); bus.CodeOf(err) != bus.CodeUnavailable {
@@ -297,7 +297,7 @@ func TestAJournalsDiskIsFull(t *testing.T) {
 		func(f *Fleet) { fill, empty = smallDisk(t, f, "hub-general") })
 	done, _ := streams(t, ctx, f, 4, 200)
 	fill()
-	c, err := f.Client(ctx, "other")
+	c, err := f.Client("other")
 	must(t, err)
 	var refused []Word
 	bustest.Eventually(t, "new tasks are refused", func() bool {
