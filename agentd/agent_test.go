@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/market"
 )
 
-var (
-	card  = market.Price{Miss: market.Credit, Hit: market.Credit / 10, Out: 4 * market.Credit} // per million
-	begun = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-)
+// What a hub sends is the same for the agent and for its shell.
+var dispatch, claim, card = bustest.Dispatch, bustest.Claim, bustest.Card
+
+var begun = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func oneAgent(id string, slots int) AgentConfig {
 	return AgentConfig{ID: id, Engine: EngineConfig{URL: "http://127.0.0.1:1"}, Model: "tiny", Slots: slots,
@@ -27,21 +28,6 @@ func oneAgent(id string, slots int) AgentConfig {
 func newTestAgent(slots int, limits Config) *Agent {
 	return NewAgent(oneAgent("a1", slots), limits,
 		Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
-}
-
-// dispatch is one as hub "math" of epoch 5 sends it.
-func dispatch(hold string) *bus.Dispatch {
-	return &bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 3,
-		Hold: hold, Model: "tiny", MaxTokens: 100,
-		Price: card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2, Settle: market.SettleMetered, Quoted: 300,
-		CostCap: market.Credit,
-		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true,
-			Reply: "souk.v1.reply.ann.t-" + hold,
-			Body:  []byte(`{"messages":[]}`), Prompt: bus.Prompt{Tokens: 50}}}
-}
-
-func claim(epoch int64) *bus.Claim {
-	return &bus.Claim{Agent: "a1", Domain: "math", Epoch: epoch, Fence: epoch + 100}
 }
 
 func TestAcceptOrRefuse(t *testing.T) {
