@@ -60,7 +60,7 @@ func TestEnginesAreFound(t *testing.T) {
 	if err := n.add(c.Agentd.Agents); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	events, err := registry.Watch(ctx, bus.AgentsPrefix)
 	if err != nil {

@@ -24,6 +24,9 @@ type input struct {
 // setting is news of the domain's entry in the registry; nil when there is none.
 type setting struct{ config *bus.MarketConfig }
 
+// sayWaits is how often a hub that ends says at most what it waits for.
+const sayWaits = 5 * time.Second
+
 // Bounds of one turn of the loops.
 const (
 	maxSteps  = 256 // messages between two looks at what is ready
@@ -36,7 +39,7 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 	defer timer.Stop()
 	stopping := ctx.Done()
 	var giveUp <-chan time.Time
-	retired := false
+	retired, said, saidAt := false, "", time.Time{}
 	for {
 		var first input
 		select {
@@ -64,6 +67,15 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 			case s.work <- todo{Ready: r}:
 			case err := <-s.broken:
 				return err
+			}
+		}
+		if s.deps.Close {
+			if s.closed() {
+				return nil
+			}
+			if why := s.waits(); why != said && time.Since(saidAt) >= sayWaits {
+				said, saidAt = why, time.Now()
+				s.log.Info("the hub ends; its journal is closed later", "waits_for", why)
 			}
 		}
 		if stopping == nil && quiet {
