@@ -11,7 +11,7 @@ import (
 
 // The messages that every task and token needs are written and read by a plan made once of their struct tags.
 // The bytes are those of the msgpack library, which the tests hold them against; the library looks at every
-// field anew for every message, and that was a seventh of the processor time of a task.
+// field anew for every message, and that was a sixth of the processor time of a task: the median of ten pairs.
 
 // plan is how a struct travels: as a map from the names in its tags.
 type plan struct {

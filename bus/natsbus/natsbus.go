@@ -32,7 +32,6 @@ type Config struct {
 	// 250 ms, and as much again at random, so that a thousand agents do not come back at once; see pause for
 	// the first seconds
 	ReconnectWait time.Duration
-	Gather        bool // for who publishes for many at once: their messages share system calls; not with InProcess
 }
 
 const (
@@ -163,16 +162,11 @@ func (b *Bus) options() []nats.Option {
 		nats.ClosedHandler(func(*nats.Conn) { b.disconnected(nil); close(b.closed) }),
 		nats.ErrorHandler(b.failed),
 	}
-	dialer := rawconn.Dialer{Dialer: net.Dialer{Timeout: connectWithin}}
-	switch {
-	case c.InProcess != nil:
-		options = append(options, nats.InProcessServer(c.InProcess), nats.Timeout(connectInProcess))
-	case c.Gather:
-		options = append(options, nats.SetCustomDialer(gatherer{dialer}))
-	default:
-		options = append(options, nats.SetCustomDialer(dialer))
+	if c.InProcess != nil {
+		return append(options, nats.InProcessServer(c.InProcess), nats.Timeout(connectInProcess))
 	}
-	return options
+	dialer := rawconn.Dialer{Dialer: net.Dialer{Timeout: connectWithin}}
+	return append(options, nats.SetCustomDialer(dialer))
 }
 
 // quickly is how many attempts come soon after one another: six seconds of them, at the default wait.

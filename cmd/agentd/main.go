@@ -11,7 +11,6 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
-	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
 )
 
@@ -88,8 +87,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}
-	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node),
-		func(c *natsbus.Config) { c.Gather = true })
+	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node))
 	if err != nil {
 		return err
 	}
