@@ -15,7 +15,8 @@ func fundCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fund CLIENT AMOUNT",
 		Short: "Deposit credits for a client at the treasury",
-		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of the price rows.
+		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of
+the price rows.
 
 With --id the deposit is made once however often the command is repeated.`,
 		Example: `  souk fund alice 2.50

@@ -18,12 +18,13 @@ func payoutCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "payout CLIENT AMOUNT",
 		Short: "Pay credits of a client out of the market",
-		Long: `Takes credits of a client out of the market, exactly this amount or nothing, and records it at the treasury. Paying them to the
-client by other means is yours to do.
+		Long: `Takes credits of a client out of the market, exactly this amount or nothing, and records it at
+the treasury. Paying them to the client by other means is yours to do.
 
-Where the treasury has less, the hubs give back what they have of the client's money and no task needs; that takes a second or
-two, longer while a hub that lives does not answer. What runs goes on. With --id the payout is made once however often the
-command is repeated; without, the id is printed, so that a payout whose answer was lost can be asked for again.`,
+Where the treasury has less, the hubs give back what they have of the client's money and no task needs; that
+takes a second or two, longer while a hub that lives does not answer. What runs goes on. With --id the payout
+is made once however often the command is repeated; without, the id is printed, so that a payout whose answer
+was lost can be asked for again.`,
 		Example: `  souk payout alice 2.50
   souk payout alice 2.50 --id refund-17 --nats nats://127.0.0.1:4222`,
 		Args: func(_ *cobra.Command, args []string) error {
