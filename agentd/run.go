@@ -14,7 +14,7 @@ var (
 	ErrCancelled = errors.New("the client cancelled")
 	ErrTimeout   = errors.New("the task's time is over")
 	ErrDrained   = errors.New("the agent is shutting down")
-	ErrRecalled  = errors.New("the hub heard no reply to its dispatch, and took it back")
+	ErrWithdrawn = errors.New("the hub heard no reply to its dispatch, and took it back")
 	errCapped    = errors.New("the price cap is reached")
 	errEnough    = errors.New("max_tokens are reached")
 	errTooLong   = errors.New("the answer is longer than one message can be, and ends here: ask for a stream")

@@ -95,12 +95,12 @@ func (s *Stream) Cancel(now time.Time) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// Recall reports whether c is from the hub of the answer and takes the task back. It does if nothing of the
+// Withdraw reports whether c is from the hub of the answer and takes the task back. It does if nothing of the
 // answer was sent, and c names the hold and the secret of the dispatch; a hub of an earlier version gives no
 // secret. The caller then ends the engine's request.
-func (s *Stream) Recall(c *bus.StreamControl) bool {
-	return c.Recall != "" && c.Recall == s.Hold && c.Secret == s.secret && s.run != nil &&
-		s.run.seq == s.run.first && s.stop(ErrRecalled)
+func (s *Stream) Withdraw(c *bus.StreamControl) bool {
+	return c.Withdraw != "" && c.Withdraw == s.Hold && c.Secret == s.secret && s.run != nil &&
+		s.run.seq == s.run.first && s.stop(ErrWithdrawn)
 }
 
 // Take meters what the engine sent and returns the message for it, nil if there is none.

@@ -34,8 +34,8 @@ func (a *agent) onControl(m bus.Msg) {
 		if a.streams.Acked(s, *c.Ack) && !s.Spooled {
 			late, _ = a.core.Pending(s.Hold) // its reader has the answer now
 		}
-	case s.Recall(&c):
-		a.cancelRequest(s, 0, agentd.ErrRecalled)
+	case s.Withdraw(&c):
+		a.cancelRequest(s, 0, agentd.ErrWithdrawn)
 	}
 	a.mu.Unlock()
 	if late.Domain != "" {

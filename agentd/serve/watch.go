@@ -34,7 +34,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		case <-t.C:
 		}
 		before := a.stats().State
-		load, err := a.engine.Load(ctx)
+		generated, err := a.engine.Generated(ctx)
 		if err == nil && a.suspected() {
 			err = a.probe(ctx)
 		}
@@ -46,7 +46,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		}
 		if err == nil {
 			failed = 0
-			a.with(func(core *agentd.Agent) { core.Loaded(load) })
+			a.with(func(core *agentd.Agent) { core.Healthy(generated) })
 		} else if failed++; failed >= 2 || a.suspected() { // one slow scrape under load is no death
 			a.with(func(core *agentd.Agent) { core.Unhealthy() })
 		}

@@ -137,7 +137,7 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	if r.Rounds > 0 {
 		s.measures.cleared(time.Since(now) / time.Duration(r.Rounds))
 	}
-	return r, s.node.Quiet()
+	return r, s.node.Idle()
 }
 
 func (s *Server) step(in input) {
