@@ -56,10 +56,10 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "agentd",
 		Short: "Offer the vLLM servers of this node to the market",
-		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs award, meters it, and accounts
-for it. On SIGTERM it takes no more tasks, finishes those in hand and has them settled. Servers that still boot are waited for.
-With a data directory, that proves by its lock that a life which was killed is dead, it is sold again at once, and what that one
-had served is paid.
+		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what
+hubs award, meters it, and accounts for it. On SIGTERM it takes no more tasks, finishes those in hand and
+has them settled. Servers that still boot are waited for. With a data directory, that proves by its lock
+that a life which was killed is dead, it is sold again at once, and what that one had served is paid.
 
 The servers need --enable-prompt-tokens-details, else cached tokens are billed as computed ones.`,
 		Example: example,

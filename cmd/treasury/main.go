@@ -38,8 +38,9 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "treasury",
 		Short: "The clients' money: deposits, payouts, and allotments to hubs",
-		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is ever charged more than it deposited,
-over all hubs. A market has one: a second one is refused as long as the first lives. Its journal is the clients' money; back it up.`,
+		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is
+ever charged more than it deposited, over all hubs. A market has one: a second one is refused as long as
+the first lives. Its journal is the clients' money; back it up.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
