@@ -29,10 +29,10 @@ type Agent struct {
 	order    []string // of holds, oldest first
 	pending  []*account
 	sessions *sessions
-	load     bus.Load
 	ttft     mean
-	itl      mean
 	congest  congestion
+
+	generated *int64 // tokens, as the engine last counted them
 
 	seq    uint64    // of the last summary
 	told   time.Time // when it was sent
@@ -129,13 +129,13 @@ func (a *Agent) Unclaimed(rev int64) {
 	}
 }
 
-// Loaded takes what the engine says of itself. A counter that went back is an engine that started anew, with
-// an empty cache.
-func (a *Agent) Loaded(l bus.Load) {
-	if was, is := a.load.Generated, l.Generated; was != nil && is != nil && *is < *was {
+// Healthy says that the engine is well, and how many tokens it has generated so far, nil where it does not
+// tell. A count that went back is an engine that started anew, with an empty cache.
+func (a *Agent) Healthy(generated *int64) {
+	if was := a.generated; was != nil && generated != nil && *generated < *was {
 		a.sessions.forget()
 	}
-	a.load = l
+	a.generated = generated
 	a.healthy(bus.StateReady)
 }
 
@@ -354,7 +354,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c := &e.Completion
 	a.running--
 	a.news = true
-	c.Boot, c.Free = a.boot, a.free()
+	c.Boot = a.boot
 	if h := a.holds[d.Hold]; h != nil {
 		h.running, h.pending = false, true
 		if c.Outcome == bus.OutcomeDone {
@@ -364,9 +364,6 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	a.pending = append(a.pending, &account{domain: d.Domain, c: *c, away: true})
 	if c.TTFTUS > 0 {
 		a.ttft.add(float64(c.TTFTUS))
-	}
-	if c.ITLUS > 0 {
-		a.itl.add(float64(c.ITLUS))
 	}
 	if d.Task.Session != "" && c.Outcome == bus.OutcomeDone {
 		a.sessions.served(bus.SessionKey(d.Task.Client, d.Task.Session), c.Usage.Prompt+c.Usage.Output)
@@ -516,12 +513,7 @@ func (a *Agent) Ready(now time.Time) Ready {
 func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
-		InFlight: a.running,
-		Price:    a.cfg.Price, TTFTUS: a.ttft.value(), ITLUS: a.itl.value(), Engine: a.load}
-	s.Tiers = a.tiers()
-	if a.free() > 0 {
-		s.Free = market.AppendFree(nil, s.Tiers, a.running, a.cfg.Slots)
-	}
+		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value()}
 	s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)
 	return s
 }

@@ -29,7 +29,7 @@ type script struct {
 	mu      sync.Mutex
 	info    agentd.Info
 	infoErr error
-	loadErr error
+	sick    error
 	acts    []act
 	asked   []agentd.Request
 }
@@ -42,10 +42,10 @@ func (s *script) Info(context.Context) (agentd.Info, error) {
 	return s.info, s.infoErr
 }
 
-func (s *script) Load(context.Context) (bus.Load, error) {
+func (s *script) Generated(context.Context) (*int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return bus.Load{Running: new(int64(0))}, s.loadErr
+	return nil, s.sick
 }
 
 func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
@@ -293,7 +293,7 @@ func TestServesATask(t *testing.T) {
 		}
 		c, last := o.done(), o.chunks[len(o.chunks)-1].Result
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Cost != last.Cost ||
-			last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 || c[0].Free != 2 {
+			last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 {
 			t.Errorf("%+v\n%+v", c, last)
 		}
 		if q := o.engine.asked[0]; q.ID != "h" || q.Model != "tiny" || q.MaxTokens != 100 ||
@@ -468,7 +468,7 @@ func TestResume(t *testing.T) {
 		if got, want := o.answer(), "0[unknown ]|"; got != want {
 			t.Errorf("all read: answer %q, want %q", got, want)
 		}
-		if _, n := o.server.agents[0].shelf.Size(); n != 0 {
+		if _, n := o.server.agents[0].streams.Size(); n != 0 {
 			t.Errorf("%d bytes kept of nothing", n)
 		}
 	})
@@ -485,8 +485,8 @@ func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
 		}
 		pass(15 * time.Second)
 		a := o.server.agents[0]
-		ended, bytes := a.shelf.Size()
-		named := a.shelf.Find(agentd.StreamID{Client: "ann", Task: "t-h"}) != nil
+		ended, bytes := a.streams.Size()
+		named := a.streams.Find(agentd.StreamID{Client: "ann", Task: "t-h"}) != nil
 		if named || ended != 0 || bytes != 0 {
 			t.Errorf("after 35 s: %d ended, %d bytes; found: %v", ended, bytes, named)
 		}
@@ -497,7 +497,7 @@ func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
 			o.dispatch(&e)
 			pass(100 * time.Millisecond)
 		}
-		if ended, bytes := a.shelf.Size(); bytes > 2000 || ended == 0 {
+		if ended, bytes := a.streams.Size(); bytes > 2000 || ended == 0 {
 			t.Errorf("%d bytes kept of %d answers", bytes, ended)
 		}
 	}, func(c *agentd.Config) { c.KeepTotal = 2000 })
@@ -683,7 +683,9 @@ func TestStalledEngine(t *testing.T) {
 		if got := o.server.Stats().Agents[0].State; got != bus.StateUnhealthy {
 			t.Errorf("state %s", got)
 		}
-		if r := o.dispatch(func() *bus.Dispatch { e := *d; e.Hold = "h2"; return &e }()); r.Code != bus.CodeNoSlot {
+		second := *d
+		second.Hold = "h2"
+		if r := o.dispatch(&second); r.Code != bus.CodeNoSlot {
 			t.Errorf("%+v", r)
 		}
 		pass(5 * time.Second)
@@ -732,12 +734,12 @@ func TestDeadEngine(t *testing.T) {
 			size = r.KVTokens
 			return r.State
 		}
-		o.engine.set(func() { o.engine.loadErr = errors.New("connection refused") })
+		o.engine.set(func() { o.engine.sick = errors.New("connection refused") })
 		pass(5 * time.Second)
 		if got := entry(); got != bus.StateUnhealthy {
 			t.Errorf("registered as %q", got)
 		}
-		o.engine.set(func() { o.engine.loadErr, o.engine.info.Models = nil, []string{"other"} })
+		o.engine.set(func() { o.engine.sick, o.engine.info.Models = nil, []string{"other"} })
 		pass(5 * time.Second)
 		if got := entry(); got != bus.StateUnhealthy {
 			t.Errorf("back with another model, registered as %q", got)
@@ -911,7 +913,6 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		last := o.done()[len(o.done())-1]
-		last.Free = before[0].Free
 		if last != before[0] {
 			t.Errorf("sent\n%+v\nwant\n%+v", last, before[0])
 		}
@@ -961,7 +962,7 @@ func TestWhatNobodyHasIsNotWrittenDown(t *testing.T) {
 			t.Errorf("%q is written down, and nobody has it", got)
 		}
 		var all uint64 = 4
-		o.control(bus.StreamControl{Client: "ann", Task: "t-h", Ack: &all})
+		o.control(bus.StreamControl{Task: "t-h", Ack: &all})
 		if got := written(); got != "h" {
 			t.Errorf("%q is written down, and its reader has it", got)
 		}
@@ -1009,7 +1010,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		o.mu.Lock()
-		if s := o.summaries[len(o.summaries)-1]; s.State != bus.StateDraining || s.Free != nil {
+		if s := o.summaries[len(o.summaries)-1]; s.State != bus.StateDraining {
 			t.Errorf("%+v", s)
 		}
 		o.mu.Unlock()
@@ -1161,7 +1162,7 @@ func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
 		if wrong != nil {
 			t.Fatal(wrong)
 		}
-		s.agents[0].tell(bus.SummarySubject("math", "a1"), &bus.Summary{Agent: "a1", State: bus.StateReady})
+		s.agents[0].send(bus.SummarySubject("math", "a1"), &bus.Summary{Agent: "a1", State: bus.StateReady})
 		if got := strings.Count(log.String(), "\n"); got != lines {
 			t.Errorf("%v: %d lines, want %d:\n%s", err, got, lines, log.String())
 		}

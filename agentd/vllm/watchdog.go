@@ -115,7 +115,7 @@ func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 	if err1 != nil || err2 != nil {
 		return err1 != nil && err2 != nil
 	}
-	was, is := load(before).Generated, load(after).Generated
+	was, is := generated(before), generated(after)
 	return was != nil && is != nil && *was == *is
 }
 

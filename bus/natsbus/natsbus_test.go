@@ -60,6 +60,10 @@ func TestBusOverSockets(t *testing.T) {
 	})
 }
 
+func TestServicesAreFound(t *testing.T) {
+	bustest.Discovery(t, sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, false})
+}
+
 func TestBusOverGatheredSockets(t *testing.T) {
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, true}

@@ -301,6 +301,6 @@ func (s *Stream) ack() {
 }
 
 func (s *Stream) control(c bus.StreamControl) {
-	c.Client, c.Task = s.client, s.task
+	c.Task = s.task
 	s.out.Controls = append(s.out.Controls, Control{s.accepted.Agent, c})
 }

@@ -51,14 +51,14 @@ agentd:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	running, sigterm := context.WithCancel(ctx)
 	ended := make(chan int, 1)
 	var log bytes.Buffer
 	go func() { ended <- run(running, []string{"--config", path}, &log, &log) }()
 
-	registry, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{etcd.Endpoint()}})
+	registry, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{etcd.Endpoint()}})
 	if err != nil {
 		t.Fatal(err)
 	}

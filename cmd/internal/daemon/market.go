@@ -146,7 +146,7 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	}
 	err = p.patiently(ctx, m.ConnectWithin, "etcd", etcdAt, "market.etcd or SOUK_MARKET_ETCD",
 		func() (err error) {
-			l.Registry, err = etcdreg.DialContext(ctx,
+			l.Registry, err = etcdreg.Dial(ctx,
 				etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
 			return err
 		})
