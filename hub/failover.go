@@ -67,7 +67,7 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if n.moved(h, c) {
 		return
 	}
-	if h.state == recalled && c.Relayed == 0 {
+	if h.state == withdrawn && c.Relayed == 0 {
 		n.void(h, code, code, "the agent stopped before it began")
 		return
 	}
@@ -77,9 +77,7 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if c.Relayed > 0 {
 		n.served(h)
 	}
-	r := n.refusal(n.identity(h.task), code, 0, "agent %s: %s", h.agent.id, code)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
-	n.finish(h.task, r, false)
+	n.finish(h.task, n.unpaid(h, code, "agent %s: %s", h.agent.id, code), false)
 	n.news()
 }
 
@@ -87,7 +85,7 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 // was delivered, and it is tried elsewhere.
 func (n *Node) gone(a *agent) {
 	n.stats.agent(a.id).Gone++
-	a.quiet = 0
+	a.silentFrom = 0
 	n.status.changed = true
 	for _, h := range slices.Clone(a.holds) {
 		if t := h.task; t.msg != nil && !t.msg.Stream &&
@@ -105,15 +103,6 @@ func (t *task) join() {
 		t.inboxes = append(t.inboxes, t.next.Inbox)
 		t.next = nil
 	}
-}
-
-// takenOver tells the reader of a moved task who serves it now.
-func (n *Node) takenOver(t *task, h *hold) {
-	t.accepted = n.acceptance(t, h)
-	if len(t.inboxes) > 0 {
-		n.answer(t, &bus.Answer{Accepted: t.accepted})
-	}
-	n.beat(t, h.agent.id)
 }
 
 // beat keeps a reader patient.
@@ -168,7 +157,7 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 		n.book.Ended(t.final.Receipt.ID) != ledger.KindVoid || !mayGoOn(t.final.Code):
 		n.refuse(m, t.final.Code, 0, "%s", t.final.Message)
 	default:
-		n.again(t, m)
+		n.admitRest(t, m)
 	}
 }
 
@@ -188,39 +177,30 @@ func mayGoOn(c bus.Code) bool {
 	return c.Broken() || c == bus.CodeNoSlot || c == bus.CodeTimeout || c == bus.CodeUnavailable
 }
 
-// again admits the rest of an answer as the same task: the same model where some of it was delivered, what is
+// admitRest admits the rest of an answer as the same task: the same model where some of it was delivered, what is
 // left of max_tokens, and all of max_price, since nothing was charged yet.
-func (n *Node) again(old *task, m *bus.Task) {
+func (n *Node) admitRest(old *task, m *bus.Task) {
 	t := &task{
-		key: old.key, id: old.id, digest: old.digest, msg: m, arrived: old.arrived,
-		session:  bus.SessionKey(m.Client, m.Session),
+		key: old.key, id: old.id, digest: old.digest, arrived: old.arrived,
 		deadline: n.now.Add(n.cfg.Deadline), continued: true, whole: old.whole,
 		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent),
 		earlier:  append(slices.Clone(old.earlier), old.final.Receipt.ID),
 	}
 	t.timer.owner = t
-	if m.Session == "" {
-		t.session = 0
-	}
-	if m.MaxTokens <= 0 {
-		m.MaxTokens = n.cfg.MaxTokens
-	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplySubject(m.Client, m.ID)
-	}
+	n.read(t, m)
 	m.Attempt = old.tries + 1
 	if r := n.judgeRoom(t); r != nil {
-		n.turnAway(m, r)
+		n.refuseWith(m, r)
 		return
 	}
 	if err := n.setTerms(t); err != nil {
-		n.turnAway(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
+		n.refuseWith(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
 		return
 	}
 	if k := len(m.Resume.Tokens); k > 0 {
 		parses, err := openai.CanContinue(m.Resume, m.Body)
 		if err != nil {
-			n.turnAway(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
+			n.refuseWith(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
 			return
 		}
 		t.parses = parses
@@ -229,7 +209,7 @@ func (n *Node) again(old *task, m *bus.Task) {
 	}
 	need, r := n.survey(t)
 	if r != nil {
-		n.turnAway(m, r)
+		n.refuseWith(m, r)
 		return
 	}
 	n.stats.Continued++
@@ -241,7 +221,7 @@ func (n *Node) again(old *task, m *bus.Task) {
 
 // silent reports whether an agent has said nothing for too long. A hub that has just come hears agents late.
 func (n *Node) silent(a *agent) bool {
-	return n.nano > a.quiet && n.now.After(n.led.Add(2*n.cfg.Silence))
+	return n.nano > a.silentFrom && n.now.After(n.led.Add(2*n.cfg.Silence))
 }
 
 // look is for a running task whose reader hears nothing of its agent. If the hub hears nothing either, the
@@ -253,7 +233,7 @@ func (n *Node) look(t *task) {
 	case a.reg.Agent != "" && t.hold.rec.Boot != a.reg.Boot && n.now.Sub(t.asked) >= n.cfg.Settling:
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 	case n.silent(a):
-		n.shun(a)
+		n.avoid(a)
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent fell silent")
 	case n.now.Sub(t.asked) >= maxLook:
 		t.next = nil

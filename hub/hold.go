@@ -40,21 +40,21 @@ type hold struct {
 // Node.holds. A completion ends it in every state, and so does its own time.
 //
 //	state       what is known                        what comes next
-//	dispatched  the agent was handed the task        accepted: it says so
-//	                                                 recalled: it says nothing, asked three times
+//	dispatched  the agent was handed the task        accepted: it says that it serves
+//	                                                 withdrawn: it says nothing, asked three times
 //	                                                 ended: it refuses
-//	recalled    it was told to stop                  late: it says that it serves
-//	                                                 ended: it refuses, or it is silent and another takes the task
+//	withdrawn   it was told to end the task, unless  late: it says that it serves
+//	            somebody has heard of it already     ended: it refuses; or it is silent, and another gets the task
 //	accepted    it serves the task
-//	late        it serves, though told to stop: what the hub has stopped nobody pays, unless its client
-//	            cancelled it, too
+//	late        it serves, though the task was withdrawn: what the hub has stopped nobody pays, unless its
+//	            client cancelled it, too
 //	replayed    the journal alone tells of it: the   dispatched: its client sends the task again
 //	            agent may be serving it
 type holdState uint8
 
 const (
 	dispatched holdState = iota
-	recalled
+	withdrawn
 	accepted
 	late
 	replayed
@@ -88,7 +88,7 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		switch h.state {
 		case dispatched:
 			h.state = accepted
-		case recalled:
+		case withdrawn:
 			h.state = late
 		default:
 			return nil
@@ -98,12 +98,12 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		if h.cancelled { // what it was told of that may have come before the task
 			n.tellCancel(h)
 		}
-		switch {
-		case t.msg == nil:
-		case t.moves > 0:
-			n.takenOver(t, h)
-		default:
-			n.accepted(t, h)
+		if t.msg == nil {
+			return nil
+		}
+		n.accepted(t, h)
+		if t.moves > 0 { // its reader waits where the chunks come
+			n.beat(t, h.agent.id)
 		}
 		return nil
 	}
@@ -116,21 +116,27 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 
 // accepted tells the client who serves it. The body is kept, within limits, in case another has to.
 func (n *Node) accepted(t *task, h *hold) {
-	t.accepted = n.acceptance(t, h)
-	t.reply = t.msg.Reply
-	if t.msg.Failover == "off" || n.bodies+len(t.msg.Body) > n.cfg.KeepBodies {
+	t.accepted = n.acceptance(h)
+	switch {
+	case t.body > 0: // kept since an earlier agent took it
+	case t.msg.Failover == "off" || n.bodies+len(t.msg.Body) > n.cfg.KeepBodies:
 		t.msg.Body = nil
-	} else if t.body == 0 {
+	default:
 		t.body = len(t.msg.Body)
 		n.bodies += t.body
 	}
 	n.answer(t, &bus.Answer{Accepted: t.accepted})
 }
 
-func (n *Node) acceptance(t *task, h *hold) *bus.Accepted {
+// acceptance says who serves a task, and where its chunks come: from now on that is where its reader listens.
+func (n *Node) acceptance(h *hold) *bus.Accepted {
+	t := h.task
+	if t.msg != nil {
+		t.reply = t.msg.Reply
+	}
 	return &bus.Accepted{
 		Client: t.key.client, Task: t.key.id, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
-		Reply: t.msg.Reply, Round: h.rec.Round,
+		Reply: t.reply, Round: h.rec.Round,
 	}
 }
 
@@ -152,7 +158,7 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 	case bus.CodeDraining:
 		h.agent.state = bus.StateDraining
 	}
-	n.shun(h.agent)
+	n.avoid(h.agent)
 	n.void(h, m.Code, bus.CodeNoRoom,
 		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
@@ -190,10 +196,28 @@ func (n *Node) fail(h *hold, reason, code bus.Code, why string) {
 			why = "cancelled by the client: its agent did not say what it had served, and nothing is due"
 		}
 	}
-	r := n.refusal(n.identity(t), code, 0, "%s", why)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
-	n.end(t, r)
+	n.end(t, n.unpaid(h, code, "%s", why))
 	n.news()
+}
+
+// unpaid is the result of a task whose hold was void.
+func (n *Node) unpaid(h *hold, code bus.Code, format string, args ...any) *bus.Result {
+	r := n.refusal(n.identity(h.task), code, 0, format, args...)
+	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	return r
+}
+
+// paid is the result of a task whose hold was captured.
+func (n *Node) paid(h *hold, c *ledger.Capture) *bus.Result {
+	r := &bus.Result{
+		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
+		Session: n.identity(h.task).Session, Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered,
+		TTFTUS: c.TTFTUS, Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
+	}
+	if c.Outcome == bus.OutcomeCancelled {
+		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
+	}
+	return r
 }
 
 // identity is enough of a task's message to speak of it, even of one known from the journal alone.
@@ -255,15 +279,15 @@ func (h *hold) due(n *Node) {
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
 		if h.again == 0 {
 			n.stats.agent(h.agent.id).Unanswered++
-			n.shun(h.agent)
+			n.avoid(h.agent)
 		}
 		h.again++
 		n.handOut(h)
 	case h.state == dispatched:
-		// Nobody knows whether the agent has the task. It is told to stop, and the task goes nowhere else
+		// Nobody knows whether the agent has the task. It is told to end it, and the task goes nowhere else
 		// before this hold has ended.
-		h.state = recalled
-		n.tellRecall(h)
+		h.state = withdrawn
+		n.withdraw(h)
 		n.timers.set(&h.timer, earlier(h.expires, h.sent.Add(toldAfter*n.cfg.DispatchTimeout)))
 	case n.silent(h.agent) && n.handOn(h):
 	default:
@@ -324,7 +348,7 @@ func (n *Node) complete(c *bus.Completion) error {
 	h.agent.speaks(n)
 	n.learn(h, c)
 	outcome := c.Outcome
-	if outcome == bus.OutcomeCancelled && (h.state == recalled || h.state == late) && !h.cancelled {
+	if outcome == bus.OutcomeCancelled && (h.state == withdrawn || h.state == late) && !h.cancelled {
 		outcome = bus.OutcomeFailed // the hub stopped it, not the client: nothing is due
 	}
 	n.acks.put(h.id, "")
@@ -362,33 +386,24 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 			fmt.Errorf("hold %s: %s claims %s: %s: settled at %s, by the rule", h.id, h.agent.id,
 				money(claim.Cost), lie, money(cost)))
 	}
-	rec := ledger.NewCapture(n.cfg.Journal, h.rec, ledger.Capture{
+	rec := ledger.Capture{
 		Outcome: outcome, Cost: cost, Usage: c.Usage, Unmetered: c.Unmetered,
-		NoCacheReport: c.NoCacheReport, Finish: word(c.Finish), TTFTUS: c.TTFTUS, Claim: claim,
-	}, n.salt())
-	if err := n.commit(rec); err != nil {
+		NoCacheReport: c.NoCacheReport, Finish: short(c.Finish), TTFTUS: c.TTFTUS, Claim: claim,
+	}
+	if err := n.commit(ledger.NewCapture(n.cfg.Journal, h.rec, rec, n.salt())); err != nil {
 		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))
 		return
 	}
 	n.close(h)
 	n.stats.captured(s, h, c, cost)
 	t := h.task
-	r := &bus.Result{
-		Client: t.key.client, Task: t.key.id, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
-		Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS, ITLUS: c.ITLUS,
-		Cost: cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
-	}
-	if t.msg != nil {
-		r.Session = t.msg.Session
-	}
-	if outcome == bus.OutcomeCancelled {
-		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
-	}
+	r := n.paid(h, &rec)
+	r.ITLUS = c.ITLUS
 	if outcome == bus.OutcomeDone {
 		n.served(h)
 	}
 	if t.msg == nil && t.accepted == nil {
-		t.accepted = n.recovered(h)
+		t.accepted = n.acceptance(h)
 	}
 	n.finish(t, r, false)
 	n.news()
@@ -400,15 +415,13 @@ func (n *Node) unused(h *hold) {
 	if !n.voided(h, bus.CodeCancelled) {
 		return
 	}
-	const why = "cancelled before the engine had said anything: nothing is due"
-	r := n.refusal(n.identity(h.task), bus.CodeCancelled, 0, why)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	r := n.unpaid(h, bus.CodeCancelled, "cancelled before the engine had said anything: nothing is due")
 	n.finish(h.task, r, false)
 	n.news()
 }
 
-// word cuts what an engine says to what a record holds.
-func word(s string) string {
+// short cuts what an engine says to what a record holds.
+func short(s string) string {
 	if len(s) > bus.MaxID {
 		return strings.ToValidUTF8(s[:bus.MaxID], "")
 	}

@@ -19,11 +19,11 @@ type agent struct {
 	reg    bus.Registration
 	joined bool // registered, and claimed by this hub
 
-	state string // by its last summary
-	seq   uint64
-	said  time.Time // when that came; zero: none has since it joined
-	quiet int64     // by Node.nano: when its last summary is too old
-	price market.Price
+	state      string // by its last summary
+	seq        uint64
+	said       time.Time // when that came; zero: none has since it joined
+	silentFrom int64     // by Node.nano: when its last summary is too old
+	price      market.Price
 
 	owner, class string
 	tariff       market.Credits // due for a task beside its cost
@@ -37,12 +37,12 @@ type agent struct {
 	excess, stuck int
 	excessSince   time.Time
 
-	refusals int
-	avoid    int64 // by Node.nano: before then it gets no tasks
-	timer    timer // the end of avoid
-	watch    lookout
+	refusals   int
+	avoidUntil int64 // by Node.nano: before then it gets no tasks
+	timer      timer // the end of avoid
+	watch      lookout
 
-	predictor predict.Predictor
+	predictor *predict.Means
 	belief    *prefix.Belief
 	slotPrice market.Credits // in the last round it was in
 }
@@ -125,11 +125,11 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}
 	if fresh {
-		a.seq, a.said, a.state, a.refusals, a.avoid = 0, time.Time{}, bus.StateReady, 0, 0
+		a.seq, a.said, a.state, a.refusals, a.avoidUntil = 0, time.Time{}, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
-	a.quiet = n.at(n.cfg.Silence)
+	a.silentFrom = n.at(n.cfg.Silence)
 	n.tariff(a)
 	n.callFor(a)
 	n.listen(a)
@@ -186,7 +186,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	before := a.free(n)
 	a.speaks(n)
 	first := a.said.IsZero()
-	a.seq, a.said, a.quiet = s.Seq, n.now, n.at(n.cfg.Silence)
+	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
 	a.state = s.State
 	if s.Slots > 0 {
 		a.slots, a.tiers = s.Slots, s.Tiers // for later rounds
@@ -232,7 +232,7 @@ func (a *agent) correct(now time.Time, running int, settling time.Duration, firs
 
 // free is how many tasks the agent can be given now.
 func (a *agent) free(n *Node) int {
-	if !a.joined || !a.sells || n.nano > a.quiet || n.nano < a.avoid || a.state != bus.StateReady ||
+	if !a.joined || !a.sells || n.nano > a.silentFrom || n.nano < a.avoidUntil || a.state != bus.StateReady ||
 		a.reg.State != bus.StateReady {
 		return 0
 	}
@@ -258,10 +258,10 @@ func (n *Node) freeSlots() (free int) {
 	return free
 }
 
-// shun leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time. What
+// avoid leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time. What
 // is heard of while it is left alone was dispatched before, and says nothing new.
-func (n *Node) shun(a *agent) {
-	if n.nano < a.avoid {
+func (n *Node) avoid(a *agent) {
+	if n.nano < a.avoidUntil {
 		return
 	}
 	wait := n.cfg.AvoidLeast << min(a.refusals, 20)
@@ -269,7 +269,7 @@ func (n *Node) shun(a *agent) {
 		wait = n.cfg.AvoidMost
 	}
 	a.refusals++
-	a.avoid = n.at(wait)
+	a.avoidUntil = n.at(wait)
 	n.timers.set(&a.timer, n.now.Add(wait))
 }
 

@@ -47,21 +47,21 @@ func (s *Server) onTask(m bus.Msg) {
 	err := bus.Decode(m.Data, t)
 	t.Inbox = m.Reply
 	if err != nil {
-		s.turnBack(t, err, 0)
+		s.refuse(t, err, 0)
 		return
 	}
 	t.Trace = bus.TraceOf(m.Header)
 	if !s.offer(t) {
-		s.turnBack(t, errNoRoom, time.Second)
+		s.refuse(t, errNoRoom, time.Second)
 	}
 }
 
 var errNoRoom = &bus.Error{Code: bus.CodeNoRoom,
 	Message: "the hub has more messages than it can look at; try again"}
 
-// turnBack answers a task that does not reach the Node.
-func (s *Server) turnBack(t *bus.Task, wrong error, retry time.Duration) {
-	s.measures.turnedBack(bus.CodeOf(wrong))
+// refuse answers a task that does not reach the Node.
+func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
+	s.measures.refused(bus.CodeOf(wrong))
 	if t.Inbox == "" {
 		return
 	}

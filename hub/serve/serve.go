@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -51,6 +52,7 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
+	why     string  // what a hub that ends waited for last
 	trouble trouble // with the registry
 	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
 	mute    atomic.Int64
@@ -83,7 +85,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	return &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node, inbox: deps.Bus.Inbox(),
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
-		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxAsking), measures: newMeasures(),
+		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests), measures: newMeasures(),
 	}, nil
 }
 
@@ -96,8 +98,8 @@ func (s *Server) Leading() bool { return s.leading.Load() }
 
 // Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
 // drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
-// then in memory may never have happened. A hub that ends returns nil once its journal is closed, and says why
-// not if ctx ends before. It can be called once.
+// then in memory may never have happened. A hub that ends returns nil once its journal is closed, and says
+// why not if ctx ends before. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")
@@ -119,7 +121,8 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	if !s.closed() {
-		return fmt.Errorf("hub %s: journal %s is not closed: %s", s.cfg.Domain, s.cfg.Journal, s.waits())
+		return fmt.Errorf("hub %s: journal %s is not closed: %s", s.cfg.Domain, s.cfg.Journal,
+			cmp.Or(s.why, "it did not lead its domain"))
 	}
 	s.log.Info("the hub has ended: its journal is closed", "journal", s.cfg.Journal)
 	return nil
@@ -183,7 +186,7 @@ func (s *Server) replay() error {
 			o.Journal, o.Domain)
 	}
 	s.mu.Lock()
-	err := s.node.Recall()
+	err := s.node.Restore()
 	s.mu.Unlock()
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
 		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(),
