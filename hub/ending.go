@@ -48,8 +48,8 @@ func (n *Node) Waits() string {
 	case !t.told || len(t.returns)+len(t.pending) > 0 || n.hasMoney():
 		return "the treasury has not taken back everything that clients have here"
 	case left > 0:
-		return fmt.Sprintf("a surplus of %s is left, which leaves by: souk distribute %s %s", left, n.cfg.Journal,
-			left)
+		return fmt.Sprintf("a surplus of %s is left, which leaves by: souk distribute %s %s",
+			left, n.cfg.Journal, left)
 	case n.notEnded != "":
 		return n.notEnded
 	}

@@ -209,8 +209,8 @@ func (n *Node) judgeJournal(m *bus.FundsReply) bool {
 		n.stale = true
 		n.status.changed = true
 		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: "+
-			"nothing is awarded until the newer journal is back", journalStale, m.Returned, n.cfg.Journal,
-			own))
+			"nothing is awarded until the newer journal is back",
+			journalStale, m.Returned, n.cfg.Journal, own))
 		n.refuseWaiting(bus.CodeUnavailable, journalStale)
 	}
 	return true

@@ -106,8 +106,8 @@ func (e Epoch) validate() error {
 	}
 	for i, a := range e.Opened {
 		if a.Amount < 0 || a.Amount > MaxWorth {
-			return fmt.Errorf("ask %d of owner %s: %s, want 0 to %s credits", i, clip(a.Owner), a.Amount,
-				MaxWorth)
+			return fmt.Errorf("ask %d of owner %s: %s, want 0 to %s credits",
+				i, clip(a.Owner), a.Amount, MaxWorth)
 		}
 		at := slices.Index(sealed[a.Owner], a.Seal(e.Class, e.Number))
 		if at < 0 {
@@ -231,8 +231,8 @@ func (e Epoch) check(t Tariff) error {
 				last.owner, last.amount)
 		}
 		if i == len(t.Winners) && t.Amount != b.amount {
-			return fmt.Errorf("tariff is %s, want the %s that the first loser %s asked", t.Amount, b.amount,
-				owner)
+			return fmt.Errorf("tariff is %s, want the %s that the first loser %s asked",
+				t.Amount, b.amount, owner)
 		}
 		last = b
 	}
