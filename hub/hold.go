@@ -44,7 +44,7 @@ type hold struct {
 //	                                                 withdrawn: it says nothing, asked three times
 //	                                                 ended: it refuses
 //	withdrawn   it was told to end the task, unless  late: it says that it serves
-//	            somebody has heard of it already     ended: it refuses; or it is silent, and another gets the task
+//	            somebody has heard of it already     ended: it refuses, or is silent: the next gets it
 //	accepted    it serves the task
 //	late        it serves, though the task was withdrawn: what the hub has stopped nobody pays, unless its
 //	            client cancelled it, too
@@ -60,7 +60,8 @@ const (
 	replayed
 )
 
-// taken reports whether the agent has said that it serves the hold, or may have said so before this hub began.
+// taken reports whether the agent has said that it serves the hold, or may have said so before this hub
+// began.
 func (s holdState) taken() bool { return s >= accepted }
 
 // A dispatch without a reply is sent again so many times, one dispatch timeout apart. The agent serves a hold
@@ -162,8 +163,8 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
 
-// void ends a hold without payment, for a reason that does not lie with its task. The task is tried again unless
-// its client knows of an agent that may have begun: then the client is told code.
+// void ends a hold without payment, for a reason that does not lie with its task. The task is tried again
+// unless its client knows of an agent that may have begun: then the client is told code.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
 	promised := t.told && (t.moves == 0 || h.state.taken())
@@ -362,8 +363,8 @@ func (n *Node) complete(c *bus.Completion) error {
 	return nil
 }
 
-// served makes up for a reply to a dispatch that is late or lost. Chunks of the answer are there, so the agent
-// took the task.
+// served makes up for a reply to a dispatch that is late or lost. Chunks of the answer are there, so the
+// agent took the task.
 func (n *Node) served(h *hold) {
 	if t := h.task; t.accepted == nil && t.msg != nil {
 		n.accepted(t, h)
@@ -440,13 +441,14 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		h.rec.Boot != a.reg.Boot {
 		return
 	}
-	// No more than the time since the dispatch is believed. An agent that was believed to need an hour would get
-	// no more tasks to show otherwise.
+	// No more than the time since the dispatch is believed. An agent that was believed to need an hour would
+	// get no more tasks to show otherwise.
 	most := n.now.Sub(h.sent) + clocksDiffer
 	a.predictor.Learn(h.features, predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
-		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a bid.
+		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
+		// bid.
 		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),

@@ -53,8 +53,8 @@ func (n *Node) clear() {
 		return
 	}
 	if len(o.Awards) == 0 {
-		// No task is worth the cost and charge of a free slot now. Nothing is recorded, and no task has lost to
-		// another.
+		// No task is worth the cost and charge of a free slot now. Nothing is recorded, and no task has lost
+		// to another.
 		for _, t := range tasks {
 			t.dear++
 		}
@@ -64,8 +64,8 @@ func (n *Node) clear() {
 	n.award(&r, &o, tasks, agents, chosen)
 }
 
-// assemble makes the round of the tasks in scratch and the agents that have room. It returns the tasks and agents
-// that have an edge, in the round's order, and for each edge the place of its quote in scratch.
+// assemble makes the round of the tasks in scratch and the agents that have room. It returns the tasks and
+// agents that have an edge, in the round's order, and for each edge the place of its quote in scratch.
 func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
 	s := &n.round
 	s.agents, s.free, s.place = s.agents[:0], s.free[:0], s.place[:0]
@@ -87,8 +87,8 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			if n.now.Add(q.forecast.TTFT).After(t.deadline) {
 				continue
 			}
-			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
-			// quote as it stood when the task came.
+			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
+			// every quote as it stood when the task came.
 			q.within(t.reserved)
 			if q.value-q.cost-n.cfg.Fee < 0 {
 				continue
@@ -141,8 +141,9 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 	return r, tasks, agents, chosen
 }
 
-// toll sets the regime's toll on every task and agent that may meet, whatever was bid. Bids decide which pairs
-// become edges, so the scale and the largest draw are taken over all pairs, or bids would decide the tolls.
+// toll sets the regime's toll on every task and agent that may meet, whatever was bid. Bids decide which
+// pairs become edges, so the scale and the largest draw are taken over all pairs, or bids would decide the
+// tolls.
 func (n *Node) toll(seed [32]byte) {
 	s, p := &n.round, n.cfg.Regime
 	s.tolls = s.tolls[:0]
