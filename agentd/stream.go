@@ -11,8 +11,8 @@ import (
 // a time.
 //
 //	state     what it means                                 what its reader gets        what comes next
-//	running   the engine works on it                        chunks and heartbeats       stopped, withheld, ended
-//	stopped   the client, its hub or a shutdown ends it     what the engine still says  withheld, ended
+//	running   the engine works on it                        chunks and heartbeats       stopped, or it ends
+//	stopped   its client or its hub ends it early           what the engine still says  it ends
 //	withheld  it failed before anything was sent; its hub   heartbeats, if it asks      moved, ended
 //	          decides whether another agent takes over
 //	moved     another agent has taken over                  nothing                     dropped when it is old

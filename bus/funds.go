@@ -36,9 +36,10 @@ func DistributeID(hub string, n uint64) string {
 // FundsRequest asks the treasury for something. ID makes it idempotent: the same id and content give
 // the first answer again; the same id with other content gives CodeIDConflict.
 type FundsRequest struct {
-	ID     string         `json:"id" msgpack:"id"`
-	Client string         `json:"client,omitempty" msgpack:"client,omitempty"`
-	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"` // journal of the asking hub, or asked
+	ID     string `json:"id" msgpack:"id"`
+	Client string `json:"client,omitempty" msgpack:"client,omitempty"`
+	// journal of the asking hub; distribute: of whose surplus it is
+	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0
 	// allot: what is needed at least; less is of no use
@@ -57,7 +58,6 @@ type FundsRequest struct {
 
 // Grant is an allotment of a client's money to a hub. Number counts from 1 for each hub without gaps.
 type Grant struct {
-	ID     string         `json:"id" msgpack:"id"`
 	Number uint64         `json:"number" msgpack:"number"`
 	Client string         `json:"client" msgpack:"client"`
 	Hub    string         `json:"hub" msgpack:"hub"`

@@ -48,8 +48,8 @@ func (n *Node) Waits() string {
 	case !t.told || len(t.returns)+len(t.pending) > 0 || n.hasMoney():
 		return "the treasury has not taken back everything that clients have here"
 	case left > 0:
-		return fmt.Sprintf("a surplus of %s is left, which leaves by: souk distribute %s %s",
-			left, n.cfg.Journal, left)
+		return fmt.Sprintf("a surplus of %s is left, which leaves by: souk distribute %s %s", left,
+			n.cfg.Journal, left)
 	case n.notEnded != "":
 		return n.notEnded
 	}
@@ -58,8 +58,8 @@ func (n *Node) Waits() string {
 
 // hasMoney reports whether any of a client's money is here.
 func (n *Node) hasMoney() bool {
-	some := func(b ledger.Balance) bool { return b.Amount > 0 }
-	return slices.ContainsFunc(n.book.Balances("client:*"), some)
+	return slices.ContainsFunc(n.book.Balances("client:*"),
+		func(b ledger.Balance) bool { return b.Amount > 0 })
 }
 
 // closeOn makes the next step of the end.
@@ -84,8 +84,8 @@ func (n *Node) closeOn() {
 	a.req.Distributed, _, _ = n.book.LastDistribute(n.cfg.Journal)
 }
 
-// treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is
-// asked for again, with what the journal says then.
+// treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is asked
+// for again, with what the journal says then.
 func (n *Node) treasuryEnded(a *request, m *bus.FundsReply) {
 	if m.Code != "" {
 		n.notEnded = fmt.Sprintf("the treasury said %s: %s", m.Code, m.Message)

@@ -31,8 +31,8 @@ func contest(h *house) {
 func (h *house) distribute(n uint64, payee string, amount market.Credits) *bus.RecallReply {
 	h.t.Helper()
 	h.letters = nil
-	h.must(h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true, Number: n, Amount: amount,
-		Payee: payee, Inbox: "inbox.bank"}))
+	h.must(h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true, Number: n,
+		Amount: amount, Payee: payee, Inbox: "inbox.bank"}))
 	if len(h.letters) != 1 || h.letters[0].Subject != "inbox.bank" {
 		h.t.Fatalf("said %+v", h.letters)
 	}
@@ -62,7 +62,8 @@ func TestSurplusLeavesByCommand(t *testing.T) {
 	} {
 		test.want.ID, test.want.Hub, test.want.Client = "r", "hub-math", "hub-math"
 		if got := h.distribute(test.n, test.payee, test.amount); *got != test.want {
-			t.Errorf("distribution %d of %d to %q: %+v, want %+v", test.n, test.amount, test.payee, got, test.want)
+			t.Errorf("distribution %d of %d to %q: %+v, want %+v", test.n, test.amount, test.payee, got,
+				test.want)
 		}
 	}
 	if h.replica.Balance(ledger.Surplus) != 0 {

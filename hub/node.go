@@ -121,7 +121,6 @@ type Node struct {
 
 	holds    map[string]*hold
 	acks     recent[string, bus.Code] // of ended holds
-	visits   recent[uint64, visit]    // where sessions were last
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
 	purses   map[string]*purse
@@ -144,7 +143,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		salts: rand.NewChaCha8(seed),
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
-		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown),
+		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
 	}

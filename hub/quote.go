@@ -116,9 +116,6 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
 }
 
-// visit is where a session was last.
-type visit struct{ role, agent string }
-
 // usable reports whether t may be given to a, slots aside.
 func (n *Node) usable(t *task, a *agent) bool {
 	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.fits(t) &&
@@ -145,9 +142,6 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole
-	}
-	if v, ok := n.visits.get(t.session); ok && t.session != 0 {
-		d.PrevRole, d.PrevAgent = v.role, v.agent
 	}
 	return d
 }

@@ -266,9 +266,6 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)
-	if t.session != 0 {
-		n.visits.put(t.session, visit{t.msg.Role, h.agent.id})
-	}
 }
 
 // handOut sends a hold's task to its agent, and waits for the reply.

@@ -69,7 +69,7 @@ func (s *scene) open(o options) {
 	s.h = newHouse(s.t, func(c *Config) { o.configure(c) })
 	if !o.has("poor") {
 		for i, c := range []string{"ann", "bob"} {
-			s.h.grants = append(s.h.grants, bus.Grant{ID: c, Number: uint64(i + 1), Client: c, Hub: "hub-math",
+			s.h.grants = append(s.h.grants, bus.Grant{Number: uint64(i + 1), Client: c, Hub: "hub-math",
 				Amount: 100 * market.Credit})
 			s.h.prepaid[c] = 100 * market.Credit
 		}

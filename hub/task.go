@@ -351,14 +351,14 @@ func (n *Node) cancel(m *bus.Cancel) error {
 // the answer already.
 func (n *Node) withdraw(h *hold) {
 	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Client: c, Task: h.rec.Task, Withdraw: h.id,
+	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Withdraw: h.id,
 		Secret: h.secret})
 }
 
 // tellCancel asks the agent of a hold to stop.
 func (n *Node) tellCancel(h *hold) {
 	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Client: c, Task: h.rec.Task, Cancel: true})
+	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Cancel: true})
 }
 
 // judged takes a client's judgement of an answer.

@@ -277,7 +277,7 @@ func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
 		}
 	}
 	for _, pkg := range []string{
-		"market", "market/flow", "market/certify", "ledger", "bus", "bus/reader",
+		"market", "market/flow", "market/certify", "ledger", "bus", "bus/openai", "bus/reader",
 		"hub", "hub/batch", "agentd", "classifier", "classifier/model", "ledger/treasury",
 	} {
 		if !planted[pkg] {

@@ -123,7 +123,8 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			add("I11", treasury.journal(), numbered(name, "distribute", uint64(n)),
 				"the same distribution in the hub's journal", "%s", got.amount)
 		})
-		if in, out, given := len(m.in[name]), len(m.out[name]), len(m.surplus[name]); treasury.book.Closed(name) &&
+		in, out, given := len(m.in[name]), len(m.out[name]), len(m.surplus[name])
+		if treasury.book.Closed(name) &&
 			(in != len(granted) || out != len(t.out[name]) || given != len(t.surplus[name])) {
 			add("I11", treasury.journal(), name+"/close", fmt.Sprintf(
 				"nothing in flight: %d grants, %d returns and %d distributions in the hub's journal",

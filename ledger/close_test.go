@@ -52,12 +52,14 @@ func TestAHubThatEnds(t *testing.T) {
 		t.Errorf("%s went to the hub, and %s came", b, -a)
 	}
 	n, client, amount := hub.book.LastDistribute(hub.name)
-	if out := treasury.book.Balance(External("distributed")); n != 2 || client != "" || out <= 0 || amount != out {
+	if out := treasury.book.Balance(External("distributed")); n != 2 || client != "" || out <= 0 ||
+		amount != out {
 		t.Errorf("distribution %d of %s to %q, and %s is outside", n, amount, client, out)
 	}
 	for level := range MaxLevel + 1 {
 		h, tr := audit("h", level, store(hub.frames)), audit("t", level, store(treasury.frames))
-		if r, q := h.Finish(), tr.Finish(); r.Count+q.Count > 0 || level >= LevelState && !r.Closed || q.Closed {
+		if r, q := h.Finish(), tr.Finish(); r.Count+q.Count > 0 || level >= LevelState && !r.Closed ||
+			q.Closed {
 			t.Errorf("level %d: %v %v, hub closed: %v, treasury: %v", level, r.Findings, q.Findings, r.Closed,
 				q.Closed)
 		}
@@ -88,7 +90,8 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 		{hub, last, ErrOrder},
 		{treasury, last, ErrRepeat},
 		{treasury, NewClose("nobody", treasury.nextSalt()), ErrIllegal},
-		{treasury, NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", last.Salt), ErrOrder},
+		{treasury, NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", last.Salt),
+			ErrOrder},
 		{treasury, NewReclaim(hub.name, returns+1, "client-0", 5, last.Salt), ErrOrder},
 		{treasury, NewDistribute(hub.name, 3, "", 5, "", true, last.Salt), ErrOrder},
 		{newDesk(t, "other", RoleHub), last, ErrIllegal},
@@ -122,7 +125,8 @@ func TestASnapshotKeepsAnEnd(t *testing.T) {
 		wantN, wantClient, wantAmount := d.book.LastDistribute(hub.name)
 		if !b.Closed(hub.name) || n != wantN || client != wantClient || amount != wantAmount ||
 			!bytes.Equal(b.appendBook(nil), data) {
-			t.Errorf("%s: closed %v, distribution %d of %s to %q", d.name, b.Closed(hub.name), n, amount, client)
+			t.Errorf("%s: closed %v, distribution %d of %s to %q", d.name, b.Closed(hub.name), n, amount,
+				client)
 		}
 	}
 	young := newDesk(t, "young", RoleTreasury)
@@ -137,7 +141,8 @@ func TestASnapshotKeepsAnEnd(t *testing.T) {
 // A treasury that ends a hub while money is on its way there is found.
 func TestAnEndWithMoneyInFlightIsFound(t *testing.T) {
 	hub, treasury := trade(t, 1, 100)
-	treasury.must(NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", treasury.nextSalt()),
+	treasury.must(NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "",
+		treasury.nextSalt()),
 		NewClose(hub.name, treasury.nextSalt()))
 	hub.must(NewClose(hub.name, hub.nextSalt()))
 	h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))

@@ -45,28 +45,31 @@ func (s *seen) once(bit seen) bool {
 // All events of a stream begin with the same id, object, time and model. Where the members before
 // "choices" are byte for byte those of an event already read, they are not read again.
 func (b *batch) scan(payload []byte, e *event) bool {
-	s := openai.Scan(payload)
+	rest, within := payload, len(b.prefix) > 0 && bytes.HasPrefix(payload, b.prefix)
+	if within {
+		rest = payload[len(b.prefix):]
+	}
+	s := openai.Scan(rest)
 	var had seen
 	top := func(key openai.Span) bool {
-		switch string(s.Name(key)) {
-		case "choices":
+		switch string(s.Text(key)) {
+		case `"choices"`:
 			if len(b.prefix) == 0 && had == 0 {
 				b.prefix = bytes.Clone(payload[:key.From])
 			}
 			return had.once(mChoices) && b.choices(&s, e)
-		case "usage":
+		case `"usage"`:
 			e.metered = s.Next() != 'n'
 			return had.once(mUsage) && (s.Null() || e.usage.scan(&s))
-		case "prompt_token_ids":
+		case `"prompt_token_ids"`:
 			return had.once(mPrompt) && e.promptIDs(&s)
-		case "id", "object", "created", "model", "system_fingerprint", "service_tier", "metrics",
-			"prompt_text":
+		case `"id"`, `"object"`, `"created"`, `"model"`, `"system_fingerprint"`, `"service_tier"`, `"metrics"`,
+			`"prompt_text"`:
 			return skip(&s)
 		}
 		return false
 	}
-	if len(b.prefix) > 0 && bytes.HasPrefix(payload, b.prefix) {
-		s = openai.Scan(payload[len(b.prefix):])
+	if within {
 		return s.Members(top) && s.End()
 	}
 	return s.Object(top) && s.End()
@@ -93,33 +96,33 @@ func (e *event) promptIDs(s *openai.Scanner) bool {
 func (b *batch) choices(s *openai.Scanner, e *event) bool {
 	var had seen
 	choice := func(key openai.Span) bool {
-		switch string(s.Name(key)) {
-		case "index":
+		switch string(s.Text(key)) {
+		case `"index"`:
 			n, ok := s.Count()
 			return ok && n == 0
-		case "delta":
+		case `"delta"`:
 			return had.once(mDelta) && len(b.text) == e.text && b.delta(s)
-		case "text":
+		case `"text"`:
 			return had.once(mText) && len(b.text) == e.text && b.said(s)
-		case "logprobs":
+		case `"logprobs"`:
 			return s.Null()
-		case "prompt_logprobs":
+		case `"prompt_logprobs"`:
 			return skip(s)
-		case "finish_reason":
+		case `"finish_reason"`:
 			return had.once(mFinish) && e.finished(s)
-		case "stop_reason":
+		case `"stop_reason"`:
 			stop, ok := s.Value()
 			if e.stop = s.Text(stop); string(e.stop) == "null" {
 				e.stop = nil
 			}
 			return ok && had.once(mStop)
-		case "token_ids":
+		case `"token_ids"`:
 			return had.once(mTokenIDs) && (s.Null() || s.Array(func() bool {
 				id, ok := s.Count()
 				b.ids = append(b.ids, uint32(id))
 				return ok
 			}))
-		case "prompt_token_ids":
+		case `"prompt_token_ids"`:
 			return had.once(mPrompt) && e.promptIDs(s)
 		}
 		return false
@@ -137,9 +140,11 @@ func (b *batch) choices(s *openai.Scanner, e *event) bool {
 }
 
 func (e *event) finished(s *openai.Scanner) bool {
+	if s.Null() {
+		return true
+	}
 	v, ok := s.Value()
 	switch string(s.Text(v)) { // without an allocation
-	case "null":
 	case `"stop"`:
 		e.finish = "stop"
 	case `"length"`:
@@ -157,12 +162,12 @@ func (e *event) finished(s *openai.Scanner) bool {
 func (b *batch) delta(s *openai.Scanner) bool {
 	var had seen
 	return s.Object(func(key openai.Span) bool {
-		switch string(s.Name(key)) {
-		case "content":
+		switch string(s.Text(key)) {
+		case `"content"`:
 			return had.once(mContent) && (s.Null() || b.said(s))
-		case "role":
+		case `"role"`:
 			return skip(s)
-		case "reasoning", "reasoning_content", "tool_calls", "refusal":
+		case `"reasoning"`, `"reasoning_content"`, `"tool_calls"`, `"refusal"`:
 			return s.Null()
 		}
 		return false
@@ -183,16 +188,16 @@ func (u *usage) scan(s *openai.Scanner) bool {
 	u.Cached = -1
 	var had seen
 	return s.Object(func(key openai.Span) (ok bool) {
-		switch string(s.Name(key)) {
-		case "prompt_tokens":
+		switch string(s.Text(key)) {
+		case `"prompt_tokens"`:
 			u.Prompt, ok = s.Count()
 			return ok && had.once(mPrompt)
-		case "completion_tokens":
+		case `"completion_tokens"`:
 			u.Output, ok = s.Count()
 			return ok && had.once(mOutput)
-		case "prompt_tokens_details":
+		case `"prompt_tokens_details"`:
 			return had.once(mDetails) && (s.Null() || u.details(s))
-		case "total_tokens", "completion_tokens_details":
+		case `"total_tokens"`, `"completion_tokens_details"`:
 			return skip(s)
 		}
 		return false
@@ -202,14 +207,14 @@ func (u *usage) scan(s *openai.Scanner) bool {
 func (u *usage) details(s *openai.Scanner) bool {
 	var had seen
 	return s.Object(func(key openai.Span) (ok bool) {
-		switch string(s.Name(key)) {
-		case "cached_tokens":
+		switch string(s.Text(key)) {
+		case `"cached_tokens"`:
 			if !s.Null() {
 				u.Cached, ok = s.Count()
 				return ok && had.once(mCached)
 			}
 			return had.once(mCached)
-		case "created_cache_tokens":
+		case `"created_cache_tokens"`:
 			return skip(s)
 		}
 		return false

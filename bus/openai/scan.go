@@ -55,6 +55,7 @@ func (s *Scanner) Err() error {
 
 func (s *Scanner) fail(what string) bool { return s.failAt(s.at, what) }
 
+//go:noinline
 func (s *Scanner) failAt(at int, what string) bool {
 	if s.wrong == "" {
 		s.wrong, s.where = what, at
@@ -72,6 +73,8 @@ const (
 	BareControl  = "a control character stands in a string: write it as an escape"
 	NoMoreMember = "a ',' or '}' is expected"
 	NoMoreItem   = "a ',' or ']' is expected"
+	MoreFollows  = "it has ended, but more follows"
+	TooDeep      = "nested more than" // so many levels
 )
 
 // Next skips white space and returns the byte there, 0 at the end.
@@ -96,7 +99,7 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\
 // End reports whether nothing follows.
 func (s *Scanner) End() bool {
 	s.Next()
-	return s.wrong == "" && (s.at == len(s.data) || s.fail("it has ended, but more follows"))
+	return s.wrong == "" && (s.at == len(s.data) || s.fail(MoreFollows))
 }
 
 // Object calls member for each member of the object that begins here, with the scanner on its value, which
@@ -120,7 +123,7 @@ func (s *Scanner) Members(member func(key Span) bool) bool {
 		if s.Next() != '"' {
 			return s.fail(NoName)
 		}
-		key, ok := s.Str()
+		key, ok := s.str()
 		if !ok {
 			return false
 		}
@@ -169,12 +172,13 @@ func (s *Scanner) Array(item func() bool) bool {
 }
 
 func (s *Scanner) enter() bool {
-	if s.depth >= s.Deepest {
-		return s.fail(fmt.Sprintf("nested more than %d deep", s.Deepest))
-	}
 	s.depth++
 	s.at++
-	return true
+	return s.depth <= s.Deepest || s.tooDeep()
+}
+
+func (s *Scanner) tooDeep() bool {
+	return s.failAt(s.at-1, fmt.Sprintf("%s %d deep", TooDeep, s.Deepest))
 }
 
 func (s *Scanner) leave() bool { s.depth--; s.at++; return true }
@@ -185,7 +189,7 @@ func (s *Scanner) Value() (p Span, ok bool) {
 	from := s.at
 	switch {
 	case c == '"':
-		return s.Str()
+		return s.str()
 	case c == '{':
 		ok = s.Object(func(Span) bool { _, ok := s.Value(); return ok })
 	case c == '[':
@@ -263,16 +267,17 @@ func (s *Scanner) Null() bool { return s.Next() == 'n' && s.word("null") }
 // Count reads a whole number from 0 to 999,999,999, written in digits alone.
 func (s *Scanner) Count() (n int, ok bool) {
 	first := s.Next()
-	from := s.at
-	for ; s.at < len(s.data) && s.data[s.at]-'0' <= 9; s.at++ {
-		if s.at == from+9 {
+	at := s.at
+	for ; at < len(s.data) && s.data[at]-'0' <= 9; at++ {
+		if at == s.at+9 {
 			return 0, s.fail("a smaller number is expected")
 		}
-		n = n*10 + int(s.data[s.at]-'0')
+		n = n*10 + int(s.data[at]-'0')
 	}
-	if s.at == from || first == '0' && s.at > from+1 {
+	if at == s.at || first == '0' && at > s.at+1 {
 		return 0, s.fail("a whole number is expected")
 	}
+	s.at = at
 	return n, true
 }
 
@@ -281,27 +286,35 @@ func (s *Scanner) Str() (p Span, ok bool) {
 	if s.Next() != '"' {
 		return p, s.fail("a string is expected")
 	}
+	return s.str()
+}
+
+func (s *Scanner) str() (p Span, ok bool) {
 	from := s.at
-	s.at++
-	for {
-		s.at += plain(s.data[s.at:])
-		if s.at >= len(s.data) {
-			return p, s.failAt(from, NoEnd)
-		}
-		switch s.data[s.at] {
-		case '"':
-			s.at++
-			return Span{from, s.at}, true
-		case '\\':
-			n := escapeLen(s.data[s.at:])
-			if n == 0 {
-				return p, s.fail(NoEscape)
+	for at := from + 1; at < len(s.data); {
+		if at+8 <= len(s.data) {
+			n := special(binary.LittleEndian.Uint64(s.data[at:]))
+			if at += n; n == 8 {
+				continue
 			}
-			s.at += n
+		}
+		switch c := s.data[at]; {
+		case c == '"':
+			s.at = at + 1
+			return Span{from, s.at}, true
+		case c == '\\':
+			n := escapeLen(s.data[at:])
+			if n == 0 {
+				return p, s.failAt(at, NoEscape)
+			}
+			at += n
+		case c < ' ':
+			return p, s.failAt(at, BareControl)
 		default:
-			return p, s.fail(BareControl)
+			at++
 		}
 	}
+	return p, s.failAt(from, NoEnd)
 }
 
 // escapeLen is the length of the escape that b begins with, 0 if there is none such. One that is cut off does
@@ -321,17 +334,21 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// plain counts the bytes before the first quote, backslash or control character. It looks at eight at
-// a time: each subtraction borrows, and so sets a byte's high bit, exactly where the byte is one of them,
-// up to the first such byte.
-func plain(b []byte) int {
+// special is which of eight bytes, the first of them lowest in w, is the first quote, backslash or control
+// character; 8: none. Each subtraction borrows, and so sets a byte's high bit, exactly where the byte is one of
+// them, up to the first such byte.
+func special(w uint64) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, slash := w^ones*'"', w^ones*'\\'
+	return bits.TrailingZeros64(((w-ones*0x20)|(quote-ones)|(slash-ones))&^w&highs) / 8
+}
+
+// plain counts the bytes before the first quote, backslash or control character.
+func plain(b []byte) int {
 	n := 0
 	for ; len(b)-n >= 8; n += 8 {
-		w := binary.LittleEndian.Uint64(b[n:])
-		quote, slash := w^ones*'"', w^ones*'\\'
-		if found := ((w - ones*0x20) | (quote - ones) | (slash - ones)) &^ w & highs; found != 0 {
-			return n + bits.TrailingZeros64(found)/8
+		if first := special(binary.LittleEndian.Uint64(b[n:])); first < 8 {
+			return n + first
 		}
 	}
 	for ; n < len(b); n++ {

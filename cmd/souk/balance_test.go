@@ -72,3 +72,23 @@ func TestAPayoutThatFailed(t *testing.T) {
 		}
 	}
 }
+
+// And so with a distribution.
+func TestADistributionThatFailed(t *testing.T) {
+	again := "to make it once, or hear that it was: AGAIN"
+	for _, test := range []struct {
+		err       error
+		want, not string
+	}{
+		{&bus.Error{Code: bus.CodeUnavailable}, again, "souk fund"},
+		{errors.New("treasury: timeout"), again, "souk fund"},
+		{&bus.Error{Code: bus.CodeUnknownClient, Message: "who"}, "souk fund bob AMOUNT", again},
+		{&bus.Error{Code: bus.CodeIDConflict, Message: "other"}, "id_conflict: other", again},
+		{bus.ErrNoResponders, bus.ErrNoResponders.Error(), again},
+	} {
+		if got := distributeFailed(test.err, "bob", "AGAIN").Error(); !strings.Contains(got, test.want) ||
+			strings.Contains(got, test.not) {
+			t.Errorf("%s", got)
+		}
+	}
+}

@@ -167,7 +167,7 @@ func (s *Server) begins(ctx context.Context, l bus.Leadership) error {
 		}
 		if r.Code != bus.CodeUnavailable && !said {
 			said = true
-			s.log.Warn("the treasury does not say whether it knows a journal of this name; asking again every second",
+			s.log.Warn("the treasury does not say whether it knows this journal; asking again every second",
 				"journal", s.cfg.Journal, "code", r.Code, "why", r.Message)
 		}
 		select {

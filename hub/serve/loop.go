@@ -24,9 +24,6 @@ type input struct {
 // setting is news of the domain's entry in the registry; nil when there is none.
 type setting struct{ config *bus.MarketConfig }
 
-// sayWaits is how often a hub that ends says at most what it waits for.
-const sayWaits = 5 * time.Second
-
 // Bounds of one turn of the loops.
 const (
 	maxSteps  = 256 // messages between two looks at what is ready
@@ -39,7 +36,7 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 	defer timer.Stop()
 	stopping := ctx.Done()
 	var giveUp <-chan time.Time
-	retired, said, saidAt := false, "", time.Time{}
+	retired, said := false, time.Time{}
 	for {
 		var first input
 		select {
@@ -73,10 +70,12 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 			if s.closed() {
 				return nil
 			}
-			if why := s.waits(); why != said && time.Since(saidAt) >= sayWaits {
-				said, saidAt = why, time.Now()
+			why := s.waits()
+			if why != s.why || time.Since(said) >= bus.SayAgain {
+				said = time.Now()
 				s.log.Info("the hub ends; its journal is closed later", "waits_for", why)
 			}
+			s.why = why
 		}
 		if stopping == nil && quiet {
 			if retired {

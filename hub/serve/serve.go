@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -51,6 +52,7 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
+	why     string  // what a hub that ends waited for last
 	trouble trouble // with the registry
 	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
 	mute    atomic.Int64
@@ -119,7 +121,8 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	if !s.closed() {
-		return fmt.Errorf("hub %s: journal %s is not closed: %s", s.cfg.Domain, s.cfg.Journal, s.waits())
+		return fmt.Errorf("hub %s: journal %s is not closed: %s", s.cfg.Domain, s.cfg.Journal,
+			cmp.Or(s.why, "it did not lead its domain"))
 	}
 	s.log.Info("the hub has ended: its journal is closed", "journal", s.cfg.Journal)
 	return nil

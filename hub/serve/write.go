@@ -165,7 +165,7 @@ const probeMark = "at_"
 func (s *Server) probe(agent string) {
 	none := uint64(0)
 	m := bus.Msg{Subject: bus.StreamSubject(agent, s.cfg.Domain), Reply: s.inbox + "." + probeMark + agent}
-	if err := s.publish(m, &bus.StreamControl{Client: s.cfg.Domain, Task: "none", Ack: &none}); err != nil {
+	if err := s.publish(m, &bus.StreamControl{Task: "none", Ack: &none}); err != nil {
 		s.log.Debug("agent not probed", "agent", agent, "err", err)
 	}
 }

@@ -134,7 +134,7 @@ func served(t *testing.T, words []Word) {
 func streams(t *testing.T, ctx context.Context, f *Fleet, n, tokens int) (done func() []Word,
 	at func(agent string) int) {
 	t.Helper()
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	var wg, begun sync.WaitGroup
 	var mu sync.Mutex
@@ -205,7 +205,7 @@ func TestAnAgentdDiesMidStream(t *testing.T) {
 func TestAnAgentdIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 8})
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	words := []Word{Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})}
 	must(t, f.Quiet(ctx))

@@ -140,7 +140,7 @@ func TestTheTreasuryDies(t *testing.T) {
 		strings.Contains(said, "waiting to be the market's only treasury") {
 		t.Errorf("it waited for its own lease:\n%s", treasury.Tail(10))
 	}
-	c, err := f.Client(ctx, "other") // whom no hub has any money of
+	c, err := f.Client("other") // whom no hub has any money of
 	must(t, err)
 	must(t, crowd.Served(ctx, 4))
 	word := Ask(ctx, c, "other", Task("other", 20), func(bus.Chunk) {})

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -40,7 +41,7 @@ func TestAHubDiesBetweenJournalAndDispatch(t *testing.T) {
 	dying := f.role("hub-dying", "hub-dies", f.fileOf("hub-general"))
 	must(t, dying.Start())
 	must(t, f.Sold(ctx, 1))
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	words := make(chan Word, 1)
 	go func() { words <- Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {}) }()
@@ -148,7 +149,7 @@ func TestAClientVanishes(t *testing.T) {
 		func() bool { return strings.Contains(ghost.Said(), "begun") })
 	must(t, ghost.Kill())
 	f.Vanished = map[string]bool{"ghost": true}
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	// every slot is taken until an answer ends
 	word := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
@@ -240,23 +241,28 @@ func smallDisk(t *testing.T, f *Fleet, journal string) (fill, empty func()) {
 		}
 }
 
-// The disk under the treasury's journal fills up. It takes no deposit and gives no allotment, and says so;
-// hubs sell on from what they have. Once there is room all goes on, and a deposit that was refused, made
-// again under its id, counts once.
-func TestTheTreasurysDiskIsFull(t *testing.T) {
+// onSmallDisk is a fleet of one agent, with a journal on a small file system of its own.
+func onSmallDisk(t *testing.T, journal string) (f *Fleet, ctx context.Context, fill, empty func()) {
 	whole(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system of its own can be mounted by root alone")
 	}
-	var fill, empty func()
-	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8},
-		func(f *Fleet) { fill, empty = smallDisk(t, f, "treasury") })
+	f, ctx = beginWith(t, Plan{Agents: 1, Slots: 8},
+		func(f *Fleet) { fill, empty = smallDisk(t, f, journal) })
+	return f, ctx, fill, empty
+}
+
+// The disk under the treasury's journal fills up. It takes no deposit and gives no allotment, and says so;
+// hubs sell on from what they have. Once there is room all goes on, and a deposit that was refused, made
+// again under its id, counts once.
+func TestTheTreasurysDiskIsFull(t *testing.T) {
+	f, ctx, fill, empty := onSmallDisk(t, "treasury")
 	crowd, err := f.Crowd(ctx, "dev", 2, 20)
 	must(t, err)
 	must(t, crowd.Served(ctx, 4))
 	fill()
-	other, err := f.Client(ctx, "other") // whom no hub has any money of
+	other, err := f.Client("other") // whom no hub has any money of
 	must(t, err)
 	if _, err := other.Deposit(ctx, "other", market.Credit,
 		"second"); bus.CodeOf(err) != bus.CodeUnavailable {
@@ -287,17 +293,10 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 // The disk under a hub's journal fills up. It takes no new money, what runs is settled, and once there is
 // room it sells on.
 func TestAJournalsDiskIsFull(t *testing.T) {
-	whole(t)
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("a small file system of its own can be mounted by root alone")
-	}
-	var fill, empty func()
-	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8},
-		func(f *Fleet) { fill, empty = smallDisk(t, f, "hub-general") })
+	f, ctx, fill, empty := onSmallDisk(t, "hub-general")
 	done, _ := streams(t, ctx, f, 4, 200)
 	fill()
-	c, err := f.Client(ctx, "other")
+	c, err := f.Client("other")
 	must(t, err)
 	var refused []Word
 	bustest.Eventually(t, "new tasks are refused", func() bool {

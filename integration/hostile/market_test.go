@@ -45,6 +45,9 @@ func (m *memory) Life() string                              { return "" }
 func (m *memory) Ended(string) bool                         { return false }
 
 func (m *memory) Restore(r ledger.Replica) error {
+	if err := r.Load(nil); err != nil {
+		return err
+	}
 	for i := range m.frames {
 		f := &m.frames[i]
 		if err := r.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)); err != nil {
@@ -217,14 +220,20 @@ func open(t *testing.T, through ports, template *bus.Template) *house {
 
 func (h *house) runHub() {
 	h.t.Helper()
+	h.newHub(false)
+	h.run("hub", h.hub.Run, h.hub.Ready())
+}
+
+// newHub makes a hub that has what earlier ones left in its journal, and ends if it is told so.
+func (h *house) newHub(ends bool) {
+	h.t.Helper()
 	cfg := hub.Default()
 	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
 	b, r := h.connect("hub")
 	var err error
 	h.hub, err = hubserve.New(cfg, hubserve.Deps{Bus: b, Registry: r,
-		Journal: &h.hubBook, Log: h.log, Seed: [32]byte{1}})
+		Journal: &h.hubBook, Log: h.log, Seed: [32]byte{1}, Close: ends})
 	h.must(err)
-	h.run("hub", h.hub.Run, h.hub.Ready())
 }
 
 func (h *house) runNode(name string) {

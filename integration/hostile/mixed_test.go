@@ -120,6 +120,7 @@ func playMixed(t *testing.T, f fleet) map[string]bool {
 	p.cancels()
 	p.recalled()
 	p.money()
+	p.ending()
 
 	p.must(p.ann.Close())
 	p.must(p.bob.Close())
@@ -410,6 +411,55 @@ func (p *play) money() {
 		p.t.Errorf("a task after all money was paid out: %+v, %v", last, err)
 	}
 	p.told("the last task", last)
+}
+
+// ending ends the hub, its surplus first. Of that the version before knows nothing: no hub of it does so, and a
+// treasury of it refuses. A hub that cannot end serves on.
+func (p *play) ending() {
+	if p.fleet.old("hub") {
+		return
+	}
+	p.house.stop("hub")
+	p.newHub(true)
+	ctx, cancel := context.WithCancel(p.t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.hub.Run(ctx) }()
+	p.pass(2 * bus.FundsEvery)
+	r := p.ask(bus.OpDistribute, bus.FundsRequest{ID: "look", Hub: "hub-general"})
+	if p.fleet.old("treasury") {
+		p.pass(10 * time.Second)
+		cancel()
+		if err := <-ended; r.Code != bus.CodeBadRequest || err == nil {
+			p.t.Errorf("a hub ends that its treasury knows nothing of: %+v, %v", r, err)
+		}
+		p.must(p.buses["hub"].Close())
+		p.runHub()
+		p.pass(2 * time.Second)
+		if last, err := p.bob.Ask(p.t.Context(), p.task("of ends", 5, nil)); err != nil {
+			p.t.Errorf("a task after a hub did not end: %+v, %v", last, err)
+		} else {
+			p.told("a task after a hub did not end", last)
+		}
+		return
+	}
+	if r.Code != "" || r.Surplus <= 0 {
+		p.t.Errorf("the surplus of a hub to which premiums were paid: %+v", r)
+	}
+	r = p.ask(bus.OpDistribute, bus.FundsRequest{ID: bus.DistributeID("hub-general", r.Number),
+		Hub: "hub-general", Amount: r.Surplus})
+	if r.Code != "" || r.Surplus != 0 {
+		p.t.Errorf("the surplus leaves: %+v", r)
+	}
+	p.pass(10 * time.Second)
+	select {
+	case err := <-ended:
+		p.must(err)
+	default:
+		p.t.Error("the hub has not ended")
+		cancel()
+		<-ended
+	}
 }
 
 // judge holds what was told against the journals.

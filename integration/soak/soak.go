@@ -169,7 +169,7 @@ func ask(ctx, load context.Context, f *fleet.Fleet, o Options) ([]fleet.Word, er
 	var all sync.WaitGroup
 	links := map[string]*client.Client{}
 	for _, id := range clients {
-		c, err := f.Client(ctx, id)
+		c, err := f.Client(id)
 		if err != nil {
 			return nil, err
 		}

@@ -13,10 +13,12 @@ import (
 // up for. Without an amount the answer says which number comes next, and what surplus there is.
 func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 	if !t.book.Knows(req.Hub) {
-		return refuse(bus.CodeBadRequest, "hub: the treasury never dealt with a hub %.80q: name its journal", req.Hub)
+		return refuse(bus.CodeBadRequest, "hub: the treasury never dealt with a hub %.80q: name its journal",
+			req.Hub)
 	}
 	if req.Amount < 0 || req.Amount > market.MaxCredits {
-		return refuse(bus.CodeBadRequest, "amount is %s: want at most %s credits", req.Amount, market.MaxCredits)
+		return refuse(bus.CodeBadRequest, "amount is %s: want at most %s credits", req.Amount,
+			market.MaxCredits)
 	}
 	last, _, _ := t.book.LastDistribute(req.Hub)
 	if req.Amount > 0 {
@@ -37,7 +39,8 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 		return refuse(bus.CodeBadRequest, "hub %s has ended: its surplus has left", req.Hub)
 	}
 	t.counted++
-	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Hub, look: true, hubs: []target{{hub: req.Hub}},
+	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Hub, look: true,
+		hubs:  []target{{hub: req.Hub}},
 		share: &bus.Recall{Number: last + 1, Amount: req.Amount, Payee: req.Client}}
 	l := &look{req: *req, to: to, round: r, until: t.now.Add(answerWithin)}
 	if !t.awaits(r) || len(t.looks) >= maxLooks {
@@ -70,13 +73,13 @@ func (t *Treasury) distributed(l *look) {
 				m.Amount, m.Payee)
 		}
 	case m.Next != n:
-		err = refuse(bus.CodeBadRequest, "hub %s would make distribution %d next, and the treasury has taken in %d: "+
-			"one of their journals lacks its end; bring the newer copy back", hub, m.Next, n-1)
+		err = refuse(bus.CodeBadRequest, "hub %s would make distribution %d next, and the treasury has taken in "+
+			"%d: one of their journals lacks its end; bring the newer copy back", hub, m.Next, n-1)
 	case l.req.Amount == 0:
 		reply.Surplus = m.Surplus
 	case l.req.Amount > m.Surplus:
-		err = refuse(bus.CodeInsufficientFunds, "hub %s has a surplus of %s: no more than that can leave", hub,
-			m.Surplus)
+		err = refuse(bus.CodeInsufficientFunds, "hub %s has a surplus of %s: no more than that can leave",
+			hub, m.Surplus)
 	default:
 		err = refuse(bus.CodeUnavailable, "hub %s records nothing now: its journal lacks its end", hub)
 	}
@@ -97,8 +100,8 @@ func (t *Treasury) close(req *bus.FundsRequest) error {
 	}{{"grant", req.After, t.book.LastGrant(req.Hub)}, {"return", req.Returned, t.book.LastReturn(req.Hub)},
 		{"distribution", req.Distributed, distributed}} {
 		if x.hub != x.here {
-			return refuse(bus.CodeBadRequest, "the last %s of hub %s is number %d in its journal and %d in the "+
-				"treasury's", x.what, req.Hub, x.hub, x.here)
+			return refuse(bus.CodeBadRequest, "the last %s of hub %s is number %d in its journal and %d in "+
+				"the treasury's", x.what, req.Hub, x.hub, x.here)
 		}
 	}
 	if !t.book.Knows(req.Hub) { // it never had anything

@@ -102,26 +102,32 @@ func TestSurplusThatDoesNotLeave(t *testing.T) {
 		code bus.Code
 		why  string
 	}{
-		{"no such hub", bus.FundsRequest{ID: first, Hub: "x", Amount: 1}, nil, bus.CodeBadRequest, "never dealt with"},
+		{"no such hub", bus.FundsRequest{ID: first, Hub: "x", Amount: 1}, nil, bus.CodeBadRequest,
+			"never dealt with"},
 		{"no such client", bus.FundsRequest{ID: first, Hub: "h", Client: "zoe", Amount: 1}, nil,
 			bus.CodeUnknownClient, "zoe"},
 		{"a number too high", bus.FundsRequest{ID: bus.DistributeID("h", 2), Hub: "h", Amount: 1}, nil,
 			bus.CodeBadRequest, "want h-distribute-1"},
-		{"no number", bus.FundsRequest{ID: "mine", Hub: "h", Amount: 1}, nil, bus.CodeBadRequest, "want h-dist"},
+		{"no number", bus.FundsRequest{ID: "mine", Hub: "h", Amount: 1}, nil, bus.CodeBadRequest,
+			"want h-dist"},
 		{"another hub's", bus.FundsRequest{ID: bus.DistributeID("g", 1), Hub: "h", Amount: 1}, nil,
 			bus.CodeBadRequest, "want h-dist"},
 		{"below zero", bus.FundsRequest{ID: first, Hub: "h", Amount: -1}, nil, bus.CodeBadRequest, "amount"},
-		{"too much", bus.FundsRequest{ID: first, Hub: "h", Amount: 1 + market.MaxCredits}, nil, bus.CodeBadRequest,
-			"amount"},
+		{"too much", bus.FundsRequest{ID: first, Hub: "h", Amount: 1 + market.MaxCredits}, nil,
+			bus.CodeBadRequest, "amount"},
 		{"more than the surplus", bus.FundsRequest{ID: first, Hub: "h", Amount: 9},
 			func() { b.says("h", 1, "", 0, 8) }, bus.CodeInsufficientFunds, "a surplus of 0.000000008"},
-		{"an older hub", bus.FundsRequest{ID: first, Hub: "h", Amount: 9}, func() { b.says("h", 0, "", 0, 0) },
+		{"an older hub", bus.FundsRequest{ID: first, Hub: "h", Amount: 9},
+			func() { b.says("h", 0, "", 0, 0) },
 			bus.CodeBadRequest, "older version"},
-		{"an older journal", bus.FundsRequest{ID: first, Hub: "h", Amount: 9}, func() { b.says("h", 7, "", 0, 0) },
+		{"an older journal", bus.FundsRequest{ID: first, Hub: "h", Amount: 9},
+			func() { b.says("h", 7, "", 0, 0) },
 			bus.CodeBadRequest, "lacks its end"},
-		{"a hub that may not", bus.FundsRequest{ID: first, Hub: "h", Amount: 9}, func() { b.says("h", 1, "", 0, 9) },
+		{"a hub that may not", bus.FundsRequest{ID: first, Hub: "h", Amount: 9},
+			func() { b.says("h", 1, "", 0, 9) },
 			bus.CodeUnavailable, "records nothing"},
-		{"a hub that is silent", bus.FundsRequest{ID: first, Hub: "h", Amount: 9}, func() { b.pass(answerWithin) },
+		{"a hub that is silent", bus.FundsRequest{ID: first, Hub: "h", Amount: 9},
+			func() { b.pass(answerWithin) },
 			bus.CodeUnavailable, "does not answer"},
 		{"a hub that is gone", bus.FundsRequest{ID: first, Hub: "h", Amount: 9}, nil, bus.CodeUnavailable,
 			"does not answer"},
@@ -139,8 +145,8 @@ func TestSurplusThatDoesNotLeave(t *testing.T) {
 			test.says()
 		}
 		if len(b.heard[test.req.ID]) != 1 || b.last(test.req.ID) != string(test.code) ||
-			!strings.Contains(b.why(test.req.ID), test.why) || len(b.frames) != frames || len(b.tr.rounds) > 0 ||
-			len(b.tr.looks) > 0 {
+			!strings.Contains(b.why(test.req.ID), test.why) || len(b.frames) != frames ||
+			len(b.tr.rounds) > 0 || len(b.tr.looks) > 0 {
 			t.Errorf("%s: %+v", test.name, b.heard)
 		}
 	}

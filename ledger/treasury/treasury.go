@@ -87,8 +87,8 @@ func (t *Treasury) Restore() error {
 	}
 	for hub, grants := range t.past.Grants() {
 		for _, g := range grants {
-			t.remember(bus.Grant{ID: ledger.GrantID(hub, g.Number), Number: g.Number, Client: g.Client,
-				Hub: hub, Amount: g.Amount}, g.Note)
+			t.remember(bus.Grant{Number: g.Number, Client: g.Client, Hub: hub,
+				Amount: g.Amount}, g.Note)
 		}
 	}
 	t.past = nil
@@ -396,7 +396,7 @@ func need(req *bus.FundsRequest) market.Credits {
 
 func grantOf(r *ledger.Record) bus.Grant {
 	t := r.Transfer
-	return bus.Grant{ID: r.ID, Number: t.Number, Client: t.Client, Hub: t.Hub, Amount: t.Amount}
+	return bus.Grant{Number: t.Number, Client: t.Client, Hub: t.Hub, Amount: t.Amount}
 }
 
 // remember keeps a grant for hubs that missed the answer, and forgets the hub's oldest beyond Config.Grants.

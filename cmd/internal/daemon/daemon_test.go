@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -22,6 +20,7 @@ import (
 
 	"souk/bus/bustest"
 	"souk/bus/embedded"
+	"souk/integration/fleet"
 )
 
 // output collects what is written from several goroutines.
@@ -51,21 +50,6 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// freeAddress is one that nobody listens at. Its port is below those that systems give to connections, of
-// which other tests make many.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("a hundred ports are taken")
-	return ""
-}
-
 func fairRole(serve func(context.Context, *Process, Config) error) Role {
 	return Role{Name: "fair", Short: "A fair", Example: fairFile, Version: "v1.2",
 		New: func() Config { return newFair() }, Serve: serve}
@@ -88,7 +72,7 @@ func get(t *testing.T, url string) (int, string) {
 // A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains,
 // gone with 0.
 func TestALife(t *testing.T) {
-	address := freeAddress(t)
+	address := fleet.Port()
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
 	open, drained := make(chan struct{}), make(chan struct{})
 	role := fairRole(func(ctx context.Context, p *Process, _ Config) error {
@@ -172,7 +156,7 @@ func TestItEndsInTime(t *testing.T) {
 
 // A market that comes up later is waited for, and the operator is told what is waited for.
 func TestServersThatComeLater(t *testing.T) {
-	address, health := freeAddress(t), freeAddress(t)
+	address, health := fleet.Port(), fleet.Port()
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
