@@ -239,8 +239,8 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	case joined == 0:
 		return 0, n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
 	case serving == 0:
-		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q", n.cfg.Domain,
-			m.Model)
+		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q",
+			n.cfg.Domain, m.Model)
 	case fitting == 0:
 		return 0, n.refusal(m, bus.CodePromptTooLong, 0,
 			"the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, longest)

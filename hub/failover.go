@@ -9,9 +9,10 @@ import (
 	"souk/ledger"
 )
 
-// A task whose agent fails is not its client's problem. As long as nothing was delivered the hub gives it to
-// another agent by itself. What was delivered only its reader has, who then sends the task again with it, and
-// the rest is a new award. Either way the failed hold is void: who fails earns nothing.
+// An agent that fails does not fail its client's task. As long as nothing was delivered, the hub gives the
+// task to another agent by itself. What was delivered only the reader has, so the reader sends the task again
+// together with it, and the rest is a new award. In both cases the failed hold is void: an agent that fails
+// earns nothing.
 
 const (
 	// of one task before anything was delivered: it may be the task that kills engines
@@ -81,8 +82,8 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	n.news()
 }
 
-// gone ends what ran on an agent that is no longer there. Where the whole answer was to come at once nothing
-// was delivered, and it is tried elsewhere.
+// gone ends what ran on an agent that is no longer there. Of an answer that was to come as a whole nothing
+// was delivered, so such a task goes to another agent.
 func (n *Node) gone(a *agent) {
 	n.stats.agent(a.id).Gone++
 	a.silentFrom = 0
@@ -97,7 +98,7 @@ func (n *Node) gone(a *agent) {
 	n.listen(a)
 }
 
-// join lets a reader that wanted the task to go on elsewhere wait for what happens anyway.
+// join lets a reader that asked for the rest wait with the others: the task goes to another agent anyway.
 func (t *task) join() {
 	if t.next != nil {
 		t.inboxes = append(t.inboxes, t.next.Inbox)
@@ -122,8 +123,8 @@ func (t *task) carried() int {
 	return len(t.msg.Resume.Tokens)
 }
 
-// goOn takes in what a reader has of an answer that broke off. Its agent's word decides, not the reader's: a
-// hold that was served to its end stays paid.
+// goOn takes a request for the rest of an answer. The agent's word decides whether it failed, not the
+// reader's: a hold that was served to its end stays paid.
 func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	switch {
 	case !n.leading:
@@ -172,13 +173,13 @@ func (t *task) server() string {
 	return ""
 }
 
-// mayGoOn tells ends of a hold that lie with its agent.
+// mayGoOn reports whether a hold ended with c because its agent failed, so that another may go on.
 func mayGoOn(c bus.Code) bool {
 	return c.Broken() || c == bus.CodeNoSlot || c == bus.CodeTimeout || c == bus.CodeUnavailable
 }
 
-// admitRest admits the rest of an answer as the same task: the same model where some of it was delivered, what is
-// left of max_tokens, and all of max_price, since nothing was charged yet.
+// admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,
+// what is left of max_tokens, and all of max_price, since nothing was charged yet.
 func (n *Node) admitRest(old *task, m *bus.Task) {
 	t := &task{
 		key: old.key, id: old.id, digest: old.digest, arrived: old.arrived,
@@ -229,7 +230,7 @@ func (n *Node) silent(a *agent) bool {
 func (n *Node) look(t *task) {
 	m, a := t.next, t.hold.agent
 	switch {
-	// its life is over, and left no word on this one
+	// its process has ended, and left no completion of this hold
 	case a.reg.Agent != "" && t.hold.rec.Boot != a.reg.Boot && n.now.Sub(t.asked) >= n.cfg.Settling:
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 	case n.silent(a):

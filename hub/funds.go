@@ -64,7 +64,7 @@ func (p *purse) drop(t *task) {
 	}
 }
 
-// treasury is what the hub knows of its dealings with the treasury.
+// treasury is the state of the hub's dealings with the treasury.
 type treasury struct {
 	number   uint64
 	requests map[string]*request  // by id
@@ -115,7 +115,7 @@ func newTreasury() treasury {
 // idle reports whether no answer is waited for.
 func (t *treasury) idle() bool { return t.flying == 0 }
 
-// forget drops requests under way: their answers will not come to this leadership.
+// forgetRequests drops requests under way: their answers will not come to this leadership.
 func (n *Node) forgetRequests() {
 	t := &n.treasury
 	for _, a := range t.requests {
@@ -198,8 +198,8 @@ func (a *request) due(n *Node) {
 	}
 }
 
-// unanswered deals with a request that got no answer: whether the treasury has heard it is not known. Money
-// that no task waits for is not asked for again; if it was granted, that is found in time.
+// unanswered deals with a request that got no answer: the treasury may have heard it or not. Money that no
+// task waits for is not asked for again. If it was granted, the next question what was allotted finds it.
 func (n *Node) unanswered(a *request) {
 	if p := n.purses[a.client]; a.op == bus.OpAllot && (p == nil || len(p.parked) == 0) {
 		n.over(a)
@@ -208,7 +208,7 @@ func (n *Node) unanswered(a *request) {
 	switch {
 	case a.op == bus.OpAllotted && n.justBack():
 		n.requestLater(a, backEvery)
-	case a.op == bus.OpAllot && !a.again: // whoever is parked has waited for long enough
+	case a.op == bus.OpAllot && !a.again: // at once, the first time: a task waits
 		a.again = true
 		n.land(a)
 		n.launch(a)
@@ -243,7 +243,8 @@ func (n *Node) closePurse(client string) {
 	n.startIdle(p)
 }
 
-// startIdle lets an idle purse's time begin. One without money is kept only where there are few.
+// startIdle begins the time after which an idle client's money goes back. A purse without money is kept only
+// while there are few.
 func (n *Node) startIdle(p *purse) {
 	switch {
 	case p.open > 0:
@@ -256,8 +257,8 @@ func (n *Node) startIdle(p *purse) {
 	}
 }
 
-// due implements timed: a client had no open task for so long that what is above low water is of more use
-// elsewhere. Where there are many such purses, those are given back whole and forgotten.
+// due implements timed. The client had no open task for PurseIdle, so what is above low water is of more use
+// elsewhere. Where there are many such purses, all of it goes back, and the purse is forgotten.
 func (p *purse) due(n *Node) {
 	many := len(n.purses) > idlePurses
 	if p.open > 0 || n.purses[p.client] != p {
@@ -333,7 +334,8 @@ func (n *Node) release(t *task) {
 	}
 }
 
-// requestFor asks the treasury for what the first parked task lacks, and more, so that the next need not wait.
+// requestFor asks the treasury for what the first parked task lacks, and more, so that the next need not
+// wait.
 func (n *Node) requestFor(p *purse) {
 	n.letIn(p)
 	if p.request != nil || len(p.parked) == 0 || n.treasury.gap {
@@ -424,7 +426,7 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 		return
 	}
 	if m.Code == "" {
-		clear(t.pending) // the treasury says what there is: a number that it does not name was a mistake
+		clear(t.pending) // the treasury names every grant there is: one that it does not name was a mistake
 	}
 	more := n.accept(m.Grants)
 	if m.Code != "" {
@@ -439,7 +441,7 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 	n.tellReturns(m.Returned)
 	switch {
 	case more, len(t.pending) > 0 && !a.behind && !n.full:
-		n.requestMissed() // a reply holds only so many; and it may have been overtaken by a grant
+		n.requestMissed() // a reply holds only so many grants, and one may have come before this reply
 	case len(t.pending) > 0 && !n.full:
 		next = missedAgain
 		if !t.gap {
@@ -454,8 +456,8 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 	}
 }
 
-// missedAgain is how soon the treasury is asked once more that would not say, or that said yes and gave
-// nothing.
+// missedAgain is how soon the treasury is asked again what it allotted, if it did not say, or said yes and
+// gave nothing.
 const missedAgain = time.Second
 
 // due implements timed.
@@ -543,14 +545,14 @@ func (n *Node) allotted(a *request, m *bus.FundsReply) {
 	switch m.Code {
 	case "":
 		if !more && len(n.treasury.pending) == 0 {
-			// A yes without money. Asking at once would be a loop as fast as the bus.
+			// The treasury said yes and gave nothing. To ask at once would be a loop as fast as the bus.
 			n.timers.set(&n.treasury.again, n.now.Add(missedAgain))
 			return
 		}
 	case bus.CodeUnknownClient, bus.CodeInsufficientFunds, bus.CodeAllotmentPending:
 		p.notAhead = n.now.Add(aheadAgain)
 		if a.ahead && m.Code != bus.CodeUnknownClient {
-			break // no hub was asked to give money back; for a task that needs it they are
+			break // for money ahead of need no hub is asked to give back: for a parked task it is, next
 		}
 		var poor []*task
 		for _, t := range p.parked {
@@ -582,7 +584,7 @@ func (n *Node) isRecalled(client string) bool {
 	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
-// broke is the truth about a task that its client cannot pay.
+// broke says why a client cannot pay for its task.
 func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if m.Code == bus.CodeUnknownClient {
 		return n.refusal(t.msg, m.Code, 0, "the treasury knows no client %s: make a deposit first", p.client)

@@ -44,7 +44,7 @@ type hold struct {
 //	                                                 withdrawn: it says nothing, asked three times
 //	                                                 ended: it refuses
 //	withdrawn   it was told to end the task, unless  late: it says that it serves
-//	            somebody has heard of it already     ended: it refuses; or it is silent, and another gets the task
+//	            somebody has heard of it already     ended: it refuses, or is silent: the next gets it
 //	accepted    it serves the task
 //	late        it serves, though the task was withdrawn: what the hub has stopped nobody pays, unless its
 //	            client cancelled it, too
@@ -60,12 +60,12 @@ const (
 	replayed
 )
 
-// taken reports whether the agent has said that it serves the hold, or may have said so before this hub began.
+// taken reports whether the agent has said that it serves the hold, or may have said so before this hub
+// began.
 func (s holdState) taken() bool { return s >= accepted }
 
-// A dispatch that nobody answered is sent again so many times, one dispatch timeout apart: its agent serves a
-// hold once, and gives the same reply each time. After toldAfter timeouts the client hears that there is no
-// word.
+// A dispatch without a reply is sent again so many times, one dispatch timeout apart. The agent serves a hold
+// once, and gives the same reply each time. After toldAfter timeouts the client is told that nobody knows.
 const (
 	dispatchAgain = 2
 	toldAfter     = 4
@@ -95,7 +95,7 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		}
 		h.agent.refusals = 0
 		n.timers.set(&h.timer, h.expires)
-		if h.cancelled { // what it was told of that may have come before the task
+		if h.cancelled { // the cancel may have come to the agent before the task
 			n.tellCancel(h)
 		}
 		if t.msg == nil {
@@ -140,7 +140,7 @@ func (n *Node) acceptance(h *hold) *bus.Accepted {
 	}
 }
 
-// letGo counts a kept body out.
+// letGo ends the keeping of a task's body.
 func (n *Node) letGo(t *task) {
 	n.bodies -= t.body
 	t.body = 0
@@ -163,9 +163,8 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
 
-// void ends a hold without payment for a reason that does not lie with its task, which is tried again if its
-// client was promised nothing yet, or another agent that had not begun; else the client is told code, and
-// knows what it has.
+// void ends a hold without payment, for a reason that does not lie with its task. The task is tried again
+// unless its client knows of an agent that may have begun: then the client is told code.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
 	promised := t.told && (t.moves == 0 || h.state.taken())
@@ -239,10 +238,10 @@ func (n *Node) voided(h *hold, code bus.Code) bool {
 	return true
 }
 
-// close takes an ended hold off its agent.
+// close forgets an ended hold and frees its agent's slot.
 func (n *Node) close(h *hold) {
 	delete(n.holds, h.id)
-	if h.again > 0 { // and is perhaps about to be dispatched again
+	if h.again > 0 { // this turn may be about to dispatch it again
 		for i := range n.out.Dispatches {
 			if n.out.Dispatches[i].Hold == h.id {
 				n.out.Dispatches = slices.Delete(n.out.Dispatches, i, i+1)
@@ -299,8 +298,8 @@ func (h *hold) due(n *Node) {
 	}
 }
 
-// handOn takes a task from an agent that hangs or is cut off, if there is another. Should the first wake, it
-// finds its recall beside the dispatch, and what it says is of an attempt that was given up.
+// handOn gives a task of an agent that hangs or is cut off to another, if there is one. An agent that wakes
+// finds beside the dispatch that it was withdrawn, and what it says is of an attempt that was given up.
 func (n *Node) handOn(h *hold) bool {
 	t := h.task
 	if h.cancelled || t.told || t.msg == nil || len(t.msg.Body) == 0 {
@@ -364,15 +363,15 @@ func (n *Node) complete(c *bus.Completion) error {
 	return nil
 }
 
-// served makes up for a reply to a dispatch that is late or lost: the agent took it, for chunks of it are
-// there.
+// served makes up for a reply to a dispatch that is late or lost. Chunks of the answer are there, so the
+// agent took the task.
 func (n *Node) served(h *hold) {
 	if t := h.task; t.accepted == nil && t.msg != nil {
 		n.accepted(t, h)
 	}
 }
 
-// capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
+// capture ends a hold in payment. The cost is what the rule gives, whatever the agent claims.
 func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	if c.Unused() {
 		n.unused(h)
@@ -409,8 +408,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	n.news()
 }
 
-// unused ends a hold of which nothing came: its client cancelled, and its engine had computed nothing, or
-// was too slow to say so.
+// unused voids a hold whose client cancelled before the engine had said anything.
 func (n *Node) unused(h *hold) {
 	if !n.voided(h, bus.CodeCancelled) {
 		return
@@ -435,7 +433,7 @@ const clocksDiffer = time.Second
 func (n *Node) learn(h *hold, c *bus.Completion) {
 	t, a := h.task, h.agent
 	if c.Outcome == bus.OutcomeFailed && c.Code == bus.CodeTimeout && h.rec.Boot == a.reg.Boot {
-		// Its engine is slower than it was given time for: the next answers get more, within their bound.
+		// The engine is slower than the hold had time for. Its next holds get more time, within a bound.
 		a.predictor.Learn(h.features, predict.Observation{Cut: true,
 			ITL: time.Duration(c.ITLUS) * time.Microsecond})
 	}
@@ -443,13 +441,14 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		h.rec.Boot != a.reg.Boot {
 		return
 	}
-	// An agent that was believed to have taken an hour would never be given a task again that shows
-	// otherwise.
+	// No more than the time since the dispatch is believed. An agent that was believed to need an hour would
+	// get no more tasks to show otherwise.
 	most := n.now.Sub(h.sent) + clocksDiffer
 	a.predictor.Learn(h.features, predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
-		// One cut before its max_tokens ended at its client's price: it is as long as a bid.
+		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
+		// bid.
 		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
@@ -459,7 +458,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		if c.NoCacheReport {
 			cached = -1
 		}
-		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached,
-			h.features.Cached)
+		used, expected := c.Usage, h.features.Cached
+		a.belief.Served(n.now, t.session, t.msg.Prompt, used.Prompt, used.Output, cached, expected)
 	}
 }

@@ -111,8 +111,8 @@ func (n *Node) Retire(now time.Time) {
 // Idle reports whether nothing runs and nothing is asked of the treasury.
 func (n *Node) Idle() bool { return len(n.holds) == 0 && n.treasury.idle() }
 
-// refuseWaiting refuses every task that holds no money yet. Those without their money come first: what another
-// leaves would let them in.
+// refuseWaiting refuses every task that holds no money yet. Those without their money come first: what
+// another leaves would let them in.
 func (n *Node) refuseWaiting(code bus.Code, why string) {
 	for _, p := range n.sortedPurses() {
 		for len(p.parked) > 0 {

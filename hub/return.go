@@ -69,8 +69,8 @@ func (n *Node) returnAbove(client string, keep market.Credits) {
 	n.sendReturns()
 }
 
-// recall gives back what is called back of a client's money, and says what is left. The answer follows the
-// return's frame.
+// recall gives back a client's money that no task here needs, and says what is left. The reply leaves after
+// the return's frame is durable.
 func (n *Node) recall(m *bus.Recall) error {
 	if m.Hub != n.cfg.Journal {
 		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, n.cfg.Journal)
@@ -95,8 +95,8 @@ func (n *Node) recall(m *bus.Recall) error {
 	return nil
 }
 
-// sweep gives back, once in a leadership, what clients without an open task have had here since before it; a
-// few at a time, for they may be many.
+// sweep gives back, once in a leadership, the money of clients that have had no open task since it began.
+// They may be many, so it takes a few at a time.
 type sweep struct {
 	clients []string
 	begun   bool
@@ -158,7 +158,7 @@ func (n *Node) sendReturns() {
 	}
 }
 
-// returned takes the answer to a return. One that was refused is in the way of all that follow, so its
+// returned takes the reply to a return. A return that is refused is in the way of all that follow, so the
 // operator is told.
 func (n *Node) returned(a *request, m *bus.FundsReply) {
 	if m.Code != "" {
@@ -172,14 +172,14 @@ func (n *Node) returned(a *request, m *bus.FundsReply) {
 	n.over(a)
 	t := &n.treasury
 	if i := slices.IndexFunc(t.returns, func(r giveBack) bool { return r.number == a.number }); i >= 0 {
-		// answers come nearly in order: what is before it is the shorter part
+		// replies come nearly in order, so few returns are before this one
 		copy(t.returns[1:i+1], t.returns[:i])
 		t.returns = t.returns[1:]
 	}
 	n.sendReturns()
 }
 
-// tellReturns goes on with what the treasury has not heard of: it has the returns up to taken.
+// tellReturns sends the returns that the treasury does not have: it has those up to taken.
 func (n *Node) tellReturns(taken uint64) {
 	t := &n.treasury
 	t.told = true
@@ -197,9 +197,9 @@ func (n *Node) tellReturns(taken uint64) {
 
 const journalStale = "the hub's journal lacks its end: an older copy stands in its place"
 
-// judgeJournal reports whether the treasury took in a return that this journal does not have: it is an older copy,
-// and lists money as there to be spent that went back, or was spent, after it was made. Such a hub settles
-// what runs and takes nothing more.
+// judgeJournal reports whether the treasury took in a return that this journal does not have: it is an older
+// copy, and lists money as there to be spent that went back, or was spent, after it was made. Such a hub
+// settles what runs and takes nothing more.
 func (n *Node) judgeJournal(m *bus.FundsReply) bool {
 	own := n.book.LastReturn(n.cfg.Journal)
 	if m.Code != "" || m.Returned <= own {
@@ -209,8 +209,8 @@ func (n *Node) judgeJournal(m *bus.FundsReply) bool {
 		n.stale = true
 		n.status.changed = true
 		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: "+
-			"nothing is awarded until the newer journal is back", journalStale, m.Returned, n.cfg.Journal,
-			own))
+			"nothing is awarded until the newer journal is back",
+			journalStale, m.Returned, n.cfg.Journal, own))
 		n.refuseWaiting(bus.CodeUnavailable, journalStale)
 	}
 	return true

@@ -71,8 +71,8 @@ func (n *Node) enrol(id string) *agent {
 	return n.roster[i]
 }
 
-// drop forgets an agent that is gone and on which nothing runs, once there are many: one that comes back,
-// after a lost lease say, is known already.
+// drop forgets an agent that has left and on which nothing runs, if there are many such agents. The others
+// are kept: one that comes back, after a lost lease say, is known already.
 func (n *Node) drop(a *agent) {
 	if a.joined || len(a.holds) > 0 || len(n.roster) <= 2*n.cfg.MaxAgents {
 		return
@@ -162,10 +162,10 @@ func (n *Node) leave(id string) {
 	}
 }
 
-// restarted ends what ran on an agent's earlier process: a new registration can only follow the end of the
-// old lease, so that process is dead and will send no Completion, but for what it had served and written
-// down: while the registration names its boot, its holds wait for that. The boot stands in the hold's record,
-// so this is known after a restart of the hub too.
+// restarted ends what ran on an agent's earlier process. A new registration can only follow the end of the
+// old lease, so that process is dead. It may have written down completions before: while the registration
+// names its boot as a former one, its holds wait for them. The boot stands in the hold's record, so a hub
+// that was started again knows it, too.
 func (n *Node) restarted(a *agent, reg *bus.Registration) {
 	for _, h := range slices.Clone(a.holds) {
 		if h.rec.Boot != reg.Boot && !slices.Contains(reg.Former, h.rec.Boot) { // clocks may be set back
@@ -207,10 +207,9 @@ func (n *Node) summarised(s *bus.Summary) error {
 	return nil
 }
 
-// correct compares the agent's count of running tasks with the hub's. A summary is a little old, so only what
-// an agent counts more, and goes on counting, is believed: it runs something the hub has given up. The first
-// summary is believed at once: what it counts more was handed out by another hub, and until the next one says
-// less those slots are not free.
+// correct compares the agent's count of running tasks with the hub's. A summary is a little old, so a higher
+// count is believed only once it has lasted: the agent runs something that the hub has given up. The first
+// summary is believed at once: what it counts more was handed out by another hub.
 func (a *agent) correct(now time.Time, running int, settling time.Duration, first bool) {
 	excess := running - len(a.holds)
 	switch {
@@ -239,8 +238,8 @@ func (a *agent) free(n *Node) int {
 	return max(0, a.slots-len(a.holds)-a.stuck)
 }
 
-// offer appends to dst the tiers of an agent with free slots, for so many tasks: the charge of the next tier
-// is that of who comes after those that run there. Tiers beyond most are left for later rounds.
+// offer appends to dst the tiers of an agent that has so many slots free, for so many tasks. The tiers of
+// slots that are taken are left out, and tiers beyond most are left for later rounds.
 func (a *agent) offer(dst []market.Tier, free, tasks, most int) []market.Tier {
 	if len(a.tiers) == 0 || most == 0 {
 		return append(dst, market.Tier{Slots: free})
@@ -258,8 +257,8 @@ func (n *Node) freeSlots() (free int) {
 	return free
 }
 
-// avoid leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time. What
-// is heard of while it is left alone was dispatched before, and says nothing new.
+// avoid leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time.
+// What is heard of while it is left alone was dispatched before, and says nothing new.
 func (n *Node) avoid(a *agent) {
 	if n.nano < a.avoidUntil {
 		return

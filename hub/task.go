@@ -18,10 +18,10 @@ type taskKey struct{ client, id string }
 //	state    means                                    ends
 //	fresh    admitted this moment                     parked or waiting: fund
 //	parked   waits for its client's money             waiting: letIn, when the money is there
-//	                                                  done: the treasury refuses, funds_wait or the deadline passes
+//	                                                  done: the treasury refuses, or time is up
 //	waiting  waits for a slot, its money reserved     running: a round awards it a slot
 //	                                                  done: its deadline passes
-//	running  an agent has it, or may: see holdState   parked or waiting: its hold is void, and it is tried again
+//	running  an agent has it, or may: see holdState   parked or waiting: its hold is void: tried again
 //	                                                  done: its hold ends otherwise
 //	done     has its last word
 //
@@ -166,11 +166,12 @@ func (n *Node) answer(t *task, a *bus.Answer) {
 	t.told = true
 }
 
-// end is the last word on an admitted task. A task that never held money is forgotten, so that its client may
-// try the same id again; others are remembered until their deadline and KeepIDs have passed. Whoever was told
-// that it runs gets the result where the chunks come, if the agent cannot have sent it.
+// end is the last word on an admitted task, which its agent cannot have sent.
 func (n *Node) end(t *task, r *bus.Result) { n.finish(t, r, true) }
 
+// finish ends a task. One that never held money is forgotten, so that its client may try the same id again.
+// Others are remembered until their deadline and KeepIDs have passed. tell has a reader of the answer hear of
+// the result where the chunks come.
 func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	switch t.state {
 	case parked:
@@ -240,8 +241,8 @@ func (n *Node) remember(t *task) {
 	}
 }
 
-// forgetEnded drops what need not be remembered any more. One kept long holds up those behind it, never
-// beyond MaxKnown.
+// forgetEnded drops what need not be remembered any more, in the order of the ends: a task with a late
+// deadline keeps those that ended after it, too. MaxKnown bounds them.
 func (n *Node) forgetEnded() {
 	for n.forgot < len(n.ended) && !n.now.Before(n.ended[n.forgot].until) {
 		n.forgetOldest()

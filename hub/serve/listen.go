@@ -121,8 +121,8 @@ func (s *Server) completions() bus.Handler {
 	}
 }
 
-// hearing hands messages of one kind to the loop. Who speaks is known by the subject alone: fill writes it
-// in.
+// hearing hands messages of one kind to the loop. The subject alone says who speaks: fill takes it from
+// there.
 func hearing[M any, P interface {
 	*M
 	bus.Message
@@ -139,7 +139,7 @@ func hearing[M any, P interface {
 	}
 }
 
-// watchBus notices when the bus is there again. News that came while nobody led are old.
+// watchBus tells the Node when the bus goes away and when it is there again.
 func (s *Server) watchBus(ctx context.Context) {
 	news, up := s.deps.Bus.Health(), true
 	for {
