@@ -108,32 +108,30 @@ func isOne(v json.RawMessage, of ...string) bool {
 	return slices.Contains(of, string(bytes.TrimSpace(v)))
 }
 
+// object has the members of a JSON object, by their very names: [encoding/json] takes "Type" for type. Of two of a
+// name it has the last, as engines do.
+type object map[string]json.RawMessage
+
 func plainFormat(v json.RawMessage) bool {
-	var f struct {
-		Type string `json:"type"`
-	}
-	return json.Unmarshal(v, &f) == nil && f.Type == "text"
+	var f object
+	return json.Unmarshal(v, &f) == nil && isOne(f["type"], `"text"`)
 }
 
 func onlyText(messages json.RawMessage) bool {
-	var list []struct {
-		Content json.RawMessage `json:"content"`
-	}
+	var list []object
 	if json.Unmarshal(messages, &list) != nil {
 		return false
 	}
 	for _, m := range list {
-		var parts []struct {
-			Type string `json:"type"`
-		}
-		if !strings.HasPrefix(string(m.Content), "[") {
+		var parts []object
+		if !strings.HasPrefix(string(m["content"]), "[") {
 			continue
 		}
-		if json.Unmarshal(m.Content, &parts) != nil {
+		if json.Unmarshal(m["content"], &parts) != nil {
 			return false
 		}
 		for _, p := range parts {
-			if p.Type != "text" {
+			if !isOne(p["type"], `"text"`) {
 				return false
 			}
 		}

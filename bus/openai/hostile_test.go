@@ -60,3 +60,23 @@ func TestAPartIsTheSameInAnySpelling(t *testing.T) {
 		}
 	}
 }
+
+// What engines read as a picture, or as a grammar, is not continued elsewhere as text, however it is spelled.
+func TestWhatIsNoTextDoesNotContinue(t *testing.T) {
+	picture := `"image_url":{"url":"http://x/y"}`
+	chat := func(message string) string { return `{"messages":[` + message + `]}` }
+	for _, body := range []string{
+		chat(`{"role":"user","content":[{"type":"text","type":null,` + picture + `}]}`),
+		chat(`{"role":"user","content":[{"type":"image_url","Type":"text",` + picture + `}]}`),
+		chat(`{"role":"user","content":[{` + picture + `}],"Content":"hi"}`),
+		`{"messages":[],"response_format":{"type":"json_object","Type":"text"}}`,
+	} {
+		if _, err := CanContinue(&bus.Resume{}, []byte(body)); err == nil {
+			t.Errorf("%s can", body)
+		}
+	}
+	if _, err := CanContinue(&bus.Resume{}, []byte(`{"response_format":{"type":"text"},`+
+		chat(`{"role":"user","content":[{"type":"text","text":"x"}]}`)[1:])); err != nil {
+		t.Error(err)
+	}
+}
