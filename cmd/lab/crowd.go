@@ -29,16 +29,17 @@ func crowdCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "crowd",
 		Short: "Compare the market with published rules for sharing engines, in virtual time",
-		Long: `Plays recorded dialogues on simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured; 8 slots each), turn by
-turn, once with every rule in front and once with the market: the real hub and agents, their messages encoded and their
-journal audited. No time passes: an hour takes minutes. One seed gives the same figures on any machine.
+		Long: `Plays recorded dialogues on simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured;
+8 slots each), turn by turn, once with every rule in front and once with the market: the real hub and agents,
+their messages encoded and their journal audited. No time passes: an hour takes minutes. One seed gives the
+same figures on any machine.
 
 Traces, for eight engines; others have callers in proportion:
 ` + list.String() + `  market                  this market, as it is delivered
 
 ` + virtual.Legend,
-		Example: "  lab crowd --traces crowd --rules two-block,market\n  lab crowd --seeds 1 --engines 16 --length 1h " +
-			"--rules market --traces crowd",
+		Example: "  lab crowd --traces crowd --rules two-block,market\n" +
+			"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --traces crowd",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if seeds < 1 || o.Engines < 1 || o.Tasks < 1 {

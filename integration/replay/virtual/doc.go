@@ -1,5 +1,5 @@
-// Package virtual plays recorded dialogues on simulated engines in virtual time, an hour in a minute, with any
-// rule in front that decides who serves whom: the published ones, or the market.
+// Package virtual plays recorded dialogues on simulated engines in virtual time, an hour in a minute, with
+// any rule in front that decides who serves whom: the published ones, or the market.
 //
 // Everything is decided by one heap of events ([Run]): callers ask, engines step, rules wake. Nothing reads a
 // clock or starts a goroutine, so the same seed gives the same figures, bit by bit, on any machine.

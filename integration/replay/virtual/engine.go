@@ -19,7 +19,8 @@ type EngineConfig struct {
 	BlockSize  int // tokens in a block
 }
 
-// Job is one request as its engine sees it: how long the prompt and the answer are, and which blocks they make.
+// Job is one request as its engine sees it: how long the prompt and the answer are, and which blocks they
+// make.
 type Job struct {
 	Hashes         []uint64 // of every full block of prompt and answer, each for all text up to its end
 	Prompt, Output int      // tokens, at least one of each
@@ -37,9 +38,10 @@ type Said struct {
 }
 
 // Engine is vLLM's core in virtual time, with the rules of vllmsim's step machine: requests wait first come,
-// first served; each step gives every running request its next token, or a part of its prompt, within a budget
-// of tokens; a request that finds no free block pushes out the newest one. What that machine does step by step
-// is done here at once for as many equal steps as follow each other, so that an answer costs a few of them.
+// first served; each step gives every running request its next token, or a part of its prompt, within a
+// budget of tokens; a request that finds no free block pushes out the newest one. What that machine does step
+// by step is done here at once for as many equal steps as follow each other, so that an answer costs a few of
+// them.
 type Engine struct {
 	cfg              EngineConfig
 	cache            *kv.Cache
@@ -225,7 +227,8 @@ func (e *Engine) schedule() {
 	}
 }
 
-// equal is for how many steps the batch stays as it is: until the first answer ends, if there is room so long.
+// equal is for how many steps the batch stays as it is: until the first answer ends, if there is room so
+// long.
 func (e *Engine) equal() int {
 	n := math.MaxInt
 	for _, w := range e.step.batch {

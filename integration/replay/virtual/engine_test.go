@@ -35,7 +35,8 @@ type arrival struct {
 	first, last time.Duration
 }
 
-// serve has an engine serve all, and returns how often it was advanced. single has it take one step at a time.
+// serve has an engine serve all, and returns how often it was advanced. single has it take one step at a
+// time.
 func serve(t interface{ Fatal(...any) }, e *Engine, all []*arrival, single bool) (steps int) {
 	byJob := map[*Job]*arrival{}
 	for next := 0; ; {
@@ -108,8 +109,8 @@ func ask(t *testing.T, url string, messages []vllmsim.Message) (prompt, cached, 
 	return a.Usage.Prompt, a.Usage.Details.Cached, a.Usage.Output
 }
 
-// The same requests find the same in the cache of an engine here as in the stand-in's: dialogues in turn about
-// on a cache that is too small for them.
+// The same requests find the same in the cache of an engine here as in the stand-in's: dialogues in turn
+// about on a cache that is too small for them.
 func TestEngineCachesAsTheStandIn(t *testing.T) {
 	for _, file := range []string{"mtrag.jsonl.gz", "tau.jsonl.gz"} {
 		t.Run(file, func(t *testing.T) {
@@ -125,7 +126,8 @@ func TestEngineCachesAsTheStandIn(t *testing.T) {
 				}
 			}
 			const blocks = 650
-			server, err := vllmsim.New(vllmsim.Config{Profile: vllmsim.Instant, NumGPUBlocks: blocks, Answers: answers})
+			server, err := vllmsim.New(vllmsim.Config{Profile: vllmsim.Instant, NumGPUBlocks: blocks,
+				Answers: answers})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +135,8 @@ func TestEngineCachesAsTheStandIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer server.Close()
-			engine := NewEngine(EngineConfig{Profile: vllmsim.Instant, Slots: 8, MaxBatched: 65536, Blocks: blocks,
-				BlockSize: 16})
+			engine := NewEngine(EngineConfig{Profile: vllmsim.Instant, Slots: 8, MaxBatched: 65536,
+				Blocks: blocks, BlockSize: 16})
 			hits, lost := 0, 0
 			for turn := range 10 {
 				for play, s := range scripts {
@@ -146,8 +148,9 @@ func TestEngineCachesAsTheStandIn(t *testing.T) {
 					serve(t, engine, []*arrival{a}, false)
 					prompt, cached, output := ask(t, server.URL(), s.messages(play, turn))
 					if prompt != a.job.Prompt || cached != a.job.Cached || output != a.job.Output {
-						t.Errorf("play %d, turn %d: prompt %d, cached %d, output %d; the stand-in has %d, %d, %d",
-							play, turn, a.job.Prompt, a.job.Cached, a.job.Output, prompt, cached, output)
+						t.Errorf("play %d, turn %d: prompt %d, cached %d, output %d; "+
+							"the stand-in has %d, %d, %d", play, turn, a.job.Prompt, a.job.Cached,
+							a.job.Output, prompt, cached, output)
 					}
 					if cached > 0 {
 						hits++
@@ -158,7 +161,7 @@ func TestEngineCachesAsTheStandIn(t *testing.T) {
 				}
 			}
 			if hits < 8 || lost < 4 {
-				t.Errorf("%d hits, and %d found less than was there before: this shows too little", hits, lost)
+				t.Errorf("%d hits, and %d found less than was there: this shows too little", hits, lost)
 			}
 		})
 	}
@@ -176,8 +179,8 @@ func TestEngineTakesWhatWasMeasured(t *testing.T) {
 	for line := range strings.Lines(string(data)) {
 		var queued, scheduled, first, last float64
 		a := &arrival{}
-		if n, _ := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%d %d %f %f %f %f", &a.job.Prompt, &a.job.Output,
-			&queued, &scheduled, &first, &last); n < 6 {
+		if n, _ := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%d %d %f %f %f %f", &a.job.Prompt,
+			&a.job.Output, &queued, &scheduled, &first, &last); n < 6 {
 			continue
 		}
 		a.at = time.Duration(queued * 1e9)
@@ -199,8 +202,8 @@ func TestEngineTakesWhatWasMeasured(t *testing.T) {
 	}
 	slices.Sort(latency)
 	slices.Sort(itl)
-	t.Logf("%d requests in %d steps: median error of latency %.3f, of ITL %.3f; length %.1f s, measured %.1f s",
-		len(all), steps, latency[len(all)/2], itl[len(all)/2], ended, end)
+	t.Logf("%d requests in %d steps: median error of latency %.3f, of ITL %.3f; length %.1f s, "+
+		"measured %.1f s", len(all), steps, latency[len(all)/2], itl[len(all)/2], ended, end)
 	if len(all) != 300 || latency[150] > 0.1 || itl[150] > 0.1 || math.Abs(ended/end-1) > 0.1 {
 		t.Error("that is more than a tenth from what was measured")
 	}
@@ -210,9 +213,11 @@ func TestEngineTakesWhatWasMeasured(t *testing.T) {
 // pieces, common prefixes, full slots and a cache that runs out.
 func TestEqualStepsAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := EngineConfig{Profile: vllmsim.Profile{Base: 900.5, Prefill: 3.25, Decode: 11.125, Resident: 0.1296},
-			Slots: rapid.IntRange(1, 6).Draw(t, "slots"), MaxBatched: rapid.IntRange(8, 100).Draw(t, "batched"),
-			Blocks: rapid.IntRange(40, 120).Draw(t, "blocks"), BlockSize: 4}
+		cfg := EngineConfig{
+			Profile:    vllmsim.Profile{Base: 900.5, Prefill: 3.25, Decode: 11.125, Resident: 0.1296},
+			Slots:      rapid.IntRange(1, 6).Draw(t, "slots"),
+			MaxBatched: rapid.IntRange(8, 100).Draw(t, "batched"),
+			Blocks:     rapid.IntRange(40, 120).Draw(t, "blocks"), BlockSize: 4}
 		n := rapid.IntRange(1, 12).Draw(t, "jobs")
 		type shape struct{ at, prompt, output, text int }
 		var shapes []shape

@@ -49,7 +49,7 @@ func NewMarketOptions(s Setting) MarketOptions {
 
 // Market is the real market as a Policy: a door's reading of each request, a hub.Node, and an agentd.Agent
 // beside each engine. What they say to each other goes through the codec and takes a hop, what is to be
-// durable a sync. Every frame is applied to a book and audited.
+// durable a sync. Every frame is audited as it is written: applied to a book, and its rounds cleared again.
 type Market struct {
 	MarketOptions
 	now  time.Time
@@ -65,7 +65,6 @@ type Market struct {
 	placed   []Placed
 	grants   uint64
 
-	book    *ledger.Book
 	audit   *ledger.Audit
 	queue   []hub.Ready // of turns whose frames wait for the sync under way
 	syncing bool
@@ -101,8 +100,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"), requests: map[string]*Request{},
-		byHold: map[string]*sale{}, byID: map[*Request]*sale{}, book: ledger.NewBook(),
+	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
+		requests: map[string]*Request{}, byHold: map[string]*sale{}, byID: map[*Request]*sale{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
 	if err := node.Lead(Start, epoch); err != nil {
@@ -112,8 +111,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	info := agentd.Info{Models: []string{model}, Version: "virtual", MaxModelLen: 8192,
 		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize}
 	for i := range o.Agents {
-		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots, Price: o.Price,
-			Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
+		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
+			Price: o.Price, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
 			Domains: []bus.DomainScore{{Domain: domain, Score: o.Score}}}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
@@ -122,7 +121,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		m.agents = append(m.agents, a)
 		reg := a.core.Registration("node")
 		reg.Fence = int64(i + 1)
-		a.core.Claimed(&bus.Claim{Agent: a.id, Domain: domain, Hub: o.Hub.Hub, Epoch: epoch, Fence: reg.Fence})
+		a.core.Claimed(&bus.Claim{Agent: a.id, Domain: domain, Hub: o.Hub.Hub, Epoch: epoch,
+			Fence: reg.Fence})
 		if err := node.Join(Start, *reg); err != nil {
 			return nil, err
 		}
@@ -322,7 +322,6 @@ func (m *Market) sync() {
 	for i := range group {
 		for j := range group[i].Frames {
 			f := &group[i].Frames[j]
-			m.fault(m.book.ApplyFrame(*f))
 			data := ledger.AppendFrame(nil, f)
 			m.Bytes += len(data)
 			m.audit.Frame(f.Seq, f.Epoch, data)
@@ -352,7 +351,9 @@ func (m *Market) sync() {
 func (m *Market) deliver(r *hub.Ready) {
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
-		m.send(bus.DispatchSubject(a.id, domain), &r.Dispatches[i], func(data []byte) { m.dispatched(a, data) })
+		m.send(bus.DispatchSubject(a.id, domain), &r.Dispatches[i], func(data []byte) {
+			m.dispatched(a, data)
+		})
 	}
 	for _, l := range r.Letters {
 		m.send(l.Subject, l.Message, func(data []byte) { m.letter(l, data) })
@@ -444,7 +445,8 @@ func (m *Market) Close() (ledger.Report, error) {
 		errs = append(errs, fmt.Errorf("audit: %v", f))
 	}
 	if len(m.byHold) > 0 || len(m.requests) > 0 {
-		errs = append(errs, fmt.Errorf("%d tasks run and %d wait after the end", len(m.byHold), len(m.requests)))
+		errs = append(errs, fmt.Errorf("%d tasks run and %d wait after the end", len(m.byHold),
+			len(m.requests)))
 	}
 	if report.Open > 0 {
 		errs = append(errs, fmt.Errorf("%d holds have no end", report.Open))

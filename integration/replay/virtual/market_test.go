@@ -59,8 +59,8 @@ func TestSameSeedSameMarket(t *testing.T) {
 	play := func(seed uint64) (string, [32]byte, int) {
 		s := small(t, seed)
 		all, m, _ := sell(t, s, nil)
-		seq, _, _ := m.book.Last()
-		_, last := m.book.LastRound()
+		seq, _, _ := m.node.Book().Last()
+		_, last := m.node.Book().LastRound()
 		return digest(t, all), last, int(seq) + m.Bytes
 	}
 	a, last, size := play(1)
@@ -75,8 +75,8 @@ func TestSameSeedSameMarket(t *testing.T) {
 	}
 }
 
-// On empty engines a market adds what it says, once a caller has its money: a hop and a sync, and where another
-// sync is under way what is left of that.
+// On empty engines a market adds what it says, once a caller has its money: a hop and a sync, and where
+// another sync is under way what is left of that.
 func TestMarketAddsHopAndSync(t *testing.T) {
 	s := small(t, 1)
 	s.Engines, s.Callers, s.Tasks = 1, 1, 60
@@ -123,9 +123,11 @@ func TestMarketTellsFaults(t *testing.T) {
 	s := small(t, 1)
 	s.Tasks = 20
 	for name, spoil := range map[string]func(m *Market){
-		"a message that means nothing": func(m *Market) { m.step(&bus.DispatchReply{Agent: "nobody", Hold: "none"}) },
-		"a frame that is missing":      func(m *Market) { m.audit.Frame(1<<40, 1, []byte{1}) },
-		"a task without an end":        func(m *Market) { m.requests["t-1"] = &Request{} },
+		"a message that means nothing": func(m *Market) {
+			m.step(&bus.DispatchReply{Agent: "nobody", Hold: "none"})
+		},
+		"a frame that is missing": func(m *Market) { m.audit.Frame(1<<40, 1, []byte{1}) },
+		"a task without an end":   func(m *Market) { m.requests["t-1"] = &Request{} },
 	} {
 		m, err := NewMarket(NewMarketOptions(s))
 		if err != nil {
@@ -152,11 +154,14 @@ func TestMeasure(t *testing.T) {
 		return r
 	}
 	refused := &Request{Engine: Wait, Refused: true}
-	f := Measure([]*Request{req(0, 0, 10*time.Millisecond, 100, 0, 100), req(0, 1, 20*time.Millisecond, 100, 100, 100),
+	f := Measure([]*Request{req(0, 0, 10*time.Millisecond, 100, 0, 100),
+		req(0, 1, 20*time.Millisecond, 100, 100, 100),
 		req(1, 2, 12*time.Second, 100, 50, 50), refused}, make([]*Engine, 2))
-	cost := float64(card.Cost(market.Usage{Prompt: 300, Cached: 150, Output: 250})) / float64(market.Credit) * 1000
-	want := Figures{Share: 0.5, Median: 20, P99: 12_000, Mean: 12_030.0 / 3, Longest: 12_000, Work: 300.0 / 200,
-		Fewest: 1 / 1.5, Throughput: 0.3, Welfare: (3*score - cost) / 4, Starved: 1, Refused: 1}
+	due := card.Cost(market.Usage{Prompt: 300, Cached: 150, Output: 250})
+	cost := float64(due) / float64(market.Credit) * 1000
+	want := Figures{Share: 0.5, Median: 20, P99: 12_000, Mean: 12_030.0 / 3, Longest: 12_000,
+		Work: 300.0 / 200, Fewest: 1 / 1.5, Throughput: 0.3, Welfare: (3*score - cost) / 4,
+		Starved: 1, Refused: 1}
 	if d := f.Welfare - want.Welfare; d > 1e-6 || d < -1e-6 {
 		t.Errorf("welfare %v, want %v", f.Welfare, want.Welfare)
 	}

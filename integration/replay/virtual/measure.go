@@ -19,7 +19,7 @@ type Figures struct {
 	P99        float64 `json:"ttft_p99"`
 	Mean       float64 `json:"ttft_mean"`
 	Longest    float64 `json:"ttft_longest"`
-	Work       float64 `json:"work_max_mean"` // of the tokens that engines computed: the most on one by the mean
+	Work       float64 `json:"work_max_mean"` // tokens computed: the most on one engine by the mean
 	Fewest     float64 `json:"fewest_mean"`   // tasks: the fewest on one engine by the mean
 	Throughput float64 `json:"tasks_per_second"`
 	Welfare    float64 `json:"welfare"` // thousandths of a credit a task: value as it was served, less cost
@@ -61,7 +61,8 @@ func Measure(all []*Request, engines []*Engine) (f Figures) {
 	}
 	slices.Sort(ttft)
 	f.Share = float64(cached) / float64(prompt)
-	f.Median, f.P99 = stat.Quantile(0.5, stat.Empirical, ttft, nil), stat.Quantile(0.99, stat.Empirical, ttft, nil)
+	f.Median = stat.Quantile(0.5, stat.Empirical, ttft, nil)
+	f.P99 = stat.Quantile(0.99, stat.Empirical, ttft, nil)
 	f.Mean, f.Longest = stat.Mean(ttft, nil), ttft[len(ttft)-1]
 	f.Work, f.Fewest = slices.Max(work)/stat.Mean(work, nil), slices.Min(tasks)/stat.Mean(tasks, nil)
 	f.Throughput = float64(len(ttft)) / end.Seconds()

@@ -17,8 +17,8 @@ type Policy interface {
 	Done(now time.Time, r *Request, usage market.Usage, v *View)
 	// Scraped says that the engines were asked how they are: see View.
 	Scraped(now time.Time, v *View)
-	// Wake returns what waited and goes to an engine now, and when to be asked again if nothing happens before;
-	// zero if there is no need. It is called after every other method, and then.
+	// Wake returns what waited and goes to an engine now, and when to be asked again if nothing happens
+	// before; zero if there is no need. It is called after every other method, and then.
 	Wake(now time.Time) (place []Placed, next time.Time)
 	// Near says that it stands beside the engines; else each word takes a hop.
 	Near() bool
@@ -34,7 +34,8 @@ type Placed struct {
 }
 
 // View is what stands before a rule: what it sent itself and what came by, what the engines last said of
-// themselves, and its own index of what each holds, which is made of what it sent there alone.
+// themselves, and its own index of what each holds, which is made of what it sent there alone. A policy
+// beside the engines has its own eyes: it finds scrapes here, and nothing else.
 type View struct {
 	Engines []EngineView
 	block   int
@@ -88,7 +89,8 @@ func (v *View) Tree(engine int) int { return v.Engines[engine].index.Known() }
 func (v *View) sent(r *Request) {
 	e := &v.Engines[r.Engine]
 	cold := r.Prompt - v.Match(r.Engine, r)*v.block
-	e.InFlight, e.Tokens, e.Ahead, e.Blocks = e.InFlight+1, e.Tokens+r.Prompt, e.Ahead+cold, e.Blocks+v.Need(r)
+	e.InFlight, e.Tokens, e.Blocks = e.InFlight+1, e.Tokens+r.Prompt, e.Blocks+v.Need(r)
+	e.Ahead += cold
 	e.cold[r] = cold
 	e.index.Put(r.Blocks(v.block))
 }

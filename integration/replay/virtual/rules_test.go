@@ -128,7 +128,8 @@ func TestView(t *testing.T) {
 	r := prompt(1, 4)
 	r.Engine = 1
 	v.sent(r)
-	if e := v.Engines[1]; e.InFlight != 1 || e.Tokens != 65 || e.Ahead != 65 || e.Blocks != 4 || v.Match(1, r) != 4 {
+	if e := v.Engines[1]; e.InFlight != 1 || e.Tokens != 65 || e.Ahead != 65 || e.Blocks != 4 ||
+		v.Match(1, r) != 4 {
 		t.Errorf("after it was sent: %+v, %d blocks", e, v.Match(1, r))
 	}
 	v.began(r)

@@ -77,6 +77,7 @@ type run struct {
 	Setting
 	plan
 	policy  Policy
+	far     bool // it does not stand beside the engines
 	engines []*Engine
 	due     []time.Duration // when an engine's next step is planned; -1: not at all
 	wake    time.Time       // when the policy's is
@@ -94,7 +95,7 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	if err := s.validate(); err != nil {
 		return nil, nil, err
 	}
-	r := &run{Setting: s, policy: p, view: newView(s.Engines, s.Engine),
+	r := &run{Setting: s, policy: p, far: !p.Near(), view: newView(s.Engines, s.Engine),
 		random: rand.New(rand.NewPCG(s.Seed, 0x706c6179)), byJob: map[*Job]*Request{}}
 	for range s.Engines {
 		r.engines, r.due = append(r.engines, NewEngine(s.Engine)), append(r.due, -1)
@@ -219,10 +220,10 @@ func undeclared(q *Request) Terms {
 
 // hop is how far the policy stands from the engines.
 func (r *run) hop() time.Duration {
-	if r.policy.Near() {
-		return 0
+	if r.far {
+		return r.Hop
 	}
-	return r.Hop
+	return 0
 }
 
 // place sends a request to its engine, or its caller away.
@@ -234,7 +235,9 @@ func (r *run) place(now time.Duration, p Placed) {
 		return
 	}
 	q.Engine = p.Engine
-	r.view.sent(q)
+	if r.far {
+		r.view.sent(q)
+	}
 	r.add(now+r.hop(), func(now time.Duration) {
 		e := r.engines[q.Engine]
 		e.Add(now, &q.Job)
@@ -251,14 +254,18 @@ func (r *run) step(now time.Duration, i int) {
 		if s.First {
 			q.First = now + r.Hop
 			r.add(now+r.hop(), func(now time.Duration) {
-				r.view.began(q)
+				if r.far {
+					r.view.began(q)
+				}
 				r.policy.First(Start.Add(now), q, r.view)
 			})
 		}
 		if s.Last {
 			q.Done = now + r.Hop
 			r.add(now+r.hop(), func(now time.Duration) {
-				r.view.ended(q)
+				if r.far {
+					r.view.ended(q)
+				}
 				r.policy.Done(Start.Add(now), q, usage(q), r.view)
 				q.Hashes = nil
 			})

@@ -44,7 +44,8 @@ func digest(t testing.TB, all []*Request) string {
 	t.Helper()
 	h := sha256.New()
 	for _, r := range all {
-		fmt.Fprintln(h, r.ID, r.Caller, r.Play, r.Turn, r.Engine, r.Arrived, r.First, r.Done, r.Cached, r.Refused)
+		fmt.Fprintln(h, r.ID, r.Caller, r.Play, r.Turn, r.Engine, r.Arrived, r.First, r.Done, r.Cached,
+			r.Refused)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
@@ -76,7 +77,8 @@ func TestEverybodyIsAnswered(t *testing.T) {
 		{"at random", func(s *Setting) { s.Callers, s.Rate = 0, 3 }},
 		{"for a while", func(s *Setting) { s.Callers, s.Rate, s.Tasks, s.Length = 0, 3, 0, 20*time.Second }},
 		{"as recorded", func(s *Setting) {
-			s.Callers, s.Arrive = 0, []time.Duration{5 * time.Second, time.Second, time.Second, 9 * time.Second}
+			s.Callers = 0
+			s.Arrive = []time.Duration{5 * time.Second, time.Second, time.Second, 9 * time.Second}
 		}},
 		{"no time at all", func(s *Setting) { s.Engine.Profile, s.Hop = vllmsim.Instant, 0 }},
 	} {
@@ -147,7 +149,8 @@ func TestScripts(t *testing.T) {
 				for turn, want := range s.turns {
 					ids := vllmsim.ChatTokens(s.messages(play, turn))
 					answer := vllmsim.Tokens().Encode(nil, ds[i].Turns[turn].Answer)
-					if len(ids) != want.prompt || len(answer)+1 != want.output || !slices.Equal(ids, whole[:len(ids)]) ||
+					if len(ids) != want.prompt || len(answer)+1 != want.output ||
+						!slices.Equal(ids, whole[:len(ids)]) ||
 						turn < last && !slices.Equal(answer, whole[len(ids):][:len(answer)]) {
 						t.Fatalf("%s, dialogue %d, turn %d: not a prefix of what follows", file, i, turn)
 					}

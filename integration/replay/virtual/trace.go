@@ -14,16 +14,16 @@ import (
 	"souk/market"
 )
 
-// numbered begins a play, which is one caller's passage through a dialogue. Many plays of few dialogues must not
-// find each other's text in a cache, so each has its own number where the text begins that is this dialogue's
-// alone. Numbers that follow each other begin differently; each digit is a token.
+// numbered begins a play, which is one caller's passage through a dialogue. Many plays of few dialogues must
+// not find each other's text in a cache, so each has its own number where the text begins that is this
+// dialogue's alone. Numbers that follow each other begin differently; each digit is a token.
 func numbered(play int) string {
 	digits := strings.Split(fmt.Sprintf("%010d", mix(uint64(play))%1e10), "")
 	return "This is conversation number " + strings.Join(digits, " ") + ".\n"
 }
 
-// Script is a dialogue with all answers as they were recorded, ready to be asked: measured, cut into the blocks
-// that an engine's cache would make of it, and as messages.
+// Script is a dialogue with all answers as they were recorded, ready to be asked: measured, cut into the
+// blocks that an engine's cache would make of it, and as messages.
 type Script struct {
 	system   string
 	said     []replay.Turn
