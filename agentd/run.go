@@ -24,22 +24,22 @@ var (
 
 // Run is one dispatch being served: what was relayed, and when to stop.
 type Run struct {
-	d      *bus.Dispatch
-	agent  string
-	model  string
-	seq    uint64 // number of the next chunk
-	first  uint64 // number of its first chunk: not 0 where an answer goes on
-	prompt int    // tokens: told by the engine, until then the dispatch's estimate
-	base   int    // of these, the task's own: the others are of an answer that broke off elsewhere
-	kept   int    // output tokens taken over from there
-	began  bool   // the engine said something
-	quits  bool   // its client has cancelled: it ends once the engine has said how long the prompt is
-	block  int    // tokens of a block of the engine's cache
-	count  int    // output tokens relayed
-	text   strings.Builder
-	extra  []bus.Extra
-	bytes  int // of text and extra collected
-	out    bus.Chunk
+	d         *bus.Dispatch
+	agent     string
+	model     string
+	seq       uint64 // number of the next chunk
+	first     uint64 // number of its first chunk: not 0 where an answer goes on
+	prompt    int    // tokens: told by the engine, until then the dispatch's estimate
+	base      int    // of these, the task's own: the others are of an answer that broke off elsewhere
+	kept      int    // output tokens taken over from there
+	began     bool   // the engine said something
+	cancelled bool   // its client has cancelled: it ends once the engine has said how long the prompt is
+	block     int    // tokens of a block of the engine's cache
+	count     int    // output tokens relayed
+	text      strings.Builder
+	extra     []bus.Extra
+	bytes     int // of text and extra collected
+	out       bus.Chunk
 }
 
 // NewRun begins to serve d at an engine that caches blocks of so many tokens.
@@ -59,9 +59,6 @@ func (r *Run) Withheld(e *Ending) bool {
 		(e.Completion.Code.Broken() || e.Completion.Code == bus.CodeNoSlot)
 }
 
-// Dispatch is what is being served.
-func (r *Run) Dispatch() *bus.Dispatch { return r.d }
-
 // usage is the best account of what was used if the answer ends now. An engine says only at the end what
 // it found in its cache; until then that is what its hub believed of this very text, in whole blocks and
 // never the last token, which is always computed. What the session had here before is no measure: it may
@@ -71,11 +68,11 @@ func (r *Run) usage(output int) market.Usage {
 	return market.Usage{Prompt: r.prompt, Cached: held / r.block * r.block, Output: output}
 }
 
-// Quit says that the client has cancelled. It reports whether the run is to go on until the engine has
+// Cancel says that the client has cancelled. It reports whether the run is to go on until the engine has
 // said how long the prompt is, which it has begun to compute: that much is due, and a cancel that came
 // sooner would have it for nothing.
-func (r *Run) Quit() (waits bool) {
-	r.quits = true
+func (r *Run) Cancel() (waits bool) {
+	r.cancelled = true
 	return !r.began && r.d.FirstMS > 0
 }
 
@@ -100,7 +97,7 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	}
 	r.began = r.began || c.Events > 0
 	switch {
-	case r.quits:
+	case r.cancelled:
 		return nil, ErrCancelled
 	case c.Prompt > 0 && r.beyond():
 		return nil, errBeyond
@@ -194,7 +191,7 @@ func (r *Run) End(a Answer, err error) Ending {
 				Epoch: d.Epoch, Earlier: d.Earlier}},
 	}
 	c, res := &e.Completion, &e.Result
-	if r.quits && err != nil && !errors.Is(err, ErrCancelled) { // its client wants no other agent to serve it
+	if r.cancelled && err != nil && !errors.Is(err, ErrCancelled) { // its client wants no other agent to serve it
 		e.fail(err)
 		c.Outcome, res.Code, res.RetryMS = bus.OutcomeDone, "", 0
 		err = ErrCancelled

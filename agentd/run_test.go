@@ -190,7 +190,7 @@ func TestRunEndings(t *testing.T) {
 			d := dispatch("h")
 			d.FirstMS, d.Cached = 1000, 47
 			r := NewRun(d, "a1", "tiny", 16)
-			if !r.Quit() {
+			if !r.Cancel() {
 				t.Fatal("ends at once, with the prompt half computed")
 			}
 			_, err := r.Take(Chunk{Prompt: 60, Text: "w", Count: 1, Events: 2})
@@ -205,7 +205,7 @@ func TestRunEndings(t *testing.T) {
 		d := dispatch("h")
 		d.FirstMS = 1000
 		r := NewRun(d, "a1", "tiny", 16)
-		r.Quit()
+		r.Cancel()
 		e := r.End(Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Message: "gone"})
 		if e.Completion.Outcome != bus.OutcomeCancelled || e.Completion.Code != bus.CodeCancelled ||
 			e.Result.Code != bus.CodeCancelled || !e.Engine || r.Withheld(&e) || !e.Completion.Unused() {

@@ -8,30 +8,58 @@ import (
 )
 
 // Stream is one answer on its way to its reader: its run, and what of it was sent and is kept. One caller at
-// a time, who also sends what a method returns before the next is called, so that numbers, heartbeats and
-// repeated frames go out in order.
+// a time.
+//
+//	state     what it means                                 what its reader gets        what comes next
+//	running   the engine works on it                        chunks and heartbeats       stopped, withheld, ended
+//	stopped   the client, its hub or a shutdown ends it     what the engine still says  withheld, ended
+//	withheld  it failed before anything was sent; its hub   heartbeats, if it asks      moved, ended
+//	          decides whether another agent takes over
+//	moved     another agent has taken over                  nothing                     dropped when it is old
+//	ended     its end frame went out; all of it is kept     what it missed, if it asks  read; dropped when old
+//	read      its reader has acknowledged all of it         nothing                     dropped at once
 type Stream struct {
 	ID    StreamID
 	Hold  string
 	Reply string // subject of its reader; empty: nobody reads it
 
-	attempt int
-	secret  uint64 // of its dispatch
-	born    time.Time
-	run     *Run // nil once it has ended: prompts are large
-	frames  frames
-	last    time.Time // when something was sent
-	unsaid  []byte    // the end frame of a failed answer, until its hub says whether another agent takes over
-	moved   bool      // one did: there is nothing to say here
+	// Spooled is the shell's note: the completion was written to the spool when the answer ended.
+	Spooled bool
+
+	state    streamState
+	why      error // it was stopped
+	attempt  int
+	secret   uint64 // of its dispatch
+	begun    time.Time
+	run      *Run // nil once it has ended: prompts are large
+	frames   frames
+	lastSent time.Time
+	withheld []byte // the end frame, while its hub decides
+
+	bytes  int       // counted by Streams, once it has ended
+	until  time.Time // it is kept so long
+	resend resend
 }
+
+type streamState uint8
+
+const (
+	running streamState = iota
+	stopped
+	withheld
+	moved
+	ended
+	read
+)
 
 // StreamID names an answer to those who read it.
 type StreamID struct{ Client, Task string }
 
-// NewStream is the answer to a dispatch that was accepted; of what is sent, so many bytes are kept at most.
-func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) Stream {
-	return Stream{ID: StreamID{d.Task.Client, d.Task.ID}, Hold: d.Hold, Reply: d.Task.Reply,
-		attempt: d.Task.Attempt, secret: d.Secret, run: run, frames: frames{base: run.first, most: keep}, born: now, last: now}
+// NewStream is the answer to a dispatch that was accepted. It keeps at most so many bytes of what is sent.
+func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *Stream {
+	return &Stream{ID: StreamID{d.Task.Client, d.Task.ID}, Hold: d.Hold, Reply: d.Task.Reply,
+		attempt: d.Task.Attempt, secret: d.Secret, run: run, frames: frames{base: run.first, most: keep},
+		begun: now, lastSent: now}
 }
 
 // Dispatch is what is being served; nil once the answer has ended.
@@ -39,31 +67,40 @@ func (s *Stream) Dispatch() *bus.Dispatch {
 	if s.run == nil {
 		return nil
 	}
-	return s.run.Dispatch()
+	return s.run.d
 }
 
-// Bytes is the size of what is kept.
-func (s *Stream) Bytes() int { return s.frames.bytes }
+// Stopped is why an answer is ended early; nil if it is not.
+func (s *Stream) Stopped() error { return s.why }
 
-// Unheard reports whether it runs and nothing of it was sent.
-func (s *Stream) Unheard() bool { return s.run != nil && s.run.seq == s.run.first }
-
-// Recalled reports whether c is its hub's word that takes it back: nothing of it was sent, and c names the hold
-// and the secret of the dispatch. A hub of an earlier version gives none.
-func (s *Stream) Recalled(c *bus.StreamControl) bool {
-	return c.Recall != "" && c.Recall == s.Hold && c.Secret == s.secret && s.Unheard()
-}
-
-// Unsaid reports whether its end waits for what the hub decides.
-func (s *Stream) Unsaid() bool { return s.unsaid != nil }
-
-// Quit says that the client has cancelled, and how long the engine may still take to say how long the prompt
-// is: 0 ends the answer at once.
-func (s *Stream) Quit(now time.Time) time.Duration {
-	if s.run == nil || !s.run.Quit() {
-		return 0
+// stop ends an answer early; false if it was stopped before, or has ended.
+func (s *Stream) stop(why error) bool {
+	if s.state != running {
+		return false
 	}
-	return max(0, s.born.Add(time.Duration(s.run.d.FirstMS)*time.Millisecond).Sub(now))
+	s.state, s.why = stopped, why
+	return true
+}
+
+// Cancel notes that the client has cancelled; false if the answer was stopped before, or has ended. The
+// caller ends the engine's request after wait: so long the engine may take to say how long the prompt is,
+// which is due.
+func (s *Stream) Cancel(now time.Time) (wait time.Duration, ok bool) {
+	if !s.stop(ErrCancelled) {
+		return 0, false
+	}
+	if s.run.Cancel() {
+		wait = max(0, s.begun.Add(time.Duration(s.run.d.FirstMS)*time.Millisecond).Sub(now))
+	}
+	return wait, true
+}
+
+// Recall reports whether c is from the hub of the answer and takes the task back. It does if nothing of the
+// answer was sent, and c names the hold and the secret of the dispatch; a hub of an earlier version gives no
+// secret. The caller then ends the engine's request.
+func (s *Stream) Recall(c *bus.StreamControl) bool {
+	return c.Recall != "" && c.Recall == s.Hold && c.Secret == s.secret && s.run != nil &&
+		s.run.seq == s.run.first && s.stop(ErrRecalled)
 }
 
 // Take meters what the engine sent and returns the message for it, nil if there is none.
@@ -89,14 +126,14 @@ func (s *Stream) encode(now time.Time, c *bus.Chunk, maxPayload int) ([]byte, er
 		return nil, bus.ErrTooLarge
 	}
 	s.frames.keep(data)
-	s.last = now
+	s.lastSent = now
 	return data, nil
 }
 
-// End settles the run and returns the end frame, nil if that is withheld until [Stream.Decided]. An answer
-// longer than the bus takes, which Run could not know, becomes a failed one.
+// End settles the run and returns the end frame; nil if that is withheld until [Stream.Decided]. An answer
+// that is longer than the bus takes, which Run could not know, becomes a failed one.
 func (s *Stream) End(now time.Time, a Answer, why error, maxPayload int) (Ending, []byte, error) {
-	d := s.run.Dispatch()
+	d := s.run.d
 	e := s.run.End(a, why)
 	last := bus.Chunk{Task: d.Task.ID, Attempt: d.Task.Attempt, Seq: e.Result.Chunks, Result: &e.Result}
 	data, err := s.encode(now, &last, maxPayload)
@@ -105,88 +142,73 @@ func (s *Stream) End(now time.Time, a Answer, why error, maxPayload int) (Ending
 		e.Result.Text, e.Result.Extra = "", nil
 		data, err = s.encode(now, &last, maxPayload)
 	}
+	s.state = ended
 	if s.run.Withheld(&e) && err == nil {
-		s.unsaid, data = data, nil
-		e.Completion.Unsaid = true
+		s.state, s.withheld, data = withheld, data, nil
+		e.Completion.Unsaid = true // so the hub knows that it decides
 		s.frames = frames{base: s.run.first, most: s.frames.most}
 	}
 	s.run = nil
 	return e, data, err
 }
 
-// Decided ends the silence of a withheld answer: its hub moved the task, or this is the last word after all,
-// which is returned.
-func (s *Stream) Decided(now time.Time, moved bool) []byte {
-	data := s.unsaid
-	if data == nil {
+// Decided says whether the hub of a withheld answer has moved the task to another agent. If it has not, the
+// end frame is returned, to be sent after all.
+func (s *Stream) Decided(now time.Time, toAnother bool) []byte {
+	data := s.withheld
+	s.withheld = nil
+	switch {
+	case s.state != withheld:
+		return nil
+	case toAnother:
+		s.state = moved
 		return nil
 	}
-	s.unsaid, s.moved = nil, moved
-	if moved {
-		return nil
-	}
+	s.state = ended
 	s.frames.keep(data)
-	s.last = now
+	s.lastSent = now
 	return data
 }
 
-// Heartbeat returns one if the reader has heard nothing for so long.
+// Heartbeat returns one if the reader has heard nothing for longer than quiet.
 func (s *Stream) Heartbeat(now time.Time, quiet time.Duration) *bus.Chunk {
-	if s.run == nil || s.Reply == "" || now.Sub(s.last) <= quiet {
+	if s.run == nil || s.Reply == "" || now.Sub(s.lastSent) <= quiet {
 		return nil
 	}
-	s.last = now
+	s.lastSent = now
 	return s.run.Heartbeat()
 }
 
-// Acked lets go of what its reader has, everything below a number, and returns the size of what is still
-// kept.
-func (s *Stream) Acked(below uint64) (bytes int) {
-	s.frames.acked(below)
-	return s.frames.bytes
-}
-
-// Piece is a part of a repeat that is yet to be sent: messages from one number up to another.
-type Piece struct {
-	from, to uint64 // to 0: what there is when it begins
-	more     bool   // of a piece that was sent: another follows it
-}
-
-// Piece is what is to be sent next of a repeat: messages as they went out first, or one word instead of them;
-// and what is left of it.
-func (s *Stream) Piece(agent string, p Piece) (frames [][]byte, word *bus.Chunk, left Piece) {
-	first := p.to == 0
-	left = Piece{from: p.from, to: p.to}
+// next is what is sent next of what its reader asked for again: messages as they went out first, or one
+// notice instead of them. The first part of it fixes where it ends.
+func (s *Stream) next(agent string) (messages [][]byte, notice *bus.Chunk) {
+	r := &s.resend
+	first := r.to == 0
 	if first {
-		left.to = s.frames.base + uint64(len(s.frames.data))
+		r.to = s.frames.base + uint64(len(s.frames.data))
+	} else { // what has gone meanwhile was read, or is asked for once more
+		r.from = max(r.from, s.frames.base)
 	}
-	from := p.from
-	if !first { // what has gone meanwhile was read, or is asked for once more
-		from = max(from, s.frames.base)
-	}
-	kept, ok := s.frames.from(from)
+	r.active = false
+	kept, ok := s.frames.from(r.from)
 	switch {
-	case s.Reply == "" || s.moved: // nobody reads it, or another agent speaks
-		return nil, nil, left
-	case s.unsaid != nil: // alive, and soon decided
-		word := &bus.Chunk{Task: s.ID.Task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true}
-		return nil, word, left
+	case s.Reply == "", s.state == moved: // nobody reads it, or another agent speaks
+		return nil, nil
+	case s.state == withheld: // alive, and soon decided
+		return nil, &bus.Chunk{Task: s.ID.Task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true}
 	case !ok:
 		why := fmt.Sprintf("chunks before %d are no longer kept", s.frames.base)
-		return nil, gone(agent, s.ID, from, bus.CodeAnswerGone, why), left
-	case len(kept) == 0 && s.run != nil: // nothing missed
-		if !first {
-			return nil, nil, left
-		}
-		return nil, s.run.Heartbeat(), left
+		return nil, gone(agent, s.ID, r.from, bus.CodeAnswerGone, why)
+	case len(kept) == 0 && s.run != nil && first: // it missed nothing
+		return nil, s.run.Heartbeat()
 	}
 	n, bytes := 0, 0
-	for n < len(kept) && from < left.to && (n == 0 || bytes+len(kept[n]) <= repeatPiece) {
+	for n < len(kept) && r.from < r.to && (n == 0 || bytes+len(kept[n]) <= resendPiece) {
 		bytes += len(kept[n])
-		n, from = n+1, from+1
+		n, r.from = n+1, r.from+1
 	}
-	left.from, left.more = from, n < len(kept) && from < left.to
-	return kept[:n], nil, left
+	r.active = n < len(kept) && r.from < r.to
+	return kept[:n], nil
 }
 
 // Unknown tells a reader that no such answer is kept here, so that it waits no longer.

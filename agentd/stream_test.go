@@ -11,27 +11,47 @@ import (
 // Two attempts at one task on one agent: the later has the name, the earlier still runs and is found at
 // shutdown.
 func TestSecondAttempt(t *testing.T) {
-	h := NewShelf[*Stream](1 << 20)
-	add := func() *Kept[*Stream] {
+	h := NewStreams(1 << 20)
+	add := func() *Stream {
 		s := NewStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 16), 1<<20)
-		return h.Add(s.ID, s.Hold, &s)
+		h.Add(s)
+		return s
 	}
 	first, second := add(), add()
-	if h.Find(StreamID{"ann", "t-h"}) != second || len(h.Running()) != 2 {
-		t.Fatalf("%d run", len(h.Running()))
+	if h.Find(StreamID{"ann", "t-h"}) != second || len(h.Running) != 2 {
+		t.Fatalf("%d run", len(h.Running))
 	}
-	for i, k := range []*Kept[*Stream]{first, second} {
-		if _, _, err := k.Answer.End(begun, Answer{Finish: "stop"}, nil, 1<<20); err != nil {
+	for i, s := range []*Stream{first, second} {
+		if _, _, err := s.End(begun, Answer{Finish: "stop"}, nil, 1<<20); err != nil {
 			t.Fatal(err)
 		}
-		h.Put(begun, k, k.Answer.Bytes(), time.Second, false)
-		if len(h.Running()) != 1-i {
-			t.Errorf("%d run after %d ended", len(h.Running()), i+1)
+		h.Ended(begun, s, time.Second)
+		if len(h.Running) != 1-i {
+			t.Errorf("%d run after %d ended", len(h.Running), i+1)
 		}
 	}
 	h.Sweep(begun.Add(2 * time.Second))
 	if len(h.byID) != 0 || len(h.ended) != 0 || h.bytes != 0 {
 		t.Errorf("%+v", h)
+	}
+}
+
+// A withheld answer waits for its hub, whatever its reader acknowledges.
+func TestAnAckForgetsNoWithheldAnswer(t *testing.T) {
+	h := NewStreams(1 << 20)
+	s := NewStream(begun, dispatch("h"), NewRun(dispatch("h"), "a1", "tiny", 16), 1<<20)
+	h.Add(s)
+	broken := &EngineError{Code: bus.CodeEngineFailed, Message: "broken"}
+	if _, data, err := s.End(begun, Answer{}, broken, 1<<20); err != nil || data != nil {
+		t.Fatalf("%d bytes are told, %v", len(data), err)
+	}
+	h.Ended(begun, s, time.Second)
+	if h.Acked(s, 0) {
+		t.Error("it is read")
+	}
+	h.Sweep(begun)
+	if s := h.Withheld("h"); s == nil || s.Decided(begun, false) == nil {
+		t.Error("its end is not told after all")
 	}
 }
 

@@ -55,3 +55,6 @@ var codes = []Code{
 
 // Known reports whether a code is one of ours. Agents may say any word.
 func (c Code) Known() bool { return slices.Contains(codes, c) }
+
+// Broken reports whether a failure lies with an agent or its engine, so that another may do better.
+func (c Code) Broken() bool { return c == CodeEngineFailed || c == CodeAgentFailed }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -96,6 +97,24 @@ func isJSON(data []byte) bool {
 	}
 	return false
 }
+
+// WantsJSON reports whether a request wants its answer as JSON: it is JSON, or nothing that is understood,
+// which people write.
+func WantsJSON(data []byte, header Header) bool {
+	if header != nil {
+		switch kind, _, _ := strings.Cut(header.Get("Content-Type"),
+			";"); strings.ToLower(strings.TrimSpace(kind)) {
+		case "application/json":
+			return true
+		case "application/msgpack", "application/x-msgpack", "application/vnd.msgpack":
+			return false
+		}
+	}
+	return len(data) == 0 || !isMap(data[0])
+}
+
+// isMap reports whether msgpack that begins with c is a map, as every message is.
+func isMap(c byte) bool { return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
 
 // maxPooled is the largest buffer kept for reuse, in bytes: more would pin the memory of one rare
 // large message for ever.

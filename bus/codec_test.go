@@ -76,15 +76,15 @@ func full() []Message {
 			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3,
 				SlotPrice: 4, MaxModelLen: 5}}, Regime: "below", MaxPromptTokens: 9},
 		&FundsRequest{ID: "f", Client: "ada", Hub: "j", Epoch: 1, Amount: 2, Least: 1, After: 3,
-			Domain: "math", Ahead: true, Hubs: true},
+			Returned: 4, Distributed: 5, Domain: "math", Ahead: true, Hubs: true},
 		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2,
 			Grants: []Grant{{ID: "g", Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3,
-			RetryMS: 250,
+			RetryMS: 250, Number: 6, Surplus: 7,
 			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1,
 				AtMS: 7, HeardMS: 8}}},
-		&Recall{ID: "4", Hub: "j", Client: "ada", Granted: 9, Look: true},
+		&Recall{ID: "4", Hub: "j", Client: "ada", Granted: 9, Look: true, Number: 1, Amount: 2, Payee: "bob"},
 		&RecallReply{ID: "4", Hub: "j", Client: "ada", Avail: 5, Held: 2, Reserved: 1, Accepted: 9,
-			Returned: 3},
+			Returned: 3, Next: 2, Amount: 4, Payee: "bob", Surplus: 6},
 	}
 }
 
@@ -140,4 +140,22 @@ func unhex(t testing.TB, s string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func TestWantsJSON(t *testing.T) {
+	packed, err := Encode(&Task{Body: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for data, want := range map[string]bool{"": true, "hello": true, " {": true, "[]": true,
+		"\xef\xbb\xbf{": true, "\x05": true, "\xc1\xff": true, string(packed): false, "\x80": false,
+		"\xdf\xff": false} {
+		if got := WantsJSON([]byte(data), nil); got != want {
+			t.Errorf("%q: %v, want %v", data, got, want)
+		}
+	}
+	if WantsJSON([]byte("{"), Header{"Content-Type": {"application/msgpack"}}) ||
+		!WantsJSON(packed, Header{"Content-Type": {"application/json"}}) {
+		t.Error("the header does not say which it is")
+	}
 }

@@ -15,6 +15,10 @@ const (
 	OpAllotted = "allotted" // a hub asks for every grant it was ever given after a number
 	OpBalance  = "balance"  // a client's prepaid and allotted money
 	OpPayout   = "payout"   // prepaid money goes back outside
+	// surplus of a hub leaves, to Client or outside: its ID is DistributeID(Hub, number); without an amount
+	// the answer says what there is
+	OpDistribute = "distribute"
+	OpClose      = "close" // a hub that has given everything back ends
 )
 
 // FundsEvery is how often a hub that leads asks the treasury what it allotted. So a grant whose answer was
@@ -24,18 +28,26 @@ const FundsEvery = 5 * time.Second
 // ReturnID is the id of a hub's n-th return, by which the treasury takes returns in order, each once.
 func ReturnID(hub string, n uint64) string { return hub + "-return-" + strconv.FormatUint(n, 10) }
 
+// DistributeID is the id of the n-th distribution of a hub's surplus, each made once.
+func DistributeID(hub string, n uint64) string {
+	return hub + "-distribute-" + strconv.FormatUint(n, 10)
+}
+
 // FundsRequest asks the treasury for something. ID makes it idempotent: the same id and content give
 // the first answer again; the same id with other content gives CodeIDConflict.
 type FundsRequest struct {
-	ID     string         `json:"id" msgpack:"id"`
-	Client string         `json:"client,omitempty" msgpack:"client,omitempty"`
-	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"` // journal of the asking hub
+	ID     string `json:"id" msgpack:"id"`
+	Client string `json:"client,omitempty" msgpack:"client,omitempty"`
+	// journal of the asking hub; distribute: of whose surplus it is
+	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0
 	// allot: what is needed at least; less is of no use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
-	// allotted: grants numbered above this
-	After uint64 `json:"after,omitempty" msgpack:"after,omitempty"`
+	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal
+	After       uint64 `json:"after,omitempty" msgpack:"after,omitempty"`
+	Returned    uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
+	Distributed uint64 `json:"distributed,omitempty" msgpack:"distributed,omitempty"`
 	// of the asking hub, where it hears a Recall; empty: it knows none
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty"`
 	// allot: no task waits for it, so no hub is asked to give money back for it
@@ -66,6 +78,9 @@ type FundsReply struct {
 	Returned uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
 	// with CodeAllotmentPending: when to ask again, with the same id
 	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"`
+	// distribute: which one was made, or comes next, and what is left of the hub's surplus
+	Number  uint64         `json:"number,omitempty" msgpack:"number,omitempty"`
+	Surplus market.Credits `json:"surplus,omitempty" msgpack:"surplus,omitempty"`
 	// balance: of all hubs that were granted more than they returned
 	Hubs []HubFunds `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
@@ -94,7 +109,12 @@ type Recall struct {
 	Client  string `msgpack:"client"`
 	Granted uint64 `msgpack:"granted,omitempty"` // number of the last grant to the hub
 	Look    bool   `msgpack:"look,omitempty"`    // say what is there; give nothing back
-	Inbox   string `msgpack:"-"`                 // where the answer goes
+	// Number asks for a distribution of the hub's surplus instead: so much, to a client or, for "", outside;
+	// an amount of 0 asks what there is. A hub that knows none finds a look for the client of its own name.
+	Number uint64         `msgpack:"number,omitempty"`
+	Amount market.Credits `msgpack:"amount,omitempty"`
+	Payee  string         `msgpack:"payee,omitempty"`
+	Inbox  string         `msgpack:"-"` // where the answer goes
 }
 
 // RecallReply is a hub's answer to a Recall; what it gave back is durable there, and on its way as a return.
@@ -107,6 +127,11 @@ type RecallReply struct {
 	Reserved market.Credits `msgpack:"reserved"`           // of Avail
 	Accepted uint64         `msgpack:"accepted,omitempty"` // number of the last grant taken in
 	Returned uint64         `msgpack:"returned,omitempty"` // number of the last return made
+	// to a question for a distribution: the number of the next, never 0; the last one; and the surplus left
+	Next    uint64         `msgpack:"next,omitempty"`
+	Amount  market.Credits `msgpack:"amount,omitempty"`
+	Payee   string         `msgpack:"payee,omitempty"`
+	Surplus market.Credits `msgpack:"surplus,omitempty"`
 }
 
 func (*FundsRequest) message() {}

@@ -8,3 +8,12 @@ const (
 	MaxCanonical = 2 * MaxBody // bytes of canonical text: its framing adds a few for each message
 	MaxMarks     = MaxCanonical/MarkEvery + MaxMessages
 )
+
+// Limits of what an answer may have delivered and still go on elsewhere. With the largest body they fit in
+// one message.
+const (
+	MaxResumeTokens = MaxItems
+	MaxResumeText   = 256 << 10 // bytes, with the reasoning
+	MaxCalls        = 128       // tool calls
+	MaxCallID       = 256       // bytes of a tool call's id
+)

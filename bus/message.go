@@ -63,8 +63,20 @@ type Task struct {
 	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
 	Trace     Trace  `json:"-" msgpack:"-"` // travels in headers
 
-	system, user string // see Opening
-	Inbox        string `json:"-" msgpack:"-"` // set by the receiver: where the answer to this request goes
+	Inbox string `json:"-" msgpack:"-"` // set by the receiver: where the answer to this request goes
+}
+
+// Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
+// that another agent of the same model can go on: from zero where nothing was delivered.
+type Resume struct {
+	Agent  string   `msgpack:"agent"`            // that broke off
+	Seq    uint64   `msgpack:"seq,omitempty"`    // number of the next chunk
+	Tokens []uint32 `msgpack:"tokens,omitempty"` // output tokens delivered
+	Text   string   `msgpack:"text,omitempty"`   // and their text
+
+	// Likewise, what parsers of the engine's made of the tokens.
+	Reasoning string   `msgpack:"reasoning,omitempty"`
+	Calls     []string `msgpack:"calls,omitempty"` // ids of the tool calls that have begun
 }
 
 // Prompt is what a hub needs to know of a prompt without reading it.
@@ -400,6 +412,10 @@ const (
 	StateDraining  = "draining"
 	StateUnhealthy = "unhealthy"
 )
+
+// Parsers is the feature of an agent whose engine reads tool calls and reasoning out of tokens that it is
+// given (vLLM's /v1/chat/completions/derender, there with --enable-scale-out).
+const Parsers = "parsers"
 
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {

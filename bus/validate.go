@@ -176,7 +176,8 @@ func (t *Task) Validate() error {
 	p.optionalID("task", t.ID)
 	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
 	if p.err == nil && len(t.Body) > MaxBody {
-		p.err = tooLongBody(len(t.Body))
+		p.err = &Error{CodeUnsupportedField, fmt.Sprintf("body of %d bytes: at most %d are taken for now; send "+
+			"a shorter prompt", len(t.Body), MaxBody)}
 	}
 	if p.err == nil {
 		p.err = t.Terms.Validate()
@@ -222,6 +223,22 @@ func (m *Prompt) problems(p *problems) {
 			return
 		}
 		last = at
+	}
+}
+
+func (r *Resume) problems(p *problems) {
+	p.id("resume.agent", r.Agent)
+	p.number("resume.seq", r.Seq)
+	p.list("resume.tokens", len(r.Tokens), MaxResumeTokens)
+	p.text("resume.text", len(r.Text), MaxResumeText)
+	p.text("resume.reasoning", len(r.Text)+len(r.Reasoning), MaxResumeText)
+	p.list("resume.calls", len(r.Calls), MaxCalls)
+	for _, id := range r.Calls {
+		p.text("resume.calls", len(id), MaxCallID)
+	}
+	if len(r.Tokens) == 0 && r.Text+r.Reasoning != "" {
+		p.add("resume.text: %d bytes, but no tokens: an answer goes on by its tokens",
+			len(r.Text)+len(r.Reasoning))
 	}
 }
 
@@ -575,6 +592,8 @@ func (f *FundsRequest) Validate() error {
 	p.credits("amount", f.Amount)
 	p.credits("least", f.Least)
 	p.number("after", f.After)
+	p.number("returned", f.Returned)
+	p.number("distributed", f.Distributed)
 	p.optionalID("domain", f.Domain)
 	return p.err
 }
@@ -599,6 +618,8 @@ func (f *FundsReply) Validate() error {
 		p.credits("grants.amount", g.Amount)
 	}
 	p.within("retry_ms", f.RetryMS, 0, MaxPatient)
+	p.number("number", f.Number)
+	p.within("surplus", int64(f.Surplus), 0, math.MaxInt64)
 	p.list("hubs", len(f.Hubs), maxEntries)
 	for i := range f.Hubs {
 		h := &f.Hubs[i]
@@ -625,6 +646,9 @@ func (r *Recall) Validate() error {
 	p.id("hub", r.Hub)
 	p.id("client", r.Client)
 	p.number("granted", r.Granted)
+	p.number("number", r.Number)
+	p.credits("amount", r.Amount)
+	p.optionalID("payee", r.Payee)
 	return p.err
 }
 
@@ -636,5 +660,9 @@ func (r *RecallReply) Validate() error {
 	p.funds("", r.Avail, r.Held, r.Reserved)
 	p.number("accepted", r.Accepted)
 	p.number("returned", r.Returned)
+	p.number("next", r.Next)
+	p.credits("amount", r.Amount)
+	p.optionalID("payee", r.Payee)
+	p.within("surplus", int64(r.Surplus), 0, math.MaxInt64)
 	return p.err
 }

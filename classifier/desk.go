@@ -52,7 +52,7 @@ func (d *Desk) Close() (inHand int) {
 	return d.open
 }
 
-// Answered counts the one word on a request, and lets the request of so many bytes go if it had entered.
+// Answered counts the one answer to a request, and forgets the request of so many bytes if it had entered.
 func (d *Desk) Answered(client string, size int, entered bool, a *bus.Answer) {
 	switch st := &d.stats; {
 	case a.Accepted != nil:

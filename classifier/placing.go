@@ -9,18 +9,23 @@ import (
 	"souk/bus"
 )
 
-// Placing is a task on its way to a hub. Hubs are asked one after another, best first, until one takes it,
-// and no task is ever with two of them: whoever was given it may have it, until it says that it has not.
+// Placing is a task on its way to a hub. It is sent to one hub after another, best first, until one accepts
+// it. No task is ever with two hubs: a hub that was sent it may have it, until it says that it has not.
 //
-//	state     what it means                            what comes next
-//	choosing  no hub has it                            the best hub not asked yet is asked; none is left: refused
-//	asked     a hub was given it; its word is awaited  it accepts, refuses for good, or says it of itself: choosing
-//	lost      its word will not come: it no longer     the same hub, with the same journal, is asked again: to it the
-//	          leads, or the bus went away              task is the same; it stays away: unknown
-//	said      the client has its answer
+//	state      what it means                            what comes next
+//	choosing   no hub has the task                      the best hub that is left is sent it: awaiting;
+//	                                                    none is left: answered, with a refusal
+//	awaiting   a hub was sent it and is to give its     it accepts, or refuses the task: answered;
+//	           verdict                                  it refuses because of its own state: choosing
+//	cut        the bus failed before the verdict came   the same hub is sent it again: awaiting;
+//	                                                    it stays away for awaitHub: answered, unknown
+//	succeeded  the hub has lost the lead before it      its successor is sent it again if it has the
+//	           gave its verdict                         same journal, so knows the task: awaiting;
+//	                                                    it has another journal, or none comes: answered
+//	answered   the client has its answer
 //
-// Its methods are to be called one at a time, together with those of the desk; each is followed by Tells and
-// Ready.
+// Its methods are to be called one at a time, together with those of the desk; each is followed by Cancels
+// and Ready.
 type Placing struct {
 	c    *Config
 	desk *Desk
@@ -33,35 +38,35 @@ type Placing struct {
 
 	state     placeState
 	cancelled bool
-	tried     []string
-	last      *bus.Result // what the hub before said
+	refused   []string    // hubs that have not taken it
+	last      *bus.Result // why the last of them has not
 
-	until   time.Time // a hub's word is awaited
-	hub     Hub       // asked last, as it was then
-	given   bool      // it was asked before, and may have the task
-	since   time.Time // when its word was lost
-	again   time.Time // when it may be asked again
-	leading bool      // it may be asked again as it leads now: only the way to it was cut
+	until  time.Time // a verdict is awaited no longer
+	hub    Hub       // that was sent it last, as it was then
+	repeat bool      // it was sent it before this, and may have it
+	since  time.Time // when its verdict was lost
+	again  time.Time // when it may be sent it again
 }
 
 type placeState uint8
 
 const (
 	choosing placeState = iota
-	asked
-	lost
-	said
+	awaiting
+	cut
+	succeeded
+	answered
 )
 
 // PlacingReady is what a Placing wants done.
 type PlacingReady struct {
-	Ask    string      // give the task to this hub, and Step what it says
-	Until  time.Time   // its word is awaited no longer than that
-	Answer *bus.Answer // or this is the word on the task
+	Send   string      // the task to this hub, and Step its verdict
+	Until  time.Time   // which is awaited no longer than that
+	Answer *bus.Answer // or give the client this
 	Wake   time.Time   // Tick then
 }
 
-// How long a hub is waited for that may have the task, and how often it is looked for.
+// How long a hub is waited for that may have the task, and how often the table is searched for it.
 const (
 	awaitHub  = 8 * time.Second
 	lookAgain = 50 * time.Millisecond
@@ -70,7 +75,11 @@ const (
 // Place begins with a task; own says that its client gave its id. A task that goes on stays with its hub,
 // which alone knows what became of it.
 func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
-	want.Session, want.Pinned = d.past(t.Client, t.Session, ifTrue(own, t.ID))
+	id := ""
+	if own {
+		id = t.ID
+	}
+	want.Session, want.Pinned = d.past(t.Client, t.Session, id)
 	if t.Resume != nil {
 		want.Pinned = t.Hub
 	}
@@ -82,19 +91,12 @@ func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
 	return &Placing{c: d.c, desk: d, task: t, own: own, want: want, until: now.Add(wait)}
 }
 
-func ifTrue(ok bool, v string) string {
-	if ok {
-		return v
-	}
-	return ""
-}
-
-// Hub names the hub that was asked last, or none.
+// Hub names the hub that was sent the task last, or none.
 func (p *Placing) Hub() string { return p.hub.Entry.Domain }
 
-// Asks names the hub whose word is awaited, or none.
-func (p *Placing) Asks() string {
-	if p.state != asked {
+// Awaits names the hub whose verdict is awaited, or none.
+func (p *Placing) Awaits() string {
+	if p.state != awaiting {
 		return ""
 	}
 	return p.hub.Entry.Domain
@@ -105,25 +107,25 @@ func (p *Placing) Tick(now time.Time, t *Table) {
 	switch p.state {
 	case choosing:
 		p.choose(now, t)
-	case asked:
-		if h, there := t.Hub(p.Asks()); !there || h.Epoch != p.hub.Epoch {
-			p.lose(now, false) // whoever waits for its word stops, and Steps that it failed
+	case awaiting:
+		if h, there := t.Hub(p.Awaits()); !there || h.Epoch != p.hub.Epoch {
+			p.lose(now, succeeded) // the caller stops waiting for its verdict, and Steps that it failed
 		}
-	case lost:
-		p.lookFor(now, t)
+	case cut, succeeded:
+		p.sendAgain(now, t)
 	}
 }
 
-// choose asks the best hub that has not been asked.
+// choose sends the task to the best hub that has not refused it.
 func (p *Placing) choose(now time.Time, t *Table) {
-	if len(p.tried) >= p.c.MaxTries {
-		p.say(&bus.Answer{Result: p.last})
+	if len(p.refused) >= p.c.MaxTries {
+		p.answer(&bus.Answer{Result: p.last})
 		return
 	}
-	name, no := t.Choose(p.c, &p.want, now, p.tried)
+	name, no := t.Choose(p.c, &p.want, now, p.refused)
 	switch {
 	case no != nil && p.last != nil:
-		p.say(&bus.Answer{Result: p.last}) // what the last hub said is more than what the table knows
+		p.answer(&bus.Answer{Result: p.last}) // what the last hub said is more than what the table knows
 		return
 	case no != nil:
 		p.refuse(no)
@@ -132,35 +134,35 @@ func (p *Placing) choose(now time.Time, t *Table) {
 		p.refuse(&bus.Error{Code: bus.CodeCancelled, Message: "cancelled by the client before a hub had it"})
 		return
 	}
-	if len(p.tried) > 0 {
+	if len(p.refused) > 0 {
 		p.desk.stats.Retried++
 	}
 	if p.own {
 		p.desk.pin(p.task.Client, p.task.ID, name)
 	}
 	p.hub, _ = t.Hub(name)
-	p.given = p.want.Pinned != ""
-	p.ask()
+	p.repeat = p.want.Pinned != ""
+	p.send()
 }
 
-func (p *Placing) ask() { p.state, p.out.Ask, p.out.Until = asked, p.hub.Entry.Domain, p.until }
+func (p *Placing) send() { p.state, p.out.Send, p.out.Until = awaiting, p.hub.Entry.Domain, p.until }
 
-// Step takes in what the hub said that was asked, or why it said nothing.
+// Step takes in the verdict of the hub that was sent the task, or why none came.
 func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 	hub := p.hub.Entry.Domain
 	switch {
-	case p.state == said:
-	case p.state == lost && err != nil:
-		p.lookFor(now, t)
+	case p.state == answered:
+	case err != nil && (p.state == succeeded || p.state == cut):
+		p.sendAgain(now, t)
 	case err == nil && a.Accepted != nil:
 		p.desk.settle(p.task.Client, p.task.Session, hub)
 		p.desk.stats.Hubs[hub]++
 		if p.cancelled && p.task.Stream { // that may have come too late at the hub
 			p.cancelAgent = a.Accepted.Agent
 		}
-		p.say(a)
+		p.answer(a)
 	case err == nil && p.final(a.Result.Code):
-		p.say(a)
+		p.answer(a)
 	case err == nil:
 		p.next(now, t, a.Result)
 	case (errors.Is(err, bus.ErrNoResponders) || errors.Is(err, bus.ErrNotSent)) && p.since.IsZero():
@@ -169,13 +171,13 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 			message = "hub %s is out of this door's reach; try again shortly"
 		}
 		r := p.result(&bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf(message, hub)})
-		if p.given { // by another request: no other hub could know that
-			p.say(&bus.Answer{Result: r})
+		if p.repeat { // another request sent it: no other hub could know that
+			p.answer(&bus.Answer{Result: r})
 			return
 		}
 		p.next(now, t, r)
 	case errors.Is(err, bus.ErrNoResponders), errors.Is(err, bus.ErrDisconnected): // it may have it
-		p.lose(now, true)
+		p.lose(now, cut)
 	case errors.Is(err, bus.ErrTooLarge):
 		p.refuse(&bus.Error{Code: bus.CodeTooLarge,
 			Message: "the task is larger than the bus takes once its fields are filled in; shorten " +
@@ -186,26 +188,26 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 	p.plan(now)
 }
 
-// End ends it: nobody waits any longer.
+// End answers at once: nobody waits any longer.
 func (p *Placing) End(err error) {
-	if p.state != said {
+	if p.state != answered {
 		p.unknown(err)
 	}
 }
 
-// final tells refusals of the task from those that say something of the hub. What a hub says of itself
-// that was given the task before says nothing of what became of it.
+// final reports whether a refusal is about the task, so that no other hub is sent it. Others are about the
+// hub. A hub that was sent the task before may refuse it now because of its own state, and still have it.
 func (p *Placing) final(c bus.Code) bool {
 	ofHub := []bus.Code{bus.CodeNoRoom, bus.CodeUnknownModel, bus.CodePromptTooLong}
-	if !p.given {
+	if !p.repeat {
 		ofHub = append(ofHub, bus.CodeUnavailable, bus.CodeDraining)
 	}
 	return p.task.Resume != nil || !slices.Contains(ofHub, c)
 }
 
-// next passes a hub over that has not taken the task.
+// next goes on to the next hub after one that has not taken the task.
 func (p *Placing) next(now time.Time, t *Table, why *bus.Result) {
-	p.tried, p.last, p.want.Pinned, p.since = append(p.tried, p.hub.Entry.Domain), why, "", time.Time{}
+	p.refused, p.last, p.want.Pinned, p.since = append(p.refused, p.hub.Entry.Domain), why, "", time.Time{}
 	if p.own {
 		p.desk.unpin(p.task.Client, p.task.ID)
 	}
@@ -213,41 +215,41 @@ func (p *Placing) next(now time.Time, t *Table, why *bus.Result) {
 	p.choose(now, t)
 }
 
-// lose gives up a hub's word, and waits for the hub.
-func (p *Placing) lose(now time.Time, leading bool) {
+// lose gives up a hub's verdict, and waits for the hub: why is cut or succeeded.
+func (p *Placing) lose(now time.Time, why placeState) {
 	if p.since.IsZero() {
 		p.since = now
 	}
-	p.state, p.given, p.leading, p.again = lost, true, leading, now
-	if leading {
+	p.state, p.repeat, p.again = why, true, now
+	if why == cut {
 		p.again = now.Add(lookAgain)
 	}
 }
 
-// lookFor asks the same hub again as soon as it is there.
-func (p *Placing) lookFor(now time.Time, t *Table) {
+// sendAgain sends the task to the same hub again as soon as it is there.
+func (p *Placing) sendAgain(now time.Time, t *Table) {
 	h, there := t.Hub(p.hub.Entry.Domain)
 	anew := there && h.Epoch != p.hub.Epoch
 	switch {
 	case anew && h.Entry.Journal != p.hub.Entry.Journal, now.Sub(p.since) > awaitHub, !now.Before(p.until):
 		p.unknown(errors.New("the hub that had the task no longer leads its domain"))
-	case (anew || there && p.leading) && !now.Before(p.again):
+	case (anew || there && p.state == cut) && !now.Before(p.again):
 		p.hub = h
-		p.ask()
+		p.send()
 	}
 	p.plan(now)
 }
 
-// plan says when the hub is looked for again.
+// plan says when the table is searched again.
 func (p *Placing) plan(now time.Time) {
-	if p.out.Wake = (time.Time{}); p.state == lost {
+	if p.out.Wake = (time.Time{}); p.state == cut || p.state == succeeded {
 		p.out.Wake = now.Add(lookAgain)
 	}
 }
 
 // Cancel notes that the client wants no answer, and tells the hub that may have the task.
 func (p *Placing) Cancel() {
-	if p.cancelled || p.state == said {
+	if p.cancelled || p.state == answered {
 		return
 	}
 	p.cancelled = true
@@ -261,16 +263,16 @@ func (p *Placing) unknown(err error) {
 		p.hub.Entry.Domain, err)})
 }
 
-func (p *Placing) refuse(e *bus.Error) { p.say(&bus.Answer{Result: p.result(e)}) }
+func (p *Placing) refuse(e *bus.Error) { p.answer(&bus.Answer{Result: p.result(e)}) }
 
 func (p *Placing) result(e *bus.Error) *bus.Result {
 	return Refusal(e, p.task.Client, p.hub.Entry.Domain, p.task)
 }
 
-func (p *Placing) say(a *bus.Answer) { p.state, p.out.Answer = said, a }
+func (p *Placing) answer(a *bus.Answer) { p.state, p.out.Answer = answered, a }
 
-// Tells returns whom to tell that the client has cancelled the task, once: the hub, and the agent.
-func (p *Placing) Tells() (hub, agent string) {
+// Cancels returns who is to be told that the client has cancelled the task, once: the hub, and the agent.
+func (p *Placing) Cancels() (hub, agent string) {
 	hub, agent = p.cancelHub, p.cancelAgent
 	p.cancelHub, p.cancelAgent = "", ""
 	return hub, agent

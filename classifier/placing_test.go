@@ -3,165 +3,141 @@ package classifier
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest/script"
 )
-
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
 // The scripts of testdata/placing.txt: a line that begins with a time says what happens then, the indented
 // lines below it what the door wants done. Hubs are math, other and general, best first for a task about
 // mathematics.
 func TestPlacing(t *testing.T) {
-	const file = "testdata/placing.txt"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, script := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
-		got := playPlacing(t, script)
-		if out = append(out, got); got != script && !*update {
-			t.Errorf("want\n%s\ngot\n%s", script, got)
+	start := time.Unix(1000, 0)
+	script.Run(t, "testdata/placing.txt", start, func(t *testing.T, say script.Say) script.Scene {
+		c := Default()
+		c.StatusTTL = time.Hour
+		s := &placingScene{t: t, say: say, d: NewDesk(&c, maphash.MakeSeed()), table: &Table{}}
+		for _, e := range []bus.HubEntry{
+			{Domain: "general", Journal: "general", General: true},
+			{Domain: "math", Journal: "math", Labels: []string{"math"}},
+			{Domain: "other", Journal: "other", Labels: []string{"math"}},
+		} {
+			s.table = s.table.WithEntry(e, 1, start)
 		}
+		return s
+	})
+}
+
+// placingScene is a door with one task.
+type placingScene struct {
+	t     *testing.T
+	say   script.Say
+	d     *Desk
+	table *Table
+	p     *Placing
+	now   time.Time
+	wake  time.Time
+}
+
+func (s *placingScene) Wake(time.Time) time.Time { return s.wake }
+
+func (s *placingScene) Tick(now time.Time) {
+	s.now = now
+	s.p.Tick(now, s.table)
+	s.ready()
+}
+
+// ready prints what the door wants done.
+func (s *placingScene) ready() {
+	if s.p == nil {
+		return
 	}
-	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o666); err != nil {
-			t.Fatal(err)
-		}
+	hub, agent := s.p.Cancels()
+	out := s.p.Ready()
+	s.wake = out.Wake
+	if hub != "" {
+		s.say("cancel at hub %s", hub)
+	}
+	if agent != "" {
+		s.say("cancel at agent %s", agent)
+	}
+	if out.Send != "" {
+		s.say("send to %s", out.Send)
+	}
+	switch a := out.Answer; {
+	case a == nil:
+	case a.Accepted != nil:
+		s.say("answer: accepted by %s of %s", a.Accepted.Agent, a.Accepted.Hub)
+	default:
+		s.say("answer: %s, %s", a.Result.Code, a.Result.Message)
 	}
 }
 
-func playPlacing(t *testing.T, script string) string {
-	start := time.Unix(1000, 0)
-	now, wake := start, time.Time{}
-	c := Default()
-	c.StatusTTL = time.Hour
-	d := NewDesk(&c, maphash.MakeSeed())
-	table := &Table{}
-	for _, e := range []bus.HubEntry{
-		{Domain: "general", Journal: "general", General: true},
-		{Domain: "math", Journal: "math", Labels: []string{"math"}},
-		{Domain: "other", Journal: "other", Labels: []string{"math"}},
-	} {
-		table = table.WithEntry(e, 1, start)
+// look does what the server does when the table has changed.
+func (s *placingScene) look() {
+	waits := s.p.Awaits() != ""
+	if s.p.Tick(s.now, s.table); waits && s.p.Awaits() == "" {
+		s.p.Step(s.now, s.table, nil, context.Canceled)
 	}
-	var p *Placing
-	var b strings.Builder
-	ready := func(woken bool) {
-		if p == nil {
-			return
+}
+
+func (s *placingScene) Do(now time.Time, what string) {
+	s.now = now
+	word := strings.Fields(what)
+	switch word[0] {
+	case "task":
+		task := &bus.Task{Client: "ada", ID: "t", Stream: true}
+		own := false
+		for _, w := range word[1:] {
+			switch k, v, _ := strings.Cut(w, "="); k {
+			case "id":
+				own = true
+			case "whole":
+				task.Stream = false
+			case "deadline":
+				d, _ := time.ParseDuration(v)
+				task.DeadlineMS = now.Add(d).UnixMilli()
+			case "goes-on":
+				task.Hub, task.Resume = v, &bus.Resume{Agent: "a"}
+			}
 		}
-		at := ""
-		if woken {
-			at = now.Sub(start).String() + " "
-		}
-		hub, agent := p.Tells()
-		out := p.Ready()
-		wake = out.Wake
-		if hub != "" {
-			fmt.Fprintf(&b, "  %scancel at hub %s\n", at, hub)
-		}
-		if agent != "" {
-			fmt.Fprintf(&b, "  %scancel at agent %s\n", at, agent)
-		}
-		if out.Ask != "" {
-			fmt.Fprintf(&b, "  %sask %s\n", at, out.Ask)
-		}
-		switch a := out.Answer; {
-		case a == nil:
-		case a.Accepted != nil:
-			fmt.Fprintf(&b, "  %sanswer: accepted by %s of %s\n", at, a.Accepted.Agent, a.Accepted.Hub)
-		default:
-			fmt.Fprintf(&b, "  %sanswer: %s, %s\n", at, a.Result.Code, a.Result.Message)
-		}
-	}
-	look := func() { // as the server does
-		waits := p.Asks() != ""
-		if p.Tick(now, table); waits && p.Asks() == "" {
-			p.Step(now, table, nil, context.Canceled)
-		}
-	}
-	for _, line := range strings.Split(script, "\n") {
-		if strings.HasPrefix(line, " ") {
-			continue
-		}
-		at, what, _ := strings.Cut(line, " ")
-		to, err := time.ParseDuration(at)
+		s.p = s.d.Place(now, task, own, Want{Label: "math", Confident: true})
+		s.p.Tick(now, s.table)
+	case "accepted":
+		s.p.Step(now, s.table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: s.p.Awaits()}}, nil)
+	case "refused":
+		r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + s.p.Awaits()}
+		s.p.Step(now, s.table, &bus.Answer{Result: r}, nil)
+	case "fails":
+		s.p.Step(now, s.table, nil, map[string]error{
+			"nobody": bus.ErrNoResponders, "unsent": bus.ErrNotSent, "cut": bus.ErrDisconnected,
+			"large": bus.ErrTooLarge, "silent": errors.New("no answer in time"),
+		}[word[1]])
+	case "cancel":
+		s.p.Cancel()
+	case "closed":
+		s.p.End(errors.New("the door closes"))
+	case "gone":
+		s.table = s.table.Without(word[1])
+		s.look()
+	case "leads":
+		epoch, err := strconv.ParseInt(word[3], 10, 64)
 		if err != nil {
-			fmt.Fprintln(&b, line) // a name, or a comment
-			continue
+			s.t.Fatalf("%s: %v", what, err)
 		}
-		for p != nil && !wake.IsZero() && !wake.After(start.Add(to)) {
-			if !wake.After(now) {
-				t.Fatalf("%s: woken at once, again and again", line)
-			}
-			now = wake
-			p.Tick(now, table)
-			ready(true)
-		}
-		now = start.Add(to)
-		fmt.Fprintln(&b, line)
-		word := strings.Fields(what)
-		switch word[0] {
-		case "task":
-			task := &bus.Task{Client: "ada", ID: "t", Stream: true}
-			own := false
-			for _, w := range word[1:] {
-				switch k, v, _ := strings.Cut(w, "="); k {
-				case "id":
-					own = true
-				case "whole":
-					task.Stream = false
-				case "deadline":
-					d, _ := time.ParseDuration(v)
-					task.DeadlineMS = now.Add(d).UnixMilli()
-				case "goes-on":
-					task.Hub, task.Resume = v, &bus.Resume{Agent: "a"}
-				}
-			}
-			p = d.Place(now, task, own, Want{Label: "math", Confident: true})
-			p.Tick(now, table)
-		case "accepted":
-			p.Step(now, table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: p.Asks()}}, nil)
-		case "refused":
-			r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + p.Asks()}
-			p.Step(now, table, &bus.Answer{Result: r}, nil)
-		case "fails":
-			p.Step(now, table, nil, map[string]error{
-				"nobody": bus.ErrNoResponders, "unsent": bus.ErrNotSent, "cut": bus.ErrDisconnected,
-				"large": bus.ErrTooLarge, "silent": errors.New("no answer in time"),
-			}[word[1]])
-		case "cancel":
-			p.Cancel()
-		case "closed":
-			p.End(errors.New("the door closes"))
-		case "gone":
-			table = table.Without(word[1])
-			look()
-		case "leads":
-			epoch, err := strconv.ParseInt(word[3], 10, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			e := bus.HubEntry{Domain: word[1], Labels: []string{"math"}, Journal: word[2]}
-			table = table.WithEntry(e, epoch, now)
-			look()
-		default:
-			t.Fatalf("no such event: %s", line)
-		}
-		ready(false)
+		e := bus.HubEntry{Domain: word[1], Labels: []string{"math"}, Journal: word[2]}
+		s.table = s.table.WithEntry(e, epoch, now)
+		s.look()
+	default:
+		s.t.Fatalf("no such event: %s", what)
 	}
-	return strings.TrimSpace(b.String())
+	s.ready()
 }
 
 // Whatever hubs, registry and bus do, the task is never with two hubs, it is asked for a bounded number of
@@ -192,11 +168,11 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 			p.Tick(now, table)
 			asks, begun := 0, now
 			for over := false; !over; {
-				_, _ = p.Tells()
+				_, _ = p.Cancels()
 				out := p.Ready()
-				if out.Ask != "" {
-					if asks++; holds != "" && holds != out.Ask {
-						t.Fatalf("seed %d: hub %s is given a task that %s may have", seed, out.Ask, holds)
+				if out.Send != "" {
+					if asks++; holds != "" && holds != out.Send {
+						t.Fatalf("seed %d: hub %s is given a task that %s may have", seed, out.Send, holds)
 					}
 				}
 				if out.Answer != nil {
@@ -206,7 +182,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				if asks > 300 || now.Sub(begun) > 2*time.Hour {
 					t.Fatalf("seed %d: %d asks in %v, and no answer", seed, asks, now.Sub(begun))
 				}
-				hub := p.Asks()
+				hub := p.Awaits()
 				before := holds
 				says := func(a *bus.Answer, err error) { p.Step(now, table, a, err) }
 				switch event := rng.IntN(12); {
@@ -246,8 +222,8 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				default:
 					now = now.Add(time.Duration(rng.IntN(2000)+1) * time.Millisecond)
 				}
-				if hub != "" && hub == p.Asks() {
-					if p.Tick(now, table); p.Asks() == "" {
+				if hub != "" && hub == p.Awaits() {
+					if p.Tick(now, table); p.Awaits() == "" {
 						holds = hub // it died, and nobody knows whether it has the task
 						p.Step(now, table, nil, context.Canceled)
 					}

@@ -182,10 +182,10 @@ func (h *house) asks(change func(*bus.Ask)) {
 	}
 }
 
-// script draws what an agent says from the fuzzer's bytes; behind their end everything is 0.
-type script []byte
+// draws is what an agent says from the fuzzer's bytes; behind their end everything is 0.
+type draws []byte
 
-func (s *script) next() int {
+func (s *draws) next() int {
 	if len(*s) == 0 {
 		return 0
 	}
@@ -195,7 +195,7 @@ func (s *script) next() int {
 }
 
 // number is one of those near which something changes, or any.
-func (s *script) number(near ...int) int {
+func (s *draws) number(near ...int) int {
 	near = append(near, 0, 1, 100, bus.MaxTokens)
 	switch k := s.next(); {
 	case k < 160:
@@ -205,7 +205,7 @@ func (s *script) number(near ...int) int {
 	}
 }
 
-func (s *script) word() string {
+func (s *draws) word() string {
 	return []string{"", "stop", "length", strings.Repeat("w", bus.MaxName), strings.Repeat("é", 80), "\x1e",
 		"no word\n", string(bus.CodeNoSlot),
 		string(bus.CodeBadRequest), string(bus.CodeDraining), string(bus.CodeEngineFailed),
@@ -241,7 +241,7 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rules byte, say []byte) {
 		h := liars(t, []string{market.PricingVCG, market.PricingPosted, market.PricingTariff}[rules%3],
 			[]string{market.SettleMetered, market.SettleQuoted}[rules/3%2], market.Credits(rules/6%2)*500)
-		s := script(say)
+		s := draws(say)
 		want := map[string]bool{} // holds whose account cannot be
 		for n := 0; len(s) > 0 && n < 64; n++ {
 			d := h.dispatched[s.next()%len(h.dispatched)]
@@ -314,7 +314,7 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 }
 
 // account sends one completion, and judges what became of its hold.
-func (h *house) account(s *script, agent string, d bus.Dispatch, want map[string]bool) {
+func (h *house) account(s *draws, agent string, d bus.Dispatch, want map[string]bool) {
 	rec, open := h.replica.Hold(d.Hold)
 	most := 0
 	if o := h.n.holds[d.Hold]; o != nil {

@@ -209,3 +209,23 @@ func TestAsksThatDoNotCount(t *testing.T) {
 	}
 	o.audited()
 }
+
+// An epoch that was called for by a hub that leads is not recorded by one that does not.
+func TestADeposedHubRecordsNoEpoch(t *testing.T) {
+	o := newOwners(t, nil)
+	o.joinOwner("a-1", "one", 10_000)
+	o.joinOwner("a-2", "two", 20_000)
+	o.mute["a-2"] = true
+	o.pass(gather)
+	o.answer()
+	if o.n.sales["h200"].phase != sealing || len(o.n.sales["h200"].said) != 1 {
+		t.Fatal("no sealing is on its way")
+	}
+	before := len(o.frames)
+	o.n.Depose(o.now)
+	o.run()
+	o.wait(3 * time.Second)
+	if len(o.frames) != before {
+		t.Errorf("a %s was recorded", o.frames[before].Records[0].Kind)
+	}
+}

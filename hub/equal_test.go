@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/ledger"
 	"souk/market"
 )
@@ -26,7 +27,7 @@ func (h *house) parsed(client, id string, messages ...string) *bus.Task {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	m, bad := bus.DecodeRequest(body, nil, client, []byte("key"))
+	m, _, bad := openai.DecodeRequest(body, nil, client, []byte("key"))
 	if bad != nil {
 		h.t.Fatal(bad)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/ledger"
 )
 
@@ -28,7 +29,7 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	code := c.Code
 	switch {
 	case !n.leading || !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" ||
-		h.cancelled || t.told && !t.promised && !h.answered || n.draining:
+		h.cancelled || t.told && t.moves == 0 && !h.state.taken() || n.draining:
 		return false
 	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
 		return false
@@ -48,7 +49,7 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t.earlier = append(t.earlier, h.id)
 	t.moves++
 	t.msg.Attempt++
-	t.hold, t.promised = nil, true
+	t.hold, t.accepted = nil, nil
 	t.join()
 	n.fund(t, need)
 	n.news()
@@ -66,7 +67,7 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if n.moved(h, c) {
 		return
 	}
-	if h.recalled && !h.answered && c.Relayed == 0 {
+	if h.state == recalled && c.Relayed == 0 {
 		n.void(h, code, code, "the agent stopped before it began")
 		return
 	}
@@ -142,9 +143,9 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
 	case m.Failover == "off":
 		n.refuse(m, bus.CodeBadRequest, 0, "failover is off for this task")
-	case t.state == running && t.hold.agent.id != m.Resume.Agent && t.accepted != nil && t.promised:
+	case t.state != done && t.moves > 0 && t.server() != m.Resume.Agent && t.accepted != nil:
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the reader missed that it was moved
-	case (t.state == waiting || t.state == parked) && t.promised && len(t.inboxes) < moreInboxes:
+	case t.state != done && t.moves > 0 && t.server() != m.Resume.Agent && len(t.inboxes) < moreInboxes:
 		t.inboxes = append(t.inboxes, m.Inbox)
 	case t.continued && m.Attempt == t.attempt() && m.Resume.Agent != t.server():
 		n.repeat(t, m, digest) // the reader asked already, and missed the answer
@@ -217,7 +218,7 @@ func (n *Node) again(old *task, m *bus.Task) {
 		return
 	}
 	if k := len(m.Resume.Tokens); k > 0 {
-		parses, err := m.Resume.CanContinue(m.Body)
+		parses, err := openai.CanContinue(m.Resume, m.Body)
 		if err != nil {
 			n.turnAway(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
 			return

@@ -7,40 +7,11 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/market"
 )
 
-// extremes are what a forged or mistaken number may be.
-var extremes = []int64{0, 1, 60, 1 << 20, 1 << 24, 3600 * 1e6, 6 * 24 * 3600 * 1e6, 1 << 50, 1<<62 - 1,
-	1<<63 - 1, -1, -1 << 62}
-
-// numbers calls f for every number in a message, with a way to set it; those of lists and parts included.
-func numbers(v reflect.Value, path string, f func(path string, set func(int64))) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			numbers(v.Elem(), path, f)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				numbers(v.Field(i), path+"."+v.Type().Field(i).Name, f)
-			}
-		}
-	case reflect.Slice:
-		if v.Type().Elem().Kind() != reflect.Uint8 {
-			for i := range v.Len() {
-				numbers(v.Index(i), fmt.Sprintf("%s[%d]", path, i), f)
-			}
-		}
-	case reflect.Int, reflect.Int64:
-		f(path, v.SetInt)
-	case reflect.Uint64, reflect.Uint32:
-		f(path, func(n int64) { v.SetUint(uint64(n)) })
-	}
-}
-
-// One forged message of each kind, with each of its numbers at the extremes, is said to a hub. Then its
+// One forged message of each kind, with each of its numbers at the bustest.Extremes, is said to a hub. Then its
 // agents, its client and its treasury go on. When an agent that is no longer heard would count as silent,
 // tasks are served.
 func TestOneForgedMessage(t *testing.T) {
@@ -87,9 +58,9 @@ func TestOneForgedMessage(t *testing.T) {
 	for kind, forge := range forgeries {
 		paths := []string{"as it is"}
 		sample := forge(newHouse(t, nil), bus.Dispatch{Hold: "hub-math/1/0"})
-		numbers(reflect.ValueOf(sample), "", func(path string, _ func(int64)) { paths = append(paths, path) })
+		bustest.Numbers(reflect.ValueOf(sample), "", func(path string, _ func(int64)) { paths = append(paths, path) })
 		for _, path := range paths {
-			for _, n := range extremes {
+			for _, n := range bustest.Extremes {
 				tried++
 				h := newHouse(t, nil)
 				h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
@@ -98,7 +69,7 @@ func TestOneForgedMessage(t *testing.T) {
 				h.must(h.step(h.task("ann", "t-0")))
 				first := h.take("ann", "t-0")
 				forged := forge(h, first)
-				numbers(reflect.ValueOf(forged), "", func(at string, set func(int64)) {
+				bustest.Numbers(reflect.ValueOf(forged), "", func(at string, set func(int64)) {
 					if at == path {
 						set(n)
 					}

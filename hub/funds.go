@@ -308,11 +308,11 @@ func (n *Node) fund(t *task, need market.Credits) {
 // enqueue lets a funded task wait for a slot.
 func (n *Node) enqueue(t *task) {
 	n.wait(t, 1)
-	t.free = t.state == 0 && n.waiting <= n.freeSlots()
+	t.free = t.state == fresh && n.waiting <= n.freeSlots()
 	t.state = waiting
 	n.batch.Add(t, t.arrived)
 	wake := t.deadline
-	if t.promised {
+	if t.moves > 0 {
 		wake = earlier(wake, n.now.Add(beatEvery)) // its reader waits for chunks
 	}
 	n.timers.set(&t.timer, wake)
@@ -403,6 +403,8 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	case bus.OpAllotted:
 		n.over(a)
 		n.missed(a, m)
+	case bus.OpClose:
+		n.treasuryEnded(a, m)
 	default:
 		n.allotted(a, m)
 	}

@@ -29,14 +29,39 @@ type hold struct {
 	congestion market.Credits // the tier's part of its toll, <= 0
 
 	award     market.Award
+	state     holdState
 	again     int    // times it was dispatched again, for want of a reply
-	answered  bool   // the agent accepted it
-	recovered bool   // it is known from the journal alone, and so is its task
 	secret    uint64 // of its dispatch; 0: it is known from the journal alone
-	recalled  bool   // the agent said nothing and was told to stop: nobody knows whether it serves
-	cancelled bool   // by the client
+	cancelled bool   // by its client, which may be in every state, and stays so in the next
 	timer     timer
 }
+
+// holdState is what is known of an agent and a hold. A hold that has ended has none: it is no longer in
+// Node.holds. A completion ends it in every state, and so does its own time.
+//
+//	state       what is known                        what comes next
+//	dispatched  the agent was handed the task        accepted: it says so
+//	                                                 recalled: it says nothing, asked three times
+//	                                                 ended: it refuses
+//	recalled    it was told to stop                  late: it says that it serves
+//	                                                 ended: it refuses, or it is silent and another takes the task
+//	accepted    it serves the task
+//	late        it serves, though told to stop: what the hub has stopped nobody pays, unless its client
+//	            cancelled it, too
+//	replayed    the journal alone tells of it: the   dispatched: its client sends the task again
+//	            agent may be serving it
+type holdState uint8
+
+const (
+	dispatched holdState = iota
+	recalled
+	accepted
+	late
+	replayed
+)
+
+// taken reports whether the agent has said that it serves the hold, or may have said so before this hub began.
+func (s holdState) taken() bool { return s >= accepted }
 
 // A dispatch that nobody answered is sent again so many times, one dispatch timeout apart: its agent serves a
 // hold once, and gives the same reply each time. After toldAfter timeouts the client hears that there is no
@@ -60,10 +85,14 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		h.agent.speaks(n)
 	}
 	if m.Code == "" {
-		if h.answered {
+		switch h.state {
+		case dispatched:
+			h.state = accepted
+		case recalled:
+			h.state = late
+		default:
 			return nil
 		}
-		h.answered = true
 		h.agent.refusals = 0
 		n.timers.set(&h.timer, h.expires)
 		if h.cancelled { // what it was told of that may have come before the task
@@ -71,16 +100,14 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		}
 		switch {
 		case t.msg == nil:
-		case t.promised:
+		case t.moves > 0:
 			n.takenOver(t, h)
-		case !t.told:
-			// Late, perhaps after it was told to stop: then that is what the client hears where the chunks
-			// come.
+		default:
 			n.accepted(t, h)
 		}
 		return nil
 	}
-	if h.answered {
+	if h.state.taken() {
 		return fmt.Errorf("%s refuses hold %s after it had accepted it", m.Agent, m.Hold)
 	}
 	n.refused(h, m)
@@ -135,10 +162,9 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 // knows what it has.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
-	again := n.leading && t.msg != nil && (t.accepted == nil && !t.told || t.promised && !h.answered) &&
-		!h.cancelled && !n.draining &&
-		n.now.Before(t.deadline) && t.refusals < n.cfg.MaxRefusals
-	if !again {
+	promised := t.told && (t.moves == 0 || h.state.taken())
+	if promised || h.cancelled || !n.leading || n.draining || t.msg == nil || !n.now.Before(t.deadline) ||
+		t.refusals >= n.cfg.MaxRefusals {
 		n.fail(h, reason, code, why)
 		return
 	}
@@ -160,7 +186,7 @@ func (n *Node) fail(h *hold, reason, code bus.Code, why string) {
 	t := h.task
 	if h.cancelled {
 		code, why = bus.CodeCancelled, "cancelled by the client before an agent took it"
-		if h.answered {
+		if h.state.taken() {
 			why = "cancelled by the client: its agent did not say what it had served, and nothing is due"
 		}
 	}
@@ -224,7 +250,7 @@ func (h *hold) due(n *Node) {
 		n.stats.agent(h.agent.id).Expired++
 		n.fail(h, bus.CodeTimeout, bus.CodeTimeout,
 			"the agent did not report an end in time; nothing was charged")
-	case h.answered:
+	case h.state.taken():
 		n.timers.set(&h.timer, h.expires)
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
 		if h.again == 0 {
@@ -233,10 +259,10 @@ func (h *hold) due(n *Node) {
 		}
 		h.again++
 		n.handOut(h)
-	case !h.recalled:
+	case h.state == dispatched:
 		// Nobody knows whether the agent has the task. It is told to stop, and the task goes nowhere else
 		// before this hold has ended.
-		h.recalled = true
+		h.state = recalled
 		n.tellRecall(h)
 		n.timers.set(&h.timer, earlier(h.expires, h.sent.Add(toldAfter*n.cfg.DispatchTimeout)))
 	case n.silent(h.agent) && n.handOn(h):
@@ -298,7 +324,7 @@ func (n *Node) complete(c *bus.Completion) error {
 	h.agent.speaks(n)
 	n.learn(h, c)
 	outcome := c.Outcome
-	if outcome == bus.OutcomeCancelled && h.recalled && !h.cancelled {
+	if outcome == bus.OutcomeCancelled && (h.state == recalled || h.state == late) && !h.cancelled {
 		outcome = bus.OutcomeFailed // the hub stopped it, not the client: nothing is due
 	}
 	n.acks.put(h.id, "")
@@ -317,7 +343,7 @@ func (n *Node) complete(c *bus.Completion) error {
 // served makes up for a reply to a dispatch that is late or lost: the agent took it, for chunks of it are
 // there.
 func (n *Node) served(h *hold) {
-	if t := h.task; len(t.inboxes) > 0 && t.msg != nil {
+	if t := h.task; t.accepted == nil && t.msg != nil {
 		n.accepted(t, h)
 	}
 }

@@ -26,6 +26,7 @@ type house struct {
 	prepaid map[string]market.Credits // with the treasury; a client without an entry is unknown to it
 	grants  []bus.Grant
 	silent  bool            // the treasury does not answer
+	unended bool            // it does not let the hub end
 	taken   uint64          // returns that it says it has
 	back    map[string]bool // returns that it took in
 	asked   []Funds
@@ -39,6 +40,7 @@ type house struct {
 	faults     []error
 	probes     []string
 	wake       time.Time
+	tell       func(*Ready) // hears first what the Node wants
 }
 
 func testConfig() Config {
@@ -68,6 +70,15 @@ func newHouse(t *testing.T, change func(*Config)) *house {
 	return h
 }
 
+// oneRunning is a house where a-1 and a-2 have a slot each and ann's t1 was handed to a-1.
+func oneRunning(t *testing.T) (*house, bus.Dispatch) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	return h, h.take("ann", "t1")
+}
+
 // run does what the Node wants, until it wants no more: frames first, into the replica, which refuses what no
 // ledger would take; then the rest.
 func (h *house) run() {
@@ -75,6 +86,9 @@ func (h *house) run() {
 	for {
 		r := h.n.Ready()
 		h.wake = r.Wake
+		if h.tell != nil {
+			h.tell(&r)
+		}
 		for _, f := range r.Frames {
 			if err := h.replica.ApplyFrame(f); err != nil {
 				h.t.Fatalf("the ledger refuses frame %d: %v", f.Seq, err)
@@ -147,6 +161,10 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 			h.prepaid[q.Client] += q.Amount
 		}
 		h.back[q.ID] = true
+	case bus.OpClose:
+		if h.unended {
+			r.Code, r.Message = bus.CodeBadRequest, "another number"
+		}
 	case bus.OpAllot:
 		have, known := h.prepaid[q.Client]
 		amount := min(q.Amount, max(q.Least, have/2))
@@ -261,9 +279,7 @@ func (h *house) take(client, id string) bus.Dispatch {
 func (h *house) running() string {
 	var s []string
 	for _, d := range h.dispatched {
-		hold, _, _ := strings.Cut(d.Hold, "/")
 		rec, _ := h.replica.Hold(d.Hold)
-		_ = hold
 		s = append(s, fmt.Sprintf("%s/%s>%s", d.Task.Client, d.Task.ID, rec.Agent))
 	}
 	slices.Sort(s)
@@ -317,6 +333,17 @@ func (h *house) ack(hold string) string {
 		}
 	}
 	return "none"
+}
+
+// restart puts a new Node in the place of the last, which has read all that is durable.
+func (h *house) restart() {
+	h.t.Helper()
+	again, err := NewNode(h.n.cfg, [32]byte{2})
+	h.must(err)
+	for _, f := range h.frames {
+		h.must(again.Replay(f))
+	}
+	h.n = again
 }
 
 // Replay takes in one stored frame of the hub's own journal, from the first, before Recall.

@@ -52,7 +52,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 		n.stats = newStats() // what was replayed was counted when it happened
 	}
 	n.deaf()
-	n.epoch, n.leading, n.draining, n.cut, n.led = epoch, true, false, false, n.now
+	n.epoch, n.leading, n.draining, n.cut, n.led = epoch, true, n.closing, false, n.now
 	if n.book.Journal().Journal == "" {
 		if err := n.commit(ledger.NewOpen(n.cfg.Journal, ledger.RoleHub, n.cfg.Domain,
 			n.salt())); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/ledger"
 	"souk/market"
 )
@@ -25,7 +26,7 @@ func (h *house) measured(id string, slots int, p market.Price) bus.Template {
 // written is a task as a door reads it.
 func (h *house) written(client, id, body string, change ...func(*bus.Task)) *bus.Task {
 	h.t.Helper()
-	m, err := bus.DecodeRequest([]byte(body), nil, client, []byte("key"))
+	m, _, err := openai.DecodeRequest([]byte(body), nil, client, []byte("key"))
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -97,8 +97,10 @@ type Node struct {
 	epoch    int64
 	leading  bool
 	draining bool
-	full     bool // the journal takes no new holds
-	lost     bool // the journal lacks what it once held: see stale
+	full     bool   // the journal takes no new holds
+	lost     bool   // the journal lacks what it once held: see stale
+	closing  bool   // the hub ends: see Close
+	notEnded string // why the treasury has not ended it
 
 	roster []*agent // sorted by id
 	batch  *batch.Batch[*task]
@@ -239,6 +241,7 @@ func (n *Node) Tick(now time.Time) {
 	for t := n.timers.pop(n.now); t != nil; t = n.timers.pop(n.now) {
 		t.owner.due(n)
 	}
+	n.closeOn()
 	n.forgetEnded()
 }
 

@@ -6,57 +6,8 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/ledger"
 	"souk/market"
 )
-
-// told counts the cancels that an agent was sent for a task of ann's.
-func (h *house) told(agent, task string) (n int) {
-	for _, l := range h.letters {
-		c, ok := l.Message.(*bus.StreamControl)
-		if ok && l.Subject == bus.StreamSubject(agent, "ann") && c.Task == task && c.Cancel {
-			n++
-		}
-	}
-	return n
-}
-
-// A cancel that overtakes its task, or comes while the agent reads its claim, finds nothing there. Once the
-// agent has said that it serves the task, it is told again: who has cancelled does not pay for all of it.
-func TestACancelBeforeTheAgentHasTheTask(t *testing.T) {
-	h, d := oneRunning(t)
-	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
-	if n := h.told("a-1", "t1"); n != 1 {
-		t.Fatalf("the agent was told %d times", n)
-	}
-	h.accept(d)
-	if n := h.told("a-1", "t1"); n != 2 {
-		t.Errorf("the agent accepts a task after its cancel, and was told %d times", n)
-	}
-	h.accept(d) // said twice
-	if n := h.told("a-1", "t1"); n != 2 {
-		t.Errorf("told %d times", n)
-	}
-}
-
-// Who cancelled a task that an agent had taken, and never heard of again, is not told that none took it.
-func TestACancelledHoldThatExpires(t *testing.T) {
-	h, d := oneRunning(t)
-	h.accept(d)
-	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
-	h.pass(10 * time.Minute)
-	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Inbox = "again" })))
-	h.want("again", "cancelled")
-	if h.replica.Ended(d.Hold) != ledger.KindVoid {
-		t.Error("the hold is open")
-	}
-	for _, l := range h.letters {
-		a, ok := l.Message.(*bus.Answer)
-		if ok && l.Subject == "again" && strings.Contains(a.Result.Message, "before an agent took it") {
-			t.Errorf("it says %q", a.Result.Message)
-		}
-	}
-}
 
 // How late a first token may come is not made of what is believed to be cached: a client that sees to it that
 // the belief is wrong would cancel, and have all that was computed until then for nothing.

@@ -80,28 +80,6 @@ func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
 	h.audited()
 }
 
-// Several tasks of one client do not drive up each other's price, unless the rule says that they do.
-func TestTasksOfOneClientArePricedTogether(t *testing.T) {
-	for _, clarke := range []string{"", market.ClarkeTask} {
-		h := newHouse(t, nil)
-		if clarke != "" {
-			h.must(h.n.Configure(h.now, &bus.MarketConfig{Domain: "math", Clarke: clarke}))
-		}
-		h.join("a-1", "llama", 1, 1, card(1, 1, 1))
-		h.must(h.step(h.task("ann", "t0", worth(market.Credit))))
-		d := h.take("ann", "t0")
-		h.must(h.step(h.task("bob", "t1", worth(market.Credit))))
-		h.must(h.step(h.task("bob", "t2", worth(3*market.Credit))))
-		h.pass(20 * time.Millisecond)
-		h.serve(d, market.Usage{Prompt: 100, Output: 10})
-		d = h.take("bob", "t2")
-		if together := clarke == ""; (d.Premium == 0) != together || d.SlotPrice == 0 {
-			t.Errorf("clarke %q: premium %s at slot price %s", clarke, d.Premium, d.SlotPrice)
-		}
-		h.audited()
-	}
-}
-
 func TestRulesThatMeanNothing(t *testing.T) {
 	amounts := map[string]market.Credits{"h200": 5}
 	for want, change := range map[string]func(*Rule){

@@ -72,9 +72,9 @@ func (n *Node) replayHold(p *ledger.Past) {
 	t.timer.owner = t
 	id := ledger.HoldID(n.cfg.Journal, rec.Round, rec.Slot)
 	h := &hold{id: id, rec: rec, task: t, agent: a, sent: n.now,
-		expires: time.Unix(0, rec.Expires), answered: true}
+		expires: time.Unix(0, rec.Expires), state: replayed}
 	if p.Award != nil {
-		h.recovered, h.award, h.congestion = true, *p.Award, p.Congestion
+		h.award, h.congestion = *p.Award, p.Congestion
 	}
 	h.timer.owner = h
 	t.hold = h
@@ -111,7 +111,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.inboxes = append(t.inboxes, m.Inbox)
 	quoted := n.quote(t, h.agent, false)
 	h.first = h.agent.worstFirst(t, &quoted)
-	h.recovered, h.answered = false, false
+	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1
 	n.handOut(h)

@@ -81,6 +81,9 @@ func (n *Node) recall(m *bus.Recall) error {
 	if m.Hub != n.cfg.Journal {
 		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, n.cfg.Journal)
 	}
+	if m.Number > 0 {
+		return n.distribute(m)
+	}
 	p := n.purses[m.Client]
 	if !m.Look && !n.lost {
 		n.returnAbove(m.Client, 0)

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"souk/bus"
@@ -71,95 +70,5 @@ func TestReturnsOfManyClients(t *testing.T) {
 					len(h.asked))
 			}
 		})
-	}
-}
-
-// The treasury is away when the hub comes to lead: it is told of returns once it is back, not at the next
-// start.
-func TestReturnsAndATreasuryThatIsAway(t *testing.T) {
-	h := newHouse(t, nil)
-	h.must(h.n.commit(ledger.NewAccept("hub-math", 1, "ann", market.Credit, h.n.salt())))
-	h.silent = true
-	h.n.Drain(h.now)
-	h.n.Retire(h.now)
-	h.run()
-	h.n.Depose(h.now)
-	h.must(h.n.Lead(h.now, 8))
-	h.run()
-	have := h.prepaid["ann"]
-	ask := h.asked[len(h.asked)-1]
-	if ask.Op != bus.OpAllotted {
-		t.Fatalf("asked %+v", ask)
-	}
-	h.silent = false
-	h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeUnavailable}))
-	h.pass(askMissedAgain)
-	if got := h.prepaid["ann"]; got != have+market.Credit {
-		t.Errorf("ann has %v with the treasury, want %v", got, have+market.Credit)
-	}
-}
-
-// An older copy of a journal lists money that has long gone back: its hub would let it be spent twice.
-func TestAnOlderCopyOfAJournal(t *testing.T) {
-	h := newHouse(t, nil)
-	h.join("a-1", "llama", 2, 0.8, card(1, 1, 4))
-	h.must(h.step(h.task("ann", "t1")))
-	d := h.take("ann", "t1")
-	copied := len(h.frames)
-	h.serve(d, market.Usage{Prompt: 100, Output: 50})
-	h.n.Drain(h.now)
-	h.n.Retire(h.now)
-	h.run()
-	if h.replica.LastReturn("hub-math") != 1 {
-		t.Fatal("nothing was returned")
-	}
-
-	older, err := NewNode(testConfig(), [32]byte{2})
-	h.must(err)
-	h.replica = ledger.NewBook()
-	for _, f := range h.frames[:copied] {
-		h.must(older.Replay(f))
-		h.must(h.replica.ApplyFrame(f))
-	}
-	h.n, h.taken = older, 1
-	h.must(older.Lead(h.now, 8))
-	h.run()
-	if len(h.faults) != 1 {
-		t.Fatalf("its operator is told %v", h.faults)
-	}
-	h.join("a-1", "llama", 2, 0.8, card(1, 1, 4))
-	h.must(h.step(h.task("ann", "t2")))
-	h.want("inbox.ann.t2", "unavailable")
-	h.pass(h.n.cfg.StatusEvery)
-	if h.running() != "" || h.status.Room != 0 {
-		t.Errorf("running %q, room for %d", h.running(), h.status.Room)
-	}
-	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 50})))
-	if h.replica.Ended(d.Hold) != ledger.KindCapture {
-		t.Error("what runs is not settled")
-	}
-	if len(h.faults) != 1 {
-		t.Errorf("faults %v", h.faults)
-	}
-}
-
-// What the treasury has against a hub is said to its operator, once.
-func TestATreasuryThatDoesNotSay(t *testing.T) {
-	h := newHouse(t, nil)
-	h.silent = true
-	h.n.Depose(h.now)
-	h.must(h.n.Lead(h.now, 8))
-	h.run()
-	for range 5 {
-		ask := h.asked[len(h.asked)-1]
-		if ask.Op != bus.OpAllotted {
-			t.Fatalf("asked %+v", ask)
-		}
-		h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeBadRequest,
-			Message: "not of one market"}))
-		h.pass(askMissedAgain)
-	}
-	if len(h.faults) != 1 || !strings.Contains(h.faults[0].Error(), "not of one market") {
-		t.Errorf("faults %v", h.faults)
 	}
 }

@@ -174,7 +174,7 @@ func (s *storm) event() {
 			s.handed = append(s.handed, d)
 		default:
 			// of a recovered one the hub hears nothing new
-			known := s.n.holds[d.Hold] != nil && !s.n.holds[d.Hold].recovered
+			known := s.n.holds[d.Hold] != nil && s.n.holds[d.Hold].state != replayed
 			if s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold}) == nil && known {
 				s.taken[rec.Client+"/"+rec.Task] = rec
 			}
@@ -377,7 +377,7 @@ func (s *storm) startAgain() {
 	epoch := s.n.epoch + 1
 	whole := s.startFrom(epoch, 0)
 	s.n = s.startFrom(epoch, 1+s.r.IntN(len(s.frames)))
-	if !reflect.DeepEqual(recalled(s.n), recalled(whole)) {
+	if !reflect.DeepEqual(atStart(s.n), atStart(whole)) {
 		s.t.Fatal("a snapshot and what follows it make another hub than the whole journal (I14)")
 	}
 	clear(s.taken) // whether an agent took it is not in the journal
@@ -408,8 +408,8 @@ func (s *storm) startFrom(epoch int64, behind int) *Node {
 	return n
 }
 
-// recalled is all that a hub knows before it leads.
-func recalled(n *Node) []any {
+// atStart is all that a hub knows before it leads.
+func atStart(n *Node) []any {
 	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.purses, n.roster, n.timers, n.treasury, n.now,
 		n.nano, n.past,
 		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}

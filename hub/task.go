@@ -14,12 +14,26 @@ import (
 type taskKey struct{ client, id string }
 
 // taskState is where an admitted task is.
+//
+//	state    means                                    ends
+//	fresh    admitted this moment                     parked or waiting: fund
+//	parked   waits for its client's money             waiting: unpark, when the money is there
+//	                                                  done: the treasury refuses, funds_wait or the deadline passes
+//	waiting  waits for a slot, its money reserved     running: a round awards it a slot
+//	                                                  done: its deadline passes
+//	running  an agent has it, or may: see holdState   parked or waiting: its hold is void, and it is tried again
+//	                                                  done: its hold ends otherwise
+//	done     has its last word
+//
+// A task that holds no money is also done by its client's cancel, and when the hub sends away what waits. One
+// that ends under a hold is remembered; only then may the rest of its answer be a new task of the same id.
 type taskState uint8
 
 const (
-	parked  taskState = iota + 1 // for its client's money
-	waiting                      // for a slot
-	running                      // under a hold
+	fresh taskState = iota
+	parked
+	waiting
+	running
 	done
 )
 
@@ -44,23 +58,24 @@ type task struct {
 	hold     *hold
 	timer    timer
 
-	accepted  *bus.Accepted // once an agent took it
-	reply     string        // where its chunks go, once they may
-	told      bool          // its client had an answer
-	promised  bool          // and it was accepted, failed, and goes to another agent
-	moves     int           // how often
-	failedAt  []string      // agents that failed it
-	earlier   []string      // their holds
-	continued bool          // it is the rest of an answer that broke off, or that was served
-	parses    bool          // and only parsers can tell how it goes on
-	whole     int           // max_tokens of the whole answer
-	tries     int           // number of its last attempt, once done
-	body      int           // bytes of it kept after it was accepted
-	next      *bus.Task     // its reader wants it to go on elsewhere, if its agent has failed
-	asked     time.Time     // since then
-	final     *bus.Result   // once done, if it held money then
-	closed    time.Time     // when it was done
-	until     time.Time     // when done: to be forgotten
+	// What its client knows goes through the states on its own way: one that is told early may wait again.
+	accepted *bus.Accepted // who serves it; nil again while it moves to another agent
+	told     bool          // its client had an answer, if only that nobody knows who serves it
+	reply    string        // where its chunks go, once they may
+
+	moves     int         // how often an agent failed it and it went to another
+	failedAt  []string    // agents that failed it
+	earlier   []string    // their holds
+	continued bool        // it is the rest of an answer that broke off, or that was served
+	parses    bool        // and only parsers can tell how it goes on
+	whole     int         // max_tokens of the whole answer
+	tries     int         // number of its last attempt, once done
+	body      int         // bytes of it kept after it was accepted
+	next      *bus.Task   // its reader wants it to go on elsewhere, if its agent has failed
+	asked     time.Time   // since then
+	final     *bus.Result // once done, if it held money then
+	closed    time.Time   // when it was done
+	until     time.Time   // when done: to be forgotten
 }
 
 // moreInboxes bounds how many requests for one task wait for its answer.
@@ -179,10 +194,11 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.closePurse(t.key.client)
 	count(n.stats.Tasks, r.Code)
 	n.status.changed = true
-	switch {
-	case len(t.inboxes) > 0:
+	waited := len(t.inboxes) > 0
+	if waited {
 		n.answer(t, &bus.Answer{Result: r})
-	case tell && t.reply != "":
+	}
+	if tell && t.reply != "" && (!waited || t.moves > 0) {
 		n.send(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Result: r})
 	}
 	t.state = done
@@ -251,12 +267,12 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 	switch {
 	case t.digest != digest:
 		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
-	case t.state == running && t.hold.recovered && m.Attempt == t.hold.rec.Attempt &&
+	case t.state == running && t.hold.state == replayed && m.Attempt == t.hold.rec.Attempt &&
 		n.now.Before(t.hold.expires):
 		n.takeUp(t, m)
 	case t.state != done && t.accepted != nil:
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted})
-	case t.state != done && t.told:
+	case t.state != done && t.told && t.moves == 0:
 		n.send(m.Inbox, &bus.Answer{Result: n.refusal(m, bus.CodeUnknown, time.Second,
 			"an agent may be serving the task: it said nothing")})
 	case t.state != done && len(t.inboxes) < moreInboxes:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/integration/vllmsim"
 )
 
@@ -73,7 +74,7 @@ func TestEnginesThatMisbehave(t *testing.T) {
 				}
 				io.Copy(io.Discard, r.Body)
 				w.Header().Set("Content-Type", "text/event-stream")
-				for end := time.After(20 * time.Second); c.stream(w); {
+				for end := time.After(time.Minute); c.stream(w); {
 					w.(http.Flusher).Flush()
 					select {
 					case <-r.Context().Done():
@@ -95,7 +96,7 @@ func TestEnginesThatMisbehave(t *testing.T) {
 			if c.most > 0 && r.Usage.Output > c.most {
 				t.Errorf("%d output tokens are billed, at most %d were asked for", r.Usage.Output, c.most)
 			}
-			eventually(t, "it is paid as its client was told",
+			bustest.Eventually(t, "it is paid as its client was told",
 				func() bool { return before-balance(t, m, "dev") == r.Paid() })
 			if c.code != "" && r.Paid() != 0 {
 				t.Errorf("it cost %s", r.Paid())
@@ -105,7 +106,7 @@ func TestEnginesThatMisbehave(t *testing.T) {
 				t.Errorf("%s was paid", r.Paid())
 			}
 			bad.Store(false)
-			eventually(t, "the next task is served", func() bool {
+			bustest.Eventually(t, "the next task is served", func() bool {
 				a, err := m.Ask(t.Context(), chat("Hello again"))
 				return err == nil && a.Result.Code == ""
 			})

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/bus/bustest"
 )
 
 // cutter is a way to an engine that breaks in the middle of a stream.
@@ -177,14 +178,14 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 			}
 			cuts := 0
 			for k := int64(2); k < 50; k++ {
-				eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
+				bustest.Eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 				way.after.Store(k)
 				got, said, r := ask(nil, members)
 				for range 20 { // an agent that has just failed is looked at before it is sold again
 					if way.after.Load() == 0 {
 						break
 					}
-					eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
+					bustest.Eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 					got, said, r = ask(nil, members)
 				}
 				switch {
@@ -229,8 +230,8 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 		{"dies", "", syscall.SIGKILL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
-			eventually(t, "the first agent serves",
+			bustest.Eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
+			bustest.Eventually(t, "the first agent serves",
 				func() bool { _, _, r := ask(nil, `"max_tokens":1`); return r.Agent == "first" })
 			var got []uint32
 			var said string
@@ -254,7 +255,7 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 					break
 				}
 				t.Logf("stopped when %d tokens were there, and had them all", hurtAt)
-				eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
+				bustest.Eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 			}
 			t.Logf("hurt when %d of %d tokens were there; %+v, billed %+v", hurtAt, len(got), r.Usage,
 				r.Billed)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
@@ -44,7 +45,7 @@ func broken(t *testing.T, m *local.Market, f vllmsim.Fault, more ...func(*bus.Ta
 		if err := first.Inject(f); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
+		bustest.Eventually(t, "eight slots are free", func() bool { return m.Free() == 8 })
 		chunks = nil
 		var err error
 		if a, err = m.AskWith(t.Context(), chat(hard.Turns[0].User, more...),
@@ -223,7 +224,7 @@ func TestAHungEngine(t *testing.T) {
 	if err != nil || a.Text != hard.Turns[0].Answer || a.Result.Agent != "second" {
 		t.Fatalf("%q, %+v, %v", a.Text, a.Result, err)
 	}
-	eventually(t, "the hung agent's slots are gone", func() bool { return m.Free() == 4 })
+	bustest.Eventually(t, "the hung agent's slots are gone", func() bool { return m.Free() == 4 })
 	first.Freeze(false)
-	eventually(t, "they are back", func() bool { return m.Free() == 8 })
+	bustest.Eventually(t, "they are back", func() bool { return m.Free() == 8 })
 }

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/embedded"
 	"souk/cmd/local"
 )
@@ -151,7 +152,7 @@ func TestCancel(t *testing.T) {
 	if r.Code != bus.CodeCancelled || r.Cost <= 0 || r.Usage.Output >= 300 {
 		t.Errorf("got %+v; want it cancelled and paid in part", r)
 	}
-	eventually(t, "both slots free again", func() bool { return m.Free() == 2 })
+	bustest.Eventually(t, "both slots free again", func() bool { return m.Free() == 2 })
 	books := balance(t, m, "dev")
 	if want := 10*1_000_000_000 - r.Paid(); books != want {
 		t.Errorf("dev has %s, want %s", books, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/ledger"
@@ -110,18 +111,6 @@ func request(t *testing.T, nc *nats.Conn, subject, body string) bus.Result {
 	return r
 }
 
-// eventually polls until ok, for at most a minute: a machine may stand still for a while.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
-
 // standstill watches whether the machine stands still, and says for how long it did so at most.
 func standstill(t *testing.T) (longest func() time.Duration) {
 	var most atomic.Int64
@@ -198,7 +187,7 @@ const passage = "Once upon a time, in a barn near a farm house, there lived a li
 func balance(t *testing.T, m *local.Market, client string) market.Credits {
 	t.Helper()
 	var sum market.Credits
-	eventually(t, "all tasks of "+client+" settled", func() bool {
+	bustest.Eventually(t, "all tasks of "+client+" settled", func() bool {
 		books, err := m.Books()
 		if err != nil {
 			t.Fatal(err)

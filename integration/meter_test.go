@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/cmd/local"
 	"souk/integration/vllmsim"
 	"souk/market"
@@ -113,7 +114,7 @@ func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
 				t.Errorf("the engine computed %+v, which the card says costs %s: paid were %s for %+v", u,
 					want, a.Result.Cost, a.Result.Usage)
 			}
-			eventually(t, "it is paid as its client was told",
+			bustest.Eventually(t, "it is paid as its client was told",
 				func() bool { return before-balance(t, m, "dev") == a.Result.Paid() })
 		})
 	}
@@ -155,12 +156,12 @@ func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if chunks < 0 {
-			eventually(t, "the engine has the request", func() bool {
+			bustest.Eventually(t, "the engine has the request", func() bool {
 				return gauge(t, url, "vllm:num_requests_waiting")+
 					gauge(t, url, "vllm:num_requests_running") == 1
 			})
 			s.Cancel()
-			eventually(t, "the cancel is there, or soon will be", func() bool { return r.IntN(4) == 0 })
+			bustest.Eventually(t, "the cancel is there, or soon will be", func() bool { return r.IntN(4) == 0 })
 			engine.Freeze(false)
 		}
 		for range chunks {
@@ -178,7 +179,7 @@ func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 		if !ok || result.Code != bus.CodeCancelled {
 			t.Fatalf("after %d chunks: %+v, %v", chunks, result, err)
 		}
-		eventually(t, "the slot is free", func() bool {
+		bustest.Eventually(t, "the slot is free", func() bool {
 			return gauge(t, url, "vllm:num_requests_waiting")+gauge(t, url, "vllm:num_requests_running") == 0
 		})
 		nowPrompt, nowCached := computed(t, url)
@@ -195,7 +196,7 @@ func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 				"for %+v", i, chunks, u, card.Cost(u), result.Cost, result.Usage)
 		}
 		paid += result.Paid()
-		eventually(t, "it is paid as its client was told",
+		bustest.Eventually(t, "it is paid as its client was told",
 			func() bool { return before-balance(t, m, "dev") == paid })
 		s.Close()
 	}

@@ -37,6 +37,9 @@ type economy struct {
 	deposits map[string]market.Credits
 	paid     map[string]market.Credits
 	payouts  map[string]market.Credits // by id, asked for
+	shared   map[string]market.Credits // of surplus, by client
+	shares   map[string]string         // by id of the distribution
+	given    map[string]string         // those that were said to be made
 	came     map[string]time.Time      // requests, at the treasury
 	empty    map[[2]string]time.Time   // when a hub last had nothing idle of a client's
 	answers  map[string]string         // by task
@@ -89,6 +92,7 @@ func newEconomy(t *testing.T, seed uint64, hubs int, deposits map[string]market.
 		paid:    map[string]market.Credits{},
 		payouts: map[string]market.Credits{}, came: map[string]time.Time{}, empty: map[[2]string]time.Time{},
 		answers: map[string]string{}, told: map[string]string{}, waiting: map[string]bool{},
+		shared: map[string]market.Credits{}, shares: map[string]string{}, given: map[string]string{},
 	}
 	salt := byte(0)
 	e.bank = treasury.New(treasury.Default(), func() [16]byte { salt++; return [16]byte{salt} })
@@ -175,6 +179,9 @@ func (e *economy) durable(journal string, f ledger.Frame) {
 	for i := range f.Records {
 		if r := &f.Records[i]; r.Kind == ledger.KindPayout {
 			e.paid[r.Transfer.Client] += r.Transfer.Amount
+		} else if x := r.Transfer; r.Kind == ledger.KindDistribute && journal == ledger.Treasury {
+			e.shared[x.Client] += x.Amount
+			e.shares[bus.DistributeID(x.Hub, x.Number)] = fmt.Sprint(x.Amount, " to ", x.Client)
 		}
 	}
 }
@@ -423,8 +430,9 @@ func (e *economy) conserved() (underWay market.Credits) {
 	for c, deposit := range e.deposits {
 		prepaid, _ := bank.Prepaid(c)
 		have := prepaid + bank.Allotted(c, "")
-		if have+e.paid[c] != deposit {
-			e.t.Fatalf("%s has %s and was paid %s of %s", c, have, e.paid[c], deposit)
+		if have+e.paid[c] != deposit+e.shared[c] {
+			e.t.Fatalf("%s has %s and was paid %s of %s and %s of surplus", c, have, e.paid[c], deposit,
+				e.shared[c])
 		}
 	}
 	if found := ledger.Across(e.audit(ledger.Treasury), audits); len(found) > 0 {

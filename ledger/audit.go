@@ -64,8 +64,7 @@ type Report struct {
 	Fees     market.Credits
 	Findings []Finding // the first MaxFindings, in order
 	Count    int       // all of them
-	// Checkpoints is false for a journal that has none yet, so that level 1 had nothing to check.
-	Checkpoints bool
+	Closed   bool      // nothing can follow; known from level 2 on
 }
 
 // Damaged reports whether any finding says that stored bytes are not what was written.
@@ -347,7 +346,7 @@ func (a *Audit) Finish() Report {
 	if out.Journal.Journal == "" {
 		out.Journal.Journal = a.name
 	}
-	out.Open = len(a.book.open)
+	out.Open, out.Closed = len(a.book.open), a.book.head.closed
 	for _, h := range a.book.open {
 		if h.Expires < a.book.head.time {
 			out.Overdue++

@@ -123,6 +123,13 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			add("I11", treasury.journal(), numbered(name, "distribute", uint64(n)),
 				"the same distribution in the hub's journal", "%s", got.amount)
 		})
+		in, out, given := len(m.in[name]), len(m.out[name]), len(m.surplus[name])
+		if treasury.book.Closed(name) &&
+			(in != len(granted) || out != len(t.out[name]) || given != len(t.surplus[name])) {
+			add("I11", treasury.journal(), name+"/close", fmt.Sprintf(
+				"nothing in flight: %d grants, %d returns and %d distributions in the hub's journal",
+				len(granted), len(t.out[name]), len(t.surplus[name])), "%d, %d and %d", in, out, given)
+		}
 		for client, paid := range h.marked.paid {
 			// refunds may have come since, and have been returned
 			charged[client] += min(paid, h.paid[client])

@@ -77,7 +77,13 @@ type op struct {
 }
 
 // counters are the last numbers of a hub's transfers.
-type counters struct{ grant, giveBack, distribute uint64 }
+type counters struct {
+	grant, giveBack, distribute uint64
+	// the last distribution of its surplus: to which client, "" for the outside, and how much
+	payee string
+	share market.Credits
+	ended bool // treasury: the hub ends, and takes part in nothing more
+}
 
 // NewBook returns an empty book, before the journal's first record.
 func NewBook() *Book {
@@ -246,8 +252,27 @@ func (b *Book) LastGrant(hub string) uint64 { return b.counters(hub).grant }
 // LastReturn is the number of the last return of a hub: made, in its own book; taken in, in the treasury's.
 func (b *Book) LastReturn(hub string) uint64 { return b.counters(hub).giveBack }
 
-// LastDistribute is the number of the last distribution of a hub's surplus.
-func (b *Book) LastDistribute(hub string) uint64 { return b.counters(hub).distribute }
+// LastDistribute is the number of the last distribution of a hub's surplus, to which client it went, "" for
+// the outside, and how much it was.
+func (b *Book) LastDistribute(hub string) (n uint64, client string, amount market.Credits) {
+	c := b.counters(hub)
+	return c.distribute, c.payee, c.share
+}
+
+// Closed reports whether a journal is closed: this one, or in the treasury's book that of a hub which ended.
+func (b *Book) Closed(journal string) bool {
+	return journal == b.head.journal && b.head.closed || b.counters(journal).ended
+}
+
+// EndedHubs is how many hubs ended, in the treasury's book.
+func (b *Book) EndedHubs() (n int) {
+	for _, c := range b.hubs {
+		if c.ended {
+			n++
+		}
+	}
+	return n
+}
 
 func (b *Book) counters(hub string) counters {
 	if c := b.hubs[hub]; c != nil {

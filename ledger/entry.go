@@ -92,6 +92,12 @@ func NewDistribute(hub string, n uint64, client string, amount market.Credits, n
 	return r
 }
 
+// NewClose closes a journal: nothing follows. In the treasury's journal one of a hub's name ends the hub: no
+// transfer to or from it follows.
+func NewClose(journal string, salt [16]byte) Record {
+	return Record{Kind: KindClose, ID: journal + "/close", Salt: salt}
+}
+
 // NewRefund gives amount of capture of back to the client that paid it, out of account payer. n counts
 // the refunds of one capture from 1.
 func NewRefund(hold string, n uint64, client, payer string, amount market.Credits, reason string,

@@ -10,8 +10,16 @@ var ErrDiskFull = errors.New("disk is nearly full")
 //
 // Append makes all frames durable, in order, with one sync, and returns only then. Frames must follow on what
 // is stored: Seq without a gap, Epoch and Time not lower. After an error other than ErrDiskFull the journal
-// takes nothing more and the process must stop: a failed sync is never retried. Replay calls f with every
-// stored frame from the first; it ends before the first Append. One goroutine at a time.
+// takes nothing more and the process must stop: a failed sync is never retried. One goroutine at a time.
+//
+// Restore brings a replica to the last stored frame, before the first Append. A journal may keep snapshots
+// beside its frames, so that a start need not read it from the first: then the replica is given the newest
+// one that fits and the frames behind it. Snapshots are made of frames that are durable, and prove nothing:
+// one that does not fit the journal in anything is ignored.
+//
+// Follow has the journal make a snapshot whenever one would spare the next start enough: of a replica that is
+// fresh, the last snapshot, and the frames behind it. It returns at once, and goes on beside anything but
+// Restore and Close until end is called.
 //
 // HasRoom says whether the disk has room for new holds; if not, an Append of a round may be refused with
 // ErrDiskFull. A hub asks before it clears one, since its state cannot go back.
@@ -19,42 +27,13 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // Life names this opening of the journal, "" where openings have no names, and Ended reports whether a life
 // is of an earlier one: its process has ended, for we have its lock.
 type Journal interface {
-	Replay(f func(Frame) error) error
+	Restore(r Replica) error
+	Follow(fresh func() Replica) (end func())
 	Append(frames ...Frame) error
 	HasRoom() bool
 	Life() string
 	Ended(life string) bool
 	Close() error
-}
-
-// Restorer is a Journal that keeps snapshots beside its frames, so that a start need not read it from the
-// first. They are made of frames that are durable, and prove nothing: one that does not fit the journal in
-// anything is ignored.
-type Restorer interface {
-	// Restore is Replay for a Replica: it is given the newest snapshot that fits, if there is one, and the
-	// frames behind it; all frames where it can make nothing of that.
-	Restore(r Replica) error
-	// Follow makes a snapshot whenever one would spare the next start enough: of a replica that is fresh, the
-	// last snapshot, and the frames behind it. It returns at once, and goes on beside anything but Restore
-	// and Close until end is called.
-	Follow(fresh func() Replica) (end func())
-}
-
-// Restore brings a replica to the last frame of a journal to which nothing was appended yet, by a snapshot if
-// it keeps any.
-func Restore(j Journal, r Replica) error {
-	if k, ok := j.(Restorer); ok {
-		return k.Restore(r)
-	}
-	return j.Replay(func(f Frame) error { return r.Apply(f.Seq, f.Epoch, AppendFrame(nil, &f)) })
-}
-
-// Follow has a journal that keeps snapshots make them until end is called.
-func Follow(j Journal, fresh func() Replica) (end func()) {
-	if k, ok := j.(Restorer); ok {
-		return k.Follow(fresh)
-	}
-	return func() {}
 }
 
 // Replica is a state that a journal's frames build and that can be written down between any two of them. Made

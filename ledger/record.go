@@ -20,7 +20,7 @@ const (
 	KindReturn     Kind = 12 // hub: unspent allotment handed back
 	KindReclaim    Kind = 13 // treasury: a return taken in
 	KindDistribute Kind = 14 // treasury: surplus leaves
-	KindClose      Kind = 15 // last record of a journal: balances and open holds carried on
+	KindClose      Kind = 15 // last record of a journal; at the treasury, of its dealings with a hub
 	KindSeal       Kind = 16 // asks of a class's owners, sealed, for an epoch
 	KindTariff     Kind = 17 // the same opened: who sells in the epoch, and what they are paid
 )

@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 )
 
 // roundHead is what the book needs of a round.
@@ -41,19 +42,35 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 	case KindSeal, KindTariff:
 		return b.applyEpoch(r)
 	case KindClose:
-		if err := b.whole(); err != nil {
-			return err
-		}
-		if r.ID != h.journal+"/close" {
-			return broken(ErrIllegal, "I10", r.ID, "id "+h.journal+"/close", "%q", clip(r.ID))
-		}
-		if err := b.legsAre(r, nil); err != nil {
-			return err
-		}
-		h.closed = true
-		return nil
+		return b.applyClose(r)
 	}
 	return b.applyTransfer(r)
+}
+
+// applyClose ends the journal, or at the treasury a hub.
+func (b *Book) applyClose(r *Record) error {
+	h := &b.head
+	if err := b.whole(); err != nil {
+		return err
+	}
+	if err := b.legsAre(r, nil); err != nil {
+		return err
+	}
+	name, ok := strings.CutSuffix(r.ID, "/close")
+	switch c := b.hubs[name]; {
+	case ok && name == h.journal:
+		h.closed = true
+	case !ok || h.role != RoleTreasury:
+		return broken(ErrIllegal, "I10", r.ID, "id "+h.journal+"/close", "%q", clip(r.ID))
+	case c == nil:
+		return broken(ErrIllegal, "I10", r.ID, "a hub that there were dealings with", "%q", clip(name))
+	case c.ended:
+		return ErrRepeat
+	default:
+		c.ended = true
+		b.undo = append(b.undo, undo{do: func() { c.ended = false }})
+	}
+	return nil
 }
 
 // at reports whether a journal of that role may hold such records.

@@ -21,11 +21,12 @@ import (
 //	ended     list, the oldest first, of: round and slot packed; client, agent; cost ±, premium ±, fee ±, refunded ±;
 //	          refunds; digest 8 bytes; kind 1 byte; reversed 1 byte
 //	transfers list, the oldest first, of: id; kind 1 byte; client; amount ±; note 8 bytes
-//	hubs      list, by name, of: name; last grant, return and distribution
+//	hubs      list, by name, of: name; last grant, return and distribution; the last one's client and amount ±;
+//	          ended 1 byte; the last three since version 2
 //	allotted  list, by client and hub, of: client, hub, amount ±
 //	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of the tariff;
 //	          uses that count, list of them; the last one; the next one's tie-break 32 bytes
-const bookVersion = 1
+const bookVersion = 2
 
 // appendBook appends what the book holds to dst.
 func (b *Book) appendBook(dst []byte) []byte {
@@ -68,6 +69,8 @@ func (b *Book) appendBook(dst []byte) []byte {
 		for _, n := range [...]uint64{c.grant, c.giveBack, c.distribute} {
 			dst = binary.AppendUvarint(dst, n)
 		}
+		dst = binary.AppendVarint(appendString(dst, c.payee), int64(c.share))
+		dst = append(dst, flag(c.ended, 1))
 	}
 	return b.appendClasses(b.appendAllotted(dst))
 }
@@ -112,8 +115,12 @@ func appendUse(dst []byte, u market.ClassUse) []byte {
 // the proof of anything, but no account of it is short, and every hold is covered.
 func (d *decoder) book() *Book {
 	b := NewBook()
-	if v := d.bytes(1); len(v) == 1 && v[0] != bookVersion {
-		d.fail(fmt.Sprintf("a book of version %d, want %d", v[0], bookVersion))
+	version := byte(0)
+	if v := d.bytes(1); len(v) == 1 {
+		version = v[0]
+	}
+	if version != 1 && version != bookVersion {
+		d.fail(fmt.Sprintf("a book of version %d, want 1 or %d", version, bookVersion))
 	}
 	h := &b.head
 	h.journal, h.role, h.domain = d.string(), d.string(), d.string()
@@ -130,7 +137,7 @@ func (d *decoder) book() *Book {
 	d.holds(b)
 	d.ended(b)
 	d.transfers(b)
-	d.hubs(b)
+	d.hubs(b, version)
 	d.classes(b)
 	return b
 }
@@ -242,12 +249,16 @@ func (d *decoder) transfers(b *Book) {
 	}
 }
 
-func (d *decoder) hubs(b *Book) {
+func (d *decoder) hubs(b *Book, version byte) {
 	before := ""
 	for n := d.count(4); n > 0 && d.fault == ""; n-- {
 		name := d.string()
-		c := &counters{d.uvarint(), d.uvarint(), d.uvarint()}
-		if name <= before || !ValidID(name) || *c == (counters{}) {
+		c := &counters{grant: d.uvarint(), giveBack: d.uvarint(), distribute: d.uvarint()}
+		if version > 1 {
+			c.payee, c.share, c.ended = d.name(), d.credits(), d.bit()
+		}
+		if name <= before || !ValidID(name) || *c == (counters{}) || c.share < 0 ||
+			c.payee != "" && !ValidID(c.payee) {
 			d.fail("no hub, or one out of order")
 		}
 		b.hubs[name], before = c, name

@@ -84,6 +84,9 @@ func (b *Book) numberFollows(r *Record) error {
 		b.hubs[t.Hub] = c
 		b.undo = append(b.undo, undo{do: func() { delete(b.hubs, t.Hub) }}) // a refusal leaves no name behind
 	}
+	if c.ended {
+		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+t.Hub+", which has ended", "%s", r.Kind)
+	}
 	var n *uint64
 	name := ""
 	switch r.Kind {
@@ -108,8 +111,11 @@ func (b *Book) numberFollows(r *Record) error {
 		}
 		return broken(err, "I11", r.ID, fmt.Sprintf("%s %d of %s next", name, *n+1, t.Hub), "%d", t.Number)
 	}
-	*n++
-	b.undo = append(b.undo, undo{do: func() { *n-- }})
+	before := *c
+	b.undo = append(b.undo, undo{do: func() { *c = before }})
+	if *n++; r.Kind == KindDistribute {
+		c.payee, c.share = t.Client, t.Amount
+	}
 	return nil
 }
 

@@ -27,7 +27,7 @@ func BenchmarkRelay(b *testing.B) {
 	d := dispatch("h")
 	d.MaxTokens = 1 << 24
 	d.CostCap = 1 << 60
-	st := newLive(begun, d, a.core.Begin(d), s.cfg.KeepStream)
+	st := agentd.NewStream(begun, d, a.core.Begin(d), s.cfg.KeepStream)
 	c := agentd.Chunk{Text: " solutions", Tokens: []uint32{2548}, Count: 1, Events: 1}
 	b.ReportAllocs()
 	for b.Loop() {

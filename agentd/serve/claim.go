@@ -10,10 +10,10 @@ import (
 )
 
 // watchClaim follows which hub sells the slots.
-func (a *seller) watchClaim(ctx context.Context) {
+func (a *agent) watchClaim(ctx context.Context) {
 	var fence int64 // of the claim that the watch has named
 	follow.Run(ctx, a.deps.Registry, bus.ClaimKey(a.cfg.ID), follow.Follower{
-		Failed: func(err error) { a.fails("claims", "claims are not watched", err) },
+		Failed: func(err error) { a.failed("claims", "claims are not watched", err) },
 		Works:  func() { a.works("claims", "the registry answers again") },
 		Set: func(kv bus.KV) {
 			fence = kv.Create
@@ -25,9 +25,9 @@ func (a *seller) watchClaim(ctx context.Context) {
 	})
 }
 
-// readClaim asks the registry itself. gone says what to make of finding none: in the moment of a dispatch
-// that says nothing new.
-func (a *seller) readClaim(ctx context.Context, gone bool) {
+// readClaim asks the registry itself. If it has no claim, then the agent is unclaimed where trustNone says so;
+// right after a dispatch its claim may only be on its way.
+func (a *agent) readClaim(ctx context.Context, trustNone bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	kv, err := follow.Get(ctx, a.deps.Registry, bus.ClaimKey(a.cfg.ID))
@@ -42,12 +42,12 @@ func (a *seller) readClaim(ctx context.Context, gone bool) {
 				"nothing is sold under it; start agentd anew", "fence", kv.Create, "seen", fence)
 		}
 		a.claimed(kv)
-	case gone:
+	case trustNone:
 		a.with(func(core *agentd.Agent) { core.Claimed(nil) })
 	}
 }
 
-func (a *seller) claimed(kv bus.KV) {
+func (a *agent) claimed(kv bus.KV) {
 	var c bus.Claim
 	if err := bus.DecodeEntry(kv.Value, &c); err != nil {
 		a.log.Warn("claim cannot be read", "err", err)
@@ -57,29 +57,29 @@ func (a *seller) claimed(kv bus.KV) {
 	a.with(func(core *agentd.Agent) { core.Claimed(&c) })
 }
 
-// askClaim has the claim itself read, since a hub that has just claimed us may be faster than the watch, and
-// f called then. What comes while it is being read waits for the next reading: the dispatches of a round come
-// together. It returns false if as many wait as could run.
-func (a *seller) askClaim(f func()) bool {
+// afterClaim has the claim read from the registry and then calls f: a hub that has just claimed the agent
+// may be faster than the watch. What comes during a reading waits for the next one: the dispatches of a round
+// come together. It returns false, and f is not called, if as many wait as could run.
+func (a *agent) afterClaim(f func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.unsure) >= a.cfg.Slots {
 		return false
 	}
 	a.unsure = append(a.unsure, f)
-	if !a.asking {
-		a.asking = true
-		a.sends.Go(a.readClaims)
+	if !a.reading {
+		a.reading = true
+		a.reports.Go(a.readClaims)
 	}
 	return true
 }
 
 // readClaims reads the claim for those who wait for it, until nobody does.
-func (a *seller) readClaims() {
+func (a *agent) readClaims() {
 	for {
 		a.mu.Lock()
 		wait := a.unsure
-		a.unsure, a.asking = nil, len(wait) > 0
+		a.unsure, a.reading = nil, len(wait) > 0
 		a.mu.Unlock()
 		if len(wait) == 0 {
 			return

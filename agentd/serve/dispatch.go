@@ -3,15 +3,14 @@ package serve
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"souk/agentd"
 	"souk/bus"
 )
 
-// onCall tells the hub that has claimed us what a task is to bring us, sealed at first.
-func (a *seller) onCall(m bus.Msg) {
+// onCall tells the hub that has claimed the agent its ask, sealed at first.
+func (a *agent) onCall(m bus.Msg) {
 	c := new(bus.Call)
 	domain := bus.LastToken(m.Subject)
 	err := bus.Decode(m.Data, c)
@@ -25,66 +24,47 @@ func (a *seller) onCall(m bus.Msg) {
 		a.log.Debug("call ignored", "domain", domain, "err", err)
 		return
 	}
-	a.tell(bus.AskSubject(domain, a.cfg.ID), ask)
+	a.send(bus.AskSubject(domain, a.cfg.ID), ask)
 }
 
-// onDispatch answers a hub.
-func (a *seller) onDispatch(m bus.Msg) {
+// onDispatch accepts or refuses a hub's dispatch.
+func (a *agent) onDispatch(m bus.Msg) {
 	d := new(bus.Dispatch)
-	reply := bus.DispatchReply{Agent: a.cfg.ID}
 	if err := bus.Decode(m.Data, d); err != nil {
-		reply.Code, reply.Message = bus.CodeOf(err), err.Error()
-		a.answer(m.Reply, reply)
+		a.reply(m.Reply, bus.DispatchReply{Agent: a.cfg.ID, Code: bus.CodeOf(err), Message: err.Error()})
 		return
 	}
 	d.Task.Trace = bus.TraceOf(m.Header)
 	domain, to := bus.LastToken(m.Subject), m.Reply
-	reply, started := a.take(domain, d)
-	if reply.Code == bus.CodeNotClaimed && a.askClaim(func() {
-		again, started := a.take(domain, d)
-		a.start(started)
-		a.answer(to, again)
+	reply, s := a.accept(domain, d)
+	if reply.Code == bus.CodeNotClaimed && a.afterClaim(func() {
+		again, s := a.accept(domain, d)
+		a.start(s)
+		a.reply(to, again)
 	}) {
 		return
 	}
-	a.start(started) // the engine first: the reader waits for it longest
-	a.answer(to, reply)
+	a.start(s) // the engine first: the reader waits for it longest
+	a.reply(to, reply)
 }
 
-// live is an answer and who may touch it. mu is held around every method of the stream and the sending of
-// what that returns; the seller's own guards cancel and quit.
-type live struct {
-	mu sync.Mutex
-	agentd.Stream
-
-	kept   *agentd.Kept[*live]
-	era    int64 // of the bus when it began
-	cancel context.CancelCauseFunc
-	quit   *time.Timer // ends it after a cancel if the engine says nothing
-}
-
-// take puts a dispatch to the core and makes the stream of an accepted one.
-func (a *seller) take(domain string, d *bus.Dispatch) (bus.DispatchReply, *live) {
+// accept puts a dispatch to the core and makes the stream of an accepted one.
+func (a *agent) accept(domain string, d *bus.Dispatch) (bus.DispatchReply, *agentd.Stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	reply, ok := a.core.Dispatch(domain, d)
 	if !ok {
 		return reply, nil
 	}
-	s := newLive(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)
-	s.era = a.era.Load()
-	s.kept = a.shelf.Add(s.ID, s.Hold, s)
+	s := agentd.NewStream(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)
+	a.streams.Add(s)
 	a.runs.Add(1)
 	return reply, s
 }
 
-func newLive(now time.Time, d *bus.Dispatch, run *agentd.Run, keep int) *live {
-	return &live{Stream: agentd.NewStream(now, d, run, keep)}
-}
-
-func (a *seller) answer(to string, r bus.DispatchReply) {
+func (a *agent) reply(to string, r bus.DispatchReply) {
 	if to != "" {
-		a.tell(to, &r)
+		a.send(to, &r)
 	}
 	if r.Code != "" {
 		a.log.Debug("refused", "hold", r.Hold, "code", r.Code, "why", r.Message)
@@ -92,8 +72,8 @@ func (a *seller) answer(to string, r bus.DispatchReply) {
 	nudge(a.kick)
 }
 
-// start serves an accepted dispatch.
-func (a *seller) start(s *live) {
+// start has the engine serve an accepted dispatch.
+func (a *agent) start(s *agentd.Stream) {
 	if s == nil {
 		return
 	}
@@ -104,10 +84,11 @@ func (a *seller) start(s *live) {
 	}
 	ctx, done := context.WithTimeoutCause(context.Background(), limit, agentd.ErrTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
+	outages := a.outages.Load()
 	a.mu.Lock()
-	s.cancel = cancel
+	a.cancels[s] = cancel
 	request := a.core.Request(d)
-	if why := s.kept.Stopped(); why != nil { // before it began
+	if why := s.Stopped(); why != nil { // before it began
 		cancel(why)
 	}
 	a.mu.Unlock()
@@ -115,24 +96,26 @@ func (a *seller) start(s *live) {
 		defer a.runs.Done()
 		defer done()
 		answer, err := a.engine.Complete(ctx, request, func(c agentd.Chunk) error { return a.relay(s, c) })
-		a.finish(s, answer, err)
+		a.finish(s, outages, answer, err)
 		cancel(nil)
 	}()
 }
 
 // relay passes on what one read of the engine's socket yielded.
-func (a *seller) relay(s *live, c agentd.Chunk) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
+	a.mu.Lock()
 	data, err := s.Take(time.Now(), c, a.deps.Bus.MaxPayload())
+	a.mu.Unlock()
 	if err != nil || data == nil {
 		return err
 	}
 	return a.publish(s, data)
 }
 
-// publish sends a chunk to its reader. A bus that is away loses it; the reader asks again.
-func (a *seller) publish(s *live, data []byte) error {
+// publish sends a chunk to its reader. The lock is free: a connection may be slow. One goroutine publishes a
+// stream's chunks and its end; a heartbeat that overtakes one of them has the reader ask for it again, at worst.
+// A bus that is away loses the chunk, and the reader asks again.
+func (a *agent) publish(s *agentd.Stream, data []byte) error {
 	if s.Reply == "" {
 		return nil
 	}
@@ -142,42 +125,36 @@ func (a *seller) publish(s *live, data []byte) error {
 	return nil
 }
 
-// finish settles a run: the reader's last word first, then the hub's account.
-func (a *seller) finish(s *live, answer agentd.Answer, err error) {
-	s.mu.Lock()
+// finish settles a run: the reader's end frame goes out first, then the hub's completion. outages is what
+// the server had counted when the run began.
+func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, err error) {
 	d := s.Dispatch()
+	a.mu.Lock()
 	e, data, err := s.End(time.Now(), answer, err, a.deps.Bus.MaxPayload())
-	unsaid := s.Unsaid()
-	if s.era == a.era.Load() && s.era%2 == 0 && err == nil {
+	s.Spooled = outages == a.outages.Load() && outages%2 == 0 && err == nil
+	a.mu.Unlock()
+	if s.Spooled {
 		// Before its reader can have the answer's end. While the bus is away nobody can say what of it is
-		// delivered. A disk may be slow, and others look at the stream.
-		s.mu.Unlock()
+		// delivered. The lock is free: a disk may be slow.
 		c := e.Completion
 		c.Boot = a.boot
-		a.keepReport(agentd.Report{Domain: d.Domain, Completion: c})
-		s.mu.Lock()
+		a.addToSpool(agentd.Report{Domain: d.Domain, Completion: c})
 	}
-	if err == nil && !unsaid {
+	if err == nil && data != nil {
 		err = a.publish(s, data)
 	}
-	s.mu.Unlock()
 	if err != nil {
 		a.log.Error("end frame not sent", "client", s.ID.Client, "task", s.ID.Task, "err", err)
 	}
 
 	a.mu.Lock()
+	delete(a.cancels, s)
 	c := a.core.Ended(d, &e)
+	a.streams.Ended(time.Now(), s, a.Server.cfg.KeepFrames)
 	a.suspect = a.suspect || e.Doubtful
-	if e.Engine {
-		a.core.Unhealthy() // until it has been looked at, which is now: whatever comes next would fare as ill
+	if e.Engine { // until it has been looked at, which is now: the next task would fare no better
+		a.core.Unhealthy()
 	}
-	if s.cancel = nil; s.quit != nil {
-		s.quit.Stop()
-	}
-	s.mu.Lock()
-	bytes := s.Bytes()
-	s.mu.Unlock()
-	a.shelf.Put(time.Now(), s.kept, bytes, a.Server.cfg.KeepFrames, unsaid)
 	a.mu.Unlock()
 	if e.Engine {
 		a.log.Warn("the engine failed a task", "client", s.ID.Client, "task", s.ID.Task, "err",
@@ -185,11 +162,11 @@ func (a *seller) finish(s *live, answer agentd.Answer, err error) {
 		nudge(a.check)
 	}
 	nudge(a.kick)
-	a.sends.Go(func() { a.report(agentd.Report{Domain: d.Domain, Completion: c}) })
+	a.reports.Go(func() { a.report(agentd.Report{Domain: d.Domain, Completion: c}) })
 }
 
 // heartbeats tell readers whose engine is silent that their task is alive.
-func (a *seller) heartbeats(ctx context.Context) {
+func (a *agent) heartbeats(ctx context.Context) {
 	every := a.Server.cfg.Heartbeat
 	t := time.NewTicker(every / 4)
 	defer t.Stop()
@@ -198,16 +175,18 @@ func (a *seller) heartbeats(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
+			var readers []string
+			var beats []*bus.Chunk
 			a.mu.Lock()
-			a.shelf.Sweep(now)
-			running := a.shelf.Running()
-			a.mu.Unlock()
-			for _, s := range running {
-				s.mu.Lock()
+			a.streams.Sweep(now)
+			for s := range a.streams.Running {
 				if beat := s.Heartbeat(now, every*3/4); beat != nil {
-					a.tell(s.Reply, beat)
+					readers, beats = append(readers, s.Reply), append(beats, beat)
 				}
-				s.mu.Unlock()
+			}
+			a.mu.Unlock()
+			for i, beat := range beats {
+				a.send(readers[i], beat)
 			}
 		}
 	}

@@ -9,32 +9,10 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 )
 
-// extremes are what a forged or mistaken number may be.
-var extremes = []int64{0, 1, 60, 1 << 24, 3600 * 1e6, 1 << 50, 1<<62 - 1, 1<<63 - 1, -1}
-
-// numbers calls f for every number in a message, with a way to set it.
-func numbers(v reflect.Value, path string, f func(path string, set func(int64))) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			numbers(v.Elem(), path, f)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				numbers(v.Field(i), path+"."+v.Type().Field(i).Name, f)
-			}
-		}
-	case reflect.Int, reflect.Int64:
-		f(path, v.SetInt)
-	case reflect.Uint64:
-		f(path, func(n int64) { v.SetUint(uint64(n)) })
-	}
-}
-
-// One forged message of each kind, with each of its numbers at the extremes, is said to an agent that serves.
+// One forged message of each kind, with each of its numbers at the bustest.Extremes, is said to an agent that serves.
 // What it serves comes to its reader in full, and its hub's next task is served.
 func TestOneForgedMessageToAnAgent(t *testing.T) {
 	inTown(t, func(o *town, first *bus.Dispatch) {
@@ -68,10 +46,10 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 		tried := 0
 		for i, forgery := range forgeries {
 			var paths []string
-			numbers(reflect.ValueOf(forgery.make("t")), "",
+			bustest.Numbers(reflect.ValueOf(forgery.make("t")), "",
 				func(path string, _ func(int64)) { paths = append(paths, path) })
 			for _, path := range paths {
-				for _, n := range extremes {
+				for _, n := range bustest.Extremes {
 					tried++
 					o.engine.acts = []act{speak(100*time.Millisecond, "so", " it", " is")}
 					name := fmt.Sprintf("x-%d", tried)
@@ -88,7 +66,7 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 					}
 					pass(150 * time.Millisecond)
 					forged := forgery.make("t-" + name)
-					numbers(reflect.ValueOf(forged), "", func(at string, set func(int64)) {
+					bustest.Numbers(reflect.ValueOf(forged), "", func(at string, set func(int64)) {
 						if at == path {
 							set(n)
 						}

@@ -36,8 +36,9 @@ type Server struct {
 	log    *slog.Logger
 	boot   int64
 	ready  chan struct{}
-	agents []*seller
-	era    atomic.Int64 // how often the bus has come and gone: even while it is there
+	agents []*agent
+	// counts when the bus goes away and when it comes back: even while it is there
+	outages atomic.Int64
 }
 
 // NewServer judges the configuration; nothing runs before Run.
@@ -56,7 +57,7 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 		ready: make(chan struct{})}
 	for _, a := range cfg.Agents {
 		a.Engine = a.Engine.WithDefaults()
-		s.agents = append(s.agents, newSeller(s, a))
+		s.agents = append(s.agents, newAgent(s, a))
 	}
 	return s, nil
 }
@@ -116,8 +117,8 @@ func (s *Server) watchBus(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if up := s.era.Load()%2 == 0; up != h.Connected {
-				s.era.Add(1)
+			if up := s.outages.Load()%2 == 0; up != h.Connected {
+				s.outages.Add(1)
 			}
 			for _, a := range s.agents {
 				if h.Connected {
@@ -128,49 +129,46 @@ func (s *Server) watchBus(ctx context.Context) {
 	}
 }
 
-// seller runs one agent. mu guards core and shelf; where that of a [live] answer is held as well, it was
-// taken after it.
-type seller struct {
+// agent runs one agent. mu guards its machine: core and streams.
+type agent struct {
 	*Server
 	cfg        agentd.AgentConfig
 	engine     agentd.Engine
 	log        *slog.Logger
 	registered chan struct{}
 	kick       chan struct{} // the core has news
-	enrol      chan struct{} // the registration has changed
+	changed    chan struct{} // the registration has changed
 	check      chan struct{} // look at the engine now
-	missed     chan struct{} // a reader has missed something
+	resend     chan struct{} // a reader has missed something
 	runs       sync.WaitGroup
-	sends      sync.WaitGroup
+	reports    sync.WaitGroup // completions being sent, claims being read
 
 	mu      sync.Mutex
 	core    *agentd.Agent // nil until the engine is ready
-	shelf   agentd.Shelf[*live]
-	suspect bool     // the engine went silent, or failed with a 500: only an answer clears it
-	asking  bool     // a claim is being read
-	unsure  []func() // dispatches for which it is to be read once more
-	listed  string   // the state in the last registration
-	why     string   // what the last look at the engine found wrong
+	streams agentd.Streams
+	cancels map[*agentd.Stream]context.CancelCauseFunc // end the engine's requests that run
+	suspect bool                                       // the engine went silent, or failed with a 500: only an answer clears it
+	reading bool                                       // the claim, from the registry
+	unsure  []func()                                   // dispatches that wait for the next reading
+	listed  string                                     // the state in the last registration
+	why     string                                     // what the last look at the engine found wrong
 
 	secret [32]byte // of the nonces of its asks
 
-	trouble struct { // with the registry
-		sync.Mutex
-		bus.Outage
-	}
+	spool *Spool // nil: what is not acknowledged when we are killed is lost
 
-	spool     *Spool   // nil: what is not acknowledged when we are killed is lost
-	unwritten struct { // of what it did not take
+	trouble struct { // with the registry or the spool
 		sync.Mutex
 		bus.Outage
 	}
 }
 
-func newSeller(s *Server, cfg agentd.AgentConfig) *seller {
-	a := &seller{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
-		registered: make(chan struct{}), kick: make(chan struct{}, 1), enrol: make(chan struct{}, 1),
-		check: make(chan struct{}, 1), missed: make(chan struct{}, 1),
-		shelf: agentd.NewShelf[*live](s.cfg.KeepTotal)}
+func newAgent(s *Server, cfg agentd.AgentConfig) *agent {
+	a := &agent{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
+		registered: make(chan struct{}), kick: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		check: make(chan struct{}, 1), resend: make(chan struct{}, 1),
+		streams: agentd.NewStreams(s.cfg.KeepTotal),
+		cancels: map[*agentd.Stream]context.CancelCauseFunc{}}
 	crand.Read(a.secret[:])
 	return a
 }
@@ -182,8 +180,8 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// with changes the core, if there is one, and has its wishes looked after.
-func (a *seller) with(f func(*agentd.Agent)) {
+// with changes the core, if there is one, and has done what that now wants.
+func (a *agent) with(f func(*agentd.Agent)) {
 	a.mu.Lock()
 	if a.core != nil {
 		f(a.core)
@@ -192,7 +190,7 @@ func (a *seller) with(f func(*agentd.Agent)) {
 	nudge(a.kick)
 }
 
-func (a *seller) stats() agentd.AgentStats {
+func (a *agent) stats() agentd.AgentStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.core == nil {
@@ -205,7 +203,7 @@ func (a *seller) stats() agentd.AgentStats {
 }
 
 // looked notes what a look at the engine found.
-func (a *seller) looked(err error) {
+func (a *agent) looked(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.why = ""
@@ -215,7 +213,7 @@ func (a *seller) looked(err error) {
 }
 
 // run is an agent's life.
-func (a *seller) run(ctx context.Context) error {
+func (a *agent) run(ctx context.Context) error {
 	info, err := a.await(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -262,7 +260,7 @@ func (a *seller) run(ctx context.Context) error {
 	var fatal error
 	lost := make(chan struct{})
 	wg.Go(func() {
-		if fatal = a.enlist(life); fatal != nil {
+		if fatal = a.register(life); fatal != nil {
 			close(lost)
 		}
 	})
@@ -270,7 +268,7 @@ func (a *seller) run(ctx context.Context) error {
 	wg.Go(func() { a.watchEngine(life) })
 	wg.Go(func() { a.loop(life) })
 	wg.Go(func() { a.heartbeats(life) })
-	wg.Go(func() { a.repeat(life) })
+	wg.Go(func() { a.resendLoop(life) })
 	select {
 	case <-ctx.Done():
 		a.drain()
@@ -282,12 +280,12 @@ func (a *seller) run(ctx context.Context) error {
 	controls.Stop()
 	calls.Stop()
 	a.runs.Wait()
-	a.sends.Wait()
+	a.reports.Wait()
 	return fatal
 }
 
 // await waits until the engine is ready and serves the model.
-func (a *seller) await(ctx context.Context) (agentd.Info, error) {
+func (a *agent) await(ctx context.Context) (agentd.Info, error) {
 	pause := 50 * time.Millisecond
 	for n := 0; ; n++ {
 		info, err := a.engine.Info(ctx)
@@ -315,7 +313,7 @@ func (a *seller) await(ctx context.Context) (agentd.Info, error) {
 }
 
 // loop does what the core wants done.
-func (a *seller) loop(ctx context.Context) {
+func (a *agent) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
@@ -330,16 +328,16 @@ func (a *seller) loop(ctx context.Context) {
 		r := a.core.Ready(now)
 		a.mu.Unlock()
 		if r.Summary != nil {
-			a.tell(bus.SummarySubject(r.Domain, a.cfg.ID), r.Summary)
+			a.send(bus.SummarySubject(r.Domain, a.cfg.ID), r.Summary)
 		}
 		for _, c := range r.Completions {
-			a.sends.Go(func() { a.report(c) })
+			a.reports.Go(func() { a.report(c) })
 		}
 		t.Reset(max(time.Until(r.Wake), time.Millisecond))
 	}
 }
 
-func (a *seller) tell(subject string, m bus.Message) {
+func (a *agent) send(subject string, m bus.Message) {
 	data, err := bus.Encode(m)
 	if err == nil {
 		err = a.deps.Bus.Publish(bus.Msg{Subject: subject, Data: data})
@@ -354,7 +352,7 @@ func (a *seller) tell(subject string, m bus.Message) {
 	}
 }
 
-func (a *seller) coreModel() string {
+func (a *agent) coreModel() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.core.Model()

@@ -468,7 +468,7 @@ func TestResume(t *testing.T) {
 		if got, want := o.answer(), "0[unknown ]|"; got != want {
 			t.Errorf("all read: answer %q, want %q", got, want)
 		}
-		if _, n := o.server.agents[0].shelf.Size(); n != 0 {
+		if _, n := o.server.agents[0].streams.Size(); n != 0 {
 			t.Errorf("%d bytes kept of nothing", n)
 		}
 	})
@@ -485,8 +485,8 @@ func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
 		}
 		pass(15 * time.Second)
 		a := o.server.agents[0]
-		ended, bytes := a.shelf.Size()
-		named := a.shelf.Find(agentd.StreamID{Client: "ann", Task: "t-h"}) != nil
+		ended, bytes := a.streams.Size()
+		named := a.streams.Find(agentd.StreamID{Client: "ann", Task: "t-h"}) != nil
 		if named || ended != 0 || bytes != 0 {
 			t.Errorf("after 35 s: %d ended, %d bytes; found: %v", ended, bytes, named)
 		}
@@ -497,7 +497,7 @@ func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
 			o.dispatch(&e)
 			pass(100 * time.Millisecond)
 		}
-		if ended, bytes := a.shelf.Size(); bytes > 2000 || ended == 0 {
+		if ended, bytes := a.streams.Size(); bytes > 2000 || ended == 0 {
 			t.Errorf("%d bytes kept of %d answers", bytes, ended)
 		}
 	}, func(c *agentd.Config) { c.KeepTotal = 2000 })
@@ -683,7 +683,9 @@ func TestStalledEngine(t *testing.T) {
 		if got := o.server.Stats().Agents[0].State; got != bus.StateUnhealthy {
 			t.Errorf("state %s", got)
 		}
-		if r := o.dispatch(func() *bus.Dispatch { e := *d; e.Hold = "h2"; return &e }()); r.Code != bus.CodeNoSlot {
+		second := *d
+		second.Hold = "h2"
+		if r := o.dispatch(&second); r.Code != bus.CodeNoSlot {
 			t.Errorf("%+v", r)
 		}
 		pass(5 * time.Second)
@@ -1161,7 +1163,7 @@ func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
 		if wrong != nil {
 			t.Fatal(wrong)
 		}
-		s.agents[0].tell(bus.SummarySubject("math", "a1"), &bus.Summary{Agent: "a1", State: bus.StateReady})
+		s.agents[0].send(bus.SummarySubject("math", "a1"), &bus.Summary{Agent: "a1", State: bus.StateReady})
 		if got := strings.Count(log.String(), "\n"); got != lines {
 			t.Errorf("%v: %d lines, want %d:\n%s", err, got, lines, log.String())
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // openSpool returns what earlier lives have left to be acknowledged.
-func (a *seller) openSpool() ([]agentd.Report, error) {
+func (a *agent) openSpool() ([]agentd.Report, error) {
 	if a.deps.Home == nil {
 		return nil, nil
 	}
@@ -35,31 +35,27 @@ func (a *seller) openSpool() ([]agentd.Report, error) {
 	return left, nil
 }
 
-// keepReport writes a completion down, so that it is paid even if this process dies before a hub has
+// addToSpool writes a completion to the spool, so that it is paid even if this process dies before a hub has
 // acknowledged it.
-func (a *seller) keepReport(r agentd.Report) {
+func (a *agent) addToSpool(r agentd.Report) {
 	if a.spool == nil || r.Completion.Outcome == bus.OutcomeFailed {
 		return
 	}
-	const part = "spool"
-	err := a.spool.Add(r)
-	a.unwritten.Lock()
-	defer a.unwritten.Unlock()
-	if err == nil {
-		a.unwritten.Works(time.Now(), part)
-	} else if a.unwritten.Failed(time.Now(), part) {
-		a.log.Warn("completions are not written down: those that no hub has are lost if this process dies",
-			"err", err)
+	if err := a.spool.Add(r); err != nil {
+		a.failed("spool", "completions are not written down: those that no hub has are lost if this process dies",
+			err)
+	} else {
+		a.works("spool", "completions are written down again")
 	}
 }
 
-// report sends a completion once and tells the core how that went.
-func (a *seller) report(r agentd.Report) {
+// report sends a completion to its hub once and tells the core how that went.
+func (a *agent) report(r agentd.Report) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	ack, err := a.send(ctx, r)
+	ack, err := a.requestAck(ctx, r)
 	if err == nil {
-		a.decided(r.Completion, ack.Code == bus.CodeMoved)
+		a.hubDecided(r.Completion, ack.Code == bus.CodeMoved)
 	}
 	abandoned, over := false, false
 	a.with(func(core *agentd.Agent) {
@@ -74,7 +70,7 @@ func (a *seller) report(r agentd.Report) {
 		a.spool.Done(r.Completion.Hold)
 	}
 	if over {
-		nudge(a.enrol) // its hub may end the other holds of that life
+		nudge(a.changed) // its hub may end the other holds of that life
 	}
 	if abandoned {
 		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold,
@@ -86,7 +82,7 @@ func (a *seller) report(r agentd.Report) {
 	}
 }
 
-func (a *seller) send(ctx context.Context, r agentd.Report) (ack bus.CompletionAck, err error) {
+func (a *agent) requestAck(ctx context.Context, r agentd.Report) (ack bus.CompletionAck, err error) {
 	data, err := bus.Encode(&r.Completion)
 	if err != nil {
 		return ack, err
@@ -107,38 +103,33 @@ func (a *seller) send(ctx context.Context, r agentd.Report) (ack bus.CompletionA
 	return ack, nil
 }
 
-// decided tells the reader of a failed answer that there is none, unless its hub moved the task.
-func (a *seller) decided(c bus.Completion, moved bool) {
+// hubDecided sends the withheld end of a failed answer, unless its hub has moved the task to another agent.
+func (a *agent) hubDecided(c bus.Completion, moved bool) {
 	if !c.Unsaid {
 		return
 	}
+	var end []byte
 	a.mu.Lock()
-	k := a.shelf.Decided(c.Hold)
-	a.mu.Unlock()
-	if k == nil {
-		return
+	s := a.streams.Withheld(c.Hold)
+	if s != nil {
+		end = s.Decided(time.Now(), moved)
 	}
-	s := k.Answer
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if data := s.Decided(time.Now(), moved); data != nil {
-		a.publish(s, data)
+	a.mu.Unlock()
+	if end != nil {
+		a.publish(s, end)
 	}
 }
 
 // drain lets what runs finish, then has it settled.
-func (a *seller) drain() {
+func (a *agent) drain() {
 	a.with(func(core *agentd.Agent) { core.Drain() })
-	nudge(a.enrol)
+	nudge(a.changed)
 	if !a.wait(a.Server.cfg.DrainTimeout, (*agentd.Agent).Idle) {
 		a.mu.Lock()
-		n := 0
-		for _, s := range a.shelf.Running() {
-			if s.cancel != nil {
-				s.cancel(agentd.ErrDrained)
-				n++
-			}
+		for _, cancel := range a.cancels {
+			cancel(agentd.ErrDrained)
 		}
+		n := len(a.cancels)
 		a.mu.Unlock()
 		a.log.Warn("tasks cut at shutdown", "n", n)
 	}
@@ -160,7 +151,7 @@ func (a *seller) drain() {
 
 // unsettled counts the completions that are not acknowledged: those that the next life will find, and the
 // others. A failed task has nothing to lose.
-func (a *seller) unsettled() (kept, lost int) {
+func (a *agent) unsettled() (kept, lost int) {
 	a.mu.Lock()
 	open := a.core.Unacked()
 	a.mu.Unlock()
@@ -176,7 +167,7 @@ func (a *seller) unsettled() (kept, lost int) {
 }
 
 // wait returns whether the core came to a state in time.
-func (a *seller) wait(most time.Duration, ok func(*agentd.Agent) bool) bool {
+func (a *agent) wait(most time.Duration, ok func(*agentd.Agent) bool) bool {
 	deadline := time.Now().Add(most)
 	for {
 		a.mu.Lock()

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,6 +71,35 @@ func TestASpoolKeepsWhatIsNotAcknowledged(t *testing.T) {
 	}
 	must(t, again.Close())
 	openSpool(t, h, "")
+}
+
+// A disk that takes no completions is named when that begins, not for each, and so is that it works again.
+func TestASpoolThatWorksAgainIsNamed(t *testing.T) {
+	var log bytes.Buffer
+	a := &agent{spool: openSpool(t, openHome(t, t.TempDir(), "n1"), ""),
+		log: slog.New(slog.NewTextHandler(&log, nil))}
+	a.addToSpool(report("j/1/0"))
+	file := a.spool.file
+	broken, err := os.Open(a.spool.path) // takes no writes
+	must(t, err)
+	a.spool.file = broken
+	for i := range 3 {
+		a.addToSpool(report(fmt.Sprint("j/2/", i)))
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, "completions are not written down") {
+		t.Fatalf("of three that were not written it said\n%s", got)
+	}
+	log.Reset()
+	a.spool.file = file
+	for i := range 3 {
+		a.addToSpool(report(fmt.Sprint("j/3/", i)))
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, "completions are written down again") || !strings.Contains(got, "after=") {
+		t.Errorf("of three that were written it said\n%s", got)
+	}
+	must(t, broken.Close())
 }
 
 // The file does not grow with what is served.
@@ -145,7 +175,7 @@ func TestWhatAShutdownLeaves(t *testing.T) {
 			why)
 		c := a.core.Ended(d, &e)
 		if hold != "h1" { // which ended while the bus was away
-			a.keepReport(agentd.Report{Domain: d.Domain, Completion: c})
+			a.addToSpool(agentd.Report{Domain: d.Domain, Completion: c})
 		}
 	}
 	if kept, lost := a.unsettled(); kept != 1 || lost != 1 {

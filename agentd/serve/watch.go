@@ -16,7 +16,7 @@ import (
 // watchEngine scrapes the engine slowly and notices when it is gone or hangs. A server that went silent, or
 // answered 500, is asked for a token before it is trusted again: its /health says 200 while the
 // engine behind it hangs, and while it shuts down.
-func (a *seller) watchEngine(ctx context.Context) {
+func (a *agent) watchEngine(ctx context.Context) {
 	failed := 0
 	told, tellAfter, news := "", time.Time{}, leastNews // what was logged of it last, and when other news are
 	for {
@@ -71,7 +71,7 @@ func (a *seller) watchEngine(ctx context.Context) {
 		stale := a.listed != a.core.State()
 		a.mu.Unlock()
 		if stale {
-			nudge(a.enrol)
+			nudge(a.changed)
 		}
 	}
 }
@@ -84,7 +84,7 @@ const (
 )
 
 // returned looks who it is that answers again.
-func (a *seller) returned(ctx context.Context) error {
+func (a *agent) returned(ctx context.Context) error {
 	info, err := a.engine.Info(ctx)
 	if err != nil {
 		return err
@@ -94,14 +94,14 @@ func (a *seller) returned(ctx context.Context) error {
 	return a.core.Returned(info)
 }
 
-func (a *seller) suspected() bool {
+func (a *agent) suspected() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.suspect
 }
 
 // probe asks for one token.
-func (a *seller) probe(ctx context.Context) error {
+func (a *agent) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
 	defer cancel()
 	token := agentd.Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion,

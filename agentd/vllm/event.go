@@ -9,6 +9,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // usage is what an engine says it used. Cached is -1 where it says nothing: absent is not 0.
@@ -44,7 +45,6 @@ type batch struct {
 	promptIDs int
 
 	prefix []byte // what every event of this stream begins with; see scan
-	seen   uint32
 }
 
 // add takes in one event's payload: by hand where it looks as nearly all of them do, else by encoding/json.
@@ -129,15 +129,22 @@ type wireChoice struct {
 type tally int
 
 func (n *tally) UnmarshalJSON(data []byte) error {
-	c := cursor{b: data}
-	if count, ok := c.tally(); ok && c.i == len(data) {
-		*n = tally(count)
-		return nil
+	s := openai.Scan(data)
+	*n = 0
+	if !s.Null() {
+		ids, _ := count(&s)
+		*n = tally(ids)
 	}
-	var ids []json.Number // written otherwise than we know it
-	err := json.Unmarshal(data, &ids)
-	*n = tally(len(ids))
-	return err
+	return s.Err()
+}
+
+// count reads a list and returns its length.
+func count(s *openai.Scanner) (n int, ok bool) {
+	ok = s.Array(func() bool {
+		n++
+		return skip(s)
+	})
+	return n, ok
 }
 
 func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
@@ -212,7 +219,7 @@ func (b *batch) choice(raw json.RawMessage, e *event) error {
 	}
 	if !plain {
 		if c.Prompt > 0 { // more than a message may hold, and nobody asked for it
-			raw = without(raw, `"prompt_token_ids"`)
+			raw = without(raw, "prompt_token_ids")
 		}
 		e.extra = append(e.extra, raw)
 	}
@@ -231,15 +238,18 @@ func (b *batch) choice(raw json.RawMessage, e *event) error {
 }
 
 // without copies an object, less one member.
-func without(object []byte, quoted string) []byte {
+func without(object []byte, name string) []byte {
+	s := openai.Scan(object)
 	out := []byte{'{'}
-	members(object, func(name, member []byte) {
-		if string(name) != quoted {
+	s.Object(func(key openai.Span) bool {
+		value, ok := s.Value()
+		if ok && string(s.Name(key)) != name {
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
-			out = append(out, member...)
+			out = append(out, s.Text(openai.Span{From: key.From, To: value.To})...)
 		}
+		return ok
 	})
 	return append(out, '}')
 }

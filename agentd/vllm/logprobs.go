@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // logs gives the log probabilities of a completion, as which an answer goes on, the shape that the request
@@ -144,22 +145,20 @@ func (l *logs) said(in completionLogs) (out chatLogs, err error) {
 	for i, token := range in.Tokens {
 		to := chatLog{newCandidate(token, in.Values[i]), []candidate{}}
 		if !null(in.Top[i]) {
-			var wrong error
-			err := members(in.Top[i], func(name, member []byte) {
-				var text string
-				if err := json.Unmarshal(name, &text); err != nil {
-					wrong = err
-				}
-				value := json.RawMessage(member[space(member, space(member, len(name))+1):])
+			s := openai.Scan(in.Top[i])
+			s.Object(func(key openai.Span) bool {
+				v, ok := s.Value()
+				value := json.RawMessage(s.Text(v))
 				// the token itself, under whose text a candidate may have put its own value
 				if len(to.Top) == 0 {
 					value = in.Values[i]
 				}
-				if len(to.Top) < l.top {
-					to.Top = append(to.Top, newCandidate(text, value))
+				if ok && len(to.Top) < l.top {
+					to.Top = append(to.Top, newCandidate(string(s.Name(key)), value))
 				}
+				return ok
 			})
-			if err != nil || wrong != nil {
+			if s.Err() != nil {
 				return out, errors.New("top_logprobs: no object of values by text")
 			}
 		}

@@ -11,6 +11,8 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/bustest"
+	"souk/bus/openai"
 )
 
 // The same expectations of a running server: VLLM_URL=http://127.0.0.1:8000 go test ./agentd/vllm -run
@@ -79,7 +81,7 @@ func TestRunningServer(t *testing.T) {
 	if err != mine || !a.Unmetered || a.Usage.Prompt == 0 {
 		t.Errorf("cut: %+v %v", a, err)
 	}
-	until(t, "the slot is free", func() bool {
+	bustest.Eventually(t, "the slot is free", func() bool {
 		l, err := e.Load(context.Background())
 		return err == nil && *l.Running == 0 && *l.Generated > before && *l.Generated < before+4000
 	})
@@ -121,7 +123,7 @@ func TestRunningServerWithinTheBound(t *testing.T) {
 		"completion":              `{"prompt":"` + strings.Repeat("!?", 2000) + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := bus.MeasurePrompt([]byte(body))
+			p, err := openai.Measure([]byte(body))
 			if err != nil {
 				t.Fatal(err)
 			}

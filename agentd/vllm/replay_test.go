@@ -145,7 +145,7 @@ type said struct {
 
 func ask(t testing.TB, e *Engine, r agentd.Request) said {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var s said
 	s.Answer, s.Err = e.Complete(ctx, r, func(c agentd.Chunk) error {
@@ -162,19 +162,6 @@ func ask(t testing.TB, e *Engine, r agentd.Request) said {
 		return nil
 	})
 	return s
-}
-
-// until polls; the engine's side of a closed connection is seen a moment later.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 5 s still not: %s", what)
-		}
-		wait := time.NewTimer(time.Millisecond)
-		<-wait.C
-	}
 }
 
 func listen(t testing.TB) net.Listener {

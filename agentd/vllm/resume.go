@@ -13,6 +13,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/market"
 )
 
@@ -36,7 +37,7 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 	none := agentd.Answer{Unmetered: true}
 	from := bus.Resume{Tokens: r.Resume.Tokens, Text: r.Resume.Text, Reasoning: r.Resume.Reasoning,
 		Calls: r.Resume.Calls}
-	parses, err := from.CanContinue(r.Body)
+	parses, err := openai.CanContinue(&from, r.Body)
 	if err != nil {
 		return none, cannot(err)
 	}

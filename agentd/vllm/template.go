@@ -10,6 +10,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // What a model's chat template adds to a prompt is measured: a few small conversations are given to the
@@ -219,7 +220,7 @@ func (p *prober) tools(t *bus.Template) {
 		if err != nil {
 			return 0, false
 		}
-		prompt, err := bus.MeasurePrompt(body)
+		prompt, err := openai.Measure(body)
 		if err != nil {
 			return 0, false
 		}

@@ -10,6 +10,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // counter is a server that counts prompts as tokens says: not at all where that is false, and it fails below
@@ -86,7 +87,7 @@ func TestTemplatesAreMeasured(t *testing.T) {
 			strings.Repeat(`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}},`, 40) +
 			`{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}]}`,
 	} {
-		p, err := bus.MeasurePrompt([]byte(body))
+		p, err := openai.Measure([]byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func TestEtcdKeepsItsData(t *testing.T) {
 			out := &logged{}
 			config := embedded.EtcdConfig{Dir: t.TempDir(), Listen: listen,
 				Log: slog.New(slog.NewTextHandler(out, nil))}
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 
 			e := startEtcd(t, config)

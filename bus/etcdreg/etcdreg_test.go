@@ -173,7 +173,7 @@ func TestAnEtcdThatLostItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 50 {
 		if err := r.Put(ctx, "/w/old", []byte(fmt.Sprint(i))); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"souk/bus"
@@ -80,7 +81,7 @@ func (s *Stream) goOn(now time.Time) bool {
 		if s.end != nil {
 			end := *s.end
 			if g.task.Failover != "off" {
-				end = bus.CannotContinue(end, err)
+				end = cannotContinue(end, err)
 			}
 			end.Chunks = s.next // who does not know the answer does not know this either
 			s.end = &end
@@ -144,7 +145,7 @@ func (s *Stream) conclude(now time.Time, w Word, a bus.Accepted, err error) {
 
 // failedFor is the end of an answer whose agent failed, and with which nobody goes on.
 func (s *Stream) failedFor(err error, w Word) *bus.Result {
-	end := bus.CannotContinue(*s.going.failed, err)
+	end := cannotContinue(*s.going.failed, err)
 	end.Chunks = s.next
 	// the agent knew nothing of it, but its hub does
 	if code := bus.CodeOf(err); end.Code == bus.CodeUnknown {
@@ -205,4 +206,26 @@ func Wordless(err error, task string) error {
 	return &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf(
 		"the door gave no answer (%v); the task may still be served: "+
 			"ask again under its id, %s, and it is served and paid once", err, task)}
+}
+
+// cannotContinue is the last word of an answer that broke off and cannot go on.
+func cannotContinue(r bus.Result, why error) bus.Result {
+	r.Message = clipText(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message,
+		messageOf(why)))
+	return r
+}
+
+func messageOf(err error) string {
+	var e *bus.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}
+
+func clipText(s string) string {
+	if len(s) > bus.MaxText {
+		return strings.ToValidUTF8(s[:bus.MaxText-3], "") + "..."
+	}
+	return s
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // kept is what was received of an answer, in order, in case it has to go on at another agent: token ids
@@ -27,7 +28,7 @@ func (k *kept) add(c *bus.Chunk) {
 	var thought []byte
 	begun, beyond := k.calls, false
 	for _, x := range c.Extra {
-		text, calls, ok := x.Parsed()
+		text, calls, ok := openai.Parsed(x)
 		thought = append(thought, text...)
 		beyond = beyond || !ok
 		for range calls {
@@ -70,7 +71,7 @@ func (k *kept) resume(t *bus.Task, agent string, next uint64) (*bus.Resume, erro
 		Agent: agent, Seq: next, Tokens: k.tokens, Text: string(k.text), Reasoning: string(k.thought),
 		Calls: k.calls,
 	}
-	if _, err := r.CanContinue(t.Body); err != nil {
+	if _, err := openai.CanContinue(r, t.Body); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -3,19 +3,15 @@ package reader
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest/script"
 )
-
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
 // The scripts of testdata read as a manual. A line that begins with a time says what happens then; the
 // indented lines below it are what the reader wants done, and what comes out of it. Between two lines the
@@ -32,36 +28,17 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 //	stop reading, read   nothing is read meanwhile
 //	cancel, leave
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out []string
-		for _, script := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
-			got := play(t, script)
-			if out = append(out, got); got != script && !*update {
-				t.Errorf("%s: want\n%s\ngot\n%s", file, script, got)
-			}
-		}
-		if *update {
-			if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	start := time.Unix(1_000_000, 0)
+	script.Run(t, "testdata/*.txt", start, func(t *testing.T, say script.Say) script.Scene {
+		return &scene{t: t, say: say, now: start, since: start}
+	})
 }
 
 // scene plays one script.
 type scene struct {
 	t      *testing.T
 	s      *Stream
-	out    *strings.Builder
-	start  time.Time
+	say    script.Say
 	now    time.Time
 	away   bool
 	since  time.Time // of the bus
@@ -71,50 +48,27 @@ type scene struct {
 	over   bool // said
 }
 
-func play(t *testing.T, script string) string {
-	start := time.Unix(1_000_000, 0)
-	p := &scene{t: t, out: new(strings.Builder), start: start, now: start, since: start}
-	for _, line := range strings.Split(script, "\n") {
-		if strings.HasPrefix(line, " ") {
-			continue // as it was
-		}
-		if at, what, ok := strings.Cut(line, " "); ok {
-			if d, err := time.ParseDuration(at); err == nil {
-				p.until(start.Add(d))
-				fmt.Fprintln(p.out, line)
-				p.happens(strings.TrimSpace(what))
-				continue
-			}
-		}
-		fmt.Fprintln(p.out, line) // a name, or a comment
-	}
-	return strings.TrimSpace(p.out.String())
-}
-
-// until lets time pass.
-func (p *scene) until(to time.Time) {
-	for n := 0; p.s != nil && !p.asleep && !p.wake.IsZero() && !p.wake.After(to); n++ {
-		if n > 5000 {
-			p.t.Fatalf("the reader wants to be woken without end at %v", p.wake.Sub(p.start))
-		}
-		p.now = p.wake
-		p.tick()
-	}
-	p.now = to
+func (p *scene) Wake(to time.Time) time.Time {
 	if p.asleep {
-		p.asleep = false
-		p.tick()
+		return to
 	}
+	return p.wake
 }
 
-func (p *scene) tick() {
+func (p *scene) Tick(now time.Time) {
+	p.now, p.asleep = now, false
 	since := p.since
 	if p.away {
 		since = time.Time{}
 	}
 	p.s.Step(p.now, Bus{Since: since})
 	p.s.Tick(p.now)
-	p.ready(true)
+	p.ready()
+}
+
+func (p *scene) Do(now time.Time, what string) {
+	p.now = now
+	p.happens(what)
 }
 
 func (p *scene) happens(what string) {
@@ -159,7 +113,7 @@ func (p *scene) happens(what string) {
 		p.still = true
 	case what == "read":
 		p.still = false
-		p.ready(false)
+		p.ready()
 	case what == "cancel":
 		p.step(Cancel{})
 	case what == "leave":
@@ -168,7 +122,7 @@ func (p *scene) happens(what string) {
 		p.step(p.chunk(what))
 	}
 	if verb == "task" {
-		p.ready(false)
+		p.ready()
 	}
 }
 
@@ -211,13 +165,12 @@ func (p *scene) chunk(what string) *bus.Chunk {
 
 func (p *scene) step(event any) {
 	p.s.Step(p.now, event)
-	p.ready(false)
+	p.ready()
 }
 
-// ready prints what the reader wants done, and what can be read. woken says that it happens by itself.
-func (p *scene) ready(woken bool) {
-	var lines []string
-	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+// ready prints what the reader wants done, and what can be read.
+func (p *scene) ready() {
+	say := p.say
 	effects := func() {
 		r := p.s.Ready()
 		p.wake = r.Wake
@@ -272,11 +225,5 @@ func (p *scene) ready(woken bool) {
 			r := p.s.Result()
 			say("over: %s", cmp.Or(strings.TrimSpace(string(r.Code)+" "+r.Message), "served to its end"))
 		}
-	}
-	for _, line := range lines {
-		if woken {
-			line = p.now.Sub(p.start).Round(time.Millisecond).String() + " " + line
-		}
-		fmt.Fprintln(p.out, "  "+line)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/classifier"
 )
 
@@ -35,7 +36,7 @@ func (r *request) refuse(err error) { r.answer(r.refusal(err)) }
 
 var jsonHeader = bus.Header{"Content-Type": {"application/json"}}
 
-// answer counts and says the one word on the request.
+// answer counts and sends the one answer to the request.
 func (r *request) answer(a bus.Answer) {
 	s := r.s
 	data, err := r.encode(a)
@@ -65,7 +66,7 @@ func (r *request) answer(a bus.Answer) {
 func (r *request) encode(a bus.Answer) ([]byte, error) {
 	switch {
 	case r.json:
-		return bus.EncodeAnswer(&a)
+		return openai.EncodeAnswer(&a)
 	case a.Accepted != nil:
 		return r.accepted, nil
 	}

@@ -92,7 +92,7 @@ func (w *whole) do() {
 	}
 	out := w.m.Ready()
 	if out.Withdraw {
-		w.r.withdraw()
+		w.r.cancel()
 	}
 	for i := range out.Controls {
 		c := &out.Controls[i]

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
+	"souk/bus/openai"
 	"souk/classifier"
 	"souk/classifier/model"
 )
@@ -29,13 +31,13 @@ type request struct {
 	whole   *whole // of a collected answer
 
 	placing  *classifier.Placing // under the door's lock
-	cut      context.CancelFunc  // ends the wait for a hub's word
-	accepted []byte              // that word as it came, if the hub accepted
+	cut      context.CancelFunc  // ends the wait for a hub's verdict
+	accepted []byte              // the verdict as it came, if the hub accepted
 }
 
 func (r *request) serve() {
 	s := r.s
-	task, no := bus.DecodeRequest(r.data, r.header, r.client, s.key)
+	task, opening, no := openai.DecodeRequest(r.data, r.header, r.client, s.key)
 	if no != nil {
 		r.refuse(no)
 		return
@@ -51,7 +53,7 @@ func (r *request) serve() {
 		r.refuse(no)
 		return
 	}
-	r.name()
+	r.name(opening)
 	task.Reply = bus.ReplySubject(r.client, task.ID)
 	if !task.Stream {
 		token := s.boot + strconv.FormatUint(s.numbers.Add(1), 36)
@@ -89,11 +91,10 @@ func (r *request) serve() {
 }
 
 // name fills in what the door knows of a task.
-func (r *request) name() {
+func (r *request) name(o openai.Opening) {
 	s, t := r.s, r.task
-	system, prompt := t.Opening()
 	scratch := s.scratch.Get().(*model.Scratch)
-	g := s.d.Model.Classify(scratch, system, prompt)
+	g := s.d.Model.Classify(scratch, o.System, o.User)
 	s.scratch.Put(scratch)
 	label, confidence := s.labels.Read(g)
 	s.mu.Lock()
@@ -101,7 +102,7 @@ func (r *request) name() {
 	s.mu.Unlock()
 }
 
-// place gives a task to hubs as its placing wants, until that has an answer.
+// place sends a task to hubs as its placing wants, until that has an answer.
 func (r *request) place(t *bus.Task) bus.Answer {
 	s := r.s
 	data, err := bus.Encode(t)
@@ -117,35 +118,32 @@ func (r *request) place(t *bus.Task) bus.Answer {
 		switch {
 		case out.Answer != nil:
 			return *out.Answer
-		case out.Ask != "":
-			a, err := r.ask(out.Until,
-				bus.Msg{Subject: bus.HubTaskSubject(out.Ask), Header: header, Data: data})
+		case out.Send != "":
+			a, err := r.send(out.Until,
+				bus.Msg{Subject: bus.HubTaskSubject(out.Send), Header: header, Data: data})
 			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err) })
 			continue
 		}
-		pause := time.NewTimer(time.Until(out.Wake))
-		select {
-		case <-pause.C:
+		if follow.Pause(s.life, time.Until(out.Wake)) {
 			r.step(func(p *classifier.Placing) { p.Tick(time.Now(), s.table.Load()) })
-		case <-s.life.Done():
+		} else {
 			r.step(func(p *classifier.Placing) { p.End(errors.New("the door closes")) })
 		}
-		pause.Stop()
 	}
 }
 
-// ask gives a hub the task and waits for its word, as long as anybody wants it.
-func (r *request) ask(until time.Time, m bus.Msg) (*bus.Answer, error) {
+// send sends a hub the task and waits for its verdict, as long as anybody wants that.
+func (r *request) send(until time.Time, m bus.Msg) (*bus.Answer, error) {
 	s := r.s
 	ctx, cut := context.WithDeadline(s.life, until)
 	defer cut()
 	s.mu.Lock()
 	r.cut = cut
-	s.asking[r] = struct{}{}
+	s.waiting[r] = struct{}{}
 	s.mu.Unlock()
 	m, err := s.d.Bus.Request(ctx, m)
 	s.mu.Lock()
-	delete(s.asking, r)
+	delete(s.waiting, r)
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -162,12 +160,12 @@ func (r *request) ask(until time.Time, m bus.Msg) (*bus.Answer, error) {
 func (r *request) step(f func(*classifier.Placing)) {
 	s := r.s
 	s.mu.Lock()
-	if r.placing == nil { // nobody was asked yet: there is nothing to change
+	if r.placing == nil { // no hub was sent it yet: there is nothing to change
 		s.mu.Unlock()
 		return
 	}
 	f(r.placing)
-	hub, agent := r.placing.Tells()
+	hub, agent := r.placing.Cancels()
 	s.mu.Unlock()
 	if hub != "" {
 		s.publish(bus.CancelSubject(hub, r.client), &bus.Cancel{Client: r.client, Task: r.task.ID})
@@ -178,4 +176,4 @@ func (r *request) step(f func(*classifier.Placing)) {
 	}
 }
 
-func (r *request) withdraw() { r.step((*classifier.Placing).Cancel) }
+func (r *request) cancel() { r.step((*classifier.Placing).Cancel) }

@@ -41,7 +41,7 @@ type Server struct {
 	mu      sync.Mutex
 	desk    *classifier.Desk
 	inHand  map[taskKey]*request  // tasks that can be cancelled here
-	asking  map[*request]struct{} // those of them for which a hub was asked
+	waiting map[*request]struct{} // those of them that await a hub's verdict
 	reading map[string]*whole     // answers that are collected, by the last token of their reply subject
 
 	jobs    chan *request // to idle workers
@@ -72,7 +72,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 	s := &Server{
 		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8],
 		ready: make(chan struct{}), jobs: make(chan *request),
-		inHand: map[taskKey]*request{}, asking: map[*request]struct{}{}, reading: map[string]*whole{},
+		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)

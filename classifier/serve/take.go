@@ -57,7 +57,7 @@ func (s *Server) work(r *request) {
 	}
 }
 
-// onReply hands an agent's word to the answer that waits for it.
+// onReply hands an agent's chunk to the answer that waits for it.
 func (s *Server) onReply(m bus.Msg) {
 	c := new(bus.Chunk)
 	bad := bus.Decode(m.Data, c) != nil
@@ -73,7 +73,7 @@ func (s *Server) onReply(m bus.Msg) {
 	}
 }
 
-// onCancel passes a client's wish to whoever has the task.
+// onCancel passes a client's cancel to whoever has the task.
 func (s *Server) onCancel(m bus.Msg) {
 	var c bus.Cancel
 	if bus.Decode(m.Data, &c) != nil {
@@ -87,6 +87,6 @@ func (s *Server) onCancel(m bus.Msg) {
 	case r.whole != nil:
 		r.whole.step(reader.Cancel{})
 	default:
-		r.withdraw()
+		r.cancel()
 	}
 }

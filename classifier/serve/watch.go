@@ -47,14 +47,14 @@ func (s *Server) change(f func(*classifier.Table) *classifier.Table) {
 	s.table.Store(f(s.table.Load()))
 }
 
-// look has all tasks for which a hub was asked look at the table: that hub may lead no more, and give no
-// word.
+// look tells all tasks that await a hub's verdict that the table has changed: the hub may have lost the lead,
+// and then gives no verdict.
 func (s *Server) look() {
 	now, t := time.Now(), s.table.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for r := range s.asking {
-		if r.placing.Tick(now, t); r.placing.Asks() == "" {
+	for r := range s.waiting {
+		if r.placing.Tick(now, t); r.placing.Awaits() == "" {
 			r.cut()
 		}
 	}

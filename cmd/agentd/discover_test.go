@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
+	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -13,6 +13,7 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/bus"
 	"souk/bus/membus"
+	"souk/integration/fleet"
 	"souk/integration/vllmsim"
 	"souk/market"
 )
@@ -21,7 +22,11 @@ import (
 // one that the file names itself is not sold twice; and one that is upgraded to another model is sold for
 // that.
 func TestEnginesAreFound(t *testing.T) {
-	ports := freePorts(t, 3)
+	var ports [3]int
+	for i := range ports {
+		_, port, _ := net.SplitHostPort(fleet.Port())
+		ports[i], _ = strconv.Atoi(port)
+	}
 	engine := func(port int, model string) *vllmsim.Server {
 		t.Helper()
 		e, err := vllmsim.New(vllmsim.Config{Model: model})
@@ -60,7 +65,7 @@ func TestEnginesAreFound(t *testing.T) {
 	if err := n.add(c.Agentd.Agents); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	events, err := registry.Watch(ctx, bus.AgentsPrefix)
 	if err != nil {
@@ -135,32 +140,6 @@ func TestEnginesAreFound(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-}
-
-// freePorts are ports that nobody listened on a moment ago.
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	var out []int
-	for range n {
-		e, err := vllmsim.New(vllmsim.Config{Model: "tiny"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Start("127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
-		u, err := url.Parse(e.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		port, err := strconv.Atoi(u.Port())
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, port)
-	}
-	return out
 }
 
 // A node none of whose engines can be sold is not ready, and says why; one of several is enough.

@@ -30,7 +30,8 @@ type config struct {
 	Discover discover      `yaml:"discover"`
 }
 
-const example = daemon.MarketExample + `data: /var/lib/souk               # with it a node that was killed is sold again at once, and what it had served is paid
+const example = daemon.MarketExample +
+	`data: /var/lib/souk               # with it a killed node is sold again at once, what it had served is paid
 agentd:
   node: rack-3                 # default: the host's name
   drain_timeout: 60s           # what running tasks get after SIGTERM
@@ -41,7 +42,7 @@ agentd:
       scale: 8                 # billions of parameters
       domains: [{domain: math, score: 0.81}, {domain: general, score: 0.64}]   # joins the hub of the first
       slots: 32                # at most the server's --max-num-seqs
-      # tiers: [{slots: 8}, {slots: 24, toll: -0.00002}]   # what a task beside 8 others owes for slowing them; default: as measured
+      # tiers: [{slots: 8}, {slots: 24, toll: -0.00002}]   # what a task beside 8 others owes; default: measured
       price: {miss: 0.15, hit: 0.03, out: 0.6}                                 # credits per million tokens
 discover:                      # instead of agents, or beside them: engines found on this machine
   ports: ["8000-8007"]         # these by default; ports of the agents above are left out
@@ -56,10 +57,10 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "agentd",
 		Short: "Offer the vLLM servers of this node to the market",
-		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs award, meters it, and accounts
-for it. On SIGTERM it takes no more tasks, finishes those in hand and has them settled. Servers that still boot are waited for.
-With a data directory, that proves by its lock that a life which was killed is dead, it is sold again at once, and what that one
-had served is paid.
+		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs
+award, meters it, and accounts for it. On SIGTERM it takes no more tasks, finishes those in hand and has them
+settled. Servers that still boot are waited for. With a data directory, that proves by its lock that a life
+which was killed is dead, it is sold again at once, and what that one had served is paid.
 
 The servers need --enable-prompt-tokens-details, else cached tokens are billed as computed ones.`,
 		Example: example,
@@ -123,7 +124,8 @@ func (c *config) Complete() error {
 	c.Discover.numbers = found
 	switch {
 	case len(c.Agentd.Agents) == 0 && len(c.Discover.Ports) == 0:
-		errs = append(errs, errors.New(`agents: none: write one for each engine, or under discover.agent how engines found on ports 8000-8007 are sold`))
+		errs = append(errs, errors.New("agents: none: write one for each engine, or under discover.agent "+
+			"how engines found on ports 8000-8007 are sold"))
 	case len(c.Agentd.Agents) == 0:
 		// The node's limits are judged with an agent that nothing is wrong with; how those that may be found
 		// are sold was judged above.

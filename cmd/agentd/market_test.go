@@ -51,7 +51,7 @@ agentd:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	running, sigterm := context.WithCancel(ctx)
 	ended := make(chan int, 1)

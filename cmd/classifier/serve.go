@@ -25,7 +25,8 @@ type config struct {
 }
 
 // example is what --help shows; a test reads it as a configuration.
-const example = daemon.MarketExample + `model: ""                         # weights made by "classifier train"; empty: the shipped ones
+const example = daemon.MarketExample +
+	`model: ""                         # weights made by "classifier train"; empty: the shipped ones
 classifier:                       # every field has a default, see below
   id: door-a                      # random if not given
   min_confidence: 0.4             # below it a task goes to the general hub
@@ -39,8 +40,9 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "classifier",
 		Short: "The door of the market: it names each task's domain and chooses its hub",
-		Long: `classifier takes tasks from NATS on souk.v1.task.<client>, names the domain of each, and passes it to a hub. Several doors share
-the tasks of one market. On SIGTERM it takes no more tasks and lets those in hand finish.`,
+		Long: `classifier takes tasks from NATS on souk.v1.task.<client>, names the domain of each, and passes
+it to a hub. Several doors share the tasks of one market. On SIGTERM it takes no more tasks and lets those in
+hand finish.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {

@@ -91,7 +91,7 @@ func TestServe(t *testing.T) {
 	defer nc.Close()
 	const body = `{"stream":true,"messages":[{"role":"user","content":"Tom has 4 boxes of 6 eggs each. How many eggs does he have?"}]}`
 	var answer map[string]any
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		b.Publish(bus.Msg{Subject: bus.StatusSubject("maths"), Data: status})
 		m, err := nc.Request(bus.TaskSubject("ada"), []byte(body), time.Second)
 		if err == nil {
@@ -103,7 +103,7 @@ func TestServe(t *testing.T) {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no hub accepted in 20 s: %v, %v", answer, err)
+			t.Fatalf("no hub accepted in a minute: %v, %v", answer, err)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -114,7 +114,7 @@ func TestServe(t *testing.T) {
 	if reply, _ := answer["reply"].(string); !strings.HasPrefix(reply, "souk.v1.reply.ada.") {
 		t.Errorf("accepted as %v", answer)
 	}
-	if m, err := nc.Request("$SRV.INFO.souk", nil, 5*time.Second); err != nil ||
+	if m, err := nc.Request("$SRV.INFO.souk", nil, time.Minute); err != nil ||
 		!strings.Contains(string(m.Data), "souk.v1.task.*") {
 		t.Errorf("it cannot be discovered: %v", err)
 	}
@@ -124,7 +124,7 @@ func TestServe(t *testing.T) {
 		if c != daemon.ExitOK {
 			t.Errorf("exit code %d, want %d", c, daemon.ExitOK)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it did not end")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"souk/cmd/internal/daemon"
 	"souk/hub"
 	hubserve "souk/hub/serve"
@@ -17,7 +19,16 @@ import (
 // version is set by the linker; see the Makefile.
 var version = ""
 
-func main() { daemon.Main(daemon.Command(role())) }
+func main() { daemon.Main(command()) }
+
+// command is the daemon with what this one has of its own.
+func command() *cobra.Command {
+	closing := false
+	c := daemon.Command(role(&closing))
+	c.Flags().BoolVar(&closing, "close", false,
+		"end the hub: settle, give everything back, close the journal, and end with 0; or say why not")
+	return c
+}
 
 // config is the hub's file.
 type config struct {
@@ -35,13 +46,21 @@ hub:                              # every other field has a default, see below
   general: false                  # takes tasks of which the classifier is not sure; one hub of a market does
 `
 
-func role() daemon.Role {
+func role(closing *bool) daemon.Role {
 	return daemon.Role{
 		Name:  "hub",
 		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
-		Long: `hub collects the tasks of one domain into rounds, awards each to the agent where it is worth most beyond its cost, and
-records every round before it acts on it. It needs a NATS server, an etcd server and a data directory of its own;
-a second hub of the same domain with another journal stands by until the first is gone.`,
+		Long: `hub collects the tasks of one domain into rounds, awards each to the agent where it is worth most
+beyond its cost, and records every round before it acts on it. It needs a NATS server, an etcd server and a
+data directory of its own; a second hub of the same domain with another journal stands by until the first is
+gone.
+
+With --close, in the place of the daemon that ran with the same file, the hub ends. It leads its domain once
+more (end those that stand by first), takes no task, settles what still runs, hands everything that clients
+have here back to the treasury, waits until its surplus has left (souk distribute), has the treasury count it
+as ended, and closes its journal, to which nothing can be appended ever after. It says what it waits for.
+Stopped or killed between, it goes on from there when it is started so again. What agents are due, and the
+flat fee, stay on record: ledger bal 'agent:*'.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
@@ -49,12 +68,12 @@ a second hub of the same domain with another journal stands by until the first i
 		},
 		Serve: func(ctx context.Context, p *daemon.Process,
 			c daemon.Config) error {
-			return serve(ctx, p, c.(*config))
+			return serve(ctx, p, c.(*config), *closing)
 		},
 	}
 }
 
-func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
+func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err error) {
 	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Hub.Journal), journal.Config{Log: p.Log})
 	if err != nil {
 		return daemon.InData(err)
@@ -65,7 +84,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	defer l.Close()
-	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log})
+	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
+		Close: closing})
 	if err != nil {
 		return err
 	}

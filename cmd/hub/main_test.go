@@ -51,7 +51,7 @@ func TestBadInput(t *testing.T) {
 			}
 			var out, errs bytes.Buffer
 			args := strings.Fields(strings.ReplaceAll(c.args, "FILE", path))
-			if code := daemon.Run(t.Context(), daemon.Command(role()), args, &out,
+			if code := daemon.Run(t.Context(), command(), args, &out,
 				&errs); code != daemon.ExitUsage {
 				t.Errorf("exit code %d, want %d", code, daemon.ExitUsage)
 			}
@@ -73,7 +73,7 @@ func TestExampleIsAConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errs bytes.Buffer
-		if code := daemon.Run(t.Context(), daemon.Command(role()),
+		if code := daemon.Run(t.Context(), command(),
 			[]string{"--config", path, "--check-config"}, &out, &errs); code != daemon.ExitOK {
 			t.Fatalf("exit code %d: %s", code, &errs)
 		}

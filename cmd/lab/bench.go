@@ -18,16 +18,16 @@ func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this market against what it is asked to reach, and print one table",
-		Long: `Measures, from the root of the repository: processor time per task and per relayed token (the whole
-market in this process, clients included; engines in a process of their own), the time added to the first token,
-what a market at rest takes, the classifier, rounds, the audit; and of a market of processes, whose commands stand
-beside this one: the same figures, a thousand streams at once, memory, and what clients see where one engine of
-eight fails for four seconds.
+		Long: `Measures, from the root of the repository: processor time per task and per relayed token (the
+whole market in this process, clients included; engines in a process of their own), the time added to the
+first token, what a market at rest takes, the classifier, rounds, the audit; and of a market of processes,
+whose commands stand beside this one: the same figures, a thousand streams at once, memory, and what clients
+see where one engine of eight fails for four seconds.
 
-How long anything takes depends on the machine and on its day. So what a market costs is measured in turn with a
-floor, a bare relay that does only what none can avoid, with the same engines, callers and streams; and what needs
-the processor alone with a fixed loop. Such rows are judged by their multiple of that. Every figure is the median of
-several runs. The exit status is 0 whether or not the bars are reached.`,
+How long anything takes depends on the machine and on its day. So what a market costs is measured in turn with
+a floor, a bare relay that does only what none can avoid, with the same engines, callers and streams; and what
+needs the processor alone with a fixed loop. Such rows are judged by their multiple of that. Every figure is
+the median of several runs. The exit status is 0 whether or not the bars are reached.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			exe, err := os.Executable()

@@ -22,11 +22,13 @@ func experimentCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "experiment NAME... | all",
 		Short: "Play the market as a game, and write tables and a page of figures",
-		Long: `Plays simulated clients and agents over hundreds of rounds, cleared by the market's own code, without a network:
+		Long: `Plays simulated clients and agents over hundreds of rounds, cleared by the market's own code,
+without a network:
 
 ` + list.String() + `
-Writes every table as CSV and one page, index.html, which opens offline. The same seed gives the same figures, solve times excepted.
---rounds and --markets say how long the longest experiments are; the others take a fixed share of it.`,
+Writes every table as CSV and one page, index.html, which opens offline. The same seed gives the same figures,
+solve times excepted. --rounds and --markets say how long the longest experiments are; the others take a fixed
+share of it.`,
 		Example: "  lab experiment all --out results\n  lab experiment truth clusters --rounds 100 " +
 			"--markets 4",
 		Args: cobra.MinimumNArgs(1),

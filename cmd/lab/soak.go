@@ -16,12 +16,14 @@ func soakCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "soak",
 		Short: "Keep a market of processes under load while its parts are killed, and account for everything",
-		Long: `Starts a market of processes in a directory of its own, whose commands stand beside this one, and keeps it under mixed load:
-short and long answers, some cancelled, some bound to one agent. Meanwhile agentds, engines and hubs are killed at moments
-made from the seed, and started again; with --outages NATS and etcd as well, which are away for five seconds or twenty.
+		Long: `Starts a market of processes in a directory of its own, whose commands stand beside this one,
+and keeps it under mixed load: short and long answers, some cancelled, some bound to one agent. Meanwhile
+agentds, engines and hubs are killed at moments made from the seed, and started again; with --outages NATS and
+etcd as well, which are away for five seconds or twenty.
 
-At the end every task has exactly one last word that agrees with the journals, every hold has ended, ledger check is clean, and no
-process has grown since it was warm. Anything else is an error, and the directory is kept.`,
+At the end every task has exactly one last word that agrees with the journals, every hold has ended, ledger
+check is clean, and no process has grown since it was warm. Anything else is an error, and the directory is
+kept.`,
 		Example: "  lab soak --duration 10m\n  lab soak --duration 1m --seed 7 --outages",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

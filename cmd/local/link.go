@@ -178,10 +178,27 @@ func (l *Link) Holdings(ctx context.Context, clientID string) (bus.FundsReply, e
 // allotment_pending or unavailable, it may be made yet.
 func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply,
 	error) {
+	return l.insist(ctx, bus.OpPayout, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
+}
+
+// Surplus asks how much surplus a hub has, and which number its next distribution has.
+func (l *Link) Surplus(ctx context.Context, hub string) (bus.FundsReply, error) {
+	return l.insist(ctx, bus.OpDistribute, bus.FundsRequest{ID: "surplus-" + hub, Hub: hub})
+}
+
+// Distribute lets surplus of a hub leave, to a client or, for "", to the outside. The same number makes it
+// once; errors are as those of Payout.
+func (l *Link) Distribute(ctx context.Context, hub, clientID string, amount market.Credits,
+	number uint64) (bus.FundsReply, error) {
+	return l.insist(ctx, bus.OpDistribute, bus.FundsRequest{ID: bus.DistributeID(hub, number), Hub: hub,
+		Client: clientID, Amount: amount})
+}
+
+// insist asks the treasury again as long as it says that it is to be asked again.
+func (l *Link) insist(ctx context.Context, op string, r bus.FundsRequest) (bus.FundsReply, error) {
 	var last error
 	for {
-		reply, err := l.treasury(ctx, bus.OpPayout,
-			bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
+		reply, err := l.treasury(ctx, op, r)
 		var refused *bus.Error
 		if ctx.Err() != nil && last != nil && !errors.As(err, &refused) {
 			return reply, last // says more than that time is up

@@ -67,7 +67,9 @@ func firstDeposit(err error, client string) error {
 // showBalance prints a balance. What a hub that did not answer has is not known, so it is in no sum.
 func showBalance(w io.Writer, r bus.FundsReply) error {
 	atHubs, silent := market.Credits(0), market.Credits(0)
+	unasked := r.Allotted // all of it, where a treasury of an earlier version answers
 	for _, h := range r.Hubs {
+		unasked -= h.Allotted
 		if h.AtMS == 0 {
 			silent += h.Allotted
 		} else {
@@ -77,6 +79,9 @@ func showBalance(w io.Writer, r bus.FundsReply) error {
 	fmt.Fprintf(w, "%s has %s: %s at the treasury, %s at hubs", r.Client, r.Prepaid+atHubs, r.Prepaid, atHubs)
 	if silent > 0 {
 		fmt.Fprintf(w, ", and at most %s at hubs that did not answer", silent)
+	}
+	if unasked > 0 {
+		fmt.Fprintf(w, ", and at most %s at hubs that were not asked", unasked)
 	}
 	fmt.Fprintln(w)
 	if len(r.Hubs) == 0 {

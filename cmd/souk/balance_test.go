@@ -40,6 +40,17 @@ func TestBalance(t *testing.T) {
 	}
 }
 
+// A treasury of an earlier version names no hubs: what it has granted to them is not passed over.
+func TestBalanceOfAnEarlierTreasury(t *testing.T) {
+	var out strings.Builder
+	err := showBalance(&out, bus.FundsReply{Client: "ann", Prepaid: 5 * market.Credit,
+		Allotted: 2 * market.Credit})
+	want := "ann has 5: 5 at the treasury, 0 at hubs, and at most 2 at hubs that were not asked\n"
+	if err != nil || out.String() != want {
+		t.Errorf("%q, %v, want %q", out.String(), err, want)
+	}
+}
+
 // Of a payout that may have been made it is not said that it was not; how to make it once is.
 func TestAPayoutThatFailed(t *testing.T) {
 	again := "to make it once, or hear that it was: souk payout ann 2 --id p"
@@ -56,6 +67,26 @@ func TestAPayoutThatFailed(t *testing.T) {
 		{bus.ErrNoResponders, bus.ErrNoResponders.Error(), again},
 	} {
 		if got := payoutFailed(test.err, "ann", "2", "p").Error(); !strings.Contains(got, test.want) ||
+			strings.Contains(got, test.not) {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+// And so with a distribution.
+func TestADistributionThatFailed(t *testing.T) {
+	again := "to make it once, or hear that it was: AGAIN"
+	for _, test := range []struct {
+		err       error
+		want, not string
+	}{
+		{&bus.Error{Code: bus.CodeUnavailable}, again, "souk fund"},
+		{errors.New("treasury: timeout"), again, "souk fund"},
+		{&bus.Error{Code: bus.CodeUnknownClient, Message: "who"}, "souk fund bob AMOUNT", again},
+		{&bus.Error{Code: bus.CodeIDConflict, Message: "other"}, "id_conflict: other", again},
+		{bus.ErrNoResponders, bus.ErrNoResponders.Error(), again},
+	} {
+		if got := distributeFailed(test.err, "bob", "AGAIN").Error(); !strings.Contains(got, test.want) ||
 			strings.Contains(got, test.not) {
 			t.Errorf("%s", got)
 		}

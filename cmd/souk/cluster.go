@@ -19,6 +19,7 @@ import (
 	"souk/bus"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
+	"souk/integration/replay"
 	"souk/market"
 )
 
@@ -237,13 +238,7 @@ func (c *cluster) processes(engines []clusterEngine) []local.Process {
 
 // table shows the processes.
 func (c *cluster) table(w io.Writer) {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"process", "pid", "endpoint", "log"})
+	t := replay.Table(w, 4, "process", "pid", "endpoint", "log")
 	here, _ := os.Getwd()
 	for _, p := range slices.Concat(c.stages...) {
 		log := p.log

@@ -280,7 +280,7 @@ func (s *started) wait(t *testing.T) int {
 	select {
 	case <-s.done:
 		return s.cmd.ProcessState.ExitCode()
-	case <-time.After(90 * time.Second):
+	case <-time.After(3 * time.Minute):
 		syscall.Kill(s.cmd.Process.Pid, syscall.SIGTERM)
 		t.Fatalf("it did not end:\n%s", s.said())
 		return -1
@@ -291,7 +291,7 @@ func (s *started) until(t *testing.T, text string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(90 * time.Second)
+	end := time.After(3 * time.Minute)
 	for !strings.Contains(s.said(), text) {
 		select {
 		case <-tick.C:

@@ -1,60 +1,94 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/local"
 	"souk/market"
 )
 
 func fundCommand(s *shared) *cobra.Command {
-	var id string
-	c := &cobra.Command{
+	return s.amountCommand("deposit", &cobra.Command{
 		Use:   "fund CLIENT AMOUNT",
 		Short: "Deposit credits for a client at the treasury",
-		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of the price rows.
+		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of
+the price rows.
 
 With --id the deposit is made once however often the command is repeated.`,
 		Example: `  souk fund alice 2.50
   souk fund alice 2.50 --nats nats://127.0.0.1:4222`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return fmt.Errorf("name a client and an amount: souk fund alice 2.50")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := bus.CheckID("client", args[0]); err != nil {
-				return err
-			}
-			amount, err := market.ParseCredits(args[1])
-			if err != nil {
-				return fmt.Errorf("amount: %w", err)
-			}
-			if amount <= 0 {
-				return fmt.Errorf("amount: %s: a deposit is above 0", amount)
-			}
-			link, err := s.dial("souk-fund")
-			if err != nil {
-				return err
-			}
-			defer link.Close()
-			if id == "" {
-				id = fmt.Sprintf("fund-%x", time.Now().UnixNano())
-			}
-			reply, err := link.Fund(c.Context(), args[0], amount, id)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(),
-				"deposited %s for %s: %s at the treasury, %s allotted to hubs (deposit %s)\n",
-				amount, args[0], reply.Prepaid, reply.Allotted, id)
-			return nil
-		},
+	}, func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error {
+		reply, err := link.Fund(c.Context(), client, amount, id)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.OutOrStdout(),
+			"deposited %s for %s: %s at the treasury, %s allotted to hubs (deposit %s)\n",
+			amount, client, reply.Prepaid, reply.Allotted, id)
+		return nil
+	})
+}
+
+// amountCommand is c as a command that moves an amount for a client, once under one id; noun says what it
+// makes.
+func (s *shared) amountCommand(noun string, c *cobra.Command,
+	do func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error,
+) *cobra.Command {
+	var id string
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 2 {
+			return fmt.Errorf("name a client and an amount: souk %s alice 2.50", c.Name())
+		}
+		return nil
 	}
-	c.Flags().StringVar(&id, "id", "", "id of the deposit, to make it once")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := bus.CheckID("client", args[0]); err != nil {
+			return err
+		}
+		amount, err := amountOf(noun, args[1])
+		if err != nil {
+			return err
+		}
+		if id == "" {
+			id = fmt.Sprintf("%s-%x", c.Name(), time.Now().UnixNano())
+		}
+		link, err := s.dial("souk-" + c.Name())
+		if err != nil {
+			return err
+		}
+		defer link.Close()
+		return do(c, link, args[0], amount, id)
+	}
+	c.Flags().StringVar(&id, "id", "", "id of the "+noun+", to make it once")
 	return c
+}
+
+// amountOf reads an amount of credits that moves.
+func amountOf(noun, text string) (market.Credits, error) {
+	amount, err := market.ParseCredits(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("amount: %w", err)
+	case amount <= 0:
+		return 0, fmt.Errorf("amount: %s: a %s is above 0", amount, noun)
+	}
+	return amount, nil
+}
+
+// waiting gives a command that waits for hubs the flag --wait: within bounds its context.
+func waiting(c *cobra.Command, what string) (within func() (context.Context, context.CancelFunc)) {
+	wait := 30 * time.Second
+	c.Flags().DurationVar(&wait, "wait", wait, "how long to wait for "+what)
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if wait <= 0 {
+			return fmt.Errorf("--wait: %v is not above 0", wait)
+		}
+		return nil
+	}
+	return func() (context.Context, context.CancelFunc) { return context.WithTimeout(c.Context(), wait) }
 }

@@ -27,9 +27,9 @@ func TestScripts(t *testing.T) {
 				}
 				ts.Setenv("NATS", state.NATS)
 			},
-			// await FILE: until it exists, for at most twenty seconds.
+			// await FILE: until it exists, for at most a minute.
 			"await": func(ts *testscript.TestScript, _ bool, args []string) {
-				for end := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+				for end := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
 					if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
 						return
 					}

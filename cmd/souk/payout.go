@@ -4,70 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/local"
 	"souk/market"
 )
 
 func payoutCommand(s *shared) *cobra.Command {
-	var id string
-	wait := 30 * time.Second
-	c := &cobra.Command{
+	var within func() (context.Context, context.CancelFunc)
+	c := s.amountCommand("payout", &cobra.Command{
 		Use:   "payout CLIENT AMOUNT",
 		Short: "Pay credits of a client out of the market",
-		Long: `Takes credits of a client out of the market, exactly this amount or nothing, and records it at the treasury. Paying them to the
-client by other means is yours to do.
+		Long: `Takes credits of a client out of the market, exactly this amount or nothing, and records it at
+the treasury. Paying them to the client by other means is yours to do.
 
-Where the treasury has less, the hubs give back what they have of the client's money and no task needs; that takes a second or
-two, longer while a hub that lives does not answer. What runs goes on. With --id the payout is made once however often the
-command is repeated; without, the id is printed, so that a payout whose answer was lost can be asked for again.`,
+Where the treasury has less, the hubs give back what they have of the client's money and no task needs;
+that takes a second or two, longer while a hub that lives does not answer. What runs goes on. With --id
+the payout is made once however often the command is repeated; without, the id is printed, so that a
+payout whose answer was lost can be asked for again.`,
 		Example: `  souk payout alice 2.50
   souk payout alice 2.50 --id refund-17 --nats nats://127.0.0.1:4222`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return fmt.Errorf("name a client and an amount: souk payout alice 2.50")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := bus.CheckID("client", args[0]); err != nil {
-				return err
-			}
-			amount, err := market.ParseCredits(args[1])
-			if err != nil {
-				return fmt.Errorf("amount: %w", err)
-			}
-			if amount <= 0 {
-				return fmt.Errorf("amount: %s: a payout is above 0", amount)
-			}
-			if wait <= 0 {
-				return fmt.Errorf("--wait: %v is not above 0", wait)
-			}
-			link, err := s.dial("souk-payout")
-			if err != nil {
-				return err
-			}
-			defer link.Close()
-			if id == "" {
-				id = fmt.Sprintf("payout-%x", time.Now().UnixNano())
-			}
-			ctx, cancel := context.WithTimeout(c.Context(), wait)
-			defer cancel()
-			reply, err := link.Payout(ctx, args[0], amount, id)
-			if err != nil {
-				return payoutFailed(err, args[0], args[1], id)
-			}
-			fmt.Fprintf(c.OutOrStdout(),
-				"paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n",
-				amount, args[0], reply.Prepaid, reply.Allotted, id)
-			return nil
-		},
-	}
-	c.Flags().StringVar(&id, "id", "", "id of the payout, to make it once")
-	c.Flags().DurationVar(&wait, "wait", wait, "how long to wait for hubs to give money back")
+	}, func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error {
+		ctx, cancel := within()
+		defer cancel()
+		reply, err := link.Payout(ctx, client, amount, id)
+		if err != nil {
+			return payoutFailed(err, client, amount.String(), id)
+		}
+		fmt.Fprintf(c.OutOrStdout(),
+			"paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n", amount, client, reply.Prepaid, reply.Allotted, id)
+		return nil
+	})
+	within = waiting(c, "hubs to give money back")
 	return c
 }
 

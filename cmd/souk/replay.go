@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"souk/cmd/internal/console"
@@ -160,18 +159,10 @@ The exit status is 1 where the market went away before the end or served nothing
 const runDeposit = 5 * market.Credit
 
 func clientTable(w io.Writer, clients []replay.Client) {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"client", "worth of an answer", "delta", "patience"})
+	t := replay.Table(w, 1, "client", "worth of an answer", "delta", "patience")
 	for _, c := range clients {
 		t.AppendRow(table.Row{c.ID, *c.Terms.Worth, *c.Terms.Delta,
 			time.Duration(*c.Terms.PatienceMS) * time.Millisecond})
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight},
-		{Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}})
 	t.Render()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"souk/cmd/local"
+	"souk/integration/replay"
 )
 
 // heading prints a numbered step, with one sentence on what it is.
@@ -22,14 +23,7 @@ func heading(w io.Writer, n int, title, what string) {
 
 // agentTable shows who sells what.
 func agentTable(w io.Writer, c local.Config) {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"agent", "hub", "model", "slots", "miss", "hit", "output", "price row",
-		"engine"})
+	t := replay.Table(w, 9, "agent", "hub", "model", "slots", "miss", "hit", "output", "price row", "engine")
 	for _, a := range c.Agents {
 		card, err := a.Card()
 		if err != nil {

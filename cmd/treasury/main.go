@@ -28,7 +28,8 @@ type config struct {
 	Treasury      treasury.Config `yaml:"treasury"`
 }
 
-const example = daemon.MarketExample + `data: /var/lib/souk               # the journal is kept in DATA/journal/treasury
+const example = daemon.MarketExample +
+	`data: /var/lib/souk               # the journal is kept in DATA/journal/treasury
 lease_ttl: 5s                     # how long a treasury that died keeps others out
 treasury:                         # every field has a default, see below
   drain: 5s                       # for answering what has arrived when it is told to stop
@@ -38,8 +39,9 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "treasury",
 		Short: "The clients' money: deposits, payouts, and allotments to hubs",
-		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is ever charged more than it deposited,
-over all hubs. A market has one: a second one is refused as long as the first lives. Its journal is the clients' money; back it up.`,
+		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is ever
+charged more than it deposited, over all hubs. A market has one: a second one is refused as long as the first
+lives. Its journal is the clients' money; back it up.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
@@ -80,7 +82,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 func (c *config) Complete() error {
 	var errs []error
 	if c.Data == "" {
-		errs = append(errs, errors.New("data: not set: write the directory for the journal, or set SOUK_DATA"))
+		errs = append(errs, errors.New("data: not set: write the directory for the journal, "+
+			"or set SOUK_DATA"))
 	}
 	if c.LeaseTTL < 2*time.Second || c.LeaseTTL > time.Hour {
 		errs = append(errs, fmt.Errorf("lease_ttl: %v is not within 2s, the least that etcd grants, and 1h",

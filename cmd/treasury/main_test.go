@@ -102,7 +102,7 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 				if c != daemon.ExitOK {
 					t.Errorf("exit code %d: %s", c, &log)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("it did not end: %s", &log)
 			}
 		}
@@ -118,7 +118,7 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()

@@ -121,7 +121,9 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	s.leading.Store(true) // before the roster, which says that the hub is ready
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var roster sync.WaitGroup
-	roster.Go(func() { s.watch(inner, l) })
+	if !s.deps.Close { // else nothing is sold
+		roster.Go(func() { s.watch(inner, l) })
+	}
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
 	err = s.loop(ctx, l, tasks)

@@ -36,7 +36,7 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 	defer timer.Stop()
 	stopping := ctx.Done()
 	var giveUp <-chan time.Time
-	retired := false
+	retired, said := false, time.Time{}
 	for {
 		var first input
 		select {
@@ -65,6 +65,17 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 			case err := <-s.broken:
 				return err
 			}
+		}
+		if s.deps.Close {
+			if s.closed() {
+				return nil
+			}
+			why := s.waits()
+			if why != s.why || time.Since(said) >= bus.SayAgain {
+				said = time.Now()
+				s.log.Info("the hub ends; its journal is closed later", "waits_for", why)
+			}
+			s.why = why
 		}
 		if stopping == nil && quiet {
 			if retired {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 )
 
 // A dispatch names the claim under which it is sent: the revision at which the registry has the claim's key,
@@ -19,7 +20,7 @@ func TestDispatchesCarryTheirClaimsFence(t *testing.T) {
 	joined := &lines{level: slog.LevelInfo, word: "agent joined"}
 	tn.log = slog.New(joined)
 	tn.hub(nil)
-	until(t, "the agent is sold", func() bool { return joined.n.Load() == 1 })
+	bustest.Eventually(t, "the agent is sold", func() bool { return joined.n.Load() == 1 })
 	last := int64(0)
 	for i := range 2 {
 		kvs, err := tn.world.Registry().Get(t.Context(), bus.ClaimKey("a-1"))
@@ -39,7 +40,7 @@ func TestDispatchesCarryTheirClaimsFence(t *testing.T) {
 		if err := lease.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the agent is released", func() bool {
+		bustest.Eventually(t, "the agent is released", func() bool {
 			kvs, _ := tn.world.Registry().Get(t.Context(), bus.ClaimKey("a-1"))
 			return len(kvs) == 0
 		})
@@ -49,6 +50,6 @@ func TestDispatchesCarryTheirClaimsFence(t *testing.T) {
 			5*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the agent is sold again", func() bool { return joined.n.Load() == 2 })
+		bustest.Eventually(t, "the agent is sold again", func() bool { return joined.n.Load() == 2 })
 	}
 }

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -25,6 +26,7 @@ type Deps struct {
 	Journal  ledger.Journal // of this hub alone; replayed by Run, not closed
 	Log      *slog.Logger   // nil: slog.Default
 	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
+	Close    bool           // the hub ends: see [hub.Node.Close]
 }
 
 // Server runs a Node.
@@ -50,6 +52,7 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
+	why     string  // what a hub that ends waited for last
 	trouble trouble // with the registry
 	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
 	mute    atomic.Int64
@@ -95,7 +98,8 @@ func (s *Server) Leading() bool { return s.leading.Load() }
 
 // Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
 // drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
-// then in memory may never have happened. It can be called once.
+// then in memory may never have happened. A hub that ends returns nil once its journal is closed, and says
+// why not if ctx ends before. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")
@@ -103,7 +107,37 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.replay(); err != nil {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}
-	defer ledger.Follow(s.deps.Journal, func() ledger.Replica { return hub.NewHistory(s.cfg) })()
+	if !s.deps.Close {
+		if s.closed() {
+			return fmt.Errorf("hub %s: journal %s is closed, for this hub has ended: give another one a "+
+				"journal of another name", s.cfg.Domain, s.cfg.Journal)
+		}
+		return s.leadAlways(ctx)
+	}
+	s.node.Close(time.Now())
+	if !s.closed() {
+		if err := s.leadAlways(ctx); err != nil {
+			return err
+		}
+	}
+	if !s.closed() {
+		return fmt.Errorf("hub %s: journal %s is not closed: %s", s.cfg.Domain, s.cfg.Journal,
+			cmp.Or(s.why, "it did not lead its domain"))
+	}
+	s.log.Info("the hub has ended: its journal is closed", "journal", s.cfg.Journal)
+	return nil
+}
+
+// leadAlways leads the domain whenever it can, until ctx ends or the journal is closed.
+func (s *Server) leadAlways(ctx context.Context) (err error) {
+	defer func() { // what the last frames came to
+		select {
+		case broken := <-s.broken:
+			err = errors.Join(err, broken)
+		default:
+		}
+	}()
+	defer s.deps.Journal.Follow(func() ledger.Replica { return hub.NewHistory(s.cfg) })()
 	var writer sync.WaitGroup
 	writer.Go(s.write)
 	defer writer.Wait()
@@ -125,7 +159,7 @@ func (s *Server) Run(ctx context.Context) error {
 			wait = 100 * time.Millisecond
 			deposed.Works(time.Now(), "lead") // lead says so
 			err = s.lead(ctx, lead)
-			if ctx.Err() != nil || err != nil && !errors.Is(err, bus.ErrLost) {
+			if ctx.Err() != nil || s.closed() || err != nil && !errors.Is(err, bus.ErrLost) {
 				return err
 			}
 		}
@@ -143,7 +177,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) replay() error {
 	begin := time.Now()
-	if err := ledger.Restore(s.deps.Journal, s.node.Past()); err != nil {
+	if err := s.deps.Journal.Restore(s.node.Past()); err != nil {
 		return err
 	}
 	o := s.node.Book().Journal()
@@ -159,6 +193,20 @@ func (s *Server) replay() error {
 			"took", time.Since(begin).Round(time.Millisecond))
 	}
 	return err
+}
+
+// closed reports whether the journal is closed.
+func (s *Server) closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node.Closed()
+}
+
+// waits says what a hub that ends waits for.
+func (s *Server) waits() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node.Waits()
 }
 
 // trouble is an outage of the registry, which several loops notice.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"souk/bus/bustest"
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -29,7 +30,7 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 		})
 	}
 	all.Wait()
-	until(t, "200 captures", func() bool { return s.Stats().Captured == 200 })
+	bustest.Eventually(t, "200 captures", func() bool { return s.Stats().Captured == 200 })
 	if st := s.Stats(); st.Tasks[""] != 200 || st.Faults != 0 || st.Decision.Count == 0 ||
 		st.Sync.Count > 600 {
 		t.Errorf("stats: %+v", st)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/hub"
 	"souk/ledger/journal"
 )
@@ -87,14 +88,14 @@ func TestServerFollowsItsSettings(t *testing.T) {
 		return s.node.Config().Batch.MaxBatch
 	}
 	put(`{"domain":"math","max_batch":3}`)
-	until(t, "three tasks a batch", func() bool { return batch() == 3 })
+	bustest.Eventually(t, "three tasks a batch", func() bool { return batch() == 3 })
 	put(`nonsense`)
 	put(`{"domain":"math","max_batch":5}`)
-	until(t, "five tasks a batch", func() bool { return batch() == 5 })
+	bustest.Eventually(t, "five tasks a batch", func() bool { return batch() == 5 })
 	if err := tn.world.Registry().Delete(t.Context(), bus.MarketKey("math")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the file's own again", func() bool { return batch() == hub.Default().Batch.MaxBatch })
+	bustest.Eventually(t, "the file's own again", func() bool { return batch() == hub.Default().Batch.MaxBatch })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

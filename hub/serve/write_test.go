@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -47,7 +48,7 @@ func TestNothingLeavesThatIsNotDurable(t *testing.T) {
 	if got := tn.ask(request("good")); got != "accepted by a-1" {
 		t.Fatal(got)
 	}
-	until(t, "the capture of the first task", func() bool { return s.Stats().Captured == 1 })
+	bustest.Eventually(t, "the capture of the first task", func() bool { return s.Stats().Captured == 1 })
 	<-handed
 	disk.mu.Lock()
 	disk.left = 0
@@ -122,15 +123,15 @@ func TestDiskNearlyFull(t *testing.T) {
 	if got := tn.ask(first); got != "unavailable" && got != "allotment_pending" {
 		t.Errorf("a new client's first task: %s", got)
 	}
-	until(t, "tasks are refused", func() bool {
+	bustest.Eventually(t, "tasks are refused", func() bool {
 		return tn.ask(request(fmt.Sprint("t-", s.Stats().Arrived))) == "unavailable"
 	})
 	tn.publish(bus.CompletionSubject("math", "a-1"), "", served("a-1", d))
-	until(t, "the running task is settled", func() bool {
+	bustest.Eventually(t, "the running task is settled", func() bool {
 		return s.Stats().Tasks[""] >= 1 && s.Stats().Holds == 0
 	})
 	disk.set(false)
-	until(t, "tasks are taken again", func() bool {
+	bustest.Eventually(t, "tasks are taken again", func() bool {
 		return tn.ask(request(fmt.Sprint("u-", s.Stats().Arrived))) == "accepted by a-1"
 	})
 }

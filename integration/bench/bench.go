@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus/follow"
 	"souk/cmd/local"
 	"souk/integration/load/proc"
 )
@@ -207,16 +208,14 @@ func idleBars(ctx context.Context, o Options) ([]Bar, error) {
 		}
 		ready := time.Since(begun)
 		defer c.stop()
-		if err := sleep(ctx, 2*time.Second); err != nil { // what the start left behind settles
-			return nil, err
-		}
+		follow.Pause(ctx, 2*time.Second) // what the start left behind settles
 		before, err := proc.CPU(c.pid())
 		if err != nil {
 			return nil, err
 		}
 		const watch = 10 * time.Second
-		if err := sleep(ctx, watch); err != nil {
-			return nil, err
+		if !follow.Pause(ctx, watch) {
+			return nil, ctx.Err()
 		}
 		after, err1 := proc.CPU(c.pid())
 		rss, err2 := proc.RSS(c.pid())
@@ -234,17 +233,6 @@ func idleBars(ctx context.Context, o Options) ([]Bar, error) {
 		{Name: "souk up: idle", Asked: "under 5 % of a core", Limit: 5, Measured: median(x[2]), Unit: "%",
 			Runs: x[2]},
 	}, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // WriteJSON writes the bars with every run, for machines.

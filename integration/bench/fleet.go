@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus/follow"
 	"souk/cmd/local"
 	"souk/integration/bench/floor"
 	"souk/integration/fleet"
@@ -426,14 +427,10 @@ func failoverBars(ctx context.Context, o Options) ([]Bar, error) {
 				engine := s.Part("engine-1")
 				failed := make(chan error, 1)
 				go func() {
-					err := sleep(ctx, 3*time.Second)
+					follow.Pause(ctx, 3*time.Second)
+					err := w.from(ctx, engine)
 					if err == nil {
-						err = w.from(ctx, engine)
-					}
-					if err == nil {
-						err = sleep(ctx, 4*time.Second)
-					}
-					if err == nil {
+						follow.Pause(ctx, 4*time.Second)
 						err = w.to(ctx, engine)
 					}
 					failed <- err

@@ -46,8 +46,9 @@ var labels = []string{"general", "humanities", "social", "law", "medicine", "mat
 // body is a chat with a prompt of some sixty tokens. No two are alike, so that nothing is served from memory.
 func body(n int64, maxTokens int) []byte {
 	return fmt.Appendf(make([]byte, 0, 320), `{"messages":[`+
-		`{"role":"system","content":"You are a helpful assistant. Answer briefly, and say so where you do not know."},`+
-		`{"role":"user","content":"Question %d: which of the goods on the market of Marrakesh would you carry home, and why would you?"}],`+
+		`{"role":"system","content":"You are a helpful assistant. Answer briefly, and say so where you `+
+		`do not know."},{"role":"user","content":"Question %d: which of the goods on the market of `+
+		`Marrakesh would you carry home, and why would you?"}],`+
 		`"max_tokens":%d,"ignore_eos":true,"stream":true}`, n, maxTokens)
 }
 

@@ -5,7 +5,8 @@ import (
 	"io"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+
+	"souk/integration/replay"
 )
 
 // Bar is one thing asked, and what was measured.
@@ -77,20 +78,10 @@ func Write(w io.Writer, bars []Bar) {
 		}
 	}
 	fmt.Fprintln(w)
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"name", "asked", "measured", "multiple", ""})
+	t := replay.Table(w, 2, "name", "asked", "measured", "multiple")
 	for _, b := range bars {
 		t.AppendRow(table.Row{b.Name, b.Asked, number(b.Measured) + " " + b.Unit, b.multiple(), b.verdict()})
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{
-		{Number: 3, Align: text.AlignRight, AlignHeader: text.AlignRight},
-		{Number: 4, Align: text.AlignRight, AlignHeader: text.AlignRight},
-	})
 	t.Render()
 }
 

@@ -280,22 +280,6 @@ func (s *suite) identify(t *testing.T) {
 	s.block = n
 }
 
-// until polls cond, and fails if it is not true in time.
-func until(t *testing.T, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), limit)
-	defer stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", limit, what)
-		case <-tick.C:
-		}
-	}
-}
-
 // fresh is a salt that nobody used, so that a test finds an empty cache.
 func fresh(t *testing.T) string {
 	return fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "."), time.Now().UnixNano())

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"souk/bus/bustest"
 )
 
 // vocabulary are some token ids that the server has, each once: those of a text.
@@ -112,14 +113,14 @@ func (s *suite) open(ctx context.Context, t *testing.T) *http.Response {
 
 // leave: closing the connection frees the slot at once, and the engine stops computing.
 func (s *suite) leave(t *testing.T) {
-	until(t, 10*time.Second, "the server is idle before the test", func() bool { return s.running(t) == 0 })
+	bustest.Eventually(t, "the server is idle before the test", func() bool { return s.running(t) == 0 })
 	before := s.scrape(t)
 	ctx, hangUp := context.WithCancel(t.Context())
 	r := s.open(ctx, t)
 	defer r.Body.Close()
-	until(t, 10*time.Second, "the stream shows as running", func() bool { return s.running(t) == 1 })
+	bustest.Eventually(t, "the stream shows as running", func() bool { return s.running(t) == 1 })
 	hangUp()
-	until(t, 10*time.Second, "the slot is free", func() bool { return s.running(t) == 0 })
+	bustest.Eventually(t, "the slot is free", func() bool { return s.running(t) == 0 })
 	after := s.scrape(t)
 	made := after.value(t, "vllm:generation_tokens_total") - before.value(t, "vllm:generation_tokens_total")
 	if made < 1 || made >= float64(s.maxLen/2) {
@@ -156,7 +157,7 @@ func (s *suite) queueFull(t *testing.T) {
 		}
 	}
 	hangUp()
-	until(t, 5*time.Second, "there is room again", func() bool { return s.running(t) == 0 })
+	bustest.Eventually(t, "there is room again", func() bool { return s.running(t) == 0 })
 	s.ask(t, "/v1/chat/completions", chat("x", object{"max_tokens": 1}))
 }
 
@@ -182,7 +183,7 @@ func (s *suite) metrics(t *testing.T) {
 	before := s.scrape(t)
 	s.ask(t, "/v1/chat/completions", chat("How many?", object{"max_tokens": 7, "ignore_eos": true}))
 	var after metricsPage
-	until(t, 5*time.Second, "the request is counted", func() bool {
+	bustest.Eventually(t, "the request is counted", func() bool {
 		after = s.scrape(t)
 		return after.value(t, "vllm:request_success_total finished_reason=length") > before.value(t,
 			"vllm:request_success_total finished_reason=length")

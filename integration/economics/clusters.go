@@ -66,8 +66,6 @@ func part(r market.Round, client, agent []int, k int) (sub market.Round, tasks, 
 
 // cutting is how a market of k clusters went.
 type cutting struct {
-	k        int
-	aligned  bool
 	welfare  float64         // a turn asked, micro-credits, as things came to be
 	served   float64         // share of turns asked
 	together []time.Duration // time to clear all clusters one after another, a figure a round
@@ -153,7 +151,7 @@ func median(d []time.Duration) float64 {
 }
 
 func playClusters(src *source, rounds int, seed uint64, k int, aligned bool) (cutting, error) {
-	out := cutting{k: k, aligned: aligned}
+	var out cutting
 	s := newWorld(src, large, seed, true)
 	client, agent := s.divide(k, aligned, aligned, seed)
 	var welfare float64

@@ -1,6 +1,7 @@
 package economics
 
 import (
+	_ "embed"
 	"encoding/csv"
 	"fmt"
 	"html/template"
@@ -70,6 +71,9 @@ func (t Table) WriteCSV(w io.Writer) error {
 	return c.Error()
 }
 
+//go:embed page.html
+var pageText string
+
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"cell":    cell,
 	"numeric": func(v any) bool { _, text := v.(string); return !text },
@@ -77,31 +81,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		s, err := p.SVG()
 		return template.HTML(s), err // the plot library escapes its text
 	},
-}).Parse(`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>The market as a game</title>
-<style>
-body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
-h1{font-size:1.7rem}h2{margin-top:3rem;border-top:1px solid #ccc;padding-top:1rem;font-size:1.3rem}
-.plots{display:flex;flex-wrap:wrap;gap:1rem}.plots svg{max-width:100%;height:auto}
-table{border-collapse:collapse;font-size:.85rem;margin:1rem 0 .3rem;font-variant-numeric:tabular-nums}
-th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;vertical-align:bottom}td.n{text-align:right}th{font-weight:600;max-width:9rem}
-.note{font-size:.85rem;color:#555;margin-top:0}.scroll{overflow-x:auto}pre{background:#f4f4f4;padding:.6rem;overflow-x:auto}ul.found{font-weight:500}
-</style></head><body>
-<h1>The market as a game</h1>
-<p>Simulated clients and agents, cleared by the market's own code; every outcome was checked by its certificate before it was counted. Conversations, price cards and prefill speeds are real;
-the quality of models in domains is assumed. A millionth of a credit is a micro-credit; one credit is one US dollar in the price cards.</p>
-<p>Made by</p><pre>{{.Command}}</pre>
-<p>Contents: {{range $i, $r := .Results}}{{if $i}} · {{end}}<a href="#{{$r.Name}}">{{$r.Title}}</a>{{end}}</p>
-{{range .Results}}{{$name := .Name}}<h2 id="{{.Name}}">{{.Title}}</h2>
-{{range .About}}<p>{{.}}</p>
-{{end}}{{if .Findings}}<ul class="found">{{range .Findings}}<li>{{.}}</li>{{end}}</ul>
-{{end}}<div class="plots">{{range .Plots}}{{svg .}}{{end}}</div>
-{{range .Tables}}<div class="scroll"><table><thead><tr>{{range .Columns}}<th>{{.}}</th>{{end}}</tr></thead><tbody>
-{{range .Rows}}<tr>{{range .}}<td{{if numeric .}} class="n"{{end}}>{{cell .}}</td>{{end}}</tr>
-{{end}}</tbody></table></div><p class="note">{{.Note}} <a href="{{$name}}-{{.Name}}.csv">CSV</a></p>
-{{end}}{{end}}</body></html>
-`))
+}).Parse(pageText))
 
 // WritePage writes everything as one page that needs nothing else; command is what a reader types to make it
 // again.

@@ -20,7 +20,6 @@ type settled struct {
 	holds, open, captures int
 	paid                  market.Credits
 	receipt               string // of the capture
-	outcome               string
 }
 
 // Account is what the journals of a fleet say, all together.
@@ -32,7 +31,6 @@ type Account struct {
 	Voids  map[string]int // by reason
 	Owned  map[string]market.Credits
 	Moving market.Credits // allotments between the treasury and a hub
-	Opened int            // journals
 }
 
 // Journals reads every journal of the fleet, also while they are written.
@@ -42,7 +40,7 @@ func (f *Fleet) Journals() (*Account, error) {
 		return nil, err
 	}
 	a := &Account{tasks: map[[2]string]*settled{}, Voids: map[string]int{},
-		Owned: map[string]market.Credits{}, Opened: len(paths)}
+		Owned: map[string]market.Credits{}}
 	for _, path := range paths {
 		book := ledger.NewBook()
 		held := map[string]*ledger.Hold{}
@@ -92,7 +90,7 @@ func (a *Account) take(held map[string]*ledger.Hold, r *ledger.Record) {
 		s.open--
 		s.captures++
 		s.paid += r.Capture.Cost + h.Premium
-		s.receipt, s.outcome = r.Capture.Hold, r.Capture.Outcome
+		s.receipt = r.Capture.Hold
 		a.Open--
 		a.Paid += r.Capture.Cost + h.Premium
 	case ledger.KindVoid:

@@ -162,9 +162,6 @@ func (f *Fleet) Direct(ctx context.Context, engine int, body []byte) (string, er
 
 // Crowd is many clients, each of which asks one task after another.
 type Crowd struct {
-	f    *Fleet
-	id   string
-	c    *client.Client
 	stop chan struct{}
 	wg   sync.WaitGroup
 
@@ -178,7 +175,7 @@ type Crowd struct {
 
 // Crowd starts so many readers of one client, who ask for answers of so many tokens until Stop.
 func (f *Fleet) Crowd(ctx context.Context, id string, readers, tokens int) (*Crowd, error) {
-	c, err := f.Client(ctx, id)
+	c, err := f.Client(id)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +184,7 @@ func (f *Fleet) Crowd(ctx context.Context, id string, readers, tokens int) (*Cro
 
 // CrowdOf is a crowd over a given client.
 func (f *Fleet) CrowdOf(ctx context.Context, id string, c *client.Client, readers, tokens int) *Crowd {
-	w := &Crowd{f: f, id: id, c: c, stop: make(chan struct{}), news: make(chan struct{}, 1)}
+	w := &Crowd{stop: make(chan struct{}), news: make(chan struct{}, 1)}
 	for range readers {
 		w.wg.Go(func() {
 			for {

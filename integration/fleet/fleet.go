@@ -314,7 +314,7 @@ agentd:
 
 // fund pays the clients' money in.
 func (f *Fleet) fund(ctx context.Context) error {
-	c, err := f.Client(ctx, "teller")
+	c, err := f.Client("teller")
 	if err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (f *Fleet) fund(ctx context.Context) error {
 }
 
 // Client connects to NATS as a client does, over a connection of its own that Close ends.
-func (f *Fleet) Client(ctx context.Context, id string) (*client.Client, error) {
+func (f *Fleet) Client(id string) (*client.Client, error) {
 	return f.ClientAt(id, f.NATS)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/market"
 )
 
@@ -118,21 +119,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until ok says so.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("it never came that %s", what)
-		}
-	}
-}
-
 // served fails the test for every word that is not the whole answer.
 func served(t *testing.T, words []Word) {
 	t.Helper()
@@ -148,7 +134,7 @@ func served(t *testing.T, words []Word) {
 func streams(t *testing.T, ctx context.Context, f *Fleet, n, tokens int) (done func() []Word,
 	at func(agent string) int) {
 	t.Helper()
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	var wg, begun sync.WaitGroup
 	var mu sync.Mutex
@@ -219,7 +205,7 @@ func TestAnAgentdDiesMidStream(t *testing.T) {
 func TestAnAgentdIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 8})
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	words := []Word{Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})}
 	must(t, f.Quiet(ctx))
@@ -229,7 +215,7 @@ func TestAnAgentdIsStartedAgain(t *testing.T) {
 	must(t, node.Start())
 	must(t, node.Ready(ctx))
 	registered := time.Since(begun)
-	eventually(t, "it serves", func() bool { // its hub hears of the new life when it is registered
+	bustest.Eventually(t, "it serves", func() bool { // its hub hears of the new life when it is registered
 		w := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
 		words = append(words, w)
 		return w.Code == ""

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
+	"souk/bus/follow"
 )
 
 // soak makes some scenes longer: a hub dies fifty times rather than three.
@@ -82,7 +84,7 @@ func TestAHubSleepsPastItsLease(t *testing.T) {
 	other, err := f.AddHub("hub-other", "general", true, f.Hub)
 	must(t, err)
 	must(t, other.Start())
-	eventually(t, "the other hub stands by", func() bool {
+	bustest.Eventually(t, "the other hub stands by", func() bool {
 		err := other.Readiness(ctx)
 		return err != nil && strings.Contains(err.Error(), "standing by")
 	})
@@ -91,7 +93,7 @@ func TestAHubSleepsPastItsLease(t *testing.T) {
 	must(t, other.Ready(ctx))
 	must(t, crowd.Served(ctx, 16))
 	must(t, sleeper.Continue())
-	eventually(t, "the sleeper is not ready", func() bool {
+	bustest.Eventually(t, "the sleeper is not ready", func() bool {
 		err := sleeper.Readiness(ctx)
 		return err != nil && strings.Contains(err.Error(), "standing by")
 	})
@@ -113,7 +115,7 @@ func TestAHubSleepsPastItsHolds(t *testing.T) {
 	hub := f.Part("hub-general")
 	must(t, hub.Pause())
 	words := done()
-	wait(ctx, 10*time.Second)
+	follow.Pause(ctx, 10*time.Second)
 	must(t, hub.Continue())
 	served(t, words)
 	end(t, ctx, f, words)
@@ -138,7 +140,7 @@ func TestTheTreasuryDies(t *testing.T) {
 		strings.Contains(said, "waiting to be the market's only treasury") {
 		t.Errorf("it waited for its own lease:\n%s", treasury.Tail(10))
 	}
-	c, err := f.Client(ctx, "other") // whom no hub has any money of
+	c, err := f.Client("other") // whom no hub has any money of
 	must(t, err)
 	must(t, crowd.Served(ctx, 4))
 	word := Ask(ctx, c, "other", Task("other", 20), func(bus.Chunk) {})

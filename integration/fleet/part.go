@@ -120,7 +120,7 @@ func (p *Part) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	<-p.ended()
+	<-p.Ended()
 	return nil
 }
 
@@ -130,14 +130,12 @@ func (p *Part) Pause() error { return p.Signal(syscall.SIGSTOP) }
 // Continue lets a stopped part go on as if nothing had been.
 func (p *Part) Continue() error { return p.Signal(syscall.SIGCONT) }
 
-func (p *Part) ended() <-chan struct{} {
+// Ended is closed when the present life of the part has ended.
+func (p *Part) Ended() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done
 }
-
-// Ended is closed when the present life of the part has ended.
-func (p *Part) Ended() <-chan struct{} { return p.ended() }
 
 // Code is the exit code of the last life, -1 if a signal ended it.
 func (p *Part) Code() int {
@@ -161,7 +159,7 @@ func (p *Part) Stop(within time.Duration) error {
 	t := time.NewTimer(within)
 	defer t.Stop()
 	select {
-	case <-p.ended():
+	case <-p.Ended():
 	case <-t.C:
 		_ = p.Kill()
 		return fmt.Errorf("%s did not stop within %v, and was killed:\n%s", p.Name, within, p.Tail(10))
@@ -190,7 +188,7 @@ func (p *Part) Ready(ctx context.Context) error {
 		t := time.NewTimer(10 * time.Millisecond)
 		select {
 		case <-t.C:
-		case <-p.ended():
+		case <-p.Ended():
 			return fmt.Errorf("%s ended with %d:\n%s", p.Name, p.Code(), p.Tail(10))
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w:\n%s", p.Name, err, p.Tail(10))

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
+	"souk/bus/follow"
 	"souk/integration/proxy"
 	"souk/market"
 )
@@ -29,16 +30,6 @@ func passing(t *testing.T, words []Word) {
 	}
 }
 
-// wait lets the clients go on for a while.
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // A hub dies when it has written an award down and before it has told anyone. Started again it finds the hold
 // in its journal; the door asks it again, and the task is served under that hold, once.
 func TestAHubDiesBetweenJournalAndDispatch(t *testing.T) {
@@ -49,7 +40,7 @@ func TestAHubDiesBetweenJournalAndDispatch(t *testing.T) {
 	dying := f.role("hub-dying", "hub-dies", f.fileOf("hub-general"))
 	must(t, dying.Start())
 	must(t, f.Sold(ctx, 1))
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	words := make(chan Word, 1)
 	go func() { words <- Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {}) }()
@@ -89,7 +80,7 @@ func away(t *testing.T, outages func(nats, etcd *Part) []outage) {
 	list := outages(f.Part(NATS), f.Part(Etcd))
 	for _, o := range list {
 		must(t, o.away())
-		wait(ctx, o.long)
+		follow.Pause(ctx, o.long)
 		must(t, o.back())
 		begun := time.Now()
 		first := crowd.Accepted(begun)
@@ -153,11 +144,11 @@ func TestAClientVanishes(t *testing.T) {
 	must(t, os.WriteFile(file, []byte(f.market("ghost")+"client: ghost\n"), 0o600))
 	ghost := f.role("ghost", "reader", file)
 	must(t, ghost.Start())
-	eventually(t, "all four answers have begun",
+	bustest.Eventually(t, "all four answers have begun",
 		func() bool { return strings.Contains(ghost.Said(), "begun") })
 	must(t, ghost.Kill())
 	f.Vanished = map[string]bool{"ghost": true}
-	c, err := f.Client(ctx, "dev")
+	c, err := f.Client("dev")
 	must(t, err)
 	// every slot is taken until an answer ends
 	word := Ask(ctx, c, "dev", Task("dev", 20), func(bus.Chunk) {})
@@ -215,7 +206,7 @@ func TestLinksFail(t *testing.T) {
 		{"a hub without etcd", hub.Etcd.Cut, 2 * time.Second},
 	} {
 		fault.fail()
-		wait(ctx, fault.long)
+		follow.Pause(ctx, fault.long)
 		for _, l := range []*Links{node, hub} {
 			l.Each(func(p *proxy.Proxy) { p.Delay(0); p.Heal() })
 		}
@@ -265,7 +256,7 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 	must(t, err)
 	must(t, crowd.Served(ctx, 4))
 	fill()
-	other, err := f.Client(ctx, "other") // whom no hub has any money of
+	other, err := f.Client("other") // whom no hub has any money of
 	must(t, err)
 	if _, err := other.Deposit(ctx, "other", market.Credit,
 		"second"); bus.CodeOf(err) != bus.CodeUnavailable {
@@ -283,7 +274,7 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 		}
 	}
 	f.Clients["other"] += market.Credit
-	eventually(t, "its client is served", func() bool {
+	bustest.Eventually(t, "its client is served", func() bool {
 		w := Ask(ctx, other, "other", Task("other", 10), func(bus.Chunk) {})
 		words = append(words, w)
 		return w.Code == ""
@@ -306,10 +297,10 @@ func TestAJournalsDiskIsFull(t *testing.T) {
 		func(f *Fleet) { fill, empty = smallDisk(t, f, "hub-general") })
 	done, _ := streams(t, ctx, f, 4, 200)
 	fill()
-	c, err := f.Client(ctx, "other")
+	c, err := f.Client("other")
 	must(t, err)
 	var refused []Word
-	eventually(t, "new tasks are refused", func() bool {
+	bustest.Eventually(t, "new tasks are refused", func() bool {
 		w := Ask(ctx, c, "other", Task("other", 10), func(bus.Chunk) {})
 		refused = append(refused, w)
 		return w.Code == bus.CodeUnavailable
@@ -317,7 +308,7 @@ func TestAJournalsDiskIsFull(t *testing.T) {
 	words := done() // captures still fit
 	served(t, words)
 	empty()
-	eventually(t, "tasks are served again", func() bool {
+	bustest.Eventually(t, "tasks are served again", func() bool {
 		w := Ask(ctx, c, "other", Task("other", 10), func(bus.Chunk) {})
 		refused = append(refused, w)
 		return w.Code == ""

@@ -11,6 +11,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/market"
 )
 
@@ -31,7 +32,14 @@ type engine struct {
 	blocks map[uint64]bool // by the hash of a prompt up to a block's end
 	served map[string]*request
 	order  []string
+
+	template *bus.Template // what it says that it adds to a prompt
+	// hurt says what is wrong with a request, if anything; nil: nothing ever is
+	hurt func(r agentd.Request) (late time.Duration, fails bool)
 }
+
+// failsAfter is how many tokens an answer that fails has.
+const failsAfter = 3
 
 // request is what became of one request that reached the engine.
 type request struct {
@@ -43,11 +51,13 @@ type request struct {
 	finish         string
 }
 
-func newEngine() *engine { return &engine{blocks: map[uint64]bool{}, served: map[string]*request{}} }
+func newEngine(template *bus.Template) *engine {
+	return &engine{blocks: map[uint64]bool{}, served: map[string]*request{}, template: template}
+}
 
 func (e *engine) Info(context.Context) (agentd.Info, error) {
 	return agentd.Info{Models: []string{"tiny"}, Version: "1", MaxModelLen: contextLen, BlockSize: blockSize,
-		KVTokens: 1 << 20}, nil
+		KVTokens: 1 << 20, Template: e.template}, nil
 }
 
 func (e *engine) Load(context.Context) (bus.Load, error) { return bus.Load{Running: new(int64)}, nil }
@@ -175,8 +185,12 @@ func (e *engine) Complete(ctx context.Context, r agentd.Request,
 	var b struct {
 		IgnoreEOS bool `json:"ignore_eos"`
 	}
-	if json.Unmarshal(r.Body, &b) == nil && b.IgnoreEOS || length >= r.MaxTokens {
-		length, finish = r.MaxTokens, "length"
+	most := r.MaxTokens
+	if r.Resume != nil {
+		most = max(1, min(most, r.Resume.Whole-len(r.Resume.Tokens)))
+	}
+	if json.Unmarshal(r.Body, &b) == nil && b.IgnoreEOS || length >= most {
+		length, finish = most, "length"
 	}
 	begin := time.Now()
 	var first time.Time
@@ -188,25 +202,22 @@ func (e *engine) Complete(ctx context.Context, r agentd.Request,
 		}
 		return a, err
 	}
-	wait := func(d time.Duration) bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+	late, fails := time.Duration(0), false
+	if e.hurt != nil {
+		late, fails = e.hurt(r)
 	}
-	if !wait(prefillBase + time.Duration(q.prompt-q.cached)*prefillEach) {
+	if !follow.Pause(ctx, late+prefillBase+time.Duration(q.prompt-q.cached)*prefillEach) {
 		e.computed(r) // what was begun is computed
 		return cut(context.Cause(ctx))
 	}
 	e.computed(r)
 	first = time.Now()
 	for i := range length {
-		if i > 0 && !wait(decodeEach) {
+		if i > 0 && !follow.Pause(ctx, decodeEach) {
 			return cut(context.Cause(ctx))
+		}
+		if fails && i == failsAfter {
+			return cut(&agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the connection is reset"})
 		}
 		c := agentd.Chunk{Text: "so ", Tokens: []uint32{uint32(hash%1000) + uint32(i)}, Count: 1, Events: 1,
 			Finish: i == length-1}

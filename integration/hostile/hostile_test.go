@@ -1,4 +1,5 @@
-// Package hostile plays one hostile client against a whole market in memory.
+// Package hostile plays one hostile client against a whole market in memory, and honest ones against markets
+// of which some parts are of the version before.
 package hostile
 
 import (
@@ -144,7 +145,7 @@ func FuzzHostileClient(f *testing.F) {
 // plays plays a game to its end and judges what is left.
 func plays(t *testing.T, moves []byte) {
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t)
+		h := open(t, direct, nil)
 		begun := time.Now()
 		c := &client{h: h, moves: moves}
 		c.play()

@@ -38,11 +38,24 @@ type memory struct {
 	frames []ledger.Frame
 }
 
-func (m *memory) Replay(func(ledger.Frame) error) error { return nil }
-func (m *memory) Close() error                          { return nil }
-func (m *memory) HasRoom() bool                         { return true }
-func (m *memory) Life() string                          { return "" }
-func (m *memory) Ended(string) bool                     { return false }
+func (m *memory) Follow(func() ledger.Replica) (end func()) { return func() {} }
+func (m *memory) Close() error                              { return nil }
+func (m *memory) HasRoom() bool                             { return true }
+func (m *memory) Life() string                              { return "" }
+func (m *memory) Ended(string) bool                         { return false }
+
+func (m *memory) Restore(r ledger.Replica) error {
+	if err := r.Load(nil); err != nil {
+		return err
+	}
+	for i := range m.frames {
+		f := &m.frames[i]
+		if err := r.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (m *memory) Append(frames ...ledger.Frame) error {
 	m.mu.Lock()
@@ -51,28 +64,36 @@ func (m *memory) Append(frames ...ledger.Frame) error {
 	return nil
 }
 
-// house is a whole market in memory but for its engine: treasury, door, hub and a node with two agents, on a
-// clock that runs as fast as nobody has anything to do.
+// house is a whole market in memory but for its engines: treasury, door, hub and two nodes with an agent
+// each, on a clock that runs as fast as nobody has anything to do.
 type house struct {
 	t      *testing.T
 	world  *membus.World
 	me     bus.Bus // all clients'
 	door   *doorserve.Server
 	hub    *hubserve.Server
-	node   *agentserve.Server
+	nodes  map[string]*agentserve.Server
 	engine map[string]*engine // by agent
 
 	hubBook, treasuryBook memory
 	faults                faultLog
-	stops                 []func() error
-	buses                 []bus.Bus
+	log                   *slog.Logger
+	running               []part
+	through               ports
 
+	buses   map[string]bus.Bus // by part
 	mu      sync.Mutex
 	answers map[string][][]byte    // by inbox: what the door said
 	last    map[string]*bus.Result // by reply subject: the last word
 	seen    map[string]uint64      // by reply subject: the next chunk that was not heard yet
 	anew    int                    // bytes of chunks heard for the first time
 	again   int                    // and of all else that agents said
+}
+
+// part is a process, or would be one.
+type part struct {
+	name string
+	stop func() error
 }
 
 // faultLog keeps what must not happen.
@@ -109,7 +130,7 @@ func (h *house) run(name string, serve func(context.Context) error, ready <-chan
 		cancel()
 		h.t.Fatalf("%s ended before it was ready: %v", name, err)
 	}
-	h.stops = append(h.stops, func() error {
+	h.running = append(h.running, part{name, func() error {
 		select {
 		case err := <-ended:
 			cancel()
@@ -121,19 +142,30 @@ func (h *house) run(name string, serve func(context.Context) error, ready <-chan
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		return nil
-	})
+	}})
 }
 
-func open(t *testing.T) *house {
+// stop ends a part and its connection.
+func (h *house) stop(name string) {
+	h.t.Helper()
+	i := slices.IndexFunc(h.running, func(p part) bool { return p.name == name })
+	h.must(h.running[i].stop())
+	h.running = slices.Delete(h.running, i, i+1)
+	h.must(h.buses[name].Close())
+}
+
+// ports are a part's ways to the others.
+type ports func(part string, b bus.Bus, r bus.Registry) (bus.Bus, bus.Registry)
+
+func direct(_ string, b bus.Bus, r bus.Registry) (bus.Bus, bus.Registry) { return b, r }
+
+// open opens a market whose engines say so much of what they add to a prompt.
+func open(t *testing.T, through ports, template *bus.Template) *house {
 	h := &house{t: t, world: membus.New(1), engine: map[string]*engine{}, answers: map[string][][]byte{},
-		last: map[string]*bus.Result{}, seen: map[string]uint64{}}
-	connect := func(name string) bus.Bus {
-		b := h.world.Bus(name)
-		h.buses = append(h.buses, b)
-		return b
-	}
-	h.me = connect("me")
-	log := slog.New(slog.NewTextHandler(&h.faults, &slog.HandlerOptions{Level: slog.LevelError}))
+		last: map[string]*bus.Result{}, seen: map[string]uint64{}, through: through,
+		buses: map[string]bus.Bus{}, nodes: map[string]*agentserve.Server{}}
+	h.me, _ = h.connect("me")
+	h.log = slog.New(slog.NewTextHandler(&h.faults, &slog.HandlerOptions{Level: slog.LevelError}))
 	listen := func(subject string, f func(bus.Msg)) {
 		_, err := h.me.Subscribe(subject, "", func(m bus.Msg) {
 			h.mu.Lock()
@@ -158,8 +190,9 @@ func open(t *testing.T) *house {
 		}
 	})
 
-	bank, err := bankserve.New(treasury.Default(), bankserve.Deps{Bus: connect("treasury"),
-		Journal: &h.treasuryBook, Log: log})
+	b, r := h.connect("treasury")
+	bank, err := bankserve.New(treasury.Default(), bankserve.Deps{Bus: b, Registry: r,
+		Journal: &h.treasuryBook, Log: h.log})
 	h.must(err)
 	h.run("treasury", bank.Run, bank.Ready())
 	for _, c := range clients {
@@ -169,39 +202,63 @@ func open(t *testing.T) *house {
 		h.must(err)
 	}
 
-	cfg := hub.Default()
-	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
-	h.hub, err = hubserve.New(cfg, hubserve.Deps{Bus: connect("hub"), Registry: h.world.Registry(),
-		Journal: &h.hubBook, Log: log, Seed: [32]byte{1}})
-	h.must(err)
-	h.run("hub", h.hub.Run, h.hub.Ready())
-
-	node := agentd.Config{Node: "n"}
-	for i := range 2 {
-		id := fmt.Sprintf("a-%d", i+1)
-		h.engine[id] = newEngine()
-		node.Agents = append(node.Agents, agentd.AgentConfig{ID: id,
-			Engine: agentd.EngineConfig{URL: "http://" + id}, Slots: 4, Price: card,
-			Domains: []bus.DomainScore{{Domain: "general", Score: 0.7}}})
+	h.runHub()
+	for _, name := range []string{"node-1", "node-2"} {
+		h.engine[agentOf(name)] = newEngine(template)
+		h.runNode(name)
 	}
-	h.node, err = agentserve.NewServer(node,
-		agentserve.Deps{Bus: connect("node"), Registry: h.world.Registry(),
-			Log: log,
-			Engine: func(c agentd.EngineConfig) agentd.Engine {
-				return h.engine[strings.TrimPrefix(c.URL,
-					"http://")]
-			}})
-	h.must(err)
-	h.run("node", h.node.Run, h.node.Ready())
 
 	d := classifier.Default()
 	d.ID, d.Drain = "door", 5*time.Second
-	h.door, err = doorserve.New(d, doorserve.Deps{Bus: connect("door"), Registry: h.world.Registry(),
-		Log: log})
+	b, r = h.connect("door")
+	h.door, err = doorserve.New(d, doorserve.Deps{Bus: b, Registry: r, Log: h.log})
 	h.must(err)
 	h.run("door", h.door.Run, h.door.Ready())
 	h.pass(2 * time.Second) // the hub has said what it sells
 	return h
+}
+
+func (h *house) runHub() {
+	h.t.Helper()
+	h.newHub(false)
+	h.run("hub", h.hub.Run, h.hub.Ready())
+}
+
+// newHub makes a hub that has what earlier ones left in its journal, and ends if it is told so.
+func (h *house) newHub(ends bool) {
+	h.t.Helper()
+	cfg := hub.Default()
+	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
+	b, r := h.connect("hub")
+	var err error
+	h.hub, err = hubserve.New(cfg, hubserve.Deps{Bus: b, Registry: r,
+		Journal: &h.hubBook, Log: h.log, Seed: [32]byte{1}, Close: ends})
+	h.must(err)
+}
+
+func (h *house) runNode(name string) {
+	h.t.Helper()
+	id := agentOf(name)
+	b, r := h.connect(name)
+	node, err := agentserve.NewServer(agentd.Config{Node: name, Agents: []agentd.AgentConfig{{
+		ID: id, Engine: agentd.EngineConfig{URL: "http://" + id}, Slots: 4, Price: card,
+		Domains: []bus.DomainScore{{Domain: "general", Score: 0.7}}}}},
+		agentserve.Deps{Bus: b, Registry: r, Log: h.log,
+			Engine: func(agentd.EngineConfig) agentd.Engine { return h.engine[id] }})
+	h.must(err)
+	h.nodes[name] = node
+	h.run(name, node.Run, node.Ready())
+}
+
+// agentOf is the agent of a node, and nodeOf the other way round.
+func agentOf(node string) string { return strings.Replace(node, "node-", "a-", 1) }
+func nodeOf(agent string) string { return strings.Replace(agent, "a-", "node-", 1) }
+
+// connect gives a part its ways to the others.
+func (h *house) connect(part string) (bus.Bus, bus.Registry) {
+	b := h.world.Bus(part)
+	h.buses[part] = b
+	return h.through(part, b, h.world.Registry())
 }
 
 func (h *house) pass(d time.Duration) {
@@ -232,14 +289,16 @@ func (h *house) close() map[string]ending {
 	if s := h.hub.Stats(); s.Faults > 0 {
 		h.t.Errorf("the hub counts %d faults", s.Faults)
 	}
-	for _, a := range h.node.Stats().Agents {
-		if a.InFlight != 0 || a.Pending != 0 {
-			h.t.Errorf("agent %s has %d tasks in flight and %d completions to say", a.Agent, a.InFlight,
-				a.Pending)
+	for _, node := range h.nodes {
+		for _, a := range node.Stats().Agents {
+			if a.InFlight != 0 || a.Pending != 0 {
+				h.t.Errorf("agent %s has %d tasks in flight and %d completions to say", a.Agent, a.InFlight,
+					a.Pending)
+			}
 		}
 	}
-	for _, stop := range slices.Backward(h.stops) {
-		if err := stop(); err != nil {
+	for _, p := range slices.Backward(h.running) {
+		if err := p.stop(); err != nil {
 			h.t.Error(err)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"souk/bus"
+	"souk/integration/replay"
 )
 
 // Report is what a load measured. Times are in milliseconds; rates, shares, times and CPU are of the time
@@ -165,8 +165,8 @@ func (t *Tally) Line(passed time.Duration) string {
 		return line + "  (ramp)"
 	}
 	if t.late.TotalCount() > 0 {
-		line += fmt.Sprintf("  TTFT p50 %s p99 %s", ms(float64(t.late.ValueAtQuantile(50))/1000),
-			ms(float64(t.late.ValueAtQuantile(99))/1000))
+		line += fmt.Sprintf("  TTFT p50 %s p99 %s", replay.MS(float64(t.late.ValueAtQuantile(50))/1000),
+			replay.MS(float64(t.late.ValueAtQuantile(99))/1000))
 		t.late.Reset()
 	}
 	return line
@@ -199,19 +199,18 @@ func (r Report) Write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "goodput    %.2f %% of the tasks sent%s\n\n", 100*r.Goodput, r.slo())
 
-	t := newTable(w)
-	t.AppendHeader(table.Row{"", "p50", "p90", "p99", "p99.9", "max", "n"})
+	t := replay.Table(w, 1, "", "p50", "p90", "p99", "p99.9", "max", "n")
 	row := func(name string, x Times) {
-		t.AppendRow(table.Row{name, ms(x.P50), ms(x.P90), ms(x.P99), ms(x.P999), ms(x.Max), x.N})
+		t.AppendRow(table.Row{name, replay.MS(x.P50), replay.MS(x.P90), replay.MS(x.P99), replay.MS(x.P999),
+			replay.MS(x.Max), x.N})
 	}
 	row("TTFT", r.TTFT)
 	row("ITL", r.ITL)
 	row("end to end", r.Whole)
-	right(t, 2, 7)
 	t.Render()
 	if r.RawTTFT != nil {
 		fmt.Fprintf(w, "Corrected for coordinated omission; as measured: TTFT p99 %s, end to end p99 %s.\n",
-			ms(r.RawTTFT.P99), ms(r.RawWhole.P99))
+			replay.MS(r.RawTTFT.P99), replay.MS(r.RawWhole.P99))
 	} else {
 		fmt.Fprintln(w, "Counted from the moment when each task was due, not from when it was sent.")
 	}
@@ -219,8 +218,7 @@ func (r Report) Write(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w)
-	t = newTable(w)
-	t.AppendHeader(table.Row{"process", "pid", "CPU", "of a core", "memory", "peak", "before"})
+	t = replay.Table(w, 1, "process", "pid", "CPU", "of a core", "memory", "peak", "before")
 	for _, p := range r.Processes {
 		name := p.Name
 		if p.Note != "" {
@@ -229,7 +227,6 @@ func (r Report) Write(w io.Writer) {
 		t.AppendRow(table.Row{name, p.PID, fmt.Sprintf("%.2f s", p.CPU), fmt.Sprintf("%.1f %%", 100*p.Share),
 			fmt.Sprintf("%.1f MB", p.RSS), fmt.Sprintf("%.1f MB", p.Peak), fmt.Sprintf("%.1f MB", p.Before)})
 	}
-	right(t, 2, 7)
 	t.Render()
 	if r.CPUTask > 0 {
 		fmt.Fprintf(w, "The market's own, engines and this load apart: %.0f us of CPU for a task, %.1f us "+
@@ -240,10 +237,10 @@ func (r Report) Write(w io.Writer) {
 func (r Report) slo() string {
 	var within []string
 	if r.SLO.TTFT > 0 {
-		within = append(within, "TTFT "+ms(r.SLO.TTFT))
+		within = append(within, "TTFT "+replay.MS(r.SLO.TTFT))
 	}
 	if r.SLO.ITL > 0 {
-		within = append(within, "mean ITL "+ms(r.SLO.ITL))
+		within = append(within, "mean ITL "+replay.MS(r.SLO.ITL))
 	}
 	if within == nil {
 		return " were answered (no SLO given)"
@@ -261,32 +258,4 @@ func (r Report) sum() (n int) {
 		n += x
 	}
 	return n
-}
-
-func newTable(w io.Writer) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	return t
-}
-
-func right(t table.Writer, from, to int) {
-	var cs []table.ColumnConfig
-	for n := from; n <= to; n++ {
-		cs = append(cs, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(cs)
-}
-
-func ms(x float64) string {
-	switch {
-	case x >= 1000:
-		return fmt.Sprintf("%.2f s", x/1000)
-	case x >= 10:
-		return fmt.Sprintf("%.0f ms", x)
-	}
-	return fmt.Sprintf("%.2f ms", x)
 }

@@ -137,7 +137,8 @@ func (l *load) closed(ctx context.Context) {
 	}
 	for i := range l.c.Concurrency {
 		all.Go(func() {
-			if !follow.Pause(ctx, time.Until(l.begun.Add(l.c.Ramp*time.Duration(i)/time.Duration(l.c.Concurrency)))) {
+			begin := l.begun.Add(l.c.Ramp * time.Duration(i) / time.Duration(l.c.Concurrency))
+			if !follow.Pause(ctx, time.Until(begin)) {
 				return
 			}
 			for {

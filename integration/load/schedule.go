@@ -20,8 +20,8 @@ import (
 func Arrivals(seed uint64, rate float64, ramp, duration time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
 		random := rand.New(rand.NewPCG(seed, 0x6c6f6164))
-		// Arrivals of a process of rate 1 are put where the integral of the rate reaches them: rate t²/2ramp,
-		// then rate (t - ramp/2).
+		// Arrivals of a process of rate 1 are put where the integral of the rate reaches them: rate t²/2ramp
+		// at first, then rate (t - ramp/2).
 		rising := ramp.Seconds()
 		for n := random.ExpFloat64(); ; n += random.ExpFloat64() {
 			t := n/rate + rising/2

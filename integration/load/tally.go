@@ -179,11 +179,12 @@ func corrected(h *hdrhistogram.Histogram, interval time.Duration) *hdrhistogram.
 		if b.Count == 0 {
 			continue
 		}
-		record(out, time.Duration(b.To)*time.Microsecond, b.Count)
+		took := time.Duration(b.To) * time.Microsecond
+		record(out, took, b.Count)
 		if interval <= 0 {
 			continue
 		}
-		for missing := time.Duration(b.To)*time.Microsecond - interval; missing >= interval; missing -= interval {
+		for missing := took - interval; missing >= interval; missing -= interval {
 			record(out, missing, b.Count)
 		}
 	}

@@ -19,7 +19,7 @@ func (r Report) Write(w io.Writer) {
 		t.Asked, t.Served, r.Seconds, float64(t.Served)/max(r.Seconds, 1e-9), r.Dialogues, r.BrokenOff)
 	fmt.Fprintf(w, "tokens   %s prompt, of which %.1f %% from cache; %s output\n", count(t.Prompt),
 		100*t.Share, count(t.Output))
-	fmt.Fprintf(w, "TTFT     p50 %s, p99 %s, as the clients saw it\n", ms(t.TTFT.P50), ms(t.TTFT.P99))
+	fmt.Fprintf(w, "TTFT     p50 %s, p99 %s, as the clients saw it\n", MS(t.TTFT.P50), MS(t.TTFT.P99))
 	fmt.Fprintf(w, "paid     %s credits = cost %s to the agents + premiums %s; surplus %s\n",
 		t.Cost+t.Premium, t.Cost, t.Premium, r.Surplus)
 	if len(r.Refused) > 0 {
@@ -42,41 +42,35 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 	if len(ps) == 0 {
 		return
 	}
-	t := newTable(w, title)
-	head := table.Row{"", "asked", "served", "prompt", "cached", "output", "TTFT p50", "p99", "cost",
-		"premium"}
+	fmt.Fprintf(w, "\n%s\n", title)
+	left := []any{""}
 	if agents {
-		head = append(table.Row{"", "model"}, head[1:]...)
+		left = []any{"", "model"}
 	}
-	t.AppendHeader(head)
+	t := Table(w, len(left), append(left, "asked", "served", "prompt", "cached", "output", "TTFT p50", "p99",
+		"cost", "premium")...)
 	for _, p := range ps {
 		row := table.Row{p.Name, p.Asked, p.Served, count(p.Prompt), fmt.Sprintf("%.0f %%", 100*p.Share),
 			count(p.Output),
-			ms(p.TTFT.P50), ms(p.TTFT.P99), Amount(p.Cost), Amount(p.Premium)}
+			MS(p.TTFT.P50), MS(p.TTFT.P99), Amount(p.Cost), Amount(p.Premium)}
 		if agents {
 			row = append(table.Row{p.Name, p.Model}, row[1:]...)
 		}
 		t.AppendRow(row)
 	}
-	left := 1
-	if agents {
-		left = 2
-	}
-	alignRight(t, left, len(head))
 	t.Render()
 }
 
 func (r Report) roundTable(w io.Writer) {
-	t := newTable(w, "Rounds")
-	t.AppendHeader(table.Row{"hub", "rounds", "of several", "contested", "largest", "awards", "slot prices",
-		"welfare", "decided p50", "p99"})
+	fmt.Fprint(w, "\nRounds\n")
+	t := Table(w, 1, "hub", "rounds", "of several", "contested", "largest", "awards", "slot prices", "welfare",
+		"decided p50", "p99")
 	for _, x := range r.Rounds {
 		t.AppendRow(table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
 			Amount(x.SlotPrices), Amount(x.Welfare),
 			decided(x.Decision, func(d Times) float64 { return d.P50 }),
 			decided(x.Decision, func(d Times) float64 { return d.P99 })})
 	}
-	alignRight(t, 1, 10)
 	t.Render()
 	var sizes []string
 	for _, s := range r.RoundSizes {
@@ -91,38 +85,14 @@ func decided(d *Times, of func(Times) float64) string {
 	if d == nil {
 		return ""
 	}
-	return ms(of(*d))
-}
-
-// newTable is the house's table: a title above, no frame, no capitals.
-func newTable(w io.Writer, title string) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	style.Title.Align = text.AlignLeft
-	style.Title.Format = text.FormatDefault
-	t.SetStyle(style)
-	fmt.Fprintln(w)
-	if title != "" {
-		fmt.Fprintln(w, title)
-	}
-	return t
-}
-
-func alignRight(t table.Writer, from, to int) {
-	var cs []table.ColumnConfig
-	for n := from + 1; n <= to; n++ {
-		cs = append(cs, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(cs)
+	return MS(of(*d))
 }
 
 // Amount shows credits rounded to six digits behind the point, for tables; exact amounts are in the JSON.
 func Amount(c market.Credits) string { return fmt.Sprintf("%.6f", float64(c)/float64(market.Credit)) }
 
-func ms(x float64) string {
+// MS writes milliseconds as people read them.
+func MS(x float64) string {
 	switch {
 	case x >= 1000:
 		return fmt.Sprintf("%.2f s", x/1000)
@@ -139,4 +109,22 @@ func count(n int) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// Table is a table as all commands print it: no frame, no capitals, and to the right all columns but the first
+// so many.
+func Table(w io.Writer, left int, header ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	style := table.StyleLight
+	style.Options = table.Options{SeparateHeader: true}
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(header)
+	var right []table.ColumnConfig
+	for n := left + 1; n <= len(header); n++ {
+		right = append(right, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(right)
+	return t
 }

@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"souk/bus"
 	"souk/bus/client"
 	"souk/bus/follow"
 	"souk/integration/fleet"
 	"souk/integration/load/proc"
+	"souk/integration/replay"
 	"souk/market"
 )
 
@@ -169,7 +169,7 @@ func ask(ctx, load context.Context, f *fleet.Fleet, o Options) ([]fleet.Word, er
 	var all sync.WaitGroup
 	links := map[string]*client.Client{}
 	for _, id := range clients {
-		c, err := f.Client(ctx, id)
+		c, err := f.Client(id)
 		if err != nil {
 			return nil, err
 		}
@@ -370,13 +370,7 @@ func (r Report) Write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n%d answers by more than one agent; %d holds, every one ended; %s paid; %d told that "+
 		"nobody knows, and paid\n\n", r.Moved, r.Holds, r.Paid, r.Unknown)
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"process", "lives", "memory when warm", "at its end", "after"})
+	t := replay.Table(w, 1, "process", "lives", "memory when warm", "at its end", "after")
 	for _, p := range r.Processes {
 		row := table.Row{p.Name, p.Lives, "", "", "no life was long enough"}
 		if p.Told {
@@ -385,8 +379,5 @@ func (r Report) Write(w io.Writer) {
 		}
 		t.AppendRow(row)
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight},
-		{Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight},
-		{Number: 5, Align: text.AlignRight}})
 	t.Render()
 }

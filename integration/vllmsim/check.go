@@ -96,7 +96,8 @@ func checkSalt(s string) *problem {
 	}
 	if utf8.RuneCountInString(s) > 128 || strings.ContainsAny(s, "@/\\\x00") {
 		return badValue("cache_salt", nil,
-			`Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\', or NUL.`)
+			`Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\', `+
+				`or NUL.`)
 	}
 	return nil
 }

@@ -31,7 +31,6 @@ type engineConfig struct {
 	profile    Profile
 	maxSeqs    int // sequences that run at once
 	maxBatched int // tokens in a step
-	maxLen     int // tokens of a request, prompt and output
 	caching    bool
 }
 

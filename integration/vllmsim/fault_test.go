@@ -9,25 +9,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"souk/bus/bustest"
 )
 
 const longStream = `{"model":"tiny","messages":[{"role":"user","content":"Go on."}],"max_tokens":1000,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}`
-
-// until polls cond, and fails if it is not true within ten seconds.
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
-	defer stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-ctx.Done():
-			t.Fatal("not in time: " + what)
-		case <-tick.C:
-		}
-	}
-}
 
 func (s *Server) busy() int {
 	s.mu.Lock()
@@ -140,10 +126,10 @@ func TestFaultsOnStreams(t *testing.T) {
 				}
 			} else {
 				go func() { _, _ = http.DefaultClient.Do(q) }()
-				until(t, "the request is taken", func() bool { return s.busy() == 1 })
+				bustest.Eventually(t, "the request is taken", func() bool { return s.busy() == 1 })
 			}
 			leave()
-			until(t, string(f.Kind)+": the slot is free", func() bool { return s.busy() == 0 })
+			bustest.Eventually(t, string(f.Kind)+": the slot is free", func() bool { return s.busy() == 0 })
 		}
 	})
 }
@@ -182,7 +168,7 @@ func TestFreeze(t *testing.T) {
 		_, text, _, _ := read(t, s, longStream)
 		done <- text
 	}()
-	until(t, "the request is taken", func() bool { return s.busy() == 1 })
+	bustest.Eventually(t, "the request is taken", func() bool { return s.busy() == 1 })
 	if r, err := http.Get(s.URL() + "/health"); err != nil || r.StatusCode != 200 {
 		t.Errorf("/health: %v", err)
 	}
@@ -202,7 +188,7 @@ func TestTerminate(t *testing.T) {
 		_, text, _, _ := read(t, s, longStream)
 		done <- text
 	}()
-	until(t, "tokens flow", func() bool { return s.made() > 2 })
+	bustest.Eventually(t, "tokens flow", func() bool { return s.made() > 2 })
 	s.Terminate()
 	text := <-done
 	if !strings.Contains(text, `"finish_reason":"abort"`) || !strings.Contains(text, `"usage"`) ||
@@ -222,7 +208,7 @@ func TestDrain(t *testing.T) {
 		_, text, _, _ := read(t, s, longStream)
 		done <- text
 	}()
-	until(t, "tokens flow", func() bool { return s.made() > 2 })
+	bustest.Eventually(t, "tokens flow", func() bool { return s.made() > 2 })
 	if err := s.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -241,7 +227,7 @@ func TestRestart(t *testing.T) {
 		_, _, _, err := read(t, s, longStream)
 		done <- err
 	}()
-	until(t, "tokens flow", func() bool { return s.made() > 2 })
+	bustest.Eventually(t, "tokens flow", func() bool { return s.made() > 2 })
 	url := s.URL()
 	if err := s.Restart(10 * time.Millisecond); err != nil {
 		t.Fatal(err)

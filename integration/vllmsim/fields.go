@@ -14,10 +14,11 @@ func describe(v []byte) string {
 	case len(v) == 0:
 		return "''"
 	case v[0] == '"':
-		return "'" + (&scanner{b: v}).str() + "'"
+		s := scan(v)
+		return "'" + s.str() + "'"
 	case v[0] == '{' || v[0] == '[':
 		n, kind := 0, "list"
-		s := &scanner{b: v}
+		s := scan(v)
 		if v[0] == '{' {
 			kind = "dict"
 			s.object(func(string) { s.value(); n++ })
@@ -35,17 +36,9 @@ func describe(v []byte) string {
 	return string(v)
 }
 
-func (r *reader) wrong(kind, key, msg string) {
+func (r *reader) unlike(kind, key, msg string) {
 	v := r.value()
 	r.reject(invalid(kind, "body."+key, msg, describe(v)))
-}
-
-func (r *reader) null() bool {
-	if r.peek() == 'n' {
-		r.value()
-		return true
-	}
-	return false
 }
 
 func (r *reader) text(key string) string {
@@ -54,11 +47,11 @@ func (r *reader) text(key string) string {
 }
 
 func (r *reader) maybeText(key string) (string, bool) {
-	if r.null() {
+	if r.Null() {
 		return "", false
 	}
-	if r.peek() != '"' {
-		r.wrong("string_type", key, "Input should be a valid string")
+	if r.Next() != '"' {
+		r.unlike("string_type", key, "Input should be a valid string")
 		return "", false
 	}
 	return r.str(), true
@@ -66,11 +59,10 @@ func (r *reader) maybeText(key string) (string, bool) {
 
 // integer takes 5, 5.0 and "5", as pydantic does.
 func (r *reader) integer(key string) optional {
-	if r.null() {
+	if r.Null() {
 		return optional{}
 	}
-	quoted := r.peek() == '"'
-	from := r.at
+	quoted := r.Next() == '"'
 	v := r.value()
 	s := string(v)
 	if quoted {
@@ -90,14 +82,13 @@ func (r *reader) integer(key string) optional {
 		r.reject(invalid("int_parsing", "body."+key,
 			"Input should be a valid integer, unable to parse string as an integer", describe(v)))
 	default:
-		r.at = from
-		r.wrong("int_type", key, "Input should be a valid integer")
+		r.reject(invalid("int_type", "body."+key, "Input should be a valid integer", describe(v)))
 	}
 	return optional{}
 }
 
 func (r *reader) number(key string, otherwise float64) float64 {
-	if r.null() {
+	if r.Null() {
 		return otherwise
 	}
 	v := r.value()
@@ -114,7 +105,7 @@ func (r *reader) number(key string, otherwise float64) float64 {
 }
 
 func (r *reader) boolean(key string, otherwise bool) bool {
-	if r.null() {
+	if r.Null() {
 		return otherwise
 	}
 	switch v := r.value(); string(v) {
@@ -135,23 +126,23 @@ func (r *reader) boolean(key string, otherwise bool) bool {
 // strings takes one string or a list of them.
 func (r *reader) strings(key string) (out []string) {
 	switch {
-	case r.null():
-	case r.peek() == '"':
+	case r.Null():
+	case r.Next() == '"':
 		out = append(out, r.str())
-	case r.peek() == '[':
+	case r.Next() == '[':
 		r.array(func(i int) { out = append(out, r.text(key+"."+strconv.Itoa(i))) })
 	default:
-		r.wrong("string_type", key, "Input should be a valid string")
+		r.unlike("string_type", key, "Input should be a valid string")
 	}
 	return out
 }
 
 func (r *reader) tokens(key string) (out []uint32) {
-	if r.null() {
+	if r.Null() {
 		return nil
 	}
-	if r.peek() != '[' {
-		r.wrong("list_type", key, "Input should be a valid list")
+	if r.Next() != '[' {
+		r.unlike("list_type", key, "Input should be a valid list")
 		return nil
 	}
 	r.array(func(i int) {
@@ -172,7 +163,7 @@ func (r *reader) token(n int) uint32 {
 
 // prompts takes a string, a list of strings, a list of tokens, or a list of lists of tokens.
 func (r *reader) prompts() (text []string, ids [][]uint32) {
-	switch r.peek() {
+	switch r.Next() {
 	case '"':
 		return []string{r.str()}, nil
 	case 'n':
@@ -180,12 +171,12 @@ func (r *reader) prompts() (text []string, ids [][]uint32) {
 		return nil, nil
 	case '[':
 	default:
-		r.wrong("string_type", "prompt", "Input should be a valid string")
+		r.unlike("string_type", "prompt", "Input should be a valid string")
 		return nil, nil
 	}
 	var flat []uint32
 	r.array(func(i int) {
-		switch r.peek() {
+		switch r.Next() {
 		case '"':
 			text = append(text, r.str())
 		case '[':
@@ -203,14 +194,14 @@ func (r *reader) prompts() (text []string, ids [][]uint32) {
 }
 
 func (r *reader) messages() (out []Message) {
-	if r.peek() != '[' {
-		r.wrong("list_type", "messages", "Input should be a valid list")
+	if r.Next() != '[' {
+		r.unlike("list_type", "messages", "Input should be a valid list")
 		return nil
 	}
 	r.array(func(i int) {
 		at := "messages." + strconv.Itoa(i)
-		if r.peek() != '{' {
-			r.wrong("dict_type", at, "Input should be a valid dictionary")
+		if r.Next() != '{' {
+			r.unlike("dict_type", at, "Input should be a valid dictionary")
 			return
 		}
 		var m Message
@@ -240,7 +231,7 @@ func (r *reader) messages() (out []Message) {
 
 // content takes a string, null, or a list of text parts.
 func (r *reader) content(at string) string {
-	switch r.peek() {
+	switch r.Next() {
 	case '"':
 		return r.str()
 	case 'n':
@@ -248,17 +239,17 @@ func (r *reader) content(at string) string {
 		return ""
 	case '[':
 	default:
-		r.wrong("string_type", at, "Input should be a valid string")
+		r.unlike("string_type", at, "Input should be a valid string")
 		return ""
 	}
 	var parts []string
 	r.array(func(i int) {
-		if r.peek() == '"' {
+		if r.Next() == '"' {
 			parts = append(parts, r.str())
 			return
 		}
-		if r.peek() != '{' {
-			r.wrong("dict_type", at+"."+strconv.Itoa(i), "Input should be a valid dictionary")
+		if r.Next() != '{' {
+			r.unlike("dict_type", at+"."+strconv.Itoa(i), "Input should be a valid dictionary")
 			return
 		}
 		kind := ""

@@ -39,7 +39,7 @@ type player struct {
 }
 
 func newPlayer(p Profile, seed uint64) *player {
-	cfg := engineConfig{profile: p, maxSeqs: p.MaxNumSeqs, maxBatched: p.MaxNumBatchedTokens, maxLen: 1 << 17,
+	cfg := engineConfig{profile: p, maxSeqs: p.MaxNumSeqs, maxBatched: p.MaxNumBatchedTokens,
 		caching: true}
 	return &player{e: newEngine(cfg, p.NumGPUBlocks, 16, seed), zero: time.Unix(0, 0)}
 }

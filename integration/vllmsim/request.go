@@ -65,9 +65,9 @@ func (r *reader) reject(p *problem) {
 // parse reads the body of a chat or a completion. It says what vLLM says about a body of the wrong shape.
 func parse(body []byte, chat bool) (*call, *problem) {
 	c := &call{chat: chat, temperature: 1, topP: 1}
-	r := &reader{scanner: scanner{b: body}}
-	if r.peek() != '{' && r.value() != nil && r.err == "" {
-		if r.end(); r.err == "" {
+	r := &reader{scanner: scan(body)}
+	if r.Next() != '{' {
+		if r.value(); r.End() {
 			return nil, invalid("model_attributes_type", "body",
 				"Input should be a valid dictionary or object to extract fields from", describe(body))
 		}
@@ -79,11 +79,11 @@ func parse(body []byte, chat bool) (*call, *problem) {
 		hasMessages = hasMessages || key == "messages"
 		c.field(r, key)
 	})
-	r.end()
-	if r.err != "" {
-		loc := "body." + strconv.Itoa(r.at)
+	r.End()
+	if wrong, at := r.wrong(); wrong != "" {
+		loc := "body." + strconv.Itoa(at)
 		m := fmt.Sprintf("1 validation error:\n  {'type': 'json_invalid', 'loc': '%s', 'msg': 'JSON decode "+
-			"error', 'input': '<dict of 0 items>', 'ctx': {'error': '%s'}}", loc, r.err)
+			"error', 'input': '<dict of 0 items>', 'ctx': {'error': '%s'}}", loc, wrong)
 		return nil, &problem{400, m, "Bad Request", loc}
 	}
 	if r.problem != nil {
@@ -180,7 +180,7 @@ func (c *call) other(r *reader, key string) {
 
 // templateArgs reads the one variable of the template that a client can set.
 func (c *call) templateArgs(r *reader) {
-	if r.peek() != '{' {
+	if r.Next() != '{' {
 		if v := r.value(); string(v) != "null" {
 			const wrong = "Input should be a valid dictionary"
 			r.reject(invalid("dict_type", "body.chat_template_kwargs", wrong, describe(v)))
@@ -188,7 +188,7 @@ func (c *call) templateArgs(r *reader) {
 		return
 	}
 	r.object(func(key string) {
-		if key != "bos_token" || r.peek() != '"' {
+		if key != "bos_token" || r.Next() != '"' {
 			r.value()
 			return
 		}
@@ -198,7 +198,7 @@ func (c *call) templateArgs(r *reader) {
 }
 
 func (c *call) options(r *reader) {
-	if r.peek() != '{' {
+	if r.Next() != '{' {
 		if v := r.value(); string(v) != "null" {
 			r.reject(invalid("model_attributes_type", "body.stream_options",
 				"Input should be a valid dictionary or object to extract fields from", describe(v)))

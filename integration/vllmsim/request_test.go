@@ -29,12 +29,12 @@ func FuzzParse(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		s := &scanner{b: []byte(body)}
+		s := scan([]byte(body))
 		s.value()
-		s.end()
-		if want := json.Valid([]byte(body)); (s.err == "") != want &&
-			s.err != "maximum nesting depth exceeded" {
-			t.Fatalf("%q: %q, encoding/json says %v", body, s.err, want)
+		s.End()
+		if wrong, _ := s.wrong(); (wrong == "") != json.Valid([]byte(body)) &&
+			wrong != "maximum nesting depth exceeded" {
+			t.Fatalf("%q: %q, encoding/json says otherwise", body, wrong)
 		}
 		for _, chat := range []bool{true, false} {
 			c, p := parse([]byte(body), chat)
@@ -60,7 +60,7 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 			t.Errorf("%q is written %s, read back %q (%v)", text, quoted(text), back, err)
 		}
 		b, _ := json.Marshal(text)
-		s := &scanner{b: b}
+		s := scan(b)
 		if got := s.str(); got != strings.ToValidUTF8(text, "\uFFFD") {
 			t.Errorf("%s is read as %q", b, got)
 		}
@@ -71,7 +71,8 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(raw), &want); err != nil {
 			t.Fatal(err)
 		}
-		if got := (&scanner{b: []byte(raw)}).str(); got != want {
+		s := scan([]byte(raw))
+		if got := s.str(); got != want {
 			t.Errorf("%s is read as %q, want %q", raw, got, want)
 		}
 	}

@@ -108,19 +108,19 @@ var words = sync.OnceValue(func() (w wordTokens) {
 	return w
 })
 
-const openingWords = `The This These There That When With You Your We They It If In For From As At Each Some Many However One First
-Here And But By He She After Before While What How Where Why Once`
+const openingWords = `The This These There That When With You Your We They It If In For From As At Each Some
+Many However One First Here And But By He She After Before While What How Where Why Once`
 
-const commonWords = `the of and to a in is that for it as with on by this are be from or at an which not have has was were one can all
-more their other about when there some time what would these people been also its into only new than may such no
-first most two over between many how use used using up out them then could each she he his her after work part
-well where while any state world long make system same way very process number both different because through
-data water under life does day during place must group important example without within often small large set
-model level form information general problem point case field energy body order line light result fact area
-change question answer reason language study research design story music food city house family history market
-price value cost health school student team plan project support service power law public social human natural
-local national global early late high low great good better best little right left next last several few less
-since until against above below among along across around toward provide include help need find give take see
-come go know think look want become show keep begin follow allow require create increase reduce improve develop
-consider understand explain describe compare measure move run hold bring write read learn build grow start end
-open close turn lead`
+const commonWords = `the of and to a in is that for it as with on by this are be from or at an which not have
+has was were one can all more their other about when there some time what would these people been also its
+into only new than may such no first most two over between many how use used using up out them then could each
+she he his her after work part well where while any state world long make system same way very process number
+both different because through data water under life does day during place must group important example
+without within often small large set model level form information general problem point case field energy body
+order line light result fact area change question answer reason language study research design story music
+food city house family history market price value cost health school student team plan project support service
+power law public social human natural local national global early late high low great good better best little
+right left next last several few less since until against above below among along across around toward provide
+include help need find give take see come go know think look want become show keep begin follow allow require
+create increase reduce improve develop consider understand explain describe compare measure move run hold
+bring write read learn build grow start end open close turn lead`

@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) newEngine() *engine {
 	return newEngine(engineConfig{
 		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.MaxNumBatchedTokens,
-		maxLen: s.cfg.MaxModelLen, caching: !s.cfg.NoPrefixCaching,
+		caching: !s.cfg.NoPrefixCaching,
 	}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, s.cfg.Seed)
 }
 

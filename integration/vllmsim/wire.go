@@ -287,7 +287,8 @@ func (r *reply) choice(b []byte, s *sequence) []byte {
 	if r.chat {
 		b = append(b, `,"message":{"role":"assistant","content":`...)
 		b = appendString(b, s.text[:s.shown])
-		b = append(b, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null}`...)
+		b = append(b, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,`+
+			`"reasoning":null}`...)
 	} else {
 		b = append(b, `,"text":`...)
 		b = appendString(b, s.text[:s.shown])

@@ -42,8 +42,11 @@ type Summary struct {
 // Line says in one line what was checked.
 func (s *Summary) Line() string {
 	var frames, records, rounds, again uint64
-	open, overdue := 0, 0
+	open, overdue, closed := 0, 0, 0
 	for _, r := range s.Reports {
+		if r.Closed {
+			closed++
+		}
 		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds,
 			again+r.Again, open+r.Open, overdue+r.Overdue
 	}
@@ -55,14 +58,18 @@ func (s *Summary) Line() string {
 	if overdue > 0 {
 		holds += fmt.Sprintf(" (%d past their time)", overdue)
 	}
+	journals := fmt.Sprintf("%d journals", len(s.Reports))
+	if closed > 0 {
+		journals += fmt.Sprintf(" (%d closed)", closed)
+	}
 	what := "no findings"
 	if s.Count == 1 {
 		what = "1 finding"
 	} else if s.Count > 1 {
 		what = fmt.Sprintf("%d findings", s.Count)
 	}
-	return fmt.Sprintf("%s: %d journals, %d frames, %d records, %s, %s, %s", what, len(s.Reports), frames,
-		records, cleared, holds, s.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %s, %d frames, %d records, %s, %s, %s", what, journals, frames, records,
+		cleared, holds, s.Took.Round(time.Millisecond))
 }
 
 // Check audits the journals at paths, which are as [Open] takes them. An error means that they could not be

@@ -231,19 +231,6 @@ func (j *Journal) Last() (seq uint64, epoch, time int64) {
 	return j.last.Seq, j.last.Epoch, j.last.Time
 }
 
-// Replay calls f with every stored frame from the first. It ends before the first Append.
-func (j *Journal) Replay(f func(ledger.Frame) error) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.appended {
-		return errors.New("journal: replay after an append")
-	}
-	if err := Read(j.dir, f); err != nil {
-		return fmt.Errorf("journal %s: %w", j.dir, err)
-	}
-	return nil
-}
-
 // HasRoom reports whether the disk has room for new holds. A hub asks before it clears a round: an Append
 // that is refused with ledger.ErrDiskFull is refused whole.
 func (j *Journal) HasRoom() bool {
@@ -295,7 +282,8 @@ func holdsMoney(frames []ledger.Frame) bool {
 	for i := range frames {
 		for k := range frames[i].Records {
 			switch frames[i].Records[k].Kind {
-			case ledger.KindCapture, ledger.KindVoid, ledger.KindReturn, ledger.KindReclaim, ledger.KindClose:
+			case ledger.KindCapture, ledger.KindVoid, ledger.KindReturn, ledger.KindReclaim,
+				ledger.KindDistribute, ledger.KindClose:
 			default:
 				return true
 			}

@@ -175,7 +175,7 @@ func (s *snapshot) follows(e Entry, r *Reader) bool {
 	return e.Seq == s.seq && e.Epoch == s.epoch && r.crc == s.chain
 }
 
-// Restore implements [ledger.Restorer]. It ends before the first Append.
+// Restore implements [ledger.Journal]. It ends before the first Append.
 func (j *Journal) Restore(r ledger.Replica) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -281,7 +281,7 @@ func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() 
 	return now, frames, nil
 }
 
-// Follow implements [ledger.Restorer].
+// Follow implements [ledger.Journal].
 func (j *Journal) Follow(fresh func() ledger.Replica) (end func()) {
 	stop := make(chan struct{})
 	var following sync.WaitGroup

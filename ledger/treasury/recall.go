@@ -78,6 +78,7 @@ type claim struct {
 type round struct {
 	id, client string
 	look       bool
+	share      *bus.Recall // for a distribution: what it says beside who is asked
 	hubs       []target
 	said       time.Time // last
 }
@@ -261,7 +262,12 @@ func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Cr
 	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Client, look: look}
 	most := market.Credits(0)
 	for _, hub := range t.book.Hubs() {
-		if has := t.book.Allotted(req.Client, hub); has > 0 && hub != req.Hub {
+		switch has := t.book.Allotted(req.Client, hub); {
+		case has <= 0 || hub == req.Hub:
+		case t.book.Closed(hub): // it gave everything back, and the rest was spent
+			r.hubs = append(r.hubs, target{hub: hub, granted: t.book.LastGrant(hub), at: t.now,
+				reply: &bus.RecallReply{Accepted: t.book.LastGrant(hub), Returned: t.book.LastReturn(hub)}})
+		default:
 			r.hubs = append(r.hubs, target{hub: hub, granted: t.book.LastGrant(hub)})
 			most += has // part of what was deposited
 		}
@@ -327,9 +333,11 @@ func (t *Treasury) say(r *round) {
 	for i := range r.hubs {
 		g := &r.hubs[i]
 		if domain := t.heard[g.hub].domain; domain != "" && !t.done(r, g) {
-			t.ready.Recalls = append(t.ready.Recalls,
-				Recall{domain,
-					bus.Recall{ID: r.id, Hub: g.hub, Client: r.client, Granted: g.granted, Look: r.look}})
+			ask := bus.Recall{ID: r.id, Hub: g.hub, Client: r.client, Granted: g.granted, Look: r.look}
+			if r.share != nil {
+				ask.Number, ask.Amount, ask.Payee = r.share.Number, r.share.Amount, r.share.Payee
+			}
+			t.ready.Recalls = append(t.ready.Recalls, Recall{domain, ask})
 		}
 	}
 }
@@ -457,8 +465,12 @@ func (t *Treasury) look(req *bus.FundsRequest, to any) error {
 	return errLater
 }
 
-// told answers a question for a balance by what the hubs said.
+// told answers a question for a balance, or for a distribution, by what the hubs said.
 func (t *Treasury) told(l *look) {
+	if l.round.share != nil {
+		t.distributed(l)
+		return
+	}
 	delete(t.rounds, l.round.id)
 	reply := bus.FundsReply{}
 	for i := range l.round.hubs {

@@ -137,21 +137,30 @@ func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
 // reply answers a request by what became of it.
 func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 	reply := bus.FundsReply{}
-	if err != nil {
-		var e *bus.Error
-		if !errors.As(err, &e) {
-			e = &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
-		}
-		reply.Code, reply.Message = e.Code, e.Message
-		if e.Code == bus.CodeAllotmentPending {
-			reply.RetryMS = askAgain.Milliseconds()
-		}
-	} else if op == bus.OpAllot {
+	switch {
+	case err != nil:
+		reply = refusal(err)
+	case op == bus.OpAllot:
 		reply.Grants = []bus.Grant{t.asked[req.ID]}
-	} else if op == bus.OpAllotted {
+	case op == bus.OpAllotted:
 		reply.Grants, reply.Returned = t.after(req.Hub, req.After), t.book.LastReturn(req.Hub)
+	case op == bus.OpDistribute:
+		reply.Number, _ = numberOf(req, bus.DistributeID)
 	}
 	t.answer(to, req, reply)
+}
+
+// refusal is the answer where there is an error.
+func refusal(err error) (reply bus.FundsReply) {
+	var e *bus.Error
+	if !errors.As(err, &e) {
+		e = &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
+	}
+	reply.Code, reply.Message = e.Code, e.Message
+	if e.Code == bus.CodeAllotmentPending {
+		reply.RetryMS = askAgain.Milliseconds()
+	}
+	return reply
 }
 
 func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
@@ -176,10 +185,11 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		if err := bus.CheckID("client", req.Client); err != nil {
 			return refuse(bus.CodeBadRequest, "%v", err)
 		}
-	case bus.OpAllotted:
+	case bus.OpAllotted, bus.OpDistribute, bus.OpClose:
 	default:
-		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use %s, %s, %s, %s, %s or %s", op,
-			bus.OpDeposit, bus.OpPayout, bus.OpBalance, bus.OpAllot, bus.OpReturn, bus.OpAllotted)
+		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use %s, %s, %s, %s, %s, %s, %s or %s", op,
+			bus.OpDeposit, bus.OpPayout, bus.OpBalance, bus.OpAllot, bus.OpReturn, bus.OpAllotted,
+			bus.OpDistribute, bus.OpClose)
 	}
 	switch op {
 	case bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpReturn:
@@ -194,7 +204,7 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		}
 	}
 	switch op {
-	case bus.OpAllot, bus.OpReturn, bus.OpAllotted:
+	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
 		if err := t.checkHub(req); err != nil {
 			return err
 		}
@@ -216,6 +226,10 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		return t.giveBack(req, to)
 	case bus.OpAllotted:
 		return t.canTell(req)
+	case bus.OpDistribute:
+		return t.distribute(req, to)
+	case bus.OpClose:
+		return t.close(req)
 	}
 	if err := t.known(req.Client); err != nil || !req.Hubs {
 		return err
@@ -247,7 +261,7 @@ func (t *Treasury) admit(hub string) error {
 	if t.book.Knows(hub) {
 		return nil
 	}
-	if t.book.Dealings() >= t.cfg.MaxHubs {
+	if t.book.Dealings()-t.book.EndedHubs() >= t.cfg.MaxHubs {
 		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", hub,
 			t.cfg.MaxHubs)
 	}
@@ -274,7 +288,7 @@ func (t *Treasury) Leads(hub string, epoch int64) {
 // named.
 func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
 	switch op {
-	case bus.OpAllot, bus.OpReturn, bus.OpAllotted:
+	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
 		return req.Epoch > t.epochs[req.Hub]
 	}
 	return false
@@ -434,9 +448,8 @@ func (t *Treasury) canTell(req *bus.FundsRequest) error {
 
 // giveBack takes a hub's return in. Returns are numbered and taken in order; one that overtook another waits.
 func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
-	digits, ok := strings.CutPrefix(req.ID, bus.ReturnID(req.Hub, 0)[:len(req.Hub)+len("-return-")])
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if !ok || err != nil || n == 0 || req.ID != bus.ReturnID(req.Hub, n) {
+	n, ok := numberOf(req, bus.ReturnID)
+	if !ok {
 		return refuse(bus.CodeBadRequest, "id: want %s for the hub's first return", bus.ReturnID(req.Hub, 1))
 	}
 	switch next := t.book.LastReturn(req.Hub) + 1; {
@@ -457,6 +470,12 @@ func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
 	}
 	t.takeEarly(req.Hub)
 	return nil
+}
+
+// numberOf is the number of a hub's return or distribution by the request's id.
+func numberOf(req *bus.FundsRequest, id func(hub string, n uint64) string) (uint64, bool) {
+	n, err := strconv.ParseUint(req.ID[strings.LastIndexByte(req.ID, '-')+1:], 10, 64)
+	return n, err == nil && n > 0 && req.ID == id(req.Hub, n)
 }
 
 // reclaim takes in a return whose turn it is.

@@ -18,7 +18,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"souk/bus/bustest"
 	"souk/bus/embedded"
+	"souk/integration/fleet"
 )
 
 // output collects what is written from several goroutines.
@@ -48,16 +50,6 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func fairRole(serve func(context.Context, *Process, Config) error) Role {
 	return Role{Name: "fair", Short: "A fair", Example: fairFile, Version: "v1.2",
 		New: func() Config { return newFair() }, Serve: serve}
@@ -77,25 +69,10 @@ func get(t *testing.T, url string) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// eventually polls until f is true.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(10 * time.Second)
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("in 10 s it never happened that %s", what)
-		}
-	}
-}
-
 // A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains,
 // gone with 0.
 func TestALife(t *testing.T) {
-	address := freeAddress(t)
+	address := fleet.Port()
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
 	open, drained := make(chan struct{}), make(chan struct{})
 	role := fairRole(func(ctx context.Context, p *Process, _ Config) error {
@@ -111,7 +88,7 @@ func TestALife(t *testing.T) {
 	code := make(chan int, 1)
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
 	url := "http://" + address
-	eventually(t, "it is alive",
+	bustest.Eventually(t, "it is alive",
 		func() bool { status, _ := get(t, url+"/livez"); return status == http.StatusOK })
 
 	probe := func() (int, string) {
@@ -126,12 +103,12 @@ func TestALife(t *testing.T) {
 	if code, says := probe(); code != ExitWrong || !strings.Contains(says, "not serving yet") {
 		t.Errorf("probed before it serves: %d %s", code, says)
 	}
-	eventually(t, "it says what it waits for", func() bool {
+	bustest.Eventually(t, "it says what it waits for", func() bool {
 		_, text := get(t, url+"/readyz")
 		return strings.Contains(text, "not serving yet: the rain to end")
 	})
 	close(open)
-	eventually(t, "it is ready",
+	bustest.Eventually(t, "it is ready",
 		func() bool { status, _ := get(t, url+"/readyz"); return status == http.StatusOK })
 	if code, says := probe(); code != ExitOK {
 		t.Errorf("probed when ready: %d %s", code, says)
@@ -140,7 +117,7 @@ func TestALife(t *testing.T) {
 		t.Errorf("its counts are %s", text)
 	}
 	sigterm()
-	eventually(t, "it says that it stops",
+	bustest.Eventually(t, "it says that it stops",
 		func() bool { _, text := get(t, url+"/readyz"); return strings.Contains(text, "stopping") })
 	if status, _ := get(t, url+"/livez"); status != http.StatusOK {
 		t.Error("while it drains it is alive")
@@ -171,7 +148,7 @@ func TestItEndsInTime(t *testing.T) {
 	var log output
 	code := Run(ctx, Command(role), []string{"--config", write(t, fairFile+"stop: {within: 2s}\n")},
 		io.Discard, &log)
-	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > 10*time.Second ||
+	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > time.Minute ||
 		!strings.Contains(log.String(), "not stopped within 2s") {
 		t.Errorf("exit code %d after %v: %s", code, took, &log)
 	}
@@ -179,13 +156,13 @@ func TestItEndsInTime(t *testing.T) {
 
 // A market that comes up later is waited for, and the operator is told what is waited for.
 func TestServersThatComeLater(t *testing.T) {
-	address, health := freeAddress(t), freeAddress(t)
+	address, health := fleet.Port(), fleet.Port()
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := write(t, fairFile+"market: {nats: \"nats://"+address+"\", etcd: [\""+etcd.Endpoint()+
-		"\"], connect_within: 20s}\nhealth: {listen: \""+health+"\"}\n")
+		"\"], connect_within: 1m}\nhealth: {listen: \""+health+"\"}\n")
 	open := make(chan struct{})
 	close(open)
 	role := fairRole(func(ctx context.Context, p *Process, c Config) error {
@@ -202,7 +179,7 @@ func TestServersThatComeLater(t *testing.T) {
 	var log output
 	code := make(chan int, 1)
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
-	eventually(t, "it says what it waits for", func() bool {
+	bustest.Eventually(t, "it says what it waits for", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
 		return strings.Contains(text, "waiting for NATS at nats://"+address) &&
 			strings.Contains(log.String(), "waiting for NATS")
@@ -211,10 +188,10 @@ func TestServersThatComeLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is ready",
+	bustest.Eventually(t, "it is ready",
 		func() bool { status, _ := get(t, "http://"+health+"/readyz"); return status == http.StatusOK })
 	nats.Close()
-	eventually(t, "it notices that NATS has gone", func() bool {
+	bustest.Eventually(t, "it notices that NATS has gone", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
 		return strings.Contains(text, "NATS is not connected") &&
 			strings.Contains(log.String(), "NATS is out of reach")
@@ -223,14 +200,14 @@ func TestServersThatComeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nats.Close()
-	eventually(t, "it is ready again", func() bool {
+	bustest.Eventually(t, "it is ready again", func() bool {
 		status, _ := get(t, "http://"+health+"/readyz")
 		return status == http.StatusOK && strings.Contains(log.String(), "NATS is back")
 	})
 	if err := etcd.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it notices that etcd has gone", func() bool {
+	bustest.Eventually(t, "it notices that etcd has gone", func() bool {
 		_, text := get(t, "http://"+health+"/readyz")
 		return strings.Contains(text, "etcd is not connected") &&
 			strings.Contains(log.String(), "etcd is out of reach")

@@ -174,8 +174,9 @@ func assign(v reflect.Value, text string) error {
 func environmentHelp(r Role) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
-Every field can be set from the environment, which comes before the file: SOUK_, the sections and the field, joined by '_'.
-Lists take items separated by commas, or YAML; items of lists are counted from 0, as in SOUK_AGENTD_AGENTS_0_ENGINE_URL.
+Every field can be set from the environment, which comes before the file: SOUK_, the sections and the field,
+joined by '_'. Lists take items separated by commas, or YAML; items of lists are counted from 0, as in
+SOUK_AGENTD_AGENTS_0_ENGINE_URL.
 The fields of %s and their defaults:
 
 `, r.Name)

@@ -15,7 +15,8 @@ import (
 // health answers how a daemon is:
 //
 //	/livez   200 while the process runs; restart it if there is no answer
-//	/readyz  200 when it serves, 503 with the reasons when it does not: send it nothing then, but do not restart it
+//	/readyz  200 when it serves, 503 with the reasons when it does not: send it nothing then, but do not
+//	         restart it
 //	/stats   its counts as JSON
 type health struct {
 	name, version string

@@ -150,10 +150,10 @@ func reportObjects(reports []ledger.Report) []object {
 
 func reportSheet(reports []ledger.Report) sheet {
 	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
-		"payments", "payouts", "surplus", "fees", "findings", "cleared again"}}
+		"payments", "payouts", "surplus", "fees", "findings", "cleared again", "closed"}}
 	for _, r := range reports {
 		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments,
-			r.Payouts, r.Surplus, r.Fees, r.Count, r.Again)
+			r.Payouts, r.Surplus, r.Fees, r.Count, r.Again, r.Closed)
 	}
 	return s
 }

@@ -59,7 +59,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 		inbox: d.Bus.Inbox(),
 	}
 	s.t = treasury.New(cfg, salt)
-	err := ledger.Restore(d.Journal, s.t.Past())
+	err := d.Journal.Restore(s.t.Past())
 	if err == nil {
 		err = s.t.Recall()
 	}
@@ -92,7 +92,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	defer ledger.Follow(s.d.Journal, func() ledger.Replica { return treasury.NewHistory(s.cfg) })()
+	defer s.d.Journal.Follow(func() ledger.Replica { return treasury.NewHistory(s.cfg) })()
 	sub, err := s.d.Bus.Subscribe(bus.LedgerSubject("*"), "", s.take)
 	if err != nil {
 		return fmt.Errorf("treasury: subscribe: %w", err)

@@ -14,6 +14,7 @@ type Stats struct {
 	Pending  int // wait for the next sync
 	Seq      uint64
 	Epoch    int64
+	Ended    int              // hubs whose journals are closed
 	Balances []ledger.Balance // of all accounts
 }
 
@@ -25,6 +26,6 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Requests: s.requests.Load(), Refused: s.refused.Load(), Dropped: s.dropped.Load(),
 		Frames: s.frames.Load(), Records: s.records.Load(), Pending: len(s.queue),
-		Seq: seq, Epoch: s.epoch, Balances: s.t.Book().Balances("*"),
+		Seq: seq, Epoch: s.epoch, Ended: s.t.Book().EndedHubs(), Balances: s.t.Book().Balances("*"),
 	}
 }

@@ -1,54 +1,16 @@
-package bus
+package openai
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
+
+	"souk/bus"
 )
 
-// Limits of what an answer may have delivered and still go on elsewhere. With the largest body they fit in
-// one message.
-const (
-	MaxResumeTokens = MaxItems
-	MaxResumeText   = 256 << 10 // bytes, with the reasoning
-	MaxCalls        = 128       // tool calls
-	MaxCallID       = 256       // bytes of a tool call's id
-)
-
-// Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
-// that another agent of the same model can go on: from zero where nothing was delivered.
-type Resume struct {
-	Agent  string   `msgpack:"agent"`            // that broke off
-	Seq    uint64   `msgpack:"seq,omitempty"`    // number of the next chunk
-	Tokens []uint32 `msgpack:"tokens,omitempty"` // output tokens delivered
-	Text   string   `msgpack:"text,omitempty"`   // and their text
-
-	// Likewise, what parsers of the engine's made of the tokens.
-	Reasoning string   `msgpack:"reasoning,omitempty"`
-	Calls     []string `msgpack:"calls,omitempty"` // ids of the tool calls that have begun
-}
-
-func (r *Resume) problems(p *problems) {
-	p.id("resume.agent", r.Agent)
-	p.number("resume.seq", r.Seq)
-	p.list("resume.tokens", len(r.Tokens), MaxResumeTokens)
-	p.text("resume.text", len(r.Text), MaxResumeText)
-	p.text("resume.reasoning", len(r.Text)+len(r.Reasoning), MaxResumeText)
-	p.list("resume.calls", len(r.Calls), MaxCalls)
-	for _, id := range r.Calls {
-		p.text("resume.calls", len(id), MaxCallID)
-	}
-	if len(r.Tokens) == 0 && r.Text+r.Reasoning != "" {
-		p.add("resume.text: %d bytes, but no tokens: an answer goes on by its tokens",
-			len(r.Text)+len(r.Reasoning))
-	}
-}
-
-// CanContinue says why an answer to this body cannot go on at another engine once so much of it is delivered;
-// nil if it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps
+// CanContinue says why an answer to this body cannot go on at another engine once r of it is delivered; nil if
+// it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps
 // a state beside them would begin anew: grammars, and counts of what was said. Members that are not known to
 // be safe are not.
 //
@@ -57,7 +19,7 @@ func (r *Resume) problems(p *problems) {
 // and where reasoning ends they alone know, as they do what an effort makes of a prompt. Reasoning that has
 // ended is no matter. They say nothing of log probabilities, and a stop string is not found in what they have
 // taken apart.
-func (r *Resume) CanContinue(body []byte) (parses bool, err error) {
+func CanContinue(r *bus.Resume, body []byte) (parses bool, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
 		return false, bad("the body is not a JSON object: %v", err)
@@ -179,14 +141,10 @@ func onlyText(messages json.RawMessage) bool {
 	return true
 }
 
-// Parsers is the feature of an agent whose engine reads tool calls and reasoning out of tokens that it is
-// given (vLLM's /v1/chat/completions/derender, there with --enable-scale-out).
-const Parsers = "parsers"
-
 // Parsed is what an event says that a parser of the engine's made of the tokens; ok if it says nothing beyond
 // that, text and tokens, or nothing beyond log probabilities, text and tokens: these do not keep an answer
 // from going on elsewhere. calls are the ids of the tool calls that it begins, by their index.
-func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
+func Parsed(x bus.Extra) (reasoning string, calls map[int]string, ok bool) {
 	var c struct {
 		Index int                        `json:"index"`
 		Delta map[string]json.RawMessage `json:"delta"`
@@ -217,8 +175,8 @@ func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 			err = json.Unmarshal(v, &list)
 			for _, call := range list {
 				switch {
-				case call.Index == nil || *call.Index < 0 || *call.Index >= MaxCalls ||
-					len(call.ID) > MaxCallID:
+				case call.Index == nil || *call.Index < 0 || *call.Index >= bus.MaxCalls ||
+					len(call.ID) > bus.MaxCallID:
 					return "", nil, false
 				case call.ID != "":
 					if calls == nil {
@@ -235,29 +193,4 @@ func (x Extra) Parsed() (reasoning string, calls map[int]string, ok bool) {
 		}
 	}
 	return reasoning, calls, true
-}
-
-// Broken reports whether a failure lies with an agent or its engine, so that another may do better.
-func (c Code) Broken() bool { return c == CodeEngineFailed || c == CodeAgentFailed }
-
-// CannotContinue is the last word of an answer that broke off and cannot go on.
-func CannotContinue(r Result, why error) Result {
-	r.Message = clipText(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message,
-		messageOf(why)))
-	return r
-}
-
-func messageOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Message
-	}
-	return err.Error()
-}
-
-func clipText(s string) string {
-	if len(s) > MaxText {
-		return strings.ToValidUTF8(s[:MaxText-3], "") + "..."
-	}
-	return s
 }

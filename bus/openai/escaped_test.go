@@ -1,9 +1,11 @@
-package bus
+package openai
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"souk/bus"
 )
 
 // A tokenizer that takes compatibility forms makes 33 bytes of one ligature, also where the client wrote
@@ -20,11 +22,11 @@ func TestEscapedTextIsBoundedAsText(t *testing.T) {
 		`{"messages":[{"role":"user","content":"!"},{"role":"assistant","tool_calls":[{"id":"%s"}]}]}`,
 		`{"prompt":"%s"}`,
 	} {
-		p, err := MeasurePrompt([]byte(fmt.Sprintf(body, ligature)))
+		p, err := Measure([]byte(fmt.Sprintf(body, ligature)))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		if bound, ok := (Template{Wide: maxWide}).Bound(&p); ok && bound < 33*n {
+		if bound, ok := (bus.Template{Wide: 11}).Bound(&p); ok && bound < 33*n {
 			t.Errorf("%s: bound %d of %d bytes that are tokenized", body, bound, 33*n)
 		}
 	}

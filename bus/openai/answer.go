@@ -1,16 +1,17 @@
-package bus
+package openai
 
 import (
 	"bytes"
 	"encoding/json"
 	"slices"
 
+	"souk/bus"
 	"souk/market"
 )
 
 // EncodeAnswer returns an answer as JSON, for callers that asked in JSON: Accepted or the Result stands
 // alone, and a Result says what was paid. Amounts are whole credits.
-func EncodeAnswer(a *Answer) ([]byte, error) {
+func EncodeAnswer(a *bus.Answer) ([]byte, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
@@ -20,7 +21,7 @@ func EncodeAnswer(a *Answer) ([]byte, error) {
 	r := *a.Result
 	r.Extra, r.Stop = soundExtras(r.Extra), soundJSON(r.Stop)
 	return encodeJSON(struct {
-		*Result
+		*bus.Result
 		Paid market.Credits `json:"paid"`
 	}{&r, r.Paid()})
 }
@@ -38,7 +39,7 @@ func encodeJSON(v any) ([]byte, error) {
 
 // soundExtras replaces what an engine wrote as JSON but is none by null, so that one bad event does not
 // cost the caller the whole answer.
-func soundExtras(extras []Extra) []Extra {
+func soundExtras(extras []bus.Extra) []bus.Extra {
 	extras = slices.Clone(extras)
 	for i := range extras {
 		if extras[i].Choice = soundJSON(extras[i].Choice); extras[i].Choice == nil {

@@ -1,4 +1,4 @@
-package bus
+package openai
 
 import (
 	"bytes"
@@ -8,19 +8,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
+	"souk/bus"
 	"souk/market"
 )
 
 var testKey = []byte("a key of the market")
 
-func decode(t testing.TB, body string, header Header) (*Task, *Error) {
+func decode(t testing.TB, body string, header bus.Header) (*bus.Task, *bus.Error) {
 	t.Helper()
-	return DecodeRequest([]byte(body), header, "ada", testKey)
+	task, _, no := DecodeRequest([]byte(body), header, "ada", testKey)
+	return task, no
 }
 
-func mustDecode(t testing.TB, body string, header Header) *Task {
+func mustDecode(t testing.TB, body string, header bus.Header) *bus.Task {
 	t.Helper()
 	task, err := decode(t, body, header)
 	if err != nil {
@@ -30,13 +31,16 @@ func mustDecode(t testing.TB, body string, header Header) *Task {
 }
 
 func TestRequestInJSON(t *testing.T) {
-	task := mustDecode(t, `{
+	task, opening, bad := DecodeRequest([]byte(`{
 		"model": "llama-3", "stream": true, "max_tokens": 5, "max_completion_tokens": 64, "temperature": 0.5,
 		"messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Hi \u00e9\n"}],
 		"souk": {"task": "t-1", "terms": {"worth": 0.0025, "delta": 0.5, "patience_ms": 900, "max_price": "0.01"}, "session": "s-9", "turn": 2,
 			"role": "critic", "source": "web", "run": "r 7", "hub": "math", "failover": "off", "deadline_ms": 1800000000000}
-	}`, nil)
-	if task.Client != "ada" || task.ID != "t-1" || task.Kind != KindChat || !task.Stream ||
+	}`), nil, "ada", testKey)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if task.Client != "ada" || task.ID != "t-1" || task.Kind != bus.KindChat || !task.Stream ||
 		task.Model != "llama-3" || task.MaxTokens != 64 {
 		t.Errorf("got %+v", task)
 	}
@@ -49,9 +53,8 @@ func TestRequestInJSON(t *testing.T) {
 		task.Failover != "off" || task.DeadlineMS != 1_800_000_000_000 {
 		t.Errorf("got %+v", task)
 	}
-	system, user := task.Opening()
-	if system != "You are terse." || user != "Hi é\n" {
-		t.Errorf("opening: %q, %q", system, user)
+	if opening != (Opening{"You are terse.", "Hi é\n"}) {
+		t.Errorf("opening: %+v", opening)
 	}
 	if strings.Contains(string(task.Body), "souk") || !json.Valid(task.Body) {
 		t.Errorf("the engine would get %s", task.Body)
@@ -60,14 +63,14 @@ func TestRequestInJSON(t *testing.T) {
 
 func TestRequestInMsgpack(t *testing.T) {
 	worth := market.Credits(5)
-	data, err := Encode(&Task{Client: "mallory", ID: "t-1", Session: "s", Terms: Terms{Worth: &worth},
+	data, err := bus.Encode(&bus.Task{Client: "mallory", ID: "t-1", Session: "s", Terms: bus.Terms{Worth: &worth},
 		Domain: "mine", Reply: "souk.v1.reply.bob.x",
-		Model: "theirs", Stream: true, MaxTokens: 9, Prompt: Prompt{Tokens: 1},
+		Model: "theirs", Stream: true, MaxTokens: 9, Prompt: bus.Prompt{Tokens: 1},
 		Body: []byte(`{"model":"auto","prompt":"Once upon a time"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	task, bad := DecodeRequest(data, nil, "ada", testKey)
+	task, opening, bad := DecodeRequest(data, nil, "ada", testKey)
 	if bad != nil {
 		t.Fatal(bad)
 	}
@@ -75,32 +78,32 @@ func TestRequestInMsgpack(t *testing.T) {
 		task.MaxTokens != 0 || task.Prompt.Tokens == 1 {
 		t.Errorf("what the door fills in was taken from the client: %+v", task)
 	}
-	if task.Kind != KindCompletion || !task.Stream || task.Session != "s" || *task.Terms.Worth != 5 ||
+	if task.Kind != bus.KindCompletion || !task.Stream || task.Session != "s" || *task.Terms.Worth != 5 ||
 		task.Prompt.Messages != 1 {
 		t.Errorf("got %+v", task)
 	}
-	if system, user := task.Opening(); system != "" || user != "Once upon a time" {
-		t.Errorf("opening: %q, %q", system, user)
+	if opening != (Opening{"", "Once upon a time"}) {
+		t.Errorf("opening: %+v", opening)
 	}
-	long, err := Encode(&Task{Body: bytes.Repeat([]byte("x"), MaxBody+1)})
+	long, err := bus.Encode(&bus.Task{Body: bytes.Repeat([]byte("x"), bus.MaxBody+1)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// as in JSON
-	if _, bad := DecodeRequest(long, nil, "ada", testKey); bad == nil || bad.Code != CodeUnsupportedField {
+	if _, _, bad := DecodeRequest(long, nil, "ada", testKey); bad == nil || bad.Code != bus.CodeUnsupportedField {
 		t.Errorf("a body too long: %v", bad)
 	}
 }
 
 func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":"hi"}]}`
-	paper := Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"},
+	paper := bus.Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"},
 		"X-IEMAS-SOURCE": {"coqa"}, "X-IEMAS-Later": {"?"}}
 	task := mustDecode(t, body, paper)
 	if task.Run != "run-3" || task.Session != "d-1" || task.Turn != 0 || task.Source != "coqa" {
 		t.Errorf("the paper's headers: %+v", task)
 	}
-	own := Header{"x-souk-session": {"s"}, "X-Souk-Turn": {"4"}, "x-souk-role": {"critic"},
+	own := bus.Header{"x-souk-session": {"s"}, "X-Souk-Turn": {"4"}, "x-souk-role": {"critic"},
 		"x-souk-deadline":  {"1800000000000"},
 		"x-souk-max-price": {"0.02"}, "x-souk-worth": {"0.01"}, "x-souk-delta": {"0.25"},
 		"x-souk-patience-ms": {"700"}, "X-Souk-Failover": {"off"}}
@@ -116,29 +119,29 @@ func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 		t.Errorf("the body says otherwise, and it counts: %+v", task)
 	}
 	for range 20 { // a map has no order, but this has
-		both := Header{"X-IEMAS-SESSION": {"paper"}, "X-Souk-Session": {"ours"},
+		both := bus.Header{"X-IEMAS-SESSION": {"paper"}, "X-Souk-Session": {"ours"},
 			"X-IEMAS-DIALOGUE-ID": {"paper-too"}}
 		if task = mustDecode(t, body, both); task.Session != "ours" {
 			t.Fatalf("of two headers %s counts", task.Session)
 		}
 	}
-	for _, bad := range []Header{
+	for _, bad := range []bus.Header{
 		{"X-Souk-Turn": {"x"}}, {"X-IEMAS-Turn-Number": {"0"}}, {"X-Souk-Turn": {"-1"}},
 		{"X-Souk-Session": {"a", "b"}},
 		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Worht": {"1"}}, {"X-Souk-Failover": {"on"}},
 		{"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
 	} {
-		if _, err := decode(t, body, bad); err == nil || err.Code != CodeBadRequest {
+		if _, err := decode(t, body, bad); err == nil || err.Code != bus.CodeBadRequest {
 			t.Errorf("%v: got %v", bad, err)
 		}
 	}
-	if _, err := decode(t, body, Header{"X-Souk-Worth": {"lots"}}); err == nil ||
+	if _, err := decode(t, body, bus.Header{"X-Souk-Worth": {"lots"}}); err == nil ||
 		!strings.HasPrefix(err.Message, "header X-Souk-Worth: ") {
 		t.Errorf("a refused header is not named: %v", err)
 	}
-	for _, bad := range []Header{{"X-Souk-Worth": {"-1"}}, {"X-Souk-Worth": {"lots"}},
+	for _, bad := range []bus.Header{{"X-Souk-Worth": {"-1"}}, {"X-Souk-Worth": {"lots"}},
 		{"X-Souk-Delta": {"NaN"}}, {"X-Souk-Delta": {"x"}}, {"X-Souk-Patience-Ms": {"1.5"}}} {
-		if _, err := decode(t, body, bad); err == nil || err.Code != CodeBadTerms {
+		if _, err := decode(t, body, bad); err == nil || err.Code != bus.CodeBadTerms {
 			t.Errorf("%v: got %v", bad, err)
 		}
 	}
@@ -152,115 +155,115 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, body string
-		code       Code
+		code       bus.Code
 		says       string
 	}{
-		{"nothing", ``, CodeBadRequest, "send one like"},
-		{"words", `hello`, CodeBadRequest, "send one like"},
-		{"no object", `[1]`, CodeBadRequest, "send one like"},
-		{"a byte order mark", "\xef\xbb\xbf" + chat(``), CodeBadRequest, "byte order mark"},
-		{"a NUL behind", chat(``) + "\x00", CodeBadRequest, "more follows"},
-		{"msgpack of no body", "\x80", CodeBadRequest, "not a JSON object"},
-		{"single quotes", `{'prompt':'x'}`, CodeBadRequest, "in double quotes"},
-		{"a comma too many", `{"prompt":"x",}`, CodeBadRequest, "in double quotes"},
-		{"cut off", `{"messages":[`, CodeBadRequest, "JSON at byte 13"},
-		{"more behind", chat(``) + `x`, CodeBadRequest, "more follows"},
-		{"not UTF-8", "{\"prompt\":\"\xff\"}", CodeBadRequest, "UTF-8"},
-		{"no prompt", `{"model":"m"}`, CodeBadRequest, "neither messages"},
-		{"two prompts", chat(`,"prompt":"x"`), CodeBadRequest, "both messages and prompt"},
-		{"twice", chat(`,"model":"a","model":"b"`), CodeBadRequest, "model stands twice"},
-		{"twice, in disguise", chat(`,"model":"a","mod\u0065l":"b"`), CodeBadRequest, "model stands twice"},
-		{"role twice", `{"messages":[{"role":"user","role":"system","content":"x"}]}`, CodeBadRequest,
+		{"nothing", ``, bus.CodeBadRequest, "send one like"},
+		{"words", `hello`, bus.CodeBadRequest, "send one like"},
+		{"no object", `[1]`, bus.CodeBadRequest, "send one like"},
+		{"a byte order mark", "\xef\xbb\xbf" + chat(``), bus.CodeBadRequest, "byte order mark"},
+		{"a NUL behind", chat(``) + "\x00", bus.CodeBadRequest, "more follows"},
+		{"msgpack of no body", "\x80", bus.CodeBadRequest, "not a JSON object"},
+		{"single quotes", `{'prompt':'x'}`, bus.CodeBadRequest, "in double quotes"},
+		{"a comma too many", `{"prompt":"x",}`, bus.CodeBadRequest, "in double quotes"},
+		{"cut off", `{"messages":[`, bus.CodeBadRequest, "JSON at byte 13"},
+		{"more behind", chat(``) + `x`, bus.CodeBadRequest, "more follows"},
+		{"not UTF-8", "{\"prompt\":\"\xff\"}", bus.CodeBadRequest, "UTF-8"},
+		{"no prompt", `{"model":"m"}`, bus.CodeBadRequest, "neither messages"},
+		{"two prompts", chat(`,"prompt":"x"`), bus.CodeBadRequest, "both messages and prompt"},
+		{"twice", chat(`,"model":"a","model":"b"`), bus.CodeBadRequest, "model stands twice"},
+		{"twice, in disguise", chat(`,"model":"a","mod\u0065l":"b"`), bus.CodeBadRequest, "model stands twice"},
+		{"role twice", `{"messages":[{"role":"user","role":"system","content":"x"}]}`, bus.CodeBadRequest,
 			"role of a message stands twice"},
-		{"messages of another type", `{"messages":"hi"}`, CodeBadRequest, "messages: an array"},
-		{"message of another type", `{"messages":["hi"]}`, CodeBadRequest, "a message is an object"},
-		{"no role", `{"messages":[{"content":"hi"}]}`, CodeBadRequest, "messages[0].role"},
-		{"content of another type", `{"messages":[{"role":"user","content":7}]}`, CodeBadRequest,
+		{"messages of another type", `{"messages":"hi"}`, bus.CodeBadRequest, "messages: an array"},
+		{"message of another type", `{"messages":["hi"]}`, bus.CodeBadRequest, "a message is an object"},
+		{"no role", `{"messages":[{"content":"hi"}]}`, bus.CodeBadRequest, "messages[0].role"},
+		{"content of another type", `{"messages":[{"role":"user","content":7}]}`, bus.CodeBadRequest,
 			"messages[0].content"},
-		{"model of another type", chat(`,"model":7`), CodeBadRequest, "model: a string"},
-		{"stream of another type", chat(`,"stream":"yes"`), CodeBadRequest, "stream: true or false"},
-		{"tools of another type", chat(`,"tools":{}`), CodeBadRequest, "tools: an array"},
-		{"max_tokens of another type", chat(`,"max_tokens":"7"`), CodeBadRequest, "max_tokens"},
-		{"max_tokens not whole", chat(`,"max_tokens":1.5`), CodeBadRequest, "max_tokens"},
-		{"max_tokens zero", chat(`,"max_tokens":0`), CodeBadRequest, "from 1"},
-		{"max_tokens absurd", chat(`,"max_completion_tokens":99999999999`), CodeBadRequest,
+		{"model of another type", chat(`,"model":7`), bus.CodeBadRequest, "model: a string"},
+		{"stream of another type", chat(`,"stream":"yes"`), bus.CodeBadRequest, "stream: true or false"},
+		{"tools of another type", chat(`,"tools":{}`), bus.CodeBadRequest, "tools: an array"},
+		{"max_tokens of another type", chat(`,"max_tokens":"7"`), bus.CodeBadRequest, "max_tokens"},
+		{"max_tokens not whole", chat(`,"max_tokens":1.5`), bus.CodeBadRequest, "max_tokens"},
+		{"max_tokens zero", chat(`,"max_tokens":0`), bus.CodeBadRequest, "from 1"},
+		{"max_tokens absurd", chat(`,"max_completion_tokens":99999999999`), bus.CodeBadRequest,
 			"max_completion_tokens"},
-		{"model absurd", chat(`,"model":"` + strings.Repeat("m", 300) + `"`), CodeBadRequest, "model"},
-		{"model does not print", chat(`,"model":"a\u0007"`), CodeBadRequest, "does not print"},
-		{"n > 1", chat(`,"n":2`), CodeUnsupportedField, "n: 2 answers"},
-		{"n of nothing", chat(`,"n":0`), CodeBadRequest, "n: 0"},
-		{"best_of", chat(`,"best_of":3`), CodeUnsupportedField, "best_of"},
-		{"beam search", chat(`,"use_beam_search":true`), CodeUnsupportedField, "use_beam_search"},
-		{"embeddings", `{"input":"hi","model":"e"}`, CodeUnsupportedField, "embeddings"},
-		{"token ids", `{"prompt":[1,2]}`, CodeUnsupportedField, "token ids"},
-		{"several prompts", `{"prompt":["a","b"]}`, CodeUnsupportedField, "several prompts"},
-		{"too long", `{"prompt":"` + strings.Repeat("x", MaxBody) + `"}`, CodeUnsupportedField,
+		{"model absurd", chat(`,"model":"` + strings.Repeat("m", 300) + `"`), bus.CodeBadRequest, "model"},
+		{"model does not print", chat(`,"model":"a\u0007"`), bus.CodeBadRequest, "does not print"},
+		{"n > 1", chat(`,"n":2`), bus.CodeUnsupportedField, "n: 2 answers"},
+		{"n of nothing", chat(`,"n":0`), bus.CodeBadRequest, "n: 0"},
+		{"best_of", chat(`,"best_of":3`), bus.CodeUnsupportedField, "best_of"},
+		{"beam search", chat(`,"use_beam_search":true`), bus.CodeUnsupportedField, "use_beam_search"},
+		{"embeddings", `{"input":"hi","model":"e"}`, bus.CodeUnsupportedField, "embeddings"},
+		{"token ids", `{"prompt":[1,2]}`, bus.CodeUnsupportedField, "token ids"},
+		{"several prompts", `{"prompt":["a","b"]}`, bus.CodeUnsupportedField, "several prompts"},
+		{"too long", `{"prompt":"` + strings.Repeat("x", bus.MaxBody) + `"}`, bus.CodeUnsupportedField,
 			"at most 524288"},
-		{"far too long", `{"prompt":"` + strings.Repeat("x", MaxMessage) + `"}`, CodeTooLarge,
+		{"far too long", `{"prompt":"` + strings.Repeat("x", bus.MaxMessage) + `"}`, bus.CodeTooLarge,
 			"at most 1048576"},
-		{"no messages", `{"messages":[]}`, CodeEmptyPrompt, "empty"},
-		{"empty messages", `{"messages":[{"role":"user","content":" \n"},{"role":"user"}]}`, CodeEmptyPrompt,
+		{"no messages", `{"messages":[]}`, bus.CodeEmptyPrompt, "empty"},
+		{"empty messages", `{"messages":[{"role":"user","content":" \n"},{"role":"user"}]}`, bus.CodeEmptyPrompt,
 			"empty"},
-		{"empty parts", `{"messages":[{"role":"user","content":[]}]}`, CodeEmptyPrompt, "empty"},
-		{"empty prompt", `{"prompt":""}`, CodeEmptyPrompt, "empty"},
-		{"no prompts", `{"prompt":[]}`, CodeEmptyPrompt, "empty"},
+		{"empty parts", `{"messages":[{"role":"user","content":[]}]}`, bus.CodeEmptyPrompt, "empty"},
+		{"empty prompt", `{"prompt":""}`, bus.CodeEmptyPrompt, "empty"},
+		{"no prompts", `{"prompt":[]}`, bus.CodeEmptyPrompt, "empty"},
 		{"too many messages", `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`,
-			MaxMessages) + `{"role":"user","content":"x"}]}`, CodeUnsupportedField, "more than 4096"},
+			bus.MaxMessages) + `{"role":"user","content":"x"}]}`, bus.CodeUnsupportedField, "more than 4096"},
 		{"nested too deep", chat(`,"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000)),
-			CodeBadRequest, "more than 128 deep"},
-		{"prompt_logprobs", chat(`,"prompt_logprobs":0`), CodeUnsupportedField, "prompt_logprobs"},
-		{"prompt_embeds", `{"prompt_embeds":"AAAA"}`, CodeUnsupportedField, "prompt_embeds"},
-		{"echo of a completion", `{"prompt":"x","echo":true}`, CodeUnsupportedField, "echo"},
-		{"echo of a chat", chat(`,"echo":true`), CodeUnsupportedField, "echo"},
-		{"echo of another type", `{"prompt":"x","echo":"yes"}`, CodeBadRequest, "echo: true or false"},
-		{"token ids of a whole answer", chat(`,"return_token_ids":true`), CodeUnsupportedField,
+			bus.CodeBadRequest, "more than 128 deep"},
+		{"prompt_logprobs", chat(`,"prompt_logprobs":0`), bus.CodeUnsupportedField, "prompt_logprobs"},
+		{"prompt_embeds", `{"prompt_embeds":"AAAA"}`, bus.CodeUnsupportedField, "prompt_embeds"},
+		{"echo of a completion", `{"prompt":"x","echo":true}`, bus.CodeUnsupportedField, "echo"},
+		{"echo of a chat", chat(`,"echo":true`), bus.CodeUnsupportedField, "echo"},
+		{"echo of another type", `{"prompt":"x","echo":"yes"}`, bus.CodeBadRequest, "echo: true or false"},
+		{"token ids of a whole answer", chat(`,"return_token_ids":true`), bus.CodeUnsupportedField,
 			"stream: true"},
 		{"usage in every chunk", chat(`,"stream":true,"stream_options":{"continuous_usage_stats":true}`),
-			CodeUnsupportedField, "continuous_usage_stats"},
-		{"stream_options of another type", chat(`,"stream_options":true`), CodeBadRequest,
+			bus.CodeUnsupportedField, "continuous_usage_stats"},
+		{"stream_options of another type", chat(`,"stream_options":true`), bus.CodeBadRequest,
 			"stream_options: an object"},
-		{"priority", chat(`,"priority":-1`), CodeUnsupportedField, "souk.terms"},
+		{"priority", chat(`,"priority":-1`), bus.CodeUnsupportedField, "souk.terms"},
 		{"what engines say to one another", chat(`,"kv_transfer_params":{"remote_host":"10.0.0.1"}`),
-			CodeUnsupportedField, "kv_transfer_params"},
-		{"souk in capitals", chat(`,"Souk":{"terms":{"max_price":0.01}}`), CodeBadRequest, "written souk"},
-		{"souk of another type", chat(`,"souk":"x"`), CodeBadRequest, "souk: an object"},
-		{"unknown member", chat(`,"souk":{"price":1}`), CodeBadRequest, `no member "price"`},
-		{"unknown term", chat(`,"souk":{"terms":{"patience":1}}`), CodeBadRequest, `no member "patience"`},
-		{"a member in capitals", chat(`,"souk":{"Terms":{}}`), CodeBadRequest, `no member "Terms"`},
-		{"a member twice", chat(`,"souk":{"terms":{"worth":1},"terms":{"worth":9}}`), CodeBadRequest,
+			bus.CodeUnsupportedField, "kv_transfer_params"},
+		{"souk in capitals", chat(`,"Souk":{"terms":{"max_price":0.01}}`), bus.CodeBadRequest, "written souk"},
+		{"souk of another type", chat(`,"souk":"x"`), bus.CodeBadRequest, "souk: an object"},
+		{"unknown member", chat(`,"souk":{"price":1}`), bus.CodeBadRequest, `no member "price"`},
+		{"unknown term", chat(`,"souk":{"terms":{"patience":1}}`), bus.CodeBadRequest, `no member "patience"`},
+		{"a member in capitals", chat(`,"souk":{"Terms":{}}`), bus.CodeBadRequest, `no member "Terms"`},
+		{"a member twice", chat(`,"souk":{"terms":{"worth":1},"terms":{"worth":9}}`), bus.CodeBadRequest,
 			"terms stands twice"},
-		{"a term twice", chat(`,"souk":{"terms":{"max_price":0.01,"max_p\u0072ice":9}}`), CodeBadRequest,
+		{"a term twice", chat(`,"souk":{"terms":{"max_price":0.01,"max_p\u0072ice":9}}`), bus.CodeBadRequest,
 			"max_price stands twice"},
-		{"attempt, which the hub counts", chat(`,"souk":{"attempt":3}`), CodeBadRequest,
+		{"attempt, which the hub counts", chat(`,"souk":{"attempt":3}`), bus.CodeBadRequest,
 			`no member "attempt"`},
-		{"turn of another type", chat(`,"souk":{"turn":"1"}`), CodeBadRequest,
+		{"turn of another type", chat(`,"souk":{"turn":"1"}`), bus.CodeBadRequest,
 			"souk.turn: a whole number is expected, not a JSON string"},
-		{"session of another type", chat(`,"souk":{"session":1}`), CodeBadRequest,
+		{"session of another type", chat(`,"souk":{"session":1}`), bus.CodeBadRequest,
 			"souk.session: a string is expected, not a JSON number"},
-		{"negative turn", chat(`,"souk":{"turn":-1}`), CodeBadRequest, "turn"},
-		{"bad id", chat(`,"souk":{"task":"a.b"}`), CodeBadRequest, "task"},
-		{"bad session", chat(`,"souk":{"session":"a b"}`), CodeBadRequest, "session"},
-		{"bad role", chat(`,"souk":{"role":"` + strings.Repeat("r", 300) + `"}`), CodeBadRequest, "role"},
-		{"other kind", chat(`,"souk":{"kind":"completion"}`), CodeBadRequest, "that of a chat"},
-		{"unknown kind", chat(`,"souk":{"kind":"poem"}`), CodeBadRequest, "that of a chat"},
-		{"negative worth", chat(`,"souk":{"terms":{"worth":-1}}`), CodeBadTerms, "terms.worth: -1"},
-		{"worth nothing", chat(`,"souk":{"terms":{"worth":0}}`), CodeBadTerms, "terms.worth: 0"},
-		{"pays nothing", chat(`,"souk":{"terms":{"max_price":0}}`), CodeBadTerms, "terms.max_price: 0"},
-		{"delta zero", chat(`,"souk":{"terms":{"delta":0}}`), CodeBadTerms, "terms.delta: 0"},
-		{"no patience", chat(`,"souk":{"terms":{"patience_ms":0}}`), CodeBadTerms, "within 1 and"},
-		{"patience not whole", chat(`,"souk":{"terms":{"patience_ms":1.5}}`), CodeBadTerms,
+		{"negative turn", chat(`,"souk":{"turn":-1}`), bus.CodeBadRequest, "turn"},
+		{"bad id", chat(`,"souk":{"task":"a.b"}`), bus.CodeBadRequest, "task"},
+		{"bad session", chat(`,"souk":{"session":"a b"}`), bus.CodeBadRequest, "session"},
+		{"bad role", chat(`,"souk":{"role":"` + strings.Repeat("r", 300) + `"}`), bus.CodeBadRequest, "role"},
+		{"other kind", chat(`,"souk":{"kind":"completion"}`), bus.CodeBadRequest, "that of a chat"},
+		{"unknown kind", chat(`,"souk":{"kind":"poem"}`), bus.CodeBadRequest, "that of a chat"},
+		{"negative worth", chat(`,"souk":{"terms":{"worth":-1}}`), bus.CodeBadTerms, "terms.worth: -1"},
+		{"worth nothing", chat(`,"souk":{"terms":{"worth":0}}`), bus.CodeBadTerms, "terms.worth: 0"},
+		{"pays nothing", chat(`,"souk":{"terms":{"max_price":0}}`), bus.CodeBadTerms, "terms.max_price: 0"},
+		{"delta zero", chat(`,"souk":{"terms":{"delta":0}}`), bus.CodeBadTerms, "terms.delta: 0"},
+		{"no patience", chat(`,"souk":{"terms":{"patience_ms":0}}`), bus.CodeBadTerms, "within 1 and"},
+		{"patience not whole", chat(`,"souk":{"terms":{"patience_ms":1.5}}`), bus.CodeBadTerms,
 			"a whole number is expected"},
-		{"worth of true", chat(`,"souk":{"terms":{"worth":true}}`), CodeBadTerms, "want a decimal"},
-		{"absurd worth", chat(`,"souk":{"terms":{"worth":1e8}}`), CodeBadTerms, "terms.worth"},
-		{"worth finer than money", chat(`,"souk":{"terms":{"worth":1e-10}}`), CodeBadTerms, "nano-credit"},
-		{"worth of another type", chat(`,"souk":{"terms":{"worth":"lots"}}`), CodeBadTerms, "lots"},
-		{"negative max_price", chat(`,"souk":{"terms":{"max_price":-0.1}}`), CodeBadTerms, "max_price"},
-		{"delta above 1", chat(`,"souk":{"terms":{"delta":1.5}}`), CodeBadTerms, "delta"},
-		{"delta of another type", chat(`,"souk":{"terms":{"delta":"x"}}`), CodeBadTerms, "delta"},
-		{"negative patience", chat(`,"souk":{"terms":{"patience_ms":-1}}`), CodeBadTerms, "patience_ms"},
-		{"patience of a week", chat(`,"souk":{"terms":{"patience_ms":604800000}}`), CodeBadTerms,
+		{"worth of true", chat(`,"souk":{"terms":{"worth":true}}`), bus.CodeBadTerms, "want a decimal"},
+		{"absurd worth", chat(`,"souk":{"terms":{"worth":1e8}}`), bus.CodeBadTerms, "terms.worth"},
+		{"worth finer than money", chat(`,"souk":{"terms":{"worth":1e-10}}`), bus.CodeBadTerms, "nano-credit"},
+		{"worth of another type", chat(`,"souk":{"terms":{"worth":"lots"}}`), bus.CodeBadTerms, "lots"},
+		{"negative max_price", chat(`,"souk":{"terms":{"max_price":-0.1}}`), bus.CodeBadTerms, "max_price"},
+		{"delta above 1", chat(`,"souk":{"terms":{"delta":1.5}}`), bus.CodeBadTerms, "delta"},
+		{"delta of another type", chat(`,"souk":{"terms":{"delta":"x"}}`), bus.CodeBadTerms, "delta"},
+		{"negative patience", chat(`,"souk":{"terms":{"patience_ms":-1}}`), bus.CodeBadTerms, "patience_ms"},
+		{"patience of a week", chat(`,"souk":{"terms":{"patience_ms":604800000}}`), bus.CodeBadTerms,
 			"patience_ms"},
-		{"terms of another type", chat(`,"souk":{"terms":[]}`), CodeBadTerms, "terms"},
+		{"terms of another type", chat(`,"souk":{"terms":[]}`), bus.CodeBadTerms, "terms"},
 	} {
 		task, err := decode(t, test.body, nil)
 		switch {
@@ -268,15 +271,15 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: taken as %+v", test.name, task)
 		case err.Code != test.code || !strings.Contains(err.Message, test.says):
 			t.Errorf("%s: got %v, want %s and %q", test.name, err, test.code, test.says)
-		case len(err.Message) > MaxText:
+		case len(err.Message) > bus.MaxText:
 			t.Errorf("%s: a message of %d bytes", test.name, len(err.Message))
 		}
 	}
-	if _, err := DecodeRequest([]byte(chat(``)), nil, "a.b", testKey); err == nil ||
-		err.Code != CodeBadRequest {
+	if _, _, err := DecodeRequest([]byte(chat(``)), nil, "a.b", testKey); err == nil ||
+		err.Code != bus.CodeBadRequest {
 		t.Errorf("a client that is no id: %v", err)
 	}
-	if _, err := DecodeRequest([]byte(chat(``)), Header{"Content-Type": {"application/json; charset=utf-8"}},
+	if _, _, err := DecodeRequest([]byte(chat(``)), bus.Header{"Content-Type": {"application/json; charset=utf-8"}},
 		"ada", testKey); err != nil {
 		t.Error(err)
 	}
@@ -303,7 +306,7 @@ func TestMembersOfSouk(t *testing.T) {
 	for _, c := range []struct {
 		of    reflect.Type
 		names []string
-	}{{reflect.TypeFor[Task](), soukMembers}, {reflect.TypeFor[Terms](), termsMembers}} {
+	}{{reflect.TypeFor[bus.Task](), soukMembers}, {reflect.TypeFor[bus.Terms](), termsMembers}} {
 		var names []string
 		for f := range c.of.Fields() {
 			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
@@ -318,24 +321,6 @@ func TestMembersOfSouk(t *testing.T) {
 }
 
 // Who sends what nobody can read is most likely a person.
-func TestWantsJSON(t *testing.T) {
-	packed, err := Encode(&Task{Body: []byte(`{}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for data, want := range map[string]bool{"": true, "hello": true, " {": true, "[]": true,
-		"\xef\xbb\xbf{": true, "\x05": true, "\xc1\xff": true, string(packed): false, "\x80": false,
-		"\xdf\xff": false} {
-		if got := WantsJSON([]byte(data), nil); got != want {
-			t.Errorf("%q: %v, want %v", data, got, want)
-		}
-	}
-	if WantsJSON([]byte("{"), Header{"Content-Type": {"application/msgpack"}}) ||
-		!WantsJSON(packed, Header{"Content-Type": {"application/json"}}) {
-		t.Error("the header does not say which it is")
-	}
-}
-
 func TestAutoMeansAnyModel(t *testing.T) {
 	for _, model := range []string{``, `,"model":""`, `,"model":"auto"`, `,"model":null`} {
 		if task := mustDecode(t, `{"prompt":"x"`+model+`}`, nil); task.Model != "" {
@@ -374,15 +359,15 @@ func turns(system string, n int) string {
 func TestEveryTurnHasTheSameSessionAndRole(t *testing.T) {
 	system := strings.Repeat("You are a careful tutor of mathematics. ", 30)
 	first, third := mustDecode(t, turns(system, 1), nil), mustDecode(t, turns(system, 3), nil)
-	if first.Session != third.Session || first.Role != third.Role || !ValidID(first.Session) ||
-		!ValidID(first.Role) {
+	if first.Session != third.Session || first.Role != third.Role || !bus.ValidID(first.Session) ||
+		!bus.ValidID(first.Role) {
 		t.Errorf("session %s and %s, role %s and %s", first.Session, third.Session, first.Role, third.Role)
 	}
 	other := mustDecode(t, turns("Be brief. "+system, 1), nil)
 	if other.Session == first.Session || other.Role == first.Role {
 		t.Error("another system prompt gives the same session or role")
 	}
-	keyed, err := DecodeRequest([]byte(turns(system, 1)), nil, "ada", []byte("another key"))
+	keyed, _, err := DecodeRequest([]byte(turns(system, 1)), nil, "ada", []byte("another key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +400,7 @@ func TestMarksTellHowFarPromptsAgree(t *testing.T) {
 	}
 	last := 0
 	for _, m := range a.Prompt.Marks {
-		if m.Bytes <= last || m.Bytes-last > MarkEvery {
+		if m.Bytes <= last || m.Bytes-last > bus.MarkEvery {
 			t.Errorf("a mark at byte %d after one at %d", m.Bytes, last)
 		}
 		last = m.Bytes
@@ -469,9 +454,9 @@ func TestTokensAreEstimatedWithinReason(t *testing.T) {
 }
 
 func TestAnswersForCallersInJSON(t *testing.T) {
-	data, err := EncodeAnswer(&Answer{Result: &Result{Client: "ada", Task: "t", Text: "<hi>", Cost: 1_500_000,
+	data, err := EncodeAnswer(&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Text: "<hi>", Cost: 1_500_000,
 		Premium: 500_000,
-		Extra:   []Extra{{Choice: []byte(`{"x":1}`)}, {Choice: []byte("{broken")}}}})
+		Extra:   []bus.Extra{{Choice: []byte(`{"x":1}`)}, {Choice: []byte("{broken")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,59 +466,14 @@ func TestAnswersForCallersInJSON(t *testing.T) {
 			t.Errorf("%s lacks %s", data, want)
 		}
 	}
-	data, err = EncodeAnswer(&Answer{Accepted: &Accepted{Client: "ada", Task: "t", Hub: "math", Agent: "a",
+	data, err = EncodeAnswer(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "math", Agent: "a",
 		Reply: "souk.v1.reply.ada.t"}})
 	if err != nil || !bytes.HasPrefix(data, []byte(`{"client":"ada"`)) {
 		t.Errorf("%s, %v", data, err)
 	}
-	if _, err := EncodeAnswer(&Answer{}); err == nil {
+	if _, err := EncodeAnswer(&bus.Answer{}); err == nil {
 		t.Error("an answer that says nothing was encoded")
 	}
-}
-
-// FuzzScan holds the scanner to encoding/json: both take the same texts and read the same in them.
-func FuzzScan(f *testing.F) {
-	for _, s := range []string{
-		`{"a":[1,-0.5e+3,"x\u00e9\ud83d\ude00\ud800\n",true,false,null,{}],"b":{"c":""}}`, `[]`, ` 1 `, `"a`,
-		`{"a":01}`, `{"a":1,}`, `{"a" 1}`, `[1 2]`, `-`, `1.`, `1e`, `tru`,
-		`"\x"`, `"\u12"`, "\"\x01\"", `"\ud83d\u0041"`, `"0123456789abcdef\"0123456789"`, "[\"\u2028\"]",
-		`{"a":1}x`, `"\ud800\udc00"`, `"\udc00\ud800"`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if !utf8.Valid(data) {
-			return // refused before the scanner
-		}
-		s := scanner{data: data}
-		v, ok := s.value()
-		ok = ok && s.next() == 0 && s.at == len(data)
-		if want := json.Valid(data); ok != want {
-			if s.err != nil && strings.Contains(s.err.Error(), "nested too deep") {
-				return
-			}
-			t.Fatalf("%q: scanner %v (%v), encoding/json %v", data, ok, s.err, want)
-		}
-		if !ok {
-			return
-		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, data); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.appendCompact(nil, v); !bytes.Equal(got, compact.Bytes()) {
-			t.Fatalf("%q: compact %q, encoding/json %q", data, got, compact.Bytes())
-		}
-		if data[v.from] == '"' {
-			var want string
-			if err := json.Unmarshal(data, &want); err != nil {
-				t.Fatal(err)
-			}
-			if got := string(s.appendString(nil, v)); got != want {
-				t.Fatalf("%q: string %q, encoding/json %q", data, got, want)
-			}
-		}
-	})
 }
 
 // FuzzDecodeRequest checks that whatever is taken is in order, and reads as encoding/json reads it.
@@ -542,17 +482,20 @@ func FuzzDecodeRequest(f *testing.F) {
 	f.Add([]byte(`{"prompt":["x"],"souk":{"turn":3,"terms":{"worth":0.1}},"n":1,"stream":false,"max_tokens":9,"model":"m"}`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"x"}],"tool_calls":[1]}],"tools":[{}],"\u006e":1}`))
 	f.Add([]byte(`{"prompt":"x","souk":null,"echo":false,"stream_options":{"include_usage":true}}` + "\x00"))
-	for _, m := range full() {
-		data, err := Encode(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
+	share, worth := 0.5, market.Credits(7)
+	data, err := bus.Encode(&bus.Task{
+		Client: "ada", ID: "t-1", Kind: bus.KindChat, Body: []byte(turns("You are terse.", 2)), Stream: true,
+		Terms: bus.Terms{Worth: &worth, Delta: &share}, Session: "s", Turn: 3, Role: "critic", Source: "web",
+		Hub: "math", Failover: "off", Resume: &bus.Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5}, Text: "hi"},
+	})
+	if err != nil {
+		f.Fatal(err)
 	}
+	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		task, bad := DecodeRequest(data, nil, "ada", testKey)
+		task, _, bad := DecodeRequest(data, nil, "ada", testKey)
 		if bad != nil {
-			if bad.Code == "" || bad.Message == "" || len(bad.Message) > MaxText {
+			if bad.Code == "" || bad.Message == "" || len(bad.Message) > bus.MaxText {
 				t.Fatalf("%q: refused with %+v", data, bad)
 			}
 			return
@@ -594,8 +537,8 @@ func FuzzDecodeRequest(f *testing.F) {
 			limit = *body.MaxCompletionTokens
 		}
 		stream := body.Stream != nil && *body.Stream
-		if task.Model != model || isJSON(data) && task.Stream != stream || task.MaxTokens != limit ||
-			task.Kind == KindChat && task.Prompt.Messages != len(body.Messages) {
+		if task.Model != model || bus.WantsJSON(data, nil) && task.Stream != stream || task.MaxTokens != limit ||
+			task.Kind == bus.KindChat && task.Prompt.Messages != len(body.Messages) {
 			t.Fatalf("%q: read as %+v, by encoding/json as %+v", data, task, body)
 		}
 	})
@@ -610,7 +553,7 @@ func BenchmarkDecodeRequest(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodeRequest(body, nil, "ada", testKey); err != nil {
+		if _, _, err := DecodeRequest(body, nil, "ada", testKey); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -625,7 +568,7 @@ func BenchmarkDecodeRequestByTheBook(b *testing.B) {
 		var v struct {
 			Model    string `json:"model"`
 			Messages []struct{ Role, Content string }
-			Souk     Task `json:"souk"`
+			Souk     bus.Task `json:"souk"`
 		}
 		if err := json.Unmarshal(body, &v); err != nil {
 			b.Fatal(err)

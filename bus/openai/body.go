@@ -1,39 +1,45 @@
-package bus
+package openai
 
 import (
 	"bytes"
 	"math"
 	"slices"
 	"strconv"
+	"unicode/utf8"
+
+	"souk/bus"
 )
+
+// deepest bounds the nesting of a body: JSON schemas of tools nest a dozen deep.
+const deepest = 128
 
 // body is an OpenAI chat or completion body: where its members stand, read in one pass, and then the
 // canonical text of its prompt.
 type body struct {
-	scanner
+	Scanner
 	seen [len(members)]bool
 
 	model     string
 	stream    bool
 	tokenIDs  bool // return_token_ids
 	maxTokens int
-	messages  span
-	promptAt  span
-	tools     span
-	souk      span
+	messages  Span
+	promptAt  Span
+	tools     Span
+	souk      Span
 
 	// What else a template may write.
-	toolChoice, format, effort, kwargs span
-	salt, truncate, special            span // make another prompt of the same text, to an engine's cache
+	toolChoice, format, effort, kwargs Span
+	salt, truncate, special            Span // make another prompt of the same text, to an engine's cache
 	loose                              int  // LooseNone, LooseCounted, LooseMedia
 
-	cut     span // the member souk with the comma that goes with it
+	cut     Span // the member souk with the comma that goes with it
 	chat    []turn
-	rest    []span // members of messages beside role and content, by turn
+	rest    []Span // members of messages beside role and content, by turn
 	refused error  // well-formed, but not for us: told once the whole body is known to be well-formed
 
 	buf          []byte // canonical text
-	marks        []Mark
+	marks        []bus.Mark
 	system, user []byte // parts of buf
 	blank        bool
 	ends         []int // where the messages end in buf
@@ -41,7 +47,7 @@ type body struct {
 
 // turn is one message of a chat.
 type turn struct {
-	role, content span
+	role, content Span
 	from, to      int // its other members, in rest: pairs of key and value
 }
 
@@ -89,56 +95,52 @@ const (
 
 // read scans the whole body once.
 func (b *body) read(data []byte) error {
-	if err := validText(data); err != nil {
-		return err
+	if !utf8.Valid(data) { // engines refuse it, and encoding/json would change it
+		return bad("the body is not UTF-8")
 	}
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		return bad("the body begins with a byte order mark: leave it out")
 	}
-	b.scanner = scanner{data: data}
-	if b.next() != '{' {
+	b.Scanner = Scanner{Deepest: deepest, data: data}
+	if b.Next() != '{' {
 		return bad(`the body is not a JSON object: send one like {"messages": [{"role": "user", "content": "Hello"}]}`)
 	}
-	ok := b.object(b.member)
-	if b.next(); ok && b.at < len(data) {
-		ok = b.fail("the body has ended, but more follows")
-	}
-	if !ok {
-		return asError(b.err)
+	if !b.Object(b.member) || !b.End() {
+		return asError(b.Err())
 	}
 	return b.refused
 }
 
 // member reads one member of the body; the scanner stands on its value.
-func (b *body) member(key span) bool {
+func (b *body) member(key Span) bool {
 	which := b.which(key)
 	if which < 0 {
-		if name := b.text(key); bytes.EqualFold(name, []byte(`"souk"`)) {
+		if name := b.Text(key); bytes.EqualFold(name, []byte(`"souk"`)) {
 			b.refuse(bad("%s: the member is written souk", name))
 		}
-		_, ok := b.value()
+		_, ok := b.Value()
 		return ok
 	}
 	if b.seen[which] {
 		return b.fail("member " + members[which] + " stands twice")
 	}
 	b.seen[which] = true
-	first := b.next() // 0 where the body ends too soon
+	first := b.Next() // 0 where the body ends too soon
 	from := b.at
 	if which == atMessages && first == '[' {
-		if !b.array(b.message) {
+		if !b.Array(b.message) {
 			return false
 		}
-		b.messages = span{from, b.at}
+		b.messages = Span{from, b.at}
 		return true
 	}
-	v, ok := b.value()
+	v, ok := b.Value()
 	if !ok {
 		return false
 	}
-	if string(b.text(v)) == "null" { // as if it were not there
+	if string(b.Text(v)) == "null" { // as if it were not there
 		if which == atSouk {
-			b.cut = span{key.from, v.to}
+			b.cut = Span{key.From, v.To}
 		}
 		return true
 	}
@@ -152,11 +154,11 @@ func (b *body) member(key span) bool {
 	case atStream:
 		b.stream = b.boolOf(which, v)
 	case atMaxTokens:
-		if n := b.intOf(which, v, 1, MaxTokens); !b.seen[atMaxCompletionTokens] || b.maxTokens == 0 {
+		if n := b.intOf(which, v, 1, bus.MaxTokens); !b.seen[atMaxCompletionTokens] || b.maxTokens == 0 {
 			b.maxTokens = n
 		}
 	case atMaxCompletionTokens:
-		b.maxTokens = b.intOf(which, v, 1, MaxTokens)
+		b.maxTokens = b.intOf(which, v, 1, bus.MaxTokens)
 	case atN, atBestOf:
 		if n := b.intOf(which, v, 1, 1<<20); n > 1 {
 			b.refuse(unsupported("%s: %d answers to one task; send as many tasks", members[which], n))
@@ -166,18 +168,18 @@ func (b *body) member(key span) bool {
 			b.refuse(unsupported("use_beam_search: not served here; leave it out"))
 		}
 	case atTools:
-		if b.data[v.from] != '[' {
+		if b.data[v.From] != '[' {
 			b.refuse(bad("tools: an array is expected"))
 		}
 		b.tools = v
 	case atInput:
 		b.refuse(unsupported("input: embeddings and responses are not served here; send messages or prompt"))
 	case atSouk:
-		if b.data[v.from] != '{' {
+		if b.data[v.From] != '{' {
 			b.refuse(bad("souk: an object is expected"))
 			return true
 		}
-		b.souk, b.cut = v, span{key.from, v.to}
+		b.souk, b.cut = v, Span{key.From, v.To}
 	case atStreamOptions:
 		b.streamOptions(v)
 	case atTokenIDs:
@@ -193,14 +195,14 @@ func (b *body) member(key span) bool {
 	case atPromptEmbeds:
 		b.refuse(unsupported("prompt_embeds: not taken; send text"))
 	case atPriority:
-		if string(b.text(v)) != "0" {
+		if string(b.Text(v)) != "0" {
 			b.refuse(unsupported("priority: who goes first is settled by souk.terms; leave it out"))
 		}
 	case atKVTransfer, atECTransfer:
 		b.refuse(unsupported("%s: engines say this to one another, clients may not; leave it out",
 			members[which]))
 	case atDocuments:
-		if string(b.text(v)) == "[]" {
+		if string(b.Text(v)) == "[]" {
 			break
 		}
 		b.refuse(unsupported("documents: a template may make anything of them; put their text into a message"))
@@ -227,15 +229,15 @@ func (b *body) member(key span) bool {
 
 // streamOptions looks for what cannot be had. Usage comes with the last chunk, whether it is asked for or
 // not.
-func (b *body) streamOptions(v span) {
-	if b.data[v.from] != '{' {
+func (b *body) streamOptions(v Span) {
+	if b.data[v.From] != '{' {
 		b.refuse(bad("stream_options: an object is expected"))
 		return
 	}
-	again := scanner{data: b.data[:v.to], at: v.from}
-	again.object(func(key span) bool {
-		value, _ := again.value()
-		if string(b.text(key)) == `"continuous_usage_stats"` && string(b.text(value)) == "true" {
+	again := b.within(v)
+	again.Object(func(key Span) bool {
+		value, _ := again.Value()
+		if string(b.Text(key)) == `"continuous_usage_stats"` && string(b.Text(value)) == "true" {
 			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk " +
 				"alone; every chunk counts its own tokens"))
 		}
@@ -250,12 +252,9 @@ func (b *body) refuse(err error) {
 	}
 }
 
-// which returns the index in members, or -1.
-func (b *body) which(key span) int {
-	name := b.data[key.from+1 : key.to-1]
-	if slices.Contains(name, '\\') { // "mode\u006c" is model, too
-		name = b.appendString(nil, key)
-	}
+// which returns the index in members, or -1. "mode\u006c" is model, too.
+func (b *body) which(key Span) int {
+	name := b.Name(key)
 	for i := range members {
 		if string(name) == members[i] {
 			return i
@@ -264,20 +263,20 @@ func (b *body) which(key span) int {
 	return -1
 }
 
-func (b *body) stringOf(which int, v span) string {
-	if b.data[v.from] != '"' {
+func (b *body) stringOf(which int, v Span) string {
+	if b.data[v.From] != '"' {
 		b.refuse(bad("%s: a string is expected", members[which]))
 		return ""
 	}
-	if v.to-v.from > 6*MaxName {
-		b.refuse(bad("%s: longer than %d bytes", members[which], MaxName))
+	if v.To-v.From > 6*bus.MaxName {
+		b.refuse(bad("%s: longer than %d bytes", members[which], bus.MaxName))
 		return ""
 	}
-	return string(b.appendString(nil, v))
+	return string(b.AppendString(nil, v))
 }
 
-func (b *body) boolOf(which int, v span) bool {
-	switch string(b.text(v)) {
+func (b *body) boolOf(which int, v Span) bool {
+	switch string(b.Text(v)) {
 	case "true":
 		return true
 	case "false":
@@ -287,43 +286,43 @@ func (b *body) boolOf(which int, v span) bool {
 	return false
 }
 
-func (b *body) intOf(which int, v span, least, most int) int {
-	n, err := strconv.Atoi(string(b.text(v)))
-	if f, e := strconv.ParseFloat(string(b.text(v)), 64); err != nil && e == nil && f == math.Trunc(f) &&
+func (b *body) intOf(which int, v Span, least, most int) int {
+	n, err := strconv.Atoi(string(b.Text(v)))
+	if f, e := strconv.ParseFloat(string(b.Text(v)), 64); err != nil && e == nil && f == math.Trunc(f) &&
 		math.Abs(f) <= 1<<53 {
 		n, err = int(f), nil // 64.0, as engines take it
 	}
 	if err != nil || n < least || n > most {
-		b.refuse(bad("%s: %.40s is not a whole number from %d to %d", members[which], b.text(v), least, most))
+		b.refuse(bad("%s: %.40s is not a whole number from %d to %d", members[which], b.Text(v), least, most))
 		return 0
 	}
 	return n
 }
 
 // onePrompt returns the string that a completion's prompt is, alone or as the only item of an array.
-func (b *body) onePrompt(v span) span {
-	switch b.data[v.from] {
+func (b *body) onePrompt(v Span) Span {
+	switch b.data[v.From] {
 	case '"':
 		return v
 	case '[':
-		var items []span
-		again := scanner{data: b.data[:v.to], at: v.from}
-		again.array(func() bool {
-			item, _ := again.value()
+		var items []Span
+		again := b.within(v)
+		again.Array(func() bool {
+			item, _ := again.Value()
 			if len(items) < 2 {
 				items = append(items, item)
 			}
 			return true
 		})
 		switch {
-		case len(items) == 1 && b.data[items[0].from] == '"':
+		case len(items) == 1 && b.data[items[0].From] == '"':
 			return items[0]
-		case len(items) > 0 && b.data[items[0].from] != '"':
+		case len(items) > 0 && b.data[items[0].From] != '"':
 			b.refuse(unsupported("prompt: token ids are not taken; send text"))
 		case len(items) > 1:
 			b.refuse(unsupported("prompt: several prompts in one task; send as many tasks"))
 		default:
-			b.refuse(&Error{CodeEmptyPrompt, "prompt: the array is empty"})
+			b.refuse(refusal(bus.CodeEmptyPrompt, "prompt: the array is empty"))
 		}
 		return v
 	}
@@ -333,32 +332,25 @@ func (b *body) onePrompt(v span) span {
 
 // message reads one item of messages.
 func (b *body) message() bool {
-	if b.next() != '{' {
+	if b.Next() != '{' {
 		return b.fail("a message is an object with role and content")
 	}
-	if len(b.chat) == MaxMessages {
-		b.refuse(unsupported("messages: more than %d; send fewer", MaxMessages))
+	if len(b.chat) == bus.MaxMessages {
+		b.refuse(unsupported("messages: more than %d; send fewer", bus.MaxMessages))
 	}
 	t := turn{from: len(b.rest)}
-	ok := b.object(func(key span) bool {
-		v, ok := b.value()
+	ok := b.Object(func(key Span) bool {
+		v, ok := b.Value()
 		if !ok {
 			return false
 		}
-		switch name := b.data[key.from+1 : key.to-1]; {
-		case string(name) == "role":
+		switch string(b.Name(key)) {
+		case "role":
 			return b.once(&t.role, v, "role")
-		case string(name) == "content":
+		case "content":
 			return b.once(&t.content, v, "content")
-		case slices.Contains(name, '\\'):
-			switch string(b.appendString(nil, key)) {
-			case "role":
-				return b.once(&t.role, v, "role")
-			case "content":
-				return b.once(&t.content, v, "content")
-			}
 		}
-		if string(b.text(v)) != "null" {
+		if string(b.Text(v)) != "null" {
 			b.rest = append(b.rest, key, v)
 		}
 		return true
@@ -367,15 +359,15 @@ func (b *body) message() bool {
 	if !ok {
 		return false
 	}
-	if len(b.chat) < MaxMessages {
+	if len(b.chat) < bus.MaxMessages {
 		b.chat = append(b.chat, t)
 		b.judgeMessage(len(b.chat)-1, t)
 	}
 	return true
 }
 
-func (b *body) once(field *span, v span, name string) bool {
-	if *field != (span{}) {
+func (b *body) once(field *Span, v Span, name string) bool {
+	if *field != (Span{}) {
 		return b.fail("member " + name + " of a message stands twice")
 	}
 	*field = v
@@ -383,14 +375,14 @@ func (b *body) once(field *span, v span, name string) bool {
 }
 
 func (b *body) judgeMessage(i int, t turn) {
-	if t.role == (span{}) || b.data[t.role.from] != '"' || t.role.to-t.role.from == 2 ||
-		t.role.to-t.role.from > MaxID {
+	if t.role == (Span{}) || b.data[t.role.From] != '"' || t.role.To-t.role.From == 2 ||
+		t.role.To-t.role.From > bus.MaxID {
 		b.refuse(bad("messages[%d].role: a string such as system, user or assistant is expected", i))
 	}
-	if t.content == (span{}) {
+	if t.content == (Span{}) {
 		return
 	}
-	switch b.data[t.content.from] {
+	switch b.data[t.content.From] {
 	case '"', '[', 'n':
 	default:
 		b.refuse(bad("messages[%d].content: a string or an array of parts is expected", i))
@@ -399,7 +391,7 @@ func (b *body) judgeMessage(i int, t turn) {
 
 // judge says whether the members go together.
 func (b *body) judge() error {
-	chat, completion := b.messages != (span{}), b.promptAt != (span{})
+	chat, completion := b.messages != (Span{}), b.promptAt != (Span{})
 	switch {
 	case chat && completion:
 		return bad("the body has both messages and prompt: send one")
@@ -412,10 +404,10 @@ func (b *body) judge() error {
 // withoutSouk copies the body and leaves the member souk out: what a task is worth is no business of
 // the engine's.
 func (b *body) withoutSouk() []byte {
-	if b.cut == (span{}) {
+	if b.cut == (Span{}) {
 		return slices.Clone(b.data)
 	}
-	from, to := b.cut.from, b.cut.to
+	from, to := b.cut.From, b.cut.To
 	after := to
 	for after < len(b.data) && isSpace(b.data[after]) {
 		after++
@@ -433,5 +425,3 @@ func (b *body) withoutSouk() []byte {
 	out := make([]byte, 0, len(b.data)-(to-from))
 	return append(append(out, b.data[:from]...), b.data[to:]...)
 }
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

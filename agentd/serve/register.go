@@ -11,9 +11,9 @@ import (
 	"souk/bus/follow"
 )
 
-// fails notes that a part of the agent has no answer from the registry. Each part tries again within seconds,
-// and the log has a line when an outage begins and one a minute while it lasts.
-func (a *seller) fails(part, what string, err error) {
+// failed notes that a part of the agent has no answer from the registry, or from its disk. Each part tries
+// again; the log has a line when an outage begins and one a minute while it lasts.
+func (a *agent) failed(part, what string, err error) {
 	a.trouble.Lock()
 	defer a.trouble.Unlock()
 	if a.trouble.Failed(time.Now(), part) {
@@ -22,7 +22,7 @@ func (a *seller) fails(part, what string, err error) {
 }
 
 // works notes that it has one. It reports whether that was the end of an outage.
-func (a *seller) works(part, what string) bool {
+func (a *agent) works(part, what string) bool {
 	a.trouble.Lock()
 	defer a.trouble.Unlock()
 	lasted, over := a.trouble.Works(time.Now(), part)
@@ -32,12 +32,12 @@ func (a *seller) works(part, what string) bool {
 	return over
 }
 
-// enlist keeps the agent in the registry: registers, updates when it changed, registers again after a lost
-// lease. It fails if the id belongs to another.
-func (a *seller) enlist(ctx context.Context) error {
+// register keeps the agent in the registry: it registers it, updates the entry when it has changed, and
+// registers again after a lost lease. It fails if the id belongs to another.
+func (a *agent) register(ctx context.Context) error {
 	key := bus.AgentKey(a.cfg.ID)
 	pause := 100 * time.Millisecond
-	var taken time.Time // since when another holds the key
+	var taken time.Time // since when the key is another's
 	var over bus.Outage
 	for {
 		entry, err := a.entry()
@@ -48,11 +48,11 @@ func (a *seller) enlist(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
-				a.resign(lease)
+				a.closeLease(lease)
 			}
 			return nil
 		case errors.Is(err, bus.ErrExists):
-			if a.evict(ctx, key) {
+			if a.evictOwn(ctx, key) {
 				continue
 			}
 			other, mine := a.holder(ctx, key)
@@ -74,7 +74,7 @@ func (a *seller) enlist(ctx context.Context) error {
 			}
 			pause = min(2*pause, time.Second)
 		case err != nil:
-			a.fails(registration, "not registered: the registry does not answer", err)
+			a.failed(registration, "not registered: the registry does not answer", err)
 			pause = min(2*pause, 3*time.Second)
 		default:
 			taken, pause = time.Time{}, 100*time.Millisecond
@@ -88,7 +88,7 @@ func (a *seller) enlist(ctx context.Context) error {
 				close(a.registered)
 				a.works(registration, "the registry answers")
 			}
-			if a.keep(ctx, lease) {
+			if a.holdLease(ctx, lease) {
 				return nil
 			}
 			pause = time.Second // with jitter: all agents lost theirs at once
@@ -104,7 +104,7 @@ const registration = "registration"
 
 const leaseLost = "lease lost: nothing is sold here until it is registered again"
 
-func (a *seller) entry() ([]byte, error) {
+func (a *agent) entry() ([]byte, error) {
 	a.mu.Lock()
 	r := a.core.Registration(a.Server.cfg.Node)
 	r.Life = a.deps.Home.Life()
@@ -113,10 +113,10 @@ func (a *seller) entry() ([]byte, error) {
 	return bus.EncodeEntry(r)
 }
 
-// evict ends a lease of our own that we had lost and the registry still keeps, as after an outage of it; or
-// one of an earlier life of this node, which is dead, for the lock of its directory is ours. It reports
-// whether there was one.
-func (a *seller) evict(ctx context.Context, key string) bool {
+// evictOwn ends a lease of this node under which the id is still registered. The lease is one that this
+// process had lost and the registry still keeps, as after an outage; or it is of an earlier life of the node,
+// which is dead, since this process holds the lock of the node's directory. It reports whether there was one.
+func (a *agent) evictOwn(ctx context.Context, key string) bool {
 	var former bool
 	var boot int64
 	ended, err := follow.Evict(ctx, a.deps.Registry, key, func(kv bus.KV) bool {
@@ -128,7 +128,7 @@ func (a *seller) evict(ctx context.Context, key string) bool {
 		return former || r.Node == a.Server.cfg.Node && r.Boot == a.boot && r.Life == a.deps.Home.Life()
 	})
 	if err != nil {
-		a.fails(registration, "an old lease of this node is not ended", err)
+		a.failed(registration, "an old lease of this node is not ended", err)
 	}
 	if ended && former {
 		a.log.Info("the lease of an earlier life of this node is ended", "started", started(boot))
@@ -140,7 +140,7 @@ func (a *seller) evict(ctx context.Context, key string) bool {
 func started(boot int64) string { return time.UnixMilli(boot).UTC().Format(time.RFC3339) }
 
 // holder names who has the key, and whether that is this node in an earlier life.
-func (a *seller) holder(ctx context.Context, key string) (string, bool) {
+func (a *agent) holder(ctx context.Context, key string) (string, bool) {
 	kv, err := follow.Get(ctx, a.deps.Registry, key)
 	if err != nil {
 		return "an unknown node", true
@@ -153,38 +153,39 @@ func (a *seller) holder(ctx context.Context, key string) (string, bool) {
 	return fmt.Sprintf("node %q (model %s, started %s)", r.Node, r.Model, started(r.Boot)), mine
 }
 
-// keep returns true when ctx has ended and the lease is closed, false when it was lost.
-func (a *seller) keep(ctx context.Context, lease bus.Lease) bool {
+// holdLease updates the entry as it changes. It returns true when ctx has ended and the lease is closed, false
+// when the lease was lost.
+func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 	for {
 		select {
 		case <-ctx.Done():
-			a.resign(lease)
+			a.closeLease(lease)
 			return true
 		case <-lease.Lost():
-			a.fails(registration, leaseLost, bus.ErrLost)
+			a.failed(registration, leaseLost, bus.ErrLost)
 			return false
-		case <-a.enrol:
+		case <-a.changed:
 			entry, err := a.entry()
 			if err == nil {
 				err = lease.Update(ctx, entry)
 			}
 			if errors.Is(err, bus.ErrLost) {
-				a.fails(registration, leaseLost, err)
+				a.failed(registration, leaseLost, err)
 				return false
 			}
 			if err == nil {
 				a.works(registration, "the registry answers again")
 			} else if ctx.Err() == nil {
-				a.fails(registration, "registration not updated", err)
+				a.failed(registration, "registration not updated", err)
 				if follow.Pause(ctx, follow.Jitter(time.Second)) {
-					nudge(a.enrol)
+					nudge(a.changed)
 				}
 			}
 		}
 	}
 }
 
-func (a *seller) resign(lease bus.Lease) {
+func (a *agent) closeLease(lease bus.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := lease.Close(ctx); err != nil {

@@ -1,4 +1,4 @@
-package bus
+package openai
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
+
+	"souk/bus"
 )
 
 // said is what a body says to an engine, as encoding/json reads it: nothing of its spelling.
@@ -154,7 +156,7 @@ func compact(t testing.TB, data []byte) string {
 
 // canonicalOf is the canonical text of a body, or "" of one that is refused.
 func canonicalOf(data []byte) string {
-	if _, bad := DecodeRequest(data, nil, "ada", testKey); bad != nil {
+	if _, _, bad := DecodeRequest(data, nil, "ada", testKey); bad != nil {
 		return ""
 	}
 	b := &body{}
@@ -222,7 +224,7 @@ func plainText(t testing.TB, s string) string {
 		case c == escape && i+1 < len(s):
 			i++
 			b = append(b, s[i]^escaped)
-		case isSeparator(rune(c)):
+		case isSeparator(c):
 			t.Fatalf("%q holds a separator", s)
 		default:
 			b = append(b, c)
@@ -371,7 +373,7 @@ func TestDifferentBodiesDiffer(t *testing.T) {
 			chat(`{"role":"user","content":"\u001d^"}`)},
 	} {
 		a, b := mustDecode(t, pair[0], nil), mustDecode(t, pair[1], nil)
-		if last := func(p Prompt) Mark { return p.Marks[len(p.Marks)-1] }; last(a.Prompt).Hash == last(b.Prompt).Hash {
+		if last := func(p bus.Prompt) bus.Mark { return p.Marks[len(p.Marks)-1] }; last(a.Prompt).Hash == last(b.Prompt).Hash {
 			t.Errorf("%s: %q is the text of both", name, canonicalOf([]byte(pair[0])))
 		}
 	}

@@ -1,4 +1,4 @@
-package bus
+package openai
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+
+	"souk/bus"
 )
 
 // Separators of canonical text. JSON cannot hold these control characters unescaped and text hardly ever
@@ -43,31 +45,31 @@ const (
 func (b *body) canonical() {
 	b.blank = true
 	b.ends = b.ends[:0]
-	if b.messages == (span{}) {
+	if b.messages == (Span{}) {
 		b.canonicalPrompt()
 		return
 	}
-	if b.tools != (span{}) {
-		b.buf = b.appendCompact(b.buf, b.tools)
+	if b.tools != (Span{}) {
+		b.buf = appendCompact(b.buf, b.Text(b.tools))
 		b.end()
 	}
 	opening := true // system messages before anything else
-	systemAt, userAt := span{}, span{}
+	systemAt, userAt := Span{}, Span{}
 	for _, t := range b.chat {
 		role := b.roleOf(t.role)
 		from := len(b.buf)
 		b.content(t.content)
-		at := span{from, len(b.buf)}
+		at := Span{from, len(b.buf)}
 		switch role {
 		case "system", "developer":
 			if opening {
-				if systemAt == (span{}) {
+				if systemAt == (Span{}) {
 					systemAt = at
 				}
-				systemAt.to = at.to
+				systemAt.To = at.To
 			}
 		case "user":
-			if userAt == (span{}) {
+			if userAt == (Span{}) {
 				userAt = at
 			}
 			opening = false
@@ -77,11 +79,11 @@ func (b *body) canonical() {
 		for i := t.from; i < t.to; i += 2 {
 			b.buf = append(b.buf, endOfContent)
 			b.write(b.rest[i], inName)
-			b.buf = b.appendCompact(b.buf, b.rest[i+1])
+			b.buf = appendCompact(b.buf, b.Text(b.rest[i+1]))
 		}
 		b.end()
 	}
-	b.system, b.user = b.buf[systemAt.from:systemAt.to], b.buf[userAt.from:userAt.to]
+	b.system, b.user = b.buf[systemAt.From:systemAt.To], b.buf[userAt.From:userAt.To]
 }
 
 // commonRoles begin a message as they are. A completion that begins like one is set apart; of other roles
@@ -99,8 +101,8 @@ func opens(text []byte) string {
 }
 
 // roleOf appends a message's role, and returns it if it is a common one.
-func (b *body) roleOf(v span) string {
-	from, raw := len(b.buf), b.data[v.from+1:v.to-1]
+func (b *body) roleOf(v Span) string {
+	from, raw := len(b.buf), b.data[v.From+1:v.To-1]
 	for _, role := range commonRoles {
 		if string(raw) == role {
 			b.buf = append(append(b.buf, role...), '\n')
@@ -127,17 +129,16 @@ func (b *body) canonicalPrompt() {
 }
 
 // write appends what a string says, with the separators in it, and the bytes of also, escaped.
-func (b *body) write(v span, also string) {
+func (b *body) write(v Span, also string) {
 	from := len(b.buf)
-	b.separators = false
-	b.buf = b.appendString(b.buf, v)
-	if !b.separators && !bytes.ContainsAny(b.buf[from:], also) {
+	b.buf = b.AppendString(b.buf, v)
+	if !bytes.Contains(b.Text(v), separators) && !bytes.ContainsAny(b.buf[from:], also) {
 		return
 	}
 	plain := slices.Clone(b.buf[from:])
 	b.buf = b.buf[:from]
 	for _, c := range plain {
-		if isSeparator(rune(c)) || strings.IndexByte(also, c) >= 0 {
+		if isSeparator(c) || strings.IndexByte(also, c) >= 0 {
 			b.buf = append(b.buf, escape, c^escaped)
 		} else {
 			b.buf = append(b.buf, c)
@@ -145,24 +146,26 @@ func (b *body) write(v span, also string) {
 	}
 }
 
-func isSeparator(r rune) bool { return r >= endOfPart && r <= endOfContent }
+func isSeparator(c byte) bool { return c >= endOfPart && c <= endOfContent }
+
+// separators are how those of canonical text begin in JSON, where they never stand unescaped.
+var separators = []byte(`\u001`)
 
 // content appends a message's text: a string, or the texts of its parts and, as they are, other parts.
-func (b *body) content(v span) {
-	if v == (span{}) {
+func (b *body) content(v Span) {
+	if v == (Span{}) {
 		return
 	}
-	switch b.data[v.from] {
+	switch b.data[v.From] {
 	case '"':
 		from := len(b.buf)
 		b.write(v, "")
 		b.see(b.buf[from:])
 	case '[':
-		again := scanner{data: b.data[:v.to], at: v.from}
+		again := b.within(v)
 		first := true
-		again.array(func() bool {
-			again.next()
-			part, _ := again.value()
+		again.Array(func() bool {
+			part, _ := again.Value()
 			if !first {
 				b.buf = append(b.buf, endOfPart)
 			}
@@ -174,27 +177,21 @@ func (b *body) content(v span) {
 }
 
 // part appends one part of a message's content.
-func (b *body) part(v span) {
-	if b.data[v.from] == '{' {
-		var kind, text span
-		again := scanner{data: b.data[:v.to], at: v.from}
-		again.object(func(key span) bool {
-			value, _ := again.value()
-			switch name := again.text(key); {
-			case slices.Contains(name, '\\'): // "te\u0078t" is text, too, and an engine takes the last
-				if s := string(again.appendString(nil, key)); s == "type" {
-					kind = value
-				} else if s == "text" {
-					text = value
-				}
-			case string(name) == `"type"`:
+func (b *body) part(v Span) {
+	if b.data[v.From] == '{' {
+		var kind, text Span
+		again := b.within(v)
+		again.Object(func(key Span) bool {
+			value, _ := again.Value()
+			switch string(again.Name(key)) { // "te\u0078t" is text, too, and an engine takes the last
+			case "type":
 				kind = value
-			case string(name) == `"text"`:
+			case "text":
 				text = value
 			}
 			return true
 		})
-		if text != (span{}) && string(again.text(kind)) == `"text"` && b.data[text.from] == '"' {
+		if text != (Span{}) && string(again.Text(kind)) == `"text"` && b.data[text.From] == '"' {
 			from := len(b.buf)
 			b.write(text, "")
 			b.see(b.buf[from:])
@@ -202,7 +199,7 @@ func (b *body) part(v span) {
 		}
 	}
 	b.buf = append(b.buf, escape)
-	b.buf = b.appendCompact(b.buf, v)
+	b.buf = appendCompact(b.buf, b.Text(v))
 	b.blank = false
 }
 
@@ -220,7 +217,7 @@ func (b *body) end() {
 
 // prompt measures the canonical text and hashes it up to each mark. Under another setting an engine has
 // nothing of the same text in its cache, so the hashes are others.
-func (b *body) prompt() Prompt {
+func (b *body) prompt() bus.Prompt {
 	var d xxhash.Digest
 	d.Reset()
 	b.apart(&d)
@@ -228,20 +225,20 @@ func (b *body) prompt() Prompt {
 	mark := func(to int) {
 		d.Write(b.buf[from:to]) // a hash never fails to write
 		from = to
-		b.marks = append(b.marks, Mark{Bytes: to, Hash: d.Sum64()})
+		b.marks = append(b.marks, bus.Mark{Bytes: to, Hash: d.Sum64()})
 	}
 	for _, end := range b.ends {
-		for end-from > MarkEvery {
-			mark(from + MarkEvery)
+		for end-from > bus.MarkEvery {
+			mark(from + bus.MarkEvery)
 		}
 		mark(end)
 	}
 	messages := len(b.chat)
-	if b.messages == (span{}) {
+	if b.messages == (Span{}) {
 		messages = 1
 	}
-	return Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
-		Marks: append([]Mark(nil), b.marks...)}
+	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
+		Marks: append([]bus.Mark(nil), b.marks...)}
 }
 
 // apart begins the hash of a prompt which an engine does not take from its cache although another of the same
@@ -249,11 +246,11 @@ func (b *body) prompt() Prompt {
 // all else. Whoever sends a text again and again, each time apart, has it computed each time. No canonical
 // text begins with the separators that are written here.
 func (b *body) apart(d *xxhash.Digest) {
-	for i, v := range [...]span{b.salt, b.truncate, b.special, b.kwargs, b.effort, b.toolChoice, b.format} {
-		if v == (span{}) {
+	for i, v := range [...]Span{b.salt, b.truncate, b.special, b.kwargs, b.effort, b.toolChoice, b.format} {
+		if v == (Span{}) {
 			continue
 		}
-		said := b.text(v)
+		said := b.Text(v)
 		head := binary.LittleEndian.AppendUint32([]byte{endOfPart, byte(i)}, uint32(len(said)))
 		d.Write(head) // a hash never fails to write
 		d.Write(said)

@@ -1,4 +1,4 @@
-package bus
+package openai
 
 import (
 	"cmp"
@@ -11,10 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
+	"souk/bus"
 	"souk/market"
 )
+
+// Opening is what stays the same through all turns of a session: the system prompt and the first user message,
+// or of a completion no system prompt and all of its prompt.
+type Opening struct{ System, User string }
 
 // DecodeRequest reads what a client sends to the door: JSON, an OpenAI chat or completion body with
 // one more member "souk" that holds the fields of Task, or msgpack, a Task with the OpenAI body in it.
@@ -25,97 +29,76 @@ import (
 // gave none, Domain and Reply. Client is client, whatever the request says. Body is a copy of the OpenAI
 // body without the member "souk". Session and Role, where not given, are hashes keyed by key of how the
 // conversation begins, so that every turn of it has the same.
-func DecodeRequest(data []byte, header Header, client string, key []byte) (*Task, *Error) {
-	if len(data) > MaxMessage {
-		return nil, &Error{CodeTooLarge,
-			fmt.Sprintf("request of %d bytes: at most %d are taken", len(data), MaxMessage)}
+func DecodeRequest(data []byte, header bus.Header, client string, key []byte) (t *bus.Task, o Opening,
+	no *bus.Error) {
+	if len(data) > bus.MaxMessage {
+		return nil, o, refusal(bus.CodeTooLarge, "request of %d bytes: at most %d are taken", len(data),
+			bus.MaxMessage)
 	}
-	if err := CheckID("client", client); err != nil {
-		return nil, &Error{CodeBadRequest, err.Error()}
+	if err := bus.CheckID("client", client); err != nil {
+		return nil, o, asError(err)
 	}
 	b := bodies.Get().(*body)
 	defer b.release()
-	t := &Task{}
+	t = &bus.Task{}
 	if err := b.request(t, data, header); err != nil {
-		return nil, asError(err)
+		return nil, o, asError(err)
 	}
 	t.Client = client
 	if err := b.complete(t, key); err != nil {
-		return nil, asError(err)
+		return nil, o, asError(err)
 	}
-	return t, nil
+	return t, Opening{string(b.system), string(b.user)}, nil
 }
 
-func asError(err error) *Error {
-	var e *Error
+func asError(err error) *bus.Error {
+	var e *bus.Error
 	if errors.As(err, &e) {
 		return e
 	}
-	return &Error{CodeBadRequest, err.Error()}
+	return refusal(bus.CodeBadRequest, "%v", err)
 }
-
-// WantsJSON reports whether a request wants its answer as JSON: it is JSON, or nothing that is understood,
-// which people write.
-func WantsJSON(data []byte, header Header) bool {
-	if header != nil {
-		switch kind, _, _ := strings.Cut(header.Get("Content-Type"),
-			";"); strings.ToLower(strings.TrimSpace(kind)) {
-		case "application/json":
-			return true
-		case "application/msgpack", "application/x-msgpack", "application/vnd.msgpack":
-			return false
-		}
-	}
-	return len(data) == 0 || !isMap(data[0])
-}
-
-// isMap reports whether msgpack that begins with c is a map, as every message is.
-func isMap(c byte) bool { return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
 
 // request fills t with what the client said, and reads the body.
-func (b *body) request(t *Task, data []byte, header Header) error {
-	asJSON := WantsJSON(data, header)
+func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
+	asJSON := bus.WantsJSON(data, header)
 	if !asJSON {
-		if err := Decode(data, t); err != nil {
+		if err := bus.Decode(data, t); err != nil {
 			return err
 		}
-		t.Model, t.Domain, t.Reply, t.MaxTokens, t.Prompt = "", "", "", 0, Prompt{}
+		t.Model, t.Domain, t.Reply, t.MaxTokens, t.Prompt = "", "", "", 0, bus.Prompt{}
 		data = t.Body
 	}
 	if err := b.read(data); err != nil {
 		return err
 	}
 	switch {
-	case asJSON && b.souk != (span{}):
+	case asJSON && b.souk != (Span{}):
 		if err := b.decodeTerms(t); err != nil {
 			return err
 		}
-	case b.souk != (span{}):
+	case b.souk != (Span{}):
 		return bad("body: the member souk belongs in requests in JSON; in msgpack its fields are those of " +
 			"the task")
 	}
 	if asJSON { // in msgpack the task says itself how its answer comes
 		t.Stream = b.stream
 		t.Body = b.withoutSouk()
-		if len(t.Body) > MaxBody {
-			return tooLongBody(len(t.Body))
-		}
 	}
 	return applyHeaders(t, header)
 }
 
-func tooLongBody(n int) error {
-	return &Error{CodeUnsupportedField,
-		fmt.Sprintf("body of %d bytes: at most %d are taken for now; send a shorter prompt", n, MaxBody)}
+func refusal(code bus.Code, format string, args ...any) *bus.Error {
+	return &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-func bad(format string, args ...any) error {
-	return &Error{CodeBadRequest, fmt.Sprintf(format, args...)}
-}
+func bad(format string, args ...any) error { return refusal(bus.CodeBadRequest, format, args...) }
 
 func unsupported(format string, args ...any) error {
-	return &Error{CodeUnsupportedField, fmt.Sprintf(format, args...)}
+	return refusal(bus.CodeUnsupportedField, format, args...)
 }
+
+func badTerms(format string, args ...any) error { return refusal(bus.CodeBadTerms, format, args...) }
 
 // The members of souk and of its terms.
 var (
@@ -126,11 +109,11 @@ var (
 
 // decodeTerms reads the member souk. Unlike other parts of the market it refuses members that it does
 // not know, and those that stand twice: people write them by hand, and a slip must not cost them money.
-func (b *body) decodeTerms(t *Task) error {
+func (b *body) decodeTerms(t *bus.Task) error {
 	if err := b.onlyOnce("souk", b.souk, soukMembers); err != nil {
 		return err
 	}
-	err := json.Unmarshal(b.text(b.souk), t)
+	err := json.Unmarshal(b.Text(b.souk), t)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -147,20 +130,19 @@ func (b *body) decodeTerms(t *Task) error {
 }
 
 // onlyOnce wants an object to have some members at most, none of them twice.
-func (b *body) onlyOnce(where string, object span, names []string) (err error) {
+func (b *body) onlyOnce(where string, object Span, names []string) (err error) {
 	var seen uint64
-	again := scanner{data: b.data[:object.to], at: object.from}
-	again.object(func(key span) bool {
-		name := string(b.appendString(nil, key))
+	again := b.within(object)
+	again.Object(func(key Span) bool {
+		name := string(again.Name(key))
 		i := slices.Index(names, name)
-		again.next()
-		v, _ := again.value()
+		v, _ := again.Value()
 		switch {
 		case i < 0:
 			err = bad("%s: no member %.80q; there are %s", where, name, strings.Join(names, ", "))
 		case seen&(1<<i) != 0:
 			err = bad("%s: member %s stands twice", where, name)
-		case name == "terms" && b.data[v.from] == '{':
+		case name == "terms" && b.data[v.From] == '{':
 			err = b.onlyOnce("souk.terms", v, termsMembers)
 		}
 		seen |= 1 << max(i, 0)
@@ -184,30 +166,30 @@ func jsonName(t reflect.Type) string {
 
 // headerFields are the headers, without their X-Souk- or X-IEMAS-, that fill fields which the request
 // leaves out (iemas C.1 names the first four).
-var headerFields = map[string]func(t *Task, v string) error{
-	"run-id":      headerText(func(t *Task) *string { return &t.Run }),
-	"dialogue-id": headerText(func(t *Task) *string { return &t.Session }),
+var headerFields = map[string]func(t *bus.Task, v string) error{
+	"run-id":      headerText(func(t *bus.Task) *string { return &t.Run }),
+	"dialogue-id": headerText(func(t *bus.Task) *string { return &t.Session }),
 	"turn-number": headerTurn(1), // the paper counts from 1
-	"source":      headerText(func(t *Task) *string { return &t.Source }),
-	"run":         headerText(func(t *Task) *string { return &t.Run }),
-	"session":     headerText(func(t *Task) *string { return &t.Session }),
-	"session-id":  headerText(func(t *Task) *string { return &t.Session }),
+	"source":      headerText(func(t *bus.Task) *string { return &t.Source }),
+	"run":         headerText(func(t *bus.Task) *string { return &t.Run }),
+	"session":     headerText(func(t *bus.Task) *string { return &t.Session }),
+	"session-id":  headerText(func(t *bus.Task) *string { return &t.Session }),
 	"turn":        headerTurn(0),
-	"role":        headerText(func(t *Task) *string { return &t.Role }),
-	"task":        headerText(func(t *Task) *string { return &t.ID }),
-	"hub":         headerText(func(t *Task) *string { return &t.Hub }),
-	"failover":    headerText(func(t *Task) *string { return &t.Failover }),
-	"deadline":    headerInt(func(t *Task) *int64 { return &t.DeadlineMS }),
-	"deadline-ms": headerInt(func(t *Task) *int64 { return &t.DeadlineMS }),
+	"role":        headerText(func(t *bus.Task) *string { return &t.Role }),
+	"task":        headerText(func(t *bus.Task) *string { return &t.ID }),
+	"hub":         headerText(func(t *bus.Task) *string { return &t.Hub }),
+	"failover":    headerText(func(t *bus.Task) *string { return &t.Failover }),
+	"deadline":    headerInt(func(t *bus.Task) *int64 { return &t.DeadlineMS }),
+	"deadline-ms": headerInt(func(t *bus.Task) *int64 { return &t.DeadlineMS }),
 	"patience-ms": headerPatience,
 	"delta":       headerDelta,
-	"worth":       headerCredits(func(t *Task) **market.Credits { return &t.Terms.Worth }),
-	"max-price":   headerCredits(func(t *Task) **market.Credits { return &t.Terms.MaxPrice }),
-	"max_price":   headerCredits(func(t *Task) **market.Credits { return &t.Terms.MaxPrice }),
+	"worth":       headerCredits(func(t *bus.Task) **market.Credits { return &t.Terms.Worth }),
+	"max-price":   headerCredits(func(t *bus.Task) **market.Credits { return &t.Terms.MaxPrice }),
+	"max_price":   headerCredits(func(t *bus.Task) **market.Credits { return &t.Terms.MaxPrice }),
 }
 
 // applyHeaders lets X-Souk-* go before X-IEMAS-*, and a longer name before its beginning.
-func applyHeaders(t *Task, header Header) error {
+func applyHeaders(t *bus.Task, header bus.Header) error {
 	var names []string
 	var unknown string
 	for name, values := range header {
@@ -235,7 +217,7 @@ func applyHeaders(t *Task, header Header) error {
 		}
 		if err := headerFields[field](t, strings.TrimSpace(values[0])); err != nil {
 			e := asError(err)
-			return &Error{e.Code, fmt.Sprintf("header %s: %s", name, e.Message)}
+			return refusal(e.Code, "header %s: %s", name, e.Message)
 		}
 	}
 	return nil
@@ -251,8 +233,8 @@ func headerField(name string) (field string, ours, ok bool) {
 	return "", false, false
 }
 
-func headerText(field func(*Task) *string) func(*Task, string) error {
-	return func(t *Task, v string) error {
+func headerText(field func(*bus.Task) *string) func(*bus.Task, string) error {
+	return func(t *bus.Task, v string) error {
 		if f := field(t); *f == "" {
 			*f = v
 		}
@@ -260,8 +242,8 @@ func headerText(field func(*Task) *string) func(*Task, string) error {
 	}
 }
 
-func headerInt(field func(*Task) *int64) func(*Task, string) error {
-	return func(t *Task, v string) error {
+func headerInt(field func(*bus.Task) *int64) func(*bus.Task, string) error {
+	return func(t *bus.Task, v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil {
 			return bad("%.40q is not a whole number", v)
@@ -273,8 +255,8 @@ func headerInt(field func(*Task) *int64) func(*Task, string) error {
 	}
 }
 
-func headerTurn(first int64) func(*Task, string) error {
-	return func(t *Task, v string) error {
+func headerTurn(first int64) func(*bus.Task, string) error {
+	return func(t *bus.Task, v string) error {
 		n, err := strconv.ParseInt(v, 10, 32)
 		if err != nil || n < first {
 			return bad("%.40q is not a whole number from %d on", v, first)
@@ -286,7 +268,7 @@ func headerTurn(first int64) func(*Task, string) error {
 	}
 }
 
-func headerPatience(t *Task, v string) error {
+func headerPatience(t *bus.Task, v string) error {
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil {
 		return badTerms("%.40q is not a whole number of milliseconds", v)
@@ -297,7 +279,7 @@ func headerPatience(t *Task, v string) error {
 	return nil
 }
 
-func headerDelta(t *Task, v string) error {
+func headerDelta(t *bus.Task, v string) error {
 	x, err := strconv.ParseFloat(v, 64)
 	if err != nil {
 		return badTerms("%.40q is not a number", v)
@@ -308,8 +290,8 @@ func headerDelta(t *Task, v string) error {
 	return nil
 }
 
-func headerCredits(field func(*Task) **market.Credits) func(*Task, string) error {
-	return func(t *Task, v string) error {
+func headerCredits(field func(*bus.Task) **market.Credits) func(*bus.Task, string) error {
+	return func(t *bus.Task, v string) error {
 		c, err := market.ParseCredits(v)
 		if err != nil {
 			return badTerms("%v", err)
@@ -322,13 +304,13 @@ func headerCredits(field func(*Task) **market.Credits) func(*Task, string) error
 }
 
 // complete judges the body, says what the market needs to know of it, and judges the whole.
-func (b *body) complete(t *Task, key []byte) error {
+func (b *body) complete(t *bus.Task, key []byte) error {
 	if err := b.judge(); err != nil {
 		return err
 	}
-	kind := KindChat
-	if b.messages == (span{}) {
-		kind = KindCompletion
+	kind := bus.KindChat
+	if b.messages == (Span{}) {
+		kind = bus.KindCompletion
 	}
 	if t.Kind != "" && t.Kind != kind {
 		return bad("kind: %.40q, but the body is that of a %s", t.Kind, kind)
@@ -343,11 +325,10 @@ func (b *body) complete(t *Task, key []byte) error {
 	}
 	b.canonical()
 	if b.blank {
-		return &Error{CodeEmptyPrompt, "the prompt is empty: give at least one message with content"}
+		return refusal(bus.CodeEmptyPrompt, "the prompt is empty: give at least one message with content")
 	}
 	t.Prompt = b.prompt()
 	b.bound(&t.Prompt)
-	t.system, t.user = string(b.system), string(b.user)
 	if t.Session == "" {
 		t.Session = b.session(key)
 	}
@@ -360,9 +341,9 @@ func (b *body) complete(t *Task, key []byte) error {
 	return t.Validate()
 }
 
-// Opening returns the system prompt and the first user message, or "" and the prompt of a completion:
-// what stays the same through all turns of a session. It is set by DecodeRequest and does not travel.
-func (t *Task) Opening() (system, user string) { return t.system, t.user }
+// maxPooled is the largest buffer kept for reuse, in bytes: more would pin the memory of one rare large body
+// for ever.
+const maxPooled = 64 << 10
 
 // bodies are used again, for the buffers in them.
 var bodies = sync.Pool{New: func() any { return &body{} }}
@@ -373,12 +354,4 @@ func (b *body) release() {
 	}
 	*b = body{buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0], ends: b.ends[:0]}
 	bodies.Put(b)
-}
-
-// validText refuses bytes that are not UTF-8: engines do, and encoding/json would change them.
-func validText(data []byte) error {
-	if !utf8.Valid(data) {
-		return bad("the body is not UTF-8")
-	}
-	return nil
 }

@@ -1,8 +1,10 @@
-package bus
+package openai
 
 import (
 	"fmt"
 	"testing"
+
+	"souk/bus"
 )
 
 // An engine's cache is not found by the text alone: a salt, a length to cut at and a template's arguments
@@ -13,7 +15,7 @@ func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
 	const chat = `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hello"}]%s}`
 	const completion = `{"prompt":"Once upon a time"%s}`
 	for _, body := range []string{chat, completion} {
-		seen := map[Mark]string{}
+		seen := map[bus.Mark]string{}
 		for _, more := range []string{
 			``, `,"cache_salt":"a"`, `,"cache_salt":"b"`, `,"truncate_prompt_tokens":7`,
 			`,"truncate_prompt_tokens":8`,
@@ -22,7 +24,7 @@ func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
 			`,"chat_template_kwargs":{"date_string":"1"}`, `,"chat_template_kwargs":{"date_string":"2"}`,
 			`,"cache_salt":"a","truncate_prompt_tokens":7`, `,"cache\u005fsalt":"c"`,
 		} {
-			p, err := MeasurePrompt([]byte(fmt.Sprintf(body, more)))
+			p, err := Measure([]byte(fmt.Sprintf(body, more)))
 			if err != nil {
 				t.Fatalf("%s: %v", more, err)
 			}
@@ -36,7 +38,7 @@ func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
 		for _, more := range []string{
 			`,"cache_salt":null`, `,"temperature":1`,
 		} {
-			p, err := MeasurePrompt([]byte(fmt.Sprintf(body, more)))
+			p, err := Measure([]byte(fmt.Sprintf(body, more)))
 			if err != nil {
 				t.Fatal(err)
 			}

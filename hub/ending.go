@@ -1,0 +1,100 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// distribute lets surplus leave at the treasury's command, or says what there is. The answer follows the
+// record's frame. The number makes it once: what was distributed last is said to who asks for it again.
+func (n *Node) distribute(m *bus.Recall) error {
+	last, payee, amount := n.book.LastDistribute(n.cfg.Journal)
+	if m.Amount > 0 && m.Number == last+1 && m.Amount <= n.book.Balance(ledger.Surplus) && !n.lost {
+		last, payee, amount = m.Number, m.Payee, m.Amount
+		if err := n.commit(ledger.NewDistribute(n.cfg.Journal, last, payee, amount, "", false,
+			n.salt())); err != nil {
+			return err
+		}
+	}
+	n.send(m.Inbox, &bus.RecallReply{ID: m.ID, Hub: n.cfg.Journal, Client: m.Client, Next: last + 1,
+		Payee: payee, Amount: amount, Surplus: n.book.Balance(ledger.Surplus)})
+	return nil
+}
+
+// Close ends the hub, step by step as time passes: it takes no more tasks; what runs is settled; everything
+// that clients have here goes back; its surplus leaves, by the treasury's command; the treasury counts it as
+// ended; and its journal is closed. A step that was made stays, so a hub that was stopped goes on from there.
+func (n *Node) Close(now time.Time) {
+	n.Drain(now)
+	n.closing = true
+}
+
+// Closed reports whether the journal is closed: nothing can follow.
+func (n *Node) Closed() bool { return n.book.Closed(n.cfg.Journal) }
+
+// Waits says what a hub that ends waits for.
+func (n *Node) Waits() string {
+	t := &n.treasury
+	switch left := n.book.Balance(ledger.Surplus); {
+	case n.lost:
+		return journalStale
+	case len(n.holds) > 0:
+		return fmt.Sprintf("%d holds are open: their tasks run, or their agents have not said how they ended",
+			len(n.holds))
+	case !t.told || len(t.returns)+len(t.pending) > 0 || n.hasMoney():
+		return "the treasury has not taken back everything that clients have here"
+	case left > 0:
+		return fmt.Sprintf("a surplus of %s is left, which leaves by: souk distribute %s %s", left,
+			n.cfg.Journal, left)
+	case n.notEnded != "":
+		return n.notEnded
+	}
+	return "the treasury has not answered"
+}
+
+// hasMoney reports whether any of a client's money is here.
+func (n *Node) hasMoney() bool {
+	return slices.ContainsFunc(n.book.Balances("client:*"),
+		func(b ledger.Balance) bool { return b.Amount > 0 })
+}
+
+// closeOn makes the next step of the end.
+func (n *Node) closeOn() {
+	t := &n.treasury
+	if !n.closing || !n.leading || n.lost || n.Closed() || len(n.holds) > 0 {
+		return
+	}
+	if len(t.returns) == 0 && n.hasMoney() {
+		n.returnSpare()
+	}
+	id := n.cfg.Journal + "-close"
+	a := t.asks[id]
+	if a == nil {
+		if !t.told || len(t.returns)+len(t.pending) > 0 || n.book.Balance(ledger.Surplus) > 0 {
+			return
+		}
+		a = &ask{op: bus.OpClose, req: bus.FundsRequest{ID: id}}
+		defer n.post(a)
+	}
+	a.req.After, a.req.Returned = n.book.LastGrant(n.cfg.Journal), n.book.LastReturn(n.cfg.Journal)
+	a.req.Distributed, _, _ = n.book.LastDistribute(n.cfg.Journal)
+}
+
+// treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is asked
+// for again, with what the journal says then.
+func (n *Node) treasuryEnded(a *ask, m *bus.FundsReply) {
+	if m.Code != "" {
+		n.notEnded = fmt.Sprintf("the treasury said %s: %s", m.Code, m.Message)
+		n.askMissed()
+		n.askLater(a, repeatAfter)
+		return
+	}
+	n.over(a)
+	if err := n.commit(ledger.NewClose(n.cfg.Journal, n.salt())); err != nil {
+		n.fault(fmt.Errorf("close the journal: %w", err))
+	}
+}

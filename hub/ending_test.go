@@ -1,0 +1,163 @@
+package hub
+
+import (
+	"strings"
+	"testing"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// contest has ann outbid bob for one slot, which makes a surplus, and both be served.
+func contest(h *house) {
+	h.t.Helper()
+	h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
+	for client, c := range map[string]market.Credits{"ann": 9 * market.Credit, "bob": 5 * market.Credit} {
+		h.must(h.n.Step(h.now, h.task(client, "t", worth(c))))
+	}
+	h.run()
+	h.pass(h.n.cfg.Batch.MaxWait)
+	u := market.Usage{Prompt: 100, Output: 50}
+	h.serve(h.take("ann", "t"), u)
+	h.pass(h.n.cfg.Batch.MaxWait)
+	h.serve(h.take("bob", "t"), u)
+	if h.n.book.Balance(ledger.Surplus) <= 0 {
+		h.t.Fatal("the contest left no surplus")
+	}
+}
+
+// distribute puts the treasury's command to the hub and returns its answer, which follows the record.
+func (h *house) distribute(n uint64, payee string, amount market.Credits) *bus.RecallReply {
+	h.t.Helper()
+	h.letters = nil
+	h.must(h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true, Number: n,
+		Amount: amount, Payee: payee, Inbox: "inbox.bank"}))
+	if len(h.letters) != 1 || h.letters[0].Subject != "inbox.bank" {
+		h.t.Fatalf("said %+v", h.letters)
+	}
+	return h.letters[0].Message.(*bus.RecallReply)
+}
+
+// Surplus leaves by its number, once; more than there is, or out of turn, does not leave.
+func TestSurplusLeavesByCommand(t *testing.T) {
+	h := newHouse(t, nil)
+	contest(h)
+	all := h.replica.Balance(ledger.Surplus)
+	for _, test := range []struct {
+		n      uint64
+		payee  string
+		amount market.Credits
+		want   bus.RecallReply
+	}{
+		{1, "", 0, bus.RecallReply{Next: 1, Surplus: all}},
+		{1, "", all + 1, bus.RecallReply{Next: 1, Surplus: all}},
+		{2, "", 1, bus.RecallReply{Next: 1, Surplus: all}},
+		{1, "ann", 3, bus.RecallReply{Next: 2, Payee: "ann", Amount: 3, Surplus: all - 3}},
+		{1, "ann", 3, bus.RecallReply{Next: 2, Payee: "ann", Amount: 3, Surplus: all - 3}},
+		{1, "bob", 4, bus.RecallReply{Next: 2, Payee: "ann", Amount: 3, Surplus: all - 3}},
+		{2, "", all - 3, bus.RecallReply{Next: 3, Amount: all - 3}},
+		{2, "", 0, bus.RecallReply{Next: 3, Amount: all - 3}},
+		{3, "", 1, bus.RecallReply{Next: 3, Amount: all - 3}},
+	} {
+		test.want.ID, test.want.Hub, test.want.Client = "r", "hub-math", "hub-math"
+		if got := h.distribute(test.n, test.payee, test.amount); *got != test.want {
+			t.Errorf("distribution %d of %d to %q: %+v, want %+v", test.n, test.amount, test.payee, got,
+				test.want)
+		}
+	}
+	if h.replica.Balance(ledger.Surplus) != 0 {
+		t.Error("what was said to have left is here")
+	}
+	again, err := NewNode(testConfig(), [32]byte{2})
+	h.must(err)
+	for _, f := range h.frames {
+		h.must(again.Replay(f))
+	}
+	h.n = again
+	h.must(again.Lead(h.now, 8))
+	h.run()
+	if got := h.distribute(2, "", all-3); got.Next != 3 || got.Amount != all-3 {
+		t.Errorf("after a start: %+v", got)
+	}
+	if len(h.faults) > 0 {
+		t.Error(h.faults)
+	}
+}
+
+// A hub that ends refuses tasks, settles what runs, gives back, waits until its surplus has left and the
+// treasury has ended it, and closes its journal, wherever it was stopped between.
+func TestAHubClosesItsJournal(t *testing.T) {
+	h := newHouse(t, nil)
+	contest(h)
+	h.must(h.step(h.task("ann", "long")))
+	d := h.take("ann", "long")
+	h.accept(d)
+	waits := func(for_ string) {
+		t.Helper()
+		if got := h.n.Waits(); !strings.Contains(got, for_) || h.n.Closed() {
+			t.Fatalf("waits for %q, want %q; closed: %v", got, for_, h.n.Closed())
+		}
+	}
+	restart := func(epoch int64) {
+		t.Helper()
+		again, err := NewNode(testConfig(), [32]byte{byte(epoch)})
+		h.must(err)
+		for _, f := range h.frames {
+			h.must(again.Replay(f))
+		}
+		h.n, h.taken = again, uint64(len(h.back))
+		again.Close(h.now)
+		h.must(again.Lead(h.now, epoch))
+		h.run()
+	}
+	h.n.Close(h.now)
+	h.pass(0)
+	waits("1 holds are open")
+	h.must(h.step(h.task("bob", "late")))
+	h.want("inbox.bob.late", "draining")
+	restart(8)
+	waits("1 holds are open")
+	if ask := h.asked[len(h.asked)-1]; ask.Op == bus.OpClose {
+		t.Fatal("the treasury is asked to end a hub with open holds")
+	}
+	h.silent = true
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 50})))
+	h.pass(0)
+	waits("the treasury has not taken back")
+	if len(h.replica.Balances("client:*:avail")) == 0 || h.n.hasMoney() {
+		t.Error("money of clients is here")
+	}
+	h.silent = false
+	restart(9)
+	surplus := h.n.book.Balance(ledger.Surplus)
+	waits("a surplus of " + surplus.String() + " is left, which leaves by: souk distribute hub-math")
+	h.distribute(1, "", surplus)
+	h.unended = true
+	h.pass(0)
+	waits("the treasury said bad_request: another number")
+	restart(10)
+	h.pass(0)
+	waits("the treasury said bad_request: another number")
+	h.unended = false
+	h.pass(repeatAfter)
+	if !h.n.Closed() || !h.replica.Closed("hub-math") {
+		t.Fatalf("the journal is not closed; waits for %s", h.n.Waits())
+	}
+	ask := h.asked[len(h.asked)-1]
+	if q := ask.Request; ask.Op != bus.OpClose || q.ID != "hub-math-close" || q.Distributed != 1 ||
+		q.After != h.replica.LastGrant("hub-math") || q.Returned != h.replica.LastReturn("hub-math") {
+		t.Errorf("asked %+v", ask)
+	}
+	if h.prepaid["ann"]+h.prepaid["bob"]+surplus+h.replica.Balance(ledger.Payable("a-1"))+
+		h.replica.Balance(ledger.Fee) != 2000*market.Credit {
+		t.Errorf("money is missing: %v and %v", h.prepaid, h.replica.Balances("*"))
+	}
+	frames := len(h.frames)
+	h.must(h.step(h.task("bob", "later")))
+	h.want("inbox.bob.later", "draining")
+	h.pass(bus.FundsEvery)
+	if len(h.frames) != frames || len(h.faults) > 0 {
+		t.Errorf("%d frames follow; faults %v", len(h.frames)-frames, h.faults)
+	}
+}

@@ -1,0 +1,111 @@
+package treasury
+
+import (
+	"strconv"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// distribute lets surplus of a hub leave, to a client or to the outside. The hub records it first, then the
+// treasury, both under one number: asked again it is made once, and where a step was missed, that one is made
+// up for. Without an amount the answer says which number comes next, and what surplus there is.
+func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
+	if !t.book.Knows(req.Hub) {
+		return refuse(bus.CodeBadRequest, "hub: the treasury never dealt with a hub %.80q: name its journal",
+			req.Hub)
+	}
+	if req.Amount < 0 || req.Amount > market.MaxCredits {
+		return refuse(bus.CodeBadRequest, "amount is %s: want at most %s credits", req.Amount,
+			market.MaxCredits)
+	}
+	last, _, _ := t.book.LastDistribute(req.Hub)
+	if req.Amount > 0 {
+		if req.Client != "" {
+			if err := t.known(req.Client); err != nil {
+				return err
+			}
+		}
+		switch n, ok := numberOf(req, bus.DistributeID); {
+		case !ok || n > last+1:
+			return refuse(bus.CodeBadRequest, "id: %.80q: want %s, for the hub's next distribution", req.ID,
+				bus.DistributeID(req.Hub, last+1))
+		case n <= last:
+			return t.apply(ledger.NewDistribute(req.Hub, n, req.Client, req.Amount, "", true, t.salt()))
+		}
+	}
+	if t.book.Closed(req.Hub) {
+		return refuse(bus.CodeBadRequest, "hub %s has ended: its surplus has left", req.Hub)
+	}
+	t.counted++
+	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Hub, look: true,
+		hubs:  []target{{hub: req.Hub}},
+		share: &bus.Recall{Number: last + 1, Amount: req.Amount, Payee: req.Client}}
+	l := &look{req: *req, to: to, round: r, until: t.now.Add(answerWithin)}
+	if !t.awaits(r) || len(t.looks) >= maxLooks {
+		t.distributed(l)
+		return errLater
+	}
+	t.rounds[r.id] = r
+	t.looks = append(t.looks, l)
+	t.say(r)
+	return errLater
+}
+
+// distributed answers a distribution by what its hub said, and takes in what the hub has recorded, be it
+// another one that the treasury had not heard of.
+func (t *Treasury) distributed(l *look) {
+	var err error
+	hub, n, reply := l.req.Hub, l.round.share.Number, bus.FundsReply{Number: l.round.share.Number}
+	switch m := l.round.hubs[0].reply; {
+	case m == nil:
+		err = refuse(bus.CodeUnavailable, "hub %s does not answer: ask again with the same id", hub)
+	case m.Next == 0:
+		err = refuse(bus.CodeBadRequest, "hub %s is of an older version, which distributes no surplus", hub)
+	case m.Next == n+1:
+		reply.Surplus = m.Surplus
+		err = t.apply(ledger.NewDistribute(hub, n, m.Payee, m.Amount, "", true, t.salt()))
+		if err == nil && l.req.Amount == 0 {
+			reply.Number = m.Next
+		} else if err == nil && (m.Payee != l.req.Client || m.Amount != l.req.Amount) {
+			err = refuse(bus.CodeIDConflict, "distribution %d of hub %s is of %s to %q, and was made", n, hub,
+				m.Amount, m.Payee)
+		}
+	case m.Next != n:
+		err = refuse(bus.CodeBadRequest, "hub %s would make distribution %d next, and the treasury has taken in "+
+			"%d: one of their journals lacks its end; bring the newer copy back", hub, m.Next, n-1)
+	case l.req.Amount == 0:
+		reply.Surplus = m.Surplus
+	case l.req.Amount > m.Surplus:
+		err = refuse(bus.CodeInsufficientFunds, "hub %s has a surplus of %s: no more than that can leave",
+			hub, m.Surplus)
+	default:
+		err = refuse(bus.CodeUnavailable, "hub %s records nothing now: its journal lacks its end", hub)
+	}
+	if err != nil {
+		reply = refusal(err)
+	}
+	delete(t.rounds, l.round.id)
+	t.answer(l.to, &l.req, reply)
+}
+
+// close ends a hub whose journal holds nothing of anyone's, as far as the two of them know the same: nothing
+// is granted to it from then on, so it can close its journal.
+func (t *Treasury) close(req *bus.FundsRequest) error {
+	distributed, _, _ := t.book.LastDistribute(req.Hub)
+	for _, x := range []struct {
+		what      string
+		hub, here uint64
+	}{{"grant", req.After, t.book.LastGrant(req.Hub)}, {"return", req.Returned, t.book.LastReturn(req.Hub)},
+		{"distribution", req.Distributed, distributed}} {
+		if x.hub != x.here {
+			return refuse(bus.CodeBadRequest, "the last %s of hub %s is number %d in its journal and %d in "+
+				"the treasury's", x.what, req.Hub, x.hub, x.here)
+		}
+	}
+	if !t.book.Knows(req.Hub) { // it never had anything
+		return nil
+	}
+	return t.apply(ledger.NewClose(req.Hub, t.salt()))
+}
