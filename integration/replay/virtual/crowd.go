@@ -2,10 +2,12 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"souk/integration/replay"
@@ -101,50 +103,57 @@ type Row struct {
 	Rule  string              `json:"rule"`
 	Seeds []Figures           `json:"seeds"`
 	All   map[string]Estimate `json:"all"`
-	// of the market, in the last run
-	JournalBytes float64 `json:"journal_bytes_a_task,omitempty"`
 }
 
-// Crowd runs every rule on every trace with every seed.
+// Crowd runs every rule on every trace with every seed; the seeds of a row at once, for each run is alone with
+// itself.
 func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
-	total, done := len(o.Traces)*len(o.Rules)*len(o.Seeds), 0
-	for _, name := range o.Traces {
-		i := slices.Index(TraceNames(), name)
-		if i < 0 {
-			return nil, fmt.Errorf("trace %q is none of %v", name, TraceNames())
+	for _, rule := range o.Rules {
+		if _, err := NewRule(rule, 0); err != nil && rule != MarketName {
+			return nil, err
 		}
-		s, err := Traces[i].setting(o.Engines)
+	}
+	for _, trace := range o.Traces {
+		if !slices.Contains(TraceNames(), trace) {
+			return nil, fmt.Errorf("trace %q is none of %v", trace, TraceNames())
+		}
+	}
+	for _, trace := range o.Traces {
+		s, err := Traces[slices.Index(TraceNames(), trace)].setting(o.Engines)
 		if err != nil {
 			return nil, err
 		}
 		s.Tasks, s.Length = o.Tasks, o.Length
 		for _, rule := range o.Rules {
-			row := Row{Trace: name, Rule: rule}
-			for _, s.Seed = range o.Seeds {
-				if err := ctx.Err(); err != nil {
-					return nil, err
-				}
-				f, err := row.play(s, o.Named)
-				if err != nil {
-					return nil, fmt.Errorf("%s on %s, seed %d: %w", rule, name, s.Seed, err)
-				}
-				row.Seeds = append(row.Seeds, f)
-				done++
-				o.Progress(done, total)
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			row := Row{Trace: trace, Rule: rule, Seeds: make([]Figures, len(o.Seeds))}
+			errs := make([]error, len(o.Seeds))
+			var runs sync.WaitGroup
+			for i, seed := range o.Seeds {
+				own := s
+				own.Seed = seed
+				runs.Go(func() { row.Seeds[i], errs[i] = play(own, rule, o.Named) })
+			}
+			runs.Wait()
+			if err := errors.Join(errs...); err != nil {
+				return nil, fmt.Errorf("%s on %s: %w", rule, trace, err)
 			}
 			row.sum()
 			rows = append(rows, row)
+			o.Progress(len(rows), len(o.Traces)*len(o.Rules))
 		}
 	}
 	return rows, nil
 }
 
-// play runs the row's rule once.
-func (row *Row) play(s Setting, named bool) (Figures, error) {
-	if row.Rule != MarketName {
-		p, err := NewRule(row.Rule, s.Seed)
+// play is one run.
+func play(s Setting, rule string, named bool) (f Figures, err error) {
+	if rule != MarketName {
+		p, err := NewRule(rule, s.Seed)
 		if err != nil {
-			return Figures{}, err
+			return f, err
 		}
 		all, engines, err := Run(s, p)
 		return Measure(all, engines), err
@@ -153,17 +162,18 @@ func (row *Row) play(s Setting, named bool) (Figures, error) {
 	o.Named = named
 	m, err := NewMarket(o)
 	if err != nil {
-		return Figures{}, err
+		return f, err
 	}
 	all, engines, err := Run(s, m)
+	if err == nil {
+		_, err = m.Close()
+	}
 	if err != nil {
-		return Figures{}, err
+		return f, fmt.Errorf("seed %d: %w", s.Seed, err)
 	}
-	if _, err := m.Close(); err != nil {
-		return Figures{}, err
-	}
-	row.JournalBytes = float64(m.Bytes) / float64(len(all))
-	return Measure(all, engines), nil
+	f = Measure(all, engines)
+	f.Journal = float64(m.Bytes) / float64(len(all))
+	return f, nil
 }
 
 type column struct {

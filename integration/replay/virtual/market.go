@@ -9,6 +9,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/hub"
 	"souk/ledger"
 	"souk/market"
@@ -86,7 +87,7 @@ type seller struct {
 type sale struct {
 	r      *Request
 	agent  *seller
-	stream agentd.Stream
+	stream *agentd.Stream
 	began  time.Time
 	first  time.Time
 }
@@ -229,7 +230,7 @@ func (m *Market) tell(a *seller) {
 func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	m.now = now
 	client := fmt.Sprintf("caller-%d", r.Caller)
-	t, refusal := bus.DecodeRequest(r.Body(m.Named), nil, client, m.door)
+	t, _, refusal := openai.DecodeRequest(r.Body(m.Named), nil, client, m.door)
 	if refusal != nil {
 		m.fault(refusal)
 		m.placed = append(m.placed, Placed{r, Wait})

@@ -81,7 +81,7 @@ func TestMarketAddsHopAndSync(t *testing.T) {
 	s := small(t, 1)
 	s.Engines, s.Callers, s.Tasks = 1, 1, 60
 	sold, m, _ := sell(t, s, nil)
-	sent, _ := play(t, s, "two-block")
+	sent, _ := routed(t, s, "two-block")
 	exact, want := 0, s.Hop+m.Sync
 	for i, r := range sold {
 		added := (r.First - r.Arrived) - (sent[i].First - sent[i].Arrived)
@@ -197,4 +197,4 @@ func BenchmarkCrowdMarket(b *testing.B) {
 	b.ReportMetric(float64(m.Bytes)/float64(len(all)), "journal-B/task")
 }
 
-func BenchmarkCrowdTwoBlock(b *testing.B) { play(b, crowded(b), "two-block") }
+func BenchmarkCrowdTwoBlock(b *testing.B) { routed(b, crowded(b), "two-block") }

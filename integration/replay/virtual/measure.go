@@ -25,6 +25,7 @@ type Figures struct {
 	Welfare    float64 `json:"welfare"` // thousandths of a credit a task: value as it was served, less cost
 	Starved    float64 `json:"starved"` // tasks whose first token took longer than Starving
 	Refused    float64 `json:"refused"`
+	Journal    float64 `json:"journal_bytes,omitempty"` // of a market, a task
 }
 
 // Starving is a wait for a first token that nobody should have.

@@ -26,7 +26,7 @@ func small(t testing.TB, seed uint64) Setting {
 		Engine: EngineConfig{Profile: p, Slots: 4, MaxBatched: 2048, Blocks: 1000, BlockSize: 16}}
 }
 
-func play(t testing.TB, s Setting, name string) ([]*Request, []*Engine) {
+func routed(t testing.TB, s Setting, name string) ([]*Request, []*Engine) {
 	t.Helper()
 	p, err := NewRule(name, s.Seed)
 	if err != nil {
@@ -53,11 +53,11 @@ func digest(t testing.TB, all []*Request) string {
 // One seed gives one run, whatever else the machine does; another gives another.
 func TestSameSeedSameRun(t *testing.T) {
 	for _, name := range Rules() {
-		all, _ := play(t, small(t, 1), name)
+		all, _ := routed(t, small(t, 1), name)
 		was := runtime.GOMAXPROCS(1)
-		again, _ := play(t, small(t, 1), name)
+		again, _ := routed(t, small(t, 1), name)
 		runtime.GOMAXPROCS(was)
-		other, _ := play(t, small(t, 2), name)
+		other, _ := routed(t, small(t, 2), name)
 		if digest(t, all) != digest(t, again) {
 			t.Errorf("%s: the same seed gave another run", name)
 		}
@@ -85,7 +85,7 @@ func TestEverybodyIsAnswered(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := small(t, 3)
 			c.change(&s)
-			all, engines := play(t, s, "two-block")
+			all, engines := routed(t, s, "two-block")
 			if s.Tasks > 0 && s.Arrive == nil && len(all) != s.Tasks || len(all) < 8 {
 				t.Errorf("%d requests", len(all))
 			}
@@ -121,7 +121,7 @@ func TestEverybodyIsAnswered(t *testing.T) {
 func TestPlaysShareNothing(t *testing.T) {
 	s := small(t, 1)
 	s.Engines, s.Callers, s.Tasks = 1, 1, 60
-	all, _ := play(t, s, "random")
+	all, _ := routed(t, s, "random")
 	for i, r := range all {
 		want := 0
 		if r.Turn > 0 {
@@ -180,7 +180,7 @@ func TestScripts(t *testing.T) {
 func TestBody(t *testing.T) {
 	s := small(t, 1)
 	s.Spread = true
-	all, _ := play(t, s, "random")
+	all, _ := routed(t, s, "random")
 	var b struct {
 		Messages []struct{ Role, Content string }
 		Souk     struct {
