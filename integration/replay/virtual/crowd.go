@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
@@ -20,25 +22,29 @@ type Trace struct {
 	setting     func(engines int) (Setting, error)
 }
 
-// Sizes of the engines in all traces: eight callers each at once, and a cache that holds what these are at,
-// several times over.
+// Sizes of the engines: eight callers each at once, and a cache that holds what these are at several times
+// over.
 const (
-	slots       = 8
-	blockSize   = 16
-	blocks      = 4096
-	smallBlocks = 640 // two and a half dialogues with passages
-	passageLen  = 8000
+	slots     = 8
+	blockSize = 16
+	blocks    = 4096
 )
 
 // Traces are all that there are.
 var Traces = []Trace{
-	{"mtrag", "conversations of mtRAG without passages, 32 callers", mtrag(32, 0, blocks, false)},
-	{"rag", "the same behind 8,000 bytes of passages each, 32 callers", mtrag(32, passageLen, blocks, false)},
-	{"tau", "tool calls of tau-bench behind one system prompt of 6 KB, 32 callers", tau},
+	{"mtrag", "conversations of mtRAG without passages, 32 callers", load{callers: 32}.setting},
+	{"rag", "the same behind 8,000 bytes of passages each, 32 callers",
+		load{callers: 32, passages: 8000}.setting},
+	{"tau", "tool calls of tau-bench behind one system prompt of 6 KB, 32 callers",
+		load{file: "tau.jsonl.gz", shared: true, callers: 32}.setting},
 	{"small", "rag on engines whose cache holds two or three conversations, 32 callers",
-		mtrag(32, passageLen, smallBlocks, false)},
-	{"crowd", "mtrag with 128 callers for 64 slots", mtrag(128, 0, blocks, false)},
-	{"spread", "crowd, where callers tell worths that differ a hundredfold", mtrag(128, 0, blocks, true)},
+		load{callers: 32, passages: 8000, blocks: 640}.setting},
+	{"crowd", "mtrag with 128 callers for 64 slots", load{callers: 128}.setting},
+	{"spread", "crowd, where callers tell worths that differ a hundredfold",
+		load{callers: 128, spread: true}.setting},
+	{"open", "mtrag, 12 conversations begin in a second, at random", load{rate: 12}.setting},
+	{"quac", "questions about an article each, QuAC, 64 callers",
+		load{file: "quac.jsonl", callers: 64}.setting},
 }
 
 // TraceNames are their names.
@@ -49,38 +55,36 @@ func TraceNames() (names []string) {
 	return names
 }
 
-// setting has so many callers for eight engines, and in proportion for others.
-func setting(engines, callers, blocks int, scripts []*Script) (Setting, error) {
-	profile, err := vllmsim.ProfileNamed("rtxpro6000-llama-3.1-8b")
-	return Setting{Engines: engines, Callers: callers * engines / 8, Scripts: scripts,
-		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
-			Blocks: blocks, BlockSize: blockSize},
-		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, err
+// load is what is asked of eight engines; of others in proportion.
+type load struct {
+	file     string // of dialogues that come with the program; mtRAG's
+	shared   bool   // all have one system prompt
+	passages int    // bytes of passages before each dialogue, where they have their own: 0 takes these away
+	callers  int
+	rate     float64 // instead: dialogues that begin in a second
+	blocks   int     // of an engine's cache; more than is used at once
+	spread   bool
 }
 
-// mtrag is the trace of mtRAG's conversations, behind so many bytes of passages.
-func mtrag(callers, bytes, blocks int, spread bool) func(int) (Setting, error) {
-	return func(engines int) (Setting, error) {
-		ds, err := replay.BundledSet("mtrag.jsonl.gz")
-		if err != nil {
-			return Setting{}, err
-		}
-		with := slices.Clone(ds)
-		for i := range with {
-			with[i].System = passages(ds, i, bytes)
-		}
-		s, err := setting(engines, callers, blocks, NewScripts(with, false, blockSize))
-		s.Spread = spread
-		return s, err
-	}
-}
-
-func tau(engines int) (Setting, error) {
-	ds, err := replay.BundledSet("tau.jsonl.gz")
+func (l load) setting(engines int) (Setting, error) {
+	ds, err := replay.BundledSet(cmp.Or(l.file, "mtrag.jsonl.gz"))
 	if err != nil {
 		return Setting{}, err
 	}
-	return setting(engines, 32, blocks, NewScripts(ds, true, blockSize))
+	profile, err := vllmsim.ProfileNamed("rtxpro6000-llama-3.1-8b")
+	if err != nil {
+		return Setting{}, err
+	}
+	if own := slices.Clone(ds); l.file == "" {
+		for i := range ds {
+			ds[i].System = passages(own, i, l.passages)
+		}
+	}
+	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
+		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Spread: l.spread,
+		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
+			Blocks: cmp.Or(l.blocks, blocks), BlockSize: blockSize},
+		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
 }
 
 // CrowdOptions say what is compared.
@@ -105,8 +109,8 @@ type Row struct {
 	All   map[string]Estimate `json:"all"`
 }
 
-// Crowd runs every rule on every trace with every seed; the seeds of a row at once, for each run is alone with
-// itself.
+// Crowd runs every rule on every trace with every seed; the seeds of a row at once, for each run is alone
+// with itself.
 func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	for _, rule := range o.Rules {
 		if _, err := NewRule(rule, 0); err != nil && rule != MarketName {
@@ -176,14 +180,12 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	return f, nil
 }
 
-type column struct {
+// columns are the figures by name, in the order of the table, with the digits that are shown of each.
+var columns = []struct {
 	name   string
 	digits int
 	of     func(*Figures) float64
-}
-
-// columns are the figures by name, in the order of the table, with the digits that are shown of each.
-var columns = []column{
+}{
 	{"share", 3, func(f *Figures) float64 { return f.Share }},
 	{"work", 2, func(f *Figures) float64 { return f.Work }},
 	{"fewest", 2, func(f *Figures) float64 { return f.Fewest }},
@@ -220,29 +222,48 @@ starved  tasks that waited longer than 10 s for their first token
 
 // Write prints a table for each trace.
 func Write(w io.Writer, rows []Row) {
-	for i, row := range rows {
-		if i == 0 || rows[i-1].Trace != row.Trace {
-			of := Traces[slices.Index(TraceNames(), row.Trace)]
-			fmt.Fprintf(w, "\n%s: %s\n", of.Name, of.About)
-			fmt.Fprintf(w, "%-23s", "")
-			for _, c := range columns {
-				fmt.Fprintf(w, "%*s", c.width(), c.name)
-			}
-			fmt.Fprintln(w)
+	for from := 0; from < len(rows); {
+		to := from
+		for to < len(rows) && rows[to].Trace == rows[from].Trace {
+			to++
 		}
-		fmt.Fprintf(w, "%-23s", row.Rule)
+		of := Traces[slices.Index(TraceNames(), rows[from].Trace)]
+		fmt.Fprintf(w, "\n%s: %s\n", of.Name, of.About)
+		table(w, rows[from:to])
+		from = to
+	}
+	fmt.Fprint(w, "\n"+Legend)
+}
+
+// table prints rows below each other, figures to the right.
+func table(w io.Writer, rows []Row) {
+	cells := [][]string{{""}}
+	for _, c := range columns {
+		cells[0] = append(cells[0], c.name)
+	}
+	for _, row := range rows {
+		line := []string{row.Rule}
 		for _, c := range columns {
 			e := row.All[c.name]
 			cell := strconv.FormatFloat(e.Median, 'f', c.digits, 64)
 			if len(row.Seeds) > 1 {
 				cell += "±" + strconv.FormatFloat(e.Within, 'f', c.digits, 64)
 			}
-			fmt.Fprintf(w, "%*s", c.width(), cell)
+			line = append(line, cell)
+		}
+		cells = append(cells, line)
+	}
+	width := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, line := range cells {
+		fmt.Fprintf(w, "%-*s", width[0], line[0])
+		for i, cell := range line[1:] {
+			fmt.Fprintf(w, "  %*s", width[i+1], cell)
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprint(w, "\n"+Legend)
 }
-
-// width holds a figure and its interval.
-func (c *column) width() int { return 10 + 2*c.digits }

@@ -183,7 +183,7 @@ func TestEstimate(t *testing.T) {
 }
 
 func crowded(b *testing.B) Setting {
-	s, err := mtrag(128, 0, blocks, false)(8)
+	s, err := load{callers: 128}.setting(8)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -34,8 +34,9 @@ type Placed struct {
 }
 
 // View is what stands before a rule: what it sent itself and what came by, what the engines last said of
-// themselves, and its own index of what each holds, which is made of what it sent there alone. A policy
-// beside the engines has its own eyes: it finds scrapes here, and nothing else.
+// themselves, and its own index of what each holds, which is made of what it sent there alone: prompts from
+// their first token on. A policy beside the engines has its own eyes: it finds scrapes here, and nothing
+// else.
 type View struct {
 	Engines []EngineView
 	block   int
@@ -92,13 +93,13 @@ func (v *View) sent(r *Request) {
 	e.InFlight, e.Tokens, e.Blocks = e.InFlight+1, e.Tokens+r.Prompt, e.Blocks+v.Need(r)
 	e.Ahead += cold
 	e.cold[r] = cold
-	e.index.Put(r.Blocks(v.block))
 }
 
 func (v *View) began(r *Request) {
 	e := &v.Engines[r.Engine]
 	e.Ahead -= e.cold[r]
 	delete(e.cold, r)
+	e.index.Put(r.Blocks(v.block))
 }
 
 func (v *View) ended(r *Request) {

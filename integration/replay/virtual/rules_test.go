@@ -17,7 +17,7 @@ func engines(of ...EngineView) *View {
 	return v
 }
 
-func load(of ...int) *View {
+func busy(of ...int) *View {
 	var all []EngineView
 	for _, n := range of {
 		all = append(all, EngineView{InFlight: n})
@@ -55,23 +55,23 @@ func choices(t *testing.T, name string, r *Request, v *View) (out map[int]int) {
 
 // Each rule does what its definition says.
 func TestRules(t *testing.T) {
-	warm := func(in0, in1 int) *View { return load(in0, in1, 0).holds(0, 1, 10).holds(1, 1, 3) }
+	warm := func(in0, in1 int) *View { return busy(in0, in1, 0).holds(0, 1, 10).holds(1, 1, 3) }
 	for _, c := range []struct {
 		name, what string
 		r          *Request
 		v          *View
 		want       []int // engines that may be chosen, all of which are
 	}{
-		{"random", "any", prompt(1, 9), load(9, 0, 4), []int{0, 1, 2}},
-		{"round-robin", "each in turn", prompt(1, 9), load(9, 0, 4), []int{0, 1, 2}},
-		{"least-loaded", "the fewest", prompt(1, 9), load(9, 3, 4), []int{1}},
-		{"least-loaded", "of equals any", prompt(1, 9), load(3, 9, 3), []int{0, 2}},
-		{"power-of-two", "never the most loaded", prompt(1, 9), load(9, 3, 4), []int{1, 2}},
+		{"random", "any", prompt(1, 9), busy(9, 0, 4), []int{0, 1, 2}},
+		{"round-robin", "each in turn", prompt(1, 9), busy(9, 0, 4), []int{0, 1, 2}},
+		{"least-loaded", "the fewest", prompt(1, 9), busy(9, 3, 4), []int{1}},
+		{"least-loaded", "of equals any", prompt(1, 9), busy(3, 9, 3), []int{0, 2}},
+		{"power-of-two", "never the most loaded", prompt(1, 9), busy(9, 3, 4), []int{1, 2}},
 		{"two-block", "the longest, however loaded", prompt(1, 12), warm(50, 0), []int{0}},
-		{"two-block", "one block is none", prompt(1, 12), load(50, 4, 5).holds(0, 1, 1), []int{1}},
-		{"two-block", "two are some", prompt(1, 12), load(50, 4, 5).holds(0, 1, 2), []int{0}},
+		{"two-block", "one block is none", prompt(1, 12), busy(50, 4, 5).holds(0, 1, 1), []int{1}},
+		{"two-block", "two are some", prompt(1, 12), busy(50, 4, 5).holds(0, 1, 2), []int{0}},
 		{"two-block", "of equally long the less loaded", prompt(1, 12),
-			load(5, 4, 0).holds(0, 1, 9).holds(1, 1, 9), []int{1}},
+			busy(5, 4, 0).holds(0, 1, 9).holds(1, 1, 9), []int{1}},
 		{"sglang", "beyond 0.3 of the prompt the longest", prompt(1, 12), warm(50, 0), []int{0}},
 		{"sglang", "up to that the smallest tree", prompt(1, 40), warm(5, 0), []int{2}},
 		{"sglang", "out of balance the least loaded", prompt(1, 12), warm(65, 10), []int{2}},
@@ -107,33 +107,33 @@ func TestSticky(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first := p.Arrive(Start, prompt(1, 9), load(3, 2, 1)); first != 2 {
+	if first := p.Arrive(Start, prompt(1, 9), busy(3, 2, 1)); first != 2 {
 		t.Errorf("a new session goes to engine %d, want the least loaded", first)
 	}
-	if again := p.Arrive(Start.Add(time.Second), prompt(1, 12), load(0, 0, 50)); again != 2 {
+	if again := p.Arrive(Start.Add(time.Second), prompt(1, 12), busy(0, 0, 50)); again != 2 {
 		t.Errorf("it goes on at engine %d, want 2", again)
 	}
 }
 
 // Of 300 requests round-robin gives each of three engines a hundred.
 func TestRoundRobin(t *testing.T) {
-	if got := choices(t, "round-robin", prompt(1, 9), load(5, 0, 0)); got[0] != 100 || got[1] != 100 {
+	if got := choices(t, "round-robin", prompt(1, 9), busy(5, 0, 0)); got[0] != 100 || got[1] != 100 {
 		t.Errorf("chosen %v", got)
 	}
 }
 
 // What a rule sees follows what it sent and heard.
 func TestView(t *testing.T) {
-	v := load(0, 0)
+	v := busy(0, 0)
 	r := prompt(1, 4)
 	r.Engine = 1
 	v.sent(r)
 	if e := v.Engines[1]; e.InFlight != 1 || e.Tokens != 65 || e.Ahead != 65 || e.Blocks != 4 ||
-		v.Match(1, r) != 4 {
+		v.Match(1, r) != 0 {
 		t.Errorf("after it was sent: %+v, %d blocks", e, v.Match(1, r))
 	}
 	v.began(r)
-	if e := v.Engines[1]; e.Ahead != 0 || e.InFlight != 1 {
+	if e := v.Engines[1]; e.Ahead != 0 || e.InFlight != 1 || v.Match(1, r) != 4 {
 		t.Errorf("after its first token: %+v", e)
 	}
 	v.ended(r)

@@ -137,12 +137,15 @@ func (s *Setting) validate() error {
 	return nil
 }
 
+// together is within how long all callers of a closed loop begin.
+const together = 20 * time.Millisecond
+
 // begin plans the first questions.
 func (r *run) begin() {
 	switch {
 	case r.Callers > 0:
-		for caller := range r.Callers { // not all at once, or they stay in step
-			r.play(time.Duration(r.random.Int64N(int64(time.Second))), caller)
+		for caller := range r.Callers {
+			r.play(time.Duration(r.random.Int64N(int64(together))), caller)
 		}
 	case r.Rate > 0:
 		r.arrive(0)
