@@ -15,7 +15,7 @@ import (
 
 func crowdCommand() *cobra.Command {
 	o := virtual.CrowdOptions{Traces: virtual.TraceNames(), Engines: 8,
-		Rules: append(virtual.Rules(), virtual.MarketName)}
+		Rules: append(virtual.RuleNames(), virtual.MarketName)}
 	var seeds int
 	var jsonFile string
 	var list strings.Builder
@@ -23,8 +23,8 @@ func crowdCommand() *cobra.Command {
 		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, t.About)
 	}
 	fmt.Fprintln(&list, "\nRules:")
-	for _, name := range virtual.Rules() {
-		fmt.Fprintf(&list, "  %-23s %s\n", name, virtual.RuleAbout(name))
+	for _, r := range virtual.Rules {
+		fmt.Fprintf(&list, "  %-23s %s\n", r.Name, r.About)
 	}
 	c := &cobra.Command{
 		Use:   "crowd",

@@ -18,8 +18,6 @@ import (
 // MarketOptions are what a market in virtual time is made of.
 type MarketOptions struct {
 	Hub    hub.Config // its names are filled in
-	Price  market.Price
-	Score  float64 // of each agent in the domain
 	Engine EngineConfig
 	Agents int
 
@@ -44,7 +42,7 @@ const score = 0.7
 
 // NewMarketOptions are those of a market as it is delivered.
 func NewMarketOptions(s Setting) MarketOptions {
-	return MarketOptions{Hub: hub.Default(), Price: card, Score: score, Engine: s.Engine, Agents: s.Engines,
+	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines,
 		Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
@@ -61,8 +59,7 @@ type Market struct {
 
 	agents   []*seller
 	requests map[string]*Request // by task id, those under way
-	byHold   map[string]*sale
-	byID     map[*Request]*sale
+	sales    map[*Request]*sale
 	placed   []Placed
 	grants   uint64
 
@@ -71,8 +68,7 @@ type Market struct {
 	syncing bool
 	faults  []error
 
-	Bytes  int // of the journal
-	Rounds int
+	Bytes int // of the journal
 }
 
 // seller is one agent.
@@ -102,7 +98,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		return nil, err
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
-		requests: map[string]*Request{}, byHold: map[string]*sale{}, byID: map[*Request]*sale{},
+		requests: map[string]*Request{}, sales: map[*Request]*sale{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
 	if err := node.Lead(Start, epoch); err != nil {
@@ -113,8 +109,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize}
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
-			Price: o.Price, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
-			Domains: []bus.DomainScore{{Domain: domain, Score: o.Score}}}
+			Price: card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
+			Domains: []bus.DomainScore{{Domain: domain, Score: score}}}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
@@ -139,7 +135,7 @@ func (m *Market) Near() bool { return true }
 // First, of an answer, is relayed.
 func (m *Market) First(now time.Time, r *Request, _ *View) {
 	m.now = now
-	s := m.byID[r]
+	s := m.sales[r]
 	s.first = now
 	m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Prompt: r.Prompt, Count: 1, Events: 1})
 }
@@ -159,7 +155,7 @@ func (m *Market) fault(err error) {
 // Done settles an answer: its reader's last word, and the account for the hub.
 func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	m.now = now
-	s := m.byID[r]
+	s := m.sales[r]
 	if n := usage.Output - 1; n > 0 {
 		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Events: 1, Finish: true})
 	}
@@ -171,8 +167,7 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	e, _, err := s.stream.End(now, answer, nil, bus.MaxMessage)
 	m.fault(err)
 	c := s.agent.core.Ended(d, &e)
-	delete(m.byID, r)
-	delete(m.byHold, d.Hold)
+	delete(m.sales, r)
 	m.report(s.agent, d.Domain, c)
 	m.tell(s.agent)
 }
@@ -302,7 +297,6 @@ func (m *Market) turn() {
 	m.node.Tick(m.now)
 	r := m.node.Ready()
 	m.wake = r.Wake
-	m.Rounds += r.Rounds
 	for _, err := range r.Faults {
 		m.fault(err)
 	}
@@ -348,7 +342,7 @@ func (m *Market) sync() {
 	})
 }
 
-// deliver sends what a turn wants said.
+// deliver sends what a turn wants said. Probes need no answer: every agent is there.
 func (m *Market) deliver(r *hub.Ready) {
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
@@ -360,7 +354,7 @@ func (m *Market) deliver(r *hub.Ready) {
 		m.send(l.Subject, l.Message, func(data []byte) { m.letter(l, data) })
 	}
 	for _, f := range r.Funds {
-		m.after(2*m.Hop+m.Sync, func() { m.step(m.treasury(f)) })
+		m.send(bus.LedgerSubject(f.Op), &f.Request, func(data []byte) { m.treasury(f.Op, data) })
 	}
 	if r.Status != nil {
 		m.send(bus.StatusSubject(domain), r.Status, func([]byte) {})
@@ -386,7 +380,7 @@ func (m *Market) dispatched(a *seller, data []byte) {
 	if start {
 		s := &sale{r: m.requests[d.Task.ID], agent: a, began: m.now,
 			stream: agentd.NewStream(m.now, d, a.core.Begin(d), 0)}
-		m.byHold[d.Hold], m.byID[s.r] = s, s
+		m.sales[s.r] = s
 		m.placed = append(m.placed, Placed{s.r, a.i})
 		delete(m.requests, d.Task.ID)
 	}
@@ -423,15 +417,25 @@ func (m *Market) letter(l hub.Letter, data []byte) {
 	}
 }
 
-// treasury gives what is asked for.
-func (m *Market) treasury(f hub.Funds) *bus.FundsReply {
-	q := f.Request
+// treasury gives what is asked for, once that is durable.
+func (m *Market) treasury(op string, data []byte) {
+	q := new(bus.FundsRequest)
+	if !m.decode(data, q) {
+		return
+	}
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client, Prepaid: market.MaxWorth}
-	if f.Op == bus.OpAllot {
+	if op == bus.OpAllot {
 		m.grants++
 		r.Grants = []bus.Grant{{ID: q.ID, Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
 	}
-	return r
+	m.after(m.Sync, func() {
+		m.send(bus.LedgerSubject(op), r, func(data []byte) {
+			got := new(bus.FundsReply)
+			if m.decode(data, got) {
+				m.step(got)
+			}
+		})
+	})
 }
 
 // Close checks what is left: the audit of the whole journal at all levels, and that every task has ended. It
@@ -445,8 +449,8 @@ func (m *Market) Close() (ledger.Report, error) {
 	for _, f := range report.Findings {
 		errs = append(errs, fmt.Errorf("audit: %v", f))
 	}
-	if len(m.byHold) > 0 || len(m.requests) > 0 {
-		errs = append(errs, fmt.Errorf("%d tasks run and %d wait after the end", len(m.byHold),
+	if len(m.sales) > 0 || len(m.requests) > 0 {
+		errs = append(errs, fmt.Errorf("%d tasks run and %d wait after the end", len(m.sales),
 			len(m.requests)))
 	}
 	if report.Open > 0 {

@@ -49,7 +49,6 @@ type EngineView struct {
 	Ahead    int // of these, tokens not expected in the cache, of requests without a first token
 	Blocks   int // of prompts in flight
 
-	Slots     int
 	Rate      float64 // prompt tokens a second, on an idle engine
 	Scrape    Scrape
 	ScrapedAt time.Time
@@ -69,7 +68,7 @@ type Scrape struct {
 func newView(engines int, cfg EngineConfig) *View {
 	v := &View{Engines: make([]EngineView, engines), block: cfg.BlockSize}
 	for i := range v.Engines {
-		v.Engines[i] = EngineView{Slots: cfg.Slots, Rate: 1e6 / cfg.Profile.Prefill,
+		v.Engines[i] = EngineView{Rate: 1e6 / cfg.Profile.Prefill,
 			index: kv.New(cfg.Blocks, cfg.BlockSize), cold: map[*Request]int{}}
 	}
 	return v

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"souk/market"
@@ -13,7 +12,6 @@ import (
 // rule is a Policy that sends every request at once, by what it sees then.
 type rule struct {
 	choose func(r *Request, v *View) int
-	near   bool
 }
 
 func (p rule) Arrive(_ time.Time, r *Request, v *View) int     { return p.choose(r, v) }
@@ -21,13 +19,16 @@ func (p rule) First(time.Time, *Request, *View)                {}
 func (p rule) Done(time.Time, *Request, market.Usage, *View)   {}
 func (p rule) Scraped(time.Time, *View)                        {}
 func (p rule) Wake(time.Time) (place []Placed, next time.Time) { return nil, time.Time{} }
-func (p rule) Near() bool                                      { return p.near }
+func (p rule) Near() bool                                      { return false }
 
-// rules are the published rules, each made for a run with what it draws from.
-var rules = []struct {
-	name, about string
+// Rule is a published rule, made for a run with what it draws from.
+type Rule struct {
+	Name, About string
 	make        func(random *rand.Rand) func(r *Request, v *View) int
-}{
+}
+
+// Rules are all that there are.
+var Rules = []Rule{
 	{"random", "any engine", func(random *rand.Rand) func(*Request, *View) int {
 		return func(_ *Request, v *View) int { return random.IntN(len(v.Engines)) }
 	}},
@@ -82,28 +83,22 @@ var rules = []struct {
 		}},
 }
 
-// Rules are the names of all rules; about says in a line what one does.
-func Rules() (names []string) {
-	for _, r := range rules {
-		names = append(names, r.name)
+// RuleNames are their names.
+func RuleNames() (names []string) {
+	for _, r := range Rules {
+		names = append(names, r.Name)
 	}
 	return names
 }
 
-// RuleAbout says in a line what a rule does.
-func RuleAbout(name string) string {
-	i := slices.Index(Rules(), name)
-	return rules[i].about
-}
-
 // NewRule makes a rule by its name.
 func NewRule(name string, seed uint64) (Policy, error) {
-	for _, r := range rules {
-		if r.name == name {
+	for _, r := range Rules {
+		if r.Name == name {
 			return rule{choose: r.make(rand.New(rand.NewPCG(seed, 0x72756c65)))}, nil
 		}
 	}
-	return nil, fmt.Errorf("rule %q is none of %v", name, Rules())
+	return nil, fmt.Errorf("rule %q is none of %v", name, RuleNames())
 }
 
 func inFlight(v *View) func(int) int { return func(i int) int { return v.Engines[i].InFlight } }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,15 +14,23 @@ import (
 	"souk/integration/vllmsim"
 )
 
+var scripts = sync.OnceValues(func() ([]*Script, error) {
+	ds, err := replay.BundledSet("mtrag.jsonl.gz")
+	if err != nil {
+		return nil, err
+	}
+	return NewScripts(ds[:12], false, 16), nil
+})
+
 // small is a setting of three engines.
 func small(t testing.TB, seed uint64) Setting {
 	t.Helper()
-	ds, err := replay.BundledSet("mtrag.jsonl.gz")
+	all, err := scripts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := profile(t, "rtxpro6000-llama-3.1-8b")
-	return Setting{Engines: 3, Scripts: NewScripts(ds[:12], false, 16), Callers: 20, Tasks: 300,
+	return Setting{Engines: 3, Scripts: all, Callers: 20, Tasks: 300,
 		Think: 50 * time.Millisecond, Seed: seed, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second,
 		Engine: EngineConfig{Profile: p, Slots: 4, MaxBatched: 2048, Blocks: 1000, BlockSize: 16}}
 }
@@ -52,7 +61,7 @@ func digest(t testing.TB, all []*Request) string {
 
 // One seed gives one run, whatever else the machine does; another gives another.
 func TestSameSeedSameRun(t *testing.T) {
-	for _, name := range Rules() {
+	for _, name := range RuleNames() {
 		all, _ := routed(t, small(t, 1), name)
 		was := runtime.GOMAXPROCS(1)
 		again, _ := routed(t, small(t, 1), name)
