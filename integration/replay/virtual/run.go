@@ -82,7 +82,7 @@ type run struct {
 	due     []time.Duration // when an engine's next step is planned; -1: not at all
 	wake    time.Time       // when the policy's is
 	view    *View
-	random  *rand.Rand
+	random  *rand.Rand // for arrivals
 	said    []Said
 	byJob   map[*Job]*Request
 
@@ -145,16 +145,21 @@ func (r *run) begin() {
 	switch {
 	case r.Callers > 0:
 		for caller := range r.Callers {
-			r.play(time.Duration(r.random.Int64N(int64(together))), caller)
+			lots := r.lots(caller)
+			r.play(time.Duration(lots.Int64N(int64(together))), caller, lots)
 		}
 	case r.Rate > 0:
 		r.arrive(0)
 	default:
 		for caller, at := range r.Arrive {
-			r.play(at, caller)
+			r.play(at, caller, r.lots(caller))
 		}
 	}
 }
+
+// lots are what a caller draws from, the same under any policy: which dialogues, how long it thinks, what an
+// answer is worth to it.
+func (r *run) lots(caller int) *rand.Rand { return rand.New(rand.NewPCG(r.Seed, mix(uint64(caller)))) }
 
 // arrive plans the arrivals of an open loop, one by one.
 func (r *run) arrive(at time.Duration) {
@@ -163,7 +168,7 @@ func (r *run) arrive(at time.Duration) {
 	r.add(at, func(now time.Duration) {
 		r.asking--
 		if !r.over(now) {
-			r.play(now, r.plays)
+			r.play(now, r.plays, r.lots(r.plays))
 			r.arrive(now)
 		}
 	})
@@ -178,12 +183,12 @@ func (r *run) over(now time.Duration) bool {
 }
 
 // play has a caller begin a dialogue.
-func (r *run) play(at time.Duration, caller int) {
+func (r *run) play(at time.Duration, caller int, lots *rand.Rand) {
 	r.plays++
 	play := r.plays
-	script := r.Scripts[r.random.IntN(len(r.Scripts))]
-	hashes := script.hashesOf(play)
-	r.turn(at, &Request{Caller: caller, Play: play, script: script, Job: Job{Hashes: hashes}})
+	script := r.Scripts[lots.IntN(len(r.Scripts))]
+	r.turn(at, &Request{Caller: caller, Play: play, script: script, lots: lots,
+		Job: Job{Hashes: script.hashesOf(play)}})
 }
 
 // turn plans that a question is asked.
@@ -208,7 +213,7 @@ func (r *run) turn(at time.Duration, q *Request) {
 
 func (r *run) terms(q *Request) Terms {
 	if r.Spread {
-		return spread(r.random)
+		return spread(q.lots)
 	}
 	return undeclared(q)
 }
@@ -300,14 +305,14 @@ func (r *run) end(q *Request) {
 	delete(r.byJob, &q.Job)
 	at := q.Done
 	if r.Think > 0 {
-		at += time.Duration(r.random.ExpFloat64() * float64(r.Think))
+		at += time.Duration(q.lots.ExpFloat64() * float64(r.Think))
 	}
 	switch {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
-		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script,
+		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
 			Job: Job{Hashes: q.Hashes}})
 	case r.Callers > 0:
-		r.play(at, q.Caller)
+		r.play(at, q.Caller, q.lots)
 	}
 }
 

@@ -76,6 +76,28 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
+// What callers ask and how long they think is theirs: the same under any policy.
+func TestSameQuestionsUnderAnyPolicy(t *testing.T) {
+	asked := func(name string) map[int][]string {
+		s := small(t, 4)
+		s.Spread = true
+		all, _ := routed(t, s, name)
+		by := map[int][]string{}
+		for _, r := range all {
+			said := fmt.Sprint(r.Turn, r.Prompt, r.Output, r.Terms.Worth)
+			by[r.Caller] = append(by[r.Caller], said)
+		}
+		return by
+	}
+	one, other := asked("random"), asked("two-block")
+	for caller, said := range one {
+		n := min(len(said), len(other[caller]))
+		if n < 5 || !slices.Equal(said[:n], other[caller][:n]) {
+			t.Errorf("caller %d asks %v, and under another policy %v", caller, said, other[caller])
+		}
+	}
+}
+
 // Whoever asks is answered: all in order, each turn after the one before, at the times at which engines are.
 func TestEverybodyIsAnswered(t *testing.T) {
 	for _, c := range []struct {

@@ -123,6 +123,7 @@ type Request struct {
 	Refused              bool
 
 	script *Script
+	lots   *rand.Rand // its caller's
 }
 
 // Terms is what an answer is worth to its caller.
