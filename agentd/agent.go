@@ -9,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// Agent is the state machine of one agent: which hub may use its slots, which tasks it runs, what it still
-// has to account for. Values in, values out; one caller at a time.
+// Agent is the state machine of one agent: which hub may use its slots, which tasks it runs, and which
+// completions its hubs have not acknowledged. Values in, values out; one caller at a time.
 //
 // It is the authority on its own slots: whatever hubs believe, no slot is sold twice.
 type Agent struct {
@@ -18,52 +18,63 @@ type Agent struct {
 	lim  Config
 	info Info
 	boot int64
-	open bool // the configuration names no model: whichever the engine serves first is sold
+	open bool // the configuration names no model: the first that the engine serves is sold
 
 	state    string
 	draining bool
 	claim    *bus.Claim // nil: no hub sells our slots
-	fence    int64      // of the latest claim ever seen: what was handed out under an earlier one is refused
+	fence    int64      // of the latest claim ever seen: a dispatch under an earlier one is refused
 	running  int
 	holds    map[string]*hold
-	order    []string // of holds, oldest first
-	pending  []*account
+	order    []string         // of holds, oldest first
+	pending  []*pendingReport // not acknowledged
 	sessions *sessions
-	load     bus.Load
 	ttft     mean
-	itl      mean
 	congest  congestion
 
-	seq    uint64    // of the last summary
-	told   time.Time // when it was sent
-	news   bool      // something to tell since
-	again  int       // so many more follow soon
-	counts Counts
+	generated *int64 // tokens, as the engine last counted them
+
+	seq        uint64    // of the last summary
+	summarised time.Time // when it was sent
+	news       bool      // something has changed since
+	extra      int       // so many more summaries follow soon
+	counts     Counts
 }
 
-// hold is what the agent remembers of a dispatch.
+// hold is what the agent remembers of a dispatch, so that the same one again gets the same reply.
+//
+//	state    what it means                                    what comes next
+//	closed   it was refused, or its completion acknowledged   forgotten when maxHolds younger ones have come
+//	serving  the engine works on it                           pending
+//	pending  its hub has not acknowledged the completion      closed
 type hold struct {
 	client, task string
 	attempt      int
 	reply        bus.DispatchReply
-	running      bool
-	pending      bool
-	others       int  // that ran when it began
-	former       bool // served by an earlier life: its completion is all that is left of it
+	state        holdState
+	others       int  // tasks that ran when it began
+	former       bool // an earlier life served it: only its completion is left
 }
 
-// account is a completion that its hub has not acknowledged.
-type account struct {
-	domain string
-	c      bus.Completion
-	since  time.Time // of the first failure to send it
-	due    time.Time
-	tries  int
-	away   bool // being sent now
+type holdState uint8
+
+const (
+	closed holdState = iota
+	serving
+	pending
+)
+
+// pendingReport is a completion that its hub has not acknowledged.
+type pendingReport struct {
+	Report
+	since   time.Time // of the first failure to send it
+	due     time.Time
+	tries   int
+	sending bool
 }
 
-// maxHolds is how many dispatches are remembered beside those that run or are not acknowledged: a
-// repeated dispatch comes within seconds.
+// maxHolds is how many dispatches are remembered beside those that are served or pending: a repeated dispatch
+// comes within seconds.
 const maxHolds = 4096
 
 // NewAgent makes the machine for an engine that is ready. boot rises with every start of the node.
@@ -108,40 +119,39 @@ func (a *Agent) Domain() string {
 	return a.cfg.Domains[0].Domain
 }
 
-// Claimed says which hub sells the agent's slots now; nil: none does. News of a claim that another has
-// followed are old: the registry's watch and its answers may overtake one another.
+// Claimed says which hub sells the agent's slots now; nil: none does. A claim that another one has followed
+// already is ignored: the registry's watch may be behind its answers.
 func (a *Agent) Claimed(c *bus.Claim) {
 	if c != nil && (c.Agent != a.cfg.ID || c.Fence < a.fence) {
 		return
 	}
 	a.claim, a.news = c, true
-	if c != nil && c.Fence > a.fence { // a hub that has just come missed what was said before
+	if c != nil && c.Fence > a.fence { // a new hub has missed what was sent before
 		a.dueNow()
 		a.fence = c.Fence
 	}
 }
 
-// Unclaimed says that the claim was gone at a revision of the registry: the one that is known, or one before
-// it.
+// Unclaimed says that the claim of a fence is gone, which changes nothing if a later one is known.
 func (a *Agent) Unclaimed(rev int64) {
 	if rev >= a.fence {
 		a.Claimed(nil)
 	}
 }
 
-// Loaded takes what the engine says of itself. A counter that went back is an engine that started anew, with
-// an empty cache.
-func (a *Agent) Loaded(l bus.Load) {
-	if was, is := a.load.Generated, l.Generated; was != nil && is != nil && *is < *was {
+// Healthy says that the engine is well, and how many tokens it has generated so far, nil where it does not
+// tell. A count that went back is an engine that started anew, with an empty cache.
+func (a *Agent) Healthy(generated *int64) {
+	if was := a.generated; was != nil && generated != nil && *generated < *was {
 		a.sessions.forget()
 	}
-	a.load = l
+	a.generated = generated
 	a.healthy(bus.StateReady)
 }
 
 // Returned says that an engine which was away is back: perhaps another process, with an empty cache and other
-// sizes. If it no longer serves the model, it is sold for what it serves now where the configuration names no
-// model; else that is an error.
+// sizes. If it no longer serves the model, the agent sells what it serves now, if the configuration names no
+// model; if it names one, that is an error.
 func (a *Agent) Returned(info Info) error {
 	if !slices.Contains(info.Models, a.cfg.Model) {
 		if !a.open || len(info.Models) == 0 {
@@ -167,12 +177,12 @@ func (a *Agent) healthy(state string) {
 // Drain stops new work for good.
 func (a *Agent) Drain() { a.draining, a.news = true, true }
 
-// Restore takes in the completions that earlier lives have left.
+// Restore takes in the completions of earlier lives that no hub has acknowledged.
 func (a *Agent) Restore(left []Report) {
 	for _, r := range left {
-		a.pending = append(a.pending, &account{domain: r.Domain, c: r.Completion})
+		a.pending = append(a.pending, &pendingReport{Report: r})
 		a.remember(r.Completion.Hold,
-			&hold{client: r.Completion.Client, task: r.Completion.Task, former: true, pending: true,
+			&hold{client: r.Completion.Client, task: r.Completion.Task, former: true, state: pending,
 				reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: r.Completion.Hold}})
 	}
 }
@@ -180,42 +190,34 @@ func (a *Agent) Restore(left []Report) {
 // maxFormer is how many earlier lives a registration names: more have not died within the life of a hold.
 const maxFormer = 8
 
-// Former are the boots of earlier lives of which completions are not acknowledged, the latest that were
-// restored.
+// Former are the boots of earlier lives with pending completions, at most maxFormer of them.
 func (a *Agent) Former() (boots []int64) {
 	for _, p := range slices.Backward(a.pending) {
-		if p.c.Boot != a.boot && !slices.Contains(boots, p.c.Boot) && len(boots) < maxFormer {
-			boots = append(boots, p.c.Boot)
+		b := p.Completion.Boot
+		if b != a.boot && !slices.Contains(boots, b) && len(boots) < maxFormer {
+			boots = append(boots, b)
 		}
 	}
 	return boots
 }
 
-// Pending returns the completion of a hold that is not acknowledged.
-func (a *Agent) Pending(id string) (r Report, ok bool) {
+// Pending returns the completions that their hubs have not acknowledged; with the id of a hold, only its own.
+func (a *Agent) Pending(id string) (out []Report) {
 	for _, p := range a.pending {
-		if p.c.Hold == id {
-			return Report{p.domain, p.c}, true
+		if id == "" || p.Completion.Hold == id {
+			out = append(out, p.Report)
 		}
 	}
-	return r, false
-}
-
-// Unacked are the completions that no hub has acknowledged.
-func (a *Agent) Unacked() (open []bus.Completion) {
-	for _, p := range a.pending {
-		open = append(open, p.c)
-	}
-	return open
+	return out
 }
 
 // Idle reports whether nothing runs; Settled whether nothing waits for an acknowledgement either.
 func (a *Agent) Idle() bool    { return a.running == 0 }
 func (a *Agent) Settled() bool { return a.running == 0 && len(a.pending) == 0 }
 
-// Dispatch accepts or refuses a hub's dispatch; domain is the sender, as its subject says. start means: serve
-// it, now and once. The same hold again gets the same answer and is not served again. A refusal with
-// CodeNotClaimed is not remembered, since the news of a claim may be under way.
+// Dispatch accepts or refuses a hub's dispatch; domain is the sender, as its subject says. If start is true,
+// the caller serves it now. The same hold again gets the same reply and is not served again. A refusal with
+// CodeNotClaimed is not remembered, since news of the claim may be on its way.
 func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
 	if h, ok := a.holds[d.Hold]; ok {
 		if h.client != d.Task.Client || h.task != d.Task.ID || h.attempt != d.Task.Attempt && !h.former {
@@ -232,7 +234,7 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	if code != "" {
 		h.reply = a.refusal(d, code, why)
 	} else {
-		h.running, h.others = true, a.running
+		h.state, h.others = serving, a.running
 		a.running++
 		a.news = true
 		a.counts.Accepted++
@@ -246,7 +248,7 @@ func (a *Agent) refusal(d *bus.Dispatch, code bus.Code, why string) bus.Dispatch
 	return bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold, Code: code, Message: why}
 }
 
-// judge says why a dispatch cannot be taken, or nothing.
+// judge says why a dispatch is refused; "" if it is not.
 func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	switch {
 	case d.Domain != domain:
@@ -266,7 +268,7 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 			fmt.Sprintf("price: the quote was made from %v, this agent's card is %v", d.Price, a.cfg.Price)
 	case a.draining:
 		return bus.CodeDraining, "the agent is shutting down"
-	// its hub has not heard yet that we were started again, and voids such holds when it does
+	// its hub has not heard yet that the agent was started again; when it does, it voids such holds
 	case d.Boot != 0 && d.Boot != a.boot:
 		return bus.CodeStaleEpoch, "the dispatch is for another start of this agent"
 	case d.Fence != 0 && d.Fence < a.fence:
@@ -274,7 +276,7 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 			fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
 	case a.claim == nil:
 		return bus.CodeNotClaimed, "no hub sells this agent's slots"
-	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // what a hub says that knows of no fences
+	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // from a hub that knows no fences
 		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.claim.Epoch)
 	case d.Fence != 0 && d.Fence != a.claim.Fence:
 		return bus.CodeNotClaimed,
@@ -282,7 +284,7 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
 		return bus.CodeNotClaimed,
 			fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
-	// which one it is depends on what the hub counted as free, in the round's record
+	// the hub's count of free slots says which tier it is: the agent checks only that it may exist
 	case d.Tier >= market.MaxTiers:
 		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, an agent has at most %d", d.Tier, market.MaxTiers)
 	case a.state != bus.StateReady:
@@ -295,14 +297,14 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	return "", ""
 }
 
-// remember keeps a hold and forgets the oldest that nothing waits for.
+// remember keeps a hold and forgets the oldest closed one.
 func (a *Agent) remember(id string, h *hold) {
 	a.holds[id] = h
 	a.order = append(a.order, id)
 	for tries := len(a.order) - maxHolds; tries > 0; tries-- {
 		old := a.order[0]
 		a.order = a.order[1:]
-		if o := a.holds[old]; o.running || o.pending {
+		if a.holds[old].state != closed {
 			a.order = append(a.order, old)
 			continue
 		}
@@ -348,25 +350,22 @@ func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	return !bounded || bound > d.PromptMost
 }
 
-// Ended frees the run's slot and takes its account, complete with what only the agent knows. The caller sends
-// the completion now and reports by Acked or Unsent.
+// Ended frees the run's slot and returns its completion, with what only the agent knows filled in. The caller
+// sends it now, and calls Acked or Unsent.
 func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c := &e.Completion
 	a.running--
 	a.news = true
-	c.Boot, c.Free = a.boot, a.free()
+	c.Boot = a.boot
 	if h := a.holds[d.Hold]; h != nil {
-		h.running, h.pending = false, true
+		h.state = pending
 		if c.Outcome == bus.OutcomeDone {
 			a.congest.learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)
 		}
 	}
-	a.pending = append(a.pending, &account{domain: d.Domain, c: *c, away: true})
+	a.pending = append(a.pending, &pendingReport{Report: Report{d.Domain, *c}, sending: true})
 	if c.TTFTUS > 0 {
 		a.ttft.add(float64(c.TTFTUS))
-	}
-	if c.ITLUS > 0 {
-		a.itl.add(float64(c.ITLUS))
 	}
 	if d.Task.Session != "" && c.Outcome == bus.OutcomeDone {
 		a.sessions.served(bus.SessionKey(d.Task.Client, d.Task.Session), c.Usage.Prompt+c.Usage.Output)
@@ -390,16 +389,12 @@ func (a *Agent) free() int {
 	return a.cfg.Slots - a.running
 }
 
-// Acked ends the repetition of a completion. late means that the hold had ended and nothing was paid.
+// Acked says that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing was
+// paid; CodeMoved, that the hub gave the task to another agent.
 func (a *Agent) Acked(id string, code bus.Code) {
-	for i, p := range a.pending {
-		if p.c.Hold == id {
-			a.pending = append(a.pending[:i], a.pending[i+1:]...)
-			break
-		}
-	}
-	if h := a.holds[id]; h != nil && h.pending {
-		h.pending = false
+	a.pending = slices.DeleteFunc(a.pending, func(p *pendingReport) bool { return p.Completion.Hold == id })
+	if h := a.holds[id]; h != nil && h.state == pending {
+		h.state = closed
 		switch code {
 		case bus.CodeLate:
 			a.counts.Late++
@@ -410,11 +405,11 @@ func (a *Agent) Acked(id string, code bus.Code) {
 }
 
 // Unsent says that nobody acknowledged a completion; it is due again after a pause that doubles. jitter, from
-// 0 to 1, spreads the agents that wait for one hub. It returns true if the completion is given up: its hold
+// 0 to 1, spreads the agents that wait for one hub. It returns true if the completion is abandoned: its hold
 // expired long ago, so that even an acknowledgement would pay nothing.
 func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool) {
 	for _, p := range a.pending {
-		if p.c.Hold != id {
+		if p.Completion.Hold != id {
 			continue
 		}
 		if p.since.IsZero() {
@@ -429,26 +424,27 @@ func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool
 		if p.tries < 20 {
 			pause = min(pause, a.lim.RetryMin<<p.tries)
 		}
-		p.away, p.due = false, now.Add(pause/2+time.Duration(jitter*float64(pause/2)))
+		p.sending, p.due = false, now.Add(pause/2+time.Duration(jitter*float64(pause/2)))
 		p.tries++
 		return false
 	}
 	return false
 }
 
-// repeats is how many summaries follow soon on the first after an outage of the bus: a hub that comes back a
-// little later has missed that one, and gives no task to an agent that it has not heard.
-const repeats = 6
+// extraSummaries is how many summaries follow soon on the first after an outage of the bus: a hub that comes
+// back a little later has missed that one, and gives no task to an agent that it has not heard.
+const extraSummaries = 6
 
 // Reconnected says that the bus is there again after it was away.
 func (a *Agent) Reconnected() {
-	a.again = repeats
+	a.extra = extraSummaries
 	a.dueNow()
 }
 
-// dueNow makes all completions due at once, and a summary: whoever missed the last ones believes us gone.
+// dueNow makes all completions due at once, and a summary: a hub that missed the last ones believes the agent
+// gone.
 func (a *Agent) dueNow() {
-	a.told = time.Time{}
+	a.summarised = time.Time{}
 	for _, p := range a.pending {
 		p.due, p.tries = time.Time{}, 0
 	}
@@ -468,46 +464,46 @@ type Report struct {
 	Completion bus.Completion
 }
 
-// maxResend bounds how many completions are sent at once after an outage.
-const maxResend = 32
+// maxSending bounds how many completions are sent at once after an outage.
+const maxSending = 32
 
-// Ready says what is due, and counts it as done.
+// Ready returns what is due, once.
 func (a *Agent) Ready(now time.Time) Ready {
 	r := Ready{Wake: now.Add(a.lim.SummaryEvery)}
-	quiet, news := now.Sub(a.told), a.news || a.again > 0
+	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
 	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
 		s := a.summary()
 		r.Summary, r.Domain = &s, a.Domain()
-		if quiet < a.lim.SummaryEvery { // the first is none of those that follow it
-			a.again = max(0, a.again-1)
+		if quiet < a.lim.SummaryEvery { // the first one after an outage is not one of the extra ones
+			a.extra = max(0, a.extra-1)
 		}
-		a.told, a.news = now, false
-		if a.again > 0 {
+		a.summarised, a.news = now, false
+		if a.extra > 0 {
 			r.Wake = now.Add(a.lim.SummaryGap)
 		}
 	case news:
-		r.Wake = a.told.Add(a.lim.SummaryGap)
+		r.Wake = a.summarised.Add(a.lim.SummaryGap)
 	default:
-		r.Wake = a.told.Add(a.lim.SummaryEvery)
+		r.Wake = a.summarised.Add(a.lim.SummaryEvery)
 	}
-	away := 0
+	sending := 0
 	for _, p := range a.pending {
-		if p.away {
-			away++
+		if p.sending {
+			sending++
 		}
 	}
 	for _, p := range a.pending {
 		switch {
-		case p.away:
+		case p.sending:
 		case p.due.After(now):
 			if p.due.Before(r.Wake) {
 				r.Wake = p.due
 			}
-		case away < maxResend:
-			p.away = true
-			away++
-			r.Completions = append(r.Completions, Report{p.domain, p.c})
+		case sending < maxSending:
+			p.sending = true
+			sending++
+			r.Completions = append(r.Completions, p.Report)
 		}
 	}
 	return r
@@ -516,12 +512,7 @@ func (a *Agent) Ready(now time.Time) Ready {
 func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
-		InFlight: a.running,
-		Price:    a.cfg.Price, TTFTUS: a.ttft.value(), ITLUS: a.itl.value(), Engine: a.load}
-	s.Tiers = a.tiers()
-	if a.free() > 0 {
-		s.Free = market.AppendFree(nil, s.Tiers, a.running, a.cfg.Slots)
-	}
+		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value()}
 	s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)
 	return s
 }

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/market"
 )
 
-var (
-	card  = market.Price{Miss: market.Credit, Hit: market.Credit / 10, Out: 4 * market.Credit} // per million
-	begun = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-)
+// What a hub sends is the same for the agent and for its shell.
+var dispatch, claim, card = bustest.Dispatch, bustest.Claim, bustest.Card
+
+var begun = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func oneAgent(id string, slots int) AgentConfig {
 	return AgentConfig{ID: id, Engine: EngineConfig{URL: "http://127.0.0.1:1"}, Model: "tiny", Slots: slots,
@@ -27,21 +28,6 @@ func oneAgent(id string, slots int) AgentConfig {
 func newTestAgent(slots int, limits Config) *Agent {
 	return NewAgent(oneAgent("a1", slots), limits,
 		Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
-}
-
-// dispatch is one as hub "math" of epoch 5 sends it.
-func dispatch(hold string) *bus.Dispatch {
-	return &bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 3,
-		Hold: hold, Model: "tiny", MaxTokens: 100,
-		Price: card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2, Settle: market.SettleMetered, Quoted: 300,
-		CostCap: market.Credit,
-		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true,
-			Reply: "souk.v1.reply.ann.t-" + hold,
-			Body:  []byte(`{"messages":[]}`), Prompt: bus.Prompt{Tokens: 50}}}
-}
-
-func claim(epoch int64) *bus.Claim {
-	return &bus.Claim{Agent: "a1", Domain: "math", Epoch: epoch, Fence: epoch + 100}
 }
 
 func TestAcceptOrRefuse(t *testing.T) {
@@ -198,7 +184,7 @@ func TestCompletionsAreRepeated(t *testing.T) {
 	a.Claimed(claim(5))
 	a.Dispatch("math", dispatch("h"))
 	c := end(a, "h")
-	if c.Hold != "h" || c.Boot != 7 || c.Free != 4 || c.Outcome != bus.OutcomeDone {
+	if c.Hold != "h" || c.Boot != 7 || c.Outcome != bus.OutcomeDone {
 		t.Errorf("%+v", c)
 	}
 	if r := a.Ready(begun); len(r.Completions) != 0 {
@@ -303,7 +289,7 @@ func TestSummaries(t *testing.T) {
 	now := begun
 	first := a.Ready(now)
 	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 ||
-		len(first.Summary.Free) != 2 || first.Summary.Coverage != 1 {
+		first.Summary.Coverage != 1 {
 		t.Fatalf("%+v", first.Summary)
 	}
 	if err := first.Summary.Validate(); err != nil {
@@ -315,25 +301,25 @@ func TestSummaries(t *testing.T) {
 		t.Errorf("too soon: %+v", r)
 	}
 	now = r.Wake
-	if r = a.Ready(now); r.Summary == nil || r.Summary.InFlight != 1 || r.Summary.Free[0].Slots != 1 {
+	if r = a.Ready(now); r.Summary == nil || r.Summary.InFlight != 1 {
 		t.Errorf("%+v", r.Summary)
 	}
 	if r = a.Ready(now.Add(time.Millisecond)); r.Summary != nil || !r.Wake.Equal(now.Add(time.Second)) {
 		t.Errorf("without news: %+v", r)
 	}
 	end(a, "h")
-	a.Loaded(bus.Load{Generated: new(int64(500))})
+	a.Healthy(new(int64(500)))
 	now = now.Add(time.Second)
 	s := a.Ready(now).Summary
 	if len(s.Sessions) != 1 || s.Sessions[0] != (bus.SessionState{Key: bus.SessionKey("ann", "s-h"),
-		Tokens: 60}) || s.TTFTUS != 1000 || *s.Engine.Generated != 500 {
+		Tokens: 60}) || s.TTFTUS != 1000 {
 		t.Errorf("%+v", s)
 	}
 	// The engine's counter went back: it started anew, and its cache is empty.
-	a.Loaded(bus.Load{Generated: new(int64(3))})
+	a.Healthy(new(int64(3)))
 	a.Drain()
 	s = a.Ready(now.Add(time.Second)).Summary
-	if len(s.Sessions) != 0 || s.State != bus.StateDraining || s.Free != nil {
+	if len(s.Sessions) != 0 || s.State != bus.StateDraining {
 		t.Errorf("%+v", s)
 	}
 }
@@ -353,7 +339,7 @@ func TestEnginesAreUpgraded(t *testing.T) {
 		KVTokens: 5000}); err != nil {
 		t.Fatal(err)
 	}
-	a.Loaded(bus.Load{})
+	a.Healthy(nil)
 	if r := a.Registration("n"); r.Model != "large" || r.BlockSize != 32 || r.KVTokens != 5000 ||
 		r.State != bus.StateReady {
 		t.Errorf("registered %+v", r)

@@ -22,7 +22,9 @@ import (
 // own doing comes as an *EngineError.
 type Engine interface {
 	Complete(ctx context.Context, r Request, token func(Chunk) error) (Answer, error)
-	Load(ctx context.Context) (bus.Load, error)
+	// Generated is how many tokens the engine has generated since it started, nil where it does not tell. It
+	// fails where the engine is not healthy.
+	Generated(ctx context.Context) (*int64, error)
 	// Info says what the engine is. It fails while the engine boots.
 	Info(ctx context.Context) (Info, error)
 }

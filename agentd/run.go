@@ -9,12 +9,12 @@ import (
 	"souk/market"
 )
 
-// Reasons for which an answer is ended from our side.
+// Reasons for which the agent ends an answer.
 var (
 	ErrCancelled = errors.New("the client cancelled")
 	ErrTimeout   = errors.New("the task's time is over")
 	ErrDrained   = errors.New("the agent is shutting down")
-	ErrRecalled  = errors.New("the hub heard no reply to its dispatch, and took it back")
+	ErrWithdrawn = errors.New("the hub heard no reply to its dispatch, and took it back")
 	errCapped    = errors.New("the price cap is reached")
 	errEnough    = errors.New("max_tokens are reached")
 	errTooLong   = errors.New("the answer is longer than one message can be, and ends here: ask for a stream")
@@ -52,17 +52,17 @@ func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
 	return r
 }
 
-// Withheld reports whether a failed run is to stay unsaid until its hub has decided: nothing of it was
-// delivered, so another agent may serve the task and its reader need never know.
+// Withheld reports whether the end of a failed run is withheld until its hub has decided: nothing of it was
+// delivered, so another agent may serve the task, and its reader need never know.
 func (r *Run) Withheld(e *Ending) bool {
 	return e.Completion.Outcome == bus.OutcomeFailed && r.d.Task.Failover != "off" && r.seq == r.first &&
 		(e.Completion.Code.Broken() || e.Completion.Code == bus.CodeNoSlot)
 }
 
-// usage is the best account of what was used if the answer ends now. An engine says only at the end what
-// it found in its cache; until then that is what its hub believed of this very text, in whole blocks and
-// never the last token, which is always computed. What the session had here before is no measure: it may
-// have been another text.
+// usage is what was used if the answer ends now. An engine says only at the end how much it found in its
+// cache. Until then it is taken to be what the hub believed of this very prompt, in whole blocks and without
+// the last token, which is always computed. What the session had here before is no measure: it may have been
+// another text.
 func (r *Run) usage(output int) market.Usage {
 	held := max(0, min(r.d.Cached, r.prompt-1))
 	return market.Usage{Prompt: r.prompt, Cached: held / r.block * r.block, Output: output}
@@ -76,9 +76,9 @@ func (r *Run) Cancel() (waits bool) {
 	return !r.began && r.d.FirstMS > 0
 }
 
-// Take meters what the engine sent. It returns the chunk to relay, which holds until the next call, nil if
-// there is nothing to say now, or why the answer must end before it: its tokens would cost more than the hold
-// has for them, or are more than were asked for.
+// Take meters what the engine sent. It returns the chunk to relay, which is valid until the next call, or nil
+// if there is nothing to relay. The error says why the answer must end before this chunk: its tokens would
+// cost more than the hold covers, or are more than were asked for.
 func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if n := c.Counted + c.Base + c.Kept; n > 0 { // before the engine is asked for anything
 		r.prompt = n
@@ -86,10 +86,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 			r.base, r.kept = c.Base, c.Kept
 		}
 		if r.beyond() {
-			return nil, &EngineError{Code: bus.CodePromptTooLong, Message: fmt.Sprintf(
-				"the engine counts %d tokens in the prompt, and the hold covers %d: a higher max_price "+
-					"covers more",
-				n, r.d.PromptMost)}
+			why := fmt.Sprintf("the engine counts %d tokens in the prompt, and the hold covers %d: "+
+				"a higher max_price covers more", n, r.d.PromptMost)
+			return nil, &EngineError{Code: bus.CodePromptTooLong, Message: why}
 		}
 	}
 	if c.Prompt > 0 {
@@ -157,46 +156,50 @@ func (r *Run) Heartbeat() *bus.Chunk {
 	return c
 }
 
-// Ending is how a run ended: the hub's account and the client's last word, which agree.
+// Ending is how a run ended: the completion for the hub and the result for the client, which agree.
 type Ending struct {
 	Completion bus.Completion
 	Result     bus.Result
 	Engine     bool // the engine failed
 	Stalled    bool // it went silent
-	// its /health is not to be believed before it has answered: a server that shuts down still says 200
+	// do not trust its /health before it has served a token: a server that shuts down still says 200
 	Doubtful bool
 }
 
-// End settles the run, by the rule that the hub applies as well (market.SettleTariff; under "quoted", what is
-// said below of costs gives way to the quote).
+// End settles the run by the same rule as the hub, market.SettleTariff. Under "quoted" pricing the cost is
+// the quote; else it is:
 //
-//	the engine finished              done: cost by usage
-//	price cap or max_tokens reached  done, finish_reason "length": cost by what was relayed
-//	the prompt is beyond its hold    done, finish_reason "length": all that the hold has for it
-//	no message holds the rest        done, finish_reason "length": cost by what is in the answer
-//	the client cancelled             cancelled: cost by the prompt and what was relayed, and the premium;
-//	                                 nothing at all where the engine said nothing
-//	anything else                    failed: nothing is due
+//	what ended it                  outcome                       cost
+//	the engine finished            done                          by usage
+//	price cap or max_tokens        done, finish_reason "length"  by what was relayed
+//	a prompt longer than its hold  done, finish_reason "length"  all that the hold covers
+//	no message holds the rest      done, finish_reason "length"  by what is in the answer
+//	the client cancelled           cancelled                     by the prompt, what was relayed, the premium;
+//	                                                             nothing if the engine sent nothing
+//	anything else                  failed                        nothing
 func (r *Run) End(a Answer, err error) Ending {
 	d := r.d
 	e := Ending{
-		Completion: bus.Completion{Agent: r.agent, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
-			Outcome: bus.OutcomeDone,
-			Finish:  a.Finish, Usage: a.Usage, Relayed: r.count, NoCacheReport: a.NoCacheReport,
-			Unmetered: a.Unmetered,
-			TTFTUS:    a.TTFT.Microseconds(), ITLUS: a.ITL.Microseconds()},
-		Result: bus.Result{Client: d.Task.Client, Task: d.Task.ID, Session: d.Task.Session, Hub: d.Domain,
-			Agent: r.agent, Model: r.model,
-			Stop: a.Stop, Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round,
-				Epoch: d.Epoch, Earlier: d.Earlier}},
+		Completion: bus.Completion{
+			Agent: r.agent, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
+			Outcome: bus.OutcomeDone, Finish: a.Finish, Usage: a.Usage, Relayed: r.count,
+			NoCacheReport: a.NoCacheReport, Unmetered: a.Unmetered,
+			TTFTUS: a.TTFT.Microseconds(), ITLUS: a.ITL.Microseconds(),
+		},
+		Result: bus.Result{
+			Client: d.Task.Client, Task: d.Task.ID, Session: d.Task.Session, Hub: d.Domain,
+			Agent: r.agent, Model: r.model, Stop: a.Stop,
+			Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round, Epoch: d.Epoch,
+				Earlier: d.Earlier},
+		},
 	}
 	c, res := &e.Completion, &e.Result
-	if r.cancelled && err != nil && !errors.Is(err, ErrCancelled) { // its client wants no other agent to serve it
+	if r.cancelled && err != nil && !errors.Is(err, ErrCancelled) { // no other agent is to serve it
 		e.fail(err)
 		c.Outcome, res.Code, res.RetryMS = bus.OutcomeDone, "", 0
 		err = ErrCancelled
 	}
-	// an engine that claims more than it was asked for is not believed
+	// what an engine says is not believed where it is more than it was asked for
 	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens {
 		c.Unmetered, c.Usage = true, r.usage(r.count)
 		c.NoCacheReport = c.Usage.Cached == 0 // else what the same text implies, which is charged as hits
@@ -226,16 +229,14 @@ func (r *Run) End(a Answer, err error) Ending {
 	}
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {
 		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, c.Usage, d.CostCap)
-		res.Cost, res.Premium, res.SlotPrice, res.Toll, res.Fee = c.Cost, d.Premium, d.SlotPrice, d.Toll,
-			d.Fee
-		res.Congestion = d.Congestion
+		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
+		res.Toll, res.Fee, res.Congestion = d.Toll, d.Fee, d.Congestion
 	}
 	if res.Code == "" {
 		res.Code = c.Code
 	}
-	res.Finish, res.Usage, res.Unmetered, res.TTFTUS, res.ITLUS = c.Finish, c.Usage, c.Unmetered, c.TTFTUS,
-		c.ITLUS
-	res.Chunks = r.seq
+	res.Finish, res.Usage, res.Unmetered = c.Finish, c.Usage, c.Unmetered
+	res.TTFTUS, res.ITLUS, res.Chunks = c.TTFTUS, c.ITLUS, r.seq
 	// the whole answer, of which this agent is paid for its part
 	if r.base > 0 && c.Outcome != bus.OutcomeFailed {
 		billed := c.Usage
@@ -249,7 +250,7 @@ func (r *Run) End(a Answer, err error) Ending {
 	return e
 }
 
-// fail fills in the codes: what the hub hears is about the agent, what the client hears is about its task.
+// fail fills in the codes: the hub hears of the agent, the client of its task.
 func (e *Ending) fail(err error) {
 	c, res := &e.Completion, &e.Result
 	c.Outcome, c.Finish, res.Message = bus.OutcomeFailed, "", Clip(err.Error())
@@ -260,7 +261,7 @@ func (e *Ending) fail(err error) {
 		c.Code, e.Stalled = engine.Code, engine.Stalled
 		e.Engine = engine.Code == bus.CodeEngineFailed
 		e.Doubtful = e.Engine && (engine.Stalled || engine.Status >= 500)
-		if engine.Code == bus.CodeNoSlot { // an award lost and no fault
+		if engine.Code == bus.CodeNoSlot { // the engine is full, which is no fault
 			res.Code, res.RetryMS = bus.CodeNoRoom, 1000
 		}
 	case errors.Is(err, ErrTimeout):
@@ -270,7 +271,7 @@ func (e *Ending) fail(err error) {
 	}
 }
 
-// Clip bounds a message that others are told.
+// Clip bounds a message that is sent to others.
 func Clip(s string) string {
 	if len(s) > bus.MaxText/2 {
 		return strings.ToValidUTF8(s[:bus.MaxText/2], "") + "..."

@@ -12,18 +12,18 @@ import (
 	"souk/bus"
 )
 
-// Spool is what is known of a file with the completions of one agent that no hub has acknowledged: what was
-// served is paid even if the agent is killed before its hub has heard of it. The file begins with spoolHead;
-// then come entries, each with its length and CRC-32C: a completion and the domain that it is for, or the
-// hold of one that was acknowledged. A tail that was cut off by a kill ends it.
+// Spool is the state of a file with the pending completions of one agent, so that what was served is paid
+// even if the agent is killed before its hub has heard of it. The file begins with spoolHead. Then come
+// entries, each with its length and CRC-32C: a completion and the domain of its hub, or the hold of a
+// completion that was acknowledged. An entry that a kill cut off ends the file.
 //
-// What was written is there after a kill. What its hub has not acknowledged for a while is to be synced, so
-// that it is there after a power cut as well. One caller at a time, who also writes the file.
+// What was written survives a kill. A completion that stays pending for a while is synced, so that it
+// survives a power cut as well. One caller at a time, who also writes the file.
 type Spool struct {
 	agent string
 	size  int64             // of the file
 	open  map[string][]byte // entries by hold
-	// acknowledgements that go along with the next completion, and that while it is written
+	// acknowledgements, which are written along with the next completion; and that, while it is written
 	out   []byte
 	next  string   // hold of the completion that is being written
 	from  int      // in out
@@ -38,12 +38,13 @@ const (
 	maxSpoolEntry = 1 << 16 // bytes: a completion has some hundred
 	spoolPrefix   = 8       // length and sum before each entry
 
-	// A file is begun anew when it is larger and all in it is acknowledged, or even larger.
+	// A file larger than spoolSpare is begun anew if nothing in it is pending; one larger than SpoolMost
+	// always.
 	spoolSpare = 64 << 10
 	SpoolMost  = 4 << 20
 )
 
-// NewSpool is a spool with what earlier lives have left.
+// NewSpool is a spool with the completions that earlier lives have left.
 func NewSpool(agent string, left []Report) (*Spool, error) {
 	s := &Spool{agent: agent, open: map[string][]byte{}}
 	for i := range left {
@@ -62,7 +63,7 @@ func (s *Spool) Size() int64 { return s.size }
 // Full reports whether the file is to be begun anew before the next completion.
 func (s *Spool) Full() bool { return s.size > SpoolMost || s.size > spoolSpare && len(s.open) == 0 }
 
-// Text is the file anew, with what is open; none says that this is nothing.
+// Text is the new file, with what is pending; none says that nothing is.
 func (s *Spool) Text() (text []byte, none bool) {
 	text = []byte(spoolHead(s.agent))
 	for _, hold := range slices.Sorted(maps.Keys(s.open)) {
@@ -71,7 +72,7 @@ func (s *Spool) Text() (text []byte, none bool) {
 	return text, len(s.open) == 0
 }
 
-// Renewed says that this text is the file now.
+// Renewed says that text is the file now.
 func (s *Spool) Renewed(text []byte) { s.size, s.out = int64(len(text)), s.out[:0] }
 
 // Add returns what is to be written at the end of the file for a completion, to be followed by Added or Torn
@@ -82,8 +83,8 @@ func (s *Spool) Add(r *Report) (text []byte, err error) {
 	return s.out, err
 }
 
-// Added says that all of it was written. It reports whether nothing waited before, so that somebody is to
-// look after a while.
+// Added says that all of it was written. It reports whether nothing waited for a sync before, so that the
+// caller starts its timer.
 func (s *Spool) Added() (first bool) {
 	first = s.Waiting() == 0
 	s.open[s.next] = slices.Clone(s.out[s.from:])
@@ -93,8 +94,8 @@ func (s *Spool) Added() (first bool) {
 	return first
 }
 
-// Torn says that it was not; left, that a part of it could not be taken back: what follows a torn entry would
-// not be read.
+// Torn says that not all of it was written. left says that a part stayed in the file: since nothing after a
+// torn entry is read, the file is begun anew next.
 func (s *Spool) Torn(left bool) {
 	s.out = s.out[:s.from]
 	if left {
@@ -116,8 +117,8 @@ func (s *Spool) Has(hold string) bool { return s.open[hold] != nil }
 // Waiting is how many completions are neither synced nor acknowledged.
 func (s *Spool) Waiting() int { return len(s.fresh) + len(s.waits) }
 
-// Look reports whether the file is to be synced, since something was there at the last look already; and how
-// many younger ones a sync that begins now makes durable as well, for [Spool.Synced].
+// Look reports whether the file is to be synced, since a completion of the last look is still pending; and
+// how many younger ones a sync that begins now makes durable as well, for [Spool.Synced].
 func (s *Spool) Look() (sync bool, young int) {
 	done := func(hold string) bool { return s.open[hold] == nil }
 	s.fresh, s.waits = slices.DeleteFunc(s.fresh, done), slices.DeleteFunc(s.waits, done)
@@ -128,7 +129,7 @@ func (s *Spool) Look() (sync bool, young int) {
 	return true, len(s.fresh)
 }
 
-// Synced says that a sync came to its end.
+// Synced says that a sync has ended.
 func (s *Spool) Synced(young int) { s.fresh, s.waits = slices.Delete(s.fresh, 0, young), s.waits[:0] }
 
 var spoolSum = crc32.MakeTable(crc32.Castagnoli)
@@ -166,9 +167,9 @@ func sealEntry(dst []byte, from int) []byte {
 	return dst
 }
 
-// ReadSpool returns the completions of a spool that are not acknowledged, in their order, at most so many,
-// and how many of its bytes are whole. Its error is ErrForeign, or says at which byte the rest is damaged;
-// what came before that is good.
+// ReadSpool returns the pending completions of a spool in their order, at most so many, and how many of its
+// bytes are whole. Its error is ErrForeign, or says at which byte the damage begins; what is before that is
+// good.
 func ReadSpool(data []byte, agent string, most int) (open []Report, whole int, err error) {
 	head := spoolHead(agent)
 	if !strings.HasPrefix(string(data[:min(len(data), len(head))]), head) {

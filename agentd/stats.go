@@ -75,14 +75,6 @@ type AgentStats struct {
 	Counts
 }
 
-// CachedShare is the share of prompt tokens that were found in the cache, 0 to 1.
-func (s AgentStats) CachedShare() float64 {
-	if s.Prompt == 0 {
-		return 0
-	}
-	return float64(s.Cached) / float64(s.Prompt)
-}
-
 // Stats is a snapshot of a node, agents in the order of its configuration.
 type Stats struct {
 	Node   string       `json:"node"`

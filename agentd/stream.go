@@ -11,8 +11,8 @@ import (
 // a time.
 //
 //	state     what it means                                 what its reader gets        what comes next
-//	running   the engine works on it                        chunks and heartbeats       stopped, withheld, ended
-//	stopped   the client, its hub or a shutdown ends it     what the engine still says  withheld, ended
+//	running   the engine works on it                        chunks and heartbeats       stopped, or it ends
+//	stopped   its client or its hub ends it early           what the engine still says  it ends
 //	withheld  it failed before anything was sent; its hub   heartbeats, if it asks      moved, ended
 //	          decides whether another agent takes over
 //	moved     another agent has taken over                  nothing                     dropped when it is old
@@ -95,12 +95,12 @@ func (s *Stream) Cancel(now time.Time) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// Recall reports whether c is from the hub of the answer and takes the task back. It does if nothing of the
+// Withdraw reports whether c is from the hub of the answer and takes the task back. It does if nothing of the
 // answer was sent, and c names the hold and the secret of the dispatch; a hub of an earlier version gives no
 // secret. The caller then ends the engine's request.
-func (s *Stream) Recall(c *bus.StreamControl) bool {
-	return c.Recall != "" && c.Recall == s.Hold && c.Secret == s.secret && s.run != nil &&
-		s.run.seq == s.run.first && s.stop(ErrRecalled)
+func (s *Stream) Withdraw(c *bus.StreamControl) bool {
+	return c.Withdraw != "" && c.Withdraw == s.Hold && c.Secret == s.secret && s.run != nil &&
+		s.run.seq == s.run.first && s.stop(ErrWithdrawn)
 }
 
 // Take meters what the engine sent and returns the message for it, nil if there is none.

@@ -22,7 +22,16 @@ func Check(data []byte) error {
 		return fmt.Errorf("empty message")
 	}
 	c := checker{data: data}
-	return c.run()
+	if !isMap(data[0]) {
+		return c.bad("a message is a map")
+	}
+	if err := c.run(); err != nil {
+		return err
+	}
+	if c.at != len(data) {
+		return c.bad("%d bytes behind the end of the message", len(data)-c.at)
+	}
+	return nil
 }
 
 // level is an open map or array.
@@ -42,10 +51,8 @@ type checker struct {
 	keyAt, keyEnd [MaxDepth][MaxMembers]uint32
 }
 
+// run passes over one value.
 func (c *checker) run() error {
-	if !isMap(c.data[0]) {
-		return c.bad("a message is a map")
-	}
 	for {
 		if err := c.item(); err != nil {
 			return err
@@ -54,9 +61,6 @@ func (c *checker) run() error {
 			c.depth--
 		}
 		if c.depth == 0 {
-			if c.at != len(c.data) {
-				return c.bad("%d bytes behind the end of the message", len(c.data)-c.at)
-			}
 			return nil
 		}
 	}
@@ -137,6 +141,9 @@ func (c *checker) value() error {
 
 // isHash reports whether the value at hand stands under the key of a 64-bit hash.
 func (c *checker) isHash() bool {
+	if c.depth == 0 { // a value alone: its message has been checked
+		return true
+	}
 	l := &c.open[c.depth-1]
 	if l.keys <= 0 {
 		return false

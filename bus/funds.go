@@ -58,7 +58,6 @@ type FundsRequest struct {
 
 // Grant is an allotment of a client's money to a hub. Number counts from 1 for each hub without gaps.
 type Grant struct {
-	ID     string         `json:"id" msgpack:"id"`
 	Number uint64         `json:"number" msgpack:"number"`
 	Client string         `json:"client" msgpack:"client"`
 	Hub    string         `json:"hub" msgpack:"hub"`

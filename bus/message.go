@@ -168,9 +168,7 @@ type Dispatch struct {
 	// with Task.Resume: max_tokens of the whole answer, what was delivered included
 	Whole int `msgpack:"whole,omitempty"`
 	// holds of this task that ended without payment because their agents failed
-	Earlier   []string `msgpack:"earlier,omitempty"`
-	PrevRole  string   `msgpack:"prev_role,omitempty"`  // the session's previous role
-	PrevAgent string   `msgpack:"prev_agent,omitempty"` // and agent
+	Earlier []string `msgpack:"earlier,omitempty"`
 
 	// of the agent, as registered: a later start of it refuses what was meant for an earlier one
 	Boot int64 `msgpack:"boot,omitempty"`
@@ -267,7 +265,6 @@ type Result struct {
 	// at the agent, from dispatch to first token
 	TTFTUS int64 `json:"ttft_us,omitempty" msgpack:"ttft_us,omitempty"`
 	ITLUS  int64 `json:"itl_us,omitempty" msgpack:"itl_us,omitempty"` // mean
-	WaitUS int64 `json:"wait_us,omitempty" msgpack:"wait_us,omitempty"`
 
 	Cost      market.Credits `json:"cost" msgpack:"cost"`
 	Premium   market.Credits `json:"premium" msgpack:"premium"`
@@ -316,8 +313,7 @@ type Completion struct {
 	Cost   market.Credits `msgpack:"cost"`
 	TTFTUS int64          `msgpack:"ttft_us"`
 	ITLUS  int64          `msgpack:"itl_us"`
-	Free   int            `msgpack:"free"` // slots free after this one
-	Inbox  string         `msgpack:"-"`    // set by the receiver: where the acknowledgement goes
+	Inbox  string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 
 // Unused reports whether a task was cancelled before its engine had said anything: it costs nothing,
@@ -340,17 +336,16 @@ type Cancel struct {
 	Task   string `json:"task" msgpack:"task"`
 }
 
-// StreamControl is what a client says to the agent that serves it: exactly one of the fields beside
-// Task is set.
+// StreamControl is what a client, whom its subject names, says to the agent that serves it: exactly one of the
+// fields beside Task is set.
 type StreamControl struct {
-	Client string  `msgpack:"client,omitempty"` // from the subject
 	Task   string  `msgpack:"task"`
 	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
 	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
 	Cancel bool    `msgpack:"cancel,omitempty"`
 	// a hub's word on this hold: it heard no reply, so end what nobody has heard of yet
-	Recall string `msgpack:"recall,omitempty"`
-	Secret uint64 `msgpack:"secret,omitempty"` // with Recall: that of the dispatch
+	Withdraw string `msgpack:"recall,omitempty"`
+	Secret   uint64 `msgpack:"secret,omitempty"` // with Withdraw: that of the dispatch
 }
 
 // Feedback is a client's judgement of an answer.
@@ -370,12 +365,9 @@ type Summary struct {
 	Slots int    `msgpack:"slots"`
 	// its slots by congestion charge; none: one tier without charge
 	Tiers    []market.Tier  `msgpack:"tiers,omitempty"`
-	Free     []market.Tier  `msgpack:"free"` // those of them that are free
 	InFlight int            `msgpack:"in_flight"`
 	Price    market.Price   `msgpack:"price"`
-	TTFTUS   int64          `msgpack:"ttft_us"` // running mean; 0 = none yet
-	ITLUS    int64          `msgpack:"itl_us"`
-	Engine   Load           `msgpack:"engine"`
+	TTFTUS   int64          `msgpack:"ttft_us"`            // running mean; 0 = none yet
 	Sessions []SessionState `msgpack:"sessions,omitempty"` // most recent first, bounded
 	Coverage float64        `msgpack:"coverage"`           // share of the sessions held that Sessions lists
 }
@@ -393,17 +385,6 @@ func SessionKey(client, session string) uint64 {
 	d.WriteString(client)
 	d.WriteString(session)
 	return d.Sum64()
-}
-
-// Load is what an engine says of itself. A nil field means that the engine does not report it.
-type Load struct {
-	Running       *int64   `msgpack:"running,omitempty"`
-	Waiting       *int64   `msgpack:"waiting,omitempty"`
-	KVUsage       *float64 `msgpack:"kv_usage,omitempty"`
-	Preempted     *int64   `msgpack:"preempted,omitempty"`
-	PrefixQueries *int64   `msgpack:"prefix_queries,omitempty"`
-	PrefixHits    *int64   `msgpack:"prefix_hits,omitempty"`
-	Generated     *int64   `msgpack:"generated,omitempty"`
 }
 
 // Agent states.
@@ -489,9 +470,7 @@ type Status struct {
 	Free            int           `json:"free" msgpack:"free"`
 	Waiting         int           `json:"waiting" msgpack:"waiting"` // tasks not yet placed
 	Room            int           `json:"room" msgpack:"room"`       // tasks it would still admit
-	Round           uint64        `json:"round" msgpack:"round"`
 	Models          []ModelStatus `json:"models" msgpack:"models"`
-	Regime          string        `json:"regime,omitempty" msgpack:"regime,omitempty"`
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 }
 

@@ -68,7 +68,7 @@ type Bus interface {
 	// Inbox returns a new subject that nobody else uses; answers published to it, or to tokens below it,
 	// reach whoever subscribes to it.
 	Inbox() string
-	// Serve offers a request API that can be discovered by $SRV.PING, INFO and STATS.
+	// Serve offers a request API, which over NATS can be discovered by $SRV.PING, INFO and STATS.
 	Serve(s Service) (Subscription, error)
 	// Flush returns when the server has seen everything published so far.
 	Flush(ctx context.Context) error
@@ -95,7 +95,6 @@ type Health struct {
 type Service struct {
 	Name, Version, Description string
 	Endpoints                  []Endpoint
-	Metadata                   map[string]string
 }
 
 // Endpoint is one subject of a Service. Handle answers by publishing to m.Reply, from any goroutine.

@@ -326,8 +326,6 @@ func (d *Dispatch) Validate() error {
 	p.count("cached", d.Cached)
 	p.within("first_ms", d.FirstMS, 0, MaxPatient)
 	p.earlier(d.Earlier)
-	p.name("prev_role", d.PrevRole, MaxName)
-	p.optionalID("prev_agent", d.PrevAgent)
 	return p.err
 }
 
@@ -420,7 +418,6 @@ func (r *Result) Validate() error {
 	}
 	p.micros("ttft_us", r.TTFTUS)
 	p.micros("itl_us", r.ITLUS)
-	p.micros("wait_us", r.WaitUS)
 	p.credits("cost", r.Cost)
 	p.signed("premium", r.Premium)
 	p.signed("slot_price", r.SlotPrice)
@@ -455,7 +452,6 @@ func (c *Completion) Validate() error {
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
-	p.within("free", int64(c.Free), 0, MaxSlots)
 	return p.err
 }
 
@@ -475,7 +471,6 @@ func (c *Cancel) Validate() error {
 
 func (s *StreamControl) Validate() error {
 	var p problems
-	p.optionalID("client", s.Client)
 	p.id("task", s.Task)
 	set := 0
 	if s.Resume != nil {
@@ -489,9 +484,9 @@ func (s *StreamControl) Validate() error {
 	if s.Cancel {
 		set++
 	}
-	if s.Recall != "" {
+	if s.Withdraw != "" {
 		set++
-		p.name("recall", s.Recall, MaxName)
+		p.name("recall", s.Withdraw, MaxName)
 	}
 	if set != 1 {
 		p.add("stream control: exactly one of resume, ack, cancel and recall must be set, not %d", set)
@@ -515,36 +510,14 @@ func (s *Summary) Validate() error {
 	p.oneOf("state", s.State, StateReady, StateDraining, StateUnhealthy)
 	p.within("slots", int64(s.Slots), 0, MaxSlots)
 	p.tiers(s.Tiers, s.Slots)
-	if _, err := market.ValidateTiers(s.Free); err != nil {
-		p.add("free: %w", err)
-	}
 	p.within("in_flight", int64(s.InFlight), 0, MaxSlots)
 	p.price("price", s.Price)
 	p.micros("ttft_us", s.TTFTUS)
-	p.micros("itl_us", s.ITLUS)
-	s.Engine.problems(&p)
 	for i := range s.Sessions {
 		p.count("sessions.n", s.Sessions[i].Tokens)
 	}
 	p.share("coverage", s.Coverage)
 	return p.err
-}
-
-func (l *Load) problems(p *problems) {
-	gauge := func(field string, n *int64) {
-		if n != nil {
-			p.within(field, *n, 0, maxCount)
-		}
-	}
-	gauge("engine.running", l.Running)
-	gauge("engine.waiting", l.Waiting)
-	gauge("engine.preempted", l.Preempted)
-	gauge("engine.prefix_queries", l.PrefixQueries)
-	gauge("engine.prefix_hits", l.PrefixHits)
-	gauge("engine.generated", l.Generated)
-	if l.KVUsage != nil {
-		p.share("engine.kv_usage", *l.KVUsage)
-	}
 }
 
 func (s *Status) Validate() error {
@@ -558,7 +531,6 @@ func (s *Status) Validate() error {
 	p.count("free", s.Free)
 	p.count("waiting", s.Waiting)
 	p.count("room", s.Room)
-	p.number("round", s.Round)
 	p.list("models", len(s.Models), maxEntries)
 	for i := range s.Models {
 		m := &s.Models[i]
@@ -571,7 +543,6 @@ func (s *Status) Validate() error {
 		p.credits("models.slot_price", m.SlotPrice)
 		p.count("models.max_model_len", m.MaxModelLen)
 	}
-	p.name("regime", s.Regime, MaxID)
 	p.count("max_prompt_tokens", s.MaxPromptTokens)
 	return p.err
 }
@@ -611,7 +582,6 @@ func (f *FundsReply) Validate() error {
 	p.list("grants", len(f.Grants), maxGrants)
 	for i := range f.Grants {
 		g := &f.Grants[i]
-		p.name("grants.id", g.ID, MaxName)
 		p.number("grants.number", g.Number)
 		p.id("grants.client", g.Client)
 		p.name("grants.hub", g.Hub, MaxName)

@@ -2,11 +2,11 @@ package hub
 
 import "time"
 
-// An agent that has died does not say so, and its lease speaks for it long after. But it listened, and the
-// bus knows at once when nobody listens any more. So an agent that has been quiet for a little longer than it
-// may is asked, in a message to which it need not answer: where the bus says that nobody hears, twice, and
-// long enough apart for a connection that was cut to be made again, it is gone. What it was serving is then
-// void, its readers are told, and it is sold again when it speaks.
+// An agent that dies does not say so, and its lease lives for seconds more. But the bus knows at once that
+// nobody listens where the agent did. So the hub sends a probe, a message that needs no reply, to an agent
+// that has been quiet for longer than it should. If the bus says twice that nobody heard, long enough apart
+// for a cut connection to be made again, the agent is gone: what it was serving is void, its readers are
+// told, and it is sold again when it speaks.
 
 const (
 	probeEvery = 250 * time.Millisecond // while an agent is quiet
@@ -75,8 +75,8 @@ func (n *Node) Slept(now time.Time) {
 // two in which nobody answered.
 const repeatWithin = 8 * time.Second
 
-// deaf says that until now the hub could not hear its agents. What they served in the meantime was served in
-// time: they are still telling it, and no hold expires before they have.
+// deaf says that until now the hub could not hear its agents. What they served in the meantime counts as
+// served in time: they repeat their completions, and no hold expires before they have had time to.
 func (n *Node) deaf() { n.hears = n.now.Add(repeatWithin) }
 
 // Absent says that nobody heard a probe of an agent. It reports whether the agent is held to be gone now.

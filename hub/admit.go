@@ -37,8 +37,32 @@ func (n *Node) admit(m *bus.Task) error {
 		n.refuse(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
 		return nil
 	}
-	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, msg: m, arrived: n.heard}
+	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
 	t.timer.owner = t
+	n.read(t, m)
+	if r := n.judgeTime(t); r != nil {
+		return n.refuseWith(m, r)
+	}
+	if r := n.judgeRoom(t); r != nil {
+		return n.refuseWith(m, r)
+	}
+	if err := n.setTerms(t); err != nil {
+		return n.refuseWith(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
+	}
+	need, r := n.survey(t)
+	if r != nil {
+		return n.refuseWith(m, r)
+	}
+	n.known[key] = t
+	n.openPurse(key.client)
+	t.inboxes = append(t.inboxes, m.Inbox)
+	n.fund(t, need)
+	return nil
+}
+
+// read makes a request the task's own, and fills in what it leaves to the hub.
+func (n *Node) read(t *task, m *bus.Task) {
+	t.msg = m
 	if m.Session != "" {
 		t.session = bus.SessionKey(m.Client, m.Session)
 	}
@@ -51,27 +75,10 @@ func (n *Node) admit(m *bus.Task) error {
 	if m.Reply == "" {
 		m.Reply = bus.ReplySubject(m.Client, m.ID)
 	}
-	if r := n.judgeTime(t); r != nil {
-		return n.turnAway(m, r)
-	}
-	if r := n.judgeRoom(t); r != nil {
-		return n.turnAway(m, r)
-	}
-	if err := n.setTerms(t); err != nil {
-		return n.turnAway(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
-	}
-	need, r := n.survey(t)
-	if r != nil {
-		return n.turnAway(m, r)
-	}
-	n.known[key] = t
-	n.openPurse(key.client)
-	t.inboxes = append(t.inboxes, m.Inbox)
-	n.fund(t, need)
-	return nil
 }
 
-func (n *Node) turnAway(m *bus.Task, r *bus.Result) error {
+// refuseWith answers a request that was not admitted.
+func (n *Node) refuseWith(m *bus.Task, r *bus.Result) error {
 	count(n.stats.Tasks, r.Code)
 	n.send(m.Inbox, &bus.Answer{Result: r})
 	return nil
@@ -102,7 +109,7 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	switch {
 	case n.draining:
 		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
-	case n.lost:
+	case n.stale:
 		return n.refusal(t.msg, bus.CodeUnavailable, time.Minute, journalStale)
 	case n.full:
 		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)
@@ -232,8 +239,8 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	case joined == 0:
 		return 0, n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
 	case serving == 0:
-		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q", n.cfg.Domain,
-			m.Model)
+		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q",
+			n.cfg.Domain, m.Model)
 	case fitting == 0:
 		return 0, n.refusal(m, bus.CodePromptTooLong, 0,
 			"the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, longest)

@@ -65,7 +65,7 @@ func (l *load) ready(b *testing.B) {
 		for _, f := range r.Funds {
 			reply := &bus.FundsReply{ID: f.Request.ID}
 			if f.Op == bus.OpAllot {
-				reply.Grants = []bus.Grant{{ID: f.Request.ID, Number: l.n.book.LastGrant("hub-math") + 1,
+				reply.Grants = []bus.Grant{{Number: l.n.book.LastGrant("hub-math") + 1,
 					Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
 			}
 			if err := l.n.Step(l.now, reply); err != nil {
@@ -195,7 +195,7 @@ func (l *load) fund(b *testing.B) {
 		l.n.out.Funds = l.n.out.Funds[1:]
 		reply := &bus.FundsReply{ID: f.Request.ID}
 		if f.Op == bus.OpAllot {
-			reply.Grants = []bus.Grant{{ID: f.Request.ID, Number: l.n.book.LastGrant("hub-math") + 1,
+			reply.Grants = []bus.Grant{{Number: l.n.book.LastGrant("hub-math") + 1,
 				Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
 		}
 		if err := l.n.Step(l.now, reply); err != nil {

@@ -9,14 +9,14 @@ import (
 	"souk/market"
 )
 
-// settle is what an agent's account of a hold comes to: the account as it is recorded, and the cost that
-// the rule gives. What cannot be is put right where it can be (nobody serves more than where the stream is
-// cut, and what was counted from what was relayed is no more than that), and the account is then kept
-// beside the record word for word, so that the audit names it too.
+// settle returns what is recorded of an agent's account of a hold, and the cost that the rule gives. An
+// account that cannot be true is corrected: no answer is longer than where the stream is cut, and tokens
+// counted from what was relayed are no more than that. Then claim is the account word for word. It is kept
+// beside the record, so that the audit names it, too.
 //
-// An agent of an older release may report cached tokens and say beside that that its engine reported none:
-// it believed that many to be there. The number stands, since it can only lower what the client pays, and
-// the other word goes.
+// An agent of an older release may report cached tokens and also say that its engine reported none: it
+// believed them to be there. The number stays, since it can only lower what the client pays, and the other
+// word is dropped.
 func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Credits, claim *ledger.Claim,
 	lie string) {
 	output := c.Usage.Output
@@ -42,8 +42,8 @@ func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Cred
 	return fair, cost, claim, lie
 }
 
-// unfit ends a hold whose agent's account of it is none: said again it would be no better, so waiting for
-// its time to pass serves nobody. Nothing is due, and the acknowledgement says so.
+// unfit ends a hold whose agent sent an account that is not valid. A repeat would not be valid either, so
+// there is nothing to wait for. Nothing is due, and the acknowledgement says so.
 func (n *Node) unfit(c *bus.Completion, why error) error {
 	h := n.holds[c.Hold]
 	switch {

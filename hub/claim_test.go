@@ -65,7 +65,7 @@ func TestARefusedAccountIsAnsweredAfterARestart(t *testing.T) {
 	for _, f := range h.frames {
 		h.must(n.Replay(f))
 	}
-	h.must(n.Recall())
+	h.must(n.Restore())
 	h.n, h.letters = n, nil
 	h.must(n.Lead(h.now, 8))
 	if h.step(m); h.ack(d.Hold) != "ack late" {
@@ -257,12 +257,12 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 				h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: uint64(s.number()),
 					State: []string{bus.StateReady,
 						bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
-					Slots: s.number(), Free: []market.Tier{{Slots: s.number()}},
+					Slots: s.number(),
 					Tiers: []market.Tier{{Slots: 1},
 						{Slots: s.number(), Toll: -market.Credits(s.number())}}[:s.next()%3],
 					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000,
 						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},
-					TTFTUS: int64(s.number()), ITLUS: int64(s.number()),
+					TTFTUS:   int64(s.number()),
 					Sessions: []bus.SessionState{{Key: bus.SessionKey("ann", "s-t0"), Tokens: s.number()}},
 					Coverage: float64(s.next()) / 200})
 			case 2:
@@ -378,7 +378,7 @@ func (h *house) across() []ledger.Finding {
 		write(ledger.NewDeposit("d-"+client, client, 1000*market.Credit, "", [16]byte{}))
 	}
 	for _, g := range h.grants {
-		write(ledger.NewGrant(g.Hub, g.Number, g.Client, g.Amount, g.ID, [16]byte{}))
+		write(ledger.NewGrant(g.Hub, g.Number, g.Client, g.Amount, fmt.Sprint("ask-", g.Number), [16]byte{}))
 	}
 	own := ledger.NewAudit("hub-math", ledger.LevelAcross)
 	for i := range h.frames {

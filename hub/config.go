@@ -3,6 +3,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -42,8 +43,7 @@ type Config struct {
 	// open tasks of one client, or nobody else has room; 0: a quarter of max_open
 	MaxPerClient int `yaml:"max_per_client"`
 	MaxAgents    int `yaml:"max_agents"` // agents sold: edges of a round grow with them
-	// ended tasks remembered to answer repeats, 1.2 KB each: the hub grows until it has as many, or for
-	// keep_ids
+	// ended tasks remembered to answer repeats, 1.2 KB each, and none longer than keep_ids after its deadline
 	MaxKnown int `yaml:"max_known"`
 	// dispatches of one task that agents refuse before its client is told
 	MaxRefusals int `yaml:"max_refusals"`
@@ -56,13 +56,13 @@ type Config struct {
 
 	// a round whose prices take longer is cleared at posted prices, and its record says so
 	SolveLimit time.Duration `yaml:"solve_limit"`
-	// a settlement waits so long for a sync to share: half of all syncs otherwise
+	// a settlement waits so long to share the sync of a round, which saves half of all syncs
 	Linger time.Duration `yaml:"linger"`
-	// an agent that says nothing for so long has perhaps not heard
+	// a dispatch without a reply for so long is sent again: the agent may not have heard it
 	DispatchTimeout time.Duration `yaml:"dispatch_timeout"`
 	FundsWait       time.Duration `yaml:"funds_wait"` // a task waits so long for its client's allotment
-	// a client without an open task for so long has the most of its allotment given back: longer than the
-	// pauses of a dialogue, which would else wait for the treasury at each turn
+	// the hub gives back most of the allotment of a client that had no open task for so long; it is longer
+	// than the pauses of a dialogue, so that its turns do not wait for the treasury
 	PurseIdle time.Duration `yaml:"purse_idle"`
 	// a hold outlives the slowest possible answer by so much: the ledger's rule
 	HoldGrace time.Duration `yaml:"hold_grace"`
@@ -72,7 +72,7 @@ type Config struct {
 	Suspect time.Duration `yaml:"suspect"`
 	// an agent without a summary for so long gets no tasks: five are missed
 	Silence time.Duration `yaml:"silence"`
-	// a disagreement with an agent's count that lasts so long is believed
+	// an agent that counts more running tasks than the hub for so long is believed
 	Settling time.Duration `yaml:"settling"`
 	// an agent that refused is left alone so long, doubled with each refusal
 	AvoidLeast time.Duration `yaml:"avoid_least"`
@@ -162,8 +162,9 @@ func Default() Config {
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, id := range []struct{ name, v string }{{"domain", c.Domain}, {"hub", c.Hub},
-		{"journal", c.Journal}} {
+	for _, id := range []struct{ name, v string }{
+		{"domain", c.Domain}, {"hub", c.Hub}, {"journal", c.Journal},
+	} {
 		if err := bus.CheckID(id.name, id.v); err != nil {
 			errs = append(errs, err)
 		}
@@ -183,9 +184,10 @@ func (c Config) Validate() error {
 	for _, part := range []struct {
 		name string
 		err  error
-	}{{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
-		{"regime", c.Regime.Validate()},
-		{"terms", c.Terms.validate()}} {
+	}{
+		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
+		{"regime", c.Regime.Validate()}, {"terms", c.Terms.validate()},
+	} {
 		if part.err != nil {
 			wrong("%s: %w", part.name, part.err)
 		}
@@ -201,9 +203,9 @@ func (c Config) Validate() error {
 		v, most int
 	}{
 		{"max_tokens", c.MaxTokens, bus.MaxTokens}, {"max_open", c.MaxOpen, 1 << 20},
-		{"max_waiting", c.MaxWaiting, 1 << 20},
-		{"max_per_client", c.openPerClient(), 1 << 20}, {"max_waiting_per_client", c.waitingPerClient(),
-			1 << 20}, {"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},
+		{"max_waiting", c.MaxWaiting, 1 << 20}, {"max_per_client", c.openPerClient(), 1 << 20},
+		{"max_waiting_per_client", c.waitingPerClient(), 1 << 20},
+		{"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},
 		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30},
 		{"queue", c.Queue, 1 << 20},
 	} {
@@ -223,9 +225,11 @@ func (c Config) Validate() error {
 		{"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
 		{"purse_idle", c.PurseIdle, time.Second, 24 * time.Hour},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
-		{"max_itl", c.MaxITL, time.Millisecond, time.Minute}, {"suspect", c.Suspect, 100 * time.Millisecond,
-			time.Hour}, {"silence", c.Silence, time.Second, time.Hour},
-		{"settling", c.Settling, 0, time.Hour}, {"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
+		{"max_itl", c.MaxITL, time.Millisecond, time.Minute},
+		{"suspect", c.Suspect, 100 * time.Millisecond, time.Hour},
+		{"silence", c.Silence, time.Second, time.Hour},
+		{"settling", c.Settling, 0, time.Hour},
+		{"avoid_least", c.AvoidLeast, time.Millisecond, c.AvoidMost},
 		{"avoid_most", c.AvoidMost, time.Millisecond, time.Hour},
 		{"keep_ids", c.KeepIDs, time.Second, 24 * time.Hour},
 		{"replay_for", c.ReplayFor, 0, time.Hour},
@@ -233,7 +237,8 @@ func (c Config) Validate() error {
 		{"status_least", c.StatusLeast, time.Millisecond, time.Minute},
 		{"lease_ttl", c.LeaseTTL, time.Second, time.Hour},
 		{"drain_timeout", c.DrainTimeout, 0, time.Hour},
-		{"epoch", c.Epoch, c.EpochLeast, time.Hour}, {"epoch_least", c.EpochLeast, c.SealWait, time.Hour},
+		{"epoch", c.Epoch, c.EpochLeast, time.Hour},
+		{"epoch_least", c.EpochLeast, c.SealWait, time.Hour},
 		{"seal_wait", c.SealWait, 10 * time.Millisecond, time.Minute},
 	} {
 		if d.v < d.lo || d.v > d.most {
@@ -248,8 +253,8 @@ func (c Config) Validate() error {
 
 func (t Terms) validate() error {
 	if t.Worth <= 0 || t.Worth > market.MaxPrice {
-		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens", t.Worth,
-			market.MaxPrice)
+		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens",
+			t.Worth, market.MaxPrice)
 	}
 	return market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}.Validate()
 }
@@ -270,13 +275,5 @@ func quarter(set, all int) int {
 
 // Serves reports whether an agent whose first domain is label belongs here.
 func (c Config) Serves(label string) bool {
-	if label == c.Domain {
-		return true
-	}
-	for _, l := range c.Labels {
-		if l == label {
-			return true
-		}
-	}
-	return false
+	return label == c.Domain || slices.Contains(c.Labels, label)
 }

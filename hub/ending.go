@@ -13,7 +13,7 @@ import (
 // record's frame. The number makes it once: what was distributed last is said to who asks for it again.
 func (n *Node) distribute(m *bus.Recall) error {
 	last, payee, amount := n.book.LastDistribute(n.cfg.Journal)
-	if m.Amount > 0 && m.Number == last+1 && m.Amount <= n.book.Balance(ledger.Surplus) && !n.lost {
+	if m.Amount > 0 && m.Number == last+1 && m.Amount <= n.book.Balance(ledger.Surplus) && !n.stale {
 		last, payee, amount = m.Number, m.Payee, m.Amount
 		if err := n.commit(ledger.NewDistribute(n.cfg.Journal, last, payee, amount, "", false,
 			n.salt())); err != nil {
@@ -40,7 +40,7 @@ func (n *Node) Closed() bool { return n.book.Closed(n.cfg.Journal) }
 func (n *Node) Waits() string {
 	t := &n.treasury
 	switch left := n.book.Balance(ledger.Surplus); {
-	case n.lost:
+	case n.stale:
 		return journalStale
 	case len(n.holds) > 0:
 		return fmt.Sprintf("%d holds are open: their tasks run, or their agents have not said how they ended",
@@ -65,19 +65,19 @@ func (n *Node) hasMoney() bool {
 // closeOn makes the next step of the end.
 func (n *Node) closeOn() {
 	t := &n.treasury
-	if !n.closing || !n.leading || n.lost || n.Closed() || len(n.holds) > 0 {
+	if !n.closing || !n.leading || n.stale || n.Closed() || len(n.holds) > 0 {
 		return
 	}
 	if len(t.returns) == 0 && n.hasMoney() {
 		n.returnSpare()
 	}
 	id := n.cfg.Journal + "-close"
-	a := t.asks[id]
+	a := t.requests[id]
 	if a == nil {
 		if !t.told || len(t.returns)+len(t.pending) > 0 || n.book.Balance(ledger.Surplus) > 0 {
 			return
 		}
-		a = &ask{op: bus.OpClose, req: bus.FundsRequest{ID: id}}
+		a = &request{op: bus.OpClose, req: bus.FundsRequest{ID: id}}
 		defer n.post(a)
 	}
 	a.req.After, a.req.Returned = n.book.LastGrant(n.cfg.Journal), n.book.LastReturn(n.cfg.Journal)
@@ -86,11 +86,11 @@ func (n *Node) closeOn() {
 
 // treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is asked
 // for again, with what the journal says then.
-func (n *Node) treasuryEnded(a *ask, m *bus.FundsReply) {
+func (n *Node) treasuryEnded(a *request, m *bus.FundsReply) {
 	if m.Code != "" {
 		n.notEnded = fmt.Sprintf("the treasury said %s: %s", m.Code, m.Message)
-		n.askMissed()
-		n.askLater(a, repeatAfter)
+		n.requestMissed()
+		n.requestLater(a, repeatAfter)
 		return
 	}
 	n.over(a)

@@ -147,8 +147,8 @@ func (n *Node) asked(m *bus.Ask) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("ask of %s for epoch %d of %s: it was said before, or not sealed", m.Agent, m.Epoch,
-		m.Class)
+	return fmt.Errorf("ask of %s for epoch %d of %s: it was said before, or not sealed",
+		m.Agent, m.Epoch, m.Class)
 }
 
 // seal records the seals and calls for the asks.

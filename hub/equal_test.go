@@ -101,7 +101,7 @@ func TestAnOldJournalWithBundlesIsReplayed(t *testing.T) {
 		h.must(h.replica.ApplyFrame(f))
 		h.frames = append(h.frames, f)
 	}
-	h.must(n.Recall())
+	h.must(n.Restore())
 	h.must(n.Lead(h.now, 9))
 	h.run()
 	h.join("a-0", "llama", 4, 0.8, card(10, 1, 4))

@@ -9,9 +9,10 @@ import (
 	"souk/ledger"
 )
 
-// A task whose agent fails is not its client's problem. As long as nothing was delivered the hub gives it to
-// another agent by itself. What was delivered only its reader has, who then sends the task again with it, and
-// the rest is a new award. Either way the failed hold is void: who fails earns nothing.
+// An agent that fails does not fail its client's task. As long as nothing was delivered, the hub gives the
+// task to another agent by itself. What was delivered only the reader has, so the reader sends the task again
+// together with it, and the rest is a new award. In both cases the failed hold is void: an agent that fails
+// earns nothing.
 
 const (
 	// of one task before anything was delivered: it may be the task that kills engines
@@ -67,7 +68,7 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if n.moved(h, c) {
 		return
 	}
-	if h.state == recalled && c.Relayed == 0 {
+	if h.state == withdrawn && c.Relayed == 0 {
 		n.void(h, code, code, "the agent stopped before it began")
 		return
 	}
@@ -77,17 +78,15 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if c.Relayed > 0 {
 		n.served(h)
 	}
-	r := n.refusal(n.identity(h.task), code, 0, "agent %s: %s", h.agent.id, code)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
-	n.finish(h.task, r, false)
+	n.finish(h.task, n.unpaid(h, code, "agent %s: %s", h.agent.id, code), false)
 	n.news()
 }
 
-// gone ends what ran on an agent that is no longer there. Where the whole answer was to come at once nothing
-// was delivered, and it is tried elsewhere.
+// gone ends what ran on an agent that is no longer there. Of an answer that was to come as a whole nothing
+// was delivered, so such a task goes to another agent.
 func (n *Node) gone(a *agent) {
 	n.stats.agent(a.id).Gone++
-	a.quiet = 0
+	a.silentFrom = 0
 	n.status.changed = true
 	for _, h := range slices.Clone(a.holds) {
 		if t := h.task; t.msg != nil && !t.msg.Stream &&
@@ -99,21 +98,12 @@ func (n *Node) gone(a *agent) {
 	n.listen(a)
 }
 
-// join lets a reader that wanted the task to go on elsewhere wait for what happens anyway.
+// join lets a reader that asked for the rest wait with the others: the task goes to another agent anyway.
 func (t *task) join() {
 	if t.next != nil {
 		t.inboxes = append(t.inboxes, t.next.Inbox)
 		t.next = nil
 	}
-}
-
-// takenOver tells the reader of a moved task who serves it now.
-func (n *Node) takenOver(t *task, h *hold) {
-	t.accepted = n.acceptance(t, h)
-	if len(t.inboxes) > 0 {
-		n.answer(t, &bus.Answer{Accepted: t.accepted})
-	}
-	n.beat(t, h.agent.id)
 }
 
 // beat keeps a reader patient.
@@ -133,8 +123,8 @@ func (t *task) carried() int {
 	return len(t.msg.Resume.Tokens)
 }
 
-// goOn takes in what a reader has of an answer that broke off. Its agent's word decides, not the reader's: a
-// hold that was served to its end stays paid.
+// goOn takes a request for the rest of an answer. The agent's word decides whether it failed, not the
+// reader's: a hold that was served to its end stays paid.
 func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	switch {
 	case !n.leading:
@@ -168,7 +158,7 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 		n.book.Ended(t.final.Receipt.ID) != ledger.KindVoid || !mayGoOn(t.final.Code):
 		n.refuse(m, t.final.Code, 0, "%s", t.final.Message)
 	default:
-		n.again(t, m)
+		n.admitRest(t, m)
 	}
 }
 
@@ -183,44 +173,35 @@ func (t *task) server() string {
 	return ""
 }
 
-// mayGoOn tells ends of a hold that lie with its agent.
+// mayGoOn reports whether a hold ended with c because its agent failed, so that another may go on.
 func mayGoOn(c bus.Code) bool {
 	return c.Broken() || c == bus.CodeNoSlot || c == bus.CodeTimeout || c == bus.CodeUnavailable
 }
 
-// again admits the rest of an answer as the same task: the same model where some of it was delivered, what is
-// left of max_tokens, and all of max_price, since nothing was charged yet.
-func (n *Node) again(old *task, m *bus.Task) {
+// admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,
+// what is left of max_tokens, and all of max_price, since nothing was charged yet.
+func (n *Node) admitRest(old *task, m *bus.Task) {
 	t := &task{
-		key: old.key, id: old.id, digest: old.digest, msg: m, arrived: old.arrived,
-		session:  bus.SessionKey(m.Client, m.Session),
+		key: old.key, id: old.id, digest: old.digest, arrived: old.arrived,
 		deadline: n.now.Add(n.cfg.Deadline), continued: true, whole: old.whole,
 		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent),
 		earlier:  append(slices.Clone(old.earlier), old.final.Receipt.ID),
 	}
 	t.timer.owner = t
-	if m.Session == "" {
-		t.session = 0
-	}
-	if m.MaxTokens <= 0 {
-		m.MaxTokens = n.cfg.MaxTokens
-	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplySubject(m.Client, m.ID)
-	}
+	n.read(t, m)
 	m.Attempt = old.tries + 1
 	if r := n.judgeRoom(t); r != nil {
-		n.turnAway(m, r)
+		n.refuseWith(m, r)
 		return
 	}
 	if err := n.setTerms(t); err != nil {
-		n.turnAway(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
+		n.refuseWith(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
 		return
 	}
 	if k := len(m.Resume.Tokens); k > 0 {
 		parses, err := openai.CanContinue(m.Resume, m.Body)
 		if err != nil {
-			n.turnAway(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
+			n.refuseWith(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
 			return
 		}
 		t.parses = parses
@@ -229,7 +210,7 @@ func (n *Node) again(old *task, m *bus.Task) {
 	}
 	need, r := n.survey(t)
 	if r != nil {
-		n.turnAway(m, r)
+		n.refuseWith(m, r)
 		return
 	}
 	n.stats.Continued++
@@ -241,7 +222,7 @@ func (n *Node) again(old *task, m *bus.Task) {
 
 // silent reports whether an agent has said nothing for too long. A hub that has just come hears agents late.
 func (n *Node) silent(a *agent) bool {
-	return n.nano > a.quiet && n.now.After(n.led.Add(2*n.cfg.Silence))
+	return n.nano > a.silentFrom && n.now.After(n.led.Add(2*n.cfg.Silence))
 }
 
 // look is for a running task whose reader hears nothing of its agent. If the hub hears nothing either, the
@@ -249,11 +230,11 @@ func (n *Node) silent(a *agent) bool {
 func (n *Node) look(t *task) {
 	m, a := t.next, t.hold.agent
 	switch {
-	// its life is over, and left no word on this one
+	// its process has ended, and left no completion of this hold
 	case a.reg.Agent != "" && t.hold.rec.Boot != a.reg.Boot && n.now.Sub(t.asked) >= n.cfg.Settling:
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 	case n.silent(a):
-		n.shun(a)
+		n.avoid(a)
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent fell silent")
 	case n.now.Sub(t.asked) >= maxLook:
 		t.next = nil

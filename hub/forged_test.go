@@ -19,9 +19,8 @@ func TestOneForgedMessage(t *testing.T) {
 	forgeries := map[string]func(h *house, d bus.Dispatch) bus.Message{
 		"summary": func(h *house, d bus.Dispatch) bus.Message {
 			return &bus.Summary{Agent: "a-1", Boot: 1, Seq: 9, State: bus.StateReady, Slots: 2, InFlight: 1,
-				Price: card(1, 1, 4), TTFTUS: 50_000, ITLUS: 10_000,
-				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}},
-				Engine:   bus.Load{Running: new(int64(1)), Generated: new(int64(5))}}
+				Price: card(1, 1, 4), TTFTUS: 50_000,
+				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}}}
 		},
 		"completion": func(h *house, d bus.Dispatch) bus.Message {
 			return completion("a-1", d, market.Usage{Prompt: 100, Output: 10})
@@ -51,7 +50,7 @@ func TestOneForgedMessage(t *testing.T) {
 		},
 		"funds": func(h *house, d bus.Dispatch) bus.Message {
 			return &bus.FundsReply{ID: "hub-math-7-99", Returned: 3,
-				Grants: []bus.Grant{{ID: "g", Number: 9, Client: "ann", Hub: "hub-math", Amount: 5}}}
+				Grants: []bus.Grant{{Number: 9, Client: "ann", Hub: "hub-math", Amount: 5}}}
 		},
 	}
 	tried := 0
@@ -137,7 +136,7 @@ func TestOneForgedGrant(t *testing.T) {
 	h.must(h.step(h.task("ann", "t-1")))
 	f := h.pending[len(h.pending)-1]
 	h.pending, h.silent = nil, false
-	forged := bus.Grant{ID: "g", Number: 1 << 50, Client: "ann", Hub: f.Request.Hub, Amount: 5}
+	forged := bus.Grant{Number: 1 << 50, Client: "ann", Hub: f.Request.Hub, Amount: 5}
 	h.must(h.step(&bus.FundsReply{ID: f.Request.ID, Client: "ann", Grants: []bus.Grant{forged}}))
 	h.pass(3 * time.Second)
 	h.must(h.step(h.task("ann", "t-2")))

@@ -19,15 +19,15 @@ const (
 	lowWaterHolds = 4
 )
 
-// askAgain is how long a client whose treasury had nothing to spare, or whose money was called back, is not
+// aheadAgain is how long a client whose treasury had nothing to spare, or whose money was called back, is not
 // asked for ahead.
-const askAgain = 5 * time.Second
+const aheadAgain = 5 * time.Second
 
 // Any request and any answer may be lost, so whatever is asked is asked again, under the same id, until it is
 // answered or nobody needs the answer.
 const (
 	// noAnswer is how long an answer is waited for: longer than the shell needs to say that there was none,
-	// so that what is under way is bounded by MaxAsking there, too.
+	// so that what is under way is bounded by MaxRequests there, too.
 	noAnswer = 2*TreasuryTimeout + time.Second
 	// repeatAfter is how soon it is asked again where there was none.
 	repeatAfter = time.Second
@@ -37,9 +37,9 @@ const (
 	comeBackMost = 5 * time.Second
 )
 
-// MaxAsking bounds requests to the treasury that are under way together: a stopping hub has one for each
+// MaxRequests bounds requests to the treasury that are under way together: a stopping hub has one for each
 // client.
-const MaxAsking = 256
+const MaxRequests = 256
 
 // TreasuryTimeout is how long a request to the treasury may take: it syncs a journal of its own.
 const TreasuryTimeout = 2 * time.Second
@@ -52,36 +52,36 @@ type purse struct {
 	reserved market.Credits // by tasks that wait: not yet held
 	largest  market.Credits // reserve of late, the measure of chunks
 	parked   []*task        // wait for money, first come first
-	asked    *ask           // under way
+	request  *request       // under way
 	notAhead time.Time      // not asked ahead before
 	pending  time.Time      // when the treasury last said that hubs are giving money back
 	timer    timer          // the end of its idleness
 }
 
-func (p *purse) unpark(t *task) {
+func (p *purse) drop(t *task) {
 	if i := slices.Index(p.parked, t); i >= 0 {
 		p.parked = slices.Delete(p.parked, i, i+1)
 	}
 }
 
-// treasury is what the hub knows of its dealings with the treasury.
+// treasury is the state of the hub's dealings with the treasury.
 type treasury struct {
-	number  uint64
-	asks    map[string]*ask      // by id
-	flying  int                  // of them, those that an answer may come to
-	line    []*ask               // wait for one of those to land
-	missed  *ask                 // OpAllotted, under way
-	pending map[uint64]bus.Grant // came before the grant of a lower number
-	returns []giveBack           // not yet known to be taken in, by number
-	told    bool                 // the treasury has said, in this leadership, which of them it has
-	again   timer                // for the next question what was allotted
-	sweep   sweep
-	gap     bool // a grant is missing that the treasury does not have either: no more is asked for
-	refuses bool // it would not say what it allotted, and that was said
+	number   uint64
+	requests map[string]*request  // by id
+	flying   int                  // of them, those that an answer may come to
+	line     []*request           // wait for one of those to land
+	missed   *request             // OpAllotted, under way
+	pending  map[uint64]bus.Grant // came before the grant of a lower number
+	returns  []giveBack           // not yet known to be taken in, by number
+	told     bool                 // the treasury has said, in this leadership, which of them it has
+	again    timer                // for the next question what was allotted
+	sweep    sweep
+	gap      bool // a grant is missing that the treasury does not have either: no more is asked for
+	refuses  bool // it would not say what it allotted, and that was said
 }
 
-// ask is a request that is not answered.
-type ask struct {
+// request is one to the treasury that is not answered.
+type request struct {
 	op      string
 	req     bus.FundsRequest
 	client  string
@@ -109,39 +109,39 @@ type giveBack struct {
 }
 
 func newTreasury() treasury {
-	return treasury{asks: map[string]*ask{}, pending: map[uint64]bus.Grant{}}
+	return treasury{requests: map[string]*request{}, pending: map[uint64]bus.Grant{}}
 }
 
 // idle reports whether no answer is waited for.
 func (t *treasury) idle() bool { return t.flying == 0 }
 
-// forget drops requests under way: their answers will not come to this leadership.
-func (n *Node) forgetAsks() {
+// forgetRequests drops requests under way: their answers will not come to this leadership.
+func (n *Node) forgetRequests() {
 	t := &n.treasury
-	for _, a := range t.asks {
+	for _, a := range t.requests {
 		n.timers.set(&a.timer, time.Time{})
 	}
-	clear(t.asks)
+	clear(t.requests)
 	clear(t.pending)
 	for _, p := range n.purses {
-		p.asked = nil
+		p.request = nil
 	}
 	t.flying, t.line, t.missed, t.gap, t.told = 0, nil, nil, false, false
 	t.sweep.stop()
 }
 
 // post asks the treasury something.
-func (n *Node) post(a *ask) {
+func (n *Node) post(a *request) {
 	a.req.Hub, a.req.Domain, a.req.Epoch = n.cfg.Journal, n.cfg.Domain, n.epoch
 	a.timer.owner = a
-	n.treasury.asks[a.req.ID] = a
+	n.treasury.requests[a.req.ID] = a
 	n.launch(a)
 }
 
 // launch sends a request, again perhaps, as soon as not too many are under way.
-func (n *Node) launch(a *ask) {
+func (n *Node) launch(a *request) {
 	t := &n.treasury
-	if t.flying >= MaxAsking {
+	if t.flying >= MaxRequests {
 		t.line = append(t.line, a)
 		return
 	}
@@ -152,7 +152,7 @@ func (n *Node) launch(a *ask) {
 }
 
 // land says that no answer is waited for any more.
-func (n *Node) land(a *ask) {
+func (n *Node) land(a *request) {
 	t := &n.treasury
 	n.timers.set(&a.timer, time.Time{})
 	if !a.flying {
@@ -160,37 +160,37 @@ func (n *Node) land(a *ask) {
 	}
 	a.flying = false
 	t.flying--
-	for len(t.line) > 0 && t.flying < MaxAsking {
+	for len(t.line) > 0 && t.flying < MaxRequests {
 		next := t.line[0]
 		t.line = t.line[1:]
-		if t.asks[next.req.ID] == next {
+		if t.requests[next.req.ID] == next {
 			n.launch(next)
 		}
 	}
 }
 
 // over drops a request.
-func (n *Node) over(a *ask) {
-	delete(n.treasury.asks, a.req.ID)
+func (n *Node) over(a *request) {
+	delete(n.treasury.requests, a.req.ID)
 	n.land(a)
 	if n.treasury.missed == a {
 		n.treasury.missed = nil
 	}
-	if p := n.purses[a.client]; p != nil && p.asked == a {
-		p.asked = nil
+	if p := n.purses[a.client]; p != nil && p.request == a {
+		p.request = nil
 	}
 }
 
-// askLater asks again after a while.
-func (n *Node) askLater(a *ask, after time.Duration) {
+// requestLater asks again after a while.
+func (n *Node) requestLater(a *request, after time.Duration) {
 	n.land(a)
 	n.timers.set(&a.timer, n.now.Add(after))
 }
 
 // due implements timed: there was no answer, or it is time to ask again.
-func (a *ask) due(n *Node) {
+func (a *request) due(n *Node) {
 	switch {
-	case n.treasury.asks[a.req.ID] != a || !n.leading:
+	case n.treasury.requests[a.req.ID] != a || !n.leading:
 	case a.flying:
 		n.unanswered(a)
 	default:
@@ -198,22 +198,22 @@ func (a *ask) due(n *Node) {
 	}
 }
 
-// unanswered deals with a request that got no answer: whether the treasury has heard it is not known. Money
-// that no task waits for is not asked for again; if it was granted, that is found in time.
-func (n *Node) unanswered(a *ask) {
+// unanswered deals with a request that got no answer: the treasury may have heard it or not. Money that no
+// task waits for is not asked for again. If it was granted, the next question what was allotted finds it.
+func (n *Node) unanswered(a *request) {
 	if p := n.purses[a.client]; a.op == bus.OpAllot && (p == nil || len(p.parked) == 0) {
 		n.over(a)
 		return
 	}
 	switch {
 	case a.op == bus.OpAllotted && n.justBack():
-		n.askLater(a, backEvery)
-	case a.op == bus.OpAllot && !a.again: // whoever is parked has waited for long enough
+		n.requestLater(a, backEvery)
+	case a.op == bus.OpAllot && !a.again: // at once, the first time: a task waits
 		a.again = true
 		n.land(a)
 		n.launch(a)
 	default:
-		n.askLater(a, repeatAfter)
+		n.requestLater(a, repeatAfter)
 	}
 }
 
@@ -240,37 +240,38 @@ func (n *Node) closePurse(client string) {
 	n.open--
 	p := n.purses[client]
 	p.open--
-	n.rest(p)
+	n.startIdle(p)
 }
 
-// rest lets an idle purse's time begin. One without money is kept only where there are few.
-func (n *Node) rest(p *purse) {
+// startIdle begins the time after which an idle client's money goes back. A purse without money is kept only
+// while there are few.
+func (n *Node) startIdle(p *purse) {
 	switch {
 	case p.open > 0:
 	case n.book.Avail(p.client) > 0:
 		p.timer.owner = p
 		n.timers.set(&p.timer, n.now.Add(n.cfg.PurseIdle))
-	case len(n.purses) > idlePurses && p.asked == nil:
+	case len(n.purses) > idlePurses && p.request == nil:
 		n.timers.set(&p.timer, time.Time{})
 		delete(n.purses, p.client)
 	}
 }
 
-// due implements timed: a client had no open task for so long that what is above low water is of more use
-// elsewhere. Where there are many such purses, those are given back whole and forgotten.
+// due implements timed. The client had no open task for PurseIdle, so what is above low water is of more use
+// elsewhere. Where there are many such purses, all of it goes back, and the purse is forgotten.
 func (p *purse) due(n *Node) {
 	many := len(n.purses) > idlePurses
 	if p.open > 0 || n.purses[p.client] != p {
 		return
 	}
-	if n.leading && !n.lost {
+	if n.leading && !n.stale {
 		keep := times(p.largest, lowWaterHolds)
 		if many {
 			keep = 0
 		}
 		n.returnAbove(p.client, keep)
 	}
-	if many && p.asked == nil {
+	if many && p.request == nil {
 		delete(n.purses, p.client)
 	}
 }
@@ -285,24 +286,24 @@ func (n *Node) sortedPurses() []*purse {
 }
 
 // spare is what of a client's money may still be reserved.
-func (n *Node) spare(p *purse) market.Credits { return n.book.Avail(p.client) - p.reserved }
+func (n *Node) spare(client string) market.Credits { return n.book.Avail(client) - n.Reserved(client) }
 
 // fund reserves what a task needs, or parks it while more is asked for.
 func (n *Node) fund(t *task, need market.Credits) {
 	p := n.purse(t.key.client)
 	p.largest = max(need, p.largest-p.largest/8)
 	t.wanted = need
-	if len(p.parked) == 0 && need <= n.spare(p) {
+	if len(p.parked) == 0 && need <= n.spare(p.client) {
 		p.reserved += need
 		t.reserved = need
 		n.enqueue(t)
-		n.askAhead(p)
+		n.requestAhead(p)
 		return
 	}
 	t.state = parked
 	p.parked = append(p.parked, t)
 	n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(n.cfg.FundsWait)))
-	n.askFor(p)
+	n.requestFor(p)
 }
 
 // enqueue lets a funded task wait for a slot.
@@ -333,21 +334,22 @@ func (n *Node) release(t *task) {
 	}
 }
 
-// askFor asks the treasury for what the first parked task lacks, and more, so that the next need not wait.
-func (n *Node) askFor(p *purse) {
-	n.unpark(p)
-	if p.asked != nil || len(p.parked) == 0 || n.treasury.gap {
+// requestFor asks the treasury for what the first parked task lacks, and more, so that the next need not
+// wait.
+func (n *Node) requestFor(p *purse) {
+	n.letIn(p)
+	if p.request != nil || len(p.parked) == 0 || n.treasury.gap {
 		return
 	}
-	least := p.parked[0].wanted - n.spare(p)
-	n.request(p, max(least, times(p.largest, chunkHolds)), least, false)
+	least := p.parked[0].wanted - n.spare(p.client)
+	n.allot(p, max(least, times(p.largest, chunkHolds)), least, false)
 }
 
-// askAhead asks before need, where little is left.
-func (n *Node) askAhead(p *purse) {
-	if p.asked == nil && !n.treasury.gap && n.spare(p) < times(p.largest, lowWaterHolds) &&
+// requestAhead asks before need, where little is left.
+func (n *Node) requestAhead(p *purse) {
+	if p.request == nil && !n.treasury.gap && n.spare(p.client) < times(p.largest, lowWaterHolds) &&
 		!n.now.Before(p.notAhead) && p.largest > 0 {
-		n.request(p, times(p.largest, chunkHolds), p.largest, true)
+		n.allot(p, times(p.largest, chunkHolds), p.largest, true)
 	}
 }
 
@@ -367,20 +369,20 @@ func (n *Node) requestID() string {
 		strconv.FormatUint(n.treasury.number, 10)
 }
 
-func (n *Node) request(p *purse, amount, least market.Credits, ahead bool) {
-	p.asked = &ask{op: bus.OpAllot, client: p.client, least: least, ahead: ahead,
+func (n *Node) allot(p *purse, amount, least market.Credits, ahead bool) {
+	p.request = &request{op: bus.OpAllot, client: p.client, least: least, ahead: ahead,
 		req: bus.FundsRequest{ID: n.requestID(), Client: p.client, Amount: amount, Least: least,
 			Ahead: ahead}}
-	n.post(p.asked)
+	n.post(p.request)
 }
 
-// askMissed asks what was allotted: a lost reply must not strand money.
-func (n *Node) askMissed() {
+// requestMissed asks what was allotted: a lost reply must not strand money.
+func (n *Node) requestMissed() {
 	t := &n.treasury
 	if t.missed != nil {
 		return
 	}
-	t.missed = &ask{op: bus.OpAllotted, behind: len(t.pending) > 0,
+	t.missed = &request{op: bus.OpAllotted, behind: len(t.pending) > 0,
 		req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal)}}
 	n.timers.set(&t.again, time.Time{})
 	n.post(t.missed)
@@ -388,7 +390,7 @@ func (n *Node) askMissed() {
 
 // funded takes the treasury's answer. Grants are accepted in the order of their numbers, each once.
 func (n *Node) funded(m *bus.FundsReply) error {
-	a := n.treasury.asks[m.ID]
+	a := n.treasury.requests[m.ID]
 	if a == nil {
 		return fmt.Errorf("no request %s to the treasury is under way", m.ID)
 	}
@@ -412,7 +414,7 @@ func (n *Node) funded(m *bus.FundsReply) error {
 }
 
 // missed takes in what the treasury says it allotted.
-func (n *Node) missed(a *ask, m *bus.FundsReply) {
+func (n *Node) missed(a *request, m *bus.FundsReply) {
 	t := &n.treasury
 	next := bus.FundsEvery
 	defer func() {
@@ -420,15 +422,15 @@ func (n *Node) missed(a *ask, m *bus.FundsReply) {
 			n.timers.set(&t.again, n.now.Add(next))
 		}
 	}()
-	if n.stale(m) {
+	if n.judgeJournal(m) {
 		return
 	}
 	if m.Code == "" {
-		clear(t.pending) // the treasury says what there is: a number that it does not name was a mistake
+		clear(t.pending) // the treasury names every grant there is: one that it does not name was a mistake
 	}
 	more := n.accept(m.Grants)
 	if m.Code != "" {
-		next = askMissedAgain
+		next = missedAgain
 		if !t.refuses {
 			t.refuses = true
 			n.fault(fmt.Errorf("the treasury does not say what it allotted: %s: %s", m.Code, m.Message))
@@ -439,9 +441,9 @@ func (n *Node) missed(a *ask, m *bus.FundsReply) {
 	n.tellReturns(m.Returned)
 	switch {
 	case more, len(t.pending) > 0 && !a.behind && !n.full:
-		n.askMissed() // a reply holds only so many; and it may have been overtaken by a grant
+		n.requestMissed() // a reply holds only so many grants, and one may have come before this reply
 	case len(t.pending) > 0 && !n.full:
-		next = askMissedAgain
+		next = missedAgain
 		if !t.gap {
 			t.gap = true
 			n.fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one",
@@ -449,19 +451,19 @@ func (n *Node) missed(a *ask, m *bus.FundsReply) {
 		}
 	default:
 		for _, p := range n.sortedPurses() {
-			n.askFor(p)
+			n.requestFor(p)
 		}
 	}
 }
 
-// askMissedAgain is how soon the treasury is asked once more that would not say, or that said yes and gave
-// nothing.
-const askMissedAgain = time.Second
+// missedAgain is how soon the treasury is asked again what it allotted, if it did not say, or said yes and
+// gave nothing.
+const missedAgain = time.Second
 
 // due implements timed.
 func (t *treasury) due(n *Node) {
 	if n.leading {
-		n.askMissed()
+		n.requestMissed()
 	}
 }
 
@@ -473,7 +475,7 @@ func (n *Node) accept(grants []bus.Grant) (more bool) {
 			n.treasury.pending[g.Number] = g
 		}
 	}
-	if n.lost {
+	if n.stale {
 		return false
 	}
 	if n.full {
@@ -501,18 +503,18 @@ func (n *Node) accept(grants []bus.Grant) (more bool) {
 	n.treasury.gap = false
 	for _, c := range clients {
 		p := n.purse(c)
-		n.unpark(p)
-		n.rest(p)
+		n.letIn(p)
+		n.startIdle(p)
 	}
 	return true
 }
 
-// unpark lets parked tasks in that can be funded now, first come first.
-func (n *Node) unpark(p *purse) {
+// letIn lets parked tasks in that can be funded now, first come first.
+func (n *Node) letIn(p *purse) {
 	if p == nil {
 		return
 	}
-	for len(p.parked) > 0 && p.parked[0].wanted <= n.spare(p) {
+	for len(p.parked) > 0 && p.parked[0].wanted <= n.spare(p.client) {
 		t := p.parked[0]
 		p.parked = p.parked[1:]
 		t.reserved = t.wanted
@@ -522,48 +524,48 @@ func (n *Node) unpark(p *purse) {
 }
 
 // allotted takes the answer to a request for a client's money, and deals with those who wait for it.
-func (n *Node) allotted(a *ask, m *bus.FundsReply) {
+func (n *Node) allotted(a *request, m *bus.FundsReply) {
 	more := n.accept(m.Grants)
 	p := n.purses[a.client]
 	if p != nil && m.Code == bus.CodeAllotmentPending && !a.ahead && len(p.parked) > 0 {
 		// Other hubs are giving back what they have. Whoever is parked waits for it, and we ask again.
 		p.pending = n.now
-		n.askLater(a, min(max(time.Duration(m.RetryMS)*time.Millisecond, backEvery), comeBackMost))
-		n.unpark(p)
+		n.requestLater(a, min(max(time.Duration(m.RetryMS)*time.Millisecond, backEvery), comeBackMost))
+		n.letIn(p)
 		return
 	}
 	n.over(a)
 	if len(n.treasury.pending) > 0 {
-		defer n.askMissed()
+		defer n.requestMissed()
 	}
 	if p == nil {
 		return
 	}
-	n.unpark(p)
+	n.letIn(p)
 	switch m.Code {
 	case "":
 		if !more && len(n.treasury.pending) == 0 {
-			// A yes without money. Asking at once would be a loop as fast as the bus.
-			n.timers.set(&n.treasury.again, n.now.Add(askMissedAgain))
+			// The treasury said yes and gave nothing. To ask at once would be a loop as fast as the bus.
+			n.timers.set(&n.treasury.again, n.now.Add(missedAgain))
 			return
 		}
 	case bus.CodeUnknownClient, bus.CodeInsufficientFunds, bus.CodeAllotmentPending:
-		p.notAhead = n.now.Add(askAgain)
+		p.notAhead = n.now.Add(aheadAgain)
 		if a.ahead && m.Code != bus.CodeUnknownClient {
-			break // no hub was asked to give money back; for a task that needs it they are
+			break // for money ahead of need no hub is asked to give back: for a parked task it is, next
 		}
 		var poor []*task
 		for _, t := range p.parked {
-			if m.Code == bus.CodeUnknownClient || t.wanted-n.spare(p) >= a.least {
+			if m.Code == bus.CodeUnknownClient || t.wanted-n.spare(p.client) >= a.least {
 				poor = append(poor, t)
 			}
 		}
 		for _, t := range poor {
 			n.end(t, n.broke(t, p, m))
 		}
-		n.unpark(p)
+		n.letIn(p)
 	default:
-		p.notAhead = n.now.Add(askAgain)
+		p.notAhead = n.now.Add(aheadAgain)
 		for len(p.parked) > 0 {
 			t := p.parked[0]
 			n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second, "the treasury said %s: %s",
@@ -572,17 +574,17 @@ func (n *Node) allotted(a *ask, m *bus.FundsReply) {
 		return
 	}
 	if len(n.treasury.pending) == 0 {
-		n.askFor(p)
+		n.requestFor(p)
 	}
 }
 
-// calledBack reports whether other hubs are giving back money of a client for whom a task waits here.
-func (n *Node) calledBack(client string) bool {
+// isRecalled reports whether other hubs are giving back money of a client for whom a task waits here.
+func (n *Node) isRecalled(client string) bool {
 	p := n.purses[client]
-	return p != nil && p.asked != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
+	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
-// broke is the truth about a task that its client cannot pay.
+// broke says why a client cannot pay for its task.
 func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if m.Code == bus.CodeUnknownClient {
 		return n.refusal(t.msg, m.Code, 0, "the treasury knows no client %s: make a deposit first", p.client)
@@ -594,7 +596,7 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	return n.refusal(t.msg, m.Code, 0,
 		"the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks "+
 			"here; %s: deposit more, or set a lower max_price",
-		money(t.wanted), p.client, money(max(0, n.spare(p))), money(n.book.Held(p.client)+p.reserved),
+		money(t.wanted), p.client, money(max(0, n.spare(p.client))), money(n.book.Held(p.client)+p.reserved),
 		elsewhere)
 }
 

@@ -40,7 +40,7 @@ func TestARefusalAheadOfNeedRefusesNobody(t *testing.T) {
 	h.must(h.step(h.task("ann", "t1")))
 	h.silent = true
 	p := h.n.purse("ann")
-	h.n.request(p, p.largest, p.largest, true)
+	h.n.allot(p, p.largest, p.largest, true)
 	h.run()
 	ask := h.asked[len(h.asked)-1]
 	if !ask.Request.Ahead {
@@ -70,14 +70,14 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	h.asked = nil
 	for range 600 {
 		h.pass(100 * time.Millisecond)
-		if n := h.n.treasury.flying; n > MaxAsking {
+		if n := h.n.treasury.flying; n > MaxRequests {
 			t.Fatalf("%d requests are under way", n)
 		}
 	}
-	if n := len(h.asked); n > MaxAsking*60 {
+	if n := len(h.asked); n > MaxRequests*60 {
 		t.Errorf("%d requests in a minute", n)
 	}
-	if n := len(h.n.treasury.asks); n > MaxAsking+1 {
+	if n := len(h.n.treasury.requests); n > MaxRequests+1 {
 		t.Errorf("%d requests are kept though nobody waits", n)
 	}
 }

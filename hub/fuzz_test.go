@@ -26,7 +26,7 @@ func FuzzStep(f *testing.F) {
 		&bus.Summary{Agent: "a-1", Boot: 1, Seq: 1, State: bus.StateReady, Slots: 2,
 			Tiers: []market.Tier{{Slots: 1}, {Slots: 1, Toll: -9}}, Price: card(1, 1, 4)},
 		&bus.FundsReply{ID: "hub-math-7-2",
-			Grants: []bus.Grant{{ID: "g", Number: 1, Client: "ann", Hub: "hub-math", Amount: w}}},
+			Grants: []bus.Grant{{Number: 1, Client: "ann", Hub: "hub-math", Amount: w}}},
 	} {
 		data, err := bus.Encode(m)
 		if err != nil {

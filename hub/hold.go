@@ -40,32 +40,32 @@ type hold struct {
 // Node.holds. A completion ends it in every state, and so does its own time.
 //
 //	state       what is known                        what comes next
-//	dispatched  the agent was handed the task        accepted: it says so
-//	                                                 recalled: it says nothing, asked three times
+//	dispatched  the agent was handed the task        accepted: it says that it serves
+//	                                                 withdrawn: it says nothing, asked three times
 //	                                                 ended: it refuses
-//	recalled    it was told to stop                  late: it says that it serves
-//	                                                 ended: it refuses, or it is silent and another takes the task
+//	withdrawn   it was told to end the task, unless  late: it says that it serves
+//	            somebody has heard of it already     ended: it refuses, or is silent: the next gets it
 //	accepted    it serves the task
-//	late        it serves, though told to stop: what the hub has stopped nobody pays, unless its client
-//	            cancelled it, too
+//	late        it serves, though the task was withdrawn: what the hub has stopped nobody pays, unless its
+//	            client cancelled it, too
 //	replayed    the journal alone tells of it: the   dispatched: its client sends the task again
 //	            agent may be serving it
 type holdState uint8
 
 const (
 	dispatched holdState = iota
-	recalled
+	withdrawn
 	accepted
 	late
 	replayed
 )
 
-// taken reports whether the agent has said that it serves the hold, or may have said so before this hub began.
+// taken reports whether the agent has said that it serves the hold, or may have said so before this hub
+// began.
 func (s holdState) taken() bool { return s >= accepted }
 
-// A dispatch that nobody answered is sent again so many times, one dispatch timeout apart: its agent serves a
-// hold once, and gives the same reply each time. After toldAfter timeouts the client hears that there is no
-// word.
+// A dispatch without a reply is sent again so many times, one dispatch timeout apart. The agent serves a hold
+// once, and gives the same reply each time. After toldAfter timeouts the client is told that nobody knows.
 const (
 	dispatchAgain = 2
 	toldAfter     = 4
@@ -88,22 +88,22 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 		switch h.state {
 		case dispatched:
 			h.state = accepted
-		case recalled:
+		case withdrawn:
 			h.state = late
 		default:
 			return nil
 		}
 		h.agent.refusals = 0
 		n.timers.set(&h.timer, h.expires)
-		if h.cancelled { // what it was told of that may have come before the task
+		if h.cancelled { // the cancel may have come to the agent before the task
 			n.tellCancel(h)
 		}
-		switch {
-		case t.msg == nil:
-		case t.moves > 0:
-			n.takenOver(t, h)
-		default:
-			n.accepted(t, h)
+		if t.msg == nil {
+			return nil
+		}
+		n.accepted(t, h)
+		if t.moves > 0 { // its reader waits where the chunks come
+			n.beat(t, h.agent.id)
 		}
 		return nil
 	}
@@ -116,25 +116,31 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 
 // accepted tells the client who serves it. The body is kept, within limits, in case another has to.
 func (n *Node) accepted(t *task, h *hold) {
-	t.accepted = n.acceptance(t, h)
-	t.reply = t.msg.Reply
-	if t.msg.Failover == "off" || n.bodies+len(t.msg.Body) > n.cfg.KeepBodies {
+	t.accepted = n.acceptance(h)
+	switch {
+	case t.body > 0: // kept since an earlier agent took it
+	case t.msg.Failover == "off" || n.bodies+len(t.msg.Body) > n.cfg.KeepBodies:
 		t.msg.Body = nil
-	} else if t.body == 0 {
+	default:
 		t.body = len(t.msg.Body)
 		n.bodies += t.body
 	}
 	n.answer(t, &bus.Answer{Accepted: t.accepted})
 }
 
-func (n *Node) acceptance(t *task, h *hold) *bus.Accepted {
+// acceptance says who serves a task, and where its chunks come: from now on that is where its reader listens.
+func (n *Node) acceptance(h *hold) *bus.Accepted {
+	t := h.task
+	if t.msg != nil {
+		t.reply = t.msg.Reply
+	}
 	return &bus.Accepted{
 		Client: t.key.client, Task: t.key.id, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
-		Reply: t.msg.Reply, Round: h.rec.Round,
+		Reply: t.reply, Round: h.rec.Round,
 	}
 }
 
-// letGo counts a kept body out.
+// letGo ends the keeping of a task's body.
 func (n *Node) letGo(t *task) {
 	n.bodies -= t.body
 	t.body = 0
@@ -152,14 +158,13 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 	case bus.CodeDraining:
 		h.agent.state = bus.StateDraining
 	}
-	n.shun(h.agent)
+	n.avoid(h.agent)
 	n.void(h, m.Code, bus.CodeNoRoom,
 		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
 
-// void ends a hold without payment for a reason that does not lie with its task, which is tried again if its
-// client was promised nothing yet, or another agent that had not begun; else the client is told code, and
-// knows what it has.
+// void ends a hold without payment, for a reason that does not lie with its task. The task is tried again
+// unless its client knows of an agent that may have begun: then the client is told code.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
 	promised := t.told && (t.moves == 0 || h.state.taken())
@@ -190,10 +195,28 @@ func (n *Node) fail(h *hold, reason, code bus.Code, why string) {
 			why = "cancelled by the client: its agent did not say what it had served, and nothing is due"
 		}
 	}
-	r := n.refusal(n.identity(t), code, 0, "%s", why)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
-	n.end(t, r)
+	n.end(t, n.unpaid(h, code, "%s", why))
 	n.news()
+}
+
+// unpaid is the result of a task whose hold was void.
+func (n *Node) unpaid(h *hold, code bus.Code, format string, args ...any) *bus.Result {
+	r := n.refusal(n.identity(h.task), code, 0, format, args...)
+	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	return r
+}
+
+// paid is the result of a task whose hold was captured.
+func (n *Node) paid(h *hold, c *ledger.Capture) *bus.Result {
+	r := &bus.Result{
+		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
+		Session: n.identity(h.task).Session, Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered,
+		TTFTUS: c.TTFTUS, Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
+	}
+	if c.Outcome == bus.OutcomeCancelled {
+		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
+	}
+	return r
 }
 
 // identity is enough of a task's message to speak of it, even of one known from the journal alone.
@@ -215,10 +238,10 @@ func (n *Node) voided(h *hold, code bus.Code) bool {
 	return true
 }
 
-// close takes an ended hold off its agent.
+// close forgets an ended hold and frees its agent's slot.
 func (n *Node) close(h *hold) {
 	delete(n.holds, h.id)
-	if h.again > 0 { // and is perhaps about to be dispatched again
+	if h.again > 0 { // this turn may be about to dispatch it again
 		for i := range n.out.Dispatches {
 			if n.out.Dispatches[i].Hold == h.id {
 				n.out.Dispatches = slices.Delete(n.out.Dispatches, i, i+1)
@@ -255,15 +278,15 @@ func (h *hold) due(n *Node) {
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
 		if h.again == 0 {
 			n.stats.agent(h.agent.id).Unanswered++
-			n.shun(h.agent)
+			n.avoid(h.agent)
 		}
 		h.again++
 		n.handOut(h)
 	case h.state == dispatched:
-		// Nobody knows whether the agent has the task. It is told to stop, and the task goes nowhere else
+		// Nobody knows whether the agent has the task. It is told to end it, and the task goes nowhere else
 		// before this hold has ended.
-		h.state = recalled
-		n.tellRecall(h)
+		h.state = withdrawn
+		n.withdraw(h)
 		n.timers.set(&h.timer, earlier(h.expires, h.sent.Add(toldAfter*n.cfg.DispatchTimeout)))
 	case n.silent(h.agent) && n.handOn(h):
 	default:
@@ -275,8 +298,8 @@ func (h *hold) due(n *Node) {
 	}
 }
 
-// handOn takes a task from an agent that hangs or is cut off, if there is another. Should the first wake, it
-// finds its recall beside the dispatch, and what it says is of an attempt that was given up.
+// handOn gives a task of an agent that hangs or is cut off to another, if there is one. An agent that wakes
+// finds beside the dispatch that it was withdrawn, and what it says is of an attempt that was given up.
 func (n *Node) handOn(h *hold) bool {
 	t := h.task
 	if h.cancelled || t.told || t.msg == nil || len(t.msg.Body) == 0 {
@@ -324,7 +347,7 @@ func (n *Node) complete(c *bus.Completion) error {
 	h.agent.speaks(n)
 	n.learn(h, c)
 	outcome := c.Outcome
-	if outcome == bus.OutcomeCancelled && (h.state == recalled || h.state == late) && !h.cancelled {
+	if outcome == bus.OutcomeCancelled && (h.state == withdrawn || h.state == late) && !h.cancelled {
 		outcome = bus.OutcomeFailed // the hub stopped it, not the client: nothing is due
 	}
 	n.acks.put(h.id, "")
@@ -340,15 +363,15 @@ func (n *Node) complete(c *bus.Completion) error {
 	return nil
 }
 
-// served makes up for a reply to a dispatch that is late or lost: the agent took it, for chunks of it are
-// there.
+// served makes up for a reply to a dispatch that is late or lost. Chunks of the answer are there, so the
+// agent took the task.
 func (n *Node) served(h *hold) {
 	if t := h.task; t.accepted == nil && t.msg != nil {
 		n.accepted(t, h)
 	}
 }
 
-// capture ends a hold in payment, at the figure that the rule gives, whatever the agent claims.
+// capture ends a hold in payment. The cost is what the rule gives, whatever the agent claims.
 func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	if c.Unused() {
 		n.unused(h)
@@ -362,53 +385,41 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 			fmt.Errorf("hold %s: %s claims %s: %s: settled at %s, by the rule", h.id, h.agent.id,
 				money(claim.Cost), lie, money(cost)))
 	}
-	rec := ledger.NewCapture(n.cfg.Journal, h.rec, ledger.Capture{
+	rec := ledger.Capture{
 		Outcome: outcome, Cost: cost, Usage: c.Usage, Unmetered: c.Unmetered,
-		NoCacheReport: c.NoCacheReport, Finish: word(c.Finish), TTFTUS: c.TTFTUS, Claim: claim,
-	}, n.salt())
-	if err := n.commit(rec); err != nil {
+		NoCacheReport: c.NoCacheReport, Finish: short(c.Finish), TTFTUS: c.TTFTUS, Claim: claim,
+	}
+	if err := n.commit(ledger.NewCapture(n.cfg.Journal, h.rec, rec, n.salt())); err != nil {
 		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))
 		return
 	}
 	n.close(h)
 	n.stats.captured(s, h, c, cost)
 	t := h.task
-	r := &bus.Result{
-		Client: t.key.client, Task: t.key.id, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
-		Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS, ITLUS: c.ITLUS,
-		Cost: cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
-	}
-	if t.msg != nil {
-		r.Session = t.msg.Session
-	}
-	if outcome == bus.OutcomeCancelled {
-		r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
-	}
+	r := n.paid(h, &rec)
+	r.ITLUS = c.ITLUS
 	if outcome == bus.OutcomeDone {
 		n.served(h)
 	}
 	if t.msg == nil && t.accepted == nil {
-		t.accepted = n.recovered(h)
+		t.accepted = n.acceptance(h)
 	}
 	n.finish(t, r, false)
 	n.news()
 }
 
-// unused ends a hold of which nothing came: its client cancelled, and its engine had computed nothing, or
-// was too slow to say so.
+// unused voids a hold whose client cancelled before the engine had said anything.
 func (n *Node) unused(h *hold) {
 	if !n.voided(h, bus.CodeCancelled) {
 		return
 	}
-	const why = "cancelled before the engine had said anything: nothing is due"
-	r := n.refusal(n.identity(h.task), bus.CodeCancelled, 0, why)
-	r.Agent, r.Model, r.Receipt = h.agent.id, h.rec.Model, n.receipt(h)
+	r := n.unpaid(h, bus.CodeCancelled, "cancelled before the engine had said anything: nothing is due")
 	n.finish(h.task, r, false)
 	n.news()
 }
 
-// word cuts what an engine says to what a record holds.
-func word(s string) string {
+// short cuts what an engine says to what a record holds.
+func short(s string) string {
 	if len(s) > bus.MaxID {
 		return strings.ToValidUTF8(s[:bus.MaxID], "")
 	}
@@ -422,7 +433,7 @@ const clocksDiffer = time.Second
 func (n *Node) learn(h *hold, c *bus.Completion) {
 	t, a := h.task, h.agent
 	if c.Outcome == bus.OutcomeFailed && c.Code == bus.CodeTimeout && h.rec.Boot == a.reg.Boot {
-		// Its engine is slower than it was given time for: the next answers get more, within their bound.
+		// The engine is slower than the hold had time for. Its next holds get more time, within a bound.
 		a.predictor.Learn(h.features, predict.Observation{Cut: true,
 			ITL: time.Duration(c.ITLUS) * time.Microsecond})
 	}
@@ -430,13 +441,14 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		h.rec.Boot != a.reg.Boot {
 		return
 	}
-	// An agent that was believed to have taken an hour would never be given a task again that shows
-	// otherwise.
+	// No more than the time since the dispatch is believed. An agent that was believed to need an hour would
+	// get no more tasks to show otherwise.
 	most := n.now.Sub(h.sent) + clocksDiffer
 	a.predictor.Learn(h.features, predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
-		// One cut before its max_tokens ended at its client's price: it is as long as a bid.
+		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
+		// bid.
 		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
@@ -446,7 +458,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		if c.NoCacheReport {
 			cached = -1
 		}
-		a.belief.Served(n.now, t.session, t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached,
-			h.features.Cached)
+		used, expected := c.Usage, h.features.Cached
+		a.belief.Served(n.now, t.session, t.msg.Prompt, used.Prompt, used.Output, cached, expected)
 	}
 }

@@ -25,10 +25,11 @@ type house struct {
 
 	prepaid map[string]market.Credits // with the treasury; a client without an entry is unknown to it
 	grants  []bus.Grant
-	silent  bool            // the treasury does not answer
-	unended bool            // it does not let the hub end
-	taken   uint64          // returns that it says it has
-	back    map[string]bool // returns that it took in
+	granted map[string]bus.Grant // by the request's id
+	silent  bool                 // the treasury does not answer
+	unended bool                 // it does not let the hub end
+	taken   uint64               // returns that it says it has
+	back    map[string]bool      // returns that it took in
 	asked   []Funds
 	pending []Funds // of these, not answered
 
@@ -62,6 +63,7 @@ func newHouse(t *testing.T, change func(*Config)) *house {
 	}
 	h := &house{t: t, n: n, now: start, replica: ledger.NewBook(), holds: map[string]bool{},
 		back:    map[string]bool{},
+		granted: map[string]bus.Grant{},
 		prepaid: map[string]market.Credits{"ann": 1000 * market.Credit, "bob": 1000 * market.Credit}}
 	if err := n.Lead(h.now, 7); err != nil {
 		t.Fatal(err)
@@ -135,7 +137,7 @@ func (h *house) run() {
 			if err := f.Request.Validate(); err != nil {
 				h.t.Fatalf("request to the treasury: %v", err)
 			}
-			_, under := h.n.treasury.asks[f.Request.ID]
+			_, under := h.n.treasury.requests[f.Request.ID]
 			if err := h.n.Step(h.now, h.treasury(f)); under { // else it was asked twice, and is answered
 				h.must(err)
 			}
@@ -168,19 +170,18 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 	case bus.OpAllot:
 		have, known := h.prepaid[q.Client]
 		amount := min(q.Amount, max(q.Least, have/2))
-		i := slices.IndexFunc(h.grants, func(g bus.Grant) bool { return g.ID == q.ID })
+		g, repeated := h.granted[q.ID]
 		switch {
-		case i >= 0: // a repeat
-			r.Grants = append(r.Grants, h.grants[i])
+		case repeated:
+			r.Grants = append(r.Grants, g)
 		case !known:
 			r.Code = bus.CodeUnknownClient
 		case amount > have:
 			r.Code = bus.CodeInsufficientFunds
 		default:
 			h.prepaid[q.Client] -= amount
-			g := bus.Grant{ID: q.ID, Number: uint64(len(h.grants) + 1), Client: q.Client, Hub: q.Hub,
-				Amount: amount}
-			h.grants = append(h.grants, g)
+			g = bus.Grant{Number: uint64(len(h.grants) + 1), Client: q.Client, Hub: q.Hub, Amount: amount}
+			h.grants, h.granted[q.ID] = append(h.grants, g), g
 			r.Grants = append(r.Grants, g)
 		}
 		r.Prepaid = h.prepaid[q.Client]
@@ -346,7 +347,7 @@ func (h *house) restart() {
 	h.n = again
 }
 
-// Replay takes in one stored frame of the hub's own journal, from the first, before Recall.
+// Replay takes in one stored frame of the hub's own journal, from the first, before Restore.
 func (n *Node) Replay(f ledger.Frame) error {
 	return n.history.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 }

@@ -40,7 +40,7 @@ func (n *Node) Begin(r *bus.FundsReply) (begins bool, err error) {
 
 // Lead begins a time of leadership. The first frame of an empty journal is written.
 func (n *Node) Lead(now time.Time, epoch int64) error {
-	if err := n.Recall(); err != nil {
+	if err := n.Restore(); err != nil {
 		return err
 	}
 	n.advance(now)
@@ -69,7 +69,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 		n.listen(a)
 	}
 	n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.PurseIdle))
-	n.askMissed()
+	n.requestMissed()
 	return nil
 }
 
@@ -80,23 +80,23 @@ func (n *Node) Depose(now time.Time) {
 	if !n.leading {
 		return
 	}
-	n.sendAway(bus.CodeUnavailable, "the hub lost its leadership; try again")
+	n.refuseWaiting(bus.CodeUnavailable, "the hub lost its leadership; try again")
 	for _, a := range n.roster {
 		a.joined = false
 	}
 	n.leading, n.cut = false, false // who does not lead does not look after the bus
 	n.deaf()
-	n.forgetAsks()
+	n.forgetRequests()
 }
 
-// Drain takes no more tasks and sends away those that wait; what runs is settled as ever. Quiet tells the
+// Drain takes no more tasks and sends away those that wait; what runs is settled as ever. Idle tells the
 // end.
 func (n *Node) Drain(now time.Time) {
 	n.advance(now)
 	if n.leading && !n.draining {
 		n.draining = true
 		n.status.changed = true
-		n.sendAway(bus.CodeDraining, "the hub is stopping; try again")
+		n.refuseWaiting(bus.CodeDraining, "the hub is stopping; try again")
 	}
 }
 
@@ -108,12 +108,12 @@ func (n *Node) Retire(now time.Time) {
 	}
 }
 
-// Quiet reports whether nothing runs and nothing is asked of the treasury.
-func (n *Node) Quiet() bool { return len(n.holds) == 0 && n.treasury.idle() }
+// Idle reports whether nothing runs and nothing is asked of the treasury.
+func (n *Node) Idle() bool { return len(n.holds) == 0 && n.treasury.idle() }
 
-// sendAway refuses every task that holds no money yet. Those without their money come first: what another
-// leaves would let them in.
-func (n *Node) sendAway(code bus.Code, why string) {
+// refuseWaiting refuses every task that holds no money yet. Those without their money come first: what
+// another leaves would let them in.
+func (n *Node) refuseWaiting(code bus.Code, why string) {
 	for _, p := range n.sortedPurses() {
 		for len(p.parked) > 0 {
 			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, time.Second, "%s", why))
@@ -133,7 +133,7 @@ func (n *Node) sendAway(code bus.Code, why string) {
 
 // Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment,
 // or lately could not: then Room has to be told first.
-func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 || len(n.treasury.asks) > 0 }
+func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 || len(n.treasury.requests) > 0 }
 
 // Room says whether the journal has room for new holds. Without it tasks are refused and those that wait
 // are sent away; what runs is settled.
@@ -147,7 +147,7 @@ func (n *Node) Room(has bool) {
 		n.accept(nil)
 		return
 	}
-	n.sendAway(bus.CodeUnavailable, diskFull)
+	n.refuseWaiting(bus.CodeUnavailable, diskFull)
 }
 
 const diskFull = "the disk of the hub's journal is nearly full: no new money is held"

@@ -33,7 +33,7 @@ func TestAnEmptyJournalIsBegunOnTheTreasurysWord(t *testing.T) {
 		{bus.FundsReply{Code: bus.CodeBadRequest, Message: "no such epoch"}, false,
 			"is empty, but no such epoch: bring the journal"},
 		{bus.FundsReply{Returned: 2}, false, "has taken 2 returns of it in"},
-		{bus.FundsReply{Grants: []bus.Grant{{ID: "g", Number: 1, Client: "ann", Hub: "hub-math",
+		{bus.FundsReply{Grants: []bus.Grant{{Number: 1, Client: "ann", Hub: "hub-math",
 			Amount: market.Credit}}},
 			false, "journal hub-math is empty, but the treasury has allotted money"},
 	} {

@@ -92,13 +92,13 @@ type Node struct {
 	// the same as nanoseconds since 1970, whatever is done to the wall clock meanwhile
 	nano     int64
 	past     bool            // now is what the journal's last frame says
-	history  *ledger.History // until Recall
+	history  *ledger.History // until Restore
 	heard    time.Time       // when the message being stepped came; may be a little before now
 	epoch    int64
 	leading  bool
 	draining bool
 	full     bool   // the journal takes no new holds
-	lost     bool   // the journal lacks what it once held: see stale
+	stale    bool   // the journal lacks what it once held: see judgeJournal
 	closing  bool   // the hub ends: see Close
 	notEnded string // why the treasury has not ended it
 
@@ -121,7 +121,6 @@ type Node struct {
 
 	holds    map[string]*hold
 	acks     recent[string, bus.Code] // of ended holds
-	visits   recent[uint64, visit]    // where sessions were last
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
 	purses   map[string]*purse
@@ -144,7 +143,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		salts: rand.NewChaCha8(seed),
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
-		acks: newRecent[string, bus.Code](cfg.MaxKnown), visits: newRecent[uint64, visit](cfg.MaxKnown),
+		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
 	}
@@ -160,7 +159,7 @@ func NewHistory(cfg Config) *ledger.History {
 // Book is the hub's book, to be read.
 func (n *Node) Book() *ledger.Book { return n.book }
 
-// Past is what the journal is replayed into, from its first frame or a snapshot; nil after Recall.
+// Past is what the journal is replayed into, from its first frame or a snapshot; nil after Restore.
 func (n *Node) Past() *ledger.History { return n.history }
 
 // Config is what is in force: as configured, with the domain's settings over it.
@@ -250,7 +249,7 @@ func (n *Node) Tick(now time.Time) {
 func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
-		for !n.full && !n.lost && n.batch.Due(n.now, n.freeSlots()) {
+		for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots()) {
 			n.clear()
 		}
 		n.out.Rounds = int(n.stats.Rounds - before)
@@ -267,7 +266,7 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && !n.lost && n.batch.Len() > 0 && n.freeSlots() > 0 {
+	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots() > 0 {
 		at = earlier(at, n.batch.Deadline())
 	}
 	return earlier(at, n.status.next)

@@ -54,8 +54,8 @@ func (r Rule) Validate() error {
 		pricing string
 	}{{"tariffs", r.Tariffs, market.PricingPosted}, {"ceilings", r.Ceilings, market.PricingTariff}} {
 		if len(m.amounts) > 0 && r.Pricing != m.pricing {
-			wrong("%s: they mean something under pricing %q alone, and pricing is %q", m.name, m.pricing,
-				r.Pricing)
+			wrong("%s: they mean something under pricing %q alone, and pricing is %q",
+				m.name, m.pricing, r.Pricing)
 		}
 		if len(m.amounts) > bus.MaxClasses {
 			wrong("%s: %d classes, at most %d are taken", m.name, len(m.amounts), bus.MaxClasses)

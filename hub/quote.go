@@ -37,8 +37,8 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 		cached = a.belief.Overlap(t.session, t.msg.Prompt, q.prompt)
 	}
 	q.features = predict.Features{
-		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: cached, MaxTokens: q.maxTokens, Turn: t.msg.Turn,
-		InFlight: len(a.holds), Slots: a.slots,
+		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: cached, MaxTokens: q.maxTokens,
+		InFlight: len(a.holds),
 	}
 	if idle {
 		q.features.InFlight = 0
@@ -56,14 +56,14 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 	return q
 }
 
-// within is q where no more than most can be held: a premium is at most value less cost, so what is left
-// of the hold beside it covers the quote, and the prompt however long it turns out to be.
+// within lowers the value where no more than most can be held. A premium is at most value less cost, so the
+// rest of the hold still covers the quote, and the prompt however long it turns out to be.
 func (q *quote) within(most market.Credits) { q.value = min(q.value, most-max(0, q.floor-q.cost)) }
 
-// promptBound is the most tokens that t's prompt can come to on a, which holds have room for as far as
-// the client's money allows; and how many a hold must have room for. The two differ where bytes say
-// little of it, or nothing: tools have as many bytes as their template likes, and what is not bounded at
-// all is bounded by the context. An agent whose engine counts does so then, before it computes.
+// promptBound is the most tokens that t's prompt can come to on a, and how many of them a hold must have room
+// for. A hold has room for the most where the client's money allows. The two differ where the bytes of a
+// prompt do not bound its tokens: the engine's template writes tools as long as it likes, and only the
+// context bounds pictures. There the agent's engine counts the tokens before it computes.
 func (a *agent) promptBound(t *task) (most, least int) {
 	template, measured := &bus.Assumed, false
 	if a.reg.Template != nil {
@@ -93,7 +93,7 @@ func (a *agent) promptBound(t *task) (most, least int) {
 	return min(most+t.carried(), context), min(least+t.carried(), context)
 }
 
-// covered is how many tokens of t's prompt fit into a hold, beside the first of the answer.
+// covered is how many tokens of t's prompt a hold has room for, beside the first token of the answer.
 func (n *Node) covered(t *task, h *hold) int {
 	most, _ := h.agent.promptBound(t)
 	if h.rec.Settle == market.SettleQuoted {
@@ -104,9 +104,9 @@ func (n *Node) covered(t *task, h *hold) int {
 	return short // the first that does not fit is one more
 }
 
-// worstFirst is how long the first token of an answer may take: several times what is expected, for a
-// queue or a long prompt of another. What is believed to be cached is likely, no more: whoever wrote the
-// prompt may know better. Nobody knows how many tokens there are in a picture before it was computed.
+// worstFirst is how long the first token of an answer may take: several times what is expected, for a queue
+// or another's long prompt. It assumes that nothing is cached, as the client may know that the belief is
+// wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed.
 func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	f := q.features
 	f.Cached = 0
@@ -115,9 +115,6 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	}
 	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
 }
-
-// visit is where a session was last.
-type visit struct{ role, agent string }
 
 // usable reports whether t may be given to a, slots aside.
 func (n *Node) usable(t *task, a *agent) bool {
@@ -145,9 +142,6 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole
-	}
-	if v, ok := n.visits.get(t.session); ok && t.session != 0 {
-		d.PrevRole, d.PrevAgent = v.role, v.agent
 	}
 	return d
 }

@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// Recall makes of what was replayed what the hub knows of it: before the first Step.
-func (n *Node) Recall() error {
+// Restore makes of what was replayed what the hub knows of it: before the first Step.
+func (n *Node) Restore() error {
 	h := n.history
 	if h == nil {
 		return nil
@@ -90,16 +90,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 // dispatch.
 func (n *Node) takeUp(t *task, m *bus.Task) {
 	h := t.hold
-	t.msg = m
-	if m.MaxTokens <= 0 {
-		m.MaxTokens = n.cfg.MaxTokens
-	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplySubject(m.Client, m.ID)
-	}
-	if m.Session != "" {
-		t.session = bus.SessionKey(m.Client, m.Session)
-	}
+	n.read(t, m)
 	if n.judgeTime(t) != nil || n.setTerms(t) != nil {
 		t.msg = nil
 		n.refuse(m, bus.CodeUnknown, 0, "an agent may be serving the task, whose deadline has passed")
@@ -107,7 +98,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	}
 	need, _ := n.survey(t) // in case its agent refuses
 	t.wanted = max(need, h.rec.Amount)
-	t.id, t.told, t.reply = market.TaskID(m.Client+"/"+m.ID), false, m.Reply
+	t.told, t.reply = false, m.Reply
 	t.inboxes = append(t.inboxes, m.Inbox)
 	quoted := n.quote(t, h.agent, false)
 	h.first = h.agent.worstFirst(t, &quoted)
@@ -117,33 +108,16 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	n.handOut(h)
 }
 
-// recovered says who has served a task that is known from the journal alone: for a while its agent still has
-// the chunks.
-func (n *Node) recovered(h *hold) *bus.Accepted {
-	return &bus.Accepted{
-		Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
-		Reply: h.task.reply, Round: h.rec.Round,
-	}
-}
-
 // replayEnd ends a hold as it ended then, and says nothing of it to anyone.
 func (n *Node) replayEnd(p *ledger.Past) {
 	h := n.holds[ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot)]
 	n.close(h)
 	var r *bus.Result
-	if c := p.Capture; c != nil {
-		r = &bus.Result{
-			Client: h.rec.Client, Task: h.rec.Task, Hub: n.cfg.Domain, Agent: h.rec.Agent, Model: h.rec.Model,
-			Finish: c.Finish, Usage: c.Usage, Unmetered: c.Unmetered, TTFTUS: c.TTFTUS,
-			Cost: c.Cost, Premium: h.rec.Premium, Fee: h.rec.Fee, Receipt: n.receipt(h),
-		}
-		h.task.accepted = n.recovered(h)
-		if c.Outcome == bus.OutcomeCancelled {
-			r.Code, r.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
-		}
+	if p.Capture != nil {
+		r = n.paid(h, p.Capture)
+		h.task.accepted = n.acceptance(h)
 	} else {
-		r = n.refusal(n.identity(h.task), bus.Code(p.Void.Reason), 0, "the hold ended without payment")
-		r.Agent, r.Model, r.Receipt = h.rec.Agent, h.rec.Model, n.receipt(h)
+		r = n.unpaid(h, bus.Code(p.Void.Reason), "the hold ended without payment")
 	}
 	n.finish(h.task, r, false)
 }

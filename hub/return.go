@@ -36,10 +36,7 @@ func (n *Node) returnSpare() {
 	}
 	for _, b := range n.book.Balances("client:*:avail") {
 		client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
-		amount := b.Amount
-		if p := n.purses[client]; p != nil {
-			amount -= p.reserved
-		}
+		amount := n.spare(client)
 		if amount <= 0 {
 			continue
 		}
@@ -59,10 +56,7 @@ func given(r *ledger.Record) giveBack {
 
 // returnAbove hands back what is above an amount of a client's money that is neither held nor reserved.
 func (n *Node) returnAbove(client string, keep market.Credits) {
-	amount := n.book.Avail(client) - keep
-	if p := n.purses[client]; p != nil {
-		amount -= p.reserved
-	}
+	amount := n.spare(client) - keep
 	if amount <= 0 {
 		return
 	}
@@ -75,8 +69,8 @@ func (n *Node) returnAbove(client string, keep market.Credits) {
 	n.sendReturns()
 }
 
-// recall gives back what is called back of a client's money, and says what is left. The answer follows the
-// return's frame.
+// recall gives back a client's money that no task here needs, and says what is left. The reply leaves after
+// the return's frame is durable.
 func (n *Node) recall(m *bus.Recall) error {
 	if m.Hub != n.cfg.Journal {
 		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, n.cfg.Journal)
@@ -84,30 +78,25 @@ func (n *Node) recall(m *bus.Recall) error {
 	if m.Number > 0 {
 		return n.distribute(m)
 	}
-	p := n.purses[m.Client]
-	if !m.Look && !n.lost {
+	if !m.Look && !n.stale {
 		n.returnAbove(m.Client, 0)
-		if p != nil {
-			p.notAhead = n.now.Add(askAgain) // others want it
+		if p := n.purses[m.Client]; p != nil {
+			p.notAhead = n.now.Add(aheadAgain) // others want it
 		}
 	}
 	if m.Granted > n.book.LastGrant(n.cfg.Journal) {
-		n.askMissed()
+		n.requestMissed()
 	}
-	r := &bus.RecallReply{
-		ID: m.ID, Hub: n.cfg.Journal, Client: m.Client, Avail: n.book.Avail(m.Client),
-		Held:     n.book.Held(m.Client),
+	n.send(m.Inbox, &bus.RecallReply{
+		ID: m.ID, Hub: n.cfg.Journal, Client: m.Client,
+		Avail: n.book.Avail(m.Client), Held: n.book.Held(m.Client), Reserved: n.Reserved(m.Client),
 		Accepted: n.book.LastGrant(n.cfg.Journal), Returned: n.book.LastReturn(n.cfg.Journal),
-	}
-	if p != nil {
-		r.Reserved = p.reserved
-	}
-	n.send(m.Inbox, r)
+	})
 	return nil
 }
 
-// sweep gives back, once in a leadership, what clients without an open task have had here since before it; a
-// few at a time, for they may be many.
+// sweep gives back, once in a leadership, the money of clients that have had no open task since it began.
+// They may be many, so it takes a few at a time.
 type sweep struct {
 	clients []string
 	begun   bool
@@ -123,7 +112,7 @@ func (s *sweep) stop() { s.clients, s.begun = nil, false }
 
 // due implements timed.
 func (s *sweep) due(n *Node) {
-	if !n.leading || n.draining || n.lost {
+	if !n.leading || n.draining || n.stale {
 		return
 	}
 	if !s.begun {
@@ -162,35 +151,35 @@ func (n *Node) sendReturns() {
 		return
 	}
 	for _, r := range t.returns[:min(len(t.returns), returnWindow)] {
-		if id := bus.ReturnID(n.cfg.Journal, r.number); t.asks[id] == nil {
-			n.post(&ask{op: bus.OpReturn, client: r.client, number: r.number,
+		if id := bus.ReturnID(n.cfg.Journal, r.number); t.requests[id] == nil {
+			n.post(&request{op: bus.OpReturn, client: r.client, number: r.number,
 				req: bus.FundsRequest{ID: id, Client: r.client, Amount: r.amount}})
 		}
 	}
 }
 
-// returned takes the answer to a return. One that was refused is in the way of all that follow, so its
+// returned takes the reply to a return. A return that is refused is in the way of all that follow, so the
 // operator is told.
-func (n *Node) returned(a *ask, m *bus.FundsReply) {
+func (n *Node) returned(a *request, m *bus.FundsReply) {
 	if m.Code != "" {
 		if !a.refused {
 			a.refused = true
 			n.fault(fmt.Errorf("treasury on return %s: %s: %s", m.ID, m.Code, m.Message))
 		}
-		n.askLater(a, refusedAgain)
+		n.requestLater(a, refusedAgain)
 		return
 	}
 	n.over(a)
 	t := &n.treasury
 	if i := slices.IndexFunc(t.returns, func(r giveBack) bool { return r.number == a.number }); i >= 0 {
-		// answers come nearly in order: what is before it is the shorter part
+		// replies come nearly in order, so few returns are before this one
 		copy(t.returns[1:i+1], t.returns[:i])
 		t.returns = t.returns[1:]
 	}
 	n.sendReturns()
 }
 
-// tellReturns goes on with what the treasury has not heard of: it has the returns up to taken.
+// tellReturns sends the returns that the treasury does not have: it has those up to taken.
 func (n *Node) tellReturns(taken uint64) {
 	t := &n.treasury
 	t.told = true
@@ -198,7 +187,7 @@ func (n *Node) tellReturns(taken uint64) {
 		if r.number > taken {
 			return false
 		}
-		if a := t.asks[bus.ReturnID(n.cfg.Journal, r.number)]; a != nil {
+		if a := t.requests[bus.ReturnID(n.cfg.Journal, r.number)]; a != nil {
 			n.over(a)
 		}
 		return true
@@ -208,21 +197,21 @@ func (n *Node) tellReturns(taken uint64) {
 
 const journalStale = "the hub's journal lacks its end: an older copy stands in its place"
 
-// stale reports whether the treasury took in a return that this journal does not have: it is an older copy,
-// and lists money as there to be spent that went back, or was spent, after it was made. Such a hub settles
-// what runs and takes nothing more.
-func (n *Node) stale(m *bus.FundsReply) bool {
+// judgeJournal reports whether the treasury took in a return that this journal does not have: it is an older
+// copy, and lists money as there to be spent that went back, or was spent, after it was made. Such a hub
+// settles what runs and takes nothing more.
+func (n *Node) judgeJournal(m *bus.FundsReply) bool {
 	own := n.book.LastReturn(n.cfg.Journal)
 	if m.Code != "" || m.Returned <= own {
-		return n.lost
+		return n.stale
 	}
-	if !n.lost {
-		n.lost = true
+	if !n.stale {
+		n.stale = true
 		n.status.changed = true
 		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: "+
-			"nothing is awarded until the newer journal is back", journalStale, m.Returned, n.cfg.Journal,
-			own))
-		n.sendAway(bus.CodeUnavailable, journalStale)
+			"nothing is awarded until the newer journal is back",
+			journalStale, m.Returned, n.cfg.Journal, own))
+		n.refuseWaiting(bus.CodeUnavailable, journalStale)
 	}
 	return true
 }

@@ -58,7 +58,7 @@ func TestReturnsOfManyClients(t *testing.T) {
 			if told != clients-taken {
 				t.Errorf("%d returns are told again, want %d", told, clients-taken)
 			}
-			if len(again.treasury.returns) != 0 || !again.Quiet() {
+			if len(again.treasury.returns) != 0 || !again.Idle() {
 				t.Errorf("%d returns are still to be told", len(again.treasury.returns))
 			}
 			h.asked = nil

@@ -19,11 +19,11 @@ type agent struct {
 	reg    bus.Registration
 	joined bool // registered, and claimed by this hub
 
-	state string // by its last summary
-	seq   uint64
-	said  time.Time // when that came; zero: none has since it joined
-	quiet int64     // by Node.nano: when its last summary is too old
-	price market.Price
+	state      string // by its last summary
+	seq        uint64
+	said       time.Time // when that came; zero: none has since it joined
+	silentFrom int64     // by Node.nano: when its last summary is too old
+	price      market.Price
 
 	owner, class string
 	tariff       market.Credits // due for a task beside its cost
@@ -37,12 +37,12 @@ type agent struct {
 	excess, stuck int
 	excessSince   time.Time
 
-	refusals int
-	avoid    int64 // by Node.nano: before then it gets no tasks
-	timer    timer // the end of avoid
-	watch    lookout
+	refusals   int
+	avoidUntil int64 // by Node.nano: before then it gets no tasks
+	timer      timer // the end of avoid
+	watch      lookout
 
-	predictor predict.Predictor
+	predictor *predict.Means
 	belief    *prefix.Belief
 	slotPrice market.Credits // in the last round it was in
 }
@@ -71,8 +71,8 @@ func (n *Node) enrol(id string) *agent {
 	return n.roster[i]
 }
 
-// drop forgets an agent that is gone and on which nothing runs, once there are many: one that comes back,
-// after a lost lease say, is known already.
+// drop forgets an agent that has left and on which nothing runs, if there are many such agents. The others
+// are kept: one that comes back, after a lost lease say, is known already.
 func (n *Node) drop(a *agent) {
 	if a.joined || len(a.holds) > 0 || len(n.roster) <= 2*n.cfg.MaxAgents {
 		return
@@ -125,11 +125,11 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}
 	if fresh {
-		a.seq, a.said, a.state, a.refusals, a.avoid = 0, time.Time{}, bus.StateReady, 0, 0
+		a.seq, a.said, a.state, a.refusals, a.avoidUntil = 0, time.Time{}, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
-	a.quiet = n.at(n.cfg.Silence)
+	a.silentFrom = n.at(n.cfg.Silence)
 	n.tariff(a)
 	n.callFor(a)
 	n.listen(a)
@@ -162,10 +162,10 @@ func (n *Node) leave(id string) {
 	}
 }
 
-// restarted ends what ran on an agent's earlier process: a new registration can only follow the end of the
-// old lease, so that process is dead and will send no Completion, but for what it had served and written
-// down: while the registration names its boot, its holds wait for that. The boot stands in the hold's record,
-// so this is known after a restart of the hub too.
+// restarted ends what ran on an agent's earlier process. A new registration can only follow the end of the
+// old lease, so that process is dead. It may have written down completions before: while the registration
+// names its boot as a former one, its holds wait for them. The boot stands in the hold's record, so a hub
+// that was started again knows it, too.
 func (n *Node) restarted(a *agent, reg *bus.Registration) {
 	for _, h := range slices.Clone(a.holds) {
 		if h.rec.Boot != reg.Boot && !slices.Contains(reg.Former, h.rec.Boot) { // clocks may be set back
@@ -186,7 +186,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	before := a.free(n)
 	a.speaks(n)
 	first := a.said.IsZero()
-	a.seq, a.said, a.quiet = s.Seq, n.now, n.at(n.cfg.Silence)
+	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
 	a.state = s.State
 	if s.Slots > 0 {
 		a.slots, a.tiers = s.Slots, s.Tiers // for later rounds
@@ -207,10 +207,9 @@ func (n *Node) summarised(s *bus.Summary) error {
 	return nil
 }
 
-// correct compares the agent's count of running tasks with the hub's. A summary is a little old, so only what
-// an agent counts more, and goes on counting, is believed: it runs something the hub has given up. The first
-// summary is believed at once: what it counts more was handed out by another hub, and until the next one says
-// less those slots are not free.
+// correct compares the agent's count of running tasks with the hub's. A summary is a little old, so a higher
+// count is believed only once it has lasted: the agent runs something that the hub has given up. The first
+// summary is believed at once: what it counts more was handed out by another hub.
 func (a *agent) correct(now time.Time, running int, settling time.Duration, first bool) {
 	excess := running - len(a.holds)
 	switch {
@@ -232,15 +231,15 @@ func (a *agent) correct(now time.Time, running int, settling time.Duration, firs
 
 // free is how many tasks the agent can be given now.
 func (a *agent) free(n *Node) int {
-	if !a.joined || !a.sells || n.nano > a.quiet || n.nano < a.avoid || a.state != bus.StateReady ||
+	if !a.joined || !a.sells || n.nano > a.silentFrom || n.nano < a.avoidUntil || a.state != bus.StateReady ||
 		a.reg.State != bus.StateReady {
 		return 0
 	}
 	return max(0, a.slots-len(a.holds)-a.stuck)
 }
 
-// offer appends to dst the tiers of an agent with free slots, for so many tasks: the charge of the next tier
-// is that of who comes after those that run there. Tiers beyond most are left for later rounds.
+// offer appends to dst the tiers of an agent that has so many slots free, for so many tasks. The tiers of
+// slots that are taken are left out, and tiers beyond most are left for later rounds.
 func (a *agent) offer(dst []market.Tier, free, tasks, most int) []market.Tier {
 	if len(a.tiers) == 0 || most == 0 {
 		return append(dst, market.Tier{Slots: free})
@@ -258,10 +257,10 @@ func (n *Node) freeSlots() (free int) {
 	return free
 }
 
-// shun leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time. What
-// is heard of while it is left alone was dispatched before, and says nothing new.
-func (n *Node) shun(a *agent) {
-	if n.nano < a.avoid {
+// avoid leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time.
+// What is heard of while it is left alone was dispatched before, and says nothing new.
+func (n *Node) avoid(a *agent) {
+	if n.nano < a.avoidUntil {
 		return
 	}
 	wait := n.cfg.AvoidLeast << min(a.refusals, 20)
@@ -269,7 +268,7 @@ func (n *Node) shun(a *agent) {
 		wait = n.cfg.AvoidMost
 	}
 	a.refusals++
-	a.avoid = n.at(wait)
+	a.avoidUntil = n.at(wait)
 	n.timers.set(&a.timer, n.now.Add(wait))
 }
 

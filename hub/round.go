@@ -13,7 +13,7 @@ import (
 	"souk/market"
 )
 
-// scratch is kept between rounds.
+// scratch is memory of a round that the next one uses again.
 type scratch struct {
 	tasks  []*task
 	agents []*agent // with a free slot
@@ -32,7 +32,7 @@ type scratch struct {
 // (market.MaxWorth).
 const maxSeats = 4000
 
-// edge is an edge of the round to be, with the quote it was made from.
+// edge is an edge of the next round, with the quote it was made from.
 type edge struct{ task, agent, quote int }
 
 // clear holds one round: it builds the edges, clears them, checks the outcome, and records round and holds in
@@ -53,7 +53,8 @@ func (n *Node) clear() {
 		return
 	}
 	if len(o.Awards) == 0 {
-		// Nothing was worth its cost and charge just now; no award, no record, and nobody lost to anybody.
+		// No task is worth the cost and charge of a free slot now. Nothing is recorded, and no task has lost
+		// to another.
 		for _, t := range tasks {
 			t.dear++
 		}
@@ -63,13 +64,12 @@ func (n *Node) clear() {
 	n.award(&r, &o, tasks, agents, chosen)
 }
 
-// assemble makes the round of the tasks in scratch and the agents that have room. tasks and agents are the
-// round's own, in its order; chosen holds, for each edge, its quote. Only tasks and agents with an edge take
-// part.
+// assemble makes the round of the tasks in scratch and the agents that have room. It returns the tasks and
+// agents that have an edge, in the round's order, and for each edge the place of its quote in scratch.
 func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
 	s := &n.round
-	s.agents, s.free, s.place, s.quotes, s.edges = s.agents[:0], s.free[:0], s.place[:0], s.quotes[:0],
-		s.edges[:0]
+	s.agents, s.free, s.place = s.agents[:0], s.free[:0], s.place[:0]
+	s.quotes, s.edges = s.quotes[:0], s.edges[:0]
 	tasks, agents, chosen = s.inTasks[:0], s.inAgents[:0], s.chosen[:0]
 	for _, a := range n.roster {
 		if free := a.free(n); free > 0 {
@@ -87,8 +87,8 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			if n.now.Add(q.forecast.TTFT).After(t.deadline) {
 				continue
 			}
-			// No more than what was reserved can be held, so no more is offered: reservations cover
-			// every quote as it stood on arrival.
+			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
+			// every quote as it stood when the task came.
 			q.within(t.reserved)
 			if q.value-q.cost-n.cfg.Fee < 0 {
 				continue
@@ -102,7 +102,7 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 	if len(s.edges) == 0 {
 		return r, nil, nil, nil
 	}
-	// What goes into the round is kept in its record, so it is made anew, in few pieces.
+	// The record of the round keeps these, so they cannot be scratch. They are allocated in few pieces.
 	tiers := make([]market.Tier, 0, len(s.agents))
 	most := 0
 	if n.cfg.Tiers {
@@ -115,8 +115,8 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 			agents = append(agents, a)
 			first := len(tiers)
 			tiers = a.offer(tiers, s.free[k], len(s.tasks), most)
-			r.Agents = append(r.Agents,
-				market.Supply{Agent: market.AgentID(a.id), Tiers: tiers[first:len(tiers):len(tiers)]})
+			own := tiers[first:len(tiers):len(tiers)]
+			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(a.id), Tiers: own})
 		}
 	}
 	r.Edges = make([]market.Edge, len(s.edges))
@@ -141,8 +141,9 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 	return r, tasks, agents, chosen
 }
 
-// toll sets the regime's toll on every task and agent that may meet, whatever was bid: bids decide which of
-// them become edges, so the scale and the largest draw are taken over all of them.
+// toll sets the regime's toll on every task and agent that may meet, whatever was bid. Bids decide which
+// pairs become edges, so the scale and the largest draw are taken over all pairs, or bids would decide the
+// tolls.
 func (n *Node) toll(seed [32]byte) {
 	s, p := &n.round, n.cfg.Regime
 	s.tolls = s.tolls[:0]
@@ -265,9 +266,6 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)
-	if t.session != 0 {
-		n.visits.put(t.session, visit{t.msg.Role, h.agent.id})
-	}
 }
 
 // handOut sends a hold's task to its agent, and waits for the reply.
@@ -275,9 +273,8 @@ func (n *Node) handOut(h *hold) {
 	t := h.task
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, t.free && t.rounds == 0 &&
-		t.dear == 0 &&
-		t.refusals == 0 && h.again == 0})
+	undelayed := t.free && t.rounds == 0 && t.dear == 0 && t.refusals == 0 && h.again == 0
+	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
 }
 
 // notePrices keeps the slot prices of a round for the status.

@@ -69,11 +69,11 @@ func (s *scene) open(o options) {
 	s.h = newHouse(s.t, func(c *Config) { o.configure(c) })
 	if !o.has("poor") {
 		for i, c := range []string{"ann", "bob"} {
-			s.h.grants = append(s.h.grants, bus.Grant{ID: c, Number: uint64(i + 1), Client: c, Hub: "hub-math",
+			s.h.grants = append(s.h.grants, bus.Grant{Number: uint64(i + 1), Client: c, Hub: "hub-math",
 				Amount: 100 * market.Credit})
 			s.h.prepaid[c] = 100 * market.Credit
 		}
-		s.h.n.askMissed()
+		s.h.n.requestMissed()
 		s.h.run()
 	}
 	s.spoke = start
@@ -660,9 +660,9 @@ func (s *scene) letter(l Letter) {
 		if m.Cancel {
 			s.say("to %s: cancel %s", to, m.Task)
 		} else {
-			s.say("to %s: recall %s", to, holdName(m.Recall))
-			if d := s.dispatches[holdName(m.Recall)]; m.Secret == 0 || m.Secret != d.Secret {
-				s.t.Errorf("recall with secret %d, dispatched with %d", m.Secret, d.Secret)
+			s.say("to %s: withdraw %s", to, holdName(m.Withdraw))
+			if d := s.dispatches[holdName(m.Withdraw)]; m.Secret == 0 || m.Secret != d.Secret {
+				s.t.Errorf("withdraw with secret %d, dispatched with %d", m.Secret, d.Secret)
 			}
 		}
 	case *bus.RecallReply:

@@ -68,7 +68,7 @@ func BenchmarkStart(b *testing.B) {
 					err = j.Restore(again.history)
 				}
 				if err == nil {
-					err = again.Recall()
+					err = again.Restore()
 				}
 				if err != nil {
 					b.Fatal(err)

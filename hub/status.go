@@ -50,12 +50,11 @@ func (n *Node) report() {
 
 // Status is what the hub says of itself to anyone.
 func (n *Node) Status() *bus.Status {
-	last, _ := n.book.LastRound()
 	s := &bus.Status{
 		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.epoch, Seq: n.status.seq,
-		Waiting: n.waiting, Round: last,
+		Waiting: n.waiting,
 	}
-	if n.leading && !n.draining && !n.full && !n.lost {
+	if n.leading && !n.draining && !n.full && !n.stale {
 		s.Room = max(0, min(n.cfg.MaxWaiting-n.waiting, n.cfg.MaxOpen-n.open))
 	}
 	for _, a := range n.roster {

@@ -404,7 +404,7 @@ func (s *storm) startFrom(epoch int64, behind int) *Node {
 			s.must(n.history.Load(data))
 		}
 	}
-	s.must(n.Recall())
+	s.must(n.Restore())
 	return n
 }
 

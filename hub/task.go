@@ -17,11 +17,11 @@ type taskKey struct{ client, id string }
 //
 //	state    means                                    ends
 //	fresh    admitted this moment                     parked or waiting: fund
-//	parked   waits for its client's money             waiting: unpark, when the money is there
-//	                                                  done: the treasury refuses, funds_wait or the deadline passes
+//	parked   waits for its client's money             waiting: letIn, when the money is there
+//	                                                  done: the treasury refuses, or time is up
 //	waiting  waits for a slot, its money reserved     running: a round awards it a slot
 //	                                                  done: its deadline passes
-//	running  an agent has it, or may: see holdState   parked or waiting: its hold is void, and it is tried again
+//	running  an agent has it, or may: see holdState   parked or waiting: its hold is void: tried again
 //	                                                  done: its hold ends otherwise
 //	done     has its last word
 //
@@ -166,15 +166,16 @@ func (n *Node) answer(t *task, a *bus.Answer) {
 	t.told = true
 }
 
-// end is the last word on an admitted task. A task that never held money is forgotten, so that its client may
-// try the same id again; others are remembered until their deadline and KeepIDs have passed. Whoever was told
-// that it runs gets the result where the chunks come, if the agent cannot have sent it.
+// end is the last word on an admitted task, which its agent cannot have sent.
 func (n *Node) end(t *task, r *bus.Result) { n.finish(t, r, true) }
 
+// finish ends a task. One that never held money is forgotten, so that its client may try the same id again.
+// Others are remembered until their deadline and KeepIDs have passed. tell has a reader of the answer hear of
+// the result where the chunks come.
 func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	switch t.state {
 	case parked:
-		n.purses[t.key.client].unpark(t)
+		n.purses[t.key.client].drop(t)
 	case waiting:
 		n.wait(t, -1)
 		n.batch.Remove(t)
@@ -190,7 +191,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.timers.set(&t.timer, time.Time{})
-	n.unpark(n.purses[t.key.client]) // what this one leaves may be enough for another
+	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)
 	count(n.stats.Tasks, r.Code)
 	n.status.changed = true
@@ -240,8 +241,8 @@ func (n *Node) remember(t *task) {
 	}
 }
 
-// forgetEnded drops what need not be remembered any more. One kept long holds up those behind it, never
-// beyond MaxKnown.
+// forgetEnded drops what need not be remembered any more, in the order of the ends: a task with a late
+// deadline keeps those that ended after it, too. MaxKnown bounds them.
 func (n *Node) forgetEnded() {
 	for n.forgot < len(n.ended) && !n.now.Before(n.ended[n.forgot].until) {
 		n.forgetOldest()
@@ -294,7 +295,7 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 // due implements timed: a task that waited until its deadline is told what stood in its way.
 func (t *task) due(n *Node) {
 	switch {
-	case t.state == parked && n.now.Before(t.deadline) && n.calledBack(t.key.client):
+	case t.state == parked && n.now.Before(t.deadline) && n.isRecalled(t.key.client):
 		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(n.cfg.FundsWait)))
 	case t.state == parked && n.now.Before(t.deadline):
 		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second,
@@ -346,17 +347,18 @@ func (n *Node) cancel(m *bus.Cancel) error {
 	return nil
 }
 
-// tellRecall asks the agent of a hold that it never answered to end it, if it can unheard.
-func (n *Node) tellRecall(h *hold) {
+// withdraw takes a task back from an agent that never answered: it is to end it, unless somebody has heard of
+// the answer already.
+func (n *Node) withdraw(h *hold) {
 	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Client: c, Task: h.rec.Task, Recall: h.id,
+	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Withdraw: h.id,
 		Secret: h.secret})
 }
 
 // tellCancel asks the agent of a hold to stop.
 func (n *Node) tellCancel(h *hold) {
 	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Client: c, Task: h.rec.Task, Cancel: true})
+	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Cancel: true})
 }
 
 // judged takes a client's judgement of an answer.

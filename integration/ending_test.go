@@ -27,7 +27,7 @@ func (e *economy) reborn(h *shop, closing bool) {
 			e.t.Fatal(err)
 		}
 	}
-	if err := n.Recall(); err != nil {
+	if err := n.Restore(); err != nil {
 		e.t.Fatal(err)
 	}
 	if h.node = n; n.Closed() {
@@ -49,7 +49,7 @@ func (e *economy) rebornBank() {
 			e.t.Fatal(err)
 		}
 	}
-	if err := e.bank.Recall(); err != nil {
+	if err := e.bank.Restore(); err != nil {
 		e.t.Fatal(err)
 	}
 	e.bank.Tick(e.now)

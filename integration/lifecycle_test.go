@@ -28,14 +28,7 @@ func long(b *bus.Task) {
 
 func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
 	dir := t.TempDir()
-	cfg, err := local.ParseConfig("one.yaml", []byte(one))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := startIn(t, dir, one)
 	a, err := m.Ask(t.Context(), chat("Hello"))
 	if err != nil || a.Result.Code != "" {
 		t.Fatalf("%+v, %v", a.Result, err)
@@ -64,14 +57,7 @@ func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
 // does not wait for them to expire.
 func TestAKilledMarketsLeasesAreNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
-	cfg, err := local.ParseConfig("one.yaml", []byte(one))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := startIn(t, dir, one)
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	if err := engine.Start("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	registry, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{m.State().Etcd}})
+	registry, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{m.State().Etcd}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@
 //	client:ID:avail           hub        what this hub may still hold
 //	client:ID:held            hub        the sum of its open holds
 //	agent:ID:payable          hub        what an agent is due
-//	surplus                   hub        premiums less the flat fee; not the hub's: a hub that kept it would gain by bidding against its clients
+//	surplus                   hub        premiums less the flat fee; not the hub's: a hub that kept it would
+//	                                     gain by bidding against its clients
 //	fee                       hub        the flat fee, part of the toll
 //	clearing:JOURNAL          both       money between two journals; the pair nets to what is in flight
 //

@@ -29,9 +29,6 @@ func CaptureID(hold string) string { return hold + "/capture" }
 // VoidID is the id of a hold's void; a hold has at most one.
 func VoidID(hold string) string { return hold + "/void" }
 
-// GrantID is the id of the n-th grant to a hub.
-func GrantID(hub string, n uint64) string { return numbered(hub, KindGrant.String(), n) }
-
 // numbered is the id of the n-th record of a kind between a hub and the treasury.
 func numbered(hub, kind string, n uint64) string {
 	return hub + "/" + kind + "/" + strconv.FormatUint(n, 10)

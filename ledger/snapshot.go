@@ -15,17 +15,18 @@ import (
 // equal books have equal bytes. It is not final: a snapshot of another version is ignored, and its journal is
 // read from the first frame.
 //
-//	head      journal, role, domain strings; closed 1 byte; sequence; epoch; time; round; its hash 32 bytes; its awards
+//	head      journal, role, domain strings; closed 1 byte; sequence; epoch; time; round; its hash 32 bytes;
+//	          its awards
 //	accounts  list, by name, of: name, amount ±
 //	open      list, by round and slot, of: length in bytes, hold as in a frame
-//	ended     list, the oldest first, of: round and slot packed; client, agent; cost ±, premium ±, fee ±, refunded ±;
-//	          refunds; digest 8 bytes; kind 1 byte; reversed 1 byte
+//	ended     list, the oldest first, of: round and slot packed; client, agent; cost ±, premium ±, fee ±,
+//	          refunded ±; refunds; digest 8 bytes; kind 1 byte; reversed 1 byte
 //	transfers list, the oldest first, of: id; kind 1 byte; client; amount ±; note 8 bytes
-//	hubs      list, by name, of: name; last grant, return and distribution; the last one's client and amount ±;
-//	          ended 1 byte; the last three since version 2
+//	hubs      list, by name, of: name; last grant, return and distribution; the last one's client and
+//	          amount ±; ended 1 byte; the last three since version 2
 //	allotted  list, by client and hub, of: client, hub, amount ±
-//	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of the tariff;
-//	          uses that count, list of them; the last one; the next one's tie-break 32 bytes
+//	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of the
+//	          tariff; uses that count, list of them; the last one; the next one's tie-break 32 bytes
 const bookVersion = 2
 
 // appendBook appends what the book holds to dst.

@@ -44,8 +44,8 @@ func validateBundles(bundles []Bundle, tasks int) error {
 		}
 		for k, j := range b.Tasks {
 			if j < 0 || j >= tasks || k > 0 && j <= b.Tasks[k-1] || seen[j] {
-				return fmt.Errorf("bundle %d: task index %d: out of range or order, or in another bundle", i,
-					j)
+				return fmt.Errorf("bundle %d: task index %d: out of range or order, or in another bundle",
+					i, j)
 			}
 			seen[j] = true
 		}

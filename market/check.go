@@ -110,8 +110,8 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 		}
 		e, ok := l.edgeOf(r, int32(at), s)
 		if !ok {
-			return fmt.Errorf("award of task %s to %s: no such edge in the round, or one that loses", a.Task,
-				a.Agent)
+			return fmt.Errorf("award of task %s to %s: no such edge in the round, or one that loses",
+				a.Task, a.Agent)
 		}
 		want := r.award(e, l.seats[s], Credits(ans.Price[s]))
 		if r.Rule.Clarke == ClarkeClient && r.Rule.Pricing != PricingPosted {

@@ -59,7 +59,7 @@ func (ws *workspace) posted(r *Round) (Outcome, error) {
 	return o, nil
 }
 
-// line is a posted round on its way: who comes when, who sits where, and what is left.
+// line is a posted round that is being cleared: the order of the clients, the seats taken, and those left.
 type line struct {
 	r       *Round
 	l       *layout

@@ -163,8 +163,8 @@ func (r *Round) validate() error {
 		return err
 	}
 	if len(r.Bundles) > 0 && r.Rule.Pricing == PricingPosted {
-		return fmt.Errorf("%d bundles under pricing %q: clients choose for themselves", len(r.Bundles),
-			PricingPosted)
+		return fmt.Errorf("%d bundles under pricing %q: clients choose for themselves",
+			len(r.Bundles), PricingPosted)
 	}
 	if err := validateBundles(r.Bundles, len(r.Tasks)); err != nil {
 		return err
@@ -269,8 +269,8 @@ func (r *Round) validateEdges(seats int) error {
 		return fmt.Errorf("the largest weights of all tasks sum to more than %s credits", Credits(1<<62))
 	}
 	if seatEdges > MaxSeatEdges {
-		return fmt.Errorf("%d edges counted once for every tier of their agent, want at most %d", seatEdges,
-			MaxSeatEdges)
+		return fmt.Errorf("%d edges counted once for every tier of their agent, want at most %d",
+			seatEdges, MaxSeatEdges)
 	}
 	return nil
 }

@@ -106,8 +106,8 @@ func (e Epoch) validate() error {
 	}
 	for i, a := range e.Opened {
 		if a.Amount < 0 || a.Amount > MaxWorth {
-			return fmt.Errorf("ask %d of owner %s: %s, want 0 to %s credits", i, clip(a.Owner), a.Amount,
-				MaxWorth)
+			return fmt.Errorf("ask %d of owner %s: %s, want 0 to %s credits",
+				i, clip(a.Owner), a.Amount, MaxWorth)
 		}
 		at := slices.Index(sealed[a.Owner], a.Seal(e.Class, e.Number))
 		if at < 0 {
@@ -181,9 +181,9 @@ func (e Epoch) Clear() (Tariff, error) {
 	return t, nil
 }
 
-// Without is the epoch after an owner lost its last agent: cleared again, the first on standby takes its
-// place and all are paid the ask of the one after it. What is then best to ask is still the truth, for each
-// case by itself; paying whoever steps in its own ask would make it pay to lose.
+// Without is the epoch after an owner lost its last agent. It is cleared again: the first owner on standby takes
+// its place, and all are paid the ask of the one after it. So the truth is still the best ask. Were the owner that
+// steps in paid its own ask, it would pay to lose.
 func (e Epoch) Without(owner string) Epoch {
 	e.Lost = append(slices.Clone(e.Lost), owner)
 	return e
@@ -231,8 +231,8 @@ func (e Epoch) check(t Tariff) error {
 				last.owner, last.amount)
 		}
 		if i == len(t.Winners) && t.Amount != b.amount {
-			return fmt.Errorf("tariff is %s, want the %s that the first loser %s asked", t.Amount, b.amount,
-				owner)
+			return fmt.Errorf("tariff is %s, want the %s that the first loser %s asked",
+				t.Amount, b.amount, owner)
 		}
 		last = b
 	}
@@ -248,14 +248,14 @@ type ClassUse struct {
 	Peak  int   // most slots in use at once
 }
 
-// minOwners is how many independent owners a class needs before one of them is left out: with fewer, who is
-// left out would name the tariff of nearly all that is sold.
+// minOwners is how many independent owners a class needs before one of them is left out. With fewer, the owner
+// that is left out would set the tariff of nearly all that is sold.
 const minOwners = 4
 
-// NextWinners fixes how many owners win in the next epoch from earlier ones alone, so that no ask of the
-// epoch itself has a say: the fewest whose slots carry the highest peak with a quarter to spare, whoever they
-// are, hence counted from the smallest. 0, all of them, where a class had fewer than four owners or has no
-// slack. It takes the most cautious of the past epochs; without any, it is 0.
+// NextWinners fixes how many owners win in the next epoch. Only earlier epochs count, so that no ask of the epoch
+// itself has a say. Of each it takes the fewest owners whose slots carry the highest peak with a quarter to spare,
+// whichever they are, so it counts from the smallest. The most cautious epoch decides. 0 means all owners: of a
+// class that had fewer than four, or no slack, or no epoch yet.
 func NextWinners(past []ClassUse) int {
 	m := 0
 	for _, use := range past {

@@ -23,7 +23,7 @@ func BenchmarkRelay(b *testing.B) {
 		b.Fatal(err)
 	}
 	a := s.agents[0]
-	a.core = newTestAgent(4, s.cfg)
+	a.core = newCore(4, s.cfg)
 	d := dispatch("h")
 	d.MaxTokens = 1 << 24
 	d.CostCap = 1 << 60

@@ -25,8 +25,8 @@ func (a *agent) watchClaim(ctx context.Context) {
 	})
 }
 
-// readClaim asks the registry itself. If it has no claim, then the agent is unclaimed where trustNone says so;
-// right after a dispatch its claim may only be on its way.
+// readClaim reads the claim from the registry. If there is none, the agent is unclaimed where trustNone is
+// true; right after a dispatch the claim may only be on its way.
 func (a *agent) readClaim(ctx context.Context, trustNone bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

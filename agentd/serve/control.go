@@ -17,7 +17,7 @@ func (a *agent) onControl(m bus.Msg) {
 	}
 	id := agentd.StreamID{Client: bus.LastToken(m.Subject), Task: c.Task}
 	stranger := false
-	var late agentd.Report
+	var late []agentd.Report
 	a.mu.Lock()
 	now, s := time.Now(), a.streams.Find(id)
 	switch {
@@ -32,19 +32,19 @@ func (a *agent) onControl(m bus.Msg) {
 		}
 	case c.Ack != nil:
 		if a.streams.Acked(s, *c.Ack) && !s.Spooled {
-			late, _ = a.core.Pending(s.Hold) // its reader has the answer now
+			late = a.core.Pending(s.Hold) // its reader has the answer now
 		}
-	case s.Recall(&c):
-		a.cancelRequest(s, 0, agentd.ErrRecalled)
+	case s.Withdraw(&c):
+		a.cancelRequest(s, 0, agentd.ErrWithdrawn)
 	}
 	a.mu.Unlock()
-	if late.Domain != "" {
-		a.addToSpool(late)
+	for _, r := range late {
+		a.addToSpool(r)
 		a.mu.Lock()
-		_, pending := a.core.Pending(late.Completion.Hold)
+		acked := len(a.core.Pending(r.Completion.Hold)) == 0 // meanwhile
 		a.mu.Unlock()
-		if a.spool != nil && !pending { // acknowledged meanwhile
-			a.spool.Done(late.Completion.Hold)
+		if a.spool != nil && acked {
+			a.spool.Done(r.Completion.Hold)
 		}
 	}
 	if stranger && bus.ValidID(id.Client) {

@@ -92,7 +92,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 				case 1:
 					c = bus.StreamControl{Task: task, Ack: new(uint64(1<<50 + rng.IntN(9)))}
 				case 2:
-					c = bus.StreamControl{Task: task, Recall: "none"}
+					c = bus.StreamControl{Task: task, Withdraw: "none"}
 				case 3, 4, 5:
 					c.Resume = new(uint64(0))
 				}

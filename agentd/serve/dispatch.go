@@ -112,9 +112,9 @@ func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	return a.publish(s, data)
 }
 
-// publish sends a chunk to its reader. The lock is free: a connection may be slow. One goroutine publishes a
-// stream's chunks and its end; a heartbeat that overtakes one of them has the reader ask for it again, at worst.
-// A bus that is away loses the chunk, and the reader asks again.
+// publish sends a chunk to its reader, without the lock: a connection may be slow. One goroutine publishes
+// the chunks of a stream and its end. If a heartbeat overtakes a chunk, or the bus is away and loses it,
+// the reader asks for the chunk again.
 func (a *agent) publish(s *agentd.Stream, data []byte) error {
 	if s.Reply == "" {
 		return nil

@@ -15,8 +15,9 @@ import (
 // ErrHomeTaken says that another process has the node's directory.
 var ErrHomeTaken = errors.New("another agentd has this directory")
 
-// Home is a node's own directory: the proof that its former lives are dead, and what they left to be paid.
-// Whoever has its lock is this node, and knows the names of those who had it before.
+// Home is a node's own directory. Its lock proves that earlier lives of the node are dead, and its spools
+// hold what they are yet to be paid. A life is one run of the process: each has a name, which the directory
+// remembers.
 type Home struct {
 	dir  string
 	lock *os.File
@@ -24,7 +25,7 @@ type Home struct {
 	past []string
 }
 
-// maxLives are remembered: each start adds one, and only a name that still stands in the registry matters.
+// maxLives is how many names are remembered: only one that is still in the registry matters.
 const maxLives = 16
 
 // OpenHome makes or takes the directory of a node below data, and keeps other processes out of it until
@@ -52,8 +53,8 @@ func OpenHome(data, node string) (*Home, error) {
 	return h, nil
 }
 
-// live makes the name of this life and remembers it. A disk that is full forgets it: then a later life cannot
-// prove that this one has ended, and waits for its lease.
+// live makes the name of this life and remembers it. If the disk is full it is not remembered: then a later
+// life cannot prove that this one has ended, and waits until its lease expires.
 func (h *Home) live() {
 	path := filepath.Join(h.dir, "LIVES")
 	if text, err := os.ReadFile(path); err == nil {

@@ -59,10 +59,10 @@ func (a *agent) register(ctx context.Context) error {
 			if taken.IsZero() {
 				taken = time.Now()
 			}
-			// The lease of our own last life ends by itself.
+			// The lease of this node's earlier life expires by itself.
 			if !mine || time.Since(taken) > a.Server.cfg.LeaseTTL+2*time.Second {
 				select {
-				case <-a.registered: // we were there first, and lost the lease for a while
+				case <-a.registered: // this one was there first, and lost its lease for a while
 					if over.Failed(time.Now(), registration) {
 						a.log.Error("agent id was taken over: nothing is sold here until that one is gone",
 							"by", other)
@@ -91,7 +91,7 @@ func (a *agent) register(ctx context.Context) error {
 			if a.holdLease(ctx, lease) {
 				return nil
 			}
-			pause = time.Second // with jitter: all agents lost theirs at once
+			pause = time.Second // with jitter: all agents may have lost theirs at once
 		}
 		if !follow.Pause(ctx, follow.Jitter(pause)) {
 			return nil
@@ -99,7 +99,7 @@ func (a *agent) register(ctx context.Context) error {
 	}
 }
 
-// registration is the part of an agent that keeps it in the registry.
+// registration names the part of an agent that keeps it in the registry.
 const registration = "registration"
 
 const leaseLost = "lease lost: nothing is sold here until it is registered again"
@@ -139,7 +139,7 @@ func (a *agent) evictOwn(ctx context.Context, key string) bool {
 // started is when a life of a node began.
 func started(boot int64) string { return time.UnixMilli(boot).UTC().Format(time.RFC3339) }
 
-// holder names who has the key, and whether that is this node in an earlier life.
+// holder names who is registered under the key, and reports whether that is an earlier life of this node.
 func (a *agent) holder(ctx context.Context, key string) (string, bool) {
 	kv, err := follow.Get(ctx, a.deps.Registry, key)
 	if err != nil {
@@ -153,8 +153,8 @@ func (a *agent) holder(ctx context.Context, key string) (string, bool) {
 	return fmt.Sprintf("node %q (model %s, started %s)", r.Node, r.Model, started(r.Boot)), mine
 }
 
-// holdLease updates the entry as it changes. It returns true when ctx has ended and the lease is closed, false
-// when the lease was lost.
+// holdLease updates the entry as it changes. It returns true when ctx has ended and the lease is closed, and
+// false when the lease was lost.
 func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 	for {
 		select {

@@ -1,5 +1,5 @@
-// Package serve runs the agents of one node: it registers them, watches their claims and engines, relays what
-// these say, and settles. What is decided is decided in package agentd; here are its locks, loops and files.
+// Package serve runs the agents of one node: it registers them, watches their claims and engines, relays
+// their answers, and sends completions. Package agentd decides; here are its lock, its loops and its files.
 package serve
 
 import (
@@ -24,7 +24,7 @@ type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
 	Engine   func(agentd.EngineConfig) agentd.Engine // makes the client of one engine
-	// the node's directory; nil: leases of former lives are waited for
+	// the node's directory; nil: the leases of earlier lives have to expire
 	Home *Home
 	Log  *slog.Logger // nil: the default one
 }
@@ -98,7 +98,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		close(s.ready)
 	})
-	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // what drains needs the news, too
+	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // draining needs the bus, too
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watchBus(whole) })
 	wg.Wait()
@@ -146,12 +146,13 @@ type agent struct {
 	mu      sync.Mutex
 	core    *agentd.Agent // nil until the engine is ready
 	streams agentd.Streams
-	cancels map[*agentd.Stream]context.CancelCauseFunc // end the engine's requests that run
-	suspect bool                                       // the engine went silent, or failed with a 500: only an answer clears it
-	reading bool                                       // the claim, from the registry
-	unsure  []func()                                   // dispatches that wait for the next reading
-	listed  string                                     // the state in the last registration
-	why     string                                     // what the last look at the engine found wrong
+	suspect bool     // the engine went silent, or failed with a 500: only an answer clears it
+	reading bool     // the claim, from the registry
+	unsure  []func() // dispatches that wait for the next reading
+	listed  string   // the state in the last registration
+	why     string   // what the last look at the engine found wrong
+	// of the engine's requests
+	cancels map[*agentd.Stream]context.CancelCauseFunc
 
 	secret [32]byte // of the nonces of its asks
 
@@ -202,7 +203,7 @@ func (a *agent) stats() agentd.AgentStats {
 	return st
 }
 
-// looked notes what a look at the engine found.
+// looked notes what the last look at the engine found.
 func (a *agent) looked(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -212,7 +213,7 @@ func (a *agent) looked(err error) {
 	}
 }
 
-// run is an agent's life.
+// run serves until ctx ends, and drains.
 func (a *agent) run(ctx context.Context) error {
 	info, err := a.await(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -234,7 +235,7 @@ func (a *agent) run(ctx context.Context) error {
 		}()
 	}
 
-	// Whoever finds us in the registry can already reach us.
+	// First: whoever finds the agent in the registry can reach it.
 	dispatches, err := a.deps.Bus.Subscribe(bus.DispatchSubject(a.cfg.ID, "*"), "", a.onDispatch)
 	if err != nil {
 		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
@@ -254,7 +255,7 @@ func (a *agent) run(ctx context.Context) error {
 		a.log.Warn("bus is slow to subscribe", "err", err)
 	}
 
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: draining needs everything
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // draining needs all of these
 	defer end()
 	var wg sync.WaitGroup
 	var fatal error
@@ -344,7 +345,7 @@ func (a *agent) send(subject string, m bus.Message) {
 	}
 	switch {
 	case err == nil, errors.Is(err, bus.ErrClosed):
-	// once a second and stream; said once by whoever watches the bus
+	// once a second and stream; who watches the bus logs it once
 	case errors.Is(err, bus.ErrDisconnected):
 		a.log.Debug("not sent: the bus is away", "subject", subject)
 	default:

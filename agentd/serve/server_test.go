@@ -29,7 +29,7 @@ type script struct {
 	mu      sync.Mutex
 	info    agentd.Info
 	infoErr error
-	loadErr error
+	sick    error
 	acts    []act
 	asked   []agentd.Request
 }
@@ -42,10 +42,10 @@ func (s *script) Info(context.Context) (agentd.Info, error) {
 	return s.info, s.infoErr
 }
 
-func (s *script) Load(context.Context) (bus.Load, error) {
+func (s *script) Generated(context.Context) (*int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return bus.Load{Running: new(int64(0))}, s.loadErr
+	return nil, s.sick
 }
 
 func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
@@ -293,7 +293,7 @@ func TestServesATask(t *testing.T) {
 		}
 		c, last := o.done(), o.chunks[len(o.chunks)-1].Result
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Cost != last.Cost ||
-			last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 || c[0].Free != 2 {
+			last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 {
 			t.Errorf("%+v\n%+v", c, last)
 		}
 		if q := o.engine.asked[0]; q.ID != "h" || q.Model != "tiny" || q.MaxTokens != 100 ||
@@ -302,7 +302,7 @@ func TestServesATask(t *testing.T) {
 			t.Errorf("%+v", q)
 		}
 		s := o.server.Stats().Agents[0]
-		if s.Done != 1 || s.Output != 3 || s.CachedShare() != 0.8 ||
+		if s.Done != 1 || s.Output != 3 || s.Cached*5 != s.Prompt*4 ||
 			s.TTFT50.Round(50*time.Microsecond) != time.Millisecond || s.InFlight != 0 || s.Pending != 0 ||
 			s.Domain != "math" || s.Earned != last.Cost {
 			t.Errorf("%+v", s)
@@ -599,22 +599,22 @@ func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
 
 // A hub that heard no reply takes a dispatch back: what nobody has heard of yet ends unsaid, for the hub to
 // hand on; what has begun goes on.
-func TestRecall(t *testing.T) {
+func TestWithdraw(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		d.Secret = 1 << 60
 		o.dispatch(d)
 		for what, c := range map[string]bus.StreamControl{
-			"another hold":                     {Task: "t-h", Recall: "another", Secret: d.Secret},
-			"its client, who can guess a hold": {Task: "t-h", Recall: d.Hold},
-			"a guess":                          {Task: "t-h", Recall: d.Hold, Secret: 7},
+			"another hold":                     {Task: "t-h", Withdraw: "another", Secret: d.Secret},
+			"its client, who can guess a hold": {Task: "t-h", Withdraw: d.Hold},
+			"a guess":                          {Task: "t-h", Withdraw: d.Hold, Secret: 7},
 		} {
 			o.control(c)
 			if o.server.Stats().Agents[0].InFlight != 1 {
 				t.Fatalf("%s took it back", what)
 			}
 		}
-		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold, Secret: d.Secret})
+		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold, Secret: d.Secret})
 		c := o.done()
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed ||
 			!c[0].Unsaid || c[0].Cost != 0 {
@@ -625,7 +625,7 @@ func TestRecall(t *testing.T) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		o.dispatch(d)
 		pass(1500 * time.Millisecond)
-		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold})
 		pass(5 * time.Second)
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Usage.Output == 0 {
 			t.Errorf("what had begun ended with %+v", c)
@@ -634,11 +634,11 @@ func TestRecall(t *testing.T) {
 }
 
 // A hub of an earlier version gives no secret, and takes back by the hold alone.
-func TestARecallOfAnEarlierHub(t *testing.T) {
+func TestAWithdrawalOfAnEarlierHub(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		o.dispatch(d)
-		o.control(bus.StreamControl{Task: "t-h", Recall: d.Hold})
+		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold})
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || !c[0].Unsaid {
 			t.Errorf("%+v", c)
 		}
@@ -734,12 +734,12 @@ func TestDeadEngine(t *testing.T) {
 			size = r.KVTokens
 			return r.State
 		}
-		o.engine.set(func() { o.engine.loadErr = errors.New("connection refused") })
+		o.engine.set(func() { o.engine.sick = errors.New("connection refused") })
 		pass(5 * time.Second)
 		if got := entry(); got != bus.StateUnhealthy {
 			t.Errorf("registered as %q", got)
 		}
-		o.engine.set(func() { o.engine.loadErr, o.engine.info.Models = nil, []string{"other"} })
+		o.engine.set(func() { o.engine.sick, o.engine.info.Models = nil, []string{"other"} })
 		pass(5 * time.Second)
 		if got := entry(); got != bus.StateUnhealthy {
 			t.Errorf("back with another model, registered as %q", got)
@@ -913,7 +913,6 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		last := o.done()[len(o.done())-1]
-		last.Free = before[0].Free
 		if last != before[0] {
 			t.Errorf("sent\n%+v\nwant\n%+v", last, before[0])
 		}
@@ -963,7 +962,7 @@ func TestWhatNobodyHasIsNotWrittenDown(t *testing.T) {
 			t.Errorf("%q is written down, and nobody has it", got)
 		}
 		var all uint64 = 4
-		o.control(bus.StreamControl{Client: "ann", Task: "t-h", Ack: &all})
+		o.control(bus.StreamControl{Task: "t-h", Ack: &all})
 		if got := written(); got != "h" {
 			t.Errorf("%q is written down, and its reader has it", got)
 		}
@@ -1011,7 +1010,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		o.mu.Lock()
-		if s := o.summaries[len(o.summaries)-1]; s.State != bus.StateDraining || s.Free != nil {
+		if s := o.summaries[len(o.summaries)-1]; s.State != bus.StateDraining {
 			t.Errorf("%+v", s)
 		}
 		o.mu.Unlock()

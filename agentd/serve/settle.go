@@ -12,7 +12,7 @@ import (
 	"souk/bus/follow"
 )
 
-// openSpool returns what earlier lives have left to be acknowledged.
+// openSpool opens the spool and returns the completions of earlier lives in it.
 func (a *agent) openSpool() ([]agentd.Report, error) {
 	if a.deps.Home == nil {
 		return nil, nil
@@ -70,7 +70,7 @@ func (a *agent) report(r agentd.Report) {
 		a.spool.Done(r.Completion.Hold)
 	}
 	if over {
-		nudge(a.changed) // its hub may end the other holds of that life
+		nudge(a.changed) // the hub may now end the other holds of that life
 	}
 	if abandoned {
 		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold,
@@ -120,7 +120,7 @@ func (a *agent) hubDecided(c bus.Completion, moved bool) {
 	}
 }
 
-// drain lets what runs finish, then has it settled.
+// drain lets running tasks finish, and then waits until their completions are acknowledged.
 func (a *agent) drain() {
 	a.with(func(core *agentd.Agent) { core.Drain() })
 	nudge(a.changed)
@@ -149,24 +149,24 @@ func (a *agent) drain() {
 	a.deps.Bus.Flush(ctx)
 }
 
-// unsettled counts the completions that are not acknowledged: those that the next life will find, and the
-// others. A failed task has nothing to lose.
+// unsettled counts the pending completions: those in the spool, which the next life will send, and those that
+// are lost. The completion of a failed task is worth nothing.
 func (a *agent) unsettled() (kept, lost int) {
 	a.mu.Lock()
-	open := a.core.Unacked()
+	pending := a.core.Pending("")
 	a.mu.Unlock()
-	for i := range open {
-		switch {
-		case a.spool != nil && a.spool.Has(open[i].Hold):
+	for i := range pending {
+		switch c := &pending[i].Completion; {
+		case a.spool != nil && a.spool.Has(c.Hold):
 			kept++
-		case open[i].Outcome != bus.OutcomeFailed:
+		case c.Outcome != bus.OutcomeFailed:
 			lost++
 		}
 	}
 	return kept, lost
 }
 
-// wait returns whether the core came to a state in time.
+// wait reports whether ok became true of the core in time.
 func (a *agent) wait(most time.Duration, ok func(*agentd.Agent) bool) bool {
 	deadline := time.Now().Add(most)
 	for {

@@ -11,12 +11,12 @@ import (
 	"souk/agentd"
 )
 
-// Spool keeps the completions of one agent until they are acknowledged: the file of an [agentd.Spool]. What
-// was added is there after a kill. What its hub has not acknowledged after syncAfter is synced, so that it is
-// there after a power cut as well; nobody waits for that, and where hubs answer, which they do once it is in
-// their own synced journal, nothing is synced.
+// Spool is the file of an [agentd.Spool]: it keeps the completions of one agent until they are
+// acknowledged. What was added survives a kill. What is still pending after syncAfter is synced, so that it
+// survives a power cut as well. Nobody waits for that, and nothing is synced as long as hubs acknowledge in
+// time: a hub does so once the completion is in its own synced journal.
 type Spool struct {
-	// hears that the disk does not take what waits, once until it does again; nil: nobody does
+	// is called when the disk fails to sync, once until it works again; may be nil
 	Failed func(error)
 
 	path string
@@ -34,8 +34,8 @@ type Spool struct {
 // needs some milliseconds.
 const syncAfter = 100 * time.Millisecond
 
-// Spool opens that of an agent, and returns the completions that earlier lives have left in it. note says,
-// for the log, what in it could not be read and was set aside.
+// Spool opens the spool of an agent, and returns the completions that earlier lives have left in it. note
+// says, for the log, what could not be read and was set aside.
 func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, note, err error) {
 	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), sync: (*os.File).Sync}
 	if err := os.Remove(s.path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -76,7 +76,7 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// renew writes the file anew with what is open. The lock is held.
+// renew writes the file anew with what is pending. The lock is held.
 func (s *Spool) renew() error {
 	text, none := s.state.Text()
 	file, err := os.OpenFile(s.path+".new", os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -84,7 +84,7 @@ func (s *Spool) renew() error {
 		return err
 	}
 	if _, err = file.Write(text); err == nil && !none {
-		err = s.sync(file) // some of it was
+		err = s.sync(file) // some of it was synced before
 	}
 	if err == nil {
 		err = os.Rename(s.path+".new", s.path)
@@ -145,7 +145,7 @@ func (s *Spool) lookLater() {
 	s.look.Reset(syncAfter)
 }
 
-// settle syncs if something has waited for its acknowledgement for syncAfter.
+// settle syncs if a completion has been pending for syncAfter.
 func (s *Spool) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Spool) settle() {
 	if sync, young := s.state.Look(); sync {
 		file := s.file
 		var err error
-		if s.failed { // what a disk did not take once is not written by syncing it again
+		if s.failed { // a failed sync may have dropped the data, so it is written again
 			err = s.renew()
 		} else {
 			s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *Spool) settle() {
 		switch {
 		case s.closed:
 			return
-		case err == nil || s.file != file: // another, with all that was open then, has been synced
+		case err == nil || s.file != file: // or a new file with all that was pending has been synced
 			s.state.Synced(young)
 			s.failed = false
 		case !s.failed:
@@ -194,7 +194,7 @@ func (s *Spool) Has(hold string) bool {
 	return s.state.Has(hold)
 }
 
-// Close leaves in the file what is open.
+// Close leaves in the file what is pending.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

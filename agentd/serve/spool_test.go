@@ -163,7 +163,7 @@ func TestWhatAShutdownLeaves(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	a := server.agents[0]
-	a.core = newTestAgent(4, server.cfg)
+	a.core = newCore(4, server.cfg)
 	a.core.Claimed(claim(5))
 	a.spool = openSpool(t, openHome(t, t.TempDir(), "n1"), "")
 	for hold, why := range map[string]error{"h0": nil, "h1": nil, "h2": errors.New("the engine burns")} {

@@ -13,12 +13,12 @@ import (
 	"souk/bus/follow"
 )
 
-// watchEngine scrapes the engine slowly and notices when it is gone or hangs. A server that went silent, or
-// answered 500, is asked for a token before it is trusted again: its /health says 200 while the
-// engine behind it hangs, and while it shuts down.
+// watchEngine scrapes the engine's metrics and notices when it is gone or hangs. A server that went silent,
+// or answered 500, has to serve a token before it is trusted again: its /health says 200 while the engine
+// behind it hangs, and while it shuts down.
 func (a *agent) watchEngine(ctx context.Context) {
 	failed := 0
-	told, tellAfter, news := "", time.Time{}, leastNews // what was logged of it last, and when other news are
+	told, tellAfter, gap := "", time.Time{}, leastGap // what was logged last, and when it may be again
 	for {
 		pause := a.Server.cfg.ScrapeEvery
 		if failed > 0 {
@@ -34,7 +34,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		case <-t.C:
 		}
 		before := a.stats().State
-		load, err := a.engine.Load(ctx)
+		generated, err := a.engine.Generated(ctx)
 		if err == nil && a.suspected() {
 			err = a.probe(ctx)
 		}
@@ -46,7 +46,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		}
 		if err == nil {
 			failed = 0
-			a.with(func(core *agentd.Agent) { core.Loaded(load) })
+			a.with(func(core *agentd.Agent) { core.Healthy(generated) })
 		} else if failed++; failed >= 2 || a.suspected() { // one slow scrape under load is no death
 			a.with(func(core *agentd.Agent) { core.Unhealthy() })
 		}
@@ -58,15 +58,14 @@ func (a *agent) watchEngine(ctx context.Context) {
 				level = slog.LevelInfo
 			}
 			a.log.Log(ctx, level, "engine", "state", now, "was", before, "err", err)
-			told, tellAfter, news = fmt.Sprint(err), time.Now().Add(leastNews), leastNews
+			told, tellAfter, gap = fmt.Sprint(err), time.Now().Add(leastGap), leastGap
 		case now == bus.StateUnhealthy && err != nil && err.Error() != told && time.Now().After(tellAfter):
-			// It answers now, but as another one, say.
+			// Still unhealthy, for another reason: it answers now, but serves another model, say.
 			a.log.Warn("engine", "state", now, "err", err)
-			news = min(2*news, mostNews)
-			told, tellAfter = err.Error(), time.Now().Add(news)
+			gap = min(2*gap, mostGap)
+			told, tellAfter = err.Error(), time.Now().Add(gap)
 		}
-		// Not only when it has changed: a failed task says unhealthy at any moment, also during the look that
-		// finds all well.
+		// Not only when this look changed it: a task may fail during a look that finds all well.
 		a.mu.Lock()
 		stale := a.listed != a.core.State()
 		a.mu.Unlock()
@@ -76,14 +75,14 @@ func (a *agent) watchEngine(ctx context.Context) {
 	}
 }
 
-// What keeps an engine from being sold may change without end, as where its server is started again and
-// again: the pause between two lines about it doubles.
+// What is wrong with an engine may change without end, as where its server is started again and again: the
+// pause between two lines of the log about it doubles.
 const (
-	leastNews = 2 * time.Second
-	mostNews  = 10 * time.Minute
+	leastGap = 2 * time.Second
+	mostGap  = 10 * time.Minute
 )
 
-// returned looks who it is that answers again.
+// returned tells the core what the engine is that answers again.
 func (a *agent) returned(ctx context.Context) error {
 	info, err := a.engine.Info(ctx)
 	if err != nil {
@@ -100,7 +99,7 @@ func (a *agent) suspected() bool {
 	return a.suspect
 }
 
-// probe asks for one token.
+// probe asks the engine for one token.
 func (a *agent) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
 	defer cancel()

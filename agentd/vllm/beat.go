@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// beat has the streams of a busy server read together, and not more often than a reader would notice:
-// relaying a token costs as much as relaying three that came in one read. vLLM's --stream-interval does the
-// same by count, for all streams and always; here a stream whose tokens come more slowly than the beat never
-// waits, nor does the first token, nor anybody while the server says little.
+// beat lets the streams of a busy server be read all at once, at intervals that a reader does not notice:
+// to relay one token costs as much as to relay three that came in one read. vLLM's --stream-interval does
+// the same by count, for all streams and always. Here nothing waits while the server is not busy; and a
+// first token never does, nor a stream whose tokens come more slowly than the beat.
 type beat struct {
 	every time.Duration
 
@@ -19,7 +19,8 @@ type beat struct {
 	turn   chan struct{} // closed at the next beat; nil: nobody waits for one
 }
 
-// busyTokens is how many tokens a second make a server busy: some hundredths of a processor's time.
+// busyTokens is how many tokens a second make a server busy: to relay them takes a few hundredths of a
+// processor.
 const busyTokens = 1000
 
 // window is over how many beats tokens are counted.

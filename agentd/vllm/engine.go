@@ -83,11 +83,11 @@ func (e *Engine) Complete(ctx context.Context, r agentd.Request,
 	if r.Kind == bus.KindCompletion {
 		path = "/v1/completions"
 	}
-	return e.ask(ctx, r, path, body, false, token)
+	return e.send(ctx, r, path, body, false, token)
 }
 
-// ask sends a body and relays the answer; each says whether token gets every event by itself.
-func (e *Engine) ask(ctx context.Context, r agentd.Request, path string, body []byte, each bool,
+// send posts a body and relays the answer; each says whether token gets every event by itself.
+func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body []byte, each bool,
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -100,9 +100,9 @@ func (e *Engine) ask(ctx context.Context, r agentd.Request, path string, body []
 	h := req.Header
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "text/event-stream")
-	// A kept connection that the server closed in the same moment: the transport asks again on another one as
-	// long as no byte came back, if it may. An empty key says so and is not sent. Asking twice does no
-	// harm: the first request's connection is gone, and with it whatever the engine did for it.
+	// The server may close a kept connection at this moment. The transport then sends the request again on
+	// another one, if no byte came back and an Idempotency-Key allows it; an empty key does and is not
+	// sent. That does no harm: with the first connection, whatever the engine did for it is gone.
 	h["Idempotency-Key"] = nil
 	if r.ID != "" {
 		h["X-Request-Id"] = []string{r.ID}
@@ -195,8 +195,7 @@ func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chu
 	}
 }
 
-// why says what an error was: the caller's wish, the watchdog's, the engine's word, the token function's, or
-// the network's.
+// why says what ended an answer: the caller, the watchdog, the engine, the token function, or the network.
 func (e *Engine) why(outer, ctx context.Context, doing string, err error) error {
 	if outer.Err() != nil {
 		return context.Cause(outer)
@@ -245,7 +244,7 @@ func refusal(resp *http.Response) error {
 	return refused(resp.StatusCode, said)
 }
 
-// refused is an engine's own no, quoted.
+// refused is the error for a refusal of the engine, quoted.
 func refused(status int, said []byte) *agentd.EngineError {
 	return &agentd.EngineError{Code: blame(status), Status: status,
 		Message: fmt.Sprintf("the engine answered %d: %s", status, complaint(said))}

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"souk/agentd"
-	"souk/bus"
 )
 
 const maxPage = 8 << 20 // a /metrics page is 64 KB; eight engines and LoRA labels make it larger
@@ -40,49 +39,30 @@ func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// Load implements agentd.Engine: the gauges and counters of /metrics, after /health said 200. Names are
-// matched exactly; what a server does not report stays nil. With several engines behind one server
-// (data parallel) counts add up and KVUsage is the fullest one's.
-func (e *Engine) Load(ctx context.Context) (bus.Load, error) {
+// Generated implements agentd.Engine: the counter of /metrics, after /health said 200. With several engines
+// behind one server (data parallel) it is their sum.
+func (e *Engine) Generated(ctx context.Context) (*int64, error) {
 	if _, err := e.get(ctx, "/health"); err != nil {
-		return bus.Load{}, err
+		return nil, err
 	}
 	page, err := e.get(ctx, "/metrics")
 	if err != nil {
-		return bus.Load{}, err
+		return nil, err
 	}
-	return load(page), nil
+	return generated(page), nil
 }
 
-func load(page []byte) bus.Load {
-	var l bus.Load
-	sum := func(p **int64, v float64) {
-		if *p == nil {
-			*p = new(int64)
-		}
-		**p += int64(v)
-	}
+// generated returns nil where the page has no such counter, by exactly this name.
+func generated(page []byte) (n *int64) {
 	samples(page, func(name, _ []byte, v float64) {
-		switch string(name) {
-		case "vllm:num_requests_running":
-			sum(&l.Running, v)
-		case "vllm:num_requests_waiting":
-			sum(&l.Waiting, v)
-		case "vllm:kv_cache_usage_perc":
-			if l.KVUsage == nil || *l.KVUsage < v {
-				l.KVUsage = &v
+		if string(name) == "vllm:generation_tokens_total" {
+			if n == nil {
+				n = new(int64)
 			}
-		case "vllm:num_preemptions_total":
-			sum(&l.Preempted, v)
-		case "vllm:prefix_cache_queries_total":
-			sum(&l.PrefixQueries, v)
-		case "vllm:prefix_cache_hits_total":
-			sum(&l.PrefixHits, v)
-		case "vllm:generation_tokens_total":
-			sum(&l.Generated, v)
+			*n += int64(v)
 		}
 	})
-	return l
+	return n
 }
 
 // samples calls f for each sample of a page in Prometheus' text format whose name begins with "vllm:":

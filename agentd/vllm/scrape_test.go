@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"testing"
 
 	"souk/agentd"
-	"souk/bus"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -24,29 +24,28 @@ func page(t testing.TB, name string) []byte {
 	return data
 }
 
-func TestLoad(t *testing.T) {
-	ptr := func(n int64) *int64 { return &n }
-	share := 0.05862237420615535
-	want := bus.Load{Running: ptr(6), Waiting: ptr(0), KVUsage: &share, Preempted: ptr(0),
-		PrefixQueries: ptr(6890), PrefixHits: ptr(2464), Generated: ptr(2348)}
-	if got := load(page(t, "busy")); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v", got)
+func TestGenerated(t *testing.T) {
+	busy := page(t, "busy")
+	if n := generated(busy); n == nil || *n != 2348 {
+		t.Errorf("%v tokens", n)
 	}
 	// Absent is not zero: names of other versions are not ours.
-	old := strings.NewReplacer("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc",
-		"vllm:num_requests_waiting{", "vllm:num_requests_swapped{").Replace(string(page(t, "busy")))
-	if got := load([]byte(old)); got.KVUsage != nil || got.Waiting != nil || got.Running == nil {
-		t.Errorf("old names: %+v", got)
+	old := bytes.ReplaceAll(busy, []byte("vllm:generation_tokens_total"), []byte("vllm:generation_tokens"))
+	if n := generated(old); n != nil {
+		t.Errorf("another name: %d tokens", *n)
 	}
-	// Two engines behind one server.
-	two := []byte("vllm:num_requests_running{engine=\"0\"} " +
-		"2\nvllm:num_requests_running{engine=\"1\",x=\"}\\\"\"} 3.0 1700000000\nvllm:kv_cache_usage_perc " +
-		"0.5\nvllm:kv_cache_usage_perc 0.25\n" +
-		"vllm:generation_tokens_total NaN\nvllm:num_preemptions_total{a=\"\nvllm:num_requests_waiting " +
-		"-1\nvllm:prefix_cache_hits_total{} \n")
-	half := 0.5
-	if got, want := load(two), (bus.Load{Running: ptr(5), KVUsage: &half}); !reflect.DeepEqual(got, want) {
-		t.Errorf("two engines: %+v", got)
+	for says, want := range map[string]*int64{
+		// two engines behind one server
+		"vllm:generation_tokens_total{engine=\"0\"} 2\n" +
+			"vllm:generation_tokens_total{engine=\"1\",x=\"}\\\"\"} 3.0 1700000000\n": new(int64(5)),
+		"vllm:generation_tokens_total NaN\n":    nil,
+		"vllm:generation_tokens_total{a=\"\n 1": nil,
+		"vllm:generation_tokens_total -1\n":     nil,
+		"vllm:generation_tokens_total{} \n":     nil,
+	} {
+		if got := generated([]byte(says)); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %v", says, got)
+		}
 	}
 }
 
@@ -84,15 +83,12 @@ func TestSamplesAgreeWithExpfmt(t *testing.T) {
 	}
 }
 
-func FuzzLoad(f *testing.F) {
+func FuzzMetrics(f *testing.F) {
 	f.Add(page(f, "idle"))
 	f.Add([]byte("vllm:cache_config_info{block_size=\"16\\\",num_gpu_blocks=\"4\"} 1"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l := load(data)
-		for _, n := range []*int64{l.Running, l.Waiting, l.Generated} {
-			if n != nil && *n < 0 {
-				t.Errorf("negative count from %q", data)
-			}
+		if n := generated(data); n != nil && *n < 0 {
+			t.Errorf("negative count from %q", data)
 		}
 		cacheConfig(data)
 	})
@@ -121,8 +117,8 @@ func TestInfo(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v %v", got, err)
 	}
-	if l, err := e.Load(context.Background()); err != nil || l.Running == nil || *l.Running != 0 {
-		t.Errorf("load %+v %v", l, err)
+	if n, err := e.Generated(context.Background()); err != nil || n == nil || *n != 0 {
+		t.Errorf("%v tokens, %v", n, err)
 	}
 	for status, want := range map[int]bool{http.StatusBadRequest: true, http.StatusUnprocessableEntity: true,
 		http.StatusNotFound: false, http.StatusForbidden: false, http.StatusInternalServerError: false} {
@@ -136,7 +132,7 @@ func TestInfo(t *testing.T) {
 		!strings.Contains(err.Error(), "/health: the engine answered 503") {
 		t.Errorf("unhealthy: %v", err)
 	}
-	if _, err := e.Load(context.Background()); err == nil {
-		t.Error("load of an unhealthy engine")
+	if _, err := e.Generated(context.Background()); err == nil {
+		t.Error("an unhealthy engine is taken for well")
 	}
 }

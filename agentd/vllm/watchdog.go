@@ -8,14 +8,16 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 )
 
-// watchdog ends a stream that says nothing for too long, or whose server hangs. Comments are no sign of life:
-// the API server sends them while the engine behind it hangs, and so it answers /health. A hang is a stream
-// that is silent for longer than this server's pace explains, while for as long no other stream of it moved,
-// and two readings of its counters that show the same. If counters move the stream was preempted or starved,
-// and waits. A request without a first token is given up as well if others that came later have theirs: it
-// was lost, and begins anew elsewhere at no loss.
+// watchdog ends a stream that is silent for too long, or whose server hangs. Comments in the stream and
+// /health are no sign of life: the API server sends both while the engine behind it hangs.
+//
+// A server hangs if a stream is silent for longer than the server's pace explains, no other stream of it
+// moved for as long, and two readings of its counters are the same. If the counters move, the stream was
+// preempted or starved, and waits. A request without a first token also ends if later requests have theirs:
+// the server lost it, and it begins anew at another agent at no loss.
 type watchdog struct {
 	e      *Engine
 	ctx    context.Context // of the request
@@ -40,8 +42,8 @@ func (e *Engine) watch(ctx context.Context, prompt int, cancel context.CancelCau
 	return d
 }
 
-// pat is cheap: the timer is set again only when it fires. The first one shortens the limit, so it is set
-// there.
+// pat notes a sign of life. It is cheap: the timer is set again only when it fires, or when the limit
+// changes, as it does with the first token.
 func (d *watchdog) pat(now time.Time, limit time.Duration) {
 	at := now.Sub(d.born)
 	begins := d.heard.Swap(int64(max(at, 1))) == 0
@@ -80,7 +82,7 @@ func (d *watchdog) look() {
 	}
 }
 
-// long is what silence is suspicious.
+// long is how long a silence is suspicious; false if there is nothing to judge by.
 func (d *watchdog) long(heard time.Duration) (time.Duration, bool) {
 	if heard == 0 {
 		return d.e.pace.longFirst(d.e.cfg.Suspect, d.prompt)
@@ -88,11 +90,11 @@ func (d *watchdog) long(heard time.Duration) (time.Duration, bool) {
 	return d.e.pace.long(d.e.cfg.Suspect), true
 }
 
-// between is how long apart the two readings are.
+// between is the time between the two readings.
 const between = time.Second
 
-// hangs asks the server, unless a stream of it moved after since. One that does not answer at all stands
-// still too; one that reports no counters cannot be judged.
+// hangs compares two readings of the server's counters, unless a stream of it moved after since. A server
+// that answers neither hangs; one that reports no counters cannot be judged.
 func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 	still := func() bool {
 		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.movedSince(since)
@@ -101,11 +103,7 @@ func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 		return false
 	}
 	before, err1 := d.e.get(d.ctx, "/metrics")
-	pause := time.NewTimer(min(between, d.e.cfg.Suspect/2))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-d.ctx.Done():
+	if !follow.Pause(d.ctx, min(between, d.e.cfg.Suspect/2)) {
 		return false
 	}
 	after, err2 := d.e.get(d.ctx, "/metrics")
@@ -115,7 +113,7 @@ func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 	if err1 != nil || err2 != nil {
 		return err1 != nil && err2 != nil
 	}
-	was, is := load(before).Generated, load(after).Generated
+	was, is := generated(before), generated(after)
 	return was != nil && is != nil && *was == *is
 }
 

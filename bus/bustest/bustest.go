@@ -85,7 +85,7 @@ func Bus(t *testing.T, network func(t *testing.T) Network[bus.Bus]) {
 		{"inboxes", inboxes},
 		{"a slow handler loses messages, and that is told", slowHandler},
 		{"close delivers what is pending", closing},
-		{"services are found", discovery},
+		{"a service answers", func(t *testing.T, n Network[bus.Bus]) { served(t, n) }},
 		{"a service ends", serviceStops},
 		{"a cut connection comes back", reconnect},
 		{"close while cut off", closeWhileCut},
@@ -502,7 +502,7 @@ func ask(t *testing.T, b bus.Bus, subject string) found {
 
 func echoService(b bus.Bus) bus.Service {
 	return bus.Service{
-		Name: "echo", Version: "1.2.3", Description: "says it again", Metadata: map[string]string{"k": "v"},
+		Name: "echo", Version: "1.2.3", Description: "says it again",
 		Endpoints: []bus.Endpoint{
 			{Name: "say", Subject: "say.*", Handle: func(m bus.Msg) {
 				data := append([]byte(bus.LastToken(m.Subject)+" "), m.Data...)
@@ -513,18 +513,9 @@ func echoService(b bus.Bus) bus.Service {
 	}
 }
 
-func discovery(t *testing.T, n Network[bus.Bus]) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
-	s, err := server.Serve(echoService(server))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
-	flush(t, server)
-	m, err := asker.Request(within(t), bus.Msg{Subject: "say.ada", Data: []byte("hi")})
-	if err != nil || string(m.Data) != "ada hi" {
-		t.Fatalf("got %q, %v", m.Data, err)
-	}
+// Discovery runs what a bus of the suite must do whose services answer NATS' tools as well.
+func Discovery(t *testing.T, n Network[bus.Bus]) {
+	asker := served(t, n)
 	ping := ask(t, asker, "$SRV.PING")
 	if ping.Type != "io.nats.micro.v1.ping_response" || ping.Name != "echo" || ping.Version != "1.2.3" ||
 		ping.ID == "" {
@@ -543,6 +534,22 @@ func discovery(t *testing.T, n Network[bus.Bus]) {
 		return len(stats.Endpoints) == 2 && stats.Endpoints[0].Requests == 1 &&
 			stats.Endpoints[1].Requests == 0
 	})
+}
+
+// served has a service answer a request, and returns who asked.
+func served(t *testing.T, n Network[bus.Bus]) (asker bus.Bus) {
+	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+	s, err := server.Serve(echoService(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	flush(t, server)
+	m, err := asker.Request(within(t), bus.Msg{Subject: "say.ada", Data: []byte("hi")})
+	if err != nil || string(m.Data) != "ada hi" {
+		t.Fatalf("got %q, %v", m.Data, err)
+	}
+	return asker
 }
 
 func serviceStops(t *testing.T, n Network[bus.Bus]) {

@@ -6,8 +6,8 @@ import (
 )
 
 // Extremes are what a forged or mistaken number may be.
-var Extremes = []int64{0, 1, 60, 1 << 20, 1 << 24, 3600 * 1e6, 6 * 24 * 3600 * 1e6, 1 << 50, 1<<62 - 1, 1<<63 - 1,
-	-1, -1 << 62}
+var Extremes = []int64{0, 1, 60, 1 << 20, 1 << 24, 3600 * 1e6, 6 * 24 * 3600 * 1e6, 1 << 50, 1<<62 - 1,
+	1<<63 - 1, -1, -1 << 62}
 
 // Numbers calls f for every number in a message, with a way to set it; those of lists and parts included.
 func Numbers(v reflect.Value, path string, f func(path string, set func(int64))) {

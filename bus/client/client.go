@@ -177,13 +177,13 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	own, stop := context.WithTimeout(cl.life, cl.c.MaxWait)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	a, err := cl.ask(own, &t)
+	a, err := cl.request(own, &t)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		cl.withdraw(t.ID)
+		cl.cancelTask(t.ID)
 		return none, cancelled(ctx)
 	case err != nil:
-		return none, reader.Wordless(err, t.ID)
+		return none, reader.NoVerdict(err, t.ID)
 	case a.Result == nil:
 		return none, &bus.Error{Code: bus.CodeInternal,
 			Message: "the door accepted a stream where a whole answer was asked for"}
@@ -191,8 +191,8 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	return *a.Result, refusal(a.Result)
 }
 
-// ask sends a task to the door and waits for its one word.
-func (cl *Client) ask(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
+// request sends a task to the door and waits for its one answer.
+func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
 	data, err := bus.Encode(t)
 	if err != nil {
 		return nil, err
@@ -209,8 +209,8 @@ func (cl *Client) ask(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
 	return a, nil
 }
 
-// withdraw cancels a task wherever it is: at the door or its hub.
-func (cl *Client) withdraw(task string) {
+// cancelTask cancels a task wherever it is: at the door or its hub.
+func (cl *Client) cancelTask(task string) {
 	cl.publish(bus.DoorCancelSubject(cl.c.ID), &bus.Cancel{Client: cl.c.ID, Task: task})
 }
 

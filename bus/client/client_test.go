@@ -128,7 +128,12 @@ func (s *scene) end(task string, chunks uint64, code bus.Code) {
 
 func (s *scene) submit(id string) *client.Stream {
 	s.t.Helper()
-	st, err := s.c.Submit(s.t.Context(), bus.Task{ID: id, Body: body})
+	return s.submitTask(bus.Task{ID: id, Body: body})
+}
+
+func (s *scene) submitTask(task bus.Task) *client.Stream {
+	s.t.Helper()
+	st, err := s.c.Submit(s.t.Context(), task)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -475,14 +480,7 @@ func TestChunksThatNobodyHas(t *testing.T) {
 // answer, whatever the market says. What was paid is told.
 func TestALostChunkOfAServedAnswer(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
-		s.door = func(m bus.Msg, task *bus.Task) {
-			if task.Resume == nil {
-				s.accept(m, task)
-				return
-			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone,
-				Message: "served to its end, and paid"}})
-		}
+		s.nobodyGoesOn(bus.CodeAnswerGone, "served to its end, and paid")
 		st := s.submit("t")
 		s.token("t", 0, 0, "a")
 		s.end("t", 2, "")

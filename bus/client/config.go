@@ -25,7 +25,7 @@ type Config struct {
 	MaxOutage time.Duration
 	// longest absence of the hub that is to find another agent for an answer that broke off
 	MaxAbsence time.Duration
-	MaxWait    time.Duration // for the market's word on a task, where ctx sets no earlier end
+	MaxWait    time.Duration // for the market's verdict on a task, where ctx sets no earlier end
 	// after ctx has ended: to hear of, and cancel, what was accepted at the same moment
 	Grace time.Duration
 }

@@ -52,7 +52,7 @@ func BenchmarkHearAndRead(b *testing.B) {
 			s.mu.Lock()
 			s.m = reader.New(c.c.reader(), &task, time.Now())
 			s.m.Step(time.Now(),
-				reader.Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Hub: "h", Agent: "a"}}})
+				reader.Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Hub: "h", Agent: "a"}}})
 			s.m.Ready()
 			s.mu.Unlock()
 		}

@@ -29,6 +29,27 @@ func (s *scene) goesOn(rest func(t *bus.Task)) {
 	}
 }
 
+// nobodyGoesOn makes the door refuse a task that is to go on.
+func (s *scene) nobodyGoesOn(code bus.Code, why string) {
+	s.door = func(m bus.Msg, t *bus.Task) {
+		if t.Resume == nil {
+			s.accept(m, t)
+			return
+		}
+		s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: t.ID, Code: code, Message: why}})
+	}
+}
+
+// sendsAgain makes the agent send what it is asked for of three tokens, a, b and c.
+func (s *scene) sendsAgain() {
+	s.resumed = func(task string, from uint64) {
+		for n := from; n < 3; n++ {
+			s.token(task, 0, n, string(rune('a'+n)))
+		}
+		s.end(task, 3, "")
+	}
+}
+
 func (s *scene) ended(task string, attempt int, chunks uint64) {
 	s.say(bus.ReplySubject("ada", task),
 		&bus.Chunk{Task: task, Attempt: attempt, Seq: chunks, Result: &bus.Result{
@@ -161,11 +182,7 @@ func TestAnAnswerOfWhichNothingWasShown(t *testing.T) {
 			s.token("t", task.Attempt, 1, "a")
 			s.ended("t", task.Attempt, 2)
 		})
-		st, err := s.c.Submit(t.Context(),
-			chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := s.submitTask(chatBody(`{"messages":[],"response_format":{"type":"json_object"}}`))
 		s.token("t", 0, 0, "")
 		s.end("t", 1, bus.CodeEngineFailed)
 		wantRead(t, st, "a", "")
@@ -218,14 +235,7 @@ func TestAnAnswerThatCannotGoOn(t *testing.T) {
 // Where the hub refuses, the reader hears both.
 func TestNobodyGoesOn(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
-		s.door = func(m bus.Msg, task *bus.Task) {
-			if task.Resume == nil {
-				s.accept(m, task)
-				return
-			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeNoRoom,
-				Message: "all slots are taken"}})
-		}
+		s.nobodyGoesOn(bus.CodeNoRoom, "all slots are taken")
 		st := s.submit("t")
 		s.token("t", 0, 0, "a")
 		s.end("t", 1, bus.CodeAgentFailed)
@@ -240,14 +250,7 @@ func TestNobodyGoesOn(t *testing.T) {
 // hub's word is the last.
 func TestNobodyGoesOnForAnAgentThatForgot(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
-		s.door = func(m bus.Msg, task *bus.Task) {
-			if task.Resume == nil {
-				s.accept(m, task)
-				return
-			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
-				Code: bus.CodeAgentFailed, Message: "no other agent is there"}})
-		}
+		s.nobodyGoesOn(bus.CodeAgentFailed, "no other agent is there")
 		st := s.submit("t")
 		s.token("t", 0, 0, "a")
 		s.say(bus.ReplySubject("ada", "t"),
@@ -262,14 +265,7 @@ func TestNobodyGoesOnForAnAgentThatForgot(t *testing.T) {
 // and its hub says so.
 func TestAServedTaskIsAskedAgain(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
-		s.door = func(m bus.Msg, task *bus.Task) {
-			if task.Resume == nil {
-				s.accept(m, task)
-				return
-			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeAnswerGone,
-				Message: "served to its end, and paid"}})
-		}
+		s.nobodyGoesOn(bus.CodeAnswerGone, "served to its end, and paid")
 		s.resumed = func(task string, from uint64) {
 			s.say(bus.ReplySubject("ada", task),
 				&bus.Chunk{Task: task, Seq: from,
@@ -315,10 +311,7 @@ func TestAnAnswerGoesOnAfterItsDeadline(t *testing.T) {
 		})
 		task := chatBody(string(body))
 		task.DeadlineMS = time.Now().Add(time.Second).UnixMilli()
-		st, err := s.c.Submit(t.Context(), task)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := s.submitTask(task)
 		s.token("t", 0, 0, "a")
 		time.AfterFunc(2*time.Second, func() { s.end("t", 1, bus.CodeEngineFailed) })
 		wantRead(t, st, "ab", "")

@@ -14,12 +14,7 @@ func TestAnOutageIsNoSilence(t *testing.T) {
 	for name, reads := range map[string]bool{"read all the while": true, "read afterwards": false} {
 		t.Run(name, func(t *testing.T) {
 			play(t, nil, func(t *testing.T, s *scene) {
-				s.resumed = func(task string, from uint64) {
-					for n := from; n < 3; n++ {
-						s.token(task, 0, n, string(rune('a'+n)))
-					}
-					s.end(task, 3, "")
-				}
+				s.sendsAgain()
 				st := s.submit("t")
 				s.token("t", 0, 0, "a")
 				back := make(chan struct{})
@@ -98,12 +93,7 @@ func TestAnOutageWhileAnAnswerGoesOn(t *testing.T) {
 // up.
 func TestAReaderThatWasAsleep(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
-		s.resumed = func(task string, from uint64) {
-			for n := from; n < 3; n++ {
-				s.token(task, 0, n, string(rune('a'+n)))
-			}
-			s.end(task, 3, "")
-		}
+		s.sendsAgain()
 		st := s.submit("t")
 		s.token("t", 0, 0, "a")
 		if _, err := st.Next(t.Context()); err != nil {

@@ -20,7 +20,7 @@ type Stream struct {
 	m       *reader.Stream     // decides
 	timer   *time.Timer        // ticks it; set again only when it is over, or too late
 	alarm   time.Time          // when it goes off
-	cut     context.CancelFunc // ends the wait for the market's word
+	cut     context.CancelFunc // ends the wait for the market's verdict
 	unwatch func() bool        // the context of Submit
 }
 
@@ -35,8 +35,8 @@ func (s *Stream) Accepted() bus.Accepted {
 	return s.m.Accepted()
 }
 
-// Result is the last word on the task. It is there once Next has returned an error that came from the
-// agent: io.EOF, or the *bus.Error that the Result carries.
+// Result is how the task ended. It is there once Next has returned an error that came from the agent:
+// io.EOF, or the *bus.Error that the Result carries.
 func (s *Stream) Result() (bus.Result, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,21 +133,21 @@ func (s *Stream) do(now time.Time) {
 
 // send is the part of it that others hear. The lock is held.
 func (s *Stream) send(r reader.Ready) {
-	if r.Withdraw {
-		s.cl.withdraw(s.id)
+	if r.CancelTask {
+		s.cl.cancelTask(s.id)
 		// whoever accepts at this very moment is heard until then, and cancelled
 		time.AfterFunc(s.cl.c.Grace, s.cut)
 	}
 	for i := range r.Controls {
 		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.c.ID), &r.Controls[i].StreamControl)
 	}
-	if r.Ask != nil {
+	if r.Submit != nil {
 		ctx, cut := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)
 		s.cut = cut
 		go func() {
 			defer cut()
-			a, err := s.cl.ask(ctx, r.Ask)
-			s.step(reader.Word{Answer: a, Err: err})
+			a, err := s.cl.request(ctx, r.Submit)
+			s.step(reader.Verdict{Answer: a, Err: err})
 		}()
 	}
 }

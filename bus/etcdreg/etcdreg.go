@@ -3,6 +3,7 @@ package etcdreg
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,6 @@ import (
 type Config struct {
 	Endpoints   []string      // host:port
 	DialTimeout time.Duration // for Dial to reach one of them; 5 s
-	// between pings on an idle connection, and for their answer; 5 s, so that a black hole is noticed in 10
-	KeepAlive time.Duration
-	Client    clientv3.Config // TLS and credentials; its Endpoints and timeouts are overwritten
 }
 
 // Registry implements bus.Registry.
@@ -44,35 +42,27 @@ type Registry struct {
 
 var _ bus.Registry = (*Registry)(nil)
 
-// Dial connects to etcd. It fails if no endpoint answers in DialTimeout; afterwards outages are waited
-// out.
-func Dial(config Config) (*Registry, error) { return DialContext(context.Background(), config) }
-
-// DialContext gives up when ctx ends; once it has connected, ctx means nothing more.
-func DialContext(ctx context.Context, config Config) (*Registry, error) {
+// Dial connects to etcd. It fails if no endpoint answers in DialTimeout or until ctx ends; afterwards outages
+// are waited out.
+func Dial(ctx context.Context, config Config) (*Registry, error) {
 	if len(config.Endpoints) == 0 {
 		return nil, errors.New("etcdreg: no endpoint given")
 	}
-	c := config.Client
-	c.Endpoints = config.Endpoints
-	c.DialTimeout = orDefault(config.DialTimeout, 5*time.Second)
-	c.DialKeepAliveTime = orDefault(config.KeepAlive, 5*time.Second)
-	c.DialKeepAliveTimeout = c.DialKeepAliveTime
-	c.PermitWithoutStream = true
-	c.DialOptions = append(c.DialOptions[:len(c.DialOptions):len(c.DialOptions)],
-		grpc.WithConnectParams(grpc.ConnectParams{
+	within := cmp.Or(config.DialTimeout, 5*time.Second)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: config.Endpoints, DialTimeout: within,
+		DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive, PermitWithoutStream: true,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: reconnectWithin},
 			MinConnectTimeout: reconnectWithin,
-		}))
-	if c.Logger == nil {
-		c.Logger = zap.NewNop() // its news reach callers as errors, lost leases and watches that start again
-	}
-	client, err := clientv3.New(c)
+		})},
+		Logger: zap.NewNop(), // its news reach callers as errors, lost leases and watches that start again
+	})
 	if err != nil {
 		return nil, fmt.Errorf("etcdreg: %w", bus.RedactError(err))
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if _, err := client.Get(ctx, bus.AgentsPrefix, clientv3.WithCountOnly(),
 		clientv3.WithPrefix()); err != nil {
@@ -85,16 +75,13 @@ func DialContext(ctx context.Context, config Config) (*Registry, error) {
 	return r, nil
 }
 
+// keepAlive is between pings on an idle connection, and for their answer: a black hole is noticed in twice
+// that.
+const keepAlive = 5 * time.Second
+
 // reconnectWithin bounds the pause between two attempts to reach etcd again. By default gRPC would let it
 // grow to two minutes, and every agent would be missing for as long after a long outage.
 const reconnectWithin = 2 * time.Second
-
-func orDefault(d, or time.Duration) time.Duration {
-	if d == 0 {
-		return or
-	}
-	return d
-}
 
 // FromClient uses a client that its caller closes, after the Registry.
 func FromClient(client *clientv3.Client) (*Registry, error) {

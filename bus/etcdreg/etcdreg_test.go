@@ -48,7 +48,7 @@ func (s sockets) Connect(t *testing.T, name string) bus.Registry {
 	}
 	t.Cleanup(proxy.Close)
 	s.proxies[name] = proxy
-	r, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{proxy.Addr()}})
+	r, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{proxy.Addr()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	if _, err := etcdreg.Dial(etcdreg.Config{}); err == nil || !strings.Contains(err.Error(), "no endpoint") {
+	if _, err := etcdreg.Dial(t.Context(), etcdreg.Config{}); err == nil || !strings.Contains(err.Error(), "no endpoint") {
 		t.Errorf("no endpoint: %v", err)
 	}
 	config := etcdreg.Config{Endpoints: []string{closed.Addr().String()}, DialTimeout: 100 * time.Millisecond}
-	if _, err := etcdreg.Dial(config); err == nil || !strings.Contains(err.Error(), "is it up?") {
+	if _, err := etcdreg.Dial(t.Context(), config); err == nil || !strings.Contains(err.Error(), "is it up?") {
 		t.Errorf("nobody there: %v", err)
 	}
 	if _, err := etcdreg.FromClient(nil); err == nil {
@@ -168,7 +168,7 @@ func TestAnEtcdThatLostItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	r, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{proxy.Addr()}})
+	r, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{proxy.Addr()}})
 	if err != nil {
 		t.Fatal(err)
 	}

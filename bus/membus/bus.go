@@ -61,11 +61,7 @@ func (b *Bus) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription,
 	s.wake.L = &b.world.mu
 	b.subs = append(b.subs, s)
 	b.world.add(s)
-	if b.world.stepped {
-		close(s.done)
-	} else {
-		go s.run()
-	}
+	go s.run()
 	return s, nil
 }
 
@@ -159,9 +155,6 @@ func (b *Bus) Close() error {
 	delete(w.buses, b.name)
 	w.mu.Unlock()
 	for _, s := range subs {
-		if w.stepped {
-			s.drain()
-		}
 		<-s.done
 	}
 	close(b.health)
@@ -198,7 +191,6 @@ type sub struct {
 	// guarded by world.mu
 	wake     sync.Cond
 	queue    []bus.Msg
-	busy     bool // stepped: its handler is running
 	stopped  bool // call the handler no more
 	draining bool // take nothing new, deliver the rest
 }
@@ -217,13 +209,6 @@ func (s *sub) push(m bus.Msg) {
 	s.wake.Signal()
 }
 
-func (s *sub) pop() bus.Msg {
-	m := s.queue[0]
-	s.queue[0] = bus.Msg{}
-	s.queue = s.queue[1:]
-	return m
-}
-
 // run delivers until the subscription is stopped, or drained and empty.
 func (s *sub) run() {
 	defer close(s.done)
@@ -237,25 +222,12 @@ func (s *sub) run() {
 		if s.stopped || len(s.queue) == 0 {
 			return
 		}
-		m := s.pop()
-		w.delivered++
+		m := s.queue[0]
+		s.queue[0] = bus.Msg{}
+		s.queue = s.queue[1:]
 		w.mu.Unlock()
 		s.handle(m)
 		w.mu.Lock()
-	}
-}
-
-// drain delivers on the caller's goroutine what a stepped subscription still has.
-func (s *sub) drain() {
-	for {
-		s.bus.world.mu.Lock()
-		if s.stopped || len(s.queue) == 0 {
-			s.bus.world.mu.Unlock()
-			return
-		}
-		m := s.pop()
-		s.bus.world.mu.Unlock()
-		s.handle(m)
 	}
 }
 

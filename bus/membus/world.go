@@ -19,24 +19,16 @@ import (
 const PendingLimit = 65536
 
 // World is what all buses of one simulation share.
-//
-// New delivers at once, each subscription on a goroutine of its own, as NATS does. NewStepped delivers
-// only when [World.Step] is called, one message at a time on the caller's goroutine, and draws from
-// the seed which subscription comes next: the same seed and the same calls give the same order.
 type World struct {
-	stepped bool
-	store   *store
+	store *store
 
-	mu        sync.Mutex
-	rng       *rand.Rand
-	subs      []*sub            // in order of creation
-	literal   map[string][]*sub // by subject, where it has no wildcard
-	wild      []*sub
-	buses     map[string]*Bus
-	drops     []drop
-	inboxes   int
-	ids       int
-	delivered int64
+	mu      sync.Mutex
+	rng     *rand.Rand
+	literal map[string][]*sub // by subject, where it has no wildcard
+	wild    []*sub
+	buses   map[string]*Bus
+	drops   []drop
+	inboxes int
 }
 
 // drop is a number of messages to lose.
@@ -45,15 +37,10 @@ type drop struct {
 	left    int
 }
 
-// New makes a world that delivers by itself. The seed draws which member of a queue gets a message.
-func New(seed uint64) *World { return newWorld(seed, false) }
-
-// NewStepped makes a world that delivers in Step, in an order drawn from the seed.
-func NewStepped(seed uint64) *World { return newWorld(seed, true) }
-
-func newWorld(seed uint64, stepped bool) *World {
+// New makes a world that delivers at once, each subscription on a goroutine of its own, as NATS does. The seed
+// draws which member of a queue gets a message.
+func New(seed uint64) *World {
 	return &World{
-		stepped: stepped,
 		store:   newStore(),
 		rng:     rand.New(rand.NewPCG(seed, 0x50a1)),
 		literal: map[string][]*sub{},
@@ -116,54 +103,6 @@ func (w *World) DropNext(n int, subject string) {
 // whether there was one.
 func (w *World) Expire(key string) bool { return w.store.expire(key) }
 
-// Delivered counts the messages handed to handlers so far.
-func (w *World) Delivered() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.delivered
-}
-
-// Step delivers one message of a stepped world and reports whether there was one.
-func (w *World) Step() bool {
-	w.mu.Lock()
-	if !w.stepped {
-		w.mu.Unlock()
-		panic("membus: Step on a world that delivers by itself; make it with NewStepped")
-	}
-	var ready []*sub
-	for _, s := range w.subs {
-		if len(s.queue) > 0 && !s.busy {
-			ready = append(ready, s)
-		}
-	}
-	if len(ready) == 0 {
-		w.mu.Unlock()
-		return false
-	}
-	s := ready[w.rng.IntN(len(ready))]
-	m := s.pop()
-	s.busy = true
-	w.delivered++
-	w.mu.Unlock()
-
-	s.handle(m)
-
-	w.mu.Lock()
-	s.busy = false
-	w.mu.Unlock()
-	return true
-}
-
-// Drain steps until nothing is pending and returns how many messages it delivered. It stops after
-// limit, so that two parts that answer each other for ever do not hang a test.
-func (w *World) Drain(limit int) int {
-	n := 0
-	for n < limit && w.Step() {
-		n++
-	}
-	return n
-}
-
 // publish routes m to one member of each queue and to every subscription without one. It returns how
 // many will get it. The caller holds w.mu.
 func (w *World) publish(m bus.Msg) int {
@@ -222,7 +161,6 @@ func (w *World) match(subject string) []*sub {
 }
 
 func (w *World) add(s *sub) {
-	w.subs = append(w.subs, s)
 	if isWild(s.subject) {
 		w.wild = append(w.wild, s)
 	} else {
@@ -235,7 +173,7 @@ func (w *World) remove(s *sub) {
 		return slices.DeleteFunc(list,
 			func(x *sub) bool { return x == s })
 	}
-	w.subs, w.wild = without(w.subs), without(w.wild)
+	w.wild = without(w.wild)
 	if rest := without(w.literal[s.subject]); len(rest) > 0 {
 		w.literal[s.subject] = rest
 	} else {

@@ -27,24 +27,23 @@ type Config struct {
 	// who this is, an id: it shows in the server's monitoring and heads all inboxes
 	Name string
 
-	// of one attempt; 2 s: a server on the same continent answers in a fraction. With InProcess 30 s: it is
-	// there, and late only where the machine stands still
-	ConnectTimeout time.Duration
 	// 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
 	PingEvery time.Duration
 	// 250 ms, and as much again at random, so that a thousand agents do not come back at once; see pause for
 	// the first seconds
 	ReconnectWait time.Duration
-	// bytes kept while disconnected; 32 KB: a second's news; more would be stale when it arrives
-	ReconnectBuffer int
-	PendingMessages int           // waiting for one slow handler before more are dropped; 65536
-	PendingBytes    int           // the same in bytes; 64 MB
-	DrainTimeout    time.Duration // for Close to deliver what is pending; 2 s
-
-	Gather bool // for who publishes for many at once: their messages share system calls; not with InProcess
-
-	Options []nats.Option // TLS and credentials
 }
+
+const (
+	// of one attempt: a server on the same continent answers in a fraction of the first; one in process is
+	// there, and late only where the machine stands still
+	connectWithin, connectInProcess = 2 * time.Second, 30 * time.Second
+
+	reconnectBuffer = 32 << 10        // bytes kept while disconnected: a second's news; more would be stale
+	pendingMessages = 65536           // waiting for one slow handler before more are dropped
+	pendingBytes    = 64 << 20        // the same in bytes
+	drainWithin     = 2 * time.Second // for Close to deliver what is pending
+)
 
 func (c Config) withDefaults() (Config, error) {
 	if !bus.ValidID(c.Name) {
@@ -54,18 +53,13 @@ func (c Config) withDefaults() (Config, error) {
 	if c.InProcess == nil && c.URL == "" {
 		return c, fmt.Errorf("natsbus: %s: neither a URL nor a server in process is given", c.Name)
 	}
-	if c.InProcess != nil {
-		set(&c.ConnectTimeout, 30*time.Second)
-	} else if err := c.readable(); err != nil {
-		return c, err
+	if c.InProcess == nil {
+		if err := c.readable(); err != nil {
+			return c, err
+		}
 	}
-	set(&c.ConnectTimeout, 2*time.Second)
 	set(&c.PingEvery, 5*time.Second)
 	set(&c.ReconnectWait, 250*time.Millisecond)
-	set(&c.ReconnectBuffer, 32<<10)
-	set(&c.PendingMessages, 65536)
-	set(&c.PendingBytes, 64<<20)
-	set(&c.DrainTimeout, 2*time.Second)
 	return c, nil
 }
 
@@ -153,7 +147,7 @@ func (b *Bus) options() []nats.Option {
 	options := []nats.Option{
 		nats.Name(c.Name),
 		nats.CustomInboxPrefix("_INBOX." + c.Name),
-		nats.Timeout(c.ConnectTimeout),
+		nats.Timeout(connectWithin),
 		nats.PingInterval(c.PingEvery),
 		nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1),
@@ -161,23 +155,18 @@ func (b *Bus) options() []nats.Option {
 			return pause(n, c.ReconnectWait,
 				rand.Float64())
 		}),
-		nats.ReconnectBufSize(c.ReconnectBuffer),
-		nats.DrainTimeout(c.DrainTimeout),
+		nats.ReconnectBufSize(reconnectBuffer),
+		nats.DrainTimeout(drainWithin),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
 		nats.ClosedHandler(func(*nats.Conn) { b.disconnected(nil); close(b.closed) }),
 		nats.ErrorHandler(b.failed),
 	}
-	dialer := rawconn.Dialer{Dialer: net.Dialer{Timeout: c.ConnectTimeout}}
-	switch {
-	case c.InProcess != nil:
-		options = append(options, nats.InProcessServer(c.InProcess))
-	case c.Gather:
-		options = append(options, nats.SetCustomDialer(gatherer{dialer}))
-	default:
-		options = append(options, nats.SetCustomDialer(dialer))
+	if c.InProcess != nil {
+		return append(options, nats.InProcessServer(c.InProcess), nats.Timeout(connectInProcess))
 	}
-	return append(options, c.Options...)
+	dialer := rawconn.Dialer{Dialer: net.Dialer{Timeout: connectWithin}}
+	return append(options, nats.SetCustomDialer(dialer))
 }
 
 // quickly is how many attempts come soon after one another: six seconds of them, at the default wait.
@@ -261,7 +250,7 @@ func (b *Bus) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription,
 	if err != nil {
 		return nil, fmt.Errorf("subscribe %s: %w", subject, b.translate(err, 0))
 	}
-	if err := sub.SetPendingLimits(b.config.PendingMessages, b.config.PendingBytes); err != nil {
+	if err := sub.SetPendingLimits(pendingMessages, pendingBytes); err != nil {
 		sub.Unsubscribe()
 		return nil, fmt.Errorf("subscribe %s: %w", subject, b.translate(err, 0))
 	}

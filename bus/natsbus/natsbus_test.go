@@ -34,7 +34,6 @@ func server(t testing.TB, listen string) *embedded.NATS {
 type sockets struct {
 	server  *embedded.NATS
 	proxies map[string]*proxy.Proxy
-	gather  bool
 }
 
 func (s sockets) Connect(t *testing.T, name string) bus.Bus {
@@ -45,7 +44,7 @@ func (s sockets) Connect(t *testing.T, name string) bus.Bus {
 	}
 	t.Cleanup(proxy.Close)
 	s.proxies[name] = proxy
-	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + proxy.Addr(), Name: name, Gather: s.gather})
+	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + proxy.Addr(), Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +55,12 @@ func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestBusOverSockets(t *testing.T) {
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
-		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, false}
+		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
 	})
 }
 
-func TestBusOverGatheredSockets(t *testing.T) {
-	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
-		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, true}
-	})
+func TestServicesAreFound(t *testing.T) {
+	bustest.Discovery(t, sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}})
 }
 
 // inProcess connects without sockets, through a wire that can be pulled.
@@ -191,7 +188,7 @@ func TestABlackHoleIsNoticed(t *testing.T) {
 
 // What was published long ago must not arrive when the server is back: the buffer is short.
 func TestNoStaleMessagesAfterAnOutage(t *testing.T) {
-	n := sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, false}
+	n := sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
 	from := n.Connect(t, "from")
 	to := n.Connect(t, "to")
 	t.Cleanup(func() { from.Close(); to.Close() })

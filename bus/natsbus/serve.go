@@ -13,7 +13,7 @@ import (
 // Serve offers the service by NATS micro, so that `nats micro ls` and its kin find it.
 func (b *Bus) Serve(s bus.Service) (bus.Subscription, error) {
 	svc, err := micro.AddService(b.nc,
-		micro.Config{Name: s.Name, Version: s.Version, Description: s.Description, Metadata: s.Metadata})
+		micro.Config{Name: s.Name, Version: s.Version, Description: s.Description})
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", s.Name, b.translate(err, 0))
 	}
@@ -21,7 +21,7 @@ func (b *Bus) Serve(s bus.Service) (bus.Subscription, error) {
 	for _, e := range s.Endpoints {
 		options := []micro.EndpointOpt{
 			micro.WithEndpointSubject(e.Subject),
-			micro.WithEndpointPendingLimits(b.config.PendingMessages, b.config.PendingBytes),
+			micro.WithEndpointPendingLimits(pendingMessages, pendingBytes),
 		}
 		if e.Queue != "" {
 			options = append(options, micro.WithEndpointQueueGroup(e.Queue))

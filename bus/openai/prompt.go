@@ -132,7 +132,8 @@ func (b *body) canonicalPrompt() {
 func (b *body) write(v Span, also string) {
 	from := len(b.buf)
 	b.buf = b.AppendString(b.buf, v)
-	if !bytes.Contains(b.Text(v), separators) && !bytes.ContainsAny(b.buf[from:], also) {
+	asWritten := len(b.buf)-from == v.To-v.From-len(`""`) // every escape is longer than what it says
+	if (asWritten || !bytes.Contains(b.Text(v), separators)) && !bytes.ContainsAny(b.buf[from:], also) {
 		return
 	}
 	plain := slices.Clone(b.buf[from:])

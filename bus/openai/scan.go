@@ -55,7 +55,6 @@ func (s *Scanner) Err() error {
 
 func (s *Scanner) fail(what string) bool { return s.failAt(s.at, what) }
 
-//go:noinline
 func (s *Scanner) failAt(at int, what string) bool {
 	if s.wrong == "" {
 		s.wrong, s.where = what, at
@@ -262,7 +261,13 @@ func (s *Scanner) digits() bool {
 }
 
 // Null skips a null, if one stands here.
-func (s *Scanner) Null() bool { return s.Next() == 'n' && s.word("null") }
+func (s *Scanner) Null() bool {
+	if s.Next() != 'n' || len(s.data)-s.at < 4 || string(s.data[s.at:s.at+4]) != "null" {
+		return false
+	}
+	s.at += 4
+	return true
+}
 
 // Count reads a whole number from 0 to 999,999,999, written in digits alone.
 func (s *Scanner) Count() (n int, ok bool) {
@@ -290,20 +295,23 @@ func (s *Scanner) Str() (p Span, ok bool) {
 }
 
 func (s *Scanner) str() (p Span, ok bool) {
-	from := s.at
-	for at := from + 1; at < len(s.data); {
-		if at+8 <= len(s.data) {
-			n := special(binary.LittleEndian.Uint64(s.data[at:]))
-			if at += n; n == 8 {
-				continue
+	from, data := s.at, s.data
+	for at := from + 1; at < len(data); {
+		for ; len(data)-at >= 8; at += 8 {
+			if found := special(binary.LittleEndian.Uint64(data[at:])); found != 0 {
+				at += bits.TrailingZeros64(found) / 8
+				break
 			}
 		}
-		switch c := s.data[at]; {
+		if at == len(data) {
+			break
+		}
+		switch c := data[at]; {
 		case c == '"':
 			s.at = at + 1
 			return Span{from, s.at}, true
 		case c == '\\':
-			n := escapeLen(s.data[at:])
+			n := escapeLen(data[at:])
 			if n == 0 {
 				return p, s.failAt(at, NoEscape)
 			}
@@ -334,21 +342,21 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// special is which of eight bytes, the first of them lowest in w, is the first quote, backslash or control
-// character; 8: none. Each subtraction borrows, and so sets a byte's high bit, exactly where the byte is one of
-// them, up to the first such byte.
-func special(w uint64) int {
+// special has the high bit of the first quote, backslash or control character among eight bytes, the first byte
+// lowest in w, and no lower one. Each subtraction borrows, and so sets a byte's high bit, exactly where the byte
+// is one of them, up to the first such byte.
+func special(w uint64) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	quote, slash := w^ones*'"', w^ones*'\\'
-	return bits.TrailingZeros64(((w-ones*0x20)|(quote-ones)|(slash-ones))&^w&highs) / 8
+	return ((w - ones*0x20) | (quote - ones) | (slash - ones)) &^ w & highs
 }
 
 // plain counts the bytes before the first quote, backslash or control character.
 func plain(b []byte) int {
 	n := 0
 	for ; len(b)-n >= 8; n += 8 {
-		if first := special(binary.LittleEndian.Uint64(b[n:])); first < 8 {
-			return n + first
+		if found := special(binary.LittleEndian.Uint64(b[n:])); found != 0 {
+			return n + bits.TrailingZeros64(found)/8
 		}
 	}
 	for ; n < len(b); n++ {

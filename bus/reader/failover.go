@@ -10,77 +10,77 @@ import (
 	"souk/bus"
 )
 
-// Failover after the first token. Before it the hub gives a task to another agent by itself; of what was
-// delivered it knows nothing, so after it the reader decides.
+// Failover after the first token. Before it, the hub gives a task to another agent by itself. After it the
+// reader decides, since it alone knows what was delivered.
 //
-//	what happened                                  what follows
-//	the end frame says agent or engine failed      the market is asked to go on elsewhere
-//	the agent has forgotten the answer             likewise
-//	silence for Config.Silence                     likewise, unless an end frame has come that says otherwise
-//	it failed, and a chunk before that is lost     likewise
-//	the market names another agent                 its chunks go on where the first came to
-//	a new agent's chunks come before that word     likewise, whatever the word
-//	the hub, or a door, is not there               it is asked again each second, for Config.MaxAbsence
-//	the bus is away                                it is asked again when that is back, for Config.MaxOutage
-//	the market refuses, or says nothing            the answer ends with the first failure, and the reason
-//	it breaks off again                            that is its end: it may be the task that kills engines
-//	failover is off, or the answer cannot go on    the first failure is its end; nobody is asked
+//	what happened                                   what follows
+//	the end frame says that agent or engine failed  the market is asked for another agent
+//	the agent has forgotten the answer              likewise
+//	silence for Config.Silence                      likewise, unless an end frame has come that says otherwise
+//	it failed, and a chunk before that is lost      likewise
+//	the market names another agent                  its chunks follow on those that have come
+//	a new agent's chunks come before that verdict   likewise, whatever the verdict
+//	the hub, or a door, is not there                it is asked again each second, for Config.MaxAbsence
+//	the bus is away                                 it is asked again when that is back, for Config.MaxOutage
+//	the market refuses, or gives no verdict         the answer ends with the first failure, and the reason
+//	the new agent fails as well                     that is the end: it may be the task that kills engines
+//	failover is off, or cannot continue the answer  the first failure is its end; nobody is asked
 //
 // A new agent gets the task as it was first sent, with the token ids, text, reasoning and tool calls that
-// were delivered. Its attempt is a later one; what is said under an earlier attempt is not heard any more.
-type going struct {
+// were delivered. Its attempt is a later one; chunks of an earlier attempt are ignored from then on.
+type failover struct {
 	task   *bus.Task // as the market is to have it; nil once nobody will need it again
-	course course
+	state  failoverState
 	from   string      // the agent that was given up
 	failed *bus.Result // its end frame; nil if it was silent
 	joined bool        // a chunk of the new agent's has come
 
 	begun, again time.Time // the market was asked first; it is to be asked again
-	rests        time.Time // since when it is not being asked
+	waits        time.Time // since when it is not being asked
 }
 
-// course is how far an answer is on its way to another agent.
-type course uint8
+// failoverState is how far an answer is on its way to another agent.
+type failoverState uint8
 
 const (
-	here      course = iota // nobody was asked
-	asking                  // the market was, and its word is awaited
-	resting                 // its word was that it is not there: it will be asked again
-	elsewhere               // it has said its word, or there was no use in asking
+	untried  failoverState = iota // no other agent was asked for
+	asking                        // the market was asked for one, and its verdict is awaited
+	retrying                      // the market was out of reach: it will be asked again
+	settled                       // the market has given its verdict, or asking it is of no use
 )
 
-// under reports whether the market is to say where the answer goes on.
-func (g *going) under() bool { return g.course == asking || g.course == resting }
+// open reports whether the market is to say where the answer continues.
+func (f *failover) open() bool { return f.state == asking || f.state == retrying }
 
 const (
 	askEvery  = time.Second            // a hub that is away
 	lookEvery = 100 * time.Millisecond // for a bus that is away
 )
 
-// failed reports whether another agent may mend what an end frame says: its agent failed, or is another
-// life of itself that knows nothing of the answer. One that was served to its end is paid, and not served
+// failed reports whether an end frame says that another agent may continue the answer: its agent failed, or
+// was started again and knows nothing of it. An answer that was served to its end is paid, and not served
 // again.
 func failed(end *bus.Result) bool {
 	return end.Code.Broken() || end.Code == bus.CodeUnknown && end.Receipt == nil
 }
 
-// broke reports whether all has come of an answer whose agent failed.
-func (s *Stream) broke() bool { return s.done() && failed(s.end) }
+// brokeOff reports whether all has come of an answer whose agent failed.
+func (s *Stream) brokeOff() bool { return s.done() && failed(s.end) }
 
-// goOn asks the market to go on elsewhere with an answer that broke off, and reports whether it is asked.
-// If there is no use in it, the reason is told with the answer's end.
-func (s *Stream) goOn(now time.Time) bool {
-	g := &s.going
-	over := s.cancelled || s.err != nil || s.left || s.end != nil && !failed(s.end)
-	if g.course != here || s.word != accepted || over {
-		return g.under()
+// failOver asks the market for another agent for an answer that broke off, and reports whether it is asked.
+// If that is of no use, the end of the answer says why.
+func (s *Stream) failOver(now time.Time) bool {
+	f := &s.failover
+	noUse := s.cancelled || s.err != nil || s.left || s.end != nil && !failed(s.end)
+	if f.state != untried || s.verdict != accepted || noUse {
+		return f.open()
 	}
-	g.course = elsewhere
-	from, err := s.kept.resume(g.task, s.accepted.Agent, s.next)
+	f.state = settled
+	from, err := s.kept.resume(f.task, s.accepted.Agent, s.next)
 	if err != nil {
 		if s.end != nil {
 			end := *s.end
-			if g.task.Failover != "off" {
+			if f.task.Failover != "off" {
 				end = cannotContinue(end, err)
 			}
 			end.Chunks = s.next // who does not know the answer does not know this either
@@ -88,51 +88,51 @@ func (s *Stream) goOn(now time.Time) bool {
 		}
 		return false
 	}
-	t := *g.task
+	t := *f.task
 	t.Resume, t.Hub, t.Attempt = from, s.accepted.Hub, s.attempt+1
 	t.DeadlineMS = 0 // the answer began before it
-	g.task, g.from, g.failed, g.begun = &t, s.accepted.Agent, s.end, now
+	f.task, f.from, f.failed, f.begun = &t, s.accepted.Agent, s.end, now
 	s.move(t.Attempt)
 	s.hearing.missing = time.Time{}
-	s.askMarket()
+	s.submitAgain()
 	return true
 }
 
-func (s *Stream) askMarket() { s.going.course, s.out.Ask = asking, s.going.task }
+func (s *Stream) submitAgain() { s.failover.state, s.out.Submit = asking, s.failover.task }
 
-// wentOn is the market's word on that.
-func (s *Stream) wentOn(now time.Time, w Word) {
-	g := &s.going
-	a, err := w.accepted(s.task)
-	if err == nil && a.Agent == g.from {
-		err = fmt.Errorf("no other agent than %s has it", g.from)
+// failoverVerdict takes in the market's verdict on that.
+func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
+	f := &s.failover
+	a, err := v.accepted(s.task)
+	if err == nil && a.Agent == f.from {
+		err = fmt.Errorf("no other agent than %s has it", f.from)
 	}
-	away, absent := errors.Is(w.Err, bus.ErrDisconnected), bus.CodeOf(err) == bus.CodeUnavailable
-	if rest := away || absent && now.Sub(g.begun) < s.c.MaxAbsence; rest && !s.cancelled && !s.over() {
-		g.course, g.rests, g.again = resting, now, now.Add(askEvery)
+	away, absent := errors.Is(v.Err, bus.ErrDisconnected), bus.CodeOf(err) == bus.CodeUnavailable
+	if rest := away || absent && now.Sub(f.begun) < s.c.MaxAbsence; rest && !s.cancelled && !s.over() {
+		f.state, f.waits, f.again = retrying, now, now.Add(askEvery)
 		if away {
-			s.hearing.bus, g.again = time.Time{}, now
+			s.hearing.bus, f.again = time.Time{}, now
 		}
 		return
 	}
-	s.conclude(now, w, a, err)
+	s.endFailover(now, v, a, err)
 }
 
-// conclude takes a word for the last: by a, who goes on with the answer, or by err.
-func (s *Stream) conclude(now time.Time, w Word, a bus.Accepted, err error) {
-	g := &s.going
-	g.course, s.hearing.heard = elsewhere, now
+// endFailover takes a verdict as final: a continues the answer, or err says why nobody does.
+func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error) {
+	f := &s.failover
+	f.state, s.hearing.heard = settled, now
 	switch {
 	case err == nil:
 		s.accepted = a
 		if s.cancelled || s.err != nil {
 			s.control(bus.StreamControl{Cancel: true})
 		}
-	case s.end != nil || s.err != nil || g.joined && !s.cancelled: // the agent's word is better
-	case s.cancelled && w.Answer != nil && w.Answer.Result != nil:
-		s.end = w.Answer.Result
-	case g.failed != nil:
-		s.end = s.failedFor(err, w)
+	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent says more
+	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
+		s.end = v.Answer.Result
+	case f.failed != nil:
+		s.end = s.failureEnd(err, v)
 	default:
 		code := bus.CodeUnknown
 		if c := bus.CodeOf(err); c.Broken() { // its hub knows that it is gone, and that nothing is paid
@@ -143,50 +143,50 @@ func (s *Stream) conclude(now time.Time, w Word, a bus.Accepted, err error) {
 	}
 }
 
-// failedFor is the end of an answer whose agent failed, and with which nobody goes on.
-func (s *Stream) failedFor(err error, w Word) *bus.Result {
-	end := cannotContinue(*s.going.failed, err)
+// failureEnd is the end of an answer whose agent failed, and that nobody continues.
+func (s *Stream) failureEnd(err error, v Verdict) *bus.Result {
+	end := cannotContinue(*s.failover.failed, err)
 	end.Chunks = s.next
 	// the agent knew nothing of it, but its hub does
 	if code := bus.CodeOf(err); end.Code == bus.CodeUnknown {
 		switch {
 		case code.Broken():
 			end.Code = code
-		case code == bus.CodeAnswerGone && w.Answer != nil:
-			end.Code, end.Message = code, w.Answer.Result.Message
+		case code == bus.CodeAnswerGone && v.Answer != nil:
+			end.Code, end.Message = code, v.Answer.Result.Message
 		}
 	}
 	return &end
 }
 
-// rest asks the market again as soon as it may be there.
-func (s *Stream) rest(now time.Time) {
-	g := &s.going
+// retry asks the market again as soon as it may be there.
+func (s *Stream) retry(now time.Time) {
+	f := &s.failover
 	switch {
-	case s.hearing.bus.IsZero() && now.Sub(g.rests) >= s.c.MaxOutage:
-		away := now.Sub(g.rests).Round(time.Second)
-		s.conclude(now, Word{}, bus.Accepted{}, fmt.Errorf("the bus has been out of reach for %v", away))
-	case s.hearing.bus.IsZero() || now.Before(g.again):
+	case s.hearing.bus.IsZero() && now.Sub(f.waits) >= s.c.MaxOutage:
+		away := now.Sub(f.waits).Round(time.Second)
+		s.endFailover(now, Verdict{}, bus.Accepted{}, fmt.Errorf("the bus has been out of reach for %v", away))
+	case s.hearing.bus.IsZero() || now.Before(f.again):
 	default:
-		s.askMarket()
+		s.submitAgain()
 	}
 }
 
 // accepted is who took the task, or why nobody did.
-func (w Word) accepted(task string) (bus.Accepted, error) {
+func (v Verdict) accepted(task string) (bus.Accepted, error) {
 	switch {
-	case w.Answer == nil:
-		return bus.Accepted{}, Wordless(w.Err, task)
-	case w.Answer.Accepted != nil:
-		return *w.Answer.Accepted, nil
-	case w.Answer.Result != nil:
-		return bus.Accepted{}, &bus.Error{Code: w.Answer.Result.Code, Message: w.Answer.Result.Message}
+	case v.Answer == nil:
+		return bus.Accepted{}, NoVerdict(v.Err, task)
+	case v.Answer.Accepted != nil:
+		return *v.Answer.Accepted, nil
+	case v.Answer.Result != nil:
+		return bus.Accepted{}, &bus.Error{Code: v.Answer.Result.Code, Message: v.Answer.Result.Message}
 	}
-	return bus.Accepted{}, Wordless(errors.New("it said nothing"), task)
+	return bus.Accepted{}, NoVerdict(errors.New("it said nothing"), task)
 }
 
-// Wordless says what it means that no word on a task came.
-func Wordless(err error, task string) error {
+// NoVerdict says what it means that no verdict on a task came.
+func NoVerdict(err error, task string) error {
 	var e *bus.Error
 	switch {
 	case errors.As(err, &e):
@@ -208,7 +208,7 @@ func Wordless(err error, task string) error {
 			"ask again under its id, %s, and it is served and paid once", err, task)}
 }
 
-// cannotContinue is the last word of an answer that broke off and cannot go on.
+// cannotContinue is the end of an answer that broke off and cannot be continued.
 func cannotContinue(r bus.Result, why error) bus.Result {
 	r.Message = clipText(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message,
 		messageOf(why)))

@@ -8,8 +8,8 @@ import (
 	"souk/bus/openai"
 )
 
-// kept is what was received of an answer, in order, in case it has to go on at another agent: token ids
-// text and reasoning, all bounded.
+// kept is what was received of an answer, in order, in case another agent has to continue it: token ids,
+// text, reasoning and tool calls, all bounded.
 type kept struct {
 	off     bool // failover is not wanted: nothing is kept
 	tokens  []uint32
@@ -17,7 +17,7 @@ type kept struct {
 	thought []byte   // reasoning
 	calls   []string // ids of tool calls
 	ends    bool     // the engine said that the answer ends here
-	why     error    // it cannot go on
+	why     error    // it cannot be continued
 }
 
 func (k *kept) add(c *bus.Chunk) {
@@ -54,7 +54,7 @@ func (k *kept) add(c *bus.Chunk) {
 	k.tokens, k.text, k.thought, k.calls = nil, nil, nil, nil
 }
 
-// resume is the answer so far, or why it cannot go on; next is the number of the next chunk.
+// resume is the answer so far, or why it cannot be continued; next is the number of the next chunk.
 func (k *kept) resume(t *bus.Task, agent string, next uint64) (*bus.Resume, error) {
 	switch {
 	case t.Failover == "off" || k.off:
@@ -63,7 +63,7 @@ func (k *kept) resume(t *bus.Task, agent string, next uint64) (*bus.Resume, erro
 		return nil, k.why
 	case k.ends:
 		return nil, errors.New("it is whole; only its account is missing")
-	// a parser made nothing of its tokens yet: it begins anew
+	// the engine's parser made nothing of its tokens yet: the answer begins anew
 	case len(k.text)+len(k.thought)+len(k.calls) == 0:
 		return &bus.Resume{Agent: agent, Seq: next}, nil
 	}

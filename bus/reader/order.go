@@ -6,24 +6,25 @@ import (
 	"souk/bus"
 )
 
-// order puts the chunks of one answer back in line: each number once, without gaps, the end frame last. It
-// holds a bounded amount; what it cannot hold it lets go and counts as missing, to be asked for again.
+// order puts the chunks of one answer in order: each number once, without gaps, the end frame last. It
+// keeps a bounded amount. A chunk that it has no room for it drops and counts as missing, to be asked for
+// again.
 type order struct {
 	maxChunks, maxBytes int
 
 	kept    kept
 	attempt int
 	next    uint64               // number of the next chunk to come out
-	line    []bus.Chunk          // in order; those from first on are not read yet
-	first   int                  // index in line
+	queue   []bus.Chunk          // in order; those from first on are not read yet
+	first   int                  // index in queue
 	bytes   int                  // of what is not read, and of ahead
 	ahead   map[uint64]bus.Chunk // beyond a gap
 	known   uint64               // chunks below this number exist, by the last that was heard
 	end     *bus.Result
 }
 
-// unread is how many chunks wait in line.
-func (o *order) unread() int { return len(o.line) - o.first }
+// unread is how many chunks wait to be read.
+func (o *order) unread() int { return len(o.queue) - o.first }
 
 // errSlow says that the reader let too much pile up.
 func (o *order) errSlow() error {
@@ -35,7 +36,7 @@ func (o *order) errSlow() error {
 func (o *order) take(c *bus.Chunk) error {
 	switch {
 	case c.Attempt < o.attempt:
-		return nil // from a server that was given up
+		return nil // from an agent that was given up
 	case c.Attempt > o.attempt: // another agent goes on
 		o.move(c.Attempt)
 	}
@@ -46,7 +47,7 @@ func (o *order) take(c *bus.Chunk) error {
 			o.known = max(o.known, c.Result.Chunks)
 		}
 		return nil
-	case c.Heartbeat: // its agent's own count: a number that was said before and cannot be is forgotten
+	case c.Heartbeat: // the agent says how many there are, so chunks beyond that are none of its
 		o.known = max(o.next, c.Seq)
 		for n, d := range o.ahead {
 			if n >= o.known {
@@ -60,7 +61,7 @@ func (o *order) take(c *bus.Chunk) error {
 	}
 	o.known = max(o.known, c.Seq+1)
 	if c.Seq > o.next {
-		o.hold(c)
+		o.keepAhead(c)
 		return nil
 	}
 	if !o.room(c) {
@@ -79,8 +80,8 @@ func (o *order) take(c *bus.Chunk) error {
 	return nil
 }
 
-// hold keeps a chunk from beyond a gap, as long as the other half of the room is left for what fills the gap.
-func (o *order) hold(c *bus.Chunk) {
+// keepAhead keeps a chunk from beyond a gap. Half of the room stays free for what fills the gap.
+func (o *order) keepAhead(c *bus.Chunk) {
 	_, twice := o.ahead[c.Seq]
 	if twice || !o.room(c) || len(o.ahead) >= o.maxChunks/2 || o.bytes+size(c) > o.maxBytes/2 {
 		return
@@ -93,13 +94,12 @@ func (o *order) hold(c *bus.Chunk) {
 }
 
 func (o *order) deliver(c *bus.Chunk) {
-	o.line = append(o.line, *c)
+	o.queue = append(o.queue, *c)
 	o.kept.add(c)
 	o.next++
 }
 
-// move turns to a later attempt. It goes on where this one has come to without a gap: what came ahead of a
-// gap is said again.
+// move turns to a later attempt. That continues from the first gap, so what came from beyond it is dropped.
 func (o *order) move(attempt int) {
 	o.attempt, o.known, o.end = attempt, o.next, nil
 	for n, d := range o.ahead {
@@ -112,29 +112,29 @@ func (o *order) room(c *bus.Chunk) bool {
 	return o.unread()+len(o.ahead) < o.maxChunks && o.bytes+size(c) <= o.maxBytes
 }
 
-// pop takes the next chunk out of the line.
+// pop takes the next chunk out of the queue.
 func (o *order) pop() (c bus.Chunk, ok bool) {
 	if o.unread() == 0 {
 		return c, false
 	}
-	c = o.line[o.first]
-	o.line[o.first] = bus.Chunk{}
+	c = o.queue[o.first]
+	o.queue[o.first] = bus.Chunk{}
 	o.bytes -= size(&c)
 	switch o.first++; {
 	case o.unread() == 0:
-		o.line, o.first = o.line[:0], 0
-	// of a reader that is never quite done: the room is used again
-	case o.first >= 64 && o.first >= len(o.line)/2:
-		n := copy(o.line, o.line[o.first:])
-		clear(o.line[n:])
-		o.line, o.first = o.line[:n], 0
+		o.queue, o.first = o.queue[:0], 0
+	// a reader that is always a little behind: use the room again
+	case o.first >= 64 && o.first >= len(o.queue)/2:
+		n := copy(o.queue, o.queue[o.first:])
+		clear(o.queue[n:])
+		o.queue, o.first = o.queue[:n], 0
 	}
 	return c, true
 }
 
 // drop lets everything go that nobody will read.
 func (o *order) drop() {
-	o.line, o.first, o.ahead, o.bytes = nil, 0, nil, 0
+	o.queue, o.first, o.ahead, o.bytes = nil, 0, nil, 0
 }
 
 // gap reports whether chunks are missing that were sent.

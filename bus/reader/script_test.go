@@ -18,7 +18,7 @@ import (
 // clock runs, and the reader is woken when it asked to be. What happens:
 //
 //	task BODY            the answer is opened; failover=off may stand before the body
-//	accepted AGENT       the market's word; refused CODE, wordless REASON are others, for each ask
+//	accepted AGENT       the market's verdict; refused CODE, no-verdict REASON are others, for each submit
 //	N TEXT               chunk N; its token id is 100+N. a1 before it: of attempt 1
 //	N tool JSON          chunk N with this delta of the engine's parsers
 //	beat N [AGENT]       a heartbeat: N is the next chunk
@@ -87,12 +87,12 @@ func (p *scene) happens(what string) {
 			MaxOutage: time.Minute, MaxAbsence: 15 * time.Second, MaxAnswer: time.Hour,
 		}, &task, p.now)
 	case verb == "accepted":
-		p.step(Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
+		p.step(Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
 			Agent: rest}}})
 	case verb == "refused":
 		r := &bus.Result{Client: "ada", Task: "t", Code: bus.Code(rest), Message: "said the hub"}
-		p.step(Word{Answer: &bus.Answer{Result: r}})
-	case verb == "wordless":
+		p.step(Verdict{Answer: &bus.Answer{Result: r}})
+	case verb == "no-verdict":
 		err := errors.New(rest)
 		switch rest {
 		case "disconnected":
@@ -102,7 +102,7 @@ func (p *scene) happens(what string) {
 		case "nobody listens":
 			err = bus.ErrNoResponders
 		}
-		p.step(Word{Err: err})
+		p.step(Verdict{Err: err})
 	case what == "bus away":
 		p.away = true
 	case what == "bus back":
@@ -174,8 +174,8 @@ func (p *scene) ready() {
 	effects := func() {
 		r := p.s.Ready()
 		p.wake = r.Wake
-		if r.Withdraw {
-			say("withdraw")
+		if r.CancelTask {
+			say("cancel task")
 		}
 		for _, c := range r.Controls {
 			switch {
@@ -187,14 +187,14 @@ func (p *scene) ready() {
 				say("%s: resume %d", c.Agent, *c.Resume)
 			}
 		}
-		if t := r.Ask; t != nil && t.Resume == nil {
-			say("ask")
+		if t := r.Submit; t != nil && t.Resume == nil {
+			say("submit")
 		} else if t != nil {
 			r, calls := t.Resume, ""
 			if len(r.Calls) > 0 {
 				calls = fmt.Sprintf(", calls %v", r.Calls)
 			}
-			say("ask %s for another than %s, attempt %d from chunk %d: tokens %v %q%s",
+			say("submit %s for another than %s, attempt %d from chunk %d: tokens %v %q%s",
 				t.Hub, r.Agent, t.Attempt, r.Seq, r.Tokens, r.Text, calls)
 			if t.DeadlineMS != 0 {
 				p.t.Errorf("an answer that has begun is sent on with its deadline")

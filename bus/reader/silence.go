@@ -8,26 +8,26 @@ import (
 	"souk/bus"
 )
 
-// hearing is what a reader knows of when it could hear, and did.
+// hearing is when a reader could hear its agent, and when it did.
 type hearing struct {
 	heard   time.Time // when the agent last said anything
 	bus     time.Time // since when the bus is there; zero while it is away
-	awake   time.Time // since when nobody has slept through an alarm
-	alarm   time.Time // when the next Tick is due
+	awake   time.Time // since when no Tick came too late
+	tickDue time.Time // when the next Tick is due
 	missing time.Time // since when chunk number lacks is missing; zero: none is
 	lacks   uint64
 	asked   time.Time // when it, or a sign of life, was last asked for
 }
 
-// wakeUp notes that the reader, or its whole machine, was asleep: what came meanwhile may not have been
+// noticeSleep notes that the reader, or its whole machine, was asleep: what came meanwhile may not have been
 // heard yet.
-func (h *hearing) wakeUp(now time.Time, doze time.Duration) {
-	if !h.alarm.IsZero() && now.Sub(h.alarm) > doze {
+func (h *hearing) noticeSleep(now time.Time, doze time.Duration) {
+	if !h.tickDue.IsZero() && now.Sub(h.tickDue) > doze {
 		h.awake = now
 	}
 }
 
-// since is when silence begins to count. Who could not hear calls nobody silent.
+// since is when silence begins to count: a reader that could not hear calls nobody silent.
 func (h *hearing) since() time.Time {
 	t := h.heard
 	for _, u := range []time.Time{h.bus, h.awake} {
@@ -48,30 +48,30 @@ func (s *Stream) fillGap(now time.Time) {
 	case h.missing.IsZero() || h.lacks != s.next:
 		h.missing, h.lacks = now, s.next
 	}
-	if s.word == accepted && now.Sub(h.asked) >= s.c.ResumeEvery {
-		s.askAgain(now)
+	if s.verdict == accepted && now.Sub(h.asked) >= s.c.ResumeEvery {
+		s.askResend(now)
 	}
 }
 
-func (s *Stream) askAgain(now time.Time) {
+func (s *Stream) askResend(now time.Time) {
 	s.hearing.asked = now
 	next := s.next
 	s.control(bus.StreamControl{Resume: &next})
 }
 
-// judge says what it means that nothing comes.
-func (s *Stream) judge(now time.Time) {
+// checkSilence decides what it means that nothing comes.
+func (s *Stream) checkSilence(now time.Time) {
 	h := &s.hearing
-	if s.c.MaxAnswer > 0 && s.word == accepted && now.Sub(s.begun) >= s.c.MaxAnswer {
+	if s.c.MaxAnswer > 0 && s.verdict == accepted && now.Sub(s.begun) >= s.c.MaxAnswer {
 		s.fail(now, bus.CodeTimeout, "the answer took longer than %v; ask for it with stream: true",
 			s.c.MaxAnswer)
 		return
 	}
 	switch {
-	case s.word == unsaid, s.going.course == asking:
-		return // whoever is asked says so, or does not, within a time limit of its own
-	case s.going.course == resting:
-		s.rest(now)
+	case s.verdict == none, s.failover.state == asking:
+		return // the verdict has a time limit of its own
+	case s.failover.state == retrying:
+		s.retry(now)
 		return
 	}
 	unheard := now.Sub(h.heard)
@@ -91,20 +91,19 @@ func (s *Stream) judge(now time.Time) {
 	silent := silence >= s.c.Silence
 	lost := !h.missing.IsZero() && now.Sub(h.missing) >= s.c.ResumeWait && unheard <= s.c.Quiet
 	switch {
-	case (silent || lost && s.end != nil) && s.goOn(now):
+	case (silent || lost && s.end != nil) && s.failOver(now):
 	case lost || silent && s.end != nil:
 		s.lose(now)
 	case silent:
 		s.fail(now, bus.CodeUnknown,
 			"agent %s has been silent for %v; what it served of task %s may still be settled",
 			s.agent(), silence.Round(time.Millisecond), s.task)
-	case s.word == accepted && unheard >= s.c.Quiet && now.Sub(h.asked) >= s.c.ResumeEvery:
-		s.askAgain(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
+	case s.verdict == accepted && unheard >= s.c.Quiet && now.Sub(h.asked) >= s.c.ResumeEvery:
+		s.askResend(now) // an answer that has ended sends no heartbeats: its end frame may be what was lost
 	}
 }
 
-// lose ends an answer of which chunks are lost for good. If its end frame has come, that says what was
-// paid for it.
+// lose ends an answer of which a chunk is lost for good. If its end frame has come, that says what was paid.
 func (s *Stream) lose(now time.Time) {
 	why := fmt.Sprintf("chunk %d of task %s is lost, and agent %s has not sent it again",
 		s.next, s.task, s.agent())
@@ -122,13 +121,13 @@ func (s *Stream) lose(now time.Time) {
 
 func (s *Stream) agent() string { return cmp.Or(s.accepted.Agent, "(not named yet)") }
 
-// plan says when judge may judge differently.
+// plan says when checkSilence may decide differently.
 func (s *Stream) plan(now time.Time) {
 	due := s.due(now)
 	if !due.IsZero() && !due.After(now) {
 		due = now.Add(time.Millisecond)
 	}
-	s.out.Wake, s.hearing.alarm = due, due
+	s.out.Wake, s.hearing.tickDue = due, due
 }
 
 func (s *Stream) due(now time.Time) (due time.Time) {
@@ -141,20 +140,20 @@ func (s *Stream) due(now time.Time) (due time.Time) {
 			due = t
 		}
 	}
-	if s.c.MaxAnswer > 0 && s.word == accepted {
+	if s.c.MaxAnswer > 0 && s.verdict == accepted {
 		sooner(s.begun.Add(s.c.MaxAnswer))
 	}
 	away := h.bus.IsZero()
 	switch quiet := h.heard.Add(s.c.Quiet); {
-	case s.word == unsaid, s.going.course == asking:
-	case s.going.course == resting && away:
+	case s.verdict == none, s.failover.state == asking:
+	case s.failover.state == retrying && away:
 		sooner(now.Add(lookEvery))
-	case s.going.course == resting:
-		sooner(s.going.again)
+	case s.failover.state == retrying:
+		sooner(s.failover.again)
 	case quiet.After(now):
 		sooner(quiet)
 		if !h.missing.IsZero() && !away {
-			if s.word == accepted {
+			if s.verdict == accepted {
 				sooner(h.asked.Add(s.c.ResumeEvery))
 			}
 			sooner(h.missing.Add(s.c.ResumeWait))
@@ -163,7 +162,7 @@ func (s *Stream) due(now time.Time) (due time.Time) {
 		sooner(now.Add(lookEvery))
 	default:
 		sooner(h.since().Add(s.c.Silence))
-		if s.word == accepted {
+		if s.verdict == accepted {
 			sooner(h.asked.Add(s.c.ResumeEvery))
 		}
 	}

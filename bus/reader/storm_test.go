@@ -213,25 +213,25 @@ func (w *storm) hears(c Control) {
 
 // market answers an ask: the first by agent-0, later ones by whoever goes on.
 func (w *storm) market(t *bus.Task) {
-	word := func(x Word) { w.in(w.ms(200), func() { w.step(x) }) }
+	verdict := func(x Verdict) { w.in(w.ms(200), func() { w.step(x) }) }
 	switch {
 	case w.deaf():
-		word(Word{Err: bus.ErrNotSent})
+		verdict(Verdict{Err: bus.ErrNotSent})
 		return
 	case w.chance(0.1):
-		word(Word{Err: bus.ErrDisconnected})
+		verdict(Verdict{Err: bus.ErrDisconnected})
 		if w.chance(0.5) {
 			return // it had not arrived
 		}
 	case w.chance(0.1) && t.Resume != nil:
-		word(Word{Answer: &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
+		verdict(Verdict{Answer: &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
 			Code: bus.CodeUnavailable}}})
 		return
 	case w.chance(0.05):
-		word(Word{Err: errors.New("no word in time")})
+		verdict(Verdict{Err: errors.New("no verdict in time")})
 	default:
 		takes := &bus.Accepted{Hub: "h", Agent: (&agent{attempt: t.Attempt}).name()}
-		defer word(Word{Answer: &bus.Answer{Accepted: takes}})
+		defer verdict(Verdict{Answer: &bus.Answer{Accepted: takes}})
 	}
 	if t.Attempt < len(w.agents) && w.agents[t.Attempt] != nil {
 		return // asked again for what goes on already
@@ -288,8 +288,8 @@ func (w *storm) after() {
 	}
 	o := &w.s.order
 	w.held = max(w.held, o.unread()+len(o.ahead))
-	if w.held > w.c.MaxChunks || o.bytes > w.c.MaxBytes || cap(o.line) > 4*w.c.MaxChunks+128 {
-		w.fail("%d chunks, %d bytes, room for %d are held", w.held, o.bytes, cap(o.line))
+	if w.held > w.c.MaxChunks || o.bytes > w.c.MaxBytes || cap(o.queue) > 4*w.c.MaxChunks+128 {
+		w.fail("%d chunks, %d bytes, room for %d are held", w.held, o.bytes, cap(o.queue))
 	}
 }
 
@@ -320,11 +320,11 @@ func (w *storm) effects() {
 	for _, c := range r.Controls {
 		w.hears(c)
 	}
-	if r.Withdraw {
+	if r.CancelTask {
 		w.carry(func() { w.cancelled = true })
 	}
-	if r.Ask != nil {
-		w.market(r.Ask)
+	if r.Submit != nil {
+		w.market(r.Submit)
 	}
 	w.wake++
 	if n := w.wake; !r.Wake.IsZero() {
@@ -360,7 +360,7 @@ func (w *storm) run() (code bus.Code) {
 	w.after()
 	for !w.s.Finished() {
 		if w.todo.Len() == 0 {
-			w.fail("nothing is due any more, and the answer is not over: %+v", w.s.going)
+			w.fail("nothing is due any more, and the answer is not over: %+v", w.s.failover)
 		}
 		e := heap.Pop(&w.todo).(event)
 		w.now = e.at
@@ -476,7 +476,7 @@ func FuzzHostile(f *testing.F) {
 		after := func() {
 			for range 2 { // Next may want something, too
 				r := s.Ready()
-				if r.Ask != nil {
+				if r.Submit != nil {
 					asked++
 				}
 				for got, ok := s.Next(); ok; got, ok = s.Next() {
@@ -493,7 +493,7 @@ func FuzzHostile(f *testing.F) {
 			}
 		}
 		after()
-		s.Step(now, Word{Answer: &bus.Answer{Accepted: &bus.Accepted{Agent: "a", Hub: "h"}}})
+		s.Step(now, Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Agent: "a", Hub: "h"}}})
 		after()
 		for i, b := range steps {
 			now = now.Add(time.Duration(b) * 10 * time.Millisecond)
@@ -512,9 +512,9 @@ func FuzzHostile(f *testing.F) {
 			}
 			s.Step(now, chunk)
 			after()
-			if s.going.course == asking && i%3 == 0 {
+			if s.failover.state == asking && i%3 == 0 {
 				code := []bus.Code{bus.CodeUnavailable, bus.CodeNoRoom, ""}[i%9/3]
-				s.Step(now, Word{Answer: &bus.Answer{Result: &bus.Result{Code: code}}})
+				s.Step(now, Verdict{Answer: &bus.Answer{Result: &bus.Result{Code: code}}})
 				after()
 			}
 			if i%5 == 0 {
@@ -524,10 +524,10 @@ func FuzzHostile(f *testing.F) {
 		}
 		for n := 0; !s.Finished(); n++ {
 			if n > 3000 {
-				t.Fatalf("it has no end: %+v", s.going)
+				t.Fatalf("it has no end: %+v", s.failover)
 			}
-			if s.going.course == asking {
-				s.Step(now, Word{Err: errors.New("no word in time")})
+			if s.failover.state == asking {
+				s.Step(now, Verdict{Err: errors.New("no verdict in time")})
 			}
 			now = now.Add(100 * time.Millisecond)
 			s.Step(now, Bus{Since: time.Unix(0, 0)})

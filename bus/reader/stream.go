@@ -1,5 +1,5 @@
-// Package reader is the machine of whoever reads an answer: it puts the chunks in order, asks again for
-// what is missing, tells silence from an outage, and has the answer go on at another agent. It does no I/O
+// Package reader is the machine of whoever reads an answer. It puts the chunks in order, asks again for
+// what is missing, tells silence from an outage, and has another agent continue the answer. It does no I/O
 // and reads no clock; bus/client runs it for a Go program, and the door for answers that it collects.
 package reader
 
@@ -38,7 +38,7 @@ type Stream struct {
 	out          Ready
 	order
 
-	word     word
+	verdict  verdict
 	accepted bus.Accepted // who serves it, as far as is known
 	begun    time.Time    // when it was accepted
 	err      error        // what ended the answer without its end frame
@@ -47,21 +47,22 @@ type Stream struct {
 	cancelled   bool
 	read, acked uint64 // chunks
 
-	hearing hearing
-	going   going
+	hearing  hearing
+	failover failover
 }
 
-// word is what the market has said of the task.
-type word uint8
+// verdict is what the market has said of the task.
+type verdict uint8
 
 const (
-	unsaid   word = iota // not yet: nothing can be asked of the agent, for nobody has named it
-	accepted             // an agent has it
-	refused              // nobody will say who has it
+	none     verdict = iota // not yet: nothing can be asked of the agent, for nobody has named it
+	accepted                // an agent has it
+	refused                 // nobody will say who has it
 )
 
-// Word is the market's word on a task that Ready.Ask gave it. Exactly one is due for each.
-type Word struct {
+// Verdict is what the market says of a task that Ready.Submit gave it: an agent has accepted it, or why none
+// has. Exactly one is due for each.
+type Verdict struct {
 	Answer *bus.Answer // nil: none came
 	Err    error       // and why, as the bus says it
 }
@@ -77,10 +78,10 @@ type Leave struct{ Err error }
 
 // Ready is what a Stream wants done, in this order.
 type Ready struct {
-	Withdraw bool      // tell the market that the task is cancelled: nobody else is to have it
-	Controls []Control // tell agents
-	Ask      *bus.Task // give this to the market, and Step its Word
-	Wake     time.Time // Tick then, if nothing happens before; zero: no need
+	CancelTask bool      // tell the market that the task is cancelled, so that no agent gets it now
+	Controls   []Control // tell agents
+	Submit     *bus.Task // give this to the market, and Step its Verdict
+	Wake       time.Time // Tick then, if nothing happens before; zero: no need
 }
 
 // Control goes to an agent. What is lost on the way is said again, or has a time limit behind it.
@@ -95,20 +96,20 @@ func New(c Config, t *bus.Task, now time.Time) *Stream {
 	s := &Stream{c: c, client: t.Client, task: t.ID,
 		order: order{maxChunks: c.MaxChunks, maxBytes: c.MaxBytes}}
 	s.kept.off = t.Failover == "off"
-	s.going.task, s.out.Ask = t, t
+	s.failover.task, s.out.Submit = t, t
 	s.hearing.heard, s.hearing.bus = now, now
 	return s
 }
 
 // Step takes an event in.
 func (s *Stream) Step(now time.Time, event any) {
-	s.hearing.wakeUp(now, s.c.Doze)
+	s.hearing.noticeSleep(now, s.c.Doze)
 	switch e := event.(type) {
 	case *bus.Chunk:
 		s.hear(now, e)
-	case Word:
-		if s.going.under() {
-			s.wentOn(now, e)
+	case Verdict:
+		if s.failover.open() {
+			s.failoverVerdict(now, e)
 		} else {
 			s.said(now, e)
 		}
@@ -130,9 +131,9 @@ func (s *Stream) Step(now time.Time, event any) {
 
 // Tick lets time pass.
 func (s *Stream) Tick(now time.Time) {
-	s.hearing.wakeUp(now, s.c.Doze)
+	s.hearing.noticeSleep(now, s.c.Doze)
 	if !s.over() {
-		s.judge(now)
+		s.checkSilence(now)
 	}
 	s.plan(now)
 }
@@ -159,17 +160,17 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 			s.ack()
 		}
 		s.drop()
-		s.going.task, s.kept = nil, kept{off: true}
+		s.failover.task, s.kept = nil, kept{off: true}
 	}
 	return c, false
 }
 
-// Waits reports whether nothing is known yet: the market has not said its first word, and no chunk can be
-// read.
-func (s *Stream) Waits() bool { return s.word == unsaid && s.unread() == 0 && !s.over() }
+// Waits reports whether nothing is known yet: the market has not given its first verdict, and no chunk can
+// be read.
+func (s *Stream) Waits() bool { return s.verdict == none && s.unread() == 0 && !s.over() }
 
 // Taken reports whether the market has said that an agent has the task.
-func (s *Stream) Taken() bool { return s.word == accepted }
+func (s *Stream) Taken() bool { return s.verdict == accepted }
 
 // Over reports whether all was read that ever will be. Then Err or Result says how the answer ended.
 func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
@@ -179,10 +180,10 @@ func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
 func (s *Stream) Finished() bool { return s.left || s.err != nil }
 
 // Accepted says which hub and agent serve the task, as far as is known: chunks may come before the
-// market's word.
+// market's verdict.
 func (s *Stream) Accepted() bus.Accepted { return s.accepted }
 
-// Result is the last word on the task, once it has come.
+// Result is how the task ended, once that has come.
 func (s *Stream) Result() *bus.Result {
 	if s.err != nil {
 		return nil
@@ -193,13 +194,13 @@ func (s *Stream) Result() *bus.Result {
 // Err says why the answer ended without a Result.
 func (s *Stream) Err() error { return s.err }
 
-// over reports whether nothing more will come. An answer that broke off before the market has named who
-// had it may go on.
+// over reports whether nothing more will come. An answer that broke off before the market has named its agent
+// may still be continued.
 func (s *Stream) over() bool {
-	return s.err != nil || s.done() && !(s.word == unsaid && !s.cancelled && s.broke())
+	return s.err != nil || s.done() && !(s.verdict == none && !s.cancelled && s.brokeOff())
 }
 
-// fail ends the answer here; whoever may still serve it is told to stop.
+// fail ends the answer here, and tells whoever may still serve it to stop.
 func (s *Stream) fail(now time.Time, code bus.Code, format string, args ...any) {
 	s.cancel(now)
 	if s.err == nil {
@@ -216,7 +217,7 @@ func (s *Stream) hear(now time.Time, c *bus.Chunk) {
 		return
 	}
 	s.hearing.heard = now
-	s.going.joined = s.going.joined || s.going.under()
+	s.failover.joined = s.failover.joined || s.failover.open()
 	switch {
 	case c.Agent != "":
 		s.accepted.Agent = c.Agent
@@ -230,21 +231,21 @@ func (s *Stream) hear(now time.Time, c *bus.Chunk) {
 		s.cancel(now)
 		s.err = err
 	}
-	if s.broke() {
-		s.goOn(now)
+	if s.brokeOff() {
+		s.failOver(now)
 	}
 	s.fillGap(now)
 }
 
-// said is the market's first word.
-func (s *Stream) said(now time.Time, w Word) {
-	a, err := w.accepted(s.task)
+// said takes in the market's first verdict.
+func (s *Stream) said(now time.Time, v Verdict) {
+	a, err := v.accepted(s.task)
 	if err != nil {
-		s.word = refused
+		s.verdict = refused
 		switch {
 		case s.next > 0 || s.end != nil || s.err != nil: // the answer has begun all the same
-		case w.Answer != nil && w.Answer.Result != nil:
-			end := *w.Answer.Result
+		case v.Answer != nil && v.Answer.Result != nil:
+			end := *v.Answer.Result
 			end.Chunks = 0
 			s.end = &end
 		default:
@@ -255,15 +256,15 @@ func (s *Stream) said(now time.Time, w Word) {
 	if s.attempt > 0 && s.accepted.Agent != "" {
 		a.Agent = s.accepted.Agent // the hub has moved it meanwhile
 	}
-	s.word, s.accepted, s.begun, s.hearing.heard = accepted, a, now, now
-	switch { // before this was said
+	s.verdict, s.accepted, s.begun, s.hearing.heard = accepted, a, now, now
+	switch { // before this verdict came
 	case s.left && s.err == nil:
 		s.ack()
 	case s.cancelled && s.end == nil:
 		s.control(bus.StreamControl{Cancel: true})
 	}
-	if s.broke() {
-		s.goOn(now)
+	if s.brokeOff() {
+		s.failOver(now)
 	}
 	s.fillGap(now)
 }
@@ -276,20 +277,20 @@ func (s *Stream) cancel(now time.Time) {
 	s.cancelled = true
 	switch {
 	case s.end != nil: // it has ended; only chunks are missing
-	case s.word != accepted:
-		s.out.Withdraw = true
+	case s.verdict != accepted:
+		s.out.CancelTask = true
 	default:
-		s.out.Withdraw = s.going.under()
+		s.out.CancelTask = s.failover.open()
 		s.control(bus.StreamControl{Cancel: true})
 	}
-	if s.going.course == resting {
-		s.conclude(now, Word{}, bus.Accepted{}, errors.New("it is cancelled"))
+	if s.failover.state == retrying {
+		s.endFailover(now, Verdict{}, bus.Accepted{}, errors.New("it is cancelled"))
 	}
 }
 
 // ack lets the agent forget what was read; with the end read, all of it.
 func (s *Stream) ack() {
-	if s.word != accepted {
+	if s.verdict != accepted {
 		return // nobody has said yet to whom
 	}
 	s.acked = s.read
@@ -301,6 +302,6 @@ func (s *Stream) ack() {
 }
 
 func (s *Stream) control(c bus.StreamControl) {
-	c.Client, c.Task = s.client, s.task
+	c.Task = s.task
 	s.out.Controls = append(s.out.Controls, Control{s.accepted.Agent, c})
 }

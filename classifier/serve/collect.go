@@ -15,10 +15,10 @@ type whole struct {
 	task *bus.Task
 	news chan struct{} // cap 1: something happened
 
-	mu  sync.Mutex
-	m   *reader.Stream // decides
-	ask *bus.Task      // to be placed
-	due time.Time      // it is to be ticked
+	mu     sync.Mutex
+	m      *reader.Stream // decides
+	submit *bus.Task      // to be placed
+	due    time.Time      // it is to be ticked
 }
 
 func newWhole(r *request, now time.Time) *whole {
@@ -36,22 +36,22 @@ func (w *whole) collect() *bus.Result {
 	defer timer.Stop()
 	for {
 		w.mu.Lock()
-		ask, due, over := w.ask, w.due, w.m.Over()
-		w.ask = nil
+		task, due, over := w.submit, w.due, w.m.Over()
+		w.submit = nil
 		w.mu.Unlock()
 		switch {
 		case over && w.m.Err() != nil:
 			return w.r.result(w.m.Err())
 		case over:
 			return w.m.Result()
-		case ask != nil:
-			if ask != w.task { // it goes on elsewhere
+		case task != nil:
+			if task != w.task { // it goes on elsewhere
 				s.mu.Lock()
-				w.r.placing = s.desk.Place(time.Now(), ask, w.r.ownID, w.r.want)
+				w.r.placing = s.desk.Place(time.Now(), task, w.r.ownID, w.r.want)
 				s.mu.Unlock()
 			}
-			a := w.r.place(ask)
-			w.step(reader.Word{Answer: &a})
+			a := w.r.place(task)
+			w.step(reader.Verdict{Answer: &a})
 			continue
 		}
 		if due.IsZero() {
@@ -91,7 +91,7 @@ func (w *whole) do() {
 		// who asked for a whole answer wants no chunks: the end frame has all of it
 	}
 	out := w.m.Ready()
-	if out.Withdraw {
+	if out.CancelTask {
 		w.r.cancel()
 	}
 	for i := range out.Controls {
@@ -101,8 +101,8 @@ func (w *whole) do() {
 		}
 		w.r.s.publish(bus.StreamSubject(c.Agent, w.r.client), &c.StreamControl)
 	}
-	if out.Ask != nil {
-		w.ask = out.Ask
+	if out.Submit != nil {
+		w.submit = out.Submit
 	}
 	w.due = out.Wake
 	select {

@@ -171,7 +171,7 @@ func (r *request) step(f func(*classifier.Placing)) {
 		s.publish(bus.CancelSubject(hub, r.client), &bus.Cancel{Client: r.client, Task: r.task.ID})
 	}
 	if agent != "" {
-		cancel := &bus.StreamControl{Client: r.client, Task: r.task.ID, Cancel: true}
+		cancel := &bus.StreamControl{Task: r.task.ID, Cancel: true}
 		s.publish(bus.StreamSubject(agent, r.client), cancel)
 	}
 }

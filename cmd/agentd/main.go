@@ -11,7 +11,6 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
-	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
 )
 
@@ -31,7 +30,7 @@ type config struct {
 }
 
 const example = daemon.MarketExample +
-	`data: /var/lib/souk               # with it a killed node is sold again at once, what it had served is paid
+	`data: /var/lib/souk               # with it a killed node is back at once, what it had served is paid
 agentd:
   node: rack-3                 # default: the host's name
   drain_timeout: 60s           # what running tasks get after SIGTERM
@@ -42,7 +41,7 @@ agentd:
       scale: 8                 # billions of parameters
       domains: [{domain: math, score: 0.81}, {domain: general, score: 0.64}]   # joins the hub of the first
       slots: 32                # at most the server's --max-num-seqs
-      # tiers: [{slots: 8}, {slots: 24, toll: -0.00002}]   # what a task beside 8 others owes; default: measured
+      # tiers: [{slots: 8}, {slots: 24, toll: -0.00002}]   # what a task beside 8 owes; default: measured
       price: {miss: 0.15, hit: 0.03, out: 0.6}                                 # credits per million tokens
 discover:                      # instead of agents, or beside them: engines found on this machine
   ports: ["8000-8007"]         # these by default; ports of the agents above are left out
@@ -88,8 +87,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}
-	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node),
-		func(c *natsbus.Config) { c.Gather = true })
+	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node))
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ agentd:
 	var log bytes.Buffer
 	go func() { ended <- run(running, []string{"--config", path}, &log, &log) }()
 
-	registry, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{etcd.Endpoint()}})
+	registry, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{etcd.Endpoint()}})
 	if err != nil {
 		t.Fatal(err)
 	}

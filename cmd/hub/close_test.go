@@ -90,7 +90,7 @@ func TestADomainEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	registry, err := etcdreg.Dial(etcdreg.Config{Endpoints: []string{etcd.Endpoint()}})
+	registry, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{etcd.Endpoint()}})
 	if err != nil {
 		t.Fatal(err)
 	}

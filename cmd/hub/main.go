@@ -38,7 +38,8 @@ type config struct {
 	Hub           hub.Config    `yaml:"hub"`
 }
 
-const example = daemon.MarketExample + `data: /var/lib/souk               # the journal is kept in DATA/journal/NAME
+const example = daemon.MarketExample +
+	`data: /var/lib/souk               # the journal is kept in DATA/journal/NAME
 hub:                              # every other field has a default, see below
   domain: math
   hub: math-a                     # name of this instance; default DOMAIN-1
@@ -50,8 +51,8 @@ func role(closing *bool) daemon.Role {
 	return daemon.Role{
 		Name:  "hub",
 		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
-		Long: `hub collects the tasks of one domain into rounds, awards each to the agent where it is worth most
-beyond its cost, and records every round before it acts on it. It needs a NATS server, an etcd server and a
+		Long: `hub collects the tasks of one domain into rounds, awards each to the agent where it is worth
+most beyond its cost, and records every round before it acts on it. It needs a NATS server, an etcd server and a
 data directory of its own; a second hub of the same domain with another journal stands by until the first is
 gone.
 
@@ -110,7 +111,8 @@ func (c *config) Complete() error {
 	}
 	var errs []error
 	if c.Data == "" {
-		errs = append(errs, fmt.Errorf("data: not set: write the directory for the journal, or set SOUK_DATA"))
+		errs = append(errs, fmt.Errorf("data: not set: write the directory for the journal, "+
+			"or set SOUK_DATA"))
 	}
 	if c.Hub.Domain == "" {
 		errs = append(errs, errors.New("domain: not set: write the domain that this hub clears"))

@@ -18,11 +18,11 @@ func balanceCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "balance CLIENT",
 		Short: "Say what a client has, and where its money lies",
-		Long: `Says what a client has left with the treasury, and what each hub that was granted some of its money has of it: available for
-tasks, held for tasks that run, and spent.
+		Long: `Says what a client has left with the treasury, and what each hub that was granted some of
+its money has of it: available for tasks, held for tasks that run, and spent.
 
-The treasury asks the hubs and waits a second for them. A hub that does not answer is named with the most that it can have; its
-money is not lost, and comes back when the hub does. Nothing moves.`,
+The treasury asks the hubs and waits a second for them. A hub that does not answer is named with the most
+that it can have; its money is not lost, and comes back when the hub does. Nothing moves.`,
 		Example: `  souk balance alice
   souk balance alice --json --nats nats://127.0.0.1:4222`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -58,12 +58,12 @@ func clusterCommand(s *shared) *cobra.Command {
 		Use: "cluster",
 		Short: "Start a market as processes on this machine, play dialogues through it, and check its " +
 			"ledgers",
-		Long: `Starts NATS and etcd, the treasury, hubs, the door, agentds and simulated engines, each as a process of its own, from the files
-that a fleet would be started from; waits until all are ready; plays bundled dialogues through them; checks every journal;
-and stays up until Ctrl-C.
+		Long: `Starts NATS and etcd, the treasury, hubs, the door, agentds and simulated engines, each as
+a process of its own, from the files that a fleet would be started from; waits until all are ready; plays
+bundled dialogues through them; checks every journal; and stays up until Ctrl-C.
 
-Every process logs to DATA/log/NAME.log. Ports of the files that are taken are replaced by free ones, in every process that uses
-them. A process that ends by itself ends the cluster, with what it said last.`,
+Every process logs to DATA/log/NAME.log. Ports of the files that are taken are replaced by free ones, in
+every process that uses them. A process that ends by itself ends the cluster, with what it said last.`,
 		Example: "  souk cluster\n  souk cluster --exit --data /tmp/market\n  souk cluster --config " +
 			"my/cluster.yaml --limit 0",
 		Args: cobra.NoArgs,

@@ -15,9 +15,10 @@ func distributeCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "distribute HUB [AMOUNT]",
 		Short: "Let surplus of a hub leave, or say how much there is",
-		Long: `Takes credits out of the surplus of a hub, exactly this amount or nothing: to a client with --to,
-whose money with the treasury grows by it, else out of the market; paying it on is then yours to do. HUB is the
-name of the hub's journal. Without an amount it says what surplus there is, and nothing moves.
+		Long: `Takes credits out of the surplus of a hub, exactly this amount or nothing: to a client
+with --to, whose money with the treasury grows by it, else out of the market; paying it on is then yours
+to do. HUB is the name of the hub's journal. Without an amount it says what surplus there is, and nothing
+moves.
 
 The surplus is what clients paid beyond costs and the flat fee because others wanted the same slots. It is
 not the hub's: a hub that kept it would gain by bidding against its clients. So it leaves by the treasury's

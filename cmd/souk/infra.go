@@ -41,8 +41,9 @@ func infraCommand(s *shared) *cobra.Command {
 	role := daemon.Role{
 		Name:  "infra",
 		Short: "Run NATS and etcd alone, on loopback, for a cluster on this machine",
-		Long: `Runs a NATS server and an etcd of one member in this process, for local clusters and trials. It listens on loopback and nowhere
-else, for neither asks who is there. One of the two can run alone: write none for the other. Once they serve, it prints one line:
+		Long: `Runs a NATS server and an etcd of one member in this process, for local clusters and
+trials. It listens on loopback and nowhere else, for neither asks who is there. One of the two can run
+alone: write none for the other. Once they serve, it prints one line:
 
   ready nats://127.0.0.1:4222 etcd 127.0.0.1:2379 data souk-data`,
 		Example: infraExample,

@@ -42,16 +42,18 @@ func loadCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "load",
 		Short: "Put a running market under load, and measure latencies, goodput and CPU",
-		Long: `Sends tasks to a running market for a time, and reports what its clients saw and what its processes used.
+		Long: `Sends tasks to a running market for a time, and reports what its clients saw and what its
+processes used.
 
-With --rate tasks come at their own times, like those of many who do not know of one another (an open loop, Poisson arrivals);
-latencies count from the moment when a task was due. Without it --concurrency callers each send when their last answer has
-ended (a closed loop); their latencies are corrected for coordinated omission as HdrHistogram does it, with the median time of a
-whole answer as interval. Nothing of the --ramp is measured.
+With --rate tasks come at their own times, like those of many who do not know of one another (an open
+loop, Poisson arrivals); latencies count from the moment when a task was due. Without it --concurrency
+callers each send when their last answer has ended (a closed loop); their latencies are corrected for
+coordinated omission as HdrHistogram does it, with the median time of a whole answer as interval. Nothing
+of the --ramp is measured.
 
-Questions are the turns of dialogues with the recorded answers before them, each dialogue a session; after the last they
-begin anew in other sessions. A frame that is missing or comes twice is a failure: exit status 1.
-Ctrl-C cancels what runs and reports what was measured so far.`,
+Questions are the turns of dialogues with the recorded answers before them, each dialogue a session;
+after the last they begin anew in other sessions. A frame that is missing or comes twice is a failure:
+exit status 1. Ctrl-C cancels what runs and reports what was measured so far.`,
 		Example: `  souk load --concurrency 64 --duration 30s
   souk load --rate 50 --ramp 10s --duration 1m --slo-ttft 500ms --slo-itl 50ms
   souk load --nats nats://127.0.0.1:4222 --pid hub=4711 --json --concurrency 16`,

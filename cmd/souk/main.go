@@ -32,7 +32,8 @@ func root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "souk",
 		Short: "A market for LLM inference",
-		Long: `Souk is a market in which clients buy LLM inference from agents: task by task, priced exactly, every sale recorded.
+		Long: `Souk is a market in which clients buy LLM inference from agents: task by task, priced
+exactly, every sale recorded.
 
   souk up                      bring a market up, all of it in this process, on loopback
   souk submit "Hello"          ask it something, as client dev

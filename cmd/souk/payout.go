@@ -34,7 +34,8 @@ payout whose answer was lost can be asked for again.`,
 			return payoutFailed(err, client, amount.String(), id)
 		}
 		fmt.Fprintf(c.OutOrStdout(),
-			"paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n", amount, client, reply.Prepaid, reply.Allotted, id)
+			"paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n",
+			amount, client, reply.Prepaid, reply.Allotted, id)
 		return nil
 	})
 	within = waiting(c, "hubs to give money back")

@@ -48,15 +48,16 @@ func replayCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay [FILE]",
 		Short: "Play recorded dialogues through a running market, and report",
-		Long: `Plays dialogues through a running market: many clients with different terms, each dialogue's turns in order, the answers
-received fed back. Without FILE the bundled dialogues are played.
+		Long: `Plays dialogues through a running market: many clients with different terms, each
+dialogue's turns in order, the answers received fed back. Without FILE the bundled dialogues are played.
 
 Souk's own format is one dialogue a line, of which only "turns" is required; a turn is a string or an object:
 
   {"id":"d1","domain":"law","system":"Be brief.","turns":["First question?",{"user":"Second?","answer":"as recorded"}]}
 
-The rows of public sets are read as they are with --format. Files may be packed by gzip.
-The exit status is 1 where the market went away before the end or served nothing; what was played is reported all the same.`,
+The rows of public sets are read as they are with --format. Files may be packed by gzip. The exit status
+is 1 where the market went away before the end or served nothing; what was played is reported all the
+same.`,
 		Example: `  souk replay --concurrency 32
   souk replay dialogues.jsonl --rate 5 --json
   souk replay --format coqa coqa-dev.jsonl`,

@@ -42,8 +42,9 @@ func runCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Bring a market up, play real dialogues through it, report, and check its ledger",
-		Long: `Brings a market up, plays the bundled dialogues through it as clients with different terms, first calmly, then
-beyond what it has slots for; reports; checks every record of the ledger; explains one contested round; and stays up.`,
+		Long: `Brings a market up, plays the bundled dialogues through it as clients with different
+terms, first calmly, then beyond what it has slots for; reports; checks every record of the ledger;
+explains one contested round; and stays up.`,
 		Example: `  souk run
   souk run --exit --data /tmp/souk
   souk run --vllm http://127.0.0.1:8000 --vllm http://127.0.0.1:8001
@@ -302,7 +303,8 @@ func (w *show) lines(m *local.Market) []string {
 	lines := []string{
 		w.s.line(`submit "Which goods would you carry home from the souk of Marrakesh?"`),
 		w.s.line(`replay --concurrency 32`),
-		fmt.Sprintf(`nats request --server %s souk.v1.task.dev '{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
+		fmt.Sprintf(`nats request --server %s souk.v1.task.dev '{"messages":[{"role":"user",`+
+			`"content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
 	}
 	if w.contested.Journal != "" {
 		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round,

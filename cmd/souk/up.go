@@ -66,8 +66,8 @@ func upCommand(s *shared) *cobra.Command {
 		Short: "Bring a market up: NATS, etcd, treasury, door, hubs and agents in this process",
 		Long: `Brings a whole market up in this process and stays until Ctrl-C.
 
-It listens on loopback and nowhere else, for it knows no authentication yet. A second start on the same data directory
-goes on where the first one ended; a second market on it at the same time is refused.`,
+It listens on loopback and nowhere else, for it knows no authentication yet. A second start on the same
+data directory goes on where the first one ended; a second market on it at the same time is refused.`,
 		Example: `  souk up
   souk up --print-config > market.yaml && souk up --config market.yaml
   souk up --vllm http://127.0.0.1:8000 --data /tmp/souk`,

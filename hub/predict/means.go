@@ -58,7 +58,8 @@ func (p Prior) Validate() error {
 
 // Means predicts by running means that forget: TTFT = base + perToken * uncached + perTask * running, fitted
 // by least squares over decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's
-// estimate.
+// estimate. Forecasts depend on nothing but what it was made with and what it was taught, in that order, so that
+// the same history gives the same round. Not for concurrent use.
 type Means struct {
 	prior Prior
 	keep  float64 // what an old observation still counts when a new one comes
@@ -114,7 +115,7 @@ func (m *Means) enter(x [3]float64, y, weight, keep float64) {
 	}
 }
 
-// Tokens implements [Predictor].
+// Tokens expects how many tokens the agent counts in a prompt that the door estimated at so many.
 func (m *Means) Tokens(estimate int) int {
 	if estimate <= 0 {
 		return 0
@@ -122,7 +123,7 @@ func (m *Means) Tokens(estimate int) int {
 	return max(1, int(math.Round(float64(estimate)*min(8, m.ratio.value()))))
 }
 
-// Forecast implements [Predictor].
+// Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast {
 	uncached := max(1, m.Tokens(f.Prompt)-f.Cached)
 	t := m.coef[0] + float64(m.coef[1]*float64(uncached)/1000) + float64(m.coef[2]*float64(f.InFlight))
@@ -138,7 +139,7 @@ func span(seconds float64) time.Duration {
 	return time.Duration(min(max(0, seconds), 3600) * float64(time.Second))
 }
 
-// Learn implements [Predictor].
+// Learn takes in how such a task went.
 func (m *Means) Learn(f Features, o Observation) {
 	if f.Prompt > 0 && o.Prompt > 0 {
 		m.ratio.add(min(8, float64(o.Prompt)/float64(f.Prompt)), m.keep)
@@ -166,8 +167,8 @@ func (m *Means) Learn(f Features, o Observation) {
 	}
 }
 
-// Hint implements [Predictor]: what an agent says of itself shifts the prior, as it knows its engine better
-// than a table does; its slopes stay. Once something was measured hints count no more, but for one far below
+// Hint takes in the mean TTFT that an agent says of itself. It shifts the prior, as the agent knows its engine
+// better than a table does; the slopes stay. Once something was measured hints count no more, but for one far below
 // the one in force: that was a mistake, and would weigh on every forecast until many tasks have shown so, of
 // which none might come.
 func (m *Means) Hint(ttft time.Duration) {
@@ -188,10 +189,10 @@ func (m *Means) Hint(ttft time.Duration) {
 	}
 }
 
-// SlowestITL implements [Predictor].
+// SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
 
-// ITL implements [Predictor].
+// ITL is the mean time between tokens; 0 while none was measured.
 func (m *Means) ITL() time.Duration {
 	if m.itl.weight == 0 {
 		return 0

@@ -53,9 +53,6 @@ func New(l Limits, block, capacity int) *Belief {
 		sessions: map[uint64]*list.Element{}, recent: list.New()}
 }
 
-// Sessions is the number of sessions believed to be held.
-func (b *Belief) Sessions() int { return len(b.sessions) }
-
 // Overlap returns how many of a prompt's tokens the agent is believed to hold (the numerator of Eq. 4, in
 // tokens rather than characters), where the prompt is expected to have so many tokens. The common prefix with
 // the session's last prompt ends at the last common mark. If it is the whole of it, and the new prompt goes
@@ -200,13 +197,6 @@ func (b *Belief) cut(s *session, tokens int) {
 	b.marks -= len(s.marks) - n
 	s.marks, s.prompt, s.output = s.marks[:n:n], tokens, 0
 	s.bytes = max(1, at)
-}
-
-// Forget drops everything: the engine was started anew.
-func (b *Belief) Forget() {
-	clear(b.sessions)
-	b.recent.Init()
-	b.marks, b.tokens = 0, 0
 }
 
 func (b *Belief) drop(e *list.Element) {

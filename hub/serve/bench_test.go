@@ -68,7 +68,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 		r := bus.FundsReply{ID: q.ID}
 		if bus.LastToken(m.Subject) == bus.OpAllot {
 			grant++
-			r.Grants = []bus.Grant{{ID: q.ID, Number: grant, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
+			r.Grants = []bus.Grant{{Number: grant, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
 		}
 		say(m.Reply, &r)
 	})

@@ -68,9 +68,9 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 	}
 }
 
-// elect wins the domain's election. Where the leadership is still that of an earlier life of this hub, it
-// is not waited for: that one held the lock of our journal, and we have it now; or it was our own, and we
-// have given it up.
+// elect wins the domain's election. It ends a leadership of an earlier life of this hub and does not wait for
+// its lease: that life held the lock of our journal, which we have now, or it was our own, which we have
+// given up.
 func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
 	life := s.deps.Journal.Life()
 	for life != "" && ctx.Err() == nil {
@@ -167,8 +167,7 @@ func (s *Server) begins(ctx context.Context, l bus.Leadership) error {
 		}
 		if r.Code != bus.CodeUnavailable && !said {
 			said = true
-			s.log.Warn("the treasury does not say whether it knows a journal of this name; asking again "+
-				"every second",
+			s.log.Warn("the treasury does not say whether it knows this journal; asking again every second",
 				"journal", s.cfg.Journal, "code", r.Code, "why", r.Message)
 		}
 		select {

@@ -47,21 +47,21 @@ func (s *Server) onTask(m bus.Msg) {
 	err := bus.Decode(m.Data, t)
 	t.Inbox = m.Reply
 	if err != nil {
-		s.turnBack(t, err, 0)
+		s.refuse(t, err, 0)
 		return
 	}
 	t.Trace = bus.TraceOf(m.Header)
 	if !s.offer(t) {
-		s.turnBack(t, errNoRoom, time.Second)
+		s.refuse(t, errNoRoom, time.Second)
 	}
 }
 
 var errNoRoom = &bus.Error{Code: bus.CodeNoRoom,
 	Message: "the hub has more messages than it can look at; try again"}
 
-// turnBack answers a task that does not reach the Node.
-func (s *Server) turnBack(t *bus.Task, wrong error, retry time.Duration) {
-	s.measures.turnedBack(bus.CodeOf(wrong))
+// refuse answers a task that does not reach the Node.
+func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
+	s.measures.refused(bus.CodeOf(wrong))
 	if t.Inbox == "" {
 		return
 	}
@@ -121,8 +121,8 @@ func (s *Server) completions() bus.Handler {
 	}
 }
 
-// hearing hands messages of one kind to the loop. Who speaks is known by the subject alone: fill writes it
-// in.
+// hearing hands messages of one kind to the loop. The subject alone says who speaks: fill takes it from
+// there.
 func hearing[M any, P interface {
 	*M
 	bus.Message
@@ -139,7 +139,7 @@ func hearing[M any, P interface {
 	}
 }
 
-// watchBus notices when the bus is there again. News that came while nobody led are old.
+// watchBus tells the Node when the bus goes away and when it is there again.
 func (s *Server) watchBus(ctx context.Context) {
 	news, up := s.deps.Bus.Health(), true
 	for {

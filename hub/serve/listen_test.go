@@ -177,7 +177,7 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 				}
 				if lost == bus.OpAllotted { // a grant that this hub does not know of stands before all others
 					tn.grants = append(tn.grants,
-						bus.Grant{ID: "g", Number: 1, Client: "ann", Hub: "hub-math", Amount: 1})
+						bus.Grant{Number: 1, Client: "ann", Hub: "hub-math", Amount: 1})
 				}
 				if err := s.node.Lead(time.Now(), 7); err != nil {
 					t.Fatal(err)

@@ -96,7 +96,7 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 	}
 }
 
-// asleep is how late a turn is of a process that was stopped, or starved.
+// asleep is how late a turn is if the process was stopped or starved.
 const asleep = 2 * time.Second
 
 // turn steps the Node through what has arrived and says what is to be done.
@@ -137,7 +137,7 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	if r.Rounds > 0 {
 		s.measures.cleared(time.Since(now) / time.Duration(r.Rounds))
 	}
-	return r, s.node.Quiet()
+	return r, s.node.Idle()
 }
 
 func (s *Server) step(in input) {
@@ -154,8 +154,8 @@ func (s *Server) step(in input) {
 		s.log.Info("agent left", "agent", in.leave)
 	case in.gone != "":
 		if s.node.Absent(in.at, in.gone) {
-			s.log.Warn("agent gone: nobody listens there any more; what it was serving is void", "agent",
-				in.gone)
+			s.log.Warn("agent gone: nobody listens there any more; what it was serving is void",
+				"agent", in.gone)
 		}
 	case in.again:
 		s.node.Reconnected(in.at)
@@ -166,9 +166,8 @@ func (s *Server) step(in input) {
 			s.log.Warn("settings not applied", "err", err)
 		} else {
 			c := s.node.Config()
-			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait, "eager",
-				c.Batch.Eager,
-				"pricing", c.Pricing, "settle", c.Settle, "clarke", c.Clarke)
+			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait,
+				"eager", c.Batch.Eager, "pricing", c.Pricing, "settle", c.Settle, "clarke", c.Clarke)
 		}
 	default:
 		if err := s.node.Step(in.at, in.m); err != nil {

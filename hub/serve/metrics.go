@@ -34,7 +34,7 @@ type measures struct {
 	wait     *hdrhistogram.Histogram // the same, of all
 	round    *hdrhistogram.Histogram // quotes, clearing, check and records of one round
 	sync     *hdrhistogram.Histogram // append and sync
-	turned   map[bus.Code]int64      // tasks that did not reach the Node
+	refusals map[bus.Code]int64      // tasks that did not reach the Node
 	bad      int64
 }
 
@@ -42,7 +42,7 @@ func newMeasures() measures {
 	// Nanoseconds up to an hour, to two digits.
 	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(100, int64(time.Hour), 2) }
 	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(),
-		turned: map[bus.Code]int64{}}
+		refusals: map[bus.Code]int64{}}
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
@@ -70,10 +70,10 @@ func (m *measures) one(h *hdrhistogram.Histogram, d time.Duration) {
 	record(h, d)
 }
 
-func (m *measures) turnedBack(code bus.Code) {
+func (m *measures) refused(code bus.Code) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.turned[code]++
+	m.refusals[code]++
 }
 
 func (m *measures) malformed() {
@@ -96,7 +96,7 @@ func (s *Server) Stats() Stats {
 	m := &s.measures
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for code, k := range m.turned {
+	for code, k := range m.refusals {
 		st.Tasks[code] += k
 		st.Arrived += k
 	}

@@ -85,7 +85,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	return &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node, inbox: deps.Bus.Inbox(),
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
-		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxAsking), measures: newMeasures(),
+		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests), measures: newMeasures(),
 	}, nil
 }
 
@@ -186,7 +186,7 @@ func (s *Server) replay() error {
 			o.Journal, o.Domain)
 	}
 	s.mu.Lock()
-	err := s.node.Recall()
+	err := s.node.Restore()
 	s.mu.Unlock()
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
 		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(),

@@ -90,7 +90,7 @@ func (tn *town) treasury(m bus.Msg) {
 						number++
 					}
 				}
-				g := bus.Grant{ID: q.ID, Number: number, Client: q.Client, Hub: q.Hub, Amount: q.Amount}
+				g := bus.Grant{Number: number, Client: q.Client, Hub: q.Hub, Amount: q.Amount}
 				tn.grants = append(tn.grants, g)
 				r.Grants = []bus.Grant{g}
 			}

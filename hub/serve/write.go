@@ -65,8 +65,8 @@ func (s *Server) write() {
 	}
 }
 
-// gather adds the turns that have queued up. A group in which nothing presses waits up to Linger for more:
-// who reports a completion repeats it until it is acknowledged, so a settlement can share the next round's
+// gather adds the turns that have queued up. A group in which nothing presses waits up to Linger for more. An
+// agent repeats a completion until it is acknowledged, so a settlement can wait to share the next round's
 // sync.
 func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 	presses := group[0].presses()
@@ -111,8 +111,8 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 			if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
 				level = slog.LevelDebug
 			}
-			s.log.Log(context.Background(), level, "dispatch not sent", "hold", d.Hold, "agent", agent, "err",
-				err)
+			s.log.Log(context.Background(), level, "dispatch not sent",
+				"hold", d.Hold, "agent", agent, "err", err)
 			code := bus.CodeUnavailable
 			if errors.Is(err, bus.ErrTooLarge) {
 				code = bus.CodeTooLarge
@@ -161,12 +161,11 @@ func (s *Server) send(l hub.Letter) {
 // dispatches begin with a digit.
 const probeMark = "at_"
 
-// probe says something to an agent that means nothing. Only the bus answers, and only if the agent is not
-// there.
+// probe sends an agent a message that means nothing. The bus answers it if nobody listens there.
 func (s *Server) probe(agent string) {
 	none := uint64(0)
 	m := bus.Msg{Subject: bus.StreamSubject(agent, s.cfg.Domain), Reply: s.inbox + "." + probeMark + agent}
-	if err := s.publish(m, &bus.StreamControl{Client: s.cfg.Domain, Task: "none", Ack: &none}); err != nil {
+	if err := s.publish(m, &bus.StreamControl{Task: "none", Ack: &none}); err != nil {
 		s.log.Debug("agent not probed", "agent", agent, "err", err)
 	}
 }

@@ -63,7 +63,7 @@ func play(role string) int {
 			return err
 		}
 		defer b.Close()
-		r, err := etcdreg.Dial(etcdreg.Config{Endpoints: f.Market.Etcd})
+		r, err := etcdreg.Dial(context.Background(), etcdreg.Config{Endpoints: f.Market.Etcd})
 		if err != nil {
 			return err
 		}

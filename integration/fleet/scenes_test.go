@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -240,18 +241,23 @@ func smallDisk(t *testing.T, f *Fleet, journal string) (fill, empty func()) {
 		}
 }
 
-// The disk under the treasury's journal fills up. It takes no deposit and gives no allotment, and says so;
-// hubs sell on from what they have. Once there is room all goes on, and a deposit that was refused, made
-// again under its id, counts once.
-func TestTheTreasurysDiskIsFull(t *testing.T) {
+// onSmallDisk is a fleet of one agent, with a journal on a small file system of its own.
+func onSmallDisk(t *testing.T, journal string) (f *Fleet, ctx context.Context, fill, empty func()) {
 	whole(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system of its own can be mounted by root alone")
 	}
-	var fill, empty func()
-	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8},
-		func(f *Fleet) { fill, empty = smallDisk(t, f, "treasury") })
+	f, ctx = beginWith(t, Plan{Agents: 1, Slots: 8},
+		func(f *Fleet) { fill, empty = smallDisk(t, f, journal) })
+	return f, ctx, fill, empty
+}
+
+// The disk under the treasury's journal fills up. It takes no deposit and gives no allotment, and says so;
+// hubs sell on from what they have. Once there is room all goes on, and a deposit that was refused, made
+// again under its id, counts once.
+func TestTheTreasurysDiskIsFull(t *testing.T) {
+	f, ctx, fill, empty := onSmallDisk(t, "treasury")
 	crowd, err := f.Crowd(ctx, "dev", 2, 20)
 	must(t, err)
 	must(t, crowd.Served(ctx, 4))
@@ -287,14 +293,7 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 // The disk under a hub's journal fills up. It takes no new money, what runs is settled, and once there is
 // room it sells on.
 func TestAJournalsDiskIsFull(t *testing.T) {
-	whole(t)
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("a small file system of its own can be mounted by root alone")
-	}
-	var fill, empty func()
-	f, ctx := beginWith(t, Plan{Agents: 1, Slots: 8},
-		func(f *Fleet) { fill, empty = smallDisk(t, f, "hub-general") })
+	f, ctx, fill, empty := onSmallDisk(t, "hub-general")
 	done, _ := streams(t, ctx, f, 4, 200)
 	fill()
 	c, err := f.Client("other")

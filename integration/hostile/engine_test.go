@@ -60,7 +60,7 @@ func (e *engine) Info(context.Context) (agentd.Info, error) {
 		KVTokens: 1 << 20, Template: e.template}, nil
 }
 
-func (e *engine) Load(context.Context) (bus.Load, error) { return bus.Load{Running: new(int64)}, nil }
+func (e *engine) Generated(context.Context) (*int64, error) { return nil, nil }
 
 // tokens renders a body as its engine would see it. ok is false for what it would refuse.
 func tokens(body []byte) (out []uint64, ok bool) {

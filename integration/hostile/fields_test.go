@@ -46,6 +46,21 @@ var added = map[string]string{
 	"bus.RecallReply msgpack":   "",
 }
 
+// gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
+// bounds: parts of this version leave it out and pass over it.
+var gone = map[string]string{
+	"bus.Completion msgpack":    "free",
+	"bus.Dispatch msgpack":      "prev_agent prev_role",
+	"bus.Grant json":            "id",
+	"bus.Grant msgpack":         "id",
+	"bus.Result json":           "wait_us",
+	"bus.Result msgpack":        "wait_us",
+	"bus.Status json":           "regime round",
+	"bus.Status msgpack":        "regime round",
+	"bus.StreamControl msgpack": "client",
+	"bus.Summary msgpack":       "engine free itl_us",
+}
+
 // within are structs that have new names as a whole, in fields that are new themselves.
 var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json"}
 
@@ -175,12 +190,16 @@ func unnamed(before map[string][]string, added map[string]string, within []strin
 			fresh = slices.DeleteFunc(fresh, func(s string) bool { return s == m.name })
 			old = slices.DeleteFunc(slices.Clone(old), func(s string) bool { return s == m.name })
 		}
-		for _, gone := range fresh {
-			complain("%s has no field %s, which added in fields_test.go names: take it out there", name, gone)
+		for _, word := range fresh {
+			complain("%s has no field %s, which added in fields_test.go names: take it out there", name, word)
 		}
-		for _, gone := range old {
+		for _, word := range old {
+			if slices.Contains(strings.Fields(gone[name]), word) {
+				continue
+			}
 			complain("%s has no field %s any more, which the version before says and reads by %s: keep it, at "+
-				"least to be ignored", name, gone, beforeFile)
+				"least to be ignored; or, where nobody of that version reads it, name it in gone in "+
+				"fields_test.go", name, word, beforeFile)
 		}
 	}
 	for _, names := range [][]string{slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(added)),

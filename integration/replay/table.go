@@ -63,8 +63,8 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 
 func (r Report) roundTable(w io.Writer) {
 	fmt.Fprint(w, "\nRounds\n")
-	t := Table(w, 1, "hub", "rounds", "of several", "contested", "largest", "awards", "slot prices", "welfare",
-		"decided p50", "p99")
+	t := Table(w, 1, "hub", "rounds", "of several", "contested", "largest", "awards", "slot prices",
+		"welfare", "decided p50", "p99")
 	for _, x := range r.Rounds {
 		t.AppendRow(table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
 			Amount(x.SlotPrices), Amount(x.Welfare),
@@ -111,8 +111,8 @@ func count(n int) string {
 	return s
 }
 
-// Table is a table as all commands print it: no frame, no capitals, and to the right all columns but the first
-// so many.
+// Table is a table as all commands print it: no frame, no capitals, and to the right all columns but the
+// first so many.
 func Table(w io.Writer, left int, header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
@@ -123,7 +123,8 @@ func Table(w io.Writer, left int, header ...any) table.Writer {
 	t.AppendHeader(header)
 	var right []table.ColumnConfig
 	for n := left + 1; n <= len(header); n++ {
-		right = append(right, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		right = append(right,
+			table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
 	t.SetColumnConfigs(right)
 	return t

@@ -43,7 +43,7 @@ const (
 	maxNamed   = 4    // hubs in a refusal's message
 )
 
-// Recall is a question to the hub of a domain.
+// Restore is a question to the hub of a domain.
 type Recall struct {
 	Domain string
 	Ask    bus.Recall

@@ -33,7 +33,7 @@ type Answer struct {
 // for use by several goroutines at once.
 type Treasury struct {
 	cfg    Config
-	past   *ledger.History // until Recall
+	past   *ledger.History // until Restore
 	book   *ledger.Book
 	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
 	grants map[string][]bus.Grant
@@ -70,7 +70,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 // Book is the treasury's state of money, for reading.
 func (t *Treasury) Book() *ledger.Book { return t.book }
 
-// Past is what the journal's frames are replayed into, before Recall.
+// Past is what the journal's frames are replayed into, before Restore.
 func (t *Treasury) Past() *ledger.History { return t.past }
 
 // NewHistory is what is kept of a journal while it is replayed.
@@ -78,8 +78,8 @@ func NewHistory(cfg Config) *ledger.History {
 	return ledger.NewHistory(ledger.HistoryLimits{Grants: cfg.Grants})
 }
 
-// Recall makes of what was replayed what the treasury knows of it: before the first request.
-func (t *Treasury) Recall() error {
+// Restore makes of what was replayed what the treasury knows of it: before the first request.
+func (t *Treasury) Restore() error {
 	if o := t.book.Journal(); o.Journal != "" &&
 		(o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
 		return fmt.Errorf("this is the journal of %s %q, not of treasury %q", o.Role, o.Journal,
@@ -87,8 +87,8 @@ func (t *Treasury) Recall() error {
 	}
 	for hub, grants := range t.past.Grants() {
 		for _, g := range grants {
-			t.remember(bus.Grant{ID: ledger.GrantID(hub, g.Number), Number: g.Number, Client: g.Client,
-				Hub: hub, Amount: g.Amount}, g.Note)
+			t.remember(bus.Grant{Number: g.Number, Client: g.Client, Hub: hub,
+				Amount: g.Amount}, g.Note)
 		}
 	}
 	t.past = nil
@@ -396,7 +396,7 @@ func need(req *bus.FundsRequest) market.Credits {
 
 func grantOf(r *ledger.Record) bus.Grant {
 	t := r.Transfer
-	return bus.Grant{ID: r.ID, Number: t.Number, Client: t.Client, Hub: t.Hub, Amount: t.Amount}
+	return bus.Grant{Number: t.Number, Client: t.Client, Hub: t.Hub, Amount: t.Amount}
 }
 
 // remember keeps a grant for hubs that missed the answer, and forgets the hub's oldest beyond Config.Grants.

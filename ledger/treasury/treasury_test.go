@@ -101,7 +101,7 @@ func (o *office) replayed(behind int) *Treasury {
 			must(tr.past.Load(data))
 		}
 	}
-	must(tr.Recall())
+	must(tr.Restore())
 	return tr
 }
 
@@ -367,7 +367,7 @@ func TestAnotherJournalIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := New(Default(), salts())
-	if err := errors.Join(tr.Replay(f), tr.Recall()); err == nil {
+	if err := errors.Join(tr.Replay(f), tr.Restore()); err == nil {
 		t.Error("a treasury took a hub's journal")
 	}
 	var v *ledger.Violation
@@ -377,7 +377,7 @@ func TestAnotherJournalIsRefused(t *testing.T) {
 	}
 }
 
-// Replay takes in one stored frame, from the first, before Recall.
+// Replay takes in one stored frame, from the first, before Restore.
 func (t *Treasury) Replay(f ledger.Frame) error {
 	return t.past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 }

@@ -197,8 +197,8 @@ func (c *Checker) least() error {
 	}
 	for _, w := range c.Witnesses {
 		if w.Task < 0 || int(w.Task) >= c.n || c.Match[w.Task] != w.From || w.From == w.Seat {
-			return wrong("the witness of seat %d is task %d at %d, which does not sit there", w.Seat, w.Task,
-				w.From)
+			return wrong("the witness of seat %d is task %d at %d, which does not sit there",
+				w.Seat, w.Task, w.From)
 		}
 		if w.From >= 0 && rank[w.From] >= w.Rank {
 			return wrong("the witness of seat %d leans on seat %d of no smaller rank", w.Seat, w.From)

@@ -83,8 +83,8 @@ func (p *Problem) Validate() error {
 		last := int32(-1)
 		for e := p.Off[t]; e < p.Off[t+1]; e++ {
 			if p.Seat[e] <= last || int(p.Seat[e]) >= m {
-				return fmt.Errorf("%w: row %d names seat %d after %d of %d", ErrProblem, t, p.Seat[e], last,
-					m)
+				return fmt.Errorf("%w: row %d names seat %d after %d of %d",
+					ErrProblem, t, p.Seat[e], last, m)
 			}
 			last = p.Seat[e]
 			if w := p.Weight[e]; w > bound || w < 0 {

@@ -123,22 +123,16 @@ type Link struct {
 }
 
 // Connect reaches NATS and etcd, waiting for each as long as the configuration says, and has the health
-// endpoint watch them. name is an id; it shows in the server's monitoring. change makes other connections to
-// NATS than the usual.
-func (p *Process) Connect(ctx context.Context, m Market, name string, change ...func(*natsbus.Config)) (*Link,
-	error) {
+// endpoint watch them. name is an id; it shows in the server's monitoring.
+func (p *Process) Connect(ctx context.Context, m Market, name string) (*Link, error) {
 	if remote := m.remote(); len(remote) > 0 {
 		p.Log.Warn("the market is reached over a network: "+noAuthentication, "addresses", remote)
 	}
 	natsAt, etcdAt := bus.Redact(m.NATS), bus.Redact(strings.Join(m.Etcd, ","))
 	l := &Link{}
-	toNATS := natsbus.Config{URL: m.NATS, Name: name}
-	for _, f := range change {
-		f(&toNATS)
-	}
 	err := p.patiently(ctx, m.ConnectWithin, "NATS", natsAt, "market.nats or SOUK_MARKET_NATS",
 		func() (err error) {
-			l.Bus, err = natsbus.Connect(toNATS)
+			l.Bus, err = natsbus.Connect(natsbus.Config{URL: m.NATS, Name: name})
 			return err
 		})
 	if err != nil {
@@ -146,7 +140,7 @@ func (p *Process) Connect(ctx context.Context, m Market, name string, change ...
 	}
 	err = p.patiently(ctx, m.ConnectWithin, "etcd", etcdAt, "market.etcd or SOUK_MARKET_ETCD",
 		func() (err error) {
-			l.Registry, err = etcdreg.DialContext(ctx,
+			l.Registry, err = etcdreg.Dial(ctx,
 				etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
 			return err
 		})

@@ -35,24 +35,31 @@ func (e *env) checkCommand() *cobra.Command {
 		Short: "Audit everything; silence and exit 0 mean that it is as it should be",
 		Long: `check reads every journal from its first byte and trusts nothing else.
 
-  level 0  frames        every byte of the log as it was written: checksums, sequence without gaps, epochs never fall, known kinds;
-                         nothing but zeros behind the last frame, no file too many; snapshots say the same as the log
+  level 0  frames        every byte of the log as it was written: checksums, sequence without gaps, epochs
+                         never fall, known kinds; nothing but zeros behind the last frame, no file too many;
+                         snapshots say the same as the log
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round (one with bundles is cleared again), and that its holds are its awards
-  level 5  across        grants and accepts, returns and reclaims, one to one; a journal that another names is here
-  level 6  metering      quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be true
+  level 4  auctions      the certificate of every round (one with bundles is cleared again), and that its
+                         holds are its awards
+  level 5  across        grants and accepts, returns and reclaims, surplus that left, one to one; of a hub
+                         that ended nothing in flight; a journal that another names is here
+  level 6  metering      quote = predicted tokens x price card, cost = usage x price card; agents whose
+                         account cannot be true
 
-Where PATH is a directory of several journals, it is meant to have all of a market's: one that another names by a grant or an
-accept, and that is not there, is a violation, unless --elsewhere names it. A journal that is chosen by --journal, or by its own
-directory, is judged by itself, and what it says of others is undecided.
+Where PATH is a directory of several journals, it is meant to have all of a market's: one that another
+names by a grant or an accept, and that is not there, is a violation, unless --elsewhere names it. A
+journal that is chosen by --journal, or by its own directory, is judged by itself, and what it says of
+others is undecided.
 
-The sums protect against accidents, not against whoever can write the files: until there are signed checkpoints, frames that were
-written anew with sums that fit, an end that was cut off where a frame ends and zeroed, and a journal that was deleted and that
-nobody names are not found. A write that a crash tore, which the next start trims, is undecided.
+The sums protect against accidents, not against whoever can write the files: until there are signed
+checkpoints, frames that were written anew with sums that fit, an end that was cut off where a frame ends
+and zeroed, and a journal that was deleted and that nobody names are not found. A write that a crash
+tore, which the next start trims, is undecided.
 
-Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 undecided (with --strict). Damage outranks violations.`,
+Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 undecided (with --strict).
+Damage outranks violations.`,
 		Example: `  ledger check
   ledger check --level 3 /backup/journal
   ledger check -O json copy-of-hub-maths

@@ -366,8 +366,9 @@ func (e *env) traceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace TASK [PATH...]",
 		Short: "One task, bid to receipt",
-		Long: `trace finds every record of a task: the round it was cleared in and what it could choose from, its hold, and how that ended. TASK is
-CLIENT/TASK, or a receipt's id (JOURNAL/ROUND/SLOT), or the task's id alone.`,
+		Long: `trace finds every record of a task: the round it was cleared in and what it could choose
+from, its hold, and how that ended. TASK is CLIENT/TASK, or a receipt's id (JOURNAL/ROUND/SLOT), or the
+task's id alone.`,
 		Example: `  ledger trace dev/task-1
   ledger trace hub-maths/8/0`,
 		Args: cobra.MinimumNArgs(1),

@@ -46,9 +46,10 @@ func (e *env) balCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bal [GLOB] [PATH...]",
 		Short: "Balances of all accounts, or of those that match",
-		Long: `bal replays the journals and prints what is in each account. GLOB is a pattern like 'client:ann:*' or 'agent:*'; quote it. An
-argument that exists as a file is a PATH. Accounts: client:ID:prepaid with the treasury; client:ID:avail and client:ID:held at a hub;
-agent:ID:payable, surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the world outside.`,
+		Long: `bal replays the journals and prints what is in each account. GLOB is a pattern like
+'client:ann:*' or 'agent:*'; quote it. An argument that exists as a file is a PATH. Accounts:
+client:ID:prepaid with the treasury; client:ID:avail and client:ID:held at a hub; agent:ID:payable,
+surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the world outside.`,
 		Example: `  ledger bal
   ledger bal 'client:dev:*'
   ledger bal surplus -O csv /backup`,

@@ -61,7 +61,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	s.t = treasury.New(cfg, salt)
 	err := d.Journal.Restore(s.t.Past())
 	if err == nil {
-		err = s.t.Recall()
+		err = s.t.Restore()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("treasury: %w", err)
