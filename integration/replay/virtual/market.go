@@ -187,11 +187,8 @@ func (m *Market) report(a *seller, domain string, c bus.Completion) {
 func (m *Market) Scraped(now time.Time, v *View) {
 	m.now = now
 	for i, a := range m.agents {
-		s := v.Engines[i].Scrape
-		whole := func(n int) *int64 { x := int64(n); return &x }
-		a.core.Loaded(bus.Load{Running: whole(s.Running), Waiting: whole(s.Waiting), KVUsage: &s.Usage,
-			Preempted: whole(s.Preempted), PrefixQueries: whole(s.Prompt), PrefixHits: whole(s.Cached),
-			Generated: whole(s.Output)})
+		generated := int64(v.Engines[i].Scrape.Output)
+		a.core.Healthy(&generated)
 		m.tell(a)
 	}
 }
@@ -426,7 +423,7 @@ func (m *Market) treasury(op string, data []byte) {
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client, Prepaid: market.MaxWorth}
 	if op == bus.OpAllot {
 		m.grants++
-		r.Grants = []bus.Grant{{ID: q.ID, Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
+		r.Grants = []bus.Grant{{Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
 	}
 	m.after(m.Sync, func() {
 		m.send(bus.LedgerSubject(op), r, func(data []byte) {
@@ -441,7 +438,7 @@ func (m *Market) treasury(op string, data []byte) {
 // Close checks what is left: the audit of the whole journal at all levels, and that every task has ended. It
 // returns what the audit saw.
 func (m *Market) Close() (ledger.Report, error) {
-	for len(m.mail.agenda) > 0 && (!m.node.Quiet() || len(m.queue) > 0 || m.syncing) {
+	for len(m.mail.agenda) > 0 && (!m.node.Idle() || len(m.queue) > 0 || m.syncing) {
 		m.Wake(Start.Add(m.mail.agenda[0].at))
 	}
 	report := m.audit.Finish()

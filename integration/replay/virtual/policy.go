@@ -60,9 +60,8 @@ type EngineView struct {
 // Scrape is what an engine says of itself.
 type Scrape struct {
 	Running, Waiting int
-	Usage            float64
-
-	Prompt, Cached, Output, Preempted int // counters
+	Usage            float64 // of the cache, by running requests
+	Output           int     // tokens so far
 }
 
 func newView(engines int, cfg EngineConfig) *View {

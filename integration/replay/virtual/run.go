@@ -340,7 +340,7 @@ func (r *run) look(now time.Duration) {
 func (r *run) scrape(now time.Duration) {
 	for i, e := range r.engines {
 		v := &r.view.Engines[i]
-		v.Scrape = Scrape{e.Running(), e.Waiting(), e.Usage(), e.Prompt, e.Cached, e.Output, e.Preempted}
+		v.Scrape = Scrape{e.Running(), e.Waiting(), e.Usage(), e.Output}
 		v.ScrapedAt = Start.Add(now)
 	}
 	r.policy.Scraped(Start.Add(now), r.view)
