@@ -239,6 +239,7 @@ func (r *run) place(now time.Duration, p Placed) {
 	q := p.Request
 	if p.Engine == Wait {
 		q.Refused, q.First, q.Done = true, now+r.Hop, now+r.Hop
+		r.open--
 		r.end(q)
 		return
 	}
@@ -276,6 +277,7 @@ func (r *run) step(now time.Duration, i int) {
 				}
 				r.policy.Done(Start.Add(now), q, usage(q), r.view)
 				q.Hashes = nil
+				r.open--
 			})
 			r.end(q)
 		}
@@ -301,7 +303,6 @@ func usage(q *Request) market.Usage {
 
 // end has a caller go on once it has heard an answer: with its next question, or another dialogue.
 func (r *run) end(q *Request) {
-	r.open--
 	delete(r.byJob, &q.Job)
 	at := q.Done
 	if r.Think > 0 {
