@@ -373,7 +373,8 @@ func TestDifferentBodiesDiffer(t *testing.T) {
 			chat(`{"role":"user","content":"\u001d^"}`)},
 	} {
 		a, b := mustDecode(t, pair[0], nil), mustDecode(t, pair[1], nil)
-		if last := func(p bus.Prompt) bus.Mark { return p.Marks[len(p.Marks)-1] }; last(a.Prompt).Hash == last(b.Prompt).Hash {
+		last := func(p bus.Prompt) bus.Mark { return p.Marks[len(p.Marks)-1] }
+		if last(a.Prompt).Hash == last(b.Prompt).Hash {
 			t.Errorf("%s: %q is the text of both", name, canonicalOf([]byte(pair[0])))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"souk/bus"
 )
 
-// CanContinue says why an answer to this body cannot go on at another engine once r of it is delivered; nil if
-// it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps
+// CanContinue says why an answer to this body cannot go on at another engine once r of it is delivered; nil
+// if it can. The other engine gets the prompt's and the answer's token ids as a prompt, so whatever keeps
 // a state beside them would begin anew: grammars, and counts of what was said. Members that are not known to
 // be safe are not.
 //

@@ -16,8 +16,8 @@ import (
 	"souk/market"
 )
 
-// Opening is what stays the same through all turns of a session: the system prompt and the first user message,
-// or of a completion no system prompt and all of its prompt.
+// Opening is what stays the same through all turns of a session: the system prompt and the first user
+// message, or of a completion no system prompt and all of its prompt.
 type Opening struct{ System, User string }
 
 // DecodeRequest reads what a client sends to the door: JSON, an OpenAI chat or completion body with

@@ -63,8 +63,8 @@ func TestRequestInJSON(t *testing.T) {
 
 func TestRequestInMsgpack(t *testing.T) {
 	worth := market.Credits(5)
-	data, err := bus.Encode(&bus.Task{Client: "mallory", ID: "t-1", Session: "s", Terms: bus.Terms{Worth: &worth},
-		Domain: "mine", Reply: "souk.v1.reply.bob.x",
+	data, err := bus.Encode(&bus.Task{Client: "mallory", ID: "t-1", Session: "s",
+		Terms: bus.Terms{Worth: &worth}, Domain: "mine", Reply: "souk.v1.reply.bob.x",
 		Model: "theirs", Stream: true, MaxTokens: 9, Prompt: bus.Prompt{Tokens: 1},
 		Body: []byte(`{"model":"auto","prompt":"Once upon a time"}`)})
 	if err != nil {
@@ -90,15 +90,16 @@ func TestRequestInMsgpack(t *testing.T) {
 		t.Fatal(err)
 	}
 	// as in JSON
-	if _, _, bad := DecodeRequest(long, nil, "ada", testKey); bad == nil || bad.Code != bus.CodeUnsupportedField {
+	_, _, bad = DecodeRequest(long, nil, "ada", testKey)
+	if bad == nil || bad.Code != bus.CodeUnsupportedField {
 		t.Errorf("a body too long: %v", bad)
 	}
 }
 
 func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":"hi"}]}`
-	paper := bus.Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"}, "X-IEMAS-TURN-NUMBER": {"1"},
-		"X-IEMAS-SOURCE": {"coqa"}, "X-IEMAS-Later": {"?"}}
+	paper := bus.Header{"X-IEMAS-RUN-ID": {"run-3"}, "X-IEMAS-DIALOGUE-ID": {"d-1"},
+		"X-IEMAS-TURN-NUMBER": {"1"}, "X-IEMAS-SOURCE": {"coqa"}, "X-IEMAS-Later": {"?"}}
 	task := mustDecode(t, body, paper)
 	if task.Run != "run-3" || task.Session != "d-1" || task.Turn != 0 || task.Source != "coqa" {
 		t.Errorf("the paper's headers: %+v", task)
@@ -454,9 +455,9 @@ func TestTokensAreEstimatedWithinReason(t *testing.T) {
 }
 
 func TestAnswersForCallersInJSON(t *testing.T) {
-	data, err := EncodeAnswer(&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Text: "<hi>", Cost: 1_500_000,
-		Premium: 500_000,
-		Extra:   []bus.Extra{{Choice: []byte(`{"x":1}`)}, {Choice: []byte("{broken")}}}})
+	data, err := EncodeAnswer(&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Text: "<hi>",
+		Cost: 1_500_000, Premium: 500_000,
+		Extra: []bus.Extra{{Choice: []byte(`{"x":1}`)}, {Choice: []byte("{broken")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,8 +467,8 @@ func TestAnswersForCallersInJSON(t *testing.T) {
 			t.Errorf("%s lacks %s", data, want)
 		}
 	}
-	data, err = EncodeAnswer(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "math", Agent: "a",
-		Reply: "souk.v1.reply.ada.t"}})
+	data, err = EncodeAnswer(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "math",
+		Agent: "a", Reply: "souk.v1.reply.ada.t"}})
 	if err != nil || !bytes.HasPrefix(data, []byte(`{"client":"ada"`)) {
 		t.Errorf("%s, %v", data, err)
 	}

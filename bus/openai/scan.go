@@ -13,7 +13,7 @@ import (
 // long, and what matters in them is little. It accepts what encoding/json accepts. Once a method has returned
 // false the scanner is of no further use, and Err says why.
 type Scanner struct {
-	// Deepest bounds the nesting. Of what people write, JSON schemas of tools nest a dozen deep.
+	// Deepest bounds the nesting; where nobody says otherwise it is that of encoding/json.
 	Deepest int
 	// NotNumbers takes NaN and Infinity for values, as Python does.
 	NotNumbers bool
@@ -342,9 +342,9 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// special has the high bit of the first quote, backslash or control character among eight bytes, the first byte
-// lowest in w, and no lower one. Each subtraction borrows, and so sets a byte's high bit, exactly where the byte
-// is one of them, up to the first such byte.
+// special has the high bit of the first quote, backslash or control character among eight bytes, the first
+// byte lowest in w, and no lower bit. Each subtraction borrows, and so sets a byte's high bit, exactly where
+// the byte is one of them, up to the first such byte.
 func special(w uint64) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	quote, slash := w^ones*'"', w^ones*'\\'

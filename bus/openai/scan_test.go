@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// built makes of a value what encoding/json makes of it: by Object, Array and Count where Value would skip it.
+// built makes of a value what encoding/json makes of it, by Object, Array and Count.
 func built(s *Scanner) (v any, ok bool) {
 	switch c := s.Next(); c {
 	case '{':
@@ -109,7 +109,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// What is wrong is said with the byte where it stands, and a value within a text where it stands in all of it.
+// What is wrong is said with the byte where it stands.
 func TestScanSaysWhere(t *testing.T) {
 	for text, want := range map[string]string{
 		``:            "JSON at byte 0: " + NoValue,

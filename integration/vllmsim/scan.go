@@ -7,8 +7,8 @@ import (
 	"souk/bus/openai"
 )
 
-// scanner walks a request's body a field at a time, without building a tree: an engine that takes no time must
-// not spend the measured machine's time on decoding either. After an error it stays where it is.
+// scanner walks a request's body a field at a time, without building a tree: an engine that takes no time
+// must not spend the measured machine's time on decoding either.
 type scanner struct{ openai.Scanner }
 
 // maxDepth bounds nesting, as Python's recursion limit does.
