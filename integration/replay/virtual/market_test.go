@@ -49,7 +49,8 @@ func TestMarketServesAll(t *testing.T) {
 			}
 			due += card.Cost(usage(r))
 		}
-		if len(all) < 3 || s.Arrive == nil && len(all) != s.Tasks || report.Payouts != due || report.Rounds == 0 || report.Count > 0 {
+		if len(all) < 3 || s.Arrive == nil && len(all) != s.Tasks || report.Payouts != due ||
+			report.Rounds == 0 || report.Count > 0 {
 			t.Errorf("%d tasks came to %s, agents were paid %s in %d rounds; %d findings", len(all), due,
 				report.Payouts, report.Rounds, report.Count)
 		}
