@@ -96,8 +96,8 @@ func (n *Node) closeOn() {
 	a.req.Distributed, _, _ = n.book.LastDistribute(n.cfg.Journal)
 }
 
-// treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is asked
-// for again, with what the journal says then.
+// treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is
+// asked for again, with what the journal says then.
 func (n *Node) treasuryEnded(a *request, m *bus.FundsReply) {
 	if m.Code != "" {
 		n.notEnded = fmt.Sprintf("the treasury said %s: %s", m.Code, m.Message)

@@ -52,9 +52,9 @@ func role(closing *bool) daemon.Role {
 		Name:  "hub",
 		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
 		Long: `hub collects the tasks of one domain into rounds, awards each to the agent where it is worth
-most beyond its cost, and records every round before it acts on it. It needs a NATS server, an etcd server and a
-data directory of its own; a second hub of the same domain with another journal stands by until the first is
-gone.
+most beyond its cost, and records every round before it acts on it. It needs a NATS server, an etcd server
+and a data directory of its own; a second hub of the same domain with another journal stands by until the
+first is gone.
 
 With --close, in the place of the daemon that ran with the same file, the hub ends. It leads its domain once
 more (end those that stand by first), takes no task, settles what still runs, hands everything that clients

@@ -80,8 +80,9 @@ func (t *Treasury) distributed(l *look) {
 				m.Amount, m.Payee)
 		}
 	case m.Next != n:
-		err = refuse(bus.CodeBadRequest, "hub %s would make distribution %d next, and the treasury has taken "+
-			"in %d: one of their journals lacks its end; bring the newer copy back", hub, m.Next, n-1)
+		err = refuse(bus.CodeBadRequest,
+			"hub %s would make distribution %d next, and the treasury has taken in %d: one of their "+
+				"journals lacks its end; bring the newer copy back", hub, m.Next, n-1)
 	case l.req.Amount == 0:
 		reply.Surplus = m.Surplus
 	case l.req.Amount > m.Surplus:

@@ -85,7 +85,7 @@ and the proof.
 It works beside a running market and on a copied directory, with no daemon, network or key, and changes
 nothing. PATH is a data directory (with journal/NAME in it), the directory of several journals, or that
 of one; without PATH it is --data. Amounts are credits.`,
-		Example: `  ledger check                      silence and exit 0 mean that everything is as it should be
+		Example: `  ledger check                      silence and exit 0 mean that all is as it should be
   ledger bal 'client:*'             who has what
   ledger round 17 --explain         why each price is what it is
   ledger trace dev/task-1           one task, bid to receipt`,
