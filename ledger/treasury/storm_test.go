@@ -1,0 +1,191 @@
+package treasury
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Whatever is asked and whatever hubs say, with numbers at their limits and names of anybody: the treasury
+// does not panic, every answer can be sent, what it keeps is bounded, no money is made, and a new
+// treasury reads the same out of the journal.
+func TestNothingThatIsSaidMakesMoney(t *testing.T) {
+	made := map[ledger.Kind]int{}
+	for range 30 {
+		seed := rand.Uint64()
+		if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			storm(t, rand.New(rand.NewPCG(seed, 1)), made)
+		}) {
+			return
+		}
+	}
+	for _, k := range []ledger.Kind{ledger.KindGrant, ledger.KindReclaim, ledger.KindDistribute,
+		ledger.KindClose} {
+		if made[k] == 0 {
+			t.Errorf("no %s", k)
+		}
+	}
+}
+
+func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
+	cfg := Default()
+	cfg.MaxHubs, cfg.Grants = 4, 8
+	salts := func() (s [16]byte) {
+		s[0] = byte(r.Uint32())
+		return s
+	}
+	tr := New(cfg, salts)
+	if err := tr.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1_800_000_000, 0)
+	var frames []ledger.Frame
+	var asked []Recall
+	waiting := map[int]string{}
+	take := func() {
+		d := tr.Ready()
+		if len(d.Records) > 0 {
+			f, err := tr.Book().Seal(1, now.UnixNano(), d.Records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			frames = append(frames, f)
+			for _, rec := range f.Records {
+				made[rec.Kind]++
+			}
+		}
+		for _, a := range d.Answers {
+			if err := a.Reply.Validate(); err != nil {
+				t.Fatalf("%+v: %v", a.Reply, err)
+			}
+			if a.To != nil && waiting[a.To.(int)] == "" {
+				t.Fatalf("request %d is answered twice, or was never asked", a.To)
+			}
+			delete(waiting, a.To.(int))
+		}
+		for _, q := range d.Recalls {
+			if err := q.Ask.Validate(); err != nil {
+				t.Fatalf("%+v: %v", q.Ask, err)
+			}
+			asked = append(asked, q)
+		}
+		asked = asked[max(0, len(asked)-32):]
+	}
+	take()
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	number := func(near uint64) uint64 {
+		return [...]uint64{0, near, near + 1, near + 2, near - 1, 1, math.MaxInt64, math.MaxUint64}[r.IntN(8)]
+	}
+	credits := func() market.Credits {
+		return [...]market.Credits{0, 1, 5, 50, 100, 1000, market.MaxCredits, -1, market.MaxCredits + 1,
+			math.MaxInt64, math.MinInt64}[r.IntN(6)+5*(r.IntN(5)/4)]
+	}
+	client := func() string { return pick("ann", "ann", "bob", "h", "", "zoe") }
+	deposited := market.Credits(0)
+	for i := range 3000 {
+		hub := pick("h", "h", "g", "k", "treasury", "l", "x y")
+		book := tr.Book()
+		last, _, _ := book.LastDistribute(hub)
+		q := bus.FundsRequest{ID: fmt.Sprint("id-", r.IntN(1000)), Client: client(), Hub: hub,
+			Epoch: int64(r.IntN(2)), Amount: credits(), Least: credits(), Domain: pick("of-"+hub[:1], "of-"+hub[:1], ""),
+			Ahead: r.IntN(4) == 0, Hubs: r.IntN(2) == 0, After: book.LastGrant(hub), Returned: book.LastReturn(hub),
+			Distributed: last}
+		if r.IntN(6) == 0 {
+			q.After, q.Returned, q.Distributed = number(q.After), number(q.Returned), number(last)
+		}
+		if r.IntN(2) == 0 {
+			q.Least = 0
+		}
+		op := pick(bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpAllot, bus.OpReturn, bus.OpReturn,
+			bus.OpAllotted, bus.OpBalance, bus.OpDistribute, bus.OpDistribute, bus.OpClose, "none", "lie", "lie", "lie")
+		switch {
+		case op == bus.OpClose && r.IntN(200) > 0:
+			op = bus.OpAllotted
+		case op == bus.OpReturn:
+			q.ID = bus.ReturnID(hub, number(book.LastReturn(hub)))
+		case op == bus.OpDistribute && r.IntN(4) > 0:
+			q.ID = bus.DistributeID(hub, number(last))
+		}
+		if op == "lie" {
+			m := bus.RecallReply{ID: fmt.Sprint(r.IntN(9)), Hub: hub, Client: client(), Next: number(last + 1),
+				Amount: credits(), Payee: client(), Surplus: credits(), Accepted: number(book.LastGrant(hub)),
+				Returned: number(book.LastReturn(hub))}
+			if r.IntN(4) == 0 {
+				m.Avail, m.Held, m.Reserved = credits(), credits(), credits()
+			}
+			if len(asked) > 0 && r.IntN(8) > 0 {
+				a := asked[max(0, len(asked)-1-r.IntN(4))].Ask
+				m.ID, m.Hub, m.Client = a.ID, a.Hub, a.Client
+				if a.Number > 0 {
+					m.Next = number(a.Number)
+				}
+			}
+			if m.Validate() == nil {
+				tr.Said(&m)
+			}
+		} else if q.Validate() == nil {
+			tr.Tick(now)
+			before := tr.Book().Balance(ledger.External("deposits"))
+			waiting[i] = op
+			tr.Handle(op, &q, i, r.IntN(20) > 0)
+			deposited += before - tr.Book().Balance(ledger.External("deposits"))
+		}
+		take()
+		now = now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
+		tr.Tick(now)
+		take()
+
+		there := market.Credits(0)
+		for _, b := range tr.Book().Balances("*") {
+			switch {
+			case b.Account == ledger.External("deposits"):
+			case b.Amount < 0:
+				t.Fatalf("%s is %d", b.Account, b.Amount)
+			default:
+				there += b.Amount
+			}
+		}
+		if there != deposited {
+			t.Fatalf("%s are there of %s that were deposited", there, deposited)
+		}
+		if len(tr.looks) > maxLooks || len(tr.claims) > maxClients || len(tr.heard) > 2*cfg.MaxHubs+8 ||
+			len(tr.strangers) > cfg.MaxHubs || len(tr.rounds) > len(tr.looks)+len(tr.claims) {
+			t.Fatalf("kept: %d looks, %d claims, %d rounds, %d heard", len(tr.looks), len(tr.claims), len(tr.rounds),
+				len(tr.heard))
+		}
+	}
+	tr.Tick(now)
+	tr.Tick(now.Add(time.Minute))
+	take()
+	tr.Stop()
+	take()
+	for i, op := range waiting {
+		if op != bus.OpReturn { // which may wait for one before it that never comes
+			t.Errorf("request %d, %s, was never answered", i, op)
+		}
+	}
+	again := New(cfg, salts)
+	for _, f := range frames {
+		if err := again.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := again.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Begin(); err != nil || len(again.Ready().Records) > 0 {
+		t.Errorf("a second beginning: %v", err)
+	}
+	if a, b := fmt.Sprint(again.Book().Balances("*")), fmt.Sprint(tr.Book().Balances("*")); a != b {
+		t.Errorf("after a start %s, was %s", a, b)
+	}
+}
