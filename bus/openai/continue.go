@@ -108,8 +108,8 @@ func isOne(v json.RawMessage, of ...string) bool {
 	return slices.Contains(of, string(bytes.TrimSpace(v)))
 }
 
-// object has the members of a JSON object, by their very names: [encoding/json] takes "Type" for type. Of two of a
-// name it has the last, as engines do.
+// object has the members of a JSON object, by their very names: [encoding/json] takes "Type" for type. Of two
+// of a name it has the last, as engines do.
 type object map[string]json.RawMessage
 
 func plainFormat(v json.RawMessage) bool {
