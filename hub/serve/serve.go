@@ -116,6 +116,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.node.Close(time.Now())
 	if !s.closed() {
+		s.log.Info("the hub ends: it leads its domain once more, after whoever leads it now",
+			"journal", s.cfg.Journal)
 		if err := s.leadAlways(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,62 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"souk/ledger/journal"
+)
+
+// A hub that is to end while another leads its domain says what it waits for, and closes nothing.
+func TestAHubThatEndsBehindAnother(t *testing.T) {
+	tn := newTown(t)
+	tn.hub(nil)
+	j, err := journal.Open(filepath.Join(t.TempDir(), "b"), journal.Config{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	cfg := testConfig()
+	cfg.Hub, cfg.Journal = "hub-2", "hub-b"
+	b := tn.world.Bus("hub-2")
+	defer b.Close()
+	said := &words{got: make(chan struct{}), want: "after whoever leads it now"}
+	s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: j, Close: true,
+		Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case <-said.got:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "it did not lead its domain") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// words waits for some in a log.
+type words struct {
+	want string
+	all  bytes.Buffer
+	got  chan struct{}
+	done bool
+}
+
+func (w *words) Write(line []byte) (int, error) {
+	w.all.Write(line)
+	if !w.done && strings.Contains(w.all.String(), w.want) {
+		w.done = true
+		close(w.got)
+	}
+	return len(line), nil
+}
