@@ -1,6 +1,8 @@
 package treasury
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"souk/bus"
@@ -87,4 +89,22 @@ func TestAnAnswerThatComesAfterTheNextDistribution(t *testing.T) {
 	if r := b.heard["look"]; len(r) != 1 || r[0].Code != "" || r[0].Number != 3 || r[0].Surplus != 36 {
 		t.Errorf("%+v", r)
 	}
+}
+
+// A treasury that has too many questions under way does not say of a hub which it never asked that it is silent.
+func TestADistributionAmongTooManyQuestions(t *testing.T) {
+	b := newBank(t)
+	spread(b, 50, "h")
+	for i := range maxLooks {
+		b.put(bus.OpBalance, bus.FundsRequest{ID: fmt.Sprint("b-", i), Client: "ann", Hubs: true})
+	}
+	id := b.distribute(1, "ann", 5)
+	b.want(id, "unavailable")
+	if why := b.why(id); !strings.Contains(why, "256 questions to hubs wait") {
+		t.Error(why)
+	}
+	b.pass(answerWithin)
+	b.distribute(1, "ann", 5)
+	b.says("h", 2, "ann", 5, 0)
+	b.want(id, "done")
 }

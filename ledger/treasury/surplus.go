@@ -45,7 +45,11 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 		hubs:  []target{{hub: req.Hub}},
 		share: &bus.Recall{Number: last + 1, Amount: req.Amount, Payee: req.Client}}
 	l := &look{req: *req, to: to, round: r, until: t.now.Add(answerWithin)}
-	if !t.awaits(r) || len(t.looks) >= maxLooks {
+	switch {
+	case len(t.looks) >= maxLooks:
+		return refuse(bus.CodeUnavailable, "%d questions to hubs wait for their answers: ask again with the "+
+			"same id", len(t.looks))
+	case !t.awaits(r):
 		t.distributed(l)
 		return errLater
 	}
