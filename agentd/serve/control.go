@@ -56,7 +56,7 @@ func (a *agent) onControl(m bus.Msg) {
 func (a *agent) cancelRequest(s *agentd.Stream, wait time.Duration, why error) {
 	cancel := a.cancels[s]
 	switch {
-	case cancel == nil: // the request has ended; or it has not begun, and start will not begin it
+	case cancel == nil: // the request has ended; or it has not begun, and start will cancel it
 	case wait > 0:
 		time.AfterFunc(wait, func() { cancel(why) })
 	default:

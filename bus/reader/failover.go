@@ -90,7 +90,7 @@ func (s *Stream) failOver(now time.Time) bool {
 	}
 	t := *f.task
 	t.Resume, t.Hub, t.Attempt = from, s.accepted.Hub, s.attempt+1
-	t.DeadlineMS = 0 // the deadline was for the first token, and that came in time
+	t.DeadlineMS = 0 // the deadline is for the beginning, and this answer has begun
 	f.task, f.from, f.failed, f.begun = &t, s.accepted.Agent, s.end, now
 	s.move(t.Attempt)
 	s.hearing.missing = time.Time{}
