@@ -56,8 +56,8 @@ together are worth most beyond their costs, and records every round before it ac
 server, an etcd server, and a data directory of its own. In a market there is also a treasury, a classifier
 (the door that sends it tasks) and agentd on the nodes that serve them.
 
-A second hub of the same domain stands by until the first is gone. It needs a data directory and a journal name
-(SOUK_HUB_JOURNAL) of its own.
+A second hub of the same domain stands by until the first is gone. It needs a data directory and a journal
+name (SOUK_HUB_JOURNAL) of its own.
 
 --close ends a hub for good. Stop its daemon and every hub that stands by for it, then run it with the same
 file and --close. It takes no task, settles what still runs, hands all client money that it has back to the
