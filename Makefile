@@ -63,13 +63,18 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 	  echo "linux/arm64 $$p"; (cd $$p && $$emulator "$$at/test" $$run -test.timeout 10m) || exit 1; \
 	done
 
-test: ## go vet and every test, under the race detector where a C compiler is found
+# These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
+# and takes five to fifteen times as long.
+ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/prefix hub/regime agentd bus/reader classifier classifier/model classifier/train
+
+test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...
 ifeq ($(CC_FOUND),)
 	@echo "no C compiler found: the tests run without the race detector"
 	$(GO) test -timeout 10m ./...
 else
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
+	$(GO) test -timeout 10m $(ALONE:%=./%)
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(filter-out $(ALONE:%=souk/%),$(shell $(GO) list ./...))
 endif
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals

@@ -174,8 +174,8 @@ type Ending struct {
 //	price cap or max_tokens        done, finish_reason "length"  by what was relayed
 //	a prompt longer than its hold  done, finish_reason "length"  all that the hold covers
 //	no message holds the rest      done, finish_reason "length"  by what is in the answer
-//	the client cancelled           cancelled                     by the prompt, what was relayed, the premium;
-//	                                                             nothing if the engine sent nothing
+//	the client cancelled           cancelled                     by the prompt, what was relayed, the
+//	                                                             premium; nothing if the engine sent nothing
 //	anything else                  failed                        nothing
 func (r *Run) End(a Answer, err error) Ending {
 	d := r.d

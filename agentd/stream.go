@@ -15,8 +15,8 @@ import (
 //	stopped   its client or its hub ends it early           what the engine still says  it ends
 //	withheld  it failed before anything was sent; its hub   heartbeats, if it asks      moved, ended
 //	          decides whether another agent takes over
-//	moved     another agent has taken over                  nothing                     dropped when it is old
-//	ended     its end frame went out; all of it is kept     what it missed, if it asks  read; dropped when old
+//	moved     another agent has taken over                  nothing                     dropped when old
+//	ended     its end frame went out; all of it is kept     what it missed, if it asks  read, or dropped
 //	read      its reader has acknowledged all of it         nothing                     dropped at once
 type Stream struct {
 	ID    StreamID

@@ -336,8 +336,8 @@ type Cancel struct {
 	Task   string `json:"task" msgpack:"task"`
 }
 
-// StreamControl is what a client, whom its subject names, says to the agent that serves it: exactly one of the
-// fields beside Task is set.
+// StreamControl is what a client, whom its subject names, says to the agent that serves it: exactly one of
+// the fields beside Task is set.
 type StreamControl struct {
 	Task   string  `msgpack:"task"`
 	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on

@@ -176,8 +176,9 @@ func (t *Task) Validate() error {
 	p.optionalID("task", t.ID)
 	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
 	if p.err == nil && len(t.Body) > MaxBody {
-		p.err = &Error{CodeUnsupportedField, fmt.Sprintf("body of %d bytes: at most %d are taken for now; send "+
-			"a shorter prompt", len(t.Body), MaxBody)}
+		p.err = &Error{CodeUnsupportedField,
+			fmt.Sprintf("body of %d bytes: at most %d are taken for now; send a shorter prompt",
+				len(t.Body), MaxBody)}
 	}
 	if p.err == nil {
 		p.err = t.Terms.Validate()

@@ -16,7 +16,8 @@ var noon = time.Unix(1_700_000_000, 0)
 
 // tableOf reads hubs as people write them, one a line:
 //
-//	math: serves math; agents 2; room 9; model m price 100 ttft 50 quality 0.8 [free 1] [context 4000]; [general]; [silent 9s]; [new]
+//	math: serves math; agents 2; room 9; model m price 100 ttft 50 quality 0.8 [free 1] [context 4000];
+//	[general]; [silent 9s]; [new]
 func tableOf(t *testing.T, text string) *Table {
 	t.Helper()
 	table := &Table{}

@@ -34,7 +34,7 @@ type Config struct {
 	// sessions, and task ids, whose hub is remembered
 	MaxSessions int `yaml:"max_sessions"`
 
-	MaxWait   time.Duration `yaml:"max_wait"`   // longest wait for a hub's verdict on a task without a deadline
+	MaxWait   time.Duration `yaml:"max_wait"`   // longest for a hub's verdict on a task without deadline
 	Silence   time.Duration `yaml:"silence"`    // an agent that says nothing for so long is given up
 	MaxAnswer time.Duration `yaml:"max_answer"` // longest collected answer, from acceptance to its end
 	StatusTTL time.Duration `yaml:"status_ttl"` // a hub that says nothing for so long is passed over

@@ -62,6 +62,13 @@ func (n *Node) hasMoney() bool {
 		func(b ledger.Balance) bool { return b.Amount > 0 })
 }
 
+// empty reports whether nobody's money is here or on its way from here, as far as the treasury has said.
+func (n *Node) empty() bool {
+	t := &n.treasury
+	return t.told && len(n.holds)+len(t.returns)+len(t.pending) == 0 && !n.hasMoney() &&
+		n.book.Balance(ledger.Surplus) == 0
+}
+
 // closeOn makes the next step of the end.
 func (n *Node) closeOn() {
 	t := &n.treasury
@@ -74,8 +81,13 @@ func (n *Node) closeOn() {
 	id := n.cfg.Journal + "-close"
 	a := t.requests[id]
 	if a == nil {
-		if !t.told || len(t.returns)+len(t.pending) > 0 || n.book.Balance(ledger.Surplus) > 0 {
+		if !n.empty() {
 			return
+		}
+		for _, other := range t.requests { // which may come after this one, and be granted
+			if other.op == bus.OpAllot {
+				return
+			}
 		}
 		a = &request{op: bus.OpClose, req: bus.FundsRequest{ID: id}}
 		defer n.post(a)
@@ -84,8 +96,8 @@ func (n *Node) closeOn() {
 	a.req.Distributed, _, _ = n.book.LastDistribute(n.cfg.Journal)
 }
 
-// treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is asked
-// for again, with what the journal says then.
+// treasuryEnded takes the treasury's answer to the end of the hub. Where they do not know the same, it is
+// asked for again, with what the journal says then.
 func (n *Node) treasuryEnded(a *request, m *bus.FundsReply) {
 	if m.Code != "" {
 		n.notEnded = fmt.Sprintf("the treasury said %s: %s", m.Code, m.Message)
@@ -94,6 +106,9 @@ func (n *Node) treasuryEnded(a *request, m *bus.FundsReply) {
 		return
 	}
 	n.over(a)
+	if !n.empty() { // something has come since: closeOn gives it back and asks again
+		return
+	}
 	if err := n.commit(ledger.NewClose(n.cfg.Journal, n.salt())); err != nil {
 		n.fault(fmt.Errorf("close the journal: %w", err))
 	}

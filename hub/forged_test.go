@@ -11,8 +11,8 @@ import (
 	"souk/market"
 )
 
-// One forged message of each kind, with each of its numbers at the bustest.Extremes, is said to a hub. Then its
-// agents, its client and its treasury go on. When an agent that is no longer heard would count as silent,
+// One forged message of each kind, with each of its numbers at the bustest.Extremes, is said to a hub. Then
+// its agents, its client and its treasury go on. When an agent that is no longer heard would count as silent,
 // tasks are served.
 func TestOneForgedMessage(t *testing.T) {
 	const after, within = 8 * time.Second, 12 * time.Second
@@ -57,7 +57,8 @@ func TestOneForgedMessage(t *testing.T) {
 	for kind, forge := range forgeries {
 		paths := []string{"as it is"}
 		sample := forge(newHouse(t, nil), bus.Dispatch{Hold: "hub-math/1/0"})
-		bustest.Numbers(reflect.ValueOf(sample), "", func(path string, _ func(int64)) { paths = append(paths, path) })
+		bustest.Numbers(reflect.ValueOf(sample), "",
+			func(path string, _ func(int64)) { paths = append(paths, path) })
 		for _, path := range paths {
 			for _, n := range bustest.Extremes {
 				tried++

@@ -19,28 +19,32 @@ import (
 // The scripts of testdata read as a manual of the hub. A line says what happens, the lines below it are what
 // the hub wants done: frames to make durable, dispatches, letters, requests to the treasury. A hold's name is
 // its round and its place in it. Agents say each second that they are well, and the treasury answers at once;
-// ann and bob have 100 credits at the hub and as much with the treasury. A task has a prompt of 100 tokens, at
-// most 100 tokens of answer, and a session of its own; money is in credits, prices for a million tokens.
+// ann and bob have 100 credits at the hub and as much with the treasury. A task has a prompt of 100 tokens,
+// at most 100 tokens of answer, and a session of its own; money is in credits, prices for a million tokens.
 //
-//	hub KEY=VALUE...           first of all: what its configuration says otherwise; poor: nobody has money yet
-//	A joins KEY=VALUE...       agent A is registered and claimed: score, slots, price=MISS/HIT/OUT, tiers, ...
+//	hub KEY=VALUE...           first of all: what its configuration says otherwise; poor: nobody has money
+//	A joins KEY=VALUE...       agent A is registered and claimed: score, slots, price=MISS/HIT/OUT, tiers
 //	A leaves                   its registration is gone; A falls silent, A speaks: its summaries
 //	A says KEY=VALUE...        a summary: slots, running, state, price
-//	C asks TASK KEY=VALUE...   client C sends a task: worth, max_price, deadline, model, inbox, ...; goes_on=N of=A:
-//	                           the rest of an answer that broke off at agent A after N tokens
+//	C asks TASK KEY=VALUE...   client C sends a task: worth, max_price, deadline, model, inbox, ...;
+//	                           goes_on=N of=A: the rest of an answer that broke off at agent A after N
+//	                           tokens
 //	C cancels TASK, C judges TASK QUALITY
 //	A accepts HOLD, A refuses HOLD CODE
-//	A serves HOLD P+O          its completion: P prompt tokens, O of answer; cancelled: by its client, cost=: its claim
+//	A serves HOLD P+O          its completion: P prompt tokens, O of answer; cancelled: by its client,
+//	                           cost=: its claim
 //	A fails HOLD KEY=VALUE...  its completion: code, relayed tokens; unsaid: its reader was not told
 //	nobody hears A             the bus says so of each probe; somebody hears A
-//	bus away, bus back, hub sleeps, hub wakes, hub starts again, hub deposed, hub leads EPOCH, hub drains, hub retires
+//	bus away, bus back, hub sleeps, hub wakes, hub starts again, hub deposed, hub leads EPOCH, hub drains,
+//	hub retires
 //	hub full, hub has room     of its journal's disk
 //	settings KEY=VALUE...      of the domain, in the registry; settings gone
 //	hub starts again frames=N  from a copy of its journal that ends there
 //	treasury has C AMOUNT, treasury falls silent, treasury says CODE to all that it was asked since
 //	treasury speaks            it answers what it was asked since; last first; unheard: the answers are lost
 //	treasury recalls C [look]  money of client C
-//	status, book, wake         print what the hub says of itself, what stands in its book, when it wants to be woken
+//	status, book, wake         print what the hub says of itself, what stands in its book, when it wants to
+//	                           be woken
 //	watch treasury, watch status, watch probes    print these, too, from now on
 func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/*.txt", start, func(t *testing.T, say script.Say) script.Scene {
@@ -247,7 +251,8 @@ func (s *scene) happens(what, who string, word options) {
 					Message: "said the treasury", RetryMS: rest.whole("retry_ms", 0)}))
 			}
 		case "treasury recalls":
-			s.step(&bus.Recall{ID: "r", Hub: rest.word("hub", "hub-math"), Client: word[1], Look: word.has("look"),
+			s.step(&bus.Recall{ID: "r", Hub: rest.word("hub", "hub-math"), Client: word[1],
+				Look:    word.has("look"),
 				Granted: uint64(rest.whole("granted", 0)), Inbox: "treasury"})
 		default:
 			s.says(what, who, word[0], word[1:])
@@ -607,7 +612,8 @@ func tellRecord(r *ledger.Record) string {
 	case ledger.KindVoid:
 		return fmt.Sprintf("void %s: %s", holdName(r.Void.Hold), r.Void.Reason)
 	case ledger.KindAccept:
-		return fmt.Sprintf("accept %v of %s, grant %d", r.Transfer.Amount, r.Transfer.Client, r.Transfer.Number)
+		return fmt.Sprintf("accept %v of %s, grant %d", r.Transfer.Amount, r.Transfer.Client,
+			r.Transfer.Number)
 	case ledger.KindReturn:
 		return fmt.Sprintf("return %v of %s", r.Transfer.Amount, r.Transfer.Client)
 	case ledger.KindSeal:

@@ -161,7 +161,8 @@ func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 					gauge(t, url, "vllm:num_requests_running") == 1
 			})
 			s.Cancel()
-			bustest.Eventually(t, "the cancel is there, or soon will be", func() bool { return r.IntN(4) == 0 })
+			bustest.Eventually(t, "the cancel is there, or soon will be",
+				func() bool { return r.IntN(4) == 0 })
 			engine.Freeze(false)
 		}
 		for range chunks {

@@ -304,8 +304,8 @@ func (h *History) Open() ([]Past, error) {
 //	book
 //	ends      list, the oldest first, of: length in bytes; held, ended; earlier, list of strings; length and
 //	          bytes of the hold; kind 1 byte; capture or void, as in a frame
-//	open      for each open hold of the book, in its order: held; earlier, list of strings; task, agent strings;
-//	          tier ±, value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±
+//	open      for each open hold of the book, in its order: held; earlier, list of strings; task, agent
+//	          strings; tier ±, value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±
 //	returns   list, the oldest first, of: number; client; amount ±
 //	grants    list, by hub, of: hub; list, the oldest first, of: number; client; amount ±; note
 const historyVersion = 1

@@ -25,8 +25,8 @@ import (
 //	hubs      list, by name, of: name; last grant, return and distribution; the last one's client and
 //	          amount ±; ended 1 byte; the last three since version 2
 //	allotted  list, by client and hub, of: client, hub, amount ±
-//	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of the
-//	          tariff; uses that count, list of them; the last one; the next one's tie-break 32 bytes
+//	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of
+//	          the tariff; uses that count, list of them; the last one; the next one's tie-break 32 bytes
 const bookVersion = 2
 
 // appendBook appends what the book holds to dst.

@@ -44,6 +44,11 @@ func (b *Book) applyTransfer(r *Record) error {
 			fmt.Sprintf("at most %s, what %s has of %s", b.Allotted(t.Client, t.Hub), t.Hub, t.Client), "%s",
 			t.Amount)
 	}
+	out := r.Kind == KindReclaim || r.Kind == KindDistribute && h.role == RoleTreasury
+	if has := b.Balance(Clearing(t.Hub)); out && t.Amount > has { // whatever the hub says
+		return broken(ErrFunds, "I18", r.ID,
+			fmt.Sprintf("at most %s, what went to hub %s and has not come back", has, t.Hub), "%s", t.Amount)
+	}
 	b.legs = transferLegs(b.legs[:0], r.Kind, h.role == RoleTreasury, t)
 	if err := b.post(r, b.legs); err != nil {
 		return err

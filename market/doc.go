@@ -28,7 +28,7 @@
 //
 //	value     what the task is worth on that agent (Eq. 1, in money; Terms.Value)
 //	cost      what the agent is expected to be due (Eq. 6; Price.Cost)
-//	toll      <= 0: congestion charge of the tier + the regime's toll - the flat fee; never a function of a bid
+//	toll      <= 0: congestion charge of the tier + the regime's toll - the flat fee; it reads no bid
 //	weight    value - cost + toll, what the round maximises the sum of
 //	premium   slot price - toll: what the client owes beside the cost, fixed when the round is cleared
 //
@@ -54,10 +54,13 @@
 //
 // The rule's pricing says what an agent is paid beside what its tasks cost it.
 //
-//	vcg     what its price card says. Truth is best for clients; an agent gains by asking more. For one operator of all agents.
-//	tariff  what the first losing owner of its class asked, for an epoch (Epoch.Clear, Round.Sellers): truth is best for both
-//	posted  a published tariff, and clients served one after another: truth is best for both, welfare is less; also where a solve had to be
-//	        stopped, under its own name (Rule.Instead): a round without prices is never passed off as one with
+//	vcg     what its price card says. Truth is best for clients; an agent gains by asking more. For one
+//	        operator of all agents.
+//	tariff  what the first losing owner of its class asked, for an epoch (Epoch.Clear, Round.Sellers): truth
+//	        is best for both
+//	posted  a published tariff, and clients served one after another: truth is best for both, welfare is
+//	        less; also where a solve had to be stopped, under its own name (Rule.Instead): a round without
+//	        prices is never passed off as one with
 //
 // Under every one of them what clients pay covers what agents are due, in every round. Paying agents by
 // Clarke's rule too would make truth best for both at full welfare, and runs a deficit; it is not offered.
@@ -79,15 +82,18 @@
 //
 // The mechanism prices one round among the tasks that are in it. It promises nothing about
 //
-//   - learning across rounds: a client may bid low today to be taken for a low bidder tomorrow, or wait for a quieter round
+//   - learning across rounds: a client may bid low today to be taken for a low bidder tomorrow, or wait for a
+//     quieter round
 //   - collusion: clients who agree on their bids, and clients with agents' owners
-//   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one round
+//   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
+//     round
 //   - the choice of a hub: quotes and prices of hubs are compared by the client, not cleared together
 //   - warming a cache with dummy prefills to shift one's own quotes
 //   - agents' honesty about price cards under pricing "vcg": it assumes that one operator owns the agents
-//   - owners with agents in several classes under "tariff", where an ask that loses in one class may send clients to another; and
-//     owners whose agents of one class differ in cost: their asks count as the highest of them
+//   - owners with agents in several classes under "tariff", where an ask that loses in one class may send
+//     clients to another; and owners whose agents of one class differ in cost: their asks count as the
+//     highest of them
 //   - several names of one client under "posted": each has its own place in the line
-//   - the count of tokens: the seller's own daemon counts them (the paper's hub proxies them), which is why the client's
-//     door counts too and the audit compares
+//   - the count of tokens: the seller's own daemon counts them (the paper's hub proxies them), which is why
+//     the client's door counts too and the audit compares
 package market

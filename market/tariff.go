@@ -181,9 +181,9 @@ func (e Epoch) Clear() (Tariff, error) {
 	return t, nil
 }
 
-// Without is the epoch after an owner lost its last agent. It is cleared again: the first owner on standby takes
-// its place, and all are paid the ask of the one after it. So the truth is still the best ask. Were the owner that
-// steps in paid its own ask, it would pay to lose.
+// Without is the epoch after an owner lost its last agent. It is cleared again: the first owner on standby
+// takes its place, and all are paid the ask of the one after it. So the truth is still the best ask. Were the
+// owner that steps in paid its own ask, it would pay to lose.
 func (e Epoch) Without(owner string) Epoch {
 	e.Lost = append(slices.Clone(e.Lost), owner)
 	return e
@@ -248,14 +248,14 @@ type ClassUse struct {
 	Peak  int   // most slots in use at once
 }
 
-// minOwners is how many independent owners a class needs before one of them is left out. With fewer, the owner
-// that is left out would set the tariff of nearly all that is sold.
+// minOwners is how many independent owners a class needs before one of them is left out. With fewer, the
+// owner that is left out would set the tariff of nearly all that is sold.
 const minOwners = 4
 
-// NextWinners fixes how many owners win in the next epoch. Only earlier epochs count, so that no ask of the epoch
-// itself has a say. Of each it takes the fewest owners whose slots carry the highest peak with a quarter to spare,
-// whichever they are, so it counts from the smallest. The most cautious epoch decides. 0 means all owners: of a
-// class that had fewer than four, or no slack, or no epoch yet.
+// NextWinners fixes how many owners win in the next epoch. Only earlier epochs count, so that no ask of the
+// epoch itself has a say. Of each it takes the fewest owners whose slots carry the highest peak with a
+// quarter to spare, whichever they are, so it counts from the smallest. The most cautious epoch decides. 0
+// means all owners: of a class that had fewer than four, or no slack, or no epoch yet.
 func NextWinners(past []ClassUse) int {
 	m := 0
 	for _, use := range past {

@@ -111,7 +111,8 @@ func TestTolls(t *testing.T) {
 	}
 	// Who sits in the first tier pays as much for it as the other does in charge: it could have had that
 	// slot.
-	if o.Awards[0].SlotPrice-r.Agents[0].Tiers[o.Awards[0].Tier].Toll != o.Awards[1].SlotPrice-r.Agents[0].Tiers[o.Awards[1].Tier].Toll {
+	premium := func(w Award) Credits { return w.SlotPrice - r.Agents[0].Tiers[w.Tier].Toll }
+	if premium(o.Awards[0]) != premium(o.Awards[1]) {
 		t.Errorf("%+v", o.Awards)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"souk/bus/bustest"
 )
 
-// One forged message of each kind, with each of its numbers at the bustest.Extremes, is said to an agent that serves.
-// What it serves comes to its reader in full, and its hub's next task is served.
+// One forged message of each kind, with each of its numbers at the bustest.Extremes, is said to an agent that
+// serves. What it serves comes to its reader in full, and its hub's next task is served.
 func TestOneForgedMessageToAnAgent(t *testing.T) {
 	inTown(t, func(o *town, first *bus.Dispatch) {
 		fence := func() int64 {

@@ -1006,7 +1006,9 @@ func TestDrain(t *testing.T) {
 		pass(time.Second)
 		o.stop()
 		pass(time.Second)
-		if r := o.dispatch(func() *bus.Dispatch { e := *d; e.Hold = "h2"; return &e }()); r.Code != bus.CodeDraining {
+		late := *d
+		late.Hold = "h2"
+		if r := o.dispatch(&late); r.Code != bus.CodeDraining {
 			t.Errorf("%+v", r)
 		}
 		o.mu.Lock()

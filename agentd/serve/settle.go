@@ -42,7 +42,8 @@ func (a *agent) addToSpool(r agentd.Report) {
 		return
 	}
 	if err := a.spool.Add(r); err != nil {
-		a.failed("spool", "completions are not written down: those that no hub has are lost if this process dies",
+		a.failed("spool", "completions are not written down: those that no hub has are lost if this "+
+			"process dies",
 			err)
 	} else {
 		a.works("spool", "completions are written down again")

@@ -14,7 +14,8 @@ var begun = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func oneAgent(id string, slots int) agentd.AgentConfig {
 	return agentd.AgentConfig{
-		ID: id, Engine: agentd.EngineConfig{URL: "http://127.0.0.1:1"}, Model: "tiny", Slots: slots, Price: card,
+		ID: id, Engine: agentd.EngineConfig{URL: "http://127.0.0.1:1"}, Model: "tiny", Slots: slots,
+		Price:   card,
 		Domains: []bus.DomainScore{{Domain: "math", Score: 0.8}, {Domain: "code", Score: 0.5}},
 	}
 }

@@ -23,7 +23,7 @@ import (
 //
 //   - vLLM that begins inside a character sends the whole prompt as text (vLLM issue 48853), so the answer
 //     is taken back to the end of a character;
-//   - vLLM holds back as much text as might begin a stop string, so some of what was generated was never sent;
+//   - vLLM holds back as much text as might begin a stop string, so some of what was made was never sent;
 //   - a stop string may stand across the seam, where no engine sees it.
 
 // most tokens by which an answer is taken back: no character has more bytes after its first.

@@ -9,7 +9,8 @@ import (
 
 // The quick way. Nearly every event of a stream is
 //
-//	{"id":"...","object":"...","created":1,"model":"...","choices":[{"index":0,"delta":{"content":" so"},"logprobs":null,"finish_reason":null,"token_ids":[7]}]}
+//	{"id":"...","object":"...","created":1,"model":"...","choices":[{"index":0,
+//	 "delta":{"content":" so"},"logprobs":null,"finish_reason":null,"token_ids":[7]}]}
 //
 // and encoding/json spends 5 microseconds and a dozen allocations on it. scan reads exactly the members that
 // vLLM writes, and each that counts at most once; of anything else it wants to know nothing and leaves it to
@@ -63,7 +64,8 @@ func (b *batch) scan(payload []byte, e *event) bool {
 			return had.once(mUsage) && (s.Null() || e.usage.scan(&s))
 		case `"prompt_token_ids"`:
 			return had.once(mPrompt) && e.promptIDs(&s)
-		case `"id"`, `"object"`, `"created"`, `"model"`, `"system_fingerprint"`, `"service_tier"`, `"metrics"`,
+		case `"id"`, `"object"`, `"created"`, `"model"`, `"system_fingerprint"`, `"service_tier"`,
+			`"metrics"`,
 			`"prompt_text"`:
 			return skip(&s)
 		}

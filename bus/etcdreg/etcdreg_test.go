@@ -98,11 +98,13 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	if _, err := etcdreg.Dial(t.Context(), etcdreg.Config{}); err == nil || !strings.Contains(err.Error(), "no endpoint") {
+	_, err = etcdreg.Dial(t.Context(), etcdreg.Config{})
+	if err == nil || !strings.Contains(err.Error(), "no endpoint") {
 		t.Errorf("no endpoint: %v", err)
 	}
 	config := etcdreg.Config{Endpoints: []string{closed.Addr().String()}, DialTimeout: 100 * time.Millisecond}
-	if _, err := etcdreg.Dial(t.Context(), config); err == nil || !strings.Contains(err.Error(), "is it up?") {
+	_, err = etcdreg.Dial(t.Context(), config)
+	if err == nil || !strings.Contains(err.Error(), "is it up?") {
 		t.Errorf("nobody there: %v", err)
 	}
 	if _, err := etcdreg.FromClient(nil); err == nil {

@@ -37,8 +37,8 @@ type drop struct {
 	left    int
 }
 
-// New makes a world that delivers at once, each subscription on a goroutine of its own, as NATS does. The seed
-// draws which member of a queue gets a message.
+// New makes a world that delivers at once, each subscription on a goroutine of its own, as NATS does. The
+// seed draws which member of a queue gets a message.
 func New(seed uint64) *World {
 	return &World{
 		store:   newStore(),

@@ -103,7 +103,8 @@ func (b *body) read(data []byte) error {
 	}
 	b.Scanner = Scanner{Deepest: deepest, data: data}
 	if b.Next() != '{' {
-		return bad(`the body is not a JSON object: send one like {"messages": [{"role": "user", "content": "Hello"}]}`)
+		return bad("the body is not a JSON object: send one like " +
+			`{"messages": [{"role": "user", "content": "Hello"}]}`)
 	}
 	if !b.Object(b.member) || !b.End() {
 		return asError(b.Err())
@@ -205,7 +206,8 @@ func (b *body) member(key Span) bool {
 		if string(b.Text(v)) == "[]" {
 			break
 		}
-		b.refuse(unsupported("documents: a template may make anything of them; put their text into a message"))
+		b.refuse(unsupported("documents: a template may make anything of them; put their text into a " +
+			"message"))
 	case atTemplate:
 		b.refuse(unsupported("chat_template: the model's own is used, as it was measured; leave it out"))
 	case atKwargs:

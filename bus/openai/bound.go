@@ -61,7 +61,9 @@ func (b *body) bound(p *bus.Prompt) {
 	}
 	for i := range b.chat {
 		t := &b.chat[i]
-		p.Pieces += max(0, b.parts(t.content)-1) // one part is as good as a string
+		parts, escaped := b.parts(t.content)
+		p.Pieces += max(0, parts-1) // one part is as good as a string
+		p.Wide += escaped
 		for k := t.from; k < t.to; k += 2 {
 			v, name := b.rest[k+1], b.Text(b.rest[k])
 			p.Wide += escapes(b.Text(v))
@@ -105,28 +107,23 @@ func (b *body) items(v Span) (n int) {
 	return n
 }
 
-// parts counts the parts of a message's content, and notes those that are no text.
-func (b *body) parts(v Span) (n int) {
+// parts counts the parts of a message's content, and the bytes beyond ASCII that those may come to which stand
+// as they were written; it notes those that are no text.
+func (b *body) parts(v Span) (n, escaped int) {
 	if v == (Span{}) || b.data[v.From] != '[' {
-		return 0
+		return 0, 0
 	}
 	again := b.within(v)
 	again.Array(func() bool {
 		part, ok := again.Value()
 		n++
 		if b.data[part.From] == '"' {
+			escaped += escapes(b.Text(part))
 			return ok
 		}
-		kind := ""
-		if b.data[part.From] == '{' {
-			in := b.within(part)
-			in.Object(func(key Span) bool {
-				value, ok := in.Value()
-				if string(in.Name(key)) == "type" && b.data[value.From] == '"' {
-					kind = string(b.AppendString(nil, value))
-				}
-				return ok
-			})
+		text, kind := b.textOf(part)
+		if text == (Span{}) { // it stands as it was written
+			escaped += escapes(b.Text(part))
 		}
 		switch kind {
 		case "text", "input_text", "output_text":
@@ -137,7 +134,7 @@ func (b *body) parts(v Span) (n int) {
 		}
 		return ok
 	})
-	return n
+	return n, escaped
 }
 
 // Limits of chat_template_kwargs: a template may write a value as often as it likes.

@@ -122,16 +122,17 @@ func TestExtraOfParsers(t *testing.T) {
 		`{"index":0,"delta":{"reasoning":"a","tool_calls":null}}`:                                                `a map[]`,
 		`{"index":0,"delta":{"reasoning":"a","tool_calls":[{"index":1,"id":"call-1","function":{"name":"f"}}]}}`: `a map[1:call-1]`,
 		`{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{"}}]}}`:                          ` map[]`,
-		`{"index":0,"delta":{"tool_calls":[{"index":-1,"id":"c"}]}}`:                                             "no",
-		`{"index":0,"delta":{"tool_calls":[{"id":"c"}]}}`:                                                        "no",
-		`{"index":0,"delta":{"tool_calls":[{"index":128,"id":"c"}]}}`:                                            "no",
-		`{"index":0,"delta":{"tool_calls":{}}}`:                                                                  "no",
-		`{"index":0,"delta":{"reasoning":1}}`:                                                                    "no",
-		`{"index":0,"delta":{"audio":"a"}}`:                                                                      "no",
-		`{"index":1,"delta":{"reasoning":"a"}}`:                                                                  "no",
-		`{"index":0,"delta":{"reasoning":"a"},"logprobs":{"content":[]}}`:                                        "no",
-		`{"index":0,"text":"a"}`:                                                                                 "no",
-		`[`:                                                                                                      "no",
+
+		`{"index":0,"delta":{"tool_calls":[{"index":-1,"id":"c"}]}}`:      "no",
+		`{"index":0,"delta":{"tool_calls":[{"id":"c"}]}}`:                 "no",
+		`{"index":0,"delta":{"tool_calls":[{"index":128,"id":"c"}]}}`:     "no",
+		`{"index":0,"delta":{"tool_calls":{}}}`:                           "no",
+		`{"index":0,"delta":{"reasoning":1}}`:                             "no",
+		`{"index":0,"delta":{"audio":"a"}}`:                               "no",
+		`{"index":1,"delta":{"reasoning":"a"}}`:                           "no",
+		`{"index":0,"delta":{"reasoning":"a"},"logprobs":{"content":[]}}`: "no",
+		`{"index":0,"text":"a"}`:                                          "no",
+		`[`:                                                               "no",
 	} {
 		reasoning, calls, ok := Parsed(bus.Extra{Choice: []byte(choice)})
 		if got := fmt.Sprintf("%s %v", reasoning, calls); ok != (want != "no") || ok && got != want {

@@ -179,29 +179,42 @@ func (b *body) content(v Span) {
 
 // part appends one part of a message's content.
 func (b *body) part(v Span) {
-	if b.data[v.From] == '{' {
-		var kind, text Span
-		again := b.within(v)
-		again.Object(func(key Span) bool {
-			value, _ := again.Value()
-			switch string(again.Name(key)) { // "te\u0078t" is text, too, and an engine takes the last
-			case "type":
-				kind = value
-			case "text":
-				text = value
-			}
-			return true
-		})
-		if text != (Span{}) && string(again.Text(kind)) == `"text"` && b.data[text.From] == '"' {
-			from := len(b.buf)
-			b.write(text, "")
-			b.see(b.buf[from:])
-			return
-		}
+	if text, _ := b.textOf(v); text != (Span{}) {
+		from := len(b.buf)
+		b.write(text, "")
+		b.see(b.buf[from:])
+		return
 	}
 	b.buf = append(b.buf, escape)
 	b.buf = appendCompact(b.buf, b.Text(v))
 	b.blank = false
+}
+
+// textOf is the text of a part that is nothing else, and the part's type, "" where it is none.
+func (b *body) textOf(v Span) (text Span, kind string) {
+	if b.data[v.From] != '{' {
+		return Span{}, ""
+	}
+	again := b.within(v)
+	again.Object(func(key Span) bool {
+		value, ok := again.Value()
+		isText := b.data[value.From] == '"'
+		switch string(again.Name(key)) { // "te\u0078t" is text, too, and an engine takes the last
+		case "type":
+			if kind = ""; isText {
+				kind = string(again.Name(value))
+			}
+		case "text":
+			if text = (Span{}); isText {
+				text = value
+			}
+		}
+		return ok
+	})
+	if kind != "text" {
+		text = Span{}
+	}
+	return text, kind
 }
 
 // see notes whether there is anything to answer.

@@ -173,7 +173,8 @@ func TestRefusals(t *testing.T) {
 		{"no prompt", `{"model":"m"}`, bus.CodeBadRequest, "neither messages"},
 		{"two prompts", chat(`,"prompt":"x"`), bus.CodeBadRequest, "both messages and prompt"},
 		{"twice", chat(`,"model":"a","model":"b"`), bus.CodeBadRequest, "model stands twice"},
-		{"twice, in disguise", chat(`,"model":"a","mod\u0065l":"b"`), bus.CodeBadRequest, "model stands twice"},
+		{"twice, in disguise", chat(`,"model":"a","mod\u0065l":"b"`), bus.CodeBadRequest,
+			"model stands twice"},
 		{"role twice", `{"messages":[{"role":"user","role":"system","content":"x"}]}`, bus.CodeBadRequest,
 			"role of a message stands twice"},
 		{"messages of another type", `{"messages":"hi"}`, bus.CodeBadRequest, "messages: an array"},
@@ -203,7 +204,8 @@ func TestRefusals(t *testing.T) {
 		{"far too long", `{"prompt":"` + strings.Repeat("x", bus.MaxMessage) + `"}`, bus.CodeTooLarge,
 			"at most 1048576"},
 		{"no messages", `{"messages":[]}`, bus.CodeEmptyPrompt, "empty"},
-		{"empty messages", `{"messages":[{"role":"user","content":" \n"},{"role":"user"}]}`, bus.CodeEmptyPrompt,
+		{"empty messages", `{"messages":[{"role":"user","content":" \n"},{"role":"user"}]}`,
+			bus.CodeEmptyPrompt,
 			"empty"},
 		{"empty parts", `{"messages":[{"role":"user","content":[]}]}`, bus.CodeEmptyPrompt, "empty"},
 		{"empty prompt", `{"prompt":""}`, bus.CodeEmptyPrompt, "empty"},
@@ -226,10 +228,12 @@ func TestRefusals(t *testing.T) {
 		{"priority", chat(`,"priority":-1`), bus.CodeUnsupportedField, "souk.terms"},
 		{"what engines say to one another", chat(`,"kv_transfer_params":{"remote_host":"10.0.0.1"}`),
 			bus.CodeUnsupportedField, "kv_transfer_params"},
-		{"souk in capitals", chat(`,"Souk":{"terms":{"max_price":0.01}}`), bus.CodeBadRequest, "written souk"},
+		{"souk in capitals", chat(`,"Souk":{"terms":{"max_price":0.01}}`), bus.CodeBadRequest,
+			"written souk"},
 		{"souk of another type", chat(`,"souk":"x"`), bus.CodeBadRequest, "souk: an object"},
 		{"unknown member", chat(`,"souk":{"price":1}`), bus.CodeBadRequest, `no member "price"`},
-		{"unknown term", chat(`,"souk":{"terms":{"patience":1}}`), bus.CodeBadRequest, `no member "patience"`},
+		{"unknown term", chat(`,"souk":{"terms":{"patience":1}}`), bus.CodeBadRequest,
+			`no member "patience"`},
 		{"a member in capitals", chat(`,"souk":{"Terms":{}}`), bus.CodeBadRequest, `no member "Terms"`},
 		{"a member twice", chat(`,"souk":{"terms":{"worth":1},"terms":{"worth":9}}`), bus.CodeBadRequest,
 			"terms stands twice"},
@@ -256,7 +260,8 @@ func TestRefusals(t *testing.T) {
 			"a whole number is expected"},
 		{"worth of true", chat(`,"souk":{"terms":{"worth":true}}`), bus.CodeBadTerms, "want a decimal"},
 		{"absurd worth", chat(`,"souk":{"terms":{"worth":1e8}}`), bus.CodeBadTerms, "terms.worth"},
-		{"worth finer than money", chat(`,"souk":{"terms":{"worth":1e-10}}`), bus.CodeBadTerms, "nano-credit"},
+		{"worth finer than money", chat(`,"souk":{"terms":{"worth":1e-10}}`), bus.CodeBadTerms,
+			"nano-credit"},
 		{"worth of another type", chat(`,"souk":{"terms":{"worth":"lots"}}`), bus.CodeBadTerms, "lots"},
 		{"negative max_price", chat(`,"souk":{"terms":{"max_price":-0.1}}`), bus.CodeBadTerms, "max_price"},
 		{"delta above 1", chat(`,"souk":{"terms":{"delta":1.5}}`), bus.CodeBadTerms, "delta"},
@@ -280,7 +285,8 @@ func TestRefusals(t *testing.T) {
 		err.Code != bus.CodeBadRequest {
 		t.Errorf("a client that is no id: %v", err)
 	}
-	if _, _, err := DecodeRequest([]byte(chat(``)), bus.Header{"Content-Type": {"application/json; charset=utf-8"}},
+	if _, _, err := DecodeRequest([]byte(chat(``)),
+		bus.Header{"Content-Type": {"application/json; charset=utf-8"}},
 		"ada", testKey); err != nil {
 		t.Error(err)
 	}
@@ -487,7 +493,8 @@ func FuzzDecodeRequest(f *testing.F) {
 	data, err := bus.Encode(&bus.Task{
 		Client: "ada", ID: "t-1", Kind: bus.KindChat, Body: []byte(turns("You are terse.", 2)), Stream: true,
 		Terms: bus.Terms{Worth: &worth, Delta: &share}, Session: "s", Turn: 3, Role: "critic", Source: "web",
-		Hub: "math", Failover: "off", Resume: &bus.Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5}, Text: "hi"},
+		Hub: "math", Failover: "off",
+		Resume: &bus.Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5}, Text: "hi"},
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -538,7 +545,8 @@ func FuzzDecodeRequest(f *testing.F) {
 			limit = *body.MaxCompletionTokens
 		}
 		stream := body.Stream != nil && *body.Stream
-		if task.Model != model || bus.WantsJSON(data, nil) && task.Stream != stream || task.MaxTokens != limit ||
+		if task.Model != model || bus.WantsJSON(data, nil) && task.Stream != stream ||
+			task.MaxTokens != limit ||
 			task.Kind == bus.KindChat && task.Prompt.Messages != len(body.Messages) {
 			t.Fatalf("%q: read as %+v, by encoding/json as %+v", data, task, body)
 		}

@@ -16,12 +16,12 @@ import (
 //	what happened                                   what follows
 //	the end frame says that agent or engine failed  the market is asked for another agent
 //	the agent has forgotten the answer              likewise
-//	silence for Config.Silence                      likewise, unless an end frame has come that says otherwise
+//	silence for Config.Silence                      likewise, unless an end frame says otherwise
 //	it failed, and a chunk before that is lost      likewise
 //	the market names another agent                  its chunks follow on those that have come
 //	a new agent's chunks come before that verdict   likewise, whatever the verdict
 //	the hub, or a door, is not there                it is asked again each second, for Config.MaxAbsence
-//	the bus is away                                 it is asked again when that is back, for Config.MaxOutage
+//	the bus is away                                 it is asked again after, for Config.MaxOutage
 //	the market refuses, or gives no verdict         the answer ends with the first failure, and the reason
 //	the new agent fails as well                     that is the end: it may be the task that kills engines
 //	failover is off, or cannot continue the answer  the first failure is its end; nobody is asked
@@ -165,7 +165,8 @@ func (s *Stream) retry(now time.Time) {
 	switch {
 	case s.hearing.bus.IsZero() && now.Sub(f.waits) >= s.c.MaxOutage:
 		away := now.Sub(f.waits).Round(time.Second)
-		s.endFailover(now, Verdict{}, bus.Accepted{}, fmt.Errorf("the bus has been out of reach for %v", away))
+		s.endFailover(now, Verdict{}, bus.Accepted{},
+			fmt.Errorf("the bus has been out of reach for %v", away))
 	case s.hearing.bus.IsZero() || now.Before(f.again):
 	default:
 		s.submitAgain()

@@ -22,7 +22,8 @@ import (
 //	N TEXT               chunk N; its token id is 100+N. a1 before it: of attempt 1
 //	N tool JSON          chunk N with this delta of the engine's parsers
 //	beat N [AGENT]       a heartbeat: N is the next chunk
-//	end N [CODE]         the end frame after N chunks; CODE forgot: of an agent that knows nothing of the task
+//	end N [CODE]         the end frame after N chunks; CODE forgot: of an agent that knows nothing of the
+//	                     task
 //	bus away, bus back   the connection
 //	sleep                nobody ticks until the next line: the machine was asleep
 //	stop reading, read   nothing is read meanwhile

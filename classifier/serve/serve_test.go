@@ -80,7 +80,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		take()
 		registry.Away(true)
 		time.Sleep(10*time.Minute + 5*time.Second)
-		if got := take(); len(got) < 10 || len(got) > 11 || !strings.Contains(got[0], "registry is out of reach") ||
+		if got := take(); len(got) < 10 || len(got) > 11 ||
+			!strings.Contains(got[0], "registry is out of reach") ||
 			registry.Calls() < 1000 {
 			t.Errorf("of %d calls that failed in ten minutes it said %q", registry.Calls(), got)
 		}

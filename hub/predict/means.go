@@ -58,8 +58,8 @@ func (p Prior) Validate() error {
 
 // Means predicts by running means that forget: TTFT = base + perToken * uncached + perTask * running, fitted
 // by least squares over decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's
-// estimate. Forecasts depend on nothing but what it was made with and what it was taught, in that order, so that
-// the same history gives the same round. Not for concurrent use.
+// estimate. Forecasts depend on nothing but what it was made with and what it was taught, in that order, so
+// that the same history gives the same round. Not for concurrent use.
 type Means struct {
 	prior Prior
 	keep  float64 // what an old observation still counts when a new one comes
@@ -167,10 +167,10 @@ func (m *Means) Learn(f Features, o Observation) {
 	}
 }
 
-// Hint takes in the mean TTFT that an agent says of itself. It shifts the prior, as the agent knows its engine
-// better than a table does; the slopes stay. Once something was measured hints count no more, but for one far below
-// the one in force: that was a mistake, and would weigh on every forecast until many tasks have shown so, of
-// which none might come.
+// Hint takes in the mean TTFT that an agent says of itself. It shifts the prior, as the agent knows its
+// engine better than a table does; the slopes stay. Once something was measured hints count no more, but for
+// one far below the one in force: that was a mistake, and would weigh on every forecast until many tasks have
+// shown so, of which none might come.
 func (m *Means) Hint(ttft time.Duration) {
 	perK, base := ms(m.prior.PerToken)*1000, ms(m.prior.Base)
 	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens

@@ -85,7 +85,8 @@ func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
 	if !s.Leading() {
 		t.Error("a hub that is ready does not lead")
 	}
-	bustest.Eventually(t, "the agent is sold", func() bool { return tn.ask(request("t")) == "accepted by a-1" })
+	bustest.Eventually(t, "the agent is sold",
+		func() bool { return tn.ask(request("t")) == "accepted by a-1" })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,15 +196,18 @@ func TestTakeover(t *testing.T) {
 
 		one.Cut()
 		<-second.Ready()
-		bustest.Eventually(t, "the standby serves", func() bool { return tn.ask(request("t-2")) == "accepted by a-1" })
+		bustest.Eventually(t, "the standby serves",
+			func() bool { return tn.ask(request("t-2")) == "accepted by a-1" })
 		if st := first.Stats(); st.Arrived != 2 || st.Open != 1 {
 			t.Errorf("the first hub went on: %+v", st)
 		}
 		one.Heal()
 		stopSecond.stop()
-		bustest.Eventually(t, "the first leads again", func() bool { return tn.ask(request("t-3")) == "accepted by a-1" })
+		bustest.Eventually(t, "the first leads again",
+			func() bool { return tn.ask(request("t-3")) == "accepted by a-1" })
 		tn.publish(bus.CompletionSubject("math", "a-1"), "", served("a-1", d))
-		bustest.Eventually(t, "what ran under the first is paid", func() bool { return first.Stats().Captured == 3 })
+		bustest.Eventually(t, "what ran under the first is paid",
+			func() bool { return first.Stats().Captured == 3 })
 		if first.Stats().Faults != 0 || second.Stats().Faults != 0 {
 			t.Error("faults")
 		}

@@ -95,7 +95,8 @@ func TestServerFollowsItsSettings(t *testing.T) {
 	if err := tn.world.Registry().Delete(t.Context(), bus.MarketKey("math")); err != nil {
 		t.Fatal(err)
 	}
-	bustest.Eventually(t, "the file's own again", func() bool { return batch() == hub.Default().Batch.MaxBatch })
+	bustest.Eventually(t, "the file's own again",
+		func() bool { return batch() == hub.Default().Batch.MaxBatch })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

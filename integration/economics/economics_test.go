@@ -66,7 +66,7 @@ func TestSameSeedSameFigures(t *testing.T) {
 	}
 	other := small
 	other.Seed++
-	if cmp.Equal(want, run(t, other, names...)) {
+	if again := run(t, other, want[0].Name); cmp.Equal(want[0].Tables, again[0].Tables) {
 		t.Error("another seed gives the same figures")
 	}
 }
@@ -116,7 +116,7 @@ func TestSettlement(t *testing.T) {
 // A client that knows the length of its answer gains by it where the length is billed, and only there.
 func TestPrivateLengths(t *testing.T) {
 	o := small
-	o.Rounds, o.Markets = 150, 4
+	o.Rounds, o.Markets = 75, 4
 	table := run(t, o, "private")[0].Tables[0]
 	if n := figure(t, table, "lies that paid", market.SettleMetered); n == 0 {
 		t.Error("metered: no lie paid, so the test sees nothing")

@@ -99,7 +99,10 @@ func (c *client) play() {
 				1, 0.5)})
 		case moveRecall: // which is the hub's to say
 			round, slot := 1+c.next()%16, c.next()%4
-			c.control(func(s *bus.StreamControl) { s.Withdraw = fmt.Sprintf("hub-general/%d/%d", round, slot) })
+			c.control(func(s *bus.StreamControl) {
+				s.Withdraw = fmt.Sprintf("hub-general/%d/%d", round,
+					slot)
+			})
 		case moveNoise:
 			subject := pick(c, bus.TaskSubject("eve"), bus.DoorCancelSubject("eve"),
 				bus.CancelSubject("general", "eve"), bus.FeedbackSubject("general", "eve"),

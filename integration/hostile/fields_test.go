@@ -27,7 +27,8 @@ const beforeFile = "testdata/before.txt"
 var spoken = []any{
 	bus.Task{}, bus.Accepted{}, bus.Answer{}, bus.Dispatch{}, bus.DispatchReply{}, bus.Chunk{}, bus.Result{},
 	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.Feedback{}, bus.Summary{},
-	bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{}, bus.FundsReply{}, bus.Recall{}, bus.RecallReply{},
+	bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{}, bus.FundsReply{}, bus.Recall{},
+	bus.RecallReply{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{},
 }
 
@@ -168,8 +169,10 @@ func unnamed(before map[string][]string, added map[string]string, within []strin
 			continue // as a whole
 		}
 		if !isOld {
-			complain("%s is in neither %s nor fields_test.go: parts of the version before do not know it; name "+
-				"it in added, with no fields, if it is a message, and in within, if it is a part of one", name,
+			complain("%s is in neither %s nor fields_test.go: parts of the version before do not know "+
+				"it; name "+
+				"it in added, with no fields, if it is a message, and in within, if it is a part of one",
+				name,
 				beforeFile)
 			continue
 		}
@@ -178,13 +181,16 @@ func unnamed(before map[string][]string, added map[string]string, within []strin
 			switch {
 			case !is && !was:
 				complain("%s has a field %s that neither %s nor added in fields_test.go names: parts of the "+
-					"version before neither say nor read it; name it in added, and see that TestMixedVersions "+
+					"version before neither say nor read it; name it in added, and see that "+
+					"TestMixedVersions "+
 					"has it said", name, m.name, beforeFile)
 			case is && was:
-				complain("%s: field %s is in %s, so it is not new: take it out of added in fields_test.go", name,
+				complain("%s: field %s is in %s, so it is not new: take it out of added in fields_test.go",
+					name,
 					m.name, beforeFile)
 			case is && !m.empty:
-				complain("%s: field %s is new and always said: let it be left out where it says nothing, with "+
+				complain("%s: field %s is new and always said: let it be left out where it says "+
+					"nothing, with "+
 					"omitempty, so that what one version writes is what the other would", name, m.name)
 			}
 			fresh = slices.DeleteFunc(fresh, func(s string) bool { return s == m.name })
@@ -197,7 +203,8 @@ func unnamed(before map[string][]string, added map[string]string, within []strin
 			if slices.Contains(strings.Fields(gone[name]), word) {
 				continue
 			}
-			complain("%s has no field %s any more, which the version before says and reads by %s: keep it, at "+
+			complain("%s has no field %s any more, which the version before says and reads by %s: keep "+
+				"it, at "+
 				"least to be ignored; or, where nobody of that version reads it, name it in gone in "+
 				"fields_test.go", name, word, beforeFile)
 		}
@@ -206,7 +213,8 @@ func unnamed(before map[string][]string, added map[string]string, within []strin
 		within} {
 		for _, name := range names {
 			if _, ok := now[name]; !ok {
-				complain("%s is nothing that is said any more, by %s or fields_test.go: keep it, or take it out "+
+				complain("%s is nothing that is said any more, by %s or fields_test.go: keep it, or take "+
+					"it out "+
 					"there where it is new", name, beforeFile)
 			}
 		}
@@ -236,7 +244,8 @@ func TestFieldsOfTheVersionBefore(t *testing.T) {
 		declared = slices.DeleteFunc(declared, func(s string) bool { return s == reflect.TypeOf(v).Name() })
 	}
 	for _, name := range declared {
-		t.Errorf("bus.%s is said by parts, and spoken in fields_test.go does not name it: name it there", name)
+		t.Errorf("bus.%s is said by parts, and spoken in fields_test.go does not name it: name it there",
+			name)
 	}
 }
 

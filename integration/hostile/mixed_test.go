@@ -59,7 +59,8 @@ func TestMixedVersions(t *testing.T) {
 		}
 		for _, word := range strings.Fields(words) {
 			if !said[name+" "+word] {
-				t.Errorf("%s: field %s is new, and nobody says it in these plays, so they show nothing of it: "+
+				t.Errorf("%s: field %s is new, and nobody says it in these plays, so they show nothing "+
+					"of it: "+
 					"add what it is for", name, word)
 			}
 		}
@@ -252,7 +253,8 @@ func (p *play) plain() {
 	tool := map[string]any{"type": "function", "function": map[string]any{"name": "f"}}
 	parts := []any{map[string]any{"type": "text", "text": "what is in this café?"},
 		map[string]any{"type": "image_url", "image_url": map[string]any{"url": "http://x/y.png"}}}
-	p.whole("a task with a picture and a tool", p.task(parts, 5, map[string]any{"tools": []any{tool}}), nil, nil)
+	p.whole("a task with a picture and a tool", p.task(parts, 5, map[string]any{"tools": []any{tool}}), nil,
+		nil)
 }
 
 func (p *play) session() {
@@ -413,8 +415,8 @@ func (p *play) money() {
 	p.told("the last task", last)
 }
 
-// ending ends the hub, its surplus first. Of that the version before knows nothing: no hub of it does so, and a
-// treasury of it refuses. A hub that cannot end serves on.
+// ending ends the hub, its surplus first. Of that the version before knows nothing: no hub of it does so, and
+// a treasury of it refuses. A hub that cannot end serves on.
 func (p *play) ending() {
 	if p.fleet.old("hub") {
 		return
@@ -499,7 +501,8 @@ func (p *play) judge(ends map[string]ending) {
 	for _, c := range clients {
 		prepaid, _ := bank.Prepaid(c)
 		if hub.Held(c) != 0 || prepaid+out[c]+hub.Avail(c)+p.paid[c] != market.Credit {
-			p.t.Errorf("of %s that %s deposited %s are with the treasury, %s with the hub and %s held there, %s "+
+			p.t.Errorf("of %s that %s deposited %s are with the treasury, %s with the hub and %s held "+
+				"there, %s "+
 				"were paid out and %s paid for answers", market.Credit, c, prepaid, hub.Avail(c), hub.Held(c),
 				out[c], p.paid[c])
 		}

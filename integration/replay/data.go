@@ -22,14 +22,9 @@ func Bundled() ([]Dialogue, error) {
 	var sets [][]Dialogue
 	total := 0
 	for _, b := range bundled {
-		f, err := files.Open("data/" + b.file)
+		ds, err := BundledSet(b.file)
 		if err != nil {
 			return nil, err
-		}
-		ds, err := ReadAll(f, Souk)
-		f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.file, err)
 		}
 		for i := range ds {
 			ds[i].Domain = b.domain
@@ -37,6 +32,20 @@ func Bundled() ([]Dialogue, error) {
 		sets, total = append(sets, ds), total+len(ds)
 	}
 	return interleave(sets, total), nil
+}
+
+// BundledSet returns the dialogues of one of the files that come with the program.
+func BundledSet(file string) ([]Dialogue, error) {
+	f, err := files.Open("data/" + file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	ds, err := ReadAll(f, Souk)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return ds, nil
 }
 
 // interleave deals the sets out so that after any number of dialogues each has given its share.

@@ -41,6 +41,9 @@ var rows = []struct {
 			Turns: []Turn{{"Compose.", "A poem."}, {User: "Rewrite."}}}},
 	{MTBench101, `{"task":"GR","id":1,"history":[{"user":"Who is tallest?","bot":"A."}]}`,
 		Dialogue{ID: "GR-1", Domain: "GR", Turns: []Turn{{"Who is tallest?", "A."}}}},
+	{TauBench, `{"task_id":3,"trial":1,"traj":[{"role":"system","content":"Rules."},{"role":"user","content":"Book."},{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]},{"role":"tool","content":"Done."},{"role":"assistant","content":"Booked."},{"role":"user","content":"Bye."}]}`,
+		Dialogue{ID: "tau-3-1", Domain: "tools", System: "Rules.",
+			Turns: []Turn{{"Book.", `[{"id":"c"}]`}, {"Done.", "Booked."}}}},
 	{Prompts, `{"id":"p1","source":"gsm8k","domain":"math","prompt":"2+2?","answer":"4"}`,
 		Dialogue{ID: "p1", Domain: "math", Turns: []Turn{{"2+2?", "4"}}}},
 }
@@ -90,7 +93,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{MTRAG, `{"input":[{"speaker":"user","text":"a"}],"target":{"a":1}}`,
 			"line 1: target: want a string or a list of strings"},
 		{MTBench101, `{"turns":["a"]}`, "line 1: history: missing or empty; is this MT-Bench-101?"},
-		{"coka", `{}`, `unknown format "coka": use one of souk, coqa, quac, hotpotqa, mtrag, mtbench, mtbench101, prompts`},
+		{TauBench, `{"turns":["a"]}`, "line 1: traj: missing or empty; is this tau-bench?"},
+		{"coka", `{}`, `unknown format "coka": use one of souk, coqa, quac, hotpotqa, mtrag, mtbench, mtbench101, taubench, prompts`},
 	} {
 		_, err := ReadAll(strings.NewReader(c.file), c.format)
 		if err == nil || err.Error() != c.want {

@@ -24,7 +24,9 @@ const (
 	MTRAG      Format = "mtrag"
 	MTBench    Format = "mtbench"    // FastChat MT-Bench questions: question_id, category, turns, reference
 	MTBench101 Format = "mtbench101" // MT-Bench-101: task, id, history[user, bot]
-	Prompts    Format = "prompts"    // one question a line: id, domain, prompt, answer
+	// sierra-research/tau-bench trajectories: task_id, trial, traj[role, content, tool_calls]
+	TauBench Format = "taubench"
+	Prompts  Format = "prompts" // one question a line: id, domain, prompt, answer
 )
 
 var decoders = []struct {
@@ -32,7 +34,8 @@ var decoders = []struct {
 	decode func([]byte) (Dialogue, error)
 }{
 	{Souk, decodeSouk}, {CoQA, decodeCoQA}, {QuAC, decodeQuAC}, {HotpotQA, decodeHotpotQA},
-	{MTRAG, decodeMTRAG}, {MTBench, decodeMTBench}, {MTBench101, decodeMTBench101}, {Prompts, decodePrompts},
+	{MTRAG, decodeMTRAG}, {MTBench, decodeMTBench}, {MTBench101, decodeMTBench101},
+	{TauBench, decodeTauBench}, {Prompts, decodePrompts},
 }
 
 // FormatNames lists every format that can be read.
@@ -299,6 +302,41 @@ func decodeMTBench(row []byte) (Dialogue, error) {
 			turn.Answer = in.Reference[i]
 		}
 		d.Turns = append(d.Turns, turn)
+	}
+	return d, nil
+}
+
+// decodeTauBench takes what a tool says as the next question, and a call of one as an answer.
+func decodeTauBench(row []byte) (Dialogue, error) {
+	var in struct {
+		Task  *int `json:"task_id"`
+		Trial int  `json:"trial"`
+		Traj  []struct {
+			Role    string          `json:"role"`
+			Content string          `json:"content"`
+			Calls   json.RawMessage `json:"tool_calls"`
+		} `json:"traj"`
+	}
+	if err := parse(row, &in, false); err != nil {
+		return Dialogue{}, err
+	}
+	if in.Task == nil || len(in.Traj) == 0 {
+		return Dialogue{}, errors.New("traj: missing or empty; is this tau-bench?")
+	}
+	d := Dialogue{ID: fmt.Sprintf("tau-%d-%d", *in.Task, in.Trial), Domain: "tools"}
+	asked := ""
+	for _, m := range in.Traj {
+		switch m.Role {
+		case "system":
+			d.System += m.Content
+		case "assistant":
+			if asked != "" {
+				d.Turns = append(d.Turns, Turn{asked, m.Content + string(m.Calls)})
+			}
+			asked = ""
+		default:
+			asked += m.Content
+		}
 	}
 	return d, nil
 }

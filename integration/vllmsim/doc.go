@@ -1,8 +1,8 @@
 // Package vllmsim is a stand-in for a vLLM server: the same wire, the same cache and the same scheduling,
 // without a GPU.
 //
-// An engine is a step machine in engine.go, kv.go and sequence.go: it reads no clock and does no I/O, so the
-// same requests at the same times give the same run, in no time. server.go runs it by the clock and
+// An engine is a step machine in engine.go, sequence.go and package kv: it reads no clock and does no I/O, so
+// the same requests at the same times give the same run, in no time. server.go runs it by the clock and
 // control.go makes it fail; request.go, check.go and wire.go are what comes in and goes out. What a step
 // takes is in profiles.go, and how far that is from measured servers in PROFILES.md. DIFFERENCES.md says
 // where the stand-in is not like vLLM; the suite in integration/conformance holds it, and any real server,

@@ -104,7 +104,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
-	ok := s.engine.kv.reset()
+	ok := s.engine.kv.Reset()
 	s.mu.Unlock()
 	answer(w, 200, map[string]bool{"success": ok})
 }
@@ -131,7 +131,7 @@ func (s *Server) page() []byte {
 	e := s.engine
 	return render(nil, s.cfg.Model, s.started, &e.stats, gauges{
 		running: len(e.running), waiting: len(e.waiting),
-		kvUsage: float64(e.kv.used()) / float64(e.kv.capacity()),
+		kvUsage: float64(e.kv.Used()) / float64(e.kv.Capacity()),
 		blocks:  s.cfg.NumGPUBlocks, block: s.cfg.BlockSize, caching: !s.cfg.NoPrefixCaching,
 	})
 }

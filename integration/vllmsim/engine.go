@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"souk/integration/vllmsim/kv"
 )
 
 // engine is vLLM's core as a state machine: requests wait first come, first served; each step gives every
@@ -12,7 +14,7 @@ import (
 // time it is, and so decides whether an hour takes an hour. It follows vllm/v1/core/sched/scheduler.py.
 type engine struct {
 	cfg     engineConfig
-	kv      *cache
+	kv      *kv.Cache
 	waiting []*sequence
 	running []*sequence // in the order in which they started
 	random  rand.PCG    // for noise
@@ -40,7 +42,7 @@ type work struct {
 }
 
 func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
-	return &engine{cfg: cfg, kv: newCache(blocks, blockSize), stats: newStats(),
+	return &engine{cfg: cfg, kv: kv.New(blocks, blockSize), stats: newStats(),
 		random: *rand.NewPCG(seed, 1)}
 }
 
@@ -70,7 +72,7 @@ func (e *engine) all() []*sequence { return append(slices.Clone(e.running), e.wa
 func (e *engine) drop(s *sequence) {
 	e.waiting = without(e.waiting, s)
 	e.running = without(e.running, s)
-	e.kv.release(s.blocks)
+	e.kv.Release(s.blocks)
 	s.blocks = s.blocks[:0]
 	for i := range e.batch {
 		if e.batch[i].seq == s {
@@ -159,11 +161,11 @@ func (e *engine) admit(s *sequence, budget *int, now time.Time) bool {
 	hit := e.spare[:0]
 	if e.cfg.caching {
 		// The last token is always computed: its output is wanted.
-		most := (len(s.tokens) - 1) / e.kv.size
-		hit = e.kv.find(hit, s.hashUpTo(most, e.kv.size))
+		most := (len(s.tokens) - 1) / e.kv.Size()
+		hit = e.kv.Find(hit, s.hashUpTo(most, e.kv.Size()))
 	}
 	e.spare = hit
-	cached := len(hit) * e.kv.size
+	cached := len(hit) * e.kv.Size()
 	n := min(len(s.tokens)-cached, *budget)
 	s.computed = cached
 	if !e.room(s, n, hit) {
@@ -184,19 +186,19 @@ func (e *engine) admit(s *sequence, budget *int, now time.Time) bool {
 
 // room gives s the blocks for n more tokens, after those of hit, if there are enough.
 func (e *engine) room(s *sequence, n int, hit []int32) bool {
-	need := (s.computed+n+e.kv.size-1)/e.kv.size - len(s.blocks) - len(hit)
-	if need+e.kv.idle(hit) > e.kv.free {
+	need := (s.computed+n+e.kv.Size()-1)/e.kv.Size() - len(s.blocks) - len(hit)
+	if need+e.kv.Idle(hit) > e.kv.Free() {
 		return false
 	}
-	e.kv.hold(hit)
+	e.kv.Hold(hit)
 	s.blocks = append(s.blocks, hit...)
 	if need > 0 {
-		s.blocks = e.kv.take(s.blocks, need)
+		s.blocks = e.kv.Take(s.blocks, need)
 	}
 	if e.cfg.caching {
-		full := (s.computed + n) / e.kv.size
-		for i := s.computed / e.kv.size; i < full; i++ {
-			e.kv.fill(s.blocks[i], s.hashUpTo(full, e.kv.size)[i])
+		full := (s.computed + n) / e.kv.Size()
+		for i := s.computed / e.kv.Size(); i < full; i++ {
+			e.kv.Fill(s.blocks[i], s.hashUpTo(full, e.kv.Size())[i])
 		}
 	}
 	return true
@@ -221,7 +223,7 @@ func (e *engine) preempt(s *sequence) {
 		}
 	}
 	e.running = without(e.running, s)
-	e.kv.release(s.blocks)
+	e.kv.Release(s.blocks)
 	s.blocks, s.computed, s.state = s.blocks[:0], 0, waits
 	s.preempted++
 	e.stats.preemptions++

@@ -86,8 +86,8 @@ func TestScheduling(t *testing.T) {
 			if got := draw(c.e, c.all...); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
-			if c.e.kv.used() != 0 {
-				t.Errorf("%d blocks are still held", c.e.kv.used())
+			if c.e.kv.Used() != 0 {
+				t.Errorf("%d blocks are still held", c.e.kv.Used())
 			}
 		})
 	}
@@ -150,8 +150,8 @@ func TestEngineKeepsItsRules(t *testing.T) {
 				t.Fatalf("request %d: %d of %d prompt tokens cached", i, q.cached, q.prompt)
 			}
 		}
-		if e.kv.used() != 0 {
-			t.Fatalf("%d blocks are still held", e.kv.used())
+		if e.kv.Used() != 0 {
+			t.Fatalf("%d blocks are still held", e.kv.Used())
 		}
 	})
 }

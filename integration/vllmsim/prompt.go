@@ -9,6 +9,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
+// ChatTokens is the prompt that an engine computes for a chat.
+func ChatTokens(messages []Message) []uint32 { return chatTokens(nil, &call{messages: messages}) }
+
 // chatTokens applies the chat template and tokenises the result. Each message's text is tokenised by itself,
 // so that an answer in the next turn has the tokens it was generated with, whatever it begins with.
 //

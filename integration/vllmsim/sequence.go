@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"souk/integration/vllmsim/kv"
 )
 
 // sequence is one answer in the making. A request with n > 1 or several prompts is several sequences.
@@ -77,7 +79,7 @@ func (s *sequence) hashUpTo(n, size int) []uint64 {
 		parent = s.hashes[len(s.hashes)-1]
 	}
 	for i := len(s.hashes); i < n; i++ {
-		parent = chain(parent, s.tokens[i*size:(i+1)*size])
+		parent = kv.Chain(parent, s.tokens[i*size:(i+1)*size])
 		s.hashes = append(s.hashes, parent)
 	}
 	return s.hashes[:n]

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"souk/integration/vllmsim/kv"
 )
 
 // complete serves a chat or a completion.
@@ -68,7 +70,8 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 				ids = slices.Clone(ids)
 			}
 			out = append(out, &sequence{
-				tokens: ids, prompt: len(ids), root: root(s.cfg.Model, salt), limits: s.limits(c, len(ids)),
+				tokens: ids, prompt: len(ids), root: kv.Root(s.cfg.Model, salt),
+				limits: s.limits(c, len(ids)),
 				script: s.script(c, i, k, ids), index: i*n + k, ready: make(chan struct{}, 1),
 			})
 		}
@@ -86,7 +89,7 @@ func (s *Server) script(c *call, i, k int, ids []uint32) (out script) {
 			out.recorded = Tokens().Encode(nil, known)
 		}
 	}
-	seed := chain(s.cfg.Seed^hashOf(head), []uint32{uint32(c.seed.n), uint32(c.seed.n >> 32), uint32(k)})
+	seed := kv.Chain(s.cfg.Seed^hashOf(head), []uint32{uint32(c.seed.n), uint32(c.seed.n >> 32), uint32(k)})
 	out.prose = newProse(seed, s.cfg.AnswerTokens)
 	out.skip(said, !c.ignoreEOS)
 	return out

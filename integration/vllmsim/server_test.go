@@ -163,8 +163,8 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.busy() != 0 || s.engine.kv.used() != 0 {
-		t.Errorf("%d requests, %d blocks are left", s.busy(), s.engine.kv.used())
+	if s.busy() != 0 || s.engine.kv.Used() != 0 {
+		t.Errorf("%d requests, %d blocks are left", s.busy(), s.engine.kv.Used())
 	}
 }
 

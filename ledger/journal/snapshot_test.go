@@ -271,7 +271,9 @@ func TestASnapshotHidesNoLoss(t *testing.T) {
 		},
 		"the first segment gone": func(segs []segment) error { return os.Remove(segs[0].path) },
 		"a segment gone":         func(segs []segment) error { return os.Remove(segs[2].path) },
-		"all segments gone":      func(segs []segment) error { return os.RemoveAll(filepath.Dir(segs[0].path)) },
+		"all segments gone": func(segs []segment) error {
+			return os.RemoveAll(filepath.Dir(segs[0].path))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOf(t, sound)

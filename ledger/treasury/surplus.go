@@ -1,6 +1,8 @@
 package treasury
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"souk/bus"
@@ -57,8 +59,13 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 // another one that the treasury had not heard of.
 func (t *Treasury) distributed(l *look) {
 	var err error
-	hub, n, reply := l.req.Hub, l.round.share.Number, bus.FundsReply{Number: l.round.share.Number}
+	hub, made := l.req.Hub, l.round.share.Number
+	last, _, _ := t.book.LastDistribute(hub)
+	n, reply := last+1, bus.FundsReply{Number: last + 1}
 	switch m := l.round.hubs[0].reply; {
+	case l.req.Amount > 0 && made <= last: // as somebody else asked for it, too
+		reply.Number = made
+		err = t.apply(ledger.NewDistribute(hub, made, l.req.Client, l.req.Amount, "", true, t.salt()))
 	case m == nil:
 		err = refuse(bus.CodeUnavailable, "hub %s does not answer: ask again with the same id", hub)
 	case m.Next == 0:
@@ -73,8 +80,9 @@ func (t *Treasury) distributed(l *look) {
 				m.Amount, m.Payee)
 		}
 	case m.Next != n:
-		err = refuse(bus.CodeBadRequest, "hub %s would make distribution %d next, and the treasury has taken "+
-			"in %d: one of their journals lacks its end; bring the newer copy back", hub, m.Next, n-1)
+		err = refuse(bus.CodeBadRequest,
+			"hub %s would make distribution %d next, and the treasury has taken in %d: one of their "+
+				"journals lacks its end; bring the newer copy back", hub, m.Next, n-1)
 	case l.req.Amount == 0:
 		reply.Surplus = m.Surplus
 	case l.req.Amount > m.Surplus:
@@ -104,8 +112,24 @@ func (t *Treasury) close(req *bus.FundsRequest) error {
 				"the treasury's", x.what, req.Hub, x.hub, x.here)
 		}
 	}
+	t.dropClaims(req.Hub)
 	if !t.book.Knows(req.Hub) { // it never had anything
 		return nil
 	}
 	return t.apply(ledger.NewClose(req.Hub, t.salt()))
+}
+
+// dropClaims forgets what a hub waits for that ends: money which comes for it would be nobody's.
+func (t *Treasury) dropClaims(hub string) {
+	for _, client := range slices.Sorted(maps.Keys(t.claims)) {
+		c := t.claims[client]
+		for _, q := range slices.Clone(c.queue) {
+			if q.op != bus.OpAllot || q.req.Hub != hub {
+				continue
+			}
+			if t.remove(c, q); q.waits {
+				t.reply(q.op, &q.req, q.to, refuse(bus.CodeBadRequest, "hub %s has ended", hub))
+			}
+		}
+	}
 }

@@ -165,7 +165,8 @@ func most(seat []int32, weight, price []int64) int64 {
 // can fall is the length of the shortest chain from it to where nothing can fall, which is a seat of price 0
 // or a task that is left out. One Dijkstra over seats finds all of them and reads every row once:
 //
-//	dist(a) = min( price(a), price(a) - w(k,a) of a task k left out, dist(b) + u(k) - (w(k,a) - price(a)) of a task k on b )
+//	dist(a) = min( price(a), price(a) - w(k,a) of a task k left out, dist(b) + u(k) - (w(k,a) - price(a)) of
+//	a task k on b )
 func (s *Solver) lower(p *Problem) {
 	in := &s.insert
 	m := len(p.Slots)

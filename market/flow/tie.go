@@ -61,9 +61,10 @@ func (s *Solver) tighten(p *Problem) {
 //
 //	a > b        a task on a has a tight edge to b
 //	a > outside  a task on a has utility 0, or a has a free slot
-//	outside > a  a task left out has a tight edge to a, or a is full at price 0 and may be left with a free slot
-//	outside > b  as a > b, if a has free slots: it gives a task away and nobody need come (to lead outside > a > outside
-//	             instead would free a slot and fill it again, which changes nothing)
+//	outside > a  a task left out has a tight edge to a, or a is full at price 0 and may be left with a free
+//	             slot
+//	outside > b  as a > b, if a has free slots: it gives a task away and nobody need come (to lead outside >
+//	             a > outside instead would free a slot and fill it again, which changes nothing)
 func (s *Solver) unique(p *Problem) bool {
 	t := &s.tie
 	seats := int32(len(p.Slots))

@@ -1,4 +1,4 @@
-package vllmsim
+package kv
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func (d *dumbCache) release(b int32) {
 func TestCacheAgainstDumb(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 12).Draw(t, "blocks")
-		c := newCache(n, 4)
+		c := New(n, 4)
 		d := &dumbCache{refs: map[int32]int{}, hash: map[int32]uint64{}, newest: map[uint64][]int32{}}
 		for i := 1; i < n; i++ {
 			d.free = append(d.free, int32(i))
@@ -68,7 +68,7 @@ func TestCacheAgainstDumb(t *testing.T) {
 					t.Skip("full")
 				}
 				k := rapid.IntRange(1, c.free).Draw(t, "k")
-				got := c.take(nil, k)
+				got := c.Take(nil, k)
 				for _, b := range got {
 					if want := d.take(); b != want {
 						t.Fatalf("took block %d, want %d", b, want)
@@ -87,12 +87,12 @@ func TestCacheAgainstDumb(t *testing.T) {
 					d.hash[b] = h
 					d.newest[h] = append(d.newest[h], b)
 				}
-				c.fill(b, h)
+				c.Fill(b, h)
 			},
 			"hit": func(t *rapid.T) {
 				hashes := rapid.SliceOfN(rapid.Uint64Range(1, 5), 1, 3).Draw(t, "hashes")
 				hashes = slices.Compact(hashes)
-				got := c.find(nil, hashes)
+				got := c.Find(nil, hashes)
 				var want []int32
 				for _, h := range hashes {
 					b, ok := d.find(h)
@@ -107,7 +107,7 @@ func TestCacheAgainstDumb(t *testing.T) {
 				if len(got) == 0 {
 					return
 				}
-				c.hold(got)
+				c.Hold(got)
 				for _, b := range want {
 					d.hold(b)
 				}
@@ -118,7 +118,7 @@ func TestCacheAgainstDumb(t *testing.T) {
 					t.Skip("nothing held")
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				c.release(held[i])
+				c.Release(held[i])
 				for _, b := range slices.Backward(held[i]) {
 					d.release(b)
 				}
@@ -139,17 +139,17 @@ func TestCacheAgainstDumb(t *testing.T) {
 
 // A finished request's blocks are forgotten last block first, requests in the order in which they ended.
 func TestEvictionOrder(t *testing.T) {
-	c := newCache(7, 4)
-	first, second := c.take(nil, 3), c.take(nil, 3)
+	c := New(7, 4)
+	first, second := c.Take(nil, 3), c.Take(nil, 3)
 	for i, b := range append(slices.Clone(first), second...) {
-		c.fill(b, uint64(100+i))
+		c.Fill(b, uint64(100+i))
 	}
-	c.release(first)
-	c.release(second)
+	c.Release(first)
+	c.Release(second)
 	var order []uint64
 	for range 6 {
 		order = append(order, c.blocks[c.blocks[0].next].hash)
-		c.take(nil, 1)
+		c.Take(nil, 1)
 	}
 	if got, want := fmt.Sprint(order), "[102 101 100 105 104 103]"; got != want {
 		t.Errorf("forgotten in the order %s, want %s", got, want)
@@ -158,13 +158,13 @@ func TestEvictionOrder(t *testing.T) {
 
 // A block that is stored twice is found until both copies are gone.
 func TestTwoCopies(t *testing.T) {
-	c := newCache(4, 4)
-	a, b := c.take(nil, 1), c.take(nil, 1)
-	c.fill(a[0], 7)
-	c.fill(b[0], 7)
-	c.release(b)
-	c.take(nil, 2) // the free one, then b
-	if got := c.find(nil, []uint64{7}); !slices.Equal(got, a) {
+	c := New(4, 4)
+	a, b := c.Take(nil, 1), c.Take(nil, 1)
+	c.Fill(a[0], 7)
+	c.Fill(b[0], 7)
+	c.Release(b)
+	c.Take(nil, 2) // the free one, then b
+	if got := c.Find(nil, []uint64{7}); !slices.Equal(got, a) {
 		t.Errorf("found %v, want the copy in use %v", got, a)
 	}
 }

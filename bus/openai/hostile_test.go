@@ -1,0 +1,62 @@
+package openai
+
+import (
+	"strings"
+	"testing"
+
+	"souk/bus"
+)
+
+// However a part of a message is spelled, its bytes bound what an engine makes of it: of members that stand
+// twice it takes the last, be that none.
+func TestPartsAreBoundedHoweverTheyAreSpelled(t *testing.T) {
+	picture := `"image_url":{"url":"http://x/y"}`
+	for _, c := range []struct {
+		part string
+		want int
+	}{
+		{`{"type":"text","text":"x"}`, bus.LooseNone},
+		{`{"type":"image_url","type":"text","text":"x"}`, bus.LooseNone},
+		{`{"type":"text","text":"x","type":null,` + picture + `}`, bus.LooseMedia},
+		{`{"type":"text","text":"x","t\u0079pe":null,` + picture + `}`, bus.LooseMedia},
+		{`{"type":"text","text":"x","type":"image_url",` + picture + `}`, bus.LooseMedia},
+		{`{"type":"text","text":"x","type":{},` + picture + `}`, bus.LooseMedia},
+	} {
+		p := mustDecode(t, `{"messages":[{"role":"user","content":[`+c.part+`]}]}`, nil).Prompt
+		if p.Loose != c.want {
+			t.Errorf("%s: loose %d, want %d", c.part, p.Loose, c.want)
+		}
+	}
+
+	// one character of three bytes, of which a normal form makes 33
+	const many = 100
+	template := bus.Template{Fixed: 1, Each: 1, Wide: 11}
+	long := strings.Repeat(`\ufdfa`, many)
+	for _, content := range []string{
+		`"` + long + `"`,
+		`["` + long + `"]`,
+		`[{"type":"text","text":"` + long + `"}]`,
+		`[{"type":"t\u0065xt","text":"` + long + `"}]`,
+		`[{"type":"input_text","text":"` + long + `"}]`,
+		`[{"type":"output_text","text":"` + strings.Repeat("\ufdfa", many) + `"}]`,
+	} {
+		p := mustDecode(t, `{"messages":[{"role":"user","content":`+content+`}]}`, nil).Prompt
+		if bound, ok := template.Bound(&p); bound < 33*many || !ok {
+			t.Errorf("%.40s: at most %d tokens (%v), and it has %d", content, bound, ok, 33*many)
+		}
+	}
+}
+
+// A text is the same however its part is spelled.
+func TestAPartIsTheSameInAnySpelling(t *testing.T) {
+	plain := mustDecode(t, `{"messages":[{"role":"user","content":[{"type":"text","text":"abc"}]}]}`, nil).Prompt
+	for _, part := range []string{
+		`{"type":"t\u0065xt","text":"abc"}`, `{"text":"abc","type":"text"}`,
+		`{"te\u0078t":"x","text":"\u0061bc","type":"text"}`,
+	} {
+		p := mustDecode(t, `{"messages":[{"role":"user","content":[`+part+`]}]}`, nil).Prompt
+		if p.Marks[0] != plain.Marks[0] {
+			t.Errorf("%s: %+v, want %+v", part, p.Marks, plain.Marks)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"souk/cmd/internal/console"
+	"souk/integration/replay/virtual"
+)
+
+func crowdCommand() *cobra.Command {
+	o := virtual.CrowdOptions{Traces: virtual.TraceNames(), Engines: 8,
+		Rules: append(virtual.RuleNames(), virtual.MarketName)}
+	var seeds int
+	var jsonFile string
+	var list strings.Builder
+	for _, t := range virtual.Traces {
+		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, t.About)
+	}
+	fmt.Fprintln(&list, "\nRules:")
+	for _, r := range virtual.Rules {
+		fmt.Fprintf(&list, "  %-23s %s\n", r.Name, r.About)
+	}
+	c := &cobra.Command{
+		Use:   "crowd",
+		Short: "Compare the market with published rules for sharing engines, in virtual time",
+		Long: `Plays recorded dialogues on simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured;
+8 slots each), turn by turn, once with every rule in front and once with the market: the real hub and agents,
+their messages encoded and their journal audited. No time passes: an hour takes minutes. One seed gives the
+same figures on any machine.
+
+Traces, for eight engines; others have callers in proportion:
+` + list.String() + `  market                  this market, as it is delivered
+
+` + virtual.Legend,
+		Example: "  lab crowd --traces crowd --rules two-block,market\n" +
+			"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --traces crowd",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if seeds < 1 || o.Engines < 1 || o.Tasks < 1 {
+				return fmt.Errorf("--seeds, --engines and --tasks are at least 1")
+			}
+			if o.Length > 0 {
+				o.Tasks = 0
+			}
+			for i := range seeds {
+				o.Seeds = append(o.Seeds, uint64(i+1))
+			}
+			var progress *progressbar.ProgressBar
+			o.Progress = func(done, total int) {
+				if progress == nil {
+					progress = console.Bar(total, "runs")
+				}
+				_ = progress.Set(done)
+			}
+			rows, err := virtual.Crowd(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if jsonFile != "" {
+				data, err := json.MarshalIndent(rows, "", "\t")
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(jsonFile, append(data, '\n'), 0o644); err != nil {
+					return err
+				}
+			}
+			virtual.Write(c.OutOrStdout(), rows)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.Traces, "traces", o.Traces, "what is asked")
+	f.StringSliceVar(&o.Rules, "rules", o.Rules, "who decides which engine serves it")
+	f.IntVar(&seeds, "seeds", 5, "runs of each rule on each trace, from seeds 1, 2, ...")
+	f.IntVar(&o.Engines, "engines", o.Engines, "engines, all alike")
+	f.IntVar(&o.Tasks, "tasks", 3000, "tasks of one run")
+	f.DurationVar(&o.Length, "length", 0, "virtual time of one run, instead of --tasks")
+	f.BoolVar(&o.Named, "named", false, "callers tell the market the names of their sessions")
+	f.StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
+	return c
+}

@@ -1,0 +1,99 @@
+package hub
+
+import (
+	"strings"
+	"testing"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// A hub that ends asks to be ended only once nothing that it asked for can still be granted to it: requests
+// overtake one another on their way.
+func TestAHubDoesNotEndBeforeItsRequests(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
+	h.silent = true
+	h.must(h.step(h.task("ann", "t")))
+	if len(h.pending) == 0 || h.pending[len(h.pending)-1].Op != bus.OpAllot {
+		t.Fatalf("asked %+v", h.pending)
+	}
+	allot := h.pending[len(h.pending)-1]
+	h.n.Close(h.now)
+	h.pass(0)
+	for _, f := range h.pending {
+		if f.Op == bus.OpClose {
+			t.Fatalf("it asks for its end while %s is under way", allot.Request.ID)
+		}
+	}
+	// the answer comes, with money: it goes back before the end
+	h.silent = false
+	h.must(h.step(h.treasury(allot)))
+	h.pass(noAnswer)
+	h.pass(noAnswer)
+	if !h.n.Closed() || h.prepaid["ann"] != 1000*market.Credit || h.replica.Avail("ann") > 0 {
+		t.Errorf("closed: %v; ann has %s; waits for %s", h.n.Closed(), h.prepaid["ann"], h.n.Waits())
+	}
+}
+
+// What has come since a hub asked to be ended does not get lost in its journal.
+func TestAJournalWithMoneyIsNotClosed(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
+	h.silent = true
+	h.n.Close(h.now)
+	h.pass(0)
+	var ask *Funds
+	for i := range h.pending {
+		if h.pending[i].Op == bus.OpClose {
+			ask = &h.pending[i]
+		}
+	}
+	if ask == nil {
+		t.Fatalf("asked %+v; waits for %s", h.pending, h.n.Waits())
+	}
+	yes := h.treasury(*ask)
+	grant := bus.Grant{Number: 1, Client: "ann", Hub: "hub-math", Amount: 5}
+	h.n.accept([]bus.Grant{grant})
+	h.run()
+	h.must(h.step(yes))
+	if h.n.Closed() && h.replica.Avail("ann") > 0 {
+		t.Errorf("the journal is closed with %s of ann's in it", h.replica.Avail("ann"))
+	}
+}
+
+// A distribution in the midst of everything else moves surplus alone.
+func TestADistributionWhileARoundIsCleared(t *testing.T) {
+	h := newHouse(t, nil)
+	contest(h)
+	all := h.replica.Balance(ledger.Surplus)
+	h.must(h.n.Step(h.now, h.task("ann", "t3", worth(9*market.Credit))))
+	h.must(h.n.Step(h.now, h.task("bob", "t3", worth(5*market.Credit))))
+	h.must(h.n.Step(h.now, &bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true, Number: 1,
+		Amount: all, Payee: "nobody", Inbox: "inbox.bank"}))
+	h.run()
+	h.pass(h.n.cfg.Batch.MaxWait)
+	if h.replica.Balance(ledger.Surplus) != h.n.book.Balance(ledger.Surplus) {
+		t.Error("the replica says other")
+	}
+	if n, payee, amount := h.replica.LastDistribute("hub-math"); n != 1 || payee != "nobody" || amount != all {
+		t.Error(n, payee, amount)
+	}
+	for _, n := range []uint64{0, 1, 3, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+		for _, amount := range []market.Credits{-1 << 63, -1, 0, 1, market.MaxCredits, market.MaxCredits + 1,
+			1<<63 - 1} {
+			for _, payee := range []string{"", "a b", strings.Repeat("x", 65), "hub-math", "treasury"} {
+				before := h.replica.Balance(ledger.Surplus)
+				_ = h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Number: n, // may be refused
+					Amount: amount, Payee: payee, Granted: n, Inbox: "inbox.bank"})
+				if h.replica.Balance(ledger.Surplus) != before {
+					t.Error(n, amount, payee)
+				}
+			}
+		}
+	}
+	if len(h.faults) > 0 {
+		t.Error(h.faults)
+	}
+}

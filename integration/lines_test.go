@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// lastColumn is where lines of Go end, a tab counted as four columns.
+const lastColumn = 110
+
+// Lines of Go end by column 110, but for data.
+func TestLinesEnd(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		files++
+		for _, line := range tooLong(data) {
+			t.Errorf("%s:%d ends beyond column %d", path, line, lastColumn)
+		}
+		return nil
+	})
+	if err != nil || files < 100 {
+		t.Fatalf("%d files, %v", files, err)
+	}
+	long := strings.Repeat("x", lastColumn)
+	for code, want := range map[string]int{
+		"package p\n\n// " + long + "\n":              3,
+		"package p\n\nvar " + long + " int\n":         3,
+		"package p\n\nvar a = \"" + long + "\"\n":     0,
+		"package p\n\nvar a = `\n" + long + "\n\n`\n": 0,
+		"package p\n\nvar " + long + " = \"a\"\n":     3,
+	} {
+		got := tooLong([]byte(code))
+		if len(got) > 1 || len(got) == 1 && got[0] != want || len(got) == 0 && want != 0 {
+			t.Errorf("%q: lines %v, want %d", code, got, want)
+		}
+	}
+}
+
+// tooLong returns the lines of Go code that go on beyond the last column and hold no data: no string, or part
+// of one, of 30 bytes and more.
+func tooLong(code []byte) (lines []int) {
+	files := token.NewFileSet()
+	file := files.AddFile("", -1, len(code))
+	var s scanner.Scanner
+	s.Init(file, code, nil, scanner.ScanComments)
+	data := map[int]bool{}
+	for {
+		pos, kind, text := s.Scan()
+		if kind == token.EOF {
+			break
+		}
+		if kind == token.STRING {
+			for i, part := range strings.Split(text, "\n") {
+				data[file.Line(pos)+i] = data[file.Line(pos)+i] || len(part) >= 30
+			}
+		}
+	}
+	line := 0
+	for text := range strings.Lines(string(code)) {
+		line++
+		text = strings.TrimRight(text, "\r\n")
+		if utf8.RuneCountInString(text)+3*strings.Count(text, "\t") > lastColumn && !data[line] {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,269 @@
+package virtual
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"souk/integration/replay"
+	"souk/integration/vllmsim"
+)
+
+// Trace is a load that rules and the market are compared on.
+type Trace struct {
+	Name, About string
+	setting     func(engines int) (Setting, error)
+}
+
+// Sizes of the engines: eight callers each at once, and a cache that holds what these are at several times
+// over.
+const (
+	slots     = 8
+	blockSize = 16
+	blocks    = 4096
+)
+
+// Traces are all that there are.
+var Traces = []Trace{
+	{"mtrag", "conversations of mtRAG without passages, 32 callers", load{callers: 32}.setting},
+	{"rag", "the same behind 8,000 bytes of passages each, 32 callers",
+		load{callers: 32, passages: 8000}.setting},
+	{"tau", "tool calls of tau-bench behind one system prompt of 6 KB, 32 callers",
+		load{file: "tau.jsonl.gz", shared: true, callers: 32}.setting},
+	{"small", "rag on engines whose cache holds two or three conversations, 32 callers",
+		load{callers: 32, passages: 8000, blocks: 640}.setting},
+	{"crowd", "mtrag with 128 callers for 64 slots", load{callers: 128}.setting},
+	{"spread", "crowd, where callers tell worths that differ a hundredfold",
+		load{callers: 128, spread: true}.setting},
+	{"open", "mtrag, 12 conversations begin in a second, at random", load{rate: 12}.setting},
+	{"quac", "questions about an article each, QuAC, 64 callers",
+		load{file: "quac.jsonl", callers: 64}.setting},
+}
+
+// TraceNames are their names.
+func TraceNames() (names []string) {
+	for _, t := range Traces {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// load is what is asked of eight engines; of others in proportion.
+type load struct {
+	file     string // of dialogues that come with the program; mtRAG's
+	shared   bool   // all have one system prompt
+	passages int    // bytes of passages before each dialogue, where they have their own: 0 takes these away
+	callers  int
+	rate     float64 // instead: dialogues that begin in a second
+	blocks   int     // of an engine's cache; more than is used at once
+	spread   bool
+}
+
+func (l load) setting(engines int) (Setting, error) {
+	ds, err := replay.BundledSet(cmp.Or(l.file, "mtrag.jsonl.gz"))
+	if err != nil {
+		return Setting{}, err
+	}
+	profile, err := vllmsim.ProfileNamed("rtxpro6000-llama-3.1-8b")
+	if err != nil {
+		return Setting{}, err
+	}
+	if own := slices.Clone(ds); l.file == "" {
+		for i := range ds {
+			ds[i].System = passages(own, i, l.passages)
+		}
+	}
+	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
+		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Spread: l.spread,
+		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
+			Blocks: cmp.Or(l.blocks, blocks), BlockSize: blockSize},
+		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
+}
+
+// CrowdOptions say what is compared.
+type CrowdOptions struct {
+	Traces, Rules []string // by name; Rules may have MarketName
+	Seeds         []uint64
+	Engines       int
+	Tasks         int
+	Length        time.Duration // instead of Tasks
+	Named         bool          // callers name their sessions
+	Progress      func(done, total int)
+}
+
+// MarketName is the market's among those of rules.
+const MarketName = "market"
+
+// Row is what one rule did on one trace.
+type Row struct {
+	Trace string              `json:"trace"`
+	Rule  string              `json:"rule"`
+	Seeds []Figures           `json:"seeds"`
+	All   map[string]Estimate `json:"all"`
+}
+
+// Crowd runs every rule on every trace with every seed; the seeds of a row at once, for each run is alone
+// with itself.
+func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
+	for _, rule := range o.Rules {
+		if _, err := NewRule(rule, 0); err != nil && rule != MarketName {
+			return nil, err
+		}
+	}
+	for _, trace := range o.Traces {
+		if !slices.Contains(TraceNames(), trace) {
+			return nil, fmt.Errorf("trace %q is none of %v", trace, TraceNames())
+		}
+	}
+	for _, trace := range o.Traces {
+		s, err := Traces[slices.Index(TraceNames(), trace)].setting(o.Engines)
+		if err != nil {
+			return nil, err
+		}
+		s.Tasks, s.Length = o.Tasks, o.Length
+		for _, rule := range o.Rules {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			row := Row{Trace: trace, Rule: rule, Seeds: make([]Figures, len(o.Seeds))}
+			errs := make([]error, len(o.Seeds))
+			var runs sync.WaitGroup
+			for i, seed := range o.Seeds {
+				own := s
+				own.Seed = seed
+				runs.Go(func() { row.Seeds[i], errs[i] = play(own, rule, o.Named) })
+			}
+			runs.Wait()
+			if err := errors.Join(errs...); err != nil {
+				return nil, fmt.Errorf("%s on %s: %w", rule, trace, err)
+			}
+			row.sum()
+			rows = append(rows, row)
+			o.Progress(len(rows), len(o.Traces)*len(o.Rules))
+		}
+	}
+	return rows, nil
+}
+
+// play is one run.
+func play(s Setting, rule string, named bool) (f Figures, err error) {
+	if rule != MarketName {
+		p, err := NewRule(rule, s.Seed)
+		if err != nil {
+			return f, err
+		}
+		all, engines, err := Run(s, p)
+		return Measure(all, engines), err
+	}
+	o := NewMarketOptions(s)
+	o.Named = named
+	m, err := NewMarket(o)
+	if err != nil {
+		return f, err
+	}
+	all, engines, err := Run(s, m)
+	if err == nil {
+		_, err = m.Close()
+	}
+	if err != nil {
+		return f, fmt.Errorf("seed %d: %w", s.Seed, err)
+	}
+	f = Measure(all, engines)
+	f.Journal = float64(m.Bytes) / float64(len(all))
+	return f, nil
+}
+
+// columns are the figures by name, in the order of the table, with the digits that are shown of each.
+var columns = []struct {
+	name   string
+	digits int
+	of     func(*Figures) float64
+}{
+	{"share", 3, func(f *Figures) float64 { return f.Share }},
+	{"work", 2, func(f *Figures) float64 { return f.Work }},
+	{"fewest", 2, func(f *Figures) float64 { return f.Fewest }},
+	{"p50", 0, func(f *Figures) float64 { return f.Median }},
+	{"p99", 0, func(f *Figures) float64 { return f.P99 }},
+	{"mean", 0, func(f *Figures) float64 { return f.Mean }},
+	{"longest", 0, func(f *Figures) float64 { return f.Longest }},
+	{"tasks/s", 1, func(f *Figures) float64 { return f.Throughput }},
+	{"welfare", 2, func(f *Figures) float64 { return f.Welfare }},
+	{"starved", 0, func(f *Figures) float64 { return f.Starved }},
+	{"refused", 0, func(f *Figures) float64 { return f.Refused }},
+}
+
+func (row *Row) sum() {
+	row.All = map[string]Estimate{}
+	for _, c := range columns {
+		var of []float64
+		for i := range row.Seeds {
+			of = append(of, c.of(&row.Seeds[i]))
+		}
+		row.All[c.name] = NewEstimate(of)
+	}
+}
+
+// Legend says what the columns of the table are.
+const Legend = `Each figure is the median of the seeds, and half of the 95 % interval of their mean.
+share    of prompt tokens, those found in a cache
+work     tokens computed on the engine that computed most, by the mean
+fewest   tasks on the engine that had fewest, by the mean
+p50, p99, mean, longest   time to the first token in ms, as callers see it
+welfare  of a task, in thousandths of a credit: what it was worth as it was served, less its cost
+starved  tasks that waited longer than 10 s for their first token
+`
+
+// Write prints a table for each trace.
+func Write(w io.Writer, rows []Row) {
+	for from := 0; from < len(rows); {
+		to := from
+		for to < len(rows) && rows[to].Trace == rows[from].Trace {
+			to++
+		}
+		of := Traces[slices.Index(TraceNames(), rows[from].Trace)]
+		fmt.Fprintf(w, "\n%s: %s\n", of.Name, of.About)
+		table(w, rows[from:to])
+		from = to
+	}
+	fmt.Fprint(w, "\n"+Legend)
+}
+
+// table prints rows below each other, figures to the right.
+func table(w io.Writer, rows []Row) {
+	cells := [][]string{{""}}
+	for _, c := range columns {
+		cells[0] = append(cells[0], c.name)
+	}
+	for _, row := range rows {
+		line := []string{row.Rule}
+		for _, c := range columns {
+			e := row.All[c.name]
+			cell := strconv.FormatFloat(e.Median, 'f', c.digits, 64)
+			if len(row.Seeds) > 1 {
+				cell += "±" + strconv.FormatFloat(e.Within, 'f', c.digits, 64)
+			}
+			line = append(line, cell)
+		}
+		cells = append(cells, line)
+	}
+	width := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, line := range cells {
+		fmt.Fprintf(w, "%-*s", width[0], line[0])
+		for i, cell := range line[1:] {
+			fmt.Fprintf(w, "  %*s", width[i+1], cell)
+		}
+		fmt.Fprintln(w)
+	}
+}

@@ -1,0 +1,91 @@
+package virtual
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"souk/market"
+)
+
+// Figures are what a run came to. Times are milliseconds; first tokens are counted as callers hear them, from
+// the moment of asking.
+type Figures struct {
+	Share      float64 `json:"cached_share"` // of prompt tokens, those found in a cache
+	Median     float64 `json:"ttft_p50"`
+	P99        float64 `json:"ttft_p99"`
+	Mean       float64 `json:"ttft_mean"`
+	Longest    float64 `json:"ttft_longest"`
+	Work       float64 `json:"work_max_mean"` // tokens computed: the most on one engine by the mean
+	Fewest     float64 `json:"fewest_mean"`   // tasks: the fewest on one engine by the mean
+	Throughput float64 `json:"tasks_per_second"`
+	Welfare    float64 `json:"welfare"` // thousandths of a credit a task: value as it was served, less cost
+	Starved    float64 `json:"starved"` // tasks whose first token took longer than Starving
+	Refused    float64 `json:"refused"`
+	Journal    float64 `json:"journal_bytes,omitempty"` // of a market, a task
+}
+
+// Starving is a wait for a first token that nobody should have.
+const Starving = 10 * time.Second
+
+// Measure says what a run came to. Engines are paid by the card, and are all as good.
+func Measure(all []*Request, engines []*Engine) (f Figures) {
+	var ttft []float64
+	tasks := make([]float64, len(engines))
+	work := make([]float64, len(engines))
+	prompt, cached := 0, 0
+	end := time.Duration(0)
+	for _, r := range all {
+		end = max(end, r.Done)
+		if r.Refused {
+			f.Refused++
+			continue
+		}
+		wait := r.First - r.Arrived
+		ttft = append(ttft, float64(wait)/1e6)
+		if wait > Starving {
+			f.Starved++
+		}
+		tasks[r.Engine]++
+		work[r.Engine] += float64(r.Prompt - r.Cached + r.Output)
+		prompt, cached = prompt+r.Prompt, cached+r.Cached
+		cost := card.Cost(usage(r))
+		value := r.Terms.Value(market.Quote{TTFT: wait, Cost: cost, Quality: score})
+		f.Welfare += float64(value-cost) / float64(market.Credit) * 1000
+	}
+	f.Welfare /= float64(max(1, len(all)))
+	if len(ttft) == 0 {
+		return f
+	}
+	slices.Sort(ttft)
+	f.Share = float64(cached) / float64(prompt)
+	f.Median = stat.Quantile(0.5, stat.Empirical, ttft, nil)
+	f.P99 = stat.Quantile(0.99, stat.Empirical, ttft, nil)
+	f.Mean, f.Longest = stat.Mean(ttft, nil), ttft[len(ttft)-1]
+	f.Work, f.Fewest = slices.Max(work)/stat.Mean(work, nil), slices.Min(tasks)/stat.Mean(tasks, nil)
+	f.Throughput = float64(len(ttft)) / end.Seconds()
+	return f
+}
+
+// Estimate is a figure over several seeds.
+type Estimate struct {
+	Median float64 `json:"median"`
+	Mean   float64 `json:"mean"`
+	Within float64 `json:"within"` // half of the 95 % interval of the mean (Student's t); 0 of a single seed
+}
+
+// NewEstimate sums up what several seeds gave.
+func NewEstimate(of []float64) (e Estimate) {
+	sorted := slices.Sorted(slices.Values(of))
+	e.Median = sorted[len(sorted)/2]
+	mean, deviation := stat.MeanStdDev(of, nil)
+	e.Mean = mean
+	if n := float64(len(of)); n > 1 {
+		t := distuv.StudentsT{Sigma: 1, Nu: n - 1}
+		e.Within = t.Quantile(0.975) * deviation / math.Sqrt(n)
+	}
+	return e
+}

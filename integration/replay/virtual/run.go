@@ -1,0 +1,349 @@
+package virtual
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"souk/hub"
+	"souk/market"
+)
+
+// Setting is what a run consists of, beside the policy.
+type Setting struct {
+	Engines int
+	Engine  EngineConfig
+	Scripts []*Script
+
+	Callers int             // each plays one dialogue after another, turn by turn
+	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
+	Arrive  []time.Duration // instead: when dialogues begin, as recorded
+	Think   time.Duration   // mean pause before the next question, exponential; 0: none
+
+	Tasks  int           // asked in all; then the run ends when all are answered
+	Length time.Duration // instead: nobody asks after that
+
+	Spread bool // worths are told, and differ a hundredfold; else the market's defaults
+	Seed   uint64
+
+	Hop    time.Duration // that a message takes
+	Scrape time.Duration // between two looks at the engines
+}
+
+// Start is when a run begins, by its own clock.
+var Start = time.Unix(1_800_000_000, 0)
+
+// occasion is something that happens, and when. Of two at a time the one that was planned first comes first.
+type occasion struct {
+	at    time.Duration
+	order uint64
+	do    func(now time.Duration)
+}
+
+type agenda []occasion
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].order < a[j].order
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(occasion)) }
+func (a *agenda) Pop() any {
+	old := *a
+	o := old[len(old)-1]
+	old[len(old)-1].do = nil
+	*a = old[:len(old)-1]
+	return o
+}
+
+// plan is an agenda with a number for each entry.
+type plan struct {
+	agenda
+	order uint64
+}
+
+func (p *plan) add(at time.Duration, do func(now time.Duration)) {
+	p.order++
+	heap.Push(&p.agenda, occasion{at, p.order, do})
+}
+
+// next takes out what comes first.
+func (p *plan) next() occasion { return heap.Pop(&p.agenda).(occasion) }
+
+// run is one run under way.
+type run struct {
+	Setting
+	plan
+	policy  Policy
+	far     bool // it does not stand beside the engines
+	engines []*Engine
+	due     []time.Duration // when an engine's next step is planned; -1: not at all
+	wake    time.Time       // when the policy's is
+	view    *View
+	random  *rand.Rand // for arrivals
+	said    []Said
+	byJob   map[*Job]*Request
+
+	plays, open, asking int
+	all                 []*Request
+}
+
+// Run plays a setting under a policy to its end and returns every request, in the order in which they came.
+func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
+	if err := s.validate(); err != nil {
+		return nil, nil, err
+	}
+	r := &run{Setting: s, policy: p, far: !p.Near(), view: newView(s.Engines, s.Engine),
+		random: rand.New(rand.NewPCG(s.Seed, 0x706c6179)), byJob: map[*Job]*Request{}}
+	for range s.Engines {
+		r.engines, r.due = append(r.engines, NewEngine(s.Engine)), append(r.due, -1)
+	}
+	r.begin()
+	r.add(0, r.scrape)
+	for len(r.agenda) > 0 && (r.open > 0 || r.asking > 0) {
+		o := r.plan.next()
+		o.do(o.at)
+		r.look(o.at)
+	}
+	if r.open > 0 {
+		return nil, nil, fmt.Errorf("virtual: %d requests wait, and nothing will happen any more", r.open)
+	}
+	return r.all, r.engines, nil
+}
+
+func (s *Setting) validate() error {
+	capacity := (s.Engine.Blocks - 1) * s.Engine.BlockSize
+	switch {
+	case s.Engines < 1 || len(s.Scripts) == 0:
+		return errors.New("virtual: a run needs an engine and a dialogue")
+	case s.Engine.Slots < 1 || s.Engine.MaxBatched < s.Engine.Slots:
+		return fmt.Errorf("virtual: %d slots and %d tokens in a step: each slot needs one", s.Engine.Slots,
+			s.Engine.MaxBatched)
+	case s.Tasks < 1 && s.Length <= 0:
+		return errors.New("virtual: a run needs an end: a number of tasks, or a length")
+	case s.Callers < 1 && s.Rate <= 0 && len(s.Arrive) == 0:
+		return errors.New("virtual: nobody asks: callers, rate or arrivals are needed")
+	case s.Scrape <= 0:
+		return errors.New("virtual: engines are looked at in an interval above 0")
+	}
+	for i, d := range s.Scripts {
+		if last := d.turns[len(d.turns)-1]; last.prompt+last.output > capacity {
+			return fmt.Errorf("virtual: dialogue %d has %d tokens, an engine's cache room for %d", i,
+				last.prompt+last.output, capacity)
+		}
+	}
+	return nil
+}
+
+// together is within how long all callers of a closed loop begin.
+const together = 20 * time.Millisecond
+
+// begin plans the first questions.
+func (r *run) begin() {
+	switch {
+	case r.Callers > 0:
+		for caller := range r.Callers {
+			lots := r.lots(caller)
+			r.play(time.Duration(lots.Int64N(int64(together))), caller, lots)
+		}
+	case r.Rate > 0:
+		r.arrive(0)
+	default:
+		for caller, at := range r.Arrive {
+			r.play(at, caller, r.lots(caller))
+		}
+	}
+}
+
+// lots are what a caller draws from, the same under any policy: which dialogues, how long it thinks, what an
+// answer is worth to it.
+func (r *run) lots(caller int) *rand.Rand { return rand.New(rand.NewPCG(r.Seed, mix(uint64(caller)))) }
+
+// arrive plans the arrivals of an open loop, one by one.
+func (r *run) arrive(at time.Duration) {
+	at += time.Duration(r.random.ExpFloat64() / r.Rate * 1e9)
+	r.asking++
+	r.add(at, func(now time.Duration) {
+		r.asking--
+		if !r.over(now) {
+			r.play(now, r.plays, r.lots(r.plays))
+			r.arrive(now)
+		}
+	})
+}
+
+// over reports whether nothing more is asked.
+func (r *run) over(now time.Duration) bool {
+	if r.Tasks > 0 {
+		return len(r.all) >= r.Tasks
+	}
+	return now >= r.Length
+}
+
+// play has a caller begin a dialogue.
+func (r *run) play(at time.Duration, caller int, lots *rand.Rand) {
+	r.plays++
+	play := r.plays
+	script := r.Scripts[lots.IntN(len(r.Scripts))]
+	r.turn(at, &Request{Caller: caller, Play: play, script: script, lots: lots,
+		Job: Job{Hashes: script.hashesOf(play)}})
+}
+
+// turn plans that a question is asked.
+func (r *run) turn(at time.Duration, q *Request) {
+	r.asking++
+	r.add(at, func(now time.Duration) {
+		r.asking--
+		if r.over(now) {
+			return
+		}
+		t := q.script.turns[q.Turn]
+		q.ID, q.Prompt, q.Output, q.Arrived, q.Engine = len(r.all), t.prompt, t.output, now, Wait
+		q.Terms = r.terms(q)
+		r.all = append(r.all, q)
+		r.byJob[&q.Job] = q
+		r.open++
+		if engine := r.policy.Arrive(Start.Add(now), q, r.view); engine != Wait {
+			r.place(now, Placed{q, engine})
+		}
+	})
+}
+
+func (r *run) terms(q *Request) Terms {
+	if r.Spread {
+		return spread(q.lots)
+	}
+	return undeclared(q)
+}
+
+// undeclared are the terms that a hub gives a task without any.
+func undeclared(q *Request) Terms {
+	c := hub.Default()
+	each := market.Price{Miss: c.Terms.Worth, Out: c.Terms.Worth}
+	worth := each.Cost(market.Usage{Prompt: q.Prompt, Output: c.MaxTokens})
+	return Terms{market.Terms{Worth: worth, Delta: c.Terms.Delta, Patience: c.Terms.Patience}, false}
+}
+
+// hop is how far the policy stands from the engines.
+func (r *run) hop() time.Duration {
+	if r.far {
+		return r.Hop
+	}
+	return 0
+}
+
+// place sends a request to its engine, or its caller away.
+func (r *run) place(now time.Duration, p Placed) {
+	q := p.Request
+	if p.Engine == Wait {
+		q.Refused, q.First, q.Done = true, now+r.Hop, now+r.Hop
+		r.open--
+		r.end(q)
+		return
+	}
+	q.Engine = p.Engine
+	if r.far {
+		r.view.sent(q)
+	}
+	r.add(now+r.hop(), func(now time.Duration) {
+		e := r.engines[q.Engine]
+		e.Add(now, &q.Job)
+		r.step(now, q.Engine)
+	})
+}
+
+// step lets an engine go on, and plans when it has something to do next.
+func (r *run) step(now time.Duration, i int) {
+	e := r.engines[i]
+	r.said = e.Advance(now, r.said[:0])
+	for _, s := range r.said {
+		q := r.byJob[s.Job]
+		if s.First {
+			q.First = now + r.Hop
+			r.add(now+r.hop(), func(now time.Duration) {
+				if r.far {
+					r.view.began(q)
+				}
+				r.policy.First(Start.Add(now), q, r.view)
+			})
+		}
+		if s.Last {
+			q.Done = now + r.Hop
+			r.add(now+r.hop(), func(now time.Duration) {
+				if r.far {
+					r.view.ended(q)
+				}
+				r.policy.Done(Start.Add(now), q, usage(q), r.view)
+				q.Hashes = nil
+				r.open--
+			})
+			r.end(q)
+		}
+	}
+	at, busy := e.Next()
+	switch {
+	case !busy:
+		r.due[i] = -1
+	case r.due[i] != at:
+		r.due[i] = at
+		r.add(max(at, now), func(now time.Duration) {
+			if r.due[i] == at {
+				r.due[i] = -1
+				r.step(now, i)
+			}
+		})
+	}
+}
+
+func usage(q *Request) market.Usage {
+	return market.Usage{Prompt: q.Prompt, Cached: q.Cached, Output: q.Output}
+}
+
+// end has a caller go on once it has heard an answer: with its next question, or another dialogue.
+func (r *run) end(q *Request) {
+	delete(r.byJob, &q.Job)
+	at := q.Done
+	if r.Think > 0 {
+		at += time.Duration(q.lots.ExpFloat64() * float64(r.Think))
+	}
+	switch {
+	case q.Turn+1 < len(q.script.turns) && !q.Refused:
+		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
+			Job: Job{Hashes: q.Hashes}})
+	case r.Callers > 0:
+		r.play(at, q.Caller, q.lots)
+	}
+}
+
+// look asks the policy what it wants, and when.
+func (r *run) look(now time.Duration) {
+	for {
+		place, next := r.policy.Wake(Start.Add(now))
+		for _, p := range place {
+			r.place(now, p)
+		}
+		if len(place) == 0 {
+			if !next.IsZero() && !next.Equal(r.wake) {
+				r.wake = next
+				r.add(max(now, next.Sub(Start)), func(time.Duration) {
+					if r.wake.Equal(next) {
+						r.wake = time.Time{}
+					}
+				})
+			}
+			return
+		}
+	}
+}
+
+func (r *run) scrape(now time.Duration) {
+	for i, e := range r.engines {
+		v := &r.view.Engines[i]
+		v.Scrape = Scrape{e.Running(), e.Waiting(), e.Usage(), e.Output}
+		v.ScrapedAt = Start.Add(now)
+	}
+	r.policy.Scraped(Start.Add(now), r.view)
+	r.add(now+r.Scrape, r.scrape)
+}

@@ -1,0 +1,192 @@
+package virtual
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"souk/integration/replay"
+	"souk/integration/vllmsim"
+	"souk/integration/vllmsim/kv"
+	"souk/market"
+)
+
+// numbered begins a play, which is one caller's passage through a dialogue. Many plays of few dialogues must
+// not find each other's text in a cache, so each has its own number where the text begins that is this
+// dialogue's alone. Numbers that follow each other begin differently; each digit is a token.
+func numbered(play int) string {
+	digits := strings.Split(fmt.Sprintf("%010d", mix(uint64(play))%1e10), "")
+	return "This is conversation number " + strings.Join(digits, " ") + ".\n"
+}
+
+// Script is a dialogue with all answers as they were recorded, ready to be asked: measured, cut into the
+// blocks that an engine's cache would make of it, and as messages.
+type Script struct {
+	system   string
+	said     []replay.Turn
+	turns    []turn
+	hashes   []uint64 // of full blocks, of play 0
+	common   int      // of these, blocks before the number of the play: the same in all dialogues
+	inSystem bool     // the number stands in the system prompt, else in the first question
+}
+
+type turn struct{ prompt, output int } // tokens
+
+// NewScripts prepares dialogues. shared says that all have one system prompt, word by word.
+func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
+	var out []*Script
+	for _, d := range ds {
+		s := &Script{system: d.System, said: d.Turns, inSystem: !shared && d.System != ""}
+		var ids []uint32
+		for t := range d.Turns {
+			ids = vllmsim.ChatTokens(s.messages(0, t))
+			answer := vllmsim.Tokens().Encode(nil, d.Turns[t].Answer)
+			s.turns = append(s.turns, turn{len(ids), len(answer) + 1}) // and the token that ends it
+			ids = append(ids, answer...)
+		}
+		s.hashes = hashes(ids, blockSize)
+		if shared {
+			one, other := vllmsim.ChatTokens(s.messages(1, 0)), vllmsim.ChatTokens(s.messages(2, 0))
+			same := 0
+			for one[same] == other[same] {
+				same++
+			}
+			s.common = same / blockSize
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func hashes(ids []uint32, size int) (out []uint64) {
+	parent := kv.Root("", "")
+	for i := 0; i+size <= len(ids); i += size {
+		parent = kv.Chain(parent, ids[i:i+size])
+		out = append(out, parent)
+	}
+	return out
+}
+
+// messages are what a play's prompt consists of at a turn.
+func (s *Script) messages(play, turn int) (out []vllmsim.Message) {
+	number := numbered(play)
+	switch {
+	case s.inSystem:
+		out = append(out, vllmsim.Message{Role: "system", Content: number + s.system})
+	case s.system != "":
+		out = append(out, vllmsim.Message{Role: "system", Content: s.system})
+	}
+	for i, t := range s.said[:turn+1] {
+		question := t.User
+		if i == 0 && !s.inSystem {
+			question = number + question
+		}
+		out = append(out, vllmsim.Message{Role: "user", Content: question})
+		if i < turn {
+			out = append(out, vllmsim.Message{Role: "assistant", Content: t.Answer})
+		}
+	}
+	return out
+}
+
+// hashesOf are the blocks of a play: those that all share, and its own.
+func (s *Script) hashesOf(play int) []uint64 {
+	out := make([]uint64, len(s.hashes))
+	copy(out, s.hashes[:s.common])
+	own := mix(uint64(play))
+	for i := s.common; i < len(out); i++ {
+		out[i] = s.hashes[i] ^ own
+	}
+	return out
+}
+
+// mix spreads a number over 64 bits (splitmix64).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Request is one turn of a play on its way.
+type Request struct {
+	Job
+	ID, Caller int
+	Play, Turn int
+	Terms      Terms
+
+	Arrived, First, Done time.Duration // First and Done as its caller hears them
+	Engine               int           // that served it; -1: none has
+	Refused              bool
+
+	script *Script
+	lots   *rand.Rand // its caller's
+}
+
+// Terms is what an answer is worth to its caller.
+type Terms struct {
+	market.Terms
+	Told bool // else the market is not told, and these are its defaults
+}
+
+// Body is the request as its caller writes it. The session's name is told or not.
+func (r *Request) Body(named bool) []byte {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	type terms struct {
+		Worth    json.RawMessage `json:"worth"`
+		Delta    float64         `json:"delta"`
+		Patience int64           `json:"patience_ms"`
+	}
+	var b struct {
+		Messages []message `json:"messages"`
+		Stream   bool      `json:"stream"`
+		Souk     struct {
+			Task    string `json:"task"`
+			Session string `json:"session,omitempty"`
+			Terms   *terms `json:"terms,omitempty"`
+		} `json:"souk"`
+	}
+	for _, m := range r.script.messages(r.Play, r.Turn) {
+		b.Messages = append(b.Messages, message(m))
+	}
+	b.Stream, b.Souk.Task = true, fmt.Sprintf("t-%d", r.ID)
+	if named {
+		b.Souk.Session = fmt.Sprintf("play-%d", r.Play)
+	}
+	if r.Terms.Told {
+		b.Souk.Terms = &terms{json.RawMessage(r.Terms.Worth.String()), r.Terms.Delta,
+			r.Terms.Patience.Milliseconds()}
+	}
+	data, err := json.Marshal(&b)
+	if err != nil {
+		panic(fmt.Sprintf("virtual: a body of texts and numbers is not JSON: %v", err))
+	}
+	return data
+}
+
+// Blocks are those of the prompt: full ones, and never its last token.
+func (r *Request) Blocks(size int) []uint64 { return r.Hashes[:(r.Prompt-1)/size] }
+
+// spread are terms whose worth is drawn from 1 to 100 thousandths of a credit.
+func spread(random *rand.Rand) Terms {
+	worth, err := market.Quantise(0.001 * math.Pow(100, random.Float64()))
+	if err != nil {
+		panic("virtual: a worth of the table is no amount")
+	}
+	return Terms{market.Terms{Worth: worth, Delta: 0.5, Patience: 3 * time.Second}, true}
+}
+
+// passages are so many bytes of the dialogues' own system prompts, from the i-th on.
+func passages(ds []replay.Dialogue, i, bytes int) string {
+	var b strings.Builder
+	for n := 0; b.Len() < bytes && n < len(ds); n++ {
+		b.WriteString(ds[(i+n)%len(ds)].System)
+	}
+	return strings.ToValidUTF8(b.String()[:min(b.Len(), bytes)], "")
+}
