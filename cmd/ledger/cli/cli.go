@@ -84,8 +84,8 @@ and the proof.
 
 It works beside a running market and on a copied directory, with no daemon, network or key, and changes
 nothing. PATH is a data directory (with journal/NAME in it), the directory of several journals, or that
-of one; without PATH it is --data. A journal bears the name of its hub's domain, or treasury. Amounts are
-credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`,
+of one; without PATH it is --data. A hub's journal is named after its domain unless its file says otherwise.
+Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`,
 		Example: `  ledger check                              silence and exit 0 mean that all is as it should be
   ledger bal 'client:*'                     who has what
   ledger trace math/17/0                    one task by its receipt: bid, price, payment
