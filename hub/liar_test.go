@@ -77,7 +77,8 @@ func TestADistributionWhileARoundIsCleared(t *testing.T) {
 	if h.replica.Balance(ledger.Surplus) != h.n.book.Balance(ledger.Surplus) {
 		t.Error("the replica says other")
 	}
-	if n, payee, amount := h.replica.LastDistribute("hub-math"); n != 1 || payee != "nobody" || amount != all {
+	if n, payee, amount := h.replica.LastDistribute("hub-math"); n != 1 || payee != "nobody" ||
+		amount != all {
 		t.Error(n, payee, amount)
 	}
 	for _, n := range []uint64{0, 1, 3, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
@@ -85,7 +86,8 @@ func TestADistributionWhileARoundIsCleared(t *testing.T) {
 			1<<63 - 1} {
 			for _, payee := range []string{"", "a b", strings.Repeat("x", 65), "hub-math", "treasury"} {
 				before := h.replica.Balance(ledger.Surplus)
-				_ = h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Number: n, // may be refused
+				_ = h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math",
+					Number: n, // may be refused
 					Amount: amount, Payee: payee, Granted: n, Inbox: "inbox.bank"})
 				if h.replica.Balance(ledger.Surplus) != before {
 					t.Error(n, amount, payee)

@@ -29,15 +29,16 @@ type Ready struct {
 	Letters []Letter
 	Funds   []Funds     // ask the treasury; each is answered by a FundsReply with the same id
 	Status  *bus.Status // nil if there is no news
-	Faults  []error     // what must not happen and did: for the log, loudly
+	Faults  []error     // what should never happen, and did: log it loudly
 	Wake    time.Time   // Tick then, if nothing arrives before; zero: no need
-	Probes  []string    // agents that are quiet: whether anybody listens there; Absent if not
+	Probes  []string    // quiet agents: ask whether anybody listens there, and Step an Absent if not
 	Placed  []Placed    // beside Dispatches: whom each is for, and what there is to measure of it
 	Rounds  int         // how many were cleared for this
 }
 
-// Presses reports whether anyone waits for this turn: all but frames, acknowledgements and status can wait a
-// little.
+// Presses reports whether this turn must be done at once. One that has frames, and beside them nothing but
+// acknowledgements and status, can wait a little to share its sync with the next.
+// A turn without frames needs no sync, so it never waits.
 func (r *Ready) Presses() bool {
 	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
 		return true
@@ -62,8 +63,9 @@ type Funds struct {
 	Request bus.FundsRequest
 }
 
-// Placed says which agent a dispatch is for, when its task arrived, and whether it found a slot free, its
-// money at hand and nobody before it: then all the time since is the hub's own.
+// Placed says which agent a dispatch is for and when its task arrived. Free means that the task had to wait
+// for nothing (there was a free slot, the money was there, and no task was ahead), so that all the time since
+// was spent by the hub itself.
 type Placed struct {
 	Agent   string
 	Arrived time.Time
@@ -79,8 +81,8 @@ func (r *Ready) Empty() bool {
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
 // the order and times of its inputs. For one goroutine.
 type Node struct {
-	// Limit, if not nil, is asked before every solve for what tells it to stop. It decides whether a round
-	// has slot prices, never which.
+	// Limit, if not nil, is called before every solve. The solve ends early once the function that it returns
+	// says so; the round then has no slot prices. It never changes what the prices are.
 	Limit func() (stop func() bool)
 
 	cfg   Config
@@ -88,10 +90,10 @@ type Node struct {
 	book  *ledger.Book
 	salts *rand.ChaCha8
 
-	now time.Time // never falls
-	// the same as nanoseconds since 1970, whatever is done to the wall clock meanwhile
+	now time.Time // never goes back
+	// now in nanoseconds since 1970, by the monotonic clock: setting the wall clock does not move it
 	nano     int64
-	past     bool            // now is what the journal's last frame says
+	past     bool            // now was read from the journal's last frame, and not yet from a clock
 	history  *ledger.History // until Restore
 	heard    time.Time       // when the message being stepped came; may be a little before now
 	epoch    int64
@@ -104,17 +106,17 @@ type Node struct {
 
 	roster []*agent // sorted by id
 	batch  *batch.Batch[*task]
-	left   []*task // were in a round since slots last came free, and were not placed
+	left   []*task // not placed when last considered; they wait for a call of news
 	round  scratch
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
 	cut     bool      // it is away
-	hears   time.Time // until then completions may come that were sent while we could not hear
+	hears   time.Time // until then completions may still come that were sent while the bus was away
 	bodies  int       // bytes kept of tasks that run
 
 	known   map[taskKey]*task // open, and ended ones as long as they are remembered
-	ended   []*task           // remembered, in the order of their end, from place `forgotten` on
+	ended   []*task           // remembered, in the order of their end, from index forgot on
 	forgot  int
 	open    int
 	waiting int // in batch or left
@@ -244,8 +246,8 @@ func (n *Node) Tick(now time.Time) {
 	n.forgetEnded()
 }
 
-// Ready clears the rounds that are due and returns what is to be done since the last call. Waiting with
-// this until all messages at hand were stepped lets tasks that came together be cleared together.
+// Ready clears the rounds that are due and returns what is to be done since the last call. Step all messages
+// at hand before calling it, so that tasks that came together are cleared together.
 func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
@@ -280,8 +282,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// advance takes a time over, unless the clock went back. It may have gone back while nobody ran: then it is
-// taken as it is, or nothing would be due until it has caught up.
+// advance sets now, unless the clock went back. The first time after a restart is always taken, even if it is
+// before the journal's last frame: otherwise nothing would be due until the clock has caught up.
 func (n *Node) advance(now time.Time) {
 	switch {
 	case n.past || n.now.IsZero():
@@ -321,7 +323,7 @@ func (n *Node) send(subject string, m bus.Message) {
 	}
 }
 
-// fault reports what must not happen.
+// fault reports something that should never happen.
 func (n *Node) fault(err error) {
 	n.stats.Faults++
 	n.out.Faults = append(n.out.Faults, err)

@@ -141,9 +141,9 @@ func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chose
 	return r, tasks, agents, chosen
 }
 
-// toll sets the regime's toll on every task and agent that may meet, whatever was bid. Bids decide which
-// pairs become edges, so the scale and the largest draw are taken over all pairs, or bids would decide the
-// tolls.
+// toll sets the regime's toll on every task and agent that may meet, whatever was bid. The scale and the
+// largest draw are taken over all such pairs, not only over those that become edges: bids
+// decide which do, and bids must not decide tolls.
 func (n *Node) toll(seed [32]byte) {
 	s, p := &n.round, n.cfg.Regime
 	s.tolls = s.tolls[:0]

@@ -12,20 +12,20 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // is stored: Seq without a gap, Epoch and Time not lower. After an error other than ErrDiskFull the journal
 // takes nothing more and the process must stop: a failed sync is never retried. One goroutine at a time.
 //
-// Restore brings a replica to the last stored frame, before the first Append. A journal may keep snapshots
-// beside its frames, so that a start need not read it from the first: then the replica is given the newest
-// one that fits and the frames behind it. Snapshots are made of frames that are durable, and prove nothing:
-// one that does not fit the journal in anything is ignored.
+// Restore brings a replica to the last stored frame; call it before the first Append. A journal may keep
+// snapshots beside its frames, so that a start need not read all of them. The replica then gets the newest
+// snapshot that fits, and the frames after it. Snapshots are made of durable frames only, and prove nothing:
+// a snapshot that does not fit the journal is ignored.
 //
-// Follow has the journal make a snapshot whenever one would spare the next start enough: of a replica that is
-// fresh, the last snapshot, and the frames behind it. It returns at once, and goes on beside anything but
-// Restore and Close until end is called.
+// Follow makes the journal write a snapshot whenever that would spare the next start enough. The snapshot
+// is made by a new replica (fresh) from the last snapshot and the frames after it. Follow returns at once and
+// works in the background until end is called. Until then Restore and Close must not be called.
 //
 // HasRoom says whether the disk has room for new holds; if not, an Append of a round may be refused with
 // ErrDiskFull. A hub asks before it clears one, since its state cannot go back.
 //
-// Life names this opening of the journal, "" where openings have no names, and Ended reports whether a life
-// is of an earlier one: its process has ended, for we have its lock.
+// Life names this opening of the journal; "" if openings have no names. Ended reports whether a life is an
+// earlier opening than this one. The process of an earlier one has ended, since we hold its lock.
 type Journal interface {
 	Restore(r Replica) error
 	Follow(fresh func() Replica) (end func())
@@ -36,11 +36,11 @@ type Journal interface {
 	Close() error
 }
 
-// Replica is a state that a journal's frames build and that can be written down between any two of them. Made
-// of what was written down and the frames behind it, it is the same as made of all frames (I14).
+// Replica is a state that a journal's frames build. It can be saved as a snapshot between any two frames. A
+// replica made of a snapshot and the frames after it equals one made of all frames (I14).
 type Replica interface {
-	// Load takes in a snapshot in the place of the frames that it was made of; nil: of none. After an error
-	// it is as new.
+	// Load sets the state to a snapshot, instead of applying the frames that it was made of; nil is the empty
+	// state. After an error the replica is empty.
 	Load(snapshot []byte) error
 	// Apply takes in the stored bytes of the next frame, with the index and term they were stored under.
 	// ErrEncoding: they are no frame.

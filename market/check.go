@@ -11,11 +11,12 @@ import (
 // ErrOutcome marks an outcome that is not the round's.
 var ErrOutcome = errors.New("wrong outcome")
 
-// Check verifies, without solving and in time linear in the edges, read once more for each client with
-// several tasks that are priced together, that o is the outcome of r: greatest welfare, least prices (hence
-// exact Clarke payments, mechanism as in the package comment), ties broken by the round's seed, and every sum
-// of every award. Of a posted round it verifies that every client got what suits it best of what was left. A
-// round with bundles has no such proof: it is cleared again. Its errors are ErrOutcome, or those of [Clear].
+// Check verifies, without solving, that o is the outcome of r: the welfare is the greatest, the prices are
+// the least (so payments are exactly Clarke's, see the package comment), ties are broken by the round's seed,
+// and every sum of every award is right. It takes time linear in the edges, which it reads once, and once
+// more for each client whose several tasks are priced together. Of a posted round it verifies that every
+// client got what suits it best of what was left. A round with bundles has no such proof, so it is cleared
+// again. The errors are ErrOutcome, or those of [Clear].
 func Check(r Round, o Outcome) error {
 	if err := r.Validate(); err != nil {
 		return err

@@ -21,7 +21,7 @@ func (a *agent) onControl(m bus.Msg) {
 	a.mu.Lock()
 	now, s := time.Now(), a.streams.Find(id)
 	switch {
-	case s == nil: // told at once, but no more of them than an earlier life had readers
+	case s == nil: // only so many are answered as an earlier life can have had readers
 		stranger = c.Resume != nil && a.streams.Stranger(now)
 	case c.Resume != nil:
 		a.streams.Resend(s, *c.Resume)
@@ -41,7 +41,7 @@ func (a *agent) onControl(m bus.Msg) {
 	for _, r := range late {
 		a.addToSpool(r)
 		a.mu.Lock()
-		acked := len(a.core.Pending(r.Completion.Hold)) == 0 // meanwhile
+		acked := len(a.core.Pending(r.Completion.Hold)) == 0 // while the spool was written
 		a.mu.Unlock()
 		if a.spool != nil && acked {
 			a.spool.Done(r.Completion.Hold)
@@ -56,7 +56,7 @@ func (a *agent) onControl(m bus.Msg) {
 func (a *agent) cancelRequest(s *agentd.Stream, wait time.Duration, why error) {
 	cancel := a.cancels[s]
 	switch {
-	case cancel == nil: // it has ended, or start finds that it was stopped
+	case cancel == nil: // the request has ended; or it has not begun, and start will cancel it
 	case wait > 0:
 		time.AfterFunc(wait, func() { cancel(why) })
 	default:

@@ -180,8 +180,9 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	return info, nil
 }
 
-// parses asks whether the server lends its parsers: without --enable-scale-out it says 403, an older one 404,
-// and one that does that the question is empty.
+// parses reports whether clients may use the server's own parsers of tool calls and reasoning. It sends an
+// empty question. A server that offers them answers 400 or 422. One without --enable-scale-out answers 403,
+// and an older one 404.
 func (e *Engine) parses(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
 	defer cancel()

@@ -107,8 +107,8 @@ func (b *body) items(v Span) (n int) {
 	return n
 }
 
-// parts counts the parts of a message's content, and the bytes beyond ASCII that those may come to which stand
-// as they were written; it notes those that are no text.
+// parts counts the parts of a message's content, and the bytes beyond ASCII that those may come to which
+// stand as they were written; it notes those that are no text.
 func (b *body) parts(v Span) (n, escaped int) {
 	if v == (Span{}) || b.data[v.From] != '[' {
 		return 0, 0

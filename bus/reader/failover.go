@@ -83,14 +83,14 @@ func (s *Stream) failOver(now time.Time) bool {
 			if f.task.Failover != "off" {
 				end = cannotContinue(end, err)
 			}
-			end.Chunks = s.next // who does not know the answer does not know this either
+			end.Chunks = s.next // an agent that has lost the answer has lost its count of chunks, too
 			s.end = &end
 		}
 		return false
 	}
 	t := *f.task
 	t.Resume, t.Hub, t.Attempt = from, s.accepted.Hub, s.attempt+1
-	t.DeadlineMS = 0 // the answer began before it
+	t.DeadlineMS = 0 // the deadline is for the beginning, and this answer has begun
 	f.task, f.from, f.failed, f.begun = &t, s.accepted.Agent, s.end, now
 	s.move(t.Attempt)
 	s.hearing.missing = time.Time{}
@@ -128,7 +128,7 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 		if s.cancelled || s.err != nil {
 			s.control(bus.StreamControl{Cancel: true})
 		}
-	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent says more
+	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent said more
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
 		s.end = v.Answer.Result
 	case f.failed != nil:
@@ -186,7 +186,7 @@ func (v Verdict) accepted(task string) (bus.Accepted, error) {
 	return bus.Accepted{}, NoVerdict(errors.New("it said nothing"), task)
 }
 
-// NoVerdict says what it means that no verdict on a task came.
+// NoVerdict explains to the client why the market gave no verdict on its task, and what to do.
 func NoVerdict(err error, task string) error {
 	var e *bus.Error
 	switch {

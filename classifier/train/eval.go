@@ -12,7 +12,7 @@ import (
 	"souk/classifier/model"
 )
 
-// Confusion counts what rows of each label were named.
+// Confusion counts, for each true label, which label the model gave.
 type Confusion struct {
 	Labels []string
 	Counts [][]int // [truth][named]

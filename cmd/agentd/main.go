@@ -109,7 +109,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	return n.run(ctx, c.Discover)
 }
 
-// Complete names the node after its host where it has no name.
+// Complete fills in what follows from the rest, such as the name of the node from its host, and judges the
+// whole configuration.
 func (c *config) Complete() error {
 	if c.Agentd.Node == "" {
 		c.Agentd.Node, _ = os.Hostname()
@@ -125,8 +126,8 @@ func (c *config) Complete() error {
 		errs = append(errs, errors.New("agents: none: write one for each engine, or under discover.agent "+
 			"how engines found on ports 8000-8007 are sold"))
 	case len(c.Agentd.Agents) == 0:
-		// The node's limits are judged with an agent that nothing is wrong with; how those that may be found
-		// are sold was judged above.
+		// No agent is configured, so the node's limits are judged with a faultless one made up for it. The
+		// settings of agents that may be discovered were judged above.
 		try := c.Agentd
 		try.Agents = []agentd.AgentConfig{{ID: "any", Domains: []bus.DomainScore{{Domain: "any"}}, Slots: 1}}
 		errs = append(errs, try.Validate())
@@ -136,8 +137,8 @@ func (c *config) Complete() error {
 	return errors.Join(append(errs, c.Market.Validate())...)
 }
 
-// soldTwice names the agents that sell what another of the file sells already: seldom what is meant, for the
-// engine has to have the slots of both.
+// soldTwice names the agents that sell the same model of the same engine as an earlier agent of the file.
+// That is seldom meant: the engine would need the slots of both.
 func soldTwice(agents []agentd.AgentConfig) (out []string) {
 	for i, a := range agents {
 		for _, b := range agents[:i] {

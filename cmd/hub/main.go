@@ -51,17 +51,20 @@ func role(closing *bool) daemon.Role {
 	return daemon.Role{
 		Name:  "hub",
 		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
-		Long: `hub collects the tasks of one domain into rounds, awards each to the agent where it is worth
-most beyond its cost, and records every round before it acts on it. It needs a NATS server, an etcd server
-and a data directory of its own; a second hub of the same domain with another journal stands by until the
-first is gone.
+		Long: `hub collects the tasks of one domain into rounds, clears each round so that the tasks
+together are worth most beyond their costs, and records every round before it acts on it. It needs a NATS
+server, an etcd server, and a data directory of its own. In a market there is also a treasury, a classifier
+(the door that sends it tasks) and agentd on the nodes that serve them.
 
-With --close, in the place of the daemon that ran with the same file, the hub ends. It leads its domain once
-more (end those that stand by first), takes no task, settles what still runs, hands everything that clients
-have here back to the treasury, waits until its surplus has left (souk distribute), has the treasury count it
-as ended, and closes its journal, to which nothing can be appended ever after. It says what it waits for.
-Stopped or killed between, it goes on from there when it is started so again. What agents are due, and the
-flat fee, stay on record: ledger bal 'agent:*'.`,
+A second hub of the same domain stands by until the first is gone. It needs a data directory and a journal
+name (SOUK_HUB_JOURNAL) of its own.
+
+--close ends a hub for good. Stop its daemon and every hub that stands by for it, then run it with the same
+file and --close. It takes no task, settles what still runs, hands all client money that it has back to the
+treasury, and waits until its surplus is paid out (souk distribute). Then the treasury counts it as ended, and
+its journal is closed: nothing can be appended to it again. It says what it waits for. If it is stopped or
+killed on the way, run it with --close again. What agents are due, and the flat fee, stay on record:
+ledger bal 'agent:*'.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {

@@ -18,11 +18,13 @@ func balanceCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "balance CLIENT",
 		Short: "Say what a client has, and where its money lies",
-		Long: `Says what a client has left with the treasury, and what each hub that was granted some of
-its money has of it: available for tasks, held for tasks that run, and spent.
+		Long: `Says how much money a client has, and where it lies. The treasury keeps deposits and
+gives part of them to the hubs that serve the client's tasks. Of each such hub it is shown what is available
+for tasks, held for tasks that run, and spent so far. What is available at a hub is still the client's: the
+hub gives it back when another hub or a payout needs it.
 
-The treasury asks the hubs and waits a second for them. A hub that does not answer is named with the most
-that it can have; its money is not lost, and comes back when the hub does. Nothing moves.`,
+The treasury asks the hubs and waits a second for them. For a hub that does not answer, the most that it can
+have is shown. That money is not lost: it is there again when the hub is. No money is moved.`,
 		Example: `  souk balance alice
   souk balance alice --json --nats nats://127.0.0.1:4222`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -14,19 +14,19 @@ func distributeCommand(s *shared) *cobra.Command {
 	var number uint64
 	c := &cobra.Command{
 		Use:   "distribute HUB [AMOUNT]",
-		Short: "Let surplus of a hub leave, or say how much there is",
-		Long: `Takes credits out of the surplus of a hub, exactly this amount or nothing: to a client
-with --to, whose money with the treasury grows by it, else out of the market; paying it on is then yours
-to do. HUB is the name of the hub's journal. Without an amount it says what surplus there is, and nothing
-moves.
+		Short: "Pay out the surplus of a hub, or say how much there is",
+		Long: `Without AMOUNT it says how much surplus a hub has, and nothing moves. With AMOUNT it takes
+exactly this many credits out of it, or nothing. With --to they go to a client's money at the treasury.
+Without --to they leave the market, and paying them to somebody is up to you. HUB is the name of the hub's
+journal, by default its domain.
 
-The surplus is what clients paid beyond costs and the flat fee because others wanted the same slots. It is
-not the hub's: a hub that kept it would gain by bidding against its clients. So it leaves by the treasury's
-command alone. Give it away by a rule that nothing reported in those rounds can move, and later than them.
+The surplus is what clients paid beyond costs and the flat fee because others wanted the same slots. It does
+not belong to the hub: a hub that kept it would gain by bidding against its clients. So only the treasury can
+take it out. Decide who gets it by a rule on which nothing that was bid or reported in those rounds has any
+influence, and only after them. Otherwise it would pay to lie in order to get more.
 
-The hub records it first, the treasury then, and both under one number, which is printed. With --number a
-distribution is made once however often the command is repeated: so one whose answer was lost is asked for
-again. A hub that does not run distributes nothing.`,
+A distribution has a number, which is printed; the hub records it first, then the treasury. If the answer was
+lost, repeat the command with --number and that number: the money moves only once. The hub must be running.`,
 		Example: `  souk distribute math
   souk distribute math 2.50
   souk distribute math 2.50 --to alice --number 4 --nats nats://127.0.0.1:4222`,
@@ -37,7 +37,7 @@ again. A hub that does not run distributes nothing.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&to, "to", "", "client that it goes to; without, it leaves the market")
+	c.Flags().StringVar(&to, "to", "", "client that gets it; without, it leaves the market")
 	c.Flags().Uint64Var(&number, "number", 0,
 		"number of the distribution, to make it once; without, the next")
 	within := waiting(c, "the hub to answer")

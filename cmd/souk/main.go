@@ -35,11 +35,17 @@ func root() *cobra.Command {
 		Long: `Souk is a market in which clients buy LLM inference from agents: task by task, priced
 exactly, every sale recorded.
 
-  souk up                      bring a market up, all of it in this process, on loopback
-  souk submit "Hello"          ask it something, as client dev
+  souk run                     first look: a market brought up, dialogues played, a report, the ledger checked
+  souk up                      only bring a market up: all of it in this process, on loopback
+  souk submit "Hello"          ask a running market something, as client dev (who has money from the start)
+  souk fund alice 5            give another client money; souk balance alice says what is left
   souk replay FILE             play recorded dialogues through it
   souk load --rate 50          measure it under load
-  souk run                     all of that at once, with a report and a check of the ledger`,
+  ledger trace RECEIPT         what a task cost and why (submit prints its receipt); a command beside this one
+
+submit and the commands after it find the market by its data directory (--data), so run them in the directory
+where the market was started. A market of daemons or containers is found by --nats. Amounts are credits; one
+stands for one US dollar.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -79,8 +85,8 @@ func versionCommand() *cobra.Command {
 // reach gives a command that speaks to a market the flag --nats.
 func (s *shared) reach(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&s.nats, "nats", "",
-		"NATS server of the market, where it is one of services or containers and not that of --data "+
-			"(SOUK_MARKET_NATS)")
+		"NATS server of a market of daemons or containers; without, the market of --data is meant "+
+			"(environment: SOUK_MARKET_NATS)")
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f := c.Flags(); !f.Changed("nats") && !f.Changed("data") {

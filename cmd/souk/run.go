@@ -42,9 +42,13 @@ func runCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Bring a market up, play real dialogues through it, report, and check its ledger",
-		Long: `Brings a market up, plays the bundled dialogues through it as clients with different
-terms, first calmly, then beyond what it has slots for; reports; checks every record of the ledger;
-explains one contested round; and stays up.`,
+		Long: `Brings a market up and plays the bundled dialogues through it, as clients with different
+terms (what an answer is worth to them, and how long they will wait): first calmly, then beyond what it has
+slots for. Then it reports, checks every record of the ledger, explains one contested round, and prints
+commands to try in another terminal. The market stays up until Ctrl-C.
+
+It takes seconds and needs no GPU: the engines are simulated unless --vllm names real ones. The data directory
+is kept, and the next start on it goes on where this one ended. It listens on loopback alone.`,
 		Example: `  souk run
   souk run --exit --data /tmp/souk
   souk run --vllm http://127.0.0.1:8000 --vllm http://127.0.0.1:8001
@@ -62,7 +66,7 @@ explains one contested round; and stays up.`,
 		fmt.Sprintf("play only the first so many dialogues (default all; %d with --vllm, whose engines may "+
 			"be slow)", realDialogues))
 	c.Flags().DurationVar(&f.soak, "soak", 0,
-		"play again and again for so long, bringing the market down and up between")
+		"play again and again for so long, stopping and starting the market in between, and end")
 	return c
 }
 

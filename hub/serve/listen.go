@@ -70,7 +70,8 @@ func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
 	}
 }
 
-// onReply takes an agent's answer to a dispatch. Its subject names the hold, even where nobody was there.
+// onReply takes an agent's answer to a dispatch or a probe. The subject names the hold or the agent, so it is
+// known even when the answer is the server's own: that nobody listens.
 func (s *Server) onReply(m bus.Msg) {
 	absent := len(m.Data) == 0 && m.Header.Get("Status") == strconv.Itoa(noResponders)
 	if agent, ok := strings.CutPrefix(bus.LastToken(m.Subject), probeMark); ok {
@@ -110,7 +111,7 @@ func (s *Server) agentOf(hold string) string {
 func (s *Server) completions() bus.Handler {
 	return func(m bus.Msg) {
 		v := new(bus.Completion)
-		// what it says is judged by the Node, which has to answer
+		// Only the form is judged here. The Node judges the content, since the agent must get an answer.
 		if err := bus.DecodeForm(m.Data, v); err != nil {
 			s.measures.malformed()
 			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
@@ -163,7 +164,8 @@ func (s *Server) ask(f hub.Funds) {
 	s.counter <- struct{}{}
 	defer func() { <-s.counter }()
 	reply := s.answer(context.Background(), f)
-	// A time of its own: the Node must hear most of all that there was no answer in time.
+	// The request may have used up its own time. Just then the Node must hear that there was no answer, so
+	// handing it over has a time of its own.
 	late := time.NewTimer(hub.TreasuryTimeout)
 	defer late.Stop()
 	select {

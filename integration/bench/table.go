@@ -25,7 +25,8 @@ type Bar struct {
 	Bases    []float64 `json:"bases,omitempty"` // of each run
 }
 
-// ratio is a bar of so many times what was measured in turn with it, run by run.
+// ratio is a bar whose limit is a multiple of a base. The base was measured alternately with it, so that each
+// run has its own multiple.
 func ratio(name string, limit float64, of, unit string, runs, bases []float64, note string) Bar {
 	b := Bar{Name: name, Limit: limit, Unit: unit, Of: of, Note: note, Runs: runs, Bases: bases}
 	b.Measured, b.Base = median(runs), median(bases)

@@ -58,8 +58,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// afterRefusal is the least that a caller of a closed loop waits after a refusal: it would else do nothing
-// but be refused.
+// afterRefusal is the least that a caller of a closed loop waits after a refusal. Without it the caller would
+// only collect refusals as fast as it can.
 const afterRefusal = 50 * time.Millisecond
 
 // maxRefusalWait bounds what it waits where the market says how long.
@@ -106,7 +106,7 @@ func (l *load) open(ctx context.Context) {
 			return
 		}
 		select {
-		case room <- struct{}{}: // whoever waits here is late, and counted so
+		case room <- struct{}{}: // a task that waits here is late, and is measured from when it was due
 		case <-ctx.Done():
 			return
 		}
@@ -200,7 +200,8 @@ func (l *load) watch(ctx context.Context, over <-chan struct{}) []Usage {
 	}
 }
 
-// meters follow processes, each perhaps in several lives: a process that was started again begins at zero.
+// meters follow processes. A process that was started again counts its CPU time from zero, so each meter adds
+// up over its lives.
 type meters []*meter
 
 type meter struct {

@@ -55,8 +55,8 @@ func (t *Tally) Measure(now time.Time) {
 	t.measuring, t.begun = true, now
 }
 
-// Begin begins one answer, which was to be asked at a time: in an open loop what comes late is late from then
-// on.
+// Begin begins one answer. Its times count from when it was due, not from when it was sent. So in an open
+// loop the time for which a task is sent late counts, too.
 func (t *Tally) Begin(due time.Time) *Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -257,19 +258,17 @@ func hasZeroSector(b []byte, at int64) bool {
 }
 
 func allZero(b []byte) bool {
-	for len(b) >= 8 {
-		if binary.LittleEndian.Uint64(b) != 0 {
+	for len(b) > 0 {
+		n := min(len(b), len(zeros))
+		if !bytes.Equal(b[:n], zeros[:n]) {
 			return false
 		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
+		b = b[n:]
 	}
 	return true
 }
+
+var zeros [4096]byte
 
 // judgeTail decides what the bytes behind frame last are: nil if they are allocated space or a torn write
 // that nobody was told of, else the damage. b starts at offset at of the last segment and reaches to its end.

@@ -30,7 +30,8 @@ func TestALyingHubMakesNoMoney(t *testing.T) {
 			t.Errorf("%s: %d more came out of the hub than went in", test.name, -got)
 		}
 		moll, _ := b.tr.book.Prepaid("moll")
-		if want := market.Credits(1); test.lie <= 50 && moll != want+test.lie || test.lie > 50 && moll != want {
+		if want := market.Credits(1); test.lie <= 50 && moll != want+test.lie || test.lie > 50 &&
+			moll != want {
 			t.Errorf("%s: moll has %d", test.name, moll)
 		}
 		// nor by its returns afterwards, of money that it has said left

@@ -204,11 +204,11 @@ Sections that every daemon has, with their defaults:
 
   health: {listen: ""}                 # loopback address of /livez, /readyz and /stats (JSON); empty: none
   log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
-  stop: {within: 0s}                   # SIGTERM drains, and ends it within this (0s: its time to drain and
-                                       # 5 s); a second signal ends it at once
+  stop: {within: 0s}                   # after SIGTERM it ends what runs, then itself, within this (0s: its
+                                       # time to drain and 5 s); a second signal ends it at once
 
-It runs on half of the machine's cores at once, since it is seldom alone there; GOMAXPROCS in the environment
-changes that.
+It uses half of the machine's cores, since it is seldom alone there; GOMAXPROCS in the environment changes
+that.
 `
 
 // run serves until ctx ends, and sees to it that the end comes within the time stated.

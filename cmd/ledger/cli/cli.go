@@ -84,11 +84,13 @@ and the proof.
 
 It works beside a running market and on a copied directory, with no daemon, network or key, and changes
 nothing. PATH is a data directory (with journal/NAME in it), the directory of several journals, or that
-of one; without PATH it is --data. Amounts are credits.`,
-		Example: `  ledger check                      silence and exit 0 mean that all is as it should be
-  ledger bal 'client:*'             who has what
-  ledger round 17 --explain         why each price is what it is
-  ledger trace dev/task-1           one task, bid to receipt`,
+of one; without PATH it is --data. A hub's journal is named after its domain unless its file says otherwise.
+Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`,
+		Example: `  ledger check                              silence and exit 0 mean that all is as it should be
+  ledger bal 'client:*'                     who has what
+  ledger trace math/17/0                    one task by its receipt: bid, price, payment
+  ledger trace dev/task-1                   the same by client and task
+  ledger round 17 --journal math --explain  why each price is what it is; each journal counts its rounds`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

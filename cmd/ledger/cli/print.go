@@ -367,10 +367,10 @@ func (e *env) traceCommand() *cobra.Command {
 		Use:   "trace TASK [PATH...]",
 		Short: "One task, bid to receipt",
 		Long: `trace finds every record of a task: the round it was cleared in and what it could choose
-from, its hold, and how that ended. TASK is CLIENT/TASK, or a receipt's id (JOURNAL/ROUND/SLOT), or the
-task's id alone.`,
+from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/TASK, or a receipt's id
+(JOURNAL/ROUND/SLOT), or the task's id alone. trace shows what was recorded; ledger check proves it.`,
 		Example: `  ledger trace dev/task-1
-  ledger trace hub-maths/8/0`,
+  ledger trace math/8/0`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sources, err := e.open(args[1:])

@@ -101,8 +101,9 @@ func (e *env) roundCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "round N [PATH...]",
 		Short: "One round: who wanted what, who got it; with --explain, why each price is what it is",
-		Example: `  ledger round 17 --explain
-  ledger round 17 --journal hub-maths -O json`,
+		Example: `  ledger round 17 --journal math --explain
+  ledger round 17 --journal math -O json
+  ledger round 17 --explain souk-data/journal/math`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.ParseUint(args[0], 10, 64)
