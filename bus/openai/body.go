@@ -243,7 +243,7 @@ func (b *body) streamOptions(v Span) {
 			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk " +
 				"alone; every chunk counts its own tokens"))
 		}
-		return true
+		return b.refused == nil
 	})
 }
 
@@ -337,7 +337,7 @@ func (b *body) message() bool {
 	if b.Next() != '{' {
 		return b.fail("a message is an object with role and content")
 	}
-	if len(b.chat) == bus.MaxMessages {
+	if len(b.chat) == bus.MaxMessages && b.refused == nil {
 		b.refuse(unsupported("messages: more than %d; send fewer", bus.MaxMessages))
 	}
 	t := turn{from: len(b.rest)}
@@ -377,6 +377,9 @@ func (b *body) once(field *Span, v Span, name string) bool {
 }
 
 func (b *body) judgeMessage(i int, t turn) {
+	if b.refused != nil {
+		return
+	}
 	if t.role == (Span{}) || b.data[t.role.From] != '"' || t.role.To-t.role.From == 2 ||
 		t.role.To-t.role.From > bus.MaxID {
 		b.refuse(bad("messages[%d].role: a string such as system, user or assistant is expected", i))

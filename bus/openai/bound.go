@@ -161,7 +161,7 @@ func (b *body) judgeKwargs(v Span) {
 				"bytes is taken",
 				b.data[key.From+1:key.To-1], maxKwargBytes-2))
 		}
-		return ok
+		return ok && b.refused == nil
 	})
 }
 

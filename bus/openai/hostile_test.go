@@ -80,3 +80,23 @@ func TestWhatIsNoTextDoesNotContinue(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A body that is refused costs no more for being wrong many times.
+func TestARefusalIsMadeOnce(t *testing.T) {
+	many := func(s string) string { return strings.TrimSuffix(strings.Repeat(s+",", 20_000), ",") }
+	for _, body := range []string{
+		`{"messages":[` + many(`{}`) + `]}`,
+		`{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{` + many(`"a":{}`) + `}}`,
+		`{"messages":[{"role":"user","content":"x"}],"stream_options":{` +
+			many(`"continuous_usage_stats":true`) + `}}`,
+	} {
+		data := []byte(body)
+		if n := testing.AllocsPerRun(1, func() {
+			if _, _, no := DecodeRequest(data, nil, "ann", nil); no == nil {
+				t.Errorf("%.80s is taken", body)
+			}
+		}); n > 200 {
+			t.Errorf("%.80s: %.0f allocations", body, n)
+		}
+	}
+}
