@@ -313,6 +313,9 @@ func (n *Node) handOn(h *hold) bool {
 	t.msg.Attempt++
 	n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed,
 		fmt.Sprintf("agent %s did not answer, and says nothing", h.agent.id))
+	if t.state != done {
+		n.acks.put(h.id, bus.CodeMoved) // else it would tell the reader that it failed
+	}
 	return true
 }
 

@@ -99,3 +99,41 @@ func TestADistributionWhileARoundIsCleared(t *testing.T) {
 		t.Error(h.faults)
 	}
 }
+
+// An agent that was silent, and whose task another one has, is told so when it wakes: else it would tell the
+// task's reader that it failed, beside the one that serves.
+func TestAnAgentThatWakesHearsThatItsTaskMoved(t *testing.T) {
+	h := newHouse(t, nil)
+	h.pass(3 * h.n.cfg.Silence) // it hears whoever speaks
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	d := h.take("ann", "t1")
+	if h.agentOf(d) != "a-1" {
+		t.Fatal("a-1 is the better one")
+	}
+	for i := 0; len(h.dispatched) == 0; i++ {
+		if i > 100 {
+			t.Fatal("nobody else has the task")
+		}
+		h.must(h.step(&bus.Summary{Agent: "a-2", Boot: 1, Seq: uint64(i + 1), State: bus.StateReady, Slots: 1,
+			Price: card(1, 1, 4)}))
+		h.pass(h.n.cfg.DispatchTimeout / 2)
+	}
+	other := h.take("ann", "t1")
+	if other.Hold == d.Hold || other.Task.Attempt != 1 {
+		t.Fatalf("dispatched %+v", other)
+	}
+	h.accept(other)
+	for range 2 { // its first acknowledgement was lost
+		h.must(h.step(&bus.Completion{Agent: "a-1", Boot: 1, Hold: d.Hold, Client: "ann", Task: "t1",
+			Outcome: bus.OutcomeFailed, Code: bus.CodeAgentFailed, Unsaid: true, Inbox: "ack." + d.Hold}))
+		if got := h.ack(d.Hold); got != "ack moved" {
+			t.Errorf("it hears %q", got)
+		}
+	}
+	h.must(h.step(completion("a-2", other, market.Usage{Prompt: 100, Output: 50})))
+	if got := h.ack(other.Hold); got != "ack " {
+		t.Errorf("who served hears %q", got)
+	}
+}
