@@ -333,7 +333,8 @@ func (n *Node) complete(c *bus.Completion) error {
 	h := n.holds[c.Hold]
 	if h == nil {
 		code, ok := n.acks.get(c.Hold)
-		if !ok && n.book.Ended(c.Hold) != ledger.KindCapture {
+		if !ok && n.book.Ended(c.Hold) != ledger.KindCapture || code == bus.CodeMoved &&
+			c.Outcome != bus.OutcomeFailed { // it was served after all, and nothing is due
 			code = bus.CodeLate
 		}
 		n.stats.Late++

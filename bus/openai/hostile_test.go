@@ -49,7 +49,8 @@ func TestPartsAreBoundedHoweverTheyAreSpelled(t *testing.T) {
 
 // A text is the same however its part is spelled.
 func TestAPartIsTheSameInAnySpelling(t *testing.T) {
-	plain := mustDecode(t, `{"messages":[{"role":"user","content":[{"type":"text","text":"abc"}]}]}`, nil).Prompt
+	plain := mustDecode(t, `{"messages":[{"role":"user","content":[{"type":"text","text":"abc"}]}]}`,
+		nil).Prompt
 	for _, part := range []string{
 		`{"type":"t\u0065xt","text":"abc"}`, `{"text":"abc","type":"text"}`,
 		`{"te\u0078t":"x","text":"\u0061bc","type":"text"}`,

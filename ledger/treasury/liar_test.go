@@ -92,7 +92,8 @@ func TestAnAnswerThatComesAfterTheNextDistribution(t *testing.T) {
 	}
 }
 
-// A treasury that has too many questions under way does not say of a hub which it never asked that it is silent.
+// A treasury that has too many questions under way does not say of a hub which it never asked that it is
+// silent.
 func TestADistributionAmongTooManyQuestions(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "h")

@@ -118,8 +118,8 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		}
 		if op == "lie" {
 			m := bus.RecallReply{ID: fmt.Sprint(r.IntN(9)), Hub: hub, Client: client(),
-				Next: number(last + 1), Amount: credits(), Payee: client(), Surplus: credits(), Accepted: number(book.LastGrant(hub)),
-				Returned: number(book.LastReturn(hub))}
+				Next: number(last + 1), Amount: credits(), Payee: client(), Surplus: credits(),
+				Accepted: number(book.LastGrant(hub)), Returned: number(book.LastReturn(hub))}
 			if r.IntN(4) == 0 {
 				m.Avail, m.Held, m.Reserved = credits(), credits(), credits()
 			}
