@@ -130,7 +130,9 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 		}
 	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent said more
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
-		s.end = v.Answer.Result
+		end := *v.Answer.Result
+		end.Chunks = s.next // the hub does not count what an agent sent
+		s.end = &end
 	case f.failed != nil:
 		s.end = s.failureEnd(err, v)
 	default:

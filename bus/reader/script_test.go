@@ -225,6 +225,9 @@ func (p *scene) ready() {
 		} else {
 			r := p.s.Result()
 			say("over: %s", cmp.Or(strings.TrimSpace(string(r.Code)+" "+r.Message), "served to its end"))
+			if r.Chunks != p.s.next {
+				say("the end says %d chunks, and %d came", r.Chunks, p.s.next)
+			}
 		}
 	}
 }
