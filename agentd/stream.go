@@ -95,6 +95,14 @@ func (s *Stream) Cancel(now time.Time) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
+// Again takes in a dispatch of the same hold, which is served once. A hub that was started again names
+// another secret.
+func (s *Stream) Again(d *bus.Dispatch) {
+	if s.Hold == d.Hold && d.Secret != 0 {
+		s.secret = d.Secret
+	}
+}
+
 // Withdraw reports whether c is from the hub of the answer and takes the task back. It does if nothing of the
 // answer was sent, and c names the hold and the secret of the dispatch; a hub of an earlier version gives no
 // secret. The caller then ends the engine's request.

@@ -102,7 +102,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.inboxes = append(t.inboxes, m.Inbox)
 	quoted := n.quote(t, h.agent, false)
 	h.first = h.agent.worstFirst(t, &quoted)
-	h.state = dispatched
+	h.state, h.secret = dispatched, n.salts.Uint64()>>1|1 // the one of the former life is not in the journal
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1
 	n.handOut(h)

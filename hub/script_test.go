@@ -532,8 +532,8 @@ func (s *scene) tell(r *Ready) {
 			again = ", again"
 		}
 		s.dispatches[name] = *d
-		if len(d.Task.Body) == 0 {
-			s.t.Errorf("dispatch %s has no body", d.Hold)
+		if len(d.Task.Body) == 0 || d.Secret == 0 {
+			s.t.Errorf("dispatch %s has %d bytes of body, secret %d", d.Hold, len(d.Task.Body), d.Secret)
 		}
 		if d.Task.Attempt > 0 {
 			text += fmt.Sprintf(", attempt %d after %s", d.Task.Attempt, holdNames(d.Earlier))

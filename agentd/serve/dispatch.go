@@ -54,6 +54,10 @@ func (a *agent) accept(domain string, d *bus.Dispatch) (bus.DispatchReply, *agen
 	defer a.mu.Unlock()
 	reply, ok := a.core.Dispatch(domain, d)
 	if !ok {
+		s := a.streams.Find(agentd.StreamID{Client: d.Task.Client, Task: d.Task.ID})
+		if s != nil && reply.Code == "" {
+			s.Again(d)
+		}
 		return reply, nil
 	}
 	s := agentd.NewStream(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)

@@ -614,7 +614,10 @@ func TestWithdraw(t *testing.T) {
 				t.Fatalf("%s took it back", what)
 			}
 		}
-		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold, Secret: d.Secret})
+		again := *d // of its hub that was started again
+		again.Secret = 5
+		o.dispatch(&again)
+		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold, Secret: again.Secret})
 		c := o.done()
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed ||
 			!c[0].Unsaid || c[0].Cost != 0 {
