@@ -170,7 +170,13 @@ func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
 	for n := range times(1500) {
 		r := crowdRound(rng, n)
 		pruned := r
-		kept := p.Prune(&pruned, nil, len(r.Tasks), 3)
+		var arrived []int64
+		if n%2 == 0 { // some at the same time
+			for range r.Tasks {
+				arrived = append(arrived, rng.Int64N(1+int64(len(r.Tasks))))
+			}
+		}
+		kept := p.Prune(&pruned, arrived, len(r.Tasks), 3)
 		dropped += pruned.Pruned.Edges
 		o, err := Clear(pruned)
 		if err != nil {
@@ -189,8 +195,9 @@ func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
 		keys, shift := pruned.tieKeys(l.seats), 64-flow.TieBits(len(l.seats))
 		w := newWhole(&r, func(task int, at seat) int64 {
 			j, a := slices.Index(kept.Tasks, int32(task)), slices.Index(kept.Agents, at.agent)
-			if j < 0 || a < 0 || int(at.tier) >= len(pruned.Agents[a].Tiers) {
-				return 0 // gone: if it is needed below, the test fails
+			kept := func(e Edge) bool { return e.Task == j && e.Agent == a }
+			if !slices.ContainsFunc(pruned.Edges, kept) || int(at.tier) >= len(pruned.Agents[a].Tiers) {
+				return -1 << 50 // gone: if it is needed below, the test fails
 			}
 			return int64(keys.hash(int32(j), l.first[a]+at.tier) >> shift)
 		})
@@ -306,7 +313,7 @@ func TestPruneAtTheLimit(t *testing.T) {
 				}
 			}
 		}
-		q.Prune(&some, nil, len(r.Tasks), show)
+		q.Prune(&some, arrived, len(r.Tasks), show)
 		some.Pruned.Beyond = got.Pruned.Beyond
 		if d := gocmp.Diff(some, got); d != "" {
 			t.Fatalf("seed %d, round %d: limit %d, -as if the others had not come +got\n%s", seed, n, limit, d)
