@@ -516,8 +516,8 @@ func (a *Agent) Ready(now time.Time) Ready {
 	return r
 }
 
-// summary is what the agent says of itself. At a change it comes soon, and names no sessions if one did within
-// the last second: that a cache dropped one may be known a little later, and the list is nine tenths of it.
+// summary is what the agent says of itself. At a change it comes soon, and names no sessions if one did
+// within the last second: that a cache dropped one may be known a little later, and the list is nine tenths.
 func (a *Agent) summary(now time.Time) bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,

@@ -324,7 +324,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// What is cached is named once a second, however often there is news, and at once where an engine started anew.
+// What is cached is named once a second, however often there is news, and at once where an engine started
+// anew.
 func TestSummariesListSessionsOnceASecond(t *testing.T) {
 	a := newTestAgent(2, Config{})
 	a.Claimed(claim(5))

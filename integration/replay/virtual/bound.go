@@ -6,8 +6,8 @@ import (
 )
 
 // Bound is the share of prompt tokens that the same requests, in the order in which they came, would find
-// cached if all engines had one cache together and it dropped what is asked for again last, which no cache can
-// know (Belady 1966). Requests end at once in it. No policy reaches more with these engines.
+// cached if all engines had one cache together and it dropped what is asked for again last, which no cache
+// can know (Belady 1966). Requests end at once in it. No policy reaches more with these engines.
 func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 	next := make([]int, len(all)) // the request that goes on from each
 	last := map[int]int{}

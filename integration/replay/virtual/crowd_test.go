@@ -13,11 +13,11 @@ import (
 	"souk/market"
 )
 
-// Figures are the same however many processors there are, and a row that names nothing else is the market as it
-// is delivered.
+// Figures are the same however many processors there are, and a row that names nothing else is the market as
+// it is delivered.
 func TestSameSeedsSameRows(t *testing.T) {
-	o := CrowdOptions{Traces: []string{"small"}, Rules: []string{"two-block", "market", "market:max_known=65536"},
-		Seeds: []uint64{3, 9}, Engines: 2, Tasks: 150, Progress: func(int, int) {}}
+	o := CrowdOptions{Traces: []string{"small"}, Seeds: []uint64{3, 9}, Engines: 2, Tasks: 150,
+		Rules: []string{"two-block", "market", "market:max_known=65536"}, Progress: func(int, int) {}}
 	rows := func(processors int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 		rows, err := Crowd(t.Context(), o)
@@ -99,15 +99,13 @@ func TestRecordedArrivals(t *testing.T) {
 	}
 }
 
-// The bound is what the best of caches finds: by hand, three plays of two turns in a cache of six blocks.
+// The bound is what the best of caches finds: by hand, three plays of two turns in six blocks.
 func TestBound(t *testing.T) {
 	script := &Script{}
 	ask := func(play, turn int) *Request {
-		r := &Request{Play: play, Turn: turn, script: script, Job: Job{Prompt: 33, Output: 16}} // 2 and 3 blocks
-		if turn == 1 {
-			r.Prompt = 65 // 4
-		}
-		return r
+		// two full blocks of prompt, three with the answer; then four and five
+		return &Request{Play: play, Turn: turn, script: script,
+			Job: Job{Prompt: 33 + turn*32, Output: 16}}
 	}
 	all := []*Request{ask(1, 0), ask(2, 0), ask(3, 0), ask(2, 1), ask(3, 1), ask(1, 1)}
 	cfg := EngineConfig{Blocks: 4, BlockSize: 16} // one of which is reserved

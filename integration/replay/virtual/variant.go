@@ -9,9 +9,9 @@ import (
 	"souk/hub"
 )
 
-// MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from the
-// market as it is delivered: a setting of the hub by its path in the hub's file, as in market:terms.worth=20,
-// or named, where callers tell the names of their sessions.
+// MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from
+// the market as it is delivered: a setting of the hub by its path in the hub's file, as in
+// market:terms.worth=20, or named, where callers tell the names of their sessions.
 const MarketName = "market"
 
 const named = "named"
