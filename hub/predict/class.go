@@ -70,10 +70,10 @@ func (cs *Classes) Len() int { return len(cs.by) }
 // of its own, but fits those of its members, in the order in which they came, so that an agent that goes
 // takes with it what it said. No agent says much about the others:
 //
-//   - an agent that differs has an offset, and counts for itself alone, see differ;
-//   - where others have been seen, an observation counts as at most doubtful times the forecast, or its part,
+//   - an agent that differs counts for itself alone: see differ, and credit for those that differ much;
+//   - where two others have been seen, an observation counts as at most doubtful times the forecast, or its part,
 //     and an agent as at most as much as all others together;
-//   - means are of what the agents' own means say, each within twice and half of the median.
+//   - a mean is of what the agents' own means say, each within bounds.
 //
 // What is seen fades with what is seen of others, too: an agent that was unlucky, and is not asked any more
 // for that, is soon expected to be like the others again.
@@ -86,6 +86,7 @@ type Class struct {
 	ratio, share, itl float64
 
 	weight float64 // TTFTs that the last fit was made of
+	active int     // agents that they are of
 	keep   float64 // what an observation counts when the next one comes
 	since  int     // observations since the last fit
 	every  int     // so many are fitted together: in a class of many one changes little
@@ -126,9 +127,9 @@ func (c *Class) learned() {
 	}
 }
 
-// believed is what a TTFT of m counts as that was forecast otherwise.
+// believed is what a TTFT of m counts as that was forecast otherwise. Of two nobody knows who is wrong.
 func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
-	if c.weight-m.seen.line.weight() < enough {
+	if c.weight-m.seen.line.weight() < enough || c.active < 3 {
 		return ttft
 	}
 	forecast = max(forecast, 1) // a forecast of nothing must be able to grow
@@ -146,11 +147,10 @@ func (c *Class) fit() {
 	c.share = c.mean(c.prior.Share, c.prior.Weight, func(e *evidence) *mean { return &e.share })
 	c.itl = c.mean(0, 0, func(e *evidence) *mean { return &e.itl })
 
-	c.weight, active = c.seen(func(e *evidence) float64 { return e.line.weight() })
-	assumed := c.assumed(c.prior.Weight * c.left(c.weight, active))
-	for _, m := range c.members {
-		m.differs, m.offset = false, 0
-	}
+	c.weight, c.active = c.seen(func(e *evidence) float64 { return e.line.weight() })
+	base, perK, perTask := c.hinted(), ms(c.prior.PerToken)*1000, ms(c.prior.PerTask)
+	assumed := corners([3]float64{base, perK, perTask}, c.prior.Weight*c.left(c.weight, c.active))
+	c.credit()
 	c.coef = c.line(assumed)
 	if !c.differ() {
 		return
@@ -158,9 +158,12 @@ func (c *Class) fit() {
 	c.coef = c.line(assumed)
 	for _, m := range c.members {
 		if m.differs {
+			own := corners(c.coef, c.prior.Weight)
+			own.add(&m.seen.line, 1)
 			n := m.seen.line.weight()
-			off, _ := m.seen.line.off(&c.coef)
-			m.offset = off * n / (n + enough)
+			for i, x := range own.fit() {
+				m.own[i] = c.coef[i] + float64((x-c.coef[i])*n/(n+enough))
+			}
 		}
 	}
 }
@@ -193,21 +196,11 @@ func say(own, all float64) float64 {
 func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float64 {
 	all, active := c.seen(func(e *evidence) float64 { return pick(e).weight })
 	weight *= c.left(all, active)
-	c.own = c.own[:0]
-	for _, m := range c.members {
-		if o := pick(&m.seen); o.weight >= enough {
-			c.own = append(c.own, o.value())
-		}
-	}
-	least, most := 0.0, math.Inf(1)
-	if len(c.own) > 2 { // of two nobody knows who is wrong
-		median := c.median()
-		least, most = median/2, median*2
-	}
+	least, most := c.bounds(pick)
 	sum := float64(assumed * weight)
 	for _, m := range c.members {
 		if o := pick(&m.seen); o.weight > 0 {
-			w := o.weight * say(o.weight, all)
+			w := float64(o.weight * say(o.weight, all))
 			sum += float64(w * min(max(o.value(), least), most))
 			weight += w
 		}
@@ -218,34 +211,86 @@ func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float6
 	return sum / weight
 }
 
+// bounds are those within which what a member says is believed: a quarter around the median where three have
+// said enough, else more. Of two nobody knows who is wrong.
+func (c *Class) bounds(pick func(*evidence) *mean) (least, most float64) {
+	for _, b := range []struct{ weight, factor float64 }{{enough, 1.25}, {1, doubtful}} {
+		c.own = c.own[:0]
+		for _, m := range c.members {
+			if o := pick(&m.seen); o.weight >= b.weight {
+				c.own = append(c.own, o.value())
+			}
+		}
+		if len(c.own) > 2 {
+			return c.median() / b.factor, c.median() * b.factor
+		}
+	}
+	return 0, math.Inf(1)
+}
+
 // median is the lower median of own.
 func (c *Class) median() float64 {
 	slices.Sort(c.own)
 	return c.own[(len(c.own)-1)/2]
 }
 
-// assumed is the prior as observations at the corners of what prompts look like, so that the equations have a
-// solution from the start. Of what the agents say of themselves it takes the lower median.
-func (c *Class) assumed(weight float64) (s sums) {
+// corners is a line as observations at the corners of what prompts look like, so that the equations have a
+// solution from the start.
+func corners(line [3]float64, weight float64) (s sums) {
+	for _, x := range [][3]float64{{1, 0, 0}, {1, 2, 0}, {1, 0, 4}, {1, 2, 4}} {
+		s.enter(x, line[0]+float64(line[1]*x[1])+float64(line[2]*x[2]), weight/4)
+	}
+	return s
+}
+
+// hinted is the lower median of the bases that the members say they have.
+func (c *Class) hinted() float64 {
 	c.own = c.own[:0]
 	for _, m := range c.members {
 		c.own = append(c.own, m.base)
 	}
-	base, perK, perTask := c.median(), ms(c.prior.PerToken)*1000, ms(c.prior.PerTask)
-	for _, x := range [][3]float64{{1, 0, 0}, {1, 2, 0}, {1, 0, 4}, {1, 2, 4}} {
-		s.enter(x, base+float64(perK*x[1])+float64(perTask*x[2]), weight/4)
-	}
-	return s
+	return c.median()
 }
 
 // line is fitted to what is assumed and what was seen of the members that are like the others.
 func (c *Class) line(all sums) [3]float64 {
 	for _, m := range c.members {
-		if !m.differs {
+		if m.credible && !m.differs {
 			all.add(&m.seen.line, say(m.seen.line.weight(), c.weight))
 		}
 	}
 	return all.fit()
+}
+
+// credit finds whose answers are believed for a first line: those that took, by what the prior expects of
+// such tasks, between doubtful times and such a part of what the median agent took.
+func (c *Class) credit() {
+	taken := func(m *Means) float64 {
+		s := &m.seen.line
+		expected := float64(ms(c.prior.Base)*s.xx[0][0]) + float64(ms(c.prior.PerToken)*1000*s.xx[0][1]) +
+			float64(ms(c.prior.PerTask)*s.xx[0][2])
+		if expected == 0 {
+			expected = s.xx[0][0]
+		}
+		return s.xy[0] / expected
+	}
+	c.own = c.own[:0]
+	for _, m := range c.members {
+		m.differs, m.credible = false, false
+		if m.seen.line.weight() > 0 {
+			c.own = append(c.own, taken(m))
+		}
+	}
+	if len(c.own) == 0 {
+		return
+	}
+	median := c.median()
+	for _, m := range c.members {
+		if m.seen.line.weight() > 0 {
+			t := taken(m)
+			m.credible = t >= median/doubtful && t <= median*doubtful
+		}
+	}
 }
 
 // differ finds the members that are unlike the others, and says whether there are any: the TTFT of such a one

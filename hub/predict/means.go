@@ -59,7 +59,7 @@ func (p Prior) Validate() error {
 // Means is what was seen of one agent. It forecasts by what was seen of all agents of its class, as running
 // means that forget: TTFT = base + perToken * uncached + perTask * running, fitted by least squares over
 // decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's estimate. What the
-// agent has for itself is an offset in TTFT, once there is evidence for it, and the slowest time between
+// agent has for itself is how its TTFT differs, once there is evidence for it, and the slowest time between
 // tokens. Forecasts depend on nothing but what the class was made with and what it was taught, in that order,
 // so that the same history gives the same round. Not for concurrent use.
 type Means struct {
@@ -67,11 +67,11 @@ type Means struct {
 	class *Class
 	seen  evidence
 
-	measured bool    // a TTFT was
-	base     float64 // the height of the line that is assumed, in milliseconds
-	differs  bool    // from the class, so that it has an offset
-	offset   float64 // of its TTFT from the class's line, in milliseconds
-	slowest  float64 // seconds
+	base     float64    // the height of the line that it says it has, in milliseconds
+	credible bool       // its TTFTs are not far from the others'
+	differs  bool       // from its class: own is the line that it is forecast by
+	own      [3]float64 // the class's, drawn to what was seen of the agent
+	slowest  float64    // seconds
 }
 
 // evidence is the decayed sums of what was seen.
@@ -163,7 +163,10 @@ func (m *Means) Forecast(f Features) Forecast {
 // expect is the TTFT expected of so many tokens to compute beside so many tasks, in milliseconds.
 func (m *Means) expect(uncached, running int) float64 {
 	c := &m.class.coef
-	return c[0] + float64(c[1]*float64(uncached)/1000) + float64(c[2]*float64(running)) + m.offset
+	if m.differs {
+		c = &m.own
+	}
+	return c[0] + float64(c[1]*float64(uncached)/1000) + float64(c[2]*float64(running))
 }
 
 // span turns seconds into a duration between 0 and an hour.
@@ -196,21 +199,20 @@ func (m *Means) Learn(f Features, o Observation) {
 		uncached := max(1, o.Prompt-cached)
 		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), m.expect(uncached, f.InFlight))
 		e.line.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, ttft, 1)
-		m.measured = true
 	}
 	m.class.learned()
 }
 
 // Hint takes in the mean TTFT that an agent says of itself. It shifts the line that is assumed, as the agent
-// knows its engine better than a table does; the slopes stay. Once something was measured there hints count
-// no more, but for one far below the one in force: that was a mistake, and would weigh on every forecast
+// knows its engine better than a table does; the slopes stay. Once the class was seen hints count no
+// more, but for one far below the one in force: that was a mistake, and would weigh on every forecast
 // until many tasks have shown so, of which none might come.
 func (m *Means) Hint(ttft time.Duration) {
 	base := ms(m.prior.Base)
 	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens
-		base = max(0, min(ms(ttft), 3.6e6)-ms(m.prior.PerToken)*1000/2)
+		base = max(0, min(ms(ttft), 3.6e6)-float64(ms(m.prior.PerToken)*500))
 	}
-	if base != m.base && (!m.measured || base < m.base/4) {
+	if base != m.base && (m.class.weight == 0 || base < m.base/4) {
 		m.base = base
 		m.class.fit()
 	}
