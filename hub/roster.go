@@ -80,8 +80,16 @@ func (n *Node) drop(a *agent) {
 	if i, ok := n.find(a.id); ok {
 		n.roster = slices.Delete(n.roster, i, i+1)
 	}
+	n.classes.Leave(a.predictor)
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
+}
+
+// classify puts an agent into the class of those that are forecast like it.
+func (n *Node) classify(a *agent) {
+	n.classes.Enter(predict.Key{
+		Model: a.reg.Model, Hardware: a.class, Context: a.reg.MaxModelLen, Price: a.price,
+	}, a.predictor)
 }
 
 // Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
@@ -122,6 +130,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
 	}
 	if reg.Model != a.reg.Model {
+		n.classes.Leave(a.predictor)
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}
 	if fresh {
@@ -131,6 +140,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
 	a.silentFrom = n.at(n.cfg.Silence)
 	n.tariff(a)
+	n.classify(a)
 	n.callFor(a)
 	n.listen(a)
 	n.news()
@@ -193,8 +203,9 @@ func (n *Node) summarised(s *bus.Summary) error {
 	}
 	if err := s.Price.Validate(); err != nil {
 		n.stats.BadPrices++
-	} else {
+	} else if a.price != s.Price {
 		a.price = s.Price // for later rounds: a hold carries the card it was made with
+		n.classify(a)
 	}
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
 	a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
