@@ -107,6 +107,7 @@ type Node struct {
 	roster []*agent // sorted by id
 	kinds  kinds
 	batch  *batch.Batch[*task]
+	room   room
 	round  scratch
 
 	led     time.Time // since when
