@@ -11,7 +11,8 @@ import (
 // kind is what agents have in common that are alike but for what each holds and has running. A task is quoted
 // once on all of them that hold as much of its prompt and run as many tasks.
 type kind struct {
-	id int
+	id   int
+	line predict.Line
 
 	round  uint64 // when it was last asked for its groups
 	groups []group
@@ -22,17 +23,17 @@ type group struct{ running, free, index int }
 
 // kindOf is all that a quote, or an offer of free slots, reads of an agent beside its belief and its load.
 type kindOf struct {
-	predictor *predict.Means
-	model     string
-	price     market.Price
-	tariff    market.Credits
-	context   int
-	template  bus.Template
-	measured  bool
-	scores    string
-	settle    string
-	slots     int
-	tiers     string
+	line     predict.Line
+	model    string
+	price    market.Price
+	tariff   market.Credits
+	context  int
+	template bus.Template
+	measured bool
+	scores   string
+	settle   string
+	slots    int
+	tiers    string
 }
 
 // kinds are those of the agents of the roster.
@@ -46,10 +47,10 @@ type kinds struct {
 
 // kind is the kind of an agent, found again after it was set to nil because what makes it may have changed.
 func (n *Node) kind(a *agent) *kind {
-	if a.kind != nil {
+	if a.kind != nil && a.kind.line == a.predictor.Line() {
 		return a.kind
 	}
-	of := kindOf{predictor: a.predictor, model: a.reg.Model, price: a.price, tariff: a.tariff,
+	of := kindOf{line: a.predictor.Line(), model: a.reg.Model, price: a.price, tariff: a.tariff,
 		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle,
 		slots: a.slots, tiers: fmt.Sprint(a.tiers)}
 	if a.reg.Template != nil {
@@ -65,7 +66,7 @@ func (n *Node) kind(a *agent) *kind {
 			}
 		}
 		s.next++
-		k = &kind{id: s.next}
+		k = &kind{id: s.next, line: of.line}
 		s.all[of] = k
 	}
 	a.kind = k
@@ -87,11 +88,11 @@ func (k *kind) group(round uint64, running, free, next int) int {
 	return next
 }
 
-// quoted is a quote that a task keeps while it waits: on an agent of a kind, as its predictor stood, that
+// quoted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that
 // holds so much of the prompt and runs so many tasks.
 type quoted struct {
 	kind    *kind
-	taught  uint64
+	fits    uint64
 	held    int
 	running int
 	quote   quote
@@ -103,13 +104,13 @@ const quotesKept = 16
 
 // quoted is what t is quoted on a while so many tasks run there. It is good until the next.
 func (n *Node) quoted(t *task, a *agent, running int) *quote {
-	k, taught, held := n.kind(a), a.predictor.Taught(), a.held(t)
+	k, fits, held := n.kind(a), a.predictor.Fits(), a.held(t)
 	if t.quotes == nil {
 		t.quotes = n.kinds.take()
 	}
 	q := &t.quotes[uint(k.id+7*running+held>>4)%quotesKept]
-	if q.kind != k || q.taught != taught || q.held != held || q.running != running {
-		*q = quoted{k, taught, held, running, n.quote(t, a, running, held)}
+	if q.kind != k || q.fits != fits || q.held != held || q.running != running {
+		*q = quoted{k, fits, held, running, n.quote(t, a, running, held)}
 	}
 	return &q.quote
 }
