@@ -194,6 +194,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	m := t.msg
 	joined, reading, serving, fitting, timely, longest := 0, 0, 0, 0, 0, 0
 	best, short := market.Credits(-1), market.Credits(0)
+	n.kinds.visits++
 	for _, a := range n.roster {
 		if !a.joined || slices.Contains(t.failedAt, a.id) {
 			continue
@@ -208,11 +209,15 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		}
 		serving++
 		longest = max(longest, a.reg.MaxModelLen)
-		if !a.fits(t) {
+		held := a.held(t)
+		if n.kind(a).equals(n.kinds.visits, a, 0, 0, held) > 0 {
+			continue // it has nothing to add
+		}
+		q := n.quoted(t, a, 0, held)
+		if !a.takes(q.prompt) {
 			continue
 		}
 		fitting++
-		q := n.quoted(t, a, 0)
 		if n.now.Add(q.forecast.TTFT).After(t.deadline) {
 			continue
 		}

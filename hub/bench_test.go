@@ -34,7 +34,7 @@ func newLoad(b *testing.B, agents, slots, closesAt int) *load {
 		b.Fatal(err)
 	}
 	for i := range agents {
-		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i%50)/100,
+		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i%4)/100,
 			card(1, 1, market.Credits(4+i%3)))
 		if err := n.Join(l.now, r); err != nil {
 			b.Fatal(err)

@@ -255,7 +255,7 @@ func (n *Node) Tick(now time.Time) {
 func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
-		for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots()) {
+		for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
 			n.clear()
 		}
 		n.out.Rounds = int(n.stats.Rounds - before)
@@ -272,7 +272,7 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots() > 0 {
+	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
 	}
 	return earlier(at, n.status.next)

@@ -2,7 +2,9 @@ package hub
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -16,9 +18,10 @@ import (
 type scratch struct {
 	made   uint64   // rounds, whether anything came of them
 	tasks  []*task  // that wait, by arrival
-	agents []*agent // that have room, by id
+	agents []*agent // that have room, by lot: of equals the first are taken
 	free   []int    // slots of each
 	pairs  []pair
+	spared int // pairs like others
 
 	whole   market.Round // of all that wait, by arrival, before pruning
 	tiers   []market.Tier
@@ -83,23 +86,41 @@ func (n *Node) collect() {
 			s.agents, s.free = append(s.agents, a), append(s.free, free)
 		}
 	}
+	last, prev := n.book.LastRound()
+	lot := rand.New(rand.NewPCG(binary.BigEndian.Uint64(prev[:]), last))
+	lot.Shuffle(len(s.agents), func(i, j int) {
+		s.agents[i], s.agents[j] = s.agents[j], s.agents[i]
+		s.free[i], s.free[j] = s.free[j], s.free[i]
+	})
 	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
 	for _, t := range s.tasks {
 		t.fate = unmet
 	}
 }
 
-// meet quotes every task on every agent that may serve it, bids aside.
+// meet quotes every task on every agent that may serve it, bids aside. Of agents that are equal in all, a task
+// looks at as many as there are tasks, as one of these is always free: so an idle fleet makes a round neither
+// large nor slow. A regime draws for each agent, so under one no two are equal.
 func (n *Node) meet() {
 	s := &n.round
-	s.pairs = s.pairs[:0]
+	s.pairs, s.spared = s.pairs[:0], 0
 	idle := n.cfg.Regime.Idle()
 	for i, t := range s.tasks {
+		n.kinds.visits++
 		for k, a := range s.agents {
-			if !n.usable(t, a) {
+			if !a.suits(t) {
 				continue
 			}
-			q := n.quoted(t, a, len(a.holds))
+			held := a.held(t)
+			if idle && len(s.tasks) < len(s.agents) &&
+				n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], held) >= len(s.tasks) {
+				s.spared++
+				continue
+			}
+			q := n.quoted(t, a, len(a.holds), held)
+			if !a.takes(q.prompt) {
+				continue
+			}
 			p := pair{task: int32(i), agent: int32(k), ttft: q.forecast.TTFT, cost: q.cost}
 			if !idle {
 				fresh := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output})
@@ -199,6 +220,7 @@ func (n *Node) assemble() market.Round {
 	w.Sellers = n.sellers(s.sellers)
 	r := *w
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
+	r.Pruned.Edges += s.spared
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	r.Sort()
 	for _, i := range s.kept.Tasks {
@@ -223,8 +245,8 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		}
 		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
-		t, a := s.left[i], s.sellers[s.kept.Agents[k]]
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
+		t, a := s.left[i], n.lookup(string(aw.Agent))
+		h := n.newHold(t, a, n.quoted(t, a, len(a.holds), a.held(t)), r.Number, slot, aw)
 		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
@@ -236,7 +258,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	for slot, h := range holds {
 		n.start(placed[slot], h, &o.Awards[slot])
 	}
-	n.notePrices(o)
+	n.notePrices(r, o)
 	n.notePeaks()
 	n.status.changed = true
 	return nil
@@ -344,14 +366,13 @@ func (n *Node) handOut(h *hold) {
 
 // notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
 // more, as nothing competed for it, has none.
-func (n *Node) notePrices(o *market.Outcome) {
-	s := &n.round
-	for _, a := range s.agents {
+func (n *Node) notePrices(r *market.Round, o *market.Outcome) {
+	for _, a := range n.round.agents {
 		a.slotPrice = 0
 	}
 	for _, p := range o.Prices {
 		if p.Tier == 0 {
-			s.sellers[s.kept.Agents[p.Agent]].slotPrice = p.Price
+			n.lookup(string(r.Agents[p.Agent].Agent)).slotPrice = p.Price
 		}
 	}
 }
