@@ -107,8 +107,9 @@ type Node struct {
 
 	roster  []*agent         // sorted by id
 	classes *predict.Classes // of those that are forecast alike
+	kinds   kinds
 	batch   *batch.Batch[*task]
-	left    []*task // not placed when last considered; they wait for a call of news
+	room    room
 	round   scratch
 
 	led     time.Time // since when
@@ -121,7 +122,7 @@ type Node struct {
 	ended   []*task           // remembered, in the order of their end, from index forgot on
 	forgot  int
 	open    int
-	waiting int // in batch or left
+	waiting int // in batch
 
 	holds    map[string]*hold
 	acks     recent[string, bus.Code] // of ended holds
@@ -145,9 +146,9 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
 		salts:   rand.NewChaCha8(seed),
-		classes: predict.NewClasses(cfg.Prior),
-		batch:   batch.New[*task](cfg.Batch),
-		known:   map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
+		classes: predict.NewClasses(cfg.Prior), kinds: kinds{all: map[kindOf]*kind{}},
+		batch: batch.New[*task](cfg.Batch),
+		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
@@ -254,7 +255,7 @@ func (n *Node) Tick(now time.Time) {
 func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
-		for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots()) {
+		for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
 			n.clear()
 		}
 		n.out.Rounds = int(n.stats.Rounds - before)
@@ -271,7 +272,7 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots() > 0 {
+	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
 	}
 	return earlier(at, n.status.next)
@@ -334,11 +335,7 @@ func (n *Node) fault(err error) {
 
 // news says that what did not fit may fit now: all who were left are considered again.
 func (n *Node) news() {
-	for _, t := range n.left {
-		n.batch.Add(t, t.arrived)
-	}
-	clear(n.left)
-	n.left = n.left[:0]
+	n.batch.Wake()
 	n.status.changed = true
 }
 

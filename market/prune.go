@@ -2,8 +2,6 @@ package market
 
 import (
 	"cmp"
-	"encoding/binary"
-	"math/bits"
 	"slices"
 )
 
@@ -18,11 +16,11 @@ import (
 //	agents that are better for j have T slots or more
 //
 // An edge is better if its weight is greater, or the same and its task came before, or both the same and
-// its agent stands before by lot: no bid is in that order, and it keeps rounds small where many bid alike
-// or agents are alike. It is the order of weights to which each edge adds an infinitesimal that falls with
-// its task's arrival and a smaller one that falls with its agent's lot. By those weights, where the first
-// rule drops an edge, some task with a better one to k is left out whatever is done with S slots and one
-// more, and would add more in j's place; where the second does, a slot that is better for j is free. So no
+// its agent stands before in the list, which a hub gives by lot: no bid is in that order, and it keeps
+// rounds small where many bid alike or agents are alike. It is the order of weights to which each edge adds
+// an infinitesimal that falls with its task's arrival and a smaller one that falls with its agent's place.
+// By those weights, where the first rule drops an edge, some task with a better one to k is left out
+// whatever is done with S slots and one more, and would add more in j's place; where the second does, a slot that is better for j is free. So no
 // best assignment uses the edge, in the round, with a slot more, or without the tasks of one client; and as
 // the infinitesimals vanish that is: welfare, slot prices and bills are those of the whole round, and the
 // awards are of its best. Without the exception for a client the first rule would be wrong under
@@ -37,7 +35,6 @@ type Pruner struct {
 	place  []int32 // of every task among them
 	client []int32 // of every task, numbered
 	weight []int64 // of every edge at its agent's first tier
-	lots   []int64 // of every agent
 	keep   []bool  // of every edge
 	head   []int32 // where the items of each agent begin
 	items  []item
@@ -74,9 +71,10 @@ type Kept struct {
 	Beyond               []int32 // tasks that went because the round was at its limit
 }
 
-// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks in another order, which
-// they keep, and is complete but for Others and Pruned, which Prune sets: for each task that is kept the show
-// best of the edges that went. All lists of r are new then, and share no memory with those before.
+// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks and agents in another
+// order, which they keep. It is complete but for Others and Pruned, which Prune sets: for each task that is
+// kept the show best of the edges that went. All lists of r are new then, and share no memory with those
+// before.
 //
 // At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
 // round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
@@ -110,12 +108,6 @@ func (p *Pruner) begin() {
 		if tiers := r.Agents[e.Agent].Tiers; len(tiers) > 0 {
 			p.weight[i] = int64(e.Weight(tiers[0], r.Fee) - r.Tasks[e.Task].loss())
 		}
-	}
-	p.lots = resize(p.lots, len(r.Agents))
-	seed := binary.BigEndian.Uint64(r.Prev[:]) + r.Number
-	for k := range p.lots {
-		hi, lo := bits.Mul64(seed^uint64(k+1), 0x9e3779b97f4a7c15)
-		p.lots[k] = int64((hi ^ lo) >> 1)
 	}
 	p.place, p.client = resize(p.place, len(r.Tasks)), resize(p.client, len(r.Tasks))
 	for t := range p.place {
@@ -193,13 +185,19 @@ func (p *Pruner) within(first int) (tasks int) {
 		}
 		return tasks
 	}
-	p.byAgent(first)
-	slots := 0
-	for k := range r.Agents {
-		slots += r.Agents[k].slots(len(p.items[p.head[k]:p.head[k+1]]))
-	}
-	for k := range r.Agents {
-		p.agent(p.items[p.head[k]:p.head[k+1]], slots)
+	if len(r.Tasks) > 1 {
+		p.byAgent(first)
+		slots := 0
+		for k := range r.Agents {
+			slots += r.Agents[k].slots(len(p.items[p.head[k]:p.head[k+1]]))
+		}
+		for k := range r.Agents {
+			p.agent(p.items[p.head[k]:p.head[k+1]], slots)
+		}
+	} else { // nothing is above
+		for i, w := range p.weight {
+			p.keep[i] = w >= 0 && first > 0
+		}
 	}
 	for _, row := range p.rows() {
 		if slices.Contains(p.keep[row[0]:row[1]], true) {
@@ -332,7 +330,7 @@ func (p *Pruner) task(lo, hi, tasks int) {
 	slots := 0
 	for i := lo; i < hi; i++ {
 		if p.keep[i] {
-			p.row = append(p.row, item{weight: p.weight[i], order: p.lots[r.Edges[i].Agent], edge: int32(i)})
+			p.row = append(p.row, item{weight: p.weight[i], order: int64(r.Edges[i].Agent), edge: int32(i)})
 			slots += r.Agents[r.Edges[i].Agent].slots(tasks)
 		}
 	}

@@ -88,9 +88,10 @@ type Class struct {
 	weight float64 // TTFTs that the last fit was made of
 	active int     // agents that they are of
 	keep   float64 // what an observation counts when the next one comes
-	since  int     // observations since the last fit
-	every  int     // so many are fitted together: where much was seen, one changes little
-	faded  int     // observations that what was seen before has not faded for yet
+	fits   uint64
+	since  int // observations since the last fit
+	every  int // so many are fitted together: where much was seen, one changes little
+	faded  int // observations that what was seen before has not faded for yet
 
 	own []float64 // scratch
 }
@@ -138,6 +139,7 @@ func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
 
 // fit makes the class's forecast of what was seen of its members.
 func (c *Class) fit() {
+	c.fits++
 	c.since = 0
 	count, active := c.seen(func(e *evidence) float64 { return e.count })
 	c.keep = 1 - 1/(c.prior.Memory*float64(active))

@@ -218,6 +218,23 @@ func (m *Means) Hint(ttft time.Duration) {
 	}
 }
 
+// Line is what agents have in common that are forecast alike.
+type Line struct {
+	class *Class
+	own   *Means // nil: the class's
+}
+
+// Line is the one that m is forecast by. It says the same until [Means.Fits] changes.
+func (m *Means) Line() Line {
+	if m.differs {
+		return Line{m.class, m}
+	}
+	return Line{m.class, nil}
+}
+
+// Fits counts how often what m is forecast by was made anew.
+func (m *Means) Fits() uint64 { return m.class.fits }
+
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
 
