@@ -30,7 +30,7 @@ var floors = []floor{
 		"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "agentd/vllm", "ledger/journal",
 		"hub/serve", "agentd/serve", "classifier/serve", "ledger/treasury/serve", "bus/client", "bus/gateway",
 	}},
-	{name: "what drivers share, and shells", packages: []string{"bus/rawconn", "bus/follow"}},
+	{name: "what drivers share, and shells", packages: []string{"bus/rawconn", "bus/follow", "bus/etcdlog"}},
 	{name: "the machines", packages: []string{
 		"hub", "classifier", "classifier/train", "agentd", "ledger/treasury",
 	}, pure: true},

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"souk/bus/etcdlog"
 	"souk/ledger"
 )
 
@@ -137,7 +138,7 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 }
 
 func (j *Journal) start() error {
-	dir, lg := walDir(j.dir), zapTo(j.cfg.Log)
+	dir, lg := walDir(j.dir), etcdlog.New(j.cfg.Log, "journal: ")
 	if !wal.Exist(dir) {
 		if hasLived(j.dir) {
 			return lost(dir)

@@ -41,7 +41,7 @@ func (s *Server) take(m bus.Msg) {
 		s.dropped.Add(1)
 		return
 	}
-	r := request{op: bus.LastToken(m.Subject), reply: m.Reply, json: isJSON(m.Data)}
+	r := request{op: bus.LastToken(m.Subject), reply: m.Reply, json: bus.WantsJSON(m.Data, m.Header)}
 	if err := bus.Decode(m.Data, &r.req); err != nil {
 		var e *bus.Error
 		if !errors.As(err, &e) {
@@ -78,16 +78,4 @@ func (s *Server) send(r request, reply bus.FundsReply) {
 		s.d.Log.Warn("treasury: answer lost; it is given again when asked with the same id",
 			"op", r.op, "id", r.req.ID, "err", err)
 	}
-}
-
-// isJSON reports whether a request is a JSON object: a msgpack map begins with another byte.
-func isJSON(data []byte) bool {
-	for _, c := range data {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-			continue
-		}
-		return c == '{'
-	}
-	return false
 }
