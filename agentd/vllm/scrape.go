@@ -11,6 +11,10 @@ import (
 	"strconv"
 	"strings"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"souk/agentd"
 )
 
@@ -54,89 +58,29 @@ func (e *Engine) Generated(ctx context.Context) (*int64, error) {
 
 // generated returns nil where the page has no such counter, by exactly this name.
 func generated(page []byte) (n *int64) {
-	samples(page, func(name, _ []byte, v float64) {
-		if string(name) == "vllm:generation_tokens_total" {
+	for _, m := range samples(page, "vllm:generation_tokens_total") {
+		if v := m.GetUntyped().GetValue(); v >= 0 && v <= 1<<53 {
 			if n == nil {
 				n = new(int64)
 			}
 			*n += int64(v)
 		}
-	})
+	}
 	return n
 }
 
-// samples calls f for each sample of a page in Prometheus' text format whose name begins with "vllm:":
-// name, what is between the braces, value. Lines that cannot be read, and values beyond
-// what a count can be, are passed over.
-func samples(page []byte, f func(name, labels []byte, v float64)) {
+// samples are those of one name on a page in Prometheus' text format. Lines that cannot be read are passed over.
+func samples(page []byte, name string) (all []*dto.Metric) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
 	for line := range bytes.Lines(page) {
-		if !bytes.HasPrefix(line, []byte("vllm:")) {
-			continue
-		}
-		line = bytes.TrimSpace(line)
-		n := bytes.IndexAny(line, "{ ")
-		if n < 0 {
-			continue
-		}
-		name, labels, rest := line[:n], []byte(nil), line[n:]
-		if rest[0] == '{' {
-			closing := braces(rest)
-			if closing < 0 {
-				continue
+		if bytes.HasPrefix(line, []byte(name)) {
+			text := strings.NewReader(string(bytes.TrimSpace(line)) + "\n")
+			if families, err := parser.TextToMetricFamilies(text); err == nil {
+				all = append(all, families[name].GetMetric()...)
 			}
-			labels, rest = rest[1:closing], rest[closing+1:]
-		}
-		fields := bytes.Fields(rest) // value, and perhaps a timestamp
-		if len(fields) == 0 {
-			continue
-		}
-		v, err := strconv.ParseFloat(string(fields[0]), 64)
-		if err != nil || !(v >= 0 && v <= 1<<53) {
-			continue
-		}
-		f(name, labels, v)
-	}
-}
-
-// braces returns where the braces that open b close; label values may hold braces and escapes.
-func braces(b []byte) int {
-	inside := false
-	for i := 1; i < len(b); i++ {
-		switch {
-		case inside && b[i] == '\\':
-			i++
-		case b[i] == '"':
-			inside = !inside
-		case b[i] == '}' && !inside:
-			return i
 		}
 	}
-	return -1
-}
-
-// label returns a label's value, "" if it is not there. Values with escapes are not unescaped.
-func label(labels []byte, name string) string {
-	for len(labels) > 0 {
-		k, rest, ok := bytes.Cut(labels, []byte(`="`))
-		if !ok {
-			return ""
-		}
-		i := 0
-		for i < len(rest) && rest[i] != '"' {
-			if rest[i] == '\\' {
-				i++
-			}
-			i++
-		}
-		if i >= len(rest) {
-			return ""
-		}
-		if string(bytes.TrimSpace(k)) == name {
-			return string(rest[:i])
-		}
-		labels = bytes.TrimPrefix(rest[i+1:], []byte(","))
-	}
-	return ""
+	return all
 }
 
 // Info implements agentd.Engine. It fails while the server boots (connection refused) and when it is not
@@ -203,19 +147,19 @@ func (e *Engine) parses(ctx context.Context) bool {
 
 // cacheConfig reads vllm:cache_config_info. One block of num_gpu_blocks is reserved by vLLM.
 func cacheConfig(page []byte) (blockSize, tokens int) {
-	samples(page, func(name, labels []byte, _ float64) {
-		if string(name) != "vllm:cache_config_info" {
-			return
+	for _, m := range samples(page, "vllm:cache_config_info") {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
 		}
-		size, err := strconv.Atoi(strings.TrimSpace(label(labels, "block_size")))
+		size, err := strconv.Atoi(strings.TrimSpace(labels["block_size"]))
 		if err != nil || size <= 0 || size > 1<<20 {
-			return
+			continue
 		}
 		blockSize = size
-		if blocks, err := strconv.Atoi(label(labels, "num_gpu_blocks")); err == nil && blocks > 1 &&
-			blocks < 1<<40 {
+		if blocks, err := strconv.Atoi(labels["num_gpu_blocks"]); err == nil && blocks > 1 && blocks < 1<<40 {
 			tokens += (blocks - 1) * size
 		}
-	})
+	}
 	return blockSize, tokens
 }
