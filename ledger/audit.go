@@ -50,7 +50,6 @@ func (f Finding) String() string {
 // Report is what an audit of one journal says.
 type Report struct {
 	Journal Open
-	Level   int
 	Frames  uint64
 	Records uint64
 	Rounds  uint64
@@ -65,16 +64,6 @@ type Report struct {
 	Findings []Finding // the first MaxFindings, in order
 	Count    int       // all of them
 	Closed   bool      // nothing can follow; known from level 2 on
-}
-
-// Damaged reports whether any finding says that stored bytes are not what was written.
-func (r *Report) Damaged() bool {
-	for _, f := range r.Findings {
-		if f.Damage {
-			return true
-		}
-	}
-	return false
 }
 
 // Audit checks one journal frame by frame, in memory that grows with open holds and accounts alone. It trusts
@@ -112,7 +101,6 @@ func NewAudit(name string, level int) *Audit {
 	a := &Audit{name: name, level: level, book: NewBook(), rounds: map[uint64]*roundSum{},
 		paid: map[string]market.Credits{}}
 	a.dec.intern = &interner{all: map[string]string{}}
-	a.out.Level = level
 	return a
 }
 
