@@ -162,9 +162,7 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	r := a.Result
 	if q.asJSON {
 		r.Text = a.Text
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		if err := e.Encode(struct {
+		if err := writeJSON(out, struct {
 			bus.Result
 			Paid market.Credits `json:"paid"`
 			TTFT float64        `json:"client_ttft_ms"`
