@@ -180,8 +180,8 @@ func (b *batch) decode(payload []byte, e *event) error {
 }
 
 // brokenOff is what an event of an error means. vLLM judges some of a request only once the stream has begun:
-// log probabilities, token ids beyond the vocabulary, grammars. That is a refusal like one in the head, and
-// no fault of the engine's.
+// log probabilities, token ids beyond the vocabulary, grammars. That is a refusal, as if the status of the
+// response had said it, and no fault of the engine.
 func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
 	var said struct {
 		Code int `json:"code"`

@@ -118,10 +118,10 @@ var greetings = []string{
 	"Use the context below to answer the question.",
 }
 
-// Samples turns rows into what Fit learns from. All labels count the same, however many rows they have, since
-// macro-F1 does and since rows are many where a source was large, not where tasks are. A multiple-choice
-// question is learned in part without its choices, as people ask it, and every fifth row in part behind a
-// greeting.
+// Samples turns rows into what Fit learns from. All labels count the same, however many rows they have, as
+// they do in macro-F1. A label has many rows because its source was large, not because tasks of it are
+// frequent. A multiple-choice question is learned in part without its choices, as people ask it, and every
+// fifth row in part behind a greeting.
 func Samples(rows []Row, labels []string) []Sample {
 	var scratch model.Scratch
 	var out []Sample

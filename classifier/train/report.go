@@ -9,7 +9,8 @@ import (
 	"souk/classifier/model"
 )
 
-// Both is what a model named rows, over all its labels and with some counted as others.
+// Both are the names that a model gave rows: once with all its labels, and once with some labels counted as
+// others.
 type Both struct{ All, Merged []Judged }
 
 func (b *Both) add(c Both) {
@@ -33,7 +34,7 @@ type Figures struct {
 	LeftOut     []LeftOut // each source by a model that saw no row of it
 }
 
-// LeftOut is one source judged by a model that learned from the other sources only.
+// LeftOut is one source, judged by a model that learned from the other sources alone.
 type LeftOut struct {
 	Source string
 	Judged Both // rows whose label some other source has too
