@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
+	"strings"
 
 	"souk/agentd"
 	"souk/bus"
@@ -288,12 +288,5 @@ func clip(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	s = s[:most]
-	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-		s = s[:len(s)-1]
-	}
-	if len(s) > 0 && s[len(s)-1] >= utf8.RuneSelf { // a first byte whose rest was cut
-		s = s[:len(s)-1]
-	}
-	return s + "..."
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }

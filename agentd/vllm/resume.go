@@ -1,12 +1,10 @@
 package vllm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -189,31 +187,15 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 	if err != nil {
 		return cannot(err)
 	}
-	outer := ctx
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(data))
-	if err != nil {
-		return cannot(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header["Idempotency-Key"] = nil // see ask
-	e.authorize(req.Header)
-	resp, err := e.transport.RoundTrip(req)
-	if err != nil {
-		if outer.Err() != nil {
-			return context.Cause(outer)
-		}
-		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	status, body, err := e.ask(ctx, path, data)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
 	case err != nil:
 		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
-	case resp.StatusCode != http.StatusOK:
-		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: resp.StatusCode, Message: cannotGoOn,
-			Err: fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body))}
+	case status != http.StatusOK:
+		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: status, Message: cannotGoOn,
+			Err: fmt.Errorf("%s: the engine answered %d: %s", path, status, complaint(body))}
 	}
 	if err := json.Unmarshal(body, said); err != nil {
 		return cannot(fmt.Errorf("%s: %w", path, err))

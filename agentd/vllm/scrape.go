@@ -20,25 +20,39 @@ import (
 
 const maxPage = 8 << 20 // a /metrics page is 64 KB; eight engines and LoRA labels make it larger
 
-func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
+// ask makes one small request and reads the whole answer. A body is JSON; nil: it asks by GET.
+func (e *Engine) ask(ctx context.Context, path string, body []byte) (status int, said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+path, nil)
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, e.base+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header["Idempotency-Key"] = nil // see send
 	}
 	e.authorize(req.Header)
 	resp, err := e.transport.RoundTrip(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	said, err = io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	return resp.StatusCode, said, err
+}
+
+func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
+	status, body, err := e.ask(ctx, path, nil)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("the engine answered %d: %s", status, complaint(body))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body))
 	}
 	return body, nil
 }
@@ -128,21 +142,8 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 // empty question. A server that offers them answers 400 or 422. One without --enable-scale-out answers 403,
 // and an older one 404.
 func (e *Engine) parses(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+derenderPath, strings.NewReader("{}"))
-	if err != nil {
-		return false
-	}
-	req.Header.Set("Content-Type", "application/json")
-	e.authorize(req.Header)
-	resp, err := e.transport.RoundTrip(req)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, maxPage))
-	return resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity
+	status, _, err := e.ask(ctx, derenderPath, []byte("{}"))
+	return err == nil && (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity)
 }
 
 // cacheConfig reads vllm:cache_config_info. One block of num_gpu_blocks is reserved by vLLM.
