@@ -217,8 +217,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	}
 }
 
-// resume goes on behind a refused record as if it had been the last of its kind, so that the next is judged
-// by itself.
+// resume goes on after a refused record as if it had been accepted, so that the next one is judged by itself.
 func (a *Audit) resume(round *roundHead) {
 	h := &a.book.head
 	switch r := &a.rec; {
@@ -267,7 +266,7 @@ func (a *Audit) undecodable(seq uint64) {
 	a.book.head.held = a.book.head.awards
 }
 
-// Damage notes that the journal could not be read behind frame after.
+// Damage notes that the journal could not be read beyond frame after.
 func (a *Audit) Damage(after uint64, err error) {
 	a.Add(Finding{Level: LevelFrames, Invariant: "I8", Seq: after, Expected: "the bytes that were written",
 		Found: err.Error(), Damage: true})
@@ -280,7 +279,7 @@ func (a *Audit) journal() string {
 	return a.name
 }
 
-// Again counts rounds that a receiver of Rounds found to be cleared again.
+// Again counts rounds that were cleared again, as a receiver of Rounds found.
 func (a *Audit) Again(rounds uint64) { a.out.Again += rounds }
 
 // Add takes a finding in, with its journal and command filled in where they are not.

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Hushable returns a logger for etcd: it passes on errors alone, where log does not show everything, for etcd's
-// warnings are about clusters and certificates. Once hush was called it says nothing more: etcd calls the end of
-// each of its listeners an error.
+// Hushable returns a logger for etcd: it passes on errors alone, where log does not show everything, for
+// etcd's warnings are about clusters and certificates. Once hush was called it says nothing more: etcd calls
+// the end of each of its listeners an error.
 func Hushable(log *slog.Logger) (quiet *slog.Logger, hush func()) {
 	least := slog.LevelError
 	if log.Enabled(context.Background(), slog.LevelDebug) {

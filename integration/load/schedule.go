@@ -75,7 +75,8 @@ func NewQuestions(ds []replay.Dialogue, s Shape) (*Questions, error) {
 				said[i] = append(said[i], replay.Message{Role: "system", Content: d.System})
 			}
 			if number > 0 {
-				said[i] = append(said[i], replay.Message{Role: "assistant", Content: d.Turns[number-1].Answer})
+				said[i] = append(said[i],
+					replay.Message{Role: "assistant", Content: d.Turns[number-1].Answer})
 			}
 			said[i] = append(said[i], replay.Message{Role: "user", Content: d.Turns[number].User})
 			body, err := json.Marshal(replay.Chat{Model: s.Model, Messages: said[i], MaxTokens: s.MaxTokens,

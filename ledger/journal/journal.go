@@ -165,7 +165,7 @@ func (j *Journal) start() error {
 	if err := trim(r); err != nil {
 		return err
 	}
-	// of a writer that was killed: they are used again as they are, so whatever is in them would be, too
+	// A writer that was killed may have left spare segments. They would be used with whatever is in them.
 	for _, spare := range spares {
 		if err := os.Remove(filepath.Join(dir, spare)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
