@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"souk/agentd"
 	"souk/bus"
@@ -254,6 +253,9 @@ func without(object []byte, name string) []byte {
 	return append(out, '}')
 }
 
+// maxComplaint bounds what is quoted of an engine, in bytes.
+const maxComplaint = 1000
+
 // complaint is the message in an engine's error body: {"error":{"message"}}, {"error":"..."},
 // {"detail":...}, or the body itself.
 func complaint(body []byte) string {
@@ -267,26 +269,17 @@ func complaint(body []byte) string {
 			Message string `json:"message"`
 		}
 		if json.Unmarshal(w.Error, &o) == nil && o.Message != "" {
-			return clip(o.Message)
+			return bus.Clip(o.Message, maxComplaint)
 		}
 		for _, raw := range []json.RawMessage{w.Error, w.Detail} {
 			var s string
 			if json.Unmarshal(raw, &s) == nil && s != "" {
-				return clip(s)
+				return bus.Clip(s, maxComplaint)
 			}
 			if !null(raw) {
 				said = raw
 			}
 		}
 	}
-	return clip(string(bytes.TrimSpace(said)))
-}
-
-// clip bounds a quoted message, at a character's end.
-func clip(s string) string {
-	const most = 1000
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
+	return bus.Clip(string(bytes.TrimSpace(said)), maxComplaint)
 }

@@ -154,12 +154,8 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 
 // refusal is the answer where there is an error.
 func refusal(err error) (reply bus.FundsReply) {
-	var e *bus.Error
-	if !errors.As(err, &e) {
-		e = &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
-	}
-	reply.Code, reply.Message = e.Code, e.Message
-	if e.Code == bus.CodeAllotmentPending {
+	reply.Code, reply.Message = bus.CodeOf(err), bus.MessageOf(err)
+	if reply.Code == bus.CodeAllotmentPending {
 		reply.RetryMS = askAgain.Milliseconds()
 	}
 	return reply

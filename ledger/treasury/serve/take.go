@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // request is one that has arrived.
@@ -72,10 +73,6 @@ func (s *Server) send(r request, reply bus.FundsReply) {
 	if err == nil {
 		err = s.d.Bus.Publish(bus.Msg{Subject: r.reply, Data: data})
 	}
-	if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
-		s.d.Log.Debug("treasury: answer lost: the bus is away", "op", r.op, "id", r.req.ID)
-	} else if err != nil {
-		s.d.Log.Warn("treasury: answer lost; it is given again when asked with the same id",
-			"op", r.op, "id", r.req.ID, "err", err)
-	}
+	follow.Unsent(s.d.Log, err, "treasury: answer lost; it is given again when asked with the same id",
+		"op", r.op, "id", r.req.ID)
 }
