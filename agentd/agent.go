@@ -389,13 +389,6 @@ func (a *Agent) tiers() []market.Tier {
 	return a.congest.tiers(a.cfg.Slots, a.cfg.Price.Out)
 }
 
-func (a *Agent) free() int {
-	if a.State() != bus.StateReady {
-		return 0
-	}
-	return a.cfg.Slots - a.running
-}
-
 // Acked says that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing was
 // paid; CodeMoved, that the hub gave the task to another agent.
 func (a *Agent) Acked(id string, code bus.Code) {

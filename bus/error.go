@@ -1,6 +1,9 @@
 package bus
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // Error is a refusal: a stable code and a sentence that says what to do.
 type Error struct {
@@ -26,4 +29,21 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return CodeInternal
+}
+
+// MessageOf returns the message of the first Error in err's chain, and all that any other error says.
+func MessageOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// Clip bounds a message to so many bytes, at a character's end.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most-3], "") + "..."
 }

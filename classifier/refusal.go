@@ -1,33 +1,22 @@
 package classifier
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 
 	"souk/bus"
 )
 
-func asError(err error) *bus.Error {
-	var e *bus.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
-}
-
 // Refusal is a refusal of the door's own; hub is the one that was asked last, or none, and task what was read
 // of the request, or nil.
 func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
-	e := asError(err)
-	res := &bus.Result{Hub: hub, Code: e.Code, Message: clip(e.Message, bus.MaxText)}
+	res := &bus.Result{Hub: hub, Code: bus.CodeOf(err), Message: bus.Clip(bus.MessageOf(err), bus.MaxText)}
 	if bus.ValidID(client) {
 		res.Client = client
 	}
 	if task != nil {
 		res.Task, res.Session, res.Model = task.ID, task.Session, task.Model
 	}
-	switch e.Code {
+	switch res.Code {
 	case bus.CodeNoRoom, bus.CodeNoHub, bus.CodeUnavailable, bus.CodeTooManyTasks, bus.CodeDraining:
 		res.RetryMS = 250 // some statuses of a hub: what is true now may not be then
 	}
@@ -42,11 +31,4 @@ func Cut(r *bus.Result, size, most int) *bus.Result {
 	cut.Code, cut.Message = bus.CodeTooLarge, fmt.Sprintf(
 		"the answer takes %d bytes, a message at most %d; ask for such answers with stream: true", size, most)
 	return &cut
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }

@@ -74,8 +74,8 @@ func (n *Node) empty() bool {
 }
 
 // toldEnded closes a hub that the treasury counts as ended. It was stopped after the treasury ended it and
-// before its journal was closed, or somebody ended it in its name. It is granted no money, so every task would
-// be refused for ever.
+// before its journal was closed, or somebody ended it in its name. It is granted no money, so every task
+// would be refused for ever.
 func (n *Node) toldEnded() {
 	n.treasury.ended = true
 	if n.closing {

@@ -12,26 +12,26 @@ import (
 	"souk/market"
 )
 
-// Sizes of allotments, in largest holds of a client: asked for at once, and what is left when more is asked
-// for ahead of need.
+// Sizes of allotments, counted in a client's largest holds. chunkHolds are asked for at once. Below
+// lowWaterHolds the hub asks for more before a task needs it.
 const (
 	chunkHolds    = 8
 	lowWaterHolds = 4
 )
 
-// aheadAgain is how long a client whose treasury had nothing to spare, or whose money was called back, is not
-// asked for ahead.
+// aheadAgain is how long the hub does not ask ahead for a client, after the treasury had nothing of its money
+// to spare, or has called some of it back.
 const aheadAgain = 5 * time.Second
 
 // Any request and any answer may be lost, so whatever is asked is asked again, under the same id, until it is
 // answered or nobody needs the answer.
 const (
-	// noAnswer is how long an answer is waited for: longer than the shell needs to say that there was none,
-	// so that what is under way is bounded by MaxRequests there, too.
+	// noAnswer is how long the hub waits for an answer. That is longer than the shell needs to say that there
+	// was none, so that MaxRequests bounds what is under way in the shell, too.
 	noAnswer = 2*TreasuryTimeout + time.Second
-	// repeatAfter is how soon it is asked again where there was none.
+	// repeatAfter is how soon the hub asks again where there was none.
 	repeatAfter = time.Second
-	// refusedAgain is how soon a return that was refused is told again.
+	// refusedAgain is how soon the hub tells again of a return that was refused.
 	refusedAgain = time.Minute
 	// comeBackMost bounds how long a treasury may tell us to wait.
 	comeBackMost = 5 * time.Second
@@ -77,16 +77,16 @@ type treasury struct {
 	number   uint64
 	requests map[string]*request  // by id
 	flying   int                  // of them, those that an answer may come to
-	line     []*request           // wait for one of those to land
+	line     []*request           // requests that wait until one of those has its answer
 	missed   *request             // OpAllotted, under way
 	pending  map[uint64]bus.Grant // came before the grant of a lower number
 	returns  []giveBack           // not yet known to be taken in, by number
-	told     bool                 // the treasury has said, in this leadership, which of them it has
+	told     bool                 // in this leadership the treasury has said which of them it has
 	again    timer                // for the next question what was allotted
 	sweep    sweep
 	ended    bool // it counts the hub as ended
-	gap      bool // a grant is missing that the treasury does not have either: no more is asked for
-	refuses  bool // it would not say what it allotted, and that was said
+	gap      bool // a grant is missing, also at the treasury: the hub asks for no more
+	refuses  bool // it would not say what it allotted, and that was logged
 }
 
 // request is one to the treasury that is not answered.
@@ -99,7 +99,7 @@ type request struct {
 	ahead   bool   // no task waits for it
 	flying  bool
 	again   bool // it was asked more than once
-	behind  bool // when it was first asked, a grant was missing before one that had come
+	behind  bool // it was first asked when a grant was missing before one that had come
 	refused bool
 	timer   timer
 }
@@ -160,7 +160,7 @@ func (n *Node) launch(a *request) {
 	n.out.Funds = append(n.out.Funds, Funds{a.op, a.req})
 }
 
-// land says that no answer is waited for any more.
+// land notes that the hub does not wait for the answer any more. Another request may take its place.
 func (n *Node) land(a *request) {
 	t := &n.treasury
 	n.timers.set(&a.timer, time.Time{})
@@ -207,8 +207,8 @@ func (a *request) due(n *Node) {
 	}
 }
 
-// unanswered deals with a request that got no answer: the treasury may have heard it or not. Money that no
-// task waits for is not asked for again. If it was granted, the next question what was allotted finds it.
+// unanswered deals with a request that got no answer: the treasury may have heard it or not. The hub does not
+// ask again for money that no task waits for. If it was granted, the next OpAllotted finds it.
 func (n *Node) unanswered(a *request) {
 	if p := n.purses[a.client]; a.op == bus.OpAllot && (p == nil || len(p.parked) == 0) {
 		n.over(a)
@@ -267,7 +267,7 @@ func (n *Node) startIdle(p *purse) {
 }
 
 // due implements timed. The client had no open task for PurseIdle, so what is above low water is of more use
-// elsewhere. Where there are many such purses, all of it goes back, and the purse is forgotten.
+// at other hubs. If there are many such purses, all of the money goes back, and the purse is forgotten.
 func (p *purse) due(n *Node) {
 	many := len(n.purses) > idlePurses
 	if p.open > 0 || n.purses[p.client] != p {
@@ -357,7 +357,7 @@ func (n *Node) requestFor(p *purse) {
 	n.allot(p, max(least, times(p.largest, chunkHolds)), least, false)
 }
 
-// requestAhead asks before need, where little is left.
+// requestAhead asks before a task needs it, if little is left.
 func (n *Node) requestAhead(p *purse) {
 	if p.request == nil && !n.treasury.gap && n.spare(p.client) < times(p.largest, lowWaterHolds) &&
 		!n.now.Before(p.notAhead) && p.largest > 0 {
@@ -599,7 +599,7 @@ func (n *Node) isRecalled(client string) bool {
 	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
-// broke says why a client cannot pay for its task.
+// broke is the refusal of a task that its client cannot pay for.
 func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if m.Code == bus.CodeUnknownClient {
 		return n.refusal(t.msg, m.Code, 0, "the treasury knows no client %s: make a deposit first", p.client)

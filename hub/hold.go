@@ -37,17 +37,17 @@ type hold struct {
 }
 
 // holdState is what is known of an agent and a hold. A hold that has ended has none: it is no longer in
-// Node.holds. A completion ends it in every state, and so does its own time.
+// Node.holds. In every state a completion ends it, and its own time does.
 //
 //	state       what is known                        what comes next
 //	dispatched  the agent was handed the task        accepted: it says that it serves
 //	                                                 withdrawn: it says nothing, asked three times
 //	                                                 ended: it refuses
 //	withdrawn   it was told to end the task, unless  late: it says that it serves
-//	            somebody has heard of it already     ended: it refuses, or is silent: the next gets it
+//	            a reader has heard of it already     ended: it refuses, or is silent: another gets the task
 //	accepted    it serves the task
-//	late        it serves, though the task was withdrawn: what the hub has stopped nobody pays, unless its
-//	            client cancelled it, too
+//	late        it serves, though the task was withdrawn: nobody pays for what the hub has stopped, unless
+//	            the client cancelled the task, too
 //	replayed    the journal alone tells of it: the   dispatched: its client sends the task again
 //	            agent may be serving it
 type holdState uint8
@@ -140,14 +140,14 @@ func (n *Node) acceptance(h *hold) *bus.Accepted {
 	}
 }
 
-// letGo ends the keeping of a task's body.
+// letGo counts a task's body out of those that are kept.
 func (n *Node) letGo(t *task) {
 	n.bodies -= t.body
 	t.body = 0
 }
 
-// refused ends a dispatch that an agent did not take. Reasons that lie with the agent send the task back to
-// the batch, with its first arrival; those that lie with the task are its end.
+// refused ends a dispatch that an agent did not take. If the reason lies with the agent, the task goes back
+// to the batch, with its first arrival. If it lies with the task, the task ends.
 func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 	n.stats.agent(h.agent.id).Refused++
 	switch m.Code {
@@ -163,8 +163,8 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
 }
 
-// void ends a hold without payment, for a reason that does not lie with its task. The task is tried again
-// unless its client knows of an agent that may have begun: then the client is told code.
+// void ends a hold without payment, for a reason that does not lie with its task. The task is tried again,
+// unless its client knows of an agent that may have begun. Then the client is told code.
 func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t := h.task
 	promised := t.told && (t.moves == 0 || h.state.taken())
@@ -298,8 +298,9 @@ func (h *hold) due(n *Node) {
 	}
 }
 
-// handOn gives a task of an agent that hangs or is cut off to another, if there is one. An agent that wakes
-// finds beside the dispatch that it was withdrawn, and what it says is of an attempt that was given up.
+// handOn gives the task of an agent that hangs or is cut off to another agent, if there is one. An agent that
+// wakes up finds the withdrawal next to the dispatch, and whatever it says belongs to an attempt that was
+// given up.
 func (n *Node) handOn(h *hold) bool {
 	t := h.task
 	if h.cancelled || t.told || t.msg == nil || len(t.msg.Body) == 0 {
@@ -367,7 +368,7 @@ func (n *Node) complete(c *bus.Completion) error {
 	return nil
 }
 
-// served makes up for a reply to a dispatch that is late or lost. Chunks of the answer are there, so the
+// served stands in for a reply to a dispatch that is late or lost: there are chunks of the answer, so the
 // agent took the task.
 func (n *Node) served(h *hold) {
 	if t := h.task; t.accepted == nil && t.msg != nil {
@@ -430,7 +431,7 @@ func short(s string) string {
 	return s
 }
 
-// clocksDiffer is how much longer something may have taken by an agent's clock than by the hub's.
+// clocksDiffer is how much longer something may take by an agent's clock than by the hub's.
 const clocksDiffer = time.Second
 
 // learn teaches the predictor and the belief about the agent's cache.

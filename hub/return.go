@@ -197,9 +197,9 @@ func (n *Node) tellReturns(taken uint64) {
 
 const journalStale = "the hub's journal lacks its end: an older copy stands in its place"
 
-// judgeJournal reports whether the treasury took in a return that this journal does not have: it is an older
-// copy, and lists money as there to be spent that went back, or was spent, after it was made. Such a hub
-// settles what runs and takes nothing more.
+// judgeJournal reports whether the treasury took in a return that this journal does not have. Then the
+// journal is an older copy: money that it shows as available went back, or was spent, after the copy was
+// made. Such a hub settles what runs and takes nothing more.
 func (n *Node) judgeJournal(m *bus.FundsReply) bool {
 	own := n.book.LastReturn(n.cfg.Journal)
 	if m.Code != "" || m.Returned <= own {

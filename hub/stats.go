@@ -126,9 +126,6 @@ func (s *Stats) captured(a *AgentStats, h *hold, c *bus.Completion, cost market.
 	a.TTFTUS += c.TTFTUS
 }
 
-// Surplus is what premiums brought beyond the flat fee.
-func (s Stats) Surplus() market.Credits { return s.Premium - s.Fee }
-
 // Stats is a copy of the counts.
 func (n *Node) Stats() Stats {
 	s := n.stats

@@ -26,8 +26,8 @@ func Held(client string) string { return "client:" + client + ":held" }
 // Payable is what a hub owes an agent.
 func Payable(agent string) string { return "agent:" + agent + ":payable" }
 
-// Clearing is what is under way between a journal and this one; with its twin there it nets to what is
-// in flight.
+// Clearing is the money between another journal and this one. Its sum with the account of that kind in the
+// other journal is what is in flight.
 func Clearing(journal string) string { return "clearing:" + journal }
 
 // External is the world outside.

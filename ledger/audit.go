@@ -50,7 +50,6 @@ func (f Finding) String() string {
 // Report is what an audit of one journal says.
 type Report struct {
 	Journal Open
-	Level   int
 	Frames  uint64
 	Records uint64
 	Rounds  uint64
@@ -66,16 +65,6 @@ type Report struct {
 	Findings []Finding // the first MaxFindings, in order
 	Count    int       // all of them
 	Closed   bool      // nothing can follow; known from level 2 on
-}
-
-// Damaged reports whether any finding says that stored bytes are not what was written.
-func (r *Report) Damaged() bool {
-	for _, f := range r.Findings {
-		if f.Damage {
-			return true
-		}
-	}
-	return false
 }
 
 // Audit checks one journal frame by frame, in memory that grows with open holds and accounts alone. It trusts
@@ -114,7 +103,6 @@ func NewAudit(name string, level int) *Audit {
 	a := &Audit{name: name, level: level, book: NewBook(), rounds: map[uint64]*roundSum{},
 		paid: map[string]market.Credits{}}
 	a.dec.intern = &interner{all: map[string]string{}}
-	a.out.Level = level
 	return a
 }
 
@@ -234,8 +222,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	}
 }
 
-// resume goes on behind a refused record as if it had been the last of its kind, so that the next is judged
-// by itself.
+// resume goes on after a refused record as if it had been accepted, so that the next one is judged by itself.
 func (a *Audit) resume(round *roundHead) {
 	h := &a.book.head
 	switch r := &a.rec; {
@@ -284,7 +271,7 @@ func (a *Audit) undecodable(seq uint64) {
 	a.book.head.held = a.book.head.awards
 }
 
-// Damage notes that the journal could not be read behind frame after.
+// Damage notes that the journal could not be read beyond frame after.
 func (a *Audit) Damage(after uint64, err error) {
 	a.Add(Finding{Level: LevelFrames, Invariant: "I8", Seq: after, Expected: "the bytes that were written",
 		Found: err.Error(), Damage: true})
@@ -297,7 +284,7 @@ func (a *Audit) journal() string {
 	return a.name
 }
 
-// Again counts rounds that a receiver of Rounds found to be cleared again.
+// Again counts rounds that were cleared again, as a receiver of Rounds found.
 func (a *Audit) Again(rounds uint64) { a.out.Again += rounds }
 
 // Add takes a finding in, with its journal and command filled in where they are not.

@@ -150,7 +150,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 	return out
 }
 
-// Absence is a journal that another one names, by what it did with it, and that is not here.
+// Absence is a journal that is missing here, although another journal names it.
 type Absence struct {
 	Journal string // that is not here
 	By      string // the journal that names it
@@ -158,8 +158,8 @@ type Absence struct {
 	Did     string // in words
 }
 
-// Absent are the journals, by name, that those here name and that are not among them: what became of the
-// money that went there, nobody can say. treasury may be nil.
+// Absent lists the journals, by name, that those here name and that are missing. Nobody can say what became
+// of the money that went there. treasury may be nil.
 func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 	if treasury == nil {
 		for _, h := range hubs {
@@ -206,7 +206,7 @@ func (x Absence) Finding() Finding {
 		Show:     fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
 }
 
-// pairs calls bad for every transfer of the treasury that does not have its twin at the hub.
+// pairs calls bad for every transfer of the treasury that has no transfer like it at the hub.
 func pairs(hub, treasury *moves, sent, taken []move, bad func(n int, want *move, got move)) {
 	for i, got := range taken {
 		switch {

@@ -148,7 +148,7 @@ func (a *Audit) quote(seq uint64, h *Hold) {
 		q.fee+h.Fee
 }
 
-// realise counts a hold's end in and closes the round's sums with its last.
+// realise counts the end of a hold. The end of a round's last hold closes the round's sums.
 func (a *Audit) realise(seq uint64, h *Hold, f *flow) {
 	if h == nil {
 		return
@@ -189,7 +189,7 @@ func (a *Audit) total() {
 	}
 	var agents market.Credits
 	for _, b := range a.book.Balances("") {
-		all += b.Amount // wraps and wraps back: what matters is whether the end is 0
+		all += b.Amount // it may overflow and come back: only whether the sum is 0 matters
 		if b.Amount < 0 && !MayOwe(b.Account) {
 			a.add(LevelConservation, h.seq,
 				broken(ErrIllegal, "I2", "", b.Account+" of at least 0", "%s", b.Amount))

@@ -367,7 +367,7 @@ func TestBytesThatAreNoFrame(t *testing.T) {
 	data := store(hub.frames)
 	data[20].data = data[20].data[:len(data[20].data)-3]
 	r := audit("h", MaxLevel, data).Finish()
-	if !r.Damaged() || r.Findings[0].Seq != data[20].seq {
+	if len(r.Findings) == 0 || !r.Findings[0].Damage || r.Findings[0].Seq != data[20].seq {
 		t.Errorf("findings %v, want damage in frame %d first", r.Findings, data[20].seq)
 	}
 }

@@ -113,8 +113,8 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 	}
 }
 
-// Somebody ended a hub in its name, at the treasury, while it had money of clients. What it returns is taken in,
-// within what was granted, each return once and in its turn; then both journals are whole.
+// Somebody ended a hub in its name, at the treasury, while it had money of clients. What it returns is taken
+// in, within what was granted, each return once and in its turn; then both journals are whole.
 func TestAHubEndedInItsNameGivesBack(t *testing.T) {
 	hub, treasury := trade(t, 1, 100)
 	treasury.must(NewClose(hub.name, treasury.nextSalt()))

@@ -331,8 +331,8 @@ func (d *decoder) sized() []byte {
 
 func (d *decoder) string() string { return string(d.sized()) }
 
-// interner makes strings that come again and again only once. In front of the map stands a small table, since
-// most names of a record are those of the last few.
+// interner keeps one copy of strings that come again and again. A small table is asked before the map, since
+// most names of a record are among the last few.
 type interner struct {
 	recent [512]string
 	all    map[string]string

@@ -17,7 +17,7 @@ import (
 const (
 	// maxClasses bounds the classes of one journal.
 	maxClasses = 1 << 10
-	// pastEpochs is how many epochs say how many owners win in the next.
+	// pastEpochs is how many past epochs decide how many owners win in the next.
 	pastEpochs = 4
 )
 
@@ -72,8 +72,8 @@ func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 	return e
 }
 
-// with are the past epochs that count, the one that use is of included; before the first there is nothing to
-// count.
+// with returns the past epochs that count, with the one that use describes. Before the first epoch there is
+// none.
 func (c *class) with(use market.ClassUse) []market.ClassUse {
 	if c.cleared.Number == 0 {
 		return nil

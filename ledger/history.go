@@ -10,9 +10,9 @@ import (
 	"souk/market"
 )
 
-// History is what a journal says of its writer's past, all that a replay yields: the book; of a hub the open
-// holds with what their awards said, the last holds that ended, and the last returns; of the treasury each
-// hub's last grants. Not for use by several goroutines at once.
+// History is what the replay of a journal yields. For every journal that is the book. For a hub it is also
+// the open holds with what their awards said, the last holds that ended, and the last returns; for the
+// treasury, each hub's last grants. Not for use by several goroutines at once.
 type History struct {
 	limits  HistoryLimits
 	book    *Book
@@ -58,8 +58,8 @@ type past struct {
 	hold    *Hold  // while it is open
 	won     *won   // the same, where a frame made it
 	award   *award // the same, where it was loaded
-	over    int64  // once it has ended: when it has and would have expired
-	data    []byte // and all of it
+	over    int64  // once it has ended: the later of its end and its expiry
+	data    []byte // all of it, encoded
 }
 
 type taskOf struct{ client, task string }
@@ -100,7 +100,7 @@ func (h *History) Returns() []Transfer { return h.returns }
 func (h *History) Grants() map[string][]Transfer { return h.grants }
 
 // Apply implements [Replica]. A frame that the book refuses changes nothing. After bytes that are no frame,
-// ErrEncoding, nothing more may be applied. Of rounds nothing is read but what the book needs.
+// ErrEncoding, nothing more may be applied. It reads only the part of a round that the book needs.
 func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	d := &h.dec
 	d.data, d.at, d.fault = data, 0, ""
@@ -246,7 +246,7 @@ func (h *History) keep(p *past) {
 	}
 }
 
-// forget drops the tasks whose time is over. One that has to be known for long holds up those behind it.
+// forget drops the tasks whose time is over. A task that has to be known for long keeps those after it, too.
 func (h *History) forget(now int64) {
 	for list := h.ends.items[h.ends.first:]; h.forgot < len(list) &&
 		now-int64(h.limits.Keep) >= list[h.forgot].over; h.forgot++ {
@@ -273,7 +273,7 @@ func (h *History) Ended(f func(p Past, known bool)) error {
 	return nil
 }
 
-// Open returns the open holds by round and slot. Of these the rounds are read, and may be ErrEncoding.
+// Open returns the open holds by round and slot. It decodes their rounds, which may be ErrEncoding.
 func (h *History) Open() ([]Past, error) {
 	var all []Past
 	var read *won
@@ -349,7 +349,7 @@ func (h *History) Snapshot() ([]byte, error) {
 	return b, nil
 }
 
-// Load implements [Replica]. Of a snapshot made under other limits it keeps what these allow. Errors are
+// Load implements [Replica]. From a snapshot made under other limits it keeps what its own allow. Errors are
 // ErrEncoding. What is allocated is bounded by a small multiple of the snapshot.
 func (h *History) Load(snapshot []byte) error {
 	h.clear()

@@ -174,9 +174,9 @@ func (q *Claim) valid() bool {
 		q.Cost >= 0
 }
 
-// Lies are what cannot be in a claim on hold h that was settled at cost, each said for people; none if all of
-// it can be. Unmetered says that the agent counted its output from what it relayed: an engine's own count may
-// well be higher, since not every token is text.
+// Lies lists, in words, what cannot be true in a claim on hold h, which was settled at cost. An empty list
+// means that all of it can be true. unmetered says that the agent counted its output from what it relayed. An
+// engine's own count may be higher, since not every token is text.
 func (q *Claim) Lies(h *Hold, unmetered bool, cost market.Credits) (lies []string) {
 	u := q.Usage
 	if h.MaxTokens > 0 && u.Output > h.MaxTokens {

@@ -112,8 +112,8 @@ func appendUse(dst []byte, u market.ClassUse) []byte {
 	return binary.AppendVarint(dst, int64(u.Peak))
 }
 
-// book reads what appendBook wrote, and judges whether a journal's records could have led there: it is not
-// the proof of anything, but no account of it is short, and every hold is covered.
+// book reads what appendBook wrote, and judges whether a journal's records could have led to it. That proves
+// nothing of the journal, but no account is short, and every hold is covered.
 func (d *decoder) book() *Book {
 	b := NewBook()
 	version := byte(0)
@@ -326,7 +326,7 @@ func (d *decoder) classes(b *Book) {
 	}
 }
 
-// use is a record's account of how a class went.
+// use reads how a class went.
 func (d *decoder) use() (u market.ClassUse) {
 	if n := d.count(1); n > 0 {
 		u.Slots = make([]int, n)

@@ -343,13 +343,8 @@ func (a *agent) send(subject string, m bus.Message) {
 	if err == nil {
 		err = a.deps.Bus.Publish(bus.Msg{Subject: subject, Data: data})
 	}
-	switch {
-	case err == nil, errors.Is(err, bus.ErrClosed):
-	// once a second and stream; who watches the bus logs it once
-	case errors.Is(err, bus.ErrDisconnected):
-		a.log.Debug("not sent: the bus is away", "subject", subject)
-	default:
-		a.log.Warn("not sent", "subject", subject, "err", err)
+	if !errors.Is(err, bus.ErrClosed) {
+		follow.Unsent(a.log, err, "not sent", "subject", subject)
 	}
 }
 

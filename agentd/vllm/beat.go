@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// beat lets the streams of a busy server be read all at once, at intervals that a reader does not notice:
-// to relay one token costs as much as to relay three that came in one read. vLLM's --stream-interval does
-// the same by count, for all streams and always. Here nothing waits while the server is not busy; and a
-// first token never does, nor a stream whose tokens come more slowly than the beat.
+// beat lets the streams of a busy server be read all at once, at intervals that a reader does not notice: to
+// relay one token costs as much as to relay three that came in one read. vLLM's --stream-interval does the
+// same by count, for all streams and always. Here nothing waits while the server is not busy. A first token
+// never waits, and neither does a stream whose tokens come more slowly than the beat.
 type beat struct {
 	every time.Duration
 

@@ -288,7 +288,7 @@ func (m *meter) gap() time.Duration {
 	return 0
 }
 
-// answer sums up; where the engine sent no usage, from what was relayed.
+// answer sums up the answer. Where the engine sent no usage, it counts what was relayed.
 func (m *meter) answer(b *batch) agentd.Answer {
 	a := agentd.Answer{Finish: b.finish, Stop: b.stop}
 	if b.metered {
@@ -301,7 +301,7 @@ func (m *meter) answer(b *batch) agentd.Answer {
 	}
 	if !m.first.IsZero() {
 		a.TTFT = m.first.Sub(m.start)
-		// The first read may hold several tokens; the time between reads is owed to the others.
+		// The first read may hold several tokens. The time after it was spent on the later ones alone.
 		if rest := m.count - m.firstCount; rest > 0 {
 			a.ITL = m.last.Sub(m.first) / time.Duration(rest)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"souk/agentd"
 	"souk/bus"
@@ -180,8 +179,8 @@ func (b *batch) decode(payload []byte, e *event) error {
 }
 
 // brokenOff is what an event of an error means. vLLM judges some of a request only once the stream has begun:
-// log probabilities, token ids beyond the vocabulary, grammars. That is a refusal like one in the head, and
-// no fault of the engine's.
+// log probabilities, token ids beyond the vocabulary, grammars. That is a refusal, as if the status of the
+// response had said it, and no fault of the engine.
 func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
 	var said struct {
 		Code int `json:"code"`
@@ -254,6 +253,9 @@ func without(object []byte, name string) []byte {
 	return append(out, '}')
 }
 
+// maxComplaint bounds what is quoted of an engine, in bytes.
+const maxComplaint = 1000
+
 // complaint is the message in an engine's error body: {"error":{"message"}}, {"error":"..."},
 // {"detail":...}, or the body itself.
 func complaint(body []byte) string {
@@ -267,33 +269,17 @@ func complaint(body []byte) string {
 			Message string `json:"message"`
 		}
 		if json.Unmarshal(w.Error, &o) == nil && o.Message != "" {
-			return clip(o.Message)
+			return bus.Clip(o.Message, maxComplaint)
 		}
 		for _, raw := range []json.RawMessage{w.Error, w.Detail} {
 			var s string
 			if json.Unmarshal(raw, &s) == nil && s != "" {
-				return clip(s)
+				return bus.Clip(s, maxComplaint)
 			}
 			if !null(raw) {
 				said = raw
 			}
 		}
 	}
-	return clip(string(bytes.TrimSpace(said)))
-}
-
-// clip bounds a quoted message, at a character's end.
-func clip(s string) string {
-	const most = 1000
-	if len(s) <= most {
-		return s
-	}
-	s = s[:most]
-	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-		s = s[:len(s)-1]
-	}
-	if len(s) > 0 && s[len(s)-1] >= utf8.RuneSelf { // a first byte whose rest was cut
-		s = s[:len(s)-1]
-	}
-	return s + "..."
+	return bus.Clip(string(bytes.TrimSpace(said)), maxComplaint)
 }

@@ -11,20 +11,20 @@ import (
 	"souk/bus/openai"
 )
 
-// logs gives the log probabilities of a completion, as which an answer goes on, the shape that the request
-// would have had them in.
+// logs converts log probabilities. An answer that broke off goes on as a completion, whatever the request
+// was. So the completion's log probabilities are given the shape that the request asked for.
 //
-// A completion lists for each token {token: value} of the token itself and then of the top ones, a chat a
-// list of the first of these with their bytes, which vLLM makes of the text. The values are the same.
-// Candidates that are no more than parts of characters all read "", and are one in the completion's object:
-// of those the chat's list has one where it would have several.
+// A completion has an object {token: value} for each token: first the token itself, then the top candidates.
+// A chat has a list of objects with text, value and bytes, and vLLM makes the bytes from the text. The values
+// are the same. Candidates that are only part of a character all have the text "" and share one entry in the
+// completion's object. So the chat's list has one of them where a real chat would have several.
 type logs struct {
 	chat   bool
 	top    int // candidates that are shown for each token
 	offset int // characters of the answer before, from which a completion counts
 }
 
-// askedLogs reads what a request asks for; nil where it is nothing.
+// askedLogs reads which log probabilities a request asks for; nil: none.
 func askedLogs(kind string, body map[string]json.RawMessage, before string) (*logs, error) {
 	v := body["logprobs"]
 	if null(v) || string(v) == "false" {
@@ -88,8 +88,8 @@ func newCandidate(token string, value json.RawMessage) candidate {
 	return c
 }
 
-// choice rewrites choices[0] of a completion's event. text is what of it is delivered now, and stop the stop
-// string at which the answer was ended.
+// choice rewrites choices[0] of a completion's event. text is the part of it that is delivered now. stop is
+// the stop string that ended the answer, or "".
 func (l *logs) choice(raw json.RawMessage, text, stop string) (json.RawMessage, error) {
 	var c struct {
 		Log    completionLogs  `json:"logprobs"`
@@ -129,7 +129,7 @@ func (l *logs) choice(raw json.RawMessage, text, stop string) (json.RawMessage, 
 		return json.Marshal(out)
 	}
 	if null(c.Finish) {
-		out.Stop = nil // a chat says it with its end alone
+		out.Stop = nil // a chat says it at its end alone
 	}
 	said, err := l.said(c.Log)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l *logs) said(in completionLogs) (out chatLogs, err error) {
 			s.Object(func(key openai.Span) bool {
 				v, ok := s.Value()
 				value := json.RawMessage(s.Text(v))
-				// the token itself, under whose text a candidate may have put its own value
+				// The first entry is the token itself. A candidate of the same text may have taken its value.
 				if len(to.Top) == 0 {
 					value = in.Values[i]
 				}

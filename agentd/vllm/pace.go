@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// pace is how fast one server goes, over all its streams: what silence is long for it.
+// pace is how fast one server answers, measured over all its streams. It says how long a silence is unusual
+// for that server.
 type pace struct {
 	mu      sync.Mutex
 	last    time.Time // when any stream moved
 	gaps    [256]uint32
 	n       uint32
-	prefill time.Duration // of one chunk of a prompt, the slower of late
-	each    time.Duration // of a prompt's token, on the way to the first of the answer
+	prefill time.Duration // for one chunk of a prompt: the slowest of the recent ones
+	each    time.Duration // for one token of a prompt, until the answer's first token
 	first   time.Duration // from a request to its first token, whatever the prompt
 	newest  time.Time     // when the latest of the requests that have a first token was sent
 	hung    time.Time     // when the server was last found hanging
@@ -37,7 +38,7 @@ func (p *pace) began(now time.Time, after time.Duration, prompt int) {
 	}
 }
 
-// slower follows a slower value at once and a faster one by and by.
+// slower follows a slower value at once and a faster one in small steps.
 func slower(old, d time.Duration) time.Duration { return max(d, old-old/16) }
 
 // moved notes the gap between two reads of one stream.
@@ -46,7 +47,7 @@ func (p *pace) moved(now time.Time, gap time.Duration) {
 	defer p.mu.Unlock()
 	p.last = now
 	p.gaps[bucket(gap)]++
-	if p.n++; p.n == 1<<14 { // of late counts more
+	if p.n++; p.n == 1<<14 { // recent gaps count more
 		p.n = 0
 		for i := range p.gaps {
 			p.gaps[i] /= 2
@@ -76,8 +77,8 @@ func (p *pace) p99() time.Duration {
 	return 0
 }
 
-// long is how long a stream that has begun may say nothing before its server is looked at: far beyond the
-// gaps of decoding, and of decoding beside the prefill of others.
+// long is how long a stream that has begun may be silent before its server is checked. It is far longer than
+// the gaps of decoding, even while the server computes the prompts of others.
 func (p *pace) long(least time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +100,8 @@ func (p *pace) movedSince(t time.Time) bool {
 	return p.last.After(t)
 }
 
-// overtaken reports whether a request sent after t has its first token. vLLM serves first come, first served,
-// so one that was sent at t and has none, long after its time, was lost.
+// overtaken reports whether a request sent after t has its first token. vLLM serves requests in order. So a
+// request that was sent at t, and has no token long after it should have, was lost.
 func (p *pace) overtaken(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +115,7 @@ func (p *pace) hangs(now time.Time) {
 	p.hung = now
 }
 
-// hungSince reports whether it was found so after t, by whichever stream.
+// hungSince reports whether any stream found the server hanging after t.
 func (p *pace) hungSince(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

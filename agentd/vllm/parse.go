@@ -12,22 +12,22 @@ import (
 	"souk/market"
 )
 
-// An answer with tools, or in the middle of its reasoning, goes on by tokens as any other; but what they mean
-// is for the server's parsers to say, which read completions no more than we do. vLLM lends them
-// (--enable-scale-out): render makes the prompt of a chat, and derender makes the events of tokens. Its
-// parsers keep no state between two questions: they are given all tokens before, with the sizes of the pieces
-// in which they once came, and read them again. So the tokens of the answer that broke off are told as if
-// they had come from here, one by one as an engine says them, and what follows is what would have followed:
-// characters cut in two, text that a parser held back, a tool call half said.
+// An answer with tools, or one that broke off in its reasoning, goes on by its tokens like any other. But
+// only the server's own parsers can say what these tokens mean, and vLLM does not use them for completions.
+// It lends them to clients (--enable-scale-out): render makes the prompt of a chat, and derender makes events
+// from tokens. derender keeps no state between two requests: each request brings all earlier tokens and the
+// sizes of the pieces in which they came, and they are parsed again. So the tokens of the answer that broke
+// off are given to it as if this engine had sent them one by one. Then what follows is what would have
+// followed: characters that were cut in two, text that a parser held back, the rest of a tool call.
 
 const (
 	renderPath   = "/v1/chat/completions/render"
 	derenderPath = "/v1/chat/completions/derender"
 )
 
-// Parsers read the whole answer anew for each question, and the prompt is sent with it. So many tokens are
-// asked about at once, or half of them that have come within so long; and after a question that took long the
-// next waits a multiple of that.
+// The parsers read the whole answer again for each question, and the prompt is sent with it. So a question is
+// about at least parseLeast tokens, or half as many if parseEvery has passed. The next question waits
+// parseRest times as long as the last one took.
 const (
 	parseLeast = 10
 	parseEvery = 100 * time.Millisecond
@@ -43,13 +43,13 @@ type parser struct {
 	state   json.RawMessage
 	said    int // tokens of the answer so far
 	pending []uint32
-	// of the prompt's tokens and those taken over, as the engine counts them; not told yet
+	// tokens of the prompt and of the answer so far, as the engine counts them; 0 once they were told
 	sum   int
 	asked time.Time     // when the last question was answered
 	cost  time.Duration // how long that took
 }
 
-// newParser has the server make the prompt, and begins after what was delivered.
+// newParser lets the server make the prompt. The parser begins after what was delivered.
 func (e *Engine) newParser(ctx context.Context, r agentd.Request, body map[string]json.RawMessage) (*parser,
 	error) {
 	p := &parser{e: e, model: r.Model, chat: make(map[string]json.RawMessage, len(body)+2),
@@ -94,8 +94,8 @@ func (p *parser) due(now time.Time) bool {
 	return (n >= parseLeast || n >= parseLeast/2 && waited >= parseEvery) && waited >= parseRest*p.cost
 }
 
-// read asks what the pending tokens mean, the last of the answer if finish says why it ends, and returns
-// that; and the reason as parsers see it, which is another one for tool calls.
+// read asks what the pending tokens mean. If they are the last of the answer, finish says why it ends. The
+// reason that it returns is the parsers' own, which differs for tool calls.
 func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) (c agentd.Chunk,
 	reason string, err error) {
 	type choice struct {
@@ -155,7 +155,7 @@ func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) 
 	return c, reason, nil
 }
 
-// parse is goOn where only parsers can tell what comes.
+// parse is goOn for answers that only parsers can read.
 func (e *Engine) parse(ctx context.Context, r agentd.Request, body map[string]json.RawMessage,
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	none := agentd.Answer{Unmetered: true}

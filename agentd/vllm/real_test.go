@@ -81,11 +81,9 @@ func TestRunningServer(t *testing.T) {
 	bustest.Eventually(t, "the slot is free", func() bool {
 		page, err := e.get(context.Background(), "/metrics")
 		running, n := -1.0, generated(page)
-		samples(page, func(name, _ []byte, v float64) {
-			if string(name) == "vllm:num_requests_running" {
-				running = v
-			}
-		})
+		for _, m := range samples(page, "vllm:num_requests_running") {
+			running = m.GetUntyped().GetValue()
+		}
 		return err == nil && running == 0 && *n > *before && *n < *before+4000
 	})
 }

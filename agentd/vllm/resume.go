@@ -1,12 +1,10 @@
 package vllm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -26,12 +24,12 @@ import (
 //   - vLLM holds back as much text as might begin a stop string, so some of what was made was never sent;
 //   - a stop string may stand across the seam, where no engine sees it.
 
-// most tokens by which an answer is taken back: no character has more bytes after its first.
+// backOff is how many tokens an answer is shortened by at most: no character has more bytes after its first.
 const backOff = 3
 
 var errStopped = errors.New("a stop string was found")
 
-// goOn is Complete for an answer that broke off.
+// goOn is Complete for an answer that broke off elsewhere.
 func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer,
 	error) {
 	none := agentd.Answer{Unmetered: true}
@@ -189,31 +187,15 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 	if err != nil {
 		return cannot(err)
 	}
-	outer := ctx
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(data))
-	if err != nil {
-		return cannot(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header["Idempotency-Key"] = nil // see ask
-	e.authorize(req.Header)
-	resp, err := e.transport.RoundTrip(req)
-	if err != nil {
-		if outer.Err() != nil {
-			return context.Cause(outer)
-		}
-		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	status, body, err := e.ask(ctx, path, data)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
 	case err != nil:
 		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
-	case resp.StatusCode != http.StatusOK:
-		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: resp.StatusCode, Message: cannotGoOn,
-			Err: fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body))}
+	case status != http.StatusOK:
+		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: status, Message: cannotGoOn,
+			Err: fmt.Errorf("%s: the engine answered %d: %s", path, status, complaint(body))}
 	}
 	if err := json.Unmarshal(body, said); err != nil {
 		return cannot(fmt.Errorf("%s: %w", path, err))
@@ -221,8 +203,8 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 	return nil
 }
 
-// sampling are the members of a body that go along: they mean the same in chats and completions. "stop" is
-// not among them, since it is looked for here.
+// sampling are the members of a body that are passed on: they mean the same in chats and completions. "stop"
+// is not among them, since it is looked for here.
 var sampling = []string{
 	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos",
 	"logit_bias", "allowed_token_ids",
@@ -266,12 +248,12 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 // maxBias is the most that vLLM adds to a logit or takes from it.
 const maxBias = 100
 
-// penalise makes up for a frequency_penalty and a presence_penalty: the engine counts what it generates
+// penalise makes up for a frequency_penalty and a presence_penalty. The engine counts only what it generates
 // itself, and the answer so far is part of its prompt. What the count of these tokens would take from their
 // logits goes into logit_bias, which is added at the same place. With it greedy ids are those of the
 // uninterrupted answer under a frequency_penalty. A presence_penalty is exact until a token of the answer so
-// far comes again: from then on the engine counts that one as well, so that it is taken from twice, and the
-// answer goes on a little less inclined to repeat its first part.
+// far comes again: from then on the engine counts that token as well. Its penalty counts twice then, and the
+// rest of the answer repeats the first part a little less often.
 func penalise(q map[string]any, body map[string]json.RawMessage, answer []uint32) error {
 	each, err := penalty(q, body, "frequency_penalty")
 	if err != nil {
@@ -304,7 +286,7 @@ func penalise(q map[string]any, body map[string]json.RawMessage, answer []uint32
 	return nil
 }
 
-// penalty reads a penalty, and passes it on where it is one.
+// penalty reads a penalty, and passes it on unless it is 0.
 func penalty(q map[string]any, body map[string]json.RawMessage, name string) (x float64, err error) {
 	if v := body[name]; !null(v) {
 		if err := json.Unmarshal(v, &x); err != nil {

@@ -13,7 +13,7 @@ import (
 //	 "delta":{"content":" so"},"logprobs":null,"finish_reason":null,"token_ids":[7]}]}
 //
 // and encoding/json spends 5 microseconds and a dozen allocations on it. scan reads exactly the members that
-// vLLM writes, and each that counts at most once; of anything else it wants to know nothing and leaves it to
+// vLLM writes, and each that counts at most once; it leaves everything else to
 // decode. Whatever it accepts it reads as decode would: a fuzz test holds the two together.
 
 // Members that count, as bits.
@@ -41,10 +41,10 @@ func (s *seen) once(bit seen) bool {
 	return first
 }
 
-// scan reads a payload into e and b.text, b.ids. What it returns false for it may have read in part.
+// scan reads a payload into e and b.text, b.ids. Where it returns false, it may have read a part of it.
 //
-// All events of a stream begin with the same id, object, time and model. Where the members before
-// "choices" are byte for byte those of an event already read, they are not read again.
+// All events of a stream begin with the same id, object, time and model. Where the members before "choices"
+// are byte for byte those of an event already read, they are not read again.
 func (b *batch) scan(payload []byte, e *event) bool {
 	rest, within := payload, len(b.prefix) > 0 && bytes.HasPrefix(payload, b.prefix)
 	if within {
@@ -77,7 +77,7 @@ func (b *batch) scan(payload []byte, e *event) bool {
 	return s.Object(top) && s.End()
 }
 
-// skip is for what says nothing to us.
+// skip passes over a value that is not needed.
 func skip(s *openai.Scanner) bool {
 	_, ok := s.Value()
 	return ok

@@ -11,30 +11,48 @@ import (
 	"strconv"
 	"strings"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"souk/agentd"
 )
 
 const maxPage = 8 << 20 // a /metrics page is 64 KB; eight engines and LoRA labels make it larger
 
-func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
+// ask makes one small request and reads the whole answer. A body is JSON; nil: it asks by GET.
+func (e *Engine) ask(ctx context.Context, path string, body []byte) (status int, said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+path, nil)
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, e.base+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header["Idempotency-Key"] = nil // see send
 	}
 	e.authorize(req.Header)
 	resp, err := e.transport.RoundTrip(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	said, err = io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	return resp.StatusCode, said, err
+}
+
+func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
+	status, body, err := e.ask(ctx, path, nil)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("the engine answered %d: %s", status, complaint(body))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: the engine answered %d: %s", path, resp.StatusCode, complaint(body))
 	}
 	return body, nil
 }
@@ -54,89 +72,30 @@ func (e *Engine) Generated(ctx context.Context) (*int64, error) {
 
 // generated returns nil where the page has no such counter, by exactly this name.
 func generated(page []byte) (n *int64) {
-	samples(page, func(name, _ []byte, v float64) {
-		if string(name) == "vllm:generation_tokens_total" {
+	for _, m := range samples(page, "vllm:generation_tokens_total") {
+		if v := m.GetUntyped().GetValue(); v >= 0 && v <= 1<<53 {
 			if n == nil {
 				n = new(int64)
 			}
 			*n += int64(v)
 		}
-	})
+	}
 	return n
 }
 
-// samples calls f for each sample of a page in Prometheus' text format whose name begins with "vllm:":
-// name, what is between the braces, value. Lines that cannot be read, and values beyond
-// what a count can be, are passed over.
-func samples(page []byte, f func(name, labels []byte, v float64)) {
+// samples are those of one name on a page in Prometheus' text format. Lines that cannot be read are passed
+// over.
+func samples(page []byte, name string) (all []*dto.Metric) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
 	for line := range bytes.Lines(page) {
-		if !bytes.HasPrefix(line, []byte("vllm:")) {
-			continue
-		}
-		line = bytes.TrimSpace(line)
-		n := bytes.IndexAny(line, "{ ")
-		if n < 0 {
-			continue
-		}
-		name, labels, rest := line[:n], []byte(nil), line[n:]
-		if rest[0] == '{' {
-			closing := braces(rest)
-			if closing < 0 {
-				continue
+		if bytes.HasPrefix(line, []byte(name)) {
+			text := strings.NewReader(string(bytes.TrimSpace(line)) + "\n")
+			if families, err := parser.TextToMetricFamilies(text); err == nil {
+				all = append(all, families[name].GetMetric()...)
 			}
-			labels, rest = rest[1:closing], rest[closing+1:]
-		}
-		fields := bytes.Fields(rest) // value, and perhaps a timestamp
-		if len(fields) == 0 {
-			continue
-		}
-		v, err := strconv.ParseFloat(string(fields[0]), 64)
-		if err != nil || !(v >= 0 && v <= 1<<53) {
-			continue
-		}
-		f(name, labels, v)
-	}
-}
-
-// braces returns where the braces that open b close; label values may hold braces and escapes.
-func braces(b []byte) int {
-	inside := false
-	for i := 1; i < len(b); i++ {
-		switch {
-		case inside && b[i] == '\\':
-			i++
-		case b[i] == '"':
-			inside = !inside
-		case b[i] == '}' && !inside:
-			return i
 		}
 	}
-	return -1
-}
-
-// label returns a label's value, "" if it is not there. Values with escapes are not unescaped.
-func label(labels []byte, name string) string {
-	for len(labels) > 0 {
-		k, rest, ok := bytes.Cut(labels, []byte(`="`))
-		if !ok {
-			return ""
-		}
-		i := 0
-		for i < len(rest) && rest[i] != '"' {
-			if rest[i] == '\\' {
-				i++
-			}
-			i++
-		}
-		if i >= len(rest) {
-			return ""
-		}
-		if string(bytes.TrimSpace(k)) == name {
-			return string(rest[:i])
-		}
-		labels = bytes.TrimPrefix(rest[i+1:], []byte(","))
-	}
-	return ""
+	return all
 }
 
 // Info implements agentd.Engine. It fails while the server boots (connection refused) and when it is not
@@ -184,38 +143,25 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 // empty question. A server that offers them answers 400 or 422. One without --enable-scale-out answers 403,
 // and an older one 404.
 func (e *Engine) parses(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+derenderPath, strings.NewReader("{}"))
-	if err != nil {
-		return false
-	}
-	req.Header.Set("Content-Type", "application/json")
-	e.authorize(req.Header)
-	resp, err := e.transport.RoundTrip(req)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, maxPage))
-	return resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity
+	status, _, err := e.ask(ctx, derenderPath, []byte("{}"))
+	return err == nil && (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity)
 }
 
 // cacheConfig reads vllm:cache_config_info. One block of num_gpu_blocks is reserved by vLLM.
 func cacheConfig(page []byte) (blockSize, tokens int) {
-	samples(page, func(name, labels []byte, _ float64) {
-		if string(name) != "vllm:cache_config_info" {
-			return
+	for _, m := range samples(page, "vllm:cache_config_info") {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
 		}
-		size, err := strconv.Atoi(strings.TrimSpace(label(labels, "block_size")))
+		size, err := strconv.Atoi(strings.TrimSpace(labels["block_size"]))
 		if err != nil || size <= 0 || size > 1<<20 {
-			return
+			continue
 		}
 		blockSize = size
-		if blocks, err := strconv.Atoi(label(labels, "num_gpu_blocks")); err == nil && blocks > 1 &&
-			blocks < 1<<40 {
+		if blocks, err := strconv.Atoi(labels["num_gpu_blocks"]); err == nil && blocks > 1 && blocks < 1<<40 {
 			tokens += (blocks - 1) * size
 		}
-	})
+	}
 	return blockSize, tokens
 }

@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"souk/agentd"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 func page(t testing.TB, name string) []byte {
@@ -45,40 +42,6 @@ func TestGenerated(t *testing.T) {
 	} {
 		if got := generated([]byte(says)); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %v", says, got)
-		}
-	}
-}
-
-// Our line reader against Prometheus' own parser, over whole pages.
-func TestSamplesAgreeWithExpfmt(t *testing.T) {
-	for _, name := range []string{"busy", "idle"} {
-		data := page(t, name)
-		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(strings.NewReader(string(data)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		samples(data, func(name, labels []byte, v float64) {
-			f := families[string(name)]
-			if f == nil { // a histogram's part
-				return
-			}
-			for _, m := range f.Metric {
-				same := true
-				for _, l := range m.Label {
-					same = same && label(labels, l.GetName()) == l.GetValue()
-				}
-				if same {
-					n++
-					if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != v {
-						t.Errorf("%s%s = %v, want %v", name, labels, v, got)
-					}
-				}
-			}
-		})
-		if n < 50 {
-			t.Errorf("%s: only %d samples compared", name, n)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // seam joins the text of an answer that broke off to the text that follows elsewhere, and looks for stop
-// strings across. Like vLLM it holds back as much as might begin one.
+// strings across the join. Like vLLM it holds back as much text as might begin a stop string.
 type seam struct {
 	stops []string
 	keep  int    // bytes held back: one less than the longest stop string
@@ -15,8 +15,9 @@ type seam struct {
 	skip  string // delivered already, though the other engine says it again
 }
 
-// newSeam begins with what was delivered and what the tokens taken over say. With no stop string all of it
-// was delivered, whatever else the two may differ in, such as special tokens that only one of them shows.
+// newSeam begins with the text that was delivered and with the text of the tokens that were taken over.
+// Without stop strings all of it was delivered, even where the two texts differ, as in special tokens that
+// only one of them shows.
 func newSeam(delivered, said string, stops []string) (*seam, error) {
 	s := &seam{stops: stops}
 	for _, stop := range stops {
@@ -41,8 +42,8 @@ func newSeam(delivered, said string, stops []string) (*seam, error) {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// take adds what the engine said and returns what may be delivered now; and the stop string with which the
-// answer ends, if it does: then nothing more is to be said.
+// take adds what the engine said, and returns what may be delivered now. If the answer ends at a stop string,
+// it returns that, too, and nothing more may be delivered.
 func (s *seam) take(text string) (out, stop string) {
 	if s.skip != "" && text != "" {
 		n := 0

@@ -13,12 +13,13 @@ import (
 	"souk/bus/openai"
 )
 
-// What a model's chat template adds to a prompt is measured: a few small conversations are given to the
-// server's /tokenize, and each is compared with one that lacks a message, a tool, or a piece of text.
-// Where the server does not count, or counts what the bytes of a prompt cannot explain, nothing is said,
-// and the bound of a prompt is the model's context.
+// What a model's chat template adds to a prompt is measured. A few small conversations are given to the
+// server's /tokenize, and each is compared with one that lacks a message, a tool, or a piece of text. If the
+// server does not count, or its counts do not follow from the bytes of a prompt, nothing is said of the
+// template, and a prompt is bounded by the model's context.
 
-// Of what was measured, so much more: templates say the date, or one line more to one role than to another.
+// spareFixed and spareEach are added to what was measured: a template may write the date, or one line more
+// for one role than for another.
 const (
 	spareFixed = 32
 	spareEach  = 4
@@ -47,10 +48,10 @@ func says(role, text string) probeMessage { return probeMessage{"role": role, "c
 type prober struct {
 	e      *Engine
 	ctx    context.Context
-	broken bool // it did not answer: what is missing was not refused
+	broken bool // the server did not answer, so that a count that is missing was not refused
 }
 
-// ask returns the ids of a prompt; false if the server, or its template, would not have it.
+// ask returns the ids of a prompt; false if the server, or its template, refused it.
 func (p *prober) ask(q map[string]any) ([]uint32, bool) {
 	var said struct {
 		Tokens []uint32 `json:"tokens"`
@@ -143,8 +144,8 @@ func (p *prober) messages(t *bus.Template) bool {
 	return measured
 }
 
-// once reports whether a template writes what it is given once. The same text costs what it costs by
-// itself, and a little at its ends.
+// once reports whether a template writes each text once. Then a text costs as many tokens as it costs by
+// itself, and a few at its ends.
 func (p *prober) once() bool {
 	short, long := strings.Repeat(fillText, 2), strings.Repeat(fillText, 10)
 	a, ok := p.text(short)
@@ -180,8 +181,8 @@ func (p *prober) once() bool {
 	return true
 }
 
-// tools measures what a template adds around tools and the calls of them, beyond the room that the bytes
-// of a prompt give them.
+// tools measures what a template adds around tools and tool calls, beyond what the bytes of a prompt account
+// for.
 func (p *prober) tools(t *bus.Template) {
 	user := says("user", "!")
 	parse := func(s string) (v any) {

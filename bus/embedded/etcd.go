@@ -19,7 +19,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.uber.org/zap"
+
+	"souk/bus/etcdlog"
 )
 
 // segmentBytes is what etcd's log preallocates, twice: 128 MB by default, for a registry of a few KB.
@@ -203,7 +204,11 @@ func etcdConfig(config EtcdConfig) (*embed.Config, error) {
 	c.EnableGRPCGateway = false
 	c.WarningApplyDuration = time.Second // a busy laptop is not worth a line for each put
 	c.WarningUnaryRequestDuration = 2 * time.Second
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapToSlog{log: config.Log}))
+	log := config.Log
+	if log != nil {
+		log = log.With("server", "etcd")
+	}
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdlog.New(log, ""))
 	return c, nil
 }
 

@@ -26,10 +26,8 @@ type NATSConfig struct {
 	// Listen is host:port, port 0 for any free one, or "" for connections in process only.
 	Listen string
 	// OrAny takes any free port where the one in Listen is taken.
-	OrAny      bool
-	Name       string       // of the server; "souk"
-	MaxPayload int          // bytes of a message; bus.MaxMessage, which prompts of bus.MaxBody fit into
-	Log        *slog.Logger // warnings and errors; nil for none
+	OrAny bool
+	Log   *slog.Logger // warnings and errors; nil for none
 }
 
 // NATS is a running server without JetStream: nothing that it carries is kept, so it has no data
@@ -54,16 +52,10 @@ var errListen = errors.New("cannot listen")
 
 func startNATS(config NATSConfig) (*NATS, error) {
 	options := &server.Options{
-		ServerName: config.Name,
-		MaxPayload: int32(config.MaxPayload),
+		ServerName: "souk",
+		MaxPayload: bus.MaxMessage, // prompts of bus.MaxBody fit into it
 		DontListen: true,
 		NoSigs:     true,
-	}
-	if options.ServerName == "" {
-		options.ServerName = "souk"
-	}
-	if options.MaxPayload == 0 {
-		options.MaxPayload = bus.MaxMessage
 	}
 	if config.Listen != "" {
 		host, port, err := splitAddress(config.Listen)

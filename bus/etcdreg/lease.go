@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // Register puts a key under a new lease. The lease lives for at least ttl after the last sign of life;
@@ -52,10 +53,7 @@ func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time
 			l.abandon()
 			return nil, wrap("elect", key, err)
 		case err != nil: // an outage, which the lease may survive
-			select {
-			case <-time.After(retryEvery):
-			case <-ctx.Done():
-			}
+			follow.Pause(ctx, retryEvery)
 		case won:
 			return l, nil
 		default:
@@ -71,10 +69,7 @@ func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time
 				l.abandon()
 				return nil, wrap("elect", key, err)
 			default:
-				select {
-				case <-time.After(retryEvery):
-				case <-ctx.Done():
-				}
+				follow.Pause(ctx, retryEvery)
 			}
 		}
 	}
@@ -197,11 +192,12 @@ func (l *lease) take(ctx context.Context, value []byte) (won bool, at int64, err
 		}
 		l.epoch = holder.CreateRevision
 	}
-	return true, l.epoch, l.watchKey()
+	l.watchKey()
+	return true, l.epoch, nil
 }
 
 // watchKey loses the lease when somebody deletes its key.
-func (l *lease) watchKey() error {
+func (l *lease) watchKey() {
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := l.registry.client.Watch(ctx, l.key, clientv3.WithRev(l.epoch+1), clientv3.WithFilterPut())
 	go func() {
@@ -222,7 +218,6 @@ func (l *lease) watchKey() error {
 			}
 		}
 	}()
-	return nil
 }
 
 func (l *lease) Epoch() int64          { return l.epoch }

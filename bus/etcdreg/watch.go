@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // retryEvery is the pause between two attempts to read the state while etcd is away.
@@ -123,9 +124,7 @@ func (r *Registry) read(ctx context.Context, prefix string) *clientv3.GetRespons
 		if err == nil {
 			return state
 		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
+		if !follow.Pause(ctx, retryEvery) {
 			return nil
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"souk/bus"
@@ -209,22 +208,7 @@ func NoVerdict(err error, task string) error {
 
 // cannotContinue is the end of an answer that broke off and cannot be continued.
 func cannotContinue(r bus.Result, why error) bus.Result {
-	r.Message = clipText(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message,
-		messageOf(why)))
+	r.Message = bus.Clip(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message,
+		bus.MessageOf(why)), bus.MaxText)
 	return r
-}
-
-func messageOf(err error) string {
-	var e *bus.Error
-	if errors.As(err, &e) {
-		return e.Message
-	}
-	return err.Error()
-}
-
-func clipText(s string) string {
-	if len(s) > bus.MaxText {
-		return strings.ToValidUTF8(s[:bus.MaxText-3], "") + "..."
-	}
-	return s
 }

@@ -140,8 +140,8 @@ func (o *order) drop() {
 // gap reports whether chunks are missing that were sent.
 func (o *order) gap() bool { return o.next < o.known }
 
-// endHere makes r the end of the answer after the chunks that have come. Whoever says r does not know how many
-// those are: its agent has lost its count, the hub has none, or later ones are lost.
+// endHere makes r the end of the answer after the chunks that have come. Whoever says r does not know how
+// many those are: its agent has lost its count, the hub has none, or later ones are lost.
 func (o *order) endHere(r bus.Result) {
 	r.Chunks = o.next
 	o.end = &r

@@ -1,9 +1,8 @@
 package serve
 
 import (
-	"errors"
-
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/openai"
 	"souk/classifier"
 )
@@ -13,13 +12,7 @@ func (s *Server) publish(subject string, m bus.Message) {
 	if err == nil {
 		err = s.d.Bus.Publish(bus.Msg{Subject: subject, Data: data})
 	}
-	switch {
-	case err == nil:
-	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
-		s.d.Log.Debug("not sent: the bus is away", "subject", subject)
-	default:
-		s.d.Log.Warn("not sent", "subject", subject, "err", err)
-	}
+	follow.Unsent(s.d.Log, err, "not sent", "subject", subject)
 }
 
 func (r *request) result(err error) *bus.Result {
@@ -54,13 +47,7 @@ func (r *request) answer(a bus.Answer) {
 		}
 		err = s.d.Bus.Publish(m)
 	}
-	switch {
-	case err == nil:
-	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
-		s.d.Log.Debug("answer not sent: the bus is away", "client", r.client)
-	default:
-		s.d.Log.Warn("answer not sent", "client", r.client, "err", err)
-	}
+	follow.Unsent(s.d.Log, err, "answer not sent", "client", r.client)
 }
 
 func (r *request) encode(a bus.Answer) ([]byte, error) {

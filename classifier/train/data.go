@@ -16,12 +16,10 @@ import (
 
 // Row is one prompt with the domain a person or a source gave it: a line of a JSONL file.
 type Row struct {
-	ID      string `json:"id"`
-	Source  string `json:"source"`
-	Subject string `json:"subject"`
-	Domain  string `json:"domain"`
-	System  string `json:"system"`
-	Prompt  string `json:"prompt"`
+	Source string `json:"source"`
+	Domain string `json:"domain"`
+	System string `json:"system"`
+	Prompt string `json:"prompt"`
 }
 
 // Limits of a file of rows: far above any that this model is made for, and below what would exhaust a
@@ -86,15 +84,24 @@ func hash(r Row) uint64 {
 
 // Split divides rows into those for training and those held out.
 func Split(rows []Row) (training, test []Row) {
-	for _, r := range rows {
-		if IsTest(r) {
-			test = append(test, r)
-		} else {
-			training = append(training, r)
-		}
-	}
+	test, training = part(rows, IsTest)
 	return training, test
 }
+
+// part divides rows into those of which something is true and the others.
+func part(rows []Row, is func(Row) bool) (those, others []Row) {
+	for _, r := range rows {
+		if is(r) {
+			those = append(those, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return those, others
+}
+
+// inFold is whether a row is left out with a fold.
+func inFold(fold int) func(Row) bool { return func(r Row) bool { return Fold(r) == fold } }
 
 // LabelsOf lists the domains of rows, sorted.
 func LabelsOf(rows []Row) []string {
@@ -118,10 +125,10 @@ var greetings = []string{
 	"Use the context below to answer the question.",
 }
 
-// Samples turns rows into what Fit learns from. All labels count the same, however many rows they have, since
-// macro-F1 does and since rows are many where a source was large, not where tasks are. A multiple-choice
-// question is learned in part without its choices, as people ask it, and every fifth row in part behind a
-// greeting.
+// Samples turns rows into what Fit learns from. All labels count the same, however many rows they have, as
+// they do in macro-F1. A label has many rows because its source was large, not because tasks of it are
+// frequent. A multiple-choice question is learned in part without its choices, as people ask it, and every
+// fifth row in part behind a greeting.
 func Samples(rows []Row, labels []string) []Sample {
 	var scratch model.Scratch
 	var out []Sample

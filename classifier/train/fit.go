@@ -37,8 +37,8 @@ type Weights struct {
 }
 
 // Fit learns by Adagrad (Duchi, Hazan, Singer 2011) from naive Bayes log odds (as Wang and Manning 2012 found
-// good for short texts), which speak for the n-grams too rare to be learned. The same samples in the same
-// order and the same Params give the same Weights on machines of one architecture.
+// good for short texts), which stand in for n-grams that are too rare to be learned. The same samples in the
+// same order and the same Params give the same Weights on machines of one architecture.
 func Fit(samples []Sample, labels int, p Params) *Weights {
 	w := &Weights{Labels: labels, Rows: prior(samples, labels, p.Prior)}
 	squares := make([]row, model.Buckets) // sums of squared gradients

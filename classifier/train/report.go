@@ -9,7 +9,8 @@ import (
 	"souk/classifier/model"
 )
 
-// Both is what a model named rows, over all its labels and with some counted as others.
+// Both are the names that a model gave rows: once with all its labels, and once with some labels counted as
+// others.
 type Both struct{ All, Merged []Judged }
 
 func (b *Both) add(c Both) {
@@ -33,7 +34,7 @@ type Figures struct {
 	LeftOut     []LeftOut // each source by a model that saw no row of it
 }
 
-// LeftOut is one source judged by a model that learned from the other sources only.
+// LeftOut is one source, judged by a model that learned from the other sources alone.
 type LeftOut struct {
 	Source string
 	Judged Both // rows whose label some other source has too
@@ -52,17 +53,8 @@ func Measure(rows, chat []Row, rename map[string]string, p Params) (*model.Model
 	f := &Figures{Rows: len(all), Rename: rename, Temperature: m.Temperature,
 		Held: judgeBoth(m, test, rename), Chat: judgeBoth(m, chatTest, rename)}
 	for fold := range Folds {
-		var rest, out []Row
-		for _, r := range all {
-			if Fold(r) != fold {
-				rest = append(rest, r)
-			}
-		}
-		for _, r := range training {
-			if Fold(r) == fold {
-				out = append(out, r)
-			}
-		}
+		_, rest := part(all, inFold(fold))
+		out, _ := part(training, inFold(fold))
 		b, err := predict(rest, out, rename, m.Temperature, p)
 		if err != nil {
 			return nil, nil, err
@@ -92,23 +84,12 @@ func sourcesOf(rows []Row) (sources []string) {
 // leaveOut trains without a source and judges it.
 func leaveOut(all, rows []Row, source string, rename map[string]string, temperature float64,
 	p Params) (LeftOut, error) {
-	var rest, out []Row
-	for _, r := range all {
-		if r.Source != source {
-			rest = append(rest, r)
-		}
-	}
+	ofSource := func(r Row) bool { return r.Source == source }
+	_, rest := part(all, ofSource)
+	its, _ := part(rows, ofSource)
 	labels := LabelsOf(rest)
-	left := LeftOut{Source: source}
-	for _, r := range rows {
-		switch {
-		case r.Source != source:
-		case slices.Contains(labels, r.Domain):
-			out = append(out, r)
-		default:
-			left.Alone++
-		}
-	}
+	out, alone := part(its, func(r Row) bool { return slices.Contains(labels, r.Domain) })
+	left := LeftOut{Source: source, Alone: len(alone)}
 	if len(labels) < 2 {
 		return left, nil // a single source: nothing is left to learn from
 	}

@@ -18,14 +18,7 @@ func Train(rows []Row, p Params) (*model.Model, error) {
 	}
 	var scores []Score
 	for fold := range Folds {
-		var rest, out []Row
-		for _, r := range rows {
-			if Fold(r) == fold {
-				out = append(out, r)
-			} else {
-				rest = append(rest, r)
-			}
-		}
+		out, rest := part(rows, inFold(fold))
 		w := Fit(Samples(rest, labels), len(labels), p)
 		scores = append(scores, w.scores(out, labels)...)
 	}

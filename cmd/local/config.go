@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"souk/bus"
+	"souk/cmd/internal/daemon"
 	"souk/market"
 )
 
@@ -165,8 +166,9 @@ func (c *Config) complete() {
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := CheckLoopback(c.Listen); err != nil {
-		bad("listen: %w", err)
+	if err := daemon.CheckLoopback(c.Listen); err != nil {
+		bad("listen: %w: this market knows no authentication yet, so whoever reached it could spend any "+
+			"client's money. Listen on 127.0.0.1 and reach it from elsewhere by an SSH tunnel", err)
 	}
 	if !(c.Speedup > 0 && c.Speedup <= 1e6) {
 		bad("speedup: %v, want above 0 and at most a million", c.Speedup)

@@ -128,7 +128,9 @@ func TestLoopbackOnly(t *testing.T) {
 		"0.0.0.0:4222": false, ":4222": false, "10.0.0.1:4222": false, "[::]:0": false,
 		"example.org:80": false, "127.0.0.1": false,
 	} {
-		if err := CheckLoopback(address); (err == nil) != ok {
+		c := Default()
+		c.Listen = address
+		if err := c.Validate(); (err == nil) != ok {
 			t.Errorf("%s: %v, want allowed = %v", address, err, ok)
 		}
 	}

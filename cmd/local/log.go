@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// hushable returns a logger that passes on errors alone, where log does not show everything, and says nothing
-// more once hush was called.
-func hushable(log *slog.Logger) (quiet *slog.Logger, hush func()) {
+// Hushable returns a logger for etcd: it passes on errors alone, where log does not show everything, for
+// etcd's warnings are about clusters and certificates. Once hush was called it says nothing more: etcd calls
+// the end of each of its listeners an error.
+func Hushable(log *slog.Logger) (quiet *slog.Logger, hush func()) {
 	least := slog.LevelError
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		least = slog.LevelDebug

@@ -186,14 +186,14 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 	if port == "0" {
 		listen = net.JoinHostPort(host, "0")
 	}
-	log, hush := hushable(m.log) // its warnings are about clusters and certificates
+	log, hush := Hushable(m.log)
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path(), Listen: listen, OrAny: true,
 		Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
 	m.opened = append(m.opened, func() error {
-		hush() // it calls the end of its listeners an error
+		hush()
 		return etcd.Close()
 	})
 	// of a market that was killed: this directory is ours alone

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -47,9 +46,7 @@ have is shown. That money is not lost: it is there again when the hub is. No mon
 				return firstDeposit(err, args[0])
 			}
 			if asJSON {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(reply)
+				return writeJSON(c.OutOrStdout(), reply)
 			}
 			return showBalance(c.OutOrStdout(), reply)
 		},

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/cmd/internal/console"
 	"souk/cmd/local"
 	"souk/integration/replay"
 )
@@ -73,27 +72,12 @@ func (c *cluster) play(ctx context.Context, f clusterFlags, link *local.Link, ou
 			f.concurrency, runClients))
 	clients := replay.Mix(mixSeed, runClients)
 	started := time.Now()
-	for _, x := range clients {
-		if _, err := link.Fund(ctx, x.ID, runDeposit,
-			fmt.Sprintf("cluster-%x-%s", started.UnixNano(), x.ID)); err != nil {
-			return fmt.Errorf("fund %s: %w", x.ID, err)
-		}
+	run, tally := fmt.Sprintf("cluster-%x", started.UnixNano()), replay.NewTally()
+	if err := fundAll(ctx, link, clients, runDeposit, run); err != nil {
+		return err
 	}
-	turns := 0
-	for _, d := range ds {
-		turns += len(d.Turns)
-	}
-	tally, progress := replay.NewTally(), console.Bar(turns, "turns")
-	played, err := replay.Play(ctx, ds, replay.Config{
-		Clients: clients, Concurrency: f.concurrency, MaxTokens: runMaxTokens, Retries: runRetries,
-		Run: fmt.Sprintf("cluster-%x", started.UnixNano()),
-		Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
-			tally.Add(d, x, a)
-			_ = progress.Add(1)
-		},
-	}, link.Ask)
-	wall := time.Since(started)
-	_ = progress.Finish()
+	played, wall, err := play(ctx, ds, replay.Config{Clients: clients, Concurrency: f.concurrency,
+		MaxTokens: runMaxTokens, Retries: runRetries, Run: run}, link.Ask, tally)
 	if err != nil {
 		return err
 	}

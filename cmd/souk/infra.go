@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +12,7 @@ import (
 	"souk/bus/embedded"
 	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
+	"souk/cmd/local"
 )
 
 // infraConfig is the file of `souk infra`.
@@ -95,15 +94,15 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		natsAt = nats.URL()
 	}
 	if c.Infra.Etcd != none {
-		g := gate{Handler: p.Log.Handler(), shut: new(atomic.Bool)}
+		log, hush := local.Hushable(p.Log)
 		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd,
-			Tick: 50 * time.Millisecond, Log: slog.New(g)})
+			Tick: 50 * time.Millisecond, Log: log})
 		if wrong != nil {
 			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another "+
 				"directory: data or SOUK_DATA)", wrong)
 		}
 		defer func() {
-			g.shut.Store(true)
+			hush()
 			err = errors.Join(err, etcd.Close())
 		}()
 		etcdAt = etcd.Endpoint()
@@ -116,34 +115,6 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 	fmt.Fprintf(out, "ready %s etcd %s data %s\n", natsAt, etcdAt, c.Data)
 	<-ctx.Done()
 	return nil
-}
-
-// gate passes on etcd's errors until it stops, whose every listener's end it calls one.
-type gate struct {
-	slog.Handler
-	shut *atomic.Bool
-}
-
-func (g gate) Enabled(ctx context.Context, l slog.Level) bool {
-	return !g.shut.Load() && l >= slog.LevelError && g.Handler.Enabled(ctx, l)
-}
-
-// Handle drops the one error that etcd gives at every first start, before its first entry has a term.
-func (g gate) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "failed to update storage version" {
-		return nil
-	}
-	return g.Handler.Handle(ctx, r)
-}
-
-func (g gate) WithAttrs(as []slog.Attr) slog.Handler {
-	g.Handler = g.Handler.WithAttrs(as)
-	return g
-}
-
-func (g gate) WithGroup(name string) slog.Handler {
-	g.Handler = g.Handler.WithGroup(name)
-	return g
 }
 
 // Complete judges the file; --data and --log-level come before it.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -173,10 +172,8 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range shape.Clients {
-		if _, err := link.Fund(c.Context(), x.ID, credits, run+"-"+x.ID); err != nil {
-			return fmt.Errorf("fund %s: %w", x.ID, err)
-		}
+	if err := fundAll(c.Context(), link, shape.Clients, credits, run); err != nil {
+		return err
 	}
 	done := f.progress(c.ErrOrStderr())
 	ask := load.Market(link.AskWith)
@@ -189,9 +186,7 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 		return err
 	}
 	if f.asJSON {
-		e := json.NewEncoder(c.OutOrStdout())
-		e.SetIndent("", "  ")
-		if err := e.Encode(r); err != nil {
+		if err := writeJSON(c.OutOrStdout(), r); err != nil {
 			return err
 		}
 	} else {

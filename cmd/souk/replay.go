@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/console"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"
@@ -91,32 +89,20 @@ same.`,
 			}
 			defer link.Close()
 			mix := replay.Mix(mixSeed, clients)
-			for _, x := range mix {
-				if _, err := link.Fund(c.Context(), x.ID, credits, "opening-"+x.ID); err != nil {
-					return fmt.Errorf("fund %s: %w", x.ID, err)
-				}
+			if err := fundAll(c.Context(), link, mix, credits, "opening"); err != nil {
+				return err
 			}
-			turns := 0
-			for _, d := range ds {
-				turns += len(d.Turns)
-			}
-			tally, progress, started := replay.NewTally(), console.Bar(turns, "turns"), time.Now()
+			tally, started := replay.NewTally(), time.Now()
 			cfg := replay.Config{
 				Clients: mix, Concurrency: concurrency, MaxTokens: maxTokens, Model: model, Retries: retries,
 				Run: fmt.Sprintf("replay-%x", started.UnixNano()),
-				Turn: func(d replay.Dialogue, x replay.Client, a replay.Answer) {
-					tally.Add(d, x, a)
-					_ = progress.Add(1)
-				},
 			}
 			if rate > 0 {
 				for i := range ds {
 					cfg.Arrivals = append(cfg.Arrivals, time.Duration(float64(i)/rate*float64(time.Second)))
 				}
 			}
-			played, err := replay.Play(c.Context(), ds, cfg, link.Ask)
-			wall := time.Since(started)
-			_ = progress.Finish()
+			played, wall, err := play(c.Context(), ds, cfg, link.Ask, tally)
 			if c.Context().Err() != nil {
 				err = nil // Ctrl-C: the report is of what was played until then
 			}
@@ -129,9 +115,7 @@ same.`,
 			}
 			report := tally.Report(wall, played)
 			if asJSON {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", "  ")
-				err = errors.Join(err, e.Encode(report))
+				err = errors.Join(err, writeJSON(c.OutOrStdout(), report))
 			} else {
 				report.Write(c.OutOrStdout())
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/console"
 	"souk/cmd/local"
 	"souk/integration/replay"
 )
@@ -161,9 +160,12 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	w.heading("Clients", "Each has its own terms: what an answer is worth to it, how much it minds "+
 		"waiting, how long it is patient.")
 	clients := replay.Mix(mixSeed, runClients)
-	if err := w.fund(ctx, m, clients); err != nil {
+	funding := fmt.Sprintf("run-%x", m.State().Started.UnixNano())
+	if err := fundAll(ctx, m.Link(), clients, runDeposit, funding); err != nil {
 		return err
 	}
+	clientTable(w.out, clients)
+	fmt.Fprintf(w.out, "Each has just deposited %s credits at the treasury.\n", runDeposit)
 	calm := min(calmDialogues, len(w.dialogues)/4)
 	tally := replay.NewTally()
 	started := time.Now()
@@ -216,39 +218,15 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	return judge(report)
 }
 
-func (w *show) fund(ctx context.Context, m *local.Market, clients []replay.Client) error {
-	for _, c := range clients {
-		id := fmt.Sprintf("run-%x-%s", m.State().Started.UnixNano(), c.ID)
-		if _, err := m.Fund(ctx, c.ID, runDeposit, id); err != nil {
-			return fmt.Errorf("fund %s: %w", c.ID, err)
-		}
-	}
-	clientTable(w.out, clients)
-	fmt.Fprintf(w.out, "Each has just deposited %s credits at the treasury.\n", runDeposit)
-	return nil
-}
-
 // part plays some dialogues and says in a line what came of them.
 func (w *show) part(ctx context.Context, m *local.Market, ds []replay.Dialogue, cfg replay.Config,
 	tally *replay.Tally) (replay.Played, error) {
 	part := replay.NewTally()
-	turns := 0
-	for _, d := range ds {
-		turns += len(d.Turns)
-	}
-	progress := console.Bar(turns, "turns")
-	cfg.Turn = func(d replay.Dialogue, c replay.Client, a replay.Answer) {
-		part.Add(d, c, a)
-		tally.Add(d, c, a)
-		_ = progress.Add(1)
-	}
-	begin := time.Now()
-	played, err := replay.Play(ctx, ds, cfg, m.Ask)
-	_ = progress.Finish()
+	played, wall, err := play(ctx, ds, cfg, m.Ask, part, tally)
 	if err != nil {
 		return played, err
 	}
-	r := part.Report(time.Since(begin), played)
+	r := part.Report(wall, played)
 	fmt.Fprintf(w.out, "%d tasks served in %.1f s, TTFT p50 %.0f ms and p99 %.0f ms, %.0f %% of the prompt "+
 		"tokens from cache, cost %s, premiums %s.\n",
 		r.Total.Served, r.Seconds, r.Total.TTFT.P50, r.Total.TTFT.P99, 100*r.Total.Share, r.Total.Cost,

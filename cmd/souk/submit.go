@@ -15,6 +15,7 @@ import (
 
 	"souk/bus"
 	"souk/cmd/internal/console"
+	"souk/integration/replay"
 	"souk/market"
 )
 
@@ -132,20 +133,11 @@ func (q question) task(prompt string) (bus.Task, error) {
 		ms := q.patience.Milliseconds()
 		t.Terms.PatienceMS = &ms
 	}
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	body := struct {
-		Model     string    `json:"model,omitempty"`
-		Messages  []message `json:"messages"`
-		MaxTokens int       `json:"max_tokens,omitempty"`
-		Stream    bool      `json:"stream"`
-	}{Model: q.model, MaxTokens: q.maxTokens, Stream: true}
+	body := replay.Chat{Model: q.model, MaxTokens: q.maxTokens, Stream: true}
 	if q.system != "" {
-		body.Messages = append(body.Messages, message{"system", q.system})
+		body.Messages = append(body.Messages, replay.Message{Role: "system", Content: q.system})
 	}
-	body.Messages = append(body.Messages, message{"user", prompt})
+	body.Messages = append(body.Messages, replay.Message{Role: "user", Content: prompt})
 	var err error
 	t.Body, err = json.Marshal(body)
 	return t, err
@@ -170,9 +162,7 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	r := a.Result
 	if q.asJSON {
 		r.Text = a.Text
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		if err := e.Encode(struct {
+		if err := writeJSON(out, struct {
 			bus.Result
 			Paid market.Credits `json:"paid"`
 			TTFT float64        `json:"client_ttft_ms"`

@@ -44,8 +44,8 @@ func TestAHubThatEndsBehindAnother(t *testing.T) {
 	}
 }
 
-// A hub that the treasury counts as ended closes its journal by itself, and ends with an error that says so and
-// what to do; started again, it says the same.
+// A hub that the treasury counts as ended closes its journal by itself, and ends with an error that says so
+// and what to do; started again, it says the same.
 func TestAHubThatTheTreasuryEnded(t *testing.T) {
 	tn := newTown(t)
 	_, stop := tn.hub(nil)

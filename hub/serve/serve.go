@@ -99,8 +99,8 @@ func (s *Server) Leading() bool { return s.leading.Load() }
 // Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
 // drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
 // then in memory may never have happened. A hub that is told to end returns nil once its journal is closed,
-// and says why not if ctx ends before. One that finds its journal closed, or itself ended by the treasury, says
-// so in an error. It can be called once.
+// and says why not if ctx ends before. One that finds its journal closed, or itself ended by the treasury,
+// says so in an error. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")

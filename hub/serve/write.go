@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/hub"
 	"souk/ledger"
 )
@@ -107,12 +107,7 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 			Header:  d.Task.Trace.Header(nil),
 		}
 		if err := s.publish(m, d); err != nil {
-			level := slog.LevelWarn
-			if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
-				level = slog.LevelDebug
-			}
-			s.log.Log(context.Background(), level, "dispatch not sent",
-				"hold", d.Hold, "agent", agent, "err", err)
+			follow.Unsent(s.log, err, "dispatch not sent", "hold", d.Hold, "agent", agent)
 			code := bus.CodeUnavailable
 			if errors.Is(err, bus.ErrTooLarge) {
 				code = bus.CodeTooLarge
@@ -148,13 +143,8 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 }
 
 func (s *Server) send(l hub.Letter) {
-	switch err := s.publish(bus.Msg{Subject: l.Subject}, l.Message); {
-	case err == nil:
-	case errors.Is(err, bus.ErrDisconnected): // said once by whoever watches the bus
-		s.log.Debug("message not sent: the bus is away", "subject", l.Subject)
-	default:
-		s.log.Warn("message not sent", "subject", l.Subject, "err", err)
-	}
+	err := s.publish(bus.Msg{Subject: l.Subject}, l.Message)
+	follow.Unsent(s.log, err, "message not sent", "subject", l.Subject)
 }
 
 // probeMark begins the last token of subjects to which the bus says that nobody heard a probe; those of

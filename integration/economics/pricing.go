@@ -236,15 +236,10 @@ func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, wi
 		if err != nil {
 			return out, err
 		}
-		var o market.Outcome
 		if pricing == market.PricingPosted {
-			r.Rule.Pricing = market.PricingPosted
-			if o, err = market.Clear(r); err == nil {
-				err = market.Check(r, o)
-			}
-		} else {
-			o, err = clear(r)
+			r.Rule.Pricing = pricing
 		}
+		o, err := clear(r)
 		if err != nil {
 			return out, err
 		}

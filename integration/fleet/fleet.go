@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,16 +19,6 @@ import (
 	"souk/integration/proxy"
 	"souk/market"
 )
-
-// Build makes the commands in dir, as static programs.
-func Build(ctx context.Context, dir string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", dir, "souk/cmd/...")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-}
 
 // Plan says which parts a fleet has. Texts are YAML, one field a line, added to the part's section of its
 // file.
@@ -68,15 +57,6 @@ type Fleet struct {
 
 // Links are the connections of one part, each by a proxy.
 type Links struct{ NATS, Etcd, Engine *proxy.Proxy }
-
-// Each calls f with every proxy of the links.
-func (l *Links) Each(f func(*proxy.Proxy)) {
-	for _, p := range []*proxy.Proxy{l.NATS, l.Etcd, l.Engine} {
-		if p != nil {
-			f(p)
-		}
-	}
-}
 
 // Names of parts. Hubs are "hub-DOMAIN", nodes "agentd-N" and engines "engine-N", counted from 1; agent
 // "agent-N" is on "agentd-N".

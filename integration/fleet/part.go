@@ -124,12 +124,6 @@ func (p *Part) Kill() error {
 	return nil
 }
 
-// Pause stops a part in the middle of whatever it does, as SIGSTOP does. Its connections stay.
-func (p *Part) Pause() error { return p.Signal(syscall.SIGSTOP) }
-
-// Continue lets a stopped part go on as if nothing had been.
-func (p *Part) Continue() error { return p.Signal(syscall.SIGCONT) }
-
 // Ended is closed when the present life of the part has ended.
 func (p *Part) Ended() <-chan struct{} {
 	p.mu.Lock()

@@ -64,11 +64,7 @@ func NewQuestions(ds []replay.Dialogue, s Shape) (*Questions, error) {
 		return nil, fmt.Errorf("a load needs at least one client")
 	}
 	q := &Questions{shape: s}
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	said := make([][]message, len(ds))
+	said := make([][]replay.Message, len(ds))
 	for number, more := 0, true; more; number++ {
 		more = false
 		for i, d := range ds {
@@ -76,19 +72,15 @@ func NewQuestions(ds []replay.Dialogue, s Shape) (*Questions, error) {
 				continue
 			}
 			if number == 0 && d.System != "" {
-				said[i] = append(said[i], message{"system", d.System})
+				said[i] = append(said[i], replay.Message{Role: "system", Content: d.System})
 			}
 			if number > 0 {
-				said[i] = append(said[i], message{"assistant", d.Turns[number-1].Answer})
+				said[i] = append(said[i],
+					replay.Message{Role: "assistant", Content: d.Turns[number-1].Answer})
 			}
-			said[i] = append(said[i], message{"user", d.Turns[number].User})
-			body, err := json.Marshal(struct {
-				Model     string    `json:"model,omitempty"`
-				Messages  []message `json:"messages"`
-				MaxTokens int       `json:"max_tokens,omitempty"`
-				Whole     bool      `json:"ignore_eos,omitempty"`
-				Stream    bool      `json:"stream"`
-			}{s.Model, said[i], s.MaxTokens, s.Whole, true})
+			said[i] = append(said[i], replay.Message{Role: "user", Content: d.Turns[number].User})
+			body, err := json.Marshal(replay.Chat{Model: s.Model, Messages: said[i], MaxTokens: s.MaxTokens,
+				Whole: s.Whole, Stream: true})
 			if err != nil {
 				return nil, err
 			}

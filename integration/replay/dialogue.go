@@ -52,7 +52,7 @@ const (
 // Reader yields the dialogues of a file one after another.
 type Reader struct {
 	lines  *bufio.Reader
-	format Format
+	decode func(row []byte) (Dialogue, error)
 	line   int // of the row read last, from 1
 	n      int
 	seen   map[string]int // id -> line, to refuse a second use
@@ -60,7 +60,8 @@ type Reader struct {
 
 // NewReader reads rows of the given format from r, plain or packed by gzip.
 func NewReader(r io.Reader, f Format) (*Reader, error) {
-	if !f.valid() {
+	decode := f.decoder()
+	if decode == nil {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", string(f),
 			strings.Join(FormatNames(), ", "))
 	}
@@ -75,7 +76,7 @@ func NewReader(r io.Reader, f Format) (*Reader, error) {
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // editors on Windows begin files with it
 		_, _ = b.Discard(3)
 	}
-	return &Reader{lines: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10), format: f,
+	return &Reader{lines: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10), decode: decode,
 		seen: map[string]int{}}, nil
 }
 
@@ -98,7 +99,7 @@ func (r *Reader) Next() (Dialogue, error) {
 			return Dialogue{},
 				fmt.Errorf("line %d: more than %d dialogues: split the file", r.line, MaxDialogues)
 		}
-		d, err := r.format.decode(row)
+		d, err := r.decode(row)
 		if err == nil {
 			err = d.check()
 		}

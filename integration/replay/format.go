@@ -47,26 +47,14 @@ func FormatNames() []string {
 	return names
 }
 
-func (f Format) valid() bool {
-	_, err := f.find()
-	return err == nil
-}
-
-func (f Format) find() (func([]byte) (Dialogue, error), error) {
+// decoder reads a row of the format; nil: nobody knows it.
+func (f Format) decoder() func([]byte) (Dialogue, error) {
 	for _, d := range decoders {
 		if d.format == f {
-			return d.decode, nil
+			return d.decode
 		}
 	}
-	return nil, fmt.Errorf("unknown format %q", string(f))
-}
-
-func (f Format) decode(row []byte) (Dialogue, error) {
-	decode, err := f.find()
-	if err != nil {
-		return Dialogue{}, err
-	}
-	return decode(row)
+	return nil
 }
 
 // parse decodes one row; strict refuses fields that v does not know. Errors name the field at fault.

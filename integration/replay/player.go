@@ -98,28 +98,32 @@ func Play(ctx context.Context, ds []Dialogue, cfg Config, market Market) (Played
 	return done, context.Cause(ctx)
 }
 
-// message is one of an OpenAI chat.
-type message struct {
+// Message is one of an OpenAI chat.
+type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
+}
+
+// Chat is the body of a streamed chat, in the form of OpenAI's API.
+type Chat struct {
+	Model     string    `json:"model,omitempty"`
+	Messages  []Message `json:"messages"`
+	MaxTokens int       `json:"max_tokens,omitempty"`
+	Whole     bool      `json:"ignore_eos,omitempty"` // it has MaxTokens, whatever the engine would say
+	Stream    bool      `json:"stream"`
 }
 
 // playOne asks one dialogue's turns; whole says that the last one was answered.
 func playOne(ctx context.Context, d Dialogue, i int, cfg Config, market Market) (whole bool, err error) {
 	client := cfg.Clients[i%len(cfg.Clients)]
-	var said []message
+	var said []Message
 	if d.System != "" {
-		said = append(said, message{"system", d.System})
+		said = append(said, Message{"system", d.System})
 	}
 	hub := ""
 	for turn, t := range d.Turns {
-		said = append(said, message{"user", t.User})
-		body, err := json.Marshal(struct {
-			Model     string    `json:"model,omitempty"`
-			Messages  []message `json:"messages"`
-			MaxTokens int       `json:"max_tokens,omitempty"`
-			Stream    bool      `json:"stream"`
-		}{cfg.Model, said, cfg.MaxTokens, true})
+		said = append(said, Message{"user", t.User})
+		body, err := json.Marshal(Chat{cfg.Model, said, cfg.MaxTokens, false, true})
 		if err != nil {
 			return false, err
 		}
@@ -137,7 +141,7 @@ func playOne(ctx context.Context, d Dialogue, i int, cfg Config, market Market) 
 		if err != nil || a.Result.Code != "" {
 			return false, err
 		}
-		said = append(said, message{"assistant", a.Text})
+		said = append(said, Message{"assistant", a.Text})
 		hub = a.Result.Hub
 	}
 	return true, nil

@@ -23,7 +23,7 @@ import (
 // echo is a market that answers with the number of messages it was sent, after a second.
 func echo(_ context.Context, t bus.Task) (Answer, error) {
 	time.Sleep(time.Second)
-	var body struct{ Messages []message }
+	var body struct{ Messages []Message }
 	if err := json.Unmarshal(t.Body, &body); err != nil {
 		return Answer{}, err
 	}
@@ -48,7 +48,7 @@ func TestTurnsFollowOneAnotherWithTheAnswersReceived(t *testing.T) {
 		var mu sync.Mutex
 		heard := map[string][]string{}
 		market := func(ctx context.Context, task bus.Task) (Answer, error) {
-			var body struct{ Messages []message }
+			var body struct{ Messages []Message }
 			json.Unmarshal(task.Body, &body)
 			var said []string
 			for _, m := range body.Messages {

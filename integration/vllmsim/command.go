@@ -19,10 +19,9 @@ import (
 // Options are the flags of Command.
 type Options struct {
 	Config
-	Profile         string
-	Host            string
-	Port            int
-	ShutdownTimeout time.Duration
+	Profile string
+	Host    string
+	Port    int
 }
 
 // Command is `souk engine`: the stand-in as a server of its own.
@@ -35,7 +34,7 @@ func Command() *cobra.Command {
 step times fitted to measured GPUs. Flags have the names and meanings of vLLM's where vLLM has them.
 
 It answers with prose made from a seed; the same prompt and seed give the same answer.
-SIGINT or SIGTERM drains it: running answers may end for --shutdown-timeout, new ones are refused.
+SIGINT or SIGTERM aborts running answers and refuses new ones.
 
 Profiles:
 ` + profileHelp(),
@@ -59,20 +58,13 @@ Profiles:
 	f.Float64Var(&o.Speedup, "speedup", 1, "engine seconds in a real second")
 	f.IntVar(&o.MaxModelLen, "max-model-len", 0, "tokens of a request, prompt and output (default 8192)")
 	f.IntVar(&o.MaxNumSeqs, "max-num-seqs", 0, "sequences that run at once (default: the profile's)")
-	f.IntVar(&o.MaxNumBatchedTokens, "max-num-batched-tokens", 0,
-		"tokens in one step (default: the profile's)")
 	f.IntVar(&o.NumGPUBlocks, "num-gpu-blocks-override", 0,
 		"KV cache blocks, one of which is reserved (default: the profile's)")
 	f.IntVar(&o.BlockSize, "block-size", 16, "tokens in a KV cache block")
 	f.IntVar(&o.MaxNumQueuedReqs, "max-num-queued-reqs", 0,
 		"running and waiting requests beyond which a new one gets 503 (0: no limit)")
-	f.BoolVar(&o.NoPrefixCaching, "no-enable-prefix-caching", false, "compute every prompt anew")
 	f.BoolVar(&o.NoPromptDetails, "no-enable-prompt-tokens-details", false, "do not report cached_tokens")
-	f.BoolVar(&o.ForceIncludeUsage, "enable-force-include-usage", false,
-		"put usage into every chunk of a stream")
 	f.StringVar(&o.APIKey, "api-key", "", "key that requests under /v1 must bear")
-	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 0,
-		"time for running answers to end after SIGTERM; 0 aborts them")
 	f.IntVar(&o.AnswerTokens, "answer-tokens", 128, "mean length of an answer, in tokens")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of answers and of noise in step times")
 	f.BoolVar(&o.Admin, "admin", false, "serve POST /sim/fault, which makes requests fail on demand")
@@ -108,11 +100,8 @@ func RunCommand(ctx context.Context, o Options, out io.Writer) error {
 	}
 	fmt.Fprintln(out, s.URL())
 	<-ctx.Done()
-	if o.ShutdownTimeout <= 0 {
-		s.Terminate()
-		o.ShutdownTimeout = time.Second // for the last chunks to leave
-	}
-	wait, stop := context.WithTimeout(context.Background(), o.ShutdownTimeout)
+	s.Terminate()
+	wait, stop := context.WithTimeout(context.Background(), time.Second) // for the last chunks to leave
 	defer stop()
 	if err := s.Drain(wait); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err

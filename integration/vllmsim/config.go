@@ -14,17 +14,14 @@ type Config struct {
 	Profile Profile // default Instant
 	Speedup float64 // engine seconds in a second; default 1
 
-	MaxModelLen         int    // tokens, prompt and output; default 8192
-	MaxNumSeqs          int    // sequences that run at once
-	MaxNumBatchedTokens int    // tokens in a step
-	NumGPUBlocks        int    // KV blocks, one of which is reserved
-	BlockSize           int    // tokens in a block; default 16
-	MaxNumQueuedReqs    int    // running and waiting requests beyond which a new one gets 503; 0 is no limit
-	NoPrefixCaching     bool   // --no-enable-prefix-caching
-	NoPromptDetails     bool   // without --enable-prompt-tokens-details: no cached_tokens
-	ForceIncludeUsage   bool   // --enable-force-include-usage: usage in every chunk
-	APIKey              string // guards /v1
-	MaxBody             int64  // bytes of a request; default 32 MiB, so that a mistake cannot fill the memory
+	MaxModelLen      int    // tokens, prompt and output; default 8192
+	MaxNumSeqs       int    // sequences that run at once
+	NumGPUBlocks     int    // KV blocks, one of which is reserved
+	BlockSize        int    // tokens in a block; default 16
+	MaxNumQueuedReqs int    // running and waiting requests beyond which a new one gets 503; 0 is no limit
+	NoPromptDetails  bool   // without --enable-prompt-tokens-details: no cached_tokens
+	APIKey           string // guards /v1
+	MaxBody          int64  // bytes of a request; default 32 MiB, so that a mistake cannot fill the memory
 
 	Answers      Answers // known dialogues
 	AnswerTokens int     // mean length of other answers; default 128
@@ -56,7 +53,7 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.MaxModelLen, 8192)
 	set(&c.MaxNumSeqs, c.Profile.MaxNumSeqs, 256)
-	set(&c.MaxNumBatchedTokens, c.Profile.MaxNumBatchedTokens, 8192)
+	set(&c.Profile.MaxNumBatchedTokens, 8192)
 	set(&c.BlockSize, 16)
 	set(&c.NumGPUBlocks, c.Profile.NumGPUBlocks, 16384)
 	set(&c.AnswerTokens, 128)
@@ -70,7 +67,6 @@ func (c Config) Validate() error {
 		n    int
 	}{
 		{"max-model-len", c.MaxModelLen}, {"max-num-seqs", c.MaxNumSeqs},
-		{"max-num-batched-tokens", c.MaxNumBatchedTokens},
 		{"block-size", c.BlockSize}, {"num-gpu-blocks-override", c.NumGPUBlocks},
 		{"answer-tokens", c.AnswerTokens},
 	}

@@ -132,6 +132,6 @@ func (s *Server) page() []byte {
 	return render(nil, s.cfg.Model, s.started, &e.stats, gauges{
 		running: len(e.running), waiting: len(e.waiting),
 		kvUsage: float64(e.kv.Used()) / float64(e.kv.Capacity()),
-		blocks:  s.cfg.NumGPUBlocks, block: s.cfg.BlockSize, caching: !s.cfg.NoPrefixCaching,
+		blocks:  s.cfg.NumGPUBlocks, block: s.cfg.BlockSize,
 	})
 }

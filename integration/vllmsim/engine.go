@@ -31,7 +31,6 @@ type engineConfig struct {
 	profile    Profile
 	maxSeqs    int // sequences that run at once
 	maxBatched int // tokens in a step
-	caching    bool
 }
 
 // work is one sequence's share of a step.
@@ -158,12 +157,9 @@ func (e *engine) schedule(now time.Time) {
 // admit starts the first waiting sequence, on what the cache holds of it. It reports false if there is no
 // room.
 func (e *engine) admit(s *sequence, budget *int, now time.Time) bool {
-	hit := e.spare[:0]
-	if e.cfg.caching {
-		// The last token is always computed: its output is wanted.
-		most := (len(s.tokens) - 1) / e.kv.Size()
-		hit = e.kv.Find(hit, s.hashUpTo(most, e.kv.Size()))
-	}
+	// The last token is always computed: its output is wanted.
+	most := (len(s.tokens) - 1) / e.kv.Size()
+	hit := e.kv.Find(e.spare[:0], s.hashUpTo(most, e.kv.Size()))
 	e.spare = hit
 	cached := len(hit) * e.kv.Size()
 	n := min(len(s.tokens)-cached, *budget)
@@ -195,11 +191,9 @@ func (e *engine) room(s *sequence, n int, hit []int32) bool {
 	if need > 0 {
 		s.blocks = e.kv.Take(s.blocks, need)
 	}
-	if e.cfg.caching {
-		full := (s.computed + n) / e.kv.Size()
-		for i := s.computed / e.kv.Size(); i < full; i++ {
-			e.kv.Fill(s.blocks[i], s.hashUpTo(full, e.kv.Size())[i])
-		}
+	full := (s.computed + n) / e.kv.Size()
+	for i := s.computed / e.kv.Size(); i < full; i++ {
+		e.kv.Fill(s.blocks[i], s.hashUpTo(full, e.kv.Size())[i])
 	}
 	return true
 }

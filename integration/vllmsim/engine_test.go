@@ -12,8 +12,7 @@ import (
 // small is an engine whose steps take a second each, so that a diagram of steps can be drawn.
 func small(blocks, seqs, batched int) *engine {
 	p := Profile{Base: 1e6}
-	return newEngine(engineConfig{profile: p, maxSeqs: seqs, maxBatched: batched,
-		caching: true}, blocks, 4, 1)
+	return newEngine(engineConfig{profile: p, maxSeqs: seqs, maxBatched: batched}, blocks, 4, 1)
 }
 
 func ask(id, prompt, output int) *sequence {

@@ -23,7 +23,6 @@ type gauges struct {
 	running, waiting int
 	kvUsage          float64 // share of blocks that running requests hold
 	blocks, block    int
-	caching          bool
 }
 
 func render(b []byte, model string, born time.Time, st *stats, g gauges) []byte {
@@ -208,15 +207,10 @@ func (p *page) histogram(name, help string, h *histogram) {
 
 // config is vllm:cache_config_info with the labels that say something about the stand-in.
 func (p *page) config(g gauges) {
-	caching := "False"
-	if g.caching {
-		caching = "True"
-	}
 	n := strconv.Itoa
 	p.head("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
 	p.sample("vllm:cache_config_info", `block_size="`+n(g.block)+
-		`",cache_dtype="auto",enable_prefix_caching="`+caching+
-		`",engine="0",kv_cache_size_tokens="`+n(g.blocks*g.block)+`",num_cpu_blocks="None",num_gpu_blocks="`+
+		`",cache_dtype="auto",enable_prefix_caching="True",engine="0",kv_cache_size_tokens="`+n(g.blocks*g.block)+`",num_cpu_blocks="None",num_gpu_blocks="`+
 		n(g.blocks)+
 		`",num_gpu_blocks_override="`+n(g.blocks)+`",prefix_caching_hash_algo="xxhash",sliding_window="None"`,
 		1)

@@ -39,8 +39,7 @@ type player struct {
 }
 
 func newPlayer(p Profile, seed uint64) *player {
-	cfg := engineConfig{profile: p, maxSeqs: p.MaxNumSeqs, maxBatched: p.MaxNumBatchedTokens,
-		caching: true}
+	cfg := engineConfig{profile: p, maxSeqs: p.MaxNumSeqs, maxBatched: p.MaxNumBatchedTokens}
 	return &player{e: newEngine(cfg, p.NumGPUBlocks, 16, seed), zero: time.Unix(0, 0)}
 }
 

@@ -190,7 +190,6 @@ func (s *Server) reply(c *call, id string) *reply {
 	if c.chat {
 		prefix = "chatcmpl-"
 	}
-	force := s.cfg.ForceIncludeUsage
 	s.mu.Lock()
 	fingerprint := s.fingerprint
 	s.mu.Unlock()
@@ -198,6 +197,6 @@ func (s *Server) reply(c *call, id string) *reply {
 		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.cfg.Model,
 		fingerprint: fingerprint,
 		details:     !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
-		usage: c.includeUsage || force, continuous: c.includeUsage && c.continuous || force,
+		usage: c.includeUsage, continuous: c.includeUsage && c.continuous,
 	}
 }

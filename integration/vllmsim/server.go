@@ -65,8 +65,7 @@ func New(cfg Config) (*Server, error) {
 
 func (s *Server) newEngine() *engine {
 	return newEngine(engineConfig{
-		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.MaxNumBatchedTokens,
-		caching: !s.cfg.NoPrefixCaching,
+		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
 	}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, s.cfg.Seed)
 }
 

@@ -2,32 +2,26 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"souk/ledger"
 	"souk/market"
 )
 
-// errFound ends a walk through a journal early.
-var errFound = errors.New("found")
-
 // Round reads on to a round of a hub's journal.
 func (s *Source) Round(ctx context.Context, n uint64) (*ledger.Round, error) {
 	var found *ledger.Round
 	last := uint64(0)
-	err := s.Frames(ctx, func(f *ledger.Frame) error {
-		for i := range f.Records {
-			if r := f.Records[i].Round; r != nil {
-				if last = r.Round.Number; last == n {
-					found = r
-					return errFound
-				}
+	err := s.Records(ctx, func(_ *ledger.Frame, r *ledger.Record) error {
+		if r.Round != nil {
+			if last = r.Round.Round.Number; last == n {
+				found = r.Round
+				return Stop
 			}
 		}
 		return nil
 	})
-	if err != nil && err != errFound {
+	if err != nil {
 		return nil, err
 	}
 	if found == nil {

@@ -159,6 +159,25 @@ func (s *Source) Frames(ctx context.Context, f func(*ledger.Frame) error) error 
 	})
 }
 
+// Stop ends a walk through a journal early, without an error.
+var Stop = errors.New("stop")
+
+// Records calls f with every record and its frame, until f returns an error or [Stop].
+func (s *Source) Records(ctx context.Context, f func(*ledger.Frame, *ledger.Record) error) error {
+	err := s.Frames(ctx, func(frame *ledger.Frame) error {
+		for i := range frame.Records {
+			if err := f(frame, &frame.Records[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == Stop {
+		return nil
+	}
+	return err
+}
+
 func base(dir string) string {
 	dir = strings.TrimRight(dir, string(os.PathSeparator))
 	return dir[strings.LastIndexByte(dir, os.PathSeparator)+1:]

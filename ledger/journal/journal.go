@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"souk/bus/etcdlog"
 	"souk/ledger"
 )
 
@@ -137,7 +138,7 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 }
 
 func (j *Journal) start() error {
-	dir, lg := walDir(j.dir), zapTo(j.cfg.Log)
+	dir, lg := walDir(j.dir), etcdlog.New(j.cfg.Log, "journal: ")
 	if !wal.Exist(dir) {
 		if hasLived(j.dir) {
 			return lost(dir)
@@ -164,7 +165,7 @@ func (j *Journal) start() error {
 	if err := trim(r); err != nil {
 		return err
 	}
-	// of a writer that was killed: they are used again as they are, so whatever is in them would be, too
+	// A writer that was killed may have left spare segments. They would be used with whatever is in them.
 	for _, spare := range spares {
 		if err := os.Remove(filepath.Join(dir, spare)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"souk/bus/etcdlog"
 	"souk/ledger"
 	"souk/market"
 )
@@ -106,7 +107,7 @@ func TestEtcdReadsTheSame(t *testing.T) {
 	mustAppend(t, j, frames(1, 3, 10)...)
 	mustAppend(t, j, frame(4, 5000))
 	j.Close()
-	w, err := wal.OpenForRead(zapTo(nil), walDir(dir), &walpb.Snapshot{})
+	w, err := wal.OpenForRead(etcdlog.New(nil, ""), walDir(dir), &walpb.Snapshot{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -671,7 +672,7 @@ func TestALaterRelease(t *testing.T) {
 
 func TestWarningsReachSlog(t *testing.T) {
 	var b strings.Builder
-	lg := zapTo(slog.New(slog.NewTextHandler(&b, nil)))
+	lg := etcdlog.New(slog.New(slog.NewTextHandler(&b, nil)), "journal: ")
 	lg.Info("quiet")
 	lg.Named("wal").Warn("slow fdatasync")
 	if s := b.String(); strings.Contains(s, "quiet") || !strings.Contains(s, "journal: slow fdatasync") {

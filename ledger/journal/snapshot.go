@@ -37,7 +37,7 @@ const (
 	snapshotSuffix = ".snapshot"
 	// maxSnapshot bounds a file that is read into memory: ten times what a hub with a million clients leaves.
 	maxSnapshot = 1 << 30
-	// keepSnapshots are kept: the last may be of frames that a disk lost, which lied about its syncs.
+	// keepSnapshots are kept: the last may follow frames that were lost by a disk which lied about its syncs.
 	keepSnapshots = 2
 )
 
@@ -209,7 +209,7 @@ func (j *Journal) Restore(r ledger.Replica) error {
 // sayEvery is how often a long replay says how far it has come.
 const sayEvery = 5 * time.Second
 
-// progress returns what says so, called for every frame.
+// progress returns a function that says so, to be called for every frame.
 func (j *Journal) progress() func() error {
 	begin, frames := time.Now(), 0
 	said := begin
@@ -325,8 +325,8 @@ func (j *Journal) say(err error) {
 
 var errStopped = errors.New("stopped")
 
-// Snapshot makes a snapshot of what is durable now, of a replica that is as new, unless stop is closed
-// before. See Follow.
+// Snapshot makes a snapshot of what is durable now, by a replica that is new, unless stop is closed before.
+// See Follow.
 func (j *Journal) Snapshot(stop <-chan struct{}, r ledger.Replica) error {
 	until, _, _ := j.Last()
 	pace := pacer(stop)
@@ -354,7 +354,7 @@ func (j *Journal) Snapshot(stop <-chan struct{}, r ledger.Replica) error {
 	return nil
 }
 
-// pacer returns what rests now and then.
+// pacer returns a function that rests now and then.
 func pacer(stop <-chan struct{}) func() error {
 	began := time.Now()
 	return func() error {
@@ -433,8 +433,8 @@ func syncDir(dir string) error {
 	return f.Sync()
 }
 
-// prune leaves the snapshot that was just written and the last before it. Later ones are of frames that the
-// journal no longer had.
+// prune keeps the snapshot that was just written and the last one before it. Later ones follow frames that
+// the journal did not have any more.
 func prune(dir, newest string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 // spares are the names of segments that are allocated before they are needed.
 var spares = []string{"0.tmp", "1.tmp"}
 
-// Tail judges what lies beside and behind the frames, once Next has said io.EOF: what a start would trim,
-// or never look at. Errors wrap ErrDamaged. A note, if there is one, says what may be as it should be or
-// not: a write that a crash tore, which the next start trims, looks like one that is gone.
+// Tail judges what lies beside and behind the frames, once Next has said io.EOF: what a start would trim, or
+// never look at. Errors wrap ErrDamaged. A note, if there is one, says what cannot be decided: a write that a
+// crash tore, which the next start trims, looks like a write that was lost.
 //
-// Behind the last frame a segment is zero, to the end that it was allocated to. What a crash leaves of its
-// last write is some of the sectors of it, each whole.
+// Behind the last frame a segment is zero, to the end that it was allocated to. After a crash some
+// sectors of the last write may be there, each of them whole.
 func (r *Reader) Tail() (note string, err error) {
 	if err := r.strays(); err != nil {
 		return "", err
@@ -114,14 +114,14 @@ func endless(body []byte, crc uint32) bool {
 	return ok && r.kind == typeEntry && r.holds(crc)
 }
 
-// alone reports whether a byte may be all of a sector that a torn write left: the end mark of a frame whose
-// last byte began a sector, or the length of one whose first eight ended one.
+// alone reports whether a byte may be all that a torn write left in its sector: the end mark of a frame, if
+// that begins a sector, or the length of a record whose first eight bytes end one.
 func (r *Reader) alone(where int64, b byte) bool {
 	return where%sector == 0 && b == endMark || where < r.off+8 && r.off%sector == sector-8
 }
 
-// lacksEnd reports whether only its end mark is missing from the record at the beginning of b, which is at
-// off in the file, and the mark is not all that was in its sector: that a torn write would lack, too.
+// lacksEnd reports whether the record at the beginning of b, at off in the file, lacks its end mark alone,
+// and the mark was not alone in its sector. If it was, a torn write may have lost it.
 func lacksEnd(b []byte, off int64, crc uint32) bool {
 	if len(b) < 8 {
 		return false
@@ -167,8 +167,8 @@ type witness struct {
 	err error
 }
 
-// Witness has the reader compare the journal's snapshots, which prove nothing of it, with what it reads:
-// they say that there were frames up to theirs.
+// Witness lets the reader compare the journal's snapshots with what it reads. A snapshot proves nothing of
+// the journal, but it says that there were frames up to its own.
 func (r *Reader) Witness() {
 	dir := filepath.Dir(r.wal)
 	for _, path := range slices.Backward(snapshotFiles(dir)) { // the oldest first

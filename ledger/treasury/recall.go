@@ -27,8 +27,8 @@ const (
 	recallEvery = 500 * time.Millisecond
 	// recallAgain is how soon a hub that has not done as asked is asked again.
 	recallAgain = 500 * time.Millisecond
-	// answerWithin is how long who asks is kept waiting before it is told to come back; hubs wait two seconds
-	// for an answer.
+	// answerWithin is how long a request waits for hubs before whoever sent it is told to come back; hubs
+	// wait two seconds for an answer.
 	answerWithin = time.Second
 	// askAgain is how soon it is to come back.
 	askAgain = 250 * time.Millisecond
@@ -43,7 +43,7 @@ const (
 	maxNamed   = 4    // hubs in a refusal's message
 )
 
-// Restore is a question to the hub of a domain.
+// Recall is a question to the hub of a domain.
 type Recall struct {
 	Domain string
 	Ask    bus.Recall
@@ -255,8 +255,8 @@ func (t *Treasury) fulfil(q *claim, others bool) (bool, error) {
 	return true, t.apply(ledger.NewPayout(q.req.ID, q.req.Client, q.req.Amount, "", t.salt()))
 }
 
-// newRound is a question to every hub but the asking one that was granted more of a client's money than it
-// returned, and how much that is: what was spent is part of it.
+// newRound makes a question to every hub, but the asking one, that was granted more of a client's money than
+// it returned, and says how much that is together. What was spent is part of it.
 func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Credits) {
 	t.counted++
 	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Client, look: look}
@@ -301,8 +301,8 @@ func (t *Treasury) alive(hub string) bool {
 	return t.now.Sub(last) < lively
 }
 
-// hear notes a hub's word. Where none of those that speak regularly said anything for so long that each
-// should have, it was the treasury that did not hear, and the silence of the others begins now.
+// hear notes that a hub spoke. If no hub that speaks regularly was heard for so long that each should have
+// been, the treasury itself was deaf, and the silence of every other hub begins now.
 func (t *Treasury) hear(hub, domain string) {
 	if domain != "" {
 		if t.now.Sub(t.last) > 2*bus.FundsEvery {
@@ -411,7 +411,7 @@ func (t *Treasury) wake() (at time.Time) {
 	return at
 }
 
-// insufficient is the truth about money that is not there.
+// insufficient says how much of a client's money is left, what is needed, and what hubs have.
 func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
 	prepaid, _ := t.book.Prepaid(req.Client)
 	who := "hub " + req.Hub + " needs"
@@ -422,8 +422,8 @@ func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
 		req.Client, prepaid, who, need(req), hubs)
 }
 
-// names says what the hubs of a round keep, or may have where they need not be asked, and which of them do
-// not answer.
+// names says what the hubs of a round keep, what they may have if they need not be asked, and which of them
+// do not answer.
 func (t *Treasury) names(r *round) string {
 	var s []string
 	unasked := market.Credits(0)

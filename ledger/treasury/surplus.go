@@ -59,8 +59,8 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 	return errLater
 }
 
-// distributed answers a distribution by what its hub said, and takes in what the hub has recorded, be it
-// another one that the treasury had not heard of.
+// distributed answers a distribution by what its hub said. It takes in what the hub has recorded, even if
+// that is another distribution, of which the treasury had not heard.
 func (t *Treasury) distributed(l *look) {
 	var err error
 	hub, made := l.req.Hub, l.round.share.Number
@@ -123,7 +123,7 @@ func (t *Treasury) close(req *bus.FundsRequest) error {
 	return t.apply(ledger.NewClose(req.Hub, t.salt()))
 }
 
-// dropClaims forgets what a hub waits for that ends: money which comes for it would be nobody's.
+// dropClaims forgets the claims of a hub that ends: money that came for them would belong to nobody.
 func (t *Treasury) dropClaims(hub string) {
 	for _, client := range slices.Sorted(maps.Keys(t.claims)) {
 		c := t.claims[client]

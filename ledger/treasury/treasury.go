@@ -78,7 +78,7 @@ func NewHistory(cfg Config) *ledger.History {
 	return ledger.NewHistory(ledger.HistoryLimits{Grants: cfg.Grants})
 }
 
-// Restore makes of what was replayed what the treasury knows of it: before the first request.
+// Restore takes over what was replayed. It comes before the first request.
 func (t *Treasury) Restore() error {
 	if o := t.book.Journal(); o.Journal != "" &&
 		(o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
@@ -111,7 +111,8 @@ func (t *Treasury) Ready() Ready {
 	return r
 }
 
-// Tick lets time pass: before whatever came at that time is handled, and whenever Ready says.
+// Tick lets time pass. It is due before anything that came at that time is handled, and whenever Ready says
+// so.
 func (t *Treasury) Tick(now time.Time) {
 	if t.since.IsZero() {
 		t.since = now
@@ -153,12 +154,8 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 
 // refusal is the answer where there is an error.
 func refusal(err error) (reply bus.FundsReply) {
-	var e *bus.Error
-	if !errors.As(err, &e) {
-		e = &bus.Error{Code: bus.CodeInternal, Message: err.Error()}
-	}
-	reply.Code, reply.Message = e.Code, e.Message
-	if e.Code == bus.CodeAllotmentPending {
+	reply.Code, reply.Message = bus.CodeOf(err), bus.MessageOf(err)
+	if reply.Code == bus.CodeAllotmentPending {
 		reply.RetryMS = askAgain.Milliseconds()
 	}
 	return reply
@@ -317,7 +314,8 @@ func (t *Treasury) payout(req *bus.FundsRequest, to any) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
-	// which mean nothing here, and would say which hub is not asked and that less will do
+	// These mean nothing for a payout. A claim would take them for the hub that is not asked, and for an
+	// amount that is enough.
 	if req.Hub != "" || req.Least != 0 {
 		plain := *req
 		plain.Hub, plain.Least = "", 0
@@ -455,7 +453,7 @@ func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
 	}
 	switch next := t.book.LastReturn(req.Hub) + 1; {
 	case n > next:
-		// returns before it only make that less
+		// the returns before it can only make that less
 		if has := t.book.Allotted(req.Client, req.Hub); req.Amount > has {
 			return refuse(bus.CodeInsufficientFunds, "hub %s has %s of client %s", req.Hub, has, req.Client)
 		}

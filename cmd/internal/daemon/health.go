@@ -25,7 +25,7 @@ type health struct {
 	mu       sync.Mutex
 	waiting  string
 	serving  []<-chan struct{}
-	needs    []need
+	needs    []func() string // why it is not ready; "" while that is not the reason
 	awaits   func() string
 	draining bool
 	stats    func() any
@@ -33,9 +33,6 @@ type health struct {
 	listener net.Listener
 	server   *http.Server
 }
-
-// need says why the daemon is not ready; "" while that is not the reason.
-type need func() string
 
 func newHealth(name, version string) *health {
 	return &health{name: name, version: version, began: time.Now()}
@@ -65,24 +62,20 @@ func (p *Process) Awaits(what func() string) {
 
 // Needs says what the daemon must be for what it does beyond its connections: as long as ok is false it is
 // not ready, for the reason why.
-func (p *Process) Needs(why string, ok func() bool) { p.health.need(why, ok) }
+func (p *Process) Needs(why string, ok func() bool) {
+	p.Lacks(func() string {
+		if ok() {
+			return ""
+		}
+		return why
+	})
+}
 
 // Lacks is Needs where the reason is not always the same: as long as what it says is not "".
 func (p *Process) Lacks(what func() string) {
 	p.health.mu.Lock()
 	defer p.health.mu.Unlock()
 	p.health.needs = append(p.health.needs, what)
-}
-
-func (h *health) need(why string, ok func() bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.needs = append(h.needs, func() string {
-		if ok() {
-			return ""
-		}
-		return why
-	})
 }
 
 func (h *health) waits(what, where string) {

@@ -154,7 +154,7 @@ func (p *Process) Connect(ctx context.Context, m Market, name string) (*Link, er
 		up          func() bool
 	}{{"NATS", natsAt, func() bool { return !l.Bus.Connected().IsZero() }}, {"etcd", etcdAt,
 		l.Registry.Connected}} {
-		p.health.need(c.what+" is not connected", c.up)
+		p.Needs(c.what+" is not connected", c.up)
 		go p.watch(life, c.what, c.where, c.up)
 	}
 	return l, nil

@@ -172,7 +172,7 @@ func only(sources []*inspect.Source, role string) (*inspect.Source, error) {
 	var fit []*inspect.Source
 	var names []string
 	for _, s := range sources {
-		if s.Role == role || role == "" {
+		if s.Role == role {
 			fit = append(fit, s)
 			names = append(names, s.Name)
 		}

@@ -99,20 +99,16 @@ func (e *env) printCommand() *cobra.Command {
 			defer stop()
 			p := newPrinter(w, e.output)
 			for _, s := range sources {
-				err := s.Frames(cmd.Context(), func(frame *ledger.Frame) error {
-					if f.to != 0 && frame.Seq > f.to {
-						return errStop
-					}
-					for i := range frame.Records {
-						if f.has(frame.Seq, &frame.Records[i]) {
-							if err := p.print(s.Name, frame, &frame.Records[i]); err != nil {
-								return err
-							}
-						}
+				err := s.Records(cmd.Context(), func(frame *ledger.Frame, r *ledger.Record) error {
+					switch {
+					case f.to != 0 && frame.Seq > f.to:
+						return inspect.Stop
+					case f.has(frame.Seq, r):
+						return p.print(s.Name, frame, r)
 					}
 					return nil
 				})
-				if err != nil && err != errStop {
+				if err != nil {
 					return err
 				}
 			}
@@ -234,21 +230,18 @@ func (e *env) regCommand() *cobra.Command {
 			moved := false
 			for _, s := range sources {
 				var balance market.Credits
-				err := s.Frames(cmd.Context(), func(f *ledger.Frame) error {
-					for i := range f.Records {
-						r := &f.Records[i]
-						for _, l := range r.Legs {
-							if l.Account == args[0] {
-								balance += l.Amount
-								moved = true
-								row := []any{stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount,
-									balance}
-								if rows == nil {
-									out.rows = append(out.rows, row)
-								} else if err := rows.add(row...); err != nil {
-									return err
-								}
-							}
+				err := s.Records(cmd.Context(), func(f *ledger.Frame, r *ledger.Record) error {
+					for _, l := range r.Legs {
+						if l.Account != args[0] {
+							continue
+						}
+						balance += l.Amount
+						moved = true
+						row := []any{stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance}
+						if rows == nil {
+							out.rows = append(out.rows, row)
+						} else if err := rows.add(row...); err != nil {
+							return err
 						}
 					}
 					return nil
@@ -393,7 +386,7 @@ from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/
 					continue
 				}
 				t := tracer{task: task, p: p, source: s, holds: map[string]bool{}}
-				if err := s.Frames(cmd.Context(), t.frame); err != nil {
+				if err := s.Records(cmd.Context(), t.record); err != nil {
 					return err
 				}
 				found = found || t.found
@@ -416,20 +409,15 @@ func (e *env) taskOf(ctx context.Context, hold string, paths []string) (task str
 		return "", err
 	}
 	for _, s := range sources {
-		err := s.Frames(ctx, func(f *ledger.Frame) error {
-			for i := range f.Records {
-				if r := &f.Records[i]; r.Hold != nil && r.ID == hold {
-					task = r.Hold.Client + "/" + r.Hold.Task
-					return errStop
-				}
+		err := s.Records(ctx, func(_ *ledger.Frame, r *ledger.Record) error {
+			if r.Hold != nil && r.ID == hold {
+				task = r.Hold.Client + "/" + r.Hold.Task
+				return inspect.Stop
 			}
 			return nil
 		})
-		if err == errStop {
-			return task, nil
-		}
-		if err != nil {
-			return "", err
+		if err != nil || task != "" {
+			return task, err
 		}
 	}
 	return "", fmt.Errorf("no journal here has a hold %s", hold)
@@ -444,41 +432,33 @@ type tracer struct {
 	found  bool
 }
 
-func (t *tracer) frame(f *ledger.Frame) error {
-	for i := range f.Records {
-		r := &f.Records[i]
-		mine := false
-		switch {
-		case r.Round != nil:
-			_, mine = t.index(r.Round)
-		case r.Hold != nil:
-			h := r.Hold
-			mine = h.Task == t.task || h.Client+"/"+h.Task == t.task
-			if mine {
-				t.holds[r.ID] = true
-			}
-		case r.Capture != nil:
-			mine = t.holds[r.Capture.Hold]
-		case r.Void != nil:
-			mine = t.holds[r.Void.Hold]
-		case r.Correction != nil:
-			hold, _, _ := strings.Cut(r.Correction.Of, "/capture")
-			mine = t.holds[hold]
+func (t *tracer) record(f *ledger.Frame, r *ledger.Record) error {
+	mine := false
+	switch {
+	case r.Round != nil:
+		_, mine = t.index(r.Round)
+	case r.Hold != nil:
+		h := r.Hold
+		mine = h.Task == t.task || h.Client+"/"+h.Task == t.task
+		if mine {
+			t.holds[r.ID] = true
 		}
-		if !mine {
-			continue
-		}
-		t.found = true
-		if err := t.p.print(t.source.Name, f, r); err != nil {
-			return err
-		}
-		if r.Round != nil && t.p.format == "table" {
-			if err := t.options(r.Round); err != nil {
-				return err
-			}
-		}
+	case r.Capture != nil:
+		mine = t.holds[r.Capture.Hold]
+	case r.Void != nil:
+		mine = t.holds[r.Void.Hold]
+	case r.Correction != nil:
+		hold, _, _ := strings.Cut(r.Correction.Of, "/capture")
+		mine = t.holds[hold]
 	}
-	return nil
+	if !mine {
+		return nil
+	}
+	t.found = true
+	if err := t.p.print(t.source.Name, f, r); err != nil || r.Round == nil || t.p.format != "table" {
+		return err
+	}
+	return t.options(r.Round)
 }
 
 // index finds the task in a round.
@@ -492,12 +472,9 @@ func (t *tracer) index(r *ledger.Round) (int, bool) {
 	return 0, false
 }
 
-// options prints what the task could choose from.
+// options prints what the task could choose from in a round that it is in.
 func (t *tracer) options(r *ledger.Round) error {
-	j, ok := t.index(r)
-	if !ok {
-		return nil
-	}
+	j, _ := t.index(r)
 	x, err := market.Explain(r.Round, r.Outcome)
 	if err != nil {
 		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.Dir)
@@ -562,12 +539,10 @@ func tail(ctx context.Context, s *inspect.Source, p *printer, n int) error {
 		record ledger.Record
 	}
 	var last []item
-	err := s.Frames(ctx, func(f *ledger.Frame) error {
+	err := s.Records(ctx, func(f *ledger.Frame, r *ledger.Record) error {
 		head := *f
 		head.Records = nil
-		for _, r := range f.Records {
-			last = append(last, item{head, r})
-		}
+		last = append(last, item{head, *r})
 		if len(last) > 2*n+1024 {
 			last = append(last[:0], last[len(last)-n:]...)
 		}
@@ -595,13 +570,8 @@ func followAll(ctx context.Context, sources []*inspect.Source, p *printer) error
 		case <-tick.C:
 		}
 		for _, s := range sources {
-			err := s.Frames(ctx, func(f *ledger.Frame) error {
-				for i := range f.Records {
-					if err := p.print(s.Name, f, &f.Records[i]); err != nil {
-						return err
-					}
-				}
-				return nil
+			err := s.Records(ctx, func(f *ledger.Frame, r *ledger.Record) error {
+				return p.print(s.Name, f, r)
 			})
 			if ctx.Err() != nil {
 				return nil

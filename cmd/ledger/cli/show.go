@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -92,9 +91,6 @@ surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the w
 	c.Flags().BoolVarP(&zero, "empty", "E", false, "show accounts with nothing in them, too")
 	return c
 }
-
-// errStop ends a walk through a journal early.
-var errStop = errors.New("stop")
 
 func (e *env) roundCommand() *cobra.Command {
 	var explain bool

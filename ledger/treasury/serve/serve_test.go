@@ -167,8 +167,8 @@ func TestEpochsAreProven(t *testing.T) {
 	}
 }
 
-// A hub that somebody ended in its name gives clients' money back as long as it leads; in the name of one that
-// leads no more nobody can.
+// A hub that somebody ended in its name gives clients' money back as long as it leads; in the name of one
+// that leads no more nobody can.
 func TestAHubEndedInItsNameGivesBack(t *testing.T) {
 	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
 	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
@@ -177,7 +177,8 @@ func TestAHubEndedInItsNameGivesBack(t *testing.T) {
 		return h.ask(op, bus.FundsRequest{ID: id, Client: "ann", Hub: "hub-maths", Epoch: lead.Epoch(),
 			Amount: amount, After: after})
 	}
-	for _, r := range []bus.FundsReply{ask(bus.OpAllot, "a1", 500, 0), ask(bus.OpClose, "hub-maths-close", 0, 1)} {
+	for _, r := range []bus.FundsReply{ask(bus.OpAllot, "a1", 500, 0),
+		ask(bus.OpClose, "hub-maths-close", 0, 1)} {
 		if r.Code != "" {
 			t.Fatalf("%+v", r)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // request is one that has arrived.
@@ -41,7 +42,7 @@ func (s *Server) take(m bus.Msg) {
 		s.dropped.Add(1)
 		return
 	}
-	r := request{op: bus.LastToken(m.Subject), reply: m.Reply, json: isJSON(m.Data)}
+	r := request{op: bus.LastToken(m.Subject), reply: m.Reply, json: bus.WantsJSON(m.Data, m.Header)}
 	if err := bus.Decode(m.Data, &r.req); err != nil {
 		var e *bus.Error
 		if !errors.As(err, &e) {
@@ -72,22 +73,6 @@ func (s *Server) send(r request, reply bus.FundsReply) {
 	if err == nil {
 		err = s.d.Bus.Publish(bus.Msg{Subject: r.reply, Data: data})
 	}
-	if errors.Is(err, bus.ErrDisconnected) { // said once by whoever watches the bus
-		s.d.Log.Debug("treasury: answer lost: the bus is away", "op", r.op, "id", r.req.ID)
-	} else if err != nil {
-		s.d.Log.Warn("treasury: answer lost; it is given again when asked with the same id",
-			"op", r.op, "id", r.req.ID, "err", err)
-	}
-}
-
-// isJSON reports whether a request is a JSON object: a msgpack map begins with another byte.
-func isJSON(data []byte) bool {
-	for _, c := range data {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-			continue
-		}
-		return c == '{'
-	}
-	return false
+	follow.Unsent(s.d.Log, err, "treasury: answer lost; it is given again when asked with the same id",
+		"op", r.op, "id", r.req.ID)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"path"
 	"regexp"
@@ -97,7 +98,7 @@ func (s *suite) again(t *testing.T, name string, e *exchange) {
 	}
 	if len(body) > 0 && string(body) != "null" {
 		q = s.request(t.Context(), t, e.Request.Method, e.Request.Path, json.RawMessage(nil))
-		q.Body, q.ContentLength = nopCloser{bytes.NewReader(body)}, int64(len(body))
+		q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 	q.Header.Del("Content-Type")
 	for k, v := range e.Request.Headers {
@@ -151,10 +152,6 @@ func (s *suite) expected(shape string) string {
 	}
 	return shape
 }
-
-type nopCloser struct{ *bytes.Reader }
-
-func (nopCloser) Close() error { return nil }
 
 // sameStream compares the shapes of events in order, runs of the same shape counting once, and each choice by
 // itself: which of several choices is ahead is chance.

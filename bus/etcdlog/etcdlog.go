@@ -1,4 +1,6 @@
-package journal
+// Package etcdlog hands the warnings and errors of etcd's code, which logs to zap, to slog, without stack
+// traces.
+package etcdlog
 
 import (
 	"context"
@@ -8,21 +10,24 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo returns a logger for etcd's log that hands warnings to log; nil drops everything.
-func zapTo(log *slog.Logger) *zap.Logger {
+// New returns a logger that begins every message with prefix; a nil log drops everything.
+func New(log *slog.Logger, prefix string) *zap.Logger {
 	if log == nil {
 		return zap.NewNop()
 	}
-	return zap.New(bridge{log})
+	return zap.New(bridge{log, prefix})
 }
 
 // bridge is a zap core that writes to slog.
-type bridge struct{ log *slog.Logger }
+type bridge struct {
+	log    *slog.Logger
+	prefix string
+}
 
 func (b bridge) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
 
 func (b bridge) With(fields []zapcore.Field) zapcore.Core {
-	return bridge{b.log.With(attrs(fields)...)}
+	return bridge{b.log.With(attrs(fields)...), b.prefix}
 }
 
 func (b bridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -37,7 +42,7 @@ func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Level > zapcore.WarnLevel {
 		level = slog.LevelError
 	}
-	b.log.Log(context.Background(), level, "journal: "+e.Message, attrs(fields)...)
+	b.log.Log(context.Background(), level, b.prefix+e.Message, attrs(fields)...)
 	return nil
 }
 
