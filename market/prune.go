@@ -10,19 +10,22 @@ import (
 // The zero value is ready; it keeps its buffers. Not for concurrent use.
 //
 // With S free slots in the round and T tasks, an edge of task j of client c to agent k goes if one of these
-// holds, "better" being of greater weight, or of the same for a task that came earlier or to an agent that
-// stands earlier in the list:
+// holds:
 //
 //	without the tasks of any one other client, more than S tasks have a better edge to k
 //	agents that are better for j have T slots or more
 //
-// In the first case some task with a better edge to k is left out whatever is done with S slots and one more,
-// and could take j's place; in the second a slot that is better for j is free. So some assignment of greatest
-// weight does without the edge, in the round, with a slot more, and without the tasks of one client: welfare,
-// slot prices and bills are those of the whole round. Without the exception for a client the first rule would
-// be wrong under [ClarkeClient]: where its tasks are gone, others' lower edges set its bill. That equals are in
-// an order keeps rounds small where many bid the same, or agents are alike; no bid is in it. Among the best
-// assignments that remain the seed of the round as it is recorded chooses.
+// An edge is better if its weight is greater, or the same and its task came before, or both the same and
+// its agent stands before in the list: no bid is in that order, and it keeps rounds small where many bid
+// alike or agents are alike. It is the order of weights to which each edge adds an infinitesimal that falls with
+// its task's arrival and a smaller one that falls with its agent's place. By those weights, where the first
+// rule drops an edge, some task with a better one to k is left out whatever is done with S slots and one
+// more, and would add more in j's place; where the second does, a slot that is better for j is free. So no
+// best assignment uses the edge, in the round, with a slot more, or without the tasks of one client; and as
+// the infinitesimals vanish that is: welfare, slot prices and bills are those of the whole round, and the
+// awards are of its best. Without the exception for a client the first rule would be wrong under
+// [ClarkeClient]: where its tasks are gone, others' lower edges set its bill. Among the best assignments
+// that remain the round's seed chooses.
 type Pruner struct {
 	round   *Round
 	arrived []int64
@@ -85,7 +88,7 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 		if tries == 0 {
 			p.sortArrivals()
 		}
-		// Those up to the last that has room stay, and some tasks that went because of those behind it return.
+		// Those up to the last that has room stay; some tasks that went because of others behind it return.
 		if first = p.through(limit); tries == maxTries {
 			first = limit
 		}
@@ -466,7 +469,7 @@ func (p *Pruner) others(list []item, lo, hi, show int) []item {
 func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	r, k := p.round, &p.kept
 	if len(k.Tasks) == 0 {
-		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others = nil, nil, nil, nil, nil
+		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others, r.Parts = nil, nil, nil, nil, nil, nil
 		return
 	}
 	tasks := make([]Task, 0, len(k.Tasks))
@@ -518,6 +521,16 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	}
 	for at, i := range k.Edges {
 		edges[at] = place(i)
+	}
+	tolls := r.Parts
+	r.Parts = nil
+	for at, i := range k.Edges {
+		if len(tolls) > 0 && tolls[i] != (Toll{}) { // none are written where none of what is left is charged
+			if r.Parts == nil {
+				r.Parts = make([]Toll, len(k.Edges))
+			}
+			r.Parts[at] = tolls[i]
+		}
 	}
 	r.Others = nil
 	if n := len(edges); len(others) > 0 {
