@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/batch"
+	"souk/hub/prefix"
 	"souk/ledger"
 	"souk/market"
 )
@@ -105,9 +106,12 @@ type Node struct {
 	notEnded string // why the treasury has not ended it
 
 	roster []*agent // sorted by id
-	batch  *batch.Batch[*task]
-	left   []*task // not placed when last considered; they wait for a call of news
-	round  scratch
+	// what they are believed to hold, and of what task that was last asked
+	prefixes *prefix.Index
+	deep     deep
+	batch    *batch.Batch[*task]
+	left     []*task // not placed when last considered; they wait for a call of news
+	round    scratch
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
@@ -146,6 +150,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
+		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
 	}

@@ -25,19 +25,17 @@ type quote struct {
 
 // quote prices t on a. idle asks as if nothing else ran there.
 func (n *Node) quote(t *task, a *agent, idle bool) quote {
-	q := quote{prompt: a.predictor.Tokens(t.msg.Prompt.Tokens) + t.carried(), maxTokens: t.msg.MaxTokens}
+	p, depth := &t.msg.Prompt, n.depths(t)[a.belief.Place()]
+	tokens, cached := a.belief.Expect(p, depth, a.predictor.Tokens(p.Tokens))
+	q := quote{prompt: tokens + t.carried(), maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
 	if context := a.reg.MaxModelLen; context > 0 {
 		// An engine refuses a request whose prompt and max_tokens together exceed its context; the margin is
 		// for the estimate's error.
 		q.maxTokens = max(1, min(q.maxTokens, context-q.prompt-q.prompt/16-16))
 	}
-	cached := 0
-	if t.session != 0 {
-		cached = a.belief.Overlap(t.session, t.msg.Prompt, q.prompt)
-	}
 	q.features = predict.Features{
-		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: cached, MaxTokens: q.maxTokens,
+		Prompt: p.Tokens + t.carried(), Counted: q.prompt, Cached: cached, MaxTokens: q.maxTokens,
 		InFlight: len(a.holds),
 	}
 	if idle {
@@ -111,7 +109,7 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	f := q.features
 	f.Cached = 0
 	if t.msg.Prompt.Loose == bus.LooseMedia {
-		f.Prompt = max(f.Prompt, q.most)
+		f.Prompt, f.Counted = max(f.Prompt, q.most), 0
 	}
 	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
 }

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -125,7 +126,7 @@ func (m *Means) Tokens(estimate int) int {
 
 // Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast {
-	uncached := max(1, m.Tokens(f.Prompt)-f.Cached)
+	uncached := max(1, cmp.Or(f.Counted, m.Tokens(f.Prompt))-f.Cached)
 	t := m.coef[0] + float64(m.coef[1]*float64(uncached)/1000) + float64(m.coef[2]*float64(f.InFlight))
 	out := int(math.Round(m.share.value() * float64(f.MaxTokens)))
 	return Forecast{
