@@ -24,7 +24,6 @@ type Belief struct {
 	newest, oldest int32  // of what no task that runs needs
 	tokens         int    // of all nodes and answers, and of tasks that run
 	clock, births  uint32 // ends of tasks, and nodes made, so far
-	stamp          uint32
 
 	// What was last served of each session, as an account of what the same text implies.
 	sessions map[uint64]*list.Element
@@ -90,27 +89,22 @@ func (b *Belief) Drop() {
 		}
 	}
 	b.index.taken[b.place/64] &^= 1 << (b.place % 64)
-	b.index.version++
 }
 
 // Place is the agent's among the depths of [Index.Depths].
 func (b *Belief) Place() int { return int(b.place) }
 
-// Stamp is another after each change of what the agent is believed to hold.
-func (b *Belief) Stamp() uint32 { return b.stamp }
-
-func (b *Belief) changed() {
-	b.stamp++
-	b.index.version++
+// Expect is how many tokens a prompt is expected to have, by an estimate of the whole, and how many of them
+// the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last mark
+// that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where an
+// earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
+// caches output blocks like any other. The last token of a prompt is always computed, and only full blocks are
+// reused.
+func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
+	return b.expect(p, b.index.depth(p.Marks, b.place), estimate)
 }
 
-// Expect is how many tokens a prompt is expected to have, by an estimate of the whole, and how many of them
-// the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters), where it holds so
-// many of the prompt's marks. Up to there the prompt has what was counted before; of the estimate it has the
-// rest's share. Where an earlier prompt ended there and the new one goes on, the answer given then is held,
-// too, since an engine caches output blocks like any other. The last token of a prompt is always computed, and
-// only full blocks are reused.
-func (b *Belief) Expect(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
+func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
 	if depth <= 0 || int(depth) > len(p.Marks) || p.Bytes <= 0 {
 		return estimate, 0
 	}
@@ -162,7 +156,7 @@ func (b *Belief) Sent(p *bus.Prompt, prompt, output int) Run {
 				r.exact = n.exact
 			}
 		})
-		_, r.sure = b.Expect(p, r.depth, prompt)
+		_, r.sure = b.expect(p, r.depth, prompt)
 		for i := r.leaf; i != none; i = b.nodes[i].parent {
 			if b.nodes[i].runs++; b.nodes[i].runs == 1 && b.nodes[i].held {
 				b.unlink(i)
@@ -265,7 +259,6 @@ func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt,
 				output: output, used: b.clock, learned: now})
 		}
 	}
-	b.changed()
 	b.fit()
 }
 

@@ -43,7 +43,7 @@ func serve(b *Belief, now time.Time, key uint64, p *bus.Prompt, prompt, output, 
 
 // overlap is what the agent is believed to hold of a prompt.
 func overlap(b *Belief, p *bus.Prompt) int {
-	_, cached := b.Expect(p, b.index.Depths(nil, p.Marks)[b.Place()], p.Tokens)
+	_, cached := b.Expect(p, p.Tokens)
 	return cached
 }
 
@@ -117,7 +117,7 @@ func TestTokensAreThoseCounted(t *testing.T) {
 	b := NewIndex(DefaultLimits()).New(16, 0)
 	system, ask, answer, again := text(0, 96), text(1, 32), text(2, 64), text(3, 32)
 	expect := func(p bus.Prompt) int {
-		tokens, _ := b.Expect(&p, b.index.Depths(nil, p.Marks)[b.Place()], p.Tokens)
+		tokens, _ := b.Expect(&p, p.Tokens)
 		return tokens
 	}
 	first := chat(system, ask) // 128 by the estimate, and 300 by the engine

@@ -39,8 +39,9 @@ type Index struct {
 	unused  []int32    // of these
 	taken   []uint64   // places of agents, a bit for each
 
-	version uint64
-	way     []int32 // scratch
+	way   []int32    // scratch
+	asked []bus.Mark // of the prompt that was last asked for, whose depths are known until a belief changes
+	known []int32
 }
 
 // holders are agents by their places: few by name, more as a set.
@@ -55,8 +56,18 @@ const few = 3
 // NewIndex is of a hub that knows no agent.
 func NewIndex(l Limits) *Index { return &Index{limits: l, holders: map[uint64]holders{}} }
 
-// Version is another after each change of what is believed of any agent.
-func (x *Index) Version() uint64 { return x.version }
+// depth is how many of a prompt's marks an agent is believed to hold. Agents are asked for one prompt after the
+// other, so all are looked up at once.
+func (x *Index) depth(marks []bus.Mark, place uint16) int32 {
+	if len(marks) == 0 {
+		return 0
+	}
+	if len(x.asked) != len(marks) || &x.asked[0] != &marks[0] {
+		x.known = x.Depths(x.known, marks)
+		x.asked = marks
+	}
+	return x.known[place]
+}
 
 // Depths says how many of a prompt's marks each agent is believed to hold, by its [Belief.Place], in the
 // memory of dst. Whoever holds a text holds all that it begins with, so the sets of holders only shrink along
@@ -134,17 +145,17 @@ func (x *Index) add(hash uint64, place uint16) {
 	}
 	h.n++
 	x.holders[hash] = h
-	x.version++
+	x.asked = nil
 }
 
 // remove says that an agent no longer holds a mark, which it did before.
 func (x *Index) remove(hash uint64, place uint16) {
+	x.asked = nil
 	h := x.holders[hash]
 	h.n--
 	switch {
 	case h.n == 0:
 		delete(x.holders, hash)
-		x.version++
 		return
 	case h.n < few:
 		i := slices.Index(h.few[:h.n+1], place)
@@ -162,7 +173,6 @@ func (x *Index) remove(hash uint64, place uint16) {
 		}
 	}
 	x.holders[hash] = h
-	x.version++
 }
 
 func (x *Index) newSet() int32 {
@@ -190,7 +200,7 @@ func (x *Index) place() uint16 {
 			return uint16(64*i + free)
 		}
 	}
-	x.taken = append(x.taken, 1)
+	x.taken, x.asked = append(x.taken, 1), nil
 	if 64*len(x.taken) > 1<<16 {
 		panic("prefix: more agents than a hub may know")
 	}

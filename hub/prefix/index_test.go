@@ -218,10 +218,10 @@ func FuzzIndex(f *testing.F) {
 				for want < len(p.Marks) && sets[p.Marks[want].Hash][b.Place()] {
 					want++
 				}
-				if got != want && !broken || got < 0 || got > len(p.Marks) {
+				if got != int(x.depth(p.Marks, b.place)) || got != want && !broken || got < 0 || got > len(p.Marks) {
 					t.Fatalf("step %d: depth %d, want %d", clock, got, want)
 				}
-				if n, cached := b.Expect(&p, int32(got), p.Tokens); cached < 0 || cached >= max(1, n) ||
+				if n, cached := b.expect(&p, int32(got), p.Tokens); cached < 0 || cached >= max(1, n) ||
 					n < min(1, p.Tokens) {
 					t.Fatalf("step %d: %d tokens of %d are expected in the cache", clock, cached, n)
 				}
@@ -365,14 +365,12 @@ func BenchmarkLookUp(b *testing.B) {
 	for i := range tasks {
 		tasks[i] = long(r.IntN(800), 40, 800)
 	}
-	var depths []int32
 	b.ReportAllocs()
 	for b.Loop() {
 		for i := range tasks {
 			p := &tasks[i]
-			depths = x.Depths(depths, p.Marks)
 			for _, a := range beliefs {
-				a.Expect(p, depths[a.Place()], p.Tokens)
+				a.Expect(p, p.Tokens)
 			}
 		}
 	}

@@ -90,7 +90,6 @@ func (b *Belief) free(i int32) {
 	if n.held {
 		b.unlink(i)
 		b.index.remove(n.hash, b.place)
-		b.changed()
 	}
 	delete(b.byHash, n.hash)
 	*n = node{}
@@ -105,11 +104,9 @@ func (b *Belief) fit() {
 }
 
 func (b *Belief) answer(i int32, tokens int) {
-	if n := &b.nodes[i]; int(n.answer) != tokens {
-		b.tokens += tokens - int(n.answer)
-		n.answer = int32(tokens)
-		b.changed()
-	}
+	n := &b.nodes[i]
+	b.tokens += tokens - int(n.answer)
+	n.answer = int32(tokens)
 }
 
 // push makes a node the newest of those that may go.
