@@ -109,6 +109,7 @@ type Node struct {
 	roster   []*agent         // sorted by id
 	classes  *predict.Classes // of those that are forecast alike
 	prefixes *prefix.Index    // what they are believed to hold
+	commons  commons
 	kinds    kinds
 	batch    *batch.Batch[*task]
 	room     room

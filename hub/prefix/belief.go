@@ -101,7 +101,7 @@ func (b *Belief) Place() int { return int(b.place) }
 // caches output blocks like any other. The last token of a prompt is always computed, and only full blocks are
 // reused.
 func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
-	return b.expect(p, b.index.depth(p.Marks, b.place), estimate)
+	return b.expect(p, b.Depth(p), estimate)
 }
 
 func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
@@ -120,6 +120,22 @@ func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cache
 		cached += int(n.answer)
 	}
 	return tokens, min(cached, tokens-1) / b.block * b.block
+}
+
+// Depth is how many of a prompt's marks the agent is believed to hold.
+func (b *Belief) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Marks, b.place) }
+
+// Beyond is how many of the tokens that Expect finds in the cache lie beyond so many marks.
+func (b *Belief) Beyond(p *bus.Prompt, marks int32, estimate int) int {
+	depth := b.Depth(p)
+	if depth <= marks {
+		return 0
+	}
+	_, cached := b.expect(p, depth, estimate)
+	if marks > 0 {
+		cached -= int(b.nodes[b.byHash[p.Marks[marks-1].Hash]].upto)
+	}
+	return max(0, cached)
 }
 
 // Implied returns how many tokens of a prompt the agent holds by the text alone: those of the session's
