@@ -63,6 +63,7 @@ func (n *Node) admit(m *bus.Task) error {
 // read makes a request the task's own, and fills in what it leaves to the hub.
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
+	n.unquote(t)
 	if m.Session != "" {
 		t.session = bus.SessionKey(m.Client, m.Session)
 	}
@@ -136,7 +137,7 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 // free slot for it and for all that the next rounds take before it. Many that come at once to as many free
 // slots do not fill the room.
 func (n *Node) passing(t *task, p *purse) bool {
-	if slices.ContainsFunc(n.left, func(l *task) bool { return l.key.client == p.client }) {
+	if n.batch.AnyLeft(func(l *task) bool { return l.key.client == p.client }) {
 		return false
 	}
 	free := 0
@@ -213,20 +214,20 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			continue
 		}
 		fitting++
-		q := n.quote(t, a, true)
+		q := n.quoted(t, a, 0)
 		if n.now.Add(q.forecast.TTFT).After(t.deadline) {
 			continue
 		}
 		timely++
 		enough := q.value-q.cost-n.cfg.Fee >= 0
-		q.within(t.terms.Cap())
-		w := q.value - q.cost - n.cfg.Fee
+		value := q.within(t.terms.Cap())
+		w := value - q.cost - n.cfg.Fee
 		if enough && w < 0 && (short == 0 || q.floor+n.cfg.Fee < short) {
 			short = q.floor + n.cfg.Fee
 		}
 		if w >= 0 {
 			best = max(best, w)
-			need = max(need, market.Reserve(q.worst, q.value, q.cost, t.terms.Cap()))
+			need = max(need, market.Reserve(q.worst, value, q.cost, t.terms.Cap()))
 		}
 	}
 	switch {

@@ -454,6 +454,11 @@ func (s *storm) check() {
 					s.rounds[string(t.ID)] = true
 				}
 			}
+			if r.Round.Round.Pruned.Tasks > 0 { // of those that waited; TestAPrunedTaskWasOutbid says which
+				for _, t := range s.n.known {
+					s.rounds[string(t.id)] = s.rounds[string(t.id)] || t.rounds > 0
+				}
+			}
 		}
 	}
 	s.read.frames = len(s.frames)
@@ -524,10 +529,10 @@ func (s *storm) check() {
 	for _, a := range n.roster {
 		agents += len(a.holds)
 	}
-	if n.waiting != count[waiting] || n.waiting != n.batch.Len()+len(n.left) || n.open != all ||
+	if n.waiting != count[waiting] || n.waiting != n.batch.All() || n.open != all ||
 		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
 		s.t.Fatalf("counts: waiting %d/%d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
-			n.waiting, count[waiting], n.batch.Len()+len(n.left), n.open, all, len(n.holds),
+			n.waiting, count[waiting], n.batch.All(), n.open, all, len(n.holds),
 			n.book.OpenCount(), agents, count[running])
 	}
 }

@@ -45,7 +45,7 @@ func TestEncodingRoundTrip(t *testing.T) {
 func TestEncodingIsFinal(t *testing.T) {
 	r := Round{Domain: "math", Number: 300, Prev: [32]byte{31: 7},
 		Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeTask}, Fee: 2,
-		Tasks: []Task{{"c/1", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}, {2, -5}}}},
+		Tasks: []Task{{ID: "c/1", Client: "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}, {2, -5}}}},
 		Edges: []Edge{{0, 0, 100, 30, -1}}}
 	const want = "01046d617468ac02" + "0000000000000000000000000000000000000000000000000000000000000007" +
 		"03766367" + "076d657465726564" + "047461736b" + "04" +

@@ -70,6 +70,8 @@ type Means struct {
 	coef [3]float64
 	seen int // TTFTs
 
+	taught uint64
+
 	base, fade float64 // the assumed line's height in milliseconds, and what is left of its weight
 
 	ratio, share, itl mean // itl in seconds
@@ -141,6 +143,7 @@ func span(seconds float64) time.Duration {
 
 // Learn takes in how such a task went.
 func (m *Means) Learn(f Features, o Observation) {
+	m.taught++
 	if f.Prompt > 0 && o.Prompt > 0 {
 		m.ratio.add(min(8, float64(o.Prompt)/float64(f.Prompt)), m.keep)
 	}
@@ -178,6 +181,7 @@ func (m *Means) Hint(ttft time.Duration) {
 	}
 	switch {
 	case m.seen == 0 && base != m.base:
+		m.taught++
 		m.assume(base, perK, ms(m.prior.PerTask))
 	case m.seen > 0 && base < m.base/4:
 		lower := float64((m.base - base) * m.fade * m.prior.Weight) // at each corner of assume, a quarter
@@ -185,9 +189,13 @@ func (m *Means) Hint(ttft time.Duration) {
 			m.xy[i] -= float64(lower * corners)
 		}
 		m.base = base
+		m.taught++
 		m.fit()
 	}
 }
+
+// Taught counts what changed the forecasts: while it stays, so do they.
+func (m *Means) Taught() uint64 { return m.taught }
 
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
