@@ -2,28 +2,27 @@ package hub
 
 import (
 	"souk/bus"
-	"souk/hub/predict"
 	"souk/market"
 )
 
 // kind is what agents have in common that are quoted alike, but for what each holds and has running. A task
 // is quoted once on all of them that hold as much of its prompt and run as many tasks.
 type kind struct {
-	id        int
-	predictor *predict.Means
+	id     int
+	source any // of forecasts
 }
 
 // kindOf is all that a quote reads of an agent beside its belief and its load.
 type kindOf struct {
-	predictor *predict.Means
-	model     string
-	price     market.Price
-	tariff    market.Credits
-	context   int
-	template  bus.Template
-	measured  bool
-	scores    string
-	settle    string
+	source   any
+	model    string
+	price    market.Price
+	tariff   market.Credits
+	context  int
+	template bus.Template
+	measured bool
+	scores   string
+	settle   string
 }
 
 // kinds are those of the agents of the roster.
@@ -36,10 +35,11 @@ type kinds struct {
 
 // kind is the kind of an agent, found again after it was set to nil because what makes it may have changed.
 func (n *Node) kind(a *agent) *kind {
-	if a.kind != nil {
+	source := a.predictor.Source()
+	if a.kind != nil && a.kind.source == source {
 		return a.kind
 	}
-	of := kindOf{predictor: a.predictor, model: a.reg.Model, price: a.price, tariff: a.tariff,
+	of := kindOf{source: source, model: a.reg.Model, price: a.price, tariff: a.tariff,
 		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle}
 	if a.reg.Template != nil {
 		of.template, of.measured = *a.reg.Template, true
@@ -54,7 +54,7 @@ func (n *Node) kind(a *agent) *kind {
 			}
 		}
 		s.next++
-		k = &kind{id: s.next, predictor: a.predictor}
+		k = &kind{id: s.next, source: source}
 		s.all[of] = k
 	}
 	a.kind = k

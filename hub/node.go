@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/batch"
+	"souk/hub/predict"
 	"souk/ledger"
 	"souk/market"
 )
@@ -104,10 +105,11 @@ type Node struct {
 	closing  bool   // the hub ends: see Close
 	notEnded string // why the treasury has not ended it
 
-	roster []*agent // sorted by id
-	kinds  kinds
-	batch  *batch.Batch[*task]
-	round  scratch
+	roster  []*agent         // sorted by id
+	classes *predict.Classes // of those that are forecast alike
+	kinds   kinds
+	batch   *batch.Batch[*task]
+	round   scratch
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
@@ -143,8 +145,9 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
 		salts: rand.NewChaCha8(seed), kinds: kinds{all: map[kindOf]*kind{}},
-		batch: batch.New[*task](cfg.Batch),
-		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
+		classes: predict.NewClasses(cfg.Prior),
+		batch:   batch.New[*task](cfg.Batch),
+		known:   map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),

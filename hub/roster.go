@@ -82,8 +82,16 @@ func (n *Node) drop(a *agent) {
 	if i, ok := n.find(a.id); ok {
 		n.roster = slices.Delete(n.roster, i, i+1)
 	}
+	n.classes.Leave(a.predictor)
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
+}
+
+// classify puts an agent into the class of those that are forecast like it.
+func (n *Node) classify(a *agent) {
+	n.classes.Enter(predict.Key{
+		Model: a.reg.Model, Hardware: a.class, Context: a.reg.MaxModelLen, Price: a.price,
+	}, a.predictor)
 }
 
 // Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
@@ -124,6 +132,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
 	}
 	if reg.Model != a.reg.Model {
+		n.classes.Leave(a.predictor)
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}
 	if fresh {
@@ -133,6 +142,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
 	a.silentFrom, a.scores = n.at(n.cfg.Silence), fmt.Sprint(reg.Domains)
 	n.tariff(a)
+	n.classify(a)
 	n.callFor(a)
 	n.listen(a)
 	n.news()
@@ -197,6 +207,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 		n.stats.BadPrices++
 	} else if s.Price != price {
 		a.price, a.kind = s.Price, nil // for later rounds: a hold carries the card it was made with
+		n.classify(a)
 	}
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
 	a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
