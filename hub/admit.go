@@ -107,6 +107,7 @@ func (n *Node) judgeTime(t *task) *bus.Result {
 
 // judgeRoom keeps to the hub's limits.
 func (n *Node) judgeRoom(t *task) *bus.Result {
+	p := n.purses[t.key.client]
 	switch {
 	case n.draining:
 		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
@@ -114,21 +115,18 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 		return n.refusal(t.msg, bus.CodeUnavailable, time.Minute, journalStale)
 	case n.full:
 		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)
-	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting:
+	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting && !n.room.squeezes(p.has()):
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
-	}
-	p := n.purses[t.key.client]
-	switch {
 	case p == nil:
 	case p.open >= n.cfg.openPerClient():
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
 			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
-	case p.waiting+len(p.parked) >= n.cfg.waitingPerClient() && !n.passing(t, p):
+	case p.has() >= n.cfg.waitingPerClient() && !n.passing(t, p):
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
 			"%d tasks of client %s wait for its money or a slot, the most that may wait here "+
 				"(max_waiting_per_client)",
-			p.waiting+len(p.parked), t.key.client)
+			p.has(), t.key.client)
 	}
 	return nil
 }

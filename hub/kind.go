@@ -1,18 +1,26 @@
 package hub
 
 import (
+	"fmt"
+
 	"souk/bus"
 	"souk/market"
 )
 
-// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task
-// is quoted once on all of them that hold as much of its prompt and run as many tasks.
+// kind is what agents have in common that are alike but for what each holds and has running. A task is quoted
+// once on all of them that hold as much of its prompt and run as many tasks.
 type kind struct {
 	id     int
 	source any // of forecasts
+
+	round  uint64 // when it was last asked for its groups
+	groups []group
 }
 
-// kindOf is all that a quote reads of an agent beside its belief and its load.
+// group is the agents of a kind that have as much to do, by its index in the round.
+type group struct{ running, free, index int }
+
+// kindOf is all that a quote, or an offer of free slots, reads of an agent beside its belief and its load.
 type kindOf struct {
 	source   any
 	model    string
@@ -23,12 +31,15 @@ type kindOf struct {
 	measured bool
 	scores   string
 	settle   string
+	slots    int
+	tiers    string
 }
 
 // kinds are those of the agents of the roster.
 type kinds struct {
-	all  map[kindOf]*kind
-	next int
+	all    map[kindOf]*kind
+	next   int
+	rounds uint64
 
 	spare [][]quoted // memory of tasks that wait no more
 }
@@ -40,7 +51,8 @@ func (n *Node) kind(a *agent) *kind {
 		return a.kind
 	}
 	of := kindOf{source: source, model: a.reg.Model, price: a.price, tariff: a.tariff,
-		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle}
+		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle,
+		slots: a.slots, tiers: fmt.Sprint(a.tiers)}
 	if a.reg.Template != nil {
 		of.template, of.measured = *a.reg.Template, true
 	}
@@ -59,6 +71,21 @@ func (n *Node) kind(a *agent) *kind {
 	}
 	a.kind = k
 	return k
+}
+
+// group is the index of those of a round's agents that have as much to do as one of this kind does; next, if it
+// is the first.
+func (k *kind) group(round uint64, running, free, next int) int {
+	if k.round != round {
+		k.round, k.groups = round, k.groups[:0]
+	}
+	for _, g := range k.groups {
+		if g.running == running && g.free == free {
+			return g.index
+		}
+	}
+	k.groups = append(k.groups, group{running, free, next})
+	return next
 }
 
 // quoted is a quote that a task keeps while it waits: on an agent of a kind, as its predictor stood, that

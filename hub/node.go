@@ -109,6 +109,7 @@ type Node struct {
 	classes *predict.Classes // of those that are forecast alike
 	kinds   kinds
 	batch   *batch.Batch[*task]
+	room    room
 	round   scratch
 
 	led     time.Time // since when

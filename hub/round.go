@@ -2,8 +2,10 @@ package hub
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"souk/bus"
@@ -18,7 +20,10 @@ type scratch struct {
 	tasks   []*task  // the same by id
 	agents  []*agent // that have room, by id
 	free    []int    // slots of each
+	group   []int    // of each: those of one group are equal but for what they hold
+	groups  int
 	pairs   []pair
+	same    []like  // by group, mostLike for each
 	arrived []int64 // of the tasks with an edge, as r.Tasks has them
 
 	whole   market.Round // of all that wait, before pruning
@@ -37,7 +42,17 @@ type pair struct {
 	value, cost market.Credits
 	saved       market.Credits // by what the agent holds
 	toll        market.Credits
+	spare       bool // others are as good, and enough
 }
+
+// like counts a task's pairs with agents of one group that are equal in all.
+type like struct {
+	value, cost, toll market.Credits
+	count             int
+}
+
+// mostLike bounds what is told apart of a task's pairs with the agents of one group.
+const mostLike = 4
 
 const (
 	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
@@ -57,6 +72,7 @@ func (n *Node) clear() {
 	n.collect()
 	n.meet()
 	n.tolls()
+	n.thin()
 	r := n.assemble()
 	var o market.Outcome
 	var err error
@@ -76,10 +92,13 @@ func (n *Node) clear() {
 // collect takes the tasks that wait and the agents that have room, each by id.
 func (n *Node) collect() {
 	s := &n.round
-	s.agents, s.free = s.agents[:0], s.free[:0]
+	s.agents, s.free, s.group, s.groups = s.agents[:0], s.free[:0], s.group[:0], 0
+	n.kinds.rounds++
 	for _, a := range n.roster {
 		if free := a.free(n); free > 0 {
-			s.agents, s.free = append(s.agents, a), append(s.free, free)
+			g := n.kind(a).group(n.kinds.rounds, len(a.holds), free, s.groups)
+			s.agents, s.free, s.group = append(s.agents, a), append(s.free, free), append(s.group, g)
+			s.groups = max(s.groups, g+1)
 		}
 	}
 	s.line = n.batch.Take(s.line[:0], maxPairs/max(1, len(s.agents)))
@@ -133,15 +152,56 @@ func (n *Node) tolls() {
 			sum, count = total, count+1
 		}
 	}
+	s.eachTask(func(pairs []pair) {
+		most := slices.Max(draws[:len(pairs)])
+		for i := range pairs {
+			pairs[i].toll = p.Toll(sum/max(1, count), draws[i], most, pairs[i].saved)
+		}
+		draws = draws[len(pairs):]
+	})
+}
+
+// thin marks what no round needs of a task's pairs with agents that are equal in all: with as many of them as
+// there are tasks, one is always free. So an idle fleet of equal agents does not make a round large. Which are
+// kept no bid decides, and another in every round.
+func (n *Node) thin() {
+	s := &n.round
+	if len(s.tasks) >= len(s.agents) || s.groups >= len(s.agents) {
+		return
+	}
+	last, prev := n.book.LastRound()
+	seed := regime.Seed(prev, last+1)
+	first := int(binary.BigEndian.Uint32(seed[:])) % len(s.agents)
+	s.same = append(s.same[:0], make([]like, s.groups*mostLike)...)
+	s.eachTask(func(pairs []pair) {
+		clear(s.same)
+		from := sort.Search(len(pairs), func(i int) bool { return int(pairs[i].agent) >= first })
+		for i := range pairs {
+			p := &pairs[(from+i)%len(pairs)]
+			same := s.same[s.group[p.agent]*mostLike:][:mostLike]
+			for k := range same {
+				x := &same[k]
+				if x.count == 0 {
+					x.value, x.cost, x.toll = p.value, p.cost, p.toll
+				}
+				if x.value == p.value && x.cost == p.cost && x.toll == p.toll {
+					x.count++
+					p.spare = x.count > len(s.tasks)
+					break
+				}
+			}
+		}
+	})
+}
+
+// eachTask gives the pairs of each task in turn.
+func (s *scratch) eachTask(f func([]pair)) {
 	for from := 0; from < len(s.pairs); {
 		to := from + 1
 		for to < len(s.pairs) && s.pairs[to].task == s.pairs[from].task {
 			to++
 		}
-		most := slices.Max(draws[from:to])
-		for i := from; i < to; i++ {
-			s.pairs[i].toll = p.Toll(sum/max(1, count), draws[i], most, s.pairs[i].saved)
-		}
+		f(s.pairs[from:to])
 		from = to
 	}
 }
@@ -159,7 +219,7 @@ func (n *Node) assemble() market.Round {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t := s.tasks[p.task]
-		if p.value-p.cost-n.cfg.Fee < 0 || n.now.Add(p.ttft).After(t.deadline) {
+		if p.spare || p.value-p.cost-n.cfg.Fee < 0 || n.now.Add(p.ttft).After(t.deadline) {
 			continue
 		}
 		if p.task != before {
@@ -192,6 +252,11 @@ func (n *Node) assemble() market.Round {
 	w.Sellers = n.sellers(s.sellers)
 	r := *w
 	s.kept = s.pruner.Prune(&r, s.arrived, n.cfg.Batch.MaxBatch, shown)
+	for i := range s.pairs {
+		if s.pairs[i].spare {
+			r.Pruned.Edges++
+		}
+	}
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	return r
 }

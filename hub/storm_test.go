@@ -51,7 +51,24 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[seed/3%2]
 		c.Batch.Eager = seed/6%4 > 0
 		s.reprice(&c.Rule)
+		if seed%2 == 0 { // a small room, which one client can fill
+			c.MaxWaiting, c.MaxWaitingPerClient = 8, 8
+		}
 	})
+	s.tell = func(r *Ready) {
+		for _, f := range r.Frames {
+			for _, rec := range f.Records {
+				if rec.Round == nil || rec.Round.Round.Pruned.Tasks == 0 {
+					continue
+				}
+				for _, t := range s.n.known { // TestWhatARoundMeansToThoseItLeaves says which of them
+					if t.rounds > 0 {
+						s.rounds[string(t.id)] = true
+					}
+				}
+			}
+		}
+	}
 	s.prepaid = map[string]market.Credits{"rich": 1000 * market.Credit, "poor": market.Credit / 20,
 		"some": 2 * market.Credit}
 	for _, c := range s.prepaid {
@@ -454,11 +471,6 @@ func (s *storm) check() {
 					s.rounds[string(t.ID)] = true
 				}
 			}
-			if r.Round.Round.Pruned.Tasks > 0 { // of those that waited; TestAPrunedTaskWasOutbid says which
-				for _, t := range s.n.known {
-					s.rounds[string(t.id)] = s.rounds[string(t.id)] || t.rounds > 0
-				}
-			}
 		}
 	}
 	s.read.frames = len(s.frames)
@@ -528,6 +540,13 @@ func (s *storm) check() {
 	agents := 0
 	for _, a := range n.roster {
 		agents += len(a.holds)
+	}
+	most := 0
+	for _, p := range n.purses {
+		most = max(most, p.waiting)
+	}
+	if n.waiting > n.cfg.MaxWaiting || n.room.most != most {
+		s.t.Fatalf("%d wait, of one client %d; counted as %d", n.waiting, most, n.room.most)
 	}
 	if n.waiting != count[waiting] || n.waiting != n.batch.All() || n.open != all ||
 		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {

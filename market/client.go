@@ -79,8 +79,8 @@ func (r *Round) groups(awards []Award) (list []group) {
 	return list
 }
 
-// weight is what a round maximises, of its outcome: welfare less what the tasks that are served give up by not
-// waiting.
+// weight is what a round maximises, of its outcome: welfare less what the tasks that are served give up by
+// not waiting.
 func (r *Round) weight(o *Outcome) Credits {
 	sum, next := o.Welfare, 0
 	for t := range r.Tasks {

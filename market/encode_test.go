@@ -74,6 +74,10 @@ func FuzzDecodeRound(f *testing.F) {
 	f.Add(more.AppendCanonical(nil))
 	more.Bundles, more.Rule.Pricing, more.Rule.Instead = nil, PricingPosted, PricingVCG
 	f.Add(more.AppendCanonical(nil))
+	for n := range 30 {
+		crowded := weighedRound(rng, n)
+		f.Add(crowded.AppendCanonical(nil))
+	}
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Add([]byte{1, 0x80, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -103,10 +107,13 @@ func FuzzDecodeRound(f *testing.F) {
 // FuzzCheck reads a round and an outcome from hostile bytes: Check and Explain may refuse them, never panic.
 func FuzzCheck(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 22))
-	for range 8 {
+	for n := range 8 {
 		r := randomRound(rng, 5, 4, 6)
 		o, _ := Clear(r)
 		f.Add(r.AppendCanonical(nil), o.AppendCanonical(nil))
+		crowded := weighedRound(rng, n)
+		o, _ = Clear(crowded)
+		f.Add(crowded.AppendCanonical(nil), o.AppendCanonical(nil))
 	}
 	f.Fuzz(func(t *testing.T, round, outcome []byte) {
 		o, err := DecodeOutcome(outcome)

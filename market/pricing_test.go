@@ -163,8 +163,9 @@ func TestEncodingOfMore(t *testing.T) {
 func TestSellers(t *testing.T) {
 	good := func() Round {
 		return Round{Domain: "math",
-			Rule:  Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
-			Tasks: []Task{{ID: "p", Client: "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
+			Rule:    Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
+			Tasks:   []Task{{ID: "p", Client: "c"}},
+			Agents:  []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
 			Edges:   []Edge{{Task: 0, Agent: 0, Value: 9, Cost: 5}},
 			Sellers: []Seller{{"o", "h200", 3}, {"q", "h200", 3}}}
 	}

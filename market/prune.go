@@ -59,9 +59,9 @@ type Kept struct {
 // which Prune sets: for each task that is kept the show best of the edges that went. All lists of r are new
 // then, and share no memory with those before.
 //
-// At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole round
-// until it does not, whatever they bid: arrived has a number for every task, larger for one that came later;
-// of equals, and where it is nil, the later in the list go. Under pricing posted nothing is pruned, since all
+// At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
+// round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
+// later; of equals, and where it is nil, the later in the list go. Under pricing posted nothing is pruned, since all
 // stand in line: the first so many stay, and no task has a wait.
 func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	p.round, p.arrived = r, arrived
@@ -135,7 +135,8 @@ func (p *Pruner) sortArrivals() {
 		p.order[t] = int32(t)
 	}
 	if p.arrived != nil {
-		slices.SortStableFunc(p.order, func(a, b int32) int { return cmp.Compare(p.arrived[a], p.arrived[b]) })
+		slices.SortStableFunc(p.order,
+			func(a, b int32) int { return cmp.Compare(p.arrived[a], p.arrived[b]) })
 	}
 	for i, t := range p.order {
 		p.place[t] = int32(i)
@@ -147,7 +148,8 @@ func (p *Pruner) within(first int) (tasks int) {
 	r := p.round
 	if r.Rule.Pricing == PricingPosted {
 		for i, e := range r.Edges {
-			if p.keep[i] = int(p.place[e.Task]) < first; p.keep[i] && (i == 0 || r.Edges[i-1].Task != e.Task) {
+			p.keep[i] = int(p.place[e.Task]) < first
+			if p.keep[i] && (i == 0 || r.Edges[i-1].Task != e.Task) {
 				tasks++
 			}
 		}
@@ -430,6 +432,10 @@ func (p *Pruner) others(list []item, lo, hi, show int) []item {
 // write makes the round's lists anew.
 func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	r, k := p.round, &p.kept
+	if len(k.Tasks) == 0 {
+		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others = nil, nil, nil, nil, nil
+		return
+	}
 	tasks := make([]Task, 0, len(k.Tasks))
 	waits := 0
 	for _, t := range k.Tasks {
@@ -459,7 +465,7 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	}
 	agents, all := make([]Supply, 0, len(k.Agents)), make([]Tier, 0, tiers)
 	var sellers []Seller
-	if len(r.Sellers) == len(r.Agents) && len(k.Agents) > 0 && len(r.Sellers) > 0 {
+	if len(r.Sellers) == len(r.Agents) {
 		sellers = make([]Seller, 0, len(k.Agents))
 	}
 	for _, i := range k.Agents {

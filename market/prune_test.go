@@ -15,7 +15,8 @@ import (
 func crowdRound(rng *rand.Rand, n int) Round {
 	scale := []int64{3, 8, 1000}[n%3]
 	r := Round{Domain: "math", Number: uint64(2 + n), Fee: Credits(rng.Int64N(1 + scale/4)),
-		Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: []string{ClarkeTask, ClarkeClient}[n/3%2]}}
+		Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered,
+			Clarke: []string{ClarkeTask, ClarkeClient}[n/3%2]}}
 	tasks, agents, clients := 1+rng.IntN(8), 1+rng.IntN(4), 1+rng.IntN(5)
 	for i := range agents {
 		s := Supply{Agent: AgentID(fmt.Sprint("a", i))}
@@ -62,7 +63,8 @@ func randomWait(rng *rand.Rand, scale int64, fee Credits) *Wait {
 type plan struct{ weight, served, bits int64 }
 
 func (a plan) compare(b plan) int {
-	return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.served, b.served), cmp.Compare(a.bits, b.bits))
+	return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.served, b.served),
+		cmp.Compare(a.bits, b.bits))
 }
 
 // whole tries every assignment of a round: without a client's tasks, and with one more slot at one place, if
@@ -195,7 +197,8 @@ func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
 			}
 			at := w.seats[s]
 			if awarded == len(o.Awards) || o.Awards[awarded].Task != r.Tasks[j].ID ||
-				o.Awards[awarded].Agent != r.Agents[at.agent].Agent || o.Awards[awarded].Tier != int(at.tier) {
+				o.Awards[awarded].Agent != r.Agents[at.agent].Agent ||
+				o.Awards[awarded].Tier != int(at.tier) {
 				fail("awards are not %v", places)
 			}
 			awarded++
