@@ -297,6 +297,15 @@ func (d *decoder) bytes(n int) []byte {
 	return d.data[d.at-n : d.at]
 }
 
+// skip passes over a string.
+func (d *decoder) skip() {
+	if n := d.uvarint(); n > uint64(len(d.data)-d.at) {
+		d.fail("string longer than what is left")
+	} else {
+		d.bytes(int(n))
+	}
+}
+
 func (d *decoder) version(least, most byte) byte {
 	b := d.bytes(1)
 	if len(b) == 0 {

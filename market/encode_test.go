@@ -116,6 +116,7 @@ func FuzzCheck(f *testing.F) {
 		f.Add(crowded.AppendCanonical(nil), o.AppendCanonical(nil))
 	}
 	f.Fuzz(func(t *testing.T, round, outcome []byte) {
+		Crowded(round, outcome)
 		o, err := DecodeOutcome(outcome)
 		if err != nil {
 			return

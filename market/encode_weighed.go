@@ -12,7 +12,8 @@ import (
 // Version 3 of a round is the one of crowded rounds, and says in fewer bytes what the others say too. After
 // the hash of the round before:
 //
-//	rule      1 byte, twice its number and 1 if more follows at the end; of number 0, three strings follow
+//	rule      1 byte: four times its number, 2 if a task has a wait, and 1 if more follows at the end; of
+//	          number 0, three strings follow
 //	fee ±
 //	tasks     list of: id string; twice (0 if the client is what the id has before its first "/", else 1 and
 //	          the length of the client's name, which follows) and 1 if it has a wait
@@ -27,10 +28,45 @@ import (
 //	more      instead, sellers, bundles, as in version 2
 
 // weighed reports whether the round says what only version 3 can.
-func (r *Round) weighed() bool {
-	return len(r.Others) > 0 || r.Pruned != Pruned{} ||
-		slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.Wait != nil })
+func (r *Round) weighed() bool { return len(r.Others) > 0 || r.Pruned != Pruned{} || r.waits() }
+
+// waits reports whether some task has a wait.
+func (r *Round) waits() bool {
+	return slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.Wait != nil })
 }
+
+// Crowded reports whether a round and its outcome, by their canonical bytes, name a slot price or a wait. It
+// reads little more than it must, and takes other bytes for anything.
+func Crowded(round, outcome []byte) bool {
+	d := decoder{data: outcome}
+	d.bytes(1) // version
+	for n := d.uvarint(); n > 0 && d.fault == ""; n-- {
+		d.skip()
+		d.skip()
+		for range 6 {
+			d.uvarint()
+		}
+	}
+	if d.uvarint() > 0 {
+		return true
+	}
+	d = decoder{data: round}
+	if b := d.bytes(1); len(b) == 0 || b[0] != roundWeighed {
+		return false
+	}
+	d.skip() // domain
+	d.uvarint()
+	d.bytes(len(Round{}.Prev))
+	b := d.bytes(1)
+	return len(b) == 1 && b[0]&headWaits != 0
+}
+
+// The first byte of a rule in version 3.
+const (
+	headMore   = 1
+	headWaits  = 2
+	headNumber = 4
+)
 
 var rulePricings = [...]string{PricingVCG, PricingTariff, PricingPosted}
 
@@ -74,24 +110,25 @@ func (r *Round) hasMore() bool {
 }
 
 func (r *Round) appendWeighed(b []byte) []byte {
-	n, more := r.Rule.number(), r.hasMore()
-	head := 2 * n
+	n, more, waits := r.Rule.number(), r.hasMore(), r.waits()
+	head := headNumber * n
 	if more {
-		head++
+		head |= headMore
+	}
+	if waits {
+		head |= headWaits
 	}
 	if b = append(b, head); n == 0 {
 		b = appendString(appendString(appendString(b, r.Rule.Pricing), r.Rule.Settle), r.Rule.Clarke)
 	}
 	b = binary.AppendVarint(b, int64(r.Fee))
 	b = appendCount(b, len(r.Tasks))
-	waits := 0
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
 		b = appendString(b, string(t.ID))
 		head := uint64(0)
 		if t.Wait != nil {
 			head = 1
-			waits++
 		}
 		if t.prefixed() {
 			b = binary.AppendUvarint(b, head)
@@ -100,7 +137,7 @@ func (r *Round) appendWeighed(b []byte) []byte {
 		}
 	}
 	b = appendSupplies(b, r.Agents)
-	if waits > 0 {
+	if waits {
 		b = r.appendWaits(b)
 	}
 	b = appendEdges(appendEdges(b, r.Edges), r.Others)
@@ -175,7 +212,7 @@ func (d *decoder) weighed(r *Round) {
 	if b := d.bytes(1); len(b) == 1 {
 		head = b[0]
 	}
-	switch n := head / 2; {
+	switch n := head / headNumber; {
 	case n == 0:
 		r.Rule = Rule{Pricing: d.string(), Settle: d.string(), Clarke: d.string()}
 		if r.Rule.number() != 0 {
@@ -187,13 +224,11 @@ func (d *decoder) weighed(r *Round) {
 		d.fail("unknown number of a rule")
 	}
 	r.Fee = d.credits()
-	waits := 0
 	r.Tasks = decodeList(d, 2, func() Task {
 		t := Task{ID: TaskID(d.string())}
 		n := d.uvarint()
 		if n&1 != 0 {
 			t.Wait = new(Wait)
-			waits++
 		}
 		if n /= 2; n == 0 {
 			t.Client, _, _ = strings.Cut(string(t.ID), "/")
@@ -206,15 +241,16 @@ func (d *decoder) weighed(r *Round) {
 		return t
 	})
 	r.Agents = d.supplies()
-	if waits > 0 {
+	if r.waits() {
 		d.waits(r)
 	}
 	r.Edges, r.Others = d.edges(), d.edges()
 	r.Pruned = Pruned{Tasks: d.int(), Edges: d.int(), Waiting: d.int(), Beyond: d.int()}
-	if head%2 == 1 {
+	if head&headMore != 0 {
 		d.more(r)
 	}
-	if d.fault == "" && (r.hasMore() != (head%2 == 1) || !r.weighed()) {
+	if d.fault == "" && (r.hasMore() != (head&headMore != 0) || r.waits() != (head&headWaits != 0) ||
+		!r.weighed()) {
 		d.fail("version 3 of a round that an earlier one can say")
 	}
 }

@@ -44,10 +44,17 @@ func weighedRound(rng *rand.Rand, n int) Round {
 func TestEncodingOfCrowdedRounds(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 80))
-	seen := map[byte]int{}
+	seen, crowded := map[byte]int{}, map[bool]int{}
 	for n := range times(3000) {
 		r := weighedRound(rng, n)
 		data := r.AppendCanonical(nil)
+		if o, err := Clear(r); err == nil {
+			got := Crowded(data, o.AppendCanonical(nil))
+			if got != (len(o.Prices) > 0 || r.waits()) {
+				t.Fatalf("seed %d, round %d: crowded is %v", seed, n, got)
+			}
+			crowded[got]++
+		}
 		seen[data[0]]++
 		got, err := DecodeRound(data)
 		if err != nil || !cmp.Equal(got, r) || !bytes.Equal(got.AppendCanonical(nil), data) {
@@ -66,8 +73,8 @@ func TestEncodingOfCrowdedRounds(t *testing.T) {
 			t.Fatalf("seed %d, round %d: a second encoding of the same round", seed, n)
 		}
 	}
-	if seen[roundVersion] == 0 || seen[roundWeighed] == 0 {
-		t.Errorf("rounds of versions %v: the test sees nothing", seen)
+	if seen[roundVersion] == 0 || seen[roundWeighed] == 0 || crowded[true] == 0 || crowded[false] == 0 {
+		t.Errorf("rounds of versions %v, crowded %v: the test sees nothing", seen, crowded)
 	}
 }
 
@@ -80,7 +87,7 @@ func TestEncodingOfCrowdedRoundsIsFinal(t *testing.T) {
 		Edges:  []Edge{{0, 0, 100, 30, -1}, {1, 0, 90, 30, 0}}, Others: []Edge{{0, 1, 90, 30, 0}},
 		Pruned: Pruned{Tasks: 1, Edges: 3, Waiting: 2, Beyond: 4}}
 	const want = "03046d617468ac02" + "0000000000000000000000000000000000000000000000000000000000000007" +
-		"0404" + "0203632f3101" + "01710464" + "020161020200040901620102" + "00" +
+		"0a04" + "0203632f3101" + "01710464" + "020161020200040901620102" + "00" +
 		"010166" + "020050c8013c050902" + "02a0c21e" +
 		"020000c8013c010200b4013c00" + "010002b4013c00" + "02060408"
 	if got := hex.EncodeToString(r.AppendCanonical(nil)); got != want {

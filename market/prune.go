@@ -61,8 +61,8 @@ type Kept struct {
 //
 // At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
 // round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
-// later; of equals, and where it is nil, the later in the list go. Under pricing posted nothing is pruned, since all
-// stand in line: the first so many stay, and no task has a wait.
+// later; of equals, and where it is nil, the later in the list go. Under pricing posted nothing is pruned,
+// since all stand in line: the first so many stay, and no task has a wait.
 func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	p.round, p.arrived = r, arrived
 	p.begin()
