@@ -1,28 +1,21 @@
 package hub
 
 import (
-	"fmt"
-
 	"souk/bus"
+	"souk/hub/predict"
 	"souk/market"
 )
 
-// kind is what agents have in common that are alike but for what each holds and has running. A task is quoted
-// once on all of them that hold as much of its prompt and run as many tasks.
+// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task is
+// quoted once on all of them that hold as much of its prompt and run as many tasks.
 type kind struct {
-	id     int
-	source any // of forecasts
-
-	round  uint64 // when it was last asked for its groups
-	groups []group
+	id   int
+	line predict.Line
 }
 
-// group is the agents of a kind that have as much to do, by its index in the round.
-type group struct{ running, free, index int }
-
-// kindOf is all that a quote, or an offer of free slots, reads of an agent beside its belief and its load.
+// kindOf is all that a quote reads of an agent beside its belief and its load.
 type kindOf struct {
-	source   any
+	line     predict.Line
 	model    string
 	price    market.Price
 	tariff   market.Credits
@@ -31,28 +24,23 @@ type kindOf struct {
 	measured bool
 	scores   string
 	settle   string
-	slots    int
-	tiers    string
 }
 
 // kinds are those of the agents of the roster.
 type kinds struct {
-	all    map[kindOf]*kind
-	next   int
-	rounds uint64
+	all  map[kindOf]*kind
+	next int
 
 	spare [][]quoted // memory of tasks that wait no more
 }
 
 // kind is the kind of an agent, found again after it was set to nil because what makes it may have changed.
 func (n *Node) kind(a *agent) *kind {
-	source := a.predictor.Source()
-	if a.kind != nil && a.kind.source == source {
+	if a.kind != nil && a.kind.line == a.predictor.Line() {
 		return a.kind
 	}
-	of := kindOf{source: source, model: a.reg.Model, price: a.price, tariff: a.tariff,
-		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle,
-		slots: a.slots, tiers: fmt.Sprint(a.tiers)}
+	of := kindOf{line: a.predictor.Line(), model: a.reg.Model, price: a.price, tariff: a.tariff,
+		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle}
 	if a.reg.Template != nil {
 		of.template, of.measured = *a.reg.Template, true
 	}
@@ -66,33 +54,18 @@ func (n *Node) kind(a *agent) *kind {
 			}
 		}
 		s.next++
-		k = &kind{id: s.next, source: source}
+		k = &kind{id: s.next, line: of.line}
 		s.all[of] = k
 	}
 	a.kind = k
 	return k
 }
 
-// group is the index of those of a round's agents that have as much to do as one of this kind does; next, if it
-// is the first.
-func (k *kind) group(round uint64, running, free, next int) int {
-	if k.round != round {
-		k.round, k.groups = round, k.groups[:0]
-	}
-	for _, g := range k.groups {
-		if g.running == running && g.free == free {
-			return g.index
-		}
-	}
-	k.groups = append(k.groups, group{running, free, next})
-	return next
-}
-
-// quoted is a quote that a task keeps while it waits: on an agent of a kind, as its predictor stood, that
+// quoted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that
 // holds so much of the prompt and runs so many tasks.
 type quoted struct {
 	kind    *kind
-	taught  uint64
+	fits    uint64
 	held    int
 	running int
 	quote   quote
@@ -104,13 +77,13 @@ const quotesKept = 16
 
 // quoted is what t is quoted on a while so many tasks run there. It is good until the next.
 func (n *Node) quoted(t *task, a *agent, running int) *quote {
-	k, taught, held := n.kind(a), a.predictor.Taught(), a.held(t)
+	k, fits, held := n.kind(a), a.predictor.Fits(), a.held(t)
 	if t.quotes == nil {
 		t.quotes = n.kinds.take()
 	}
 	q := &t.quotes[uint(k.id+7*running+held>>4)%quotesKept]
-	if q.kind != k || q.taught != taught || q.held != held || q.running != running {
-		*q = quoted{k, taught, held, running, n.quote(t, a, running, held)}
+	if q.kind != k || q.fits != fits || q.held != held || q.running != running {
+		*q = quoted{k, fits, held, running, n.quote(t, a, running, held)}
 	}
 	return &q.quote
 }

@@ -146,10 +146,10 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	past := NewHistory(cfg)
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
-		salts: rand.NewChaCha8(seed), kinds: kinds{all: map[kindOf]*kind{}},
-		classes: predict.NewClasses(cfg.Prior),
-		batch:   batch.New[*task](cfg.Batch),
-		known:   map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
+		salts:   rand.NewChaCha8(seed),
+		classes: predict.NewClasses(cfg.Prior), kinds: kinds{all: map[kindOf]*kind{}},
+		batch: batch.New[*task](cfg.Batch),
+		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),

@@ -202,8 +202,8 @@ func (n *Node) summarised(s *bus.Summary) error {
 	first := a.said.IsZero()
 	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
 	a.state = s.State
-	if s.Slots > 0 && (s.Slots != a.slots || !slices.Equal(s.Tiers, a.tiers)) {
-		a.slots, a.tiers, a.kind = s.Slots, s.Tiers, nil // for later rounds
+	if s.Slots > 0 {
+		a.slots, a.tiers = s.Slots, s.Tiers // for later rounds
 	}
 	if err := s.Price.Validate(); err != nil {
 		n.stats.BadPrices++

@@ -2,10 +2,8 @@ package hub
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"souk/bus"
@@ -17,21 +15,19 @@ import (
 
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	line   []*task  // that wait, by arrival
-	tasks  []*task  // the same by id
-	agents []*agent // that have room, by id
-	free   []int    // slots of each
-	group  []int    // of each: those of one group are equal but for what they hold
-	groups int
-	pairs  []pair
-	waits  []market.Wait // of tasks; Loss 0: none
+	made    uint64   // rounds, whether anything came of them
+	line    []*task  // that wait, by arrival
+	tasks   []*task  // the same by id
+	agents  []*agent // that have room, by id
+	free    []int    // slots of each
+	pairs   []pair
+	waits   []market.Wait // of tasks; Loss 0: none
+	arrived []int64       // of the tasks with an edge, as r.Tasks has them
 
 	// of the regime's tolls, where it is not idle
-	seed    [32]byte
-	scale   market.Credits
-	most    []float64 // of tasks, the largest of their draws
-	same    []like    // by group, mostLike for each
-	arrived []int64   // of the tasks with an edge, as r.Tasks has them
+	seed  [32]byte
+	scale market.Credits
+	most  []float64 // of tasks, the largest of their draws
 
 	whole   market.Round // of all that wait, before pruning
 	tiers   []market.Tier
@@ -49,17 +45,7 @@ type pair struct {
 	value, cost market.Credits
 	saved       market.Credits // by what the agent holds
 	toll        market.Credits
-	spare       bool // others are as good, and enough
 }
-
-// like counts a task's pairs with agents of one group that are equal in all.
-type like struct {
-	value, cost, toll market.Credits
-	count             int
-}
-
-// mostLike bounds what is told apart of a task's pairs with the agents of one group.
-const mostLike = 4
 
 const (
 	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
@@ -81,7 +67,6 @@ func (n *Node) clear() {
 	n.meet()
 	n.tolls()
 	n.charge()
-	n.thin()
 	r := n.assemble()
 	var o market.Outcome
 	var err error
@@ -101,13 +86,11 @@ func (n *Node) clear() {
 // collect takes the tasks that wait and the agents that have room, each by id.
 func (n *Node) collect() {
 	s := &n.round
-	s.agents, s.free, s.group, s.groups = s.agents[:0], s.free[:0], s.group[:0], 0
-	n.kinds.rounds++
+	s.made++
+	s.agents, s.free = s.agents[:0], s.free[:0]
 	for _, a := range n.roster {
 		if free := a.free(n); free > 0 {
-			g := n.kind(a).group(n.kinds.rounds, len(a.holds), free, s.groups)
-			s.agents, s.free, s.group = append(s.agents, a), append(s.free, free), append(s.group, g)
-			s.groups = max(s.groups, g+1)
+			s.agents, s.free = append(s.agents, a), append(s.free, free)
 		}
 	}
 	s.line = n.batch.Take(s.line[:0], maxPairs/max(1, len(s.agents)))
@@ -171,39 +154,6 @@ func (n *Node) tolls() {
 	})
 }
 
-// thin marks what no round needs of a task's pairs with agents that are equal in all: with as many of them as
-// there are tasks, one is always free. So an idle fleet of equal agents does not make a round large. Which are
-// kept no bid decides, and another in every round.
-func (n *Node) thin() {
-	s := &n.round
-	if len(s.tasks) >= len(s.agents) || s.groups >= len(s.agents) {
-		return
-	}
-	last, prev := n.book.LastRound()
-	seed := regime.Seed(prev, last+1)
-	first := int(binary.BigEndian.Uint32(seed[:])) % len(s.agents)
-	s.same = append(s.same[:0], make([]like, s.groups*mostLike)...)
-	s.eachTask(func(pairs []pair) {
-		clear(s.same)
-		from := sort.Search(len(pairs), func(i int) bool { return int(pairs[i].agent) >= first })
-		for i := range pairs {
-			p := &pairs[(from+i)%len(pairs)]
-			same := s.same[s.group[p.agent]*mostLike:][:mostLike]
-			for k := range same {
-				x := &same[k]
-				if x.count == 0 {
-					x.value, x.cost, x.toll = p.value, p.cost, p.toll
-				}
-				if x.value == p.value && x.cost == p.cost && x.toll == p.toll {
-					x.count++
-					p.spare = x.count > len(s.tasks)
-					break
-				}
-			}
-		}
-	})
-}
-
 // eachTask gives the pairs of each task in turn.
 func (s *scratch) eachTask(f func([]pair)) {
 	for from := 0; from < len(s.pairs); {
@@ -229,7 +179,7 @@ func (n *Node) assemble() market.Round {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t := s.tasks[p.task]
-		if p.spare || p.value-p.cost-n.cfg.Fee < 0 || n.now.Add(p.ttft).After(t.deadline) {
+		if p.value-p.cost-n.cfg.Fee < 0 || n.now.Add(p.ttft).After(t.deadline) {
 			continue
 		}
 		if p.task != before {
@@ -266,11 +216,6 @@ func (n *Node) assemble() market.Round {
 	w.Sellers = n.sellers(s.sellers)
 	r := *w
 	s.kept = s.pruner.Prune(&r, s.arrived, n.cfg.Batch.MaxBatch, shown)
-	for i := range s.pairs {
-		if s.pairs[i].spare {
-			r.Pruned.Edges++
-		}
-	}
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	return r
 }

@@ -537,6 +537,18 @@ func (s *storm) check() {
 				c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
 		}
 	}
+	for _, t := range n.known { // what a task has kept is what it would be quoted now
+		for _, a := range n.roster {
+			if t.state != waiting || a.reg.Agent == "" {
+				continue
+			}
+			for _, running := range []int{0, len(a.holds)} {
+				if kept, now := *n.quoted(t, a, running), n.quote(t, a, running, a.held(t)); kept != now {
+					s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
+				}
+			}
+		}
+	}
 	agents := 0
 	for _, a := range n.roster {
 		agents += len(a.holds)

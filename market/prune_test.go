@@ -181,8 +181,9 @@ func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
 		keys, shift := pruned.tieKeys(l.seats), 64-flow.TieBits(len(l.seats))
 		w := newWhole(&r, func(task int, at seat) int64 {
 			j, a := slices.Index(kept.Tasks, int32(task)), slices.Index(kept.Agents, at.agent)
-			if j < 0 || a < 0 || int(at.tier) >= len(pruned.Agents[a].Tiers) {
-				return 0 // gone: if it is needed below, the test fails
+			kept := func(e Edge) bool { return e.Task == j && e.Agent == a }
+			if !slices.ContainsFunc(pruned.Edges, kept) || int(at.tier) >= len(pruned.Agents[a].Tiers) {
+				return -1 << 50 // gone: if it is needed below, the test fails
 			}
 			return int64(keys.hash(int32(j), l.first[a]+at.tier) >> shift)
 		})

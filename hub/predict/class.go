@@ -88,10 +88,10 @@ type Class struct {
 	weight float64 // TTFTs that the last fit was made of
 	active int     // agents that they are of
 	keep   float64 // what an observation counts when the next one comes
-	since  int     // observations since the last fit
-	fits   uint64  // so often were forecasts made anew
-	every  int     // so many are fitted together: in a class of many one changes little
-	faded  int     // observations that what was seen before has not faded for yet
+	fits   uint64
+	since  int // observations since the last fit
+	every  int // so many are fitted together: in a class of many one changes little
+	faded  int // observations that what was seen before has not faded for yet
 
 	own []float64 // scratch
 }

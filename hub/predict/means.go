@@ -218,16 +218,22 @@ func (m *Means) Hint(ttft time.Duration) {
 	}
 }
 
-// Source is what the forecasts are made of: agents of the same are forecast alike.
-func (m *Means) Source() any {
-	if m.differs {
-		return m
-	}
-	return m.class
+// Line is what agents have in common that are forecast alike.
+type Line struct {
+	class *Class
+	own   *Means // nil: the class's
 }
 
-// Taught counts what changed the forecasts of a source: while it stays, so do they.
-func (m *Means) Taught() uint64 { return m.class.fits }
+// Line is the one that m is forecast by. It says the same until [Means.Fits] changes.
+func (m *Means) Line() Line {
+	if m.differs {
+		return Line{m.class, m}
+	}
+	return Line{m.class, nil}
+}
+
+// Fits counts how often what m is forecast by was made anew.
+func (m *Means) Fits() uint64 { return m.class.fits }
 
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
