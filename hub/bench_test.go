@@ -20,9 +20,9 @@ type load struct {
 	frames func([]ledger.Frame) // takes them, if anybody wants them
 }
 
-func newLoad(b *testing.B, agents, slots, maxBatch int) *load {
+func newLoad(b *testing.B, agents, slots, closesAt int) *load {
 	cfg := testConfig()
-	cfg.Batch.MaxBatch, cfg.Silence = maxBatch, time.Hour // no summaries here
+	cfg.Batch.ClosesAt, cfg.Silence = closesAt, time.Hour // no summaries here
 	n, err := NewNode(cfg, [32]byte{1})
 	if err != nil {
 		b.Fatal(err)

@@ -107,8 +107,9 @@ type Node struct {
 
 	roster  []*agent         // sorted by id
 	classes *predict.Classes // of those that are forecast alike
+	kinds   kinds
 	batch   *batch.Batch[*task]
-	left    []*task // not placed when last considered; they wait for a call of news
+	room    room
 	round   scratch
 
 	led     time.Time // since when
@@ -121,7 +122,7 @@ type Node struct {
 	ended   []*task           // remembered, in the order of their end, from index forgot on
 	forgot  int
 	open    int
-	waiting int // in batch or left
+	waiting int // in batch
 
 	holds    map[string]*hold
 	acks     recent[string, bus.Code] // of ended holds
@@ -144,7 +145,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	past := NewHistory(cfg)
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
-		salts:   rand.NewChaCha8(seed),
+		salts: rand.NewChaCha8(seed), kinds: kinds{all: map[kindOf]*kind{}},
 		classes: predict.NewClasses(cfg.Prior),
 		batch:   batch.New[*task](cfg.Batch),
 		known:   map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
@@ -334,11 +335,7 @@ func (n *Node) fault(err error) {
 
 // news says that what did not fit may fit now: all who were left are considered again.
 func (n *Node) news() {
-	for _, t := range n.left {
-		n.batch.Add(t, t.arrived)
-	}
-	clear(n.left)
-	n.left = n.left[:0]
+	n.batch.Wake()
 	n.status.changed = true
 }
 

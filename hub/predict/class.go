@@ -89,6 +89,7 @@ type Class struct {
 	active int     // agents that they are of
 	keep   float64 // what an observation counts when the next one comes
 	since  int     // observations since the last fit
+	fits   uint64  // so often were forecasts made anew
 	every  int     // so many are fitted together: in a class of many one changes little
 	faded  int     // observations that what was seen before has not faded for yet
 
@@ -98,6 +99,9 @@ type Class struct {
 func newClass(p Prior) *Class { return &Class{prior: p} }
 
 func (c *Class) enter(m *Means) {
+	if m.class != nil {
+		c.fits = max(c.fits, m.class.fits) // whoever is forecast by itself is taught something new, too
+	}
 	m.class = c
 	c.members = append(c.members, m)
 	c.fit()
@@ -138,6 +142,7 @@ func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
 
 // fit makes the class's forecast of what was seen of its members.
 func (c *Class) fit() {
+	c.fits++
 	c.since = 0
 	count, active := c.seen(func(e *evidence) float64 { return e.count })
 	c.keep = 1 - 1/(c.prior.Memory*float64(active))

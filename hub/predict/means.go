@@ -218,6 +218,17 @@ func (m *Means) Hint(ttft time.Duration) {
 	}
 }
 
+// Source is what the forecasts are made of: agents of the same are forecast alike.
+func (m *Means) Source() any {
+	if m.differs {
+		return m
+	}
+	return m.class
+}
+
+// Taught counts what changed the forecasts of a source: while it stays, so do they.
+func (m *Means) Taught() uint64 { return m.class.fits }
+
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
 
