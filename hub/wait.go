@@ -114,7 +114,7 @@ func (n *Node) home(t *task) *agent {
 			held = 0
 		}
 		c.candidates = append(c.candidates, line.Candidate{Agent: k, Held: held,
-			Load: c.board.Len(k) + len(a.holds)})
+			Load: c.board.Homes(k) + len(a.holds)})
 	}
 	if k := line.Home(c.candidates); k >= 0 {
 		return c.open[k]

@@ -11,6 +11,7 @@ func Share(slots, clients int) int { return max(1, slots/max(1, clients)) }
 type Board struct {
 	share   int
 	lines   [][]time.Duration // by agent: the age of each that counts, oldest first
+	homes   []int             // by agent: of how many it is the home, whether they count or not
 	own     map[standing]int  // tasks of a client that count in a line
 	clients map[int]int       // and in all
 	waiting int
@@ -26,16 +27,19 @@ func (b *Board) Reset(agents, share int) {
 	clear(b.own)
 	clear(b.clients)
 	for len(b.lines) < agents {
-		b.lines = append(b.lines, nil)
+		b.lines, b.homes = append(b.lines, nil), append(b.homes, 0)
 	}
 	for k := range b.lines {
-		b.lines[k] = b.lines[k][:0]
+		b.lines[k], b.homes[k] = b.lines[k][:0], 0
 	}
 	b.share, b.waiting = share, 0
 }
 
-// Len is how many stand in an agent's line.
+// Len is how many count in an agent's line.
 func (b *Board) Len(agent int) int { return len(b.lines[agent]) }
+
+// Homes is how many have an agent for their home, whether they count or not.
+func (b *Board) Homes(agent int) int { return b.homes[agent] }
 
 // Waiting is how many wait in all.
 func (b *Board) Waiting() int { return b.waiting }
@@ -50,6 +54,7 @@ func (b *Board) Join(home, client int, age time.Duration) (place int) {
 	if home < 0 {
 		return 0
 	}
+	b.homes[home]++
 	place = len(b.lines[home])
 	if s := (standing{home, client}); b.own[s] < b.share {
 		b.own[s]++
@@ -75,7 +80,7 @@ func (b *Board) Ahead(agent, free int, age time.Duration, home bool) time.Durati
 type Candidate struct {
 	Agent int
 	Held  int // of the prompt's tokens, those that it holds and most others do not; below two blocks 0
-	Load  int // tasks that run there or stand in its line
+	Load  int // tasks that run there or have it for their home
 }
 
 // Home is the agent that holds most of a prompt; of equals, and where none holds any, the least loaded, and

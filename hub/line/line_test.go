@@ -106,8 +106,9 @@ func TestBoard(t *testing.T) {
 			t.Errorf("task %d stands at place %d, want %d", i, place, test.place)
 		}
 	}
-	if b.Len(0) != 4 || b.Len(1) != 1 || b.Waiting() != 5 {
-		t.Errorf("lines of %d and %d, %d wait: want 4, 1, 5", b.Len(0), b.Len(1), b.Waiting())
+	if b.Len(0) != 4 || b.Len(1) != 1 || b.Waiting() != 5 || b.Homes(0) != 5 || b.Homes(1) != 1 {
+		t.Errorf("lines of %d and %d, of %d and %d, %d wait: want 4 and 1, of 5 and 1, 5 wait", b.Len(0),
+			b.Len(1), b.Homes(0), b.Homes(1), b.Waiting())
 	}
 	for _, test := range []struct {
 		agent, free int
@@ -124,7 +125,7 @@ func TestBoard(t *testing.T) {
 		}
 	}
 	b.Reset(3, 1)
-	if b.Len(0) != 0 || b.Len(2) != 0 || b.Waiting() != 0 || b.Join(0, 7, second) != 0 {
+	if b.Len(0) != 0 || b.Len(2) != 0 || b.Homes(0) != 0 || b.Waiting() != 0 || b.Join(0, 7, second) != 0 {
 		t.Error("a board that was reset is not empty")
 	}
 }
