@@ -15,27 +15,26 @@ import (
 
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	made    uint64   // rounds, whether anything came of them
-	line    []*task  // that wait, by arrival
-	tasks   []*task  // the same by id
-	agents  []*agent // that have room, by id
-	free    []int    // slots of each
-	pairs   []pair
-	waits   []market.Wait // of tasks; Loss 0: none
-	arrived []int64       // of the tasks with an edge, as r.Tasks has them
+	made   uint64   // rounds, whether anything came of them
+	tasks  []*task  // that wait, by arrival
+	agents []*agent // that have room, by id
+	free   []int    // slots of each
+	pairs  []pair
+	waits  []market.Wait // of tasks; Loss 0: none
 
 	// of the regime's tolls, where it is not idle
 	seed  [32]byte
 	scale market.Credits
 	most  []float64 // of tasks, the largest of their draws
 
-	whole   market.Round // of all that wait, before pruning
+	whole   market.Round // of all that wait, by arrival, before pruning
 	tiers   []market.Tier
 	edged   []*task // its tasks
 	sellers []*agent
 	place   []int // of an agent in it, by its index in agents; -1: no edge
 	pruner  market.Pruner
 	kept    *market.Kept
+	left    []*task // the tasks of the round that is left after it, by id
 }
 
 // pair is a task and an agent that may meet, whatever is bid, with what the round needs of the quote.
@@ -83,7 +82,7 @@ func (n *Node) clear() {
 	n.settle(len(o.Awards) > 0)
 }
 
-// collect takes the tasks that wait and the agents that have room, each by id.
+// collect takes the tasks that wait and the agents that have room.
 func (n *Node) collect() {
 	s := &n.round
 	s.made++
@@ -93,12 +92,10 @@ func (n *Node) collect() {
 			s.agents, s.free = append(s.agents, a), append(s.free, free)
 		}
 	}
-	s.line = n.batch.Take(s.line[:0], maxPairs/max(1, len(s.agents)))
-	for i, t := range s.line {
-		t.turn, t.fate = int64(i), unmet
+	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
+	for _, t := range s.tasks {
+		t.fate = unmet
 	}
-	s.tasks = append(s.tasks[:0], s.line...)
-	slices.SortFunc(s.tasks, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
 }
 
 // meet quotes every task on every agent that may serve it, bids aside.
@@ -173,7 +170,7 @@ func (n *Node) assemble() market.Round {
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
 		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
-	s.edged, s.arrived, s.sellers, s.tiers = s.edged[:0], s.arrived[:0], s.sellers[:0], s.tiers[:0]
+	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
 	before := int32(-1)
 	for i := range s.pairs {
@@ -188,8 +185,7 @@ func (n *Node) assemble() market.Round {
 			if wait := &s.waits[p.task]; wait.Loss > 0 {
 				x.Wait = wait
 			}
-			w.Tasks = append(w.Tasks, x)
-			s.edged, s.arrived = append(s.edged, t), append(s.arrived, t.turn)
+			w.Tasks, s.edged = append(w.Tasks, x), append(s.edged, t)
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
@@ -215,8 +211,13 @@ func (n *Node) assemble() market.Round {
 	}
 	w.Sellers = n.sellers(s.sellers)
 	r := *w
-	s.kept = s.pruner.Prune(&r, s.arrived, n.cfg.Batch.MaxBatch, shown)
+	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
+	r.Sort()
+	for _, i := range s.kept.Tasks {
+		s.left = append(s.left, s.edged[i])
+	}
+	slices.SortFunc(s.left, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
 	return r
 }
 
@@ -235,7 +236,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		}
 		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
-		t, a := s.edged[s.kept.Tasks[i]], s.sellers[s.kept.Agents[k]]
+		t, a := s.left[i], s.sellers[s.kept.Agents[k]]
 		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
 		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
@@ -290,7 +291,7 @@ func (n *Node) settle(awarded bool) {
 		}
 	}
 	n.lookLater()
-	for _, t := range s.line {
+	for _, t := range s.tasks {
 		if t.state != waiting {
 			continue
 		}

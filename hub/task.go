@@ -56,8 +56,7 @@ type task struct {
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	quotes   []quoted       // while it waits
-	turn     int64          // its place in line in the last round
-	fate     fate           // in it
+	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round

@@ -84,7 +84,7 @@ func (n *Node) lineUp() {
 		slots, free, c.full = slots+a.slots, free+room, c.full || room == 0
 	}
 	c.board.Reset(len(c.open), line.Share(slots, c.clients))
-	for _, t := range n.round.line {
+	for _, t := range n.round.tasks {
 		if !c.has(t.home) || !n.usable(t, t.home) {
 			t.home = n.home(t)
 		}

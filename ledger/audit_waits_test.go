@@ -23,8 +23,8 @@ func crowd(t *testing.T, seed uint64, rounds int, lie func(n int, w *market.Wait
 	recorded := map[uint64]map[market.AgentID]market.Credits{}
 	for range rounds {
 		number, prev := d.book.LastRound()
-		r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule, Fee: 1000,
-			Agents: []market.Supply{{Agent: "a", Tiers: []market.Tier{{Slots: 1}}},
+		r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule,
+			Fee: 1000, Agents: []market.Supply{{Agent: "a", Tiers: []market.Tier{{Slots: 1}}},
 				{Agent: "b", Tiers: []market.Tier{{Slots: 1}}}}}
 		for j := range 8 {
 			c := fmt.Sprint("client-", j)
@@ -49,7 +49,8 @@ func crowd(t *testing.T, seed uint64, rounds int, lie func(n int, w *market.Wait
 			r.Tasks = append(r.Tasks, task)
 			for a := range r.Agents {
 				r.Edges = append(r.Edges, market.Edge{Task: j, Agent: a,
-					Value: market.Credits(3_000_000 + rng.IntN(2_500_000)), Cost: market.Credits(rng.IntN(900_000))})
+					Value: market.Credits(3_000_000 + rng.IntN(2_500_000)),
+					Cost:  market.Credits(rng.IntN(900_000))})
 			}
 		}
 		r.Sort()
@@ -76,8 +77,8 @@ func crowd(t *testing.T, seed uint64, rounds int, lie func(n int, w *market.Wait
 	return d
 }
 
-// Waits at recorded prices are found in order, at a level below nothing is asked of them, and each kind of lie
-// is found where it stands.
+// Waits at recorded prices are in order; levels below ask nothing of them; each kind of lie is found where it
+// stands.
 func TestWaitsNameRecordedPrices(t *testing.T) {
 	honest := crowd(t, 1, 150, nil)
 	waits, priced := 0, 0

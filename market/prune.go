@@ -59,6 +59,9 @@ func (a *item) before(b *item) bool {
 	return a.order < b.order || a.order == b.order && a.edge < b.edge
 }
 
+// maxTries bounds how often a crowd beyond the limit is weighed again.
+const maxTries = 4
+
 // Kept says what became of a round's lists, by their indexes before, ascending. It is good until the next
 // Prune.
 type Kept struct {
@@ -68,9 +71,9 @@ type Kept struct {
 	Beyond               []int32 // tasks that went because the round was at its limit
 }
 
-// Prune leaves in r what matters. r is as [Round.Sort] leaves it, and complete but for Others and Pruned,
-// which Prune sets: for each task that is kept the show best of the edges that went. All lists of r are new
-// then, and share no memory with those before.
+// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks in another order, which they
+// keep, and is complete but for Others and Pruned, which Prune sets: for each task that is kept the show best of
+// the edges that went. All lists of r are new then, and share no memory with those before.
 //
 // At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
 // round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
@@ -80,20 +83,16 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	p.round, p.arrived = r, arrived
 	p.begin()
 	first := len(r.Tasks)
-	if n := p.within(first); n > limit {
-		p.sortArrivals()
-		lo := limit // so many are within the limit, first are not
-		for lo+1 < first {
-			if mid := (lo + first) / 2; p.within(mid) > limit {
-				first = mid
-			} else {
-				lo = mid
-			}
+	for tries := 0; p.within(first) > limit; tries++ {
+		if tries == 0 {
+			p.sortArrivals()
 		}
-		first = lo
-		p.within(first)
+		// Those up to the last that has room stay, and some tasks that went because of those behind it return.
+		if first = p.through(limit); tries == maxTries {
+			first = limit
+		}
 	}
-	p.finish(first, limit, show)
+	p.finish(first, show)
 	p.round, p.arrived = nil, nil
 	return &p.kept
 }
@@ -160,6 +159,23 @@ func (p *Pruner) sortArrivals() {
 	for i, t := range p.order {
 		p.place[t] = int32(i)
 	}
+}
+
+// through is how many of the first to come there are up to the one that is the limit-th of those kept.
+func (p *Pruner) through(limit int) int {
+	p.index = resize(p.index, len(p.place))
+	clear(p.index)
+	for t, row := range p.rows() {
+		if slices.Contains(p.keep[row[0]:row[1]], true) {
+			p.index[p.place[t]] = 1
+		}
+	}
+	for i, kept := range p.index {
+		if limit -= int(kept); limit == 0 {
+			return i + 1
+		}
+	}
+	return len(p.place)
 }
 
 // within decides which edges of the first tasks to come are kept, and returns the number of their tasks.
@@ -372,7 +388,7 @@ func sink(heap []item, i int) {
 }
 
 // finish writes the round that is left.
-func (p *Pruner) finish(first, limit, show int) {
+func (p *Pruner) finish(first, show int) {
 	r, k := p.round, &p.kept
 	posted := r.Rule.Pricing == PricingPosted
 	k.Tasks, k.Agents, k.Edges = k.Tasks[:0], k.Agents[:0], k.Edges[:0]

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"souk/market/flow"
 )
 
@@ -260,6 +262,189 @@ func checkBills(t *testing.T, r, pruned *Round, o *Outcome, w *whole, best plan,
 		}
 		if owed < prices {
 			*less++
+		}
+	}
+}
+
+// At the limit the latest to come are out, whatever was bid: what is left is the round of those that came
+// before them, pruned, and it shares no memory with the whole one.
+func TestPruneAtTheLimit(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 71))
+	var p, q Pruner
+	beyond, returned := 0, 0
+	for n := range times(2000) {
+		r := crowdRound(rng, n)
+		arrived := make([]int64, len(r.Tasks))
+		for i, at := range rng.Perm(len(r.Tasks)) {
+			arrived[i] = int64(1000 + at)
+		}
+		limit, show := 1+rng.IntN(len(r.Tasks)), rng.IntN(3)
+		got := r
+		k := p.Prune(&got, arrived, limit, show)
+		if len(got.Tasks) > limit || len(got.Tasks) != len(k.Tasks) || len(got.Agents) != len(k.Agents) ||
+			len(got.Edges) != len(k.Edges) || got.Pruned.Beyond != len(k.Beyond) ||
+			got.Pruned.Tasks != len(k.Outbid) || got.Pruned.Waiting != len(k.Waiting) {
+			t.Fatalf("seed %d, round %d: limit %d, %+v\n%+v", seed, n, limit, got, k)
+		}
+		first := int64(1 << 40) // when the first of those beyond came
+		for _, j := range k.Beyond {
+			first = min(first, arrived[j])
+		}
+		some := r
+		some.Edges = nil
+		for _, e := range r.Edges {
+			if arrived[e.Task] < first {
+				some.Edges = append(some.Edges, e)
+			}
+		}
+		q.Prune(&some, arrived, len(r.Tasks), show)
+		some.Pruned.Beyond = got.Pruned.Beyond
+		if d := gocmp.Diff(some, got); d != "" {
+			t.Fatalf("seed %d, round %d: limit %d, -as if the others had not come +got\n%s", seed, n, limit, d)
+		}
+		if len(k.Beyond) > 0 {
+			beyond++
+			all := r
+			q.Prune(&all, nil, len(r.Tasks), 0)
+			if len(got.Tasks) > 0 && got.Pruned.Tasks < all.Pruned.Tasks {
+				returned++
+			}
+		}
+		data := got.AppendCanonical(nil)
+		for i := range r.Edges {
+			r.Edges[i] = Edge{}
+		}
+		for i := range r.Agents {
+			r.Agents[i].Tiers[0] = Tier{}
+		}
+		for i := range r.Tasks {
+			if r.Tasks[i].Wait != nil {
+				*r.Tasks[i].Wait = Wait{}
+			}
+		}
+		if !slices.Equal(got.AppendCanonical(nil), data) {
+			t.Fatalf("seed %d, round %d: it shares memory with the whole round", seed, n)
+		}
+	}
+	if beyond == 0 || returned == 0 {
+		t.Errorf("%d rounds at the limit, in %d tasks came back: the test sees nothing", beyond, returned)
+	}
+}
+
+// Every task is somewhere: kept, outbid, waiting, beyond, or without an edge that adds anything. Each edge of
+// those that came in time is kept or counted, and the others that are shown are the best of those.
+func TestPrunedTasksAreAccountedFor(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 72))
+	var p Pruner
+	seen := map[string]int{}
+	for n := range times(2000) {
+		r := crowdRound(rng, n)
+		show := rng.IntN(4)
+		got := r
+		k := p.Prune(&got, nil, 1+rng.IntN(9), show)
+		if err := got.Validate(); err != nil {
+			t.Fatalf("seed %d, round %d: %v", seed, n, err)
+		}
+		edges := 0
+		for j, task := range r.Tasks {
+			best, gross := Credits(-1<<62), Credits(-1<<62)
+			own := 0
+			for _, e := range r.Edges {
+				if e.Task == j {
+					own++
+					w := e.Weight(r.Agents[e.Agent].Tiers[0], r.Fee)
+					best, gross = max(best, w-task.loss()), max(gross, w)
+				}
+			}
+			if own == 0 {
+				continue // nothing to say of it
+			}
+			where := ""
+			for name, list := range map[string][]int32{"kept": k.Tasks, "outbid": k.Outbid, "waiting": k.Waiting,
+				"beyond": k.Beyond} {
+				if slices.Contains(list, int32(j)) {
+					where += name
+				}
+			}
+			seen[where]++
+			switch {
+			case (where == "kept" || where == "outbid") && best < 0,
+				where == "waiting" && (best >= 0 || gross < 0),
+				where == "" && gross >= 0, len(where) > 7:
+				t.Fatalf("seed %d, round %d: task %s with edges of at most %d, %d without its wait, is %q", seed,
+					n, task.ID, best, gross, where)
+			}
+			if where != "beyond" {
+				edges += own
+			}
+		}
+		if edges != len(got.Edges)+got.Pruned.Edges {
+			t.Fatalf("seed %d, round %d: %d edges, %d kept and %d pruned", seed, n, edges, len(got.Edges),
+				got.Pruned.Edges)
+		}
+		checkOthers(t, seed, n, &r, &got, k, show)
+	}
+	for _, where := range []string{"kept", "outbid", "waiting", "beyond"} {
+		if seen[where] == 0 {
+			t.Errorf("no task was %s: the test sees nothing", where)
+		}
+	}
+}
+
+func checkOthers(t *testing.T, seed uint64, n int, r, got *Round, k *Kept, show int) {
+	t.Helper()
+	for at, j := range k.Tasks {
+		var rest []Edge
+		for i, e := range r.Edges {
+			if e.Task == int(j) && !slices.Contains(k.Edges, int32(i)) {
+				rest = append(rest, e)
+			}
+		}
+		weight := func(e Edge) Credits { return e.Weight(r.Agents[e.Agent].Tiers[0], r.Fee) }
+		slices.SortStableFunc(rest, func(a, b Edge) int { return cmp.Compare(weight(b), weight(a)) })
+		rest = rest[:min(show, len(rest))]
+		slices.SortFunc(rest, compareEdges)
+		var shown []Edge
+		for _, e := range got.Others {
+			if e.Task == at {
+				e.Task, e.Agent = int(j), int(k.Agents[e.Agent])
+				shown = append(shown, e)
+			}
+		}
+		if !slices.Equal(rest, shown) {
+			t.Fatalf("seed %d, round %d: of task %s it shows %+v, want %+v", seed, n, r.Tasks[j].ID, shown, rest)
+		}
+	}
+}
+
+// Under posted all stand in line: nothing is pruned, the first to come stay, and no task has a wait.
+func TestPruneUnderPosted(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 73))
+	var p Pruner
+	for n := range times(500) {
+		r := crowdRound(rng, n)
+		r.Rule.Pricing, r.Rule.Instead = PricingPosted, PricingVCG
+		got := r
+		k := p.Prune(&got, nil, 4, 3)
+		want := 0
+		for _, e := range r.Edges {
+			if slices.Contains(k.Tasks, int32(e.Task)) {
+				want++
+			}
+		}
+		if len(got.Edges) != want || len(got.Tasks) > 4 || len(got.Tasks) < 4 && len(k.Beyond) > 0 ||
+			(got.Pruned != Pruned{Beyond: len(k.Beyond)}) || len(got.Others) > 0 {
+			t.Fatalf("seed %d, round %d: %+v", seed, n, got)
+		}
+		o, err := Clear(got)
+		if err == nil {
+			err = Check(got, o)
+		}
+		if err != nil {
+			t.Fatalf("seed %d, round %d: %v", seed, n, err)
 		}
 	}
 }
