@@ -67,7 +67,7 @@ func (n *Node) lookup(id string) *agent {
 func (n *Node) enrol(id string) *agent {
 	i, ok := n.find(id)
 	if !ok {
-		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: prefix.New(n.cfg.Prefix, 1, 0)}
+		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: n.prefixes.New(1, 0)}
 		a.timer.owner, a.watch.agent = a, a
 		a.watch.timer.owner = &a.watch
 		n.roster = slices.Insert(n.roster, i, a)
@@ -83,6 +83,7 @@ func (n *Node) drop(a *agent) {
 	}
 	if i, ok := n.find(a.id); ok {
 		n.roster = slices.Delete(n.roster, i, i+1)
+		a.belief.Drop()
 	}
 	n.classes.Leave(a.predictor)
 	n.timers.set(&a.timer, time.Time{})
@@ -131,7 +132,8 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
 	// an engine upgraded to another model has none of the last one's cache, or speed
 	if fresh || reg.Model != a.reg.Model {
-		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
+		a.belief.Drop()
+		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
 	}
 	if reg.Model != a.reg.Model {
 		n.classes.Leave(a.predictor)

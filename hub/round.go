@@ -318,7 +318,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
-		h.implied = a.belief.Implied(t.session, t.msg.Prompt)
+		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * n.slowest(a)
@@ -346,6 +346,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
+	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)
