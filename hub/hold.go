@@ -25,6 +25,7 @@ type hold struct {
 	features predict.Features
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
+	ttft     time.Duration // expected
 	run      prefix.Run    // of it, in what its agent is believed to hold
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 

@@ -114,6 +114,7 @@ type Node struct {
 	batch    *batch.Batch[*task]
 	room     room
 	round    scratch
+	crowd    crowd
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
@@ -157,6 +158,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
 	}
+	n.crowd.again.owner = &n.crowd
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil
 }

@@ -68,6 +68,11 @@ func (q *quote) within(most market.Credits) market.Credits {
 	return min(q.value, most-max(0, q.floor-q.cost))
 }
 
+// saved is the cost that what a holds of the prompt avoids.
+func (q *quote) saved(a *agent) market.Credits {
+	return a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output}) - q.cost
+}
+
 // promptBound is the most tokens that t's prompt can come to on a, and how many of them a hold must have room
 // for. A hold has room for the most where the client's money allows. The two differ where the bytes of a
 // prompt do not bound its tokens: the engine's template writes tools as long as it likes, and only the

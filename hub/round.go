@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/line"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
@@ -14,21 +15,26 @@ import (
 
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	made    uint64   // rounds, whether anything came of them
-	line    []*task  // that wait, by arrival
-	tasks   []*task  // the same by id
-	agents  []*agent // that have room, by id
-	free    []int    // slots of each
-	pairs   []pair
-	arrived []int64 // of the tasks with an edge, as r.Tasks has them
+	made   uint64   // rounds, whether anything came of them
+	tasks  []*task  // that wait, by arrival
+	agents []*agent // that have room, by id
+	free   []int    // slots of each
+	pairs  []pair
+	waits  []market.Wait // of tasks; Loss 0: none
 
-	whole   market.Round // of all that wait, before pruning
+	// of the regime's tolls, where it is not idle
+	seed  [32]byte
+	scale market.Credits
+	most  []float64 // of tasks, the largest of their draws
+
+	whole   market.Round // of all that wait, by arrival, before pruning
 	tiers   []market.Tier
 	edged   []*task // its tasks
 	sellers []*agent
 	place   []int // of an agent in it, by its index in agents; -1: no edge
 	pruner  market.Pruner
 	kept    *market.Kept
+	left    []*task // the tasks of the round that is left after it, by id
 }
 
 // pair is a task and an agent that may meet, whatever is bid, with what the round needs of the quote.
@@ -56,8 +62,10 @@ const (
 // placed wait for news.
 func (n *Node) clear() {
 	n.collect()
+	n.lineUp()
 	n.meet()
 	n.tolls()
+	n.charge()
 	r := n.assemble()
 	var o market.Outcome
 	var err error
@@ -74,7 +82,7 @@ func (n *Node) clear() {
 	n.settle(len(o.Awards) > 0)
 }
 
-// collect takes the tasks that wait and the agents that have room, each by id.
+// collect takes the tasks that wait and the agents that have room.
 func (n *Node) collect() {
 	s := &n.round
 	s.made++
@@ -84,12 +92,10 @@ func (n *Node) collect() {
 			s.agents, s.free = append(s.agents, a), append(s.free, free)
 		}
 	}
-	s.line = n.batch.Take(s.line[:0], maxPairs/max(1, len(s.agents)))
-	for i, t := range s.line {
-		t.turn, t.fate = int64(i), unmet
+	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
+	for _, t := range s.tasks {
+		t.fate = unmet
 	}
-	s.tasks = append(s.tasks[:0], s.line...)
-	slices.SortFunc(s.tasks, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
 }
 
 // meet quotes every task on every agent that may serve it, bids aside.
@@ -105,8 +111,7 @@ func (n *Node) meet() {
 			q := n.quoted(t, a, len(a.holds))
 			p := pair{task: int32(i), agent: int32(k), ttft: q.forecast.TTFT, cost: q.cost}
 			if !idle {
-				fresh := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output})
-				p.saved = fresh - q.cost
+				p.saved = q.saved(a)
 			}
 			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
 			// every quote as it stood when the task came.
@@ -125,20 +130,22 @@ func (n *Node) tolls() {
 		return
 	}
 	last, prev := n.book.LastRound()
-	seed := regime.Seed(prev, last+1)
+	s.seed = regime.Seed(prev, last+1)
 	draws := make([]float64, len(s.pairs))
 	sum, count := market.Credits(0), market.Credits(0)
 	for i := range s.pairs {
 		x := &s.pairs[i]
-		draws[i] = regime.Draw(seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
+		draws[i] = regime.Draw(s.seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
 		if total, ok := sum.Add(x.cost); ok {
 			sum, count = total, count+1
 		}
 	}
+	s.scale, s.most = sum/max(1, count), append(s.most[:0], make([]float64, len(s.tasks))...)
 	s.eachTask(func(pairs []pair) {
 		most := slices.Max(draws[:len(pairs)])
+		s.most[pairs[0].task] = most
 		for i := range pairs {
-			pairs[i].toll = p.Toll(sum/max(1, count), draws[i], most, pairs[i].saved)
+			pairs[i].toll = p.Toll(s.scale, draws[i], most, pairs[i].saved)
 		}
 		draws = draws[len(pairs):]
 	})
@@ -163,7 +170,7 @@ func (n *Node) assemble() market.Round {
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
 		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
-	s.edged, s.arrived, s.sellers, s.tiers = s.edged[:0], s.arrived[:0], s.sellers[:0], s.tiers[:0]
+	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
 	before := int32(-1)
 	for i := range s.pairs {
@@ -174,8 +181,11 @@ func (n *Node) assemble() market.Round {
 		}
 		if p.task != before {
 			before = p.task
-			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client})
-			s.edged, s.arrived = append(s.edged, t), append(s.arrived, t.turn)
+			x := market.Task{ID: t.id, Client: t.key.client}
+			if wait := &s.waits[p.task]; wait.Loss > 0 {
+				x.Wait = wait
+			}
+			w.Tasks, s.edged = append(w.Tasks, x), append(s.edged, t)
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
@@ -201,8 +211,13 @@ func (n *Node) assemble() market.Round {
 	}
 	w.Sellers = n.sellers(s.sellers)
 	r := *w
-	s.kept = s.pruner.Prune(&r, s.arrived, n.cfg.Batch.MaxBatch, shown)
+	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
+	r.Sort()
+	for _, i := range s.kept.Tasks {
+		s.left = append(s.left, s.edged[i])
+	}
+	slices.SortFunc(s.left, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
 	return r
 }
 
@@ -221,7 +236,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		}
 		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
-		t, a := s.edged[s.kept.Tasks[i]], s.sellers[s.kept.Agents[k]]
+		t, a := s.left[i], s.sellers[s.kept.Agents[k]]
 		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
 		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
@@ -232,9 +247,11 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	}
 	n.stats.round(r, o)
 	for slot, h := range holds {
-		n.start(placed[slot], h, &o.Awards[slot])
+		t := placed[slot]
+		n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		n.start(t, h, &o.Awards[slot])
 	}
-	n.notePrices(o)
+	n.notePrices(r.Number, o)
 	n.notePeaks()
 	n.status.changed = true
 	return nil
@@ -273,7 +290,8 @@ func (n *Node) settle(awarded bool) {
 			}
 		}
 	}
-	for _, t := range s.line {
+	n.lookLater()
+	for _, t := range s.tasks {
 		if t.state != waiting {
 			continue
 		}
@@ -282,6 +300,8 @@ func (n *Node) settle(awarded bool) {
 			t.rounds++
 		case dear:
 			t.dear++
+		case patient:
+			t.patient++
 		case beyond:
 			n.batch.Add(t, t.arrived)
 			continue
@@ -296,7 +316,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
 		features: q.features, most: q.most, secret: n.salts.Uint64()>>1 | 1, sent: n.now,
 	}
-	h.first = a.worstFirst(t, q)
+	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
@@ -337,13 +357,13 @@ func (n *Node) handOut(h *hold) {
 	t := h.task
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	undelayed := t.free && t.rounds == 0 && t.dear == 0 && t.refusals == 0 && h.again == 0
+	undelayed := t.free && t.rounds+t.dear+t.patient+t.refusals == 0 && h.again == 0
 	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
 }
 
 // notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
 // more, as nothing competed for it, has none.
-func (n *Node) notePrices(o *market.Outcome) {
+func (n *Node) notePrices(round uint64, o *market.Outcome) {
 	s := &n.round
 	for _, a := range s.agents {
 		a.slotPrice = 0
@@ -352,5 +372,8 @@ func (n *Node) notePrices(o *market.Outcome) {
 		if p.Tier == 0 {
 			s.sellers[s.kept.Agents[p.Agent]].slotPrice = p.Price
 		}
+	}
+	for _, a := range s.agents {
+		a.notePrice(round, a.slotPrice)
 	}
 }

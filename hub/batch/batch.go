@@ -80,6 +80,9 @@ func (b *Batch[T]) Add(t T, arrived time.Time) { b.due = insert(b.due, t, arrive
 func (b *Batch[T]) Leave(t T, arrived time.Time) { b.left = insert(b.left, t, arrived) }
 
 func insert[T comparable](items []item[T], t T, arrived time.Time) []item[T] {
+	if n := len(items); n == 0 || !items[n-1].arrived.After(arrived) {
+		return append(items, item[T]{t, arrived})
+	}
 	i := sort.Search(len(items), func(i int) bool { return items[i].arrived.After(arrived) })
 	return slices.Insert(items, i, item[T]{t, arrived})
 }
