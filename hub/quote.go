@@ -59,9 +59,6 @@ func (a *agent) expect(t *task) (h held) {
 	return h
 }
 
-// held is how many tokens of t's prompt a is believed to hold.
-func (a *agent) held(t *task) int { return a.expect(t).cached }
-
 // within is the value, lowered where no more than most can be held. A premium is at most value less cost, so
 // the rest of the hold still covers the quote, and the prompt however long it turns out to be.
 func (q *quote) within(most market.Credits) market.Credits {

@@ -109,7 +109,7 @@ func (n *Node) home(t *task) *agent {
 		if !n.usable(t, a) {
 			continue
 		}
-		held := a.held(t)
+		held := n.own(t, a)
 		if held < 2*max(1, a.reg.BlockSize) {
 			held = 0
 		}
