@@ -39,6 +39,7 @@ type crowd struct {
 
 // prospect is what a task would have of an open agent.
 type prospect struct {
+	running       int // it would run beside so many
 	ttft, service time.Duration
 	quote         quote
 	serves        bool
@@ -170,7 +171,8 @@ func (n *Node) prospects(t *task) (least time.Duration) {
 			continue
 		}
 		// where there is no room it will run beside one task less
-		x.quote = *n.quoted(t, a, min(len(a.holds), max(0, a.slots-1)))
+		x.running = min(len(a.holds), max(0, a.slots-1))
+		x.quote = *n.quoted(t, a, x.running)
 		x.ttft = x.quote.forecast.TTFT
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		least = min(least, x.service)
@@ -179,13 +181,14 @@ func (n *Node) prospects(t *task) (least time.Duration) {
 }
 
 // crowding is the toll of a task on an agent for what it costs those who wait, where it takes longer than
-// elsewhere, and those who run there. Where tiers charge for the latter this does not.
+// elsewhere, and those who run there. A tier charges for the latter at the agent's price of tokens: then this is
+// what is missing to what their time is worth, so that the two together are the larger of both.
 func (n *Node) crowding(a *agent, x *prospect, least time.Duration) market.Credits {
-	toll := n.crowd.tolls.Avoidable(x.service - least)
-	if len(a.tiers) == 0 || !n.cfg.Tiers {
-		toll += n.crowd.tolls.Among(len(a.holds))
+	beside := n.crowd.tolls.Among(x.running)
+	if n.cfg.Tiers {
+		beside = min(0, beside-market.TierAt(a.tiers, x.running).Toll)
 	}
-	return toll
+	return n.crowd.tolls.Avoidable(x.service-least) + beside
 }
 
 // better finds what a task would have by waiting for the agent where that is best. Its own bids in this round do
