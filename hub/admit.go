@@ -39,6 +39,7 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
 	t.timer.owner = t
+	t.since, _ = n.book.LastRound()
 	n.read(t, m)
 	if r := n.judgeTime(t); r != nil {
 		return n.refuseWith(m, r)
@@ -205,7 +206,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		}
 		serving++
 		longest = max(longest, a.reg.MaxModelLen)
-		held := a.held(t)
+		held := a.expect(t)
 		if n.kind(a).equals(n.kinds.visits, a, 0, 0, held) > 0 {
 			continue // it has nothing to add
 		}
