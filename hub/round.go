@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -96,11 +95,12 @@ func (n *Node) collect() {
 		}
 	}
 	last, prev := n.book.LastRound()
-	lot := rand.New(rand.NewPCG(binary.BigEndian.Uint64(prev[:]), last))
-	lot.Shuffle(len(s.agents), func(i, j int) {
-		s.agents[i], s.agents[j] = s.agents[j], s.agents[i]
-		s.free[i], s.free[j] = s.free[j], s.free[i]
-	})
+	lot := binary.BigEndian.Uint64(prev[:]) + last
+	for i := len(s.agents) - 1; i > 0; i-- {
+		lot = lot*6364136223846793005 + 1442695040888963407 // Knuth's MMIX
+		j := int((lot >> 32) * uint64(i+1) >> 32)
+		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
+	}
 	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
 	for _, t := range s.tasks {
 		t.fate = unmet
