@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task is
-// quoted once on all of them that hold as much of its prompt and run as many tasks.
+// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task
+// is quoted once on all of them that hold as much of its prompt and run as many tasks.
 type kind struct {
 	id   int
 	line predict.Line

@@ -107,10 +107,10 @@ func (n *Node) collect() {
 	}
 }
 
-// meet quotes every task on every agent that may serve it, bids aside. Of agents that are equal in all, a task
-// looks at as many as there are tasks, as one of these is always free: so an idle fleet makes a round neither
-// large nor slow. A regime draws for each agent, so under one no two are equal; nor are those for whom
-// somebody waits.
+// meet quotes every task on every agent that may serve it, bids aside. Of agents that are equal in all, a
+// task looks at as many as there are tasks, as one of these is always free: so an idle fleet makes a round
+// neither large nor slow. A regime draws for each agent, so under one no two are equal; nor are those for
+// whom somebody waits.
 func (n *Node) meet() {
 	s := &n.round
 	s.pairs, s.spared = s.pairs[:0], 0
