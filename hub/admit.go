@@ -150,8 +150,8 @@ func (n *Node) passing(t *task, p *purse) bool {
 
 // setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an
 // ordinary answer short, and not beyond what an agent has context for: a max_tokens of a million is common,
-// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, is as patient as
-// any: what a second costs it follows what it said.
+// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, has the
+// patience of the configuration: a second costs it the more, the more it said.
 func (n *Node) setTerms(t *task) error {
 	output := t.msg.MaxTokens
 	if most := n.longest(); most > 0 {
