@@ -39,6 +39,7 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
 	t.timer.owner = t
+	t.since, _ = n.book.LastRound()
 	n.read(t, m)
 	if r := n.judgeTime(t); r != nil {
 		return n.refuseWith(m, r)
@@ -149,8 +150,8 @@ func (n *Node) passing(t *task, p *purse) bool {
 
 // setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an
 // ordinary answer short, and not beyond what an agent has context for: a max_tokens of a million is common,
-// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, is as patient as
-// any: what a second costs it follows what it said.
+// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, has the
+// patience of the configuration: a second costs it the more, the more it said.
 func (n *Node) setTerms(t *task) error {
 	output := t.msg.MaxTokens
 	if most := n.longest(); most > 0 {
@@ -205,7 +206,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		}
 		serving++
 		longest = max(longest, a.reg.MaxModelLen)
-		held := a.held(t)
+		held := a.expect(t)
 		if n.kind(a).equals(n.kinds.visits, a, 0, 0, held) > 0 {
 			continue // it has nothing to add
 		}

@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task is
-// quoted once on all of them that hold as much of its prompt and run as many tasks.
+// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task
+// is quoted once on all of them that hold as much of its prompt and run as many tasks.
 type kind struct {
 	id   int
 	line predict.Line
@@ -20,16 +20,17 @@ type kind struct {
 
 // met counts the agents of a kind that a task has looked at and that are equal in all that it could tell.
 type met struct {
-	agent               *agent
-	running, free, held int
-	count               int
+	agent         *agent
+	running, free int
+	held          held
+	count         int
 }
 
 // mostMet bounds what is told apart of a kind. Agents beyond are looked at each for itself.
 const mostMet = 16
 
 // equals is how many agents equal to a were looked at on this visit.
-func (k *kind) equals(visit uint64, a *agent, running, free, held int) int {
+func (k *kind) equals(visit uint64, a *agent, running, free int, held held) int {
 	if k.visit != visit {
 		k.visit, k.met = visit, k.met[:0]
 	}
@@ -100,7 +101,7 @@ func (n *Node) kind(a *agent) *kind {
 type quoted struct {
 	kind    *kind
 	fits    uint64
-	held    int
+	held    held
 	running int
 	quote   quote
 }
@@ -110,12 +111,12 @@ type quoted struct {
 const quotesKept = 64
 
 // quoted is what t is quoted on a while so many tasks run there. It is good until the next.
-func (n *Node) quoted(t *task, a *agent, running, held int) *quote {
+func (n *Node) quoted(t *task, a *agent, running int, held held) *quote {
 	k, fits := n.kind(a), a.predictor.Fits()
 	if t.quotes == nil {
 		t.quotes = n.kinds.take()
 	}
-	q := &t.quotes[uint(k.id+7*running+held>>4)%quotesKept]
+	q := &t.quotes[uint(k.id+7*running+held.cached>>4)%quotesKept]
 	if q.kind != k || q.fits != fits || q.held != held || q.running != running {
 		*q = quoted{k, fits, held, running, n.quote(t, a, running, held)}
 	}

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"souk/bus"
+	"souk/hub/line"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
@@ -21,7 +21,13 @@ type scratch struct {
 	agents []*agent // that have room, by lot: of equals the first are taken
 	free   []int    // slots of each
 	pairs  []pair
-	spared int // pairs like others
+	spared int           // pairs like others
+	waits  []market.Wait // of tasks; Loss 0: none
+
+	// of the regime's tolls, where it is not idle
+	seed  [32]byte
+	scale market.Credits
+	most  []float64 // of tasks, the largest of their draws
 
 	whole   market.Round // of all that wait, by arrival, before pruning
 	tiers   []market.Tier
@@ -58,8 +64,10 @@ const (
 // placed wait for news.
 func (n *Node) clear() {
 	n.collect()
+	n.lineUp()
 	n.meet()
 	n.tolls()
+	n.charge()
 	r := n.assemble()
 	var o market.Outcome
 	var err error
@@ -87,32 +95,35 @@ func (n *Node) collect() {
 		}
 	}
 	last, prev := n.book.LastRound()
-	lot := rand.New(rand.NewPCG(binary.BigEndian.Uint64(prev[:]), last))
-	lot.Shuffle(len(s.agents), func(i, j int) {
-		s.agents[i], s.agents[j] = s.agents[j], s.agents[i]
-		s.free[i], s.free[j] = s.free[j], s.free[i]
-	})
+	lot := binary.BigEndian.Uint64(prev[:]) + last
+	for i := len(s.agents) - 1; i > 0; i-- {
+		lot = lot*6364136223846793005 + 1442695040888963407 // Knuth's MMIX
+		j := int((lot >> 32) * uint64(i+1) >> 32)
+		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
+	}
 	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
 	for _, t := range s.tasks {
 		t.fate = unmet
 	}
 }
 
-// meet quotes every task on every agent that may serve it, bids aside. Of agents that are equal in all, a task
-// looks at as many as there are tasks, as one of these is always free: so an idle fleet makes a round neither
-// large nor slow. A regime draws for each agent, so under one no two are equal.
+// meet quotes every task on every agent that may serve it, bids aside. Of agents that are equal in all, a
+// task looks at as many as there are tasks, as one of these is always free: so an idle fleet makes a round
+// neither large nor slow. A regime draws for each agent, so under one no two are equal; nor are those for
+// whom somebody waits.
 func (n *Node) meet() {
 	s := &n.round
 	s.pairs, s.spared = s.pairs[:0], 0
 	idle := n.cfg.Regime.Idle()
+	alike := idle && len(s.tasks) < len(s.agents)
 	for i, t := range s.tasks {
 		n.kinds.visits++
 		for k, a := range s.agents {
 			if !a.suits(t) {
 				continue
 			}
-			held := a.held(t)
-			if idle && len(s.tasks) < len(s.agents) &&
+			held := a.expect(t)
+			if alike && n.crowd.board.Homes(a.seat) == 0 &&
 				n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], held) >= len(s.tasks) {
 				s.spared++
 				continue
@@ -123,8 +134,7 @@ func (n *Node) meet() {
 			}
 			p := pair{task: int32(i), agent: int32(k), ttft: q.forecast.TTFT, cost: q.cost}
 			if !idle {
-				fresh := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output})
-				p.saved = fresh - q.cost
+				p.saved = q.saved(a)
 			}
 			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
 			// every quote as it stood when the task came.
@@ -143,20 +153,22 @@ func (n *Node) tolls() {
 		return
 	}
 	last, prev := n.book.LastRound()
-	seed := regime.Seed(prev, last+1)
+	s.seed = regime.Seed(prev, last+1)
 	draws := make([]float64, len(s.pairs))
 	sum, count := market.Credits(0), market.Credits(0)
 	for i := range s.pairs {
 		x := &s.pairs[i]
-		draws[i] = regime.Draw(seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
+		draws[i] = regime.Draw(s.seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
 		if total, ok := sum.Add(x.cost); ok {
 			sum, count = total, count+1
 		}
 	}
+	s.scale, s.most = sum/max(1, count), append(s.most[:0], make([]float64, len(s.tasks))...)
 	s.eachTask(func(pairs []pair) {
 		most := slices.Max(draws[:len(pairs)])
+		s.most[pairs[0].task] = most
 		for i := range pairs {
-			pairs[i].toll = p.Toll(sum/max(1, count), draws[i], most, pairs[i].saved)
+			pairs[i].toll = p.Toll(s.scale, draws[i], most, pairs[i].saved)
 		}
 		draws = draws[len(pairs):]
 	})
@@ -192,8 +204,11 @@ func (n *Node) assemble() market.Round {
 		}
 		if p.task != before {
 			before = p.task
-			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client})
-			s.edged = append(s.edged, t)
+			x := market.Task{ID: t.id, Client: t.key.client}
+			if wait := &s.waits[p.task]; wait.Loss > 0 {
+				x.Wait = wait
+			}
+			w.Tasks, s.edged = append(w.Tasks, x), append(s.edged, t)
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
@@ -246,7 +261,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds), a.held(t)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, len(a.holds), a.expect(t)), r.Number, slot, aw)
 		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
@@ -256,7 +271,9 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	}
 	n.stats.round(r, o)
 	for slot, h := range holds {
-		n.start(placed[slot], h, &o.Awards[slot])
+		t := placed[slot]
+		n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		n.start(t, h, &o.Awards[slot])
 	}
 	n.notePrices(r, o)
 	n.notePeaks()
@@ -297,6 +314,7 @@ func (n *Node) settle(awarded bool) {
 			}
 		}
 	}
+	n.lookLater()
 	for _, t := range s.tasks {
 		if t.state != waiting {
 			continue
@@ -306,6 +324,8 @@ func (n *Node) settle(awarded bool) {
 			t.rounds++
 		case dear:
 			t.dear++
+		case patient:
+			t.patient++
 		case beyond:
 			n.batch.Add(t, t.arrived)
 			continue
@@ -320,9 +340,9 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
 		features: q.features, most: q.most, secret: n.salts.Uint64()>>1 | 1, sent: n.now,
 	}
-	h.first = a.worstFirst(t, q)
+	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
-		h.implied = a.belief.Implied(t.session, t.msg.Prompt)
+		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * n.slowest(a)
@@ -350,6 +370,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
+	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)
@@ -360,7 +381,7 @@ func (n *Node) handOut(h *hold) {
 	t := h.task
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	undelayed := t.free && t.rounds == 0 && t.dear == 0 && t.refusals == 0 && h.again == 0
+	undelayed := t.free && t.rounds+t.dear+t.patient+t.refusals == 0 && h.again == 0
 	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
 }
 
@@ -374,5 +395,8 @@ func (n *Node) notePrices(r *market.Round, o *market.Outcome) {
 		if p.Tier == 0 {
 			n.lookup(string(r.Agents[p.Agent].Agent)).slotPrice = p.Price
 		}
+	}
+	for _, a := range n.round.agents {
+		a.notePrice(r.Number, a.slotPrice)
 	}
 }

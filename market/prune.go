@@ -16,11 +16,11 @@ import (
 //	agents that are better for j have T slots or more
 //
 // An edge is better if its weight is greater, or the same and its task came before, or both the same and
-// its agent stands before in the list, which a hub gives by lot: no bid is in that order, and it keeps
-// rounds small where many bid alike or agents are alike. It is the order of weights to which each edge adds
-// an infinitesimal that falls with its task's arrival and a smaller one that falls with its agent's place.
-// By those weights, where the first rule drops an edge, some task with a better one to k is left out
-// whatever is done with S slots and one more, and would add more in j's place; where the second does, a slot that is better for j is free. So no
+// its agent stands before in the list: no bid is in that order, and it keeps rounds small where many bid
+// alike or agents are alike. It is the order of weights to which each edge adds an infinitesimal that falls with
+// its task's arrival and a smaller one that falls with its agent's place. By those weights, where the first
+// rule drops an edge, some task with a better one to k is left out whatever is done with S slots and one
+// more, and would add more in j's place; where the second does, a slot that is better for j is free. So no
 // best assignment uses the edge, in the round, with a slot more, or without the tasks of one client; and as
 // the infinitesimals vanish that is: welfare, slot prices and bills are those of the whole round, and the
 // awards are of its best. Without the exception for a client the first rule would be wrong under

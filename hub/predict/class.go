@@ -88,10 +88,10 @@ type Class struct {
 	weight float64 // TTFTs that the last fit was made of
 	active int     // agents that they are of
 	keep   float64 // what an observation counts when the next one comes
-	fits   uint64
-	since  int // observations since the last fit
-	every  int // so many are fitted together: where much was seen, one changes little
-	faded  int // observations that what was seen before has not faded for yet
+	fits   uint64  // how often it was fitted
+	since  int     // observations since the last fit
+	every  int     // so many are fitted together: where much was seen, one changes little
+	faded  int     // observations that what was seen before has not faded for yet
 
 	own []float64 // scratch
 }
@@ -99,6 +99,9 @@ type Class struct {
 func newClass(p Prior) *Class { return &Class{prior: p} }
 
 func (c *Class) enter(m *Means) {
+	if m.class != nil {
+		c.fits = max(c.fits, m.class.fits) // whoever is forecast by itself is taught something new, too
+	}
 	m.class = c
 	c.members = append(c.members, m)
 	c.fit()

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -148,14 +149,14 @@ func (m *Means) Tokens(estimate int) int {
 	if estimate <= 0 {
 		return 0
 	}
-	return max(1, int(math.Round(float64(estimate)*m.class.ratio)))
+	return max(1, int(math.Floor(0.5+float64(float64(estimate)*m.class.ratio))))
 }
 
 // Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast {
 	out := int(math.Round(m.class.share * float64(f.MaxTokens)))
 	return Forecast{
-		TTFT:   span(m.expect(max(1, m.Tokens(f.Prompt)-f.Cached), f.InFlight) / 1000),
+		TTFT:   span(m.expect(max(1, cmp.Or(f.Counted, m.Tokens(f.Prompt))-f.Cached), f.InFlight) / 1000),
 		Output: min(max(out, min(1, f.MaxTokens)), f.MaxTokens),
 	}
 }
