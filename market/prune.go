@@ -244,8 +244,8 @@ func (p *Pruner) rows() func(func(int, [2]int) bool) {
 	}
 }
 
-// demand keeps all edges of the first tasks to come that add something, and counts them by agent. It returns how
-// many slots can be taken, and the most edges to one agent.
+// demand keeps all edges of the first tasks to come that add something, and counts them by agent. It returns
+// how many slots can be taken, and the most edges to one agent.
 func (p *Pruner) demand(first int) (slots, most int) {
 	r := p.round
 	p.head = resize(p.head, len(r.Agents)+1)
