@@ -358,6 +358,16 @@ func (p *Pruner) task(lo, hi, tasks int) {
 		p.keep[x.edge] = false
 	}
 	heap := p.row
+	if tasks == 1 { // most rounds: one look at each is enough
+		best := &heap[0]
+		for i := range heap {
+			if heap[i].before(best) {
+				best = &heap[i]
+			}
+		}
+		p.keep[best.edge] = true
+		return
+	}
 	build(heap)
 	for better := 0; len(heap) > 0 && better < tasks; {
 		top := &heap[0]
