@@ -47,6 +47,7 @@ const TreasuryTimeout = 2 * time.Second
 // purse is a client's money at this hub, beyond what the book says.
 type purse struct {
 	client   string
+	number   int            // of the purse, none has had before
 	open     int            // tasks
 	waiting  int            // of them, those that wait for a slot
 	reserved market.Credits // by tasks that wait: not yet held
@@ -56,6 +57,14 @@ type purse struct {
 	notAhead time.Time      // not asked ahead before
 	pending  time.Time      // when the treasury last said that hubs are giving money back
 	timer    timer          // the end of its idleness
+}
+
+// has is how many tasks of the client wait, for its money or a slot.
+func (p *purse) has() int {
+	if p == nil {
+		return 0
+	}
+	return p.waiting + len(p.parked)
 }
 
 func (p *purse) drop(t *task) {
@@ -221,7 +230,8 @@ func (n *Node) unanswered(a *request) {
 func (n *Node) purse(client string) *purse {
 	p := n.purses[client]
 	if p == nil {
-		p = &purse{client: client}
+		n.crowd.numbers++
+		p = &purse{client: client, number: n.crowd.numbers}
 		n.purses[client] = p
 	}
 	return p
@@ -233,14 +243,19 @@ const idlePurses = 4096
 // openPurse counts a task in.
 func (n *Node) openPurse(client string) {
 	n.open++
-	n.purse(client).open++
+	p := n.purse(client)
+	if p.open++; p.open == 1 {
+		n.crowd.clients++
+	}
 }
 
 // closePurse counts a task out.
 func (n *Node) closePurse(client string) {
 	n.open--
 	p := n.purses[client]
-	p.open--
+	if p.open--; p.open == 0 {
+		n.crowd.clients--
+	}
 	n.startIdle(p)
 }
 
@@ -319,12 +334,15 @@ func (n *Node) enqueue(t *task) {
 	}
 	n.timers.set(&t.timer, wake)
 	n.status.changed = true
+	n.makeRoom()
 }
 
 // wait counts a task in or out that waits for a slot.
 func (n *Node) wait(t *task, by int) {
+	p := n.purses[t.key.client]
+	n.room.move(p.waiting, p.waiting+by)
 	n.waiting += by
-	n.purses[t.key.client].waiting += by
+	p.waiting += by
 }
 
 // release gives a task's reservation back.

@@ -117,7 +117,7 @@ func (n *Node) tariffs() {
 
 func (n *Node) tariff(a *agent) {
 	a.owner, a.class = a.reg.Seller()
-	a.tariff, a.sells = 0, true
+	a.tariff, a.sells, a.kind = 0, true, nil
 	switch n.cfg.Pricing {
 	case market.PricingPosted:
 		a.tariff = n.cfg.Tariffs[a.class]
@@ -144,7 +144,8 @@ func (n *Node) sellers(agents []*agent) []market.Seller {
 }
 
 // solve clears a round and checks the outcome. A round whose solve has to be stopped has no prices: it is
-// cleared at posted prices and says so, never passed off as what it is not.
+// cleared at posted prices and says so, never passed off as what it is not. It is made of the whole one then:
+// by their bids some tasks were left out, and bids do not decide who stands in line.
 func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	var stop func() bool
 	if n.Limit != nil {
@@ -153,7 +154,9 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	o, err := market.ClearUntil(*r, stop)
 	if errors.Is(err, market.ErrStopped) {
 		n.stats.Stopped++
-		r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
+		rule := &n.round.whole.Rule
+		rule.Instead, rule.Pricing = rule.Pricing, market.PricingPosted
+		*r = n.prune()
 		o, err = market.Clear(*r)
 	}
 	if err == nil {

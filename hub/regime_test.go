@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/line"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
@@ -34,14 +35,15 @@ func (h *house) findings(level int) []ledger.Finding {
 // one's worth is given.
 func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.Credits) *house {
 	h := newHouse(t, func(c *Config) {
-		c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 20*market.Credit
+		c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 8*market.Credit
 		c.Clarke = market.ClarkeTask // each premium is its own slot price and toll
+		c.Crowd = line.Params{}      // has tolls of its own
 	})
 	for i, id := range []string{"a-1", "a-2", "a-3"} {
 		h.joinTiers(id, 0.7+float64(i)/10, market.Tier{Slots: 1}, market.Tier{Slots: 2, Toll: -20_000})
 	}
 	again := func(m *bus.Task) { m.Session = "s" }
-	h.must(h.step(h.task("ann", "warm", again)))
+	h.must(h.step(h.task("ann", fmt.Sprint("warm-", batch), again)))
 	h.pass(20 * time.Millisecond)
 	for _, d := range h.dispatched {
 		h.serve(d, market.Usage{Prompt: 100, Output: 20})
@@ -57,9 +59,9 @@ func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.
 	return h
 }
 
-// tolls of the last round's edges: "task>agent" to the regime's part.
+// tolls of the last round's edges, before it was pruned: "task>agent" to the regime's part.
 func (h *house) tolls() map[string]market.Credits {
-	r := h.lastRound().Round
+	r := h.n.round.whole
 	tolls := map[string]market.Credits{}
 	for _, e := range r.Edges {
 		tolls[string(r.Tasks[e.Task].ID)+">"+string(r.Agents[e.Agent].Agent)] = e.Toll
@@ -102,7 +104,7 @@ func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 			}
 			client, id, _ := strings.Cut(string(a.Task), "/")
 			d := h.take(client, id)
-			congestion, toll, fee := rec.Round.Tolls(a)
+			congestion, toll, _, fee := rec.Round.Tolls(a)
 			if toll != tolls[string(a.Task)+">"+string(a.Agent)] || fee != -500 ||
 				d.Congestion != congestion ||
 				d.Toll != congestion+toll+fee || d.Premium != d.SlotPrice-d.Toll ||
