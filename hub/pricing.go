@@ -144,8 +144,7 @@ func (n *Node) sellers(agents []*agent) []market.Seller {
 }
 
 // solve clears a round and checks the outcome. A round whose solve has to be stopped has no prices: it is
-// cleared at posted prices and says so, never passed off as what it is not. It is made of the whole one then:
-// by their bids some tasks were left out, and bids do not decide who stands in line.
+// cleared at posted prices and says so, never passed off as what it is not.
 func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	var stop func() bool
 	if n.Limit != nil {
@@ -154,13 +153,19 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	o, err := market.ClearUntil(*r, stop)
 	if errors.Is(err, market.ErrStopped) {
 		n.stats.Stopped++
-		rule := &n.round.whole.Rule
-		rule.Instead, rule.Pricing = rule.Pricing, market.PricingPosted
-		*r = n.prune()
+		*r = n.posted()
 		o, err = market.Clear(*r)
 	}
 	if err == nil {
 		err = market.Check(*r, o)
 	}
 	return o, err
+}
+
+// posted is the last round at posted prices, where nobody rather waits, and nobody who waits is left out because
+// of what others bid.
+func (n *Node) posted() market.Round {
+	r := n.round.whole
+	r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
+	return n.prune(r)
 }

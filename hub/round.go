@@ -170,7 +170,7 @@ func (n *Node) assemble() market.Round {
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
 		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
-	s.edged, s.sellers, s.tiers = s.edged[:0], s.sellers[:0], s.tiers[:0]
+	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
 	before := int32(-1)
 	for i := range s.pairs {
@@ -210,13 +210,12 @@ func (n *Node) assemble() market.Round {
 		w.Edges[i].Agent = s.place[w.Edges[i].Agent]
 	}
 	w.Sellers = n.sellers(s.sellers)
-	return n.prune()
+	return n.prune(*w)
 }
 
-// prune leaves of the whole round what matters to its outcome.
-func (n *Node) prune() market.Round {
+// prune leaves of the round of all that wait what matters.
+func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
-	r := s.whole
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	r.Sort()
