@@ -123,8 +123,8 @@ const leastPart = 4
 // Of are the terms of a task of so many tokens.
 func (t Terms) Of(prompt, output int) market.Terms {
 	worth := func(prompt, output int) market.Credits {
-		return min(market.Price{Miss: t.Worth, Out: t.Worth}.Cost(market.Usage{Prompt: prompt, Output: output}),
-			market.MaxWorth)
+		each := market.Price{Miss: t.Worth, Out: t.Worth}
+		return min(each.Cost(market.Usage{Prompt: prompt, Output: output}), market.MaxWorth)
 	}
 	of := market.Terms{Worth: worth(prompt, output), Delta: t.Delta, Patience: t.Patience}
 	if t.Tokens > 0 {

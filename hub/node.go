@@ -264,7 +264,7 @@ func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
 		for again := true; again; again = n.sow() {
-			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots()) {
+			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
 				n.clear()
 			}
 		}
@@ -282,7 +282,7 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots() > 0 {
+	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
 	}
 	return earlier(at, n.status.next)
