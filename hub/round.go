@@ -87,6 +87,7 @@ func (n *Node) clear() {
 // collect takes the tasks that wait and the agents that have room.
 func (n *Node) collect() {
 	s := &n.round
+	n.alone()
 	s.made++
 	s.agents, s.free = s.agents[:0], s.free[:0]
 	for _, a := range n.roster {
@@ -278,7 +279,9 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	n.stats.round(r, o)
 	for slot, h := range holds {
 		t := placed[slot]
-		n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		if t.only == nil {
+			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		}
 		n.start(t, h, &o.Awards[slot])
 	}
 	n.notePrices(r, o)
@@ -376,6 +379,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
+	n.noteUse(t)
 	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
