@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/cmd/internal/console"
+	"souk/integration/replay/clock"
 	"souk/integration/replay/virtual"
 )
 
@@ -20,6 +21,7 @@ func crowdCommand() *cobra.Command {
 		Rules: append(virtual.RuleNames(), virtual.MarketName)}
 	seeds := []uint{5}
 	var jsonFile string
+	var real bool
 	var list strings.Builder
 	for _, t := range virtual.Traces {
 		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, t.About)
@@ -52,6 +54,11 @@ Traces, for eight engines; others have callers in proportion:
 			}
 			if o.Length > 0 {
 				o.Tasks = 0
+			}
+			if real {
+				o.Play = func(s virtual.Setting, rule string, named bool) (virtual.Figures, error) {
+					return clock.Play(c.Context(), s, rule, named)
+				}
 			}
 			if len(seeds) == 1 {
 				n := seeds[0]
@@ -97,6 +104,8 @@ Traces, for eight engines; others have callers in proportion:
 	f.IntVar(&o.Tasks, "tasks", 3000, "tasks of one run")
 	f.DurationVar(&o.Length, "length", 0, "virtual time of one run, instead of --tasks")
 	f.BoolVar(&o.Named, "named", false, "callers tell the market the names of their sessions")
+	f.BoolVar(&real, "real", false, "by the clock: on stand-in engines over HTTP, behind a whole market in "+
+		"this process or a router that follows the rule")
 	f.StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
 	return c
 }
