@@ -92,7 +92,8 @@ func (d *desk) do(r hub.Ready) error {
 		}
 		u := market.Usage{Prompt: x.Task.Prompt.Tokens, Output: 60}
 		d.running = append(d.running, &bus.Completion{Agent: agent, Boot: 1, Hold: x.Hold,
-			Client: x.Task.Client, Task: x.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop", Usage: u, Relayed: u.Output,
+			Client: x.Task.Client, Task: x.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop",
+			Usage: u, Relayed: u.Output,
 			Cost:   market.SettleTariff(x.Settle, x.Price, x.Tariff, x.Quoted, u, x.CostCap),
 			TTFTUS: 50_000, ITLUS: 10_000, Inbox: "ack"})
 	}
