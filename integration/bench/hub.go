@@ -17,6 +17,7 @@ type desk struct {
 	node    *hub.Node
 	now     time.Time
 	running []*bus.Completion // what agents will say once they are done
+	clients int               // that ask in turn
 	asked   int
 	grants  uint64
 	bytes   int // of its journal
@@ -30,7 +31,7 @@ func newDesk(agents, slots int) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{node: node, now: time.Unix(1_800_000_000, 0)}
+	d := &desk{node: node, now: time.Unix(1_800_000_000, 0), clients: sessions}
 	if err := node.Lead(d.now, 1); err != nil {
 		return nil, err
 	}
@@ -46,13 +47,13 @@ func newDesk(agents, slots int) (*desk, error) {
 }
 
 // sessions is how many dialogues are under way, each of prompts that begin alike.
-const sessions = 500
+const sessions = 1000
 
 // ask has a client send the next task.
 func (d *desk) ask() error {
 	d.asked++
 	session := d.asked % sessions
-	t := &bus.Task{Client: fmt.Sprintf("client-%d", session%128), ID: fmt.Sprintf("t-%d", d.asked),
+	t := &bus.Task{Client: fmt.Sprintf("client-%d", session%d.clients), ID: fmt.Sprintf("t-%d", d.asked),
 		Kind: bus.KindChat, Stream: true, Body: deskBody, Inbox: "inbox",
 		Session: fmt.Sprintf("session-%d", session)}
 	t.Prompt = bus.Prompt{Bytes: (8 + d.asked/sessions%8) * 1024, Messages: 3, Tokens: 2000}
@@ -157,11 +158,12 @@ type crowd struct {
 	seats, waiting int
 }
 
-func newCrowd(agents, slots, waiting int) (*crowd, error) {
+func newCrowd(agents, slots, waiting, clients int) (*crowd, error) {
 	d, err := newDesk(agents, slots)
 	if err != nil {
 		return nil, err
 	}
+	d.clients = clients
 	c := &crowd{desk: d, seats: agents * slots, waiting: waiting}
 	for len(c.running) < c.seats {
 		if err := c.fill(c.seats); err != nil {
@@ -216,35 +218,43 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 	var bars []Bar
 	reference := newReference()
 
-	awards := 0
-	x, err := repeat(o, "a round of 512 tasks that wait for 64 seats", func() ([]float64, error) {
-		c, err := newCrowd(8, 8, 512)
-		if err != nil {
-			return nil, err
-		}
-		var rounds, loops []time.Duration
-		for range 20 {
-			used, n, err := c.round()
+	for _, c := range []struct {
+		name    string
+		clients int
+		limit   float64
+	}{
+		{"hub: round of 512 waiting for 64 seats", 1000, crowdLimit},
+		{"hub: the same, of 100 clients", 100, 0},
+	} {
+		awards := 0
+		x, err := repeat(o, c.name, func() ([]float64, error) {
+			d, err := newCrowd(8, 8, 512, c.clients)
 			if err != nil {
 				return nil, err
 			}
-			begin, times := cpu(), 0
-			for ; cpu()-begin < max(used, turn); times++ {
-				reference.loop()
+			var rounds, loops []time.Duration
+			for range 20 {
+				used, n, err := d.round()
+				if err != nil {
+					return nil, err
+				}
+				begin, times := cpu(), 0
+				for ; cpu()-begin < max(used, turn); times++ {
+					reference.loop()
+				}
+				rounds, loops = append(rounds, used), append(loops, (cpu()-begin)/time.Duration(times))
+				awards = n
 			}
-			rounds, loops = append(rounds, used), append(loops, (cpu()-begin)/time.Duration(times))
-			awards = n
+			return []float64{micros(quantile(rounds, 0.5)), micros(quantile(loops, 0.5))}, nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		return []float64{micros(quantile(rounds, 0.5)), micros(quantile(loops, 0.5))}, nil
-	})
-	if err != nil {
-		return nil, err
+		bars = append(bars, ratio(c.name, c.limit, "loop", "us", x[0], x[1], fmt.Sprintf("quoted, pruned, "+
+			"cleared, checked and written, %d awards; the batch window is 10 ms", awards)))
 	}
-	bars = append(bars, ratio("hub: round of 512 waiting for 64 seats", crowdLimit, "loop", "us", x[0], x[1],
-		fmt.Sprintf("quoted, pruned, cleared, checked and written, %d awards; the batch window is 10 ms",
-			awards)))
 
-	x, err = repeat(o, "a task alone in a hub", func() ([]float64, error) {
+	x, err := repeat(o, "a task alone in a hub", func() ([]float64, error) {
 		var ds []*desk
 		for _, agents := range []int{16, 20, 200, 1000} {
 			d, err := newDesk(agents, 8)
