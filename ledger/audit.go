@@ -56,6 +56,7 @@ type Report struct {
 	Rounds  uint64
 	// of them, at level 4, those with bundles: they have no certificate, and were cleared again
 	Again    uint64
+	Distant  uint64         // waits, at level 4, whose price lies too far back to be compared
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
 	Payments market.Credits // by clients, refunds taken off
@@ -95,6 +96,7 @@ type Audit struct {
 	rounds map[uint64]*roundSum
 	spare  []*roundSum
 	check  RoundCheck
+	prices prices
 	moves  moves
 	paid   map[string]market.Credits // by client, for level 5
 	marked *mark
@@ -218,6 +220,9 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 			a.flush()
 			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain,
 				Round: lazy.round, Outcome: lazy.outcome, Holds: a.check.Holds[:0], Tariffs: a.book.tariffs}
+			if err == nil {
+				a.crowded(seq, r.ID, lazy)
+			}
 		case KindTariff:
 			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
 				a.add(LevelAuctions, seq,

@@ -123,3 +123,43 @@ func BenchmarkMoney(b *testing.B) {
 		}
 	})
 }
+
+// A crowd: all that wait weighed, and what cannot matter pruned, cleared and checked. Slots are those free.
+func BenchmarkPrune(b *testing.B) {
+	for _, size := range []struct{ tasks, agents, slots, clients int }{
+		{1, 16, 64, 1}, {1, 1000, 8000, 1}, {128, 8, 1, 32}, {512, 8, 64, 128}, {512, 64, 64, 512},
+		{2048, 64, 4, 2048}, {2048, 64, 512, 64}, {2048, 1000, 16, 2048}, {2048, 1000, 8000, 64},
+	} {
+		whole := hubRound(size.tasks, size.agents, size.slots, size.agents, size.clients)
+		var p Pruner
+		name := fmt.Sprintf("%dx%d/slots=%d", size.tasks, size.agents, size.slots)
+		r := whole
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			start := cpu()
+			for b.Loop() {
+				r = whole
+				p.Prune(&r, nil, 512, 3)
+			}
+			b.ReportMetric(float64(cpu()-start)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(len(r.Tasks)), "tasks")
+			b.ReportMetric(float64(len(r.Edges))/float64(len(r.Tasks)), "edges/task")
+		})
+		b.Run(name+"/cleared", func(b *testing.B) {
+			b.ReportAllocs()
+			start := cpu()
+			for b.Loop() {
+				r = whole
+				p.Prune(&r, nil, 512, 3)
+				o, err := Clear(r)
+				if err == nil {
+					err = Check(r, o)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(cpu()-start)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}

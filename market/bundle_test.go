@@ -143,7 +143,8 @@ func TestNoBundles(t *testing.T) {
 }
 
 func TestBadBundles(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}, {"q", "c"}},
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule,
+		Tasks:  []Task{{ID: "p", Client: "c"}, {ID: "q", Client: "c"}},
 		Agents: []Supply{{"a", []Tier{{2, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 0}}}
 	for want, bundles := range map[string][]Bundle{
 		"bundle 0 has 1 tasks":     {{[]int{0}}},

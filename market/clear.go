@@ -12,8 +12,9 @@ import (
 // seat is one tier of one agent, by index into Round.Agents.
 type seat struct{ agent, tier int32 }
 
-// layout spreads a round over seats: the form that solver and checker read. Edges of negative weight are left
-// out, since the outside option is better for all (iemas 4.2 discards them too).
+// layout spreads a round over seats: the form that solver and checker read. What waiting is worth to a task
+// is off its weights. Edges of negative weight are left out, since the outside option is better for all
+// (iemas 4.2 discards them too).
 type layout struct {
 	seats  []seat
 	first  []int32 // index of every agent's first seat
@@ -42,7 +43,7 @@ func (l *layout) of(r *Round) {
 		for len(l.off) <= e.Task {
 			l.off = append(l.off, int32(len(l.seat)))
 		}
-		gross := e.Value - e.Cost + e.Toll - r.Fee
+		gross := e.Value - e.Cost + e.Toll - r.Fee - r.Tasks[e.Task].loss()
 		first := l.first[e.Agent]
 		for k, t := range r.Agents[e.Agent].Tiers {
 			w := gross + t.Toll

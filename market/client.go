@@ -21,7 +21,7 @@ type group struct {
 	tasks  []int32 // index into Round.Tasks, ascending
 	awards []int32 // index into Outcome.Awards, ascending
 	prices Credits // sum of its slot prices
-	weight Credits // what its awards add to welfare
+	weight Credits // of its awards' edges together
 }
 
 // several reports whether some client may have more than one task. Where ids begin with their client's name,
@@ -67,7 +67,7 @@ func (r *Round) groups(awards []Award) (list []group) {
 				a := &awards[i]
 				g.awards = append(g.awards, i)
 				g.prices += a.SlotPrice
-				g.weight += a.Value - a.Cost + a.Toll
+				g.weight += a.Value - a.Cost + a.Toll - r.Tasks[order[n]].loss()
 			}
 			n++
 		}
@@ -77,6 +77,19 @@ func (r *Round) groups(awards []Award) (list []group) {
 		}
 	}
 	return list
+}
+
+// weight is what a round maximises, of its outcome: welfare less what the tasks that are served give up by
+// not waiting.
+func (r *Round) weight(o *Outcome) Credits {
+	sum, next := o.Welfare, 0
+	for t := range r.Tasks {
+		if next < len(o.Awards) && o.Awards[next].Task == r.Tasks[t].ID {
+			next++
+			sum -= r.Tasks[t].loss()
+		}
+	}
+	return sum
 }
 
 // bill splits what the client owes the others over its awards in proportion to their slot prices (largest
@@ -124,6 +137,7 @@ func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uin
 		return nil // nobody owes anything for a slot
 	}
 	l := &ws.layout
+	whole := r.weight(o)
 	for _, g := range r.groups(o.Awards) {
 		p, s := &ws.less, &ws.again
 		l.without(&g, p)
@@ -152,7 +166,7 @@ func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uin
 					SlotPrice{int(l.seats[a].agent), int(l.seats[a].tier), Credits(price)})
 			}
 		}
-		proof.Externality = welfare - (o.Welfare - g.weight)
+		proof.Externality = welfare - (whole - g.weight)
 		if proof.Externality < 0 || proof.Externality > g.prices {
 			panic("market: a client's tasks cost the others less than nothing or more than their slot prices")
 		}
@@ -189,7 +203,7 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 		a.Premium = a.SlotPrice - a.Toll
 		plain[i] = a
 	}
-	groups := r.groups(plain)
+	groups, whole := r.groups(plain), r.weight(o)
 	if len(groups) != len(o.Clients) {
 		return fmt.Errorf("%d proofs for %d clients with several tasks", len(o.Clients), len(groups))
 	}
@@ -202,7 +216,7 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 		if err != nil {
 			return fmt.Errorf("proof for client %s: %w", g.client, err)
 		}
-		if want := welfare - (o.Welfare - g.weight); proof.Externality != want {
+		if want := welfare - (whole - g.weight); proof.Externality != want {
 			return fmt.Errorf("client %s owes the others %s, want %s", g.client, proof.Externality, want)
 		}
 		if proof.Externality < 0 || proof.Externality > g.prices {

@@ -10,17 +10,21 @@ import (
 // is exactly one encoding of each value and decoding refuses every other. Integers are varints (zigzag where
 // they may be negative) in their shortest form, strings carry their length, lists their count.
 
-// Version 2 of each has lists that version 1 lacks, and is used only where one of them is not empty: what
-// version 1 can say has the same bytes for ever.
+// Version 2 of each has lists that version 1 lacks, and version 3 of a round what was weighed beside them.
+// Each is used only where one of them is not empty: what an earlier one can say has the same bytes for ever.
 const (
 	roundVersion   = 1
 	roundMore      = 2 // Rule.Instead, Sellers, Bundles
+	roundWeighed   = 3 // Task.Wait, Others, Pruned
 	outcomeVersion = 1
 	outcomeMore    = 2 // ClientProof.Ties
 )
 
 func (r *Round) version() byte {
-	if r.Rule.Instead != "" || len(r.Sellers) > 0 || len(r.Bundles) > 0 {
+	if r.weighed() {
+		return roundWeighed
+	}
+	if r.hasMore() {
 		return roundMore
 	}
 	return roundVersion
@@ -45,6 +49,9 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 	b = appendString(b, r.Domain)
 	b = binary.AppendUvarint(b, r.Number)
 	b = append(b, r.Prev[:]...)
+	if version == roundWeighed {
+		return r.appendWeighed(b)
+	}
 	b = appendString(b, r.Rule.Pricing)
 	b = appendString(b, r.Rule.Settle)
 	b = appendString(b, r.Rule.Clarke)
@@ -54,15 +61,7 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 		b = appendString(b, string(t.ID))
 		b = appendString(b, t.Client)
 	}
-	b = appendCount(b, len(r.Agents))
-	for _, a := range r.Agents {
-		b = appendString(b, string(a.Agent))
-		b = appendCount(b, len(a.Tiers))
-		for _, t := range a.Tiers {
-			b = binary.AppendVarint(b, int64(t.Slots))
-			b = binary.AppendVarint(b, int64(t.Toll))
-		}
-	}
+	b = appendSupplies(b, r.Agents)
 	b = appendCount(b, len(r.Edges))
 	for _, e := range r.Edges {
 		b = binary.AppendVarint(b, int64(e.Task))
@@ -75,6 +74,28 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 		b = r.appendMore(b)
 	}
 	return b
+}
+
+func appendSupplies(b []byte, agents []Supply) []byte {
+	b = appendCount(b, len(agents))
+	for _, a := range agents {
+		b = appendString(b, string(a.Agent))
+		b = appendCount(b, len(a.Tiers))
+		for _, t := range a.Tiers {
+			b = binary.AppendVarint(b, int64(t.Slots))
+			b = binary.AppendVarint(b, int64(t.Toll))
+		}
+	}
+	return b
+}
+
+func (d *decoder) supplies() []Supply {
+	return decodeList(d, 2, func() Supply {
+		return Supply{
+			Agent: AgentID(d.string()),
+			Tiers: decodeList(d, 2, func() Tier { return Tier{Slots: d.int(), Toll: d.credits()} }),
+		}
+	})
 }
 
 func (r *Round) appendMore(b []byte) []byte {
@@ -99,33 +120,36 @@ func (r *Round) appendMore(b []byte) []byte {
 // content. Lists that are empty come back nil. Errors are ErrEncoding.
 func DecodeRound(data []byte) (Round, error) {
 	d := decoder{data: data}
-	version := d.version(roundVersion, roundMore)
+	version := d.version(roundVersion, roundWeighed)
 	var r Round
 	r.Domain = d.string()
 	r.Number = d.uvarint()
 	copy(r.Prev[:], d.bytes(len(r.Prev)))
+	if version == roundWeighed {
+		d.weighed(&r)
+		return r, d.end("round")
+	}
 	r.Rule = Rule{Pricing: d.string(), Settle: d.string(), Clarke: d.string()}
 	r.Fee = d.credits()
 	r.Tasks = decodeList(&d, 2, func() Task { return Task{ID: TaskID(d.string()), Client: d.string()} })
-	r.Agents = decodeList(&d, 2, func() Supply {
-		return Supply{
-			Agent: AgentID(d.string()),
-			Tiers: decodeList(&d, 2, func() Tier { return Tier{Slots: d.int(), Toll: d.credits()} }),
-		}
-	})
+	r.Agents = d.supplies()
 	r.Edges = decodeList(&d, 5, func() Edge {
 		return Edge{Task: d.int(), Agent: d.int(), Value: d.credits(), Cost: d.credits(), Toll: d.credits()}
 	})
 	if version == roundMore {
-		r.Rule.Instead = d.string()
-		r.Sellers = decodeList(&d, 3,
-			func() Seller { return Seller{Owner: d.string(), Class: d.string(), Tariff: d.credits()} })
-		r.Bundles = decodeList(&d, 1, func() Bundle { return Bundle{Tasks: decodeList(&d, 1, d.int)} })
+		d.more(&r)
 		if r.version() != version {
 			d.fail("version 2 of a round that version 1 can say")
 		}
 	}
 	return r, d.end("round")
+}
+
+func (d *decoder) more(r *Round) {
+	r.Rule.Instead = d.string()
+	r.Sellers = decodeList(d, 3,
+		func() Seller { return Seller{Owner: d.string(), Class: d.string(), Tariff: d.credits()} })
+	r.Bundles = decodeList(d, 1, func() Bundle { return Bundle{Tasks: decodeList(d, 1, d.int)} })
 }
 
 // AppendCanonical appends the outcome's canonical bytes to b.
@@ -273,6 +297,15 @@ func (d *decoder) bytes(n int) []byte {
 	return d.data[d.at-n : d.at]
 }
 
+// skip passes over a string.
+func (d *decoder) skip() {
+	if n := d.uvarint(); n > uint64(len(d.data)-d.at) {
+		d.fail("string longer than what is left")
+	} else {
+		d.bytes(int(n))
+	}
+}
+
 func (d *decoder) version(least, most byte) byte {
 	b := d.bytes(1)
 	if len(b) == 0 {
@@ -319,8 +352,10 @@ func (d *decoder) varint() int64 {
 func (d *decoder) int() int         { return int(d.varint()) }
 func (d *decoder) credits() Credits { return Credits(d.varint()) }
 
-func (d *decoder) string() string {
-	n := d.uvarint()
+func (d *decoder) string() string { return d.text(d.uvarint()) }
+
+// text reads so many bytes.
+func (d *decoder) text(n uint64) string {
 	if n > uint64(len(d.data)-d.at) {
 		d.fail("string longer than what is left")
 		return ""

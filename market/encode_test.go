@@ -45,7 +45,7 @@ func TestEncodingRoundTrip(t *testing.T) {
 func TestEncodingIsFinal(t *testing.T) {
 	r := Round{Domain: "math", Number: 300, Prev: [32]byte{31: 7},
 		Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeTask}, Fee: 2,
-		Tasks: []Task{{"c/1", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}, {2, -5}}}},
+		Tasks: []Task{{ID: "c/1", Client: "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}, {2, -5}}}},
 		Edges: []Edge{{0, 0, 100, 30, -1}}}
 	const want = "01046d617468ac02" + "0000000000000000000000000000000000000000000000000000000000000007" +
 		"03766367" + "076d657465726564" + "047461736b" + "04" +
@@ -74,6 +74,10 @@ func FuzzDecodeRound(f *testing.F) {
 	f.Add(more.AppendCanonical(nil))
 	more.Bundles, more.Rule.Pricing, more.Rule.Instead = nil, PricingPosted, PricingVCG
 	f.Add(more.AppendCanonical(nil))
+	for n := range 30 {
+		crowded := weighedRound(rng, n)
+		f.Add(crowded.AppendCanonical(nil))
+	}
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Add([]byte{1, 0x80, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -103,12 +107,16 @@ func FuzzDecodeRound(f *testing.F) {
 // FuzzCheck reads a round and an outcome from hostile bytes: Check and Explain may refuse them, never panic.
 func FuzzCheck(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 22))
-	for range 8 {
+	for n := range 8 {
 		r := randomRound(rng, 5, 4, 6)
 		o, _ := Clear(r)
 		f.Add(r.AppendCanonical(nil), o.AppendCanonical(nil))
+		crowded := weighedRound(rng, n)
+		o, _ = Clear(crowded)
+		f.Add(crowded.AppendCanonical(nil), o.AppendCanonical(nil))
 	}
 	f.Fuzz(func(t *testing.T, round, outcome []byte) {
+		Crowded(round, outcome)
 		o, err := DecodeOutcome(outcome)
 		if err != nil {
 			return

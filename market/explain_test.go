@@ -63,7 +63,8 @@ func TestWhatALoserWouldHaveHadToBid(t *testing.T) {
 func TestExplanation(t *testing.T) {
 	r := Round{Domain: "math", Number: 42,
 		Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeClient}, Fee: Credit,
-		Tasks:  []Task{{"alice/1", "alice"}, {"alice/2", "alice"}, {"bob/1", "bob"}, {"bob/2", "bob"}},
+		Tasks: []Task{{ID: "alice/1", Client: "alice"}, {ID: "alice/2", Client: "alice"},
+			{ID: "bob/1", Client: "bob"}, {ID: "bob/2", Client: "bob"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}, {1, -2 * Credit}}}, {"b", []Tier{{1, 0}}}},
 		Edges: []Edge{
 			{0, 0, 20 * Credit, 2 * Credit, -Credit}, {0, 1, 14 * Credit, 2 * Credit, 0},

@@ -36,7 +36,7 @@ func extremeRound(rng *rand.Rand) Round {
 		r.Fee = amount(0, MaxWorth)
 	}
 	for j := range rng.IntN(7) {
-		r.Tasks = append(r.Tasks, Task{TaskID(fmt.Sprint("t", j)), fmt.Sprint("c", j%3)})
+		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprint("t", j)), Client: fmt.Sprint("c", j%3)})
 	}
 	for i := range rng.IntN(4) {
 		s := Supply{Agent: AgentID(fmt.Sprint("a", i))}
@@ -122,7 +122,7 @@ func TestAMillionEdges(t *testing.T) {
 		r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprintf("a%03d", i)), []Tier{{2 * tasks / agents, 0}}})
 	}
 	for j := range tasks {
-		r.Tasks = append(r.Tasks, Task{TaskID(fmt.Sprintf("t%04d", j)), "c"})
+		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("t%04d", j)), Client: "c"})
 		for i := range agents {
 			r.Edges = append(r.Edges, Edge{Task: j, Agent: i, Value: Credits(1000 + (j*31+i*17)%997)})
 		}
@@ -134,7 +134,7 @@ func TestAMillionEdges(t *testing.T) {
 	if err := Check(r, o); err != nil {
 		t.Error(err)
 	}
-	r.Tasks = append(r.Tasks, Task{"u", "c"})
+	r.Tasks = append(r.Tasks, Task{ID: "u", Client: "c"})
 	r.Edges = append(r.Edges, Edge{Task: tasks, Value: 1})
 	if _, err := Clear(r); err == nil || err.Error() != "round d-0: 1048577 edges, want at most 1048576" {
 		t.Errorf("one more: %v", err)

@@ -28,7 +28,8 @@ func goldenRounds() []Round {
 			r.Rule.Pricing = PricingPosted
 		}
 		for j := range tasks {
-			r.Tasks = append(r.Tasks, Task{TaskID(fmt.Sprintf("c%d/t%02d", j%7, j)), fmt.Sprint("c", j%7)})
+			r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("c%d/t%02d", j%7, j)),
+				Client: fmt.Sprint("c", j%7)})
 		}
 		for i := range agents {
 			s := Supply{Agent: AgentID(fmt.Sprintf("a%02d", i))}

@@ -60,6 +60,7 @@ type Rule struct {
 type Task struct {
 	ID     TaskID `json:"id"`
 	Client string `json:"client"`
+	Wait   *Wait  `json:"wait,omitempty"` // nil: waiting is worth nothing to it; always under posted
 }
 
 // Tier is a number of free slots at one congestion charge. Toll <= 0 and falls from tier to tier.
@@ -108,6 +109,19 @@ type Round struct {
 	// are no tariffs
 	Sellers []Seller
 	Bundles []Bundle // of old rounds: tasks that stay together, by their first task; nil: none
+
+	// Others are edges beyond the proof, which cannot change the outcome: what a task might have had instead,
+	// for [Explain] to show. Sorted as Edges are; see [Pruner].
+	Others []Edge
+	Pruned Pruned
+}
+
+// Pruned counts what was weighed with a round and is not in it.
+type Pruned struct {
+	Tasks   int `json:"tasks"`   // outbid wherever they could have gone
+	Edges   int `json:"edges"`   // that could not matter, those of Tasks and Waiting among them
+	Waiting int `json:"waiting"` // to whom waiting was worth more than every free slot
+	Beyond  int `json:"beyond"`  // the latest to come, left out because the round was at its limit
 }
 
 // Award is a task given a slot. Toll is all of it: congestion charge, regime's toll and minus the

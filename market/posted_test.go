@@ -122,7 +122,8 @@ func TestPostedOrder(t *testing.T) {
 				t.Fatalf("a false premium: %v", err)
 			}
 		}
-		two := Round{Domain: "line", Prev: r.Prev, Tasks: []Task{{"p", "x"}, {"q", "y"}}}
+		two := Round{Domain: "line", Prev: r.Prev,
+			Tasks: []Task{{ID: "p", Client: "x"}, {ID: "q", Client: "y"}}}
 		before := two.line(two.postedSeed())
 		two.Edges = []Edge{{Value: 9}}
 		if after := two.line(two.postedSeed()); after[0][0] != before[0][0] {
@@ -137,7 +138,8 @@ func TestPostedOrder(t *testing.T) {
 
 // One rule is never passed off as the other.
 func TestPostedIsNamed(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}, {"q", "d"}},
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule,
+		Tasks:  []Task{{ID: "p", Client: "c"}, {ID: "q", Client: "d"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}}}},
 		Edges:  []Edge{{0, 0, 9, 2, 0}, {1, 0, 8, 2, 0}}}
 	vcg, err := Clear(r)

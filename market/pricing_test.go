@@ -163,8 +163,9 @@ func TestEncodingOfMore(t *testing.T) {
 func TestSellers(t *testing.T) {
 	good := func() Round {
 		return Round{Domain: "math",
-			Rule:  Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
-			Tasks: []Task{{"p", "c"}}, Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
+			Rule:    Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
+			Tasks:   []Task{{ID: "p", Client: "c"}},
+			Agents:  []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
 			Edges:   []Edge{{Task: 0, Agent: 0, Value: 9, Cost: 5}},
 			Sellers: []Seller{{"o", "h200", 3}, {"q", "h200", 3}}}
 	}
@@ -185,7 +186,7 @@ func TestSellers(t *testing.T) {
 		},
 		"bundles under pricing": func(r *Round) {
 			r.Rule.Pricing, r.Sellers = PricingPosted, nil
-			r.Tasks = append(r.Tasks, Task{"q", "c"})
+			r.Tasks = append(r.Tasks, Task{ID: "q", Client: "c"})
 			r.Bundles = []Bundle{{[]int{0, 1}}}
 		},
 	} {
@@ -202,7 +203,7 @@ func TestExplanationOfOtherPricings(t *testing.T) {
 	r := Round{Domain: "math", Number: 1,
 		Rule: Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient,
 			Instead: PricingVCG},
-		Tasks:  []Task{{"p/1", "p"}, {"q/1", "q"}},
+		Tasks:  []Task{{ID: "p/1", Client: "p"}, {ID: "q/1", Client: "q"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
 		Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 5, 1, 0}, {1, 0, 9, 2, 0}}}
 	tariff := r

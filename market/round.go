@@ -19,6 +19,8 @@ const (
 	MaxSlots     = 1 << 20 // of one tier
 	MaxEdges     = 1 << 20
 	MaxSeatEdges = 1 << 22 // edges, each counted once for every tier of its agent
+	MaxShown     = 8       // of [Round.Others] for one task
+	MaxPruned    = 1 << 40 // of each count of [Pruned]
 	MaxID        = 256     // bytes of an id or name
 )
 
@@ -64,17 +66,19 @@ func (r *Round) Sort() {
 	task := sortIndexed(r.Tasks, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
 	agent := sortIndexed(r.Agents, func(a, b Supply) int { return cmp.Compare(a.Agent, b.Agent) })
 	r.follow(agent)
-	for i := range r.Edges {
-		e := &r.Edges[i]
-		if task != nil && e.Task >= 0 && e.Task < len(task) {
-			e.Task = task[e.Task]
+	for _, edges := range [2][]Edge{r.Edges, r.Others} {
+		for i := range edges {
+			e := &edges[i]
+			if task != nil && e.Task >= 0 && e.Task < len(task) {
+				e.Task = task[e.Task]
+			}
+			if agent != nil && e.Agent >= 0 && e.Agent < len(agent) {
+				e.Agent = agent[e.Agent]
+			}
 		}
-		if agent != nil && e.Agent >= 0 && e.Agent < len(agent) {
-			e.Agent = agent[e.Agent]
+		if !slices.IsSortedFunc(edges, compareEdges) {
+			slices.SortStableFunc(edges, compareEdges)
 		}
-	}
-	if !slices.IsSortedFunc(r.Edges, compareEdges) {
-		slices.SortStableFunc(r.Edges, compareEdges)
 	}
 }
 
@@ -154,6 +158,11 @@ func (r *Round) validate() error {
 		if i > 0 && t.ID <= r.Tasks[i-1].ID {
 			return fmt.Errorf("task %s: %s", t.ID, orderFault(t.ID == r.Tasks[i-1].ID))
 		}
+		if t.Wait != nil {
+			if err := r.validateWait(t.Wait); err != nil {
+				return fmt.Errorf("task %s: wait: %w", t.ID, err)
+			}
+		}
 	}
 	seats, err := r.validateAgents()
 	if err != nil {
@@ -169,7 +178,41 @@ func (r *Round) validate() error {
 	if err := validateBundles(r.Bundles, len(r.Tasks)); err != nil {
 		return err
 	}
+	if err := r.validateRest(); err != nil {
+		return err
+	}
 	return r.validateEdges(seats)
+}
+
+// validateRest judges what is beyond the proof: that it is in form and bounded.
+func (r *Round) validateRest() error {
+	p := r.Pruned
+	for _, n := range [4]int{p.Tasks, p.Edges, p.Waiting, p.Beyond} {
+		if n < 0 || n > MaxPruned {
+			return fmt.Errorf("pruned: a count of %d, want 0 to %d", n, MaxPruned)
+		}
+	}
+	if r.Rule.Pricing == PricingPosted && (p.Tasks > 0 || p.Edges > 0 || p.Waiting > 0 || len(r.Others) > 0) {
+		return fmt.Errorf("%d tasks and %d edges pruned under pricing %q, where all that are served stand in "+
+			"line", p.Tasks, p.Edges, PricingPosted)
+	}
+	own, shown := 0, 0 // where the edges of the task at hand begin in Edges, and how many others it has
+	for i, e := range r.Others {
+		if !r.holds(&e) || i > 0 && compareEdges(r.Others[i-1], e) >= 0 {
+			return r.edgeFault("other edge", r.Others, i)
+		}
+		if shown++; i == 0 || r.Others[i-1].Task != e.Task {
+			shown = 1
+		}
+		for own < len(r.Edges) && compareEdges(r.Edges[own], e) < 0 {
+			own++
+		}
+		if shown > MaxShown || own < len(r.Edges) && compareEdges(r.Edges[own], e) == 0 {
+			return fmt.Errorf("other edge %s > %s: is an edge too, or beyond %d of its task",
+				r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, MaxShown)
+		}
+	}
+	return nil
 }
 
 // validateSellers judges who sells and for what. That a tariff is the right one is for those who know the
@@ -234,11 +277,8 @@ func (r *Round) validateEdges(seats int) error {
 	var most, sum Credits // the largest weight of the task at hand; of all tasks before
 	for i := range r.Edges {
 		e := &r.Edges[i]
-		if uint(e.Task) >= uint(len(r.Tasks)) || uint(e.Agent) >= uint(len(r.Agents)) ||
-			e.Task < task || e.Task == task && e.Agent <= agent ||
-			e.Value < -MaxCredits || e.Value > MaxCredits || e.Cost < 0 || e.Cost > MaxCredits ||
-			e.Toll < -MaxCredits || e.Toll > 0 {
-			return r.edgeFault(i)
+		if !r.holds(e) || e.Task < task || e.Task == task && e.Agent <= agent {
+			return r.edgeFault("edge", r.Edges, i)
 		}
 		if e.Task != task {
 			most, sum = 0, sum+most
@@ -275,16 +315,23 @@ func (r *Round) validateEdges(seats int) error {
 	return nil
 }
 
-// edgeFault says what is wrong with an edge that is known to be wrong.
-func (r *Round) edgeFault(i int) error {
-	e := r.Edges[i]
+// holds reports whether an edge names a task and an agent of the round and its amounts are within bounds.
+func (r *Round) holds(e *Edge) bool {
+	return uint(e.Task) < uint(len(r.Tasks)) && uint(e.Agent) < uint(len(r.Agents)) &&
+		e.Value >= -MaxCredits && e.Value <= MaxCredits && e.Cost >= 0 && e.Cost <= MaxCredits &&
+		e.Toll >= -MaxCredits && e.Toll <= 0
+}
+
+// edgeFault says what is wrong with an edge that is known to be wrong, of what list.
+func (r *Round) edgeFault(what string, list []Edge, i int) error {
+	e := list[i]
 	switch {
 	case e.Task < 0 || e.Task >= len(r.Tasks):
-		return fmt.Errorf("edge %d: task index is %d, want 0 to %d", i, e.Task, len(r.Tasks)-1)
+		return fmt.Errorf("%s %d: task index is %d, want 0 to %d", what, i, e.Task, len(r.Tasks)-1)
 	case e.Agent < 0 || e.Agent >= len(r.Agents):
-		return fmt.Errorf("edge %d: agent index is %d, want 0 to %d", i, e.Agent, len(r.Agents)-1)
+		return fmt.Errorf("%s %d: agent index is %d, want 0 to %d", what, i, e.Agent, len(r.Agents)-1)
 	}
-	name := fmt.Sprintf("edge %s > %s", r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent)
+	name := fmt.Sprintf("%s %s > %s", what, r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent)
 	switch {
 	case e.Value < -MaxCredits || e.Value > MaxCredits:
 		return fmt.Errorf("%s: value is %s, want at most %s credits in size", name, e.Value, MaxCredits)
@@ -293,7 +340,7 @@ func (r *Round) edgeFault(i int) error {
 	case e.Toll > 0 || e.Toll < -MaxCredits:
 		return fmt.Errorf("%s: toll is %s, want %s to 0 credits", name, e.Toll, -MaxCredits)
 	}
-	return fmt.Errorf("%s: %s", name, orderFault(compareEdges(r.Edges[i-1], e) == 0))
+	return fmt.Errorf("%s: %s", name, orderFault(compareEdges(list[i-1], e) == 0))
 }
 
 func validateID(id string) error {

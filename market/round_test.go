@@ -11,7 +11,7 @@ import (
 func TestBadRounds(t *testing.T) {
 	good := func() Round {
 		return Round{Domain: "math", Number: 1, Rule: taskRule,
-			Tasks:  []Task{{"p", "c"}, {"q", "c"}},
+			Tasks:  []Task{{ID: "p", Client: "c"}, {ID: "q", Client: "c"}},
 			Agents: []Supply{{"a", []Tier{{1, 0}, {1, -2}}}, {"b", nil}},
 			Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}, {1, 0, 8, 2, 0}}}
 	}

@@ -357,7 +357,7 @@ func TestSettleTariff(t *testing.T) {
 }
 
 func TestWithTariffs(t *testing.T) {
-	r := Round{Rule: DefaultRule, Tasks: []Task{{"p", "c"}},
+	r := Round{Rule: DefaultRule, Tasks: []Task{{ID: "p", Client: "c"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
 		Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}}}
 	got, err := r.WithTariffs(func(a AgentID) (Credits, bool) { return 4, a == "b" })

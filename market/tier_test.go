@@ -93,7 +93,8 @@ func TestTiersBeyondTheTasksChangeNothing(t *testing.T) {
 
 // The parts of an award's toll.
 func TestTolls(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Fee: 1, Tasks: []Task{{"p", "c"}, {"q", "d"}},
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Fee: 1,
+		Tasks:  []Task{{ID: "p", Client: "c"}, {ID: "q", Client: "d"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}, {1, -3}}}}, Edges: []Edge{{0, 0, 20, 2, 0}, {1, 0, 30, 2, -5}}}
 	o, err := Clear(r)
 	if err != nil || len(o.Awards) != 2 {

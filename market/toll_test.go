@@ -116,7 +116,7 @@ func TestTollsOnBidsWouldMakeLyingPay(t *testing.T) {
 // Why no toll may be above zero, and such rounds are refused: premium is slot price - toll, so that a bonus
 // is paid out of money that nobody brought.
 func TestTollsAboveZeroWouldOpenDeficits(t *testing.T) {
-	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{"p", "c"}},
+	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{ID: "p", Client: "c"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 3}}}
 	if _, err := Clear(r); err == nil {
 		t.Error("a toll above zero was cleared")

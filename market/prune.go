@@ -1,0 +1,513 @@
+package market
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Pruner takes out of a round what cannot matter, so that a hub may weigh all that wait and still solve,
+// record and prove a small round. It reads every edge about once, and sorts no more of them than it keeps.
+// The zero value is ready; it keeps its buffers. Not for concurrent use.
+//
+// With S free slots in the round and T tasks, an edge of task j of client c to agent k goes if one of these
+// holds, "better" being of strictly greater weight:
+//
+//	without the tasks of any one other client, more than S tasks have a better edge to k
+//	agents that are better for j have T slots or more of greater weight
+//
+// In the first case some task with a better edge to k is left out whatever is done with S slots and one more,
+// and could take j's place; in the second a slot that is better for j is free. So no assignment of greatest
+// weight uses the edge, nor one of the round with a slot more, nor one of the round without the tasks of one
+// client: awards, slot prices and bills are those of the whole round. Without the exception for a client the
+// first rule would be wrong under [ClarkeClient]: where its tasks are gone, others' lower edges set its bill.
+// Among several best assignments, all of which remain, the seed of the round as it is recorded chooses.
+type Pruner struct {
+	round   *Round
+	arrived []int64
+	kept    Kept
+
+	order  []int32 // tasks by arrival, where there are more than the limit
+	place  []int32 // of every task among them
+	client []int32 // of every task, numbered
+	weight []int64 // of every edge at its agent's first tier
+	keep   []bool  // of every edge
+	head   []int32 // where the items of each agent begin
+	items  []item
+	taken  []int32 // tasks above, by client
+	row    []item
+	index  []int32 // of tasks, then of agents, in the round that is left; -1: gone
+	number map[string]int32
+}
+
+// item is an edge, or one tier of it, by weight.
+type item struct {
+	weight int64
+	edge   int32
+	tier   int32
+}
+
+// maxTries bounds how often a crowd beyond the limit is weighed again.
+const maxTries = 4
+
+// Kept says what became of a round's lists, by their indexes before, ascending. It is good until the next
+// Prune.
+type Kept struct {
+	Tasks, Agents, Edges []int32 // that were kept; the agents that only others show are among them
+	Outbid               []int32 // tasks that went because others bid more wherever they could have gone
+	Waiting              []int32 // tasks that went because they rather wait than take any of these slots
+	Beyond               []int32 // tasks that went because the round was at its limit
+}
+
+// Prune leaves in r what matters. r is as [Round.Sort] leaves it, and complete but for Others and Pruned,
+// which Prune sets: for each task that is kept the show best of the edges that went. All lists of r are new
+// then, and share no memory with those before.
+//
+// At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
+// round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
+// later; of equals, and where it is nil, the later in the list go. Under pricing posted nothing is pruned,
+// since all stand in line: the first so many stay, and no task has a wait.
+func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
+	p.round, p.arrived = r, arrived
+	p.begin()
+	first := len(r.Tasks)
+	for tries := 0; p.within(first) > limit; tries++ {
+		if tries == 0 {
+			p.sortArrivals()
+		}
+		// Those up to the last that has room stay, and some tasks that went because of those behind it return.
+		if first = p.through(limit); tries == maxTries {
+			first = limit
+		}
+	}
+	p.finish(first, show)
+	p.round, p.arrived = nil, nil
+	return &p.kept
+}
+
+// begin weighs every edge and numbers the clients.
+func (p *Pruner) begin() {
+	r := p.round
+	p.weight, p.keep = resize(p.weight, len(r.Edges)), resize(p.keep, len(r.Edges))
+	for i := range r.Edges {
+		e := &r.Edges[i]
+		p.weight[i] = -1
+		if tiers := r.Agents[e.Agent].Tiers; len(tiers) > 0 {
+			p.weight[i] = int64(e.Weight(tiers[0], r.Fee) - r.Tasks[e.Task].loss())
+		}
+	}
+	p.place, p.client = resize(p.place, len(r.Tasks)), resize(p.client, len(r.Tasks))
+	for t := range p.place {
+		p.place[t] = int32(t)
+	}
+	p.taken = p.taken[:0]
+	if r.Rule.Clarke != ClarkeClient {
+		return
+	}
+	if p.number == nil {
+		p.number = map[string]int32{}
+	}
+	clear(p.number)
+	for t := range r.Tasks {
+		if t > 0 && r.Tasks[t].Client == r.Tasks[t-1].Client {
+			p.client[t] = p.client[t-1]
+			continue
+		}
+		n, ok := p.number[r.Tasks[t].Client]
+		if !ok {
+			n = int32(len(p.taken))
+			p.number[r.Tasks[t].Client], p.taken = n, append(p.taken, 0)
+		}
+		p.client[t] = n
+	}
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/4)
+	}
+	return s[:n]
+}
+
+func (p *Pruner) sortArrivals() {
+	p.order = resize(p.order, len(p.round.Tasks))
+	for t := range p.order {
+		p.order[t] = int32(t)
+	}
+	if p.arrived != nil {
+		slices.SortStableFunc(p.order,
+			func(a, b int32) int { return cmp.Compare(p.arrived[a], p.arrived[b]) })
+	}
+	for i, t := range p.order {
+		p.place[t] = int32(i)
+	}
+}
+
+// through is how many of the first to come there are up to the one that is the limit-th of those kept.
+func (p *Pruner) through(limit int) int {
+	p.index = resize(p.index, len(p.place))
+	clear(p.index)
+	for t, row := range p.rows() {
+		if slices.Contains(p.keep[row[0]:row[1]], true) {
+			p.index[p.place[t]] = 1
+		}
+	}
+	for i, kept := range p.index {
+		if limit -= int(kept); limit == 0 {
+			return i + 1
+		}
+	}
+	return len(p.place)
+}
+
+// within decides which edges of the first tasks to come are kept, and returns the number of their tasks.
+func (p *Pruner) within(first int) (tasks int) {
+	r := p.round
+	if r.Rule.Pricing == PricingPosted {
+		for i, e := range r.Edges {
+			p.keep[i] = int(p.place[e.Task]) < first
+			if p.keep[i] && (i == 0 || r.Edges[i-1].Task != e.Task) {
+				tasks++
+			}
+		}
+		return tasks
+	}
+	p.byAgent(first)
+	slots := 0
+	for k := range r.Agents {
+		slots += r.Agents[k].slots(len(p.items[p.head[k]:p.head[k+1]]))
+	}
+	for k := range r.Agents {
+		p.agent(p.items[p.head[k]:p.head[k+1]], slots)
+	}
+	for _, row := range p.rows() {
+		if slices.Contains(p.keep[row[0]:row[1]], true) {
+			tasks++
+		}
+	}
+	for _, row := range p.rows() {
+		p.task(row[0], row[1], tasks)
+	}
+	return tasks
+}
+
+// rows gives the edges of each task in turn, as where they begin and end.
+func (p *Pruner) rows() func(func(int, [2]int) bool) {
+	edges := p.round.Edges
+	return func(yield func(int, [2]int) bool) {
+		for lo := 0; lo < len(edges); {
+			hi := lo + 1
+			for hi < len(edges) && edges[hi].Task == edges[lo].Task {
+				hi++
+			}
+			if !yield(edges[lo].Task, [2]int{lo, hi}) {
+				return
+			}
+			lo = hi
+		}
+	}
+}
+
+// slots is how many slots of an agent so many tasks can take.
+func (s *Supply) slots(tasks int) (n int) {
+	for _, t := range s.Tiers {
+		if n += t.Slots; n >= tasks {
+			return tasks
+		}
+	}
+	return n
+}
+
+// byAgent sorts the edges that add something into their agents.
+func (p *Pruner) byAgent(first int) {
+	r := p.round
+	p.head = resize(p.head, len(r.Agents)+1)
+	clear(p.head)
+	n := 0
+	for i := range r.Edges {
+		e := &r.Edges[i]
+		if p.keep[i] = p.weight[i] >= 0 && int(p.place[e.Task]) < first; p.keep[i] {
+			p.head[e.Agent]++
+			n++
+		}
+	}
+	sum := int32(0)
+	for k := range p.head {
+		sum, p.head[k] = sum+p.head[k], sum
+	}
+	p.items = resize(p.items, n)
+	for i := range r.Edges {
+		if p.keep[i] {
+			at := &p.head[r.Edges[i].Agent]
+			p.items[*at] = item{weight: p.weight[i], edge: int32(i)}
+			*at++
+		}
+	}
+	copy(p.head[1:], p.head) // each has come to where the next began
+	p.head[0] = 0
+}
+
+// agent drops the edges to one agent that are too far down: the first rule.
+func (p *Pruner) agent(list []item, slots int) {
+	if len(list) <= slots+1 {
+		return // nothing has more than slots above it
+	}
+	for _, x := range list {
+		p.keep[x.edge] = false
+	}
+	heap := list
+	build(heap)
+	above := int32(0)                // edges above, and of them
+	most, next := int32(0), int32(0) // those of the client with most, and of the next
+	leader := int32(-1)              // that client
+	for len(heap) > 0 {
+		if int(above-most) > slots {
+			break
+		}
+		weight, end := heap[0].weight, len(heap)
+		for len(heap) > 0 && heap[0].weight == weight { // equals have the same above them
+			top := heap[0]
+			others := most
+			if len(p.taken) > 0 && p.client[p.round.Edges[top.edge].Task] == leader {
+				others = next
+			}
+			p.keep[top.edge] = int(above-others) <= slots
+			last := len(heap) - 1
+			heap[0], heap[last] = heap[last], top // what was taken stands behind the heap
+			heap = heap[:last]
+			sink(heap, 0)
+		}
+		above += int32(end - len(heap))
+		if len(p.taken) == 0 {
+			continue
+		}
+		for _, x := range list[len(heap):end] {
+			c := p.client[p.round.Edges[x.edge].Task]
+			p.taken[c]++
+			switch n := p.taken[c]; {
+			case c == leader:
+				most = n
+			case n > most:
+				leader, most, next = c, n, most
+			default:
+				next = max(next, n)
+			}
+		}
+	}
+	if len(p.taken) > 0 {
+		for _, x := range list[len(heap):] {
+			p.taken[p.client[p.round.Edges[x.edge].Task]] = 0
+		}
+	}
+}
+
+// task drops the edges of one task to agents that are never its best: the second rule.
+func (p *Pruner) task(lo, hi, tasks int) {
+	r := p.round
+	p.row = p.row[:0]
+	slots := 0
+	for i := lo; i < hi; i++ {
+		if p.keep[i] {
+			p.row = append(p.row, item{weight: p.weight[i], edge: int32(i)})
+			slots += r.Agents[r.Edges[i].Agent].slots(tasks)
+		}
+	}
+	if slots <= tasks {
+		return
+	}
+	for _, x := range p.row {
+		p.keep[x.edge] = false
+	}
+	heap := p.row
+	build(heap)
+	for better := 0; len(heap) > 0 && better < tasks; {
+		weight := heap[0].weight
+		for len(heap) > 0 && heap[0].weight == weight {
+			top := &heap[0]
+			tiers := r.Agents[r.Edges[top.edge].Agent].Tiers
+			if top.tier == 0 {
+				p.keep[top.edge] = true
+			}
+			better += tiers[top.tier].Slots
+			if top.tier++; int(top.tier) < len(tiers) {
+				top.weight += int64(tiers[top.tier].Toll - tiers[top.tier-1].Toll)
+			} else {
+				heap[0] = heap[len(heap)-1]
+				heap = heap[:len(heap)-1]
+			}
+			sink(heap, 0)
+		}
+	}
+}
+
+// build makes a heap of items, the greatest weight on top.
+func build(heap []item) {
+	for i := len(heap)/2 - 1; i >= 0; i-- {
+		sink(heap, i)
+	}
+}
+
+func sink(heap []item, i int) {
+	if i >= len(heap) {
+		return
+	}
+	x := heap[i]
+	for {
+		c := 2*i + 1
+		if c >= len(heap) {
+			break
+		}
+		if c+1 < len(heap) && heap[c+1].weight > heap[c].weight {
+			c++
+		}
+		if heap[c].weight <= x.weight {
+			break
+		}
+		heap[i] = heap[c]
+		i = c
+	}
+	heap[i] = x
+}
+
+// finish writes the round that is left.
+func (p *Pruner) finish(first, show int) {
+	r, k := p.round, &p.kept
+	posted := r.Rule.Pricing == PricingPosted
+	k.Tasks, k.Agents, k.Edges = k.Tasks[:0], k.Agents[:0], k.Edges[:0]
+	k.Outbid, k.Waiting, k.Beyond = k.Outbid[:0], k.Waiting[:0], k.Beyond[:0]
+	p.index = resize(p.index, len(r.Tasks)+len(r.Agents))
+	task, agent := p.index[:len(r.Tasks)], p.index[len(r.Tasks):]
+	for i := range p.index {
+		p.index[i] = -1
+	}
+	wanted := p.head[:0] // how many edges each agent has left
+	wanted = resize(wanted, len(r.Agents)+1)
+	clear(wanted)
+	r.Pruned = Pruned{}
+	others := p.row[:0]
+	for t, row := range p.rows() {
+		lo, hi := row[0], row[1]
+		if int(p.place[t]) >= first {
+			k.Beyond = append(k.Beyond, int32(t))
+			continue
+		}
+		live, loss := false, int64(r.Tasks[t].loss())
+		before := len(k.Edges)
+		for i := lo; i < hi; i++ {
+			live = live || p.weight[i] >= 0
+			if p.keep[i] {
+				k.Edges = append(k.Edges, int32(i))
+				wanted[r.Edges[i].Agent]++
+				agent[r.Edges[i].Agent] = 0
+			}
+		}
+		if !posted {
+			r.Pruned.Edges += hi - lo - (len(k.Edges) - before)
+		}
+		switch {
+		case len(k.Edges) > before:
+			task[t] = int32(len(k.Tasks))
+			k.Tasks = append(k.Tasks, int32(t))
+			if !posted {
+				others = p.others(others, lo, hi, show)
+			}
+		case live:
+			k.Outbid = append(k.Outbid, int32(t))
+		case loss > 0 && slices.Max(p.weight[lo:hi])+loss >= 0:
+			k.Waiting = append(k.Waiting, int32(t))
+		}
+	}
+	p.row = others
+	r.Pruned.Tasks, r.Pruned.Waiting, r.Pruned.Beyond = len(k.Outbid), len(k.Waiting), len(k.Beyond)
+	for _, x := range others {
+		agent[r.Edges[x.edge].Agent] = 0
+	}
+	p.write(task, agent, wanted, others)
+}
+
+// others appends the best edges of a task that were not kept, in the order of the round.
+func (p *Pruner) others(list []item, lo, hi, show int) []item {
+	start := len(list)
+	for i := lo; i < hi; i++ {
+		if p.keep[i] || show <= 0 || len(p.round.Agents[p.round.Edges[i].Agent].Tiers) == 0 {
+			continue
+		}
+		list = append(list, item{weight: p.weight[i], edge: int32(i)})
+		if own := list[start:]; len(own) > show { // the worst goes, of equals the last
+			worst := 0
+			for j, x := range own {
+				if x.weight <= own[worst].weight {
+					worst = j
+				}
+			}
+			list = slices.Delete(list, start+worst, start+worst+1)
+		}
+	}
+	return list
+}
+
+// write makes the round's lists anew.
+func (p *Pruner) write(task, agent, wanted []int32, others []item) {
+	r, k := p.round, &p.kept
+	if len(k.Tasks) == 0 {
+		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others = nil, nil, nil, nil, nil
+		return
+	}
+	tasks := make([]Task, 0, len(k.Tasks))
+	waits := 0
+	for _, t := range k.Tasks {
+		if r.Tasks[t].Wait != nil {
+			waits++
+		}
+	}
+	copies := make([]Wait, 0, waits)
+	for _, t := range k.Tasks {
+		x := r.Tasks[t]
+		switch {
+		case r.Rule.Pricing == PricingPosted:
+			x.Wait = nil
+		case x.Wait != nil:
+			copies = append(copies, *x.Wait)
+			x.Wait = &copies[len(copies)-1]
+		}
+		tasks = append(tasks, x)
+	}
+	tiers := 0
+	for i := range agent {
+		if agent[i] >= 0 {
+			agent[i] = int32(len(k.Agents))
+			k.Agents = append(k.Agents, int32(i))
+			tiers += len(r.Agents[i].Tiers)
+		}
+	}
+	agents, all := make([]Supply, 0, len(k.Agents)), make([]Tier, 0, tiers)
+	var sellers []Seller
+	if len(r.Sellers) == len(r.Agents) {
+		sellers = make([]Seller, 0, len(k.Agents))
+	}
+	for _, i := range k.Agents {
+		from := len(all)
+		// More slots than tasks that want them change nothing.
+		all = AppendFree(all, r.Agents[i].Tiers, 0, max(1, int(wanted[i])))
+		agents = append(agents, Supply{Agent: r.Agents[i].Agent, Tiers: all[from:len(all):len(all)]})
+		if sellers != nil {
+			sellers = append(sellers, r.Sellers[i])
+		}
+	}
+	edges := make([]Edge, len(k.Edges), len(k.Edges)+len(others))
+	place := func(i int32) Edge {
+		e := r.Edges[i]
+		e.Task, e.Agent = int(task[e.Task]), int(agent[e.Agent])
+		return e
+	}
+	for at, i := range k.Edges {
+		edges[at] = place(i)
+	}
+	r.Others = nil
+	if n := len(edges); len(others) > 0 {
+		for _, x := range others {
+			edges = append(edges, place(x.edge))
+		}
+		r.Others, edges = edges[n:], edges[:n:n]
+	}
+	r.Tasks, r.Agents, r.Edges, r.Sellers = tasks, agents, edges, sellers
+}

@@ -1,0 +1,77 @@
+package market
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Wait is what a task would have by waiting for an agent instead of taking a slot now, as the hub forecast it
+// from the task's own terms. Loss is what an award takes from the task: it is taken off the weight of every
+// edge, so that a slot goes to the task only where it is worth more than waiting. Values, holds and receipts
+// are as they would be without it.
+type Wait struct {
+	Loss   Credits       `json:"loss"`  // u0 > 0: Sum
+	Agent  AgentID       `json:"agent"` // that it would wait for, and that may have no free slot
+	Time   time.Duration `json:"time"`  // to its first token: TTFT there and the wait before
+	Value  Credits       `json:"value"` // there, after that time, at most what was reserved
+	Cost   Credits       `json:"cost"`
+	Toll   Credits       `json:"toll"`   // <= 0: fixed before bids
+	Charge Credits       `json:"charge"` // <= 0: of the agent's last tier
+	Price  Credits       `json:"price"`  // >= 0: slot price of the agent in Round
+	Round  uint64        `json:"round"`  // of this journal, before this one; 0: none, and no price
+	Share  uint32        `json:"share"`  // what is left of it, in millionths
+}
+
+// FullShare is a [Wait.Share] of all.
+const FullShare = 1_000_000
+
+// Sum is what waiting is worth: max(0, Value - Cost - fee + Toll + Charge - Price) x Share / 1,000,000,
+// rounded down. It is exact for every wait that [Round.Validate] passes.
+func (w *Wait) Sum(fee Credits) Credits {
+	whole := w.Value - w.Cost - fee + w.Toll + w.Charge - w.Price
+	if whole <= 0 || w.Share == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(whole), uint64(min(w.Share, FullShare)))
+	share, _ := bits.Div64(hi, lo, FullShare) // hi < FullShare: the second factor is at most that
+	return Credits(share)
+}
+
+// loss is what an award takes from a task: what waiting is worth to it.
+func (t *Task) loss() Credits {
+	if t.Wait == nil {
+		return 0
+	}
+	return t.Wait.Loss
+}
+
+// validateWait judges a task's wait. That its forecast is a fair one nobody can tell from the record.
+func (r *Round) validateWait(w *Wait) error {
+	switch {
+	case r.Rule.Pricing == PricingPosted:
+		return fmt.Errorf("has one under pricing %q, which weighs no waiting", PricingPosted)
+	case len(r.Bundles) > 0:
+		return fmt.Errorf("has one in a round with bundles")
+	case w.Agent == "" || len(w.Agent) > MaxID:
+		return fmt.Errorf("agent has %d bytes, want 1 to %d", len(w.Agent), MaxID)
+	case w.Time < 0:
+		return fmt.Errorf("time is %v, want 0 or more", w.Time)
+	case w.Value < -MaxCredits || w.Value > MaxCredits:
+		return fmt.Errorf("value is %s, want at most %s credits in size", w.Value, MaxCredits)
+	case w.Cost < 0 || w.Cost > MaxCredits || w.Price < 0 || w.Price > MaxCredits:
+		return fmt.Errorf("cost is %s and price %s, want 0 to %s credits", w.Cost, w.Price, MaxCredits)
+	case w.Toll > 0 || w.Toll < -MaxCredits || w.Charge > 0 || w.Charge < -MaxCredits:
+		return fmt.Errorf("toll is %s and charge %s, want %s to 0 credits", w.Toll, w.Charge, -MaxCredits)
+	case w.Round >= r.Number && w.Round > 0:
+		return fmt.Errorf("its price is of round %d, want one before this", w.Round)
+	case w.Round == 0 && w.Price > 0:
+		return fmt.Errorf("its price is %s of no round", w.Price)
+	case w.Share > FullShare:
+		return fmt.Errorf("share is %d, want at most %d", w.Share, FullShare)
+	case w.Loss <= 0 || w.Loss != w.Sum(r.Fee):
+		return fmt.Errorf("loss is %s, and its parts sum to %s; none is written where waiting is worth "+
+			"nothing", w.Loss, w.Sum(r.Fee))
+	}
+	return nil
+}
