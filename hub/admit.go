@@ -63,6 +63,7 @@ func (n *Node) admit(m *bus.Task) error {
 // read makes a request the task's own, and fills in what it leaves to the hub.
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
+	n.unquote(t)
 	if m.Session != "" {
 		t.session = bus.SessionKey(m.Client, m.Session)
 	}
@@ -106,6 +107,7 @@ func (n *Node) judgeTime(t *task) *bus.Result {
 
 // judgeRoom keeps to the hub's limits.
 func (n *Node) judgeRoom(t *task) *bus.Result {
+	p := n.purses[t.key.client]
 	switch {
 	case n.draining:
 		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
@@ -113,21 +115,18 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 		return n.refusal(t.msg, bus.CodeUnavailable, time.Minute, journalStale)
 	case n.full:
 		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)
-	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting:
+	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting && !n.room.squeezes(p.has()):
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
-	}
-	p := n.purses[t.key.client]
-	switch {
 	case p == nil:
 	case p.open >= n.cfg.openPerClient():
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
 			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
-	case p.waiting+len(p.parked) >= n.cfg.waitingPerClient() && !n.passing(t, p):
+	case p.has() >= n.cfg.waitingPerClient() && !n.passing(t, p):
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
 			"%d tasks of client %s wait for its money or a slot, the most that may wait here "+
 				"(max_waiting_per_client)",
-			p.waiting+len(p.parked), t.key.client)
+			p.has(), t.key.client)
 	}
 	return nil
 }
@@ -136,7 +135,7 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 // free slot for it and for all that the next rounds take before it. Many that come at once to as many free
 // slots do not fill the room.
 func (n *Node) passing(t *task, p *purse) bool {
-	if slices.ContainsFunc(n.left, func(l *task) bool { return l.key.client == p.client }) {
+	if n.batch.AnyLeft(func(l *task) bool { return l.key.client == p.client }) {
 		return false
 	}
 	free := 0
@@ -213,20 +212,20 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			continue
 		}
 		fitting++
-		q := n.quote(t, a, true)
+		q := n.quoted(t, a, 0)
 		if n.now.Add(q.forecast.TTFT).After(t.deadline) {
 			continue
 		}
 		timely++
 		enough := q.value-q.cost-n.cfg.Fee >= 0
-		q.within(t.terms.Cap())
-		w := q.value - q.cost - n.cfg.Fee
+		value := q.within(t.terms.Cap())
+		w := value - q.cost - n.cfg.Fee
 		if enough && w < 0 && (short == 0 || q.floor+n.cfg.Fee < short) {
 			short = q.floor + n.cfg.Fee
 		}
 		if w >= 0 {
 			best = max(best, w)
-			need = max(need, market.Reserve(q.worst, q.value, q.cost, t.terms.Cap()))
+			need = max(need, market.Reserve(q.worst, value, q.cost, t.terms.Cap()))
 		}
 	}
 	switch {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,9 +21,10 @@ type load struct {
 	frames func([]ledger.Frame) // takes them, if anybody wants them
 }
 
-func newLoad(b *testing.B, agents, slots, maxBatch int) *load {
+func newLoad(b *testing.B, agents, slots, closesAt int) *load {
 	cfg := testConfig()
-	cfg.Batch.MaxBatch, cfg.Silence = maxBatch, time.Hour // no summaries here
+	cfg.Batch.ClosesAt, cfg.Silence = closesAt, time.Hour // no summaries here
+	cfg.MaxWaitingPerClient = cfg.MaxWaiting
 	n, err := NewNode(cfg, [32]byte{1})
 	if err != nil {
 		b.Fatal(err)
@@ -32,7 +34,7 @@ func newLoad(b *testing.B, agents, slots, maxBatch int) *load {
 		b.Fatal(err)
 	}
 	for i := range agents {
-		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i)/100,
+		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i%50)/100,
 			card(1, 1, market.Credits(4+i%3)))
 		if err := n.Join(l.now, r); err != nil {
 			b.Fatal(err)
@@ -105,13 +107,40 @@ var (
 		{Bytes: 2000, Hash: 4}}
 )
 
-// A task's whole life on a hub of 16 agents where slots are free: a round of one each time.
+// A task's whole life on a hub where slots are free, a round of one each time, by the size of its fleet: time,
+// processor time, and bytes of the journal.
 func BenchmarkTaskUncontended(b *testing.B) {
-	l := newLoad(b, 16, 8, 16)
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		l.task(b, i, 200*time.Microsecond)
+	for _, agents := range []int{16, 20, 200, 1000} {
+		b.Run(fmt.Sprintf("agents=%d", agents), func(b *testing.B) {
+			l := newLoad(b, agents, 8, 16)
+			bytes := 0
+			l.frames = func(frames []ledger.Frame) {
+				for i := range frames {
+					bytes += len(ledger.AppendFrame(nil, &frames[i]))
+				}
+			}
+			for i := range 500 { // which every session has come by
+				l.task(b, i, time.Millisecond)
+			}
+			bytes = 0
+			b.ReportAllocs()
+			begin := cpu()
+			for i := 0; b.Loop(); i++ {
+				l.task(b, 500+i, 200*time.Microsecond)
+			}
+			b.ReportMetric(float64(cpu()-begin)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(bytes)/float64(b.N), "bytes/task")
+		})
 	}
+}
+
+// cpu is the processor time that this process has used, which others on the machine do not lengthen.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // The same with 64 tasks that come together and share 32 slots: rounds of 64 tasks on 16 agents. One op is
@@ -147,44 +176,49 @@ func BenchmarkTaskContended(b *testing.B) {
 	b.ReportMetric(float64(s.Contested)/float64(max(1, s.Rounds)), "contested")
 }
 
-// One round of 64 tasks on 16 agents with 2 slots each: quotes, clearing, check, records, book.
-func BenchmarkRound64x16(b *testing.B) {
-	l := newLoad(b, 16, 2, 64)
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		b.StopTimer()
-		l.now = l.now.Add(20 * time.Millisecond)
-		for range 64 {
-			if err := l.n.Step(l.now, benchTask(i)); err != nil {
-				b.Fatal(err)
-			}
-			i++
-		}
-		r := l.n.out
-		l.n.out = Ready{}
-		for _, f := range r.Funds {
-			l.n.out.Funds = append(l.n.out.Funds, f)
-		}
-		l.fund(b)
-		if l.n.batch.Len() != 64 {
-			b.Fatalf("%d tasks wait, want 64", l.n.batch.Len())
-		}
-		b.StartTimer()
-		l.n.clear()
-		b.StopTimer()
-		for l.n.open > 0 {
-			l.ready(b)
-			for _, c := range l.open {
-				if err := l.n.Step(l.now, c); err != nil {
-					b.Fatal(err)
+// One round of so many tasks that wait for all seats of a fleet: quotes, pruning, clearing, check, records and
+// book. In the last one seat came free, and the quotes are kept from the round before.
+func BenchmarkRound(b *testing.B) {
+	for _, c := range []struct{ tasks, agents, slots, clients int }{
+		{64, 16, 2, 16}, {512, 8, 8, 1000}, {512, 8, 8, 100}, {2048, 64, 8, 1000}, {2048, 1, 1, 1000},
+	} {
+		b.Run(fmt.Sprintf("tasks=%d/seats=%dx%d/clients=%d", c.tasks, c.agents, c.slots, c.clients),
+			func(b *testing.B) {
+				l := newLoad(b, c.agents, c.slots, 1024)
+				b.ReportAllocs()
+				used, i, awards := time.Duration(0), 0, int64(0)
+				for b.Loop() {
+					b.StopTimer()
+					l.now = l.now.Add(20 * time.Millisecond)
+					for l.n.waiting < c.tasks {
+						m := benchTask(i)
+						m.Client = fmt.Sprintf("c-%d", i%c.clients)
+						m.Prompt.Tokens = 300 + i*7919%400
+						if err := l.n.Step(l.now, m); err != nil {
+							b.Fatal(err)
+						}
+						l.fund(b)
+						i++
+					}
+					before := l.n.Stats().Awards
+					begin := cpu()
+					b.StartTimer()
+					l.n.clear()
+					b.StopTimer()
+					used += cpu() - begin
+					awards += l.n.Stats().Awards - before
+					l.ready(b)
+					for _, c := range l.open {
+						if err := l.n.Step(l.now, c); err != nil {
+							b.Fatal(err)
+						}
+					}
+					l.open = l.open[:0]
+					b.StartTimer()
 				}
-			}
-			l.open = l.open[:0]
-			l.now = l.now.Add(20 * time.Millisecond)
-			l.n.Tick(l.now)
-		}
-		b.StartTimer()
+				b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64(awards)/float64(b.N), "awards")
+			})
 	}
 }
 

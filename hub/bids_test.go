@@ -30,7 +30,6 @@ type bidden struct {
 	pairs  map[string]pairing
 	agents map[market.AgentID][]market.Tier
 	order  []string // of the tasks that wait
-	round  market.Round
 }
 
 // terms are what a client may say a task is worth.
@@ -102,8 +101,8 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			continue // refused: no agent has its model, say, or its bid is below any cost
 		}
 		for _, a := range h.n.roster {
-			q := h.n.quote(k, a, false)
-			q.within(k.reserved)
+			q := *h.n.quoted(k, a, len(a.holds))
+			q.value = q.within(k.reserved)
 			b.pairs[string(k.id)+">"+a.id] = pairing{
 				usable: h.n.usable(k, a) && a.free(h.n) > 0,
 				timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
@@ -113,7 +112,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			}
 		}
 	}
-	for _, it := range h.n.batch.Take(nil) {
+	for _, it := range h.n.batch.Take(nil, h.n.batch.Len()) {
 		b.order = append(b.order, string(it.id))
 		h.n.batch.Add(it, it.arrived)
 	}
@@ -122,15 +121,15 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	if h.n.stats.Rounds != rounds+1 {
 		return nil // nothing was worth its cost
 	}
-	b.round = h.lastRound().Round
-	for _, e := range b.round.Edges {
-		key := string(b.round.Tasks[e.Task].ID) + ">" + string(b.round.Agents[e.Agent].Agent)
+	whole := h.n.round.whole // before it was pruned by what was bid
+	for _, e := range whole.Edges {
+		key := string(whole.Tasks[e.Task].ID) + ">" + string(whole.Agents[e.Agent].Agent)
 		p := b.pairs[key]
 		p.inRound, p.edgeCost, p.toll = true, e.Cost, e.Toll
 		b.pairs[key] = p
 	}
-	for _, a := range b.round.Agents {
-		b.agents[a.Agent] = a.Tiers
+	for _, a := range whole.Agents {
+		b.agents[a.Agent] = slices.Clone(a.Tiers)
 	}
 	return b
 }
@@ -226,7 +225,7 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 		a := h.n.lookup("a-1")
 		next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
 			terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-		before := h.n.quote(next, a, true)
+		before := *h.n.quoted(next, a, 0)
 		for i := range 20 {
 			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(market.Credit))))
 			d := h.take("ann", fmt.Sprint("t", i))
@@ -235,7 +234,7 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 			h.accept(d)
 			h.must(h.step(done))
 		}
-		if after := h.n.quote(next, a, true); (after.forecast.Output != before.forecast.Output) != c.learned {
+		if after := h.n.quoted(next, a, 0); (after.forecast.Output != before.forecast.Output) != c.learned {
 			t.Errorf("%s: %d tokens are expected, %d before", name, after.forecast.Output,
 				before.forecast.Output)
 		}

@@ -58,6 +58,14 @@ type purse struct {
 	timer    timer          // the end of its idleness
 }
 
+// has is how many tasks of the client wait, for its money or a slot.
+func (p *purse) has() int {
+	if p == nil {
+		return 0
+	}
+	return p.waiting + len(p.parked)
+}
+
 func (p *purse) drop(t *task) {
 	if i := slices.Index(p.parked, t); i >= 0 {
 		p.parked = slices.Delete(p.parked, i, i+1)
@@ -319,12 +327,15 @@ func (n *Node) enqueue(t *task) {
 	}
 	n.timers.set(&t.timer, wake)
 	n.status.changed = true
+	n.makeRoom()
 }
 
 // wait counts a task in or out that waits for a slot.
 func (n *Node) wait(t *task, by int) {
+	p := n.purses[t.key.client]
+	n.room.move(p.waiting, p.waiting+by)
 	n.waiting += by
-	n.purses[t.key.client].waiting += by
+	p.waiting += by
 }
 
 // release gives a task's reservation back.

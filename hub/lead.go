@@ -119,14 +119,8 @@ func (n *Node) refuseWaiting(code bus.Code, why string) {
 			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, time.Second, "%s", why))
 		}
 	}
-	for n.batch.Len() > 0 {
-		for _, t := range n.batch.Take(nil) {
-			n.left = append(n.left, t)
-		}
-	}
-	gone := n.left
-	n.left = nil
-	for _, t := range gone {
+	n.batch.Wake()
+	for _, t := range n.batch.Take(nil, n.batch.Len()) {
 		n.end(t, n.refusal(t.msg, code, time.Second, "%s", why))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/batch"
+	"souk/hub/predict"
 	"souk/ledger"
 	"souk/market"
 )
@@ -104,10 +105,12 @@ type Node struct {
 	closing  bool   // the hub ends: see Close
 	notEnded string // why the treasury has not ended it
 
-	roster []*agent // sorted by id
-	batch  *batch.Batch[*task]
-	left   []*task // not placed when last considered; they wait for a call of news
-	round  scratch
+	roster  []*agent         // sorted by id
+	classes *predict.Classes // of those that are forecast alike
+	kinds   kinds
+	batch   *batch.Batch[*task]
+	room    room
+	round   scratch
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
@@ -119,7 +122,7 @@ type Node struct {
 	ended   []*task           // remembered, in the order of their end, from index forgot on
 	forgot  int
 	open    int
-	waiting int // in batch or left
+	waiting int // in batch
 
 	holds    map[string]*hold
 	acks     recent[string, bus.Code] // of ended holds
@@ -142,7 +145,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	past := NewHistory(cfg)
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
-		salts: rand.NewChaCha8(seed),
+		salts:   rand.NewChaCha8(seed),
+		classes: predict.NewClasses(cfg.Prior), kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
@@ -331,11 +335,7 @@ func (n *Node) fault(err error) {
 
 // news says that what did not fit may fit now: all who were left are considered again.
 func (n *Node) news() {
-	for _, t := range n.left {
-		n.batch.Add(t, t.arrived)
-	}
-	clear(n.left)
-	n.left = n.left[:0]
+	n.batch.Wake()
 	n.status.changed = true
 }
 

@@ -117,7 +117,7 @@ func (n *Node) tariffs() {
 
 func (n *Node) tariff(a *agent) {
 	a.owner, a.class = a.reg.Seller()
-	a.tariff, a.sells = 0, true
+	a.tariff, a.sells, a.kind = 0, true, nil
 	switch n.cfg.Pricing {
 	case market.PricingPosted:
 		a.tariff = n.cfg.Tariffs[a.class]

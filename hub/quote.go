@@ -23,8 +23,9 @@ type quote struct {
 	floor     market.Credits // what the prompt and the first token may cost: no hold has less room
 }
 
-// quote prices t on a. idle asks as if nothing else ran there.
-func (n *Node) quote(t *task, a *agent, idle bool) quote {
+// quote prices t on a, which holds so many tokens of its prompt and runs so many tasks. What it reads of the
+// agent otherwise is its [kind].
+func (n *Node) quote(t *task, a *agent, running, held int) quote {
 	q := quote{prompt: a.predictor.Tokens(t.msg.Prompt.Tokens) + t.carried(), maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
 	if context := a.reg.MaxModelLen; context > 0 {
@@ -32,19 +33,11 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 		// for the estimate's error.
 		q.maxTokens = max(1, min(q.maxTokens, context-q.prompt-q.prompt/16-16))
 	}
-	cached := 0
-	if t.session != 0 {
-		cached = a.belief.Overlap(t.session, t.msg.Prompt, q.prompt)
-	}
 	q.features = predict.Features{
-		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: cached, MaxTokens: q.maxTokens,
-		InFlight: len(a.holds),
-	}
-	if idle {
-		q.features.InFlight = 0
+		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: held, MaxTokens: q.maxTokens, InFlight: running,
 	}
 	q.forecast = a.predictor.Forecast(q.features)
-	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: cached, Output: q.forecast.Output}) +
+	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most
 	q.worst = max(q.cost, market.WorstCase(a.price, most, q.maxTokens)+a.tariff)
@@ -56,9 +49,19 @@ func (n *Node) quote(t *task, a *agent, idle bool) quote {
 	return q
 }
 
-// within lowers the value where no more than most can be held. A premium is at most value less cost, so the
-// rest of the hold still covers the quote, and the prompt however long it turns out to be.
-func (q *quote) within(most market.Credits) { q.value = min(q.value, most-max(0, q.floor-q.cost)) }
+// held is how many tokens of t's prompt a is believed to hold.
+func (a *agent) held(t *task) int {
+	if t.session == 0 {
+		return 0
+	}
+	return a.belief.Overlap(t.session, t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens)+t.carried())
+}
+
+// within is the value, lowered where no more than most can be held. A premium is at most value less cost, so
+// the rest of the hold still covers the quote, and the prompt however long it turns out to be.
+func (q *quote) within(most market.Credits) market.Credits {
+	return min(q.value, most-max(0, q.floor-q.cost))
+}
 
 // promptBound is the most tokens that t's prompt can come to on a, and how many of them a hold must have room
 // for. A hold has room for the most where the client's money allows. The two differ where the bytes of a

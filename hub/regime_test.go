@@ -41,7 +41,7 @@ func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.
 		h.joinTiers(id, 0.7+float64(i)/10, market.Tier{Slots: 1}, market.Tier{Slots: 2, Toll: -20_000})
 	}
 	again := func(m *bus.Task) { m.Session = "s" }
-	h.must(h.step(h.task("ann", "warm", again)))
+	h.must(h.step(h.task("ann", fmt.Sprint("warm-", batch), again)))
 	h.pass(20 * time.Millisecond)
 	for _, d := range h.dispatched {
 		h.serve(d, market.Usage{Prompt: 100, Output: 20})
@@ -57,9 +57,9 @@ func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.
 	return h
 }
 
-// tolls of the last round's edges: "task>agent" to the regime's part.
+// tolls of the last round's edges, before it was pruned: "task>agent" to the regime's part.
 func (h *house) tolls() map[string]market.Credits {
-	r := h.lastRound().Round
+	r := h.n.round.whole
 	tolls := map[string]market.Credits{}
 	for _, e := range r.Edges {
 		tolls[string(r.Tasks[e.Task].ID)+">"+string(r.Agents[e.Agent].Agent)] = e.Toll

@@ -44,6 +44,8 @@ type agent struct {
 
 	predictor *predict.Means
 	belief    *prefix.Belief
+	kind      *kind          // nil: to be found
+	scores    string         // the registered ones
 	slotPrice market.Credits // in the last round it was in
 }
 
@@ -80,8 +82,16 @@ func (n *Node) drop(a *agent) {
 	if i, ok := n.find(a.id); ok {
 		n.roster = slices.Delete(n.roster, i, i+1)
 	}
+	n.classes.Leave(a.predictor)
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
+}
+
+// classify puts an agent into the class of those that are forecast like it.
+func (n *Node) classify(a *agent) {
+	n.classes.Enter(predict.Key{
+		Model: a.reg.Model, Hardware: a.class, Context: a.reg.MaxModelLen, Price: a.price,
+	}, a.predictor)
 }
 
 // Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
@@ -122,6 +132,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
 	}
 	if reg.Model != a.reg.Model {
+		n.classes.Leave(a.predictor)
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}
 	if fresh {
@@ -129,8 +140,9 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.excess, a.stuck = 0, 0
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
-	a.silentFrom = n.at(n.cfg.Silence)
+	a.silentFrom, a.scores = n.at(n.cfg.Silence), fmt.Sprint(reg.Domains)
 	n.tariff(a)
+	n.classify(a)
 	n.callFor(a)
 	n.listen(a)
 	n.news()
@@ -183,7 +195,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	if s.Boot != a.reg.Boot || !bus.Later(a.seq, a.said, s.Seq, n.now) {
 		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
 	}
-	before := a.free(n)
+	before, price, tiers := a.free(n), a.price, a.tiers
 	a.speaks(n)
 	first := a.said.IsZero()
 	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
@@ -193,15 +205,17 @@ func (n *Node) summarised(s *bus.Summary) error {
 	}
 	if err := s.Price.Validate(); err != nil {
 		n.stats.BadPrices++
-	} else {
-		a.price = s.Price // for later rounds: a hold carries the card it was made with
+	} else if s.Price != price {
+		a.price, a.kind = s.Price, nil // for later rounds: a hold carries the card it was made with
+		n.classify(a)
 	}
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
 	a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
-	if after := a.free(n); after > before {
+	switch after := a.free(n); {
+	case after > before, after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
 		n.news()
-	} else if after != before {
+	case after != before:
 		n.status.changed = true
 	}
 	return nil

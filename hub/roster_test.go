@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -99,5 +100,92 @@ func TestStatus(t *testing.T) {
 	h.pass(time.Second)
 	if h.status.Seq < seq+2 {
 		t.Error("no status for a second")
+	}
+}
+
+// An agent whose first answer was slow is asked again: agents of one class share what was seen of them.
+func TestAnUnluckyAgentIsAskedAgain(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 4, 0.9, card(1, 1, 4))
+	var open []bus.Dispatch
+	ask := func(id string) string {
+		h.must(h.step(h.task("ann", id, worth(market.Credit/20))))
+		open = append(open, h.take("ann", id))
+		return h.agentOf(open[len(open)-1])
+	}
+	served := func(ttft time.Duration) {
+		for _, d := range open {
+			h.accept(d)
+			c := completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 10})
+			if c.TTFTUS = ttft.Microseconds(); c.Agent == "a-1" {
+				c.TTFTUS = 20_000
+			}
+			h.pass(ttft)
+			h.must(h.step(c))
+			for _, id := range []string{"a-1", "a-2"} {
+				h.must(h.summary(id, uint64(h.now.UnixMilli()), nil))
+			}
+		}
+		open = nil
+	}
+	ask("t1")
+	ask("t2")
+	served(5 * time.Second)
+	count := map[string]int{}
+	for i := range 10 {
+		for j := range 2 {
+			count[ask(fmt.Sprintf("u%d%d", i, j))]++
+		}
+		served(20 * time.Millisecond)
+	}
+	if count["a-1"] != 10 || count["a-2"] != 10 {
+		t.Errorf("equal agents, of which one was slow once, were given %v, want ten each", count)
+	}
+}
+
+// Agents are of one class by what they register and by the price card of their last summary.
+func TestAgentsOfAClass(t *testing.T) {
+	h := newHouse(t, nil)
+	join := func(id string, change func(*bus.Registration)) {
+		reg := registration(id, "llama", 2, 0.9, card(1, 1, 4))
+		if change != nil {
+			change(&reg)
+		}
+		h.must(h.n.Join(h.now, reg))
+	}
+	classes := func(why string, want int) {
+		t.Helper()
+		if got := h.n.classes.Len(); got != want {
+			t.Errorf("%s: %d classes, want %d", why, got, want)
+		}
+	}
+	join("a-1", nil)
+	join("a-2", nil)
+	classes("equal", 1)
+	join("a-2", func(r *bus.Registration) { r.Class = "llama h100" })
+	classes("other hardware", 2)
+	join("a-2", func(r *bus.Registration) { r.MaxModelLen = 4096 })
+	classes("another context", 2)
+	join("a-2", func(r *bus.Registration) { r.Model = "qwen" })
+	classes("another model", 2)
+	join("a-2", nil)
+	classes("equal again", 1)
+	for seq, out := range []market.Credits{5, 6, 4} {
+		h.must(h.summary("a-2", uint64(seq+1), func(s *bus.Summary) { s.Price = card(1, 1, out) }))
+		classes(fmt.Sprint("price ", out), []int{2, 2, 1}[seq])
+	}
+}
+
+// The hub forgets agents that have left, and their classes.
+func TestClassesOfAgentsThatLeft(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.MaxAgents = 4 })
+	for i := range 100 {
+		reg := registration(fmt.Sprint("a-", i), "llama", 1, 0.9, card(1, 1, market.Credits(1+i)))
+		h.must(h.n.Join(h.now, reg))
+		h.n.Leave(h.now, reg.Agent)
+	}
+	if got := h.n.classes.Len(); got > 8 {
+		t.Errorf("%d classes of agents that have left", got)
 	}
 }

@@ -3,7 +3,6 @@ package hub
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -13,175 +12,205 @@ import (
 	"souk/market"
 )
 
-// scratch is memory of a round that the next one uses again.
+// scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	tasks  []*task
-	agents []*agent // with a free slot
-	free   []int
-	place  []int // of an agent in the round, by its index in agents; -1: no edge
-	quotes []quote
-	edges  []edge
-	tolls  []market.Credits // the regime's, by task and agent; none where it is idle
+	made   uint64   // rounds, whether anything came of them
+	tasks  []*task  // that wait, by arrival
+	agents []*agent // that have room, by id
+	free   []int    // slots of each
+	pairs  []pair
 
-	inTasks  []*task // those with an edge, in the round's order
-	inAgents []*agent
-	chosen   []int // the quote of each edge
+	whole   market.Round // of all that wait, by arrival, before pruning
+	tiers   []market.Tier
+	edged   []*task // its tasks
+	sellers []*agent
+	place   []int // of an agent in it, by its index in agents; -1: no edge
+	pruner  market.Pruner
+	kept    *market.Kept
+	left    []*task // the tasks of the round that is left after it, by id
 }
 
-// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
-// (market.MaxWorth).
-const maxSeats = 4000
+// pair is a task and an agent that may meet, whatever is bid, with what the round needs of the quote.
+type pair struct {
+	task, agent int32 // in scratch
+	ttft        time.Duration
+	value, cost market.Credits
+	saved       market.Credits // by what the agent holds
+	toll        market.Credits
+}
 
-// edge is an edge of the next round, with the quote it was made from.
-type edge struct{ task, agent, quote int }
+const (
+	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
+	// (market.MaxWorth).
+	maxSeats = 4000
+	// maxPairs bounds the pairs that a round weighs, 40 MB: of 2,048 tasks that wait all meet 256 free agents.
+	// Where there are more agents, the latest to come wait until these are placed.
+	maxPairs = 1 << 19
+	// shown is how many agents a round's record names that a task might have had instead.
+	shown = 3
+)
 
-// clear holds one round: it builds the edges, clears them, checks the outcome, and records round and holds in
-// one frame before anything else. Tasks that were not placed wait for news.
+// clear holds one round of all that wait: it builds the edges, prunes what cannot matter, clears the rest,
+// checks the outcome, and records round and holds in one frame before anything else. Tasks that were not
+// placed wait for news.
 func (n *Node) clear() {
-	s := &n.round
-	s.tasks = n.batch.Take(s.tasks[:0])
-	slices.SortFunc(s.tasks, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
-	r, tasks, agents, chosen := n.assemble()
-	if len(r.Edges) == 0 {
-		n.left = append(n.left, s.tasks...)
-		return
+	n.collect()
+	n.meet()
+	n.tolls()
+	r := n.assemble()
+	var o market.Outcome
+	var err error
+	if len(r.Edges) > 0 {
+		o, err = n.solve(&r)
 	}
-	o, err := n.solve(&r)
+	if err == nil && len(o.Awards) > 0 {
+		err = n.award(&r, &o)
+	} // else nothing is recorded: no free slot is worth to anybody what it charges now
 	if err != nil {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
-		n.left = append(n.left, s.tasks...)
-		return
+		n.round.kept = nil
 	}
-	if len(o.Awards) == 0 {
-		// No task is worth the cost and charge of a free slot now. Nothing is recorded, and no task has lost
-		// to another.
-		for _, t := range tasks {
-			t.dear++
-		}
-		n.left = append(n.left, s.tasks...)
-		return
-	}
-	n.award(&r, &o, tasks, agents, chosen)
+	n.settle(len(o.Awards) > 0)
 }
 
-// assemble makes the round of the tasks in scratch and the agents that have room. It returns the tasks and
-// agents that have an edge, in the round's order, and for each edge the place of its quote in scratch.
-func (n *Node) assemble() (r market.Round, tasks []*task, agents []*agent, chosen []int) {
+// collect takes the tasks that wait and the agents that have room.
+func (n *Node) collect() {
 	s := &n.round
-	s.agents, s.free, s.place = s.agents[:0], s.free[:0], s.place[:0]
-	s.quotes, s.edges = s.quotes[:0], s.edges[:0]
-	tasks, agents, chosen = s.inTasks[:0], s.inAgents[:0], s.chosen[:0]
+	s.made++
+	s.agents, s.free = s.agents[:0], s.free[:0]
 	for _, a := range n.roster {
 		if free := a.free(n); free > 0 {
-			s.agents, s.free, s.place = append(s.agents, a), append(s.free, free), append(s.place, -1)
+			s.agents, s.free = append(s.agents, a), append(s.free, free)
 		}
 	}
-	last, prev := n.book.LastRound()
-	n.toll(regime.Seed(prev, last+1))
+	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
+	for _, t := range s.tasks {
+		t.fate = unmet
+	}
+}
+
+// meet quotes every task on every agent that may serve it, bids aside.
+func (n *Node) meet() {
+	s := &n.round
+	s.pairs = s.pairs[:0]
+	idle := n.cfg.Regime.Idle()
 	for i, t := range s.tasks {
 		for k, a := range s.agents {
 			if !n.usable(t, a) {
 				continue
 			}
-			q := n.quote(t, a, false)
-			if n.now.Add(q.forecast.TTFT).After(t.deadline) {
-				continue
+			q := n.quoted(t, a, len(a.holds))
+			p := pair{task: int32(i), agent: int32(k), ttft: q.forecast.TTFT, cost: q.cost}
+			if !idle {
+				fresh := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output})
+				p.saved = fresh - q.cost
 			}
 			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
 			// every quote as it stood when the task came.
-			q.within(t.reserved)
-			if q.value-q.cost-n.cfg.Fee < 0 {
-				continue
-			}
-			s.edges = append(s.edges, edge{i, k, len(s.quotes)})
-			s.quotes = append(s.quotes, q)
-			s.place[k] = 0
+			p.value = q.within(t.reserved)
+			s.pairs = append(s.pairs, p)
 		}
 	}
-	r = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee}
-	if len(s.edges) == 0 {
-		return r, nil, nil, nil
-	}
-	// The record of the round keeps these, so they cannot be scratch. They are allocated in few pieces.
-	tiers := make([]market.Tier, 0, len(s.agents))
-	most := 0
-	if n.cfg.Tiers {
-		most = max(1, maxSeats/len(s.agents))
-	}
-	r.Agents = make([]market.Supply, 0, len(s.agents))
-	for k, a := range s.agents {
-		if s.place[k] == 0 {
-			s.place[k] = len(agents)
-			agents = append(agents, a)
-			first := len(tiers)
-			tiers = a.offer(tiers, s.free[k], len(s.tasks), most)
-			own := tiers[first:len(tiers):len(tiers)]
-			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(a.id), Tiers: own})
-		}
-	}
-	r.Edges = make([]market.Edge, len(s.edges))
-	r.Tasks = make([]market.Task, 0, len(s.tasks))
-	before := -1
-	for i, e := range s.edges {
-		if e.task != before {
-			before = e.task
-			t := s.tasks[e.task]
-			tasks = append(tasks, t)
-			r.Tasks = append(r.Tasks, market.Task{ID: t.id, Client: t.key.client})
-		}
-		q := &s.quotes[e.quote]
-		r.Edges[i] = market.Edge{Task: len(tasks) - 1, Agent: s.place[e.agent], Value: q.value, Cost: q.cost}
-		if len(s.tolls) > 0 {
-			r.Edges[i].Toll = s.tolls[e.task*len(s.agents)+e.agent]
-		}
-		chosen = append(chosen, e.quote)
-	}
-	r.Sellers = n.sellers(agents)
-	s.inTasks, s.inAgents, s.chosen = tasks, agents, chosen
-	return r, tasks, agents, chosen
 }
 
-// toll sets the regime's toll on every task and agent that may meet, whatever was bid. The scale and the
+// tolls sets the regime's toll on every task and agent that may meet, whatever was bid. The scale and the
 // largest draw are taken over all such pairs, not only over those that become edges: bids
 // decide which do, and bids must not decide tolls.
-func (n *Node) toll(seed [32]byte) {
+func (n *Node) tolls() {
 	s, p := &n.round, n.cfg.Regime
-	s.tolls = s.tolls[:0]
-	if p.Idle() || len(s.agents) == 0 {
+	if p.Idle() || len(s.pairs) == 0 {
 		return
 	}
-	var saved []market.Credits
-	draws := make([]float64, 0, len(s.tasks)*len(s.agents))
+	last, prev := n.book.LastRound()
+	seed := regime.Seed(prev, last+1)
+	draws := make([]float64, len(s.pairs))
 	sum, count := market.Credits(0), market.Credits(0)
-	for _, t := range s.tasks {
-		for _, a := range s.agents {
-			if !n.usable(t, a) {
-				saved, draws = append(saved, 0), append(draws, math.Inf(-1))
-				continue
-			}
-			q := n.quote(t, a, false)
-			fresh := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output})
-			saved, draws = append(saved, fresh-q.cost), append(draws, regime.Draw(seed, string(t.id), a.id))
-			if total, ok := sum.Add(q.cost); ok {
-				sum, count = total, count+1
-			}
+	for i := range s.pairs {
+		x := &s.pairs[i]
+		draws[i] = regime.Draw(seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
+		if total, ok := sum.Add(x.cost); ok {
+			sum, count = total, count+1
 		}
 	}
-	for i := range s.tasks {
-		row := draws[i*len(s.agents) : (i+1)*len(s.agents)]
-		most := slices.Max(row)
-		for k, draw := range row {
-			toll := market.Credits(0)
-			if !math.IsInf(draw, -1) {
-				toll = p.Toll(sum/max(1, count), draw, most, saved[i*len(s.agents)+k])
-			}
-			s.tolls = append(s.tolls, toll)
+	s.eachTask(func(pairs []pair) {
+		most := slices.Max(draws[:len(pairs)])
+		for i := range pairs {
+			pairs[i].toll = p.Toll(sum/max(1, count), draws[i], most, pairs[i].saved)
 		}
+		draws = draws[len(pairs):]
+	})
+}
+
+// eachTask gives the pairs of each task in turn.
+func (s *scratch) eachTask(f func([]pair)) {
+	for from := 0; from < len(s.pairs); {
+		to := from + 1
+		for to < len(s.pairs) && s.pairs[to].task == s.pairs[from].task {
+			to++
+		}
+		f(s.pairs[from:to])
+		from = to
 	}
+}
+
+// assemble makes the round of all pairs that are timely and worth their cost, and prunes it.
+func (n *Node) assemble() market.Round {
+	s := &n.round
+	last, prev := n.book.LastRound()
+	w := &s.whole
+	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
+		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
+	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
+	s.place = append(s.place[:0], make([]int, len(s.agents))...)
+	before := int32(-1)
+	for i := range s.pairs {
+		p := &s.pairs[i]
+		t := s.tasks[p.task]
+		if p.value-p.cost-n.cfg.Fee < 0 || n.now.Add(p.ttft).After(t.deadline) {
+			continue
+		}
+		if p.task != before {
+			before = p.task
+			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client})
+			s.edged = append(s.edged, t)
+		}
+		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
+			Cost: p.cost, Toll: p.toll})
+		s.place[p.agent] = 1
+	}
+	most := 0
+	if n.cfg.Tiers {
+		most = max(1, maxSeats/max(1, len(s.agents)))
+	}
+	for k, a := range s.agents {
+		if s.place[k] == 0 {
+			continue
+		}
+		s.place[k] = len(s.sellers)
+		s.sellers = append(s.sellers, a)
+		first := len(s.tiers)
+		s.tiers = a.offer(s.tiers, s.free[k], len(w.Tasks), most)
+		w.Agents = append(w.Agents, market.Supply{Agent: market.AgentID(a.id),
+			Tiers: s.tiers[first:len(s.tiers):len(s.tiers)]})
+	}
+	for i := range w.Edges {
+		w.Edges[i].Agent = s.place[w.Edges[i].Agent]
+	}
+	w.Sellers = n.sellers(s.sellers)
+	r := *w
+	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
+	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
+	r.Sort()
+	for _, i := range s.kept.Tasks {
+		s.left = append(s.left, s.edged[i])
+	}
+	slices.SortFunc(s.left, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
+	return r
 }
 
 // award records a cleared round with its holds and hands out its tasks.
-func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents []*agent, chosen []int) {
+func (n *Node) award(r *market.Round, o *market.Outcome) error {
+	s := &n.round
 	records := make([]ledger.Record, 1, 1+len(o.Awards))
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
 	holds := make([]*hold, len(o.Awards))
@@ -192,39 +221,75 @@ func (n *Node) award(r *market.Round, o *market.Outcome, tasks []*task, agents [
 		for r.Tasks[i].ID != aw.Task {
 			i++
 		}
-		t := tasks[i]
-		e, _ := slices.BinarySearchFunc(r.Edges, i,
-			func(e market.Edge, task int) int { return cmp.Compare(e.Task, task) })
-		for r.Agents[r.Edges[e].Agent].Agent != aw.Agent {
-			e++
-		}
-		h := n.newHold(t, agents[r.Edges[e].Agent], &n.round.quotes[chosen[e]], r.Number, slot, aw)
-		h.congestion = r.Agents[r.Edges[e].Agent].Tiers[aw.Tier].Toll
+		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
+			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
+		t, a := s.left[i], s.sellers[s.kept.Agents[k]]
+		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
+		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
 	}
 	if err := n.commit(records...); err != nil {
-		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
-		n.left = append(n.left, n.round.tasks...)
-		return
+		return err
 	}
 	n.stats.round(r, o)
 	for slot, h := range holds {
 		n.start(placed[slot], h, &o.Awards[slot])
 	}
-	n.notePrices(o, agents)
+	n.notePrices(o)
 	n.notePeaks()
-	for _, t := range n.round.tasks {
-		if t.state == waiting {
-			n.left = append(n.left, t)
-		}
-	}
-	for _, t := range tasks {
-		if t.state == waiting {
-			t.rounds++
-		}
-	}
 	n.status.changed = true
+	return nil
+}
+
+// fate is what a round meant to a task that it did not place.
+type fate uint8
+
+const (
+	unmet   fate = iota // there was no free agent that could serve it in time
+	dear                // no free slot was worth what it charged
+	patient             // waiting was worth more than any
+	outbid              // the slots went to others
+	beyond              // the round was at its limit
+)
+
+// settle lets those that the round did not place wait: for news, or for the next round where this one was at
+// its limit. awarded says whether slots went to anybody.
+func (n *Node) settle(awarded bool) {
+	s := &n.round
+	if k := s.kept; k != nil {
+		for _, t := range s.edged {
+			t.fate = dear
+		}
+		if awarded { // else nobody lost to another
+			for _, i := range k.Tasks {
+				s.edged[i].fate = outbid
+			}
+		}
+		for _, set := range []struct {
+			tasks []int32
+			fate  fate
+		}{{k.Outbid, outbid}, {k.Waiting, patient}, {k.Beyond, beyond}} {
+			for _, i := range set.tasks {
+				s.edged[i].fate = set.fate
+			}
+		}
+	}
+	for _, t := range s.tasks {
+		if t.state != waiting {
+			continue
+		}
+		switch t.fate {
+		case outbid:
+			t.rounds++
+		case dear:
+			t.dear++
+		case beyond:
+			n.batch.Add(t, t.arrived)
+			continue
+		}
+		n.batch.Leave(t, t.arrived)
+	}
 }
 
 // newHold is the hold for an award.
@@ -277,14 +342,16 @@ func (n *Node) handOut(h *hold) {
 	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
 }
 
-// notePrices keeps the slot prices of a round for the status.
-func (n *Node) notePrices(o *market.Outcome, agents []*agent) {
-	for _, a := range agents {
+// notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
+// more, as nothing competed for it, has none.
+func (n *Node) notePrices(o *market.Outcome) {
+	s := &n.round
+	for _, a := range s.agents {
 		a.slotPrice = 0
 	}
 	for _, p := range o.Prices {
 		if p.Tier == 0 {
-			agents[p.Agent].slotPrice = p.Price
+			s.sellers[s.kept.Agents[p.Agent]].slotPrice = p.Price
 		}
 	}
 }

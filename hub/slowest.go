@@ -29,7 +29,7 @@ func (n *Node) slowest(a *agent) time.Duration {
 func (n *Node) medianITL(a *agent) time.Duration {
 	var all []time.Duration
 	for _, o := range n.roster {
-		if itl := o.predictor.ITL(); o != a && o.joined && o.class == a.class && itl > 0 {
+		if itl := o.predictor.OwnITL(); o != a && o.joined && o.class == a.class && itl > 0 {
 			all = append(all, itl)
 		}
 	}

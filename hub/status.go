@@ -55,7 +55,11 @@ func (n *Node) Status() *bus.Status {
 		Waiting: n.waiting,
 	}
 	if n.leading && !n.draining && !n.full && !n.stale {
-		s.Room = max(0, min(n.cfg.MaxWaiting-n.waiting, n.cfg.MaxOpen-n.open))
+		s.Room = n.cfg.MaxWaiting - n.waiting
+		if s.Room <= 0 && n.room.squeezes(0) {
+			s.Room = 1
+		}
+		s.Room = max(0, min(s.Room, n.cfg.MaxOpen-n.open))
 	}
 	for _, a := range n.roster {
 		if !a.joined {

@@ -51,7 +51,24 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[seed/3%2]
 		c.Batch.Eager = seed/6%4 > 0
 		s.reprice(&c.Rule)
+		if seed%2 == 0 { // a small room, which one client can fill
+			c.MaxWaiting, c.MaxWaitingPerClient = 8, 8
+		}
 	})
+	s.tell = func(r *Ready) {
+		for _, f := range r.Frames {
+			for _, rec := range f.Records {
+				if rec.Round == nil || rec.Round.Round.Pruned.Tasks == 0 {
+					continue
+				}
+				for _, t := range s.n.known { // TestWhatARoundMeansToThoseItLeaves says which of them
+					if t.rounds > 0 {
+						s.rounds[string(t.id)] = true
+					}
+				}
+			}
+		}
+	}
 	s.prepaid = map[string]market.Credits{"rich": 1000 * market.Credit, "poor": market.Credit / 20,
 		"some": 2 * market.Credit}
 	for _, c := range s.prepaid {
@@ -520,14 +537,33 @@ func (s *storm) check() {
 				c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
 		}
 	}
+	for _, t := range n.known { // what a task has kept is what it would be quoted now
+		for _, a := range n.roster {
+			if t.state != waiting || a.reg.Agent == "" {
+				continue
+			}
+			for _, running := range []int{0, len(a.holds)} {
+				if kept, now := *n.quoted(t, a, running), n.quote(t, a, running, a.held(t)); kept != now {
+					s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
+				}
+			}
+		}
+	}
 	agents := 0
 	for _, a := range n.roster {
 		agents += len(a.holds)
 	}
-	if n.waiting != count[waiting] || n.waiting != n.batch.Len()+len(n.left) || n.open != all ||
+	most := 0
+	for _, p := range n.purses {
+		most = max(most, p.waiting)
+	}
+	if n.waiting > n.cfg.MaxWaiting || n.room.most != most {
+		s.t.Fatalf("%d wait, of one client %d; counted as %d", n.waiting, most, n.room.most)
+	}
+	if n.waiting != count[waiting] || n.waiting != n.batch.All() || n.open != all ||
 		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
 		s.t.Fatalf("counts: waiting %d/%d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
-			n.waiting, count[waiting], n.batch.Len()+len(n.left), n.open, all, len(n.holds),
+			n.waiting, count[waiting], n.batch.All(), n.open, all, len(n.holds),
 			n.book.OpenCount(), agents, count[running])
 	}
 }

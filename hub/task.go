@@ -55,6 +55,8 @@ type task struct {
 	rounds   int            // it was in and lost
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
+	quotes   []quoted       // while it waits
+	fate     fate           // in the last round
 	hold     *hold
 	timer    timer
 
@@ -179,17 +181,12 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	case waiting:
 		n.wait(t, -1)
 		n.batch.Remove(t)
-		for i, l := range n.left {
-			if l == t {
-				n.left = append(n.left[:i], n.left[i+1:]...)
-				break
-			}
-		}
 	case done:
 		return
 	}
 	n.release(t)
 	n.letGo(t)
+	n.unquote(t)
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)

@@ -2,6 +2,8 @@ package market
 
 import (
 	"cmp"
+	"encoding/binary"
+	"math/bits"
 	"slices"
 )
 
@@ -10,17 +12,19 @@ import (
 // The zero value is ready; it keeps its buffers. Not for concurrent use.
 //
 // With S free slots in the round and T tasks, an edge of task j of client c to agent k goes if one of these
-// holds, "better" being of strictly greater weight:
+// holds, "better" being of greater weight; or of the same, by an earlier task in the first case, and in the
+// second to an agent that comes before by lot:
 //
 //	without the tasks of any one other client, more than S tasks have a better edge to k
-//	agents that are better for j have T slots or more of greater weight
+//	agents that are better for j have T slots or more
 //
 // In the first case some task with a better edge to k is left out whatever is done with S slots and one more,
-// and could take j's place; in the second a slot that is better for j is free. So no assignment of greatest
-// weight uses the edge, nor one of the round with a slot more, nor one of the round without the tasks of one
-// client: awards, slot prices and bills are those of the whole round. Without the exception for a client the
+// and could take j's place; in the second a slot that is better for j is free. So some assignment of greatest
+// weight does without the edge, in the round, with a slot more, and without the tasks of one client: welfare,
+// slot prices and bills are those of the whole round. Without the exception for a client the
 // first rule would be wrong under [ClarkeClient]: where its tasks are gone, others' lower edges set its bill.
-// Among several best assignments, all of which remain, the seed of the round as it is recorded chooses.
+// That equals are in an order keeps rounds small where many bid the same, or agents are alike; no bid is in it.
+// Among the best assignments that remain the seed of the round as it is recorded chooses.
 type Pruner struct {
 	round   *Round
 	arrived []int64
@@ -30,6 +34,7 @@ type Pruner struct {
 	place  []int32 // of every task among them
 	client []int32 // of every task, numbered
 	weight []int64 // of every edge at its agent's first tier
+	lots   []int64 // of every agent
 	keep   []bool  // of every edge
 	head   []int32 // where the items of each agent begin
 	items  []item
@@ -39,11 +44,19 @@ type Pruner struct {
 	number map[string]int32
 }
 
-// item is an edge, or one tier of it, by weight.
+// item is an edge, or one tier of it, by weight, and then by its place among equals.
 type item struct {
 	weight int64
+	order  int64
 	edge   int32
 	tier   int32
+}
+
+func (a *item) before(b *item) bool {
+	if a.weight != b.weight {
+		return a.weight > b.weight
+	}
+	return a.order < b.order || a.order == b.order && a.edge < b.edge
 }
 
 // maxTries bounds how often a crowd beyond the limit is weighed again.
@@ -58,9 +71,9 @@ type Kept struct {
 	Beyond               []int32 // tasks that went because the round was at its limit
 }
 
-// Prune leaves in r what matters. r is as [Round.Sort] leaves it, and complete but for Others and Pruned,
-// which Prune sets: for each task that is kept the show best of the edges that went. All lists of r are new
-// then, and share no memory with those before.
+// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks in another order, which they
+// keep, and is complete but for Others and Pruned, which Prune sets: for each task that is kept the show best of
+// the edges that went. All lists of r are new then, and share no memory with those before.
 //
 // At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
 // round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
@@ -94,6 +107,12 @@ func (p *Pruner) begin() {
 		if tiers := r.Agents[e.Agent].Tiers; len(tiers) > 0 {
 			p.weight[i] = int64(e.Weight(tiers[0], r.Fee) - r.Tasks[e.Task].loss())
 		}
+	}
+	p.lots = resize(p.lots, len(r.Agents))
+	seed := binary.BigEndian.Uint64(r.Prev[:]) + r.Number
+	for k := range p.lots {
+		hi, lo := bits.Mul64(seed^uint64(k+1), 0x9e3779b97f4a7c15)
+		p.lots[k] = int64((hi ^ lo) >> 1)
 	}
 	p.place, p.client = resize(p.place, len(r.Tasks)), resize(p.client, len(r.Tasks))
 	for t := range p.place {
@@ -238,12 +257,20 @@ func (p *Pruner) byAgent(first int) {
 	for i := range r.Edges {
 		if p.keep[i] {
 			at := &p.head[r.Edges[i].Agent]
-			p.items[*at] = item{weight: p.weight[i], edge: int32(i)}
+			p.items[*at] = item{weight: p.weight[i], order: p.arrival(r.Edges[i].Task), edge: int32(i)}
 			*at++
 		}
 	}
 	copy(p.head[1:], p.head) // each has come to where the next began
 	p.head[0] = 0
+}
+
+// arrival says when a task came.
+func (p *Pruner) arrival(task int) int64 {
+	if p.arrived == nil {
+		return int64(task)
+	}
+	return p.arrived[task]
 }
 
 // agent drops the edges to one agent that are too far down: the first rule.
@@ -263,34 +290,29 @@ func (p *Pruner) agent(list []item, slots int) {
 		if int(above-most) > slots {
 			break
 		}
-		weight, end := heap[0].weight, len(heap)
-		for len(heap) > 0 && heap[0].weight == weight { // equals have the same above them
-			top := heap[0]
-			others := most
-			if len(p.taken) > 0 && p.client[p.round.Edges[top.edge].Task] == leader {
-				others = next
-			}
-			p.keep[top.edge] = int(above-others) <= slots
-			last := len(heap) - 1
-			heap[0], heap[last] = heap[last], top // what was taken stands behind the heap
-			heap = heap[:last]
-			sink(heap, 0)
-		}
-		above += int32(end - len(heap))
+		top, last := heap[0], len(heap)-1
+		heap[0], heap[last] = heap[last], top // what was taken stands behind the heap
+		heap = heap[:last]
+		sink(heap, 0)
 		if len(p.taken) == 0 {
+			p.keep[top.edge] = true
+			above++
 			continue
 		}
-		for _, x := range list[len(heap):end] {
-			c := p.client[p.round.Edges[x.edge].Task]
-			p.taken[c]++
-			switch n := p.taken[c]; {
-			case c == leader:
-				most = n
-			case n > most:
-				leader, most, next = c, n, most
-			default:
-				next = max(next, n)
-			}
+		c, others := p.client[p.round.Edges[top.edge].Task], most
+		if c == leader {
+			others = next
+		}
+		p.keep[top.edge] = int(above-others) <= slots
+		above++
+		p.taken[c]++
+		switch n := p.taken[c]; {
+		case c == leader:
+			most = n
+		case n > most:
+			leader, most, next = c, n, most
+		default:
+			next = max(next, n)
 		}
 	}
 	if len(p.taken) > 0 {
@@ -307,7 +329,7 @@ func (p *Pruner) task(lo, hi, tasks int) {
 	slots := 0
 	for i := lo; i < hi; i++ {
 		if p.keep[i] {
-			p.row = append(p.row, item{weight: p.weight[i], edge: int32(i)})
+			p.row = append(p.row, item{weight: p.weight[i], order: p.lots[r.Edges[i].Agent], edge: int32(i)})
 			slots += r.Agents[r.Edges[i].Agent].slots(tasks)
 		}
 	}
@@ -320,22 +342,19 @@ func (p *Pruner) task(lo, hi, tasks int) {
 	heap := p.row
 	build(heap)
 	for better := 0; len(heap) > 0 && better < tasks; {
-		weight := heap[0].weight
-		for len(heap) > 0 && heap[0].weight == weight {
-			top := &heap[0]
-			tiers := r.Agents[r.Edges[top.edge].Agent].Tiers
-			if top.tier == 0 {
-				p.keep[top.edge] = true
-			}
-			better += tiers[top.tier].Slots
-			if top.tier++; int(top.tier) < len(tiers) {
-				top.weight += int64(tiers[top.tier].Toll - tiers[top.tier-1].Toll)
-			} else {
-				heap[0] = heap[len(heap)-1]
-				heap = heap[:len(heap)-1]
-			}
-			sink(heap, 0)
+		top := &heap[0]
+		tiers := r.Agents[r.Edges[top.edge].Agent].Tiers
+		if top.tier == 0 {
+			p.keep[top.edge] = true
 		}
+		better += tiers[top.tier].Slots
+		if top.tier++; int(top.tier) < len(tiers) {
+			top.weight += int64(tiers[top.tier].Toll - tiers[top.tier-1].Toll)
+		} else {
+			heap[0] = heap[len(heap)-1]
+			heap = heap[:len(heap)-1]
+		}
+		sink(heap, 0)
 	}
 }
 
@@ -356,10 +375,10 @@ func sink(heap []item, i int) {
 		if c >= len(heap) {
 			break
 		}
-		if c+1 < len(heap) && heap[c+1].weight > heap[c].weight {
+		if c+1 < len(heap) && heap[c+1].before(&heap[c]) {
 			c++
 		}
-		if heap[c].weight <= x.weight {
+		if !heap[c].before(&x) {
 			break
 		}
 		heap[i] = heap[c]

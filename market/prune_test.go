@@ -183,8 +183,9 @@ func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
 		keys, shift := pruned.tieKeys(l.seats), 64-flow.TieBits(len(l.seats))
 		w := newWhole(&r, func(task int, at seat) int64 {
 			j, a := slices.Index(kept.Tasks, int32(task)), slices.Index(kept.Agents, at.agent)
-			if j < 0 || a < 0 || int(at.tier) >= len(pruned.Agents[a].Tiers) {
-				return 0 // gone: if it is needed below, the test fails
+			kept := func(e Edge) bool { return e.Task == j && e.Agent == a }
+			if !slices.ContainsFunc(pruned.Edges, kept) || int(at.tier) >= len(pruned.Agents[a].Tiers) {
+				return -1 << 50 // gone: if it is needed below, the test fails
 			}
 			return int64(keys.hash(int32(j), l.first[a]+at.tier) >> shift)
 		})
@@ -297,7 +298,7 @@ func TestPruneAtTheLimit(t *testing.T) {
 				some.Edges = append(some.Edges, e)
 			}
 		}
-		q.Prune(&some, nil, len(r.Tasks), show)
+		q.Prune(&some, arrived, len(r.Tasks), show)
 		some.Pruned.Beyond = got.Pruned.Beyond
 		if d := gocmp.Diff(some, got); d != "" {
 			t.Fatalf("seed %d, round %d: limit %d, -as if the others had not come +got\n%s", seed, n, limit, d)

@@ -4,19 +4,26 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"time"
 )
 
 // Rule says when a batch is cleared.
 type Rule struct {
-	MaxBatch int           `yaml:"max_batch"` // tasks that close a batch, and the most that one round holds
+	// tasks that one round holds at most, of those that can matter to it: all who wait are looked at
+	MaxBatch int           `yaml:"max_batch"`
+	ClosesAt int           `yaml:"closes_at"` // tasks that close a batch, or max_batch where that is fewer
 	MaxWait  time.Duration `yaml:"max_wait"`  // wait of the oldest task that closes a batch
 	// close at once while slots outnumber tasks: then nobody competes and waiting is pure cost
 	Eager bool `yaml:"eager"`
 }
 
-// Default is the paper's batch (iemas C.2.1: 16 tasks or 10 ms), closed early where nothing contends.
-func Default() Rule { return Rule{MaxBatch: 16, MaxWait: 10 * time.Millisecond, Eager: true} }
+// Default closes batches as the paper does (iemas C.2.1: 16 tasks or 10 ms), and at once where nothing
+// contends. A round of 512 tasks for 64 slots is solved well within that window.
+func Default() Rule {
+	return Rule{MaxBatch: 512, ClosesAt: 16, MaxWait: 10 * time.Millisecond, Eager: true}
+}
 
 // MostBatch bounds MaxBatch: edges of a round, and so the bytes of its record, grow with it.
 const MostBatch = 1024
@@ -24,8 +31,13 @@ const MostBatch = 1024
 // Validate judges a rule and changes nothing.
 func (r Rule) Validate() error {
 	var errs []error
-	if r.MaxBatch < 1 || r.MaxBatch > MostBatch {
-		errs = append(errs, fmt.Errorf("max_batch: %d is not from 1 to %d", r.MaxBatch, MostBatch))
+	for _, n := range []struct {
+		name string
+		v    int
+	}{{"max_batch", r.MaxBatch}, {"closes_at", r.ClosesAt}} {
+		if n.v < 1 || n.v > MostBatch {
+			errs = append(errs, fmt.Errorf("%s: %d is not from 1 to %d", n.name, n.v, MostBatch))
+		}
 	}
 	if r.MaxWait < 0 || r.MaxWait > time.Minute {
 		errs = append(errs, fmt.Errorf("max_wait: %v is not from 0 to 1m", r.MaxWait))
@@ -33,12 +45,14 @@ func (r Rule) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Batch holds tasks that a round could still place, in the order in which they are considered. The
-// zero Batch is not usable: see [New]. Its memory is that of what it holds; who adds bounds the number.
+// Batch holds the tasks that wait, by arrival: those that a round could still place, and those that were
+// left when last considered and wait for news. The zero Batch is not usable: see [New]. Its memory is that of
+// what it holds; who adds bounds the number.
 type Batch[T comparable] struct {
-	rule  Rule
-	items []item[T]
-	head  int
+	rule Rule
+	due  []item[T]
+	left []item[T]
+	old  []item[T] // memory for Wake
 }
 
 type item[T comparable] struct {
@@ -52,31 +66,77 @@ func New[T comparable](r Rule) *Batch[T] { return &Batch[T]{rule: r} }
 // Set changes the rule for what is held and what comes.
 func (b *Batch[T]) Set(r Rule) { b.rule = r }
 
-// Len is the number of tasks held.
-func (b *Batch[T]) Len() int { return len(b.items) - b.head }
+// Len is the number of tasks that a round could still place.
+func (b *Batch[T]) Len() int { return len(b.due) }
 
-// Add puts a task at the end of the queue. A task that comes back, refused or outbid, brings its first
-// arrival.
-func (b *Batch[T]) Add(t T, arrived time.Time) {
-	if b.head > 0 && len(b.items) == cap(b.items) {
-		n := copy(b.items, b.items[b.head:])
-		clear(b.items[n:])
-		b.items, b.head = b.items[:n], 0
+// All is the number of those and of the tasks that wait for news.
+func (b *Batch[T]) All() int { return len(b.due) + len(b.left) }
+
+// Add lets a task wait for the next round, behind all that came before it and as late. A task that comes
+// back, refused or outbid, brings its first arrival.
+func (b *Batch[T]) Add(t T, arrived time.Time) { b.due = insert(b.due, t, arrived) }
+
+// Leave lets a task wait for news.
+func (b *Batch[T]) Leave(t T, arrived time.Time) { b.left = insert(b.left, t, arrived) }
+
+func insert[T comparable](items []item[T], t T, arrived time.Time) []item[T] {
+	if n := len(items); n == 0 || !items[n-1].arrived.After(arrived) {
+		return append(items, item[T]{t, arrived})
 	}
-	b.items = append(b.items, item[T]{t, arrived})
+	i := sort.Search(len(items), func(i int) bool { return items[i].arrived.After(arrived) })
+	return slices.Insert(items, i, item[T]{t, arrived})
+}
+
+// Wake is the news: all who were left are considered again.
+func (b *Batch[T]) Wake() {
+	if len(b.left) == 0 {
+		return
+	}
+	all, due, left := b.old[:0], b.due, b.left
+	for len(due) > 0 && len(left) > 0 {
+		if left[0].arrived.After(due[0].arrived) {
+			all, due = append(all, due[0]), due[1:]
+		} else {
+			all, left = append(all, left[0]), left[1:]
+		}
+	}
+	all = append(append(all, due...), left...)
+	clear(b.due)
+	clear(b.left)
+	b.old, b.due, b.left = b.due[:0], all, b.left[:0]
 }
 
 // Remove takes one task out and reports whether it was there.
 func (b *Batch[T]) Remove(t T) bool {
-	for i := b.head; i < len(b.items); i++ {
-		if b.items[i].task == t {
-			copy(b.items[i:], b.items[i+1:])
-			b.items[len(b.items)-1] = item[T]{}
-			b.items = b.items[:len(b.items)-1]
+	for _, list := range []*[]item[T]{&b.due, &b.left} {
+		if i := slices.IndexFunc(*list, func(it item[T]) bool { return it.task == t }); i >= 0 {
+			*list = slices.Delete(*list, i, i+1)
 			return true
 		}
 	}
 	return false
+}
+
+// AnyLeft reports whether any of those left is of a kind.
+func (b *Batch[T]) AnyLeft(is func(T) bool) bool {
+	return slices.ContainsFunc(b.left, func(it item[T]) bool { return is(it.task) })
+}
+
+// Latest finds the last to arrive of those that wait and suit; where several came at once, of those to be
+// considered before those left, and of each the last.
+func (b *Batch[T]) Latest(suits func(T) bool) (latest T, ok bool) {
+	var arrived time.Time
+	for _, list := range [][]item[T]{b.due, b.left} {
+		for _, it := range slices.Backward(list) {
+			if suits(it.task) {
+				if !ok || it.arrived.After(arrived) {
+					latest, arrived, ok = it.task, it.arrived, true
+				}
+				break
+			}
+		}
+	}
+	return latest, ok
 }
 
 // Due reports whether the batch closes now, with so many free slots. Without a free slot it never does.
@@ -87,7 +147,7 @@ func (b *Batch[T]) Due(now time.Time, free int) bool {
 		return false
 	case b.rule.Eager && n <= free:
 		return true
-	case n >= b.rule.MaxBatch:
+	case n >= min(b.rule.ClosesAt, b.rule.MaxBatch):
 		return true
 	}
 	return !now.Before(b.Deadline())
@@ -98,25 +158,16 @@ func (b *Batch[T]) Deadline() time.Time {
 	if b.Len() == 0 {
 		return time.Time{}
 	}
-	oldest := b.items[b.head].arrived
-	for _, it := range b.items[b.head:] {
-		if it.arrived.Before(oldest) {
-			oldest = it.arrived
-		}
-	}
-	return oldest.Add(b.rule.MaxWait)
+	return b.due[0].arrived.Add(b.rule.MaxWait)
 }
 
-// Take removes and appends to dst the tasks of the next round: the first MaxBatch of the queue.
-func (b *Batch[T]) Take(dst []T) []T {
-	n := min(b.Len(), b.rule.MaxBatch)
-	for i := b.head; i < b.head+n; i++ {
-		dst = append(dst, b.items[i].task)
-		b.items[i] = item[T]{}
+// Take removes and appends to dst the tasks of the next round, by arrival: the first most of those that it
+// could place.
+func (b *Batch[T]) Take(dst []T, most int) []T {
+	most = min(most, len(b.due))
+	for _, it := range b.due[:most] {
+		dst = append(dst, it.task)
 	}
-	b.head += n
-	if b.Len() == 0 {
-		b.items, b.head = b.items[:0], 0
-	}
+	b.due = slices.Delete(b.due, 0, most)
 	return dst
 }

@@ -14,7 +14,7 @@ func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecon
 
 // Each line is one story: the rule, tasks by arrival (ms), the free slots, and from when on the batch is due.
 func TestDue(t *testing.T) {
-	paper := Rule{MaxBatch: 4, MaxWait: 10 * time.Millisecond}
+	paper := Rule{MaxBatch: 4, ClosesAt: 16, MaxWait: 10 * time.Millisecond}
 	eager := paper
 	eager.Eager = true
 	for _, c := range []struct {
@@ -54,18 +54,19 @@ func TestDue(t *testing.T) {
 }
 
 func TestTakeKeepsOrderAndLeavesTheRest(t *testing.T) {
-	b := New[int](Rule{MaxBatch: 3, MaxWait: time.Second})
+	b := New[int](Default())
 	for i := range 7 {
 		b.Add(i, at(i))
 	}
 	if !b.Remove(1) || b.Remove(1) {
 		t.Error("a task is removed exactly once")
 	}
+	b.Add(9, at(3)) // it comes back, behind the one that came as early
 	var story []string
 	for b.Len() > 0 {
-		story = append(story, fmt.Sprint(b.Take(nil)))
+		story = append(story, fmt.Sprint(b.Take(nil, 3)))
 	}
-	if got, want := strings.Join(story, " "), "[0 2 3] [4 5 6]"; got != want {
+	if got, want := strings.Join(story, " "), "[0 2 3] [9 4 5] [6]"; got != want {
 		t.Errorf("rounds %s, want %s", got, want)
 	}
 	if !b.Deadline().IsZero() {
@@ -73,33 +74,77 @@ func TestTakeKeepsOrderAndLeavesTheRest(t *testing.T) {
 	}
 }
 
+// Who was left is not considered before there is news, and then in line with those that came meanwhile.
+func TestWhoIsLeftWaitsForNews(t *testing.T) {
+	b := New[int](Default())
+	b.Leave(2, at(2))
+	b.Leave(1, at(1))
+	if b.Len() != 0 || b.All() != 2 || b.Due(at(99), 1) {
+		t.Errorf("%d to be considered of %d, due: %v", b.Len(), b.All(), b.Due(at(99), 1))
+	}
+	b.Add(4, at(3))
+	b.Add(0, at(0))
+	b.Add(3, at(2))
+	if x, _ := b.Latest(func(i int) bool { return i < 4 }); x != 3 {
+		t.Errorf("the latest below 4 is %d, want 3", x)
+	}
+	if _, ok := b.Latest(func(i int) bool { return i > 4 }); ok {
+		t.Error("one above 4 was found")
+	}
+	b.Wake()
+	if got := b.Take(nil, 9); !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
+		t.Errorf("%v are considered", got)
+	}
+}
+
 // The queue against a plain slice, under a fixed mix of operations.
 func TestAgainstSlice(t *testing.T) {
-	b := New[int](Rule{MaxBatch: 2, MaxWait: time.Second})
-	var plain []int
+	b := New[int](Default())
+	var plain, left []int
 	for i := range 5000 {
-		switch i % 7 {
-		case 3, 6:
+		switch i % 11 {
+		case 3, 9:
 			n := min(2, len(plain))
-			if got := b.Take(nil); !slices.Equal(got, plain[:n]) {
+			got := b.Take(nil, 2)
+			if !slices.Equal(got, plain[:n]) {
 				t.Fatalf("step %d: took %v, want %v", i, got, plain[:n])
 			}
 			plain = plain[n:]
+			for _, x := range got {
+				b.Leave(x, at(x))
+				left = append(left, x)
+			}
 		case 5:
 			victim := i - 4
-			at := slices.Index(plain, victim)
-			if b.Remove(victim) != (at >= 0) {
+			find := func(list *[]int) bool {
+				at := slices.Index(*list, victim)
+				if at >= 0 {
+					*list = slices.Delete(*list, at, at+1)
+				}
+				return at >= 0
+			}
+			if b.Remove(victim) != (find(&plain) || find(&left)) {
 				t.Fatalf("step %d: remove %d disagrees", i, victim)
 			}
-			if at >= 0 {
-				plain = slices.Delete(plain, at, at+1)
+		case 6:
+			if i%5 == 0 {
+				b.Wake()
+				plain, left = append(plain, left...), nil
+				slices.Sort(plain)
+			}
+		case 10:
+			for _, x := range left[:min(1, len(left))] {
+				if got, ok := b.Latest(func(i int) bool { return i <= x }); !ok || got < x {
+					t.Fatalf("step %d: the latest up to %d is %d, %v", i, x, got, ok)
+				}
 			}
 		default:
-			b.Add(i, start)
+			b.Add(i, at(i))
 			plain = append(plain, i)
 		}
-		if b.Len() != len(plain) {
-			t.Fatalf("step %d: %d held, want %d", i, b.Len(), len(plain))
+		if b.Len() != len(plain) || b.All() != len(plain)+len(left) {
+			t.Fatalf("step %d: %d of %d held, want %d of %d", i, b.Len(), b.All(), len(plain),
+				len(plain)+len(left))
 		}
 	}
 }
@@ -108,8 +153,9 @@ func TestValidate(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Error(err)
 	}
-	for _, r := range []Rule{{}, {MaxBatch: 1, MaxWait: -1}, {MaxBatch: 1, MaxWait: time.Hour},
-		{MaxBatch: MostBatch + 1}} {
+	for _, r := range []Rule{{}, {MaxBatch: 1, ClosesAt: 1, MaxWait: -1},
+		{MaxBatch: 1, ClosesAt: 1, MaxWait: time.Hour}, {MaxBatch: 1}, {ClosesAt: 1},
+		{MaxBatch: MostBatch + 1, ClosesAt: 1}, {MaxBatch: 1, ClosesAt: MostBatch + 1}} {
 		if r.Validate() == nil {
 			t.Errorf("%+v passes", r)
 		}

@@ -12,13 +12,23 @@ import (
 // The same history gives the same forecasts to the nanosecond, on machines that fuse a product into a sum and
 // on those that do not: two hubs of different make assemble the same round.
 func TestSameForecastsOnEveryMachine(t *testing.T) {
-	const want = "3779aa47de2f141fd3809f64f3be5b7f5d902eed6cc94e83dce9b5d173da5087"
+	const want = "dd0f85a57d22a3af6736b74a2e7743f968d5c0637f743018f47cd151e492aab2"
 	rng := rand.New(rand.NewPCG(20, 28))
 	h := sha256.New()
 	for range 40 {
-		m := NewMeans(DefaultPrior())
-		m.Hint(time.Duration(rng.Int64N(int64(time.Second))))
+		cs := NewClasses(DefaultPrior())
+		var all []*Means
+		for range 1 + rng.IntN(6) {
+			m := NewMeans(DefaultPrior())
+			cs.Enter(Key{}, m)
+			m.Hint(time.Duration(rng.Int64N(int64(time.Second))))
+			all = append(all, m)
+		}
 		for range 250 {
+			m := all[rng.IntN(len(all))]
+			if rng.IntN(20) == 0 {
+				cs.Enter(Key{Context: rng.IntN(3)}, m)
+			}
 			f := Features{Prompt: 1 + rng.IntN(4000), Cached: rng.IntN(3000), MaxTokens: 1 + rng.IntN(1000),
 				InFlight: rng.IntN(16)}
 			m.Learn(f, Observation{Prompt: 1 + rng.IntN(5000), Cached: rng.IntN(3000), Output: rng.IntN(1000),
@@ -26,9 +36,9 @@ func TestSameForecastsOnEveryMachine(t *testing.T) {
 				Cut:           rng.IntN(6) == 0, TTFT: time.Duration(rng.Int64N(int64(3 * time.Second))),
 				ITL: time.Duration(rng.Int64N(int64(time.Second / 4)))})
 			f.InFlight = rng.IntN(16)
-			fmt.Fprintf(h, "%x", m.coef)
+			fmt.Fprintf(h, "%x%x", m.class.coef, m.own)
 			fmt.Fprintln(h, m.Tokens(f.Prompt), int64(m.Forecast(f).TTFT), m.Forecast(f).Output,
-				int64(m.SlowestITL()))
+				int64(m.SlowestITL()), int64(m.ITL()))
 		}
 	}
 	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {

@@ -56,82 +56,117 @@ func (p Prior) Validate() error {
 // Products that go into a sum are converted, though they are floats already: it keeps the compiler from
 // fusing the two, which would round differently on machines with fused multiply-add, and quotes with it.
 
-// Means predicts by running means that forget: TTFT = base + perToken * uncached + perTask * running, fitted
-// by least squares over decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's
-// estimate. Forecasts depend on nothing but what it was made with and what it was taught, in that order, so
-// that the same history gives the same round. Not for concurrent use.
+// Means is what was seen of one agent. It forecasts by what was seen of all agents of its class, as running
+// means that forget: TTFT = base + perToken * uncached + perTask * running, fitted by least squares over
+// decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's estimate. What the
+// agent has for itself is how its TTFT differs, once there is evidence for it, and the slowest time between
+// tokens. Forecasts depend on nothing but what the class was made with and what it was taught, in that order,
+// so that the same history gives the same round. Not for concurrent use.
 type Means struct {
 	prior Prior
-	keep  float64 // what an old observation still counts when a new one comes
+	class *Class
+	seen  evidence
 
-	// Decayed sums of the normal equations of TTFT over (1, uncached/1000, running), in milliseconds.
-	xx   [3][3]float64
-	xy   [3]float64
-	coef [3]float64
-	seen int // TTFTs
-
-	base, fade float64 // the assumed line's height in milliseconds, and what is left of its weight
-
-	ratio, share, itl mean // itl in seconds
-	slowest           float64
+	base     float64    // the height of the line that it says it has, in milliseconds
+	credible bool       // its TTFTs are not far from the others'
+	differs  bool       // from its class: own is the line that it is forecast by
+	own      [3]float64 // the class's, drawn to what was seen of the agent
+	slowest  float64    // seconds
 }
 
-// mean is a running mean that forgets.
+// evidence is the decayed sums of what was seen.
+type evidence struct {
+	count float64 // observations
+
+	line              sums
+	ratio, share, itl mean // itl in seconds
+}
+
+// sums are those of the normal equations of TTFT over (1, uncached/1000, running), in milliseconds.
+type sums struct {
+	xx [3][3]float64
+	xy [3]float64
+	yy float64
+}
+
+func (s *sums) weight() float64 { return s.xx[0][0] }
+
+// enter adds an observation.
+func (s *sums) enter(x [3]float64, y, weight float64) {
+	for i := range x {
+		for j := range x {
+			s.xx[i][j] += float64(weight * x[i] * x[j])
+		}
+		s.xy[i] += float64(weight * x[i] * y)
+	}
+	s.yy += float64(weight * y * y)
+}
+
+// add adds another's sums, as so much of themselves.
+func (s *sums) add(o *sums, share float64) {
+	for i := range s.xx {
+		for j := range s.xx {
+			s.xx[i][j] += float64(share * o.xx[i][j])
+		}
+		s.xy[i] += float64(share * o.xy[i])
+	}
+	s.yy += float64(share * o.yy)
+}
+
+// mean is a mean of what was seen.
 type mean struct{ sum, weight float64 }
 
-func (m *mean) add(x, keep float64) {
-	m.sum, m.weight = float64(m.sum*keep)+x, float64(m.weight*keep)+1
-}
+func (m *mean) add(x float64)  { m.sum, m.weight = m.sum+x, m.weight+1 }
 func (m *mean) value() float64 { return m.sum / m.weight }
 
-// NewMeans returns a predictor that knows nothing but its prior.
+// fade makes what was seen count less.
+func (e *evidence) fade(keep float64) {
+	e.count *= keep
+	for i := range e.line.xx {
+		for j := range e.line.xx {
+			e.line.xx[i][j] *= keep
+		}
+		e.line.xy[i] *= keep
+	}
+	e.line.yy *= keep
+	for _, m := range []*mean{&e.ratio, &e.share, &e.itl} {
+		m.sum, m.weight = m.sum*keep, m.weight*keep
+	}
+}
+
+// NewMeans returns a predictor that knows nothing but its prior, in a class of its own.
 func NewMeans(p Prior) *Means {
-	m := &Means{prior: p, keep: 1 - 1/p.Memory, slowest: p.Slowest.Seconds()}
-	m.ratio = mean{p.Weight, p.Weight}
-	m.share = mean{p.Share * p.Weight, p.Weight}
-	m.assume(ms(p.Base), ms(p.PerToken)*1000, ms(p.PerTask))
+	m := &Means{prior: p, base: ms(p.Base), slowest: p.Slowest.Seconds()}
+	newClass(p).enter(m)
 	return m
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// assume enters the prior as observations at the corners of what prompts look like, so that the equations
-// have a solution from the start.
-func (m *Means) assume(base, perK, perTask float64) {
-	m.xx, m.xy = [3][3]float64{}, [3]float64{}
-	m.base, m.fade = base, 1
-	for _, x := range [][3]float64{{1, 0, 0}, {1, 2, 0}, {1, 0, 4}, {1, 2, 4}} {
-		m.enter(x, base+float64(perK*x[1])+float64(perTask*x[2]), m.prior.Weight/4, 1)
-	}
-	m.fit()
-}
-
-func (m *Means) enter(x [3]float64, y, weight, keep float64) {
-	for i := range x {
-		for j := range x {
-			m.xx[i][j] = float64(m.xx[i][j]*keep) + float64(weight*x[i]*x[j])
-		}
-		m.xy[i] = float64(m.xy[i]*keep) + float64(weight*x[i]*y)
-	}
-}
 
 // Tokens expects how many tokens the agent counts in a prompt that the door estimated at so many.
 func (m *Means) Tokens(estimate int) int {
 	if estimate <= 0 {
 		return 0
 	}
-	return max(1, int(math.Round(float64(estimate)*min(8, m.ratio.value()))))
+	return max(1, int(math.Round(float64(estimate)*m.class.ratio)))
 }
 
 // Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast {
-	uncached := max(1, m.Tokens(f.Prompt)-f.Cached)
-	t := m.coef[0] + float64(m.coef[1]*float64(uncached)/1000) + float64(m.coef[2]*float64(f.InFlight))
-	out := int(math.Round(m.share.value() * float64(f.MaxTokens)))
+	out := int(math.Round(m.class.share * float64(f.MaxTokens)))
 	return Forecast{
-		TTFT:   span(t / 1000),
+		TTFT:   span(m.expect(max(1, m.Tokens(f.Prompt)-f.Cached), f.InFlight) / 1000),
 		Output: min(max(out, min(1, f.MaxTokens)), f.MaxTokens),
 	}
+}
+
+// expect is the TTFT expected of so many tokens to compute beside so many tasks, in milliseconds.
+func (m *Means) expect(uncached, running int) float64 {
+	c := &m.class.coef
+	if m.differs {
+		c = &m.own
+	}
+	return c[0] + float64(c[1]*float64(uncached)/1000) + float64(c[2]*float64(running))
 }
 
 // span turns seconds into a duration between 0 and an hour.
@@ -141,17 +176,20 @@ func span(seconds float64) time.Duration {
 
 // Learn takes in how such a task went.
 func (m *Means) Learn(f Features, o Observation) {
+	m.class.age()
+	e := &m.seen
+	e.count++
 	if f.Prompt > 0 && o.Prompt > 0 {
-		m.ratio.add(min(8, float64(o.Prompt)/float64(f.Prompt)), m.keep)
+		e.ratio.add(min(mostRatio, float64(o.Prompt)/float64(f.Prompt)))
 	}
 	if f.MaxTokens > 0 && !o.Cut {
-		m.share.add(min(1, float64(max(0, o.Output))/float64(f.MaxTokens)), m.keep)
+		e.share.add(min(1, float64(max(0, o.Output))/float64(f.MaxTokens)))
 	}
 	if o.ITL > 0 {
 		s := min(o.ITL.Seconds(), 60)
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
-		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*m.keep)
-		m.itl.add(s, m.keep)
+		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*(1-1/m.prior.Memory))
+		e.itl.add(s)
 	}
 	if o.TTFT > 0 {
 		cached := o.Cached
@@ -159,71 +197,81 @@ func (m *Means) Learn(f Features, o Observation) {
 			cached = f.Cached
 		}
 		uncached := max(1, o.Prompt-cached)
-		m.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, min(ms(o.TTFT), 3.6e6), 1,
-			m.keep)
-		m.seen++
-		m.fade *= m.keep
-		m.fit()
+		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), m.expect(uncached, f.InFlight))
+		e.line.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, ttft, 1)
+	}
+	m.class.learned()
+}
+
+// Hint takes in the mean TTFT that an agent says of itself. It shifts the line that is assumed, as the agent
+// knows its engine better than a table does; the slopes stay. Once the class was seen hints count no
+// more, but for one far below the one in force: that was a mistake, and would weigh on every forecast
+// until many tasks have shown so, of which none might come.
+func (m *Means) Hint(ttft time.Duration) {
+	base := ms(m.prior.Base)
+	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens
+		base = max(0, min(ms(ttft), 3.6e6)-float64(ms(m.prior.PerToken)*500))
+	}
+	if base != m.base && (m.class.weight == 0 || base < m.base/4) {
+		m.base = base
+		m.class.fit()
 	}
 }
 
-// Hint takes in the mean TTFT that an agent says of itself. It shifts the prior, as the agent knows its
-// engine better than a table does; the slopes stay. Once something was measured hints count no more, but for
-// one far below the one in force: that was a mistake, and would weigh on every forecast until many tasks have
-// shown so, of which none might come.
-func (m *Means) Hint(ttft time.Duration) {
-	perK, base := ms(m.prior.PerToken)*1000, ms(m.prior.Base)
-	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens
-		base = max(0, min(ms(ttft), 3.6e6)-perK/2)
-	}
-	switch {
-	case m.seen == 0 && base != m.base:
-		m.assume(base, perK, ms(m.prior.PerTask))
-	case m.seen > 0 && base < m.base/4:
-		lower := float64((m.base - base) * m.fade * m.prior.Weight) // at each corner of assume, a quarter
-		for i, corners := range [3]float64{1, 1, 2} {
-			m.xy[i] -= float64(lower * corners)
-		}
-		m.base = base
-		m.fit()
-	}
+// Line is what agents have in common that are forecast alike.
+type Line struct {
+	class *Class
+	own   *Means // nil: the class's
 }
+
+// Line is the one that m is forecast by. It says the same until [Means.Fits] changes.
+func (m *Means) Line() Line {
+	if m.differs {
+		return Line{m.class, m}
+	}
+	return Line{m.class, nil}
+}
+
+// Fits counts how often what m is forecast by was made anew.
+func (m *Means) Fits() uint64 { return m.class.fits }
 
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
 
-// ITL is the mean time between tokens; 0 while none was measured.
-func (m *Means) ITL() time.Duration {
-	if m.itl.weight == 0 {
+// ITL is the mean time between tokens of the class; 0 while none was measured.
+func (m *Means) ITL() time.Duration { return span(m.class.itl) }
+
+// OwnITL is that of the agent alone; 0 while none was measured.
+func (m *Means) OwnITL() time.Duration {
+	if m.seen.itl.weight == 0 {
 		return 0
 	}
-	return span(m.itl.value())
+	return span(m.seen.itl.value())
 }
 
 // fit solves the normal equations with coefficients held at zero or above: more to compute, or more tasks
 // beside it, never makes an engine faster. Three unknowns leave so few sets of free ones that all are tried,
 // most first.
-func (m *Means) fit() {
+func (s *sums) fit() [3]float64 {
 	for _, free := range [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {1, 2}, {0}, {1}, {2}} {
-		if c, ok := m.solve(free); ok {
-			m.coef = c
-			return
+		if c, ok := s.solve(free); ok {
+			return c
 		}
 	}
-	m.coef = [3]float64{}
+	return [3]float64{}
 }
 
 // solve finds the least squares over the free coefficients, the others being 0; ok if all are sound.
-func (m *Means) solve(free []int) (coef [3]float64, ok bool) {
+func (s *sums) solve(free []int) (coef [3]float64, ok bool) {
 	n := len(free)
 	var a [3][4]float64
 	for i, p := range free {
 		for j, q := range free {
-			a[i][j] = m.xx[p][q]
+			a[i][j] = s.xx[p][q]
 		}
 		// A trace of ridge keeps a column that has never varied from dividing by nothing.
 		a[i][i] += float64(1e-9 * (1 + a[i][i]))
-		a[i][n] = m.xy[p]
+		a[i][n] = s.xy[p]
 	}
 	for i := range n {
 		best := i

@@ -1,0 +1,107 @@
+package hub
+
+import (
+	"souk/bus"
+	"souk/hub/predict"
+	"souk/market"
+)
+
+// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task is
+// quoted once on all of them that hold as much of its prompt and run as many tasks.
+type kind struct {
+	id   int
+	line predict.Line
+}
+
+// kindOf is all that a quote reads of an agent beside its belief and its load.
+type kindOf struct {
+	line     predict.Line
+	model    string
+	price    market.Price
+	tariff   market.Credits
+	context  int
+	template bus.Template
+	measured bool
+	scores   string
+	settle   string
+}
+
+// kinds are those of the agents of the roster.
+type kinds struct {
+	all  map[kindOf]*kind
+	next int
+
+	spare [][]quoted // memory of tasks that wait no more
+}
+
+// kind is the kind of an agent, found again after it was set to nil because what makes it may have changed.
+func (n *Node) kind(a *agent) *kind {
+	if a.kind != nil && a.kind.line == a.predictor.Line() {
+		return a.kind
+	}
+	of := kindOf{line: a.predictor.Line(), model: a.reg.Model, price: a.price, tariff: a.tariff,
+		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle}
+	if a.reg.Template != nil {
+		of.template, of.measured = *a.reg.Template, true
+	}
+	s := &n.kinds
+	k := s.all[of]
+	if k == nil {
+		if len(s.all) > 2*len(n.roster)+16 { // most are of cards and tariffs that are no more
+			clear(s.all)
+			for _, b := range n.roster {
+				b.kind = nil
+			}
+		}
+		s.next++
+		k = &kind{id: s.next, line: of.line}
+		s.all[of] = k
+	}
+	a.kind = k
+	return k
+}
+
+// quoted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that
+// holds so much of the prompt and runs so many tasks.
+type quoted struct {
+	kind    *kind
+	fits    uint64
+	held    int
+	running int
+	quote   quote
+}
+
+// quotesKept bounds the quotes that a task keeps, some 2 KB. One that falls on the place of another takes it:
+// then the other is made again when asked for.
+const quotesKept = 16
+
+// quoted is what t is quoted on a while so many tasks run there. It is good until the next.
+func (n *Node) quoted(t *task, a *agent, running int) *quote {
+	k, fits, held := n.kind(a), a.predictor.Fits(), a.held(t)
+	if t.quotes == nil {
+		t.quotes = n.kinds.take()
+	}
+	q := &t.quotes[uint(k.id+7*running+held>>4)%quotesKept]
+	if q.kind != k || q.fits != fits || q.held != held || q.running != running {
+		*q = quoted{k, fits, held, running, n.quote(t, a, running, held)}
+	}
+	return &q.quote
+}
+
+func (k *kinds) take() []quoted {
+	if n := len(k.spare); n > 0 {
+		q := k.spare[n-1]
+		k.spare = k.spare[:n-1]
+		return q
+	}
+	return make([]quoted, quotesKept)
+}
+
+// unquote gives up the quotes of a task that waits no more.
+func (n *Node) unquote(t *task) {
+	if t.quotes != nil && len(n.kinds.spare) < 64 {
+		clear(t.quotes)
+		n.kinds.spare = append(n.kinds.spare, t.quotes)
+	}
+	t.quotes = nil
+}

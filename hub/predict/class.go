@@ -1,0 +1,337 @@
+package predict
+
+import (
+	"math"
+	"slices"
+
+	"souk/market"
+)
+
+const (
+	// enough observations of an agent to say that it differs from its class, and of the others in a class to
+	// doubt one.
+	enough = 20
+	// doubtful is how many times the forecast, or what part of it, an observation counts as at most.
+	doubtful = 4
+	// mostRatio bounds the tokens of a prompt by the door's estimate.
+	mostRatio = 8
+)
+
+// Key is what agents have in common that are forecast alike.
+type Key struct {
+	Model, Hardware string
+	Context         int // tokens
+	Price           market.Price
+}
+
+// Classes are the classes that somebody is in.
+type Classes struct {
+	prior Prior
+	by    map[Key]*Class
+}
+
+// NewClasses returns none.
+func NewClasses(p Prior) *Classes { return &Classes{p, map[Key]*Class{}} }
+
+// Enter puts an agent into the class of a key. What was seen of it comes along.
+func (cs *Classes) Enter(k Key, m *Means) {
+	c := cs.by[k]
+	if c == nil {
+		c = newClass(cs.prior)
+		c.key = k
+		cs.by[k] = c
+	}
+	if m.class != c {
+		cs.leave(m)
+		c.enter(m)
+	}
+}
+
+// Leave puts an agent into a class of its own, where nobody comes to it.
+func (cs *Classes) Leave(m *Means) {
+	cs.leave(m)
+	newClass(cs.prior).enter(m)
+}
+
+func (cs *Classes) leave(m *Means) {
+	c := m.class
+	c.members = slices.DeleteFunc(c.members, func(o *Means) bool { return o == m })
+	if len(c.members) > 0 {
+		c.fit()
+	} else if cs.by[c.key] == c {
+		delete(cs.by, c.key)
+	}
+}
+
+// Len is how many classes there are.
+func (cs *Classes) Len() int { return len(cs.by) }
+
+// Class forecasts for agents that should be equal: what was seen of one is expected of all. It keeps no sums
+// of its own, but fits those of its members, in the order in which they came, so that an agent that goes
+// takes with it what it said. No agent says much about the others:
+//
+//   - an agent that differs counts for itself alone: see differ, and credit for those that differ much;
+//   - where two others have been seen, an observation counts as at most doubtful times the forecast, or its part,
+//     and an agent as at most as much as all others together;
+//   - a mean is of what the agents' own means say, each within bounds.
+//
+// What is seen fades with what is seen of others, too: an agent that was unlucky, and is not asked any more
+// for that, is soon expected to be like the others again.
+type Class struct {
+	prior   Prior
+	key     Key
+	members []*Means
+
+	coef              [3]float64 // of TTFT, in milliseconds: base, per 1000 tokens to compute, per task
+	ratio, share, itl float64
+
+	weight float64 // TTFTs that the last fit was made of
+	active int     // agents that they are of
+	keep   float64 // what an observation counts when the next one comes
+	fits   uint64
+	since  int // observations since the last fit
+	every  int // so many are fitted together: in a class of many one changes little
+	faded  int // observations that what was seen before has not faded for yet
+
+	own []float64 // scratch
+}
+
+func newClass(p Prior) *Class { return &Class{prior: p} }
+
+func (c *Class) enter(m *Means) {
+	m.class = c
+	c.members = append(c.members, m)
+	c.fit()
+}
+
+// age lets what was seen fade, before something new is.
+func (c *Class) age() {
+	if c.since > 0 || c.faded == 0 {
+		return
+	}
+	keep := 1.0
+	for range c.faded {
+		keep *= c.keep
+	}
+	c.faded = 0
+	for _, m := range c.members {
+		m.seen.fade(keep)
+	}
+}
+
+// learned fits the class again when there is enough that is new.
+func (c *Class) learned() {
+	c.since++
+	c.faded++
+	if c.since >= c.every {
+		c.fit()
+	}
+}
+
+// believed is what a TTFT of m counts as that was forecast otherwise. Of two nobody knows who is wrong.
+func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
+	if c.weight-m.seen.line.weight() < enough || c.active < 3 {
+		return ttft
+	}
+	forecast = max(forecast, 1) // a forecast of nothing must be able to grow
+	return min(max(ttft, forecast/doubtful), forecast*doubtful)
+}
+
+// fit makes the class's forecast of what was seen of its members.
+func (c *Class) fit() {
+	c.fits++
+	c.since = 0
+	count, active := c.seen(func(e *evidence) float64 { return e.count })
+	c.keep = 1 - 1/(c.prior.Memory*float64(active))
+	c.every = max(1, min(len(c.members), int(count))/16)
+
+	c.ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.ratio }))
+	c.share = c.mean(c.prior.Share, c.prior.Weight, func(e *evidence) *mean { return &e.share })
+	c.itl = c.mean(0, 0, func(e *evidence) *mean { return &e.itl })
+
+	c.weight, c.active = c.seen(func(e *evidence) float64 { return e.line.weight() })
+	base, perK, perTask := c.hinted(), ms(c.prior.PerToken)*1000, ms(c.prior.PerTask)
+	assumed := corners([3]float64{base, perK, perTask}, c.prior.Weight*c.left(c.weight, c.active))
+	c.credit()
+	c.coef = c.line(assumed)
+	if !c.differ() {
+		return
+	}
+	c.coef = c.line(assumed)
+	for _, m := range c.members {
+		if m.differs {
+			own := corners(c.coef, c.prior.Weight)
+			own.add(&m.seen.line, 1)
+			n := m.seen.line.weight()
+			for i, x := range own.fit() {
+				m.own[i] = c.coef[i] + float64((x-c.coef[i])*n/(n+enough))
+			}
+		}
+	}
+}
+
+// seen is how much of something was seen of all members, and of how many at all.
+func (c *Class) seen(pick func(*evidence) float64) (all float64, active int) {
+	for _, m := range c.members {
+		w := pick(&m.seen)
+		if all += w; w >= 1 {
+			active++
+		}
+	}
+	return all, max(1, active)
+}
+
+// left is what part is left of the prior's weight, when so much was seen of so many agents.
+func (c *Class) left(all float64, active int) float64 {
+	return max(0, 1-all/(c.prior.Memory*float64(active)))
+}
+
+// say is what part of what was seen of an agent counts, when so much was of all.
+func say(own, all float64) float64 {
+	if others := all - own; others >= enough && own > others {
+		return others / own
+	}
+	return 1
+}
+
+// mean is the mean of what the members' own means say, and of what is assumed at so much weight.
+func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float64 {
+	all, active := c.seen(func(e *evidence) float64 { return pick(e).weight })
+	weight *= c.left(all, active)
+	least, most := c.bounds(pick)
+	sum := float64(assumed * weight)
+	for _, m := range c.members {
+		if o := pick(&m.seen); o.weight > 0 {
+			w := float64(o.weight * say(o.weight, all))
+			sum += float64(w * min(max(o.value(), least), most))
+			weight += w
+		}
+	}
+	if weight == 0 {
+		return assumed
+	}
+	return sum / weight
+}
+
+// bounds are those within which what a member says is believed: a quarter around the median where three have
+// said enough, else more. Of two nobody knows who is wrong.
+func (c *Class) bounds(pick func(*evidence) *mean) (least, most float64) {
+	for _, b := range []struct{ weight, factor float64 }{{enough, 1.25}, {1, doubtful}} {
+		c.own = c.own[:0]
+		for _, m := range c.members {
+			if o := pick(&m.seen); o.weight >= b.weight {
+				c.own = append(c.own, o.value())
+			}
+		}
+		if len(c.own) > 2 {
+			return c.median() / b.factor, c.median() * b.factor
+		}
+	}
+	return 0, math.Inf(1)
+}
+
+// median is the lower median of own.
+func (c *Class) median() float64 {
+	slices.Sort(c.own)
+	return c.own[(len(c.own)-1)/2]
+}
+
+// corners is a line as observations at the corners of what prompts look like, so that the equations have a
+// solution from the start.
+func corners(line [3]float64, weight float64) (s sums) {
+	for _, x := range [][3]float64{{1, 0, 0}, {1, 2, 0}, {1, 0, 4}, {1, 2, 4}} {
+		s.enter(x, line[0]+float64(line[1]*x[1])+float64(line[2]*x[2]), weight/4)
+	}
+	return s
+}
+
+// hinted is the lower median of the bases that the members say they have.
+func (c *Class) hinted() float64 {
+	c.own = c.own[:0]
+	for _, m := range c.members {
+		c.own = append(c.own, m.base)
+	}
+	return c.median()
+}
+
+// line is fitted to what is assumed and what was seen of the members that are like the others.
+func (c *Class) line(all sums) [3]float64 {
+	for _, m := range c.members {
+		if m.credible && !m.differs {
+			all.add(&m.seen.line, say(m.seen.line.weight(), c.weight))
+		}
+	}
+	return all.fit()
+}
+
+// credit finds whose answers are believed for a first line: those that took, by what the prior expects of
+// such tasks, between doubtful times and such a part of what the median agent took.
+func (c *Class) credit() {
+	taken := func(m *Means) float64 {
+		s := &m.seen.line
+		expected := float64(ms(c.prior.Base)*s.xx[0][0]) + float64(ms(c.prior.PerToken)*1000*s.xx[0][1]) +
+			float64(ms(c.prior.PerTask)*s.xx[0][2])
+		if expected == 0 {
+			expected = s.xx[0][0]
+		}
+		return s.xy[0] / expected
+	}
+	c.own = c.own[:0]
+	for _, m := range c.members {
+		m.differs, m.credible = false, false
+		if m.seen.line.weight() > 0 {
+			c.own = append(c.own, taken(m))
+		}
+	}
+	if len(c.own) == 0 {
+		return
+	}
+	median := c.median()
+	for _, m := range c.members {
+		if m.seen.line.weight() > 0 {
+			t := taken(m)
+			m.credible = t >= median/doubtful && t <= median*doubtful
+		}
+	}
+}
+
+// differ finds the members that are unlike the others, and says whether there are any: the TTFT of such a one
+// is off the class's line further than the median agent's is, after enough observations, by more than three
+// standard errors and a tenth of the base.
+func (c *Class) differ() (any bool) {
+	c.own = c.own[:0]
+	for _, m := range c.members {
+		if m.seen.line.weight() >= enough {
+			off, _ := m.seen.line.off(&c.coef)
+			c.own = append(c.own, off)
+		}
+	}
+	if len(c.own) < 2 {
+		return false
+	}
+	median := c.median()
+	for _, m := range c.members {
+		if m.seen.line.weight() < enough {
+			continue
+		}
+		off, deviates := m.seen.line.off(&c.coef)
+		if by := math.Abs(off - median); by > 3*deviates && by > c.coef[0]/10 {
+			m.differs, any = true, true
+		}
+	}
+	return any
+}
+
+// off is how far the observations are off a line in the mean, and the standard error of that.
+func (s *sums) off(coef *[3]float64) (mean, deviates float64) {
+	n, fitted, squares := s.weight(), 0.0, s.yy
+	for i, a := range coef {
+		fitted += float64(a * s.xx[0][i])
+		squares -= float64(2 * a * s.xy[i])
+		for j, b := range coef {
+			squares += float64(a * b * s.xx[i][j])
+		}
+	}
+	mean = (s.xy[0] - fitted) / n
+	return mean, math.Sqrt(max(0, squares/n-float64(mean*mean)) / n)
+}

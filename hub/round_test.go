@@ -1,0 +1,267 @@
+package hub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// crowdHouse is a house with room for so many tasks, of which one client may have all.
+func crowdHouse(t *testing.T, waiting int, change func(*Config)) *house {
+	return newHouse(t, func(c *Config) {
+		c.MaxWaiting, c.MaxWaitingPerClient, c.MaxPerClient = waiting, waiting, c.MaxOpen
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// busy gives an agent's slots to ann, and returns their dispatches.
+func (h *house) busy(id, model string, slots int) (running []bus.Dispatch) {
+	h.t.Helper()
+	h.join(id, model, slots, 0.9, card(1, 1, 4))
+	for i := range slots {
+		id := fmt.Sprintf("%s-%d", id, i)
+		h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Model = model })))
+		d := h.take("ann", id)
+		h.accept(d)
+		running = append(running, d)
+	}
+	return running
+}
+
+// ends completes a dispatch that was accepted.
+func (h *house) ends(d bus.Dispatch) {
+	h.t.Helper()
+	h.must(h.step(completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 10})))
+}
+
+// A bid worth a thousand times more than 2,000 that came before it is served with the next free slot that
+// suits it.
+func TestADearBidIsServedNext(t *testing.T) {
+	h := crowdHouse(t, 2048, nil)
+	first := h.busy("a-1", "llama", 1)[0]
+	other := h.busy("a-2", "qwen", 1)[0]
+	for i := range 2000 {
+		client := fmt.Sprint("c", i%8)
+		h.prepaid[client] = 1000 * market.Credit
+		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), worth(market.Credit/1000))))
+		if i%50 == 0 {
+			h.run()
+		}
+	}
+	h.run()
+	h.must(h.step(h.task("bob", "dear", worth(market.Credit), func(m *bus.Task) { m.Model = "llama" })))
+	h.pass(time.Second)
+	if h.n.waiting != 2001 || len(h.dispatched) > 0 {
+		t.Fatalf("%d wait, dispatched are %s", h.n.waiting, h.running())
+	}
+	h.ends(other)
+	if len(h.dispatched) != 1 || h.dispatched[0].Task.Client == "bob" {
+		t.Fatalf("a slot of another model went to %s", h.running())
+	}
+	h.dispatched = nil
+	h.ends(first)
+	if h.running() != "bob/dear>a-1" {
+		t.Fatalf("the slot went to %s", h.running())
+	}
+	rec := h.lastRound()
+	if p := rec.Round.Pruned; len(rec.Round.Tasks) > 20 || p.Tasks < 1900 || p.Beyond != 0 {
+		t.Errorf("%d tasks are in the record, pruned are %+v", len(rec.Round.Tasks), p)
+	}
+	h.audited()
+}
+
+// The record of a round is smaller than what was weighed, and its welfare is that of all. Whoever was left out
+// is told the truth: outbid is who had something to win, and only who had; who had nothing met prices too
+// dear for it.
+func TestWhatARoundMeansToThoseItLeaves(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	fates, smaller := map[fate]int{}, 0
+	for n := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, n))
+		h := newHouse(t, func(c *Config) {
+			c.Batch.Eager, c.Batch.ClosesAt = false, 1000
+			c.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[n%2]
+		})
+		for i := range 2 + rng.IntN(5) {
+			h.joinTiers(fmt.Sprint("a-", i), 0.4+rng.Float64()/2, market.Tier{Slots: 1, Toll: -1_000_000},
+				market.Tier{Slots: 1 + rng.IntN(2), Toll: -2_000_000})
+		}
+		for i := range 30 {
+			client := fmt.Sprint("c", rng.IntN(6))
+			h.prepaid[client] = 1000 * market.Credit
+			h.must(h.step(h.task(client, fmt.Sprint("t", i), worth(1_000_000<<rng.IntN(8)))))
+		}
+		h.pass(10 * time.Millisecond)
+		s := &h.n.round
+		whole := s.whole
+		whole.Tasks, whole.Edges = slices.Clone(whole.Tasks), slices.Clone(whole.Edges)
+		whole.Sort()
+		all, err := market.Clear(whole)
+		h.must(err)
+		rec := h.lastRound()
+		if rec.Round.Number != s.whole.Number || rec.Outcome.Welfare != all.Welfare {
+			t.Fatalf("round %d: welfare is %s, of all that wait %s", n, rec.Outcome.Welfare, all.Welfare)
+		}
+		if len(rec.Round.Edges)+rec.Round.Pruned.Edges != len(s.whole.Edges) {
+			t.Fatalf("round %d: %d of %d edges are in the record, %+v", n, len(rec.Round.Edges),
+				len(s.whole.Edges), rec.Round.Pruned)
+		}
+		if len(rec.Round.Edges) < len(s.whole.Edges)/2 {
+			smaller++
+		}
+		gain := map[*task]bool{}
+		for _, e := range s.whole.Edges {
+			if e.Weight(s.whole.Agents[e.Agent].Tiers[0], s.whole.Fee) >= 0 {
+				gain[s.edged[e.Task]] = true
+			}
+		}
+		for _, task := range s.edged {
+			if task.state != waiting {
+				continue
+			}
+			want := dear
+			if gain[task] {
+				want = outbid
+			}
+			if task.fate != want || (task.rounds > 0) != (want == outbid) || (task.dear > 0) != (want == dear) {
+				t.Fatalf("round %d: to %s it meant %d, want %d; it lost %d rounds, and %d were too dear", n,
+					task.id, task.fate, want, task.rounds, task.dear)
+			}
+			fates[want]++
+		}
+	}
+	if fates[outbid] == 0 || fates[dear] == 0 || smaller == 0 {
+		t.Errorf("fates %v, %d records of less than half: the test sees little", fates, smaller)
+	}
+}
+
+// A round that is at its limit leaves out who came last, says so, and is followed by another at once.
+func TestARoundAtItsLimitSaysSo(t *testing.T) {
+	for _, pricing := range []string{market.PricingVCG, market.PricingPosted} {
+		h := newHouse(t, func(c *Config) { c.Batch.MaxBatch, c.Pricing = 4, pricing })
+		h.join("a-1", "llama", 20, 0.9, card(1, 1, 4))
+		h.join("a-2", "llama", 20, 0.8, card(1, 1, 4))
+		h.grants = append(h.grants, bus.Grant{Number: 1, Client: "ann", Hub: "hub-math",
+			Amount: 100 * market.Credit})
+		h.n.requestMissed()
+		h.run()
+		for i := range 10 {
+			h.now = h.now.Add(time.Microsecond)
+			h.must(h.n.Step(h.now, h.task("ann", fmt.Sprintf("t%d", 9-i), worth(market.Credit<<(i%3)))))
+		}
+		h.run()
+		var story []string
+		for _, f := range h.frames {
+			for _, r := range f.Records {
+				if r.Kind != ledger.KindRound {
+					continue
+				}
+				line := fmt.Sprint(r.Round.Round.Pruned.Beyond, " beyond:")
+				for _, x := range r.Round.Round.Tasks {
+					line += " " + string(x.ID)
+				}
+				story = append(story, line)
+			}
+		}
+		if want := []string{"6 beyond: ann/t6 ann/t7 ann/t8 ann/t9", "2 beyond: ann/t2 ann/t3 ann/t4 ann/t5",
+			"0 beyond: ann/t0 ann/t1"}; !slices.Equal(story, want) {
+			t.Errorf("%s: %q, want %q", pricing, story, want)
+		}
+		h.audited()
+	}
+}
+
+// Hundreds that wait for a slot cost nothing while there is no news of one: no round is made for them, by time
+// or by what others find in free slots that do not suit them.
+func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
+	h := crowdHouse(t, 2048, nil)
+	running := h.busy("a-1", "qwen", 1)[0]
+	for i := range 300 {
+		h.must(h.n.Step(h.now, h.task("bob", fmt.Sprint("w", i), func(m *bus.Task) { m.Model = "qwen" })))
+	}
+	h.run()
+	made := func(what string, want uint64, line int, f func()) {
+		t.Helper()
+		before := h.n.round.made
+		f()
+		if got := h.n.round.made - before; got != want || want > 0 && len(h.n.round.tasks) != line {
+			t.Errorf("%s: %d rounds were made, the last of %d, want %d of %d", what, got,
+				len(h.n.round.tasks), want, line)
+		}
+		if h.wake.IsZero() || !h.wake.After(h.now) {
+			t.Errorf("%s: the hub wants to be woken at once, for nothing", what)
+		}
+	}
+	made("an agent of another model comes", 1, 300, func() { h.join("a-2", "llama", 20, 0.9, card(1, 1, 4)) })
+	made("time passes", 0, 0, func() {
+		for range 1000 {
+			h.pass(time.Millisecond)
+		}
+	})
+	say := func(slots int, price market.Price) {
+		h.must(h.step(&bus.Summary{Agent: "a-2", Boot: 1, Seq: h.n.lookup("a-2").seq + 1, State: bus.StateReady,
+			Slots: slots, Price: price}))
+	}
+	made("the agent says what it said", 0, 0, func() { say(20, card(1, 1, 4)) })
+	made("others come and go, one by one", 10, 1, func() {
+		for i := range 10 {
+			h.must(h.step(h.task("ann", fmt.Sprint("other-", i), func(m *bus.Task) { m.Model = "llama" })))
+			h.dispatched = nil
+		}
+	})
+	made("the agent's card changes", 1, 300, func() { say(20, card(1, 1, 2)) })
+	made("it has fewer slots", 0, 0, func() { say(10, card(1, 1, 2)) })
+	made("the card changes where no slot is free", 0, 0, func() { say(10, card(1, 1, 1)) })
+	made("it has more slots", 1, 300, func() { say(12, card(1, 1, 1)) })
+	made("the slot comes free", 1, 300, func() { h.ends(running) })
+	h.audited()
+}
+
+// What a round of one task, served, writes down does not grow with the fleet, be its agents alike or each
+// with a card of its own, and be the session known or new.
+func TestARecordDoesNotGrowWithTheFleet(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		size := map[int]int{}
+		for _, fleet := range []int{16, 1000} {
+			h := newHouse(t, nil)
+			for i := range fleet {
+				price := card(1, 1, 4)
+				if own {
+					price.Out += market.Credits(i)
+				}
+				h.must(h.n.Join(h.now, registration(fmt.Sprintf("a-%04d", i), "llama", 4, 0.9, price)))
+			}
+			h.run()
+			served := map[string]bool{}
+			before := len(h.frames)
+			for i := range 64 {
+				h.now = h.now.Add(time.Millisecond)
+				h.must(h.step(h.task("ann", fmt.Sprint("t", i), func(m *bus.Task) { m.Session = fmt.Sprint("s", i%16) })))
+				d := h.dispatched[0]
+				h.dispatched = nil
+				served[h.agentOf(d)] = true
+				h.serve(d, market.Usage{Prompt: 100, Output: 10})
+			}
+			for i := range h.frames[before:] {
+				size[fleet] += len(ledger.AppendFrame(nil, &h.frames[before+i]))
+			}
+			if !own && len(served) < 8 {
+				t.Errorf("%d equal agents: %d of them served 16 sessions", fleet, len(served))
+			}
+			h.audited()
+		}
+		t.Logf("cards of their own: %v; %d bytes a task of 16 agents, %d of 1,000", own, size[16]/64, size[1000]/64)
+		if size[1000] > size[16]*6/5 {
+			t.Errorf("cards of their own: %v: %d bytes of 16 agents, %d of 1,000", own, size[16], size[1000])
+		}
+	}
+}
