@@ -149,20 +149,16 @@ func (n *Node) passing(t *task, p *purse) bool {
 
 // setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an
 // ordinary answer short, and not beyond what an agent has context for: a max_tokens of a million is common,
-// and an answer of a million tokens is not.
+// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, is as patient as
+// any: what a second costs it follows what it said.
 func (n *Node) setTerms(t *task) error {
-	d := n.cfg.Terms
-	t.terms = market.Terms{Delta: d.Delta, Patience: d.Patience}
+	output := t.msg.MaxTokens
+	if most := n.longest(); most > 0 {
+		output = min(output, most)
+	}
+	t.terms = n.cfg.Terms.Of(t.msg.Prompt.Tokens, output)
 	if w := t.msg.Terms.Worth; w != nil && *w != 0 {
-		t.terms.Worth = *w
-	} else {
-		each := market.Price{Miss: d.Worth, Out: d.Worth}
-		output := t.msg.MaxTokens
-		if most := n.longest(); most > 0 {
-			output = min(output, most)
-		}
-		t.terms.Worth = min(each.Cost(market.Usage{Prompt: t.msg.Prompt.Tokens, Output: output}),
-			market.MaxWorth)
+		t.terms.Worth, t.terms.Patience = *w, n.cfg.Terms.Patience
 	}
 	if x := t.msg.Terms.Delta; x != nil && *x != 0 {
 		t.terms.Delta = *x

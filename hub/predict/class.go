@@ -71,8 +71,8 @@ func (cs *Classes) Len() int { return len(cs.by) }
 // takes with it what it said. No agent says much about the others:
 //
 //   - an agent that differs counts for itself alone: see differ, and credit for those that differ much;
-//   - where two others have been seen, an observation counts as at most doubtful times the forecast, or its part,
-//     and an agent as at most as much as all others together;
+//   - where two others have been seen, an observation counts as at most doubtful times the forecast, or its
+//     part, and an agent as at most as much as all others together;
 //   - a mean is of what the agents' own means say, each within bounds.
 //
 // What is seen fades with what is seen of others, too: an agent that was unlucky, and is not asked any more

@@ -254,8 +254,8 @@ func TestAgentsChangeTheirClass(t *testing.T) {
 	}
 }
 
-// Whatever agents say, and however they change their classes, forecasts are finite and grow with the work, and
-// there are no more classes than agents.
+// Whatever agents say, and however they change their classes, forecasts are finite and grow with the work,
+// and there are no more classes than agents.
 func TestHostileClasses(t *testing.T) {
 	e := newEngine(t)
 	odd := func() int {

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"souk/hub"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
 )
@@ -42,6 +43,8 @@ var Traces = []Trace{
 	{"crowd", "mtrag with 128 callers for 64 slots", load{callers: 128}.setting},
 	{"spread", "crowd, where callers tell worths that differ a hundredfold",
 		load{callers: 128, spread: true}.setting},
+	{"sized", "crowd, where all are patient for ten seconds: a second costs a task the more, the longer it is",
+		load{callers: 128, terms: asPatient()}.setting},
 	{"open", "mtrag, 12 conversations begin in a second, at random", load{rate: 12}.setting},
 	{"quac", "questions about an article each, QuAC, 64 callers",
 		load{file: "quac.jsonl", callers: 64}.setting},
@@ -70,6 +73,14 @@ type load struct {
 	profile  string  // of the engines
 	blocks   int     // of an engine's cache; more than is used at once
 	spread   bool
+	terms    hub.Terms
+}
+
+// asPatient are terms under which all tasks are as patient.
+func asPatient() hub.Terms {
+	t := hub.Default().Terms
+	t.Tokens = 0
+	return t
 }
 
 func (l load) setting(engines int) (Setting, error) {
@@ -97,7 +108,7 @@ func (l load) setting(engines int) (Setting, error) {
 	}
 	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
 		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Arrive: arrive,
-		Spread: l.spread,
+		Spread: l.spread, Terms: l.terms,
 		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
 			Blocks: cmp.Or(l.blocks, blocks), BlockSize: blockSize},
 		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
@@ -211,6 +222,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	}
 	o := NewMarketOptions(s)
 	o.Hub, o.Named = cfg, named || names
+	o.Hub.Terms = cmp.Or(s.Terms, o.Hub.Terms)
 	m, err := NewMarket(o)
 	if err != nil {
 		return f, err

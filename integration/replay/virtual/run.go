@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ type Setting struct {
 	Tasks  int           // asked in all; then the run ends when all are answered
 	Length time.Duration // instead: nobody asks after that
 
-	Spread bool // worths are told, and differ a hundredfold; else the market's defaults
+	Spread bool      // worths are told, and differ a hundredfold
+	Terms  hub.Terms // else these are the market's defaults; none: those it is delivered with
 	Seed   uint64
 
 	Hop    time.Duration // that a message takes
@@ -253,15 +255,8 @@ func (s *Setting) terms(q *Request) Terms {
 	if s.Spread {
 		return spread(q.lots)
 	}
-	return undeclared(q)
-}
-
-// undeclared are the terms that a hub gives a task without any.
-func undeclared(q *Request) Terms {
-	c := hub.Default()
-	each := market.Price{Miss: c.Terms.Worth, Out: c.Terms.Worth}
-	worth := each.Cost(market.Usage{Prompt: q.Prompt, Output: c.MaxTokens})
-	return Terms{market.Terms{Worth: worth, Delta: c.Terms.Delta, Patience: c.Terms.Patience}, false}
+	c := hub.Default() // a hub gives these to a task without any
+	return Terms{cmp.Or(s.Terms, c.Terms).Of(q.Prompt, c.MaxTokens), false}
 }
 
 // hop is how far the policy stands from the engines.
