@@ -87,7 +87,7 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 		if tries == 0 {
 			p.sortArrivals()
 		}
-		// Those up to the last that has room stay, and some tasks that went because of those behind it return.
+		// Those up to the last that has room stay; some tasks that went because of others behind it return.
 		if first = p.through(limit); tries == maxTries {
 			first = limit
 		}
@@ -468,7 +468,7 @@ func (p *Pruner) others(list []item, lo, hi, show int) []item {
 func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	r, k := p.round, &p.kept
 	if len(k.Tasks) == 0 {
-		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others = nil, nil, nil, nil, nil
+		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others, r.Parts = nil, nil, nil, nil, nil, nil
 		return
 	}
 	tasks := make([]Task, 0, len(k.Tasks))
@@ -520,6 +520,16 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	}
 	for at, i := range k.Edges {
 		edges[at] = place(i)
+	}
+	tolls := r.Parts
+	r.Parts = nil
+	for at, i := range k.Edges {
+		if len(tolls) > 0 && tolls[i] != (Toll{}) { // none are written where none of what is left is charged
+			if r.Parts == nil {
+				r.Parts = make([]Toll, len(k.Edges))
+			}
+			r.Parts[at] = tolls[i]
+		}
 	}
 	r.Others = nil
 	if n := len(edges); len(others) > 0 {

@@ -46,13 +46,19 @@ func AppendFree(dst, tiers []Tier, taken, least int) []Tier {
 	return dst
 }
 
-// Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll and
-// minus the flat fee.
-func (r *Round) Tolls(a Award) (congestion, regime, fee Credits) {
-	i, ok := slices.BinarySearchFunc(r.Agents, a.Agent,
-		func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+// Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll, what
+// else its edge is charged for, and minus the flat fee.
+func (r *Round) Tolls(a Award) (congestion, regime Credits, parts Toll, fee Credits) {
+	i, ok := r.place(a.Agent)
 	if ok && a.Tier >= 0 && a.Tier < len(r.Agents[i].Tiers) {
 		congestion = r.Agents[i].Tiers[a.Tier].Toll
 	}
-	return congestion, a.Toll - congestion + r.Fee, -r.Fee
+	if len(r.Parts) > 0 {
+		t, _ := slices.BinarySearchFunc(r.Tasks, a.Task,
+			func(t Task, id TaskID) int { return cmp.Compare(t.ID, id) })
+		if e, ok := slices.BinarySearchFunc(r.Edges, Edge{Task: t, Agent: i}, compareEdges); ok {
+			parts = r.Parts[e]
+		}
+	}
+	return congestion, a.Toll - congestion - parts.Line - parts.Age - parts.Load + r.Fee, parts, -r.Fee
 }
