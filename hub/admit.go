@@ -39,6 +39,7 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
 	t.timer.owner = t
+	t.since, _ = n.book.LastRound()
 	n.read(t, m)
 	if r := n.judgeTime(t); r != nil {
 		return n.refuseWith(m, r)

@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/batch"
+	"souk/hub/line"
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/regime"
@@ -30,6 +31,7 @@ type Config struct {
 	Rule   `yaml:",inline"`
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
+	Crowd  line.Params    `yaml:"crowd"`  // waiting for a full agent, and tolls for those who wait
 	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 	Tiers bool `yaml:"tiers"`
 
@@ -143,6 +145,7 @@ func Default() Config {
 		Prior:  predict.DefaultPrior(),
 		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient},
 		Regime: regime.Default(),
+		Crowd:  line.Default(),
 		Tiers:  true,
 
 		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second, Tokens: 2048},
@@ -214,7 +217,7 @@ func (c Config) Validate() error {
 		err  error
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
-		{"regime", c.Regime.Validate()}, {"terms", c.Terms.validate()},
+		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
 	} {
 		if part.err != nil {
 			wrong("%s: %w", part.name, part.err)

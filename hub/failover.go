@@ -87,7 +87,7 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 func (n *Node) gone(a *agent) {
 	n.stats.agent(a.id).Gone++
 	a.silentFrom = 0
-	n.status.changed = true
+	n.news() // who waits for it may do better now
 	for _, h := range slices.Clone(a.holds) {
 		if t := h.task; t.msg != nil && !t.msg.Stream &&
 			n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {

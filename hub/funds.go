@@ -47,6 +47,7 @@ const TreasuryTimeout = 2 * time.Second
 // purse is a client's money at this hub, beyond what the book says.
 type purse struct {
 	client   string
+	number   int            // of the purse, none has had before
 	open     int            // tasks
 	waiting  int            // of them, those that wait for a slot
 	reserved market.Credits // by tasks that wait: not yet held
@@ -229,7 +230,8 @@ func (n *Node) unanswered(a *request) {
 func (n *Node) purse(client string) *purse {
 	p := n.purses[client]
 	if p == nil {
-		p = &purse{client: client}
+		n.crowd.numbers++
+		p = &purse{client: client, number: n.crowd.numbers}
 		n.purses[client] = p
 	}
 	return p
@@ -241,14 +243,19 @@ const idlePurses = 4096
 // openPurse counts a task in.
 func (n *Node) openPurse(client string) {
 	n.open++
-	n.purse(client).open++
+	p := n.purse(client)
+	if p.open++; p.open == 1 {
+		n.crowd.clients++
+	}
 }
 
 // closePurse counts a task out.
 func (n *Node) closePurse(client string) {
 	n.open--
 	p := n.purses[client]
-	p.open--
+	if p.open--; p.open == 0 {
+		n.crowd.clients--
+	}
 	n.startIdle(p)
 }
 

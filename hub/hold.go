@@ -8,6 +8,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/predict"
+	"souk/hub/prefix"
 	"souk/ledger"
 	"souk/market"
 )
@@ -24,6 +25,8 @@ type hold struct {
 	features predict.Features
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
+	ttft     time.Duration // expected
+	run      prefix.Run    // of it, in what its agent is believed to hold
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0
@@ -252,6 +255,7 @@ func (n *Node) close(h *hold) {
 	}
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
+	a.belief.Ended(h.run)
 	for i, o := range a.holds {
 		if o == h {
 			a.holds = append(a.holds[:i], a.holds[i+1:]...)
@@ -457,12 +461,10 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
 	})
-	if t.session != 0 {
-		cached := c.Usage.Cached
-		if c.NoCacheReport {
-			cached = -1
-		}
-		used, expected := c.Usage, h.features.Cached
-		a.belief.Served(n.now, t.session, t.msg.Prompt, used.Prompt, used.Output, cached, expected)
+	cached := c.Usage.Cached
+	if c.NoCacheReport {
+		cached = -1
 	}
+	a.belief.Served(n.now, h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
+	h.run = prefix.Run{}
 }

@@ -50,6 +50,7 @@ func testConfig() Config {
 	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
 	c.Labels = []string{"gsm8k"}
 	c.DrainTimeout = 2 * time.Second
+	c.Crowd.Beside = 0 // few agents of tests have tiers, and what a test says of premiums is to be simple
 	return c
 }
 
@@ -234,10 +235,13 @@ func (h *house) task(client, id string, change ...func(*bus.Task)) *bus.Task {
 	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		MaxTokens: 100,
 		Session:   "s-" + id, Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
-			Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
+			Marks: []bus.Mark{{Bytes: 400}}},
 		Inbox: "inbox." + client + "." + id}
 	for _, c := range change {
 		c(m)
+	}
+	if marks := m.Prompt.Marks; len(marks) == 1 && marks[0].Hash == 0 { // every session has its own text
+		marks[0].Hash = bus.SessionKey(client, m.Session)
 	}
 	return m
 }

@@ -66,7 +66,7 @@ func (n *Node) kind(a *agent) *kind {
 type quoted struct {
 	kind    *kind
 	fits    uint64
-	held    int
+	held    held
 	running int
 	quote   quote
 }
@@ -77,11 +77,11 @@ const quotesKept = 16
 
 // quoted is what t is quoted on a while so many tasks run there. It is good until the next.
 func (n *Node) quoted(t *task, a *agent, running int) *quote {
-	k, fits, held := n.kind(a), a.predictor.Fits(), a.held(t)
+	k, fits, held := n.kind(a), a.predictor.Fits(), a.expect(t)
 	if t.quotes == nil {
 		t.quotes = n.kinds.take()
 	}
-	q := &t.quotes[uint(k.id+7*running+held>>4)%quotesKept]
+	q := &t.quotes[uint(k.id+7*running+held.cached>>4)%quotesKept]
 	if q.kind != k || q.fits != fits || q.held != held || q.running != running {
 		*q = quoted{k, fits, held, running, n.quote(t, a, running, held)}
 	}

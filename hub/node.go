@@ -14,6 +14,7 @@ import (
 	"souk/bus"
 	"souk/hub/batch"
 	"souk/hub/predict"
+	"souk/hub/prefix"
 	"souk/ledger"
 	"souk/market"
 )
@@ -105,12 +106,14 @@ type Node struct {
 	closing  bool   // the hub ends: see Close
 	notEnded string // why the treasury has not ended it
 
-	roster  []*agent         // sorted by id
-	classes *predict.Classes // of those that are forecast alike
-	kinds   kinds
-	batch   *batch.Batch[*task]
-	room    room
-	round   scratch
+	roster   []*agent         // sorted by id
+	classes  *predict.Classes // of those that are forecast alike
+	prefixes *prefix.Index    // what they are believed to hold
+	kinds    kinds
+	batch    *batch.Batch[*task]
+	room     room
+	round    scratch
+	crowd    crowd
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
@@ -150,9 +153,11 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
+		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		stats: newStats(),
 	}
+	n.crowd.again.owner = &n.crowd
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil
 }

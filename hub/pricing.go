@@ -154,6 +154,9 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	if errors.Is(err, market.ErrStopped) {
 		n.stats.Stopped++
 		r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
+		for i := range r.Tasks {
+			r.Tasks[i].Wait = nil // nobody waits by choice at posted prices
+		}
 		o, err = market.Clear(*r)
 	}
 	if err == nil {

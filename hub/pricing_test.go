@@ -46,7 +46,7 @@ func TestPostedPrices(t *testing.T) {
 // A round whose solve has to be stopped has no prices. It is cleared at posted prices, is recorded as that,
 // and passes the audit.
 func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Batch.ClosesAt, c.Batch.Eager = 300, false })
+	h := newHouse(t, func(c *Config) { c.Batch.ClosesAt, c.Batch.Eager, c.Crowd.Waiting = 300, false, false })
 	for i := range 256 {
 		h.must(h.n.Join(h.now,
 			registration(fmt.Sprintf("a-%03d", i), "llama", 1, 0.5+float64(i%7)/20, card(1, 1, 1))))

@@ -23,10 +23,10 @@ type quote struct {
 	floor     market.Credits // what the prompt and the first token may cost: no hold has less room
 }
 
-// quote prices t on a, which holds so many tokens of its prompt and runs so many tasks. What it reads of the
-// agent otherwise is its [kind].
-func (n *Node) quote(t *task, a *agent, running, held int) quote {
-	q := quote{prompt: a.predictor.Tokens(t.msg.Prompt.Tokens) + t.carried(), maxTokens: t.msg.MaxTokens}
+// quote prices t on a, where so much of its prompt is held and so many tasks run. What it reads of the agent
+// otherwise is its [kind].
+func (n *Node) quote(t *task, a *agent, running int, held held) quote {
+	q := quote{prompt: held.tokens + t.carried(), maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
 	if context := a.reg.MaxModelLen; context > 0 {
 		// An engine refuses a request whose prompt and max_tokens together exceed its context; the margin is
@@ -34,10 +34,11 @@ func (n *Node) quote(t *task, a *agent, running, held int) quote {
 		q.maxTokens = max(1, min(q.maxTokens, context-q.prompt-q.prompt/16-16))
 	}
 	q.features = predict.Features{
-		Prompt: t.msg.Prompt.Tokens + t.carried(), Cached: held, MaxTokens: q.maxTokens, InFlight: running,
+		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
+		MaxTokens: q.maxTokens, InFlight: running,
 	}
 	q.forecast = a.predictor.Forecast(q.features)
-	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held, Output: q.forecast.Output}) +
+	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most
 	q.worst = max(q.cost, market.WorstCase(a.price, most, q.maxTokens)+a.tariff)
@@ -49,18 +50,27 @@ func (n *Node) quote(t *task, a *agent, running, held int) quote {
 	return q
 }
 
-// held is how many tokens of t's prompt a is believed to hold.
-func (a *agent) held(t *task) int {
-	if t.session == 0 {
-		return 0
-	}
-	return a.belief.Overlap(t.session, t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens)+t.carried())
+// held is how many tokens a prompt is expected to have on an agent, and how many of them it is believed to hold.
+type held struct{ tokens, cached int }
+
+func (a *agent) expect(t *task) (h held) {
+	p := &t.msg.Prompt
+	h.tokens, h.cached = a.belief.Expect(p, a.predictor.Tokens(p.Tokens))
+	return h
 }
+
+// held is how many tokens of t's prompt a is believed to hold.
+func (a *agent) held(t *task) int { return a.expect(t).cached }
 
 // within is the value, lowered where no more than most can be held. A premium is at most value less cost, so
 // the rest of the hold still covers the quote, and the prompt however long it turns out to be.
 func (q *quote) within(most market.Credits) market.Credits {
 	return min(q.value, most-max(0, q.floor-q.cost))
+}
+
+// saved is the cost that what a holds of the prompt avoids.
+func (q *quote) saved(a *agent) market.Credits {
+	return a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output}) - q.cost
 }
 
 // promptBound is the most tokens that t's prompt can come to on a, and how many of them a hold must have room
@@ -114,7 +124,7 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	f := q.features
 	f.Cached = 0
 	if t.msg.Prompt.Loose == bus.LooseMedia {
-		f.Prompt = max(f.Prompt, q.most)
+		f.Prompt, f.Counted = max(f.Prompt, q.most), 0
 	}
 	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
 }

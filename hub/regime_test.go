@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/line"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
@@ -36,6 +37,7 @@ func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.
 	h := newHouse(t, func(c *Config) {
 		c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 8*market.Credit
 		c.Clarke = market.ClarkeTask // each premium is its own slot price and toll
+		c.Crowd = line.Params{}      // has tolls of its own
 	})
 	for i, id := range []string{"a-1", "a-2", "a-3"} {
 		h.joinTiers(id, 0.7+float64(i)/10, market.Tier{Slots: 1}, market.Tier{Slots: 2, Toll: -20_000})

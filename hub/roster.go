@@ -46,6 +46,8 @@ type agent struct {
 	belief    *prefix.Belief
 	kind      *kind          // nil: to be found
 	scores    string         // the registered ones
+	seat      int            // in crowd.open, where it is in it
+	prices    []priced       // slot prices of late, by round
 	slotPrice market.Credits // in the last round it was in
 }
 
@@ -65,7 +67,7 @@ func (n *Node) lookup(id string) *agent {
 func (n *Node) enrol(id string) *agent {
 	i, ok := n.find(id)
 	if !ok {
-		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: prefix.New(n.cfg.Prefix, 1, 0)}
+		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: n.prefixes.New(1, 0)}
 		a.timer.owner, a.watch.agent = a, a
 		a.watch.timer.owner = &a.watch
 		n.roster = slices.Insert(n.roster, i, a)
@@ -81,6 +83,7 @@ func (n *Node) drop(a *agent) {
 	}
 	if i, ok := n.find(a.id); ok {
 		n.roster = slices.Delete(n.roster, i, i+1)
+		a.belief.Drop()
 	}
 	n.classes.Leave(a.predictor)
 	n.timers.set(&a.timer, time.Time{})
@@ -129,7 +132,8 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
 	// an engine upgraded to another model has none of the last one's cache, or speed
 	if fresh || reg.Model != a.reg.Model {
-		a.belief = prefix.New(n.cfg.Prefix, reg.BlockSize, reg.KVTokens)
+		a.belief.Drop()
+		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
 	}
 	if reg.Model != a.reg.Model {
 		n.classes.Leave(a.predictor)
@@ -170,7 +174,7 @@ func (n *Node) leave(id string) {
 		a.joined = false
 		n.lostOwner(a)
 		n.drop(a)
-		n.status.changed = true
+		n.news() // who waits for it may do better now
 	}
 }
 
@@ -195,7 +199,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	if s.Boot != a.reg.Boot || !bus.Later(a.seq, a.said, s.Seq, n.now) {
 		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
 	}
-	before, price, tiers := a.free(n), a.price, a.tiers
+	before, price, tiers, open := a.free(n), a.price, a.tiers, a.open(n)
 	a.speaks(n)
 	first := a.said.IsZero()
 	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
@@ -213,7 +217,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
 	switch after := a.free(n); {
-	case after > before, after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
+	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
 		n.news()
 	case after != before:
 		n.status.changed = true
@@ -245,8 +249,7 @@ func (a *agent) correct(now time.Time, running int, settling time.Duration, firs
 
 // free is how many tasks the agent can be given now.
 func (a *agent) free(n *Node) int {
-	if !a.joined || !a.sells || n.nano > a.silentFrom || n.nano < a.avoidUntil || a.state != bus.StateReady ||
-		a.reg.State != bus.StateReady {
+	if !a.open(n) {
 		return 0
 	}
 	return max(0, a.slots-len(a.holds)-a.stuck)

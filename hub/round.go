@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/line"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
@@ -19,6 +20,12 @@ type scratch struct {
 	agents []*agent // that have room, by id
 	free   []int    // slots of each
 	pairs  []pair
+	waits  []market.Wait // of tasks; Loss 0: none
+
+	// of the regime's tolls, where it is not idle
+	seed  [32]byte
+	scale market.Credits
+	most  []float64 // of tasks, the largest of their draws
 
 	whole   market.Round // of all that wait, by arrival, before pruning
 	tiers   []market.Tier
@@ -55,8 +62,10 @@ const (
 // placed wait for news.
 func (n *Node) clear() {
 	n.collect()
+	n.lineUp()
 	n.meet()
 	n.tolls()
+	n.charge()
 	r := n.assemble()
 	var o market.Outcome
 	var err error
@@ -102,8 +111,7 @@ func (n *Node) meet() {
 			q := n.quoted(t, a, len(a.holds))
 			p := pair{task: int32(i), agent: int32(k), ttft: q.forecast.TTFT, cost: q.cost}
 			if !idle {
-				fresh := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output})
-				p.saved = fresh - q.cost
+				p.saved = q.saved(a)
 			}
 			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
 			// every quote as it stood when the task came.
@@ -122,20 +130,22 @@ func (n *Node) tolls() {
 		return
 	}
 	last, prev := n.book.LastRound()
-	seed := regime.Seed(prev, last+1)
+	s.seed = regime.Seed(prev, last+1)
 	draws := make([]float64, len(s.pairs))
 	sum, count := market.Credits(0), market.Credits(0)
 	for i := range s.pairs {
 		x := &s.pairs[i]
-		draws[i] = regime.Draw(seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
+		draws[i] = regime.Draw(s.seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
 		if total, ok := sum.Add(x.cost); ok {
 			sum, count = total, count+1
 		}
 	}
+	s.scale, s.most = sum/max(1, count), append(s.most[:0], make([]float64, len(s.tasks))...)
 	s.eachTask(func(pairs []pair) {
 		most := slices.Max(draws[:len(pairs)])
+		s.most[pairs[0].task] = most
 		for i := range pairs {
-			pairs[i].toll = p.Toll(sum/max(1, count), draws[i], most, pairs[i].saved)
+			pairs[i].toll = p.Toll(s.scale, draws[i], most, pairs[i].saved)
 		}
 		draws = draws[len(pairs):]
 	})
@@ -171,8 +181,11 @@ func (n *Node) assemble() market.Round {
 		}
 		if p.task != before {
 			before = p.task
-			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client})
-			s.edged = append(s.edged, t)
+			x := market.Task{ID: t.id, Client: t.key.client}
+			if wait := &s.waits[p.task]; wait.Loss > 0 {
+				x.Wait = wait
+			}
+			w.Tasks, s.edged = append(w.Tasks, x), append(s.edged, t)
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
@@ -234,9 +247,11 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	}
 	n.stats.round(r, o)
 	for slot, h := range holds {
-		n.start(placed[slot], h, &o.Awards[slot])
+		t := placed[slot]
+		n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		n.start(t, h, &o.Awards[slot])
 	}
-	n.notePrices(o)
+	n.notePrices(r.Number, o)
 	n.notePeaks()
 	n.status.changed = true
 	return nil
@@ -275,6 +290,7 @@ func (n *Node) settle(awarded bool) {
 			}
 		}
 	}
+	n.lookLater()
 	for _, t := range s.tasks {
 		if t.state != waiting {
 			continue
@@ -284,6 +300,8 @@ func (n *Node) settle(awarded bool) {
 			t.rounds++
 		case dear:
 			t.dear++
+		case patient:
+			t.patient++
 		case beyond:
 			n.batch.Add(t, t.arrived)
 			continue
@@ -298,9 +316,9 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
 		features: q.features, most: q.most, secret: n.salts.Uint64()>>1 | 1, sent: n.now,
 	}
-	h.first = a.worstFirst(t, q)
+	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
-		h.implied = a.belief.Implied(t.session, t.msg.Prompt)
+		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * n.slowest(a)
@@ -328,6 +346,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
+	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)
@@ -338,13 +357,13 @@ func (n *Node) handOut(h *hold) {
 	t := h.task
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	undelayed := t.free && t.rounds == 0 && t.dear == 0 && t.refusals == 0 && h.again == 0
+	undelayed := t.free && t.rounds+t.dear+t.patient+t.refusals == 0 && h.again == 0
 	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
 }
 
 // notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
 // more, as nothing competed for it, has none.
-func (n *Node) notePrices(o *market.Outcome) {
+func (n *Node) notePrices(round uint64, o *market.Outcome) {
 	s := &n.round
 	for _, a := range s.agents {
 		a.slotPrice = 0
@@ -353,5 +372,8 @@ func (n *Node) notePrices(o *market.Outcome) {
 		if p.Tier == 0 {
 			s.sellers[s.kept.Agents[p.Agent]].slotPrice = p.Price
 		}
+	}
+	for _, a := range s.agents {
+		a.notePrice(round, a.slotPrice)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest/script"
+	"souk/hub/line"
 	"souk/ledger"
 	"souk/market"
 )
@@ -421,6 +422,9 @@ func (o options) configure(c *Config) {
 	c.MaxWaitingPerClient = int(o.whole("max_waiting_per_client", int64(c.MaxWaitingPerClient)))
 	c.Batch.MaxBatch = int(o.whole("max_batch", int64(c.Batch.MaxBatch)))
 	c.Batch.Eager = !o.has("window")
+	if !o.has("crowd") { // else who competes for a slot may rather wait for another
+		c.Crowd = line.Params{}
+	}
 	idle, err := time.ParseDuration(o.word("purse_idle", "1h")) // else every long script is full of returns
 	if err != nil {
 		panic(err)

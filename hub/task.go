@@ -57,6 +57,10 @@ type task struct {
 	refusals int            // of agents
 	quotes   []quoted       // while it waits
 	fate     fate           // in the last round
+	patient  int            // rounds in which waiting was worth more to it than any free slot
+	home     *agent         // whose line it stands in, while it waits
+	place    int            // in that line, in the last round
+	since    uint64         // the last round before it came
 	hold     *hold
 	timer    timer
 
@@ -324,6 +328,10 @@ func (n *Node) unplaced(t *task) *bus.Result {
 		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
 			"what it was worth never reached cost and congestion charge of the slots that were free: offer "+
 				"more, or wait longer")
+	case t.patient > 0:
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"by its terms a slot that was to come free was worth more to it than those that were, and none "+
+				"came free before the deadline")
 	}
 	return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 		"no slot that could serve it came free before the deadline")

@@ -99,6 +99,9 @@ type Class struct {
 func newClass(p Prior) *Class { return &Class{prior: p} }
 
 func (c *Class) enter(m *Means) {
+	if m.class != nil {
+		c.fits = max(c.fits, m.class.fits) // whoever is forecast by itself is taught something new, too
+	}
 	m.class = c
 	c.members = append(c.members, m)
 	c.fit()

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -155,7 +156,7 @@ func (m *Means) Tokens(estimate int) int {
 func (m *Means) Forecast(f Features) Forecast {
 	out := int(math.Round(m.class.share * float64(f.MaxTokens)))
 	return Forecast{
-		TTFT:   span(m.expect(max(1, m.Tokens(f.Prompt)-f.Cached), f.InFlight) / 1000),
+		TTFT:   span(m.expect(max(1, cmp.Or(f.Counted, m.Tokens(f.Prompt))-f.Cached), f.InFlight) / 1000),
 		Output: min(max(out, min(1, f.MaxTokens)), f.MaxTokens),
 	}
 }

@@ -7,6 +7,7 @@ import "time"
 // Features is what is known of a task on an agent before it runs.
 type Features struct {
 	Prompt    int // prompt tokens as the door estimated them
+	Counted   int // of the whole prompt, where more is known than that; 0: no more is
 	Cached    int // of the expected prompt, believed to be in the agent's cache; 0 where not yet asked
 	MaxTokens int // the most it may answer
 	InFlight  int // tasks that this hub has running on the agent

@@ -1,99 +1,140 @@
-// Package prefix keeps what each agent is believed to hold in its KV cache: the last prompt of every
-// session it served (iemas Eq. 4).
 package prefix
 
 import (
 	"container/list"
-	"errors"
+	"slices"
+	"sort"
 	"time"
 
 	"souk/bus"
 )
 
-// Limits bounds the belief about one agent.
-type Limits struct {
-	Sessions int `yaml:"sessions"` // sessions remembered of one agent
-	Marks    int `yaml:"marks"`    // marks remembered of one agent, 16 bytes each
-}
-
-// DefaultLimits remembers 8192 sessions and 4 MB of marks of an agent: more than a KV cache holds.
-func DefaultLimits() Limits { return Limits{Sessions: 8192, Marks: 1 << 18} }
-
-// Validate judges limits and changes nothing.
-func (l Limits) Validate() error {
-	if l.Sessions < 1 || l.Marks < 1 {
-		return errors.New("prefix: sessions and marks must be at least 1")
-	}
-	return nil
-}
-
-// Belief is what one agent is believed to hold. Not for concurrent use.
+// Belief is what one agent is believed to hold. It mirrors the engine's cache: texts that begin alike are held
+// once, what a task needs that runs is kept, and of all else the least recently used goes first, from its end.
+// Not for concurrent use.
 type Belief struct {
-	limits   Limits
+	index    *Index
+	place    uint16
 	block    int // tokens of a KV block: only full blocks are reused
 	capacity int // tokens of the KV cache, 0 if unknown
+
+	nodes          []node
+	spare          []int32
+	byHash         map[uint64]int32
+	newest, oldest int32  // of what no task that runs needs
+	tokens         int    // of all nodes and answers, and of tasks that run
+	clock, births  uint32 // ends of tasks, and nodes made, so far
+
+	// What was last served of each session, as an account of what the same text implies.
 	sessions map[uint64]*list.Element
 	recent   *list.List // of *session, most recent first
-	marks    int
-	tokens   int
+	sum      int        // of their tokens
 }
+
+// node is a mark whose text the agent holds, or computes. Its parent is the mark before.
+type node struct {
+	hash         uint64
+	parent       int32
+	newer, older int32 // by last use; a parent is always newer
+	kids         int32
+	runs         int32  // tasks that run and need it: then it is not among those that may go
+	ends         int32  // sessions whose last prompt ends here
+	upto         int32  // tokens of the text up to here, by what prompts were found to need
+	answer       int32  // tokens of the answer that was given here, until the text goes on
+	used         uint32 // clock when it was last needed
+	born         uint32 // its number among births: 0 if there is none in this place
+	held         bool   // in the index; else a task computes it
+	exact        bool   // upto was counted; else it is guessed by bytes
+}
+
+// none is no node.
+const none int32 = -1
 
 type session struct {
 	key     uint64
-	marks   []bus.Mark
-	bytes   int // of the prompt
-	prompt  int // tokens of the prompt
-	output  int // tokens of the answer
+	end     int32
+	born    uint32
+	hash    uint64 // of its last mark
+	bytes   int    // of the prompt
+	prompt  int    // tokens of the prompt
+	output  int    // tokens of the answer
+	used    uint32
 	learned time.Time
 }
 
-// New returns an empty belief. A block below 1 counts as 1; a capacity of 0 means unknown.
-func New(l Limits, block, capacity int) *Belief {
-	return &Belief{limits: l, block: max(1, block), capacity: max(0, capacity),
+// Run is what a task needs of an agent's cache while it runs. The zero Run is of none.
+type Run struct {
+	belief *Belief
+	leaf   int32
+	tokens int    // beyond the nodes
+	depth  int32  // marks that were held when it began
+	sure   int    // tokens of these
+	exact  bool   // whose number is exact
+	clock  uint32 // when it began
+}
+
+// New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
+func (x *Index) New(block, capacity int) *Belief {
+	return &Belief{index: x, place: x.place(), block: max(1, block), capacity: max(0, capacity),
+		byHash: map[uint64]int32{}, newest: none, oldest: none,
 		sessions: map[uint64]*list.Element{}, recent: list.New()}
 }
 
-// Overlap returns how many of a prompt's tokens the agent is believed to hold (the numerator of Eq. 4, in
-// tokens rather than characters), where the prompt is expected to have so many tokens. The common prefix with
-// the session's last prompt ends at the last common mark. If it is the whole of it, and the new prompt goes
-// on, the answer given then is part of it too, since an engine caches output blocks like any other. The last
-// token of a prompt is always computed, and only full blocks are reused.
-func (b *Belief) Overlap(key uint64, p bus.Prompt, tokens int) int {
-	e, ok := b.sessions[key]
-	if !ok || tokens <= 1 {
-		return 0
+// Drop forgets the agent. Its runs end as if they had been in vain.
+func (b *Belief) Drop() {
+	for i := range b.nodes {
+		if n := &b.nodes[i]; n.held {
+			b.index.remove(n.hash, b.place)
+			n.held = false
+		}
 	}
-	s := e.Value.(*session)
-	n := common(s.marks, p.Marks)
-	if n == 0 {
-		return 0
+	b.index.taken[b.place/64] &^= 1 << (b.place % 64)
+}
+
+// Place is the agent's among the depths of [Index.Depths].
+func (b *Belief) Place() int { return int(b.place) }
+
+// Expect is how many tokens a prompt is expected to have, by an estimate of the whole, and how many of them
+// the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last mark
+// that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where an
+// earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
+// caches output blocks like any other. The last token of a prompt is always computed, and only full blocks are
+// reused.
+func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
+	return b.expect(p, b.index.depth(p.Marks, b.place), estimate)
+}
+
+func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
+	if depth <= 0 || int(depth) > len(p.Marks) || p.Bytes <= 0 {
+		return estimate, 0
 	}
-	at := s.marks[n-1].Bytes
-	held := 0
-	switch {
-	case at >= s.bytes && p.Bytes > s.bytes:
-		held = s.prompt + s.output
-	case at >= s.bytes:
-		held = s.prompt
-	default:
-		held = int(int64(s.prompt) * int64(at) / int64(s.bytes))
+	at := p.Marks[depth-1]
+	i, ok := b.byHash[at.Hash]
+	if !ok {
+		return estimate, 0
 	}
-	return min(held, tokens-1) / b.block * b.block
+	n := &b.nodes[i]
+	tokens = max(1, int(n.upto)+int(int64(estimate)*int64(p.Bytes-at.Bytes)/int64(p.Bytes)))
+	cached = int(n.upto)
+	if p.Bytes > at.Bytes {
+		cached += int(n.answer)
+	}
+	return tokens, min(cached, tokens-1) / b.block * b.block
 }
 
 // Implied returns how many tokens of a prompt the agent holds by the text alone: those of the session's
-// last prompt, where this one is the same or goes on from all of it. It is less than [Belief.Overlap],
+// last prompt, where this one is the same or goes on from all of it. It is less than [Belief.Expect],
 // which also expects what is likely: that the answer given then is part of the new prompt, and that half
 // a text has half its tokens. Whoever wrote the prompts may have seen to it that neither is so.
-func (b *Belief) Implied(key uint64, p bus.Prompt) int {
+func (b *Belief) Implied(key uint64, p *bus.Prompt) int {
 	e, ok := b.sessions[key]
 	if !ok {
 		return 0
 	}
 	s := e.Value.(*session)
-	n := common(s.marks, p.Marks)
+	i := sort.Search(len(p.Marks), func(i int) bool { return p.Marks[i].Bytes >= s.bytes })
 	switch {
-	case n == 0 || s.marks[n-1].Bytes < s.bytes:
+	case i == len(p.Marks) || p.Marks[i] != bus.Mark{Bytes: s.bytes, Hash: s.hash} || !b.alive(s):
 		return 0
 	case p.Bytes > s.bytes: // the last block ended with what the template wrote for an answer to begin
 		return max(0, s.prompt/b.block-1) * b.block
@@ -101,67 +142,189 @@ func (b *Belief) Implied(key uint64, p bus.Prompt) int {
 	return s.prompt / b.block * b.block
 }
 
-// common is the number of marks that two prompts share from their start. Marks are a function of the text
-// before them, so equal texts have equal marks and the last common one can be found by bisection.
-func common(a, b []bus.Mark) int {
-	lo, hi := 0, min(len(a), len(b))
-	for lo < hi {
-		mid := int(uint(lo+hi+1) >> 1)
-		if a[mid-1] == b[mid-1] {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	return lo
-}
+// alive reports whether the agent still holds all of a session's last prompt.
+func (b *Belief) alive(s *session) bool { return b.nodes[s.end].born == s.born }
 
-// Served says that the agent has computed a prompt of a session, with what it was found to need. cached is
-// what the engine reported to have found, or -1 if it reports nothing; expected is what Overlap had said. An
-// engine that found nothing where something was expected has dropped the session, and, as it drops the least
-// recently used first, whatever was used before it: these sessions are forgotten too.
-func (b *Belief) Served(now time.Time, key uint64, p bus.Prompt, prompt, output, cached, expected int) {
-	if e, ok := b.sessions[key]; ok {
-		if cached == 0 && expected > 0 {
-			for old := e.Next(); old != nil; {
-				next := old.Next()
-				b.drop(old)
-				old = next
+// Sent says that a prompt goes to the agent, where it is expected to need so many tokens, and so many for its
+// answer. The engine makes room for them at once. They are believed to be held once it was served.
+func (b *Belief) Sent(p *bus.Prompt, prompt, output int) Run {
+	r := Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock}
+	if b.fits(p) {
+		r.leaf = b.put(p, prompt, func(n *node) {
+			if n.held {
+				r.depth++
+				r.exact = n.exact
+			}
+		})
+		_, r.sure = b.expect(p, r.depth, prompt)
+		for i := r.leaf; i != none; i = b.nodes[i].parent {
+			if b.nodes[i].runs++; b.nodes[i].runs == 1 && b.nodes[i].held {
+				b.unlink(i)
 			}
 		}
-		b.drop(e)
 	}
-	if p.Bytes <= 0 || prompt <= 0 || len(p.Marks) == 0 || len(p.Marks) > b.limits.Marks {
+	if r.leaf == none {
+		r.tokens += max(0, prompt)
+	}
+	b.tokens += r.tokens
+	b.fit()
+	return r
+}
+
+// fits reports whether a prompt's marks are remembered.
+func (b *Belief) fits(p *bus.Prompt) bool {
+	most := b.index.limits.Marks
+	return p.Bytes > 0 && len(p.Marks) > 0 && len(p.Marks) <= most && len(b.byHash)+len(p.Marks) <= 2*most
+}
+
+// Ended says that a task no longer runs, and nothing is known of what it left in the cache.
+func (b *Belief) Ended(r Run) {
+	if r.belief == b {
+		b.release(r)
+		b.fit()
+	}
+}
+
+// release is Ended, but for what then does not fit.
+func (b *Belief) release(r Run) {
+	if r.belief != b {
 		return
 	}
-	s := &session{key: key, marks: p.Marks, bytes: p.Bytes, prompt: prompt, output: max(0, output),
-		learned: now}
-	b.sessions[key] = b.recent.PushFront(s)
-	b.marks += len(s.marks)
-	b.tokens += s.prompt + s.output
-	for len(b.sessions) > b.limits.Sessions || b.marks > b.limits.Marks || b.capacity > 0 &&
-		b.tokens > b.capacity && len(b.sessions) > 1 {
-		b.drop(b.recent.Back())
+	b.tokens -= r.tokens
+	b.clock++
+	for i := r.leaf; i != none; {
+		n := &b.nodes[i]
+		up := n.parent
+		if n.runs--; n.runs == 0 {
+			if n.held {
+				b.push(i)
+			} else {
+				b.free(i)
+			}
+		}
+		i = up
 	}
+}
+
+// Served says that the agent has computed a prompt of a session, 0 if of none, with what it was found to need.
+// cached is what the engine reported to have found, or -1 if it reports nothing. An engine that found nothing,
+// or much less than it held for certain, has dropped what it did not find, and, as it drops the least recently
+// used first, whatever was used before that: this is forgotten.
+func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
+	end, lost, short := none, uint32(0), false
+	if r.belief == b {
+		end = r.leaf
+		lost, short = b.lost(r, cached)
+	}
+	for short && b.oldest != none && b.nodes[b.oldest].used <= lost {
+		b.free(b.oldest)
+	}
+	prompt, output = min(prompt, bus.MaxTokens), min(max(0, output), bus.MaxTokens)
+	if prompt > 0 && end == none && b.fits(p) {
+		end = b.put(p, prompt, func(*node) {})
+	}
+	if prompt <= 0 || end == none {
+		b.Ended(r)
+		return
+	}
+	b.clock++
+	if short || r.belief != b {
+		r.depth = 0
+	}
+	way := b.way(end)
+	b.measure(r, p, way, prompt, cached)
+	for _, i := range slices.Backward(way) {
+		n := &b.nodes[i]
+		if !n.held {
+			n.held = true
+			b.index.add(n.hash, b.place)
+			if n.parent != none { // an answer given there is part of this text, or is another
+				b.answer(n.parent, 0)
+			}
+		} else if n.runs == 0 {
+			b.unlink(i)
+		}
+		if n.runs == 0 {
+			b.push(i)
+		}
+	}
+	b.release(r)
+	if len(way) == len(p.Marks) {
+		n := &b.nodes[end]
+		if n.kids == 0 {
+			b.answer(end, output)
+		}
+		if key != 0 {
+			b.note(&session{key: key, end: end, born: n.born, hash: n.hash, bytes: p.Bytes, prompt: prompt,
+				output: output, used: b.clock, learned: now})
+		}
+	}
+	b.fit()
+}
+
+// measure corrects how many tokens the text is thought to have up to each mark on the way, as the whole is
+// known now, and what the engine found of what it held.
+func (b *Belief) measure(r Run, p *bus.Prompt, way []int32, prompt, found int) {
+	held := 0
+	for held < len(way) && b.nodes[way[held]].held {
+		held++
+	}
+	if d := int(r.depth); d > 0 && d <= held && !b.nodes[way[d-1]].exact {
+		least, most := 0, prompt
+		if d > 1 {
+			least = int(b.nodes[way[d-2]].upto)
+		}
+		if d < len(way) {
+			most = int(b.nodes[way[d]].upto)
+		}
+		if least < found && found < most {
+			b.move(way[d-1], found)
+		}
+	}
+	bytes, upto := 0, 0
+	if held > 0 {
+		bytes, upto = p.Marks[held-1].Bytes, int(b.nodes[way[held-1]].upto)
+	}
+	for i := held; i < len(way); i++ {
+		b.move(way[i], between(p, p.Marks[i].Bytes, bytes, upto, prompt))
+	}
+	if len(way) == len(p.Marks) {
+		b.move(way[len(way)-1], prompt)
+		b.nodes[way[len(way)-1]].exact = true
+	}
+}
+
+// lost reports whether the engine found much less for a run than it had held for certain, and when that was
+// last used which it did not find.
+func (b *Belief) lost(r Run, cached int) (used uint32, any bool) {
+	least := r.sure*3/4 - 2*b.block
+	if cached == 0 && r.exact {
+		least = r.sure
+	}
+	if cached < 0 || cached >= least {
+		return 0, false
+	}
+	for i := r.leaf; i != none; i = b.nodes[i].parent {
+		n := &b.nodes[i]
+		if n.held && n.used <= r.clock && (cached == 0 || int(n.upto) > cached+2*b.block) {
+			used, any = n.used, true // of the first on the way
+		}
+	}
+	return used, any
 }
 
 // Listed takes an agent's own list of sessions. Where it is complete, a session that it does not name is gone
-// if it was learned of before settled: the list was made a little earlier than it is read. A session listed
-// with fewer tokens than believed is cut down to these; one listed twice, to the fewer.
+// if it was learned of before settled: the list was made a little earlier than it is read. One listed with
+// fewer tokens than believed is gone beyond these. What other sessions hold of their texts stays, unless none
+// is named: then the engine began anew.
 func (b *Belief) Listed(states []bus.SessionState, complete bool, settled time.Time) {
 	// Lists come several times a second and are short; what is remembered may be long.
 	for _, listed := range states {
-		e, ok := b.sessions[listed.Key]
-		if !ok {
-			continue
-		}
-		s := e.Value.(*session)
-		switch {
-		case !s.learned.Before(settled):
-		case listed.Tokens <= 0:
-			b.drop(e)
-		case listed.Tokens < s.prompt+s.output:
-			b.cut(s, listed.Tokens)
+		if e, ok := b.sessions[listed.Key]; ok {
+			s := e.Value.(*session)
+			if s.learned.Before(settled) && listed.Tokens < s.prompt+s.output {
+				b.cut(e, listed.Tokens)
+			}
 		}
 	}
 	if !complete || len(b.sessions) == 0 {
@@ -173,35 +336,55 @@ func (b *Belief) Listed(states []bus.SessionState, complete bool, settled time.T
 	}
 	for e := b.recent.Front(); e != nil; {
 		next := e.Next()
-		if s := e.Value.(*session); s.learned.Before(settled) {
-			if _, ok := named[s.key]; !ok {
-				b.drop(e)
+		s := e.Value.(*session)
+		if _, ok := named[s.key]; !ok && s.learned.Before(settled) {
+			b.cut(e, 0)
+			for len(states) == 0 && b.oldest != none && b.nodes[b.oldest].used <= s.used {
+				b.free(b.oldest)
 			}
 		}
 		e = next
 	}
 }
 
-// cut lowers what is believed of a session to so many tokens: first the answer goes, then the prompt's tail.
-func (b *Belief) cut(s *session, tokens int) {
-	b.tokens -= s.prompt + s.output - tokens
-	if tokens >= s.prompt {
-		s.output = tokens - s.prompt
+// cut forgets a session beyond so many tokens: what no other session or task has of its text.
+func (b *Belief) cut(e *list.Element, tokens int) {
+	s := b.remove(e)
+	if !b.alive(s) {
 		return
 	}
-	at := int(int64(s.bytes) * int64(tokens) / int64(s.prompt))
-	n := len(s.marks)
-	for n > 0 && s.marks[n-1].Bytes > at {
-		n--
+	b.answer(s.end, min(int(b.nodes[s.end].answer), max(0, tokens-s.prompt)))
+	for i := s.end; i != none; {
+		n := &b.nodes[i]
+		if n.kids > 0 || n.runs > 0 || n.ends > 0 || int(n.upto) <= tokens {
+			break
+		}
+		up := n.parent
+		b.free(i)
+		i = up
 	}
-	b.marks -= len(s.marks) - n
-	s.marks, s.prompt, s.output = s.marks[:n:n], tokens, 0
-	s.bytes = max(1, at)
 }
 
-func (b *Belief) drop(e *list.Element) {
+// note remembers a session's last prompt.
+func (b *Belief) note(s *session) {
+	if e, ok := b.sessions[s.key]; ok {
+		b.remove(e)
+	}
+	b.sessions[s.key] = b.recent.PushFront(s)
+	b.nodes[s.end].ends++
+	b.sum += s.prompt + s.output
+	for len(b.sessions) > b.index.limits.Sessions ||
+		b.capacity > 0 && b.sum > b.capacity && len(b.sessions) > 1 {
+		b.remove(b.recent.Back())
+	}
+}
+
+func (b *Belief) remove(e *list.Element) *session {
 	s := b.recent.Remove(e).(*session)
 	delete(b.sessions, s.key)
-	b.marks -= len(s.marks)
-	b.tokens -= s.prompt + s.output
+	b.sum -= s.prompt + s.output
+	if b.alive(s) {
+		b.nodes[s.end].ends--
+	}
+	return s
 }

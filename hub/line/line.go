@@ -1,0 +1,109 @@
+// Package line forecasts how long a task that waits has yet to wait for an agent, and says what a task that
+// runs costs those who wait.
+//
+// Each task that waits has a home, the agent whose line it stands in. A home is not a promise: it only says
+// for whom the agent's next free slots are likely to be. Nothing here reads what a task in the round offers.
+// Agents and clients are numbers that the hub gives them for one round.
+package line
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"souk/market"
+)
+
+// Params say what a hub does about the crowd in front of it. Each is off at 0.
+type Params struct {
+	// a task may prefer a full agent to a free one
+	Waiting bool `yaml:"waiting"`
+	// charge for seconds of an engine that a task need not take: of what they cost those who wait, so many
+	// times
+	Load float64 `yaml:"load"`
+	// charge for going before those who came first, so many times what the time between is worth
+	Age float64 `yaml:"age"`
+	// charge for slowing each task that runs on an engine by so much; only where agents have no tiers
+	Beside time.Duration `yaml:"beside"`
+}
+
+// Default is what did best on recorded dialogues for eight engines: cmd/lab crowd shows it.
+func Default() Params {
+	return Params{Waiting: true, Load: 24, Age: 4, Beside: 1500 * time.Microsecond}
+}
+
+// Validate judges parameters and changes nothing.
+func (p Params) Validate() error {
+	var errs []error
+	if !(p.Load >= 0 && p.Load <= 1000) {
+		errs = append(errs, fmt.Errorf("load: %v is not from 0 to 1000", p.Load))
+	}
+	if !(p.Age >= 0 && p.Age <= 1000) {
+		errs = append(errs, fmt.Errorf("age: %v is not from 0 to 1000", p.Age))
+	}
+	if p.Beside < 0 || p.Beside > time.Second {
+		errs = append(errs, fmt.Errorf("beside: %v is not from 0 to 1s", p.Beside))
+	}
+	return errors.Join(errs...)
+}
+
+// Tolls are what tasks cost each other in one round. They are fixed before any bid of the round is read.
+type Tolls struct {
+	Params
+	Worth    market.Credits // of a second that a task waits, by those served lately: Worths.Second
+	Pressure float64        // tasks that wait for each slot: Pressure.Add
+}
+
+// Avoidable charges for time of a slot that the task would not take elsewhere.
+func (t *Tolls) Avoidable(extra time.Duration) market.Credits {
+	return t.toll(t.Load*t.Pressure, extra)
+}
+
+// Ahead charges for going before one that waits so much longer.
+func (t *Tolls) Ahead(by time.Duration) market.Credits { return t.toll(t.Age, by) }
+
+// Among charges for running beside so many.
+func (t *Tolls) Among(running int) market.Credits { return t.toll(float64(running), t.Beside) }
+
+// toll is -times * Worth * d, from -[market.MaxWorth] to 0.
+func (t *Tolls) toll(times float64, d time.Duration) market.Credits {
+	if t.Worth <= 0 || d <= 0 || !(times > 0) {
+		return 0
+	}
+	return -market.Credits(min(float64(t.Worth)*times*d.Seconds(), float64(market.MaxWorth)))
+}
+
+// pressureTau is how long a crowd is remembered: a line that is gone for a moment comes back.
+const pressureTau = 3 * time.Second
+
+// Pressure is how many tasks wait for each slot, the larger of now and a mean of late.
+type Pressure struct {
+	mean, last float64
+	at         time.Time
+}
+
+// Add takes in how many wait, slots are free, and slots there are, and returns the pressure on a task. It
+// does not wait for itself.
+func (p *Pressure) Add(now time.Time, waiting, free, slots int) float64 {
+	if dt := now.Sub(p.at); !p.at.IsZero() && dt > 0 {
+		share := dt.Seconds() / (dt + pressureTau).Seconds()
+		p.mean += float64((p.last - p.mean) * share)
+	}
+	p.at, p.last = now, 0
+	if slots > 0 {
+		p.last = float64(max(0, waiting-1-free)) / float64(slots)
+	}
+	return max(p.mean, p.last)
+}
+
+// Far is a wait without an end in sight.
+const Far time.Duration = math.MaxInt64 / 8
+
+// times is d * n / m, at most Far. n and m are not negative.
+func times(d time.Duration, n, m float64) time.Duration {
+	if x := float64(d) * n / m; x < float64(Far) {
+		return time.Duration(x)
+	}
+	return Far
+}

@@ -1,0 +1,341 @@
+package line
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/market"
+)
+
+const second = time.Second
+
+func random(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+func TestLeft(t *testing.T) {
+	for _, test := range []struct {
+		name                  string
+		service, passed, want time.Duration
+	}{
+		{"just sent", 8 * second, 0, 8 * second},
+		{"half way", 8 * second, 4 * second, 4 * second},
+		{"nearly over", 8 * second, 7 * second, 2 * second},
+		{"should be over", 8 * second, 8 * second, 2 * second},
+		{"long overdue", 8 * second, 40 * second, 10 * second},
+		{"an agent that claims to need no time", 0, 40 * second, 10 * second},
+		{"and has had none", 0, 0, 0},
+		{"sent by a clock that is ahead", 8 * second, -second, 8 * second},
+		{"for ever", math.MaxInt64, 0, 24 * time.Hour},
+		{"since ever", second, math.MaxInt64, 6 * time.Hour},
+	} {
+		if got := Left(test.service, test.passed); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	var e Ends
+	e.Done()
+	if _, ok := e.Nth(1); ok {
+		t.Error("where nothing runs a slot is said to come free")
+	}
+	e.Add(4*second, 3*second)
+	e.Add(8*second, 2*second)
+	e.Done()
+	for n, want := range []time.Duration{1: second, 2: 6 * second, 3: 7 * second, 4: 12 * second,
+		5: 13 * second, 6: 18 * second} {
+		if got, ok := e.Nth(n); ok != (n > 0) || n > 0 && got != want {
+			t.Errorf("slot %d comes free in %v, want %v", n, got, want)
+		}
+	}
+	if got, _ := e.Wait(2, 3*second); got != 24*second {
+		t.Errorf("after 3 s of waiting 6 s are %v, want 24 s", got)
+	}
+	e.Reset()
+	if _, ok := e.Nth(1); ok {
+		t.Error("ends are left after a reset")
+	}
+}
+
+// Whatever agents claim and clocks say, a wait is from 0 to Far, and who stands further back does not wait
+// less.
+func TestWaitsAreFiniteAndGrow(t *testing.T) {
+	rng := random(t)
+	for range 2000 {
+		var e Ends
+		for range 1 + rng.IntN(20) {
+			e.Add(time.Duration(rng.Int64()>>rng.IntN(63)), time.Duration(rng.Int64()>>rng.IntN(63)))
+		}
+		e.Done()
+		waited := time.Duration(rng.Int64() >> rng.IntN(63))
+		before := time.Duration(0)
+		for n := 1; n < 5000; n += 1 + rng.IntN(1+n) {
+			got, ok := e.Wait(n, waited)
+			if !ok || got < before || got > Far {
+				t.Fatalf("slot %d: %v after %v, ok %v", n, got, before, ok)
+			}
+			if more, _ := e.Wait(n, waited+second); more < got {
+				t.Fatalf("a second later %v has become %v", got, more)
+			}
+			before = got
+		}
+	}
+}
+
+func TestBoard(t *testing.T) {
+	var b Board
+	b.Reset(2, 2)
+	for i, test := range []struct {
+		home, client int
+		age          time.Duration
+		place        int
+	}{
+		{0, 7, 9 * second, 0}, {0, 7, 8 * second, 1}, {0, 7, 7 * second, 2}, // one too many of client 7
+		{0, 8, 6 * second, 2}, {1, 7, 5 * second, 0}, {-1, 9, 4 * second, 0}, {0, 9, 3 * second, 3},
+	} {
+		if place := b.Join(test.home, test.client, test.age); place != test.place {
+			t.Errorf("task %d stands at place %d, want %d", i, place, test.place)
+		}
+	}
+	if b.Len(0) != 4 || b.Len(1) != 1 || b.Waiting() != 5 || b.Homes(0) != 5 || b.Homes(1) != 1 {
+		t.Errorf("lines of %d and %d, of %d and %d, %d wait: want 4 and 1, of 5 and 1, 5 wait", b.Len(0),
+			b.Len(1), b.Homes(0), b.Homes(1), b.Waiting())
+	}
+	for _, test := range []struct {
+		agent, free int
+		age         time.Duration
+		home        bool
+		want        time.Duration
+	}{
+		{0, 1, 9 * second, true, 0}, {0, 1, 6 * second, true, 3 * second}, {0, 3, 6 * second, true, 0},
+		{0, 4, second, true, 2 * second}, {0, 5, second, true, 0}, {0, 0, second, true, 0},
+		{0, 1, 20 * second, false, 9 * second}, {1, 1, second, false, 5 * second}, {1, 2, second, false, 0},
+	} {
+		if got := b.Ahead(test.agent, test.free, test.age, test.home); got != test.want {
+			t.Errorf("%+v: goes ahead by %v", test, got)
+		}
+	}
+	b.Reset(3, 1)
+	if b.Len(0) != 0 || b.Len(2) != 0 || b.Homes(0) != 0 || b.Waiting() != 0 || b.Join(0, 7, second) != 0 {
+		t.Error("a board that was reset is not empty")
+	}
+}
+
+// A client's tasks lengthen nobody's line by more than its share, however many they are, and all together
+// count no more than there are slots, or clients if these are more.
+func TestShare(t *testing.T) {
+	rng := random(t)
+	for range 300 {
+		agents, clients, slots := 1+rng.IntN(8), 1+rng.IntN(40), 1+rng.IntN(200)
+		share := Share(slots, clients)
+		var b Board
+		b.Reset(agents, share)
+		in := make([]map[int]int, agents)
+		for k := range in {
+			in[k] = map[int]int{}
+		}
+		for range rng.IntN(2000) {
+			c := rng.IntN(clients)
+			if rng.IntN(2) == 0 {
+				c = 0 // floods
+			}
+			k := rng.IntN(agents)
+			before := b.Len(k)
+			if place := b.Join(k, c, 0); place != before {
+				t.Fatalf("place %d in a line of %d", place, before)
+			}
+			in[k][c] += b.Len(k) - before
+			if in[k][c] > share {
+				t.Fatalf("client %d counts %d times in line %d, want at most %d", c, in[k][c], k, share)
+			}
+		}
+		if b.Waiting() > max(slots, clients) {
+			t.Fatalf("%d count as waiting, of %d clients for %d slots", b.Waiting(), clients, slots)
+		}
+	}
+	if Share(0, 0) != 1 || Share(64, 128) != 1 || Share(64, 0) != 64 || Share(64, 3) != 21 {
+		t.Error("shares are not slots by clients, at least one")
+	}
+}
+
+func TestHome(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		c    []Candidate
+		want int
+	}{
+		{"nobody", nil, -1},
+		{"the longest prefix, however loaded", []Candidate{{3, 32, 0}, {5, 64, 90}, {6, 0, 0}}, 5},
+		{"of equal prefixes the less loaded", []Candidate{{3, 64, 4}, {5, 64, 3}, {6, 64, 3}}, 5},
+		{"no prefix: the least loaded", []Candidate{{3, 0, 4}, {5, 0, 3}, {6, 0, 9}}, 5},
+	} {
+		if got := Home(test.c); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+func TestTolls(t *testing.T) {
+	tolls := Tolls{Params{Load: 24, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000, 0.5}
+	dear := &Tolls{tolls.Params, 10 * market.MaxWorth, 1e9}
+	for name, test := range map[string]struct{ got, want market.Credits }{
+		"a second too long at half a task for each slot": {tolls.Avoidable(second), -12 * market.Credit / 1000},
+		"none too long":                   {tolls.Avoidable(0), 0},
+		"two seconds ahead":               {tolls.Ahead(2 * second), -8 * market.Credit / 1000},
+		"behind":                          {tolls.Ahead(-second), 0},
+		"beside eight":                    {tolls.Among(8), -12 * market.Credit / 1e6},
+		"beside none":                     {tolls.Among(0), 0},
+		"a dear second of a year":         {dear.Avoidable(1e17), -market.MaxWorth},
+		"nobody was served yet":           {(&Tolls{tolls.Params, 0, 1e9}).Avoidable(second), 0},
+		"nobody waits":                    {(&Tolls{tolls.Params, market.Credit, 0}).Avoidable(second), 0},
+		"switched off":                    {(&Tolls{Params{}, market.Credit, 1}).Avoidable(second), 0},
+		"switched off, and eight running": {(&Tolls{Params{}, market.Credit, 1}).Among(8), 0},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: toll %s, want %s", name, test.got, test.want)
+		}
+	}
+}
+
+func TestPressure(t *testing.T) {
+	var p Pressure
+	now := time.Unix(0, 0)
+	for _, test := range []struct {
+		after                time.Duration
+		waiting, free, slots int
+		least, most          float64
+	}{
+		{0, 1, 1, 8, 0, 0}, {0, 17, 0, 8, 2, 2}, {0, 1, 0, 8, 0, 0}, // a crowd of no time
+		{second, 17, 8, 8, 1, 1}, {3 * second, 0, 8, 8, 0.45, 0.55}, // half of 1 after as long as the memory
+		{9 * second, 0, 8, 8, 0.1, 0.15}, {-second, 0, 0, 8, 0.1, 0.15}, {time.Hour, 0, 8, 8, 0, 0.001},
+		{0, 5, 0, 0, 0, 0.001}, // no slots
+	} {
+		now = now.Add(test.after)
+		if got := p.Add(now, test.waiting, test.free, test.slots); got < test.least || got > test.most {
+			t.Errorf("%+v: pressure %v", test, got)
+		}
+	}
+}
+
+func TestPerSecond(t *testing.T) {
+	for _, test := range []struct {
+		t    market.Terms
+		want market.Credits
+	}{
+		{market.Terms{Worth: market.Credit, Delta: 0.5, Patience: 10 * second}, market.Credit / 20},
+		{market.Terms{Worth: market.Credit, Delta: 1, Patience: second}, 0},
+		{market.Terms{Worth: 0, Delta: 0, Patience: second}, 0},
+		{market.Terms{Worth: market.Credit, Delta: 0, Patience: 1}, 10 * market.Credit},
+		{market.Terms{Worth: market.Credit, Delta: 0}, 10 * market.Credit},
+		{market.Terms{Worth: 1 << 62, Delta: 0}, 10 * market.MaxWorth},
+		{market.Terms{Worth: 1 << 62, Delta: math.NaN()}, 0},
+		{market.Terms{Worth: market.Credit, Delta: 0, Patience: 1000 * second}, market.Credit / 1000},
+	} {
+		if got := PerSecond(test.t); got != test.want {
+			t.Errorf("%+v: %d a second, want %d", test.t, got, test.want)
+		}
+	}
+}
+
+func TestWorths(t *testing.T) {
+	var w Worths
+	now := time.Unix(0, 0)
+	if w.Second(now) != 0 {
+		t.Error("a second is worth something to nobody")
+	}
+	for i := range 100 {
+		w.Add(now, fmt.Sprintf("client-%d", i%8), 1000)
+	}
+	if got := w.Second(now); got != 1000 {
+		t.Errorf("all had 1000, the mean is %d", got)
+	}
+	for range 20 { // by one of nine
+		w.Add(now, "rich", 2000)
+	}
+	if got := w.Second(now); got < 1100 || got > 1115 {
+		t.Errorf("one of nine clients pays double, the mean is %d", got)
+	}
+	w.Add(now, "mad", 10*market.MaxWorth)
+	if got := w.Second(now); got > 2500 {
+		t.Errorf("one wild bid moves the mean to %d", got)
+	}
+	before := w.Second(now)
+	if got := w.Second(now.Add(10*second + 1)); got != before/4 {
+		t.Errorf("ten seconds without an award: %d, want a quarter of %d", got, before)
+	}
+	if got := w.Second(now.Add(1e6 * time.Hour)); got != 0 {
+		t.Errorf("years without an award: %d", got)
+	}
+	if len(w.seen) != lately || len(w.count) > lately {
+		t.Errorf("%d awards and %d clients are kept, want %d", len(w.seen), len(w.count), lately)
+	}
+}
+
+// However many awards a client has, it moves the worth by no more than if it had its share. The order in which
+// equal awards came does not matter.
+func TestWorthsAreSharedOut(t *testing.T) {
+	rng := random(t)
+	for range 200 {
+		var w Worths
+		others := 3 + rng.IntN(20)
+		all := []seen{}
+		for i := range others {
+			all = append(all, seen{fmt.Sprint(i), 1000})
+		}
+		for range lately - others {
+			all = append(all, seen{"flood", market.Credits(rng.Int64N(int64(10 * market.MaxWorth)))})
+		}
+		now := time.Unix(0, 0)
+		var got market.Credits
+		for again := range 2 {
+			rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			for _, s := range all {
+				w.Add(now, s.client, s.rate)
+			}
+			if x := w.Second(now); again > 0 && x != got {
+				t.Fatalf("in another order %d is %d", got, x)
+			} else {
+				got = x
+			}
+		}
+		if limit := market.Credits(1001 + 9000/float64(others+1)); got < 0 || got > limit {
+			t.Fatalf("a client with %d of %d awards moves 1000 to %d, want at most %d", lately-others, lately,
+				got, limit)
+		}
+	}
+}
+
+func TestParams(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+	err := Params{Load: -1, Age: math.NaN(), Beside: time.Minute}.Validate()
+	for _, field := range []string{"load: -1", "age: NaN", "beside: 1m0s"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %q", err, field)
+		}
+	}
+}
+
+func BenchmarkBoard(b *testing.B) {
+	var board Board
+	homes := rand.New(rand.NewPCG(1, 1)).Perm(2048)
+	for b.Loop() {
+		board.Reset(1000, 1)
+		for i, h := range homes {
+			board.Join(h%1000, i, 0)
+		}
+	}
+	if !slices.ContainsFunc(board.lines, func(l []time.Duration) bool { return len(l) > 0 }) {
+		b.Fatal("nobody waits")
+	}
+}

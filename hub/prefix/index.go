@@ -1,0 +1,208 @@
+// Package prefix keeps what each agent is believed to hold in its KV cache: of all texts that it served, those
+// that fit in there (iemas Eq. 4).
+package prefix
+
+import (
+	"errors"
+	"math/bits"
+	"slices"
+
+	"souk/bus"
+)
+
+// Limits bounds the belief about one agent.
+type Limits struct {
+	Sessions int `yaml:"sessions"` // sessions remembered of one agent
+	// marks remembered of one agent, some 100 bytes each: 48 here, the rest in maps, and the agent's place
+	// in the index
+	Marks int `yaml:"marks"`
+}
+
+// DefaultLimits remembers of an agent 8192 sessions, and marks of 8 MB of text in long messages, which are
+// some two million tokens: 2 MB of memory, and only as much as the agent's cache is large.
+func DefaultLimits() Limits { return Limits{Sessions: 8192, Marks: 1 << 14} }
+
+// Validate judges limits and changes nothing.
+func (l Limits) Validate() error {
+	if l.Sessions < 1 || l.Marks < 1 {
+		return errors.New("prefix: sessions and marks must be at least 1")
+	}
+	return nil
+}
+
+// Index says of every mark which agents of a hub are believed to hold the text before it, whoever sent that.
+// Not for concurrent use.
+type Index struct {
+	limits  Limits
+	holders map[uint64]holders
+	sets    [][]uint64 // of more than few agents, a bit for each
+	unused  []int32    // of these
+	taken   []uint64   // places of agents, a bit for each
+
+	way   []int32    // scratch
+	asked []bus.Mark // of the prompt that was last asked for, whose depths are known until a belief changes
+	known []int32
+}
+
+// holders are agents by their places: few by name, more as a set.
+type holders struct {
+	n   uint16
+	few [few]uint16
+	set int32
+}
+
+const few = 3
+
+// NewIndex is of a hub that knows no agent.
+func NewIndex(l Limits) *Index { return &Index{limits: l, holders: map[uint64]holders{}} }
+
+// depth is how many of a prompt's marks an agent is believed to hold. Agents are asked for one prompt after the
+// other, so all are looked up at once.
+func (x *Index) depth(marks []bus.Mark, place uint16) int32 {
+	if len(marks) == 0 {
+		return 0
+	}
+	if len(x.asked) != len(marks) || &x.asked[0] != &marks[0] {
+		x.known = x.Depths(x.known, marks)
+		x.asked = marks
+	}
+	return x.known[place]
+}
+
+// Depths says how many of a prompt's marks each agent is believed to hold, by its [Belief.Place], in the
+// memory of dst. Whoever holds a text holds all that it begins with, so the sets of holders only shrink along
+// the marks: between two of one size all are equal, and few have to be looked at.
+func (x *Index) Depths(dst []int32, marks []bus.Mark) []int32 {
+	dst = slices.Grow(dst[:0], 64*len(x.taken))[:64*len(x.taken)]
+	clear(dst)
+	if len(marks) == 0 {
+		return dst
+	}
+	first, last := x.holders[marks[0].Hash], x.holders[marks[len(marks)-1].Hash]
+	if last.n > 0 {
+		x.each(last, func(place int) { dst[place] = int32(len(marks)) })
+	}
+	if first.n > last.n {
+		x.divide(dst, marks, 1, first, len(marks), last)
+	}
+	return dst
+}
+
+// divide notes how deep those are who hold low marks and not high ones.
+func (x *Index) divide(dst []int32, marks []bus.Mark, low int, at holders, high int, above holders) {
+	if high-low <= 1 {
+		x.each(at, func(place int) { dst[place] = max(dst[place], int32(low)) })
+		return
+	}
+	mid := (low + high) / 2
+	between := x.holders[marks[mid-1].Hash]
+	if between.n > above.n {
+		x.divide(dst, marks, mid, between, high, above)
+	}
+	if at.n > between.n {
+		x.divide(dst, marks, low, at, mid, between)
+	}
+}
+
+// Common is how many marks at least four fifths of some agents hold, of which depths says how deep each is.
+// What nearly all have leads a task to none of them. depths is sorted.
+func Common(depths []int32) int32 {
+	if len(depths) == 0 {
+		return 0
+	}
+	slices.Sort(depths)
+	return depths[len(depths)/5]
+}
+
+func (x *Index) each(h holders, do func(place int)) {
+	if h.n <= few {
+		for _, place := range h.few[:h.n] {
+			do(int(place))
+		}
+		return
+	}
+	for i, word := range x.sets[h.set] {
+		for ; word != 0; word &= word - 1 {
+			do(64*i + bits.TrailingZeros64(word))
+		}
+	}
+}
+
+// add says that an agent holds a mark, which it did not before.
+func (x *Index) add(hash uint64, place uint16) {
+	h := x.holders[hash]
+	switch {
+	case h.n < few:
+		h.few[h.n] = place
+	case h.n == few:
+		h.set = x.newSet()
+		for _, other := range h.few {
+			x.set(h.set, other)
+		}
+		fallthrough
+	default:
+		x.set(h.set, place)
+	}
+	h.n++
+	x.holders[hash] = h
+	x.asked = nil
+}
+
+// remove says that an agent no longer holds a mark, which it did before.
+func (x *Index) remove(hash uint64, place uint16) {
+	x.asked = nil
+	h := x.holders[hash]
+	h.n--
+	switch {
+	case h.n == 0:
+		delete(x.holders, hash)
+		return
+	case h.n < few:
+		i := slices.Index(h.few[:h.n+1], place)
+		h.few[i] = h.few[h.n]
+	default:
+		x.sets[h.set][place/64] &^= 1 << (place % 64)
+		if h.n == few {
+			i, set := 0, h.set
+			x.each(holders{n: few + 1, set: set}, func(place int) {
+				h.few[i] = uint16(place)
+				i++
+			})
+			clear(x.sets[set])
+			x.unused = append(x.unused, set)
+		}
+	}
+	x.holders[hash] = h
+}
+
+func (x *Index) newSet() int32 {
+	if n := len(x.unused); n > 0 {
+		set := x.unused[n-1]
+		x.unused = x.unused[:n-1]
+		return set
+	}
+	x.sets = append(x.sets, nil)
+	return int32(len(x.sets) - 1)
+}
+
+func (x *Index) set(set int32, place uint16) {
+	for int(place/64) >= len(x.sets[set]) {
+		x.sets[set] = append(x.sets[set], 0)
+	}
+	x.sets[set][place/64] |= 1 << (place % 64)
+}
+
+// place finds a place for an agent.
+func (x *Index) place() uint16 {
+	for i, word := range x.taken {
+		if free := bits.TrailingZeros64(^word); free < 64 {
+			x.taken[i] |= 1 << free
+			return uint16(64*i + free)
+		}
+	}
+	x.taken, x.asked = append(x.taken, 1), nil
+	if 64*len(x.taken) > 1<<16 {
+		panic("prefix: more agents than a hub may know")
+	}
+	return uint16(64 * (len(x.taken) - 1))
+}

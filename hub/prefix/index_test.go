@@ -1,0 +1,398 @@
+package prefix
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// sound compares all that is kept of an agent with what it is made of.
+func sound(b *Belief) error {
+	tokens, nodes, kids, ends := 0, 0, map[int32]int32{}, map[int32]int32{}
+	for e := b.recent.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*session); b.alive(s) {
+			ends[s.end]++
+		}
+	}
+	for i := range b.nodes {
+		n := &b.nodes[i]
+		if n.born == 0 {
+			continue
+		}
+		nodes++
+		tokens += int(n.upto) + int(n.answer)
+		if b.byHash[n.hash] != int32(i) {
+			return fmt.Errorf("node %d is not found by its mark", i)
+		}
+		if n.parent != none {
+			up := &b.nodes[n.parent]
+			kids[n.parent]++
+			tokens -= int(up.upto)
+			if up.born == 0 || n.held && !up.held || n.runs > up.runs {
+				return fmt.Errorf("node %d: held %v, %d runs, and its parent: %+v", i, n.held, n.runs, *up)
+			}
+		}
+		if !n.held && n.runs == 0 {
+			return fmt.Errorf("node %d is neither held nor computed", i)
+		}
+	}
+	if nodes != len(b.byHash) {
+		return fmt.Errorf("%d nodes, %d of them found by their marks", nodes, len(b.byHash))
+	}
+	listed, newer, place := 0, none, map[int32]int{}
+	for i := b.newest; i != none; i = b.nodes[i].older {
+		n := &b.nodes[i]
+		if !n.held || n.runs > 0 || n.newer != newer || newer != none && b.nodes[newer].used < n.used {
+			return fmt.Errorf("node %d is among those that may go: %+v", i, *n)
+		}
+		if at, ok := place[n.parent]; n.parent != none && b.nodes[n.parent].runs == 0 && !ok {
+			return fmt.Errorf("node %d is newer than its parent, which is at %d", i, at)
+		}
+		place[i] = listed
+		listed++
+		newer = i
+	}
+	if newer != b.oldest {
+		return fmt.Errorf("the oldest is node %d, and the last one %d", b.oldest, newer)
+	}
+	for i := range b.nodes {
+		n := &b.nodes[i]
+		if n.born != 0 && (n.kids != kids[int32(i)] || n.ends != ends[int32(i)]) {
+			return fmt.Errorf("node %d: %d kids and %d ends, want %d and %d", i, n.kids, n.ends,
+				kids[int32(i)], ends[int32(i)])
+		}
+		if n.born != 0 && n.held && n.runs == 0 {
+			listed--
+		}
+	}
+	if listed != 0 {
+		return fmt.Errorf("%d nodes too many are among those that may go", listed)
+	}
+	if tokens != b.tokens { // but for runs, of which there are none then
+		return fmt.Errorf("%d tokens, want %d", b.tokens, tokens)
+	}
+	return nil
+}
+
+// plain is a model of an agent that is slow and simple: marks that it holds, with when they were last used.
+type plain map[uint64]struct {
+	used, depth, tokens int
+}
+
+// FuzzIndex has agents serve texts, in any order and with any outcome, and compares what is believed with a
+// map of sets and, as long as no list and no report of an engine comes, with one that lets go what was used
+// least recently.
+func FuzzIndex(f *testing.F) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		data := make([]byte, 600)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		data[0] = byte(seed)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		next := func() int {
+			if len(data) == 0 {
+				return 0
+			}
+			c := data[0]
+			data = data[1:]
+			return int(c)
+		}
+		reports, lists, broken := next()&1 > 0, next()&3 == 0, next()&7 == 0
+		limits := Limits{Sessions: 1 + next()%6, Marks: 1 + next()%40}
+		x := NewIndex(limits)
+		beliefs := make([]*Belief, 1+next()%80)
+		models := make([]plain, len(beliefs))
+		for i := range beliefs {
+			beliefs[i], models[i] = x.New(1+next()%16, 100*(next()%30)), plain{}
+		}
+		prompt := func() (p bus.Prompt) {
+			h := uint64(0)
+			for range next() % 7 {
+				piece := next() % 3
+				h = h*31 + uint64(piece) + 1
+				p.Bytes += 40 * (1 + piece)
+				if p.Tokens += 10 * (1 + piece); broken && next()&1 > 0 {
+					h = uint64(next() % 8)
+				}
+				p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: h})
+			}
+			return p
+		}
+		clock := 0
+		type sent struct {
+			i      int
+			r      Run
+			p      bus.Prompt
+			tokens int
+		}
+		var runs []sent
+		exact := !reports && !lists && !broken
+		for len(data) > 0 {
+			clock++
+			i := next() % len(beliefs)
+			b := beliefs[i]
+			switch op := next() % 16; {
+			case op < 6: // served at once
+				p := prompt()
+				cached := -1
+				if reports {
+					cached = next()
+				}
+				b.Served(t0.Add(time.Duration(clock)), b.Sent(&p, p.Tokens, 0), uint64(next()%10), &p, p.Tokens, 0,
+					cached)
+				if exact && len(runs) == 0 {
+					models[i].serve(b, &p, clock)
+				}
+			case op < 9 && len(runs) < 20:
+				p := prompt()
+				n := next() * 8
+				runs = append(runs, sent{i, b.Sent(&p, n, next()), p, n})
+				exact = false
+			case op < 13 && len(runs) > 0:
+				k := next() % len(runs)
+				s := runs[k]
+				runs = slices.Delete(runs, k, k+1)
+				if next()&1 > 0 {
+					beliefs[s.i].Ended(s.r)
+				} else {
+					beliefs[s.i].Served(t0.Add(time.Duration(clock)), s.r, uint64(next()%10), &s.p, next()*8, next(),
+						next()-1)
+				}
+			case op == 13 && lists:
+				var states []bus.SessionState
+				for range next() % 4 {
+					states = append(states, bus.SessionState{Key: uint64(next() % 10), Tokens: next() * 4})
+				}
+				b.Listed(states, next()&1 > 0, t0.Add(time.Duration(clock-next()%4)))
+			case op == 14:
+				b.Drop()
+				beliefs[i], models[i] = x.New(1+next()%16, 100*(next()%30)), plain{}
+			}
+			sets := map[uint64]map[int]bool{}
+			for i, b := range beliefs {
+				pending := b.tokens
+				for _, s := range runs {
+					if s.r.belief == b {
+						b.tokens -= s.r.tokens
+					}
+				}
+				if err := sound(b); err != nil {
+					t.Fatalf("step %d, agent %d: %v", clock, i, err)
+				}
+				b.tokens = pending
+				if len(b.sessions) > limits.Sessions || len(b.byHash) > 2*limits.Marks ||
+					len(runs) == 0 && (len(b.byHash) > limits.Marks ||
+						b.capacity > 0 && b.tokens > b.capacity) {
+					t.Fatalf("step %d, agent %d: %d sessions, %d marks, %d tokens of %d", clock, i,
+						len(b.sessions), len(b.byHash), b.tokens, b.capacity)
+				}
+				for j := range b.nodes {
+					if n := &b.nodes[j]; n.held {
+						if sets[n.hash] == nil {
+							sets[n.hash] = map[int]bool{}
+						}
+						sets[n.hash][b.Place()] = true
+					}
+				}
+				if exact && !slices.Equal(models[i].marks(), held(b)) {
+					t.Fatalf("step %d, agent %d holds %v, want %v", clock, i, held(b), models[i].marks())
+				}
+			}
+			if len(sets) != len(x.holders) {
+				t.Fatalf("step %d: %d marks in the index, want %d", clock, len(x.holders), len(sets))
+			}
+			p := prompt()
+			depths := x.Depths(nil, p.Marks)
+			for _, b := range beliefs {
+				got, want := int(depths[b.Place()]), 0
+				for want < len(p.Marks) && sets[p.Marks[want].Hash][b.Place()] {
+					want++
+				}
+				if got != int(x.depth(p.Marks, b.place)) || got != want && !broken || got < 0 || got > len(p.Marks) {
+					t.Fatalf("step %d: depth %d, want %d", clock, got, want)
+				}
+				if n, cached := b.expect(&p, int32(got), p.Tokens); cached < 0 || cached >= max(1, n) ||
+					n < min(1, p.Tokens) {
+					t.Fatalf("step %d: %d tokens of %d are expected in the cache", clock, cached, n)
+				}
+				b.Implied(uint64(next()%10), &p)
+			}
+		}
+	})
+}
+
+// serve does what a simple cache does.
+func (m plain) serve(b *Belief, p *bus.Prompt, clock int) {
+	before, tokens := 0, 0
+	if len(p.Marks) > b.index.limits.Marks { // it needs its room, and is not remembered
+		tokens = p.Tokens
+		p = &bus.Prompt{}
+	}
+	for i, mark := range p.Marks {
+		n := m[mark.Hash]
+		n.used, n.depth, n.tokens = clock, i, mark.Bytes/4-before
+		m[mark.Hash] = n
+		before = mark.Bytes / 4
+	}
+	for _, n := range m {
+		tokens += n.tokens
+	}
+	for len(m) > b.index.limits.Marks || b.capacity > 0 && tokens > b.capacity && len(m) > 0 {
+		var last uint64
+		for hash, n := range m {
+			if o, ok := m[last]; !ok || n.used < o.used || n.used == o.used && n.depth > o.depth {
+				last = hash
+			}
+		}
+		tokens -= m[last].tokens
+		delete(m, last)
+	}
+}
+
+func (m plain) marks() (all []uint64) {
+	for hash := range m {
+		all = append(all, hash)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func held(b *Belief) (all []uint64) {
+	for hash, i := range b.byHash {
+		if b.nodes[i].held {
+			all = append(all, hash)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// What four fifths of some agents hold is common to them.
+func TestCommon(t *testing.T) {
+	for _, c := range []struct {
+		depths []int32
+		want   int32
+	}{
+		{nil, 0},
+		{[]int32{7}, 7},
+		{[]int32{7, 3}, 3},
+		{[]int32{7, 3, 3, 0}, 0},
+		{[]int32{9, 3, 3, 0, 5}, 3},
+		{[]int32{9, 3, 3, 0, 0}, 0},
+		{[]int32{4, 4, 4, 4, 4, 4, 4, 0}, 4},
+		{[]int32{4, 4, 4, 4, 4, 4, 0, 0}, 0},
+	} {
+		if got := Common(slices.Clone(c.depths)); got != c.want {
+			t.Errorf("%v: %d marks are common, want %d", c.depths, got, c.want)
+		}
+	}
+}
+
+// long is a prompt of so many marks, of which the first few are common to all.
+func long(seed, common, marks int) (p bus.Prompt) {
+	for i := range marks {
+		var b [16]byte
+		if i >= common {
+			binary.LittleEndian.PutUint64(b[:], uint64(seed)+1)
+		}
+		binary.LittleEndian.PutUint64(b[8:], uint64(i))
+		r := rand.NewPCG(binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:]))
+		p.Bytes += bus.MarkEvery
+		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: r.Uint64()})
+	}
+	p.Tokens = p.Bytes / 4
+	return p
+}
+
+// What is remembered takes no more memory than the limits say, however much is served.
+func TestMemoryIsBounded(t *testing.T) {
+	const agents, perMark = 100, 170
+	limits := Limits{Sessions: 8192, Marks: 1 << 11}
+	x := NewIndex(limits)
+	memory := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := memory()
+	beliefs := make([]*Belief, agents)
+	for i := range beliefs {
+		beliefs[i] = x.New(16, 0)
+	}
+	for round := range 3 * limits.Marks / 64 {
+		for i, b := range beliefs {
+			p := long(round*agents+i, 8, 64)
+			serve(b, t0, 0, &p, p.Tokens, 10, -1)
+		}
+	}
+	marks := 0
+	for _, b := range beliefs {
+		marks += len(b.byHash)
+	}
+	each := float64(memory()-before) / float64(marks)
+	t.Logf("%d marks, %.0f bytes each", marks, each)
+	if marks > agents*limits.Marks || each > perMark {
+		t.Errorf("%d marks of %.0f bytes, want at most %d of %d", marks, each, agents*limits.Marks, perMark)
+	}
+	runtime.KeepAlive(beliefs)
+}
+
+// A round's look-up: 16 tasks with 800 marks each, of which 100 agents hold some; most begin alike, and one
+// or another agent has the dialogue so far.
+func BenchmarkLookUp(b *testing.B) {
+	x := NewIndex(DefaultLimits())
+	r := rand.New(rand.NewPCG(1, 2))
+	beliefs := make([]*Belief, 100)
+	for i := range beliefs {
+		beliefs[i] = x.New(16, 0)
+		for k := range 8 {
+			p := long(i*8+k, 40, 100+r.IntN(700))
+			serve(beliefs[i], t0, 0, &p, p.Tokens, 100, -1)
+		}
+	}
+	tasks := make([]bus.Prompt, 16)
+	for i := range tasks {
+		tasks[i] = long(r.IntN(800), 40, 800)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range tasks {
+			p := &tasks[i]
+			for _, a := range beliefs {
+				a.Expect(p, p.Tokens)
+			}
+		}
+	}
+}
+
+// A mark that an agent comes to hold, while the oldest one goes.
+func BenchmarkUpdate(b *testing.B) {
+	x := NewIndex(DefaultLimits())
+	beliefs := make([]*Belief, 20)
+	for i := range beliefs {
+		beliefs[i] = x.New(16, 1<<20)
+	}
+	const marks = 200
+	prompts := make([]bus.Prompt, 2000)
+	for i := range prompts {
+		prompts[i] = long(i, 40, 40+marks)
+	}
+	n := 0
+	for b.Loop() {
+		p := &prompts[n%len(prompts)]
+		serve(beliefs[n%len(beliefs)], t0, uint64(n), p, p.Tokens, 100, -1)
+		n++
+	}
+	b.ReportMetric(float64(n*marks)/b.Elapsed().Seconds(), "marks/s")
+}

@@ -1,0 +1,136 @@
+package prefix
+
+import (
+	"slices"
+
+	"souk/bus"
+)
+
+// put finds a prompt's marks among the nodes, makes those that are missing, and returns the last. Each node
+// that is there already is shown to known. A mark that is there behind another text is no mark of this one:
+// there it ends.
+func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
+	last, i := none, 0
+	for ; i < len(p.Marks); i++ {
+		k, ok := b.byHash[p.Marks[i].Hash]
+		if !ok {
+			break
+		}
+		if b.nodes[k].parent != last {
+			return last
+		}
+		known(&b.nodes[k])
+		last = k
+	}
+	bytes, upto := 0, 0
+	if last != none {
+		bytes, upto = p.Marks[i-1].Bytes, int(b.nodes[last].upto)
+	}
+	before := upto
+	for ; i < len(p.Marks); i++ {
+		if _, twice := b.byHash[p.Marks[i].Hash]; twice {
+			return last
+		}
+		at := between(p, p.Marks[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
+		k := b.alloc()
+		b.births++
+		b.nodes[k] = node{hash: p.Marks[i].Hash, parent: last, newer: none, older: none, upto: int32(at),
+			born: b.births}
+		b.byHash[p.Marks[i].Hash] = k
+		b.tokens += at - before
+		if last != none {
+			b.nodes[last].kids++
+		}
+		last, before = k, at
+	}
+	return last
+}
+
+// between guesses how many tokens a prompt has up to some byte, which has so many up to another and in all.
+func between(p *bus.Prompt, at, bytes, upto, prompt int) int {
+	return upto + int(int64(max(0, prompt-upto))*int64(at-bytes)/int64(max(1, p.Bytes-bytes)))
+}
+
+// way lists the nodes from the first mark to one, in memory that the next call uses again.
+func (b *Belief) way(end int32) []int32 {
+	way := b.index.way[:0]
+	for i := end; i != none; i = b.nodes[i].parent {
+		way = append(way, i)
+	}
+	slices.Reverse(way)
+	b.index.way = way
+	return way
+}
+
+// move says that the text has so many tokens up to a node. What follows begins there.
+func (b *Belief) move(i int32, upto int) {
+	n := &b.nodes[i]
+	b.tokens += (upto - int(n.upto)) * int(1-n.kids)
+	n.upto = int32(upto)
+}
+
+func (b *Belief) alloc() int32 {
+	if n := len(b.spare); n > 0 {
+		k := b.spare[n-1]
+		b.spare = b.spare[:n-1]
+		return k
+	}
+	b.nodes = append(b.nodes, node{})
+	return int32(len(b.nodes) - 1)
+}
+
+// free forgets a node without kids that no task needs.
+func (b *Belief) free(i int32) {
+	n := &b.nodes[i]
+	b.tokens -= int(n.upto) + int(n.answer)
+	if n.parent != none {
+		b.tokens += int(b.nodes[n.parent].upto)
+		b.nodes[n.parent].kids--
+	}
+	if n.held {
+		b.unlink(i)
+		b.index.remove(n.hash, b.place)
+	}
+	delete(b.byHash, n.hash)
+	*n = node{}
+	b.spare = append(b.spare, i)
+}
+
+// fit forgets what was used least recently, until the rest fits. What tasks need that run always does.
+func (b *Belief) fit() {
+	for b.oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > b.index.limits.Marks) {
+		b.free(b.oldest)
+	}
+}
+
+func (b *Belief) answer(i int32, tokens int) {
+	n := &b.nodes[i]
+	b.tokens += tokens - int(n.answer)
+	n.answer = int32(tokens)
+}
+
+// push makes a node the newest of those that may go.
+func (b *Belief) push(i int32) {
+	n := &b.nodes[i]
+	n.used, n.newer, n.older = b.clock, none, b.newest
+	if b.newest != none {
+		b.nodes[b.newest].newer = i
+	} else {
+		b.oldest = i
+	}
+	b.newest = i
+}
+
+func (b *Belief) unlink(i int32) {
+	n := &b.nodes[i]
+	if n.newer != none {
+		b.nodes[n.newer].older = n.older
+	} else {
+		b.newest = n.older
+	}
+	if n.older != none {
+		b.nodes[n.older].newer = n.newer
+	} else {
+		b.oldest = n.newer
+	}
+}
