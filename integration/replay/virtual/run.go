@@ -282,7 +282,7 @@ func (r *run) place(now time.Duration, p Placed) {
 	}
 	r.add(now+r.hop(), func(now time.Duration) {
 		e := r.engines[q.Engine]
-		e.Add(now, &q.Job)
+		e.Ask(now, &q.Job)
 		r.step(now, q.Engine)
 	})
 }
@@ -371,7 +371,7 @@ func (r *run) look(now time.Duration) {
 func (r *run) scrape(now time.Duration) {
 	for i, e := range r.engines {
 		v := &r.view.Engines[i]
-		v.Scrape = Scrape{e.Running(), e.Waiting(), e.Usage(), e.Output}
+		v.Scrape = Scrape{len(e.Running), len(e.Waiting), e.Usage(), e.Output}
 		v.ScrapedAt = Start.Add(now)
 	}
 	r.policy.Scraped(Start.Add(now), r.view)
