@@ -422,8 +422,9 @@ func parent(a, b string) bool { return strings.HasPrefix(b, a+"/") }
 // lab is what each command may link of integration, packages within them included; a command that is not
 // listed: nothing.
 var lab = map[string][]string{
-	"cmd/lab":  {"integration/..."},
-	"cmd/souk": {"integration/vllmsim/...", "integration/replay/...", "integration/load/..."},
+	"cmd/lab": {"integration/..."},
+	"cmd/souk": {"integration/vllmsim/...", "integration/replay/...", "integration/load/...",
+		"integration/parts"},
 }
 
 // Who runs a market links nothing that only measures one; and nobody needs a command for a package that he

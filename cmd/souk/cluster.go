@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -68,10 +67,6 @@ every process that uses them. A process that ends by itself ends the cluster, wi
 			"my/cluster.yaml --limit 0",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// Where the system can, processes are told of this one's death; it watches the thread that
-			// started them.
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
 			return runCluster(c.Context(), s.data, f, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -230,8 +225,8 @@ func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
 func (c *cluster) processes(engines []clusterEngine) []local.Process {
 	var out []local.Process
 	for _, p := range slices.Concat(c.stages...) {
-		isEngine := slices.ContainsFunc(engines, func(e clusterEngine) bool { return e.Name == p.name })
-		out = append(out, local.Process{Name: p.name, PID: p.pid(), Engine: isEngine})
+		isEngine := slices.ContainsFunc(engines, func(e clusterEngine) bool { return e.Name == p.Name })
+		out = append(out, local.Process{Name: p.Name, PID: p.PID(), Engine: isEngine})
 	}
 	return out
 }
@@ -241,11 +236,11 @@ func (c *cluster) table(w io.Writer) {
 	t := replay.Table(w, 4, "process", "pid", "endpoint", "log")
 	here, _ := os.Getwd()
 	for _, p := range slices.Concat(c.stages...) {
-		log := p.log
+		log := p.Log
 		if rel, err := filepath.Rel(here, log); err == nil && !strings.HasPrefix(rel, "..") {
 			log = rel
 		}
-		t.AppendRow(table.Row{p.name, p.pid(), p.endpoint, log})
+		t.AppendRow(table.Row{p.Name, p.PID(), p.endpoint, log})
 	}
 	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}})
 	t.Render()

@@ -18,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"souk/bus"
+	"souk/integration/parts"
 )
 
 // inEffect is what the plan needs of a daemon's configuration, as it prints it itself.
@@ -72,19 +73,20 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 		return filepath.Join(filepath.Dir(path), name)
 	}
 	daemonOf := func(name, file string, command ...string) (*process, inEffect, error) {
-		p := &process{name: name, args: append(command, "--config", at(file)),
-			log: filepath.Join(dir, "log", name+".log"), env: []string{"SOUK_DATA=" + dir}}
-		p.args[0] = filepath.Join(bin, p.args[0])
-		e, err := c.ask(ctx, p.args)
+		p := &process{Part: parts.Part{Name: name, Args: append(command, "--config", at(file)),
+			Log: filepath.Join(dir, "log", name+".log"), Env: []string{"SOUK_DATA=" + dir},
+			ReadyAt: "/readyz"}}
+		p.Args[0] = filepath.Join(bin, p.Args[0])
+		e, err := c.ask(ctx, p.Args)
 		if err != nil {
 			return nil, e, err
 		}
 		if e.Health.Listen == "" {
 			e.Health.Listen = "127.0.0.1:0"
 		}
-		health, err := c.place(e.Health.Listen)
-		p.health, p.within = "http://"+health+"/readyz", e.Stop.Within
-		p.env = append(p.env, "SOUK_HEALTH_LISTEN="+health)
+		p.within = e.Stop.Within
+		p.Health, err = c.place(e.Health.Listen)
+		p.Env = append(p.Env, "SOUK_HEALTH_LISTEN="+p.Health)
 		return p, e, err
 	}
 
@@ -98,7 +100,7 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 	if c.etcd, err = c.place(e.Infra.Etcd); err != nil {
 		return nil, err
 	}
-	infra.env = append(infra.env, "SOUK_INFRA_NATS="+c.nats, "SOUK_INFRA_ETCD="+c.etcd)
+	infra.Env = append(infra.Env, "SOUK_INFRA_NATS="+c.nats, "SOUK_INFRA_ETCD="+c.etcd)
 	infra.endpoint = "nats://" + c.nats + ", etcd " + c.etcd
 	first := []*process{infra}
 	for _, e := range cfg.Engines {
@@ -113,8 +115,8 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 	join := func(name, file, command string) (*process, inEffect, error) {
 		p, e, err := daemonOf(name, file, command)
 		if err == nil {
-			p.env = append(p.env, marketAt...)
-			p.endpoint = strings.TrimSuffix(p.health, "/readyz")
+			p.Env = append(p.Env, marketAt...)
+			p.endpoint = "http://" + p.Health
 		}
 		return p, e, err
 	}
@@ -148,11 +150,11 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 	c.stages = [][]*process{first, {treasury}, hubs, nodes, {door}}
 	names := map[string]bool{}
 	for _, p := range slices.Concat(c.stages...) {
-		if names[p.name] {
+		if names[p.Name] {
 			return nil, fmt.Errorf("%s: two processes would be called %s: give their files or engines "+
-				"different names", path, p.name)
+				"different names", path, p.Name)
 		}
-		names[p.name] = true
+		names[p.Name] = true
 	}
 	return c, nil
 }
@@ -224,11 +226,12 @@ func (c *cluster) engine(e clusterEngine) (*process, error) {
 		e.Speedup = 1
 	}
 	return &process{
-		name: e.Name, log: filepath.Join(c.dir, "log", e.Name+".log"),
-		args: []string{filepath.Join(c.bin, "souk"), "engine", "--port", port, "--model", e.Model,
-			"--profile", e.Profile,
-			"--speedup", strconv.FormatFloat(e.Speedup, 'g', -1, 64)},
-		health: "http://" + address + "/health", endpoint: "http://" + address, within: 5 * time.Second,
+		Part: parts.Part{Name: e.Name, Log: filepath.Join(c.dir, "log", e.Name+".log"),
+			Args: []string{filepath.Join(c.bin, "souk"), "engine", "--port", port, "--model", e.Model,
+				"--profile", e.Profile,
+				"--speedup", strconv.FormatFloat(e.Speedup, 'g', -1, 64)},
+			Health: address, ReadyAt: "/health"},
+		endpoint: "http://" + address, within: 5 * time.Second,
 	}, nil
 }
 
@@ -241,7 +244,7 @@ func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) error {
 			return err
 		}
 		if instead := c.replaced[u.Host]; instead != "" {
-			p.env = append(p.env, fmt.Sprintf("SOUK_AGENTD_AGENTS_%d_ENGINE_URL=http://%s", i, instead))
+			p.Env = append(p.Env, fmt.Sprintf("SOUK_AGENTD_AGENTS_%d_ENGINE_URL=http://%s", i, instead))
 		}
 	}
 	var found []string
@@ -259,7 +262,7 @@ func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) error {
 		found = append(found, port)
 	}
 	if changed {
-		p.env = append(p.env, "SOUK_DISCOVER_PORTS="+strings.Join(found, ","))
+		p.Env = append(p.Env, "SOUK_DISCOVER_PORTS="+strings.Join(found, ","))
 	}
 	return nil
 }

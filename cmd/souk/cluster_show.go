@@ -29,15 +29,8 @@ func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clust
 			return fmt.Errorf("fund %s: %w", id, err)
 		}
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := g.whole(ctx)
 	defer stop()
-	go func() {
-		select {
-		case <-g.failed:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
 	var verdict error
 	if f.limit > 0 {
 		verdict = c.play(ctx, f, link, out)

@@ -4,43 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"os/exec"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"souk/integration/parts"
 )
 
 // process is one that a cluster starts.
 type process struct {
-	name     string
-	args     []string // command and arguments
-	env      []string // on top of our own
-	log      string   // stdout and stderr are appended to it
-	endpoint string   // to show
-	health   string   // answers 200 once it is ready
+	parts.Part
+	endpoint string // to show
 	within   time.Duration
-
-	cmd  *exec.Cmd
-	done chan struct{} // closed once it has ended
-	err  error         // how, once done is closed
-}
-
-func (p *process) pid() int {
-	if p.cmd == nil || p.cmd.Process == nil {
-		return 0
-	}
-	return p.cmd.Process.Pid
 }
 
 // group runs processes, and notices the first that ends before it is told to.
 type group struct {
 	mu       sync.Mutex
-	running  []*process
 	stopping bool
+	blamed   *process
 	first    error
 	failed   chan struct{}
 }
@@ -50,30 +33,15 @@ func newGroup() *group { return &group{failed: make(chan struct{})} }
 // killAfter is what a process gets beyond the time that it promised to end in.
 const killAfter = 3 * time.Second
 
-// start starts a process in a group of its own, so that the Ctrl-C of a terminal reaches only us, and we stop
-// all in order.
+// start starts a process. Should we be killed, it is told to stop, where the system can.
 func (g *group) start(p *process) error {
-	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
+	p.Orphan = syscall.SIGTERM
+	if err := p.Start(); err != nil {
 		return err
 	}
-	defer log.Close()
-	fmt.Fprintf(log, "# %s %s\n", time.Now().UTC().Format(time.RFC3339), strings.Join(p.args, " "))
-	p.cmd = exec.Command(p.args[0], p.args[1:]...)
-	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = ownGroup()
-	p.done = make(chan struct{})
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
-	g.mu.Lock()
-	g.running = append(g.running, p)
-	g.mu.Unlock()
 	go func() {
-		p.err = p.cmd.Wait()
+		<-p.Ended()
 		g.ended(p)
-		close(p.done)
 	}()
 	return nil
 }
@@ -85,11 +53,7 @@ func (g *group) ended(p *process) {
 	if g.stopping || g.first != nil {
 		return
 	}
-	how := "exit status 0"
-	if p.err != nil {
-		how = p.err.Error()
-	}
-	g.first = fmt.Errorf("%s ended by itself: %s. It said last (%s):\n%s", p.name, how, p.log, tail(p.log, 5))
+	g.blamed, g.first = p, fmt.Errorf("%s ended by itself: %s. %s", p.Name, p.How(), p.Last())
 	close(g.failed)
 }
 
@@ -99,46 +63,31 @@ func (g *group) failure() error {
 	return g.first
 }
 
-// await waits until every process answers that it is ready.
-func (g *group) await(ctx context.Context, ps []*process) error {
-	for _, p := range ps {
-		for wait := 10 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-			why := ready(ctx, p.health)
-			if why == nil {
-				break
-			}
-			t := time.NewTimer(wait)
-			select {
-			case <-t.C:
-			case <-g.failed:
-				t.Stop()
-				return g.failure()
-			case <-ctx.Done():
-				t.Stop()
-				return fmt.Errorf("%s is not ready: %w. It said last (%s):\n%s", p.name, why, p.log,
-					tail(p.log, 5))
-			}
+// whole returns a context that ends with ctx, or as soon as a process has ended by itself.
+func (g *group) whole(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-g.failed:
+			stop()
+		case <-ctx.Done():
 		}
-	}
-	return nil
+	}()
+	return ctx, stop
 }
 
-// ready asks once; its error says why not.
-func ready(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(said)))
+// await waits until every process answers that it is ready.
+func (g *group) await(ctx context.Context, ps []*process) error {
+	whole, stop := g.whole(ctx)
+	defer stop()
+	for _, p := range ps {
+		if err := p.Ready(whole); err != nil {
+			if ctx.Err() == nil {
+				<-g.failed
+				return g.failure()
+			}
+			return err
+		}
 	}
 	return nil
 }
@@ -151,55 +100,20 @@ func (g *group) stop(stages [][]*process) error {
 	g.stopping = true
 	g.mu.Unlock()
 	var errs []error
-	for i := len(stages) - 1; i >= 0; i-- {
-		for _, p := range stages[i] {
-			if p.cmd != nil && p.cmd.Process != nil {
-				_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
-			}
-		}
-		for _, p := range stages[i] {
-			if p.done == nil || p.cmd.Process == nil {
-				continue
-			}
-			t := time.NewTimer(p.within + killAfter)
-			select {
-			case <-p.done:
-				if code := p.cmd.ProcessState.ExitCode(); code != 0 && !g.blamed(p) {
-					errs = append(errs,
-						fmt.Errorf("%s did not stop well: %v. It said last (%s):\n%s", p.name, p.err, p.log,
-							tail(p.log, 5)))
+	for _, stage := range slices.Backward(stages) {
+		ends := make([]error, len(stage))
+		var wg sync.WaitGroup
+		for i, p := range stage {
+			wg.Go(func() {
+				ended := !p.Alive()
+				ends[i] = p.Stop(p.within + killAfter)
+				if ended && p.PID() != 0 && p.Code() != 0 && p != g.blamed {
+					ends[i] = fmt.Errorf("%s ended by itself, too: %s. %s", p.Name, p.How(), p.Last())
 				}
-			case <-t.C:
-				_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
-				<-p.done
-				errs = append(errs,
-					fmt.Errorf("%s did not stop within %v, and was killed: see %s", p.name,
-						p.within+killAfter, p.log))
-			}
-			t.Stop()
+			})
 		}
+		wg.Wait()
+		errs = append(errs, ends...)
 	}
 	return errors.Join(errs...)
-}
-
-// blamed reports whether a process was named as the one that ended by itself.
-func (g *group) blamed(p *process) bool {
-	err := g.failure()
-	return err != nil && strings.HasPrefix(err.Error(), p.name+" ended by itself")
-}
-
-// tail is the end of a log.
-func tail(path string, lines int) string {
-	const most = 8 << 10
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > most {
-		_, _ = f.Seek(-most, io.SeekEnd)
-	}
-	data, _ := io.ReadAll(io.LimitReader(f, most))
-	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
 }

@@ -38,11 +38,11 @@ func (l *Links) Each(f func(*proxy.Proxy)) {
 	}
 }
 
-// Pause stops a part in the middle of whatever it does, as SIGSTOP does. Its connections stay.
-func (p *Part) Pause() error { return p.Signal(syscall.SIGSTOP) }
+// pause stops a part in the middle of whatever it does. Its connections stay.
+func pause(p *Part) error { return p.Signal(syscall.SIGSTOP) }
 
-// Continue lets a stopped part go on as if nothing had been.
-func (p *Part) Continue() error { return p.Signal(syscall.SIGCONT) }
+// resume lets a stopped part go on as if nothing had been.
+func resume(p *Part) error { return p.Signal(syscall.SIGCONT) }
 
 // Direct asks an engine itself, without the market, for the answer to a chat.
 func (f *Fleet) Direct(ctx context.Context, engine int, body []byte) (string, error) {
@@ -61,7 +61,7 @@ func (f *Fleet) Direct(ctx context.Context, engine int, body []byte) (string, er
 		return "", err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := direct.Do(request)
+	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"souk/bus/client"
 	"souk/bus/natsbus"
+	"souk/integration/parts"
 	"souk/integration/proxy"
 	"souk/market"
 )
@@ -41,6 +42,9 @@ type Plan struct {
 	Vanished map[string]bool // clients whom nobody can ask what they were told
 	Prepare  func(*Fleet)    // before anything is started
 }
+
+// Part is one process of a fleet.
+type Part = parts.Part
 
 // Fleet is a market of processes.
 type Fleet struct {
@@ -218,7 +222,7 @@ func (f *Fleet) Add(name, marketAt, text string, command ...string) (*Part, erro
 
 // AddPart takes a part in whose command and health are given.
 func (f *Fleet) AddPart(p *Part) *Part {
-	p.Log, p.ready = filepath.Join(f.Dir, "log", p.Name+".log"), cmp.Or(p.ready, "/readyz")
+	p.Log, p.ReadyAt = filepath.Join(f.Dir, "log", p.Name+".log"), cmp.Or(p.ReadyAt, "/readyz")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.parts = append(f.parts, p)
@@ -230,7 +234,7 @@ func (f *Fleet) AddEngine(n int) (*Part, error) {
 	address := Port()
 	_, port, _ := net.SplitHostPort(address)
 	return f.AddPart(&Part{
-		Name: fmt.Sprintf("engine-%d", n), Health: address, ready: "/health",
+		Name: fmt.Sprintf("engine-%d", n), Health: address, ReadyAt: "/health",
 		Args: []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile",
 			cmp.Or(f.Profile, "steady"),
 			"--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"},

@@ -110,7 +110,8 @@ func TestNATSIsAway(t *testing.T) {
 	t.Parallel()
 	away(t, func(nats, _ *Part) []outage {
 		return []outage{
-			{"NATS asleep", 5 * time.Second, nats.Pause, nats.Continue},
+			{"NATS asleep", 5 * time.Second, func() error { return pause(nats) },
+				func() error { return resume(nats) }},
 			{"NATS dead", 5 * time.Second, nats.Kill, nats.Start},
 		}
 	})

@@ -1,6 +1,8 @@
-package fleet
+// Package parts runs the parts of a market as processes.
+package parts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,23 +18,23 @@ import (
 	"time"
 )
 
-// Part is one process of a fleet, which can be started any number of times.
+// Part is one process, which can be started any number of times.
 type Part struct {
-	Name   string
-	Args   []string // command and arguments
-	Env    []string // on top of our own
-	Log    string   // stdout and stderr of all its lives are appended to it
-	Health string   // host:port; /readyz there says whether it is ready
-
-	ready string // path that answers 200 once it is
+	Name    string
+	Args    []string       // command and arguments
+	Env     []string       // on top of our own
+	Log     string         // stdout and stderr of all its lives are appended to it
+	Health  string         // host:port
+	ReadyAt string         // path there that answers 200 once it is ready
+	Orphan  syscall.Signal // what it gets when this process dies, where the system can: zero is SIGKILL
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	done chan struct{} // closed once this life has ended
 }
 
-// starter starts all processes, from one thread that never ends: where the system can, they are killed when
-// it does, as when a test is cut off.
+// starter starts all processes, from one thread that never ends: where the system can, they are told when it
+// does, as when a test is cut off.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -60,7 +62,7 @@ func (p *Part) Start() error {
 	cmd := exec.Command(p.Args[0], p.Args[1:]...)
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = dieWithUs()
+	cmd.SysProcAttr = group(cmp.Or(p.Orphan, syscall.SIGKILL))
 	started := make(chan error)
 	starter() <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
@@ -88,7 +90,7 @@ func (p *Part) alive() bool {
 	}
 }
 
-// Alive reports whether the part runs, or is stopped by Pause.
+// Alive reports whether the part runs, or has been stopped by a signal.
 func (p *Part) Alive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,6 +143,13 @@ func (p *Part) Code() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// How says how the last life ended: "exit status 1", "signal: killed".
+func (p *Part) How() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.ProcessState.String()
+}
+
 // Stop asks a part to end and waits until it has. One that ends otherwise than well is an error; one that
 // does not run is none.
 func (p *Part) Stop(within time.Duration) error {
@@ -156,10 +165,10 @@ func (p *Part) Stop(within time.Duration) error {
 	case <-p.Ended():
 	case <-t.C:
 		_ = p.Kill()
-		return fmt.Errorf("%s did not stop within %v, and was killed:\n%s", p.Name, within, p.Tail(10))
+		return fmt.Errorf("%s did not stop within %v, and was killed. %s", p.Name, within, p.Last())
 	}
-	if code := p.Code(); code != 0 {
-		return fmt.Errorf("%s ended with %d:\n%s", p.Name, code, p.Tail(10))
+	if p.Code() != 0 {
+		return fmt.Errorf("%s did not stop well: %s. %s", p.Name, p.How(), p.Last())
 	}
 	return nil
 }
@@ -168,7 +177,7 @@ func (p *Part) Stop(within time.Duration) error {
 func (p *Part) Readiness(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err := p.get(ctx, p.ready)
+	_, err := p.get(ctx, p.ReadyAt)
 	return err
 }
 
@@ -183,9 +192,9 @@ func (p *Part) Ready(ctx context.Context) error {
 		select {
 		case <-t.C:
 		case <-p.Ended():
-			return fmt.Errorf("%s ended with %d:\n%s", p.Name, p.Code(), p.Tail(10))
+			return fmt.Errorf("%s ended: %s. %s", p.Name, p.How(), p.Last())
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w:\n%s", p.Name, err, p.Tail(10))
+			return fmt.Errorf("%s is not ready: %w. %s", p.Name, err, p.Last())
 		}
 		t.Stop()
 	}
@@ -239,3 +248,6 @@ func (p *Part) Tail(lines int) string {
 	all := strings.Split(strings.TrimRight(p.Said(), "\n"), "\n")
 	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
 }
+
+// Last is what the part said last, for an error.
+func (p *Part) Last() string { return fmt.Sprintf("It said last (%s):\n%s", p.Log, p.Tail(10)) }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package parts
+
+import "syscall"
+
+func group(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
