@@ -104,7 +104,7 @@ func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 			}
 			client, id, _ := strings.Cut(string(a.Task), "/")
 			d := h.take(client, id)
-			congestion, toll, fee := rec.Round.Tolls(a)
+			congestion, toll, _, fee := rec.Round.Tolls(a)
 			if toll != tolls[string(a.Task)+">"+string(a.Agent)] || fee != -500 ||
 				d.Congestion != congestion ||
 				d.Toll != congestion+toll+fee || d.Premium != d.SlotPrice-d.Toll ||

@@ -43,7 +43,8 @@ type pair struct {
 	ttft        time.Duration
 	value, cost market.Credits
 	saved       market.Credits // by what the agent holds
-	toll        market.Credits
+	toll        market.Credits // all of it
+	parts       market.Toll    // of it, the crowd's
 }
 
 const (
@@ -169,7 +170,7 @@ func (n *Node) assemble() market.Round {
 	last, prev := n.book.LastRound()
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
-		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
+		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0], Parts: w.Parts[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
 	before := int32(-1)
@@ -189,6 +190,7 @@ func (n *Node) assemble() market.Round {
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
+		w.Parts = append(w.Parts, p.parts)
 		s.place[p.agent] = 1
 	}
 	most := 0
@@ -216,6 +218,9 @@ func (n *Node) assemble() market.Round {
 // prune leaves of the round of all that wait what matters.
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
+	if !slices.ContainsFunc(r.Parts, func(p market.Toll) bool { return p != market.Toll{} }) {
+		r.Parts = nil
+	}
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	r.Sort()
@@ -244,7 +249,10 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
 		t, a := s.left[i], s.sellers[s.kept.Agents[k]]
 		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
-		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
+		var parts market.Toll
+		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
+			h.crowd = &parts
+		}
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
 	}

@@ -290,7 +290,7 @@ func (h *History) Open() ([]Past, error) {
 				read, round = p.won, *r.Round
 			}
 			a = &award{award: round.Outcome.Awards[k.slot()]}
-			a.congestion, _, _ = round.Round.Tolls(a.award)
+			a.congestion, _, _, _ = round.Round.Tolls(a.award)
 		}
 		all = append(all, Past{Hold: *p.hold, Held: p.held, Earlier: p.earlier, Award: &a.award,
 			Congestion: a.congestion})

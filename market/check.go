@@ -32,6 +32,9 @@ func Check(r Round, o Outcome) error {
 func (ws *workspace) check(r *Round, o *Outcome) error {
 	l, ans := &ws.layout, &ws.answer
 	l.of(r)
+	if err := l.weighs(r); err != nil {
+		return err
+	}
 	switch {
 	case r.Rule.Pricing == PricingPosted:
 		return ws.checkPosted(r, o)
@@ -81,6 +84,38 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 		return err
 	}
 	return ws.checkClients(r, o)
+}
+
+// weighs adds up again what the certificate is about, edge by edge and tier by tier: value, cost, tolls, fee,
+// and the parts of what waiting is worth. So a slip in the layout, which the solver reads too, cannot hide.
+func (l *layout) weighs(r *Round) error {
+	at, task, wait := int32(0), -1, Credits(0)
+	for i, e := range r.Edges {
+		if e.Task != task {
+			if task, wait = e.Task, 0; r.Tasks[task].Wait != nil {
+				wait = r.Tasks[task].Wait.Sum(r.Fee)
+			}
+			if l.off[task] != at {
+				return fmt.Errorf("edges of task %s: not where they are read", r.Tasks[task].ID)
+			}
+		}
+		for k, tier := range r.Agents[e.Agent].Tiers {
+			w := e.Weight(tier, r.Fee) - wait
+			if w < 0 {
+				continue
+			}
+			if int(at) >= len(l.seat) || l.seats[l.seat[at]] != (seat{int32(e.Agent), int32(k)}) ||
+				l.edge[at] != int32(i) || l.weight[at] != int64(w) {
+				return fmt.Errorf("edge %s > %s tier %d: not read with its weight %s", r.Tasks[e.Task].ID,
+					r.Agents[e.Agent].Agent, k, w)
+			}
+			at++
+		}
+	}
+	if int(at) != len(l.seat) {
+		return fmt.Errorf("%d edges are read, and %d are worth their price", len(l.seat), at)
+	}
+	return nil
 }
 
 // awards checks every award's own figures and notes where its task sits.

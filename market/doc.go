@@ -29,7 +29,7 @@
 //	value     what the task is worth on that agent (Eq. 1, in money; Terms.Value)
 //	cost      what the agent is expected to be due (Eq. 6; Price.Cost)
 //	toll      <= 0: congestion charge of the tier + the regime's toll - the flat fee; it reads no bid
-//	weight    value - cost + toll, what the round maximises the sum of
+//	weight    value - cost + toll, less what waiting is worth to the task: the round maximises their sum
 //	premium   slot price - toll: what the client owes beside the cost, fixed when the round is cleared
 //
 // The slot price of a tier is what one more slot there would add to welfare. It is the least price that
@@ -49,6 +49,40 @@
 //
 // Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of
 // another; under "client", the default, its tasks are priced together and it cannot.
+//
+// # Waiting
+//
+// A task that may wait for an agent that is full now (Task.Wait) has an outcome beside the slots of the
+// round: wait, worth its loss u0. That is what the same terms are worth there later, less cost, tolls and
+// the slot price which that agent had when the task came. Every edge's weight is less by u0, so that a slot
+// goes to the task only where it is worth more to it than waiting, and what it pays never leaves it less
+// than u0.
+//
+// In one round nothing of the above changes. The outcomes of a task are {slot 1, slot 2, ..., wait}, each
+// with a value from its own terms; taking u0 off all of them but "wait" only shifts where they count from,
+// and a task that is left out has u0 and pays nothing. So it is Clarke's rule as before: with u0 made from
+// the terms that are said by the same function for everybody, no client gains in its round by saying others
+// (TestLiesAboutTermsDoNotPay), and each pays the welfare that it takes from others, where theirs counts
+// what waiting is worth to them. Slot prices in u0 are those from before the task came: else its own losing
+// bids would raise the price of waiting, and with it its u0 would depend on what it said in rounds that it
+// lost.
+//
+// Over several rounds this proves nothing. u0 is a forecast: a client that knows better than the hub how
+// long the line is, or what a slot will cost by then, has another worth of waiting than the one that is
+// counted for it. Where the forecast is too rosy it gains by terms under which waiting looks worse, such as
+// less patience than it has, and where it is too dark by the reverse. What a round charges is part of what
+// waiting is worth to those who come later, so a client with many tasks can gain by losing, or by paying, a
+// little now. Tasks that never win pay nothing and yet lengthen the line that others are forecast to wait
+// in. The share of u0 that is left falls with the time that a task has waited, without a step, so that no
+// moment is the one to bid low at. How much such lies gain is measured, and is not proven to be nothing.
+//
+// # Pruning
+//
+// A round is cleared without what cannot matter to it (Pruner), and is recorded so. What is left has the
+// welfare, slot prices and bills of the whole, so whatever holds of that holds of it. Only where more tasks
+// can matter than a round may hold does the rule that leaves out the latest to come decide, and counts them
+// (Pruned.Beyond): the rule reads no bid, but how many can matter does depend on bids, so that then, and
+// only then, a bid may decide whether another task is in the round.
 //
 // # Agents can lie too
 //
@@ -82,8 +116,10 @@
 //
 // The mechanism prices one round among the tasks that are in it. It promises nothing about
 //
-//   - learning across rounds: a client may bid low today to be taken for a low bidder tomorrow, or wait for a
-//     quieter round
+//   - learning across rounds: a client may bid low today to be taken for a low bidder tomorrow, or wait for
+//     a quieter round; and what waiting is worth beyond its round (see Waiting)
+//   - what a hub left out of a record: that it pruned by the rule, and that its forecast of waiting is fair,
+//     is its word
 //   - collusion: clients who agree on their bids, and clients with agents' owners
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
 //     round

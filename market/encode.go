@@ -15,7 +15,7 @@ import (
 const (
 	roundVersion   = 1
 	roundMore      = 2 // Rule.Instead, Sellers, Bundles
-	roundWeighed   = 3 // Task.Wait, Others, Pruned
+	roundWeighed   = 3 // Task.Wait, Others, Pruned, Parts
 	outcomeVersion = 1
 	outcomeMore    = 2 // ClientProof.Ties
 )

@@ -25,10 +25,13 @@ import (
 //	edges     list of: task ± less the edge's before; agent ±; value ±; cost ±; toll ±
 //	others    the same
 //	pruned    tasks ±, edges ±, waiting ±, beyond ±
+//	parts     of the tolls: list of: line ±, age ±, load ±
 //	more      instead, sellers, bundles, as in version 2
 
 // weighed reports whether the round says what only version 3 can.
-func (r *Round) weighed() bool { return len(r.Others) > 0 || r.Pruned != Pruned{} || r.waits() }
+func (r *Round) weighed() bool {
+	return len(r.Others) > 0 || len(r.Parts) > 0 || r.Pruned != Pruned{} || r.waits()
+}
 
 // waits reports whether some task has a wait.
 func (r *Round) waits() bool {
@@ -144,6 +147,12 @@ func (r *Round) appendWeighed(b []byte) []byte {
 	for _, n := range [4]int{r.Pruned.Tasks, r.Pruned.Edges, r.Pruned.Waiting, r.Pruned.Beyond} {
 		b = binary.AppendVarint(b, int64(n))
 	}
+	b = appendCount(b, len(r.Parts))
+	for _, t := range r.Parts {
+		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
+			b = binary.AppendVarint(b, int64(part))
+		}
+	}
 	if more {
 		b = r.appendMore(b)
 	}
@@ -246,6 +255,8 @@ func (d *decoder) weighed(r *Round) {
 	}
 	r.Edges, r.Others = d.edges(), d.edges()
 	r.Pruned = Pruned{Tasks: d.int(), Edges: d.int(), Waiting: d.int(), Beyond: d.int()}
+	r.Parts = decodeList(d, 3,
+		func() Toll { return Toll{Load: d.credits(), Age: d.credits(), Beside: d.credits()} })
 	if head&headMore != 0 {
 		d.more(r)
 	}

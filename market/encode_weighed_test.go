@@ -35,6 +35,7 @@ func weighedRound(rng *rand.Rand, n int) Round {
 	case 4:
 		r.Bundles = []Bundle{{[]int{0}}}
 	case 5:
+		r.Parts = append(r.Parts, Toll{Load: math.MinInt64, Age: 3})
 		r.Others = append(r.Others, Edge{Task: -3, Agent: math.MaxInt, Value: math.MinInt64})
 	}
 	return r
@@ -85,11 +86,12 @@ func TestEncodingOfCrowdedRoundsIsFinal(t *testing.T) {
 			Cost: 30, Toll: -3, Charge: -5, Price: 1, Round: 298, Share: 500_000}}, {ID: "q", Client: "d"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}, {2, -5}}}, {"b", []Tier{{1, 0}}}},
 		Edges:  []Edge{{0, 0, 100, 30, -1}, {1, 0, 90, 30, 0}}, Others: []Edge{{0, 1, 90, 30, 0}},
-		Pruned: Pruned{Tasks: 1, Edges: 3, Waiting: 2, Beyond: 4}}
+		Pruned: Pruned{Tasks: 1, Edges: 3, Waiting: 2, Beyond: 4}, Parts: []Toll{{Age: -1}, {}}}
 	const want = "03046d617468ac02" + "0000000000000000000000000000000000000000000000000000000000000007" +
 		"0a04" + "0203632f3101" + "01710464" + "020161020200040901620102" + "00" +
 		"010166" + "020050c8013c050902" + "02a0c21e" +
-		"020000c8013c010200b4013c00" + "010002b4013c00" + "02060408"
+		"020000c8013c010200b4013c00" + "010002b4013c00" + "02060408" +
+		"02000100000000"
 	if got := hex.EncodeToString(r.AppendCanonical(nil)); got != want {
 		t.Errorf("round is\n%s, want\n%s", got, want)
 	}
@@ -146,7 +148,7 @@ func TestOlderRoundsStayAsTheyWere(t *testing.T) {
 	r := goldenRounds()[0]
 	r.Pruned.Edges = 1
 	data := r.AppendCanonical(nil)
-	data[len(data)-3] = 0
+	data[len(data)-4] = 0
 	if _, err := DecodeRound(data); !errors.Is(err, ErrEncoding) {
 		t.Errorf("version 3 of a round that version 1 can say: %v", err)
 	}
@@ -190,6 +192,10 @@ func TestBadWaits(t *testing.T) {
 		"other edge p > a: is an edge too":        func(r *Round, w *Wait) { r.Others[0].Agent = 0 },
 		"pruned: a count of -1":                   func(r *Round, w *Wait) { r.Pruned.Waiting = -1 },
 		"1 tasks and 0 edges pruned under posted": nil,
+		"what 2 tolls are for, of 1 edges":        func(r *Round, w *Wait) { r.Parts = make([]Toll, 2) },
+		"and none of it is charged":               func(r *Round, w *Wait) { r.Parts = make([]Toll, 1) },
+		"a part of its toll is 0.000000001":       func(r *Round, w *Wait) { r.Parts = []Toll{{Beside: 1}} },
+		"parts of its toll are -0.000000002":      func(r *Round, w *Wait) { r.Parts = []Toll{{Load: -1, Age: -1}} },
 	} {
 		r, w := good()
 		if spoil == nil {

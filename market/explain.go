@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Explanation says in words why each task of a round was placed or not, and why it owes what it owes.
@@ -14,6 +15,7 @@ type Explanation struct {
 	Rule    Rule
 	Welfare Credits
 	Again   bool // it has bundles, which no certificate proves: it was cleared again
+	Pruned  Pruned
 	Tasks   []TaskExplanation
 	Clients []ClientExplanation
 	Seats   []SeatExplanation
@@ -36,18 +38,23 @@ type TaskExplanation struct {
 	Line   int      // clients in the line
 	Bundle []TaskID // that it stays with, itself left out
 	plain  bool     // there are no slot prices common to all tasks
+	fee    Credits  // the flat fee
 
 	Shared Credits // slot price less what the client is billed of it, >= 0; 0 unless clarke: client
 
 	// The parts of Award.Toll, all of them <= 0.
 	Congestion Credits // the tier's charge
 	Regime     Credits // the regime's toll on this edge
+	Parts      Toll    // what else the edge is charged for
 	Fee        Credits // minus the flat fee
 
 	Utility Credits // value - cost - premium: what the client keeps at the quote
 	Payment Credits // what it pays if its cost is as quoted: cost + premium
 	PaperPj Credits // the paper's p_j (iemas Eq. 8): cost + slot price, the toll not charged
 	Options []Option
+
+	Wait   *Wait    // what it would have by waiting; nil: nothing
+	Others []Option // beyond the proof: the best that were weighed and could not have changed the outcome
 }
 
 // Option is one agent as one task saw it, at its tier of lowest price.
@@ -83,7 +90,7 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 		return Explanation{}, err
 	}
 	x := Explanation{Domain: r.Domain, Number: r.Number, Rule: r.Rule, Welfare: o.Welfare,
-		Again: len(r.Bundles) > 0}
+		Again: len(r.Bundles) > 0, Pruned: r.Pruned}
 	var l layout
 	l.of(&r)
 	price := make([]Credits, len(l.seats))
@@ -97,9 +104,9 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 		entry = l.entries(&r, &o)
 	}
 	awards := o.Awards
-	edges := r.Edges
+	edges, others := r.Edges, r.Others
 	for j, t := range r.Tasks {
-		tx := TaskExplanation{Task: t.ID, Client: t.Client, plain: entry == nil}
+		tx := TaskExplanation{Task: t.ID, Client: t.Client, Wait: t.Wait, plain: entry == nil, fee: r.Fee}
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			tx.Award, awards = &awards[0], awards[1:]
 		}
@@ -110,13 +117,17 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 		for _, e := range edges[:n] {
 			tx.Options = append(tx.Options, r.option(&l, e, price, entry))
 			if a := tx.Award; a != nil && a.Agent == r.Agents[e.Agent].Agent {
-				tx.Congestion, tx.Regime, tx.Fee = r.Agents[e.Agent].Tiers[a.Tier].Toll, e.Toll, -r.Fee
+				tx.Congestion, tx.Regime, tx.Parts, tx.Fee = r.Tolls(*a)
 				here := &tx.Options[len(tx.Options)-1] // of equally good tiers the one where it is
 				here.Tier, here.Toll, here.Price = a.Tier, a.Toll, a.SlotPrice
 				used[l.first[e.Agent]+int32(a.Tier)]++
 			}
 		}
 		edges = edges[n:]
+		for len(others) > 0 && others[0].Task == j {
+			tx.Others = append(tx.Others, r.option(&l, others[0], price, nil))
+			others = others[1:]
+		}
 		if a := tx.Award; a != nil {
 			tx.Utility = a.Value - a.Cost - a.Premium
 			tx.Payment = a.Cost + a.Premium
@@ -145,14 +156,14 @@ func (r *Round) option(l *layout, e Edge, price, entry []Credits) Option {
 	}
 	for k, tier := range r.Agents[e.Agent].Tiers {
 		s := l.first[e.Agent] + int32(k)
-		w := e.Weight(tier, r.Fee)
+		w := e.Weight(tier, r.Fee) // what waiting is worth is not in it
 		if u := w - price[s]; k == 0 || u > best.Utility {
 			best.Tier, best.Toll, best.Price, best.Utility = k, e.Toll+tier.Toll-r.Fee, price[s], u
 		}
 		if entry == nil {
 			continue
 		}
-		if needed := e.Value - w + entry[s]; k == 0 || needed < best.Needed {
+		if needed := e.Value - w + r.Tasks[e.Task].loss() + entry[s]; k == 0 || needed < best.Needed {
 			best.Needed = needed
 		}
 	}
@@ -298,6 +309,11 @@ func (x Explanation) String() string {
 		b.WriteString("cleared again: no certificate proves a round with bundles; the same search found " +
 			"the same\n")
 	}
+	if p := x.Pruned; p != (Pruned{}) {
+		fmt.Fprintf(&b, "weighed beside these: %d tasks outbid wherever they could have gone, %d that rather "+
+			"wait, %d that came after the round was full; %d edges that could not matter\n", p.Tasks, p.Waiting,
+			p.Beyond, p.Edges)
+	}
 	for _, t := range x.Tasks {
 		t.write(&b)
 	}
@@ -337,23 +353,23 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 		if t.Shared > 0 {
 			fmt.Fprintf(b, " - %s, priced with the client's other tasks", t.Shared)
 		}
-		fmt.Fprintf(b, " + congestion charge %s + regime toll %s + fee %s\n", -t.Congestion, -t.Regime,
-			-t.Fee)
+		fmt.Fprintf(b, " + congestion charge %s + regime toll %s", -t.Congestion, -t.Regime)
+		for _, part := range []struct {
+			name string
+			toll Credits
+		}{{"load", t.Parts.Load}, {"age", t.Parts.Age}, {"beside", t.Parts.Beside}} {
+			if part.toll < 0 {
+				fmt.Fprintf(b, " + %s toll %s", part.name, -part.toll)
+			}
+		}
+		fmt.Fprintf(b, " + fee %s\n", -t.Fee)
 		fmt.Fprintf(b, "  as quoted it pays %s = cost %s + premium %s, of a value of %s, and keeps %s (the "+
 			"paper's p_j, Eq. 8: %s)\n",
 			t.Payment, a.Cost, a.Premium, a.Value, t.Utility, t.PaperPj)
 	}
+	t.writeWait(b)
 	for _, op := range t.Options {
-		tariff := ""
-		if op.Tariff > 0 {
-			tariff = fmt.Sprintf(" (tariff %s in it)", op.Tariff)
-		}
-		price := ""
-		if !t.plain {
-			price = fmt.Sprintf(" - slot price %s", op.Price)
-		}
-		fmt.Fprintf(b, "  %s: value %s - cost %s%s - toll %s%s = %s", op.Agent, op.Value, op.Cost, tariff,
-			-op.Toll, price, op.Utility)
+		op.write(b, "", t.plain)
 		switch {
 		case op.Gone:
 			b.WriteString("; no slot was left there\n")
@@ -371,7 +387,59 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 			b.WriteString("\n")
 		}
 	}
+	for _, op := range t.Others {
+		op.write(b, "beyond the proof, ", t.plain)
+		b.WriteString("\n")
+	}
 	if len(t.Options) == 0 {
 		b.WriteString("  no agent could serve it\n")
 	}
+}
+
+func (op *Option) write(b *strings.Builder, mark string, plain bool) {
+	tariff, price := "", ""
+	if op.Tariff > 0 {
+		tariff = fmt.Sprintf(" (tariff %s in it)", op.Tariff)
+	}
+	if !plain {
+		price = fmt.Sprintf(" - slot price %s", op.Price)
+	}
+	fmt.Fprintf(b, "  %s%s: value %s - cost %s%s - toll %s%s = %s", mark, op.Agent, op.Value, op.Cost, tariff,
+		-op.Toll, price, op.Utility)
+}
+
+// writeWait says what a task has by waiting, or would have had.
+func (t *TaskExplanation) writeWait(b *strings.Builder) {
+	w := t.Wait
+	if w == nil {
+		return
+	}
+	first := w.Time.Round(time.Millisecond)
+	if a := t.Award; a != nil {
+		fmt.Fprintf(b, "  begins here rather than wait for %s, first token in %v, which would be worth %s to it:\n",
+			w.Agent, first, w.Loss)
+	} else {
+		// The best that it could have taken: no free slot is worth more to it at these prices than waiting.
+		rather := ""
+		best := Credits(0)
+		for _, list := range [2][]Option{t.Options, t.Others} {
+			for _, op := range list {
+				if rather == "" || op.Utility > best {
+					rather, best = " rather than begin at "+string(op.Agent)+", worth "+op.Utility.String(),
+						op.Utility
+				}
+			}
+		}
+		fmt.Fprintf(b, "  waits for %s, first token in %v, worth %s to it,%s:\n", w.Agent, first, w.Loss, rather)
+	}
+	share := ""
+	if w.Share < FullShare {
+		share = fmt.Sprintf(", of which %d millionths are left, as it has waited long", w.Share)
+	}
+	price := ""
+	if w.Round > 0 {
+		price = fmt.Sprintf(" - slot price %s of round %d", w.Price, w.Round)
+	}
+	fmt.Fprintf(b, "    value %s - cost %s - fee %s - toll %s - congestion charge %s%s%s\n", w.Value, w.Cost, t.fee,
+		-w.Toll, -w.Charge, price, share)
 }

@@ -102,6 +102,26 @@ func TestSameBytesOnEveryMachine(t *testing.T) {
 	}
 }
 
+// So are crowded rounds: what was pruned, what is left, and how it clears.
+func TestSameCrowdsOnEveryMachine(t *testing.T) {
+	const want = "d7c55d44351c096e1eed216e1d2d49e5d0e5c19ecc40946ddda05532251b08e9"
+	rng := rand.New(rand.NewPCG(20, 28))
+	h := sha256.New()
+	var p Pruner
+	for n := range 1000 {
+		r := crowdRound(rng, n)
+		p.Prune(&r, nil, 1+rng.IntN(9), 3)
+		o, err := Clear(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Write(o.AppendCanonical(r.AppendCanonical(nil)))
+	}
+	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
+		t.Errorf("%s: crowded rounds hash to %s, want %s", runtime.GOARCH, got, want)
+	}
+}
+
 // So are amounts that floats became, on machines that fuse a product into a sum and on those that do not.
 func TestSameAmountsOnEveryMachine(t *testing.T) {
 	const want = "ca7ce4a1f40f05923f7ec6e8c3e97166b9b623134d9cc6ec2e3e818deeb191d6"

@@ -223,6 +223,9 @@ func TestMutatedOutcomes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 13))
 	for n := range times(3000) {
 		r := randomRound(rng, 7, 4, []int64{3, 8, 1000}[n%3])
+		if n%2 == 0 { // with waits
+			r = crowdRound(rng, n)
+		}
 		o, err := Clear(r)
 		if err != nil {
 			t.Fatal(err)

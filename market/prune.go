@@ -12,19 +12,22 @@ import (
 // The zero value is ready; it keeps its buffers. Not for concurrent use.
 //
 // With S free slots in the round and T tasks, an edge of task j of client c to agent k goes if one of these
-// holds, "better" being of greater weight; or of the same, by an earlier task in the first case, and in the
-// second to an agent that comes before by lot:
+// holds:
 //
 //	without the tasks of any one other client, more than S tasks have a better edge to k
 //	agents that are better for j have T slots or more
 //
-// In the first case some task with a better edge to k is left out whatever is done with S slots and one more,
-// and could take j's place; in the second a slot that is better for j is free. So some assignment of greatest
-// weight does without the edge, in the round, with a slot more, and without the tasks of one client: welfare,
-// slot prices and bills are those of the whole round. Without the exception for a client the
-// first rule would be wrong under [ClarkeClient]: where its tasks are gone, others' lower edges set its bill.
-// That equals are in an order keeps rounds small where many bid the same, or agents are alike; no bid is in it.
-// Among the best assignments that remain the seed of the round as it is recorded chooses.
+// An edge is better if its weight is greater, or the same and its task came before, or both the same and
+// its agent stands before by lot: no bid is in that order, and it keeps rounds small where many bid alike
+// or agents are alike. It is the order of weights to which each edge adds an infinitesimal that falls with
+// its task's arrival and a smaller one that falls with its agent's lot. By those weights, where the first
+// rule drops an edge, some task with a better one to k is left out whatever is done with S slots and one
+// more, and would add more in j's place; where the second does, a slot that is better for j is free. So no
+// best assignment uses the edge, in the round, with a slot more, or without the tasks of one client; and as
+// the infinitesimals vanish that is: welfare, slot prices and bills are those of the whole round, and the
+// awards are of its best. Without the exception for a client the first rule would be wrong under
+// [ClarkeClient]: where its tasks are gone, others' lower edges set its bill. Among the best assignments
+// that remain the round's seed chooses.
 type Pruner struct {
 	round   *Round
 	arrived []int64
@@ -33,8 +36,8 @@ type Pruner struct {
 	order  []int32 // tasks by arrival, where there are more than the limit
 	place  []int32 // of every task among them
 	client []int32 // of every task, numbered
+	agents []offered
 	weight []int64 // of every edge at its agent's first tier
-	lots   []int64 // of every agent
 	keep   []bool  // of every edge
 	head   []int32 // where the items of each agent begin
 	items  []item
@@ -43,6 +46,16 @@ type Pruner struct {
 	index  []int32 // of tasks, then of agents, in the round that is left; -1: gone
 	number map[string]int32
 }
+
+// offered is what pruning needs of an agent.
+type offered struct {
+	room   int   // slots of all its tiers; 0: it is not there
+	charge int64 // of the first
+	lot    int64
+}
+
+// slots is how many slots of an agent so many tasks can take.
+func (a *offered) slots(tasks int) int { return min(a.room, tasks) }
 
 // item is an edge, or one tier of it, by weight, and then by its place among equals.
 type item struct {
@@ -71,9 +84,9 @@ type Kept struct {
 	Beyond               []int32 // tasks that went because the round was at its limit
 }
 
-// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks in another order, which they
-// keep, and is complete but for Others and Pruned, which Prune sets: for each task that is kept the show best of
-// the edges that went. All lists of r are new then, and share no memory with those before.
+// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks in another order, which
+// they keep, and is complete but for Others and Pruned, which Prune sets: for each task that is kept the show
+// best of the edges that went. All lists of r are new then, and share no memory with those before.
 //
 // At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
 // round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
@@ -87,7 +100,7 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 		if tries == 0 {
 			p.sortArrivals()
 		}
-		// Those up to the last that has room stay, and some tasks that went because of those behind it return.
+		// Those up to the last that has room stay; some tasks that went because of others behind it return.
 		if first = p.through(limit); tries == maxTries {
 			first = limit
 		}
@@ -100,19 +113,26 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 // begin weighs every edge and numbers the clients.
 func (p *Pruner) begin() {
 	r := p.round
+	p.agents = resize(p.agents, len(r.Agents))
+	seed := binary.BigEndian.Uint64(r.Prev[:]) + r.Number
+	for k := range p.agents {
+		hi, lo := bits.Mul64(seed^uint64(k+1), 0x9e3779b97f4a7c15)
+		a := offered{lot: int64((hi ^ lo) >> 1)}
+		for i, t := range r.Agents[k].Tiers {
+			if a.room += t.Slots; i == 0 {
+				a.charge = int64(t.Toll)
+			}
+		}
+		p.agents[k] = a
+	}
 	p.weight, p.keep = resize(p.weight, len(r.Edges)), resize(p.keep, len(r.Edges))
 	for i := range r.Edges {
 		e := &r.Edges[i]
+		a := &p.agents[e.Agent]
 		p.weight[i] = -1
-		if tiers := r.Agents[e.Agent].Tiers; len(tiers) > 0 {
-			p.weight[i] = int64(e.Weight(tiers[0], r.Fee) - r.Tasks[e.Task].loss())
+		if a.room > 0 {
+			p.weight[i] = int64(e.Value-e.Cost+e.Toll-r.Fee-r.Tasks[e.Task].loss()) + a.charge
 		}
-	}
-	p.lots = resize(p.lots, len(r.Agents))
-	seed := binary.BigEndian.Uint64(r.Prev[:]) + r.Number
-	for k := range p.lots {
-		hi, lo := bits.Mul64(seed^uint64(k+1), 0x9e3779b97f4a7c15)
-		p.lots[k] = int64((hi ^ lo) >> 1)
 	}
 	p.place, p.client = resize(p.place, len(r.Tasks)), resize(p.client, len(r.Tasks))
 	for t := range p.place {
@@ -190,13 +210,11 @@ func (p *Pruner) within(first int) (tasks int) {
 		}
 		return tasks
 	}
-	p.byAgent(first)
-	slots := 0
-	for k := range r.Agents {
-		slots += r.Agents[k].slots(len(p.items[p.head[k]:p.head[k+1]]))
-	}
-	for k := range r.Agents {
-		p.agent(p.items[p.head[k]:p.head[k+1]], slots)
+	if slots, most := p.demand(first); most > slots+1 { // else nothing has more than slots above it
+		p.byAgent()
+		for k := range r.Agents {
+			p.agent(p.items[p.head[k]:p.head[k+1]], slots)
+		}
 	}
 	for _, row := range p.rows() {
 		if slices.Contains(p.keep[row[0]:row[1]], true) {
@@ -226,34 +244,33 @@ func (p *Pruner) rows() func(func(int, [2]int) bool) {
 	}
 }
 
-// slots is how many slots of an agent so many tasks can take.
-func (s *Supply) slots(tasks int) (n int) {
-	for _, t := range s.Tiers {
-		if n += t.Slots; n >= tasks {
-			return tasks
-		}
-	}
-	return n
-}
-
-// byAgent sorts the edges that add something into their agents.
-func (p *Pruner) byAgent(first int) {
+// demand keeps all edges of the first tasks to come that add something, and counts them by agent. It returns
+// how many slots can be taken, and the most edges to one agent.
+func (p *Pruner) demand(first int) (slots, most int) {
 	r := p.round
 	p.head = resize(p.head, len(r.Agents)+1)
 	clear(p.head)
-	n := 0
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if p.keep[i] = p.weight[i] >= 0 && int(p.place[e.Task]) < first; p.keep[i] {
 			p.head[e.Agent]++
-			n++
 		}
 	}
+	for k := range p.agents {
+		n := int(p.head[k])
+		slots, most = slots+p.agents[k].slots(n), max(most, n)
+	}
+	return slots, most
+}
+
+// byAgent sorts the edges that demand kept into their agents.
+func (p *Pruner) byAgent() {
+	r := p.round
 	sum := int32(0)
 	for k := range p.head {
 		sum, p.head[k] = sum+p.head[k], sum
 	}
-	p.items = resize(p.items, n)
+	p.items = resize(p.items, int(sum))
 	for i := range r.Edges {
 		if p.keep[i] {
 			at := &p.head[r.Edges[i].Agent]
@@ -276,7 +293,7 @@ func (p *Pruner) arrival(task int) int64 {
 // agent drops the edges to one agent that are too far down: the first rule.
 func (p *Pruner) agent(list []item, slots int) {
 	if len(list) <= slots+1 {
-		return // nothing has more than slots above it
+		return
 	}
 	for _, x := range list {
 		p.keep[x.edge] = false
@@ -329,8 +346,9 @@ func (p *Pruner) task(lo, hi, tasks int) {
 	slots := 0
 	for i := lo; i < hi; i++ {
 		if p.keep[i] {
-			p.row = append(p.row, item{weight: p.weight[i], order: p.lots[r.Edges[i].Agent], edge: int32(i)})
-			slots += r.Agents[r.Edges[i].Agent].slots(tasks)
+			a := &p.agents[r.Edges[i].Agent]
+			p.row = append(p.row, item{weight: p.weight[i], order: a.lot, edge: int32(i)})
+			slots += a.slots(tasks)
 		}
 	}
 	if slots <= tasks {
@@ -340,6 +358,16 @@ func (p *Pruner) task(lo, hi, tasks int) {
 		p.keep[x.edge] = false
 	}
 	heap := p.row
+	if tasks == 1 { // most rounds: one look at each is enough
+		best := &heap[0]
+		for i := range heap {
+			if heap[i].before(best) {
+				best = &heap[i]
+			}
+		}
+		p.keep[best.edge] = true
+		return
+	}
 	build(heap)
 	for better := 0; len(heap) > 0 && better < tasks; {
 		top := &heap[0]
@@ -447,19 +475,23 @@ func (p *Pruner) finish(first, show int) {
 func (p *Pruner) others(list []item, lo, hi, show int) []item {
 	start := len(list)
 	for i := lo; i < hi; i++ {
-		if p.keep[i] || show <= 0 || len(p.round.Agents[p.round.Edges[i].Agent].Tiers) == 0 {
+		if p.keep[i] || show <= 0 || p.agents[p.round.Edges[i].Agent].room == 0 {
 			continue
 		}
-		list = append(list, item{weight: p.weight[i], edge: int32(i)})
-		if own := list[start:]; len(own) > show { // the worst goes, of equals the last
+		own := list[start:]
+		if len(own) == show { // the worst goes, of equals the last
 			worst := 0
 			for j, x := range own {
 				if x.weight <= own[worst].weight {
 					worst = j
 				}
 			}
+			if p.weight[i] <= own[worst].weight {
+				continue
+			}
 			list = slices.Delete(list, start+worst, start+worst+1)
 		}
+		list = append(list, item{weight: p.weight[i], edge: int32(i)})
 	}
 	return list
 }
@@ -468,7 +500,7 @@ func (p *Pruner) others(list []item, lo, hi, show int) []item {
 func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	r, k := p.round, &p.kept
 	if len(k.Tasks) == 0 {
-		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others = nil, nil, nil, nil, nil
+		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others, r.Parts = nil, nil, nil, nil, nil, nil
 		return
 	}
 	tasks := make([]Task, 0, len(k.Tasks))
@@ -520,6 +552,16 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	}
 	for at, i := range k.Edges {
 		edges[at] = place(i)
+	}
+	tolls := r.Parts
+	r.Parts = nil
+	for at, i := range k.Edges {
+		if len(tolls) > 0 && tolls[i] != (Toll{}) { // none are written where none of what is left is charged
+			if r.Parts == nil {
+				r.Parts = make([]Toll, len(k.Edges))
+			}
+			r.Parts[at] = tolls[i]
+		}
 	}
 	r.Others = nil
 	if n := len(edges); len(others) > 0 {

@@ -43,6 +43,12 @@ func crowdRound(rng *rand.Rand, n int) Round {
 			}
 		}
 	}
+	if n%4 == 0 && slices.ContainsFunc(r.Edges, func(e Edge) bool { return e.Toll < 0 }) {
+		for _, e := range r.Edges {
+			line := -Credits(rng.Int64N(1 - int64(e.Toll)))
+			r.Parts = append(r.Parts, Toll{Load: line, Beside: e.Toll - line})
+		}
+	}
 	r.Sort()
 	return r
 }
@@ -164,7 +170,13 @@ func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
 	for n := range times(1500) {
 		r := crowdRound(rng, n)
 		pruned := r
-		kept := p.Prune(&pruned, nil, len(r.Tasks), 3)
+		var arrived []int64
+		if n%2 == 0 { // some at the same time
+			for range r.Tasks {
+				arrived = append(arrived, rng.Int64N(1+int64(len(r.Tasks))))
+			}
+		}
+		kept := p.Prune(&pruned, arrived, len(r.Tasks), 3)
 		dropped += pruned.Pruned.Edges
 		o, err := Clear(pruned)
 		if err != nil {
@@ -292,10 +304,13 @@ func TestPruneAtTheLimit(t *testing.T) {
 			first = min(first, arrived[j])
 		}
 		some := r
-		some.Edges = nil
-		for _, e := range r.Edges {
+		some.Edges, some.Parts = nil, nil
+		for i, e := range r.Edges {
 			if arrived[e.Task] < first {
 				some.Edges = append(some.Edges, e)
+				if r.Parts != nil {
+					some.Parts = append(some.Parts, r.Parts[i])
+				}
 			}
 		}
 		q.Prune(&some, arrived, len(r.Tasks), show)
@@ -362,8 +377,8 @@ func TestPrunedTasksAreAccountedFor(t *testing.T) {
 				continue // nothing to say of it
 			}
 			where := ""
-			for name, list := range map[string][]int32{"kept": k.Tasks, "outbid": k.Outbid, "waiting": k.Waiting,
-				"beyond": k.Beyond} {
+			for name, list := range map[string][]int32{"kept": k.Tasks, "outbid": k.Outbid,
+				"waiting": k.Waiting, "beyond": k.Beyond} {
 				if slices.Contains(list, int32(j)) {
 					where += name
 				}
@@ -414,7 +429,8 @@ func checkOthers(t *testing.T, seed uint64, n int, r, got *Round, k *Kept, show 
 			}
 		}
 		if !slices.Equal(rest, shown) {
-			t.Fatalf("seed %d, round %d: of task %s it shows %+v, want %+v", seed, n, r.Tasks[j].ID, shown, rest)
+			t.Fatalf("seed %d, round %d: of task %s it shows %+v, want %+v", seed, n, r.Tasks[j].ID, shown,
+				rest)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (e Edge) Weight(tier Tier, fee Credits) Credits {
 func (r *Round) Sort() {
 	task := sortIndexed(r.Tasks, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
 	agent := sortIndexed(r.Agents, func(a, b Supply) int { return cmp.Compare(a.Agent, b.Agent) })
-	r.follow(agent)
+	r.Sellers = follow(r.Sellers, agent)
 	for _, edges := range [2][]Edge{r.Edges, r.Others} {
 		for i := range edges {
 			e := &edges[i]
@@ -76,21 +76,25 @@ func (r *Round) Sort() {
 				e.Agent = agent[e.Agent]
 			}
 		}
-		if !slices.IsSortedFunc(edges, compareEdges) {
-			slices.SortStableFunc(edges, compareEdges)
-		}
 	}
+	if len(r.Parts) > 0 {
+		r.Parts = follow(r.Parts, sortIndexed(r.Edges, compareEdges))
+	} else if !slices.IsSortedFunc(r.Edges, compareEdges) {
+		slices.SortStableFunc(r.Edges, compareEdges)
+	}
+	slices.SortStableFunc(r.Others, compareEdges)
 }
 
-// follow moves sellers with their agents, which went from each index to agent there.
-func (r *Round) follow(agent []int) {
-	if agent != nil && len(r.Sellers) == len(agent) {
-		moved := make([]Seller, len(agent))
-		for from, to := range agent {
-			moved[to] = r.Sellers[from]
-		}
-		r.Sellers = moved
+// follow moves what stands beside a list that was sorted: from each index to moved there.
+func follow[T any](beside []T, moved []int) []T {
+	if moved == nil || len(beside) != len(moved) {
+		return beside
 	}
+	out := make([]T, len(beside))
+	for from, to := range moved {
+		out[to] = beside[from]
+	}
+	return out
 }
 
 func compareEdges(a, b Edge) int {
@@ -195,6 +199,24 @@ func (r *Round) validateRest() error {
 	if r.Rule.Pricing == PricingPosted && (p.Tasks > 0 || p.Edges > 0 || p.Waiting > 0 || len(r.Others) > 0) {
 		return fmt.Errorf("%d tasks and %d edges pruned under pricing %q, where all that are served stand in "+
 			"line", p.Tasks, p.Edges, PricingPosted)
+	}
+	if len(r.Parts) > 0 && len(r.Parts) != len(r.Edges) {
+		return fmt.Errorf("what %d tolls are for, of %d edges", len(r.Parts), len(r.Edges))
+	}
+	some := len(r.Parts) == 0
+	for i, t := range r.Parts {
+		some = some || t != Toll{}
+		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
+			if part > 0 || part < -MaxCredits {
+				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part, -MaxCredits)
+			}
+		}
+		if sum := t.Load + t.Age + t.Beside; sum < r.Edges[i].Toll {
+			return fmt.Errorf("edge %d: parts of its toll are %s together, and it is %s", i, sum, r.Edges[i].Toll)
+		}
+	}
+	if !some {
+		return fmt.Errorf("what %d tolls are for, and none of it is charged", len(r.Parts))
 	}
 	own, shown := 0, 0 // where the edges of the task at hand begin in Edges, and how many others it has
 	for i, e := range r.Others {

@@ -46,6 +46,23 @@ func AppendFree(dst, tiers []Tier, taken, least int) []Tier {
 	return dst
 }
 
+// Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll, what
+// else its edge is charged for, and minus the flat fee.
+func (r *Round) Tolls(a Award) (congestion, regime Credits, parts Toll, fee Credits) {
+	i, ok := r.place(a.Agent)
+	if ok && a.Tier >= 0 && a.Tier < len(r.Agents[i].Tiers) {
+		congestion = r.Agents[i].Tiers[a.Tier].Toll
+	}
+	if len(r.Parts) > 0 {
+		t, _ := slices.BinarySearchFunc(r.Tasks, a.Task,
+			func(t Task, id TaskID) int { return cmp.Compare(t.ID, id) })
+		if e, ok := slices.BinarySearchFunc(r.Edges, Edge{Task: t, Agent: i}, compareEdges); ok {
+			parts = r.Parts[e]
+		}
+	}
+	return congestion, a.Toll - congestion - parts.Load - parts.Age - parts.Beside + r.Fee, parts, -r.Fee
+}
+
 // TierAt is the tier of the next slot of an agent where so many are taken; the last where all are, and one
 // without a toll where there are no tiers.
 func TierAt(tiers []Tier, taken int) (t Tier) {
@@ -55,15 +72,4 @@ func TierAt(tiers []Tier, taken int) (t Tier) {
 		}
 	}
 	return t
-}
-
-// Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll and
-// minus the flat fee.
-func (r *Round) Tolls(a Award) (congestion, regime, fee Credits) {
-	i, ok := slices.BinarySearchFunc(r.Agents, a.Agent,
-		func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
-	if ok && a.Tier >= 0 && a.Tier < len(r.Agents[i].Tiers) {
-		congestion = r.Agents[i].Tiers[a.Tier].Toll
-	}
-	return congestion, a.Toll - congestion + r.Fee, -r.Fee
 }

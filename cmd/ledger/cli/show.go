@@ -155,18 +155,18 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 
 func roundSheet(r *market.Round, o *market.Outcome) *sheet {
 	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "congestion",
-		"regime", "fee", "premium"}}
+		"regime", "fee", "premium", "load", "age", "beside"}}
 	awards := o.Awards
 	for _, t := range r.Tasks {
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			a := awards[0]
 			awards = awards[1:]
-			congestion, regime, fee := r.Tolls(a)
+			congestion, regime, parts, fee := r.Tolls(a)
 			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion, -regime,
-				-fee, a.Premium)
+				-fee, a.Premium, -parts.Load, -parts.Age, -parts.Beside)
 		} else {
-			s.add(string(t.ID), "-", 0, market.Credits(0), market.Credits(0), market.Credits(0),
-				market.Credits(0), market.Credits(0), market.Credits(0), market.Credits(0))
+			const none = market.Credits(0)
+			s.add(string(t.ID), "-", 0, none, none, none, none, none, none, none, none, none, none)
 		}
 	}
 	return s
