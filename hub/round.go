@@ -27,7 +27,8 @@ type scratch struct {
 	scale market.Credits
 	most  []float64 // of tasks, the largest of their draws
 
-	whole   market.Round // of all that wait, by arrival, before pruning
+	whole   market.Round  // of all that wait, by arrival, before pruning
+	parts   []market.Toll // of the tolls of its edges
 	tiers   []market.Tier
 	edged   []*task // its tasks
 	sellers []*agent
@@ -170,9 +171,10 @@ func (n *Node) assemble() market.Round {
 	last, prev := n.book.LastRound()
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
-		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0], Parts: w.Parts[:0]}
+		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
+	s.parts = s.parts[:0]
 	before := int32(-1)
 	for i := range s.pairs {
 		p := &s.pairs[i]
@@ -190,7 +192,7 @@ func (n *Node) assemble() market.Round {
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
-		w.Parts = append(w.Parts, p.parts)
+		s.parts = append(s.parts, p.parts)
 		s.place[p.agent] = 1
 	}
 	most := 0
@@ -212,15 +214,15 @@ func (n *Node) assemble() market.Round {
 		w.Edges[i].Agent = s.place[w.Edges[i].Agent]
 	}
 	w.Sellers = n.sellers(s.sellers)
+	if slices.ContainsFunc(s.parts, func(p market.Toll) bool { return p != market.Toll{} }) {
+		w.Parts = s.parts
+	}
 	return n.prune(*w)
 }
 
 // prune leaves of the round of all that wait what matters.
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
-	if !slices.ContainsFunc(r.Parts, func(p market.Toll) bool { return p != market.Toll{} }) {
-		r.Parts = nil
-	}
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	r.Sort()
