@@ -17,6 +17,7 @@ type pairing struct {
 	usable           bool
 	timely           bool
 	prompt, cached   int
+	own              int // tokens that lead a task there
 	maxTokens        int
 	ttft             time.Duration
 	output           int
@@ -101,12 +102,12 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			continue // refused: no agent has its model, say, or its bid is below any cost
 		}
 		for _, a := range h.n.roster {
-			q := *h.n.quoted(k, a, len(a.holds))
+			q := *h.n.quoted(k, a, len(a.holds), a.expect(k))
 			q.value = q.within(k.reserved)
 			b.pairs[string(k.id)+">"+a.id] = pairing{
 				usable: h.n.usable(k, a) && a.free(h.n) > 0,
 				timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
-				prompt: q.prompt, cached: q.features.Cached, maxTokens: q.maxTokens, ttft: q.forecast.TTFT,
+				prompt: q.prompt, cached: q.features.Cached, own: h.n.own(k, a), maxTokens: q.maxTokens, ttft: q.forecast.TTFT,
 				output: q.forecast.Output,
 				cost:   q.cost, worst: q.worst, worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
 			}
@@ -225,7 +226,7 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 		a := h.n.lookup("a-1")
 		next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
 			terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-		before := *h.n.quoted(next, a, 0)
+		before := *h.n.quoted(next, a, 0, a.expect(next))
 		for i := range 20 {
 			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(market.Credit))))
 			d := h.take("ann", fmt.Sprint("t", i))
@@ -234,7 +235,8 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 			h.accept(d)
 			h.must(h.step(done))
 		}
-		if after := h.n.quoted(next, a, 0); (after.forecast.Output != before.forecast.Output) != c.learned {
+		after := h.n.quoted(next, a, 0, a.expect(next))
+		if (after.forecast.Output != before.forecast.Output) != c.learned {
 			t.Errorf("%s: %d tokens are expected, %d before", name, after.forecast.Output,
 				before.forecast.Output)
 		}

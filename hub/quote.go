@@ -59,9 +59,6 @@ func (a *agent) expect(t *task) (h held) {
 	return h
 }
 
-// held is how many tokens of t's prompt a is believed to hold.
-func (a *agent) held(t *task) int { return a.expect(t).cached }
-
 // within is the value, lowered where no more than most can be held. A premium is at most value less cost, so
 // the rest of the hold still covers the quote, and the prompt however long it turns out to be.
 func (q *quote) within(most market.Credits) market.Credits {
@@ -130,9 +127,12 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 }
 
 // usable reports whether t may be given to a, slots aside.
-func (n *Node) usable(t *task, a *agent) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.fits(t) &&
-		!slices.Contains(t.failedAt, a.id) && a.reads(t)
+func (n *Node) usable(t *task, a *agent) bool { return a.suits(t) && a.fits(t) }
+
+// suits reports whether t may be given to a, slots and the length of its prompt aside.
+func (a *agent) suits(t *task) bool {
+	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && !slices.Contains(t.failedAt, a.id) &&
+		a.reads(t) && (t.only == nil || t.only == a)
 }
 
 // reads reports whether a's engine can tell how t goes on: from its beginning any can.

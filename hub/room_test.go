@@ -77,8 +77,8 @@ func TestAFullRoomIsShared(t *testing.T) {
 			last = a
 		}
 	}
-	if a, ok := last.(*bus.Answer); !ok || !strings.Contains(a.Result.Message, "the room for 2048 waiting tasks is "+
-		"full, and no client has more in it than ") || a.Result.RetryMS == 0 {
+	why := "the room for 2048 waiting tasks is full, and no client has more in it than "
+	if a, ok := last.(*bus.Answer); !ok || !strings.Contains(a.Result.Message, why) || a.Result.RetryMS == 0 {
 		t.Errorf("it is told %+v", last)
 	}
 }

@@ -78,8 +78,8 @@ func TestADearBidIsServedNext(t *testing.T) {
 	h.audited()
 }
 
-// The record of a round is smaller than what was weighed, and its welfare is that of all. Whoever was left out
-// is told the truth: outbid is who had something to win, and only who had; who had nothing met prices too
+// The record of a round is smaller than what was weighed, and its welfare is that of all. Whoever was left
+// out is told the truth: outbid is who had something to win, and only who had; who had nothing met prices too
 // dear for it.
 func TestWhatARoundMeansToThoseItLeaves(t *testing.T) {
 	seed := rand.Uint64()
@@ -180,8 +180,8 @@ func TestARoundAtItsLimitSaysSo(t *testing.T) {
 	}
 }
 
-// Hundreds that wait for a slot cost nothing while there is no news of one: no round is made for them, by time
-// or by what others find in free slots that do not suit them.
+// Hundreds that wait for a slot cost nothing while there is no news of one: no round is made for them, by
+// time or by what others find in free slots that do not suit them.
 func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
 	h := crowdHouse(t, 2048, nil)
 	running := h.busy("a-1", "qwen", 1)[0]

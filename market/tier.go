@@ -46,6 +46,17 @@ func AppendFree(dst, tiers []Tier, taken, least int) []Tier {
 	return dst
 }
 
+// TierAt is the tier of the next slot of an agent where so many are taken; the last where all are, and one
+// without a toll where there are no tiers.
+func TierAt(tiers []Tier, taken int) (t Tier) {
+	for _, t = range tiers {
+		if taken -= t.Slots; taken < 0 {
+			break
+		}
+	}
+	return t
+}
+
 // Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll, what
 // else its edge is charged for, and minus the flat fee.
 func (r *Round) Tolls(a Award) (congestion, regime Credits, parts Toll, fee Credits) {
@@ -61,15 +72,4 @@ func (r *Round) Tolls(a Award) (congestion, regime Credits, parts Toll, fee Cred
 		}
 	}
 	return congestion, a.Toll - congestion - parts.Load - parts.Age - parts.Beside + r.Fee, parts, -r.Fee
-}
-
-// TierAt is the tier of the next slot of an agent where so many are taken; the last where all are, and one
-// without a toll where there are no tiers.
-func TierAt(tiers []Tier, taken int) (t Tier) {
-	for _, t = range tiers {
-		if taken -= t.Slots; taken < 0 {
-			break
-		}
-	}
-	return t
 }
