@@ -131,7 +131,8 @@ func (n *Node) usable(t *task, a *agent) bool { return a.suits(t) && a.fits(t) }
 
 // suits reports whether t may be given to a, slots and the length of its prompt aside.
 func (a *agent) suits(t *task) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && !slices.Contains(t.failedAt, a.id) && a.reads(t)
+	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && !slices.Contains(t.failedAt, a.id) &&
+		a.reads(t) && (t.only == nil || t.only == a)
 }
 
 // reads reports whether a's engine can tell how t goes on: from its beginning any can.

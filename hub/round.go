@@ -87,6 +87,7 @@ func (n *Node) clear() {
 // collect takes the tasks that wait and the agents that have room.
 func (n *Node) collect() {
 	s := &n.round
+	n.alone()
 	s.made++
 	s.agents, s.free = s.agents[:0], s.free[:0]
 	for _, a := range n.roster {
@@ -128,7 +129,7 @@ func (n *Node) meet() {
 				s.spared++
 				continue
 			}
-			q := n.quoted(t, a, len(a.holds), held)
+			q := n.quotedHolding(t, a, len(a.holds), held)
 			if !a.takes(q.prompt) {
 				continue
 			}
@@ -261,7 +262,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds), a.expect(t)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
 		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
@@ -272,7 +273,9 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	n.stats.round(r, o)
 	for slot, h := range holds {
 		t := placed[slot]
-		n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		if t.only == nil {
+			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		}
 		n.start(t, h, &o.Awards[slot])
 	}
 	n.notePrices(r, o)
@@ -370,6 +373,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
+	n.noteUse(t)
 	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
