@@ -153,14 +153,19 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	o, err := market.ClearUntil(*r, stop)
 	if errors.Is(err, market.ErrStopped) {
 		n.stats.Stopped++
-		r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
-		for i := range r.Tasks {
-			r.Tasks[i].Wait = nil // nobody waits by choice at posted prices
-		}
+		*r = n.posted()
 		o, err = market.Clear(*r)
 	}
 	if err == nil {
 		err = market.Check(*r, o)
 	}
 	return o, err
+}
+
+// posted is the last round at posted prices, where nobody rather waits, and nobody who waits is left out because
+// of what others bid.
+func (n *Node) posted() market.Round {
+	r := n.round.whole
+	r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
+	return n.prune(r)
 }

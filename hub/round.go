@@ -234,11 +234,17 @@ func (n *Node) assemble() market.Round {
 		w.Edges[i].Agent = s.place[w.Edges[i].Agent]
 	}
 	w.Sellers = n.sellers(s.sellers)
-	r := *w
+	return n.prune(*w)
+}
+
+// prune leaves of the round of all that wait what matters.
+func (n *Node) prune(r market.Round) market.Round {
+	s := &n.round
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	r.Pruned.Edges += s.spared
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	r.Sort()
+	s.left = s.left[:0]
 	for _, i := range s.kept.Tasks {
 		s.left = append(s.left, s.edged[i])
 	}
