@@ -131,7 +131,7 @@ func (n *Node) meet() {
 				s.spared++
 				continue
 			}
-			q := n.quoted(t, a, len(a.holds), held)
+			q := n.quotedHolding(t, a, len(a.holds), held)
 			if !a.takes(q.prompt) {
 				continue
 			}
@@ -275,7 +275,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds), a.expect(t)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
 			h.crowd = &parts
