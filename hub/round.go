@@ -44,13 +44,14 @@ type pair struct {
 	value, cost market.Credits
 	saved       market.Credits // by what the agent holds
 	toll        market.Credits
+	parts       market.Toll // of the toll, what is not the regime's
 }
 
 const (
 	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
 	// (market.MaxWorth).
 	maxSeats = 4000
-	// maxPairs bounds the pairs that a round weighs, 40 MB: of 2,048 tasks that wait all meet 256 free agents.
+	// maxPairs bounds the pairs that a round weighs, 70 MB: of 2,048 tasks that wait all meet 256 free agents.
 	// Where there are more agents, the latest to come wait until these are placed.
 	maxPairs = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
@@ -169,7 +170,8 @@ func (n *Node) assemble() market.Round {
 	last, prev := n.book.LastRound()
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
-		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
+		Tasks: w.Tasks[:0], Agents: w.Agents[:0],
+		Edges: w.Edges[:0], Parts: w.Parts[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
 	before := int32(-1)
@@ -189,6 +191,7 @@ func (n *Node) assemble() market.Round {
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
+		w.Parts = append(w.Parts, p.parts)
 		s.place[p.agent] = 1
 	}
 	most := 0
