@@ -46,14 +46,16 @@ func TestPostedPrices(t *testing.T) {
 // A round whose solve has to be stopped has no prices. It is cleared at posted prices, is recorded as that,
 // and passes the audit.
 func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Batch.ClosesAt, c.Batch.Eager, c.Crowd.Waiting = 300, false, false })
+	h := newHouse(t, func(c *Config) {
+		c.Batch.ClosesAt, c.Batch.MaxBatch, c.Batch.Eager, c.Crowd.Waiting = 700, 700, false, false
+	})
 	for i := range 256 {
 		h.must(h.n.Join(h.now,
 			registration(fmt.Sprintf("a-%03d", i), "llama", 1, 0.5+float64(i%7)/20, card(1, 1, 1))))
 	}
 	stopped := true
 	h.n.Limit = func() func() bool { return func() bool { return stopped } }
-	for i := range 300 {
+	for i := range 700 { // so many that not all of them matter to prices
 		h.must(h.n.Step(h.now,
 			h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("t", i), worth(market.Credit/10))))
 	}

@@ -148,8 +148,9 @@ func (n *Node) charge() {
 			a := s.agents[p.agent]
 			x := &c.row[a.seat]
 			p.parts = n.crowding(a, x, least)
-			p.parts.Age = c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], n.now.Sub(t.arrived), t.home == a))
-			p.toll += p.parts.Load + p.parts.Age + p.parts.Beside
+			p.parts.Age = c.tolls.Ahead(
+				c.board.Ahead(a.seat, s.free[p.agent], n.now.Sub(t.arrived), t.home == a))
+			p.toll += p.parts.Sum()
 			if !n.now.Add(p.ttft).After(t.deadline) {
 				best = max(best, p.value-p.cost+p.toll-n.cfg.Fee)
 			}
@@ -222,8 +223,7 @@ func (n *Node) better(i int32, least time.Duration, best *market.Wait) {
 		x.quote.value = t.terms.Value(market.Quote{TTFT: w.Time, Cost: w.Cost,
 			Quality: a.quality(t.msg.Domain)})
 		w.Value = x.quote.within(t.reserved)
-		toll := n.crowding(a, x, least)
-		w.Toll = toll.Load + toll.Beside + n.drawn(i, a, &x.quote)
+		w.Toll = n.crowding(a, x, least).Sum() + n.drawn(i, a, &x.quote)
 		if n.cfg.Tiers && len(a.tiers) > 0 {
 			w.Charge = a.tiers[len(a.tiers)-1].Toll
 		}

@@ -13,8 +13,9 @@ const (
 	LevelMerkle       = 1 // roots and checkpoints; a journal without checkpoints has nothing to check
 	LevelState        = 2 // every record is legal
 	LevelConservation = 3 // sums of every record, round and journal
-	LevelAuctions     = 4 // the certificate of every round, and that its holds are its awards
-	LevelAcross       = 5 // grants against accepts, returns against reclaims; see [Across]
+	// the certificate of every round, that its holds are its awards, and the slot prices that waits name
+	LevelAuctions = 4
+	LevelAcross   = 5 // grants against accepts, returns against reclaims; see [Across]
 	// quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
 	LevelMetering = 6
 	MaxLevel      = LevelMetering

@@ -45,7 +45,7 @@ var Invariants = []struct{ Name, Rule string }{
 	{"I3", "a hold ends once"},
 	{"I4", "a capture is at most its hold, refunds at most their capture"},
 	{"I5", "payments = payouts + surplus + fees in every round"},
-	{"I6", "a premium is the certified price, and what waiting is worth is charged an earlier one"},
+	{"I6", "a premium is the certified price, and the price of waiting one that was recorded before"},
 	{"I7", "no gaps, epochs rise, one writer per epoch"},
 	{"I8", "what was acknowledged is durable, and in every later checkpoint"},
 	{"I9", "no dispatch without a durable hold, no pay without dispatch"},

@@ -136,6 +136,9 @@ type Pruned struct {
 	Beyond  int `json:"beyond"`  // the latest to come, left out because the round was at its limit
 }
 
+// Sum is what of an edge's toll is not the regime's.
+func (t Toll) Sum() Credits { return t.Load + t.Age + t.Beside }
+
 // Award is a task given a slot. Toll is all of it: congestion charge, regime's toll and minus the
 // fee. Premium is SlotPrice - Toll under the rule clarke: task. Under clarke: client it is the share of the
 // client's ClientProof.Externality that falls on this award, less Toll; never more than under clarke: task.

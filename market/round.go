@@ -211,7 +211,7 @@ func (r *Round) validateRest() error {
 				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part, -MaxCredits)
 			}
 		}
-		if sum := t.Load + t.Age + t.Beside; sum < r.Edges[i].Toll {
+		if sum := t.Sum(); sum < r.Edges[i].Toll {
 			return fmt.Errorf("edge %d: parts of its toll are %s together, and it is %s", i, sum, r.Edges[i].Toll)
 		}
 	}

@@ -41,8 +41,8 @@ func (e *env) checkCommand() *cobra.Command {
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round (one with bundles is cleared again), and that its
-                         holds are its awards
+  level 4  auctions      the certificate of every round (one with bundles is cleared again), that its holds
+                         are its awards, and that what waiting is worth is charged a recorded slot price
   level 5  across        grants and accepts, returns and reclaims, surplus that left, one to one; of a hub
                          that ended nothing in flight; a journal that another names is here
   level 6  metering      quote = predicted tokens x price card, cost = usage x price card; agents whose
