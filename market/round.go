@@ -203,20 +203,15 @@ func (r *Round) validateRest() error {
 	if len(r.Parts) > 0 && len(r.Parts) != len(r.Edges) {
 		return fmt.Errorf("what %d tolls are for, of %d edges", len(r.Parts), len(r.Edges))
 	}
-	some := len(r.Parts) == 0
 	for i, t := range r.Parts {
-		some = some || t != Toll{}
-		for _, part := range [3]Credits{t.Line, t.Age, t.Load} {
+		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
 			if part > 0 || part < -MaxCredits {
 				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part, -MaxCredits)
 			}
 		}
-		if sum := t.Line + t.Age + t.Load; sum < r.Edges[i].Toll {
+		if sum := t.Sum(); sum < r.Edges[i].Toll {
 			return fmt.Errorf("edge %d: parts of its toll are %s together, and it is %s", i, sum, r.Edges[i].Toll)
 		}
-	}
-	if !some {
-		return fmt.Errorf("what %d tolls are for, and none of it is charged", len(r.Parts))
 	}
 	own, shown := 0, 0 // where the edges of the task at hand begin in Edges, and how many others it has
 	for i, e := range r.Others {
