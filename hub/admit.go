@@ -150,8 +150,8 @@ func (n *Node) passing(t *task, p *purse) bool {
 
 // setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an
 // ordinary answer short, and not beyond what an agent has context for: a max_tokens of a million is common,
-// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, is as patient as
-// any: what a second costs it follows what it said.
+// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, has the
+// patience of the configuration: a second costs it the more, the more it said.
 func (n *Node) setTerms(t *task) error {
 	output := t.msg.MaxTokens
 	if most := n.longest(); most > 0 {
@@ -191,6 +191,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	m := t.msg
 	joined, reading, serving, fitting, timely, longest := 0, 0, 0, 0, 0, 0
 	best, short := market.Credits(-1), market.Credits(0)
+	n.kinds.visits++
 	for _, a := range n.roster {
 		if !a.joined || slices.Contains(t.failedAt, a.id) {
 			continue
@@ -205,11 +206,15 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		}
 		serving++
 		longest = max(longest, a.reg.MaxModelLen)
-		if !a.fits(t) {
+		held := a.expect(t)
+		if n.kind(a).equals(n.kinds.visits, a, 0, 0, held) > 0 {
+			continue // it has nothing to add
+		}
+		q := n.quotedHolding(t, a, 0, held)
+		if !a.takes(q.prompt) {
 			continue
 		}
 		fitting++
-		q := n.quoted(t, a, 0)
 		if n.now.Add(q.forecast.TTFT).After(t.deadline) {
 			continue
 		}

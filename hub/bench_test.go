@@ -34,7 +34,7 @@ func newLoad(b *testing.B, agents, slots, closesAt int) *load {
 		b.Fatal(err)
 	}
 	for i := range agents {
-		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i%50)/100,
+		r := registration(fmt.Sprintf("a-%02d", i), "llama", slots, 0.5+float64(i%4)/100,
 			card(1, 1, market.Credits(4+i%3)))
 		if err := n.Join(l.now, r); err != nil {
 			b.Fatal(err)
@@ -107,8 +107,8 @@ var (
 		{Bytes: 2000, Hash: 4}}
 )
 
-// A task's whole life on a hub where slots are free, a round of one each time, by the size of its fleet: time,
-// processor time, and bytes of the journal.
+// A task's whole life on a hub where slots are free, a round of one each time, by the size of its fleet:
+// time, processor time, and bytes of the journal.
 func BenchmarkTaskUncontended(b *testing.B) {
 	for _, agents := range []int{16, 20, 200, 1000} {
 		b.Run(fmt.Sprintf("agents=%d", agents), func(b *testing.B) {
@@ -176,8 +176,8 @@ func BenchmarkTaskContended(b *testing.B) {
 	b.ReportMetric(float64(s.Contested)/float64(max(1, s.Rounds)), "contested")
 }
 
-// One round of so many tasks that wait for all seats of a fleet: quotes, pruning, clearing, check, records and
-// book. In the last one seat came free, and the quotes are kept from the round before.
+// One round of so many tasks that wait for all seats of a fleet: quotes, pruning, clearing, check, records
+// and book. In the last one seat came free, and the quotes are kept from the round before.
 func BenchmarkRound(b *testing.B) {
 	for _, c := range []struct{ tasks, agents, slots, clients int }{
 		{64, 16, 2, 16}, {512, 8, 8, 1000}, {512, 8, 8, 100}, {2048, 64, 8, 1000}, {2048, 1, 1, 1000},

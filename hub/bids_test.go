@@ -234,7 +234,8 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 			h.accept(d)
 			h.must(h.step(done))
 		}
-		if after := h.n.quoted(next, a, 0); (after.forecast.Output != before.forecast.Output) != c.learned {
+		after := h.n.quoted(next, a, 0)
+		if (after.forecast.Output != before.forecast.Output) != c.learned {
 			t.Errorf("%s: %d tokens are expected, %d before", name, after.forecast.Output,
 				before.forecast.Output)
 		}

@@ -35,6 +35,8 @@ type Config struct {
 	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 	Tiers bool `yaml:"tiers"`
 
+	Seed Seeding `yaml:"seed"` // texts that many tasks begin with, put on agents that are idle
+
 	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
 	MaxTokens   int           `yaml:"max_tokens"`   // sent to the engine where the client names none
 	Deadline    time.Duration `yaml:"deadline"`     // how long a task without a deadline waits for a slot
@@ -121,8 +123,8 @@ const leastPart = 4
 // Of are the terms of a task of so many tokens.
 func (t Terms) Of(prompt, output int) market.Terms {
 	worth := func(prompt, output int) market.Credits {
-		return min(market.Price{Miss: t.Worth, Out: t.Worth}.Cost(market.Usage{Prompt: prompt, Output: output}),
-			market.MaxWorth)
+		each := market.Price{Miss: t.Worth, Out: t.Worth}
+		return min(each.Cost(market.Usage{Prompt: prompt, Output: output}), market.MaxWorth)
 	}
 	of := market.Terms{Worth: worth(prompt, output), Delta: t.Delta, Patience: t.Patience}
 	if t.Tokens > 0 {
@@ -146,6 +148,7 @@ func Default() Config {
 		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient},
 		Regime: regime.Default(),
 		Crowd:  line.Default(),
+		Seed:   DefaultSeeding(),
 		Tiers:  true,
 
 		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second, Tokens: 2048},
@@ -218,6 +221,7 @@ func (c Config) Validate() error {
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
+		{"seed", c.Seed.validate()},
 	} {
 		if part.err != nil {
 			wrong("%s: %w", part.name, part.err)

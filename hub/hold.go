@@ -457,7 +457,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		NoCacheReport: c.NoCacheReport,
 		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
 		// bid.
-		Cut:  c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens,
+		Cut: c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens ||
+			t.only != nil, // which was to answer with one token
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
 	})

@@ -1,16 +1,50 @@
 package hub
 
 import (
+	"slices"
+
 	"souk/bus"
 	"souk/hub/predict"
 	"souk/market"
 )
 
-// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task is
-// quoted once on all of them that hold as much of its prompt and run as many tasks.
+// kind is what agents have in common that are quoted alike, but for what each holds and has running. A task
+// is quoted once on all of them that hold as much of its prompt and run as many tasks.
 type kind struct {
 	id   int
 	line predict.Line
+
+	visit uint64 // of a task that looks at agents
+	met   []met
+}
+
+// met counts the agents of a kind that a task has looked at and that are equal in all that it could tell.
+type met struct {
+	agent         *agent
+	running, free int
+	held          held
+	count         int
+}
+
+// mostMet bounds what is told apart of a kind. Agents beyond are looked at each for itself.
+const mostMet = 16
+
+// equals is how many agents equal to a were looked at on this visit.
+func (k *kind) equals(visit uint64, a *agent, running, free int, held held) int {
+	if k.visit != visit {
+		k.visit, k.met = visit, k.met[:0]
+	}
+	for i := range k.met {
+		m := &k.met[i]
+		if m.running == running && m.free == free && m.held == held && slices.Equal(m.agent.tiers, a.tiers) {
+			m.count++
+			return m.count - 1
+		}
+	}
+	if len(k.met) < mostMet {
+		k.met = append(k.met, met{a, running, free, held, 1})
+	}
+	return 0
 }
 
 // kindOf is all that a quote reads of an agent beside its belief and its load.
@@ -26,10 +60,11 @@ type kindOf struct {
 	settle   string
 }
 
-// kinds are those of the agents of the roster.
+// kinds are those of the agents of the roster, and what tasks need to be quoted on them.
 type kinds struct {
-	all  map[kindOf]*kind
-	next int
+	all    map[kindOf]*kind
+	next   int
+	visits uint64
 
 	spare [][]quoted // memory of tasks that wait no more
 }
@@ -71,13 +106,18 @@ type quoted struct {
 	quote   quote
 }
 
-// quotesKept bounds the quotes that a task keeps, some 2 KB. One that falls on the place of another takes it:
+// quotesKept bounds the quotes that a task keeps, some 8 KB. One that falls on the place of another takes it:
 // then the other is made again when asked for.
-const quotesKept = 16
+const quotesKept = 64
 
 // quoted is what t is quoted on a while so many tasks run there. It is good until the next.
 func (n *Node) quoted(t *task, a *agent, running int) *quote {
-	k, fits, held := n.kind(a), a.predictor.Fits(), a.expect(t)
+	return n.quotedHolding(t, a, running, a.expect(t))
+}
+
+// quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
+func (n *Node) quotedHolding(t *task, a *agent, running int, held held) *quote {
+	k, fits := n.kind(a), a.predictor.Fits()
 	if t.quotes == nil {
 		t.quotes = n.kinds.take()
 	}

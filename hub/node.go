@@ -109,6 +109,8 @@ type Node struct {
 	roster   []*agent         // sorted by id
 	classes  *predict.Classes // of those that are forecast alike
 	prefixes *prefix.Index    // what they are believed to hold
+	commons  commons
+	seeds    seeds
 	kinds    kinds
 	batch    *batch.Batch[*task]
 	room     room
@@ -158,6 +160,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		stats: newStats(),
 	}
 	n.crowd.again.owner = &n.crowd
+	n.seeds.uses = newRecent[uint64, uses](usesKept)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil
 }
@@ -260,8 +263,10 @@ func (n *Node) Tick(now time.Time) {
 func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
-		for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots()) {
-			n.clear()
+		for again := true; again; again = n.sow() {
+			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
+				n.clear()
+			}
 		}
 		n.out.Rounds = int(n.stats.Rounds - before)
 		n.report()
@@ -277,7 +282,7 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots() > 0 {
+	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
 	}
 	return earlier(at, n.status.next)

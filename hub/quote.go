@@ -50,7 +50,8 @@ func (n *Node) quote(t *task, a *agent, running int, held held) quote {
 	return q
 }
 
-// held is how many tokens a prompt is expected to have on an agent, and how many of them it is believed to hold.
+// held is how many tokens a prompt is expected to have on an agent, and how many of them it is believed to
+// hold.
 type held struct{ tokens, cached int }
 
 func (a *agent) expect(t *task) (h held) {
@@ -58,9 +59,6 @@ func (a *agent) expect(t *task) (h held) {
 	h.tokens, h.cached = a.belief.Expect(p, a.predictor.Tokens(p.Tokens))
 	return h
 }
-
-// held is how many tokens of t's prompt a is believed to hold.
-func (a *agent) held(t *task) int { return a.expect(t).cached }
 
 // within is the value, lowered where no more than most can be held. A premium is at most value less cost, so
 // the rest of the hold still covers the quote, and the prompt however long it turns out to be.
@@ -130,9 +128,12 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 }
 
 // usable reports whether t may be given to a, slots aside.
-func (n *Node) usable(t *task, a *agent) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.fits(t) &&
-		!slices.Contains(t.failedAt, a.id) && a.reads(t)
+func (n *Node) usable(t *task, a *agent) bool { return a.suits(t) && a.fits(t) }
+
+// suits reports whether t may be given to a, slots and the length of its prompt aside.
+func (a *agent) suits(t *task) bool {
+	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && !slices.Contains(t.failedAt, a.id) &&
+		a.reads(t) && (t.only == nil || t.only == a)
 }
 
 // reads reports whether a's engine can tell how t goes on: from its beginning any can.

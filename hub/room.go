@@ -6,8 +6,8 @@ import (
 	"souk/bus"
 )
 
-// room counts the clients of the waiting room by how many of their tasks wait there, so that whoever comes to a
-// full one is refused at no cost.
+// room counts the clients of the waiting room by how many of their tasks wait there, so that whoever comes to
+// a full one is refused at no cost.
 type room struct {
 	clients []int // with so many tasks in it
 	most    int   // tasks of one client
@@ -30,8 +30,8 @@ func (r *room) move(from, to int) {
 // cost of a client that has more. Room is shared by counting tasks: no bid is read.
 func (r *room) squeezes(has int) bool { return has+1 < r.most }
 
-// makeRoom sends away what is too much in the waiting room: of the client that has most in it, what came last.
-// Where several have as many, it is the last of all of theirs.
+// makeRoom sends away what is too much in the waiting room: of the client that has most in it, what came
+// last. Where several have as many, it is the last of all of theirs.
 func (n *Node) makeRoom() {
 	for n.waiting > n.cfg.MaxWaiting {
 		t, _ := n.batch.Latest(func(t *task) bool {

@@ -266,12 +266,15 @@ func (a *agent) offer(dst []market.Tier, free, tasks, most int) []market.Tier {
 	return dst[:min(len(dst), from+most)]
 }
 
-// freeSlots counts the free slots of all agents.
-func (n *Node) freeSlots() (free int) {
+// freeSlots counts the free slots of all agents, as far as the count is below most.
+func (n *Node) freeSlots(most int) (free int) {
 	for _, a := range n.roster {
+		if free >= most {
+			return most
+		}
 		free += a.free(n)
 	}
-	return free
+	return min(free, most)
 }
 
 // avoid leaves an agent alone for a while that refused a dispatch or did not answer it, longer each time.
@@ -305,5 +308,8 @@ func (a *agent) quality(label string) float64 {
 
 // fits reports whether a prompt leaves room for an answer in the agent's context.
 func (a *agent) fits(t *task) bool {
-	return a.reg.MaxModelLen == 0 || a.predictor.Tokens(t.msg.Prompt.Tokens)+t.carried() < a.reg.MaxModelLen
+	return a.takes(a.predictor.Tokens(t.msg.Prompt.Tokens) + t.carried())
 }
+
+// takes reports it of a prompt that is expected to have so many tokens.
+func (a *agent) takes(prompt int) bool { return a.reg.MaxModelLen == 0 || prompt < a.reg.MaxModelLen }

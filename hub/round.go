@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -17,9 +18,10 @@ import (
 type scratch struct {
 	made   uint64   // rounds, whether anything came of them
 	tasks  []*task  // that wait, by arrival
-	agents []*agent // that have room, by id
+	agents []*agent // that have room, by lot: of equals the first are taken
 	free   []int    // slots of each
 	pairs  []pair
+	spared int           // pairs like others
 	waits  []market.Wait // of tasks; Loss 0: none
 
 	// of the regime's tolls, where it is not idle
@@ -51,8 +53,8 @@ const (
 	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
 	// (market.MaxWorth).
 	maxSeats = 4000
-	// maxPairs bounds the pairs that a round weighs, 70 MB: of 2,048 tasks that wait all meet 256 free agents.
-	// Where there are more agents, the latest to come wait until these are placed.
+	// maxPairs bounds the pairs that a round weighs, 70 MB: of 2,048 tasks that wait all meet 256 free
+	// agents. Where there are more agents, the latest to come wait until these are placed.
 	maxPairs = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
@@ -86,6 +88,7 @@ func (n *Node) clear() {
 // collect takes the tasks that wait and the agents that have room.
 func (n *Node) collect() {
 	s := &n.round
+	n.alone()
 	s.made++
 	s.agents, s.free = s.agents[:0], s.free[:0]
 	for _, a := range n.roster {
@@ -93,23 +96,44 @@ func (n *Node) collect() {
 			s.agents, s.free = append(s.agents, a), append(s.free, free)
 		}
 	}
+	last, prev := n.book.LastRound()
+	lot := binary.BigEndian.Uint64(prev[:]) + last
+	for i := len(s.agents) - 1; i > 0; i-- {
+		lot = lot*6364136223846793005 + 1442695040888963407 // Knuth's MMIX
+		j := int((lot >> 32) * uint64(i+1) >> 32)
+		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
+	}
 	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
 	for _, t := range s.tasks {
 		t.fate = unmet
 	}
 }
 
-// meet quotes every task on every agent that may serve it, bids aside.
+// meet quotes every task on every agent that may serve it, bids aside. Of agents that are equal in all, a
+// task looks at as many as there are tasks, as one of these is always free: so an idle fleet makes a round
+// neither large nor slow. A regime draws for each agent, so under one no two are equal; nor are those for
+// whom somebody waits.
 func (n *Node) meet() {
 	s := &n.round
-	s.pairs = s.pairs[:0]
+	s.pairs, s.spared = s.pairs[:0], 0
 	idle := n.cfg.Regime.Idle()
+	alike := idle && len(s.tasks) < len(s.agents)
 	for i, t := range s.tasks {
+		n.kinds.visits++
 		for k, a := range s.agents {
-			if !n.usable(t, a) {
+			if !a.suits(t) {
 				continue
 			}
-			q := n.quoted(t, a, len(a.holds))
+			held := a.expect(t)
+			if alike && n.crowd.board.Homes(a.seat) == 0 &&
+				n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], held) >= len(s.tasks) {
+				s.spared++
+				continue
+			}
+			q := n.quotedHolding(t, a, len(a.holds), held)
+			if !a.takes(q.prompt) {
+				continue
+			}
 			p := pair{task: int32(i), agent: int32(k), ttft: q.forecast.TTFT, cost: q.cost}
 			if !idle {
 				p.saved = q.saved(a)
@@ -169,9 +193,9 @@ func (n *Node) assemble() market.Round {
 	s := &n.round
 	last, prev := n.book.LastRound()
 	w := &s.whole
-	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
-		Tasks: w.Tasks[:0], Agents: w.Agents[:0],
-		Edges: w.Edges[:0], Parts: w.Parts[:0]}
+	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
+		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0],
+		Parts: w.Parts[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
 	before := int32(-1)
@@ -220,6 +244,7 @@ func (n *Node) assemble() market.Round {
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
+	r.Pruned.Edges += s.spared
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	r.Sort()
 	s.left = s.left[:0]
@@ -245,7 +270,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		}
 		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
-		t, a := s.left[i], s.sellers[s.kept.Agents[k]]
+		t, a := s.left[i], n.lookup(string(aw.Agent))
 		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
 		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
@@ -257,10 +282,12 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	n.stats.round(r, o)
 	for slot, h := range holds {
 		t := placed[slot]
-		n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		if t.only == nil {
+			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+		}
 		n.start(t, h, &o.Awards[slot])
 	}
-	n.notePrices(r.Number, o)
+	n.notePrices(r, o)
 	n.notePeaks()
 	n.status.changed = true
 	return nil
@@ -355,6 +382,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
+	n.noteUse(t)
 	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
@@ -372,17 +400,16 @@ func (n *Node) handOut(h *hold) {
 
 // notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
 // more, as nothing competed for it, has none.
-func (n *Node) notePrices(round uint64, o *market.Outcome) {
-	s := &n.round
-	for _, a := range s.agents {
+func (n *Node) notePrices(r *market.Round, o *market.Outcome) {
+	for _, a := range n.round.agents {
 		a.slotPrice = 0
 	}
 	for _, p := range o.Prices {
 		if p.Tier == 0 {
-			s.sellers[s.kept.Agents[p.Agent]].slotPrice = p.Price
+			n.lookup(string(r.Agents[p.Agent].Agent)).slotPrice = p.Price
 		}
 	}
-	for _, a := range s.agents {
-		a.notePrice(round, a.slotPrice)
+	for _, a := range n.round.agents {
+		a.notePrice(r.Number, a.slotPrice)
 	}
 }

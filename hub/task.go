@@ -75,6 +75,7 @@ type task struct {
 	continued bool        // it is the rest of an answer that broke off, or that was served
 	parses    bool        // and only parsers can tell how it goes on
 	whole     int         // max_tokens of the whole answer
+	only      *agent      // that it goes to, of a text that is seeded
 	tries     int         // number of its last attempt, once done
 	body      int         // bytes of it kept after it was accepted
 	next      *bus.Task   // its reader wants it to go on elsewhere, if its agent has failed

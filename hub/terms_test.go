@@ -91,8 +91,9 @@ func FuzzTerms(f *testing.F) {
 	f.Add(int64(1), int64(1), 1, 0, 0)
 	f.Add(int64(market.MaxPrice), int64(market.MaxPatience), bus.MaxTokens, bus.MaxTokens, bus.MaxTokens)
 	f.Fuzz(func(t *testing.T, worth, patience int64, tokens, prompt, output int) {
-		terms := Terms{Worth: market.Credits(worth), Delta: 0.7, Patience: time.Duration(patience), Tokens: tokens}
-		if terms.validate() != nil || prompt < 0 || output < 0 || prompt > bus.MaxTokens || output > bus.MaxTokens {
+		terms := Terms{Worth: market.Credits(worth), Delta: 0.7, Patience: time.Duration(patience),
+			Tokens: tokens}
+		if terms.validate() != nil || min(prompt, output) < 0 || max(prompt, output) > bus.MaxTokens {
 			t.Skip()
 		}
 		if of := terms.Of(prompt, output); of.Validate() != nil || of.Worth < 0 {

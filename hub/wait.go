@@ -33,6 +33,7 @@ type crowd struct {
 	open       []*agent    // that take tasks now, or as soon as they have a slot; by id
 	ends       []line.Ends // of what runs on each
 	full       bool        // one of them has no free slot
+	quiet      bool        // a task is alone, and no agent is full
 	candidates []line.Candidate
 	row        []prospect
 }
@@ -85,18 +86,21 @@ func (n *Node) lineUp() {
 		slots, free, c.full = slots+a.slots, free+room, c.full || room == 0
 	}
 	c.board.Reset(len(c.open), line.Share(slots, c.clients))
+	c.quiet = !c.full && len(n.round.tasks) == 1 && n.batch.All() == 0
 	for _, t := range n.round.tasks {
-		if !c.has(t.home) || !n.usable(t, t.home) {
+		if !c.quiet && (!c.has(t.home) || !n.usable(t, t.home)) { // else no line is there to stand in
 			t.home = n.home(t)
 		}
 		k := -1
-		if t.home != nil {
+		if c.has(t.home) {
 			k = t.home.seat
 		}
 		t.place = c.board.Join(k, n.purses[t.key.client].number, n.now.Sub(t.arrived))
 	}
-	c.tolls = line.Tolls{Params: n.cfg.Crowd, Worth: c.worths.Second(n.now),
-		Pressure: c.pressure.Add(n.now, c.board.Waiting(), free, slots)}
+	c.tolls = line.Tolls{Params: n.cfg.Crowd, Pressure: c.pressure.Add(n.now, c.board.Waiting(), free, slots)}
+	if c.quiet = c.quiet && c.tolls.Pressure == 0 && c.tolls.Beside == 0; !c.quiet {
+		c.tolls.Worth = c.worths.Second(n.now)
+	}
 }
 
 // has reports whether an agent is among those that are open.
@@ -110,7 +114,7 @@ func (n *Node) home(t *task) *agent {
 		if !n.usable(t, a) {
 			continue
 		}
-		held := a.held(t)
+		held := n.own(t, a)
 		if held < 2*max(1, a.reg.BlockSize) {
 			held = 0
 		}
@@ -132,7 +136,7 @@ func (n *Node) charge() {
 	}
 	waiting := n.cfg.Crowd.Waiting && n.cfg.Pricing != market.PricingPosted
 	alone := len(s.tasks) == 1
-	if alone && !c.full && c.tolls.Pressure == 0 && c.tolls.Beside == 0 {
+	if c.quiet {
 		return // there is nobody to be in the way of, and nothing that is better later
 	}
 	s.eachTask(func(pairs []pair) {

@@ -84,7 +84,7 @@ type Kept struct {
 	Beyond               []int32 // tasks that went because the round was at its limit
 }
 
-// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks in another order, which
+// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its lists in another order, which
 // they keep, and is complete but for Others and Pruned, which Prune sets: for each task that is kept the show
 // best of the edges that went. All lists of r are new then, and share no memory with those before.
 //

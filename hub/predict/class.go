@@ -88,10 +88,10 @@ type Class struct {
 	weight float64 // TTFTs that the last fit was made of
 	active int     // agents that they are of
 	keep   float64 // what an observation counts when the next one comes
-	fits   uint64
-	since  int // observations since the last fit
-	every  int // so many are fitted together: in a class of many one changes little
-	faded  int // observations that what was seen before has not faded for yet
+	fits   uint64  // how often it was fitted
+	since  int     // observations since the last fit
+	every  int     // so many are fitted together: where much was seen, one changes little
+	faded  int     // observations that what was seen before has not faded for yet
 
 	own []float64 // scratch
 }
@@ -146,7 +146,7 @@ func (c *Class) fit() {
 	c.since = 0
 	count, active := c.seen(func(e *evidence) float64 { return e.count })
 	c.keep = 1 - 1/(c.prior.Memory*float64(active))
-	c.every = max(1, min(len(c.members), int(count))/16)
+	c.every = max(1, int(count)/64)
 
 	c.ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.ratio }))
 	c.share = c.mean(c.prior.Share, c.prior.Weight, func(e *evidence) *mean { return &e.share })

@@ -149,7 +149,7 @@ func (m *Means) Tokens(estimate int) int {
 	if estimate <= 0 {
 		return 0
 	}
-	return max(1, int(math.Round(float64(estimate)*m.class.ratio)))
+	return max(1, int(math.Floor(0.5+float64(float64(estimate)*m.class.ratio))))
 }
 
 // Forecast is what a task with these features is expected to need.

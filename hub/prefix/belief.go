@@ -101,7 +101,7 @@ func (b *Belief) Place() int { return int(b.place) }
 // caches output blocks like any other. The last token of a prompt is always computed, and only full blocks are
 // reused.
 func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
-	return b.expect(p, b.index.depth(p.Marks, b.place), estimate)
+	return b.expect(p, b.Depth(p), estimate)
 }
 
 func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
@@ -120,6 +120,22 @@ func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cache
 		cached += int(n.answer)
 	}
 	return tokens, min(cached, tokens-1) / b.block * b.block
+}
+
+// Depth is how many of a prompt's marks the agent is believed to hold.
+func (b *Belief) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Marks, b.place) }
+
+// Beyond is how many of the tokens that Expect finds in the cache lie beyond so many marks.
+func (b *Belief) Beyond(p *bus.Prompt, marks int32, estimate int) int {
+	depth := b.Depth(p)
+	if depth <= marks {
+		return 0
+	}
+	_, cached := b.expect(p, depth, estimate)
+	if marks > 0 {
+		cached -= int(b.nodes[b.byHash[p.Marks[marks-1].Hash]].upto)
+	}
+	return max(0, cached)
 }
 
 // Implied returns how many tokens of a prompt the agent holds by the text alone: those of the session's
@@ -228,7 +244,7 @@ func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt,
 		return
 	}
 	b.clock++
-	if short || r.belief != b {
+	if r.belief != b {
 		r.depth = 0
 	}
 	way := b.way(end)
@@ -269,16 +285,15 @@ func (b *Belief) measure(r Run, p *bus.Prompt, way []int32, prompt, found int) {
 	for held < len(way) && b.nodes[way[held]].held {
 		held++
 	}
-	if d := int(r.depth); d > 0 && d <= held && !b.nodes[way[d-1]].exact {
-		least, most := 0, prompt
-		if d > 1 {
-			least = int(b.nodes[way[d-2]].upto)
-		}
+	if d := int(r.depth); found > 0 && d <= held {
+		most := prompt
 		if d < len(way) {
 			most = int(b.nodes[way[d]].upto)
 		}
-		if least < found && found < most {
-			b.move(way[d-1], found)
+		for i := d - 1; i >= 0 && !b.nodes[way[i]].exact; i-- {
+			if upto := int(b.nodes[way[i]].upto); upto > found || i == d-1 && upto < found && found < most {
+				b.move(way[i], found)
+			}
 		}
 	}
 	bytes, upto := 0, 0
@@ -297,9 +312,12 @@ func (b *Belief) measure(r Run, p *bus.Prompt, way []int32, prompt, found int) {
 // lost reports whether the engine found much less for a run than it had held for certain, and when that was
 // last used which it did not find.
 func (b *Belief) lost(r Run, cached int) (used uint32, any bool) {
-	least := r.sure*3/4 - 2*b.block
-	if cached == 0 && r.exact {
+	least := r.sure/4 - 2*b.block
+	switch {
+	case r.exact && cached == 0:
 		least = r.sure
+	case r.exact:
+		least = r.sure*3/4 - 2*b.block
 	}
 	if cached < 0 || cached >= least {
 		return 0, false

@@ -310,6 +310,29 @@ func TestDrop(t *testing.T) {
 	}
 }
 
+// What an engine found of a text that many prompts begin with corrects what was guessed of all the marks before
+// its end, so that engines alike are believed to hold as much of it, whichever prompt each had first.
+func TestAGuessIsCorrectedByWhatWasFound(t *testing.T) {
+	system := strings.Repeat("s", 2*bus.MarkEvery+20) // a mark stands shortly before its end
+	var first int
+	for i, dense := range []int{40, 400, 4000} { // tokens of the rest, which takes as many bytes
+		b := NewIndex(DefaultLimits()).New(16, 0)
+		p, q, r := chat(system, text(1, 100)), chat(system, text(2, 100)), chat(system, text(3, 100))
+		serve(b, t0, 1, &p, 200+dense, 10, 0)
+		serve(b, t0, 2, &q, 200+100, 10, 192)
+		got := overlap(b, &r)
+		if i == 0 {
+			first = got
+		}
+		if got != 192 || got != first {
+			t.Errorf("%d tokens are believed to be there, 192 were found", got)
+		}
+		if err := sound(b); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What is billed as cached where an engine did not say so is what the same text implies, never what is
 // merely likely.
 func TestImplied(t *testing.T) {

@@ -1,0 +1,38 @@
+package hub
+
+import "souk/hub/prefix"
+
+// commons are what most agents of a model hold of the prompt of a task, as it was last asked for.
+type commons struct {
+	task   *task
+	nano   int64
+	marks  map[string]int32 // by model
+	depths []int32
+}
+
+// common is how many marks of t's prompt at least four fifths of the agents of a model hold. That much leads it
+// to none of them: else a system prompt that all tasks begin with would lead them all to whoever had it first.
+func (n *Node) common(t *task, model string) int32 {
+	c := &n.commons
+	if c.task != t || c.nano != n.nano || c.marks == nil {
+		c.task, c.nano, c.marks = t, n.nano, map[string]int32{}
+	}
+	marks, ok := c.marks[model]
+	if !ok {
+		c.depths = c.depths[:0]
+		for _, a := range n.roster {
+			if a.joined && a.reg.Model == model {
+				c.depths = append(c.depths, a.belief.Depth(&t.msg.Prompt))
+			}
+		}
+		marks = prefix.Common(c.depths)
+		c.marks[model] = marks
+	}
+	return marks
+}
+
+// own is how many tokens of t's prompt an agent holds beyond what most agents of its model do.
+func (n *Node) own(t *task, a *agent) int {
+	p := &t.msg.Prompt
+	return a.belief.Beyond(p, n.common(t, a.reg.Model), a.predictor.Tokens(p.Tokens))
+}
