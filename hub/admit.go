@@ -210,7 +210,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		if n.kind(a).equals(n.kinds.visits, a, 0, 0, held) > 0 {
 			continue // it has nothing to add
 		}
-		q := n.quoted(t, a, 0, held)
+		q := n.quotedHolding(t, a, 0, held)
 		if !a.takes(q.prompt) {
 			continue
 		}

@@ -111,7 +111,12 @@ type quoted struct {
 const quotesKept = 64
 
 // quoted is what t is quoted on a while so many tasks run there. It is good until the next.
-func (n *Node) quoted(t *task, a *agent, running int, held held) *quote {
+func (n *Node) quoted(t *task, a *agent, running int) *quote {
+	return n.quotedHolding(t, a, running, a.expect(t))
+}
+
+// quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
+func (n *Node) quotedHolding(t *task, a *agent, running int, held held) *quote {
 	k, fits := n.kind(a), a.predictor.Fits()
 	if t.quotes == nil {
 		t.quotes = n.kinds.take()

@@ -100,7 +100,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.wanted = max(need, h.rec.Amount)
 	t.told, t.reply = false, m.Reply
 	t.inboxes = append(t.inboxes, m.Inbox)
-	h.first = h.agent.worstFirst(t, n.quoted(t, h.agent, len(h.agent.holds), h.agent.expect(t)))
+	h.first = h.agent.worstFirst(t, n.quoted(t, h.agent, len(h.agent.holds)))
 	h.state, h.secret = dispatched, n.salts.Uint64()>>1|1 // the one of the former life is not in the journal
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1

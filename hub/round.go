@@ -129,7 +129,7 @@ func (n *Node) meet() {
 				s.spared++
 				continue
 			}
-			q := n.quoted(t, a, len(a.holds), held)
+			q := n.quotedHolding(t, a, len(a.holds), held)
 			if !a.takes(q.prompt) {
 				continue
 			}
@@ -268,7 +268,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
 			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds), a.expect(t)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
 		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t

@@ -543,7 +543,7 @@ func (s *storm) check() {
 				continue
 			}
 			for _, running := range []int{0, len(a.holds)} {
-				if kept, now := *n.quoted(t, a, running, a.expect(t)), n.quote(t, a, running, a.expect(t)); kept != now {
+				if kept, now := *n.quoted(t, a, running), n.quote(t, a, running, a.expect(t)); kept != now {
 					s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
 				}
 			}

@@ -176,7 +176,7 @@ func (n *Node) prospects(t *task) (least time.Duration) {
 		}
 		// where there is no room it will run beside one task less
 		x.running = min(len(a.holds), max(0, a.slots-1))
-		x.quote = *n.quoted(t, a, x.running, a.expect(t))
+		x.quote = *n.quoted(t, a, x.running)
 		x.ttft = x.quote.forecast.TTFT
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		least = min(least, x.service)
