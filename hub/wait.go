@@ -147,8 +147,9 @@ func (n *Node) charge() {
 			p := &pairs[i]
 			a := s.agents[p.agent]
 			x := &c.row[a.seat]
-			ahead := c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], n.now.Sub(t.arrived), t.home == a))
-			p.toll = max(-market.MaxWorth, p.toll+n.crowding(a, x, least)+ahead)
+			p.parts = n.crowding(a, x, least)
+			p.parts.Age = c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], n.now.Sub(t.arrived), t.home == a))
+			p.toll += p.parts.Load + p.parts.Age + p.parts.Beside
 			if !n.now.Add(p.ttft).After(t.deadline) {
 				best = max(best, p.value-p.cost+p.toll-n.cfg.Fee)
 			}
@@ -187,12 +188,12 @@ func (n *Node) prospects(t *task) (least time.Duration) {
 // crowding is the toll of a task on an agent for what it costs those who wait, where it takes longer than
 // elsewhere, and those who run there. A tier charges for the latter at the agent's price of tokens: then this is
 // what is missing to what their time is worth, so that the two together are the larger of both.
-func (n *Node) crowding(a *agent, x *prospect, least time.Duration) market.Credits {
+func (n *Node) crowding(a *agent, x *prospect, least time.Duration) market.Toll {
 	beside := n.crowd.tolls.Among(x.running)
 	if n.cfg.Tiers {
 		beside = min(0, beside-market.TierAt(a.tiers, x.running).Toll)
 	}
-	return n.crowd.tolls.Avoidable(x.service-least) + beside
+	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - least), Beside: beside}
 }
 
 // better finds what a task would have by waiting for the agent where that is best. Its own bids in this round do
@@ -221,7 +222,8 @@ func (n *Node) better(i int32, least time.Duration, best *market.Wait) {
 		x.quote.value = t.terms.Value(market.Quote{TTFT: w.Time, Cost: w.Cost,
 			Quality: a.quality(t.msg.Domain)})
 		w.Value = x.quote.within(t.reserved)
-		w.Toll = max(-market.MaxWorth, n.crowding(a, x, least)+n.drawn(i, a, &x.quote))
+		toll := n.crowding(a, x, least)
+		w.Toll = toll.Load + toll.Beside + n.drawn(i, a, &x.quote)
 		if n.cfg.Tiers && len(a.tiers) > 0 {
 			w.Charge = a.tiers[len(a.tiers)-1].Toll
 		}

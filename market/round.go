@@ -206,12 +206,12 @@ func (r *Round) validateRest() error {
 	some := len(r.Parts) == 0
 	for i, t := range r.Parts {
 		some = some || t != Toll{}
-		for _, part := range [3]Credits{t.Line, t.Age, t.Load} {
+		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
 			if part > 0 || part < -MaxCredits {
 				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part, -MaxCredits)
 			}
 		}
-		if sum := t.Line + t.Age + t.Load; sum < r.Edges[i].Toll {
+		if sum := t.Load + t.Age + t.Beside; sum < r.Edges[i].Toll {
 			return fmt.Errorf("edge %d: parts of its toll are %s together, and it is %s", i, sum, r.Edges[i].Toll)
 		}
 	}

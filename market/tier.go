@@ -71,5 +71,5 @@ func (r *Round) Tolls(a Award) (congestion, regime Credits, parts Toll, fee Cred
 			parts = r.Parts[e]
 		}
 	}
-	return congestion, a.Toll - congestion - parts.Line - parts.Age - parts.Load + r.Fee, parts, -r.Fee
+	return congestion, a.Toll - congestion - parts.Load - parts.Age - parts.Beside + r.Fee, parts, -r.Fee
 }
