@@ -54,7 +54,7 @@ const (
 	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
 	// (market.MaxWorth).
 	maxSeats = 4000
-	// maxPairs bounds the pairs that a round weighs, 40 MB: of 2,048 tasks that wait all meet 256 free agents.
+	// maxPairs bounds the pairs that a round weighs, 70 MB: of 2,048 tasks that wait all meet 256 free agents.
 	// Where there are more agents, the latest to come wait until these are placed.
 	maxPairs = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
@@ -275,7 +275,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds), a.expect(t)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
 			h.crowd = &parts
