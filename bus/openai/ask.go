@@ -28,11 +28,12 @@ type Asked struct {
 // here is read what several answers are made of, who asks on which terms, and how it wants its answer.
 //
 // Each answer is a task: n of them under the same prompt and seeds that count up, and each prompt of a list.
-// All together they cost at most the terms' max_price. The bodies are the one that came, but for n, prompt and
-// seed, and without souk. Tasks have no id where the request has none.
+// All together they cost at most the terms' max_price. The bodies are the one that came, but for n, prompt
+// and seed, and without souk. Tasks have no id where the request has none.
 func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Error) {
 	if len(data) > bus.MaxBody {
-		return nil, refusal(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", len(data), bus.MaxBody)
+		return nil, refusal(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", len(data),
+			bus.MaxBody)
 	}
 	b := bodies.Get().(*body)
 	defer b.release()

@@ -272,7 +272,8 @@ func FuzzEvents(f *testing.F) {
 		for _, e := range sse(t, ErrorEvent(Usage(e.Finish(out, &r), s, []*bus.Result{&r}),
 			bus.CodeUnknown, text, text, 1)) {
 			for _, c := range e.Choices {
-				if said.WriteString(c.Text + c.Delta.Content); c.Delta.Content != "" && len(c.Delta.Calls) > 0 {
+				said.WriteString(c.Text + c.Delta.Content)
+				if c.Delta.Content != "" && len(c.Delta.Calls) > 0 {
 					t.Errorf("text and tool calls in one event: %s", out)
 				}
 			}

@@ -179,7 +179,8 @@ func (p *piece) readCalls(s *Scanner, err *error) bool {
 				return s.Object(func(key Span) bool {
 					name := string(s.Name(key))
 					v, ok := s.Value()
-					if ok && !(isNull(s, v) || s.data[v.From] == '"' && (name == "name" || name == "arguments")) {
+					known := name == "name" || name == "arguments"
+					if ok && !isNull(s, v) && !(known && s.data[v.From] == '"') {
 						*err = forged("a tool call's function has a member %.40q", name)
 					}
 					return ok && *err == nil
