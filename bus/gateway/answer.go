@@ -28,11 +28,11 @@ type answer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	settled chan struct{} // closed: all tasks are accepted, or there is no answer
+	settled chan struct{} // closed: the answers of all tasks come, or there is none
 	over    chan struct{} // closed: nothing is added any more
 
 	mu       sync.Mutex
-	waiting  int // tasks of which the market has not said a word
+	waiting  int // tasks of whose answer nothing has come
 	running  int // tasks
 	accepted bus.Accepted
 	began    bool     // its status is out: a refusal is an event
@@ -92,28 +92,31 @@ func (a *answer) serve(i int, p *payer) error {
 		return err
 	}
 	defer stream.Close()
-	shape := a.accept(stream.Accepted())
+	c, err := stream.Next(a.ctx)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	// Only now it is known that the engine takes the task, and, nearly always, whose it is.
+	shape := a.begun(stream.Accepted())
 	take := a.relay(openai.NewEvents(shape, i))
 	if !a.asked.Stream {
 		take = a.collect(i)
 	}
-	for {
-		c, err := stream.Next(a.ctx)
-		if err == nil {
-			err = take(&c, nil)
-		} else if err == io.EOF {
-			r, _ := stream.Result()
-			a.ended(i, &r)
-			return take(nil, &r)
-		}
-		if err != nil {
+	for ; err == nil; c, err = stream.Next(a.ctx) {
+		if err := take(&c, nil); err != nil {
 			return err
 		}
 	}
+	if err != io.EOF {
+		return err
+	}
+	r, _ := stream.Result()
+	a.ended(i, &r)
+	return take(nil, &r)
 }
 
-// accept notes that the market serves a task, and says how its part of the answer is written.
-func (a *answer) accept(by bus.Accepted) openai.Shape {
+// begun notes that the answer of a task comes, and says how its part is written.
+func (a *answer) begun(by bus.Accepted) openai.Shape {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.accepted.Agent == "" {

@@ -34,8 +34,11 @@ type house struct {
 	*local.Market
 	t   testing.TB
 	dir string
+	at  string // of its gateway
 	key string
 	log *syncBuffer
+	// what no log may have
+	canaries *[]string
 }
 
 type syncBuffer struct {
@@ -61,7 +64,7 @@ func start(t testing.TB, yaml string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, dir: t.TempDir(), log: &syncBuffer{}}
+	h := &house{t: t, dir: t.TempDir(), log: &syncBuffer{}, canaries: &[]string{"What is a souk"}}
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h.Market, err = local.Start(t.Context(), local.Options{Dir: h.dir, Config: cfg, Log: log,
 		Within: 4 * time.Second})
@@ -78,10 +81,17 @@ func start(t testing.TB, yaml string) *house {
 		if err := local.CheckLedger(context.Background(), h.dir, io.Discard); err != nil {
 			t.Errorf("ledger check: %v", err)
 		}
+		for _, c := range *h.canaries {
+			if strings.Contains(h.log.String(), c) {
+				t.Errorf("the log has %.20q...", c)
+			}
+		}
 	})
 	if h.key, err = local.ReadKey(h.KeyFile()); err != nil {
 		t.Fatal(err)
 	}
+	h.at = h.State().HTTP
+	*h.canaries = append(*h.canaries, h.key[len("sk-souk-")+10:])
 	return h
 }
 
@@ -92,6 +102,7 @@ func (h *house) newKey(k bus.APIKey) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	*h.canaries = append(*h.canaries, secret[len("sk-souk-")+len(k.ID):])
 	h.until("the gateway knows the key", func() bool {
 		return h.do("GET", "/v1/models", "", secret).status == 200
 	})
@@ -117,7 +128,7 @@ type reply struct {
 
 func (h *house) request(ctx context.Context, method, path, body, key string, header ...string) *http.Request {
 	h.t.Helper()
-	r, err := http.NewRequestWithContext(ctx, method, h.State().HTTP+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, h.at+path, strings.NewReader(body))
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -58,8 +58,8 @@ stands for one US dollar.`,
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)),
 		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
-		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), engineCommand(), infraCommand(&s),
-		clusterCommand(&s), versionCommand())
+		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), engineCommand(),
+		infraCommand(&s), clusterCommand(&s), versionCommand())
 	return c
 }
 
