@@ -121,7 +121,8 @@ func TestRefusals(t *testing.T) {
 			invalid, ""},
 		{"POST", chats, chat(``), poor, 402, "insufficient_quota", "insufficient_quota", ""},
 		{"POST", chats, chat(``), nobody, 403, "unknown_client", "permission_error", ""},
-		{"POST", "/v1/embeddings", `{"input":"x"}`, h.key, 404, "unsupported_endpoint", "not_found_error", ""},
+		{"POST", "/v1/embeddings", `{"input":"x"}`, h.key, 404, "unsupported_endpoint",
+			"not_found_error", ""},
 		{"GET", chats, ``, h.key, 404, "unsupported_endpoint", "not_found_error", ""},
 		{"GET", "/", ``, "", 404, "unsupported_endpoint", "not_found_error", ""},
 		{"GET", "/v1/streams/nothing", ``, h.key, 410, "answer_gone", invalid, ""},
@@ -348,7 +349,8 @@ func TestAReaderOfOneByteASecond(t *testing.T) {
 		code   bus.Code
 	}{
 		"much unread": {func(c *gateway.Config) { c.MaxUnread = 4 << 10 }, bus.CodeSlowReader},
-		"no write":    {func(c *gateway.Config) { c.WriteWithin = 100 * time.Millisecond }, bus.CodeCancelled},
+		"no write": {func(c *gateway.Config) { c.WriteWithin = 100 * time.Millisecond },
+			bus.CodeCancelled},
 	} {
 		l := pipe()
 		_, s, _ := h.withListener(l, c.change)

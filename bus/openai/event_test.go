@@ -286,3 +286,24 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkEvent(b *testing.B) {
+	e := NewEvents(shape, 0)
+	c := &bus.Chunk{Text: " another few words of it", Tokens: []uint32{1, 2, 3, 4, 5}}
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		dst, _ = e.Chunk(dst[:0], c)
+	}
+}
+
+func BenchmarkAsk(b *testing.B) {
+	body := []byte(`{"model":"auto","messages":[{"role":"user","content":"` +
+		strings.Repeat("What is a souk? ", 180) + `"}],"stream":true}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, no := Ask(body, nil, "dev", bus.KindChat); no != nil {
+			b.Fatal(no)
+		}
+	}
+}
