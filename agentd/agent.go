@@ -36,6 +36,7 @@ type Agent struct {
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent
+	listed     time.Time // when one last named the sessions
 	news       bool      // something has changed since
 	extra      int       // so many more summaries follow soon
 	counts     Counts
@@ -143,7 +144,7 @@ func (a *Agent) Unclaimed(rev int64) {
 // tell. A count that went back is an engine that started anew, with an empty cache.
 func (a *Agent) Healthy(generated *int64) {
 	if was := a.generated; was != nil && generated != nil && *generated < *was {
-		a.sessions.forget()
+		a.forget()
 	}
 	a.generated = generated
 	a.healthy(bus.StateReady)
@@ -161,8 +162,14 @@ func (a *Agent) Returned(info Info) error {
 		a.cfg.Model, a.congest = info.Models[0], congestion{}
 	}
 	a.info, a.sessions.capacity = info, info.KVTokens
-	a.sessions.forget()
+	a.forget()
 	return nil
+}
+
+// forget is for an engine that started anew: the next summary says that nothing is cached.
+func (a *Agent) forget() {
+	a.sessions.forget()
+	a.listed, a.news = time.Time{}, true
 }
 
 // Unhealthy says that the engine does not answer, or hangs. What runs goes on; nothing new is accepted.
@@ -473,7 +480,7 @@ func (a *Agent) Ready(now time.Time) Ready {
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
 	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
-		s := a.summary()
+		s := a.summary(now)
 		r.Summary, r.Domain = &s, a.Domain()
 		if quiet < a.lim.SummaryEvery { // the first one after an outage is not one of the extra ones
 			a.extra = max(0, a.extra-1)
@@ -509,11 +516,16 @@ func (a *Agent) Ready(now time.Time) Ready {
 	return r
 }
 
-func (a *Agent) summary() bus.Summary {
+// summary is what the agent says of itself. At a change it comes soon, and names no sessions if one did
+// within the last second: that a cache dropped one may be known a little later, and the list is nine tenths.
+func (a *Agent) summary(now time.Time) bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
 		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value()}
-	s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)
+	if now.Sub(a.listed) >= a.lim.SummaryEvery {
+		a.listed = now
+		s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)
+	}
 	return s
 }
 

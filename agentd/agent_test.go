@@ -324,6 +324,36 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
+// What is cached is named once a second, however often there is news, and at once where an engine started
+// anew.
+func TestSummariesListSessionsOnceASecond(t *testing.T) {
+	a := newTestAgent(2, Config{})
+	a.Claimed(claim(5))
+	a.Healthy(new(int64(500)))
+	var lists []time.Duration
+	for at := time.Duration(0); at <= 3*time.Second; at += 100 * time.Millisecond {
+		h := at.String()
+		a.Dispatch("math", dispatch(h))
+		end(a, h)
+		s := a.Ready(begun.Add(at)).Summary
+		switch {
+		case s == nil || s.Seq != uint64(at/(100*time.Millisecond))+1:
+			t.Fatalf("after %v: %+v", at, s)
+		case s.Coverage > 0 && len(s.Sessions) > 0:
+			lists = append(lists, at)
+		case s.Coverage > 0 || len(s.Sessions) > 0:
+			t.Errorf("after %v: covers %v with %d sessions", at, s.Coverage, len(s.Sessions))
+		}
+	}
+	if want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}; !slices.Equal(lists, want) {
+		t.Errorf("sessions are named after %v, want %v", lists, want)
+	}
+	a.Healthy(new(int64(3)))
+	if s := a.Ready(begun.Add(3100 * time.Millisecond)).Summary; s.Coverage != 1 || len(s.Sessions) != 0 {
+		t.Errorf("an engine that started anew: %+v", s)
+	}
+}
+
 // An engine that comes back with another model is registered with that where the configuration left it to the
 // engine; a model that the configuration names is waited for.
 func TestEnginesAreUpgraded(t *testing.T) {

@@ -50,5 +50,4 @@ func (s *sessions) list(most int) ([]bus.SessionState, float64) {
 	return out, float64(n) / float64(s.recent.Len())
 }
 
-// forget is for an engine that started anew.
 func (s *sessions) forget() { *s = *newSessions(s.most, s.capacity) }

@@ -78,7 +78,7 @@ func full() []Message {
 		&FundsRequest{ID: "f", Client: "ada", Hub: "j", Epoch: 1, Amount: 2, Least: 1, After: 3,
 			Returned: 4, Distributed: 5, Domain: "math", Ahead: true, Hubs: true},
 		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2,
-			Grants: []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3,
+			Grants: []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, Ended: true,
 			RetryMS: 250, Number: 6, Surplus: 7,
 			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1,
 				AtMS: 7, HeardMS: 8}}},

@@ -75,6 +75,8 @@ type FundsReply struct {
 	Grants   []Grant        `json:"grants,omitempty" msgpack:"grants,omitempty"`
 	// allotted: of the hub's returns, those up to this number were taken in
 	Returned uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
+	// allotted: the hub counts as ended, and is granted nothing more
+	Ended bool `json:"ended,omitempty" msgpack:"ended,omitempty"`
 	// with CodeAllotmentPending: when to ask again, with the same id
 	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"`
 	// distribute: which one was made, or comes next, and what is left of the hub's surplus

@@ -83,12 +83,12 @@ func shapeOf(t reflect.Type) shape {
 	return s
 }
 
-// plans are of the messages that tasks and tokens need.
+// plans are of the messages that tasks and tokens need, and of what every agent says ten times a second.
 var plans = func() map[reflect.Type]*plan {
 	out := map[reflect.Type]*plan{}
 	for _, m := range []Message{
 		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{},
-		&CompletionAck{}, &StreamControl{},
+		&CompletionAck{}, &StreamControl{}, &Summary{},
 	} {
 		t := reflect.TypeOf(m).Elem()
 		out[t] = planOf(t)

@@ -33,6 +33,9 @@ func (n *Node) Close(now time.Time) {
 	n.closing = true
 }
 
+// Closing reports whether the hub ends: it was told to, or the treasury counts it as ended.
+func (n *Node) Closing() bool { return n.closing }
+
 // Closed reports whether the journal is closed: nothing can follow.
 func (n *Node) Closed() bool { return n.book.Closed(n.cfg.Journal) }
 
@@ -47,7 +50,7 @@ func (n *Node) Waits() string {
 			len(n.holds))
 	case !t.told || len(t.returns)+len(t.pending) > 0 || n.hasMoney():
 		return "the treasury has not taken back everything that clients have here"
-	case left > 0:
+	case left > 0 && !t.ended:
 		return fmt.Sprintf("a surplus of %s is left, which leaves by: souk distribute %s %s", left,
 			n.cfg.Journal, left)
 	case n.notEnded != "":
@@ -62,11 +65,26 @@ func (n *Node) hasMoney() bool {
 		func(b ledger.Balance) bool { return b.Amount > 0 })
 }
 
-// empty reports whether nobody's money is here or on its way from here, as far as the treasury has said.
+// empty reports whether nobody's money is here or on its way from here, as far as the treasury has said. From
+// a hub that counts as ended no surplus leaves: it stays on record.
 func (n *Node) empty() bool {
 	t := &n.treasury
 	return t.told && len(n.holds)+len(t.returns)+len(t.pending) == 0 && !n.hasMoney() &&
-		n.book.Balance(ledger.Surplus) == 0
+		(t.ended || n.book.Balance(ledger.Surplus) == 0)
+}
+
+// toldEnded closes a hub that the treasury counts as ended. It was stopped after the treasury ended it and
+// before its journal was closed, or somebody ended it in its name. It is granted no money, so every task would
+// be refused for ever.
+func (n *Node) toldEnded() {
+	n.treasury.ended = true
+	if n.closing {
+		return
+	}
+	n.fault(fmt.Errorf("the treasury counts hub %s as ended and grants it nothing: it settles what runs, gives "+
+		"back what clients have here, closes its journal and stops; start a hub with a journal of another name",
+		n.cfg.Journal))
+	n.Close(n.now)
 }
 
 // closeOn makes the next step of the end.

@@ -161,3 +161,53 @@ func TestAHubClosesItsJournal(t *testing.T) {
 		t.Errorf("%d frames follow; faults %v", len(h.frames)-frames, h.faults)
 	}
 }
+
+// A hub that the treasury counts as ended, though it was not told to end, says so once, by name and with what
+// to do. It settles what runs, gives back what clients have, keeps its surplus on record, and closes its
+// journal. So it goes for one that was stopped just before its journal was closed, too.
+func TestAHubThatTheTreasuryEnded(t *testing.T) {
+	h := newHouse(t, nil)
+	contest(h)
+	h.must(h.step(h.task("ann", "long")))
+	d := h.take("ann", "long")
+	h.accept(d)
+	h.ended = true
+	h.pass(bus.FundsEvery)
+	h.must(h.step(h.task("bob", "late")))
+	h.want("inbox.bob.late", "draining")
+	if h.n.Closed() || !h.n.Closing() {
+		t.Fatal("it does not wait for what runs")
+	}
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 50})))
+	h.pass(0)
+	h.pass(0)
+	if !h.n.Closed() || !h.replica.Closed("hub-math") {
+		t.Fatalf("the journal is not closed; it waits for %s", h.n.Waits())
+	}
+	left := h.replica.Balance(ledger.Surplus)
+	if left <= 0 || h.n.hasMoney() || h.prepaid["ann"]+h.prepaid["bob"]+left+
+		h.replica.Balance(ledger.Payable("a-1"))+h.replica.Balance(ledger.Fee) != 2000*market.Credit {
+		t.Errorf("money is missing: %v and %v", h.prepaid, h.replica.Balances("*"))
+	}
+	if len(h.faults) != 1 || !strings.Contains(h.faults[0].Error(), "counts hub hub-math as ended") ||
+		!strings.Contains(h.faults[0].Error(), "start a hub with a journal of another name") {
+		t.Errorf("it says %v", h.faults)
+	}
+
+	again, err := NewNode(testConfig(), [32]byte{2})
+	h.must(err)
+	for _, f := range h.frames[:len(h.frames)-1] { // all but the close
+		h.must(again.Replay(f))
+	}
+	h.n, h.faults, h.taken = again, nil, uint64(len(h.back))
+	h.replica = ledger.NewBook()
+	for _, f := range h.frames[:len(h.frames)-1] {
+		h.must(h.replica.ApplyFrame(f))
+	}
+	h.must(again.Lead(h.now, 8))
+	h.run()
+	h.pass(0)
+	if !again.Closed() || len(h.faults) != 1 {
+		t.Errorf("after a start it is not closed and waits for %s; faults %v", again.Waits(), h.faults)
+	}
+}

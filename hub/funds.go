@@ -76,6 +76,7 @@ type treasury struct {
 	told     bool                 // the treasury has said, in this leadership, which of them it has
 	again    timer                // for the next question what was allotted
 	sweep    sweep
+	ended    bool // it counts the hub as ended
 	gap      bool // a grant is missing that the treasury does not have either: no more is asked for
 	refuses  bool // it would not say what it allotted, and that was said
 }
@@ -438,6 +439,9 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 		return
 	}
 	t.refuses = false
+	if m.Ended {
+		n.toldEnded()
+	}
 	n.tellReturns(m.Returned)
 	switch {
 	case more, len(t.pending) > 0 && !a.behind && !n.full:

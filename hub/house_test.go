@@ -28,6 +28,7 @@ type house struct {
 	granted map[string]bus.Grant // by the request's id
 	silent  bool                 // the treasury does not answer
 	unended bool                 // it does not let the hub end
+	ended   bool                 // it counts the hub as ended
 	taken   uint64               // returns that it says it has
 	back    map[string]bool      // returns that it took in
 	asked   []Funds
@@ -152,7 +153,7 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
 	switch f.Op {
 	case bus.OpAllotted:
-		r.Returned = h.taken
+		r.Returned, r.Ended = h.taken, h.ended
 		for _, g := range h.grants {
 			if g.Number > q.After {
 				r.Grants = append(r.Grants, g)

@@ -49,7 +49,7 @@ var floors = []floor{
 }
 
 // testing only: packages that tests of any floor may import, and that may import what they test.
-var forTests = []string{"bus/bustest", "bus/bustest/script", "integration/conformance"}
+var forTests = []string{"bus/bustest", "bus/bustest/script", "bus/bustest/servers", "integration/conformance"}
 
 type floor struct {
 	name       string

@@ -82,7 +82,7 @@ type counters struct {
 	// the last distribution of its surplus: to which client, "" for the outside, and how much
 	payee string
 	share market.Credits
-	ended bool // treasury: the hub ends, and takes part in nothing more
+	ended bool // treasury: the hub has ended, and only returns of it are taken in
 }
 
 // NewBook returns an empty book, before the journal's first record.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+
+	"souk/market"
 )
 
 // tradeToTheEnd plays a market whose hub's surplus leaves, half of it to a client, and which then ends.
@@ -92,7 +94,7 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 		{treasury, NewClose("nobody", treasury.nextSalt()), ErrIllegal},
 		{treasury, NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", last.Salt),
 			ErrOrder},
-		{treasury, NewReclaim(hub.name, returns+1, "client-0", 5, last.Salt), ErrOrder},
+		{treasury, NewReclaim(hub.name, returns+2, "client-0", 5, last.Salt), ErrOrder},
 		{treasury, NewDistribute(hub.name, 3, "", 5, "", true, last.Salt), ErrOrder},
 		{newDesk(t, "other", RoleHub), last, ErrIllegal},
 	} {
@@ -108,6 +110,51 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 	if b := treasury.book; !b.Closed(hub.name) || b.Closed("other") || b.Closed(treasury.name) ||
 		b.EndedHubs() != 1 || !hub.book.Closed(hub.name) {
 		t.Error("not the hub alone has ended")
+	}
+}
+
+// Somebody ended a hub in its name, at the treasury, while it had money of clients. What it returns is taken in,
+// within what was granted, each return once and in its turn; then both journals are whole.
+func TestAHubEndedInItsNameGivesBack(t *testing.T) {
+	hub, treasury := trade(t, 1, 100)
+	treasury.must(NewClose(hub.name, treasury.nextSalt()))
+	n, client := hub.book.LastReturn(hub.name)+1, "client-0"
+	left := hub.book.Avail(client)
+	prepaid, _ := treasury.book.Prepaid(client)
+	reclaim := func(n uint64, amount market.Credits) Record {
+		return NewReclaim(hub.name, n, client, amount, treasury.nextSalt())
+	}
+	for _, test := range []struct {
+		r    Record
+		want error
+	}{
+		{reclaim(n, treasury.book.Allotted(client, hub.name)+1), ErrFunds},
+		{reclaim(n+1, left), ErrOrder},
+	} {
+		if err := treasury.try(test.r); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", test.r.ID, err, test.want)
+		}
+	}
+	hub.must(NewReturn(hub.name, n, client, left, hub.nextSalt()))
+	first := reclaim(n, left)
+	treasury.must(first)
+	if err := treasury.book.Apply(&first); err != ErrRepeat {
+		t.Errorf("the same return again: %v", err)
+	}
+	if now, _ := treasury.book.Prepaid(client); left <= 0 || now != prepaid+left {
+		t.Errorf("%s has %s with the treasury, want %s more than %s", client, now, left, prepaid)
+	}
+	hub.must(NewClose(hub.name, hub.nextSalt()))
+	for level := range MaxLevel + 1 {
+		h, tr := audit("h", level, store(hub.frames)), audit("t", level, store(treasury.frames))
+		if r, q := h.Finish(), tr.Finish(); r.Count+q.Count > 0 {
+			t.Errorf("level %d: %v %v", level, r.Findings, q.Findings)
+		}
+		if level >= LevelAcross {
+			for _, f := range Across(tr, []*Audit{h}) {
+				t.Error(f)
+			}
+		}
 	}
 }
 

@@ -92,8 +92,8 @@ func NewDistribute(hub string, n uint64, client string, amount market.Credits, n
 	return r
 }
 
-// NewClose closes a journal: nothing follows. In the treasury's journal one of a hub's name ends the hub: no
-// transfer to or from it follows.
+// NewClose closes a journal: nothing follows. In the treasury's journal one of a hub's name ends the hub: of
+// transfers only its returns are taken in after that.
 func NewClose(journal string, salt [16]byte) Record {
 	return Record{Kind: KindClose, ID: journal + "/close", Salt: salt}
 }

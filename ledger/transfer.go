@@ -89,7 +89,7 @@ func (b *Book) numberFollows(r *Record) error {
 		b.hubs[t.Hub] = c
 		b.undo = append(b.undo, undo{do: func() { delete(b.hubs, t.Hub) }}) // a refusal leaves no name behind
 	}
-	if c.ended {
+	if c.ended && r.Kind != KindReclaim { // what a hub gives back that was ended in its name is still the clients'
 		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+t.Hub+", which has ended", "%s", r.Kind)
 	}
 	var n *uint64

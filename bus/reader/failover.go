@@ -83,8 +83,7 @@ func (s *Stream) failOver(now time.Time) bool {
 			if f.task.Failover != "off" {
 				end = cannotContinue(end, err)
 			}
-			end.Chunks = s.next // an agent that has lost the answer has lost its count of chunks, too
-			s.end = &end
+			s.endHere(end)
 		}
 		return false
 	}
@@ -130,11 +129,9 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 		}
 	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent said more
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
-		end := *v.Answer.Result
-		end.Chunks = s.next // the hub does not count what an agent sent
-		s.end = &end
+		s.endHere(*v.Answer.Result)
 	case f.failed != nil:
-		s.end = s.failureEnd(err, v)
+		s.endHere(s.failureEnd(err, v))
 	default:
 		code := bus.CodeUnknown
 		if c := bus.CodeOf(err); c.Broken() { // its hub knows that it is gone, and that nothing is paid
@@ -146,9 +143,8 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 }
 
 // failureEnd is the end of an answer whose agent failed, and that nobody continues.
-func (s *Stream) failureEnd(err error, v Verdict) *bus.Result {
+func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
 	end := cannotContinue(*s.failover.failed, err)
-	end.Chunks = s.next
 	// the agent knew nothing of it, but its hub does
 	if code := bus.CodeOf(err); end.Code == bus.CodeUnknown {
 		switch {
@@ -158,7 +154,7 @@ func (s *Stream) failureEnd(err error, v Verdict) *bus.Result {
 			end.Code, end.Message = code, v.Answer.Result.Message
 		}
 	}
-	return &end
+	return end
 }
 
 // retry asks the market again as soon as it may be there.

@@ -140,6 +140,13 @@ func (o *order) drop() {
 // gap reports whether chunks are missing that were sent.
 func (o *order) gap() bool { return o.next < o.known }
 
+// endHere makes r the end of the answer after the chunks that have come. Whoever says r does not know how many
+// those are: its agent has lost its count, the hub has none, or later ones are lost.
+func (o *order) endHere(r bus.Result) {
+	r.Chunks = o.next
+	o.end = &r
+}
+
 // done reports whether everything has come, read or not.
 func (o *order) done() bool { return o.end != nil && o.next >= o.end.Chunks }
 

@@ -112,11 +112,10 @@ func (s *Stream) lose(now time.Time) {
 		return
 	}
 	end := *s.end
-	end.Chunks = s.next
 	if end.Code == "" {
 		end.Code, end.Message = bus.CodeAnswerGone, why
 	}
-	s.end = &end
+	s.endHere(end)
 }
 
 func (s *Stream) agent() string { return cmp.Or(s.accepted.Agent, "(not named yet)") }

@@ -245,9 +245,7 @@ func (s *Stream) said(now time.Time, v Verdict) {
 		switch {
 		case s.next > 0 || s.end != nil || s.err != nil: // the answer has begun all the same
 		case v.Answer != nil && v.Answer.Result != nil:
-			end := *v.Answer.Result
-			end.Chunks = 0
-			s.end = &end
+			s.endHere(*v.Answer.Result)
 		default:
 			s.err = err
 		}

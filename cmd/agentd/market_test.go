@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/embedded"
+	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
@@ -22,16 +22,7 @@ import (
 // The command against real NATS and etcd servers and the stand-in for vLLM: it registers, serves what a hub
 // awards, and leaves nothing behind when it is told to stop.
 func TestServesAMarket(t *testing.T) {
-	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nats.Close()
-	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
+	nats, etcd := servers.Start(t)
 	engine, err := vllmsim.New(vllmsim.Config{Model: "tiny"})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
-	"souk/bus/embedded"
+	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
@@ -22,16 +22,7 @@ import (
 // The whole command before real servers: it is discovered, asked in JSON by a plain NATS client, hands the
 // task to a hub, and ends when told to.
 func TestServe(t *testing.T) {
-	ns, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
+	ns, etcd := servers.Start(t)
 	path := filepath.Join(t.TempDir(), "classifier.yaml")
 	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 2s}\n", ns.URL(),
 		etcd.Endpoint())

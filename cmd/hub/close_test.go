@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/embedded"
+	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
@@ -68,16 +68,7 @@ func trade(t *testing.T) string {
 // surplus leaves by the treasury's command, and its journal is closed: no hub can be started on it again.
 func TestADomainEnds(t *testing.T) {
 	data := trade(t)
-	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nats.Close()
-	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
+	nats, etcd := servers.Start(t)
 	quiet := slog.New(slog.DiscardHandler)
 	j, err := journal.Open(filepath.Join(data, "journal", ledger.Treasury),
 		journal.Config{Log: quiet, MinFree: -1})

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/schollz/progressbar/v3"
@@ -16,7 +18,7 @@ import (
 func crowdCommand() *cobra.Command {
 	o := virtual.CrowdOptions{Traces: virtual.TraceNames(), Engines: 8,
 		Rules: append(virtual.RuleNames(), virtual.MarketName)}
-	var seeds int
+	seeds := []uint{5}
 	var jsonFile string
 	var list strings.Builder
 	for _, t := range virtual.Traces {
@@ -36,21 +38,32 @@ same figures on any machine.
 
 Traces, for eight engines; others have callers in proportion:
 ` + list.String() + `  market                  this market, as it is delivered
+  market:PATH=VALUE:...   with other settings of its hub, by their path in the hub's file
+  market:named            where callers tell it the names of their sessions
 
 ` + virtual.Legend,
 		Example: "  lab crowd --traces crowd --rules two-block,market\n" +
+			"  lab crowd --rules market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
 			"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --traces crowd",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if seeds < 1 || o.Engines < 1 || o.Tasks < 1 {
+			if slices.Contains(seeds, 0) || len(seeds) == 0 || o.Engines < 1 || o.Tasks < 1 {
 				return fmt.Errorf("--seeds, --engines and --tasks are at least 1")
 			}
 			if o.Length > 0 {
 				o.Tasks = 0
 			}
-			for i := range seeds {
-				o.Seeds = append(o.Seeds, uint64(i+1))
+			if len(seeds) == 1 {
+				n := seeds[0]
+				seeds = nil
+				for i := range n {
+					seeds = append(seeds, i+1)
+				}
 			}
+			for _, seed := range seeds {
+				o.Seeds = append(o.Seeds, uint64(seed))
+			}
+			debug.SetGCPercent(400) // a run is short and small, and makes much that it soon forgets
 			var progress *progressbar.ProgressBar
 			o.Progress = func(done, total int) {
 				if progress == nil {
@@ -78,7 +91,8 @@ Traces, for eight engines; others have callers in proportion:
 	f := c.Flags()
 	f.StringSliceVar(&o.Traces, "traces", o.Traces, "what is asked")
 	f.StringSliceVar(&o.Rules, "rules", o.Rules, "who decides which engine serves it")
-	f.IntVar(&seeds, "seeds", 5, "runs of each rule on each trace, from seeds 1, 2, ...")
+	f.UintSliceVar(&seeds, "seeds", seeds,
+		"how many runs of each rule on each trace, from seeds 1, 2, ...; or several seeds: 3,7,9")
 	f.IntVar(&o.Engines, "engines", o.Engines, "engines, all alike")
 	f.IntVar(&o.Tasks, "tasks", 3000, "tasks of one run")
 	f.DurationVar(&o.Length, "length", 0, "virtual time of one run, instead of --tasks")

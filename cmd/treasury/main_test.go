@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/embedded"
+	"souk/bus/bustest/servers"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
 	"souk/ledger"
@@ -68,16 +68,7 @@ func TestBadConfiguration(t *testing.T) {
 // The daemon before real servers: it takes a deposit, refuses a second treasury with a journal of its own,
 // and after a restart still knows of the deposit.
 func TestTheMarketsOnlyTreasury(t *testing.T) {
-	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nats.Close()
-	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
+	nats, etcd := servers.Start(t)
 	file := func(data string) string {
 		path := filepath.Join(t.TempDir(), "treasury.yaml")
 		text := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\ndata: %s\nlease_ttl: 2s\n", nats.URL(),

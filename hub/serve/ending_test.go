@@ -44,6 +44,33 @@ func TestAHubThatEndsBehindAnother(t *testing.T) {
 	}
 }
 
+// A hub that the treasury counts as ended closes its journal by itself, and ends with an error that says so and
+// what to do; started again, it says the same.
+func TestAHubThatTheTreasuryEnded(t *testing.T) {
+	tn := newTown(t)
+	_, stop := tn.hub(nil)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	tn.mu.Lock()
+	tn.ended = true
+	tn.mu.Unlock()
+	for range 2 {
+		j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, hub, _ := tn.start("hub", tn.world.Registry(), j, nil)
+		if err := hub.wait(); err == nil || !strings.Contains(err.Error(),
+			"journal hub-math is closed, for this hub has ended: give another one a journal of another name") {
+			t.Errorf("ended with %v", err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // words waits for some in a log.
 type words struct {
 	want string

@@ -66,11 +66,9 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 				return err
 			}
 		}
-		if s.deps.Close {
-			if s.closed() {
-				return nil
-			}
-			why := s.waits()
+		if ending, closed, why := s.ends(); closed {
+			return nil
+		} else if ending {
 			if why != s.why || time.Since(said) >= bus.SayAgain {
 				said = time.Now()
 				s.log.Info("the hub ends; its journal is closed later", "waits_for", why)

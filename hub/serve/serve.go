@@ -98,8 +98,9 @@ func (s *Server) Leading() bool { return s.leading.Load() }
 
 // Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
 // drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
-// then in memory may never have happened. A hub that ends returns nil once its journal is closed, and says
-// why not if ctx ends before. It can be called once.
+// then in memory may never have happened. A hub that is told to end returns nil once its journal is closed,
+// and says why not if ctx ends before. One that finds its journal closed, or itself ended by the treasury, says
+// so in an error. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")
@@ -108,11 +109,13 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}
 	if !s.deps.Close {
-		if s.closed() {
-			return fmt.Errorf("hub %s: journal %s is closed, for this hub has ended: give another one a "+
-				"journal of another name", s.cfg.Domain, s.cfg.Journal)
+		if !s.closed() {
+			if err := s.leadAlways(ctx); err != nil || !s.closed() {
+				return err
+			}
 		}
-		return s.leadAlways(ctx)
+		return fmt.Errorf("hub %s: journal %s is closed, for this hub has ended: give another one a "+
+			"journal of another name", s.cfg.Domain, s.cfg.Journal)
 	}
 	s.node.Close(time.Now())
 	if !s.closed() {
@@ -204,11 +207,14 @@ func (s *Server) closed() bool {
 	return s.node.Closed()
 }
 
-// waits says what a hub that ends waits for.
-func (s *Server) waits() string {
+// ends reports whether the hub ends, whether its journal is closed, and if not, what it waits for.
+func (s *Server) ends() (ending, closed bool, waits string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.node.Waits()
+	if !s.node.Closing() {
+		return false, false, ""
+	}
+	return true, s.node.Closed(), s.node.Waits()
 }
 
 // trouble is an outage of the registry, which several loops notice.

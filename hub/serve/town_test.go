@@ -27,6 +27,7 @@ type town struct {
 	log *slog.Logger // of hubs; nil: none
 
 	mu      sync.Mutex
+	ended   bool // what the treasury says of the hub
 	prepaid map[string]market.Credits
 	grants  []bus.Grant
 	seen    map[string]bus.FundsReply
@@ -72,6 +73,7 @@ func (tn *town) treasury(m bus.Msg) {
 		r = bus.FundsReply{ID: q.ID, Client: q.Client}
 		switch op {
 		case bus.OpAllotted:
+			r.Ended = tn.ended
 			for _, g := range tn.grants {
 				if g.Hub == q.Hub && g.Number > q.After {
 					r.Grants = append(r.Grants, g)

@@ -264,7 +264,7 @@ func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Cr
 	for _, hub := range t.book.Hubs() {
 		switch has := t.book.Allotted(req.Client, hub); {
 		case has <= 0 || hub == req.Hub:
-		case t.book.Closed(hub): // it gave everything back, and the rest was spent
+		case t.book.Closed(hub): // it gives everything back, and the rest was spent
 			r.hubs = append(r.hubs, target{hub: hub, granted: t.book.LastGrant(hub), at: t.now,
 				reply: &bus.RecallReply{Accepted: t.book.LastGrant(hub), Returned: t.book.LastReturn(hub)}})
 		default:

@@ -144,6 +144,7 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 		reply.Grants = []bus.Grant{t.asked[req.ID]}
 	case op == bus.OpAllotted:
 		reply.Grants, reply.Returned = t.after(req.Hub, req.After), t.book.LastReturn(req.Hub)
+		reply.Ended = t.book.Closed(req.Hub)
 	case op == bus.OpDistribute:
 		reply.Number, _ = numberOf(req, bus.DistributeID)
 	}

@@ -45,6 +45,10 @@ var Traces = []Trace{
 	{"open", "mtrag, 12 conversations begin in a second, at random", load{rate: 12}.setting},
 	{"quac", "questions about an article each, QuAC, 64 callers",
 		load{file: "quac.jsonl", callers: 64}.setting},
+	{"bursts", "quac, conversations begin as requests of Azure's code trace of 2023 came, four times as fast",
+		load{file: "quac.jsonl", recorded: true}.setting},
+	{"slow", "rag on slower engines, Qwen3 32B on two H100 each, 64 callers for 64 slots",
+		load{callers: 64, passages: 8000, profile: "h100x2-qwen3-32b"}.setting},
 }
 
 // TraceNames are their names.
@@ -62,6 +66,8 @@ type load struct {
 	passages int    // bytes of passages before each dialogue, where they have their own: 0 takes these away
 	callers  int
 	rate     float64 // instead: dialogues that begin in a second
+	recorded bool    // instead: they begin as was recorded
+	profile  string  // of the engines
 	blocks   int     // of an engine's cache; more than is used at once
 	spread   bool
 }
@@ -71,9 +77,18 @@ func (l load) setting(engines int) (Setting, error) {
 	if err != nil {
 		return Setting{}, err
 	}
-	profile, err := vllmsim.ProfileNamed("rtxpro6000-llama-3.1-8b")
+	profile, err := vllmsim.ProfileNamed(cmp.Or(l.profile, "rtxpro6000-llama-3.1-8b"))
 	if err != nil {
 		return Setting{}, err
+	}
+	var arrive []time.Duration
+	if l.recorded {
+		if arrive, err = replay.BundledArrivals(); err != nil {
+			return Setting{}, err
+		}
+		for i := range arrive {
+			arrive[i] = arrive[i] * 2 / time.Duration(engines)
+		}
 	}
 	if own := slices.Clone(ds); l.file == "" {
 		for i := range ds {
@@ -81,7 +96,8 @@ func (l load) setting(engines int) (Setting, error) {
 		}
 	}
 	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
-		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Spread: l.spread,
+		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Arrive: arrive,
+		Spread: l.spread,
 		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
 			Blocks: cmp.Or(l.blocks, blocks), BlockSize: blockSize},
 		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
@@ -89,7 +105,7 @@ func (l load) setting(engines int) (Setting, error) {
 
 // CrowdOptions say what is compared.
 type CrowdOptions struct {
-	Traces, Rules []string // by name; Rules may have MarketName
+	Traces, Rules []string // by name; Rules may have markets: see MarketName
 	Seeds         []uint64
 	Engines       int
 	Tasks         int
@@ -97,9 +113,6 @@ type CrowdOptions struct {
 	Named         bool          // callers name their sessions
 	Progress      func(done, total int)
 }
-
-// MarketName is the market's among those of rules.
-const MarketName = "market"
 
 // Row is what one rule did on one trace.
 type Row struct {
@@ -113,7 +126,11 @@ type Row struct {
 // with itself.
 func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	for _, rule := range o.Rules {
-		if _, err := NewRule(rule, 0); err != nil && rule != MarketName {
+		_, _, ok, err := variant(rule)
+		if !ok {
+			_, err = NewRule(rule, 0)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +154,7 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 			var runs sync.WaitGroup
 			for i, seed := range o.Seeds {
 				own := s
-				own.Seed = seed
+				own.Seed, own.Arrive = seed, from(s.Arrive, seed)
 				runs.Go(func() { row.Seeds[i], errs[i] = play(own, rule, o.Named) })
 			}
 			runs.Wait()
@@ -152,18 +169,42 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	return rows, nil
 }
 
+// from are recorded arrivals from a place on that a seed says, and those before it after the last.
+func from(arrive []time.Duration, seed uint64) (out []time.Duration) {
+	if len(arrive) == 0 {
+		return nil
+	}
+	first, whole := int(mix(seed)%uint64(len(arrive))), arrive[len(arrive)-1]
+	for _, at := range arrive[first:] {
+		out = append(out, at-arrive[first])
+	}
+	for _, at := range arrive[:first] {
+		out = append(out, whole-arrive[first]+at)
+	}
+	return out
+}
+
 // play is one run.
 func play(s Setting, rule string, named bool) (f Figures, err error) {
-	if rule != MarketName {
+	cfg, names, ok, err := variant(rule)
+	if err != nil {
+		return f, err
+	}
+	if !ok {
 		p, err := NewRule(rule, s.Seed)
 		if err != nil {
 			return f, err
 		}
 		all, engines, err := Run(s, p)
-		return Measure(all, engines), err
+		if err != nil {
+			return f, err
+		}
+		f = Measure(all, engines)
+		f.Bound = Bound(all, s.Engines, s.Engine)
+		return f, nil
 	}
 	o := NewMarketOptions(s)
-	o.Named = named
+	o.Hub, o.Named = cfg, named || names
 	m, err := NewMarket(o)
 	if err != nil {
 		return f, err
@@ -176,6 +217,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 		return f, fmt.Errorf("seed %d: %w", s.Seed, err)
 	}
 	f = Measure(all, engines)
+	f.Bound = Bound(all, s.Engines, s.Engine)
 	f.Journal = float64(m.Bytes) / float64(len(all))
 	return f, nil
 }
@@ -187,6 +229,7 @@ var columns = []struct {
 	of     func(*Figures) float64
 }{
 	{"share", 3, func(f *Figures) float64 { return f.Share }},
+	{"bound", 3, func(f *Figures) float64 { return f.Bound }},
 	{"work", 2, func(f *Figures) float64 { return f.Work }},
 	{"fewest", 2, func(f *Figures) float64 { return f.Fewest }},
 	{"p50", 0, func(f *Figures) float64 { return f.Median }},
@@ -213,6 +256,7 @@ func (row *Row) sum() {
 // Legend says what the columns of the table are.
 const Legend = `Each figure is the median of the seeds, and half of the 95 % interval of their mean.
 share    of prompt tokens, those found in a cache
+bound    the share in one cache of that size for all, which knew what is asked next (Belady)
 work     tokens computed on the engine that computed most, by the mean
 fewest   tasks on the engine that had fewest, by the mean
 p50, p99, mean, longest   time to the first token in ms, as callers see it

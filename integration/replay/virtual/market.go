@@ -24,6 +24,7 @@ type MarketOptions struct {
 	Hop, Sync time.Duration // that a message takes, and making frames durable
 	Named     bool          // callers name their sessions
 	Seed      uint64
+	Journal   func(frame []byte) // hears what is written, if anyone wants to
 }
 
 // Names of the one domain.
@@ -88,9 +89,14 @@ type sale struct {
 	first  time.Time
 }
 
+// complete gives the hub its names.
+func complete(c *hub.Config) {
+	c.Domain, c.Hub, c.Journal, c.General = domain, "hub-1", journal, true
+}
+
 // NewMarket is a market whose agents are claimed and have said how they are.
 func NewMarket(o MarketOptions) (*Market, error) {
-	o.Hub.Domain, o.Hub.Hub, o.Hub.Journal, o.Hub.General = domain, "hub-1", journal, true
+	complete(&o.Hub)
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], o.Seed)
 	node, err := hub.NewNode(o.Hub, seed)
@@ -316,6 +322,9 @@ func (m *Market) sync() {
 			f := &group[i].Frames[j]
 			data := ledger.AppendFrame(nil, f)
 			m.Bytes += len(data)
+			if m.Journal != nil {
+				m.Journal(data)
+			}
 			m.audit.Frame(f.Seq, f.Epoch, data)
 			frames++
 		}

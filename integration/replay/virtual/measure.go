@@ -15,6 +15,7 @@ import (
 // the moment of asking.
 type Figures struct {
 	Share      float64 `json:"cached_share"` // of prompt tokens, those found in a cache
+	Bound      float64 `json:"cached_share_bound"`
 	Median     float64 `json:"ttft_p50"`
 	P99        float64 `json:"ttft_p99"`
 	Mean       float64 `json:"ttft_mean"`

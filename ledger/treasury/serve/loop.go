@@ -59,9 +59,11 @@ func (s *Server) act(ready treasury.Ready) error {
 }
 
 // handle puts a request to the Treasury, or has it wait until the registry has said whether its hub's epoch
-// is true.
+// is true. A hub that has ended has closed its journal and returns nothing. So what is returned in its name is
+// taken in only if it leads now: then somebody else ended it.
 func (s *Server) handle(r request, room bool) {
-	if s.d.Registry != nil && r.asked != away && s.t.Doubts(r.op, &r.req) {
+	ended := r.op == bus.OpReturn && s.t.Book().Closed(r.req.Hub)
+	if s.d.Registry != nil && (ended && !r.leads || r.asked != away && s.t.Doubts(r.op, &r.req)) {
 		if r.asked == notAsked {
 			select {
 			case s.doubt <- r:

@@ -45,9 +45,10 @@ func (s *Server) prove(ctx context.Context) {
 		for len(s.doubt) > 0 && len(wait) < s.cfg.MaxPending {
 			wait = append(wait, <-s.doubt)
 		}
-		came := away
+		came, leads := away, map[string]int64{}
 		if lost.IsZero() || time.Since(lost) >= proveWithin { // else whoever waits has waited long enough
-			err := s.leaders(ctx)
+			var err error
+			leads, err = s.leaders(ctx)
 			switch {
 			case err == nil:
 				came, lost = answered, time.Time{}
@@ -60,7 +61,8 @@ func (s *Server) prove(ctx context.Context) {
 			}
 		}
 		for _, r := range wait {
-			r.asked = came
+			epoch, named := leads[r.req.Hub]
+			r.asked, r.leads = came, named && epoch == r.req.Epoch
 			select {
 			case s.queue <- r:
 			case <-ctx.Done():
@@ -73,21 +75,23 @@ func (s *Server) prove(ctx context.Context) {
 	}
 }
 
-// leaders takes in which hubs lead.
-func (s *Server) leaders(ctx context.Context) error {
+// leaders takes in which hubs lead, and returns their epochs by journal.
+func (s *Server) leaders(ctx context.Context) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()
 	kvs, err := s.d.Registry.Get(ctx, bus.HubsPrefix)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	leads := map[string]int64{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kv := range kvs {
 		var e bus.HubEntry
 		if bus.DecodeEntry(kv.Value, &e) == nil && e.Journal != s.cfg.Journal {
 			s.t.Leads(e.Journal, kv.Create)
+			leads[e.Journal] = kv.Create
 		}
 	}
-	return nil
+	return leads, nil
 }

@@ -167,6 +167,55 @@ func TestEpochsAreProven(t *testing.T) {
 	}
 }
 
+// A hub that somebody ended in its name gives clients' money back as long as it leads; in the name of one that
+// leads no more nobody can.
+func TestAHubEndedInItsNameGivesBack(t *testing.T) {
+	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
+	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
+	lead := h.elect("maths")
+	ask := func(op, id string, amount market.Credits, after uint64) bus.FundsReply {
+		return h.ask(op, bus.FundsRequest{ID: id, Client: "ann", Hub: "hub-maths", Epoch: lead.Epoch(),
+			Amount: amount, After: after})
+	}
+	for _, r := range []bus.FundsReply{ask(bus.OpAllot, "a1", 500, 0), ask(bus.OpClose, "hub-maths-close", 0, 1)} {
+		if r.Code != "" {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if r := ask(bus.OpAllotted, "look", 0, 1); !r.Ended {
+		t.Errorf("it is not told that it has ended: %+v", r)
+	}
+	back := func(n uint64, amount market.Credits) string {
+		r := ask(bus.OpReturn, bus.ReturnID("hub-maths", n), amount, 0)
+		return fmt.Sprintf("%s %d", r.Code, r.Prepaid)
+	}
+	for _, test := range []struct {
+		do   func()
+		n    uint64
+		want string
+	}{
+		{nil, 1, " 600"},
+		{nil, 1, " 600"},
+		{h.reg.Cut, 2, "unavailable 600"},
+		{func() {
+			h.reg.Heal()
+			for range 1000 { // until the registry is asked again
+				if back(2, 100) == " 700" {
+					return
+				}
+			}
+		}, 2, " 700"},
+		{func() { lead.Close(t.Context()) }, 3, "unavailable 700"},
+	} {
+		if test.do != nil {
+			test.do()
+		}
+		if got := back(test.n, 100); got != test.want {
+			t.Errorf("return %d: %q, want %q", test.n, got, test.want)
+		}
+	}
+}
+
 func TestTheServerOutlivesItself(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal", "treasury")
 	h := start(t, dir, nil)

@@ -15,6 +15,7 @@ type request struct {
 	json  bool
 	req   bus.FundsRequest
 	asked asked // of the registry, about its epoch
+	leads bool  // it answered that the hub leads in that epoch now
 }
 
 // hear takes a hub's answer; what finds no room is asked for again.

@@ -1,0 +1,124 @@
+package virtual
+
+import (
+	"bytes"
+	"encoding/json"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/hub"
+	"souk/market"
+)
+
+// Figures are the same however many processors there are, and a row that names nothing else is the market as
+// it is delivered.
+func TestSameSeedsSameRows(t *testing.T) {
+	o := CrowdOptions{Traces: []string{"small"}, Seeds: []uint64{3, 9}, Engines: 2, Tasks: 150,
+		Rules: []string{"two-block", "market", "market:max_known=65536"}, Progress: func(int, int) {}}
+	rows := func(processors int) []byte {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
+		rows, err := Crowd(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) != 3 || len(rows[0].Seeds) != 2 || rows[0].Seeds[0] == rows[0].Seeds[1] {
+			t.Errorf("%+v", rows)
+		}
+		if f := rows[1].Seeds[0]; f.Bound < f.Share || f.Bound >= 1 || f.Journal < 100 {
+			t.Errorf("%+v", f)
+		}
+		if !slices.Equal(rows[1].Seeds, rows[2].Seeds) {
+			t.Error("a setting that is what it was before makes a difference")
+		}
+		data, err := json.Marshal(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	if one, four := rows(1), rows(4); !bytes.Equal(one, four) {
+		t.Errorf("on one processor\n%s\non four\n%s", one, four)
+	}
+}
+
+// A market's settings are those of its hub's file.
+func TestVariant(t *testing.T) {
+	for rule, want := range map[string]func(*hub.Config, *bool){
+		"market":                      func(*hub.Config, *bool) {},
+		"market:named":                func(_ *hub.Config, named *bool) { *named = true },
+		"market:terms.patience=1m30s": func(c *hub.Config, _ *bool) { c.Terms.Patience = 90 * time.Second },
+		"market:named:tiers=false:terms.worth=2.5": func(c *hub.Config, named *bool) {
+			c.Tiers, c.Terms.Worth, *named = false, market.Credit*5/2, true
+		},
+		"market:max_waiting=7": func(c *hub.Config, _ *bool) { c.MaxWaiting = 7 },
+	} {
+		expected, expectedNames := hub.Default(), false
+		complete(&expected)
+		want(&expected, &expectedNames)
+		cfg, names, ok, err := variant(rule)
+		a, _ := json.Marshal(cfg)
+		b, _ := json.Marshal(expected)
+		if err != nil || !ok || names != expectedNames || !bytes.Equal(a, b) {
+			t.Errorf("%s: %v, named %v, %v\ngot  %s\nwant %s", rule, ok, names, err, a, b)
+		}
+	}
+	for _, rule := range []string{"market:", "market:terms.wort=1", "market:terms", "market:max_open=0",
+		"market:terms.patience=soon", "market:terms=1", "market:a: b=1"} {
+		if _, _, _, err := variant(rule); err == nil || !strings.Contains(err.Error(), rule) {
+			t.Errorf("%s: %v", rule, err)
+		}
+	}
+	for _, o := range []CrowdOptions{{Rules: []string{"tea-leaves"}}, {Rules: []string{"market:tea=1"}},
+		{Traces: []string{"tea"}}} {
+		if _, err := Crowd(t.Context(), o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}
+
+// Recorded arrivals begin where the seed says, and all come.
+func TestRecordedArrivals(t *testing.T) {
+	s, err := Traces[slices.Index(TraceNames(), "bursts")].setting(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := from(s.Arrive, 1), from(s.Arrive, 2)
+	for _, got := range [][]time.Duration{a, b} {
+		if len(got) != 4409 || got[0] != 0 || !slices.IsSorted(got) || got[4408] > s.Arrive[4408] {
+			t.Errorf("%d arrivals, %v to %v", len(got), got[0], got[len(got)-1])
+		}
+	}
+	if slices.Equal(a, b) {
+		t.Error("two seeds begin in one place")
+	}
+	if from(nil, 1) != nil {
+		t.Error("arrivals out of nothing")
+	}
+}
+
+// The bound is what the best of caches finds: by hand, three plays of two turns in six blocks.
+func TestBound(t *testing.T) {
+	script := &Script{}
+	ask := func(play, turn int) *Request {
+		// two full blocks of prompt, three with the answer; then four and five
+		return &Request{Play: play, Turn: turn, script: script,
+			Job: Job{Prompt: 33 + turn*32, Output: 16}}
+	}
+	all := []*Request{ask(1, 0), ask(2, 0), ask(3, 0), ask(2, 1), ask(3, 1), ask(1, 1)}
+	cfg := EngineConfig{Blocks: 4, BlockSize: 16} // one of which is reserved
+	// Two engines hold six blocks. The third play needs three: those of the first go, which is asked for last.
+	if got, want := Bound(all, 2, cfg), float64(6*16)/float64(3*33+3*65); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got, want := Bound(all, 3, cfg), float64(9*16)/float64(3*33+3*65); got != want {
+		t.Errorf("of nine blocks: %v, want %v", got, want)
+	}
+	// One block that all begin with: the first finds nothing, and it is held once.
+	script.common = 1
+	if got, want := Bound(all, 2, cfg), float64(10*16)/float64(3*33+3*65); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

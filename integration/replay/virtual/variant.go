@@ -1,0 +1,61 @@
+package virtual
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"souk/hub"
+)
+
+// MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from
+// the market as it is delivered: a setting of the hub by its path in the hub's file, as in
+// market:terms.worth=20, or named, where callers tell the names of their sessions.
+const MarketName = "market"
+
+const named = "named"
+
+// variant is the market that a rule's name asks for; false if it asks for another rule.
+func variant(rule string) (cfg hub.Config, names, ok bool, err error) {
+	settings := strings.Split(rule, ":")
+	if settings[0] != MarketName {
+		return cfg, false, false, nil
+	}
+	cfg = hub.Default()
+	for _, s := range settings[1:] {
+		if s == named {
+			names = true
+			continue
+		}
+		if err := set(&cfg, s); err != nil {
+			return cfg, false, true, fmt.Errorf("%s: %w", rule, err)
+		}
+	}
+	complete(&cfg)
+	if err := cfg.Validate(); err != nil {
+		return cfg, false, true, fmt.Errorf("%s: %w", rule, err)
+	}
+	return cfg, names, true, nil
+}
+
+// set changes a setting: a.b=v is what a file would say in block a about b.
+func set(cfg *hub.Config, setting string) error {
+	path, value, ok := strings.Cut(setting, "=")
+	if !ok {
+		return fmt.Errorf("%q is neither PATH=VALUE nor %s", setting, named)
+	}
+	var file strings.Builder
+	keys := strings.Split(path, ".")
+	for depth, key := range keys {
+		fmt.Fprintf(&file, "%s%s:", strings.Repeat("  ", depth), key)
+		if depth < len(keys)-1 {
+			file.WriteString("\n")
+		}
+	}
+	fmt.Fprintf(&file, " %s\n", value)
+	if err := yaml.UnmarshalWithOptions([]byte(file.String()), cfg, yaml.Strict()); err != nil {
+		return fmt.Errorf("%q is no setting of a hub: %s", setting, yaml.FormatError(err, false, false))
+	}
+	return nil
+}
