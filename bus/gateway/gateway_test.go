@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +84,7 @@ func start(t testing.TB, yaml string) *house {
 		if err := local.CheckLedger(context.Background(), h.dir, io.Discard); err != nil {
 			t.Errorf("ledger check: %v", err)
 		}
+		h.searchFiles()
 		for _, c := range *h.canaries {
 			if strings.Contains(h.log.String(), c) {
 				t.Errorf("the log has %.20q...", c)
@@ -93,6 +97,25 @@ func start(t testing.TB, yaml string) *house {
 	h.at = h.State().HTTP
 	*h.canaries = append(*h.canaries, h.key[len("sk-souk-")+10:])
 	return h
+}
+
+// searchFiles looks for keys in what the market keeps, where none is but in the file that is its own.
+func (h *house) searchFiles() {
+	err := filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path == h.KeyFile() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, c := range (*h.canaries)[1:] {
+			if strings.Contains(string(text), c) {
+				h.t.Errorf("%s has a key", path)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Error(err)
+	}
 }
 
 // newKey makes a key, and waits until the gateway knows it.

@@ -17,6 +17,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/gateway"
+	"souk/cmd/local"
 	"souk/market"
 )
 
@@ -271,6 +272,29 @@ func TestAKeyIsRevokedInTheMiddleOfAStream(t *testing.T) {
 		if r := h.do("GET", "/v1/models", "", secret); r.status != 401 {
 			t.Errorf("%s: %d", name, r.status)
 		}
+	}
+}
+
+// A new secret is good at once, and the one before for as long as was said.
+func TestAKeyIsRotated(t *testing.T) {
+	h := start(t, one)
+	before := h.newKey(bus.APIKey{ID: "k", Client: "dev"})
+	status := func(key string) int { return h.do("GET", "/v1/models", "", key).status }
+	after, err := local.RotateKey(t.Context(), h.Registry(), "k", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.until("the new one is known", func() bool { return status(after) == 200 })
+	if got := status(before); got != 200 {
+		t.Errorf("the one before: %d", got)
+	}
+	last, err := local.RotateKey(t.Context(), h.Registry(), "k", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.until("the newest is known", func() bool { return status(last) == 200 })
+	if a, b := status(before), status(after); a != 401 || b != 401 {
+		t.Errorf("the ones before: %d, %d", a, b)
 	}
 }
 

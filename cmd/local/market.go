@@ -285,7 +285,7 @@ func (m *Market) startGateway(ctx context.Context, connect connector, registry b
 		return fmt.Errorf("http: %w", err)
 	}
 	c := gateway.Default()
-	c.ID, c.Drain = "gateway", m.within/2
+	c.ID, c.Drain = "gateway", m.within/4
 	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Log: m.log})
 	if err != nil {
 		return errors.Join(err, l.Close())
