@@ -307,10 +307,12 @@ func (w *show) lines(m *local.Market) []string {
 	lines := []string{
 		w.s.line(`submit "Which goods would you carry home from the souk of Marrakesh?"`),
 		w.s.line(`replay --concurrency 32`),
-		fmt.Sprintf(`curl %s/v1/chat/completions -H "Authorization: Bearer $(cat %s)" -d '{"messages":`+
-			`[{"role":"user","content":"What is a souk?"}]}'`, m.State().HTTP, m.KeyFile()),
 		fmt.Sprintf(`nats request --server %s souk.v1.task.dev '{"messages":[{"role":"user",`+
 			`"content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
+	}
+	if m.KeyFile() != "" {
+		lines = append(lines, fmt.Sprintf(`curl %s/v1/chat/completions -H "Authorization: Bearer $(cat %s)" `+
+			`-d '{"messages":[{"role":"user","content":"What is a souk?"}]}'`, m.State().HTTP, m.KeyFile()))
 	}
 	if w.contested.Journal != "" {
 		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round,
