@@ -12,7 +12,7 @@ const MaxEntry = 64 << 10
 
 // Entry is a value of the registry, kept as JSON.
 type Entry interface {
-	*Registration | *Claim | *HubEntry | *MarketConfig
+	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey
 	Validate() error
 }
 
@@ -26,14 +26,18 @@ func EncodeEntry[E Entry](e E) ([]byte, error) {
 
 // DecodeEntry reads a registry value and judges it. Members that e does not have are ignored, for a process
 // of a later version may have written them; but not in the settings that an operator writes by hand, where
-// one is a slip that would change nothing unnoticed.
+// one is a slip that would change nothing unnoticed, and not in a key, where one may be a limit.
 func DecodeEntry[E Entry](value []byte, e E) error {
 	if len(value) > MaxEntry {
 		return &Error{CodeTooLarge,
 			fmt.Sprintf("registry value of %d bytes: at most %d are taken", len(value), MaxEntry)}
 	}
-	_, byHand := any(e).(*MarketConfig)
-	if err := decodeJSON(value, e, byHand); err != nil {
+	strict := false
+	switch any(e).(type) {
+	case *MarketConfig, *APIKey:
+		strict = true
+	}
+	if err := decodeJSON(value, e, strict); err != nil {
 		return err
 	}
 	return e.Validate()

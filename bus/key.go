@@ -8,6 +8,7 @@ const (
 	ClaimsPrefix = "/souk/v1/claims/"  // <agent>: Claim, on the hub's lease
 	HubsPrefix   = "/souk/v1/hubs/"    // <domain>: HubEntry, by election
 	MarketPrefix = "/souk/v1/market/"  // <domain>: MarketConfig
+	KeysPrefix   = "/souk/v1/keys/"    // <id>: APIKey
 	TreasuryKey  = "/souk/v1/treasury" // the process that is the market's only treasury, on its lease
 )
 
@@ -15,6 +16,8 @@ func AgentKey(agent string) string   { return AgentsPrefix + agent }
 func ClaimKey(agent string) string   { return ClaimsPrefix + agent }
 func HubKey(domain string) string    { return HubsPrefix + domain }
 func MarketKey(domain string) string { return MarketPrefix + domain }
+
+func APIKeyKey(id string) string { return KeysPrefix + id }
 
 // LastElement is the part of a key after its last slash.
 func LastElement(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

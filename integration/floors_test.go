@@ -26,9 +26,10 @@ const module = "souk/"
 var floors = []floor{
 	{name: "cmd and integration", packages: []string{"cmd/...", "integration/..."}, neighbours: true},
 	{name: "who reads journals", packages: []string{"ledger/inspect"}},
+	{name: "the gateway, which runs the client", packages: []string{"bus/gateway"}},
 	{name: "drivers and shells", packages: []string{
 		"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "agentd/vllm", "ledger/journal",
-		"hub/serve", "agentd/serve", "classifier/serve", "ledger/treasury/serve", "bus/client", "bus/gateway",
+		"hub/serve", "agentd/serve", "classifier/serve", "ledger/treasury/serve", "bus/client",
 	}},
 	{name: "what drivers share, and shells", packages: []string{"bus/rawconn", "bus/follow", "bus/etcdlog"}},
 	{name: "the machines", packages: []string{
@@ -177,6 +178,14 @@ func TestFloorsComplain(t *testing.T) {
 		{"bus/follow/x.go", "package follow\nimport _ \"souk/hub/serve\"",
 			"bus/follow/x.go:2: bus/follow may not import souk/hub/serve"},
 		{"bus/port.go", "package bus\nimport \"sync\"\nvar m sync.Mutex", "bus/port.go:3: uses sync.Mutex"},
+		{"bus/client/x.go", "package client\nimport _ \"souk/bus/gateway\"",
+			"bus/client/x.go:2: bus/client may not import souk/bus/gateway"},
+		{"bus/gateway/x.go", "package gateway\nimport _ \"souk/cmd/local\"",
+			"bus/gateway/x.go:2: bus/gateway may not import souk/cmd/local"},
+		{"bus/gateway/x.go", "package gateway\nimport _ \"github.com/nats-io/nats.go\"",
+			"bus/gateway/x.go:2: only bus/natsbus and bus/embedded"},
+		{"bus/openai/x.go", "package openai\nimport \"net/http\"\nvar c http.Client",
+			"bus/openai/x.go:3: uses http.Client"},
 		{"bus/reader/x.go", "package reader\nimport _ \"souk/bus/client\"",
 			"bus/reader/x.go:2: bus/reader may not import souk/bus/client"},
 		{"bus/reader/x.go", "package reader\nimport \"time\"\nvar t = time.Now()",

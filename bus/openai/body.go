@@ -38,6 +38,15 @@ type body struct {
 	rest    []Span // members of messages beside role and content, by turn
 	refused error  // well-formed, but not for us: told once the whole body is known to be well-formed
 
+	// Of a request for several answers, which only [Ask] takes.
+	several   bool
+	usage     bool // stream_options.include_usage
+	n         int
+	nAt, seed Span
+	prompts   []Span // where they are an array
+	promptAll Span   // that array
+	cacheKey  Span   // prompt_cache_key
+
 	buf          []byte // canonical text
 	marks        []bus.Mark
 	system, user []byte // parts of buf
@@ -59,7 +68,7 @@ var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens",
 	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template",
 	"chat_template_kwargs", "tool_choice",
 	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens",
-	"add_special_tokens"}
+	"add_special_tokens", "seed", "prompt_cache_key"}
 
 const (
 	atModel = iota
@@ -91,6 +100,8 @@ const (
 	atSalt
 	atTruncate
 	atSpecial
+	atSeed
+	atCacheKey
 )
 
 // read scans the whole body once.
@@ -161,7 +172,9 @@ func (b *body) member(key Span) bool {
 	case atMaxCompletionTokens:
 		b.maxTokens = b.intOf(which, v, 1, bus.MaxTokens)
 	case atN, atBestOf:
-		if n := b.intOf(which, v, 1, 1<<20); n > 1 {
+		if which == atN && b.several {
+			b.n, b.nAt = b.intOf(which, v, 1, MaxAnswers), v
+		} else if n := b.intOf(which, v, 1, 1<<20); n > 1 {
 			b.refuse(unsupported("%s: %d answers to one task; send as many tasks", members[which], n))
 		}
 	case atBeam:
@@ -225,6 +238,10 @@ func (b *body) member(key Span) bool {
 		b.special = v
 	case atTruncate:
 		b.truncate = v
+	case atSeed:
+		b.seed = v
+	case atCacheKey:
+		b.cacheKey = v
 	}
 	return true
 }
@@ -242,6 +259,9 @@ func (b *body) streamOptions(v Span) {
 		if string(b.Text(key)) == `"continuous_usage_stats"` && string(b.Text(value)) == "true" {
 			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk " +
 				"alone; every chunk counts its own tokens"))
+		}
+		if string(b.Text(key)) == `"include_usage"` {
+			b.usage = string(b.Text(value)) == "true"
 		}
 		return b.refused == nil
 	})
@@ -311,12 +331,15 @@ func (b *body) onePrompt(v Span) Span {
 		again := b.within(v)
 		again.Array(func() bool {
 			item, _ := again.Value()
-			if len(items) < 2 {
+			if len(items) <= MaxAnswers {
 				items = append(items, item)
 			}
 			return true
 		})
+		text := func(v Span) bool { return b.data[v.From] == '"' }
 		switch {
+		case b.several && 0 < len(items) && len(items) <= MaxAnswers && allOf(items, text):
+			b.prompts, b.promptAll, v = items, v, items[0]
 		case len(items) == 1 && b.data[items[0].From] == '"':
 			return items[0]
 		case len(items) > 0 && b.data[items[0].From] != '"':
@@ -330,6 +353,10 @@ func (b *body) onePrompt(v Span) Span {
 	}
 	b.refuse(bad("prompt: a string is expected"))
 	return v
+}
+
+func allOf(spans []Span, is func(Span) bool) bool {
+	return !slices.ContainsFunc(spans, func(p Span) bool { return !is(p) })
 }
 
 // message reads one item of messages.
@@ -412,6 +439,11 @@ func (b *body) withoutSouk() []byte {
 	if b.cut == (Span{}) {
 		return slices.Clone(b.data)
 	}
+	return b.edited([]edit{{at: b.soukAndComma()}})
+}
+
+// soukAndComma is the member souk with the comma that goes with it.
+func (b *body) soukAndComma() Span {
 	from, to := b.cut.From, b.cut.To
 	after := to
 	for after < len(b.data) && isSpace(b.data[after]) {
@@ -427,6 +459,26 @@ func (b *body) withoutSouk() []byte {
 	case b.data[before-1] == ',':
 		from = before - 1
 	}
-	out := make([]byte, 0, len(b.data)-(to-from))
-	return append(append(out, b.data[:from]...), b.data[to:]...)
+	return Span{from, to}
+}
+
+// edit is what stands in the body at some place instead.
+type edit struct {
+	at  Span
+	new string
+}
+
+// edited copies the body with edits of different places.
+func (b *body) edited(edits []edit) []byte {
+	slices.SortFunc(edits, func(x, y edit) int { return x.at.From - y.at.From })
+	size := len(b.data)
+	for _, e := range edits {
+		size += len(e.new)
+	}
+	out, from := make([]byte, 0, size), 0
+	for _, e := range edits {
+		out = append(append(out, b.data[from:e.at.From]...), e.new...)
+		from = e.at.To
+	}
+	return append(out, b.data[from:]...)
 }

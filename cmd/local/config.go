@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -23,7 +24,9 @@ import (
 // program.
 type Config struct {
 	// address of the NATS server; loopback only; another port where that one is taken. Default 127.0.0.1:4222
-	Listen  string   `yaml:"listen"`
+	Listen string `yaml:"listen"`
+	// address of the HTTP gateway, likewise; default 127.0.0.1:8080, or any port where NATS has any
+	HTTP    string   `yaml:"http"`
 	Domains []Domain `yaml:"domains"`
 	Agents  []Agent  `yaml:"agents"`
 	// of simulated engines against the measured ones, above 0; default 1
@@ -147,6 +150,12 @@ func (c *Config) complete() {
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:4222"
 	}
+	if c.HTTP == "" {
+		c.HTTP = "127.0.0.1:8080"
+		if host, port, err := net.SplitHostPort(c.Listen); err == nil && port == "0" {
+			c.HTTP = net.JoinHostPort(host, "0")
+		}
+	}
 	if c.Speedup == 0 {
 		c.Speedup = 1
 	}
@@ -169,6 +178,11 @@ func (c Config) Validate() error {
 	if err := daemon.CheckLoopback(c.Listen); err != nil {
 		bad("listen: %w: this market knows no authentication yet, so whoever reached it could spend any "+
 			"client's money. Listen on 127.0.0.1 and reach it from elsewhere by an SSH tunnel", err)
+	}
+	if c.HTTP != "" {
+		if err := CheckLoopback(c.HTTP); err != nil {
+			bad("http: %w", err)
+		}
 	}
 	if !(c.Speedup > 0 && c.Speedup <= 1e6) {
 		bad("speedup: %v, want above 0 and at most a million", c.Speedup)

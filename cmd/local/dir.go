@@ -18,6 +18,7 @@ import (
 //	DIR/market.json     where that market can be reached (State)
 //	DIR/etcd/           leases, claims, elections
 //	DIR/journal/NAME/   one journal for the treasury and for each hub
+//	DIR/keys/CLIENT     a client's key for HTTP, for its owner's eyes alone
 type Dir struct {
 	path string
 	lock *os.File
@@ -35,8 +36,9 @@ var errNoDir = errors.New("the data directory has no name: --data is empty")
 type State struct {
 	Version int       `json:"version"` // of this file: 1
 	PID     int       `json:"pid"`
-	NATS    string    `json:"nats"` // nats://127.0.0.1:port
-	Etcd    string    `json:"etcd"` // http://127.0.0.1:port
+	NATS    string    `json:"nats"`           // nats://127.0.0.1:port
+	Etcd    string    `json:"etcd"`           // http://127.0.0.1:port
+	HTTP    string    `json:"http,omitempty"` // http://127.0.0.1:port
 	Started time.Time `json:"started"`
 	Domains []string  `json:"domains"`
 	Agents  []string  `json:"agents"`
@@ -119,6 +121,9 @@ func (d *Dir) Etcd() string { return filepath.Join(d.path, "etcd") }
 
 // Journal is the directory of one journal.
 func (d *Dir) Journal(name string) string { return filepath.Join(d.path, "journal", name) }
+
+// Key is the file of a client's key for HTTP.
+func (d *Dir) Key(client string) string { return filepath.Join(d.path, "keys", client) }
 
 func (d *Dir) stateFile() string { return stateFile(d.path) }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"souk/agentd"
@@ -17,6 +18,7 @@ import (
 	"souk/bus"
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
+	"souk/bus/gateway"
 	"souk/bus/natsbus"
 	"souk/classifier"
 	door "souk/classifier/serve"
@@ -56,10 +58,14 @@ type Market struct {
 	state  State
 	link   *Link
 
+	registry *etcdreg.Registry
+	keyFile  string
+
 	opened   []func() error // what to close at the end, last first
 	parts    []*part        // what runs, in the order in which it is stopped
 	hubs     []*hubserve.Server
 	door     *door.Server
+	gateway  *gateway.Server
 	node     *agentserve.Server
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
@@ -135,7 +141,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err != nil {
 		return err
 	}
-	m.link = newLink(b, m.state)
+	m.link, m.registry = newLink(b, m.state), registry
 	if err := m.statuses.listen(b); err != nil {
 		return err
 	}
@@ -145,6 +151,9 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err := m.startDoor(ctx, connect, registry); err != nil {
 		return err
 	}
+	if err := m.startGateway(ctx, connect, registry); err != nil {
+		return err
+	}
 	if err := m.startHubs(ctx, connect, registry); err != nil {
 		return err
 	}
@@ -152,7 +161,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 		return err
 	}
 	// The parts stop in the order of the flow: no new tasks, then what runs ends, then it is settled.
-	m.parts = inOrder(m.parts, "door", "agents", "hub", "treasury")
+	m.parts = inOrder(m.parts, "gateway", "door", "agents", "hub", "treasury")
 	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected())); err != nil {
 		return err
 	}
@@ -260,6 +269,44 @@ func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.
 		return err
 	}
 	return m.run(ctx, "door", m.door)
+}
+
+// startGateway opens the market to clients over HTTP, and makes the first client's key.
+func (m *Market) startGateway(ctx context.Context, connect connector, registry bus.Registry) error {
+	if m.cfg.HTTP == "" {
+		return nil
+	}
+	b, err := connect("gateway")
+	if err != nil {
+		return err
+	}
+	l, err := listenOrAny(m.cfg.HTTP)
+	if err != nil {
+		return fmt.Errorf("http: %w", err)
+	}
+	c := gateway.Default()
+	c.ID, c.Drain = "gateway", m.within/4
+	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Log: m.log})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	m.state.HTTP = "http://" + l.Addr().String()
+	if _, funded := m.cfg.Clients[FirstClient]; funded {
+		if err := m.firstKey(ctx, registry); err != nil {
+			return errors.Join(err, l.Close())
+		}
+	}
+	return m.run(ctx, "gateway", m.gateway)
+}
+
+// listenOrAny listens on an address, or on any port where that is taken.
+func listenOrAny(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		host, _, _ := net.SplitHostPort(address)
+		return net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	return l, err
 }
 
 func (m *Market) startHubs(ctx context.Context, connect connector, registry bus.Registry) error {
@@ -446,6 +493,15 @@ func (m *Market) Hubs() []*hubserve.Server { return m.hubs }
 
 // Door is the market's classifier, for its counts.
 func (m *Market) Door() *door.Server { return m.door }
+
+// Gateway is the market's door for HTTP, for its counts; nil if it has none.
+func (m *Market) Gateway() *gateway.Server { return m.gateway }
+
+// Registry is the market's registry.
+func (m *Market) Registry() bus.Registry { return m.registry }
+
+// KeyFile is where the first client's key for HTTP is; "" if it has none.
+func (m *Market) KeyFile() string { return m.keyFile }
 
 // Ask asks one task; see [Link.Ask].
 func (m *Market) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {

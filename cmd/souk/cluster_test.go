@@ -94,7 +94,7 @@ func deployedFiles(t *testing.T, bin string) {
 			}
 			listening[address] = file
 		}
-		for _, wrong := range []string{"agentd", "hub", "classifier", "treasury"} {
+		for _, wrong := range []string{"agentd", "hub", "classifier", "treasury", "gateway"} {
 			if wrong == right[0] {
 				continue
 			}
@@ -117,7 +117,7 @@ func servicesAreGivenTheirTime(t *testing.T, bin string) {
 	}
 	files := map[string]string{
 		"souk-infra": "infra.yaml", "souk-treasury": "treasury.yaml", "souk-hub@": "hub-math.yaml",
-		"souk-classifier": "classifier.yaml", "souk-agentd": "agentd-1.yaml",
+		"souk-classifier": "classifier.yaml", "souk-agentd": "agentd-1.yaml", "souk-gateway": "gateway.yaml",
 	}
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
@@ -195,8 +195,8 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	wanted := map[string]string{}
-	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier}, cfg.Hubs,
-		cfg.Agentd) {
+	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier, "gateway.yaml"},
+		cfg.Hubs, cfg.Agentd) {
 		wanted[stem(file)] = file
 	}
 	for name, file := range wanted {

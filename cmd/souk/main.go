@@ -39,6 +39,7 @@ exactly, every sale recorded.
   souk up                      only bring a market up: all of it in this process, on loopback
   souk submit "Hello"          ask a running market something, as client dev (who has money from the start)
   souk fund alice 5            give another client money; souk balance alice says what is left
+  souk key new alice           a key with which that client comes over HTTP, as to any OpenAI server
   souk replay FILE             play recorded dialogues through it
   souk load --rate 50          measure it under load
   ledger trace RECEIPT         what a task cost and why (submit prints its receipt); a command beside this one
@@ -57,8 +58,8 @@ stands for one US dollar.`,
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)),
 		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
-		s.reach(payoutCommand(&s)), s.reach(distributeCommand(&s)), engineCommand(), infraCommand(&s),
-		clusterCommand(&s), versionCommand())
+		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), engineCommand(),
+		infraCommand(&s), clusterCommand(&s), versionCommand())
 	return c
 }
 

@@ -288,6 +288,10 @@ func (w *show) lines(m *local.Market) []string {
 		fmt.Sprintf(`nats request --server %s souk.v1.task.dev '{"messages":[{"role":"user",`+
 			`"content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
 	}
+	if m.KeyFile() != "" {
+		lines = append(lines, fmt.Sprintf(`curl %s/v1/chat/completions -H "Authorization: Bearer $(cat %s)" `+
+			`-d '{"messages":[{"role":"user","content":"What is a souk?"}]}'`, m.State().HTTP, m.KeyFile()))
+	}
 	if w.contested.Journal != "" {
 		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round,
 			w.contested.Path))

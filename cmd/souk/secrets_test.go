@@ -78,6 +78,7 @@ func showsNoPassword(t *testing.T, bin string) {
 		"hub":        "hub: {domain: math, hub: h, journal: hub-math}\n",
 		"classifier": "classifier: {session_key: " + canary + "}\n",
 		"treasury":   "treasury: {}\n",
+		"gateway":    "listen: 127.0.0.1:0\n",
 	}
 	commands, err := filepath.Glob("../*/main.go")
 	if err != nil || len(commands) != len(sections)+3 {

@@ -94,6 +94,10 @@ data directory goes on where the first one ended; a second market on it at the s
 			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n%s\n",
 				time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m))
 			agentTable(out, m.Config())
+			if m.KeyFile() != "" {
+				fmt.Fprintf(out, "\nOpenAI's clients:  base URL %s/v1, the key of %s is in %s\n", m.State().HTTP,
+					local.FirstClient, m.KeyFile())
+			}
 			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n",
 				s.line(`submit "What is a souk?"`))
 			select {

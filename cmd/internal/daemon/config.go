@@ -23,6 +23,7 @@ import (
 var owners = []struct{ section, command string }{
 	{"engines", "souk cluster --config"}, {"agentd", "agentd --config"}, {"hub", "hub --config"},
 	{"classifier", "classifier --config"}, {"treasury", "treasury --config"},
+	{"gateway", "gateway --config"},
 	{"infra", "souk infra --config"}, {"domains", "souk up --config"},
 }
 

@@ -1,0 +1,137 @@
+package bus
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strings"
+
+	"souk/market"
+)
+
+// APIKey is what the registry knows of a key with which a client comes over HTTP: never the key itself.
+type APIKey struct {
+	ID     string    `json:"id"`
+	Client string    `json:"client"` // who pays
+	Hashes []KeyHash `json:"hashes"` // of secrets that are good: while one takes another's place, two
+
+	ExpiresMS int64    `json:"expires_ms,omitempty"` // Unix milliseconds; 0: never
+	Models    []string `json:"models,omitempty"`     // that may be asked for; none: all
+	Terms     Terms    `json:"terms,omitzero"`       // where a request says nothing
+	// whatever a request says it pays at most this, for all of its answers together
+	MaxPrice *market.Credits `json:"max_price,omitempty"`
+	Rate     float64         `json:"rate,omitempty"` // requests a second; 0: as many as the gateway takes
+	Open     int             `json:"open,omitempty"` // answers at once; 0: as many as the gateway gives a key
+}
+
+// KeyHash is the SHA-256 of a secret. A secret is random, so that nothing slower is needed.
+type KeyHash struct {
+	SHA256  string `json:"sha256"`             // hexadecimal
+	UntilMS int64  `json:"until_ms,omitempty"` // Unix milliseconds; 0: as long as the key
+}
+
+// KeyPrefix is what every key begins with: sk-souk-ID-SECRET.
+const KeyPrefix = "sk-souk-"
+
+// keyRandom is how many bytes of a secret are random.
+const keyRandom = 32
+
+// NewSecret makes the key of an id, which has no '-', of keyRandom random bytes. It ends with a checksum, so
+// that a slip is told from a key that nobody knows.
+func NewSecret(id string, random [keyRandom]byte) string {
+	sum := crc32.ChecksumIEEE(append([]byte(id), random[:]...))
+	secret := append(random[:], byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
+	return KeyPrefix + id + "-" + base64.RawURLEncoding.EncodeToString(secret)
+}
+
+// KeyID is the id of a well-formed key.
+func KeyID(key string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(key, KeyPrefix)
+	if !ok || len(rest) > MaxID+64 {
+		return "", false
+	}
+	id, secret, ok := strings.Cut(rest, "-")
+	if !ok || !ValidID(id) {
+		return "", false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
+	if err != nil || len(raw) != keyRandom+4 || NewSecret(id, [keyRandom]byte(raw)) != key {
+		return "", false
+	}
+	return id, true
+}
+
+// HashKey is what the registry keeps of a key.
+func HashKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+// Admits reports whether a key is this one, at some time.
+func (k *APIKey) Admits(key string, nowMS int64) bool {
+	if k.Expired(nowMS) {
+		return false
+	}
+	hash := HashKey(key)
+	good := 0
+	for _, h := range k.Hashes {
+		same := subtle.ConstantTimeCompare([]byte(h.SHA256), []byte(hash))
+		if h.UntilMS == 0 || nowMS < h.UntilMS {
+			good |= same
+		}
+	}
+	return good == 1
+}
+
+// Expired reports whether the key's time is over.
+func (k *APIKey) Expired(nowMS int64) bool { return k.ExpiresMS != 0 && nowMS >= k.ExpiresMS }
+
+// Rotate makes a secret the key's, and lets the one before live until some time.
+func (k *APIKey) Rotate(key string, untilMS int64) {
+	last := k.Hashes[len(k.Hashes)-1]
+	last.UntilMS = untilMS
+	k.Hashes = []KeyHash{last, {SHA256: HashKey(key)}}
+}
+
+// MaxKeyModels bounds the models that a key names.
+const MaxKeyModels = 256
+
+func (k *APIKey) Validate() error {
+	var p problems
+	p.id("id", k.ID)
+	if strings.Contains(k.ID, "-") {
+		p.add("id: %q: an id of a key has no '-', which ends it in the key", k.ID)
+	}
+	p.id("client", k.Client)
+	if len(k.Hashes) < 1 || len(k.Hashes) > 2 {
+		p.add("hashes: %d, want 1, or 2 while a key is replaced", len(k.Hashes))
+	}
+	for _, h := range k.Hashes {
+		if b, err := hex.DecodeString(h.SHA256); err != nil || len(b) != sha256.Size {
+			p.add("hashes.sha256: %.80q is not the hexadecimal SHA-256 of a key", h.SHA256)
+		}
+		p.within("hashes.until_ms", h.UntilMS, 0, maxUnixMS)
+	}
+	p.within("expires_ms", k.ExpiresMS, 0, maxUnixMS)
+	p.list("models", len(k.Models), MaxKeyModels)
+	for _, m := range k.Models {
+		p.name("models", m, MaxName)
+	}
+	if p.err == nil {
+		if err := k.Terms.Validate(); err != nil {
+			p.err = fmt.Errorf("terms: %w", err)
+		}
+	}
+	if k.MaxPrice != nil && *k.MaxPrice <= 0 {
+		p.add("max_price: %s: a key that may pay nothing buys nothing", *k.MaxPrice)
+	}
+	if !(k.Rate >= 0 && k.Rate <= 1e6) || math.IsInf(k.Rate, 0) {
+		p.add("rate: %v requests a second is not within 0 and a million", k.Rate)
+	}
+	p.within("open", int64(k.Open), 0, 1<<20)
+	return p.err
+}

@@ -1,0 +1,422 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"souk/bus"
+	"souk/bus/openai"
+)
+
+// answer is what one request is given: by one task, or by several. It runs whether or not anybody reads it,
+// until its last task has ended or it is given up.
+type answer struct {
+	s     *Server
+	key   *key
+	keyID string
+	asked *openai.Asked
+	shape openai.Shape // its ID names the answer
+
+	again    bool // it came with an Idempotency-Key: who asks again gets this one
+	kept     bool // it can be read again
+	bodyHash [32]byte
+
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	settled chan struct{} // closed: the answers of all tasks come, or there is none
+	over    chan struct{} // closed: nothing is added any more
+
+	mu       sync.Mutex
+	waiting  int // tasks of whose answer nothing has come
+	running  int // tasks
+	accepted bus.Accepted
+	began    bool     // its status is out: a refusal is an event
+	refused  *refusal // why there is no answer, or no more of it
+	results  []*bus.Result
+	wholes   []*openai.Whole
+	out      outbox
+	taken    int           // offset up to which the client has the stream
+	reader   int           // number of who reads it now; 0 nobody
+	readers  int           // that there ever were
+	news     chan struct{} // cap 1
+	object   []byte        // a whole answer
+	leave    *time.Timer   // gives it up, where its client does not come back
+	forget   *time.Timer
+}
+
+// errLeft is why a task is cancelled whose client has gone.
+var errLeft = errors.New("its client has left")
+
+// prepare makes an answer ready for readers.
+func (s *Server) prepare(a *answer) {
+	n := len(a.asked.Tasks)
+	a.s = s
+	a.ctx, a.cancel = context.WithCancel(s.life)
+	a.settled, a.over = make(chan struct{}), make(chan struct{})
+	a.news = make(chan struct{}, 1)
+	a.waiting, a.running = n, n
+	a.results = make([]*bus.Result, n)
+	a.out.most, a.out.numbered = s.c.MaxUnread, a.kept
+	if !a.asked.Stream {
+		a.wholes = make([]*openai.Whole, n)
+	}
+}
+
+// start has its tasks asked.
+func (a *answer) start(p *payer) {
+	var tasks sync.WaitGroup
+	for i := range a.asked.Tasks {
+		tasks.Go(func() {
+			if err := a.serve(i, p); err != nil {
+				a.fail(asRefusal(err))
+			}
+		})
+	}
+	go func() {
+		tasks.Wait()
+		a.s.letGo(p)
+		a.finish()
+	}()
+}
+
+// serve has one task asked, and takes in its answer.
+func (a *answer) serve(i int, p *payer) error {
+	task := a.asked.Tasks[i]
+	stream, err := p.Submit(a.ctx, task)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	c, err := stream.Next(a.ctx)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	// Only now it is known that the engine takes the task, and, nearly always, whose it is.
+	shape := a.begun(stream.Accepted())
+	take := a.relay(openai.NewEvents(shape, i))
+	if !a.asked.Stream {
+		take = a.collect(i)
+	}
+	for ; err == nil; c, err = stream.Next(a.ctx) {
+		if err := take(&c, nil); err != nil {
+			return err
+		}
+	}
+	if err != io.EOF {
+		return err
+	}
+	r, _ := stream.Result()
+	a.ended(i, &r)
+	return take(nil, &r)
+}
+
+// begun notes that the answer of a task comes, and says how its part is written.
+func (a *answer) begun(by bus.Accepted) openai.Shape {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.accepted.Agent == "" {
+		a.accepted = by
+	}
+	if a.waiting--; a.waiting == 0 && a.refused == nil {
+		close(a.settled)
+	}
+	shape := a.shape
+	switch {
+	case by.Model != "":
+		shape.Model = by.Model
+	case shape.Model == "":
+		shape.Model = openai.Auto
+	}
+	if a.shape.Model == "" {
+		a.shape.Model = shape.Model
+	}
+	return shape
+}
+
+func (a *answer) ended(i int, r *bus.Result) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.results[i] = r
+}
+
+// relay writes what comes of a task as events.
+func (a *answer) relay(e *openai.Events) func(*bus.Chunk, *bus.Result) error {
+	first := true
+	return func(c *bus.Chunk, r *bus.Result) error {
+		if c != nil && c.Text == "" && len(c.Extra) == 0 && len(c.Tokens) == 0 {
+			return nil
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.refused != nil {
+			return nil
+		}
+		room, err := a.out.put(a.taken, func(dst []byte) ([]byte, error) {
+			if first {
+				dst, first = e.Role(dst), false
+			}
+			if c != nil {
+				return e.Chunk(dst, c)
+			}
+			return e.Finish(dst, r), nil
+		})
+		if err == nil && !room && (a.reader != 0 || !a.kept) {
+			err = refuse(bus.CodeSlowReader, "more than %d bytes of the answer were not taken", a.out.most)
+		}
+		a.tell()
+		return err
+	}
+}
+
+// collect keeps what comes of a task, for an answer that is given whole.
+func (a *answer) collect(i int) func(*bus.Chunk, *bus.Result) error {
+	w := openai.NewWhole(a.asked.Kind)
+	a.wholes[i] = w
+	return func(c *bus.Chunk, _ *bus.Result) error {
+		if c == nil {
+			return nil
+		}
+		return w.Chunk(c)
+	}
+}
+
+// tell wakes who reads. The lock is held.
+func (a *answer) tell() {
+	select {
+	case a.news <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends the answer without its end. The first reason counts. Of several tasks the others are cancelled.
+func (a *answer) fail(why *refusal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refused != nil || a.running == 0 {
+		return
+	}
+	copied := *why
+	if copied.task == "" {
+		copied.task = a.shape.ID
+	}
+	if copied.code == bus.CodeUnknown && a.again {
+		copied.again = true // it is served once, however often it is asked for
+	}
+	a.refused = &copied
+	if a.waiting > 0 {
+		close(a.settled)
+	}
+	a.cancel()
+	if a.asked.Stream && a.began {
+		a.writeError()
+	}
+	a.tell()
+}
+
+// writeError ends a stream that has begun. The lock is held.
+func (a *answer) writeError() {
+	r := a.refused
+	a.out.put(a.taken, func(dst []byte) ([]byte, error) {
+		return openai.ErrorEvent(dst, r.code, r.message, r.task, r.retryMS), nil
+	})
+}
+
+// finish is called once, when the last task has ended.
+func (a *answer) finish() {
+	a.mu.Lock()
+	switch {
+	case a.refused != nil:
+	case a.asked.Stream:
+		a.out.put(a.taken, func(dst []byte) ([]byte, error) {
+			if a.asked.Usage {
+				dst = openai.Usage(dst, a.shape, a.results)
+			}
+			return append(dst, openai.Done...), nil
+		})
+	default:
+		a.object = openai.Object(a.shape, a.wholes, a.results)
+	}
+	a.running, a.wholes = 0, nil
+	if a.leave != nil {
+		a.leave.Stop()
+	}
+	refused := a.refused
+	close(a.over)
+	a.tell()
+	a.mu.Unlock()
+	a.cancel()
+	a.s.finished(a, refused)
+}
+
+// finished counts an answer that has ended, and keeps it for a while if it can be read again.
+func (s *Server) finished(a *answer, refused *refusal) {
+	s.keys.end(a.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, a)
+	switch {
+	case refused != nil:
+		s.stats.Cut[refused.code]++
+	case a.asked.Stream:
+		s.stats.Streams++
+	default:
+		s.stats.Wholes++
+	}
+	if s.draining && len(s.open) == 0 {
+		close(s.idle)
+	}
+	if !a.kept {
+		return
+	}
+	if refused != nil && !a.hasBegun() { // nothing was given: who asks again is to be served
+		s.unkeep(a)
+		return
+	}
+	s.ended = append(s.ended, a)
+	s.size += a.bytes()
+	for s.size > s.c.MaxKept && len(s.ended) > 0 {
+		s.unkeep(s.ended[0])
+	}
+	a.forget = time.AfterFunc(s.c.KeepFor, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unkeep(a)
+	})
+}
+
+// unkeep forgets an answer. The server's lock is held.
+func (s *Server) unkeep(a *answer) {
+	id := keptKey{a.keyID, a.shape.ID}
+	if s.kept[id] != a {
+		return
+	}
+	delete(s.kept, id)
+	for i := range s.ended {
+		if s.ended[i] == a {
+			s.ended = append(s.ended[:i:i], s.ended[i+1:]...)
+			s.size -= a.bytes()
+			break
+		}
+	}
+	if a.forget != nil {
+		a.forget.Stop()
+	}
+}
+
+func (a *answer) hasBegun() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.began
+}
+
+// bytes is what keeping it takes, once it has ended.
+func (a *answer) bytes() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return cap(a.out.buf) + len(a.object) + 1024
+}
+
+func (a *answer) stopTimers() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range []*time.Timer{a.leave, a.forget} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// attach makes the caller the one who reads the answer, from an event on; -1 is from its beginning. Whoever
+// read it before reads no more.
+func (a *answer) attach(last int) (reader int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked.Stream {
+		from, ok := a.out.first, last < 0 && a.out.lost == 0
+		if last >= 0 {
+			from, ok = a.out.after(last)
+		}
+		if !ok {
+			return 0, refuse(bus.CodeAnswerGone, "what follows event %d of this answer is kept no more", last)
+		}
+		a.taken = from
+	}
+	a.readers++
+	a.reader = a.readers
+	if a.leave != nil {
+		a.leave.Stop()
+	}
+	a.tell()
+	return a.reader, nil
+}
+
+// left says that who read the answer reads no more. Unless it can be read again that is its end.
+func (a *answer) left(reader int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reader != reader {
+		return
+	}
+	a.reader = 0
+	if a.running == 0 {
+		return
+	}
+	a.s.count(func(s *Stats) { s.Left++ })
+	if !a.kept {
+		a.giveUp()
+		return
+	}
+	a.leave = time.AfterFunc(a.s.c.ResumeWithin, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.reader == 0 {
+			a.giveUp()
+		}
+	})
+}
+
+// giveUp cancels what still runs. The lock is held.
+func (a *answer) giveUp() {
+	if a.refused == nil && a.running > 0 {
+		a.refused = refuse(bus.CodeCancelled, "%v", errLeft)
+		a.refused.task = a.shape.ID
+		if a.waiting > 0 {
+			close(a.settled)
+		}
+		a.cancel()
+	}
+}
+
+// next returns what follows what the reader has, and whether that is all. mine is false where another reads
+// now.
+func (a *answer) next(reader int) (data []byte, all, mine bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reader != reader {
+		return nil, false, false
+	}
+	data, ok := a.out.take(a.taken)
+	if !ok { // what it has not taken yet is kept no more
+		return nil, true, true
+	}
+	a.taken += len(data)
+	return data, a.running == 0, true
+}
+
+// begin says that the answer's status goes out now. It returns the refusal that is the answer instead.
+func (a *answer) begin() (bus.Accepted, *refusal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refused != nil && !a.began {
+		return a.accepted, a.refused
+	}
+	a.began = true
+	return a.accepted, nil
+}
+
+func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }

@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/bus"
+)
+
+// Config says what a gateway takes and how long it waits.
+type Config struct {
+	ID string `yaml:"id"` // shows in logs
+
+	HeaderWithin time.Duration `yaml:"header_within"` // for all of a request's header
+	MaxHeader    int           `yaml:"max_header"`    // bytes of it
+	BodyWithin   time.Duration `yaml:"body_within"`   // for all of its body, of at most bus.MaxBody
+
+	// for the market's word on a stream; then it begins, and a refusal is an event
+	VerdictWithin time.Duration `yaml:"verdict_within"`
+	CommentEvery  time.Duration `yaml:"comment_every"` // while a stream says nothing
+	MaxUnread     int           `yaml:"max_unread"`    // bytes of a stream that its client has not taken
+	WriteWithin   time.Duration `yaml:"write_within"`  // for a client to take anything at all
+
+	MaxConns   int `yaml:"max_conns"`
+	MaxOpen    int `yaml:"max_open"`         // answers at once
+	MaxOpenKey int `yaml:"max_open_per_key"` // of them, of one key that says nothing else
+	WrongKeys  int `yaml:"wrong_keys"`       // a second from one address, before it is put off
+
+	ResumeWithin time.Duration `yaml:"resume_within"` // for a client that has left to come back to its stream
+	KeepFor      time.Duration `yaml:"keep_for"`      // an answer that has ended, for whoever asks again
+	MaxKept      int           `yaml:"max_kept"`      // bytes of those that have ended
+
+	Drain time.Duration `yaml:"drain"` // for open answers when the gateway ends
+}
+
+// Default returns the limits of a gateway on a small machine.
+func Default() Config {
+	return Config{
+		HeaderWithin:  5 * time.Second,
+		MaxHeader:     32 << 10,
+		BodyWithin:    30 * time.Second,
+		VerdictWithin: 15 * time.Second, // proxies give a request a minute, impatient ones thirty seconds
+		CommentEvery:  10 * time.Second,
+		MaxUnread:     256 << 10, // an hour of an ordinary stream
+		WriteWithin:   30 * time.Second,
+		MaxConns:      8192,
+		MaxOpen:       4096,
+		MaxOpenKey:    256,
+		WrongKeys:     20,
+		ResumeWithin:  15 * time.Second,
+		KeepFor:       30 * time.Second,
+		MaxKept:       64 << 20,
+		Drain:         20 * time.Second,
+	}
+}
+
+// Validate judges c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.ID != "" {
+		errs = append(errs, bus.CheckID("id", c.ID))
+	}
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"header_within", c.HeaderWithin}, {"body_within", c.BodyWithin}, {"verdict_within", c.VerdictWithin},
+		{"comment_every", c.CommentEvery}, {"write_within", c.WriteWithin}, {"resume_within", c.ResumeWithin},
+		{"keep_for", c.KeepFor}, {"drain", c.Drain}} {
+		if f.d <= 0 || f.d > time.Hour {
+			errs = append(errs, fmt.Errorf("%s: %v is not above 0 and at most 1h", f.name, f.d))
+		}
+	}
+	for _, f := range []struct {
+		name           string
+		n, least, most int
+	}{{"max_header", c.MaxHeader, 4 << 10, 1 << 20}, {"max_unread", c.MaxUnread, 4 << 10, 64 << 20},
+		{"max_conns", c.MaxConns, 1, 1 << 20}, {"max_open", c.MaxOpen, 1, 1 << 20},
+		{"max_open_per_key", c.MaxOpenKey, 1, 1 << 20}, {"wrong_keys", c.WrongKeys, 1, 1 << 20},
+		{"max_kept", c.MaxKept, 0, 16 << 30}} {
+		if f.n < f.least || f.n > f.most {
+			errs = append(errs, fmt.Errorf("%s: %d is not within %d and %d", f.name, f.n, f.least, f.most))
+		}
+	}
+	return errors.Join(errs...)
+}

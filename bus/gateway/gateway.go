@@ -1,0 +1,304 @@
+// Package gateway is the market's door for clients of OpenAI's API: HTTP in front of bus/client. It keeps no
+// state of the market: who asks is known by a key of the registry, each answer is a task like any other.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"souk/bus"
+	"souk/bus/client"
+	"souk/bus/follow"
+	"souk/bus/openai"
+)
+
+// Deps is what a Server is wired to.
+type Deps struct {
+	Bus      bus.Bus
+	Registry bus.Registry
+	Listener net.Listener // closed by Run
+	Log      *slog.Logger // nil: slog.Default
+}
+
+// Server is one gateway. Any number of them serve the same keys.
+type Server struct {
+	c     Config
+	d     Deps
+	keys  *keyring
+	ready chan struct{}
+	life  context.Context // of the answers; set by Run
+
+	mu       sync.Mutex
+	hubs     map[string]heard
+	clients  map[string]*payer
+	open     map[*answer]struct{}
+	kept     map[keptKey]*answer // that can be read again
+	ended    []*answer           // of those, in the order of their ends
+	size     int                 // bytes of those
+	draining bool
+	stats    Stats
+	idle     chan struct{} // closed when nothing is open while draining
+}
+
+// heard is what a hub last said of itself.
+type heard struct {
+	status bus.Status
+	at     time.Time
+}
+
+// payer speaks as one client of the market.
+type payer struct {
+	*client.Client
+	users int
+}
+
+// Stats counts since the start.
+type Stats struct {
+	Open     int                `json:"open"`
+	Kept     int                `json:"kept"`
+	Requests map[string]int64   `json:"requests"` // by route
+	Refused  map[bus.Code]int64 `json:"refused"`
+	Cut      map[bus.Code]int64 `json:"cut"` // answers that ended before their end
+	Left     int64              `json:"left"`
+	Streams  int64              `json:"streams"` // served to their end
+	Wholes   int64              `json:"wholes"`
+}
+
+// New checks its configuration and wires nothing yet.
+func New(c Config, d Deps) (*Server, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	if d.Bus == nil || d.Registry == nil || d.Listener == nil {
+		return nil, errors.New("gateway: a bus, a registry and a listener are needed")
+	}
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	return &Server{c: c, d: d, keys: newKeyring(c, d.Log), ready: make(chan struct{}),
+		hubs: map[string]heard{}, clients: map[string]*payer{}, open: map[*answer]struct{}{},
+		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
+		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
+	}, nil
+}
+
+// Ready is closed once requests are taken and the registry's keys are known.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Stats are its counts.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.stats
+	out.Open, out.Kept = len(s.open), len(s.kept)
+	out.Requests, out.Refused, out.Cut = clone(s.stats.Requests), clone(s.stats.Refused), clone(s.stats.Cut)
+	return out
+}
+
+func clone[K comparable](m map[K]int64) map[K]int64 {
+	out := make(map[K]int64, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+// lookEvery is how often keys are looked at whose time may be over.
+const lookEvery = 250 * time.Millisecond
+
+// Run serves until ctx ends. Then new requests are refused, answers that are open may end within
+// Config.Drain, and what is left of them ends with an error.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.d.Listener.Close()
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	s.life = life
+	sub, err := s.d.Bus.Subscribe(bus.StatusSubject("*"), "", s.onStatus)
+	if err != nil {
+		return fmt.Errorf("gateway: subscribe: %w", err)
+	}
+	defer sub.Stop()
+	synced, followed := make(chan struct{}), make(chan struct{})
+	known := sync.OnceFunc(func() { close(synced) })
+	go func() {
+		defer close(followed)
+		follow.Run(life, s.d.Registry, bus.KeysPrefix, follow.Follower{
+			Set: func(kv bus.KV) {
+				if gone := s.keys.set(kv); gone != "" {
+					s.revoked(gone)
+				}
+			},
+			Gone: func(key string) {
+				s.keys.drop(bus.LastElement(key))
+				s.revoked(bus.LastElement(key))
+			},
+			Synced: known, Log: s.d.Log, Every: lookEvery,
+			Tick: func() { s.revoked(s.keys.expired(time.Now())...) },
+		})
+	}()
+	select {
+	case <-synced:
+	case <-ctx.Done():
+		stop()
+		<-followed
+		return nil
+	}
+	server := &http.Server{
+		Handler: s.routes(), ReadHeaderTimeout: s.c.HeaderWithin, MaxHeaderBytes: s.c.MaxHeader,
+		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(s.d.Log.Handler(), slog.LevelDebug),
+		ConnContext: narrow,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(netutil.LimitListener(s.d.Listener, s.c.MaxConns)) }()
+	s.d.Log.Info("gateway open", "at", s.d.Listener.Addr().String())
+	close(s.ready)
+	select {
+	case err = <-served:
+		err = fmt.Errorf("gateway: %w", err)
+	case <-ctx.Done():
+		s.drain()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		if server.Shutdown(end) != nil {
+			server.Close()
+		}
+		cancel()
+		<-served
+	}
+	stop()
+	<-followed
+	s.close()
+	return err
+}
+
+// unsent is how much a connection's kernel buffer holds of what its client does not take.
+const unsent = 64 << 10
+
+func narrow(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+		t.SetWriteBuffer(unsent)
+	}
+	return ctx
+}
+
+// drain lets open answers end, and cuts those that do not.
+func (s *Server) drain() {
+	s.mu.Lock()
+	s.draining = true
+	open := len(s.open)
+	if open == 0 {
+		close(s.idle)
+	}
+	s.mu.Unlock()
+	s.d.Log.Info("gateway closing", "open", open)
+	patience := time.NewTimer(s.c.Drain)
+	defer patience.Stop()
+	select {
+	case <-s.idle:
+		return
+	case <-patience.C:
+	}
+	s.cut(refuse(bus.CodeDraining, "the gateway is shutting down: what was served until now is paid"),
+		func(*answer) bool { return true })
+	<-s.idle
+}
+
+// close lets go of the market.
+func (s *Server) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.clients {
+		p.Close()
+	}
+	for _, a := range s.kept {
+		a.stopTimers()
+	}
+}
+
+// revoked cuts the answers of keys that are good no more.
+func (s *Server) revoked(ids ...string) {
+	if len(ids) == 0 {
+		return
+	}
+	gone := map[string]bool{}
+	for _, id := range ids {
+		gone[id] = true
+	}
+	s.cut(refuse(openai.CodeInvalidKey, "the key was revoked, or its time is over"),
+		func(a *answer) bool { return gone[a.keyID] })
+}
+
+// cut ends open answers with an error.
+func (s *Server) cut(why *refusal, which func(*answer) bool) {
+	var all []*answer
+	s.mu.Lock()
+	for a := range s.open {
+		if which(a) {
+			all = append(all, a)
+		}
+	}
+	s.mu.Unlock()
+	for _, a := range all {
+		a.fail(why)
+	}
+}
+
+func (s *Server) onStatus(m bus.Msg) {
+	var status bus.Status
+	if bus.Decode(m.Data, &status) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.hubs[status.Domain]; known || len(s.hubs) < maxHubs {
+		s.hubs[status.Domain] = heard{status, time.Now()}
+	}
+}
+
+const (
+	maxHubs = 1024
+	// silent is how old the last word of a hub that sells may be.
+	silent = 15 * time.Second
+)
+
+// payer returns the client of that id, made at its first task, until letGo.
+func (s *Server) payer(id string) (*payer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.clients[id]
+	if p == nil {
+		cl, err := client.New(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4}, s.d.Bus)
+		if err != nil {
+			return nil, err
+		}
+		p = &payer{Client: cl}
+		s.clients[id] = p
+	}
+	p.users++
+	return p, nil
+}
+
+// maxClients is how many clients are kept that have nothing in hand.
+const maxClients = 256
+
+func (s *Server) letGo(p *payer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.users--
+	if p.users > 0 || len(s.clients) <= maxClients {
+		return
+	}
+	for id, c := range s.clients {
+		if c == p {
+			delete(s.clients, id)
+			go p.Close() // its handler may wait for the lock
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"souk/bus"
+	"souk/bus/openai"
+)
+
+// keyring has the keys of the registry, and what each of them has in hand here.
+type keyring struct {
+	c   Config
+	log *slog.Logger
+
+	mu    sync.Mutex
+	keys  map[string]*key
+	wrong map[string]*bucket // wrong keys, by address
+}
+
+// key is one of them. Its limits outlive changes of what the registry says.
+type key struct {
+	bus.APIKey
+	rate bucket
+	open int
+}
+
+// bucket lets so many through in a second, and as many at once.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// take reports whether one more may pass, and else how long to wait.
+func (b *bucket) take(now time.Time, rate float64) (wait time.Duration, ok bool) {
+	burst := max(1, rate)
+	if b.at.IsZero() {
+		b.left = burst
+	} else {
+		b.left = min(burst, b.left+now.Sub(b.at).Seconds()*rate)
+	}
+	b.at = now
+	if b.left < 1 {
+		return time.Duration((1 - b.left) / rate * float64(time.Second)), false
+	}
+	b.left--
+	return 0, true
+}
+
+// maxAddresses bounds how many addresses are remembered for their wrong keys.
+const maxAddresses = 4096
+
+func newKeyring(c Config, log *slog.Logger) *keyring {
+	return &keyring{c: c, log: log, keys: map[string]*key{}, wrong: map[string]*bucket{}}
+}
+
+// set takes in what the registry says of a key. One that cannot be read is none.
+func (r *keyring) set(kv bus.KV) (gone string) {
+	id := bus.LastElement(kv.Key)
+	var k bus.APIKey
+	err := bus.DecodeEntry(kv.Value, &k)
+	if err == nil && k.ID != id {
+		err = fmt.Errorf("it says that it is key %.80q", k.ID)
+	}
+	if err != nil {
+		r.log.Warn("a key in the registry cannot be used: make it anew", "key", id, "err", err)
+		r.drop(id)
+		return id
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	to := r.keys[id]
+	if to == nil {
+		to = &key{}
+		r.keys[id] = to
+	}
+	to.APIKey = k
+	return ""
+}
+
+func (r *keyring) drop(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.keys, id)
+}
+
+// admit returns the key that a request came with.
+func (r *keyring) admit(now time.Time, secret, address string) (*key, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, ok := bus.KeyID(secret)
+	if k := r.keys[id]; ok && k != nil && k.Admits(secret, now.UnixMilli()) {
+		return k, nil
+	}
+	b := r.wrong[address]
+	if b == nil {
+		if len(r.wrong) >= maxAddresses {
+			for a, b := range r.wrong {
+				if now.Sub(b.at) >= time.Second {
+					delete(r.wrong, a)
+				}
+			}
+		}
+		if len(r.wrong) < maxAddresses {
+			b = &bucket{}
+			r.wrong[address] = b
+		}
+	}
+	if b != nil {
+		if wait, ok := b.take(now, float64(r.c.WrongKeys)); !ok {
+			return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address")
+		}
+	}
+	switch {
+	case secret == "":
+		return nil, &bus.Error{Code: openai.CodeInvalidKey,
+			Message: "no key: send the header Authorization: Bearer " + bus.KeyPrefix + "..."}
+	case !ok:
+		return nil, &bus.Error{Code: openai.CodeInvalidKey,
+			Message: "that is no key of this market: a key is whole only with its last character"}
+	}
+	return nil, &bus.Error{Code: openai.CodeInvalidKey,
+		Message: "the key is not known here: it has expired, was revoked or belongs to another market"}
+}
+
+// begin counts an answer as open, if the key may have one more.
+func (r *keyring) begin(now time.Time, k *key) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k.Rate > 0 {
+		if wait, ok := k.rate.take(now, k.Rate); !ok {
+			return again(openai.CodeRateLimited, wait, "the key may ask %v times a second", k.Rate)
+		}
+	}
+	most := r.c.MaxOpenKey
+	if k.Open > 0 {
+		most = k.Open
+	}
+	if k.open >= most {
+		return again(bus.CodeTooManyTasks, time.Second, "%d answers of this key are open, its limit here",
+			k.open)
+	}
+	k.open++
+	return nil
+}
+
+func (r *keyring) end(k *key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.open--
+}
+
+// about is what a key allows now: it may change at any time.
+func (r *keyring) about(k *key) bus.APIKey {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return k.APIKey
+}
+
+// expired lists keys whose time is over.
+func (r *keyring) expired(now time.Time) (ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, k := range r.keys {
+		if k.Expired(now.UnixMilli()) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever is put and taken, who goes on behind an event gets what followed it, or is told that it is kept
+// no more.
+func FuzzOutbox(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 40, 1, 1}, 2, 100)
+	f.Add([]byte{200, 200, 0, 7}, -1, 64)
+	f.Fuzz(func(t *testing.T, sizes []byte, last, most int) {
+		o := outbox{numbered: true, most: 50 + most&1023}
+		var events []string
+		for _, n := range sizes {
+			text := strings.Repeat(fmt.Sprintf("data: %s\n\n", strings.Repeat("x", int(n))), 1+int(n)%3)
+			o.put(0, func(dst []byte) ([]byte, error) { return append(dst, text...), nil })
+			for range 1 + int(n)%3 {
+				events = append(events, fmt.Sprintf("id: %d\ndata: %s\n\n", len(events),
+					strings.Repeat("x", int(n))))
+			}
+		}
+		from, ok := o.after(last)
+		if !ok {
+			if kept := len(events) - o.lost; last >= o.lost-1 && last < o.lost+kept && kept > 0 {
+				t.Fatalf("behind %d nothing is kept, and the first kept of %d is %d", last, len(events), o.lost)
+			}
+			return
+		}
+		data, ok := o.take(from)
+		if want := strings.Join(events[last+1:], ""); !ok || string(data) != want {
+			t.Fatalf("behind %d: %q, want %q", last, data, want)
+		}
+		if len(o.buf) > o.most && len(o.ids) > 1 {
+			t.Errorf("%d bytes of %d are kept", len(o.buf), o.most)
+		}
+	})
+}
+
+// What is not numbered is given once.
+func TestAnOutboxIsEmptied(t *testing.T) {
+	o := outbox{most: 8}
+	taken, all := 0, ""
+	for i := range 5 {
+		room, _ := o.put(taken, func(dst []byte) ([]byte, error) {
+			return fmt.Appendf(dst, "%d....", i), nil
+		})
+		if room != (i%2 == 0) {
+			t.Errorf("put %d: room %v", i, room)
+		}
+		if i%2 == 1 {
+			data, ok := o.take(taken)
+			if !ok {
+				t.Fatal("what is not taken is kept")
+			}
+			taken += len(data)
+			all += string(data)
+		}
+	}
+	if data, _ := o.take(taken); all+string(data) != "0....1....2....3....4...." {
+		t.Errorf("%q and %q", all, data)
+	}
+}
+
+func TestABucket(t *testing.T) {
+	var b bucket
+	at := time.Unix(1, 0)
+	got := ""
+	for _, ms := range []int{0, 0, 0, 250, 500, 10_000, 10_000, 10_000} {
+		wait, ok := b.take(at.Add(time.Duration(ms)*time.Millisecond), 2)
+		got += fmt.Sprint(ok, " ", wait.Milliseconds(), "; ")
+	}
+	want := "true 0; true 0; false 500; false 250; true 0; true 0; true 0; false 500; "
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"souk/bus"
+	"souk/bus/client"
+	"souk/bus/openai"
+	"souk/market"
+)
+
+// refusal is why a request has no answer, or none to its end.
+type refusal struct {
+	code    bus.Code
+	message string
+	task    string
+	retryMS int64
+	paid    market.Credits
+	again   bool // although its code says otherwise
+}
+
+func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
+
+func refuse(code bus.Code, format string, args ...any) *refusal {
+	return &refusal{code: code, message: fmt.Sprintf(format, args...)}
+}
+
+// again is a refusal after which the same request may come again.
+func again(code bus.Code, after time.Duration, format string, args ...any) *refusal {
+	r := refuse(code, format, args...)
+	r.retryMS = max(1, after.Milliseconds())
+	return r
+}
+
+// asRefusal is what an error means to a client.
+func asRefusal(err error) *refusal {
+	var mine *refusal
+	var said *client.Refusal
+	var e *bus.Error
+	switch {
+	case errors.As(err, &mine):
+		return mine
+	case errors.As(err, &said):
+		r := said.Result
+		return &refusal{code: r.Code, message: r.Message, task: r.Task, retryMS: r.RetryMS, paid: r.Paid()}
+	case errors.As(err, &e):
+		return &refusal{code: e.Code, message: e.Message}
+	case errors.Is(err, bus.ErrClosed), errors.Is(err, bus.ErrDisconnected),
+		errors.Is(err, bus.ErrNoResponders):
+		return again(bus.CodeUnavailable, time.Second, "the market is out of reach: try again shortly")
+	}
+	return refuse(bus.CodeInternal, "%v", err)
+}
+
+// retryDefault is when a request may come again whose refusal says nothing of it, in milliseconds.
+const retryDefault = 1000
+
+// write answers a request with a refusal.
+func (r *refusal) write(w http.ResponseWriter) {
+	f := openai.FaultOf(r.code)
+	status := f.Status
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	if r.again {
+		status = http.StatusServiceUnavailable
+	}
+	if f.Again || r.again {
+		if r.retryMS == 0 {
+			r.retryMS = retryDefault
+		}
+		h.Set("Retry-After-Ms", strconv.FormatInt(r.retryMS, 10))
+		h.Set("Retry-After", strconv.FormatInt((r.retryMS+999)/1000, 10))
+	} else {
+		h.Set("X-Should-Retry", "false")
+	}
+	if r.task != "" {
+		h.Set("X-Souk-Task", r.task)
+	}
+	if r.paid > 0 {
+		h.Set("X-Souk-Paid", r.paid.String())
+	}
+	w.WriteHeader(status)
+	w.Write(openai.AppendError(nil, r.code, r.message, r.task, r.retryMS))
+}

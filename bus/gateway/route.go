@@ -1,0 +1,479 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/bus/openai"
+	"souk/market"
+)
+
+// routes are the endpoints.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request, *key) error{
+		"POST /v1/chat/completions": s.asking(bus.KindChat),
+		"POST /v1/completions":      s.asking(bus.KindCompletion),
+		"GET /v1/models":            s.models,
+		"GET /v1/models/{id...}":    s.model,
+		"GET /v1/balance":           s.balance,
+		"GET /v1/streams/{task}":    s.resume,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			s.count(func(st *Stats) { st.Requests[pattern]++ })
+			s.bound(w)
+			k, err := s.admit(r)
+			if err == nil {
+				err = h(w, r, k)
+			}
+			if err != nil {
+				s.refuse(w, err)
+			}
+		})
+	}
+	mux.HandleFunc("GET /health", s.health)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.refuse(w, refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
+			"/v1/chat/completions and /v1/completions, GET /v1/models, /v1/balance and /v1/streams/TASK",
+			r.Method, r.URL.Path))
+	})
+	return mux
+}
+
+func (s *Server) count(what func(*Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what(&s.stats)
+}
+
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	r := *asRefusal(err)
+	s.count(func(st *Stats) { st.Refused[r.code]++ })
+	s.bound(w)
+	r.write(w)
+}
+
+// admit says whose key a request came with.
+func (s *Server) admit(r *http.Request) (*key, error) {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		secret = ""
+	}
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = r.RemoteAddr
+	}
+	return s.keys.admit(time.Now(), strings.TrimSpace(secret), address)
+}
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	s.bound(w)
+	s.mu.Lock()
+	draining := s.draining
+	s.mu.Unlock()
+	if draining || s.d.Bus.Connected().IsZero() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, "not serving\n")
+		return
+	}
+	io.WriteString(w, "ok\n")
+}
+
+func (s *Server) writeJSON(w http.ResponseWriter, data []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	s.bound(w)
+	w.Write(data)
+}
+
+// bound gives a client its time to take what is written next.
+func (s *Server) bound(w http.ResponseWriter) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.c.WriteWithin))
+}
+
+// list is what is sold now, of what a key may ask for.
+func (s *Server) list(k *key) []openai.Model {
+	now := time.Now()
+	s.mu.Lock()
+	var hubs []bus.Status
+	for _, h := range s.hubs {
+		if now.Sub(h.at) < silent {
+			hubs = append(hubs, h.status)
+		}
+	}
+	s.mu.Unlock()
+	return openai.Models(hubs, s.keys.about(k).Models)
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request, k *key) error {
+	data, err := json.Marshal(struct {
+		Object string         `json:"object"`
+		Data   []openai.Model `json:"data"`
+	}{"list", slices.Concat([]openai.Model{}, s.list(k))})
+	if err == nil {
+		s.writeJSON(w, data)
+	}
+	return err
+}
+
+func (s *Server) model(w http.ResponseWriter, r *http.Request, k *key) error {
+	all, id := s.list(k), r.PathValue("id")
+	i := slices.IndexFunc(all, func(m openai.Model) bool { return m.ID == id })
+	if i < 0 {
+		return refuse(bus.CodeUnknownModel, "model %.200q is not sold here now", id)
+	}
+	data, err := json.Marshal(all[i])
+	if err == nil {
+		s.writeJSON(w, data)
+	}
+	return err
+}
+
+// treasuryWithin bounds a question to the treasury.
+const treasuryWithin = 5 * time.Second
+
+func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
+	id := s.keys.about(k).Client
+	p, err := s.payer(id)
+	if err != nil {
+		return err
+	}
+	defer s.letGo(p)
+	ctx, cancel := context.WithTimeout(r.Context(), treasuryWithin)
+	defer cancel()
+	reply, err := p.Balance(ctx, id)
+	if err != nil {
+		return err
+	}
+	data, err := openai.EncodeBalance(id, reply)
+	if err == nil {
+		s.writeJSON(w, data)
+	}
+	return err
+}
+
+// asking serves the endpoint of a kind of task.
+func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *key) error {
+	return func(w http.ResponseWriter, r *http.Request, k *key) error {
+		data, err := s.readBody(w, r)
+		if err != nil {
+			return err
+		}
+		a, err := s.ask(r, data, kind, k)
+		if err != nil {
+			return err
+		}
+		return s.give(w, r, a, -1)
+	}
+}
+
+// readBody reads all of a body, of bounded size and in bounded time.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	switch coding := r.Header.Get("Content-Encoding"); {
+	case coding != "" && !strings.EqualFold(coding, "identity"):
+		return nil, refuse(bus.CodeBadRequest, "Content-Encoding %.40q is not taken: send the body as "+
+			"it is", coding)
+	case r.ContentLength > bus.MaxBody:
+		w.Header().Set("Connection", "close")
+		return nil, refuse(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", r.ContentLength,
+			bus.MaxBody)
+	}
+	on := http.NewResponseController(w)
+	on.SetReadDeadline(time.Now().Add(s.c.BodyWithin))
+	body := make([]byte, 0, max(512, r.ContentLength+1))
+	from := http.MaxBytesReader(w, r.Body, bus.MaxBody)
+	for {
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		var large *http.MaxBytesError
+		switch {
+		case err == io.EOF:
+			on.SetReadDeadline(time.Time{})
+			return body, nil
+		case errors.As(err, &large):
+			return nil, refuse(bus.CodeTooLarge, "the body has more than %d bytes", bus.MaxBody)
+		case err != nil:
+			w.Header().Set("Connection", "close")
+			return nil, refuse(bus.CodeBadRequest, "the body did not come whole within %v", s.c.BodyWithin)
+		}
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+	}
+}
+
+// keptKey names an answer that can be read again: to its own key alone.
+type keptKey struct{ key, answer string }
+
+// resumeHeader asks for a stream that can be gone on with.
+const resumeHeader = "X-Souk-Resume"
+
+// ask starts an answer, or finds the one that was asked for already.
+func (s *Server) ask(r *http.Request, data []byte, kind string, k *key) (*answer, error) {
+	about := s.keys.about(k)
+	header, resume, err := terms(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	asked, no := openai.Ask(data, header, about.Client, kind)
+	if no != nil {
+		return nil, no
+	}
+	if err := limit(asked, &about); err != nil {
+		return nil, err
+	}
+	a := &answer{key: k, keyID: about.ID, asked: asked, kept: resume && asked.Stream,
+		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
+			IDs: asked.IDs}}
+	trace := bus.TraceOf(bus.Header(r.Header))
+	if once := r.Header.Get("Idempotency-Key"); once != "" {
+		sum := sha256.Sum256([]byte(about.ID + "\x00" + once))
+		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(data, kind...))
+		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
+	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
+		a.shape.ID = rand.Text()
+	}
+	for i := range asked.Tasks {
+		t := &asked.Tasks[i]
+		t.Trace = trace
+		switch {
+		case len(asked.Tasks) > 1 && (a.again || t.ID == ""):
+			t.ID = a.shape.ID + "-" + strconv.Itoa(i)
+		case a.again || t.ID == "":
+			t.ID = a.shape.ID
+		}
+	}
+	return s.enter(a)
+}
+
+// terms are the headers that say on which terms a task is asked, and whether its stream is to be kept.
+func terms(h http.Header) (header bus.Header, resume bool, err error) {
+	for name, values := range h {
+		if !begins(name, "x-souk-") && !begins(name, "x-iemas-") {
+			continue
+		}
+		if strings.EqualFold(name, resumeHeader) {
+			if resume = strings.EqualFold(values[0], "on"); !resume && !strings.EqualFold(values[0], "off") {
+				return nil, false, refuse(bus.CodeBadRequest, "header %s: %.40q is neither on nor off",
+					resumeHeader, values[0])
+			}
+			continue
+		}
+		if header == nil {
+			header = bus.Header{}
+		}
+		header[name] = values
+	}
+	return header, resume, nil
+}
+
+func begins(name, with string) bool {
+	return len(name) > len(with) && strings.EqualFold(name[:len(with)], with)
+}
+
+// limit applies what a key says of terms, prices and models.
+func limit(asked *openai.Asked, k *bus.APIKey) error {
+	if len(k.Models) > 0 && !slices.Contains(k.Models, asked.Model) {
+		return refuse(bus.CodeUnknownModel, "model: this key may ask for %s",
+			strings.Join(k.Models, ", "))
+	}
+	n := market.Credits(len(asked.Tasks))
+	for i := range asked.Tasks {
+		t := &asked.Tasks[i].Terms
+		if t.Worth == nil {
+			t.Worth = k.Terms.Worth
+		}
+		if t.Delta == nil {
+			t.Delta = k.Terms.Delta
+		}
+		if t.PatienceMS == nil {
+			t.PatienceMS = k.Terms.PatienceMS
+		}
+		for _, most := range []struct {
+			c    *market.Credits
+			caps bool
+		}{{k.Terms.MaxPrice, false}, {k.MaxPrice, true}} {
+			if most.c == nil || t.MaxPrice != nil && (!most.caps || *t.MaxPrice <= *most.c/n) {
+				continue
+			}
+			each := *most.c / n
+			if each == 0 {
+				return refuse(bus.CodeBadTerms, "max_price: the key's %s leaves nothing for one of %d answers",
+					*most.c, n)
+			}
+			t.MaxPrice = &each
+		}
+	}
+	return nil
+}
+
+// enter takes an answer in, if there is room, or returns the one that is known under its name.
+func (s *Server) enter(a *answer) (*answer, error) {
+	p, err := s.payer(a.asked.Tasks[0].Client)
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.admitAnswer(a)
+	if known != a {
+		s.letGo(p)
+		return known, err
+	}
+	a.start(p)
+	return a, nil
+}
+
+// admitAnswer is the part of it under the server's lock.
+func (s *Server) admitAnswer(a *answer) (*answer, error) {
+	id := keptKey{a.keyID, a.shape.ID}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.kept[id]
+	switch {
+	case a.again && known != nil && known.bodyHash == a.bodyHash:
+		return known, nil
+	case a.kept && known != nil:
+		return nil, refuse(bus.CodeIDConflict, "another request came under this Idempotency-Key or task")
+	case s.draining:
+		return nil, again(bus.CodeDraining, time.Second, "this gateway is shutting down: ask another one, "+
+			"or again")
+	case len(s.open) >= s.c.MaxOpen:
+		return nil, again(bus.CodeTooManyTasks, time.Second, "%d answers are open, the limit of this gateway",
+			s.c.MaxOpen)
+	}
+	if err := s.keys.begin(time.Now(), a.key); err != nil {
+		return nil, err
+	}
+	s.prepare(a)
+	s.open[a] = struct{}{}
+	if a.kept {
+		s.kept[id] = a
+	}
+	return a, nil
+}
+
+// resume goes on with a stream of which the client has a part.
+func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
+	last := -1
+	if text := r.Header.Get("Last-Event-ID"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return refuse(bus.CodeBadRequest, "header Last-Event-ID: %.40q is not the id of an event", text)
+		}
+		last = int(n)
+	}
+	s.mu.Lock()
+	a := s.kept[keptKey{s.keys.about(k).ID, r.PathValue("task")}]
+	s.mu.Unlock()
+	if a == nil || !a.asked.Stream {
+		return refuse(bus.CodeAnswerGone, "no stream of this name is kept for this key: it has ended, or was "+
+			"asked for without X-Souk-Resume: on, or at another gateway")
+	}
+	return s.give(w, r, a, last)
+}
+
+// give writes an answer to whoever asked, from an event on.
+func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last int) error {
+	reader, err := a.attach(last)
+	if err != nil {
+		return err
+	}
+	defer a.left(reader)
+	if a.asked.Stream {
+		return s.stream(w, r, a, reader)
+	}
+	select {
+	case <-a.over:
+	case <-r.Context().Done():
+		return nil
+	}
+	a.mu.Lock()
+	refused, object, results := a.refused, a.object, a.results
+	a.mu.Unlock()
+	if refused != nil {
+		return refused
+	}
+	h := w.Header()
+	named(h, a.shape.ID, bus.Accepted{Hub: results[0].Hub, Agent: results[0].Agent})
+	cost, paid := openai.Sums(results)
+	h.Set("X-Souk-Cost", cost.String())
+	h.Set("X-Souk-Paid", paid.String())
+	if r := results[0].Receipt; r != nil && len(results) == 1 {
+		h.Set("X-Souk-Receipt", r.ID)
+	}
+	s.writeJSON(w, object)
+	return nil
+}
+
+func named(h http.Header, task string, by bus.Accepted) {
+	h.Set("X-Souk-Task", task)
+	if by.Hub != "" {
+		h.Set("X-Souk-Hub", by.Hub)
+		h.Set("X-Souk-Agent", by.Agent)
+	}
+}
+
+// stream writes events as they come.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reader int) error {
+	gone := r.Context().Done()
+	timer := time.NewTimer(s.c.VerdictWithin)
+	defer timer.Stop()
+	select {
+	case <-a.settled:
+	case <-timer.C:
+	case <-gone:
+		return nil
+	}
+	by, refused := a.begin()
+	if refused != nil {
+		return refused
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // proxies are to pass events on as they come
+	named(h, a.shape.ID, by)
+	on := http.NewResponseController(w)
+	write := func(data []byte) bool {
+		on.SetWriteDeadline(time.Now().Add(s.c.WriteWithin))
+		_, err := w.Write(data)
+		return err == nil && on.Flush() == nil
+	}
+	if !write(nil) {
+		return nil
+	}
+	for {
+		data, all, mine := a.next(reader)
+		switch {
+		case !mine:
+			return nil
+		case len(data) > 0 && !write(data):
+			return nil
+		case all:
+			return nil
+		case len(data) > 0:
+			continue
+		}
+		timer.Reset(s.c.CommentEvery)
+		select {
+		case <-a.news:
+		case <-timer.C:
+			if !write([]byte(openai.Comment)) {
+				return nil
+			}
+		case <-gone:
+			return nil
+		}
+	}
+}

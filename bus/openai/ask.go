@@ -1,0 +1,151 @@
+package openai
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// MaxAnswers is how many answers one request may ask for: each is a task of its own.
+const MaxAnswers = 8
+
+// Asked is what one request over HTTP asks for.
+type Asked struct {
+	Tasks  []bus.Task // in the order of their answers; all alike but for what tells them apart
+	Kind   string     // bus.KindChat or bus.KindCompletion
+	Model  string     // as the request names it; "" for any
+	Stream bool       // events, else one object
+	Usage  bool       // an event with the usage at the end of the stream
+	IDs    bool       // token ids in every event
+}
+
+// Ask reads the body of a request over HTTP and its headers X-Souk-* and X-IEMAS-*, of a client that the
+// caller knows. kind is that of the endpoint. What can be said of one task without the market the door says;
+// here is read what several answers are made of, who asks on which terms, and how it wants its answer.
+//
+// Each answer is a task: n of them under the same prompt and seeds that count up, and each prompt of a list.
+// All together they cost at most the terms' max_price. The bodies are the one that came, but for n, prompt
+// and seed, and without souk. Tasks have no id where the request has none.
+func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Error) {
+	if len(data) > bus.MaxBody {
+		return nil, refusal(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", len(data),
+			bus.MaxBody)
+	}
+	b := bodies.Get().(*body)
+	defer b.release()
+	b.several = true
+	t := bus.Task{Client: client, Stream: true, Kind: kind}
+	if err := b.ask(&t, data, header); err != nil {
+		return nil, asError(err)
+	}
+	a := &Asked{Kind: kind, Model: b.model, Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs}
+	if a.Model == "auto" {
+		a.Model = ""
+	}
+	if a.IDs && !a.Stream {
+		return nil, refusal(bus.CodeUnsupportedField, "return_token_ids: a whole answer has none; ask with "+
+			"stream: true, whose events have them")
+	}
+	if err := b.fan(a, t); err != nil {
+		return nil, asError(err)
+	}
+	return a, nil
+}
+
+// ask reads body, terms and headers, and judges what the endpoint wants.
+func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
+	kind := t.Kind
+	if err := b.read(data); err != nil {
+		return err
+	}
+	if b.souk != (Span{}) {
+		if err := b.decodeTerms(t); err != nil {
+			return err
+		}
+	}
+	if err := applyHeaders(t, header); err != nil {
+		return err
+	}
+	if err := b.judge(); err != nil {
+		return err
+	}
+	switch chat := b.messages != (Span{}); {
+	case chat && kind != bus.KindChat:
+		return bad("messages: this endpoint takes a prompt; chats go to /v1/chat/completions")
+	case !chat && kind == bus.KindChat:
+		return bad("prompt: this endpoint takes messages; completions go to /v1/completions")
+	case t.Kind != kind:
+		return bad("souk.kind: %.40q, but the endpoint is that of a %s", t.Kind, kind)
+	}
+	if b.cacheKey != (Span{}) && t.Session == "" {
+		if b.data[b.cacheKey.From] != '"' {
+			return bad("prompt_cache_key: a string is expected")
+		}
+		t.Session = sessionOf(b.AppendString(nil, b.cacheKey))
+	}
+	return nil
+}
+
+// sessionOf is a name as the id of a session: the name itself where it is one.
+func sessionOf(name []byte) string {
+	if s := string(name); s == "" || bus.ValidID(s) {
+		return s
+	}
+	sum := sha256.Sum256(name)
+	return hex.EncodeToString(sum[:16])
+}
+
+// fan makes the tasks of a request.
+func (b *body) fan(a *Asked, t bus.Task) error {
+	n, prompts := max(1, b.n), max(1, len(b.prompts))
+	count := n * prompts
+	if count > MaxAnswers {
+		return unsupported("n: %d answers to each of %d prompts; at most %d answers are given to one request",
+			n, prompts, MaxAnswers)
+	}
+	if count > 1 && t.Terms.MaxPrice != nil {
+		each := *t.Terms.MaxPrice / market.Credits(count)
+		if each <= 0 {
+			return badTerms("max_price: %v for %d answers leaves nothing for one", *t.Terms.MaxPrice, count)
+		}
+		t.Terms.MaxPrice = &each
+	}
+	seed, seeded := int64(0), b.seed != (Span{}) && n > 1
+	if seeded {
+		var err error
+		if seed, err = strconv.ParseInt(string(b.Text(b.seed)), 10, 64); err != nil || seed < 0 ||
+			seed > 1<<62 {
+			return bad("seed: %.40s is not a whole number from 0 on; n answers need seeds that count up",
+				b.Text(b.seed))
+		}
+	}
+	for i := range count {
+		var edits []edit
+		if b.cut != (Span{}) {
+			edits = append(edits, edit{at: b.soukAndComma()})
+		}
+		if b.n > 1 {
+			edits = append(edits, edit{b.nAt, "1"})
+		}
+		if len(b.prompts) > 1 {
+			edits = append(edits, edit{b.promptAll, string(b.Text(b.prompts[i/n]))})
+		}
+		if seeded {
+			edits = append(edits, edit{b.seed, strconv.FormatInt(seed+int64(i%n), 10)})
+		}
+		one := t
+		one.Body = b.edited(edits)
+		if count > 1 && t.ID != "" {
+			one.ID = fmt.Sprintf("%s-%d", t.ID, i)
+		}
+		if err := one.Validate(); err != nil {
+			return err
+		}
+		a.Tasks = append(a.Tasks, one)
+	}
+	return nil
+}

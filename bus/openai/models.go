@@ -1,0 +1,75 @@
+package openai
+
+import (
+	"cmp"
+	"slices"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Model is what GET /v1/models says of one.
+type Model struct {
+	ID      string     `json:"id"`
+	Object  string     `json:"object"`
+	Created int64      `json:"created"`
+	Owner   string     `json:"owned_by"`
+	Longest int        `json:"max_model_len,omitempty"`
+	Souk    *ModelDeal `json:"souk,omitempty"`
+}
+
+// ModelDeal is at what a model is sold now.
+type ModelDeal struct {
+	Domains   []string       `json:"domains"`
+	Agents    int            `json:"agents"`
+	Free      int            `json:"free"`
+	Price     market.Price   `json:"price"`      // the cheapest card
+	SlotPrice market.Credits `json:"slot_price"` // the least that a slot was last worth to others
+	TTFTMS    float64        `json:"ttft_ms"`    // the least measured
+}
+
+// Auto is the name of whatever model the market finds best.
+const Auto = "auto"
+
+// Models lists what hubs say that they sell, by name, behind auto; of the models that are allowed, where any
+// are named.
+func Models(hubs []bus.Status, allowed []string) []Model {
+	slices.SortFunc(hubs, func(a, b bus.Status) int { return cmp.Compare(a.Domain, b.Domain) })
+	by := map[string]*Model{}
+	var out []Model
+	if len(allowed) == 0 {
+		out = append(out, Model{ID: Auto, Object: "model", Owner: "souk"})
+	}
+	var names []string
+	for _, h := range hubs {
+		for _, m := range h.Models {
+			if m.Agents == 0 || len(allowed) > 0 && !slices.Contains(allowed, m.Model) {
+				continue
+			}
+			ttft := float64(m.TTFTUS) / 1000
+			to := by[m.Model]
+			if to == nil {
+				to = &Model{ID: m.Model, Object: "model", Owner: "souk",
+					Souk: &ModelDeal{Price: m.Price, SlotPrice: m.SlotPrice, TTFTMS: ttft}}
+				by[m.Model] = to
+				names = append(names, m.Model)
+			}
+			d := to.Souk
+			to.Longest = max(to.Longest, m.MaxModelLen)
+			d.Domains = append(d.Domains, h.Domain)
+			d.Agents, d.Free = d.Agents+m.Agents, d.Free+m.Free
+			if m.Price.Out < d.Price.Out {
+				d.Price = m.Price
+			}
+			d.SlotPrice = min(d.SlotPrice, m.SlotPrice)
+			if ttft > 0 && (d.TTFTMS == 0 || ttft < d.TTFTMS) {
+				d.TTFTMS = ttft
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, *by[name])
+	}
+	return out
+}

@@ -1,0 +1,91 @@
+// Command gateway lets clients of OpenAI's API use the market over HTTP.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"souk/bus/gateway"
+	"souk/cmd/internal/daemon"
+)
+
+// version is set by the linker; see the Makefile.
+var version = ""
+
+func main() { daemon.Main(daemon.Command(role())) }
+
+// config is the gateway's file.
+type config struct {
+	daemon.Common `yaml:",inline"`
+	Market        daemon.Market  `yaml:"market"`
+	Listen        string         `yaml:"listen"` // host:port for clients, loopback only
+	Gateway       gateway.Config `yaml:"gateway"`
+}
+
+const example = daemon.MarketExample +
+	`listen: 127.0.0.1:8080            # where clients come; loopback only, so put a proxy with TLS before it
+gateway:                          # every field has a default, see below
+  id: gateway-a                   # random if not given
+  max_open: 4096                  # answers at once
+  max_open_per_key: 256
+  drain: 20s                      # for open answers when it is told to stop
+`
+
+func role() daemon.Role {
+	return daemon.Role{
+		Name:  "gateway",
+		Short: "The market for clients of OpenAI's API, over HTTP",
+		Long: `gateway serves /v1/chat/completions, /v1/completions, /v1/models and /v1/balance to whoever has a key
+(souk key new CLIENT), and asks the market for each answer. Any number of gateways serve the same keys. On
+SIGTERM it refuses new requests and lets answers that are open end.`,
+		Example: example,
+		Version: version,
+		New: func() daemon.Config {
+			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(),
+				Listen: "127.0.0.1:8080", Gateway: gateway.Default()}
+		},
+		Serve: func(ctx context.Context, p *daemon.Process, c daemon.Config) error {
+			return serve(ctx, p, c.(*config))
+		},
+	}
+}
+
+func serve(ctx context.Context, p *daemon.Process, c *config) error {
+	at, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w: choose another address, or set SOUK_LISTEN", err)
+	}
+	defer at.Close()
+	l, err := p.Connect(ctx, c.Market, c.Gateway.ID)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s, err := gateway.New(c.Gateway, gateway.Deps{Bus: l.Bus, Registry: l.Registry, Listener: at, Log: p.Log})
+	if err != nil {
+		return err
+	}
+	p.Serving(s.Ready(), func() any { return s.Stats() })
+	return s.Run(ctx)
+}
+
+// Complete gives the gateway an id where it has none.
+func (c *config) Complete() error {
+	if c.Gateway.ID == "" {
+		c.Gateway.ID = "gateway-" + strings.ToLower(rand.Text()[:8])
+	}
+	var errs []error
+	if err := daemon.CheckLoopback(c.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("listen: %w; keys would cross the network in clear: let a proxy with TLS "+
+			"on this machine listen there", err))
+	}
+	return errors.Join(append(errs, c.Gateway.Validate(), c.Market.Validate())...)
+}
+
+// Drain is the time for open answers.
+func (c *config) Drain() time.Duration { return c.Gateway.Drain + 2*time.Second }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"souk/cmd/internal/daemon"
+	"souk/cmd/local"
+)
+
+// output collects what is written from several goroutines.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+func run(ctx context.Context, path string, errs io.Writer, args ...string) int {
+	return daemon.Run(ctx, daemon.Command(role()), append([]string{"--config", path}, args...), io.Discard,
+		errs)
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "g.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBadConfiguration(t *testing.T) {
+	for text, want := range map[string]string{
+		"listen: 0.0.0.0:8080\n":               "g.yaml:1: listen: \"0.0.0.0:8080\" is not on loopback; keys",
+		"listen: x\n":                          "write host:port",
+		"gateway: {drain: 0s}\n":               "g.yaml:1: drain: 0s is not above 0",
+		"gateway: {max_open: 0}\n":             "g.yaml:1: max_open: 0 is not within 1",
+		"gateway: {max_opne: 3}\n":             `unknown field "gateway.max_opne": write max_open`,
+		"gateway: {id: 'a b'}\n":               "g.yaml:1: id: \"a b\" is not an id",
+		"hub: {domain: math}\n":                "run `hub --config",
+		"market: {nats: \"http://127.0.0.1\"}": "write nats://host:port",
+	} {
+		var errs output
+		if code := run(t.Context(), write(t, text), &errs, "--check-config"); code != daemon.ExitUsage ||
+			!strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d, want %q in\n%s", text, code, want, &errs)
+		}
+	}
+}
+
+func TestTheExampleIsAConfiguration(t *testing.T) {
+	var errs output
+	if code := run(t.Context(), write(t, example), &errs, "--check-config"); code != daemon.ExitOK {
+		t.Errorf("exit code %d\n%s", code, &errs)
+	}
+}
+
+// The daemon beside a market serves the market's keys, says that it is ready, and drains.
+func TestServe(t *testing.T) {
+	cfg := local.Default()
+	cfg.Listen, cfg.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	m, err := local.Start(t.Context(), local.Options{Dir: t.TempDir(), Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	key, err := local.ReadKey(m.KeyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(m.KeyFile()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	at := free(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var errs output
+	done := make(chan int)
+	go func() {
+		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s']}\n", at,
+			m.State().NATS, strings.TrimPrefix(m.State().Etcd, "http://"))), &errs)
+	}()
+	ask := func() (answer struct {
+		Choices []struct{ Message struct{ Content string } }
+	}, status int) {
+		r, err := http.NewRequest("POST", "http://"+at+"/v1/chat/completions",
+			strings.NewReader(`{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":5}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+key)
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return answer, 0
+		}
+		defer got.Body.Close()
+		json.NewDecoder(got.Body).Decode(&answer)
+		return answer, got.StatusCode
+	}
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		a, status := ask()
+		if status == 200 && a.Choices[0].Message.Content != "" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("status %d after 20 s:\n%s", status, &errs)
+		}
+	}
+	stop()
+	if code := <-done; code != daemon.ExitOK {
+		t.Errorf("exit code %d:\n%s", code, &errs)
+	}
+	if strings.Contains(errs.String(), key[20:]) || strings.Contains(errs.String(), "What is") {
+		t.Errorf("it logs a key or a prompt:\n%s", &errs)
+	}
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

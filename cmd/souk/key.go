@@ -1,0 +1,232 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/bus"
+	"souk/bus/etcdreg"
+	"souk/cmd/local"
+	"souk/market"
+)
+
+// keyCommand makes, lists and takes away the keys with which clients come over HTTP.
+func keyCommand(s *shared) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "key",
+		Short: "Keys with which clients come over HTTP",
+		Long: `A key lets its holder spend one client's money through a gateway, as to any server of OpenAI's
+API. The registry knows no more of it than a hash: it is shown once, when it is made. Gateways see every change
+within a second; a key that is revoked ends the answers that it has in hand.`,
+	}
+	var etcd []string
+	c.PersistentFlags().StringSliceVar(&etcd, "etcd", nil,
+		"host:port of the etcd of a market of daemons or containers; without, the market of --data is meant "+
+			"(environment: SOUK_MARKET_ETCD)")
+	with := func(c *cobra.Command, do func(ctx context.Context, r bus.Registry) error) error {
+		if f := c.Flags(); !f.Changed("etcd") && !f.Changed("data") && os.Getenv("SOUK_MARKET_ETCD") != "" {
+			etcd = strings.Split(os.Getenv("SOUK_MARKET_ETCD"), ",")
+		}
+		if len(etcd) == 0 {
+			state, err := local.ReadState(s.data)
+			if errors.Is(err, local.ErrNoMarket) {
+				err = fmt.Errorf("%w; one of services or containers is reached by --etcd HOST:PORT", err)
+			}
+			if err != nil {
+				return err
+			}
+			etcd = []string{strings.TrimPrefix(state.Etcd, "http://")}
+		}
+		r, err := etcdreg.Dial(c.Context(), etcdreg.Config{Endpoints: etcd})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		ctx, cancel := context.WithTimeout(c.Context(), registryWithin)
+		defer cancel()
+		return do(ctx, r)
+	}
+	c.AddCommand(newKey(with), listKeys(with), rotateKey(with), revokeKey(with))
+	return c
+}
+
+// registryWithin bounds what one command does in the registry.
+const registryWithin = 10 * time.Second
+
+type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error) error
+
+func newKey(with withRegistry) *cobra.Command {
+	var k bus.APIKey
+	var maxPrice, worth, file string
+	var delta float64
+	var patience, expires time.Duration
+	c := &cobra.Command{
+		Use:   "new CLIENT",
+		Short: "Make a key of a client, and show it once",
+		Example: `  souk key new alice
+  souk key new alice --models gpt-oss-20b --max-price 0.01 --rate 5 --expires 2160h --file alice.key`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			k.Client = args[0]
+			for _, x := range []struct {
+				flag, text string
+				to         **market.Credits
+			}{{"max-price", maxPrice, &k.MaxPrice}, {"worth", worth, &k.Terms.Worth}} {
+				if x.text != "" {
+					amount, err := market.ParseCredits(x.text)
+					if err != nil {
+						return fmt.Errorf("--%s: %w", x.flag, err)
+					}
+					*x.to = &amount
+				}
+			}
+			if c.Flags().Changed("delta") {
+				k.Terms.Delta = &delta
+			}
+			if c.Flags().Changed("patience") {
+				ms := patience.Milliseconds()
+				k.Terms.PatienceMS = &ms
+			}
+			if expires != 0 {
+				k.ExpiresMS = time.Now().Add(expires).UnixMilli()
+			}
+			return with(c, func(ctx context.Context, r bus.Registry) error {
+				secret, err := local.NewKey(ctx, r, k)
+				if err != nil {
+					return err
+				}
+				return giveAway(c, file, secret)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&k.Models, "models", nil, "models that it may ask for; default: all")
+	f.StringVar(&maxPrice, "max-price", "", "credits that a request may cost at most, whatever it says")
+	f.StringVar(&worth, "worth", "", "credits that a perfect answer is worth, where a request does not say")
+	f.Float64Var(&delta, "delta", 0, "weight of quality against latency, where a request does not say")
+	f.DurationVar(&patience, "patience", 0, "patience, where a request does not say")
+	f.Float64Var(&k.Rate, "rate", 0, "requests a second; default: as many as a gateway takes")
+	f.IntVar(&k.Open, "open", 0, "answers at once; default: as many as a gateway gives a key")
+	f.DurationVar(&expires, "expires", 0, "how long it is good, as 2160h; default: until it is revoked")
+	f.StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
+	return c
+}
+
+// giveAway shows a key once: to stdout, or into a file whose path is shown.
+func giveAway(c *cobra.Command, file, secret string) error {
+	if file == "" {
+		fmt.Fprintln(c.OutOrStdout(), secret)
+		return nil
+	}
+	if err := local.WriteKey(file, secret); err != nil {
+		return fmt.Errorf("the key is made, and lost: %w; revoke %s, and make another", err, idOf(secret))
+	}
+	fmt.Fprintf(c.OutOrStdout(), "key %s is in %s\n", idOf(secret), file)
+	return nil
+}
+
+func idOf(secret string) string {
+	id, _ := bus.KeyID(secret)
+	return id
+}
+
+func listKeys(with withRegistry) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List keys by id: whose they are, and what they allow",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return with(c, func(ctx context.Context, r bus.Registry) error {
+				keys, err := local.Keys(ctx, r)
+				if err != nil {
+					return err
+				}
+				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tCLIENT\tEXPIRES\tMODELS\tMAX PRICE\tRATE\tOPEN")
+				for _, k := range keys {
+					price, rate, open := "-", "-", "-"
+					if k.MaxPrice != nil {
+						price = k.MaxPrice.String()
+					}
+					if k.Rate > 0 {
+						rate = fmt.Sprintf("%v/s", k.Rate)
+					}
+					if k.Open > 0 {
+						open = fmt.Sprint(k.Open)
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Client, "cannot be read"),
+						expiry(k, time.Now()), cmp.Or(strings.Join(k.Models, ","), "all"), price, rate, open)
+				}
+				return w.Flush()
+			})
+		},
+	}
+}
+
+func expiry(k bus.APIKey, now time.Time) string {
+	switch {
+	case k.ExpiresMS == 0:
+		return "never"
+	case k.Expired(now.UnixMilli()):
+		return "over"
+	}
+	return time.UnixMilli(k.ExpiresMS).UTC().Format(time.RFC3339)
+}
+
+func rotateKey(with withRegistry) *cobra.Command {
+	keep := 24 * time.Hour
+	var file string
+	c := &cobra.Command{
+		Use:   "rotate ID",
+		Short: "Give a key a new secret, and show it once; the one before stays good for a while",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if keep < 0 {
+				return fmt.Errorf("--keep: %v is below 0", keep)
+			}
+			return with(c, func(ctx context.Context, r bus.Registry) error {
+				secret, err := local.RotateKey(ctx, r, args[0], keep)
+				if err != nil {
+					return err
+				}
+				return giveAway(c, file, secret)
+			})
+		},
+	}
+	c.Flags().DurationVar(&keep, "keep", keep, "how long the secret before stays good")
+	c.Flags().StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
+	return c
+}
+
+func revokeKey(with withRegistry) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Take a key away; answers that it has in hand end",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return with(c, func(ctx context.Context, r bus.Registry) error {
+				if err := bus.CheckID("key", args[0]); err != nil {
+					return err
+				}
+				there, err := r.Get(ctx, bus.APIKeyKey(args[0]))
+				if err != nil {
+					return err
+				}
+				for _, kv := range there {
+					if kv.Key == bus.APIKeyKey(args[0]) {
+						return r.Delete(ctx, kv.Key)
+					}
+				}
+				return fmt.Errorf("key %s: %w; `souk key list` lists them", args[0], local.ErrNoKey)
+			})
+		},
+	}
+}

@@ -1,0 +1,37 @@
+// The AI SDK against a gateway, by createOpenAICompatible and by createOpenAI's chat models.
+import assert from "node:assert";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const require = createRequire(import.meta.url);
+const find = async (name) => {
+  try {
+    return await import(pathToFileURL(require.resolve(name, { paths: (process.env.NODE_PATH ?? "").split(":") })));
+  } catch {
+    process.exit(77);
+  }
+};
+const { generateText, streamText, jsonSchema } = await find("ai");
+const { createOpenAICompatible } = await find("@ai-sdk/openai-compatible");
+const { createOpenAI } = await find("@ai-sdk/openai");
+const at = { baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY };
+const prompt = "What is a souk?";
+
+for (const model of [createOpenAICompatible({ name: "souk", ...at })("auto"), createOpenAI(at).chat("auto")]) {
+  const { text, usage } = await generateText({ model, prompt, maxOutputTokens: 20 });
+  assert(text && usage.outputTokens === 20, `${text} ${JSON.stringify(usage)}`);
+  const stream = streamText({ model, prompt, maxOutputTokens: 20 });
+  let streamed = "";
+  for await (const piece of stream.textStream) streamed += piece;
+  assert(streamed && (await stream.finishReason) === "length");
+  const weather = { description: "Weather",
+    inputSchema: jsonSchema({ type: "object", properties: { city: { type: "string" } } }) };
+  const called = await generateText({ model, prompt, tools: { weather } });
+  assert.deepEqual(called.toolCalls[0].input, { city: "Oslo" });
+}
+const wrong = createOpenAICompatible({ name: "souk", ...at })("nothing");
+await assert.rejects(generateText({ model: wrong, prompt }), (e) => e.statusCode === 404);
+const slow = createOpenAICompatible({ name: "souk", ...at, apiKey: process.env.SLOW_API_KEY })("auto");
+for (let i = 0; i < 3; i++)
+  assert((await generateText({ model: slow, prompt, maxOutputTokens: 5, maxRetries: 4 })).text);
+console.log("ok");

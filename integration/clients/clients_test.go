@@ -1,0 +1,117 @@
+// Package clients has stock clients of OpenAI's API use the market by base URL and key alone.
+package clients
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/cmd/local"
+	"souk/integration/vllmsim"
+)
+
+// calls is an engine's answer with a tool call, as vLLM writes it.
+const calls = `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
+
+data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"content":null,"tool_calls":[{"id":"call-1","type":"function","index":0,"function":{"name":"weather"}}]},"logprobs":null,"finish_reason":null,"token_ids":null}]}
+
+data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"content":null,"tool_calls":[{"index":0,"function":{"arguments":"{\"city\": "}}]},"logprobs":null,"finish_reason":null,"token_ids":[1,2]}]}
+
+data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"content":null,"tool_calls":[{"index":0,"function":{"arguments":"\"Oslo\"}"}}]},"logprobs":null,"finish_reason":null,"token_ids":[3,4]}]}
+
+data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}
+
+data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[],"usage":{"prompt_tokens":60,"completion_tokens":6,"total_tokens":66}}
+
+data: [DONE]
+
+`
+
+// market has one engine, a simulated one that calls a tool where it is given any.
+func market(t *testing.T) (m *local.Market, url, key, slow string) {
+	t.Helper()
+	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engine.Close() })
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), `"weather"`) && strings.HasSuffix(r.URL.Path, "/chat/completions") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, calls)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		engine.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	cfg, err := local.ParseConfig("test.yaml", []byte(`
+listen: 127.0.0.1:0
+domains:
+  - {name: general, general: true, labels: [general, humanities, social, law, medicine, math, science, finance, code]}
+agents:
+  - id: only
+    model: gpt-oss-20b
+    price_row: fireworks/gpt-oss-20b
+    scores: [{domain: general, score: 0.7}]
+    engine: {url: "`+front.URL+`"}
+clients: {dev: 10}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if m, err = local.Start(t.Context(), local.Options{Dir: dir, Config: cfg}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(m.Err(), m.Close(),
+			local.CheckLedger(context.Background(), dir, t.Output())); err != nil {
+			t.Error(err)
+		}
+	})
+	if key, err = local.ReadKey(m.KeyFile()); err != nil {
+		t.Fatal(err)
+	}
+	slow, err = local.NewKey(t.Context(), m.Registry(), bus.APIKey{Client: "dev", Rate: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, m.State().HTTP + "/v1", key, slow
+}
+
+// Each client's own quick-start, a stream, a tool call, usage, an error, a request that is put off: by base
+// URL and key alone. SOUK_PYTHON names a Python that has the packages, NODE_PATH a node_modules folder.
+func TestClients(t *testing.T) {
+	_, url, key, slow := market(t)
+	python := cmp.Or(os.Getenv("SOUK_PYTHON"), "python3")
+	for script, with := range map[string]string{"curl.sh": "sh", "openai_python.py": python,
+		"litellm_python.py": python, "langchain_python.py": python, "openai_node.cjs": "node",
+		"ai_sdk.mjs": "node"} {
+		t.Run(script, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, with, script)
+			c.Env = append(os.Environ(), "OPENAI_BASE_URL="+url, "OPENAI_API_KEY="+key,
+				"SLOW_API_KEY="+slow)
+			out, err := c.CombinedOutput()
+			var exit *exec.ExitError
+			switch {
+			case errors.Is(err, exec.ErrNotFound), errors.As(err, &exit) && exit.ExitCode() == 77:
+				t.Skipf("what %s uses is not installed", script)
+			case err != nil || !strings.HasSuffix(string(out), "ok\n"):
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+"""openai-python against a gateway, as its quick-start has it. OPENAI_BASE_URL and OPENAI_API_KEY are all it knows."""
+import os
+import sys
+
+try:
+    import openai
+except ImportError:
+    sys.exit(77)
+
+client = openai.OpenAI()
+ask = [{"role": "user", "content": "What is a souk?"}]
+
+answer = client.chat.completions.create(model="auto", messages=ask, max_tokens=20)
+assert answer.choices[0].message.content and answer.usage.completion_tokens == 20, answer
+assert answer.model_extra["souk"]["receipt"], answer
+
+text, last = "", None
+for event in client.chat.completions.create(model="auto", messages=ask, max_tokens=20, stream=True):
+    text += event.choices[0].delta.content or ""
+    last = event
+assert text and last.choices[0].finish_reason == "length", last
+
+events = list(client.chat.completions.create(model="auto", messages=ask, max_tokens=20, stream=True,
+                                             stream_options={"include_usage": True}))
+assert events[-1].usage.completion_tokens == 20 and not events[-1].choices, events[-1]
+
+tools = [{"type": "function", "function": {"name": "weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}}}}]
+for stream in (False, True):
+    if stream:
+        with client.chat.completions.stream(model="auto", messages=ask, tools=tools) as s:
+            message = s.get_final_completion().choices[0]
+    else:
+        message = client.chat.completions.create(model="auto", messages=ask, tools=tools).choices[0]
+    call = message.message.tool_calls[0]
+    assert call.function.name == "weather" and call.function.arguments == '{"city": "Oslo"}', message
+    assert message.finish_reason == "tool_calls", message
+
+several = client.chat.completions.create(model="auto", messages=ask, max_tokens=5, n=3)
+assert [c.index for c in several.choices] == [0, 1, 2], several
+assert client.completions.create(model="auto", prompt="Once", max_tokens=5).choices[0].text
+assert "auto" in [m.id for m in client.models.list()]
+
+try:
+    client.chat.completions.create(model="nothing", messages=ask)
+    raise AssertionError("a model that nobody sells")
+except openai.NotFoundError as e:
+    assert e.code == "model_not_found", e
+try:
+    openai.OpenAI(api_key="sk-wrong").models.list()
+    raise AssertionError("a wrong key")
+except openai.AuthenticationError as e:
+    assert e.code == "invalid_api_key", e
+
+# This key may ask once a second: the client is told when to ask again, and does.
+slow = openai.OpenAI(api_key=os.environ["SLOW_API_KEY"], max_retries=4)
+for _ in range(3):
+    assert slow.chat.completions.create(model="auto", messages=ask, max_tokens=5).choices
+print("ok")
