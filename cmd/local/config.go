@@ -180,7 +180,7 @@ func (c Config) Validate() error {
 			"client's money. Listen on 127.0.0.1 and reach it from elsewhere by an SSH tunnel", err)
 	}
 	if c.HTTP != "" {
-		if err := CheckLoopback(c.HTTP); err != nil {
+		if err := daemon.CheckLoopback(c.HTTP); err != nil {
 			bad("http: %w", err)
 		}
 	}
