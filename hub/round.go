@@ -248,7 +248,7 @@ func (n *Node) assemble() market.Round {
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
-	if r.Rule.Pricing != market.PricingPosted { // where nothing that could matter is pruned, and nobody says so
+	if r.Rule.Pricing != market.PricingPosted { // whose rounds say nothing of what was pruned
 		r.Pruned.Edges += s.spared
 	}
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
