@@ -54,7 +54,7 @@ const (
 	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
 	// (market.MaxWorth).
 	maxSeats = 4000
-	// maxPairs bounds the pairs that a round weighs, 70 MB: of 2,048 tasks that wait all meet 256 free agents.
+	// maxPairs bounds the pairs that a round weighs, 70 MB: 2,048 tasks that wait all meet 256 free agents.
 	// Where there are more agents, the latest to come wait until these are placed.
 	maxPairs = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
@@ -194,8 +194,8 @@ func (n *Node) assemble() market.Round {
 	s := &n.round
 	last, prev := n.book.LastRound()
 	w := &s.whole
-	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(), Fee: n.cfg.Fee,
-		Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
+	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
+		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
 	s.parts = s.parts[:0]
