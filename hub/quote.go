@@ -50,7 +50,8 @@ func (n *Node) quote(t *task, a *agent, running int, held held) quote {
 	return q
 }
 
-// held is how many tokens a prompt is expected to have on an agent, and how many of them it is believed to hold.
+// held is how many tokens a prompt is expected to have on an agent, and how many of them it is believed to
+// hold.
 type held struct{ tokens, cached int }
 
 func (a *agent) expect(t *task) (h held) {

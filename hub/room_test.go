@@ -65,9 +65,8 @@ func TestAFullRoomIsShared(t *testing.T) {
 	if h.n.Reserved("c0") != each*places/2 || h.n.Reserved("c1") != each*places/2 || h.n.waiting != places {
 		t.Errorf("%s and %s are reserved for %d that wait", h.n.Reserved("c0"), h.n.Reserved("c1"), h.n.waiting)
 	}
-	for i := range 4 { // of both, always who came last of them
-		if got := h.comes("c2", fmt.Sprint("t", i)); !slices.Equal(got,
-			[]string{fmt.Sprintf("%s no_room", []string{"c1/t1023", "c0/t1023", "c1/t1022", "c0/t1022"}[i])}) {
+	for i, want := range []string{"c1/t1023", "c0/t1023", "c1/t1022", "c0/t1022"} { // who came last of both
+		if got := h.comes("c2", fmt.Sprint("t", i)); !slices.Equal(got, []string{want + " no_room"}) {
 			t.Fatalf("task %d of a third: %v", i, got)
 		}
 	}
@@ -116,7 +115,8 @@ func TestWhoCannotPayTakesNobodysPlace(t *testing.T) {
 		t.Fatal(got)
 	}
 	h.silent = true
-	if got := h.comes("c1", "late"); len(got) > 0 || h.n.waiting != 4 || h.n.known[taskKey{"c0", "t3"}] == nil {
+	if got := h.comes("c1", "late"); len(got) > 0 || h.n.waiting != 4 ||
+		h.n.known[taskKey{"c0", "t3"}] == nil {
 		t.Fatalf("%v; %d wait", got, h.n.waiting)
 	}
 	h.silent = false

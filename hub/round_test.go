@@ -132,7 +132,8 @@ func TestWhatARoundMeansToThoseItLeaves(t *testing.T) {
 			if gain[task] {
 				want = outbid
 			}
-			if task.fate != want || (task.rounds > 0) != (want == outbid) || (task.dear > 0) != (want == dear) {
+			if task.fate != want || (task.rounds > 0) != (want == outbid) ||
+				(task.dear > 0) != (want == dear) {
 				t.Fatalf("round %d: to %s it meant %d, want %d; it lost %d rounds, and %d were too dear", n,
 					task.id, task.fate, want, task.rounds, task.dear)
 			}
@@ -208,8 +209,8 @@ func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
 		}
 	})
 	say := func(slots int, price market.Price) {
-		h.must(h.step(&bus.Summary{Agent: "a-2", Boot: 1, Seq: h.n.lookup("a-2").seq + 1, State: bus.StateReady,
-			Slots: slots, Price: price}))
+		h.must(h.step(&bus.Summary{Agent: "a-2", Boot: 1, Seq: h.n.lookup("a-2").seq + 1,
+			State: bus.StateReady, Slots: slots, Price: price}))
 	}
 	made("the agent says what it said", 0, 0, func() { say(20, card(1, 1, 4)) })
 	made("others come and go, one by one", 10, 1, func() {
@@ -245,7 +246,8 @@ func TestARecordDoesNotGrowWithTheFleet(t *testing.T) {
 			before := len(h.frames)
 			for i := range 64 {
 				h.now = h.now.Add(time.Millisecond)
-				h.must(h.step(h.task("ann", fmt.Sprint("t", i), func(m *bus.Task) { m.Session = fmt.Sprint("s", i%16) })))
+				h.must(h.step(h.task("ann", fmt.Sprint("t", i),
+					func(m *bus.Task) { m.Session = fmt.Sprint("s", i%16) })))
 				d := h.dispatched[0]
 				h.dispatched = nil
 				served[h.agentOf(d)] = true
