@@ -230,7 +230,7 @@ func (r *Run) End(a Answer, err error) Ending {
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {
 		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, c.Usage, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
-		res.Toll, res.Fee, res.Congestion = d.Toll, d.Fee, d.Congestion
+		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd
 	}
 	if res.Code == "" {
 		res.Code = c.Code

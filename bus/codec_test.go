@@ -39,6 +39,7 @@ func full() []Message {
 		Stop: []byte(`"x"`), Chunks: 4,
 		Usage: usage, Billed: &usage, Unmetered: true, TTFTUS: 1, ITLUS: 2, Cost: 4, Premium: -5,
 		SlotPrice: 6, Toll: -7, Congestion: -1, Fee: 8,
+		Crowd:   &market.Toll{Load: -1, Age: -2, Beside: -3},
 		Receipt: &Receipt{ID: "j/1/0", Journal: "j", Round: 1, Epoch: 2, Earlier: []string{"j/0/0"}},
 	}
 	return []Message{
@@ -49,6 +50,7 @@ func full() []Message {
 		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0",
 			Tier: 1, Task: task, Model: "llama", MaxTokens: 64,
 			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered",
+			Crowd:  &market.Toll{Load: -1, Age: -2, Beside: -3},
 			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, Whole: 70,
 			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41, Secret: 1 << 62,
 			PromptMost: 990, Cached: 64, FirstMS: 2500},

@@ -172,8 +172,10 @@ type Dispatch struct {
 
 	// of the agent, as registered: a later start of it refuses what was meant for an earlier one
 	Boot int64 `msgpack:"boot,omitempty"`
-	// the tier's part of Toll; what is left of it beside Fee is the regime's
+	// the tier's part of Toll; what is left of it beside Crowd and Fee is the regime's
 	Congestion market.Credits `msgpack:"congestion,omitempty"`
+	// what else of Toll is for those who wait and run; nil: nothing
+	Crowd *market.Toll `msgpack:"crowd,omitempty"`
 	// of the hub's claim, see [Claim]; 0: the hub knows of none
 	Fence int64 `msgpack:"fence,omitempty"`
 
@@ -273,15 +275,23 @@ type Result struct {
 	Fee       market.Credits `json:"fee" msgpack:"fee"`
 	Receipt   *Receipt       `json:"receipt,omitempty" msgpack:"receipt,omitempty"`
 
-	// the tier's charge, part of Toll; what is left of it beside Fee is the regime's
+	// the tier's charge, part of Toll; what is left of it beside Crowd and Fee is the regime's
 	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty"`
+	// what else of Toll is for those who wait and run; nil: nothing
+	Crowd *market.Toll `json:"crowd,omitempty" msgpack:"crowd,omitempty"`
 }
 
 // Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
 func (r Result) Paid() market.Credits { return r.Cost + r.Premium }
 
 // Regime is the regime's part of Toll, at most 0.
-func (r Result) Regime() market.Credits { return r.Toll - r.Congestion + r.Fee }
+func (r Result) Regime() market.Credits {
+	rest := r.Toll - r.Congestion + r.Fee
+	if c := r.Crowd; c != nil {
+		rest -= c.Load + c.Age + c.Beside
+	}
+	return rest
+}
 
 // Completion outcomes.
 const (

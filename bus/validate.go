@@ -108,10 +108,19 @@ func (p *problems) credits(f string, c market.Credits) { p.amount(f, c, 0) }
 // signed takes amounts below zero as well: tolls.
 func (p *problems) signed(f string, c market.Credits) { p.amount(f, c, -market.MaxCredits) }
 
-// congestion is a tier's charge: a toll, so never above zero.
-func (p *problems) congestion(c market.Credits) {
-	if c > 0 || c < -market.MaxCredits {
-		p.add("congestion: %s credits is not within %s and 0", c, -market.MaxCredits)
+// tolls are the parts of a toll that are told apart, never above zero.
+func (p *problems) tolls(congestion market.Credits, crowd *market.Toll) {
+	if crowd == nil {
+		crowd = &market.Toll{}
+	}
+	for _, part := range []struct {
+		name string
+		toll market.Credits
+	}{{"congestion", congestion}, {"crowd.load", crowd.Load}, {"crowd.age", crowd.Age},
+		{"crowd.beside", crowd.Beside}} {
+		if c := part.toll; c > 0 || c < -market.MaxCredits {
+			p.add("%s: %s credits is not within %s and 0", part.name, c, -market.MaxCredits)
+		}
 	}
 }
 
@@ -315,7 +324,7 @@ func (d *Dispatch) Validate() error {
 	p.signed("premium", d.Premium)
 	p.signed("slot_price", d.SlotPrice)
 	p.signed("toll", d.Toll)
-	p.congestion(d.Congestion)
+	p.tolls(d.Congestion, d.Crowd)
 	p.credits("fee", d.Fee)
 	p.oneOf("settle", d.Settle, "", "metered", "quoted")
 	p.credits("quoted", d.Quoted)
@@ -423,7 +432,7 @@ func (r *Result) Validate() error {
 	p.signed("premium", r.Premium)
 	p.signed("slot_price", r.SlotPrice)
 	p.signed("toll", r.Toll)
-	p.congestion(r.Congestion)
+	p.tolls(r.Congestion, r.Crowd)
 	p.credits("fee", r.Fee)
 	if r.Receipt != nil {
 		p.name("receipt.id", r.Receipt.ID, MaxName)

@@ -30,6 +30,7 @@ type hold struct {
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0
+	crowd      *market.Toll   // the crowd's; nil: none
 
 	award     market.Award
 	state     holdState

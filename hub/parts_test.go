@@ -1,52 +1,99 @@
 package hub
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
-
-	"souk/market"
+	"time"
 )
 
-// The record of a crowded round says what of each toll is for the line, for age and for load; what is left is
-// the regime's, which is idle here. Explain shows them where somebody is served.
-func TestTheRecordSaysWhatTollsAreFor(t *testing.T) {
-	var line, age, load, shown int
-	for seed := range uint64(60) {
-		h := crowdedHouse(t, seed)
-		r, o := h.weigh(everybody)
-		for i, p := range r.Parts {
-			if sum := p.Sum(); sum != r.Edges[i].Toll {
-				t.Fatalf("seed %d: a toll of %s, for %+v", seed, r.Edges[i].Toll, p)
-			}
-			line, age, load = line+charged(p.Line), age+charged(p.Age), load+charged(p.Load)
-		}
-		if len(r.Parts) == 0 {
-			for _, e := range r.Edges {
-				if e.Toll != 0 {
-					t.Fatalf("seed %d: nothing says what the toll %s is for", seed, e.Toll)
-				}
-			}
-		}
-		if len(o.Awards) == 0 {
-			continue
-		}
-		x, err := market.Explain(r, o)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		if strings.Contains(x.String(), " line toll ") || strings.Contains(x.String(), " load toll ") {
-			shown++
-		}
+// alarm is an owner of a timer that says when it rang.
+type alarm struct {
+	timer
+	name int
+	rang *[]int
+}
+
+func (a *alarm) due(*Node) { *a.rang = append(*a.rang, a.name) }
+
+// Timers against a sorted list, under random setting, moving and clearing.
+func TestTimers(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var ts timers
+	var rang []int
+	all := make([]*alarm, 50)
+	want := map[int]time.Time{}
+	for i := range all {
+		all[i] = &alarm{name: i, rang: &rang}
+		all[i].owner = all[i]
 	}
-	if line == 0 || age == 0 || load == 0 || shown == 0 {
-		t.Errorf("tolls for %d lines, %d ages, %d loads; %d rounds show some: the test sees nothing", line, age,
-			load, shown)
+	for now := 0; now < 2000; now++ {
+		a := all[r.IntN(len(all))]
+		if r.IntN(5) == 0 {
+			ts.set(&a.timer, time.Time{})
+			delete(want, a.name)
+		} else {
+			at := start.Add(time.Duration(now+r.IntN(100)) * time.Millisecond)
+			ts.set(&a.timer, at)
+			want[a.name] = at
+		}
+		first := time.Time{}
+		for _, at := range want {
+			first = earlier(first, at)
+		}
+		if !ts.next().Equal(first) {
+			t.Fatalf("step %d: next at %v, want %v", now, ts.next(), first)
+		}
+		rang = rang[:0]
+		clock := start.Add(time.Duration(now) * time.Millisecond)
+		for tm := ts.pop(clock); tm != nil; tm = ts.pop(clock) {
+			tm.owner.due(nil)
+		}
+		for name, at := range want {
+			if !at.After(clock) != slices.Contains(rang, name) {
+				t.Fatalf("step %d: %v rang, %d is set for %v", now, rang, name, at.Sub(start))
+			}
+		}
+		for _, name := range rang {
+			delete(want, name)
+		}
 	}
 }
 
-func charged(c market.Credits) int {
-	if c < 0 {
-		return 1
+func TestRecentForgetsTheOldest(t *testing.T) {
+	r := newRecent[int, string](3)
+	for i, v := range []string{"a", "b", "c", "d"} {
+		r.put(i, v)
 	}
-	return 0
+	r.put(2, "C")
+	r.put(9, "e")
+	for k, want := range map[int]string{0: "", 1: "", 2: "C", 3: "d", 9: "e"} {
+		if got, ok := r.get(k); got != want || ok != (want != "") {
+			t.Errorf("%d: %q, want %q", k, got, want)
+		}
+	}
+	if len(r.m) != 3 || len(r.ring) != 3 {
+		t.Errorf("%d entries, %d keys", len(r.m), len(r.ring))
+	}
+}
+
+func TestConfig(t *testing.T) {
+	if err := testConfig().Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := Default().Validate(); err == nil {
+		t.Error("a hub without names")
+	}
+	c := testConfig()
+	c.Journal, c.MaxOpen, c.Deadline, c.Batch.MaxBatch, c.Settle = "treasury", 0, 2*c.MaxDeadline, 0, "barter"
+	c.MaxAgents = maxSeats + 1 // a round of theirs with one task of market.MaxWorth would not be cleared
+	err := c.Validate()
+	for _, field := range []string{"journal", "max_open", "max_agents", "deadline", "max_batch", "settle"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
 }

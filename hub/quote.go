@@ -146,7 +146,7 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 		Round: h.rec.Round, Hold: h.id,
 		Boot: h.rec.Boot, Fence: h.agent.reg.Fence, Tier: aw.Tier, Task: *t.msg, Model: h.rec.Model,
 		MaxTokens: h.rec.MaxTokens, Price: h.rec.Price,
-		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Fee: h.rec.Fee,
+		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Crowd: h.crowd, Fee: h.rec.Fee,
 		Settle: h.rec.Settle,
 		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium,
 		TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),

@@ -29,7 +29,8 @@ type scratch struct {
 	scale market.Credits
 	most  []float64 // of tasks, the largest of their draws
 
-	whole   market.Round // of all that wait, by arrival, before pruning
+	whole   market.Round  // of all that wait, by arrival, before pruning
+	parts   []market.Toll // of the tolls of its edges
 	tiers   []market.Tier
 	edged   []*task // its tasks
 	sellers []*agent
@@ -45,8 +46,8 @@ type pair struct {
 	ttft        time.Duration
 	value, cost market.Credits
 	saved       market.Credits // by what the agent holds
-	toll        market.Credits
-	parts       market.Toll // of the toll, what is not the regime's
+	toll        market.Credits // all of it
+	parts       market.Toll    // of it, the crowd's
 }
 
 const (
@@ -194,10 +195,10 @@ func (n *Node) assemble() market.Round {
 	last, prev := n.book.LastRound()
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
-		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0],
-		Parts: w.Parts[:0]}
+		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
 	s.place = append(s.place[:0], make([]int, len(s.agents))...)
+	s.parts = s.parts[:0]
 	before := int32(-1)
 	for i := range s.pairs {
 		p := &s.pairs[i]
@@ -215,7 +216,7 @@ func (n *Node) assemble() market.Round {
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
-		w.Parts = append(w.Parts, p.parts)
+		s.parts = append(s.parts, p.parts)
 		s.place[p.agent] = 1
 	}
 	most := 0
@@ -237,6 +238,9 @@ func (n *Node) assemble() market.Round {
 		w.Edges[i].Agent = s.place[w.Edges[i].Agent]
 	}
 	w.Sellers = n.sellers(s.sellers)
+	if slices.ContainsFunc(s.parts, func(p market.Toll) bool { return p != market.Toll{} }) {
+		w.Parts = s.parts
+	}
 	return n.prune(*w)
 }
 
@@ -244,7 +248,9 @@ func (n *Node) assemble() market.Round {
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
-	r.Pruned.Edges += s.spared
+	if r.Rule.Pricing != market.PricingPosted { // where nothing that could matter is pruned, and nobody says so
+		r.Pruned.Edges += s.spared
+	}
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
 	r.Sort()
 	s.left = s.left[:0]
@@ -268,11 +274,12 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		for r.Tasks[i].ID != aw.Task {
 			i++
 		}
-		k, _ := slices.BinarySearchFunc(r.Agents, aw.Agent,
-			func(x market.Supply, id market.AgentID) int { return cmp.Compare(x.Agent, id) })
 		t, a := s.left[i], n.lookup(string(aw.Agent))
 		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
-		h.congestion = r.Agents[k].Tiers[aw.Tier].Toll
+		var parts market.Toll
+		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
+			h.crowd = &parts
+		}
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
 	}

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/ledger"
 	"souk/market"
 )
 
 // seeding is a house where a-1 had dialogues that begin alike, as a-2 had none of, and the next of them goes to
-// a-1. It returns what was dispatched then.
-func seeding(t *testing.T, change func(*Config), terms ...func(*bus.Task)) (*house, []bus.Dispatch) {
+// a-1. It returns what was dispatched then. The treasury may be slow from then on.
+func seeding(t *testing.T, slow bool, change func(*Config), terms ...func(*bus.Task)) (*house, []bus.Dispatch) {
 	t.Helper()
 	h := newHouse(t, func(c *Config) {
 		c.Seed.Client, c.Fee = "seeds", 10
@@ -33,7 +34,7 @@ func seeding(t *testing.T, change func(*Config), terms ...func(*bus.Task)) (*hou
 		h.pass(100 * time.Millisecond)
 	}
 	h.join("a-2", "llama", 4, 0.8, card(100, 10, 100))
-	h.dispatched = nil
+	h.dispatched, h.silent = nil, slow
 	h.must(h.step(dialogue(6)))
 	return h, h.dispatched
 }
@@ -42,7 +43,7 @@ func seeding(t *testing.T, change func(*Config), terms ...func(*bus.Task)) (*hou
 // own for one token, in a round that is its alone: a client that was set up for that pays cost and fee, and
 // nobody else pays more.
 func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
-	h, ds := seeding(t, nil)
+	h, ds := seeding(t, false, nil)
 	if len(ds) != 2 || ds[0].Task.Client != "ann" || h.n.holds[ds[0].Hold].agent.id != "a-1" {
 		t.Fatalf("dispatched: %+v", ds)
 	}
@@ -58,26 +59,30 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 	h.serve(ds[0], market.Usage{Prompt: 1600, Cached: 1504, Output: 20})
 	h.serve(d, market.Usage{Prompt: 1600, Output: 1})
 	a := h.n.lookup("a-2")
-	next := &task{msg: &bus.Task{Prompt: ds[0].Task.Prompt}}
+	m := ds[0].Task
+	next := &task{msg: &m, deadline: h.now.Add(time.Minute),
+		terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
 	if got := a.expect(next).cached; got < 1400 {
 		t.Errorf("%d tokens are believed to be at a-2", got)
 	}
 	if h.prepaid["ann"] != before || len(h.faults) > 0 {
 		t.Errorf("ann has %v, had %v; faults: %v", h.prepaid["ann"], before, h.faults)
 	}
-	if out := a.predictor.Forecast(h.n.quoted(next2(h, ds[0]), a, 0).features).Output; out < 10 {
+	if out := h.n.quoted(next, a, 0).forecast.Output; out < 10 {
 		t.Errorf("%d tokens are expected of an answer: one token that was asked for teaches no length", out)
 	}
 	h.pass(2 * time.Second)
 	if len(h.dispatched) != 2 {
 		t.Errorf("seeded again: %+v", h.dispatched[2:])
 	}
-}
-
-func next2(h *house, d bus.Dispatch) *task {
-	m := d.Task
-	return &task{msg: &m, deadline: h.now.Add(time.Minute),
-		terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
+	audit := ledger.NewAudit("hub-math", ledger.MaxLevel)
+	for i := range h.frames {
+		f := &h.frames[i]
+		audit.Frame(f.Seq, f.Epoch, ledger.AppendFrame(nil, f))
+	}
+	if report := audit.Finish(); len(report.Findings) > 0 || report.Rounds != 8 {
+		t.Errorf("the audit of %d rounds: %v", report.Rounds, report.Findings)
+	}
 }
 
 // Nothing is seeded where nobody was set up to pay or has the money, where it costs more than it saves, or while
@@ -98,13 +103,45 @@ func TestWhenNothingIsSeeded(t *testing.T) {
 		if c.terms != nil {
 			terms = append(terms, c.terms)
 		}
-		h, ds := seeding(t, c.change, terms...)
+		h, ds := seeding(t, false, c.change, terms...)
 		if len(ds) != c.want || len(h.faults) > 0 {
 			t.Errorf("%s: %d dispatches, want %d; faults %v", name, len(ds), c.want, h.faults)
 		}
 		if c.want == 2 && (ds[1].Task.Client != "seeds" || ds[1].Premium != 10 ||
 			ds[1].Quoted != card(100, 10, 100).Cost(market.Usage{Prompt: 1600, Output: 1})) {
 			t.Errorf("%s: the seed: %+v", name, ds[1])
+		}
+	}
+}
+
+// A seed whose money comes when its agent is not idle any more, or when somebody waits, goes to nobody, and is
+// in no round.
+func TestNothingIsSeededBesideTasks(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		h, ds := seeding(t, true, nil)
+		seed := h.n.seeds.under
+		if len(ds) != 1 || seed == nil || seed.state != parked {
+			t.Fatalf("%d dispatches; the seed: %+v", len(ds), seed)
+		}
+		a := h.n.lookup("a-2")
+		if waits { // for money is not enough: its slots are taken, as the hub counts them
+			k := &task{key: taskKey{"ann", "w"}, id: "ann/w", msg: h.task("ann", "w"), arrived: h.now,
+				deadline: h.now.Add(time.Minute), terms: seed.terms, only: &agent{}}
+			h.n.known[k.key] = k
+			h.n.openPurse("ann")
+			h.n.enqueue(k)
+		} else {
+			a.holds = append(a.holds, h.n.holds[ds[0].Hold])
+		}
+		rounds := h.n.stats.Rounds
+		for _, f := range h.pending {
+			h.must(h.n.Step(h.now, h.treasury(f)))
+		}
+		h.silent = false
+		h.run()
+		if seed.state != done || h.n.stats.Rounds != rounds || len(h.dispatched) != 1 || len(h.faults) > 0 {
+			t.Errorf("somebody waits %v: the seed is in state %d, %d rounds, %d dispatches, faults %v", waits,
+				seed.state, h.n.stats.Rounds-rounds, len(h.dispatched)-1, h.faults)
 		}
 	}
 }

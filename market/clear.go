@@ -134,7 +134,7 @@ func (ws *workspace) assigned(r *Round, stop func() bool) (Outcome, error) {
 	ws.proof = ws.solver.Witnesses(ws.proof)
 	o := ws.outcome(r, second)
 	if r.Rule.Clarke == ClarkeClient {
-		if err := ws.bills(r, &o, hash, stop); err != nil {
+		if err := ws.bills(r, &o, stop); err != nil {
 			return Outcome{}, err
 		}
 	}

@@ -131,8 +131,12 @@ func (l *layout) without(g *group, p *flow.Problem) {
 	}
 }
 
-// bills prices the clients with several tasks: one more solve for each.
-func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uint64, stop func() bool) error {
+// repairs is how many slots of one client are given to others at most; beyond, the round is solved anew.
+const repairs = 32
+
+// bills prices the clients with several tasks: what the others would have without it comes of their slots by
+// handing its own on.
+func (ws *workspace) bills(r *Round, o *Outcome, stop func() bool) error {
 	if len(o.Prices) == 0 {
 		return nil // nobody owes anything for a slot
 	}
@@ -141,17 +145,14 @@ func (ws *workspace) bills(r *Round, o *Outcome, hash func(task, seat int32) uin
 	for _, g := range r.groups(o.Awards) {
 		p, s := &ws.less, &ws.again
 		l.without(&g, p)
-		if err := s.Solve(p, stop); err != nil {
+		if len(g.awards) <= repairs {
+			s.Without(&ws.solver, p, g.tasks)
+		} else if err := s.Solve(p, stop); err != nil {
 			return err
 		}
-		s.Settle(p, hash)
 		proof := ClientProof{Client: g.client}
-		var welfare Credits
+		welfare := Credits(s.Welfare())
 		for t, a := range s.Match {
-			if a >= 0 {
-				i, _ := slices.BinarySearch(p.Seat[p.Off[t]:p.Off[t+1]], a)
-				welfare += Credits(p.Weight[int(p.Off[t])+i])
-			}
 			if a != ws.solver.Match[t] && !slices.Contains(g.tasks, int32(t)) {
 				at := seat{-1, 0}
 				if a >= 0 {

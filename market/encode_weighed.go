@@ -149,7 +149,7 @@ func (r *Round) appendWeighed(b []byte) []byte {
 	}
 	b = appendCount(b, len(r.Parts))
 	for _, t := range r.Parts {
-		for _, part := range [3]Credits{t.Line, t.Age, t.Load} {
+		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
 			b = binary.AppendVarint(b, int64(part))
 		}
 	}
@@ -256,7 +256,7 @@ func (d *decoder) weighed(r *Round) {
 	r.Edges, r.Others = d.edges(), d.edges()
 	r.Pruned = Pruned{Tasks: d.int(), Edges: d.int(), Waiting: d.int(), Beyond: d.int()}
 	r.Parts = decodeList(d, 3,
-		func() Toll { return Toll{Line: d.credits(), Age: d.credits(), Load: d.credits()} })
+		func() Toll { return Toll{Load: d.credits(), Age: d.credits(), Beside: d.credits()} })
 	if head&headMore != 0 {
 		d.more(r)
 	}

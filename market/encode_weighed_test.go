@@ -35,7 +35,7 @@ func weighedRound(rng *rand.Rand, n int) Round {
 	case 4:
 		r.Bundles = []Bundle{{[]int{0}}}
 	case 5:
-		r.Parts = append(r.Parts, Toll{Line: math.MinInt64, Age: 3})
+		r.Parts = append(r.Parts, Toll{Load: math.MinInt64, Age: 3})
 		r.Others = append(r.Others, Edge{Task: -3, Agent: math.MaxInt, Value: math.MinInt64})
 	}
 	return r
@@ -193,8 +193,8 @@ func TestBadWaits(t *testing.T) {
 		"pruned: a count of -1":                   func(r *Round, w *Wait) { r.Pruned.Waiting = -1 },
 		"1 tasks and 0 edges pruned under posted": nil,
 		"what 2 tolls are for, of 1 edges":        func(r *Round, w *Wait) { r.Parts = make([]Toll, 2) },
-		"a part of its toll is 0.000000001":       func(r *Round, w *Wait) { r.Parts = []Toll{{Load: 1}} },
-		"parts of its toll are -0.000000002":      func(r *Round, w *Wait) { r.Parts = []Toll{{Line: -1, Age: -1}} },
+		"a part of its toll is 0.000000001":       func(r *Round, w *Wait) { r.Parts = []Toll{{Beside: 1}} },
+		"parts of its toll are -0.000000002":      func(r *Round, w *Wait) { r.Parts = []Toll{{Load: -1, Age: -1}} },
 	} {
 		r, w := good()
 		if spoil == nil {

@@ -357,7 +357,7 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 		for _, part := range []struct {
 			name string
 			toll Credits
-		}{{"line", t.Parts.Line}, {"age", t.Parts.Age}, {"load", t.Parts.Load}} {
+		}{{"load", t.Parts.Load}, {"age", t.Parts.Age}, {"beside", t.Parts.Beside}} {
 			if part.toll < 0 {
 				fmt.Fprintf(b, " + %s toll %s", part.name, -part.toll)
 			}

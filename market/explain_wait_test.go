@@ -13,7 +13,7 @@ func TestExplanationOfACrowdedRound(t *testing.T) {
 		Tasks:  []Task{{ID: "p/1", Client: "p"}, {ID: "q/1", Client: "q"}, {ID: "s/1", Client: "s"}},
 		Agents: []Supply{{"general-1", []Tier{{1, 0}}}, {"general-2", []Tier{{1, -2}}}},
 		Edges:  []Edge{{0, 0, 90, 10, -5}, {1, 0, 60, 10, 0}, {2, 0, 5, 10, 0}, {2, 1, 18, 10, 0}},
-		Parts:  []Toll{{Line: -2, Age: -1, Load: -1}, {}, {}, {}}}
+		Parts:  []Toll{{Load: -2, Age: -1, Beside: -1}, {}, {}, {}}}
 	r.Tasks[0].Wait = &Wait{Agent: "general-3", Time: 40_300_000, Value: 30, Cost: 10, Share: FullShare}
 	r.Tasks[1].Wait = &Wait{Agent: "general-3", Time: 40_300_000, Value: 80, Cost: 5, Toll: -1, Charge: -2,
 		Price: 3, Round: 17, Share: 500_000}
@@ -34,8 +34,8 @@ func TestExplanationOfACrowdedRound(t *testing.T) {
 		"weighed beside these: 0 tasks outbid wherever they could have gone, 0 that rather wait, 0 that came " +
 			"after the round was full; 1 edges that could not matter",
 		"begins here rather than wait for general-3, first token in 40ms, which would be worth 0.000000019 to it",
-		"+ congestion charge 0 + regime toll 0.000000001 + line toll 0.000000002 + age toll 0.000000001 + " +
-			"load toll 0.000000001 + fee 0.000000001",
+		"+ congestion charge 0 + regime toll 0.000000001 + load toll 0.000000002 + age toll 0.000000001 + " +
+			"beside toll 0.000000001 + fee 0.000000001",
 		"q/1: left out, pays nothing\n  waits for general-3, first token in 40ms, worth 0.000000034 to it, " +
 			"rather than begin at general-1, worth ",
 		"value 0.00000008 - cost 0.000000005 - fee 0.000000001 - toll 0.000000001 - congestion charge " +

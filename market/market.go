@@ -120,9 +120,12 @@ type Round struct {
 // Toll is what an edge is charged for beside the regime's toll, each <= 0: parts of [Edge.Toll], which has
 // the rest from the regime. They say what a toll is for and change no outcome.
 type Toll struct {
-	Line Credits `json:"line"` // seconds of service that another agent would not need, while others wait
-	Age  Credits `json:"age"`  // going before those who have waited longer for the agent
-	Load Credits `json:"load"` // what it does to those who run there
+	// seconds of service that another agent would not need, while others wait
+	Load Credits `json:"load" msgpack:"load"`
+	// going before those who have waited longer for the agent
+	Age Credits `json:"age" msgpack:"age"`
+	// what it does to those who run there
+	Beside Credits `json:"beside" msgpack:"beside"`
 }
 
 // Pruned counts what was weighed with a round and is not in it.
@@ -134,7 +137,7 @@ type Pruned struct {
 }
 
 // Sum is what of an edge's toll is not the regime's.
-func (t Toll) Sum() Credits { return t.Line + t.Age + t.Load }
+func (t Toll) Sum() Credits { return t.Load + t.Age + t.Beside }
 
 // Award is a task given a slot. Toll is all of it: congestion charge, regime's toll and minus the
 // fee. Premium is SlotPrice - Toll under the rule clarke: task. Under clarke: client it is the share of the

@@ -46,7 +46,7 @@ func crowdRound(rng *rand.Rand, n int) Round {
 	if n%4 == 0 && slices.ContainsFunc(r.Edges, func(e Edge) bool { return e.Toll < 0 }) {
 		for _, e := range r.Edges {
 			line := -Credits(rng.Int64N(1 - int64(e.Toll)))
-			r.Parts = append(r.Parts, Toll{Line: line, Load: e.Toll - line})
+			r.Parts = append(r.Parts, Toll{Load: line, Beside: e.Toll - line})
 		}
 	}
 	r.Sort()

@@ -204,7 +204,7 @@ func (r *Round) validateRest() error {
 		return fmt.Errorf("what %d tolls are for, of %d edges", len(r.Parts), len(r.Edges))
 	}
 	for i, t := range r.Parts {
-		for _, part := range [3]Credits{t.Line, t.Age, t.Load} {
+		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
 			if part > 0 || part < -MaxCredits {
 				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part, -MaxCredits)
 			}

@@ -96,7 +96,7 @@ func TestTolls(t *testing.T) {
 	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Fee: 1,
 		Tasks:  []Task{{ID: "p", Client: "c"}, {ID: "q", Client: "d"}},
 		Agents: []Supply{{"a", []Tier{{1, 0}, {1, -3}}}},
-		Edges:  []Edge{{0, 0, 20, 2, 0}, {1, 0, 30, 2, -9}}, Parts: []Toll{{}, {Line: -1, Load: -3}}}
+		Edges:  []Edge{{0, 0, 20, 2, 0}, {1, 0, 30, 2, -9}}, Parts: []Toll{{}, {Load: -1, Beside: -3}}}
 	o, err := Clear(r)
 	if err != nil || len(o.Awards) != 2 {
 		t.Fatalf("%+v, %v", o, err)
@@ -105,7 +105,7 @@ func TestTolls(t *testing.T) {
 		congestion, regime, parts, fee := r.Tolls(o.Awards[i])
 		if want[0] = r.Agents[0].Tiers[o.Awards[i].Tier].Toll; congestion != want[0] || regime != want[1] ||
 			fee != -1 || parts != r.Parts[i] ||
-			congestion+regime+parts.Line+parts.Age+parts.Load+fee != o.Awards[i].Toll {
+			congestion+regime+parts.Load+parts.Age+parts.Beside+fee != o.Awards[i].Toll {
 			t.Errorf("%+v: congestion %d, regime %d, parts %v, fee %d", o.Awards[i], congestion, regime, parts,
 				fee)
 		}

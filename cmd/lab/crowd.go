@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/cmd/internal/console"
+	"souk/integration/replay/clock"
 	"souk/integration/replay/virtual"
 )
 
@@ -19,7 +20,8 @@ func crowdCommand() *cobra.Command {
 	o := virtual.CrowdOptions{Traces: virtual.TraceNames(), Engines: 8,
 		Rules: append(virtual.RuleNames(), virtual.MarketName)}
 	seeds := []uint{5}
-	var jsonFile string
+	var jsonFile, page string
+	var real bool
 	var list strings.Builder
 	for _, t := range virtual.Traces {
 		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, t.About)
@@ -29,7 +31,7 @@ func crowdCommand() *cobra.Command {
 		fmt.Fprintf(&list, "  %-23s %s\n", r.Name, r.About)
 	}
 	c := &cobra.Command{
-		Use:   "crowd",
+		Use:   "crowd [--page FILE [TABLE]...]",
 		Short: "Compare the market with published rules for sharing engines, in virtual time",
 		Long: `Plays recorded dialogues on simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured;
 8 slots each), turn by turn, once with every rule in front and once with the market: the real hub and agents,
@@ -42,16 +44,30 @@ Traces, for eight engines; others have callers in proportion:
   market:named            where callers tell it the names of their sessions
 
 ` + virtual.Legend,
-		Example: "  lab crowd --traces crowd --rules two-block,market\n" +
+		Example: "  lab crowd --page integration/results/crowd.md\n" +
+			"  lab crowd --traces crowd --rules two-block,market\n" +
 			"  lab crowd --rules market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
 			"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --traces crowd",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: func(_ *cobra.Command, tables []string) error {
+			if page == "" && len(tables) > 0 {
+				return fmt.Errorf("%q: tables are named where --page is given", tables)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, tables []string) error {
+			if page != "" {
+				return writePage(c.Context(), page, tables)
+			}
 			if slices.Contains(seeds, 0) || len(seeds) == 0 || o.Engines < 1 || o.Tasks < 1 {
 				return fmt.Errorf("--seeds, --engines and --tasks are at least 1")
 			}
 			if o.Length > 0 {
 				o.Tasks = 0
+			}
+			if real {
+				o.Play = func(s virtual.Setting, rule string, named bool) (virtual.Figures, error) {
+					return clock.Play(c.Context(), s, rule, named)
+				}
 			}
 			if len(seeds) == 1 {
 				n := seeds[0]
@@ -97,6 +113,10 @@ Traces, for eight engines; others have callers in proportion:
 	f.IntVar(&o.Tasks, "tasks", 3000, "tasks of one run")
 	f.DurationVar(&o.Length, "length", 0, "virtual time of one run, instead of --tasks")
 	f.BoolVar(&o.Named, "named", false, "callers tell the market the names of their sessions")
+	f.BoolVar(&real, "real", false, "by the clock: on stand-in engines over HTTP, behind a whole market in "+
+		"this process or a router that follows the rule")
+	f.StringVar(&page, "page", "", "make the tables of this page anew, each by the command that stands "+
+		"before it; those named as arguments, or all")
 	f.StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
 	return c
 }

@@ -244,6 +244,10 @@ func premiumParts(r bus.Result) string {
 	if r.Premium == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (slot price %s, congestion charge %s, regime toll %s, fee %s)", r.SlotPrice,
-		-r.Congestion, -r.Regime(), r.Fee)
+	crowd := ""
+	if c := r.Crowd; c != nil {
+		crowd = fmt.Sprintf("load toll %s, age toll %s, beside toll %s, ", -c.Load, -c.Age, -c.Beside)
+	}
+	return fmt.Sprintf(" (slot price %s, congestion charge %s, regime toll %s, %sfee %s)", r.SlotPrice,
+		-r.Congestion, -r.Regime(), crowd, r.Fee)
 }

@@ -11,8 +11,9 @@ const (
 	// enough observations of an agent to say that it differs from its class, and of the others in a class to
 	// doubt one.
 	enough = 20
-	// doubtful is how many times the forecast, or what part of it, an observation counts as at most.
-	doubtful = 4
+	// absurd is how many times the forecast, or what part of it, an observation counts as at most; doubtful
+	// is how many times what others take, or what part of it, an agent may take that counts for its class.
+	absurd, doubtful = 10, 3
 	// mostRatio bounds the tokens of a prompt by the door's estimate.
 	mostRatio = 8
 )
@@ -71,7 +72,7 @@ func (cs *Classes) Len() int { return len(cs.by) }
 // takes with it what it said. No agent says much about the others:
 //
 //   - an agent that differs counts for itself alone: see differ, and credit for those that differ much;
-//   - where two others have been seen, an observation counts as at most doubtful times the forecast, or its
+//   - where two others have been seen, an observation counts as at most absurd times the forecast, or its
 //     part, and an agent as at most as much as all others together;
 //   - a mean is of what the agents' own means say, each within bounds.
 //
@@ -137,7 +138,7 @@ func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
 		return ttft
 	}
 	forecast = max(forecast, 1) // a forecast of nothing must be able to grow
-	return min(max(ttft, forecast/doubtful), forecast*doubtful)
+	return min(max(ttft, forecast/absurd), forecast*absurd)
 }
 
 // fit makes the class's forecast of what was seen of its members.
@@ -268,22 +269,23 @@ func (c *Class) line(all sums) [3]float64 {
 }
 
 // credit finds whose answers are believed for a first line: those that took, by what the prior expects of
-// such tasks, between doubtful times and such a part of what the median agent took.
+// such tasks, between doubtful times and such a part of what the median agent took, and did not vary more.
 func (c *Class) credit() {
-	taken := func(m *Means) float64 {
+	taken := func(m *Means) (mean, square float64) {
 		s := &m.seen.line
 		expected := float64(ms(c.prior.Base)*s.xx[0][0]) + float64(ms(c.prior.PerToken)*1000*s.xx[0][1]) +
 			float64(ms(c.prior.PerTask)*s.xx[0][2])
 		if expected == 0 {
 			expected = s.xx[0][0]
 		}
-		return s.xy[0] / expected
+		return s.xy[0] / expected, math.Sqrt(s.yy*s.xx[0][0]) / expected
 	}
 	c.own = c.own[:0]
 	for _, m := range c.members {
 		m.differs, m.credible = false, false
 		if m.seen.line.weight() > 0 {
-			c.own = append(c.own, taken(m))
+			mean, _ := taken(m)
+			c.own = append(c.own, mean)
 		}
 	}
 	if len(c.own) == 0 {
@@ -292,8 +294,8 @@ func (c *Class) credit() {
 	median := c.median()
 	for _, m := range c.members {
 		if m.seen.line.weight() > 0 {
-			t := taken(m)
-			m.credible = t >= median/doubtful && t <= median*doubtful
+			mean, square := taken(m)
+			m.credible = mean >= median/doubtful && square <= median*doubtful
 		}
 	}
 }

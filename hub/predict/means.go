@@ -16,7 +16,7 @@ type Prior struct {
 	Slowest  time.Duration `yaml:"slowest_itl"`  // slowest between tokens, until a slower one is seen
 	Share    float64       `yaml:"output_share"` // of max_tokens that an answer uses
 	Weight   float64       `yaml:"weight"`       // tasks that the prior counts as
-	Memory   float64       `yaml:"memory"`       // tasks after which what was seen counts a third
+	Memory   float64       `yaml:"memory"`       // tasks of an agent after which what was seen counts a third
 }
 
 // DefaultPrior is of the size of an 8B to 32B model on one GPU: some 8,000 prompt tokens a second, a few

@@ -34,7 +34,7 @@ type view struct {
 }
 
 func (q *sequence) view() view {
-	return view{q.text[:q.shown], q.tokens, q.events, q.reason, q.state == ended, q.crash}
+	return view{q.text[:q.shown], q.tokens, q.events, q.reason, q.ended, q.crash}
 }
 
 func (s *Server) look(q *sequence) view {
@@ -132,7 +132,7 @@ func (a *answering) tally() (u tally) {
 		u.output += q.output()
 	}
 	last := a.choices[len(a.choices)-n]
-	u.cached = max(0, last.cached)
+	u.cached = max(0, last.run.Cached)
 	u.created = max(0, last.prompt/size*size-u.cached)
 	return u
 }

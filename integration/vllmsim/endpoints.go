@@ -104,7 +104,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
-	ok := s.engine.kv.Reset()
+	ok := s.engine.Cache.Reset()
 	s.mu.Unlock()
 	answer(w, 200, map[string]bool{"success": ok})
 }
@@ -130,8 +130,8 @@ func (s *Server) page() []byte {
 	defer s.mu.Unlock()
 	e := s.engine
 	return render(nil, s.cfg.Model, s.started, &e.stats, gauges{
-		running: len(e.running), waiting: len(e.waiting),
-		kvUsage: float64(e.kv.Used()) / float64(e.kv.Capacity()),
+		running: len(e.Running), waiting: len(e.Waiting),
+		kvUsage: float64(e.Cache.Used()) / float64(e.Cache.Capacity()),
 		blocks:  s.cfg.NumGPUBlocks, block: s.cfg.BlockSize, caching: !s.cfg.NoPrefixCaching,
 	})
 }

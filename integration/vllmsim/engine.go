@@ -6,25 +6,19 @@ import (
 	"time"
 
 	"souk/integration/vllmsim/kv"
+	"souk/integration/vllmsim/sched"
 )
 
-// engine is vLLM's core as a state machine: requests wait first come, first served; each step gives every
-// running request its next token, or part of its prompt, within a budget of tokens; a request that finds no
-// free block pushes out the newest one, which starts again later. It reads no clock: the caller says what
-// time it is, and so decides whether an hour takes an hour. It follows vllm/v1/core/sched/scheduler.py.
+// engine is vLLM's core as a state machine: package sched says what each step computes, and the profile how
+// long that takes. It reads no clock: the caller says what time it is, and so decides whether an hour takes
+// an hour.
 type engine struct {
-	cfg     engineConfig
-	kv      *kv.Cache
-	waiting []*sequence
-	running []*sequence // in the order in which they started
-	random  rand.PCG    // for noise
+	sched.Scheduler[*sequence]
+	profile Profile
+	random  rand.PCG // for noise
 
-	batch  []work    // being computed
 	finish time.Time // when the batch is done; zero if none is being computed
-	prompt int       // prompt tokens in the batch
 	stats  stats
-
-	spare []int32 // scratch for prefix lookups
 }
 
 type engineConfig struct {
@@ -34,61 +28,31 @@ type engineConfig struct {
 	caching    bool
 }
 
-// work is one sequence's share of a step.
-type work struct {
-	seq    *sequence
-	tokens int
-	prompt bool
-}
-
 func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
-	return &engine{cfg: cfg, kv: kv.New(blocks, blockSize), stats: newStats(),
-		random: *rand.NewPCG(seed, 1)}
+	return &engine{profile: cfg.profile, stats: newStats(), random: *rand.NewPCG(seed, 1),
+		Scheduler: sched.Scheduler[*sequence]{Slots: cfg.maxSeqs, Batched: cfg.maxBatched,
+			NoCaching: !cfg.caching, Cache: kv.New(blocks, blockSize)}}
 }
 
 // unfinished is the number of requests that run or wait.
-func (e *engine) unfinished() int { return len(e.waiting) + len(e.running) }
+func (e *engine) unfinished() int { return len(e.Waiting) + len(e.Running) }
 
 // add queues a sequence.
 func (e *engine) add(s *sequence, now time.Time) {
-	s.arrived = now
-	s.state = waits
-	s.cached = -1
-	e.waiting = append(e.waiting, s)
+	s.arrived, s.block = now, e.Cache.Size()
+	e.Add(s, s.prompt)
 }
 
 // abort drops a sequence wherever it is; its blocks are free at once.
 func (e *engine) abort(s *sequence) {
-	if s.state == ended {
-		return
+	if !s.ended {
+		e.Drop(s)
+		s.finish("abort")
 	}
-	e.drop(s)
-	s.finish("abort")
 }
 
 // all are the sequences that run or wait.
-func (e *engine) all() []*sequence { return append(slices.Clone(e.running), e.waiting...) }
-
-func (e *engine) drop(s *sequence) {
-	e.waiting = without(e.waiting, s)
-	e.running = without(e.running, s)
-	e.kv.Release(s.blocks)
-	s.blocks = s.blocks[:0]
-	for i := range e.batch {
-		if e.batch[i].seq == s {
-			e.batch[i].seq = nil
-		}
-	}
-}
-
-func without(list []*sequence, s *sequence) []*sequence {
-	for i := range list {
-		if list[i] == s {
-			return append(list[:i], list[i+1:]...)
-		}
-	}
-	return list
-}
+func (e *engine) all() []*sequence { return append(slices.Clone(e.Running), e.Waiting...) }
 
 // lag is how late a step may be noticed and the next one still begin when it ended. It keeps the average
 // speed right although timers wake late; after a longer pause the engine does not catch up.
@@ -108,155 +72,48 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 		out = e.complete(e.finish, out)
 		e.finish = time.Time{}
 	}
-	e.schedule(start)
-	if len(e.batch) == 0 {
+	e.Schedule()
+	e.stats.preemptions = e.Preempted
+	if len(e.Batch) == 0 {
 		return time.Time{}, out
 	}
-	decoding, resident := 0, 0
-	for _, w := range e.batch {
-		resident += w.seq.computed
-		if !w.prompt {
+	prompt, decoding, resident := 0, 0, 0
+	for _, w := range e.Batch {
+		resident += w.Seq.run.Computed
+		if w.Prompt {
+			prompt += w.Tokens
+		} else {
 			decoding++
 		}
+		if w.Seq.scheduled.IsZero() {
+			w.Seq.scheduled = start
+			e.stats.queried(w.Seq.prompt, w.Seq.run.Cached)
+		}
 	}
-	e.finish = start.Add(e.cfg.profile.stepTime(e.prompt, decoding, resident, &e.random))
+	e.finish = start.Add(e.profile.stepTime(prompt, decoding, resident, &e.random))
 	return e.finish, out
-}
-
-// schedule fills the next batch: who runs already goes on, then who waits, in order of arrival.
-func (e *engine) schedule(now time.Time) {
-	e.batch, e.prompt = e.batch[:0], 0
-	budget := e.cfg.maxBatched
-	preempted := false
-	for i := 0; i < len(e.running) && budget > 0; i++ {
-		s := e.running[i]
-		n := min(len(s.tokens)-s.computed, budget)
-		for !e.room(s, n, nil) {
-			last := e.running[len(e.running)-1]
-			e.preempt(last)
-			preempted = true
-			if last == s {
-				break
-			}
-		}
-		if s.state != runs {
-			break
-		}
-		e.plan(s, n)
-		budget -= n
-	}
-	if preempted {
-		return // no one new in a step that pushed someone out
-	}
-	for len(e.waiting) > 0 && budget > 0 && len(e.running) < e.cfg.maxSeqs {
-		if !e.admit(e.waiting[0], &budget, now) {
-			return
-		}
-	}
-}
-
-// admit starts the first waiting sequence, on what the cache holds of it. It reports false if there is no
-// room.
-func (e *engine) admit(s *sequence, budget *int, now time.Time) bool {
-	hit := e.spare[:0]
-	if e.cfg.caching {
-		// The last token is always computed: its output is wanted.
-		most := (len(s.tokens) - 1) / e.kv.Size()
-		hit = e.kv.Find(hit, s.hashUpTo(most, e.kv.Size()))
-	}
-	e.spare = hit
-	cached := len(hit) * e.kv.Size()
-	n := min(len(s.tokens)-cached, *budget)
-	s.computed = cached
-	if !e.room(s, n, hit) {
-		s.computed = 0
-		return false
-	}
-	e.waiting = e.waiting[:copy(e.waiting, e.waiting[1:])]
-	e.running = append(e.running, s)
-	s.state = runs
-	if s.cached < 0 {
-		s.cached, s.scheduled = cached, now
-		e.stats.queried(len(s.tokens), cached)
-	}
-	e.plan(s, n)
-	*budget -= n
-	return true
-}
-
-// room gives s the blocks for n more tokens, after those of hit, if there are enough.
-func (e *engine) room(s *sequence, n int, hit []int32) bool {
-	need := (s.computed+n+e.kv.Size()-1)/e.kv.Size() - len(s.blocks) - len(hit)
-	if need+e.kv.Idle(hit) > e.kv.Free() {
-		return false
-	}
-	e.kv.Hold(hit)
-	s.blocks = append(s.blocks, hit...)
-	if need > 0 {
-		s.blocks = e.kv.Take(s.blocks, need)
-	}
-	if e.cfg.caching {
-		full := (s.computed + n) / e.kv.Size()
-		for i := s.computed / e.kv.Size(); i < full; i++ {
-			e.kv.Fill(s.blocks[i], s.hashUpTo(full, e.kv.Size())[i])
-		}
-	}
-	return true
-}
-
-func (e *engine) plan(s *sequence, n int) {
-	prompt := s.computed+n < len(s.tokens) || n > 1 || len(s.tokens) == s.prompt
-	if prompt {
-		e.prompt += n
-	}
-	e.batch = append(e.batch, work{s, n, prompt})
-}
-
-// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
-// still be in the cache when its turn comes again.
-func (e *engine) preempt(s *sequence) {
-	for i := range e.batch {
-		if e.batch[i].seq == s {
-			e.prompt -= e.promptOf(e.batch[i])
-			e.batch = append(e.batch[:i], e.batch[i+1:]...)
-			break
-		}
-	}
-	e.running = without(e.running, s)
-	e.kv.Release(s.blocks)
-	s.blocks, s.computed, s.state = s.blocks[:0], 0, waits
-	s.preempted++
-	e.stats.preemptions++
-	e.waiting = append([]*sequence{s}, e.waiting...)
-}
-
-func (e *engine) promptOf(w work) int {
-	if w.prompt {
-		return w.tokens
-	}
-	return 0
 }
 
 // complete hands out what the batch computed.
 func (e *engine) complete(now time.Time, out []*sequence) []*sequence {
 	tokens := 0
-	for _, w := range e.batch {
-		s := w.seq
+	for _, w := range e.Batch {
+		s := w.Seq
 		if s == nil {
 			continue // aborted meanwhile
 		}
-		s.computed += w.tokens
-		if s.computed < len(s.tokens) {
+		s.run.Computed += w.Tokens
+		if s.run.Computed < s.run.Tokens {
 			continue // more of the prompt to come
 		}
-		if len(s.tokens) == s.prompt {
+		if s.run.Tokens == s.prompt {
 			e.stats.prefilled(s)
 			tokens += s.prompt
 		}
 		s.append(now, &e.stats)
 		tokens++
-		if s.state == ended {
-			e.drop(s)
+		if s.ended {
+			e.Drop(s)
 			e.stats.ended(s, now)
 		}
 		out = append(out, s)

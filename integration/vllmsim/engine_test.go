@@ -2,6 +2,7 @@ package vllmsim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,13 +40,13 @@ func draw(e *engine, all ...*sequence) string {
 		before := make([]int, len(all))
 		for i, q := range all {
 			before[i] = q.output()
-			if q.state == waits {
+			if slices.Contains(e.Waiting, q) {
 				rows[i].WriteByte('.')
 			}
 		}
 		working := map[*sequence]bool{}
-		for _, w := range e.batch {
-			working[w.seq] = true
+		for _, w := range e.Batch {
+			working[w.Seq] = true
 		}
 		wake, _ = e.step(wake, nil)
 		for i, q := range all {
@@ -86,8 +87,8 @@ func TestScheduling(t *testing.T) {
 			if got := draw(c.e, c.all...); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
-			if c.e.kv.Used() != 0 {
-				t.Errorf("%d blocks are still held", c.e.kv.Used())
+			if c.e.Cache.Used() != 0 {
+				t.Errorf("%d blocks are still held", c.e.Cache.Used())
 			}
 		})
 	}
@@ -105,13 +106,13 @@ func TestEngineKeepsItsRules(t *testing.T) {
 		var wake time.Time
 		check := func() {
 			tokens := 0
-			for _, w := range e.batch {
-				if w.seq != nil {
-					tokens += w.tokens
+			for _, w := range e.Batch {
+				if w.Seq != nil {
+					tokens += w.Tokens
 				}
 			}
-			if tokens > batched || len(e.running) > seqs {
-				t.Fatalf("%d tokens of %d in a step, %d of %d sequences", tokens, batched, len(e.running),
+			if tokens > batched || len(e.Running) > seqs {
+				t.Fatalf("%d tokens of %d in a step, %d of %d sequences", tokens, batched, len(e.Running),
 					seqs)
 			}
 		}
@@ -125,7 +126,7 @@ func TestEngineKeepsItsRules(t *testing.T) {
 			case 2:
 				if len(all) > 0 {
 					q := all[rapid.IntRange(0, len(all)-1).Draw(t, "whom")]
-					aborted[q] = aborted[q] || q.state != ended
+					aborted[q] = aborted[q] || !q.ended
 					e.abort(q)
 				}
 			}
@@ -144,14 +145,14 @@ func TestEngineKeepsItsRules(t *testing.T) {
 		for i, q := range all {
 			switch {
 			case aborted[q]:
-			case q.state != ended || q.output() != q.limits.max:
-				t.Fatalf("request %d has %d of %d tokens, state %d", i, q.output(), q.limits.max, q.state)
-			case q.cached < 0 || q.cached > q.prompt-1 || q.cached%4 != 0:
-				t.Fatalf("request %d: %d of %d prompt tokens cached", i, q.cached, q.prompt)
+			case !q.ended || q.output() != q.limits.max:
+				t.Fatalf("request %d has %d of %d tokens, ended %v", i, q.output(), q.limits.max, q.ended)
+			case q.run.Cached < 0 || q.run.Cached > q.prompt-1 || q.run.Cached%4 != 0:
+				t.Fatalf("request %d: %d of %d prompt tokens cached", i, q.run.Cached, q.prompt)
 			}
 		}
-		if e.kv.Used() != 0 {
-			t.Fatalf("%d blocks are still held", e.kv.Used())
+		if e.Cache.Used() != 0 {
+			t.Fatalf("%d blocks are still held", e.Cache.Used())
 		}
 	})
 }
@@ -159,7 +160,7 @@ func TestEngineKeepsItsRules(t *testing.T) {
 // Steps follow each other without a gap although they are noticed late, but a long pause is not caught up.
 func TestLateTimers(t *testing.T) {
 	e := small(100, 1, 64)
-	e.cfg.profile.Base = 10_000
+	e.profile.Base = 10_000
 	zero := time.Unix(0, 0)
 	e.add(ask(1, 4, 100), zero)
 	wake, _ := e.step(zero, nil)

@@ -104,7 +104,7 @@ func load(profile Profile, at point, seed uint64) point {
 		var wake time.Time
 		wake, out = p.e.step(now, out[:0])
 		for _, q := range out {
-			if q.state == ended && len(p.all) < 3*at.callers {
+			if q.ended && len(p.all) < 3*at.callers {
 				p.send(vary(at.prompt), vary(at.output), now)
 				wake = now
 			}

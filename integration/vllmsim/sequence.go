@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"souk/integration/vllmsim/kv"
+	"souk/integration/vllmsim/sched"
 )
 
 // sequence is one answer in the making. A request with n > 1 or several prompts is several sequences.
@@ -18,11 +19,9 @@ type sequence struct {
 	script script
 	limits limits
 
-	state     state
-	computed  int // tokens whose keys and values are in blocks
-	cached    int // of the prompt, found in the cache when first scheduled; -1 before
-	blocks    []int32
-	preempted int
+	run   sched.Request
+	block int // tokens of a block of the cache
+	ended bool
 
 	text   []byte  // of the output; a cut character may be at its end
 	shown  int     // how much of text may be seen: less than all while a stop string may be about to end
@@ -54,14 +53,6 @@ type limits struct {
 	cut         bool // max is where a fault aborts it
 }
 
-type state uint8
-
-const (
-	waits state = iota
-	runs
-	ended
-)
-
 // signal says that there is something new.
 func (s *sequence) signal() {
 	select {
@@ -72,14 +63,17 @@ func (s *sequence) signal() {
 
 func (s *sequence) output() int { return len(s.tokens) - s.prompt }
 
-// hashUpTo returns the hashes of the first n full blocks.
-func (s *sequence) hashUpTo(n, size int) []uint64 {
+// Sched is what the scheduler keeps of it.
+func (s *sequence) Sched() *sched.Request { return &s.run }
+
+// Prefix are the hashes of the first n full blocks.
+func (s *sequence) Prefix(n int) []uint64 {
 	parent := s.root
 	if len(s.hashes) > 0 {
 		parent = s.hashes[len(s.hashes)-1]
 	}
 	for i := len(s.hashes); i < n; i++ {
-		parent = kv.Chain(parent, s.tokens[i*size:(i+1)*size])
+		parent = kv.Chain(parent, s.tokens[i*s.block:(i+1)*s.block])
 		s.hashes = append(s.hashes, parent)
 	}
 	return s.hashes[:n]
@@ -90,6 +84,7 @@ func (s *sequence) append(now time.Time, st *stats) {
 	l := &s.limits
 	id := s.script.next(!l.ignoreEOS && s.output() >= l.min)
 	s.tokens = append(s.tokens, id)
+	s.run.Tokens++
 	n := s.output()
 	s.observe(now, n, st)
 	switch {
@@ -100,7 +95,7 @@ func (s *sequence) append(now time.Time, st *stats) {
 		s.stopID = int64(id)
 	default:
 		s.say(Tokens().Text(id))
-		if s.state != ended && (n >= l.max || len(s.tokens) >= l.total) {
+		if !s.ended && (n >= l.max || len(s.tokens) >= l.total) {
 			if l.cut {
 				s.finish("abort")
 			} else {
@@ -159,7 +154,7 @@ func firstOf(b []byte, strings []string) (int, string) {
 }
 
 func (s *sequence) finish(reason string) {
-	s.state, s.reason, s.stopID = ended, reason, -1
+	s.ended, s.reason, s.stopID = true, reason, -1
 	s.shown = max(s.shown, whole(s.text, len(s.text)))
 }
 

@@ -163,8 +163,8 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.busy() != 0 || s.engine.kv.Used() != 0 {
-		t.Errorf("%d requests, %d blocks are left", s.busy(), s.engine.kv.Used())
+	if s.busy() != 0 || s.engine.Cache.Used() != 0 {
+		t.Errorf("%d requests, %d blocks are left", s.busy(), s.engine.Cache.Used())
 	}
 }
 

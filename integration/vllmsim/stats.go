@@ -72,7 +72,7 @@ func (st *stats) queried(tokens, cached int) {
 
 func (st *stats) prefilled(s *sequence) {
 	st.promptTokens += s.prompt
-	st.cachedTokens += s.cached
+	st.cachedTokens += s.run.Cached
 }
 
 func (st *stats) iteration(tokens int) {
@@ -95,8 +95,8 @@ func (st *stats) ended(s *sequence, now time.Time) {
 	n := float64(s.output())
 	st.promptSize.observe(float64(s.prompt))
 	st.outputSize.observe(n)
-	st.computedTokens.observe(float64(s.prompt - s.cached))
-	st.preemptedTimes.observe(float64(s.preempted))
+	st.computedTokens.observe(float64(s.prompt - s.run.Cached))
+	st.preemptedTimes.observe(float64(s.run.Preempted))
 	if s.index == 0 {
 		st.maxOutput.observe(n)
 		st.paramN.observe(float64(s.limits.n))

@@ -78,8 +78,8 @@ func BenchmarkAgainstLEMON(b *testing.B) {
 						}
 					}
 					ours := float64(cpu()-start) / float64(b.N)
-					if s.welfare() != welfare {
-						b.Fatalf("welfare %d, LEMON finds %d", s.welfare(), welfare)
+					if s.Welfare() != welfare {
+						b.Fatalf("welfare %d, LEMON finds %d", s.Welfare(), welfare)
 					}
 					theirs := min(simplex, scaling)
 					b.ReportMetric(ours, "cpu-ns/op")

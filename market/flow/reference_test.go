@@ -101,8 +101,8 @@ func TestPricesAgainstSolvingAgain(t *testing.T) {
 		}
 		where := fmt.Sprintf("seed %d, round %d, %s, %d x %d", seed, n, f.name, tasks, seats)
 		whole := r.welfare(&p, -1)
-		if s.welfare() != whole {
-			t.Fatalf("%s: welfare %d, want %d", where, s.welfare(), whole)
+		if s.Welfare() != whole {
+			t.Fatalf("%s: welfare %d, want %d", where, s.Welfare(), whole)
 		}
 		for k, a := range s.Match {
 			if a < 0 {

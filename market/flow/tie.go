@@ -170,7 +170,7 @@ func (s *Solver) breakTies(p *Problem, hash func(task, seat int32) uint64) []int
 	}
 	copy(s.free, p.Slots)
 	for k, a := range t.solver.Match {
-		s.Match[k] = a
+		s.Match[k], s.weight[k] = a, 0
 		if a >= 0 {
 			s.weight[k] = p.weightOf(int32(k), a)
 			s.free[a]--

@@ -82,9 +82,9 @@ func TestEveryPivot(t *testing.T) {
 					err)
 			}
 		}
-		if o.Insert(&p, -1, nil); o.welfare() != s.welfare() {
+		if o.Insert(&p, -1, nil); o.Welfare() != s.Welfare() {
 			t.Fatalf("seed %d, round %d, %s, slots %v: simplex %d insertion %d\n%+v", seed, n, f.name,
-				p.Slots, s.welfare(), o.welfare(), p)
+				p.Slots, s.Welfare(), o.Welfare(), p)
 		}
 	}
 }

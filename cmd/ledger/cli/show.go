@@ -155,7 +155,7 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 
 func roundSheet(r *market.Round, o *market.Outcome) *sheet {
 	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "congestion",
-		"regime", "fee", "premium", "line", "age", "load"}}
+		"regime", "fee", "premium", "load", "age", "beside"}}
 	awards := o.Awards
 	for _, t := range r.Tasks {
 		if len(awards) > 0 && awards[0].Task == t.ID {
@@ -163,7 +163,7 @@ func roundSheet(r *market.Round, o *market.Outcome) *sheet {
 			awards = awards[1:]
 			congestion, regime, parts, fee := r.Tolls(a)
 			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion, -regime,
-				-fee, a.Premium, -parts.Line, -parts.Age, -parts.Load)
+				-fee, a.Premium, -parts.Load, -parts.Age, -parts.Beside)
 		} else {
 			const none = market.Credits(0)
 			s.add(string(t.ID), "-", 0, none, none, none, none, none, none, none, none, none, none)

@@ -123,6 +123,8 @@ type CrowdOptions struct {
 	Length        time.Duration // instead of Tasks
 	Named         bool          // callers name their sessions
 	Progress      func(done, total int)
+	// instead of in virtual time, one run after the other
+	Play func(s Setting, rule string, named bool) (Figures, error)
 }
 
 // Row is what one rule did on one trace.
@@ -166,6 +168,10 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 			for i, seed := range o.Seeds {
 				own := s
 				own.Seed, own.Arrive = seed, from(s.Arrive, seed)
+				if o.Play != nil {
+					row.Seeds[i], errs[i] = o.Play(own, rule, o.Named)
+					continue
+				}
 				runs.Go(func() { row.Seeds[i], errs[i] = play(own, rule, o.Named) })
 			}
 			runs.Wait()
@@ -206,11 +212,11 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 		if err != nil {
 			return f, err
 		}
-		all, engines, err := Run(s, p)
+		all, _, err := Run(s, p)
 		if err != nil {
 			return f, err
 		}
-		f = Measure(all, engines)
+		f = Measure(all, s.Engines)
 		f.Bound = Bound(all, s.Engines, s.Engine)
 		return f, nil
 	}
@@ -221,14 +227,14 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	all, engines, err := Run(s, m)
+	all, _, err := Run(s, m)
 	if err == nil {
 		_, err = m.Close()
 	}
 	if err != nil {
 		return f, fmt.Errorf("seed %d: %w", s.Seed, err)
 	}
-	f = Measure(all, engines)
+	f = Measure(all, s.Engines)
 	f.Bound = Bound(all, s.Engines, s.Engine)
 	f.Journal = float64(m.Bytes) / float64(len(all))
 	return f, nil

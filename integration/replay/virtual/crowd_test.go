@@ -109,7 +109,7 @@ func TestBound(t *testing.T) {
 	}
 	all := []*Request{ask(1, 0), ask(2, 0), ask(3, 0), ask(2, 1), ask(3, 1), ask(1, 1)}
 	cfg := EngineConfig{Blocks: 4, BlockSize: 16} // one of which is reserved
-	// Two engines hold six blocks. The third play needs three: those of the first go, which is asked for last.
+	// Two engines hold six blocks. The third play needs three: those of the first go, asked for last.
 	if got, want := Bound(all, 2, cfg), float64(6*16)/float64(3*33+3*65); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}

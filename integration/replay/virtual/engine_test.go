@@ -46,7 +46,7 @@ func serve(t interface{ Fatal(...any) }, e *Engine, all []*arrival, single bool)
 			a := all[next]
 			next++
 			byJob[&a.job] = a
-			e.Add(a.at, &a.job)
+			e.Ask(a.at, &a.job)
 			at = a.at
 		case !busy:
 			return steps
@@ -60,7 +60,7 @@ func serve(t interface{ Fatal(...any) }, e *Engine, all []*arrival, single bool)
 				byJob[s.Job].last = at
 			}
 		}
-		if single && len(e.step.batch) > 0 {
+		if single && len(e.Batch) > 0 {
 			e.step.n = 1
 		}
 		if steps > 1e6 {
@@ -250,9 +250,9 @@ func TestEqualStepsAtOnce(t *testing.T) {
 				t.Errorf("job %d has no end", i)
 			}
 		}
-		if few > many || e.cache.Used() != 0 || e.Preempted != f.Preempted {
+		if few > many || e.Cache.Used() != 0 || e.Preempted != f.Preempted {
 			t.Errorf("%d advances, %d step by step; %d blocks still held; %d and %d preempted", few, many,
-				e.cache.Used(), e.Preempted, f.Preempted)
+				e.Cache.Used(), e.Preempted, f.Preempted)
 		}
 	})
 }
@@ -278,8 +278,8 @@ func TestEngineSlowsWithLoad(t *testing.T) {
 	two := []*arrival{{job: Job{Hashes: hashes(1), Prompt: 16, Output: 3}},
 		{job: Job{Hashes: hashes(2), Prompt: 16, Output: 3}}}
 	e := NewEngine(cfg)
-	e.Add(0, &two[0].job)
-	e.Add(0, &two[1].job)
+	e.Ask(0, &two[0].job)
+	e.Ask(0, &two[1].job)
 	end := time.Duration(0)
 	for at, busy := e.Next(); busy; at, busy = e.Next() {
 		e.Advance(at, nil)

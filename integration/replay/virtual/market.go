@@ -34,12 +34,12 @@ const (
 	model   = "tiny"
 )
 
-// card is the price of the simulated model, in credits per million tokens: a published row (openrouter,
+// Card is the price of the simulated model, in credits per million tokens: a published row (openrouter,
 // meta-llama/llama-3.1-8b-instruct has no cached price, so that of its kind is taken: a tenth).
-var card = market.Price{Miss: market.Credit / 50, Hit: market.Credit / 500, Out: market.Credit / 20}
+var Card = market.Price{Miss: market.Credit / 50, Hit: market.Credit / 500, Out: market.Credit / 20}
 
-// score is the quality of every engine: they are equal.
-const score = 0.7
+// Score is the quality of every engine: they are equal.
+const Score = 0.7
 
 // NewMarketOptions are those of a market as it is delivered.
 func NewMarketOptions(s Setting) MarketOptions {
@@ -115,8 +115,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize}
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
-			Price: card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
-			Domains: []bus.DomainScore{{Domain: domain, Score: score}}}
+			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
+			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func TestMarketServesAll(t *testing.T) {
 			if r.Refused || r.Engine == Wait || r.First < r.Arrived+3*s.Hop+m.Sync || r.Done < r.First {
 				t.Fatalf("request %+v", *r)
 			}
-			due += card.Cost(usage(r))
+			due += Card.Cost(usage(r))
 		}
 		if len(all) < 3 || s.Arrive == nil && len(all) != s.Tasks || report.Payouts != due ||
 			report.Rounds == 0 || report.Count > 0 {
@@ -116,7 +116,7 @@ func TestMarketRefuses(t *testing.T) {
 	if refused == 0 || refused == len(all) {
 		t.Errorf("%d of %d are refused", refused, len(all))
 	}
-	if f := Measure(all, []*Engine{nil, nil, nil}); f.Refused != float64(refused) {
+	if f := Measure(all, 3); f.Refused != float64(refused) {
 		t.Errorf("%v are counted", f.Refused)
 	}
 }
@@ -159,11 +159,11 @@ func TestMeasure(t *testing.T) {
 	refused := &Request{Engine: Wait, Refused: true}
 	f := Measure([]*Request{req(0, 0, 10*time.Millisecond, 100, 0, 100),
 		req(0, 1, 20*time.Millisecond, 100, 100, 100),
-		req(1, 2, 12*time.Second, 100, 50, 50), refused}, make([]*Engine, 2))
-	due := card.Cost(market.Usage{Prompt: 300, Cached: 150, Output: 250})
+		req(1, 2, 12*time.Second, 100, 50, 50), refused}, 2)
+	due := Card.Cost(market.Usage{Prompt: 300, Cached: 150, Output: 250})
 	cost := float64(due) / float64(market.Credit) * 1000
 	want := Figures{Share: 0.5, Median: 20, P99: 12_000, Mean: 12_030.0 / 3, Longest: 12_000,
-		Work: 300.0 / 200, Fewest: 1 / 1.5, Throughput: 0.3, Welfare: (3*score - cost) / 4,
+		Work: 300.0 / 200, Fewest: 1 / 1.5, Throughput: 0.3, Welfare: (3*Score - cost) / 4,
 		Starved: 1, Refused: 1}
 	if d := f.Welfare - want.Welfare; d > 1e-6 || d < -1e-6 {
 		t.Errorf("welfare %v, want %v", f.Welfare, want.Welfare)

@@ -33,10 +33,10 @@ type Figures struct {
 const Starving = 10 * time.Second
 
 // Measure says what a run came to. Engines are paid by the card, and are all as good.
-func Measure(all []*Request, engines []*Engine) (f Figures) {
+func Measure(all []*Request, engines int) (f Figures) {
 	var ttft []float64
-	tasks := make([]float64, len(engines))
-	work := make([]float64, len(engines))
+	tasks := make([]float64, engines)
+	work := make([]float64, engines)
 	prompt, cached := 0, 0
 	end := time.Duration(0)
 	for _, r := range all {
@@ -53,8 +53,8 @@ func Measure(all []*Request, engines []*Engine) (f Figures) {
 		tasks[r.Engine]++
 		work[r.Engine] += float64(r.Prompt - r.Cached + r.Output)
 		prompt, cached = prompt+r.Prompt, cached+r.Cached
-		cost := card.Cost(usage(r))
-		value := r.Terms.Value(market.Quote{TTFT: wait, Cost: cost, Quality: score})
+		cost := Card.Cost(usage(r))
+		value := r.Terms.Value(market.Quote{TTFT: wait, Cost: cost, Quality: Score})
 		f.Welfare += float64(value-cost) / float64(market.Credit) * 1000
 	}
 	f.Welfare /= float64(max(1, len(all)))

@@ -64,7 +64,8 @@ type Scrape struct {
 	Output           int     // tokens so far
 }
 
-func newView(engines int, cfg EngineConfig) *View {
+// NewView is before anything was sent.
+func NewView(engines int, cfg EngineConfig) *View {
 	v := &View{Engines: make([]EngineView, engines), block: cfg.BlockSize}
 	for i := range v.Engines {
 		v.Engines[i] = EngineView{Rate: 1e6 / cfg.Profile.Prefill,
@@ -84,8 +85,8 @@ func (v *View) Match(engine int, r *Request) int {
 // Tree is how many blocks an engine holds, by the index.
 func (v *View) Tree(engine int) int { return v.Engines[engine].index.Known() }
 
-// sent takes a request into account.
-func (v *View) sent(r *Request) {
+// Sent, Began and Ended take into account what became of a request, by what came by.
+func (v *View) Sent(r *Request) {
 	e := &v.Engines[r.Engine]
 	cold := r.Prompt - v.Match(r.Engine, r)*v.block
 	e.InFlight, e.Tokens, e.Blocks = e.InFlight+1, e.Tokens+r.Prompt, e.Blocks+v.Need(r)
@@ -93,14 +94,16 @@ func (v *View) sent(r *Request) {
 	e.cold[r] = cold
 }
 
-func (v *View) began(r *Request) {
+// Began says that its first token came.
+func (v *View) Began(r *Request) {
 	e := &v.Engines[r.Engine]
 	e.Ahead -= e.cold[r]
 	delete(e.cold, r)
 	e.index.Put(r.Blocks(v.block))
 }
 
-func (v *View) ended(r *Request) {
+// Ended says that its last one did.
+func (v *View) Ended(r *Request) {
 	e := &v.Engines[r.Engine]
 	e.InFlight, e.Tokens, e.Blocks = e.InFlight-1, e.Tokens-r.Prompt, e.Blocks-v.Need(r)
 	e.index.Put(r.Hashes[:(r.Prompt+r.Output-1)/v.block])

@@ -9,7 +9,7 @@ import (
 func engines(of ...EngineView) *View {
 	cfg := EngineConfig{Slots: 8, Blocks: 1000, BlockSize: 16}
 	cfg.Profile.Prefill = 1000
-	v := newView(len(of), cfg)
+	v := NewView(len(of), cfg)
 	for i, e := range of {
 		w := &v.Engines[i]
 		w.InFlight, w.Tokens, w.Ahead, w.Blocks = e.InFlight, e.Tokens, e.Ahead, e.Blocks
@@ -127,16 +127,16 @@ func TestView(t *testing.T) {
 	v := busy(0, 0)
 	r := prompt(1, 4)
 	r.Engine = 1
-	v.sent(r)
+	v.Sent(r)
 	if e := v.Engines[1]; e.InFlight != 1 || e.Tokens != 65 || e.Ahead != 65 || e.Blocks != 4 ||
 		v.Match(1, r) != 0 {
 		t.Errorf("after it was sent: %+v, %d blocks", e, v.Match(1, r))
 	}
-	v.began(r)
+	v.Began(r)
 	if e := v.Engines[1]; e.Ahead != 0 || e.InFlight != 1 || v.Match(1, r) != 4 {
 		t.Errorf("after its first token: %+v", e)
 	}
-	v.ended(r)
+	v.Ended(r)
 	if e := v.Engines[1]; e.InFlight != 0 || e.Tokens != 0 || e.Blocks != 0 || v.Tree(1) != 5 {
 		t.Errorf("after its end: %+v, %d blocks", e, v.Tree(1))
 	}

@@ -97,7 +97,7 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	if err := s.validate(); err != nil {
 		return nil, nil, err
 	}
-	r := &run{Setting: s, policy: p, far: !p.Near(), view: newView(s.Engines, s.Engine),
+	r := &run{Setting: s, policy: p, far: !p.Near(), view: NewView(s.Engines, s.Engine),
 		random: rand.New(rand.NewPCG(s.Seed, 0x706c6179)), byJob: map[*Job]*Request{}}
 	for range s.Engines {
 		r.engines, r.due = append(r.engines, NewEngine(s.Engine)), append(r.due, -1)
@@ -148,7 +148,7 @@ func (r *run) begin() {
 	case r.Callers > 0:
 		for caller := range r.Callers {
 			lots := r.lots(caller)
-			r.play(time.Duration(lots.Int64N(int64(together))), caller, lots)
+			r.play(begins(lots), caller, lots)
 		}
 	case r.Rate > 0:
 		r.arrive(0)
@@ -159,9 +159,48 @@ func (r *run) begin() {
 	}
 }
 
+func begins(lots *rand.Rand) time.Duration { return time.Duration(lots.Int64N(int64(together))) }
+
 // lots are what a caller draws from, the same under any policy: which dialogues, how long it thinks, what an
 // answer is worth to it.
-func (r *run) lots(caller int) *rand.Rand { return rand.New(rand.NewPCG(r.Seed, mix(uint64(caller)))) }
+func (s *Setting) lots(caller int) *rand.Rand {
+	return rand.New(rand.NewPCG(s.Seed, mix(uint64(caller))))
+}
+
+// Questions are what a caller of a closed loop asks in the first of its plays, turn by turn, for who asks by
+// the clock. Each says how long the caller thinks before it.
+func (s *Setting) Questions(caller, plays int) (out []*Request) {
+	lots := s.lots(caller)
+	think := begins(lots)
+	for n := range plays {
+		play := caller*plays + n + 1
+		script := s.Scripts[lots.IntN(len(s.Scripts))]
+		hashes := script.hashesOf(play)
+		for turn := range script.turns {
+			q := &Request{Caller: caller, Play: play, Turn: turn, Think: think, script: script,
+				lots: lots, Job: Job{Hashes: hashes}}
+			s.ask(q)
+			out = append(out, q)
+			think = s.thinks(lots)
+		}
+	}
+	return out
+}
+
+// ask fills in what is asked, and what the answer is worth.
+func (s *Setting) ask(q *Request) {
+	t := q.script.turns[q.Turn]
+	q.Prompt, q.Output, q.Engine = t.prompt, t.output, Wait
+	q.Terms = s.terms(q)
+}
+
+// thinks is how long a caller does before its next question.
+func (s *Setting) thinks(lots *rand.Rand) time.Duration {
+	if s.Think <= 0 {
+		return 0
+	}
+	return time.Duration(lots.ExpFloat64() * float64(s.Think))
+}
 
 // arrive plans the arrivals of an open loop, one by one.
 func (r *run) arrive(at time.Duration) {
@@ -201,9 +240,8 @@ func (r *run) turn(at time.Duration, q *Request) {
 		if r.over(now) {
 			return
 		}
-		t := q.script.turns[q.Turn]
-		q.ID, q.Prompt, q.Output, q.Arrived, q.Engine = len(r.all), t.prompt, t.output, now, Wait
-		q.Terms = r.terms(q)
+		q.ID, q.Arrived = len(r.all), now
+		r.ask(q)
 		r.all = append(r.all, q)
 		r.byJob[&q.Job] = q
 		r.open++
@@ -213,12 +251,12 @@ func (r *run) turn(at time.Duration, q *Request) {
 	})
 }
 
-func (r *run) terms(q *Request) Terms {
-	if r.Spread {
+func (s *Setting) terms(q *Request) Terms {
+	if s.Spread {
 		return spread(q.lots)
 	}
 	c := hub.Default() // a hub gives these to a task without any
-	return Terms{cmp.Or(r.Terms, c.Terms).Of(q.Prompt, c.MaxTokens), false}
+	return Terms{cmp.Or(s.Terms, c.Terms).Of(q.Prompt, c.MaxTokens), false}
 }
 
 // hop is how far the policy stands from the engines.
@@ -240,11 +278,11 @@ func (r *run) place(now time.Duration, p Placed) {
 	}
 	q.Engine = p.Engine
 	if r.far {
-		r.view.sent(q)
+		r.view.Sent(q)
 	}
 	r.add(now+r.hop(), func(now time.Duration) {
 		e := r.engines[q.Engine]
-		e.Add(now, &q.Job)
+		e.Ask(now, &q.Job)
 		r.step(now, q.Engine)
 	})
 }
@@ -259,7 +297,7 @@ func (r *run) step(now time.Duration, i int) {
 			q.First = now + r.Hop
 			r.add(now+r.hop(), func(now time.Duration) {
 				if r.far {
-					r.view.began(q)
+					r.view.Began(q)
 				}
 				r.policy.First(Start.Add(now), q, r.view)
 			})
@@ -268,7 +306,7 @@ func (r *run) step(now time.Duration, i int) {
 			q.Done = now + r.Hop
 			r.add(now+r.hop(), func(now time.Duration) {
 				if r.far {
-					r.view.ended(q)
+					r.view.Ended(q)
 				}
 				r.policy.Done(Start.Add(now), q, usage(q), r.view)
 				q.Hashes = nil
@@ -299,10 +337,7 @@ func usage(q *Request) market.Usage {
 // end has a caller go on once it has heard an answer: with its next question, or another dialogue.
 func (r *run) end(q *Request) {
 	delete(r.byJob, &q.Job)
-	at := q.Done
-	if r.Think > 0 {
-		at += time.Duration(q.lots.ExpFloat64() * float64(r.Think))
-	}
+	at := q.Done + r.thinks(q.lots)
 	switch {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
 		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
@@ -336,7 +371,7 @@ func (r *run) look(now time.Duration) {
 func (r *run) scrape(now time.Duration) {
 	for i, e := range r.engines {
 		v := &r.view.Engines[i]
-		v.Scrape = Scrape{e.Running(), e.Waiting(), e.Usage(), e.Output}
+		v.Scrape = Scrape{len(e.Running), len(e.Waiting), e.Usage(), e.Output}
 		v.ScrapedAt = Start.Add(now)
 	}
 	r.policy.Scraped(Start.Add(now), r.view)

@@ -117,6 +117,7 @@ type Request struct {
 	ID, Caller int
 	Play, Turn int
 	Terms      Terms
+	Think      time.Duration // before it was asked; of Setting.Questions alone
 
 	Arrived, First, Done time.Duration // First and Done as its caller hears them
 	Engine               int           // that served it; -1: none has
@@ -131,6 +132,12 @@ type Terms struct {
 	market.Terms
 	Told bool // else the market is not told, and these are its defaults
 }
+
+// Messages are what it consists of.
+func (r *Request) Messages() []vllmsim.Message { return r.script.messages(r.Play, r.Turn) }
+
+// Answer is what was answered when the dialogue was recorded.
+func (r *Request) Answer() string { return r.script.said[r.Turn].Answer }
 
 // Body is the request as its caller writes it. The session's name is told or not.
 func (r *Request) Body(named bool) []byte {
@@ -152,7 +159,7 @@ func (r *Request) Body(named bool) []byte {
 			Terms   *terms `json:"terms,omitempty"`
 		} `json:"souk"`
 	}
-	for _, m := range r.script.messages(r.Play, r.Turn) {
+	for _, m := range r.Messages() {
 		b.Messages = append(b.Messages, message(m))
 	}
 	b.Stream, b.Souk.Task = true, fmt.Sprintf("t-%d", r.ID)

@@ -1,0 +1,350 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/hub"
+	"souk/integration/replay/virtual"
+	"souk/ledger"
+	"souk/market"
+)
+
+// desk is a hub's node without wires or disk, and all that it speaks to. Its agents hold what they served.
+type desk struct {
+	node    *hub.Node
+	now     time.Time
+	running []*bus.Completion // what agents will say once they are done
+	clients int               // that ask in turn
+	asked   int
+	grants  uint64
+	bytes   int // of its journal
+}
+
+func newDesk(agents, slots int) (*desk, error) {
+	cfg := hub.Default()
+	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
+	cfg.Silence = time.Hour // no summaries here
+	node, err := hub.NewNode(cfg, [32]byte{1})
+	if err != nil {
+		return nil, err
+	}
+	d := &desk{node: node, now: time.Unix(1_800_000_000, 0), clients: sessions}
+	if err := node.Lead(d.now, 1); err != nil {
+		return nil, err
+	}
+	for i := range agents {
+		err := node.Join(d.now, bus.Registration{Agent: fmt.Sprintf("agent-%d", i+1), Boot: 1, Model: "tiny",
+			Domains: []bus.DomainScore{{Domain: cfg.Domain, Score: virtual.Score}}, MaxModelLen: 8192,
+			BlockSize: 16, KVTokens: 65520, Slots: slots, Price: virtual.Card, State: bus.StateReady})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return d, d.do(d.node.Ready())
+}
+
+// sessions is how many dialogues are under way, each of prompts that begin alike.
+const sessions = 1000
+
+// ask has a client send the next task.
+func (d *desk) ask() error {
+	d.asked++
+	session := d.asked % sessions
+	t := &bus.Task{Client: fmt.Sprintf("client-%d", session%d.clients), ID: fmt.Sprintf("t-%d", d.asked),
+		Kind: bus.KindChat, Stream: true, Body: deskBody, Inbox: "inbox",
+		Session: fmt.Sprintf("session-%d", session)}
+	t.Prompt = bus.Prompt{Bytes: (8 + d.asked/sessions%8) * 1024, Messages: 3, Tokens: 2000}
+	for at := 512; at <= t.Prompt.Bytes; at += 512 {
+		t.Prompt.Marks = append(t.Prompt.Marks, bus.Mark{Bytes: at, Hash: uint64(session)<<32 | uint64(at)})
+	}
+	return d.node.Step(d.now, t)
+}
+
+var deskBody = make([]byte, 8192)
+
+// turn has the hub act, and does what it says until it has nothing more to say.
+func (d *desk) turn() error {
+	d.node.Tick(d.now)
+	for {
+		r := d.node.Ready()
+		if r.Empty() {
+			return nil
+		}
+		if err := d.do(r); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *desk) do(r hub.Ready) error {
+	for _, err := range r.Faults {
+		return err
+	}
+	for i := range r.Frames {
+		d.bytes += len(ledger.AppendFrame(nil, &r.Frames[i]))
+	}
+	for i := range r.Dispatches {
+		x, agent := &r.Dispatches[i], r.Placed[i].Agent
+		if err := d.node.Step(d.now, &bus.DispatchReply{Agent: agent, Hold: x.Hold}); err != nil {
+			return err
+		}
+		u := market.Usage{Prompt: x.Task.Prompt.Tokens, Output: 60}
+		d.running = append(d.running, &bus.Completion{Agent: agent, Boot: 1, Hold: x.Hold,
+			Client: x.Task.Client, Task: x.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop",
+			Usage: u, Relayed: u.Output,
+			Cost:   market.SettleTariff(x.Settle, x.Price, x.Tariff, x.Quoted, u, x.CostCap),
+			TTFTUS: 50_000, ITLUS: 10_000, Inbox: "ack"})
+	}
+	for _, f := range r.Funds {
+		reply := &bus.FundsReply{ID: f.Request.ID, Client: f.Request.Client, Prepaid: market.MaxWorth}
+		if f.Op == bus.OpAllot {
+			d.grants++
+			reply.Grants = []bus.Grant{{Number: d.grants, Client: f.Request.Client, Hub: f.Request.Hub,
+				Amount: f.Request.Amount}}
+		}
+		if err := d.node.Step(d.now, reply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish has so many of the tasks that run end, those that began first.
+func (d *desk) finish(n int) error {
+	for _, c := range d.running[:n] {
+		if err := d.node.Step(d.now, c); err != nil {
+			return err
+		}
+	}
+	d.running = d.running[n:]
+	return nil
+}
+
+// life is the whole of one task on a hub that has no other.
+func (d *desk) life() error {
+	d.now = d.now.Add(10 * time.Millisecond)
+	if err := d.ask(); err != nil {
+		return err
+	}
+	if err := d.turn(); err != nil {
+		return err
+	}
+	if len(d.running) != 1 {
+		return fmt.Errorf("task %d was not served at once", d.asked)
+	}
+	if err := d.finish(1); err != nil {
+		return err
+	}
+	return d.turn()
+}
+
+// lives is the processor time of so many of them for one, in microseconds, and the bytes of its records.
+func (d *desk) lives(n int) (us, bytes float64, err error) {
+	begin, before := cpu(), d.bytes
+	for range n {
+		if err := d.life(); err != nil {
+			return 0, 0, err
+		}
+	}
+	return micros(cpu()-begin) / float64(n), float64(d.bytes-before) / float64(n), nil
+}
+
+// crowd keeps tasks waiting for the seats of a hub whose agents are all full.
+type crowd struct {
+	*desk
+	seats, waiting int
+}
+
+func newCrowd(agents, slots, waiting, clients int) (*crowd, error) {
+	d, err := newDesk(agents, slots)
+	if err != nil {
+		return nil, err
+	}
+	d.clients = clients
+	c := &crowd{desk: d, seats: agents * slots, waiting: waiting}
+	for len(c.running) < c.seats {
+		if err := c.fill(c.seats); err != nil {
+			return nil, err
+		}
+		if err := c.turn(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// fill asks until so many wait.
+func (c *crowd) fill(n int) error {
+	for c.node.Stats().Waiting < n {
+		c.now = c.now.Add(time.Millisecond)
+		if err := c.ask(); err != nil {
+			return err
+		}
+		if err := c.turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round has all seats come free while so many tasks wait, and returns how long the hub took to give them away
+// and to write that down, and how many got one.
+func (c *crowd) round() (used time.Duration, awards int, err error) {
+	if err := c.fill(c.waiting); err != nil {
+		return 0, 0, err
+	}
+	c.now = c.now.Add(30 * time.Millisecond)
+	if err := c.finish(len(c.running)); err != nil {
+		return 0, 0, err
+	}
+	begin := cpu()
+	c.node.Tick(c.now)
+	r := c.node.Ready()
+	for i := range r.Frames {
+		ledger.AppendFrame(nil, &r.Frames[i])
+	}
+	used = cpu() - begin
+	awards = len(r.Dispatches)
+	if err := c.do(r); err != nil {
+		return 0, 0, err
+	}
+	return used, awards, c.turn()
+}
+
+func hubBars(_ context.Context, o Options) ([]Bar, error) {
+	var bars []Bar
+	reference := newReference()
+
+	for _, c := range []struct {
+		name    string
+		clients int
+		limit   float64
+	}{
+		{"hub: round of 512 waiting for 64 seats", 1000, crowdLimit},
+		{"hub: the same, of 100 clients", 100, 0},
+	} {
+		awards := 0
+		x, err := repeat(o, c.name, func() ([]float64, error) {
+			d, err := newCrowd(8, 8, 512, c.clients)
+			if err != nil {
+				return nil, err
+			}
+			var rounds, loops []time.Duration
+			for range 20 {
+				used, n, err := d.round()
+				if err != nil {
+					return nil, err
+				}
+				begin, times := cpu(), 0
+				for ; cpu()-begin < max(used, turn); times++ {
+					reference.loop()
+				}
+				rounds, loops = append(rounds, used), append(loops, (cpu()-begin)/time.Duration(times))
+				awards = n
+			}
+			return []float64{micros(quantile(rounds, 0.5)), micros(quantile(loops, 0.5))}, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		bars = append(bars, ratio(c.name, c.limit, "loop", "us", x[0], x[1], fmt.Sprintf("quoted, pruned, "+
+			"cleared, checked and written, %d awards; the batch window is 10 ms", awards)))
+	}
+
+	x, err := repeat(o, "a task alone in a hub", func() ([]float64, error) {
+		var ds []*desk
+		for _, agents := range []int{16, 20, 200, 1000} {
+			d, err := newDesk(agents, 8)
+			if err != nil {
+				return nil, err
+			}
+			if _, _, err := d.lives(2 * sessions); err != nil { // everybody has been here
+				return nil, err
+			}
+			ds = append(ds, d)
+		}
+		call, loop, err := reference.beside(200*time.Millisecond, ds[0].life)
+		if err != nil {
+			return nil, err
+		}
+		figures := []float64{micros(call), micros(loop)}
+		const turns = 20 // of all hubs, so that they see the same machine
+		us, bytes := make([][]float64, len(ds)), make([]float64, len(ds))
+		for range turns {
+			for i, d := range ds {
+				u, b, err := d.lives(2 * sessions / turns)
+				if err != nil {
+					return nil, err
+				}
+				us[i], bytes[i] = append(us[i], u), bytes[i]+b/turns
+			}
+		}
+		for i := range ds {
+			figures = append(figures, median(us[i]), bytes[i])
+		}
+		return figures, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	const us, bytes = 2, 3
+	of := func(agents, figure int) []float64 { return x[2*agents+figure] }
+	return append(bars,
+		ratio("hub: CPU per task alone, 16 agents", aloneLimit, "loop", "us", x[0], x[1],
+			"from the task's coming to its account, a round of one task; no wires, no disk"),
+		ratio("hub: the same, 200 agents", 2, "20 agents", "us", of(2, us), of(1, us), ""),
+		ratio("hub: the same, 1,000 agents", 0, "20 agents", "us", of(3, us), of(1, us), ""),
+		ratio("hub: journal per task, 1,000 agents", 1.2, "16 agents", "B", of(3, bytes), of(0, bytes),
+			"")), nil
+}
+
+// Bars in loops: what the rows measured when they were written, and a fifth more.
+const (
+	crowdLimit = 400
+	aloneLimit = 8
+)
+
+// crowdBars play the crowd in virtual time, where figures depend on nothing but the seed.
+func crowdBars(ctx context.Context, o Options) ([]Bar, error) {
+	play := virtual.CrowdOptions{Traces: []string{"crowd", "spread"}, Engines: 8, Tasks: 3000,
+		Rules: []string{"two-block", virtual.MarketName}, Progress: func(int, int) {}}
+	for i := range o.Runs {
+		play.Seeds = append(play.Seeds, uint64(i+1))
+	}
+	fmt.Fprintf(o.Progress, "playing the crowd in virtual time, %d seeds\n", o.Runs)
+	rows, err := virtual.Crowd(ctx, play)
+	if err != nil {
+		return nil, err
+	}
+	each := func(trace int, of func(rule, market *virtual.Figures) float64) (xs []float64) {
+		for i := range play.Seeds {
+			xs = append(xs, of(&rows[2*trace].Seeds[i], &rows[2*trace+1].Seeds[i]))
+		}
+		return xs
+	}
+	beside := func(name, asked string, limit float64, atLeast bool, xs []float64, note string) Bar {
+		return Bar{Name: name, Asked: asked, Limit: limit, AtLeast: atLeast, Measured: median(xs), Runs: xs,
+			Note: note}
+	}
+	const even, spread = 0, 1 // traces
+	type f = virtual.Figures
+	return []Bar{
+		beside("crowd: cached share, less two-block's", "at least -0.005", -0.005, true,
+			each(even, func(a, b *f) float64 { return b.Share - a.Share }),
+			"virtual time: 128 callers for the 64 slots of eight engines, session names not told"),
+		ratio("crowd: TTFT p99", 1.15, "two-block", "ms",
+			each(even, func(_, b *f) float64 { return b.P99 }),
+			each(even, func(a, _ *f) float64 { return a.P99 }), ""),
+		beside("crowd: work max/mean, less two-block's", "at most 0.1", 0.1, false,
+			each(even, func(a, b *f) float64 { return b.Work - a.Work }), ""),
+		beside("crowd: fewest tasks on an engine", "at least half the mean", 0.5, true,
+			each(even, func(_, b *f) float64 { return b.Fewest }), ""),
+		beside("crowd: welfare, by two-block's", "at least 0.97", 0.97, true,
+			each(even, func(a, b *f) float64 { return b.Welfare / a.Welfare }), ""),
+		beside("crowd, worths a hundredfold: the same", "at least 1", 1, true,
+			each(spread, func(a, b *f) float64 { return b.Welfare / a.Welfare }), ""),
+	}, nil
+}

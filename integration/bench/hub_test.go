@@ -1,0 +1,28 @@
+package bench
+
+import "testing"
+
+// A hub without wires serves whoever is alone at once, and a crowd gets as many seats as come free.
+func TestDesk(t *testing.T) {
+	d, err := newDesk(3, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	us, bytes, err := d.lives(20)
+	if err != nil || us <= 0 || bytes < 100 {
+		t.Errorf("a task takes %v us and %v bytes: %v", us, bytes, err)
+	}
+	c, err := newCrowd(2, 3, 20, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		used, awards, err := c.round()
+		if err != nil || awards != 6 || used <= 0 {
+			t.Errorf("%d of 6 seats were given away in %v: %v", awards, used, err)
+		}
+		if waiting := c.node.Stats().Waiting; waiting != 14 {
+			t.Errorf("%d tasks wait, want 14", waiting)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Package sched decides what an engine computes in its next step, as vLLM does
+// (vllm/v1/core/sched/scheduler.py): requests wait first come, first served; each step gives every running
+// request its next token, or part of its prompt, within a budget of tokens; a request that finds no free
+// block pushes out the newest one, which starts again later. It knows no time.
+package sched
+
+import (
+	"slices"
+
+	"souk/integration/vllmsim/kv"
+)
+
+// Request is what is known of a request here.
+type Request struct {
+	Prompt    int // tokens
+	Tokens    int // of prompt and answer so far
+	Computed  int // of these, those whose keys and values are in blocks
+	Cached    int // of the prompt, found in the cache when it began; -1 before
+	Blocks    []int32
+	Preempted int
+}
+
+// Sequence is a request with its text, of which the hashes of the first n full blocks are needed.
+type Sequence interface {
+	comparable
+	Sched() *Request
+	Prefix(n int) []uint64
+}
+
+// Work is one sequence's share of a step.
+type Work[S Sequence] struct {
+	Seq    S // the zero value: dropped meanwhile
+	Tokens int
+	Prompt bool
+}
+
+// Scheduler is what waits and runs on an engine.
+type Scheduler[S Sequence] struct {
+	Slots     int // sequences that run at once
+	Batched   int // tokens in a step
+	NoCaching bool
+	Cache     *kv.Cache
+
+	Waiting, Running []S // those that run in the order in which they started
+	Batch            []Work[S]
+	Preempted        int
+
+	spare []int32 // scratch for prefix lookups
+}
+
+// Add queues a new sequence of so many tokens.
+func (c *Scheduler[S]) Add(s S, prompt int) {
+	*s.Sched() = Request{Prompt: prompt, Tokens: prompt, Cached: -1}
+	c.Waiting = append(c.Waiting, s)
+}
+
+// Drop takes a sequence away wherever it is; its blocks are free at once.
+func (c *Scheduler[S]) Drop(s S) {
+	c.Waiting, c.Running = without(c.Waiting, s), without(c.Running, s)
+	c.release(s)
+	for i := range c.Batch {
+		if c.Batch[i].Seq == s {
+			var none S
+			c.Batch[i].Seq = none
+		}
+	}
+}
+
+func (c *Scheduler[S]) release(s S) {
+	r := s.Sched()
+	c.Cache.Release(r.Blocks)
+	r.Blocks = r.Blocks[:0]
+}
+
+func without[S comparable](list []S, s S) []S {
+	if i := slices.Index(list, s); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// Schedule fills the next batch: who runs already goes on, then who waits, in order of arrival, but nobody
+// new in a step that pushed someone out.
+func (c *Scheduler[S]) Schedule() (pushed bool) {
+	c.Batch = c.Batch[:0]
+	budget := c.Batched
+	for i := 0; i < len(c.Running) && budget > 0; i++ {
+		s := c.Running[i]
+		n := min(s.Sched().Tokens-s.Sched().Computed, budget)
+		for !c.Room(s, n, nil) {
+			newest := c.Running[len(c.Running)-1]
+			c.preempt(newest)
+			pushed = true
+			if newest == s {
+				break
+			}
+		}
+		if i == len(c.Running) || c.Running[i] != s {
+			break // pushed out itself
+		}
+		c.plan(s, n)
+		budget -= n
+	}
+	for !pushed && len(c.Waiting) > 0 && budget > 0 && len(c.Running) < c.Slots {
+		n := c.admit(c.Waiting[0], budget)
+		if n == 0 {
+			break
+		}
+		budget -= n
+	}
+	return pushed
+}
+
+// admit starts the first sequence that waits, on what the cache holds of it, and returns how many tokens of
+// it are computed in this step: 0 if there is no room for it.
+func (c *Scheduler[S]) admit(s S, budget int) int {
+	r := s.Sched()
+	hit := c.spare[:0]
+	if !c.NoCaching {
+		// The last token is always computed: its output is wanted.
+		hit = c.Cache.Find(hit, s.Prefix((r.Tokens-1)/c.Cache.Size()))
+	}
+	c.spare = hit
+	r.Computed = len(hit) * c.Cache.Size()
+	n := min(r.Tokens-r.Computed, budget)
+	if !c.Room(s, n, hit) {
+		r.Computed = 0
+		return 0
+	}
+	c.Waiting = slices.Delete(c.Waiting, 0, 1)
+	c.Running = append(c.Running, s)
+	if r.Cached < 0 {
+		r.Cached = r.Computed
+	}
+	c.plan(s, n)
+	return n
+}
+
+// Room gives s the blocks for n more tokens, after those of hit, if there are enough.
+func (c *Scheduler[S]) Room(s S, n int, hit []int32) bool {
+	r, size := s.Sched(), c.Cache.Size()
+	need := (r.Computed+n+size-1)/size - len(r.Blocks) - len(hit)
+	if need+c.Cache.Idle(hit) > c.Cache.Free() {
+		return false
+	}
+	c.Cache.Hold(hit)
+	r.Blocks = append(r.Blocks, hit...)
+	if need > 0 {
+		r.Blocks = c.Cache.Take(r.Blocks, need)
+	}
+	if full := (r.Computed + n) / size; !c.NoCaching {
+		for i := r.Computed / size; i < full; i++ {
+			c.Cache.Fill(r.Blocks[i], s.Prefix(full)[i])
+		}
+	}
+	return true
+}
+
+func (c *Scheduler[S]) plan(s S, n int) {
+	r := s.Sched()
+	prompt := r.Computed+n < r.Tokens || n > 1 || r.Tokens == r.Prompt
+	c.Batch = append(c.Batch, Work[S]{s, n, prompt})
+}
+
+// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
+// still be in the cache when its turn comes again.
+func (c *Scheduler[S]) preempt(s S) {
+	c.Batch = slices.DeleteFunc(c.Batch, func(w Work[S]) bool { return w.Seq == s })
+	c.Running = without(c.Running, s)
+	c.release(s)
+	s.Sched().Computed = 0
+	s.Sched().Preempted++
+	c.Preempted++
+	c.Waiting = slices.Insert(c.Waiting, 0, s)
+}
