@@ -12,10 +12,11 @@ import (
 	"souk/market"
 )
 
-// A task may be better off with a slot that is not free yet: one of the agent which holds its prompt, say. So a
-// round offers it two things, the free slots and to wait on, and what waiting is worth to it is taken off what
-// each slot is worth (market.Wait). How long it would wait is a forecast that reads no bid: it is made of who
-// came first, of what runs, and of how long that takes. What that is worth follows by the task's own terms.
+// A task may be better off with a slot that is not free yet: one of the agent which holds its prompt, say. So
+// a round offers it two things, the free slots and to wait on, and what waiting is worth to it is taken off
+// what each slot is worth (market.Wait). How long it would wait is a forecast that reads no bid: it is made
+// of who came first, of what runs, and of how long that takes. What that is worth follows by the task's own
+// terms.
 //
 // What a task does to those behind it is charged, in tolls that are fixed before any bid is read (hub/line).
 
@@ -187,8 +188,8 @@ func (n *Node) prospects(t *task) (least time.Duration) {
 }
 
 // crowding is the toll of a task on an agent for what it costs those who wait, where it takes longer than
-// elsewhere, and those who run there. A tier charges for the latter at the agent's price of tokens: then this is
-// what is missing to what their time is worth, so that the two together are the larger of both.
+// elsewhere, and those who run there. A tier charges for the latter at the agent's price of tokens: then this
+// is what is missing to what their time is worth, so that the two together are the larger of both.
 func (n *Node) crowding(a *agent, x *prospect, least time.Duration) market.Toll {
 	beside := n.crowd.tolls.Among(x.running)
 	if n.cfg.Tiers {
@@ -197,8 +198,8 @@ func (n *Node) crowding(a *agent, x *prospect, least time.Duration) market.Toll 
 	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - least), Beside: beside}
 }
 
-// better finds what a task would have by waiting for the agent where that is best. Its own bids in this round do
-// not move what it is told, but by its terms.
+// better finds what a task would have by waiting for the agent where that is best. Its own bids in this round
+// do not move what it is told, but by its terms.
 func (n *Node) better(i int32, least time.Duration, best *market.Wait) {
 	c, t := &n.crowd, n.round.tasks[i]
 	waited := n.now.Sub(t.arrived)
@@ -285,9 +286,9 @@ const lookAgain = 10 * time.Millisecond
 // due implements timed.
 func (c *crowd) due(n *Node) { n.news() }
 
-// lookLater has those looked at again that rather wait than take a slot that is free: when the slot that they wait
-// for should have come, or waiting has become worth less than what is free, or the agent has been silent for
-// too long. Nothing else may happen to wake them.
+// lookLater has those looked at again that rather wait than take a slot that is free: when the slot that they
+// wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
+// for too long. Nothing else may happen to wake them.
 func (n *Node) lookLater() {
 	s := &n.round
 	edges := s.whole.Edges
