@@ -10,8 +10,9 @@ type commons struct {
 	depths []int32
 }
 
-// common is how many marks of t's prompt at least four fifths of the agents of a model hold. That much leads it
-// to none of them: else a system prompt that all tasks begin with would lead them all to whoever had it first.
+// common is how many marks of t's prompt at least four fifths of the agents of a model hold. That much leads
+// it to none of them: else a system prompt that all tasks begin with would lead them all to whoever had it
+// first.
 func (n *Node) common(t *task, model string) int32 {
 	c := &n.commons
 	if c.task != t || c.nano != n.nano || c.marks == nil {

@@ -9,8 +9,9 @@ import (
 	"souk/hub/prefix"
 )
 
-// A system prompt that most agents of a model hold is nobody's: it counts as cached everywhere, and leads a new
-// dialogue nowhere. A dialogue's own text leads to whoever has it, and agents of other models do not count.
+// A system prompt that most agents of a model hold is nobody's: it counts as cached everywhere, and leads a
+// new dialogue nowhere. A dialogue's own text leads to whoever has it, and agents of other models do not
+// count.
 func TestASharedSystemPromptMakesNobodyHome(t *testing.T) {
 	const system, agents = 6144, 8
 	prompt := func(session, turns int) *bus.Prompt {

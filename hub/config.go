@@ -31,7 +31,7 @@ type Config struct {
 	Rule   `yaml:",inline"`
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
-	Crowd  line.Params    `yaml:"crowd"`  // waiting for a full agent, and tolls for those who wait
+	Crowd  line.Params    `yaml:"crowd"`  // waiting for a full agent; tolls for those who wait
 	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 	Tiers bool `yaml:"tiers"`
 

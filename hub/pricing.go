@@ -162,8 +162,8 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	return o, err
 }
 
-// posted is the last round at posted prices, where nobody rather waits, and nobody who waits is left out because
-// of what others bid.
+// posted is the last round at posted prices, where nobody rather waits, and nobody who waits is left out
+// because of what others bid.
 func (n *Node) posted() market.Round {
 	r := n.round.whole
 	r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted

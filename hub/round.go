@@ -54,8 +54,8 @@ const (
 	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
 	// (market.MaxWorth).
 	maxSeats = 4000
-	// maxPairs bounds the pairs that a round weighs, 70 MB: of 2,048 tasks that wait all meet 256 free
-	// agents. Where there are more agents, the latest to come wait until these are placed.
+	// maxPairs bounds the pairs that a round weighs, 70 MB: 2,048 tasks that wait all meet 256 free agents.
+	// Where there are more agents, the latest to come wait until these are placed.
 	maxPairs = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
@@ -248,7 +248,7 @@ func (n *Node) assemble() market.Round {
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
-	if r.Rule.Pricing != market.PricingPosted { // where nothing that could matter is pruned, and nobody says so
+	if r.Rule.Pricing != market.PricingPosted { // whose rounds say nothing of what was pruned
 		r.Pruned.Edges += s.spared
 	}
 	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet

@@ -155,7 +155,8 @@ func (n *Node) seed(of *task, a *agent, expected int) *task {
 	return t
 }
 
-// alone keeps what the hub seeds out of rounds of others, where it would have a part in their prices: it goes.
+// alone keeps what the hub seeds out of rounds of others, where it would have a part in their prices: it
+// goes.
 func (n *Node) alone() {
 	t := n.seeds.under
 	if t != nil && t.state == waiting && (n.waiting > 1 || len(t.only.holds) > 0) {

@@ -10,9 +10,10 @@ import (
 	"souk/market"
 )
 
-// seeding is a house where a-1 had dialogues that begin alike, as a-2 had none of, and the next of them goes to
-// a-1. It returns what was dispatched then. The treasury may be slow from then on.
-func seeding(t *testing.T, slow bool, change func(*Config), terms ...func(*bus.Task)) (*house, []bus.Dispatch) {
+// seeding is a house where a-1 had dialogues that begin alike, as a-2 had none of, and the next of them goes
+// to a-1. It returns what was dispatched then. The treasury may be slow from then on.
+func seeding(t *testing.T, slow bool, change func(*Config),
+	terms ...func(*bus.Task)) (*house, []bus.Dispatch) {
 	t.Helper()
 	h := newHouse(t, func(c *Config) {
 		c.Seed.Client, c.Fee = "seeds", 10
@@ -39,9 +40,9 @@ func seeding(t *testing.T, slow bool, change func(*Config), terms ...func(*bus.T
 	return h, h.dispatched
 }
 
-// A text that many dialogues begin with is put on an agent that is idle and has it not, by a task of the hub's
-// own for one token, in a round that is its alone: a client that was set up for that pays cost and fee, and
-// nobody else pays more.
+// A text that many dialogues begin with is put on an agent that is idle and has it not, by a task of the
+// hub's own for one token, in a round that is its alone: a client that was set up for that pays cost and fee,
+// and nobody else pays more.
 func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 	h, ds := seeding(t, false, nil)
 	if len(ds) != 2 || ds[0].Task.Client != "ann" || h.n.holds[ds[0].Hold].agent.id != "a-1" {
@@ -85,8 +86,8 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 	}
 }
 
-// Nothing is seeded where nobody was set up to pay or has the money, where it costs more than it saves, or while
-// somebody waits; and no bid has a part in it.
+// Nothing is seeded where nobody was set up to pay or has the money, where it costs more than it saves, or
+// while somebody waits; and no bid has a part in it.
 func TestWhenNothingIsSeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Config)
@@ -114,8 +115,8 @@ func TestWhenNothingIsSeeded(t *testing.T) {
 	}
 }
 
-// A seed whose money comes when its agent is not idle any more, or when somebody waits, goes to nobody, and is
-// in no round.
+// A seed whose money comes when its agent is not idle any more, or when somebody waits, goes to nobody, and
+// is in no round.
 func TestNothingIsSeededBesideTasks(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		h, ds := seeding(t, true, nil)

@@ -13,7 +13,7 @@ import (
 	"souk/market"
 )
 
-var manyLies = flag.Int("lies", 4000, "lies that TestNoLieAboutTermsPays tries; a hundred thousand take a minute")
+var manyLies = flag.Int("lies", 4000, "that TestNoLieAboutTermsPays tries; 100000 take a minute")
 
 // crowdedHouse is a house with a few agents, of which some are full, prices of past rounds, and tasks of
 // several clients that wait, one of them with a few. Its round is held by hand: see weigh.
@@ -123,8 +123,8 @@ func (h *house) weigh(wanted func(*task) bool) (market.Round, market.Outcome) {
 
 func everybody(*task) bool { return true }
 
-// gain is what a round is worth to a client by its true terms: what its tasks are given, less what they pay, and
-// for those that wait what waiting is worth to them, all by truth.
+// gain is what a round is worth to a client by its true terms: what its tasks are given, less what they pay,
+// and for those that wait what waiting is worth to them, all by truth.
 func gain(o *market.Outcome, client string, worth map[string]market.Credits) (sum market.Credits) {
 	awarded := map[market.TaskID]bool{}
 	for _, a := range o.Awards {
@@ -141,8 +141,8 @@ func gain(o *market.Outcome, client string, worth map[string]market.Credits) (su
 	return sum
 }
 
-// truth is what the last round weighed of a client's tasks: "task>agent" to its value, and "task" to what waiting
-// is worth.
+// truth is what the last round weighed of a client's tasks: "task>agent" to its value, and "task" to what
+// waiting is worth.
 func (h *house) truth(client string) map[string]market.Credits {
 	s, m := &h.n.round, map[string]market.Credits{}
 	for _, p := range s.pairs {
@@ -154,8 +154,8 @@ func (h *house) truth(client string) map[string]market.Credits {
 	return m
 }
 
-// Whatever a client says of worth, delta and patience of its tasks, the round that the hub makes of it gives it
-// no more than the truth would. Waiting is an outcome of the round, so it counts as what the hub forecasts
+// Whatever a client says of worth, delta and patience of its tasks, the round that the hub makes of it gives
+// it no more than the truth would. Waiting is an outcome of the round, so it counts as what the hub forecasts
 // that it is worth.
 func TestNoLieAboutTermsPays(t *testing.T) {
 	seed := rand.Uint64()
@@ -170,7 +170,7 @@ func TestNoLieAboutTermsPays(t *testing.T) {
 		}
 		for client, own := range by {
 			if h.n.cfg.Clarke == market.ClarkeTask && len(own) > 1 {
-				continue // a client with several tasks may gain there, which is why the other rule is the default
+				continue // a client with several tasks may gain there: the other rule is the default
 			}
 			_, honest := h.weigh(everybody)
 			worth := h.truth(client)
@@ -209,8 +209,8 @@ func TestNoLieAboutTermsPays(t *testing.T) {
 func lie(rng *rand.Rand, t market.Terms) market.Terms {
 	t.MaxPrice = market.MaxWorth
 	if rng.IntN(3) > 0 {
-		t.Worth = min(market.MaxWorth/16, market.Credits(float64(t.Worth)*[]float64{0, 0.1, 0.5, 0.9, 1.1, 2, 10,
-			1000}[rng.IntN(8)]))
+		times := []float64{0, 0.1, 0.5, 0.9, 1.1, 2, 10, 1000}[rng.IntN(8)]
+		t.Worth = min(market.MaxWorth/16, market.Credits(float64(t.Worth)*times))
 	}
 	if rng.IntN(3) == 0 {
 		t.Delta = []float64{0, 1, rng.Float64()}[rng.IntN(3)]
@@ -222,8 +222,8 @@ func lie(rng *rand.Rand, t market.Terms) market.Terms {
 	return t
 }
 
-// A forecast of waits that is wrong is worth something to liars, and a line that a client fills with tasks which
-// cannot win costs the others something: how much, of what a client has by the truth.
+// A forecast of waits that is wrong is worth something to liars, and a line that a client fills with tasks
+// which cannot win costs the others something: how much, of what a client has by the truth.
 func TestWhatABiasedForecastAndAFloodAreWorth(t *testing.T) {
 	const seed = 1
 	for _, bias := range []float64{0.25, 0.5, 2, 4} {
@@ -269,8 +269,8 @@ func TestWhatABiasedForecastAndAFloodAreWorth(t *testing.T) {
 				most = max(most, float64(better-best)/float64(best))
 			}
 		}
-		t.Logf("waits forecast %v times as long: %d of %d lies pay; the best of 30 is worth %.2f %% more than the "+
-			"truth, to one client %.1f %%", bias, paid, tried, 100*sum/truthful, 100*most)
+		t.Logf("waits forecast %v times as long: %d of %d lies pay; the best of 30 is worth %.2f %% more "+
+			"than the truth, to one client %.1f %%", bias, paid, tried, 100*sum/truthful, 100*most)
 		if sum > truthful/4 {
 			t.Errorf("lies are worth more than a quarter of the truth")
 		}
@@ -359,7 +359,8 @@ func TestNoBidIsInTheCrowdsTolls(t *testing.T) {
 			}
 			for of, was := range tolls {
 				if compared++; again[of] != was {
-					t.Fatalf("house %d: %s is %s, and was %s before a client bid otherwise", n, of, again[of], was)
+					t.Fatalf("house %d: %s is %s, and was %s before a client bid otherwise", n, of, again[of],
+						was)
 				}
 			}
 		}
@@ -439,8 +440,8 @@ func TestAHomeThatLeavesWith300InLine(t *testing.T) {
 		h.pass(10 * time.Millisecond)
 		seq := uint64(i + 2)
 		for k := range 3 {
-			_ = h.step(&bus.Summary{Agent: fmt.Sprint("b-", k), Boot: 1, Seq: seq, State: bus.StateReady, Slots: 4,
-				Price: card(1, 1, 4)})
+			h.must(h.step(&bus.Summary{Agent: fmt.Sprint("b-", k), Boot: 1, Seq: seq, State: bus.StateReady,
+				Slots: 4, Price: card(1, 1, 4)}))
 		}
 	}
 	if sum := served["b-0"] + served["b-1"] + served["b-2"]; sum != 300 || h.n.waiting != 0 {
@@ -480,7 +481,8 @@ func TestNobodyWaitsLongerThanTwiceItsPatience(t *testing.T) {
 					waited++
 				}
 				if limit := 2*patience[d.Task.ID] + lookAgain + h.n.cfg.Batch.MaxWait; w > limit {
-					t.Fatalf("house %d: %s waited %v for a free slot, want at most %v", n, d.Task.ID, w, limit)
+					t.Fatalf("house %d: %s waited %v for a free slot, want at most %v", n, d.Task.ID, w,
+						limit)
 				}
 				delete(arrived, d.Task.ID)
 			}
@@ -559,7 +561,8 @@ func TestTheCrowdAtEveryEdge(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					d = h.take(d.Task.Client, d.Task.ID)
 					c := completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 1 + rng.IntN(50)})
-					c.ITLUS, c.TTFTUS = []int64{0, 1, 60_000_000}[rng.IntN(3)], []int64{0, 1, 3_600_000_000}[rng.IntN(3)]
+					c.ITLUS = []int64{0, 1, 60_000_000}[rng.IntN(3)]
+					c.TTFTUS = []int64{0, 1, 3_600_000_000}[rng.IntN(3)]
 					h.must(h.step(c))
 				}
 			}

@@ -57,8 +57,8 @@ func (e *Ends) Nth(n int) (time.Duration, bool) {
 	return e.at[n-1], true
 }
 
-// Wait is how long a task has to wait for an agent where the n-th slot is its own. Forecasts of those who have
-// waited long were wrong, so they are stretched by the seconds since.
+// Wait is how long a task has to wait for an agent where the n-th slot is its own. Forecasts of those who
+// have waited long were wrong, so they are stretched by the seconds since.
 func (e *Ends) Wait(n int, waited time.Duration) (time.Duration, bool) {
 	d, ok := e.Nth(n)
 	return times(d, float64(max(0, waited)+time.Second), float64(time.Second)), ok

@@ -15,20 +15,21 @@ import (
 	"souk/market"
 )
 
-// Params say what a hub does about the crowd in front of it. Each is off at 0.
+// Params say what a hub does about the crowd in front of it. Each is off at 0. The figures are measured, not
+// derived: cmd/lab crowd shows what each does on recorded dialogues, and on some that none was tuned on.
 type Params struct {
 	// a task may prefer a full agent to a free one
 	Waiting bool `yaml:"waiting"`
-	// charge for seconds of an engine that a task need not take: of what they cost those who wait, so many
-	// times
+	// charge for each second of a slot that a task would not take elsewhere: so many times what a second is
+	// worth, for each task that waits for a slot
 	Load float64 `yaml:"load"`
 	// charge for going before those who came first, so many times what the time between is worth
 	Age float64 `yaml:"age"`
-	// charge for slowing each task that runs on an engine by so much; only where agents have no tiers
+	// charge for slowing each task that runs beside it by so much, where a tier does not charge for as much
 	Beside time.Duration `yaml:"beside"`
 }
 
-// Default is what did best on recorded dialogues for eight engines: cmd/lab crowd shows it.
+// Default keeps as much cache in use where slots are short as where they are not.
 func Default() Params {
 	return Params{Waiting: true, Load: 24, Age: 4, Beside: 1500 * time.Microsecond}
 }

@@ -188,17 +188,17 @@ func TestTolls(t *testing.T) {
 	tolls := Tolls{Params{Load: 24, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000, 0.5}
 	dear := &Tolls{tolls.Params, 10 * market.MaxWorth, 1e9}
 	for name, test := range map[string]struct{ got, want market.Credits }{
-		"a second too long at half a task for each slot": {tolls.Avoidable(second), -12 * market.Credit / 1000},
-		"none too long":                   {tolls.Avoidable(0), 0},
-		"two seconds ahead":               {tolls.Ahead(2 * second), -8 * market.Credit / 1000},
-		"behind":                          {tolls.Ahead(-second), 0},
-		"beside eight":                    {tolls.Among(8), -12 * market.Credit / 1e6},
-		"beside none":                     {tolls.Among(0), 0},
-		"a dear second of a year":         {dear.Avoidable(1e17), -market.MaxWorth},
-		"nobody was served yet":           {(&Tolls{tolls.Params, 0, 1e9}).Avoidable(second), 0},
-		"nobody waits":                    {(&Tolls{tolls.Params, market.Credit, 0}).Avoidable(second), 0},
-		"switched off":                    {(&Tolls{Params{}, market.Credit, 1}).Avoidable(second), 0},
-		"switched off, and eight running": {(&Tolls{Params{}, market.Credit, 1}).Among(8), 0},
+		"too long by a second":    {tolls.Avoidable(second), -12 * market.Credit / 1000},
+		"none too long":           {tolls.Avoidable(0), 0},
+		"two seconds ahead":       {tolls.Ahead(2 * second), -8 * market.Credit / 1000},
+		"behind":                  {tolls.Ahead(-second), 0},
+		"beside eight":            {tolls.Among(8), -12 * market.Credit / 1e6},
+		"beside none":             {tolls.Among(0), 0},
+		"a dear second of a year": {dear.Avoidable(1e17), -market.MaxWorth},
+		"nobody was served yet":   {(&Tolls{tolls.Params, 0, 1e9}).Avoidable(second), 0},
+		"nobody waits":            {(&Tolls{tolls.Params, market.Credit, 0}).Avoidable(second), 0},
+		"switched off":            {(&Tolls{Params{}, market.Credit, 1}).Avoidable(second), 0},
+		"off, and eight running":  {(&Tolls{Params{}, market.Credit, 1}).Among(8), 0},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: toll %s, want %s", name, test.got, test.want)
@@ -280,8 +280,8 @@ func TestWorths(t *testing.T) {
 	}
 }
 
-// However many awards a client has, it moves the worth by no more than if it had its share. The order in which
-// equal awards came does not matter.
+// However many awards a client has, it moves the worth by no more than if it had its share. The order in
+// which equal awards came does not matter.
 func TestWorthsAreSharedOut(t *testing.T) {
 	rng := random(t)
 	for range 200 {

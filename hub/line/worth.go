@@ -19,7 +19,8 @@ const (
 	halved = 5 * time.Second
 )
 
-// PerSecond is what a second of waiting costs a task with these terms. A patience below 100 ms counts as that.
+// PerSecond is what a second of waiting costs a task with these terms. A patience below 100 ms counts as
+// that.
 func PerSecond(t market.Terms) market.Credits {
 	c := float64(t.Worth) * (1 - t.Delta) / max(leastPatience, t.Patience).Seconds()
 	if !(c > 0) {

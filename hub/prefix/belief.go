@@ -9,9 +9,9 @@ import (
 	"souk/bus"
 )
 
-// Belief is what one agent is believed to hold. It mirrors the engine's cache: texts that begin alike are held
-// once, what a task needs that runs is kept, and of all else the least recently used goes first, from its end.
-// Not for concurrent use.
+// Belief is what one agent is believed to hold. It mirrors the engine's cache: texts that begin alike are
+// held once, what a task needs that runs is kept, and of all else the least recently used goes first, from
+// its end. Not for concurrent use.
 type Belief struct {
 	index    *Index
 	place    uint16
@@ -95,11 +95,11 @@ func (b *Belief) Drop() {
 func (b *Belief) Place() int { return int(b.place) }
 
 // Expect is how many tokens a prompt is expected to have, by an estimate of the whole, and how many of them
-// the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last mark
-// that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where an
-// earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
-// caches output blocks like any other. The last token of a prompt is always computed, and only full blocks are
-// reused.
+// the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last
+// mark that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where
+// an earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
+// caches output blocks like any other. The last token of a prompt is always computed, and only full blocks
+// are reused.
 func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
 	return b.expect(p, b.Depth(p), estimate)
 }
@@ -222,10 +222,10 @@ func (b *Belief) release(r Run) {
 	}
 }
 
-// Served says that the agent has computed a prompt of a session, 0 if of none, with what it was found to need.
-// cached is what the engine reported to have found, or -1 if it reports nothing. An engine that found nothing,
-// or much less than it held for certain, has dropped what it did not find, and, as it drops the least recently
-// used first, whatever was used before that: this is forgotten.
+// Served says that the agent has computed a prompt of a session, 0 if of none, with what it was found to
+// need. cached is what the engine reported to have found, or -1 if it reports nothing. An engine that found
+// nothing, or much less than it held for certain, has dropped what it did not find, and, as it drops the
+// least recently used first, whatever was used before that: this is forgotten.
 func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
 	end, lost, short := none, uint32(0), false
 	if r.belief == b {

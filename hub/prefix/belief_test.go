@@ -310,8 +310,8 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// What an engine found of a text that many prompts begin with corrects what was guessed of all the marks before
-// its end, so that engines alike are believed to hold as much of it, whichever prompt each had first.
+// What an engine found of a text that many prompts begin with corrects what was guessed of all the marks
+// before its end, so that engines alike are believed to hold as much of it, whichever prompt each had first.
 func TestAGuessIsCorrectedByWhatWasFound(t *testing.T) {
 	system := strings.Repeat("s", 2*bus.MarkEvery+20) // a mark stands shortly before its end
 	var first int

@@ -1,5 +1,5 @@
-// Package prefix keeps what each agent is believed to hold in its KV cache: of all texts that it served, those
-// that fit in there (iemas Eq. 4).
+// Package prefix keeps what each agent is believed to hold in its KV cache: of all texts that it served,
+// those that fit in there (iemas Eq. 4).
 package prefix
 
 import (
@@ -56,8 +56,8 @@ const few = 3
 // NewIndex is of a hub that knows no agent.
 func NewIndex(l Limits) *Index { return &Index{limits: l, holders: map[uint64]holders{}} }
 
-// depth is how many of a prompt's marks an agent is believed to hold. Agents are asked for one prompt after the
-// other, so all are looked up at once.
+// depth is how many of a prompt's marks an agent is believed to hold. Agents are asked for one prompt after
+// the other, so all are looked up at once.
 func (x *Index) depth(marks []bus.Mark, place uint16) int32 {
 	if len(marks) == 0 {
 		return 0

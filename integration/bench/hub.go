@@ -303,8 +303,8 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 
 // Bars in loops: what the rows measured when they were written, and a fifth more.
 const (
-	crowdLimit = 400
-	aloneLimit = 8
+	crowdLimit = 200
+	aloneLimit = 3.5
 )
 
 // crowdBars play the crowd in virtual time, where figures depend on nothing but the seed.
