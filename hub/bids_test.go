@@ -107,7 +107,8 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			b.pairs[string(k.id)+">"+a.id] = pairing{
 				usable: h.n.usable(k, a) && a.free(h.n) > 0,
 				timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
-				prompt: q.prompt, cached: q.features.Cached, own: h.n.own(k, a), maxTokens: q.maxTokens, ttft: q.forecast.TTFT,
+				prompt: q.prompt, cached: q.features.Cached, own: h.n.own(k, a), maxTokens: q.maxTokens,
+				ttft:   q.forecast.TTFT,
 				output: q.forecast.Output,
 				cost:   q.cost, worst: q.worst, worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
 			}

@@ -56,7 +56,8 @@ func TestASharedSystemPromptMakesNobodyHome(t *testing.T) {
 			want = 0
 		}
 		if len(homes) != want || warm != i+1 {
-			t.Errorf("%d agents have the system prompt: it leads a new dialogue to %v, and is cached at %d", i+1,
+			t.Errorf("%d agents have the system prompt: it leads a new dialogue to %v, and is cached at %d",
+				i+1,
 				homes, warm)
 		}
 	}

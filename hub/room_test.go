@@ -63,7 +63,8 @@ func TestAFullRoomIsShared(t *testing.T) {
 		t.Fatalf("both have as much: %v", got)
 	}
 	if h.n.Reserved("c0") != each*places/2 || h.n.Reserved("c1") != each*places/2 || h.n.waiting != places {
-		t.Errorf("%s and %s are reserved for %d that wait", h.n.Reserved("c0"), h.n.Reserved("c1"), h.n.waiting)
+		t.Errorf("%s and %s are reserved for %d that wait", h.n.Reserved("c0"), h.n.Reserved("c1"),
+			h.n.waiting)
 	}
 	for i, want := range []string{"c1/t1023", "c0/t1023", "c1/t1022", "c0/t1022"} { // who came last of both
 		if got := h.comes("c2", fmt.Sprint("t", i)); !slices.Equal(got, []string{want + " no_room"}) {

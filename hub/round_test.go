@@ -261,7 +261,8 @@ func TestARecordDoesNotGrowWithTheFleet(t *testing.T) {
 			}
 			h.audited()
 		}
-		t.Logf("cards of their own: %v; %d bytes a task of 16 agents, %d of 1,000", own, size[16]/64, size[1000]/64)
+		t.Logf("cards of their own: %v; %d bytes a task of 16 agents, %d of 1,000", own, size[16]/64,
+			size[1000]/64)
 		if size[1000] > size[16]*6/5 {
 			t.Errorf("cards of their own: %v: %d bytes of 16 agents, %d of 1,000", own, size[16], size[1000])
 		}

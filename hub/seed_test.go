@@ -24,14 +24,16 @@ func seeding(t *testing.T, slow bool, change func(*Config),
 	h.prepaid["seeds"] = 10 * market.Credit
 	h.join("a-1", "llama", 4, 0.8, card(100, 10, 100))
 	dialogue := func(i int) *bus.Task {
-		return h.task("ann", fmt.Sprint("t", i), append([]func(*bus.Task){worth(market.Credit), func(m *bus.Task) {
-			m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600,
-				Marks: []bus.Mark{{Bytes: 6000, Hash: 1}, {Bytes: 6400, Hash: uint64(100 + i)}}}
-		}}, terms...)...)
+		return h.task("ann", fmt.Sprint("t", i),
+			append([]func(*bus.Task){worth(market.Credit), func(m *bus.Task) {
+				m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600,
+					Marks: []bus.Mark{{Bytes: 6000, Hash: 1}, {Bytes: 6400, Hash: uint64(100 + i)}}}
+			}}, terms...)...)
 	}
 	for i := range 6 {
 		h.must(h.step(dialogue(i)))
-		h.serve(h.take("ann", fmt.Sprint("t", i)), market.Usage{Prompt: 1600, Cached: min(1, i) * 1504, Output: 20})
+		h.serve(h.take("ann", fmt.Sprint("t", i)),
+			market.Usage{Prompt: 1600, Cached: min(1, i) * 1504, Output: 20})
 		h.pass(100 * time.Millisecond)
 	}
 	h.join("a-2", "llama", 4, 0.8, card(100, 10, 100))

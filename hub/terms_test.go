@@ -30,7 +30,8 @@ func TestASecondCostsEveryUndeclaredTaskTheSame(t *testing.T) {
 			t.Fatalf("%d+%d tokens: %+v", prompt, output, terms)
 		}
 		if cost := dear.Cost(market.Usage{Prompt: prompt, Output: output}); terms.Worth/4 < cost-1 {
-			t.Fatalf("%d+%d tokens: worth %s, of which a quarter is not the dear %s", prompt, output, terms.Worth,
+			t.Fatalf("%d+%d tokens: worth %s, of which a quarter is not the dear %s", prompt, output,
+				terms.Worth,
 				cost)
 		}
 		if terms.Patience == market.MaxPatience {

@@ -7,8 +7,8 @@ import (
 	"souk/market"
 )
 
-// The record of a crowded round says what of each toll is for load, for age and for running beside others; what is left is
-// the regime's, which is idle here. Explain shows them where somebody is served.
+// The record of a crowded round says what of each toll is for load, for age and for running beside others;
+// what is left is the regime's, which is idle here. Explain shows them where somebody is served.
 func TestTheRecordSaysWhatTollsAreFor(t *testing.T) {
 	var load, age, beside, shown int
 	for seed := range uint64(60) {

@@ -173,28 +173,34 @@ func TestBadWaits(t *testing.T) {
 			r.Tasks = append(r.Tasks, Task{ID: "q", Client: "c"})
 			r.Bundles = []Bundle{{[]int{0, 1}}}
 		},
-		"agent has 0 bytes":                       func(r *Round, w *Wait) { w.Agent = "" },
-		"time is -1ns":                            func(r *Round, w *Wait) { w.Time = -1 },
-		"value is 1000000000.000000001":           func(r *Round, w *Wait) { w.Value = MaxCredits + 1 },
-		"cost is -0.000000001":                    func(r *Round, w *Wait) { w.Cost = -1 },
-		"price -0.000000001":                      func(r *Round, w *Wait) { w.Price = -1 },
-		"toll is 0.000000001":                     func(r *Round, w *Wait) { w.Toll = 1 },
-		"charge 0.000000001":                      func(r *Round, w *Wait) { w.Charge = 1 },
-		"of round 2, want one before":             func(r *Round, w *Wait) { w.Round = 2 },
-		"its price is 0.000000002 of no round":    func(r *Round, w *Wait) { w.Round = 0 },
-		"share is 1000001":                        func(r *Round, w *Wait) { w.Share++ },
-		"loss is 0.000000021":                     func(r *Round, w *Wait) { w.Loss++ },
-		"loss is 0, and its parts sum to 0":       func(r *Round, w *Wait) { w.Loss, w.Share = 0, 0 },
-		"loss is 0.00000002, and its parts":       func(r *Round, w *Wait) { w.Share = FullShare / 2 },
-		"other edge 0: agent index is 2":          func(r *Round, w *Wait) { r.Others[0].Agent = 2 },
-		"other edge p > b: toll is":               func(r *Round, w *Wait) { r.Others[0].Toll = 1 },
-		"other edge p > b: listed twice":          func(r *Round, w *Wait) { r.Others = append(r.Others, r.Others[0]) },
+		"agent has 0 bytes":                    func(r *Round, w *Wait) { w.Agent = "" },
+		"time is -1ns":                         func(r *Round, w *Wait) { w.Time = -1 },
+		"value is 1000000000.000000001":        func(r *Round, w *Wait) { w.Value = MaxCredits + 1 },
+		"cost is -0.000000001":                 func(r *Round, w *Wait) { w.Cost = -1 },
+		"price -0.000000001":                   func(r *Round, w *Wait) { w.Price = -1 },
+		"toll is 0.000000001":                  func(r *Round, w *Wait) { w.Toll = 1 },
+		"charge 0.000000001":                   func(r *Round, w *Wait) { w.Charge = 1 },
+		"of round 2, want one before":          func(r *Round, w *Wait) { w.Round = 2 },
+		"its price is 0.000000002 of no round": func(r *Round, w *Wait) { w.Round = 0 },
+		"share is 1000001":                     func(r *Round, w *Wait) { w.Share++ },
+		"loss is 0.000000021":                  func(r *Round, w *Wait) { w.Loss++ },
+		"loss is 0, and its parts sum to 0":    func(r *Round, w *Wait) { w.Loss, w.Share = 0, 0 },
+		"loss is 0.00000002, and its parts":    func(r *Round, w *Wait) { w.Share = FullShare / 2 },
+		"other edge 0: agent index is 2":       func(r *Round, w *Wait) { r.Others[0].Agent = 2 },
+		"other edge p > b: toll is":            func(r *Round, w *Wait) { r.Others[0].Toll = 1 },
+		"other edge p > b: listed twice": func(r *Round,
+			w *Wait) {
+			r.Others = append(r.Others, r.Others[0])
+		},
 		"other edge p > a: is an edge too":        func(r *Round, w *Wait) { r.Others[0].Agent = 0 },
 		"pruned: a count of -1":                   func(r *Round, w *Wait) { r.Pruned.Waiting = -1 },
 		"1 tasks and 0 edges pruned under posted": nil,
 		"what 2 tolls are for, of 1 edges":        func(r *Round, w *Wait) { r.Parts = make([]Toll, 2) },
 		"a part of its toll is 0.000000001":       func(r *Round, w *Wait) { r.Parts = []Toll{{Beside: 1}} },
-		"parts of its toll are -0.000000002":      func(r *Round, w *Wait) { r.Parts = []Toll{{Load: -1, Age: -1}} },
+		"parts of its toll are -0.000000002": func(r *Round,
+			w *Wait) {
+			r.Parts = []Toll{{Load: -1, Age: -1}}
+		},
 	} {
 		r, w := good()
 		if spoil == nil {

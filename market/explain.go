@@ -311,7 +311,8 @@ func (x Explanation) String() string {
 	}
 	if p := x.Pruned; p != (Pruned{}) {
 		fmt.Fprintf(&b, "weighed beside these: %d tasks outbid wherever they could have gone, %d that rather "+
-			"wait, %d that came after the round was full; %d edges that could not matter\n", p.Tasks, p.Waiting,
+			"wait, %d that came after the round was full; %d edges that could not matter\n", p.Tasks,
+			p.Waiting,
 			p.Beyond, p.Edges)
 	}
 	for _, t := range x.Tasks {
@@ -430,7 +431,8 @@ func (t *TaskExplanation) writeWait(b *strings.Builder) {
 				}
 			}
 		}
-		fmt.Fprintf(b, "  waits for %s, first token in %v, worth %s to it,%s:\n", w.Agent, first, w.Loss, rather)
+		fmt.Fprintf(b, "  waits for %s, first token in %v, worth %s to it,%s:\n", w.Agent, first, w.Loss,
+			rather)
 	}
 	share := ""
 	if w.Share < FullShare {
@@ -440,6 +442,7 @@ func (t *TaskExplanation) writeWait(b *strings.Builder) {
 	if w.Round > 0 {
 		price = fmt.Sprintf(" - slot price %s of round %d", w.Price, w.Round)
 	}
-	fmt.Fprintf(b, "    value %s - cost %s - fee %s - toll %s - congestion charge %s%s%s\n", w.Value, w.Cost, t.fee,
+	fmt.Fprintf(b, "    value %s - cost %s - fee %s - toll %s - congestion charge %s%s%s\n", w.Value, w.Cost,
+		t.fee,
 		-w.Toll, -w.Charge, price, share)
 }

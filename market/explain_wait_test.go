@@ -78,7 +78,8 @@ func TestWhatAWaitingTaskIsTold(t *testing.T) {
 				if tx.Wait != nil {
 					waiting++
 					if op.Utility > tx.Wait.Loss {
-						t.Fatalf("seed %d, round %d: %s waits and would keep more at %s\n%s", seed, n, tx.Task,
+						t.Fatalf("seed %d, round %d: %s waits and would keep more at %s\n%s", seed, n,
+							tx.Task,
 							op.Agent, x)
 					}
 				}

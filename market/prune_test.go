@@ -316,7 +316,8 @@ func TestPruneAtTheLimit(t *testing.T) {
 		q.Prune(&some, arrived, len(r.Tasks), show)
 		some.Pruned.Beyond = got.Pruned.Beyond
 		if d := gocmp.Diff(some, got); d != "" {
-			t.Fatalf("seed %d, round %d: limit %d, -as if the others had not come +got\n%s", seed, n, limit, d)
+			t.Fatalf("seed %d, round %d: limit %d, -as if the others had not come +got\n%s", seed, n, limit,
+				d)
 		}
 		if len(k.Beyond) > 0 {
 			beyond++
@@ -388,7 +389,8 @@ func TestPrunedTasksAreAccountedFor(t *testing.T) {
 			case (where == "kept" || where == "outbid") && best < 0,
 				where == "waiting" && (best >= 0 || gross < 0),
 				where == "" && gross >= 0, len(where) > 7:
-				t.Fatalf("seed %d, round %d: task %s with edges of at most %d, %d without its wait, is %q", seed,
+				t.Fatalf("seed %d, round %d: task %s with edges of at most %d, %d without its wait, is %q",
+					seed,
 					n, task.ID, best, gross, where)
 			}
 			if where != "beyond" {

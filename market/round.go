@@ -206,11 +206,13 @@ func (r *Round) validateRest() error {
 	for i, t := range r.Parts {
 		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
 			if part > 0 || part < -MaxCredits {
-				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part, -MaxCredits)
+				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part,
+					-MaxCredits)
 			}
 		}
 		if sum := t.Sum(); sum < r.Edges[i].Toll {
-			return fmt.Errorf("edge %d: parts of its toll are %s together, and it is %s", i, sum, r.Edges[i].Toll)
+			return fmt.Errorf("edge %d: parts of its toll are %s together, and it is %s", i, sum,
+				r.Edges[i].Toll)
 		}
 	}
 	own, shown := 0, 0 // where the edges of the task at hand begin in Edges, and how many others it has

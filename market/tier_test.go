@@ -106,7 +106,8 @@ func TestTolls(t *testing.T) {
 		if want[0] = r.Agents[0].Tiers[o.Awards[i].Tier].Toll; congestion != want[0] || regime != want[1] ||
 			fee != -1 || parts != r.Parts[i] ||
 			congestion+regime+parts.Load+parts.Age+parts.Beside+fee != o.Awards[i].Toll {
-			t.Errorf("%+v: congestion %d, regime %d, parts %v, fee %d", o.Awards[i], congestion, regime, parts,
+			t.Errorf("%+v: congestion %d, regime %d, parts %v, fee %d", o.Awards[i], congestion, regime,
+				parts,
 				fee)
 		}
 	}

@@ -137,7 +137,8 @@ func TestLiesAboutTermsDoNotPay(t *testing.T) {
 			if awarded < len(honest.Awards) && honest.Awards[awarded].Task == task.ID {
 				a := honest.Awards[awarded]
 				if a.Premium > a.Value-a.Cost-task.loss() {
-					t.Fatalf("seed %d, scene %d: task %s owes %d of %d - %d, and waiting is worth %d", seed, n,
+					t.Fatalf("seed %d, scene %d: task %s owes %d of %d - %d, and waiting is worth %d", seed,
+						n,
 						task.ID, a.Premium, a.Value, a.Cost, task.loss())
 				}
 				if task.Wait != nil {

@@ -148,7 +148,8 @@ func FuzzIndex(f *testing.F) {
 				if reports {
 					cached = next()
 				}
-				b.Served(t0.Add(time.Duration(clock)), b.Sent(&p, p.Tokens, 0), uint64(next()%10), &p, p.Tokens, 0,
+				b.Served(t0.Add(time.Duration(clock)), b.Sent(&p, p.Tokens, 0), uint64(next()%10), &p,
+					p.Tokens, 0,
 					cached)
 				if exact && len(runs) == 0 {
 					models[i].serve(b, &p, clock)
@@ -165,7 +166,8 @@ func FuzzIndex(f *testing.F) {
 				if next()&1 > 0 {
 					beliefs[s.i].Ended(s.r)
 				} else {
-					beliefs[s.i].Served(t0.Add(time.Duration(clock)), s.r, uint64(next()%10), &s.p, next()*8, next(),
+					beliefs[s.i].Served(t0.Add(time.Duration(clock)), s.r, uint64(next()%10), &s.p, next()*8,
+						next(),
 						next()-1)
 				}
 			case op == 13 && lists:
@@ -218,7 +220,8 @@ func FuzzIndex(f *testing.F) {
 				for want < len(p.Marks) && sets[p.Marks[want].Hash][b.Place()] {
 					want++
 				}
-				if got != int(x.depth(p.Marks, b.place)) || got != want && !broken || got < 0 || got > len(p.Marks) {
+				if got != int(x.depth(p.Marks, b.place)) || got != want && !broken || got < 0 ||
+					got > len(p.Marks) {
 					t.Fatalf("step %d: depth %d, want %d", clock, got, want)
 				}
 				if n, cached := b.expect(&p, int32(got), p.Tokens); cached < 0 || cached >= max(1, n) ||

@@ -98,7 +98,8 @@ func (b *Belief) free(i int32) {
 
 // fit forgets what was used least recently, until the rest fits. What tasks need that run always does.
 func (b *Belief) fit() {
-	for b.oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > b.index.limits.Marks) {
+	for b.oldest != none && (b.capacity > 0 && b.tokens > b.capacity ||
+		len(b.byHash) > b.index.limits.Marks) {
 		b.free(b.oldest)
 	}
 }

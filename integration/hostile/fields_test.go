@@ -29,19 +29,22 @@ var spoken = []any{
 	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.Feedback{}, bus.Summary{},
 	bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{}, bus.FundsReply{}, bus.Recall{},
 	bus.RecallReply{},
-	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{},
+	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{},
 }
 
 // added is what the version before does not know: it reads past these fields, and leaves them out. A message
 // that is new as a whole has no names here; nobody of that version says it or hears it.
 var added = map[string]string{
 	"bus.Prompt msgpack":        "text wide pieces tools loose",
-	"bus.Dispatch msgpack":      "fence prompt_most cached first_ms secret",
+	"bus.Dispatch msgpack":      "fence prompt_most cached first_ms secret crowd",
 	"bus.StreamControl msgpack": "secret",
 	"bus.FundsRequest msgpack":  "returned distributed domain ahead hubs",
 	"bus.FundsRequest json":     "returned distributed domain ahead hubs",
-	"bus.FundsReply msgpack":    "retry_ms number surplus hubs",
-	"bus.FundsReply json":       "retry_ms number surplus hubs",
+	"bus.FundsReply msgpack":    "retry_ms number surplus hubs ended",
+	"bus.FundsReply json":       "retry_ms number surplus hubs ended",
+	"bus.Result msgpack":        "crowd",
+	"bus.Result json":           "crowd",
+	"bus.APIKey json":           "",
 	"bus.Registration json":     "template",
 	"bus.Recall msgpack":        "",
 	"bus.RecallReply msgpack":   "",
@@ -63,7 +66,8 @@ var gone = map[string]string{
 }
 
 // within are structs that have new names as a whole, in fields that are new themselves.
-var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json"}
+var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json", "market.Toll msgpack",
+	"market.Toll json", "bus.KeyHash json"}
 
 // form is how a struct travels: as msgpack or as JSON.
 type form struct {

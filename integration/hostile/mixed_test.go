@@ -54,10 +54,14 @@ func TestMixedVersions(t *testing.T) {
 		})
 	}
 	for name, words := range added {
-		if strings.HasPrefix(name, "bus.Funds") && strings.HasSuffix(name, " json") {
-			continue // as people write it by hand
+		if name == "bus.Result json" ||
+			strings.HasPrefix(name, "bus.Funds") && strings.HasSuffix(name, " json") {
+			continue // as people write it by hand, and read it
 		}
 		for _, word := range strings.Fields(words) {
+			if name+" "+word == "bus.FundsReply msgpack ended" {
+				continue // TestAHubThatTheTreasuryEnded, in hub; without it a hub goes on as that of before
+			}
 			if !said[name+" "+word] {
 				t.Errorf("%s: field %s is new, and nobody says it in these plays, so they show nothing "+
 					"of it: "+

@@ -4,10 +4,10 @@ package flow
 // rows are empty: a matching of greatest weight, and prices that prove it. They need not be the least.
 //
 // At base's prices every other task still has what it likes best. What is wrong are the slots that gone left
-// free at a price above 0. Such a slot is filled by a task that is indifferent to it, whose own slot is filled
-// likewise, and so on, to a task that was left out or a slot of price 0. If there is no such chain, some price
-// was held up by a task that is gone, and the least prices make one, or let this price fall to 0. A slot takes
-// two looks at every edge at most, where solving anew takes dozens.
+// free at a price above 0. Such a slot is filled by a task that is indifferent to it, whose own slot is
+// filled likewise, and so on, to a task that was left out or a slot of price 0. If there is no such chain,
+// some price was held up by a task that is gone, and the least prices make one, or let this price fall to 0.
+// A slot takes two looks at every edge at most, where solving anew takes dozens.
 func (s *Solver) Without(base *Solver, p *Problem, gone []int32) {
 	s.Match, s.weight = append(s.Match[:0], base.Match...), append(s.weight[:0], base.weight...)
 	s.Price, s.free = append(s.Price[:0], base.Price...), append(s.free[:0], base.free...)
@@ -43,7 +43,8 @@ func (s *Solver) refill(p *Problem, a int32) bool {
 	reach := func(k int32) {
 		u := s.utility(k)
 		for e := p.Off[k]; e < p.Off[k+1]; e++ {
-			if b := p.Seat[e]; in.via[b] < 0 && s.Price[b] > 0 && b != s.Match[k] && p.Weight[e]-s.Price[b] == u {
+			if b := p.Seat[e]; in.via[b] < 0 && s.Price[b] > 0 && b != s.Match[k] &&
+				p.Weight[e]-s.Price[b] == u {
 				in.via[b] = k
 				t.queue = append(t.queue, b)
 			}

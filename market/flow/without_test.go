@@ -34,7 +34,10 @@ func TestWithout(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n%2 == 0 {
-			base.Settle(&p, func(task, seat int32) uint64 { return uint64(task*31+seat) * 0x9e3779b97f4a7c15 })
+			base.Settle(&p, func(task,
+				seat int32) uint64 {
+				return uint64(task*31+seat) * 0x9e3779b97f4a7c15
+			})
 		}
 		var gone []int32
 		without := map[int32]bool{}
@@ -75,7 +78,8 @@ func TestWithout(t *testing.T) {
 		}
 		for a, free := range left {
 			if free < 0 || free != less.free[a] || less.Price[a] < 0 || free > 0 && less.Price[a] > 0 {
-				t.Fatalf("round %d, %s: %d slots of seat %d are free at %d, counted as %d", n, f.name, free, a,
+				t.Fatalf("round %d, %s: %d slots of seat %d are free at %d, counted as %d", n, f.name, free,
+					a,
 					less.Price[a], less.free[a])
 			}
 			if less.Price[a] < base.Price[a] {
