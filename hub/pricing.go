@@ -117,6 +117,7 @@ func (n *Node) tariffs() {
 
 func (n *Node) tariff(a *agent) {
 	a.owner, a.class = a.reg.Seller()
+	a.fastest = n.fastestOf(a.class)
 	a.tariff, a.sells, a.kind = 0, true, nil
 	switch n.cfg.Pricing {
 	case market.PricingPosted:

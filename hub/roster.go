@@ -26,6 +26,7 @@ type agent struct {
 	price      market.Price
 
 	owner, class string
+	fastest      *fastest       // of the class
 	tariff       market.Credits // due for a task beside its cost
 	sells        bool           // its owner won the epoch of its class, where there are epochs
 	slots        int
@@ -302,6 +303,9 @@ func (a *agent) quality(label string) float64 {
 		if d.Domain == label {
 			return d.Score
 		}
+	}
+	if len(a.reg.Domains) == 0 { // known from the journal alone: it has not registered since
+		return 0
 	}
 	return a.reg.Domains[0].Score
 }

@@ -37,6 +37,35 @@ type crowd struct {
 	quiet      bool        // a task is alone, and no agent is full
 	candidates []line.Candidate
 	row        []prospect
+
+	kinds map[string]*fastest // by the class of agents
+	asked uint64              // how often prospects were looked at
+}
+
+// fastest is how long a task takes on the agent of a class where it takes least.
+type fastest struct {
+	service time.Duration
+	asked   uint64 // in which prospects
+}
+
+// fastestOf is what agents of a class share. It forgets classes that no agent of the roster is of, once there
+// are many.
+func (n *Node) fastestOf(class string) *fastest {
+	c := &n.crowd
+	f := c.kinds[class]
+	if f == nil {
+		if len(c.kinds) > 4*n.cfg.MaxAgents || c.kinds == nil {
+			c.kinds = map[string]*fastest{}
+			for _, a := range n.roster {
+				if a.fastest != nil {
+					c.kinds[a.class] = a.fastest
+				}
+			}
+		}
+		f = new(fastest)
+		c.kinds[class] = f
+	}
+	return f
 }
 
 // prospect is what a task would have of an open agent.
@@ -142,13 +171,13 @@ func (n *Node) charge() {
 	}
 	s.eachTask(func(pairs []pair) {
 		t := s.tasks[pairs[0].task]
-		least := n.prospects(t)
+		n.prospects(t)
 		best := market.Credits(-1)
 		for i := range pairs {
 			p := &pairs[i]
 			a := s.agents[p.agent]
 			x := &c.row[a.seat]
-			p.parts = n.crowding(a, x, least)
+			p.parts = n.crowding(a, x)
 			p.parts.Age = c.tolls.Ahead(
 				c.board.Ahead(a.seat, s.free[p.agent], n.now.Sub(t.arrived), t.home == a))
 			p.toll += p.parts.Sum()
@@ -160,18 +189,19 @@ func (n *Node) charge() {
 			return
 		}
 		w := &s.waits[pairs[0].task]
-		n.better(pairs[0].task, least, w)
+		n.better(pairs[0].task, w)
 		if alone && w.Loss <= best {
 			*w = market.Wait{} // it takes the slot either way, and nobody else wants it
 		}
 	})
 }
 
-// prospects fills crowd.row for a task, and returns how long it takes where it takes least.
-func (n *Node) prospects(t *task) (least time.Duration) {
+// prospects fills crowd.row for a task, and says how long it takes on the agents of a class where it takes
+// least.
+func (n *Node) prospects(t *task) {
 	c := &n.crowd
 	c.row = slices.Grow(c.row[:0], len(c.open))[:len(c.open)]
-	least = line.Far
+	c.asked++
 	for k, a := range c.open {
 		x := &c.row[k]
 		if x.serves = n.usable(t, a); !x.serves {
@@ -182,25 +212,30 @@ func (n *Node) prospects(t *task) (least time.Duration) {
 		x.quote = *n.quoted(t, a, x.running)
 		x.ttft = x.quote.forecast.TTFT
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
-		least = min(least, x.service)
+		if f := a.fastest; f.asked != c.asked {
+			f.asked, f.service = c.asked, x.service
+		} else {
+			f.service = min(f.service, x.service)
+		}
 	}
-	return least
 }
 
-// crowding is the toll of a task on an agent for what it costs those who wait, where it takes longer than
-// elsewhere, and those who run there. A tier charges for the latter at the agent's price of tokens: then this
-// is what is missing to what their time is worth, so that the two together are the larger of both.
-func (n *Node) crowding(a *agent, x *prospect, least time.Duration) market.Toll {
+// crowding is the toll of a task on an agent for what it costs those who wait, where it takes longer than on
+// another agent of the same class, and those who run there. Agents of slower classes are not charged for
+// being slow: whoever had the slot instead would take as long, and a slot that stays free serves nobody. A
+// tier charges for the latter at the agent's price of tokens: then this is what is missing to what their time
+// is worth, so that the two together are the larger of both.
+func (n *Node) crowding(a *agent, x *prospect) market.Toll {
 	beside := n.crowd.tolls.Among(x.running)
 	if n.cfg.Tiers {
 		beside = min(0, beside-market.TierAt(a.tiers, x.running).Toll)
 	}
-	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - least), Beside: beside}
+	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - a.fastest.service), Beside: beside}
 }
 
 // better finds what a task would have by waiting for the agent where that is best. Its own bids in this round
 // do not move what it is told, but by its terms.
-func (n *Node) better(i int32, least time.Duration, best *market.Wait) {
+func (n *Node) better(i int32, best *market.Wait) {
 	c, t := &n.crowd, n.round.tasks[i]
 	waited := n.now.Sub(t.arrived)
 	share := line.LeftOf(waited, t.terms.Patience)
@@ -224,7 +259,7 @@ func (n *Node) better(i int32, least time.Duration, best *market.Wait) {
 		x.quote.value = t.terms.Value(market.Quote{TTFT: w.Time, Cost: w.Cost,
 			Quality: a.quality(t.msg.Domain)})
 		w.Value = x.quote.within(t.reserved)
-		w.Toll = n.crowding(a, x, least).Sum() + n.drawn(i, a, &x.quote)
+		w.Toll = n.crowding(a, x).Sum() + n.drawn(i, a, &x.quote)
 		if n.cfg.Tiers && len(a.tiers) > 0 {
 			w.Charge = a.tiers[len(a.tiers)-1].Toll
 		}
