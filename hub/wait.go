@@ -242,6 +242,7 @@ func (n *Node) better(i int32, best *market.Wait) {
 	if share == 0 {
 		return
 	}
+	left := t.deadline.Sub(n.now)
 	for k, a := range c.open {
 		x := &c.row[k]
 		if !x.serves {
@@ -252,7 +253,7 @@ func (n *Node) better(i int32, best *market.Wait) {
 			place = t.place
 		}
 		wait, ok := c.ends[k].Wait(max(1, place+1-a.free(n)), waited)
-		if !ok || n.now.Add(wait+x.ttft).After(t.deadline) {
+		if !ok || wait+x.ttft > left {
 			continue
 		}
 		w := market.Wait{Agent: market.AgentID(a.id), Time: wait + x.ttft, Cost: x.quote.cost, Share: share}
@@ -262,6 +263,9 @@ func (n *Node) better(i int32, best *market.Wait) {
 		w.Toll = n.crowding(a, x).Sum() + n.drawn(i, a, &x.quote)
 		if n.cfg.Tiers && len(a.tiers) > 0 {
 			w.Charge = a.tiers[len(a.tiers)-1].Toll
+		}
+		if w.Sum(n.cfg.Fee) <= best.Loss { // whatever a slot costs there
+			continue
 		}
 		w.Price, w.Round = n.priceBefore(a, t.since)
 		if w.Loss = w.Sum(n.cfg.Fee); w.Loss > best.Loss {
