@@ -322,15 +322,19 @@ func (n *Node) priceBefore(a *agent, round uint64) (market.Credits, uint64) {
 // lookAgain is how soon a task that rather waits is looked at again, at the soonest.
 const lookAgain = 10 * time.Millisecond
 
+// tollsFade is how soon one is looked at again whom the crowd's tolls may keep from a slot that is free: they
+// fall by time alone.
+const tollsFade = time.Second
+
 // due implements timed.
 func (c *crowd) due(n *Node) { n.news() }
 
 // lookLater has those looked at again that rather wait than take a slot that is free: when the slot that they
 // wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
-// for too long. Nothing else may happen to wake them.
+// for too long; and those that tolls keep from one, as these fall. Nothing else may happen to wake them.
 func (n *Node) lookLater() {
 	s := &n.round
-	edges := s.whole.Edges
+	edges, parts := s.whole.Edges, s.parts
 	var at time.Time
 	for i, t := range s.edged {
 		k := 0
@@ -338,8 +342,15 @@ func (n *Node) lookLater() {
 			k++
 		}
 		own, w := edges[:k], s.whole.Tasks[i].Wait
-		edges = edges[k:]
-		if w == nil || t.state != waiting {
+		charged := slices.ContainsFunc(parts[:k], func(p market.Toll) bool { return p != market.Toll{} })
+		edges, parts = edges[k:], parts[k:]
+		if t.state != waiting {
+			continue
+		}
+		if charged {
+			at = earlier(at, n.now.Add(tollsFade))
+		}
+		if w == nil {
 			continue
 		}
 		best := market.Credits(-1)
