@@ -318,13 +318,17 @@ func (t *task) due(n *Node) {
 // unplaced is the truth about a task whose deadline passed while it waited.
 func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
-	case t.refusals > 0 && t.rounds == 0:
+	case t.refusals > 0 && t.rounds+t.dear+t.patient == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d dispatches were refused by agents and no other slot came free before the deadline",
 			t.refusals)
 	case t.rounds > 0:
 		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
 			"in %d rounds the slots went to others: offer more, or wait longer", t.rounds)
+	case t.dear > 0 && t.patient > 0:
+		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
+			"in %d rounds no free slot was worth cost and congestion charge, and in %d a slot that was to come "+
+				"free was worth more to it: offer more, or wait longer", t.dear, t.patient)
 	case t.dear > 0:
 		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
 			"what it was worth never reached cost and congestion charge of the slots that were free: offer "+
