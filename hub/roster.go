@@ -312,7 +312,7 @@ func (a *agent) quality(label string) float64 {
 
 // fits reports whether a prompt leaves room for an answer in the agent's context.
 func (a *agent) fits(t *task) bool {
-	return a.takes(a.predictor.Tokens(t.msg.Prompt.Tokens) + t.carried())
+	return a.takes(a.expect(t).tokens + t.carried())
 }
 
 // takes reports it of a prompt that is expected to have so many tokens.

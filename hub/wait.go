@@ -204,12 +204,15 @@ func (n *Node) prospects(t *task) {
 	c.asked++
 	for k, a := range c.open {
 		x := &c.row[k]
-		if x.serves = n.usable(t, a); !x.serves {
+		if x.serves = a.suits(t); !x.serves {
 			continue
 		}
 		// where there is no room it will run beside one task less
 		x.running = min(len(a.holds), max(0, a.slots-1))
 		x.quote = *n.quoted(t, a, x.running)
+		if x.serves = a.takes(x.quote.prompt); !x.serves {
+			continue
+		}
 		x.ttft = x.quote.forecast.TTFT
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		if f := a.fastest; f.asked != c.asked {
