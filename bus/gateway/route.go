@@ -49,7 +49,12 @@ func (s *Server) routes() http.Handler {
 			"/v1/chat/completions and /v1/completions, GET /v1/models, /v1/balance and /v1/streams/TASK",
 			r.Method, r.URL.Path))
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 { // net/http waits for the rest of a body that nobody has read
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.c.BodyWithin))
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) count(what func(*Stats)) {
@@ -365,6 +370,10 @@ func (s *Server) admitAnswer(a *answer) (*answer, error) {
 
 // resume goes on with a stream of which the client has a part.
 func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
+	if r.ContentLength != 0 { // while it is not read, nobody sees that its sender leaves
+		w.Header().Set("Connection", "close")
+		return refuse(bus.CodeBadRequest, "a stream is asked for without a body")
+	}
 	last := -1
 	if text := r.Header.Get("Last-Event-ID"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 31)
