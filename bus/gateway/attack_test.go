@@ -1,12 +1,16 @@
 package gateway_test
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/bus/gateway"
 )
 
@@ -40,5 +44,33 @@ func TestABodyThatNeverComes(t *testing.T) {
 		if err != nil || !strings.Contains(string(all), x.want) {
 			t.Errorf("%s with %s: %q, %v", x.line, x.header, all, err)
 		}
+	}
+}
+
+// A key that is revoked while its request is still on the way has no answer.
+func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
+	h := start(t, one)
+	key := h.newKey(bus.APIKey{ID: "late", Client: "other"})
+	body := chat("")
+	c := raw(t, h, fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", key, len(body)))
+	from := bufio.NewReader(c)
+	if line, err := from.ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") {
+		t.Fatal(line, err) // it was admitted
+	}
+	from.ReadString('\n')
+	if err := h.Registry().Delete(t.Context(), bus.APIKeyKey("late")); err != nil {
+		t.Fatal(err)
+	}
+	h.until("the key is good no more", func() bool { return h.do("GET", "/v1/models", "", key).status == 401 })
+	if _, err := io.WriteString(c, body); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(from, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.StatusCode != 401 {
+		t.Errorf("%s for a key that was revoked", r.Status)
 	}
 }

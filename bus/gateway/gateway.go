@@ -222,6 +222,10 @@ func (s *Server) close() {
 	}
 }
 
+func errRevoked() *refusal {
+	return refuse(openai.CodeInvalidKey, "the key was revoked, or its time is over")
+}
+
 // revoked cuts the answers of keys that are good no more.
 func (s *Server) revoked(ids ...string) {
 	if len(ids) == 0 {
@@ -231,7 +235,7 @@ func (s *Server) revoked(ids ...string) {
 	for _, id := range ids {
 		gone[id] = true
 	}
-	s.cut(refuse(openai.CodeInvalidKey, "the key was revoked, or its time is over"),
+	s.cut(errRevoked(),
 		func(a *answer) bool { return gone[a.keyID] })
 }
 

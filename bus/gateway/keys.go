@@ -146,6 +146,13 @@ func (r *keyring) begin(now time.Time, k *key) error {
 	return nil
 }
 
+// good reports whether a key that was admitted is good still: it may have been revoked since.
+func (r *keyring) good(now time.Time, k *key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keys[k.ID] == k && !k.Expired(now.UnixMilli())
+}
+
 func (r *keyring) end(k *key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -346,6 +346,8 @@ func (s *Server) admitAnswer(a *answer) (*answer, error) {
 	defer s.mu.Unlock()
 	known := s.kept[id]
 	switch {
+	case !s.keys.good(time.Now(), a.key): // else revoked finds it among those that are open
+		return nil, errRevoked()
 	case a.again && known != nil && known.bodyHash == a.bodyHash:
 		return known, nil
 	case a.kept && known != nil:
