@@ -389,6 +389,9 @@ func (a *answer) giveUp() {
 			close(a.settled)
 		}
 		a.cancel()
+		if a.asked.Stream && a.began { // for whoever comes too late
+			a.writeError()
+		}
 	}
 }
 
@@ -402,7 +405,8 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 	}
 	data, ok := a.out.take(a.taken)
 	if !ok { // what it has not taken yet is kept no more
-		return nil, true, true
+		return openai.ErrorEvent(nil, bus.CodeSlowReader, "too much of the answer was not taken", a.shape.ID,
+			0), true, true
 	}
 	a.taken += len(data)
 	return data, a.running == 0, true

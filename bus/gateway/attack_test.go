@@ -74,3 +74,30 @@ func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
 		t.Errorf("%s for a key that was revoked", r.Status)
 	}
 }
+
+// A stream that was given up ends with an error for whoever comes back too late: it is not whole.
+func TestComingBackTooLate(t *testing.T) {
+	h, s, _ := start(t, slowly).with(func(c *gateway.Config) { c.ResumeWithin = 50 * time.Millisecond })
+	r, leave := h.reading(long(`,"stream":true`), h.key, "X-Souk-Resume", "on")
+	leave()
+	h.until("it is given up", func() bool { return s.Stats().Open == 0 })
+	rest := h.do("GET", "/v1/streams/"+r.Header.Get("X-Souk-Task"), "", h.key, "Last-Event-ID", "0")
+	if rest.status != 200 || !strings.Contains(rest.body, `"error"`) || strings.Contains(rest.body, "[DONE]") {
+		t.Errorf("%d, it ends with %q", rest.status, rest.body[max(0, len(rest.body)-200):])
+	}
+}
+
+// Who reads a stream that another request takes over is told so: it must not take its part for the whole.
+func TestAStreamIsTakenOver(t *testing.T) {
+	h := start(t, slowly)
+	first, _ := h.reading(long(`,"stream":true`), h.key, "X-Souk-Resume", "on")
+	second := raw(t, h, fmt.Sprintf("GET /v1/streams/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n",
+		first.Header.Get("X-Souk-Task"), h.key))
+	if line, err := bufio.NewReader(second).ReadString('\n'); err != nil || !strings.Contains(line, " 200 ") {
+		t.Fatal(line, err)
+	}
+	rest, err := io.ReadAll(first.Body)
+	if err != nil || !strings.Contains(string(rest), `"error"`) || strings.Contains(string(rest), "[DONE]") {
+		t.Errorf("%v, it ends with %q", err, rest[max(0, len(rest)-200):])
+	}
+}

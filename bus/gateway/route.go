@@ -468,6 +468,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		data, all, mine := a.next(reader)
 		switch {
 		case !mine:
+			write(openai.ErrorEvent(nil, bus.CodeAnswerGone, "another request reads this answer now",
+				a.shape.ID, 0))
 			return nil
 		case len(data) > 0 && !write(data):
 			return nil
