@@ -242,6 +242,7 @@ func (a *answer) finish() {
 		a.object = openai.Object(a.shape, a.wholes, a.results)
 	}
 	a.running, a.wholes = 0, nil
+	a.asked.Tasks = nil // up to 4 MB of bodies, and nobody counts them
 	if a.leave != nil {
 		a.leave.Stop()
 	}

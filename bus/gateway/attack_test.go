@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ func raw(t *testing.T, h *house, text string) net.Conn {
 	return c
 }
 
+// Whoever promises a body and sends none has its answer in the time for bodies, with no key as well: such
 // connections do not add up.
 func TestABodyThatNeverComes(t *testing.T) {
 	h, _, _ := start(t, one).with(func(c *gateway.Config) { c.BodyWithin = 200 * time.Millisecond })
@@ -99,5 +101,35 @@ func TestAStreamIsTakenOver(t *testing.T) {
 	rest, err := io.ReadAll(first.Body)
 	if err != nil || !strings.Contains(string(rest), `"error"`) || strings.Contains(string(rest), "[DONE]") {
 		t.Errorf("%v, it ends with %q", err, rest[max(0, len(rest)-200):])
+	}
+}
+
+// An answer that is kept does not keep what was asked.
+func TestWhatIsKeptIsSmall(t *testing.T) {
+	h := start(t, one)
+	heap := func() int {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	body := `{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":1,"n":8,"x":"` +
+		strings.Repeat("x", 400<<10) + `"}`
+	ask := func(i int) {
+		if r := h.do("POST", "/v1/chat/completions", body, h.key, "Idempotency-Key", fmt.Sprint(i)); r.status != 200 {
+			t.Fatalf("%d %.300s", r.status, r.body)
+		}
+	}
+	ask(0)
+	before := heap()
+	for i := range 20 {
+		ask(i + 1)
+	}
+	if h.Gateway().Stats().Kept < 20 {
+		t.Fatal(h.Gateway().Stats())
+	}
+	if grown := heap() - before; grown > 16<<20 {
+		t.Errorf("20 answers of one token each keep %d MB", grown>>20)
 	}
 }
