@@ -34,6 +34,7 @@ type answer struct {
 	mu       sync.Mutex
 	waiting  int // tasks of whose answer nothing has come
 	running  int // tasks
+	bought   int // tasks that an agent has accepted: they may have to be paid
 	accepted bus.Accepted
 	began    bool     // its status is out: a refusal is an event
 	refused  *refusal // why there is no answer, or no more of it
@@ -85,13 +86,19 @@ func (a *answer) start(p *payer) {
 }
 
 // serve has one task asked, and takes in its answer.
-func (a *answer) serve(i int, p *payer) error {
+func (a *answer) serve(i int, p *payer) (failed error) {
 	task := a.asked.Tasks[i]
 	stream, err := p.Submit(a.ctx, task)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
+	a.buy(1)
+	defer func() {
+		if failed != nil { // what it costs all the same stands in its refusal
+			a.buy(-1)
+		}
+	}()
 	c, err := stream.Next(a.ctx)
 	if err != nil && err != io.EOF {
 		return err
@@ -113,6 +120,26 @@ func (a *answer) serve(i int, p *payer) error {
 	r, _ := stream.Result()
 	a.ended(i, &r)
 	return take(nil, &r)
+}
+
+func (a *answer) buy(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bought += n; a.refused != nil {
+		a.refused = a.paidInPart(a.refused)
+	}
+}
+
+// paidInPart is a refusal as it stands where some of the answer may have to be paid: then its status tells
+// nobody to ask again. The lock is held.
+func (a *answer) paidInPart(why *refusal) *refusal {
+	if a.began || a.bought == 0 && why.paid == 0 || !openai.FaultOf(why.code).Again {
+		return why
+	}
+	r := refuse(bus.CodeCancelled, "%s: %s; what was served of the answer until then is paid", why.code,
+		why.message)
+	r.task, r.paid = why.task, why.paid
+	return r
 }
 
 // begun notes that the answer of a task comes, and says how its part is written.
@@ -207,7 +234,7 @@ func (a *answer) fail(why *refusal) {
 	if copied.code == bus.CodeUnknown && a.again {
 		copied.again = true // it is served once, however often it is asked for
 	}
-	a.refused = &copied
+	a.refused = a.paidInPart(&copied)
 	if a.waiting > 0 {
 		close(a.settled)
 	}

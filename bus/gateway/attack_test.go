@@ -133,3 +133,35 @@ func TestWhatIsKeptIsSmall(t *testing.T) {
 		t.Errorf("20 answers of one token each keep %d MB", grown>>20)
 	}
 }
+
+// Of several answers one has no room while another is served, and paid as far as it came: no client may be
+// told that it can ask again and nothing was paid.
+func TestSeveralAnswersPartlyServed(t *testing.T) {
+	h := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1))
+	for _, stream := range []string{``, `,"stream":true`} {
+		deadline := time.Now().Add(1500 * time.Millisecond).UnixMilli()
+		body := long(fmt.Sprintf(`%s,"n":2,"souk":{"deadline_ms":%d}`, stream, deadline))
+		r := h.do("POST", "/v1/chat/completions", body, h.key)
+		o := r.object(t)
+		if r.status != 424 || r.header.Get("X-Should-Retry") != "false" || r.header.Get("Retry-After-Ms") != "" ||
+			o.Error == nil || o.Error.Souk.Code != "cancelled" || !strings.Contains(o.Error.Message, "what was served") {
+			t.Errorf("%q: %d %v %.300s", stream, r.status, r.header, r.body)
+		}
+		h.until("the slot is free", func() bool { return h.Free() == 1 })
+	}
+}
+
+// A whole answer that a closing gateway cuts off has been paid in part: its client must not ask again by
+// itself.
+func TestAWholeAnswerIsCutByTheEnd(t *testing.T) {
+	h := start(t, slowly)
+	second, s, stop := h.with(func(c *gateway.Config) { c.Drain = 50 * time.Millisecond })
+	free := h.Free()
+	done := make(chan reply, 1)
+	go func() { done <- second.do("POST", "/v1/chat/completions", long(""), h.key) }()
+	h.until("it is served", func() bool { return s.Stats().Open == 1 && h.Free() == free-1 })
+	stop()
+	if r := <-done; r.status != 424 || r.header.Get("X-Should-Retry") != "false" {
+		t.Errorf("%d %v %s", r.status, r.header, r.body)
+	}
+}
