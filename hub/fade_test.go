@@ -13,8 +13,12 @@ import (
 // again then, though nothing else happens.
 func TestWhomTheCrowdKeptOutIsLookedAtAgain(t *testing.T) {
 	h := crowdHouse(t, 2048, func(c *Config) { c.Silence = time.Hour })
-	h.join("fast", "llama", 1, 0.9, card(1, 1, 4))
-	h.join("slow", "qwen", 1, 0.9, card(1, 1, 4))
+	for _, a := range [][2]string{{"fast", "llama"}, {"slow", "qwen"}} {
+		reg := registration(a[0], a[1], 1, 0.9, card(1, 1, 4))
+		reg.Class = "h200" // slower agents of other classes are not charged for being slow
+		h.must(h.n.Join(h.now, reg))
+		h.run()
+	}
 	of := func(model string) func(*bus.Task) { return func(m *bus.Task) { m.Model = model } }
 	for i := range 20 { // what a token takes there is seen
 		for model, itl := range map[string]int64{"llama": 1_000, "qwen": 50_000} {
