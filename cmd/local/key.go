@@ -85,10 +85,16 @@ func WriteKey(path, secret string) error {
 		return err
 	}
 	temporary := path + ".new"
-	if err := os.WriteFile(temporary, []byte(secret+"\n"), 0o600); err != nil {
+	// whoever made a file of that name could read the key in it
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.Chmod(temporary, 0o600); err != nil { // of a file that was there
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(secret + "\n")
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)

@@ -95,6 +95,9 @@ func newKey(with withRegistry) *cobra.Command {
 				ms := patience.Milliseconds()
 				k.Terms.PatienceMS = &ms
 			}
+			if expires < 0 {
+				return fmt.Errorf("--expires: %v is over already", expires)
+			}
 			if expires != 0 {
 				k.ExpiresMS = time.Now().Add(expires).UnixMilli()
 			}

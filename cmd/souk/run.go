@@ -129,7 +129,7 @@ func (w *show) once(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n%s\n", time.Since(begin).Seconds(),
-		m.State().NATS, w.s.data, elsewhere(m))
+		m.State().NATS, w.s.data, elsewhere(m.Config(), m.State()))
 	agentTable(w.out, m.Config())
 	for _, d := range m.Config().Domains {
 		r := m.Config().Rule(d)

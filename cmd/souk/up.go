@@ -63,11 +63,12 @@ func upCommand(s *shared) *cobra.Command {
 	var show bool
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Bring a market up: NATS, etcd, treasury, door, hubs and agents in this process",
+		Short: "Bring a market up: NATS, etcd, treasury, door, gateway, hubs and agents in this process",
 		Long: `Brings a whole market up in this process and stays until Ctrl-C.
 
-It listens on loopback and nowhere else, for it knows no authentication yet. A second start on the same
-data directory goes on where the first one ended; a second market on it at the same time is refused.`,
+It listens on loopback and nowhere else, for only its gateway, http://127.0.0.1:8080/v1 for clients of
+OpenAI's API, asks for a key; NATS knows no authentication yet. A second start on the same data directory
+goes on where the first one ended; a second market on it at the same time is refused.`,
 		Example: `  souk up
   souk up --print-config > market.yaml && souk up --config market.yaml
   souk up --vllm http://127.0.0.1:8000 --data /tmp/souk`,
@@ -92,7 +93,7 @@ data directory goes on where the first one ended; a second market on it at the s
 			}
 			out := c.OutOrStdout()
 			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n%s\n",
-				time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m))
+				time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m.Config(), m.State()))
 			agentTable(out, m.Config())
 			if m.KeyFile() != "" {
 				fmt.Fprintf(out, "\nOpenAI's clients:  base URL %s/v1, the key of %s is in %s\n", m.State().HTTP,
@@ -125,13 +126,18 @@ func atTheDoor(s classifier.Stats) string {
 	return line + "."
 }
 
-// elsewhere says that the market has not the port that it was to have; "" where it has.
-func elsewhere(m *local.Market) string {
-	_, want, _ := net.SplitHostPort(m.Config().Listen)
-	if want == "0" || strings.HasSuffix(m.State().NATS, ":"+want) {
-		return ""
+// elsewhere says that the market has not the ports that it was to have; "" where it has.
+func elsewhere(c local.Config, at local.State) (said string) {
+	for _, x := range []struct{ want, has, why string }{
+		{c.Listen, at.NATS, "another market, or a NATS server, has it"},
+		{c.HTTP, at.HTTP, "clients over HTTP find the market at " + at.HTTP},
+	} {
+		_, port, _ := net.SplitHostPort(x.want)
+		if port != "0" && !strings.HasSuffix(x.has, ":"+port) {
+			said += fmt.Sprintf("%s was taken: %s.\n", x.want, x.why)
+		}
 	}
-	return fmt.Sprintf("%s was taken: another market, or a NATS server, has it.\n", m.Config().Listen)
+	return said
 }
 
 // line is a command to paste, with the data directory where it is not the default.
