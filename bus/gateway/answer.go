@@ -44,6 +44,7 @@ type answer struct {
 	taken    int           // offset up to which the client has the stream
 	reader   int           // number of who reads it now; 0 nobody
 	readers  int           // that there ever were
+	there    int           // of them, that have not left
 	news     chan struct{} // cap 1
 	object   []byte        // a whole answer
 	leave    *time.Timer   // gives it up, where its client does not come back
@@ -374,7 +375,7 @@ func (a *answer) attach(last int) (reader int, err error) {
 		}
 		a.taken = from
 	}
-	a.readers++
+	a.readers, a.there = a.readers+1, a.there+1
 	a.reader = a.readers
 	if a.leave != nil {
 		a.leave.Stop()
@@ -387,7 +388,8 @@ func (a *answer) attach(last int) (reader int, err error) {
 func (a *answer) left(reader int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.reader != reader {
+	a.there--
+	if a.asked.Stream && a.reader != reader || !a.asked.Stream && a.there > 0 { // all wait for a whole answer
 		return
 	}
 	a.reader = 0

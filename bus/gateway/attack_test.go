@@ -165,3 +165,20 @@ func TestAWholeAnswerIsCutByTheEnd(t *testing.T) {
 		t.Errorf("%d %v %s", r.status, r.header, r.body)
 	}
 }
+
+// Of two who wait for the same whole answer one leaves: the other has it all the same.
+func TestOneOfTwoWhoWaitLeaves(t *testing.T) {
+	h, s, _ := start(t, slowly).with(func(c *gateway.Config) { c.ResumeWithin = 50 * time.Millisecond })
+	body := strings.Replace(long(""), "3000", "400", 1)
+	done := make(chan reply, 1)
+	ask := func() { done <- h.do("POST", "/v1/chat/completions", body, h.key, "Idempotency-Key", "two") }
+	go ask()
+	h.until("the first waits", func() bool { return s.Stats().Open == 1 })
+	second := raw(t, h, fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Idempotency-Key: two\r\nContent-Length: %d\r\n\r\n%s", h.key, len(body), body))
+	h.until("the second waits", func() bool { return s.Stats().Requests["POST /v1/chat/completions"] == 2 })
+	second.Close()
+	if r := <-done; r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
