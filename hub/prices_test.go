@@ -6,7 +6,8 @@ import (
 	"souk/market"
 )
 
-// Who waits long in a crowd is told the slot price as it was when it came, and not that waiting costs nothing.
+// Who waits long in a crowd is told the slot price as it was when it came, and not that waiting costs
+// nothing.
 func TestTheSlotPriceOfWhoeverWaitsLongIsKept(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))

@@ -293,8 +293,8 @@ type priced struct {
 	price market.Credits
 }
 
-// pricesKept bounds what is kept of an agent's slot prices, 32 KB: of a minute in a crowd, which is as long as
-// tasks wait by default. One that came before the oldest reckons with none.
+// pricesKept bounds what is kept of an agent's slot prices, 32 KB: of a minute in a crowd, which is as long
+// as tasks wait by default. One that came before the oldest reckons with none.
 const pricesKept = 2048
 
 // notePrice takes in an agent's slot price in a round that it had room in.

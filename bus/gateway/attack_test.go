@@ -54,7 +54,8 @@ func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
 	h := start(t, one)
 	key := h.newKey(bus.APIKey{ID: "late", Client: "other"})
 	body := chat("")
-	c := raw(t, h, fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+	c := raw(t, h, fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: "+
+		"Bearer %s\r\n"+
 		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", key, len(body)))
 	from := bufio.NewReader(c)
 	if line, err := from.ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") {
@@ -64,7 +65,8 @@ func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
 	if err := h.Registry().Delete(t.Context(), bus.APIKeyKey("late")); err != nil {
 		t.Fatal(err)
 	}
-	h.until("the key is good no more", func() bool { return h.do("GET", "/v1/models", "", key).status == 401 })
+	h.until("the key is good no more",
+		func() bool { return h.do("GET", "/v1/models", "", key).status == 401 })
 	if _, err := io.WriteString(c, body); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +86,8 @@ func TestComingBackTooLate(t *testing.T) {
 	leave()
 	h.until("it is given up", func() bool { return s.Stats().Open == 0 })
 	rest := h.do("GET", "/v1/streams/"+r.Header.Get("X-Souk-Task"), "", h.key, "Last-Event-ID", "0")
-	if rest.status != 200 || !strings.Contains(rest.body, `"error"`) || strings.Contains(rest.body, "[DONE]") {
+	if rest.status != 200 || !strings.Contains(rest.body, `"error"`) ||
+		strings.Contains(rest.body, "[DONE]") {
 		t.Errorf("%d, it ends with %q", rest.status, rest.body[max(0, len(rest.body)-200):])
 	}
 }
@@ -93,7 +96,8 @@ func TestComingBackTooLate(t *testing.T) {
 func TestAStreamIsTakenOver(t *testing.T) {
 	h := start(t, slowly)
 	first, _ := h.reading(long(`,"stream":true`), h.key, "X-Souk-Resume", "on")
-	second := raw(t, h, fmt.Sprintf("GET /v1/streams/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n",
+	second := raw(t, h, fmt.Sprintf("GET /v1/streams/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+		"%s\r\n\r\n",
 		first.Header.Get("X-Souk-Task"), h.key))
 	if line, err := bufio.NewReader(second).ReadString('\n'); err != nil || !strings.Contains(line, " 200 ") {
 		t.Fatal(line, err)
@@ -117,7 +121,8 @@ func TestWhatIsKeptIsSmall(t *testing.T) {
 	body := `{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":1,"n":8,"x":"` +
 		strings.Repeat("x", 400<<10) + `"}`
 	ask := func(i int) {
-		if r := h.do("POST", "/v1/chat/completions", body, h.key, "Idempotency-Key", fmt.Sprint(i)); r.status != 200 {
+		if r := h.do("POST", "/v1/chat/completions", body, h.key, "Idempotency-Key",
+			fmt.Sprint(i)); r.status != 200 {
 			t.Fatalf("%d %.300s", r.status, r.body)
 		}
 	}
@@ -143,8 +148,10 @@ func TestSeveralAnswersPartlyServed(t *testing.T) {
 		body := long(fmt.Sprintf(`%s,"n":2,"souk":{"deadline_ms":%d}`, stream, deadline))
 		r := h.do("POST", "/v1/chat/completions", body, h.key)
 		o := r.object(t)
-		if r.status != 424 || r.header.Get("X-Should-Retry") != "false" || r.header.Get("Retry-After-Ms") != "" ||
-			o.Error == nil || o.Error.Souk.Code != "cancelled" || !strings.Contains(o.Error.Message, "what was served") {
+		if r.status != 424 || r.header.Get("X-Should-Retry") != "false" ||
+			r.header.Get("Retry-After-Ms") != "" ||
+			o.Error == nil || o.Error.Souk.Code != "cancelled" ||
+			!strings.Contains(o.Error.Message, "what was served") {
 			t.Errorf("%q: %d %v %.300s", stream, r.status, r.header, r.body)
 		}
 		h.until("the slot is free", func() bool { return h.Free() == 1 })
@@ -174,7 +181,8 @@ func TestOneOfTwoWhoWaitLeaves(t *testing.T) {
 	ask := func() { done <- h.do("POST", "/v1/chat/completions", body, h.key, "Idempotency-Key", "two") }
 	go ask()
 	h.until("the first waits", func() bool { return s.Stats().Open == 1 })
-	second := raw(t, h, fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+	second := raw(t, h, fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: "+
+		"Bearer %s\r\n"+
 		"Idempotency-Key: two\r\nContent-Length: %d\r\n\r\n%s", h.key, len(body), body))
 	h.until("the second waits", func() bool { return s.Stats().Requests["POST /v1/chat/completions"] == 2 })
 	second.Close()
