@@ -38,8 +38,8 @@ type crowd struct {
 	candidates []line.Candidate
 	row        []prospect
 
-	kinds map[string]*fastest // by the class of agents
-	asked uint64              // how often prospects were looked at
+	classes map[string]*fastest // of agents
+	asked   uint64              // how often prospects were looked at
 }
 
 // fastest is how long a task takes on the agent of a class where it takes least.
@@ -52,18 +52,18 @@ type fastest struct {
 // are many.
 func (n *Node) fastestOf(class string) *fastest {
 	c := &n.crowd
-	f := c.kinds[class]
+	f := c.classes[class]
 	if f == nil {
-		if len(c.kinds) > 4*n.cfg.MaxAgents || c.kinds == nil {
-			c.kinds = map[string]*fastest{}
+		if len(c.classes) > 4*n.cfg.MaxAgents || c.classes == nil {
+			c.classes = map[string]*fastest{}
 			for _, a := range n.roster {
 				if a.fastest != nil {
-					c.kinds[a.class] = a.fastest
+					c.classes[a.class] = a.fastest
 				}
 			}
 		}
 		f = new(fastest)
-		c.kinds[class] = f
+		c.classes[class] = f
 	}
 	return f
 }
@@ -223,11 +223,14 @@ func (n *Node) prospects(t *task) {
 	}
 }
 
-// crowding is the toll of a task on an agent for what it costs those who wait, where it takes longer than on
-// another agent of the same class, and those who run there. Agents of slower classes are not charged for
-// being slow: whoever had the slot instead would take as long, and a slot that stays free serves nobody. A
-// tier charges for the latter at the agent's price of tokens: then this is what is missing to what their time
-// is worth, so that the two together are the larger of both.
+// crowding is the toll of a task on an agent, for what it costs those who wait and those who run there.
+//
+// Those who wait: the time for which it takes the slot longer than a slot of another agent of the class.
+// Slower classes are not charged for being slow, as whoever had the slot instead would take as long, and a
+// slot that stays free serves nobody.
+//
+// Those who run: a tier charges for that at the agent's price of tokens, so this is what is missing to what
+// their time is worth. The two together are the larger of both.
 func (n *Node) crowding(a *agent, x *prospect) market.Toll {
 	beside := n.crowd.tolls.Among(x.running)
 	if n.cfg.Tiers {
