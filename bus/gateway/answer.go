@@ -21,6 +21,8 @@ type answer struct {
 	asked *openai.Asked
 	shape openai.Shape // its ID names the answer
 
+	response *openai.Responses // not nil: it is written as a response
+
 	again    bool // it came with an Idempotency-Key: who asks again gets this one
 	kept     bool // it can be read again
 	bodyHash [32]byte
@@ -40,6 +42,7 @@ type answer struct {
 	refused  *refusal // why there is no answer, or no more of it
 	results  []*bus.Result
 	wholes   []*openai.Whole
+	said     *openai.Response // where response is not nil, once its task is taken
 	out      outbox
 	taken    int           // offset up to which the client has the stream
 	reader   int           // number of who reads it now; 0 nobody
@@ -106,8 +109,13 @@ func (a *answer) serve(i int, p *payer) (failed error) {
 	}
 	// Only now it is known that the engine takes the task, and, nearly always, whose it is.
 	shape := a.begun(stream.Accepted())
-	take := a.relay(openai.NewEvents(shape, i))
-	if !a.asked.Stream {
+	var take func(*bus.Chunk, *bus.Result) error
+	switch {
+	case a.response != nil:
+		take = a.respond(shape)
+	case a.asked.Stream:
+		take = a.relay(openai.NewEvents(shape, i))
+	default:
 		take = a.collect(i)
 	}
 	for ; err == nil; c, err = stream.Next(a.ctx) {
@@ -172,8 +180,15 @@ func (a *answer) ended(i int, r *bus.Result) {
 	a.results[i] = r
 }
 
+// writer writes an answer as events.
+type writer interface {
+	Begin(dst []byte) []byte
+	Chunk(dst []byte, c *bus.Chunk) ([]byte, error)
+	Finish(dst []byte, r *bus.Result) []byte
+}
+
 // relay writes what comes of a task as events.
-func (a *answer) relay(e *openai.Events) func(*bus.Chunk, *bus.Result) error {
+func (a *answer) relay(e writer) func(*bus.Chunk, *bus.Result) error {
 	first := true
 	return func(c *bus.Chunk, r *bus.Result) error {
 		if c != nil && c.Text == "" && len(c.Extra) == 0 && len(c.Tokens) == 0 {
@@ -186,12 +201,17 @@ func (a *answer) relay(e *openai.Events) func(*bus.Chunk, *bus.Result) error {
 		}
 		room, err := a.out.put(a.taken, func(dst []byte) ([]byte, error) {
 			if first {
-				dst, first = e.Role(dst), false
+				dst, first = e.Begin(dst), false
 			}
 			if c != nil {
 				return e.Chunk(dst, c)
 			}
-			return e.Finish(dst, r), nil
+			before := len(dst)
+			dst = e.Finish(dst, r)
+			if a.response != nil { // it says all of the answer again
+				a.out.most += len(dst) - before
+			}
+			return dst, nil
 		})
 		if err == nil && !room && (a.reader != 0 || !a.kept) {
 			err = refuse(bus.CodeSlowReader, "more than %d bytes of the answer were not taken", a.out.most)
@@ -211,6 +231,44 @@ func (a *answer) collect(i int) func(*bus.Chunk, *bus.Result) error {
 		}
 		return w.Chunk(c)
 	}
+}
+
+// respond takes in the one task of a request for a response. What is answered can be named in later requests
+// before its client reads of its end.
+func (a *answer) respond(shape openai.Shape) func(*bus.Chunk, *bus.Result) error {
+	e := openai.NewResponse(shape, a.response)
+	a.mu.Lock()
+	a.said = e
+	a.mu.Unlock()
+	var events []byte // of a whole answer, which has none
+	take := func(c *bus.Chunk, r *bus.Result) (err error) {
+		if events = events[:0]; c != nil {
+			events, err = e.Chunk(events, c)
+			return err
+		}
+		events = e.Finish(events, r)
+		return nil
+	}
+	if a.asked.Stream {
+		take = a.relay(e)
+	}
+	return func(c *bus.Chunk, r *bus.Result) error {
+		if r != nil && a.response.Store {
+			e.Items(func(id string, item []byte) { a.s.items.put(time.Now(), a.keyID, id, item) })
+		}
+		return take(c, r)
+	}
+}
+
+// errorEvent is the event of an answer that ends without its end. The lock is held.
+func (a *answer) errorEvent(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
+	if a.response == nil {
+		return openai.ErrorEvent(dst, code, message, task, retryMS)
+	}
+	if a.said == nil {
+		a.said = openai.NewResponse(a.shape, a.response)
+	}
+	return a.said.Fail(dst, code, message, task, retryMS)
 }
 
 // tell wakes who reads. The lock is held.
@@ -250,7 +308,7 @@ func (a *answer) fail(why *refusal) {
 func (a *answer) writeError() {
 	r := a.refused
 	a.out.put(a.taken, func(dst []byte) ([]byte, error) {
-		return openai.ErrorEvent(dst, r.code, r.message, r.task, r.retryMS), nil
+		return a.errorEvent(dst, r.code, r.message, r.task, r.retryMS), nil
 	})
 }
 
@@ -259,6 +317,9 @@ func (a *answer) finish() {
 	a.mu.Lock()
 	switch {
 	case a.refused != nil:
+	case a.response != nil && !a.asked.Stream:
+		a.object = a.said.Object(nil)
+	case a.response != nil: // its last event is that of its task
 	case a.asked.Stream:
 		a.out.put(a.taken, func(dst []byte) ([]byte, error) {
 			if a.asked.Usage {
@@ -435,8 +496,8 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 	}
 	data, ok := a.out.take(a.taken)
 	if !ok { // what it has not taken yet is kept no more
-		return openai.ErrorEvent(nil, bus.CodeSlowReader, "too much of the answer was not taken", a.shape.ID,
-			0), true, true
+		return a.errorEvent(nil, bus.CodeSlowReader, "too much of the answer was not taken", a.shape.ID, 0),
+			true, true
 	}
 	a.taken += len(data)
 	return data, a.running == 0, true

@@ -31,6 +31,10 @@ type Config struct {
 	KeepFor      time.Duration `yaml:"keep_for"`      // an answer that has ended, for whoever asks again
 	MaxKept      int           `yaml:"max_kept"`      // bytes of those that have ended
 
+	KeepItems   time.Duration `yaml:"keep_items"`        // parts of answers to /v1/responses, by their ids
+	MaxItems    int           `yaml:"max_items"`         // bytes of them
+	MaxItemsKey int           `yaml:"max_items_per_key"` // and of those of one key
+
 	Drain time.Duration `yaml:"drain"` // for open answers when the gateway ends
 }
 
@@ -51,6 +55,9 @@ func Default() Config {
 		ResumeWithin:  15 * time.Second,
 		KeepFor:       30 * time.Second,
 		MaxKept:       64 << 20,
+		KeepItems:     time.Hour,
+		MaxItems:      64 << 20,
+		MaxItemsKey:   8 << 20,
 		Drain:         20 * time.Second,
 	}
 }
@@ -66,7 +73,7 @@ func (c Config) Validate() error {
 		d    time.Duration
 	}{{"header_within", c.HeaderWithin}, {"body_within", c.BodyWithin}, {"verdict_within", c.VerdictWithin},
 		{"comment_every", c.CommentEvery}, {"write_within", c.WriteWithin}, {"resume_within", c.ResumeWithin},
-		{"keep_for", c.KeepFor}, {"drain", c.Drain}} {
+		{"keep_for", c.KeepFor}, {"keep_items", c.KeepItems}, {"drain", c.Drain}} {
 		if f.d <= 0 || f.d > time.Hour {
 			errs = append(errs, fmt.Errorf("%s: %v is not above 0 and at most 1h", f.name, f.d))
 		}
@@ -77,7 +84,8 @@ func (c Config) Validate() error {
 	}{{"max_header", c.MaxHeader, 4 << 10, 1 << 20}, {"max_unread", c.MaxUnread, 4 << 10, 64 << 20},
 		{"max_conns", c.MaxConns, 1, 1 << 20}, {"max_open", c.MaxOpen, 1, 1 << 20},
 		{"max_open_per_key", c.MaxOpenKey, 1, 1 << 20}, {"wrong_keys", c.WrongKeys, 1, 1 << 20},
-		{"max_kept", c.MaxKept, 0, 16 << 30}} {
+		{"max_kept", c.MaxKept, 0, 16 << 30}, {"max_items", c.MaxItems, 0, 16 << 30},
+		{"max_items_per_key", c.MaxItemsKey, 0, 16 << 30}} {
 		if f.n < f.least || f.n > f.most {
 			errs = append(errs, fmt.Errorf("%s: %d is not within %d and %d", f.name, f.n, f.least, f.most))
 		}

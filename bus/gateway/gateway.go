@@ -33,6 +33,7 @@ type Server struct {
 	c     Config
 	d     Deps
 	keys  *keyring
+	items items
 	ready chan struct{}
 	life  context.Context // of the answers; set by Run
 
@@ -83,7 +84,9 @@ func New(c Config, d Deps) (*Server, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	return &Server{c: c, d: d, keys: newKeyring(c, d.Log), ready: make(chan struct{}),
+	return &Server{c: c, d: d, keys: newKeyring(c, d.Log),
+		items: items{keep: c.KeepItems, mostKey: c.MaxItemsKey, most: c.MaxItems,
+			keys: map[string]*keyItems{}}, ready: make(chan struct{}),
 		hubs: map[string]heard{}, clients: map[string]*payer{}, open: map[*answer]struct{}{},
 		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
 		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
@@ -141,7 +144,10 @@ func (s *Server) Run(ctx context.Context) error {
 				s.revoked(bus.LastElement(key))
 			},
 			Synced: known, Log: s.d.Log, Every: lookEvery,
-			Tick: func() { s.revoked(s.keys.expired(time.Now())...) },
+			Tick: func() {
+				s.revoked(s.keys.expired(time.Now())...)
+				s.items.expired(time.Now())
+			},
 		})
 	}()
 	select {
@@ -234,6 +240,7 @@ func (s *Server) revoked(ids ...string) {
 	gone := map[string]bool{}
 	for _, id := range ids {
 		gone[id] = true
+		s.items.forget(id)
 	}
 	s.cut(errRevoked(),
 		func(a *answer) bool { return gone[a.keyID] })

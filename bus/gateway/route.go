@@ -26,6 +26,7 @@ func (s *Server) routes() http.Handler {
 	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request, *key) error{
 		"POST /v1/chat/completions": s.asking(bus.KindChat),
 		"POST /v1/completions":      s.asking(bus.KindCompletion),
+		"POST /v1/responses":        s.responding,
 		"GET /v1/models":            s.models,
 		"GET /v1/models/{id...}":    s.model,
 		"GET /v1/balance":           s.balance,
@@ -46,7 +47,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-			"/v1/chat/completions and /v1/completions, GET /v1/models, /v1/balance and /v1/streams/TASK",
+			"/v1/chat/completions, /v1/completions and /v1/responses, GET /v1/models, /v1/balance and /v1/streams/TASK",
 			r.Method, r.URL.Path))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,12 +177,33 @@ func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *k
 		if err != nil {
 			return err
 		}
-		a, err := s.ask(r, data, kind, k)
+		a, err := s.ask(r, data, kind, k, nil)
 		if err != nil {
 			return err
 		}
 		return s.give(w, r, a, -1)
 	}
+}
+
+// responding serves the endpoint of responses, without a store of them: parts of answers may be named for a
+// while.
+func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) error {
+	data, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	id := s.keys.about(k).ID
+	asked, no := openai.ReadResponses(data, func(item string) ([]byte, bool) {
+		return s.items.get(time.Now(), id, item)
+	})
+	if no != nil {
+		return no
+	}
+	a, err := s.ask(r, asked.Chat, bus.KindChat, k, asked)
+	if err != nil {
+		return err
+	}
+	return s.give(w, r, a, -1)
 }
 
 // readBody reads all of a body, of bounded size and in bounded time.
@@ -225,8 +247,10 @@ type keptKey struct{ key, answer string }
 // resumeHeader asks for a stream that can be gone on with.
 const resumeHeader = "X-Souk-Resume"
 
-// ask starts an answer, or finds the one that was asked for already.
-func (s *Server) ask(r *http.Request, data []byte, kind string, k *key) (*answer, error) {
+// ask starts an answer, or finds the one that was asked for already. response is not nil where it is to be
+// written as one.
+func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response *openai.Responses) (*answer,
+	error) {
 	about := s.keys.about(k)
 	header, resume, err := terms(r.Header)
 	if err != nil {
@@ -240,12 +264,16 @@ func (s *Server) ask(r *http.Request, data []byte, kind string, k *key) (*answer
 		return nil, err
 	}
 	a := &answer{key: k, keyID: about.ID, asked: asked, kept: resume && asked.Stream,
+		response: response,
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
 	trace := bus.TraceOf(bus.Header(r.Header))
 	if once := r.Header.Get("Idempotency-Key"); once != "" {
 		sum := sha256.Sum256([]byte(about.ID + "\x00" + once))
 		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(data, kind...))
+		if response != nil {
+			a.bodyHash[0] ^= 1 // not the chat that asks the same
+		}
 		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
 	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
 		a.shape.ID = rand.Text()
@@ -468,8 +496,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		data, all, mine := a.next(reader)
 		switch {
 		case !mine:
-			write(openai.ErrorEvent(nil, bus.CodeAnswerGone, "another request reads this answer now",
-				a.shape.ID, 0))
+			a.mu.Lock()
+			gone := a.errorEvent(nil, bus.CodeAnswerGone, "another request reads this answer now", a.shape.ID, 0)
+			a.mu.Unlock()
+			write(gone)
 			return nil
 		case len(data) > 0 && !write(data):
 			return nil

@@ -73,8 +73,8 @@ const Comment = ": wait\n\n"
 
 const endEvent = "\n\n"
 
-// Role is a chat's first event; a completion has none.
-func (e *Events) Role(dst []byte) []byte {
+// Begin is a chat's first event; a completion has none.
+func (e *Events) Begin(dst []byte) []byte {
 	if !e.chat {
 		return dst
 	}

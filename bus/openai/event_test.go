@@ -68,7 +68,7 @@ var served = &bus.Result{Client: "c", Task: "t-1", Hub: "general", Agent: "a", M
 
 func TestAStreamIsThatOfAnOpenAIServer(t *testing.T) {
 	e := NewEvents(shape, 2)
-	out := e.Role(nil)
+	out := e.Begin(nil)
 	for _, c := range []bus.Chunk{
 		{Text: "Hello \"you\"\n\x01 <ü>", Tokens: []uint32{1, 2}}, {Heartbeat: true}, {Finish: true},
 	} {
@@ -113,7 +113,7 @@ func TestACompletionIsWrittenAsOne(t *testing.T) {
 	s := shape
 	s.Kind, s.IDs = bus.KindCompletion, true
 	e := NewEvents(s, 0)
-	out, err := e.Chunk(e.Role(nil), &bus.Chunk{Text: "one two", Tokens: []uint32{3, 4}, Extra: []bus.Extra{
+	out, err := e.Chunk(e.Begin(nil), &bus.Chunk{Text: "one two", Tokens: []uint32{3, 4}, Extra: []bus.Extra{
 		{At: 3, Choice: json.RawMessage(`{"index":0, "text":" two","logprobs":{"tokens":[ " two"]},` +
 			`"finish_reason":"stop","stop_reason":null,"token_ids":[4]}`)}}})
 	if err != nil {

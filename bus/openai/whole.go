@@ -66,23 +66,12 @@ func (w *Whole) take(p *piece) error {
 	if len(p.calls) == 0 {
 		return nil
 	}
-	var parts []struct {
-		Index    *int   `json:"index"`
-		ID       string `json:"id"`
-		Type     string `json:"type"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	}
-	if err := json.Unmarshal(p.calls, &parts); err != nil {
-		return forged("%v", err)
+	parts, err := callParts(p.calls)
+	if err != nil {
+		return err
 	}
 	for _, part := range parts {
-		i := 0
-		if part.Index != nil {
-			i = *part.Index
-		}
+		i := part.at()
 		if i < 0 || i > len(w.calls) || i >= bus.MaxCalls {
 			return forged("it has part of tool call %d where %d have begun", i, len(w.calls))
 		}
@@ -102,6 +91,32 @@ func (w *Whole) take(p *piece) error {
 		c.arguments = append(c.arguments, part.Function.Arguments...)
 	}
 	return nil
+}
+
+// callPart is a part of a tool call, as an event has it.
+type callPart struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// at is the number of the call.
+func (p *callPart) at() int {
+	if p.Index == nil {
+		return 0
+	}
+	return *p.Index
+}
+
+func callParts(calls []byte) (parts []callPart, err error) {
+	if err := json.Unmarshal(calls, &parts); err != nil {
+		return nil, forged("%v", err)
+	}
+	return parts, nil
 }
 
 // choice writes it as choice number index.

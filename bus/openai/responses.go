@@ -1,0 +1,255 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"souk/bus"
+)
+
+// Responses is what a request to /v1/responses asks for. The market answers chats: such a request is read as
+// the chat that says the same, and the answer is written as a response ([Response]).
+type Responses struct {
+	Chat  []byte // the body of a chat that asks the same
+	Store bool   // later requests may name what is answered, by its items' ids
+
+	echo map[string]json.RawMessage // what the answer repeats of the request
+}
+
+// MaxEcho bounds what an answer repeats of its request, in bytes; beyond that it says what is said of
+// requests without such members.
+const MaxEcho = 16 << 10
+
+// passed are members of a request that mean the same to a chat.
+var passed = []string{"model", "stream", "temperature", "top_p", "parallel_tool_calls", "prompt_cache_key",
+	"souk", "user", "seed", "stop", "top_k", "min_p", "presence_penalty", "frequency_penalty",
+	"repetition_penalty", "logit_bias", "chat_template_kwargs", "top_logprobs"}
+
+// ignored are members that change nothing of an answer here.
+var ignored = []string{"store", "metadata", "service_tier", "safety_identifier", "prompt_cache_retention",
+	"stream_options", "max_tool_calls", "include", "verbosity"}
+
+// echoed are members that an answer repeats, and what it says where the request has none.
+var echoed = []struct{ name, without string }{
+	{"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"},
+	{"parallel_tool_calls", "true"}, {"reasoning", `{"effort":null,"summary":null}`}, {"temperature", "1"},
+	{"text", `{"format":{"type":"text"}}`}, {"tool_choice", `"auto"`}, {"tools", "[]"}, {"top_p", "1"},
+	{"user", "null"},
+}
+
+// ReadResponses reads the body of a request. known finds an item of an earlier answer by its id.
+//
+// What would need a store of answers, or tools that somebody else than the client runs, is
+// CodeUnsupportedField. Reasoning of earlier answers goes back to the engine as far as it is plain text.
+func ReadResponses(data []byte, known func(id string) ([]byte, bool)) (*Responses, *bus.Error) {
+	r := &Responses{Store: true}
+	if err := r.read(data, known); err != nil {
+		return nil, asError(err)
+	}
+	return r, nil
+}
+
+func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) error {
+	s := Scan(data)
+	s.Deepest = deepest
+	if !utf8.Valid(data) || s.Next() != '{' {
+		return bad("the body is not a JSON object: send one like " + `{"model": "auto", "input": "Hello"}`)
+	}
+	if _, ok := s.Value(); !ok || !s.End() {
+		return asError(s.Err())
+	}
+	var in map[string]json.RawMessage
+	if err := json.Unmarshal(data, &in); err != nil {
+		return bad("the body: %v", err)
+	}
+	for name, v := range in {
+		if isNothing(v) && name != "input" {
+			delete(in, name)
+		}
+	}
+	if err := r.refuse(in); err != nil {
+		return err
+	}
+	c := &conversation{known: known}
+	if v, ok := in["instructions"]; ok {
+		if v[0] != '"' {
+			return bad("instructions: a string is expected")
+		}
+		c.add(chatMessage{Role: "system", Content: v})
+	}
+	if err := c.input(in["input"]); err != nil {
+		return err
+	}
+	out := map[string]any{"messages": c.messages}
+	for _, name := range passed {
+		if v, ok := in[name]; ok {
+			out[name] = v
+		}
+	}
+	if v, ok := in["max_output_tokens"]; ok {
+		out["max_completion_tokens"] = v
+	}
+	for _, more := range []func(in map[string]json.RawMessage, out map[string]any) error{tools, toolChoice,
+		format, effort, logprobs} {
+		if err := more(in, out); err != nil {
+			return err
+		}
+	}
+	var err error
+	if r.Chat, err = encodeJSON(out); err != nil {
+		return bad("the body: %v", err)
+	}
+	r.keepEcho(in)
+	return nil
+}
+
+// isNothing reports whether a member says nothing.
+func isNothing(v json.RawMessage) bool { return string(v) == "null" }
+
+// refuse names what is not served here.
+func (r *Responses) refuse(in map[string]json.RawMessage) error {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		v := in[name]
+		switch {
+		case name == "store":
+			if err := json.Unmarshal(v, &r.Store); err != nil {
+				return bad("store: true or false is expected")
+			}
+		case name == "previous_response_id" || name == "conversation":
+			return unsupported("%s: answers are not stored here: send the whole conversation as input", name)
+		case name == "background" && string(v) != "false":
+			return unsupported("background: answers are not stored here: ask with stream: true")
+		case name == "truncation" && string(v) != `"disabled"`:
+			return unsupported("truncation: %.40s; an input is taken whole or refused: leave it out", v)
+		case name == "prompt":
+			return unsupported("prompt: templates are not stored here: send instructions and input")
+		case name == "background" || name == "truncation" || name == "input" || name == "instructions" ||
+			name == "max_output_tokens" || name == "tools" || name == "tool_choice" || name == "text" ||
+			name == "reasoning" || slices.Contains(passed, name) || slices.Contains(ignored, name):
+		default:
+			return unsupported("%.60s: this endpoint does not know it", name)
+		}
+	}
+	return nil
+}
+
+// keepEcho keeps what the answer repeats.
+func (r *Responses) keepEcho(in map[string]json.RawMessage) {
+	r.echo = map[string]json.RawMessage{}
+	size := 0
+	for _, e := range echoed {
+		v, ok := in[e.name]
+		if size += len(v); ok && size <= MaxEcho {
+			r.echo[e.name] = bytes.Clone(v)
+		} else {
+			r.echo[e.name] = json.RawMessage(e.without)
+		}
+	}
+}
+
+// tools are functions, which the client runs.
+func tools(in map[string]json.RawMessage, out map[string]any) error {
+	v, ok := in["tools"]
+	if !ok {
+		return nil
+	}
+	var all []map[string]json.RawMessage
+	if json.Unmarshal(v, &all) != nil {
+		return bad("tools: a list of tools is expected")
+	}
+	var list []any
+	for i, t := range all {
+		if kind := string(t["type"]); kind != `"function"` {
+			return unsupported("tools[%d].type: %.60s is run by nobody here: only functions are, by whoever "+
+				"asks", i, kind)
+		}
+		f := map[string]json.RawMessage{}
+		for _, name := range []string{"name", "description", "parameters", "strict"} {
+			if v, ok := t[name]; ok && !isNothing(v) {
+				f[name] = v
+			}
+		}
+		if len(f["name"]) < 3 || f["name"][0] != '"' {
+			return bad("tools[%d].name: a name is expected", i)
+		}
+		list = append(list, map[string]any{"type": "function", "function": f})
+	}
+	if len(list) > 0 {
+		out["tools"] = list
+	}
+	return nil
+}
+
+func toolChoice(in map[string]json.RawMessage, out map[string]any) error {
+	v, ok := in["tool_choice"]
+	switch {
+	case !ok:
+		return nil
+	case v[0] == '"':
+		out["tool_choice"] = v
+		return nil
+	}
+	var choice struct{ Type, Name string }
+	if json.Unmarshal(v, &choice) != nil || choice.Type != "function" || choice.Name == "" {
+		return unsupported("tool_choice: %.60s; none, auto, required, or a function by its name", v)
+	}
+	out["tool_choice"] = map[string]any{"type": "function", "function": map[string]string{"name": choice.Name}}
+	return nil
+}
+
+// format is the shape of the answer's text.
+func format(in map[string]json.RawMessage, out map[string]any) error {
+	v, ok := in["text"]
+	if !ok {
+		return nil
+	}
+	var text struct {
+		Format map[string]json.RawMessage `json:"format"`
+	}
+	if json.Unmarshal(v, &text) != nil {
+		return bad("text: an object with a format is expected")
+	}
+	switch kind := string(text.Format["type"]); {
+	case text.Format == nil || kind == `"text"`:
+	case kind == `"json_object"`:
+		out["response_format"] = map[string]string{"type": "json_object"}
+	case kind == `"json_schema"`:
+		delete(text.Format, "type")
+		out["response_format"] = map[string]any{"type": "json_schema", "json_schema": text.Format}
+	default:
+		return unsupported("text.format.type: %.40s is none of text, json_object and json_schema", kind)
+	}
+	return nil
+}
+
+func effort(in map[string]json.RawMessage, out map[string]any) error {
+	v, ok := in["reasoning"]
+	if !ok {
+		return nil
+	}
+	var reasoning struct {
+		Effort *string `json:"effort"`
+	}
+	if json.Unmarshal(v, &reasoning) != nil {
+		return bad("reasoning: an object with an effort is expected")
+	}
+	if reasoning.Effort != nil {
+		out["reasoning_effort"] = *reasoning.Effort
+	}
+	return nil
+}
+
+// logprobs are asked for by top_logprobs, or by what is to be included.
+func logprobs(in map[string]json.RawMessage, out map[string]any) error {
+	var include []string
+	if v, ok := in["include"]; ok && json.Unmarshal(v, &include) != nil {
+		return bad("include: a list of names is expected")
+	}
+	if _, ok := in["top_logprobs"]; ok || slices.Contains(include, "message.output_text.logprobs") {
+		out["logprobs"] = true
+	}
+	return nil
+}
