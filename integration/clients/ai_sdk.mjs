@@ -1,4 +1,4 @@
-// The AI SDK against a gateway, by createOpenAICompatible and by createOpenAI's chat models.
+// The AI SDK against a gateway, by createOpenAICompatible, and by createOpenAI's chats and responses.
 import assert from "node:assert";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -17,7 +17,8 @@ const { createOpenAI } = await find("@ai-sdk/openai");
 const at = { baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY };
 const prompt = "What is a souk?";
 
-for (const model of [createOpenAICompatible({ name: "souk", ...at })("auto"), createOpenAI(at).chat("auto")]) {
+for (const model of [createOpenAICompatible({ name: "souk", ...at })("auto"), createOpenAI(at).chat("auto"),
+  createOpenAI(at)("auto")]) {
   const { text, usage } = await generateText({ model, prompt, maxOutputTokens: 20 });
   assert(text && usage.outputTokens === 20, `${text} ${JSON.stringify(usage)}`);
   const stream = streamText({ model, prompt, maxOutputTokens: 20 });
@@ -29,6 +30,12 @@ for (const model of [createOpenAICompatible({ name: "souk", ...at })("auto"), cr
   const called = await generateText({ model, prompt, tools: { weather } });
   assert.deepEqual(called.toolCalls[0].input, { city: "Oslo" });
 }
+// what a response said is named in the next request, by the ids of its items
+const model = createOpenAI(at)("auto");
+const first = await generateText({ model, prompt, maxOutputTokens: 5 });
+const second = await generateText({ model, maxOutputTokens: 5, messages: [{ role: "user", content: prompt },
+  ...first.response.messages, { role: "user", content: "And a bazaar?" }] });
+assert(second.text && JSON.stringify(second.request.body).includes("item_reference"));
 const wrong = createOpenAICompatible({ name: "souk", ...at })("nothing");
 await assert.rejects(generateText({ model: wrong, prompt }), (e) => e.statusCode === 404);
 const slow = createOpenAICompatible({ name: "souk", ...at, apiKey: process.env.SLOW_API_KEY })("auto");

@@ -41,6 +41,29 @@ assert [c.index for c in several.choices] == [0, 1, 2], several
 assert client.completions.create(model="auto", prompt="Once", max_tokens=5).choices[0].text
 assert "auto" in [m.id for m in client.models.list()]
 
+response = client.responses.create(model="auto", input="What is a souk?", max_output_tokens=20)
+assert response.output_text and response.usage.output_tokens == 20, response
+assert response.incomplete_details.reason == "max_output_tokens", response
+with client.responses.stream(model="auto", input="What is a souk?") as s:
+    text = "".join(e.delta for e in s if e.type == "response.output_text.delta")
+    assert text and s.get_final_response().output_text == text, text
+weather = [{"type": "function", "name": "weather", "parameters": tools[0]["function"]["parameters"]}]
+for stream in (False, True):
+    if stream:
+        with client.responses.stream(model="auto", input=ask, tools=weather) as s:
+            response = s.get_final_response()
+    else:
+        response = client.responses.create(model="auto", input=ask, tools=weather)
+    call = response.output[-1]
+    assert call.type == "function_call" and call.arguments == '{"city": "Oslo"}', response
+follow = ask + [call.model_dump(), {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}]
+assert client.responses.create(model="auto", input=follow, max_output_tokens=5).output
+try:
+    client.responses.create(model="auto", input="x", previous_response_id="resp_1")
+    raise AssertionError("a response that is not stored")
+except openai.BadRequestError as e:
+    assert e.code == "unsupported_field", e
+
 try:
     client.chat.completions.create(model="nothing", messages=ask)
     raise AssertionError("a model that nobody sells")
