@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -274,14 +273,7 @@ func (b *body) apart(d *xxhash.Digest) {
 // tokens estimates the prompt's length: English text has about four bytes a token, other scripts about
 // two and a half, and a chat template adds four tokens a message.
 func (b *body) tokens() int {
-	const highs = 0x8080808080808080
-	other, n := 0, 0
-	for ; len(b.buf)-n >= 8; n += 8 {
-		other += bits.OnesCount64(binary.LittleEndian.Uint64(b.buf[n:]) & highs)
-	}
-	for ; n < len(b.buf); n++ {
-		other += int(b.buf[n] >> 7)
-	}
+	other := wide(b.buf)
 	return (len(b.buf)-other+3)/4 + other*2/5 + 4*len(b.ends)
 }
 
