@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
-
-	"souk/market"
 )
 
 // baselines plays the same worlds under every rule, from half empty to twice full.
@@ -60,10 +58,9 @@ func baselines(ctx context.Context, src *source, o Options) (Result, error) {
 					Percent(float64(s.lost) / asked), Percent(float64(s.hit) / float64(max(s.prompt, 1))),
 					1000 * stat.Mean(s.ttft, nil), 1000 * p99, Percent(float64(s.below) / served),
 					Percent(float64(s.unhappy) / float64(s.clients))})
-			welfare.Lines[k].Points = append(welfare.Lines[k].Points, Point{x, s.welfare / asked})
-			below.Lines[k].Points = append(below.Lines[k].Points, Point{x, 100 * float64(s.below) / served})
-			hits.Lines[k].Points = append(hits.Lines[k].Points,
-				Point{x, 100 * float64(s.hit) / float64(max(s.prompt, 1))})
+			welfare.Lines[k].add(x, s.welfare/asked)
+			below.Lines[k].add(x, 100*float64(s.below)/served)
+			hits.Lines[k].add(x, 100*float64(s.hit)/float64(max(s.prompt, 1)))
 			reached[k] = s.welfare / asked
 		}
 		more := func(k int) float64 { return 100 * (reached[0]/reached[k] - 1) }
@@ -96,12 +93,8 @@ func baselines(ctx context.Context, src *source, o Options) (Result, error) {
 func ruleLies(ctx context.Context, src *source, o Options) (Table, []string, error) {
 	rules := []rule{souk, maxFlow, greedy, sticky}
 	rounds := max(o.Rounds/10, 1)
-	type tally struct {
-		tried, pays int
-		most, total market.Credits
-	}
 	n := len(rules) * o.Markets
-	runs, err := each(ctx, o, "lies under every rule", n, func(i int) (out tally, err error) {
+	runs, err := each(ctx, o, "lies under every rule", n, func(i int) (out lies, err error) {
 		rl, seed := rules[i/o.Markets], o.seed(i%o.Markets)
 		s := newSim(src, usual, seed)
 		rng := rand.New(rand.NewPCG(seed, 0x72756c65))
@@ -126,13 +119,7 @@ func ruleLies(ctx context.Context, src *source, o Options) (Table, []string, err
 					if err != nil {
 						return out, err
 					}
-					more := gain(ds, lied, liar) - gain(ds, honest, liar)
-					out.tried++
-					if more > 0 {
-						out.pays++
-						out.total += more
-					}
-					out.most = max(out.most, more)
+					out.add(gain(ds, lied, liar) - gain(ds, honest, liar))
 				}
 			}
 			s.serve(ds, honest)
@@ -148,13 +135,9 @@ func ruleLies(ctx context.Context, src *source, o Options) (Table, []string, err
 			"quote, micro-credits. Rules that ask nobody cannot be lied to."}
 	var findings []string
 	for k, rl := range rules {
-		var sum tally
-		for _, r := range runs[k*o.Markets : (k+1)*o.Markets] {
-			sum = tally{sum.tried + r.tried, sum.pays + r.pays, max(sum.most, r.most), sum.total + r.total}
-		}
-		t.Rows = append(t.Rows,
-			[]any{rl.name, sum.tried, sum.pays, Percent(float64(sum.pays) / float64(max(sum.tried, 1))),
-				micro(sum.total) / float64(max(sum.pays, 1)), micro(sum.most)})
+		sum := sumLies(runs[k*o.Markets : (k+1)*o.Markets])
+		t.Rows = append(t.Rows, []any{rl.name, sum.tried, sum.pays, sum.paid(),
+			micro(sum.won) / float64(max(sum.pays, 1)), micro(sum.most)})
 		findings = append(findings, fmt.Sprintf("Under %s %d of %d lies paid.", rl.name, sum.pays, sum.tried))
 	}
 	return t, findings, nil

@@ -116,9 +116,9 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 			all, slow := median(c.together), median(c.longest)
 			t.Rows = append(t.Rows,
 				[]any{k, name, c.welfare, Percent(c.welfare / whole), Percent(c.served), all, slow})
-			lw.Points = append(lw.Points, Point{float64(k), 100 * c.welfare / whole})
-			lt.Points, ls.Points = append(lt.Points, Point{float64(k), all}),
-				append(ls.Points, Point{float64(k), slow})
+			lw.add(float64(k), 100*c.welfare/whole)
+			lt.add(float64(k), all)
+			ls.add(float64(k), slow)
 			if k == 6 {
 				findings = append(findings,
 					fmt.Sprintf("Six clusters cut %s keep %.1f %% of the welfare of one market; the "+
@@ -169,7 +169,7 @@ func playClusters(src *source, rounds int, seed uint64, k int, aligned bool) (cu
 			}
 			together, longest = together+took, max(longest, took)
 			for _, p := range placed(&r, &o) {
-				places = append(places, place{tasks[p.task], agents[p.agent], p.premium})
+				places = append(places, place{tasks[p.task], agents[p.agent], p.premium, p.cost})
 			}
 		}
 		out.together, out.longest = append(out.together, together), append(out.longest, longest)
@@ -245,8 +245,8 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 		x := float64(cell / len(paperRules))
 		at := cell % len(paperRules)
 		bars.Lines[at].Name, below.Lines[at].Name = rl.name, rl.name
-		bars.Lines[at].Points = append(bars.Lines[at].Points, Point{x, s.welfare / asked})
-		below.Lines[at].Points = append(below.Lines[at].Points, Point{x, 100 * float64(s.below) / served})
+		bars.Lines[at].add(x, s.welfare/asked)
+		below.Lines[at].add(x, 100*float64(s.below)/served)
 		if at == 0 {
 			welfare[cell/len(paperRules)] = s.welfare / asked
 		}

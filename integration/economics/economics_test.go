@@ -227,7 +227,7 @@ func TestMaxFlowCounterexample(t *testing.T) {
 	ds := []demand{{person: 0, value: []market.Credits{10, 1}, quote: zero},
 		{person: 1, value: []market.Credits{5, 0}, quote: zero}}
 	got, err := placeMaxFlow(s, ds)
-	want := []place{{0, 1, 0}, {1, 0, 9}}
+	want := []place{{task: 0, agent: 1}, {task: 1, agent: 0, premium: 9}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}

@@ -31,9 +31,8 @@ var (
 )
 
 func placeSouk(s *sim, ds []demand) ([]place, error) {
-	r := s.round(ds, market.SettleMetered, func(j, a int) market.Credits { return ds[j].value[a] })
-	o, err := clear(r)
-	return placed(&r, &o), err
+	_, places, err := s.honest(ds, market.SettleMetered)
+	return places, err
 }
 
 // mayServe reports whether an agent is open to a task.
@@ -91,7 +90,8 @@ func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, place{j, int(a), market.Credits(without - (welfare - weight(j, int(a))))})
+		out = append(out, place{task: j, agent: int(a),
+			premium: market.Credits(without - (welfare - weight(j, int(a))))})
 	}
 	return out, nil
 }
@@ -143,34 +143,33 @@ func (s *sim) oneByOne(ds []demand, choose func(d *demand, free []int) int) []pl
 	return out
 }
 
+// best is the agent with a free slot of the greatest measure, the first of equals; -1 if none has one of more
+// than least.
+func (s *sim) best(d *demand, free []int, least int64, measure func(a int) int64) int {
+	best := -1
+	for a := range s.nodes {
+		if m := measure(a); free[a] > 0 && m > least && s.mayServe(d, a) {
+			best, least = a, m
+		}
+	}
+	return best
+}
+
 func placeSticky(s *sim, ds []demand) ([]place, error) {
 	return s.oneByOne(ds, func(d *demand, free []int) int {
-		if home := s.people[d.person].home; home >= 0 && free[home] > 0 && d.value[home] >= d.quote[home] &&
+		gain := func(a int) int64 { return int64(d.value[a] - d.quote[a]) }
+		if home := s.people[d.person].home; home >= 0 && free[home] > 0 && gain(home) >= 0 &&
 			s.mayServe(d, home) {
 			return home
 		}
-		best := -1
-		for a := range s.nodes {
-			if free[a] > 0 && d.value[a] >= d.quote[a] && s.mayServe(d, a) &&
-				(best < 0 || d.value[a]-d.quote[a] > d.value[best]-d.quote[best]) {
-				best = a
-			}
-		}
-		return best
+		return s.best(d, free, -1, gain)
 	}), nil
 }
 
 func placeTwoLine(s *sim, ds []demand) ([]place, error) {
 	return s.oneByOne(ds, func(d *demand, free []int) int {
-		best := -1
-		for a := range s.nodes {
-			if free[a] > 0 && s.mayServe(d, a) && d.overlap[a] >= 2*block &&
-				(best < 0 || d.overlap[a] > d.overlap[best]) {
-				best = a
-			}
-		}
-		if best >= 0 {
-			return best
+		if a := s.best(d, free, 2*block-1, func(a int) int64 { return int64(d.overlap[a]) }); a >= 0 {
+			return a
 		}
 		return s.leastLoaded(d, free)
 	}), nil
@@ -181,13 +180,7 @@ func placeLeastLoaded(s *sim, ds []demand) ([]place, error) {
 }
 
 func (s *sim) leastLoaded(d *demand, free []int) int {
-	best := -1
-	for a := range s.nodes {
-		if free[a] > 0 && s.mayServe(d, a) && (best < 0 || free[a] > free[best]) {
-			best = a
-		}
-	}
-	return best
+	return s.best(d, free, 0, func(a int) int64 { return int64(free[a]) })
 }
 
 // score is how a market went under one rule, as things came to be: times with the line before each prefill,

@@ -1,6 +1,7 @@
 package economics
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -181,10 +182,28 @@ func (s *sim) round(ds []demand, settle string, report func(j, a int) market.Cre
 	return r
 }
 
+// honest clears the demands as they are.
+func (s *sim) honest(ds []demand, settle string) (market.Round, []place, error) {
+	r := s.round(ds, settle, func(j, a int) market.Credits { return ds[j].value[a] })
+	places, err := clear(r)
+	return r, places, err
+}
+
+// lied clears a round again in which one task claims what it likes on every agent.
+func lied(r market.Round, liar int, claim func(agent int, v market.Credits) market.Credits) ([]place, error) {
+	r.Edges = slices.Clone(r.Edges)
+	for i := range r.Edges {
+		if e := &r.Edges[i]; e.Task == liar {
+			e.Value = claim(e.Agent, e.Value)
+		}
+	}
+	return clear(r)
+}
+
 // place is a task on an agent, and what its client owes beside the cost.
 type place struct {
-	task, agent int
-	premium     market.Credits
+	task, agent   int
+	premium, cost market.Credits // cost as quoted, of a round that the market cleared
 }
 
 // placed reads an outcome's awards as places: tasks and agents stand in a round in the order of their names.
@@ -195,15 +214,9 @@ func placed(r *market.Round, o *market.Outcome) []place {
 		for r.Tasks[j].ID != a.Task {
 			j++
 		}
-		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent, func(s market.Supply, id market.AgentID) int {
-			if s.Agent < id {
-				return -1
-			} else if s.Agent > id {
-				return 1
-			}
-			return 0
-		})
-		out = append(out, place{j, i, a.Premium})
+		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent,
+			func(s market.Supply, id market.AgentID) int { return cmp.Compare(s.Agent, id) })
+		out = append(out, place{j, i, a.Premium, a.Cost})
 	}
 	return out
 }
