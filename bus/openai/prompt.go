@@ -44,12 +44,12 @@ const (
 func (b *body) canonical() {
 	b.blank = true
 	b.ends = b.ends[:0]
-	if b.messages == (Span{}) {
+	if !b.has(atMessages) {
 		b.canonicalPrompt()
 		return
 	}
-	if b.tools != (Span{}) {
-		b.buf = appendCompact(b.buf, b.Text(b.tools))
+	if b.has(atTools) {
+		b.buf = appendCompact(b.buf, b.Text(b.of[atTools]))
 		b.end()
 	}
 	opening := true // system messages before anything else
@@ -118,7 +118,7 @@ func (b *body) roleOf(v Span) string {
 }
 
 func (b *body) canonicalPrompt() {
-	b.write(b.promptAt, "")
+	b.write(b.of[atPrompt], "")
 	if opens(b.buf) != "" {
 		b.buf = slices.Insert(b.buf, 0, endOfMessage)
 	}
@@ -247,7 +247,7 @@ func (b *body) prompt() bus.Prompt {
 		mark(end)
 	}
 	messages := len(b.chat)
-	if b.messages == (Span{}) {
+	if !b.has(atMessages) {
 		messages = 1
 	}
 	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
@@ -259,11 +259,11 @@ func (b *body) prompt() bus.Prompt {
 // all else. Whoever sends a text again and again, each time apart, has it computed each time. No canonical
 // text begins with the separators that are written here.
 func (b *body) apart(d *xxhash.Digest) {
-	for i, v := range [...]Span{b.salt, b.truncate, b.special, b.kwargs, b.effort, b.toolChoice, b.format} {
-		if v == (Span{}) {
+	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice, atFormat} {
+		if !b.has(which) {
 			continue
 		}
-		said := b.Text(v)
+		said := b.Text(b.of[which])
 		head := binary.LittleEndian.AppendUint32([]byte{endOfPart, byte(i)}, uint32(len(said)))
 		d.Write(head) // a hash never fails to write
 		d.Write(said)

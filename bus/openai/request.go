@@ -73,11 +73,11 @@ func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
 		return err
 	}
 	switch {
-	case asJSON && b.souk != (Span{}):
+	case asJSON && b.has(atSouk):
 		if err := b.decodeTerms(t); err != nil {
 			return err
 		}
-	case b.souk != (Span{}):
+	case b.has(atSouk):
 		return bad("body: the member souk belongs in requests in JSON; in msgpack its fields are those of " +
 			"the task")
 	}
@@ -110,10 +110,10 @@ var (
 // decodeTerms reads the member souk. Unlike other parts of the market it refuses members that it does
 // not know, and those that stand twice: people write them by hand, and a slip must not cost them money.
 func (b *body) decodeTerms(t *bus.Task) error {
-	if err := b.onlyOnce("souk", b.souk, soukMembers); err != nil {
+	if err := b.onlyOnce("souk", b.of[atSouk], soukMembers); err != nil {
 		return err
 	}
-	err := json.Unmarshal(b.Text(b.souk), t)
+	err := json.Unmarshal(b.Text(b.of[atSouk]), t)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -289,22 +289,27 @@ func credits(v string) (*market.Credits, error) {
 	return &c, nil
 }
 
+// named is the model that the body asks for; "" for any.
+func (b *body) named() string {
+	if b.model == Auto {
+		return ""
+	}
+	return b.model
+}
+
 // complete judges the body, says what the market needs to know of it, and judges the whole.
 func (b *body) complete(t *bus.Task, key []byte) error {
 	if err := b.judge(); err != nil {
 		return err
 	}
 	kind := bus.KindChat
-	if b.messages == (Span{}) {
+	if !b.has(atMessages) {
 		kind = bus.KindCompletion
 	}
 	if t.Kind != "" && t.Kind != kind {
 		return bad("kind: %.40q, but the body is that of a %s", t.Kind, kind)
 	}
-	t.Kind, t.Model, t.MaxTokens = kind, b.model, b.maxTokens
-	if t.Model == Auto {
-		t.Model = ""
-	}
+	t.Kind, t.Model, t.MaxTokens = kind, b.named(), b.maxTokens
 	if b.tokenIDs && !t.Stream {
 		return unsupported("return_token_ids: a whole answer has none; ask with stream: true, whose chunks " +
 			"have them")
