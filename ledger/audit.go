@@ -110,10 +110,10 @@ func NewAudit(name string, level int) *Audit {
 // Frame takes in the stored bytes of the next frame, with the index and term they were stored under.
 func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	d := &a.dec
-	d.data, d.at, d.fault = data, 0, ""
+	d.Data, d.At, d.Fault = data, 0, ""
 	var f Frame
 	n := d.header(&f)
-	if d.fault != "" {
+	if d.Fault != "" {
 		a.undecodable(seq)
 		return
 	}
@@ -127,11 +127,11 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 		a.rec = Record{Legs: a.rec.Legs[:0], Capture: &a.part.capture, Void: &a.part.void}
 		d.record(&a.rec, &lazy)
 		var head *roundHead
-		if a.rec.Kind == KindRound && d.fault == "" {
+		if a.rec.Kind == KindRound && d.Fault == "" {
 			h := d.roundHead(&lazy)
 			head = &h
 		}
-		if d.fault != "" {
+		if d.Fault != "" {
 			a.undecodable(seq)
 			return
 		}
@@ -140,8 +140,8 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 			a.record(f.Seq, head, &lazy)
 		}
 	}
-	if d.at < len(d.data) {
-		d.fail("bytes after the end")
+	if d.At < len(d.Data) {
+		d.Fail("bytes after the end")
 		a.undecodable(seq)
 	}
 	if a.level >= LevelState {
@@ -265,7 +265,7 @@ func (a *Audit) note(r *Record) {
 
 func (a *Audit) undecodable(seq uint64) {
 	a.Add(Finding{Level: LevelFrames, Invariant: "I17", Seq: seq, Expected: "the encoding of a frame",
-		Found: fmt.Sprintf("%s at byte %d", a.dec.fault, a.dec.at), Damage: true})
+		Found: fmt.Sprintf("%s at byte %d", a.dec.Fault, a.dec.At), Damage: true})
 	// The next frame is judged by itself.
 	a.book.head.seq = seq
 	a.check.Round = nil
