@@ -120,7 +120,7 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	a.out.Frames++
 	a.header(seq, epoch, &f)
 	if n == 0 {
-		a.add(LevelFrames, f.Seq, broken(ErrIllegal, "I7", "", "at least one record", "none"))
+		a.wrong(LevelFrames, f.Seq, "I7", "", "at least one record", "none")
 	}
 	for range n {
 		var lazy raw
@@ -156,9 +156,8 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 // header checks how a frame follows on the last, and goes on from it in any case: one break is one finding.
 func (a *Audit) header(seq uint64, epoch int64, f *Frame) {
 	if f.Seq != seq || f.Epoch != epoch {
-		a.add(LevelFrames, seq,
-			broken(ErrOrder, "I7", "", fmt.Sprintf("frame %d of epoch %d, as stored", seq, epoch),
-				"frame %d of epoch %d", f.Seq, f.Epoch))
+		a.wrong(LevelFrames, seq, "I7", "", fmt.Sprintf("frame %d of epoch %d, as stored", seq, epoch),
+			"frame %d of epoch %d", f.Seq, f.Epoch)
 	}
 	if err := a.book.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
 		var v *Violation
@@ -214,8 +213,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 			}
 		case KindTariff:
 			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
-				a.add(LevelAuctions, seq,
-					broken(ErrIllegal, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err))
+				a.wrong(LevelAuctions, seq, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err)
 			}
 		case KindHold:
 			a.check.Holds = append(a.check.Holds, *r.Hold)
@@ -309,6 +307,11 @@ func (a *Audit) Add(f Finding) {
 func (a *Audit) add(level int, seq uint64, v *Violation) {
 	a.Add(Finding{Level: level, Invariant: v.Invariant, Seq: seq, Record: clip(v.Record),
 		Expected: v.Expected, Found: v.Found})
+}
+
+// wrong notes a finding that no book's refusal is.
+func (a *Audit) wrong(level int, seq uint64, invariant, record, expected, format string, args ...any) {
+	a.add(level, seq, broken(ErrIllegal, invariant, record, expected, format, args...))
 }
 
 // addErr files a book's refusal under its level: sums are level 3, all else level 2.
