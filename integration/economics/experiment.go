@@ -64,7 +64,6 @@ var Experiments = []Experiment{
 	{"pricing", "Do agents gain by lying? Price cards, tariffs, posted prices", pricings},
 	{"clusters", "How many clusters? (iemas Fig. 6)", clusters},
 	{"schemes", "Which clusters? (iemas Fig. 7)", schemes},
-	{"baselines", "Against simpler rules", baselines},
 }
 
 // Run runs the named experiments, "all" being all of them. It ends early, with its error, when ctx does.
@@ -157,8 +156,8 @@ func clear(r market.Round) ([]place, error) {
 
 // lies counts lies told for one round, and what they gained.
 type lies struct {
-	tried, pays      int
-	total, won, most market.Credits // won: of those that paid
+	tried, pays int
+	total, most market.Credits
 }
 
 func (l *lies) add(more market.Credits) {
@@ -166,18 +165,13 @@ func (l *lies) add(more market.Credits) {
 	l.total += more
 	if more > 0 {
 		l.pays++
-		l.won += more
 	}
 	l.most = max(l.most, more)
 }
 
 func sumLies(list []lies) (sum lies) {
 	for _, l := range list {
-		sum = lies{sum.tried + l.tried, sum.pays + l.pays, sum.total + l.total, sum.won + l.won,
-			max(sum.most, l.most)}
+		sum = lies{sum.tried + l.tried, sum.pays + l.pays, sum.total + l.total, max(sum.most, l.most)}
 	}
 	return sum
 }
-
-// paid is the share of the lies that did.
-func (l *lies) paid() Percent { return Percent(float64(l.pays) / float64(max(l.tried, 1))) }

@@ -27,8 +27,9 @@ func private(ctx context.Context, src *source, o Options) (Result, error) {
 			return Result{}, err
 		}
 		sum := sumLies(runs)
-		t.Rows = append(t.Rows, []any{settle, sum.tried, sum.pays, sum.paid(),
-			micro(sum.total) / float64(max(sum.tried, 1)), micro(sum.most)})
+		tried := float64(max(sum.tried, 1))
+		t.Rows = append(t.Rows, []any{settle, sum.tried, sum.pays, Percent(float64(sum.pays) / tried),
+			micro(sum.total) / tried, micro(sum.most)})
 		findings = append(findings,
 			fmt.Sprintf("Settled as %s, %d of %d lies by a client that knows its length paid.", settle,
 				sum.pays, sum.tried))
