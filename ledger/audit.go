@@ -110,28 +110,28 @@ func NewAudit(name string, level int) *Audit {
 // Frame takes in the stored bytes of the next frame, with the index and term they were stored under.
 func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	d := &a.dec
-	d.data, d.at, d.fault = data, 0, ""
+	d.Data, d.At, d.Fault = data, 0, ""
 	var f Frame
 	n := d.header(&f)
-	if d.fault != "" {
+	if d.Fault != "" {
 		a.undecodable(seq)
 		return
 	}
 	a.out.Frames++
 	a.header(seq, epoch, &f)
 	if n == 0 {
-		a.add(LevelFrames, f.Seq, broken(ErrIllegal, "I7", "", "at least one record", "none"))
+		a.wrong(LevelFrames, f.Seq, "I7", "", "at least one record", "none")
 	}
 	for range n {
 		var lazy raw
 		a.rec = Record{Legs: a.rec.Legs[:0], Capture: &a.part.capture, Void: &a.part.void}
 		d.record(&a.rec, &lazy)
 		var head *roundHead
-		if a.rec.Kind == KindRound && d.fault == "" {
+		if a.rec.Kind == KindRound && d.Fault == "" {
 			h := d.roundHead(&lazy)
 			head = &h
 		}
-		if d.fault != "" {
+		if d.Fault != "" {
 			a.undecodable(seq)
 			return
 		}
@@ -140,8 +140,8 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 			a.record(f.Seq, head, &lazy)
 		}
 	}
-	if d.at < len(d.data) {
-		d.fail("bytes after the end")
+	if d.At < len(d.Data) {
+		d.Fail("bytes after the end")
 		a.undecodable(seq)
 	}
 	if a.level >= LevelState {
@@ -156,9 +156,8 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 // header checks how a frame follows on the last, and goes on from it in any case: one break is one finding.
 func (a *Audit) header(seq uint64, epoch int64, f *Frame) {
 	if f.Seq != seq || f.Epoch != epoch {
-		a.add(LevelFrames, seq,
-			broken(ErrOrder, "I7", "", fmt.Sprintf("frame %d of epoch %d, as stored", seq, epoch),
-				"frame %d of epoch %d", f.Seq, f.Epoch))
+		a.wrong(LevelFrames, seq, "I7", "", fmt.Sprintf("frame %d of epoch %d, as stored", seq, epoch),
+			"frame %d of epoch %d", f.Seq, f.Epoch)
 	}
 	if err := a.book.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
 		var v *Violation
@@ -214,8 +213,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 			}
 		case KindTariff:
 			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
-				a.add(LevelAuctions, seq,
-					broken(ErrIllegal, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err))
+				a.wrong(LevelAuctions, seq, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err)
 			}
 		case KindHold:
 			a.check.Holds = append(a.check.Holds, *r.Hold)
@@ -265,7 +263,7 @@ func (a *Audit) note(r *Record) {
 
 func (a *Audit) undecodable(seq uint64) {
 	a.Add(Finding{Level: LevelFrames, Invariant: "I17", Seq: seq, Expected: "the encoding of a frame",
-		Found: fmt.Sprintf("%s at byte %d", a.dec.fault, a.dec.at), Damage: true})
+		Found: fmt.Sprintf("%s at byte %d", a.dec.Fault, a.dec.At), Damage: true})
 	// The next frame is judged by itself.
 	a.book.head.seq = seq
 	a.check.Round = nil
@@ -309,6 +307,11 @@ func (a *Audit) Add(f Finding) {
 func (a *Audit) add(level int, seq uint64, v *Violation) {
 	a.Add(Finding{Level: level, Invariant: v.Invariant, Seq: seq, Record: clip(v.Record),
 		Expected: v.Expected, Found: v.Found})
+}
+
+// wrong notes a finding that no book's refusal is.
+func (a *Audit) wrong(level int, seq uint64, invariant, record, expected, format string, args ...any) {
+	a.add(level, seq, broken(ErrIllegal, invariant, record, expected, format, args...))
 }
 
 // addErr files a book's refusal under its level: sums are level 3, all else level 2.

@@ -93,7 +93,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 		}
 		granted := t.in[name]
 		for i, got := range m.in[name] {
-			id := numbered(name, "accept", uint64(i+1))
+			id := numbered(name, KindAccept, uint64(i+1))
 			switch {
 			case i >= len(granted):
 				if i < h.marked.accepted {
@@ -107,22 +107,25 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 					"%s of %s", got.amount, m.names[got.client])
 			}
 		}
-		pairs(m, t, m.out[name], t.out[name], func(n int, want *move, got move) {
-			id := numbered(name, "reclaim", uint64(n))
-			if want == nil {
-				add("I11", treasury.journal(), id,
-					fmt.Sprintf("a return of the hub, which has returned %d times", n-1), "%s of %s",
-					got.amount, t.names[got.client])
-			} else {
-				add("I11", treasury.journal(), id,
-					fmt.Sprintf("%s of %s, as returned", want.amount, m.names[want.client]), "%s of %s",
+		for _, way := range []struct {
+			kind        Kind
+			sent, taken []move
+			words       string
+		}{{KindReclaim, m.out[name], t.out[name], "returned"},
+			{KindDistribute, m.surplus[name], t.surplus[name], "distributed"}} {
+			for i, got := range way.taken {
+				want := fmt.Sprintf("a transfer of the hub, which has %s %d times", way.words, len(way.sent))
+				if i < len(way.sent) {
+					sent := way.sent[i]
+					if want = fmt.Sprintf("%s of %s, as %s", sent.amount, m.names[sent.client],
+						way.words); got.amount == sent.amount && t.names[got.client] == m.names[sent.client] {
+						continue
+					}
+				}
+				add("I11", treasury.journal(), numbered(name, way.kind, uint64(i+1)), want, "%s of %s",
 					got.amount, t.names[got.client])
 			}
-		})
-		pairs(m, t, m.surplus[name], t.surplus[name], func(n int, want *move, got move) {
-			add("I11", treasury.journal(), numbered(name, "distribute", uint64(n)),
-				"the same distribution in the hub's journal", "%s", got.amount)
-		})
+		}
 		in, out, given := len(m.in[name]), len(m.out[name]), len(m.surplus[name])
 		if treasury.book.Closed(name) &&
 			(in != len(granted) || out != len(t.out[name]) || given != len(t.surplus[name])) {
@@ -135,12 +138,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			charged[client] += min(paid, h.paid[client])
 		}
 	}
-	clients := make([]string, 0, len(charged))
-	for c := range charged {
-		clients = append(clients, c)
-	}
-	slices.Sort(clients)
-	for _, c := range clients {
+	for _, c := range slices.Sorted(maps.Keys(charged)) {
 		if allotted := treasury.book.Allotted(c, ""); charged[c] > allotted {
 			add("I18", treasury.journal(), Prepaid(c),
 				fmt.Sprintf("charges of at most %s, what hubs were allotted", allotted), "%s", charged[c])
@@ -167,10 +165,10 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 			switch {
 			case len(m.in[name]) > 0:
 				all = append(all,
-					Absence{Treasury, name, numbered(name, "accept", 1),
+					Absence{Treasury, name, numbered(name, KindAccept, 1),
 						fmt.Sprintf("took in %d of its grants", len(m.in[name]))})
 			case len(m.surplus[name]) > 0:
-				all = append(all, Absence{Treasury, name, numbered(name, "distribute", 1), "gave it surplus"})
+				all = append(all, Absence{Treasury, name, numbered(name, KindDistribute, 1), "gave it surplus"})
 			}
 		}
 		return all
@@ -181,10 +179,11 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 	}
 	t := &treasury.moves
 	for _, way := range []struct {
-		to        map[string][]move
-		kind, did string
-	}{{t.in, "grant", "granted it money %d times"}, {t.out, "reclaim", "took in %d of its returns"},
-		{t.surplus, "distribute", "distributed its surplus %d times"}} {
+		to   map[string][]move
+		kind Kind
+		did  string
+	}{{t.in, KindGrant, "granted it money %d times"}, {t.out, KindReclaim, "took in %d of its returns"},
+		{t.surplus, KindDistribute, "distributed its surplus %d times"}} {
 		for name, list := range way.to {
 			if !seen[name] {
 				seen[name] = true
@@ -204,16 +203,4 @@ func (x Absence) Finding() Finding {
 		Expected: fmt.Sprintf("the journal %s beside this one, which %s", x.Journal, x.Did),
 		Found:    "no journal of that name: it is missing",
 		Show:     fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
-}
-
-// pairs calls bad for every transfer of the treasury that has no transfer like it at the hub.
-func pairs(hub, treasury *moves, sent, taken []move, bad func(n int, want *move, got move)) {
-	for i, got := range taken {
-		switch {
-		case i >= len(sent):
-			bad(i+1, nil, got)
-		case got.amount != sent[i].amount || treasury.names[got.client] != hub.names[sent[i].client]:
-			bad(i+1, &sent[i], got)
-		}
-	}
 }

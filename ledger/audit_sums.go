@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,15 +72,13 @@ func (a *Audit) conserve(seq uint64, hold *Hold, applied bool) {
 	r := &a.rec
 	var f flow
 	if !f.add(r.Legs) {
-		a.add(LevelConservation, seq,
-			broken(ErrIllegal, "I15", r.ID, "sums within 64 bits", "legs %s", FormatLegs(r.Legs)))
+		a.wrong(LevelConservation, seq, "I15", r.ID, "sums within 64 bits", "legs %s", FormatLegs(r.Legs))
 		return
 	}
 	if s, ok := f.balanced(); !ok && applied {
 		// The book would have refused it: the two disagree.
-		a.add(LevelConservation, seq,
-			broken(ErrIllegal, "I1", r.ID, fmt.Sprintf("payments of %s", f.paid),
-				"payouts, surplus and fees of %s", s))
+		a.wrong(LevelConservation, seq, "I1", r.ID, fmt.Sprintf("payments of %s", f.paid),
+			"payouts, surplus and fees of %s", s)
 	}
 	if !applied {
 		return
@@ -93,8 +92,7 @@ func (a *Audit) conserve(seq uint64, hold *Hold, applied bool) {
 	switch r.Kind {
 	case KindCapture, KindRefund, KindReverse:
 		if !a.tally(&f) {
-			a.add(LevelConservation, seq,
-				broken(ErrIllegal, "I15", r.ID, "sums of the journal within 64 bits", "more"))
+			a.wrong(LevelConservation, seq, "I15", r.ID, "sums of the journal within 64 bits", "more")
 		}
 		if a.level >= LevelAcross {
 			for _, l := range r.Legs {
@@ -138,9 +136,9 @@ func (a *Audit) quote(seq uint64, h *Hold) {
 	s.open++
 	payment, ok := h.Quoted.Add(h.Premium)
 	if !ok || payment-h.Quoted-h.Fee < 0 {
-		a.add(LevelConservation, seq, broken(ErrIllegal, "I5", HoldID(a.journal(), h.Round, h.Slot),
+		a.wrong(LevelConservation, seq, "I5", HoldID(a.journal(), h.Round, h.Slot),
 			fmt.Sprintf("a payment that covers the quoted cost of %s and the fee of %s (Eq. 9)", h.Quoted,
-				h.Fee), "%s", payment))
+				h.Fee), "%s", payment)
 		return
 	}
 	q := &s.quoted
@@ -169,10 +167,10 @@ func (a *Audit) realise(seq uint64, h *Hold, f *flow) {
 		how  string
 	}{{&s.quoted, "as quoted"}, {&s.realised, "as realised"}} {
 		if sum, ok := x.flow.balanced(); !ok || x.flow.surplus < 0 || x.flow.fee < 0 || x.flow.agents < 0 {
-			a.add(LevelConservation, seq, broken(ErrIllegal, "I5", RoundID(a.journal(), h.Round),
+			a.wrong(LevelConservation, seq, "I5", RoundID(a.journal(), h.Round),
 				fmt.Sprintf("payments of %s, %s, = payouts + surplus + fees, none negative (Eq. 9)",
 					x.flow.paid, x.how),
-				"%s = %s + %s + %s", sum, x.flow.agents, x.flow.surplus, x.flow.fee))
+				"%s = %s + %s + %s", sum, x.flow.agents, x.flow.surplus, x.flow.fee)
 		}
 	}
 }
@@ -191,16 +189,13 @@ func (a *Audit) total() {
 	for _, b := range a.book.Balances("") {
 		all += b.Amount // it may overflow and come back: only whether the sum is 0 matters
 		if b.Amount < 0 && !MayOwe(b.Account) {
-			a.add(LevelConservation, h.seq,
-				broken(ErrIllegal, "I2", "", b.Account+" of at least 0", "%s", b.Amount))
+			a.wrong(LevelConservation, h.seq, "I2", "", b.Account+" of at least 0", "%s", b.Amount)
 		}
 		if client, ok := strings.CutSuffix(b.Account, ":held"); ok {
 			client = strings.TrimPrefix(client, "client:")
 			if b.Amount != held[client] {
-				a.add(LevelState, h.seq,
-					broken(ErrIllegal, "I2", "",
-						fmt.Sprintf("%s = the sum of open holds, %s", b.Account, held[client]), "%s",
-						b.Amount))
+				a.wrong(LevelState, h.seq, "I2", "",
+					fmt.Sprintf("%s = the sum of open holds, %s", b.Account, held[client]), "%s", b.Amount)
 			}
 			delete(held, client)
 		}
@@ -209,26 +204,17 @@ func (a *Audit) total() {
 		}
 	}
 	if all != 0 {
-		a.add(LevelConservation, h.seq,
-			broken(ErrIllegal, "I1", "", "a sum of 0 over all accounts", "%s", all))
+		a.wrong(LevelConservation, h.seq, "I1", "", "a sum of 0 over all accounts", "%s", all)
 	}
-	missing := make([]string, 0, len(held))
-	for client := range held {
-		missing = append(missing, client)
-	}
-	slices.Sort(missing)
-	for _, client := range missing {
+	for _, client := range slices.Sorted(maps.Keys(held)) {
 		if held[client] != 0 {
-			a.add(LevelState, h.seq,
-				broken(ErrIllegal, "I2", "",
-					fmt.Sprintf("%s = the sum of open holds, %s", Held(client), held[client]),
-					"no such account"))
+			a.wrong(LevelState, h.seq, "I2", "",
+				fmt.Sprintf("%s = the sum of open holds, %s", Held(client), held[client]), "no such account")
 		}
 	}
 	if agents != a.out.Payouts {
-		a.add(LevelConservation, h.seq,
-			broken(ErrIllegal, "I5", "", fmt.Sprintf("agents' accounts = payouts of %s", a.out.Payouts), "%s",
-				agents))
+		a.wrong(LevelConservation, h.seq, "I5", "",
+			fmt.Sprintf("agents' accounts = payouts of %s", a.out.Payouts), "%s", agents)
 	}
 }
 
@@ -236,10 +222,10 @@ func (a *Audit) total() {
 func (a *Audit) quoted(seq uint64, h *Hold) {
 	u := market.Usage{Prompt: h.Prompt, Cached: h.Cached, Output: h.Output}
 	if want, ok := h.Price.Cost(u).Add(h.Tariff); !ok || want != h.Quoted {
-		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
+		a.wrong(LevelMetering, seq, "I5", a.rec.ID,
 			fmt.Sprintf("a quote of %s by the card of agent %s: %d prompt tokens of which %d cached, %d "+
 				"output, tariff %s", want, clip(h.Agent), u.Prompt, u.Cached, u.Output, h.Tariff), "%s",
-			h.Quoted))
+			h.Quoted)
 	}
 }
 
@@ -252,29 +238,27 @@ func (a *Audit) meter(seq uint64, h *Hold) {
 		if h.Tariff > 0 {
 			tariff = fmt.Sprintf(", tariff %s", h.Tariff)
 		}
-		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
+		a.wrong(LevelMetering, seq, "I5", a.rec.ID,
 			fmt.Sprintf("a cost of %s: %s, %d prompt tokens of which %d cached, %d output%s", want, h.Settle,
-				c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, tariff), "%s", c.Cost))
+				c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, tariff), "%s", c.Cost)
 	}
 	if q := c.Claim; q != nil {
 		lies := q.Lies(h, c.Unmetered, c.Cost)
 		if len(lies) == 0 {
 			lies = []string{"nothing that cannot be"}
 		}
-		a.add(LevelMetering, seq, broken(ErrIllegal, "I5", a.rec.ID,
+		a.wrong(LevelMetering, seq, "I5", a.rec.ID,
 			fmt.Sprintf("an account of agent %s on hold %s that can be true", clip(h.Agent), clip(c.Hold)),
 			"%s; it was settled at %s for %d prompt tokens of which %d cached, %d output",
-			strings.Join(lies, "; "), c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output))
+			strings.Join(lies, "; "), c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output)
 	}
 	if c.NoCacheReport && c.Usage.Cached != 0 {
-		a.add(LevelMetering, seq,
-			broken(ErrIllegal, "I5", a.rec.ID, "no cached tokens, since the engine reported none", "%d",
-				c.Usage.Cached))
+		a.wrong(LevelMetering, seq, "I5", a.rec.ID, "no cached tokens, since the engine reported none", "%d",
+			c.Usage.Cached)
 	}
 	if c.Usage.Output > h.MaxTokens && h.MaxTokens > 0 {
-		a.add(LevelMetering, seq,
-			broken(ErrIllegal, "I4", a.rec.ID,
-				fmt.Sprintf("at most %d output tokens, where the stream is cut", h.MaxTokens), "%d",
-				c.Usage.Output))
+		a.wrong(LevelMetering, seq, "I4", a.rec.ID,
+			fmt.Sprintf("at most %d output tokens, where the stream is cut", h.MaxTokens), "%d",
+			c.Usage.Output)
 	}
 }

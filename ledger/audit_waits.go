@@ -72,19 +72,19 @@ func (a *Audit) crowded(seq uint64, id string, lazy *raw) {
 		switch {
 		case w == nil || w.Round == 0 || w.Round >= r.Number: // without a price; the last RoundCheck refuses
 		case w.Round+WaitRounds < r.Number:
-			a.add(LevelAuctions, seq, broken(ErrIllegal, "I6", id,
+			a.wrong(LevelAuctions, seq, "I6", id,
 				"the price of an agent waited for, at most 65,536 rounds old", "task %s names round %d",
-				clip(string(t.ID)), w.Round))
+				clip(string(t.ID)), w.Round)
 		default:
 			want, known := a.prices.of(w.Round, string(w.Agent))
 			switch {
 			case !known:
 				a.out.Distant++
 			case want != w.Price:
-				a.add(LevelAuctions, seq, broken(ErrIllegal, "I6", id,
+				a.wrong(LevelAuctions, seq, "I6", id,
 					"the slot price "+want.String()+" of agent "+clip(string(w.Agent))+
 						" that an earlier round recorded",
-					"task %s waits at the price %s of round %d", clip(string(t.ID)), w.Price, w.Round))
+					"task %s waits at the price %s of round %d", clip(string(t.ID)), w.Price, w.Round)
 			}
 		}
 	}

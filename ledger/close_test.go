@@ -163,7 +163,7 @@ func TestASnapshotKeepsAnEnd(t *testing.T) {
 	hub, treasury := tradeToTheEnd(t)
 	for _, d := range []*desk{hub, treasury} {
 		data := d.book.appendBook(nil)
-		dec := decoder{data: data}
+		dec := decoder{Decoder: market.Decoder{Data: data}}
 		b := dec.book()
 		if err := dec.end(); err != nil {
 			t.Fatal(err)
@@ -179,7 +179,7 @@ func TestASnapshotKeepsAnEnd(t *testing.T) {
 	young := newDesk(t, "young", RoleTreasury)
 	data := young.book.appendBook(nil) // without hubs the versions are alike
 	data[0] = 1
-	dec := decoder{data: data}
+	dec := decoder{Decoder: market.Decoder{Data: data}}
 	if b := dec.book(); dec.end() != nil || b.Journal().Journal != "young" {
 		t.Errorf("of version 1: %v", dec.end())
 	}

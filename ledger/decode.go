@@ -11,13 +11,13 @@ import (
 // It judges only the form; a Book judges the content. What it allocates is bounded by a small multiple of
 // len(data). The frame shares no memory with data. Errors are ErrEncoding.
 func DecodeFrame(data []byte) (Frame, error) {
-	d := decoder{data: data}
+	d := decode(data)
 	f := Frame{}
 	n := d.header(&f)
-	if d.fault == "" && n > 0 {
+	if d.Fault == "" && n > 0 {
 		f.Records = make([]Record, n)
 		for i := range f.Records {
-			if d.record(&f.Records[i], nil); d.fault != "" {
+			if d.record(&f.Records[i], nil); d.Fault != "" {
 				break
 			}
 		}
@@ -31,52 +31,34 @@ func DecodeFrame(data []byte) (Frame, error) {
 // minRecord is the least a record takes with its length: kind, salt, empty id, no legs.
 const minRecord = 1 + 1 + 16 + 1 + 1
 
-// decoder walks over bytes and remembers its first fault; after one it yields zeros.
+// decoder reads frames and what snapshots hold.
 type decoder struct {
-	data   []byte
-	at     int
-	fault  string
+	market.Decoder
 	intern *interner // nil: every string is its own
 	spare  []*Hold   // that nobody refers to any more
 }
 
-// fail notes the first fault and leaves nothing more to be read, so that the reads below need not ask.
-func (d *decoder) fail(why string) {
-	if d.fault == "" {
-		d.fault = why
-		d.data = d.data[:d.at]
-	}
-}
+func decode(data []byte) *decoder { return &decoder{Decoder: market.Decoder{Data: data}} }
 
-func (d *decoder) end() error {
-	if d.at < len(d.data) {
-		d.fail("bytes after the end")
-	}
-	if d.fault == "" {
-		return nil
-	}
-	return fmt.Errorf("byte %d: %s: %w", d.at, d.fault, ErrEncoding)
-}
+func (d *decoder) end() error { return d.End(ErrEncoding) }
 
 // header reads a frame up to its records and returns their number.
 func (d *decoder) header(f *Frame) int {
-	if len(d.data) > MaxFrame {
-		d.fail(fmt.Sprintf("more than %d bytes", MaxFrame))
+	if len(d.Data) > MaxFrame {
+		d.Fail(fmt.Sprintf("more than %d bytes", MaxFrame))
 		return 0
 	}
-	if v := d.bytes(1); len(v) == 1 {
-		switch f.Version = v[0]; {
-		case f.Version > FrameVersion:
-			d.fail(fmt.Sprintf("version %d, and this release of souk reads up to %d: take a later one",
-				f.Version, FrameVersion))
-		case f.Version < FrameVersion:
-			d.fail(fmt.Sprintf("version %d, want %d", f.Version, FrameVersion))
-		}
+	switch f.Version = d.Byte(); {
+	case f.Version > FrameVersion:
+		d.Fail(fmt.Sprintf("version %d, and this release of souk reads up to %d: take a later one", f.Version,
+			FrameVersion))
+	case f.Version < FrameVersion:
+		d.Fail(fmt.Sprintf("version %d, want %d", f.Version, FrameVersion))
 	}
 	f.Epoch = d.positive()
-	f.Seq = d.uvarint()
+	f.Seq = d.Uvarint()
 	f.Time = d.positive()
-	return d.count(minRecord)
+	return d.Count(minRecord)
 }
 
 // raw is what a lazy decoder leaves undecoded.
@@ -85,25 +67,21 @@ type raw struct{ round, outcome []byte }
 // record reads one record with its length. With a raw, a round's bytes are left there, and what r.Capture and
 // r.Void point to is used again.
 func (d *decoder) record(r *Record, lazy *raw) {
-	n := d.count(1)
-	if d.fault != "" {
-		return
-	}
-	outer := d.data
-	d.data = outer[:d.at+n]
-	if kind := d.bytes(1); len(kind) == 1 {
-		r.Kind = Kind(kind[0])
-	}
-	copy(r.Salt[:], d.bytes(len(r.Salt)))
-	r.ID = d.string()
-	if legs := d.count(2); legs > 0 && d.fault == "" {
+	d.within(func() { d.body(r, lazy) })
+}
+
+func (d *decoder) body(r *Record, lazy *raw) {
+	r.Kind = Kind(d.Byte())
+	d.Fill(r.Salt[:])
+	r.ID = d.Text()
+	if legs := d.Count(2); legs > 0 && d.Fault == "" {
 		if cap(r.Legs) >= legs {
 			r.Legs = r.Legs[:legs]
 		} else {
 			r.Legs = make([]Leg, legs)
 		}
 		for i := range r.Legs {
-			r.Legs[i] = Leg{d.name(), d.credits()}
+			r.Legs[i] = Leg{d.name(), d.Credits()}
 		}
 	} else {
 		r.Legs = nil
@@ -114,21 +92,15 @@ func (d *decoder) record(r *Record, lazy *raw) {
 		capture, void = nil, nil
 	}
 	d.part(r, lazy, capture, void)
-	if d.at < len(d.data) {
-		d.fail("bytes after the record's end")
-	}
-	if d.fault == "" {
-		d.data = outer
-	}
 }
 
 func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 	switch r.Kind {
 	case KindOpen:
-		r.Open = &Open{Journal: d.string(), Role: d.string(), Domain: d.string(), Scale: d.varint()}
+		r.Open = &Open{Journal: d.Text(), Role: d.Text(), Domain: d.Text(), Scale: d.Varint()}
 	case KindRound:
-		round, outcome := d.sized(), d.sized()
-		if d.fault != "" {
+		round, outcome := d.Sized(), d.Sized()
+		if d.Fault != "" {
 			return
 		}
 		if lazy != nil {
@@ -144,35 +116,34 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		if c == nil {
 			c = &Capture{}
 		}
-		*c = Capture{Hold: d.string(), Outcome: d.name(), Finish: d.name(), Cost: d.credits(),
-			Usage: market.Usage{Prompt: d.int(), Cached: d.int(), Output: d.int()}, TTFTUS: d.varint()}
-		if flags := d.bytes(1); len(flags) == 1 {
-			if flags[0] > 7 {
-				d.fail("unknown flags")
-			}
-			c.Unmetered, c.NoCacheReport = flags[0]&1 != 0, flags[0]&2 != 0
-			if flags[0]&4 != 0 {
-				c.Claim = &Claim{Usage: market.Usage{Prompt: d.int(), Cached: d.int(), Output: d.int()},
-					Relayed: d.int(), Most: d.int(), Cost: d.credits()}
-			}
+		*c = Capture{Hold: d.Text(), Outcome: d.name(), Finish: d.name(), Cost: d.Credits(),
+			Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()}, TTFTUS: d.Varint()}
+		flags := d.Byte()
+		if flags > 7 {
+			d.Fail("unknown flags")
+		}
+		c.Unmetered, c.NoCacheReport = flags&1 != 0, flags&2 != 0
+		if flags&4 != 0 {
+			c.Claim = &Claim{Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()},
+				Relayed: d.Int(), Most: d.Int(), Cost: d.Credits()}
 		}
 		r.Capture = c
 	case KindVoid:
 		if v == nil {
 			v = &Void{}
 		}
-		*v = Void{Hold: d.string(), Reason: d.name()}
+		*v = Void{Hold: d.Text(), Reason: d.name()}
 		r.Void = v
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
-		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.string(), Number: d.uvarint(),
-			Amount: d.credits()}
+		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.Text(), Number: d.Uvarint(),
+			Amount: d.Credits()}
 	case KindRefund, KindReverse:
-		r.Correction = &Correction{Of: d.string(), Payer: d.name(), Reason: d.string(), Amount: d.credits()}
+		r.Correction = &Correction{Of: d.Text(), Payer: d.name(), Reason: d.Text(), Amount: d.Credits()}
 	case KindSeal, KindTariff:
 		d.epoch(r)
 	case KindClose:
 	default:
-		d.fail("unknown " + r.Kind.String())
+		d.Fail("unknown " + r.Kind.String())
 	}
 }
 
@@ -183,31 +154,25 @@ func (d *decoder) round(r *Record, round, outcome []byte) {
 		r.Round.Outcome, err = market.DecodeOutcome(outcome)
 	}
 	if err != nil {
-		d.fail(err.Error())
+		d.Fail(err.Error())
 	}
 }
 
 func (d *decoder) epoch(r *Record) {
 	r.Epoch = &Epoch{}
 	var err error
-	if epoch := d.sized(); d.fault == "" {
+	if epoch := d.Sized(); d.Fault == "" {
 		r.Epoch.Epoch, err = market.DecodeEpoch(epoch)
 	}
 	if r.Kind == KindTariff {
-		if tariff := d.sized(); d.fault == "" && err == nil {
+		if tariff := d.Sized(); d.Fault == "" && err == nil {
 			r.Epoch.Tariff, err = market.DecodeTariff(tariff)
 		}
 	} else {
-		if n := d.count(1); n > 0 {
-			r.Epoch.Use.Slots = make([]int, n)
-			for i := range r.Epoch.Use.Slots {
-				r.Epoch.Use.Slots[i] = d.int()
-			}
-		}
-		r.Epoch.Use.Peak = d.int()
+		r.Epoch.Use = d.use()
 	}
 	if err != nil {
-		d.fail(err.Error())
+		d.Fail(err.Error())
 	}
 }
 
@@ -223,20 +188,20 @@ func (d *decoder) newHold() *Hold {
 }
 
 func (d *decoder) hold(h *Hold) {
-	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.name(), d.string(), d.name(), d.name(), d.name(),
+	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.name(), d.Text(), d.name(), d.name(), d.name(),
 		d.name()
-	h.Attempt = d.int()
-	h.Round = d.uvarint()
-	h.Slot = d.int()
-	h.Amount, h.Premium, h.Fee, h.Quoted = d.credits(), d.credits(), d.credits(), d.credits()
-	h.Price = market.Price{Miss: d.credits(), Hit: d.credits(), Out: d.credits()}
-	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.int(), d.int(), d.int(), d.int()
-	h.Expires, h.Boot = d.varint(), d.varint()
-	copy(h.Digest[:], d.bytes(len(h.Digest)))
+	h.Attempt = d.Int()
+	h.Round = d.Uvarint()
+	h.Slot = d.Int()
+	h.Amount, h.Premium, h.Fee, h.Quoted = d.Credits(), d.Credits(), d.Credits(), d.Credits()
+	h.Price = market.Price{Miss: d.Credits(), Hit: d.Credits(), Out: d.Credits()}
+	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.Int(), d.Int(), d.Int(), d.Int()
+	h.Expires, h.Boot = d.Varint(), d.Varint()
+	d.Fill(h.Digest[:])
 	h.Tariff = 0
-	if d.at < len(d.data) {
-		if h.Tariff = d.credits(); h.Tariff == 0 {
-			d.fail("a tariff of 0 is not written")
+	if d.At < len(d.Data) {
+		if h.Tariff = d.Credits(); h.Tariff == 0 {
+			d.Fail("a tariff of 0 is not written")
 		}
 	}
 }
@@ -244,92 +209,29 @@ func (d *decoder) hold(h *Hold) {
 // roundHead reads what a book needs of a round's and an outcome's canonical bytes without decoding them.
 func (d *decoder) roundHead(lazy *raw) roundHead {
 	h := roundHead{hash: RoundHash(lazy.round)}
-	in := decoder{data: lazy.round}
-	in.bytes(1) // version
-	in.sized()  // domain
-	h.number = in.uvarint()
-	copy(h.prev[:], in.bytes(len(h.prev)))
-	out := decoder{data: lazy.outcome}
-	out.bytes(1) // version
-	h.awards = out.count(1)
-	if in.fault != "" || out.fault != "" {
-		d.fail("a round cut short")
+	in := decode(lazy.round)
+	in.Byte()  // version
+	in.Sized() // domain
+	h.number = in.Uvarint()
+	in.Fill(h.prev[:])
+	out := decode(lazy.outcome)
+	out.Byte() // version
+	h.awards = out.Count(1)
+	if in.Fault != "" || out.Fault != "" {
+		d.Fail("a round cut short")
 	}
 	return h
 }
 
-func (d *decoder) bytes(n int) []byte {
-	if n > len(d.data)-d.at || d.fault != "" {
-		d.fail("cut short")
-		return nil
-	}
-	d.at += n
-	return d.data[d.at-n : d.at]
-}
-
-func (d *decoder) uvarint() uint64 {
-	if d.at < len(d.data) && d.data[d.at] < 0x80 { // most are one byte
-		d.at++
-		return uint64(d.data[d.at-1])
-	}
-	return d.longUvarint()
-}
-
-func (d *decoder) longUvarint() uint64 {
-	if d.fault != "" {
-		return 0
-	}
-	x, n, fault := market.Uvarint(d.data[d.at:])
-	if fault != "" {
-		d.fail(fault)
-	}
-	d.at += n
-	return x
-}
-
-func (d *decoder) varint() int64 {
-	x := d.uvarint()
-	return int64(x>>1) ^ -int64(x&1)
-}
-
 // positive reads an int64 that is never negative.
 func (d *decoder) positive() int64 {
-	x := d.uvarint()
+	x := d.Uvarint()
 	if x > math.MaxInt64 {
-		d.fail("integer beyond 63 bits")
+		d.Fail("integer beyond 63 bits")
 		return 0
 	}
 	return int64(x)
 }
-
-func (d *decoder) int() int                { return int(d.varint()) }
-func (d *decoder) credits() market.Credits { return market.Credits(d.varint()) }
-
-// count reads the number of items of at least least bytes each, which bounds what a hostile count can make
-// us allocate.
-func (d *decoder) count(least int) int {
-	n := d.uvarint()
-	if d.fault == "" && n > uint64((len(d.data)-d.at)/least) {
-		d.fail("a length beyond what is left")
-	}
-	if d.fault != "" {
-		return 0
-	}
-	return int(n)
-}
-
-// sized reads bytes with their length before them.
-func (d *decoder) sized() []byte {
-	n := d.uvarint()
-	if n > uint64(len(d.data)-d.at) {
-		d.fail("a length beyond what is left")
-		return nil
-	}
-	d.at += int(n)
-	return d.data[d.at-int(n) : d.at]
-}
-
-func (d *decoder) string() string { return string(d.sized()) }
 
 // interner keeps one copy of strings that come again and again. A small table is asked before the map, since
 // most names of a record are among the last few.
@@ -366,7 +268,7 @@ func (in *interner) string(b []byte) string {
 
 // name reads a string that probably comes again.
 func (d *decoder) name() string {
-	b := d.sized()
+	b := d.Sized()
 	if d.intern == nil {
 		return string(b)
 	}

@@ -109,11 +109,7 @@ func appendPart(b []byte, r *Record) []byte {
 		if r.Kind == KindTariff {
 			return appendSized(b, r.Epoch.Tariff.AppendCanonical)
 		}
-		b = binary.AppendUvarint(b, uint64(len(r.Epoch.Use.Slots)))
-		for _, n := range r.Epoch.Use.Slots {
-			b = binary.AppendVarint(b, int64(n))
-		}
-		b = binary.AppendVarint(b, int64(r.Epoch.Use.Peak))
+		b = appendUse(b, r.Epoch.Use)
 	}
 	return b
 }

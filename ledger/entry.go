@@ -49,14 +49,12 @@ func NewVoid(journal string, h Hold, reason string, salt [16]byte) Record {
 
 // NewAccept takes grant number n of the treasury in, at the hub whose journal is hub.
 func NewAccept(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
-	return transfer(KindAccept, numbered(hub, "accept", n),
-		Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+	return between(KindAccept, hub, n, client, amount, "", salt)
 }
 
 // NewReturn hands unspent allotment back to the treasury: the hub's n-th return.
 func NewReturn(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
-	return transfer(KindReturn, numbered(hub, "return", n),
-		Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+	return between(KindReturn, hub, n, client, amount, "", salt)
 }
 
 // NewDeposit brings money in from outside, under the operation's own id: the record is "deposit/<id>".
@@ -72,23 +70,20 @@ func NewPayout(id, client string, amount market.Credits, note string, salt [16]b
 // NewGrant allots a client's money to a hub: the n-th grant to it. note is the id of the request that
 // asked for it.
 func NewGrant(hub string, n uint64, client string, amount market.Credits, note string, salt [16]byte) Record {
-	return transfer(KindGrant, numbered(hub, "grant", n),
-		Transfer{Client: client, Hub: hub, Number: n, Amount: amount, Note: note}, salt)
+	return between(KindGrant, hub, n, client, amount, note, salt)
 }
 
 // NewReclaim takes a hub's n-th return in, at the treasury.
 func NewReclaim(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
-	return transfer(KindReclaim, numbered(hub, "reclaim", n),
-		Transfer{Client: client, Hub: hub, Number: n, Amount: amount}, salt)
+	return between(KindReclaim, hub, n, client, amount, "", salt)
 }
 
 // NewDistribute lets surplus of a hub leave. It is recorded twice under one number: in the hub's journal the
 // surplus goes to the treasury; there it goes to client's prepaid money, or to the outside if client is "".
 func NewDistribute(hub string, n uint64, client string, amount market.Credits, note string, atTreasury bool,
 	salt [16]byte) Record {
-	t := Transfer{Client: client, Hub: hub, Number: n, Amount: amount, Note: note}
-	r := Record{Kind: KindDistribute, ID: numbered(hub, "distribute", n), Salt: salt, Transfer: &t}
-	r.Legs = transferLegs(nil, KindDistribute, atTreasury, &t)
+	r := between(KindDistribute, hub, n, client, amount, note, salt)
+	r.Legs = transferLegs(nil, KindDistribute, atTreasury, r.Transfer)
 	return r
 }
 
@@ -96,6 +91,13 @@ func NewDistribute(hub string, n uint64, client string, amount market.Credits, n
 // transfers only its returns are taken in after that.
 func NewClose(journal string, salt [16]byte) Record {
 	return Record{Kind: KindClose, ID: journal + "/close", Salt: salt}
+}
+
+// between is the n-th transfer of a kind between a hub and the treasury.
+func between(k Kind, hub string, n uint64, client string, amount market.Credits, note string,
+	salt [16]byte) Record {
+	return transfer(k, numbered(hub, k, n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount,
+		Note: note}, salt)
 }
 
 func transfer(k Kind, id string, t Transfer, salt [16]byte) Record {

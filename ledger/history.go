@@ -103,18 +103,18 @@ func (h *History) Grants() map[string][]Transfer { return h.grants }
 // ErrEncoding, nothing more may be applied. It reads only the part of a round that the book needs.
 func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	d := &h.dec
-	d.data, d.at, d.fault = data, 0, ""
+	d.Data, d.At, d.Fault = data, 0, ""
 	var f Frame
 	n := d.header(&f)
-	if d.fault == "" && (f.Seq != seq || f.Epoch != epoch) {
-		d.fail(fmt.Sprintf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, seq, epoch))
+	if d.Fault == "" && (f.Seq != seq || f.Epoch != epoch) {
+		d.Fail(fmt.Sprintf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, seq, epoch))
 	}
-	if d.fault != "" {
+	if d.Fault != "" {
 		return d.end()
 	}
 	before := h.book.head
 	rounds, err := h.apply(&f, n)
-	if d.fault != "" {
+	if d.Fault != "" {
 		err = d.end()
 	}
 	if err != nil {
@@ -165,11 +165,11 @@ func (h *History) apply(f *Frame, n int) (rounds []*won, err error) {
 		*r = Record{Legs: r.Legs[:0]}
 		var lazy raw
 		var head *roundHead
-		if d.record(r, &lazy); r.Kind == KindRound && d.fault == "" {
+		if d.record(r, &lazy); r.Kind == KindRound && d.Fault == "" {
 			rh := d.roundHead(&lazy)
 			head, rounds = &rh, append(rounds, h.won(&lazy))
 		}
-		if d.fault != "" {
+		if d.Fault != "" {
 			return nil, nil
 		}
 		if err := b.apply(r, head); err == ErrRepeat {
@@ -178,8 +178,8 @@ func (h *History) apply(f *Frame, n int) (rounds []*won, err error) {
 			return nil, err
 		}
 	}
-	if d.at < len(d.data) {
-		d.fail("bytes after the end")
+	if d.At < len(d.Data) {
+		d.Fail("bytes after the end")
 	}
 	return rounds, b.whole()
 }
@@ -263,7 +263,8 @@ func (h *History) lose(p *past) {
 // Ended calls f with the last holds that ended, in that order. known is false where the task is forgotten.
 func (h *History) Ended(f func(p Past, known bool)) error {
 	for i, p := range h.ends.items[h.ends.first:] {
-		d := decoder{data: p.data, intern: h.dec.intern}
+		d := decode(p.data)
+		d.intern = h.dec.intern
 		full := d.past()
 		if err := d.end(); err != nil {
 			return fmt.Errorf("hold %s, which ended: %w", h.id(p.key), err)
@@ -284,8 +285,8 @@ func (h *History) Open() ([]Past, error) {
 		if p.won != nil {
 			if p.won != read {
 				d, r := decoder{}, Record{}
-				if d.round(&r, p.won.round, p.won.outcome); d.fault != "" {
-					return nil, fmt.Errorf("round of hold %s: %s: %w", h.id(k), d.fault, ErrEncoding)
+				if d.round(&r, p.won.round, p.won.outcome); d.Fault != "" {
+					return nil, fmt.Errorf("round of hold %s: %s: %w", h.id(k), d.Fault, ErrEncoding)
 				}
 				read, round = p.won, *r.Round
 			}
@@ -356,12 +357,13 @@ func (h *History) Load(snapshot []byte) error {
 	if snapshot == nil {
 		return nil
 	}
-	d := decoder{data: snapshot, intern: h.dec.intern}
-	if v := d.bytes(1); len(v) == 1 && v[0] != historyVersion {
-		d.fail(fmt.Sprintf("a history of version %d, want %d", v[0], historyVersion))
+	d := decode(snapshot)
+	d.intern = h.dec.intern
+	if v := d.Byte(); v != historyVersion {
+		d.Fail(fmt.Sprintf("a history of version %d, want %d", v, historyVersion))
 	}
 	*h.book = *d.book()
-	h.load(&d)
+	h.load(d)
 	err := d.end()
 	if err != nil {
 		h.clear()
@@ -372,12 +374,13 @@ func (h *History) Load(snapshot []byte) error {
 func (h *History) load(d *decoder) {
 	head := &h.book.head
 	before := int64(0)
-	for n := d.count(40); n > 0 && d.fault == ""; n-- {
-		data := d.sized()
-		in := decoder{data: data, intern: d.intern}
+	for n := d.Count(40); n > 0 && d.Fault == ""; n-- {
+		data := d.Sized()
+		in := decode(data)
+		in.intern = d.intern
 		full := in.past()
 		if in.end() != nil {
-			d.fail("no hold that ended")
+			d.Fail("no hold that ended")
 			return
 		}
 		k, ok := keyOf(full.Hold.Round, full.Hold.Slot)
@@ -390,7 +393,7 @@ func (h *History) load(d *decoder) {
 		if !ok || id != h.id(k) || full.Hold.valid("") != nil || h.book.open[k] != nil ||
 			full.Hold.Round > head.round || full.Held > full.Ended || full.Ended < before ||
 			full.Ended > head.time {
-			d.fail("a hold that cannot have ended then")
+			d.Fail("a hold that cannot have ended then")
 			return
 		}
 		before = full.Ended
@@ -402,33 +405,33 @@ func (h *History) load(d *decoder) {
 	for _, k := range slices.Sorted(maps.Keys(h.book.open)) {
 		p := &past{key: k, hold: h.book.open[k], held: d.positive(), earlier: d.list(), award: &award{}}
 		p.task = taskOf{p.hold.Client, p.hold.Task}
-		p.award.award = market.Award{Task: market.TaskID(d.string()), Agent: market.AgentID(d.string()),
-			Tier:  d.int(),
-			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(),
-			Premium: d.credits()}
-		p.award.congestion = d.credits()
+		p.award.award = market.Award{Task: market.TaskID(d.Text()), Agent: market.AgentID(d.Text()),
+			Tier:  d.Int(),
+			Value: d.Credits(), Cost: d.Credits(), SlotPrice: d.Credits(), Toll: d.Credits(),
+			Premium: d.Credits()}
+		p.award.congestion = d.Credits()
 		if p.held > head.time {
-			d.fail("a hold made later than the last frame")
+			d.Fail("a hold made later than the last frame")
 		}
-		if d.fault != "" {
+		if d.Fault != "" {
 			return
 		}
 		h.open[k], h.last[p.task] = p, p
 	}
-	for n := d.count(3); n > 0 && d.fault == ""; n-- {
+	for n := d.Count(3); n > 0 && d.Fault == ""; n-- {
 		h.returns = append(h.returns,
-			Transfer{Hub: head.journal, Number: d.uvarint(), Client: d.name(), Amount: d.credits()})
+			Transfer{Hub: head.journal, Number: d.Uvarint(), Client: d.name(), Amount: d.Credits()})
 	}
 	name := ""
-	for n := d.count(6); n > 0 && d.fault == ""; n-- {
-		hub, list := d.string(), []Transfer(nil)
-		for n := d.count(4); n > 0 && d.fault == ""; n-- {
+	for n := d.Count(6); n > 0 && d.Fault == ""; n-- {
+		hub, list := d.Text(), []Transfer(nil)
+		for n := d.Count(4); n > 0 && d.Fault == ""; n-- {
 			list = append(list,
-				Transfer{Hub: hub, Number: d.uvarint(), Client: d.name(), Amount: d.credits(),
-					Note: d.string()})
+				Transfer{Hub: hub, Number: d.Uvarint(), Client: d.name(), Amount: d.Credits(),
+					Note: d.Text()})
 		}
 		if hub <= name || len(list) == 0 || list[len(list)-1].Number != h.book.counters(hub).grant {
-			d.fail("no grants, or out of order")
+			d.Fail("no grants, or out of order")
 		}
 		h.grants[hub], name = list, hub
 	}
@@ -439,12 +442,9 @@ func (h *History) load(d *decoder) {
 func (d *decoder) past() (p Past) {
 	p.Held, p.Ended, p.Earlier = d.positive(), d.positive(), d.list()
 	d.within(func() { d.hold(&p.Hold) })
-	r := Record{}
-	if k := d.bytes(1); len(k) == 1 {
-		r.Kind = Kind(k[0])
-	}
+	r := Record{Kind: Kind(d.Byte())}
 	if r.Kind != KindCapture && r.Kind != KindVoid {
-		d.fail("neither a capture nor a void")
+		d.Fail("neither a capture nor a void")
 		return p
 	}
 	d.part(&r, nil, nil, nil)
@@ -457,8 +457,8 @@ func appendList(b []byte, list []string) []byte {
 }
 
 func (d *decoder) list() (list []string) {
-	for n := d.count(1); n > 0 && d.fault == ""; n-- {
-		list = append(list, d.string())
+	for n := d.Count(1); n > 0 && d.Fault == ""; n-- {
+		list = append(list, d.Text())
 	}
 	return list
 }

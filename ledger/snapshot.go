@@ -116,23 +116,20 @@ func appendUse(dst []byte, u market.ClassUse) []byte {
 // nothing of the journal, but no account is short, and every hold is covered.
 func (d *decoder) book() *Book {
 	b := NewBook()
-	version := byte(0)
-	if v := d.bytes(1); len(v) == 1 {
-		version = v[0]
-	}
+	version := d.Byte()
 	if version != 1 && version != bookVersion {
-		d.fail(fmt.Sprintf("a book of version %d, want 1 or %d", version, bookVersion))
+		d.Fail(fmt.Sprintf("a book of version %d, want 1 or %d", version, bookVersion))
 	}
 	h := &b.head
-	h.journal, h.role, h.domain = d.string(), d.string(), d.string()
+	h.journal, h.role, h.domain = d.Text(), d.Text(), d.Text()
 	h.closed = d.bit()
-	h.seq, h.epoch, h.time, h.round = d.uvarint(), d.positive(), d.positive(), d.uvarint()
-	copy(h.hash[:], d.bytes(len(h.hash)))
-	h.awards = int(min(d.uvarint(), maxSlots+1))
+	h.seq, h.epoch, h.time, h.round = d.Uvarint(), d.positive(), d.positive(), d.Uvarint()
+	d.Fill(h.hash[:])
+	h.awards = int(min(d.Uvarint(), maxSlots+1))
 	h.held = h.awards
-	if d.fault == "" && (!ValidID(h.journal) || h.role != RoleHub && h.role != RoleTreasury ||
+	if d.Fault == "" && (!ValidID(h.journal) || h.role != RoleHub && h.role != RoleTreasury ||
 		len(h.domain) > maxText || h.seq == 0 || h.round > maxRound || h.awards > maxSlots) {
-		d.fail("no journal's head")
+		d.Fail("no journal's head")
 	}
 	d.accounts(b)
 	d.holds(b)
@@ -144,15 +141,15 @@ func (d *decoder) book() *Book {
 }
 
 func (d *decoder) bit() bool {
-	v := d.bytes(1)
-	if len(v) == 1 && v[0] > 1 {
-		d.fail("neither 0 nor 1")
+	v := d.Byte()
+	if v > 1 {
+		d.Fail("neither 0 nor 1")
 	}
-	return len(v) == 1 && v[0] == 1
+	return v == 1
 }
 
 func (d *decoder) word() (w uint64) {
-	if v := d.bytes(8); len(v) == 8 {
+	if v := d.Bytes(8); len(v) == 8 {
 		w = binary.LittleEndian.Uint64(v)
 	}
 	return w
@@ -160,60 +157,58 @@ func (d *decoder) word() (w uint64) {
 
 func (d *decoder) accounts(b *Book) {
 	sum, before := market.Credits(0), ""
-	for n := d.count(2); n > 0 && d.fault == ""; n-- {
-		name, amount := d.string(), d.credits()
+	for n := d.Count(2); n > 0 && d.Fault == ""; n-- {
+		name, amount := d.Text(), d.Credits()
 		var ok bool
 		if sum, ok = sum.Add(amount); !ok || name <= before || amount < 0 && !MayOwe(name) {
-			d.fail("an account out of order, or short")
+			d.Fail("an account out of order, or short")
 		}
 		b.accounts[name], before = &account{amount}, name
 	}
 	if sum != 0 {
-		d.fail("accounts that do not sum to 0")
+		d.Fail("accounts that do not sum to 0")
 	}
 }
 
 func (d *decoder) holds(b *Book) {
 	held := map[string]market.Credits{}
 	last := slotKey(0)
-	for n := d.count(2); n > 0 && d.fault == ""; n-- {
+	for n := d.Count(2); n > 0 && d.Fault == ""; n-- {
 		h := new(Hold)
 		d.within(func() { d.hold(h) })
-		if d.fault != "" {
+		if d.Fault != "" {
 			return
 		}
 		k, ok := keyOf(h.Round, h.Slot)
 		sum, fits := held[Held(h.Client)].Add(h.Amount)
 		if !ok || !fits || h.valid("") != nil || len(b.open) > 0 && k <= last || h.Round > b.head.round {
-			d.fail("a hold that cannot be open")
+			d.Fail("a hold that cannot be open")
 			return
 		}
 		b.open[k], held[Held(h.Client)], last = h, sum, k
 	}
 	for name, amount := range held {
 		if b.Balance(name) != amount {
-			d.fail("holds that the account does not cover")
+			d.Fail("holds that the account does not cover")
 		}
 	}
 	for name, a := range b.accounts {
 		if strings.HasSuffix(name, ":held") && a.amount != held[name] {
-			d.fail("money held for nothing")
+			d.Fail("money held for nothing")
 		}
 	}
 }
 
 func (d *decoder) ended(b *Book) {
-	n := d.count(18)
+	n := d.Count(18)
 	if n > RememberEnded {
-		d.fail("too many ended holds")
+		d.Fail("too many ended holds")
 	}
-	for ; n > 0 && d.fault == ""; n-- {
-		e := ended{key: slotKey(d.uvarint()), client: d.name(), agent: d.name(), cost: d.credits(),
-			premium: d.credits(), fee: d.credits(), refunded: d.credits(), refunds: d.uvarint(),
+	for ; n > 0 && d.Fault == ""; n-- {
+		e := ended{key: slotKey(d.Uvarint()), client: d.name(), agent: d.name(), cost: d.Credits(),
+			premium: d.Credits(), fee: d.Credits(), refunded: d.Credits(), refunds: d.Uvarint(),
 			digest: d.word()}
-		if k := d.bytes(1); len(k) == 1 {
-			e.kind = Kind(k[0])
-		}
+		e.kind = Kind(d.Byte())
 		e.reversed = d.bit()
 		_, again := b.ended[e.key]
 		paid, ok := e.cost.Add(e.premium)
@@ -221,7 +216,7 @@ func (d *decoder) ended(b *Book) {
 			e.key.round() > b.head.round || e.key.slot() >= maxSlots ||
 			!ValidID(e.client) || !ValidID(e.agent) || !ok || e.cost < 0 || e.fee < 0 || e.premium < e.fee ||
 			e.refunded < 0 || e.refunded > paid {
-			d.fail("a hold that cannot have ended so")
+			d.Fail("a hold that cannot have ended so")
 			return
 		}
 		b.ended[e.key] = b.past.push(e)
@@ -229,20 +224,17 @@ func (d *decoder) ended(b *Book) {
 }
 
 func (d *decoder) transfers(b *Book) {
-	n := d.count(12)
+	n := d.Count(12)
 	if n > RememberOps {
-		d.fail("too many transfers")
+		d.Fail("too many transfers")
 	}
-	for ; n > 0 && d.fault == ""; n-- {
-		id := d.string()
-		o := op{}
-		if k := d.bytes(1); len(k) == 1 {
-			o.kind = Kind(k[0])
-		}
-		o.client, o.amount, o.note = d.name(), d.credits(), d.word()
+	for ; n > 0 && d.Fault == ""; n-- {
+		id := d.Text()
+		o := op{kind: Kind(d.Byte())}
+		o.client, o.amount, o.note = d.name(), d.Credits(), d.word()
 		if _, again := b.ops[id]; again || id == "" || len(id) > maxText || o.amount <= 0 || o.client != "" &&
 			!ValidID(o.client) {
-			d.fail("no transfer")
+			d.Fail("no transfer")
 			return
 		}
 		b.ops[id] = o
@@ -252,24 +244,24 @@ func (d *decoder) transfers(b *Book) {
 
 func (d *decoder) hubs(b *Book, version byte) {
 	before := ""
-	for n := d.count(4); n > 0 && d.fault == ""; n-- {
-		name := d.string()
-		c := &counters{grant: d.uvarint(), giveBack: d.uvarint(), distribute: d.uvarint()}
+	for n := d.Count(4); n > 0 && d.Fault == ""; n-- {
+		name := d.Text()
+		c := &counters{grant: d.Uvarint(), giveBack: d.Uvarint(), distribute: d.Uvarint()}
 		if version > 1 {
-			c.payee, c.share, c.ended = d.name(), d.credits(), d.bit()
+			c.payee, c.share, c.ended = d.name(), d.Credits(), d.bit()
 		}
 		if name <= before || !ValidID(name) || *c == (counters{}) || c.share < 0 ||
 			c.payee != "" && !ValidID(c.payee) {
-			d.fail("no hub, or one out of order")
+			d.Fail("no hub, or one out of order")
 		}
 		b.hubs[name], before = c, name
 	}
 	last := [2]string{}
-	for n := d.count(3); n > 0 && d.fault == ""; n-- {
-		k, amount := [2]string{d.name(), d.name()}, d.credits()
+	for n := d.Count(3); n > 0 && d.Fault == ""; n-- {
+		k, amount := [2]string{d.name(), d.name()}, d.Credits()
 		if cmp.Or(cmp.Compare(last[0], k[0]), cmp.Compare(last[1], k[1])) >= 0 || !ValidID(k[0]) ||
 			!ValidID(k[1]) || amount < 0 {
-			d.fail("no allotment, or one out of order")
+			d.Fail("no allotment, or one out of order")
 			return
 		}
 		sum := b.allotted[[2]string{k[0], ""}]
@@ -279,44 +271,44 @@ func (d *decoder) hubs(b *Book, version byte) {
 		}
 		var ok bool
 		if *sum, ok = sum.Add(amount); !ok {
-			d.fail("allotments beyond 64 bits")
+			d.Fail("allotments beyond 64 bits")
 		}
 		b.allotted[k], last = &amount, k
 	}
 }
 
 func (d *decoder) classes(b *Book) {
-	n := d.count(40)
+	n := d.Count(40)
 	if n > maxClasses {
-		d.fail("too many classes")
+		d.Fail("too many classes")
 	}
-	for before := ""; n > 0 && d.fault == ""; n-- {
-		name := d.string()
+	for before := ""; n > 0 && d.Fault == ""; n-- {
+		name := d.Text()
 		c := &class{}
 		var errs [3]error
-		sealed, cleared, tariff := d.sized(), d.sized(), d.sized()
-		if d.fault != "" {
+		sealed, cleared, tariff := d.Sized(), d.Sized(), d.Sized()
+		if d.Fault != "" {
 			return
 		}
 		c.sealed, errs[0] = market.DecodeEpoch(sealed)
 		c.cleared, errs[1] = market.DecodeEpoch(cleared)
 		c.tariff, errs[2] = market.DecodeTariff(tariff)
-		past := d.count(2)
+		past := d.Count(2)
 		if past > pastEpochs {
-			d.fail("too many epochs")
+			d.Fail("too many epochs")
 			return
 		}
 		for range past {
 			c.past = append(c.past, d.use())
 		}
 		c.use = d.use()
-		copy(c.prev[:], d.bytes(len(c.prev)))
+		d.Fill(c.prev[:])
 		if slices.ContainsFunc(errs[:], func(err error) bool { return err != nil }) || name <= before &&
 			len(b.classes) > 0 || c.sealed.Number == 0 ||
 			c.sealed.Class != name || c.sealed.Validate() != nil || c.cleared.Number > c.sealed.Number ||
 			c.cleared.Number > 0 &&
 				(c.cleared.Class != name || c.cleared.Validate() != nil || c.tariff.Class != name) {
-			d.fail("no class, or one out of order")
+			d.Fail("no class, or one out of order")
 			return
 		}
 		b.classes[name], before = c, name
@@ -328,29 +320,29 @@ func (d *decoder) classes(b *Book) {
 
 // use reads how a class went.
 func (d *decoder) use() (u market.ClassUse) {
-	if n := d.count(1); n > 0 {
+	if n := d.Count(1); n > 0 {
 		u.Slots = make([]int, n)
 		for i := range u.Slots {
-			u.Slots[i] = d.int()
+			u.Slots[i] = d.Int()
 		}
 	}
-	u.Peak = d.int()
+	u.Peak = d.Int()
 	return u
 }
 
 // within reads what has its length before it, to its end.
 func (d *decoder) within(read func()) {
-	n := d.count(1)
-	if d.fault != "" {
+	n := d.Count(1)
+	if d.Fault != "" {
 		return
 	}
-	outer := d.data
-	d.data = outer[:d.at+n]
+	outer := d.Data
+	d.Data = outer[:d.At+n]
 	read()
-	if d.at < len(d.data) {
-		d.fail("bytes after the end of a part")
+	if d.At < len(d.Data) {
+		d.Fail("bytes after the end of a part")
 	}
-	if d.fault == "" {
-		d.data = outer
+	if d.Fault == "" {
+		d.Data = outer
 	}
 }

@@ -93,21 +93,14 @@ func (b *Book) numberFollows(r *Record) error {
 	if c.ended && r.Kind != KindReclaim {
 		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+t.Hub+", which has ended", "%s", r.Kind)
 	}
-	var n *uint64
-	name := ""
+	n := &c.distribute
 	switch r.Kind {
-	case KindGrant:
-		n, name = &c.grant, "grant"
-	case KindAccept:
-		n, name = &c.grant, "accept"
-	case KindReturn:
-		n, name = &c.giveBack, "return"
-	case KindReclaim:
-		n, name = &c.giveBack, "reclaim"
-	case KindDistribute:
-		n, name = &c.distribute, "distribute"
+	case KindGrant, KindAccept:
+		n = &c.grant
+	case KindReturn, KindReclaim:
+		n = &c.giveBack
 	}
-	if want := numbered(t.Hub, name, t.Number); r.ID != want {
+	if want := numbered(t.Hub, r.Kind, t.Number); r.ID != want {
 		return broken(ErrIllegal, "I10", r.ID, "id "+want, "%q", clip(r.ID))
 	}
 	if t.Number != *n+1 {
@@ -115,7 +108,7 @@ func (b *Book) numberFollows(r *Record) error {
 		if t.Number <= *n {
 			err = ErrConflict
 		}
-		return broken(err, "I11", r.ID, fmt.Sprintf("%s %d of %s next", name, *n+1, t.Hub), "%d", t.Number)
+		return broken(err, "I11", r.ID, fmt.Sprintf("%s %d of %s next", r.Kind, *n+1, t.Hub), "%d", t.Number)
 	}
 	before := *c
 	b.undo = append(b.undo, undo{do: func() { *c = before }})

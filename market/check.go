@@ -3,7 +3,6 @@ package market
 import (
 	"errors"
 	"fmt"
-	"sort"
 
 	"souk/market/certify"
 )
@@ -139,8 +138,8 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 		if at == len(r.Tasks) || r.Tasks[at].ID != a.Task {
 			return fmt.Errorf("award of task %s: no such task in the round", clip(string(a.Task)))
 		}
-		agent := sort.Search(len(r.Agents), func(i int) bool { return r.Agents[i].Agent >= a.Agent })
-		if agent == len(r.Agents) || r.Agents[agent].Agent != a.Agent {
+		agent, ok := r.place(a.Agent)
+		if !ok {
 			return fmt.Errorf("award of task %s: no agent %s in the round", a.Task, clip(string(a.Agent)))
 		}
 		s, err := l.find(r, agent, a.Tier)

@@ -52,23 +52,16 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 	if version == roundWeighed {
 		return r.appendWeighed(b)
 	}
-	b = appendString(b, r.Rule.Pricing)
-	b = appendString(b, r.Rule.Settle)
-	b = appendString(b, r.Rule.Clarke)
+	b = appendString(appendString(appendString(b, r.Rule.Pricing), r.Rule.Settle), r.Rule.Clarke)
 	b = binary.AppendVarint(b, int64(r.Fee))
 	b = appendCount(b, len(r.Tasks))
 	for _, t := range r.Tasks {
-		b = appendString(b, string(t.ID))
-		b = appendString(b, t.Client)
+		b = appendString(appendString(b, string(t.ID)), t.Client)
 	}
 	b = appendSupplies(b, r.Agents)
 	b = appendCount(b, len(r.Edges))
 	for _, e := range r.Edges {
-		b = binary.AppendVarint(b, int64(e.Task))
-		b = binary.AppendVarint(b, int64(e.Agent))
-		b = binary.AppendVarint(b, int64(e.Value))
-		b = binary.AppendVarint(b, int64(e.Cost))
-		b = binary.AppendVarint(b, int64(e.Toll))
+		b = appendInts(b, int64(e.Task), int64(e.Agent), int64(e.Value), int64(e.Cost), int64(e.Toll))
 	}
 	if version == roundMore {
 		b = r.appendMore(b)
@@ -82,8 +75,7 @@ func appendSupplies(b []byte, agents []Supply) []byte {
 		b = appendString(b, string(a.Agent))
 		b = appendCount(b, len(a.Tiers))
 		for _, t := range a.Tiers {
-			b = binary.AppendVarint(b, int64(t.Slots))
-			b = binary.AppendVarint(b, int64(t.Toll))
+			b = appendInts(b, int64(t.Slots), int64(t.Toll))
 		}
 	}
 	return b
@@ -92,8 +84,8 @@ func appendSupplies(b []byte, agents []Supply) []byte {
 func (d *decoder) supplies() []Supply {
 	return decodeList(d, 2, func() Supply {
 		return Supply{
-			Agent: AgentID(d.string()),
-			Tiers: decodeList(d, 2, func() Tier { return Tier{Slots: d.int(), Toll: d.credits()} }),
+			Agent: AgentID(d.Text()),
+			Tiers: decodeList(d, 2, func() Tier { return Tier{Slots: d.Int(), Toll: d.Credits()} }),
 		}
 	})
 }
@@ -102,9 +94,7 @@ func (r *Round) appendMore(b []byte) []byte {
 	b = appendString(b, r.Rule.Instead)
 	b = appendCount(b, len(r.Sellers))
 	for _, s := range r.Sellers {
-		b = appendString(b, s.Owner)
-		b = appendString(b, s.Class)
-		b = binary.AppendVarint(b, int64(s.Tariff))
+		b = binary.AppendVarint(appendString(appendString(b, s.Owner), s.Class), int64(s.Tariff))
 	}
 	b = appendCount(b, len(r.Bundles))
 	for _, x := range r.Bundles {
@@ -119,37 +109,37 @@ func (r *Round) appendMore(b []byte) []byte {
 // DecodeRound reads what [Round.AppendCanonical] wrote. It judges only the form; [Round.Validate] judges the
 // content. Lists that are empty come back nil. Errors are ErrEncoding.
 func DecodeRound(data []byte) (Round, error) {
-	d := decoder{data: data}
+	d := decode(data)
 	version := d.version(roundVersion, roundWeighed)
 	var r Round
-	r.Domain = d.string()
-	r.Number = d.uvarint()
-	copy(r.Prev[:], d.bytes(len(r.Prev)))
+	r.Domain = d.Text()
+	r.Number = d.Uvarint()
+	d.Fill(r.Prev[:])
 	if version == roundWeighed {
 		d.weighed(&r)
 		return r, d.end("round")
 	}
-	r.Rule = Rule{Pricing: d.string(), Settle: d.string(), Clarke: d.string()}
-	r.Fee = d.credits()
-	r.Tasks = decodeList(&d, 2, func() Task { return Task{ID: TaskID(d.string()), Client: d.string()} })
+	r.Rule = Rule{Pricing: d.Text(), Settle: d.Text(), Clarke: d.Text()}
+	r.Fee = d.Credits()
+	r.Tasks = decodeList(d, 2, func() Task { return Task{ID: TaskID(d.Text()), Client: d.Text()} })
 	r.Agents = d.supplies()
-	r.Edges = decodeList(&d, 5, func() Edge {
-		return Edge{Task: d.int(), Agent: d.int(), Value: d.credits(), Cost: d.credits(), Toll: d.credits()}
+	r.Edges = decodeList(d, 5, func() Edge {
+		return Edge{Task: d.Int(), Agent: d.Int(), Value: d.Credits(), Cost: d.Credits(), Toll: d.Credits()}
 	})
 	if version == roundMore {
 		d.more(&r)
 		if r.version() != version {
-			d.fail("version 2 of a round that version 1 can say")
+			d.Fail("version 2 of a round that version 1 can say")
 		}
 	}
 	return r, d.end("round")
 }
 
 func (d *decoder) more(r *Round) {
-	r.Rule.Instead = d.string()
+	r.Rule.Instead = d.Text()
 	r.Sellers = decodeList(d, 3,
-		func() Seller { return Seller{Owner: d.string(), Class: d.string(), Tariff: d.credits()} })
-	r.Bundles = decodeList(d, 1, func() Bundle { return Bundle{Tasks: decodeList(d, 1, d.int)} })
+		func() Seller { return Seller{Owner: d.Text(), Class: d.Text(), Tariff: d.Credits()} })
+	r.Bundles = decodeList(d, 1, func() Bundle { return Bundle{Tasks: decodeList(d, 1, d.Int)} })
 }
 
 // AppendCanonical appends the outcome's canonical bytes to b.
@@ -158,31 +148,23 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 	b = append(b, version)
 	b = appendCount(b, len(o.Awards))
 	for _, a := range o.Awards {
-		b = appendString(b, string(a.Task))
-		b = appendString(b, string(a.Agent))
-		b = binary.AppendVarint(b, int64(a.Tier))
-		for _, c := range [5]Credits{a.Value, a.Cost, a.SlotPrice, a.Toll, a.Premium} {
-			b = binary.AppendVarint(b, int64(c))
-		}
+		b = appendString(appendString(b, string(a.Task)), string(a.Agent))
+		b = appendInts(b, int64(a.Tier), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll),
+			int64(a.Premium))
 	}
 	b = appendPrices(b, o.Prices)
 	b = appendCount(b, len(o.Witnesses))
 	for _, w := range o.Witnesses {
-		for _, n := range [6]int{w.Agent, w.Tier, w.Task, w.FromAgent, w.FromTier, w.Rank} {
-			b = binary.AppendVarint(b, int64(n))
-		}
+		b = appendInts(b, int64(w.Agent), int64(w.Tier), int64(w.Task), int64(w.FromAgent),
+			int64(w.FromTier), int64(w.Rank))
 	}
 	b = appendTies(b, o.Ties)
 	b = appendCount(b, len(o.Clients))
 	for _, c := range o.Clients {
-		b = appendString(b, c.Client)
-		b = binary.AppendVarint(b, int64(c.Externality))
-		b = appendPrices(b, c.Prices)
+		b = appendPrices(binary.AppendVarint(appendString(b, c.Client), int64(c.Externality)), c.Prices)
 		b = appendCount(b, len(c.Moves))
 		for _, m := range c.Moves {
-			for _, n := range [3]int{m.Task, m.Agent, m.Tier} {
-				b = binary.AppendVarint(b, int64(n))
-			}
+			b = appendInts(b, int64(m.Task), int64(m.Agent), int64(m.Tier))
 		}
 		if version == outcomeMore {
 			b = appendTies(b, c.Ties)
@@ -194,36 +176,36 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 // DecodeOutcome reads what [Outcome.AppendCanonical] wrote. It judges only the form; [Check] judges the
 // content. Errors are ErrEncoding.
 func DecodeOutcome(data []byte) (Outcome, error) {
-	d := decoder{data: data}
+	d := decode(data)
 	version := d.version(outcomeVersion, outcomeMore)
 	var o Outcome
-	o.Awards = decodeList(&d, 8, func() Award {
+	o.Awards = decodeList(d, 8, func() Award {
 		return Award{
-			Task: TaskID(d.string()), Agent: AgentID(d.string()), Tier: d.int(),
-			Value: d.credits(), Cost: d.credits(), SlotPrice: d.credits(), Toll: d.credits(),
-			Premium: d.credits(),
+			Task: TaskID(d.Text()), Agent: AgentID(d.Text()), Tier: d.Int(),
+			Value: d.Credits(), Cost: d.Credits(), SlotPrice: d.Credits(), Toll: d.Credits(),
+			Premium: d.Credits(),
 		}
 	})
 	o.Prices = d.prices()
-	o.Witnesses = decodeList(&d, 6, func() Witness {
-		return Witness{Agent: d.int(), Tier: d.int(), Task: d.int(), FromAgent: d.int(), FromTier: d.int(),
-			Rank: d.int()}
+	o.Witnesses = decodeList(d, 6, func() Witness {
+		return Witness{Agent: d.Int(), Tier: d.Int(), Task: d.Int(), FromAgent: d.Int(), FromTier: d.Int(),
+			Rank: d.Int()}
 	})
 	o.Ties = d.ties()
-	o.Clients = decodeList(&d, 4, func() ClientProof {
+	o.Clients = decodeList(d, 4, func() ClientProof {
 		c := ClientProof{
-			Client: d.string(), Externality: d.credits(), Prices: d.prices(),
-			Moves: decodeList(&d, 3,
-				func() Move { return Move{Task: d.int(), Agent: d.int(), Tier: d.int()} }),
+			Client: d.Text(), Externality: d.Credits(), Prices: d.prices(),
+			Moves: decodeList(d, 3,
+				func() Move { return Move{Task: d.Int(), Agent: d.Int(), Tier: d.Int()} }),
 		}
 		if version == outcomeMore {
 			c.Ties = d.ties()
 		}
 		return c
 	})
-	o.Welfare = d.credits()
-	if d.fault == "" && o.version() != version {
-		d.fail("version 2 of an outcome that version 1 can say")
+	o.Welfare = d.Credits()
+	if d.Fault == "" && o.version() != version {
+		d.Fail("version 2 of an outcome that version 1 can say")
 	}
 	return o, d.end("outcome")
 }
@@ -231,32 +213,35 @@ func DecodeOutcome(data []byte) (Outcome, error) {
 func appendPrices(b []byte, prices []SlotPrice) []byte {
 	b = appendCount(b, len(prices))
 	for _, p := range prices {
-		b = binary.AppendVarint(b, int64(p.Agent))
-		b = binary.AppendVarint(b, int64(p.Tier))
-		b = binary.AppendVarint(b, int64(p.Price))
+		b = appendInts(b, int64(p.Agent), int64(p.Tier), int64(p.Price))
 	}
 	return b
 }
 
 func (d *decoder) prices() []SlotPrice {
 	return decodeList(d, 3, func() SlotPrice {
-		return SlotPrice{Agent: d.int(), Tier: d.int(),
-			Price: d.credits()}
+		return SlotPrice{Agent: d.Int(), Tier: d.Int(),
+			Price: d.Credits()}
 	})
 }
 
 func appendTies(b []byte, ties []Tie) []byte {
 	b = appendCount(b, len(ties))
 	for _, t := range ties {
-		b = binary.AppendVarint(b, int64(t.Agent))
-		b = binary.AppendVarint(b, int64(t.Tier))
-		b = binary.AppendVarint(b, t.Rank)
+		b = appendInts(b, int64(t.Agent), int64(t.Tier), t.Rank)
 	}
 	return b
 }
 
 func (d *decoder) ties() []Tie {
-	return decodeList(d, 3, func() Tie { return Tie{Agent: d.int(), Tier: d.int(), Rank: d.varint()} })
+	return decodeList(d, 3, func() Tie { return Tie{Agent: d.Int(), Tier: d.Int(), Rank: d.Varint()} })
+}
+
+func appendInts(b []byte, list ...int64) []byte {
+	for _, n := range list {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
 }
 
 func appendCount(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
@@ -265,118 +250,139 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// decoder walks over bytes and remembers its first fault; after one it yields zeros.
-type decoder struct {
-	data  []byte
-	at    int
-	fault string
+// Decoder walks over bytes and remembers its first fault; after one it yields zeros.
+type Decoder struct {
+	Data  []byte
+	At    int
+	Fault string
 }
 
-func (d *decoder) fail(why string) {
-	if d.fault == "" {
-		d.fault = why
+// Fail notes the first fault and leaves nothing more to be read, so that the reads below need not ask.
+func (d *Decoder) Fail(why string) {
+	if d.Fault == "" {
+		d.Fault = why
+		d.Data = d.Data[:d.At]
 	}
 }
 
-func (d *decoder) end(what string) error {
-	if d.fault == "" && d.at < len(d.data) {
-		d.fail("bytes after the end")
+// End wants all to be read, and returns what is wrong: an error that is the one given, or nil.
+func (d *Decoder) End(is error) error {
+	if d.At < len(d.Data) {
+		d.Fail("bytes after the end")
 	}
-	if d.fault == "" {
+	if d.Fault == "" {
 		return nil
 	}
-	return fmt.Errorf("%s: byte %d of %d: %s: %w", what, d.at, len(d.data), d.fault, ErrEncoding)
+	return fmt.Errorf("byte %d: %s: %w", d.At, d.Fault, is)
 }
 
-func (d *decoder) bytes(n int) []byte {
-	if d.fault != "" || n > len(d.data)-d.at {
-		d.fail("cut short")
+// Bytes reads so many bytes, which stay part of the data.
+func (d *Decoder) Bytes(n uint64) []byte {
+	if n > uint64(len(d.Data)-d.At) || d.Fault != "" {
+		d.Fail("a length beyond what is left")
 		return nil
 	}
-	d.at += n
-	return d.data[d.at-n : d.at]
+	d.At += int(n)
+	return d.Data[d.At-int(n) : d.At]
 }
 
-// skip passes over a string.
-func (d *decoder) skip() {
-	if n := d.uvarint(); n > uint64(len(d.data)-d.at) {
-		d.fail("string longer than what is left")
-	} else {
-		d.bytes(int(n))
+// Fill reads as many bytes as there are in b.
+func (d *Decoder) Fill(b []byte) { copy(b, d.Bytes(uint64(len(b)))) }
+
+// Byte reads one.
+func (d *Decoder) Byte() byte {
+	if b := d.Bytes(1); len(b) == 1 {
+		return b[0]
 	}
+	return 0
 }
 
-func (d *decoder) version(least, most byte) byte {
-	b := d.bytes(1)
-	if len(b) == 0 {
+// Sized reads bytes that have their number before them.
+func (d *Decoder) Sized() []byte { return d.Bytes(d.Uvarint()) }
+
+// Text reads a string.
+func (d *Decoder) Text() string { return string(d.Sized()) }
+
+// Uvarint reads an integer.
+func (d *Decoder) Uvarint() uint64 {
+	if d.At < len(d.Data) && d.Data[d.At] < 0x80 { // most are one byte
+		d.At++
+		return uint64(d.Data[d.At-1])
+	}
+	return d.longUvarint()
+}
+
+func (d *Decoder) longUvarint() uint64 {
+	if d.Fault != "" {
 		return 0
 	}
-	if b[0] < least || b[0] > most {
-		d.fail(fmt.Sprintf("version %d, want %d to %d", b[0], least, most))
-	}
-	return b[0]
-}
-
-func (d *decoder) uvarint() uint64 {
-	if d.fault != "" {
-		return 0
-	}
-	x, n, fault := Uvarint(d.data[d.at:])
-	if fault != "" {
-		d.fail(fault)
-	}
-	d.at += n
-	return x
-}
-
-// Uvarint reads an integer of a canonical encoding from the front of b: the shortest form of a varint alone.
-// It returns the integer and how many bytes it took; or what is wrong, and zeros.
-func Uvarint(b []byte) (x uint64, n int, fault string) {
-	x, n = binary.Uvarint(b)
+	x, n := binary.Uvarint(d.Data[d.At:])
 	switch {
 	case n == 0:
-		return 0, 0, "cut short"
+		d.Fail("cut short")
 	case n < 0:
-		return 0, 0, "integer beyond 64 bits"
-	case n > 1 && b[n-1] == 0:
-		return 0, 0, "integer not in its shortest form"
+		d.Fail("integer beyond 64 bits")
+	case n > 1 && d.Data[d.At+n-1] == 0:
+		d.Fail("integer not in its shortest form")
+	default:
+		d.At += n
+		return x
 	}
-	return x, n, ""
+	return 0
 }
 
-func (d *decoder) varint() int64 {
-	x := d.uvarint()
+// Varint reads an integer that may be negative.
+func (d *Decoder) Varint() int64 {
+	x := d.Uvarint()
 	return int64(x>>1) ^ -int64(x&1)
 }
 
-func (d *decoder) int() int         { return int(d.varint()) }
-func (d *decoder) credits() Credits { return Credits(d.varint()) }
+// Int and Credits read one of these types.
+func (d *Decoder) Int() int         { return int(d.Varint()) }
+func (d *Decoder) Credits() Credits { return Credits(d.Varint()) }
 
-func (d *decoder) string() string { return d.text(d.uvarint()) }
-
-// text reads so many bytes.
-func (d *decoder) text(n uint64) string {
-	if n > uint64(len(d.data)-d.at) {
-		d.fail("string longer than what is left")
-		return ""
+// Count reads the number of items of at least least bytes each, which bounds what a hostile count can make
+// us allocate to a small multiple of the bytes at hand.
+func (d *Decoder) Count(least int) int {
+	n := d.Uvarint()
+	if d.Fault == "" && n > uint64((len(d.Data)-d.At)/least) {
+		d.Fail("a list longer than what is left")
 	}
-	return string(d.bytes(int(n)))
+	if d.Fault != "" {
+		return 0
+	}
+	return int(n)
 }
 
-// decodeList reads a count and so many elements of at least least bytes each, which bounds what a hostile
-// count can make us allocate to a small multiple of the bytes at hand.
-func decodeList[T any](d *decoder, least int, element func() T) []T {
-	n := d.uvarint()
-	if d.fault == "" && n > uint64((len(d.data)-d.at)/least) {
-		d.fail("list longer than what is left")
+// decoder reads rounds, outcomes, epochs and tariffs.
+type decoder struct{ Decoder }
+
+func decode(data []byte) *decoder { return &decoder{Decoder{Data: data}} }
+
+func (d *decoder) end(what string) error {
+	if err := d.End(ErrEncoding); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	if d.fault != "" || n == 0 {
+	return nil
+}
+
+func (d *decoder) version(least, most byte) byte {
+	v := d.Byte()
+	if v < least || v > most {
+		d.Fail(fmt.Sprintf("version %d, want %d to %d", v, least, most))
+	}
+	return v
+}
+
+// decodeList reads a count and so many elements of at least least bytes each.
+func decodeList[T any](d *decoder, least int, element func() T) []T {
+	n := d.Count(least)
+	if n == 0 {
 		return nil
 	}
 	list := make([]T, n)
 	for i := range list {
-		list[i] = element()
-		if d.fault != "" {
+		if list[i] = element(); d.Fault != "" {
 			return nil
 		}
 	}
@@ -391,8 +397,7 @@ func (e *Epoch) AppendCanonical(b []byte) []byte {
 	b = appendString(b, e.Class)
 	b = binary.AppendUvarint(b, e.Number)
 	b = append(b, e.Prev[:]...)
-	b = binary.AppendVarint(b, int64(e.Ceiling))
-	b = binary.AppendVarint(b, int64(e.Winners))
+	b = appendInts(b, int64(e.Ceiling), int64(e.Winners))
 	b = appendCount(b, len(e.Seals))
 	for _, s := range e.Seals {
 		b = appendString(b, s.Owner)
@@ -409,22 +414,22 @@ func (e *Epoch) AppendCanonical(b []byte) []byte {
 
 // DecodeEpoch reads what [Epoch.AppendCanonical] wrote. It judges only the form. Errors are ErrEncoding.
 func DecodeEpoch(data []byte) (Epoch, error) {
-	d := decoder{data: data}
+	d := decode(data)
 	d.version(epochVersion, epochVersion)
-	e := Epoch{Class: d.string(), Number: d.uvarint()}
-	copy(e.Prev[:], d.bytes(len(e.Prev)))
-	e.Ceiling, e.Winners = d.credits(), d.int()
-	e.Seals = decodeList(&d, 33, func() (s Sealed) {
-		s.Owner = d.string()
-		copy(s.Seal[:], d.bytes(len(s.Seal)))
+	e := Epoch{Class: d.Text(), Number: d.Uvarint()}
+	d.Fill(e.Prev[:])
+	e.Ceiling, e.Winners = d.Credits(), d.Int()
+	e.Seals = decodeList(d, 33, func() (s Sealed) {
+		s.Owner = d.Text()
+		d.Fill(s.Seal[:])
 		return s
 	})
-	e.Opened = decodeList(&d, 18, func() (a Ask) {
-		a.Owner, a.Amount = d.string(), d.credits()
-		copy(a.Nonce[:], d.bytes(len(a.Nonce)))
+	e.Opened = decodeList(d, 18, func() (a Ask) {
+		a.Owner, a.Amount = d.Text(), d.Credits()
+		d.Fill(a.Nonce[:])
 		return a
 	})
-	e.Lost = decodeList(&d, 1, d.string)
+	e.Lost = decodeList(d, 1, d.Text)
 	return e, d.end("epoch")
 }
 
@@ -439,11 +444,11 @@ func (t *Tariff) AppendCanonical(b []byte) []byte {
 
 // DecodeTariff reads what [Tariff.AppendCanonical] wrote. It judges only the form. Errors are ErrEncoding.
 func DecodeTariff(data []byte) (Tariff, error) {
-	d := decoder{data: data}
+	d := decode(data)
 	d.version(epochVersion, epochVersion)
-	t := Tariff{Class: d.string(), Epoch: d.uvarint(), Amount: d.credits(),
-		Winners: decodeList(&d, 1, d.string)}
-	t.Standby = decodeList(&d, 1, d.string)
+	t := Tariff{Class: d.Text(), Epoch: d.Uvarint(), Amount: d.Credits(),
+		Winners: decodeList(d, 1, d.Text)}
+	t.Standby = decodeList(d, 1, d.Text)
 	return t, d.end("tariff")
 }
 

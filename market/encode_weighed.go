@@ -41,27 +41,25 @@ func (r *Round) waits() bool {
 // Crowded reports whether a round and its outcome, by their canonical bytes, name a slot price or a wait. It
 // reads little more than it must, and takes other bytes for anything.
 func Crowded(round, outcome []byte) bool {
-	d := decoder{data: outcome}
-	d.bytes(1) // version
-	for n := d.uvarint(); n > 0 && d.fault == ""; n-- {
-		d.skip()
-		d.skip()
+	d := decode(outcome)
+	d.Byte() // version
+	for n := d.Uvarint(); n > 0 && d.Fault == ""; n-- {
+		d.Sized()
+		d.Sized()
 		for range 6 {
-			d.uvarint()
+			d.Uvarint()
 		}
 	}
-	if d.uvarint() > 0 {
+	if d.Uvarint() > 0 {
 		return true
 	}
-	d = decoder{data: round}
-	if b := d.bytes(1); len(b) == 0 || b[0] != roundWeighed {
+	if d = decode(round); d.Byte() != roundWeighed {
 		return false
 	}
-	d.skip() // domain
-	d.uvarint()
-	d.bytes(len(Round{}.Prev))
-	b := d.bytes(1)
-	return len(b) == 1 && b[0]&headWaits != 0
+	d.Sized() // domain
+	d.Uvarint()
+	d.Bytes(uint64(len(Round{}.Prev)))
+	return d.Byte()&headWaits != 0
 }
 
 // The first byte of a rule in version 3.
@@ -144,14 +142,11 @@ func (r *Round) appendWeighed(b []byte) []byte {
 		b = r.appendWaits(b)
 	}
 	b = appendEdges(appendEdges(b, r.Edges), r.Others)
-	for _, n := range [4]int{r.Pruned.Tasks, r.Pruned.Edges, r.Pruned.Waiting, r.Pruned.Beyond} {
-		b = binary.AppendVarint(b, int64(n))
-	}
+	b = appendInts(b, int64(r.Pruned.Tasks), int64(r.Pruned.Edges), int64(r.Pruned.Waiting),
+		int64(r.Pruned.Beyond))
 	b = appendCount(b, len(r.Parts))
 	for _, t := range r.Parts {
-		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
-			b = binary.AppendVarint(b, int64(part))
-		}
+		b = appendInts(b, int64(t.Load), int64(t.Age), int64(t.Beside))
 	}
 	if more {
 		b = r.appendMore(b)
@@ -186,10 +181,8 @@ func (r *Round) appendWaits(b []byte) []byte {
 			at += len(r.Agents)
 		}
 		b = appendCount(b, at)
-		for _, n := range [7]int64{int64(w.Loss - w.Sum(r.Fee)), int64(w.Time), int64(w.Value), int64(w.Cost),
-			int64(w.Toll), int64(w.Charge), int64(w.Price)} {
-			b = binary.AppendVarint(b, n)
-		}
+		b = appendInts(b, int64(w.Loss-w.Sum(r.Fee)), int64(w.Time), int64(w.Value), int64(w.Cost),
+			int64(w.Toll), int64(w.Charge), int64(w.Price))
 		b = binary.AppendUvarint(b, r.Number-w.Round)
 		b = binary.AppendUvarint(b, uint64(FullShare-w.Share)) // both of 32 bits
 	}
@@ -206,10 +199,7 @@ func appendEdges(b []byte, edges []Edge) []byte {
 	b = appendCount(b, len(edges))
 	before := 0
 	for _, e := range edges {
-		for _, n := range [5]int64{int64(e.Task - before), int64(e.Agent), int64(e.Value), int64(e.Cost),
-			int64(e.Toll)} {
-			b = binary.AppendVarint(b, n)
-		}
+		b = appendInts(b, int64(e.Task-before), int64(e.Agent), int64(e.Value), int64(e.Cost), int64(e.Toll))
 		before = e.Task
 	}
 	return b
@@ -217,35 +207,32 @@ func appendEdges(b []byte, edges []Edge) []byte {
 
 // weighed reads version 3 from behind the hash of the round before.
 func (d *decoder) weighed(r *Round) {
-	var head byte
-	if b := d.bytes(1); len(b) == 1 {
-		head = b[0]
-	}
+	head := d.Byte()
 	switch n := head / headNumber; {
 	case n == 0:
-		r.Rule = Rule{Pricing: d.string(), Settle: d.string(), Clarke: d.string()}
+		r.Rule = Rule{Pricing: d.Text(), Settle: d.Text(), Clarke: d.Text()}
 		if r.Rule.number() != 0 {
-			d.fail("a rule that has a number")
+			d.Fail("a rule that has a number")
 		}
 	case n <= 12:
 		r.Rule = numbered(n)
 	default:
-		d.fail("unknown number of a rule")
+		d.Fail("unknown number of a rule")
 	}
-	r.Fee = d.credits()
+	r.Fee = d.Credits()
 	r.Tasks = decodeList(d, 2, func() Task {
-		t := Task{ID: TaskID(d.string())}
-		n := d.uvarint()
+		t := Task{ID: TaskID(d.Text())}
+		n := d.Uvarint()
 		if n&1 != 0 {
 			t.Wait = new(Wait)
 		}
 		if n /= 2; n == 0 {
 			t.Client, _, _ = strings.Cut(string(t.ID), "/")
 		} else {
-			t.Client = d.text(n - 1)
+			t.Client = string(d.Bytes(n - 1))
 		}
 		if t.prefixed() != (n == 0) {
-			d.fail("a client not said in the shortest way")
+			d.Fail("a client not said in the shortest way")
 		}
 		return t
 	})
@@ -254,64 +241,64 @@ func (d *decoder) weighed(r *Round) {
 		d.waits(r)
 	}
 	r.Edges, r.Others = d.edges(), d.edges()
-	r.Pruned = Pruned{Tasks: d.int(), Edges: d.int(), Waiting: d.int(), Beyond: d.int()}
+	r.Pruned = Pruned{Tasks: d.Int(), Edges: d.Int(), Waiting: d.Int(), Beyond: d.Int()}
 	r.Parts = decodeList(d, 3,
-		func() Toll { return Toll{Load: d.credits(), Age: d.credits(), Beside: d.credits()} })
+		func() Toll { return Toll{Load: d.Credits(), Age: d.Credits(), Beside: d.Credits()} })
 	if head&headMore != 0 {
 		d.more(r)
 	}
-	if d.fault == "" && (r.hasMore() != (head&headMore != 0) || r.waits() != (head&headWaits != 0) ||
+	if d.Fault == "" && (r.hasMore() != (head&headMore != 0) || r.waits() != (head&headWaits != 0) ||
 		!r.weighed()) {
-		d.fail("version 3 of a round that an earlier one can say")
+		d.Fail("version 3 of a round that an earlier one can say")
 	}
 }
 
 func (d *decoder) waits(r *Round) {
-	names := decodeList(d, 1, func() AgentID { return AgentID(d.string()) })
+	names := decodeList(d, 1, func() AgentID { return AgentID(d.Text()) })
 	for i, name := range names {
 		if _, ok := r.place(name); ok || i > 0 && name <= names[i-1] {
-			d.fail("agents waited for: one that is in the round, or out of order")
+			d.Fail("agents waited for: one that is in the round, or out of order")
 			return
 		}
 	}
 	used := make([]bool, len(names))
 	for i := range r.Tasks {
 		w := r.Tasks[i].Wait
-		if w == nil || d.fault != "" {
+		if w == nil || d.Fault != "" {
 			continue
 		}
-		at := d.uvarint()
+		at := d.Uvarint()
 		switch agents := uint64(len(r.Agents)); {
 		case at < agents:
 			w.Agent = r.Agents[at].Agent
 			if i, _ := r.place(w.Agent); i != int(at) {
-				d.fail("an agent waited for that stands twice in the round")
+				d.Fail("an agent waited for that stands twice in the round")
 			}
 		case at-agents < uint64(len(names)):
 			w.Agent, used[at-agents] = names[at-agents], true
 		default:
-			d.fail("an agent waited for that is not there")
+			d.Fail("an agent waited for that is not there")
 		}
-		loss := d.credits()
-		w.Time, w.Value, w.Cost = time.Duration(d.varint()), d.credits(), d.credits()
-		w.Toll, w.Charge, w.Price = d.credits(), d.credits(), d.credits()
-		w.Round = r.Number - d.uvarint()
-		missing := d.uvarint()
+		loss := d.Credits()
+		w.Time, w.Value, w.Cost = time.Duration(d.Varint()), d.Credits(), d.Credits()
+		w.Toll, w.Charge, w.Price = d.Credits(), d.Credits(), d.Credits()
+		w.Round = r.Number - d.Uvarint()
+		missing := d.Uvarint()
 		if missing > math.MaxUint32 {
-			d.fail("a share beyond 32 bits")
+			d.Fail("a share beyond 32 bits")
 		}
 		w.Share = FullShare - uint32(missing)
 		w.Loss = loss + w.Sum(r.Fee)
 	}
-	if d.fault == "" && slices.Contains(used, false) {
-		d.fail("a name that nobody waits for")
+	if d.Fault == "" && slices.Contains(used, false) {
+		d.Fail("a name that nobody waits for")
 	}
 }
 
 func (d *decoder) edges() []Edge {
 	before := 0
 	return decodeList(d, 5, func() Edge {
-		before += d.int()
-		return Edge{Task: before, Agent: d.int(), Value: d.credits(), Cost: d.credits(), Toll: d.credits()}
+		before += d.Int()
+		return Edge{Task: before, Agent: d.Int(), Value: d.Credits(), Cost: d.Credits(), Toll: d.Credits()}
 	})
 }

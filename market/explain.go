@@ -1,7 +1,6 @@
 package market
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,9 +29,8 @@ type ClientExplanation struct {
 
 // TaskExplanation is one task's part. Award is nil for a task left out.
 type TaskExplanation struct {
-	Task   TaskID
-	Client string
-	Award  *Award
+	Task  TaskID
+	Award *Award
 
 	Place  int      // in the line of clients, from 1; 0 unless pricing posted
 	Line   int      // clients in the line
@@ -106,7 +104,7 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 	awards := o.Awards
 	edges, others := r.Edges, r.Others
 	for j, t := range r.Tasks {
-		tx := TaskExplanation{Task: t.ID, Client: t.Client, Wait: t.Wait, plain: entry == nil, fee: r.Fee}
+		tx := TaskExplanation{Task: t.ID, Wait: t.Wait, plain: entry == nil, fee: r.Fee}
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			tx.Award, awards = &awards[0], awards[1:]
 		}
@@ -189,8 +187,7 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 	p := newLine(r, l)
 	at := make(map[TaskID]int32, len(o.Awards))
 	for _, a := range o.Awards {
-		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent,
-			func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+		i, _ := r.place(a.Agent)
 		at[a.Task] = l.first[i] + int32(a.Tier)
 	}
 	for place, tasks := range p.clients {
@@ -198,8 +195,7 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 			tx := &x.Tasks[t]
 			tx.Place, tx.Line = place+1, len(p.clients)
 			for i := range tx.Options {
-				agent, _ := slices.BinarySearchFunc(r.Agents, tx.Options[i].Agent,
-					func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+				agent, _ := r.place(tx.Options[i].Agent)
 				left := int32(0)
 				for k := range r.Agents[agent].Tiers {
 					left += p.left[l.first[agent]+int32(k)]

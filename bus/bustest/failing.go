@@ -26,65 +26,50 @@ func (f *Failing) Calls() int64 { return f.calls.Load() }
 
 var errAway = errors.New("etcdserver: no leader")
 
-func (f *Failing) check(op string) error {
+// try calls f unless the registry is away.
+func try[T any](f *Failing, op string, call func() (T, error)) (none T, err error) {
 	if !f.away.Load() {
-		return nil
+		return call()
 	}
 	f.calls.Add(1)
-	return fmt.Errorf("%s: %w", op, errAway)
+	return none, fmt.Errorf("%s: %w", op, errAway)
+}
+
+func (f *Failing) do(op string, call func() error) error {
+	_, err := try(f, op, func() (any, error) { return nil, call() })
+	return err
 }
 
 func (f *Failing) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
 	error) {
-	if err := f.check("register"); err != nil {
-		return nil, err
-	}
-	return f.Registry.Register(ctx, key, value, ttl)
+	return try(f, "register", func() (bus.Lease, error) { return f.Registry.Register(ctx, key, value, ttl) })
 }
 
 func (f *Failing) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
 	error) {
-	if err := f.check("elect"); err != nil {
-		return nil, err
-	}
-	return f.Registry.Elect(ctx, key, value, ttl)
+	return try(f, "elect", func() (bus.Leadership, error) { return f.Registry.Elect(ctx, key, value, ttl) })
 }
 
 func (f *Failing) Put(ctx context.Context, key string, value []byte) error {
-	if err := f.check("put"); err != nil {
-		return err
-	}
-	return f.Registry.Put(ctx, key, value)
+	return f.do("put", func() error { return f.Registry.Put(ctx, key, value) })
 }
 
 func (f *Failing) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
-	if err := f.check("get"); err != nil {
-		return nil, err
-	}
-	return f.Registry.Get(ctx, prefix)
+	return try(f, "get", func() ([]bus.KV, error) { return f.Registry.Get(ctx, prefix) })
 }
 
 func (f *Failing) Delete(ctx context.Context, key string) error {
-	if err := f.check("delete"); err != nil {
-		return err
-	}
-	return f.Registry.Delete(ctx, key)
+	return f.do("delete", func() error { return f.Registry.Delete(ctx, key) })
 }
 
 func (f *Failing) Evict(ctx context.Context, key string, value []byte) error {
-	if err := f.check("evict"); err != nil {
-		return err
-	}
-	return f.Registry.Evict(ctx, key, value)
+	return f.do("evict", func() error { return f.Registry.Evict(ctx, key, value) })
 }
 
 // Watch fails; a watch that runs ends when the registry goes away.
 func (f *Failing) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
-	if err := f.check("watch"); err != nil {
-		return nil, err
-	}
 	ctx, stop := context.WithCancel(ctx)
-	in, err := f.Registry.Watch(ctx, prefix)
+	in, err := try(f, "watch", func() (<-chan bus.Event, error) { return f.Registry.Watch(ctx, prefix) })
 	if err != nil {
 		stop()
 		return nil, err

@@ -172,11 +172,11 @@ func (r *Registry) Heal() {
 	}
 }
 
-// lock waits until the connection is up and takes the store's lock.
-func (r *Registry) lock(ctx context.Context) error {
+// lock waits until the connection is up and takes the store's lock, for what is to be done with a key.
+func (r *Registry) lock(ctx context.Context, op, key string) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			return err
+			return fmt.Errorf("%s %s: %w", op, key, err)
 		}
 		r.store.mu.Lock()
 		if !r.cut {
@@ -193,8 +193,8 @@ func (r *Registry) lock(ctx context.Context) error {
 
 func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
 	error) {
-	if err := r.lock(ctx); err != nil {
-		return nil, fmt.Errorf("register %s: %w", key, err)
+	if err := r.lock(ctx, "register", key); err != nil {
+		return nil, err
 	}
 	defer r.store.mu.Unlock()
 	if r.store.keys[key] != nil {
@@ -213,8 +213,8 @@ func (r *Registry) grant(key string, value []byte, ttl time.Duration) *lease {
 }
 
 func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
-	if err := r.lock(ctx); err != nil {
-		return fmt.Errorf("put %s: %w", key, err)
+	if err := r.lock(ctx, "put", key); err != nil {
+		return err
 	}
 	defer r.store.mu.Unlock()
 	if e := r.store.keys[key]; e != nil && e.lease != nil {
@@ -225,16 +225,16 @@ func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
 }
 
 func (r *Registry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
-	if err := r.lock(ctx); err != nil {
-		return nil, fmt.Errorf("get %s: %w", prefix, err)
+	if err := r.lock(ctx, "get", prefix); err != nil {
+		return nil, err
 	}
 	defer r.store.mu.Unlock()
 	return r.store.under(prefix), nil
 }
 
 func (r *Registry) Delete(ctx context.Context, key string) error {
-	if err := r.lock(ctx); err != nil {
-		return fmt.Errorf("delete %s: %w", key, err)
+	if err := r.lock(ctx, "delete", key); err != nil {
+		return err
 	}
 	defer r.store.mu.Unlock()
 	r.store.delete(key)
@@ -242,8 +242,8 @@ func (r *Registry) Delete(ctx context.Context, key string) error {
 }
 
 func (r *Registry) Evict(ctx context.Context, key string, value []byte) error {
-	if err := r.lock(ctx); err != nil {
-		return fmt.Errorf("evict %s: %w", key, err)
+	if err := r.lock(ctx, "evict", key); err != nil {
+		return err
 	}
 	defer r.store.mu.Unlock()
 	e := r.store.keys[key]
@@ -258,8 +258,8 @@ func (r *Registry) Evict(ctx context.Context, key string, value []byte) error {
 }
 
 func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
-	if err := r.lock(ctx); err != nil {
-		return nil, fmt.Errorf("watch %s: %w", prefix, err)
+	if err := r.lock(ctx, "watch", prefix); err != nil {
+		return nil, err
 	}
 	defer r.store.mu.Unlock()
 	w := &watcher{registry: r, prefix: prefix, out: make(chan bus.Event), wake: make(chan struct{}, 1),
@@ -273,8 +273,8 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
 	error) {
 	for {
-		if err := r.lock(ctx); err != nil {
-			return nil, fmt.Errorf("elect %s: %w", key, err)
+		if err := r.lock(ctx, "elect", key); err != nil {
+			return nil, err
 		}
 		if r.store.keys[key] == nil {
 			l := r.grant(key, value, ttl)
@@ -313,8 +313,8 @@ func (l *lease) lock(ctx context.Context, op, key string) error {
 		return fmt.Errorf("%s %s: %w", op, key, bus.ErrLost)
 	default:
 	}
-	if err := l.registry.lock(ctx); err != nil {
-		return fmt.Errorf("%s %s: %w", op, key, err)
+	if err := l.registry.lock(ctx, op, key); err != nil {
+		return err
 	}
 	if l.ended {
 		l.registry.store.mu.Unlock()
@@ -333,8 +333,8 @@ func (l *lease) Update(ctx context.Context, value []byte) error {
 }
 
 func (l *lease) Close(ctx context.Context) error {
-	if err := l.registry.lock(ctx); err != nil {
-		return fmt.Errorf("close lease on %s: %w", l.key, err)
+	if err := l.registry.lock(ctx, "close lease on", l.key); err != nil {
+		return err
 	}
 	defer l.registry.store.mu.Unlock()
 	l.registry.store.end(l)
@@ -449,17 +449,16 @@ func (w *watcher) take() []bus.Event {
 	w.resync, w.pending = false, nil
 	was := w.there
 	w.there = map[string]bool{}
-	var out []bus.Event
+	var there, out []bus.Event
 	for _, kv := range s.under(w.prefix) {
 		w.there[kv.Key] = true
-		out = append(out, bus.Event{KV: kv})
+		there = append(there, bus.Event{KV: kv})
 	}
-	var gone []bus.Event
 	for _, key := range slices.Sorted(maps.Keys(was)) {
 		if !w.there[key] {
-			gone = append(gone, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
+			out = append(out, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
 		}
 	}
 	w.wakeUp() // changes may have come before this was read
-	return append(append(gone, out...), bus.Event{Synced: true})
+	return append(append(out, there...), bus.Event{Synced: true})
 }

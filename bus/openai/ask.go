@@ -42,10 +42,7 @@ func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Erro
 	if err := b.ask(&t, data, header); err != nil {
 		return nil, asError(err)
 	}
-	a := &Asked{Kind: kind, Model: b.model, Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs}
-	if a.Model == "auto" {
-		a.Model = ""
-	}
+	a := &Asked{Kind: kind, Model: b.named(), Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs}
 	if a.IDs && !a.Stream {
 		return nil, refusal(bus.CodeUnsupportedField, "return_token_ids: a whole answer has none; ask with "+
 			"stream: true, whose events have them")
@@ -62,7 +59,7 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	if err := b.read(data); err != nil {
 		return err
 	}
-	if b.souk != (Span{}) {
+	if b.has(atSouk) {
 		if err := b.decodeTerms(t); err != nil {
 			return err
 		}
@@ -73,7 +70,7 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	if err := b.judge(); err != nil {
 		return err
 	}
-	switch chat := b.messages != (Span{}); {
+	switch chat := b.has(atMessages); {
 	case chat && kind != bus.KindChat:
 		return bad("messages: this endpoint takes a prompt; chats go to /v1/chat/completions")
 	case !chat && kind == bus.KindChat:
@@ -81,11 +78,11 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	case t.Kind != kind:
 		return bad("souk.kind: %.40q, but the endpoint is that of a %s", t.Kind, kind)
 	}
-	if b.cacheKey != (Span{}) && t.Session == "" {
-		if b.data[b.cacheKey.From] != '"' {
+	if b.has(atCacheKey) && t.Session == "" {
+		if b.data[b.of[atCacheKey].From] != '"' {
 			return bad("prompt_cache_key: a string is expected")
 		}
-		t.Session = sessionOf(b.AppendString(nil, b.cacheKey))
+		t.Session = sessionOf(b.AppendString(nil, b.of[atCacheKey]))
 	}
 	return nil
 }
@@ -114,13 +111,13 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 		}
 		t.Terms.MaxPrice = &each
 	}
-	seed, seeded := int64(0), b.seed != (Span{}) && n > 1
+	seed, seeded := int64(0), b.has(atSeed) && n > 1
 	if seeded {
 		var err error
-		if seed, err = strconv.ParseInt(string(b.Text(b.seed)), 10, 64); err != nil || seed < 0 ||
+		if seed, err = strconv.ParseInt(string(b.Text(b.of[atSeed])), 10, 64); err != nil || seed < 0 ||
 			seed > 1<<62 {
 			return bad("seed: %.40s is not a whole number from 0 on; n answers need seeds that count up",
-				b.Text(b.seed))
+				b.Text(b.of[atSeed]))
 		}
 	}
 	for i := range count {
@@ -129,13 +126,13 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 			edits = append(edits, edit{at: b.soukAndComma()})
 		}
 		if b.n > 1 {
-			edits = append(edits, edit{b.nAt, "1"})
+			edits = append(edits, edit{b.of[atN], "1"})
 		}
 		if len(b.prompts) > 1 {
 			edits = append(edits, edit{b.promptAll, string(b.Text(b.prompts[i/n]))})
 		}
 		if seeded {
-			edits = append(edits, edit{b.seed, strconv.FormatInt(seed+int64(i%n), 10)})
+			edits = append(edits, edit{b.of[atSeed], strconv.FormatInt(seed+int64(i%n), 10)})
 		}
 		one := t
 		one.Body = b.edited(edits)

@@ -18,20 +18,13 @@ const deepest = 128
 type body struct {
 	Scanner
 	seen [len(members)]bool
+	of   [len(members)]Span // what stands there, unless it is null
 
 	model     string
 	stream    bool
 	tokenIDs  bool // return_token_ids
 	maxTokens int
-	messages  Span
-	promptAt  Span
-	tools     Span
-	souk      Span
-
-	// What else a template may write.
-	toolChoice, format, effort, kwargs Span
-	salt, truncate, special            Span // make another prompt of the same text, to an engine's cache
-	loose                              int  // LooseNone, LooseCounted, LooseMedia
+	loose     int // LooseNone, LooseCounted, LooseMedia
 
 	cut     Span // the member souk with the comma that goes with it
 	chat    []turn
@@ -42,10 +35,8 @@ type body struct {
 	several   bool
 	usage     bool // stream_options.include_usage
 	n         int
-	nAt, seed Span
 	prompts   []Span // where they are an array
 	promptAll Span   // that array
-	cacheKey  Span   // prompt_cache_key
 
 	buf          []byte // canonical text
 	marks        []bus.Mark
@@ -104,6 +95,22 @@ const (
 	atCacheKey
 )
 
+// refused are members that are taken at no value but one, and why.
+var refused = map[int]struct{ but, why string }{
+	atInput: {"", "embeddings and responses are not served here; send messages or prompt"},
+	// engines give them with whole answers alone, and are always asked for streams
+	atPromptLogprobs: {"", "not served here; leave it out"},
+	atPromptEmbeds:   {"", "not taken; send text"},
+	atPriority:       {"0", "who goes first is settled by souk.terms; leave it out"},
+	atKVTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
+	atECTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
+	atDocuments:      {"[]", "a template may make anything of them; put their text into a message"},
+	atTemplate:       {"", "the model's own is used, as it was measured; leave it out"},
+}
+
+// has reports whether a member stands in the body and is not null.
+func (b *body) has(which int) bool { return b.of[which] != (Span{}) }
+
 // read scans the whole body once.
 func (b *body) read(data []byte) error {
 	if !utf8.Valid(data) { // engines refuse it, and encoding/json would change it
@@ -143,7 +150,7 @@ func (b *body) member(key Span) bool {
 		if !b.Array(b.message) {
 			return false
 		}
-		b.messages = Span{from, b.at}
+		b.of[which] = Span{from, b.at}
 		return true
 	}
 	v, ok := b.Value()
@@ -156,13 +163,14 @@ func (b *body) member(key Span) bool {
 		}
 		return true
 	}
+	b.of[which] = v
 	switch which {
 	case atModel:
 		b.model = b.stringOf(which, v)
 	case atMessages:
 		b.refuse(bad("messages: an array is expected"))
 	case atPrompt:
-		b.promptAt = b.onePrompt(v)
+		b.of[which] = b.onePrompt(v)
 	case atStream:
 		b.stream = b.boolOf(which, v)
 	case atMaxTokens:
@@ -173,7 +181,7 @@ func (b *body) member(key Span) bool {
 		b.maxTokens = b.intOf(which, v, 1, bus.MaxTokens)
 	case atN, atBestOf:
 		if which == atN && b.several {
-			b.n, b.nAt = b.intOf(which, v, 1, MaxAnswers), v
+			b.n = b.intOf(which, v, 1, MaxAnswers)
 		} else if n := b.intOf(which, v, 1, 1<<20); n > 1 {
 			b.refuse(unsupported("%s: %d answers to one task; send as many tasks", members[which], n))
 		}
@@ -185,15 +193,11 @@ func (b *body) member(key Span) bool {
 		if b.data[v.From] != '[' {
 			b.refuse(bad("tools: an array is expected"))
 		}
-		b.tools = v
-	case atInput:
-		b.refuse(unsupported("input: embeddings and responses are not served here; send messages or prompt"))
 	case atSouk:
 		if b.data[v.From] != '{' {
 			b.refuse(bad("souk: an object is expected"))
-			return true
 		}
-		b.souk, b.cut = v, Span{key.From, v.To}
+		b.cut = Span{key.From, v.To}
 	case atStreamOptions:
 		b.streamOptions(v)
 	case atTokenIDs:
@@ -204,44 +208,12 @@ func (b *body) member(key Span) bool {
 		if b.boolOf(which, v) {
 			b.refuse(unsupported("echo: an answer comes without its prompt; leave it out"))
 		}
-	case atPromptLogprobs: // engines give them with whole answers alone, and are always asked for streams
-		b.refuse(unsupported("prompt_logprobs: not served here; leave it out"))
-	case atPromptEmbeds:
-		b.refuse(unsupported("prompt_embeds: not taken; send text"))
-	case atPriority:
-		if string(b.Text(v)) != "0" {
-			b.refuse(unsupported("priority: who goes first is settled by souk.terms; leave it out"))
-		}
-	case atKVTransfer, atECTransfer:
-		b.refuse(unsupported("%s: engines say this to one another, clients may not; leave it out",
-			members[which]))
-	case atDocuments:
-		if string(b.Text(v)) == "[]" {
-			break
-		}
-		b.refuse(unsupported("documents: a template may make anything of them; put their text into a " +
-			"message"))
-	case atTemplate:
-		b.refuse(unsupported("chat_template: the model's own is used, as it was measured; leave it out"))
 	case atKwargs:
 		b.judgeKwargs(v)
-		b.kwargs = v
-	case atToolChoice:
-		b.toolChoice = v
-	case atFormat:
-		b.format = v
-	case atEffort:
-		b.effort = v
-	case atSalt:
-		b.salt = v
-	case atSpecial:
-		b.special = v
-	case atTruncate:
-		b.truncate = v
-	case atSeed:
-		b.seed = v
-	case atCacheKey:
-		b.cacheKey = v
+	default:
+		if no, ok := refused[which]; ok && string(b.Text(v)) != no.but {
+			b.refuse(unsupported("%s: %s", members[which], no.why))
+		}
 	}
 	return true
 }
@@ -423,7 +395,7 @@ func (b *body) judgeMessage(i int, t turn) {
 
 // judge says whether the members go together.
 func (b *body) judge() error {
-	chat, completion := b.messages != (Span{}), b.promptAt != (Span{})
+	chat, completion := b.has(atMessages), b.has(atPrompt)
 	switch {
 	case chat && completion:
 		return bad("the body has both messages and prompt: send one")

@@ -2,9 +2,8 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"souk/bus"
@@ -26,27 +25,25 @@ type Shape struct {
 type Events struct {
 	chat  bool
 	ids   bool
-	begin []byte // up to the delta, or to the text's first quote
+	begin string // up to the delta, or to the text's first quote
+	end   string // of the delta, or of the text
 	piece piece
 }
 
 // NewEvents writes choice number index.
 func NewEvents(s Shape, index int) *Events {
-	e := &Events{chat: s.Kind == bus.KindChat, ids: s.IDs}
-	e.begin = append(e.begin, "data: "...)
-	e.begin = appendHead(e.begin, s, true)
-	e.begin = append(e.begin, `[{"index":`...)
-	e.begin = strconv.AppendInt(e.begin, int64(index), 10)
+	e := &Events{chat: s.Kind == bus.KindChat, ids: s.IDs, end: `"`}
+	begin := Out("data: ").head(s, true).Raw(`[{"index":`).Int(index)
 	if e.chat {
-		e.begin = append(e.begin, `,"delta":{`...)
+		e.begin, e.end = string(begin.Raw(`,"delta":{`)), "}"
 	} else {
-		e.begin = append(e.begin, `,"text":"`...)
+		e.begin = string(begin.Raw(`,"text":"`))
 	}
 	return e
 }
 
-// appendHead begins an object up to its choices.
-func appendHead(dst []byte, s Shape, chunk bool) []byte {
+// head begins an object up to its choices.
+func (o Out) head(s Shape, chunk bool) Out {
 	id, object := "cmpl-", "text_completion"
 	switch {
 	case s.Kind == bus.KindChat && chunk:
@@ -54,15 +51,8 @@ func appendHead(dst []byte, s Shape, chunk bool) []byte {
 	case s.Kind == bus.KindChat:
 		id, object = "chatcmpl-", "chat.completion"
 	}
-	dst = append(dst, `{"id":`...)
-	dst = appendText(dst, id+s.ID)
-	dst = append(dst, `,"object":"`...)
-	dst = append(dst, object...)
-	dst = append(dst, `","created":`...)
-	dst = strconv.AppendInt(dst, s.Created, 10)
-	dst = append(dst, `,"model":`...)
-	dst = appendText(dst, s.Model)
-	return append(dst, `,"choices":`...)
+	return o.Raw(`{"id":`).Str(id + s.ID).Raw(`,"object":"`).Raw(object).Raw(`","created":`).
+		Int(int(s.Created)).Raw(`,"model":`).Str(s.Model).Raw(`,"choices":`)
 }
 
 // Done is the last event of a stream that ended well.
@@ -78,47 +68,27 @@ func (e *Events) Begin(dst []byte) []byte {
 	if !e.chat {
 		return dst
 	}
-	dst = append(dst, e.begin...)
-	dst = append(dst, `"role":"assistant","content":""`...)
-	return e.close(dst, nil, nil)
+	return e.close(Out(dst).Raw(e.begin).Raw(`"role":"assistant","content":""`), nil, nil)
 }
 
 // close ends an event that says nothing of the answer's end.
-func (e *Events) close(dst []byte, logprobs []byte, ids []uint32) []byte {
-	if e.chat {
-		dst = append(dst, '}')
+func (e *Events) close(o Out, logprobs []byte, ids []uint32) Out {
+	if o = o.Raw(e.end).Raw(`,"logprobs":`); len(logprobs) > 0 {
+		o = o.compact(logprobs)
 	} else {
-		dst = append(dst, '"')
-	}
-	if len(logprobs) > 0 {
-		dst = append(dst, `,"logprobs":`...)
-		dst = appendCompact(dst, logprobs)
-	} else {
-		dst = append(dst, `,"logprobs":null`...)
+		o = o.Raw("null")
 	}
 	if e.ids && len(ids) > 0 {
-		dst = append(dst, `,"token_ids":[`...)
-		for i, id := range ids {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = strconv.AppendUint(dst, uint64(id), 10)
-		}
-		dst = append(dst, ']')
+		o = o.Raw(`,"token_ids":`).IDs(ids)
 	}
-	dst = append(dst, `,"finish_reason":null}]}`...)
-	return append(dst, endEvent...)
+	return o.Raw(`,"finish_reason":null}]}` + endEvent)
 }
 
-func (e *Events) text(dst []byte, text string, logprobs []byte, ids []uint32) []byte {
-	dst = append(dst, e.begin...)
-	if !e.chat {
-		return e.close(appendEscaped(dst, text), logprobs, ids)
+func (e *Events) text(o Out, text string, logprobs []byte, ids []uint32) Out {
+	if o = o.Raw(e.begin); e.chat {
+		return e.close(o.Raw(`"content":`).Str(text), logprobs, ids)
 	}
-	dst = append(dst, `"content":"`...)
-	dst = appendEscaped(dst, text)
-	dst = append(dst, '"')
-	return e.close(dst, logprobs, ids)
+	return e.close(o.escaped(text), logprobs, ids)
 }
 
 // Chunk writes a chunk of the answer, as one event in nearly all cases. Token ids stand with the first event
@@ -131,168 +101,78 @@ func (e *Events) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
 		}
 		return e.text(dst, c.Text, nil, ids), nil
 	}
-	begun := len(dst)
+	o := Out(dst)
 	err := pieces(c, e.chat, &e.piece, func(p *piece) {
-		if len(p.reasoning) > 0 {
-			dst = append(dst, e.begin...)
-			dst = append(dst, `"reasoning":`...)
-			dst = append(dst, p.reasoning...)
-			dst = append(dst, `,"reasoning_content":`...) // as some clients call it
-			dst = append(dst, p.reasoning...)
-			dst = e.close(dst, p.takeLogs(), nil)
+		if reasoning := string(p.reasoning); reasoning != "" { // twice: some clients call it otherwise
+			o = o.Raw(e.begin).Raw(`"reasoning":`).Raw(reasoning).Raw(`,"reasoning_content":`).Raw(reasoning)
+			o = e.close(o, p.takeLogs(), nil)
 		}
 		if len(p.refusal) > 0 {
-			dst = append(dst, e.begin...)
-			dst = append(dst, `"refusal":`...)
-			dst = append(dst, p.refusal...)
-			dst = e.close(dst, p.takeLogs(), nil)
+			o = e.close(o.Raw(e.begin).Raw(`"refusal":`).Raw(string(p.refusal)), p.takeLogs(), nil)
 		}
 		if p.text != "" || len(p.logs) > 0 && len(p.calls) == 0 {
-			dst = e.text(dst, p.text, p.takeLogs(), ids)
+			o = e.text(o, p.text, p.takeLogs(), ids)
 			ids = nil
 		}
 		if len(p.calls) > 0 { // never beside text: clients drop one of the two
-			dst = append(dst, e.begin...)
-			dst = append(dst, `"tool_calls":`...)
-			dst = appendCompact(dst, p.calls)
-			dst = e.close(dst, p.takeLogs(), nil)
+			o = e.close(o.Raw(e.begin).Raw(`"tool_calls":`).compact(p.calls), p.takeLogs(), nil)
 		}
 	})
 	if err != nil {
-		return dst[:begun], err
+		return dst, err
 	}
 	if e.ids && len(ids) > 0 {
-		dst = e.text(dst, "", nil, ids)
+		o = e.text(o, "", nil, ids)
 	}
-	return dst, nil
+	return o, nil
 }
 
 // Finish is the last event of a choice: why it ended, and what it cost.
 func (e *Events) Finish(dst []byte, r *bus.Result) []byte {
-	dst = append(dst, e.begin...)
-	if e.chat {
-		dst = append(dst, '}')
-	} else {
-		dst = append(dst, '"')
-	}
-	dst = append(dst, `,"logprobs":null`...)
-	dst = appendFinish(dst, r)
-	dst = append(dst, `}],"souk":`...)
-	dst = appendDeal(dst, r)
-	dst = append(dst, '}')
-	return append(dst, endEvent...)
+	return Out(dst).Raw(e.begin).Raw(e.end).Raw(`,"logprobs":null`).finish(r).Raw(`}],"souk":`).deal(r).
+		Raw("}" + endEvent)
 }
 
 // Usage is the event with the usage of all choices, which clients get that ask for it: others read
 // choices[0] of every event.
 func Usage(dst []byte, s Shape, all []*bus.Result) []byte {
-	dst = append(dst, "data: "...)
-	dst = appendHead(dst, s, true)
-	dst = append(dst, `[],"usage":`...)
-	dst = appendUsage(dst, all)
-	dst = append(dst, '}')
-	return append(dst, endEvent...)
+	return Out(dst).Raw("data: ").head(s, true).Raw(`[],"usage":`).usage(all).Raw("}" + endEvent)
 }
 
-func appendFinish(dst []byte, r *bus.Result) []byte {
-	reason := r.Finish
-	if reason == "" {
-		reason = "stop"
-	}
-	dst = append(dst, `,"finish_reason":`...)
-	dst = appendText(dst, reason)
+func (o Out) finish(r *bus.Result) Out {
+	o = o.Raw(`,"finish_reason":`).Str(cmp.Or(r.Finish, "stop"))
 	if stop := soundJSON(r.Stop); len(stop) > 0 && utf8.Valid(stop) {
-		dst = append(dst, `,"stop_reason":`...)
-		dst = appendCompact(dst, bytes.TrimSpace(stop))
+		o = o.Raw(`,"stop_reason":`).compact(bytes.TrimSpace(stop))
 	}
-	return dst
+	return o
 }
 
-// appendDeal writes what became of a task on the market.
-func appendDeal(dst []byte, r *bus.Result) []byte {
-	dst = append(dst, `{"task":`...)
-	dst = appendText(dst, r.Task)
-	dst = append(dst, `,"hub":`...)
-	dst = appendText(dst, r.Hub)
-	dst = append(dst, `,"agent":`...)
-	dst = appendText(dst, r.Agent)
-	for _, x := range []struct {
-		name string
-		c    market.Credits
-	}{{"cost", r.Cost}, {"premium", r.Premium}, {"paid", r.Paid()}} {
-		dst = append(dst, `,"`...)
-		dst = append(dst, x.name...)
-		dst = append(dst, `":`...)
-		dst = append(dst, x.c.String()...)
-	}
+// deal writes what became of a task on the market.
+func (o Out) deal(r *bus.Result) Out {
+	o = o.Raw(`{"task":`).Str(r.Task).Raw(`,"hub":`).Str(r.Hub).Raw(`,"agent":`).Str(r.Agent).
+		Raw(`,"cost":`).Raw(r.Cost.String()).Raw(`,"premium":`).Raw(r.Premium.String()).
+		Raw(`,"paid":`).Raw(r.Paid().String())
 	if r.Receipt != nil {
-		dst = append(dst, `,"receipt":`...)
-		dst = appendText(dst, r.Receipt.ID)
+		o = o.Raw(`,"receipt":`).Str(r.Receipt.ID)
 	}
 	if r.Message != "" { // such as why it was cut
-		dst = append(dst, `,"message":`...)
-		dst = appendText(dst, r.Message)
+		o = o.Raw(`,"message":`).Str(r.Message)
 	}
-	return append(dst, '}')
+	return o.Raw("}")
 }
 
-// appendUsage sums up: each answer's prompt was computed, or found in a cache, and is paid.
-func appendUsage(dst []byte, all []*bus.Result) []byte {
+// usage sums up: each answer's prompt was computed, or found in a cache, and is paid.
+func (o Out) usage(all []*bus.Result) Out {
 	var u market.Usage
-	var cost market.Credits
 	for _, r := range all {
 		u.Prompt, u.Cached, u.Output = u.Prompt+r.Usage.Prompt, u.Cached+r.Usage.Cached,
 			u.Output+r.Usage.Output
-		cost, _ = cost.Add(r.Paid())
 	}
-	dst = append(dst, `{"prompt_tokens":`...)
-	dst = strconv.AppendInt(dst, int64(u.Prompt), 10)
-	dst = append(dst, `,"completion_tokens":`...)
-	dst = strconv.AppendInt(dst, int64(u.Output), 10)
-	dst = append(dst, `,"total_tokens":`...)
-	dst = strconv.AppendInt(dst, int64(u.Prompt+u.Output), 10)
-	dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
-	dst = strconv.AppendInt(dst, int64(u.Cached), 10)
-	dst = append(dst, `},"cost":`...)
-	dst = append(dst, cost.String()...)
-	return append(dst, '}')
-}
-
-// appendText writes a JSON string.
-func appendText(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	dst = appendEscaped(dst, s)
-	return append(dst, '"')
-}
-
-// appendEscaped writes what stands between the quotes of a JSON string. What is no UTF-8 becomes U+FFFD.
-func appendEscaped(dst []byte, s string) []byte {
-	const digits = "0123456789abcdef"
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\ufffd")
-	}
-	from := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, s[from:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
-		}
-		from = i + 1
-	}
-	return append(dst, s[from:]...)
+	_, paid := Sums(all)
+	return o.Raw(`{"prompt_tokens":`).Int(u.Prompt).Raw(`,"completion_tokens":`).Int(u.Output).
+		Raw(`,"total_tokens":`).Int(u.Prompt + u.Output).
+		Raw(`,"prompt_tokens_details":{"cached_tokens":`).Int(u.Cached).
+		Raw(`},"cost":`).Raw(paid.String()).Raw("}")
 }
 
 // balance is what a client has, as JSON.

@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"souk/bus"
@@ -86,29 +85,16 @@ func FaultOf(code bus.Code) Fault {
 // AppendError writes a refusal as OpenAI's clients read it. task may be empty, retryMS 0.
 func AppendError(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
 	f := FaultOf(code)
-	dst = append(dst, `{"error":{"message":`...)
-	dst = appendText(dst, cmp.Or(message, string(code)))
-	dst = append(dst, `,"type":`...)
-	dst = appendText(dst, f.Type)
-	dst = append(dst, `,"param":`...)
-	if param := fieldOf(code, message); param != "" {
-		dst = appendText(dst, param)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = append(dst, `,"code":`...)
-	dst = appendText(dst, f.Code)
-	dst = append(dst, `,"souk":{"code":`...)
-	dst = appendText(dst, string(code))
+	o := Out(dst).Raw(`{"error":{"message":`).Str(cmp.Or(message, string(code))).Raw(`,"type":`).Str(f.Type).
+		Raw(`,"param":`).StrOrNull(fieldOf(code, message)).Raw(`,"code":`).Str(f.Code).
+		Raw(`,"souk":{"code":`).Str(string(code))
 	if task != "" {
-		dst = append(dst, `,"task":`...)
-		dst = appendText(dst, task)
+		o = o.Raw(`,"task":`).Str(task)
 	}
 	if retryMS > 0 {
-		dst = append(dst, `,"retry_ms":`...)
-		dst = strconv.AppendInt(dst, retryMS, 10)
+		o = o.Raw(`,"retry_ms":`).Int(int(retryMS))
 	}
-	return append(dst, `}}}`...)
+	return o.Raw(`}}}`)
 }
 
 // fieldOf is the member of a body that a refusal begins with, as in "messages[0].role: ...".
@@ -127,7 +113,5 @@ func fieldOf(code bus.Code, message string) string {
 
 // ErrorEvent is a refusal after a stream has begun. It is the last event.
 func ErrorEvent(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
-	dst = append(dst, "data: "...)
-	dst = AppendError(dst, code, message, task, retryMS)
-	return append(dst, endEvent...)
+	return Out(AppendError(Out(dst).Raw("data: "), code, message, task, retryMS)).Raw(endEvent)
 }

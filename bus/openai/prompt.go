@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -45,12 +44,12 @@ const (
 func (b *body) canonical() {
 	b.blank = true
 	b.ends = b.ends[:0]
-	if b.messages == (Span{}) {
+	if !b.has(atMessages) {
 		b.canonicalPrompt()
 		return
 	}
-	if b.tools != (Span{}) {
-		b.buf = appendCompact(b.buf, b.Text(b.tools))
+	if b.has(atTools) {
+		b.buf = appendCompact(b.buf, b.Text(b.of[atTools]))
 		b.end()
 	}
 	opening := true // system messages before anything else
@@ -119,7 +118,7 @@ func (b *body) roleOf(v Span) string {
 }
 
 func (b *body) canonicalPrompt() {
-	b.write(b.promptAt, "")
+	b.write(b.of[atPrompt], "")
 	if opens(b.buf) != "" {
 		b.buf = slices.Insert(b.buf, 0, endOfMessage)
 	}
@@ -248,7 +247,7 @@ func (b *body) prompt() bus.Prompt {
 		mark(end)
 	}
 	messages := len(b.chat)
-	if b.messages == (Span{}) {
+	if !b.has(atMessages) {
 		messages = 1
 	}
 	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
@@ -260,11 +259,11 @@ func (b *body) prompt() bus.Prompt {
 // all else. Whoever sends a text again and again, each time apart, has it computed each time. No canonical
 // text begins with the separators that are written here.
 func (b *body) apart(d *xxhash.Digest) {
-	for i, v := range [...]Span{b.salt, b.truncate, b.special, b.kwargs, b.effort, b.toolChoice, b.format} {
-		if v == (Span{}) {
+	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice, atFormat} {
+		if !b.has(which) {
 			continue
 		}
-		said := b.Text(v)
+		said := b.Text(b.of[which])
 		head := binary.LittleEndian.AppendUint32([]byte{endOfPart, byte(i)}, uint32(len(said)))
 		d.Write(head) // a hash never fails to write
 		d.Write(said)
@@ -274,14 +273,7 @@ func (b *body) apart(d *xxhash.Digest) {
 // tokens estimates the prompt's length: English text has about four bytes a token, other scripts about
 // two and a half, and a chat template adds four tokens a message.
 func (b *body) tokens() int {
-	const highs = 0x8080808080808080
-	other, n := 0, 0
-	for ; len(b.buf)-n >= 8; n += 8 {
-		other += bits.OnesCount64(binary.LittleEndian.Uint64(b.buf[n:]) & highs)
-	}
-	for ; n < len(b.buf); n++ {
-		other += int(b.buf[n] >> 7)
-	}
+	other := wide(b.buf)
 	return (len(b.buf)-other+3)/4 + other*2/5 + 4*len(b.ends)
 }
 

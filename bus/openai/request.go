@@ -73,11 +73,11 @@ func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
 		return err
 	}
 	switch {
-	case asJSON && b.souk != (Span{}):
+	case asJSON && b.has(atSouk):
 		if err := b.decodeTerms(t); err != nil {
 			return err
 		}
-	case b.souk != (Span{}):
+	case b.has(atSouk):
 		return bad("body: the member souk belongs in requests in JSON; in msgpack its fields are those of " +
 			"the task")
 	}
@@ -110,10 +110,10 @@ var (
 // decodeTerms reads the member souk. Unlike other parts of the market it refuses members that it does
 // not know, and those that stand twice: people write them by hand, and a slip must not cost them money.
 func (b *body) decodeTerms(t *bus.Task) error {
-	if err := b.onlyOnce("souk", b.souk, soukMembers); err != nil {
+	if err := b.onlyOnce("souk", b.of[atSouk], soukMembers); err != nil {
 		return err
 	}
-	err := json.Unmarshal(b.Text(b.souk), t)
+	err := json.Unmarshal(b.Text(b.of[atSouk]), t)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -167,25 +167,25 @@ func jsonName(t reflect.Type) string {
 // headerFields are the headers, without their X-Souk- or X-IEMAS-, that fill fields which the request
 // leaves out (iemas C.1 names the first four).
 var headerFields = map[string]func(t *bus.Task, v string) error{
-	"run-id":      headerText(func(t *bus.Task) *string { return &t.Run }),
-	"dialogue-id": headerText(func(t *bus.Task) *string { return &t.Session }),
-	"turn-number": headerTurn(1), // the paper counts from 1
-	"source":      headerText(func(t *bus.Task) *string { return &t.Source }),
-	"run":         headerText(func(t *bus.Task) *string { return &t.Run }),
-	"session":     headerText(func(t *bus.Task) *string { return &t.Session }),
-	"session-id":  headerText(func(t *bus.Task) *string { return &t.Session }),
-	"turn":        headerTurn(0),
-	"role":        headerText(func(t *bus.Task) *string { return &t.Role }),
-	"task":        headerText(func(t *bus.Task) *string { return &t.ID }),
-	"hub":         headerText(func(t *bus.Task) *string { return &t.Hub }),
-	"failover":    headerText(func(t *bus.Task) *string { return &t.Failover }),
-	"deadline":    headerInt(func(t *bus.Task) *int64 { return &t.DeadlineMS }),
-	"deadline-ms": headerInt(func(t *bus.Task) *int64 { return &t.DeadlineMS }),
-	"patience-ms": headerPatience,
-	"delta":       headerDelta,
-	"worth":       headerCredits(func(t *bus.Task) **market.Credits { return &t.Terms.Worth }),
-	"max-price":   headerCredits(func(t *bus.Task) **market.Credits { return &t.Terms.MaxPrice }),
-	"max_price":   headerCredits(func(t *bus.Task) **market.Credits { return &t.Terms.MaxPrice }),
+	"run-id":      fill(func(t *bus.Task) *string { return &t.Run }, text),
+	"dialogue-id": fill(func(t *bus.Task) *string { return &t.Session }, text),
+	"turn-number": fill(func(t *bus.Task) *int { return &t.Turn }, turnFrom(1)), // the paper counts from 1
+	"source":      fill(func(t *bus.Task) *string { return &t.Source }, text),
+	"run":         fill(func(t *bus.Task) *string { return &t.Run }, text),
+	"session":     fill(func(t *bus.Task) *string { return &t.Session }, text),
+	"session-id":  fill(func(t *bus.Task) *string { return &t.Session }, text),
+	"turn":        fill(func(t *bus.Task) *int { return &t.Turn }, turnFrom(0)),
+	"role":        fill(func(t *bus.Task) *string { return &t.Role }, text),
+	"task":        fill(func(t *bus.Task) *string { return &t.ID }, text),
+	"hub":         fill(func(t *bus.Task) *string { return &t.Hub }, text),
+	"failover":    fill(func(t *bus.Task) *string { return &t.Failover }, text),
+	"deadline":    fill(func(t *bus.Task) *int64 { return &t.DeadlineMS }, wholeNumber),
+	"deadline-ms": fill(func(t *bus.Task) *int64 { return &t.DeadlineMS }, wholeNumber),
+	"patience-ms": fill(func(t *bus.Task) **int64 { return &t.Terms.PatienceMS }, milliseconds),
+	"delta":       fill(func(t *bus.Task) **float64 { return &t.Terms.Delta }, fraction),
+	"worth":       fill(func(t *bus.Task) **market.Credits { return &t.Terms.Worth }, credits),
+	"max-price":   fill(func(t *bus.Task) **market.Credits { return &t.Terms.MaxPrice }, credits),
+	"max_price":   fill(func(t *bus.Task) **market.Credits { return &t.Terms.MaxPrice }, credits),
 }
 
 // applyHeaders lets X-Souk-* go before X-IEMAS-*, and a longer name before its beginning.
@@ -233,74 +233,68 @@ func headerField(name string) (field string, ours, ok bool) {
 	return "", false, false
 }
 
-func headerText(field func(*bus.Task) *string) func(*bus.Task, string) error {
+// fill reads a header into a field that the request leaves out.
+func fill[T comparable](field func(*bus.Task) *T, read func(string) (T, error)) func(*bus.Task, string) error {
 	return func(t *bus.Task, v string) error {
-		if f := field(t); *f == "" {
-			*f = v
+		x, err := read(v)
+		var none T
+		if f := field(t); err == nil && *f == none {
+			*f = x
 		}
-		return nil
+		return err
 	}
 }
 
-func headerInt(field func(*bus.Task) *int64) func(*bus.Task, string) error {
-	return func(t *bus.Task, v string) error {
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil {
-			return bad("%.40q is not a whole number", v)
-		}
-		if f := field(t); *f == 0 {
-			*f = n
-		}
-		return nil
-	}
-}
+func text(v string) (string, error) { return v, nil }
 
-func headerTurn(first int64) func(*bus.Task, string) error {
-	return func(t *bus.Task, v string) error {
-		n, err := strconv.ParseInt(v, 10, 32)
-		if err != nil || n < first {
-			return bad("%.40q is not a whole number from %d on", v, first)
-		}
-		if t.Turn == 0 {
-			t.Turn = int(n - first)
-		}
-		return nil
-	}
-}
-
-func headerPatience(t *bus.Task, v string) error {
+func wholeNumber(v string) (int64, error) {
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil {
-		return badTerms("%.40q is not a whole number of milliseconds", v)
+		return 0, bad("%.40q is not a whole number", v)
 	}
-	if t.Terms.PatienceMS == nil {
-		t.Terms.PatienceMS = &n
-	}
-	return nil
+	return n, nil
 }
 
-func headerDelta(t *bus.Task, v string) error {
+func turnFrom(first int64) func(string) (int, error) {
+	return func(v string) (int, error) {
+		n, err := strconv.ParseInt(v, 10, 32)
+		if err != nil || n < first {
+			return 0, bad("%.40q is not a whole number from %d on", v, first)
+		}
+		return int(n - first), nil
+	}
+}
+
+func milliseconds(v string) (*int64, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return nil, badTerms("%.40q is not a whole number of milliseconds", v)
+	}
+	return &n, nil
+}
+
+func fraction(v string) (*float64, error) {
 	x, err := strconv.ParseFloat(v, 64)
 	if err != nil {
-		return badTerms("%.40q is not a number", v)
+		return nil, badTerms("%.40q is not a number", v)
 	}
-	if t.Terms.Delta == nil {
-		t.Terms.Delta = &x
-	}
-	return nil
+	return &x, nil
 }
 
-func headerCredits(field func(*bus.Task) **market.Credits) func(*bus.Task, string) error {
-	return func(t *bus.Task, v string) error {
-		c, err := market.ParseCredits(v)
-		if err != nil {
-			return badTerms("%v", err)
-		}
-		if f := field(t); *f == nil {
-			*f = &c
-		}
-		return nil
+func credits(v string) (*market.Credits, error) {
+	c, err := market.ParseCredits(v)
+	if err != nil {
+		return nil, badTerms("%v", err)
 	}
+	return &c, nil
+}
+
+// named is the model that the body asks for; "" for any.
+func (b *body) named() string {
+	if b.model == Auto {
+		return ""
+	}
+	return b.model
 }
 
 // complete judges the body, says what the market needs to know of it, and judges the whole.
@@ -309,16 +303,13 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 		return err
 	}
 	kind := bus.KindChat
-	if b.messages == (Span{}) {
+	if !b.has(atMessages) {
 		kind = bus.KindCompletion
 	}
 	if t.Kind != "" && t.Kind != kind {
 		return bad("kind: %.40q, but the body is that of a %s", t.Kind, kind)
 	}
-	t.Kind, t.Model, t.MaxTokens = kind, b.model, b.maxTokens
-	if t.Model == "auto" {
-		t.Model = ""
-	}
+	t.Kind, t.Model, t.MaxTokens = kind, b.named(), b.maxTokens
 	if b.tokenIDs && !t.Stream {
 		return unsupported("return_token_ids: a whole answer has none; ask with stream: true, whose chunks " +
 			"have them")

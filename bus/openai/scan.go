@@ -296,33 +296,24 @@ func (s *Scanner) Str() (p Span, ok bool) {
 
 func (s *Scanner) str() (p Span, ok bool) {
 	from, data := s.at, s.data
-	for at := from + 1; at < len(data); {
-		for ; len(data)-at >= 8; at += 8 {
-			if found := special(binary.LittleEndian.Uint64(data[at:])); found != 0 {
-				at += bits.TrailingZeros64(found) / 8
-				break
-			}
+	for at := from + 1; ; {
+		if at += plain(data[at:]); at == len(data) {
+			return p, s.failAt(from, NoEnd)
 		}
-		if at == len(data) {
-			break
-		}
-		switch c := data[at]; {
-		case c == '"':
+		switch data[at] {
+		case '"':
 			s.at = at + 1
 			return Span{from, s.at}, true
-		case c == '\\':
+		case '\\':
 			n := escapeLen(data[at:])
 			if n == 0 {
 				return p, s.failAt(at, NoEscape)
 			}
 			at += n
-		case c < ' ':
-			return p, s.failAt(at, BareControl)
 		default:
-			at++
+			return p, s.failAt(at, BareControl)
 		}
 	}
-	return p, s.failAt(from, NoEnd)
 }
 
 // escapeLen is the length of the escape that b begins with, 0 if there is none such. One that is cut off does

@@ -2,8 +2,8 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"strconv"
 
 	"souk/bus"
 	"souk/market"
@@ -79,15 +79,7 @@ func (w *Whole) take(p *piece) error {
 			w.calls = append(w.calls, call{kind: "function"})
 		}
 		c := &w.calls[i]
-		if part.ID != "" {
-			c.id = part.ID
-		}
-		if part.Type != "" {
-			c.kind = part.Type
-		}
-		if c.name == "" {
-			c.name = part.Function.Name
-		}
+		c.id, c.kind, c.name = cmp.Or(part.ID, c.id), cmp.Or(part.Type, c.kind), cmp.Or(c.name, part.Function.Name)
 		c.arguments = append(c.arguments, part.Function.Arguments...)
 	}
 	return nil
@@ -120,61 +112,41 @@ func callParts(calls []byte) (parts []callPart, err error) {
 }
 
 // choice writes it as choice number index.
-func (w *Whole) choice(dst []byte, index int, r *bus.Result) []byte {
-	dst = append(dst, `{"index":`...)
-	dst = strconv.AppendInt(dst, int64(index), 10)
-	if !w.chat {
-		dst = append(dst, `,"text":`...)
-		dst = appendText(dst, string(w.text))
+func (w *Whole) choice(o Out, index int, r *bus.Result) Out {
+	if o = o.Raw(`{"index":`).Int(index); w.chat {
+		o = w.message(o)
 	} else {
-		dst = w.message(dst)
+		o = o.Raw(`,"text":`).Str(string(w.text))
 	}
-	dst = append(dst, `,"logprobs":`...)
-	dst = w.logprobs(dst)
-	return append(appendFinish(dst, r), '}')
+	return w.logprobs(o.Raw(`,"logprobs":`)).finish(r).Raw("}")
 }
 
-func (w *Whole) message(dst []byte) []byte {
-	dst = append(dst, `,"message":{"role":"assistant","content":`...)
-	if len(w.text) == 0 && len(w.calls) > 0 {
-		dst = append(dst, "null"...)
+func (w *Whole) message(o Out) Out {
+	o = o.Raw(`,"message":{"role":"assistant","content":`)
+	if len(w.calls) > 0 {
+		o = o.StrOrNull(string(w.text))
 	} else {
-		dst = appendText(dst, string(w.text))
+		o = o.Str(string(w.text))
 	}
-	dst = append(dst, `,"refusal":`...)
-	if len(w.refusal) > 0 {
-		dst = appendText(dst, string(w.refusal))
-	} else {
-		dst = append(dst, "null"...)
-	}
-	if len(w.reasoning) > 0 {
-		dst = append(dst, `,"reasoning":`...)
-		dst = appendText(dst, string(w.reasoning))
-		dst = append(dst, `,"reasoning_content":`...)
-		dst = appendText(dst, string(w.reasoning))
+	o = o.Raw(`,"refusal":`).StrOrNull(string(w.refusal))
+	if reasoning := string(w.reasoning); reasoning != "" {
+		o = o.Raw(`,"reasoning":`).Str(reasoning).Raw(`,"reasoning_content":`).Str(reasoning)
 	}
 	for i, c := range w.calls {
-		dst = append(dst, [...]string{`,"tool_calls":[`, `,`}[min(i, 1)]...)
-		dst = append(dst, `{"id":`...)
-		dst = appendText(dst, c.id)
-		dst = append(dst, `,"type":`...)
-		dst = appendText(dst, c.kind)
-		dst = append(dst, `,"function":{"name":`...)
-		dst = appendText(dst, c.name)
-		dst = append(dst, `,"arguments":`...)
-		dst = appendText(dst, string(c.arguments))
-		dst = append(dst, `}}`...)
+		o = o.Raw([...]string{`,"tool_calls":[`, `,`}[min(i, 1)]).Raw(`{"id":`).Str(c.id).
+			Raw(`,"type":`).Str(c.kind).Raw(`,"function":{"name":`).Str(c.name).
+			Raw(`,"arguments":`).Str(string(c.arguments)).Raw(`}}`)
 	}
 	if len(w.calls) > 0 {
-		dst = append(dst, ']')
+		o = o.Raw("]")
 	}
-	return append(dst, '}')
+	return o.Raw("}")
 }
 
 // logprobs joins the lists of all events: of a chat content and refusal, of a completion its four.
-func (w *Whole) logprobs(dst []byte) []byte {
+func (w *Whole) logprobs(o Out) Out {
 	if len(w.logs) == 0 {
-		return append(dst, "null"...)
+		return o.Raw("null")
 	}
 	names := []string{"content", "refusal"}
 	if !w.chat {
@@ -200,42 +172,31 @@ func (w *Whole) logprobs(dst []byte) []byte {
 		})
 	}
 	for i, name := range names {
-		dst = append(dst, [...]string{`{"`, `,"`}[min(i, 1)]...)
-		dst = append(append(dst, name...), `":`...)
-		if w.chat && i == 1 && len(lists[i]) == 0 {
-			dst = append(dst, "null"...)
-			continue
+		if o = o.Raw([...]string{`{"`, `,"`}[min(i, 1)]).Raw(name); w.chat && i == 1 && len(lists[i]) == 0 {
+			o = o.Raw(`":null`)
+		} else {
+			o = o.Raw(`":[`).Raw(string(lists[i])).Raw("]")
 		}
-		dst = append(dst, '[')
-		dst = append(append(dst, lists[i]...), ']')
 	}
-	return append(dst, '}')
+	return o.Raw("}")
 }
 
 // Object writes the whole answer, of as many choices as tasks; they are in one order.
 func Object(s Shape, all []*Whole, results []*bus.Result) []byte {
-	dst := appendHead(nil, s, false)
+	o := Out(nil).head(s, false)
 	for i, w := range all {
-		dst = append(dst, [...]string{`[`, `,`}[min(i, 1)]...)
-		dst = w.choice(dst, i, results[i])
+		o = w.choice(o.Raw([...]string{`[`, `,`}[min(i, 1)]), i, results[i])
 	}
-	dst = append(dst, `],"usage":`...)
-	dst = appendUsage(dst, results)
-	dst = append(dst, `,"souk":`...)
+	o = o.Raw(`],"usage":`).usage(results).Raw(`,"souk":`)
 	if len(results) == 1 {
-		return append(appendDeal(dst, results[0]), '}')
+		return o.deal(results[0]).Raw("}")
 	}
 	cost, paid := Sums(results)
-	dst = append(dst, `{"cost":`...)
-	dst = append(dst, cost.String()...)
-	dst = append(dst, `,"paid":`...)
-	dst = append(dst, paid.String()...)
-	dst = append(dst, `,"tasks":`...)
+	o = o.Raw(`{"cost":`).Raw(cost.String()).Raw(`,"paid":`).Raw(paid.String()).Raw(`,"tasks":`)
 	for i, r := range results {
-		dst = append(dst, [...]string{`[`, `,`}[min(i, 1)]...)
-		dst = appendDeal(dst, r)
+		o = o.Raw([...]string{`[`, `,`}[min(i, 1)]).deal(r)
 	}
-	return append(dst, `]}}`...)
+	return o.Raw(`]}}`)
 }
 
 // Sums are what all answers of a request cost and were paid.

@@ -16,8 +16,8 @@ func experimentCommand() *cobra.Command {
 	o := economics.DefaultOptions()
 	out := "lab-experiment"
 	var list strings.Builder
-	for _, name := range economics.Names() {
-		fmt.Fprintf(&list, "  %-10s %s\n", name, economics.Title(name))
+	for _, e := range economics.Experiments {
+		fmt.Fprintf(&list, "  %-10s %s\n", e.Name, e.Title)
 	}
 	c := &cobra.Command{
 		Use:   "experiment NAME... | all",

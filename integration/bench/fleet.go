@@ -68,7 +68,16 @@ func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]floa
 	return out, fl.Stop()
 }
 
-// node starts an agentd that sells engine 1 as so many agents.
+// sell starts agentds that sell engine 1 as so many agents each, and waits until the hub sells all of them.
+func (s *shop) sell(ctx context.Context, agents, slots int, nodes ...string) error {
+	for _, name := range nodes {
+		if err := s.node(ctx, name, agents, slots); err != nil {
+			return err
+		}
+	}
+	return s.Sold(ctx, agents*len(nodes))
+}
+
 func (s *shop) node(ctx context.Context, name string, agents, slots int) error {
 	var b strings.Builder
 	b.WriteString(s.market())
@@ -202,20 +211,10 @@ func whole(r load.Report) error {
 	return nil
 }
 
-// apart is the CPU of what is not the market's, in microseconds for each of n.
-func apart(r load.Report, prefix string, n float64) (us float64) {
-	for _, p := range r.Processes {
-		if p.Apart && strings.HasPrefix(p.Name, prefix) {
-			us += p.CPU * 1e6 / n
-		}
-	}
-	return us
-}
-
-// of is the CPU of some of the market's processes, in microseconds for each of n.
+// of is the CPU of some processes, the market's or not, in microseconds for each of n.
 func of(r load.Report, prefix string, n float64) (us float64) {
 	for _, p := range r.Processes {
-		if !p.Apart && strings.HasPrefix(p.Name, prefix) {
+		if strings.HasPrefix(p.Name, prefix) {
 			us += p.CPU * 1e6 / n
 		}
 	}
@@ -235,12 +234,7 @@ func peak(r load.Report, name string) float64 {
 func processBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "a market of processes", func() ([]float64, error) {
 		return inFleet(ctx, o, fleet.Plan{Profile: "instant"}, func(s *shop) (x []float64, err error) {
-			for _, name := range []string{"node-1", "node-2"} {
-				if err := s.node(ctx, name, 4, 16); err != nil {
-					return nil, err
-				}
-			}
-			if err := s.Sold(ctx, 8); err != nil {
+			if err := s.sell(ctx, 4, 16, "node-1", "node-2"); err != nil {
 				return nil, err
 			}
 			err = s.onFloor(ctx, 2, func(fl *relay) error {
@@ -255,8 +249,8 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 				}
 				t, err := inTurn(ctx, s.link, fl, "http://"+s.Part("engine-1").Health, max(200, o.Tasks/8))
 				n := float64(r.Asked)
-				x = append([]float64{r.CPUTask, (before.CPUTask + after.CPUTask) / 2, apart(r, "engine", n),
-					apart(r, "this load", n)}, t...)
+				x = append([]float64{r.CPUTask, (before.CPUTask + after.CPUTask) / 2, of(r, "engine", n),
+					of(r, "this load", n)}, t...)
 				return err
 			})
 			return x, err
@@ -288,12 +282,7 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "a thousand streams", func() ([]float64, error) {
 		return inFleet(ctx, o, fleet.Plan{Speedup: perSecond / 100.0, Slowest: time.Second},
 			func(s *shop) ([]float64, error) {
-				for _, name := range []string{"node-1", "node-2"} {
-					if err := s.node(ctx, name, 4, streams/8); err != nil {
-						return nil, err
-					}
-				}
-				if err := s.Sold(ctx, 8); err != nil {
+				if err := s.sell(ctx, 4, streams/8, "node-1", "node-2"); err != nil {
 					return nil, err
 				}
 				r, err := s.load(ctx, streams, streams, tokens, 2*time.Second)
@@ -306,8 +295,8 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 					return err
 				})
 				n := r.TokensPerSecond * r.Seconds
-				return []float64{r.CPUToken, least.CPUToken, r.TokensPerSecond, apart(r, "engine", n),
-					apart(r, "this load", n), r.Seconds, of(r, "node", n), of(r, "nats", n)}, err
+				return []float64{r.CPUToken, least.CPUToken, r.TokensPerSecond, of(r, "engine", n),
+					of(r, "this load", n), r.Seconds, of(r, "node", n), of(r, "nats", n)}, err
 			})
 	})
 	if err != nil {
@@ -325,10 +314,7 @@ func memoryBars(ctx context.Context, o Options) ([]Bar, error) {
 	x, err := repeat(o, "memory", func() ([]float64, error) {
 		node, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.5, Slowest: time.Second},
 			func(s *shop) ([]float64, error) {
-				if err := s.node(ctx, "node-1", 1, 100); err != nil {
-					return nil, err
-				}
-				if err := s.Sold(ctx, 1); err != nil {
+				if err := s.sell(ctx, 1, 100, "node-1"); err != nil {
 					return nil, err
 				}
 				r, err := s.load(ctx, 100, 300, 250, 0)
@@ -343,10 +329,7 @@ func memoryBars(ctx context.Context, o Options) ([]Bar, error) {
 		const agents, sessions, open = 200, 10_000, 1_000
 		hub, err := inFleet(ctx, o, fleet.Plan{Speedup: 0.2, Slowest: time.Second},
 			func(s *shop) ([]float64, error) {
-				if err := s.node(ctx, "node-1", agents, open/agents); err != nil {
-					return nil, err
-				}
-				if err := s.Sold(ctx, agents); err != nil {
+				if err := s.sell(ctx, agents, open/agents, "node-1"); err != nil {
 					return nil, err
 				}
 				r, err := s.load(ctx, 400, sessions, 1, 0)

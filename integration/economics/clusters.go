@@ -116,9 +116,9 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 			all, slow := median(c.together), median(c.longest)
 			t.Rows = append(t.Rows,
 				[]any{k, name, c.welfare, Percent(c.welfare / whole), Percent(c.served), all, slow})
-			lw.Points = append(lw.Points, Point{float64(k), 100 * c.welfare / whole})
-			lt.Points, ls.Points = append(lt.Points, Point{float64(k), all}),
-				append(ls.Points, Point{float64(k), slow})
+			lw.add(float64(k), 100*c.welfare/whole)
+			lt.add(float64(k), all)
+			ls.add(float64(k), slow)
 			if k == 6 {
 				findings = append(findings,
 					fmt.Sprintf("Six clusters cut %s keep %.1f %% of the welfare of one market; the "+
@@ -169,7 +169,7 @@ func playClusters(src *source, rounds int, seed uint64, k int, aligned bool) (cu
 			}
 			together, longest = together+took, max(longest, took)
 			for _, p := range placed(&r, &o) {
-				places = append(places, place{tasks[p.task], agents[p.agent], p.premium})
+				places = append(places, place{tasks[p.task], agents[p.agent], p.premium, p.cost})
 			}
 		}
 		out.together, out.longest = append(out.together, together), append(out.longest, longest)
@@ -208,14 +208,14 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	sh := shape{clients: 72, agents: 24, slots: 2, cacheSize: 24_000, charge: usual.charge}
 	k := len(domains)
 	rounds := max(o.Rounds/3, 1)
-	n := len(list) * len(paperRules)
+	n := len(list) * len(rules)
 	runs, err := each(ctx, o, "schemes", n*o.Markets, func(i int) (score, error) {
 		cell, seed := i/o.Markets, o.seed(i%o.Markets)
 		s := newWorld(src, sh, seed, true)
-		client, agent := s.divide(k, list[cell/len(paperRules)].clients, list[cell/len(paperRules)].agents,
+		client, agent := s.divide(k, list[cell/len(rules)].clients, list[cell/len(rules)].agents,
 			seed)
 		s.allowed = func(p, a int) bool { return client[p] == agent[a] }
-		return s.play(paperRules[cell%len(paperRules)], rounds)
+		return s.play(rules[cell%len(rules)], rounds)
 	})
 	if err != nil {
 		return Result{}, err
@@ -230,25 +230,25 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	for _, l := range list {
 		bars.Groups, below.Groups = append(bars.Groups, l.name), append(below.Groups, l.name)
 	}
-	for range paperRules {
+	for range rules {
 		bars.Lines, below.Lines = append(bars.Lines, Line{}), append(below.Lines, Line{})
 	}
 	var welfare [4]float64
 	for cell := range n {
 		s := sumScores(runs[cell*o.Markets : (cell+1)*o.Markets])
-		l, rl := list[cell/len(paperRules)], paperRules[cell%len(paperRules)]
+		l, rl := list[cell/len(rules)], rules[cell%len(rules)]
 		asked, served := float64(max(s.asked, 1)), float64(max(s.served, 1))
 		t.Rows = append(t.Rows,
 			[]any{l.name, rl.name, s.welfare / asked, s.utility / asked, s.premiums / asked,
 				Percent(float64(s.lost) / asked), Percent(float64(s.below) / served),
 				Percent(float64(s.unhappy) / float64(s.clients))})
-		x := float64(cell / len(paperRules))
-		at := cell % len(paperRules)
+		x := float64(cell / len(rules))
+		at := cell % len(rules)
 		bars.Lines[at].Name, below.Lines[at].Name = rl.name, rl.name
-		bars.Lines[at].Points = append(bars.Lines[at].Points, Point{x, s.welfare / asked})
-		below.Lines[at].Points = append(below.Lines[at].Points, Point{x, 100 * float64(s.below) / served})
+		bars.Lines[at].add(x, s.welfare/asked)
+		below.Lines[at].add(x, 100*float64(s.below)/served)
 		if at == 0 {
-			welfare[cell/len(paperRules)] = s.welfare / asked
+			welfare[cell/len(rules)] = s.welfare / asked
 		}
 	}
 	return Result{

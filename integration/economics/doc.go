@@ -1,7 +1,7 @@
 // Package economics plays the market as a game: simulated clients and agents over hundreds of rounds, cleared
 // by package market itself, without a network. It answers who gains by lying, what each rule of pricing and
-// settlement does to clients, agents and the surplus, what cutting a market into clusters costs, and how the
-// mechanism compares with simpler rules in the same world.
+// settlement does to clients, agents and the surplus, and what cutting a market into clusters costs. How it
+// compares with simpler rules on the same arrivals is for package virtual (lab crowd).
 //
 // # What is real, and what is assumed
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -51,39 +50,20 @@ type Result struct {
 	Plots    []Plot
 }
 
-// experiment is one question and how it is answered.
-type experiment struct {
-	name, title string
+// Experiment is one question and how it is answered.
+type Experiment struct {
+	Name, Title string
 	run         func(ctx context.Context, src *source, o Options) (Result, error)
 }
 
-var experiments = []experiment{
+// Experiments are all that there are, in the order in which they run.
+var Experiments = []Experiment{
 	{"truth", "Does lying about values pay? (iemas Fig. 5)", truth},
 	{"settle", "Who bears the errors of prediction?", settlement},
 	{"private", "Knowing more than the predictor: own lengths, dummy prefills", private},
 	{"pricing", "Do agents gain by lying? Price cards, tariffs, posted prices", pricings},
 	{"clusters", "How many clusters? (iemas Fig. 6)", clusters},
 	{"schemes", "Which clusters? (iemas Fig. 7)", schemes},
-	{"baselines", "Against simpler rules", baselines},
-}
-
-// Names lists the experiments, in the order in which they run.
-func Names() []string {
-	var out []string
-	for _, e := range experiments {
-		out = append(out, e.name)
-	}
-	return out
-}
-
-// Title says what an experiment asks; "" for a name that [Names] does not list.
-func Title(name string) string {
-	for _, e := range experiments {
-		if e.name == name {
-			return e.title
-		}
-	}
-	return ""
 }
 
 // Run runs the named experiments, "all" being all of them. It ends early, with its error, when ctx does.
@@ -91,17 +71,17 @@ func Run(ctx context.Context, names []string, o Options) ([]Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	var chosen []experiment
+	var chosen []Experiment
 	for _, name := range names {
-		n := len(chosen)
-		for _, e := range experiments {
-			if e.name == name || name == "all" {
+		n, known := len(chosen), ""
+		for _, e := range Experiments {
+			if e.Name == name || name == "all" {
 				chosen = append(chosen, e)
 			}
+			known += ", " + e.Name
 		}
 		if len(chosen) == n {
-			return nil, fmt.Errorf("experiment %q: there is none; use all, or some of %s", name,
-				strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("experiment %q: there is none; use all, or some of %s", name, known[2:])
 		}
 	}
 	src, err := load()
@@ -112,9 +92,9 @@ func Run(ctx context.Context, names []string, o Options) ([]Result, error) {
 	for _, e := range chosen {
 		r, err := e.run(ctx, src, o)
 		if err != nil {
-			return nil, fmt.Errorf("experiment %s: %w", e.name, err)
+			return nil, fmt.Errorf("experiment %s: %w", e.Name, err)
 		}
-		r.Name, r.Title = e.name, e.title
+		r.Name, r.Title = e.Name, e.Title
 		out = append(out, r)
 	}
 	return out, nil
@@ -166,10 +146,32 @@ func (o Options) seed(i int) uint64 { return o.Seed*1_000_003 + uint64(i) }
 func micro(c market.Credits) float64 { return float64(c) / 1000 }
 
 // clear clears a round and has it checked: no figure of a page comes from an outcome that nobody checked.
-func clear(r market.Round) (market.Outcome, error) {
+func clear(r market.Round) ([]place, error) {
 	o, err := market.Clear(r)
 	if err == nil {
 		err = market.Check(r, o)
 	}
-	return o, err
+	return placed(&r, &o), err
+}
+
+// lies counts lies told for one round, and what they gained.
+type lies struct {
+	tried, pays int
+	total, most market.Credits
+}
+
+func (l *lies) add(more market.Credits) {
+	l.tried++
+	l.total += more
+	if more > 0 {
+		l.pays++
+	}
+	l.most = max(l.most, more)
+}
+
+func sumLies(list []lies) (sum lies) {
+	for _, l := range list {
+		sum = lies{sum.tried + l.tried, sum.pays + l.pays, sum.total + l.total, max(sum.most, l.most)}
+	}
+	return sum
 }

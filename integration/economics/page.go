@@ -54,21 +54,15 @@ func exact(v any) string {
 
 // WriteCSV writes the table with a heading.
 func (t Table) WriteCSV(w io.Writer) error {
-	c := csv.NewWriter(w)
-	if err := c.Write(t.Columns); err != nil {
-		return err
-	}
+	rows := [][]string{t.Columns}
 	for _, row := range t.Rows {
-		out := make([]string, len(row))
-		for i, v := range row {
-			out[i] = exact(v)
+		var out []string
+		for _, v := range row {
+			out = append(out, exact(v))
 		}
-		if err := c.Write(out); err != nil {
-			return err
-		}
+		rows = append(rows, out)
 	}
-	c.Flush()
-	return c.Error()
+	return csv.NewWriter(w).WriteAll(rows)
 }
 
 //go:embed page.html
@@ -83,17 +77,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	},
 }).Parse(pageText))
 
-// WritePage writes everything as one page that needs nothing else; command is what a reader types to make it
-// again.
-func WritePage(w io.Writer, command string, results []Result) error {
-	return page.Execute(w, struct {
-		Command string
-		Results []Result
-	}{command, results})
-}
-
-// Write puts the page, index.html, and every table as CSV into a directory, which it makes if there is none,
-// and returns the path of the page.
+// Write puts a page that needs nothing else, index.html, and every table as CSV into a directory, which it
+// makes if there is none, and returns the path of the page. command is what a reader types to make it again.
 func Write(dir, command string, results []Result) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -116,6 +101,11 @@ func Write(dir, command string, results []Result) (string, error) {
 			}
 		}
 	}
-	err := write("index.html", func(w io.Writer) error { return WritePage(w, command, results) })
+	err := write("index.html", func(w io.Writer) error {
+		return page.Execute(w, struct {
+			Command string
+			Results []Result
+		}{command, results})
+	})
 	return filepath.Join(dir, "index.html"), err
 }

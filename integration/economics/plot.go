@@ -15,14 +15,13 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Point is one figure of a line.
-type Point struct{ X, Y float64 }
-
 // Line is a named row of points.
 type Line struct {
 	Name   string
-	Points []Point
+	Points plotter.XYs
 }
+
+func (l *Line) add(x, y float64) { l.Points = append(l.Points, plotter.XY{X: x, Y: y}) }
 
 // Plot is a picture of lines, or of bars where Groups are given: then X of a point is the index of its group.
 type Plot struct {
@@ -88,11 +87,7 @@ func (p Plot) figure() (*plot.Plot, error) {
 func (p Plot) lines(fig *plot.Plot) error {
 	thumbs := make([]plot.Thumbnailer, len(p.Lines))
 	for i, l := range slices.Backward(p.Lines) { // the first is drawn last, over the others
-		xy := make(plotter.XYs, len(l.Points))
-		for j, pt := range l.Points {
-			xy[j] = plotter.XY{X: pt.X, Y: pt.Y}
-		}
-		line, dots, err := plotter.NewLinePoints(xy)
+		line, dots, err := plotter.NewLinePoints(l.Points)
 		if err != nil {
 			return fmt.Errorf("line %q: %w", l.Name, err)
 		}

@@ -77,7 +77,7 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 			x := float64(len(bars.Groups))
 			bars.Groups = append(bars.Groups, w.short)
 			for i, v := range []market.Credits{p.clients, p.owned, p.surplus} {
-				bars.Lines[i].Points = append(bars.Lines[i].Points, Point{x, micro(v) / n})
+				bars.Lines[i].add(x, micro(v)/n)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 			gain := micro(more) / float64(len(loads)*o.Markets)
 			best = max(best, gain)
 			l.Rows = append(l.Rows, []any{kind, micro(by), mean, gain, n, won})
-			line.Points = append(line.Points, Point{micro(by), gain / 1000})
+			line.add(micro(by), gain/1000)
 		}
 		plotted.Lines = append(plotted.Lines, line)
 		findings = append(findings,
@@ -239,21 +239,20 @@ func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, wi
 		if pricing == market.PricingPosted {
 			r.Rule.Pricing = pricing
 		}
-		o, err := clear(r)
+		places, err := clear(r)
 		if err != nil {
 			return out, err
 		}
-		places := placed(&r, &o)
 		out.asked, out.served, use.Peak = out.asked+len(ds), out.served+len(places),
 			max(use.Peak, len(places))
 		var pays, due market.Credits
-		for i, p := range places {
-			d, award := ds[p.task], o.Awards[i]
+		for _, p := range places {
+			d := ds[p.task]
 			tariff, _ := of(p.agent)
-			pays, due = pays+award.Cost+p.premium, due+d.quote[p.agent]+tariff
+			pays, due = pays+p.cost+p.premium, due+d.quote[p.agent]+tariff
 			gain := tariff - truth[p.agent]
 			out.welfare += d.value[p.agent] - d.quote[p.agent] - truth[p.agent]
-			out.clients += d.value[p.agent] - award.Cost - p.premium
+			out.clients += d.value[p.agent] - p.cost - p.premium
 			out.owned += gain
 			out.surplus += p.premium
 			if p.agent == liar {

@@ -22,18 +22,14 @@ func private(ctx context.Context, src *source, o Options) (Result, error) {
 	var findings []string
 	for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
 		runs, err := each(ctx, o, "private: "+settle, o.Markets,
-			func(i int) (lengths, error) { return playLengths(src, o.Rounds, o.seed(i), settle) })
+			func(i int) (lies, error) { return playLengths(src, o.Rounds, o.seed(i), settle) })
 		if err != nil {
 			return Result{}, err
 		}
-		var sum lengths
-		for _, r := range runs {
-			sum.tried, sum.pays, sum.total, sum.most = sum.tried+r.tried, sum.pays+r.pays, sum.total+r.total,
-				max(sum.most, r.most)
-		}
-		t.Rows = append(t.Rows,
-			[]any{settle, sum.tried, sum.pays, Percent(float64(sum.pays) / float64(max(sum.tried, 1))),
-				micro(sum.total) / float64(max(sum.tried, 1)), micro(sum.most)})
+		sum := sumLies(runs)
+		tried := float64(max(sum.tried, 1))
+		t.Rows = append(t.Rows, []any{settle, sum.tried, sum.pays, Percent(float64(sum.pays) / tried),
+			micro(sum.total) / tried, micro(sum.most)})
 		findings = append(findings,
 			fmt.Sprintf("Settled as %s, %d of %d lies by a client that knows its length paid.", settle,
 				sum.pays, sum.tried))
@@ -78,41 +74,22 @@ func private(ctx context.Context, src *source, o Options) (Result, error) {
 	}, nil
 }
 
-type lengths struct {
-	tried, pays int
-	total, most market.Credits
-}
-
-func playLengths(src *source, rounds int, seed uint64, settle string) (lengths, error) {
-	var out lengths
+func playLengths(src *source, rounds int, seed uint64, settle string) (out lies, err error) {
 	s := newSim(src, usual, seed)
 	for number := range rounds {
 		ds := s.demands()
-		r := s.round(ds, settle, func(j, a int) market.Credits { return ds[j].value[a] })
-		o, err := clear(r)
+		r, places, err := s.honest(ds, settle)
 		if err != nil {
 			return out, err
 		}
-		places := placed(&r, &o)
 		for liar := number % 5; liar < len(ds); liar += 5 {
-			told := r
-			told.Edges = append([]market.Edge(nil), r.Edges...)
-			for i := range told.Edges {
-				if e := &told.Edges[i]; e.Task == liar {
-					e.Value += ds[liar].quote[e.Agent] - ds[liar].real[e.Agent]
-				}
-			}
-			lied, err := clear(told)
+			d := &ds[liar]
+			got, err := lied(r, liar,
+				func(a int, v market.Credits) market.Credits { return v + d.quote[a] - d.real[a] })
 			if err != nil {
 				return out, err
 			}
-			more := s.keeps(ds, placed(&told, &lied), liar, settle) - s.keeps(ds, places, liar, settle)
-			out.tried++
-			out.total += more
-			if more > 0 {
-				out.pays++
-			}
-			out.most = max(out.most, more)
+			out.add(s.keeps(ds, got, liar, settle) - s.keeps(ds, places, liar, settle))
 		}
 		s.serve(ds, places)
 	}
@@ -150,12 +127,10 @@ func playDummies(src *source, rounds int, seed uint64, settle string, send bool)
 	}
 	for range rounds {
 		ds := s.demands()
-		r := s.round(ds, settle, func(j, a int) market.Credits { return ds[j].value[a] })
-		o, err := clear(r)
+		_, places, err := s.honest(ds, settle)
 		if err != nil {
 			return 0, err
 		}
-		places := placed(&r, &o)
 		for _, p := range places {
 			if d := ds[p.task]; sends(d.person) {
 				sum += s.keeps(ds, places, p.task, settle)

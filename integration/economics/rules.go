@@ -1,7 +1,6 @@
 package economics
 
 import (
-	"cmp"
 	"slices"
 
 	"souk/market"
@@ -10,38 +9,20 @@ import (
 
 // rule says who is served where, and for what beside the cost.
 type rule struct {
-	name, about string
-	place       func(s *sim, ds []demand) ([]place, error)
+	name  string
+	place func(s *sim, ds []demand) ([]place, error)
 }
 
-var (
-	souk    = rule{"souk", "greatest welfare, slot prices, congestion charge in the premium", placeSouk}
-	maxFlow = rule{"max-flow",
-		"the paper's network as printed: as many tasks as possible, then greatest welfare; payments by Eq. 8",
-		placeMaxFlow}
-	greedy = rule{"greedy", "the heaviest edge first; the price card alone is paid", placeGreedy}
-	sticky = rule{"posted + sticky",
-		"one after another: the session's last agent while it has room, else the best at its price card",
-		placeSticky}
-	twoLine = rule{"two lines", "longest match if at least two blocks, else least loaded; nobody is asked",
-		placeTwoLine}
-	leastLoad  = rule{"least loaded", "the agent with the most free slots; nobody is asked", placeLeastLoaded}
-	everyRule  = []rule{souk, maxFlow, greedy, sticky, twoLine, leastLoad}
-	paperRules = []rule{souk, maxFlow}
-)
+var rules = []rule{{"souk", placeSouk}, {"max-flow", placeMaxFlow}}
 
 func placeSouk(s *sim, ds []demand) ([]place, error) {
-	r := s.round(ds, market.SettleMetered, func(j, a int) market.Credits { return ds[j].value[a] })
-	o, err := clear(r)
-	return placed(&r, &o), err
+	_, places, err := s.honest(ds, market.SettleMetered)
+	return places, err
 }
 
-// mayServe reports whether an agent is open to a task.
-func (s *sim) mayServe(d *demand, a int) bool { return s.allowed == nil || s.allowed(d.person, a) }
-
-// placeMaxFlow is min-cost MAX-flow on the edges of positive welfare, and Eq. 8 by solving again without each
-// task. A bonus on every edge, larger than all welfare together, makes the greatest weight the greatest
-// number first.
+// placeMaxFlow is the paper's network as printed: min-cost MAX-flow on the edges of positive welfare, and Eq. 8
+// by solving again without each task. A bonus on every edge, larger than all welfare together, makes the
+// greatest weight the greatest number first.
 func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 	var bonus int64 = 1
 	weight := func(j, a int) int64 { return int64(ds[j].value[a] - ds[j].quote[a]) }
@@ -60,7 +41,7 @@ func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 		}
 		for j := range ds {
 			for a := range s.nodes {
-				if w := weight(j, a); j != without && w > 0 && s.mayServe(&ds[j], a) {
+				if w := weight(j, a); j != without && w > 0 && (s.allowed == nil || s.allowed(ds[j].person, a)) {
 					p.Seat, p.Weight = append(p.Seat, int32(a)), append(p.Weight, w+bonus)
 				}
 			}
@@ -91,103 +72,10 @@ func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, place{j, int(a), market.Credits(without - (welfare - weight(j, int(a))))})
+		out = append(out, place{task: j, agent: int(a),
+			premium: market.Credits(without - (welfare - weight(j, int(a))))})
 	}
 	return out, nil
-}
-
-func placeGreedy(s *sim, ds []demand) ([]place, error) {
-	type edge struct {
-		task, agent int
-		weight      market.Credits
-	}
-	var edges []edge
-	for j := range ds {
-		for a := range s.nodes {
-			if w := ds[j].value[a] - ds[j].quote[a]; w > 0 && s.mayServe(&ds[j], a) {
-				edges = append(edges, edge{j, a, w})
-			}
-		}
-	}
-	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(b.weight, a.weight) })
-	free, taken := s.free(), make([]bool, len(ds))
-	var out []place
-	for _, e := range edges {
-		if !taken[e.task] && free[e.agent] > 0 {
-			taken[e.task] = true
-			free[e.agent]--
-			out = append(out, place{task: e.task, agent: e.agent})
-		}
-	}
-	return out, nil
-}
-
-func (s *sim) free() []int {
-	free := make([]int, len(s.nodes))
-	for a := range s.nodes {
-		free[a] = s.nodes[a].slots
-	}
-	return free
-}
-
-// oneByOne serves tasks in an order drawn anew each round; choose names an agent with a free slot, or -1.
-func (s *sim) oneByOne(ds []demand, choose func(d *demand, free []int) int) []place {
-	free := s.free()
-	var out []place
-	for _, j := range s.rng.Perm(len(ds)) {
-		if a := choose(&ds[j], free); a >= 0 {
-			free[a]--
-			out = append(out, place{task: j, agent: a})
-		}
-	}
-	return out
-}
-
-func placeSticky(s *sim, ds []demand) ([]place, error) {
-	return s.oneByOne(ds, func(d *demand, free []int) int {
-		if home := s.people[d.person].home; home >= 0 && free[home] > 0 && d.value[home] >= d.quote[home] &&
-			s.mayServe(d, home) {
-			return home
-		}
-		best := -1
-		for a := range s.nodes {
-			if free[a] > 0 && d.value[a] >= d.quote[a] && s.mayServe(d, a) &&
-				(best < 0 || d.value[a]-d.quote[a] > d.value[best]-d.quote[best]) {
-				best = a
-			}
-		}
-		return best
-	}), nil
-}
-
-func placeTwoLine(s *sim, ds []demand) ([]place, error) {
-	return s.oneByOne(ds, func(d *demand, free []int) int {
-		best := -1
-		for a := range s.nodes {
-			if free[a] > 0 && s.mayServe(d, a) && d.overlap[a] >= 2*block &&
-				(best < 0 || d.overlap[a] > d.overlap[best]) {
-				best = a
-			}
-		}
-		if best >= 0 {
-			return best
-		}
-		return s.leastLoaded(d, free)
-	}), nil
-}
-
-func placeLeastLoaded(s *sim, ds []demand) ([]place, error) {
-	return s.oneByOne(ds, s.leastLoaded), nil
-}
-
-func (s *sim) leastLoaded(d *demand, free []int) int {
-	best := -1
-	for a := range s.nodes {
-		if free[a] > 0 && s.mayServe(d, a) && (best < 0 || free[a] > free[best]) {
-			best = a
-		}
-	}
-	return best
 }
 
 // score is how a market went under one rule, as things came to be: times with the line before each prefill,
@@ -196,8 +84,6 @@ type score struct {
 	asked, served, lost, below int // turns; below: served at a loss to the client
 	clients, unhappy           int // unhappy: lost money over the whole run
 	welfare, utility, premiums float64
-	prompt, hit                int
-	ttft                       []float64 // seconds
 }
 
 func (s *sim) play(rl rule, rounds int) (score, error) {
@@ -222,8 +108,6 @@ func (s *sim) play(rl rule, rounds int) (score, error) {
 				sc.below++
 			}
 			kept[d.person] += keeps
-			sc.prompt, sc.hit = sc.prompt+d.turn.prompt, sc.hit+d.overlap[sv.agent]
-			sc.ttft = append(sc.ttft, sv.ttft.Seconds())
 		}
 	}
 	sc.clients = len(kept)
@@ -242,8 +126,6 @@ func sumScores(list []score) (sum score) {
 		sum.clients, sum.unhappy = sum.clients+s.clients, sum.unhappy+s.unhappy
 		sum.welfare, sum.utility, sum.premiums = sum.welfare+s.welfare, sum.utility+s.utility,
 			sum.premiums+s.premiums
-		sum.prompt, sum.hit = sum.prompt+s.prompt, sum.hit+s.hit
-		sum.ttft = append(sum.ttft, s.ttft...)
 	}
 	return sum
 }

@@ -70,8 +70,8 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 				Percent(float64(b.below) / n), b.deficits})
 		deficits, rounds = deficits+b.deficits, rounds+o.Rounds*o.Markets
 		if c.bias > 0 {
-			gains[c.settle].Points = append(gains[c.settle].Points, Point{c.bias, mean})
-			below[c.settle].Points = append(below[c.settle].Points, Point{c.bias, 100 * float64(b.below) / n})
+			gains[c.settle].add(c.bias, mean)
+			below[c.settle].add(c.bias, 100*float64(b.below)/n)
 		}
 	}
 	return Result{
@@ -122,12 +122,10 @@ func playSettle(src *source, rounds int, seed uint64, settle string, bias float6
 				}
 			}
 		}
-		r := s.round(ds, settle, func(j, a int) market.Credits { return ds[j].value[a] })
-		o, err := clear(r)
+		_, places, err := s.honest(ds, settle)
 		if err != nil {
 			return b, err
 		}
-		places := placed(&r, &o)
 		var paid, due market.Credits
 		for _, p := range places {
 			d := ds[p.task]

@@ -1,6 +1,7 @@
 package economics
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -21,7 +22,6 @@ type person struct {
 	at    int // turn
 	tries int
 	key   int // of its session, new with every conversation
-	home  int // agent that served it last, or -1
 	warm  int // key of the session it has sent a dummy prefill for
 	// its conversations: its own, so that what one client does never changes what another asks
 	rng   *rand.Rand
@@ -38,7 +38,6 @@ type sim struct {
 	nodes  []node
 	people []person
 	caches [][]cached // by agent, least recently served first
-	rng    *rand.Rand // in what order clients come where a rule serves them one by one
 	number uint64
 	keys   int
 	// of the predictor: what it says of a cost is so many times the unbiased estimate
@@ -52,10 +51,10 @@ func newSim(src *source, sh shape, seed uint64) *sim { return newWorld(src, sh, 
 
 func newWorld(src *source, sh shape, seed uint64, fixed bool) *sim {
 	rng := rand.New(rand.NewPCG(seed, 0x776f726c64))
-	s := &sim{src: src, shape: sh, nodes: src.nodes(rng, sh), rng: rng, bias: 1, fixed: fixed,
+	s := &sim{src: src, shape: sh, nodes: src.nodes(rng, sh), bias: 1, fixed: fixed,
 		caches: make([][]cached, sh.agents)}
 	for i, c := range replay.Mix(seed, sh.clients) {
-		p := person{id: fmt.Sprintf("c%03d-%s", i, c.Kind), home: -1, warm: -1}
+		p := person{id: fmt.Sprintf("c%03d-%s", i, c.Kind), warm: -1}
 		p.terms = market.Terms{Worth: *c.Terms.Worth, Delta: *c.Terms.Delta,
 			Patience: time.Duration(*c.Terms.PatienceMS) * time.Millisecond}
 		p.rng = rand.New(rand.NewPCG(seed, uint64(i)))
@@ -77,7 +76,7 @@ func (s *sim) next(i int) {
 		d = i % len(domains)
 	}
 	talks := s.src.talks[d]
-	p.talk, p.at, p.tries, p.home = talks[p.rng.IntN(len(talks))], 0, 0, -1
+	p.talk, p.at, p.tries = talks[p.rng.IntN(len(talks))], 0, 0
 	s.keys++
 	p.key = s.keys
 }
@@ -181,10 +180,28 @@ func (s *sim) round(ds []demand, settle string, report func(j, a int) market.Cre
 	return r
 }
 
+// honest clears the demands as they are.
+func (s *sim) honest(ds []demand, settle string) (market.Round, []place, error) {
+	r := s.round(ds, settle, func(j, a int) market.Credits { return ds[j].value[a] })
+	places, err := clear(r)
+	return r, places, err
+}
+
+// lied clears a round again in which one task claims what it likes on every agent.
+func lied(r market.Round, liar int, claim func(agent int, v market.Credits) market.Credits) ([]place, error) {
+	r.Edges = slices.Clone(r.Edges)
+	for i := range r.Edges {
+		if e := &r.Edges[i]; e.Task == liar {
+			e.Value = claim(e.Agent, e.Value)
+		}
+	}
+	return clear(r)
+}
+
 // place is a task on an agent, and what its client owes beside the cost.
 type place struct {
-	task, agent int
-	premium     market.Credits
+	task, agent   int
+	premium, cost market.Credits // cost as quoted, of a round that the market cleared
 }
 
 // placed reads an outcome's awards as places: tasks and agents stand in a round in the order of their names.
@@ -195,15 +212,9 @@ func placed(r *market.Round, o *market.Outcome) []place {
 		for r.Tasks[j].ID != a.Task {
 			j++
 		}
-		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent, func(s market.Supply, id market.AgentID) int {
-			if s.Agent < id {
-				return -1
-			} else if s.Agent > id {
-				return 1
-			}
-			return 0
-		})
-		out = append(out, place{j, i, a.Premium})
+		i, _ := slices.BinarySearchFunc(r.Agents, a.Agent,
+			func(s market.Supply, id market.AgentID) int { return cmp.Compare(s.Agent, id) })
+		out = append(out, place{j, i, a.Premium, a.Cost})
 	}
 	return out
 }
@@ -212,7 +223,6 @@ func placed(r *market.Round, o *market.Outcome) []place {
 type served struct {
 	place
 	value market.Credits // with the time to the first token as it came to be
-	ttft  time.Duration
 }
 
 // serve runs what was placed, moves every conversation on, and says how it went; lost counts turns given up.
@@ -224,9 +234,9 @@ func (s *sim) serve(ds []demand, places []place) (out []served, lost int) {
 		d, node := &ds[pl.task], &s.nodes[pl.agent]
 		p := &s.people[d.person]
 		line[pl.agent] += time.Duration(d.turn.prompt-d.overlap[pl.agent]) * node.speed.perToken
-		sv := served{place: pl, ttft: node.speed.base + line[pl.agent]}
+		sv := served{place: pl}
 		if !d.dummy {
-			sv.value = s.worth(p, pl.agent, sv.ttft)
+			sv.value = s.worth(p, pl.agent, node.speed.base+line[pl.agent])
 		}
 		out = append(out, sv)
 		done[pl.task] = true
@@ -247,11 +257,6 @@ func (s *sim) serve(ds []demand, places []place) (out []served, lost int) {
 		}
 		if p.at == len(p.talk.turns) {
 			s.next(ds[j].person)
-		}
-	}
-	for _, pl := range places {
-		if p := &s.people[ds[pl.task].person]; p.at > 0 {
-			p.home = pl.agent
 		}
 	}
 	return out, lost

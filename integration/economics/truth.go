@@ -71,8 +71,8 @@ func truth(ctx context.Context, src *source, o Options) (Result, error) {
 			if (n+1)%max(1, o.Rounds/100) != 0 {
 				continue // a hundred points are a line
 			}
-			lineM.Points = append(lineM.Points, Point{float64(n + 1), m / 1000})
-			lineA.Points = append(lineA.Points, Point{float64(n + 1), a / 1000})
+			lineM.add(float64(n+1), m/1000)
+			lineA.add(float64(n+1), a/1000)
 		}
 		for _, run := range runs {
 			served += run.served[s] / float64(o.Markets)
@@ -112,11 +112,10 @@ func playTruth(src *source, rounds int, seed uint64) (truths, error) {
 		r := s.round(ds, market.SettleQuoted, func(j, a int) market.Credits {
 			return strategies[plays(ds[j].person)].claim(rng, ds[j].value[a])
 		})
-		o, err := clear(r)
+		places, err := clear(r)
 		if err != nil {
 			return out, err
 		}
-		places := placed(&r, &o)
 		for _, d := range ds {
 			asked[plays(d.person)]++
 		}
@@ -138,30 +137,22 @@ func playTruth(src *source, rounds int, seed uint64) (truths, error) {
 	sum = make([]float64, n)
 	for number := range rounds {
 		ds := s.demands()
-		honest := func(j, a int) market.Credits { return ds[j].value[a] }
-		r := s.round(ds, market.SettleQuoted, honest)
-		o, err := clear(r)
+		r, places, err := s.honest(ds, market.SettleQuoted)
 		if err != nil {
 			return out, err
 		}
-		places := placed(&r, &o)
 		for liar := number % 5; liar < len(ds); liar += 5 {
 			truth := gain(ds, places, liar)
 			sum[0] += micro(truth)
 			out.tried[0]++ // a truth told is no lie, but shows how often it was compared
 			for k := 1; k < n; k++ {
-				told := r
-				told.Edges = append([]market.Edge(nil), r.Edges...)
-				for i := range told.Edges {
-					if e := &told.Edges[i]; e.Task == liar {
-						e.Value = strategies[k].claim(rng, e.Value)
-					}
-				}
-				o, err := clear(told)
+				places, err := lied(r, liar, func(_ int, v market.Credits) market.Credits {
+					return strategies[k].claim(rng, v)
+				})
 				if err != nil {
 					return out, err
 				}
-				got := gain(ds, placed(&told, &o), liar)
+				got := gain(ds, places, liar)
 				sum[k] += micro(got)
 				out.tried[k]++
 				if got > truth {

@@ -1,6 +1,7 @@
 package vllmsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -32,31 +33,15 @@ type Config struct {
 const maxSpeedup = 1e6
 
 func (c Config) withDefaults() Config {
-	set := func(v *int, values ...int) {
-		for _, d := range values {
-			if *v == 0 {
-				*v = d
-			}
-		}
-	}
-	if c.Model == "" {
-		c.Model = "tiny"
-	}
 	if c.Profile.Name == "" {
 		c.Profile = Instant
 	}
-	if c.Speedup == 0 {
-		c.Speedup = 1
-	}
-	if c.MaxBody == 0 {
-		c.MaxBody = 32 << 20
-	}
-	set(&c.MaxModelLen, 8192)
-	set(&c.MaxNumSeqs, c.Profile.MaxNumSeqs, 256)
-	set(&c.Profile.MaxNumBatchedTokens, 8192)
-	set(&c.BlockSize, 16)
-	set(&c.NumGPUBlocks, c.Profile.NumGPUBlocks, 16384)
-	set(&c.AnswerTokens, 128)
+	p := &c.Profile
+	c.Model, c.Speedup, c.MaxBody = cmp.Or(c.Model, "tiny"), cmp.Or(c.Speedup, 1), cmp.Or(c.MaxBody, 32<<20)
+	c.MaxModelLen, c.MaxNumSeqs = cmp.Or(c.MaxModelLen, 8192), cmp.Or(c.MaxNumSeqs, p.MaxNumSeqs, 256)
+	p.MaxNumBatchedTokens = cmp.Or(p.MaxNumBatchedTokens, 8192)
+	c.BlockSize, c.AnswerTokens = cmp.Or(c.BlockSize, 16), cmp.Or(c.AnswerTokens, 128)
+	c.NumGPUBlocks = cmp.Or(c.NumGPUBlocks, p.NumGPUBlocks, 16384)
 	return c
 }
 

@@ -4,47 +4,19 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"souk/bus/openai"
 )
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	id, at := s.cfg.Model, s.born.Unix()
-	answer(w, 200, modelList{"list",
-		[]modelCard{{id, "model", at, "vllm", id, nil, s.cfg.MaxModelLen, []modelPermission{{
-			ID: "modelperm-" + randomHex(8), Object: "model_permission", Created: at, AllowSampling: true,
-			AllowLogprobs: true,
-			AllowView:     true, Organization: "*",
-		}}}}})
-}
-
-type modelList struct {
-	Object string      `json:"object"`
-	Data   []modelCard `json:"data"`
-}
-
-type modelCard struct {
-	ID          string            `json:"id"`
-	Object      string            `json:"object"`
-	Created     int64             `json:"created"`
-	OwnedBy     string            `json:"owned_by"`
-	Root        string            `json:"root"`
-	Parent      *string           `json:"parent"`
-	MaxModelLen int               `json:"max_model_len"`
-	Permission  []modelPermission `json:"permission"`
-}
-
-type modelPermission struct {
-	ID                 string  `json:"id"`
-	Object             string  `json:"object"`
-	Created            int64   `json:"created"`
-	AllowCreateEngine  bool    `json:"allow_create_engine"`
-	AllowSampling      bool    `json:"allow_sampling"`
-	AllowLogprobs      bool    `json:"allow_logprobs"`
-	AllowSearchIndices bool    `json:"allow_search_indices"`
-	AllowView          bool    `json:"allow_view"`
-	AllowFineTuning    bool    `json:"allow_fine_tuning"`
-	Organization       string  `json:"organization"`
-	Group              *string `json:"group"`
-	IsBlocking         bool    `json:"is_blocking"`
+	o := openai.Out(`{"object":"list","data":[{"id":`).Str(s.cfg.Model).Raw(`,"object":"model","created":`).
+		Int(int(s.born.Unix())).Raw(`,"owned_by":"vllm","root":`).Str(s.cfg.Model).
+		Raw(`,"parent":null,"max_model_len":`).Int(s.cfg.MaxModelLen).Raw(`,"permission":[{"id":"modelperm-`).
+		Raw(randomHex(8)).Raw(`","object":"model_permission","created":`).Int(int(s.born.Unix())).
+		Raw(`,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,`).
+		Raw(`"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`).
+		Raw(`"group":null,"is_blocking":false}]}]}`)
+	send(w, 200, o)
 }
 
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
@@ -98,8 +70,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 		refuse(w, badRequest("tokens", "%v", err))
 		return
 	}
-	text := quoted(Tokens().Decode(c.Tokens))
-	send(w, 200, append(append([]byte(`{"prompt":`), text...), '}'))
+	send(w, 200, openai.Out(`{"prompt":`).Str(Tokens().Decode(c.Tokens)).Raw("}"))
 }
 
 func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {

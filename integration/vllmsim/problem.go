@@ -2,7 +2,8 @@ package vllmsim
 
 import (
 	"fmt"
-	"strconv"
+
+	"souk/bus/openai"
 )
 
 // problem is an error as vLLM answers it.
@@ -17,21 +18,9 @@ func (p *problem) Error() string { return p.message }
 
 // body is {"error": {...}}.
 func (p *problem) body() []byte {
-	b := append([]byte(`{"error":{"message":`), quoted(p.message)...)
-	b = append(b, `,"type":`...)
-	b = appendString(b, p.kind)
-	b = append(b, `,"param":`...)
-	if p.param == "" {
-		b = append(b, "null"...)
-	} else {
-		b = appendString(b, p.param)
-	}
-	b = append(b, `,"code":`...)
-	b = strconv.AppendInt(b, int64(p.status), 10)
-	return append(b, "}}"...)
+	return openai.Out(`{"error":{"message":`).Str(p.message).Raw(`,"type":`).Str(p.kind).Raw(`,"param":`).
+		StrOrNull(p.param).Raw(`,"code":`).Int(p.status).Raw("}}")
 }
-
-func quoted(s string) []byte { return appendString(nil, s) }
 
 // badRequest is a request that is well formed and makes no sense.
 func badRequest(param, format string, args ...any) *problem {

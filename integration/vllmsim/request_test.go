@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"souk/bus/openai"
 )
 
 var bodies = []string{
@@ -55,9 +57,9 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 	for _, text := range []string{"", "plain", "é北🙂", "\"\\/\b\f\n\r\t\x01\x1f\x7f", "\xff broken \xc3",
 		"\u2028<>&"} {
 		var back string
-		if err := json.Unmarshal(quoted(text), &back); err != nil ||
+		if err := json.Unmarshal(openai.Out(nil).Str(text), &back); err != nil ||
 			back != strings.ToValidUTF8(text, "\uFFFD") {
-			t.Errorf("%q is written %s, read back %q (%v)", text, quoted(text), back, err)
+			t.Errorf("%q is written %s, read back %q (%v)", text, openai.Out(nil).Str(text), back, err)
 		}
 		b, _ := json.Marshal(text)
 		s := scan(b)

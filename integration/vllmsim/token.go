@@ -17,7 +17,7 @@ const (
 	tokenEnd
 	tokenStart // of a message
 	tokenStop  // of a message; the model's end of sequence
-	firstByte  // then the 256 bytes, then what mkvocab learned
+	firstByte  // then the 256 bytes, then what vocab.txt has
 )
 
 var specials = [firstByte]string{"<|pad|>", "<|begin|>", "<|end|>", "<|im_start|>", "<|im_end|>"}
@@ -191,17 +191,6 @@ func (v *Vocabulary) merge(out []uint32, p string) []uint32 {
 	}
 	for i := range n {
 		out = append(out, uint32(v.id[p[edges[i]:edges[i+1]]]))
-	}
-	return out
-}
-
-// Pieces cuts a text into the pieces that tokens never cross. Joined, they are the text.
-func Pieces(text string) []string {
-	var out []string
-	for len(text) > 0 {
-		n := nextPiece(text)
-		out = append(out, text[:n])
-		text = text[n:]
 	}
 	return out
 }

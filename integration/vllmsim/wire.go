@@ -1,102 +1,21 @@
 package vllmsim
 
-import (
-	"strconv"
-	"unicode/utf8"
-)
+import "souk/bus/openai"
 
-const hexDigits = "0123456789abcdef"
-
-// plain are the bytes that stand for themselves in a JSON string.
-var plain = func() (t [256]bool) {
-	for c := 0x20; c < utf8.RuneSelf; c++ {
-		t[c] = c != '"' && c != '\\'
-	}
-	return
-}()
-
-// appendString appends s as a JSON string, as Python writes it: no escapes but those that must be. What is no
-// UTF-8 becomes U+FFFD.
-func appendString[T string | []byte](b []byte, s T) []byte {
-	b = append(b, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if plain[c] {
-			i++
-			continue
-		}
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
-			if r != utf8.RuneError || n > 1 {
-				i += n
-				continue
-			}
-			b = append(b, s[from:i]...)
-			b = append(b, "\uFFFD"...)
-			i++
-			from = i
-			continue
-		}
-		b = append(b, s[from:i]...)
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\r':
-			b = append(b, '\\', 'r')
-		case '\t':
-			b = append(b, '\\', 't')
-		case '\b':
-			b = append(b, '\\', 'b')
-		case '\f':
-			b = append(b, '\\', 'f')
-		default:
-			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-		i++
-		from = i
-	}
-	b = append(b, s[from:]...)
-	return append(b, '"')
-}
-
-func appendInt[T int | int32 | int64](b []byte, n T) []byte {
-	return strconv.AppendInt(b, int64(n), 10)
-}
-
-// appendTokens appends a list of token ids, or null if there is none.
-func appendTokens(b []byte, ids []uint32) []byte {
+// tokens appends a list of token ids, or null if there is none.
+func tokens(o openai.Out, ids []uint32) openai.Out {
 	if ids == nil {
-		return append(b, "null"...)
+		return o.Raw("null")
 	}
-	b = append(b, '[')
-	for i, id := range ids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(b, uint64(id), 10)
-	}
-	return append(b, ']')
+	return o.IDs(ids)
 }
 
-// appendReason appends the value of finish_reason, null as long as there is none.
-func appendReason(b []byte, reason string) []byte {
-	if reason == "" {
-		return append(b, "null"...)
+// stopReason is what ended a sequence beside its reason.
+func stopReason(o openai.Out, s *sequence) openai.Out {
+	if s.stopText == "" && s.reason == "stop" && s.stopID >= 0 {
+		return o.Int(int(s.stopID))
 	}
-	return appendString(b, reason)
-}
-
-func appendStopReason(b []byte, s *sequence) []byte {
-	switch {
-	case s.stopText != "":
-		return appendString(b, s.stopText)
-	case s.reason == "stop" && s.stopID >= 0:
-		return appendInt(b, s.stopID)
-	}
-	return append(b, "null"...)
+	return o.StrOrNull(s.stopText)
 }
 
 // reply is what all messages of one answer share.
@@ -110,48 +29,37 @@ type reply struct {
 	tokenIDs    bool // return_token_ids
 	usage       bool // usage at the end of a stream
 	continuous  bool // and in every chunk
-	head        []byte
+	head        string
 }
 
 // tally is a request's usage.
 type tally struct{ prompt, output, cached, created int }
 
-func (r *reply) start(b []byte, object string) []byte {
-	b = append(b, `{"id":`...)
-	b = appendString(b, r.id)
-	b = append(b, `,"object":"`...)
-	b = append(b, object...)
-	b = append(b, `","created":`...)
-	b = appendInt(b, r.created)
-	b = append(b, `,"model":`...)
-	b = appendString(b, r.model)
-	return append(b, `,"choices":[`...)
+func (r *reply) start(o openai.Out, object string) openai.Out {
+	return o.Raw(`{"id":`).Str(r.id).Raw(`,"object":"`).Raw(object).Raw(`","created":`).Int(int(r.created)).
+		Raw(`,"model":`).Str(r.model).Raw(`,"choices":[`)
 }
 
 // open appends the beginning of a chunk, which is the same in every chunk of a stream.
-func (r *reply) open(b []byte) []byte {
-	if r.head == nil {
+func (r *reply) open(b []byte) openai.Out {
+	if r.head == "" {
 		object := "text_completion"
 		if r.chat {
 			object = "chat.completion.chunk"
 		}
-		r.head = r.start([]byte("data: "), object)
+		r.head = string(r.start(openai.Out("data: "), object))
 	}
-	return append(b, r.head...)
+	return openai.Out(b).Raw(r.head)
 }
 
 // role appends the first chunk of a choice of a chat.
 func (r *reply) role(b []byte, s *sequence, prompt []uint32) []byte {
-	b = r.open(b)
-	b = append(b, `{"index":`...)
-	b = appendInt(b, s.index)
-	b = append(b, `,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`...)
+	o := r.open(b).Raw(`{"index":`).Int(s.index).
+		Raw(`,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`)
 	if r.continuous {
-		b = r.brief(b, tally{prompt: s.prompt})
+		o = brief(o, tally{prompt: s.prompt})
 	}
-	b = append(b, `,"prompt_token_ids":`...)
-	b = appendTokens(b, r.ids(prompt))
-	return append(b, ",\"prompt_text\":null}\n\n"...)
+	return tokens(o.Raw(`,"prompt_token_ids":`), r.ids(prompt)).Raw(",\"prompt_text\":null}\n\n")
 }
 
 func (r *reply) ids(ids []uint32) []uint32 {
@@ -165,80 +73,55 @@ func (r *reply) ids(ids []uint32) []uint32 {
 // first one has the prompt's tokens.
 func (r *reply) chunk(b []byte, s *sequence, text []byte, ids, prompt []uint32, reason string,
 	u tally) []byte {
-	b = r.open(b)
-	b = append(b, `{"index":`...)
-	b = appendInt(b, s.index)
+	o := r.open(b).Raw(`{"index":`).Int(s.index)
 	if r.chat {
-		b = append(b, `,"delta":{"content":`...)
-		b = appendString(b, text)
-		b = append(b, `},"logprobs":null,"finish_reason":`...)
-		b = appendReason(b, reason)
-		if reason != "" {
-			b = append(b, `,"stop_reason":`...)
-			b = appendStopReason(b, s)
-		}
+		o = o.Raw(`,"delta":{"content":`).Str(string(text)).Raw("}")
 	} else {
-		b = append(b, `,"text":`...)
-		b = appendString(b, text)
-		b = append(b, `,"logprobs":null,"finish_reason":`...)
-		b = appendReason(b, reason)
-		b = append(b, `,"stop_reason":`...)
-		if reason != "" {
-			b = appendStopReason(b, s)
-		} else {
-			b = append(b, "null"...)
-		}
-		b = append(b, `,"prompt_token_ids":`...)
-		b = appendTokens(b, r.ids(prompt))
+		o = o.Raw(`,"text":`).Str(string(text))
 	}
-	b = append(b, `,"token_ids":`...)
-	b = appendTokens(b, r.ids(ids))
-	b = append(b, "}]"...)
+	o = o.Raw(`,"logprobs":null,"finish_reason":`).StrOrNull(reason)
+	switch {
+	case reason != "":
+		o = stopReason(o.Raw(`,"stop_reason":`), s)
+	case !r.chat:
+		o = o.Raw(`,"stop_reason":null`)
+	}
+	if !r.chat {
+		o = tokens(o.Raw(`,"prompt_token_ids":`), r.ids(prompt))
+	}
+	o = tokens(o.Raw(`,"token_ids":`), r.ids(ids)).Raw("}]")
 	if r.continuous {
-		b = r.brief(b, u)
+		o = brief(o, u)
 	}
 	if reason != "" && !r.usage { // else the usage chunk is the last and has it
-		b = append(b, `,"system_fingerprint":`...)
-		b = appendString(b, r.fingerprint)
+		o = o.Raw(`,"system_fingerprint":`).Str(r.fingerprint)
 	}
-	return append(b, "}\n\n"...)
+	return o.Raw("}\n\n")
 }
 
-func (r *reply) brief(b []byte, u tally) []byte {
-	b = append(b, `,"usage":{`...)
-	b = u.append(b)
-	return append(b, `,"completion_tokens_details":null}`...)
+func brief(o openai.Out, u tally) openai.Out {
+	return u.append(o.Raw(`,"usage":{`)).Raw(`,"completion_tokens_details":null}`)
 }
 
-func (u tally) append(b []byte) []byte {
-	b = append(b, `"prompt_tokens":`...)
-	b = appendInt(b, u.prompt)
-	b = append(b, `,"total_tokens":`...)
-	b = appendInt(b, u.prompt+u.output)
-	b = append(b, `,"completion_tokens":`...)
-	return appendInt(b, u.output)
+func (u tally) append(o openai.Out) openai.Out {
+	return o.Raw(`"prompt_tokens":`).Int(u.prompt).Raw(`,"total_tokens":`).Int(u.prompt + u.output).
+		Raw(`,"completion_tokens":`).Int(u.output)
 }
 
 // last appends the usage chunk, if it is wanted, and [DONE].
 func (r *reply) last(b []byte, u tally) []byte {
+	o := openai.Out(b)
 	if r.usage {
-		b = r.open(b)
-		b = append(b, `],"usage":{`...)
-		b = u.append(b)
-		if r.details {
-			b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
-			b = appendInt(b, u.cached)
+		if o = u.append(r.open(b).Raw(`],"usage":{`)); r.details {
+			o = o.Raw(`,"prompt_tokens_details":{"cached_tokens":`).Int(u.cached)
 			if r.chat {
-				b = append(b, `,"created_cache_tokens":`...)
-				b = appendInt(b, u.created)
+				o = o.Raw(`,"created_cache_tokens":`).Int(u.created)
 			}
-			b = append(b, '}')
+			o = o.Raw("}")
 		}
-		b = append(b, `},"system_fingerprint":`...)
-		b = appendString(b, r.fingerprint)
-		b = append(b, "}\n\n"...)
+		o = o.Raw(`},"system_fingerprint":`).Str(r.fingerprint).Raw("}\n\n")
 	}
-	return append(b, "data: [DONE]\n\n"...)
+	return o.Raw(openai.Done)
 }
 
 // whole appends the body of an answer that is not streamed.
@@ -247,61 +130,45 @@ func (r *reply) whole(b []byte, choices []*sequence, u tally) []byte {
 	if r.chat {
 		object = "chat.completion"
 	}
-	b = r.start(b, object)
+	o := r.start(b, object)
 	for i, s := range choices {
 		if i > 0 {
-			b = append(b, ',')
+			o = o.Raw(",")
 		}
-		b = r.choice(b, s)
+		o = r.choice(o, s)
 	}
-	b = append(b, `],"service_tier":null,"system_fingerprint":`...)
-	b = appendString(b, r.fingerprint)
-	b = append(b, `,"usage":{`...)
-	b = u.append(b)
-	b = append(b, `,"prompt_tokens_details":`...)
+	o = u.append(o.Raw(`],"service_tier":null,"system_fingerprint":`).Str(r.fingerprint).Raw(`,"usage":{`)).
+		Raw(`,"prompt_tokens_details":`)
 	if r.details {
-		b = append(b, `{"cached_tokens":`...)
-		b = appendInt(b, u.cached)
-		b = append(b, `,"created_cache_tokens":`...)
-		if r.chat {
-			b = appendInt(b, u.created)
+		if o = o.Raw(`{"cached_tokens":`).Int(u.cached).Raw(`,"created_cache_tokens":`); r.chat {
+			o = o.Int(u.created)
 		} else {
-			b = append(b, "null"...)
+			o = o.Raw("null")
 		}
-		b = append(b, `,"multimodal_tokens":null}`...)
+		o = o.Raw(`,"multimodal_tokens":null}`)
 	} else {
-		b = append(b, "null"...)
+		o = o.Raw("null")
 	}
-	b = append(b, `,"completion_tokens_details":null}`...)
+	o = o.Raw(`,"completion_tokens_details":null}`)
 	if r.chat {
-		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
-		b = appendTokens(b, r.ids(choices[0].tokens[:choices[0].prompt]))
-		b = append(b, `,"prompt_text":null`...)
+		o = tokens(o.Raw(`,"prompt_logprobs":null,"prompt_token_ids":`),
+			r.ids(choices[0].tokens[:choices[0].prompt])).Raw(`,"prompt_text":null`)
 	}
-	return append(b, `,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`...)
+	return o.Raw(`,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`)
 }
 
-func (r *reply) choice(b []byte, s *sequence) []byte {
-	b = append(b, `{"index":`...)
-	b = appendInt(b, s.index)
+func (r *reply) choice(o openai.Out, s *sequence) openai.Out {
+	o, text := o.Raw(`{"index":`).Int(s.index), string(s.text[:s.shown])
 	if r.chat {
-		b = append(b, `,"message":{"role":"assistant","content":`...)
-		b = appendString(b, s.text[:s.shown])
-		b = append(b, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,`+
-			`"reasoning":null}`...)
+		o = o.Raw(`,"message":{"role":"assistant","content":`).Str(text).Raw(
+			`,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null}`)
 	} else {
-		b = append(b, `,"text":`...)
-		b = appendString(b, s.text[:s.shown])
+		o = o.Raw(`,"text":`).Str(text)
 	}
-	b = append(b, `,"logprobs":null,"finish_reason":`...)
-	b = appendReason(b, s.reason)
-	b = append(b, `,"stop_reason":`...)
-	b = appendStopReason(b, s)
-	b = append(b, `,"token_ids":`...)
-	b = appendTokens(b, r.ids(s.tokens[s.prompt:]))
+	o = stopReason(o.Raw(`,"logprobs":null,"finish_reason":`).StrOrNull(s.reason).Raw(`,"stop_reason":`), s)
+	o = tokens(o.Raw(`,"token_ids":`), r.ids(s.tokens[s.prompt:]))
 	if !r.chat {
-		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
-		b = appendTokens(b, r.ids(s.tokens[:s.prompt]))
+		o = tokens(o.Raw(`,"prompt_logprobs":null,"prompt_token_ids":`), r.ids(s.tokens[:s.prompt]))
 	}
-	return append(b, `,"routed_experts":null}`...)
+	return o.Raw(`,"routed_experts":null}`)
 }

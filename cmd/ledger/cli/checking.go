@@ -87,19 +87,14 @@ Damage outranks violations.`,
 			if terminal || verbose {
 				fmt.Fprintln(errs, sum.Line())
 			}
-			if verbose {
+			code := codeOf(&sum)
+			if code == ExitClean && strict && len(sum.Undecided) > 0 {
+				code = ExitUndecided
+			}
+			if verbose || code == ExitUndecided {
 				for _, u := range sum.Undecided {
 					fmt.Fprintln(errs, u)
 				}
-			}
-			code := codeOf(&sum)
-			if code == ExitClean && strict && len(sum.Undecided) > 0 {
-				if !verbose {
-					for _, u := range sum.Undecided {
-						fmt.Fprintln(errs, u)
-					}
-				}
-				code = ExitUndecided
 			}
 			if code != ExitClean {
 				return status(code)
@@ -120,8 +115,8 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 	if e.output == "json" {
 		return writeJSON(w, object{
 			[]string{"findings", "count", "across", "undecided", "journals"},
-			[]any{orEmpty(sum.Findings), sum.Count, sum.Across, orEmpty(sum.Undecided),
-				reportObjects(sum.Reports)}})
+			[]any{append([]ledger.Finding{}, sum.Findings...), sum.Count, sum.Across,
+				append([]string{}, sum.Undecided...), reportObjects(sum.Reports)}})
 	}
 	if e.output == "table" {
 		for _, f := range sum.Findings {
@@ -132,37 +127,27 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 		}
 		return nil
 	}
-	s := sheet{columns: []string{"level", "invariant", "journal", "seq", "record", "expected", "found",
-		"show"}}
-	for _, f := range sum.Findings {
-		s.add(f.Level, f.Invariant, f.Journal, f.Seq, f.Record, f.Expected, f.Found, f.Show)
-	}
-	if len(s.rows) == 0 {
+	if len(sum.Findings) == 0 {
 		return nil
 	}
-	return s.write(w, e.output)
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
+	s := newSheet(w, e.output, "level", "invariant", "journal", "seq", "record", "expected", "found", "show")
+	for _, f := range sum.Findings {
+		if err := s.add(f.Level, f.Invariant, f.Journal, f.Seq, f.Record, f.Expected, f.Found,
+			f.Show); err != nil {
+			return err
+		}
 	}
-	return list
+	return s.end()
 }
 
 func reportObjects(reports []ledger.Report) []object {
-	s := reportSheet(reports)
-	return s.objects()
-}
-
-func reportSheet(reports []ledger.Report) sheet {
 	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
 		"payments", "payouts", "surplus", "fees", "findings", "cleared again", "closed"}}
 	for _, r := range reports {
-		s.add(r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue, r.Payments,
-			r.Payouts, r.Surplus, r.Fees, r.Count, r.Again, r.Closed)
+		s.rows = append(s.rows, []any{r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open,
+			r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again, r.Closed})
 	}
-	return s
+	return s.objects()
 }
 
 func isTerminal(w io.Writer) bool {

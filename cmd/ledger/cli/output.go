@@ -16,69 +16,50 @@ import (
 
 var formats = []string{"table", "json", "ndjson", "csv"}
 
-// sheet is rows under a header, printed in any format. Cells are strings, integers and credits.
+// sheet is rows under a header, printed in any format. Cells are strings, integers and credits. Lines of
+// ndjson and csv leave as they come, so that what is kept of them is bounded; a table has to know them all.
 type sheet struct {
+	w       io.Writer
+	format  string
 	columns []string
 	rows    [][]any
-}
-
-func (s *sheet) add(cells ...any) { s.rows = append(s.rows, cells) }
-
-// stream writes rows as they come, with what is kept of them bounded: as ndjson or csv. A table has to know
-// them all.
-type stream struct {
-	columns []string
-	json    io.Writer
 	csv     *csv.Writer
-	cells   []string
 }
 
-// streamTo begins a stream, or returns nil for a format that cannot be one.
-func streamTo(w io.Writer, format string, columns []string) *stream {
-	switch format {
-	case "ndjson":
-		return &stream{columns: columns, json: w}
-	case "csv":
-		s := &stream{columns: columns, csv: csv.NewWriter(w)}
+func newSheet(w io.Writer, format string, columns ...string) *sheet {
+	s := &sheet{w: w, format: format, columns: columns, csv: csv.NewWriter(w)}
+	if format == "csv" {
 		_ = s.csv.Write(columns) // the error comes back from end
-		return s
 	}
+	return s
+}
+
+func (s *sheet) add(cells ...any) error {
+	switch s.format {
+	case "ndjson":
+		return writeLine(s.w, object{s.columns, cells})
+	case "csv":
+		line := make([]string, len(cells))
+		for i, c := range cells {
+			line[i] = fmt.Sprint(c)
+		}
+		return s.csv.Write(line)
+	}
+	s.rows = append(s.rows, cells)
 	return nil
 }
 
-func (s *stream) add(cells ...any) error {
-	if s.json != nil {
-		return writeLine(s.json, object{s.columns, cells})
-	}
-	s.cells = s.cells[:0]
-	for _, c := range cells {
-		s.cells = append(s.cells, fmt.Sprint(c))
-	}
-	return s.csv.Write(s.cells)
-}
-
-func (s *stream) end() error {
-	if s.csv == nil {
-		return nil
-	}
-	s.csv.Flush()
-	return s.csv.Error()
-}
-
-func (s *sheet) write(w io.Writer, format string) error {
-	if format == "json" {
-		return writeJSON(w, s.objects())
-	}
-	if out := streamTo(w, format, s.columns); out != nil {
-		for _, r := range s.rows {
-			if err := out.add(r...); err != nil {
-				return err
-			}
-		}
-		return out.end()
+// end prints what has not left yet.
+func (s *sheet) end() error {
+	switch s.format {
+	case "json":
+		return writeJSON(s.w, s.objects())
+	case "ndjson", "csv":
+		s.csv.Flush()
+		return s.csv.Error()
 	}
 	t := table.NewWriter()
-	t.SetOutputMirror(w)
+	t.SetOutputMirror(s.w)
 	style := table.StyleLight
 	style.Options = table.Options{SeparateHeader: true}
 	style.Format.Header = text.FormatDefault

@@ -33,15 +33,8 @@ func (f *filter) has(seq uint64, r *ledger.Record) bool {
 	if f.id != "" && r.ID != f.id && !strings.HasPrefix(r.ID, f.id+"/") {
 		return false
 	}
-	if f.account == "" {
-		return true
-	}
-	for _, l := range r.Legs {
-		if l.Account == f.account {
-			return true
-		}
-	}
-	return false
+	return f.account == "" ||
+		slices.ContainsFunc(r.Legs, func(l ledger.Leg) bool { return l.Account == f.account })
 }
 
 // parseRange reads "17", "17-20" or "17-".
@@ -128,13 +121,13 @@ type printer struct {
 	w      io.Writer
 	format string
 	n      int
-	csv    *stream
+	csv    *sheet
 }
 
 func newPrinter(w io.Writer, format string) *printer {
 	p := &printer{w: w, format: format}
 	if format == "csv" {
-		p.csv = streamTo(w, format, []string{"journal", "seq", "time", "kind", "id", "account", "credits"})
+		p.csv = newSheet(w, format, "journal", "seq", "time", "kind", "id", "account", "credits")
 	}
 	return p
 }
@@ -176,12 +169,7 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err err
 		if p.format == "ndjson" {
 			return writeLine(p.w, v)
 		}
-		if p.n == 1 {
-			_, err = io.WriteString(p.w, "[\n")
-		} else {
-			_, err = io.WriteString(p.w, ",\n")
-		}
-		if err == nil {
+		if _, err = io.WriteString(p.w, [...]string{"[\n", ",\n"}[min(p.n-1, 1)]); err == nil {
 			err = writeLine(p.w, v)
 		}
 		return err
@@ -199,11 +187,7 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err err
 func (p *printer) end() error {
 	switch p.format {
 	case "json":
-		if p.n == 0 {
-			_, err := io.WriteString(p.w, "[]\n")
-			return err
-		}
-		_, err := io.WriteString(p.w, "]\n")
+		_, err := io.WriteString(p.w, [...]string{"[]\n", "]\n"}[min(p.n, 1)])
 		return err
 	case "csv":
 		return p.csv.end()
@@ -223,10 +207,9 @@ func (e *env) regCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := sheet{columns: []string{"time", "journal", "seq", "kind", "record", "credits", "balance"}}
 			w, stop := watch(cmd, sources)
 			defer stop()
-			rows := streamTo(w, e.output, out.columns)
+			out := newSheet(w, e.output, "time", "journal", "seq", "kind", "record", "credits", "balance")
 			moved := false
 			for _, s := range sources {
 				var balance market.Credits
@@ -237,10 +220,8 @@ func (e *env) regCommand() *cobra.Command {
 						}
 						balance += l.Amount
 						moved = true
-						row := []any{stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount, balance}
-						if rows == nil {
-							out.rows = append(out.rows, row)
-						} else if err := rows.add(row...); err != nil {
+						if err := out.add(stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount,
+							balance); err != nil {
 							return err
 						}
 					}
@@ -253,10 +234,7 @@ func (e *env) regCommand() *cobra.Command {
 			if !moved {
 				return fmt.Errorf("nothing ever moved on an account %q: ledger bal lists them", args[0])
 			}
-			if rows != nil {
-				return rows.end()
-			}
-			return out.write(w, e.output)
+			return out.end()
 		},
 	}
 }

@@ -71,21 +71,24 @@ surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the w
 			if err != nil {
 				return err
 			}
-			out := sheet{columns: []string{"journal", "account", "credits"}}
 			w, stop := watch(cmd, sources)
 			defer stop()
+			out := newSheet(w, e.output, "journal", "account", "credits")
 			for _, s := range sources {
 				b, err := book(cmd.Context(), s)
 				if err != nil {
 					return err
 				}
 				for _, x := range b.Balances(glob) {
-					if x.Amount != 0 || zero {
-						out.add(s.Name, x.Account, x.Amount)
+					if x.Amount == 0 && !zero {
+						continue
+					}
+					if err := out.add(s.Name, x.Account, x.Amount); err != nil {
+						return err
 					}
 				}
 			}
-			return out.write(w, e.output)
+			return out.end()
 		},
 	}
 	c.Flags().BoolVarP(&zero, "empty", "E", false, "show accounts with nothing in them, too")
@@ -135,12 +138,12 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 	}
 	r, o := &found.Round, &found.Outcome
 	if format == "csv" || !explain {
-		return roundSheet(r, o).write(w, format)
+		return printRound(w, format, r, o)
 	}
 	x, err := market.Explain(*r, *o)
 	if err != nil {
 		// It cannot be explained because it is wrong: show what is there.
-		if err := roundSheet(r, o).write(w, format); err != nil {
+		if err := printRound(w, format, r, o); err != nil {
 			return err
 		}
 		return violation{fmt.Errorf("%s round %d cannot be explained: %w", s.Name, n, err)}
@@ -149,23 +152,24 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 	return err
 }
 
-func roundSheet(r *market.Round, o *market.Outcome) *sheet {
-	s := &sheet{columns: []string{"task", "agent", "tier", "value", "cost", "slot price", "congestion",
-		"regime", "fee", "premium", "load", "age", "beside"}}
+func printRound(w io.Writer, format string, r *market.Round, o *market.Outcome) error {
+	s := newSheet(w, format, "task", "agent", "tier", "value", "cost", "slot price", "congestion", "regime",
+		"fee", "premium", "load", "age", "beside")
 	awards := o.Awards
 	for _, t := range r.Tasks {
+		a := market.Award{Task: t.ID, Agent: "-"}
+		var congestion, regime, fee market.Credits
+		var parts market.Toll
 		if len(awards) > 0 && awards[0].Task == t.ID {
-			a := awards[0]
-			awards = awards[1:]
-			congestion, regime, parts, fee := r.Tolls(a)
-			s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion, -regime,
-				-fee, a.Premium, -parts.Load, -parts.Age, -parts.Beside)
-		} else {
-			const none = market.Credits(0)
-			s.add(string(t.ID), "-", 0, none, none, none, none, none, none, none, none, none, none)
+			a, awards = awards[0], awards[1:]
+			congestion, regime, parts, fee = r.Tolls(a)
+		}
+		if err := s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion,
+			-regime, -fee, a.Premium, -parts.Load, -parts.Age, -parts.Beside); err != nil {
+			return err
 		}
 	}
-	return s
+	return s.end()
 }
 
 func (e *env) statsCommand() *cobra.Command {
@@ -177,11 +181,11 @@ func (e *env) statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := sheet{columns: []string{"journal", "role", "frames", "records", "bytes/record", "MB",
-				"rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
-				"payments", "payouts", "surplus", "fees", "epochs", "first", "last"}}
 			w, stop := watch(cmd, sources)
 			defer stop()
+			out := newSheet(w, e.output, "journal", "role", "frames", "records", "bytes/record", "MB",
+				"rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
+				"payments", "payouts", "surplus", "fees", "epochs", "first", "last")
 			for _, s := range sources {
 				t := tally{}
 				if err := s.Frames(cmd.Context(), t.frame); err != nil {
@@ -194,11 +198,14 @@ func (e *env) statsCommand() *cobra.Command {
 				if t.rounds > 0 {
 					perRound = strconv.FormatFloat(float64(t.tasks)/float64(t.rounds), 'f', 2, 64)
 				}
-				out.add(s.Name, s.Role, t.frames, t.records, perRecord, s.Size()>>20, t.rounds, perRound,
-					t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
-					t.cost+t.premium, t.cost, t.premium-t.fee, t.fee, t.epochs, stamp(t.first), stamp(t.last))
+				if err := out.add(s.Name, s.Role, t.frames, t.records, perRecord, s.Size()>>20, t.rounds,
+					perRound, t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
+					t.cost+t.premium, t.cost, t.premium-t.fee, t.fee, t.epochs, stamp(t.first),
+					stamp(t.last)); err != nil {
+					return err
+				}
 			}
-			return out.write(w, e.output)
+			return out.end()
 		},
 	}
 }

@@ -55,9 +55,7 @@ func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f vi
 	if err = errors.Join(err, end()); err != nil {
 		return f, err
 	}
-	f = virtual.Measure(all, s.Engines)
-	f.Bound = virtual.Bound(all, s.Engines, s.Engine)
-	return f, nil
+	return s.Figures(all), nil
 }
 
 // engines are stand-ins of the setting's size.

@@ -216,9 +216,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 		if err != nil {
 			return f, err
 		}
-		f = Measure(all, s.Engines)
-		f.Bound = Bound(all, s.Engines, s.Engine)
-		return f, nil
+		return s.Figures(all), nil
 	}
 	o := NewMarketOptions(s)
 	o.Hub, o.Named = cfg, named || names
@@ -234,8 +232,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	if err != nil {
 		return f, fmt.Errorf("seed %d: %w", s.Seed, err)
 	}
-	f = Measure(all, s.Engines)
-	f.Bound = Bound(all, s.Engines, s.Engine)
+	f = s.Figures(all)
 	f.Journal = float64(m.Bytes) / float64(len(all))
 	return f, nil
 }

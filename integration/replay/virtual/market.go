@@ -180,12 +180,9 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 
 // report sends a completion to the hub.
 func (m *Market) report(a *seller, domain string, c bus.Completion) {
-	m.send(bus.CompletionSubject(domain, a.id), &c, func(data []byte) {
-		got := new(bus.Completion)
-		if m.decode(data, got) {
-			got.Inbox = fmt.Sprintf("ack.%d", a.i)
-			m.step(got)
-		}
+	say(m, bus.CompletionSubject(domain, a.id), &c, func(got *bus.Completion) {
+		got.Inbox = fmt.Sprintf("ack.%d", a.i)
+		m.step(got)
 	})
 }
 
@@ -203,12 +200,7 @@ func (m *Market) Scraped(now time.Time, v *View) {
 func (m *Market) tell(a *seller) {
 	r := a.core.Ready(m.now)
 	if r.Summary != nil {
-		m.send(bus.SummarySubject(r.Domain, a.id), r.Summary, func(data []byte) {
-			s := new(bus.Summary)
-			if m.decode(data, s) {
-				m.step(s)
-			}
-		})
+		say(m, bus.SummarySubject(r.Domain, a.id), r.Summary, func(s *bus.Summary) { m.step(s) })
 	}
 	for _, c := range r.Completions {
 		m.report(a, c.Domain, c.Completion)
@@ -236,34 +228,35 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	}
 	t.Domain, t.Reply = domain, bus.ReplySubject(client, t.ID)
 	m.requests[t.ID] = r
-	m.send(bus.HubTaskSubject(domain), t, func(data []byte) {
-		got := new(bus.Task)
-		if m.decode(data, got) {
-			got.Inbox = "task." + got.ID
-			m.step(got)
-		}
+	say(m, bus.HubTaskSubject(domain), t, func(got *bus.Task) {
+		got.Inbox = "task." + got.ID
+		m.step(got)
 	})
 	return Wait
 }
 
-// send encodes a message and has it delivered a hop later.
-func (m *Market) send(subject string, v bus.Message, deliver func(data []byte)) {
+// say has a message heard a hop later, encoded and decoded on the way.
+func say[T any, M interface {
+	*T
+	bus.Message
+}](m *Market, subject string, v M, hear func(M)) {
 	data, err := bus.Encode(v)
 	if err != nil {
 		m.fault(fmt.Errorf("%s: %w", subject, err))
 		return
 	}
-	m.after(m.Hop, func() { deliver(data) })
+	m.after(m.Hop, func() {
+		got := M(new(T))
+		if err := bus.Decode(data, got); err != nil {
+			m.fault(err)
+			return
+		}
+		hear(got)
+	})
 }
 
 func (m *Market) after(d time.Duration, do func()) {
 	m.mail.add(m.now.Add(d).Sub(Start), func(time.Duration) { do() })
-}
-
-func (m *Market) decode(data []byte, v bus.Message) bool {
-	err := bus.Decode(data, v)
-	m.fault(err)
-	return err == nil
 }
 
 // step hands the hub a message. Summaries may be old, which is no fault.
@@ -352,18 +345,17 @@ func (m *Market) sync() {
 func (m *Market) deliver(r *hub.Ready) {
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
-		m.send(bus.DispatchSubject(a.id, domain), &r.Dispatches[i], func(data []byte) {
-			m.dispatched(a, data)
-		})
+		say(m, bus.DispatchSubject(a.id, domain), &r.Dispatches[i],
+			func(d *bus.Dispatch) { m.dispatched(a, d) })
 	}
 	for _, l := range r.Letters {
-		m.send(l.Subject, l.Message, func(data []byte) { m.letter(l, data) })
+		m.letter(l)
 	}
 	for _, f := range r.Funds {
-		m.send(bus.LedgerSubject(f.Op), &f.Request, func(data []byte) { m.treasury(f.Op, data) })
+		say(m, bus.LedgerSubject(f.Op), &f.Request, func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
 	}
 	if r.Status != nil {
-		m.send(bus.StatusSubject(domain), r.Status, func([]byte) {})
+		say(m, bus.StatusSubject(domain), r.Status, func(*bus.Status) {})
 	}
 }
 
@@ -377,11 +369,7 @@ func (m *Market) seller(id string) *seller {
 }
 
 // dispatched has an agent take a task, or refuse it.
-func (m *Market) dispatched(a *seller, data []byte) {
-	d := new(bus.Dispatch)
-	if !m.decode(data, d) {
-		return
-	}
+func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	reply, start := a.core.Dispatch(domain, d)
 	if start {
 		s := &sale{r: m.requests[d.Task.ID], agent: a, began: m.now,
@@ -390,57 +378,40 @@ func (m *Market) dispatched(a *seller, data []byte) {
 		m.placed = append(m.placed, Placed{s.r, a.i})
 		delete(m.requests, d.Task.ID)
 	}
-	m.send(bus.DispatchSubject(a.id, domain), &reply, func(data []byte) {
-		got := new(bus.DispatchReply)
-		if m.decode(data, got) {
-			m.step(got)
-		}
-	})
+	say(m, bus.DispatchSubject(a.id, domain), &reply, func(got *bus.DispatchReply) { m.step(got) })
 	m.tell(a)
 }
 
-// letter hears what the hub says: an acknowledgement, or its answer to a task, which may be a refusal.
-func (m *Market) letter(l hub.Letter, data []byte) {
-	switch l.Message.(type) {
+// letter has heard what the hub says: an acknowledgement, or its answer to a task, which may be a refusal.
+func (m *Market) letter(l hub.Letter) {
+	switch v := l.Message.(type) {
 	case *bus.CompletionAck:
-		c := new(bus.CompletionAck)
-		if m.decode(data, c) {
+		say(m, l.Subject, v, func(c *bus.CompletionAck) {
 			var i int
 			_, err := fmt.Sscanf(l.Subject, "ack.%d", &i)
 			m.fault(err)
 			m.agents[i].core.Acked(c.Hold, c.Code)
-		}
+		})
 	case *bus.Answer:
-		a := new(bus.Answer)
-		if !m.decode(data, a) || a.Result == nil {
-			return
-		}
-		id := strings.TrimPrefix(l.Subject, "task.")
-		if r := m.requests[id]; r != nil {
-			delete(m.requests, id)
-			m.placed = append(m.placed, Placed{r, Wait})
-		}
+		say(m, l.Subject, v, func(a *bus.Answer) {
+			id := strings.TrimPrefix(l.Subject, "task.")
+			if r := m.requests[id]; r != nil && a.Result != nil {
+				delete(m.requests, id)
+				m.placed = append(m.placed, Placed{r, Wait})
+			}
+		})
 	}
 }
 
 // treasury gives what is asked for, once that is durable.
-func (m *Market) treasury(op string, data []byte) {
-	q := new(bus.FundsRequest)
-	if !m.decode(data, q) {
-		return
-	}
+func (m *Market) treasury(op string, q *bus.FundsRequest) {
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client, Prepaid: market.MaxWorth}
 	if op == bus.OpAllot {
 		m.grants++
 		r.Grants = []bus.Grant{{Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
 	}
 	m.after(m.Sync, func() {
-		m.send(bus.LedgerSubject(op), r, func(data []byte) {
-			got := new(bus.FundsReply)
-			if m.decode(data, got) {
-				m.step(got)
-			}
-		})
+		say(m, bus.LedgerSubject(op), r, func(got *bus.FundsReply) { m.step(got) })
 	})
 }
 

@@ -71,6 +71,13 @@ func Measure(all []*Request, engines int) (f Figures) {
 	return f
 }
 
+// Figures says what a run of the setting came to, beside what it could have come to.
+func (s *Setting) Figures(all []*Request) Figures {
+	f := Measure(all, s.Engines)
+	f.Bound = Bound(all, s.Engines, s.Engine)
+	return f
+}
+
 // Estimate is a figure over several seeds.
 type Estimate struct {
 	Median float64 `json:"median"`

@@ -11,75 +11,65 @@ import (
 
 // rule is a Policy that sends every request at once, by what it sees then.
 type rule struct {
-	choose func(r *Request, v *View) int
+	choose func(p *rule, r *Request, v *View) int
+	random *rand.Rand
+	last   int         // engine that was chosen last
+	home   map[int]int // engine of a play
 }
 
-func (p rule) Arrive(_ time.Time, r *Request, v *View) int     { return p.choose(r, v) }
-func (p rule) First(time.Time, *Request, *View)                {}
-func (p rule) Done(time.Time, *Request, market.Usage, *View)   {}
-func (p rule) Scraped(time.Time, *View)                        {}
-func (p rule) Wake(time.Time) (place []Placed, next time.Time) { return nil, time.Time{} }
-func (p rule) Near() bool                                      { return false }
+func (p *rule) Arrive(_ time.Time, r *Request, v *View) int {
+	p.last = p.choose(p, r, v)
+	return p.last
+}
+func (p *rule) First(time.Time, *Request, *View)                {}
+func (p *rule) Done(time.Time, *Request, market.Usage, *View)   {}
+func (p *rule) Scraped(time.Time, *View)                        {}
+func (p *rule) Wake(time.Time) (place []Placed, next time.Time) { return nil, time.Time{} }
+func (p *rule) Near() bool                                      { return false }
 
-// Rule is a published rule, made for a run with what it draws from.
+// Rule is a published rule.
 type Rule struct {
 	Name, About string
-	make        func(random *rand.Rand) func(r *Request, v *View) int
+	choose      func(p *rule, r *Request, v *View) int
 }
 
 // Rules are all that there are.
 var Rules = []Rule{
-	{"random", "any engine", func(random *rand.Rand) func(*Request, *View) int {
-		return func(_ *Request, v *View) int { return random.IntN(len(v.Engines)) }
-	}},
-	{"round-robin", "one after the other", func(*rand.Rand) func(*Request, *View) int {
-		next := -1
-		return func(_ *Request, v *View) int {
-			next = (next + 1) % len(v.Engines)
-			return next
-		}
-	}},
-	{"least-loaded", "fewest requests in flight", func(random *rand.Rand) func(*Request, *View) int {
-		return func(_ *Request, v *View) int { return least(random, v, nil, inFlight(v)) }
-	}},
+	{"random", "any engine", func(p *rule, _ *Request, v *View) int { return p.random.IntN(len(v.Engines)) }},
+	{"round-robin", "one after the other",
+		func(p *rule, _ *Request, v *View) int { return (p.last + 1) % len(v.Engines) }},
+	{"least-loaded", "fewest requests in flight",
+		func(p *rule, _ *Request, v *View) int { return least(p.random, v, nil, inFlight(v)) }},
 	{"power-of-two", "the less loaded of two drawn by lot (Mitzenmacher 2001)",
-		func(random *rand.Rand) func(*Request, *View) int {
-			return func(_ *Request, v *View) int {
-				two := random.Perm(len(v.Engines))[:min(2, len(v.Engines))]
-				return least(random, v, two, inFlight(v))
-			}
+		func(p *rule, _ *Request, v *View) int {
+			two := p.random.Perm(len(v.Engines))[:min(2, len(v.Engines))]
+			return least(p.random, v, two, inFlight(v))
 		}},
 	{"sticky", "a session stays where it was first; a new one goes to the least loaded", sticky},
 	{"two-block", "longest prefix where it is two blocks or more, else the least loaded",
-		func(random *rand.Rand) func(*Request, *View) int {
-			return func(r *Request, v *View) int {
-				longest := most(v, func(i int) int { return v.Match(i, r) })
-				if v.Match(longest[0], r) < 2 {
-					longest = nil
-				}
-				return least(random, v, longest, inFlight(v))
+		func(p *rule, r *Request, v *View) int {
+			longest := most(v, func(i int) int { return v.Match(i, r) })
+			if v.Match(longest[0], r) < 2 {
+				longest = nil
 			}
+			return least(p.random, v, longest, inFlight(v))
 		}},
 	{"sticky-until-saturated", "four fifths of the prefix, unless all who hold it are 18 s behind (llm-d)",
 		stickyUntilSaturated},
 	{"sglang", "longest prefix beyond 0.3 of the prompt, else the smallest tree; least loaded out of balance",
 		sglang},
-	{"lmetric", "least uncached tokens x (in flight + 1)", func(random *rand.Rand) func(*Request, *View) int {
-		return func(r *Request, v *View) int {
-			return least(random, v, nil, func(i int) int {
-				return (r.Prompt - v.Match(i, r)*v.block) * (v.Engines[i].InFlight + 1)
-			})
-		}
+	{"lmetric", "least uncached tokens x (in flight + 1)", func(p *rule, r *Request, v *View) int {
+		return least(p.random, v, nil, func(i int) int {
+			return (r.Prompt - v.Match(i, r)*v.block) * (v.Engines[i].InFlight + 1)
+		})
 	}},
 	{"dynamo", "least prefill blocks + decode blocks, of work in flight too (Dynamo 0.9, weight 1)",
-		func(random *rand.Rand) func(*Request, *View) int {
-			return func(r *Request, v *View) int {
-				return least(random, v, nil, func(i int) int {
-					e := &v.Engines[i]
-					prefill := e.Ahead + r.Prompt - v.Match(i, r)*v.block
-					return prefill/v.block + e.Blocks + v.Need(r)
-				})
-			}
+		func(p *rule, r *Request, v *View) int {
+			return least(p.random, v, nil, func(i int) int {
+				e := &v.Engines[i]
+				prefill := e.Ahead + r.Prompt - v.Match(i, r)*v.block
+				return prefill/v.block + e.Blocks + v.Need(r)
+			})
 		}},
 }
 
@@ -95,7 +85,8 @@ func RuleNames() (names []string) {
 func NewRule(name string, seed uint64) (Policy, error) {
 	for _, r := range Rules {
 		if r.Name == name {
-			return rule{choose: r.make(rand.New(rand.NewPCG(seed, 0x72756c65)))}, nil
+			return &rule{choose: r.choose, random: rand.New(rand.NewPCG(seed, 0x72756c65)), last: -1,
+				home: map[int]int{}}, nil
 		}
 	}
 	return nil, fmt.Errorf("rule %q is none of %v", name, RuleNames())
@@ -145,16 +136,11 @@ func most(v *View, of func(int) int) (out []int) {
 	return out
 }
 
-func sticky(random *rand.Rand) func(*Request, *View) int {
-	home := map[int]int{} // by play
-	return func(r *Request, v *View) int {
-		i, ok := home[r.Play]
-		if !ok {
-			i = least(random, v, nil, inFlight(v))
-			home[r.Play] = i
-		}
-		return i
+func sticky(p *rule, r *Request, v *View) int {
+	if _, ok := p.home[r.Play]; !ok {
+		p.home[r.Play] = least(p.random, v, nil, inFlight(v))
 	}
+	return p.home[r.Play]
 }
 
 const (
@@ -162,26 +148,24 @@ const (
 	stickySaturated = 18 * time.Second
 )
 
-func stickyUntilSaturated(random *rand.Rand) func(*Request, *View) int {
-	return func(r *Request, v *View) int {
-		ttft := func(i int) float64 { return float64(v.Engines[i].Tokens) / v.Engines[i].Rate }
-		tokens := func(i int) int { return v.Engines[i].Tokens }
-		var warm, others []int
-		for i := range v.Engines {
-			if float64(v.Match(i, r)) >= stickyShare*float64(max(1, v.Need(r))) {
-				warm = append(warm, i)
-			} else {
-				others = append(others, i)
-			}
+func stickyUntilSaturated(p *rule, r *Request, v *View) int {
+	ttft := func(i int) float64 { return float64(v.Engines[i].Tokens) / v.Engines[i].Rate }
+	tokens := func(i int) int { return v.Engines[i].Tokens }
+	var warm, others []int
+	for i := range v.Engines {
+		if float64(v.Match(i, r)) >= stickyShare*float64(max(1, v.Need(r))) {
+			warm = append(warm, i)
+		} else {
+			others = append(others, i)
 		}
-		if len(warm) > 0 && len(others) > 0 {
-			behind := ttft(least(random, v, warm, ttft)) - ttft(least(random, v, others, ttft))
-			if behind > stickySaturated.Seconds() {
-				warm = nil
-			}
-		}
-		return least(random, v, warm, tokens)
 	}
+	if len(warm) > 0 && len(others) > 0 {
+		behind := ttft(least(p.random, v, warm, ttft)) - ttft(least(p.random, v, others, ttft))
+		if behind > stickySaturated.Seconds() {
+			warm = nil
+		}
+	}
+	return least(p.random, v, warm, tokens)
 }
 
 const (
@@ -190,19 +174,17 @@ const (
 	sglangRatio = 1.5
 )
 
-func sglang(random *rand.Rand) func(*Request, *View) int {
-	return func(r *Request, v *View) int {
-		lowest, highest := v.Engines[0].InFlight, 0
-		for i := range v.Engines {
-			lowest, highest = min(lowest, v.Engines[i].InFlight), max(highest, v.Engines[i].InFlight)
-		}
-		if highest-lowest > sglangGap && float64(highest) > sglangRatio*float64(lowest) {
-			return least(random, v, nil, inFlight(v))
-		}
-		longest := most(v, func(i int) int { return v.Match(i, r) })
-		if float64(v.Match(longest[0], r)) > sglangShare*float64(max(1, v.Need(r))) {
-			return least(random, v, longest, inFlight(v))
-		}
-		return least(random, v, nil, v.Tree)
+func sglang(p *rule, r *Request, v *View) int {
+	lowest, highest := v.Engines[0].InFlight, 0
+	for i := range v.Engines {
+		lowest, highest = min(lowest, v.Engines[i].InFlight), max(highest, v.Engines[i].InFlight)
 	}
+	if highest-lowest > sglangGap && float64(highest) > sglangRatio*float64(lowest) {
+		return least(p.random, v, nil, inFlight(v))
+	}
+	longest := most(v, func(i int) int { return v.Match(i, r) })
+	if float64(v.Match(longest[0], r)) > sglangShare*float64(max(1, v.Need(r))) {
+		return least(p.random, v, longest, inFlight(v))
+	}
+	return least(p.random, v, nil, v.Tree)
 }

@@ -239,7 +239,7 @@ func TestSettings(t *testing.T) {
 	} {
 		s := small(t, 1)
 		change(&s)
-		if _, _, err := Run(s, rule{}); err == nil {
+		if _, _, err := Run(s, &rule{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
