@@ -189,7 +189,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)
-	count(n.stats.Tasks, r.Code)
+	if t.only == nil { // nobody sent what the hub seeds
+		count(n.stats.Tasks, r.Code)
+	}
 	n.status.changed = true
 	waited := len(t.inboxes) > 0
 	if waited {
