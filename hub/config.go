@@ -223,8 +223,14 @@ func (c Config) Validate() error {
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
 		{"seed", c.Seed.validate()},
 	} {
-		if part.err != nil {
-			wrong("%s: %w", part.name, part.err)
+		all := []error{part.err}
+		if joined, ok := part.err.(interface{ Unwrap() []error }); ok {
+			all = joined.Unwrap()
+		}
+		for _, err := range all {
+			if err != nil {
+				wrong("%s: %w", part.name, err)
+			}
 		}
 	}
 	if err := c.Rule.Validate(); err != nil {

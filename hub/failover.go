@@ -201,7 +201,7 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	if k := len(m.Resume.Tokens); k > 0 {
 		parses, err := openai.CanContinue(m.Resume, m.Body)
 		if err != nil {
-			n.refuseWith(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", messageOf(err)))
+			n.refuseWith(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err)))
 			return
 		}
 		t.parses = parses

@@ -199,7 +199,7 @@ func (n *Node) step(m bus.Message) error {
 	switch m := m.(type) {
 	case *bus.Task:
 		if err != nil {
-			n.refuse(m, codeOr(err, bus.CodeBadRequest), 0, "%s", messageOf(err))
+			n.refuse(m, codeOr(err, bus.CodeBadRequest), 0, "%s", bus.MessageOf(err))
 			return err
 		}
 		return n.admit(m)
@@ -354,14 +354,6 @@ func codeOr(err error, code bus.Code) bus.Code {
 		return c
 	}
 	return code
-}
-
-func messageOf(err error) string {
-	var e *bus.Error
-	if errors.As(err, &e) {
-		return e.Message
-	}
-	return err.Error()
 }
 
 // money says an amount for people.

@@ -75,6 +75,9 @@ func (n *Node) replayHold(p *ledger.Past) {
 		expires: time.Unix(0, rec.Expires), state: replayed}
 	if p.Award != nil {
 		h.award, h.congestion = *p.Award, p.Congestion
+		if p.Crowd != (market.Toll{}) {
+			h.crowd = &p.Crowd
+		}
 	}
 	h.timer.owner = h
 	t.hold = h

@@ -43,39 +43,88 @@ func (h *house) ends(d bus.Dispatch) {
 }
 
 // A bid worth a thousand times more than 2,000 that came before it is served with the next free slot that
-// suits it.
+// suits it, as the hub is delivered: however long they have waited, however little patience they have, and
+// whether those served lately were like them or paid what is usual, as those do that another model serves all
+// the while.
 func TestADearBidIsServedNext(t *testing.T) {
-	h := crowdHouse(t, 2048, func(c *Config) { c.Crowd.Load, c.Crowd.Age = 0, 0 }) // too dear for the cheap
-	first := h.busy("a-1", "llama", 1)[0]
-	other := h.busy("a-2", "qwen", 1)[0]
-	for i := range 2000 {
-		client := fmt.Sprint("c", i%8)
-		h.prepaid[client] = 1000 * market.Credit
-		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), worth(market.Credit/1000))))
-		if i%50 == 0 {
-			h.run()
+	for _, c := range []struct {
+		waited   time.Duration
+		patience int64 // ms
+		lately   int   // cheap tasks served before
+		beside   bool  // another model serves usual ones
+	}{{time.Second, 10_000, 0, false}, {time.Second, 10_000, 70, false},
+		{20 * time.Second, 10_000, 70, false}, {55 * time.Second, 10_000, 70, false},
+		{55 * time.Second, 1_000, 70, false}, {30 * time.Second, 100, 70, false},
+		{20 * time.Second, 10_000, 0, true}, {55 * time.Second, 10_000, 0, true}} {
+		h := crowdHouse(t, 2048, func(c *Config) { c.Crowd, c.Silence = Default().Crowd, time.Hour })
+		cheap := func(m *bus.Task) {
+			w, p := market.Credit/1000, c.patience
+			m.Terms.Worth, m.Terms.PatienceMS = &w, &p
+			if m.Model == "" {
+				m.Model = "llama"
+			}
 		}
+		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+		for i := range c.lately {
+			h.must(h.step(h.task("ann", fmt.Sprint("lately-", i), cheap)))
+			h.ends(h.take("ann", fmt.Sprint("lately-", i)))
+		}
+		ask := func(id string, more ...func(*bus.Task)) bus.Dispatch {
+			if c.lately > 0 {
+				more = append(more, cheap)
+			}
+			h.must(h.step(h.task("ann", id, more...)))
+			return h.take("ann", id)
+		}
+		first := ask("first")
+		h.join("a-2", "qwen", 1, 0.9, card(1, 1, 4))
+		other := ask("other", func(m *bus.Task) { m.Model = "qwen" })
+		h.accept(first)
+		h.accept(other)
+		h.dispatched = nil
+		for i := range 2000 {
+			client := fmt.Sprint("c", i%8)
+			h.prepaid[client] = 1000 * market.Credit
+			h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), cheap)))
+			if i%50 == 0 {
+				h.run()
+			}
+		}
+		h.run()
+		if c.beside {
+			h.join("b-1", "glm", 1, 0.9, card(1, 1, 4))
+			for i := range int(c.waited / time.Second) {
+				id := fmt.Sprint("usual-", i)
+				h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Model = "glm" })))
+				h.serve(h.take("ann", id), market.Usage{Prompt: 100, Output: 10})
+				h.pass(time.Second)
+			}
+		} else {
+			h.pass(c.waited)
+		}
+		h.must(h.step(h.task("bob", "dear", worth(market.Credit), func(m *bus.Task) { m.Model = "llama" })))
+		h.pass(time.Second)
+		if h.n.waiting != 2001 || len(h.dispatched) > 0 {
+			t.Fatalf("%+v: %d wait, dispatched are %s", c, h.n.waiting, h.running())
+		}
+		h.ends(other)
+		for _, d := range h.dispatched {
+			if d.Task.Client == "bob" {
+				t.Fatalf("%+v: a slot of another model went to %s", c, h.running())
+			}
+		}
+		h.dispatched = nil
+		h.ends(first)
+		if h.running() != "bob/dear>a-1" {
+			t.Errorf("%+v: the slot went to %s", c, h.running())
+			continue
+		}
+		rec := h.lastRound()
+		if p := rec.Round.Pruned; len(rec.Round.Tasks) > 20 || p.Beyond != 0 {
+			t.Errorf("%+v: %d tasks are in the record, pruned are %+v", c, len(rec.Round.Tasks), p)
+		}
+		h.audited()
 	}
-	h.run()
-	h.must(h.step(h.task("bob", "dear", worth(market.Credit), func(m *bus.Task) { m.Model = "llama" })))
-	h.pass(time.Second)
-	if h.n.waiting != 2001 || len(h.dispatched) > 0 {
-		t.Fatalf("%d wait, dispatched are %s", h.n.waiting, h.running())
-	}
-	h.ends(other)
-	if len(h.dispatched) != 1 || h.dispatched[0].Task.Client == "bob" {
-		t.Fatalf("a slot of another model went to %s", h.running())
-	}
-	h.dispatched = nil
-	h.ends(first)
-	if h.running() != "bob/dear>a-1" {
-		t.Fatalf("the slot went to %s", h.running())
-	}
-	rec := h.lastRound()
-	if p := rec.Round.Pruned; len(rec.Round.Tasks) > 20 || p.Tasks < 1900 || p.Beyond != 0 {
-		t.Errorf("%d tasks are in the record, pruned are %+v", len(rec.Round.Tasks), p)
-	}
-	h.audited()
 }
 
 // The record of a round is smaller than what was weighed, and its welfare is that of all. Whoever was left

@@ -7,23 +7,27 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/predict"
 	"souk/market"
 )
 
 // Where many dialogues begin alike, an agent that has had none of them computes that beginning anew, and so
 // gets none of them. The hub may give such an agent the text beforehand: it has it serve a task of the hub's
 // own, a copy of one that just went elsewhere, for a single token, of which nobody hears. That is a task like
-// any other, in a round that is its alone, paid at the card by a client which the operator funds for that. It
-// is sent where nothing runs, while nobody waits, and reads no bid.
+// any other, in a round that is its alone, so that the journal proves it as any other. It is sent where
+// nothing runs, while nobody waits, if what it is expected to save is worth more than it costs. No bid of the
+// round is read: what a second is worth is what tolls go by, too, and is of those who were served before.
 
 // Seeding says who pays for texts that are put on idle agents.
 type Seeding struct {
-	Client string        `yaml:"client"` // of the treasury; "": nothing is seeded
-	Every  time.Duration `yaml:"every"`  // least time between two
+	// of the treasury, which the operator funds: where it has no money nothing is seeded; "": probe-DOMAIN,
+	// as a colon is no part of an id
+	Client string        `yaml:"client"`
+	Every  time.Duration `yaml:"every"`  // least time between two; 0: nothing is seeded
 	Within time.Duration `yaml:"within"` // as many dialogues are expected to begin alike as last so long
 }
 
-// DefaultSeeding seeds nothing: it is nobody's expense but by choice.
+// DefaultSeeding seeds wherever there is money for it.
 func DefaultSeeding() Seeding { return Seeding{Every: time.Second, Within: time.Minute} }
 
 func (s Seeding) validate() error {
@@ -31,8 +35,8 @@ func (s Seeding) validate() error {
 	if s.Client != "" {
 		errs = append(errs, bus.CheckID("client", s.Client))
 	}
-	if s.Every < 10*time.Millisecond || s.Every > time.Hour {
-		errs = append(errs, fmt.Errorf("every: %v is not from 10ms to 1h", s.Every))
+	if s.Every != 0 && (s.Every < 10*time.Millisecond || s.Every > time.Hour) {
+		errs = append(errs, fmt.Errorf("every: %v is neither 0 nor from 10ms to 1h", s.Every))
 	}
 	if s.Within < time.Second || s.Within > 24*time.Hour {
 		errs = append(errs, fmt.Errorf("within: %v is not from 1s to 24h", s.Within))
@@ -40,11 +44,21 @@ func (s Seeding) validate() error {
 	return errors.Join(errs...)
 }
 
+// Prober is the client that pays for what a hub seeds.
+func (c Config) Prober() string {
+	if c.Seed.Client != "" {
+		return c.Seed.Client
+	}
+	client := "probe-" + c.Domain
+	return client[:min(len(client), bus.MaxID)]
+}
+
 // seeds are what the hub knows of texts that many begin with.
 type seeds struct {
 	uses  recent[uint64, uses] // by the last mark that such a text has
-	asked *task                // the last to be given to an agent
+	asked *task                // the last to be given to an agent that began as many do
 	at    int32                // its last mark that any agent held, then
+	each  float64              // dialogues that an agent would have of those that begin so
 	under *task                // the seed that is on its way, or was last
 	next  int64                // by Node.nano: when there may be another
 	made  int
@@ -62,15 +76,13 @@ const usesKept = 1024
 // noteUse counts a task that goes to an agent among those that begin as it does.
 func (n *Node) noteUse(t *task) {
 	s := &n.seeds
-	if n.cfg.Seed.Client == "" || t.only != nil || t.carried() > 0 || t.msg.Prompt.Loose == bus.LooseMedia {
+	if t.only != nil {
+		s.next = n.at(n.cfg.Seed.Every) // there was money
+	}
+	if n.cfg.Seed.Every == 0 || t.only != nil || t.carried() > 0 || t.msg.Prompt.Loose == bus.LooseMedia {
 		return
 	}
-	depth := int32(0)
-	for _, a := range n.roster {
-		if a.joined && n.usable(t, a) {
-			depth = max(depth, a.belief.Depth(&t.msg.Prompt))
-		}
-	}
+	depth, holders := n.prefixes.Deepest(t.msg.Prompt.Marks)
 	if depth == 0 {
 		return
 	}
@@ -84,7 +96,9 @@ func (n *Node) noteUse(t *task) {
 	}
 	u.now++
 	s.uses.put(mark, u)
-	s.asked, s.at = t, depth
+	if again := max(u.now, u.before) - 1; again > 0 && holders < len(n.roster) {
+		s.asked, s.at, s.each = t, int32(depth), float64(again)/float64(len(n.roster))
+	}
 }
 
 // sow puts the text that the last task began with on an idle agent, if that is expected to save more than it
@@ -97,34 +111,26 @@ func (n *Node) sow() bool {
 		n.nano < s.next || s.under != nil && s.under.state != done {
 		return false
 	}
+	s.next = n.at(n.cfg.Seed.Every)
 	p := &t.msg.Prompt
-	u, _ := s.uses.get(p.Marks[s.at-1].Hash)
 	for _, a := range n.roster {
 		if a.free(n) == 0 || len(a.holds) > 0 || !n.usable(t, a) || a.belief.Depth(p) >= s.at {
 			continue
 		}
-		others := 0
-		for _, b := range n.roster {
-			if b.joined && b.reg.Model == a.reg.Model {
-				others++
-			}
-		}
-		// what dialogues that begin alike would save here, if all agents had an equal share of them
-		expected := max(u.now, u.before) / others
-		if seed := n.seed(t, a, expected); seed != nil {
-			s.under, s.next = seed, n.at(n.cfg.Seed.Every)
+		if seed := n.seed(t, a); seed != nil {
+			s.under = seed
 			return true
 		}
 	}
 	return false
 }
 
-// seed is a task that has an agent compute the prompt of another; nil if so many uses of what they begin with
+// seed is a task that has an agent compute the prompt of another; nil if the uses of what they begin with
 // save less than it costs, or the client that pays for it is at a limit.
-func (n *Node) seed(of *task, a *agent, expected int) *task {
+func (n *Node) seed(of *task, a *agent) *task {
 	s := &n.seeds
 	m := *of.msg
-	m.Client, m.ID = n.cfg.Seed.Client, fmt.Sprintf("seed-%d-%d", n.epoch, s.made)
+	m.Client, m.ID = n.cfg.Prober(), fmt.Sprintf("seed-%d-%d", n.epoch, s.made)
 	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Reply, m.Inbox = "", 0, "", "", "", "", ""
 	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", 1, a.reg.Model, bus.Terms{}
 	key := taskKey{m.Client, m.ID}
@@ -136,9 +142,7 @@ func (n *Node) seed(of *task, a *agent, expected int) *task {
 	cost, worst := q.cost+n.cfg.Fee, q.worst+n.cfg.Fee
 	n.unquote(t) // which was by a worth of nothing
 	shared := int(int64(q.prompt) * int64(m.Prompt.Marks[s.at-1].Bytes) / int64(max(1, m.Prompt.Bytes)))
-	saved, ok := market.Price{Miss: max(0, a.price.Miss-a.price.Hit)}.Cost(market.Usage{Prompt: shared}).
-		Mul(int64(expected))
-	if !ok || saved <= cost || n.judgeRoom(t) != nil {
+	if n.saves(a, q.features, shared) <= cost || n.judgeRoom(t) != nil {
 		return nil
 	}
 	// It pays cost and fee: its round is its alone, and no slot has a price. The hold has to cover the worst.
@@ -149,10 +153,23 @@ func (n *Node) seed(of *task, a *agent, expected int) *task {
 		return nil
 	}
 	s.made++
+	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: whoever has no money is not asked for ever
 	n.known[key] = t
 	n.openPurse(key.client)
 	n.fund(t, need)
 	return t
+}
+
+// saves is what an agent saves if it holds so many tokens that dialogues begin with: money by its card, and
+// time by what a second is worth to those served lately. All agents are expected to have an equal share of
+// the dialogues.
+func (n *Node) saves(a *agent, f predict.Features, shared int) market.Credits {
+	whole, held := f, f
+	whole.Cached, held.Cached = 0, shared
+	sooner := a.predictor.Forecast(whole).TTFT - a.predictor.Forecast(held).TTFT
+	money := market.Price{Miss: max(0, a.price.Miss-a.price.Hit)}.Cost(market.Usage{Prompt: shared})
+	sum := float64(money) + float64(float64(n.crowd.worths.Second(n.now))*max(0, sooner).Seconds())
+	return market.Credits(min(n.seeds.each*sum, float64(market.MaxWorth)))
 }
 
 // alone keeps what the hub seeds out of rounds of others, where it would have a part in their prices: it
@@ -160,6 +177,7 @@ func (n *Node) seed(of *task, a *agent, expected int) *task {
 func (n *Node) alone() {
 	t := n.seeds.under
 	if t != nil && t.state == waiting && (n.waiting > 1 || len(t.only.holds) > 0) {
+		n.seeds.next = n.at(n.cfg.Seed.Every)
 		n.end(t, n.refusal(t.msg, bus.CodeNoRoom, 0, "tasks of clients came: nothing is seeded beside them"))
 	}
 }

@@ -16,13 +16,17 @@ func seeding(t *testing.T, slow bool, change func(*Config),
 	terms ...func(*bus.Task)) (*house, []bus.Dispatch) {
 	t.Helper()
 	h := newHouse(t, func(c *Config) {
-		c.Seed.Client, c.Fee = "seeds", 10
+		c.Fee = 10
 		if change != nil {
 			change(c)
 		}
 	})
-	h.prepaid["seeds"] = 10 * market.Credit
-	h.join("a-1", "llama", 4, 0.8, card(100, 10, 100))
+	h.prepaid["probe-math"], h.prepaid["seeds"] = 10*market.Credit, 10*market.Credit
+	price := card(100, 10, 100)
+	if h.n.cfg.Seed.Client == "flat" { // what is cached costs as much as what is not
+		h.prepaid["flat"], price = 10*market.Credit, card(100, 100, 100)
+	}
+	h.join("a-1", "llama", 4, 0.8, price)
 	dialogue := func(i int) *bus.Task {
 		return h.task("ann", fmt.Sprint("t", i),
 			append([]func(*bus.Task){worth(market.Credit), func(m *bus.Task) {
@@ -36,7 +40,7 @@ func seeding(t *testing.T, slow bool, change func(*Config),
 			market.Usage{Prompt: 1600, Cached: min(1, i) * 1504, Output: 20})
 		h.pass(100 * time.Millisecond)
 	}
-	h.join("a-2", "llama", 4, 0.8, card(100, 10, 100))
+	h.join("a-2", "llama", 4, 0.8, price)
 	h.dispatched, h.silent = nil, slow
 	h.must(h.step(dialogue(6)))
 	return h, h.dispatched
@@ -51,7 +55,7 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 		t.Fatalf("dispatched: %+v", ds)
 	}
 	d := ds[1]
-	if d.Task.Client != "seeds" || h.n.holds[d.Hold].agent.id != "a-2" || d.MaxTokens != 1 ||
+	if d.Task.Client != "probe-math" || h.n.holds[d.Hold].agent.id != "a-2" || d.MaxTokens != 1 ||
 		string(d.Task.Body) != string(ds[0].Task.Body) || d.Task.Session != "" || d.Premium != 10 {
 		t.Errorf("the seed: %+v", d)
 	}
@@ -88,32 +92,82 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 	}
 }
 
-// Nothing is seeded where nobody was set up to pay or has the money, where it costs more than it saves, or
-// while somebody waits; and no bid has a part in it.
-func TestWhenNothingIsSeeded(t *testing.T) {
+// What a second is worth counts beside the money: agents are seeded whose card has cached tokens as dear as
+// others, if those served lately lose by waiting. Nothing is seeded where it is switched off, where whoever is
+// to pay has no money, or where it costs more than it saves; and what the next task bids has no part in it.
+func TestWhenATextIsSeeded(t *testing.T) {
+	patient := func(m *bus.Task) { delta := 1.0; m.Terms.Delta = &delta }
 	for name, c := range map[string]struct {
 		change func(*Config)
 		terms  func(*bus.Task)
-		want   int
+		payer  string
 	}{
-		"by default":          {change: func(c *Config) { c.Seed.Client = "" }, want: 1},
-		"no money":            {change: func(c *Config) { c.Seed.Client = "poor" }, want: 1},
-		"a fee beyond saving": {change: func(c *Config) { c.Fee = 3 * market.Credit / 10 }, want: 1},
-		"bids twice as high":  {terms: worth(2 * market.Credit), want: 2},
-		"bids ten times":      {terms: worth(10 * market.Credit), want: 2},
+		"by default":          {payer: "probe-math"},
+		"another pays":        {change: func(c *Config) { c.Seed.Client = "seeds" }, payer: "seeds"},
+		"switched off":        {change: func(c *Config) { c.Seed.Every = 0 }},
+		"no money":            {change: func(c *Config) { c.Seed.Client = "poor" }},
+		"a fee beyond saving": {change: func(c *Config) { c.Fee = 3 * market.Credit / 10 }},
+		"bids twice as high":  {terms: worth(2 * market.Credit), payer: "probe-math"},
+		"bids ten times":      {terms: worth(10 * market.Credit), payer: "probe-math"},
+		"time is all it saves": {change: func(c *Config) { c.Seed.Client = "flat" },
+			terms: func(m *bus.Task) { p := int64(50); m.Terms.PatienceMS = &p }, payer: "flat"},
+		"and nobody minds": {change: func(c *Config) { c.Seed.Client = "flat" }, terms: patient},
 	} {
 		var terms []func(*bus.Task)
 		if c.terms != nil {
 			terms = append(terms, c.terms)
 		}
 		h, ds := seeding(t, false, c.change, terms...)
-		if len(ds) != c.want || len(h.faults) > 0 {
-			t.Errorf("%s: %d dispatches, want %d; faults %v", name, len(ds), c.want, h.faults)
+		if seeded := len(ds) == 2; seeded != (c.payer != "") || len(ds) == 0 || len(h.faults) > 0 {
+			t.Errorf("%s: %d dispatches; faults %v", name, len(ds), h.faults)
+			continue
 		}
-		if c.want == 2 && (ds[1].Task.Client != "seeds" || ds[1].Premium != 10 ||
-			ds[1].Quoted != card(100, 10, 100).Cost(market.Usage{Prompt: 1600, Output: 1})) {
+		if c.payer != "" && (ds[1].Task.Client != c.payer || ds[1].Premium != 10 ||
+			ds[1].Quoted != ds[1].Price.Cost(market.Usage{Prompt: 1600, Output: 1})) {
 			t.Errorf("%s: the seed: %+v", name, ds[1])
 		}
+		if n := h.n.stats.Arrived; n != 7 || h.n.stats.Tasks[bus.CodeUnknownClient] != 0 {
+			t.Errorf("%s: %d tasks came, outcomes %v", name, n, h.n.stats.Tasks)
+		}
+	}
+}
+
+// Where whoever is to pay has no money the treasury is asked for it once in a while, and not for each
+// dialogue. What one dialogue alone says is seeded nowhere, however many turns it has.
+func TestHowOftenSeedsAreTried(t *testing.T) {
+	h, _ := seeding(t, false, func(c *Config) { c.Seed.Client, c.Silence = "poor", time.Hour })
+	h.serve(h.take("ann", "t6"), market.Usage{Prompt: 1600, Output: 20})
+	asks := func(id string, marks ...bus.Mark) (asked int) {
+		h.must(h.step(h.task("ann", id, worth(market.Credit), func(m *bus.Task) {
+			m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600, Marks: marks}
+		})))
+		h.serve(h.take("ann", id), market.Usage{Prompt: 1600, Output: 20})
+		h.pass(time.Second)
+		for _, f := range h.asked {
+			if f.Request.Client == "poor" && f.Op == bus.OpAllot {
+				asked++
+			}
+		}
+		return asked
+	}
+	for i := range 30 {
+		if n := asks(fmt.Sprint("more-", i), bus.Mark{Bytes: 6000, Hash: 1}); n != 1 {
+			t.Fatalf("the treasury is asked %d times, want once", n)
+		}
+	}
+	h.pass(time.Minute)
+	var own []bus.Mark
+	for i := range 30 {
+		own = append(own, bus.Mark{Bytes: 3000 + 100*i, Hash: uint64(400 + i)})
+		if n := asks(fmt.Sprint("turn-", i), own...); n != 1 {
+			t.Fatalf("the %d. turn of a dialogue would be seeded", i+1)
+		}
+	}
+	for i := range 9 {
+		asks(fmt.Sprint("again-", i), bus.Mark{Bytes: 6000, Hash: 2})
+	}
+	if n := asks("again", bus.Mark{Bytes: 6000, Hash: 2}); n != 2 {
+		t.Errorf("a minute later it was asked %d times, want twice", n)
 	}
 }
 

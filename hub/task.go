@@ -136,26 +136,20 @@ func (n *Node) refusal(m *bus.Task, code bus.Code, retry time.Duration, format s
 	args ...any) *bus.Result {
 	return &bus.Result{
 		Client: m.Client, Task: m.ID, Session: m.Session, Hub: n.cfg.Domain,
-		Code: code, Message: clip(fmt.Sprintf(format, args...)), RetryMS: retry.Milliseconds(),
+		Code: code, Message: bus.Clip(fmt.Sprintf(format, args...), bus.MaxText),
+		RetryMS: retry.Milliseconds(),
 	}
 }
 
 // Refusal answers a task that never reached the Node: what was wrong with it, and when to try again.
 func (c Config) Refusal(t *bus.Task, wrong error, retry time.Duration) *bus.Answer {
 	r := bus.Result{Client: t.Client, Task: t.ID, Hub: c.Domain, Code: bus.CodeOf(wrong),
-		Message: clip(messageOf(wrong)),
+		Message: bus.Clip(bus.MessageOf(wrong), bus.MaxText),
 		RetryMS: retry.Milliseconds()}
 	if !bus.ValidID(r.Client) || !bus.ValidID(r.Task) {
 		r.Client, r.Task = "unknown", "unknown" // what could not be read has no ids to speak of
 	}
 	return &bus.Answer{Result: &r}
-}
-
-func clip(s string) string {
-	if len(s) > bus.MaxText {
-		return s[:bus.MaxText]
-	}
-	return s
 }
 
 // refuse answers a request that was not admitted.
@@ -195,7 +189,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)
-	count(n.stats.Tasks, r.Code)
+	if t.only == nil { // nobody sent what the hub seeds
+		count(n.stats.Tasks, r.Code)
+	}
 	n.status.changed = true
 	waited := len(t.inboxes) > 0
 	if waited {

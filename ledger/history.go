@@ -44,6 +44,7 @@ type Past struct {
 	Earlier    []string // holds of earlier attempts of the task, as far as they were known when it was made
 	Award      *market.Award
 	Congestion market.Credits // the tier's part of the award's toll
+	Crowd      market.Toll    // and the crowd's
 	Ended      int64          // Unix nanoseconds
 	Capture    *Capture
 	Void       *Void
@@ -74,6 +75,7 @@ type won struct {
 type award struct {
 	award      market.Award
 	congestion market.Credits
+	crowd      market.Toll
 }
 
 // NewHistory is the history before a journal's first record.
@@ -291,10 +293,10 @@ func (h *History) Open() ([]Past, error) {
 				read, round = p.won, *r.Round
 			}
 			a = &award{award: round.Outcome.Awards[k.slot()]}
-			a.congestion, _, _, _ = round.Round.Tolls(a.award)
+			a.congestion, _, a.crowd, _ = round.Round.Tolls(a.award)
 		}
 		all = append(all, Past{Hold: *p.hold, Held: p.held, Earlier: p.earlier, Award: &a.award,
-			Congestion: a.congestion})
+			Congestion: a.congestion, Crowd: a.crowd})
 	}
 	return all, nil
 }
@@ -306,10 +308,11 @@ func (h *History) Open() ([]Past, error) {
 //	ends      list, the oldest first, of: length in bytes; held, ended; earlier, list of strings; length and
 //	          bytes of the hold; kind 1 byte; capture or void, as in a frame
 //	open      for each open hold of the book, in its order: held; earlier, list of strings; task, agent
-//	          strings; tier ±, value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±
+//	          strings; tier ±, value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±, and from
+//	          version 2 on what of the toll is for load ±, age ±, running beside others ±
 //	returns   list, the oldest first, of: number; client; amount ±
 //	grants    list, by hub, of: hub; list, the oldest first, of: number; client; amount ±; note
-const historyVersion = 1
+const historyVersion = 2
 
 // Snapshot implements [Replica].
 func (h *History) Snapshot() ([]byte, error) {
@@ -332,7 +335,7 @@ func (h *History) Snapshot() ([]byte, error) {
 		b = appendList(binary.AppendUvarint(b, uint64(p.Held)), p.Earlier)
 		b = appendStrings(b, string(a.Task), string(a.Agent))
 		b = appendInts(b, int64(a.Tier), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll),
-			int64(a.Premium), int64(p.Congestion))
+			int64(a.Premium), int64(p.Congestion), int64(p.Crowd.Load), int64(p.Crowd.Age), int64(p.Crowd.Beside))
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.returns)))
 	for _, r := range h.returns {
@@ -359,11 +362,12 @@ func (h *History) Load(snapshot []byte) error {
 	}
 	d := decode(snapshot)
 	d.intern = h.dec.intern
-	if v := d.Byte(); v != historyVersion {
-		d.Fail(fmt.Sprintf("a history of version %d, want %d", v, historyVersion))
+	version := d.Byte()
+	if version != 1 && version != historyVersion {
+		d.Fail(fmt.Sprintf("a history of version %d, want 1 or %d", version, historyVersion))
 	}
 	*h.book = *d.book()
-	h.load(d)
+	h.load(d, version)
 	err := d.end()
 	if err != nil {
 		h.clear()
@@ -371,7 +375,7 @@ func (h *History) Load(snapshot []byte) error {
 	return err
 }
 
-func (h *History) load(d *decoder) {
+func (h *History) load(d *decoder, version byte) {
 	head := &h.book.head
 	before := int64(0)
 	for n := d.Count(40); n > 0 && d.Fault == ""; n-- {
@@ -410,6 +414,9 @@ func (h *History) load(d *decoder) {
 			Value: d.Credits(), Cost: d.Credits(), SlotPrice: d.Credits(), Toll: d.Credits(),
 			Premium: d.Credits()}
 		p.award.congestion = d.Credits()
+		if version > 1 {
+			p.award.crowd = market.Toll{Load: d.Credits(), Age: d.Credits(), Beside: d.Credits()}
+		}
 		if p.held > head.time {
 			d.Fail("a hold made later than the last frame")
 		}

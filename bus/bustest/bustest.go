@@ -2,6 +2,7 @@
 package bustest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,24 @@ type Network[C any] interface {
 	Connect(t *testing.T, name string) C // closed by the test
 	Cut(name string)
 	Heal(name string)
+}
+
+// Buffer collects what several goroutines write.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 // patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.

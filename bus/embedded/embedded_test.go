@@ -1,43 +1,24 @@
 package embedded_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// logged collects what the servers log.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
 
 func startEtcd(t testing.TB, config embedded.EtcdConfig) *embedded.Etcd {
 	t.Helper()
@@ -67,7 +48,7 @@ func registry(t testing.TB, e *embedded.Etcd) *etcdreg.Registry {
 func TestEtcdKeepsItsData(t *testing.T) {
 	for name, listen := range map[string]string{"in process": "", "on loopback": "127.0.0.1:0"} {
 		t.Run(name, func(t *testing.T) {
-			out := &logged{}
+			out := new(bustest.Buffer)
 			config := embedded.EtcdConfig{Dir: t.TempDir(), Listen: listen,
 				Log: slog.New(slog.NewTextHandler(out, nil))}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

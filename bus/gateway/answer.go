@@ -318,7 +318,7 @@ func (a *answer) finish() {
 	switch {
 	case a.refused != nil:
 	case a.response != nil && !a.asked.Stream:
-		a.object = a.said.Object(nil)
+		a.object = a.said.Object()
 	case a.response != nil: // its last event is that of its task
 	case a.asked.Stream:
 		a.out.put(a.taken, func(dst []byte) ([]byte, error) {

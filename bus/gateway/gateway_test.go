@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,11 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -39,26 +38,9 @@ type house struct {
 	dir string
 	at  string // of its gateway
 	key string
-	log *syncBuffer
+	log *bustest.Buffer
 	// what no log may have
 	canaries *[]string
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func start(t testing.TB, yaml string) *house {
@@ -67,7 +49,7 @@ func start(t testing.TB, yaml string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, dir: t.TempDir(), log: &syncBuffer{}, canaries: &[]string{"What is a souk"}}
+	h := &house{t: t, dir: t.TempDir(), log: new(bustest.Buffer), canaries: &[]string{"What is a souk"}}
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h.Market, err = local.Start(t.Context(), local.Options{Dir: h.dir, Config: cfg, Log: log,
 		Within: 4 * time.Second})

@@ -53,30 +53,28 @@ const partText, partRefusal, partReasoning = "output_text", "refusal", "reasonin
 // NewResponse writes the answer to a request.
 func NewResponse(s Shape, asked *Responses) *Response { return &Response{shape: s, asked: asked} }
 
-// event writes an event; more is what it has beside its type and number, each member after a comma.
+// event writes an event; more is what it has beside its type and number: names, and their values.
 func (r *Response) event(dst []byte, kind string, more ...any) []byte {
-	dst = append(append(dst, "event: "...), kind...)
-	dst = append(append(dst, "\ndata: {\"type\":\""...), kind...)
-	dst = append(dst, `","sequence_number":`...)
-	dst = strconv.AppendInt(dst, int64(r.seq), 10)
+	o := Out(dst).Raw("event: ").Raw(kind).Raw("\ndata: {\"type\":\"").Raw(kind).
+		Raw(`","sequence_number":`).Int(r.seq)
 	r.seq++
 	for i := 0; i < len(more); i += 2 {
-		dst = append(append(append(dst, `,"`...), more[i].(string)...), `":`...)
+		o = o.Raw(`,"`).Raw(more[i].(string)).Raw(`":`)
 		switch v := more[i+1].(type) {
 		case int:
-			dst = strconv.AppendInt(dst, int64(v), 10)
+			o = o.Int(v)
 		case string:
-			dst = appendText(dst, v)
+			o = o.Str(v)
 		case json.RawMessage:
-			dst = append(dst, v...)
+			o = append(o, v...)
 		}
 	}
-	return append(dst, "}\n\n"...)
+	return o.Raw("}" + endEvent)
 }
 
 // Begin writes the events before all others.
 func (r *Response) Begin(dst []byte) []byte {
-	v := json.RawMessage(r.Object(nil))
+	v := json.RawMessage(r.Object())
 	dst = r.event(dst, "response.created", "response", v)
 	return r.event(dst, "response.in_progress", "response", v)
 }
@@ -214,7 +212,7 @@ func (r *Response) closePart(dst []byte, x *outputItem) []byte {
 	case partRefusal:
 		more[len(more)-2] = "refusal"
 	case partText:
-		more = append(more, "logprobs", json.RawMessage(appendLogs(nil, p.logs)))
+		more = append(more, "logprobs", p.logprobs())
 	}
 	dst = r.event(dst, "response."+p.kind+".done", more...)
 	return r.event(dst, "response.content_part.done", append(at, "part", p.json())...)
@@ -242,7 +240,7 @@ func (r *Response) Finish(dst []byte, last *bus.Result) []byte {
 		dst = r.event(dst, "response.output_item.done", "output_index", x.at, "item", x.json())
 	}
 	r.last = last
-	return r.event(dst, "response."+r.status(), "response", json.RawMessage(r.Object(nil)))
+	return r.event(dst, "response."+r.status(), "response", json.RawMessage(r.Object()))
 }
 
 // Fail writes the event that ends an answer without its end. Clients raise on its member error.
@@ -271,104 +269,85 @@ func (r *Response) Items(each func(id string, item []byte)) {
 
 // json writes an item as far as it has been said.
 func (x *outputItem) json() json.RawMessage {
-	dst := append([]byte(nil), `{"id":`...)
-	dst = appendText(dst, x.id)
-	dst = append(append(append(dst, `,"type":"`...), x.kind...), `","status":"`...)
+	status := "in_progress"
 	if x.done {
-		dst = append(dst, `completed"`...)
-	} else {
-		dst = append(dst, `in_progress"`...)
+		status = "completed"
 	}
+	o := Out(nil).Raw(`{"id":`).Str(x.id).Raw(`,"type":`).Str(x.kind).Raw(`,"status":`).Str(status)
 	switch x.kind {
 	case itemCall:
-		dst = appendText(append(dst, `,"call_id":`...), x.call)
-		dst = appendText(append(dst, `,"name":`...), x.name)
-		dst = appendText(append(dst, `,"arguments":`...), string(x.args))
-		return append(dst, '}')
+		return json.RawMessage(o.Raw(`,"call_id":`).Str(x.call).Raw(`,"name":`).Str(x.name).
+			Raw(`,"arguments":`).Str(string(x.args)).Raw("}"))
 	case itemMessage:
-		dst = append(dst, `,"role":"assistant","content":[`...)
+		o = o.Raw(`,"role":"assistant","content":[`)
 	case itemReasoning:
-		dst = append(dst, `,"summary":[],"content":[`...)
+		o = o.Raw(`,"summary":[],"content":[`)
 	}
 	for i, p := range x.parts {
 		if i > 0 {
-			dst = append(dst, ',')
+			o = o.Raw(",")
 		}
-		dst = append(dst, p.json()...)
+		o = append(o, p.json()...)
 	}
-	return append(dst, "]}"...)
+	return json.RawMessage(o.Raw("]}"))
 }
 
 func (p *part) json() json.RawMessage {
-	dst := append(append([]byte(`{"type":"`), p.kind...), `",`...)
-	if p.kind == partRefusal {
-		dst = appendText(append(dst, `"refusal":`...), string(p.text))
-		return append(dst, '}')
+	o := Out(nil).Raw(`{"type":`).Str(p.kind)
+	switch p.kind {
+	case partRefusal:
+		o = o.Raw(`,"refusal":`).Str(string(p.text))
+	case partReasoning:
+		o = o.Raw(`,"text":`).Str(string(p.text))
+	default:
+		o = append(o.Raw(`,"text":`).Str(string(p.text)).Raw(`,"annotations":[],"logprobs":`), p.logprobs()...)
 	}
-	dst = appendText(append(dst, `"text":`...), string(p.text))
-	if p.kind == partText {
-		dst = append(dst, `,"annotations":[],"logprobs":`...)
-		dst = appendLogs(dst, p.logs)
-	}
-	return append(dst, '}')
+	return json.RawMessage(o.Raw("}"))
 }
 
-// appendLogs joins the log probabilities of tokens: a chat's are a response's.
-func appendLogs(dst []byte, logs [][]byte) []byte {
-	w := Whole{chat: true, logs: logs}
+// logprobs joins the log probabilities of tokens: a chat's are a response's.
+func (p *part) logprobs() json.RawMessage {
+	w := Whole{chat: true, logs: p.logs}
 	var joined struct {
 		Content json.RawMessage `json:"content"`
 	}
-	if len(logs) == 0 || json.Unmarshal(w.logprobs(nil), &joined) != nil {
-		return append(dst, "[]"...)
+	if len(p.logs) == 0 || json.Unmarshal(w.logprobs(nil), &joined) != nil {
+		return json.RawMessage("[]")
 	}
-	return append(dst, joined.Content...)
+	return joined.Content
 }
 
 // Object writes the response as far as it has come.
-func (r *Response) Object(dst []byte) []byte {
-	dst = appendText(append(dst, `{"id":`...), "resp_"+r.shape.ID)
-	dst = append(dst, `,"object":"response","created_at":`...)
-	dst = strconv.AppendInt(dst, r.shape.Created, 10)
-	dst = append(append(append(dst, `,"status":"`...), r.status()...), `","background":false,"error":null`...)
-	dst = append(dst, `,"incomplete_details":`...)
+func (r *Response) Object() []byte {
+	o := Out(nil).Raw(`{"id":`).Str("resp_" + r.shape.ID).Raw(`,"object":"response","created_at":`).
+		Int(int(r.shape.Created)).Raw(`,"status":`).Str(r.status()).
+		Raw(`,"background":false,"error":null,"incomplete_details":`)
 	switch {
 	case r.status() != "incomplete":
-		dst = append(dst, "null"...)
+		o = o.Raw("null")
 	case r.last.Finish == "length":
-		dst = append(dst, `{"reason":"max_output_tokens"}`...)
+		o = o.Raw(`{"reason":"max_output_tokens"}`)
 	default:
-		dst = append(dst, `{"reason":"content_filter"}`...)
+		o = o.Raw(`{"reason":"content_filter"}`)
 	}
-	dst = appendText(append(dst, `,"model":`...), r.shape.Model)
+	o = o.Raw(`,"model":`).Str(r.shape.Model)
 	for _, e := range echoed {
-		dst = append(append(append(dst, `,"`...), e.name...), `":`...)
-		dst = append(dst, r.asked.echo[e.name]...)
+		o = o.Raw(`,"`).Raw(e.name).Raw(`":`).Raw(string(r.asked.echo[e.name]))
 	}
-	dst = append(dst, `,"previous_response_id":null,"truncation":"disabled","store":`...)
-	dst = strconv.AppendBool(dst, r.asked.Store)
-	dst = append(dst, `,"output":[`...)
+	o = o.Raw(`,"previous_response_id":null,"truncation":"disabled","store":`).
+		Raw(strconv.FormatBool(r.asked.Store)).Raw(`,"output":[`)
 	for i, x := range r.items {
 		if i > 0 {
-			dst = append(dst, ',')
+			o = o.Raw(",")
 		}
-		dst = append(dst, x.json()...)
+		o = append(o, x.json()...)
 	}
-	dst = append(dst, `],"usage":`...)
-	if r.last == nil {
-		return append(dst, "null}"...)
+	if o = o.Raw(`],"usage":`); r.last == nil {
+		return o.Raw("null}")
 	}
 	u := r.last.Usage
-	for _, n := range []struct {
-		name  string
-		count int
-		after string
-	}{{`{"input_tokens":`, u.Prompt, ""}, {`,"input_tokens_details":{"cached_tokens":`, u.Cached, "}"},
-		{`,"output_tokens":`, u.Output, ""}, {`,"output_tokens_details":{"reasoning_tokens":`, 0, "}"},
-		{`,"total_tokens":`, u.Prompt + u.Output, ""}} {
-		dst = append(strconv.AppendInt(append(dst, n.name...), int64(n.count), 10), n.after...)
-	}
-	dst = append(append(dst, `,"cost":`...), r.last.Paid().String()...)
-	dst = append(dst, `},"souk":`...)
-	return append(appendDeal(dst, r.last), '}')
+	return o.Raw(`{"input_tokens":`).Int(u.Prompt).Raw(`,"input_tokens_details":{"cached_tokens":`).
+		Int(u.Cached).Raw(`},"output_tokens":`).Int(u.Output).
+		Raw(`,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":`).Int(u.Prompt + u.Output).
+		Raw(`,"cost":`).Raw(r.last.Paid().String()).Raw(`},"souk":`).deal(r.last).Raw("}")
 }

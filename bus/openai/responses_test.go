@@ -304,7 +304,7 @@ func TestResponseEvents(t *testing.T) {
 		t.Errorf("it begins with %+v, %+v", first, all[1])
 	}
 	var object responseObject
-	if err := json.Unmarshal(r.Object(nil), &object); err != nil {
+	if err := json.Unmarshal(r.Object(), &object); err != nil {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(object.Output) != fmt.Sprint(output) || end.Type != "response.completed" ||
@@ -347,7 +347,7 @@ func TestResponseIsBounded(t *testing.T) {
 	if no != nil {
 		t.Fatal(no)
 	}
-	if n := len(NewResponse(Shape{}, a).Object(nil)); n > MaxEcho {
+	if n := len(NewResponse(Shape{}, a).Object()); n > MaxEcho {
 		t.Errorf("an answer repeats %d bytes of its request", n)
 	}
 }
@@ -369,7 +369,7 @@ func FuzzResponses(f *testing.F) {
 		if a, err := Ask(r.Chat, nil, "ada", bus.KindChat); err == nil && len(a.Tasks) != 1 {
 			t.Fatalf("%d tasks", len(a.Tasks))
 		}
-		if o := NewResponse(Shape{ID: "x"}, r).Object(nil); !json.Valid(o) {
+		if o := NewResponse(Shape{ID: "x"}, r).Object(); !json.Valid(o) {
 			t.Fatalf("%q", o)
 		}
 	})
@@ -393,7 +393,7 @@ func FuzzResponseEvents(f *testing.F) {
 		stream = r.Finish(stream, &bus.Result{Finish: "stop"})
 		_, output := responseEvents(t, stream)
 		var object responseObject
-		if err := json.Unmarshal(r.Object(nil), &object); err != nil {
+		if err := json.Unmarshal(r.Object(), &object); err != nil {
 			t.Fatal(err)
 		}
 		if fmt.Sprint(object.Output) != fmt.Sprint(output) {

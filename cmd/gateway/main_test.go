@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,31 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"souk/bus/bustest"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
 )
-
-// output collects what is written from several goroutines.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 func run(ctx context.Context, path string, errs io.Writer, args ...string) int {
 	return daemon.Run(ctx, daemon.Command(role()), append([]string{"--config", path}, args...), io.Discard,
@@ -62,7 +43,7 @@ func TestBadConfiguration(t *testing.T) {
 		"hub: {domain: math}\n":                "run `hub --config",
 		"market: {nats: \"http://127.0.0.1\"}": "write nats://host:port",
 	} {
-		var errs output
+		var errs bustest.Buffer
 		if code := run(t.Context(), write(t, text), &errs, "--check-config"); code != daemon.ExitUsage ||
 			!strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit code %d, want %q in\n%s", text, code, want, &errs)
@@ -71,7 +52,7 @@ func TestBadConfiguration(t *testing.T) {
 }
 
 func TestTheExampleIsAConfiguration(t *testing.T) {
-	var errs output
+	var errs bustest.Buffer
 	if code := run(t.Context(), write(t, example), &errs, "--check-config"); code != daemon.ExitOK {
 		t.Errorf("exit code %d\n%s", code, &errs)
 	}
@@ -95,7 +76,7 @@ func TestServe(t *testing.T) {
 	}
 	at := free(t)
 	ctx, stop := context.WithCancel(t.Context())
-	var errs output
+	var errs bustest.Buffer
 	done := make(chan int)
 	go func() {
 		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s']}\n", at,

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -230,7 +231,7 @@ func (c Config) Validate() error {
 		agents[a.ID] = true
 		errs = append(errs, a.validate(where, domains)...)
 	}
-	for _, id := range c.clientIDs() {
+	for _, id := range slices.Sorted(maps.Keys(c.Clients)) {
 		if err := bus.CheckID("clients", id); err != nil {
 			errs = append(errs, err)
 		}
@@ -308,15 +309,6 @@ func (a Agent) Card() (market.Price, error) {
 			errors.New("missing: give price {miss, hit, out} in credits per million tokens, or price_row")
 	}
 	return a.Price, a.Price.Validate()
-}
-
-func (c Config) clientIDs() []string {
-	var ids []string
-	for id := range c.Clients {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // DefaultRow prices real engines of which nothing else is known: the cheapest row that comes with the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -169,8 +170,13 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err := m.await(ctx, "the door has heard of them", m.doorSells(ctx)); err != nil {
 		return err
 	}
-	for _, id := range m.cfg.clientIDs() {
-		if _, err := m.Fund(ctx, id, m.cfg.Clients[id], "opening-"+id); err != nil {
+	deposits := map[string]market.Credits{}
+	for _, d := range m.cfg.Domains {
+		deposits[m.cfg.hub(d).Prober()] = Probes
+	}
+	maps.Copy(deposits, m.cfg.Clients)
+	for _, id := range slices.Sorted(maps.Keys(deposits)) {
+		if _, err := m.Fund(ctx, id, deposits[id], "opening-"+id); err != nil {
 			if bus.CodeOf(err) != bus.CodeIDConflict { // another amount than at the first start: made already
 				return fmt.Errorf("fund %s: %w", id, err)
 			}
@@ -179,6 +185,10 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	}
 	return m.dir.Publish(m.state)
 }
+
+// Probes is what each hub has for texts that it puts on idle engines, unless the file says another sum: enough
+// for thousands of long prompts.
+const Probes = market.Credit / 10
 
 // startServers runs NATS and etcd on loopback.
 func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Registry, error) {

@@ -13,12 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"souk/bus/bustest"
 )
 
 // The deployment with the commands as they are built: files, services, containers, and the cluster itself.
@@ -233,30 +234,48 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 type started struct {
 	cmd  *exec.Cmd
 	dir  string
-	mu   sync.Mutex
-	out  bytes.Buffer
+	out  bustest.Buffer
 	done chan error
 }
 
-func (s *started) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.Write(p)
-}
-
-func (s *started) said() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.String()
+// ownPorts is a copy of deploy/local with other ports: those may be another cluster's, of a test beside this
+// one, say, that starts at the same moment.
+func ownPorts(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var ports []string
+	for _, port := range []string{"4222", "2379", "8001", "8002", "8003"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, port, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	files, err := filepath.Glob(filepath.Join(deployed, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := strings.NewReplacer(ports...).Replace(string(text))
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), []byte(moved), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 func startCluster(t *testing.T, bin, dir string, args ...string) *started {
 	t.Helper()
 	s := &started{dir: dir, done: make(chan error, 1)}
-	args = append([]string{"cluster", "--config", filepath.Join(deployed, "cluster.yaml"), "--data", dir},
+	args = append([]string{"cluster", "--config", filepath.Join(ownPorts(t), "cluster.yaml"), "--data", dir},
 		args...)
 	s.cmd = exec.Command(filepath.Join(bin, "souk"), args...)
-	s.cmd.Stdout, s.cmd.Stderr = s, s
+	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -268,7 +287,7 @@ func startCluster(t *testing.T, bin, dir string, args ...string) *started {
 // pids are the processes that the cluster's table names.
 func (s *started) pids() map[string]int {
 	out := map[string]int{}
-	for _, m := range regexp.MustCompile(`(?m)^ (\S+)\s+(\d+)  (?:nats|http)://`).FindAllStringSubmatch(s.said(), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ (\S+)\s+(\d+)  (?:nats|http)://`).FindAllStringSubmatch(s.out.String(), -1) {
 		out[m[1]], _ = strconv.Atoi(m[2])
 	}
 	return out
@@ -282,7 +301,7 @@ func (s *started) wait(t *testing.T) int {
 		return s.cmd.ProcessState.ExitCode()
 	case <-time.After(3 * time.Minute):
 		syscall.Kill(s.cmd.Process.Pid, syscall.SIGTERM)
-		t.Fatalf("it did not end:\n%s", s.said())
+		t.Fatalf("it did not end:\n%s", s.out.String())
 		return -1
 	}
 }
@@ -292,13 +311,13 @@ func (s *started) until(t *testing.T, text string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	end := time.After(3 * time.Minute)
-	for !strings.Contains(s.said(), text) {
+	for !strings.Contains(s.out.String(), text) {
 		select {
 		case <-tick.C:
 		case err := <-s.done:
-			t.Fatalf("it ended (%v) before it said %q:\n%s", err, text, s.said())
+			t.Fatalf("it ended (%v) before it said %q:\n%s", err, text, s.out.String())
 		case <-end:
-			t.Fatalf("it never said %q:\n%s", text, s.said())
+			t.Fatalf("it never said %q:\n%s", text, s.out.String())
 		}
 	}
 }
@@ -314,12 +333,12 @@ func clusterLives(t *testing.T, bin string) {
 	dir := t.TempDir()
 	s := startCluster(t, bin, dir, "--exit", "--limit", "6", "--concurrency", "4")
 	if code := s.wait(t); code != 0 {
-		t.Fatalf("exit code %d:\n%s", code, s.said())
+		t.Fatalf("exit code %d:\n%s", code, s.out.String())
 	}
 	for _, want := range []string{"12 processes, 4 agents", "6 dialogues to their end, 0 broken off",
 		"no findings: 3 journals", "port 8010 is taken"} {
-		if !strings.Contains(s.said(), want) {
-			t.Errorf("it does not say %q:\n%s", want, s.said())
+		if !strings.Contains(s.out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, s.out.String())
 		}
 	}
 	gone(t, s, 12)
@@ -341,8 +360,8 @@ func clusterLives(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	if code := s.wait(t); code != 1 ||
-		!strings.Contains(s.said(), "agentd-2 ended by itself: signal: killed") {
-		t.Errorf("exit code %d:\n%s", code, s.said())
+		!strings.Contains(s.out.String(), "agentd-2 ended by itself: signal: killed") {
+		t.Errorf("exit code %d:\n%s", code, s.out.String())
 	}
 	gone(t, s, 12)
 	if out, err := exec.Command(filepath.Join(bin, "ledger"), "check", dir).CombinedOutput(); err != nil {
@@ -393,7 +412,7 @@ func gone(t *testing.T, s *started, want int) {
 	t.Helper()
 	pids := s.pids()
 	if len(pids) != want {
-		t.Errorf("the table names %d processes, want %d:\n%s", len(pids), want, s.said())
+		t.Errorf("the table names %d processes, want %d:\n%s", len(pids), want, s.out.String())
 	}
 	for name, pid := range pids {
 		if err := syscall.Kill(pid, 0); err != syscall.ESRCH {

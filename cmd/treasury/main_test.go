@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/bustest/servers"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/daemon"
@@ -20,24 +19,6 @@ import (
 	"souk/ledger/journal"
 	"souk/market"
 )
-
-// output collects what is written from several goroutines.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 func run(ctx context.Context, path string, errs io.Writer, args ...string) int {
 	return daemon.Run(ctx, daemon.Command(role()), append([]string{"--config", path}, args...), io.Discard,
@@ -57,7 +38,7 @@ func TestBadConfiguration(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var errs output
+		var errs bustest.Buffer
 		if code := run(t.Context(), path, &errs, "--check-config"); code != daemon.ExitUsage ||
 			!strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit code %d, want %q: %s", text, code, want, &errs)
@@ -82,7 +63,7 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 	first := file(data)
 	start := func() (stop func()) {
 		ctx, sigterm := context.WithCancel(t.Context())
-		var log output
+		var log bustest.Buffer
 		code := make(chan int, 1)
 		go func() { code <- run(ctx, first, &log) }()
 		return func() {
@@ -136,13 +117,13 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 		reply.Prepaid != 3*market.Credit {
 		t.Errorf("the deposit was answered with %+v", reply)
 	}
-	var errs output
+	var errs bustest.Buffer
 	if code := run(t.Context(), file(t.TempDir()), &errs); code != daemon.ExitWrong ||
 		!strings.Contains(errs.String(),
 			fmt.Sprintf("the market has a treasury already, process %d", os.Getpid())) {
 		t.Errorf("a second treasury: exit code %d: %s", code, &errs)
 	}
-	errs = output{}
+	errs = bustest.Buffer{}
 	if code := run(t.Context(), first, &errs); code != daemon.ExitWrong ||
 		!strings.Contains(errs.String(), journal.ErrLocked.Error()) {
 		t.Errorf("a second treasury on the same journal: exit code %d: %s", code, &errs)

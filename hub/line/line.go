@@ -61,8 +61,12 @@ func (t *Tolls) Avoidable(extra time.Duration) market.Credits {
 	return t.toll(t.Load*t.Pressure, extra)
 }
 
+// mostAhead bounds what is charged for going before others, however much longer they wait: else no bid at all
+// would be served next where cheap tasks have waited for a minute beside dear ones that did not.
+const mostAhead = 10 * time.Second
+
 // Ahead charges for going before one that waits so much longer.
-func (t *Tolls) Ahead(by time.Duration) market.Credits { return t.toll(t.Age, by) }
+func (t *Tolls) Ahead(by time.Duration) market.Credits { return t.toll(t.Age, min(by, mostAhead)) }
 
 // Among charges for running beside so many.
 func (t *Tolls) Among(running int) market.Credits { return t.toll(float64(running), t.Beside) }

@@ -192,6 +192,7 @@ func TestTolls(t *testing.T) {
 		"none too long":           {tolls.Avoidable(0), 0},
 		"two seconds ahead":       {tolls.Ahead(2 * second), -8 * market.Credit / 1000},
 		"behind":                  {tolls.Ahead(-second), 0},
+		"an hour ahead":           {tolls.Ahead(time.Hour), tolls.Ahead(10 * second)},
 		"beside eight":            {tolls.Among(8), -12 * market.Credit / 1e6},
 		"beside none":             {tolls.Among(0), 0},
 		"a dear second of a year": {dear.Avoidable(1e17), -market.MaxWorth},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"sort"
 
 	"souk/bus"
 )
@@ -67,6 +68,16 @@ func (x *Index) depth(marks []bus.Mark, place uint16) int32 {
 		x.asked = marks
 	}
 	return x.known[place]
+}
+
+// Deepest is how many of a prompt's marks at least one agent is believed to hold, and how many agents hold so
+// many of them.
+func (x *Index) Deepest(marks []bus.Mark) (depth, agents int) {
+	depth = sort.Search(len(marks), func(i int) bool { return x.holders[marks[i].Hash].n == 0 })
+	if depth == 0 {
+		return 0, 0
+	}
+	return depth, int(x.holders[marks[depth-1].Hash].n)
 }
 
 // Depths says how many of a prompt's marks each agent is believed to hold, by its [Belief.Place], in the

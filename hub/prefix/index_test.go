@@ -215,6 +215,11 @@ func FuzzIndex(f *testing.F) {
 			}
 			p := prompt()
 			depths := x.Depths(nil, p.Marks)
+			deepest, holders := x.Deepest(p.Marks)
+			if deepest > 0 && holders != len(sets[p.Marks[deepest-1].Hash]) || deepest == 0 && holders != 0 ||
+				deepest < len(p.Marks) && !broken && len(sets[p.Marks[deepest].Hash]) > 0 {
+				t.Fatalf("step %d: %d agents hold %d marks, and none more", clock, holders, deepest)
+			}
 			for _, b := range beliefs {
 				got, want := int(depths[b.Place()]), 0
 				for want < len(p.Marks) && sets[p.Marks[want].Hash][b.Place()] {

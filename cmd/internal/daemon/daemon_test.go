@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -22,24 +21,6 @@ import (
 	"souk/bus/embedded"
 	"souk/integration/fleet"
 )
-
-// output collects what is written from several goroutines.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 func write(t *testing.T, text string) string {
 	t.Helper()
@@ -84,7 +65,7 @@ func TestALife(t *testing.T) {
 	})
 	ctx, sigterm := context.WithCancel(t.Context())
 	defer sigterm()
-	var log output
+	var log bustest.Buffer
 	code := make(chan int, 1)
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
 	url := "http://" + address
@@ -145,7 +126,7 @@ func TestItEndsInTime(t *testing.T) {
 		return nil
 	})
 	began := time.Now()
-	var log output
+	var log bustest.Buffer
 	code := Run(ctx, Command(role), []string{"--config", write(t, fairFile+"stop: {within: 2s}\n")},
 		io.Discard, &log)
 	if took := time.Since(began); code != ExitWrong || took < 2*time.Second || took > time.Minute ||
@@ -176,7 +157,7 @@ func TestServersThatComeLater(t *testing.T) {
 	})
 	ctx, sigterm := context.WithCancel(t.Context())
 	defer sigterm()
-	var log output
+	var log bustest.Buffer
 	code := make(chan int, 1)
 	go func() { code <- Run(ctx, Command(role), []string{"--config", path}, io.Discard, &log) }()
 	bustest.Eventually(t, "it says what it waits for", func() bool {
@@ -221,7 +202,7 @@ func TestServersThatComeLater(t *testing.T) {
 // A connection that is away for ten minutes is named when it goes, once a minute, and when it is back.
 func TestAnOutageIsNamedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log output
+		var log bustest.Buffer
 		p := &Process{Log: slog.New(slog.NewTextHandler(&log, nil)), health: newHealth("fair", "")}
 		began := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
@@ -250,7 +231,7 @@ func TestServersThatNeverCome(t *testing.T) {
 		_, err := p.Connect(ctx, c.(*fair).Market, "fair")
 		return err
 	}
-	var log output
+	var log bustest.Buffer
 	path := write(t, fairFile+"market: {nats: \"nats://127.0.0.1:1\", connect_within: 1s}\n")
 	if code := Run(t.Context(), Command(fairRole(serve)), []string{"--config", path}, io.Discard,
 		&log); code != ExitWrong ||
@@ -316,7 +297,7 @@ func TestHealthAddressIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	var errs output
+	var errs bustest.Buffer
 	path := write(t, fairFile+"health: {listen: \""+l.Addr().String()+"\"}\n")
 	if code := Run(t.Context(), Command(fairRole(nil)), []string{"--config", path}, io.Discard,
 		&errs); code != ExitWrong || !strings.Contains(errs.String(), "health.listen: ") {

@@ -15,6 +15,7 @@ import (
 	"souk/hub"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
+	"souk/market"
 )
 
 // Trace is a load that rules and the market are compared on.
@@ -48,6 +49,8 @@ var Traces = []Trace{
 	{"open", "mtrag, 12 conversations begin in a second, at random", load{rate: 12}.setting},
 	{"quac", "questions about an article each, QuAC, 64 callers",
 		load{file: "quac.jsonl", callers: 64}.setting},
+	{"begin", "tau, where one dialogue begins in a second, at random",
+		load{file: "tau.jsonl.gz", shared: true, rate: 1}.setting},
 	{"bursts", "quac, conversations begin as requests of Azure's code trace of 2023 came, four times as fast",
 		load{file: "quac.jsonl", recorded: true}.setting},
 	{"slow", "rag on slower engines, Qwen3 32B on two H100 each, 64 callers for 64 slots",
@@ -234,6 +237,8 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	}
 	f = s.Figures(all)
 	f.Journal = float64(m.Bytes) / float64(len(all))
+	f.Seeds = float64(m.Seeds)
+	f.Welfare -= float64(m.SeedCost) / float64(market.Credit) * 1000 / float64(len(all))
 	return f, nil
 }
 

@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
+
+	"souk/hub"
 )
 
 // Engines that are all alike end with like work, whatever the seed: none has fewer than half as many tasks as
@@ -31,5 +34,33 @@ func TestEqualEnginesHaveEqualWork(t *testing.T) {
 			t.Errorf("%s, seed %d: an engine has %.2f times the mean of tasks, %v are refused", trace, seed,
 				f.Fewest, f.Refused)
 		}
+	}
+}
+
+// Where one dialogue after the other begins with the text of all others, whoever had the first would have
+// nearly all: a hub has idle engines compute it, once each, and spends little on that. Then equal engines
+// have like work, and callers wait less.
+func TestSeedsGiveIdleEnginesWork(t *testing.T) {
+	seed := rand.Uint64()
+	play := func(every time.Duration) (Figures, *Market) {
+		s, err := Traces[slices.Index(TraceNames(), "begin")].setting(8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Seed, s.Length = seed, time.Minute
+		all, m, _ := sell(t, s, func(o *MarketOptions) { o.Hub.Seed.Every = every })
+		return Measure(all, s.Engines), m
+	}
+	without, none := play(0)
+	with, m := play(hub.DefaultSeeding().Every)
+	t.Logf("seed %d: %d seeds for %s: work %.2f, fewest %.2f, mean TTFT %.1f ms; without %.2f, %.2f, %.1f",
+		seed, m.Seeds, m.SeedCost, with.Work, with.Fewest, with.Mean, without.Work, without.Fewest,
+		without.Mean)
+	if none.Seeds != 0 || m.Seeds == 0 || m.Seeds > 7 || m.SeedCost > Probes {
+		t.Errorf("seed %d: %d seeds for %s, and %d where it is switched off", seed, m.Seeds, m.SeedCost,
+			none.Seeds)
+	}
+	if with.Fewest < 0.5 || with.Work > without.Work || with.Mean > without.Mean {
+		t.Errorf("seed %d: %+v, and without seeds %+v", seed, with, without)
 	}
 }

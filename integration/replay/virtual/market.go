@@ -60,16 +60,20 @@ type Market struct {
 
 	agents   []*seller
 	requests map[string]*Request // by task id, those under way
+	texts    map[uint64]*Request // by the last mark of the prompt, for what the hub seeds of them
 	sales    map[*Request]*sale
 	placed   []Placed
 	grants   uint64
+	probes   market.Credits // what the hub has of its own client's money
 
 	audit   *ledger.Audit
 	queue   []hub.Ready // of turns whose frames wait for the sync under way
 	syncing bool
 	faults  []error
 
-	Bytes int // of the journal
+	Bytes    int            // of the journal
+	Seeds    int            // texts that the hub put on idle engines
+	SeedCost market.Credits // and what it paid for that
 }
 
 // seller is one agent.
@@ -104,7 +108,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		return nil, err
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
-		requests: map[string]*Request{}, sales: map[*Request]*sale{},
+		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
 	if err := node.Lead(Start, epoch); err != nil {
@@ -166,6 +170,9 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Events: 1, Finish: true})
 	}
 	d := s.stream.Dispatch()
+	if r.own {
+		m.Seeds, m.SeedCost = m.Seeds+1, m.SeedCost+Card.Cost(usage)
+	}
 	answer := agentd.Answer{Finish: "stop", Usage: usage, TTFT: s.first.Sub(s.began)}
 	if usage.Output > 1 {
 		answer.ITL = now.Sub(s.first) / time.Duration(usage.Output-1)
@@ -228,6 +235,9 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	}
 	t.Domain, t.Reply = domain, bus.ReplySubject(client, t.ID)
 	m.requests[t.ID] = r
+	if marks := t.Prompt.Marks; len(marks) > 0 {
+		m.texts[marks[len(marks)-1].Hash] = r
+	}
 	say(m, bus.HubTaskSubject(domain), t, func(got *bus.Task) {
 		got.Inbox = "task." + got.ID
 		m.step(got)
@@ -372,7 +382,11 @@ func (m *Market) seller(id string) *seller {
 func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	reply, start := a.core.Dispatch(domain, d)
 	if start {
-		s := &sale{r: m.requests[d.Task.ID], agent: a, began: m.now,
+		r := m.requests[d.Task.ID]
+		if d.Task.Client == m.Hub.Prober() {
+			r = m.seed(d)
+		}
+		s := &sale{r: r, agent: a, began: m.now,
 			stream: agentd.NewStream(m.now, d, a.core.Begin(d), 0)}
 		m.sales[s.r] = s
 		m.placed = append(m.placed, Placed{s.r, a.i})
@@ -380,6 +394,14 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	}
 	say(m, bus.DispatchSubject(a.id, domain), &reply, func(got *bus.DispatchReply) { m.step(got) })
 	m.tell(a)
+}
+
+// seed is what an engine computes of a text that the hub puts there.
+func (m *Market) seed(d *bus.Dispatch) *Request {
+	marks := d.Task.Prompt.Marks
+	of := m.texts[marks[len(marks)-1].Hash]
+	return &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
+		Job: Job{Hashes: of.script.hashesOf(of.Play), Prompt: of.Prompt, Output: d.MaxTokens}}
 }
 
 // letter has heard what the hub says: an acknowledgement, or its answer to a task, which may be a refusal.
@@ -403,12 +425,30 @@ func (m *Market) letter(l hub.Letter) {
 	}
 }
 
-// treasury gives what is asked for, once that is durable.
+// Probes is what a hub here has for texts that it puts on idle engines, in all.
+const Probes = market.Credit / 100
+
+// treasury gives what is asked for, once that is durable: callers have any money, and the hub's own client
+// what it was funded with.
 func (m *Market) treasury(op string, q *bus.FundsRequest) {
-	r := &bus.FundsReply{ID: q.ID, Client: q.Client, Prepaid: market.MaxWorth}
-	if op == bus.OpAllot {
+	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
+	left := market.MaxWorth
+	if q.Client == m.Hub.Prober() {
+		left = Probes - m.probes
+	}
+	amount := min(q.Amount, left)
+	switch {
+	case op == bus.OpAllot && amount < max(1, q.Least):
+		r.Code = bus.CodeInsufficientFunds
+	case op == bus.OpAllot:
 		m.grants++
-		r.Grants = []bus.Grant{{Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
+		r.Grants = []bus.Grant{{Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: amount}}
+		left -= amount
+	case op == bus.OpReturn:
+		left += q.Amount
+	}
+	if r.Prepaid = left; q.Client == m.Hub.Prober() {
+		m.probes = Probes - left
 	}
 	m.after(m.Sync, func() {
 		say(m, bus.LedgerSubject(op), r, func(got *bus.FundsReply) { m.step(got) })

@@ -27,6 +27,7 @@ type Figures struct {
 	Starved    float64 `json:"starved"` // tasks whose first token took longer than Starving
 	Refused    float64 `json:"refused"`
 	Journal    float64 `json:"journal_bytes,omitempty"` // of a market, a task
+	Seeds      float64 `json:"seeds,omitempty"`         // texts that it put on idle engines
 }
 
 // Starving is a wait for a first token that nobody should have.

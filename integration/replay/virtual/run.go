@@ -277,6 +277,10 @@ func (r *run) place(now time.Duration, p Placed) {
 		return
 	}
 	q.Engine = p.Engine
+	if q.own {
+		r.byJob[&q.Job] = q
+		r.open++
+	}
 	if r.far {
 		r.view.Sent(q)
 	}
@@ -337,6 +341,9 @@ func usage(q *Request) market.Usage {
 // end has a caller go on once it has heard an answer: with its next question, or another dialogue.
 func (r *run) end(q *Request) {
 	delete(r.byJob, &q.Job)
+	if q.own {
+		return
+	}
 	at := q.Done + r.thinks(q.lots)
 	switch {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:

@@ -123,6 +123,7 @@ type Request struct {
 	Engine               int           // that served it; -1: none has
 	Refused              bool
 
+	own    bool // the policy's own: nobody asked, and nobody hears of it
 	script *Script
 	lots   *rand.Rand // its caller's
 }
