@@ -21,6 +21,7 @@ type stand struct {
 	group         int32
 	row           int32          // in crowd.rows, for the task that is looked at: see asked
 	asked         uint64         // the last task that told it from the others of its group
+	beside        market.Credits // the toll for what a task does to those who run there
 	charge        market.Credits // of its last tier
 
 	ends  line.Ends     // of what runs there, where they were asked for
@@ -35,6 +36,7 @@ type group struct {
 	running int
 	parses  bool
 	size    int
+	most    market.Credits // of its agents' tolls and charges, together
 
 	stands []int32 // by the wait of one more, where it was asked for
 	sorted uint64  // in which round that was
@@ -54,7 +56,7 @@ type prospect struct {
 	ttft, service time.Duration // beside as many as run there
 	quality       float64
 	quote         quote
-	charged       market.Toll // by the crowd, age aside
+	load          market.Credits // the toll for the time that it takes longer than elsewhere
 }
 
 // fewRows is how many rows of a group are looked through for one that fits, before another is made.
@@ -100,7 +102,7 @@ func (n *Node) standUp() {
 		c.slots, c.free, c.full = c.slots+a.slots, c.free+s.room, c.full || s.room == 0
 		s.group = n.groupOf(a, s.running)
 		g := &c.groups[s.group]
-		g.size, g.stands = g.size+1, append(g.stands, int32(a.seat))
+		g.size, g.stands, g.most = g.size+1, append(g.stands, int32(a.seat)), 0
 		place := a.belief.Place()
 		for place >= len(c.places) {
 			c.places = append(c.places, 0)
@@ -127,8 +129,7 @@ func (n *Node) groupOf(a *agent, running int) int32 {
 	}
 	for _, i := range k.groups {
 		g := &c.groups[i]
-		if g.running == running && g.first.fastest == a.fastest && g.parses == parses &&
-			slices.Equal(g.first.tiers, a.tiers) {
+		if g.running == running && g.first.fastest == a.fastest && g.parses == parses {
 			return i
 		}
 	}
@@ -212,7 +213,7 @@ func (n *Node) prospects(t *task) {
 	}
 	for i := range c.rows {
 		if x := &c.rows[i]; x.serves {
-			x.charged = n.crowding(&c.groups[x.group], x)
+			x.load = c.tolls.Avoidable(x.service - c.groups[x.group].first.fastest.service)
 		}
 	}
 }
@@ -255,7 +256,7 @@ func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 
 	i := int32(len(c.rows))
 	c.rows = again(c.rows)
 	x := &c.rows[i]
-	x.group, x.before, x.held, x.charged = group, g.rows, held, market.Toll{}
+	x.group, x.before, x.held = group, g.rows, held
 	g.rows = i
 	if x.serves = a.suits(t); !x.serves {
 		return i

@@ -31,8 +31,8 @@ type crowd struct {
 	tolls    line.Tolls
 	again    timer // somebody who rather waits is to look again
 
-	full       bool  // an open agent has no free slot
-	quiet      bool  // a task is alone, and no agent is full
+	full       bool // an open agent has no free slot
+	quiet      bool // a task is alone, and no agent is full
 	candidates []line.Candidate
 
 	round       uint64
@@ -112,6 +112,14 @@ func (n *Node) lineUp() {
 	if c.quiet = c.quiet && c.tolls.Pressure == 0 && c.tolls.Beside == 0; !c.quiet {
 		c.tolls.Worth = c.worths.Second(n.now)
 	}
+	for k := range c.stands {
+		s := &c.stands[k]
+		g := &c.groups[s.group]
+		s.beside = n.beside(s)
+		if most := s.beside + s.charge; s.agent == g.first || most > g.most {
+			g.most = most
+		}
+	}
 }
 
 // has reports whether an agent is among those that are open.
@@ -188,47 +196,45 @@ func (n *Node) charge(i int32, pairs []pair) {
 	for i := range pairs {
 		p := &pairs[i]
 		a := s.agents[p.agent]
-		p.parts = n.prospect(a.seat).charged
-		p.parts.Age = c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], waited, t.home == a))
+		p.parts = market.Toll{Load: n.prospect(a.seat).load, Beside: c.stands[a.seat].beside,
+			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		if !n.now.Add(p.ttft).After(t.deadline) {
 			best = max(best, p.value-p.cost+p.toll-n.cfg.Fee)
 		}
 	}
-	if !n.cfg.Crowd.Waiting || n.cfg.Pricing == market.PricingPosted {
-		return
+	if best < 0 || !n.cfg.Crowd.Waiting || n.cfg.Pricing == market.PricingPosted {
+		return // no slot is worth anything to it, waiting or not
 	}
 	if len(s.tasks) > 1 {
 		best = 0
-	} // else it takes the slot either way, and nobody else wants it
-	s.waits[i], s.waitFor[i] = n.better(i, max(0, best))
+	} // else it takes the slot if waiting is not worth more: nobody else wants it
+	s.waits[i], s.waitFor[i] = n.better(i, best)
 }
 
-// crowding is the toll of a task on an agent, for what it costs those who wait and those who run there.
-//
-// Those who wait: the time for which it takes the slot longer than a slot of another agent of the class.
-// Slower classes are not charged for being slow, as whoever had the slot instead would take as long, and a
-// slot that stays free serves nobody.
-//
-// Those who run: a tier charges for that at the agent's price of tokens, so this is what is missing to what
-// their time is worth. The two together are the larger of both.
-func (n *Node) crowding(g *group, x *prospect) market.Toll {
-	beside := n.crowd.tolls.Among(g.running)
+// beside is the toll of a task for what it costs those who run beside it on an agent. A tier charges for that
+// at the agent's price of tokens, so this is what is missing to what their time is worth. The two together
+// are the larger of both.
+func (n *Node) beside(s *stand) market.Credits {
+	toll := n.crowd.tolls.Among(s.running)
 	if n.cfg.Tiers {
-		beside = min(0, beside-market.TierAt(g.first.tiers, g.running).Toll)
+		toll = min(0, toll-market.TierAt(s.agent.tiers, s.running).Toll)
 	}
-	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - g.first.fastest.service), Beside: beside}
+	return toll
 }
 
 // search is for where a task would wait best.
 type search struct {
 	index  int32 // of the task
 	task   *task
+	terms  market.Judged
 	waited time.Duration
 	left   time.Duration // to the deadline
 	share  uint32
-	best   market.Wait // of what was found; before, Loss is what it has to exceed
-	seat   int         // of the agent of best; -1: none was found
+
+	loss market.Credits // of the best that was found; before, what is to be exceeded
+	seat int            // of its agent; -1: none was found
+	best market.Wait
 }
 
 // better finds what a task would have by waiting for the agent where that is best, and which that is; nil if
@@ -236,36 +242,32 @@ type search struct {
 // its terms.
 func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	c, t := &n.crowd, n.round.tasks[i]
-	f := search{index: i, task: t, waited: n.now.Sub(t.arrived), left: t.deadline.Sub(n.now),
-		best: market.Wait{Loss: floor}, seat: -1}
+	f := search{index: i, task: t, terms: t.terms.Judge(), waited: n.now.Sub(t.arrived),
+		left: t.deadline.Sub(n.now), loss: floor, seat: -1}
 	if f.share = line.LeftOf(f.waited, t.terms.Patience); f.share == 0 {
 		return market.Wait{}, nil
 	}
 	for _, k := range c.apart {
 		s := &c.stands[k]
 		x := &c.rows[s.row]
-		if w := n.patience(&f, x, s, 0); !f.wants(&w, int(k)) {
-			continue // not even if a slot came at once
+		if !n.atBest(&f, x, s.beside+s.charge) {
+			continue
 		}
 		place := c.board.Len(int(k))
 		if t.home == s.agent {
 			place = t.place
 		}
 		if d, ok := n.endsAt(s).Nth(max(1, place+1-s.room)); ok {
-			n.consider(&f, x, int(k), d)
+			n.consider(&f, x, int(k), d, s.beside+s.charge)
 		}
 	}
 	for i := range c.groups {
 		g := &c.groups[i]
-		if g.row < 0 {
-			continue
-		}
-		x := &c.rows[g.row]
-		if w := n.patience(&f, x, &c.stands[g.first.seat], 0); !f.wants(&w, -1) {
+		if g.row < 0 || !n.atBest(&f, &c.rows[g.row], g.most) {
 			continue
 		}
 		for _, k := range n.inOrder(g) {
-			if s := &c.stands[k]; s.asked != c.asked && !n.consider(&f, x, int(k), s.next) {
+			if s := &c.stands[k]; s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, g.most) {
 				break
 			}
 		}
@@ -276,37 +278,52 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	return f.best, c.stands[f.seat].agent
 }
 
-// wants reports whether something would be better than what was found. Of equals the first agent is.
-func (f *search) wants(w *market.Wait, seat int) bool {
-	return w.Loss > f.best.Loss || w.Loss == f.best.Loss && seat < f.seat
-}
-
-// patience is what it would be worth to wait for a slot of an agent that comes in d, whatever it costs then;
-// nothing if that is too late.
-func (n *Node) patience(f *search, x *prospect, s *stand, d time.Duration) (w market.Wait) {
-	w.Time = line.Stretch(d, f.waited) + x.ttft
-	if !x.serves || w.Time > f.left {
-		return market.Wait{Loss: -1}
+// patience is the value of a slot that comes in d, and the time to the first token then; false if that is too
+// late.
+func (f *search) patience(x *prospect, d time.Duration) (market.Credits, time.Duration, bool) {
+	at := line.Stretch(d, f.waited) + x.ttft
+	if !x.serves || at > f.left {
+		return 0, 0, false
 	}
-	w.Agent, w.Cost, w.Share = market.AgentID(s.agent.id), x.quote.cost, f.share
-	w.Value = min(f.task.terms.Value(market.Quote{TTFT: w.Time, Cost: w.Cost, Quality: x.quality}),
-		x.quote.room(f.task.reserved))
-	w.Toll, w.Charge = x.charged.Sum()+n.drawn(f.index, s.agent, &x.quote), s.charge
-	w.Loss = w.Sum(n.cfg.Fee)
-	return w
+	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quality})
+	return min(value, x.quote.room(f.task.reserved)), at, true
 }
 
-// consider takes an agent that comes in d for the best if it is. It returns false if those of its group that
-// come later cannot be either.
-func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration) bool {
-	s := &n.crowd.stands[seat]
-	w := n.patience(f, x, s, d)
-	if w.Loss < f.best.Loss || w.Loss == f.best.Loss && f.seat < 0 {
+// atBest reports whether a slot that came at once and cost nothing would be better than what was found, where
+// tolls and charges are at best so much.
+func (n *Node) atBest(f *search, x *prospect, tolls market.Credits) bool {
+	value, _, ok := f.patience(x, 0)
+	return ok && f.mayBe(n.sum(f, x, value, tolls))
+}
+
+// sum is what waiting would be worth, whatever the slot costs then.
+func (n *Node) sum(f *search, x *prospect, value, tolls market.Credits) market.Credits {
+	w := market.Wait{Value: value, Cost: x.quote.cost, Toll: x.load + tolls, Share: f.share}
+	return w.Sum(n.cfg.Fee)
+}
+
+// mayBe reports whether what is worth so much may be the best. Of equals the first agent is.
+func (f *search) mayBe(loss market.Credits) bool {
+	return loss > f.loss || loss == f.loss && f.seat >= 0
+}
+
+// consider takes an agent that has a slot in d for the best if it is. It returns false if no agent can be,
+// for which that takes longer and whose tolls and charges are at best so much.
+func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most market.Credits) bool {
+	value, at, ok := f.patience(x, d)
+	if !ok || !f.mayBe(n.sum(f, x, value, most)) {
 		return false
 	}
+	s := &n.crowd.stands[seat]
+	drawn := n.drawn(f.index, s.agent, &x.quote)
+	if !f.mayBe(n.sum(f, x, value, s.beside+s.charge+drawn)) {
+		return true
+	}
+	w := market.Wait{Agent: market.AgentID(s.agent.id), Time: at, Value: value, Cost: x.quote.cost,
+		Toll: x.load + s.beside + drawn, Charge: s.charge, Share: f.share}
 	w.Price, w.Round = n.priceBefore(s.agent, f.task.since)
-	if w.Loss = w.Sum(n.cfg.Fee); f.wants(&w, seat) {
-		f.best, f.seat = w, seat
+	if w.Loss = w.Sum(n.cfg.Fee); w.Loss > f.loss || w.Loss == f.loss && seat < f.seat {
+		f.best, f.loss, f.seat = w, w.Loss, seat
 	}
 	return true
 }
