@@ -36,6 +36,7 @@ type scratch struct {
 	tiers   []market.Tier
 	edged   []*task // its tasks
 	index   []int32 // of these in tasks
+	clients []int32 // of these, numbered
 	sellers []*agent
 	place   []int // of an agent in it, by its index in agents; -1: no edge
 	pruner  market.Pruner
@@ -215,7 +216,7 @@ func (n *Node) assemble() market.Round {
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
 		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
-	s.index, s.place = s.index[:0], resized(s.place, len(s.agents))
+	s.index, s.clients, s.place = s.index[:0], s.clients[:0], resized(s.place, len(s.agents))
 	s.parts = s.parts[:0]
 	before := int32(-1)
 	for i := range s.pairs {
@@ -231,6 +232,7 @@ func (n *Node) assemble() market.Round {
 				x.Wait = wait
 			}
 			w.Tasks, s.edged, s.index = append(w.Tasks, x), append(s.edged, t), append(s.index, p.task)
+			s.clients = append(s.clients, int32(t.purse.number))
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
@@ -265,6 +267,7 @@ func (n *Node) assemble() market.Round {
 // prune leaves of the round of all that wait what matters.
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
+	s.pruner.Clients = s.clients
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	if r.Rule.Pricing != market.PricingPosted { // whose rounds say nothing of what was pruned
 		r.Pruned.Edges += s.spared

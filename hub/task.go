@@ -60,7 +60,7 @@ type task struct {
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
-	number   int            // of its client, once it stood in a line
+	purse    *purse         // of its client, once it stood in a line
 	since    uint64         // the last round before it came
 	hold     *hold
 	timer    timer

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -23,7 +24,6 @@ import (
 // crowd is what a hub knows of those who wait, beyond the tasks themselves.
 type crowd struct {
 	clients int // that have open tasks
-	numbers int // of clients, as they came
 
 	worths   line.Worths
 	pressure line.Pressure
@@ -102,10 +102,13 @@ func (n *Node) lineUp() {
 		if c.has(t.home) {
 			k = t.home.seat
 		}
-		if t.number == 0 {
-			t.number = n.purses[t.key.client].number
+		if t.purse == nil {
+			t.purse = n.purses[t.key.client]
 		}
-		t.place = c.board.Join(k, t.number, n.now.Sub(t.arrived))
+		if p := t.purse; p.round != c.round {
+			p.round, p.number = c.round, c.board.Clients()
+		}
+		t.place = c.board.Join(k, t.purse.number, n.now.Sub(t.arrived))
 	}
 	c.tolls = line.Tolls{Params: n.cfg.Crowd,
 		Pressure: c.pressure.Add(n.now, c.board.Waiting(), c.free, c.slots)}
@@ -395,13 +398,15 @@ func (c *crowd) due(n *Node) { n.news() }
 // wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
 // for too long; and those that tolls keep from one, as these fall. Nothing else may happen to wake them.
 func (n *Node) lookLater() {
-	s := &n.round
-	soonest := n.now.Add(lookAgain)
-	if n.crowd.again.place > 0 && !n.crowd.again.at.After(soonest) {
-		return
+	s, again := &n.round, &n.crowd.again
+	at := time.Duration(math.MaxInt64) // from now
+	if again.place > 0 {
+		if at = again.at.Sub(n.now); at <= lookAgain {
+			return
+		}
 	}
+	before := at
 	edges, parts := s.whole.Edges, s.parts
-	var at time.Time
 	for i, t := range s.edged {
 		k := 0
 		for k < len(edges) && edges[k].Task == i {
@@ -412,8 +417,8 @@ func (n *Node) lookLater() {
 		if t.state != waiting {
 			continue
 		}
-		if slices.ContainsFunc(charges, func(p market.Toll) bool { return p != market.Toll{} }) {
-			at = earlier(at, n.now.Add(tollsFade))
+		if at > tollsFade && slices.ContainsFunc(charges, func(p market.Toll) bool { return p != market.Toll{} }) {
+			at = tollsFade
 		}
 		w := s.whole.Tasks[i].Wait
 		if w == nil {
@@ -426,25 +431,22 @@ func (n *Node) lookLater() {
 			}
 		}
 		if best >= 0 {
-			if at = earlier(at, n.lookAt(t, w, s.waitFor[s.index[i]], best)); !at.After(soonest) {
-				break
-			}
+			at = min(at, n.lookIn(t, w, s.waitFor[s.index[i]], best))
 		}
 	}
-	if at.IsZero() {
-		return
-	}
-	if at = later(at, soonest); n.crowd.again.place == 0 || at.Before(n.crowd.again.at) {
-		n.timers.set(&n.crowd.again, at)
+	if at < before {
+		n.timers.set(again, n.now.Add(max(at, lookAgain)))
 	}
 }
 
-// lookAt is when the outcome may be another for a task that rather waits than take a slot worth best to it.
-func (n *Node) lookAt(t *task, w *market.Wait, a *agent, best market.Credits) time.Time {
-	at := earlier(n.now.Add(w.Time), t.deadline.Add(1-w.Time)) // it is too late to wait
-	fades := t.arrived.Add(line.Fades(t.terms.Patience, w.Share, int64(w.Loss), int64(best)))
-	if fades.After(n.now) {
-		at = earlier(at, fades)
+// lookIn is how soon the outcome may be another for a task that rather waits than take a slot worth best to
+// it.
+func (n *Node) lookIn(t *task, w *market.Wait, a *agent, best market.Credits) time.Duration {
+	at := min(w.Time, t.deadline.Sub(n.now)+1-w.Time, // then it is too late to wait
+		time.Duration(a.silentFrom-n.nano)+1)
+	fades := line.Fades(t.terms.Patience, w.Share, int64(w.Loss), int64(best)) - n.now.Sub(t.arrived)
+	if fades > 0 {
+		at = min(at, fades)
 	}
-	return earlier(at, n.now.Add(time.Duration(a.silentFrom-n.nano)+1))
+	return at
 }
