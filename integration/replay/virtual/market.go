@@ -27,6 +27,9 @@ type MarketOptions struct {
 	Journal   func(frame []byte) // hears what is written, if anyone wants to
 }
 
+// acks begins the subjects where agents hear that their completions were taken in.
+const acks = "ack."
+
 // Names of the one domain.
 const (
 	domain  = "general"
@@ -59,6 +62,7 @@ type Market struct {
 	door []byte    // keys the names of sessions
 
 	agents   []*seller
+	byID     map[string]*seller
 	requests map[string]*Request // by task id, those under way
 	sales    map[*Request]*sale
 	placed   []Placed
@@ -104,7 +108,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		return nil, err
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
-		requests: map[string]*Request{}, sales: map[*Request]*sale{},
+		requests: map[string]*Request{}, sales: map[*Request]*sale{}, byID: map[string]*seller{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
 	if err := node.Lead(Start, epoch); err != nil {
@@ -121,7 +125,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 			return nil, err
 		}
 		a := &seller{core: agentd.NewAgent(cfg, limits, info, 1), id: cfg.ID, i: i}
-		m.agents = append(m.agents, a)
+		m.agents, m.byID[a.id] = append(m.agents, a), a
 		reg := a.core.Registration("node")
 		reg.Fence = int64(i + 1)
 		a.core.Claimed(&bus.Claim{Agent: a.id, Domain: domain, Hub: o.Hub.Hub, Epoch: epoch,
@@ -183,7 +187,7 @@ func (m *Market) report(a *seller, domain string, c bus.Completion) {
 	m.send(bus.CompletionSubject(domain, a.id), &c, func(data []byte) {
 		got := new(bus.Completion)
 		if m.decode(data, got) {
-			got.Inbox = fmt.Sprintf("ack.%d", a.i)
+			got.Inbox = acks + a.id
 			m.step(got)
 		}
 	})
@@ -368,12 +372,10 @@ func (m *Market) deliver(r *hub.Ready) {
 }
 
 func (m *Market) seller(id string) *seller {
-	for _, a := range m.agents {
-		if a.id == id {
-			return a
-		}
+	if a := m.byID[id]; a != nil {
+		return a
 	}
-	panic("virtual: a dispatch to " + id + ", which is no agent here")
+	panic("virtual: something is for " + id + ", which is no agent here")
 }
 
 // dispatched has an agent take a task, or refuse it.
@@ -405,10 +407,7 @@ func (m *Market) letter(l hub.Letter, data []byte) {
 	case *bus.CompletionAck:
 		c := new(bus.CompletionAck)
 		if m.decode(data, c) {
-			var i int
-			_, err := fmt.Sscanf(l.Subject, "ack.%d", &i)
-			m.fault(err)
-			m.agents[i].core.Acked(c.Hold, c.Code)
+			m.seller(strings.TrimPrefix(l.Subject, acks)).core.Acked(c.Hold, c.Code)
 		}
 	case *bus.Answer:
 		a := new(bus.Answer)
