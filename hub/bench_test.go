@@ -181,6 +181,7 @@ func BenchmarkTaskContended(b *testing.B) {
 func BenchmarkRound(b *testing.B) {
 	for _, c := range []struct{ tasks, agents, slots, clients int }{
 		{64, 16, 2, 16}, {512, 8, 8, 1000}, {512, 8, 8, 100}, {2048, 64, 8, 1000}, {2048, 1, 1, 1000},
+		{500, 1000, 8, 500},
 	} {
 		b.Run(fmt.Sprintf("tasks=%d/seats=%dx%d/clients=%d", c.tasks, c.agents, c.slots, c.clients),
 			func(b *testing.B) {
@@ -219,6 +220,54 @@ func BenchmarkRound(b *testing.B) {
 				b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
 				b.ReportMetric(float64(awards)/float64(b.N), "awards")
 			})
+	}
+}
+
+// One slot of a fleet came free, and so many tasks wait for it and for the others: what is weighed of them,
+// of which nearly nothing is recorded.
+func BenchmarkOneSlotFree(b *testing.B) {
+	for _, c := range []struct{ tasks, agents int }{{100, 16}, {2000, 200}, {2000, 1000}} {
+		b.Run(fmt.Sprintf("tasks=%d/agents=%d", c.tasks, c.agents), func(b *testing.B) {
+			l := newLoad(b, c.agents, 1, 1024)
+			ask := func(i int) {
+				m := benchTask(i)
+				m.Client = fmt.Sprintf("c-%d", i%1000)
+				m.Prompt.Tokens = 300 + i*7919%400
+				m.Prompt.Marks = []bus.Mark{{Bytes: 2000, Hash: uint64(i)}}
+				if err := l.n.Step(l.now, m); err != nil {
+					b.Fatal(err)
+				}
+				l.fund(b)
+			}
+			i := 0
+			for ; i < c.agents; i++ {
+				ask(i)
+				l.ready(b)
+				l.now = l.now.Add(time.Millisecond)
+			}
+			used := time.Duration(0)
+			for b.Loop() {
+				b.StopTimer()
+				for l.n.waiting < c.tasks {
+					ask(i)
+					i++
+				}
+				l.now = l.now.Add(time.Millisecond)
+				if err := l.n.Step(l.now, l.open[0]); err != nil {
+					b.Fatal(err)
+				}
+				l.open = l.open[1:]
+				l.n.news()
+				begin := cpu()
+				b.StartTimer()
+				l.n.clear()
+				b.StopTimer()
+				used += cpu() - begin
+				l.ready(b)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
+		})
 	}
 }
 

@@ -47,7 +47,8 @@ const TreasuryTimeout = 2 * time.Second
 // purse is a client's money at this hub, beyond what the book says.
 type purse struct {
 	client   string
-	number   int            // of the purse, none has had before
+	round    uint64         // in which a task of it stood in a line last
+	number   int            // of the client among those of that round
 	open     int            // tasks
 	waiting  int            // of them, those that wait for a slot
 	reserved market.Credits // by tasks that wait: not yet held
@@ -230,8 +231,7 @@ func (n *Node) unanswered(a *request) {
 func (n *Node) purse(client string) *purse {
 	p := n.purses[client]
 	if p == nil {
-		n.crowd.numbers++
-		p = &purse{client: client, number: n.crowd.numbers}
+		p = &purse{client: client}
 		n.purses[client] = p
 	}
 	return p

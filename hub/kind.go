@@ -16,6 +16,9 @@ type kind struct {
 
 	visit uint64 // of a task that looks at agents
 	met   []met
+
+	round  uint64 // in which it has these
+	groups []int32
 }
 
 // met counts the agents of a kind that a task has looked at and that are equal in all that it could tell.
@@ -66,7 +69,7 @@ type kinds struct {
 	next   int
 	visits uint64
 
-	spare [][]quoted // memory of tasks that wait no more
+	spare []*notes // of tasks that wait no more
 }
 
 // kind is the kind of an agent, found again after it was set to nil because what makes it may have changed.
@@ -118,30 +121,31 @@ func (n *Node) quoted(t *task, a *agent, running int) *quote {
 // quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
 func (n *Node) quotedHolding(t *task, a *agent, running int, held held) *quote {
 	k, fits := n.kind(a), a.predictor.Fits()
-	if t.quotes == nil {
-		t.quotes = n.kinds.take()
-	}
-	q := &t.quotes[uint(k.id+7*running+held.cached>>4)%quotesKept]
+	q := &n.notes(t).quotes[uint(k.id+7*running+held.cached>>4)%quotesKept]
 	if q.kind != k || q.fits != fits || q.held != held || q.running != running {
 		*q = quoted{k, fits, held, running, n.quote(t, a, running, held)}
 	}
 	return &q.quote
 }
 
-func (k *kinds) take() []quoted {
-	if n := len(k.spare); n > 0 {
-		q := k.spare[n-1]
-		k.spare = k.spare[:n-1]
-		return q
+// notes are those of a task.
+func (n *Node) notes(t *task) *notes {
+	if t.notes == nil {
+		if k, last := &n.kinds, len(n.kinds.spare)-1; last >= 0 {
+			t.notes, k.spare = k.spare[last], k.spare[:last]
+		} else {
+			t.notes = new(notes)
+		}
 	}
-	return make([]quoted, quotesKept)
+	return t.notes
 }
 
-// unquote gives up the quotes of a task that waits no more.
+// unquote gives up the notes of a task that waits no more.
 func (n *Node) unquote(t *task) {
-	if t.quotes != nil && len(n.kinds.spare) < 64 {
-		clear(t.quotes)
-		n.kinds.spare = append(n.kinds.spare, t.quotes)
+	if k := t.notes; k != nil && len(n.kinds.spare) < 64 {
+		clear(k.quotes[:])
+		k.looked = false
+		n.kinds.spare = append(n.kinds.spare, k)
 	}
-	t.quotes = nil
+	t.notes = nil
 }

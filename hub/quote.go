@@ -62,9 +62,10 @@ func (a *agent) expect(t *task) (h held) {
 
 // within is the value, lowered where no more than most can be held. A premium is at most value less cost, so
 // the rest of the hold still covers the quote, and the prompt however long it turns out to be.
-func (q *quote) within(most market.Credits) market.Credits {
-	return min(q.value, most-max(0, q.floor-q.cost))
-}
+func (q *quote) within(most market.Credits) market.Credits { return min(q.value, q.room(most)) }
+
+// room is the most value that fits in what is held.
+func (q *quote) room(most market.Credits) market.Credits { return most - max(0, q.floor-q.cost) }
 
 // saved is the cost that what a holds of the prompt avoids.
 func (q *quote) saved(a *agent) market.Credits {

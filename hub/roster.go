@@ -47,8 +47,9 @@ type agent struct {
 	belief    *prefix.Belief
 	kind      *kind          // nil: to be found
 	scores    string         // the registered ones
-	seat      int            // in crowd.open, where it is in it
+	seat      int            // in crowd.stands, where it is in it
 	prices    []priced       // slot prices of late, by round
+	priceAt   int            // among them, the one that was asked for last
 	slotPrice market.Credits // in the last round it was in
 }
 

@@ -23,6 +23,8 @@ type scratch struct {
 	pairs  []pair
 	spared int           // pairs like others
 	waits  []market.Wait // of tasks; Loss 0: none
+	// of tasks: the agent that the wait is for
+	waitFor []*agent
 
 	// of the regime's tolls, where it is not idle
 	seed  [32]byte
@@ -33,6 +35,8 @@ type scratch struct {
 	parts   []market.Toll // of the tolls of its edges
 	tiers   []market.Tier
 	edged   []*task // its tasks
+	index   []int32 // of these in tasks
+	clients []int32 // of these, numbered
 	sellers []*agent
 	place   []int // of an agent in it, by its index in agents; -1: no edge
 	pruner  market.Pruner
@@ -68,8 +72,6 @@ func (n *Node) clear() {
 	n.collect()
 	n.lineUp()
 	n.meet()
-	n.tolls()
-	n.charge()
 	r := n.assemble()
 	var o market.Outcome
 	var err error
@@ -92,9 +94,10 @@ func (n *Node) collect() {
 	n.alone()
 	s.made++
 	s.agents, s.free = s.agents[:0], s.free[:0]
-	for _, a := range n.roster {
-		if free := a.free(n); free > 0 {
-			s.agents, s.free = append(s.agents, a), append(s.free, free)
+	n.standUp()
+	for i := range n.crowd.stands {
+		if x := &n.crowd.stands[i]; x.room > 0 {
+			s.agents, s.free = append(s.agents, x.agent), append(s.free, x.room)
 		}
 	}
 	last, prev := n.book.LastRound()
@@ -110,41 +113,57 @@ func (n *Node) collect() {
 	}
 }
 
-// meet quotes every task on every agent that may serve it, bids aside. Of agents that are equal in all, a
-// task looks at as many as there are tasks, as one of these is always free: so an idle fleet makes a round
-// neither large nor slow. A regime draws for each agent, so under one no two are equal; nor are those for
-// whom somebody waits.
+// meet quotes every task on every agent that may serve it, bids aside, and charges it. Of agents that are
+// equal in all, a task looks at as many as there are tasks, as one of these is always free: so an idle fleet
+// makes a round neither large nor slow. A regime draws for each agent, so under one no two are equal; nor are
+// those for whom somebody waits.
 func (n *Node) meet() {
 	s := &n.round
 	s.pairs, s.spared = s.pairs[:0], 0
+	s.waits, s.waitFor = resized(s.waits, len(s.tasks)), resized(s.waitFor, len(s.tasks))
 	idle := n.cfg.Regime.Idle()
 	alike := idle && len(s.tasks) < len(s.agents)
 	for i, t := range s.tasks {
 		n.kinds.visits++
+		n.prospects(t)
+		first := len(s.pairs)
 		for k, a := range s.agents {
-			if !a.suits(t) {
+			x := n.prospect(a.seat)
+			if !x.serves {
 				continue
 			}
-			held := a.expect(t)
 			if alike && n.crowd.board.Homes(a.seat) == 0 &&
-				n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], held) >= len(s.tasks) {
+				n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], x.held) >= len(s.tasks) {
 				s.spared++
 				continue
 			}
-			q := n.quotedHolding(t, a, len(a.holds), held)
-			if !a.takes(q.prompt) {
-				continue
-			}
-			p := pair{task: int32(i), agent: int32(k), ttft: q.forecast.TTFT, cost: q.cost}
+			p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, cost: x.quote.cost}
 			if !idle {
-				p.saved = q.saved(a)
+				p.saved = x.quote.saved(a)
 			}
 			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
 			// every quote as it stood when the task came.
-			p.value = q.within(t.reserved)
+			p.value = x.quote.within(t.reserved)
 			s.pairs = append(s.pairs, p)
 		}
+		if idle {
+			n.charge(int32(i), s.pairs[first:])
+		}
 	}
+	if !idle { // what is drawn for all pairs comes first
+		n.tolls()
+		s.eachTask(func(pairs []pair) {
+			n.prospects(s.tasks[pairs[0].task])
+			n.charge(pairs[0].task, pairs)
+		})
+	}
+}
+
+// resized is a list of so many zeros, in its memory.
+func resized[T any](list []T, n int) []T {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
 }
 
 // tolls sets the regime's toll on every task and agent that may meet, whatever was bid. The scale and the
@@ -152,7 +171,7 @@ func (n *Node) meet() {
 // decide which do, and bids must not decide tolls.
 func (n *Node) tolls() {
 	s, p := &n.round, n.cfg.Regime
-	if p.Idle() || len(s.pairs) == 0 {
+	if len(s.pairs) == 0 {
 		return
 	}
 	last, prev := n.book.LastRound()
@@ -166,7 +185,7 @@ func (n *Node) tolls() {
 			sum, count = total, count+1
 		}
 	}
-	s.scale, s.most = sum/max(1, count), append(s.most[:0], make([]float64, len(s.tasks))...)
+	s.scale, s.most = sum/max(1, count), resized(s.most, len(s.tasks))
 	s.eachTask(func(pairs []pair) {
 		most := slices.Max(draws[:len(pairs)])
 		s.most[pairs[0].task] = most
@@ -197,7 +216,7 @@ func (n *Node) assemble() market.Round {
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
 		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
 	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
-	s.place = append(s.place[:0], make([]int, len(s.agents))...)
+	s.index, s.clients, s.place = s.index[:0], s.clients[:0], resized(s.place, len(s.agents))
 	s.parts = s.parts[:0]
 	before := int32(-1)
 	for i := range s.pairs {
@@ -212,7 +231,8 @@ func (n *Node) assemble() market.Round {
 			if wait := &s.waits[p.task]; wait.Loss > 0 {
 				x.Wait = wait
 			}
-			w.Tasks, s.edged = append(w.Tasks, x), append(s.edged, t)
+			w.Tasks, s.edged, s.index = append(w.Tasks, x), append(s.edged, t), append(s.index, p.task)
+			s.clients = append(s.clients, int32(t.purse.number))
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
@@ -247,6 +267,7 @@ func (n *Node) assemble() market.Round {
 // prune leaves of the round of all that wait what matters.
 func (n *Node) prune(r market.Round) market.Round {
 	s := &n.round
+	s.pruner.Clients = s.clients
 	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
 	if r.Rule.Pricing != market.PricingPosted { // whose rounds say nothing of what was pruned
 		r.Pruned.Edges += s.spared

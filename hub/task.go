@@ -55,11 +55,12 @@ type task struct {
 	rounds   int            // it was in and lost
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
-	quotes   []quoted       // while it waits
+	notes    *notes         // while it waits
 	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
+	purse    *purse         // of its client, once it stood in a line
 	since    uint64         // the last round before it came
 	hold     *hold
 	timer    timer

@@ -1,8 +1,9 @@
 package hub
 
 import (
-	"cmp"
+	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"souk/bus"
@@ -23,7 +24,6 @@ import (
 // crowd is what a hub knows of those who wait, beyond the tasks themselves.
 type crowd struct {
 	clients int // that have open tasks
-	numbers int // of clients, as they came
 
 	worths   line.Worths
 	pressure line.Pressure
@@ -31,12 +31,17 @@ type crowd struct {
 	tolls    line.Tolls
 	again    timer // somebody who rather waits is to look again
 
-	open       []*agent    // that take tasks now, or as soon as they have a slot; by id
-	ends       []line.Ends // of what runs on each
-	full       bool        // one of them has no free slot
-	quiet      bool        // a task is alone, and no agent is full
+	full       bool // an open agent has no free slot
+	quiet      bool // a task is alone, and no agent is full
 	candidates []line.Candidate
-	row        []prospect
+
+	round       uint64
+	stands      []stand // the open agents, by id
+	places      []int32 // of these, from 1, by the place of their belief; 0: none
+	groups      []group
+	slots, free int        // of all
+	rows        []prospect // of the task that is looked at
+	apart       []int32    // the agents that it tells from others of their group
 
 	classes map[string]*fastest // of agents
 	asked   uint64              // how often prospects were looked at
@@ -68,14 +73,6 @@ func (n *Node) fastestOf(class string) *fastest {
 	return f
 }
 
-// prospect is what a task would have of an open agent.
-type prospect struct {
-	running       int // it would run beside so many
-	ttft, service time.Duration
-	quote         quote
-	serves        bool
-}
-
 // open reports whether an agent takes tasks, now or as soon as it has a slot.
 func (a *agent) open(n *Node) bool {
 	return a.joined && a.sells && n.nano <= a.silentFrom && n.nano >= a.avoidUntil &&
@@ -95,189 +92,243 @@ func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
 // lineUp finds out who waits for whom: the lines of the round's tasks, and the pressure on all.
 func (n *Node) lineUp() {
 	c := &n.crowd
-	slots, free := 0, 0
-	c.open, c.full = c.open[:0], false
-	for _, a := range n.roster {
-		if !a.open(n) {
-			continue
-		}
-		a.seat = len(c.open)
-		c.open = append(c.open, a)
-		if len(c.ends) < len(c.open) {
-			c.ends = append(c.ends, line.Ends{})
-		}
-		e := &c.ends[a.seat]
-		e.Reset()
-		for _, h := range a.holds {
-			e.Add(n.service(a, h.ttft, h.rec.Output), n.now.Sub(h.sent))
-		}
-		e.Done()
-		room := a.free(n)
-		slots, free, c.full = slots+a.slots, free+room, c.full || room == 0
-	}
-	c.board.Reset(len(c.open), line.Share(slots, c.clients))
+	c.board.Reset(len(c.stands), line.Share(c.slots, c.clients))
 	c.quiet = !c.full && len(n.round.tasks) == 1 && n.batch.All() == 0
 	for _, t := range n.round.tasks {
-		if !c.quiet && (!c.has(t.home) || !n.usable(t, t.home)) { // else no line is there to stand in
+		if !c.quiet && !n.athome(t) { // else no line is there to stand in
 			t.home = n.home(t)
 		}
 		k := -1
 		if c.has(t.home) {
 			k = t.home.seat
 		}
-		t.place = c.board.Join(k, n.purses[t.key.client].number, n.now.Sub(t.arrived))
+		if t.purse == nil {
+			t.purse = n.purses[t.key.client]
+		}
+		if p := t.purse; p.round != c.round {
+			p.round, p.number = c.round, c.board.Clients()
+		}
+		t.place = c.board.Join(k, t.purse.number, n.now.Sub(t.arrived))
 	}
-	c.tolls = line.Tolls{Params: n.cfg.Crowd, Pressure: c.pressure.Add(n.now, c.board.Waiting(), free, slots)}
+	c.tolls = line.Tolls{Params: n.cfg.Crowd,
+		Pressure: c.pressure.Add(n.now, c.board.Waiting(), c.free, c.slots)}
 	if c.quiet = c.quiet && c.tolls.Pressure == 0 && c.tolls.Beside == 0; !c.quiet {
 		c.tolls.Worth = c.worths.Second(n.now)
+	}
+	for k := range c.stands {
+		s := &c.stands[k]
+		g := &c.groups[s.group]
+		s.beside = n.beside(s)
+		if most := s.beside + s.charge; s.agent == g.first || most > g.most {
+			g.most = most
+		}
 	}
 }
 
 // has reports whether an agent is among those that are open.
-func (c *crowd) has(a *agent) bool { return a != nil && a.seat < len(c.open) && c.open[a.seat] == a }
+func (c *crowd) has(a *agent) bool {
+	return a != nil && a.seat < len(c.stands) && c.stands[a.seat].agent == a
+}
+
+// athome reports whether a task has a home that may still serve it.
+func (n *Node) athome(t *task) bool {
+	a := t.home
+	if !n.crowd.has(a) || !a.suits(t) {
+		return false
+	}
+	if a.reg.MaxModelLen == 0 {
+		return true
+	}
+	held := a.cold(t)
+	holds := n.heldOf(t)
+	for i := range holds {
+		if h := &holds[i]; int(h.Place) == a.belief.Place() {
+			held = h.of(a, t)
+		}
+	}
+	return a.takes(held.tokens + t.carried())
+}
 
 // home is the agent whose line a task stands in; nil if none may serve it.
 func (n *Node) home(t *task) *agent {
 	c := &n.crowd
 	c.candidates = c.candidates[:0]
-	for k, a := range c.open {
-		if !n.usable(t, a) {
+	c.asked++
+	holds := n.heldOf(t)
+	for i, h := range holds {
+		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
+			s := &c.stands[c.places[h.Place]-1]
+			s.asked, s.row = c.asked, int32(i)
+		}
+	}
+	for k := range c.stands {
+		s := &c.stands[k]
+		a := s.agent
+		if !a.suits(t) {
 			continue
 		}
-		held := n.own(t, a)
-		if held < 2*max(1, a.reg.BlockSize) {
-			held = 0
+		held, own := a.cold(t), 0
+		if s.asked == c.asked {
+			held, own = holds[s.row].of(a, t), n.own(t, a)
+			if own < 2*max(1, a.reg.BlockSize) {
+				own = 0
+			}
 		}
-		c.candidates = append(c.candidates, line.Candidate{Agent: k, Held: held,
-			Load: c.board.Homes(k) + len(a.holds)})
+		if a.takes(held.tokens + t.carried()) {
+			c.candidates = append(c.candidates, line.Candidate{Agent: k, Held: own,
+				Load: c.board.Homes(k) + len(a.holds)})
+		}
 	}
 	if k := line.Home(c.candidates); k >= 0 {
-		return c.open[k]
+		return c.stands[k].agent
 	}
 	return nil
 }
 
-// charge sets the crowd's part of the tolls, and what each task would have by waiting on.
-func (n *Node) charge() {
+// charge sets the crowd's part of the tolls of a task, and what it would have by waiting on. Its prospects
+// were looked at.
+func (n *Node) charge(i int32, pairs []pair) {
 	s, c := &n.round, &n.crowd
-	s.waits = append(s.waits[:0], make([]market.Wait, len(s.tasks))...)
-	if c.tolls.Params == (line.Params{}) {
+	// where it is quiet there is nobody to be in the way of, and nothing that is better later
+	if c.tolls.Params == (line.Params{}) || c.quiet || len(pairs) == 0 {
 		return
 	}
-	waiting := n.cfg.Crowd.Waiting && n.cfg.Pricing != market.PricingPosted
-	alone := len(s.tasks) == 1
-	if c.quiet {
-		return // there is nobody to be in the way of, and nothing that is better later
-	}
-	s.eachTask(func(pairs []pair) {
-		t := s.tasks[pairs[0].task]
-		n.prospects(t)
-		best := market.Credits(-1)
-		for i := range pairs {
-			p := &pairs[i]
-			a := s.agents[p.agent]
-			x := &c.row[a.seat]
-			p.parts = n.crowding(a, x)
-			p.parts.Age = c.tolls.Ahead(
-				c.board.Ahead(a.seat, s.free[p.agent], n.now.Sub(t.arrived), t.home == a))
-			p.toll += p.parts.Sum()
-			if !n.now.Add(p.ttft).After(t.deadline) {
-				best = max(best, p.value-p.cost+p.toll-n.cfg.Fee)
-			}
-		}
-		if !waiting {
-			return
-		}
-		w := &s.waits[pairs[0].task]
-		n.better(pairs[0].task, w)
-		if alone && w.Loss <= best {
-			*w = market.Wait{} // it takes the slot either way, and nobody else wants it
-		}
-	})
-}
-
-// prospects fills crowd.row for a task, and says how long it takes on the agents of a class where it takes
-// least.
-func (n *Node) prospects(t *task) {
-	c := &n.crowd
-	c.row = slices.Grow(c.row[:0], len(c.open))[:len(c.open)]
-	c.asked++
-	for k, a := range c.open {
-		x := &c.row[k]
-		if x.serves = a.suits(t); !x.serves {
-			continue
-		}
-		// where there is no room it will run beside one task less
-		x.running = min(len(a.holds), max(0, a.slots-1))
-		x.quote = *n.quoted(t, a, x.running)
-		if x.serves = a.takes(x.quote.prompt); !x.serves {
-			continue
-		}
-		x.ttft = x.quote.forecast.TTFT
-		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
-		if f := a.fastest; f.asked != c.asked {
-			f.asked, f.service = c.asked, x.service
-		} else {
-			f.service = min(f.service, x.service)
-		}
-	}
-}
-
-// crowding is the toll of a task on an agent, for what it costs those who wait and those who run there.
-//
-// Those who wait: the time for which it takes the slot longer than a slot of another agent of the class.
-// Slower classes are not charged for being slow, as whoever had the slot instead would take as long, and a
-// slot that stays free serves nobody.
-//
-// Those who run: a tier charges for that at the agent's price of tokens, so this is what is missing to what
-// their time is worth. The two together are the larger of both.
-func (n *Node) crowding(a *agent, x *prospect) market.Toll {
-	beside := n.crowd.tolls.Among(x.running)
-	if n.cfg.Tiers {
-		beside = min(0, beside-market.TierAt(a.tiers, x.running).Toll)
-	}
-	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - a.fastest.service), Beside: beside}
-}
-
-// better finds what a task would have by waiting for the agent where that is best. Its own bids in this round
-// do not move what it is told, but by its terms.
-func (n *Node) better(i int32, best *market.Wait) {
-	c, t := &n.crowd, n.round.tasks[i]
+	t := s.tasks[i]
 	waited := n.now.Sub(t.arrived)
-	share := line.LeftOf(waited, t.terms.Patience)
-	if share == 0 {
-		return
+	best := market.Credits(-1)
+	for i := range pairs {
+		p := &pairs[i]
+		a := s.agents[p.agent]
+		p.parts = market.Toll{Load: n.prospect(a.seat).load, Beside: c.stands[a.seat].beside,
+			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], waited, t.home == a))}
+		p.toll += p.parts.Sum()
+		if !n.now.Add(p.ttft).After(t.deadline) {
+			best = max(best, p.value-p.cost+p.toll-n.cfg.Fee)
+		}
 	}
-	left := t.deadline.Sub(n.now)
-	for k, a := range c.open {
-		x := &c.row[k]
-		if !x.serves {
+	if best < 0 || !n.cfg.Crowd.Waiting || n.cfg.Pricing == market.PricingPosted {
+		return // no slot is worth anything to it, waiting or not
+	}
+	if len(s.tasks) > 1 {
+		best = 0
+	} // else it takes the slot if waiting is not worth more: nobody else wants it
+	s.waits[i], s.waitFor[i] = n.better(i, best)
+}
+
+// beside is the toll of a task for what it costs those who run beside it on an agent. A tier charges for that
+// at the agent's price of tokens, so this is what is missing to what their time is worth. The two together
+// are the larger of both.
+func (n *Node) beside(s *stand) market.Credits {
+	toll := n.crowd.tolls.Among(s.running)
+	if n.cfg.Tiers {
+		toll = min(0, toll-market.TierAt(s.agent.tiers, s.running).Toll)
+	}
+	return toll
+}
+
+// search is for where a task would wait best.
+type search struct {
+	index  int32 // of the task
+	task   *task
+	terms  market.Judged
+	waited time.Duration
+	left   time.Duration // to the deadline
+	share  uint32
+
+	loss market.Credits // of the best that was found; before, what is to be exceeded
+	seat int            // of its agent; -1: none was found
+	best market.Wait
+}
+
+// better finds what a task would have by waiting for the agent where that is best, and which that is; nil if
+// it would have no more than floor anywhere. Its own bids in this round do not move what it is told, but by
+// its terms.
+func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
+	c, t := &n.crowd, n.round.tasks[i]
+	f := search{index: i, task: t, terms: t.terms.Judge(), waited: n.now.Sub(t.arrived),
+		left: t.deadline.Sub(n.now), loss: floor, seat: -1}
+	if f.share = line.LeftOf(f.waited, t.terms.Patience); f.share == 0 {
+		return market.Wait{}, nil
+	}
+	for _, k := range c.apart {
+		s := &c.stands[k]
+		x := &c.rows[s.row]
+		if !n.atBest(&f, x, s.beside+s.charge) {
 			continue
 		}
-		place := c.board.Len(k)
-		if t.home == a {
+		place := c.board.Len(int(k))
+		if t.home == s.agent {
 			place = t.place
 		}
-		wait, ok := c.ends[k].Wait(max(1, place+1-a.free(n)), waited)
-		if !ok || wait+x.ttft > left {
-			continue
-		}
-		w := market.Wait{Agent: market.AgentID(a.id), Time: wait + x.ttft, Cost: x.quote.cost, Share: share}
-		x.quote.value = t.terms.Value(market.Quote{TTFT: w.Time, Cost: w.Cost,
-			Quality: a.quality(t.msg.Domain)})
-		w.Value = x.quote.within(t.reserved)
-		w.Toll = n.crowding(a, x).Sum() + n.drawn(i, a, &x.quote)
-		if n.cfg.Tiers && len(a.tiers) > 0 {
-			w.Charge = a.tiers[len(a.tiers)-1].Toll
-		}
-		if w.Sum(n.cfg.Fee) <= best.Loss { // whatever a slot costs there
-			continue
-		}
-		w.Price, w.Round = n.priceBefore(a, t.since)
-		if w.Loss = w.Sum(n.cfg.Fee); w.Loss > best.Loss {
-			*best = w
+		if d, ok := n.endsAt(s).Nth(max(1, place+1-s.room)); ok {
+			n.consider(&f, x, int(k), d, s.beside+s.charge)
 		}
 	}
+	for i := range c.groups {
+		g := &c.groups[i]
+		if g.row < 0 || !n.atBest(&f, &c.rows[g.row], g.most) {
+			continue
+		}
+		for _, k := range n.inOrder(g) {
+			if s := &c.stands[k]; s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, g.most) {
+				break
+			}
+		}
+	}
+	if f.seat < 0 {
+		return market.Wait{}, nil
+	}
+	return f.best, c.stands[f.seat].agent
+}
+
+// patience is the value of a slot that comes in d, and the time to the first token then; false if that is too
+// late.
+func (f *search) patience(x *prospect, d time.Duration) (market.Credits, time.Duration, bool) {
+	at := line.Stretch(d, f.waited) + x.ttft
+	if !x.serves || at > f.left {
+		return 0, 0, false
+	}
+	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quality})
+	return min(value, x.quote.room(f.task.reserved)), at, true
+}
+
+// atBest reports whether a slot that came at once and cost nothing would be better than what was found, where
+// tolls and charges are at best so much.
+func (n *Node) atBest(f *search, x *prospect, tolls market.Credits) bool {
+	value, _, ok := f.patience(x, 0)
+	return ok && f.mayBe(n.sum(f, x, value, tolls))
+}
+
+// sum is what waiting would be worth, whatever the slot costs then.
+func (n *Node) sum(f *search, x *prospect, value, tolls market.Credits) market.Credits {
+	w := market.Wait{Value: value, Cost: x.quote.cost, Toll: x.load + tolls, Share: f.share}
+	return w.Sum(n.cfg.Fee)
+}
+
+// mayBe reports whether what is worth so much may be the best. Of equals the first agent is.
+func (f *search) mayBe(loss market.Credits) bool {
+	return loss > f.loss || loss == f.loss && f.seat >= 0
+}
+
+// consider takes an agent that has a slot in d for the best if it is. It returns false if no agent can be,
+// for which that takes longer and whose tolls and charges are at best so much.
+func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most market.Credits) bool {
+	value, at, ok := f.patience(x, d)
+	if !ok || !f.mayBe(n.sum(f, x, value, most)) {
+		return false
+	}
+	s := &n.crowd.stands[seat]
+	drawn := n.drawn(f.index, s.agent, &x.quote)
+	if !f.mayBe(n.sum(f, x, value, s.beside+s.charge+drawn)) {
+		return true
+	}
+	w := market.Wait{Agent: market.AgentID(s.agent.id), Time: at, Value: value, Cost: x.quote.cost,
+		Toll: x.load + s.beside + drawn, Charge: s.charge, Share: f.share}
+	w.Price, w.Round = n.priceBefore(s.agent, f.task.since)
+	if w.Loss = w.Sum(n.cfg.Fee); w.Loss > f.loss || w.Loss == f.loss && seat < f.seat {
+		f.best, f.loss, f.seat = w, w.Loss, seat
+	}
+	return true
 }
 
 // drawn is the regime's toll on a task at an agent that need not have room now.
@@ -315,11 +366,18 @@ func (a *agent) notePrice(round uint64, price market.Credits) {
 
 // priceBefore is an agent's slot price as it was up to a round, and the round that it is of.
 func (n *Node) priceBefore(a *agent, round uint64) (market.Credits, uint64) {
-	i, ok := slices.BinarySearchFunc(a.prices, round,
-		func(p priced, r uint64) int { return cmp.Compare(p.round, r) })
-	if !ok {
-		i--
+	is := func(i int) bool {
+		return i < len(a.prices) && (i < 0 || a.prices[i].round <= round) &&
+			(i+1 == len(a.prices) || a.prices[i+1].round > round)
 	}
+	i := a.priceAt // tasks are looked at as they came: it is mostly the price of the last, or the next
+	if !is(i) {
+		i++
+	}
+	if !is(i) {
+		i = sort.Search(len(a.prices), func(i int) bool { return a.prices[i].round > round }) - 1
+	}
+	a.priceAt = i
 	if last, _ := n.book.LastRound(); i < 0 || a.prices[i].round+ledger.WaitRounds <= last {
 		return 0, 0
 	}
@@ -340,23 +398,29 @@ func (c *crowd) due(n *Node) { n.news() }
 // wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
 // for too long; and those that tolls keep from one, as these fall. Nothing else may happen to wake them.
 func (n *Node) lookLater() {
-	s := &n.round
+	s, again := &n.round, &n.crowd.again
+	at := time.Duration(math.MaxInt64) // from now
+	if again.place > 0 {
+		if at = again.at.Sub(n.now); at <= lookAgain {
+			return
+		}
+	}
+	before := at
 	edges, parts := s.whole.Edges, s.parts
-	var at time.Time
 	for i, t := range s.edged {
 		k := 0
 		for k < len(edges) && edges[k].Task == i {
 			k++
 		}
-		own, w := edges[:k], s.whole.Tasks[i].Wait
-		charged := slices.ContainsFunc(parts[:k], func(p market.Toll) bool { return p != market.Toll{} })
+		own, charges := edges[:k], parts[:k]
 		edges, parts = edges[k:], parts[k:]
 		if t.state != waiting {
 			continue
 		}
-		if charged {
-			at = earlier(at, n.now.Add(tollsFade))
+		if at > tollsFade && slices.ContainsFunc(charges, func(p market.Toll) bool { return p != market.Toll{} }) {
+			at = tollsFade
 		}
+		w := s.whole.Tasks[i].Wait
 		if w == nil {
 			continue
 		}
@@ -367,26 +431,22 @@ func (n *Node) lookLater() {
 			}
 		}
 		if best >= 0 {
-			at = earlier(at, n.lookAt(t, w, best))
+			at = min(at, n.lookIn(t, w, s.waitFor[s.index[i]], best))
 		}
 	}
-	if at.IsZero() {
-		return
-	}
-	if at = later(at, n.now.Add(lookAgain)); n.crowd.again.place == 0 || at.Before(n.crowd.again.at) {
-		n.timers.set(&n.crowd.again, at)
+	if at < before {
+		n.timers.set(again, n.now.Add(max(at, lookAgain)))
 	}
 }
 
-// lookAt is when the outcome may be another for a task that rather waits than take a slot worth best to it.
-func (n *Node) lookAt(t *task, w *market.Wait, best market.Credits) time.Time {
-	at := earlier(n.now.Add(w.Time), t.deadline.Add(1-w.Time)) // it is too late to wait
-	fades := t.arrived.Add(line.Fades(t.terms.Patience, w.Share, int64(w.Loss), int64(best)))
-	if fades.After(n.now) {
-		at = earlier(at, fades)
-	}
-	if a := n.lookup(string(w.Agent)); a != nil {
-		at = earlier(at, n.now.Add(time.Duration(a.silentFrom-n.nano)+1))
+// lookIn is how soon the outcome may be another for a task that rather waits than take a slot worth best to
+// it.
+func (n *Node) lookIn(t *task, w *market.Wait, a *agent, best market.Credits) time.Duration {
+	at := min(w.Time, t.deadline.Sub(n.now)+1-w.Time, // then it is too late to wait
+		time.Duration(a.silentFrom-n.nano)+1)
+	fades := line.Fades(t.terms.Patience, w.Share, int64(w.Loss), int64(best)) - n.now.Sub(t.arrived)
+	if fades > 0 {
+		at = min(at, fades)
 	}
 	return at
 }

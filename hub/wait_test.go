@@ -109,8 +109,6 @@ func (h *house) weigh(wanted func(*task) bool) (market.Round, market.Outcome) {
 	n.collect()
 	n.lineUp()
 	n.meet()
-	n.tolls()
-	n.charge()
 	r := n.assemble()
 	o, err := n.solve(&r)
 	h.must(err)

@@ -124,6 +124,11 @@ func (t Terms) Cap() Credits {
 	return t.Worth
 }
 
+// sound reports whether Validate finds nothing.
+func (q *Quote) sound() bool {
+	return q.TTFT >= 0 && q.Cost >= 0 && q.Cost <= MaxCredits && q.Quality >= 0 && q.Quality <= 1
+}
+
 // Validate judges a quote: a finite time, a cost of money, a quality from 0 to 1.
 func (q Quote) Validate() error {
 	switch {
@@ -144,7 +149,24 @@ func (q Quote) Validate() error {
 // at most [Terms.Cap], so that a price the client refuses is never asked. It may be negative, down to -worth,
 // and is that for terms or a quote that Validate refuses.
 func (t Terms) Value(q Quote) Credits {
-	if t.Validate() != nil || q.Validate() != nil {
+	j := t.Judge()
+	return j.Value(q)
+}
+
+// Judged are terms that were judged once, to value many quotes.
+type Judged struct {
+	terms Terms
+	cap   Credits
+	sound bool
+}
+
+// Judge judges terms.
+func (t Terms) Judge() Judged { return Judged{t, t.Cap(), t.Validate() == nil} }
+
+// Value is [Terms.Value].
+func (j *Judged) Value(q Quote) Credits {
+	t := &j.terms
+	if !j.sound || !q.sound() {
 		return -max(0, min(t.Worth, MaxWorth))
 	}
 	late := 1.0
@@ -154,5 +176,5 @@ func (t Terms) Value(q Quote) Credits {
 	// The conversions keep the compiler from fusing a product into a sum, which would round differently
 	// on machines with fused multiply-add.
 	share := float64(t.Delta*q.Quality) - float64((1-t.Delta)*late)
-	return min(Credits(math.Floor(float64(t.Worth)*share)), t.Cap())
+	return min(Credits(math.Floor(float64(t.Worth)*share)), j.cap)
 }

@@ -27,6 +27,9 @@ import (
 // rule would be wrong under [ClarkeClient]: where its tasks are gone, others' lower edges set its bill.
 // Among the best assignments that remain the round's seed chooses.
 type Pruner struct {
+	// of every task of the next round its client, numbered from 0; nil: clients are told by their names
+	Clients []int32
+
 	round   *Round
 	arrived []int64
 	kept    Kept
@@ -136,6 +139,12 @@ func (p *Pruner) begin() {
 	}
 	p.taken = p.taken[:0]
 	if r.Rule.Clarke != ClarkeClient {
+		return
+	}
+	if len(p.Clients) == len(r.Tasks) && len(r.Tasks) > 0 {
+		copy(p.client, p.Clients)
+		p.taken = resize(p.taken, 1+int(slices.Max(p.Clients)))
+		clear(p.taken)
 		return
 	}
 	if p.number == nil {

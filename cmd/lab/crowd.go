@@ -79,7 +79,7 @@ Traces, for eight engines; others have callers in proportion:
 			for _, seed := range seeds {
 				o.Seeds = append(o.Seeds, uint64(seed))
 			}
-			debug.SetGCPercent(400) // a run is short and small, and makes much that it soon forgets
+			debug.SetGCPercent(1000) // a run is short and small, and makes much that it soon forgets
 			var progress *progressbar.ProgressBar
 			o.Progress = func(done, total int) {
 				if progress == nil {

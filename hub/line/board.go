@@ -12,20 +12,25 @@ type Board struct {
 	share   int
 	lines   [][]time.Duration // by agent: the age of each that counts, oldest first
 	homes   []int             // by agent: of how many it is the home, whether they count or not
-	own     map[standing]int  // tasks of a client that count in a line
-	clients map[int]int       // and in all
+	clients []standing        // by client
 	waiting int
 }
 
-type standing struct{ agent, client int }
+// standing is where tasks of one client count.
+type standing struct {
+	in  []counted
+	all int
+}
+
+type counted struct{ agent, tasks int }
 
 // Reset empties the board for so many agents, and for clients that count with at most share tasks.
 func (b *Board) Reset(agents, share int) {
-	if b.own == nil {
-		b.own, b.clients = map[standing]int{}, map[int]int{}
+	for i := range b.clients {
+		c := &b.clients[i]
+		c.in, c.all = c.in[:0], 0
 	}
-	clear(b.own)
-	clear(b.clients)
+	b.clients = b.clients[:0]
 	for len(b.lines) < agents {
 		b.lines, b.homes = append(b.lines, nil), append(b.homes, 0)
 	}
@@ -33,6 +38,30 @@ func (b *Board) Reset(agents, share int) {
 		b.lines[k], b.homes[k] = b.lines[k][:0], 0
 	}
 	b.share, b.waiting = share, 0
+}
+
+// of is where tasks of a client count. The memory of clients of former rounds is used again.
+func (b *Board) of(client int) *standing {
+	for client >= len(b.clients) {
+		if len(b.clients) < cap(b.clients) {
+			b.clients = b.clients[:len(b.clients)+1]
+		} else {
+			b.clients = append(b.clients, standing{})
+		}
+	}
+	return &b.clients[client]
+}
+
+// counts reports whether one more of a client's tasks counts in an agent's line, and counts it.
+func (s *standing) counts(agent, share int) bool {
+	for i := range s.in {
+		if c := &s.in[i]; c.agent == agent {
+			c.tasks++
+			return c.tasks <= share
+		}
+	}
+	s.in = append(s.in, counted{agent, 1})
+	return true
 }
 
 // Len is how many count in an agent's line.
@@ -44,11 +73,15 @@ func (b *Board) Homes(agent int) int { return b.homes[agent] }
 // Waiting is how many wait in all.
 func (b *Board) Waiting() int { return b.waiting }
 
+// Clients is how many have joined: the number of the next.
+func (b *Board) Clients() int { return len(b.clients) }
+
 // Join has the next task wait, of a client, in the line of its home, or in none where home is below 0. It
-// returns how many stand before it there.
+// returns how many stand before it there. Clients are numbered from 0 as they come.
 func (b *Board) Join(home, client int, age time.Duration) (place int) {
-	if b.clients[client] < b.share {
-		b.clients[client]++
+	c := b.of(client)
+	if c.all < b.share {
+		c.all++
 		b.waiting++
 	}
 	if home < 0 {
@@ -56,8 +89,7 @@ func (b *Board) Join(home, client int, age time.Duration) (place int) {
 	}
 	b.homes[home]++
 	place = len(b.lines[home])
-	if s := (standing{home, client}); b.own[s] < b.share {
-		b.own[s]++
+	if c.counts(home, b.share) {
 		b.lines[home] = append(b.lines[home], age)
 	}
 	return place

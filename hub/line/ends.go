@@ -57,9 +57,14 @@ func (e *Ends) Nth(n int) (time.Duration, bool) {
 	return e.at[n-1], true
 }
 
-// Wait is how long a task has to wait for an agent where the n-th slot is its own. Forecasts of those who
-// have waited long were wrong, so they are stretched by the seconds since.
+// Wait is how long a task has to wait for an agent where the n-th slot is its own: see [Stretch].
 func (e *Ends) Wait(n int, waited time.Duration) (time.Duration, bool) {
 	d, ok := e.Nth(n)
-	return times(d, float64(max(0, waited)+time.Second), float64(time.Second)), ok
+	return Stretch(d, waited), ok
+}
+
+// Stretch is what a forecast of d is to a task that has waited so long. Forecasts of those who have waited
+// long were wrong, so they are stretched by the seconds since.
+func Stretch(d, waited time.Duration) time.Duration {
+	return times(d, float64(max(0, waited)+time.Second), float64(time.Second))
 }

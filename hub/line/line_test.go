@@ -290,10 +290,11 @@ func TestWorthsAreSharedOut(t *testing.T) {
 		others := 3 + rng.IntN(20)
 		all := []seen{}
 		for i := range others {
-			all = append(all, seen{fmt.Sprint(i), 1000})
+			all = append(all, seen{client: fmt.Sprint(i), rate: 1000})
 		}
 		for range lately - others {
-			all = append(all, seen{"flood", market.Credits(rng.Int64N(int64(10 * market.MaxWorth)))})
+			all = append(all, seen{client: "flood",
+				rate: market.Credits(rng.Int64N(int64(10 * market.MaxWorth)))})
 		}
 		now := time.Unix(0, 0)
 		var got market.Credits

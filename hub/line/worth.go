@@ -35,26 +35,58 @@ type Worths struct {
 	next   int
 	at     time.Time // of the last award
 	second market.Credits
-	stale  bool // second is not of all that was seen
-	sorted []seen
-	count  map[string]int
+	stale  bool   // second is not of all that was seen
+	sorted []seen // by rate, then by client
+	count  map[string]*tally
 }
 
 type seen struct {
 	client string
 	rate   market.Credits
+	all    *tally // of the client
 }
+
+// tally counts what was seen of a client. All of a client's count as one.
+type tally struct {
+	n      int
+	weight float64 // of each
+}
+
+func (t *tally) set(n int) { t.n, t.weight = n, 1/float64(n) }
 
 // Add takes in an award.
 func (w *Worths) Add(now time.Time, client string, perSecond market.Credits) {
-	s := seen{client, min(max(0, perSecond), 10*market.MaxWorth)}
+	if w.count == nil {
+		w.count = map[string]*tally{}
+	}
+	s := seen{client: client, rate: min(max(0, perSecond), 10*market.MaxWorth), all: w.count[client]}
+	if s.all == nil {
+		s.all = new(tally)
+		w.count[client] = s.all
+	}
+	s.all.set(s.all.n + 1)
 	if len(w.seen) < lately {
 		w.seen = append(w.seen, s)
 	} else {
+		old := w.seen[w.next]
+		if old.all.set(old.all.n - 1); old.all.n == 0 {
+			delete(w.count, old.client)
+		}
+		i, _ := slices.BinarySearchFunc(w.sorted, old, seen.compare)
+		w.sorted = slices.Delete(w.sorted, i, i+1)
 		w.seen[w.next] = s
 		w.next = (w.next + 1) % lately
 	}
+	i, _ := slices.BinarySearchFunc(w.sorted, s, seen.compare)
+	w.sorted = slices.Insert(w.sorted, i, s)
 	w.at, w.stale = now, true
+}
+
+func (s seen) compare(o seen) int {
+	if s.rate != o.rate {
+		return cmp.Compare(s.rate, o.rate)
+	}
+	return cmp.Compare(s.client, o.client)
 }
 
 // Second is what a second of waiting is worth on the mean of clients, however many tasks each of them had.
@@ -66,32 +98,20 @@ func (w *Worths) Second(now time.Time) market.Credits {
 }
 
 func (w *Worths) mean() market.Credits {
-	if w.count == nil {
-		w.count = map[string]int{}
-	}
-	clear(w.count)
-	for _, s := range w.seen {
-		w.count[s.client]++
-	}
-	weight := func(s seen) float64 { return 1 / float64(w.count[s.client]) } // all of a client's count as one
-	w.sorted = append(w.sorted[:0], w.seen...)
-	slices.SortFunc(w.sorted, func(a, b seen) int {
-		return cmp.Or(cmp.Compare(a.rate, b.rate), cmp.Compare(a.client, b.client))
-	})
 	all := 0.0
-	for _, s := range w.sorted {
-		all += weight(s)
+	for i := range w.sorted {
+		all += w.sorted[i].all.weight
 	}
 	median, before := 0.0, 0.0
-	for _, s := range w.sorted {
-		if before += weight(s); before >= all/2 {
-			median = float64(s.rate)
+	for i := range w.sorted {
+		if before += w.sorted[i].all.weight; before >= all/2 {
+			median = float64(w.sorted[i].rate)
 			break
 		}
 	}
 	sum := 0.0
-	for _, s := range w.sorted {
-		sum += float64(weight(s) * min(float64(s.rate), outlier*median))
+	for i := range w.sorted {
+		sum += float64(w.sorted[i].all.weight * min(float64(w.sorted[i].rate), outlier*median))
 	}
 	return market.Credits(math.Round(sum / all))
 }

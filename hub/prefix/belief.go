@@ -24,6 +24,7 @@ type Belief struct {
 	newest, oldest int32  // of what no task that runs needs
 	tokens         int    // of all nodes and answers, and of tasks that run
 	clock, births  uint32 // ends of tasks, and nodes made, so far
+	changes        uint64 // of what a prompt is expected to need and to find
 
 	// What was last served of each session, as an account of what the same text implies.
 	sessions map[uint64]*list.Element
@@ -121,6 +122,14 @@ func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cache
 	}
 	return tokens, min(cached, tokens-1) / b.block * b.block
 }
+
+// ExpectAt is Expect where it is known how many of the prompt's marks the agent is believed to hold.
+func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
+	return b.expect(p, depth, estimate)
+}
+
+// Changes is how often anything changed that Expect reads.
+func (b *Belief) Changes() uint64 { return b.changes }
 
 // Depth is how many of a prompt's marks the agent is believed to hold.
 func (b *Belief) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Marks, b.place) }

@@ -40,6 +40,9 @@ type Index struct {
 	unused  []int32    // of these
 	taken   []uint64   // places of agents, a bit for each
 
+	changes uint64              // of who holds what, so far
+	changed [changedKept]uint64 // the last of them, by the end of the mark's hash
+
 	way   []int32    // scratch
 	asked []bus.Mark // of the prompt that was last asked for, whose depths are known until a belief changes
 	known []int32
@@ -54,6 +57,50 @@ type holders struct {
 
 const few = 3
 
+// changedKept is how many changes are told apart: 32 KB.
+const changedKept = 1 << 12
+
+// Holder is an agent that is believed to hold the first so many of a prompt's marks, by its [Belief.Place].
+type Holder struct{ Place, Depth int32 }
+
+// Holders appends to dst all that hold any of a prompt's marks.
+func (x *Index) Holders(dst []Holder, marks []bus.Mark) []Holder {
+	if len(marks) == 0 || x.holders[marks[0].Hash].n == 0 {
+		return dst
+	}
+	x.ask(marks)
+	for place, depth := range x.known {
+		if depth > 0 {
+			dst = append(dst, Holder{int32(place), depth})
+		}
+	}
+	return dst
+}
+
+// Changes is how often it changed who holds what.
+func (x *Index) Changes() uint64 { return x.changes }
+
+// Changed reports whether it may have changed who holds any of a prompt's marks, since there were so many
+// changes.
+func (x *Index) Changed(marks []bus.Mark, since uint64) bool {
+	if x.changes == since {
+		return false
+	}
+	for i := range marks {
+		if x.changed[marks[i].Hash%changedKept] > since {
+			return true
+		}
+	}
+	return false
+}
+
+// change notes that another holds a mark.
+func (x *Index) change(hash uint64) {
+	x.changes++
+	x.changed[hash%changedKept] = x.changes
+	x.asked = nil
+}
+
 // NewIndex is of a hub that knows no agent.
 func NewIndex(l Limits) *Index { return &Index{limits: l, holders: map[uint64]holders{}} }
 
@@ -63,11 +110,16 @@ func (x *Index) depth(marks []bus.Mark, place uint16) int32 {
 	if len(marks) == 0 {
 		return 0
 	}
+	x.ask(marks)
+	return x.known[place]
+}
+
+// ask makes known how deep all agents are.
+func (x *Index) ask(marks []bus.Mark) {
 	if len(x.asked) != len(marks) || &x.asked[0] != &marks[0] {
 		x.known = x.Depths(x.known, marks)
 		x.asked = marks
 	}
-	return x.known[place]
 }
 
 // Deepest is how many of a prompt's marks at least one agent is believed to hold, and how many agents hold so
@@ -156,12 +208,12 @@ func (x *Index) add(hash uint64, place uint16) {
 	}
 	h.n++
 	x.holders[hash] = h
-	x.asked = nil
+	x.change(hash)
 }
 
 // remove says that an agent no longer holds a mark, which it did before.
 func (x *Index) remove(hash uint64, place uint16) {
-	x.asked = nil
+	x.change(hash)
 	h := x.holders[hash]
 	h.n--
 	switch {

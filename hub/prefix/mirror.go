@@ -34,6 +34,7 @@ func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		at := between(p, p.Marks[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
 		k := b.alloc()
 		b.births++
+		b.changes++
 		b.nodes[k] = node{hash: p.Marks[i].Hash, parent: last, newer: none, older: none, upto: int32(at),
 			born: b.births}
 		b.byHash[p.Marks[i].Hash] = k
@@ -64,6 +65,7 @@ func (b *Belief) way(end int32) []int32 {
 
 // move says that the text has so many tokens up to a node. What follows begins there.
 func (b *Belief) move(i int32, upto int) {
+	b.changes++
 	n := &b.nodes[i]
 	b.tokens += (upto - int(n.upto)) * int(1-n.kids)
 	n.upto = int32(upto)
@@ -81,6 +83,7 @@ func (b *Belief) alloc() int32 {
 
 // free forgets a node without kids that no task needs.
 func (b *Belief) free(i int32) {
+	b.changes++
 	n := &b.nodes[i]
 	b.tokens -= int(n.upto) + int(n.answer)
 	if n.parent != none {
@@ -105,6 +108,7 @@ func (b *Belief) fit() {
 }
 
 func (b *Belief) answer(i int32, tokens int) {
+	b.changes++
 	n := &b.nodes[i]
 	b.tokens += tokens - int(n.answer)
 	n.answer = int32(tokens)

@@ -27,6 +27,9 @@ type MarketOptions struct {
 	Journal   func(frame []byte) // hears what is written, if anyone wants to
 }
 
+// acks begins the subjects where agents hear that their completions were taken in.
+const acks = "ack."
+
 // Names of the one domain.
 const (
 	domain  = "general"
@@ -59,6 +62,7 @@ type Market struct {
 	door []byte    // keys the names of sessions
 
 	agents   []*seller
+	byID     map[string]*seller
 	requests map[string]*Request // by task id, those under way
 	texts    map[uint64]*Request // by the last mark of the prompt, for what the hub seeds of them
 	sales    map[*Request]*sale
@@ -109,6 +113,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
 		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
+		byID:  map[string]*seller{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
 	if err := node.Lead(Start, epoch); err != nil {
@@ -125,7 +130,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 			return nil, err
 		}
 		a := &seller{core: agentd.NewAgent(cfg, limits, info, 1), id: cfg.ID, i: i}
-		m.agents = append(m.agents, a)
+		m.agents, m.byID[a.id] = append(m.agents, a), a
 		reg := a.core.Registration("node")
 		reg.Fence = int64(i + 1)
 		a.core.Claimed(&bus.Claim{Agent: a.id, Domain: domain, Hub: o.Hub.Hub, Epoch: epoch,
@@ -188,7 +193,7 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 // report sends a completion to the hub.
 func (m *Market) report(a *seller, domain string, c bus.Completion) {
 	say(m, bus.CompletionSubject(domain, a.id), &c, func(got *bus.Completion) {
-		got.Inbox = fmt.Sprintf("ack.%d", a.i)
+		got.Inbox = acks + a.id
 		m.step(got)
 	})
 }
@@ -370,12 +375,10 @@ func (m *Market) deliver(r *hub.Ready) {
 }
 
 func (m *Market) seller(id string) *seller {
-	for _, a := range m.agents {
-		if a.id == id {
-			return a
-		}
+	if a := m.byID[id]; a != nil {
+		return a
 	}
-	panic("virtual: a dispatch to " + id + ", which is no agent here")
+	panic("virtual: something is for " + id + ", which is no agent here")
 }
 
 // dispatched has an agent take a task, or refuse it.
@@ -409,10 +412,7 @@ func (m *Market) letter(l hub.Letter) {
 	switch v := l.Message.(type) {
 	case *bus.CompletionAck:
 		say(m, l.Subject, v, func(c *bus.CompletionAck) {
-			var i int
-			_, err := fmt.Sscanf(l.Subject, "ack.%d", &i)
-			m.fault(err)
-			m.agents[i].core.Acked(c.Hold, c.Code)
+			m.seller(strings.TrimPrefix(l.Subject, acks)).core.Acked(c.Hold, c.Code)
 		})
 	case *bus.Answer:
 		say(m, l.Subject, v, func(a *bus.Answer) {

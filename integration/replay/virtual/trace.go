@@ -31,6 +31,7 @@ type Script struct {
 	hashes   []uint64 // of full blocks, of play 0
 	common   int      // of these, blocks before the number of the play: the same in all dialogues
 	inSystem bool     // the number stands in the system prompt, else in the first question
+	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 }
 
 type turn struct{ prompt, output int } // tokens
@@ -40,8 +41,10 @@ func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
 	var out []*Script
 	for _, d := range ds {
 		s := &Script{system: d.System, said: d.Turns, inSystem: !shared && d.System != ""}
+		s.texts = append(s.texts, quoted(d.System))
 		var ids []uint32
 		for t := range d.Turns {
+			s.texts = append(s.texts, quoted(d.Turns[t].User), quoted(d.Turns[t].Answer))
 			ids = vllmsim.ChatTokens(s.messages(0, t))
 			answer := vllmsim.Tokens().Encode(nil, d.Turns[t].Answer)
 			s.turns = append(s.turns, turn{len(ids), len(answer) + 1}) // and the token that ends it
@@ -142,40 +145,66 @@ func (r *Request) Answer() string { return r.script.said[r.Turn].Answer }
 
 // Body is the request as its caller writes it. The session's name is told or not.
 func (r *Request) Body(named bool) []byte {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
 	type terms struct {
 		Worth    json.RawMessage `json:"worth"`
 		Delta    float64         `json:"delta"`
 		Patience int64           `json:"patience_ms"`
 	}
 	var b struct {
-		Messages []message `json:"messages"`
-		Stream   bool      `json:"stream"`
-		Souk     struct {
-			Task    string `json:"task"`
-			Session string `json:"session,omitempty"`
-			Terms   *terms `json:"terms,omitempty"`
-		} `json:"souk"`
+		Task    string `json:"task"`
+		Session string `json:"session,omitempty"`
+		Terms   *terms `json:"terms,omitempty"`
 	}
-	for _, m := range r.Messages() {
-		b.Messages = append(b.Messages, message(m))
-	}
-	b.Stream, b.Souk.Task = true, fmt.Sprintf("t-%d", r.ID)
+	b.Task = fmt.Sprintf("t-%d", r.ID)
 	if named {
-		b.Souk.Session = fmt.Sprintf("play-%d", r.Play)
+		b.Session = fmt.Sprintf("play-%d", r.Play)
 	}
 	if r.Terms.Told {
-		b.Souk.Terms = &terms{json.RawMessage(r.Terms.Worth.String()), r.Terms.Delta,
+		b.Terms = &terms{json.RawMessage(r.Terms.Worth.String()), r.Terms.Delta,
 			r.Terms.Patience.Milliseconds()}
 	}
-	data, err := json.Marshal(&b)
+	souk, err := json.Marshal(&b)
 	if err != nil {
 		panic(fmt.Sprintf("virtual: a body of texts and numbers is not JSON: %v", err))
 	}
-	return data
+	s := r.script
+	size := 256
+	for _, text := range s.texts[:2*r.Turn+2] {
+		size += len(text) + 40
+	}
+	data := append(make([]byte, 0, size), `{"messages":[`...)
+	number := quoted(numbered(r.Play))
+	say := func(role string, number, text []byte) {
+		if data[len(data)-1] == '}' {
+			data = append(data, ',')
+		}
+		data = append(append(append(data, `{"role":"`...), role...), `","content":"`...)
+		data = append(append(append(data, number...), text...), `"}`...)
+	}
+	switch {
+	case s.inSystem:
+		say("system", number, s.texts[0])
+		number = nil
+	case s.system != "":
+		say("system", nil, s.texts[0])
+	}
+	for turn := range r.Turn + 1 {
+		if turn > 0 {
+			say("assistant", nil, s.texts[2*turn])
+			number = nil
+		}
+		say("user", number, s.texts[2*turn+1])
+	}
+	return append(append(append(data, `],"stream":true,"souk":`...), souk...), '}')
+}
+
+// quoted is a text in JSON, without its quotes.
+func quoted(text string) []byte {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(fmt.Sprintf("virtual: a text is not JSON: %v", err))
+	}
+	return data[1 : len(data)-1]
 }
 
 // Blocks are those of the prompt: full ones, and never its last token.
