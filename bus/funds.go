@@ -7,9 +7,9 @@ import (
 	"souk/market"
 )
 
-// Operations of the treasury, the last token of souk.v1.ledger.<op>.
+// Operations of the treasury: souk.v1.ledger.<op>.<who>, and a balance's as [BalanceSubject] has it.
 const (
-	OpDeposit  = "deposit"  // anyone who may: FundsRequest, answered by FundsReply
+	OpDeposit  = "deposit"  // an operator: FundsRequest, answered by FundsReply
 	OpAllot    = "allot"    // a hub asks for an allotment of a client's money
 	OpReturn   = "return"   // a hub hands unspent allotment back: its ID is ReturnID(Hub, number)
 	OpAllotted = "allotted" // a hub asks for every grant it was ever given after a number
@@ -38,7 +38,7 @@ func DistributeID(hub string, n uint64) string {
 type FundsRequest struct {
 	ID     string `json:"id" msgpack:"id"`
 	Client string `json:"client,omitempty" msgpack:"client,omitempty"`
-	// journal of the asking hub; distribute: of whose surplus it is
+	// journal of the asking hub, as the subject names it; distribute: of whose surplus it is
 	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0

@@ -229,7 +229,11 @@ func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus
 	}
 	ctx, cancel := context.WithTimeout(ctx, FundWithin)
 	defer cancel()
-	m, err := l.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	subject := bus.LedgerSubject(op, l.bus.Name())
+	if op == bus.OpBalance {
+		subject = bus.BalanceSubject(r.Client, l.bus.Name())
+	}
+	m, err := l.bus.Request(ctx, bus.Msg{Subject: subject, Data: data})
 	if err != nil {
 		return bus.FundsReply{}, fmt.Errorf("treasury: %w", err)
 	}

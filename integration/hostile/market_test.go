@@ -198,7 +198,8 @@ func open(t *testing.T, through ports, template *bus.Template) *house {
 	for _, c := range clients {
 		data, err := bus.Encode(&bus.FundsRequest{ID: "opening-" + c, Client: c, Amount: market.Credit})
 		h.must(err)
-		_, err = h.me.Request(t.Context(), bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit), Data: data})
+		_, err = h.me.Request(t.Context(), bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit, h.me.Name()),
+			Data: data})
 		h.must(err)
 	}
 

@@ -368,7 +368,11 @@ func (p *play) ask(op string, q bus.FundsRequest) bus.FundsReply {
 	p.must(err)
 	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Second)
 	defer cancel()
-	m, err := p.me.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	subject := bus.LedgerSubject(op, p.me.Name())
+	if op == bus.OpBalance {
+		subject = bus.BalanceSubject(q.Client, p.me.Name())
+	}
+	m, err := p.me.Request(ctx, bus.Msg{Subject: subject, Data: data})
 	p.must(err)
 	var r bus.FundsReply
 	p.must(bus.Decode(m.Data, &r))

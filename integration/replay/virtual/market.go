@@ -360,7 +360,7 @@ func (m *Market) deliver(r *hub.Ready) {
 		m.send(l.Subject, l.Message, func(data []byte) { m.letter(l, data) })
 	}
 	for _, f := range r.Funds {
-		m.send(bus.LedgerSubject(f.Op), &f.Request, func(data []byte) { m.treasury(f.Op, data) })
+		m.send(bus.LedgerSubject(f.Op, domain), &f.Request, func(data []byte) { m.treasury(f.Op, data) })
 	}
 	if r.Status != nil {
 		m.send(bus.StatusSubject(domain), r.Status, func([]byte) {})
@@ -435,7 +435,7 @@ func (m *Market) treasury(op string, data []byte) {
 		r.Grants = []bus.Grant{{Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: q.Amount}}
 	}
 	m.after(m.Sync, func() {
-		m.send(bus.LedgerSubject(op), r, func(data []byte) {
+		m.send(bus.LedgerSubject(op, domain), r, func(data []byte) {
 			got := new(bus.FundsReply)
 			if m.decode(data, got) {
 				m.step(got)
