@@ -15,6 +15,7 @@ const (
 	OpAllotted = "allotted" // a hub asks for every grant it was ever given after a number
 	OpBalance  = "balance"  // a client's prepaid and allotted money
 	OpPayout   = "payout"   // prepaid money goes back outside
+	OpMove     = "move"     // Client's prepaid money becomes To's
 	// surplus of a hub leaves, to Client or outside: its ID is DistributeID(Hub, number); without an amount
 	// the answer says what there is
 	OpDistribute = "distribute"
@@ -42,6 +43,8 @@ type FundsRequest struct {
 	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0
+	// move: the client that gets it
+	To string `json:"to,omitempty" msgpack:"to,omitempty"`
 	// allot: what is needed at least; less is of no use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
 	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal

@@ -78,7 +78,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			Show:  fmt.Sprintf("ledger print --journal %s --id %s", journal, record)})
 	}
 	t := &treasury.moves
-	charged := map[string]market.Credits{}
+	charged, all := map[string]market.Credits{}, map[string]market.Credits{}
 	names := map[string]bool{}
 	for _, h := range hubs {
 		name := h.journal()
@@ -130,6 +130,9 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 				"nothing in flight: %d grants, %d returns and %d distributions in the hub's journal",
 				len(granted), len(t.out[name]), len(t.surplus[name])), "%d, %d and %d", in, out, given)
 		}
+		for client, paid := range h.paid {
+			all[client] += paid
+		}
 		for client, paid := range h.marked.paid {
 			// refunds may have come since, and have been returned
 			charged[client] += min(paid, h.paid[client])
@@ -146,6 +149,9 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 				fmt.Sprintf("charges of at most %s, what hubs were allotted", allotted), "%s", charged[c])
 			out[len(out)-1].Show = fmt.Sprintf("ledger reg %s --journal %s", Prepaid(c), treasury.journal())
 		}
+	}
+	if len(Absent(treasury, hubs)) == 0 { // else nobody knows what was charged
+		overspent(treasury, all, add)
 	}
 	return out
 }

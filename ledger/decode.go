@@ -170,10 +170,20 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		r.Correction = &Correction{Of: d.string(), Payer: d.name(), Reason: d.string(), Amount: d.credits()}
 	case KindSeal, KindTariff:
 		d.epoch(r)
+	case KindMove:
+		r.Move = &Move{From: d.name(), To: d.name(), Period: d.uvarint(), Part: d.uvarint(),
+			Amount: d.credits(), Rest: d.credits()}
+	case KindBudget:
+		r.Budget = &Budget{}
+		d.budget(r.Budget)
 	case KindClose:
 	default:
 		d.fail("unknown " + r.Kind.String())
 	}
+}
+
+func (d *decoder) budget(u *Budget) {
+	*u = Budget{Client: d.name(), Of: d.name(), Every: d.name(), Number: d.uvarint(), Amount: d.credits()}
 }
 
 func (d *decoder) round(r *Record, round, outcome []byte) {

@@ -35,6 +35,7 @@ var said = []struct {
 	{"task.*", bus.Task{}, bus.Answer{}},
 	{"cancel.*", bus.Cancel{}, nil},
 	{"status.*", bus.Status{}, nil},
+	{"ledger.>", bus.FundsRequest{}, bus.FundsReply{}}, // as the treasury subscribes
 	{"ledger.*.*", bus.FundsRequest{}, bus.FundsReply{}},
 	{"ledger.balance.*.*", bus.FundsRequest{}, bus.FundsReply{}},
 	{"reply.*.*", bus.Chunk{}, nil},
@@ -51,7 +52,7 @@ var said = []struct {
 }
 
 // newOps are what the version before does not ask the treasury for, and as a treasury does not do.
-var newOps = []string{bus.OpDistribute, bus.OpClose}
+var newOps = []string{bus.OpDistribute, bus.OpClose, bus.OpMove}
 
 // held are the entries of the registry, by the beginnings of their keys.
 var held = map[string]any{

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/ledger"
 	"souk/market"
 )
 
@@ -117,8 +116,9 @@ func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
 	case q == nil:
 		q = &claim{op: op, req: *req}
 		c.queue = append(c.queue, q)
-	case q.req.Hub != req.Hub:
-		return refuse(bus.CodeIDConflict, "id %s was that of hub %s", req.ID, q.req.Hub)
+	case q.req.Hub != req.Hub || q.req.To != req.To:
+		return refuse(bus.CodeIDConflict, "id %s was that of hub %q, or a move to client %q", req.ID, q.req.Hub,
+			q.req.To)
 	case q.verdict != nil:
 		done, err := t.fulfil(q, len(c.queue) > 1)
 		if !done && err == nil {
@@ -252,7 +252,7 @@ func (t *Treasury) fulfil(q *claim, others bool) (bool, error) {
 	if q.op == bus.OpAllot {
 		return t.grant(&q.req, others)
 	}
-	return true, t.apply(ledger.NewPayout(q.req.ID, q.req.Client, q.req.Amount, "", t.salt()))
+	return true, t.pay(q.op, &q.req)
 }
 
 // newRound makes a question to every hub, but the asking one, that was granted more of a client's money than
@@ -415,7 +415,10 @@ func (t *Treasury) wake() (at time.Time) {
 func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
 	prepaid, _ := t.book.Prepaid(req.Client)
 	who := "hub " + req.Hub + " needs"
-	if req.Hub == "" {
+	switch {
+	case req.To != "":
+		who = "the move takes"
+	case req.Hub == "":
 		who = "the payout takes"
 	}
 	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury; %s %s%s",
