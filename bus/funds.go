@@ -16,6 +16,8 @@ const (
 	OpBalance  = "balance"  // a client's prepaid and allotted money
 	OpPayout   = "payout"   // prepaid money goes back outside
 	OpMove     = "move"     // Client's prepaid money becomes To's
+	// To may have so much of Client's money every day, week or month, or once; without an amount that ends
+	OpBudget = "budget"
 	// surplus of a hub leaves, to Client or outside: its ID is DistributeID(Hub, number); without an amount
 	// the answer says what there is
 	OpDistribute = "distribute"
@@ -43,8 +45,9 @@ type FundsRequest struct {
 	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0
-	// move: the client that gets it
-	To string `json:"to,omitempty" msgpack:"to,omitempty"`
+	// move, budget: the client that gets it
+	To    string `json:"to,omitempty" msgpack:"to,omitempty"`
+	Every string `json:"every,omitempty" msgpack:"every,omitempty"` // budget: "", "day", "week" or "month"
 	// allot: what is needed at least; less is of no use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
 	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal

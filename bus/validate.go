@@ -569,6 +569,7 @@ func (f *FundsRequest) Validate() error {
 	p.name("id", f.ID, MaxName)
 	p.optionalID("client", f.Client)
 	p.optionalID("to", f.To)
+	p.name("every", f.Every, MaxID)
 	p.name("hub", f.Hub, MaxName)
 	p.epoch("epoch", f.Epoch)
 	p.credits("amount", f.Amount)

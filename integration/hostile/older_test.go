@@ -52,7 +52,7 @@ var said = []struct {
 }
 
 // newOps are what the version before does not ask the treasury for, and as a treasury does not do.
-var newOps = []string{bus.OpDistribute, bus.OpClose, bus.OpMove}
+var newOps = []string{bus.OpDistribute, bus.OpClose, bus.OpMove, bus.OpBudget}
 
 // held are the entries of the registry, by the beginnings of their keys.
 var held = map[string]any{

@@ -77,6 +77,7 @@ type claim struct {
 type round struct {
 	id, client string
 	look       bool
+	exact      bool        // what hubs returned must have come, too
 	share      *bus.Recall // for a distribution: what it says beside who is asked
 	hubs       []target
 	said       time.Time // last
@@ -176,6 +177,7 @@ func (t *Treasury) came(client string) {
 	if c := t.claims[client]; c != nil {
 		t.advance(c)
 	}
+	t.share(client)
 }
 
 // advance does for a client's claims what can be done now.
@@ -315,8 +317,8 @@ func (t *Treasury) hear(hub, domain string) {
 
 // done reports whether a hub did as asked, and what it gave back has come.
 func (t *Treasury) done(r *round, g *target) bool {
-	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted &&
-		t.book.LastReturn(g.hub) >= g.reply.Returned)
+	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted) &&
+		(r.look && !r.exact || t.book.LastReturn(g.hub) >= g.reply.Returned)
 }
 
 // awaits reports whether a round waits for a hub that lives.
@@ -374,6 +376,7 @@ func (t *Treasury) lookOn() {
 		t.told(l)
 		return true
 	})
+	t.tend()
 }
 
 // wake is when there is next something to do.
@@ -405,6 +408,7 @@ func (t *Treasury) wake() (at time.Time) {
 		soon(l.until)
 		soon(l.round.said.Add(recallAgain))
 	}
+	t.tendWake(soon)
 	if !at.IsZero() && !at.After(t.now) {
 		at = t.now.Add(time.Millisecond)
 	}

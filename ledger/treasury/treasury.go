@@ -54,7 +54,8 @@ type Treasury struct {
 	looks   []*look            // questions for balances that wait for hubs
 	rounds  map[string]*round  // of questions to hubs under way, by id
 	counted uint64             // rounds so far
-	richer  []string           // clients that money was moved to, whose claims are still to be looked at
+	tending tending
+	richer  []string // clients that money was moved to, whose claims are still to be looked at
 }
 
 // New returns a treasury without money. salt gives 16 random bytes for each record.
@@ -65,6 +66,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
 		early: newEarly(), epochs: map[string]int64{}, heard: map[string]word{}, room: true,
 		claims: map[string]*claims{}, rounds: map[string]*round{},
+		tending: newTending(),
 	}
 }
 
@@ -154,6 +156,8 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 		reply.Ended = t.book.Closed(req.Hub)
 	case op == bus.OpDistribute:
 		reply.Number, _ = numberOf(req, bus.DistributeID)
+	case op == bus.OpBudget:
+		req = &bus.FundsRequest{ID: req.ID, Client: req.To}
 	}
 	t.answer(to, req, reply)
 }
@@ -168,6 +172,9 @@ func refusal(err error) (reply bus.FundsReply) {
 }
 
 func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
+	if to == nobody {
+		return
+	}
 	reply.ID, reply.Client = req.ID, req.Client
 	if req.Client != "" {
 		reply.Prepaid, _ = t.book.Prepaid(req.Client)
@@ -185,15 +192,15 @@ func refuse(code bus.Code, format string, args ...any) error {
 
 func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) error {
 	switch op {
-	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpAllot, bus.OpReturn, bus.OpBalance:
+	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpAllot, bus.OpReturn, bus.OpBalance:
 		if err := bus.CheckID("client", req.Client); err != nil {
 			return refuse(bus.CodeBadRequest, "%v", err)
 		}
 	case bus.OpAllotted, bus.OpDistribute, bus.OpClose:
 	default:
-		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use %s, %s, %s, %s, %s, %s, %s, %s or %s", op,
-			bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBalance, bus.OpAllot, bus.OpReturn, bus.OpAllotted,
-			bus.OpDistribute, bus.OpClose)
+		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use one of %s", op, strings.Join(
+			[]string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpBalance, bus.OpAllot,
+				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpClose}, ", "))
 	}
 	switch op {
 	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpAllot, bus.OpReturn:
@@ -213,7 +220,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 			return err
 		}
 	}
-	if !room && (op == bus.OpDeposit || op == bus.OpAllot || op == bus.OpPayout || op == bus.OpMove) {
+	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
+		op) {
 		return refuse(bus.CodeUnavailable,
 			"the treasury's disk is nearly full: nothing is taken in or allotted until there is room")
 	}
@@ -224,6 +232,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		return err
 	case bus.OpPayout, bus.OpMove:
 		return t.payout(op, req, to)
+	case bus.OpBudget:
+		return t.budget(req)
 	case bus.OpAllot:
 		return t.allot(req, to)
 	case bus.OpReturn:
@@ -336,7 +346,11 @@ func (t *Treasury) payout(op string, req *bus.FundsRequest, to any) error {
 
 // pay does it with what the treasury has.
 func (t *Treasury) pay(op string, req *bus.FundsRequest) error {
-	if op == bus.OpPayout {
+	switch op {
+	case bus.OpBudget:
+		t.makeUp(req.To)
+		return nil
+	case bus.OpPayout:
 		return t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
 	}
 	err := t.apply(ledger.NewMove(req.ID, req.Client, req.To, req.Amount, t.salt()))
