@@ -7,14 +7,17 @@ import (
 	"souk/market"
 )
 
-// Operations of the treasury, the last token of souk.v1.ledger.<op>.
+// Operations of the treasury: souk.v1.ledger.<op>.<who>, and a balance's as [BalanceSubject] has it.
 const (
-	OpDeposit  = "deposit"  // anyone who may: FundsRequest, answered by FundsReply
+	OpDeposit  = "deposit"  // an operator: FundsRequest, answered by FundsReply
 	OpAllot    = "allot"    // a hub asks for an allotment of a client's money
 	OpReturn   = "return"   // a hub hands unspent allotment back: its ID is ReturnID(Hub, number)
 	OpAllotted = "allotted" // a hub asks for every grant it was ever given after a number
 	OpBalance  = "balance"  // a client's prepaid and allotted money
 	OpPayout   = "payout"   // prepaid money goes back outside
+	OpMove     = "move"     // Client's prepaid money becomes To's
+	// To may have so much of Client's money every day, week or month, or once; without an amount that ends
+	OpBudget = "budget"
 	// surplus of a hub leaves, to Client or outside: its ID is DistributeID(Hub, number); without an amount
 	// the answer says what there is
 	OpDistribute = "distribute"
@@ -38,10 +41,13 @@ func DistributeID(hub string, n uint64) string {
 type FundsRequest struct {
 	ID     string `json:"id" msgpack:"id"`
 	Client string `json:"client,omitempty" msgpack:"client,omitempty"`
-	// journal of the asking hub; distribute: of whose surplus it is
+	// journal of the asking hub, as the subject names it; distribute: of whose surplus it is
 	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0
+	// move, budget: the client that gets it
+	To    string `json:"to,omitempty" msgpack:"to,omitempty"`
+	Every string `json:"every,omitempty" msgpack:"every,omitempty"` // budget: "", "day", "week" or "month"
 	// allot: what is needed at least; less is of no use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
 	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal

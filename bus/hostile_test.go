@@ -143,6 +143,7 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&FundsRequest{Amount: -1}, "amount"},
 		{&FundsReply{Grants: []Grant{{}}}, "grants.client"},
 		{&FundsRequest{Domain: "a.b"}, "domain"},
+		{&FundsRequest{To: "a.b"}, "to"},
 		{&FundsReply{RetryMS: -1}, "retry_ms"},
 		{&FundsReply{Hubs: []HubFunds{{Hub: "h", Avail: 1, Reserved: 2}}}, "hubs.reserved"},
 		{&Recall{Hub: "h", Client: "a.b"}, "client"},

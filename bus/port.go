@@ -65,7 +65,9 @@ type Bus interface {
 	// once where nobody listens, ErrNotSent where the connection is down. A connection that is lost meanwhile
 	// is ErrDisconnected: whether anybody has m is then not known.
 	Request(ctx context.Context, m Msg) (Msg, error)
-	// Inbox returns a new subject that nobody else uses; answers published to it, or to tokens below it,
+	// Name is who this is on the bus, an id: it stands in the subjects that name their sender.
+	Name() string
+	// Inbox returns a new subject below InboxOf(Name()), that nobody else uses; answers published to it, or to tokens below it,
 	// reach whoever subscribes to it.
 	Inbox() string
 	// Serve offers a request API, which over NATS can be discovered by $SRV.PING, INFO and STATS.

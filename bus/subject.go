@@ -56,7 +56,51 @@ func AskSubject(domain, agent string) string    { return Root + "hub." + domain 
 func StreamSubject(agent, client string) string { return Root + "agent." + agent + ".stream." + client }
 func StatusSubject(domain string) string        { return Root + "status." + domain }
 func ReplySubject(client, task string) string   { return Root + "reply." + client + "." + task }
-func LedgerSubject(op string) string            { return Root + "ledger." + op }
+
+// LedgerSubject is where the treasury hears an operation of who: an operator, or a hub by its journal.
+func LedgerSubject(op, who string) string { return Root + "ledger." + op + "." + who }
+
+// BalanceSubject is where a client asks what it has, or asker for it: a gateway or an operator. The answer is
+// for that client alone.
+func BalanceSubject(client, asker string) string {
+	s := LedgerSubject(OpBalance, client)
+	if asker == "" || asker == client {
+		return s
+	}
+	return s + "." + asker
+}
+
+// LedgerSubjects is every subject of [LedgerSubject] and [BalanceSubject].
+const LedgerSubjects = Root + "ledger.>"
+
+// ParseLedger takes a subject of the treasury's apart: the operation, and who asks for it; for a balance the
+// client whose it is comes first, and asks itself where nobody else is named.
+func ParseLedger(subject string) (op, client, who string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, Root+"ledger.")
+	if !ok {
+		return "", "", "", false
+	}
+	op, who, ok = strings.Cut(rest, ".")
+	if op == OpBalance {
+		client = who
+		if first, asker, more := strings.Cut(who, "."); more {
+			client, who = first, asker
+		}
+		ok = ok && ValidID(client)
+	}
+	return op, client, who, ok && ValidID(who)
+}
+
+// InboxOf is where the answers to somebody's requests go, in tokens below it.
+func InboxOf(name string) string { return "_INBOX." + name }
+
+// AnswersTo reports whether an answer to a request may go to a subject: below the inbox of whom the request's
+// own subject names last. A reply subject is the asker's word; anything else would have the answerer speak
+// for somebody.
+func AnswersTo(request, reply string) bool {
+	rest, ok := strings.CutPrefix(reply, InboxOf(LastToken(request))+".")
+	return ok && rest != ""
+}
 
 // RecallSubject is where a domain's hub hears which money it is to give back. treasury is the name of the
 // journal of who asks.

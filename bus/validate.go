@@ -568,6 +568,8 @@ func (f *FundsRequest) Validate() error {
 	var p problems
 	p.name("id", f.ID, MaxName)
 	p.optionalID("client", f.Client)
+	p.optionalID("to", f.To)
+	p.name("every", f.Every, MaxID)
 	p.name("hub", f.Hub, MaxName)
 	p.epoch("epoch", f.Epoch)
 	p.credits("amount", f.Amount)

@@ -74,7 +74,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 				t.Fatalf("%s: %v", subject, err)
 			}
 		}
-		request(bus.LedgerSubject(bus.OpDeposit), &bus.FundsRequest{ID: "d", Client: "ann", Amount: deposit},
+		request(bus.LedgerSubject(bus.OpDeposit, me.Name()), &bus.FundsRequest{ID: "d", Client: "ann", Amount: deposit},
 			new(bus.FundsReply))
 		for i := range hubs {
 			domain, agent := fmt.Sprint("d", i), fmt.Sprint("a-", i)
@@ -154,7 +154,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			spend(i, deposit*9/10)
 		}
 		var left bus.FundsReply
-		request(bus.LedgerSubject(bus.OpPayout),
+		request(bus.LedgerSubject(bus.OpPayout, me.Name()),
 			&bus.FundsRequest{ID: "p", Client: "ann", Amount: 9 * market.Credit}, &left)
 		if left.Code != "" {
 			t.Errorf("what is left is not paid out: %s: %s", left.Code, left.Message)

@@ -83,13 +83,14 @@ type Audit struct {
 	part  parts
 	out   Report
 
-	rounds map[uint64]*roundSum
-	spare  []*roundSum
-	check  RoundCheck
-	prices prices
-	moves  moves
-	paid   map[string]market.Credits // by client, for level 5
-	marked *mark
+	rounds  map[uint64]*roundSum
+	spare   []*roundSum
+	check   RoundCheck
+	prices  prices
+	moves   moves
+	budgets budgets
+	paid    map[string]market.Credits // by client, for level 5
+	marked  *mark
 }
 
 // parts are reused for what the book does not keep.
@@ -102,7 +103,7 @@ type parts struct {
 // is read.
 func NewAudit(name string, level int) *Audit {
 	a := &Audit{name: name, level: level, book: NewBook(), rounds: map[uint64]*roundSum{},
-		paid: map[string]market.Credits{}}
+		paid: map[string]market.Credits{}, budgets: budgets{}}
 	a.dec.intern = &interner{all: map[string]string{}}
 	return a
 }
@@ -258,6 +259,12 @@ func (a *Audit) note(r *Record) {
 		a.out.Rounds++
 	case r.Transfer != nil && a.level >= LevelAcross:
 		a.moves.note(a.book.head.role, r)
+	}
+	if a.level >= LevelState && r.Move != nil && r.Move.Period > 0 {
+		a.early(r.Move)
+	}
+	if a.level >= LevelAcross {
+		a.budgets.note(r)
 	}
 }
 

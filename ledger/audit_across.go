@@ -78,7 +78,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			Show:  fmt.Sprintf("ledger print --journal %s --id %s", journal, record)})
 	}
 	t := &treasury.moves
-	charged := map[string]market.Credits{}
+	charged, all := map[string]market.Credits{}, map[string]market.Credits{}
 	names := map[string]bool{}
 	for _, h := range hubs {
 		name := h.journal()
@@ -93,7 +93,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 		}
 		granted := t.in[name]
 		for i, got := range m.in[name] {
-			id := numbered(name, KindAccept, uint64(i+1))
+			id := numbered(name, KindAccept.String(), uint64(i+1))
 			switch {
 			case i >= len(granted):
 				if i < h.marked.accepted {
@@ -122,7 +122,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 						continue
 					}
 				}
-				add("I11", treasury.journal(), numbered(name, way.kind, uint64(i+1)), want, "%s of %s",
+				add("I11", treasury.journal(), numbered(name, way.kind.String(), uint64(i+1)), want, "%s of %s",
 					got.amount, t.names[got.client])
 			}
 		}
@@ -132,6 +132,9 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			add("I11", treasury.journal(), name+"/close", fmt.Sprintf(
 				"nothing in flight: %d grants, %d returns and %d distributions in the hub's journal",
 				len(granted), len(t.out[name]), len(t.surplus[name])), "%d, %d and %d", in, out, given)
+		}
+		for client, paid := range h.paid {
+			all[client] += paid
 		}
 		for client, paid := range h.marked.paid {
 			// refunds may have come since, and have been returned
@@ -144,6 +147,9 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 				fmt.Sprintf("charges of at most %s, what hubs were allotted", allotted), "%s", charged[c])
 			out[len(out)-1].Show = fmt.Sprintf("ledger reg %s --journal %s", Prepaid(c), treasury.journal())
 		}
+	}
+	if len(Absent(treasury, hubs)) == 0 { // else nobody knows what was charged
+		overspent(treasury, all, add)
 	}
 	return out
 }
@@ -165,10 +171,10 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 			switch {
 			case len(m.in[name]) > 0:
 				all = append(all,
-					Absence{Treasury, name, numbered(name, KindAccept, 1),
+					Absence{Treasury, name, numbered(name, KindAccept.String(), 1),
 						fmt.Sprintf("took in %d of its grants", len(m.in[name]))})
 			case len(m.surplus[name]) > 0:
-				all = append(all, Absence{Treasury, name, numbered(name, KindDistribute, 1), "gave it surplus"})
+				all = append(all, Absence{Treasury, name, numbered(name, KindDistribute.String(), 1), "gave it surplus"})
 			}
 		}
 		return all
@@ -188,7 +194,7 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 			if !seen[name] {
 				seen[name] = true
 				all = append(all,
-					Absence{name, treasury.journal(), numbered(name, way.kind, 1),
+					Absence{name, treasury.journal(), numbered(name, way.kind.String(), 1),
 						fmt.Sprintf(way.did, len(list))})
 			}
 		}

@@ -39,6 +39,7 @@ type Book struct {
 	opsQ     queue[string]
 	hubs     map[string]*counters
 	allotted map[[2]string]*market.Credits // treasury: by client and hub; and by client alone under hub ""
+	budgets  map[string]*Allowance         // treasury: by the client that spends
 	classes  map[string]*class             // hub: epochs by class
 	tariffs  []market.Tariff               // in force, by class
 
@@ -96,6 +97,7 @@ func NewBook() *Book {
 		ops:      map[string]op{},
 		hubs:     map[string]*counters{},
 		allotted: map[[2]string]*market.Credits{},
+		budgets:  map[string]*Allowance{},
 		classes:  map[string]*class{},
 	}
 }

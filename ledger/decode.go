@@ -141,10 +141,20 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		r.Correction = &Correction{Of: d.Text(), Payer: d.name(), Reason: d.Text(), Amount: d.Credits()}
 	case KindSeal, KindTariff:
 		d.epoch(r)
+	case KindMove:
+		r.Move = &Move{From: d.name(), To: d.name(), Period: d.Uvarint(), Part: d.Uvarint(),
+			Amount: d.Credits(), Rest: d.Credits()}
+	case KindBudget:
+		r.Budget = &Budget{}
+		d.budget(r.Budget)
 	case KindClose:
 	default:
 		d.Fail("unknown " + r.Kind.String())
 	}
+}
+
+func (d *decoder) budget(u *Budget) {
+	*u = Budget{Client: d.name(), Of: d.name(), Every: d.name(), Number: d.Uvarint(), Amount: d.Credits()}
 }
 
 func (d *decoder) round(r *Record, round, outcome []byte) {

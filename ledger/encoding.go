@@ -36,6 +36,8 @@ import (
 //	correction of, payer, reason strings; amount ±
 //	epoch     length and canonical bytes of market.Epoch; of a seal: slots list of ±, peak ±;
 //	          of a tariff: length and canonical bytes of market.Tariff
+//	move      from, to strings; period; part; amount ±; rest ±
+//	budget    client, of, every strings; number; amount ±
 //	close     nothing
 const FrameVersion = 1
 
@@ -110,6 +112,13 @@ func appendPart(b []byte, r *Record) []byte {
 			return appendSized(b, r.Epoch.Tariff.AppendCanonical)
 		}
 		b = appendUse(b, r.Epoch.Use)
+	case r.Move != nil:
+		m := r.Move
+		b = appendStrings(b, m.From, m.To)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, m.Period), m.Part)
+		b = appendInts(b, int64(m.Amount), int64(m.Rest))
+	case r.Budget != nil:
+		b = appendBudget(b, r.Budget)
 	}
 	return b
 }
@@ -125,6 +134,11 @@ func appendHold(b []byte, h *Hold) []byte {
 		b = binary.AppendVarint(b, int64(h.Tariff))
 	}
 	return b
+}
+
+func appendBudget(b []byte, u *Budget) []byte {
+	b = binary.AppendUvarint(appendStrings(b, u.Client, u.Of, u.Every), u.Number)
+	return binary.AppendVarint(b, int64(u.Amount))
 }
 
 // appendSized appends what f appends, with its length before it.
@@ -180,7 +194,7 @@ var kindNames = [...]string{
 	KindGrant:  "grant",
 	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute",
 	KindClose: "close",
-	KindSeal:  "seal", KindTariff: "tariff",
+	KindSeal:  "seal", KindTariff: "tariff", KindMove: "move", KindBudget: "budget",
 }
 
 // String names a kind in lower case, as commands print it.

@@ -136,7 +136,7 @@ func audit(name string, level int, frames []stored) *Audit {
 func NewRefund(hold string, n uint64, client, payer string, amount market.Credits, reason string,
 	salt [16]byte) Record {
 	c := Correction{Of: CaptureID(hold), Payer: payer, Amount: amount, Reason: reason}
-	return Record{Kind: KindRefund, ID: numbered(hold, KindRefund, n), Salt: salt, Correction: &c,
+	return Record{Kind: KindRefund, ID: numbered(hold, KindRefund.String(), n), Salt: salt, Correction: &c,
 		Legs: refundLegs(nil, Avail(client), &c)}
 }
 

@@ -234,6 +234,10 @@ func TestASnapshotOfTheVersionBefore(t *testing.T) {
 func FuzzHistory(f *testing.F) {
 	hub, treasury := trade(f, 1, 60)
 	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(treasury.frames))))
+	treasury.must(NewBudget(Budget{Client: "k", Of: "client-1", Every: EveryDay, Number: 1, Amount: 9},
+		[16]byte{1}))
+	treasury.must(NewAllowance("client-1", "k", 20780, 1, 4, 0, [16]byte{2}))
+	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(treasury.frames))))
 	b := newBazaar(f, 2)
 	frames := store(hub.frames)
 	for _, n := range []int{1, 20, len(frames)} {

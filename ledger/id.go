@@ -30,8 +30,8 @@ func CaptureID(hold string) string { return hold + "/capture" }
 func VoidID(hold string) string { return hold + "/void" }
 
 // numbered is the id of the n-th record of a kind between a hub and the treasury.
-func numbered(hub string, kind Kind, n uint64) string {
-	return hub + "/" + kind.String() + "/" + strconv.FormatUint(n, 10)
+func numbered(hub, kind string, n uint64) string {
+	return hub + "/" + kind + "/" + strconv.FormatUint(n, 10)
 }
 
 // ParseHoldID takes a hold's id apart. ok is false if s is not exactly what HoldID returns.

@@ -23,6 +23,8 @@ const (
 	KindClose      Kind = 15 // last record of a journal; at the treasury, of its dealings with a hub
 	KindSeal       Kind = 16 // asks of a class's owners, sealed, for an epoch
 	KindTariff     Kind = 17 // the same opened: who sells in the epoch, and what they are paid
+	KindMove       Kind = 18 // treasury: a client's money becomes another's
+	KindBudget     Kind = 19 // treasury: how much of a client's money another may have
 )
 
 // Record is one fact. Exactly the part that Kind names is set. Its legs sum to zero.
@@ -41,6 +43,8 @@ type Record struct {
 	Transfer   *Transfer   // Deposit, Payout, Grant, Accept, Return, Reclaim, Distribute
 	Correction *Correction // Refund, Reverse
 	Epoch      *Epoch      // Seal, Tariff
+	Move       *Move
+	Budget     *Budget
 }
 
 // Leg adds Amount to Account. Accounts are those of the design: "client:<id>:avail", "client:<id>:held",

@@ -43,6 +43,10 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 		return b.applyEpoch(r)
 	case KindClose:
 		return b.applyClose(r)
+	case KindMove:
+		return b.applyMove(r)
+	case KindBudget:
+		return b.applyBudget(r)
 	}
 	return b.applyTransfer(r)
 }
@@ -78,7 +82,7 @@ func (k Kind) at(role string) bool {
 	switch k {
 	case KindDistribute, KindClose:
 		return true
-	case KindDeposit, KindPayout, KindGrant, KindReclaim:
+	case KindDeposit, KindPayout, KindGrant, KindReclaim, KindMove, KindBudget:
 		return role == RoleTreasury
 	}
 	return role == RoleHub
@@ -89,7 +93,7 @@ func (r *Record) shape(lazyRound bool) error {
 	n := 0
 	for _, set := range [...]bool{r.Open != nil, r.Round != nil ||
 		lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Correction != nil,
-		r.Epoch != nil} {
+		r.Epoch != nil, r.Move != nil, r.Budget != nil} {
 		if set {
 			n++
 		}
@@ -112,6 +116,10 @@ func (r *Record) shape(lazyRound bool) error {
 		ok = r.Correction != nil
 	case KindSeal, KindTariff:
 		ok = r.Epoch != nil
+	case KindMove:
+		ok = r.Move != nil
+	case KindBudget:
+		ok = r.Budget != nil
 	case KindClose:
 		ok, want = true, 0
 	}

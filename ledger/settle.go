@@ -221,7 +221,7 @@ func (b *Book) applyCorrection(r *Record) error {
 	after := e
 	n := b.clientNames(e.client)
 	if r.Kind == KindRefund {
-		if want := numbered(hold, KindRefund, e.refunds+1); r.ID != want {
+		if want := numbered(hold, KindRefund.String(), e.refunds+1); r.ID != want {
 			return broken(ErrConflict, "I10", r.ID, "id "+want, "%q", clip(r.ID))
 		}
 		if c.Payer != Payable(e.agent) && c.Payer != Surplus && c.Payer != Fee {

@@ -27,7 +27,9 @@ import (
 //	allotted  list, by client and hub, of: client, hub, amount ±
 //	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of
 //	          the tariff; uses that count, list of them; the last one; the next one's tie-break 32 bytes
-const bookVersion = 2
+//	budgets   list, by client, of: the budget as in a frame; ended 1 byte; its last period, and the parts of
+//	          it; due ±; parts that went back; since version 3
+const bookVersion = 3
 
 // appendBook appends what the book holds to dst.
 func (b *Book) appendBook(dst []byte) []byte {
@@ -73,7 +75,18 @@ func (b *Book) appendBook(dst []byte) []byte {
 		dst = binary.AppendVarint(appendString(dst, c.payee), int64(c.share))
 		dst = append(dst, flag(c.ended, 1))
 	}
-	return b.appendClasses(b.appendAllotted(dst))
+	return b.appendBudgets(b.appendClasses(b.appendAllotted(dst)))
+}
+
+func (b *Book) appendBudgets(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(b.budgets)))
+	for _, name := range b.Budgeted() {
+		u := b.budgets[name]
+		dst = append(appendBudget(dst, &u.Budget), flag(u.Ended, 1))
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, u.Period), u.Parts)
+		dst = binary.AppendUvarint(binary.AppendVarint(dst, int64(u.Due)), u.Backs)
+	}
+	return dst
 }
 
 func (b *Book) appendAllotted(dst []byte) []byte {
@@ -117,8 +130,8 @@ func appendUse(dst []byte, u market.ClassUse) []byte {
 func (d *decoder) book() *Book {
 	b := NewBook()
 	version := d.Byte()
-	if version != 1 && version != bookVersion {
-		d.Fail(fmt.Sprintf("a book of version %d, want 1 or %d", version, bookVersion))
+	if version < 1 || version > bookVersion {
+		d.Fail(fmt.Sprintf("a book of version %d, want 1 to %d", version, bookVersion))
 	}
 	h := &b.head
 	h.journal, h.role, h.domain = d.Text(), d.Text(), d.Text()
@@ -137,6 +150,9 @@ func (d *decoder) book() *Book {
 	d.transfers(b)
 	d.hubs(b, version)
 	d.classes(b)
+	if version > 2 {
+		d.budgets(b)
+	}
 	return b
 }
 
@@ -315,6 +331,22 @@ func (d *decoder) classes(b *Book) {
 		if c.cleared.Number > 0 {
 			b.tariffs = append(b.tariffs, c.tariff)
 		}
+	}
+}
+
+func (d *decoder) budgets(b *Book) {
+	before := ""
+	for n := d.Count(10); n > 0 && d.Fault == ""; n-- {
+		u := &Allowance{}
+		d.budget(&u.Budget)
+		u.Ended, u.Period, u.Parts, u.Due, u.Backs = d.bit(), d.Uvarint(), d.Uvarint(), d.Credits(), d.Uvarint()
+		if u.Client <= before || !ValidID(u.Client) || !ValidID(u.Of) || u.Number == 0 ||
+			b.accounts[Prepaid(u.Client)] == nil || u.Amount < 0 || u.Ended != (u.Amount == 0) ||
+			u.Due < 0 || u.Due > market.MaxCredits || u.Ended && u.Due > 0 {
+			d.Fail("no budget, or one out of order")
+			return
+		}
+		b.budgets[u.Client], before = u, u.Client
 	}
 }
 

@@ -12,14 +12,9 @@ import (
 // applyTransfer moves money between the outside, the treasury and hubs.
 func (b *Book) applyTransfer(r *Record) error {
 	t, h := r.Transfer, &b.head
-	this := op{r.Kind, t.Client, t.Amount, xxhash.Sum64String(t.Hub + "\x00" + t.Note)}
+	this := op{r.Kind, t.Client, t.Amount, noteOf(t.Hub, t.Note)}
 	if old, known := b.ops[r.ID]; known {
-		if old == this {
-			return ErrRepeat
-		}
-		return broken(ErrConflict, "I10", r.ID,
-			fmt.Sprintf("the %s of %s for %s that has this id", old.kind, old.amount, old.client),
-			"a %s of %s for %q", r.Kind, t.Amount, clip(t.Client))
+		return b.known(r, old, this)
 	}
 	surplusOut := r.Kind == KindDistribute && t.Client == ""
 	switch {
@@ -35,6 +30,9 @@ func (b *Book) applyTransfer(r *Record) error {
 	case r.ID == "" || len(r.ID) > maxText:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("an id of 1 to %d bytes", maxText), "%d",
 			len(r.ID))
+	}
+	if r.Kind == KindDeposit && b.budgets[t.Client] != nil {
+		return b.onlyAllowed(r, t.Client)
 	}
 	if err := b.numberFollows(r); err != nil {
 		return err
@@ -59,11 +57,27 @@ func (b *Book) applyTransfer(r *Record) error {
 	case KindReclaim:
 		b.allot(t.Client, t.Hub, -t.Amount)
 	}
-	id := r.ID
+	b.remember(r.ID, this)
+	return nil
+}
+
+func noteOf(with, note string) uint64 { return xxhash.Sum64String(with + "\x00" + note) }
+
+// known judges an operation whose id came before.
+func (b *Book) known(r *Record, old, this op) error {
+	if old == this {
+		return ErrRepeat
+	}
+	return broken(ErrConflict, "I10", r.ID,
+		fmt.Sprintf("the %s of %s for %s that has this id", old.kind, old.amount, old.client),
+		"a %s of %s for %q", r.Kind, this.amount, clip(this.client))
+}
+
+// remember keeps an operation, so that it is done once.
+func (b *Book) remember(id string, this op) {
 	b.ops[id] = this
 	b.opsQ.push(id)
 	b.undo = append(b.undo, undo{do: func() { b.opsQ.unpush(); delete(b.ops, id) }})
-	return nil
 }
 
 // numberFollows checks a transfer's hub, number and id, and takes the number over.
@@ -100,7 +114,7 @@ func (b *Book) numberFollows(r *Record) error {
 	case KindReturn, KindReclaim:
 		n = &c.giveBack
 	}
-	if want := numbered(t.Hub, r.Kind, t.Number); r.ID != want {
+	if want := numbered(t.Hub, r.Kind.String(), t.Number); r.ID != want {
 		return broken(ErrIllegal, "I10", r.ID, "id "+want, "%q", clip(r.ID))
 	}
 	if t.Number != *n+1 {

@@ -746,7 +746,7 @@ func TestHostileChunksChangeNothing(t *testing.T) {
 func TestFunds(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		var asked []bus.FundsRequest
-		s.hear(bus.LedgerSubject("*"), func(m bus.Msg) {
+		s.hear(bus.LedgerSubjects, func(m bus.Msg) {
 			var q bus.FundsRequest
 			if err := bus.Decode(m.Data, &q); err != nil {
 				t.Errorf("the treasury got %v", err)

@@ -133,6 +133,7 @@ func (b *Bus) Connected() time.Time {
 	return b.since
 }
 
+func (b *Bus) Name() string              { return b.name }
 func (b *Bus) MaxPayload() int           { return MaxPayload }
 func (b *Bus) Health() <-chan bus.Health { return b.health }
 

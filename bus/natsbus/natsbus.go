@@ -146,7 +146,7 @@ func (b *Bus) options() []nats.Option {
 	c := b.config
 	options := []nats.Option{
 		nats.Name(c.Name),
-		nats.CustomInboxPrefix("_INBOX." + c.Name),
+		nats.CustomInboxPrefix(bus.InboxOf(c.Name)),
 		nats.Timeout(connectWithin),
 		nats.PingInterval(c.PingEvery),
 		nats.MaxPingsOutstanding(2),
@@ -273,6 +273,7 @@ func (s *subscription) Stop() error {
 	return err
 }
 
+func (b *Bus) Name() string              { return b.config.Name }
 func (b *Bus) Inbox() string             { return b.nc.NewInbox() }
 func (b *Bus) MaxPayload() int           { return int(b.nc.MaxPayload()) }
 func (b *Bus) Health() <-chan bus.Health { return b.news }

@@ -83,7 +83,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, c.Hub.Hub)
+	l, err := p.Connect(ctx, c.Market, c.Hub.Journal)
 	if err != nil {
 		return err
 	}

@@ -181,6 +181,12 @@ func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credit
 	return l.insist(ctx, bus.OpPayout, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
 }
 
+// Move makes an amount of a client's money another's; all else is as with Payout.
+func (l *Link) Move(ctx context.Context, from, to string, amount market.Credits, id string) (bus.FundsReply,
+	error) {
+	return l.insist(ctx, bus.OpMove, bus.FundsRequest{ID: id, Client: from, To: to, Amount: amount})
+}
+
 // Surplus asks how much surplus a hub has, and which number its next distribution has.
 func (l *Link) Surplus(ctx context.Context, hub string) (bus.FundsReply, error) {
 	return l.insist(ctx, bus.OpDistribute, bus.FundsRequest{ID: "surplus-" + hub, Hub: hub})
@@ -229,7 +235,11 @@ func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus
 	}
 	ctx, cancel := context.WithTimeout(ctx, FundWithin)
 	defer cancel()
-	m, err := l.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	subject := bus.LedgerSubject(op, l.bus.Name())
+	if op == bus.OpBalance {
+		subject = bus.BalanceSubject(r.Client, l.bus.Name())
+	}
+	m, err := l.bus.Request(ctx, bus.Msg{Subject: subject, Data: data})
 	if err != nil {
 		return bus.FundsReply{}, fmt.Errorf("treasury: %w", err)
 	}

@@ -322,7 +322,7 @@ func listenOrAny(address string) (net.Listener, error) {
 func (m *Market) startHubs(ctx context.Context, connect connector, registry bus.Registry) error {
 	var servers []server
 	for _, d := range m.cfg.Domains {
-		b, err := connect("hub-" + d.Name)
+		b, err := connect(d.Name)
 		if err != nil {
 			return err
 		}

@@ -14,30 +14,43 @@ import (
 
 func payoutCommand(s *shared) *cobra.Command {
 	var within func() (context.Context, context.CancelFunc)
+	var to string
 	c := s.amountCommand("payout", &cobra.Command{
 		Use:   "payout CLIENT AMOUNT",
-		Short: "Pay credits of a client out of the market",
+		Short: "Pay credits of a client out of the market, or move them to another client",
 		Long: `Takes credits of a client out of the market, exactly this amount or nothing, and records it at
-the treasury. Paying them to the client by other means is yours to do.
+the treasury. Paying them to the client by other means is yours to do. With --to they stay in the market and
+become another client's.
 
 Where the treasury has less, the hubs give back what they have of the client's money and no task needs;
 that takes a second or two, longer while a hub that lives does not answer. What runs goes on. With --id
 the payout is made once however often the command is repeated; without, the id is printed, so that a
 payout whose answer was lost can be asked for again.`,
 		Example: `  souk payout alice 2.50
+  souk payout alice 2.50 --to bob
   souk payout alice 2.50 --id refund-17 --nats nats://127.0.0.1:4222`,
 	}, func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error {
 		ctx, cancel := within()
 		defer cancel()
-		reply, err := link.Payout(ctx, client, amount, id)
-		if err != nil {
-			return payoutFailed(err, client, amount.String(), id)
+		pay, done, again := link.Payout, "paid "+amount.String()+" out for "+client, amount.String()
+		if to != "" {
+			if err := bus.CheckID("--to", to); err != nil {
+				return err
+			}
+			pay = func(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply, error) {
+				return link.Move(ctx, client, to, amount, id)
+			}
+			done, again = fmt.Sprintf("moved %s of %s to %s", amount, client, to), again+" --to "+to
 		}
-		fmt.Fprintf(c.OutOrStdout(),
-			"paid %s out for %s: %s at the treasury, %s allotted to hubs (payout %s)\n",
-			amount, client, reply.Prepaid, reply.Allotted, id)
+		reply, err := pay(ctx, client, amount, id)
+		if err != nil {
+			return payoutFailed(err, client, again, id)
+		}
+		fmt.Fprintf(c.OutOrStdout(), "%s: %s at the treasury, %s allotted to hubs (payout %s)\n", done,
+			reply.Prepaid, reply.Allotted, id)
 		return nil
 	})
+	c.Flags().StringVar(&to, "to", "", "client that gets it; without, it leaves the market")
 	within = waiting(c, "hubs to give money back")
 	return c
 }

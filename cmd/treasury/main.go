@@ -61,7 +61,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, "treasury")
+	l, err := p.Connect(ctx, c.Market, c.Treasury.Journal)
 	if err != nil {
 		return err
 	}

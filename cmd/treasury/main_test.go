@@ -94,8 +94,12 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 		defer cancel()
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
+		subject := bus.LedgerSubject(op, b.Name())
+		if op == bus.OpBalance {
+			subject = bus.BalanceSubject(r.Client, b.Name())
+		}
 		for {
-			m, err := b.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: request})
+			m, err := b.Request(ctx, bus.Msg{Subject: subject, Data: request})
 			if err == nil {
 				var reply bus.FundsReply
 				if err := bus.Decode(m.Data, &reply); err != nil {

@@ -39,7 +39,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 	}
 	defer j.Close()
 	world := membus.New(1)
-	s, err := New(testConfig(), Deps{Bus: connect("hub"), Registry: world.Registry(), Journal: j,
+	s, err := New(testConfig(), Deps{Bus: connect(testConfig().Journal), Registry: world.Registry(), Journal: j,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)

@@ -22,7 +22,7 @@ func TestAHubThatEndsBehindAnother(t *testing.T) {
 	defer j.Close()
 	cfg := testConfig()
 	cfg.Hub, cfg.Journal = "hub-2", "hub-b"
-	b := tn.world.Bus("hub-2")
+	b := tn.world.Bus(cfg.Journal)
 	defer b.Close()
 	said := &words{got: make(chan struct{}), want: "after whoever leads it now"}
 	s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: j, Close: true,
@@ -60,7 +60,7 @@ func TestAHubThatTheTreasuryEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, hub, _ := tn.start("hub", tn.world.Registry(), j, nil)
+		_, hub, _ := tn.start(tn.world.Registry(), j, nil)
 		if err := hub.wait(); err == nil || !strings.Contains(err.Error(),
 			"journal hub-math is closed, for this hub has ended: give another one a journal of another name") {
 			t.Errorf("ended with %v", err)

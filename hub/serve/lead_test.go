@@ -32,7 +32,7 @@ func TestAJournalOfAnotherDomain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, run, failed := tn.start("wrong", tn.world.Registry(), j, change)
+		_, run, failed := tn.start(tn.world.Registry(), j, change)
 		if err := <-failed; err == nil || !strings.Contains(err.Error(),
 			"it is the journal hub-math of domain math") {
 			t.Errorf("%v", err)
@@ -100,7 +100,7 @@ func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	waits, end, _ := tn.start("waits", tn.world.Registry(), j, nil)
+	waits, end, _ := tn.start(tn.world.Registry(), j, nil)
 	defer end.stop()
 	if err := stranger.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -124,11 +124,12 @@ func TestAJournalThatIsGone(t *testing.T) {
 	}
 	for _, name := range []string{"again", "again-2"} {
 		j := tn.journal(filepath.Base(tn.dir))
-		_, _, failed := tn.start(name, tn.world.Registry(), j, nil)
+		_, run, failed := tn.start(tn.world.Registry(), j, nil)
 		if err := <-failed; err == nil || !strings.Contains(err.Error(),
 			"journal hub-math is empty, but the treasury has allotted money to one of that name") {
 			t.Errorf("%s: %v", name, err)
 		}
+		run.stop()
 		j.Close()
 	}
 	_, stop = tn.hub(func(c *hub.Config) { c.Journal = "hub-new" })
@@ -145,7 +146,7 @@ func TestANewJournalWaitsForTheTreasury(t *testing.T) {
 	tn := newTown(t)
 	tn.world.Cut("town")
 	j := tn.journal(filepath.Base(tn.dir))
-	s, stop, failed := tn.start("hub", tn.world.Registry(), j, nil)
+	s, stop, failed := tn.start(tn.world.Registry(), j, nil)
 	select {
 	case err := <-failed:
 		t.Fatalf("it ended: %v", err)
@@ -183,8 +184,8 @@ func TestTakeover(t *testing.T) {
 		called := func(name string) func(*hub.Config) {
 			return func(c *hub.Config) { c.Hub, c.Journal = name, name }
 		}
-		first, _ := tn.run("hub-one", one, tn.journal("one"), called("one"))
-		second, stopSecond, _ := tn.start("hub-two", two, tn.journal("two"), called("two"))
+		first, _ := tn.run(one, tn.journal("one"), called("one"))
+		second, stopSecond, _ := tn.start(two, tn.journal("two"), called("two"))
 		if got := tn.ask(request("t-1")); got != "accepted by a-1" {
 			t.Fatal(got)
 		}
@@ -223,7 +224,7 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		j := tn.journal("hub-math")
 		registry := &bustest.Failing{Registry: tn.world.Registry()}
 		tn.log = slog.New(slog.NewTextHandler(&log, nil))
-		_, stop := tn.run("hub", registry, j, nil)
+		_, stop := tn.run(registry, j, nil)
 		log.take()
 		lines := func() string {
 			var out []string

@@ -184,7 +184,7 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 	if err == nil {
 		var m bus.Msg
 		if m, err = s.deps.Bus.Request(ctx,
-			bus.Msg{Subject: bus.LedgerSubject(f.Op), Data: data}); err == nil {
+			bus.Msg{Subject: bus.LedgerSubject(f.Op, s.cfg.Journal), Data: data}); err == nil {
 			err = bus.Decode(m.Data, reply)
 		}
 	}

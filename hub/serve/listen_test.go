@@ -50,7 +50,7 @@ func TestATreasuryThatDoesNotAnswer(t *testing.T) {
 			tn.mu.Lock()
 			tn.prepaid[client] = 1000 * market.Credit
 			tn.mu.Unlock()
-			tn.world.DropNext(1, bus.LedgerSubject(bus.OpAllot))
+			tn.world.DropNext(1, bus.LedgerSubject(bus.OpAllot, testConfig().Journal))
 			if got := tn.ask(task(client, "t")); got != "accepted by a-1" {
 				t.Fatalf("%s: %s", client, got)
 			}
@@ -167,7 +167,7 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 				tn := newTown(t)
 				cfg := testConfig()
 				cfg.Queue, cfg.Silence, cfg.Suspect = 4, time.Hour, time.Hour
-				b := tn.world.Bus("hub")
+				b := tn.world.Bus(testConfig().Journal)
 				defer b.Close()
 				s, err := New(cfg,
 					Deps{Bus: b, Registry: tn.world.Registry(), Journal: tn.journal("hub-math"),

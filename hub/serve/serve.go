@@ -67,6 +67,10 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	if deps.Bus == nil || deps.Registry == nil || deps.Journal == nil {
 		return nil, errors.New("hub: a bus, a registry and a journal are needed")
 	}
+	if name := deps.Bus.Name(); name != cfg.Journal {
+		return nil, fmt.Errorf("hub: it is %s on the bus, and its journal is %s: the treasury answers the "+
+			"journal's name alone, so connect under that", name, cfg.Journal)
+	}
 	if deps.Seed == ([32]byte{}) {
 		crand.Read(deps.Seed[:])
 	}

@@ -23,7 +23,7 @@ func TestSettingsAreFollowed(t *testing.T) {
 		tn := newTown(t)
 		mine := tn.world.Registry()
 		j := tn.journal("hub-math")
-		s, err := New(testConfig(), Deps{Bus: tn.world.Bus("hub"), Registry: mine, Journal: j,
+		s, err := New(testConfig(), Deps{Bus: tn.world.Bus(testConfig().Journal), Registry: mine, Journal: j,
 			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestBundleTokensIsIgnored(t *testing.T) {
 	defer j.Close()
 	cfg, tokens := testConfig(), -7
 	cfg.BundleTokens = &tokens
-	s, err := New(cfg, Deps{Bus: tn.world.Bus("hub"), Registry: tn.world.Registry(), Journal: j,
+	s, err := New(cfg, Deps{Bus: tn.world.Bus(cfg.Journal), Registry: tn.world.Registry(), Journal: j,
 		Log: slog.New(log)})
 	if err != nil || log.n.Load() != 1 {
 		t.Fatalf("%v, %d warnings of the file, want 1", err, log.n.Load())

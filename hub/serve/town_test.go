@@ -37,7 +37,7 @@ func newTown(t *testing.T) *town {
 	w := membus.New(1)
 	tn := &town{t: t, world: w, bus: w.Bus("town"), dir: filepath.Join(t.TempDir(), "hub-math"),
 		prepaid: map[string]market.Credits{"ann": 1000 * market.Credit}, seen: map[string]bus.FundsReply{}}
-	tn.subscribe("souk.v1.ledger.*", tn.treasury)
+	tn.subscribe(bus.LedgerSubjects, tn.treasury)
 	t.Cleanup(func() { tn.bus.Close() })
 	return tn
 }
@@ -67,7 +67,7 @@ func (tn *town) treasury(m bus.Msg) {
 		tn.t.Error(err)
 		return
 	}
-	op := bus.LastToken(m.Subject)
+	op, _, _, _ := bus.ParseLedger(m.Subject)
 	r, repeated := tn.seen[q.ID]
 	if !repeated || op == bus.OpAllotted {
 		r = bus.FundsReply{ID: q.ID, Client: q.Client}
@@ -137,7 +137,7 @@ func (tn *town) hub(change func(*hub.Config)) (s *Server, stop func() error) {
 	if err != nil {
 		tn.t.Fatal(err)
 	}
-	s, run := tn.run("hub", tn.world.Registry(), j, change)
+	s, run := tn.run(tn.world.Registry(), j, change)
 	stop = func() error {
 		err := run.stop()
 		if e := j.Close(); err == nil {
@@ -149,10 +149,10 @@ func (tn *town) hub(change func(*hub.Config)) (s *Server, stop func() error) {
 	return s, stop
 }
 
-func (tn *town) run(name string, r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server,
+func (tn *town) run(r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server,
 	stop stopper) {
 	tn.t.Helper()
-	s, stop, failed := tn.start(name, r, j, change)
+	s, stop, failed := tn.start(r, j, change)
 	select {
 	case <-s.Ready():
 	case err := <-failed:
@@ -164,14 +164,14 @@ func (tn *town) run(name string, r bus.Registry, j ledger.Journal, change func(*
 }
 
 // start runs a hub that need not become ready.
-func (tn *town) start(name string, r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server,
+func (tn *town) start(r bus.Registry, j ledger.Journal, change func(*hub.Config)) (s *Server,
 	stop stopper, failed <-chan error) {
 	tn.t.Helper()
 	cfg := testConfig()
 	if change != nil {
 		change(&cfg)
 	}
-	b, log := tn.world.Bus(name), tn.log
+	b, log := tn.world.Bus(cfg.Journal), tn.log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}

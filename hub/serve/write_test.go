@@ -44,7 +44,7 @@ func TestNothingLeavesThatIsNotDurable(t *testing.T) {
 	}
 	defer j.Close()
 	disk := &failing{Journal: j, left: 1 << 30}
-	s, stop := tn.run("hub", tn.world.Registry(), disk, nil)
+	s, stop := tn.run(tn.world.Registry(), disk, nil)
 	if got := tn.ask(request("good")); got != "accepted by a-1" {
 		t.Fatal(got)
 	}
@@ -110,7 +110,7 @@ func TestDiskNearlyFull(t *testing.T) {
 		return true
 	})
 	disk := &full{Journal: tn.journal("hub-math")}
-	s, _ := tn.run("hub", tn.world.Registry(), disk, nil)
+	s, _ := tn.run(tn.world.Registry(), disk, nil)
 	tn.publish(bus.HubTaskSubject("math"), "nowhere", request("long"))
 	d := <-held
 	disk.set(true)
@@ -167,7 +167,7 @@ func TestSettlementsShareASync(t *testing.T) {
 		})
 		tn.agent("a-1", 4, func(bus.Dispatch) bool { return false })
 		j := &counting{Journal: tn.journal("hub-math")}
-		s, stop := tn.run("hub", tn.world.Registry(), j,
+		s, stop := tn.run(tn.world.Registry(), j,
 			func(c *hub.Config) { c.Linger = 50 * time.Millisecond })
 		captured := func() int64 { return s.Stats().Captured }
 		at := time.Now()

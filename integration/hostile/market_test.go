@@ -198,7 +198,8 @@ func open(t *testing.T, through ports, template *bus.Template) *house {
 	for _, c := range clients {
 		data, err := bus.Encode(&bus.FundsRequest{ID: "opening-" + c, Client: c, Amount: market.Credit})
 		h.must(err)
-		_, err = h.me.Request(t.Context(), bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit), Data: data})
+		_, err = h.me.Request(t.Context(), bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit, h.me.Name()),
+			Data: data})
 		h.must(err)
 	}
 
@@ -228,7 +229,7 @@ func (h *house) runHub() {
 func (h *house) newHub(ends bool) {
 	h.t.Helper()
 	cfg := hub.Default()
-	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
+	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub", true
 	b, r := h.connect("hub")
 	var err error
 	h.hub, err = hubserve.New(cfg, hubserve.Deps{Bus: b, Registry: r,
@@ -330,7 +331,7 @@ func (h *house) audit() map[string]ending {
 		}
 		return a
 	}
-	selling, bank := read("hub-general", &h.hubBook), read("treasury", &h.treasuryBook)
+	selling, bank := read("hub", &h.hubBook), read("treasury", &h.treasuryBook)
 	selling.Mark()
 	found := slices.Concat(selling.Finish().Findings, bank.Finish().Findings, ledger.Across(bank,
 		[]*ledger.Audit{selling}))
@@ -342,9 +343,9 @@ func (h *house) audit() map[string]ending {
 		for _, r := range f.Records {
 			switch {
 			case r.Hold != nil:
-				e := ends[ledger.HoldID("hub-general", r.Hold.Round, r.Hold.Slot)]
+				e := ends[ledger.HoldID("hub", r.Hold.Round, r.Hold.Slot)]
 				e.hold = *r.Hold
-				ends[ledger.HoldID("hub-general", r.Hold.Round, r.Hold.Slot)] = e
+				ends[ledger.HoldID("hub", r.Hold.Round, r.Hold.Slot)] = e
 			case r.Capture != nil:
 				e := ends[r.Capture.Hold]
 				e.capture = r.Capture

@@ -368,7 +368,11 @@ func (p *play) ask(op string, q bus.FundsRequest) bus.FundsReply {
 	p.must(err)
 	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Second)
 	defer cancel()
-	m, err := p.me.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	subject := bus.LedgerSubject(op, p.me.Name())
+	if op == bus.OpBalance {
+		subject = bus.BalanceSubject(q.Client, p.me.Name())
+	}
+	m, err := p.me.Request(ctx, bus.Msg{Subject: subject, Data: data})
 	p.must(err)
 	var r bus.FundsReply
 	p.must(bus.Decode(m.Data, &r))
@@ -385,6 +389,18 @@ func (p *play) money() {
 	left := market.Credit - p.paid["ann"]
 	if recalls && (len(r.Hubs) != 1 || r.Hubs[0].AtMS == 0 || r.Prepaid+r.Hubs[0].Avail != left) {
 		p.t.Errorf("%s are left, and the balance is %+v", left, r)
+	}
+
+	// There and back: the version before knows no moves.
+	for i, m := range [][2]string{{"ann", "eve"}, {"eve", "ann"}} {
+		want := bus.Code("")
+		if p.fleet.old("treasury") {
+			want = bus.CodeBadRequest
+		}
+		if r := p.ask(bus.OpMove, bus.FundsRequest{ID: fmt.Sprint("move-", i), Client: m[0], To: m[1],
+			Amount: 1}); r.Code != want {
+			p.t.Errorf("a move from %s to %s: %+v, want %q", m[0], m[1], r, want)
+		}
 	}
 
 	// All of it is wanted while the hub that has a part of it cannot be asked.
@@ -432,7 +448,7 @@ func (p *play) ending() {
 	ended := make(chan error, 1)
 	go func() { ended <- p.hub.Run(ctx) }()
 	p.pass(2 * bus.FundsEvery)
-	r := p.ask(bus.OpDistribute, bus.FundsRequest{ID: "look", Hub: "hub-general"})
+	r := p.ask(bus.OpDistribute, bus.FundsRequest{ID: "look", Hub: "hub"})
 	if p.fleet.old("treasury") {
 		p.pass(10 * time.Second)
 		cancel()
@@ -452,8 +468,8 @@ func (p *play) ending() {
 	if r.Code != "" || r.Surplus <= 0 {
 		p.t.Errorf("the surplus of a hub to which premiums were paid: %+v", r)
 	}
-	r = p.ask(bus.OpDistribute, bus.FundsRequest{ID: bus.DistributeID("hub-general", r.Number),
-		Hub: "hub-general", Amount: r.Surplus})
+	r = p.ask(bus.OpDistribute, bus.FundsRequest{ID: bus.DistributeID("hub", r.Number),
+		Hub: "hub", Amount: r.Surplus})
 	if r.Code != "" || r.Surplus != 0 {
 		p.t.Errorf("the surplus leaves: %+v", r)
 	}

@@ -35,7 +35,9 @@ var said = []struct {
 	{"task.*", bus.Task{}, bus.Answer{}},
 	{"cancel.*", bus.Cancel{}, nil},
 	{"status.*", bus.Status{}, nil},
-	{"ledger.*", bus.FundsRequest{}, bus.FundsReply{}},
+	{"ledger.>", bus.FundsRequest{}, bus.FundsReply{}}, // as the treasury subscribes
+	{"ledger.*.*", bus.FundsRequest{}, bus.FundsReply{}},
+	{"ledger.balance.*.*", bus.FundsRequest{}, bus.FundsReply{}},
 	{"reply.*.*", bus.Chunk{}, nil},
 	{"hub.*.task", bus.Task{}, bus.Answer{}},
 	{"hub.*.summary.*", bus.Summary{}, nil},
@@ -50,7 +52,7 @@ var said = []struct {
 }
 
 // newOps are what the version before does not ask the treasury for, and as a treasury does not do.
-var newOps = []string{bus.OpDistribute, bus.OpClose}
+var newOps = []string{bus.OpDistribute, bus.OpClose, bus.OpMove, bus.OpBudget}
 
 // held are the entries of the registry, by the beginnings of their keys.
 var held = map[string]any{
@@ -91,6 +93,12 @@ func (o *older) kind(subject string) (what, answer reflect.Type) {
 	return nil, nil
 }
 
+// opOf is the operation that a subject of the treasury's names.
+func opOf(subject string) string {
+	op, _, _, _ := bus.ParseLedger(subject)
+	return op
+}
+
 // unknown reports whether the version before does not know a message at all.
 func unknown(of reflect.Type) bool {
 	words, isNew := added[form{of, "msgpack"}.String()]
@@ -103,8 +111,8 @@ func (o *older) pass(m bus.Msg) (_ bus.Msg, ok bool) {
 	if what == nil {
 		return m, true
 	}
-	if !o.looks && (unknown(what) || strings.HasPrefix(m.Subject, bus.LedgerSubject("")) &&
-		slices.Contains(newOps, bus.LastToken(m.Subject))) {
+	if !o.looks && (unknown(what) || strings.HasPrefix(m.Subject, bus.Root+"ledger.") &&
+		slices.Contains(newOps, opOf(m.Subject))) {
 		return m, false
 	}
 	if answer != nil && m.Reply != "" {
@@ -211,7 +219,7 @@ func (b olderBus) hears(h bus.Handler) bus.Handler {
 		switch {
 		case ok:
 			h(m)
-		case m.Reply != "" && strings.HasPrefix(m.Subject, bus.LedgerSubject("")):
+		case m.Reply != "" && strings.HasPrefix(m.Subject, bus.Root+"ledger."):
 			data, err := bus.Encode(&bus.FundsReply{ID: "?", Code: bus.CodeBadRequest,
 				Message: "unknown operation"})
 			if err == nil {

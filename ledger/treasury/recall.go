@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/ledger"
 	"souk/market"
 )
 
@@ -78,6 +77,7 @@ type claim struct {
 type round struct {
 	id, client string
 	look       bool
+	exact      bool        // what hubs returned must have come, too
 	share      *bus.Recall // for a distribution: what it says beside who is asked
 	hubs       []target
 	said       time.Time // last
@@ -117,8 +117,9 @@ func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
 	case q == nil:
 		q = &claim{op: op, req: *req}
 		c.queue = append(c.queue, q)
-	case q.req.Hub != req.Hub:
-		return refuse(bus.CodeIDConflict, "id %s was that of hub %s", req.ID, q.req.Hub)
+	case q.req.Hub != req.Hub || q.req.To != req.To:
+		return refuse(bus.CodeIDConflict, "id %s was that of hub %q, or a move to client %q", req.ID, q.req.Hub,
+			q.req.To)
 	case q.verdict != nil:
 		done, err := t.fulfil(q, len(c.queue) > 1)
 		if !done && err == nil {
@@ -176,6 +177,7 @@ func (t *Treasury) came(client string) {
 	if c := t.claims[client]; c != nil {
 		t.advance(c)
 	}
+	t.share(client)
 }
 
 // advance does for a client's claims what can be done now.
@@ -252,7 +254,7 @@ func (t *Treasury) fulfil(q *claim, others bool) (bool, error) {
 	if q.op == bus.OpAllot {
 		return t.grant(&q.req, others)
 	}
-	return true, t.apply(ledger.NewPayout(q.req.ID, q.req.Client, q.req.Amount, "", t.salt()))
+	return true, t.pay(q.op, &q.req)
 }
 
 // newRound makes a question to every hub, but the asking one, that was granted more of a client's money than
@@ -315,8 +317,8 @@ func (t *Treasury) hear(hub, domain string) {
 
 // done reports whether a hub did as asked, and what it gave back has come.
 func (t *Treasury) done(r *round, g *target) bool {
-	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted &&
-		t.book.LastReturn(g.hub) >= g.reply.Returned)
+	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted) &&
+		(r.look && !r.exact || t.book.LastReturn(g.hub) >= g.reply.Returned)
 }
 
 // awaits reports whether a round waits for a hub that lives.
@@ -374,6 +376,7 @@ func (t *Treasury) lookOn() {
 		t.told(l)
 		return true
 	})
+	t.tend()
 }
 
 // wake is when there is next something to do.
@@ -405,6 +408,7 @@ func (t *Treasury) wake() (at time.Time) {
 		soon(l.until)
 		soon(l.round.said.Add(recallAgain))
 	}
+	t.tendWake(soon)
 	if !at.IsZero() && !at.After(t.now) {
 		at = t.now.Add(time.Millisecond)
 	}
@@ -415,7 +419,10 @@ func (t *Treasury) wake() (at time.Time) {
 func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
 	prepaid, _ := t.book.Prepaid(req.Client)
 	who := "hub " + req.Hub + " needs"
-	if req.Hub == "" {
+	switch {
+	case req.To != "":
+		who = "the move takes"
+	case req.Hub == "":
 		who = "the payout takes"
 	}
 	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury; %s %s%s",

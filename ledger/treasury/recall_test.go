@@ -38,8 +38,7 @@ func (b *bank) take() {
 	r := b.tr.Ready()
 	b.asked, b.wake = append(b.asked, r.Recalls...), r.Wake
 	if len(r.Records) > 0 {
-		b.time++
-		f, err := b.tr.Book().Seal(1, b.time, r.Records)
+		f, err := b.tr.Book().Seal(1, b.now.UnixNano(), r.Records)
 		if err != nil {
 			b.t.Fatal(err)
 		}

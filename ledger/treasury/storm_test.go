@@ -26,7 +26,7 @@ func TestNothingThatIsSaidMakesMoney(t *testing.T) {
 		}
 	}
 	for _, k := range []ledger.Kind{ledger.KindGrant, ledger.KindReclaim, ledger.KindDistribute,
-		ledger.KindClose} {
+		ledger.KindClose, ledger.KindMove, ledger.KindBudget} {
 		if made[k] == 0 {
 			t.Errorf("no %s", k)
 		}
@@ -89,7 +89,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		return [...]market.Credits{0, 1, 5, 50, 100, 1000, market.MaxCredits, -1, market.MaxCredits + 1,
 			math.MaxInt64, math.MinInt64}[r.IntN(6)+5*(r.IntN(5)/4)]
 	}
-	client := func() string { return pick("ann", "ann", "bob", "h", "", "zoe") }
+	client := func() string { return pick("ann", "ann", "bob", "h", "", "zoe", "k-1", "k-2") }
 	deposited := market.Credits(0)
 	for i := range 3000 {
 		hub := pick("h", "h", "g", "k", "treasury", "l", "x y")
@@ -97,6 +97,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		last, _, _ := book.LastDistribute(hub)
 		q := bus.FundsRequest{ID: fmt.Sprint("id-", r.IntN(1000)), Client: client(), Hub: hub,
 			Epoch: int64(r.IntN(2)), Amount: credits(), Least: credits(),
+			To: pick("bob", "k-1", "k-1", "k-2", "zoe", ""), Every: pick("", "day", "day", "week", "month", "year"),
 			Domain: pick("of-"+hub[:1], "of-"+hub[:1], ""), Ahead: r.IntN(4) == 0, Hubs: r.IntN(2) == 0,
 			After: book.LastGrant(hub), Returned: book.LastReturn(hub), Distributed: last}
 		if r.IntN(6) == 0 {
@@ -106,7 +107,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			q.Least = 0
 		}
 		op := pick(bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpAllot, bus.OpReturn, bus.OpReturn,
-			bus.OpAllotted, bus.OpBalance, bus.OpDistribute, bus.OpDistribute, bus.OpClose, "none",
+			bus.OpMove, bus.OpBudget, bus.OpBudget, bus.OpAllotted, bus.OpBalance, bus.OpDistribute, bus.OpDistribute, bus.OpClose, "none",
 			"lie", "lie", "lie")
 		switch {
 		case op == bus.OpClose && r.IntN(200) > 0:
@@ -143,6 +144,9 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		}
 		take()
 		now = now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
+		if r.IntN(100) == 0 {
+			now = now.Add(time.Duration(r.IntN(30)) * time.Hour)
+		}
 		tr.Tick(now)
 		take()
 
@@ -160,7 +164,8 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			t.Fatalf("%s are there of %s that were deposited", there, deposited)
 		}
 		if len(tr.looks) > maxLooks || len(tr.claims) > maxClients || len(tr.heard) > 2*cfg.MaxHubs+8 ||
-			len(tr.strangers) > cfg.MaxHubs || len(tr.rounds) > len(tr.looks)+len(tr.claims) {
+			len(tr.strangers) > cfg.MaxHubs ||
+			len(tr.rounds) > len(tr.looks)+len(tr.claims)+len(tr.tending.errands) {
 			t.Fatalf("kept: %d looks, %d claims, %d rounds, %d heard", len(tr.looks), len(tr.claims),
 				len(tr.rounds), len(tr.heard))
 		}
@@ -190,5 +195,12 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 	}
 	if a, b := fmt.Sprint(again.Book().Balances("*")), fmt.Sprint(tr.Book().Balances("*")); a != b {
 		t.Errorf("after a start %s, was %s", a, b)
+	}
+	audit := ledger.NewAudit("treasury", ledger.LevelMetering)
+	for _, f := range frames {
+		audit.Frame(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
+	}
+	if report := audit.Finish(); report.Count > 0 {
+		t.Errorf("the audit finds %v", report.Findings)
 	}
 }

@@ -28,6 +28,9 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 			if err := t.known(req.Client); err != nil {
 				return err
 			}
+			if _, ok := t.book.Allowance(req.Client); ok {
+				return refuse(bus.CodeBadRequest, "client %s has a budget, and gets nothing beside it", req.Client)
+			}
 		}
 		switch n, ok := numberOf(req, bus.DistributeID); {
 		case !ok || n > last+1:

@@ -54,6 +54,8 @@ type Treasury struct {
 	looks   []*look            // questions for balances that wait for hubs
 	rounds  map[string]*round  // of questions to hubs under way, by id
 	counted uint64             // rounds so far
+	tending tending
+	richer  []string // clients that money was moved to, whose claims are still to be looked at
 }
 
 // New returns a treasury without money. salt gives 16 random bytes for each record.
@@ -64,6 +66,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
 		early: newEarly(), epochs: map[string]int64{}, heard: map[string]word{}, room: true,
 		claims: map[string]*claims{}, rounds: map[string]*round{},
+		tending: newTending(),
 	}
 }
 
@@ -105,6 +108,11 @@ func (t *Treasury) Begin() error {
 
 // Ready returns what is to be done since the last call.
 func (t *Treasury) Ready() Ready {
+	for len(t.richer) > 0 {
+		client := t.richer[0]
+		t.richer = t.richer[1:]
+		t.came(client)
+	}
 	r := t.ready
 	t.ready = Ready{}
 	r.Wake = t.wake()
@@ -148,6 +156,8 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 		reply.Ended = t.book.Closed(req.Hub)
 	case op == bus.OpDistribute:
 		reply.Number, _ = numberOf(req, bus.DistributeID)
+	case op == bus.OpBudget:
+		req = &bus.FundsRequest{ID: req.ID, Client: req.To}
 	}
 	t.answer(to, req, reply)
 }
@@ -162,6 +172,9 @@ func refusal(err error) (reply bus.FundsReply) {
 }
 
 func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
+	if to == nobody {
+		return
+	}
 	reply.ID, reply.Client = req.ID, req.Client
 	if req.Client != "" {
 		reply.Prepaid, _ = t.book.Prepaid(req.Client)
@@ -179,18 +192,18 @@ func refuse(code bus.Code, format string, args ...any) error {
 
 func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) error {
 	switch op {
-	case bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpReturn, bus.OpBalance:
+	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpAllot, bus.OpReturn, bus.OpBalance:
 		if err := bus.CheckID("client", req.Client); err != nil {
 			return refuse(bus.CodeBadRequest, "%v", err)
 		}
 	case bus.OpAllotted, bus.OpDistribute, bus.OpClose:
 	default:
-		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use %s, %s, %s, %s, %s, %s, %s or %s", op,
-			bus.OpDeposit, bus.OpPayout, bus.OpBalance, bus.OpAllot, bus.OpReturn, bus.OpAllotted,
-			bus.OpDistribute, bus.OpClose)
+		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use one of %s", op, strings.Join(
+			[]string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpBalance, bus.OpAllot,
+				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpClose}, ", "))
 	}
 	switch op {
-	case bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpReturn:
+	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpAllot, bus.OpReturn:
 		if req.Amount <= 0 || req.Amount > market.MaxCredits {
 			return refuse(bus.CodeBadRequest, "amount is %s: want more than 0 and at most %s credits",
 				req.Amount, market.MaxCredits)
@@ -207,7 +220,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 			return err
 		}
 	}
-	if !room && (op == bus.OpDeposit || op == bus.OpAllot || op == bus.OpPayout) {
+	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
+		op) {
 		return refuse(bus.CodeUnavailable,
 			"the treasury's disk is nearly full: nothing is taken in or allotted until there is room")
 	}
@@ -216,8 +230,10 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		err := t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, "", t.salt()))
 		t.came(req.Client)
 		return err
-	case bus.OpPayout:
-		return t.payout(req, to)
+	case bus.OpPayout, bus.OpMove:
+		return t.payout(op, req, to)
+	case bus.OpBudget:
+		return t.budget(req)
 	case bus.OpAllot:
 		return t.allot(req, to)
 	case bus.OpReturn:
@@ -309,21 +325,37 @@ func (t *Treasury) known(client string) error {
 	return nil
 }
 
-// payout pays prepaid money out. What is missing is looked for at hubs first.
-func (t *Treasury) payout(req *bus.FundsRequest, to any) error {
+// payout pays prepaid money out, or moves it to another client. What is missing is looked for at hubs first.
+func (t *Treasury) payout(op string, req *bus.FundsRequest, to any) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
 	// These mean nothing for a payout. A claim would take them for the hub that is not asked, and for an
 	// amount that is enough.
-	if req.Hub != "" || req.Least != 0 {
-		plain := *req
-		plain.Hub, plain.Least = "", 0
-		req = &plain
+	plain := *req
+	plain.Hub, plain.Least = "", 0
+	if req = &plain; op == bus.OpPayout {
+		plain.To = ""
 	}
-	err := t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
+	err := t.pay(op, req)
 	if bus.CodeOf(err) == bus.CodeInsufficientFunds {
-		return t.claim(bus.OpPayout, req, to)
+		return t.claim(op, req, to)
+	}
+	return err
+}
+
+// pay does it with what the treasury has.
+func (t *Treasury) pay(op string, req *bus.FundsRequest) error {
+	switch op {
+	case bus.OpBudget:
+		t.makeUp(req.To)
+		return nil
+	case bus.OpPayout:
+		return t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
+	}
+	err := t.apply(ledger.NewMove(req.ID, req.Client, req.To, req.Amount, t.salt()))
+	if err == nil {
+		t.richer = append(t.richer, req.To)
 	}
 	return err
 }

@@ -256,6 +256,10 @@ func content(r *ledger.Record) any {
 		return r.Transfer
 	case r.Correction != nil:
 		return r.Correction
+	case r.Move != nil:
+		return r.Move
+	case r.Budget != nil:
+		return r.Budget
 	case r.Epoch != nil:
 		return r.Epoch
 	}
@@ -305,6 +309,27 @@ func sentence(r *ledger.Record) string {
 		return s
 	case r.Correction != nil:
 		return fmt.Sprintf("%s of %s: %s", r.Correction.Amount, r.Correction.Of, r.Correction.Reason)
+	case r.Move != nil:
+		m := r.Move
+		s := fmt.Sprintf("%s of %s to %s", m.Amount, m.From, m.To)
+		switch {
+		case m.Part == 1 && m.Period > 0:
+			return fmt.Sprintf("%s: the allowance of period %d beside a rest of at most %s", s, m.Period, m.Rest)
+		case m.Period > 0:
+			return fmt.Sprintf("%s: part %d of the allowance of period %d", s, m.Part, m.Period)
+		case m.Part > 0:
+			return s + ": the rest of a budget that has ended"
+		}
+		return s
+	case r.Budget != nil:
+		u := r.Budget
+		switch {
+		case u.Amount == 0:
+			return fmt.Sprintf("the budget of %s, %s's money, ends", u.Client, u.Of)
+		case u.Every == "":
+			return fmt.Sprintf("%s may have %s of %s's money, once", u.Client, u.Amount, u.Of)
+		}
+		return fmt.Sprintf("%s may have %s of %s's money, filled up every %s", u.Client, u.Amount, u.Of, u.Every)
 	case r.Kind == ledger.KindSeal:
 		e := &r.Epoch.Epoch
 		return fmt.Sprintf("epoch %d of class %s: %d asks sealed, ceiling %s, %s", e.Number, e.Class,

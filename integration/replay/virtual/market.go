@@ -367,7 +367,8 @@ func (m *Market) deliver(r *hub.Ready) {
 		m.letter(l)
 	}
 	for _, f := range r.Funds {
-		say(m, bus.LedgerSubject(f.Op), &f.Request, func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
+		say(m, bus.LedgerSubject(f.Op, domain), &f.Request,
+			func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
 	}
 	if r.Status != nil {
 		say(m, bus.StatusSubject(domain), r.Status, func(*bus.Status) {})
@@ -451,7 +452,7 @@ func (m *Market) treasury(op string, q *bus.FundsRequest) {
 		m.probes = Probes - left
 	}
 	m.after(m.Sync, func() {
-		say(m, bus.LedgerSubject(op), r, func(got *bus.FundsReply) { m.step(got) })
+		say(m, bus.LedgerSubject(op, domain), r, func(got *bus.FundsReply) { m.step(got) })
 	})
 }
 

@@ -25,7 +25,7 @@ type Deps struct {
 	Log      *slog.Logger // nil: slog.Default
 }
 
-// Server answers the treasury's requests on souk.v1.ledger.<op>, in msgpack or JSON as they came. Every
+// Server answers the treasury's requests on souk.v1.ledger.<op>.<who>, in msgpack or JSON as they came. Every
 // change is durable before anyone is told of it; requests that arrive during a sync share the next.
 type Server struct {
 	cfg   treasury.Config
@@ -49,6 +49,10 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	}
 	if d.Bus == nil || d.Journal == nil {
 		return nil, errors.New("treasury: a bus and a journal are needed")
+	}
+	if name := d.Bus.Name(); name != cfg.Journal {
+		return nil, fmt.Errorf("treasury: it is %s on the bus, and its journal is %s: hubs answer the journal's "+
+			"name alone, so connect under that", name, cfg.Journal)
 	}
 	if d.Log == nil {
 		d.Log = slog.Default()
@@ -93,7 +97,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer s.d.Journal.Follow(func() ledger.Replica { return treasury.NewHistory(s.cfg) })()
-	sub, err := s.d.Bus.Subscribe(bus.LedgerSubject("*"), "", s.take)
+	sub, err := s.d.Bus.Subscribe(bus.LedgerSubjects, "", s.take)
 	if err != nil {
 		return fmt.Errorf("treasury: subscribe: %w", err)
 	}

@@ -27,7 +27,8 @@ import (
 type house struct {
 	t     testing.TB
 	world *membus.World
-	bus   bus.Bus
+	mu    sync.Mutex
+	who   map[string]bus.Bus
 	srv   *serve.Server
 	reg   *membus.Registry // the treasury's
 	stop  func() error
@@ -36,8 +37,7 @@ type house struct {
 
 func start(t testing.TB, dir string, wrap func(ledger.Journal) ledger.Journal) *house {
 	t.Helper()
-	h := &house{t: t, world: membus.New(1)}
-	h.bus = h.world.Bus("caller")
+	h := &house{t: t, world: membus.New(1), who: map[string]bus.Bus{}}
 	j, err := journal.Open(dir, journal.Config{MinFree: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +75,22 @@ func start(t testing.TB, dir string, wrap func(ledger.Journal) ledger.Journal) *
 	return h
 }
 
-func (h *house) raw(op string, data []byte) ([]byte, error) {
+// raw asks as somebody: under its own name and on its own subject.
+func (h *house) raw(who, subject string, data []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	m, err := h.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(op), Data: data})
+	m, err := h.as(who).Request(ctx, bus.Msg{Subject: subject, Data: data})
 	return m.Data, err
+}
+
+// as is somebody's way to the bus.
+func (h *house) as(who string) bus.Bus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.who[who] == nil {
+		h.who[who] = h.world.Bus(who)
+	}
+	return h.who[who]
 }
 
 func (h *house) ask(op string, req bus.FundsRequest) bus.FundsReply {
@@ -89,7 +100,15 @@ func (h *house) ask(op string, req bus.FundsRequest) bus.FundsReply {
 		h.t.Fatal(err)
 	}
 	var reply bus.FundsReply
-	if data, err = h.raw(op, data); err == nil {
+	who := "op"
+	if req.Hub != "" {
+		who = req.Hub
+	}
+	subject := bus.LedgerSubject(op, who)
+	if op == bus.OpBalance {
+		subject = bus.BalanceSubject(req.Client, who)
+	}
+	if data, err = h.raw(who, subject, data); err == nil {
 		err = bus.Decode(data, &reply)
 	}
 	if err != nil {
@@ -242,7 +261,7 @@ func TestTheServerOutlivesItself(t *testing.T) {
 
 func TestJSONByHand(t *testing.T) {
 	h := start(t, t.TempDir(), nil)
-	out, err := h.raw(bus.OpDeposit, []byte(`{"id": "cash-1", "client": "dev", "amount": 12.5}`))
+	out, err := h.raw("op", bus.LedgerSubject(bus.OpDeposit, "op"), []byte(`{"id": "cash-1", "client": "dev", "amount": 12.5}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,12 +275,12 @@ func TestJSONByHand(t *testing.T) {
 	}
 	for _, bad := range []string{`{"id": "x", "client": "dev", "amount": "lots"}`, `{`,
 		`{"client": "dev", "amount": 1}`, `{"id":"y","client":"dev","amount":1e99}`} {
-		out, err := h.raw(bus.OpDeposit, []byte(bad))
+		out, err := h.raw("op", bus.LedgerSubject(bus.OpDeposit, "op"), []byte(bad))
 		if err != nil || !strings.Contains(string(out), `"code":"bad_request"`) {
 			t.Errorf("%s: %s, %v", bad, out, err)
 		}
 	}
-	out, err = h.raw("rob", []byte(`{"id": "x", "client": "dev", "amount": 1}`))
+	out, err = h.raw("op", bus.LedgerSubject("rob", "op"), []byte(`{"id": "x", "client": "dev", "amount": 1}`))
 	if err != nil || !strings.Contains(string(out), "unknown operation") {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -329,7 +348,8 @@ func TestAFailedSyncStopsTheServerUnanswered(t *testing.T) {
 	answered := make(chan []byte, 1)
 	go func() {
 		defer close(answered)
-		m, err := h.bus.Request(ctx, bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit), Data: req})
+		m, err := h.as("op").Request(ctx,
+			bus.Msg{Subject: bus.LedgerSubject(bus.OpDeposit, "op"), Data: req})
 		if err == nil {
 			answered <- m.Data
 		}
@@ -359,4 +379,109 @@ func BenchmarkDeposits(b *testing.B) {
 		}
 	})
 	b.ReportMetric(float64(h.srv.Stats().Records)/float64(h.srv.Stats().Frames), "records/sync")
+}
+
+// Who asks is the subject's to say. A hub returns no other journal's money, a client sees no other's balance,
+// and an answer goes to nobody but who asked: the rest changes nothing and is counted.
+func TestTheSubjectSaysWhoAsks(t *testing.T) {
+	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
+	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
+	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d2", Client: "bob", Amount: 10})
+	epoch := h.elect("maths").Epoch()
+	h.elect("law")
+	h.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "hub-maths", Epoch: epoch, Amount: 100})
+
+	asks := func(who, subject string, req bus.FundsRequest) bus.FundsReply {
+		t.Helper()
+		data, err := bus.Encode(&req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r bus.FundsReply
+		if data, err = h.raw(who, subject, data); err == nil {
+			err = bus.Decode(data, &r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	back := bus.FundsRequest{ID: bus.ReturnID("hub-maths", 1), Client: "ann", Hub: "hub-maths", Epoch: epoch,
+		Amount: 100}
+	for _, op := range []string{bus.OpReturn, bus.OpAllot, bus.OpAllotted, bus.OpClose} {
+		r := asks("hub-law", bus.LedgerSubject(op, "hub-law"), back)
+		if r.Code != bus.CodeBadRequest || !strings.Contains(r.Message, "hub-maths") || len(r.Grants) > 0 {
+			t.Errorf("%s of hub-maths on the subject of hub-law: %+v", op, r)
+		}
+	}
+	if r := asks("ann", bus.BalanceSubject("ann", ""), bus.FundsRequest{ID: "b", Client: "bob"}); r.Code !=
+		bus.CodeBadRequest || r.Prepaid != 0 {
+		t.Errorf("bob's balance on the subject of ann: %+v", r)
+	}
+	for _, who := range []string{"ann", "gateway"} {
+		r := asks(who, bus.BalanceSubject("ann", who), bus.FundsRequest{ID: "b"})
+		if r.Code != "" || r.Client != "ann" || r.Prepaid != 900 || r.Allotted != 100 {
+			t.Errorf("ann's balance, asked by %s: %+v", who, r)
+		}
+	}
+
+	// An answer to anywhere else than the asker's inbox would be the treasury's word there.
+	var heard []string
+	var mu sync.Mutex
+	ear := h.as("ear")
+	for _, subject := range []string{"_INBOX.>", "souk.v1.hub.>"} {
+		if _, err := ear.Subscribe(subject, "", func(m bus.Msg) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, m.Subject)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forged := []bus.Msg{
+		{Subject: bus.LedgerSubject(bus.OpReturn, "hub-maths"), Reply: "_INBOX.hub-law.1"},
+		{Subject: bus.LedgerSubject(bus.OpReturn, "hub-maths"), Reply: "_INBOX.hub-maths"},
+		{Subject: bus.LedgerSubject(bus.OpReturn, "hub-maths"), Reply: "_INBOX.hub-maths."},
+		{Subject: bus.LedgerSubject(bus.OpReturn, "hub-maths"), Reply: "_INBOX.hub-maths2.1"},
+		{Subject: bus.LedgerSubject(bus.OpReturn, "hub-maths"),
+			Reply: bus.CompletionSubject("maths", "hub-maths")},
+		{Subject: bus.LedgerSubject(bus.OpReturn, "hub-maths")},
+		{Subject: bus.Root + "ledger." + bus.OpReturn, Reply: "_INBOX.return.1"},
+		{Subject: bus.LedgerSubject(bus.OpReturn, "hub-maths") + ".hub-maths", Reply: "_INBOX.hub-maths.1"},
+		{Subject: bus.BalanceSubject("ann", "gateway") + ".more", Reply: "_INBOX.more.1"},
+	}
+	before := h.srv.Stats()
+	data, err := bus.Encode(&back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range forged {
+		m.Data = data
+		if m.Reply == "_INBOX.hub-maths." { // no server takes it; the treasury would not either
+			if bus.AnswersTo(m.Subject, m.Reply) {
+				t.Error("an inbox without a token below it is answered")
+			}
+			continue
+		}
+		if err := h.as("thief").Publish(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bustest.Eventually(t, "they are counted", func() bool {
+		return h.srv.Stats().Dropped-before.Dropped == int64(len(forged))-1
+	})
+	if r := asks("ann", bus.BalanceSubject("ann", ""), bus.FundsRequest{ID: "b"}); r.Prepaid != 900 ||
+		r.Allotted != 100 {
+		t.Errorf("money moved: %+v", r)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, subject := range heard {
+		if !strings.HasPrefix(subject, bus.InboxOf("ann")+".") {
+			t.Errorf("the treasury answered at %s", subject)
+		}
+	}
+	if after := h.srv.Stats(); after.Records != before.Records {
+		t.Errorf("%d records were made", after.Records-before.Records)
+	}
 }

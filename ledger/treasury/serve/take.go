@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"souk/bus"
@@ -36,20 +35,22 @@ func (s *Server) hear(m bus.Msg) {
 	}
 }
 
-// take hands a message to the loop; it never blocks.
+// take hands a message to the loop; it never blocks. Who asks is the subject's to say, and the answer goes to
+// nobody else; what the message says of it must be the same.
 func (s *Server) take(m bus.Msg) {
-	if m.Reply == "" {
+	op, client, who, ok := bus.ParseLedger(m.Subject)
+	if !ok || !bus.AnswersTo(m.Subject, m.Reply) {
 		s.dropped.Add(1)
 		return
 	}
-	r := request{op: bus.LastToken(m.Subject), reply: m.Reply, json: bus.WantsJSON(m.Data, m.Header)}
-	if err := bus.Decode(m.Data, &r.req); err != nil {
-		var e *bus.Error
-		if !errors.As(err, &e) {
-			e = &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
-		}
+	r := request{op: op, reply: m.Reply, json: bus.WantsJSON(m.Data, m.Header)}
+	err := bus.Decode(m.Data, &r.req)
+	if err == nil {
+		err = said(op, client, who, &r.req)
+	}
+	if err != nil {
 		s.dropped.Add(1)
-		s.send(r, bus.FundsReply{Code: e.Code, Message: e.Message})
+		s.send(r, bus.FundsReply{ID: r.req.ID, Code: bus.CodeOf(err), Message: bus.MessageOf(err)})
 		return
 	}
 	select {
@@ -59,6 +60,25 @@ func (s *Server) take(m bus.Msg) {
 		s.send(r, bus.FundsReply{ID: r.req.ID, Code: bus.CodeUnavailable,
 			Message: fmt.Sprintf("%d requests are waiting: ask again with the same id", s.cfg.MaxPending)})
 	}
+}
+
+// said fills in what the subject says: of which hub, or whose balance, the request is.
+func said(op, client, who string, req *bus.FundsRequest) error {
+	field, word, subject := "hub", &req.Hub, who
+	switch op {
+	case bus.OpBalance:
+		field, word, subject = "client", &req.Client, client
+	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
+	default:
+		return nil
+	}
+	if *word != "" && *word != subject {
+		return &bus.Error{Code: bus.CodeBadRequest, Message: fmt.Sprintf(
+			"%s: the request says %.80q, and came on the subject of %s: nobody asks for another", field, *word,
+			subject)}
+	}
+	*word = subject
+	return nil
 }
 
 // send answers in the language of the request.

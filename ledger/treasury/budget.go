@@ -1,0 +1,299 @@
+package treasury
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// A client with a budget has its money filled up to an amount at the beginning of each period: so between two
+// such moments it spends at most that much, over all hubs. What it has left counts: the treasury asks the hubs
+// what they have of it first, and takes nothing for spent that they do not say. What the client whose money it
+// is cannot give at once follows in the same period as soon as it has it. A budget that has ended gives back
+// what is left, as hubs return it.
+
+const (
+	maxBudgets = 1 << 16 // that a treasury ever had
+	maxErrands = 256     // questions to hubs for budgets at a time
+	// hubPatience is how long a budget is not filled up because a hub does not say what it has of it. Then
+	// what the hub last said counts; where it never did, all that it was given.
+	hubPatience = 10 * time.Minute
+	// tendEvery is how often budgets that lack something are looked at again.
+	tendEvery = time.Minute
+	// restAgain is how often hubs are asked again for the rest of a budget that has ended.
+	restAgain = 5 * time.Second
+)
+
+// tending is what a Treasury does for budgets.
+type tending struct {
+	at      time.Time // when all of them are looked at next; zero: now
+	errands map[string]*errand
+	short   map[string]map[string]bool   // clients that wait for more money of one, by that one
+	spent   map[[2]string]market.Credits // by client and hub: what was spent there at least
+	settled map[string]bool              // ended, and nothing is left anywhere
+}
+
+// errand is one client's budget being filled up, or its rest being fetched.
+type errand struct {
+	client string
+	round  *round
+	since  time.Time
+	after  time.Time // nothing is done before
+}
+
+func newTending() tending {
+	return tending{errands: map[string]*errand{}, short: map[string]map[string]bool{},
+		spent: map[[2]string]market.Credits{}, settled: map[string]bool{}}
+}
+
+// nobody is whom the answer is for to what the treasury does by itself.
+var nobody = new(struct{ _ byte })
+
+// budget sets or ends how much of one client's money another may have.
+func (t *Treasury) budget(req *bus.FundsRequest) error {
+	if err := bus.CheckID("to", req.To); err != nil {
+		return refuse(bus.CodeBadRequest, "%v", err)
+	}
+	if err := t.known(req.Client); err != nil {
+		return err
+	}
+	u := ledger.Budget{Client: req.To, Of: req.Client, Every: req.Every, Number: 1, Amount: req.Amount}
+	has, ok := t.book.Allowance(req.To)
+	switch {
+	case ok:
+		if u.Number = has.Number + 1; u.Amount == 0 {
+			u.Every = has.Every
+		}
+		if u.Of == has.Of && u.Every == has.Every && u.Amount == has.Amount {
+			return nil
+		}
+	case req.Amount == 0:
+		return refuse(bus.CodeUnknownClient, "client %s has never had a budget", req.To)
+	case len(t.book.Budgeted()) >= maxBudgets:
+		return refuse(bus.CodeUnavailable, "%d budgets are more than this treasury keeps", maxBudgets)
+	}
+	if err := t.apply(ledger.NewBudget(u, t.salt())); err != nil {
+		return err
+	}
+	t.endErrand(req.To)
+	t.begin(req.To)
+	return nil
+}
+
+// tend does for all budgets what is due.
+func (t *Treasury) tend() {
+	if !t.room {
+		return
+	}
+	if !t.now.Before(t.tending.at) {
+		t.tending.at = time.Time{}
+		for _, client := range t.book.Budgeted() {
+			t.begin(client)
+		}
+	}
+	for _, client := range slices.Sorted(maps.Keys(t.tending.errands)) {
+		t.run(t.tending.errands[client])
+	}
+}
+
+// soon has all budgets looked at again by then.
+func (t *Treasury) soon(at time.Time) {
+	if w := &t.tending.at; !at.IsZero() && (w.IsZero() || at.Before(*w)) {
+		*w = at
+	}
+}
+
+// begin does for one budget what is due, or begins to.
+func (t *Treasury) begin(client string) {
+	a, _ := t.book.Allowance(client)
+	period := ledger.PeriodAt(a.Every, t.now)
+	switch {
+	case t.tending.errands[client] != nil:
+		return
+	case a.Ended:
+		t.backs(client)
+		if t.tending.settled[client] || t.book.Allotted(client, "") == 0 {
+			return
+		}
+	case a.Period >= period:
+		t.soon(ledger.NextPeriod(a.Every, t.now))
+		if a.Due > 0 {
+			t.makeUp(client)
+			t.askFor(client)
+			t.soon(t.now.Add(tendEvery))
+		}
+		return
+	}
+	if len(t.tending.errands) >= maxErrands {
+		t.soon(t.now.Add(recallEvery))
+		return
+	}
+	r, _ := t.newRound(&bus.FundsRequest{Client: client}, !a.Ended)
+	r.exact = true
+	e := &errand{client: client, round: r, since: t.now}
+	t.rounds[r.id], t.tending.errands[client] = r, e
+	t.run(e)
+}
+
+func (t *Treasury) endErrand(client string) {
+	if e := t.tending.errands[client]; e != nil {
+		delete(t.rounds, e.round.id)
+		delete(t.tending.errands, client)
+	}
+}
+
+// run goes on with an errand.
+func (t *Treasury) run(e *errand) {
+	if t.now.Before(e.after) {
+		return
+	}
+	a, _ := t.book.Allowance(e.client)
+	t.say(e.round)
+	left := false
+	for i := range e.round.hubs {
+		g := &e.round.hubs[i]
+		done := t.done(e.round, g)
+		if done {
+			t.tell(e.client, g)
+		}
+		left = left || !done || g.reply.Avail > 0 || g.reply.Held > 0
+		if !done && (t.alive(g.hub) || t.now.Sub(e.since) < hubPatience) {
+			return
+		}
+	}
+	switch {
+	case !a.Ended:
+		t.endErrand(e.client)
+		t.fill(&a)
+	case left: // tasks that run there will leave a rest, or what it said is not all
+		t.endErrand(e.client)
+		r, _ := t.newRound(&bus.FundsRequest{Client: e.client}, false)
+		r.exact = true
+		t.rounds[r.id] = r
+		t.tending.errands[e.client] = &errand{client: e.client, round: r, since: t.now,
+			after: t.now.Add(restAgain)}
+	default:
+		t.endErrand(e.client)
+		t.tending.settled[e.client] = true
+	}
+}
+
+// tell notes what a client has spent at a hub at least, by what the hub said of the rest.
+func (t *Treasury) tell(client string, g *target) {
+	spent, m := t.book.Allotted(client, g.hub), g.reply
+	if m.Avail > spent || m.Held > spent-m.Avail {
+		return // it was never given that much
+	}
+	spent -= m.Avail + m.Held
+	list := t.grants[g.hub]
+	if m.Accepted < t.book.LastGrant(g.hub) && (len(list) == 0 || list[0].Number > m.Accepted+1) {
+		return // what it has not taken in yet is not known any more
+	}
+	for i := len(list) - 1; i >= 0 && list[i].Number > m.Accepted; i-- {
+		if list[i].Client == client {
+			spent -= list[i].Amount
+		}
+	}
+	k := [2]string{client, g.hub}
+	t.tending.spent[k] = max(t.tending.spent[k], spent)
+}
+
+// fill fills a budget up for a new period, as far as there is the money.
+func (t *Treasury) fill(a *ledger.Allowance) {
+	rest, _ := t.book.Prepaid(a.Client)
+	for _, hub := range t.book.Hubs() {
+		rest += max(0, t.book.Allotted(a.Client, hub)-t.tending.spent[[2]string{a.Client, hub}])
+	}
+	prepaid, _ := t.book.Prepaid(a.Of)
+	amount := min(prepaid, max(0, a.Amount-rest))
+	period := ledger.PeriodAt(a.Every, t.now)
+	if t.apply(ledger.NewAllowance(a.Of, a.Client, period, 1, amount, rest, t.salt())) != nil {
+		t.soon(t.now.Add(tendEvery))
+		return
+	}
+	t.richer = append(t.richer, a.Client)
+	t.begin(a.Client)
+}
+
+// makeUp moves what is still due of a period, as far as there is the money now.
+func (t *Treasury) makeUp(client string) {
+	a, _ := t.book.Allowance(client)
+	prepaid, _ := t.book.Prepaid(a.Of)
+	if amount := min(a.Due, prepaid); amount > 0 {
+		r := ledger.NewAllowance(a.Of, client, a.Period, a.Parts+1, amount, 0, t.salt())
+		if t.apply(r) == nil {
+			t.richer = append(t.richer, client)
+			a.Due -= amount
+		}
+	}
+	short := t.tending.short[a.Of]
+	switch {
+	case a.Due == 0:
+		delete(short, client)
+		if len(short) == 0 {
+			delete(t.tending.short, a.Of)
+		}
+	case short == nil:
+		t.tending.short[a.Of] = map[string]bool{client: true}
+	default:
+		short[client] = true
+	}
+}
+
+// askFor has hubs asked for what a budget lacks.
+func (t *Treasury) askFor(client string) {
+	a, _ := t.book.Allowance(client)
+	if a.Due == 0 {
+		return
+	}
+	req := &bus.FundsRequest{ID: client + "/" + strconv.FormatUint(a.Period, 10), Client: a.Of, To: client,
+		Amount: a.Due}
+	if err := t.claim(bus.OpBudget, req, nobody); err != nil && err != errLater {
+		t.soon(t.now.Add(tendEvery))
+	}
+}
+
+// backs gives back what the treasury has of a budget that has ended.
+func (t *Treasury) backs(client string) {
+	a, _ := t.book.Allowance(client)
+	if rest, _ := t.book.Prepaid(client); rest > 0 &&
+		t.apply(ledger.NewRest(client, a.Of, a.Backs+1, rest, t.salt())) == nil {
+		t.richer = append(t.richer, a.Of)
+	}
+}
+
+// share lets budgets have their part of money that came to a client.
+func (t *Treasury) share(client string) {
+	if a, ok := t.book.Allowance(client); ok && a.Ended {
+		t.backs(client)
+	}
+	for _, to := range slices.Sorted(maps.Keys(t.tending.short[client])) {
+		if a, _ := t.book.Allowance(to); a.Ended || a.Period != ledger.PeriodAt(a.Every, t.now) {
+			delete(t.tending.short[client], to)
+		} else {
+			t.makeUp(to)
+		}
+	}
+}
+
+// tendWake is when there is next something to do for budgets.
+func (t *Treasury) tendWake(soon func(time.Time)) {
+	if !t.room {
+		return // the next request says when there is some
+	}
+	if at := t.tending.at; !at.IsZero() {
+		soon(at)
+	}
+	for _, e := range t.tending.errands {
+		at := e.round.said.Add(recallAgain)
+		if e.after.After(at) {
+			at = e.after
+		}
+		soon(at)
+	}
+}
