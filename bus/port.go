@@ -67,8 +67,8 @@ type Bus interface {
 	Request(ctx context.Context, m Msg) (Msg, error)
 	// Name is who this is on the bus, an id: it stands in the subjects that name their sender.
 	Name() string
-	// Inbox returns a new subject below InboxOf(Name()), that nobody else uses; answers published to it, or to tokens below it,
-	// reach whoever subscribes to it.
+	// Inbox returns a new subject below InboxOf(Name()), that nobody else uses; answers published to it, or
+	// to tokens below it, reach whoever subscribes to it.
 	Inbox() string
 	// Serve offers a request API, which over NATS can be discovered by $SRV.PING, INFO and STATS.
 	Serve(s Service) (Subscription, error)

@@ -153,7 +153,8 @@ func (n *Node) seed(of *task, a *agent) *task {
 		return nil
 	}
 	s.made++
-	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: whoever has no money is not asked for ever
+	// or less, once it has a slot: whoever has no money is not asked for ever
+	s.next = n.at(n.cfg.Seed.Within)
 	n.known[key] = t
 	n.openPurse(key.client)
 	n.fund(t, need)

@@ -270,7 +270,8 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 			continue
 		}
 		for _, k := range n.inOrder(g) {
-			if s := &c.stands[k]; s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, g.most) {
+			if s := &c.stands[k]; s.asked != c.asked &&
+				!n.consider(&f, &c.rows[g.row], int(k), s.next, g.most) {
 				break
 			}
 		}
@@ -417,7 +418,8 @@ func (n *Node) lookLater() {
 		if t.state != waiting {
 			continue
 		}
-		if at > tollsFade && slices.ContainsFunc(charges, func(p market.Toll) bool { return p != market.Toll{} }) {
+		if at > tollsFade && slices.ContainsFunc(charges,
+			func(p market.Toll) bool { return p != market.Toll{} }) {
 			at = tollsFade
 		}
 		w := s.whole.Tasks[i].Wait

@@ -74,7 +74,8 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 				t.Fatalf("%s: %v", subject, err)
 			}
 		}
-		request(bus.LedgerSubject(bus.OpDeposit, me.Name()), &bus.FundsRequest{ID: "d", Client: "ann", Amount: deposit},
+		request(bus.LedgerSubject(bus.OpDeposit, me.Name()),
+			&bus.FundsRequest{ID: "d", Client: "ann", Amount: deposit},
 			new(bus.FundsReply))
 		for i := range hubs {
 			domain, agent := fmt.Sprint("d", i), fmt.Sprint("a-", i)

@@ -122,7 +122,8 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 						continue
 					}
 				}
-				add("I11", treasury.journal(), numbered(name, way.kind.String(), uint64(i+1)), want, "%s of %s",
+				add("I11", treasury.journal(), numbered(name, way.kind.String(), uint64(i+1)), want,
+					"%s of %s",
 					got.amount, t.names[got.client])
 			}
 		}
@@ -174,7 +175,8 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 					Absence{Treasury, name, numbered(name, KindAccept.String(), 1),
 						fmt.Sprintf("took in %d of its grants", len(m.in[name]))})
 			case len(m.surplus[name]) > 0:
-				all = append(all, Absence{Treasury, name, numbered(name, KindDistribute.String(), 1), "gave it surplus"})
+				all = append(all,
+					Absence{Treasury, name, numbered(name, KindDistribute.String(), 1), "gave it surplus"})
 			}
 		}
 		return all

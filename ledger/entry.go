@@ -96,8 +96,9 @@ func NewClose(journal string, salt [16]byte) Record {
 // between is the n-th transfer of a kind between a hub and the treasury.
 func between(k Kind, hub string, n uint64, client string, amount market.Credits, note string,
 	salt [16]byte) Record {
-	return transfer(k, numbered(hub, k.String(), n), Transfer{Client: client, Hub: hub, Number: n, Amount: amount,
-		Note: note}, salt)
+	return transfer(k, numbered(hub, k.String(), n),
+		Transfer{Client: client, Hub: hub, Number: n, Amount: amount,
+			Note: note}, salt)
 }
 
 func transfer(k Kind, id string, t Transfer, salt [16]byte) Record {

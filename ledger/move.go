@@ -18,8 +18,8 @@ import (
 type Move struct {
 	From, To string
 	Amount   market.Credits
-	// of an allowance: which period, and which part of what is due in it, from 1; of what a budget's end left:
-	// period 0, and its count; of an operator's move both are 0
+	// of an allowance: which period, and which part of what is due in it, from 1; of what a budget's end
+	// left: period 0, and its count; of an operator's move both are 0
 	Period, Part uint64
 	// an allowance's first part: the most that To had left then, with the treasury and at hubs
 	Rest market.Credits
@@ -141,7 +141,8 @@ func (b *Book) applyBudget(r *Record) error {
 		return broken(ErrIllegal, "I17", r.ID, "two clients of 1 to 64 letters, digits, '-' or '_'",
 			"%q of %q", clip(u.Client), clip(u.Of))
 	case u.Amount < 0 || u.Amount > market.MaxCredits:
-		return broken(ErrIllegal, "I2", r.ID, "an amount from 0 to "+market.MaxCredits.String(), "%s", u.Amount)
+		return broken(ErrIllegal, "I2", r.ID, "an amount from 0 to "+market.MaxCredits.String(), "%s",
+			u.Amount)
 	case u.Every != "" && u.Every != EveryDay && u.Every != EveryWeek && u.Every != EveryMonth:
 		return broken(ErrIllegal, "I7", r.ID, "no period, or day, week or month", "%q", clip(u.Every))
 	case r.ID != numbered(u.Client, "budget", u.Number):
@@ -164,8 +165,9 @@ func (b *Book) applyBudget(r *Record) error {
 		return broken(ErrIllegal, "I18", r.ID, "a new client, an amount above 0, and whose money it is a "+
 			"client that has some without a budget", "%s of %s, %s", u.Client, u.Of, u.Amount)
 	case has != nil && (has.Ended || has.Of != u.Of || has.Every != u.Every || u.Every == "" && u.Amount > 0):
-		return broken(ErrIllegal, "I18", r.ID, "a budget as it was but for its amount, which has not ended; one "+
-			"without periods can only end", "%s of %s, every %q", u.Amount, u.Of, u.Every)
+		return broken(ErrIllegal, "I18", r.ID,
+			"a budget as it was but for its amount, which has not ended; one "+
+				"without periods can only end", "%s of %s, every %q", u.Amount, u.Of, u.Every)
 	}
 	if has == nil {
 		b.budgets[u.Client] = &Allowance{Budget: *u}
@@ -229,8 +231,9 @@ func (b *Book) applyMove(r *Record) error {
 
 // onlyAllowed refuses money for a client that may have no more than its budget.
 func (b *Book) onlyAllowed(r *Record, client string) error {
-	return broken(ErrIllegal, "I18", r.ID, "a client without a budget: one that has one gets its allowance and "+
-		"no more", "%s", client)
+	return broken(ErrIllegal, "I18", r.ID,
+		"a client without a budget: one that has one gets its allowance and "+
+			"no more", "%s", client)
 }
 
 // allowed judges a part of an allowance, and takes it over.
@@ -257,8 +260,9 @@ func (b *Book) allowed(r *Record) error {
 		prepaid := b.Balance(Prepaid(m.To))
 		most, ok := prepaid.Add(b.Allotted(m.To, ""))
 		if !ok || m.Rest < prepaid || m.Rest > most {
-			return broken(ErrIllegal, "I18", r.ID, fmt.Sprintf("a rest from %s, which the treasury has, to %s, "+
-				"which is all that was not given back", prepaid, most), "%s", m.Rest)
+			return broken(ErrIllegal, "I18", r.ID,
+				fmt.Sprintf("a rest from %s, which the treasury has, to %s, "+
+					"which is all that was not given back", prepaid, most), "%s", m.Rest)
 		}
 		due = max(0, u.Amount-m.Rest)
 	} else if m.Rest != 0 {

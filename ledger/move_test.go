@@ -14,7 +14,8 @@ import (
 // tryAt is try at a time of its own.
 func (d *desk) tryAt(at time.Time, records ...Record) error {
 	seq, epoch, _ := d.book.Last()
-	f := Frame{Version: FrameVersion, Epoch: max(epoch, 1), Seq: seq + 1, Time: at.UnixNano(), Records: records}
+	f := Frame{Version: FrameVersion, Epoch: max(epoch, 1), Seq: seq + 1, Time: at.UnixNano(),
+		Records: records}
 	if err := d.book.ApplyFrame(f); err != nil {
 		return err
 	}
@@ -49,7 +50,8 @@ func TestPeriods(t *testing.T) {
 			next = x.Format(time.RFC3339)
 		}
 		if n := PeriodAt(c.every, at); n != c.n || next != c.next {
-			t.Errorf("every %q, %s: period %d, the next from %s; want %d, %s", c.every, c.at, n, next, c.n, c.next)
+			t.Errorf("every %q, %s: period %d, the next from %s; want %d, %s", c.every, c.at, n, next, c.n,
+				c.next)
 		}
 	}
 }
@@ -63,7 +65,8 @@ func TestPeriodsFollowOneAnother(t *testing.T) {
 		for _, every := range []string{EveryDay, EveryWeek, EveryMonth} {
 			next, n := NextPeriod(every, at), PeriodAt(every, at)
 			if !next.After(at) || PeriodAt(every, next) != n+1 || PeriodAt(every, next.Add(-1)) != n {
-				t.Fatalf("seed %d: %s: every %s: period %d until %s, which is of %d", seed, at, every, n, next,
+				t.Fatalf("seed %d: %s: every %s: period %d until %s, which is of %d", seed, at, every, n,
+					next,
 					PeriodAt(every, next))
 			}
 		}

@@ -339,7 +339,8 @@ func (d *decoder) budgets(b *Book) {
 	for n := d.Count(10); n > 0 && d.Fault == ""; n-- {
 		u := &Allowance{}
 		d.budget(&u.Budget)
-		u.Ended, u.Period, u.Parts, u.Due, u.Backs = d.bit(), d.Uvarint(), d.Uvarint(), d.Credits(), d.Uvarint()
+		u.Ended, u.Period, u.Parts, u.Due, u.Backs = d.bit(), d.Uvarint(), d.Uvarint(), d.Credits(),
+			d.Uvarint()
 		if u.Client <= before || !ValidID(u.Client) || !ValidID(u.Of) || u.Number == 0 ||
 			b.accounts[Prepaid(u.Client)] == nil || u.Amount < 0 || u.Ended != (u.Amount == 0) ||
 			u.Due < 0 || u.Due > market.MaxCredits || u.Ended && u.Due > 0 {

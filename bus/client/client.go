@@ -235,15 +235,18 @@ func (cl *Client) Feedback(hub, task string, quality float64) error {
 	return cl.bus.Publish(bus.Msg{Subject: bus.FeedbackSubject(hub, cl.c.ID), Data: data})
 }
 
-// Deposit pays money in for a client, as an operator may. The same id again changes nothing and gives the first answer.
+// Deposit pays money in for a client, as an operator may. The same id again changes nothing and gives the
+// first answer.
 func (cl *Client) Deposit(ctx context.Context, client string, amount market.Credits,
 	id string) (bus.FundsReply, error) {
-	return cl.funds(ctx, bus.OpDeposit, bus.LedgerSubject(bus.OpDeposit, cl.bus.Name()), bus.FundsRequest{ID: id, Client: client, Amount: amount})
+	return cl.funds(ctx, bus.OpDeposit, bus.LedgerSubject(bus.OpDeposit, cl.bus.Name()),
+		bus.FundsRequest{ID: id, Client: client, Amount: amount})
 }
 
 // Balance says what a client has with the treasury and with hubs.
 func (cl *Client) Balance(ctx context.Context, client string) (bus.FundsReply, error) {
-	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()), bus.FundsRequest{ID: rand.Text(), Client: client})
+	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
+		bus.FundsRequest{ID: rand.Text(), Client: client})
 }
 
 func (cl *Client) funds(ctx context.Context, op, subject string, q bus.FundsRequest) (r bus.FundsReply,

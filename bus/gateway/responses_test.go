@@ -126,7 +126,8 @@ func TestResponsesRefused(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/v1/responses/resp_1", "/v1/responses"} {
-		if r := h.do("GET", path, "", h.key); r.status != 404 || r.object(t).Error.Code != "unsupported_endpoint" {
+		if r := h.do("GET", path, "", h.key); r.status != 404 ||
+			r.object(t).Error.Code != "unsupported_endpoint" {
 			t.Errorf("GET %s: %d %s", path, r.status, r.body)
 		}
 	}

@@ -259,7 +259,8 @@ func (b *body) prompt() bus.Prompt {
 // all else. Whoever sends a text again and again, each time apart, has it computed each time. No canonical
 // text begins with the separators that are written here.
 func (b *body) apart(d *xxhash.Digest) {
-	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice, atFormat} {
+	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice,
+		atFormat} {
 		if !b.has(which) {
 			continue
 		}

@@ -234,7 +234,8 @@ func headerField(name string) (field string, ours, ok bool) {
 }
 
 // fill reads a header into a field that the request leaves out.
-func fill[T comparable](field func(*bus.Task) *T, read func(string) (T, error)) func(*bus.Task, string) error {
+func fill[T comparable](field func(*bus.Task) *T, read func(string) (T, error)) func(*bus.Task,
+	string) error {
 	return func(t *bus.Task, v string) error {
 		x, err := read(v)
 		var none T

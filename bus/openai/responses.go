@@ -196,7 +196,8 @@ func toolChoice(in map[string]json.RawMessage, out map[string]any) error {
 	if json.Unmarshal(v, &choice) != nil || choice.Type != "function" || choice.Name == "" {
 		return unsupported("tool_choice: %.60s; none, auto, required, or a function by its name", v)
 	}
-	out["tool_choice"] = map[string]any{"type": "function", "function": map[string]string{"name": choice.Name}}
+	out["tool_choice"] = map[string]any{"type": "function",
+		"function": map[string]string{"name": choice.Name}}
 	return nil
 }
 

@@ -102,8 +102,10 @@ func TestResponsesAsChats(t *testing.T) {
 		{`{"input":[{"type":7}]}`, bus.CodeBadRequest, "input[0]: an item is an object"},
 		{`{"input":[{"role":"wizard","content":"x"}]}`, bus.CodeBadRequest, `input[0].role: "wizard"`},
 		{`{"input":[{"role":"user"}]}`, bus.CodeBadRequest, "input[0].content: a string"},
-		{`{"input":[{"role":"user","content":[{"type":"input_file"}]}]}`, bus.CodeUnsupportedField, "input_file"},
-		{`{"input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]}`, bus.CodeUnsupportedField,
+		{`{"input":[{"role":"user","content":[{"type":"input_file"}]}]}`, bus.CodeUnsupportedField,
+			"input_file"},
+		{`{"input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]}`,
+			bus.CodeUnsupportedField,
 			"comes by image_url"},
 		{`{"input":[{"type":"web_search_call"}]}`, bus.CodeUnsupportedField, "input[0].type"},
 		{`{"input":[{"type":"function_call","name":"f"}]}`, bus.CodeBadRequest, "call_id"},
@@ -195,7 +197,8 @@ func responseEvents(t testing.TB, stream []byte) (all []responseEvent, output []
 		}
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		var e responseEvent
-		if err := json.Unmarshal([]byte(data), &e); err != nil || !ok || e.Type != kind || e.Number != len(all) {
+		if err := json.Unmarshal([]byte(data), &e); err != nil || !ok || e.Type != kind ||
+			e.Number != len(all) {
 			t.Fatalf("%.200q: %v; of type %s, number %d of %d", lines.Text(), err, kind, e.Number, len(all))
 		}
 		if lines.Scan(); lines.Text() != "" {
@@ -289,7 +292,8 @@ func TestResponseEvents(t *testing.T) {
 	if o := output[0]; o.Type != "reasoning" || o.Content[0].Text != `let "me see` {
 		t.Errorf("reasoning is %+v", o)
 	}
-	if o := output[1]; o.Type != "message" || o.Content[0].Text != "It\nis " || len(o.Content[0].Logprobs) != 1 {
+	if o := output[1]; o.Type != "message" || o.Content[0].Text != "It\nis " ||
+		len(o.Content[0].Logprobs) != 1 {
 		t.Errorf("the message is %+v", o)
 	}
 	if o := output[2]; o.Name != "f" || o.CallID != "c1" || o.Arguments != `{"a":1}` {
@@ -299,7 +303,8 @@ func TestResponseEvents(t *testing.T) {
 		t.Errorf("the second call is %+v", o)
 	}
 	first, end := all[0], all[len(all)-1]
-	if first.Type != "response.created" || first.Response.Status != "in_progress" || first.Response.Usage != nil ||
+	if first.Type != "response.created" || first.Response.Status != "in_progress" ||
+		first.Response.Usage != nil ||
 		all[1].Type != "response.in_progress" || first.Response.Instructions == nil {
 		t.Errorf("it begins with %+v, %+v", first, all[1])
 	}
@@ -309,14 +314,16 @@ func TestResponseEvents(t *testing.T) {
 	}
 	if fmt.Sprint(object.Output) != fmt.Sprint(output) || end.Type != "response.completed" ||
 		fmt.Sprint(end.Response.Output) != fmt.Sprint(output) {
-		t.Errorf("the object has %+v, the last event %+v, the events %+v", object.Output, end.Response, output)
+		t.Errorf("the object has %+v, the last event %+v, the events %+v", object.Output, end.Response,
+			output)
 	}
 	if u := object.Usage; u.Input != 10 || u.Cached.Tokens != 4 || u.Output != 6 || u.Total != 16 ||
 		string(u.Cost) != last.Paid().String() || object.Souk["agent"] != "a" || object.Model != `m"` {
 		t.Errorf("the object is %+v with usage %+v", object, u)
 	}
 
-	for finish, want := range map[string]string{"length": "max_output_tokens", "content_filter": "content_filter"} {
+	for finish, want := range map[string]string{"length": "max_output_tokens",
+		"content_filter": "content_filter"} {
 		r := NewResponse(Shape{ID: "t2"}, filledAsked(t))
 		all, _ := responseEvents(t, r.Finish(r.Begin(nil), &bus.Result{Finish: finish}))
 		if e := all[len(all)-1]; e.Type != "response.incomplete" || e.Response.Status != "incomplete" ||
@@ -326,7 +333,8 @@ func TestResponseEvents(t *testing.T) {
 	}
 	failed := NewResponse(Shape{ID: "t3"}, filledAsked(t))
 	all, _ = responseEvents(t, failed.Fail(failed.Begin(nil), bus.CodeEngineFailed, "it died", "t3", 0))
-	if e := all[2]; e.Type != "error" || e.Error["message"] != "it died" || e.Error["code"] != "engine_failed" {
+	if e := all[2]; e.Type != "error" || e.Error["message"] != "it died" ||
+		e.Error["code"] != "engine_failed" {
 		t.Errorf("a failure is %+v", e)
 	}
 }
@@ -377,8 +385,10 @@ func FuzzResponses(f *testing.F) {
 
 // Whatever an agent sends, the events are such as clients read, and add up to the object.
 func FuzzResponseEvents(f *testing.F) {
-	f.Add("text", []byte(`{"index":0,"delta":{"reasoning":"a"}}`), []byte(`{"delta":{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{}"}}]}}`))
-	f.Add("", []byte(`{"delta":{"refusal":"no"}}`), []byte(`{"delta":{"content":""},"logprobs":{"content":[{"token":"x"}]}}`))
+	f.Add("text", []byte(`{"index":0,"delta":{"reasoning":"a"}}`),
+		[]byte(`{"delta":{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{}"}}]}}`))
+	f.Add("", []byte(`{"delta":{"refusal":"no"}}`),
+		[]byte(`{"delta":{"content":""},"logprobs":{"content":[{"token":"x"}]}}`))
 	f.Fuzz(func(t *testing.T, text string, one, two []byte) {
 		r := NewResponse(Shape{ID: "t"}, filledAsked(t))
 		stream := r.Begin(nil)

@@ -37,7 +37,8 @@ payout whose answer was lost can be asked for again.`,
 			if err := bus.CheckID("--to", to); err != nil {
 				return err
 			}
-			pay = func(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply, error) {
+			pay = func(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply,
+				error) {
 				return link.Move(ctx, client, to, amount, id)
 			}
 			done, again = fmt.Sprintf("moved %s of %s to %s", amount, client, to), again+" --to "+to

@@ -39,8 +39,9 @@ func BenchmarkServerUncontended(b *testing.B) {
 	}
 	defer j.Close()
 	world := membus.New(1)
-	s, err := New(testConfig(), Deps{Bus: connect(testConfig().Journal), Registry: world.Registry(), Journal: j,
-		Log: slog.New(slog.DiscardHandler)})
+	s, err := New(testConfig(),
+		Deps{Bus: connect(testConfig().Journal), Registry: world.Registry(), Journal: j,
+			Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -181,7 +181,8 @@ func TestRulesKeepTheRules(t *testing.T) {
 			used, seen := make([]int, len(s.nodes)), map[int]bool{}
 			for _, p := range places {
 				used[p.agent]++
-				if used[p.agent] > s.nodes[p.agent].slots || seen[p.task] || !s.allowed(ds[p.task].person, p.agent) {
+				if used[p.agent] > s.nodes[p.agent].slots || seen[p.task] ||
+					!s.allowed(ds[p.task].person, p.agent) {
 					t.Fatalf("%s, round %d: %+v: no slot, twice, or another cluster", rl.name, round, p)
 				}
 				seen[p.task] = true

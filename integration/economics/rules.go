@@ -20,8 +20,8 @@ func placeSouk(s *sim, ds []demand) ([]place, error) {
 	return places, err
 }
 
-// placeMaxFlow is the paper's network as printed: min-cost MAX-flow on the edges of positive welfare, and Eq. 8
-// by solving again without each task. A bonus on every edge, larger than all welfare together, makes the
+// placeMaxFlow is the paper's network as printed: min-cost MAX-flow on the edges of positive welfare, and Eq.
+// 8 by solving again without each task. A bonus on every edge, larger than all welfare together, makes the
 // greatest weight the greatest number first.
 func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 	var bonus int64 = 1
@@ -41,7 +41,8 @@ func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 		}
 		for j := range ds {
 			for a := range s.nodes {
-				if w := weight(j, a); j != without && w > 0 && (s.allowed == nil || s.allowed(ds[j].person, a)) {
+				if w := weight(j, a); j != without && w > 0 &&
+					(s.allowed == nil || s.allowed(ds[j].person, a)) {
 					p.Seat, p.Weight = append(p.Seat, int32(a)), append(p.Weight, w+bonus)
 				}
 			}

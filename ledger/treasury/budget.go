@@ -12,10 +12,10 @@ import (
 )
 
 // A client with a budget has its money filled up to an amount at the beginning of each period: so between two
-// such moments it spends at most that much, over all hubs. What it has left counts: the treasury asks the hubs
-// what they have of it first, and takes nothing for spent that they do not say. What the client whose money it
-// is cannot give at once follows in the same period as soon as it has it. A budget that has ended gives back
-// what is left, as hubs return it.
+// such moments it spends at most that much, over all hubs. What it has left counts: the treasury asks the
+// hubs what they have of it first, and takes nothing for spent that they do not say. What the client whose
+// money it is cannot give at once follows in the same period as soon as it has it. A budget that has ended
+// gives back what is left, as hubs return it.
 
 const (
 	maxBudgets = 1 << 16 // that a treasury ever had

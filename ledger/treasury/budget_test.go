@@ -44,7 +44,8 @@ func TestAMoveFindsItsMoney(t *testing.T) {
 	}
 
 	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Domain: "of-h", Amount: 60, Least: 60})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Domain: "of-h", Amount: 60,
+		Least: 60})
 	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "eve", Amount: 5})
 	b.put(bus.OpDeposit, bus.FundsRequest{ID: "f", Client: "eve", Amount: 1})
 	b.put(bus.OpPayout, bus.FundsRequest{ID: "p2", Client: "eve", Amount: 5})
@@ -73,12 +74,14 @@ func TestMovesThatWaitForEachOther(t *testing.T) {
 	for _, c := range []string{"ann", "bob"} {
 		b.put(bus.OpDeposit, bus.FundsRequest{ID: "d-" + c, Client: c, Amount: 20})
 		b.alive("h-" + c)
-		b.put(bus.OpAllot, bus.FundsRequest{ID: "a-" + c, Client: c, Hub: "h-" + c, Domain: "of-h-" + c, Amount: 20,
-			Least: 20})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "a-" + c, Client: c, Hub: "h-" + c, Domain: "of-h-" + c,
+			Amount: 20,
+			Least:  20})
 	}
 	b.put(bus.OpMove, bus.FundsRequest{ID: "m-ann", Client: "ann", To: "bob", Amount: 10})
 	b.put(bus.OpMove, bus.FundsRequest{ID: "m-bob", Client: "bob", To: "ann", Amount: 10})
-	b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("h-ann", 1), Client: "ann", Hub: "h-ann", Amount: 10})
+	b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("h-ann", 1), Client: "ann", Hub: "h-ann",
+		Amount: 10})
 	for _, id := range []string{"m-ann", "m-bob"} {
 		if n := len(b.heard[id]); n != 1 || b.last(id) != "done" {
 			t.Errorf("%s: %d answers, the last %q", id, n, b.last(id))
@@ -101,7 +104,8 @@ func credits(n int) market.Credits { return market.Credits(n) }
 
 // allowance tells the treasury of a budget.
 func (b *bank) allowance(of, to, every string, amount int) {
-	b.put(bus.OpBudget, bus.FundsRequest{ID: "b-" + to, Client: of, To: to, Every: every, Amount: credits(amount)})
+	b.put(bus.OpBudget, bus.FundsRequest{ID: "b-" + to, Client: of, To: to, Every: every,
+		Amount: credits(amount)})
 }
 
 // at sets the clock.
@@ -118,7 +122,8 @@ func (b *bank) has(want map[string]int) {
 	b.t.Helper()
 	for client, want := range want {
 		if got, _ := b.tr.book.Prepaid(client); got != credits(want) {
-			b.t.Errorf("%s: %s has %d with the treasury, want %d", b.now.UTC().Format(time.RFC3339), client, got, want)
+			b.t.Errorf("%s: %s has %d with the treasury, want %d", b.now.UTC().Format(time.RFC3339), client,
+				got, want)
 		}
 	}
 }
@@ -156,7 +161,8 @@ func TestABudgetIsFilledUpOnceAPeriod(t *testing.T) {
 	b.allowance("ann", "ann-k", ledger.EveryDay, 100) // the same again
 	b.has(map[string]int{"ann": 890, "ann-k": 100, "ann-o": 10})
 	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70, Least: 70})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70,
+		Least: 70})
 	b.has(map[string]int{"ann-k": 30})
 	for range 3 {
 		b.again()
@@ -205,8 +211,8 @@ func (b *bank) audited() {
 	}
 }
 
-// What the client whose money it is lacks follows in the same period, and is looked for at hubs; nothing of it
-// follows in another.
+// What the client whose money it is lacks follows in the same period, and is looked for at hubs; nothing of
+// it follows in another.
 func TestABudgetOfAClientWithoutMoney(t *testing.T) {
 	b := newBank(t)
 	b.at("2027-02-01T10:00:00Z")
@@ -229,7 +235,8 @@ func TestABudgetOfAClientWithoutMoney(t *testing.T) {
 	deposit("d4", 90)
 	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann-k", Amount: 80})
 	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Domain: "of-h", Amount: 95, Least: 95})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Domain: "of-h", Amount: 95,
+		Least: 95})
 	b.has(map[string]int{"ann": 0, "ann-k": 20, "ann-l": 5})
 	b.at("2027-02-07T23:59:59Z")
 	b.alive("h")
@@ -255,7 +262,8 @@ func TestTheEndOfABudget(t *testing.T) {
 	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
 	b.allowance("ann", "ann-k", ledger.EveryDay, 100)
 	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70, Least: 70})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70,
+		Least: 70})
 	for range 2 {
 		b.allowance("ann", "ann-k", "", 0)
 		if got := b.last("b-ann-k"); got != "done" {
@@ -314,7 +322,8 @@ func TestASilentHubAndABudget(t *testing.T) {
 	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
 	b.allowance("ann", "ann-k", ledger.EveryDay, 100)
 	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70, Least: 70})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70,
+		Least: 70})
 	b.at("2027-02-02T00:00:00Z")
 	b.pass(hubPatience - time.Second)
 	b.has(map[string]int{"ann": 900, "ann-k": 30})

@@ -97,7 +97,8 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		last, _, _ := book.LastDistribute(hub)
 		q := bus.FundsRequest{ID: fmt.Sprint("id-", r.IntN(1000)), Client: client(), Hub: hub,
 			Epoch: int64(r.IntN(2)), Amount: credits(), Least: credits(),
-			To: pick("bob", "k-1", "k-1", "k-2", "zoe", ""), Every: pick("", "day", "day", "week", "month", "year"),
+			To:     pick("bob", "k-1", "k-1", "k-2", "zoe", ""),
+			Every:  pick("", "day", "day", "week", "month", "year"),
 			Domain: pick("of-"+hub[:1], "of-"+hub[:1], ""), Ahead: r.IntN(4) == 0, Hubs: r.IntN(2) == 0,
 			After: book.LastGrant(hub), Returned: book.LastReturn(hub), Distributed: last}
 		if r.IntN(6) == 0 {
@@ -107,7 +108,8 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			q.Least = 0
 		}
 		op := pick(bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpAllot, bus.OpReturn, bus.OpReturn,
-			bus.OpMove, bus.OpBudget, bus.OpBudget, bus.OpAllotted, bus.OpBalance, bus.OpDistribute, bus.OpDistribute, bus.OpClose, "none",
+			bus.OpMove, bus.OpBudget, bus.OpBudget, bus.OpAllotted, bus.OpBalance, bus.OpDistribute,
+			bus.OpDistribute, bus.OpClose, "none",
 			"lie", "lie", "lie")
 		switch {
 		case op == bus.OpClose && r.IntN(200) > 0:

@@ -144,8 +144,9 @@ func reportObjects(reports []ledger.Report) []object {
 	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
 		"payments", "payouts", "surplus", "fees", "findings", "cleared again", "closed"}}
 	for _, r := range reports {
-		s.rows = append(s.rows, []any{r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open,
-			r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again, r.Closed})
+		s.rows = append(s.rows,
+			[]any{r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open,
+				r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again, r.Closed})
 	}
 	return s.objects()
 }
