@@ -27,7 +27,8 @@ const beforeFile = "testdata/before.txt"
 var spoken = []any{
 	bus.Task{}, bus.Accepted{}, bus.Answer{}, bus.Dispatch{}, bus.DispatchReply{}, bus.Chunk{}, bus.Result{},
 	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.HoldControl{},
-	bus.Feedback{}, bus.Summary{}, bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{}, bus.FundsReply{}, bus.Recall{},
+	bus.Feedback{}, bus.Summary{}, bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{},
+	bus.FundsReply{}, bus.Recall{},
 	bus.RecallReply{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{},
 }
