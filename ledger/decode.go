@@ -208,11 +208,16 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.Int(), d.Int(), d.Int(), d.Int()
 	h.Expires, h.Boot = d.Varint(), d.Varint()
 	d.Fill(h.Digest[:])
-	h.Tariff = 0
-	if d.At < len(d.Data) {
-		if h.Tariff = d.Credits(); h.Tariff == 0 {
-			d.Fail("a tariff of 0 is not written")
+	h.Tariff, h.Reader, h.Token = 0, "", ""
+	if d.At == len(d.Data) {
+		return
+	}
+	if h.Tariff = d.Credits(); d.At < len(d.Data) {
+		if h.Reader, h.Token = d.name(), d.Text(); h.Reader == "" && h.Token == "" {
+			d.Fail("a reader and a token that are empty are not written")
 		}
+	} else if h.Tariff == 0 {
+		d.Fail("a tariff of 0 is not written")
 	}
 }
 

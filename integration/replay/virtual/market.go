@@ -238,12 +238,12 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 		m.placed = append(m.placed, Placed{r, Wait})
 		return Wait
 	}
-	t.Domain, t.Reply = domain, bus.ReplySubject(client, t.ID)
+	t.Domain, t.Reply = domain, bus.ReplyTo(client, t.ID)
 	m.requests[t.ID] = r
 	if marks := t.Prompt.Marks; len(marks) > 0 {
 		m.texts[marks[len(marks)-1].Hash] = r
 	}
-	say(m, bus.HubTaskSubject(domain), t, func(got *bus.Task) {
+	say(m, bus.HubTaskSubject(domain, "door"), t, func(got *bus.Task) {
 		got.Inbox = "task." + got.ID
 		m.step(got)
 	})
