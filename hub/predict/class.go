@@ -173,7 +173,7 @@ func (c *Class) fit() {
 	}
 	c.coef = c.line(assumed)
 	for _, m := range c.members {
-		if m.differs {
+		if m.differs && !m.tried {
 			own := corners(c.coef, c.prior.Weight)
 			own.add(&m.seen.line, 1)
 			n := m.seen.line.weight()

@@ -75,7 +75,7 @@ type Means struct {
 	failed   bool       // it was tried, and answered as it did before
 	tries    int        // so often since it was like its class
 	taught   uint64     // of the class's observations, its last
-	own      [3]float64 // the class's, drawn to what was seen of the agent
+	own      [3]float64 // the class's, drawn to what was seen of the agent before it was tried
 	slowest  float64    // seconds
 }
 
