@@ -36,7 +36,8 @@ func (h *house) renamed(own []*task) (restore func()) {
 	}
 }
 
-// lied is the best of so many lies about the terms of tasks, where best is the truth, and how many are better.
+// lied is the best of so many lies about the terms of tasks, where the truth is worth best, and how many of
+// them are better.
 func (h *house) lied(rng *rand.Rand, client string, own []*task, lies int, worth map[string]market.Credits,
 	best market.Credits) (better market.Credits, paid int) {
 	better = best

@@ -153,7 +153,7 @@ func (n *Node) seed(of *task, a *agent) *task {
 		return nil
 	}
 	s.made++
-	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: whoever has no money is not asked for ever
+	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: an empty purse is not asked all the time
 	n.known[key] = t
 	n.openPurse(key.client)
 	n.fund(t, need)

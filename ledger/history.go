@@ -334,7 +334,8 @@ func (h *History) Snapshot() ([]byte, error) {
 		b = appendList(binary.AppendUvarint(b, uint64(p.Held)), p.Earlier)
 		b = appendStrings(b, string(a.Task), string(a.Agent))
 		b = appendInts(b, int64(a.Tier), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll),
-			int64(a.Premium), int64(p.Congestion), int64(p.Crowd.Load), int64(p.Crowd.Age), int64(p.Crowd.Beside))
+			int64(a.Premium), int64(p.Congestion),
+			int64(p.Crowd.Load), int64(p.Crowd.Age), int64(p.Crowd.Beside))
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.returns)))
 	for _, r := range h.returns {

@@ -219,7 +219,7 @@ func TestASnapshotOfTheVersionBefore(t *testing.T) {
 		t.Fatalf("%d open holds: %v", len(want), err)
 	}
 	old := snapshotOf(t, h)
-	at := len(old) - len("\x00\x00") - 3 // of three parts of the toll, each 0, before no returns and no grants
+	at := len(old) - len("\x00\x00") - 3 // three parts of the toll, each 0, before no returns and no grants
 	old = append(old[:at:at], old[at+3:]...)
 	old[0] = 1
 	again := NewHistory(allOfIt)

@@ -85,8 +85,8 @@
 //     the truth (0.06 to 0.39 %), and of one client in particular a third
 //   - several tasks under names of their own, with true terms: a loss (0.5 %), as each name is priced by
 //     itself; with lies at most 0.1 % (below 0.01 %)
-//   - several tasks of one name under clarke "task": at most 0.5 % (0.25 %); of one that has nearly nothing by
-//     the truth many times that. Under "client" nothing
+//   - several tasks of one name under clarke "task": at most 0.5 % (0.25 %); of one that has next to nothing
+//     by the truth many times that. Under "client" nothing
 //   - 300 tasks that cannot win: nothing, whoever sends them loses, too. Others lose at most 1 % where they
 //     come under one name (0.1 %), 7 % under twenty (4.4 %), 12 % under 300 (8.7 %): each name has a share of
 //     the slots in the lines, and one slot at least
