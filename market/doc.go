@@ -139,7 +139,8 @@
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
 //     round (for names, see Waiting)
 //   - the choice of a hub: quotes and prices of hubs are compared by the client, not cleared together
-//   - warming a cache with dummy prefills to shift one's own quotes
+//   - warming a cache with dummy prefills to shift one's own quotes; or having the hub do so, by dialogues
+//     that begin alike: that costs the operator at most what it gave the hub for texts on idle agents
 //   - agents' honesty about price cards under pricing "vcg": it assumes that one operator owns the agents
 //   - owners with agents in several classes under "tariff", where an ask that loses in one class may send
 //     clients to another; and owners whose agents of one class differ in cost: their asks count as the
