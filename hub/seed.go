@@ -131,7 +131,8 @@ func (n *Node) seed(of *task, a *agent) *task {
 	s := &n.seeds
 	m := *of.msg
 	m.Client, m.ID = n.cfg.Prober(), fmt.Sprintf("seed-%d-%d", n.epoch, s.made)
-	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Reply, m.Inbox = "", 0, "", "", "", "", ""
+	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Inbox = "", 0, "", "", "", ""
+	m.Reply = bus.ReplyTo(m.Client, m.ID) // where nobody listens
 	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", 1, a.reg.Model, bus.Terms{}
 	key := taskKey{m.Client, m.ID}
 	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: contentDigest(&m), arrived: n.now,
@@ -153,8 +154,7 @@ func (n *Node) seed(of *task, a *agent) *task {
 		return nil
 	}
 	s.made++
-	// or less, once it has a slot: whoever has no money is not asked for ever
-	s.next = n.at(n.cfg.Seed.Within)
+	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: an empty purse is not asked all the time
 	n.known[key] = t
 	n.openPurse(key.client)
 	n.fund(t, need)

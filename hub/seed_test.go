@@ -93,8 +93,8 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 }
 
 // What a second is worth counts beside the money: agents are seeded whose card has cached tokens as dear as
-// others, if those served lately lose by waiting. Nothing is seeded where it is switched off, where whoever
-// is to pay has no money, or where it costs more than it saves; and what the next task bids has no part in
+// others, if those served lately lose by waiting. Nothing is seeded where it is switched off, where there is
+// no money to pay it from, or where it costs more than it saves; and what the next task bids has no part in
 // it.
 func TestWhenATextIsSeeded(t *testing.T) {
 	patient := func(m *bus.Task) { delta := 1.0; m.Terms.Delta = &delta }

@@ -220,9 +220,9 @@ func lie(rng *rand.Rand, t market.Terms) market.Terms {
 	return t
 }
 
-// A forecast of waits that is wrong is worth something to liars, and a line that a client fills with tasks
-// which cannot win costs the others something: how much, of what a client has by the truth.
-func TestWhatABiasedForecastAndAFloodAreWorth(t *testing.T) {
+// A forecast of waits that is wrong is worth something to liars: how much, of what a client has by the truth.
+// The bound is that of market/doc.go.
+func TestWhatABiasedForecastIsWorth(t *testing.T) {
 	const seed = 1
 	for _, bias := range []float64{0.25, 0.5, 2, 4} {
 		var sum, most, truthful float64
@@ -244,23 +244,8 @@ func TestWhatABiasedForecastAndAFloodAreWorth(t *testing.T) {
 			}
 			_, honest := h.weigh(everybody)
 			best := gain(&honest, client, worth)
-			better := best
-			for range 30 {
-				terms := make([]market.Terms, len(own))
-				for i, x := range own {
-					terms[i] = x.terms
-					x.terms = lie(rng, x.terms)
-				}
-				_, o := h.weigh(everybody)
-				for i, x := range own {
-					x.terms = terms[i]
-				}
-				tried++
-				if got := gain(&o, client, worth); got > best {
-					paid++
-					better = max(better, got)
-				}
-			}
+			better, k := h.lied(rng, client, own, 30, worth, best)
+			tried, paid = tried+30, paid+k
 			truthful += float64(best)
 			sum += float64(better - best)
 			if best > 0 {
@@ -269,47 +254,9 @@ func TestWhatABiasedForecastAndAFloodAreWorth(t *testing.T) {
 		}
 		t.Logf("waits forecast %v times as long: %d of %d lies pay; the best of 30 is worth %.2f %% more "+
 			"than the truth, to one client %.1f %%", bias, paid, tried, 100*sum/truthful, 100*most)
-		if sum > truthful/4 {
-			t.Errorf("lies are worth more than a quarter of the truth")
+		if sum > truthful/100 || paid == 0 {
+			t.Errorf("%d lies pay, and are worth %v of the truth, want at most a hundredth", paid, sum/truthful)
 		}
-	}
-	var others, with, own, ownWith float64
-	for n := range uint64(60) {
-		h := crowdedHouse(t, seed+2*n+1)
-		h.n.cfg.Clarke = market.ClarkeClient
-		low, patience := market.Credits(1_000_000), int64(60_000)
-		for i := range 300 {
-			h.must(h.n.Step(h.now, h.task("c0", fmt.Sprint("flood-", i), func(m *bus.Task) {
-				m.Terms = bus.Terms{Worth: &low, PatienceMS: &patience}
-			})))
-		}
-		flood := func(x *task) bool { return len(x.key.id) > 5 && x.key.id[:6] == "flood-" }
-		_, before := h.weigh(func(x *task) bool { return !flood(x) })
-		worth := map[string]map[string]market.Credits{}
-		for _, c := range []string{"c0", "c1", "c2", "c3"} {
-			worth[c] = h.truth(c)
-			was := float64(gain(&before, c, worth[c]))
-			if c == "c0" {
-				own += was
-			} else {
-				others += was
-			}
-		}
-		_, after := h.weigh(everybody)
-		for c, m := range worth {
-			is := float64(gain(&after, c, m))
-			if c == "c0" {
-				ownWith += is
-			} else {
-				with += is
-			}
-		}
-	}
-	t.Logf("300 tasks that cannot win: their client has %+.2f %%, the others %+.2f %%", 100*(ownWith/own-1),
-		100*(with/others-1))
-	if with < 0.8*others || ownWith > 1.05*own {
-		t.Errorf("a flood is worth %v to its client and %v to the others, of %v and %v", ownWith, with, own,
-			others)
 	}
 }
 

@@ -187,7 +187,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	return m.dir.Publish(m.state)
 }
 
-// Probes is what each hub has for texts that it puts on idle engines, unless the file says another sum:
+// Probes is what each hub has for texts that it puts on idle engines, unless the file says another sum. It is
 // enough for thousands of long prompts.
 const Probes = market.Credit / 10
 

@@ -14,6 +14,8 @@ const (
 	// absurd is how many times the forecast, or what part of it, an observation counts as at most; doubtful
 	// is how many times what others take, or what part of it, an agent may take that counts for its class.
 	absurd, doubtful = 10, 3
+	// mostTries bounds how often the time doubles after which an agent is tried again.
+	mostTries = 8
 	// mostRatio bounds the tokens of a prompt by the door's estimate.
 	mostRatio = 8
 )
@@ -76,8 +78,10 @@ func (cs *Classes) Len() int { return len(cs.by) }
 //     part, and an agent as at most as much as all others together;
 //   - a mean is of what the agents' own means say, each within bounds.
 //
-// What is seen fades with what is seen of others, too: an agent that was unlucky, and is not asked any more
-// for that, is soon expected to be like the others again.
+// What is seen fades with what is seen of others, too. An agent that was unlucky, or slow for a while, and is
+// not asked any more for that, is tried before: once the others have answered some dozens of times without
+// it, it is forecast as they are, as long as it answers as they do. If it does not, it is tried again after
+// twice as long.
 type Class struct {
 	prior   Prior
 	key     Key
@@ -89,6 +93,7 @@ type Class struct {
 	weight float64 // TTFTs that the last fit was made of
 	active int     // agents that they are of
 	keep   float64 // what an observation counts when the next one comes
+	taught uint64  // observations in all
 	fits   uint64  // how often it was fitted
 	since  int     // observations since the last fit
 	every  int     // so many are fitted together: where much was seen, one changes little
@@ -103,7 +108,7 @@ func (c *Class) enter(m *Means) {
 	if m.class != nil {
 		c.fits = max(c.fits, m.class.fits) // whoever is forecast by itself is taught something new, too
 	}
-	m.class = c
+	m.class, m.tried, m.failed, m.tries, m.taught = c, false, false, 0, c.taught
 	c.members = append(c.members, m)
 	c.fit()
 }
@@ -123,11 +128,16 @@ func (c *Class) age() {
 	}
 }
 
-// learned fits the class again when there is enough that is new.
-func (c *Class) learned() {
+// learned fits the class again when there is enough that is new, or news of an agent that was tried.
+func (c *Class) learned(m *Means) {
 	c.since++
 	c.faded++
-	if c.since >= c.every {
+	c.taught++
+	m.taught = c.taught
+	if m.failed {
+		m.tried, m.failed = false, false
+		c.fit()
+	} else if c.since >= c.every {
 		c.fit()
 	}
 }
@@ -163,7 +173,7 @@ func (c *Class) fit() {
 	}
 	c.coef = c.line(assumed)
 	for _, m := range c.members {
-		if m.differs {
+		if m.differs && !m.tried {
 			own := corners(c.coef, c.prior.Weight)
 			own.add(&m.seen.line, 1)
 			n := m.seen.line.weight()
@@ -320,8 +330,13 @@ func (c *Class) differ() (any bool) {
 			continue
 		}
 		off, deviates := m.seen.line.off(&c.coef)
-		if by := math.Abs(off - median); by > 3*deviates && by > c.coef[0]/10 {
-			m.differs, any = true, true
+		if by := math.Abs(off - median); by <= 3*deviates || by <= c.coef[0]/10 {
+			m.tried, m.tries = false, 0
+			continue
+		}
+		m.differs, any = true, true
+		if after := uint64(enough*c.active) << m.tries; !m.tried && c.taught-m.taught >= after {
+			m.tried, m.tries = true, min(m.tries+1, mostTries)
 		}
 	}
 	return any

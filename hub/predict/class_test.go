@@ -337,3 +337,57 @@ func BenchmarkLearnInAClass(b *testing.B) {
 		})
 	}
 }
+
+// An agent that was slow for a while is tried again once the others have answered for some time without it:
+// it is forecast as they are, for as long as it answers so. While it does not one answer ends that, and the
+// next try comes after twice as many answers.
+func TestAnAgentThatWasSlowIsTried(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(4)
+	others, slow := all[:3], all[3]
+	serve := func(by float64) {
+		e.serve(all, 1, func(i int, o *Observation) {
+			if i == 3 {
+				o.TTFT = time.Duration(float64(o.TTFT) * by)
+			}
+		})
+	}
+	for range 200 {
+		serve(5)
+	}
+	alike := func() bool { return slow.Forecast(warm) == all[0].Forecast(warm) }
+	until := func() (answers int) {
+		for ; !alike() && answers < 10_000; answers += len(others) {
+			e.serve(others, 1, nil)
+		}
+		return answers
+	}
+	if alike() {
+		t.Fatal("what is five times as slow is forecast like the others")
+	}
+	last := 0
+	for range 3 {
+		answers := until()
+		if answers > 4*enough*4 && last == 0 || last > 0 && (answers < last*3/2 || answers > last*5/2) {
+			t.Errorf("it is tried after %d answers of the others, the time before after %d", answers, last)
+		}
+		last = answers
+		f, o := e.task()
+		o.TTFT *= 5
+		if slow.Learn(f, o); alike() {
+			t.Fatal("an answer as slow as before does not end the try")
+		}
+	}
+	until()
+	for i := range 500 {
+		if serve(1); !alike() {
+			t.Fatalf("after %d answers like those of the others it is forecast otherwise", i+1)
+		}
+	}
+	for range 20 {
+		serve(5)
+	}
+	if alike() || slow.tries > 1 {
+		t.Errorf("slow again, it is forecast like the others; %d tries", slow.tries)
+	}
+}

@@ -70,8 +70,12 @@ type Means struct {
 
 	base     float64    // the height of the line that it says it has, in milliseconds
 	credible bool       // its TTFTs are not far from the others'
-	differs  bool       // from its class: own is the line that it is forecast by
-	own      [3]float64 // the class's, drawn to what was seen of the agent
+	differs  bool       // from its class: own is the line that it is forecast by, unless it is tried
+	tried    bool       // it is forecast as its class is, as long as it answers so
+	failed   bool       // it was tried, and answered as it did before
+	tries    int        // so often since it was like its class
+	taught   uint64     // of the class's observations, its last
+	own      [3]float64 // the class's, drawn to what was seen of the agent before it was tried
 	slowest  float64    // seconds
 }
 
@@ -163,11 +167,14 @@ func (m *Means) Forecast(f Features) Forecast {
 
 // expect is the TTFT expected of so many tokens to compute beside so many tasks, in milliseconds.
 func (m *Means) expect(uncached, running int) float64 {
-	c := &m.class.coef
-	if m.differs {
-		c = &m.own
+	if m.differs && !m.tried {
+		return along(&m.own, uncached, running)
 	}
-	return c[0] + float64(c[1]*float64(uncached)/1000) + float64(c[2]*float64(running))
+	return along(&m.class.coef, uncached, running)
+}
+
+func along(line *[3]float64, uncached, running int) float64 {
+	return line[0] + float64(line[1]*float64(uncached)/1000) + float64(line[2]*float64(running))
 }
 
 // span turns seconds into a duration between 0 and an hour.
@@ -199,9 +206,13 @@ func (m *Means) Learn(f Features, o Observation) {
 		}
 		uncached := max(1, o.Prompt-cached)
 		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), m.expect(uncached, f.InFlight))
+		if m.tried {
+			own, others := along(&m.own, uncached, f.InFlight), along(&m.class.coef, uncached, f.InFlight)
+			m.failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
+		}
 		e.line.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, ttft, 1)
 	}
-	m.class.learned()
+	m.class.learned(m)
 }
 
 // Hint takes in the mean TTFT that an agent says of itself. It shifts the line that is assumed, as the agent
@@ -227,7 +238,7 @@ type Line struct {
 
 // Line is the one that m is forecast by. It says the same until [Means.Fits] changes.
 func (m *Means) Line() Line {
-	if m.differs {
+	if m.differs && !m.tried {
 		return Line{m.class, m}
 	}
 	return Line{m.class, nil}

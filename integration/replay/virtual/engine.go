@@ -49,6 +49,7 @@ type Engine struct {
 	step step // being computed; none if it has no batch
 
 	base, prefill, decode, resident int64 // picoseconds: the profile's
+	times                           int64 // so many as the profile says
 
 	Prompt, Cached, Output int // tokens of the jobs that were answered
 }
@@ -74,7 +75,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return &Engine{Scheduler: sched.Scheduler[*Job]{Slots: cfg.Slots, Batched: cfg.MaxBatched,
 		Cache: kv.New(cfg.Blocks, cfg.BlockSize)},
 		base: picoseconds(p.Base), prefill: picoseconds(p.Prefill), decode: picoseconds(p.Decode),
-		resident: picoseconds(p.Resident)}
+		resident: picoseconds(p.Resident), times: 1}
 }
 
 // Usage is the share of the cache that running requests hold.
@@ -176,7 +177,8 @@ func (e *Engine) schedule() {
 		}
 	}
 	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident
-	s.rise = int64(decoding) * e.resident
+	s.first *= e.times
+	s.rise = int64(decoding) * e.resident * e.times
 	s.n = 1
 	if prompt == 0 && !pushed && (len(e.Waiting) == 0 || len(e.Running) >= e.Slots) {
 		s.n = e.equal()

@@ -64,3 +64,36 @@ func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 		t.Errorf("seed %d: %+v, and without seeds %+v", seed, with, without)
 	}
 }
+
+// An engine that is slower for half a minute has hardly any tasks then, and its part again soon after, though
+// it was idle meanwhile and the others had room for all.
+func TestASlowEngineIsAskedAgain(t *testing.T) {
+	for _, times := range []int64{3, 10} {
+		s, err := Traces[slices.Index(TraceNames(), "rag")].setting(8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Seed, s.Callers, s.Length = rand.Uint64(), 16, 170*time.Second
+		s.Slow = []Slowdown{{Engine: 0, From: 30 * time.Second, To: 60 * time.Second, Times: times}}
+		all, _, _ := sell(t, s, nil)
+		part := func(from, to time.Duration) float64 {
+			own, every := 0, 0
+			for _, r := range all {
+				if r.Arrived >= from && r.Arrived < to {
+					if every++; r.Engine == 0 {
+						own++
+					}
+				}
+			}
+			return float64(own) * float64(s.Engines) / float64(every)
+		}
+		before, slow := part(0, 30*time.Second), part(35*time.Second, time.Minute)
+		after := part(2*time.Minute, s.Length)
+		t.Logf("seed %d: %d times as slow it has %.2f of the mean of tasks; %.2f before, %.2f after", s.Seed,
+			times, slow, before, after)
+		if before < 0.5 || slow > 0.75 || after < 0.5 {
+			t.Errorf("seed %d: %d times as slow it has %.2f of the mean of tasks; %.2f before, %.2f after",
+				s.Seed, times, slow, before, after)
+		}
+	}
+}

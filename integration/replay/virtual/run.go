@@ -26,12 +26,21 @@ type Setting struct {
 	Tasks  int           // asked in all; then the run ends when all are answered
 	Length time.Duration // instead: nobody asks after that
 
+	Slow []Slowdown // engines that are not as fast as the others all the time
+
 	Spread bool      // worths are told, and differ a hundredfold
 	Terms  hub.Terms // else these are the market's defaults; none: those it is delivered with
 	Seed   uint64
 
 	Hop    time.Duration // that a message takes
 	Scrape time.Duration // between two looks at the engines
+}
+
+// Slowdown is an engine whose steps take so many times as long from a time on, to another.
+type Slowdown struct {
+	Engine   int
+	From, To time.Duration
+	Times    int64
 }
 
 // Start is when a run begins, by its own clock.
@@ -101,6 +110,11 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 		random: rand.New(rand.NewPCG(s.Seed, 0x706c6179)), byJob: map[*Job]*Request{}}
 	for range s.Engines {
 		r.engines, r.due = append(r.engines, NewEngine(s.Engine)), append(r.due, -1)
+	}
+	for _, x := range s.Slow {
+		e := r.engines[x.Engine]
+		r.add(x.From, func(time.Duration) { e.times = x.Times })
+		r.add(x.To, func(time.Duration) { e.times = 1 })
 	}
 	r.begin()
 	r.add(0, r.scrape)
