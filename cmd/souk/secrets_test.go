@@ -28,8 +28,9 @@ func showsNoPassword(t *testing.T, bin string) {
 	live := strings.Replace(nats.URL(), "nats://", "nats://ann:"+canary+"@", 1)
 	dead := "nats://ann:" + canary + "@127.0.0.1:1"
 	wrong := []string{
-		"nats://ann:" + canary + "@10.1.2.3:4222", "http://ann:" + canary + "@127.0.0.1:1", "nats://ann:" +
-			canary + "@127.0.0.1",
+		"nats://ann:" + canary + "@10.1.2.3:4222", "http://ann:" + canary + "@127.0.0.1:1",
+		// without a port, which is 4222 then: of a loopback address where no other market is
+		"nats://ann:" + canary + "@127.77.0.1",
 		"nats://ann:" + canary + "%zz@127.0.0.1:1", "nats://ann:x#" + canary + "@127.0.0.1:1", "ann:" +
 			canary + "@127.0.0.1:1",
 		"nats://ann:1," + canary + "/@127.0.0.1:1", "nats://" + canary + "@[::1",
