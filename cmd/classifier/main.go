@@ -2,9 +2,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -34,8 +32,4 @@ func root() *cobra.Command {
 		c.AddCommand(sub)
 	}
 	return c
-}
-
-func run(ctx context.Context, args []string, out, errs io.Writer) int {
-	return daemon.Run(ctx, root(), args, out, errs)
 }
