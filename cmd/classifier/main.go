@@ -20,7 +20,7 @@ var errBar = errors.New("below the bar")
 // root is the daemon, and beside it the workshop.
 func root() *cobra.Command {
 	c := daemon.Command(role())
-	for _, sub := range []*cobra.Command{trainCommand(), evalCommand(), explainCommand()} {
+	for _, sub := range []*cobra.Command{trainCommand(), evalCommand()} {
 		run := sub.RunE
 		sub.RunE = func(c *cobra.Command, args []string) error {
 			err := run(c, args)

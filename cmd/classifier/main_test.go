@@ -62,7 +62,6 @@ func TestExitCodes(t *testing.T) {
 		args string
 		want int
 	}{
-		{"explain pear", daemon.ExitOK},
 		{"eval --part test --min-f1 0.5 " + data, daemon.ExitOK},
 		{"eval --part test --min-f1 0.999 " + data, daemon.ExitWrong},
 		{"eval no-such-file", daemon.ExitUsage},
