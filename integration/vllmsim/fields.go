@@ -41,6 +41,16 @@ func (r *reader) unlike(kind, key, msg string) {
 	r.reject(invalid(kind, "body."+key, msg, describe(v)))
 }
 
+// dict reads an object, if the value is not null.
+func (r *reader) dict(kind, key, msg string, field func(key string)) {
+	switch {
+	case r.Next() == '{':
+		r.object(field)
+	case !r.Null():
+		r.unlike(kind, key, msg)
+	}
+}
+
 func (r *reader) text(key string) string {
 	s, _ := r.maybeText(key)
 	return s

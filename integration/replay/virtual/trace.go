@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
 	"souk/integration/vllmsim/kv"
@@ -141,34 +142,22 @@ func (r *Request) Answer() string { return r.script.said[r.Turn].Answer }
 
 // Body is the request as its caller writes it. The session's name is told or not.
 func (r *Request) Body(named bool) []byte {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	type terms struct {
-		Worth    json.RawMessage `json:"worth"`
-		Delta    float64         `json:"delta"`
-		Patience int64           `json:"patience_ms"`
-	}
 	var b struct {
-		Messages []message `json:"messages"`
-		Stream   bool      `json:"stream"`
+		Messages []vllmsim.Message `json:"messages"`
+		Stream   bool              `json:"stream"`
 		Souk     struct {
-			Task    string `json:"task"`
-			Session string `json:"session,omitempty"`
-			Terms   *terms `json:"terms,omitempty"`
+			Task    string     `json:"task"`
+			Session string     `json:"session,omitempty"`
+			Terms   *bus.Terms `json:"terms,omitempty"`
 		} `json:"souk"`
 	}
-	for _, m := range r.Messages() {
-		b.Messages = append(b.Messages, message(m))
-	}
-	b.Stream, b.Souk.Task = true, fmt.Sprintf("t-%d", r.ID)
+	b.Messages, b.Stream, b.Souk.Task = r.Messages(), true, fmt.Sprintf("t-%d", r.ID)
 	if named {
 		b.Souk.Session = fmt.Sprintf("play-%d", r.Play)
 	}
 	if r.Terms.Told {
-		b.Souk.Terms = &terms{json.RawMessage(r.Terms.Worth.String()), r.Terms.Delta,
-			r.Terms.Patience.Milliseconds()}
+		patience := r.Terms.Patience.Milliseconds()
+		b.Souk.Terms = &bus.Terms{Worth: &r.Terms.Worth, Delta: &r.Terms.Delta, PatienceMS: &patience}
 	}
 	data, err := json.Marshal(&b)
 	if err != nil {
