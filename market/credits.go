@@ -145,12 +145,6 @@ func (c Credits) Add(d Credits) (Credits, bool) {
 	return s, (s > c) == (d > 0)
 }
 
-// Sub gives c - d, or false where the difference leaves int64.
-func (c Credits) Sub(d Credits) (Credits, bool) {
-	s := c - d
-	return s, (s < c) == (d > 0)
-}
-
 // Mul gives c * n, or false where the product leaves int64.
 func (c Credits) Mul(n int64) (Credits, bool) {
 	hi, lo := bits.Mul64(magnitude(int64(c)), magnitude(n))
