@@ -1,7 +1,6 @@
 package classifier
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,9 +40,8 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 		if i, ok := t.find(w.Pinned); ok && t.hubs[i].fresh(c, now) {
 			return w.Pinned, nil
 		}
-		return "", &bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf(
-			"hub %s, which was given this task id before, is not there now; wait for it, or send the task "+
-				"under a new id", w.Pinned)}
+		return "", refusal(bus.CodeUnavailable, "hub %s, which was given this task id before, is not "+
+			"there now; wait for it, or send the task under a new id", w.Pinned)
 	}
 	var best offer
 	at := -1
@@ -236,18 +234,15 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	}
 	switch code {
 	case bus.CodeUnknownModel:
-		return &bus.Error{Code: code,
-			Message: fmt.Sprintf("no hub serves model %q; served now: %s", w.Model,
-				strings.Join(t.models(c, now), ", "))}
+		return refusal(code, "no hub serves model %q; served now: %s", w.Model,
+			strings.Join(t.models(c, now), ", "))
 	case bus.CodePromptTooLong:
-		return &bus.Error{Code: code,
-			Message: fmt.Sprintf("prompt of about %d tokens is longer than any agent's context; shorten it",
-				w.PromptTokens)}
+		return refusal(code, "prompt of about %d tokens is longer than any agent's context; shorten it",
+			w.PromptTokens)
 	case bus.CodeNoRoom:
-		return &bus.Error{Code: code,
-			Message: "every hub that could serve this task is full or has no agent; try again shortly"}
+		return refusal(code, "every hub that could serve this task is full or has no agent; try again shortly")
 	}
-	return &bus.Error{Code: code, Message: "no hub is in the market now; start one, or try again shortly"}
+	return refusal(code, "no hub is in the market now; start one, or try again shortly")
 }
 
 // models lists what the market serves, sorted, at most 16 names.

@@ -1,7 +1,6 @@
 package classifier
 
 import (
-	"fmt"
 	"hash/maphash"
 	"time"
 
@@ -34,14 +33,11 @@ func (d *Desk) Enter(client string, size int) *bus.Error {
 	d.stats.Received++
 	switch {
 	case d.closing:
-		return &bus.Error{Code: bus.CodeDraining,
-			Message: "this door is closing; send the task again and another takes it"}
+		return refusal(bus.CodeDraining, "this door is closing; send the task again and another takes it")
 	case !bus.ValidID(client):
-		return &bus.Error{Code: bus.CodeBadRequest,
-			Message: "subject: the client's id has letters, digits, '-' and '_' only"}
+		return refusal(bus.CodeBadRequest, "subject: the client's id has letters, digits, '-' and '_' only")
 	case size > d.c.MaxPayload:
-		return &bus.Error{Code: bus.CodeTooLarge,
-			Message: fmt.Sprintf("request of %d bytes: at most %d are taken", size, d.c.MaxPayload)}
+		return refusal(bus.CodeTooLarge, "request of %d bytes: at most %d are taken", size, d.c.MaxPayload)
 	}
 	return d.enter(client, max(1, size))
 }
@@ -78,13 +74,11 @@ func (d *Desk) enter(client string, size int) *bus.Error {
 	has := d.clients[client]
 	switch {
 	case has.open >= d.c.MaxOpenPerClient, has.bytes+size > d.c.MaxOpenBytesPerClient:
-		return &bus.Error{Code: bus.CodeTooManyTasks,
-			Message: fmt.Sprintf("%s has %d tasks (%d bytes) in hand and may have no more; wait for "+
-				"some to end", client, has.open, has.bytes)}
+		return refusal(bus.CodeTooManyTasks,
+			"%s has %d tasks (%d bytes) in hand and may have no more; wait for some to end", client, has.open, has.bytes)
 	case d.open >= d.c.MaxOpen, d.bytes+size > d.c.MaxOpenBytes:
-		return &bus.Error{Code: bus.CodeNoRoom,
-			Message: fmt.Sprintf("the door has %d tasks (%d bytes) in hand and takes no more; try again "+
-				"shortly", d.open, d.bytes)}
+		return refusal(bus.CodeNoRoom,
+			"the door has %d tasks (%d bytes) in hand and takes no more; try again shortly", d.open, d.bytes)
 	}
 	d.load.add(1, size)
 	has.add(1, size)
@@ -145,12 +139,11 @@ func (d *Desk) settle(client, session, hub string) {
 func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 	switch {
 	case t.Prompt.Tokens > c.MaxPromptTokens:
-		return &bus.Error{Code: bus.CodePromptTooLong,
-			Message: fmt.Sprintf("prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens,
-				c.MaxPromptTokens)}
+		return refusal(bus.CodePromptTooLong,
+			"prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)
 	case t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
-		return &bus.Error{Code: bus.CodePastDeadline,
-			Message: "deadline_ms: the deadline has passed; it is Unix time in milliseconds"}
+		return refusal(bus.CodePastDeadline,
+			"deadline_ms: the deadline has passed; it is Unix time in milliseconds")
 	}
 	return nil
 }

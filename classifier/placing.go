@@ -2,7 +2,6 @@ package classifier
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -131,7 +130,7 @@ func (p *Placing) choose(now time.Time, t *Table) {
 		p.refuse(no)
 		return
 	case p.cancelled:
-		p.refuse(&bus.Error{Code: bus.CodeCancelled, Message: "cancelled by the client before a hub had it"})
+		p.refuse(refusal(bus.CodeCancelled, "cancelled by the client before a hub had it"))
 		return
 	}
 	if len(p.refused) > 0 {
@@ -170,7 +169,7 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 		if errors.Is(err, bus.ErrNotSent) {
 			message = "hub %s is out of this door's reach; try again shortly"
 		}
-		r := p.result(&bus.Error{Code: bus.CodeUnavailable, Message: fmt.Sprintf(message, hub)})
+		r := p.result(refusal(bus.CodeUnavailable, message, hub))
 		if p.repeat { // another request sent it: no other hub could know that
 			p.answer(&bus.Answer{Result: r})
 			return
@@ -179,9 +178,8 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 	case errors.Is(err, bus.ErrNoResponders), errors.Is(err, bus.ErrDisconnected): // it may have it
 		p.lose(now, cut)
 	case errors.Is(err, bus.ErrTooLarge):
-		p.refuse(&bus.Error{Code: bus.CodeTooLarge,
-			Message: "the task is larger than the bus takes once its fields are filled in; shorten " +
-				"the prompt"})
+		p.refuse(refusal(bus.CodeTooLarge,
+			"the task is larger than the bus takes once its fields are filled in; shorten the prompt"))
 	default:
 		p.unknown(err)
 	}
@@ -257,10 +255,8 @@ func (p *Placing) Cancel() {
 }
 
 func (p *Placing) unknown(err error) {
-	p.refuse(&bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf(
-		"hub %s was given the task and has not answered (%v); it may still be served: ask again under the "+
-			"same id",
-		p.hub.Entry.Domain, err)})
+	p.refuse(refusal(bus.CodeUnknown, "hub %s was given the task and has not answered (%v); it may still be "+
+		"served: ask again under the same id", p.hub.Entry.Domain, err))
 }
 
 func (p *Placing) refuse(e *bus.Error) { p.answer(&bus.Answer{Result: p.result(e)}) }

@@ -6,6 +6,10 @@ import (
 	"souk/bus"
 )
 
+func refusal(code bus.Code, format string, args ...any) *bus.Error {
+	return &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
 // Refusal is a refusal of the door's own; hub is the one that was asked last, or none, and task what was read
 // of the request, or nil.
 func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {

@@ -77,17 +77,8 @@ func (ws *workspace) bundled(r *Round) (Outcome, error) {
 	if match, err = s.settle(match, r.tieKeys(l.seats).hash); err != nil {
 		return Outcome{}, err
 	}
-	o := Outcome{Welfare: Credits(welfare)}
-	for t, a := range match {
-		if a < 0 {
-			continue
-		}
-		e, ok := l.edgeOf(r, int32(t), a)
-		if !ok {
-			panic("market: a task sits where it has no edge")
-		}
-		o.Awards = append(o.Awards, r.award(e, l.seats[a], 0))
-	}
+	var o Outcome
+	l.place(r, &o, match, nil)
 	for _, g := range r.payers(o.Awards) {
 		without, _, err := s.best(g.tasks, welfare-int64(g.weight)) // the others could stay where they are
 		if err != nil {

@@ -148,27 +148,7 @@ func (ws *workspace) assigned(r *Round, stop func() bool) (Outcome, error) {
 func (ws *workspace) outcome(r *Round, second []int64) Outcome {
 	l, s := &ws.layout, &ws.solver
 	var o Outcome
-	served := 0
-	for _, a := range s.Match {
-		if a >= 0 {
-			served++
-		}
-	}
-	if served > 0 {
-		o.Awards = make([]Award, 0, served)
-	}
-	for t, a := range s.Match {
-		if a < 0 {
-			continue
-		}
-		e, ok := l.edgeOf(r, int32(t), a)
-		if !ok {
-			panic("market: a task sits where it has no edge")
-		}
-		award := r.award(e, l.seats[a], Credits(s.Price[a]))
-		o.Welfare += award.Value - award.Cost + award.Toll
-		o.Awards = append(o.Awards, award)
-	}
+	l.place(r, &o, s.Match, s.Price)
 	if len(ws.proof) > 0 {
 		o.Prices = make([]SlotPrice, len(ws.proof))
 		o.Witnesses = make([]Witness, len(ws.proof))
@@ -189,6 +169,35 @@ func (ws *workspace) outcome(r *Round, second []int64) Outcome {
 		}
 	}
 	return o
+}
+
+// place makes the awards of tasks that sit at seats, at the seats' prices; nil: at none.
+func (l *layout) place(r *Round, o *Outcome, match []int32, price []int64) {
+	served := 0
+	for _, a := range match {
+		if a >= 0 {
+			served++
+		}
+	}
+	if served > 0 {
+		o.Awards = make([]Award, 0, served)
+	}
+	for t, a := range match {
+		if a < 0 {
+			continue
+		}
+		e, ok := l.edgeOf(r, int32(t), a)
+		if !ok {
+			panic("market: a task sits where it has no edge")
+		}
+		var slot Credits
+		if price != nil {
+			slot = Credits(price[a])
+		}
+		award := r.award(e, l.seats[a], slot)
+		o.Welfare += award.Value - award.Cost + award.Toll
+		o.Awards = append(o.Awards, award)
+	}
 }
 
 // award is what an edge served from a tier at a slot price comes to.

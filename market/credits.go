@@ -117,18 +117,10 @@ func (c Credits) MarshalJSON() ([]byte, error) { return c.append(make([]byte, 0,
 
 // UnmarshalJSON reads whole credits from a JSON number or string, exactly; see [ParseCredits].
 func (c *Credits) UnmarshalJSON(data []byte) error {
-	s := string(data)
-	if s == "null" {
+	if string(data) == "null" {
 		return nil
 	}
-	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
-		s = s[1 : len(s)-1]
-	}
-	v, err := ParseCredits(s)
-	if err == nil {
-		*c = v
-	}
-	return err
+	return c.UnmarshalYAML(data)
 }
 
 // MarshalYAML writes whole credits as an exact decimal.
@@ -151,12 +143,6 @@ func (c *Credits) UnmarshalYAML(data []byte) error {
 func (c Credits) Add(d Credits) (Credits, bool) {
 	s := c + d
 	return s, (s > c) == (d > 0)
-}
-
-// Sub gives c - d, or false where the difference leaves int64.
-func (c Credits) Sub(d Credits) (Credits, bool) {
-	s := c - d
-	return s, (s < c) == (d > 0)
 }
 
 // Mul gives c * n, or false where the product leaves int64.

@@ -44,18 +44,7 @@ func (ws *workspace) posted(r *Round) (Outcome, error) {
 			o.Clients = append(o.Clients, proof)
 		}
 	}
-	for t, a := range p.match {
-		if a < 0 {
-			continue
-		}
-		e, ok := l.edgeOf(r, int32(t), a)
-		if !ok {
-			panic("market: a task sits where it has no edge")
-		}
-		award := r.award(e, l.seats[a], 0)
-		o.Welfare += award.Value - award.Cost + award.Toll
-		o.Awards = append(o.Awards, award)
-	}
+	l.place(r, &o, p.match, nil)
 	return o, nil
 }
 

@@ -94,8 +94,7 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(body))
 	if err != nil {
 		cancel(err)
-		return agentd.Answer{Unmetered: true},
-			&agentd.EngineError{Code: bus.CodeEngineFailed, Message: "asking the engine", Err: err}
+		return agentd.Answer{Unmetered: true}, failed("asking the engine", err)
 	}
 	h := req.Header
 	h.Set("Content-Type", "application/json")
@@ -177,15 +176,13 @@ func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chu
 		b := &s.batch
 		switch {
 		case err == io.EOF && b.finish == "" && !s.done:
-			return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: "the engine's answer broke off",
-				Err: io.ErrUnexpectedEOF}
+			return failed("the engine's answer broke off", io.ErrUnexpectedEOF)
 		case err != nil && b.finish == "" && !s.done:
 			return err
 		case err == nil && !s.done:
 			continue
 		case b.finish == "":
-			return &agentd.EngineError{Code: bus.CodeEngineFailed,
-				Message: "the engine's answer ended without a finish_reason"}
+			return failed("the engine's answer ended without a finish_reason", nil)
 		case b.finish == "abort":
 			return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: http.StatusInternalServerError,
 				Message: "the engine aborted the answer"}
@@ -208,7 +205,12 @@ func (e *Engine) why(outer, ctx context.Context, doing string, err error) error 
 	if errors.As(err, &told) {
 		return told.error
 	}
-	return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: doing, Err: err}
+	return failed(doing, err)
+}
+
+// failed is a fault of the engine.
+func failed(message string, err error) error {
+	return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: message, Err: err}
 }
 
 // toldError marks what the token function returned, which goes back to the caller as it was.

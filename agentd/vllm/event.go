@@ -54,9 +54,7 @@ func (b *batch) add(payload []byte) error {
 		e = event{text: len(b.text), ids: len(b.ids)}
 		if err := b.decode(payload, &e); err != nil {
 			b.text, b.ids = b.text[:e.text], b.ids[:e.ids]
-			return &agentd.EngineError{Code: bus.CodeEngineFailed,
-				Message: fmt.Sprintf("the engine sent an event that cannot be read (%.120q)", payload),
-				Err:     err}
+			return failed(fmt.Sprintf("the engine sent an event that cannot be read (%.120q)", payload), err)
 		}
 		if e.err != nil {
 			return e.err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"souk/agentd"
 	"souk/bus"
 	"souk/bus/openai"
 )
@@ -167,7 +166,4 @@ func (l *logs) said(in completionLogs) (out chatLogs, err error) {
 	return out, nil
 }
 
-func unread(err error) error {
-	return &agentd.EngineError{Code: bus.CodeEngineFailed,
-		Message: "the engine's log probabilities cannot be read", Err: err}
-}
+func unread(err error) error { return failed("the engine's log probabilities cannot be read", err) }

@@ -16,7 +16,7 @@ type pace struct {
 	prefill time.Duration // for one chunk of a prompt: the slowest of the recent ones
 	each    time.Duration // for one token of a prompt, until the answer's first token
 	first   time.Duration // from a request to its first token, whatever the prompt
-	newest  time.Time     // when the latest of the requests that have a first token was sent
+	newest  time.Time     // when the latest request with a first token was sent; an earlier one has one, or is lost
 	hung    time.Time     // when the server was last found hanging
 }
 
@@ -93,19 +93,11 @@ func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) 
 	return max(2*least, 4*p.first, 4*p.each*time.Duration(prompt)), p.first > 0
 }
 
-// movedSince reports whether any stream moved after t.
-func (p *pace) movedSince(t time.Time) bool {
+// since reports whether a moment of the server's is after t.
+func (p *pace) since(moment *time.Time, t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.last.After(t)
-}
-
-// overtaken reports whether a request sent after t has its first token. vLLM serves requests in order. So a
-// request that was sent at t, and has no token long after it should have, was lost.
-func (p *pace) overtaken(t time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.newest.After(t)
+	return moment.After(t)
 }
 
 // hangs notes that the server was found hanging.
@@ -113,11 +105,4 @@ func (p *pace) hangs(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hung = now
-}
-
-// hungSince reports whether any stream found the server hanging after t.
-func (p *pace) hungSince(t time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.hung.After(t)
 }

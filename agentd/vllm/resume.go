@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -143,11 +144,7 @@ func (e *Engine) tokenize(ctx context.Context, r agentd.Request, body map[string
 			q["prompt"] = prompt
 		}
 	}
-	for _, name := range names {
-		if v := body[name]; !null(v) {
-			q[name] = v
-		}
-	}
+	pass(q, body, names)
 	var said struct {
 		Tokens []uint32 `json:"tokens"`
 	}
@@ -192,7 +189,7 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: path, Err: err}
+		return failed(path, err)
 	case status != http.StatusOK:
 		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: status, Message: cannotGoOn,
 			Err: fmt.Errorf("%s: the engine answered %d: %s", path, status, complaint(body))}
@@ -211,6 +208,15 @@ var sampling = []string{
 	"skip_special_tokens", "spaces_between_special_tokens", "priority", "user", "cache_salt",
 }
 
+// pass copies members of a body.
+func pass(q map[string]any, body map[string]json.RawMessage, names []string) {
+	for _, name := range names {
+		if v := body[name]; !null(v) {
+			q[name] = v
+		}
+	}
+}
+
 // completion is the request for the rest of an answer.
 func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int,
 	logs *logs) ([]byte, error) {
@@ -218,11 +224,7 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 		"model": r.Model, "prompt": ids, "max_tokens": left, "stream": true, "return_token_ids": true,
 		"stream_options": map[string]bool{"include_usage": true},
 	}
-	for _, name := range sampling {
-		if v := body[name]; !null(v) {
-			q[name] = v
-		}
-	}
+	pass(q, body, sampling)
 	if logs != nil {
 		q["logprobs"] = logs.top
 	}
@@ -301,25 +303,11 @@ func penalty(q map[string]any, body map[string]json.RawMessage, name string) (x 
 
 // stopStrings reads the member "stop": a string or several.
 func stopStrings(v json.RawMessage) ([]string, error) {
-	if null(v) {
-		return nil, nil
-	}
-	var one string
-	if json.Unmarshal(v, &one) == nil {
-		if one == "" {
-			return nil, nil
-		}
-		return []string{one}, nil
-	}
-	var all []string
-	if err := json.Unmarshal(v, &all); err != nil {
-		return nil, fmt.Errorf("stop: %w", err)
-	}
-	out := all[:0]
-	for _, s := range all {
-		if s != "" {
-			out = append(out, s)
+	all := []string{""}
+	if !null(v) && json.Unmarshal(v, &all[0]) != nil {
+		if err := json.Unmarshal(v, &all); err != nil {
+			return nil, fmt.Errorf("stop: %w", err)
 		}
 	}
-	return out, nil
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" }), nil
 }

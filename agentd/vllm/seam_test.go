@@ -142,7 +142,7 @@ func TestPace(t *testing.T) {
 	if got, ok := p.longFirst(2*time.Second, 4096); !ok || got < 47*time.Second || got > 49*time.Second {
 		t.Errorf("four times the prompt: %v", got)
 	}
-	if p.movedSince(now) || !p.movedSince(now.Add(-1)) {
-		t.Error("movedSince")
+	if p.since(&p.last, now) || !p.since(&p.last, now.Add(-1)) {
+		t.Error("when a stream moved last")
 	}
 }

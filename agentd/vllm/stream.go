@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-
-	"souk/agentd"
-	"souk/bus"
 )
 
 // stream cuts a body of server-sent events into what each read yielded. vLLM writes one `data:` line an
@@ -44,8 +41,7 @@ func (s *stream) next() (events int, err error) {
 	}
 	if s.to == len(s.buf) {
 		if s.to >= s.max {
-			return 0, &agentd.EngineError{Code: bus.CodeEngineFailed,
-				Message: fmt.Sprintf("the engine sent an event of more than %d bytes", s.max)}
+			return 0, failed(fmt.Sprintf("the engine sent an event of more than %d bytes", s.max), nil)
 		}
 		s.buf = append(s.buf, make([]byte, max(readSize, min(s.to, s.max-s.to)))...)
 	}

@@ -70,10 +70,10 @@ func (d *watchdog) look() {
 		d.timer.Reset(left)
 	case silent < long:
 		d.timer.Reset(min(left, long-silent))
-	case heard == 0 && d.e.pace.overtaken(d.born):
+	case heard == 0 && d.e.pace.since(&d.e.pace.newest, d.born):
 		d.end(fmt.Sprintf("the engine lost the request: nothing came for %v, and later ones were answered",
 			age.Round(time.Millisecond)))
-	case !d.e.pace.hungSince(d.born.Add(heard)) && !d.hangs(heard, time.Now().Add(-long)):
+	case !d.e.pace.since(&d.e.pace.hung, d.born.Add(heard)) && !d.hangs(heard, time.Now().Add(-long)):
 		d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), max(between, long/4)))
 	default:
 		d.e.pace.hangs(time.Now())
@@ -97,7 +97,7 @@ const between = time.Second
 // that answers neither hangs; one that reports no counters cannot be judged.
 func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
 	still := func() bool {
-		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.movedSince(since)
+		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.since(&d.e.pace.last, since)
 	}
 	if !still() {
 		return false

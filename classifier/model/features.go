@@ -105,48 +105,8 @@ var inWord = func() (t [256]bool) {
 	return t
 }()
 
-// Term is a word or a pair of words of a text, and the bucket it falls into.
-type Term struct {
-	Text   string
-	Bucket uint32
-}
-
-// Terms lists the words and pairs of words of a text as Extract hashes them, each once: what can be shown to
-// a person. It allocates.
-func (s *Scratch) Terms(system, prompt string) []Term {
-	s.Extract(system, prompt)
-	var out []Term
-	seen := map[string]bool{}
-	add := func(text string, h uint64) {
-		if !seen[text] {
-			seen[text] = true
-			out = append(out, Term{text, bucket(h)})
-		}
-	}
-	var prev string
-	s.eachWord(func(from, to int, h, pair uint64) {
-		word := string(s.norm[from:to])
-		add(word, h)
-		if pair != 0 {
-			add(prev+" "+word, pair)
-		}
-		prev = word
-	})
-	return out
-}
-
+// words adds each word, and the pair that it makes with the one before.
 func (s *Scratch) words() {
-	s.eachWord(func(_, _ int, h, pair uint64) {
-		s.add(h)
-		if pair != 0 {
-			s.add(pair)
-		}
-	})
-}
-
-// eachWord calls f for each word with its place, its hash, and the hash of the pair it ends, 0 for the first
-// word.
-func (s *Scratch) eachWord(f func(from, to int, h, pair uint64)) {
 	var prev uint64
 	for i := 0; i < len(s.norm); {
 		c := s.norm[i]
@@ -154,7 +114,7 @@ func (s *Scratch) eachWord(f func(from, to int, h, pair uint64)) {
 			i++
 			continue
 		}
-		h, from := uint64(seedWord), i
+		h := uint64(seedWord)
 		if !inWord[c] { // punctuation stands alone: "{", "$", "?"
 			h = mix(h, c)
 			i++
@@ -164,11 +124,10 @@ func (s *Scratch) eachWord(f func(from, to int, h, pair uint64)) {
 				i++
 			}
 		}
-		var pair uint64
+		s.add(h)
 		if prev != 0 {
-			pair = (prev*seedBigram ^ h) * seedChars
+			s.add((prev*seedBigram ^ h) * seedChars)
 		}
-		f(from, i, h, pair)
 		prev = h
 	}
 }

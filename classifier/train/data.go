@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -104,15 +105,15 @@ func part(rows []Row, is func(Row) bool) (those, others []Row) {
 func inFold(fold int) func(Row) bool { return func(r Row) bool { return Fold(r) == fold } }
 
 // LabelsOf lists the domains of rows, sorted.
-func LabelsOf(rows []Row) []string {
-	var labels []string
+func LabelsOf(rows []Row) []string { return distinct(rows, func(r Row) string { return r.Domain }) }
+
+// distinct lists what rows have of something, sorted.
+func distinct(rows []Row, of func(Row) string) []string {
+	have := map[string]bool{}
 	for _, r := range rows {
-		if !slices.Contains(labels, r.Domain) {
-			labels = append(labels, r.Domain)
-		}
+		have[of(r)] = true
 	}
-	slices.Sort(labels)
-	return labels
+	return slices.Sorted(maps.Keys(have))
 }
 
 // greetings are system prompts that say nothing of a domain. Some rows are learned with one, so that its

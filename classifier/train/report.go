@@ -61,7 +61,7 @@ func Measure(rows, chat []Row, rename map[string]string, p Params) (*model.Model
 		}
 		f.Folds.add(b)
 	}
-	for _, source := range sourcesOf(rows) {
+	for _, source := range distinct(rows, func(r Row) string { return r.Source }) {
 		left, err := leaveOut(slices.Concat(rows, chat), rows, source, rename, m.Temperature, p)
 		if err != nil {
 			return nil, nil, err
@@ -69,16 +69,6 @@ func Measure(rows, chat []Row, rename map[string]string, p Params) (*model.Model
 		f.LeftOut = append(f.LeftOut, left)
 	}
 	return m, f, nil
-}
-
-func sourcesOf(rows []Row) (sources []string) {
-	for _, r := range rows {
-		if !slices.Contains(sources, r.Source) {
-			sources = append(sources, r.Source)
-		}
-	}
-	slices.Sort(sources)
-	return sources
 }
 
 // leaveOut trains without a source and judges it.

@@ -2,9 +2,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +20,7 @@ var errBar = errors.New("below the bar")
 // root is the daemon, and beside it the workshop.
 func root() *cobra.Command {
 	c := daemon.Command(role())
-	for _, sub := range []*cobra.Command{trainCommand(), evalCommand(), explainCommand()} {
+	for _, sub := range []*cobra.Command{trainCommand(), evalCommand()} {
 		run := sub.RunE
 		sub.RunE = func(c *cobra.Command, args []string) error {
 			err := run(c, args)
@@ -34,8 +32,4 @@ func root() *cobra.Command {
 		c.AddCommand(sub)
 	}
 	return c
-}
-
-func run(ctx context.Context, args []string, out, errs io.Writer) int {
-	return daemon.Run(ctx, root(), args, out, errs)
 }

@@ -39,7 +39,7 @@ func TestTheExampleIsAConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"--config", path, "--check-config"}, &out,
+	if code := daemon.Run(t.Context(), root(), []string{"--config", path, "--check-config"}, &out,
 		&errs); code != daemon.ExitOK || !strings.Contains(out.String(), "id: door-a") {
 		t.Errorf("exit code %d: %s%s", code, &out, &errs)
 	}
@@ -62,7 +62,6 @@ func TestExitCodes(t *testing.T) {
 		args string
 		want int
 	}{
-		{"explain pear", daemon.ExitOK},
 		{"eval --part test --min-f1 0.5 " + data, daemon.ExitOK},
 		{"eval --part test --min-f1 0.999 " + data, daemon.ExitWrong},
 		{"eval no-such-file", daemon.ExitUsage},
@@ -70,7 +69,7 @@ func TestExitCodes(t *testing.T) {
 		{"no-such-command", daemon.ExitUsage},
 		{"--config no-such-file", daemon.ExitUsage},
 	} {
-		if got := run(t.Context(), strings.Fields(c.args), io.Discard, io.Discard); got != c.want {
+		if got := daemon.Run(t.Context(), root(), strings.Fields(c.args), io.Discard, io.Discard); got != c.want {
 			t.Errorf("classifier %s: exit code %d, want %d", c.args, got, c.want)
 		}
 	}

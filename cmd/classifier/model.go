@@ -2,14 +2,11 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"souk/classifier/model"
@@ -131,9 +128,11 @@ func evalCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--merge: %w", err)
 			}
-			m, err := modelOr(weights)
-			if err != nil {
-				return err
+			m := model.Default()
+			if weights != "" {
+				if m, err = readModel(weights); err != nil {
+					return err
+				}
 			}
 			rows, err := readRows(args[0])
 			if err != nil {
@@ -168,13 +167,6 @@ func evalCommand() *cobra.Command {
 	return cmd
 }
 
-func modelOr(path string) (*model.Model, error) {
-	if path == "" {
-		return model.Default(), nil
-	}
-	return readModel(path)
-}
-
 func partOf(rows []train.Row, part string) ([]train.Row, error) {
 	training, test := train.Split(rows)
 	switch part {
@@ -191,72 +183,4 @@ func partOf(rows []train.Row, part string) ([]train.Row, error) {
 		return nil, fmt.Errorf("--part %s: no row of the file is in it", part)
 	}
 	return rows, nil
-}
-
-func explainCommand() *cobra.Command {
-	var weights, system string
-	var top int
-	cmd := &cobra.Command{
-		Use:     "explain TEXT",
-		Short:   "Say what the model takes a text for, and which words speak for it",
-		Example: "  classifier explain 'Does metformin lower the risk of a stroke?'",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := modelOr(weights)
-			if err != nil {
-				return err
-			}
-			var s model.Scratch
-			g := m.Classify(&s, system, args[0])
-			if g.Label == "" {
-				return fmt.Errorf("the text is empty")
-			}
-			t := table.NewWriter()
-			t.SetStyle(table.StyleLight)
-			t.AppendHeader(table.Row{"label", "probability", "words and pairs that speak for it most"})
-			order := make([]int, len(m.Labels))
-			for l := range order {
-				order[l] = l
-			}
-			slices.SortStableFunc(order,
-				func(a, b int) int { return cmp.Compare(g.Probabilities[b], g.Probabilities[a]) })
-			for _, l := range order[:min(len(order), 5)] {
-				t.AppendRow(table.Row{m.Labels[l], fmt.Sprintf("%.3f", g.Probabilities[l]),
-					strings.Join(topTerms(m, l, system, args[0], top), ", ")})
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), t.Render())
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&weights, "model", "",
-		"weights made by `classifier train`; the shipped ones if not given")
-	cmd.Flags().StringVar(&system, "system", "", "system prompt before the text")
-	cmd.Flags().IntVar(&top, "top", 6, "terms shown for each label")
-	return cmd
-}
-
-// topTerms lists what speaks most for a label, by weight over the mean of all labels.
-func topTerms(m *model.Model, label int, system, prompt string, n int) []string {
-	type term struct {
-		text   string
-		weight float64
-	}
-	var s model.Scratch
-	var terms []term
-	for _, t := range s.Terms(system, prompt) {
-		w := m.Weights(t.Bucket)
-		var mean float64
-		for l := range m.Labels {
-			mean += w[l] / float64(len(m.Labels))
-		}
-		if d := w[label] - mean; d > 0 {
-			terms = append(terms, term{fmt.Sprintf("%q %+.2f", t.Text, d), d})
-		}
-	}
-	slices.SortStableFunc(terms, func(a, b term) int { return cmp.Compare(b.weight, a.weight) })
-	var out []string
-	for _, t := range terms[:min(n, len(terms))] {
-		out = append(out, t.text)
-	}
-	return out
 }

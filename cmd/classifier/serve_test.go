@@ -32,7 +32,7 @@ func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	code := make(chan int, 1)
-	go func() { code <- run(ctx, []string{"--config", path}, os.Stdout, os.Stderr) }()
+	go func() { code <- daemon.Run(ctx, root(), []string{"--config", path}, os.Stdout, os.Stderr) }()
 
 	b, err := natsbus.Connect(natsbus.Config{URL: ns.URL(), Name: "hub"})
 	if err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,28 +123,15 @@ func questions(n, tokens int) *load.Questions {
 
 // load lets callers ask so many questions in all. It is an error unless every answer came, whole.
 func (s *shop) load(ctx context.Context, callers, n, tokens int, ramp time.Duration) (load.Report, error) {
-	r, err := s.run(ctx, load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour},
-		questions(n, tokens))
-	if err == nil {
-		err = whole(r)
-	}
-	return r, err
+	return loaded(ctx, s.link, s.parts(), callers, n, tokens, ramp)
 }
 
-func (s *shop) run(ctx context.Context, c load.Config, q *load.Questions) (load.Report, error) {
+func (s *shop) parts() (ps []load.Process) {
 	for _, p := range s.Parts() {
-		c.Processes = append(c.Processes,
+		ps = append(ps,
 			load.Process{Name: p.Name, PID: p.PID(), Apart: strings.HasPrefix(p.Name, "engine"), Find: p.PID})
 	}
-	return s.ask(ctx, c, q, s.link)
-}
-
-func (s *shop) ask(ctx context.Context, c load.Config, q *load.Questions, m asker) (load.Report, error) {
-	r, err := load.Run(ctx, c, q, m.AskWith)
-	if err == nil && ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	return r, err
+	return ps
 }
 
 // relay is a floor of processes: a hub and so many nodes of four agents, as the market beside it, on its
@@ -192,17 +180,18 @@ func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (er
 }
 
 // load is [shop.load] with the floor.
-func (r *relay) load(ctx context.Context, s *shop, callers, n, tokens int, ramp time.Duration) (load.Report,
-	error) {
-	c := load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour, Processes: r.parts}
-	report, err := s.ask(ctx, c, questions(n, tokens), r)
-	if err == nil {
-		err = whole(report)
-	}
-	return report, err
+func (r *relay) load(ctx context.Context, callers, n, tokens int, ramp time.Duration) (load.Report, error) {
+	return loaded(ctx, r, r.parts, callers, n, tokens, ramp)
 }
 
-// whole is an error unless every answer came, whole.
+// loaded is [shop.load] with a market, whose processes are measured.
+func loaded(ctx context.Context, m asker, parts []load.Process, callers, n, tokens int,
+	ramp time.Duration) (load.Report, error) {
+	r, err := load.Run(ctx, load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour,
+		Processes: parts}, questions(n, tokens), m.AskWith)
+	return r, cmp.Or(err, ctx.Err(), whole(r))
+}
+
 func whole(r load.Report) error {
 	if r.Broken > 0 || r.Failed() > 0 || r.Answered != r.Asked {
 		return fmt.Errorf("%d tasks asked, %v; %d answers with gaps: %v %v", r.Asked, r.Codes, r.Broken,
@@ -239,11 +228,11 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 			}
 			err = s.onFloor(ctx, 2, func(fl *relay) error {
 				// Connections and buffers first; then the floor, the market and the floor again.
-				_, err1 := fl.load(ctx, s, taskCallers, o.Tasks/4, taskTokens, 0)
+				_, err1 := fl.load(ctx, taskCallers, o.Tasks/4, taskTokens, 0)
 				_, err2 := s.load(ctx, taskCallers, o.Tasks/4, taskTokens, 0)
-				before, err3 := fl.load(ctx, s, taskCallers, o.Tasks, taskTokens, 0)
+				before, err3 := fl.load(ctx, taskCallers, o.Tasks, taskTokens, 0)
 				r, err4 := s.load(ctx, taskCallers, o.Tasks, taskTokens, 0)
-				after, err5 := fl.load(ctx, s, taskCallers, o.Tasks, taskTokens, 0)
+				after, err5 := fl.load(ctx, taskCallers, o.Tasks, taskTokens, 0)
 				if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 					return err
 				}
@@ -291,7 +280,7 @@ func streamBars(ctx context.Context, o Options) ([]Bar, error) {
 				}
 				var least load.Report
 				err = s.onFloor(ctx, 2, func(fl *relay) error {
-					least, err = fl.load(ctx, s, streams, streams, max(tokens/3, 4*perSecond), 2*time.Second)
+					least, err = fl.load(ctx, streams, streams, max(tokens/3, 4*perSecond), 2*time.Second)
 					return err
 				})
 				n := r.TokensPerSecond * r.Seconds
@@ -418,9 +407,9 @@ func failoverBars(ctx context.Context, o Options) ([]Bar, error) {
 					}
 					failed <- err
 				}()
-				r, err := s.run(ctx, load.Config{Concurrency: 32, Duration: 10 * time.Second},
-					questions(2000, failTokens))
-				if err := errors.Join(err, <-failed); err != nil {
+				r, err := load.Run(ctx, load.Config{Concurrency: 32, Duration: 10 * time.Second,
+					Processes: s.parts()}, questions(2000, failTokens), s.link.AskWith)
+				if err := errors.Join(err, ctx.Err(), <-failed); err != nil {
 					return nil, err
 				}
 				if n := r.Failed(); n > 0 {

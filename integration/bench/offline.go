@@ -79,12 +79,8 @@ func auditBars(ctx context.Context, o Options) ([]Bar, error) {
 		if err != nil {
 			return nil, err
 		}
-		for {
-			if _, err := r.Next(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, err
-			}
+		if err := r.Each(func(journal.Entry) error { return nil }); err != nil {
+			return nil, err
 		}
 		frames += r.Frames()
 	}

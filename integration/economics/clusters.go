@@ -209,13 +209,15 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	k := len(domains)
 	rounds := max(o.Rounds/3, 1)
 	n := len(list) * len(rules)
-	runs, err := each(ctx, o, "schemes", n*o.Markets, func(i int) (score, error) {
-		cell, seed := i/o.Markets, o.seed(i%o.Markets)
-		s := newWorld(src, sh, seed, true)
-		client, agent := s.divide(k, list[cell/len(rules)].clients, list[cell/len(rules)].agents,
-			seed)
-		s.allowed = func(p, a int) bool { return client[p] == agent[a] }
-		return s.play(rules[cell%len(rules)], rounds)
+	runs, err := each(ctx, o, "schemes", n, func(cell int) (sc score, err error) {
+		for m := 0; m < o.Markets && err == nil; m++ {
+			s := newWorld(src, sh, o.seed(m), true)
+			client, agent := s.divide(k, list[cell/len(rules)].clients, list[cell/len(rules)].agents,
+				o.seed(m))
+			s.allowed = func(p, a int) bool { return client[p] == agent[a] }
+			err = sc.add(s, rules[cell%len(rules)], rounds)
+		}
+		return sc, err
 	})
 	if err != nil {
 		return Result{}, err
@@ -235,7 +237,7 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	}
 	var welfare [4]float64
 	for cell := range n {
-		s := sumScores(runs[cell*o.Markets : (cell+1)*o.Markets])
+		s := runs[cell]
 		l, rl := list[cell/len(rules)], rules[cell%len(rules)]
 		asked, served := float64(max(s.asked, 1)), float64(max(s.served, 1))
 		t.Rows = append(t.Rows,

@@ -43,10 +43,12 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		{"tariff", "tariff", market.PricingTariff, 0}, {"posted", "posted", market.PricingPosted, 0}}
 	loads := []int{12, 24, 36}
 	rounds := max(o.Rounds/5, 1)
-	runs, err := each(ctx, o, "pricing", len(loads)*len(ways)*o.Markets, func(i int) (paid, error) {
-		cell := i / o.Markets
+	runs, err := each(ctx, o, "pricing", len(loads)*len(ways), func(cell int) (p paid, err error) {
 		w := ways[cell%len(ways)]
-		return playPricing(src, rounds, o.seed(i%o.Markets), loads[cell/len(ways)], w.pricing, w.all, -1, 0)
+		for m := 0; m < o.Markets && err == nil; m++ {
+			err = p.play(src, rounds, o.seed(m), loads[cell/len(ways)], w.pricing, w.all, -1, 0)
+		}
+		return p, err
 	})
 	if err != nil {
 		return Result{}, err
@@ -62,10 +64,7 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		Lines: []Line{{Name: "clients"}, {Name: "owners"}, {Name: "surplus"}}}
 	deficits := 0
 	for cell := range len(loads) * len(ways) {
-		var p paid
-		for _, run := range runs[cell*o.Markets : (cell+1)*o.Markets] {
-			p.add(run)
-		}
+		p := runs[cell]
 		w, clients := ways[cell%len(ways)], loads[cell/len(ways)]
 		n := float64(max(p.asked, 1))
 		t.Rows = append(t.Rows,
@@ -88,8 +87,8 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 			m, load, kind := i%o.Markets, loads[i/o.Markets%len(loads)], kinds[i/o.Markets/len(loads)]
 			var out []market.Credits
 			for _, by := range shifts {
-				p, err := playPricing(src, rounds, o.seed(m), load, kind, 0, m%owners.agents, by)
-				if err != nil {
+				var p paid
+				if err := p.play(src, rounds, o.seed(m), load, kind, 0, m%owners.agents, by); err != nil {
 					return nil, err
 				}
 				out = append(out, p.one)
@@ -153,17 +152,10 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 	}, nil
 }
 
-func (p *paid) add(q paid) {
-	p.asked, p.served, p.deficits, p.winners = p.asked+q.asked, p.served+q.served, p.deficits+q.deficits,
-		p.winners+q.winners
-	p.welfare, p.clients, p.owned, p.surplus = p.welfare+q.welfare, p.clients+q.clients, p.owned+q.owned,
-		p.surplus+q.surplus
-}
-
-// playPricing plays an epoch with honest owners, which warms caches and shows how busy the class is, and one
-// that counts, in which every owner asks all beyond the truth and the liar by.
-func playPricing(src *source, rounds int, seed uint64, clients int, pricing string, all market.Credits,
-	liar int, by market.Credits) (paid, error) {
+// play adds a market: an epoch with honest owners, which warms caches and shows how busy the class is, and
+// one that counts, in which every owner asks all beyond the truth and the liar by.
+func (p *paid) play(src *source, rounds int, seed uint64, clients int, pricing string, all market.Credits,
+	liar int, by market.Credits) error {
 	sh := owners
 	sh.clients = clients
 	s := newSim(src, sh, seed)
@@ -177,8 +169,8 @@ func playPricing(src *source, rounds int, seed uint64, clients int, pricing stri
 	for range truth {
 		use.Slots = append(use.Slots, sh.slots)
 	}
-	if _, err := s.epoch(rounds, pricing, truth, asks, 0, -1, &use); err != nil {
-		return paid{}, err
+	if err := s.epoch(new(paid), rounds, pricing, truth, asks, 0, -1, &use); err != nil {
+		return err
 	}
 	for i := range asks {
 		asks[i] += all
@@ -186,7 +178,7 @@ func playPricing(src *source, rounds int, seed uint64, clients int, pricing stri
 	if liar >= 0 {
 		asks[liar] = max(0, asks[liar]+by)
 	}
-	return s.epoch(rounds, pricing, truth, asks, market.NextWinners([]market.ClassUse{use}), liar, &use)
+	return s.epoch(p, rounds, pricing, truth, asks, market.NextWinners([]market.ClassUse{use}), liar, &use)
 }
 
 // terms says which agents sell, and what each is paid for a task beside the metered cost.
@@ -218,13 +210,13 @@ func (s *sim) terms(pricing string, asks []market.Credits,
 	}, len(t.Winners), err
 }
 
-func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, winners, liar int,
-	use *market.ClassUse) (paid, error) {
+func (s *sim) epoch(out *paid, rounds int, pricing string, truth, asks []market.Credits, winners, liar int,
+	use *market.ClassUse) error {
 	of, n, err := s.terms(pricing, asks, winners)
 	if err != nil {
-		return paid{}, err
+		return err
 	}
-	out := paid{winners: n}
+	out.winners += n
 	index := make(map[market.AgentID]int)
 	for a := range s.nodes {
 		index[s.nodes[a].id] = a
@@ -234,14 +226,14 @@ func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, wi
 		r, err := s.round(ds, market.SettleQuoted, func(j, a int) market.Credits { return ds[j].value[a] }).
 			WithTariffs(func(id market.AgentID) (market.Credits, bool) { return of(index[id]) })
 		if err != nil {
-			return out, err
+			return err
 		}
 		if pricing == market.PricingPosted {
 			r.Rule.Pricing = pricing
 		}
 		places, err := clear(r)
 		if err != nil {
-			return out, err
+			return err
 		}
 		out.asked, out.served, use.Peak = out.asked+len(ds), out.served+len(places),
 			max(use.Peak, len(places))
@@ -264,5 +256,5 @@ func (s *sim) epoch(rounds int, pricing string, truth, asks []market.Credits, wi
 		}
 		s.serve(ds, places)
 	}
-	return out, nil
+	return nil
 }

@@ -20,9 +20,9 @@ func placeSouk(s *sim, ds []demand) ([]place, error) {
 	return places, err
 }
 
-// placeMaxFlow is the paper's network as printed: min-cost MAX-flow on the edges of positive welfare, and Eq.
-// 8 by solving again without each task. A bonus on every edge, larger than all welfare together, makes the
-// greatest weight the greatest number first.
+// placeMaxFlow is the paper's network as printed: min-cost MAX-flow on the edges of positive welfare, and
+// Eq. 8 by solving again without each task. A bonus on every edge, larger than all welfare together, makes
+// the greatest weight the greatest number first.
 func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 	var bonus int64 = 1
 	weight := func(j, a int) int64 { return int64(ds[j].value[a] - ds[j].quote[a]) }
@@ -41,8 +41,7 @@ func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 		}
 		for j := range ds {
 			for a := range s.nodes {
-				if w := weight(j, a); j != without && w > 0 &&
-					(s.allowed == nil || s.allowed(ds[j].person, a)) {
+				if w := weight(j, a); j != without && w > 0 && (s.allowed == nil || s.allowed(ds[j].person, a)) {
 					p.Seat, p.Weight = append(p.Seat, int32(a)), append(p.Weight, w+bonus)
 				}
 			}
@@ -87,14 +86,14 @@ type score struct {
 	welfare, utility, premiums float64
 }
 
-func (s *sim) play(rl rule, rounds int) (score, error) {
-	var sc score
+// add plays a market under a rule.
+func (sc *score) add(s *sim, rl rule, rounds int) error {
 	kept := make([]market.Credits, len(s.people))
 	for range rounds {
 		ds := s.demands()
 		places, err := rl.place(s, ds)
 		if err != nil {
-			return sc, err
+			return err
 		}
 		out, lost := s.serve(ds, places)
 		sc.asked, sc.lost, sc.served = sc.asked+len(ds), sc.lost+lost, sc.served+len(out)
@@ -111,22 +110,11 @@ func (s *sim) play(rl rule, rounds int) (score, error) {
 			kept[d.person] += keeps
 		}
 	}
-	sc.clients = len(kept)
+	sc.clients += len(kept)
 	for _, k := range kept {
 		if k < 0 {
 			sc.unhappy++
 		}
 	}
-	return sc, nil
-}
-
-func sumScores(list []score) (sum score) {
-	for _, s := range list {
-		sum.asked, sum.served, sum.lost, sum.below = sum.asked+s.asked, sum.served+s.served, sum.lost+s.lost,
-			sum.below+s.below
-		sum.clients, sum.unhappy = sum.clients+s.clients, sum.unhappy+s.unhappy
-		sum.welfare, sum.utility, sum.premiums = sum.welfare+s.welfare, sum.utility+s.utility,
-			sum.premiums+s.premiums
-	}
-	return sum
+	return nil
 }

@@ -22,7 +22,7 @@ func biasName(b float64) string {
 
 // books is how a market's money moved, in micro-credits a served turn where it is money.
 type books struct {
-	turns, served, below   int // below: served turns whose client paid more than it got
+	served, below          int // below: served turns whose client paid more than it got
 	deficits               int // rounds in which agents were due more than clients paid
 	clients, agents, spare float64
 	agentSquares           float64
@@ -41,9 +41,11 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 			cells = append(cells, cell{settle, b})
 		}
 	}
-	runs, err := each(ctx, o, "settle", len(cells)*o.Markets, func(i int) (books, error) {
-		c := cells[i/o.Markets]
-		return playSettle(src, o.Rounds, o.seed(i%o.Markets), c.settle, c.bias)
+	runs, err := each(ctx, o, "settle", len(cells), func(i int) (b books, err error) {
+		for m := 0; m < o.Markets && err == nil; m++ {
+			err = b.play(src, o.Rounds, o.seed(m), cells[i].settle, cells[i].bias)
+		}
+		return b, err
 	})
 	if err != nil {
 		return Result{}, err
@@ -58,10 +60,7 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 	below := map[string]*Line{market.SettleMetered: {Name: "metered"}, market.SettleQuoted: {Name: "quoted"}}
 	deficits, rounds := 0, 0
 	for i, c := range cells {
-		var b books
-		for _, run := range runs[i*o.Markets : (i+1)*o.Markets] {
-			b.add(run)
-		}
+		b := runs[i]
 		n := float64(max(b.served, 1))
 		mean := b.agents / n
 		t.Rows = append(t.Rows,
@@ -97,15 +96,8 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 	}, nil
 }
 
-func (b *books) add(c books) {
-	b.turns, b.served, b.below, b.deficits, b.losses = b.turns+c.turns, b.served+c.served, b.below+c.below,
-		b.deficits+c.deficits, b.losses+c.losses
-	b.clients, b.agents, b.spare, b.agentSquares = b.clients+c.clients, b.agents+c.agents, b.spare+c.spare,
-		b.agentSquares+c.agentSquares
-}
-
-func playSettle(src *source, rounds int, seed uint64, settle string, bias float64) (books, error) {
-	var b books
+// play adds a market.
+func (b *books) play(src *source, rounds int, seed uint64, settle string, bias float64) error {
 	s := newSim(src, usual, seed)
 	s.bias = bias
 	if bias == 0 {
@@ -124,7 +116,7 @@ func playSettle(src *source, rounds int, seed uint64, settle string, bias float6
 		}
 		_, places, err := s.honest(ds, settle)
 		if err != nil {
-			return b, err
+			return err
 		}
 		var paid, due market.Credits
 		for _, p := range places {
@@ -151,8 +143,7 @@ func playSettle(src *source, rounds int, seed uint64, settle string, bias float6
 		if paid < due {
 			b.deficits++
 		}
-		b.turns += len(ds)
 		s.serve(ds, places)
 	}
-	return b, nil
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/market"
@@ -103,16 +104,12 @@ func (a *Account) take(held map[string]*ledger.Hold, r *ledger.Record) {
 
 // Quiet waits until every hold has ended.
 func (f *Fleet) Quiet(ctx context.Context) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		a, err := f.Journals()
 		if err == nil && a.Open == 0 {
 			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !follow.Pause(ctx, 100*time.Millisecond) {
 			if err == nil {
 				err = fmt.Errorf("%d of %d holds are open", a.Open, a.Holds)
 			}

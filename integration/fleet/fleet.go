@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"souk/bus/client"
+	"souk/bus/follow"
 	"souk/bus/natsbus"
 	"souk/integration/parts"
 	"souk/integration/proxy"
@@ -163,11 +164,7 @@ func (f *Fleet) known(ctx context.Context) error {
 		if err := f.Part(Classifier).Stats(ctx, &stats); err == nil && len(stats.Market) >= len(f.Domains) {
 			return nil
 		}
-		t := time.NewTimer(10 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !follow.Pause(ctx, 10*time.Millisecond) {
 			return fmt.Errorf("the door knows %v of %v: %w", stats.Market, f.Domains, ctx.Err())
 		}
 	}

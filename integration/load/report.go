@@ -249,13 +249,11 @@ func (r Report) slo() string {
 }
 
 // Failed counts the tasks that ended with a code, other than those that were cancelled with the load.
-func (r Report) Failed() int {
-	return r.sum() - r.Codes["ok"] - r.Codes[string(bus.CodeCancelled)]
-}
-
-func (r Report) sum() (n int) {
-	for _, x := range r.Codes {
-		n += x
+func (r Report) Failed() (n int) {
+	for code, x := range r.Codes {
+		if code != "ok" && code != string(bus.CodeCancelled) {
+			n += x
+		}
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,9 +34,18 @@ var decoders = []struct {
 	format Format
 	decode func([]byte) (Dialogue, error)
 }{
-	{Souk, decodeSouk}, {CoQA, decodeCoQA}, {QuAC, decodeQuAC}, {HotpotQA, decodeHotpotQA},
-	{MTRAG, decodeMTRAG}, {MTBench, decodeMTBench}, {MTBench101, decodeMTBench101},
-	{TauBench, decodeTauBench}, {Prompts, decodePrompts},
+	{Souk, decodeSouk}, {CoQA, as[coqaRow]}, {QuAC, as[quacRow]}, {HotpotQA, as[hotpotQARow]},
+	{MTRAG, as[mtRAGRow]}, {MTBench, as[mtBenchRow]}, {MTBench101, as[mtBench101Row]},
+	{TauBench, as[tauBenchRow]}, {Prompts, as[promptRow]},
+}
+
+// as decodes a row of a type.
+func as[T interface{ dialogue() (Dialogue, error) }](row []byte) (Dialogue, error) {
+	var in T
+	if err := parse(row, &in, false); err != nil {
+		return Dialogue{}, err
+	}
+	return in.dialogue()
 }
 
 // FormatNames lists every format that can be read.
@@ -124,15 +134,13 @@ func readingTurns(in []askedTurn) []Turn {
 	return out
 }
 
-func decodeCoQA(row []byte) (Dialogue, error) {
-	var in struct {
-		ID    string      `json:"id"`
-		Story string      `json:"story"`
-		Turns []askedTurn `json:"turns"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+type coqaRow struct {
+	ID    string      `json:"id"`
+	Story string      `json:"story"`
+	Turns []askedTurn `json:"turns"`
+}
+
+func (in coqaRow) dialogue() (Dialogue, error) {
 	if in.Story == "" {
 		return Dialogue{}, errors.New("story: missing or empty; is this CoQA?")
 	}
@@ -140,17 +148,15 @@ func decodeCoQA(row []byte) (Dialogue, error) {
 		Turns: readingTurns(in.Turns)}, nil
 }
 
-func decodeQuAC(row []byte) (Dialogue, error) {
-	var in struct {
-		ID      string      `json:"id"`
-		Title   string      `json:"title"`
-		Section string      `json:"section_title"`
-		Context string      `json:"context"`
-		Turns   []askedTurn `json:"turns"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+type quacRow struct {
+	ID      string      `json:"id"`
+	Title   string      `json:"title"`
+	Section string      `json:"section_title"`
+	Context string      `json:"context"`
+	Turns   []askedTurn `json:"turns"`
+}
+
+func (in quacRow) dialogue() (Dialogue, error) {
 	if in.Context == "" {
 		return Dialogue{}, errors.New("context: missing or empty; is this QuAC?")
 	}
@@ -175,17 +181,15 @@ func (p *paragraph) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func decodeHotpotQA(row []byte) (Dialogue, error) {
-	var in struct {
-		ID       string      `json:"id"`
-		OldID    string      `json:"_id"` // the set's own files write it so
-		Question string      `json:"question"`
-		Answer   string      `json:"answer"`
-		Context  []paragraph `json:"context"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+type hotpotQARow struct {
+	ID       string      `json:"id"`
+	OldID    string      `json:"_id"` // the set's own files write it so
+	Question string      `json:"question"`
+	Answer   string      `json:"answer"`
+	Context  []paragraph `json:"context"`
+}
+
+func (in hotpotQARow) dialogue() (Dialogue, error) {
 	if in.Question == "" {
 		return Dialogue{}, errors.New("question: missing or empty; is this HotpotQA?")
 	}
@@ -194,29 +198,24 @@ func decodeHotpotQA(row []byte) (Dialogue, error) {
 	for _, p := range in.Context {
 		s.WriteString("\n" + p.title + "\n" + strings.Join(p.sentences, "") + "\n")
 	}
-	if in.ID == "" {
-		in.ID = in.OldID
-	}
-	return Dialogue{ID: in.ID, Domain: "multi-hop", System: s.String(),
+	return Dialogue{ID: cmp.Or(in.ID, in.OldID), Domain: "multi-hop", System: s.String(),
 		Turns: []Turn{{in.Question, in.Answer}}}, nil
 }
 
-func decodeMTRAG(row []byte) (Dialogue, error) {
-	var in struct {
-		ID         string `json:"conversation_id"`
-		Collection any    `json:"collection"`
-		Input      []struct {
-			Speaker string `json:"speaker"`
-			Text    string `json:"text"`
-		} `json:"input"`
-		Contexts []struct {
-			Text string `json:"text"`
-		} `json:"contexts"`
-		Target json.RawMessage `json:"target"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+type mtRAGRow struct {
+	ID         string `json:"conversation_id"`
+	Collection any    `json:"collection"`
+	Input      []struct {
+		Speaker string `json:"speaker"`
+		Text    string `json:"text"`
+	} `json:"input"`
+	Contexts []struct {
+		Text string `json:"text"`
+	} `json:"contexts"`
+	Target json.RawMessage `json:"target"`
+}
+
+func (in mtRAGRow) dialogue() (Dialogue, error) {
 	if len(in.Input) == 0 {
 		return Dialogue{}, errors.New("input: missing or empty; is this mtRAG?")
 	}
@@ -270,18 +269,21 @@ func oneOrMany(raw json.RawMessage) ([]string, error) {
 	return many, nil
 }
 
-func decodeMTBench(row []byte) (Dialogue, error) {
-	var in struct {
-		ID        json.RawMessage `json:"question_id"`
-		Category  string          `json:"category"`
-		Turns     []string        `json:"turns"`
-		Reference []string        `json:"reference"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+// number is an id, which may be a JSON number or a string; "" for none.
+func number(id json.RawMessage) string {
+	return strings.TrimPrefix(strings.Trim(string(id), `"`), "null")
+}
+
+type mtBenchRow struct {
+	ID        json.RawMessage `json:"question_id"`
+	Category  string          `json:"category"`
+	Turns     []string        `json:"turns"`
+	Reference []string        `json:"reference"`
+}
+
+func (in mtBenchRow) dialogue() (Dialogue, error) {
 	d := Dialogue{Domain: in.Category}
-	if id := strings.Trim(string(in.ID), `"`); id != "" && id != "null" {
+	if id := number(in.ID); id != "" {
 		d.ID = "mtbench-" + id
 	}
 	for i, t := range in.Turns {
@@ -294,20 +296,18 @@ func decodeMTBench(row []byte) (Dialogue, error) {
 	return d, nil
 }
 
-// decodeTauBench takes what a tool says as the next question, and a call of one as an answer.
-func decodeTauBench(row []byte) (Dialogue, error) {
-	var in struct {
-		Task  *int `json:"task_id"`
-		Trial int  `json:"trial"`
-		Traj  []struct {
-			Role    string          `json:"role"`
-			Content string          `json:"content"`
-			Calls   json.RawMessage `json:"tool_calls"`
-		} `json:"traj"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+type tauBenchRow struct {
+	Task  *int `json:"task_id"`
+	Trial int  `json:"trial"`
+	Traj  []struct {
+		Role    string          `json:"role"`
+		Content string          `json:"content"`
+		Calls   json.RawMessage `json:"tool_calls"`
+	} `json:"traj"`
+}
+
+// dialogue takes what a tool says as the next question, and a call of one as an answer.
+func (in tauBenchRow) dialogue() (Dialogue, error) {
 	if in.Task == nil || len(in.Traj) == 0 {
 		return Dialogue{}, errors.New("traj: missing or empty; is this tau-bench?")
 	}
@@ -329,23 +329,21 @@ func decodeTauBench(row []byte) (Dialogue, error) {
 	return d, nil
 }
 
-func decodeMTBench101(row []byte) (Dialogue, error) {
-	var in struct {
-		Task    string          `json:"task"`
-		ID      json.RawMessage `json:"id"`
-		History []struct {
-			User string `json:"user"`
-			Bot  string `json:"bot"`
-		} `json:"history"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+type mtBench101Row struct {
+	Task    string          `json:"task"`
+	ID      json.RawMessage `json:"id"`
+	History []struct {
+		User string `json:"user"`
+		Bot  string `json:"bot"`
+	} `json:"history"`
+}
+
+func (in mtBench101Row) dialogue() (Dialogue, error) {
 	if len(in.History) == 0 {
 		return Dialogue{}, errors.New("history: missing or empty; is this MT-Bench-101?")
 	}
 	d := Dialogue{Domain: in.Task}
-	if id := strings.Trim(string(in.ID), `"`); id != "" && id != "null" {
+	if id := number(in.ID); id != "" {
 		d.ID = in.Task + "-" + id // ids count anew in every task
 	}
 	for _, h := range in.History {
@@ -354,16 +352,14 @@ func decodeMTBench101(row []byte) (Dialogue, error) {
 	return d, nil
 }
 
-func decodePrompts(row []byte) (Dialogue, error) {
-	var in struct {
-		ID     string `json:"id"`
-		Domain string `json:"domain"`
-		Prompt string `json:"prompt"`
-		Answer string `json:"answer"`
-	}
-	if err := parse(row, &in, false); err != nil {
-		return Dialogue{}, err
-	}
+type promptRow struct {
+	ID     string `json:"id"`
+	Domain string `json:"domain"`
+	Prompt string `json:"prompt"`
+	Answer string `json:"answer"`
+}
+
+func (in promptRow) dialogue() (Dialogue, error) {
 	if in.Prompt == "" {
 		return Dialogue{}, errors.New("prompt: missing or empty")
 	}

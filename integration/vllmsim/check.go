@@ -1,6 +1,7 @@
 package vllmsim
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -38,20 +39,8 @@ func (c *call) check(model string, maxLen int) *problem {
 }
 
 func (c *call) emptyPrompt() bool {
-	if len(c.text)+len(c.ids) == 0 {
-		return true
-	}
-	for _, t := range c.text {
-		if t == "" {
-			return true
-		}
-	}
-	for _, t := range c.ids {
-		if len(t) == 0 {
-			return true
-		}
-	}
-	return false
+	return len(c.text)+len(c.ids) == 0 || slices.Contains(c.text, "") ||
+		slices.ContainsFunc(c.ids, func(ids []uint32) bool { return len(ids) == 0 })
 }
 
 // maxChoices bounds n times the prompts of one request, so that a small body cannot fill the memory. vLLM has
@@ -77,13 +66,9 @@ func (c *call) checkSampling() *problem {
 	case c.maxTokens.set && c.minTokens.n > c.maxTokens.n:
 		return badRequest("", "min_tokens must be less than or equal to max_tokens=%d, got %d.",
 			c.maxTokens.n, c.minTokens.n)
-	}
-	for _, s := range c.stop {
-		if s == "" {
-			return badRequest("", "stop cannot contain an empty string.")
-		}
-	}
-	if c.unsupported != "" {
+	case slices.Contains(c.stop, ""):
+		return badRequest("", "stop cannot contain an empty string.")
+	case c.unsupported != "":
 		return badValue(c.unsupported, nil, "The stand-in for vLLM does not do %s; ask a real server.",
 			c.unsupported)
 	}

@@ -21,15 +21,15 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	body, p := s.body(w, r)
-	if p != nil {
-		refuse(w, p)
-		return
+	var c *call
+	if p == nil {
+		c, p = parse(body, false)
 	}
-	c, p := parse(body, false)
-	if p == nil && !c.hasPrompt && len(c.messages) == 0 {
+	switch {
+	case p != nil:
+	case !c.hasPrompt && len(c.messages) == 0:
 		p = invalid("missing", "body.prompt", "Field required", describe(body))
-	}
-	if p == nil && c.model != "" && c.model != s.cfg.Model {
+	case c.model != "" && c.model != s.cfg.Model:
 		p = unknownModel(c.model, s.cfg.Model)
 	}
 	if p != nil {

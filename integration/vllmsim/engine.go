@@ -76,19 +76,13 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 	if len(e.Batch) == 0 {
 		return time.Time{}, out
 	}
-	prompt, decoding, resident := 0, 0, 0
 	for _, w := range e.Batch {
-		resident += w.Seq.run.Computed
-		if w.Prompt {
-			prompt += w.Tokens
-		} else {
-			decoding++
-		}
 		if w.Seq.scheduled.IsZero() {
 			w.Seq.scheduled = start
 			e.stats.queried(w.Seq.prompt, w.Seq.run.Cached)
 		}
 	}
+	prompt, decoding, resident := e.Sums()
 	e.finish = start.Add(e.profile.stepTime(prompt, decoding, resident, &e.random))
 	return e.finish, out
 }

@@ -41,6 +41,16 @@ func (r *reader) unlike(kind, key, msg string) {
 	r.reject(invalid(kind, "body."+key, msg, describe(v)))
 }
 
+// dict reads an object, if the value is not null.
+func (r *reader) dict(kind, key, msg string, field func(key string)) {
+	switch {
+	case r.Next() == '{':
+		r.object(field)
+	case !r.Null():
+		r.unlike(kind, key, msg)
+	}
+}
+
 func (r *reader) text(key string) string {
 	s, _ := r.maybeText(key)
 	return s
@@ -78,11 +88,8 @@ func (r *reader) integer(key string) optional {
 	case err == nil && !quoted:
 		r.reject(invalid("int_from_float", "body."+key,
 			"Input should be a valid integer, got a number with a fractional part", describe(v)))
-	case quoted:
-		r.reject(invalid("int_parsing", "body."+key,
-			"Input should be a valid integer, unable to parse string as an integer", describe(v)))
 	default:
-		r.reject(invalid("int_type", "body."+key, "Input should be a valid integer", describe(v)))
+		r.none(v, key, "int", "Input should be a valid integer", ", unable to parse string as an integer")
 	}
 	return optional{}
 }
@@ -94,14 +101,19 @@ func (r *reader) number(key string, otherwise float64) float64 {
 	v := r.value()
 	f, err := strconv.ParseFloat(strings.Trim(string(v), `"`), 64)
 	if err != nil {
-		kind, msg := "float_type", "Input should be a valid number"
-		if len(v) > 0 && v[0] == '"' {
-			kind, msg = "float_parsing", "Input should be a valid number, unable to parse string as a number"
-		}
-		r.reject(invalid(kind, "body."+key, msg, describe(v)))
+		r.none(v, key, "float", "Input should be a valid number", ", unable to parse string as a number")
 		return otherwise
 	}
 	return f
+}
+
+// none rejects a value that is none of a type, whatever it is or as a string.
+func (r *reader) none(v []byte, key, kind, msg, parsing string) {
+	if len(v) > 0 && v[0] == '"' {
+		r.reject(invalid(kind+"_parsing", "body."+key, msg+parsing, describe(v)))
+	} else {
+		r.reject(invalid(kind+"_type", "body."+key, msg, describe(v)))
+	}
 }
 
 func (r *reader) boolean(key string, otherwise bool) bool {
@@ -114,11 +126,7 @@ func (r *reader) boolean(key string, otherwise bool) bool {
 	case "false", "0", `"false"`, `"False"`:
 		return false
 	default:
-		kind, msg := "bool_type", "Input should be a valid boolean"
-		if len(v) > 0 && v[0] == '"' {
-			kind, msg = "bool_parsing", "Input should be a valid boolean, unable to interpret input"
-		}
-		r.reject(invalid(kind, "body."+key, msg, describe(v)))
+		r.none(v, key, "bool", "Input should be a valid boolean", ", unable to interpret input")
 		return otherwise
 	}
 }

@@ -35,7 +35,10 @@ type call struct {
 }
 
 // Message is one message of a chat.
-type Message struct{ Role, Content string }
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
 
 // optional is a whole number that may be absent.
 type optional struct {
@@ -62,14 +65,15 @@ func (r *reader) reject(p *problem) {
 	}
 }
 
+const noObject = "Input should be a valid dictionary or object to extract fields from"
+
 // parse reads the body of a chat or a completion. It says what vLLM says about a body of the wrong shape.
 func parse(body []byte, chat bool) (*call, *problem) {
 	c := &call{chat: chat, temperature: 1, topP: 1}
 	r := &reader{scanner: scan(body)}
 	if r.Next() != '{' {
 		if r.value(); r.End() {
-			return nil, invalid("model_attributes_type", "body",
-				"Input should be a valid dictionary or object to extract fields from", describe(body))
+			return nil, invalid("model_attributes_type", "body", noObject, describe(body))
 		}
 	}
 	hasMessages := false
@@ -180,14 +184,7 @@ func (c *call) other(r *reader, key string) {
 
 // templateArgs reads the one variable of the template that a client can set.
 func (c *call) templateArgs(r *reader) {
-	if r.Next() != '{' {
-		if v := r.value(); string(v) != "null" {
-			const wrong = "Input should be a valid dictionary"
-			r.reject(invalid("dict_type", "body.chat_template_kwargs", wrong, describe(v)))
-		}
-		return
-	}
-	r.object(func(key string) {
+	r.dict("dict_type", "chat_template_kwargs", "Input should be a valid dictionary", func(key string) {
 		if key != "bos_token" || r.Next() != '"' {
 			r.value()
 			return
@@ -198,15 +195,8 @@ func (c *call) templateArgs(r *reader) {
 }
 
 func (c *call) options(r *reader) {
-	if r.Next() != '{' {
-		if v := r.value(); string(v) != "null" {
-			r.reject(invalid("model_attributes_type", "body.stream_options",
-				"Input should be a valid dictionary or object to extract fields from", describe(v)))
-		}
-		return
-	}
-	c.hasOptions = true
-	r.object(func(key string) {
+	c.hasOptions = r.Next() == '{'
+	r.dict("model_attributes_type", "stream_options", noObject, func(key string) {
 		switch key {
 		case "include_usage":
 			c.includeUsage = r.boolean("stream_options."+key, true)

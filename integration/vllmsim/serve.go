@@ -12,21 +12,18 @@ import (
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
+	a := &answering{s: s, w: w, r: r}
 	body, p := s.body(w, r)
-	if p != nil {
-		refuse(w, p)
-		return
+	var c *call
+	if p == nil {
+		c, p = parse(body, chat)
 	}
-	c, p := parse(body, chat)
 	if p == nil {
 		p = c.check(s.cfg.Model, s.cfg.MaxModelLen)
 	}
-	if p != nil {
-		refuse(w, p)
-		return
+	if p == nil {
+		a.choices, p = s.sequences(c, len(body))
 	}
-	choices, p := s.sequences(c, len(body))
-	a := &answering{s: s, w: w, r: r, choices: choices}
 	if p == nil {
 		p = s.admit(a)
 	}
@@ -34,7 +31,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		refuse(w, p)
 		return
 	}
-	defer s.leave(choices)
+	defer s.leave(a.choices)
 	if a.fault.Kind == Hang {
 		a.silence()
 	}

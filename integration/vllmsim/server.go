@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"souk/bus/follow"
 )
 
 // Server is one stand-in for a vLLM server: an http.Handler, and a listener if Start is called.
@@ -123,8 +125,6 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		s.mu.Lock()
 		n := s.engine.unfinished()
@@ -132,10 +132,8 @@ func (s *Server) Drain(ctx context.Context) error {
 		if n == 0 && s.open.Load() == 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !follow.Pause(ctx, 10*time.Millisecond) {
 			return fmt.Errorf("vllmsim: %d requests unfinished: %w", n, ctx.Err())
-		case <-tick.C:
 		}
 	}
 }

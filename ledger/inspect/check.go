@@ -157,28 +157,16 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 			sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 4: %d waits of %s name slot prices that "+
 				"lie too far back to be compared", r.Distant, s.Name))
 		}
-		for k := range r.Findings {
-			r.Findings[k].Show += " " + quoted(s.Dir)
-		}
+		sum.add(s, r.Count, r.Findings...)
 		sum.Reports = append(sum.Reports, r)
-		sum.Findings = append(sum.Findings, r.Findings...)
-		sum.Count += r.Count
 	}
 	if o.Level >= ledger.LevelAcross {
 		switch {
 		case treasuries == 1 && len(hubs) > 0:
-			found := ledger.Across(treasury, hubs)
-			for i := range found {
-				for _, s := range sources {
-					if s.Name == found[i].Journal {
-						found[i].Show += " " + quoted(s.Dir)
-						break
-					}
-				}
-			}
 			sum.Across = true
-			sum.Findings = append(sum.Findings, found...)
-			sum.Count += len(found)
+			for _, f := range ledger.Across(treasury, hubs) {
+				sum.add(named(sources, f.Journal), 1, f)
+			}
 		case treasuries == 0:
 			sum.Undecided = append(sum.Undecided,
 				"level 5: the treasury's journal is not among these: grants and accepts were not compared")
@@ -205,10 +193,7 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 // of sight.
 func (s *Summary) absent(sources []*Source, all []ledger.Absence, whole bool, elsewhere []string) {
 	for _, x := range all {
-		here := func(name string) int {
-			return slices.IndexFunc(sources, func(s *Source) bool { return s.Name == name })
-		}
-		if i := here(x.Journal); i >= 0 && sources[i].err != nil {
+		if here := named(sources, x.Journal); here != nil && here.err != nil {
 			continue // it is here, and its damage was found
 		}
 		if !whole || slices.Contains(elsewhere, x.Journal) {
@@ -217,14 +202,28 @@ func (s *Summary) absent(sources []*Source, all []ledger.Absence, whole bool, el
 					x.By, x.Did))
 			continue
 		}
-		f := x.Finding()
-		if i := here(x.By); i >= 0 {
-			f.Show += " " + quoted(sources[i].Dir)
-		}
 		s.missing = append(s.missing, x.Journal)
-		s.Findings = append(s.Findings, f)
-		s.Count++
+		s.add(named(sources, x.By), 1, x.Finding())
 	}
+}
+
+// add takes in findings of a journal, of which there are so many in all. Their commands name its directory.
+func (s *Summary) add(of *Source, count int, found ...ledger.Finding) {
+	for _, f := range found {
+		if of != nil {
+			f.Show += " " + quoted(of.Dir)
+		}
+		s.Findings = append(s.Findings, f)
+	}
+	s.Count += count
+}
+
+// named finds a journal; nil if it is not here.
+func named(sources []*Source, name string) *Source {
+	if i := slices.IndexFunc(sources, func(s *Source) bool { return s.Name == name }); i >= 0 {
+		return sources[i]
+	}
+	return nil
 }
 
 // quoted is a path as a shell takes it.

@@ -123,29 +123,18 @@ func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data 
 			return err
 		}
 	}
-	bytes := int64(0)
-	for n := 0; ; n++ {
-		if n%1024 == 0 {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if s.Tick != nil {
-				s.Tick(bytes)
-				bytes = 0
-			}
+	n, bytes := 0, int64(0)
+	return s.reader.Each(func(entry journal.Entry) error {
+		if n++; n%1024 == 0 && s.Tick != nil {
+			s.Tick(bytes)
+			bytes = 0
 		}
-		entry, err := s.reader.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		bytes += int64(len(entry.Data))
-		if err := f(entry.Seq, entry.Epoch, entry.Data); err != nil {
-			return err
-		}
-	}
+		return f(entry.Seq, entry.Epoch, entry.Data)
+	})
 }
 
 // Frames calls f with every frame, decoded.

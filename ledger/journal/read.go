@@ -250,28 +250,35 @@ func (r *Reader) Size() int64 {
 	return n
 }
 
+// Each calls f with all that Next returns, to the end of what is written by now.
+func (r *Reader) Each(f func(Entry) error) error {
+	for {
+		e, err := r.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = f(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // Read calls f with every frame that the journal in dir holds by now.
 func Read(dir string, f func(ledger.Frame) error) error {
 	r, err := NewReader(dir)
 	if err != nil {
 		return err
 	}
-	for {
-		e, err := r.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return r.Each(func(e Entry) error {
 		frame, err := e.Frame()
 		if err != nil {
 			return err
 		}
-		if err := f(frame); err != nil {
-			return err
-		}
-	}
+		return f(frame)
+	})
 }
 
 // Frame decodes the entry. Bytes that pass the checksum and are no frame were written wrongly: ErrDamaged.

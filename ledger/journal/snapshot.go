@@ -145,17 +145,14 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 			return nil, last, err
 		}
 		fits := path == ""
-		for {
-			e, err := r.Next()
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				return nil, last, err
-			}
+		err = r.Each(func(e Entry) error {
 			fits = fits || s.follows(e, r)
 			e.Data = append(last.Data[:0], e.Data...)
 			last = e
+			return nil
+		})
+		if err != nil {
+			return nil, last, err
 		}
 		if !fits {
 			j.ignored(path, fmt.Errorf("it follows a frame %d that this journal, with %d frames, does "+

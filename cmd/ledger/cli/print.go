@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/bus/follow"
 	"souk/ledger"
 	"souk/ledger/inspect"
 	"souk/market"
@@ -496,7 +497,7 @@ func (t *tracer) options(r *ledger.Round) error {
 }
 
 func (e *env) tailCommand() *cobra.Command {
-	var follow bool
+	var goOn bool
 	var n int
 	c := &cobra.Command{
 		Use:   "tail [PATH...]",
@@ -505,7 +506,7 @@ func (e *env) tailCommand() *cobra.Command {
 			if n < 0 || n > 1_000_000 {
 				return fmt.Errorf("-n %d: take 0 to 1000000", n)
 			}
-			if follow && e.output == "csv" {
+			if goOn && e.output == "csv" {
 				return fmt.Errorf("-f does not go with csv: take ndjson")
 			}
 			sources, err := e.open(paths)
@@ -523,14 +524,14 @@ func (e *env) tailCommand() *cobra.Command {
 					return err
 				}
 			}
-			if follow {
+			if goOn {
 				stop()
 				return followAll(cmd.Context(), sources, p)
 			}
 			return p.end()
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now, until Ctrl-C")
+	c.Flags().BoolVarP(&goOn, "follow", "f", false, "go on with what is written from now, until Ctrl-C")
 	c.Flags().IntVarP(&n, "lines", "n", 10, "records of each journal to begin with")
 	return c
 }
@@ -564,24 +565,15 @@ func tail(ctx context.Context, s *inspect.Source, p *printer, n int) error {
 
 // followAll prints what is written from now on.
 func followAll(ctx context.Context, sources []*inspect.Source, p *printer) error {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for follow.Pause(ctx, 200*time.Millisecond) {
 		for _, s := range sources {
 			err := s.Records(ctx, func(f *ledger.Frame, r *ledger.Record) error {
 				return p.print(s.Name, f, r)
 			})
-			if ctx.Err() != nil {
-				return nil
-			}
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
 	}
+	return nil
 }

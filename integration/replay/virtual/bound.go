@@ -20,7 +20,7 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 	}
 	size := cfg.BlockSize
 	room := engines * (cfg.Blocks - 1)
-	var farthest ends
+	var farthest queue[end]
 	held := map[int]int{} // blocks of a play, all but those that all plays share
 	prompts, cached, common := 0, 0, 0
 	for i, r := range all {
@@ -60,15 +60,4 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 // end is the last blocks of a play, which are first needed again by a request.
 type end struct{ next, play int }
 
-type ends []end
-
-func (e ends) Len() int           { return len(e) }
-func (e ends) Less(i, j int) bool { return e[i].next > e[j].next }
-func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *ends) Push(x any)        { *e = append(*e, x.(end)) }
-func (e *ends) Pop() any {
-	old := *e
-	x := old[len(old)-1]
-	*e = old[:len(old)-1]
-	return x
-}
+func (e end) before(f end) bool { return e.next > f.next }

@@ -167,15 +167,7 @@ func (e *Engine) schedule() {
 		return
 	}
 	s := &e.step
-	prompt, decoding, resident := 0, 0, 0
-	for _, w := range e.Batch {
-		resident += w.Seq.run.Computed
-		if w.Prompt {
-			prompt += w.Tokens
-		} else {
-			decoding++
-		}
-	}
+	prompt, decoding, resident := e.Sums()
 	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident
 	s.first *= e.times
 	s.rise = int64(decoding) * e.resident * e.times

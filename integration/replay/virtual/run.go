@@ -53,26 +53,28 @@ type occasion struct {
 	do    func(now time.Duration)
 }
 
-type agenda []occasion
+// before is the order in which occasions come.
+func (o occasion) before(p occasion) bool { return o.at < p.at || o.at == p.at && o.order < p.order }
 
-func (a agenda) Len() int { return len(a) }
-func (a agenda) Less(i, j int) bool {
-	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].order < a[j].order
-}
-func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(occasion)) }
-func (a *agenda) Pop() any {
-	old := *a
-	o := old[len(old)-1]
-	old[len(old)-1].do = nil
-	*a = old[:len(old)-1]
-	return o
+// queue is a heap of what comes one before the other.
+type queue[T interface{ before(T) bool }] []T
+
+func (q queue[T]) Len() int           { return len(q) }
+func (q queue[T]) Less(i, j int) bool { return q[i].before(q[j]) }
+func (q queue[T]) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue[T]) Push(x any)        { *q = append(*q, x.(T)) }
+func (q *queue[T]) Pop() any {
+	last := len(*q) - 1
+	x := (*q)[last]
+	clear((*q)[last:])
+	*q = (*q)[:last]
+	return x
 }
 
-// plan is an agenda with a number for each entry.
+// plan is what happens next; each occasion has a number.
 type plan struct {
-	agenda
-	order uint64
+	agenda queue[occasion]
+	order  uint64
 }
 
 func (p *plan) add(at time.Duration, do func(now time.Duration)) {

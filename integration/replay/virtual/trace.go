@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
 	"souk/integration/vllmsim/kv"
@@ -145,23 +146,18 @@ func (r *Request) Answer() string { return r.script.said[r.Turn].Answer }
 
 // Body is the request as its caller writes it. The session's name is told or not.
 func (r *Request) Body(named bool) []byte {
-	type terms struct {
-		Worth    json.RawMessage `json:"worth"`
-		Delta    float64         `json:"delta"`
-		Patience int64           `json:"patience_ms"`
-	}
 	var b struct {
-		Task    string `json:"task"`
-		Session string `json:"session,omitempty"`
-		Terms   *terms `json:"terms,omitempty"`
+		Task    string     `json:"task"`
+		Session string     `json:"session,omitempty"`
+		Terms   *bus.Terms `json:"terms,omitempty"`
 	}
 	b.Task = fmt.Sprintf("t-%d", r.ID)
 	if named {
 		b.Session = fmt.Sprintf("play-%d", r.Play)
 	}
 	if r.Terms.Told {
-		b.Terms = &terms{json.RawMessage(r.Terms.Worth.String()), r.Terms.Delta,
-			r.Terms.Patience.Milliseconds()}
+		patience := r.Terms.Patience.Milliseconds()
+		b.Terms = &bus.Terms{Worth: &r.Terms.Worth, Delta: &r.Terms.Delta, PatienceMS: &patience}
 	}
 	souk, err := json.Marshal(&b)
 	if err != nil {

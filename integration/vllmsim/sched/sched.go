@@ -157,6 +157,19 @@ func (c *Scheduler[S]) plan(s S, n int) {
 	c.Batch = append(c.Batch, Work[S]{s, n, prompt})
 }
 
+// Sums says what the batch is made of: tokens of prompts, sequences that decode, and tokens in the cache.
+func (c *Scheduler[S]) Sums() (prompt, decoding, resident int) {
+	for _, w := range c.Batch {
+		resident += w.Seq.Sched().Computed
+		if w.Prompt {
+			prompt += w.Tokens
+		} else {
+			decoding++
+		}
+	}
+	return prompt, decoding, resident
+}
+
 // preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
 // still be in the cache when its turn comes again.
 func (c *Scheduler[S]) preempt(s S) {
