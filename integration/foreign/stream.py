@@ -31,7 +31,7 @@ async def main(a):
         await bus.publish(f"souk.v1.agent.{accepted['agent']}.stream.{a.client}", msgpack.packb({"task": task, **what}))
 
     next, early, end, lose = 0, {}, None, a.lose
-    while end is None or next < end["chunks"]:
+    while end is None or next < end.get("chunks", 0):
         try:
             said = await chunks.next_msg(timeout=6)  # an agent says something every 2 s
         except nats.errors.TimeoutError:
@@ -57,9 +57,9 @@ async def main(a):
             sys.stdout.write(early.pop(next).get("x", ""))
             sys.stdout.flush()
             next += 1
-        if early or end is not None and next < end["chunks"]:
+        if early or end is not None and next < end.get("chunks", 0):
             await tell(resume=next)  # something before these is missing
-    await tell(ack=end["chunks"] + 1)  # the agent may forget the answer
+    await tell(ack=end.get("chunks", 0) + 1)  # the agent may forget the answer
     await bus.flush()
     print("\n" + json.dumps(end, ensure_ascii=False))
     await bus.close()
