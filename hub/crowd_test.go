@@ -19,8 +19,8 @@ func on(text uint64) func(*bus.Task) {
 	}
 }
 
-// Whoever waits for news stands in its line all the same: one who comes between two rounds of all finds out how
-// many were before.
+// Whoever waits for news stands in its line all the same: one who comes between two rounds of all finds out
+// how many were before.
 func TestANewcomerSeesThoseWhoWaitForNews(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
@@ -160,9 +160,10 @@ func TestACrowdIsForgottenWhileNobodyAsks(t *testing.T) {
 	}
 }
 
-// What a task does in one round by its terms, as if it did not want the slot at its home, takes tolls off others
-// in the next, never off the task itself. So no client does better over both rounds by other terms than the true
-// ones, but by chance and little: another's task that pays less there may leave it a slot elsewhere.
+// What a task does in one round by its terms, as if it did not want the slot at its home, takes tolls off
+// others in the next, never off the task itself. So no client does better over both rounds by other terms
+// than the true ones, but by chance and little: another's task that pays less there may leave it a slot
+// elsewhere.
 func TestNoLieAboutTermsPaysOverTwoRounds(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -224,8 +225,8 @@ func TestNoLieAboutTermsPaysOverTwoRounds(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d lies: %d gained, all together %+.3f %%; %d times a task yielded, which took %d tolls off", tried, gains,
-		100*more/all, yields, eased)
+	t.Logf("%d lies: %d gained, all together %+.3f %%; %d times a task yielded, which took %d tolls off", tried,
+		gains, 100*more/all, yields, eased)
 	if gains > tried/50 || more > 0 {
 		t.Errorf("%d of %d lies gained, all together %+.3f %%", gains, tried, 100*more/all)
 	}

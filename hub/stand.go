@@ -349,9 +349,9 @@ func (n *Node) visit(k int32) {
 	}
 }
 
-// rather is where a task would wait, or go at once, if it were to choose by the usual terms, by what takes how
-// long and costs what alone; nil if that is at home. So nobody's bid decides it. The task's prospects were
-// looked at.
+// rather is where a task would wait, or go at once, by what that takes and costs and how good it is, if its
+// client had said nothing of what it is worth; nil if that is at home. So nobody's bid decides it, and no
+// toll. The task's prospects were looked at.
 func (n *Node) rather(t *task) *agent {
 	c := &n.crowd
 	f := search{task: t, terms: t.usual.Judge(), waited: n.now.Sub(t.arrived), left: line.Far}

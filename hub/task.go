@@ -61,9 +61,9 @@ type task struct {
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
-	guest    *agent         // where it would rather wait by the usual terms, as of its last round; nil: at home
-	// When its home last had a free slot, that was not worth to it what it charged, even had nobody come before
-	// it: so who goes first takes nothing from it.
+	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
+	// When its home last had a free slot, that was not worth to it what it charged, even had nobody come
+	// before it: so who goes first takes nothing from it.
 	yields bool
 	passed bool   // another of its client had its turn
 	purse  *purse // of its client, once it stood in a line

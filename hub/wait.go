@@ -117,7 +117,8 @@ func (n *Node) lineUp() {
 			}
 			p.round, p.number, p.pressure = c.round, c.board.Clients(), -1
 		}
-		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: n.now.Sub(t.arrived), Who: i}, !t.yields && !t.passed)
+		claim := line.Claim{Client: p.number, Age: n.now.Sub(t.arrived), Who: i}
+		t.place = c.board.Join(k, claim, !t.yields && !t.passed)
 	}
 	waiting := c.board.Waiting()
 	now := line.Per(waiting, 1, c.free, c.slots)
@@ -253,9 +254,9 @@ func (n *Node) charge(i int, pairs []pair) {
 	s.waits[i], s.waitFor[i] = n.better(int32(i), best)
 }
 
-// beside is the toll of a task for what it costs those who run beside it on an agent, own tasks of its client
-// aside. A tier charges for that at the agent's price of tokens, so this is what is missing to what their time
-// is worth. The two together are the larger of both.
+// beside is the toll of a task for what it costs those who run beside it on an agent, but for so many of its
+// own client. A tier charges for that at the agent's price of tokens, so this is what is missing to what
+// their time is worth. The two together are the larger of both.
 func (n *Node) beside(s *stand, own int) market.Credits {
 	toll := n.crowd.tolls.Among(max(0, s.running-own))
 	if n.cfg.Tiers {
@@ -337,7 +338,8 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 			continue
 		}
 		for _, k := range n.inOrder(g) {
-			if s := &c.stands[k]; s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, most) {
+			s := &c.stands[k]
+			if s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, most) {
 				break
 			}
 		}
@@ -484,8 +486,8 @@ func (n *Node) lookLater() {
 		if t.state != waiting {
 			continue
 		}
-		if at > tollsFade && slices.ContainsFunc(charges, func(p market.Toll) bool { return p != market.Toll{} }) {
-			at = tollsFade
+		if slices.ContainsFunc(charges, func(p market.Toll) bool { return p != market.Toll{} }) {
+			at = min(at, tollsFade)
 		}
 		w := s.whole.Tasks[i].Wait
 		if w == nil {

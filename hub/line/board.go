@@ -120,8 +120,8 @@ func (b *Board) Next(agent, free int) (Claim, bool) {
 	return c[free-1], true
 }
 
-// Ahead is how much longer another client's task has waited whose turn a task of this age and client takes. One
-// from elsewhere has not waited here at all.
+// Ahead is how much longer another client's task has waited whose turn a task of this age and client takes.
+// One from elsewhere has not waited here at all.
 func (b *Board) Ahead(agent, free, client int, age time.Duration, home bool) time.Duration {
 	next, ok := b.Next(agent, free)
 	if !ok || next.Client == client {

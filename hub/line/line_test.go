@@ -125,7 +125,8 @@ func TestBoard(t *testing.T) {
 		}
 	}
 	b.Reset(3, 1)
-	if b.Len(0) != 0 || b.Len(2) != 0 || b.Homes(0) != 0 || b.Waiting() != 0 || b.Join(0, Claim{7, second, 0}, true) != 0 {
+	if b.Len(0) != 0 || b.Len(2) != 0 ||
+		b.Homes(0) != 0 || b.Waiting() != 0 || b.Join(0, Claim{7, second, 0}, true) != 0 {
 		t.Error("a board that was reset is not empty")
 	}
 }
