@@ -76,6 +76,32 @@ func TestWhoCannotTakeASlotKeepsNobodyFromIt(t *testing.T) {
 	}
 }
 
+// Nor does one that rather waits for a better agent than take the slot at its home.
+func TestWhoWaitsElsewhereKeepsNobodyFromItsHome(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("b-1", "llama", 1, 0.5, card(1, 1, 4))
+	for _, client := range []string{"ann", "bob"} {
+		h.must(h.step(h.task(client, "first", on(7), worth(10*market.Credit)))) // b-1 has the text
+		h.serve(h.take(client, "first"), market.Usage{Prompt: 400, Output: 10})
+	}
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "busy", func(m *bus.Task) { m.MaxTokens = 4000 })))
+	h.accept(h.take("ann", "busy"))
+	h.must(h.step(h.task("ann", "patient", on(7), inNoHurry)))
+	h.pass(time.Second)
+	if x := h.n.known[taskKey{"ann", "patient"}]; x.state != waiting || h.running() != "" {
+		t.Fatalf("dispatched: %q; ann's task is to wait for a-1", h.running())
+	}
+	h.must(h.n.Step(h.now, h.task("bob", "now", on(7), func(m *bus.Task) {
+		w, ms := market.Credit, int64(200)
+		m.Terms.Worth, m.Terms.PatienceMS = &w, &ms
+	})))
+	h.join("c-1", "qwen", 1, 0.1, card(1, 1, 4)) // which is news: both are in the round
+	if d := h.take("bob", "now"); h.agentOf(d) != "b-1" || d.Crowd != nil {
+		t.Errorf("bob's task goes to %s and is charged %+v", h.agentOf(d), d.Crowd)
+	}
+}
+
 // Tasks that are at home elsewhere wait behind each other too: of many who would rather have the one better
 // agent, only those wait for it who have it soon.
 func TestNotEverybodyWaitsForTheBetterAgent(t *testing.T) {

@@ -62,8 +62,8 @@ type task struct {
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
 	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
-	// When its home last had a free slot, that was not worth to it what it charged, even had nobody come
-	// before it: so who goes first takes nothing from it.
+	// When its home last had a free slot it did not want that, even had nobody come before it: it was not
+	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
 	yields bool
 	passed bool   // another of its client had its turn
 	purse  *purse // of its client, once it stood in a line

@@ -227,7 +227,8 @@ func (n *Node) charge(i int, pairs []pair) {
 	}
 	t := s.tasks[i]
 	waited := n.now.Sub(t.arrived)
-	best := market.Credits(-1)
+	best, own := market.Credits(-1), market.Credits(-1)
+	athome := false // own is what a slot at home is worth to it now, age aside
 	for k := range pairs {
 		p := &pairs[k]
 		a := s.agents[p.agent]
@@ -239,11 +240,12 @@ func (n *Node) charge(i int, pairs []pair) {
 			worth = p.value - p.cost + p.toll - n.cfg.Fee
 		}
 		best = max(best, worth)
-		if yields := worth-p.parts.Age < 0; t.home == a {
-			s.yields[i] = yields
-		} else if t.home == nil { // it is the first to come: all slots that are free are as good as at home
-			s.yields[i] = yields && (k == 0 || s.yields[i])
+		if t.home == a || t.home == nil { // where it is the first to come, all slots are as good as at home
+			athome, own = true, max(own, worth-p.parts.Age)
 		}
+	}
+	if athome {
+		s.yields[i] = own < 0
 	}
 	if best < 0 || !n.cfg.Crowd.Waiting || n.cfg.Pricing == market.PricingPosted {
 		return // no slot is worth anything to it, waiting or not
@@ -252,6 +254,9 @@ func (n *Node) charge(i int, pairs []pair) {
 		best = 0
 	} // else it takes the slot if waiting is not worth more: nobody else wants it
 	s.waits[i], s.waitFor[i] = n.better(int32(i), best)
+	if other := s.waitFor[i]; athome && other != nil && other != t.home && s.waits[i].Loss > own {
+		s.yields[i] = true
+	}
 }
 
 // beside is the toll of a task for what it costs those who run beside it on an agent, but for so many of its
