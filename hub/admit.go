@@ -163,7 +163,8 @@ func (n *Node) setTerms(t *task) error {
 	if most := n.longest(); most > 0 {
 		output = min(output, most)
 	}
-	t.terms = n.cfg.Terms.Of(t.msg.Prompt.Tokens, output)
+	t.usual = n.cfg.Terms.Of(t.msg.Prompt.Tokens, output)
+	t.terms = t.usual
 	if w := t.msg.Terms.Worth; w != nil && *w != 0 {
 		t.terms.Worth, t.terms.Patience = *w, n.cfg.Terms.Patience
 	}

@@ -25,6 +25,9 @@ type scratch struct {
 	waits  []market.Wait // of tasks; Loss 0: none
 	// of tasks: the agent that the wait is for
 	waitFor []*agent
+	yields  []bool  // of tasks: see task.yields
+	passed  []*task // whose turn another of their client had
+	from    []int   // of tasks: the first of their pairs
 
 	// of the regime's tolls, where it is not idle
 	seed  [32]byte
@@ -93,6 +96,7 @@ func (n *Node) collect() {
 	s := &n.round
 	n.alone()
 	s.made++
+	s.passed = s.passed[:0]
 	s.agents, s.free = s.agents[:0], s.free[:0]
 	n.standUp()
 	for i := range n.crowd.stands {
@@ -119,43 +123,75 @@ func (n *Node) collect() {
 // those for whom somebody waits.
 func (n *Node) meet() {
 	s := &n.round
-	s.pairs, s.spared = s.pairs[:0], 0
+	s.pairs, s.from, s.spared = s.pairs[:0], resized(s.from, len(s.tasks)+1), 0
 	s.waits, s.waitFor = resized(s.waits, len(s.tasks)), resized(s.waitFor, len(s.tasks))
-	idle := n.cfg.Regime.Idle()
-	alike := idle && len(s.tasks) < len(s.agents)
-	for i, t := range s.tasks {
-		n.kinds.visits++
-		n.prospects(t)
-		first := len(s.pairs)
-		for k, a := range s.agents {
-			x := n.prospect(a.seat)
-			if !x.serves {
-				continue
+	s.yields = resized(s.yields, len(s.tasks))
+	pair := func(i int) {
+		n.prospects(s.tasks[i])
+		n.pair(i)
+		s.from[i+1] = len(s.pairs)
+	}
+	if n.cfg.Regime.Idle() {
+		n.eachInLine(func(i int) {
+			pair(i)
+			n.charge(i, s.pairs[s.from[i]:])
+		})
+		return
+	}
+	for i := range s.tasks {
+		pair(i)
+	}
+	n.tolls() // what is drawn for all pairs comes first
+	n.eachInLine(func(i int) {
+		n.prospects(s.tasks[i])
+		n.charge(i, s.pairs[s.from[i]:s.from[i+1]])
+	})
+}
+
+// eachInLine gives the tasks of the round in turn, and has everybody who waits by then wait where it rather
+// does.
+func (n *Node) eachInLine(do func(i int)) {
+	s, c := &n.round, &n.crowd
+	several := len(c.everybody) > 1 && n.cfg.Crowd.Waiting && n.cfg.Pricing != market.PricingPosted
+	i := 0
+	for _, t := range c.everybody {
+		if i < len(s.tasks) && s.tasks[i] == t {
+			do(i)
+			i++
+			if t.guest = nil; several {
+				t.guest = n.rather(t)
 			}
-			if alike && n.crowd.board.Homes(a.seat) == 0 &&
-				n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], x.held) >= len(s.tasks) {
-				s.spared++
-				continue
-			}
-			p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, cost: x.quote.cost}
-			if !idle {
-				p.saved = x.quote.saved(a)
-			}
-			// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
-			// every quote as it stood when the task came.
-			p.value = x.quote.within(t.reserved)
-			s.pairs = append(s.pairs, p)
-		}
-		if idle {
-			n.charge(int32(i), s.pairs[first:])
+		} // else it waits for news, where it was
+		if several && c.has(t.guest) {
+			n.visit(int32(t.guest.seat))
 		}
 	}
-	if !idle { // what is drawn for all pairs comes first
-		n.tolls()
-		s.eachTask(func(pairs []pair) {
-			n.prospects(s.tasks[pairs[0].task])
-			n.charge(pairs[0].task, pairs)
-		})
+}
+
+// pair lists the agents that a task of the round may have a slot of. Its prospects were looked at.
+func (n *Node) pair(i int) {
+	s := &n.round
+	t, idle := s.tasks[i], n.cfg.Regime.Idle()
+	alike := idle && len(s.tasks) < len(s.agents)
+	n.kinds.visits++
+	for k, a := range s.agents {
+		x := n.prospect(a.seat)
+		if !x.serves {
+			continue
+		}
+		if alike && n.crowd.board.Homes(a.seat) == 0 &&
+			n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], x.held) >= len(s.tasks) {
+			s.spared++
+			continue
+		}
+		p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, cost: x.quote.cost}
+		if !idle {
+			p.saved = x.quote.saved(a)
+		}
+		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
+		// every quote as it stood when the task came.
+		p.value = x.quote.within(t.reserved)
+		s.pairs = append(s.pairs, p)
 	}
 }
 
@@ -301,6 +337,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
 			h.crowd = &parts
 		}
+		n.pass(t, a)
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
 		holds[slot], placed[slot] = h, t
 	}
@@ -355,10 +392,14 @@ func (n *Node) settle(awarded bool) {
 		}
 	}
 	n.lookLater()
-	for _, t := range s.tasks {
+	for _, t := range s.passed {
+		t.passed = true
+	}
+	for i, t := range s.tasks {
 		if t.state != waiting {
 			continue
 		}
+		t.yields = s.yields[i]
 		switch t.fate {
 		case outbid:
 			t.rounds++

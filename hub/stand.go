@@ -28,6 +28,8 @@ type stand struct {
 	ended uint64        // in which round that was
 	next  time.Duration // until there is a slot for one more than those who wait there
 	ok    bool          // there is such a time
+	// tasks that would rather wait here than where they are at home, of those that came so far
+	guests int
 }
 
 // group is open agents that are alike but for what they hold and who waits for them.
@@ -40,6 +42,8 @@ type group struct {
 
 	stands []int32 // by the wait of one more, where it was asked for
 	sorted uint64  // in which round that was
+	rooms  []int32 // that have a free slot
+	free   int     // of these, how many at the beginning have not any more, after all who came so far
 
 	// of the task that is looked at
 	apart int   // agents that it tells from the others
@@ -94,7 +98,7 @@ func (n *Node) standUp() {
 		a.seat = len(c.stands)
 		c.stands = again(c.stands)
 		s := &c.stands[a.seat]
-		s.agent, s.room, s.charge = a, max(0, a.slots-len(a.holds)-a.stuck), 0
+		s.guests, s.agent, s.room, s.charge = 0, a, max(0, a.slots-len(a.holds)-a.stuck), 0
 		s.running = min(len(a.holds), max(0, a.slots-1)) // where there is no room it will be one task less
 		if k := len(a.tiers); n.cfg.Tiers && k > 0 {
 			s.charge = a.tiers[k-1].Toll
@@ -103,6 +107,9 @@ func (n *Node) standUp() {
 		s.group = n.groupOf(a, s.running)
 		g := &c.groups[s.group]
 		g.size, g.stands, g.most = g.size+1, append(g.stands, int32(a.seat)), 0
+		if s.room > 0 {
+			g.rooms = append(g.rooms, int32(a.seat))
+		}
 		place := a.belief.Place()
 		for place >= len(c.places) {
 			c.places = append(c.places, 0)
@@ -136,7 +143,7 @@ func (n *Node) groupOf(a *agent, running int) int32 {
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	*g = group{first: a, running: running, parses: parses, stands: g.stands[:0]}
+	*g = group{first: a, running: running, parses: parses, stands: g.stands[:0], rooms: g.rooms[:0]}
 	k.groups = append(k.groups, i)
 	return i
 }
@@ -213,7 +220,7 @@ func (n *Node) prospects(t *task) {
 	}
 	for i := range c.rows {
 		if x := &c.rows[i]; x.serves {
-			x.load = c.tolls.Avoidable(x.service - c.groups[x.group].first.fastest.service)
+			x.load = c.tolls.Avoidable(x.service-c.groups[x.group].first.fastest.service, t.purse.pressure)
 		}
 	}
 }
@@ -299,17 +306,108 @@ func (n *Node) inOrder(g *group) []int32 {
 		left := g.stands[:0]
 		for _, k := range g.stands {
 			s := &c.stands[k]
-			if s.next, s.ok = n.endsAt(s).Nth(max(1, c.board.Len(int(k))+1-s.room)); s.ok {
+			if s.next, s.ok = n.turn(k); s.ok {
 				left = append(left, k)
 			}
 		}
 		g.stands = left
 		slices.SortFunc(left, func(a, b int32) int {
-			if x, y := c.stands[a].next, c.stands[b].next; x != y {
-				return int(max(-1, min(1, x-y)))
+			if c.sooner(a, b) {
+				return -1
 			}
-			return int(a - b)
+			return 1
 		})
 	}
 	return g.stands
+}
+
+// turn is when an open agent has a slot for who comes from elsewhere: after those who are at home there, and
+// those who came from elsewhere before it.
+func (n *Node) turn(k int32) (time.Duration, bool) {
+	s := &n.crowd.stands[k]
+	return n.endsAt(s).Nth(max(1, n.crowd.board.Len(int(k))+s.guests+1-s.room))
+}
+
+// sooner reports whether one agent stands before another in the order of a group.
+func (c *crowd) sooner(a, b int32) bool {
+	x, y := c.stands[a].next, c.stands[b].next
+	return x < y || x == y && a < b
+}
+
+// visit has one more wait for an agent where it is not at home.
+func (n *Node) visit(k int32) {
+	c := &n.crowd
+	s := &c.stands[k]
+	s.guests++
+	g := &c.groups[s.group]
+	if g.sorted != c.round || !s.ok {
+		return
+	}
+	s.next, _ = n.turn(k)
+	for i := slices.Index(g.stands, k); i+1 < len(g.stands) && c.sooner(g.stands[i+1], k); i++ {
+		g.stands[i], g.stands[i+1] = g.stands[i+1], k
+	}
+}
+
+// rather is where a task would wait, or go at once, by what that takes and costs and how good it is, if its
+// client had said nothing of what it is worth; nil if that is at home. So nobody's bid decides it, and no
+// toll. The task's prospects were looked at.
+func (n *Node) rather(t *task) *agent {
+	c := &n.crowd
+	f := search{task: t, terms: t.usual.Judge(), waited: n.now.Sub(t.arrived), left: line.Far}
+	worth := func(x *prospect, d time.Duration) market.Credits {
+		value, _, _ := f.patience(x, d)
+		return value - x.quote.cost
+	}
+	in := func(k int32) (time.Duration, bool) {
+		place := c.board.Len(int(k)) + c.stands[k].guests
+		if t.home == c.stands[k].agent {
+			place = t.place
+		}
+		if place < c.stands[k].room {
+			return 0, true
+		}
+		return n.endsAt(&c.stands[k]).Nth(place + 1 - c.stands[k].room)
+	}
+	best, at := market.Credits(0), int32(-1)
+	if c.has(t.home) {
+		k := int32(t.home.seat)
+		if d, ok := in(k); ok {
+			best, at = worth(n.prospect(t.home.seat), d), k
+		}
+	}
+	try := func(k int32, x *prospect) {
+		if d, ok := in(k); ok && x.serves {
+			if w := worth(x, d); at < 0 || w > best {
+				best, at = w, k
+			}
+		}
+	}
+	for _, k := range c.apart {
+		try(k, &c.rows[c.stands[k].row])
+	}
+	for i := range c.groups {
+		g := &c.groups[i]
+		if g.row < 0 || !c.rows[g.row].serves {
+			continue
+		}
+		for g.free < len(g.rooms) && c.board.Len(int(g.rooms[g.free]))+c.stands[g.rooms[g.free]].guests >=
+			c.stands[g.rooms[g.free]].room {
+			g.free++
+		}
+		first := g.rooms[g.free:]
+		if len(first) == 0 {
+			first = n.inOrder(g)
+		}
+		for _, k := range first {
+			if c.stands[k].asked != c.asked {
+				try(k, &c.rows[g.row])
+				break
+			}
+		}
+	}
+	if at < 0 || c.stands[at].agent == t.home {
+		return nil
+	}
+	return c.stands[at].agent
 }

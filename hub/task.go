@@ -48,6 +48,7 @@ type task struct {
 	arrived  time.Time
 	deadline time.Time
 	terms    market.Terms
+	usual    market.Terms // what these are where a client says nothing
 	session  uint64
 	inboxes  []string       // who waits for the answer
 	doors    []string       // who sent it here
@@ -62,10 +63,15 @@ type task struct {
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
-	purse    *purse         // of its client, once it stood in a line
-	since    uint64         // the last round before it came
-	hold     *hold
-	timer    timer
+	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
+	// When its home last had a free slot it did not want that, even had nobody come before it: it was not
+	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
+	yields bool
+	passed bool   // another of its client had its turn
+	purse  *purse // of its client, once it stood in a line
+	since  uint64 // the last round before it came
+	hold   *hold
+	timer  timer
 
 	// What its client knows goes through the states on its own way: one that is told early may wait again.
 	accepted *bus.Accepted // who serves it; nil again while it moves to another agent
@@ -185,7 +191,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 		n.purses[t.key.client].drop(t)
 	case waiting:
 		n.wait(t, -1)
-		n.batch.Remove(t)
+		if n.batch.Remove(t); n.batch.All() == 0 {
+			n.crowd.pressure.Add(n.now, 0)
+		}
 	case done:
 		return
 	}

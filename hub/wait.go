@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/batch"
 	"souk/hub/line"
 	"souk/hub/regime"
 	"souk/ledger"
@@ -30,6 +31,8 @@ type crowd struct {
 	board    line.Board
 	tolls    line.Tolls
 	again    timer // somebody who rather waits is to look again
+
+	everybody []*task // who waits, by arrival, whether they are in the round or wait for news
 
 	full       bool // an open agent has no free slot
 	quiet      bool // a task is alone, and no agent is full
@@ -89,12 +92,14 @@ func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
 	return ttft + time.Duration(output)*itl
 }
 
-// lineUp finds out who waits for whom: the lines of the round's tasks, and the pressure on all.
+// lineUp finds out who waits for whom: the lines of all who wait, also for news, and the pressure on them.
 func (n *Node) lineUp() {
-	c := &n.crowd
-	c.board.Reset(len(c.stands), line.Share(c.slots, c.clients))
-	c.quiet = !c.full && len(n.round.tasks) == 1 && n.batch.All() == 0
-	for _, t := range n.round.tasks {
+	c, s := &n.crowd, &n.round
+	share := line.Share(c.slots, c.clients)
+	c.board.Reset(len(c.stands), share)
+	c.gather(s.tasks, n.batch)
+	c.quiet = !c.full && len(c.everybody) == 1
+	for i, t := range c.everybody {
 		if !c.quiet && !n.athome(t) { // else no line is there to stand in
 			t.home = n.home(t)
 		}
@@ -105,24 +110,50 @@ func (n *Node) lineUp() {
 		if t.purse == nil {
 			t.purse = n.purses[t.key.client]
 		}
-		if p := t.purse; p.round != c.round {
-			p.round, p.number = c.round, c.board.Clients()
+		p := t.purse
+		if p.round != c.round {
+			if p.round+1 != c.round {
+				p.own.Gone()
+			}
+			p.round, p.number, p.pressure = c.round, c.board.Clients(), -1
 		}
-		t.place = c.board.Join(k, t.purse.number, n.now.Sub(t.arrived))
+		claim := line.Claim{Client: p.number, Age: n.now.Sub(t.arrived), Who: i}
+		t.place = c.board.Join(k, claim, !t.yields && !t.passed)
 	}
-	c.tolls = line.Tolls{Params: n.cfg.Crowd,
-		Pressure: c.pressure.Add(n.now, c.board.Waiting(), c.free, c.slots)}
-	if c.quiet = c.quiet && c.tolls.Pressure == 0 && c.tolls.Beside == 0; !c.quiet {
+	waiting := c.board.Waiting()
+	now := line.Per(waiting, 1, c.free, c.slots)
+	mean := c.pressure.Add(n.now, now)
+	for _, t := range c.everybody {
+		if p := t.purse; p.pressure < 0 {
+			own := c.board.Counted(p.number)
+			p.pressure = max(0, line.Per(waiting, own, c.free, c.slots),
+				mean-p.own.Add(n.now, line.Per(own, 0, 0, c.slots)))
+		}
+	}
+	c.tolls = line.Tolls{Params: n.cfg.Crowd}
+	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0; !c.quiet {
 		c.tolls.Worth = c.worths.Second(n.now)
 	}
 	for k := range c.stands {
 		s := &c.stands[k]
 		g := &c.groups[s.group]
-		s.beside = n.beside(s)
+		s.beside = n.beside(s, 0)
 		if most := s.beside + s.charge; s.agent == g.first || most > g.most {
 			g.most = most
 		}
 	}
+}
+
+// gather lists everybody who waits, by arrival: those of the round, and the others of a batch.
+func (c *crowd) gather(round []*task, others *batch.Batch[*task]) {
+	c.everybody = c.everybody[:0]
+	others.Each(func(t *task, arrived time.Time) {
+		for len(round) > 0 && round[0].arrived.Before(arrived) {
+			c.everybody, round = append(c.everybody, round[0]), round[1:]
+		}
+		c.everybody = append(c.everybody, t)
+	})
+	c.everybody = append(c.everybody, round...)
 }
 
 // has reports whether an agent is among those that are open.
@@ -187,24 +218,34 @@ func (n *Node) home(t *task) *agent {
 
 // charge sets the crowd's part of the tolls of a task, and what it would have by waiting on. Its prospects
 // were looked at.
-func (n *Node) charge(i int32, pairs []pair) {
+func (n *Node) charge(i int, pairs []pair) {
 	s, c := &n.round, &n.crowd
+	s.yields[i] = s.tasks[i].yields
 	// where it is quiet there is nobody to be in the way of, and nothing that is better later
 	if c.tolls.Params == (line.Params{}) || c.quiet || len(pairs) == 0 {
 		return
 	}
 	t := s.tasks[i]
 	waited := n.now.Sub(t.arrived)
-	best := market.Credits(-1)
-	for i := range pairs {
-		p := &pairs[i]
+	best, own := market.Credits(-1), market.Credits(-1)
+	athome := false // own is what a slot at home is worth to it now, age aside
+	for k := range pairs {
+		p := &pairs[k]
 		a := s.agents[p.agent]
-		p.parts = market.Toll{Load: n.prospect(a.seat).load, Beside: c.stands[a.seat].beside,
-			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], waited, t.home == a))}
+		p.parts = market.Toll{Load: n.prospect(a.seat).load, Beside: n.besideOthers(&c.stands[a.seat], t),
+			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, waited, t.home == a))}
 		p.toll += p.parts.Sum()
+		worth := market.Credits(-1)
 		if !n.now.Add(p.ttft).After(t.deadline) {
-			best = max(best, p.value-p.cost+p.toll-n.cfg.Fee)
+			worth = p.value - p.cost + p.toll - n.cfg.Fee
 		}
+		best = max(best, worth)
+		if t.home == a || t.home == nil { // where it is the first to come, all slots are as good as at home
+			athome, own = true, max(own, worth-p.parts.Age)
+		}
+	}
+	if athome {
+		s.yields[i] = own < 0
 	}
 	if best < 0 || !n.cfg.Crowd.Waiting || n.cfg.Pricing == market.PricingPosted {
 		return // no slot is worth anything to it, waiting or not
@@ -212,18 +253,45 @@ func (n *Node) charge(i int32, pairs []pair) {
 	if len(s.tasks) > 1 {
 		best = 0
 	} // else it takes the slot if waiting is not worth more: nobody else wants it
-	s.waits[i], s.waitFor[i] = n.better(i, best)
+	s.waits[i], s.waitFor[i] = n.better(int32(i), best)
+	if other := s.waitFor[i]; athome && other != nil && other != t.home && s.waits[i].Loss > own {
+		s.yields[i] = true
+	}
 }
 
-// beside is the toll of a task for what it costs those who run beside it on an agent. A tier charges for that
-// at the agent's price of tokens, so this is what is missing to what their time is worth. The two together
-// are the larger of both.
-func (n *Node) beside(s *stand) market.Credits {
-	toll := n.crowd.tolls.Among(s.running)
+// beside is the toll of a task for what it costs those who run beside it on an agent, but for so many of its
+// own client. A tier charges for that at the agent's price of tokens, so this is what is missing to what
+// their time is worth. The two together are the larger of both.
+func (n *Node) beside(s *stand, own int) market.Credits {
+	toll := n.crowd.tolls.Among(max(0, s.running-own))
 	if n.cfg.Tiers {
 		toll = min(0, toll-market.TierAt(s.agent.tiers, s.running).Toll)
 	}
 	return toll
+}
+
+// pass notes whose turn a task has that gets a slot of an agent, if it is another's of its client. A turn is
+// had once: else one task, left to stand first in a line, would keep others from all of its client's.
+func (n *Node) pass(t *task, a *agent) {
+	c := &n.crowd
+	next, ok := c.board.Next(a.seat, c.stands[a.seat].room)
+	if other := c.everybody[next.Who]; ok && other != t && other.purse == t.purse {
+		n.round.passed = append(n.round.passed, other)
+	}
+}
+
+// besideOthers is that of a task.
+func (n *Node) besideOthers(s *stand, t *task) market.Credits {
+	if t.purse.open == t.purse.waiting { // none of its client's runs
+		return s.beside
+	}
+	own := 0
+	for _, h := range s.agent.holds {
+		if h.rec.Client == t.key.client {
+			own++
+		}
+	}
+	return n.beside(s, own)
 }
 
 // search is for where a task would wait best.
@@ -253,25 +321,30 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	for _, k := range c.apart {
 		s := &c.stands[k]
 		x := &c.rows[s.row]
-		if !n.atBest(&f, x, s.beside+s.charge) {
+		most := n.besideOthers(s, t) + s.charge
+		if !n.atBest(&f, x, most) {
 			continue
 		}
-		place := c.board.Len(int(k))
+		d, ok := n.turn(k)
 		if t.home == s.agent {
-			place = t.place
+			d, ok = n.endsAt(s).Nth(max(1, t.place+1-s.room))
 		}
-		if d, ok := n.endsAt(s).Nth(max(1, place+1-s.room)); ok {
-			n.consider(&f, x, int(k), d, s.beside+s.charge)
+		if ok {
+			n.consider(&f, x, int(k), d, most)
 		}
 	}
 	for i := range c.groups {
 		g := &c.groups[i]
-		if g.row < 0 || !n.atBest(&f, &c.rows[g.row], g.most) {
+		most := g.most
+		if t.purse.open > t.purse.waiting { // it may be charged less for running beside its own
+			most = 0
+		}
+		if g.row < 0 || !n.atBest(&f, &c.rows[g.row], most) {
 			continue
 		}
 		for _, k := range n.inOrder(g) {
-			if s := &c.stands[k]; s.asked != c.asked &&
-				!n.consider(&f, &c.rows[g.row], int(k), s.next, g.most) {
+			s := &c.stands[k]
+			if s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, most) {
 				break
 			}
 		}
@@ -319,12 +392,12 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 		return false
 	}
 	s := &n.crowd.stands[seat]
-	drawn := n.drawn(f.index, s.agent, &x.quote)
-	if !f.mayBe(n.sum(f, x, value, s.beside+s.charge+drawn)) {
+	drawn, beside := n.drawn(f.index, s.agent, &x.quote), n.besideOthers(s, f.task)
+	if !f.mayBe(n.sum(f, x, value, beside+s.charge+drawn)) {
 		return true
 	}
 	w := market.Wait{Agent: market.AgentID(s.agent.id), Time: at, Value: value, Cost: x.quote.cost,
-		Toll: x.load + s.beside + drawn, Charge: s.charge, Share: f.share}
+		Toll: x.load + beside + drawn, Charge: s.charge, Share: f.share}
 	w.Price, w.Round = n.priceBefore(s.agent, f.task.since)
 	if w.Loss = w.Sum(n.cfg.Fee); w.Loss > f.loss || w.Loss == f.loss && seat < f.seat {
 		f.best, f.loss, f.seat = w, w.Loss, seat
@@ -418,9 +491,8 @@ func (n *Node) lookLater() {
 		if t.state != waiting {
 			continue
 		}
-		if at > tollsFade && slices.ContainsFunc(charges,
-			func(p market.Toll) bool { return p != market.Toll{} }) {
-			at = tollsFade
+		if slices.ContainsFunc(charges, func(p market.Toll) bool { return p != market.Toll{} }) {
+			at = min(at, tollsFade)
 		}
 		w := s.whole.Tasks[i].Wait
 		if w == nil {

@@ -117,6 +117,19 @@ func (b *Batch[T]) Remove(t T) bool {
 	return false
 }
 
+// Each shows all tasks by arrival, at most as many as wait: those that a round could place, and those left.
+func (b *Batch[T]) Each(show func(t T, arrived time.Time)) {
+	due, left := b.due, b.left
+	for len(due)+len(left) > 0 {
+		from := &due
+		if len(due) == 0 || len(left) > 0 && !left[0].arrived.After(due[0].arrived) {
+			from = &left
+		}
+		show((*from)[0].task, (*from)[0].arrived)
+		*from = (*from)[1:]
+	}
+}
+
 // AnyLeft reports whether any of those left is of a kind.
 func (b *Batch[T]) AnyLeft(is func(T) bool) bool {
 	return slices.ContainsFunc(b.left, func(it item[T]) bool { return is(it.task) })

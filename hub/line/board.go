@@ -10,10 +10,18 @@ func Share(slots, clients int) int { return max(1, slots/max(1, clients)) }
 // Board holds the lines of one round. Tasks join in the order of their arrival.
 type Board struct {
 	share   int
-	lines   [][]time.Duration // by agent: the age of each that counts, oldest first
-	homes   []int             // by agent: of how many it is the home, whether they count or not
-	clients []standing        // by client
+	lens    []int      // by agent: how many count in its line
+	claims  [][]Claim  // by agent: of these, those that claim their turn, oldest first
+	homes   []int      // by agent: of how many it is the home, whether they count or not
+	clients []standing // by client
 	waiting int
+}
+
+// Claim is the turn of one who waits in a line: whoever goes before it is charged for that.
+type Claim struct {
+	Client int
+	Age    time.Duration
+	Who    int // a number that the hub gave it
 }
 
 // standing is where tasks of one client count.
@@ -31,11 +39,11 @@ func (b *Board) Reset(agents, share int) {
 		c.in, c.all = c.in[:0], 0
 	}
 	b.clients = b.clients[:0]
-	for len(b.lines) < agents {
-		b.lines, b.homes = append(b.lines, nil), append(b.homes, 0)
+	for len(b.claims) < agents {
+		b.claims, b.lens, b.homes = append(b.claims, nil), append(b.lens, 0), append(b.homes, 0)
 	}
-	for k := range b.lines {
-		b.lines[k], b.homes[k] = b.lines[k][:0], 0
+	for k := range b.claims {
+		b.claims[k], b.lens[k], b.homes[k] = b.claims[k][:0], 0, 0
 	}
 	b.share, b.waiting = share, 0
 }
@@ -65,7 +73,7 @@ func (s *standing) counts(agent, share int) bool {
 }
 
 // Len is how many count in an agent's line.
-func (b *Board) Len(agent int) int { return len(b.lines[agent]) }
+func (b *Board) Len(agent int) int { return b.lens[agent] }
 
 // Homes is how many have an agent for their home, whether they count or not.
 func (b *Board) Homes(agent int) int { return b.homes[agent] }
@@ -76,10 +84,14 @@ func (b *Board) Waiting() int { return b.waiting }
 // Clients is how many have joined: the number of the next.
 func (b *Board) Clients() int { return len(b.clients) }
 
-// Join has the next task wait, of a client, in the line of its home, or in none where home is below 0. It
-// returns how many stand before it there. Clients are numbered from 0 as they come.
-func (b *Board) Join(home, client int, age time.Duration) (place int) {
-	c := b.of(client)
+// Counted is how many of a client's tasks count among those who wait.
+func (b *Board) Counted(client int) int { return b.clients[client].all }
+
+// Join has the next task wait, in the line of its home, or in none where home is below 0. It claims its turn
+// there, or lets others go first. Join returns how many stand before it. Clients are numbered from 0 as they
+// come.
+func (b *Board) Join(home int, t Claim, claims bool) (place int) {
+	c := b.of(t.Client)
 	if c.all < b.share {
 		c.all++
 		b.waiting++
@@ -88,24 +100,37 @@ func (b *Board) Join(home, client int, age time.Duration) (place int) {
 		return 0
 	}
 	b.homes[home]++
-	place = len(b.lines[home])
+	place = b.lens[home]
 	if c.counts(home, b.share) {
-		b.lines[home] = append(b.lines[home], age)
+		b.lens[home]++
+		if claims {
+			b.claims[home] = append(b.claims[home], t)
+		}
 	}
 	return place
 }
 
-// Ahead is how much longer the one has waited whom a task of this age takes an agent's slot from: of those in
-// its line, the last for whom a slot is free. One from elsewhere has not waited here at all.
-func (b *Board) Ahead(agent, free int, age time.Duration, home bool) time.Duration {
-	l := b.lines[agent]
-	if free < 1 || free > len(l) {
+// Next is whose turn a task takes that gets a slot of an agent with so many free: of those who claim theirs
+// in its line, the last for whom a slot is free. There may be nobody.
+func (b *Board) Next(agent, free int) (Claim, bool) {
+	c := b.claims[agent]
+	if free < 1 || free > len(c) {
+		return Claim{}, false
+	}
+	return c[free-1], true
+}
+
+// Ahead is how much longer another client's task has waited whose turn a task of this age and client takes.
+// One from elsewhere has not waited here at all.
+func (b *Board) Ahead(agent, free, client int, age time.Duration, home bool) time.Duration {
+	next, ok := b.Next(agent, free)
+	if !ok || next.Client == client {
 		return 0
 	}
 	if !home {
 		age = 0
 	}
-	return max(0, l[free-1]-age)
+	return max(0, next.Age-age)
 }
 
 // Candidate is an agent that may be a task's home.

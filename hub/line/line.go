@@ -52,13 +52,13 @@ func (p Params) Validate() error {
 // Tolls are what tasks cost each other in one round. They are fixed before any bid of the round is read.
 type Tolls struct {
 	Params
-	Worth    market.Credits // of a second that a task waits, by those served lately: Worths.Second
-	Pressure float64        // tasks that wait for each slot: Pressure.Add
+	Worth market.Credits // of a second that a task waits, by those served lately: Worths.Second
 }
 
-// Avoidable charges for time of a slot that the task would not take elsewhere.
-func (t *Tolls) Avoidable(extra time.Duration) market.Credits {
-	return t.toll(t.Load*t.Pressure, extra)
+// Avoidable charges for time of a slot that the task would not take elsewhere, where so many tasks of other
+// clients wait for each slot.
+func (t *Tolls) Avoidable(extra time.Duration, pressure float64) market.Credits {
+	return t.toll(t.Load*pressure, extra)
 }
 
 // mostAhead bounds what is charged for going before others, however much longer they wait: else no bid at all
@@ -82,24 +82,32 @@ func (t *Tolls) toll(times float64, d time.Duration) market.Credits {
 // pressureTau is how long a crowd is remembered: a line that is gone for a moment comes back.
 const pressureTau = 3 * time.Second
 
-// Pressure is how many tasks wait for each slot, the larger of now and a mean of late.
+// Pressure is how many tasks wait for each slot: now, and on the mean of late.
 type Pressure struct {
 	mean, last float64
 	at         time.Time
 }
 
-// Add takes in how many wait, slots are free, and slots there are, and returns the pressure on a task. It
-// does not wait for itself.
-func (p *Pressure) Add(now time.Time, waiting, free, slots int) float64 {
+// Add takes in what it is from now on, and returns the mean.
+func (p *Pressure) Add(now time.Time, of float64) float64 {
 	if dt := now.Sub(p.at); !p.at.IsZero() && dt > 0 {
 		share := dt.Seconds() / (dt + pressureTau).Seconds()
 		p.mean += float64((p.last - p.mean) * share)
 	}
-	p.at, p.last = now, 0
-	if slots > 0 {
-		p.last = float64(max(0, waiting-1-free)) / float64(slots)
+	p.at, p.last = now, of
+	return p.mean
+}
+
+// Gone says that nobody was left to wait where it was taken in last.
+func (p *Pressure) Gone() { p.last = 0 }
+
+// Per is how many wait for each slot, where so many do and slots are free. A task does not wait for itself,
+// nor for others of its client: own of those who wait.
+func Per(waiting, own, free, slots int) float64 {
+	if slots <= 0 {
+		return 0
 	}
-	return max(p.mean, p.last)
+	return float64(max(0, waiting-own-free)) / float64(slots)
 }
 
 // Far is a wait without an end in sight.

@@ -102,7 +102,7 @@ func TestBoard(t *testing.T) {
 		{0, 7, 9 * second, 0}, {0, 7, 8 * second, 1}, {0, 7, 7 * second, 2}, // one too many of client 7
 		{0, 8, 6 * second, 2}, {1, 7, 5 * second, 0}, {-1, 9, 4 * second, 0}, {0, 9, 3 * second, 3},
 	} {
-		if place := b.Join(test.home, test.client, test.age); place != test.place {
+		if place := b.Join(test.home, Claim{test.client, test.age, i}, true); place != test.place {
 			t.Errorf("task %d stands at place %d, want %d", i, place, test.place)
 		}
 	}
@@ -120,12 +120,13 @@ func TestBoard(t *testing.T) {
 		{0, 4, second, true, 2 * second}, {0, 5, second, true, 0}, {0, 0, second, true, 0},
 		{0, 1, 20 * second, false, 9 * second}, {1, 1, second, false, 5 * second}, {1, 2, second, false, 0},
 	} {
-		if got := b.Ahead(test.agent, test.free, test.age, test.home); got != test.want {
+		if got := b.Ahead(test.agent, test.free, 99, test.age, test.home); got != test.want {
 			t.Errorf("%+v: goes ahead by %v", test, got)
 		}
 	}
 	b.Reset(3, 1)
-	if b.Len(0) != 0 || b.Len(2) != 0 || b.Homes(0) != 0 || b.Waiting() != 0 || b.Join(0, 7, second) != 0 {
+	if b.Len(0) != 0 || b.Len(2) != 0 ||
+		b.Homes(0) != 0 || b.Waiting() != 0 || b.Join(0, Claim{7, second, 0}, true) != 0 {
 		t.Error("a board that was reset is not empty")
 	}
 }
@@ -150,7 +151,7 @@ func TestShare(t *testing.T) {
 			}
 			k := rng.IntN(agents)
 			before := b.Len(k)
-			if place := b.Join(k, c, 0); place != before {
+			if place := b.Join(k, Claim{Client: c}, rng.IntN(2) == 0); place != before {
 				t.Fatalf("place %d in a line of %d", place, before)
 			}
 			in[k][c] += b.Len(k) - before
@@ -185,21 +186,21 @@ func TestHome(t *testing.T) {
 }
 
 func TestTolls(t *testing.T) {
-	tolls := Tolls{Params{Load: 24, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000, 0.5}
-	dear := &Tolls{tolls.Params, 10 * market.MaxWorth, 1e9}
+	tolls := Tolls{Params{Load: 24, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000}
+	dear := &Tolls{tolls.Params, 10 * market.MaxWorth}
 	for name, test := range map[string]struct{ got, want market.Credits }{
-		"too long by a second":    {tolls.Avoidable(second), -12 * market.Credit / 1000},
-		"none too long":           {tolls.Avoidable(0), 0},
+		"too long by a second":    {tolls.Avoidable(second, 0.5), -12 * market.Credit / 1000},
+		"none too long":           {tolls.Avoidable(0, 0.5), 0},
 		"two seconds ahead":       {tolls.Ahead(2 * second), -8 * market.Credit / 1000},
 		"behind":                  {tolls.Ahead(-second), 0},
 		"an hour ahead":           {tolls.Ahead(time.Hour), tolls.Ahead(10 * second)},
 		"beside eight":            {tolls.Among(8), -12 * market.Credit / 1e6},
 		"beside none":             {tolls.Among(0), 0},
-		"a dear second of a year": {dear.Avoidable(1e17), -market.MaxWorth},
-		"nobody was served yet":   {(&Tolls{tolls.Params, 0, 1e9}).Avoidable(second), 0},
-		"nobody waits":            {(&Tolls{tolls.Params, market.Credit, 0}).Avoidable(second), 0},
-		"switched off":            {(&Tolls{Params{}, market.Credit, 1}).Avoidable(second), 0},
-		"off, and eight running":  {(&Tolls{Params{}, market.Credit, 1}).Among(8), 0},
+		"a dear second of a year": {dear.Avoidable(1e17, 1e9), -market.MaxWorth},
+		"nobody was served yet":   {(&Tolls{tolls.Params, 0}).Avoidable(second, 1e9), 0},
+		"nobody waits":            {(&Tolls{tolls.Params, market.Credit}).Avoidable(second, 0), 0},
+		"switched off":            {(&Tolls{Params{}, market.Credit}).Avoidable(second, 1), 0},
+		"off, and eight running":  {(&Tolls{Params{}, market.Credit}).Among(8), 0},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: toll %s, want %s", name, test.got, test.want)
@@ -221,7 +222,8 @@ func TestPressure(t *testing.T) {
 		{0, 5, 0, 0, 0, 0.001}, // no slots
 	} {
 		now = now.Add(test.after)
-		if got := p.Add(now, test.waiting, test.free, test.slots); got < test.least || got > test.most {
+		of := Per(test.waiting, 1, test.free, test.slots)
+		if got := max(p.Add(now, of), of); got < test.least || got > test.most {
 			t.Errorf("%+v: pressure %v", test, got)
 		}
 	}
@@ -334,10 +336,10 @@ func BenchmarkBoard(b *testing.B) {
 	for b.Loop() {
 		board.Reset(1000, 1)
 		for i, h := range homes {
-			board.Join(h%1000, i, 0)
+			board.Join(h%1000, Claim{Client: i}, true)
 		}
 	}
-	if !slices.ContainsFunc(board.lines, func(l []time.Duration) bool { return len(l) > 0 }) {
+	if !slices.ContainsFunc(board.claims, func(l []Claim) bool { return len(l) > 0 }) {
 		b.Fatal("nobody waits")
 	}
 }
