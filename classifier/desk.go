@@ -75,7 +75,8 @@ func (d *Desk) enter(client string, size int) *bus.Error {
 	switch {
 	case has.open >= d.c.MaxOpenPerClient, has.bytes+size > d.c.MaxOpenBytesPerClient:
 		return refusal(bus.CodeTooManyTasks,
-			"%s has %d tasks (%d bytes) in hand and may have no more; wait for some to end", client, has.open, has.bytes)
+			"%s has %d tasks (%d bytes) in hand and may have no more; wait for some to end", client, has.open,
+			has.bytes)
 	case d.open >= d.c.MaxOpen, d.bytes+size > d.c.MaxOpenBytes:
 		return refusal(bus.CodeNoRoom,
 			"the door has %d tasks (%d bytes) in hand and takes no more; try again shortly", d.open, d.bytes)
