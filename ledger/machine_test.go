@@ -286,6 +286,9 @@ func FuzzDecodeFrame(f *testing.F) {
 			break
 		}
 	}
+	f.Add(AppendFrame(nil, &Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{
+		{Kind: KindHold, ID: "x",
+			Hold: &Hold{Client: "ann", Task: "t", Agent: "a", Reader: "g1", Token: "k1"}}}}))
 	f.Add([]byte{1, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		frame, err := DecodeFrame(data)
