@@ -57,6 +57,13 @@ func (f *Failing) Put(ctx context.Context, key string, value []byte) error {
 	return f.Registry.Put(ctx, key, value)
 }
 
+func (f *Failing) Swap(ctx context.Context, key string, rev int64, value []byte) error {
+	if err := f.check("swap"); err != nil {
+		return err
+	}
+	return f.Registry.Swap(ctx, key, rev, value)
+}
+
 func (f *Failing) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
 	if err := f.check("get"); err != nil {
 		return nil, err

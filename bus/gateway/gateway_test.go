@@ -121,7 +121,7 @@ func (h *house) searchFiles() {
 // newKey makes a key, and waits until the gateway knows it.
 func (h *house) newKey(k bus.APIKey) string {
 	h.t.Helper()
-	secret, err := local.NewKey(h.t.Context(), h.Registry(), k)
+	secret, err := local.NewKey(h.t.Context(), h.Registry(), h.Link().Budget, k)
 	if err != nil {
 		h.t.Fatal(err)
 	}
