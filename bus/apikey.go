@@ -84,11 +84,13 @@ func HashKey(key string) string {
 }
 
 // Admits reports whether a key is this one, at some time.
-func (k *APIKey) Admits(key string, nowMS int64) bool {
+func (k *APIKey) Admits(key string, nowMS int64) bool { return k.AdmitsHash(HashKey(key), nowMS) }
+
+// AdmitsHash is Admits of a key's hash.
+func (k *APIKey) AdmitsHash(hash string, nowMS int64) bool {
 	if k.Expired(nowMS) {
 		return false
 	}
-	hash := HashKey(key)
 	good := 0
 	for _, h := range k.Hashes {
 		same := subtle.ConstantTimeCompare([]byte(h.SHA256), []byte(hash))

@@ -76,7 +76,7 @@ func full() []Message {
 		&Status{Domain: "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,
 			Slots: 4, Free: 5, Waiting: 6, Room: 7,
 			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3,
-				SlotPrice: 4, MaxModelLen: 5}}, MaxPromptTokens: 9},
+				SlotPrice: 4, MaxModelLen: 5, Cards: &Cards{Least: price, Most: price}}}, MaxPromptTokens: 9},
 		&FundsRequest{ID: "f", Client: "ada", To: "bob", Every: "day", Hub: "j", Epoch: 1, Amount: 2, Least: 1, After: 3,
 			Returned: 4, Distributed: 5, Domain: "math", Ahead: true, Hubs: true},
 		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2,

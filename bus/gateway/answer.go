@@ -16,7 +16,7 @@ import (
 // until its last task has ended or it is given up.
 type answer struct {
 	s     *Server
-	key   *key
+	key   admitted
 	keyID string
 	asked *openai.Asked
 	shape openai.Shape // its ID names the answer
@@ -284,7 +284,7 @@ func (a *answer) finish() {
 
 // finished counts an answer that has ended, and keeps it for a while if it can be read again.
 func (s *Server) finished(a *answer, refused *refusal) {
-	s.keys.end(a.key)
+	s.keys.end(a.key.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, a)
