@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/client"
 	"souk/bus/openai"
 )
 
@@ -89,18 +90,32 @@ func (a *answer) start(p *payer) {
 // serve has one task asked, and takes in its answer.
 func (a *answer) serve(i int, p *payer) (failed error) {
 	task := a.asked.Tasks[i]
-	stream, err := p.Submit(a.ctx, task)
+	// Until an agent has taken the task it is withdrawn; after that it is cancelled, so that its last word, what
+	// it costs, still comes.
+	admission, withdraw := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer withdraw()
+	unhook := context.AfterFunc(a.ctx, withdraw)
+	stream, err := p.Submit(admission, task)
+	unhook()
 	if err != nil {
+		a.cost(i, err)
 		return err
 	}
 	defer stream.Close()
+	reading, giveUp := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer giveUp()
+	defer context.AfterFunc(a.ctx, func() {
+		stream.Cancel()
+		time.AfterFunc(lastWord, giveUp)
+	})()
 	a.buy(1)
 	defer func() {
 		if failed != nil { // what it costs all the same stands in its refusal
+			a.cost(i, failed)
 			a.buy(-1)
 		}
 	}()
-	c, err := stream.Next(a.ctx)
+	c, err := stream.Next(reading)
 	if err != nil && err != io.EOF {
 		return err
 	}
@@ -110,7 +125,7 @@ func (a *answer) serve(i int, p *payer) (failed error) {
 	if !a.asked.Stream {
 		take = a.collect(i)
 	}
-	for ; err == nil; c, err = stream.Next(a.ctx) {
+	for ; err == nil; c, err = stream.Next(reading) {
 		if err := take(&c, nil); err != nil {
 			return err
 		}
@@ -121,6 +136,17 @@ func (a *answer) serve(i int, p *payer) (failed error) {
 	r, _ := stream.Result()
 	a.ended(i, &r)
 	return take(nil, &r)
+}
+
+// lastWord is how long it is waited for what a task costs that was cancelled.
+const lastWord = 2 * time.Second
+
+// cost notes what is paid for a task that has failed.
+func (a *answer) cost(i int, err error) {
+	var said *client.Refusal
+	if errors.As(err, &said) {
+		a.ended(i, &said.Result)
+	}
 }
 
 func (a *answer) buy(n int) {
@@ -258,7 +284,15 @@ func (a *answer) writeError() {
 func (a *answer) finish() {
 	a.mu.Lock()
 	switch {
-	case a.refused != nil:
+	case a.refused != nil: // what all of its tasks are paid is known only now
+		whole := *a.refused
+		whole.paid = 0
+		for _, r := range a.results {
+			if r != nil {
+				whole.paid, _ = whole.paid.Add(r.Paid())
+			}
+		}
+		a.refused = &whole
 	case a.asked.Stream:
 		a.out.put(a.taken, func(dst []byte) ([]byte, error) {
 			if a.asked.Usage {

@@ -457,6 +457,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	}
 	by, refused := a.begin()
 	if refused != nil {
+		select {
+		case <-a.over: // then it is known what is paid all the same
+		case <-gone:
+		}
+		_, refused = a.begin()
 		return refused
 	}
 	h := w.Header()
