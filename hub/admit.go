@@ -17,10 +17,17 @@ func (n *Node) admit(m *bus.Task) error {
 			m.Client, m.ID)
 		return fmt.Errorf("task %q of client %q: not ids", m.ID, m.Client)
 	}
+	if m.Reply == "" {
+		m.Reply = bus.ReplyTo(m.Client, m.ID)
+	}
 	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
 	switch t := n.known[key]; {
+	case t != nil && t.state != done && t.digest == digest && m.Stream && m.Reply != t.answered():
+		n.refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)
+		return nil
 	case t != nil && m.Resume != nil:
 		n.stats.Repeats++
+		t.from(m)
 		n.goOn(t, m, digest)
 		return nil
 	case m.Resume != nil:
@@ -29,6 +36,7 @@ func (n *Node) admit(m *bus.Task) error {
 		return nil
 	case t != nil:
 		n.stats.Repeats++
+		t.from(m)
 		n.repeat(t, m, digest)
 		return nil
 	}
@@ -64,6 +72,7 @@ func (n *Node) admit(m *bus.Task) error {
 // read makes a request the task's own, and fills in what it leaves to the hub.
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
+	t.from(m)
 	n.unquote(t)
 	if m.Session != "" {
 		t.session = bus.SessionKey(m.Client, m.Session)
@@ -73,9 +82,6 @@ func (n *Node) read(t *task, m *bus.Task) {
 	}
 	if m.MaxTokens <= 0 {
 		m.MaxTokens = n.cfg.MaxTokens
-	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplySubject(m.Client, m.ID)
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *Server) prepare(a *answer) {
 }
 
 // start has its tasks asked.
-func (a *answer) start(p *payer) {
+func (a *answer) start(p *client.Client) {
 	var tasks sync.WaitGroup
 	for i := range a.asked.Tasks {
 		tasks.Go(func() {
@@ -82,13 +82,12 @@ func (a *answer) start(p *payer) {
 	}
 	go func() {
 		tasks.Wait()
-		a.s.letGo(p)
 		a.finish()
 	}()
 }
 
 // serve has one task asked, and takes in its answer.
-func (a *answer) serve(i int, p *payer) (failed error) {
+func (a *answer) serve(i int, p *client.Client) (failed error) {
 	task := a.asked.Tasks[i]
 	// Until an agent has taken the task it is withdrawn; after that it is cancelled, so that its last word, what
 	// it costs, still comes.

@@ -160,7 +160,6 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	if err != nil {
 		return err
 	}
-	defer s.letGo(p)
 	ctx, cancel := context.WithTimeout(r.Context(), treasuryWithin)
 	defer cancel()
 	reply, err := p.Balance(ctx, id)
@@ -341,7 +340,6 @@ func (s *Server) enter(a *answer) (*answer, error) {
 	}
 	known, err := s.admitAnswer(a)
 	if known != a {
-		s.letGo(p)
 		return known, err
 	}
 	a.start(p)

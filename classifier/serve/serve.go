@@ -101,8 +101,8 @@ func (s *Server) Run(ctx context.Context) error {
 		h       bus.Handler
 	}{
 		{bus.StatusSubject("*"), s.onStatus},
-		{bus.ReplySubject(s.c.ID, "*"), s.onReply},
-		{bus.DoorCancelSubject("*"), s.onCancel},
+		{bus.ReplySubject(s.c.ID, "*", "*"), s.onReply},
+		{cancelKind + ">", s.onCancel},
 	} {
 		sub, err := s.d.Bus.Subscribe(l.subject, "", l.h)
 		if err != nil {
@@ -120,7 +120,7 @@ func (s *Server) Run(ctx context.Context) error {
 	service, err := s.d.Bus.Serve(bus.Service{
 		Name: "souk", Version: "1.0.0",
 		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
-		Endpoints: []bus.Endpoint{{Name: "task", Subject: bus.TaskSubject("*"), Queue: "doors",
+		Endpoints: []bus.Endpoint{{Name: "task", Subject: taskKind + ">", Queue: "doors",
 			Handle: s.onTask}},
 	})
 	if err != nil {
