@@ -42,11 +42,13 @@ func FuzzParseLedger(f *testing.F) {
 			if op == bus.OpBalance {
 				made = bus.BalanceSubject(client, who)
 			}
-			if made != subject && subject != made+"."+who || !bus.ValidID(who) || op == bus.OpBalance != (client != "") {
+			if made != subject && subject != made+"."+who || !bus.ValidID(who) ||
+				op == bus.OpBalance != (client != "") {
 				t.Errorf("%q: %q, %q, %q", subject, op, client, who)
 			}
 		}
-		if bus.AnswersTo(subject, reply) && !strings.HasPrefix(reply, bus.InboxOf(bus.LastToken(subject))+".") {
+		if bus.AnswersTo(subject, reply) &&
+			!strings.HasPrefix(reply, bus.InboxOf(bus.LastToken(subject))+".") {
 			t.Errorf("%q is answered at %q", subject, reply)
 		}
 	})

@@ -134,7 +134,8 @@ func swapping(t *testing.T, n Network[bus.Registry]) {
 
 	l, err := r.Register(ctx, "/s/leased", []byte("mine"), ttl)
 	must(t, err)
-	wantErr(t, "a key under a lease", other.Swap(ctx, "/s/leased", rev("/s/leased"), []byte("x")), bus.ErrExists)
+	wantErr(t, "a key under a lease", other.Swap(ctx, "/s/leased", rev("/s/leased"), []byte("x")),
+		bus.ErrExists)
 	must(t, l.Close(ctx))
 
 	// Of many who change the same state at the same time one does.

@@ -92,8 +92,8 @@ func (a *answer) start(p *client.Client) {
 // serve has one task asked, and takes in its answer.
 func (a *answer) serve(i int, p *client.Client) (failed error) {
 	task := a.asked.Tasks[i]
-	// Until an agent has taken the task it is withdrawn; after that it is cancelled, so that its last word, what
-	// it costs, still comes.
+	// Until an agent has taken the task it is withdrawn; after that it is cancelled, so that its last word,
+	// what it costs, still comes.
 	admission, withdraw := context.WithCancel(context.WithoutCancel(a.ctx))
 	defer withdraw()
 	unhook := context.AfterFunc(a.ctx, withdraw)

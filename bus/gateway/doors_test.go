@@ -109,7 +109,8 @@ func TestD3OneRequestIsOneTask(t *testing.T) {
 	}
 	h.until("all is settled", func() bool { paid, _ := h.captures("dev"); return len(paid) == 9 })
 	if paid, holds := h.captures("dev"); len(paid) != 9 || holds != 9 || len(served) > 4 {
-		t.Errorf("4 requests that came 10 times each were %d tasks with %d holds, and %d answers", len(paid)-5,
+		t.Errorf("4 requests that came 10 times each were %d tasks with %d holds, and %d answers",
+			len(paid)-5,
 			holds-5, len(served))
 	}
 }
@@ -150,7 +151,8 @@ func TestD5PaidIsCaptured(t *testing.T) {
 		case 4:
 			body, header = chat(`,"stream":true`), []string{"Idempotency-Key", fmt.Sprint("k-", i/16)}
 		case 5: // some find no slot in time
-			body = long(fmt.Sprintf(`,"n":2,"souk":{"deadline_ms":%d}`, time.Now().Add(time.Second).UnixMilli()))
+			body = long(fmt.Sprintf(`,"n":2,"souk":{"deadline_ms":%d}`,
+				time.Now().Add(time.Second).UnixMilli()))
 		case 6:
 			body = strings.Replace(chat(``), `"auto"`, `"none"`, 1)
 		case 7:
@@ -177,7 +179,8 @@ func TestD5PaidIsCaptured(t *testing.T) {
 	for end := time.Now().Add(5 * time.Second); h.captured("dev") != told; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			paid, _ := h.captures("dev")
-			t.Fatalf("clients were told that they paid %s, and the journals have %s: %v\n%v", told, h.captured("dev"),
+			t.Fatalf("clients were told that they paid %s, and the journals have %s: %v\n%v", told,
+				h.captured("dev"),
 				paid, by)
 		}
 	}
@@ -208,7 +211,8 @@ clients: {dev: 10}
 	amount := market.Credit * 3 / 1000
 	secret := h.newKey(bus.APIKey{ID: "k1", Budget: &bus.KeyBudget{Of: "dev", Amount: amount, Every: "day"}})
 	for _, o := range at {
-		o.until("every gateway knows it", func() bool { return o.do("GET", "/v1/models", "", secret).status == 200 })
+		o.until("every gateway knows it",
+			func() bool { return o.do("GET", "/v1/models", "", secret).status == 200 })
 	}
 	asks := []string{"What is a souk?", "Solve the integral of x squared by parts.",
 		"Write a Python function that sorts a list."}

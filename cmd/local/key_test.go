@@ -115,7 +115,8 @@ func TestRotateAndRevokeAtOnce(t *testing.T) {
 	if _, err := NewKey(ctx, there, nil, bus.APIKey{ID: "k3", Client: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewKey(ctx, there, nil, bus.APIKey{ID: "k3", Client: "eve"}); !errors.Is(err, bus.ErrExists) {
+	if _, err := NewKey(ctx, there, nil, bus.APIKey{ID: "k3", Client: "eve"}); !errors.Is(err,
+		bus.ErrExists) {
 		t.Errorf("a key under the id of another: %v", err)
 	}
 }

@@ -342,7 +342,8 @@ func clusterLives(t *testing.T, bin string) {
 		}
 	}
 	gone(t, s, 13)
-	for _, name := range []string{"infra", "treasury", "hub-general", "hub-math", "classifier", "gateway", "agentd-1",
+	for _, name := range []string{"infra", "treasury", "hub-general", "hub-math", "classifier", "gateway",
+		"agentd-1",
 		"agentd-2", "agentd-3"} {
 		text, err := os.ReadFile(filepath.Join(dir, "log", name+".log"))
 		if err != nil {
