@@ -403,7 +403,7 @@ func loaded(t *testing.T, bin, dir string) {
 		}
 	}
 	// the engines, and the load itself
-	if r.Answered == 0 || r.Broken > 0 || len(r.Processes) != 13 || apart != 5 {
+	if r.Answered == 0 || r.Broken > 0 || len(r.Processes) != 14 || apart != 5 {
 		t.Errorf("%s", out)
 	}
 }
