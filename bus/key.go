@@ -9,6 +9,7 @@ const (
 	HubsPrefix   = "/souk/v1/hubs/"    // <domain>: HubEntry, by election
 	MarketPrefix = "/souk/v1/market/"  // <domain>: MarketConfig
 	KeysPrefix   = "/souk/v1/keys/"    // <id>: APIKey
+	MarksKey     = "/souk/v1/marks"    // the key of cache marks, which doors alone know
 	TreasuryKey  = "/souk/v1/treasury" // the process that is the market's only treasury, on its lease
 )
 
@@ -18,6 +19,11 @@ func HubKey(domain string) string    { return HubsPrefix + domain }
 func MarketKey(domain string) string { return MarketPrefix + domain }
 
 func APIKeyKey(id string) string { return KeysPrefix + id }
+
+// Under reports whether a key is meant by another: it is that very key, or lies below one that ends in "/".
+func Under(key, of string) bool {
+	return key == of || strings.HasSuffix(of, "/") && strings.HasPrefix(key, of)
+}
 
 // LastElement is the part of a key after its last slash.
 func LastElement(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

@@ -16,6 +16,7 @@ var (
 	ErrDisconnected = errors.New("not connected to the server")
 	ErrLost         = errors.New("lease or leadership lost")
 	ErrExists       = errors.New("key is held by another")
+	ErrForbidden    = errors.New("the keys that are used do not permit it")
 
 	ErrNotSent = fmt.Errorf("nothing was sent: %w", ErrDisconnected) // and nothing will be
 )
@@ -131,17 +132,17 @@ type Registry interface {
 	// Swap writes a key without a lease, or deletes it where value is nil, if its last change has revision
 	// rev, or if it is not there where rev is 0. Else nothing changes, and the error is ErrExists.
 	Swap(ctx context.Context, key string, rev int64, value []byte) error
-	// Get returns the keys under a prefix, sorted.
-	Get(ctx context.Context, prefix string) ([]KV, error)
+	// Get returns a key, or, for one that ends in "/", the keys below it, sorted.
+	Get(ctx context.Context, key string) ([]KV, error)
 	// Delete removes a key; removing what is not there is no error. A lease whose key is removed is lost.
 	Delete(ctx context.Context, key string) error
 	// Evict ends the lease that a key is under, and so removes all that is under that lease, if the key has
 	// exactly this value; a key that is gone is no error, one with another value is ErrExists. It is for
 	// whoever can prove that the lease's owner has died, and would else wait for its time to run out.
 	Evict(ctx context.Context, key string, value []byte) error
-	// Watch sends every key under the prefix, then Synced, then every change in order, until ctx ends. After
-	// an outage it sends what is gone meanwhile, then the whole state, known keys too, then Synced again.
-	Watch(ctx context.Context, prefix string) (<-chan Event, error)
+	// Watch sends what Get returns, then Synced, then every change in order, until ctx ends. After an outage
+	// it sends what is gone meanwhile, then the whole state, known keys too, then Synced again.
+	Watch(ctx context.Context, key string) (<-chan Event, error)
 	// Elect waits until key is the caller's and returns the leadership.
 	Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (Leadership, error)
 }

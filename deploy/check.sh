@@ -60,7 +60,9 @@ play)
 	compose up --detach --wait --wait-timeout 300
 	compose run --rm souk fund dev 10
 	compose run --rm souk submit --max-tokens 20 "What is a souk?"
-	"$commands/souk" replay --nats nats://127.0.0.1:4222 --limit 20 --concurrency 4
+	infra=$(compose ps --quiet infra)
+	docker cp "$infra:/data/auth" "$at/auth"
+	"$commands/souk" replay --data "$at" --nats tls://127.0.0.1:4222 --limit 20 --concurrency 4
 	compose run --rm ledger
 	compose stop --timeout 40
 	for c in $(compose ps --all --quiet); do

@@ -31,7 +31,9 @@ var floors = []floor{
 		"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "agentd/vllm", "ledger/journal",
 		"hub/serve", "agentd/serve", "classifier/serve", "ledger/treasury/serve", "bus/client",
 	}},
-	{name: "what drivers share, and shells", packages: []string{"bus/rawconn", "bus/follow", "bus/etcdlog"}},
+	{name: "what drivers share, and shells", packages: []string{
+		"bus/rawconn", "bus/follow", "bus/etcdlog", "bus/natsauth",
+	}},
 	{name: "the machines", packages: []string{
 		"hub", "classifier", "classifier/train", "agentd", "ledger/treasury",
 	}, pure: true},
@@ -64,6 +66,8 @@ const ports = "bus/port.go"
 // owners says who alone may import a module, beside tests.
 var owners = map[string][]string{
 	"github.com/nats-io/nats-server": {"bus/embedded"},
+	"github.com/nats-io/jwt":         {"bus/natsauth", "bus/embedded"},
+	"github.com/nats-io/nkeys":       {"bus/natsauth"},
 	"go.etcd.io/etcd/server":         {"bus/embedded", "ledger/journal"},
 	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded", "integration/bench/floor"},
 	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal"},

@@ -84,7 +84,12 @@ func raw(t *testing.T, m *local.Market) *nats.Conn { return rawAs(t, m, "dev") }
 
 func rawAs(t *testing.T, m *local.Market, client string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.CustomInboxPrefix(bus.InboxOf(client)))
+	creds, err := m.Keys().Ensure(bus.RoleClient, bus.IDs{Name: client}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.UserCredentials(creds),
+		nats.CustomInboxPrefix(bus.InboxOf(client)))
 	if err != nil {
 		t.Fatal(err)
 	}

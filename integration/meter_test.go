@@ -127,7 +127,7 @@ func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 8))
 	m, engine, url, card := metered(t, vllmsim.Config{Profile: vllmsim.Steady})
-	link, err := local.DialNATS(m.State().NATS, "canceller")
+	link, err := m.Reach().Dial(bus.RoleGateway, "canceller")
 	if err != nil {
 		t.Fatal(err)
 	}

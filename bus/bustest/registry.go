@@ -108,6 +108,19 @@ func keys(t *testing.T, n Network[bus.Registry]) {
 	must(t, r.Delete(ctx, "/x/a"))
 	wantListing(t, r, "/x/", "a/z=1 b=2")
 	wantListing(t, r, "/none/", "")
+	// a key that another only begins like
+	must(t, r.Put(ctx, "/x/bb", []byte("1")))
+	wantListing(t, r, "/x/b", "=2")
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	events, err := r.Watch(watch, "/x/b")
+	must(t, err)
+	follow(t, events, "/x/", 2)
+	must(t, r.Put(ctx, "/x/bbb", []byte("1")))
+	must(t, r.Put(ctx, "/x/b", []byte("3")))
+	if got := follow(t, events, "/x/", 1); got != "+b=3 " {
+		t.Errorf("a watch of one key tells %q", got)
+	}
 }
 
 func swapping(t *testing.T, n Network[bus.Registry]) {

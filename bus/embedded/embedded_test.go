@@ -15,6 +15,7 @@ import (
 	"souk/bus/bustest"
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
+	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 )
 
@@ -73,6 +74,43 @@ func TestEtcdKeepsItsData(t *testing.T) {
 				t.Errorf("the log holds a stack trace:\n%s", log)
 			}
 		})
+	}
+}
+
+// A directory on which etcd had users serves a market of one process, which comes without a name.
+func TestUnlock(t *testing.T) {
+	keys, dir := t.TempDir(), t.TempDir()
+	server, err := natsauth.ServerCert(keys, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := natsauth.ClientCert(keys, natsauth.Root, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := natsauth.TLSOf(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := embedded.EtcdConfig{Dir: dir, Listen: "127.0.0.1:0", TLS: server}
+	for range 2 {
+		e := startEtcd(t, config)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := e.Unlock(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := registry(t, e).Put(ctx, "/souk/v1/market/math", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		as := etcdreg.Config{Endpoints: []string{e.Endpoint()}, TLS: root}
+		if err := etcdreg.Admit(ctx, as, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := registry(t, e).Put(ctx, "/souk/v1/market/math", []byte("{}")); err == nil {
+			t.Error("who has no name may write although etcd has users")
+		}
+		stop(t, e)
 	}
 }
 

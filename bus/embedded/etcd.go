@@ -3,6 +3,9 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,14 +16,20 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
 	"souk/bus/etcdlog"
+	"souk/bus/natsauth"
 )
 
 // segmentBytes is what etcd's log preallocates, twice: 128 MB by default, for a registry of a few KB.
@@ -35,6 +44,9 @@ type EtcdConfig struct {
 	Listen string
 	// OrAny takes any free port where the one in Listen is taken.
 	OrAny bool
+	// TLS are the files of those who come by a socket: the server shows Cert, and believes who shows a
+	// certificate of CA. None of them: it believes everybody.
+	TLS natsauth.Files
 	// Tick is the heartbeat; an election takes ten. 10 ms, for a cluster of one in one process.
 	Tick time.Duration
 	Log  *slog.Logger // warnings and errors; nil for none
@@ -197,6 +209,11 @@ func etcdConfig(config EtcdConfig) (*embed.Config, error) {
 			return nil, err
 		}
 		c.ListenClientUrls = []url.URL{{Scheme: "http", Host: config.Listen}}
+		if config.TLS != (natsauth.Files{}) {
+			c.ListenClientUrls[0].Scheme = "https"
+			c.ClientTLSInfo = transport.TLSInfo{TrustedCAFile: config.TLS.CA, CertFile: config.TLS.Cert,
+				KeyFile: config.TLS.Key, ClientCertAuth: true, MinVersion: tls.VersionTLS13}
+		}
 		c.AdvertiseClientUrls = c.ListenClientUrls
 	}
 	c.AutoCompactionMode = embed.CompactorModeRevision
@@ -214,6 +231,22 @@ func etcdConfig(config EtcdConfig) (*embed.Config, error) {
 
 // Client is a client in process, which Close closes.
 func (e *Etcd) Client() *clientv3.Client { return e.client }
+
+// Unlock has a server with TLS believe whoever shows a certificate, whatever users it was given before: the
+// market's other parts are in this process, and come by [Etcd.Client], which has no name.
+func (e *Etcd) Unlock(ctx context.Context) error {
+	if !e.etcd.Server.AuthStore().IsAuthEnabled() {
+		return nil
+	}
+	// We say it as a connection would whose certificate names root.
+	ctx = metadata.NewIncomingContext(peer.NewContext(ctx, &peer.Peer{AuthInfo: credentials.TLSInfo{
+		State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{
+			CommonName: "root"}}}}}}}), metadata.MD{})
+	if _, err := e.etcd.Server.AuthDisable(ctx, &etcdserverpb.AuthDisableRequest{}); err != nil {
+		return fmt.Errorf("embedded etcd: turn its users off: %w", err)
+	}
+	return nil
+}
 
 // RevokeLeases ends every lease and with it the keys under them. It is for whoever knows that all their
 // holders are gone, as after a crash of the one process that held them: nobody then waits for them to expire.

@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,14 +13,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 
 	"souk/bus"
+	"souk/bus/natsauth"
 )
 
 // readyIn is how long a server may take to come up before it is given up; both need a few
 // milliseconds on an idle machine.
 const readyIn = 20 * time.Second
+
+// shakeWithin is how long whoever connects may take for TLS: a thousand agents may come back at once.
+const shakeWithin = 5 * time.Second
 
 // NATSConfig says where the server listens.
 type NATSConfig struct {
@@ -27,7 +33,10 @@ type NATSConfig struct {
 	Listen string
 	// OrAny takes any free port where the one in Listen is taken.
 	OrAny bool
-	Log   *slog.Logger // warnings and errors; nil for none
+	// Auth says who may come: users of these keys, each as far as its JWT permits. nil: anybody, for tests.
+	Auth *natsauth.Server
+	TLS  *tls.Config  // whoever comes by a socket speaks TLS; nil for none
+	Log  *slog.Logger // warnings and errors; nil for none
 }
 
 // NATS is a running server without JetStream: nothing that it carries is kept, so it has no data
@@ -57,6 +66,16 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		DontListen: true,
 		NoSigs:     true,
 	}
+	if a := config.Auth; a != nil {
+		accounts := &server.MemAccResolver{}
+		for account, token := range a.Accounts {
+			if err := accounts.Store(account, token); err != nil {
+				return nil, fmt.Errorf("embedded NATS: account %s: %w", account, err)
+			}
+		}
+		options.TrustedOperators, options.SystemAccount = []*jwt.OperatorClaims{a.Operator}, a.System
+		options.AccountResolver, options.MaxControlLine = accounts, natsauth.MaxControlLine
+	}
 	if config.Listen != "" {
 		host, port, err := splitAddress(config.Listen)
 		if err != nil {
@@ -66,6 +85,9 @@ func startNATS(config NATSConfig) (*NATS, error) {
 			port = server.RANDOM_PORT
 		}
 		options.DontListen, options.Host, options.Port = false, host, port
+	}
+	if config.TLS != nil {
+		options.TLS, options.TLSConfig, options.TLSTimeout = true, config.TLS, shakeWithin.Seconds()
 	}
 	s, err := server.NewServer(options)
 	if err != nil {
@@ -85,6 +107,9 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	n := &NATS{server: s}
 	if config.Listen != "" {
 		n.url = "nats://" + s.Addr().String()
+		if config.TLS != nil {
+			n.url = "tls://" + s.Addr().String()
+		}
 	}
 	return n, nil
 }

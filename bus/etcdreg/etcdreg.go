@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +28,8 @@ import (
 type Config struct {
 	Endpoints   []string      // host:port
 	DialTimeout time.Duration // for Dial to reach one of them; 5 s
+	TLS         *tls.Config   // with the certificate by which etcd knows who this is; nil for none of it
+	Probe       string        // what Dial reads, as Get does, to see whether it may; bus.AgentsPrefix
 }
 
 // Registry implements bus.Registry.
@@ -45,12 +49,32 @@ var _ bus.Registry = (*Registry)(nil)
 // Dial connects to etcd. It fails if no endpoint answers in DialTimeout or until ctx ends; afterwards outages
 // are waited out.
 func Dial(ctx context.Context, config Config) (*Registry, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(config.DialTimeout, 5*time.Second))
+	defer cancel()
+	client, err := dial(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	key := cmp.Or(config.Probe, bus.AgentsPrefix)
+	if _, err := client.Get(ctx, key, append(span(key), clientv3.WithCountOnly())...); err != nil {
+		client.Close()
+		return nil, config.failed("read "+key, err)
+	}
+	r := newRegistry(client)
+	r.own = true
+	return r, nil
+}
+
+func dial(ctx context.Context, config Config) (*clientv3.Client, error) {
 	if len(config.Endpoints) == 0 {
 		return nil, errors.New("etcdreg: no endpoint given")
 	}
-	within := cmp.Or(config.DialTimeout, 5*time.Second)
+	if err := config.shake(ctx); err != nil {
+		return nil, config.failed("connect", err)
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: config.Endpoints, DialTimeout: within,
+		Endpoints: config.Endpoints, TLS: config.TLS,
+		DialTimeout:       cmp.Or(config.DialTimeout, 5*time.Second),
 		DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive, PermitWithoutStream: true,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
@@ -62,17 +86,56 @@ func Dial(ctx context.Context, config Config) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcdreg: %w", bus.RedactError(err))
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	if _, err := client.Get(ctx, bus.AgentsPrefix, clientv3.WithCountOnly(),
-		clientv3.WithPrefix()); err != nil {
-		client.Close()
-		return nil, fmt.Errorf("etcdreg: connect to etcd at %s: %w (is it up?)",
-			bus.Redact(strings.Join(config.Endpoints, ",")), bus.RedactError(err))
+	return client, nil
+}
+
+// shake tries whether one of the endpoints and we believe each other. The client itself would try on in
+// silence, and know no more in the end than that its time is over.
+func (c Config) shake(ctx context.Context) (err error) {
+	if c.TLS == nil {
+		return nil
 	}
-	r := newRegistry(client)
-	r.own = true
-	return r, nil
+	config := c.TLS.Clone()
+	config.NextProtos = []string{"h2"}
+	for _, endpoint := range c.Endpoints {
+		var conn net.Conn
+		if conn, err = (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", endpoint); err != nil {
+			continue
+		}
+		// A server of TLS 1.3 judges our certificate after its handshake. If it is content, it speaks first.
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
+		_, err = conn.Read(make([]byte, 1))
+		stop()
+		conn.Close()
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// failed says what is to be done about an error of a new connection.
+func (c Config) failed(what string, err error) error {
+	advice := "is it up?"
+	switch why := strings.ToLower(err.Error()); {
+	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty),
+		errors.Is(err, rpctypes.ErrUserNotFound):
+		advice = "etcd does not know the certificate's name, or as another role: souk auth list"
+	case strings.Contains(why, "tls: ") || strings.Contains(why, "x509: "):
+		advice = "see market.ca, market.cert and market.key"
+	case c.TLS == nil:
+		advice += " does it ask for certificates? then set market.ca, market.cert and market.key"
+	}
+	return fmt.Errorf("etcdreg: %s at etcd %s: %w (%s)", what,
+		bus.Redact(strings.Join(c.Endpoints, ",")), bus.RedactError(err), advice)
+}
+
+// span is what etcd is to read for a key of [bus.Registry]: that key, or what is below it.
+func span(key string) []clientv3.OpOption {
+	if strings.HasSuffix(key, "/") {
+		return []clientv3.OpOption{clientv3.WithPrefix()}
+	}
+	return nil
 }
 
 // keepAlive is between pings on an idle connection, and for their answer: a black hole is noticed in twice
@@ -177,10 +240,10 @@ func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte
 	return wrap("swap", key, err)
 }
 
-func (r *Registry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
-	out, err := r.client.Get(ctx, prefix, clientv3.WithPrefix()) // sorted by key
+func (r *Registry) Get(ctx context.Context, key string) ([]bus.KV, error) {
+	out, err := r.client.Get(ctx, key, span(key)...) // sorted by key
 	if err != nil {
-		return nil, wrap("get", prefix, err)
+		return nil, wrap("get", key, err)
 	}
 	kvs := make([]bus.KV, len(out.Kvs))
 	for i, kv := range out.Kvs {

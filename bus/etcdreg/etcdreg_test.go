@@ -2,6 +2,7 @@ package etcdreg_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -38,6 +39,7 @@ func server(t testing.TB, listen string) *embedded.Etcd {
 type sockets struct {
 	server  *embedded.Etcd
 	proxies map[string]*proxy.Proxy
+	tls     *tls.Config
 }
 
 func (s sockets) Connect(t *testing.T, name string) bus.Registry {
@@ -48,7 +50,7 @@ func (s sockets) Connect(t *testing.T, name string) bus.Registry {
 	}
 	t.Cleanup(proxy.Close)
 	s.proxies[name] = proxy
-	r, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{proxy.Addr()}})
+	r, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{proxy.Addr()}, TLS: s.tls})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestRegistryOverSockets(t *testing.T) {
 	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
-		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
+		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil}
 	})
 }
 
@@ -132,7 +134,7 @@ func state(t *testing.T, events <-chan bus.Event) map[string]string {
 // A watch that fell behind a compaction starts again from the whole state.
 func TestAWatchSurvivesCompaction(t *testing.T) {
 	s := server(t, "127.0.0.1:0")
-	n := sockets{s, map[string]*proxy.Proxy{}}
+	n := sockets{s, map[string]*proxy.Proxy{}, nil}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := n.Connect(t, "r")

@@ -21,19 +21,19 @@ func toKV(kv *mvccpb.KeyValue) bus.KV {
 
 // Watch reads the state at one revision and follows the changes from the next: asking for the
 // revision read itself would delay the first event by 100 ms.
-func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
+func (r *Registry) Watch(ctx context.Context, key string) (<-chan bus.Event, error) {
 	again := r.reconnected()
-	state, err := r.client.Get(ctx, prefix, clientv3.WithPrefix())
+	state, err := r.client.Get(ctx, key, span(key)...)
 	if err != nil {
-		return nil, wrap("watch", prefix, err)
+		return nil, wrap("watch", key, err)
 	}
 	out := make(chan bus.Event)
 	go func() {
 		defer close(out)
 		there := map[string]bool{}
-		for r.follow(ctx, prefix, state, again, there, out) {
+		for r.follow(ctx, key, state, again, there, out) {
 			again = r.reconnected()
-			if state = r.read(ctx, prefix); state == nil {
+			if state = r.read(ctx, key); state == nil {
 				return
 			}
 		}
@@ -43,12 +43,12 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 
 // follow sends what is gone of what was there before, a state, and what comes after it. It reports whether to
 // begin again, from a new state.
-func (r *Registry) follow(ctx context.Context, prefix string, state *clientv3.GetResponse,
+func (r *Registry) follow(ctx context.Context, key string, state *clientv3.GetResponse,
 	again <-chan struct{},
 	there map[string]bool, out chan<- bus.Event) bool {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	changes := r.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(state.Header.Revision+1))
+	changes := r.client.Watch(ctx, key, append(span(key), clientv3.WithRev(state.Header.Revision+1))...)
 	send := func(ev bus.Event) bool {
 		select {
 		case out <- ev:
@@ -118,9 +118,9 @@ func toEvent(ev *clientv3.Event) bus.Event {
 }
 
 // read gets the state, however long that takes; nil once ctx has ended.
-func (r *Registry) read(ctx context.Context, prefix string) *clientv3.GetResponse {
+func (r *Registry) read(ctx context.Context, key string) *clientv3.GetResponse {
 	for {
-		state, err := r.client.Get(ctx, prefix, clientv3.WithPrefix())
+		state, err := r.client.Get(ctx, key, span(key)...)
 		if err == nil {
 			return state
 		}

@@ -31,13 +31,8 @@ func Evict(ctx context.Context, r bus.Registry, key string, dead func(bus.KV) bo
 // Get returns one key; Value is nil if it is not there.
 func Get(ctx context.Context, r bus.Registry, key string) (bus.KV, error) {
 	kvs, err := r.Get(ctx, key)
-	if err != nil {
+	if err != nil || len(kvs) == 0 {
 		return bus.KV{}, err
 	}
-	for _, kv := range kvs {
-		if kv.Key == key {
-			return kv, nil
-		}
-	}
-	return bus.KV{}, nil
+	return kvs[0], nil
 }

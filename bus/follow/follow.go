@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"souk/bus"
@@ -125,7 +124,6 @@ func (w *watch) take(e bus.Event) {
 		if w.f.Synced != nil {
 			w.f.Synced()
 		}
-	case e.Key != w.key && !strings.HasSuffix(w.key, "/"): // it only begins like ours
 	case e.Deleted:
 		w.gone(e.Key)
 	default:

@@ -51,7 +51,8 @@ func FuzzPort(f *testing.F) {
 		}
 	})
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\n"
-	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		head + "Content-Length: 2\r\n\r\n{}", head + "Content-Length: 20\r\n\r\n{}",
 		head + "Transfer-Encoding: chunked\r\n\r\nffffffff\r\n{}",
 		head + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\n{}\r\n0\r\n\r\n",

@@ -351,7 +351,8 @@ func limit(asked *openai.Asked, k *bus.APIKey) error {
 			}
 			each := *most.c / n
 			if each == 0 {
-				return refuse(bus.CodeBadTerms, "max_price: the key's %s leaves nothing for one of %d answers",
+				return refuse(bus.CodeBadTerms,
+					"max_price: the key's %s leaves nothing for one of %d answers",
 					*most.c, n)
 			}
 			t.MaxPrice = &each
@@ -423,8 +424,9 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
 	a := s.kept[keptKey{s.keys.about(k).ID, r.PathValue("task")}]
 	s.mu.Unlock()
 	if a == nil || !a.asked.Stream {
-		return refuse(bus.CodeAnswerGone, "no stream of this name is kept for this key: it has ended, or was "+
-			"asked for without X-Souk-Resume: on, or at another gateway")
+		return refuse(bus.CodeAnswerGone,
+			"no stream of this name is kept for this key: it has ended, or was "+
+				"asked for without X-Souk-Resume: on, or at another gateway")
 	}
 	return s.give(w, r, a, last)
 }

@@ -106,7 +106,7 @@ func (s *store) tell(ev bus.Event) {
 func (s *store) under(prefix string) []bus.KV {
 	var out []bus.KV
 	for key, e := range s.keys {
-		if strings.HasPrefix(key, prefix) {
+		if bus.Under(key, prefix) {
 			out = append(out, e.kv)
 		}
 	}
@@ -404,7 +404,7 @@ type watcher struct {
 }
 
 func (w *watcher) add(ev bus.Event) {
-	if w.registry.cut || w.resync || !strings.HasPrefix(ev.Key, w.prefix) {
+	if w.registry.cut || w.resync || !bus.Under(ev.Key, w.prefix) {
 		return
 	}
 	if len(w.pending) >= watchLimit {

@@ -3,6 +3,7 @@ package natsbus
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
+	"souk/bus/natsauth"
 	"souk/bus/rawconn"
 )
 
@@ -24,8 +26,12 @@ type Config struct {
 	// nats://host:port, several separated by commas; not used with InProcess
 	URL       string
 	InProcess nats.InProcessConnProvider // an embedded server, instead of URL
-	// who this is, an id: it shows in the server's monitoring, and its inboxes are its own
+	// of connections by a socket, and then nothing else is spoken; a URL of tls:// has a default
+	TLS *tls.Config
+	// who this is, an id: it shows in the server's monitoring and its inboxes are its own
 	Name string
+	// who this is to a server that asks; it is read at each connect. nil: nobody in particular
+	Creds natsauth.Source
 
 	// 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
 	PingEvery time.Duration
@@ -57,6 +63,9 @@ func (c Config) withDefaults() (Config, error) {
 		if err := c.readable(); err != nil {
 			return c, err
 		}
+	}
+	if c.TLS == nil && strings.Contains(c.URL, "tls://") {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
 	}
 	set(&c.PingEvery, 5*time.Second)
 	set(&c.ReconnectWait, 250*time.Millisecond)
@@ -93,6 +102,7 @@ type Bus struct {
 	closed chan struct{}             // the connection is gone for good
 
 	requests requests
+	creds    creds
 
 	mu      sync.Mutex
 	health  chan bus.Health // nil once closed
@@ -118,6 +128,9 @@ func Connect(config Config) (*Bus, error) {
 	}
 	b.health = b.news
 	nc, err := nats.Connect(config.URL, b.options()...)
+	if refused := b.creds.explain(err); refused != nil {
+		return nil, fmt.Errorf("natsbus: %s: connect %s: %w", config.Name, config.where(), refused)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (is the NATS server up?)", config.Name,
 			config.where(), bus.RedactError(err))
@@ -161,9 +174,17 @@ func (b *Bus) options() []nats.Option {
 		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
 		nats.ClosedHandler(func(*nats.Conn) { b.disconnected(nil); close(b.closed) }),
 		nats.ErrorHandler(b.failed),
+		// Who is turned away comes again: its creds may be renewed meanwhile.
+		nats.IgnoreAuthErrorAbort(),
+	}
+	if c.Creds != nil {
+		options = append(options, nats.UserJWT(b.present, b.creds.sign))
 	}
 	if c.InProcess != nil {
 		return append(options, nats.InProcessServer(c.InProcess), nats.Timeout(connectInProcess))
+	}
+	if c.TLS != nil {
+		options = append(options, nats.Secure(c.TLS))
 	}
 	dialer := rawconn.Dialer{Dialer: net.Dialer{Timeout: connectWithin}}
 	return append(options, nats.SetCustomDialer(dialer))
@@ -185,6 +206,10 @@ func pause(n int, wait time.Duration, random float64) time.Duration {
 }
 
 func (b *Bus) disconnected(err error) {
+	if refused := b.creds.explain(err); refused != nil {
+		b.creds.news(refused)
+		err = refused
+	}
 	if b.online.Swap(nil) == nil {
 		return
 	}
@@ -196,6 +221,7 @@ func (b *Bus) disconnected(err error) {
 }
 
 func (b *Bus) reconnected() {
+	b.creds.accepted()
 	now := time.Now()
 	b.online.Store(&now)
 	b.tell(bus.Health{Connected: true})
@@ -210,6 +236,11 @@ func (b *Bus) failed(_ *nats.Conn, sub *nats.Subscription, err error) {
 		b.lost[sub] = n
 		b.mu.Unlock()
 		err = fmt.Errorf("subscription %s: handler too slow: %w", sub.Subject, err)
+	}
+	if refused := b.creds.explain(err); refused != nil && !b.creds.news(refused) {
+		return // told already: it is tried several times a second
+	} else if refused != nil {
+		err = refused
 	}
 	b.tell(bus.Health{Connected: b.online.Load() != nil, Err: err})
 }

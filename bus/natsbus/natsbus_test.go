@@ -2,6 +2,7 @@ package natsbus_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/embedded"
+	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	"souk/integration/proxy"
 )
@@ -22,7 +24,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func server(t testing.TB, listen string) *embedded.NATS {
 	t.Helper()
-	s, err := embedded.StartNATS(embedded.NATSConfig{Listen: listen})
+	return serverWith(t, embedded.NATSConfig{Listen: listen})
+}
+
+func serverWith(t testing.TB, config embedded.NATSConfig) *embedded.NATS {
+	t.Helper()
+	s, err := embedded.StartNATS(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,17 +41,24 @@ func server(t testing.TB, listen string) *embedded.NATS {
 type sockets struct {
 	server  *embedded.NATS
 	proxies map[string]*proxy.Proxy
+	tls     *tls.Config
+	keys    *natsauth.Store // of a server that asks who is there
 }
 
 func (s sockets) Connect(t *testing.T, name string) bus.Bus {
 	t.Helper()
-	proxy, err := proxy.New(s.server.URL()[len("nats://"):])
+	scheme, address, _ := strings.Cut(s.server.URL(), "://")
+	proxy, err := proxy.New(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
 	s.proxies[name] = proxy
-	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + proxy.Addr(), Name: name})
+	config := natsbus.Config{URL: scheme + "://" + proxy.Addr(), Name: name, TLS: s.tls}
+	if s.keys != nil {
+		config.Creds = anything(t, s.keys, name)
+	}
+	b, err := natsbus.Connect(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,18 +69,19 @@ func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestBusOverSockets(t *testing.T) {
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
-		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
+		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil}
 	})
 }
 
 func TestServicesAreFound(t *testing.T) {
-	bustest.Discovery(t, sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}})
+	bustest.Discovery(t, sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil})
 }
 
 // inProcess connects without sockets, through a wire that can be pulled.
 type inProcess struct {
 	server *embedded.NATS
 	wires  map[string]*wire
+	keys   *natsauth.Store
 }
 
 type wire struct {
@@ -103,7 +118,11 @@ func (w *wire) set(cut bool) {
 func (n inProcess) Connect(t *testing.T, name string) bus.Bus {
 	t.Helper()
 	n.wires[name] = &wire{NATS: n.server}
-	b, err := natsbus.Connect(natsbus.Config{InProcess: n.wires[name], Name: name})
+	config := natsbus.Config{InProcess: n.wires[name], Name: name}
+	if n.keys != nil {
+		config.Creds = anything(t, n.keys, name)
+	}
+	b, err := natsbus.Connect(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +133,7 @@ func (n inProcess) Heal(name string) { n.wires[name].set(false) }
 
 func TestBusInProcess(t *testing.T) {
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
-		return inProcess{server(t, ""), map[string]*wire{}}
+		return inProcess{server(t, ""), map[string]*wire{}, nil}
 	})
 }
 
@@ -188,7 +207,7 @@ func TestABlackHoleIsNoticed(t *testing.T) {
 
 // What was published long ago must not arrive when the server is back: the buffer is short.
 func TestNoStaleMessagesAfterAnOutage(t *testing.T) {
-	n := sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}}
+	n := sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil}
 	from := n.Connect(t, "from")
 	to := n.Connect(t, "to")
 	t.Cleanup(func() { from.Close(); to.Close() })

@@ -103,11 +103,10 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 
 // sold is the agent of the engine on a port.
 func (d discover) sold(node string, port int) agentd.AgentConfig {
-	tail := "-" + strconv.Itoa(port)
-	name := daemon.Name(node)
+	at := strconv.Itoa(port)
 	return agentd.AgentConfig{
-		ID:     name[:min(len(name), bus.MaxID-len(tail))] + tail,
-		Engine: agentd.EngineConfig{URL: "http://127.0.0.1" + strings.Replace(tail, "-", ":", 1)},
+		ID:     daemon.AgentAt(node, at),
+		Engine: agentd.EngineConfig{URL: "http://127.0.0.1:" + at},
 		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots,
 		Tiers: d.Agent.Tiers, Price: d.Agent.Price,
 		Owner: d.Agent.Owner, Class: d.Agent.Class, Ask: d.Agent.Ask, Features: d.Agent.Features,
@@ -117,10 +116,12 @@ func (d discover) sold(node string, port int) agentd.AgentConfig {
 // node runs the agents of the file and those whose engines are found, each lot as a server of its own on one
 // connection.
 type node struct {
-	cfg   agentd.Config // without agents
-	deps  agentserve.Deps
-	news  *fanout
-	ready chan struct{} // the agents of the file are registered, or, if it names none, the first found one is
+	cfg  agentd.Config // without agents
+	deps agentserve.Deps
+	news *fanout
+	// the agents of the file are registered, or, if it names none, the first found one is
+	ready chan struct{}
+	may   func(agent string) bool // the node's creds name an agent; nil: they name all
 
 	mu      sync.Mutex
 	servers []*agentserve.Server
@@ -230,6 +231,11 @@ func (n *node) run(ctx context.Context, d discover) error {
 	known := map[int]bool{}
 	for first := true; len(d.numbers) > 0 && ctx.Err() == nil; first = false {
 		for _, a := range n.look(ctx, d, known) {
+			if n.may != nil && !n.may(a.ID) {
+				n.deps.Log.Warn("engine found, and not sold: the creds do not name its agent (souk auth renew "+
+					"NAME --agents)", "agent", a.ID, "url", bus.Redact(a.Engine.URL))
+				continue
+			}
 			n.deps.Log.Info("engine found", "agent", a.ID, "url", bus.Redact(a.Engine.URL))
 			if err := n.add([]agentd.AgentConfig{a}); err != nil {
 				mu.Lock()

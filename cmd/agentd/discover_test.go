@@ -13,7 +13,7 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/bus"
 	"souk/bus/membus"
-	"souk/integration/fleet"
+	"souk/integration/parts"
 	"souk/integration/vllmsim"
 	"souk/market"
 )
@@ -24,7 +24,7 @@ import (
 func TestEnginesAreFound(t *testing.T) {
 	var ports [3]int
 	for i := range ports {
-		_, port, _ := net.SplitHostPort(fleet.Port())
+		_, port, _ := net.SplitHostPort(parts.Port())
 		ports[i], _ = strconv.Atoi(port)
 	}
 	engine := func(port int, model string) *vllmsim.Server {

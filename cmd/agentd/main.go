@@ -87,7 +87,11 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}
-	l, err := p.Connect(ctx, c.Market, daemon.Name("agentd-"+c.Agentd.Node))
+	ids := bus.IDs{Name: daemon.Name("agentd-" + c.Agentd.Node)}
+	for _, a := range c.Agentd.Agents {
+		ids.Agents = append(ids.Agents, a.ID)
+	}
+	l, err := p.Connect(ctx, c.Market, bus.RoleAgentd, ids)
 	if err != nil {
 		return err
 	}
@@ -98,6 +102,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	}
 	n := newNode(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home,
 		Log: p.Log})
+	n.may = l.Speaks
 	if len(c.Agentd.Agents) > 0 {
 		if err := n.add(c.Agentd.Agents); err != nil {
 			return err

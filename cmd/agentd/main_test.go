@@ -49,7 +49,7 @@ func TestBadConfiguration(t *testing.T) {
 			`agentd.yaml:19: discover.ports[0]: "8000-7000": write a port`},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222",
-			"is not on loopback: there is no authentication yet"},
+			"is not on loopback, and may only be reached by TLS"},
 	} {
 		text := strings.Replace(example, c.from, c.to, 1)
 		if text == example {

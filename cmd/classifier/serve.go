@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus"
 	"souk/classifier"
 	"souk/classifier/model"
 	door "souk/classifier/serve"
@@ -28,7 +30,7 @@ type config struct {
 const example = daemon.MarketExample +
 	`model: ""                         # weights made by "classifier train"; empty: the shipped ones
 classifier:                       # every field has a default, see below
-  id: door-a                      # random if not given
+  id: door-a                      # the name in its creds if not given
   min_confidence: 0.4             # below it a task goes to the general hub
   labels: {government: general, cloud_support: general}
   silence: 8s                     # an agent that says nothing for so long is given up
@@ -64,7 +66,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 			return err
 		}
 	}
-	l, err := p.Connect(ctx, c.Market, c.Classifier.ID)
+	l, err := p.Connect(ctx, c.Market, bus.RoleDoor, bus.IDs{Name: c.Classifier.ID})
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func readModel(path string) (*model.Model, error) {
 // Complete gives the door an id where it has none.
 func (c *config) Complete() error {
 	if c.Classifier.ID == "" {
-		c.Classifier.ID = "door-" + strings.ToLower(rand.Text()[:8])
+		c.Classifier.ID = cmp.Or(c.Market.Named(), "door-"+strings.ToLower(rand.Text()[:8]))
 	}
 	var errs []error
 	if c.Model != "" {

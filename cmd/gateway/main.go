@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus"
 	"souk/bus/gateway"
 	"souk/cmd/internal/daemon"
 )
@@ -30,7 +32,7 @@ type config struct {
 const example = daemon.MarketExample +
 	`listen: 127.0.0.1:8080            # where clients come; loopback only, so put a proxy with TLS before it
 gateway:                          # every field has a default, see below
-  id: gateway-a                   # random if not given
+  id: gateway-a                   # the name in its creds if not given
   max_open: 4096                  # answers at once
   max_open_per_key: 256
   drain: 20s                      # for open answers when it is told to stop
@@ -61,7 +63,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return fmt.Errorf("listen: %w: choose another address, or set SOUK_LISTEN", err)
 	}
 	defer at.Close()
-	l, err := p.Connect(ctx, c.Market, c.Gateway.ID)
+	l, err := p.Connect(ctx, c.Market, bus.RoleGateway, bus.IDs{Name: c.Gateway.ID})
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 // Complete gives the gateway an id where it has none.
 func (c *config) Complete() error {
 	if c.Gateway.ID == "" {
-		c.Gateway.ID = "gateway-" + strings.ToLower(rand.Text()[:8])
+		c.Gateway.ID = cmp.Or(c.Market.Named(), "gateway-"+strings.ToLower(rand.Text()[:8]))
 	}
 	var errs []error
 	if err := daemon.CheckLoopback(c.Listen); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
@@ -74,13 +75,17 @@ func TestServe(t *testing.T) {
 	if info, err := os.Stat(m.KeyFile()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
+	creds, err := m.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: "gateway-2"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
 	at := free(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var errs bustest.Buffer
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s']}\n", at,
-			m.State().NATS, strings.TrimPrefix(m.State().Etcd, "http://"))), &errs)
+		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n", at,
+			m.State().NATS, strings.TrimPrefix(m.State().Etcd, "https://"), creds)), &errs)
 	}()
 	ask := func() (answer struct {
 		Choices []struct{ Message struct{ Content string } }

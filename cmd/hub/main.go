@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/bus"
 	"souk/cmd/internal/daemon"
 	"souk/hub"
 	hubserve "souk/hub/serve"
@@ -83,7 +84,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, c.Hub.Journal)
+	l, err := p.Connect(ctx, c.Market, bus.RoleHub,
+		bus.IDs{Name: c.Hub.Journal, Domain: c.Hub.Domain})
 	if err != nil {
 		return err
 	}

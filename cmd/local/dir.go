@@ -16,8 +16,10 @@ import (
 //
 //	DIR/lock            held by the market that runs here; its process id
 //	DIR/market.json     where that market can be reached (State)
+//	DIR/auth/           keys, creds and certificates
 //	DIR/etcd/           leases, claims, elections
 //	DIR/journal/NAME/   one journal for the treasury and for each hub
+//	DIR/auth/           who may come to NATS (natsauth.Store)
 //	DIR/keys/CLIENT     a client's key for HTTP, for its owner's eyes alone
 type Dir struct {
 	path string
@@ -37,7 +39,7 @@ type State struct {
 	Version int       `json:"version"` // of this file: 1
 	PID     int       `json:"pid"`
 	NATS    string    `json:"nats"`           // nats://127.0.0.1:port
-	Etcd    string    `json:"etcd"`           // http://127.0.0.1:port
+	Etcd    string    `json:"etcd"`           // https://127.0.0.1:port
 	HTTP    string    `json:"http,omitempty"` // http://127.0.0.1:port
 	Started time.Time `json:"started"`
 	Domains []string  `json:"domains"`

@@ -15,47 +15,64 @@ import (
 	"souk/market"
 )
 
-// Link speaks to a running market as any number of clients, over one connection.
+// Link speaks to a running market: as a client, as a gateway for any number of them, or as an operator. What
+// only an operator may do it does over a connection of its own.
 type Link struct {
 	bus     bus.Bus
-	name    string // under which it speaks
+	role    bus.Role // in which bus speaks
+	name    string   // under which it does
+	connect connector
 	state   State
+
 	mu      sync.Mutex
 	reader  *client.Reader // made with the first client
 	clients map[string]*client.Client
+	money   bus.Bus // as an operator; made when it is first needed
 }
 
-// Dial connects to the market that runs on a data directory.
-func Dial(dir, name string) (*Link, error) {
-	state, err := ReadState(dir)
-	if err != nil {
-		return nil, err
-	}
-	l, err := DialNATS(state.NATS, name)
-	if err != nil {
-		return nil, fmt.Errorf("the market of %s does not answer at %s; if it has ended, "+
-			"start it again with `souk up --data %s` (%w)",
-			dir, bus.Redact(state.NATS), dir, err)
-	}
-	l.state = state
-	return l, nil
-}
+// connector connects to a market as somebody.
+type connector func(role bus.Role, name string) (*natsbus.Bus, error)
 
-// DialNATS connects to the market behind a NATS server, of which no more is known than its URL.
+// DialNATS connects to the market behind a NATS server, of which no more is known than its URL, as a gateway
+// of that name. It is for servers that ask nobody who they are.
 func DialNATS(url, name string) (*Link, error) {
-	b, err := natsbus.Connect(natsbus.Config{URL: url, Name: name})
-	if err != nil {
-		return nil, err
-	}
-	return newLink(b, name, State{NATS: url}), nil
+	return Reach{NATS: url}.Dial(bus.RoleGateway, name)
 }
 
-func newLink(b bus.Bus, name string, s State) *Link {
-	return &Link{bus: b, name: name, state: s, clients: map[string]*client.Client{}}
+func newLink(connect connector, role bus.Role, s State) *Link {
+	return &Link{connect: connect, role: role, state: s, clients: map[string]*client.Client{}}
+}
+
+func (l *Link) open(name string) error {
+	b, err := l.connect(l.role, name)
+	if err == nil {
+		l.bus, l.name = b, b.Name()
+	}
+	return err
+}
+
+// operator is the connection over which money is moved.
+func (l *Link) operator() (bus.Bus, error) {
+	if l.role == bus.RoleOperator {
+		return l.bus, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.money == nil {
+		b, err := l.connect(bus.RoleOperator, Operator)
+		if err != nil {
+			return nil, err
+		}
+		l.money = b
+	}
+	return l.money, nil
 }
 
 // State says where the market is.
 func (l *Link) State() State { return l.state }
+
+// Name is under which it speaks.
+func (l *Link) Name() string { return l.name }
 
 // Bus is the connection itself.
 func (l *Link) Bus() bus.Bus { return l.bus }
@@ -68,6 +85,9 @@ func (l *Link) Close() error {
 		c.Close()
 	}
 	l.clients = map[string]*client.Client{}
+	if l.money != nil {
+		return errors.Join(l.money.Close(), l.bus.Close())
+	}
 	return l.bus.Close()
 }
 
@@ -251,13 +271,17 @@ func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus
 	if err != nil {
 		return bus.FundsReply{}, err
 	}
+	b, err := l.operator()
+	if err != nil {
+		return bus.FundsReply{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, FundWithin)
 	defer cancel()
-	subject := bus.LedgerSubject(op, l.bus.Name())
+	subject := bus.LedgerSubject(op, b.Name())
 	if op == bus.OpBalance {
-		subject = bus.BalanceSubject(r.Client, l.bus.Name())
+		subject = bus.BalanceSubject(r.Client, b.Name())
 	}
-	m, err := l.bus.Request(ctx, bus.Msg{Subject: subject, Data: data})
+	m, err := b.Request(ctx, bus.Msg{Subject: subject, Data: data})
 	if err != nil {
 		return bus.FundsReply{}, fmt.Errorf("treasury: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
 	"souk/bus/gateway"
+	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	"souk/classifier"
 	door "souk/classifier/serve"
@@ -60,7 +61,9 @@ type Market struct {
 	link   *Link
 
 	registry *etcdreg.Registry
-	keyFile  string
+	keys     *natsauth.Store
+
+	keyFile, credsFile string // the first client's
 
 	opened   []func() error // what to close at the end, last first
 	parts    []*part        // what runs, in the order in which it is stopped
@@ -131,36 +134,50 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err != nil {
 		return err
 	}
-	connect := func(name string) (*natsbus.Bus, error) {
-		b, err := natsbus.Connect(natsbus.Config{InProcess: nats, Name: name})
+	connect := func(role bus.Role, ids bus.IDs) (*natsbus.Bus, error) {
+		creds, err := m.keys.Member(role, ids)
+		if err != nil {
+			return nil, err
+		}
+		return natsbus.Connect(natsbus.Config{InProcess: nats, Name: ids.Name, Creds: creds})
+	}
+	join := func(role bus.Role, ids bus.IDs) (*natsbus.Bus, error) {
+		b, err := connect(role, ids)
 		if err == nil {
 			m.opened = append(m.opened, b.Close)
 		}
 		return b, err
 	}
-	const name = "souk-market"
-	b, err := connect(name)
-	if err != nil {
+	m.registry = registry
+	m.link = newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
+		return connect(role, bus.IDs{Name: name})
+	}, bus.RoleGateway, m.state)
+	if err := m.link.open("souk-market"); err != nil {
 		return err
 	}
-	m.link, m.registry = newLink(b, name, m.state), registry
-	if err := m.statuses.listen(b); err != nil {
+	m.opened = append(m.opened, m.link.Close)
+	if err := m.statuses.listen(m.link.bus); err != nil {
 		return err
 	}
-	if err := m.startTreasury(ctx, connect, registry); err != nil {
+	if err := m.startTreasury(ctx, join, registry); err != nil {
 		return err
 	}
-	if err := m.startDoor(ctx, connect, registry); err != nil {
+	if err := m.startDoor(ctx, join, registry); err != nil {
 		return err
 	}
-	if err := m.startGateway(ctx, connect, registry); err != nil {
+	if err := m.startGateway(ctx, join, registry); err != nil {
 		return err
 	}
-	if err := m.startHubs(ctx, connect, registry); err != nil {
+	if err := m.startHubs(ctx, join, registry); err != nil {
 		return err
 	}
-	if err := m.startAgents(ctx, connect, registry, nodes); err != nil {
+	if err := m.startAgents(ctx, join, registry, nodes); err != nil {
 		return err
+	}
+	if _, funded := m.cfg.Clients[FirstClient]; funded {
+		if err := m.firstCreds(); err != nil {
+			return err
+		}
 	}
 	// The parts stop in the order of the flow: no new tasks, then what runs ends, then it is settled.
 	m.parts = inOrder(m.parts, "gateway", "door", "agents", "hub", "treasury")
@@ -193,7 +210,15 @@ const Probes = market.Credit / 10
 
 // startServers runs NATS and etcd on loopback.
 func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Registry, error) {
-	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: m.cfg.Listen, OrAny: true, Log: m.log})
+	if err := m.openKeys(); err != nil {
+		return nil, nil, err
+	}
+	auth, err := m.keys.Server()
+	if err != nil {
+		return nil, nil, err
+	}
+	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: m.cfg.Listen, OrAny: true, Auth: auth,
+		Log: m.log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,8 +232,12 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		listen = net.JoinHostPort(host, "0")
 	}
 	log, hush := Hushable(m.log)
+	files, err := natsauth.ServerCert(m.keys.Dir(), nil, time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path(), Listen: listen, OrAny: true,
-		Log: log})
+		TLS: files, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -216,15 +245,16 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		hush()
 		return etcd.Close()
 	})
-	// of a market that was killed: this directory is ours alone
-	if err := etcd.RevokeLeases(ctx); err != nil {
+	// of a market that was killed, or was of several processes: this directory is ours alone
+	if err := errors.Join(etcd.Unlock(ctx), etcd.RevokeLeases(ctx)); err != nil {
 		return nil, nil, err
 	}
+	m.opened = append(m.opened, Tend(m.keys, nil, nil, m.log))
 	registry, err := etcdreg.FromClient(etcd.Client())
 	if err != nil {
 		return nil, nil, err
 	}
-	m.state = State{Version: 1, PID: os.Getpid(), NATS: nats.URL(), Etcd: "http://" + etcd.Endpoint(),
+	m.state = State{Version: 1, PID: os.Getpid(), NATS: nats.URL(), Etcd: "https://" + etcd.Endpoint(),
 		Started: time.Now().UTC()}
 	for _, d := range m.cfg.Domains {
 		m.state.Domains = append(m.state.Domains, d.Name)
@@ -235,7 +265,8 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 	return nats, registry, nil
 }
 
-type connector func(name string) (*natsbus.Bus, error)
+// joiner connects a part of the market, until the market ends.
+type joiner func(role bus.Role, ids bus.IDs) (*natsbus.Bus, error)
 
 func (m *Market) openJournal(name string) (*journal.Journal, error) {
 	j, err := journal.Open(m.dir.Journal(name), journal.Config{Log: m.log})
@@ -245,12 +276,12 @@ func (m *Market) openJournal(name string) (*journal.Journal, error) {
 	return j, err
 }
 
-func (m *Market) startTreasury(ctx context.Context, connect connector, registry bus.Registry) error {
+func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Registry) error {
 	j, err := m.openJournal(ledger.Treasury)
 	if err != nil {
 		return err
 	}
-	b, err := connect("treasury")
+	b, err := join(bus.RoleTreasury, bus.IDs{Name: ledger.Treasury})
 	if err != nil {
 		return err
 	}
@@ -261,8 +292,8 @@ func (m *Market) startTreasury(ctx context.Context, connect connector, registry 
 	return m.run(ctx, "treasury", s)
 }
 
-func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.Registry) error {
-	b, err := connect("door")
+func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Registry) error {
+	b, err := join(bus.RoleDoor, bus.IDs{Name: "door"})
 	if err != nil {
 		return err
 	}
@@ -283,11 +314,11 @@ func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.
 }
 
 // startGateway opens the market to clients over HTTP, and makes the first client's key.
-func (m *Market) startGateway(ctx context.Context, connect connector, registry bus.Registry) error {
+func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Registry) error {
 	if m.cfg.HTTPAddress() == "" {
 		return nil
 	}
-	b, err := connect("gateway")
+	b, err := join(bus.RoleGateway, bus.IDs{Name: "gateway"})
 	if err != nil {
 		return err
 	}
@@ -320,10 +351,10 @@ func listenOrAny(address string) (net.Listener, error) {
 	return l, err
 }
 
-func (m *Market) startHubs(ctx context.Context, connect connector, registry bus.Registry) error {
+func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Registry) error {
 	var servers []server
 	for _, d := range m.cfg.Domains {
-		b, err := connect(d.Name)
+		b, err := join(bus.RoleHub, bus.IDs{Name: d.Name, Domain: d.Name})
 		if err != nil {
 			return err
 		}
@@ -380,9 +411,13 @@ func (r Rules) apply(h *hub.Config) {
 	h.Rule = h.Rule.Overlay(&m)
 }
 
-func (m *Market) startAgents(ctx context.Context, connect connector, registry bus.Registry,
+func (m *Market) startAgents(ctx context.Context, join joiner, registry bus.Registry,
 	agents []agentd.AgentConfig) error {
-	b, err := connect("agentd")
+	ids := bus.IDs{Name: "agentd"}
+	for _, a := range agents {
+		ids.Agents = append(ids.Agents, a.ID)
+	}
+	b, err := join(bus.RoleAgentd, ids)
 	if err != nil {
 		return err
 	}
@@ -513,6 +548,12 @@ func (m *Market) Registry() bus.Registry { return m.registry }
 
 // KeyFile is where the first client's key for HTTP is; "" if it has none.
 func (m *Market) KeyFile() string { return m.keyFile }
+
+// CredsFile is where the first client's creds for NATS are; "" if it has none.
+func (m *Market) CredsFile() string { return m.credsFile }
+
+// Keys are the market's, by which all who come to its NATS server are known.
+func (m *Market) Keys() *natsauth.Store { return m.keys }
 
 // Ask asks one task; see [Link.Ask].
 func (m *Market) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/local"
 	"souk/market"
 )
 
@@ -36,7 +37,7 @@ have is shown. That money is not lost: it is there again when the hub is. No mon
 			if err := bus.CheckID("client", args[0]); err != nil {
 				return err
 			}
-			link, err := s.dial("souk-balance")
+			link, err := s.dial(bus.RoleOperator, local.Operator)
 			if err != nil {
 				return err
 			}

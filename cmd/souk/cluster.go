@@ -133,11 +133,11 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		return err
 	}
 	if err := dir.Publish(local.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats,
-		Etcd: "http://" + plan.etcd, HTTP: plan.http, Started: begin.UTC(), Domains: plan.domains,
+		Etcd: "https://" + plan.etcd, HTTP: plan.http, Started: begin.UTC(), Domains: plan.domains,
 		Processes: plan.processes(cfg.Engines)}); err != nil {
 		return err
 	}
-	link, err := local.Dial(data, "souk-cluster")
+	link, err := local.Reach{Data: data}.Dial(bus.RoleGateway, "souk-cluster")
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"souk/bus"
+	"souk/bus/natsauth"
+	"souk/cmd/internal/daemon"
 	"souk/integration/parts"
 )
 
@@ -31,13 +33,25 @@ type inEffect struct {
 		Within time.Duration `yaml:"within"`
 	} `yaml:"stop"`
 	Infra struct {
-		NATS string `yaml:"nats"`
-		Etcd string `yaml:"etcd"`
+		NATS  string      `yaml:"nats"`
+		Etcd  string      `yaml:"etcd"`
+		Names []infraName `yaml:"names"`
 	} `yaml:"infra"`
+	Market struct {
+		Creds string `yaml:"creds"`
+	} `yaml:"market"`
 	Hub struct {
-		Domain string `yaml:"domain"`
+		Domain  string `yaml:"domain"`
+		Journal string `yaml:"journal"`
 	} `yaml:"hub"`
+	Treasury struct {
+		Journal string `yaml:"journal"`
+	} `yaml:"treasury"`
+	Classifier struct {
+		ID string `yaml:"id"`
+	} `yaml:"classifier"`
 	Agentd struct {
+		Node   string `yaml:"node"`
 		Agents []struct {
 			ID     string `yaml:"id"`
 			Engine struct {
@@ -114,6 +128,10 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 	}
 
 	marketAt := []string{"SOUK_MARKET_NATS=nats://" + c.nats, "SOUK_MARKET_ETCD=" + c.etcd}
+	keys, err := natsauth.Init(natsauth.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
 	join := func(name, file, command string) (*process, inEffect, error) {
 		p, e, err := daemonOf(name, file, command)
 		if err == nil {
@@ -122,20 +140,37 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 		}
 		return p, e, err
 	}
-	treasury, _, err := join("treasury", cfg.Treasury, "treasury")
+	admit := func(p *process, role bus.Role, ids bus.IDs) error {
+		creds, err := keys.Ensure(role, ids, time.Now())
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+		p.Env = append(p.Env, "SOUK_MARKET_CREDS="+creds)
+		return nil
+	}
+	treasury, e, err := join("treasury", cfg.Treasury, "treasury")
+	if err == nil {
+		err = admit(treasury, bus.RoleTreasury, bus.IDs{Name: e.Treasury.Journal})
+	}
 	if err != nil {
 		return nil, err
 	}
 	var hubs, nodes []*process
 	for _, file := range cfg.Hubs {
 		p, e, err := join(stem(file), file, "hub")
+		if err == nil {
+			err = admit(p, bus.RoleHub, bus.IDs{Name: e.Hub.Journal, Domain: e.Hub.Domain})
+		}
 		if err != nil {
 			return nil, err
 		}
 		c.domains = append(c.domains, e.Hub.Domain)
 		hubs = append(hubs, p)
 	}
-	door, _, err := join("classifier", cfg.Classifier, "classifier")
+	door, e, err := join("classifier", cfg.Classifier, "classifier")
+	if err == nil {
+		err = admit(door, bus.RoleDoor, bus.IDs{Name: e.Classifier.ID})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +179,11 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 		if err != nil {
 			return nil, err
 		}
-		if err := c.wire(p, e, cfg.Engines); err != nil {
+		ids := bus.IDs{Name: daemon.Name("agentd-" + e.Agentd.Node)}
+		if ids.Agents, err = c.wire(p, e, cfg.Engines); err == nil {
+			err = admit(p, bus.RoleAgentd, ids)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		nodes = append(nodes, p)
@@ -252,13 +291,13 @@ func (c *cluster) engine(e clusterEngine) (*process, error) {
 	}, nil
 }
 
-// wire tells a node of engines whose ports were taken, and counts its agents.
-func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) error {
+// wire tells a node of engines whose ports were taken, and lists its agents, those too that it may find yet.
+func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) (agents []string, err error) {
 	for i, a := range e.Agentd.Agents {
-		c.agents++
+		agents = append(agents, a.ID)
 		u, err := url.Parse(a.Engine.URL)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if instead := c.replaced[u.Host]; instead != "" {
 			p.Env = append(p.Env, fmt.Sprintf("SOUK_AGENTD_AGENTS_%d_ENGINE_URL=http://%s", i, instead))
@@ -267,10 +306,9 @@ func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) error {
 	var found []string
 	changed := false
 	for _, engine := range engines {
-		if !inPorts(e.Discover.Ports, engine.Port) {
+		if !slices.Contains(portsOf(e.Discover.Ports), engine.Port) {
 			continue
 		}
-		c.agents++
 		port := strconv.Itoa(engine.Port)
 		if instead := c.replaced[net.JoinHostPort("127.0.0.1", port)]; instead != "" {
 			changed = true
@@ -278,21 +316,30 @@ func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) error {
 		}
 		found = append(found, port)
 	}
+	c.agents += len(agents) + len(found)
+	looked := portsOf(e.Discover.Ports) // an engine may come to any of them later
 	if changed {
 		p.Env = append(p.Env, "SOUK_DISCOVER_PORTS="+strings.Join(found, ","))
+		looked = portsOf(found)
 	}
-	return nil
+	for _, port := range looked {
+		agents = append(agents, daemon.AgentAt(e.Agentd.Node, strconv.Itoa(port)))
+	}
+	return agents, nil
 }
 
-// inPorts reports whether a port is one of "8000-8007", "8100".
-func inPorts(ports []string, port int) bool {
-	return slices.ContainsFunc(ports, func(s string) bool {
-		low, high, span := strings.Cut(s, "-")
+// portsOf are all of "8000-8007", "8100", which the node has judged.
+func portsOf(ranges []string) (ports []int) {
+	for _, r := range ranges {
+		low, high, span := strings.Cut(r, "-")
 		from, err := strconv.Atoi(strings.TrimSpace(low))
 		to := from
 		if span && err == nil {
 			to, err = strconv.Atoi(strings.TrimSpace(high))
 		}
-		return err == nil && from <= port && port <= to
-	})
+		for port := from; err == nil && port <= to; port++ {
+			ports = append(ports, port)
+		}
+	}
+	return ports
 }

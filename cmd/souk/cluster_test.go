@@ -182,6 +182,7 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 			Stop        time.Duration  `yaml:"stop_grace_period"`
 			DependsOn   map[string]any `yaml:"depends_on"`
 			NetworkMode string         `yaml:"network_mode"`
+			Environment map[string]string
 		}
 	}
 	if err := yaml.Unmarshal(text, &compose); err != nil {
@@ -195,6 +196,10 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 	if err := yaml.Unmarshal(text, &cfg); err != nil {
 		t.Fatal(err)
 	}
+	names := map[string]bool{}
+	for _, n := range effective(t, bin, filepath.Join(deployed, cfg.Infra)).Infra.Names {
+		names[n.Name] = true
+	}
 	wanted := map[string]string{}
 	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier, cfg.Gateway},
 		cfg.Hubs, cfg.Agentd) {
@@ -203,9 +208,19 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 	for name, file := range wanted {
 		s, there := compose.Services[name]
 		want := append(daemonOf(file), "--config", "/etc/souk/"+file)
-		if !there || !slices.Equal(s.Command, want) || s.NetworkMode != "host" {
-			t.Errorf("service %s: command %q in network %q, want %q on the host's", name, s.Command,
-				s.NetworkMode, want)
+		if !there || !slices.Equal(s.Command, want) {
+			t.Errorf("service %s: command %q, want %q", name, s.Command, want)
+		}
+		if e := effective(t, bin, filepath.Join(deployed, file)); file != cfg.Infra {
+			// the name is that of its file, and one of those that infra makes creds of
+			creds := filepath.Base(s.Environment["SOUK_MARKET_CREDS"])
+			if filepath.Base(e.Market.Creds) != creds || !names[strings.TrimSuffix(creds, ".creds")] {
+				t.Errorf("service %s has the creds %s, its file %s; infra makes those of %v", name, creds,
+					e.Market.Creds, names)
+			}
+			if !strings.HasPrefix(s.Environment["SOUK_MARKET_NATS"], "tls://") {
+				t.Errorf("service %s reaches NATS at %q", name, s.Environment["SOUK_MARKET_NATS"])
+			}
 		}
 		if within := effective(t, bin, filepath.Join(deployed, file)).Stop.Within; s.Stop <= within {
 			t.Errorf("service %s is killed after %v, but may take %v", name, s.Stop, within)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/local"
 )
 
 func distributeCommand(s *shared) *cobra.Command {
@@ -51,7 +52,7 @@ lost, repeat the command with --number and that number: the money moves only onc
 				return err
 			}
 		}
-		link, err := s.dial("souk-distribute")
+		link, err := s.dial(bus.RoleOperator, local.Operator)
 		if err != nil {
 			return err
 		}

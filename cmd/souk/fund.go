@@ -30,6 +30,13 @@ With --id the deposit is made once however often the command is repeated.`,
 		fmt.Fprintf(c.OutOrStdout(),
 			"deposited %s for %s: %s at the treasury, %s allotted to hubs (deposit %s)\n",
 			amount, client, reply.Prepaid, reply.Allotted, id)
+		path, err := s.market().ClientCreds(client)
+		switch {
+		case err != nil:
+			fmt.Fprintf(c.ErrOrStderr(), "souk: no creds for %s: %v\n", client, err)
+		case path != "":
+			fmt.Fprintf(c.OutOrStdout(), "creds of %s: %s\n", client, path)
+		}
 		return nil
 	})
 }
@@ -57,7 +64,7 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 		if id == "" {
 			id = fmt.Sprintf("%s-%x", c.Name(), time.Now().UnixNano())
 		}
-		link, err := s.dial("souk-" + c.Name())
+		link, err := s.dial(bus.RoleOperator, local.Operator)
 		if err != nil {
 			return err
 		}

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"souk/bus"
 	"souk/bus/embedded"
+	"souk/bus/natsauth"
 	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
@@ -20,18 +25,41 @@ type infraConfig struct {
 	daemon.Common `yaml:",inline"`
 	Data          string `yaml:"data"`
 	Infra         struct {
-		NATS string `yaml:"nats"` // host:port to listen on, loopback; "none": it runs elsewhere
+		NATS string `yaml:"nats"` // host:port to listen on; "none": it runs elsewhere
 		Etcd string `yaml:"etcd"`
+		// by which other machines reach them, in their certificate, beside loopback and the addresses above
+		Hosts []string `yaml:"hosts"`
+		// whose creds and certificates are made and renewed in DATA/auth at each start
+		Names []infraName `yaml:"names"`
 	} `yaml:"infra"`
 
-	flag  string // --data, which comes before the file
-	level string // --log-level, likewise
+	hosts []string // of the certificate
+	flag  string   // --data, which comes before the file
+	level string   // --log-level, likewise
+}
+
+// infraName is a process that may come.
+type infraName struct {
+	Role   bus.Role `yaml:"role"`
+	Name   string   `yaml:"name"`
+	Domain string   `yaml:"domain"` // a hub's; its name
+	Agents []string `yaml:"agents"` // an agentd's
+}
+
+func (n infraName) ids() bus.IDs {
+	ids := bus.IDs{Name: n.Name, Domain: n.Domain, Agents: n.Agents}
+	if n.Role == bus.RoleHub {
+		ids.Domain = cmp.Or(ids.Domain, ids.Name)
+	}
+	return ids
 }
 
 const infraExample = `infra:
   nats: 127.0.0.1:4222         # loopback alone; port 0 takes a free one; none: not run here
   etcd: 127.0.0.1:2379
-data: souk-data                # etcd's data is in DATA/etcd; NATS keeps none
+  hosts: []                    # names and addresses by which other machines reach them, for their certificate
+  names: []                    # who may come, as {role: hub, name: math}: creds and certificates are made of them
+data: souk-data                # keys are in DATA/auth, etcd's data in DATA/etcd; NATS keeps none
 `
 
 func infraCommand(s *shared) *cobra.Command {
@@ -39,10 +67,11 @@ func infraCommand(s *shared) *cobra.Command {
 	var out io.Writer
 	role := daemon.Role{
 		Name:  "infra",
-		Short: "Run NATS and etcd alone, on loopback, for a cluster on this machine",
+		Short: "Run NATS and etcd alone, for a cluster on this machine",
 		Long: `Runs a NATS server and an etcd of one member in this process, for local clusters and
-trials. It listens on loopback and nowhere else, for neither asks who is there. One of the two can run
-alone: write none for the other. Once they serve, it prints one line:
+trials. Both ask who is there: their keys and certificates are made in DATA/auth at the first start, and
+souk auth add makes what a process shows them. An address that other machines can reach speaks TLS alone. One of
+the two can run alone: write none for the other. Once they serve, it prints one line:
 
   ready nats://127.0.0.1:4222 etcd 127.0.0.1:2379 data souk-data`,
 		Example: infraExample,
@@ -80,23 +109,58 @@ alone: write none for the other. Once they serve, it prints one line:
 	return c
 }
 
+// admitWithin bounds how long etcd may take to learn who may use it.
+const admitWithin = 30 * time.Second
+
 // none is the address of a server that is not run here.
 const none = "none"
 
 func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.Writer) (err error) {
+	keys, err := natsauth.Init(natsauth.Dir(c.Data))
+	if err != nil {
+		return err
+	}
+	if keys.Signs() { // else whoever keeps that key makes them
+		if _, err := local.OperatorFiles(c.Data); err != nil {
+			return err
+		}
+		for _, n := range c.Infra.Names {
+			if _, err := keys.Ensure(n.Role, n.ids(), time.Now()); err != nil {
+				return fmt.Errorf("infra.names: %w", err)
+			}
+		}
+	}
+	files, err := natsauth.ServerCert(keys.Dir(), c.hosts, time.Now())
+	if err != nil {
+		return fmt.Errorf("infra.hosts: %w", err)
+	}
+	var tended []string
 	natsAt, etcdAt := none, none
 	if c.Infra.NATS != none {
-		nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: c.Infra.NATS, Log: p.Log})
+		auth, err := keys.Server()
+		if err != nil {
+			return err
+		}
+		config := embedded.NATSConfig{Listen: c.Infra.NATS, Auth: auth, Log: p.Log}
+		if daemon.CheckLoopback(c.Infra.NATS) != nil {
+			if config.TLS, err = natsauth.TLSOf(files); err != nil {
+				return err
+			}
+		}
+		nats, err := embedded.StartNATS(config)
 		if err != nil {
 			return fmt.Errorf("%w (choose another address: infra.nats or SOUK_INFRA_NATS)", err)
 		}
 		defer nats.Close()
 		natsAt = nats.URL()
+		if err := keys.ServesAt(here(natsAt)); err != nil {
+			return err
+		}
 	}
 	if c.Infra.Etcd != none {
 		log, hush := local.Hushable(p.Log)
 		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd,
-			Tick: 50 * time.Millisecond, Log: log})
+			TLS: files, Tick: 50 * time.Millisecond, Log: log})
 		if wrong != nil {
 			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another "+
 				"directory: data or SOUK_DATA)", wrong)
@@ -106,7 +170,15 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 			err = errors.Join(err, etcd.Close())
 		}()
 		etcdAt = etcd.Endpoint()
+		admit, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitWithin)
+		defer cancel()
+		tended = []string{here(etcdAt)}
+		if err := local.Admit(admit, keys, tended); err != nil {
+			return err
+		}
 	}
+	end := local.Tend(keys, c.hosts, tended, p.Log)
+	defer end()
 	ready := make(chan struct{})
 	p.Serving(ready, func() any {
 		return map[string]string{"nats": natsAt, "etcd": etcdAt, "data": c.Data}
@@ -115,6 +187,16 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 	fmt.Fprintf(out, "ready %s etcd %s data %s\n", natsAt, etcdAt, c.Data)
 	<-ctx.Done()
 	return nil
+}
+
+// here is an address as this machine reaches it, where it stands for all that the machine has.
+func here(address string) string {
+	at := strings.LastIndexByte(address, '/') + 1 // behind a scheme, where there is one
+	host, port, err := net.SplitHostPort(address[at:])
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return address
+	}
+	return address[:at] + net.JoinHostPort("127.0.0.1", port)
 }
 
 // Complete judges the file; --data and --log-level come before it.
@@ -130,17 +212,31 @@ func (c *infraConfig) Complete() error {
 		if l.address == none {
 			continue
 		}
-		if err := daemon.CheckLoopback(l.address); err != nil {
-			errs = append(errs,
-				fmt.Errorf("%s: %w; these servers ask nobody who they are, so they listen on this "+
-					"machine alone", l.name, err))
+		switch err := daemon.CheckLoopback(l.address); {
+		case err == nil:
+		case !errors.Is(err, daemon.ErrRemote):
+			errs = append(errs, fmt.Errorf("%s: %w", l.name, err))
+		default:
+			host, _, _ := net.SplitHostPort(l.address) // judged just now
+			if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+				c.hosts = append(c.hosts, host)
+			} else if len(c.Infra.Hosts) == 0 {
+				errs = append(errs, fmt.Errorf("hosts: none: %s listens on all addresses of this machine: write "+
+					"the names and addresses by which others reach it, for its certificate", l.name))
+			}
+		}
+	}
+	c.hosts = append(c.hosts, c.Infra.Hosts...)
+	for i, n := range c.Infra.Names {
+		if _, err := bus.PermissionsOf(n.Role, n.ids()); err != nil {
+			errs = append(errs, fmt.Errorf("names[%d]: %w", i, err))
 		}
 	}
 	if c.Infra.NATS == none && c.Infra.Etcd == none {
 		errs = append(errs, errors.New("nats and etcd: both are none: there is nothing to run"))
 	}
 	if c.Data == "" {
-		errs = append(errs, errors.New("data: not set: write the directory for etcd's data"))
+		errs = append(errs, errors.New("data: not set: write the directory for keys and for etcd's data"))
 	}
 	return errors.Join(errs...)
 }

@@ -14,6 +14,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/etcdreg"
+	"souk/bus/natsauth"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -28,9 +29,18 @@ API. The registry knows no more of it than a hash: it is shown once, when it is 
 within a second; a key that is revoked ends the answers that it has in hand.`,
 	}
 	var etcd []string
+	var files natsauth.Files
 	c.PersistentFlags().StringSliceVar(&etcd, "etcd", nil,
 		"host:port of the etcd of a market of daemons or containers; without, the market of --data is meant "+
 			"(environment: SOUK_MARKET_ETCD)")
+	for _, f := range []struct {
+		to         *string
+		name, says string
+	}{{&files.CA, "ca", "file of the CA of that etcd"}, {&files.Cert, "cert", "file of the operator's certificate"},
+		{&files.Key, "key", "file of its key"}} {
+		c.PersistentFlags().StringVar(f.to, f.name, os.Getenv("SOUK_MARKET_"+strings.ToUpper(f.name)),
+			f.says+"; without, those of DATA/auth (environment: SOUK_MARKET_"+strings.ToUpper(f.name)+")")
+	}
 	with := func(c *cobra.Command, do func(ctx context.Context, r bus.Registry) error) error {
 		if f := c.Flags(); !f.Changed("etcd") && !f.Changed("data") && os.Getenv("SOUK_MARKET_ETCD") != "" {
 			etcd = strings.Split(os.Getenv("SOUK_MARKET_ETCD"), ",")
@@ -43,9 +53,21 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 			if err != nil {
 				return err
 			}
-			etcd = []string{strings.TrimPrefix(state.Etcd, "http://")}
+			etcd = []string{strings.TrimPrefix(state.Etcd, "https://")}
 		}
-		r, err := etcdreg.Dial(c.Context(), etcdreg.Config{Endpoints: etcd})
+		at := etcdreg.Config{Endpoints: etcd, Probe: bus.KeysPrefix}
+		var err error
+		if files == (natsauth.Files{}) {
+			if files, err = local.OperatorFiles(s.data); err != nil {
+				return err
+			}
+		}
+		if files != (natsauth.Files{}) {
+			if at.TLS, err = natsauth.TLSOf(files); err != nil {
+				return err
+			}
+		}
+		r, err := etcdreg.Dial(c.Context(), at)
 		if err != nil {
 			return err
 		}
@@ -56,7 +78,7 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 	}
 	// only a budget needs the treasury
 	bank := func(ctx context.Context, of, client, every string, amount market.Credits) error {
-		link, err := s.dial("souk-key")
+		link, err := s.dial(bus.RoleOperator, local.Operator)
 		if err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func (f *loadFlags) dial(s *shared) (*local.Link, error) {
 		}
 		f.Processes = append(f.Processes, load.Process{Name: name, PID: pid})
 	}
-	link, err := s.dial("souk-load")
+	link, err := s.dial(bus.RoleGateway, "souk-load")
 	if err != nil {
 		return nil, err
 	}

@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"souk/bus"
 	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
@@ -24,6 +26,7 @@ func main() { console.Main(root()) }
 type shared struct {
 	data     string
 	nats     string
+	creds    []string
 	logLevel string
 }
 
@@ -59,7 +62,7 @@ stands for one US dollar.`,
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)),
 		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
 		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), engineCommand(),
-		infraCommand(&s), clusterCommand(&s), versionCommand())
+		infraCommand(&s), clusterCommand(&s), authCommand(&s), versionCommand())
 	return c
 }
 
@@ -88,22 +91,30 @@ func (s *shared) reach(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&s.nats, "nats", "",
 		"NATS server of a market of daemons or containers; without, the market of --data is meant "+
 			"(environment: SOUK_MARKET_NATS)")
+	c.Flags().StringSliceVar(&s.creds, "creds", nil,
+		"file of creds, for what it may do there; several are separated by commas; without, the keys in "+
+			"--data have them or make them (environment: SOUK_MARKET_CREDS)")
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f := c.Flags(); !f.Changed("nats") && !f.Changed("data") {
 			s.nats = os.Getenv("SOUK_MARKET_NATS")
+		}
+		if creds := os.Getenv("SOUK_MARKET_CREDS"); creds != "" && !c.Flags().Changed("creds") {
+			s.creds = strings.Split(creds, ",")
 		}
 		return run(c, args)
 	}
 	return c
 }
 
-// dial connects to the market behind --nats, or else to that of --data.
-func (s *shared) dial(name string) (*local.Link, error) {
-	if s.nats != "" {
-		return local.DialNATS(s.nats, name)
-	}
-	link, err := local.Dial(s.data, name)
+// market is the one behind --nats, or else that of --data.
+func (s *shared) market() local.Reach {
+	return local.Reach{Data: s.data, NATS: s.nats, Creds: s.creds, CA: os.Getenv("SOUK_MARKET_CA")}
+}
+
+// dial connects to the market, to speak in a role.
+func (s *shared) dial(role bus.Role, name string) (*local.Link, error) {
+	link, err := s.market().Dial(role, name)
 	if errors.Is(err, local.ErrNoMarket) {
 		err = fmt.Errorf("%w; one of services or containers is reached by --nats nats://HOST:PORT", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"souk/bus"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"
@@ -83,7 +84,7 @@ same.`,
 			if credits <= 0 {
 				return fmt.Errorf("--deposit: %s: a deposit is above 0", credits)
 			}
-			link, err := s.dial("souk-replay")
+			link, err := s.dial(bus.RoleGateway, "souk-replay")
 			if err != nil {
 				return err
 			}

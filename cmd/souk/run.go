@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/bus"
 	"souk/cmd/local"
 	"souk/integration/replay"
 )
@@ -285,8 +286,11 @@ func (w *show) lines(m *local.Market) []string {
 	lines := []string{
 		w.s.line(`submit "Which goods would you carry home from the souk of Marrakesh?"`),
 		w.s.line(`replay --concurrency 32`),
-		fmt.Sprintf(`nats --inbox-prefix _INBOX.dev --server %s request souk.v1.task.dev `+
-			`'{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
+	}
+	if m.CredsFile() != "" {
+		lines = append(lines, fmt.Sprintf(`nats --server %s --creds %s --inbox-prefix %s request souk.v1.task.%s `+
+			`'{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS,
+			m.CredsFile(), bus.InboxOf(local.FirstClient), local.FirstClient))
 	}
 	if m.KeyFile() != "" {
 		lines = append(lines, fmt.Sprintf(`curl %s/v1/chat/completions -H "Authorization: Bearer $(cat %s)" `+

@@ -144,11 +144,16 @@ func (q question) task(prompt string) (bus.Task, error) {
 }
 
 func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
-	link, err := s.dial("souk-submit")
+	who := t.Client
+	if !c.Flags().Changed("client") && len(s.creds) > 0 {
+		who = "" // whose creds these are
+	}
+	link, err := s.dial(bus.RoleClient, who)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
+	t.Client = link.Name()
 	out := c.OutOrStdout()
 	go reach(link.Bus().Health(), c.ErrOrStderr())
 	a, err := link.AskWith(c.Context(), t, func(chunk bus.Chunk) {

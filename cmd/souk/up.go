@@ -66,9 +66,10 @@ func upCommand(s *shared) *cobra.Command {
 		Short: "Bring a market up: NATS, etcd, treasury, door, gateway, hubs and agents in this process",
 		Long: `Brings a whole market up in this process and stays until Ctrl-C.
 
-It listens on loopback and nowhere else, for only its gateway, http://127.0.0.1:8080/v1 for clients of
-OpenAI's API, asks for a key; NATS knows no authentication yet. A second start on the same data directory
-goes on where the first one ended; a second market on it at the same time is refused.`,
+It listens on loopback and nowhere else: NATS, and the gateway http://127.0.0.1:8080/v1 for clients of
+OpenAI's API. Both ask who is there. The keys are made in DATA/auth at the first start, with creds and a key of
+the client dev, whose paths are printed; commands on the same data directory find or make what they need. A
+second start on it goes on where the first one ended; a second market on it at the same time is refused.`,
 		Example: `  souk up
   souk up --print-config > market.yaml && souk up --config market.yaml
   souk up --vllm http://127.0.0.1:8000 --data /tmp/souk`,
@@ -98,6 +99,10 @@ goes on where the first one ended; a second market on it at the same time is ref
 			if m.KeyFile() != "" {
 				fmt.Fprintf(out, "\nOpenAI's clients:  base URL %s/v1, the key of %s is in %s\n", m.State().HTTP,
 					local.FirstClient, m.KeyFile())
+			}
+			if m.CredsFile() != "" {
+				fmt.Fprintf(out, "Clients of NATS:   %s, the creds of %s are in %s\n", m.State().NATS,
+					local.FirstClient, m.CredsFile())
 			}
 			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n",
 				s.line(`submit "What is a souk?"`))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"souk/bus"
 	"souk/cmd/internal/daemon"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
@@ -61,7 +62,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, c.Treasury.Journal)
+	l, err := p.Connect(ctx, c.Market, bus.RoleTreasury, bus.IDs{Name: c.Treasury.Journal})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus"
 	"souk/bus/follow"
 	"souk/cmd/local"
 	"souk/integration/bench/floor"
@@ -55,7 +56,7 @@ func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]floa
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2)))
 	}
 	s := &shop{Fleet: fl, o: o}
-	if s.link, err = local.DialNATS("nats://"+fl.NATS, "lab-bench"); err != nil {
+	if s.link, err = fl.Reach().Dial(bus.RoleGateway, "lab-bench"); err != nil {
 		return nil, err
 	}
 	out, err = f(s)
@@ -81,7 +82,15 @@ func (s *shop) sell(ctx context.Context, agents, slots int, nodes ...string) err
 
 func (s *shop) node(ctx context.Context, name string, agents, slots int) error {
 	var b strings.Builder
-	b.WriteString(s.market())
+	ids := bus.IDs{Name: name}
+	for i := range agents {
+		ids.Agents = append(ids.Agents, fmt.Sprintf("%s-%d", name, i+1))
+	}
+	creds, err := s.Keys.Ensure(bus.RoleAgentd, ids, time.Now())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "market: {nats: \"nats://%s\", etcd: [%q], creds: %q}\n", s.NATS, s.Etcd, creds)
 	fmt.Fprintf(&b, "agentd:\n  node: %s\n  drain_timeout: 20s\n  agents:\n", name)
 	for i := range agents {
 		fmt.Fprintf(&b, "    - {id: %s-%d, engine: {url: \"http://%s\"}, model: gpt-oss-20b, scale: 20, "+
@@ -97,10 +106,6 @@ func (s *shop) node(ctx context.Context, name string, agents, slots int) error {
 		err = p.Ready(ctx)
 	}
 	return err
-}
-
-func (s *shop) market() string {
-	return fmt.Sprintf("market: {nats: \"nats://%s\", etcd: [%q]}\n", s.NATS, s.Etcd)
 }
 
 // questions are so many of body's prompts, each in a session of its own, answered by exactly so many tokens.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,11 +13,15 @@ import (
 	"sync"
 	"time"
 
+	"souk/bus"
 	"souk/bus/client"
 	"souk/bus/follow"
+	"souk/bus/natsauth"
 	"souk/bus/natsbus"
+	"souk/cmd/local"
 	"souk/integration/parts"
 	"souk/integration/proxy"
+	"souk/ledger"
 	"souk/market"
 )
 
@@ -52,6 +55,7 @@ type Fleet struct {
 	Plan
 	NATS, Etcd string // host:port
 	Data       string
+	Keys       *natsauth.Store
 
 	mu      sync.Mutex
 	parts   []*Part
@@ -94,7 +98,11 @@ func Start(ctx context.Context, p Plan) (*Fleet, error) {
 }
 
 func (f *Fleet) start(ctx context.Context) error {
-	f.NATS, f.Etcd = Port(), Port()
+	f.NATS, f.Etcd = parts.Port(), parts.Port()
+	var err error
+	if f.Keys, err = natsauth.Init(natsauth.Dir(f.Data)); err != nil {
+		return err
+	}
 	if f.Prepare != nil {
 		f.Prepare(f)
 	}
@@ -109,7 +117,7 @@ func (f *Fleet) start(ctx context.Context) error {
 		},
 	}, {
 		func() (*Part, error) {
-			return f.Add(Treasury, f.market(Treasury),
+			return f.Add(Treasury, f.market(Treasury, bus.RoleTreasury, bus.IDs{Name: ledger.Treasury}),
 				fmt.Sprintf("data: %s\nlease_ttl: 5s\ntreasury:\n  drain: 5s\n%s", f.Data, f.Treasury),
 				"treasury")
 		},
@@ -124,8 +132,8 @@ func (f *Fleet) start(ctx context.Context) error {
 		stages[2] = append(stages[2], func() (*Part, error) { return f.AddAgentd(i+1, f.Agentd) })
 	}
 	stages[2] = append(stages[2], func() (*Part, error) {
-		return f.Add(Classifier, f.market(Classifier), "classifier:\n  id: door-1\n  general: "+f.Domains[0]+
-			"\n  drain: 10s\n"+f.Door, "classifier")
+		return f.Add(Classifier, f.market(Classifier, bus.RoleDoor, bus.IDs{Name: "door-1"}),
+			"classifier:\n  id: door-1\n  general: "+f.Domains[0]+"\n  drain: 10s\n"+f.Door, "classifier")
 	})
 	for _, stage := range stages {
 		var parts []*Part
@@ -170,13 +178,17 @@ func (f *Fleet) known(ctx context.Context) error {
 	}
 }
 
-// market is the section that says where NATS and etcd are for a part.
-func (f *Fleet) market(name string) string {
+// market is the section that says where NATS and etcd are for a part, and who it is there.
+func (f *Fleet) market(name string, role bus.Role, ids bus.IDs) string {
+	creds, err := f.Keys.Ensure(role, ids, time.Now())
+	if err != nil {
+		panic(err) // a disk of a test is full
+	}
 	nats, etcd := f.NATS, f.Etcd
 	if l := f.Links(name); l != nil {
 		nats, etcd = l.NATS.Addr(), l.Etcd.Addr()
 	}
-	return fmt.Sprintf("market: {nats: \"nats://%s\", etcd: [%q]}\n", nats, etcd)
+	return fmt.Sprintf("market: {nats: \"nats://%s\", etcd: [%q], creds: %q}\n", nats, etcd, creds)
 }
 
 // Links returns the proxies of a part that the plan names; nil for others.
@@ -206,7 +218,7 @@ func (f *Fleet) proxy(target string) *proxy.Proxy {
 
 // Add makes a part of a daemon with a file, and does not start it.
 func (f *Fleet) Add(name, marketAt, text string, command ...string) (*Part, error) {
-	health := Port()
+	health := parts.Port()
 	path := filepath.Join(f.Dir, "conf", name+".yaml")
 	text = fmt.Sprintf("%shealth: {listen: %q}\nlog: {level: %s}\n%s", marketAt, health,
 		cmp.Or(os.Getenv("SOUK_FLEET_LOG"), "info"), text)
@@ -228,7 +240,7 @@ func (f *Fleet) AddPart(p *Part) *Part {
 
 // AddEngine makes the part of engine n.
 func (f *Fleet) AddEngine(n int) (*Part, error) {
-	address := Port()
+	address := parts.Port()
 	_, port, _ := net.SplitHostPort(address)
 	return f.AddPart(&Part{
 		Name: fmt.Sprintf("engine-%d", n), Health: address, ReadyAt: "/health",
@@ -241,7 +253,8 @@ func (f *Fleet) AddEngine(n int) (*Part, error) {
 // AddHub makes the part of a hub. Its journal is called after it, so that a second hub of a domain has its
 // own.
 func (f *Fleet) AddHub(name, domain string, general bool, more string) (*Part, error) {
-	return f.Add(name, f.market(name), f.hubText(name, domain, general, more), "hub")
+	who := bus.IDs{Name: name, Domain: domain}
+	return f.Add(name, f.market(name, bus.RoleHub, who), f.hubText(name, domain, general, more), "hub")
 }
 
 func (f *Fleet) hubText(name, domain string, general bool, more string) string {
@@ -263,7 +276,8 @@ func (f *Fleet) hubText(name, domain string, general bool, more string) string {
 // AddAgentd makes the part of node n, which sells engine n as agent-n.
 func (f *Fleet) AddAgentd(n int, more string) (*Part, error) {
 	name := fmt.Sprintf("agentd-%d", n)
-	return f.Add(name, f.market(name), f.agentdText(n, more), "agentd")
+	who := bus.IDs{Name: name, Agents: []string{fmt.Sprintf("agent-%d", n)}}
+	return f.Add(name, f.market(name, bus.RoleAgentd, who), f.agentdText(n, more), "agentd")
 }
 
 func (f *Fleet) agentdText(n int, more string) string {
@@ -295,17 +309,27 @@ agentd:
 
 // fund pays the clients' money in.
 func (f *Fleet) fund(ctx context.Context) error {
-	c, err := f.Client("teller")
-	if err != nil {
-		return err
-	}
 	for id, amount := range f.Clients {
-		if _, err := c.Deposit(ctx, id, amount, "first-"+id); err != nil {
+		if _, err := f.Deposit(ctx, id, amount, "first-"+id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Deposit pays money in for a client, as an operator.
+func (f *Fleet) Deposit(ctx context.Context, id string, amount market.Credits,
+	deposit string) (bus.FundsReply, error) {
+	link, err := f.Reach().Dial(bus.RoleOperator, local.Operator)
+	if err != nil {
+		return bus.FundsReply{}, err
+	}
+	defer link.Close()
+	return link.Fund(ctx, id, amount, deposit)
+}
+
+// Reach is how commands find the fleet.
+func (f *Fleet) Reach() local.Reach { return local.Reach{Data: f.Data, NATS: "nats://" + f.NATS} }
 
 // Client connects to NATS as a client does, over a connection of its own that Close ends.
 func (f *Fleet) Client(id string) (*client.Client, error) {
@@ -314,7 +338,7 @@ func (f *Fleet) Client(id string) (*client.Client, error) {
 
 // ClientAt connects by another address, as that of a proxy.
 func (f *Fleet) ClientAt(id, address string) (*client.Client, error) {
-	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + address, Name: "client-" + id})
+	b, err := f.connect(bus.RoleClient, id, address)
 	if err != nil {
 		return nil, err
 	}
@@ -324,6 +348,14 @@ func (f *Fleet) ClientAt(id, address string) (*client.Client, error) {
 	}
 	f.onClose(func() error { return errors.Join(c.Close(), b.Close()) })
 	return c, nil
+}
+
+func (f *Fleet) connect(role bus.Role, name, address string) (*natsbus.Bus, error) {
+	creds, err := f.Keys.Ensure(role, bus.IDs{Name: name}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return natsbus.Connect(natsbus.Config{URL: "nats://" + address, Name: name, Creds: natsauth.File(creds)})
 }
 
 func (f *Fleet) onClose(g func() error) {
@@ -353,7 +385,7 @@ func (f *Fleet) Parts() []*Part {
 
 // Sold waits until the hubs sell so many agents with a free slot in all.
 func (f *Fleet) Sold(ctx context.Context, agents int) error {
-	b, err := natsbus.Connect(natsbus.Config{URL: "nats://" + f.NATS, Name: "look"})
+	b, err := f.connect(bus.RoleViewer, "look", f.NATS)
 	if err != nil {
 		return err
 	}
@@ -409,30 +441,4 @@ func (f *Fleet) Kill() {
 		}
 	}
 	f.closeProxies()
-}
-
-var ports struct {
-	sync.Mutex
-	next int
-}
-
-// Port returns an address of loopback that is free, outside of the range from which systems give ports to
-// connections: a part that is started again finds its own.
-func Port() string {
-	ports.Lock()
-	defer ports.Unlock()
-	if ports.next == 0 {
-		ports.next = 12000 + rand.IntN(18000)
-	}
-	for range 20000 {
-		if ports.next++; ports.next >= 32000 {
-			ports.next = 12000
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", ports.next)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	panic("fleet: no port of loopback is free")
 }

@@ -19,6 +19,7 @@ import (
 	"souk/bus"
 	"souk/bus/client"
 	"souk/bus/etcdreg"
+	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	"souk/hub"
 	hubserve "souk/hub/serve"
@@ -38,6 +39,8 @@ type roleFile struct {
 	Market struct {
 		NATS string   `yaml:"nats"`
 		Etcd []string `yaml:"etcd"`
+		// of the part whose file this is
+		Creds string `yaml:"creds"`
 	} `yaml:"market"`
 	Data   string        `yaml:"data"`
 	Hub    hub.Config    `yaml:"hub"`
@@ -58,16 +61,30 @@ func play(role string) int {
 		if err != nil {
 			return err
 		}
-		b, err := natsbus.Connect(natsbus.Config{URL: f.Market.NATS, Name: role})
+		who, err := natsauth.ReadFile(f.Market.Creds)
+		if err != nil {
+			return err
+		}
+		b, err := natsbus.Connect(natsbus.Config{URL: f.Market.NATS, Name: who.Name,
+			Creds: natsauth.File(f.Market.Creds)})
 		if err != nil {
 			return err
 		}
 		defer b.Close()
-		r, err := etcdreg.Dial(context.Background(), etcdreg.Config{Endpoints: f.Market.Etcd})
-		if err != nil {
-			return err
+		var r *etcdreg.Registry
+		if files := natsauth.Beside(f.Market.Creds); files.Cert != "" { // a client has none, and needs none
+			secure, err := natsauth.TLSOf(files)
+			if err != nil {
+				return err
+			}
+			probe := map[bus.Role]string{bus.RoleHub: bus.AgentsPrefix, bus.RoleAgentd: bus.ClaimsPrefix}
+			r, err = etcdreg.Dial(context.Background(),
+				etcdreg.Config{Endpoints: f.Market.Etcd, TLS: secure, Probe: probe[who.Role]})
+			if err != nil {
+				return err
+			}
+			defer r.Close()
 		}
-		defer r.Close()
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		return roles[role](ctx, f, b, r)

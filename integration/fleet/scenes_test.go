@@ -143,7 +143,7 @@ func TestAClientVanishes(t *testing.T) {
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 4, Speedup: 4,
 		Clients: map[string]market.Credits{"dev": 10 * market.Credit, "ghost": market.Credit}})
 	file := filepath.Join(f.Dir, "conf", "ghost.yaml")
-	must(t, os.WriteFile(file, []byte(f.market("ghost")+"client: ghost\n"), 0o600))
+	must(t, os.WriteFile(file, []byte(f.market("ghost", bus.RoleClient, bus.IDs{Name: "ghost"})+"client: ghost\n"), 0o600))
 	ghost := f.role("ghost", "reader", file)
 	must(t, ghost.Start())
 	bustest.Eventually(t, "all four answers have begun",
@@ -265,7 +265,7 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 	fill()
 	other, err := f.Client("other") // whom no hub has any money of
 	must(t, err)
-	if _, err := other.Deposit(ctx, "other", market.Credit,
+	if _, err := f.Deposit(ctx, "other", market.Credit,
 		"second"); bus.CodeOf(err) != bus.CodeUnavailable {
 		t.Errorf("a deposit on a full disk: %v", err)
 	}
@@ -276,7 +276,7 @@ func TestTheTreasurysDiskIsFull(t *testing.T) {
 	must(t, crowd.Served(ctx, 4))
 	empty()
 	for range 2 {
-		if _, err := other.Deposit(ctx, "other", market.Credit, "second"); err != nil {
+		if _, err := f.Deposit(ctx, "other", market.Credit, "second"); err != nil {
 			t.Errorf("a deposit, made again: %v", err)
 		}
 	}

@@ -105,8 +105,22 @@ func TestWhatToWriteInstead(t *testing.T) {
 		{"judged wrong where nothing is written", "    - sells: rugs\n      rows: 1", "    - sells: rugs",
 			"fair.yaml:6: stalls[1].rows: 0: want at least 1"},
 		{"remote", "fair:", "market: {nats: \"nats://10.1.2.3:4222\"}\nfair:",
-			"fair.yaml:1: market.nats: 10.1.2.3:4222: \"10.1.2.3:4222\" is not on loopback: there is no " +
-				"authentication yet"},
+			`fair.yaml:1: market.nats: "10.1.2.3:4222" is not on loopback, and may only be reached by TLS: ` +
+				"write tls://10.1.2.3:4222"},
+		{"remote, one of two", "fair:", "market: {nats: \"tls://a:1,nats://b:2\"}\nfair:",
+			`market.nats: "b:2" is not on loopback`},
+		{"remote etcd", "fair:", "market: {etcd: [\"10.1.2.4:2379\"]}\nfair:",
+			`fair.yaml:1: market.etcd: "10.1.2.4:2379" is not on loopback, and may only be reached by TLS: ` +
+				"write the files that `souk auth` makes as market.ca, market.cert and market.key"},
+		{"remote etcd, a CA alone", "fair:", "market: {etcd: [\"10.1.2.4:2379\"], ca: x}\nfair:",
+			"market.etcd"},
+		{"a certificate without its key", "fair:", "market: {cert: x}\nfair:",
+			"fair.yaml:1: market.cert: it goes with key"},
+		{"a key without its certificate", "fair:", "market: {key: x}\nfair:",
+			"market.cert: it goes with key"},
+		{"what TLS has replaced", "fair:", "market: {allow_remote: true}\nfair:",
+			`fair.yaml:1: unknown field "market.allow_remote": it is gone: NATS and etcd beyond this ` +
+				"machine are reached by TLS, at tls://host:port and with market.ca, market.cert and market.key"},
 		{"no address", "fair:", "market: {etcd: [here]}\nfair:",
 			`fair.yaml:1: market.etcd: "here": write host:port`},
 		{"impatient", "fair:", "market: {connect_within: 1ms}\nfair:",
@@ -201,16 +215,18 @@ func TestAllThatIsWrong(t *testing.T) {
 	}
 }
 
-// An address beyond the machine is taken where the operator says so.
-func TestRemoteIfAllowed(t *testing.T) {
+// An address beyond the machine is taken where TLS leads there.
+func TestRemoteByTLS(t *testing.T) {
 	f := newFair()
-	text := fairFile + "market: {nats: \"nats://10.1.2.3:4222\", etcd: [\"10.1.2.4:2379\"], allow_remote: " +
-		"true}\n"
+	text := fairFile + "market: {nats: \"tls://10.1.2.3:4222,tls://nats.example:4222\", " +
+		"etcd: [\"10.1.2.4:2379\"], ca: ca.pem, cert: a.pem, key: a.key}\n"
 	if err := decode("fair", "fair.yaml", []byte(text), nil, f); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.Market.remote(); len(got) != 2 || got[0] != "10.1.2.3:4222" {
-		t.Errorf("remote are %q", got)
+	environ := []string{"SOUK_MARKET_ALLOW_REMOTE=true"}
+	if err := decode("fair", "fair.yaml", []byte(text), environ, newFair()); err == nil ||
+		!strings.Contains(err.Error(), "SOUK_MARKET_ALLOW_REMOTE: it is gone: NATS and etcd") {
+		t.Errorf("what TLS has replaced, as a variable: %v", err)
 	}
 }
 

@@ -207,6 +207,14 @@ Sections that every daemon has, with their defaults:
   stop: {within: 0s}                   # after SIGTERM it ends what runs, then itself, within this (0s: its
                                        # time to drain and 5 s); a second signal ends it at once
 
+The market's section also takes the files that souk auth add makes, which are read again at each connect:
+
+  market:
+    creds: souk-data/auth/creds/NAME.creds    # what NATS knows this process by
+    ca: souk-data/auth/ca.pem                 # of NATS at tls://host:port, and of etcd
+    cert: souk-data/auth/certs/NAME.pem       # what etcd knows this process by
+    key: souk-data/auth/certs/NAME.key
+
 It uses half of the machine's cores, since it is seldom alone there; GOMAXPROCS in the environment changes
 that.
 `

@@ -17,9 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/embedded"
-	"souk/integration/fleet"
+	"souk/integration/parts"
 )
 
 func write(t *testing.T, text string) string {
@@ -53,7 +54,7 @@ func get(t *testing.T, url string) (int, string) {
 // A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains,
 // gone with 0.
 func TestALife(t *testing.T) {
-	address := fleet.Port()
+	address := parts.Port()
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
 	open, drained := make(chan struct{}), make(chan struct{})
 	role := fairRole(func(ctx context.Context, p *Process, _ Config) error {
@@ -137,7 +138,7 @@ func TestItEndsInTime(t *testing.T) {
 
 // A market that comes up later is waited for, and the operator is told what is waited for.
 func TestServersThatComeLater(t *testing.T) {
-	address, health := fleet.Port(), fleet.Port()
+	address, health := parts.Port(), parts.Port()
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +148,7 @@ func TestServersThatComeLater(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
 	role := fairRole(func(ctx context.Context, p *Process, c Config) error {
-		l, err := p.Connect(ctx, c.(*fair).Market, "fair")
+		l, err := p.Connect(ctx, c.(*fair).Market, bus.RoleDoor, bus.IDs{Name: "fair"})
 		if err != nil {
 			return err
 		}
@@ -206,7 +207,8 @@ func TestAnOutageIsNamedNowAndThen(t *testing.T) {
 		p := &Process{Log: slog.New(slog.NewTextHandler(&log, nil)), health: newHealth("fair", "")}
 		began := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
-		go p.watch(ctx, "NATS", "here", func() bool { return time.Since(began) > 10*time.Minute })
+		go p.watch(ctx, "NATS", "here", func() bool { return time.Since(began) > 10*time.Minute },
+			func() error { return nil })
 		time.Sleep(11 * time.Minute)
 		stop()
 		synctest.Wait()
@@ -228,7 +230,7 @@ func TestAnOutageIsNamedNowAndThen(t *testing.T) {
 // A market that never comes up is an error that says what to do. So is a signal while waiting no error.
 func TestServersThatNeverCome(t *testing.T) {
 	serve := func(ctx context.Context, p *Process, c Config) error {
-		_, err := p.Connect(ctx, c.(*fair).Market, "fair")
+		_, err := p.Connect(ctx, c.(*fair).Market, bus.RoleDoor, bus.IDs{Name: "fair"})
 		return err
 	}
 	var log bustest.Buffer

@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/etcdreg"
+	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 )
 
@@ -22,7 +23,12 @@ type Market struct {
 	Etcd []string `yaml:"etcd"` // host:port of each member
 	// how long the start waits for each of them; afterwards outages are waited out
 	ConnectWithin time.Duration `yaml:"connect_within"`
-	AllowRemote   bool          `yaml:"allow_remote"` // take addresses beyond this machine
+	// file of creds, by which NATS knows this process; it is read again at each connect
+	Creds string `yaml:"creds"`
+	// files in PEM, for connections by TLS; they are read again at each
+	CA   string `yaml:"ca"`   // who vouches for the servers; empty: whom the system believes
+	Cert string `yaml:"cert"` // by which etcd knows this process
+	Key  string `yaml:"key"`
 }
 
 // DefaultMarket is a market on this machine.
@@ -38,20 +44,19 @@ const MarketExample = `market:
   connect_within: 60s              # the start waits so long for each; later outages are waited out
 `
 
-const noAuthentication = "there is no authentication yet, so whoever reaches these servers can spend any " +
-	"client's money"
-
 // Validate judges the section.
 func (m Market) Validate() error {
 	var errs []error
-	remote := func(name, address string, err error) {
-		switch {
-		case err == nil, m.AllowRemote && errors.Is(err, errRemote):
-		case errors.Is(err, errRemote):
-			errs = append(errs,
-				fmt.Errorf("market.%s: %s: %w: %s. Use a tunnel, "+
-					"or write market.allow_remote: true if the network is yours alone",
-					name, bus.Redact(address), err, noAuthentication))
+	files := m.files()
+	if err := files.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("market.%w", err))
+	}
+	reach := func(name, address string, secure bool, instead string) {
+		switch err := CheckLoopback(address); {
+		case err == nil, secure && errors.Is(err, ErrRemote):
+		case errors.Is(err, ErrRemote):
+			errs = append(errs, fmt.Errorf("market.%s: %w, and may only be reached by TLS: %s, or reach it "+
+				"by a tunnel", name, err, instead))
 		default:
 			errs = append(errs, fmt.Errorf("market.%s: %w", name, err))
 		}
@@ -59,17 +64,18 @@ func (m Market) Validate() error {
 	for a := range strings.SplitSeq(m.NATS, ",") {
 		u, err := url.Parse(strings.TrimSpace(a))
 		if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Port() == "" {
-			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port",
+			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port, or tls://host:port",
 				cmp.Or(redactedIn(m.NATS), a)))
 			continue
 		}
-		remote("nats", u.Host, CheckLoopback(u.Host))
+		reach("nats", u.Host, u.Scheme == "tls", "write tls://"+u.Host+", and its CA's file as market.ca")
 	}
 	if len(m.Etcd) == 0 {
 		errs = append(errs, errors.New("market.etcd: none: write host:port of each member"))
 	}
 	for _, a := range m.Etcd {
-		remote("etcd", a, CheckLoopback(a))
+		reach("etcd", a, files.Cert != "", "write the files that `souk auth` makes as market.ca, market.cert "+
+			"and market.key")
 	}
 	if m.ConnectWithin < time.Second || m.ConnectWithin > 24*time.Hour {
 		errs = append(errs, fmt.Errorf("market.connect_within: %v is not within 1s and 24h", m.ConnectWithin))
@@ -85,23 +91,16 @@ func redactedIn(list string) string {
 	return ""
 }
 
-// remote reports whether an address is beyond this machine.
-func (m Market) remote() (out []string) {
-	for a := range strings.SplitSeq(m.NATS, ",") {
-		if u, err := url.Parse(strings.TrimSpace(a)); err == nil &&
-			errors.Is(CheckLoopback(u.Host), errRemote) {
-			out = append(out, u.Host)
-		}
+// files are those of TLS: as written, or else those that souk auth made beside the creds.
+func (m Market) files() natsauth.Files {
+	if f := (natsauth.Files{CA: m.CA, Cert: m.Cert, Key: m.Key}); f != (natsauth.Files{}) {
+		return f
 	}
-	for _, a := range m.Etcd {
-		if errors.Is(CheckLoopback(a), errRemote) {
-			out = append(out, bus.Redact(a))
-		}
-	}
-	return out
+	return natsauth.Beside(m.Creds)
 }
 
-var errRemote = errors.New("not on loopback")
+// ErrRemote marks an address that other machines can reach.
+var ErrRemote = errors.New("not on loopback")
 
 // CheckLoopback refuses an address that another machine could reach, or that is none.
 func CheckLoopback(address string) error {
@@ -112,7 +111,7 @@ func CheckLoopback(address string) error {
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("%q is %w", bus.Redact(address), errRemote)
+	return fmt.Errorf("%q is %w", bus.Redact(address), ErrRemote)
 }
 
 // Link is a process's connections to the market.
@@ -120,19 +119,41 @@ type Link struct {
 	Bus      *natsbus.Bus
 	Registry *etcdreg.Registry
 	stop     context.CancelFunc
+	speaks   func(agent string) bool
 }
 
+// Speaks reports whether the creds of an agentd name an agent.
+func (l *Link) Speaks(agent string) bool { return l.speaks(agent) }
+
 // Connect reaches NATS and etcd, waiting for each as long as the configuration says, and has the health
-// endpoint watch them. name is an id; it shows in the server's monitoring.
-func (p *Process) Connect(ctx context.Context, m Market, name string) (*Link, error) {
-	if remote := m.remote(); len(remote) > 0 {
-		p.Log.Warn("the market is reached over a network: "+noAuthentication, "addresses", remote)
+// endpoint watch them. role and ids are who the process is, whom its creds must be of; an agentd's may bear
+// any name.
+func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.IDs) (*Link, error) {
+	l := &Link{speaks: func(string) bool { return true }}
+	name, creds, err := m.creds(role, ids)
+	if err != nil {
+		return nil, err
+	}
+	if creds != nil {
+		l.speaks = func(agent string) bool { i, err := creds(); return err == nil && i.Speaks(agent) }
+	}
+	files := m.files()
+	secure, err := natsauth.TLSOf(files)
+	if err != nil {
+		return nil, fmt.Errorf("market.%w", err)
+	}
+	probe := bus.ClaimsPrefix // of an agentd, which may know of no agents yet
+	if access, err := bus.AccessOf(role, ids); err == nil {
+		probe = access.Probe()
 	}
 	natsAt, etcdAt := bus.Redact(m.NATS), bus.Redact(strings.Join(m.Etcd, ","))
-	l := &Link{}
-	err := p.patiently(ctx, m.ConnectWithin, "NATS", natsAt, "market.nats or SOUK_MARKET_NATS",
+	err = p.patiently(ctx, m.ConnectWithin, "NATS", natsAt, "market.nats or SOUK_MARKET_NATS",
 		func() (err error) {
-			l.Bus, err = natsbus.Connect(natsbus.Config{URL: m.NATS, Name: name})
+			c := natsbus.Config{URL: m.NATS, Name: name, Creds: creds}
+			if strings.Contains(m.NATS, "tls://") {
+				c.TLS = secure
+			}
+			l.Bus, err = natsbus.Connect(c)
 			return err
 		})
 	if err != nil {
@@ -140,8 +161,12 @@ func (p *Process) Connect(ctx context.Context, m Market, name string) (*Link, er
 	}
 	err = p.patiently(ctx, m.ConnectWithin, "etcd", etcdAt, "market.etcd or SOUK_MARKET_ETCD",
 		func() (err error) {
-			l.Registry, err = etcdreg.Dial(ctx,
-				etcdreg.Config{Endpoints: m.Etcd, DialTimeout: min(5*time.Second, m.ConnectWithin)})
+			c := etcdreg.Config{Endpoints: m.Etcd, Probe: probe,
+				DialTimeout: min(5*time.Second, m.ConnectWithin)}
+			if files.Cert != "" {
+				c.TLS = secure
+			}
+			l.Registry, err = etcdreg.Dial(ctx, c)
 			return err
 		})
 	if err != nil {
@@ -152,12 +177,64 @@ func (p *Process) Connect(ctx context.Context, m Market, name string) (*Link, er
 	for _, c := range []struct {
 		what, where string
 		up          func() bool
-	}{{"NATS", natsAt, func() bool { return !l.Bus.Connected().IsZero() }}, {"etcd", etcdAt,
-		l.Registry.Connected}} {
-		p.Needs(c.what+" is not connected", c.up)
-		go p.watch(life, c.what, c.where, c.up)
+		refused     func() error
+	}{{"NATS", natsAt, func() bool { return !l.Bus.Connected().IsZero() }, l.Bus.Refused},
+		{"etcd", etcdAt, l.Registry.Connected, func() error { return nil }}} {
+		p.Lacks(func() string {
+			if c.up() {
+				return ""
+			}
+			if err := c.refused(); err != nil {
+				return c.what + " is not connected: " + err.Error()
+			}
+			return c.what + " is not connected"
+		})
+		go p.watch(life, c.what, c.where, c.up, c.refused)
 	}
 	return l, nil
+}
+
+// Named is the name in the process's creds; "" where it has none that can be read.
+func (m Market) Named() string {
+	if m.Creds != "" {
+		if i, err := natsauth.ReadFile(m.Creds); err == nil {
+			return i.Name
+		}
+	}
+	return ""
+}
+
+// creds are those of the file that the configuration names, and the name that the process has by them.
+func (m Market) creds(role bus.Role, ids bus.IDs) (name string, creds natsauth.Source, err error) {
+	if m.Creds == "" {
+		return ids.Name, nil, nil // the server says whether it wants some
+	}
+	wanted := ids.Name
+	if role == bus.RoleAgentd {
+		wanted = ""
+	}
+	creds = natsauth.File(m.Creds).As(role, wanted)
+	i, err := creds()
+	if err == nil {
+		err = i.Expired(time.Now())
+	}
+	for _, agent := range ids.Agents {
+		if err == nil && !i.Speaks(agent) {
+			err = fmt.Errorf("%s may not speak for agent %s: souk auth renew %s --agents %s,...", i.Name, agent,
+				i.Name, agent)
+		}
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("market.creds: %s: %w", m.Creds, err)
+	}
+	return i.Name, creds, nil
+}
+
+func errAttr(err error) []any {
+	if err == nil {
+		return nil
+	}
+	return []any{"err", err}
 }
 
 // watchEvery is how soon an outage is logged; those who use the connection know at once.
@@ -166,7 +243,7 @@ const watchEvery = 250 * time.Millisecond
 // watch says when a connection is lost, once a minute that it is, and when it is back. It looks rather than
 // listens, as a connection tells its news to one reader. A moment is no outage: who comes back between two
 // looks is not missed.
-func (p *Process) watch(ctx context.Context, what, where string, up func() bool) {
+func (p *Process) watch(ctx context.Context, what, where string, up func() bool, refused func() error) {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
 	var outage bus.Outage
@@ -176,8 +253,13 @@ func (p *Process) watch(ctx context.Context, what, where string, up func() bool)
 			return
 		case now := <-t.C:
 			if !up() {
-				if outage.Failed(now, what) {
-					p.Log.Warn(what+" is out of reach; trying again until it is back", "at", where)
+				why, told := what, what+" is out of reach; trying again until it is back"
+				err := refused()
+				if err != nil {
+					why, told = err.Error(), what+" refuses this process; trying again until it does not"
+				}
+				if outage.Failed(now, why) {
+					p.Log.Warn(told, append([]any{"at", where}, errAttr(err)...)...)
 				}
 			} else if lasted, over := outage.Works(now, what); over {
 				p.Log.Info(what+" is back", "at", where, "after", lasted.Round(watchEvery))
@@ -205,6 +287,9 @@ func (p *Process) patiently(ctx context.Context, within time.Duration, what, whe
 			p.health.waits("", "")
 			p.Log.Info("connected", "to", what, "at", where)
 			return nil
+		}
+		if errors.Is(err, natsbus.ErrRefused) { // it would be so in a minute, too
+			return fmt.Errorf("%s at %s: %w", what, where, err)
 		}
 		left := time.Until(end)
 		if left <= 0 {
@@ -234,4 +319,10 @@ func Name(s string) string {
 		}
 	}
 	return string(id[:min(len(id), bus.MaxID)])
+}
+
+// AgentAt is the id of the agent whose engine was found on a port of a node.
+func AgentAt(node, port string) string {
+	name, tail := Name(node), "-"+port
+	return name[:min(len(name), bus.MaxID-len(tail))] + tail
 }

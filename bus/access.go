@@ -1,0 +1,43 @@
+package bus
+
+// Access is what a process may do in the registry: keys, or, for those that end in "/", all that are below.
+type Access struct {
+	Write []string // and read
+	Read  []string
+}
+
+// AccessOf says what a process of a role may read and write in the registry. Clients and viewers are none of
+// its users.
+func AccessOf(role Role, ids IDs) (Access, error) {
+	if err := ids.check(role); err != nil {
+		return Access{}, err
+	}
+	switch role {
+	case RoleAgentd:
+		a := Access{Read: []string{ClaimsPrefix}}
+		for _, agent := range ids.Agents {
+			a.Write = append(a.Write, AgentKey(agent))
+		}
+		return a, nil
+	case RoleHub:
+		return Access{Write: []string{HubKey(ids.Domain), ClaimsPrefix},
+			Read: []string{AgentsPrefix, MarketKey(ids.Domain)}}, nil
+	case RoleDoor:
+		return Access{Read: []string{HubsPrefix, MarksKey}}, nil
+	case RoleGateway:
+		return Access{Read: []string{HubsPrefix, KeysPrefix}}, nil
+	case RoleTreasury:
+		return Access{Write: []string{TreasuryKey}, Read: []string{HubsPrefix}}, nil
+	case RoleOperator:
+		return Access{Write: []string{MarketPrefix, KeysPrefix}}, nil
+	}
+	return Access{}, nil
+}
+
+// Probe is a key that it may read, to see whether it may; "" if there is none.
+func (a Access) Probe() string {
+	for _, key := range append(a.Read[:len(a.Read):len(a.Read)], a.Write...) {
+		return key
+	}
+	return ""
+}

@@ -1,0 +1,451 @@
+package natsauth
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"souk/bus"
+)
+
+// Errors of names, for whoever decides by them.
+var (
+	ErrTaken   = errors.New("the name is taken")
+	ErrNoName  = errors.New("there is no such name")
+	ErrRevoked = errors.New("the creds were revoked")
+)
+
+// maxValid bounds how long creds may be good.
+const maxValid = 10 * 365 * 24 * time.Hour
+
+// Add makes a user, and its creds: the path of the file is returned. Its name, and an agentd's agents, belong
+// to its role from then on.
+func (s *Store) Add(role bus.Role, ids bus.IDs, now time.Time, valid time.Duration) (path string, err error) {
+	err = s.update(func(n names) error {
+		if e := n.Names[ids.Name]; e != nil && e.Of == "" && e.Role == role {
+			return fmt.Errorf("%s %s: %w by the same: souk auth renew %s makes new creds of it", role,
+				ids.Name,
+				ErrTaken, ids.Name)
+		}
+		if err := n.claim(role, ids); err != nil {
+			return err
+		}
+		return s.give(n, role, ids, now, valid)
+	})
+	return s.CredsPath(ids.Name), err
+}
+
+// Renew makes new creds of a user, also of one that was revoked; those before are good until they expire.
+// With agents it speaks for these from now on.
+func (s *Store) Renew(id string, agents []string, now time.Time, valid time.Duration) (path string,
+	err error) {
+	err = s.update(func(n names) error {
+		e, err := n.user(id)
+		if err != nil {
+			return err
+		}
+		ids := e.ids(id)
+		if len(agents) > 0 {
+			ids.Agents = agents
+		}
+		if err := n.claim(e.Role, ids); err != nil {
+			return err
+		}
+		return s.give(n, e.Role, ids, now, valid)
+	})
+	return s.CredsPath(id), err
+}
+
+// Ensure is the file of a user's creds, made or renewed where that is needed: there are none, a third of
+// their time is left, or they say something else than the role's permissions now. Without the signing key it
+// is what there is.
+func (s *Store) Ensure(role bus.Role, ids bus.IDs, now time.Time) (path string, err error) {
+	path = s.CredsPath(ids.Name)
+	i, wrong := ReadFile(path)
+	if !s.Signs() {
+		return path, wrong
+	}
+	if wrong == nil && s.good(i, role, ids, now) {
+		return path, nil
+	}
+	if errors.Is(wrong, ErrOpen) {
+		return "", wrong
+	}
+	err = s.update(func(n names) error {
+		if e := n.Names[ids.Name]; e != nil && e.Of == "" && e.Role == role && e.revoked() {
+			return fmt.Errorf("%s %s: %w: souk auth renew %s lets it in again", role, ids.Name, ErrRevoked,
+				ids.Name)
+		}
+		if err := n.claim(role, ids); err != nil {
+			return err
+		}
+		return s.give(n, role, ids, now, Valid)
+	})
+	return path, err
+}
+
+// good reports whether creds are what this store would make now, and for long enough.
+func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) bool {
+	if i.Name != ids.Name || i.Role != role || i.Account != s.account ||
+		!i.Expires.IsZero() && i.Expires.Sub(now) < Valid/3 || !s.certified(role, ids, now) {
+		return false
+	}
+	have, err := jwt.DecodeUserClaims(i.jwt)
+	if err != nil {
+		return false
+	}
+	want := jwt.NewUserClaims(have.Subject)
+	if permit(want, role, ids) != nil || !slices.Equal(have.Pub.Allow, want.Pub.Allow) ||
+		!slices.Equal(have.Sub.Allow, want.Sub.Allow) {
+		return false
+	}
+	n, err := readNames(s.dir)
+	if err != nil {
+		return false
+	}
+	e := n.Names[ids.Name]
+	return e != nil && e.Role == role && slices.ContainsFunc(e.Keys, func(k userKey) bool {
+		return k.Public == have.Subject && k.Revoked == 0
+	})
+}
+
+// Revoke voids all creds of a user. Servers are told by Account, and cut it at once; nothing is changed where
+// it was revoked before.
+func (s *Store) Revoke(id string, now time.Time) error {
+	if _, err := s.key(operatorSeed); err != nil {
+		return fmt.Errorf("revoke %s: %w: the operator's key signs that, so do it where it is kept", id, err)
+	}
+	return s.update(func(n names) error {
+		e, err := n.user(id)
+		if err != nil {
+			return err
+		}
+		for i := range e.Keys {
+			if e.Keys[i].Revoked == 0 {
+				e.Keys[i].Revoked = now.Unix()
+			}
+		}
+		if len(e.Keys) == 0 {
+			return fmt.Errorf("%s: %w: a part of the process that holds the keys, which makes its creds itself: "+
+				"stop that process", id, ErrNoCreds)
+		}
+		return nil
+	})
+}
+
+// User is a name as `souk auth list` shows it.
+type User struct {
+	Name    string
+	Role    bus.Role
+	Domain  string
+	Agents  []string
+	Expires time.Time // of the last creds; zero where a process makes them itself
+	Revoked bool
+}
+
+// List is every user, by name.
+func (s *Store) List() ([]User, error) {
+	n, err := readNames(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	var out []User
+	for id, e := range n.Names {
+		if e.Of != "" {
+			continue // listed with the agentd that speaks for it
+		}
+		u := User{Name: id, Role: e.Role, Domain: e.Domain, Agents: e.Agents, Revoked: e.revoked()}
+		for _, k := range e.Keys {
+			if at := time.Unix(k.Expires, 0); at.After(u.Expires) {
+				u.Expires = at
+			}
+		}
+		out = append(out, u)
+	}
+	slices.SortFunc(out, func(a, b User) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// Member is the identity of a part of the process that holds the keys. It is made anew at each connect, and
+// kept nowhere; only the name is written down.
+func (s *Store) Member(role bus.Role, ids bus.IDs) (Source, error) {
+	if _, err := bus.PermissionsOf(role, ids); err != nil {
+		return nil, err
+	}
+	n, err := readNames(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	if !n.has(role, ids) {
+		if err := s.update(func(n names) error { return n.claim(role, ids) }); err != nil {
+			return nil, err
+		}
+	}
+	return func() (*Identity, error) {
+		key, err := nkeys.CreateUser()
+		if err != nil {
+			return nil, err
+		}
+		return s.sign(key, role, ids, time.Now().Add(Valid))
+	}, nil
+}
+
+// System is the identity that tells servers of accounts.
+func (s *Store) System() (*Identity, error) {
+	signer, err := s.key(systemSeed)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w: servers are told with it, so do it where it is kept", err)
+	}
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, err
+	}
+	claims := jwt.NewUserClaims(public(key))
+	claims.Name, claims.Expires = "souk-auth", time.Now().Add(time.Hour).Unix()
+	token, err := claims.Encode(signer)
+	if err != nil {
+		return nil, err
+	}
+	return identity(claims, token, key), nil
+}
+
+// Account is what servers are told when something was revoked: the subject and the account's JWT.
+func (s *Store) Account() (subject, token string, err error) {
+	token, err = s.token(accountJWT)
+	return "$SYS.REQ.ACCOUNT." + s.account + ".CLAIMS.UPDATE", token, err
+}
+
+// give makes a key and the creds of a user.
+func (s *Store) give(n names, role bus.Role, ids bus.IDs, now time.Time, valid time.Duration) error {
+	if valid < time.Second || valid > maxValid {
+		return fmt.Errorf("%v is not within 1s and ten years", valid)
+	}
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		return err
+	}
+	i, err := s.sign(key, role, ids, now.Add(valid))
+	if err != nil {
+		return err
+	}
+	seed, err := key.Seed()
+	if err != nil {
+		return err
+	}
+	creds, err := jwt.FormatUserConfig(i.jwt, seed)
+	if err != nil {
+		return err
+	}
+	e := n.Names[ids.Name]
+	e.Keys = slices.DeleteFunc(e.Keys, func(k userKey) bool { return k.Expires <= now.Unix() })
+	e.Keys = append(e.Keys, userKey{Public: public(key), Expires: i.Expires.Unix()})
+	// The name is written down before anybody can have the creds: else nobody could revoke them.
+	if err := writeNames(s.dir, n); err != nil {
+		return err
+	}
+	if err := writeFile(s.CredsPath(ids.Name), creds); err != nil || !s.inEtcd(role, ids) {
+		return err
+	}
+	return clientCert(s.dir, ids.Name, now)
+}
+
+// inEtcd reports whether a user needs a certificate, and the CA that makes it is here.
+func (s *Store) inEtcd(role bus.Role, ids bus.IDs) bool {
+	access, err := bus.AccessOf(role, ids)
+	return err == nil && access.Probe() != "" && !absent(pair(s.dir, caFile).Key)
+}
+
+// certified reports whether a user's certificate is good for long enough.
+func (s *Store) certified(role bus.Role, ids bus.IDs, now time.Time) bool {
+	if !s.inEtcd(role, ids) {
+		return true
+	}
+	root, _, wrong := load(pair(s.dir, caFile))
+	c, _, err := load(ClientFiles(s.dir, ids.Name))
+	return wrong == nil && err == nil && now.Add(CertRest).Before(c.NotAfter) && !now.Before(c.NotBefore) &&
+		c.CheckSignatureFrom(root) == nil
+}
+
+// sign makes the JWT of a key.
+func (s *Store) sign(key nkeys.KeyPair, role bus.Role, ids bus.IDs, expires time.Time) (*Identity, error) {
+	signer, err := s.key(signingSeed)
+	if err != nil {
+		return nil, fmt.Errorf("creds of %s %s: %w: that key makes them, so do it where it is kept", role,
+			ids.Name, err)
+	}
+	claims := jwt.NewUserClaims(public(key))
+	claims.Name, claims.IssuerAccount, claims.Expires = ids.Name, s.account, expires.Unix()
+	claims.Tags.Add(roleTag + string(role))
+	if err := permit(claims, role, ids); err != nil {
+		return nil, err
+	}
+	token, err := claims.Encode(signer)
+	if err != nil {
+		return nil, err
+	}
+	return identity(claims, token, key), nil
+}
+
+// permit writes a role's permissions into a JWT. An empty list there would permit everything.
+func permit(claims *jwt.UserClaims, role bus.Role, ids bus.IDs) error {
+	p, err := bus.PermissionsOf(role, ids)
+	if err != nil {
+		return err
+	}
+	if len(p.Publish) == 0 || len(p.Subscribe) == 0 {
+		return fmt.Errorf("role %s may say or hear nothing", role)
+	}
+	claims.Pub.Allow, claims.Sub.Allow = p.Publish, p.Subscribe
+	if p.Answers {
+		claims.Resp = &jwt.ResponsePermission{MaxMsgs: 1, Expires: bus.AnswerFor}
+	}
+	return nil
+}
+
+// update changes names.json under the lock that all processes take, and then the account's JWT if something
+// was revoked.
+func (s *Store) update(change func(names) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return locked(s.dir, func() error {
+		n, err := readNames(s.dir)
+		if err != nil {
+			return fmt.Errorf("keys: %w", err)
+		}
+		if err := change(n); err != nil {
+			return err
+		}
+		if err := writeNames(s.dir, n); err != nil {
+			return fmt.Errorf("keys: %w", err)
+		}
+		return s.revocations(n)
+	})
+}
+
+// revocations has the account's JWT name every key that was revoked, so that it also does after a crash
+// between the two files.
+func (s *Store) revocations(n names) error {
+	a, err := s.claims(accountJWT)
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	want := jwt.RevocationList{}
+	for _, e := range n.Names {
+		for _, k := range e.Keys {
+			if k.Revoked != 0 {
+				want[k.Public] = k.Revoked
+			}
+		}
+	}
+	if maps.Equal(want, a.Revocations) {
+		return nil
+	}
+	operator, err := s.key(operatorSeed)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // what was revoked is done where that is kept; here only names changed
+	}
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	a.Revocations = want
+	token, err := a.Encode(operator)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(s.dir, accountJWT), []byte(token+"\n"))
+}
+
+// user is the entry of a user.
+func (n names) user(id string) (*name, error) {
+	e := n.Names[id]
+	switch {
+	case e == nil:
+		return nil, fmt.Errorf("%.80q: %w: `souk auth list` lists them", id, ErrNoName)
+	case e.Of != "":
+		return nil, fmt.Errorf("%s: %w of a user: it is an agent, of %s", id, ErrNoName, e.Of)
+	}
+	return e, nil
+}
+
+// has reports whether all names of a user are its own already.
+func (n names) has(role bus.Role, ids bus.IDs) bool {
+	e := n.Names[ids.Name]
+	if e == nil || e.Role != role || e.Domain != ids.Domain || !slices.Equal(e.Agents, ids.Agents) {
+		return false
+	}
+	for _, a := range ids.Agents {
+		if x := n.Names[a]; x == nil || a != ids.Name && x.Of != ids.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// claim writes down to whom the names of a user belong. One that belongs to another role, or to a user who is
+// still let in, is refused; an agent of an agentd that was revoked, or does not name it any more, may move.
+func (n names) claim(role bus.Role, ids bus.IDs) error {
+	if _, err := bus.PermissionsOf(role, ids); err != nil {
+		return err
+	}
+	if ids.Name == Root {
+		return fmt.Errorf("%s: %w: in etcd it may do anything: choose another", Root, ErrTaken)
+	}
+	if e := n.Names[ids.Name]; e != nil && (e.Role != role || e.Of != "" && e.Of != ids.Name) {
+		return fmt.Errorf("%s %s: %w: it belongs to %s for ever: choose another", role, ids.Name, ErrTaken,
+			e.owner())
+	}
+	for _, a := range ids.Agents {
+		e := n.Names[a]
+		if e == nil || a == ids.Name || e.Of == ids.Name {
+			continue
+		}
+		other := n.Names[e.Of]
+		if e.Role != role || e.Of == "" || other != nil && !other.revoked() && slices.Contains(other.Agents,
+			a) {
+			return fmt.Errorf("agent %s: %w: it belongs to %s: choose another, or revoke that one first", a,
+				ErrTaken, e.owner())
+		}
+	}
+	e := n.Names[ids.Name]
+	if e == nil {
+		e = &name{Role: role}
+		n.Names[ids.Name] = e
+	}
+	e.Domain, e.Agents = ids.Domain, ids.Agents
+	for _, a := range ids.Agents {
+		if a != ids.Name {
+			n.Names[a] = &name{Role: role, Of: ids.Name}
+		}
+	}
+	return nil
+}
+
+func (e *name) owner() string {
+	if e.Of != "" {
+		return "the agentd " + e.Of
+	}
+	return "a " + string(e.Role)
+}
+
+func (e *name) ids(id string) bus.IDs {
+	ids := bus.IDs{Name: id, Domain: e.Domain, Agents: e.Agents}
+	if e.Role == bus.RoleHub {
+		ids.Journal = id
+	}
+	return ids
+}
+
+// revoked reports whether a user has creds, and none of them are good.
+func (e *name) revoked() bool {
+	return len(e.Keys) > 0 && !slices.ContainsFunc(e.Keys, func(k userKey) bool { return k.Revoked == 0 })
+}

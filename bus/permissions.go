@@ -1,0 +1,170 @@
+package bus
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Role is what a process is in the market, and so what it may say and hear on the bus.
+type Role string
+
+// The roles.
+const (
+	RoleClient   Role = "client"   // asks and pays
+	RoleGateway  Role = "gateway"  // speaks for clients: over HTTP, or in a replay
+	RoleDoor     Role = "door"     // sends tasks to hubs, in the name of whoever asked
+	RoleHub      Role = "hub"      // sells the slots of one domain
+	RoleAgentd   Role = "agentd"   // serves, as each of its agents
+	RoleTreasury Role = "treasury" // keeps the money
+	RoleOperator Role = "operator" // pays in and out, and says what becomes of surplus
+	RoleViewer   Role = "viewer"   // looks on
+)
+
+// Roles are all of them.
+var Roles = []Role{RoleClient, RoleGateway, RoleDoor, RoleHub, RoleAgentd, RoleTreasury, RoleOperator,
+	RoleViewer}
+
+// IDs name a process on the bus.
+type IDs struct {
+	Name    string   // the last part of what it asks, and the head of its inboxes; a hub's is its journal's
+	Domain  string   // a hub's
+	Journal string   // a hub's; "" is Name
+	Agents  []string // an agentd's
+}
+
+// Permissions are what one process may publish and subscribe to, as patterns of subjects; all else is
+// refused.
+type Permissions struct {
+	Publish, Subscribe []string
+	// Answers lets it publish one answer to the reply subject of each message that it hears, for AnswerFor.
+	Answers bool
+}
+
+// AnswerFor is how long a question may be answered: as long as a task may take.
+const AnswerFor = 15 * time.Minute
+
+// MaxUserAgents bounds how many agents one user speaks for: its permissions travel in each connect.
+const MaxUserAgents = 256
+
+// PermissionsOf says what a process of a role may say and hear. It is the whole of what keeps one from
+// speaking, reading or paying as another, so it names the sender, or the one who hears, in each pattern.
+func PermissionsOf(role Role, ids IDs) (Permissions, error) {
+	if err := ids.check(role); err != nil {
+		return Permissions{}, err
+	}
+	me := ids.Name
+	var p Permissions
+	say := func(patterns ...string) { p.Publish = append(p.Publish, expand(patterns)...) }
+	hear := func(patterns ...string) { p.Subscribe = append(p.Subscribe, expand(patterns)...) }
+	switch role {
+	case RoleClient:
+		say("{task,quote,cancel,end}."+me, "hub.*.{cancel,feedback}."+me, "agent.*.stream."+me,
+			"ledger.balance."+me)
+		p.Publish = append(p.Publish, "$SRV.PING", "$SRV.INFO")
+		hear("reply."+me+".>", "status.*")
+	case RoleGateway:
+		say("{task,quote,cancel,end}.*."+me, "hub.*.feedback.*."+me, "agent.*.stream."+me,
+			"ledger.balance.*."+me)
+		hear("reply."+me+".>", "status.*")
+	case RoleDoor:
+		say("hub.*.{task,quote,cancel,end}."+me, "agent.*.stream."+me)
+		hear("task.>", "quote.>", "cancel.>", "end.>", "reply."+me+".>", "status.*")
+		p.Subscribe = append(p.Subscribe, "$SRV.>")
+		p.Answers = true
+	case RoleHub:
+		say("agent.*.{dispatch,call,control}."+ids.Domain, "reply.*.*."+ids.Domain,
+			"{status,feed}."+ids.Domain, "ledger.{allot,return,allotted,close}."+me)
+		hear("hub." + ids.Domain + ".>")
+		p.Answers = true
+	case RoleAgentd:
+		for _, a := range ids.Agents {
+			say("hub.*.{summary,completion,holdings,ask}."+a, "hub.*.taken.*."+a, "reply.*.*."+a)
+			hear("agent." + a + ".>")
+			if a != me {
+				p.Subscribe = append(p.Subscribe, "_INBOX."+a+".>")
+			}
+		}
+	case RoleTreasury:
+		say("hub.*.recall." + me)
+		hear("ledger.>")
+		p.Answers = true
+	case RoleOperator:
+		say("ledger.{deposit,payout,move,budget,distribute}."+me, "ledger.balance.*."+me)
+		hear("status.*")
+	case RoleViewer:
+		say("hub.*.watch." + me)
+		hear("status.*", "feed.*")
+	}
+	p.Subscribe = append(p.Subscribe, "_INBOX."+me+".>")
+	return p, nil
+}
+
+// expand writes patterns out, below Root: "a.{b,c}" is two.
+func expand(patterns []string) (out []string) {
+	for _, p := range patterns {
+		before, rest, many := strings.Cut(p, "{")
+		names, after, _ := strings.Cut(rest, "}")
+		if !many {
+			out = append(out, Root+p)
+			continue
+		}
+		for name := range strings.SplitSeq(names, ",") {
+			out = append(out, Root+before+name+after)
+		}
+	}
+	return out
+}
+
+// check wants every id that a role's permissions are made of, and no other.
+func (ids IDs) check(role Role) error {
+	if err := CheckID("name", ids.Name); err != nil {
+		return err
+	}
+	switch {
+	case !role.Valid():
+		return fmt.Errorf("role: %.80q is none: use one of %s", role, roleNames())
+	case role == RoleHub:
+		if err := CheckID("domain", ids.Domain); err != nil {
+			return err
+		}
+		if ids.Journal != "" && ids.Journal != ids.Name {
+			return fmt.Errorf("name: a hub's is that of its journal: %s, not %s", ids.Journal, ids.Name)
+		}
+	case ids.Domain != "" || ids.Journal != "":
+		return fmt.Errorf("domain: a %s has none: only a hub does", role)
+	}
+	if role != RoleAgentd {
+		if len(ids.Agents) > 0 {
+			return fmt.Errorf("agents: a %s has none: only an agentd does", role)
+		}
+		return nil
+	}
+	if len(ids.Agents) == 0 || len(ids.Agents) > MaxUserAgents {
+		return fmt.Errorf("agents: %d: an agentd speaks for 1 to %d", len(ids.Agents), MaxUserAgents)
+	}
+	for i, a := range ids.Agents {
+		if err := CheckID(fmt.Sprintf("agents[%d]", i), a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Valid reports whether r is one of Roles.
+func (r Role) Valid() bool {
+	for _, known := range Roles {
+		if r == known {
+			return true
+		}
+	}
+	return false
+}
+
+func roleNames() string {
+	var names []string
+	for _, r := range Roles {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,166 @@
+package local
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/bus/natsauth"
+	"souk/bus/natsbus"
+)
+
+// Operator is the name under which commands pay in and out.
+const Operator = "operator"
+
+// Reach says which market is spoken to, and who vouches for whoever speaks.
+type Reach struct {
+	Data  string   // its data directory; keys there make whatever creds are needed
+	NATS  string   // its server; "": that of the market that runs on Data
+	Creds []string // files of creds that are taken instead, each for its role
+	CA    string   // vouches for a server of tls://; "": that of the keys of Data, else the system's
+}
+
+// Dial connects to the market, to speak in a role. name is whom for: a client, a gateway, an operator. A
+// client with creds of its own is named by these where name is "".
+func (r Reach) Dial(role bus.Role, name string) (*Link, error) {
+	state := State{NATS: r.NATS}
+	if r.NATS == "" {
+		var err error
+		if state, err = ReadState(r.Data); err != nil {
+			return nil, err
+		}
+	}
+	l := newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
+		return r.connect(state.NATS, role, name)
+	}, role, state)
+	if err := l.open(name); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Push tells the market's servers what its keys say now, so that whoever was revoked is cut off: the server
+// of NATS, else that of the market which runs on Data, else the one that began there last.
+func (r Reach) Push(ctx context.Context, keys *natsauth.Store) error {
+	url := r.NATS
+	if url == "" {
+		state, err := ReadState(r.Data)
+		if url = state.NATS; err != nil {
+			if url, _ = keys.ServedAt(); url == "" {
+				return err
+			}
+		}
+	}
+	c := natsbus.Config{URL: url}
+	var err error
+	if c.TLS, err = r.tls(url); err != nil {
+		return err
+	}
+	return natsbus.PushAccount(ctx, c, keys)
+}
+
+func (r Reach) connect(url string, role bus.Role, name string) (*natsbus.Bus, error) {
+	name, creds, err := r.creds(role, name)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := r.tls(url)
+	if err != nil {
+		return nil, err
+	}
+	b, err := natsbus.Connect(natsbus.Config{URL: url, Name: name, Creds: creds, TLS: secure})
+	if err != nil && r.NATS == "" && !errors.Is(err, natsbus.ErrRefused) {
+		err = fmt.Errorf("the market of %s does not answer at %s; if it has ended, start it again with "+
+			"`souk up --data %s` (%w)", r.Data, bus.Redact(url), r.Data, err)
+	}
+	return b, err
+}
+
+// tls says whom to believe where the server speaks TLS; nil where it does not.
+func (r Reach) tls(url string) (*tls.Config, error) {
+	if !strings.Contains(url, "tls://") {
+		return nil, nil
+	}
+	files := natsauth.Files{CA: r.CA}
+	if ours := natsauth.ServerFiles(natsauth.Dir(r.Data)).CA; r.CA == "" {
+		if _, err := os.Stat(ours); err == nil {
+			files.CA = ours
+		}
+	}
+	return natsauth.TLSOf(files)
+}
+
+// creds finds creds of a role: those given, else those that the keys of the data directory have or make, else
+// none, which a server without keys may take.
+func (r Reach) creds(role bus.Role, name string) (string, natsauth.Source, error) {
+	var others []string
+	for _, path := range r.Creds {
+		i, err := natsauth.ReadFile(path)
+		if err != nil {
+			return "", nil, err
+		}
+		if i.Role != role || role == bus.RoleClient && name != "" && i.Name != name {
+			others = append(others, fmt.Sprintf("%s is of %s %s", path, i.Role, i.Name))
+			continue
+		}
+		return i.Name, natsauth.File(path).As(role, i.Name), nil
+	}
+	if len(others) > 0 {
+		return "", nil,
+			fmt.Errorf("%w: creds of %s %s are wanted, and %s: name a file of them, too (--creds)",
+				natsauth.ErrRole, role, name, strings.Join(others, ", "))
+	}
+	if name == "" {
+		name = FirstClient
+	}
+	keys, err := natsauth.Open(natsauth.Dir(r.Data))
+	if errors.Is(err, natsauth.ErrNoStore) && r.NATS != "" {
+		return name, nil, nil // the server says whether it wants some
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	path, err := keys.Ensure(role, bus.IDs{Name: name}, time.Now())
+	if err != nil {
+		return "", nil, fmt.Errorf("%w (creds that are elsewhere are named by --creds)", err)
+	}
+	return name, natsauth.File(path), nil
+}
+
+// ClientCreds makes creds of a client where the keys of the data directory can, and returns the path of the
+// file; "" where there are none.
+func (r Reach) ClientCreds(client string) (string, error) {
+	keys, err := natsauth.Open(natsauth.Dir(r.Data))
+	if errors.Is(err, natsauth.ErrNoStore) || err == nil && !keys.Signs() {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return keys.Ensure(bus.RoleClient, bus.IDs{Name: client}, time.Now())
+}
+
+// openKeys makes the market's keys at its first start, and opens them later.
+func (m *Market) openKeys() (err error) {
+	m.keys, err = natsauth.Init(natsauth.Dir(m.dir.Path()))
+	return err
+}
+
+// Reach is how others reach this market.
+func (m *Market) Reach() Reach { return Reach{Data: m.dir.Path()} }
+
+// firstCreds makes the first client's creds.
+func (m *Market) firstCreds() error {
+	path, err := m.keys.Ensure(bus.RoleClient, bus.IDs{Name: FirstClient}, time.Now())
+	if errors.Is(err, natsauth.ErrRevoked) {
+		m.log.Warn("the first client's creds were revoked, and stay so", "client", FirstClient)
+		return nil
+	}
+	m.credsFile = path
+	return err
+}

@@ -1,0 +1,111 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"souk/bus"
+	"souk/bus/etcdreg"
+	"souk/bus/follow"
+	"souk/bus/natsauth"
+)
+
+// Admit gives an etcd the names of a market's keys, each with what its role may do there, and nobody else.
+// Only where the CA's key is can it.
+func Admit(ctx context.Context, keys *natsauth.Store, etcd []string) error {
+	names, err := keys.List()
+	if err != nil {
+		return err
+	}
+	return admit(ctx, keys, names, etcd)
+}
+
+func admit(ctx context.Context, keys *natsauth.Store, names []natsauth.User, etcd []string) error {
+	var users []etcdreg.User
+	for _, n := range names {
+		access, err := bus.AccessOf(n.Role, bus.IDs{Name: n.Name, Domain: n.Domain, Agents: n.Agents})
+		if err != nil {
+			return err
+		}
+		if !n.Revoked && access.Probe() != "" {
+			users = append(users, etcdreg.User{Name: n.Name, Access: access})
+		}
+	}
+	files, err := natsauth.ClientCert(keys.Dir(), natsauth.Root, time.Now())
+	if err != nil {
+		return err
+	}
+	root, err := natsauth.TLSOf(files)
+	if err != nil {
+		return err
+	}
+	return etcdreg.Admit(ctx, etcdreg.Config{Endpoints: etcd, TLS: root}, users)
+}
+
+// How soon a new name may use etcd, or one that was revoked may no more; and how often the servers'
+// certificate is looked at, which is renewed a month before its time is over.
+const (
+	namesEvery = time.Second
+	certEvery  = time.Hour
+)
+
+// Tend keeps the servers of this process in step with a market's keys until it is told to end: their
+// certificate, and, where etcd is given, who may use that.
+func Tend(keys *natsauth.Store, hosts, etcd []string, log *slog.Logger) (end func() error) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tend(ctx, keys, hosts, etcd, log)
+	}()
+	return func() error {
+		stop()
+		<-done
+		return nil
+	}
+}
+
+func tend(ctx context.Context, keys *natsauth.Store, hosts, etcd []string, log *slog.Logger) {
+	var known []natsauth.User
+	var looked time.Time
+	var outage bus.Outage
+	failed := func(what string, err error) bool {
+		if err != nil && ctx.Err() == nil && outage.Failed(time.Now(), what) {
+			log.Warn(what+"; trying on", "err", err)
+		}
+		return err != nil
+	}
+	for ; ctx.Err() == nil; follow.Pause(ctx, namesEvery) {
+		if time.Since(looked) > certEvery {
+			_, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now())
+			if !failed("the servers' certificate cannot be looked after", err) {
+				looked = time.Now()
+			}
+		}
+		if len(etcd) == 0 {
+			continue
+		}
+		names, err := keys.List()
+		if !failed("the market's keys cannot be read", err) && !reflect.DeepEqual(names, known) &&
+			!failed("etcd is not told who may use it", admit(ctx, keys, names, etcd)) {
+			known = names
+		}
+	}
+}
+
+// OperatorFiles are those by which etcd knows the operator, made or renewed where the keys of a data
+// directory can: none where it has no keys.
+func OperatorFiles(data string) (natsauth.Files, error) {
+	keys, err := natsauth.Open(natsauth.Dir(data))
+	if errors.Is(err, natsauth.ErrNoStore) {
+		return natsauth.Files{}, nil
+	}
+	if err != nil {
+		return natsauth.Files{}, err
+	}
+	path, err := keys.Ensure(bus.RoleOperator, bus.IDs{Name: Operator}, time.Now())
+	return natsauth.Beside(path), err
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"souk/bus"
+	"souk/bus/natsauth"
+	"souk/cmd/internal/console"
+	"souk/cmd/local"
+)
+
+// authCommand makes, lists and takes away the keys by which processes come to a market's NATS servers.
+func authCommand(s *shared) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "auth",
+		Short: "Keys of a market: who may come to its NATS servers, and in which role",
+		Long: `A market's NATS servers let nobody in without keys. souk up and souk infra make them in
+DATA/auth at their first start, and commands on the same data directory find or make what they need there; so
+these commands are for processes on other machines, for servers that somebody else runs, and for taking rights
+away.
+
+What a process shows is a file of creds, good for 90 days and read at each connect: renew it under the running
+process. A name belongs to one role for ever. Whoever has DATA/auth can be anybody: keep it where these commands
+run, and give away no more of it than a process's own creds.
+
+  client     asks and pays, under its own name              gateway    speaks for clients
+  hub        sells a domain's slots (its journal's name)    door       sends tasks to hubs
+  agentd     serves, as each of its agents                  treasury   keeps the money
+  operator   pays in and out                                viewer     looks on`,
+	}
+	c.AddCommand(initAuth(s), addAuth(s), renewAuth(s), revokeAuth(s), listAuth(s))
+	return c
+}
+
+func initAuth(s *shared) *cobra.Command {
+	var config, jwts string
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make a market's keys, and what its NATS servers must be told",
+		Long: `Makes the keys in DATA/auth where there are none, and writes what stands in the configuration of
+NATS servers that somebody else runs, beside their addresses and TLS. It holds no secret.`,
+		Example: "  souk auth init --data /etc/souk --nats-config /etc/nats/souk.conf\n" +
+			"  nats-server --config FILE       # with the line: include souk.conf",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			keys, err := natsauth.Init(natsauth.Dir(s.data))
+			if err != nil {
+				return err
+			}
+			text, err := keys.ServerConfig(jwts)
+			if err != nil {
+				return err
+			}
+			if config == "" {
+				_, err = fmt.Fprint(c.OutOrStdout(), text)
+				return err
+			}
+			if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "keys are in %s, for its owner's eyes alone; for the servers: %s\n",
+				keys.Dir(), config)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&config, "nats-config", "", "write what the servers need there (default: print it)")
+	c.Flags().StringVar(&jwts, "jwts", "/var/lib/nats/jwt",
+		"where a server keeps what it is told of revocations")
+	return c
+}
+
+// openKeys are the keys that there are.
+func (s *shared) openKeys() (*natsauth.Store, error) { return natsauth.Open(natsauth.Dir(s.data)) }
+
+func addAuth(s *shared) *cobra.Command {
+	var ids bus.IDs
+	valid := natsauth.Valid
+	c := &cobra.Command{
+		Use:   "add ROLE NAME",
+		Short: "Make creds of a new user, and say where they are",
+		Example: `  souk auth add client alice
+  souk auth add hub math --domain math
+  souk auth add agentd node-1 --agents agent-1,agent-2`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			keys, err := s.openKeys()
+			if err != nil {
+				return err
+			}
+			ids.Name = args[1]
+			role := bus.Role(args[0])
+			if role == bus.RoleHub && ids.Domain == "" {
+				ids.Domain = ids.Name
+			}
+			path, err := keys.Add(role, ids, time.Now(), valid)
+			return made(c, path, err)
+		},
+	}
+	c.Flags().StringVar(&ids.Domain, "domain", "", "of a hub (default: its name)")
+	c.Flags().StringSliceVar(&ids.Agents, "agents", nil, "of an agentd: the ids of its agents")
+	c.Flags().DurationVar(&valid, "valid", valid, "how long they are good")
+	return c
+}
+
+// made says where creds are.
+func made(c *cobra.Command, path string, err error) error {
+	if err == nil {
+		fmt.Fprintln(c.OutOrStdout(), path)
+	}
+	return err
+}
+
+func renewAuth(s *shared) *cobra.Command {
+	var agents []string
+	valid := natsauth.Valid
+	c := &cobra.Command{
+		Use:   "renew NAME",
+		Short: "Make new creds of a user, also of one who was revoked; those before end by themselves",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			keys, err := s.openKeys()
+			if err != nil {
+				return err
+			}
+			path, err := keys.Renew(args[0], agents, time.Now(), valid)
+			return made(c, path, err)
+		},
+	}
+	c.Flags().StringSliceVar(&agents, "agents", nil, "of an agentd: the ids of its agents from now on")
+	c.Flags().DurationVar(&valid, "valid", valid, "how long they are good")
+	return c
+}
+
+func revokeAuth(s *shared) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Take a user's rights away: it is cut off at once",
+		Long: `Voids all creds of a user, and tells the market's servers, which cut it off at once. Repeat it where
+they could not be told. A server that was told keeps it; one that souk up or souk infra starts reads it in
+DATA/auth.`,
+		Args: cobra.ExactArgs(1),
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		keys, err := s.openKeys()
+		if err != nil {
+			return err
+		}
+		if err := keys.Revoke(args[0], time.Now()); err != nil {
+			return err
+		}
+		err = s.market().Push(c.Context(), keys)
+		switch {
+		case errors.Is(err, local.ErrNoMarket):
+			fmt.Fprintf(c.OutOrStdout(),
+				"%s is revoked. No market was told: %v. Servers elsewhere are told by "+
+					"--nats\n", args[0], err)
+			return nil
+		case err != nil:
+			fmt.Fprintf(c.ErrOrStderr(),
+				"souk auth: %s is revoked in %s, and the servers are not told: %v; repeat "+
+					"it with --nats nats://HOST:PORT\n", args[0], keys.Dir(), err)
+			return console.Exit(1)
+		}
+		fmt.Fprintf(c.OutOrStdout(), "%s is revoked, and cut off\n", args[0])
+		return nil
+	}
+	return s.reach(c)
+}
+
+func listAuth(s *shared) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List who may come, in which role, and until when",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			keys, err := s.openKeys()
+			if err != nil {
+				return err
+			}
+			users, err := keys.List()
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 2, ' ', 0)
+			fmt.Fprintln(w, "ROLE\tNAME\tUNTIL\tDOMAIN OR AGENTS")
+			for _, u := range users {
+				until := "as long as its process"
+				switch {
+				case u.Revoked:
+					until = "revoked"
+				case !u.Expires.IsZero():
+					until = u.Expires.UTC().Format(time.RFC3339)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", u.Role, u.Name, until, u.Domain+strings.Join(u.Agents,
+					","))
+			}
+			return w.Flush()
+		},
+	}
+}

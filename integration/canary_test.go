@@ -1,0 +1,90 @@
+package integration
+
+import (
+	"bytes"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"souk/cmd/local"
+)
+
+// pages is a log that is written from many goroutines.
+type pages struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *pages) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+// Keys, creds and prompts are in no log, at the most talkative level, and in no file but those meant for
+// them: a seed is in its own file, a client's key and creds in theirs, a prompt nowhere.
+func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
+	const prompt = "canary-3f9c1 in the souk"
+	dir, log := t.TempDir(), &pages{}
+	cfg := local.Default()
+	anywhere := "127.0.0.1:0"
+	cfg.Listen, cfg.HTTP = anywhere, &anywhere
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg,
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := m.Ask(t.Context(), chat(prompt)); err != nil || a.Result.Code != "" {
+		t.Errorf("%+v, %v", a.Result, err)
+	}
+	if err := m.Keys().Revoke(local.FirstClient, m.State().Started); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Reach().Push(t.Context(), m.Keys()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["the log"] = log.text.String()
+	secrets := map[string]string{"canary-3f9c1": ""} // by whose file it may be in
+	for path, text := range files {
+		for _, s := range regexp.MustCompile(`\bS[UOA][A-Z0-9]{50,}\b|sk-souk-\S+`).FindAllString(text, -1) {
+			if len(s) > 40 {
+				secrets[s] = path
+			}
+		}
+	}
+	if len(secrets) < 6 {
+		t.Fatalf("only %d secrets: where are they?", len(secrets))
+	}
+	for secret, home := range secrets {
+		inAuth := strings.Contains(home, filepath.Join(dir, "auth")+string(filepath.Separator)) ||
+			strings.Contains(home, filepath.Join(dir, "keys")+string(filepath.Separator))
+		if home != "" && !inAuth {
+			t.Errorf("a secret is in %s", home)
+		}
+		for path, text := range files {
+			if path != home && strings.Contains(text, secret) {
+				t.Errorf("%.12s... of %s is in %s, too", secret, home, path)
+			}
+		}
+	}
+}
