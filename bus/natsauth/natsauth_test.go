@@ -224,6 +224,10 @@ func TestEnsure(t *testing.T) {
 	if third := read(node, now.Add(Valid*3/4)); third == second || read(node, now.Add(Valid*3/4)) != third {
 		t.Error("another agent did not make creds anew, or did so twice")
 	}
+	more := read(node, now.Add(Valid*3/4))
+	if node.Agents = []string{"a2"}; read(node, now.Add(Valid*3/4)) != more {
+		t.Error("creds that name more agents were made anew")
+	}
 	if err := os.WriteFile(s.CredsPath("node"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}

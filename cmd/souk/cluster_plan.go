@@ -320,9 +320,10 @@ func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) (agents 
 	looked := portsOf(e.Discover.Ports) // an engine may come to any of them later
 	if changed {
 		p.Env = append(p.Env, "SOUK_DISCOVER_PORTS="+strings.Join(found, ","))
-		looked = portsOf(found)
+		looked = append(looked, portsOf(found)...) // infra's file may name the others
 	}
-	for _, port := range looked {
+	slices.Sort(looked)
+	for _, port := range slices.Compact(looked) {
 		agents = append(agents, daemon.AgentAt(e.Agentd.Node, strconv.Itoa(port)))
 	}
 	return agents, nil
