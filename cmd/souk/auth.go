@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -35,12 +36,38 @@ run, and give away no more of it than a process's own creds.
   agentd     serves, as each of its agents                  treasury   keeps the money
   operator   pays in and out                                viewer     looks on`,
 	}
-	c.AddCommand(initAuth(s), addAuth(s), renewAuth(s), revokeAuth(s), listAuth(s))
+	for _, sub := range []*cobra.Command{initAuth(s), addAuth(s), renewAuth(s), revokeAuth(s)} {
+		c.AddCommand(s.admitting(sub))
+	}
+	c.AddCommand(listAuth(s))
+	return c
+}
+
+// admitting is a command after which an etcd that somebody else runs is told who may use it.
+func (s *shared) admitting(c *cobra.Command) *cobra.Command {
+	var etcd []string
+	c.Flags().StringSliceVar(&etcd, "etcd", nil, "host:port of an etcd that somebody else runs with this market's "+
+		"CA, to tell it who may use it (environment: SOUK_MARKET_ETCD); souk infra's is told by itself")
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		failed := run(c, args) // perhaps since NATS could not be told: etcd is, all the same
+		if said := os.Getenv("SOUK_MARKET_ETCD"); said != "" && !c.Flags().Changed("etcd") {
+			etcd = strings.Split(said, ",")
+		}
+		keys, err := s.openKeys()
+		if len(etcd) == 0 || err != nil {
+			return failed
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), admitWithin)
+		defer cancel()
+		return errors.Join(failed, local.Admit(ctx, keys, etcd))
+	}
 	return c
 }
 
 func initAuth(s *shared) *cobra.Command {
 	var config, jwts string
+	var hosts []string
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Make a market's keys, and what its NATS servers must be told",
@@ -53,6 +80,11 @@ NATS servers that somebody else runs, beside their addresses and TLS. It holds n
 			keys, err := natsauth.Init(natsauth.Dir(s.data))
 			if err != nil {
 				return err
+			}
+			if len(hosts) > 0 {
+				if _, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now()); err != nil {
+					return fmt.Errorf("--hosts: %w", err)
+				}
 			}
 			text, err := keys.ServerConfig(jwts)
 			if err != nil {
@@ -70,6 +102,8 @@ NATS servers that somebody else runs, beside their addresses and TLS. It holds n
 			return nil
 		},
 	}
+	c.Flags().StringSliceVar(&hosts, "hosts", nil, "names and addresses of those servers: make the certificate that "+
+		"they show, DATA/auth/server.pem and server.key, beside ca.pem")
 	c.Flags().StringVar(&config, "nats-config", "", "write what the servers need there (default: print it)")
 	c.Flags().StringVar(&jwts, "jwts", "/var/lib/nats/jwt",
 		"where a server keeps what it is told of revocations")
