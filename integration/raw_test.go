@@ -172,11 +172,13 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer registry.Close()
-	creds, err := m.Keys().Ensure(bus.RoleAgentd, bus.IDs{Name: "agentd", Agents: []string{"only"}}, time.Now())
+	creds, err := m.Keys().Ensure(bus.RoleAgentd, bus.IDs{Name: "agentd", Agents: []string{"only"}},
+		time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := natsbus.Connect(natsbus.Config{URL: m.State().NATS, Name: "agentd", Creds: natsauth.File(creds)})
+	b, err := natsbus.Connect(natsbus.Config{URL: m.State().NATS, Name: "agentd",
+		Creds: natsauth.File(creds)})
 	if err != nil {
 		t.Fatal(err)
 	}

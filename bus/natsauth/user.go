@@ -103,7 +103,8 @@ func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) boo
 		return false
 	}
 	want := jwt.NewUserClaims(have.Subject)
-	// creds that name more agents are left as they are: an agentd looks for engines on more ports than it uses
+	// creds that name more agents are left as they are: an agentd looks for engines on more ports than it
+	// uses
 	names := func(have, want []string) bool {
 		if role == bus.RoleAgentd {
 			return !slices.ContainsFunc(want, func(p string) bool { return !slices.Contains(have, p) })
@@ -141,7 +142,8 @@ func (s *Store) Revoke(id string, now time.Time) error {
 			}
 		}
 		if len(e.Keys) == 0 {
-			return fmt.Errorf("%s: %w: a part of the process that holds the keys, which makes its creds itself: "+
+			return fmt.Errorf("%s: %w: a part of the process that holds the keys, which makes its creds "+
+				"itself: "+
 				"stop that process", id, ErrNoCreds)
 		}
 		return nil

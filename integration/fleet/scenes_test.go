@@ -143,7 +143,8 @@ func TestAClientVanishes(t *testing.T) {
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 4, Speedup: 4,
 		Clients: map[string]market.Credits{"dev": 10 * market.Credit, "ghost": market.Credit}})
 	file := filepath.Join(f.Dir, "conf", "ghost.yaml")
-	must(t, os.WriteFile(file, []byte(f.market("ghost", bus.RoleClient, bus.IDs{Name: "ghost"})+"client: ghost\n"), 0o600))
+	must(t, os.WriteFile(file,
+		[]byte(f.market("ghost", bus.RoleClient, bus.IDs{Name: "ghost"})+"client: ghost\n"), 0o600))
 	ghost := f.role("ghost", "reader", file)
 	must(t, ghost.Start())
 	bustest.Eventually(t, "all four answers have begun",
