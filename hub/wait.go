@@ -177,7 +177,7 @@ func (n *Node) charge() {
 			p := &pairs[i]
 			a := s.agents[p.agent]
 			x := &c.row[a.seat]
-			p.parts = n.crowding(a, x)
+			p.parts = n.crowding(a, x, a.fastest.service)
 			p.parts.Age = c.tolls.Ahead(
 				c.board.Ahead(a.seat, s.free[p.agent], n.now.Sub(t.arrived), t.home == a))
 			p.toll += p.parts.Sum()
@@ -225,18 +225,18 @@ func (n *Node) prospects(t *task) {
 
 // crowding is the toll of a task on an agent, for what it costs those who wait and those who run there.
 //
-// Those who wait: the time for which it takes the slot longer than a slot of another agent of the class.
-// Slower classes are not charged for being slow, as whoever had the slot instead would take as long, and a
-// slot that stays free serves nobody.
+// Those who wait: the time for which it takes the slot longer than a slot of another agent of the class, the
+// fastest. Slower classes are not charged for being slow, as whoever had the slot instead would take as long,
+// and a slot that stays free serves nobody.
 //
 // Those who run: a tier charges for that at the agent's price of tokens, so this is what is missing to what
 // their time is worth. The two together are the larger of both.
-func (n *Node) crowding(a *agent, x *prospect) market.Toll {
+func (n *Node) crowding(a *agent, x *prospect, fastest time.Duration) market.Toll {
 	beside := n.crowd.tolls.Among(x.running)
 	if n.cfg.Tiers {
 		beside = min(0, beside-market.TierAt(a.tiers, x.running).Toll)
 	}
-	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - a.fastest.service), Beside: beside}
+	return market.Toll{Load: n.crowd.tolls.Avoidable(x.service - fastest), Beside: beside}
 }
 
 // better finds what a task would have by waiting for the agent where that is best. Its own bids in this round
@@ -266,7 +266,7 @@ func (n *Node) better(i int32, best *market.Wait) {
 		x.quote.value = t.terms.Value(market.Quote{TTFT: w.Time, Cost: w.Cost,
 			Quality: a.quality(t.msg.Domain)})
 		w.Value = x.quote.within(t.reserved)
-		w.Toll = n.crowding(a, x).Sum() + n.drawn(i, a, &x.quote)
+		w.Toll = n.crowding(a, x, a.fastest.service).Sum() + n.drawn(i, a, &x.quote)
 		if n.cfg.Tiers && len(a.tiers) > 0 {
 			w.Charge = a.tiers[len(a.tiers)-1].Toll
 		}
