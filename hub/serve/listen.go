@@ -27,6 +27,7 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
 		{bus.FeedbackSubject(d, "*"),
 			hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = from(m.Subject) })},
+		{bus.HubQuoteSubject(d, "*"), s.onQuote},
 		{bus.HubTaskSubject(d), s.onTask},
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
