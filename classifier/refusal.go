@@ -6,6 +6,9 @@ import (
 	"souk/bus"
 )
 
+// retryMS is some statuses of a hub: what is true now may not be then.
+const retryMS = 250
+
 // Refusal is a refusal of the door's own; hub is the one that was asked last, or none, and task what was read
 // of the request, or nil.
 func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
@@ -18,7 +21,7 @@ func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
 	}
 	switch res.Code {
 	case bus.CodeNoRoom, bus.CodeNoHub, bus.CodeUnavailable, bus.CodeTooManyTasks, bus.CodeDraining:
-		res.RetryMS = 250 // some statuses of a hub: what is true now may not be then
+		res.RetryMS = retryMS
 	}
 	return res
 }
