@@ -27,7 +27,9 @@ func TestQuotesAreBounded(t *testing.T) {
 		{"round", func(_ *Quote, h *HubQuote, _ *ModelQuote) { h.Round = 1<<63 - 1 }},
 		{"valid_ms", func(_ *Quote, h *HubQuote, _ *ModelQuote) { h.ValidMS = -1 }},
 		{"code", func(_ *Quote, h *HubQuote, _ *ModelQuote) { h.Code = Code(strings.Repeat("x", 65)) }},
-		{"message", func(q *Quote, _ *HubQuote, _ *ModelQuote) { q.Message = strings.Repeat("x", MaxText+1) }},
+		{"message", func(q *Quote, _ *HubQuote, _ *ModelQuote) {
+			q.Message = strings.Repeat("x", MaxText+1)
+		}},
 		{"retry_ms", func(q *Quote, _ *HubQuote, _ *ModelQuote) { q.RetryMS = MaxPatient + 1 }},
 		{"models", func(_ *Quote, h *HubQuote, _ *ModelQuote) { h.Models = nil }},
 		{"models", func(_ *Quote, h *HubQuote, _ *ModelQuote) {

@@ -91,7 +91,9 @@ func printOf(v reflect.Value) uint64 {
 			}
 		case reflect.Map:
 			keys := v.MapKeys()
-			slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			slices.SortFunc(keys, func(a, b reflect.Value) int {
+				return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+			})
 			for _, k := range keys {
 				walk(k)
 				walk(v.MapIndex(k))
@@ -193,8 +195,9 @@ func TestQuotesChangeNoContendedRound(t *testing.T) {
 		play := func(quotes int) []byte {
 			h := crowdedHouse(t, seed)
 			before := h.print()
+			session := sharedSession(rand.New(rand.NewPCG(seed, 5)))
 			for i := range quotes {
-				h.n.Quote(h.now, h.task("c0", fmt.Sprint("q", i), sharedSession(rand.New(rand.NewPCG(seed, 5)))))
+				h.n.Quote(h.now, h.task("c0", fmt.Sprint("q", i), session))
 			}
 			if h.print() != before {
 				t.Fatalf("seed %d: quotes change what the hub remembers", seed)
@@ -383,7 +386,8 @@ func TestAQuoteIsRefusedAsTheTaskWouldBe(t *testing.T) {
 		{"a client without money", agent, func(m *bus.Task) { m.Client = "nobody" }, "", false},
 		{"no agent", func(*house) {}, nil, bus.CodeNoRoom, true},
 		{"no engine of the model", agent, func(m *bus.Task) { m.Model = "gpt" }, bus.CodeUnknownModel, false},
-		{"a prompt too long", agent, func(m *bus.Task) { m.Prompt.Tokens = 9000 }, bus.CodePromptTooLong, false},
+		{"a prompt too long", agent, func(m *bus.Task) { m.Prompt.Tokens = 9000 }, bus.CodePromptTooLong,
+			false},
 		{"no prompt", agent, func(m *bus.Task) { m.Prompt.Tokens = 0 }, bus.CodeEmptyPrompt, false},
 		{"terms", agent, func(m *bus.Task) { m.Terms.Delta = new(float64) }, bus.CodeBadTerms, false},
 		{"out of bounds", agent, func(m *bus.Task) { m.Turn = -1 }, bus.CodeBadRequest, false},

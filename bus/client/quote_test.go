@@ -18,8 +18,8 @@ func TestQuote(t *testing.T) {
 			t.Errorf("without a door: %v", err)
 		}
 		var asked []bus.Task
-		said := &bus.Quote{Client: "ada", Hubs: []bus.HubQuote{{Hub: "h", Models: []bus.ModelQuote{{Model: "m",
-			TTFTMS: 40}}}}}
+		said := &bus.Quote{Client: "ada",
+			Hubs: []bus.HubQuote{{Hub: "h", Models: []bus.ModelQuote{{Model: "m", TTFTMS: 40}}}}}
 		raw := []byte(nil)
 		s.hear(bus.QuoteSubject("*", ""), func(m bus.Msg) {
 			var task bus.Task
@@ -35,8 +35,8 @@ func TestQuote(t *testing.T) {
 			}
 		})
 		q, err := s.c.Quote(t.Context(), bus.Task{Body: body, Session: "s"})
-		if err != nil || q.Hubs[0].Models[0].TTFTMS != 40 || asked[0].Client != "ada" || asked[0].Session != "s" ||
-			string(asked[0].Body) != string(body) {
+		if err != nil || q.Hubs[0].Models[0].TTFTMS != 40 || asked[0].Client != "ada" ||
+			asked[0].Session != "s" || string(asked[0].Body) != string(body) {
 			t.Errorf("%v: %+v, asked %+v", err, q, asked)
 		}
 		said.Code, said.Message, said.RetryMS = bus.CodeNoRoom, "full", 250

@@ -66,13 +66,13 @@ func TestADoorAsksHubsForAQuote(t *testing.T) {
 		heard := math.quotes(math.of("llama"))
 		general.quotes(general.of("qwen"))
 		out, hubs := w.quote("ada", chat(mathQuestion, `"terms":{"worth":0.5},"session":"s"`))
-		if out["estimate"] != true || out["client"] != "ada" || out["domain"] != "math" || out["code"] != nil ||
-			len(hubs) != 2 || hubs[0]["hub"] != "math" || hubs[1]["hub"] != "general" {
+		if out["estimate"] != true || out["client"] != "ada" || out["domain"] != "math" ||
+			out["code"] != nil || len(hubs) != 2 || hubs[0]["hub"] != "math" || hubs[1]["hub"] != "general" {
 			t.Fatalf("quote is %v", out)
 		}
 		model := hubs[0]["models"].([]any)[0].(map[string]any)
-		for key, want := range map[string]any{"model": "llama", "ttft_ms": 40.5, "wait_ms": 0.0, "cost": 0.0025,
-			"premium": 0.0, "slot_price": 0.0, "cached_share": 0.25, "quality": 0.9, "would_win": true} {
+		for key, want := range map[string]any{"model": "llama", "ttft_ms": 40.5, "wait_ms": 0.0,
+			"cost": 0.0025, "premium": 0.0, "slot_price": 0.0, "cached_share": 0.25, "quality": 0.9, "would_win": true} {
 			if model[key] != want {
 				t.Errorf("%s is %v, want %v", key, model[key], want)
 			}
