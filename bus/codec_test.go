@@ -44,8 +44,8 @@ func full() []Message {
 	}
 	quote := Quote{Client: "ada", Domain: "math", Code: CodeNoRoom, Message: "full", RetryMS: 250,
 		Hubs: []HubQuote{{Hub: "math", Round: 5, ValidMS: 1000, Code: CodeNoRoom, Message: "full",
-			RetryMS: 250, Models: []ModelQuote{{Model: "llama", TTFTMS: 40.5, WaitMS: 1.25, Cost: 4, Premium: -5,
-				SlotPrice: 6, CachedShare: 0.25, Quality: 0.9, WouldWin: true}}}}}
+			RetryMS: 250, Models: []ModelQuote{{Model: "llama", TTFTMS: 40.5, WaitMS: 1.25, Cost: 4,
+				Premium: -5, SlotPrice: 6, CachedShare: 0.25, Quality: 0.9, WouldWin: true}}}}}
 	return []Message{
 		&task,
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama",

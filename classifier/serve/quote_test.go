@@ -72,7 +72,8 @@ func TestADoorAsksHubsForAQuote(t *testing.T) {
 		}
 		model := hubs[0]["models"].([]any)[0].(map[string]any)
 		for key, want := range map[string]any{"model": "llama", "ttft_ms": 40.5, "wait_ms": 0.0,
-			"cost": 0.0025, "premium": 0.0, "slot_price": 0.0, "cached_share": 0.25, "quality": 0.9, "would_win": true} {
+			"cost": 0.0025, "premium": 0.0, "slot_price": 0.0,
+			"cached_share": 0.25, "quality": 0.9, "would_win": true} {
 			if model[key] != want {
 				t.Errorf("%s is %v, want %v", key, model[key], want)
 			}

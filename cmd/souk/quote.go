@@ -72,7 +72,8 @@ func showQuote(w io.Writer, q *bus.Quote) error {
 	for _, h := range q.Hubs {
 		for _, m := range h.Models {
 			t.AppendRow(table.Row{h.Hub, m.Model, replay.MS(m.TTFTMS), replay.MS(m.WaitMS), m.Cost, m.Premium,
-				m.SlotPrice, fmt.Sprintf("%.0f %%", 100*m.CachedShare), fmt.Sprintf("%.2f", m.Quality), buys[m.WouldWin]})
+				m.SlotPrice, fmt.Sprintf("%.0f %%", 100*m.CachedShare),
+				fmt.Sprintf("%.2f", m.Quality), buys[m.WouldWin]})
 		}
 		if h.Code == "" && (valid == 0 || h.ValidMS < valid) {
 			valid = h.ValidMS
