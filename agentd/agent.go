@@ -250,6 +250,9 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	return h.reply, code == ""
 }
 
+// Misled counts a dispatch whose answer was to go elsewhere than to its hub: it is not even refused.
+func (a *Agent) Misled() { a.counts.Refused[bus.CodeBadRequest]++ }
+
 func (a *Agent) refusal(d *bus.Dispatch, code bus.Code, why string) bus.DispatchReply {
 	a.counts.Refused[code]++
 	return bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold, Code: code, Message: why}
@@ -260,8 +263,7 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	switch {
 	case d.Domain != domain:
 		return bus.CodeBadRequest, fmt.Sprintf("domain: %s says that it is %s", domain, d.Domain)
-	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" &&
-		!bus.ValidReply(d.Task.Reply):
+	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" && !names(d.Task.Reply):
 		return bus.CodeBadRequest, fmt.Sprintf("reply: %.80q is not a subject for answers", d.Task.Reply)
 	case d.Kind == bus.DispatchPrefetch:
 		return bus.CodeUnsupportedField, "kind: this agent does not prefetch"

@@ -28,7 +28,7 @@ func TestResendsTakeTurns(t *testing.T) {
 			if p.Stream == nil {
 				return
 			}
-			order += fmt.Sprintf("%s:%d ", p.Stream.ID.Task, len(p.Messages))
+			order += fmt.Sprintf("%s:%d ", p.Stream.ID.Token, len(p.Messages))
 		}
 	}
 	step()

@@ -19,9 +19,12 @@ import (
 //	ended     its end frame went out; all of it is kept     what it missed, if it asks  read, or dropped
 //	read      its reader has acknowledged all of it         nothing                     dropped at once
 type Stream struct {
-	ID    StreamID
-	Hold  string
-	Reply string // subject of its reader; empty: nobody reads it
+	ID     StreamID // zero: nobody reads it
+	Hold   string
+	Domain string // whose hub handed it out
+	Reply  string // where its reader hears us; empty: nobody reads it
+
+	client, task string
 
 	// Spooled is the shell's note: the completion was written to the spool when the answer ended.
 	Spooled bool
@@ -29,7 +32,6 @@ type Stream struct {
 	state    streamState
 	why      error // it was stopped
 	attempt  int
-	secret   uint64 // of its dispatch
 	begun    time.Time
 	run      *Run // nil once it has ended: prompts are large
 	frames   frames
@@ -52,14 +54,23 @@ const (
 	read
 )
 
-// StreamID names an answer to those who read it.
-type StreamID struct{ Client, Task string }
+// StreamID names an answer: who reads it, and what that reader calls it.
+type StreamID struct{ Reader, Token string }
+
+func names(reply string) bool {
+	_, _, ok := bus.ReaderOf(reply)
+	return ok
+}
 
 // NewStream is the answer to a dispatch that was accepted. It keeps at most so many bytes of what is sent.
 func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *Stream {
-	return &Stream{ID: StreamID{d.Task.Client, d.Task.ID}, Hold: d.Hold, Reply: d.Task.Reply,
-		attempt: d.Task.Attempt, secret: d.Secret, run: run, frames: frames{base: run.first, most: keep},
+	s := &Stream{Hold: d.Hold, Domain: d.Domain, client: d.Task.Client, task: d.Task.ID,
+		attempt: d.Task.Attempt, run: run, frames: frames{base: run.first, most: keep},
 		begun: now, lastSent: now}
+	if reader, token, ok := bus.ReaderOf(d.Task.Reply); ok {
+		s.ID, s.Reply = StreamID{reader, token}, bus.ReplySubject(reader, token, run.agent)
+	}
+	return s
 }
 
 // Dispatch is what is being served; nil once the answer has ended.
@@ -95,20 +106,10 @@ func (s *Stream) Cancel(now time.Time) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// Again takes in a dispatch of the same hold, which is served once. A hub that was started again names
-// another secret.
-func (s *Stream) Again(d *bus.Dispatch) {
-	if s.Hold == d.Hold && d.Secret != 0 {
-		s.secret = d.Secret
-	}
-}
-
-// Withdraw reports whether c is from the hub of the answer and takes the task back. It does if nothing of the
-// answer was sent, and c names the hold and the secret of the dispatch; a hub of an earlier version gives no
-// secret. The caller then ends the engine's request.
-func (s *Stream) Withdraw(c *bus.StreamControl) bool {
-	return c.Withdraw != "" && c.Withdraw == s.Hold && c.Secret == s.secret && s.run != nil &&
-		s.run.seq == s.run.first && s.stop(ErrWithdrawn)
+// Withdraw lets the hub take the task back; false if something of the answer was sent, and it goes on. The
+// caller then ends the engine's request.
+func (s *Stream) Withdraw() bool {
+	return s.run != nil && s.run.seq == s.run.first && s.stop(ErrWithdrawn)
 }
 
 // Take meters what the engine sent and returns the message for it, nil if there is none.
@@ -203,10 +204,10 @@ func (s *Stream) next(agent string) (messages [][]byte, notice *bus.Chunk) {
 	case s.Reply == "", s.state == moved: // nobody reads it, or another agent speaks
 		return nil, nil
 	case s.state == withheld: // alive, and soon decided
-		return nil, &bus.Chunk{Task: s.ID.Task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true}
+		return nil, &bus.Chunk{Task: s.task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true}
 	case !ok:
 		why := fmt.Sprintf("chunks before %d are no longer kept", s.frames.base)
-		return nil, gone(agent, s.ID, r.from, bus.CodeAnswerGone, why)
+		return nil, gone(agent, s.client, s.task, r.from, bus.CodeAnswerGone, why)
 	case len(kept) == 0 && s.run != nil && first: // it missed nothing
 		return nil, s.run.Heartbeat()
 	}
@@ -219,13 +220,14 @@ func (s *Stream) next(agent string) (messages [][]byte, notice *bus.Chunk) {
 	return kept[:n], nil
 }
 
-// Unknown tells a reader that no such answer is kept here, so that it waits no longer.
+// Unknown tells a reader that no such answer is kept here, so that it waits no longer. Of the task nothing is
+// known but what its reader calls it.
 func Unknown(agent string, id StreamID, from uint64) *bus.Chunk {
-	return gone(agent, id, from, bus.CodeUnknown, "no such answer is kept here")
+	return gone(agent, id.Reader, id.Token, from, bus.CodeUnknown, "no such answer is kept here")
 }
 
 // gone ends a reader's wait for what cannot be sent again.
-func gone(agent string, id StreamID, from uint64, code bus.Code, why string) *bus.Chunk {
-	r := &bus.Result{Client: id.Client, Task: id.Task, Agent: agent, Code: code, Message: why}
-	return &bus.Chunk{Task: id.Task, Seq: from, Result: r}
+func gone(agent, client, task string, from uint64, code bus.Code, why string) *bus.Chunk {
+	r := &bus.Result{Client: client, Task: task, Agent: agent, Code: code, Message: why}
+	return &bus.Chunk{Task: task, Seq: from, Result: r}
 }

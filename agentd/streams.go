@@ -24,10 +24,24 @@ func NewStreams(most int) Streams {
 }
 
 // Add takes in an answer that begins. An earlier attempt at the same task is no longer found by its id.
-func (h *Streams) Add(s *Stream) { h.byID[s.ID], h.Running[s] = s, true }
+func (h *Streams) Add(s *Stream) {
+	if h.Running[s] = true; s.Reply != "" {
+		h.byID[s.ID] = s
+	}
+}
 
 // Find returns an answer by its id, nil if none is kept.
 func (h *Streams) Find(id StreamID) *Stream { return h.byID[id] }
+
+// OfHold returns an answer that runs for a domain's hub, nil if there is none.
+func (h *Streams) OfHold(domain, hold string) *Stream {
+	for s := range h.Running {
+		if s.Hold == hold && s.Domain == domain {
+			return s
+		}
+	}
+	return nil
+}
 
 // Ended keeps an answer that has ended for so long.
 func (h *Streams) Ended(now time.Time, s *Stream, keep time.Duration) {

@@ -23,7 +23,7 @@ func full() []Message {
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
 		DeadlineMS: 1_800_000_000_000, Session: "s", Turn: 3, Role: "critic", Source: "web", Run: "run 7",
-		Hub: "math", Failover: "off", Attempt: 1,
+		Hub: "math", Failover: "off", Attempt: 1, Token: "k-1",
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
@@ -56,7 +56,7 @@ func full() []Message {
 			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered",
 			Crowd:  &market.Toll{Load: -1, Age: -2, Beside: -3},
 			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, Whole: 70,
-			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41, Secret: 1 << 62,
+			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
 			PromptMost: 990, Cached: 64, FirstMS: 2500},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,
@@ -71,7 +71,8 @@ func full() []Message {
 			Relayed: 12, NoCacheReport: true, Unmetered: true, Unsaid: true, Cost: 5, TTFTUS: 6, ITLUS: 7},
 		&CompletionAck{Hold: "h", Code: CodeLate},
 		&Cancel{Client: "ada", Task: "t-1"},
-		&StreamControl{Task: "t-1", Resume: number(4), Secret: 1 << 62},
+		&StreamControl{Token: "t-1", Resume: number(4)},
+		&HoldControl{Hold: "j/9/0", Withdraw: true},
 		&Feedback{Client: "ada", Task: "t-1", Quality: 0.5},
 		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8,
 			Tiers:    []market.Tier{{Slots: 4}, {Slots: 4, Toll: -3}},
@@ -122,7 +123,8 @@ func unset(t *testing.T, v reflect.Value, path string) {
 		case !f.IsExported(), f.Tag.Get("msgpack") == "-", strings.HasPrefix(path, "*bus.Answer") &&
 			f.Name == "Accepted",
 			strings.HasPrefix(path, "*bus.StreamControl") &&
-				(f.Name == "Ack" || f.Name == "Cancel" || f.Name == "Withdraw"):
+				(f.Name == "Ack" || f.Name == "Cancel"),
+			strings.HasPrefix(path, "*bus.HoldControl") && f.Name == "Cancel":
 		case v.Field(i).IsZero():
 			t.Errorf("%s.%s is not set in the sample", path, f.Name)
 		case f.Type.Kind() == reflect.Struct:

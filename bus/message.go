@@ -38,6 +38,8 @@ type Task struct {
 	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`
 	// chunks on the reply subject, else one whole Result
 	Stream bool `json:"-" msgpack:"stream,omitempty"`
+	// names the answer to its reader among all that it reads; the task's id where it is empty
+	Token string `json:"reply_token,omitempty" msgpack:"token,omitempty"`
 
 	Terms Terms `json:"terms,omitzero" msgpack:"terms,omitempty"`
 	// Unix milliseconds; after it the task is worth nothing. 0: the hub's default
@@ -58,12 +60,14 @@ type Task struct {
 	// Filled in by the door; whatever a client puts here is overwritten.
 	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
 	Domain    string `json:"-" msgpack:"domain,omitempty"`     // the classifier's label
-	Reply     string `json:"-" msgpack:"reply,omitempty"`      // subject for chunks and Result
+	Reply     string `json:"-" msgpack:"reply,omitempty"`      // where the answer goes: see ReplyTo
 	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"` // of the body; 0 = none given
 	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
 	Trace     Trace  `json:"-" msgpack:"-"` // travels in headers
 
-	Inbox string `json:"-" msgpack:"-"` // set by the receiver: where the answer to this request goes
+	// Set by the receiver: who sent this request, and where the answer to it goes.
+	Door  string `json:"-" msgpack:"-"`
+	Inbox string `json:"-" msgpack:"-"`
 }
 
 // Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
@@ -115,7 +119,9 @@ type Terms struct {
 	MaxPrice *market.Credits `json:"max_price,omitempty" msgpack:"max_price,omitempty"`
 }
 
-// Accepted tells a streaming client who serves its task and where the chunks come.
+// Accepted tells a streaming client who serves its task and where the chunks come: below Reply, each on a
+// subject that ends in the name of its sender. Nobody but Hub and Agent has anything to say there, and whom
+// Hub names later.
 type Accepted struct {
 	Client string `json:"client" msgpack:"client"`
 	Task   string `json:"task" msgpack:"task"`
@@ -185,8 +191,6 @@ type Dispatch struct {
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`
 	FirstMS int64 `msgpack:"first_ms,omitempty"` // from receipt: how late the first token may come
-	// what a recall of this hold has to name, so that its client, who can guess the hold, cannot take it back
-	Secret uint64 `msgpack:"secret,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -340,22 +344,29 @@ type CompletionAck struct {
 	Code Code `msgpack:"code,omitempty"`
 }
 
-// Cancel is a client's wish to end its task.
+// Cancel is a client's wish to end its task, said by itself or by who sent the task for it.
 type Cancel struct {
-	Client string `json:"client,omitempty" msgpack:"client,omitempty"`
+	Client string `json:"client,omitempty" msgpack:"client,omitempty"` // empty: the sender
 	Task   string `json:"task" msgpack:"task"`
+	Sender string `json:"-" msgpack:"-"` // from the subject
 }
 
-// StreamControl is what a client, whom its subject names, says to the agent that serves it: exactly one of
-// the fields beside Task is set.
+// StreamControl is what the reader of an answer, whom its subject names, says to the agent that serves it:
+// exactly one of the fields beside Token is set.
 type StreamControl struct {
-	Task   string  `msgpack:"task"`
+	Token  string  `msgpack:"task"`             // of the answer: see Task
 	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
 	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
 	Cancel bool    `msgpack:"cancel,omitempty"`
-	// a hub's word on this hold: it heard no reply, so end what nobody has heard of yet
-	Withdraw string `msgpack:"recall,omitempty"`
-	Secret   uint64 `msgpack:"secret,omitempty"` // with Withdraw: that of the dispatch
+}
+
+// HoldControl is what a hub says to an agent of a hold that it has handed to it: one of the fields beside
+// Hold. With none it means nothing, and shows whether the agent is there.
+type HoldControl struct {
+	Hold   string `msgpack:"hold,omitempty"`
+	Cancel bool   `msgpack:"cancel,omitempty"` // for the client
+	// the hub heard no reply to its dispatch, so end what nobody has heard of yet
+	Withdraw bool `msgpack:"recall,omitempty"`
 }
 
 // Feedback is a client's judgement of an answer.
@@ -363,6 +374,7 @@ type Feedback struct {
 	Client  string  `json:"client,omitempty" msgpack:"client,omitempty"`
 	Task    string  `json:"task" msgpack:"task"`
 	Quality float64 `json:"quality" msgpack:"quality"` // 0 to 1
+	Sender  string  `json:"-" msgpack:"-"`             // from the subject
 }
 
 // Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
@@ -555,6 +567,7 @@ func (*Completion) message()    {}
 func (*CompletionAck) message() {}
 func (*Cancel) message()        {}
 func (*StreamControl) message() {}
+func (*HoldControl) message()   {}
 func (*Feedback) message()      {}
 func (*Summary) message()       {}
 func (*Status) message()        {}

@@ -63,18 +63,6 @@ type ModelQuote struct {
 func (*Quote) message()    {}
 func (*HubQuote) message() {}
 
-// QuoteSubject is where a client asks for quotes, or a gateway for it; "" stands for the client itself.
-func QuoteSubject(client, gateway string) string {
-	s := Root + "quote." + client
-	if gateway != "" {
-		s += "." + gateway
-	}
-	return s
-}
-
-// HubQuoteSubject is where a door asks a hub for one.
-func HubQuoteSubject(domain, door string) string { return Root + "hub." + domain + ".quote." + door }
-
 func (q *Quote) Validate() error {
 	var p problems
 	p.optionalID("client", q.Client)

@@ -33,30 +33,92 @@ func CheckID(field, s string) error {
 	return fmt.Errorf("%s: %.80q is not an id: use 1 to %d letters, digits, '-' or '_'", field, s, MaxID)
 }
 
-func TaskSubject(client string) string           { return Root + "task." + client }
-func HubTaskSubject(domain string) string        { return Root + "hub." + domain + ".task" }
+// A subject names the addressee, then the message, then the sender: its last token. Where a gateway speaks for
+// a client, the client stands before it; gateway is "" where the client speaks itself.
+
+func TaskSubject(client, gateway string) string { return Root + "task." + spoken(client, gateway) }
+
+// QuoteSubject is where is asked what a task would be given.
+func QuoteSubject(client, gateway string) string { return Root + "quote." + spoken(client, gateway) }
+
+// DoorCancelSubject is where a task is cancelled of which its sender has heard nothing yet, so that only the
+// door knows who has it. Every door listens.
+func DoorCancelSubject(client, gateway string) string {
+	return Root + "cancel." + spoken(client, gateway)
+}
+
+func FeedbackSubject(domain, client, gateway string) string {
+	return Root + "hub." + domain + ".feedback." + spoken(client, gateway)
+}
+
+func spoken(client, gateway string) string {
+	if gateway == "" {
+		return client
+	}
+	return client + "." + gateway
+}
+
+// Speaks says whom a message is for and who sent it. subject is one of those above, and kind what stands in
+// it before the client, as TaskSubject("", "") and the like say. Both are "" if subject is none of these.
+func Speaks(subject, kind string) (client, sender string) {
+	client, ok := strings.CutPrefix(subject, kind)
+	if !ok {
+		return "", ""
+	}
+	client, sender, two := strings.Cut(client, ".")
+	if !two {
+		sender = client
+	}
+	if !ValidID(client) || !ValidID(sender) {
+		return "", ""
+	}
+	return client, sender
+}
+
+func HubTaskSubject(domain, door string) string  { return Root + "hub." + domain + ".task." + door }
+func HubQuoteSubject(domain, door string) string { return Root + "hub." + domain + ".quote." + door }
 func SummarySubject(domain, agent string) string { return Root + "hub." + domain + ".summary." + agent }
 func CompletionSubject(domain, agent string) string {
 	return Root + "hub." + domain + ".completion." + agent
 }
-func FeedbackSubject(domain, client string) string {
-	return Root + "hub." + domain + ".feedback." + client
-}
-func CancelSubject(domain, client string) string { return Root + "hub." + domain + ".cancel." + client }
 
-// DoorCancelSubject is where a client cancels a task of which it has heard nothing yet, so that only the door
-// knows who has it. Every door listens.
-func DoorCancelSubject(client string) string { return Root + "cancel." + client }
+// CancelSubject is where a hub hears that a task is to end: of its client, or of the door or gateway that
+// sent it.
+func CancelSubject(domain, sender string) string { return Root + "hub." + domain + ".cancel." + sender }
+
+// TakenSubject is where a hub hears the reply to a dispatch, which names the hold by its place, and what the
+// server says where no agent listens. place is one token.
+func TakenSubject(domain, place, agent string) string {
+	return Root + "hub." + domain + ".taken." + place + "." + agent
+}
+
+// Taken splits a subject of TakenSubject that is a domain's and an agent's; place is "" if it is none.
+func Taken(subject, domain, agent string) (place string) {
+	place, _ = strings.CutPrefix(subject, Root+"hub."+domain+".taken.")
+	place, by, _ := strings.Cut(place, ".")
+	if by != agent || !ValidID(place) {
+		return ""
+	}
+	return place
+}
 
 func DispatchSubject(agent, domain string) string {
 	return Root + "agent." + agent + ".dispatch." + domain
 }
-func CallSubject(agent, domain string) string   { return Root + "agent." + agent + ".call." + domain }
-func AskSubject(domain, agent string) string    { return Root + "hub." + domain + ".ask." + agent }
-func StreamSubject(agent, client string) string { return Root + "agent." + agent + ".stream." + client }
-func StatusSubject(domain string) string        { return Root + "status." + domain }
-func ReplySubject(client, task string) string   { return Root + "reply." + client + "." + task }
-func LedgerSubject(op string) string            { return Root + "ledger." + op }
+func CallSubject(agent, domain string) string { return Root + "agent." + agent + ".call." + domain }
+
+// ControlSubject is where an agent hears what its hub says of a hold.
+func ControlSubject(agent, domain string) string {
+	return Root + "agent." + agent + ".control." + domain
+}
+
+// StreamSubject is where an agent hears the reader of an answer.
+func StreamSubject(agent, reader string) string {
+	return Root + "agent." + agent + ".stream." + reader
+}
+func AskSubject(domain, agent string) string { return Root + "hub." + domain + ".ask." + agent }
+func StatusSubject(domain string) string     { return Root + "status." + domain }
+func LedgerSubject(op string) string         { return Root + "ledger." + op }
 
 // RecallSubject is where a domain's hub hears which money it is to give back. treasury is the name of the
 // journal of who asks.
@@ -64,15 +126,43 @@ func RecallSubject(domain, treasury string) string {
 	return Root + "hub." + domain + ".recall." + treasury
 }
 
+// ReplyTo is what a task says of where its answer goes: to whom, and under which token among those that the
+// reader reads.
+func ReplyTo(reader, token string) string { return Root + "reply." + reader + "." + token }
+
+// ReplySubject is where a sender says something of that answer.
+func ReplySubject(reader, token, sender string) string { return ReplyTo(reader, token) + "." + sender }
+
+// Replied splits a ReplySubject of one's own.
+func Replied(subject string) (token, sender string) {
+	i := strings.LastIndexByte(subject, '.')
+	if i < 0 {
+		return "", ""
+	}
+	return LastToken(subject[:i]), subject[i+1:]
+}
+
+// ReaderOf splits what ReplyTo says; ok is false if reply is nothing of that kind.
+func ReaderOf(reply string) (reader, token string, ok bool) {
+	rest, ok := strings.CutPrefix(reply, Root+"reply.")
+	reader, token, two := strings.Cut(rest, ".")
+	return reader, token, ok && two && ValidID(reader) && ValidID(token)
+}
+
 // LastToken is the part of a subject after its last dot: the sender, by the house's rule.
 func LastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
-// ValidReply reports whether a subject lies under souk.v1.reply., the only place agents may publish answers.
-func ValidReply(subject string) bool {
-	rest, ok := strings.CutPrefix(subject, Root+"reply.")
+// InboxOf is what begins the subjects on which somebody hears answers: who asks a request under a name hears
+// nothing but what lies below it.
+func InboxOf(name string) string { return "_INBOX." + name }
+
+// AnswersTo reports whether the answer to a request may go to reply: to an inbox of the request's sender, and
+// nowhere else. A reply subject is the asker's word, and who answers may publish where the asker may not.
+func AnswersTo(request, reply string) bool {
+	below, ok := strings.CutPrefix(reply, "_INBOX.")
 	if !ok {
 		return false
 	}
-	client, task, ok := strings.Cut(rest, ".")
-	return ok && ValidID(client) && ValidID(task)
+	below, ok = strings.CutPrefix(below, LastToken(request))
+	return ok && len(below) > 1 && below[0] == '.' && !strings.ContainsAny(below, "*> \t\r\n")
 }

@@ -92,6 +92,13 @@ func (p *problems) within(field string, n, least, most int64) {
 	}
 }
 
+// reply wants what ReplyTo makes, or nothing.
+func (p *problems) reply(s string) {
+	if _, _, ok := ReaderOf(s); s != "" && !ok {
+		p.add("reply: %.80q is not a subject %sreply.<reader>.<token>", s, Root)
+	}
+}
+
 func (p *problems) count(field string, n int)    { p.within(field, int64(n), 0, MaxTokens) }
 func (p *problems) micros(field string, n int64) { p.within(field, n, 0, maxMicros) }
 func (p *problems) number(field string, n uint64) {
@@ -203,9 +210,8 @@ func (t *Task) Validate() error {
 	p.within("attempt", int64(t.Attempt), 0, 1<<10)
 	p.name("model", t.Model, MaxName)
 	p.optionalID("domain", t.Domain)
-	if t.Reply != "" && !ValidReply(t.Reply) {
-		p.add("reply: %.80q is not a subject under %sreply.<client>.<task>", t.Reply, Root)
-	}
+	p.optionalID("reply_token", t.Token)
+	p.reply(t.Reply)
 	p.count("max_tokens", t.MaxTokens)
 	t.Prompt.problems(&p)
 	if t.Resume != nil {
@@ -282,9 +288,7 @@ func (a *Accepted) Validate() error {
 	p.id("hub", a.Hub)
 	p.id("agent", a.Agent)
 	p.name("model", a.Model, MaxName)
-	if a.Reply != "" && !ValidReply(a.Reply) {
-		p.add("reply: %.80q is not a subject under %sreply.<client>.<task>", a.Reply, Root)
-	}
+	p.reply(a.Reply)
 	p.number("round", a.Round)
 	return p.err
 }
@@ -481,7 +485,7 @@ func (c *Cancel) Validate() error {
 
 func (s *StreamControl) Validate() error {
 	var p problems
-	p.id("task", s.Task)
+	p.id("task", s.Token)
 	set := 0
 	if s.Resume != nil {
 		set++
@@ -494,12 +498,17 @@ func (s *StreamControl) Validate() error {
 	if s.Cancel {
 		set++
 	}
-	if s.Withdraw != "" {
-		set++
-		p.name("recall", s.Withdraw, MaxName)
-	}
 	if set != 1 {
-		p.add("stream control: exactly one of resume, ack, cancel and recall must be set, not %d", set)
+		p.add("stream control: exactly one of resume, ack and cancel must be set, not %d", set)
+	}
+	return p.err
+}
+
+func (c *HoldControl) Validate() error {
+	var p problems
+	p.name("hold", c.Hold, MaxName)
+	if c.Cancel && c.Withdraw || (c.Cancel || c.Withdraw) != (c.Hold != "") {
+		p.add("hold control: cancel or recall wants a hold, and none of them says nothing")
 	}
 	return p.err
 }

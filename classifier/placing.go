@@ -34,7 +34,7 @@ type Placing struct {
 	want Want
 	out  PlacingReady
 
-	cancelHub, cancelAgent string // are to be told that the client has cancelled the task
+	cancelHub string // is to be told that the client has cancelled the task
 
 	state     placeState
 	cancelled bool
@@ -158,7 +158,7 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 		p.desk.settle(p.task.Client, p.task.Session, hub)
 		p.desk.stats.Hubs[hub]++
 		if p.cancelled && p.task.Stream { // that may have come too late at the hub
-			p.cancelAgent = a.Accepted.Agent
+			p.cancelHub = hub
 		}
 		p.answer(a)
 	case err == nil && p.final(a.Result.Code):
@@ -271,11 +271,10 @@ func (p *Placing) result(e *bus.Error) *bus.Result {
 
 func (p *Placing) answer(a *bus.Answer) { p.state, p.out.Answer = answered, a }
 
-// Cancels returns who is to be told that the client has cancelled the task, once: the hub, and the agent.
-func (p *Placing) Cancels() (hub, agent string) {
-	hub, agent = p.cancelHub, p.cancelAgent
-	p.cancelHub, p.cancelAgent = "", ""
-	return hub, agent
+// Cancels returns the hub that is to be told that the client has cancelled the task, once.
+func (p *Placing) Cancels() (hub string) {
+	hub, p.cancelHub = p.cancelHub, ""
+	return hub
 }
 
 // Ready returns what is to be done now, once.

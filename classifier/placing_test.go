@@ -58,14 +58,11 @@ func (s *placingScene) ready() {
 	if s.p == nil {
 		return
 	}
-	hub, agent := s.p.Cancels()
+	hub := s.p.Cancels()
 	out := s.p.Ready()
 	s.wake = out.Wake
 	if hub != "" {
 		s.say("cancel at hub %s", hub)
-	}
-	if agent != "" {
-		s.say("cancel at agent %s", agent)
 	}
 	if out.Send != "" {
 		s.say("send to %s", out.Send)
@@ -168,7 +165,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 			p.Tick(now, table)
 			asks, begun := 0, now
 			for over := false; !over; {
-				_, _ = p.Cancels()
+				p.Cancels()
 				out := p.Ready()
 				if out.Send != "" {
 					if asks++; holds != "" && holds != out.Send {

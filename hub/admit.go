@@ -18,6 +18,9 @@ func (n *Node) admit(m *bus.Task) error {
 		return fmt.Errorf("task %q of client %q: not ids", m.ID, m.Client)
 	}
 	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
+	if t := n.known[key]; t != nil {
+		t.from(m)
+	}
 	switch t := n.known[key]; {
 	case t != nil && m.Resume != nil:
 		n.stats.Repeats++
@@ -64,6 +67,7 @@ func (n *Node) admit(m *bus.Task) error {
 // read makes a request the task's own, and fills in what it leaves to the hub.
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
+	t.from(m)
 	n.unquote(t)
 	if m.Session != "" {
 		t.session = bus.SessionKey(m.Client, m.Session)
@@ -75,7 +79,7 @@ func (n *Node) read(t *task, m *bus.Task) {
 		m.MaxTokens = n.cfg.MaxTokens
 	}
 	if m.Reply == "" {
-		m.Reply = bus.ReplySubject(m.Client, m.ID)
+		m.Reply = bus.ReplyTo(m.Client, m.ID)
 	}
 }
 

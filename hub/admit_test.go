@@ -57,7 +57,7 @@ func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 			h.must(h.step(h.task("bob", "t", llama)))
 			h.want("inbox.bob.t", "")
 			if most < 100 { // what waits no more makes room
-				h.must(h.step(&bus.Cancel{Client: "ann", Task: fmt.Sprint("t", most-1)}))
+				h.must(h.step(&bus.Cancel{Client: "ann", Sender: "ann", Task: fmt.Sprint("t", most-1)}))
 				h.must(h.step(h.task("ann", "again", llama)))
 				h.want("inbox.ann.again", "")
 			}

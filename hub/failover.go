@@ -112,7 +112,7 @@ func (n *Node) beat(t *task, agent string) {
 	if t.msg.Resume != nil {
 		c.Seq = t.msg.Resume.Seq
 	}
-	n.send(t.msg.Reply, c)
+	n.sendReader(t.msg.Reply, c)
 }
 
 // carried is how many tokens of the answer come from an agent that failed.

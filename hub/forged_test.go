@@ -31,10 +31,10 @@ func TestOneForgedMessage(t *testing.T) {
 		},
 		"cancel": func(h *house,
 			d bus.Dispatch) bus.Message {
-			return &bus.Cancel{Client: "ann", Task: "t-0"}
+			return &bus.Cancel{Client: "ann", Sender: "ann", Task: "t-0"}
 		},
 		"feedback": func(h *house, d bus.Dispatch) bus.Message {
-			return &bus.Feedback{Client: "ann", Task: "t-0", Quality: 1}
+			return &bus.Feedback{Client: "ann", Sender: "ann", Task: "t-0", Quality: 1}
 		},
 		"task": func(h *house, d bus.Dispatch) bus.Message {
 			return h.task("eve", "t-0", worth(market.Credit),

@@ -22,7 +22,7 @@ func FuzzStep(f *testing.F) {
 		completion("a-1", d, market.Usage{Prompt: 100, Cached: 3, Output: 7}),
 		&bus.DispatchReply{Agent: "a-1", Hold: d.Hold},
 		&bus.DispatchReply{Agent: "a-1", Hold: d.Hold, Code: bus.CodeNoSlot},
-		&bus.Cancel{Client: "ann", Task: "t1"}, &bus.Feedback{Client: "ann", Task: "t1", Quality: 0.5},
+		&bus.Cancel{Client: "ann", Sender: "ann", Task: "t1"}, &bus.Feedback{Client: "ann", Sender: "ann", Task: "t1", Quality: 0.5},
 		&bus.Summary{Agent: "a-1", Boot: 1, Seq: 1, State: bus.StateReady, Slots: 2,
 			Tiers: []market.Tier{{Slots: 1}, {Slots: 1, Toll: -9}}, Price: card(1, 1, 4)},
 		&bus.FundsReply{ID: "hub-math-7-2",

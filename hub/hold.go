@@ -34,9 +34,8 @@ type hold struct {
 
 	award     market.Award
 	state     holdState
-	again     int    // times it was dispatched again, for want of a reply
-	secret    uint64 // of its dispatch; 0: it is known from the journal alone
-	cancelled bool   // by its client, which may be in every state, and stays so in the next
+	again     int  // times it was dispatched again, for want of a reply
+	cancelled bool // by its client, which may be in every state, and stays so in the next
 	timer     timer
 }
 
@@ -296,8 +295,10 @@ func (h *hold) due(n *Node) {
 	case n.silent(h.agent) && n.handOn(h):
 	default:
 		if len(h.task.inboxes) > 0 {
-			n.answer(h.task, &bus.Answer{Result: n.refusal(n.identity(h.task), bus.CodeUnknown, time.Second,
-				"agent %s did not answer: whether it serves the task is not known", h.agent.id)})
+			r := n.refusal(n.identity(h.task), bus.CodeUnknown, time.Second,
+				"agent %s did not answer: whether it serves the task is not known", h.agent.id)
+			r.Agent = h.agent.id // whatever it says is heard
+			n.answer(h.task, &bus.Answer{Result: r})
 		}
 		n.timers.set(&h.timer, h.expires)
 	}

@@ -250,7 +250,7 @@ func TestACancelThatUsedNothing(t *testing.T) {
 			h.must(h.step(h.written("ann", "t1", chat("hello"))))
 			d := h.take("ann", "t1")
 			h.accept(d)
-			h.must(h.step(&bus.Cancel{Client: "ann", Task: "t1"}))
+			h.must(h.step(&bus.Cancel{Client: "ann", Sender: "ann", Task: "t1"}))
 			c := completion("a-1", d, market.Usage{})
 			c.Outcome, c.Code, c.Finish, c.Relayed, c.Cost, c.TTFTUS, c.ITLUS = bus.OutcomeCancelled,
 				bus.CodeCancelled, "", 0, 0, 0, 0

@@ -13,8 +13,8 @@ func TestFeedback(t *testing.T) {
 	h.join("a-1", "llama", 1, 1, card(1, 1, 1))
 	h.must(h.step(h.task("ann", "t1")))
 	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 9})
-	h.must(h.step(&bus.Feedback{Client: "ann", Task: "t1", Quality: 0.25}))
-	if h.step(&bus.Feedback{Client: "bob", Task: "t1", Quality: 1}) == nil {
+	h.must(h.step(&bus.Feedback{Client: "ann", Sender: "ann", Task: "t1", Quality: 0.25}))
+	if h.step(&bus.Feedback{Client: "bob", Sender: "bob", Task: "t1", Quality: 1}) == nil {
 		t.Error("bob judges ann's task")
 	}
 	if s := h.n.Stats(); len(s.Agents) != 1 || s.Agents[0].Judged != 1 || s.Agents[0].Quality != 0.25 {

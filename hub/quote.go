@@ -154,7 +154,6 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium,
 		TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
 	}
-	d.Secret = h.secret
 	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.implied, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {

@@ -65,7 +65,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 	t := &task{
 		key: taskKey{rec.Client, rec.Task}, id: market.TaskID(rec.Client + "/" + rec.Task),
 		digest: rec.Digest, state: running, arrived: n.now,
-		deadline: time.Unix(0, rec.Expires), told: true, reply: bus.ReplySubject(rec.Client, rec.Task),
+		deadline: time.Unix(0, rec.Expires), told: true, reply: replyOf(&rec),
 		earlier: p.Earlier,
 	}
 	t.whole, t.tries, t.continued = rec.MaxTokens, rec.Attempt, rec.Attempt > 0
@@ -101,7 +101,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.told, t.reply = false, m.Reply
 	t.inboxes = append(t.inboxes, m.Inbox)
 	h.first = h.agent.worstFirst(t, n.quoted(t, h.agent, len(h.agent.holds)))
-	h.state, h.secret = dispatched, n.salts.Uint64()>>1|1 // the one of the former life is not in the journal
+	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1
 	n.handOut(h)

@@ -357,7 +357,7 @@ func (n *Node) settle(awarded bool) {
 func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
 	h := &hold{
 		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, most: q.most, secret: n.salts.Uint64()>>1 | 1, sent: n.now,
+		features: q.features, most: q.most, sent: n.now,
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
@@ -376,7 +376,16 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,
 		Expires: h.expires.UnixNano(), Boot: a.reg.Boot, Digest: t.digest,
 	}
+	h.rec.Reader, h.rec.Token, _ = bus.ReaderOf(t.msg.Reply)
+	if h.rec.Reader == h.rec.Client && h.rec.Token == h.rec.Task {
+		h.rec.Reader, h.rec.Token = "", ""
+	}
 	return h
+}
+
+// replyOf is where the answer of a recorded hold goes.
+func replyOf(rec *ledger.Hold) string {
+	return bus.ReplyTo(cmp.Or(rec.Reader, rec.Client), cmp.Or(rec.Token, rec.Task))
 }
 
 // start lets an awarded task run: its hold stands in a frame of this Ready.

@@ -308,10 +308,10 @@ func (s *scene) says(what, who, verb string, o options) {
 	case "asks":
 		s.step(o[1:].task(s.h, who, o[0]))
 	case "cancels":
-		s.step(&bus.Cancel{Client: who, Task: o[0]})
+		s.step(&bus.Cancel{Client: who, Sender: who, Task: o[0]})
 	case "judges":
 		q, _ := strconv.ParseFloat(o[1], 64)
-		s.step(&bus.Feedback{Client: who, Task: o[0], Quality: q})
+		s.step(&bus.Feedback{Client: who, Sender: who, Task: o[0], Quality: q})
 	case "accepts", "refuses":
 		m := &bus.DispatchReply{Agent: who, Hold: hold().Hold}
 		if verb == "refuses" {
@@ -536,8 +536,8 @@ func (s *scene) tell(r *Ready) {
 			again = ", again"
 		}
 		s.dispatches[name] = *d
-		if len(d.Task.Body) == 0 || d.Secret == 0 {
-			s.t.Errorf("dispatch %s has %d bytes of body, secret %d", d.Hold, len(d.Task.Body), d.Secret)
+		if len(d.Task.Body) == 0 {
+			s.t.Errorf("dispatch %s has no body", d.Hold)
 		}
 		if d.Task.Attempt > 0 {
 			text += fmt.Sprintf(", attempt %d after %s", d.Task.Attempt, holdNames(d.Earlier))
@@ -666,14 +666,11 @@ func (s *scene) letter(l Letter) {
 		}
 	case *bus.CompletionAck:
 		s.say("ack %s %s", holdName(m.Hold), cmp.Or(string(m.Code), "settled"))
-	case *bus.StreamControl:
+	case *bus.HoldControl:
 		if m.Cancel {
-			s.say("to %s: cancel %s", to, m.Task)
+			s.say("to %s: cancel %s", to, holdName(m.Hold))
 		} else {
-			s.say("to %s: withdraw %s", to, holdName(m.Withdraw))
-			if d := s.dispatches[holdName(m.Withdraw)]; m.Secret == 0 || m.Secret != d.Secret {
-				s.t.Errorf("withdraw with secret %d, dispatched with %d", m.Secret, d.Secret)
-			}
+			s.say("to %s: withdraw %s", to, holdName(m.Hold))
 		}
 	case *bus.RecallReply:
 		s.say("to %s: %s has %v, %v of it reserved, and %v held; grants to %d, returns to %d", to, m.Client,

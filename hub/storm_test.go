@@ -230,8 +230,8 @@ func (s *storm) event() {
 		}
 		s.calls = nil
 	case k < 78 && s.next > 0:
-		s.give(&bus.Cancel{Client: []string{"rich", "poor", "some"}[s.r.IntN(3)],
-			Task: fmt.Sprint("t", 1+s.r.IntN(s.next))})
+		who := []string{"rich", "poor", "some"}[s.r.IntN(3)]
+		s.give(&bus.Cancel{Client: who, Sender: who, Task: fmt.Sprint("t", 1+s.r.IntN(s.next))})
 	case k < 84:
 		if a := s.n.lookup(id); a != nil {
 			s.seqs[id]++

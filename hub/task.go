@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -49,6 +50,7 @@ type task struct {
 	terms    market.Terms
 	session  uint64
 	inboxes  []string       // who waits for the answer
+	doors    []string       // who sent it here
 	reserved market.Credits // of its client's money, while it waits
 	wanted   market.Credits // to be reserved: no outcome takes more
 	free     bool           // a slot was free when it came, and nobody before it wanted one
@@ -173,6 +175,9 @@ func (n *Node) answer(t *task, a *bus.Answer) {
 	t.told = true
 }
 
+// sendReader says something where a task's answer goes.
+func (n *Node) sendReader(reply string, c *bus.Chunk) { n.send(reply+"."+n.cfg.Domain, c) }
+
 // end is the last word on an admitted task, which its agent cannot have sent.
 func (n *Node) end(t *task, r *bus.Result) { n.finish(t, r, true) }
 
@@ -202,7 +207,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 		n.answer(t, &bus.Answer{Result: r})
 	}
 	if tell && t.reply != "" && (!waited || t.moves > 0) {
-		n.send(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Result: r})
+		n.sendReader(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Result: r})
 	}
 	t.state = done
 	if t.hold == nil {
@@ -211,7 +216,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 		return
 	}
 	t.tries = t.attempt()
-	t.final, t.msg, t.hold = r, nil, nil
+	t.final, t.msg, t.hold, t.doors = r, nil, nil, nil
 	t.closed = n.now
 	t.until = later(t.deadline, n.now).Add(n.cfg.KeepIDs)
 	n.remember(t)
@@ -348,6 +353,9 @@ func (n *Node) cancel(m *bus.Cancel) error {
 	if t == nil || t.state == done {
 		return nil // nothing to end; who asks has the answer, or never sent the task here
 	}
+	if !t.of(m.Sender) {
+		return fmt.Errorf("%s cancels task %s of %s, which it has not sent", m.Sender, m.Task, m.Client)
+	}
 	if t.state != running {
 		n.end(t, n.refusal(t.msg, bus.CodeCancelled, 0, "cancelled by the client while it waited"))
 		return nil
@@ -357,24 +365,38 @@ func (n *Node) cancel(m *bus.Cancel) error {
 	return nil
 }
 
+// of reports whether somebody speaks for a task: its client, its reader, or a door that has sent it.
+func (t *task) of(sender string) bool {
+	reply := t.reply
+	if t.msg != nil {
+		reply = t.msg.Reply
+	}
+	reader, _, _ := bus.ReaderOf(reply)
+	return sender == t.key.client || sender == reader || slices.Contains(t.doors, sender)
+}
+
+// from notes a door that has sent a task: more than a few say nothing of it.
+func (t *task) from(m *bus.Task) {
+	if !slices.Contains(t.doors, m.Door) && len(t.doors) < moreInboxes {
+		t.doors = append(t.doors, m.Door)
+	}
+}
+
 // withdraw takes a task back from an agent that never answered: it is to end it, unless somebody has heard of
 // the answer already.
 func (n *Node) withdraw(h *hold) {
-	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Withdraw: h.id,
-		Secret: h.secret})
+	n.send(bus.ControlSubject(h.agent.id, n.cfg.Domain), &bus.HoldControl{Hold: h.id, Withdraw: true})
 }
 
 // tellCancel asks the agent of a hold to stop.
 func (n *Node) tellCancel(h *hold) {
-	c := h.rec.Client
-	n.send(bus.StreamSubject(h.agent.id, c), &bus.StreamControl{Task: h.rec.Task, Cancel: true})
+	n.send(bus.ControlSubject(h.agent.id, n.cfg.Domain), &bus.HoldControl{Hold: h.id, Cancel: true})
 }
 
 // judged takes a client's judgement of an answer.
 func (n *Node) judged(m *bus.Feedback) error {
 	t := n.known[taskKey{m.Client, m.Task}]
-	if t == nil || t.final == nil || t.final.Agent == "" || t.final.Code != "" {
+	if t == nil || t.final == nil || t.final.Agent == "" || t.final.Code != "" || !t.of(m.Sender) {
 		return fmt.Errorf("feedback of %s on task %s, which was not served here lately", m.Client, m.Task)
 	}
 	s := n.stats.agent(t.final.Agent)

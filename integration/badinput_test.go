@@ -78,7 +78,7 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 	before := snapshot(t, m)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			r := request(t, nc, bus.TaskSubject(c.client), c.body)
+			r := request(t, nc, bus.TaskSubject(c.client, ""), c.body)
 			if r.Code != c.want || !strings.Contains(r.Message, c.says) || r.Message == "" {
 				t.Errorf("got %s: %.300s\nwant %s and a message with %q", r.Code, r.Message, c.want, c.says)
 			}
@@ -93,7 +93,7 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 	if got := refusals(m); got < len(cases)-3 { // the last three are the hub's own
 		t.Errorf("the door counted %d refusals of %d", got, len(cases))
 	}
-	if r := request(t, nc, bus.TaskSubject("dev"), `{`+hello+`,"max_tokens":5}`); r.Code != "" ||
+	if r := request(t, nc, bus.TaskSubject("dev", ""), `{`+hello+`,"max_tokens":5}`); r.Code != "" ||
 		r.Text == "" {
 		t.Errorf("after all that an ordinary task got %s: %s", r.Code, r.Message)
 	}
@@ -133,7 +133,7 @@ func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
 	m := start(t, head+"agents:\n"+fmt.Sprintf(agent, "first", front.URL)+
 		fmt.Sprintf(agent, "second", front.URL)+rest)
 	nc := raw(t, m)
-	r := request(t, nc, bus.TaskSubject("dev"),
+	r := request(t, nc, bus.TaskSubject("dev", ""),
 		`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"logit_bias":{"99999999":1}}`)
 	if r.Code != bus.CodeEngineRefused || !strings.Contains(r.Message, "out-of-vocab") || r.Paid() != 0 {
 		t.Errorf("got %s: %s, paid %s", r.Code, r.Message, r.Paid())
@@ -141,7 +141,7 @@ func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("%d engines were asked", n)
 	}
-	if r := request(t, nc, bus.TaskSubject("dev"),
+	if r := request(t, nc, bus.TaskSubject("dev", ""),
 		`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":5}`); r.Code != "" || r.Text == "" {
 		t.Errorf("after that an ordinary task got %s: %s", r.Code, r.Message)
 	}
@@ -181,7 +181,7 @@ func TestATaskIdIsUsedOnce(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
 	ask := func(text string) bus.Result {
-		return request(t, nc, bus.TaskSubject("dev"), `{"messages":[{"role":"user","content":"`+text+
+		return request(t, nc, bus.TaskSubject("dev", ""), `{"messages":[{"role":"user","content":"`+text+
 			`"}],"max_tokens":5,"souk":{"task":"once"}}`)
 	}
 	first := ask("Hello")
@@ -204,7 +204,7 @@ func TestATaskIdIsUsedOnce(t *testing.T) {
 func TestMessagesBeyondThePayloadNeverEnter(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
-	if _, err := nc.Request(bus.TaskSubject("dev"), bytes.Repeat([]byte(" "), int(nc.MaxPayload())+1),
+	if _, err := nc.Request(bus.TaskSubject("dev", ""), bytes.Repeat([]byte(" "), int(nc.MaxPayload())+1),
 		time.Second); err == nil {
 		t.Error("a message beyond max_payload was taken")
 	}

@@ -138,7 +138,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
 			begin := time.Now()
 			var a bus.Answer
-			request(bus.HubTaskSubject(fmt.Sprint("d", i)), &m, &a)
+			request(bus.HubTaskSubject(fmt.Sprint("d", i), "door"), &m, &a)
 			if a.Accepted == nil {
 				t.Fatalf("hub %d refuses %s: %s: %s", i, takes, a.Result.Code, a.Result.Message)
 			}

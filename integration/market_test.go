@@ -82,7 +82,7 @@ func chat(question string, more ...func(*bus.Task)) bus.Task {
 // raw connects to the market as any NATS client would.
 func raw(t *testing.T, m *local.Market) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()))
+	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.CustomInboxPrefix(bus.InboxOf("dev")))
 	if err != nil {
 		t.Fatal(err)
 	}

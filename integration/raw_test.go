@@ -52,7 +52,7 @@ func TestNATSRequestGetsTheWholeAnswer(t *testing.T) {
 func TestRawStream(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
-	chunks, err := nc.SubscribeSync("souk.v1.reply.dev.raw-1")
+	chunks, err := nc.SubscribeSync("souk.v1.reply.dev.raw-1.*")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -233,11 +233,16 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.int(), d.int(), d.int(), d.int()
 	h.Expires, h.Boot = d.varint(), d.varint()
 	copy(h.Digest[:], d.bytes(len(h.Digest)))
-	h.Tariff = 0
-	if d.at < len(d.data) {
-		if h.Tariff = d.credits(); h.Tariff == 0 {
-			d.fail("a tariff of 0 is not written")
+	h.Tariff, h.Reader, h.Token = 0, "", ""
+	if d.at == len(d.data) {
+		return
+	}
+	if h.Tariff = d.credits(); d.at < len(d.data) {
+		if h.Reader, h.Token = d.name(), d.string(); h.Reader == "" && h.Token == "" {
+			d.fail("a reader and a token that are empty are not written")
 		}
+	} else if h.Tariff == 0 {
+		d.fail("a tariff of 0 is not written")
 	}
 }
 

@@ -27,7 +27,8 @@ import (
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
-//	          digest 16 bytes; tariff ±, only where it is not 0
+//	          digest 16 bytes; tariff ±, and after it reader, token strings: each only where it, or what
+//	          follows it, is not 0 or empty
 //	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
 //	          flags 1 byte: 1 unmetered, 2 no cache report, 4 a claim follows: prompt ±, cached ±, output ±,
 //	          relayed ±, most ±, cost ±
@@ -125,8 +126,12 @@ func appendHold(b []byte, h *Hold) []byte {
 	b = appendInts(b, int64(h.Slot), int64(h.Amount), int64(h.Premium), int64(h.Fee), int64(h.Quoted),
 		int64(h.Price.Miss), int64(h.Price.Hit), int64(h.Price.Out),
 		int64(h.Prompt), int64(h.Cached), int64(h.Output), int64(h.MaxTokens), h.Expires, h.Boot)
-	if b = append(b, h.Digest[:]...); h.Tariff != 0 {
-		b = binary.AppendVarint(b, int64(h.Tariff))
+	b = append(b, h.Digest[:]...)
+	switch read := h.Reader != "" || h.Token != ""; {
+	case read:
+		return appendStrings(binary.AppendVarint(b, int64(h.Tariff)), h.Reader, h.Token)
+	case h.Tariff != 0:
+		return binary.AppendVarint(b, int64(h.Tariff))
 	}
 	return b
 }

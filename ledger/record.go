@@ -89,6 +89,10 @@ type Hold struct {
 	Expires   int64    // Unix nanoseconds by the hub's clock
 	Boot      int64    // the agent's boot epoch at the dispatch: a later boot knows nothing of it
 	Digest    [16]byte // of the task's content: same id and other content is a conflict
+
+	// Who reads the answer, and what it calls it. Both empty: its client, by the task's id.
+	Reader string `json:",omitempty"`
+	Token  string `json:",omitempty"`
 }
 
 // Capture ends a hold in payment: Cost to the agent, Premium - Fee to surplus, Fee to fee, the rest back.

@@ -48,6 +48,9 @@ func (h *Hold) valid(id string) error {
 	case !ValidID(h.Client) || !ValidID(h.Task) || !ValidID(h.Agent):
 		return broken(ErrIllegal, "I17", id, "client, task and agent of 1 to 64 letters, digits, '-' or '_'",
 			"%q, %q, %q", clip(h.Client), clip(h.Task), clip(h.Agent))
+	case (h.Reader != "" || h.Token != "") && !(ValidID(h.Reader) && ValidID(h.Token)):
+		return broken(ErrIllegal, "I17", id, "reader and token likewise, or neither", "%q, %q", clip(h.Reader),
+			clip(h.Token))
 	case h.Amount < 0 || h.Premium < 0 || h.Fee < 0 || h.Quoted < 0:
 		return broken(ErrIllegal, "I2", id, "no negative amount", "hold %s, premium %s, fee %s, quote %s",
 			h.Amount, h.Premium, h.Fee, h.Quoted)

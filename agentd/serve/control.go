@@ -8,14 +8,39 @@ import (
 	"souk/bus"
 )
 
-// onControl hears a client, or a hub that speaks of a client's task: the subject says whose.
-func (a *agent) onControl(m bus.Msg) {
+// onHub hears what a hub says of a hold that it has handed out: the subject says which hub.
+func (a *agent) onHub(m bus.Msg) {
+	var c bus.HoldControl
+	if err := bus.Decode(m.Data, &c); err != nil {
+		a.log.Debug("hold control cannot be read", "subject", m.Subject, "err", err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch s := a.streams.OfHold(bus.LastToken(m.Subject), c.Hold); {
+	case s == nil:
+	case c.Cancel:
+		a.cancelStream(s)
+	case c.Withdraw && s.Withdraw():
+		a.cancelRequest(s, 0, agentd.ErrWithdrawn)
+	}
+}
+
+// cancelStream ends an answer that nobody wants any more. The lock is held.
+func (a *agent) cancelStream(s *agentd.Stream) {
+	if wait, ok := s.Cancel(time.Now()); ok {
+		a.cancelRequest(s, wait, agentd.ErrCancelled)
+	}
+}
+
+// onReader hears the reader of an answer: the subject says who that is.
+func (a *agent) onReader(m bus.Msg) {
 	var c bus.StreamControl
 	if err := bus.Decode(m.Data, &c); err != nil {
 		a.log.Debug("stream control cannot be read", "subject", m.Subject, "err", err)
 		return
 	}
-	id := agentd.StreamID{Client: bus.LastToken(m.Subject), Task: c.Task}
+	id := agentd.StreamID{Reader: bus.LastToken(m.Subject), Token: c.Token}
 	stranger := false
 	var late []agentd.Report
 	a.mu.Lock()
@@ -27,15 +52,11 @@ func (a *agent) onControl(m bus.Msg) {
 		a.streams.Resend(s, *c.Resume)
 		nudge(a.resend)
 	case c.Cancel:
-		if wait, ok := s.Cancel(now); ok {
-			a.cancelRequest(s, wait, agentd.ErrCancelled)
-		}
+		a.cancelStream(s)
 	case c.Ack != nil:
 		if a.streams.Acked(s, *c.Ack) && !s.Spooled {
 			late = a.core.Pending(s.Hold) // its reader has the answer now
 		}
-	case s.Withdraw(&c):
-		a.cancelRequest(s, 0, agentd.ErrWithdrawn)
 	}
 	a.mu.Unlock()
 	for _, r := range late {
@@ -47,8 +68,8 @@ func (a *agent) onControl(m bus.Msg) {
 			a.spool.Done(r.Completion.Hold)
 		}
 	}
-	if stranger && bus.ValidID(id.Client) {
-		a.send(bus.ReplySubject(id.Client, id.Task), agentd.Unknown(a.cfg.ID, id, *c.Resume))
+	if stranger && bus.ValidID(id.Reader) {
+		a.send(bus.ReplySubject(id.Reader, id.Token, a.cfg.ID), agentd.Unknown(a.cfg.ID, id, *c.Resume))
 	}
 }
 

@@ -49,12 +49,12 @@ func TestRepeatsAreBounded(t *testing.T) {
 		send := func(client, id string) bus.DispatchReply {
 			d := dispatch(id)
 			d.Epoch, d.Task.Client, d.Task.ID, d.Task.Reply, d.MaxTokens = epoch, client, id,
-				bus.ReplySubject(client, id), 1000
+				bus.ReplyTo(client, id), 1000
 			return o.dispatch(d)
 		}
 		bytes, steady := 0, []time.Time{}
-		o.listen("souk.v1.reply.eve.*", func(m bus.Msg) { bytes += len(m.Data) })
-		o.listen("souk.v1.reply.ann.steady", func(m bus.Msg) { steady = append(steady, time.Now()) })
+		o.listen("souk.v1.reply.eve.*.a1", func(m bus.Msg) { bytes += len(m.Data) })
+		o.listen("souk.v1.reply.ann.steady.a1", func(m bus.Msg) { steady = append(steady, time.Now()) })
 		large := make([]string, 256)
 		for i := range large {
 			large[i] = strings.Repeat("x", 2048)
@@ -85,14 +85,12 @@ func TestRepeatsAreBounded(t *testing.T) {
 		for range 1000 {
 			for range 4 {
 				task := fmt.Sprint("g", rng.IntN(greedy+4)) // some that are not there
-				c := bus.StreamControl{Task: task, Resume: new(uint64(rng.IntN(300)))}
+				c := bus.StreamControl{Token: task, Resume: new(uint64(rng.IntN(300)))}
 				switch rng.IntN(10) {
 				case 0:
 					c.Resume = new(uint64(1<<50 + rng.IntN(9)))
 				case 1:
-					c = bus.StreamControl{Task: task, Ack: new(uint64(1<<50 + rng.IntN(9)))}
-				case 2:
-					c = bus.StreamControl{Task: task, Withdraw: "none"}
+					c = bus.StreamControl{Token: task, Ack: new(uint64(1<<50 + rng.IntN(9)))}
 				case 3, 4, 5:
 					c.Resume = new(uint64(0))
 				}
@@ -105,7 +103,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 		if r := send("ann", "late"); r.Code != "" {
 			t.Errorf("a dispatch is answered with %+v", r)
 		}
-		o.control(bus.StreamControl{Task: "other", Cancel: true})
+		o.control(bus.StreamControl{Token: "other", Cancel: true})
 		if took := time.Since(begun); took > 50*time.Millisecond {
 			t.Errorf("a dispatch and a cancel took %v", took)
 		}
@@ -141,7 +139,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 		o.chunks = nil
 		o.mu.Unlock()
 		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "eve"),
-			Data: encoded(t, &bus.StreamControl{Task: "g1", Resume: new(uint64(16))})})
+			Data: encoded(t, &bus.StreamControl{Token: "g1", Resume: new(uint64(16))})})
 		pass(100 * time.Millisecond)
 		o.mu.Lock()
 		if len(o.chunks) < 240 || o.chunks[0].Seq != 16 {

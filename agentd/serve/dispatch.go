@@ -30,6 +30,12 @@ func (a *agent) onCall(m bus.Msg) {
 // onDispatch accepts or refuses a hub's dispatch.
 func (a *agent) onDispatch(m bus.Msg) {
 	d := new(bus.Dispatch)
+	if bus.Taken(m.Reply, bus.LastToken(m.Subject), a.cfg.ID) == "" {
+		a.with((*agentd.Agent).Misled)
+		a.log.Debug("dispatch ignored: its answer is to go to nobody, or to somebody else than its hub",
+			"subject", m.Subject, "reply", bus.Clip(m.Reply, bus.MaxText))
+		return
+	}
 	if err := bus.Decode(m.Data, d); err != nil {
 		a.reply(m.Reply, bus.DispatchReply{Agent: a.cfg.ID, Code: bus.CodeOf(err), Message: err.Error()})
 		return
@@ -54,10 +60,6 @@ func (a *agent) accept(domain string, d *bus.Dispatch) (bus.DispatchReply, *agen
 	defer a.mu.Unlock()
 	reply, ok := a.core.Dispatch(domain, d)
 	if !ok {
-		s := a.streams.Find(agentd.StreamID{Client: d.Task.Client, Task: d.Task.ID})
-		if s != nil && reply.Code == "" {
-			s.Again(d)
-		}
 		return reply, nil
 	}
 	s := agentd.NewStream(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)
@@ -67,9 +69,7 @@ func (a *agent) accept(domain string, d *bus.Dispatch) (bus.DispatchReply, *agen
 }
 
 func (a *agent) reply(to string, r bus.DispatchReply) {
-	if to != "" {
-		a.send(to, &r)
-	}
+	a.send(to, &r)
 	if r.Code != "" {
 		a.log.Debug("refused", "hold", r.Hold, "code", r.Code, "why", r.Message)
 	}
@@ -148,7 +148,7 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		err = a.publish(s, data)
 	}
 	if err != nil {
-		a.log.Error("end frame not sent", "client", s.ID.Client, "task", s.ID.Task, "err", err)
+		a.log.Error("end frame not sent", "hold", s.Hold, "err", err)
 	}
 
 	a.mu.Lock()
@@ -161,8 +161,7 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	}
 	a.mu.Unlock()
 	if e.Engine {
-		a.log.Warn("the engine failed a task", "client", s.ID.Client, "task", s.ID.Task, "err",
-			e.Result.Message)
+		a.log.Warn("the engine failed a task", "hold", s.Hold, "err", e.Result.Message)
 		nudge(a.check)
 	}
 	nudge(a.kick)

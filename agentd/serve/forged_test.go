@@ -37,11 +37,11 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 			}},
 			{bus.StreamSubject("a1", "ann"),
 				func(task string) bus.Message {
-					return &bus.StreamControl{Task: task,
+					return &bus.StreamControl{Token: task,
 						Resume: new(uint64(1))}
 				}},
 			{bus.StreamSubject("a1", "ann"),
-				func(task string) bus.Message { return &bus.StreamControl{Task: task, Ack: new(uint64(0))} }},
+				func(task string) bus.Message { return &bus.StreamControl{Token: task, Ack: new(uint64(0))} }},
 		}
 		tried := 0
 		for i, forgery := range forgeries {
@@ -74,9 +74,9 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 					if d, ok := forged.(*bus.Dispatch); ok {
 						d.Hold = "forged-" + name
 						d.Task.ID = d.Hold
-						d.Task.Reply = bus.ReplySubject("ann", d.Hold)
+						d.Task.Reply = bus.ReplyTo("ann", d.Hold)
 					}
-					o.hub.Publish(bus.Msg{Subject: forgery.subject, Reply: o.hub.Inbox(),
+					o.hub.Publish(bus.Msg{Subject: forgery.subject, Reply: bus.TakenSubject("math", "9-0", "a1"),
 						Data: encoded(t, forged)})
 					pass(time.Second)
 					if r := serve(name + "-next"); r.Code != "" {
@@ -92,7 +92,7 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 						o.mu.Lock()
 						o.chunks = nil
 						o.mu.Unlock()
-						o.control(bus.StreamControl{Task: task, Resume: new(uint64(0))})
+						o.control(bus.StreamControl{Token: task, Resume: new(uint64(0))})
 						pass(time.Second)
 						if got, want := o.answer(), "0so|1 it|2 is|3[stop ]|"; got != want {
 							t.Errorf("after forgery %d, %s = %d: %s came as %q, want %q", i, path, n, task,

@@ -236,20 +236,26 @@ func (a *agent) run(ctx context.Context) error {
 	}
 
 	// First: whoever finds the agent in the registry can reach it.
-	dispatches, err := a.deps.Bus.Subscribe(bus.DispatchSubject(a.cfg.ID, "*"), "", a.onDispatch)
-	if err != nil {
-		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
-	}
-	controls, err := a.deps.Bus.Subscribe(bus.StreamSubject(a.cfg.ID, "*"), "", a.onControl)
-	if err != nil {
-		dispatches.Stop()
-		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
-	}
-	calls, err := a.deps.Bus.Subscribe(bus.CallSubject(a.cfg.ID, "*"), "", a.onCall)
-	if err != nil {
-		dispatches.Stop()
-		controls.Stop()
-		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+	var subs []bus.Subscription
+	defer func() {
+		for _, sub := range subs {
+			sub.Stop()
+		}
+	}()
+	for _, l := range []struct {
+		subject string
+		h       bus.Handler
+	}{
+		{bus.DispatchSubject(a.cfg.ID, "*"), a.onDispatch},
+		{bus.ControlSubject(a.cfg.ID, "*"), a.onHub},
+		{bus.StreamSubject(a.cfg.ID, "*"), a.onReader},
+		{bus.CallSubject(a.cfg.ID, "*"), a.onCall},
+	} {
+		sub, err := a.deps.Bus.Subscribe(l.subject, "", l.h)
+		if err != nil {
+			return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
+		}
+		subs = append(subs, sub)
 	}
 	if err := a.deps.Bus.Flush(ctx); err != nil && ctx.Err() == nil {
 		a.log.Warn("bus is slow to subscribe", "err", err)
@@ -277,9 +283,10 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	end()
 	wg.Wait()
-	dispatches.Stop()
-	controls.Stop()
-	calls.Stop()
+	for _, sub := range subs {
+		sub.Stop()
+	}
+	subs = nil
 	a.runs.Wait()
 	a.reports.Wait()
 	return fatal

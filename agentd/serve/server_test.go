@@ -134,7 +134,7 @@ func newTownOn(t *testing.T, wrap func(bus.Bus) bus.Bus, home *Home, change ...f
 			o.hub.Publish(bus.Msg{Subject: m.Reply, Data: data})
 		}
 	})
-	o.listen("souk.v1.reply.*.*", func(m bus.Msg) {
+	o.listen("souk.v1.reply.*.*.a1", func(m bus.Msg) {
 		var c bus.Chunk
 		o.decode(m, &c)
 		o.heard = append(o.heard, time.Now())
@@ -203,20 +203,13 @@ func (o *town) claim() int64 {
 
 func (o *town) dispatch(d *bus.Dispatch) bus.DispatchReply {
 	o.t.Helper()
-	data, err := bus.Encode(d)
-	if err != nil {
-		o.t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	m, err := o.hub.Request(ctx,
-		bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data,
-			Header: bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}})
+	r, err := bustest.Hand(ctx, o.hub, "math", "a1", d,
+		bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}})
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	var r bus.DispatchReply
-	o.decode(m, &r)
 	return r
 }
 
@@ -227,6 +220,13 @@ func (o *town) control(c bus.StreamControl) {
 		o.t.Fatal(err)
 	}
 	o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "ann"), Data: data})
+	synctest.Wait()
+}
+
+// say has a domain's hub say something of a hold.
+func (o *town) say(domain string, c bus.HoldControl) {
+	o.t.Helper()
+	o.hub.Publish(bus.Msg{Subject: bus.ControlSubject("a1", domain), Data: encoded(o.t, &c)})
 	synctest.Wait()
 }
 
@@ -394,14 +394,12 @@ func TestDispatchesOfAClaimNotYetSeen(t *testing.T) {
 func TestHostileDispatches(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		for _, data := range [][]byte{nil, []byte("{}"), {0x81, 0xa4}, []byte(strings.Repeat("x", 100))} {
-			m, err := o.hub.Request(context.Background(),
-				bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data})
-			var r bus.DispatchReply
-			if err != nil || bus.Decode(m.Data, &r) != nil || r.Code != bus.CodeBadRequest ||
-				r.Agent != "a1" {
+			r, err := bustest.HandBytes(context.Background(), o.hub, "math", "a1", data, nil)
+			if err != nil || r.Code != bus.CodeBadRequest || r.Agent != "a1" {
 				t.Errorf("%q: %+v %v", data, r, err)
 			}
 			o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "ann"), Data: data})
+			o.hub.Publish(bus.Msg{Subject: bus.ControlSubject("a1", "math"), Data: data})
 		}
 	})
 }
@@ -441,30 +439,30 @@ func TestResume(t *testing.T) {
 		o.engine.acts = []act{speak(time.Second, "a", "b", "c", "d")}
 		o.dispatch(d)
 		pass(2500 * time.Millisecond)
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(0))})
 		if got, want := o.answer(), "0a|1b|0a|1b|"; got != want {
 			t.Errorf("answer %q, want %q at once", got, want)
 		}
 		// within a second: sent once, from the lowest number on
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))})
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(1))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(1))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(0))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(1))})
 		pass(time.Second)
 		if got, want := o.answer(), "0a|1b|0a|1b|2c|0a|1b|2c|"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
 		}
 		pass(5 * time.Second)
 		o.chunks = nil
-		o.control(bus.StreamControl{Task: "t-h", Ack: new(uint64(3))})
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(3))})
+		o.control(bus.StreamControl{Token: "t-h", Ack: new(uint64(3))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(3))})
 		pass(time.Second)
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(2))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(2))})
 		if got, want := o.answer(), "3d|4[stop ]|2[answer_gone ]|"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
 		}
 		o.chunks = nil
-		o.control(bus.StreamControl{Task: "t-h", Ack: new(uint64(5))})
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
+		o.control(bus.StreamControl{Token: "t-h", Ack: new(uint64(5))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(0))})
 		if got, want := o.answer(), "0[unknown ]|"; got != want {
 			t.Errorf("all read: answer %q, want %q", got, want)
 		}
@@ -479,14 +477,14 @@ func TestEndedAnswersAreKeptForAWhile(t *testing.T) {
 		o.dispatch(d)
 		pass(20 * time.Second)
 		o.chunks = nil
-		o.control(bus.StreamControl{Task: "t-h", Resume: new(uint64(0))})
+		o.control(bus.StreamControl{Token: "t-h", Resume: new(uint64(0))})
 		if got, want := o.answer(), "0so|1 it|2 is|3[stop ]|"; got != want {
 			t.Errorf("after 20 s: %q, want %q", got, want)
 		}
 		pass(15 * time.Second)
 		a := o.server.agents[0]
 		ended, bytes := a.streams.Size()
-		named := a.streams.Find(agentd.StreamID{Client: "ann", Task: "t-h"}) != nil
+		named := a.streams.Find(agentd.StreamID{Reader: "ann", Token: "t-h"}) != nil
 		if named || ended != 0 || bytes != 0 {
 			t.Errorf("after 35 s: %d ended, %d bytes; found: %v", ended, bytes, named)
 		}
@@ -509,12 +507,12 @@ func TestCancel(t *testing.T) {
 		o.dispatch(d)
 		pass(1500 * time.Millisecond)
 		o.hub.Publish(bus.Msg{Subject: bus.StreamSubject("a1", "bob"),
-			Data: encoded(t, &bus.StreamControl{Task: "t-h", Cancel: true})})
+			Data: encoded(t, &bus.StreamControl{Token: "t-h", Cancel: true})})
 		synctest.Wait()
 		if o.server.Stats().Agents[0].InFlight != 1 {
 			t.Fatal("another client cancelled it")
 		}
-		o.control(bus.StreamControl{Task: "t-h", Cancel: true})
+		o.control(bus.StreamControl{Token: "t-h", Cancel: true})
 		if got, want := o.answer(), "0a|1[cancelled ]|"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
 		}
@@ -524,7 +522,7 @@ func TestCancel(t *testing.T) {
 			c[0].Cost != 20*1000+4000 {
 			t.Errorf("%+v", c)
 		}
-		o.control(bus.StreamControl{Task: "t-h", Cancel: true}) // again: nothing
+		o.control(bus.StreamControl{Token: "t-h", Cancel: true}) // again: nothing
 		if len(o.done()) != 1 {
 			t.Error("completed twice")
 		}
@@ -554,7 +552,7 @@ func TestCancelBeforeTheFirstToken(t *testing.T) {
 				begun := time.Now()
 				o.dispatch(d)
 				pass(100 * time.Millisecond)
-				o.control(bus.StreamControl{Task: "t-h", Cancel: true})
+				o.control(bus.StreamControl{Token: "t-h", Cancel: true})
 				if wait := c.ends - time.Since(begun); wait > 0 {
 					pass(wait - time.Millisecond)
 					if o.server.Stats().Agents[0].InFlight != 1 {
@@ -588,7 +586,7 @@ func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
 		again.Hold, again.Task.ID, again.Task.Reply = "h2", "t-h2", "souk.v1.reply.ann.t-h2"
 		o.dispatch(&again)
 		pass(1500 * time.Millisecond)
-		o.control(bus.StreamControl{Task: "t-h2", Cancel: true})
+		o.control(bus.StreamControl{Token: "t-h2", Cancel: true})
 		done := o.done()
 		if len(done) != 2 || done[1].Usage != (market.Usage{Prompt: 20, Output: 1}) ||
 			!done[1].NoCacheReport {
@@ -602,22 +600,17 @@ func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
-		d.Secret = 1 << 60
 		o.dispatch(d)
-		for what, c := range map[string]bus.StreamControl{
-			"another hold":                     {Task: "t-h", Withdraw: "another", Secret: d.Secret},
-			"its client, who can guess a hold": {Task: "t-h", Withdraw: d.Hold},
-			"a guess":                          {Task: "t-h", Withdraw: d.Hold, Secret: 7},
-		} {
-			o.control(c)
-			if o.server.Stats().Agents[0].InFlight != 1 {
-				t.Fatalf("%s took it back", what)
-			}
+		for _, c := range []bus.HoldControl{{Hold: "another", Withdraw: true}, {}} {
+			o.say("math", c)
 		}
-		again := *d // of its hub that was started again
-		again.Secret = 5
-		o.dispatch(&again)
-		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold, Secret: again.Secret})
+		o.say("code", bus.HoldControl{Hold: d.Hold, Withdraw: true})
+		o.say("code", bus.HoldControl{Hold: d.Hold, Cancel: true})
+		if o.server.Stats().Agents[0].InFlight != 1 {
+			t.Fatal("it was taken back by another hub, or by a word on another hold")
+		}
+		o.dispatch(d) // by its hub that was started again
+		o.say("math", bus.HoldControl{Hold: d.Hold, Withdraw: true})
 		c := o.done()
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeAgentFailed ||
 			!c[0].Unsaid || c[0].Cost != 0 {
@@ -628,7 +621,7 @@ func TestWithdraw(t *testing.T) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		o.dispatch(d)
 		pass(1500 * time.Millisecond)
-		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold})
+		o.say("math", bus.HoldControl{Hold: d.Hold, Withdraw: true})
 		pass(5 * time.Second)
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Usage.Output == 0 {
 			t.Errorf("what had begun ended with %+v", c)
@@ -636,14 +629,41 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
-// A hub of an earlier version gives no secret, and takes back by the hold alone.
-func TestAWithdrawalOfAnEarlierHub(t *testing.T) {
+// The hub cancels for a client, by the hold.
+func TestTheHubCancels(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
-		o.engine.acts = []act{speak(time.Second, "a", "b")}
+		o.engine.acts = []act{speak(time.Second, "a", "b", "c", "d")}
 		o.dispatch(d)
-		o.control(bus.StreamControl{Task: "t-h", Withdraw: d.Hold})
-		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || !c[0].Unsaid {
-			t.Errorf("%+v", c)
+		pass(1500 * time.Millisecond)
+		o.say("math", bus.HoldControl{Hold: d.Hold, Cancel: true})
+		if got, want := o.answer(), "0a|1[cancelled ]|"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+	})
+}
+
+// A hub hears the reply to its dispatch on its own subject, by the agent's name. A dispatch that wants it
+// elsewhere, where the agent may publish and the asker may not, is not served, and nobody is told.
+func TestADispatchIsAnsweredToItsHubAlone(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		said := 0
+		o.listen(">", func(m bus.Msg) {
+			if bus.Decode(m.Data, new(bus.DispatchReply)) == nil && m.Subject != bus.DispatchSubject("a1", "math") &&
+				!strings.Contains(m.Subject, ".summary.") {
+				said++
+			}
+		})
+		for _, reply := range []string{"", o.hub.Inbox(), bus.TakenSubject("code", "1-0", "a1"),
+			bus.TakenSubject("math", "1-0", "a2"), bus.CompletionSubject("math", "a1"),
+			bus.ReplySubject("bob", "t", "a1"), "souk.v1.hub.math.taken.a1"} {
+			o.hub.Publish(bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Reply: reply, Data: encoded(t, d)})
+			synctest.Wait()
+			if st := o.server.Stats().Agents[0]; st.InFlight != 0 || said != 0 {
+				t.Errorf("reply %q: %d run, %d replies were said", reply, st.InFlight, said)
+			}
+		}
+		if st := o.server.Stats().Agents[0]; st.Refused[bus.CodeBadRequest] != 7 {
+			t.Errorf("refused: %v, want all 7 counted", st.Refused)
 		}
 	})
 }
@@ -965,7 +985,7 @@ func TestWhatNobodyHasIsNotWrittenDown(t *testing.T) {
 			t.Errorf("%q is written down, and nobody has it", got)
 		}
 		var all uint64 = 4
-		o.control(bus.StreamControl{Task: "t-h", Ack: &all})
+		o.control(bus.StreamControl{Token: "t-h", Ack: &all})
 		if got := written(); got != "h" {
 			t.Errorf("%q is written down, and its reader has it", got)
 		}
@@ -1268,13 +1288,10 @@ func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
 				for _, j := range []int{i, 1 - i} {
 					d := dispatch(fmt.Sprintf("h-%d-%d", n, j))
 					d.Task.ID, d.Domain, d.Epoch, d.Fence = d.Hold, domains[j], leads[j].Epoch(), fences[j]
-					m, err := o.hub.Request(t.Context(),
-						bus.Msg{Subject: bus.DispatchSubject("a1", domains[j]), Data: encoded(t, d)})
+					r, err := bustest.Hand(t.Context(), o.hub, domains[j], "a1", d, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
-					var r bus.DispatchReply
-					o.decode(m, &r)
 					switch {
 					case j == i && r.Code != "":
 						t.Errorf("%s elected first, move %d to %s: %+v", domains[first], n, domains[i], r)
@@ -1321,7 +1338,7 @@ func TestNoCancelHasAPromptForNothing(t *testing.T) {
 			if after > 0 {
 				pass(after)
 			}
-			o.control(bus.StreamControl{Task: again.Task.ID, Cancel: true})
+			o.control(bus.StreamControl{Token: again.Task.ID, Cancel: true})
 			pass(10 * time.Second)
 			c := o.done()[i]
 			came := first + pause

@@ -1,6 +1,10 @@
 package bustest
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
 	"souk/bus"
 	"souk/market"
 )
@@ -15,8 +19,42 @@ func Dispatch(hold string) *bus.Dispatch {
 		Model: "tiny", MaxTokens: 100, Price: Card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2,
 		Settle: market.SettleMetered, Quoted: 300, CostCap: market.Credit,
 		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true,
-			Reply: bus.ReplySubject("ann", "t-"+hold), Body: []byte(`{"messages":[]}`),
+			Reply: bus.ReplyTo("ann", "t-"+hold), Body: []byte(`{"messages":[]}`),
 			Prompt: bus.Prompt{Tokens: 50}},
+	}
+}
+
+var handed atomic.Int64
+
+// Hand hands a dispatch to an agent as a domain's hub does, and waits for its reply.
+func Hand(ctx context.Context, b bus.Bus, domain, agent string, d *bus.Dispatch, h bus.Header) (
+	r bus.DispatchReply, err error) {
+	data, err := bus.Encode(d)
+	if err != nil {
+		return r, err
+	}
+	return HandBytes(ctx, b, domain, agent, data, h)
+}
+
+// HandBytes hands an agent what may be a dispatch.
+func HandBytes(ctx context.Context, b bus.Bus, domain, agent string, data []byte, h bus.Header) (
+	r bus.DispatchReply, err error) {
+	m := bus.Msg{Subject: bus.DispatchSubject(agent, domain), Header: h, Data: data,
+		Reply: bus.TakenSubject(domain, fmt.Sprint("1-", handed.Add(1)), agent)}
+	replies := make(chan bus.Msg, 8)
+	sub, err := b.Subscribe(m.Reply, "", func(m bus.Msg) { replies <- m })
+	if err != nil {
+		return r, err
+	}
+	defer sub.Stop()
+	if err := b.Publish(m); err != nil {
+		return r, err
+	}
+	select {
+	case m := <-replies:
+		return r, bus.Decode(m.Data, &r)
+	case <-ctx.Done():
+		return r, context.Cause(ctx)
 	}
 }
 

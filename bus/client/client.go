@@ -15,6 +15,8 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,73 +28,134 @@ import (
 	"souk/market"
 )
 
-// Client submits tasks under one id. All methods may be called from many goroutines.
-type Client struct {
-	c   Config
-	bus bus.Bus
-	sub bus.Subscription
+// Reader hears the answers of any number of clients under one name, with one subscription: a gateway's, which
+// speaks for its clients, or a client's own. All methods may be called from many goroutines.
+type Reader struct {
+	name string
+	bus  bus.Bus
+	sub  bus.Subscription
 
 	// of hear, one after another: for each message anew it would be the largest thing allocated
 	came bus.Chunk
 
+	mu      sync.Mutex
+	streams map[string]*Stream // by token
+}
+
+// NewReader subscribes to what comes for a name.
+func NewReader(name string, b bus.Bus) (*Reader, error) {
+	if err := bus.CheckID("reader", name); err != nil {
+		return nil, err
+	}
+	r := &Reader{name: name, bus: b, streams: map[string]*Stream{}}
+	return r, r.listen()
+}
+
+func (r *Reader) listen() (err error) {
+	if r.sub, err = r.bus.Subscribe(bus.ReplySubject(r.name, "*", "*"), "", r.hear); err != nil {
+		return fmt.Errorf("reader %s: subscribe: %w", r.name, err)
+	}
+	return nil
+}
+
+// Close ends the subscription. The clients are to be closed before.
+func (r *Reader) Close() error { return r.sub.Stop() }
+
+// hear is the one handler of all streams. It never waits for a reader.
+func (r *Reader) hear(m bus.Msg) {
+	token, sender := bus.Replied(m.Subject)
+	r.mu.Lock()
+	s := r.streams[token]
+	r.mu.Unlock()
+	if s == nil {
+		return // of another program under this name, or of a stream that has ended
+	}
+	c := &r.came
+	*c = bus.Chunk{}
+	if bus.Decode(m.Data, c) == nil && (c.Task == s.id || c.Task == token) {
+		s.hear(sender, c)
+	}
+	*c = bus.Chunk{} // what it held is the machine's
+}
+
+// Client submits tasks of one client. All methods may be called from many goroutines.
+type Client struct {
+	c      Config
+	reader *Reader
+	alone  bool // the reader is its own
+	bus    bus.Bus
+
 	life context.Context // until Close
 	end  context.CancelFunc
 
-	mu      sync.Mutex
-	streams map[string]*Stream // by task
+	// under the reader's lock
+	streams int
 	closed  bool
 }
 
-// New subscribes to the client's answers.
+// New returns a client that reads its answers itself.
 func New(c Config, b bus.Bus) (*Client, error) {
+	r := &Reader{name: c.ID, bus: b, streams: map[string]*Stream{}}
+	cl, err := r.Client(c)
+	if err != nil {
+		return nil, err
+	}
+	cl.alone = true
+	return cl, r.listen()
+}
+
+// Client returns a client whose answers come to the reader, in whose name all is said for it.
+func (r *Reader) Client(c Config) (*Client, error) {
 	c, err := c.filled()
 	if err != nil {
 		return nil, err
 	}
-	cl := &Client{c: c, bus: b, streams: map[string]*Stream{}}
+	cl := &Client{c: c, reader: r, bus: r.bus}
 	cl.life, cl.end = context.WithCancel(context.Background())
-	cl.sub, err = b.Subscribe(bus.ReplySubject(c.ID, "*"), "", cl.hear)
-	if err != nil {
-		cl.end()
-		return nil, fmt.Errorf("client %s: subscribe: %w", c.ID, err)
-	}
 	return cl, nil
+}
+
+// gateway is who speaks for the client, "" where it does so itself.
+func (cl *Client) gateway() string {
+	if cl.reader.name == cl.c.ID {
+		return ""
+	}
+	return cl.reader.name
+}
+
+// token is what the reader calls the answer to a task: the same whenever it asks for it.
+func (cl *Client) token(task string) string {
+	if cl.gateway() == "" {
+		return task
+	}
+	sum := sha256.Sum256([]byte(cl.c.ID + "." + task))
+	return hex.EncodeToString(sum[:16])
 }
 
 // Close ends every stream with bus.ErrClosed and cancels its task.
 func (cl *Client) Close() error {
-	cl.mu.Lock()
+	r := cl.reader
+	r.mu.Lock()
 	if cl.closed {
-		cl.mu.Unlock()
+		r.mu.Unlock()
 		return nil
 	}
 	cl.closed = true
 	var open []*Stream
-	for _, s := range cl.streams {
-		open = append(open, s)
+	for _, s := range r.streams {
+		if s.cl == cl {
+			open = append(open, s)
+		}
 	}
-	cl.mu.Unlock()
+	r.mu.Unlock()
 	for _, s := range open {
 		s.Close()
 	}
 	cl.end()
-	return cl.sub.Stop()
-}
-
-// hear is the one handler of all streams. It never waits for a reader.
-func (cl *Client) hear(m bus.Msg) {
-	cl.mu.Lock()
-	s := cl.streams[bus.LastToken(m.Subject)]
-	cl.mu.Unlock()
-	if s == nil {
-		return // of another program under this id, or of a stream that has ended
+	if cl.alone {
+		return r.Close()
 	}
-	c := &cl.came
-	*c = bus.Chunk{}
-	if bus.Decode(m.Data, c) == nil && c.Task == s.id {
-		s.step(c)
-	}
-	*c = bus.Chunk{} // what it held is the reader's
+	return nil
 }
 
 // open makes room for the answer to a task.
@@ -100,34 +163,41 @@ func (cl *Client) open(t *bus.Task) (*Stream, error) {
 	if err := bus.CheckID("task", t.ID); err != nil {
 		return nil, &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
 	}
-	s := &Stream{cl: cl, id: t.ID, news: make(chan struct{}, 1), m: reader.New(cl.c.reader(), t, time.Now())}
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
+	s := &Stream{cl: cl, id: t.ID, token: cl.token(t.ID), news: make(chan struct{}, 1)}
+	if s.token != t.ID {
+		t.Token = s.token
+	}
+	s.m = reader.New(cl.c.reader(), t, time.Now())
+	r := cl.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
 	case cl.closed:
 		return nil, bus.ErrClosed
-	case cl.streams[t.ID] != nil:
+	case r.streams[s.token] != nil:
 		return nil, &bus.Error{Code: bus.CodeDuplicate,
 			Message: fmt.Sprintf("task %s is in hand in this program", t.ID)}
-	case len(cl.streams) >= cl.c.MaxStreams:
+	case cl.streams >= cl.c.MaxStreams:
 		return nil, &bus.Error{Code: bus.CodeTooManyTasks, Message: fmt.Sprintf(
-			"%d streams are open, the limit of this client; read or cancel some", len(cl.streams))}
+			"%d streams are open, the limit of this client; read or cancel some", cl.streams)}
 	}
-	cl.streams[t.ID] = s
+	r.streams[s.token] = s
+	cl.streams++
 	return s, nil
 }
 
 func (cl *Client) forget(s *Stream) {
-	cl.mu.Lock()
-	if cl.streams[s.id] == s {
-		delete(cl.streams, s.id)
+	r := cl.reader
+	r.mu.Lock()
+	if r.streams[s.token] == s {
+		delete(r.streams, s.token)
+		cl.streams--
 	}
-	cl.mu.Unlock()
+	r.mu.Unlock()
 }
 
 // Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an
-// agent has accepted it, which the first chunk of the answer may show before the market says so, or with the
-// reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also
+// agent has accepted it, or with the reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also
 // after Submit has returned.
 func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
@@ -198,7 +268,7 @@ func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error)
 		return nil, err
 	}
 	m, err := cl.bus.Request(ctx,
-		bus.Msg{Subject: bus.TaskSubject(cl.c.ID), Header: t.Trace.Header(nil), Data: data})
+		bus.Msg{Subject: bus.TaskSubject(cl.c.ID, cl.gateway()), Header: t.Trace.Header(nil), Data: data})
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +281,7 @@ func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error)
 
 // cancelTask cancels a task wherever it is: at the door or its hub.
 func (cl *Client) cancelTask(task string) {
-	cl.publish(bus.DoorCancelSubject(cl.c.ID), &bus.Cancel{Client: cl.c.ID, Task: task})
+	cl.publish(bus.DoorCancelSubject(cl.c.ID, cl.gateway()), &bus.Cancel{Client: cl.c.ID, Task: task})
 }
 
 // publish sends what may be lost: cancels, acknowledgements and resumes are repeated or have a time limit
@@ -232,7 +302,7 @@ func (cl *Client) Feedback(hub, task string, quality float64) error {
 	if err != nil {
 		return err
 	}
-	return cl.bus.Publish(bus.Msg{Subject: bus.FeedbackSubject(hub, cl.c.ID), Data: data})
+	return cl.bus.Publish(bus.Msg{Subject: bus.FeedbackSubject(hub, cl.c.ID, cl.gateway()), Data: data})
 }
 
 // Deposit pays money in for a client. The same id again changes nothing and gives the first answer.

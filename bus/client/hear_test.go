@@ -39,7 +39,7 @@ func BenchmarkHearAndRead(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		msgs[i] = bus.Msg{Subject: bus.ReplySubject("ada", "t"), Data: data}
+		msgs[i] = bus.Msg{Subject: bus.ReplySubject("ada", "t", "a"), Data: data}
 	}
 	task := bus.Task{ID: "t", Failover: "off"} // else what is kept grows with b.N
 	s, err := c.Submit(b.Context(), task)
@@ -56,7 +56,7 @@ func BenchmarkHearAndRead(b *testing.B) {
 			s.m.Ready()
 			s.mu.Unlock()
 		}
-		c.hear(msgs[n%many])
+		c.reader.hear(msgs[n%many])
 		if got, err := s.take(); err != nil || got.Count != 1 {
 			b.Fatalf("%+v %v", got, err)
 		}

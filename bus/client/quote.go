@@ -24,7 +24,7 @@ func (cl *Client) Quote(ctx context.Context, t bus.Task) (q bus.Quote, err error
 	waiting, stop := context.WithTimeout(ctx, quoteWait)
 	defer stop()
 	m, err := cl.bus.Request(waiting,
-		bus.Msg{Subject: bus.QuoteSubject(cl.c.ID, ""), Header: t.Trace.Header(nil), Data: data})
+		bus.Msg{Subject: bus.QuoteSubject(cl.c.ID, cl.gateway()), Header: t.Trace.Header(nil), Data: data})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return q, cancelled(ctx)

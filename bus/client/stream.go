@@ -12,9 +12,10 @@ import (
 
 // Stream is the answer to one task. One goroutine reads it; Cancel may be called from any.
 type Stream struct {
-	cl   *Client
-	id   string
-	news chan struct{} // cap 1: something happened
+	cl    *Client
+	id    string
+	token string        // what its reader calls it
+	news  chan struct{} // cap 1: something happened
 
 	mu      sync.Mutex
 	m       *reader.Stream     // decides
@@ -27,8 +28,7 @@ type Stream struct {
 // ID is the task's id.
 func (s *Stream) ID() string { return s.id }
 
-// Accepted says which hub and agent serve the task: the first, until another goes on with the answer. It
-// is empty until the market has said so, which the first chunks may overtake.
+// Accepted says which hub and agent serve the task: the first, until another goes on with the answer.
 func (s *Stream) Accepted() bus.Accepted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,6 +107,14 @@ func (s *Stream) step(event any) {
 	s.do(now)
 }
 
+func (s *Stream) hear(sender string, c *bus.Chunk) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.m.Hear(now, sender, c)
+	s.do(now)
+}
+
 func (s *Stream) tick() {
 	now := time.Now()
 	s.mu.Lock()
@@ -139,7 +147,7 @@ func (s *Stream) send(r reader.Ready) {
 		time.AfterFunc(s.cl.c.Grace, s.cut)
 	}
 	for i := range r.Controls {
-		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.c.ID), &r.Controls[i].StreamControl)
+		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.reader.name), &r.Controls[i].StreamControl)
 	}
 	if r.Submit != nil {
 		ctx, cut := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)

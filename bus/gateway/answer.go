@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/client"
 	"souk/bus/openai"
 )
 
@@ -70,7 +71,7 @@ func (s *Server) prepare(a *answer) {
 }
 
 // start has its tasks asked.
-func (a *answer) start(p *payer) {
+func (a *answer) start(p *client.Client) {
 	var tasks sync.WaitGroup
 	for i := range a.asked.Tasks {
 		tasks.Go(func() {
@@ -81,13 +82,12 @@ func (a *answer) start(p *payer) {
 	}
 	go func() {
 		tasks.Wait()
-		a.s.letGo(p)
 		a.finish()
 	}()
 }
 
 // serve has one task asked, and takes in its answer.
-func (a *answer) serve(i int, p *payer) (failed error) {
+func (a *answer) serve(i int, p *client.Client) (failed error) {
 	task := a.asked.Tasks[i]
 	stream, err := p.Submit(a.ctx, task)
 	if err != nil {

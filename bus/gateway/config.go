@@ -10,7 +10,7 @@ import (
 
 // Config says what a gateway takes and how long it waits.
 type Config struct {
-	ID string `yaml:"id"` // shows in logs
+	ID string `yaml:"id"` // its name in the market: answers come to it
 
 	HeaderWithin time.Duration `yaml:"header_within"` // for all of a request's header
 	MaxHeader    int           `yaml:"max_header"`    // bytes of it
@@ -58,9 +58,7 @@ func Default() Config {
 // Validate judges c.
 func (c Config) Validate() error {
 	var errs []error
-	if c.ID != "" {
-		errs = append(errs, bus.CheckID("id", c.ID))
-	}
+	errs = append(errs, bus.CheckID("id", c.ID))
 	for _, f := range []struct {
 		name string
 		d    time.Duration

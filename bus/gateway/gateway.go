@@ -34,11 +34,12 @@ type Server struct {
 	d     Deps
 	keys  *keyring
 	ready chan struct{}
-	life  context.Context // of the answers; set by Run
+	// set by Run
+	life   context.Context // of the answers
+	reader *client.Reader  // hears them all
 
 	mu       sync.Mutex
 	hubs     map[string]heard
-	clients  map[string]*payer
 	open     map[*answer]struct{}
 	kept     map[keptKey]*answer // that can be read again
 	ended    []*answer           // of those, in the order of their ends
@@ -52,12 +53,6 @@ type Server struct {
 type heard struct {
 	status bus.Status
 	at     time.Time
-}
-
-// payer speaks as one client of the market.
-type payer struct {
-	*client.Client
-	users int
 }
 
 // Stats counts since the start.
@@ -84,7 +79,7 @@ func New(c Config, d Deps) (*Server, error) {
 		d.Log = slog.Default()
 	}
 	return &Server{c: c, d: d, keys: newKeyring(c, d.Log), ready: make(chan struct{}),
-		hubs: map[string]heard{}, clients: map[string]*payer{}, open: map[*answer]struct{}{},
+		hubs: map[string]heard{}, open: map[*answer]struct{}{},
 		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
 		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
 	}, nil
@@ -126,6 +121,10 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("gateway: subscribe: %w", err)
 	}
 	defer sub.Stop()
+	if s.reader, err = client.NewReader(s.c.ID, s.d.Bus); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	defer s.reader.Close()
 	synced, followed := make(chan struct{}), make(chan struct{})
 	known := sync.OnceFunc(func() { close(synced) })
 	go func() {
@@ -214,9 +213,6 @@ func (s *Server) drain() {
 func (s *Server) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.clients {
-		p.Close()
-	}
 	for _, a := range s.kept {
 		a.stopTimers()
 	}
@@ -272,37 +268,7 @@ const (
 	silent = 15 * time.Second
 )
 
-// payer returns the client of that id, made at its first task, until letGo.
-func (s *Server) payer(id string) (*payer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.clients[id]
-	if p == nil {
-		cl, err := client.New(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4}, s.d.Bus)
-		if err != nil {
-			return nil, err
-		}
-		p = &payer{Client: cl}
-		s.clients[id] = p
-	}
-	p.users++
-	return p, nil
-}
-
-// maxClients is how many clients are kept that have nothing in hand.
-const maxClients = 256
-
-func (s *Server) letGo(p *payer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.users--
-	if p.users > 0 || len(s.clients) <= maxClients {
-		return
-	}
-	for id, c := range s.clients {
-		if c == p {
-			delete(s.clients, id)
-			go p.Close() // its handler may wait for the lock
-		}
-	}
+// payer speaks for a client of the market.
+func (s *Server) payer(id string) (*client.Client, error) {
+	return s.reader.Client(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4})
 }

@@ -43,6 +43,7 @@ func (h *house) withListener(l net.Listener, change func(*gateway.Config)) (*hou
 	context.CancelFunc) {
 	h.t.Helper()
 	c := gateway.Default()
+	c.ID = "second"
 	change(&c)
 	s, err := gateway.New(c, gateway.Deps{Bus: h.Link().Bus(), Registry: h.Registry(), Listener: l,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})

@@ -33,6 +33,7 @@ func FuzzPort(f *testing.F) {
 		f.Fatal(err)
 	}
 	c := gateway.Default()
+	c.ID = "gateway"
 	c.HeaderWithin, c.BodyWithin = 100*time.Millisecond, 100*time.Millisecond
 	s, err := gateway.New(c, gateway.Deps{Bus: world.Bus("gateway"), Registry: registry, Listener: l,
 		Log: slog.New(slog.DiscardHandler)})

@@ -38,7 +38,6 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) error {
 	if err != nil {
 		return err
 	}
-	defer s.letGo(p)
 	task := asked.Tasks[0]
 	task.Trace = bus.TraceOf(bus.Header(r.Header))
 	q, err := p.Quote(r.Context(), task)

@@ -157,7 +157,6 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	if err != nil {
 		return err
 	}
-	defer s.letGo(p)
 	ctx, cancel := context.WithTimeout(r.Context(), treasuryWithin)
 	defer cancel()
 	reply, err := p.Balance(ctx, id)
@@ -334,7 +333,6 @@ func (s *Server) enter(a *answer) (*answer, error) {
 	}
 	known, err := s.admitAnswer(a)
 	if known != a {
-		s.letGo(p)
 		return known, err
 	}
 	a.start(p)

@@ -73,7 +73,9 @@ func (b *Bus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 		return bus.Msg{}, fmt.Errorf("request %s: %w", m.Subject, err)
 	}
 	answer := make(chan bus.Msg, 1)
-	m.Reply = b.Inbox()
+	b.world.mu.Lock()
+	m.Reply = b.world.nextInbox(bus.LastToken(m.Subject))
+	b.world.mu.Unlock()
 	s, err := b.Subscribe(m.Reply, "", func(m bus.Msg) {
 		select {
 		case answer <- m:

@@ -183,7 +183,7 @@ func (w *World) remove(s *sub) {
 
 func (w *World) nextInbox(name string) string {
 	w.inboxes++
-	return "_INBOX." + name + "." + strconv.Itoa(w.inboxes)
+	return bus.InboxOf(name) + "." + strconv.Itoa(w.inboxes)
 }
 
 func isWild(subject string) bool {

@@ -24,7 +24,7 @@ type Config struct {
 	// nats://host:port, several separated by commas; not used with InProcess
 	URL       string
 	InProcess nats.InProcessConnProvider // an embedded server, instead of URL
-	// who this is, an id: it shows in the server's monitoring and heads all inboxes
+	// who this is, an id: it shows in the server's monitoring, and its inboxes are its own
 	Name string
 
 	// 5 s, so that two missing answers give up a black hole in 10-15 s, not in minutes
@@ -123,7 +123,7 @@ func Connect(config Config) (*Bus, error) {
 			config.where(), bus.RedactError(err))
 	}
 	b.nc = nc
-	b.requests.init(nc.NewInbox())
+	b.requests.init(bus.LastToken(nc.NewInbox()))
 	b.reconnected()
 	return b, nil
 }
@@ -146,7 +146,7 @@ func (b *Bus) options() []nats.Option {
 	c := b.config
 	options := []nats.Option{
 		nats.Name(c.Name),
-		nats.CustomInboxPrefix("_INBOX." + c.Name),
+		nats.CustomInboxPrefix(bus.InboxOf(c.Name)),
 		nats.Timeout(connectWithin),
 		nats.PingInterval(c.PingEvery),
 		nats.MaxPingsOutstanding(2),

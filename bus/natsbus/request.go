@@ -14,12 +14,12 @@ import (
 // requests matches answers with who waits for them. nats.go has such a thing, but it forgets to forget
 // a request that could not be sent, and so grows while the server is away.
 type requests struct {
-	prefix string // of reply subjects: an inbox and a dot
+	own string // the last part of reply subjects but for the number: of this connection alone
 
 	mu      sync.Mutex
 	next    uint64
 	waiting map[string]chan answer // by the reply subject's last token
-	heard   *nats.Subscription     // for all answers; made by the first request
+	inboxes map[string]string      // by who asks: what begins its reply subjects; made by its first request
 }
 
 type answer struct {
@@ -30,9 +30,8 @@ type answer struct {
 // channels are used again: each request would else allocate one.
 var channels = sync.Pool{New: func() any { return make(chan answer, 1) }}
 
-func (r *requests) init(inbox string) {
-	r.prefix = inbox + "."
-	r.waiting = map[string]chan answer{}
+func (r *requests) init(own string) {
+	r.own, r.waiting, r.inboxes = own, map[string]chan answer{}, map[string]string{}
 }
 
 // Request fails with ErrDisconnected if the connection is lost while it waits: whether the request has
@@ -49,11 +48,11 @@ func (b *Bus) request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	if err := ctx.Err(); err != nil {
 		return bus.Msg{}, err
 	}
-	token, ch, err := b.await()
+	inbox, token, ch, err := b.await(bus.LastToken(m.Subject))
 	if err != nil {
 		return bus.Msg{}, err
 	}
-	m.Reply = b.requests.prefix + token
+	m.Reply = inbox + token
 	// A request is of use only to one who waits for it now, so none goes into the buffer of a lost
 	// connection.
 	if b.online.Load() == nil {
@@ -78,21 +77,23 @@ func (b *Bus) request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	}
 }
 
-// await registers a new request.
-func (b *Bus) await() (token string, ch chan answer, err error) {
+// await registers a new request of who asks.
+func (b *Bus) await(who string) (inbox, token string, ch chan answer, err error) {
 	r := &b.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.heard == nil {
-		if r.heard, err = b.nc.Subscribe(r.prefix+"*", r.take); err != nil {
-			return "", nil, err
+	if inbox = r.inboxes[who]; inbox == "" {
+		inbox = bus.InboxOf(who) + "." + r.own + "."
+		if _, err = b.nc.Subscribe(inbox+"*", r.take); err != nil {
+			return "", "", nil, err
 		}
+		r.inboxes[who] = inbox
 	}
 	r.next++
 	token = strconv.FormatUint(r.next, 36)
 	ch = channels.Get().(chan answer)
 	r.waiting[token] = ch
-	return token, ch, nil
+	return inbox, token, ch, nil
 }
 
 // take hands an answer to its request; later answers, and those nobody waits for any more, are lost.

@@ -103,7 +103,7 @@ func badTerms(format string, args ...any) error { return refusal(bus.CodeBadTerm
 // The members of souk and of its terms.
 var (
 	soukMembers = []string{"task", "kind", "terms", "deadline_ms", "session", "turn", "role", "source",
-		"run", "hub", "failover"}
+		"run", "hub", "failover", "reply_token"}
 	termsMembers = []string{"worth", "delta", "patience_ms", "max_price"}
 )
 

@@ -18,7 +18,7 @@ import (
 //	silence for Config.Silence                      likewise, unless an end frame says otherwise
 //	it failed, and a chunk before that is lost      likewise
 //	the market names another agent                  its chunks follow on those that have come
-//	a new agent's chunks come before that verdict   likewise, whatever the verdict
+//	the hub names a new agent before that verdict   likewise, whatever the verdict
 //	the hub, or a door, is not there                it is asked again each second, for Config.MaxAbsence
 //	the bus is away                                 it is asked again after, for Config.MaxOutage
 //	the market refuses, or gives no verdict         the answer ends with the first failure, and the reason
@@ -32,7 +32,7 @@ type failover struct {
 	state  failoverState
 	from   string      // the agent that was given up
 	failed *bus.Result // its end frame; nil if it was silent
-	joined bool        // a chunk of the new agent's has come
+	joined bool        // the hub has named the new agent, where the chunks come
 
 	begun, again time.Time // the market was asked first; it is to be asked again
 	waits        time.Time // since when it is not being asked
@@ -91,7 +91,7 @@ func (s *Stream) failOver(now time.Time) bool {
 	t.DeadlineMS = 0 // the deadline is for the beginning, and this answer has begun
 	f.task, f.from, f.failed, f.begun = &t, s.accepted.Agent, s.end, now
 	s.move(t.Attempt)
-	s.hearing.missing = time.Time{}
+	s.serving, s.hearing.missing = "", time.Time{}
 	s.submitAgain()
 	return true
 }
@@ -126,6 +126,7 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 		if s.cancelled || s.err != nil {
 			s.control(bus.StreamControl{Cancel: true})
 		}
+		s.name(now, a.Agent)
 	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent said more
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
 		s.endHere(*v.Answer.Result)

@@ -18,10 +18,12 @@ import (
 // clock runs, and the reader is woken when it asked to be. What happens:
 //
 //	task BODY            the answer is opened; failover=off may stand before the body
-//	accepted AGENT       the market's verdict; refused CODE, no-verdict REASON are others, for each submit
+//	accepted AGENT       the market's verdict; refused CODE [of AGENT], no-verdict REASON are others, for each
+//	                     submit
 //	N TEXT               chunk N; its token id is 100+N. a1 before it: of attempt 1
 //	N tool JSON          chunk N with this delta of the engine's parsers
-//	beat N [AGENT]       a heartbeat: N is the next chunk
+//	beat N [AGENT]       a heartbeat: N is the next chunk; with AGENT it is the hub's, h
+//	WHO> ...             one of these by somebody else than agent a, or, of attempt 1, b
 //	end N [CODE]         the end frame after N chunks; CODE forgot: of an agent that knows nothing of the
 //	                     task
 //	bus away, bus back   the connection
@@ -91,7 +93,9 @@ func (p *scene) happens(what string) {
 		p.step(Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
 			Agent: rest}}})
 	case verb == "refused":
-		r := &bus.Result{Client: "ada", Task: "t", Code: bus.Code(rest), Message: "said the hub"}
+		code, agent, _ := strings.Cut(rest, " of ")
+		r := &bus.Result{Client: "ada", Task: "t", Hub: "h", Agent: agent, Code: bus.Code(code),
+			Message: "said the hub"}
 		p.step(Verdict{Answer: &bus.Answer{Result: r}})
 	case verb == "no-verdict":
 		err := errors.New(rest)
@@ -120,11 +124,30 @@ func (p *scene) happens(what string) {
 	case what == "leave":
 		p.step(Leave{Err: bus.ErrClosed})
 	default:
-		p.step(p.chunk(what))
+		p.hear(what)
 	}
 	if verb == "task" {
 		p.ready()
 	}
+}
+
+func (p *scene) hear(what string) {
+	who, rest, named := strings.Cut(what, "> ")
+	if named {
+		what = rest
+	}
+	c := p.chunk(what)
+	switch {
+	case named:
+	case c.Agent != "":
+		who = "h"
+	case c.Attempt == 0:
+		who = "a"
+	default:
+		who = "b"
+	}
+	p.s.Hear(p.now, who, c)
+	p.ready()
 }
 
 func (p *scene) chunk(what string) *bus.Chunk {

@@ -109,10 +109,29 @@ func (w *storm) say(a *agent, c bus.Chunk) {
 		return
 	}
 	c.Task, c.Attempt = "t", a.attempt
-	w.carry(func() {
-		d := c
-		w.step(&d)
-	})
+	who := a.name()
+	if c.Agent != "" {
+		who = "h"
+	}
+	w.carry(func() { w.hear(who, c) })
+}
+
+// hear has the reader hear somebody, and now and then somebody else, who says what is none of the answer.
+func (w *storm) hear(who string, c bus.Chunk) {
+	if w.now.Before(w.asleep) { // it is heard when the machine wakes up
+		w.in(w.asleep.Sub(w.now), func() { w.hear(who, c) })
+		return
+	}
+	if w.rng.IntN(4) == 0 {
+		forged := bus.Chunk{Task: "t", Attempt: c.Attempt + w.rng.IntN(2), Seq: c.Seq, Text: "forged"}
+		if w.rng.IntN(4) == 0 {
+			forged.Result = &bus.Result{Chunks: c.Seq}
+		}
+		w.s.Hear(w.now, fmt.Sprint("eve-", w.rng.IntN(3)), &forged)
+		w.after()
+	}
+	w.s.Hear(w.now, who, &c)
+	w.after()
 }
 
 func (w *storm) chunk(a *agent, n uint64) {
@@ -288,6 +307,9 @@ func (w *storm) after() {
 	}
 	o := &w.s.order
 	w.held = max(w.held, o.unread()+len(o.ahead))
+	if w.s.waiting.bytes > maxWaiting || len(w.s.waiting.senders) > maxSenders {
+		w.fail("%d bytes of %d senders wait", w.s.waiting.bytes, len(w.s.waiting.senders))
+	}
 	if w.held > w.c.MaxChunks || o.bytes > w.c.MaxBytes || cap(o.queue) > 4*w.c.MaxChunks+128 {
 		w.fail("%d chunks, %d bytes, room for %d are held", w.held, o.bytes, cap(o.queue))
 	}
@@ -491,6 +513,9 @@ func FuzzHostile(f *testing.F) {
 			if held > 4 || s.bytes > 1000 || s.bytes < 0 || len(s.kept.tokens) > bus.MaxResumeTokens {
 				t.Fatalf("%d chunks, %d bytes held", held, s.bytes)
 			}
+			if s.waiting.bytes > maxWaiting || len(s.waiting.senders) > maxSenders {
+				t.Fatalf("%d bytes of %d senders wait", s.waiting.bytes, len(s.waiting.senders))
+			}
 		}
 		after()
 		s.Step(now, Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Agent: "a", Hub: "h"}}})
@@ -510,7 +535,7 @@ func FuzzHostile(f *testing.F) {
 				chunk.Attempt = int(b) << (i % 24)
 				chunk.Extra = []bus.Extra{{Choice: steps}}
 			}
-			s.Step(now, chunk)
+			s.Hear(now, []string{"a", "h", "b", "x"}[b>>3&3], chunk)
 			after()
 			if s.failover.state == asking && i%3 == 0 {
 				code := []bus.Code{bus.CodeUnavailable, bus.CodeNoRoom, ""}[i%9/3]

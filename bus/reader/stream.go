@@ -4,6 +4,7 @@
 package reader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -30,16 +31,17 @@ type Config struct {
 // Stream reads one answer. Its methods are to be called one at a time. Each Step and Tick is followed by
 // Ready; a Next that returns the last chunk, or none, too.
 //
-// Of what happens, Step takes a *bus.Chunk that came on the task's reply subject, and the events below. A
-// chunk is the caller's again when Step returns; what it refers to is the Stream's.
+// Of what happens, Hear takes the chunks that come on the task's reply subject, and Step the events below.
 type Stream struct {
-	c            Config
-	client, task string // ids
-	out          Ready
+	c           Config
+	task, token string // ids
+	out         Ready
 	order
+	waiting waiting
 
 	verdict  verdict
 	accepted bus.Accepted // who serves it, as far as is known
+	serving  string       // the agent that is heard; "" until one is named
 	begun    time.Time    // when it was accepted
 	err      error        // what ended the answer without its end frame
 	left     bool         // the reader has read the end, or wants no more of it
@@ -93,7 +95,7 @@ type Control struct {
 // New begins to read the answer to a task, which the first Ready gives to the market. The task is not
 // changed.
 func New(c Config, t *bus.Task, now time.Time) *Stream {
-	s := &Stream{c: c, client: t.Client, task: t.ID,
+	s := &Stream{c: c, task: t.ID, token: cmp.Or(t.Token, t.ID),
 		order: order{maxChunks: c.MaxChunks, maxBytes: c.MaxBytes}}
 	s.kept.off = t.Failover == "off"
 	s.failover.task, s.out.Submit = t, t
@@ -101,12 +103,19 @@ func New(c Config, t *bus.Task, now time.Time) *Stream {
 	return s
 }
 
+// Hear takes in what somebody says where the answer comes. Nobody is heard but the agent that the market or
+// the hub has named; and the hub, which says who serves now, and how the task ended. A chunk is the caller's
+// again when Hear returns; what it refers to is the Stream's.
+func (s *Stream) Hear(now time.Time, from string, c *bus.Chunk) {
+	s.hearing.noticeSleep(now, s.c.Doze)
+	s.hear(now, from, c)
+	s.plan(now)
+}
+
 // Step takes an event in.
 func (s *Stream) Step(now time.Time, event any) {
 	s.hearing.noticeSleep(now, s.c.Doze)
 	switch e := event.(type) {
-	case *bus.Chunk:
-		s.hear(now, e)
 	case Verdict:
 		if s.failover.open() {
 			s.failoverVerdict(now, e)
@@ -122,6 +131,7 @@ func (s *Stream) Step(now time.Time, event any) {
 		if !s.over() {
 			s.err, s.left = e.Err, true
 			s.drop()
+			s.waiting = waiting{}
 		}
 	default:
 		panic(fmt.Sprintf("reader: %T is no event", event))
@@ -160,14 +170,13 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 			s.ack()
 		}
 		s.drop()
-		s.failover.task, s.kept = nil, kept{off: true}
+		s.failover.task, s.kept, s.waiting = nil, kept{off: true}, waiting{}
 	}
 	return c, false
 }
 
-// Waits reports whether nothing is known yet: the market has not given its first verdict, and no chunk can
-// be read.
-func (s *Stream) Waits() bool { return s.verdict == none && s.unread() == 0 && !s.over() }
+// Waits reports whether nothing is known yet: the market has not given its first verdict.
+func (s *Stream) Waits() bool { return s.verdict == none && !s.over() }
 
 // Taken reports whether the market has said that an agent has the task.
 func (s *Stream) Taken() bool { return s.verdict == accepted }
@@ -179,8 +188,7 @@ func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
 // without one.
 func (s *Stream) Finished() bool { return s.left || s.err != nil }
 
-// Accepted says which hub and agent serve the task, as far as is known: chunks may come before the
-// market's verdict.
+// Accepted says which hub and agent serve the task, as far as is known.
 func (s *Stream) Accepted() bus.Accepted { return s.accepted }
 
 // Result is how the task ended, once that has come.
@@ -194,11 +202,8 @@ func (s *Stream) Result() *bus.Result {
 // Err says why the answer ended without a Result.
 func (s *Stream) Err() error { return s.err }
 
-// over reports whether nothing more will come. An answer that broke off before the market has named its agent
-// may still be continued.
-func (s *Stream) over() bool {
-	return s.err != nil || s.done() && !(s.verdict == none && !s.cancelled && s.brokeOff())
-}
+// over reports whether nothing more will come.
+func (s *Stream) over() bool { return s.err != nil || s.done() }
 
 // fail ends the answer here, and tells whoever may still serve it to stop.
 func (s *Stream) fail(now time.Time, code bus.Code, format string, args ...any) {
@@ -212,21 +217,19 @@ func (s *Stream) fail(now time.Time, code bus.Code, format string, args ...any) 
 // given up.
 func (s *Stream) concerns(c *bus.Chunk) bool { return c.Attempt >= s.attempt }
 
-func (s *Stream) hear(now time.Time, c *bus.Chunk) {
+func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 	if s.over() || !s.concerns(c) {
 		return
 	}
-	s.hearing.heard = now
-	s.failover.joined = s.failover.joined || s.failover.open()
-	switch {
-	case c.Agent != "":
-		s.accepted.Agent = c.Agent
-		if s.cancelled && c.Attempt > s.attempt { // it went to one that had failed
-			s.control(bus.StreamControl{Cancel: true})
+	named := ""
+	if from != s.serving || from == "" {
+		if from != s.accepted.Hub || !c.Heartbeat && c.Result == nil {
+			s.waiting.keep(from, c)
+			return
 		}
-	case c.Attempt > 0 && c.Result != nil && c.Result.Agent != "":
-		s.accepted.Agent = c.Result.Agent // perhaps before the market has said so
+		named = s.hubSaid(c)
 	}
+	s.hearing.heard = now
 	if err := s.take(c); err != nil {
 		s.cancel(now)
 		s.err = err
@@ -235,6 +238,42 @@ func (s *Stream) hear(now time.Time, c *bus.Chunk) {
 		s.failOver(now)
 	}
 	s.fillGap(now)
+	if named != "" {
+		s.name(now, named)
+	}
+}
+
+// hubSaid takes in what the hub says beside: whom it has given the task, "" if that is nothing new.
+func (s *Stream) hubSaid(c *bus.Chunk) (named string) {
+	f, moved := &s.failover, c.Attempt > s.attempt
+	if moved {
+		s.serving = "" // whoever had it has it no longer
+	}
+	switch {
+	case c.Heartbeat && c.Agent != "" && c.Agent != f.from:
+		named, f.joined = c.Agent, f.joined || f.open()
+		s.accepted.Agent = named
+		if s.cancelled && moved { // it went to one that had failed
+			s.control(bus.StreamControl{Cancel: true})
+		}
+	case c.Attempt > 0 && c.Result != nil && c.Result.Agent != "":
+		s.accepted.Agent = c.Result.Agent // perhaps before the market has said so
+	}
+	return named
+}
+
+// name has an agent heard from now on, and first what it has said already. So is the hub.
+func (s *Stream) name(now time.Time, agent string) {
+	s.serving = agent
+	for _, who := range []string{s.accepted.Hub, agent} {
+		for _, c := range s.waiting.take(who) {
+			s.hear(now, who, &c)
+		}
+	}
+	if s.waiting.lost && s.verdict == accepted && !s.over() {
+		s.waiting.lost = false
+		s.askResend(now)
+	}
 }
 
 // said takes in the market's first verdict.
@@ -242,6 +281,10 @@ func (s *Stream) said(now time.Time, v Verdict) {
 	a, err := v.accepted(s.task)
 	if err != nil {
 		s.verdict = refused
+		if v.Answer != nil && v.Answer.Result != nil { // it may be served all the same
+			s.accepted.Hub, s.accepted.Agent = v.Answer.Result.Hub, v.Answer.Result.Agent
+			s.name(now, s.accepted.Agent)
+		}
 		switch {
 		case s.next > 0 || s.end != nil || s.err != nil: // the answer has begun all the same
 		case v.Answer != nil && v.Answer.Result != nil:
@@ -251,19 +294,11 @@ func (s *Stream) said(now time.Time, v Verdict) {
 		}
 		return
 	}
-	if s.attempt > 0 && s.accepted.Agent != "" {
-		a.Agent = s.accepted.Agent // the hub has moved it meanwhile
-	}
 	s.verdict, s.accepted, s.begun, s.hearing.heard = accepted, a, now, now
-	switch { // before this verdict came
-	case s.left && s.err == nil:
-		s.ack()
-	case s.cancelled && s.end == nil:
+	if s.cancelled { // before this verdict came
 		s.control(bus.StreamControl{Cancel: true})
 	}
-	if s.brokeOff() {
-		s.failOver(now)
-	}
+	s.name(now, a.Agent)
 	s.fillGap(now)
 }
 
@@ -300,6 +335,6 @@ func (s *Stream) ack() {
 }
 
 func (s *Stream) control(c bus.StreamControl) {
-	c.Task = s.task
+	c.Token = s.token
 	s.out.Controls = append(s.out.Controls, Control{s.accepted.Agent, c})
 }

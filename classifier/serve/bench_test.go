@@ -59,8 +59,8 @@ func BenchmarkDoor(b *testing.B) {
 			go func() { ended <- s.Run(ctx) }()
 			<-s.Ready()
 			answer, _ := bus.Encode(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "math",
-				Agent: "a", Model: "m", Reply: bus.ReplySubject("ada", "t"), Round: 1}})
-			hubs.Subscribe(bus.HubTaskSubject("math"), "",
+				Agent: "a", Model: "m", Reply: bus.ReplyTo("ada", "t"), Round: 1}})
+			hubs.Subscribe(bus.HubTaskSubject("math", "door"), "",
 				func(m bus.Msg) { hubs.Publish(bus.Msg{Subject: m.Reply, Data: answer}) })
 			status, _ := bus.Encode(&bus.Status{Domain: "math", Labels: []string{"math"}, Epoch: lead.Epoch(),
 				Agents: 1, Slots: 64, Free: 64, Room: 64,
@@ -71,7 +71,7 @@ func BenchmarkDoor(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if _, err := clients.Request(b.Context(),
-						bus.Msg{Subject: bus.TaskSubject("ada"), Data: c.data}); err != nil {
+						bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: c.data}); err != nil {
 						b.Error(err)
 						return
 					}

@@ -69,6 +69,13 @@ func (w *whole) collect() *bus.Result {
 	}
 }
 
+func (w *whole) hear(sender string, c *bus.Chunk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.m.Hear(time.Now(), sender, c)
+	w.do()
+}
+
 func (w *whole) step(event any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +106,7 @@ func (w *whole) do() {
 		if c.Resume != nil {
 			w.r.s.count((*classifier.Desk).Resumed)
 		}
-		w.r.s.publish(bus.StreamSubject(c.Agent, w.r.client), &c.StreamControl)
+		w.r.s.publish(bus.StreamSubject(c.Agent, w.r.s.c.ID), &c.StreamControl)
 	}
 	if out.Submit != nil {
 		w.submit = out.Submit

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/reader"
 	"souk/classifier"
 )
 
 // A collected answer is heard from the moment its reply subject is known, and whoever guesses that subject
-// may speak there before any hub was asked. A chunk that is more than the door keeps ends the answer, not
-// the door.
+// may speak there before any hub was asked: it is not heard. A cancel may come then, too.
 func TestAChunkBeforeAnyHubWasAskedKillsNobody(t *testing.T) {
 	sent := bus.Chunk{Task: "t", Text: strings.Repeat("x", 800<<10), Extra: make([]bus.Extra, bus.MaxItems)}
 	data, err := bus.Encode(&sent)
@@ -24,8 +24,10 @@ func TestAChunkBeforeAnyHubWasAskedKillsNobody(t *testing.T) {
 	}
 	task := &bus.Task{Client: "ann", ID: "t"}
 	w := newWhole(&request{s: &Server{c: classifier.Default()}, client: "ann", task: task}, time.Now())
-	w.step(c)
-	if !w.m.Over() || bus.CodeOf(w.m.Err()) != bus.CodeSlowReader {
+	w.hear("eve", c)
+	w.step(reader.Cancel{})
+	w.step(reader.Leave{Err: bus.ErrClosed})
+	if w.m.Err() != bus.ErrClosed {
 		t.Error(w.m.Err())
 	}
 }

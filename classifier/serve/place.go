@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,6 +20,7 @@ import (
 type request struct {
 	s       *Server
 	client  string
+	reader  string // who asks for it: a gateway, or the client
 	reply   string
 	json    bool
 	data    []byte // as it came, until it is read
@@ -54,10 +56,10 @@ func (r *request) serve() {
 		return
 	}
 	r.name(opening)
-	task.Reply = bus.ReplySubject(r.client, task.ID)
+	task.Reply, task.Token = bus.ReplyTo(r.reader, cmp.Or(task.Token, task.ID)), ""
 	if !task.Stream {
 		token := s.boot + strconv.FormatUint(s.numbers.Add(1), 36)
-		task.Reply = bus.ReplySubject(s.c.ID, token)
+		task.Reply, task.Token = bus.ReplyTo(s.c.ID, token), token
 		r.whole = newWhole(r, now)
 		s.mu.Lock()
 		s.reading[token] = r.whole
@@ -125,7 +127,7 @@ func (r *request) place(t *bus.Task) bus.Answer {
 			return *out.Answer
 		case out.Send != "":
 			a, err := r.send(out.Until,
-				bus.Msg{Subject: bus.HubTaskSubject(out.Send), Header: header, Data: data})
+				bus.Msg{Subject: bus.HubTaskSubject(out.Send, s.c.ID), Header: header, Data: data})
 			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err) })
 			continue
 		}
@@ -170,14 +172,10 @@ func (r *request) step(f func(*classifier.Placing)) {
 		return
 	}
 	f(r.placing)
-	hub, agent := r.placing.Cancels()
+	hub := r.placing.Cancels()
 	s.mu.Unlock()
 	if hub != "" {
-		s.publish(bus.CancelSubject(hub, r.client), &bus.Cancel{Client: r.client, Task: r.task.ID})
-	}
-	if agent != "" {
-		cancel := &bus.StreamControl{Task: r.task.ID, Cancel: true}
-		s.publish(bus.StreamSubject(agent, r.client), cancel)
+		s.publish(bus.CancelSubject(hub, s.c.ID), &bus.Cancel{Client: r.client, Task: r.task.ID})
 	}
 }
 

@@ -26,10 +26,13 @@ type inquiry struct {
 	entered bool
 }
 
+// quoteKind begins the subjects on which quotes are asked for.
+var quoteKind = bus.QuoteSubject("", "")
+
 // onQuote takes a request for a quote in.
 func (s *Server) onQuote(m bus.Msg) {
-	client := bus.LastToken(m.Subject)
-	if m.Reply == "" {
+	client, _ := bus.Speaks(m.Subject, quoteKind)
+	if client == "" || !bus.AnswersTo(m.Subject, m.Reply) {
 		s.count((*classifier.Desk).Stray)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,6 +194,42 @@ func TestAQuoteThatNobodyIsAskedFor(t *testing.T) {
 		w.hub("math", bus.Status{Labels: []string{"math"}})
 		out, _ := w.quote("ada", strings.Replace(chat("hi", ""), "{", `{"model":"gpt",`, 1))
 		w.wantCode(out, bus.CodeUnknownModel)
+	})
+}
+
+// A quote goes to the inbox of who asked, which is the client's or its gateway's, and nowhere else: a door may
+// publish where its askers may not.
+func TestAQuoteGoesToNobodyElse(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		heard := math.quotes(math.of("llama"))
+		var came []string
+		w.subscribe(">", func(m bus.Msg) {
+			if strings.Contains(string(m.Data), "llama") {
+				came = append(came, m.Subject)
+			}
+		})
+		ask := func(subject, reply string) {
+			w.me.Publish(bus.Msg{Subject: subject, Reply: reply, Data: []byte(chat("hi", ""))})
+			w.pass(time.Second)
+		}
+		for _, reply := range []string{"souk.v1.hub.math.completion.a", "souk.v1.task.bob", "_INBOX.bob.1",
+			"_INBOX.ada", "_INBOX.ada2.x", "_INBOX.ada.*", ""} {
+			ask(bus.QuoteSubject("ada", ""), reply)
+			ask(bus.QuoteSubject("bob", "ada"), reply)
+		}
+		ask(bus.QuoteSubject("ada", "gate"), "_INBOX.ada.1") // who speaks for a client asks for itself
+		if len(came)+len(heard()) > 0 || w.door.Stats().Stray != 15 {
+			t.Errorf("answers to others: %q, %d questions, %d strays", came, len(heard()), w.door.Stats().Stray)
+		}
+		ask(bus.QuoteSubject("ada", ""), "_INBOX.ada.1")
+		ask(bus.QuoteSubject("ada", "gate"), "_INBOX.gate.1.2")
+		if got := heard(); len(got) != 2 || got[1].Client != "ada" {
+			t.Errorf("the hub heard %+v", got)
+		}
+		if !slices.Contains(came, "_INBOX.ada.1") || !slices.Contains(came, "_INBOX.gate.1.2") {
+			t.Errorf("quotes came on %q", came)
+		}
 	})
 }
 

@@ -101,8 +101,8 @@ func (s *Server) Run(ctx context.Context) error {
 		h       bus.Handler
 	}{
 		{bus.StatusSubject("*"), s.onStatus},
-		{bus.ReplySubject(s.c.ID, "*"), s.onReply},
-		{bus.DoorCancelSubject("*"), s.onCancel},
+		{bus.ReplySubject(s.c.ID, "*", "*"), s.onReply},
+		{cancelKind + ">", s.onCancel},
 	} {
 		sub, err := s.d.Bus.Subscribe(l.subject, "", l.h)
 		if err != nil {
@@ -121,8 +121,8 @@ func (s *Server) Run(ctx context.Context) error {
 		Name: "souk", Version: "1.0.0",
 		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
 		Endpoints: []bus.Endpoint{
-			{Name: "task", Subject: bus.TaskSubject("*"), Queue: "doors", Handle: s.onTask},
-			{Name: "quote", Subject: bus.QuoteSubject("*", ""), Queue: "doors", Handle: s.onQuote},
+			{Name: "task", Subject: taskKind + ">", Queue: "doors", Handle: s.onTask},
+			{Name: "quote", Subject: quoteKind + ">", Queue: "doors", Handle: s.onQuote},
 		},
 	})
 	if err != nil {

@@ -158,7 +158,7 @@ func (w *world) hub(domain string, st bus.Status) *hub {
 	st.Domain, st.Epoch, st.Agents, st.Slots, st.Free, st.Room = domain, lead.Epoch(), 1, 4, 4, 10
 	h := &hub{w: w, domain: domain, lease: lead, status: st}
 	w.hubs[domain] = h
-	h.ear = w.subscribe(bus.HubTaskSubject(domain), func(m bus.Msg) {
+	h.ear = w.subscribe(bus.HubTaskSubject(domain, "door"), func(m bus.Msg) {
 		var task bus.Task
 		if err := bus.Decode(m.Data, &task); err != nil {
 			w.t.Errorf("hub %s: %v", domain, err)
@@ -251,10 +251,10 @@ func (h *hub) serve(text string, after time.Duration) {
 		go func() {
 			for left := after; left > 2*time.Second; left -= 2 * time.Second {
 				h.w.pass(2 * time.Second)
-				h.w.send(t.Reply, &bus.Chunk{Task: t.ID, Heartbeat: true})
+				h.w.says(t.Reply, &bus.Chunk{Task: t.ID, Heartbeat: true})
 			}
 			h.w.pass(after % (2 * time.Second))
-			h.w.send(t.Reply, &bus.Chunk{Task: t.ID,
+			h.w.says(t.Reply, &bus.Chunk{Task: t.ID,
 				Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: h.domain, Agent: h.domain + "-agent",
 					Text: text, Finish: "stop"}})
 		}()
@@ -266,7 +266,7 @@ func (w *world) ask(client, body string, header bus.Header) map[string]any {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
 	defer cancel()
-	m, err := w.me.Request(ctx, bus.Msg{Subject: bus.TaskSubject(client), Data: []byte(body), Header: header})
+	m, err := w.me.Request(ctx, bus.Msg{Subject: bus.TaskSubject(client, ""), Data: []byte(body), Header: header})
 	if err != nil {
 		w.t.Fatalf("no answer: %v", err)
 	}
@@ -275,6 +275,15 @@ func (w *world) ask(client, body string, header bus.Header) map[string]any {
 		w.t.Fatalf("answer is not JSON: %v: %q", err, m.Data)
 	}
 	return out
+}
+
+// says has an agent say a chunk where a task's answer goes: the one that its end frame names.
+func (w *world) says(reply string, c *bus.Chunk) {
+	who := "math-agent"
+	if c.Result != nil && c.Result.Agent != "" {
+		who = c.Result.Agent
+	}
+	w.send(reply+"."+who, c)
 }
 
 func (w *world) wantCode(answer map[string]any, want bus.Code) {
@@ -330,7 +339,7 @@ func TestWholeAnswerIsCollected(t *testing.T) {
 		math, _ := twoHubs(w)
 		math.serve("29", time.Minute) // a long prefill, kept alive by heartbeats
 		acks := make(chan bus.StreamControl, 1)
-		w.subscribe(bus.StreamSubject("math-agent", "ada"), func(m bus.Msg) {
+		w.subscribe(bus.StreamSubject("math-agent", "door"), func(m bus.Msg) {
 			var c bus.StreamControl
 			if bus.Decode(m.Data, &c) == nil {
 				acks <- c
@@ -510,7 +519,7 @@ func TestATaskStaysWithAHubThatDoesNotListen(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					m, err := w.me.Request(t.Context(), bus.Msg{Subject: bus.TaskSubject("ada"), Data: data})
+					m, err := w.me.Request(t.Context(), bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: data})
 					if err == nil {
 						err = bus.Decode(m.Data, &a)
 					}
@@ -613,10 +622,10 @@ func TestALostAgentIsReplaced(t *testing.T) {
 			}
 			w.send(m.Reply, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: task.ID, Hub: "math",
 				Agent: "second", Reply: task.Reply}})
-			w.send(task.Reply,
+			w.says(task.Reply,
 				&bus.Chunk{Task: task.ID,
 					Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "math-agent", Text: "late"}})
-			w.send(task.Reply,
+			w.says(task.Reply,
 				&bus.Chunk{Task: task.ID, Attempt: 1,
 					Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "second", Text: "29"}})
 		}
@@ -635,7 +644,7 @@ func TestADeadAgentIsReplaced(t *testing.T) {
 			switch {
 			case task.Resume == nil:
 				math.accept(m, task)
-				w.send(task.Reply,
+				w.says(task.Reply,
 					&bus.Chunk{Task: task.ID,
 						Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "math", Agent: "math-agent",
 							Code: bus.CodeAgentFailed}})
@@ -643,7 +652,7 @@ func TestADeadAgentIsReplaced(t *testing.T) {
 				w.send(m.Reply,
 					&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: task.ID, Hub: "math",
 						Agent: "second", Reply: task.Reply}})
-				w.send(task.Reply,
+				w.says(task.Reply,
 					&bus.Chunk{Task: task.ID, Attempt: 1,
 						Result: &bus.Result{Client: "ada", Task: task.ID, Agent: "second", Text: "29"}})
 			default:
@@ -667,12 +676,12 @@ func TestALostAgent(t *testing.T) {
 		var task bus.Task
 		answers := false
 		math.answer = func(m bus.Msg, t *bus.Task) { task = *t; math.accept(m, t) }
-		w.subscribe(bus.StreamSubject("math-agent", "ada"), func(m bus.Msg) {
+		w.subscribe(bus.StreamSubject("math-agent", "door"), func(m bus.Msg) {
 			var c bus.StreamControl
 			if bus.Decode(m.Data, &c) == nil && c.Resume != nil {
 				resumes++
 				if answers {
-					w.send(task.Reply,
+					w.says(task.Reply,
 						&bus.Chunk{Task: task.ID,
 							Result: &bus.Result{Client: "ada", Task: task.ID, Text: "29"}})
 				}
@@ -696,16 +705,16 @@ func TestCancel(t *testing.T) {
 			math, _ := twoHubs(w)
 			var parked bus.Msg
 			math.answer = func(m bus.Msg, _ *bus.Task) { parked = m }
-			w.subscribe(bus.CancelSubject("math", "ada"), func(m bus.Msg) {
+			w.subscribe(bus.CancelSubject("math", "door"), func(m bus.Msg) {
 				var c bus.Cancel
-				if bus.Decode(m.Data, &c) != nil || c.Task != "t" {
+				if bus.Decode(m.Data, &c) != nil || c.Task != "t" || c.Client != "ada" {
 					t.Errorf("the hub heard %+v", c)
 				}
 				w.send(parked.Reply,
 					&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeCancelled}})
 			})
 			time.AfterFunc(time.Second,
-				func() { w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "t"}) })
+				func() { w.send(bus.DoorCancelSubject("ada", ""), &bus.Cancel{Task: "t"}) })
 			w.wantCode(w.ask("ada", chat(mathQuestion, `"task":"t"`), nil), bus.CodeCancelled)
 		})
 	})
@@ -714,21 +723,21 @@ func TestCancel(t *testing.T) {
 			math, _ := twoHubs(w)
 			var task bus.Task
 			math.answer = func(m bus.Msg, t *bus.Task) { task = *t; math.accept(m, t) }
-			w.subscribe(bus.StreamSubject("math-agent", "ada"), func(m bus.Msg) {
+			w.subscribe(bus.StreamSubject("math-agent", "door"), func(m bus.Msg) {
 				var c bus.StreamControl
 				if bus.Decode(m.Data, &c) == nil && c.Cancel {
-					w.send(task.Reply,
+					w.says(task.Reply,
 						&bus.Chunk{Task: "t",
 							Result: &bus.Result{Client: "ada", Task: "t", Code: bus.CodeCancelled,
 								Text: "half"}})
 				}
 			})
 			time.AfterFunc(time.Second, func() {
-				w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "other"})
-				w.send(bus.DoorCancelSubject("bob"), &bus.Cancel{Task: "t"})
+				w.send(bus.DoorCancelSubject("ada", ""), &bus.Cancel{Task: "other"})
+				w.send(bus.DoorCancelSubject("bob", ""), &bus.Cancel{Task: "t"})
 			})
 			time.AfterFunc(3*time.Second,
-				func() { w.send(bus.DoorCancelSubject("ada"), &bus.Cancel{Task: "t"}) })
+				func() { w.send(bus.DoorCancelSubject("ada", ""), &bus.Cancel{Task: "t"}) })
 			from := time.Now()
 			a := w.ask("ada", chat(mathQuestion, `"task":"t"`), nil)
 			w.wantCode(a, bus.CodeCancelled)
@@ -866,7 +875,7 @@ func TestAnAnswerTooLargeForOneMessage(t *testing.T) {
 		math.answer = func(m bus.Msg, task *bus.Task) {
 			math.accept(m, task)
 			// JSON doubles it
-			w.send(task.Reply,
+			w.says(task.Reply,
 				&bus.Chunk{Task: task.ID,
 					Result: &bus.Result{Client: "ada", Task: task.ID, Cost: 7,
 						Text: strings.Repeat("\n", 900<<10)}})
@@ -928,15 +937,23 @@ func TestBadRequestsAreToldWhy(t *testing.T) {
 func TestStrayMessagesAreCountedOnly(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		twoHubs(w)
-		// no reply subject
-		w.me.Publish(bus.Msg{Subject: bus.TaskSubject("ada"), Data: []byte(stream(mathQuestion, ""))})
+		// no reply subject, and those that are not the asker's to give
+		for _, reply := range []string{"", bus.InboxOf("bob") + ".x", bus.CompletionSubject("math", "math-agent"),
+			bus.ReplySubject("ada", "t", "math"), bus.InboxOf("ada")} {
+			w.me.Publish(bus.Msg{Subject: bus.TaskSubject("ada", ""), Reply: reply,
+				Data: []byte(stream(mathQuestion, ""))})
+		}
+		w.me.Publish(bus.Msg{Subject: bus.TaskSubject("ada", "g1"), Reply: bus.InboxOf("ada") + ".x",
+			Data: []byte(stream(mathQuestion, ""))})
+		w.me.Publish(bus.Msg{Subject: "souk.v1.task.ada.g1.x", Reply: bus.InboxOf("x") + ".x",
+			Data: []byte(stream(mathQuestion, ""))})
 		// nobody waits
-		w.me.Publish(bus.Msg{Subject: "souk.v1.reply.door.nobody", Data: []byte("junk")})
+		w.me.Publish(bus.Msg{Subject: "souk.v1.reply.door.nobody.a1", Data: []byte("junk")})
 		// broken
 		w.me.Publish(bus.Msg{Subject: bus.StatusSubject("math"), Data: []byte("\x81\xa6domain\xa4math\xc1")})
-		w.me.Publish(bus.Msg{Subject: bus.DoorCancelSubject("ada"), Data: []byte("{}")})
+		w.me.Publish(bus.Msg{Subject: bus.DoorCancelSubject("ada", ""), Data: []byte("{}")})
 		synctest.Wait()
-		if st := w.door.Stats(); st.Stray != 2 {
+		if st := w.door.Stats(); st.Stray != 8 {
 			t.Errorf("stats %+v", st)
 		}
 		if hub := w.ask("ada", stream(mathQuestion, ""), nil)["hub"]; hub != "math" {
@@ -1013,7 +1030,7 @@ func FuzzDoor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		m, err := me.Request(ctx, bus.Msg{Subject: bus.TaskSubject("ada"), Data: data})
+		m, err := me.Request(ctx, bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: data})
 		if errors.Is(err, bus.ErrTooLarge) {
 			return
 		}

@@ -10,12 +10,12 @@ import (
 
 // onTask takes a request in. Handlers run one after another, so everything else happens elsewhere.
 func (s *Server) onTask(m bus.Msg) {
-	client := bus.LastToken(m.Subject)
-	if m.Reply == "" {
+	client, reader := bus.Speaks(m.Subject, taskKind)
+	if client == "" || !bus.AnswersTo(m.Subject, m.Reply) {
 		s.count((*classifier.Desk).Unanswerable)
 		return
 	}
-	r := &request{s: s, client: client, reply: m.Reply, size: len(m.Data),
+	r := &request{s: s, client: client, reader: reader, reply: m.Reply, size: len(m.Data),
 		json: bus.WantsJSON(m.Data, m.Header)}
 	s.mu.Lock()
 	refusal := s.desk.Enter(client, r.size)
@@ -57,33 +57,38 @@ func (s *Server) work(r *request) {
 	}
 }
 
+// taskKind and cancelKind begin the subjects on which clients and gateways speak to a door.
+var taskKind, cancelKind = bus.TaskSubject("", ""), bus.DoorCancelSubject("", "")
+
 // onReply hands an agent's chunk to the answer that waits for it.
 func (s *Server) onReply(m bus.Msg) {
+	token, sender := bus.Replied(m.Subject)
 	c := new(bus.Chunk)
 	bad := bus.Decode(m.Data, c) != nil
 	s.mu.Lock()
-	w := s.reading[bus.LastToken(m.Subject)]
-	stray := bad || w == nil || c.Task != w.task.ID
+	w := s.reading[token]
+	stray := bad || w == nil || c.Task != w.task.ID && c.Task != token
 	if stray {
 		s.desk.Stray()
 	}
 	s.mu.Unlock()
 	if !stray {
-		w.step(c)
+		w.hear(sender, c)
 	}
 }
 
-// onCancel passes a client's cancel to whoever has the task.
+// onCancel passes a cancel to whoever has the task, if it is from who sent the task here, or from its client.
 func (s *Server) onCancel(m bus.Msg) {
 	var c bus.Cancel
+	client, sender := bus.Speaks(m.Subject, cancelKind)
 	if bus.Decode(m.Data, &c) != nil {
 		return
 	}
 	s.mu.Lock()
-	r := s.inHand[taskKey{bus.LastToken(m.Subject), c.Task}]
+	r := s.inHand[taskKey{client, c.Task}]
 	s.mu.Unlock()
 	switch {
-	case r == nil:
+	case r == nil, sender != client && sender != r.reader:
 	case r.whole != nil:
 		r.whole.step(reader.Cancel{})
 	default:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
@@ -93,7 +94,7 @@ agentd:
 			t.Fatal(err)
 		}
 	}
-	listen("souk.v1.reply.ann.*", func(m bus.Msg) {
+	listen("souk.v1.reply.ann.*.a1", func(m bus.Msg) {
 		var c bus.Chunk
 		if err := bus.Decode(m.Data, &c); err != nil {
 			t.Error(err)
@@ -115,21 +116,16 @@ agentd:
 		Price: r.Price, Premium: 5, Settle: market.SettleMetered, CostCap: market.Credit,
 		Task: bus.Task{Client: "ann", ID: "t1", Stream: true, Reply: "souk.v1.reply.ann.t1",
 			Body: []byte(`{"messages":[{"role":"user","content":"What is two and two?"}],"temperature":0}`)}}
-	data, err := bus.Encode(&d)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := hub.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	m, err := hub.Request(ctx, bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data})
+	reply, err := bustest.Hand(ctx, hub, "math", "a1", &d, nil)
 	if err != nil {
 		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 		t.Fatal(err, log.String())
 	}
-	var reply bus.DispatchReply
-	if err := bus.Decode(m.Data, &reply); err != nil || reply.Code != "" {
-		t.Fatalf("%+v %v", reply, err)
+	if reply.Code != "" {
+		t.Fatalf("%+v", reply)
 	}
 	var result bus.Result
 	ids := 0

@@ -17,6 +17,7 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/embedded"
 	"souk/bus/membus"
 	"souk/bus/natsbus"
@@ -74,7 +75,7 @@ func BenchmarkRelayedToken(b *testing.B) {
 	var chunks, tokens, gaps atomic.Int64
 	var ended sync.WaitGroup
 	next := map[string]uint64{}
-	if _, err := hub.Subscribe("souk.v1.reply.*.*", "", func(m bus.Msg) {
+	if _, err := hub.Subscribe("souk.v1.reply.*.*.*", "", func(m bus.Msg) {
 		var c bus.Chunk
 		if err := bus.Decode(m.Data, &c); err != nil {
 			b.Error(err)
@@ -126,11 +127,8 @@ func BenchmarkRelayedToken(b *testing.B) {
 			Hold: id, Model: "tiny", MaxTokens: each + 1, Price: price, CostCap: market.Credit,
 			Task: bus.Task{Client: "ann", ID: id, Stream: true, Reply: "souk.v1.reply.ann." + id,
 				Body: []byte(`{"messages":[]}`)}}
-		data, _ := bus.Encode(&d)
 		ended.Add(1)
-		m, err := hub.Request(ctx, bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Data: data})
-		var r bus.DispatchReply
-		if err != nil || bus.Decode(m.Data, &r) != nil || r.Code != "" {
+		if r, err := bustest.Hand(ctx, hub, "math", "a1", &d, nil); err != nil || r.Code != "" {
 			b.Fatalf("%+v %v", r, err)
 		}
 	}

@@ -18,8 +18,10 @@ import (
 // Link speaks to a running market as any number of clients, over one connection.
 type Link struct {
 	bus     bus.Bus
+	name    string // under which it speaks
 	state   State
 	mu      sync.Mutex
+	reader  *client.Reader // made with the first client
 	clients map[string]*client.Client
 }
 
@@ -45,11 +47,11 @@ func DialNATS(url, name string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLink(b, State{NATS: url}), nil
+	return newLink(b, name, State{NATS: url}), nil
 }
 
-func newLink(b bus.Bus, s State) *Link {
-	return &Link{bus: b, state: s, clients: map[string]*client.Client{}}
+func newLink(b bus.Bus, name string, s State) *Link {
+	return &Link{bus: b, name: name, state: s, clients: map[string]*client.Client{}}
 }
 
 // State says where the market is.
@@ -69,14 +71,22 @@ func (l *Link) Close() error {
 	return l.bus.Close()
 }
 
-// Client returns the client of that name, made once.
+// Client returns the client of that name, made once. Under another name than its own the link speaks for it as
+// a gateway does.
 func (l *Link) Client(id string) (*client.Client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.clients[id]; c != nil {
 		return c, nil
 	}
-	c, err := client.New(client.Config{ID: id}, l.bus)
+	if l.reader == nil {
+		r, err := client.NewReader(l.name, l.bus)
+		if err != nil {
+			return nil, err
+		}
+		l.reader = r
+	}
+	c, err := l.reader.Client(client.Config{ID: id})
 	if err == nil {
 		l.clients[id] = c
 	}

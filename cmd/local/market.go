@@ -137,11 +137,12 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 		}
 		return b, err
 	}
-	b, err := connect("souk-market")
+	const name = "souk-market"
+	b, err := connect(name)
 	if err != nil {
 		return err
 	}
-	m.link, m.registry = newLink(b, m.state), registry
+	m.link, m.registry = newLink(b, name, m.state), registry
 	if err := m.statuses.listen(b); err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 			say(m.Reply, &bus.DispatchReply{Agent: id, Hold: d.Hold})
 			c := completion(id, d, market.Usage{Prompt: 500, Output: 10})
 			data, _ := bus.Encode(c)
-			town.Publish(bus.Msg{Subject: bus.CompletionSubject(d.Domain, id), Data: data, Reply: "acks"})
+			town.Publish(bus.Msg{Subject: bus.CompletionSubject(d.Domain, id), Data: data, Reply: bus.InboxOf(id) + ".acks"})
 			arrived <- at
 		})
 		reg := registration(id, 8)
@@ -97,7 +97,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	subscribe("acks", func(bus.Msg) { settled <- true })
+	subscribe(bus.InboxOf("*")+".acks", func(bus.Msg) { settled <- true })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -122,7 +122,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 			heartbeat()
 		}
 		begin := time.Now()
-		say(bus.HubTaskSubject("math"), benchTask(i))
+		say(bus.HubTaskSubject("math", "door"), benchTask(i))
 		at := <-arrived
 		total += at.Sub(begin)
 		<-settled

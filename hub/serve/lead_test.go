@@ -188,7 +188,7 @@ func TestTakeover(t *testing.T) {
 		if got := tn.ask(request("t-1")); got != "accepted by a-1" {
 			t.Fatal(got)
 		}
-		tn.publish(bus.HubTaskSubject("math"), "nowhere", request("kept"))
+		tn.publish(bus.HubTaskSubject("math", "door"), bus.InboxOf("door")+".nowhere", request("kept"))
 		d := <-kept
 		if second.Stats().Arrived != 0 {
 			t.Error("the standby has seen a task")

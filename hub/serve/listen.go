@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -13,22 +14,26 @@ import (
 // listen subscribes to everything that is said to this hub.
 func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, err error) {
 	d, from := s.cfg.Domain, bus.LastToken
+	feedback := bus.FeedbackSubject(d, "", "")
 	for _, sub := range []struct {
 		subject string
 		handle  bus.Handler
 	}{
-		{s.inbox + ".*", s.onReply},
+		{bus.TakenSubject(d, "*", "*"), s.onTaken},
 		{bus.SummarySubject(d, "*"),
 			hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.CompletionSubject(d, "*"), s.completions()},
 		{bus.CancelSubject(d, "*"),
-			hearing(s, func(v *bus.Cancel, m bus.Msg) { v.Client = from(m.Subject) })},
+			hearing(s, func(v *bus.Cancel, m bus.Msg) {
+				v.Sender = from(m.Subject)
+				v.Client = cmp.Or(v.Client, v.Sender)
+			})},
 		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
-		{bus.FeedbackSubject(d, "*"),
-			hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client = from(m.Subject) })},
+		{feedback + ">",
+			hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client, v.Sender = bus.Speaks(m.Subject, feedback) })},
 		{bus.HubQuoteSubject(d, "*"), s.onQuote},
-		{bus.HubTaskSubject(d), s.onTask},
+		{bus.HubTaskSubject(d, "*"), s.onTask},
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
 		if err != nil {
@@ -44,9 +49,12 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 }
 
 func (s *Server) onTask(m bus.Msg) {
+	if s.misled(m) {
+		return
+	}
 	t := new(bus.Task)
 	err := bus.Decode(m.Data, t)
-	t.Inbox = m.Reply
+	t.Door, t.Inbox = bus.LastToken(m.Subject), m.Reply
 	if err != nil {
 		s.refuse(t, err, 0)
 		return
@@ -60,6 +68,18 @@ func (s *Server) onTask(m bus.Msg) {
 var errNoRoom = &bus.Error{Code: bus.CodeNoRoom,
 	Message: "the hub has more messages than it can look at; try again"}
 
+// misled reports whether the answer to a message is to go elsewhere than to its sender. Such a message is
+// dropped: we may publish where its sender may not.
+func (s *Server) misled(m bus.Msg) bool {
+	if m.Reply == "" || bus.AnswersTo(m.Subject, m.Reply) {
+		return false
+	}
+	s.measures.malformed()
+	s.log.Debug("message dropped: its answer is to go to another's inbox", "subject", m.Subject,
+		"reply", bus.Clip(m.Reply, bus.MaxText))
+	return true
+}
+
 // refuse answers a task that does not reach the Node.
 func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
 	s.measures.refused(bus.CodeOf(wrong))
@@ -71,46 +91,42 @@ func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
 	}
 }
 
-// onReply takes an agent's answer to a dispatch or a probe. The subject names the hold or the agent, so it is
-// known even when the answer is the server's own: that nobody listens.
-func (s *Server) onReply(m bus.Msg) {
+// onTaken takes an agent's answer to a dispatch or a probe. The subject names the hold and the agent, so they
+// are known even when the answer is the server's own: that nobody listens.
+func (s *Server) onTaken(m bus.Msg) {
 	absent := len(m.Data) == 0 && m.Header.Get("Status") == strconv.Itoa(noResponders)
-	if agent, ok := strings.CutPrefix(bus.LastToken(m.Subject), probeMark); ok {
+	agent := bus.LastToken(m.Subject)
+	place := bus.Taken(m.Subject, s.cfg.Domain, agent)
+	if place == probePlace {
 		if absent {
 			s.hand(input{at: time.Now(), gone: agent})
 		}
 		return
 	}
-	round, slot, ok := strings.Cut(bus.LastToken(m.Subject), "-")
-	if !ok {
-		return
-	}
-	r := new(bus.DispatchReply)
+	round, slot, _ := strings.Cut(place, "-")
 	hold := s.cfg.Journal + "/" + round + "/" + slot
-	if absent {
+	r := new(bus.DispatchReply)
+	switch err := bus.Decode(m.Data, r); {
+	case absent:
 		r.Code, r.Message = bus.CodeUnavailable, "no agent listens on the subject of its dispatches"
-		r.Agent = s.agentOf(hold)
-	} else if err := bus.Decode(m.Data, r); err != nil {
-		s.log.Warn("dispatch reply not understood", "hold", hold, "err", err)
+	case err != nil, r.Hold != "" && r.Hold != hold: // or it is of a hub that led here under another journal
+		s.measures.malformed()
+		s.log.Debug("dispatch reply not understood", "subject", m.Subject, "err", err)
 		return
 	}
-	r.Hold = hold
+	r.Hold, r.Agent = hold, agent
 	s.offer(r)
 }
 
 // noResponders is the status of the server's own answer to a request that nobody hears.
 const noResponders = 503
 
-func (s *Server) agentOf(hold string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h, _ := s.node.Book().Hold(hold)
-	return h.Agent
-}
-
 // completions hears what agents say of what they served.
 func (s *Server) completions() bus.Handler {
 	return func(m bus.Msg) {
+		if s.misled(m) {
+			return
+		}
 		v := new(bus.Completion)
 		// Only the form is judged here. The Node judges the content, since the agent must get an answer.
 		if err := bus.DecodeForm(m.Data, v); err != nil {
@@ -130,6 +146,9 @@ func hearing[M any, P interface {
 	bus.Message
 }](s *Server, fill func(P, bus.Msg)) bus.Handler {
 	return func(m bus.Msg) {
+		if s.misled(m) {
+			return
+		}
 		v := P(new(M))
 		if err := bus.Decode(m.Data, v); err != nil {
 			s.measures.malformed()

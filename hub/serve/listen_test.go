@@ -85,7 +85,7 @@ func TestTraceIsPassedOn(t *testing.T) {
 	}
 	h := bus.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		"tracestate": {"k=v"}}
-	if err := tn.bus.Publish(bus.Msg{Subject: bus.HubTaskSubject("math"), Header: h,
+	if err := tn.bus.Publish(bus.Msg{Subject: bus.HubTaskSubject("math", "door"), Header: h,
 		Data: data}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestBytesThatAreNoMessages(t *testing.T) {
 	tn.agent("a-1", 1, nil)
 	s, _ := tn.hub(nil)
 	for _, subject := range []string{bus.SummarySubject("math", "a-1"), bus.CompletionSubject("math", "a-1"),
-		bus.CancelSubject("math", "ann"), bus.FeedbackSubject("math", "ann")} {
+		bus.CancelSubject("math", "ann"), bus.FeedbackSubject("math", "ann", "")} {
 		if err := tn.bus.Publish(bus.Msg{Subject: subject,
 			Data: []byte("\xdd\xff\xff\xff\xff")}); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestBytesThatAreNoMessages(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	m, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject("math"),
+	m, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject("math", "door"),
 		Data: []byte("\xdd\xff\xff\xff\xff")})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestAnAccountThatIsNoneIsAnswered(t *testing.T) {
 		return true
 	})
 	tn.hub(nil)
-	tn.publish(bus.HubTaskSubject("math"), "nowhere", request("wrong"))
+	tn.publish(bus.HubTaskSubject("math", "door"), bus.InboxOf("door")+".nowhere", request("wrong"))
 	data, err := bus.Encode(completion("a-1", <-held, market.Usage{Prompt: 100, Cached: 101}))
 	if err != nil {
 		t.Fatal(err)

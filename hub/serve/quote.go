@@ -26,6 +26,9 @@ func (s *Server) onQuote(m bus.Msg) {
 		s.measures.malformed()
 		return
 	}
+	if s.misled(m) {
+		return
+	}
 	at := s.quoteFrom
 	if first := now.Add(-(quoteBurst - 1) * quoteEvery); at.Before(first) {
 		at = first

@@ -67,6 +67,12 @@ func TestAHubQuotes(t *testing.T) {
 			t.Errorf("of no model: %+v", q)
 		}
 		tn.publish(bus.HubQuoteSubject("math", "town"), "", m) // who wants no answer gets none
+		m.Model = ""
+		for _, other := range []string{"souk.v1.task.ann", "_INBOX.ann.1", "_INBOX.town"} {
+			tn.subscribe(other, func(got bus.Msg) { t.Errorf("a quote came on %s", got.Subject) })
+			tn.publish(bus.HubQuoteSubject("math", "town"), other, m)
+		}
+		synctest.Wait()
 		if got := frames(); got != before {
 			t.Errorf("%d frames, before the quotes %d", got, before)
 		}

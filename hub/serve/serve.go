@@ -35,10 +35,9 @@ type Deps struct {
 // queued up with one sync, and only then sends what follows from them. The first does not wait for the
 // second.
 type Server struct {
-	cfg   hub.Config
-	deps  Deps
-	log   *slog.Logger
-	inbox string // agents answer dispatches below it
+	cfg  hub.Config
+	deps Deps
+	log  *slog.Logger
 
 	mu   sync.Mutex // guards node
 	node *hub.Node
@@ -86,7 +85,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		log.Warn(noBundles, "where", "the configuration", "hub", cfg.Domain)
 	}
 	return &Server{
-		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node, inbox: deps.Bus.Inbox(),
+		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests),
 		inquiries: make(chan inquiry, quoteBurst), measures: newMeasures(),

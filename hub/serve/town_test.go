@@ -220,7 +220,7 @@ func (tn *town) ask(m *bus.Task) string {
 	}
 	ctx, cancel := context.WithTimeout(tn.t.Context(), time.Minute)
 	defer cancel()
-	reply, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject("math"), Data: data})
+	reply, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject("math", "door"), Data: data})
 	if err != nil {
 		return "error: " + err.Error()
 	}

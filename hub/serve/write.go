@@ -103,7 +103,7 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 		_, place, _ := strings.Cut(d.Hold, "/")
 		m := bus.Msg{
 			Subject: bus.DispatchSubject(agent, s.cfg.Domain),
-			Reply:   s.inbox + "." + strings.Replace(place, "/", "-", 1),
+			Reply:   bus.TakenSubject(s.cfg.Domain, strings.Replace(place, "/", "-", 1), agent),
 			Header:  d.Task.Trace.Header(nil),
 		}
 		if err := s.publish(m, d); err != nil {
@@ -147,15 +147,15 @@ func (s *Server) send(l hub.Letter) {
 	follow.Unsent(s.log, err, "message not sent", "subject", l.Subject)
 }
 
-// probeMark begins the last token of subjects to which the bus says that nobody heard a probe; those of
-// dispatches begin with a digit.
-const probeMark = "at_"
+// probePlace stands where dispatches have their hold's place, in subjects to which the bus says that nobody
+// heard a probe.
+const probePlace = "probe"
 
 // probe sends an agent a message that means nothing. The bus answers it if nobody listens there.
 func (s *Server) probe(agent string) {
-	none := uint64(0)
-	m := bus.Msg{Subject: bus.StreamSubject(agent, s.cfg.Domain), Reply: s.inbox + "." + probeMark + agent}
-	if err := s.publish(m, &bus.StreamControl{Task: "none", Ack: &none}); err != nil {
+	m := bus.Msg{Subject: bus.ControlSubject(agent, s.cfg.Domain),
+		Reply: bus.TakenSubject(s.cfg.Domain, probePlace, agent)}
+	if err := s.publish(m, &bus.HoldControl{}); err != nil {
 		s.log.Debug("agent not probed", "agent", agent, "err", err)
 	}
 }

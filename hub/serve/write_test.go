@@ -53,7 +53,7 @@ func TestNothingLeavesThatIsNotDurable(t *testing.T) {
 	disk.mu.Lock()
 	disk.left = 0
 	disk.mu.Unlock()
-	tn.publish(bus.HubTaskSubject("math"), "nowhere", request("lost"))
+	tn.publish(bus.HubTaskSubject("math", "door"), bus.InboxOf("door")+".nowhere", request("lost"))
 	err = stop.wait()
 	if !errors.Is(err, errDisk) {
 		t.Errorf("the hub ended with %v, want the disk's error", err)
@@ -111,7 +111,7 @@ func TestDiskNearlyFull(t *testing.T) {
 	})
 	disk := &full{Journal: tn.journal("hub-math")}
 	s, _ := tn.run("hub", tn.world.Registry(), disk, nil)
-	tn.publish(bus.HubTaskSubject("math"), "nowhere", request("long"))
+	tn.publish(bus.HubTaskSubject("math", "door"), bus.InboxOf("door")+".nowhere", request("long"))
 	d := <-held
 	disk.set(true)
 	tn.mu.Lock()

@@ -84,7 +84,7 @@ func (c *client) play() {
 			c.say(bus.CancelSubject("general", a.client), "", &bus.Cancel{Task: a.id})
 		case moveCancelDoor:
 			a := c.one()
-			c.say(bus.DoorCancelSubject(a.client), "", &bus.Cancel{Task: a.id})
+			c.say(bus.DoorCancelSubject(a.client, ""), "", &bus.Cancel{Task: a.id})
 		case moveResume:
 			from := pick(c, uint64(0), 1, 7, 1<<40)
 			for range 1 + c.next()%8 {
@@ -95,20 +95,20 @@ func (c *client) play() {
 			c.control(func(s *bus.StreamControl) { s.Ack = &below })
 		case moveFeedback:
 			a := c.one()
-			c.say(bus.FeedbackSubject("general", a.client), "", &bus.Feedback{Task: a.id, Quality: pick(c, 0,
+			c.say(bus.FeedbackSubject("general", a.client, ""), "", &bus.Feedback{Task: a.id, Quality: pick(c, 0,
 				1, 0.5)})
 		case moveRecall: // which is the hub's to say
 			round, slot := 1+c.next()%16, c.next()%4
-			c.control(func(s *bus.StreamControl) {
-				s.Withdraw = fmt.Sprintf("hub-general/%d/%d", round,
-					slot)
-			})
+			for _, agent := range []string{"a-1", "a-2"} {
+				c.say(bus.ControlSubject(agent, "eve"), "",
+					&bus.HoldControl{Hold: fmt.Sprintf("hub-general/%d/%d", round, slot), Withdraw: true})
+			}
 		case moveNoise:
-			subject := pick(c, bus.TaskSubject("eve"), bus.DoorCancelSubject("eve"),
-				bus.CancelSubject("general", "eve"), bus.FeedbackSubject("general", "eve"),
+			subject := pick(c, bus.TaskSubject("eve", ""), bus.DoorCancelSubject("eve", ""),
+				bus.CancelSubject("general", "eve"), bus.FeedbackSubject("general", "eve", ""),
 				bus.StreamSubject("a-1", "eve"))
 			n := min(c.next(), len(c.moves))
-			c.raw(subject, c.h.me.Inbox(), c.moves[:n])
+			c.raw(subject, c.inbox("eve"), c.moves[:n])
 			c.moves = c.moves[n:]
 		}
 	}
@@ -126,7 +126,7 @@ func (c *client) one() asked {
 func (c *client) control(f func(*bus.StreamControl)) {
 	a := c.one()
 	c.look()
-	s := &bus.StreamControl{Task: a.id}
+	s := &bus.StreamControl{Token: a.id}
 	f(s)
 	for _, agent := range []string{"a-1", "a-2"} {
 		c.say(bus.StreamSubject(agent, a.client), "", s)
@@ -200,9 +200,14 @@ func (s shape) rest() []byte {
 	return append(out, s.terms, s.session, s.deadline, s.failed, s.cut)
 }
 
+// inbox is a new one of a client's own.
+func (c *client) inbox(client string) string {
+	return bus.InboxOf(client) + "." + bus.LastToken(c.h.me.Inbox())
+}
+
 // ask asks for a task. like decides how its prompt begins.
 func (c *client) ask(like int, msgpack bool) {
-	a := asked{client: pick(c, clients...), inbox: c.h.me.Inbox(), agent: "a-1"}
+	a := asked{client: pick(c, clients...), agent: "a-1"}
 	switch id := c.next() % 8; {
 	case id == 1 && len(c.asked) > 0:
 		a.id = c.one().id
@@ -214,6 +219,7 @@ func (c *client) ask(like int, msgpack bool) {
 	default:
 		a.id = fmt.Sprintf("t-%d", len(c.asked))
 	}
+	a.inbox = c.inbox(a.client)
 	text := texts[like%len(texts)] + texts[like/len(texts)%len(texts)] + texts[c.next()%len(texts)]
 	var messages []map[string]any
 	for i := range 1 + c.next()%3 {
@@ -299,7 +305,7 @@ func (c *client) ask(like int, msgpack bool) {
 	case 2: // a control character as it is
 		data = bytes.ReplaceAll(data, []byte(`\u001e`), []byte{0x1e})
 	}
-	c.raw(bus.TaskSubject(a.client), a.inbox, data)
+	c.raw(bus.TaskSubject(a.client, ""), a.inbox, data)
 	c.asked = append(c.asked, a)
 }
 
@@ -321,6 +327,6 @@ func (c *client) askMsgpack(a asked, body map[string]any, session, failover stri
 	if worth > 0 {
 		t.Terms.Worth = &worth
 	}
-	c.say(bus.TaskSubject(a.client), a.inbox, t)
+	c.say(bus.TaskSubject(a.client, ""), a.inbox, t)
 	c.asked = append(c.asked, a)
 }

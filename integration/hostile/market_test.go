@@ -174,13 +174,15 @@ func open(t *testing.T, through ports, template *bus.Template) *house {
 		})
 		h.must(err)
 	}
-	listen("_INBOX.me.*", func(m bus.Msg) { h.answers[m.Subject] = append(h.answers[m.Subject], m.Data) })
-	listen("souk.v1.reply.*.*", func(m bus.Msg) {
+	for _, c := range clients {
+		listen(bus.InboxOf(c)+".*", func(m bus.Msg) { h.answers[m.Subject] = append(h.answers[m.Subject], m.Data) })
+	}
+	listen("souk.v1.reply.*.*.*", func(m bus.Msg) {
 		var c bus.Chunk
 		if err := bus.Decode(m.Data, &c); err != nil {
 			t.Errorf("%s: a chunk that cannot be read: %v", m.Subject, err)
 		} else if c.Result != nil {
-			h.last[m.Subject] = c.Result
+			h.last[m.Subject[:strings.LastIndexByte(m.Subject, '.')]] = c.Result
 		}
 		if !c.Heartbeat && c.Seq >= h.seen[m.Subject] {
 			h.seen[m.Subject] = c.Seq + 1

@@ -32,19 +32,21 @@ var said = []struct {
 	pattern      string
 	what, answer any
 }{
-	{"task.*", bus.Task{}, bus.Answer{}},
-	{"cancel.*", bus.Cancel{}, nil},
+	{"task.>", bus.Task{}, bus.Answer{}},
+	{"cancel.>", bus.Cancel{}, nil},
 	{"status.*", bus.Status{}, nil},
 	{"ledger.*", bus.FundsRequest{}, bus.FundsReply{}},
-	{"reply.*.*", bus.Chunk{}, nil},
-	{"hub.*.task", bus.Task{}, bus.Answer{}},
+	{"reply.*.*.*", bus.Chunk{}, nil},
+	{"hub.*.task.*", bus.Task{}, bus.Answer{}},
+	{"hub.*.taken.*.*", bus.DispatchReply{}, nil},
 	{"hub.*.summary.*", bus.Summary{}, nil},
 	{"hub.*.completion.*", bus.Completion{}, bus.CompletionAck{}},
 	{"hub.*.cancel.*", bus.Cancel{}, nil},
 	{"hub.*.ask.*", bus.Ask{}, nil},
-	{"hub.*.feedback.*", bus.Feedback{}, nil},
+	{"hub.*.feedback.>", bus.Feedback{}, nil},
 	{"hub.*.recall.*", bus.Recall{}, bus.RecallReply{}},
-	{"agent.*.dispatch.*", bus.Dispatch{}, bus.DispatchReply{}},
+	{"agent.*.dispatch.*", bus.Dispatch{}, nil},
+	{"agent.*.control.*", bus.HoldControl{}, nil},
 	{"agent.*.call.*", bus.Call{}, nil},
 	{"agent.*.stream.*", bus.StreamControl{}, nil},
 }
@@ -60,6 +62,9 @@ var held = map[string]any{
 
 func matches(pattern, subject string) bool {
 	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
+	if last := len(p) - 1; p[last] == ">" && len(s) > last {
+		p, s = p[:last], s[:last]
+	}
 	if len(p) != len(s) {
 		return false
 	}

@@ -234,9 +234,9 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 		m.placed = append(m.placed, Placed{r, Wait})
 		return Wait
 	}
-	t.Domain, t.Reply = domain, bus.ReplySubject(client, t.ID)
+	t.Domain, t.Reply = domain, bus.ReplyTo(client, t.ID)
 	m.requests[t.ID] = r
-	m.send(bus.HubTaskSubject(domain), t, func(data []byte) {
+	m.send(bus.HubTaskSubject(domain, "door"), t, func(data []byte) {
 		got := new(bus.Task)
 		if m.decode(data, got) {
 			got.Inbox = "task." + got.ID

@@ -56,7 +56,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
 		doubt: make(chan request, cfg.MaxPending), said: make(chan *bus.RecallReply, cfg.MaxPending),
-		inbox: d.Bus.Inbox(),
+		inbox: bus.InboxOf(cfg.Journal) + "." + bus.LastToken(d.Bus.Inbox()),
 	}
 	s.t = treasury.New(cfg, salt)
 	err := d.Journal.Restore(s.t.Past())
