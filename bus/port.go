@@ -63,8 +63,8 @@ type Bus interface {
 	Subscribe(subject, queue string, h Handler) (Subscription, error)
 	// Request publishes m with a reply subject of its own, below the inbox of the sender that m.Subject ends
 	// in, and waits for one answer. ErrNoResponders comes at once where nobody listens, ErrNotSent where the
-	// connection is down. A connection that is lost meanwhile is ErrDisconnected: whether anybody has m is then
-	// not known.
+	// connection is down. A connection that is lost meanwhile is ErrDisconnected: whether anybody has m is
+	// then not known.
 	Request(ctx context.Context, m Msg) (Msg, error)
 	// Inbox returns a new subject that nobody else uses; answers published to it, or to tokens below it,
 	// reach whoever subscribes to it.

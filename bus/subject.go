@@ -33,8 +33,8 @@ func CheckID(field, s string) error {
 	return fmt.Errorf("%s: %.80q is not an id: use 1 to %d letters, digits, '-' or '_'", field, s, MaxID)
 }
 
-// A subject names the addressee, then the message, then the sender: its last token. Where a gateway speaks for
-// a client, the client stands before it; gateway is "" where the client speaks itself.
+// A subject names the addressee, then the message, then the sender: its last token. Where a gateway speaks
+// for a client, the client stands before it; gateway is "" where the client speaks itself.
 
 func TaskSubject(client, gateway string) string { return Root + "task." + spoken(client, gateway) }
 

@@ -32,7 +32,8 @@ func TestAnswersGoToTheAskersOwnInbox(t *testing.T) {
 			t.Errorf("a task of ada is answered to %q: %v, want %v", reply, got, want)
 		}
 	}
-	if by := TaskSubject("ada", "g1"); AnswersTo(by, InboxOf("ada")+".x") || !AnswersTo(by, InboxOf("g1")+".x") {
+	by := TaskSubject("ada", "g1")
+	if AnswersTo(by, InboxOf("ada")+".x") || !AnswersTo(by, InboxOf("g1")+".x") {
 		t.Error("what a gateway asks is answered to the gateway")
 	}
 }

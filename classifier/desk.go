@@ -77,8 +77,8 @@ func (d *Desk) Answered(client string, size int, entered bool, a *bus.Answer) {
 	}
 }
 
-// Stray counts what nobody waited for; Unanswerable, a request that is not to be answered to its sender; Resumed, an agent
-// that was silent and asked to repeat its answer.
+// Stray counts what nobody waited for; Unanswerable, a request that is not to be answered to its sender;
+// Resumed, an agent that was silent and asked to repeat its answer.
 func (d *Desk) Stray()        { d.stats.Stray++ }
 func (d *Desk) Unanswerable() { d.stats.Received++; d.stats.Stray++ }
 func (d *Desk) Resumed()      { d.stats.Resumed++ }

@@ -17,13 +17,17 @@ func (n *Node) admit(m *bus.Task) error {
 			m.Client, m.ID)
 		return fmt.Errorf("task %q of client %q: not ids", m.ID, m.Client)
 	}
-	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
-	if t := n.known[key]; t != nil {
-		t.from(m)
+	if m.Reply == "" {
+		m.Reply = bus.ReplyTo(m.Client, m.ID)
 	}
+	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
 	switch t := n.known[key]; {
+	case t != nil && t.state != done && t.digest == digest && m.Stream && m.Reply != t.answered():
+		n.refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)
+		return nil
 	case t != nil && m.Resume != nil:
 		n.stats.Repeats++
+		t.from(m)
 		n.goOn(t, m, digest)
 		return nil
 	case m.Resume != nil:
@@ -32,6 +36,7 @@ func (n *Node) admit(m *bus.Task) error {
 		return nil
 	case t != nil:
 		n.stats.Repeats++
+		t.from(m)
 		n.repeat(t, m, digest)
 		return nil
 	}
@@ -77,9 +82,6 @@ func (n *Node) read(t *task, m *bus.Task) {
 	}
 	if m.MaxTokens <= 0 {
 		m.MaxTokens = n.cfg.MaxTokens
-	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplyTo(m.Client, m.ID)
 	}
 }
 

@@ -52,7 +52,8 @@ func TestWhomTheCrowdKeptOutIsLookedAtAgain(t *testing.T) {
 	h.pass(time.Second)
 	for i := range 40 {
 		if id := fmt.Sprint("rich", i); id != slow.Task.ID {
-			h.must(h.n.Step(h.now, &bus.Cancel{Client: fmt.Sprint("c", i), Sender: fmt.Sprint("c", i), Task: id}))
+			who := fmt.Sprint("c", i)
+			h.must(h.n.Step(h.now, &bus.Cancel{Client: who, Sender: who, Task: id}))
 		}
 	}
 	h.run()

@@ -29,8 +29,8 @@ import (
 //	A says KEY=VALUE...        a summary: slots, running, state, price
 //	C asks TASK KEY=VALUE...   client C sends a task: worth, max_price, deadline, model, inbox, ...;
 //	                           goes_on=N of=A: the rest of an answer that broke off at agent A after N
-//	                           tokens
-//	C cancels TASK, C judges TASK QUALITY
+//	                           tokens; reader=WHO token=TOKEN: who reads the answer; by=DOOR
+//	C cancels TASK, C judges TASK QUALITY; by=WHO: in its name
 //	A accepts HOLD, A refuses HOLD CODE
 //	A serves HOLD P+O          its completion: P prompt tokens, O of answer; cancelled: by its client,
 //	                           cost=: its claim
@@ -308,10 +308,10 @@ func (s *scene) says(what, who, verb string, o options) {
 	case "asks":
 		s.step(o[1:].task(s.h, who, o[0]))
 	case "cancels":
-		s.step(&bus.Cancel{Client: who, Sender: who, Task: o[0]})
+		s.step(&bus.Cancel{Client: who, Sender: o[1:].word("by", who), Task: o[0]})
 	case "judges":
 		q, _ := strconv.ParseFloat(o[1], 64)
-		s.step(&bus.Feedback{Client: who, Sender: who, Task: o[0], Quality: q})
+		s.step(&bus.Feedback{Client: who, Sender: o[2:].word("by", who), Task: o[0], Quality: q})
 	case "accepts", "refuses":
 		m := &bus.DispatchReply{Agent: who, Hold: hold().Hold}
 		if verb == "refuses" {
@@ -477,7 +477,10 @@ func (o options) task(h *house, client, id string) *bus.Task {
 	m.Model, m.Failover = o.word("model", ""), o.word("failover", "")
 	m.Session = o.word("session", m.Session)
 	m.Body = []byte(o.word("body", string(m.Body)))
-	m.Inbox = o.word("inbox", m.Inbox)
+	m.Inbox, m.Door = o.word("inbox", m.Inbox), o.word("by", "door")
+	if reader := o.word("reader", ""); reader != "" {
+		m.Reply = bus.ReplyTo(reader, o.word("token", m.ID))
+	}
 	m.Stream = o.word("stream", "yes") == "yes"
 	m.Attempt = int(o.whole("attempt", 0))
 	m.MaxTokens = int(o.whole("max_tokens", int64(m.MaxTokens)))

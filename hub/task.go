@@ -288,7 +288,7 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 	case t.state != done:
 		n.refuse(m, bus.CodeDuplicate, time.Second, "the task waits, and %d requests wait for it",
 			len(t.inboxes))
-	case t.accepted != nil && m.Stream && t.final.Code == "" && n.now.Before(t.closed.Add(n.cfg.ReplayFor)):
+	case t.accepted != nil && m.Stream && m.Reply == t.reply && t.final.Code == "" && n.now.Before(t.closed.Add(n.cfg.ReplayFor)):
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the agent still has the chunks
 	default:
 		r := *t.final
@@ -367,12 +367,16 @@ func (n *Node) cancel(m *bus.Cancel) error {
 
 // of reports whether somebody speaks for a task: its client, its reader, or a door that has sent it.
 func (t *task) of(sender string) bool {
-	reply := t.reply
-	if t.msg != nil {
-		reply = t.msg.Reply
-	}
-	reader, _, _ := bus.ReaderOf(reply)
+	reader, _, _ := bus.ReaderOf(t.answered())
 	return sender == t.key.client || sender == reader || slices.Contains(t.doors, sender)
+}
+
+// answered is where the answer to a task goes.
+func (t *task) answered() string {
+	if t.msg != nil {
+		return t.msg.Reply
+	}
+	return t.reply
 }
 
 // from notes a door that has sent a task: more than a few say nothing of it.

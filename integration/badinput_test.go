@@ -78,7 +78,7 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 	before := snapshot(t, m)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			r := request(t, nc, bus.TaskSubject(c.client, ""), c.body)
+			r := request(t, rawAs(t, m, c.client), bus.TaskSubject(c.client, ""), c.body)
 			if r.Code != c.want || !strings.Contains(r.Message, c.says) || r.Message == "" {
 				t.Errorf("got %s: %.300s\nwant %s and a message with %q", r.Code, r.Message, c.want, c.says)
 			}

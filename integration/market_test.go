@@ -79,10 +79,12 @@ func chat(question string, more ...func(*bus.Task)) bus.Task {
 	return task
 }
 
-// raw connects to the market as any NATS client would.
-func raw(t *testing.T, m *local.Market) *nats.Conn {
+// raw connects to the market as any NATS client would, as client dev.
+func raw(t *testing.T, m *local.Market) *nats.Conn { return rawAs(t, m, "dev") }
+
+func rawAs(t *testing.T, m *local.Market, client string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.CustomInboxPrefix(bus.InboxOf("dev")))
+	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.CustomInboxPrefix(bus.InboxOf(client)))
 	if err != nil {
 		t.Fatal(err)
 	}

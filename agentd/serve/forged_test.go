@@ -41,7 +41,9 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 						Resume: new(uint64(1))}
 				}},
 			{bus.StreamSubject("a1", "ann"),
-				func(task string) bus.Message { return &bus.StreamControl{Token: task, Ack: new(uint64(0))} }},
+				func(task string) bus.Message {
+					return &bus.StreamControl{Token: task, Ack: new(uint64(0))}
+				}},
 		}
 		tried := 0
 		for i, forgery := range forgeries {
@@ -76,8 +78,8 @@ func TestOneForgedMessageToAnAgent(t *testing.T) {
 						d.Task.ID = d.Hold
 						d.Task.Reply = bus.ReplyTo("ann", d.Hold)
 					}
-					o.hub.Publish(bus.Msg{Subject: forgery.subject, Reply: bus.TakenSubject("math", "9-0", "a1"),
-						Data: encoded(t, forged)})
+					o.hub.Publish(bus.Msg{Subject: forgery.subject, Data: encoded(t, forged),
+						Reply: bus.TakenSubject("math", "9-0", "a1")})
 					pass(time.Second)
 					if r := serve(name + "-next"); r.Code != "" {
 						t.Errorf("after forgery %d, %s = %d: %+v", i, path, n, r)

@@ -197,8 +197,8 @@ func (cl *Client) forget(s *Stream) {
 }
 
 // Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an
-// agent has accepted it, or with the reason why none did. A task without an id gets a random one. When ctx ends, the task is cancelled, also
-// after Submit has returned.
+// agent has accepted it, or with the reason why none did. A task without an id gets a random one. When ctx
+// ends, the task is cancelled, also after Submit has returned.
 func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)

@@ -11,8 +11,8 @@ import (
 
 // token is a chunk with the id that a good engine reports.
 func (s *scene) token(task string, attempt int, n uint64, text string) {
-	s.frame(task, &bus.Chunk{Task: task, Attempt: attempt, Seq: n, Text: text, Tokens: []uint32{uint32(100 + n)},
-		Count: 1})
+	s.frame(task, &bus.Chunk{Task: task, Attempt: attempt, Seq: n, Text: text, Count: 1,
+		Tokens: []uint32{uint32(100 + n)}})
 }
 
 // goesOn makes the door give a task that is to go on to agent "next", which says the rest.

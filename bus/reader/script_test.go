@@ -18,8 +18,8 @@ import (
 // clock runs, and the reader is woken when it asked to be. What happens:
 //
 //	task BODY            the answer is opened; failover=off may stand before the body
-//	accepted AGENT       the market's verdict; refused CODE [of AGENT], no-verdict REASON are others, for each
-//	                     submit
+//	accepted AGENT       the market's verdict; refused CODE [of AGENT], no-verdict REASON are others, for
+//	                     each submit
 //	N TEXT               chunk N; its token id is 100+N. a1 before it: of attempt 1
 //	N tool JSON          chunk N with this delta of the engine's parsers
 //	beat N [AGENT]       a heartbeat: N is the next chunk; with AGENT it is the hub's, h

@@ -266,7 +266,8 @@ func (w *world) ask(client, body string, header bus.Header) map[string]any {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
 	defer cancel()
-	m, err := w.me.Request(ctx, bus.Msg{Subject: bus.TaskSubject(client, ""), Data: []byte(body), Header: header})
+	m, err := w.me.Request(ctx,
+		bus.Msg{Subject: bus.TaskSubject(client, ""), Data: []byte(body), Header: header})
 	if err != nil {
 		w.t.Fatalf("no answer: %v", err)
 	}
@@ -519,7 +520,8 @@ func TestATaskStaysWithAHubThatDoesNotListen(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					m, err := w.me.Request(t.Context(), bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: data})
+					m, err := w.me.Request(t.Context(),
+						bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: data})
 					if err == nil {
 						err = bus.Decode(m.Data, &a)
 					}
@@ -938,8 +940,8 @@ func TestStrayMessagesAreCountedOnly(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		twoHubs(w)
 		// no reply subject, and those that are not the asker's to give
-		for _, reply := range []string{"", bus.InboxOf("bob") + ".x", bus.CompletionSubject("math", "math-agent"),
-			bus.ReplySubject("ada", "t", "math"), bus.InboxOf("ada")} {
+		for _, reply := range []string{"", bus.InboxOf("bob") + ".x", bus.InboxOf("ada"),
+			bus.CompletionSubject("math", "math-agent"), bus.ReplySubject("ada", "t", "math")} {
 			w.me.Publish(bus.Msg{Subject: bus.TaskSubject("ada", ""), Reply: reply,
 				Data: []byte(stream(mathQuestion, ""))})
 		}

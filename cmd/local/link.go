@@ -71,8 +71,8 @@ func (l *Link) Close() error {
 	return l.bus.Close()
 }
 
-// Client returns the client of that name, made once. Under another name than its own the link speaks for it as
-// a gateway does.
+// Client returns the client of that name, made once. Where the link has another name it speaks for the client
+// as a gateway does.
 func (l *Link) Client(id string) (*client.Client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -85,7 +85,8 @@ func BenchmarkServerUncontended(b *testing.B) {
 			say(m.Reply, &bus.DispatchReply{Agent: id, Hold: d.Hold})
 			c := completion(id, d, market.Usage{Prompt: 500, Output: 10})
 			data, _ := bus.Encode(c)
-			town.Publish(bus.Msg{Subject: bus.CompletionSubject(d.Domain, id), Data: data, Reply: bus.InboxOf(id) + ".acks"})
+			town.Publish(bus.Msg{Subject: bus.CompletionSubject(d.Domain, id), Data: data,
+				Reply: bus.InboxOf(id) + ".acks"})
 			arrived <- at
 		})
 		reg := registration(id, 8)

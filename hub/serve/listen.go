@@ -31,7 +31,9 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
 		{feedback + ">",
-			hearing(s, func(v *bus.Feedback, m bus.Msg) { v.Client, v.Sender = bus.Speaks(m.Subject, feedback) })},
+			hearing(s, func(v *bus.Feedback, m bus.Msg) {
+				v.Client, v.Sender = bus.Speaks(m.Subject, feedback)
+			})},
 		{bus.HubQuoteSubject(d, "*"), s.onQuote},
 		{bus.HubTaskSubject(d, "*"), s.onTask},
 	} {

@@ -95,8 +95,8 @@ func (c *client) play() {
 			c.control(func(s *bus.StreamControl) { s.Ack = &below })
 		case moveFeedback:
 			a := c.one()
-			c.say(bus.FeedbackSubject("general", a.client, ""), "", &bus.Feedback{Task: a.id, Quality: pick(c, 0,
-				1, 0.5)})
+			c.say(bus.FeedbackSubject("general", a.client, ""), "",
+				&bus.Feedback{Task: a.id, Quality: pick(c, 0, 1, 0.5)})
 		case moveRecall: // which is the hub's to say
 			round, slot := 1+c.next()%16, c.next()%4
 			for _, agent := range []string{"a-1", "a-2"} {

@@ -26,8 +26,9 @@ const beforeFile = "testdata/before.txt"
 // spoken is all that parts say to one another: messages, and entries of the registry.
 var spoken = []any{
 	bus.Task{}, bus.Accepted{}, bus.Answer{}, bus.Dispatch{}, bus.DispatchReply{}, bus.Chunk{}, bus.Result{},
-	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.HoldControl{}, bus.Feedback{}, bus.Summary{},
-	bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{}, bus.FundsReply{}, bus.Recall{},
+	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.HoldControl{},
+	bus.Feedback{}, bus.Summary{}, bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{},
+	bus.FundsReply{}, bus.Recall{},
 	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{},
 }

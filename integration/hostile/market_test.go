@@ -175,7 +175,8 @@ func open(t *testing.T, through ports, template *bus.Template) *house {
 		h.must(err)
 	}
 	for _, c := range clients {
-		listen(bus.InboxOf(c)+".*", func(m bus.Msg) { h.answers[m.Subject] = append(h.answers[m.Subject], m.Data) })
+		listen(bus.InboxOf(c)+".*",
+			func(m bus.Msg) { h.answers[m.Subject] = append(h.answers[m.Subject], m.Data) })
 	}
 	listen("souk.v1.reply.*.*.*", func(m bus.Msg) {
 		var c bus.Chunk
