@@ -220,7 +220,8 @@ func TestAQuoteGoesToNobodyElse(t *testing.T) {
 		}
 		ask(bus.QuoteSubject("ada", "gate"), "_INBOX.ada.1") // who speaks for a client asks for itself
 		if len(came)+len(heard()) > 0 || w.door.Stats().Stray != 15 {
-			t.Errorf("answers to others: %q, %d questions, %d strays", came, len(heard()), w.door.Stats().Stray)
+			t.Errorf("answers to others: %q, %d questions, %d strays", came, len(heard()),
+				w.door.Stats().Stray)
 		}
 		ask(bus.QuoteSubject("ada", ""), "_INBOX.ada.1")
 		ask(bus.QuoteSubject("ada", "gate"), "_INBOX.gate.1.2")

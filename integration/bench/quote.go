@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"souk/bus"
-	"souk/bus/embedded"
 	"souk/bus/follow"
 	"souk/cmd/local"
+	"souk/integration/bench/floor"
 )
 
 // quoteBars measure what a quote costs: whoever asks in time, its hub in processor time, and rounds in the
@@ -146,11 +144,11 @@ func (p place) quotes(ctx context.Context, n int) (x []float64, err error) {
 		if err != nil {
 			return err
 		}
-		echo, close, err := echo()
+		echo, err := floor.NewEcho()
 		if err != nil {
 			return err
 		}
-		defer close()
+		defer echo.Close()
 		var quotes, requests []time.Duration
 		for i := range n + n/10 {
 			t := task(taskTokens)
@@ -163,7 +161,7 @@ func (p place) quotes(ctx context.Context, n int) (x []float64, err error) {
 			data, err := bus.Encode(&t)
 			for range 2 {
 				if err == nil {
-					_, err = echo.RequestWithContext(ctx, "echo", data)
+					err = echo.Ask(ctx, data)
 				}
 			}
 			if err != nil {
@@ -179,27 +177,4 @@ func (p place) quotes(ctx context.Context, n int) (x []float64, err error) {
 		return nil
 	})
 	return x, err
-}
-
-// echo is a connection to a NATS server on which somebody answers requests with what they say.
-func echo() (asker *nats.Conn, close func(), err error) {
-	server, err := embedded.StartNATS(embedded.NATSConfig{})
-	if err != nil {
-		return nil, nil, err
-	}
-	other, err := nats.Connect("", nats.InProcessServer(server))
-	if err == nil {
-		asker, err = nats.Connect("", nats.InProcessServer(server))
-	}
-	if err == nil {
-		_, err = other.Subscribe("echo", func(m *nats.Msg) { m.Respond(m.Data) })
-	}
-	if err == nil {
-		err = other.Flush()
-	}
-	if err != nil {
-		server.Close()
-		return nil, nil, err
-	}
-	return asker, func() { asker.Close(); other.Close(); server.Close() }, nil
 }
