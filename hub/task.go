@@ -288,7 +288,8 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 	case t.state != done:
 		n.refuse(m, bus.CodeDuplicate, time.Second, "the task waits, and %d requests wait for it",
 			len(t.inboxes))
-	case t.accepted != nil && m.Stream && m.Reply == t.reply && t.final.Code == "" && n.now.Before(t.closed.Add(n.cfg.ReplayFor)):
+	case t.accepted != nil && m.Stream && m.Reply == t.reply && t.final.Code == "" &&
+		n.now.Before(t.closed.Add(n.cfg.ReplayFor)):
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the agent still has the chunks
 	default:
 		r := *t.final

@@ -89,31 +89,34 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 // weighs adds up again what the certificate is about, edge by edge and tier by tier: value, cost, tolls, fee,
 // and the parts of what waiting is worth. So a slip in the layout, which the solver reads too, cannot hide.
 func (l *layout) weighs(r *Round) error {
-	at, task, wait := int32(0), -1, Credits(0)
-	for i, e := range r.Edges {
+	placed, edge, weight := l.seat, l.edge, l.weight
+	at, task, wait := 0, -1, Credits(0)
+	for i := range r.Edges {
+		e := &r.Edges[i]
 		if e.Task != task {
 			if task, wait = e.Task, 0; r.Tasks[task].Wait != nil {
 				wait = r.Tasks[task].Wait.Sum(r.Fee)
 			}
-			if l.off[task] != at {
+			if int(l.off[task]) != at {
 				return fmt.Errorf("edges of task %s: not where they are read", r.Tasks[task].ID)
 			}
 		}
-		for k, tier := range r.Agents[e.Agent].Tiers {
-			w := e.Weight(tier, r.Fee) - wait
+		tiers := r.Agents[e.Agent].Tiers
+		for k := range tiers {
+			w := e.Value - e.Cost + e.Toll + tiers[k].Toll - r.Fee - wait
 			if w < 0 {
 				continue
 			}
-			if int(at) >= len(l.seat) || l.seats[l.seat[at]] != (seat{int32(e.Agent), int32(k)}) ||
-				l.edge[at] != int32(i) || l.weight[at] != int64(w) {
+			if at >= len(placed) || at >= len(edge) || at >= len(weight) || weight[at] != int64(w) ||
+				edge[at] != int32(i) || l.seats[placed[at]] != (seat{int32(e.Agent), int32(k)}) {
 				return fmt.Errorf("edge %s > %s tier %d: not read with its weight %s", r.Tasks[e.Task].ID,
 					r.Agents[e.Agent].Agent, k, w)
 			}
 			at++
 		}
 	}
-	if int(at) != len(l.seat) {
-		return fmt.Errorf("%d edges are read, and %d are worth their price", len(l.seat), at)
+	if at != len(placed) {
+		return fmt.Errorf("%d edges are read, and %d are worth their price", len(placed), at)
 	}
 	return nil
 }

@@ -38,15 +38,19 @@ func (l *layout) of(r *Round) {
 	if n := len(r.Edges); cap(l.seat) < n {
 		l.seat, l.weight, l.edge = make([]int32, 0, n), make([]int64, 0, n), make([]int32, 0, n)
 	}
+	task, less := -1, Credits(0) // the task at hand, and what all its weights lose
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		for len(l.off) <= e.Task {
 			l.off = append(l.off, int32(len(l.seat)))
 		}
-		gross := e.Value - e.Cost + e.Toll - r.Fee - r.Tasks[e.Task].loss()
-		first := l.first[e.Agent]
-		for k, t := range r.Agents[e.Agent].Tiers {
-			w := gross + t.Toll
+		if e.Task != task {
+			task, less = e.Task, r.Fee+r.Tasks[e.Task].loss()
+		}
+		gross := e.Value - e.Cost + e.Toll - less
+		first, tiers := l.first[e.Agent], r.Agents[e.Agent].Tiers
+		for k := range tiers {
+			w := gross + tiers[k].Toll
 			if w < 0 {
 				break // the tiers after it charge more
 			}

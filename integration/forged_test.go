@@ -1,0 +1,66 @@
+package integration
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"souk/bus"
+)
+
+// Somebody who hears every answer says more than its agent, each time: chunks, ends, heartbeats that name
+// another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that collects.
+func TestForgedChunksAreNotRead(t *testing.T) {
+	m := start(t, two, hard)
+	eve := rawAs(t, m, "eve")
+	var forged atomic.Int64
+	say := func(subject string, v bus.Message) {
+		data, err := bus.Encode(v)
+		if err == nil {
+			err = eve.Publish(subject, data)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		forged.Add(1)
+	}
+	_, err := eve.Subscribe("souk.v1.reply.>", func(msg *nats.Msg) {
+		var c bus.Chunk
+		sender := bus.LastToken(msg.Subject)
+		if sender == "eve" || sender == "general" || bus.Decode(msg.Data, &c) != nil {
+			return
+		}
+		as := strings.TrimSuffix(msg.Subject, sender) + "eve"
+		for attempt := range 2 {
+			for ahead := range uint64(3) {
+				say(as, &bus.Chunk{Task: c.Task, Attempt: attempt, Seq: c.Seq + ahead, Text: "forged",
+					Tokens: []uint32{7}, Count: 1})
+			}
+			say(as, &bus.Chunk{Task: c.Task, Attempt: attempt, Seq: c.Seq, Heartbeat: true, Agent: "eve"})
+			say(as, &bus.Chunk{Task: c.Task, Attempt: attempt, Seq: c.Seq + 1,
+				Result: &bus.Result{Client: "dev", Task: c.Task, Agent: "eve", Text: "forged",
+					Chunks: c.Seq + 1}})
+		}
+		say(as, &bus.Answer{Accepted: &bus.Accepted{Client: "dev", Task: c.Task, Hub: "eve", Agent: "eve"}})
+	})
+	if err == nil {
+		err = eve.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := hard.Turns[0]
+	a, err := m.Ask(t.Context(), chat(turn.User))
+	if err != nil || a.Text != turn.Answer || a.Result.Code != "" || a.Result.Agent == "eve" {
+		t.Errorf("read %q, want %q; %+v %v", a.Text, turn.Answer, a.Result, err)
+	}
+	r := request(t, rawAs(t, m, "dev"), bus.TaskSubject("dev", ""), string(chat(turn.User).Body))
+	if r.Text != turn.Answer || r.Code != "" || r.Agent == "eve" {
+		t.Errorf("collected %q, want %q; %+v", r.Text, turn.Answer, r)
+	}
+	if forged.Load() < 100 {
+		t.Errorf("%d were said: too few", forged.Load())
+	}
+}
