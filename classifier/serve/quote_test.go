@@ -197,8 +197,8 @@ func TestAQuoteThatNobodyIsAskedFor(t *testing.T) {
 	})
 }
 
-// A quote goes to the inbox of who asked, which is the client's or its gateway's, and nowhere else: a door may
-// publish where its askers may not.
+// A quote goes to the inbox of who asked, which is the client's or its gateway's, and nowhere else: a door
+// may publish where its askers may not.
 func TestAQuoteGoesToNobodyElse(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)
