@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"regexp"
@@ -11,9 +12,10 @@ import (
 	"souk/bus"
 )
 
-// byHand is a line of the nats command in deploy/api.md: of whom, what, on which subject, with which text.
-var byHand = regexp.MustCompile(`nats --creds F --inbox-prefix _INBOX\.(\w+) (\w+) '?([^\s'` + "`" +
-	`]+)'?(?: '([^']*)')?`)
+// byHand is a line of the nats command in deploy/api.md: with which inbox, what, on which subject, with which
+// text.
+var byHand = regexp.MustCompile(`(?m)^    nats --creds F (?:--inbox-prefix _INBOX\.(\w+) )?(\w+) ` +
+	`'?([^\s']+)'?(?: '([^']*)')?`)
 
 // Every line of the nats command that the page of the request API shows works as it stands there: requests
 // are answered without a refusal of what they say, and what is published a door or hub understands.
@@ -29,11 +31,14 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 	}
 	said := map[string]int{}
 	for _, l := range lines {
-		client, verb, subject, text := l[1], l[2], l[3], l[4]
+		client, verb, subject, text := cmp.Or(l[1], "dev"), l[2], l[3], l[4]
 		nc := rawAs(t, m, client)
 		said[verb]++
 		switch verb {
 		case "request":
+			if l[1] == "" {
+				t.Errorf("%s: whose inbox is the answer to come to?", subject)
+			}
 			reply, err := nc.Request(subject, []byte(text), time.Minute)
 			if err != nil {
 				t.Errorf("%s: %v", subject, err)
@@ -46,7 +51,7 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 			if err := json.Unmarshal(reply.Data, &r); err != nil || r.Code != "" {
 				t.Errorf("%s: %v: %.300s", subject, err, reply.Data)
 			}
-		case "publish":
+		case "pub":
 			var v bus.Message = new(bus.Cancel)
 			if strings.Contains(subject, ".feedback.") {
 				v = new(bus.Feedback)
@@ -57,7 +62,7 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 			if err := nc.Publish(subject, []byte(text)); err != nil {
 				t.Error(err)
 			}
-		case "subscribe":
+		case "sub":
 			if _, err := nc.SubscribeSync(subject); err != nil {
 				t.Errorf("%s: %v", subject, err)
 			}
@@ -76,7 +81,7 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 			t.Errorf("%s %s: %v", verb, subject, err)
 		}
 	}
-	if said["request"] < 2 || said["publish"] < 2 || said["subscribe"] < 2 || said["micro"] < 1 {
+	if said["request"] < 2 || said["pub"] < 2 || said["sub"] < 2 || said["micro"] < 1 {
 		t.Errorf("lines by what they do: %v", said)
 	}
 }

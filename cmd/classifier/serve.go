@@ -40,8 +40,8 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "classifier",
 		Short: "The door of the market: it names each task's domain and chooses its hub",
-		Long: `classifier takes tasks from NATS on souk.v1.task.<client>, names the domain of each, and passes
-it to a hub. Several doors share the tasks of one market. On SIGTERM it takes no more tasks and lets those in
+		Long: `classifier takes tasks from NATS on souk.v1.task.<client>[.<gateway>], names the domain of each, and
+passes it to a hub. Several doors share the tasks of one market. On SIGTERM it takes no more tasks and lets those in
 hand finish.`,
 		Example: example,
 		Version: version,

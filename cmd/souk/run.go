@@ -285,8 +285,8 @@ func (w *show) lines(m *local.Market) []string {
 	lines := []string{
 		w.s.line(`submit "Which goods would you carry home from the souk of Marrakesh?"`),
 		w.s.line(`replay --concurrency 32`),
-		fmt.Sprintf(`nats request --server %s souk.v1.task.dev '{"messages":[{"role":"user",`+
-			`"content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
+		fmt.Sprintf(`nats --inbox-prefix _INBOX.dev --server %s request souk.v1.task.dev `+
+			`'{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS),
 	}
 	if m.KeyFile() != "" {
 		lines = append(lines, fmt.Sprintf(`curl %s/v1/chat/completions -H "Authorization: Bearer $(cat %s)" `+
