@@ -26,7 +26,19 @@ type APIKey struct {
 	MaxPrice *market.Credits `json:"max_price,omitempty"`
 	Rate     float64         `json:"rate,omitempty"` // requests a second; 0: as many as the gateway takes
 	Open     int             `json:"open,omitempty"` // answers at once; 0: as many as the gateway gives a key
+	Budget   *KeyBudget      `json:"budget,omitempty"`
 }
+
+// KeyBudget is what of a client's money a key may spend: it is a client of its own, whose money the treasury
+// fills up. What stands here is for reading; what counts is the treasury's.
+type KeyBudget struct {
+	Of     string         `json:"of"` // whose money it is
+	Amount market.Credits `json:"amount"`
+	Every  string         `json:"every,omitempty"` // "day", "week", "month"; "" once
+}
+
+// BudgetClient is the client that a key with a budget is.
+func BudgetClient(of, key string) string { return of + "-" + key }
 
 // KeyHash is the SHA-256 of a secret. A secret is random, so that nothing slower is needed.
 type KeyHash struct {
@@ -72,11 +84,13 @@ func HashKey(key string) string {
 }
 
 // Admits reports whether a key is this one, at some time.
-func (k *APIKey) Admits(key string, nowMS int64) bool {
+func (k *APIKey) Admits(key string, nowMS int64) bool { return k.AdmitsHash(HashKey(key), nowMS) }
+
+// AdmitsHash is Admits of a key's hash.
+func (k *APIKey) AdmitsHash(hash string, nowMS int64) bool {
 	if k.Expired(nowMS) {
 		return false
 	}
-	hash := HashKey(key)
 	good := 0
 	for _, h := range k.Hashes {
 		same := subtle.ConstantTimeCompare([]byte(h.SHA256), []byte(hash))
@@ -133,5 +147,15 @@ func (k *APIKey) Validate() error {
 		p.add("rate: %v requests a second is not within 0 and a million", k.Rate)
 	}
 	p.within("open", int64(k.Open), 0, 1<<20)
+	if b := k.Budget; b != nil {
+		p.id("budget.of", b.Of)
+		if want := BudgetClient(b.Of, k.ID); k.Client != want {
+			p.add("client: %.80q: a key with a budget is the client %.140s", k.Client, want)
+		}
+		if b.Amount <= 0 || b.Amount > market.MaxCredits {
+			p.add("budget.amount: %s is not above 0 and at most %s", b.Amount, market.MaxCredits)
+		}
+		p.oneOf("budget.every", b.Every, "", "day", "week", "month")
+	}
 	return p.err
 }

@@ -506,6 +506,23 @@ type ModelStatus struct {
 	TTFTUS      int64          `json:"ttft_us" msgpack:"ttft_us"`       // least measured
 	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"` // last round's least
 	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
+	Cards       *Cards         `json:"cards,omitempty" msgpack:"cards,omitempty"` // nil: of an older hub
+}
+
+// Cards are the least and the most that the cards of several agents ask, each part by itself.
+type Cards struct {
+	Least market.Price `json:"least" msgpack:"least"`
+	Most  market.Price `json:"most" msgpack:"most"`
+}
+
+// With is the range with another in it.
+func (c Cards) With(o Cards) Cards {
+	return Cards{
+		Least: market.Price{Miss: min(c.Least.Miss, o.Least.Miss), Hit: min(c.Least.Hit, o.Least.Hit),
+			Out: min(c.Least.Out, o.Least.Out)},
+		Most: market.Price{Miss: max(c.Most.Miss, o.Most.Miss), Hit: max(c.Most.Hit, o.Most.Hit),
+			Out: max(c.Most.Out, o.Most.Out)},
+	}
 }
 
 // MarketConfig is a domain's settings in the registry (JSON), in force until changed. What is left out is as

@@ -128,6 +128,9 @@ type Registry interface {
 	Register(ctx context.Context, key string, value []byte, ttl time.Duration) (Lease, error)
 	// Put writes a key without a lease. ErrExists if the key is under one.
 	Put(ctx context.Context, key string, value []byte) error
+	// Swap writes a key without a lease, or deletes it where value is nil, if its last change has revision
+	// rev, or if it is not there where rev is 0. Else nothing changes, and the error is ErrExists.
+	Swap(ctx context.Context, key string, rev int64, value []byte) error
 	// Get returns the keys under a prefix, sorted.
 	Get(ctx context.Context, prefix string) ([]KV, error)
 	// Delete removes a key; removing what is not there is no error. A lease whose key is removed is lost.

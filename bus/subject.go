@@ -94,9 +94,9 @@ func TakenSubject(domain, place, agent string) string {
 
 // Taken splits a subject of TakenSubject that is a domain's and an agent's; place is "" if it is none.
 func Taken(subject, domain, agent string) (place string) {
-	place, _ = strings.CutPrefix(subject, Root+"hub."+domain+".taken.")
-	place, by, _ := strings.Cut(place, ".")
-	if by != agent || !ValidID(place) {
+	rest, ok := strings.CutPrefix(subject, Root+"hub."+domain+".taken.")
+	place, by, _ := strings.Cut(rest, ".")
+	if !ok || by != agent || !ValidID(place) {
 		return ""
 	}
 	return place

@@ -60,7 +60,7 @@ func TestSubjectsNameTheirSender(t *testing.T) {
 		{place, "math", "a1", "7-0"}, {place, "math", "a2", ""}, {place, "code", "a1", ""},
 		{place + ".a1", "math", "a1", ""}, {"souk.v1.hub.math.taken.a1", "math", "a1", ""},
 		{"souk.v1.hub.math.taken..a1", "math", "a1", ""}, {"", "math", "a1", ""},
-		{CompletionSubject("math", "a1"), "math", "a1", ""},
+		{CompletionSubject("math", "a1"), "math", "a1", ""}, {"_INBOX.a1", "math", "a1", ""},
 	} {
 		if got := Taken(c.subject, c.domain, c.agent); got != c.want {
 			t.Errorf("%s of %s and %s has the place %q, want %q", c.subject, c.domain, c.agent, got, c.want)

@@ -558,6 +558,10 @@ func (s *Status) Validate() error {
 		p.count("models.free", m.Free)
 		p.share("models.quality", m.Quality)
 		p.price("models.price", m.Price)
+		if m.Cards != nil {
+			p.price("models.cards.least", m.Cards.Least)
+			p.price("models.cards.most", m.Cards.Most)
+		}
 		p.micros("models.ttft_us", m.TTFTUS)
 		p.credits("models.slot_price", m.SlotPrice)
 		p.count("models.max_model_len", m.MaxModelLen)

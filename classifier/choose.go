@@ -240,7 +240,8 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 		return refusal(code, "prompt of about %d tokens is longer than any agent's context; shorten it",
 			w.PromptTokens)
 	case bus.CodeNoRoom:
-		return refusal(code, "every hub that could serve this task is full or has no agent; try again shortly")
+		return refusal(code,
+			"every hub that could serve this task is full or has no agent; try again shortly")
 	}
 	return refusal(code, "no hub is in the market now; start one, or try again shortly")
 }

@@ -72,6 +72,7 @@ func (n *Node) admit(m *bus.Task) error {
 // read makes a request the task's own, and fills in what it leaves to the hub.
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
+	m.Token = "" // Reply says it
 	t.from(m)
 	n.unquote(t)
 	if m.Session != "" {

@@ -76,7 +76,8 @@ func (n *Node) Status() *bus.Status {
 		ttft := a.predictor.Forecast(typical).TTFT.Microseconds()
 		if !ok {
 			s.Models = slices.Insert(s.Models, i,
-				bus.ModelStatus{Model: a.reg.Model, Price: a.price, TTFTUS: ttft, SlotPrice: a.slotPrice})
+				bus.ModelStatus{Model: a.reg.Model, Price: a.price, TTFTUS: ttft, SlotPrice: a.slotPrice,
+					Cards: &bus.Cards{Least: a.price, Most: a.price}})
 		}
 		m := &s.Models[i]
 		m.Agents++
@@ -85,6 +86,7 @@ func (n *Node) Status() *bus.Status {
 		m.TTFTUS = min(m.TTFTUS, ttft)
 		m.SlotPrice = min(m.SlotPrice, a.slotPrice)
 		m.MaxModelLen = max(m.MaxModelLen, a.reg.MaxModelLen)
+		*m.Cards = m.Cards.With(bus.Cards{Least: a.price, Most: a.price})
 		if a.price.Miss+a.price.Out < m.Price.Miss+m.Price.Out {
 			m.Price = a.price
 		}

@@ -51,7 +51,7 @@ func TestTollsOutliveTheirHub(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		h := newHouse(t, func(c *Config) { c.Crowd.Beside = time.Millisecond })
 		h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-		h.must(h.step(h.task("ann", "t1")))
+		h.must(h.step(h.task("bob", "t1")))
 		m := h.task("ann", "t2")
 		h.must(h.step(m))
 		d := h.take("ann", "t2")

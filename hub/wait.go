@@ -99,7 +99,15 @@ func (n *Node) lineUp() {
 	c.board.Reset(len(c.stands), share)
 	c.gather(s.tasks, n.batch)
 	c.quiet = !c.full && len(c.everybody) == 1
+	next := 0
 	for i, t := range c.everybody {
+		// One who waits for news was offered the slots that are free, and did not take them: nobody takes its
+		// turn.
+		claims := next < len(s.tasks) && s.tasks[next] == t
+		if claims {
+			next++
+			claims = !t.yields && !t.passed
+		}
 		if !c.quiet && !n.athome(t) { // else no line is there to stand in
 			t.home = n.home(t)
 		}
@@ -117,8 +125,7 @@ func (n *Node) lineUp() {
 			}
 			p.round, p.number, p.pressure = c.round, c.board.Clients(), -1
 		}
-		claim := line.Claim{Client: p.number, Age: n.now.Sub(t.arrived), Who: i}
-		t.place = c.board.Join(k, claim, !t.yields && !t.passed)
+		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: n.now.Sub(t.arrived), Who: i}, claims)
 	}
 	now := line.Per(c.board.Waiting(), 1, c.free, c.slots)
 	mean := c.pressure.Add(n.now, now)

@@ -655,7 +655,7 @@ func TestADispatchIsAnsweredToItsHubAlone(t *testing.T) {
 		})
 		for _, reply := range []string{"", o.hub.Inbox(), bus.TakenSubject("code", "1-0", "a1"),
 			bus.TakenSubject("math", "1-0", "a2"), bus.CompletionSubject("math", "a1"),
-			bus.ReplySubject("bob", "t", "a1"), "souk.v1.hub.math.taken.a1"} {
+			bus.ReplySubject("bob", "t", "a1"), "souk.v1.hub.math.taken.a1", "_INBOX.a1"} {
 			o.hub.Publish(bus.Msg{Subject: bus.DispatchSubject("a1", "math"), Reply: reply,
 				Data: encoded(t, d)})
 			synctest.Wait()
@@ -663,8 +663,8 @@ func TestADispatchIsAnsweredToItsHubAlone(t *testing.T) {
 				t.Errorf("reply %q: %d run, %d replies were said", reply, st.InFlight, said)
 			}
 		}
-		if st := o.server.Stats().Agents[0]; st.Refused[bus.CodeBadRequest] != 7 {
-			t.Errorf("refused: %v, want all 7 counted", st.Refused)
+		if st := o.server.Stats().Agents[0]; st.Refused[bus.CodeBadRequest] != 8 {
+			t.Errorf("refused: %v, want all 8 counted", st.Refused)
 		}
 	})
 }

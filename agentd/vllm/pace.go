@@ -16,7 +16,7 @@ type pace struct {
 	prefill time.Duration // for one chunk of a prompt: the slowest of the recent ones
 	each    time.Duration // for one token of a prompt, until the answer's first token
 	first   time.Duration // from a request to its first token, whatever the prompt
-	newest  time.Time     // when the latest request with a first token was sent; an earlier one has one, or is lost
+	newest  time.Time     // when the latest that has a first token was sent; an earlier one without is lost
 	hung    time.Time     // when the server was last found hanging
 }
 

@@ -25,6 +25,7 @@ func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
 		run  func(t *testing.T, n Network[bus.Registry])
 	}{
 		{"keys", keys},
+		{"a key is changed only as it is known", swapping},
 		{"a key under a lease", registering},
 		{"a lease whose key is deleted is lost", deletedKey},
 		{"a watch sends what is there, then what changes", watching},
@@ -107,6 +108,54 @@ func keys(t *testing.T, n Network[bus.Registry]) {
 	must(t, r.Delete(ctx, "/x/a"))
 	wantListing(t, r, "/x/", "a/z=1 b=2")
 	wantListing(t, r, "/none/", "")
+}
+
+func swapping(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	rev := func(key string) int64 {
+		kvs, err := r.Get(ctx, key)
+		must(t, err)
+		if len(kvs) != 1 {
+			t.Fatalf("%s: %+v", key, kvs)
+		}
+		return kvs[0].Rev
+	}
+	must(t, r.Swap(ctx, "/s/a", 0, []byte("1")))
+	wantErr(t, "a key that is there", other.Swap(ctx, "/s/a", 0, []byte("x")), bus.ErrExists)
+	was := rev("/s/a")
+	must(t, other.Swap(ctx, "/s/a", was, []byte("2")))
+	wantErr(t, "a key that was changed meanwhile", r.Swap(ctx, "/s/a", was, []byte("x")), bus.ErrExists)
+	wantErr(t, "the same, to delete it", r.Swap(ctx, "/s/a", was, nil), bus.ErrExists)
+	wantErr(t, "a key that is not there", r.Swap(ctx, "/s/b", was, []byte("x")), bus.ErrExists)
+	wantListing(t, other, "/s/", "a=2")
+	must(t, r.Swap(ctx, "/s/a", rev("/s/a"), nil))
+	wantErr(t, "a key that was deleted meanwhile", r.Swap(ctx, "/s/a", was, []byte("x")), bus.ErrExists)
+	wantListing(t, other, "/s/", "")
+
+	l, err := r.Register(ctx, "/s/leased", []byte("mine"), ttl)
+	must(t, err)
+	wantErr(t, "a key under a lease", other.Swap(ctx, "/s/leased", rev("/s/leased"), []byte("x")),
+		bus.ErrExists)
+	must(t, l.Close(ctx))
+
+	// Of many who change the same state at the same time one does.
+	must(t, r.Put(ctx, "/s/a", []byte("0")))
+	was = rev("/s/a")
+	done := make(chan error, 8)
+	for i := range cap(done) {
+		go func() { done <- other.Swap(ctx, "/s/a", was, fmt.Append(nil, i)) }()
+	}
+	won := 0
+	for range cap(done) {
+		if err := <-done; err == nil {
+			won++
+		} else if !errors.Is(err, bus.ErrExists) {
+			t.Error(err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d of %d changed it", won, cap(done))
+	}
 }
 
 func registering(t *testing.T, n Network[bus.Registry]) {

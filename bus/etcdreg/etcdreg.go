@@ -164,6 +164,19 @@ func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
 	return wrap("put", key, err)
 }
 
+func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte) error {
+	do := clientv3.OpPut(key, string(value))
+	if value == nil {
+		do = clientv3.OpDelete(key)
+	}
+	out, err := r.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev),
+		clientv3.Compare(clientv3.LeaseValue(key), "=", 0)).Then(do).Commit()
+	if err == nil && !out.Succeeded {
+		err = fmt.Errorf("it is not as it was at revision %d: %w", rev, bus.ErrExists)
+	}
+	return wrap("swap", key, err)
+}
+
 func (r *Registry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
 	out, err := r.client.Get(ctx, prefix, clientv3.WithPrefix()) // sorted by key
 	if err != nil {

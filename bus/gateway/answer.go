@@ -17,7 +17,7 @@ import (
 // until its last task has ended or it is given up.
 type answer struct {
 	s     *Server
-	key   *key
+	key   admitted
 	keyID string
 	asked *openai.Asked
 	shape openai.Shape // its ID names the answer
@@ -92,18 +92,32 @@ func (a *answer) start(p *client.Client) {
 // serve has one task asked, and takes in its answer.
 func (a *answer) serve(i int, p *client.Client) (failed error) {
 	task := a.asked.Tasks[i]
-	stream, err := p.Submit(a.ctx, task)
+	// Until an agent has taken the task it is withdrawn; after that it is cancelled, so that its last word,
+	// what it costs, still comes.
+	admission, withdraw := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer withdraw()
+	unhook := context.AfterFunc(a.ctx, withdraw)
+	stream, err := p.Submit(admission, task)
+	unhook()
 	if err != nil {
+		a.cost(i, err)
 		return err
 	}
 	defer stream.Close()
+	reading, giveUp := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer giveUp()
+	defer context.AfterFunc(a.ctx, func() {
+		stream.Cancel()
+		time.AfterFunc(lastWord, giveUp)
+	})()
 	a.buy(1)
 	defer func() {
 		if failed != nil { // what it costs all the same stands in its refusal
+			a.cost(i, failed)
 			a.buy(-1)
 		}
 	}()
-	c, err := stream.Next(a.ctx)
+	c, err := stream.Next(reading)
 	if err != nil && err != io.EOF {
 		return err
 	}
@@ -118,7 +132,7 @@ func (a *answer) serve(i int, p *client.Client) (failed error) {
 	default:
 		take = a.collect(i)
 	}
-	for ; err == nil; c, err = stream.Next(a.ctx) {
+	for ; err == nil; c, err = stream.Next(reading) {
 		if err := take(&c, nil); err != nil {
 			return err
 		}
@@ -129,6 +143,17 @@ func (a *answer) serve(i int, p *client.Client) (failed error) {
 	r, _ := stream.Result()
 	a.ended(i, &r)
 	return take(nil, &r)
+}
+
+// lastWord is how long it is waited for what a task costs that was cancelled.
+const lastWord = 2 * time.Second
+
+// cost notes what is paid for a task that has failed.
+func (a *answer) cost(i int, err error) {
+	var said *client.Refusal
+	if errors.As(err, &said) {
+		a.ended(i, &said.Result)
+	}
 }
 
 func (a *answer) buy(n int) {
@@ -316,7 +341,15 @@ func (a *answer) writeError() {
 func (a *answer) finish() {
 	a.mu.Lock()
 	switch {
-	case a.refused != nil:
+	case a.refused != nil: // what all of its tasks are paid is known only now
+		whole := *a.refused
+		whole.paid = 0
+		for _, r := range a.results {
+			if r != nil {
+				whole.paid, _ = whole.paid.Add(r.Paid())
+			}
+		}
+		a.refused = &whole
 	case a.response != nil && !a.asked.Stream:
 		a.object = a.said.Object()
 	case a.response != nil: // its last event is that of its task
@@ -345,7 +378,7 @@ func (a *answer) finish() {
 
 // finished counts an answer that has ended, and keeps it for a while if it can be read again.
 func (s *Server) finished(a *answer, refused *refusal) {
-	s.keys.end(a.key)
+	s.keys.end(a.key.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, a)

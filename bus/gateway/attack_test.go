@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/gateway"
+	"souk/market"
 )
 
 // raw writes to the gateway's port, and returns the connection.
@@ -143,6 +144,7 @@ func TestWhatIsKeptIsSmall(t *testing.T) {
 // told that it can ask again and nothing was paid.
 func TestSeveralAnswersPartlyServed(t *testing.T) {
 	h := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1))
+	told := market.Credits(0)
 	for _, stream := range []string{``, `,"stream":true`} {
 		deadline := time.Now().Add(1500 * time.Millisecond).UnixMilli()
 		body := long(fmt.Sprintf(`%s,"n":2,"souk":{"deadline_ms":%d}`, stream, deadline))
@@ -155,7 +157,13 @@ func TestSeveralAnswersPartlyServed(t *testing.T) {
 			t.Errorf("%q: %d %v %.300s", stream, r.status, r.header, r.body)
 		}
 		h.until("the slot is free", func() bool { return h.Free() == 1 })
+		if paid := r.paid(t); paid <= 0 {
+			t.Errorf("%q: what was served is said to have cost %s", stream, paid)
+		} else {
+			told += paid
+		}
 	}
+	h.until("what is told is what was taken", func() bool { return h.captured("dev") == told })
 }
 
 // A whole answer that a closing gateway cuts off has been paid in part: its client must not ask again by

@@ -134,17 +134,17 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(followed)
 		follow.Run(life, s.d.Registry, bus.KeysPrefix, follow.Follower{
 			Set: func(kv bus.KV) {
-				if gone := s.keys.set(kv); gone != "" {
-					s.revoked(gone)
-				}
+				s.keys.set(kv)
+				s.revoked()
 			},
 			Gone: func(key string) {
 				s.keys.drop(bus.LastElement(key))
-				s.revoked(bus.LastElement(key))
+				s.items.forget(bus.LastElement(key))
+				s.revoked()
 			},
 			Synced: known, Log: s.d.Log, Every: lookEvery,
 			Tick: func() {
-				s.revoked(s.keys.expired(time.Now())...)
+				s.revoked()
 				s.items.expired(time.Now())
 			},
 		})
@@ -225,21 +225,13 @@ func (s *Server) close() {
 }
 
 func errRevoked() *refusal {
-	return refuse(openai.CodeInvalidKey, "the key was revoked, or its time is over")
+	return refuse(openai.CodeInvalidKey, "the key was revoked or replaced, or its time is over")
 }
 
-// revoked cuts the answers of keys that are good no more.
-func (s *Server) revoked(ids ...string) {
-	if len(ids) == 0 {
-		return
-	}
-	gone := map[string]bool{}
-	for _, id := range ids {
-		gone[id] = true
-		s.items.forget(id)
-	}
-	s.cut(errRevoked(),
-		func(a *answer) bool { return gone[a.keyID] })
+// revoked cuts the answers of keys that are good no more, and of secrets in whose place another is.
+func (s *Server) revoked() {
+	now := time.Now()
+	s.cut(errRevoked(), func(a *answer) bool { return !s.keys.good(now, a.key) })
 }
 
 // cut ends open answers with an error.

@@ -103,7 +103,7 @@ func (h *house) searchFiles() {
 // newKey makes a key, and waits until the gateway knows it.
 func (h *house) newKey(k bus.APIKey) string {
 	h.t.Helper()
-	secret, err := local.NewKey(h.t.Context(), h.Registry(), k)
+	secret, err := local.NewKey(h.t.Context(), h.Registry(), h.Link().Budget, k)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -330,13 +330,13 @@ func TestWhatIsSoldAndWhatIsLeft(t *testing.T) {
 			ID   string
 			Souk struct {
 				Agents int
-				Price  map[string]float64
+				Price  map[string][2]float64
 			}
 		}
 	}
 	if err := json.Unmarshal([]byte(r.body), &list); err != nil || len(list.Data) != 2 ||
 		list.Data[0].ID != "auto" || list.Data[1].ID != "gpt-oss-20b" || list.Data[1].Souk.Agents != 1 ||
-		list.Data[1].Souk.Price["out"] <= 0 {
+		list.Data[1].Souk.Price["out"][0] <= 0 {
 		t.Errorf("%v: %s", err, r.body)
 	}
 	if r := h.do("GET", "/v1/models/gpt-oss-20b", "", h.key); r.status != 200 ||

@@ -237,13 +237,15 @@ func TestWhoLeavesCancels(t *testing.T) {
 	}
 }
 
-// A key that is revoked, or whose time is over, ends what it has in hand within a second, everywhere.
+// A key that is revoked, or whose time is over, ends what it has in hand within a second, everywhere; and so
+// does a secret when the time is over for which it was kept beside the one in its place.
 func TestAKeyIsRevokedInTheMiddleOfAStream(t *testing.T) {
 	h := start(t, slowly)
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for name, k := range map[string]bus.APIKey{
-		"revoked": {ID: "k1", Client: "other"},
-		"expired": {ID: "k2", Client: "other", ExpiresMS: time.Now().Add(2 * time.Second).UnixMilli()},
+		"revoked":  {ID: "k1", Client: "other"},
+		"expired":  {ID: "k2", Client: "other", ExpiresMS: time.Now().Add(2 * time.Second).UnixMilli()},
+		"replaced": {ID: "k3", Client: "other"},
 	} {
 		secret := h.newKey(k)
 		second.until("the other gateway knows it", func() bool {
@@ -256,6 +258,11 @@ func TestAKeyIsRevokedInTheMiddleOfAStream(t *testing.T) {
 		}
 		if name == "revoked" {
 			if err := h.Registry().Delete(t.Context(), bus.APIKeyKey(k.ID)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if name == "replaced" {
+			if _, err := local.RotateKey(t.Context(), h.Registry(), k.ID, time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -57,7 +57,7 @@ func newKeyring(c Config, log *slog.Logger) *keyring {
 }
 
 // set takes in what the registry says of a key. One that cannot be read is none.
-func (r *keyring) set(kv bus.KV) (gone string) {
+func (r *keyring) set(kv bus.KV) {
 	id := bus.LastElement(kv.Key)
 	var k bus.APIKey
 	err := bus.DecodeEntry(kv.Value, &k)
@@ -67,7 +67,7 @@ func (r *keyring) set(kv bus.KV) (gone string) {
 	if err != nil {
 		r.log.Warn("a key in the registry cannot be used: make it anew", "key", id, "err", err)
 		r.drop(id)
-		return id
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,13 +77,18 @@ func (r *keyring) set(kv bus.KV) (gone string) {
 		r.keys[id] = to
 	}
 	to.APIKey = k
-	return ""
 }
 
 func (r *keyring) drop(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.keys, id)
+}
+
+// admitted is the key that a request came with, and which of its secrets.
+type admitted struct {
+	*key
+	hash string
 }
 
 // admit returns the key that a request came with.
@@ -146,11 +151,11 @@ func (r *keyring) begin(now time.Time, k *key) error {
 	return nil
 }
 
-// good reports whether a key that was admitted is good still: it may have been revoked since.
-func (r *keyring) good(now time.Time, k *key) bool {
+// good reports whether a secret that was admitted is good still: it may have been revoked or replaced since.
+func (r *keyring) good(now time.Time, k admitted) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.keys[k.ID] == k && !k.Expired(now.UnixMilli())
+	return r.keys[k.ID] == k.key && k.AdmitsHash(k.hash, now.UnixMilli())
 }
 
 func (r *keyring) end(k *key) {
@@ -164,16 +169,4 @@ func (r *keyring) about(k *key) bus.APIKey {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return k.APIKey
-}
-
-// expired lists keys whose time is over.
-func (r *keyring) expired(now time.Time) (ids []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, k := range r.keys {
-		if k.Expired(now.UnixMilli()) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }

@@ -75,15 +75,20 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 
 // admit says whose key a request came with.
 func (s *Server) admit(r *http.Request) (*key, error) {
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		secret = ""
-	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		address = r.RemoteAddr
 	}
-	return s.keys.admit(time.Now(), strings.TrimSpace(secret), address)
+	return s.keys.admit(time.Now(), secretOf(r), address)
+}
+
+// secretOf is the key as a request brings it.
+func secretOf(r *http.Request) string {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
@@ -161,7 +166,11 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	ctx, cancel := context.WithTimeout(r.Context(), treasuryWithin)
 	defer cancel()
 	reply, err := p.Balance(ctx, id)
-	if err != nil {
+	switch bus.CodeOf(err) {
+	case "":
+	case bus.CodeUnknown: // nothing was to happen, so it may be asked again
+		return again(bus.CodeUnavailable, time.Second, "the treasury is silent: ask again shortly")
+	default:
 		return err
 	}
 	data, err := openai.EncodeBalance(id, reply)
@@ -264,8 +273,8 @@ func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response
 	if err := limit(asked, &about); err != nil {
 		return nil, err
 	}
-	a := &answer{key: k, keyID: about.ID, asked: asked, kept: resume && asked.Stream,
-		response: response,
+	a := &answer{key: admitted{k, bus.HashKey(secretOf(r))}, keyID: about.ID, asked: asked,
+		kept: resume && asked.Stream, response: response,
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
 	trace := bus.TraceOf(bus.Header(r.Header))
@@ -387,7 +396,7 @@ func (s *Server) admitAnswer(a *answer) (*answer, error) {
 		return nil, again(bus.CodeTooManyTasks, time.Second, "%d answers are open, the limit of this gateway",
 			s.c.MaxOpen)
 	}
-	if err := s.keys.begin(time.Now(), a.key); err != nil {
+	if err := s.keys.begin(time.Now(), a.key.key); err != nil {
 		return nil, err
 	}
 	s.prepare(a)
@@ -476,6 +485,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	}
 	by, refused := a.begin()
 	if refused != nil {
+		select {
+		case <-a.over: // then it is known what is paid all the same
+		case <-gone:
+		}
+		_, refused = a.begin()
 		return refused
 	}
 	h := w.Header()

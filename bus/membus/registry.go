@@ -224,6 +224,26 @@ func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
 	return nil
 }
 
+func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte) error {
+	if err := r.lock(ctx, "swap", key); err != nil {
+		return err
+	}
+	defer r.store.mu.Unlock()
+	e, last := r.store.keys[key], int64(0)
+	if e != nil {
+		last = e.kv.Rev
+	}
+	switch {
+	case last != rev || e != nil && e.lease != nil:
+		return fmt.Errorf("swap %s: it is not as it was at revision %d: %w", key, rev, bus.ErrExists)
+	case value == nil:
+		r.store.delete(key)
+	default:
+		r.store.put(key, value, nil)
+	}
+	return nil
+}
+
 func (r *Registry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
 	if err := r.lock(ctx, "get", prefix); err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ type Asked struct {
 //
 // Each answer is a task: n of them under the same prompt and seeds that count up, and each prompt of a list.
 // All together they cost at most the terms' max_price. The bodies are the one that came, but for n, prompt
-// and seed, and without souk. Tasks have no id where the request has none.
+// and seed, and without souk; tasks whose bodies are alike share one. Tasks have no id where the request has
+// none.
 func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Error) {
 	if len(data) > bus.MaxBody {
 		return nil, refusal(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", len(data),
@@ -144,7 +145,11 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 			edits = append(edits, edit{b.of[atSeed], strconv.FormatInt(seed+int64(i%n), 10)})
 		}
 		one := t
-		one.Body = b.edited(edits)
+		if i%n > 0 && !seeded {
+			one.Body = a.Tasks[i-1].Body // nobody changes it
+		} else {
+			one.Body = b.edited(edits)
+		}
 		if count > 1 && t.ID != "" {
 			one.ID = fmt.Sprintf("%s-%d", t.ID, i)
 		}

@@ -23,9 +23,16 @@ type ModelDeal struct {
 	Domains   []string       `json:"domains"`
 	Agents    int            `json:"agents"`
 	Free      int            `json:"free"`
-	Price     market.Price   `json:"price"`      // the cheapest card
+	Price     Prices         `json:"price"`
 	SlotPrice market.Credits `json:"slot_price"` // the least that a slot was last worth to others
 	TTFTMS    float64        `json:"ttft_ms"`    // the least measured
+}
+
+// Prices are the least and the most of each part that the cards of a model ask.
+type Prices struct {
+	Miss [2]market.Credits `json:"miss"`
+	Hit  [2]market.Credits `json:"hit"`
+	Out  [2]market.Credits `json:"out"`
 }
 
 // Auto is the name of whatever model the market finds best.
@@ -35,7 +42,7 @@ const Auto = "auto"
 // are named.
 func Models(hubs []bus.Status, allowed []string) []Model {
 	slices.SortFunc(hubs, func(a, b bus.Status) int { return cmp.Compare(a.Domain, b.Domain) })
-	by := map[string]*Model{}
+	by, cards := map[string]*Model{}, map[string]bus.Cards{}
 	var out []Model
 	if len(allowed) == 0 {
 		out = append(out, Model{ID: Auto, Object: "model", Owner: "souk"})
@@ -47,20 +54,22 @@ func Models(hubs []bus.Status, allowed []string) []Model {
 				continue
 			}
 			ttft := float64(m.TTFTUS) / 1000
+			asked := bus.Cards{Least: m.Price, Most: m.Price}
+			if m.Cards != nil {
+				asked = *m.Cards
+			}
 			to := by[m.Model]
 			if to == nil {
 				to = &Model{ID: m.Model, Object: "model", Owner: "souk",
-					Souk: &ModelDeal{Price: m.Price, SlotPrice: m.SlotPrice, TTFTMS: ttft}}
-				by[m.Model] = to
+					Souk: &ModelDeal{SlotPrice: m.SlotPrice, TTFTMS: ttft}}
+				by[m.Model], cards[m.Model] = to, asked
 				names = append(names, m.Model)
 			}
 			d := to.Souk
 			to.Longest = max(to.Longest, m.MaxModelLen)
 			d.Domains = append(d.Domains, h.Domain)
 			d.Agents, d.Free = d.Agents+m.Agents, d.Free+m.Free
-			if m.Price.Out < d.Price.Out {
-				d.Price = m.Price
-			}
+			cards[m.Model] = cards[m.Model].With(asked)
 			d.SlotPrice = min(d.SlotPrice, m.SlotPrice)
 			if ttft > 0 && (d.TTFTMS == 0 || ttft < d.TTFTMS) {
 				d.TTFTMS = ttft
@@ -69,6 +78,9 @@ func Models(hubs []bus.Status, allowed []string) []Model {
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		least, most := cards[name].Least, cards[name].Most
+		by[name].Souk.Price = Prices{Miss: [2]market.Credits{least.Miss, most.Miss},
+			Hit: [2]market.Credits{least.Hit, most.Hit}, Out: [2]market.Credits{least.Out, most.Out}}
 		out = append(out, *by[name])
 	}
 	return out

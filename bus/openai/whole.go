@@ -79,8 +79,8 @@ func (w *Whole) take(p *piece) error {
 			w.calls = append(w.calls, call{kind: "function"})
 		}
 		c := &w.calls[i]
-		c.id, c.kind, c.name = cmp.Or(part.ID, c.id), cmp.Or(part.Type, c.kind),
-			cmp.Or(c.name, part.Function.Name)
+		c.id, c.kind = cmp.Or(part.ID, c.id), cmp.Or(part.Type, c.kind)
+		c.name = cmp.Or(c.name, part.Function.Name)
 		c.arguments = append(c.arguments, part.Function.Arguments...)
 	}
 	return nil

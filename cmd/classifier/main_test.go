@@ -69,7 +69,8 @@ func TestExitCodes(t *testing.T) {
 		{"no-such-command", daemon.ExitUsage},
 		{"--config no-such-file", daemon.ExitUsage},
 	} {
-		if got := daemon.Run(t.Context(), root(), strings.Fields(c.args), io.Discard, io.Discard); got != c.want {
+		if got := daemon.Run(t.Context(), root(), strings.Fields(c.args), io.Discard,
+			io.Discard); got != c.want {
 			t.Errorf("classifier %s: exit code %d, want %d", c.args, got, c.want)
 		}
 	}

@@ -61,7 +61,7 @@ func TestTheExampleIsAConfiguration(t *testing.T) {
 // The daemon beside a market serves the market's keys, says that it is ready, and drains.
 func TestServe(t *testing.T) {
 	cfg := local.Default()
-	cfg.Listen, cfg.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Listen, *cfg.HTTP = "127.0.0.1:0", "127.0.0.1:0"
 	m, err := local.Start(t.Context(), local.Options{Dir: t.TempDir(), Config: cfg})
 	if err != nil {
 		t.Fatal(err)

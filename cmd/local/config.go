@@ -26,8 +26,8 @@ import (
 type Config struct {
 	// address of the NATS server; loopback only; another port where that one is taken. Default 127.0.0.1:4222
 	Listen string `yaml:"listen"`
-	// address of the HTTP gateway, likewise; default 127.0.0.1:8080, or any port where NATS has any
-	HTTP    string   `yaml:"http"`
+	// address of the HTTP gateway, likewise; default 127.0.0.1:8080, or any port where NATS has any; "": none
+	HTTP    *string  `yaml:"http"`
 	Domains []Domain `yaml:"domains"`
 	Agents  []Agent  `yaml:"agents"`
 	// of simulated engines against the measured ones, above 0; default 1
@@ -151,10 +151,11 @@ func (c *Config) complete() {
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:4222"
 	}
-	if c.HTTP == "" {
-		c.HTTP = "127.0.0.1:8080"
+	if c.HTTP == nil {
+		c.HTTP = new(string)
+		*c.HTTP = "127.0.0.1:8080"
 		if host, port, err := net.SplitHostPort(c.Listen); err == nil && port == "0" {
-			c.HTTP = net.JoinHostPort(host, "0")
+			*c.HTTP = net.JoinHostPort(host, "0")
 		}
 	}
 	if c.Speedup == 0 {
@@ -172,6 +173,14 @@ func (c *Config) complete() {
 	}
 }
 
+// HTTPAddress is where the gateway is to listen; "": there is none.
+func (c Config) HTTPAddress() string {
+	if c.HTTP == nil {
+		return ""
+	}
+	return *c.HTTP
+}
+
 // Validate says everything that is wrong with c, and changes nothing.
 func (c Config) Validate() error {
 	var errs []error
@@ -180,8 +189,8 @@ func (c Config) Validate() error {
 		bad("listen: %w: this market knows no authentication yet, so whoever reached it could spend any "+
 			"client's money. Listen on 127.0.0.1 and reach it from elsewhere by an SSH tunnel", err)
 	}
-	if c.HTTP != "" {
-		if err := daemon.CheckLoopback(c.HTTP); err != nil {
+	if at := c.HTTPAddress(); at != "" {
+		if err := daemon.CheckLoopback(at); err != nil {
 			bad("http: %w", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/market"
 )
@@ -214,4 +215,30 @@ func FuzzParseConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A market whose configuration says http: "" has no gateway; one that says nothing has.
+func TestHTTPCanBeOff(t *testing.T) {
+	for more, want := range map[string]string{"": "127.0.0.1:8080", "http: \"\"\n": "",
+		"http: 127.0.0.1:0\n": "127.0.0.1:0"} {
+		c, err := ParseConfig("small.yaml", []byte(more+small))
+		if err != nil || c.HTTPAddress() != want {
+			t.Errorf("%q: at %q, %v; want %q", more, c.HTTPAddress(), err, want)
+		}
+	}
+	simulated := strings.Replace(small, `url: "http://127.0.0.1:8000"`, "profile: steady", 1)
+	c, err := ParseConfig("small.yaml", []byte("listen: 127.0.0.1:0\nhttp: \"\"\n"+simulated))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Start(t.Context(), Options{Dir: t.TempDir(), Config: c, Within: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.State().HTTP != "" || m.KeyFile() != "" {
+		t.Errorf("it listens at %q, with a key in %q", m.State().HTTP, m.KeyFile())
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
 }

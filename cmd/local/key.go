@@ -11,20 +11,42 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
+	"souk/market"
 )
 
 // FirstClient has money and a key from the start, where the configuration names it.
 const FirstClient = "dev"
 
+// Treasurer sets what of one client's money another may have, or with an amount of 0 ends that.
+type Treasurer func(ctx context.Context, of, client, every string, amount market.Credits) error
+
 // NewKey makes a key of a client and writes what is to be known of it into the registry. The key itself is
-// returned and nowhere kept.
-func NewKey(ctx context.Context, r bus.Registry, k bus.APIKey) (secret string, err error) {
+// returned and nowhere kept. A key with a budget is a client of its own; the treasury hears of it first.
+func NewKey(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey) (secret string, err error) {
 	if k.ID == "" {
 		k.ID = strings.ToLower(rand.Text()[:10])
 	}
 	secret = randomSecret(k.ID)
 	k.Hashes = []bus.KeyHash{{SHA256: bus.HashKey(secret)}}
-	return secret, putKey(ctx, r, &k)
+	if k.Budget == nil {
+		return secret, putKey(ctx, r, &k, 0)
+	}
+	k.Client = bus.BudgetClient(k.Budget.Of, k.ID)
+	if err := k.Validate(); err != nil {
+		return "", err
+	}
+	if _, err := getKey(ctx, r, k.ID); !errors.Is(err, ErrNoKey) { // its budget is not to be changed
+		return "", errors.Join(err, changed(k.ID, bus.ErrExists))
+	}
+	if err := bank(ctx, k.Budget.Of, k.Client, k.Budget.Every, k.Budget.Amount); err != nil {
+		return "", fmt.Errorf("no key is made: %w", err)
+	}
+	err = putKey(ctx, r, &k, 0)
+	if err != nil && !errors.Is(err, bus.ErrExists) {
+		err = errors.Join(err, bank(ctx, k.Budget.Of, k.Client, "", 0))
+	}
+	return secret, err
 }
 
 func randomSecret(id string) string {
@@ -33,12 +55,22 @@ func randomSecret(id string) string {
 	return bus.NewSecret(id, random)
 }
 
-func putKey(ctx context.Context, r bus.Registry, k *bus.APIKey) error {
+// putKey writes a key that is as it was at a revision.
+func putKey(ctx context.Context, r bus.Registry, k *bus.APIKey, rev int64) error {
 	value, err := bus.EncodeEntry(k)
 	if err != nil {
 		return err
 	}
-	return r.Put(ctx, bus.APIKeyKey(k.ID), value)
+	return changed(k.ID, r.Swap(ctx, bus.APIKeyKey(k.ID), rev, value))
+}
+
+// changed says what it means that a key is not as it was.
+func changed(id string, err error) error {
+	if errors.Is(err, bus.ErrExists) {
+		return fmt.Errorf("key %s: somebody made, changed or revoked it just now, and nothing was done; look "+
+			"with `souk key list` (%w)", id, err)
+	}
+	return err
 }
 
 // Keys lists the keys of the registry, by id. One that cannot be read has its id alone.
@@ -60,23 +92,63 @@ var ErrNoKey = errors.New("there is no such key")
 // RotateKey gives a key a new secret. The one before is good for some time yet.
 func RotateKey(ctx context.Context, r bus.Registry, id string, keep time.Duration) (secret string,
 	err error) {
-	all, err := r.Get(ctx, bus.APIKeyKey(id))
+	kv, err := getKey(ctx, r, id)
 	if err != nil {
 		return "", err
 	}
-	for _, kv := range all {
-		if bus.LastElement(kv.Key) != id {
-			continue
+	var k bus.APIKey
+	if err := bus.DecodeEntry(kv.Value, &k); err != nil {
+		return "", fmt.Errorf("key %s: %w", id, err)
+	}
+	secret = randomSecret(id)
+	k.Rotate(secret, max(1, time.Now().Add(keep).UnixMilli()))
+	return secret, putKey(ctx, r, &k, kv.Rev)
+}
+
+// getKey finds a key's entry.
+func getKey(ctx context.Context, r bus.Registry, id string) (bus.KV, error) {
+	if err := bus.CheckID("key", id); err != nil {
+		return bus.KV{}, err
+	}
+	kv, err := follow.Get(ctx, r, bus.APIKeyKey(id))
+	if err == nil && kv.Value == nil {
+		err = fmt.Errorf("key %s: %w; `souk key list` lists them", id, ErrNoKey)
+	}
+	return kv, err
+}
+
+// RevokeKey takes a key away. One that is changed meanwhile is taken away all the same: a key that is to go
+// is not to live on under a new secret. Of one with a budget the rest goes back; until the treasury has heard
+// so, the key stays listed, and is good for nothing.
+func RevokeKey(ctx context.Context, r bus.Registry, bank Treasurer, id string) error {
+	for {
+		kv, err := getKey(ctx, r, id)
+		if err != nil {
+			return err
 		}
 		var k bus.APIKey
-		if err := bus.DecodeEntry(kv.Value, &k); err != nil {
-			return "", fmt.Errorf("key %s: %w", id, err)
+		if bus.DecodeEntry(kv.Value, &k) != nil || k.Budget == nil {
+			if err = r.Swap(ctx, kv.Key, kv.Rev, nil); errors.Is(err, bus.ErrExists) {
+				continue
+			}
+			return err
 		}
-		secret = randomSecret(id)
-		k.Rotate(secret, max(1, time.Now().Add(keep).UnixMilli()))
-		return secret, putKey(ctx, r, &k)
+		if k.ExpiresMS != 1 {
+			k.ExpiresMS = 1
+			if err := putKey(ctx, r, &k, kv.Rev); err != nil && !errors.Is(err, bus.ErrExists) {
+				return err
+			}
+			continue
+		}
+		err = bank(ctx, k.Budget.Of, k.Client, "", 0)
+		if err != nil && bus.CodeOf(err) != bus.CodeUnknownClient { // the treasury never heard of it
+			return fmt.Errorf("key %s is good for nothing any more, but the rest of its budget is not back: "+
+				"revoke it once more (%w)", id, err)
+		}
+		if err := r.Swap(ctx, kv.Key, kv.Rev, nil); !errors.Is(err, bus.ErrExists) {
+			return err
+		}
 	}
-	return "", fmt.Errorf("key %s: %w", id, ErrNoKey)
 }
 
 // WriteKey keeps a key in a file for its owner's eyes alone, whole or not at all.
@@ -121,7 +193,7 @@ func (m *Market) firstKey(ctx context.Context, r bus.Registry) error {
 			}
 		}
 	}
-	secret, err := NewKey(ctx, r, bus.APIKey{Client: FirstClient})
+	secret, err := NewKey(ctx, r, nil, bus.APIKey{Client: FirstClient})
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,19 @@
 package local
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/membus"
+	"souk/market"
 )
 
 // Who has laid a file or a link where a key is about to be written does not get to read the key.
@@ -33,5 +43,135 @@ func TestWriteKeyTakesNoFileThatIsThere(t *testing.T) {
 		if secret, err := ReadKey(path); err != nil || secret != "secret" {
 			t.Errorf("%s: %q, %v", name, secret, err)
 		}
+	}
+}
+
+// meanwhile is a registry in which something happens between a look and the change that is made of it.
+type meanwhile struct {
+	bus.Registry
+	do func()
+}
+
+func (m *meanwhile) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
+	kvs, err := m.Registry.Get(ctx, prefix)
+	if do := m.do; do != nil {
+		m.do = nil
+		do()
+	}
+	return kvs, err
+}
+
+// A key that is revoked while its secret is replaced is gone, and stays so whoever comes first; of two new
+// secrets at the same moment one is the key's.
+func TestRotateAndRevokeAtOnce(t *testing.T) {
+	ctx := t.Context()
+	there := membus.New(1).Registry()
+	list := func() (ids string) {
+		keys, err := Keys(ctx, there)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range keys {
+			ids += k.ID + " "
+		}
+		return ids
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := NewKey(ctx, there, nil, bus.APIKey{ID: "k1", Client: "ann"})
+	must(err)
+	r := &meanwhile{Registry: there, do: func() { must(RevokeKey(ctx, there, nil, "k1")) }}
+	if _, err := RotateKey(ctx, r, "k1", time.Hour); !errors.Is(err, bus.ErrExists) {
+		t.Errorf("a key that was revoked meanwhile gets a new secret: %v", err)
+	}
+	if got := list(); got != "" {
+		t.Errorf("it is there: %s", got)
+	}
+	if err := RevokeKey(ctx, there, nil, "k1"); !errors.Is(err, ErrNoKey) {
+		t.Errorf("revoked twice: %v", err)
+	}
+
+	_, err = NewKey(ctx, there, nil, bus.APIKey{ID: "k2", Client: "ann"})
+	must(err)
+	var won string
+	r.do = func() { won, err = RotateKey(ctx, there, "k2", time.Hour); must(err) }
+	if _, err := RotateKey(ctx, r, "k2", time.Hour); !errors.Is(err, bus.ErrExists) {
+		t.Errorf("two new secrets at once: %v", err)
+	}
+	keys, err := Keys(ctx, there)
+	must(err)
+	if len(keys) != 1 || !keys[0].Admits(won, time.Now().UnixMilli()) {
+		t.Errorf("who was told that it has the new secret has it not: %+v", keys)
+	}
+	r.do = func() { _, err = RotateKey(ctx, there, "k2", time.Hour); must(err) }
+	must(RevokeKey(ctx, r, nil, "k2"))
+	if got := list(); got != "" {
+		t.Errorf("revoked while it got a new secret it is there: %s", got)
+	}
+	if _, err := NewKey(ctx, there, nil, bus.APIKey{ID: "k3", Client: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewKey(ctx, there, nil, bus.APIKey{ID: "k3", Client: "eve"}); !errors.Is(err,
+		bus.ErrExists) {
+		t.Errorf("a key under the id of another: %v", err)
+	}
+}
+
+// A key with a budget is made when the treasury knows of it, and revoked at once, though the treasury may be
+// away: then it stays listed until the rest has gone back.
+func TestTheKeyOfABudget(t *testing.T) {
+	ctx, r := t.Context(), membus.New(1).Registry()
+	var said []string
+	away := false
+	bank := func(_ context.Context, of, client, every string, amount market.Credits) error {
+		if away {
+			return bus.ErrNoResponders
+		}
+		said = append(said, fmt.Sprint(of, " ", client, " ", every, " ", amount))
+		return nil
+	}
+	k := bus.APIKey{ID: "k1", Budget: &bus.KeyBudget{Of: "ann", Amount: 5 * market.Credit, Every: "month"}}
+	away = true
+	if _, err := NewKey(ctx, r, bank, k); !errors.Is(err, bus.ErrNoResponders) {
+		t.Errorf("made without the treasury: %v", err)
+	}
+	away = false
+	long := k
+	long.Budget = &bus.KeyBudget{Of: strings.Repeat("a", 63), Amount: 1}
+	if _, err := NewKey(ctx, r, bank, long); err == nil || len(said) > 0 {
+		t.Errorf("a client with too long a name: %v, %v", err, said)
+	}
+	secret, err := NewKey(ctx, r, bank, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewKey(ctx, r, bank, k); !errors.Is(err, bus.ErrExists) {
+		t.Errorf("made twice: %v", err)
+	}
+	keys, err := Keys(ctx, r)
+	if err != nil || len(keys) != 1 || keys[0].Client != "ann-k1" || !keys[0].Admits(secret, 2) {
+		t.Fatalf("%+v, %v", keys, err)
+	}
+	away = true
+	if err := RevokeKey(ctx, r, bank, "k1"); !errors.Is(err, bus.ErrNoResponders) {
+		t.Errorf("revoked without the treasury: %v", err)
+	}
+	keys, err = Keys(ctx, r)
+	if err != nil || len(keys) != 1 || keys[0].Admits(secret, time.Now().UnixMilli()) {
+		t.Errorf("it is good still: %+v, %v", keys, err)
+	}
+	away = false
+	if err := RevokeKey(ctx, r, bank, "k1"); err != nil {
+		t.Error(err)
+	}
+	if keys, err = Keys(ctx, r); err != nil || len(keys) != 0 {
+		t.Errorf("it is listed still: %+v, %v", keys, err)
+	}
+	if want := []string{"ann ann-k1 month 5", "ann ann-k1  0"}; !slices.Equal(said, want) {
+		t.Errorf("the treasury heard %q, want %q", said, want)
 	}
 }

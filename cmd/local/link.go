@@ -197,6 +197,14 @@ func (l *Link) Move(ctx context.Context, from, to string, amount market.Credits,
 	return l.insist(ctx, bus.OpMove, bus.FundsRequest{ID: id, Client: from, To: to, Amount: amount})
 }
 
+// Budget has the treasury fill another client's money up to an amount out of one's, every "day", "week" or
+// "month", or once; with an amount of 0 that ends, and the rest goes back. The same again changes nothing.
+func (l *Link) Budget(ctx context.Context, of, client, every string, amount market.Credits) error {
+	_, err := l.insist(ctx, bus.OpBudget,
+		bus.FundsRequest{ID: "budget-" + client, Client: of, To: client, Every: every, Amount: amount})
+	return err
+}
+
 // Surplus asks how much surplus a hub has, and which number its next distribution has.
 func (l *Link) Surplus(ctx context.Context, hub string) (bus.FundsReply, error) {
 	return l.insist(ctx, bus.OpDistribute, bus.FundsRequest{ID: "surplus-" + hub, Hub: hub})

@@ -284,14 +284,14 @@ func (m *Market) startDoor(ctx context.Context, connect connector, registry bus.
 
 // startGateway opens the market to clients over HTTP, and makes the first client's key.
 func (m *Market) startGateway(ctx context.Context, connect connector, registry bus.Registry) error {
-	if m.cfg.HTTP == "" {
+	if m.cfg.HTTPAddress() == "" {
 		return nil
 	}
 	b, err := connect("gateway")
 	if err != nil {
 		return err
 	}
-	l, err := listenOrAny(m.cfg.HTTP)
+	l, err := listenOrAny(m.cfg.HTTPAddress())
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}

@@ -29,6 +29,7 @@ type clusterConfig struct {
 	Hubs       []string                  `yaml:"hubs"`
 	Classifier string                    `yaml:"classifier"`
 	Agentd     []string                  `yaml:"agentd"`
+	Gateway    string                    `yaml:"gateway"` // "": none
 	Engines    []clusterEngine           `yaml:"engines"`
 	Clients    map[string]market.Credits `yaml:"clients"`
 }
@@ -57,7 +58,7 @@ func clusterCommand(s *shared) *cobra.Command {
 		Use: "cluster",
 		Short: "Start a market as processes on this machine, play dialogues through it, and check its " +
 			"ledgers",
-		Long: `Starts NATS and etcd, the treasury, hubs, the door, agentds and simulated engines, each as
+		Long: `Starts NATS and etcd, the treasury, hubs, the door, a gateway, agentds and simulated engines, each as
 a process of its own, from the files that a fleet would be started from; waits until all are ready; plays
 bundled dialogues through them; checks every journal; and stays up until Ctrl-C.
 
@@ -132,7 +133,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		return err
 	}
 	if err := dir.Publish(local.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats,
-		Etcd: "http://" + plan.etcd, Started: begin.UTC(), Domains: plan.domains,
+		Etcd: "http://" + plan.etcd, HTTP: plan.http, Started: begin.UTC(), Domains: plan.domains,
 		Processes: plan.processes(cfg.Engines)}); err != nil {
 		return err
 	}
@@ -151,6 +152,9 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	s := &shared{data: data}
 	verdict := plan.show(ctx, s, f, cfg, link, group, out)
 	if verdict == nil && !f.exit && ctx.Err() == nil {
+		if plan.http != "" {
+			fmt.Fprintf(out, "\nOpenAI's clients: base URL %s/v1, and a key: %s\n", plan.http, s.line("key new dev"))
+		}
 		fmt.Fprintf(out, "\nThe cluster stays up until Ctrl-C. In another terminal:\n  %s\n  %s\n  tail "+
 			"-f %s\n",
 			s.line(`submit "What is a souk?"`), s.line("load --concurrency 32"),

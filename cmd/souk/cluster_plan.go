@@ -23,6 +23,7 @@ import (
 
 // inEffect is what the plan needs of a daemon's configuration, as it prints it itself.
 type inEffect struct {
+	Listen string `yaml:"listen"` // of a gateway
 	Health struct {
 		Listen string `yaml:"listen"`
 	} `yaml:"health"`
@@ -55,6 +56,7 @@ type cluster struct {
 	bin      string
 	nats     string
 	etcd     string
+	http     string // URL of the gateway; "": there is none
 	domains  []string
 	agents   int // that hubs will sell
 	stages   [][]*process
@@ -147,7 +149,22 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 		}
 		nodes = append(nodes, p)
 	}
-	c.stages = [][]*process{first, {treasury}, hubs, nodes, {door}}
+	doors := []*process{door}
+	if cfg.Gateway != "" {
+		p, e, err := join("gateway", cfg.Gateway, "gateway")
+		if err != nil {
+			return nil, err
+		}
+		at, err := c.place(e.Listen)
+		if err != nil {
+			return nil, err
+		}
+		p.Env = append(p.Env, "SOUK_LISTEN="+at)
+		c.http = "http://" + at
+		p.endpoint = c.http
+		doors = append(doors, p)
+	}
+	c.stages = [][]*process{first, {treasury}, hubs, nodes, doors}
 	names := map[string]bool{}
 	for _, p := range slices.Concat(c.stages...) {
 		if names[p.Name] {

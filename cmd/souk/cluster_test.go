@@ -196,7 +196,7 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	wanted := map[string]string{}
-	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier, "gateway.yaml"},
+	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier, cfg.Gateway},
 		cfg.Hubs, cfg.Agentd) {
 		wanted[stem(file)] = file
 	}
@@ -335,14 +335,15 @@ func clusterLives(t *testing.T, bin string) {
 	if code := s.wait(t); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, s.out.String())
 	}
-	for _, want := range []string{"12 processes, 4 agents", "6 dialogues to their end, 0 broken off",
+	for _, want := range []string{"13 processes, 4 agents", "6 dialogues to their end, 0 broken off",
 		"no findings: 3 journals", "port 8010 is taken"} {
 		if !strings.Contains(s.out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out.String())
 		}
 	}
-	gone(t, s, 12)
-	for _, name := range []string{"infra", "treasury", "hub-general", "hub-math", "classifier", "agentd-1",
+	gone(t, s, 13)
+	for _, name := range []string{"infra", "treasury", "hub-general", "hub-math", "classifier", "gateway",
+		"agentd-1",
 		"agentd-2", "agentd-3"} {
 		text, err := os.ReadFile(filepath.Join(dir, "log", name+".log"))
 		if err != nil {
@@ -363,7 +364,7 @@ func clusterLives(t *testing.T, bin string) {
 		!strings.Contains(s.out.String(), "agentd-2 ended by itself: signal: killed") {
 		t.Errorf("exit code %d:\n%s", code, s.out.String())
 	}
-	gone(t, s, 12)
+	gone(t, s, 13)
 	if out, err := exec.Command(filepath.Join(bin, "ledger"), "check", dir).CombinedOutput(); err != nil {
 		t.Errorf("ledger check: %v\n%s", err, out)
 	}
@@ -402,7 +403,7 @@ func loaded(t *testing.T, bin, dir string) {
 		}
 	}
 	// the engines, and the load itself
-	if r.Answered == 0 || r.Broken > 0 || len(r.Processes) != 13 || apart != 5 {
+	if r.Answered == 0 || r.Broken > 0 || len(r.Processes) != 14 || apart != 5 {
 		t.Errorf("%s", out)
 	}
 }

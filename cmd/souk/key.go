@@ -54,7 +54,16 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		defer cancel()
 		return do(ctx, r)
 	}
-	c.AddCommand(newKey(with), listKeys(with), rotateKey(with), revokeKey(with))
+	// only a budget needs the treasury
+	bank := func(ctx context.Context, of, client, every string, amount market.Credits) error {
+		link, err := s.dial("souk-key")
+		if err != nil {
+			return err
+		}
+		defer link.Close()
+		return firstDeposit(link.Budget(ctx, of, client, every, amount), of)
+	}
+	c.AddCommand(s.reach(newKey(with, bank)), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)))
 	return c
 }
 
@@ -63,15 +72,24 @@ const registryWithin = 10 * time.Second
 
 type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error) error
 
-func newKey(with withRegistry) *cobra.Command {
+func newKey(with withRegistry, bank local.Treasurer) *cobra.Command {
 	var k bus.APIKey
-	var maxPrice, worth, file string
+	var maxPrice, worth, file, budget, every string
 	var delta float64
 	var patience, expires time.Duration
 	c := &cobra.Command{
 		Use:   "new CLIENT",
 		Short: "Make a key of a client, and show it once",
+		Long: `Makes a key of a client, and shows it once.
+
+With --budget the key is a client of its own, CLIENT-ID, that spends at most so much of CLIENT's money, over
+all gateways and hubs. With --every day, week or month its money is filled up to the budget at the beginning
+of each (midnight UTC; weeks begin on Mondays); what it has left stays and counts. Where CLIENT lacks the
+money, the key gets what there is, and what is missing in the same period, once there is more. Without --every
+the budget is filled once. When the key is revoked, what is left goes back to CLIENT; a key that expires keeps
+its money until then.`,
 		Example: `  souk key new alice
+  souk key new alice --budget 5 --every month
   souk key new alice --models gpt-oss-20b --max-price 0.01 --rate 5 --expires 2160h --file alice.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -88,6 +106,16 @@ func newKey(with withRegistry) *cobra.Command {
 					*x.to = &amount
 				}
 			}
+			switch {
+			case budget != "":
+				amount, err := amountOf("budget", budget)
+				if err != nil {
+					return err
+				}
+				k.Budget = &bus.KeyBudget{Of: k.Client, Amount: amount, Every: every}
+			case every != "":
+				return fmt.Errorf("--every: there is no --budget to fill up every %s", every)
+			}
 			if c.Flags().Changed("delta") {
 				k.Terms.Delta = &delta
 			}
@@ -102,7 +130,7 @@ func newKey(with withRegistry) *cobra.Command {
 				k.ExpiresMS = time.Now().Add(expires).UnixMilli()
 			}
 			return with(c, func(ctx context.Context, r bus.Registry) error {
-				secret, err := local.NewKey(ctx, r, k)
+				secret, err := local.NewKey(ctx, r, bank, k)
 				if err != nil {
 					return err
 				}
@@ -112,6 +140,8 @@ func newKey(with withRegistry) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSliceVar(&k.Models, "models", nil, "models that it may ask for; default: all")
+	f.StringVar(&budget, "budget", "", "credits of the client that it may spend; default: all that there are")
+	f.StringVar(&every, "every", "", "fill the budget up every day, week or month; default: once")
 	f.StringVar(&maxPrice, "max-price", "", "credits that a request may cost at most, whatever it says")
 	f.StringVar(&worth, "worth", "", "credits that a perfect answer is worth, where a request does not say")
 	f.Float64Var(&delta, "delta", 0, "weight of quality against latency, where a request does not say")
@@ -153,9 +183,12 @@ func listKeys(with withRegistry) *cobra.Command {
 					return err
 				}
 				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tCLIENT\tEXPIRES\tMODELS\tMAX PRICE\tRATE\tOPEN")
+				fmt.Fprintln(w, "ID\tCLIENT\tEXPIRES\tMODELS\tMAX PRICE\tRATE\tOPEN\tBUDGET")
 				for _, k := range keys {
-					price, rate, open := "-", "-", "-"
+					price, rate, open, budget := "-", "-", "-", "-"
+					if b := k.Budget; b != nil {
+						budget = b.Amount.String() + " " + cmp.Or(b.Every, "once")
+					}
 					if k.MaxPrice != nil {
 						price = k.MaxPrice.String()
 					}
@@ -165,8 +198,9 @@ func listKeys(with withRegistry) *cobra.Command {
 					if k.Open > 0 {
 						open = fmt.Sprint(k.Open)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Client, "cannot be read"),
-						expiry(k, time.Now()), cmp.Or(strings.Join(k.Models, ","), "all"), price, rate, open)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Client, "cannot be read"),
+						expiry(k, time.Now()), cmp.Or(strings.Join(k.Models, ","), "all"), price, rate, open,
+						budget)
 				}
 				return w.Flush()
 			})
@@ -209,26 +243,14 @@ func rotateKey(with withRegistry) *cobra.Command {
 	return c
 }
 
-func revokeKey(with withRegistry) *cobra.Command {
+func revokeKey(with withRegistry, bank local.Treasurer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
-		Short: "Take a key away; answers that it has in hand end",
+		Short: "Take a key away; answers that it has in hand end, and what is left of its budget goes back",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return with(c, func(ctx context.Context, r bus.Registry) error {
-				if err := bus.CheckID("key", args[0]); err != nil {
-					return err
-				}
-				there, err := r.Get(ctx, bus.APIKeyKey(args[0]))
-				if err != nil {
-					return err
-				}
-				for _, kv := range there {
-					if kv.Key == bus.APIKeyKey(args[0]) {
-						return r.Delete(ctx, kv.Key)
-					}
-				}
-				return fmt.Errorf("key %s: %w; `souk key list` lists them", args[0], local.ErrNoKey)
+				return local.RevokeKey(ctx, r, bank, args[0])
 			})
 		},
 	}

@@ -130,10 +130,10 @@ func atTheDoor(s classifier.Stats) string {
 func elsewhere(c local.Config, at local.State) (said string) {
 	for _, x := range []struct{ want, has, why string }{
 		{c.Listen, at.NATS, "another market, or a NATS server, has it"},
-		{c.HTTP, at.HTTP, "clients over HTTP find the market at " + at.HTTP},
+		{c.HTTPAddress(), at.HTTP, "clients over HTTP find the market at " + at.HTTP},
 	} {
 		_, port, _ := net.SplitHostPort(x.want)
-		if port != "0" && !strings.HasSuffix(x.has, ":"+port) {
+		if x.want != "" && port != "0" && !strings.HasSuffix(x.has, ":"+port) {
 			said += fmt.Sprintf("%s was taken: %s.\n", x.want, x.why)
 		}
 	}

@@ -83,7 +83,7 @@ clients: {dev: 10}
 	if key, err = local.ReadKey(m.KeyFile()); err != nil {
 		t.Fatal(err)
 	}
-	slow, err = local.NewKey(t.Context(), m.Registry(), bus.APIKey{Client: "dev", Rate: 1})
+	slow, err = local.NewKey(t.Context(), m.Registry(), nil, bus.APIKey{Client: "dev", Rate: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

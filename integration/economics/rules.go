@@ -41,7 +41,8 @@ func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 		}
 		for j := range ds {
 			for a := range s.nodes {
-				if w := weight(j, a); j != without && w > 0 && (s.allowed == nil || s.allowed(ds[j].person, a)) {
+				if w := weight(j, a); j != without && w > 0 &&
+					(s.allowed == nil || s.allowed(ds[j].person, a)) {
 					p.Seat, p.Weight = append(p.Seat, int32(a)), append(p.Weight, w+bonus)
 				}
 			}

@@ -47,6 +47,8 @@ var added = map[string]string{
 	"bus.Result msgpack":       "crowd",
 	"bus.Result json":          "crowd",
 	"bus.APIKey json":          "",
+	"bus.ModelStatus msgpack":  "cards",
+	"bus.ModelStatus json":     "cards",
 	"bus.Registration json":    "template",
 	"bus.Recall msgpack":       "",
 	"bus.RecallReply msgpack":  "",
@@ -73,7 +75,8 @@ var gone = map[string]string{
 
 // within are structs that have new names as a whole, in fields that are new themselves.
 var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json", "market.Toll msgpack",
-	"market.Toll json", "bus.KeyHash json", "bus.ModelQuote msgpack", "bus.ModelQuote json"}
+	"market.Toll json", "bus.KeyHash json", "bus.KeyBudget json", "bus.Cards msgpack", "bus.Cards json",
+	"bus.ModelQuote msgpack", "bus.ModelQuote json"}
 
 // form is how a struct travels: as msgpack or as JSON.
 type form struct {

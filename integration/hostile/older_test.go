@@ -35,9 +35,7 @@ var said = []struct {
 	{"task.>", bus.Task{}, bus.Answer{}},
 	{"cancel.>", bus.Cancel{}, nil},
 	{"status.*", bus.Status{}, nil},
-	{"ledger.>", bus.FundsRequest{}, bus.FundsReply{}}, // as the treasury subscribes
-	{"ledger.*.*", bus.FundsRequest{}, bus.FundsReply{}},
-	{"ledger.balance.*.*", bus.FundsRequest{}, bus.FundsReply{}},
+	{"ledger.>", bus.FundsRequest{}, bus.FundsReply{}},
 	{"reply.*.*.*", bus.Chunk{}, nil},
 	{"quote.>", bus.Task{}, bus.Quote{}},
 	{"hub.*.task.*", bus.Task{}, bus.Answer{}},
