@@ -296,8 +296,9 @@ func (q *inquiry) saw(x *sight) bool {
 		y := &q.sights[i]
 		o := &c.stands[y.seat]
 		b := o.agent
-		if b.kind == a.kind && b.kind.line == b.predictor.Line() && q.before(y.seat) == 0 && o.room == s.room &&
-			o.running == s.running && b.fastest == a.fastest && (q.others == 0 || b.slotPrice == a.slotPrice) &&
+		if b.kind == a.kind && b.kind.line == b.predictor.Line() && b.fastest == a.fastest &&
+			q.before(y.seat) == 0 && o.room == s.room && o.running == s.running &&
+			(q.others == 0 || b.slotPrice == a.slotPrice) &&
 			y.held == x.held && y.beside == x.beside && slices.Equal(a.tiers, b.tiers) {
 			return true
 		}
@@ -343,7 +344,8 @@ func (q *inquiry) weigh(x *sight) {
 // add keeps of each model the slot that is worth most on the usual terms, of equals the first.
 func (q *inquiry) add(s *sight, wait time.Duration, price, toll market.Credits) {
 	n, t, a := q.n, q.t, q.n.crowd.stands[s.seat].agent
-	x := prize{agent: a, quote: &s.quote, wait: wait, ttft: min(line.Far, wait+s.ttft), price: price, toll: toll}
+	x := prize{agent: a, quote: &s.quote, wait: wait, ttft: min(line.Far, wait+s.ttft), price: price,
+		toll: toll}
 	net := func(terms market.Terms) market.Credits {
 		y := s.quote
 		y.value = terms.Value(market.Quote{TTFT: x.ttft, Cost: y.cost, Quality: s.quality})
