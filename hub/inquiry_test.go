@@ -305,6 +305,65 @@ func (h *house) waitsFor(t *task) bool {
 	return a != nil
 }
 
+// In a crowd a quote sees each agent as the round sees it that the task then comes to: what is held there, what
+// it costs, how long it takes, what is charged for that; and who stands before it, unless one of these makes
+// up its mind anew where to wait.
+func TestAQuoteSeesAgentsAsARoundDoes(t *testing.T) {
+	seen, charged, waited := 0, 0, 0
+	for range 200 {
+		seed := rand.Uint64()
+		h := crowdedHouse(t, seed)
+		h.weigh(everybody)
+		n, q := h.n, h.n.inquiry
+		m := h.task("c1", "q", sharedSession(rand.New(rand.NewPCG(seed, 5))))
+		h.quote(m)
+		guests := map[*task]*agent{}
+		for _, x := range h.waiting() {
+			guests[x] = x.guest
+		}
+		h.must(n.Step(h.now, m))
+		in := n.known[taskKey{"c1", "q"}]
+		if in == nil || in.state != waiting { // for money
+			continue
+		}
+		n.collect()
+		n.lineUp()
+		n.meet()
+		if n.prospects(in); n.crowd.has(in.guest) {
+			n.crowd.stands[in.guest.seat].guests-- // itself
+		}
+		moved := slices.ContainsFunc(n.crowd.everybody,
+			func(x *task) bool { return x != in && x.guest != guests[x] })
+		for i := range q.sights {
+			x, s := &q.sights[i], &q.crowd.stands[q.sights[i].seat]
+			a := s.agent
+			y, z := n.prospect(a.seat), &n.crowd.stands[a.seat]
+			if x.held != y.held || x.quote.cost != y.quote.cost || x.ttft != y.ttft || x.load != y.load ||
+				x.beside != n.besideOthers(z, in) {
+				t.Fatalf("seed %d: %s is quoted with %v held, at %s after %v, load %s, beside %s, and is %v, "+
+					"%s, %v, %s, %s", seed, a.id, x.held, x.quote.cost, x.ttft, x.load, x.beside, y.held,
+					y.quote.cost, y.ttft, y.load, n.besideOthers(z, in))
+			}
+			before := n.crowd.board.Len(a.seat) + z.guests
+			if in.home == a {
+				before = in.place
+			}
+			if got := q.crowd.board.Len(x.seat) + s.guests; got != before && !moved {
+				t.Fatalf("seed %d: before %s stand %d, and are %d", seed, a.id, got, before)
+			}
+			if seen++; x.load < 0 {
+				charged++
+			}
+			if before > 0 && !moved {
+				waited++
+			}
+		}
+	}
+	if seen < 300 || charged < 50 || waited < 50 {
+		t.Errorf("%d seen, %d charged, %d with a line: nothing is shown", seen, charged, waited)
+	}
+}
+
 // hearAll has every agent say that it is well.
 func (h *house) hearAll() {
 	for _, a := range h.n.roster {
