@@ -305,9 +305,9 @@ func (h *house) waitsFor(t *task) bool {
 	return a != nil
 }
 
-// In a crowd a quote sees each agent as the round sees it that the task then comes to: what is held there, what
-// it costs, how long it takes, what is charged for that; and who stands before it, unless one of these makes
-// up its mind anew where to wait.
+// In a crowd a quote sees each agent as the round sees it that the task then comes to: what is held there,
+// what it costs, how long it takes, what is charged for that; and who stands before it, unless one of these
+// makes up its mind anew where to wait.
 func TestAQuoteSeesAgentsAsARoundDoes(t *testing.T) {
 	seen, charged, waited := 0, 0, 0
 	for range 200 {
