@@ -27,6 +27,7 @@ func (s *Server) routes() http.Handler {
 		"POST /v1/chat/completions": s.asking(bus.KindChat),
 		"POST /v1/completions":      s.asking(bus.KindCompletion),
 		"POST /v1/responses":        s.responding,
+		"POST /v1/quote":            s.quote,
 		"GET /v1/models":            s.models,
 		"GET /v1/models/{id...}":    s.model,
 		"GET /v1/balance":           s.balance,
@@ -47,7 +48,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-			"/v1/chat/completions, /v1/completions and /v1/responses, GET /v1/models, /v1/balance and /v1/streams/TASK",
+			"/v1/chat/completions, /v1/completions, /v1/responses and /v1/quote, GET /v1/models, "+
+			"/v1/balance and /v1/streams/TASK",
 			r.Method, r.URL.Path))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

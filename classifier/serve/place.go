@@ -94,14 +94,19 @@ func (r *request) serve() {
 
 // name fills in what the door knows of a task.
 func (r *request) name(o openai.Opening) {
-	s, t := r.s, r.task
+	s := r.s
+	label, confidence := s.classify(o)
+	s.mu.Lock()
+	r.want = s.desk.Label(r.task, label, confidence)
+	s.mu.Unlock()
+}
+
+// classify names the domain of what begins so.
+func (s *Server) classify(o openai.Opening) (label string, confidence float64) {
 	scratch := s.scratch.Get().(*model.Scratch)
 	g := s.d.Model.Classify(scratch, o.System, o.User)
 	s.scratch.Put(scratch)
-	label, confidence := s.labels.Read(g)
-	s.mu.Lock()
-	r.want = s.desk.Label(t, label, confidence)
-	s.mu.Unlock()
+	return s.labels.Read(g)
 }
 
 // place sends a task to hubs as its placing wants, until that has an answer.
