@@ -76,6 +76,10 @@ func New(c Config, d Deps) (*Server, error) {
 	if d.Bus == nil || d.Registry == nil || d.Listener == nil {
 		return nil, errors.New("gateway: a bus, a registry and a listener are needed")
 	}
+	if name := d.Bus.Name(); name != c.ID {
+		return nil, fmt.Errorf("gateway: its id is %s, and the bus knows it as %s: connect under its id", c.ID,
+			name)
+	}
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
