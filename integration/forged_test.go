@@ -11,7 +11,8 @@ import (
 )
 
 // An agent that learns of every answer says more than who serves it, each time: chunks, ends, heartbeats that
-// name another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that collects.
+// name another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that
+// collects.
 func TestForgedChunksAreNotRead(t *testing.T) {
 	m := start(t, two, hard)
 	eve := rawOf(t, m, bus.RoleAgentd, bus.IDs{Name: "agentd-eve", Agents: []string{"eve"}})
