@@ -12,6 +12,7 @@ import (
 	"souk/bus"
 	"souk/bus/natsbus"
 	"souk/classifier"
+	"souk/classifier/model"
 	door "souk/classifier/serve"
 	"souk/cmd/local"
 	"souk/market"
@@ -138,7 +139,7 @@ func openDoomed(t *testing.T, m *local.Market, before bool) *doomed {
 	d := &doomed{Bus: b, before: before}
 	c := classifier.Default()
 	c.ID, c.Drain, c.General, c.MinConfidence = "doomed", time.Millisecond, "code", 0
-	for _, l := range strings.Fields("general humanities social law medicine math science finance") {
+	for _, l := range model.Default().Labels {
 		c.Labels[l] = "code"
 	}
 	s, err := door.New(c, door.Deps{Bus: d, Registry: m.Registry(), Log: slog.New(slog.DiscardHandler)})
