@@ -87,8 +87,8 @@ func (d *doomed) has() bool {
 	return d.dead
 }
 
-// A door dies at the worst moments: a hub has taken the task and its client has not heard of it, or no hub has
-// it yet. Either way the answer comes within seconds, and is served and paid once.
+// A door dies at the worst moments: a hub has taken the task and its client has not heard of it, or no hub
+// has it yet. Either way the answer comes within seconds, and is served and paid once.
 func TestADoorDiesWithTasksInHand(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		t.Run(fmt.Sprintf("before a hub has it: %v", before), func(t *testing.T) {

@@ -76,7 +76,8 @@ func (r *request) serve() {
 	}
 	key := taskKey{r.client, task.ID}
 	s.mu.Lock()
-	if first := s.inHand[key]; task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream {
+	first := s.inHand[key]
+	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream {
 		s.mu.Unlock()
 		r.share(first)
 		return
@@ -84,7 +85,7 @@ func (r *request) serve() {
 	r.placing = s.desk.Place(now, task, r.ownID, r.want)
 	pinned := r.placing.Pinned()
 	// A second task in hand under one id is the hub's to judge; a cancel then reaches the first.
-	if s.inHand[key] == nil {
+	if first == nil {
 		s.inHand[key] = r
 	}
 	s.mu.Unlock()

@@ -871,8 +871,8 @@ func TestOpenBytes(t *testing.T) {
 }
 
 // What was served is paid, even where the answer cannot be handed over: its price and receipt must arrive.
-// The end of a large answer may come before its hub has named the agent. It is too large to be kept until then,
-// so the agent is asked for it again.
+// The end of a large answer may come before its hub has named the agent. It is too large to be kept until
+// then, so the agent is asked for it again.
 func TestAnAnswerTooLargeForOneMessage(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)
