@@ -131,6 +131,9 @@ func (s *Stream) Step(now time.Time, event any) {
 		s.hearing.bus = e.Since
 	case Cancel:
 		s.cancel(now)
+		if !s.again.retry.IsZero() && s.verdict == none && !s.over() {
+			s.giveUpAsking(errors.New("it is cancelled")) // no verdict is on its way
+		}
 	case Leave:
 		s.cancel(now)
 		if !s.over() {
