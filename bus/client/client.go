@@ -203,7 +203,7 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)
 	}
-	t.Client, t.Stream = cl.c.ID, true
+	t.Client, t.Stream, t.Again = cl.c.ID, true, 0
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
@@ -236,7 +236,7 @@ func cancelled(ctx context.Context) error {
 // Ask sends a task and returns its whole answer. A Result may come beside an error: what was served and paid
 // before it. When ctx ends, the task is cancelled.
 func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
-	t.Client, t.Stream = cl.c.ID, false
+	t.Client, t.Stream, t.Again = cl.c.ID, false, 0
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}

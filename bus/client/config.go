@@ -86,6 +86,6 @@ func (c Config) reader() reader.Config {
 		MaxChunks: c.Buffer, MaxBytes: c.BufferBytes, AckEvery: c.AckEvery,
 		Quiet: c.Heartbeat * 3 / 2, Silence: c.Heartbeat * 3, Doze: c.Heartbeat,
 		ResumeEvery: c.ResumeEvery, ResumeWait: c.ResumeWait, MaxOutage: c.MaxOutage,
-		MaxAbsence: c.MaxAbsence,
+		MaxAbsence: c.MaxAbsence, AskAgain: c.Heartbeat,
 	}
 }

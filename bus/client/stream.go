@@ -22,6 +22,8 @@ type Stream struct {
 	timer   *time.Timer        // ticks it; set again only when it is over, or too late
 	alarm   time.Time          // when it goes off
 	cut     context.CancelFunc // ends the wait for the market's verdict
+	asked   int                // how often the market was
+	until   time.Time          // its first verdict is awaited no longer
 	unwatch func() bool        // the context of Submit
 }
 
@@ -150,13 +152,28 @@ func (s *Stream) send(r reader.Ready) {
 		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.reader.name), &r.Controls[i].StreamControl)
 	}
 	if r.Submit != nil {
-		ctx, cut := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)
+		if s.asked++; s.asked > 1 {
+			s.cut()
+		}
+		if r.Submit.Again == 0 {
+			s.until = time.Now().Add(s.cl.c.MaxWait)
+		}
+		ctx, cut := context.WithDeadline(s.cl.life, s.until)
 		s.cut = cut
-		go func() {
-			defer cut()
-			a, err := s.cl.request(ctx, r.Submit)
-			s.step(reader.Verdict{Answer: a, Err: err})
-		}()
+		go s.ask(ctx, cut, r.Submit, s.asked)
+	}
+}
+
+// ask gives a task to the market, and takes its verdict in unless the market was asked again since.
+func (s *Stream) ask(ctx context.Context, cut context.CancelFunc, t *bus.Task, n int) {
+	defer cut()
+	a, err := s.cl.request(ctx, t)
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n == s.asked {
+		s.m.Step(now, reader.Verdict{Answer: a, Err: err})
+		s.do(now)
 	}
 }
 

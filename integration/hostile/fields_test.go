@@ -38,7 +38,7 @@ var spoken = []any{
 var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose",
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd",
-	"bus.Task msgpack":         "token",
+	"bus.Task msgpack":         "token again",
 	"bus.Task json":            "reply_token",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
