@@ -158,8 +158,8 @@ func (j *job) publish(subject string, m bus.Message) {
 }
 
 func (j *job) accept() {
-	j.publish(j.reply, &bus.Answer{Accepted: &bus.Accepted{Client: "dev", Task: j.ID, Hub: "hub", Agent: "agent",
-		Model: "m"}})
+	j.publish(j.reply, &bus.Answer{Accepted: &bus.Accepted{Client: "dev", Task: j.ID, Hub: "hub",
+		Agent: "agent", Model: "m"}})
 	time.Sleep(time.Millisecond) // until that is there
 }
 
@@ -184,8 +184,8 @@ func (j *job) chunk(c bus.Chunk) (ok bool) {
 }
 
 func (j *job) end(code bus.Code) {
-	j.publish(bus.ReplySubject(j.to, j.Token, "agent"), &bus.Chunk{Task: j.ID, Result: &bus.Result{Client: "dev",
-		Task: j.ID, Hub: "hub", Agent: "agent", Code: code, Finish: "stop", Chunks: j.seq}})
+	j.publish(bus.ReplySubject(j.to, j.Token, "agent"), &bus.Chunk{Task: j.ID, Result: &bus.Result{
+		Client: "dev", Task: j.ID, Hub: "hub", Agent: "agent", Code: code, Finish: "stop", Chunks: j.seq}})
 }
 
 // endHere ends it as an agent does: at its end, or as it is cancelled.
@@ -303,7 +303,8 @@ func TestMemoryIsCountedExactly(t *testing.T) {
 				time.Sleep(time.Duration(dice(100000)) * time.Millisecond)
 				path, body := "/v1/chat/completions", large(dice(60000), "")
 				if dice(4) == 0 {
-					path, body = "/v1/responses", fmt.Sprintf(`{"input":%q}`, strings.Repeat("x", dice(20000)))
+					path = "/v1/responses"
+					body = fmt.Sprintf(`{"input":%q}`, strings.Repeat("x", dice(20000)))
 				} else if dice(3) == 0 {
 					body = strings.TrimSuffix(body, "}") + fmt.Sprintf(`,"n":%d`, 2+dice(7)) + "}"
 				}
@@ -392,7 +393,8 @@ func TestD8MemoryIsBoundedWithAllLimitsReached(t *testing.T) {
 				n = 4
 			}
 			for range n {
-				if !j.chunk(bus.Chunk{Text: strings.Repeat("y", 20<<10), Tokens: make([]uint32, 100), Count: 100}) {
+				if !j.chunk(bus.Chunk{Text: strings.Repeat("y", 20<<10), Tokens: make([]uint32, 100),
+					Count: 100}) {
 					break
 				}
 				time.Sleep(100 * time.Millisecond)

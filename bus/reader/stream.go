@@ -179,8 +179,8 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 // Size is what it keeps of the answer, in bytes, about.
 func (s *Stream) Size() int {
 	k := &s.kept
-	return s.bytes + cap(s.queue)*chunkCost + s.waiting.bytes + cap(k.text) + cap(k.thought) + 4*cap(k.tokens) +
-		callCost*cap(k.calls)
+	return s.bytes + cap(s.queue)*chunkCost + s.waiting.bytes +
+		cap(k.text) + cap(k.thought) + 4*cap(k.tokens) + callCost*cap(k.calls)
 }
 
 // What takes place beside its bytes: a chunk in the queue, and the id of a tool call.
