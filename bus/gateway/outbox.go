@@ -55,12 +55,13 @@ func (o *outbox) size() int {
 	return o.array + o.lent + cap(o.spare) + cap(o.event) + 8*cap(o.ids)
 }
 
-// drop lets all go that the client has not taken, or may come back for.
+// drop lets all go that the client has not taken, or may come back for. Where events have no numbers, what is
+// put next follows on what it has taken.
 func (o *outbox) drop() {
-	if o.numbered && o.lent == 0 {
-		o.lent = o.array
+	if o.numbered {
+		o.first, o.lost = o.end(), o.lost+len(o.ids)
+		o.lent = max(o.lent, o.array)
 	}
-	o.first, o.lost = o.end(), o.lost+len(o.ids)
 	o.buf, o.ids, o.array = nil, nil, 0
 }
 
