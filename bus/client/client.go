@@ -247,7 +247,11 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	own, stop := context.WithTimeout(cl.life, cl.c.MaxWait)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	a, err := cl.request(own, &t)
+	data, err := bus.Encode(&t)
+	if err != nil {
+		return none, err
+	}
+	a, err := cl.request(own, t.Trace, data)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		cl.cancelTask(t.ID)
@@ -262,13 +266,9 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 }
 
 // request sends a task to the door and waits for its one answer.
-func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
-	data, err := bus.Encode(t)
-	if err != nil {
-		return nil, err
-	}
+func (cl *Client) request(ctx context.Context, trace bus.Trace, data []byte) (*bus.Answer, error) {
 	m, err := cl.bus.Request(ctx,
-		bus.Msg{Subject: bus.TaskSubject(cl.c.ID, cl.gateway()), Header: t.Trace.Header(nil), Data: data})
+		bus.Msg{Subject: bus.TaskSubject(cl.c.ID, cl.gateway()), Header: trace.Header(nil), Data: data})
 	if err != nil {
 		return nil, err
 	}

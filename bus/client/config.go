@@ -28,6 +28,9 @@ type Config struct {
 	MaxWait    time.Duration // for the market's verdict on a task, where ctx sets no earlier end
 	// after ctx has ended: to hear of, and cancel, what was accepted at the same moment
 	Grace time.Duration
+
+	// not nil: told how many bytes more all streams of it keep, or fewer, in steps. It must not wait.
+	Grown func(bytes int)
 }
 
 // Default returns the limits of a program with some hundred streams.

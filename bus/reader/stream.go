@@ -140,6 +140,7 @@ func (s *Stream) Step(now time.Time, event any) {
 			s.err, s.left = e.Err, true
 			s.drop()
 			s.waiting = waiting{}
+			s.failover.task, s.kept = nil, kept{off: true} // nobody continues it
 		}
 	default:
 		panic(fmt.Sprintf("reader: %T is no event", event))
@@ -182,6 +183,19 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 	}
 	return c, false
 }
+
+// Size is what it keeps of the answer, in bytes, about.
+func (s *Stream) Size() int {
+	k := &s.kept
+	return s.bytes + cap(s.queue)*chunkCost + s.waiting.bytes +
+		cap(k.text) + cap(k.thought) + 4*cap(k.tokens) + callCost*cap(k.calls)
+}
+
+// What takes place beside its bytes: a chunk in the queue, and the id of a tool call.
+const (
+	chunkCost = 160
+	callCost  = 64
+)
 
 // Waits reports whether nothing is known yet: the market has not given its first verdict.
 func (s *Stream) Waits() bool { return s.verdict == none && !s.over() }
