@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"souk/bus"
 )
 
 // chatMessage is a message of a chat.
@@ -31,6 +33,7 @@ type chatFunction struct {
 // items, and one message.
 type conversation struct {
 	known    func(id string) ([]byte, bool)
+	named    int // bytes of the items that were named by their ids
 	messages []chatMessage
 	open     bool // the last message is the assistant's, and more of its turn may follow
 }
@@ -123,6 +126,10 @@ func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]
 			break
 		}
 		if v, ok := known(x.ID); ok {
+			if c.named += len(v); c.named > bus.MaxBody { // one may be named many times
+				return refusal(bus.CodeTooLarge, "%s: the items that are named have more than %d bytes", at,
+					bus.MaxBody)
+			}
 			return c.item(at, v, nil)
 		}
 		return bad("%s.id: no item %.80q is kept for this key: items of answers are, for an hour, at the "+
