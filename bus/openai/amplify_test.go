@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,6 +46,40 @@ func TestManySmallItems(t *testing.T) {
 		}
 	}
 	if got := len(r.Finish(nil, &bus.Result{})); got > 8*MaxResponse {
-		t.Errorf("%d chunks of two bytes made a last event of %d bytes, want at most %d", n, got, 8*MaxResponse)
+		t.Errorf("%d chunks of two bytes made a last event of %d bytes, want at most %d", n, got,
+			8*MaxResponse)
+	}
+}
+
+// Each event of a response is one line of data, however the request and the agent's events are laid out.
+func TestResponseEventsAreLines(t *testing.T) {
+	asked, no := ReadResponses([]byte("{\"input\":\"x\",\"include\":[\"message.output_text.logprobs\"],"+
+		"\"metadata\":{\n\n\"a\":\r\"b\"\r\n},"+
+		"\"tools\":[\n{\"type\":\"function\",\n\n\"name\":\"f\"}\r]}"), nil)
+	if no != nil {
+		t.Fatal(no)
+	}
+	r := NewResponse(Shape{ID: "t", Kind: bus.KindChat, Model: "a\n\nb"}, asked)
+	out := r.Begin(nil)
+	for _, c := range []*bus.Chunk{
+		{Text: "y\n\n\r", Extra: []bus.Extra{{Choice: []byte("{\"delta\":{\n\"content\":\"y\"}," +
+			"\r\n\"logprobs\":{\n\"content\":[\n\n{\"token\":\r\"y\",\n\"logprob\":0}\r\n]}}")}}},
+		{Extra: []bus.Extra{{Choice: []byte("{\"delta\":{\"tool_calls\":[\n{\"index\":0,\r" +
+			"\"id\":\"a\\n\\nb\",\n\"function\":{\"name\":\"f\\n\\r\\ndata: x\",\n\"arguments\":\"{\\n\\n}\"}}]}}")}}},
+	} {
+		var err error
+		if out, err = r.Chunk(out, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out = r.Finish(out, &bus.Result{Finish: "stop", Hub: "h\n\n", Receipt: &bus.Receipt{ID: "r\n"}})
+	out = r.Fail(out, bus.CodeInternal, "no\n\ndata: x\r", "t", 0)
+	for i, event := range strings.Split(strings.TrimSuffix(string(out), "\n\n"), "\n\n") {
+		lines := strings.Split(event, "\n")
+		if len(lines) != 2 || !strings.HasPrefix(lines[0], "event: ") ||
+			!strings.HasPrefix(lines[1], "data: {") ||
+			strings.ContainsAny(event, "\r") || !json.Valid([]byte(lines[1][len("data: "):])) {
+			t.Errorf("event %d: %q", i, event)
+		}
 	}
 }

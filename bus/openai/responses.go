@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -143,7 +142,7 @@ func (r *Responses) keepEcho(in map[string]json.RawMessage) {
 	for _, e := range echoed {
 		v, ok := in[e.name]
 		if size += len(v); ok && size <= MaxEcho {
-			r.echo[e.name] = bytes.Clone(v)
+			r.echo[e.name] = json.RawMessage(Out(nil).compact(v)) // a line's end would end a line of events
 		} else {
 			r.echo[e.name] = json.RawMessage(e.without)
 		}
