@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -80,6 +82,33 @@ func TestResponseEventsAreLines(t *testing.T) {
 			!strings.HasPrefix(lines[1], "data: {") ||
 			strings.ContainsAny(event, "\r") || !json.Valid([]byte(lines[1][len("data: "):])) {
 			t.Errorf("event %d: %q", i, event)
+		}
+	}
+}
+
+// What is thought in many parts, or items, costs what its text costs.
+func TestManyPartsOfReasoning(t *testing.T) {
+	const part = `{"type":"reasoning_text","text":"0123456789"}`
+	n := bus.MaxBody/(len(part)+24) - 2
+	for name, input := range map[string]string{
+		"parts": `{"type":"reasoning","content":[` + strings.Repeat(part+",", n) + part + `]}`,
+		"items": strings.Repeat(`{"type":"reasoning","content":[`+part+`]},`, n/2) +
+			`{"type":"reasoning","content":[` + part + `]}`,
+	} {
+		body := []byte(`{"input":[` + input + `]}`)
+		var made runtime.MemStats
+		runtime.ReadMemStats(&made)
+		before := made.TotalAlloc
+		r, err := ReadResponses(body, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Count(r.Chat, []byte("0123456789")); got < n/2 {
+			t.Errorf("%s: %d came", name, got)
+		}
+		runtime.ReadMemStats(&made)
+		if got := made.TotalAlloc - before; got > 64<<20 {
+			t.Errorf("%s: %d bytes were allocated for a body of %d", name, got, len(body))
 		}
 	}
 }

@@ -13,10 +13,15 @@ import (
 type chatMessage struct {
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
-	Reasoning  string          `json:"reasoning,omitempty"`
+	Reasoning  growing         `json:"reasoning,omitempty"`
 	ToolCalls  []chatCall      `json:"tool_calls,omitempty"`
 	ToolCallID string          `json:"tool_call_id,omitempty"`
 }
+
+// growing is a text to which much may be added.
+type growing []byte
+
+func (g growing) MarshalText() ([]byte, error) { return g, nil }
 
 type chatCall struct {
 	ID       string       `json:"id"`
@@ -101,7 +106,7 @@ func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]
 			m = c.assistant()
 		}
 		for _, p := range parts {
-			m.Reasoning += p.Text
+			m.Reasoning = append(m.Reasoning, p.Text...)
 		}
 		return nil
 	case "function_call":
