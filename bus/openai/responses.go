@@ -82,6 +82,9 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	if err := c.input(in["input"]); err != nil {
 		return err
 	}
+	if len(c.messages) == 0 {
+		return bad("input: the list is empty: send a string or an item at least")
+	}
 	out := map[string]any{"messages": c.messages}
 	for _, name := range passed {
 		if v, ok := in[name]; ok {

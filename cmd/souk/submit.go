@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/bus/natsbus"
 	"souk/cmd/internal/console"
 	"souk/integration/replay"
 	"souk/market"
@@ -194,6 +195,10 @@ func reach(news <-chan bus.Health, to io.Writer) {
 	away := false
 	for h := range news {
 		switch {
+		case !h.Connected && errors.Is(h.Err, natsbus.ErrRefused) && !away:
+			fmt.Fprintf(to, "%v; an answer that has begun is waited for, for a minute (Ctrl-C gives it up)\n",
+				h.Err)
+			away = true
 		case !h.Connected && h.Err != nil && !away:
 			fmt.Fprintln(to, "the market is out of reach; an answer that has begun is waited for, for a "+
 				"minute (Ctrl-C gives it up)")
