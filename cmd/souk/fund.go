@@ -15,8 +15,8 @@ import (
 func fundCommand(s *shared) *cobra.Command {
 	return s.amountCommand("deposit", &cobra.Command{
 		PreRunE: s.mayBeClient,
-		Use:   "fund CLIENT AMOUNT",
-		Short: "Deposit credits for a client at the treasury",
+		Use:     "fund CLIENT AMOUNT",
+		Short:   "Deposit credits for a client at the treasury",
 		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of
 the price rows.
 
