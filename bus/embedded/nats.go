@@ -155,12 +155,20 @@ func (n *NATS) Close() {
 	n.server.WaitForShutdown()
 }
 
-// natsLog passes on what an operator should see, and catches the one error that the server only logs.
+// natsLog passes on what an operator should see, and catches the one error that the server only logs. Of what
+// clients do that they may not there can be any number of lines: so many are written in a second.
 type natsLog struct {
 	log   *slog.Logger
 	once  sync.Once
 	fatal chan string
+
+	mu    sync.Mutex
+	since time.Time // when the second began
+	lines int       // of it
 }
+
+// maxLines bounds what the server logs in a second.
+const maxLines = 20
 
 func (l *natsLog) Noticef(string, ...any) {}
 func (l *natsLog) Debugf(string, ...any)  {}
@@ -174,7 +182,18 @@ func (l *natsLog) Fatalf(format string, args ...any) {
 }
 
 func (l *natsLog) write(level slog.Level, format string, args []any) {
-	if l.log != nil {
+	if l.log == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.since) >= time.Second {
+		if more := l.lines - maxLines; more > 0 {
+			l.log.Warn("of the lines before these some were left out", "lines", more, "server", "nats")
+		}
+		l.since, l.lines = now, 0
+	}
+	if l.lines++; l.lines <= maxLines {
 		l.log.Log(context.Background(), level, fmt.Sprintf(format, args...), "server", "nats")
 	}
 }

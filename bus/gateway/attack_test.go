@@ -198,3 +198,17 @@ func TestOneOfTwoWhoWaitLeaves(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
+
+// A key of a client that has the gateway's own name is refused at once, and not by a wait for an answer that
+// nobody gives.
+func TestAClientWithTheGatewaysName(t *testing.T) {
+	h := start(t, one)
+	key := h.newKey(bus.APIKey{Client: "gateway"})
+	for _, try := range [][3]string{{"POST", "/v1/chat/completions", chat("")}, {"GET", "/v1/balance", ""}} {
+		r := h.do(try[0], try[1], try[2], key)
+		if r.status != http.StatusForbidden || !strings.Contains(r.body, "unknown_client") ||
+			!strings.Contains(r.body, "name of this gateway") {
+			t.Errorf("%s: %d %s", try[1], r.status, r.body)
+		}
+	}
+}

@@ -281,5 +281,9 @@ const (
 
 // payer speaks for a client of the market.
 func (s *Server) payer(id string) (*client.Client, error) {
+	if id == s.c.ID { // what it said for that one it would say for itself, as no gateway may
+		return nil, refuse(bus.CodeUnknownClient, "client %s has the name of this gateway: take a key of another",
+			id)
+	}
 	return s.reader.Client(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4, Grown: s.grown})
 }

@@ -425,6 +425,17 @@ func (n names) claim(role bus.Role, ids bus.IDs) error {
 				ErrTaken, e.owner())
 		}
 	}
+	// Who reads an answer hears a hub by its domain and an agent by its id, on subjects that end alike.
+	if e := n.Names[ids.Domain]; role == bus.RoleHub && e != nil && e.Role == bus.RoleAgentd {
+		return fmt.Errorf("domain %s: %w: it belongs to an agent, or an agentd: choose another", ids.Domain,
+			ErrTaken)
+	}
+	for id, e := range n.Names {
+		if e.Role == bus.RoleHub && role == bus.RoleAgentd && slices.Contains(ids.Agents, e.Domain) {
+			return fmt.Errorf("agent %s: %w: it is the domain of hub %s: choose another", e.Domain, ErrTaken,
+				id)
+		}
+	}
 	e := n.Names[ids.Name]
 	if e == nil {
 		e = &name{Role: role}

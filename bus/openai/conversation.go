@@ -5,16 +5,23 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"souk/bus"
 )
 
 // chatMessage is a message of a chat.
 type chatMessage struct {
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
-	Reasoning  string          `json:"reasoning,omitempty"`
+	Reasoning  growing         `json:"reasoning,omitempty"`
 	ToolCalls  []chatCall      `json:"tool_calls,omitempty"`
 	ToolCallID string          `json:"tool_call_id,omitempty"`
 }
+
+// growing is a text to which much may be added.
+type growing []byte
+
+func (g growing) MarshalText() ([]byte, error) { return g, nil }
 
 type chatCall struct {
 	ID       string       `json:"id"`
@@ -31,6 +38,7 @@ type chatFunction struct {
 // items, and one message.
 type conversation struct {
 	known    func(id string) ([]byte, bool)
+	named    int // bytes of the items that were named by their ids
 	messages []chatMessage
 	open     bool // the last message is the assistant's, and more of its turn may follow
 }
@@ -98,7 +106,7 @@ func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]
 			m = c.assistant()
 		}
 		for _, p := range parts {
-			m.Reasoning += p.Text
+			m.Reasoning = append(m.Reasoning, p.Text...)
 		}
 		return nil
 	case "function_call":
@@ -123,6 +131,10 @@ func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]
 			break
 		}
 		if v, ok := known(x.ID); ok {
+			if c.named += len(v); c.named > bus.MaxBody { // one may be named many times
+				return refusal(bus.CodeTooLarge, "%s: the items that are named have more than %d bytes", at,
+					bus.MaxBody)
+			}
 			return c.item(at, v, nil)
 		}
 		return bad("%s.id: no item %.80q is kept for this key: items of answers are, for an hour, at the "+

@@ -13,6 +13,9 @@ import (
 // all of it four times.
 const MaxResponse = 256 << 10
 
+// partCost is what an item, or a part of one, counts beside its text: what is written around it is as long.
+const partCost = 256
+
 // Response writes the answer to one task as a response: as events, and in the end as one object. A whole
 // answer is made by the same calls; its events are dropped.
 type Response struct {
@@ -150,6 +153,7 @@ func (r *Response) say(dst []byte, kind, partKind, text string, logs []byte) []b
 	if n := len(x.parts); n == 0 || x.parts[n-1].kind != partKind {
 		dst = r.closePart(dst, x)
 		x.parts = append(x.parts, &part{kind: partKind})
+		r.size += partCost
 		dst = r.event(dst, "response.content_part.added", "item_id", x.id, "output_index", x.at,
 			"content_index", len(x.parts)-1, "part", x.parts[len(x.parts)-1].json())
 	}
@@ -173,6 +177,7 @@ func (r *Response) open(kind string) *outputItem {
 	x := &outputItem{kind: kind, at: len(r.items)}
 	x.id = prefix + r.shape.ID + "_" + strconv.Itoa(x.at)
 	r.items = append(r.items, x)
+	r.size += partCost
 	return x
 }
 

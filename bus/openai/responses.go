@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -83,6 +82,9 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	if err := c.input(in["input"]); err != nil {
 		return err
 	}
+	if len(c.messages) == 0 {
+		return bad("input: the list is empty: send a string or an item at least")
+	}
 	out := map[string]any{"messages": c.messages}
 	for _, name := range passed {
 		if v, ok := in[name]; ok {
@@ -143,7 +145,7 @@ func (r *Responses) keepEcho(in map[string]json.RawMessage) {
 	for _, e := range echoed {
 		v, ok := in[e.name]
 		if size += len(v); ok && size <= MaxEcho {
-			r.echo[e.name] = bytes.Clone(v)
+			r.echo[e.name] = json.RawMessage(Out(nil).compact(v)) // a line's end would end a line of events
 		} else {
 			r.echo[e.name] = json.RawMessage(e.without)
 		}

@@ -98,6 +98,7 @@ func TestResponsesAsChats(t *testing.T) {
 		{`{}`, bus.CodeBadRequest, "input: a string or a list"},
 		{`{"input":null}`, bus.CodeBadRequest, "input: a string or a list"},
 		{`{"input":7}`, bus.CodeBadRequest, "input: a string or a list"},
+		{`{"input":[]}`, bus.CodeBadRequest, "input: the list is empty"},
 		{`{"input":[7]}`, bus.CodeBadRequest, "input[0]: an item is an object"},
 		{`{"input":[{"type":7}]}`, bus.CodeBadRequest, "input[0]: an item is an object"},
 		{`{"input":[{"role":"wizard","content":"x"}]}`, bus.CodeBadRequest, `input[0].role: "wizard"`},

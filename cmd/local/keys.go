@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +131,26 @@ func (r Reach) creds(role bus.Role, name string) (string, natsauth.Source, error
 		return "", nil, fmt.Errorf("%w (creds that are elsewhere are named by --creds)", err)
 	}
 	return name, natsauth.File(path), nil
+}
+
+// MayBeClient refuses the name of a client that belongs to another role, where the keys of the data directory
+// say so: its money could be spent by nobody.
+func (r Reach) MayBeClient(name string) error {
+	keys, err := natsauth.Open(natsauth.Dir(r.Data))
+	if err != nil {
+		return nil // whoever needs them says it
+	}
+	users, err := keys.List()
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if u.Role != bus.RoleClient && (u.Name == name || slices.Contains(u.Agents, name)) {
+			return fmt.Errorf("client %s: %w: it belongs to %s %s: choose another", name, natsauth.ErrTaken,
+				u.Role, u.Name)
+		}
+	}
+	return nil
 }
 
 // ClientCreds makes creds of a client where the keys of the data directory can, and returns the path of the

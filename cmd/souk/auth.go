@@ -176,7 +176,8 @@ func revokeAuth(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Take a user's rights away: it is cut off at once",
-		Long: `Voids all creds of a user, and tells the market's servers, which cut it off at once. Repeat it where
+		Long: `Voids all creds of a user, and tells the market's servers, which cut it off at once. A client's keys
+for HTTP are good all the same, since gateways speak for it there: souk key revoke takes them away. Repeat it where
 they could not be told. A server that was told keeps it; one that souk up or souk infra starts reads it in
 DATA/auth.`,
 		Args: cobra.ExactArgs(1),

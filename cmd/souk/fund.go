@@ -14,8 +14,9 @@ import (
 
 func fundCommand(s *shared) *cobra.Command {
 	return s.amountCommand("deposit", &cobra.Command{
-		Use:   "fund CLIENT AMOUNT",
-		Short: "Deposit credits for a client at the treasury",
+		PreRunE: s.mayBeClient,
+		Use:     "fund CLIENT AMOUNT",
+		Short:   "Deposit credits for a client at the treasury",
 		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of
 the price rows.
 
@@ -39,6 +40,11 @@ With --id the deposit is made once however often the command is repeated.`,
 		}
 		return nil
 	})
+}
+
+// mayBeClient refuses a command whose first argument cannot be a client's name.
+func (s *shared) mayBeClient(_ *cobra.Command, args []string) error {
+	return s.market().MayBeClient(args[0])
 }
 
 // amountCommand is c as a command that moves an amount for a client, once under one id; noun says what it

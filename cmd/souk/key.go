@@ -85,7 +85,9 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		defer link.Close()
 		return firstDeposit(link.Budget(ctx, of, client, every, amount), of)
 	}
-	c.AddCommand(s.reach(newKey(with, bank)), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)))
+	makes := newKey(with, bank)
+	makes.PreRunE = s.mayBeClient
+	c.AddCommand(s.reach(makes), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)))
 	return c
 }
 

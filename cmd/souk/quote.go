@@ -31,12 +31,12 @@ next moment changes it. The client needs no money. Without PROMPT it is read fro
 			if err != nil {
 				return err
 			}
-			link, err := s.dial("souk-quote")
+			link, err := asClient(c, s, task.Client)
 			if err != nil {
 				return err
 			}
 			defer link.Close()
-			client, err := link.Client(q.client)
+			client, err := link.Client(link.Name())
 			if err != nil {
 				return err
 			}

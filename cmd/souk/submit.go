@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"souk/bus"
+	"souk/bus/natsbus"
 	"souk/cmd/internal/console"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"
 )
@@ -156,12 +158,16 @@ func (q question) task(prompt string) (bus.Task, error) {
 	return t, err
 }
 
-func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
-	who := t.Client
+// asClient is a link as a client: the one that --client names, or whose creds are given.
+func asClient(c *cobra.Command, s *shared, client string) (*local.Link, error) {
 	if !c.Flags().Changed("client") && len(s.creds) > 0 {
-		who = "" // whose creds these are
+		client = ""
 	}
-	link, err := s.dial(bus.RoleClient, who)
+	return s.dial(bus.RoleClient, client)
+}
+
+func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
+	link, err := asClient(c, s, t.Client)
 	if err != nil {
 		return err
 	}
@@ -207,6 +213,10 @@ func reach(news <-chan bus.Health, to io.Writer) {
 	away := false
 	for h := range news {
 		switch {
+		case !h.Connected && errors.Is(h.Err, natsbus.ErrRefused) && !away:
+			fmt.Fprintf(to, "%v; an answer that has begun is waited for, for a minute (Ctrl-C gives it up)\n",
+				h.Err)
+			away = true
 		case !h.Connected && h.Err != nil && !away:
 			fmt.Fprintln(to, "the market is out of reach; an answer that has begun is waited for, for a "+
 				"minute (Ctrl-C gives it up)")

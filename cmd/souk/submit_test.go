@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/bus/natsbus"
 )
 
 // What is said of a premium adds up to it.
@@ -46,6 +48,21 @@ func TestSummaryOfARefusal(t *testing.T) {
 			string(code)+": because"+want {
 			t.Errorf("%s", got)
 		}
+	}
+}
+
+// Whoever is turned away hears that, and not that the market is away.
+func TestTheMarketRefuses(t *testing.T) {
+	news := make(chan bus.Health, 8)
+	for range 2 {
+		news <- bus.Health{Err: fmt.Errorf("%w: the creds of client ann were revoked", natsbus.ErrRefused)}
+	}
+	close(news)
+	var said strings.Builder
+	reach(news, &said)
+	if got := said.String(); strings.Count(got, "were revoked") != 1 ||
+		strings.Contains(got, "out of reach") {
+		t.Errorf("%s", got)
 	}
 }
 

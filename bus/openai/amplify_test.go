@@ -1,0 +1,114 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"souk/bus"
+)
+
+// A request that names one long item many times is refused before it takes more room than a body may have.
+func TestItemsNamedManyTimes(t *testing.T) {
+	item := []byte(`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"` +
+		strings.Repeat("x", 100<<10) + `"}]}`)
+	read := 0
+	known := func(string) ([]byte, bool) { read += len(item); return item, true }
+	many := strings.Repeat(`{"type":"item_reference","id":"a"},`, bus.MaxBody/35-10)
+	_, err := ReadResponses(fmt.Appendf(nil, `{"input":[%s]}`, strings.TrimSuffix(many, ",")), known)
+	if err == nil || err.Code != bus.CodeTooLarge {
+		t.Errorf("got %.200v, want %s", err, bus.CodeTooLarge)
+	}
+	if most := 2 * bus.MaxBody; read > most {
+		t.Errorf("%d bytes of items were read for one request, want at most %d", read, most)
+	}
+}
+
+// An agent that says one byte in turn as thought and as text makes no answer that is many times as large.
+func TestManySmallItems(t *testing.T) {
+	asked, no := ReadResponses([]byte(`{"input":"x"}`), nil)
+	if no != nil {
+		t.Fatal(no)
+	}
+	r := NewResponse(Shape{ID: "t", Kind: bus.KindChat}, asked)
+	const step = `{"delta":{"reasoning":"x","content":"y"}}`
+	c := &bus.Chunk{Text: "y", Extra: []bus.Extra{{Choice: []byte(step)}}}
+	out := r.Begin(nil)
+	n := 0
+	for ; n < MaxResponse; n++ {
+		var err error
+		if out, err = r.Chunk(out[:0], c); err != nil {
+			if bus.CodeOf(err) != bus.CodeTooLarge {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if got := len(r.Finish(nil, &bus.Result{})); got > 8*MaxResponse {
+		t.Errorf("%d chunks of two bytes made a last event of %d bytes, want at most %d", n, got,
+			8*MaxResponse)
+	}
+}
+
+// Each event of a response is one line of data, however the request and the agent's events are laid out.
+func TestResponseEventsAreLines(t *testing.T) {
+	asked, no := ReadResponses([]byte("{\"input\":\"x\",\"include\":[\"message.output_text.logprobs\"],"+
+		"\"metadata\":{\n\n\"a\":\r\"b\"\r\n},"+
+		"\"tools\":[\n{\"type\":\"function\",\n\n\"name\":\"f\"}\r]}"), nil)
+	if no != nil {
+		t.Fatal(no)
+	}
+	r := NewResponse(Shape{ID: "t", Kind: bus.KindChat, Model: "a\n\nb"}, asked)
+	out := r.Begin(nil)
+	for _, c := range []*bus.Chunk{
+		{Text: "y\n\n\r", Extra: []bus.Extra{{Choice: []byte("{\"delta\":{\n\"content\":\"y\"}," +
+			"\r\n\"logprobs\":{\n\"content\":[\n\n{\"token\":\r\"y\",\n\"logprob\":0}\r\n]}}")}}},
+		{Extra: []bus.Extra{{Choice: []byte("{\"delta\":{\"tool_calls\":[\n{\"index\":0,\r" +
+			"\"id\":\"a\\n\\nb\",\n\"function\":{\"name\":\"f\\n\\r\\ndata: x\",\n\"arguments\":\"{\\n\\n}\"}}]}}")}}},
+	} {
+		var err error
+		if out, err = r.Chunk(out, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out = r.Finish(out, &bus.Result{Finish: "stop", Hub: "h\n\n", Receipt: &bus.Receipt{ID: "r\n"}})
+	out = r.Fail(out, bus.CodeInternal, "no\n\ndata: x\r", "t", 0)
+	for i, event := range strings.Split(strings.TrimSuffix(string(out), "\n\n"), "\n\n") {
+		lines := strings.Split(event, "\n")
+		if len(lines) != 2 || !strings.HasPrefix(lines[0], "event: ") ||
+			!strings.HasPrefix(lines[1], "data: {") ||
+			strings.ContainsAny(event, "\r") || !json.Valid([]byte(lines[1][len("data: "):])) {
+			t.Errorf("event %d: %q", i, event)
+		}
+	}
+}
+
+// What is thought in many parts, or items, costs what its text costs.
+func TestManyPartsOfReasoning(t *testing.T) {
+	const part = `{"type":"reasoning_text","text":"0123456789"}`
+	n := bus.MaxBody/(len(part)+24) - 2
+	for name, input := range map[string]string{
+		"parts": `{"type":"reasoning","content":[` + strings.Repeat(part+",", n) + part + `]}`,
+		"items": strings.Repeat(`{"type":"reasoning","content":[`+part+`]},`, n/2) +
+			`{"type":"reasoning","content":[` + part + `]}`,
+	} {
+		body := []byte(`{"input":[` + input + `]}`)
+		var made runtime.MemStats
+		runtime.ReadMemStats(&made)
+		before := made.TotalAlloc
+		r, err := ReadResponses(body, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Count(r.Chat, []byte("0123456789")); got < n/2 {
+			t.Errorf("%s: %d came", name, got)
+		}
+		runtime.ReadMemStats(&made)
+		if got := made.TotalAlloc - before; got > 64<<20 {
+			t.Errorf("%s: %d bytes were allocated for a body of %d", name, got, len(body))
+		}
+	}
+}
