@@ -203,9 +203,12 @@ func TestAQuoteGoesToNobodyElse(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)
 		heard := math.quotes(math.of("llama"))
+		var mu sync.Mutex
 		var came []string
 		w.subscribe(">", func(m bus.Msg) {
 			if strings.Contains(string(m.Data), "llama") {
+				mu.Lock()
+				defer mu.Unlock()
 				came = append(came, m.Subject)
 			}
 		})
@@ -213,14 +216,19 @@ func TestAQuoteGoesToNobodyElse(t *testing.T) {
 			w.me.Publish(bus.Msg{Subject: subject, Reply: reply, Data: []byte(chat("hi", ""))})
 			w.pass(time.Second)
 		}
+		answers := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(came)
+		}
 		for _, reply := range []string{"souk.v1.hub.math.completion.a", "souk.v1.task.bob", "_INBOX.bob.1",
 			"_INBOX.ada", "_INBOX.ada2.x", "_INBOX.ada.*", ""} {
 			ask(bus.QuoteSubject("ada", ""), reply)
 			ask(bus.QuoteSubject("bob", "ada"), reply)
 		}
 		ask(bus.QuoteSubject("ada", "gate"), "_INBOX.ada.1") // who speaks for a client asks for itself
-		if len(came)+len(heard()) > 0 || w.door.Stats().Stray != 15 {
-			t.Errorf("answers to others: %q, %d questions, %d strays", came, len(heard()),
+		if len(answers())+len(heard()) > 0 || w.door.Stats().Stray != 15 {
+			t.Errorf("answers to others: %q, %d questions, %d strays", answers(), len(heard()),
 				w.door.Stats().Stray)
 		}
 		ask(bus.QuoteSubject("ada", ""), "_INBOX.ada.1")
@@ -228,8 +236,8 @@ func TestAQuoteGoesToNobodyElse(t *testing.T) {
 		if got := heard(); len(got) != 2 || got[1].Client != "ada" {
 			t.Errorf("the hub heard %+v", got)
 		}
-		if !slices.Contains(came, "_INBOX.ada.1") || !slices.Contains(came, "_INBOX.gate.1.2") {
-			t.Errorf("quotes came on %q", came)
+		if on := answers(); !slices.Contains(on, "_INBOX.ada.1") || !slices.Contains(on, "_INBOX.gate.1.2") {
+			t.Errorf("quotes came on %q", on)
 		}
 	})
 }
