@@ -67,7 +67,7 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 				t.Errorf("%s: %v", subject, err)
 			}
 		case "micro":
-			reply, err := nc.Request("$SRV.INFO.souk", nil, time.Minute)
+			reply, err := nc.Request("$SRV.INFO", nil, time.Minute)
 			if err != nil || !strings.Contains(string(reply.Data), `"name":"quote"`) {
 				t.Errorf("%v: %v", err, reply)
 			}

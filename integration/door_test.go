@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	"souk/classifier"
 	"souk/classifier/model"
@@ -132,7 +133,12 @@ func TestADoorDiesWithTasksInHand(t *testing.T) {
 // openDoomed adds a door to the market.
 func openDoomed(t *testing.T, m *local.Market, before bool) *doomed {
 	t.Helper()
-	b, err := natsbus.Connect(natsbus.Config{URL: m.State().NATS, Name: "doomed"})
+	creds, err := m.Keys().Ensure(bus.RoleDoor, bus.IDs{Name: "doomed"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := natsbus.Connect(natsbus.Config{URL: m.State().NATS, Name: "doomed",
+		Creds: natsauth.File(creds)})
 	if err != nil {
 		t.Fatal(err)
 	}
