@@ -60,7 +60,8 @@ func TestTheMarketRefuses(t *testing.T) {
 	close(news)
 	var said strings.Builder
 	reach(news, &said)
-	if got := said.String(); strings.Count(got, "were revoked") != 1 || strings.Contains(got, "out of reach") {
+	got := said.String()
+	if strings.Count(got, "were revoked") != 1 || strings.Contains(got, "out of reach") {
 		t.Errorf("%s", got)
 	}
 }
