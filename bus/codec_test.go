@@ -23,7 +23,7 @@ func full() []Message {
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
 		DeadlineMS: 1_800_000_000_000, Session: "s", Turn: 3, Role: "critic", Source: "web", Run: "run 7",
-		Hub: "math", Failover: "off", Attempt: 1, Token: "k-1",
+		Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
@@ -42,6 +42,10 @@ func full() []Message {
 		Crowd:   &market.Toll{Load: -1, Age: -2, Beside: -3},
 		Receipt: &Receipt{ID: "j/1/0", Journal: "j", Round: 1, Epoch: 2, Earlier: []string{"j/0/0"}},
 	}
+	quote := Quote{Client: "ada", Domain: "math", Code: CodeNoRoom, Message: "full", RetryMS: 250,
+		Hubs: []HubQuote{{Hub: "math", Round: 5, ValidMS: 1000, Code: CodeNoRoom, Message: "full",
+			RetryMS: 250, Models: []ModelQuote{{Model: "llama", TTFTMS: 40.5, WaitMS: 1.25, Cost: 4,
+				Premium: -5, SlotPrice: 6, CachedShare: 0.25, Quality: 0.9, WouldWin: true}}}}}
 	return []Message{
 		&task,
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama",
@@ -90,6 +94,8 @@ func full() []Message {
 		&Recall{ID: "4", Hub: "j", Client: "ada", Granted: 9, Look: true, Number: 1, Amount: 2, Payee: "bob"},
 		&RecallReply{ID: "4", Hub: "j", Client: "ada", Avail: 5, Held: 2, Reserved: 1, Accepted: 9,
 			Returned: 3, Next: 2, Amount: 4, Payee: "bob", Surplus: 6},
+		&quote,
+		&quote.Hubs[0],
 	}
 }
 

@@ -56,6 +56,8 @@ type Task struct {
 	Attempt int `json:"-" msgpack:"attempt,omitempty"`
 	// the answer broke off: go on from here
 	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
+	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
+	Again int `json:"-" msgpack:"again,omitempty"`
 
 	// Filled in by the door; whatever a client puts here is overwritten.
 	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
@@ -69,6 +71,13 @@ type Task struct {
 	Door  string `json:"-" msgpack:"-"`
 	Inbox string `json:"-" msgpack:"-"`
 }
+
+// What a reader has heard of a task that it asks for once more. Either way the hub that has it is sought; one
+// of which nobody was heard, and that no hub knows, is placed anew.
+const (
+	AgainUnheard = 1
+	AgainHeard   = 2
+)
 
 // Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
 // that another agent of the same model can go on: from zero where nothing was delivered.

@@ -38,6 +38,9 @@ func CheckID(field, s string) error {
 
 func TaskSubject(client, gateway string) string { return Root + "task." + spoken(client, gateway) }
 
+// QuoteSubject is where is asked what a task would be given.
+func QuoteSubject(client, gateway string) string { return Root + "quote." + spoken(client, gateway) }
+
 // DoorCancelSubject is where a task is cancelled of which its sender has heard nothing yet, so that only the
 // door knows who has it. Every door listens.
 func DoorCancelSubject(client, gateway string) string {
@@ -73,6 +76,7 @@ func Speaks(subject, kind string) (client, sender string) {
 }
 
 func HubTaskSubject(domain, door string) string  { return Root + "hub." + domain + ".task." + door }
+func HubQuoteSubject(domain, door string) string { return Root + "hub." + domain + ".quote." + door }
 func SummarySubject(domain, agent string) string { return Root + "hub." + domain + ".summary." + agent }
 func CompletionSubject(domain, agent string) string {
 	return Root + "hub." + domain + ".completion." + agent

@@ -208,6 +208,7 @@ func (t *Task) Validate() error {
 	p.optionalID("hub", t.Hub)
 	p.oneOf("failover", t.Failover, "", "off")
 	p.within("attempt", int64(t.Attempt), 0, 1<<10)
+	p.within("again", int64(t.Again), 0, AgainHeard)
 	p.name("model", t.Model, MaxName)
 	p.optionalID("domain", t.Domain)
 	p.optionalID("reply_token", t.Token)

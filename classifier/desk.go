@@ -13,8 +13,8 @@ type Desk struct {
 	c        *Config
 	seed     maphash.Seed
 	closing  bool
-	load     // of all clients
-	clients  map[string]load
+	tasks    hall
+	quotes   hall
 	sessions recent
 	ids      recent
 	stats    Stats
@@ -23,7 +23,9 @@ type Desk struct {
 // NewDesk returns a desk that remembers nobody. The seed keys what it remembers.
 func NewDesk(c *Config, seed maphash.Seed) *Desk {
 	return &Desk{
-		c: c, seed: seed, clients: map[string]load{},
+		c: c, seed: seed, quotes: hall{all: quotesMost, each: quotesEach, clients: map[string]load{}},
+		tasks: hall{all: load{c.MaxOpen, c.MaxOpenBytes},
+			each: load{c.MaxOpenPerClient, c.MaxOpenBytesPerClient}, clients: map[string]load{}},
 		sessions: newRecent(c.MaxSessions), ids: newRecent(c.MaxSessions), stats: newStats(),
 	}
 }
@@ -31,6 +33,14 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 // Enter takes a request of so many bytes in, or says what is in its way.
 func (d *Desk) Enter(client string, size int) *bus.Error {
 	d.stats.Received++
+	if no := d.judge(client, size); no != nil {
+		return no
+	}
+	return d.tasks.enter("tasks", client, max(1, size))
+}
+
+// judge refuses a request of which no more is known.
+func (d *Desk) judge(client string, size int) *bus.Error {
 	switch {
 	case d.closing:
 		return refusal(bus.CodeDraining, "this door is closing; send the task again and another takes it")
@@ -39,13 +49,13 @@ func (d *Desk) Enter(client string, size int) *bus.Error {
 	case size > d.c.MaxPayload:
 		return refusal(bus.CodeTooLarge, "request of %d bytes: at most %d are taken", size, d.c.MaxPayload)
 	}
-	return d.enter(client, max(1, size))
+	return nil
 }
 
 // Close lets nobody enter any more, and returns how many tasks are in hand.
 func (d *Desk) Close() (inHand int) {
 	d.closing = true
-	return d.open
+	return d.tasks.open
 }
 
 // Answered counts the one answer to a request, and forgets the request of so many bytes if it had entered.
@@ -59,7 +69,7 @@ func (d *Desk) Answered(client string, size int, entered bool, a *bus.Answer) {
 		st.Refused[a.Result.Code]++
 	}
 	if entered {
-		d.leave(client, max(1, size))
+		d.tasks.leave(client, max(1, size))
 	}
 }
 
@@ -69,40 +79,46 @@ func (d *Desk) Stray()        { d.stats.Stray++ }
 func (d *Desk) Unanswerable() { d.stats.Received++; d.stats.Stray++ }
 func (d *Desk) Resumed()      { d.stats.Resumed++ }
 
+// hall has the requests of a kind that are in hand, and so many of all clients, and of each, at most.
+type hall struct {
+	load
+	clients   map[string]load
+	all, each load
+}
+
 // enter takes a request in, or says which limit it meets.
-func (d *Desk) enter(client string, size int) *bus.Error {
-	has := d.clients[client]
+func (h *hall) enter(kind, client string, size int) *bus.Error {
+	has := h.clients[client]
 	switch {
-	case has.open >= d.c.MaxOpenPerClient, has.bytes+size > d.c.MaxOpenBytesPerClient:
-		return refusal(bus.CodeTooManyTasks,
-			"%s has %d tasks (%d bytes) in hand and may have no more; wait for some to end", client, has.open,
-			has.bytes)
-	case d.open >= d.c.MaxOpen, d.bytes+size > d.c.MaxOpenBytes:
-		return refusal(bus.CodeNoRoom,
-			"the door has %d tasks (%d bytes) in hand and takes no more; try again shortly", d.open, d.bytes)
+	case has.open >= h.each.open, has.bytes+size > h.each.bytes:
+		return refusal(bus.CodeTooManyTasks, "%s has %d %s (%d bytes) in hand and may have no more; wait for "+
+			"some to end", client, has.open, kind, has.bytes)
+	case h.open >= h.all.open, h.bytes+size > h.all.bytes:
+		return refusal(bus.CodeNoRoom, "the door has %d %s (%d bytes) in hand and takes no more; try again "+
+			"shortly", h.open, kind, h.bytes)
 	}
-	d.load.add(1, size)
+	h.load.add(1, size)
 	has.add(1, size)
-	d.clients[client] = has
+	h.clients[client] = has
 	return nil
 }
 
 // leave undoes enter.
-func (d *Desk) leave(client string, size int) {
-	d.load.add(-1, -size)
-	has := d.clients[client]
+func (h *hall) leave(client string, size int) {
+	h.load.add(-1, -size)
+	has := h.clients[client]
 	has.add(-1, -size)
 	if has.open == 0 {
-		delete(d.clients, client)
+		delete(h.clients, client)
 		return
 	}
-	d.clients[client] = has
+	h.clients[client] = has
 }
 
-// load is tasks in hand, and the bytes of their requests.
+// load is requests in hand, and their bytes.
 type load struct{ open, bytes int }
 
-func (l *load) add(tasks, size int) { l.open, l.bytes = l.open+tasks, l.bytes+size }
+func (l *load) add(requests, size int) { l.open, l.bytes = l.open+requests, l.bytes+size }
 
 func (d *Desk) key(kind byte, client, name string) uint64 {
 	var h maphash.Hash
@@ -151,15 +167,20 @@ func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 
 // Label gives a task the label of its domain, and says what decides where it goes.
 func (d *Desk) Label(t *bus.Task, label string, confidence float64) Want {
-	sure := confidence >= d.c.MinConfidence
-	if !sure || label == "" {
-		sure, label = false, d.c.General
-	}
-	t.Domain = label
-	d.stats.Domains[label]++
-	if !sure {
+	w := d.c.label(t, label, confidence)
+	d.stats.Domains[w.Label]++
+	if !w.Confident {
 		d.stats.Unsure++
 	}
+	return w
+}
+
+func (c *Config) label(t *bus.Task, label string, confidence float64) Want {
+	sure := confidence >= c.MinConfidence
+	if !sure || label == "" {
+		sure, label = false, c.General
+	}
+	t.Domain = label
 	return Want{
 		Hub: t.Hub, Label: label, Confident: sure, Model: t.Model,
 		PromptTokens: t.Prompt.Tokens, OutputTokens: t.MaxTokens, Terms: t.Terms,

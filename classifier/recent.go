@@ -11,14 +11,19 @@ type recent struct {
 func newRecent(n int) recent { return recent{n: n, young: map[uint64]string{}} }
 
 func (r *recent) get(key uint64) string {
-	if v, ok := r.young[key]; ok {
-		return v
-	}
-	v, ok := r.old[key]
-	if ok {
+	v := r.see(key)
+	if _, ok := r.young[key]; !ok && v != "" {
 		r.put(key, v)
 	}
 	return v
+}
+
+// see is get for one that is no use.
+func (r *recent) see(key uint64) string {
+	if v, ok := r.young[key]; ok {
+		return v
+	}
+	return r.old[key]
 }
 
 func (r *recent) put(key uint64, v string) {

@@ -6,6 +6,9 @@ import (
 	"souk/bus"
 )
 
+// retryMS is some statuses of a hub: what is true now may not be then.
+const retryMS = 250
+
 func refusal(code bus.Code, format string, args ...any) *bus.Error {
 	return &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -22,7 +25,7 @@ func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
 	}
 	switch res.Code {
 	case bus.CodeNoRoom, bus.CodeNoHub, bus.CodeUnavailable, bus.CodeTooManyTasks, bus.CodeDraining:
-		res.RetryMS = 250 // some statuses of a hub: what is true now may not be then
+		res.RetryMS = retryMS
 	}
 	return res
 }

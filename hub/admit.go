@@ -116,6 +116,24 @@ func (n *Node) judgeTime(t *task) *bus.Result {
 // judgeRoom keeps to the hub's limits.
 func (n *Node) judgeRoom(t *task) *bus.Result {
 	p := n.purses[t.key.client]
+	if r := n.judgeHub(t, p); r != nil || p == nil {
+		return r
+	}
+	switch {
+	case p.open >= n.cfg.openPerClient():
+		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
+			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
+	case p.has() >= n.cfg.waitingPerClient() && !n.passing(t, p):
+		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
+			"%d tasks of client %s wait for its money or a slot, the most that may wait here "+
+				"(max_waiting_per_client)",
+			p.has(), t.key.client)
+	}
+	return nil
+}
+
+// judgeHub says whether the hub takes any task now, of a client with such a purse.
+func (n *Node) judgeHub(t *task, p *purse) *bus.Result {
 	switch {
 	case n.draining:
 		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
@@ -126,15 +144,6 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting && !n.room.squeezes(p.has()):
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
-	case p == nil:
-	case p.open >= n.cfg.openPerClient():
-		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
-			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
-	case p.has() >= n.cfg.waitingPerClient() && !n.passing(t, p):
-		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
-			"%d tasks of client %s wait for its money or a slot, the most that may wait here "+
-				"(max_waiting_per_client)",
-			p.has(), t.key.client)
 	}
 	return nil
 }
@@ -196,24 +205,13 @@ func (n *Node) longest() (most int) {
 
 // survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.
 func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
-	m := t.msg
-	joined, reading, serving, fitting, timely, longest := 0, 0, 0, 0, 0, 0
+	m, could, timely := t.msg, reach{}, 0
 	best, short := market.Credits(-1), market.Credits(0)
 	n.kinds.visits++
 	for _, a := range n.roster {
-		if !a.joined || slices.Contains(t.failedAt, a.id) {
+		if !could.serves(t, a) {
 			continue
 		}
-		joined++
-		if !a.reads(t) {
-			continue
-		}
-		reading++
-		if m.Model != "" && m.Model != a.reg.Model {
-			continue
-		}
-		serving++
-		longest = max(longest, a.reg.MaxModelLen)
 		held := a.expect(t)
 		if n.kind(a).equals(n.kinds.visits, a, 0, 0, held) > 0 {
 			continue // it has nothing to add
@@ -222,7 +220,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		if !a.takes(q.prompt) {
 			continue
 		}
-		fitting++
+		could.fitting++
 		if n.now.Add(q.forecast.TTFT).After(t.deadline) {
 			continue
 		}
@@ -238,21 +236,10 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			need = max(need, market.Reserve(q.worst, value, q.cost, t.terms.Cap()))
 		}
 	}
+	if r := n.outOfReach(t, &could); r != nil {
+		return 0, r
+	}
 	switch {
-	case joined == 0 && len(t.failedAt) > 0:
-		return 0, n.refusal(m, bus.CodeAgentFailed, 0, "no other agent is with hub %s", n.cfg.Domain)
-	case joined > 0 && reading == 0:
-		return 0, n.refusal(m, bus.CodeAgentFailed, 0,
-			"no other agent of hub %s reads the tool calls and the reasoning of an answer that goes on: "+
-				"its vLLM server wants --enable-scale-out", n.cfg.Domain)
-	case joined == 0:
-		return 0, n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
-	case serving == 0:
-		return 0, n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q",
-			n.cfg.Domain, m.Model)
-	case fitting == 0:
-		return 0, n.refusal(m, bus.CodePromptTooLong, 0,
-			"the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, longest)
 	case timely == 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
 			"no agent is expected to begin an answer before the deadline, even with a free slot")
@@ -268,4 +255,47 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			money(t.terms.Worth), t.terms.Delta, t.terms.Patience, money(t.terms.Cap()))
 	}
 	return need, nil
+}
+
+// reach counts the agents that a task could ever go to.
+type reach struct{ joined, reading, serving, fitting, longest int }
+
+// serves counts an agent, and reports whether t may be given to it, slots and the length of its prompt aside.
+func (r *reach) serves(t *task, a *agent) bool {
+	if !a.joined || slices.Contains(t.failedAt, a.id) {
+		return false
+	}
+	r.joined++
+	if !a.reads(t) {
+		return false
+	}
+	r.reading++
+	if t.msg.Model != "" && t.msg.Model != a.reg.Model {
+		return false
+	}
+	r.serving++
+	r.longest = max(r.longest, a.reg.MaxModelLen)
+	return true
+}
+
+// outOfReach says why a task cannot go to any of them; nil if it can.
+func (n *Node) outOfReach(t *task, r *reach) *bus.Result {
+	m := t.msg
+	switch {
+	case r.joined == 0 && len(t.failedAt) > 0:
+		return n.refusal(m, bus.CodeAgentFailed, 0, "no other agent is with hub %s", n.cfg.Domain)
+	case r.joined > 0 && r.reading == 0:
+		return n.refusal(m, bus.CodeAgentFailed, 0,
+			"no other agent of hub %s reads the tool calls and the reasoning of an answer that goes on: "+
+				"its vLLM server wants --enable-scale-out", n.cfg.Domain)
+	case r.joined == 0:
+		return n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
+	case r.serving == 0:
+		return n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q",
+			n.cfg.Domain, m.Model)
+	case r.fitting == 0:
+		return n.refusal(m, bus.CodePromptTooLong, 0,
+			"the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, r.longest)
+	}
+	return nil
 }

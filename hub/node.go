@@ -116,6 +116,7 @@ type Node struct {
 	room     room
 	round    scratch
 	crowd    crowd
+	inquiry  *inquiry // memory alone
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
@@ -157,6 +158,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},
+		inquiry: &inquiry{numbers: map[*purse]int{}, commons: map[string]int32{},
+			fastest: map[*fastest]time.Duration{}},
 		stats: newStats(),
 	}
 	n.crowd.again.owner = &n.crowd

@@ -54,9 +54,11 @@ func (n *Node) quote(t *task, a *agent, running int, held held) quote {
 // hold.
 type held struct{ tokens, cached int }
 
-func (a *agent) expect(t *task) (h held) {
-	p := &t.msg.Prompt
-	h.tokens, h.cached = a.belief.Expect(p, a.predictor.Tokens(p.Tokens))
+func (a *agent) expect(t *task) held { return a.expectAt(&t.msg.Prompt, a.belief.Depth(&t.msg.Prompt)) }
+
+// expectAt says it of a prompt of which it is believed to hold so many marks.
+func (a *agent) expectAt(p *bus.Prompt, depth int32) (h held) {
+	h.tokens, h.cached = a.belief.ExpectAt(p, depth, a.predictor.Tokens(p.Tokens))
 	return h
 }
 

@@ -98,11 +98,7 @@ func (n *Node) standUp() {
 		a.seat = len(c.stands)
 		c.stands = again(c.stands)
 		s := &c.stands[a.seat]
-		s.guests, s.agent, s.room, s.charge = 0, a, max(0, a.slots-len(a.holds)-a.stuck), 0
-		s.running = min(len(a.holds), max(0, a.slots-1)) // where there is no room it will be one task less
-		if k := len(a.tiers); n.cfg.Tiers && k > 0 {
-			s.charge = a.tiers[k-1].Toll
-		}
+		n.stand(s, a)
 		c.slots, c.free, c.full = c.slots+a.slots, c.free+s.room, c.full || s.room == 0
 		s.group = n.groupOf(a, s.running)
 		g := &c.groups[s.group]
@@ -115,6 +111,15 @@ func (n *Node) standUp() {
 			c.places = append(c.places, 0)
 		}
 		c.places[place] = int32(a.seat) + 1
+	}
+}
+
+// stand says how an open agent stands before anybody has joined a line.
+func (n *Node) stand(s *stand, a *agent) {
+	s.guests, s.agent, s.room, s.charge = 0, a, max(0, a.slots-len(a.holds)-a.stuck), 0
+	s.running = min(len(a.holds), max(0, a.slots-1)) // where there is no room it will be one task less
+	if k := len(a.tiers); n.cfg.Tiers && k > 0 {
+		s.charge = a.tiers[k-1].Toll
 	}
 }
 

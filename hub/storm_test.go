@@ -633,13 +633,18 @@ func TestStorm(t *testing.T) {
 
 // The same inputs at the same times give the same frames, to the byte, and the same messages.
 func TestDeterminism(t *testing.T) {
+	const enough = 60 // frames, for the comparison to mean something
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	play := func() (frames, letters []byte) {
 		s := newStorm(t, seed, false)
-		for range 1500 {
+		// one seed in 300 writes little in 1,500 events
+		for i := 0; i < 1500 || len(s.frames) < enough && i < 50_000; i++ {
 			s.event()
 			s.run()
+		}
+		if len(s.frames) < enough {
+			t.Fatalf("%d frames: nothing to compare", len(s.frames))
 		}
 		for i := range s.frames {
 			frames = ledger.AppendFrame(frames, &s.frames[i])
@@ -653,7 +658,7 @@ func TestDeterminism(t *testing.T) {
 	}
 	f1, l1 := play()
 	f2, l2 := play()
-	if len(f1) < 10_000 || !bytes.Equal(f1, f2) || !bytes.Equal(l1, l2) {
+	if !bytes.Equal(f1, f2) || !bytes.Equal(l1, l2) {
 		t.Errorf("%d and %d bytes of frames, %d and %d of letters differ", len(f1), len(f2), len(l1), len(l2))
 	}
 }

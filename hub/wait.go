@@ -127,14 +127,11 @@ func (n *Node) lineUp() {
 		}
 		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: n.now.Sub(t.arrived), Who: i}, claims)
 	}
-	waiting := c.board.Waiting()
-	now := line.Per(waiting, 1, c.free, c.slots)
+	now := line.Per(c.board.Waiting(), 1, c.free, c.slots)
 	mean := c.pressure.Add(n.now, now)
 	for _, t := range c.everybody {
 		if p := t.purse; p.pressure < 0 {
-			own := c.board.Counted(p.number)
-			p.pressure = max(0, line.Per(waiting, own, c.free, c.slots),
-				mean-p.own.Add(n.now, line.Per(own, 0, 0, c.slots)))
+			p.pressure = c.pressureOn(p, n.now, mean)
 		}
 	}
 	c.tolls = line.Tolls{Params: n.cfg.Crowd}
@@ -149,6 +146,13 @@ func (n *Node) lineUp() {
 			g.most = most
 		}
 	}
+}
+
+// pressureOn is the pressure of others on a client's tasks, where the mean of all is so much.
+func (c *crowd) pressureOn(p *purse, now time.Time, mean float64) float64 {
+	own := c.board.Counted(p.number)
+	return max(0, line.Per(c.board.Waiting(), own, c.free, c.slots),
+		mean-p.own.Add(now, line.Per(own, 0, 0, c.slots)))
 }
 
 // gather lists everybody who waits, by arrival: those of the round, and the others of a batch.
@@ -459,6 +463,11 @@ func (n *Node) priceBefore(a *agent, round uint64) (market.Credits, uint64) {
 		i = sort.Search(len(a.prices), func(i int) bool { return a.prices[i].round > round }) - 1
 	}
 	a.priceAt = i
+	return n.priceOf(a, i)
+}
+
+// priceOf is one of those slot prices that are kept, unless it is too old to reckon with.
+func (n *Node) priceOf(a *agent, i int) (market.Credits, uint64) {
 	if last, _ := n.book.LastRound(); i < 0 || a.prices[i].round+ledger.WaitRounds <= last {
 		return 0, 0
 	}

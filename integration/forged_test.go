@@ -10,11 +10,12 @@ import (
 	"souk/bus"
 )
 
-// Somebody who hears every answer says more than its agent, each time: chunks, ends, heartbeats that name
-// another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that collects.
+// An agent that learns of every answer says more than who serves it, each time: chunks, ends, heartbeats that
+// name another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that
+// collects.
 func TestForgedChunksAreNotRead(t *testing.T) {
 	m := start(t, two, hard)
-	eve := rawAs(t, m, "eve")
+	eve := rawOf(t, m, bus.RoleAgentd, bus.IDs{Name: "agentd-eve", Agents: []string{"eve"}})
 	var forged atomic.Int64
 	say := func(subject string, v bus.Message) {
 		data, err := bus.Encode(v)
@@ -26,7 +27,7 @@ func TestForgedChunksAreNotRead(t *testing.T) {
 		}
 		forged.Add(1)
 	}
-	_, err := eve.Subscribe("souk.v1.reply.>", func(msg *nats.Msg) {
+	hear := func(msg *nats.Msg) {
 		var c bus.Chunk
 		sender := bus.LastToken(msg.Subject)
 		if sender == "eve" || sender == "general" || bus.Decode(msg.Data, &c) != nil {
@@ -44,12 +45,16 @@ func TestForgedChunksAreNotRead(t *testing.T) {
 					Chunks: c.Seq + 1}})
 		}
 		say(as, &bus.Answer{Accepted: &bus.Accepted{Client: "dev", Task: c.Task, Hub: "eve", Agent: "eve"}})
-	})
-	if err == nil {
-		err = eve.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
+	for role, name := range map[bus.Role]string{bus.RoleGateway: "souk-market", bus.RoleDoor: "door"} {
+		ear := rawOf(t, m, role, bus.IDs{Name: name})
+		_, err := ear.Subscribe(bus.ReplySubject(name, "*", "*"), hear)
+		if err == nil {
+			err = ear.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	turn := hard.Turns[0]
 	a, err := m.Ask(t.Context(), chat(turn.User))

@@ -84,12 +84,18 @@ func raw(t *testing.T, m *local.Market) *nats.Conn { return rawAs(t, m, "dev") }
 
 func rawAs(t *testing.T, m *local.Market, client string) *nats.Conn {
 	t.Helper()
-	creds, err := m.Keys().Ensure(bus.RoleClient, bus.IDs{Name: client}, time.Now())
+	return rawOf(t, m, bus.RoleClient, bus.IDs{Name: client})
+}
+
+// rawOf is a connection of anybody.
+func rawOf(t *testing.T, m *local.Market, role bus.Role, ids bus.IDs) *nats.Conn {
+	t.Helper()
+	creds, err := m.Keys().Ensure(role, ids, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.UserCredentials(creds),
-		nats.CustomInboxPrefix(bus.InboxOf(client)))
+		nats.CustomInboxPrefix(bus.InboxOf(ids.Name)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,7 +203,7 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)
 	}
-	t.Client, t.Stream = cl.c.ID, true
+	t.Client, t.Stream, t.Again = cl.c.ID, true, 0
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
@@ -236,7 +236,7 @@ func cancelled(ctx context.Context) error {
 // Ask sends a task and returns its whole answer. A Result may come beside an error: what was served and paid
 // before it. When ctx ends, the task is cancelled.
 func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
-	t.Client, t.Stream = cl.c.ID, false
+	t.Client, t.Stream, t.Again = cl.c.ID, false, 0
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
@@ -247,7 +247,11 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	own, stop := context.WithTimeout(cl.life, cl.c.MaxWait)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	a, err := cl.request(own, &t)
+	data, err := bus.Encode(&t)
+	if err != nil {
+		return none, err
+	}
+	a, err := cl.request(own, t.Trace, data)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		cl.cancelTask(t.ID)
@@ -262,13 +266,9 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 }
 
 // request sends a task to the door and waits for its one answer.
-func (cl *Client) request(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
-	data, err := bus.Encode(t)
-	if err != nil {
-		return nil, err
-	}
+func (cl *Client) request(ctx context.Context, trace bus.Trace, data []byte) (*bus.Answer, error) {
 	m, err := cl.bus.Request(ctx,
-		bus.Msg{Subject: bus.TaskSubject(cl.c.ID, cl.gateway()), Header: t.Trace.Header(nil), Data: data})
+		bus.Msg{Subject: bus.TaskSubject(cl.c.ID, cl.gateway()), Header: trace.Header(nil), Data: data})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	MaxWait    time.Duration // for the market's verdict on a task, where ctx sets no earlier end
 	// after ctx has ended: to hear of, and cancel, what was accepted at the same moment
 	Grace time.Duration
+
+	// not nil: told how many bytes more all streams of it keep, or fewer, in steps. It must not wait.
+	Grown func(bytes int)
 }
 
 // Default returns the limits of a program with some hundred streams.
@@ -86,6 +89,6 @@ func (c Config) reader() reader.Config {
 		MaxChunks: c.Buffer, MaxBytes: c.BufferBytes, AckEvery: c.AckEvery,
 		Quiet: c.Heartbeat * 3 / 2, Silence: c.Heartbeat * 3, Doze: c.Heartbeat,
 		ResumeEvery: c.ResumeEvery, ResumeWait: c.ResumeWait, MaxOutage: c.MaxOutage,
-		MaxAbsence: c.MaxAbsence,
+		MaxAbsence: c.MaxAbsence, AskAgain: c.Heartbeat,
 	}
 }

@@ -22,7 +22,30 @@ type Stream struct {
 	timer   *time.Timer        // ticks it; set again only when it is over, or too late
 	alarm   time.Time          // when it goes off
 	cut     context.CancelFunc // ends the wait for the market's verdict
+	asked   int                // how often the market was
+	until   time.Time          // its first verdict is awaited no longer
 	unwatch func() bool        // the context of Submit
+	ended   bool               // nothing holds it any more
+	sent    int                // bytes of the message to the market, while that is asked
+	counted int                // bytes that Config.Grown was told of
+}
+
+// step is in what steps a stream counts what it keeps.
+const step = 4 << 10
+
+// count tells Config.Grown what the stream keeps. The lock is held.
+func (s *Stream) count() {
+	if s.cl.c.Grown == nil {
+		return
+	}
+	n := s.sent
+	if !s.ended {
+		n += s.m.Size()
+	}
+	if n = (n + step - 1) / step * step; n != s.counted {
+		s.cl.c.Grown(n - s.counted)
+		s.counted = n
+	}
 }
 
 // ID is the task's id.
@@ -69,6 +92,7 @@ func (s *Stream) take() (bus.Chunk, error) {
 	defer s.mu.Unlock()
 	c, ok := s.m.Next()
 	s.send(s.m.Ready())
+	s.count()
 	if ok || !s.m.Over() {
 		return c, nil
 	}
@@ -133,6 +157,7 @@ func (s *Stream) do(now time.Time) {
 	} else if !r.Wake.IsZero() {
 		s.wakeAt(r.Wake, now)
 	}
+	s.count()
 	select {
 	case s.news <- struct{}{}:
 	default:
@@ -150,14 +175,47 @@ func (s *Stream) send(r reader.Ready) {
 		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.reader.name), &r.Controls[i].StreamControl)
 	}
 	if r.Submit != nil {
-		ctx, cut := context.WithTimeout(s.cl.life, s.cl.c.MaxWait)
+		if s.asked++; s.asked > 1 {
+			s.cut()
+		}
+		if r.Submit.Again == 0 {
+			s.until = time.Now().Add(s.cl.c.MaxWait)
+		}
+		ctx, cut := context.WithDeadline(s.cl.life, s.until)
 		s.cut = cut
-		go func() {
-			defer cut()
-			a, err := s.cl.request(ctx, r.Submit)
-			s.step(reader.Verdict{Answer: a, Err: err})
-		}()
+		go s.ask(ctx, cut, r.Submit, s.asked)
 	}
+}
+
+// ask gives a task to the market, and takes its verdict in unless the market was asked again since.
+func (s *Stream) ask(ctx context.Context, cut context.CancelFunc, t *bus.Task, n int) {
+	defer cut()
+	a, err := s.verdict(ctx, t)
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n == s.asked {
+		s.m.Step(now, reader.Verdict{Answer: a, Err: err})
+		s.do(now)
+	}
+}
+
+// verdict is what the market says to a task.
+func (s *Stream) verdict(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
+	data, err := bus.Encode(t)
+	if err != nil {
+		return nil, err
+	}
+	s.asks(len(data))
+	defer s.asks(-len(data))
+	return s.cl.request(ctx, t.Trace, data)
+}
+
+func (s *Stream) asks(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent += n
+	s.count()
 }
 
 // wakeAt has the machine tick then. A stream that moves puts this off with every chunk, so an alarm that
@@ -183,4 +241,6 @@ func (s *Stream) finish() {
 	if s.unwatch != nil {
 		s.unwatch()
 	}
+	s.ended = true
+	s.count()
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"souk/bus"
@@ -50,9 +51,17 @@ type answer struct {
 	readers  int           // that there ever were
 	there    int           // of them, that have not left
 	news     chan struct{} // cap 1
+	listed   bool          // among those that have ended and are kept
+	size     int           // what it takes there
 	object   []byte        // a whole answer
 	leave    *time.Timer   // gives it up, where its client does not come back
 	forget   *time.Timer
+
+	asking   int          // bytes that it takes until its last task has ended
+	held     atomic.Int64 // and what is counted of them, and of what has come; written with the lock
+	unread   atomic.Int64 // bytes of what has come that nobody has taken
+	gathered []share      // of whole answers, by task, each of who serves that
+	cut      atomic.Bool  // to make room
 }
 
 // errLeft is why a task is cancelled whose client has gone.
@@ -70,6 +79,7 @@ func (s *Server) prepare(a *answer) {
 	a.out.most, a.out.numbered = s.c.MaxUnread, a.kept
 	if !a.asked.Stream {
 		a.wholes = make([]*openai.Whole, n)
+		a.gathered = make([]share, n)
 	}
 }
 
@@ -135,6 +145,11 @@ func (a *answer) serve(i int, p *client.Client) (failed error) {
 	for ; err == nil; c, err = stream.Next(reading) {
 		if err := take(&c, nil); err != nil {
 			return err
+		}
+		if a.s.memory.over() > 0 {
+			if a.s.relieve(); a.s.memory.full() {
+				a.makeRoom()
+			}
 		}
 	}
 	if err != io.EOF {
@@ -241,6 +256,7 @@ func (a *answer) relay(e writer) func(*bus.Chunk, *bus.Result) error {
 		if err == nil && !room && (a.reader != 0 || !a.kept) {
 			err = refuse(bus.CodeSlowReader, "more than %d bytes of the answer were not taken", a.out.most)
 		}
+		a.account()
 		a.tell()
 		return err
 	}
@@ -251,11 +267,29 @@ func (a *answer) collect(i int) func(*bus.Chunk, *bus.Result) error {
 	w := openai.NewWhole(a.asked.Kind)
 	a.wholes[i] = w
 	return func(c *bus.Chunk, _ *bus.Result) error {
-		if c == nil {
+		switch {
+		case c == nil:
+			return nil
+		case a.cut.Load():
+			*w = openai.Whole{}
+			a.gather(i, 0)
 			return nil
 		}
+		defer func() { a.gather(i, w.Size()) }()
 		return w.Chunk(c)
 	}
+}
+
+// gather counts what has come of a task for an answer that is given whole: twice, as it becomes one object.
+func (a *answer) gather(i, size int) {
+	g := &a.gathered[i]
+	before := g.held
+	if g.of = &a.s.memory; size > 0 {
+		g.reach(2 * size)
+	} else {
+		g.set(0)
+	}
+	a.unread.Add(int64(g.held - before))
 }
 
 // respond takes in the one task of a request for a response. What is answered can be named in later requests
@@ -269,6 +303,7 @@ func (a *answer) respond(shape openai.Shape) func(*bus.Chunk, *bus.Result) error
 	take := func(c *bus.Chunk, r *bus.Result) (err error) {
 		if events = events[:0]; c != nil {
 			events, err = e.Chunk(events, c)
+			a.gather(0, e.Size())
 			return err
 		}
 		events = e.Finish(events, r)
@@ -364,7 +399,18 @@ func (a *answer) finish() {
 		a.object = openai.Object(a.shape, a.wholes, a.results)
 	}
 	a.running, a.wholes = 0, nil
-	a.asked.Tasks = nil // up to 4 MB of bodies, and nobody counts them
+	a.asked.Tasks = nil // up to 4 MB of bodies
+	a.out.event = nil
+	if a.said != nil {
+		a.said.Forget()
+	}
+	for i := range a.gathered {
+		if a.gathered[i].held > 0 {
+			a.gathered[i].set(0)
+		}
+	}
+	a.unread.Store(0)
+	a.account()
 	if a.leave != nil {
 		a.leave.Stop()
 	}
@@ -401,7 +447,7 @@ func (s *Server) finished(a *answer, refused *refusal) {
 		return
 	}
 	s.ended = append(s.ended, a)
-	s.size += a.bytes()
+	s.size += a.list(true)
 	for s.size > s.c.MaxKept && len(s.ended) > 0 {
 		s.unkeep(s.ended[0])
 	}
@@ -422,7 +468,7 @@ func (s *Server) unkeep(a *answer) {
 	for i := range s.ended {
 		if s.ended[i] == a {
 			s.ended = append(s.ended[:i:i], s.ended[i+1:]...)
-			s.size -= a.bytes()
+			s.size -= a.list(false)
 			break
 		}
 	}
@@ -437,11 +483,15 @@ func (a *answer) hasBegun() bool {
 	return a.began
 }
 
-// bytes is what keeping it takes, once it has ended.
-func (a *answer) bytes() int {
+// list notes whether it is kept, once it has ended, and returns what it takes.
+func (a *answer) list(kept bool) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return cap(a.out.buf) + len(a.object) + 1024
+	if a.listed = kept; kept {
+		a.size = a.bytes()
+	}
+	a.account()
+	return a.size
 }
 
 func (a *answer) stopTimers() {
@@ -474,6 +524,7 @@ func (a *answer) attach(last int) (reader int, err error) {
 	if a.leave != nil {
 		a.leave.Stop()
 	}
+	a.account()
 	a.tell()
 	return a.reader, nil
 }
@@ -483,6 +534,7 @@ func (a *answer) left(reader int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.there--
+	a.account()
 	if a.asked.Stream && a.reader != reader || !a.asked.Stream && a.there > 0 { // all wait for a whole answer
 		return
 	}
@@ -533,6 +585,7 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 			true, true
 	}
 	a.taken += len(data)
+	a.account()
 	return data, a.running == 0, true
 }
 

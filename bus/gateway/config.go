@@ -35,6 +35,9 @@ type Config struct {
 	MaxItems    int           `yaml:"max_items"`         // bytes of them
 	MaxItemsKey int           `yaml:"max_items_per_key"` // and of those of one key
 
+	// bytes that all requests and answers may take, with what is kept; a new request beyond that is refused
+	MaxMemory int `yaml:"max_memory"`
+
 	Drain time.Duration `yaml:"drain"` // for open answers when the gateway ends
 }
 
@@ -58,6 +61,7 @@ func Default() Config {
 		KeepItems:     time.Hour,
 		MaxItems:      64 << 20,
 		MaxItemsKey:   8 << 20,
+		MaxMemory:     512 << 20,
 		Drain:         20 * time.Second,
 	}
 }
@@ -83,10 +87,14 @@ func (c Config) Validate() error {
 		{"max_conns", c.MaxConns, 1, 1 << 20}, {"max_open", c.MaxOpen, 1, 1 << 20},
 		{"max_open_per_key", c.MaxOpenKey, 1, 1 << 20}, {"wrong_keys", c.WrongKeys, 1, 1 << 20},
 		{"max_kept", c.MaxKept, 0, 16 << 30}, {"max_items", c.MaxItems, 0, 16 << 30},
-		{"max_items_per_key", c.MaxItemsKey, 0, 16 << 30}} {
+		{"max_items_per_key", c.MaxItemsKey, 0, 16 << 30}, {"max_memory", c.MaxMemory, 8 << 20, 1 << 40}} {
 		if f.n < f.least || f.n > f.most {
 			errs = append(errs, fmt.Errorf("%s: %d is not within %d and %d", f.name, f.n, f.least, f.most))
 		}
+	}
+	if c.MaxMemory/2 < c.MaxConns*connCost+c.MaxKept+c.MaxItems {
+		errs = append(errs, fmt.Errorf("max_memory: %d is less than twice what max_conns (%d bytes each), "+
+			"max_kept and max_items take: raise it, or lower one of them", c.MaxMemory, connCost))
 	}
 	return errors.Join(errs...)
 }

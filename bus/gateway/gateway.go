@@ -35,6 +35,10 @@ type Server struct {
 	keys  *keyring
 	items items
 	ready chan struct{}
+
+	memory    memory
+	relieving sync.Mutex // by whoever makes room
+
 	// set by Run
 	life   context.Context // of the answers
 	reader *client.Reader  // hears them all
@@ -60,6 +64,7 @@ type heard struct {
 type Stats struct {
 	Open     int                `json:"open"`
 	Kept     int                `json:"kept"`
+	Memory   int64              `json:"memory"`   // bytes that requests and answers take
 	Requests map[string]int64   `json:"requests"` // by route
 	Refused  map[bus.Code]int64 `json:"refused"`
 	Cut      map[bus.Code]int64 `json:"cut"` // answers that ended before their end
@@ -76,16 +81,23 @@ func New(c Config, d Deps) (*Server, error) {
 	if d.Bus == nil || d.Registry == nil || d.Listener == nil {
 		return nil, errors.New("gateway: a bus, a registry and a listener are needed")
 	}
+	if name := d.Bus.Name(); name != c.ID {
+		return nil, fmt.Errorf("gateway: its id is %s, and the bus knows it as %s: connect under its id", c.ID,
+			name)
+	}
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	return &Server{c: c, d: d, keys: newKeyring(c, d.Log),
+	s := &Server{c: c, d: d, keys: newKeyring(c, d.Log),
 		items: items{keep: c.KeepItems, mostKey: c.MaxItemsKey, most: c.MaxItems,
 			keys: map[string]*keyItems{}}, ready: make(chan struct{}),
 		hubs: map[string]heard{}, open: map[*answer]struct{}{},
 		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
 		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
-	}, nil
+	}
+	s.memory.most = int64(c.MaxMemory - c.MaxConns*connCost) // connections have theirs from the start
+	s.items.taken = s.memory.add
+	return s, nil
 }
 
 // Ready is closed once requests are taken and the registry's keys are known.
@@ -96,7 +108,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.stats
-	out.Open, out.Kept = len(s.open), len(s.kept)
+	out.Open, out.Kept, out.Memory = len(s.open), len(s.kept), s.memory.used.Load()
 	out.Requests, out.Refused, out.Cut = clone(s.stats.Requests), clone(s.stats.Refused), clone(s.stats.Cut)
 	return out
 }
@@ -273,5 +285,5 @@ func (s *Server) payer(id string) (*client.Client, error) {
 		return nil, refuse(bus.CodeUnknownClient, "client %s has the name of this gateway: take a key of another",
 			id)
 	}
-	return s.reader.Client(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4})
+	return s.reader.Client(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4, Grown: s.grown})
 }

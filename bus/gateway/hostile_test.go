@@ -17,6 +17,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/gateway"
+	"souk/bus/natsauth"
+	"souk/bus/natsbus"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -45,7 +47,16 @@ func (h *house) withListener(l net.Listener, change func(*gateway.Config)) (*hou
 	c := gateway.Default()
 	c.ID = "second"
 	change(&c)
-	s, err := gateway.New(c, gateway.Deps{Bus: h.Link().Bus(), Registry: h.Registry(), Listener: l,
+	creds, err := h.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: c.ID}, time.Now())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	b, err := natsbus.Connect(natsbus.Config{URL: h.State().NATS, Name: c.ID, Creds: natsauth.File(creds)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { b.Close() })
+	s, err := gateway.New(c, gateway.Deps{Bus: b, Registry: h.Registry(), Listener: l,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		h.t.Fatal(err)

@@ -9,8 +9,9 @@ import (
 // item's id in place of what it said.
 type items struct {
 	keep    time.Duration
-	mostKey int // bytes of one key's
-	most    int // of all
+	mostKey int             // bytes of one key's
+	most    int             // of all
+	taken   func(bytes int) // told what they take more, or less
 
 	mu   sync.Mutex
 	keys map[string]*keyItems
@@ -47,12 +48,17 @@ func (s *items) put(now time.Time, key, id string, item []byte) {
 	k.byID[id] = item
 	k.order = append(k.order, itemAt{id, now.Add(s.keep)})
 	k.size += len(item) + itemCost
-	s.size += len(item) + itemCost
+	s.grow(len(item) + itemCost)
 	for k.size > s.mostKey {
 		s.dropOldest(key, k)
 	}
-	for s.size > s.most {
-		most := key
+	s.bound(s.most)
+}
+
+// bound drops items until all take no more than that. The lock is held.
+func (s *items) bound(size int) {
+	for s.size > size {
+		most := ""
 		for name, other := range s.keys {
 			if m := s.keys[most]; m == nil || other.size > m.size || other.size == m.size && name < most {
 				most = name
@@ -60,6 +66,18 @@ func (s *items) put(now time.Time, key, id string, item []byte) {
 		}
 		s.dropOldest(most, s.keys[most])
 	}
+}
+
+// shrink makes them n bytes less, as far as there are so many.
+func (s *items) shrink(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bound(max(0, s.size-n))
+}
+
+func (s *items) grow(n int) {
+	s.size += n
+	s.taken(n)
 }
 
 // get finds an item of a key.
@@ -87,7 +105,7 @@ func (s *items) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k := s.keys[key]; k != nil {
-		s.size -= k.size
+		s.grow(-k.size)
 		delete(s.keys, key)
 	}
 }
@@ -103,7 +121,8 @@ func (s *items) dropOldest(key string, k *keyItems) {
 	n := len(k.byID[id]) + itemCost
 	delete(k.byID, id)
 	k.order = k.order[1:]
-	k.size, s.size = k.size-n, s.size-n
+	k.size -= n
+	s.grow(-n)
 	if len(k.order) == 0 {
 		delete(s.keys, key)
 	}

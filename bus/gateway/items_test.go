@@ -13,7 +13,9 @@ func TestItemsAreBounded(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	s := items{keep: time.Hour, mostKey: 8 << 10, most: 20 << 10, keys: map[string]*keyItems{}}
+	taken := 0
+	s := items{keep: time.Hour, mostKey: 8 << 10, most: 20 << 10, keys: map[string]*keyItems{},
+		taken: func(n int) { taken += n }}
 	now := time.Unix(1000, 0)
 	for n := range 5000 {
 		key, id := fmt.Sprint("k", rng.IntN(6)), fmt.Sprint("i", rng.IntN(400))
@@ -41,12 +43,13 @@ func TestItemsAreBounded(t *testing.T) {
 			}
 			sum += size
 		}
-		if sum != s.size || sum > s.most {
+		if sum != s.size || sum > s.most || sum != taken {
 			t.Fatalf("step %d: %d bytes, counted as %d", n, sum, s.size)
 		}
 	}
 
-	s = items{keep: time.Hour, mostKey: 1 << 20, most: 1 << 20, keys: map[string]*keyItems{}}
+	s = items{keep: time.Hour, mostKey: 1 << 20, most: 1 << 20, keys: map[string]*keyItems{},
+		taken: func(int) {}}
 	s.put(now, "a", "x", []byte("said"))
 	if v, ok := s.get(now.Add(time.Hour-1), "a", "x"); !ok || string(v) != "said" {
 		t.Errorf("%q, %v", v, ok)
@@ -57,7 +60,7 @@ func TestItemsAreBounded(t *testing.T) {
 	if _, ok := s.get(now.Add(time.Hour), "a", "x"); ok {
 		t.Error("it is found after its time")
 	}
-	s = items{keys: map[string]*keyItems{}, keep: time.Hour}
+	s = items{keys: map[string]*keyItems{}, taken: func(int) {}, keep: time.Hour}
 	s.put(now, "a", "x", nil)
 	if len(s.keys) != 0 {
 		t.Error("with no room something is kept")

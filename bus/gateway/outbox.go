@@ -11,6 +11,8 @@ type outbox struct {
 	buf   []byte
 	first int // offset in the stream of the first byte of buf
 	spare []byte
+	array int // bytes of the array that buf is in: where events are kept, buf begins ever later in it
+	lent  int // and of the one before, which who reads may have still
 
 	ids   []int // where events end that are numbered; the first of them is event number lost
 	lost  int   // events of which no byte is kept any more
@@ -20,8 +22,10 @@ type outbox struct {
 // put adds what write appends: whole events. It reports whether there was room. taken is how far the client
 // has read.
 func (o *outbox) put(taken int, write func(dst []byte) ([]byte, error)) (room bool, err error) {
+	before := cap(o.buf)
 	if !o.numbered {
 		o.buf, err = write(o.buf)
+		o.array = cap(o.buf)
 		return o.end()-taken <= o.most, err
 	}
 	o.event, err = write(o.event[:0])
@@ -36,8 +40,29 @@ func (o *outbox) put(taken int, write func(dst []byte) ([]byte, error)) (room bo
 		o.ids = append(o.ids, o.end())
 		rest = rest[n:]
 	}
+	if cap(o.buf) > before {
+		if o.lent == 0 {
+			o.lent = o.array
+		}
+		o.array = cap(o.buf)
+	}
 	o.forget()
 	return o.first <= taken, err
+}
+
+// size is what it takes.
+func (o *outbox) size() int {
+	return o.array + o.lent + cap(o.spare) + cap(o.event) + 8*cap(o.ids)
+}
+
+// drop lets all go that the client has not taken, or may come back for. Where events have no numbers, what is
+// put next follows on what it has taken.
+func (o *outbox) drop() {
+	if o.numbered {
+		o.first, o.lost = o.end(), o.lost+len(o.ids)
+		o.lent = max(o.lent, o.array)
+	}
+	o.buf, o.ids, o.array = nil, nil, 0
 }
 
 // forget drops the oldest events beyond what is kept. The bytes stay where they are, for who writes them.
@@ -59,10 +84,11 @@ func (o *outbox) take(from int) (data []byte, ok bool) {
 	if from < o.first {
 		return nil, false
 	}
-	data = o.buf[from-o.first:]
+	data, o.lent = o.buf[from-o.first:], 0
 	if !o.numbered && len(data) > 0 {
 		o.first = o.end()
 		o.buf, o.spare = o.spare[:0], o.buf
+		o.array = cap(o.buf)
 	}
 	return data, true
 }

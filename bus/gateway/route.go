@@ -27,6 +27,7 @@ func (s *Server) routes() http.Handler {
 		"POST /v1/chat/completions": s.asking(bus.KindChat),
 		"POST /v1/completions":      s.asking(bus.KindCompletion),
 		"POST /v1/responses":        s.responding,
+		"POST /v1/quote":            s.quote,
 		"GET /v1/models":            s.models,
 		"GET /v1/models/{id...}":    s.model,
 		"GET /v1/balance":           s.balance,
@@ -36,7 +37,13 @@ func (s *Server) routes() http.Handler {
 			s.count(func(st *Stats) { st.Requests[pattern]++ })
 			s.bound(w)
 			k, err := s.admit(r)
-			if err == nil {
+			header := headerCost(r.Header)
+			switch {
+			case err != nil:
+			case !s.memory.take(header):
+				err = s.memory.refuse()
+			default:
+				defer s.memory.add(-header)
 				err = h(w, r, k)
 			}
 			if err != nil {
@@ -47,7 +54,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-			"/v1/chat/completions, /v1/completions and /v1/responses, GET /v1/models, /v1/balance and /v1/streams/TASK",
+			"/v1/chat/completions, /v1/completions, /v1/responses and /v1/quote, GET /v1/models, "+
+			"/v1/balance and /v1/streams/TASK",
 			r.Method, r.URL.Path))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -181,41 +189,56 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 // asking serves the endpoint of a kind of task.
 func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *key) error {
 	return func(w http.ResponseWriter, r *http.Request, k *key) error {
-		data, err := s.readBody(w, r)
-		if err != nil {
-			return err
-		}
-		a, err := s.ask(r, data, kind, k, nil)
-		if err != nil {
-			return err
-		}
-		return s.give(w, r, a, -1)
+		return s.answering(w, r, 2, func(data []byte, room *share) (*answer, error) {
+			return s.ask(r, data, kind, k, nil, room)
+		})
 	}
 }
 
-// responding serves the endpoint of responses, without a store of them: parts of answers may be named for a
-// while.
-func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) error {
-	data, err := s.readBody(w, r)
+// answering reads a body and gives the answer that ask finds or begins for it. While the body is read as JSON
+// it takes so many times its room.
+func (s *Server) answering(w http.ResponseWriter, r *http.Request, times int, ask func(data []byte,
+	room *share) (*answer, error)) error {
+	room := share{of: &s.memory}
+	defer func() { room.set(0) }()
+	data, err := s.readBody(w, r, &room)
 	if err != nil {
 		return err
 	}
-	id := s.keys.about(k).ID
-	asked, no := openai.ReadResponses(data, func(item string) ([]byte, bool) {
-		return s.items.get(time.Now(), id, item)
-	})
-	if no != nil {
-		return no
+	if !room.resize(times * cap(data)) {
+		return s.memory.refuse()
 	}
-	a, err := s.ask(r, asked.Chat, bus.KindChat, k, asked)
+	a, err := ask(data, &room)
+	room.set(0) // the answer has its own
 	if err != nil {
 		return err
 	}
 	return s.give(w, r, a, -1)
 }
 
-// readBody reads all of a body, of bounded size and in bounded time.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// responding serves the endpoint of responses, without a store of them: parts of answers may be named for a
+// while.
+func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) error {
+	id := s.keys.about(k).ID
+	return s.answering(w, r, 5, func(data []byte, room *share) (*answer, error) {
+		asked, no := openai.ReadResponses(data, func(item string) ([]byte, bool) {
+			return s.items.get(time.Now(), id, item)
+		})
+		if no != nil {
+			return nil, no
+		}
+		chat := asked.Chat
+		asked.Chat = nil // as long as the answer it would be kept
+		return s.ask(r, chat, bus.KindChat, k, asked, room)
+	})
+}
+
+// firstRead is what room a body has at first: nearly all need no more.
+const firstRead = 4 << 10
+
+// readBody reads all of a body, of bounded size and in bounded time. It takes room for what has come of it,
+// whatever its header says is to come.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) ([]byte, error) {
 	switch coding := r.Header.Get("Content-Encoding"); {
 	case coding != "" && !strings.EqualFold(coding, "identity"):
 		return nil, refuse(bus.CodeBadRequest, "Content-Encoding %.40q is not taken: send the body as "+
@@ -225,11 +248,25 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, refuse(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", r.ContentLength,
 			bus.MaxBody)
 	}
+	whole, known := bus.MaxBody+1, r.ContentLength >= 0 // a byte more, for the end to show
+	if known {
+		whole = int(r.ContentLength) + 1
+	}
+	if known && !s.memory.has(whole) { // it would be read in vain
+		return nil, s.memory.refuse()
+	}
 	on := http.NewResponseController(w)
 	on.SetReadDeadline(time.Now().Add(s.c.BodyWithin))
-	body := make([]byte, 0, max(512, r.ContentLength+1))
+	var body []byte
 	from := http.MaxBytesReader(w, r.Body, bus.MaxBody)
 	for {
+		if len(body) == cap(body) {
+			size := min(whole, max(firstRead, 2*cap(body)))
+			if !room.resize(size) {
+				return nil, s.memory.refuse()
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
 		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		var large *http.MaxBytesError
@@ -243,9 +280,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 			w.Header().Set("Connection", "close")
 			return nil, refuse(bus.CodeBadRequest, "the body did not come whole within %v", s.c.BodyWithin)
 		}
-		if len(body) == cap(body) {
-			body = append(body, 0)[:len(body)]
-		}
 	}
 }
 
@@ -257,8 +291,8 @@ const resumeHeader = "X-Souk-Resume"
 
 // ask starts an answer, or finds the one that was asked for already. response is not nil where it is to be
 // written as one.
-func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response *openai.Responses) (*answer,
-	error) {
+func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response *openai.Responses,
+	room *share) (*answer, error) {
 	about := s.keys.about(k)
 	header, resume, err := terms(r.Header)
 	if err != nil {
@@ -296,7 +330,7 @@ func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response
 			t.ID = a.shape.ID
 		}
 	}
-	return s.enter(a)
+	return s.enter(a, room)
 }
 
 // terms are the headers that say on which terms a task is asked, and whether its stream is to be kept.
@@ -362,12 +396,12 @@ func limit(asked *openai.Asked, k *bus.APIKey) error {
 }
 
 // enter takes an answer in, if there is room, or returns the one that is known under its name.
-func (s *Server) enter(a *answer) (*answer, error) {
+func (s *Server) enter(a *answer, room *share) (*answer, error) {
 	p, err := s.payer(a.asked.Tasks[0].Client)
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.admitAnswer(a)
+	known, err := s.admitAnswer(a, room)
 	if known != a {
 		return known, err
 	}
@@ -376,7 +410,7 @@ func (s *Server) enter(a *answer) (*answer, error) {
 }
 
 // admitAnswer is the part of it under the server's lock.
-func (s *Server) admitAnswer(a *answer) (*answer, error) {
+func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 	id := keptKey{a.keyID, a.shape.ID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -395,10 +429,17 @@ func (s *Server) admitAnswer(a *answer) (*answer, error) {
 		return nil, again(bus.CodeTooManyTasks, time.Second, "%d answers are open, the limit of this gateway",
 			s.c.MaxOpen)
 	}
+	cost, sending := a.takes()
+	if !room.resize(cost + sending) {
+		return nil, s.memory.refuse()
+	}
 	if err := s.keys.begin(time.Now(), a.key.key); err != nil {
 		return nil, err
 	}
 	s.prepare(a)
+	room.held = sending
+	a.asking = cost
+	a.held.Store(int64(cost))
 	s.open[a] = struct{}{}
 	if a.kept {
 		s.kept[id] = a

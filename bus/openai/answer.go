@@ -26,6 +26,17 @@ func EncodeAnswer(a *bus.Answer) ([]byte, error) {
 	}{&r, r.Paid()})
 }
 
+// EncodeQuote returns a quote as JSON, with a word that it is no more than an estimate.
+func EncodeQuote(q *bus.Quote) ([]byte, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	return encodeJSON(struct {
+		Estimate bool `json:"estimate"`
+		*bus.Quote
+	}{true, q})
+}
+
 // encodeJSON leaves '<' and '>' as they are: this is read in terminals, not in web pages.
 func encodeJSON(v any) ([]byte, error) {
 	var out bytes.Buffer

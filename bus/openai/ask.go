@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -24,8 +25,9 @@ type Asked struct {
 }
 
 // Ask reads the body of a request over HTTP and its headers X-Souk-* and X-IEMAS-*, of a client that the
-// caller knows. kind is that of the endpoint. What can be said of one task without the market the door says;
-// here is read what several answers are made of, who asks on which terms, and how it wants its answer.
+// caller knows. kind is that of the endpoint, "" where it takes either. What can be said of one task without
+// the market the door says; here is read what several answers are made of, who asks on which terms, and how
+// it wants its answer.
 //
 // Each answer is a task: n of them under the same prompt and seeds that count up, and each prompt of a list.
 // All together they cost at most the terms' max_price. The bodies are the one that came, but for n, prompt
@@ -43,7 +45,7 @@ func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Erro
 	if err := b.ask(&t, data, header); err != nil {
 		return nil, asError(err)
 	}
-	a := &Asked{Kind: kind, Model: b.named(), Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs}
+	a := &Asked{Kind: t.Kind, Model: b.named(), Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs}
 	if a.IDs && !a.Stream {
 		return nil, refusal(bus.CodeUnsupportedField, "return_token_ids: a whole answer has none; ask with "+
 			"stream: true, whose events have them")
@@ -71,7 +73,14 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	if err := b.judge(); err != nil {
 		return err
 	}
-	switch chat := b.has(atMessages); {
+	chat := b.has(atMessages)
+	if kind == "" {
+		if kind = bus.KindCompletion; chat {
+			kind = bus.KindChat
+		}
+		t.Kind = cmp.Or(t.Kind, kind)
+	}
+	switch {
 	case chat && kind != bus.KindChat:
 		return bad("messages: this endpoint takes a prompt; chats go to /v1/chat/completions")
 	case !chat && kind == bus.KindChat:

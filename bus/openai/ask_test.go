@@ -63,6 +63,20 @@ func TestSeveralAnswersAreSeveralTasks(t *testing.T) {
 	}
 }
 
+// An endpoint that takes either kind takes what the body is.
+func TestEitherKindIsAsked(t *testing.T) {
+	for body, kind := range map[string]string{
+		`{"messages":[{"role":"user","content":"x"}]}`: bus.KindChat, `{"prompt":"x"}`: bus.KindCompletion} {
+		if a := mustAsk(t, "", body, nil); a.Kind != kind || a.Tasks[0].Kind != kind {
+			t.Errorf("%s: asked for a %s by a task of kind %s", body, a.Kind, a.Tasks[0].Kind)
+		}
+	}
+	if _, no := Ask([]byte(`{"prompt":"x","souk":{"kind":"chat"}}`), nil, "dev", ""); no == nil ||
+		no.Code != bus.CodeBadRequest {
+		t.Errorf("a prompt as a chat: %v", no)
+	}
+}
+
 func TestWhatIsNotAsked(t *testing.T) {
 	message := `"messages":[{"role":"user","content":"x"}]`
 	for _, c := range []struct {

@@ -94,12 +94,21 @@ func (r *Response) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
 	if err == nil {
 		err = wrong
 	}
-	if err == nil && r.size > MaxResponse {
+	if err == nil && r.Size() > MaxResponse {
 		err = refusal(bus.CodeTooLarge, "the answer has more than %d bytes: /v1/chat/completions has no such "+
 			"limit", MaxResponse)
 	}
 	return dst, err
 }
+
+// Size is what the answer takes so far, in bytes, about. An item has a few beside what it says, so that an
+// agent cannot begin any number of them.
+func (r *Response) Size() int { return r.size + itemCost*len(r.items) }
+
+const itemCost = 256
+
+// Forget lets go of the answer, which has ended; what can still be written of it is [Response.Fail].
+func (r *Response) Forget() { *r = Response{seq: r.seq} }
 
 func (r *Response) take(dst []byte, p *piece) ([]byte, error) {
 	r.size += len(p.text) + len(p.reasoning) + len(p.refusal) + len(p.logs) + len(p.calls)

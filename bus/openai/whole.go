@@ -19,6 +19,7 @@ type Whole struct {
 	calls                    []call
 	logs                     [][]byte // as they came
 	size                     int
+	more                     int // of it, what is neither text, reasoning nor refusal
 	piece                    piece
 }
 
@@ -49,6 +50,14 @@ func (w *Whole) Chunk(c *bus.Chunk) error {
 	return err
 }
 
+// Size is what the answer takes so far, in bytes, about.
+func (w *Whole) Size() int {
+	return cap(w.text) + cap(w.reasoning) + cap(w.refusal) + w.more + logCost*cap(w.logs)
+}
+
+// logCost is what a list of log probabilities takes beside its bytes.
+const logCost = 40
+
 func (w *Whole) take(p *piece) error {
 	w.text = append(w.text, p.text...)
 	s := Scan(p.reasoning)
@@ -63,6 +72,7 @@ func (w *Whole) take(p *piece) error {
 		w.logs = append(w.logs, bytes.Clone(p.logs))
 	}
 	w.size += len(p.text) + len(p.reasoning) + len(p.refusal) + len(p.logs) + len(p.calls)
+	w.more += len(p.logs) + len(p.calls)
 	if len(p.calls) == 0 {
 		return nil
 	}

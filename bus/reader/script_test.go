@@ -88,6 +88,7 @@ func (p *scene) happens(what string) {
 			Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
 			ResumeEvery: time.Second, ResumeWait: 5 * time.Second,
 			MaxOutage: time.Minute, MaxAbsence: 15 * time.Second, MaxAnswer: time.Hour,
+			AskAgain: 3 * time.Second,
 		}, &task, p.now)
 	case verb == "accepted":
 		p.step(Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
@@ -212,7 +213,7 @@ func (p *scene) ready() {
 			}
 		}
 		if t := r.Submit; t != nil && t.Resume == nil {
-			say("submit")
+			say("submit%s", []string{"", " again, unheard", " again, heard"}[t.Again])
 		} else if t != nil {
 			r, calls := t.Resume, ""
 			if len(r.Calls) > 0 {

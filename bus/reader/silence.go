@@ -68,7 +68,10 @@ func (s *Stream) checkSilence(now time.Time) {
 		return
 	}
 	switch {
-	case s.verdict == none, s.failover.state == asking:
+	case s.verdict == none:
+		s.askAgain(now)
+		return
+	case s.failover.state == asking:
 		return // the verdict has a time limit of its own
 	case s.failover.state == retrying:
 		s.retry(now)
@@ -144,7 +147,11 @@ func (s *Stream) due(now time.Time) (due time.Time) {
 	}
 	away := h.bus.IsZero()
 	switch quiet := h.heard.Add(s.c.Quiet); {
-	case s.verdict == none, s.failover.state == asking:
+	case s.verdict == none && away && s.c.AskAgain > 0 && !s.cancelled:
+		sooner(now.Add(lookEvery))
+	case s.verdict == none:
+		return s.dueAgain()
+	case s.failover.state == asking:
 	case s.failover.state == retrying && away:
 		sooner(now.Add(lookEvery))
 	case s.failover.state == retrying:

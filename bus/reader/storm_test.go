@@ -37,6 +37,7 @@ type storm struct {
 	cancelled  bool
 	slow, held int
 	ticks      int
+	asks       int // of the market
 }
 
 // agent serves one attempt.
@@ -232,8 +233,22 @@ func (w *storm) hears(c Control) {
 
 // market answers an ask: the first by agent-0, later ones by whoever goes on.
 func (w *storm) market(t *bus.Task) {
-	verdict := func(x Verdict) { w.in(w.ms(200), func() { w.step(x) }) }
+	w.asks++
+	asked := w.asks
+	within := func(d time.Duration, x Verdict) {
+		w.in(d, func() {
+			if asked == w.asks { // else nobody waits for it any more
+				w.step(x)
+			}
+		})
+	}
+	verdict := func(x Verdict) { within(w.ms(200), x) }
 	switch {
+	case w.chance(0.2) && t.Resume == nil: // the door dies
+		within(time.Minute, Verdict{Err: errors.New("no verdict in time")})
+		if w.chance(0.5) {
+			return // no hub has it
+		}
 	case w.deaf():
 		verdict(Verdict{Err: bus.ErrNotSent})
 		return
@@ -481,7 +496,7 @@ func limits(chunks, bytes int) Config {
 		MaxChunks: chunks, MaxBytes: bytes, AckEvery: 8,
 		Quiet: 3 * time.Second, Silence: 6 * time.Second, Doze: 2 * time.Second,
 		ResumeEvery: time.Second, ResumeWait: 5 * time.Second, MaxOutage: time.Minute,
-		MaxAbsence: 15 * time.Second,
+		MaxAbsence: 15 * time.Second, AskAgain: 2 * time.Second,
 	}
 }
 

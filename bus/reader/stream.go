@@ -26,6 +26,8 @@ type Config struct {
 	MaxOutage   time.Duration // longest loss of the bus that is waited through
 	MaxAbsence  time.Duration // longest absence of the hub that is to find another agent
 	MaxAnswer   time.Duration // longest answer, from acceptance to its end; 0: as long as it takes
+	// chunks whose sender nobody names wait so long until the market is asked again; 0: it is asked once
+	AskAgain time.Duration
 }
 
 // Stream reads one answer. Its methods are to be called one at a time. Each Step and Tick is followed by
@@ -51,6 +53,7 @@ type Stream struct {
 
 	hearing  hearing
 	failover failover
+	again    again
 }
 
 // verdict is what the market has said of the task.
@@ -63,7 +66,7 @@ const (
 )
 
 // Verdict is what the market says of a task that Ready.Submit gave it: an agent has accepted it, or why none
-// has. Exactly one is due for each.
+// has. Exactly one is due for the last that was given; of earlier ones none is.
 type Verdict struct {
 	Answer *bus.Answer // nil: none came
 	Err    error       // and why, as the bus says it
@@ -100,6 +103,8 @@ func New(c Config, t *bus.Task, now time.Time) *Stream {
 	s.kept.off = t.Failover == "off"
 	s.failover.task, s.out.Submit = t, t
 	s.hearing.heard, s.hearing.bus = now, now
+	s.again = again{task: t, asked: now}
+	s.plan(now)
 	return s
 }
 
@@ -126,12 +131,16 @@ func (s *Stream) Step(now time.Time, event any) {
 		s.hearing.bus = e.Since
 	case Cancel:
 		s.cancel(now)
+		if !s.again.retry.IsZero() && s.verdict == none && !s.over() {
+			s.giveUpAsking(errors.New("it is cancelled")) // no verdict is on its way
+		}
 	case Leave:
 		s.cancel(now)
 		if !s.over() {
 			s.err, s.left = e.Err, true
 			s.drop()
 			s.waiting = waiting{}
+			s.failover.task, s.kept = nil, kept{off: true} // nobody continues it
 		}
 	default:
 		panic(fmt.Sprintf("reader: %T is no event", event))
@@ -170,10 +179,23 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 			s.ack()
 		}
 		s.drop()
-		s.failover.task, s.kept, s.waiting = nil, kept{off: true}, waiting{}
+		s.failover.task, s.again.task, s.kept, s.waiting = nil, nil, kept{off: true}, waiting{}
 	}
 	return c, false
 }
+
+// Size is what it keeps of the answer, in bytes, about.
+func (s *Stream) Size() int {
+	k := &s.kept
+	return s.bytes + cap(s.queue)*chunkCost + s.waiting.bytes +
+		cap(k.text) + cap(k.thought) + 4*cap(k.tokens) + callCost*cap(k.calls)
+}
+
+// What takes place beside its bytes: a chunk in the queue, and the id of a tool call.
+const (
+	chunkCost = 160
+	callCost  = 64
+)
 
 // Waits reports whether nothing is known yet: the market has not given its first verdict.
 func (s *Stream) Waits() bool { return s.verdict == none && !s.over() }
@@ -225,6 +247,7 @@ func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 	if from != s.serving || from == "" {
 		if from != s.accepted.Hub || !c.Heartbeat && c.Result == nil {
 			s.waiting.keep(from, c)
+			s.again.notice(now, c)
 			return
 		}
 		named = s.hubSaid(c)
@@ -279,6 +302,9 @@ func (s *Stream) name(now time.Time, agent string) {
 // said takes in the market's first verdict.
 func (s *Stream) said(now time.Time, v Verdict) {
 	a, err := v.accepted(s.task)
+	if err != nil && s.unanswered(now, v, err) {
+		return
+	}
 	if err != nil {
 		s.verdict = refused
 		if v.Answer != nil && v.Answer.Result != nil { // it may be served all the same

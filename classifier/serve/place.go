@@ -27,6 +27,7 @@ type request struct {
 	header  bus.Header
 	size    int  // of data
 	entered bool // it is in hand
+	came    time.Time
 	task    *bus.Task
 	ownID   bool // the client gave the id
 	want    classifier.Want
@@ -35,6 +36,8 @@ type request struct {
 	placing  *classifier.Placing // under the door's lock
 	cut      context.CancelFunc  // ends the wait for a hub's verdict
 	accepted []byte              // the verdict as it came, if the hub accepted
+	done     chan struct{}       // closed once said is what is answered, of a stream
+	said     bus.Answer
 }
 
 func (r *request) serve() {
@@ -56,6 +59,7 @@ func (r *request) serve() {
 		return
 	}
 	r.name(opening)
+	again := classifier.MayBePlaced(task, r.came, time.Now())
 	task.Reply, task.Token = bus.ReplyTo(r.reader, cmp.Or(task.Token, task.ID)), ""
 	if !task.Stream {
 		token := s.boot + strconv.FormatUint(s.numbers.Add(1), 36)
@@ -72,9 +76,16 @@ func (r *request) serve() {
 	}
 	key := taskKey{r.client, task.ID}
 	s.mu.Lock()
+	first := s.inHand[key]
+	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream {
+		s.mu.Unlock()
+		r.share(first)
+		return
+	}
 	r.placing = s.desk.Place(now, task, r.ownID, r.want)
+	pinned := r.placing.Pinned()
 	// A second task in hand under one id is the hub's to judge; a cancel then reaches the first.
-	if s.inHand[key] == nil {
+	if first == nil {
 		s.inHand[key] = r
 	}
 	s.mu.Unlock()
@@ -85,23 +96,46 @@ func (r *request) serve() {
 		}
 		s.mu.Unlock()
 	}()
+	if again && !pinned {
+		hub, all := r.find()
+		r.step(func(p *classifier.Placing) { p.Found(hub, all) })
+	}
+	task.Again = 0
 	if task.Stream {
-		r.answer(r.place(task))
+		r.said = r.place(task)
+		close(r.done)
+		r.answer(r.said)
 	} else {
 		r.answer(bus.Answer{Result: r.whole.collect()})
 	}
 }
 
+// share answers a request whose task is in hand here by what becomes of that.
+func (r *request) share(first *request) {
+	select {
+	case <-first.done:
+		r.accepted = first.accepted
+		r.answer(first.said)
+	case <-r.s.life.Done():
+		r.refuse(&bus.Error{Code: bus.CodeUnavailable, Message: "the door closes; try again shortly"})
+	}
+}
+
 // name fills in what the door knows of a task.
 func (r *request) name(o openai.Opening) {
-	s, t := r.s, r.task
+	s := r.s
+	label, confidence := s.classify(o)
+	s.mu.Lock()
+	r.want = s.desk.Label(r.task, label, confidence)
+	s.mu.Unlock()
+}
+
+// classify names the domain of what begins so.
+func (s *Server) classify(o openai.Opening) (label string, confidence float64) {
 	scratch := s.scratch.Get().(*model.Scratch)
 	g := s.d.Model.Classify(scratch, o.System, o.User)
 	s.scratch.Put(scratch)
-	label, confidence := s.labels.Read(g)
-	s.mu.Lock()
-	r.want = s.desk.Label(t, label, confidence)
-	s.mu.Unlock()
+	return s.labels.Read(g)
 }
 
 // place sends a task to hubs as its placing wants, until that has an answer.

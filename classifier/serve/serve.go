@@ -120,8 +120,10 @@ func (s *Server) Run(ctx context.Context) error {
 	service, err := s.d.Bus.Serve(bus.Service{
 		Name: "souk", Version: "1.0.0",
 		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
-		Endpoints: []bus.Endpoint{{Name: "task", Subject: taskKind + ">", Queue: "doors",
-			Handle: s.onTask}},
+		Endpoints: []bus.Endpoint{
+			{Name: "task", Subject: taskKind + ">", Queue: "doors", Handle: s.onTask},
+			{Name: "quote", Subject: quoteKind + ">", Queue: "doors", Handle: s.onQuote},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("classifier: serve: %w", err)

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"time"
 
 	"souk/bus"
 	"souk/bus/reader"
@@ -16,7 +17,7 @@ func (s *Server) onTask(m bus.Msg) {
 		return
 	}
 	r := &request{s: s, client: client, reader: reader, reply: m.Reply, size: len(m.Data),
-		json: bus.WantsJSON(m.Data, m.Header)}
+		json: bus.WantsJSON(m.Data, m.Header), came: time.Now(), done: make(chan struct{})}
 	s.mu.Lock()
 	refusal := s.desk.Enter(client, r.size)
 	if refusal == nil {

@@ -35,6 +35,7 @@ gateway:                          # every field has a default, see below
   id: gateway-a                   # the name in its creds if not given
   max_open: 4096                  # answers at once
   max_open_per_key: 256
+  max_memory: 536870912           # bytes for all requests and answers; beyond that new ones are refused
   drain: 20s                      # for open answers when it is told to stop
 `
 

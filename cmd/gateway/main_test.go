@@ -39,6 +39,7 @@ func TestBadConfiguration(t *testing.T) {
 		"listen: x\n":                          "write host:port",
 		"gateway: {drain: 0s}\n":               "g.yaml:1: drain: 0s is not above 0",
 		"gateway: {max_open: 0}\n":             "g.yaml:1: max_open: 0 is not within 1",
+		"gateway: {max_memory: 99999999}\n":    "g.yaml:1: max_memory: 99999999 is less than twice what max_conns",
 		"gateway: {max_opne: 3}\n":             `unknown field "gateway.max_opne": write max_open`,
 		"gateway: {id: 'a b'}\n":               "g.yaml:1: id: \"a b\" is not an id",
 		"hub: {domain: math}\n":                "run `hub --config",

@@ -50,6 +50,9 @@ type inEffect struct {
 	Classifier struct {
 		ID string `yaml:"id"`
 	} `yaml:"classifier"`
+	Gateway struct {
+		ID string `yaml:"id"`
+	} `yaml:"gateway"`
 	Agentd struct {
 		Node   string `yaml:"node"`
 		Agents []struct {
@@ -191,6 +194,9 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 	doors := []*process{door}
 	if cfg.Gateway != "" {
 		p, e, err := join("gateway", cfg.Gateway, "gateway")
+		if err == nil {
+			err = admit(p, bus.RoleGateway, bus.IDs{Name: e.Gateway.ID})
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -41,6 +41,7 @@ exactly, every sale recorded.
   souk run                     first look: a market brought up, dialogues played, a report, the ledger checked
   souk up                      only bring a market up: all of it in this process, on loopback
   souk submit "Hello"          ask a running market something, as client dev (who has money from the start)
+  souk quote "Hello"           what that would cost, how soon it would begin, and whether your terms would buy it
   souk fund alice 5            give another client money; souk balance alice says what is left
   souk key new alice           a key with which that client comes over HTTP, as to any OpenAI server
   souk replay FILE             play recorded dialogues through it
@@ -59,7 +60,8 @@ stands for one US dollar.`,
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn",
 		"least level logged to stderr: debug, info, warn or error")
 	c.SetFlagErrorFunc(console.FlagError)
-	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(replayCommand(&s)),
+	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(quoteCommand(&s)),
+		s.reach(replayCommand(&s)),
 		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
 		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), engineCommand(),
 		infraCommand(&s), clusterCommand(&s), authCommand(&s), versionCommand())

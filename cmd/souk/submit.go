@@ -12,10 +12,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"souk/bus"
 	"souk/bus/natsbus"
 	"souk/cmd/internal/console"
+	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"
 )
@@ -43,22 +45,9 @@ read from stdin. Ctrl-C cancels: what was served until then is paid, and the pay
 		Example: `  souk submit "What is a souk?"
   souk submit --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
   echo "Summarise this" | souk submit --model gpt-oss-120b --json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("%d words where one prompt is expected: put it in quotes, as in souk "+
-					"submit \"What is a souk?\"", len(args))
-			}
-			return nil
-		},
+		Args: onePrompt,
 		RunE: func(c *cobra.Command, args []string) error {
-			f := c.Flags()
-			q.hasWorth, q.hasDelta, q.hasPatience, q.hasP = f.Changed("worth"), f.Changed("delta"),
-				f.Changed("patience"), f.Changed("max-price")
-			prompt, err := readPrompt(args, c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			task, err := q.task(prompt)
+			task, err := q.read(c, args)
 			if err != nil {
 				return err
 			}
@@ -66,20 +55,45 @@ read from stdin. Ctrl-C cancels: what was served until then is paid, and the pay
 		},
 	}
 	f := c.Flags()
+	q.flags(f)
+	f.StringVar(&q.taskID, "task", "",
+		"id of the question: asked again under the same one, it is served and paid once (default: a new one)")
+	f.BoolVar(&q.asJSON, "json", false, "print one JSON object with the answer and all that is known of it")
+	return c
+}
+
+// flags are those by which a question is asked, or quoted.
+func (q *question) flags(f *pflag.FlagSet) {
 	f.StringVar(&q.client, "client", "dev", "who asks and pays")
 	f.StringVar(&q.model, "model", "", "ask for this model alone")
 	f.StringVar(&q.system, "system", "", "system prompt")
 	f.StringVar(&q.session, "session", "", "name of a conversation whose turns should meet a warm cache")
-	f.StringVar(&q.taskID, "task", "",
-		"id of the question: asked again under the same one, it is served and paid once (default: a new one)")
 	f.StringVar(&q.worth, "worth", "", "credits that a perfect answer at once would be worth")
 	f.Float64Var(&q.delta, "delta", 0, "weight of quality against latency, above 0 and at most 1")
 	f.DurationVar(&q.patience, "patience", 0,
 		"time to the first token at which latency has used up its part of the worth")
 	f.StringVar(&q.maxPrice, "max-price", "", "most credits that are ever paid (default: the worth)")
 	f.IntVar(&q.maxTokens, "max-tokens", 0, "longest answer; 0 leaves it to the market")
-	f.BoolVar(&q.asJSON, "json", false, "print one JSON object with the answer and all that is known of it")
-	return c
+}
+
+func onePrompt(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("%d words where one prompt is expected: put it in quotes, as in souk "+
+			"%s \"What is a souk?\"", len(args), c.Name())
+	}
+	return nil
+}
+
+// read makes the request of what the command was given.
+func (q *question) read(c *cobra.Command, args []string) (t bus.Task, err error) {
+	f := c.Flags()
+	q.hasWorth, q.hasDelta, q.hasPatience, q.hasP = f.Changed("worth"), f.Changed("delta"),
+		f.Changed("patience"), f.Changed("max-price")
+	prompt, err := readPrompt(args, c.InOrStdin())
+	if err != nil {
+		return t, err
+	}
+	return q.task(prompt)
 }
 
 // maxStdin is a little more than the longest prompt that the market takes.
@@ -144,12 +158,16 @@ func (q question) task(prompt string) (bus.Task, error) {
 	return t, err
 }
 
-func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
-	who := t.Client
+// asClient is a link as a client: the one that --client names, or whose creds are given.
+func asClient(c *cobra.Command, s *shared, client string) (*local.Link, error) {
 	if !c.Flags().Changed("client") && len(s.creds) > 0 {
-		who = "" // whose creds these are
+		client = ""
 	}
-	link, err := s.dial(bus.RoleClient, who)
+	return s.dial(bus.RoleClient, client)
+}
+
+func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
+	link, err := asClient(c, s, t.Client)
 	if err != nil {
 		return err
 	}

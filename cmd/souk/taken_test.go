@@ -19,8 +19,9 @@ func TestTheNameOfAClientIsTaken(t *testing.T) {
 	for _, u := range []struct {
 		role bus.Role
 		ids  bus.IDs
-	}{{bus.RoleGateway, bus.IDs{Name: "gateway"}}, {bus.RoleClient, bus.IDs{Name: "ann"}},
-		{bus.RoleAgentd, bus.IDs{Name: "node", Agents: []string{"a1"}}}} {
+	}{{bus.RoleGateway, bus.IDs{Name: "gateway"}},
+		{bus.RoleAgentd, bus.IDs{Name: "node", Agents: []string{"a1"}}},
+		{bus.RoleClient, bus.IDs{Name: "ann"}}} {
 		if _, err := keys.Member(u.role, u.ids); err != nil {
 			t.Fatal(err)
 		}

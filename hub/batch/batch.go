@@ -4,6 +4,7 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sort"
 	"time"
@@ -92,18 +93,26 @@ func (b *Batch[T]) Wake() {
 	if len(b.left) == 0 {
 		return
 	}
-	all, due, left := b.old[:0], b.due, b.left
-	for len(due) > 0 && len(left) > 0 {
-		if left[0].arrived.After(due[0].arrived) {
-			all, due = append(all, due[0]), due[1:]
-		} else {
-			all, left = append(all, left[0]), left[1:]
-		}
-	}
-	all = append(append(all, due...), left...)
+	all := slices.AppendSeq(b.old[:0], merged(b.due, b.left))
 	clear(b.due)
 	clear(b.left)
 	b.old, b.due, b.left = b.due[:0], all, b.left[:0]
+}
+
+// merged are two lists by arrival; of those who came at once, left first.
+func merged[T comparable](due, left []item[T]) iter.Seq[item[T]] {
+	return func(yield func(item[T]) bool) {
+		for len(due)+len(left) > 0 {
+			from := &due
+			if len(due) == 0 || len(left) > 0 && !left[0].arrived.After(due[0].arrived) {
+				from = &left
+			}
+			if !yield((*from)[0]) {
+				return
+			}
+			*from = (*from)[1:]
+		}
+	}
 }
 
 // Remove takes one task out and reports whether it was there.
@@ -119,14 +128,8 @@ func (b *Batch[T]) Remove(t T) bool {
 
 // Each shows all tasks by arrival, at most as many as wait: those that a round could place, and those left.
 func (b *Batch[T]) Each(show func(t T, arrived time.Time)) {
-	due, left := b.due, b.left
-	for len(due)+len(left) > 0 {
-		from := &due
-		if len(due) == 0 || len(left) > 0 && !left[0].arrived.After(due[0].arrived) {
-			from = &left
-		}
-		show((*from)[0].task, (*from)[0].arrived)
-		*from = (*from)[1:]
+	for it := range merged(b.due, b.left) {
+		show(it.task, it.arrived)
 	}
 }
 

@@ -102,10 +102,11 @@ func (b *Belief) Place() int { return int(b.place) }
 // caches output blocks like any other. The last token of a prompt is always computed, and only full blocks
 // are reused.
 func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
-	return b.expect(p, b.Depth(p), estimate)
+	return b.ExpectAt(p, b.Depth(p), estimate)
 }
 
-func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
+// ExpectAt is Expect where it is known how many marks the agent is believed to hold.
+func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
 	if depth <= 0 || int(depth) > len(p.Marks) || p.Bytes <= 0 {
 		return estimate, 0
 	}
@@ -123,11 +124,6 @@ func (b *Belief) expect(p *bus.Prompt, depth int32, estimate int) (tokens, cache
 	return tokens, min(cached, tokens-1) / b.block * b.block
 }
 
-// ExpectAt is Expect where it is known how many of the prompt's marks the agent is believed to hold.
-func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
-	return b.expect(p, depth, estimate)
-}
-
 // Changes is how often anything changed that Expect reads.
 func (b *Belief) Changes() uint64 { return b.changes }
 
@@ -136,11 +132,15 @@ func (b *Belief) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Marks, b.pl
 
 // Beyond is how many of the tokens that Expect finds in the cache lie beyond so many marks.
 func (b *Belief) Beyond(p *bus.Prompt, marks int32, estimate int) int {
-	depth := b.Depth(p)
+	return b.BeyondAt(p, b.Depth(p), marks, estimate)
+}
+
+// BeyondAt is Beyond where it is known how many marks the agent is believed to hold.
+func (b *Belief) BeyondAt(p *bus.Prompt, depth, marks int32, estimate int) int {
 	if depth <= marks {
 		return 0
 	}
-	_, cached := b.expect(p, depth, estimate)
+	_, cached := b.ExpectAt(p, depth, estimate)
 	if marks > 0 {
 		cached -= int(b.nodes[b.byHash[p.Marks[marks-1].Hash]].upto)
 	}
@@ -181,7 +181,7 @@ func (b *Belief) Sent(p *bus.Prompt, prompt, output int) Run {
 				r.exact = n.exact
 			}
 		})
-		_, r.sure = b.expect(p, r.depth, prompt)
+		_, r.sure = b.ExpectAt(p, r.depth, prompt)
 		for i := r.leaf; i != none; i = b.nodes[i].parent {
 			if b.nodes[i].runs++; b.nodes[i].runs == 1 && b.nodes[i].held {
 				b.unlink(i)

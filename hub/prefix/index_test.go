@@ -229,7 +229,7 @@ func FuzzIndex(f *testing.F) {
 					got > len(p.Marks) {
 					t.Fatalf("step %d: depth %d, want %d", clock, got, want)
 				}
-				if n, cached := b.expect(&p, int32(got), p.Tokens); cached < 0 || cached >= max(1, n) ||
+				if n, cached := b.ExpectAt(&p, int32(got), p.Tokens); cached < 0 || cached >= max(1, n) ||
 					n < min(1, p.Tokens) {
 					t.Fatalf("step %d: %d tokens of %d are expected in the cache", clock, cached, n)
 				}

@@ -34,6 +34,7 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 			hearing(s, func(v *bus.Feedback, m bus.Msg) {
 				v.Client, v.Sender = bus.Speaks(m.Subject, feedback)
 			})},
+		{bus.HubQuoteSubject(d, "*"), s.onQuote},
 		{bus.HubTaskSubject(d, "*"), s.onTask},
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)

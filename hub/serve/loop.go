@@ -42,6 +42,14 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 		select {
 		case first = <-s.in:
 		case <-timer.C:
+		case q := <-s.inquiries:
+			s.quote(q)
+			select { // a turn waits for one quote at most
+			case first = <-s.in:
+			case <-timer.C:
+			default:
+				continue
+			}
 		case <-stopping:
 			stopping = nil
 			giveUp = time.After(s.cfg.DrainTimeout)

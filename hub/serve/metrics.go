@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ type Stats struct {
 	Wait     Quantiles // the same of all tasks that were placed
 	Round    Quantiles // quotes, clearing, check and records of one round
 	Sync     Quantiles // append and sync
+	Quote    Quantiles // one quote, which a round may have to wait for
+	Quotes   map[bus.Code]int64
 }
 
 // Quantiles sums up durations.
@@ -34,15 +37,17 @@ type measures struct {
 	wait     *hdrhistogram.Histogram // the same, of all
 	round    *hdrhistogram.Histogram // quotes, clearing, check and records of one round
 	sync     *hdrhistogram.Histogram // append and sync
-	refusals map[bus.Code]int64      // tasks that did not reach the Node
+	quote    *hdrhistogram.Histogram
+	refusals map[bus.Code]int64 // tasks that did not reach the Node
+	quotes   map[bus.Code]int64 // by what was said
 	bad      int64
 }
 
 func newMeasures() measures {
 	// Nanoseconds up to an hour, to two digits.
 	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(100, int64(time.Hour), 2) }
-	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(),
-		refusals: map[bus.Code]int64{}}
+	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(), quote: h(),
+		refusals: map[bus.Code]int64{}, quotes: map[bus.Code]int64{}}
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
@@ -76,6 +81,12 @@ func (m *measures) refused(code bus.Code) {
 	m.refusals[code]++
 }
 
+func (m *measures) quoted(code bus.Code) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.quotes[code]++
+}
+
 func (m *measures) malformed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,6 +114,7 @@ func (s *Server) Stats() Stats {
 	st.Rejected += m.bad
 	st.Dropped = s.dropped.Load()
 	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
-	st.Round, st.Sync = quantiles(m.round), quantiles(m.sync)
+	st.Round, st.Sync, st.Quote = quantiles(m.round), quantiles(m.sync), quantiles(m.quote)
+	st.Quotes = maps.Clone(m.quotes)
 	return st
 }

@@ -58,6 +58,9 @@ type Server struct {
 	asking  sync.WaitGroup // requests to the treasury
 	counter chan struct{}  // a place for each of those under way
 
+	inquiries chan inquiry
+	quoteFrom time.Time // of onQuote alone: when the next may be taken in, or how long since it might
+
 	measures measures
 }
 
@@ -88,7 +91,8 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	return &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
-		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests), measures: newMeasures(),
+		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests),
+		inquiries: make(chan inquiry, quoteBurst), measures: newMeasures(),
 	}, nil
 }
 

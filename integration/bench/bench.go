@@ -34,8 +34,8 @@ var parts = []struct {
 	measure func(context.Context, Options) ([]Bar, error)
 }{
 	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars},
-	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"crowd", crowdBars},
-	{"audit", auditBars},
+	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
+	{"crowd", crowdBars}, {"audit", auditBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 

@@ -52,6 +52,11 @@ const sessions = 1000
 // ask has a client send the next task.
 func (d *desk) ask() error {
 	d.asked++
+	return d.node.Step(d.now, d.next())
+}
+
+// next is the task of that number.
+func (d *desk) next() *bus.Task {
 	session := d.asked % sessions
 	t := &bus.Task{Client: fmt.Sprintf("client-%d", session%d.clients), ID: fmt.Sprintf("t-%d", d.asked),
 		Kind: bus.KindChat, Stream: true, Body: deskBody, Inbox: "inbox",
@@ -60,7 +65,7 @@ func (d *desk) ask() error {
 	for at := 512; at <= t.Prompt.Bytes; at += 512 {
 		t.Prompt.Marks = append(t.Prompt.Marks, bus.Mark{Bytes: at, Hash: uint64(session)<<32 | uint64(at)})
 	}
-	return d.node.Step(d.now, t)
+	return t
 }
 
 var deskBody = make([]byte, 8192)

@@ -12,6 +12,13 @@ func TestDesk(t *testing.T) {
 	if err != nil || us <= 0 || bytes < 100 {
 		t.Errorf("a task takes %v us and %v bytes: %v", us, bytes, err)
 	}
+	asked, err := d.inquiries(1)
+	if err == nil {
+		err = d.quote(asked[0])
+	}
+	if err != nil {
+		t.Error(err)
+	}
 	c, err := newCrowd(2, 3, 20, 4)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ var spoken = []any{
 	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.HoldControl{},
 	bus.Feedback{}, bus.Summary{}, bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{},
 	bus.FundsReply{}, bus.Recall{},
-	bus.RecallReply{},
+	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{},
 }
 
@@ -38,7 +38,7 @@ var spoken = []any{
 var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose",
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd",
-	"bus.Task msgpack":         "token",
+	"bus.Task msgpack":         "token again",
 	"bus.Task json":            "reply_token",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
@@ -52,6 +52,10 @@ var added = map[string]string{
 	"bus.Registration json":    "template",
 	"bus.Recall msgpack":       "",
 	"bus.RecallReply msgpack":  "",
+	"bus.Quote msgpack":        "",
+	"bus.Quote json":           "",
+	"bus.HubQuote msgpack":     "",
+	"bus.HubQuote json":        "",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
@@ -71,7 +75,8 @@ var gone = map[string]string{
 
 // within are structs that have new names as a whole, in fields that are new themselves.
 var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json", "market.Toll msgpack",
-	"market.Toll json", "bus.KeyHash json", "bus.KeyBudget json", "bus.Cards msgpack", "bus.Cards json"}
+	"market.Toll json", "bus.KeyHash json", "bus.KeyBudget json", "bus.Cards msgpack", "bus.Cards json",
+	"bus.ModelQuote msgpack", "bus.ModelQuote json"}
 
 // form is how a struct travels: as msgpack or as JSON.
 type form struct {

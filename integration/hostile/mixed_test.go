@@ -76,7 +76,8 @@ type play struct {
 	*house
 	fleet    fleet
 	ann, bob *buyer.Client
-	count    int // tasks
+	line     bus.Bus // of ann
+	count    int     // tasks
 
 	mu    sync.Mutex
 	paid  map[string]market.Credits // by client, as it was told
@@ -107,6 +108,9 @@ func playMixed(t *testing.T, f fleet) map[string]bool {
 	}
 	client := func(id string) *buyer.Client {
 		b, _ := p.connect(id)
+		if id == "ann" {
+			p.line = b
+		}
 		c, err := buyer.New(buyer.Default(id), b)
 		p.must(err)
 		return c
@@ -118,6 +122,7 @@ func playMixed(t *testing.T, f fleet) map[string]bool {
 	p.cancels()
 	p.crowd()
 	p.failover()
+	p.askedAgain()
 	p.recalled()
 	p.turn("hub", "node-1") // from here on it is another fleet
 	p.plain()
@@ -301,6 +306,42 @@ func (p *play) cancels() {
 	if r.Code != bus.CodeCancelled || r.Usage.Output != 0 || (r.Cost > 0) != p.newPair(r.Agent) {
 		p.t.Errorf("cancelled before its first token: %+v", r)
 	}
+}
+
+// askedAgain asks for one task twice, as a reader does that hears nothing of the market.
+func (p *play) askedAgain() {
+	b := p.line
+	task := p.task("of doors that die", 5, nil)
+	ended := make(chan bus.Result, 1)
+	sub, err := b.Subscribe(bus.ReplySubject("ann", task.ID, "*"), "", func(m bus.Msg) {
+		var c bus.Chunk
+		if bus.Decode(m.Data, &c) == nil && c.Result != nil {
+			select {
+			case ended <- *c.Result:
+			default:
+			}
+		}
+	})
+	p.must(err)
+	defer sub.Stop()
+	task.Stream, task.Again = true, bus.AgainUnheard
+	data, err := bus.Encode(&task)
+	p.must(err)
+	for range 2 {
+		m, err := b.Request(p.t.Context(), bus.Msg{Subject: bus.TaskSubject("ann", ""), Data: data})
+		p.must(err)
+		var a bus.Answer
+		if err := bus.Decode(m.Data, &a); err != nil || a.Accepted == nil {
+			p.t.Errorf("a task that is asked for again: %+v, %v", a, err)
+			return
+		}
+	}
+	r := <-ended
+	if r.Code != "" || r.Usage.Output != 5 {
+		p.t.Errorf("a task that is asked for again: %+v", r)
+	}
+	synctest.Wait()
+	p.told("a task that is asked for again", r)
 }
 
 // crowd asks for more at once than there are slots, so that some pay for being first.

@@ -1,0 +1,212 @@
+package gateway
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+)
+
+// What requests and answers take beside their bytes, about.
+const (
+	connCost   = 16 << 10 // a connection: its buffers, and the stack of who serves it
+	answerCost = 8 << 10
+	taskCost   = 16 << 10 // who asks for it, who reads it, and their timers
+	fieldCost  = 64       // a field of a header
+)
+
+// memory counts what requests and answers take, in bytes: never more than there is. New requests are refused
+// early, so that answers that run have room to grow; where those grow beyond it all the same, room is made.
+type memory struct {
+	most int64
+	used atomic.Int64
+}
+
+// front is what new requests may fill.
+func (m *memory) front() int64 { return m.most / 4 * 3 }
+
+// over is by how much too much is taken for answers to go on growing: the rest is for what they take in while
+// room is made.
+func (m *memory) over() int { return int(m.used.Load() - m.most/16*15) }
+
+// full reports whether nothing may grow any more.
+func (m *memory) full() bool { return m.used.Load() > m.most }
+
+// take takes n bytes for a new request, if it may have them.
+func (m *memory) take(n int) bool {
+	for {
+		used := m.used.Load()
+		if n > 0 && used+int64(n) > m.front() {
+			return false
+		}
+		if m.used.CompareAndSwap(used, used+int64(n)) {
+			return true
+		}
+	}
+}
+
+// has reports whether a new request may have n bytes now.
+func (m *memory) has(n int) bool { return m.used.Load()+int64(n) <= m.front() }
+
+// add counts what something that is there already has come to take, or takes no more.
+func (m *memory) add(n int) {
+	if n != 0 {
+		m.used.Add(int64(n))
+	}
+}
+
+// share is what one owner takes of a memory. It is used by one goroutine at a time.
+type share struct {
+	of   *memory
+	held int
+}
+
+// resize makes it n bytes, if a new request may have them.
+func (s *share) resize(n int) bool {
+	if !s.of.take(n - s.held) {
+		return false
+	}
+	s.held = n
+	return true
+}
+
+// set makes it n bytes.
+func (s *share) set(n int) {
+	if n != s.held {
+		s.of.add(n - s.held)
+		s.held = n
+	}
+}
+
+// step is by how much what grows with each chunk is counted at once.
+const step = 4 << 10
+
+// reach makes it n bytes at least.
+func (s *share) reach(n int) {
+	if n > s.held {
+		s.set((n + step - 1) / step * step)
+	}
+}
+
+// refuse says that there is no room for a new request.
+func (m *memory) refuse() *refusal {
+	return again(bus.CodeNoRoom, retryDefault*time.Millisecond, "this gateway's memory is full: "+
+		"ask another one, or again")
+}
+
+// headerCost is what a header takes.
+func headerCost(h http.Header) (n int) {
+	for name, values := range h {
+		n += fieldCost + len(name)
+		for _, v := range values {
+			n += len(v) + 16
+		}
+	}
+	return n
+}
+
+// relieve makes room where running answers have grown too much: first what is kept of others goes, then the
+// running one with most unread, and so on.
+func (s *Server) relieve() {
+	if s.memory.over() <= 0 || !s.relieving.TryLock() {
+		return
+	}
+	defer s.relieving.Unlock()
+	s.items.shrink(s.memory.over())
+	for s.cutOne() {
+	}
+}
+
+// cutOne cuts the answer with most unread, if there is no room without that, and says whether it did. What
+// has been cut takes its room until its tasks have ended.
+func (s *Server) cutOne() bool {
+	s.mu.Lock()
+	for s.memory.over() > 0 && len(s.ended) > 0 {
+		s.unkeep(s.ended[0])
+	}
+	over, most, held := s.memory.over(), (*answer)(nil), [2]int64{}
+	for a := range s.open {
+		now := [2]int64{a.unread.Load(), a.held.Load()}
+		switch {
+		case a.cut.Load():
+			over -= int(now[0] + now[1])
+		case most == nil || now[0] > held[0] || now[0] == held[0] && now[1] > held[1]:
+			most, held = a, now
+		}
+	}
+	s.mu.Unlock()
+	if over <= 0 || most == nil {
+		return false
+	}
+	most.makeRoom()
+	return true
+}
+
+// makeRoom cuts an answer for the room that it takes.
+func (a *answer) makeRoom() {
+	if a.cut.Swap(true) {
+		return
+	}
+	why := refuse(bus.CodeNoRoom, "the gateway's memory is full, and this answer takes most of it: "+
+		"ask with stream: true, and read it as it comes")
+	if a.asked.Stream {
+		why = refuse(bus.CodeSlowReader, "the gateway's memory is full, and of this answer most was not taken")
+	}
+	a.mu.Lock()
+	if a.running > 0 {
+		a.out.drop()
+		a.account()
+	}
+	a.mu.Unlock()
+	a.fail(why)
+}
+
+// account counts what the answer takes now: all of it while it runs, and what is there of it as long as
+// somebody reads it or it is kept. The lock is held.
+func (a *answer) account() {
+	n := 0
+	if a.running > 0 {
+		n = a.asking
+	}
+	if a.running > 0 || a.there > 0 || a.listed {
+		n += a.bytes()
+	}
+	if a.asked.Stream {
+		a.unread.Store(int64(a.out.end() - max(a.taken, a.out.first)))
+	}
+	if held := int(a.held.Load()); n != held {
+		a.s.memory.add(n - held)
+		a.held.Store(int64(n))
+	}
+}
+
+// bytes is what there is of the answer itself. The lock is held.
+func (a *answer) bytes() int {
+	n := a.out.size() + cap(a.object) + 1024
+	if a.said != nil && a.asked.Stream {
+		n += a.said.Size()
+	}
+	return n
+}
+
+// takes is what an answer takes before anything has come of it: each body once, of those that tasks share
+// too. sending is what comes to it while the market is asked, and is counted then: each task's message.
+func (a *answer) takes() (n, sending int) {
+	n = answerCost
+	for i, t := range a.asked.Tasks {
+		n, sending = n+taskCost, sending+len(t.Body)
+		if i == 0 || &t.Body[0] != &a.asked.Tasks[i-1].Body[0] {
+			n += len(t.Body)
+		}
+	}
+	return n, sending
+}
+
+// grown counts what the readers of all tasks keep.
+func (s *Server) grown(n int) {
+	s.memory.add(n)
+	if n > 0 && s.memory.over() > 0 {
+		go s.relieve() // who hears chunks must not wait
+	}
+}

@@ -1,0 +1,122 @@
+package reader
+
+import (
+	"errors"
+	"time"
+
+	"souk/bus"
+)
+
+// A door may die between a hub's acceptance and the reader, or before any hub has the task. So a reader that
+// waits for the market's first verdict asks again, under the same id: another door finds the hub that has the
+// task, and only the hub says who serves it.
+//
+//	what is heard                                  the market is asked again
+//	chunks of somebody whom nobody has named       after Config.AskAgain
+//	nothing at all                                 after Config.Silence: a hub where a task waits speaks
+//	heartbeats alone: a hub, or a long prefill     not yet
+//	that question finds nobody who could answer    each second, for Config.MaxAbsence
+//
+// Each question waits twice as long as the one before it, and there are few: each leaves an inbox at the hub.
+type again struct {
+	task  *bus.Task // as it was first sent
+	asked time.Time // when the market was asked last
+	times int       // it was asked again, and somebody was there
+	heard time.Time // when anybody was last heard; zero: nobody was
+	chunk time.Time // since when a chunk waits for its sender to be named; zero: none does
+
+	absent, retry time.Time // since when nobody answers; it is asked again then
+}
+
+const maxAgain = 6
+
+// notice notes that somebody speaks whom nobody has named.
+func (a *again) notice(now time.Time, c *bus.Chunk) {
+	a.heard = now
+	if !c.Heartbeat && a.chunk.IsZero() {
+		a.chunk = now
+	}
+}
+
+// dueAgain is when the market is to be asked again, if it says nothing until then; zero: never.
+func (s *Stream) dueAgain() (due time.Time) {
+	a := &s.again
+	switch {
+	case s.c.AskAgain == 0, s.verdict != none, s.cancelled, s.hearing.bus.IsZero():
+		return due
+	case !a.retry.IsZero():
+		return a.retry
+	case a.times >= maxAgain:
+		return due
+	}
+	due = a.asked
+	for _, t := range []time.Time{a.heard, s.hearing.bus, s.hearing.awake} {
+		due = later(due, t)
+	}
+	due = due.Add(s.c.Silence << a.times)
+	if !a.chunk.IsZero() {
+		if named := later(a.asked, a.chunk).Add(s.c.AskAgain << a.times); named.Before(due) {
+			due = named
+		}
+	}
+	return due
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// askAgain gives the task to the market once more, when it is due.
+func (s *Stream) askAgain(now time.Time) {
+	a := &s.again
+	if away := s.hearing.bus.IsZero(); away && !a.retry.IsZero() && now.Sub(a.absent) >= s.c.MaxOutage {
+		s.giveUpAsking(errors.New("the bus is out of reach"))
+		return
+	}
+	if due := s.dueAgain(); due.IsZero() || now.Before(due) {
+		return
+	}
+	if a.retry.IsZero() {
+		a.times++
+	}
+	a.retry, a.asked = time.Time{}, now
+	t := *a.task
+	t.Again = bus.AgainUnheard
+	if !a.heard.IsZero() {
+		t.Again = bus.AgainHeard
+	}
+	s.out.Submit = &t
+}
+
+// unanswered takes in that nobody answered who could, where a question was asked again: it is asked once
+// more, or the answer ends here. It reports false where the verdict says more than that.
+func (s *Stream) unanswered(now time.Time, v Verdict, err error) bool {
+	a := &s.again
+	if a.times == 0 || s.cancelled {
+		return false
+	}
+	switch bus.CodeOf(err) {
+	case bus.CodeUnavailable, bus.CodeDraining, bus.CodeTooManyTasks, bus.CodeDuplicate:
+	case bus.CodeNoRoom:
+		if a.heard.IsZero() {
+			return false // no hub has it, and none takes it
+		}
+	default:
+		if !errors.Is(v.Err, bus.ErrDisconnected) {
+			return false
+		}
+	}
+	if a.absent.IsZero() {
+		a.absent = now
+	}
+	if a.retry = now.Add(askEvery); now.Sub(a.absent) >= s.c.MaxAbsence {
+		s.giveUpAsking(errors.New(bus.MessageOf(err)))
+	}
+	return true
+}
+
+// giveUpAsking ends a task of which nobody says who has it.
+func (s *Stream) giveUpAsking(why error) { s.verdict, s.err = refused, NoVerdict(why, s.task) }

@@ -1,0 +1,54 @@
+package classifier
+
+import (
+	"time"
+
+	"souk/bus"
+)
+
+// A reader that hears nothing of the market asks another door, which does not know where the task went. So
+// that door asks every hub whether it knows the task, before it places it: as a hub was given it by a door
+// that has died, no other may take it.
+
+// late is how long a door may have had a task, or slept over it, before it takes for granted no longer that
+// nobody else has placed it: its reader asks another door after a while.
+const late = 3 * time.Second
+
+// MayBePlaced reports whether a hub may have a task already that a door took in at came.
+func MayBePlaced(t *bus.Task, came, now time.Time) bool {
+	return t.Stream && t.Resume == nil && (t.Again > 0 || now.Sub(came) > late)
+}
+
+// Question asks a hub whether it knows a task: it has the ids of the task and no prompt, so that no hub takes
+// it, and whoever knows the id says that its content was another.
+func Question(t *bus.Task) *bus.Task { return &bus.Task{Client: t.Client, ID: t.ID} }
+
+// Knows reads a hub's answer to a Question; sure is false if it says neither yes nor no.
+func Knows(a *bus.Answer) (known, sure bool) {
+	if a.Result == nil {
+		return false, false
+	}
+	return a.Result.Code == bus.CodeIDConflict,
+		a.Result.Code == bus.CodeIDConflict || a.Result.Code == bus.CodeEmptyPrompt
+}
+
+// Found takes in which hub knows the task, if any, and whether all others have said that they do not.
+func (p *Placing) Found(hub string, all bool) {
+	switch {
+	case p.state != choosing:
+	case hub != "":
+		p.want.Pinned = hub
+		if p.cancelled {
+			p.cancelHub = hub
+		}
+	case !all:
+		p.refuse(refusal(bus.CodeUnavailable,
+			"a hub may have the task, and not every hub says whether it has; try again shortly"))
+	case p.task.Again == bus.AgainHeard:
+		p.refuse(refusal(bus.CodeUnavailable,
+			"somebody speaks of the task, and no hub that is there knows it; try again shortly"))
+	}
+}
+
+// Pinned reports whether this door knows where the task went.
+func (p *Placing) Pinned() bool { return p.want.Pinned != "" }

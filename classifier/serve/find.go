@@ -1,0 +1,49 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"souk/bus"
+	"souk/classifier"
+)
+
+// findWithin is how long hubs have to say whether they know a task.
+const findWithin = time.Second
+
+// find asks all hubs at once whether they know a task, until one does: hub. all reports that every hub has
+// said that it does not.
+func (r *request) find() (hub string, all bool) {
+	s := r.s
+	data, err := bus.Encode(classifier.Question(r.task))
+	if err != nil {
+		return "", false
+	}
+	ctx, cancel := context.WithTimeout(s.life, findWithin)
+	defer cancel()
+	type word struct {
+		hub         string
+		known, sure bool
+	}
+	hubs := s.table.Load().Hubs()
+	words := make(chan word, len(hubs))
+	for i := range hubs {
+		go func(hub string) {
+			w, a := word{hub: hub}, new(bus.Answer)
+			m, err := s.d.Bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject(hub, s.c.ID), Data: data})
+			if err == nil && bus.Decode(m.Data, a) == nil {
+				w.known, w.sure = classifier.Knows(a)
+			}
+			words <- w
+		}(hubs[i].Entry.Domain)
+	}
+	all = len(hubs) > 0
+	for range hubs {
+		w := <-words
+		if w.known {
+			return w.hub, true
+		}
+		all = all && w.sure
+	}
+	return "", all
+}

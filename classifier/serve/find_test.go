@@ -1,0 +1,150 @@
+package serve_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/classifier"
+)
+
+// again asks for a task as a reader does whose door has died.
+func (w *world) again(heard int) bus.Answer {
+	w.t.Helper()
+	data, err := bus.Encode(&bus.Task{ID: "t1", Stream: true, Again: heard,
+		Body: []byte(`{"messages":[{"role":"user","content":"` + mathQuestion + `"}]}`)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
+	defer cancel()
+	var a bus.Answer
+	m, err := w.me.Request(ctx, bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: data})
+	if err == nil {
+		err = bus.Decode(m.Data, &a)
+	}
+	if err != nil {
+		w.t.Fatalf("no answer: %v", err)
+	}
+	return a
+}
+
+// knows has a hub say whether it knows tasks, and accept those that it is given.
+func (h *hub) knows(known bool) (given func() int) {
+	n := 0
+	h.answer = func(m bus.Msg, t *bus.Task) {
+		switch {
+		case len(t.Body) > 0:
+			h.mu.Lock()
+			n++
+			h.mu.Unlock()
+			if t.Again != 0 {
+				h.w.t.Errorf("hub %s is told what is for doors alone", h.domain)
+			}
+			h.accept(m, t)
+			return
+		case known:
+			h.says(m, t, bus.CodeIDConflict)
+		default:
+			h.says(m, t, bus.CodeEmptyPrompt)
+		}
+	}
+	return func() int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return n
+	}
+}
+
+func (h *hub) says(m bus.Msg, t *bus.Task, c bus.Code) {
+	h.w.send(m.Reply, &bus.Answer{Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: h.domain, Code: c,
+		Message: "said hub " + h.domain}})
+}
+
+// Whoever asks a door for a task that another door had gets it from the hub that has it, wherever this door
+// would have placed it; and nobody serves it twice.
+func TestATaskOfADeadDoorIsFound(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		math, general string // knows, not or silent
+		heard         int
+		want          string // the hub that gets it
+	}{
+		{"the hub that knows it", "not", "knows", bus.AgainHeard, "general"},
+		{"the hub that knows it, unheard", "not", "knows", bus.AgainUnheard, "general"},
+		{"a hub is silent, and another knows it", "silent", "knows", bus.AgainUnheard, "general"},
+		{"nobody knows it", "not", "not", bus.AgainUnheard, "math"},
+		{"nobody knows it, and somebody speaks of it", "not", "not", bus.AgainHeard, ""},
+		{"a hub does not say", "not", "silent", bus.AgainUnheard, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				math, general := twoHubs(w)
+				given := map[string]func() int{}
+				for h, says := range map[*hub]string{math: c.math, general: c.general} {
+					given[h.domain] = h.knows(says == "knows")
+					if says == "silent" {
+						h.answer = func(bus.Msg, *bus.Task) {}
+					}
+				}
+				a := w.again(c.heard)
+				switch {
+				case c.want != "" && (a.Accepted == nil || a.Accepted.Hub != c.want):
+					t.Errorf("answered %+v, want hub %s", a, c.want)
+				case c.want == "" && (a.Result == nil || a.Result.Code != bus.CodeUnavailable):
+					t.Errorf("answered %+v, want unavailable", a)
+				}
+				for h, n := range given {
+					if want := map[bool]int{true: 1}[h == c.want]; n() != want {
+						t.Errorf("hub %s got it %d times, want %d", h, n(), want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A task that is in hand here is no other hub's: both who ask for it hear what becomes of it.
+func TestATaskInHandIsAskedForAgain(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		math.answer = func(m bus.Msg, task *bus.Task) {
+			go func() {
+				w.pass(10 * time.Second)
+				math.accept(m, task)
+			}()
+		}
+		first := make(chan bus.Answer, 1)
+		go func() { first <- w.again(0) }()
+		synctest.Wait()
+		second := w.again(bus.AgainUnheard)
+		if a := <-first; a.Accepted == nil || second.Accepted == nil || *a.Accepted != *second.Accepted {
+			t.Errorf("answered %+v and %+v", a, second)
+		}
+		if n := len(math.seen()); n != 1 {
+			t.Errorf("the hub was sent it %d times", n)
+		}
+	})
+}
+
+// A door that slept over a task asks whether another has placed it meanwhile.
+func TestADoorThatSlept(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		task  bus.Task
+		after time.Duration
+		want  bool
+	}{
+		{bus.Task{Stream: true}, time.Second, false},
+		{bus.Task{Stream: true}, 4 * time.Second, true},
+		{bus.Task{}, 4 * time.Second, false},
+		{bus.Task{Stream: true, Again: bus.AgainUnheard}, 0, true},
+		{bus.Task{Stream: true, Again: bus.AgainUnheard, Resume: &bus.Resume{}}, 0, false},
+	} {
+		if got := classifier.MayBePlaced(&c.task, now, now.Add(c.after)); got != c.want {
+			t.Errorf("%+v after %v: %v", c.task, c.after, got)
+		}
+	}
+}

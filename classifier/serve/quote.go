@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+	"souk/bus/openai"
+	"souk/classifier"
+)
+
+// inquiry is a request for a quote on its way through the door.
+type inquiry struct {
+	s       *Server
+	client  string
+	reply   string
+	json    bool
+	data    []byte
+	header  bus.Header
+	size    int
+	entered bool
+}
+
+// quoteKind begins the subjects on which quotes are asked for.
+var quoteKind = bus.QuoteSubject("", "")
+
+// onQuote takes a request for a quote in.
+func (s *Server) onQuote(m bus.Msg) {
+	client, _ := bus.Speaks(m.Subject, quoteKind)
+	if client == "" || !bus.AnswersTo(m.Subject, m.Reply) {
+		s.count((*classifier.Desk).Stray)
+		return
+	}
+	q := &inquiry{s: s, client: client, reply: m.Reply, size: len(m.Data),
+		json: bus.WantsJSON(m.Data, m.Header)}
+	s.mu.Lock()
+	no := s.desk.EnterQuote(client, q.size)
+	if no == nil {
+		s.tasks.Add(1)
+	}
+	s.mu.Unlock()
+	if no != nil {
+		q.answer(classifier.NoQuote(no, client))
+		return
+	}
+	q.data, q.header, q.entered = bytes.Clone(m.Data), m.Header, true
+	go func() {
+		defer s.tasks.Done()
+		q.answer(q.serve())
+	}()
+}
+
+// serve reads what is asked about, and asks hubs.
+func (q *inquiry) serve() *bus.Quote {
+	s, now := q.s, time.Now()
+	task, opening, no := openai.DecodeRequest(q.data, q.header, q.client, s.key)
+	if no == nil {
+		no = s.c.Judge(task, now)
+	}
+	if no == nil && task.Resume != nil {
+		no = &bus.Error{Code: bus.CodeBadRequest, Message: "resume: a quote is for a task as it begins"}
+	}
+	if no != nil {
+		return classifier.NoQuote(no, q.client)
+	}
+	label, confidence := s.classify(opening)
+	s.mu.Lock()
+	names, no := s.desk.Quoters(task, label, confidence, s.table.Load(), now)
+	s.mu.Unlock()
+	if no != nil {
+		return classifier.NoQuote(no, q.client)
+	}
+	task.Body = nil // of which a quote reads no more than the prompt's measures
+	data, err := bus.Encode(task)
+	if err != nil {
+		return classifier.NoQuote(err, q.client)
+	}
+	hubs := make([]bus.HubQuote, len(names))
+	ctx, cancel := context.WithDeadline(s.life, now.Add(bus.QuoteWithin))
+	defer cancel()
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() {
+			if err := s.askQuote(ctx, name, data, &hubs[i]); err != nil {
+				hubs[i] = classifier.Silent(name, err)
+			}
+		})
+	}
+	all.Wait()
+	return classifier.QuoteOf(task, hubs)
+}
+
+// askQuote asks one hub.
+func (s *Server) askQuote(ctx context.Context, hub string, data []byte, q *bus.HubQuote) error {
+	m, err := s.d.Bus.Request(ctx, bus.Msg{Subject: bus.HubQuoteSubject(hub, s.c.ID), Data: data})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("nothing was heard of it within %v", bus.QuoteWithin)
+	case err != nil:
+		return err
+	}
+	if err := bus.Decode(m.Data, q); err != nil {
+		return fmt.Errorf("what it says is not understood: %w", err)
+	}
+	if q.Hub != hub {
+		return fmt.Errorf("it speaks as hub %s", q.Hub)
+	}
+	return nil
+}
+
+// answer counts and sends the one answer to the request.
+func (q *inquiry) answer(quote *bus.Quote) {
+	s := q.s
+	m := bus.Msg{Subject: q.reply}
+	var err error
+	if q.json {
+		m.Header = jsonHeader
+		m.Data, err = openai.EncodeQuote(quote)
+	} else {
+		m.Data, err = bus.Encode(quote)
+	}
+	s.mu.Lock()
+	s.desk.Quoted(q.client, q.size, q.entered, quote)
+	s.mu.Unlock()
+	if err == nil {
+		err = s.d.Bus.Publish(m)
+	}
+	follow.Unsent(s.d.Log, err, "quote not sent", "client", q.client)
+}

@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"time"
+
+	"souk/bus"
+)
+
+// How many quotes a hub gives a second, and how many at once.
+const (
+	quoteEvery = 5 * time.Millisecond
+	quoteBurst = 20
+)
+
+// inquiry is a question what a task would be given.
+type inquiry struct {
+	at    time.Time
+	task  *bus.Task
+	reply string
+}
+
+// onQuote takes a question in. The loop answers it between two turns, unless there are too many.
+func (s *Server) onQuote(m bus.Msg) {
+	now := time.Now()
+	if m.Reply == "" {
+		s.measures.malformed()
+		return
+	}
+	if s.misled(m) {
+		return
+	}
+	at := s.quoteFrom
+	if first := now.Add(-(quoteBurst - 1) * quoteEvery); at.Before(first) {
+		at = first
+	}
+	if wait := at.Sub(now); wait > 0 {
+		s.refuseQuote(m.Reply, errManyQuotes, wait+quoteEvery)
+		return
+	}
+	t := new(bus.Task)
+	if err := bus.Decode(m.Data, t); err != nil {
+		s.refuseQuote(m.Reply, err, 0)
+		return
+	}
+	s.quoteFrom = at.Add(quoteEvery)
+	select {
+	case s.inquiries <- inquiry{now, t, m.Reply}:
+	default:
+		s.refuseQuote(m.Reply, errManyQuotes, quoteBurst*quoteEvery)
+	}
+}
+
+var errManyQuotes = &bus.Error{Code: bus.CodeNoRoom,
+	Message: "the hub is asked for more quotes than it gives; try again"}
+
+// refuseQuote answers a question that does not reach the Node.
+func (s *Server) refuseQuote(to string, wrong error, retry time.Duration) {
+	s.sayQuote(to, &bus.HubQuote{Hub: s.cfg.Domain, Code: bus.CodeOf(wrong), RetryMS: retry.Milliseconds(),
+		Message: bus.Clip(bus.MessageOf(wrong), bus.MaxText)})
+}
+
+// quote answers a question, if anybody still waits for that.
+func (s *Server) quote(q inquiry) {
+	begun := time.Now()
+	if begun.Sub(q.at) > bus.QuoteWithin {
+		s.measures.quoted(bus.CodeLate)
+		return
+	}
+	s.mu.Lock()
+	out := s.node.Quote(begun, q.task)
+	s.mu.Unlock()
+	s.measures.one(s.measures.quote, time.Since(begun))
+	s.sayQuote(q.reply, out)
+}
+
+func (s *Server) sayQuote(to string, q *bus.HubQuote) {
+	s.measures.quoted(q.Code)
+	if err := s.publish(bus.Msg{Subject: to}, q); err != nil {
+		s.log.Debug("quote not sent", "err", err)
+	}
+}

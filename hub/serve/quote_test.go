@@ -1,0 +1,132 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/hub"
+	"souk/ledger"
+	"souk/ledger/journal"
+)
+
+// quote asks for one with such bytes.
+func (tn *town) quote(data []byte) *bus.HubQuote {
+	tn.t.Helper()
+	ctx, cancel := context.WithTimeout(tn.t.Context(), time.Minute)
+	defer cancel()
+	reply, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.HubQuoteSubject("math", "town"), Data: data})
+	if err != nil {
+		tn.t.Fatal(err)
+	}
+	q := new(bus.HubQuote)
+	if err := bus.Decode(reply.Data, q); err != nil {
+		tn.t.Fatal(err)
+	}
+	return q
+}
+
+func encoded(t *testing.T, m bus.Message) []byte {
+	t.Helper()
+	data, err := bus.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// A hub quotes what nobody buys: without the client's money, and without a word in its journal. What it
+// cannot read it says so of.
+func TestAHubQuotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		tn.agent("a-1", 1, nil)
+		s, stop := tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
+		frames := func() (n int) {
+			if err := journal.Read(tn.dir, func(ledger.Frame) error { n++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before := frames()
+		m := task("nobody", "t")
+		m.Body = nil
+		q := tn.quote(encoded(t, m))
+		if q.Code != "" || q.Hub != "math" || len(q.Models) != 1 || !q.Models[0].WouldWin ||
+			q.ValidMS != 1000 {
+			t.Errorf("quote is %+v", q)
+		}
+		if q := tn.quote([]byte("\xc1")); q.Code != bus.CodeBadRequest || q.Message == "" {
+			t.Errorf("of no message: %+v", q)
+		}
+		m.Model = "gpt"
+		if q := tn.quote(encoded(t, m)); q.Code != bus.CodeUnknownModel {
+			t.Errorf("of no model: %+v", q)
+		}
+		tn.publish(bus.HubQuoteSubject("math", "town"), "", m) // who wants no answer gets none
+		m.Model = ""
+		for _, other := range []string{"souk.v1.task.ann", "_INBOX.ann.1", "_INBOX.town"} {
+			tn.subscribe(other, func(got bus.Msg) { t.Errorf("a quote came on %s", got.Subject) })
+			tn.publish(bus.HubQuoteSubject("math", "town"), other, m)
+		}
+		synctest.Wait()
+		if got := frames(); got != before {
+			t.Errorf("%d frames, before the quotes %d", got, before)
+		}
+		if st := s.Stats(); st.Quotes[""] != 1 || st.Quote.Count != 2 || len(st.Tasks) != 0 {
+			t.Errorf("stats %+v", st)
+		}
+		stop()
+	})
+}
+
+// However many ask at once, a hub gives 200 quotes a second and some at once; the rest are told when to come
+// again, and tasks between them are served.
+func TestAHubGivesSoManyQuotesASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		tn.agent("a-1", 64, nil)
+		_, stop := tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
+		data := encoded(t, task("ann", "q"))
+		said := func(n int) map[bus.Code]int {
+			var mu sync.Mutex
+			codes := map[bus.Code]int{}
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() {
+					q := tn.quote(data)
+					mu.Lock()
+					defer mu.Unlock()
+					codes[q.Code]++
+					if q.Code == bus.CodeNoRoom && (q.RetryMS < 5 || q.RetryMS > 1000) {
+						t.Errorf("to be asked again after %d ms", q.RetryMS)
+					}
+				})
+			}
+			if got := tn.ask(request("t" + time.Now().Format("150405"))); got != "accepted by a-1" {
+				t.Errorf("a task among %d quotes: %s", n, got)
+			}
+			all.Wait()
+			return codes
+		}
+		codes := said(10_000)
+		if codes[""] < 1 || codes[""] > quoteBurst || codes[bus.CodeNoRoom] != 10_000-codes[""] {
+			t.Errorf("of 10,000 at once: %v", codes)
+		}
+		time.Sleep(time.Second) // virtual
+		given, asked := 0, 0
+		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); asked++ {
+			if q := tn.quote(data); q.Code == "" {
+				given++
+			}
+			time.Sleep(2 * time.Millisecond) // virtual: 500 a second
+		}
+		if given < 1950 || given > 2000+quoteBurst+5 {
+			t.Errorf("in ten seconds %d of %d are given", given, asked)
+		}
+		stop()
+	})
+}

@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// byHand is a line of the nats command in deploy/api.md: with which inbox, what, on which subject, with which
+// text.
+var byHand = regexp.MustCompile(`(?m)^    nats --creds F (?:--inbox-prefix _INBOX\.(\w+) )?(\w+) ` +
+	`'?([^\s']+)'?(?: '([^']*)')?`)
+
+// Every line of the nats command that the page of the request API shows works as it stands there: requests
+// are answered without a refusal of what they say, and what is published a door or hub understands.
+func TestTheLinesOfTheAPI(t *testing.T) {
+	page, err := os.ReadFile("../deploy/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, one)
+	lines := byHand.FindAllStringSubmatch(string(page), -1)
+	if all := strings.Count(string(page), "nats --"); len(lines) != all || all < 7 {
+		t.Errorf("%d lines are read, and there are %d", len(lines), all)
+	}
+	said := map[string]int{}
+	for _, l := range lines {
+		client, verb, subject, text := cmp.Or(l[1], "dev"), l[2], l[3], l[4]
+		nc := rawAs(t, m, client)
+		said[verb]++
+		switch verb {
+		case "request":
+			if l[1] == "" {
+				t.Errorf("%s: whose inbox is the answer to come to?", subject)
+			}
+			reply, err := nc.Request(subject, []byte(text), time.Minute)
+			if err != nil {
+				t.Errorf("%s: %v", subject, err)
+				continue
+			}
+			var r struct {
+				Code    bus.Code
+				Message string
+			}
+			if err := json.Unmarshal(reply.Data, &r); err != nil || r.Code != "" {
+				t.Errorf("%s: %v: %.300s", subject, err, reply.Data)
+			}
+		case "pub":
+			var v bus.Message = new(bus.Cancel)
+			if strings.Contains(subject, ".feedback.") {
+				v = new(bus.Feedback)
+			}
+			if err := bus.Decode([]byte(text), v); err != nil {
+				t.Errorf("%s: %v", subject, err)
+			}
+			if err := nc.Publish(subject, []byte(text)); err != nil {
+				t.Error(err)
+			}
+		case "sub":
+			if _, err := nc.SubscribeSync(subject); err != nil {
+				t.Errorf("%s: %v", subject, err)
+			}
+		case "micro":
+			reply, err := nc.Request("$SRV.INFO.souk", nil, time.Minute)
+			if err != nil || !strings.Contains(string(reply.Data), `"name":"quote"`) {
+				t.Errorf("%v: %v", err, reply)
+			}
+		default:
+			t.Errorf("nobody knows how to %s", verb)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Error(err)
+		}
+		if err := nc.LastError(); err != nil {
+			t.Errorf("%s %s: %v", verb, subject, err)
+		}
+	}
+	if said["request"] < 2 || said["pub"] < 2 || said["sub"] < 2 || said["micro"] < 1 {
+		t.Errorf("lines by what they do: %v", said)
+	}
+}

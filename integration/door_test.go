@@ -1,0 +1,159 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/natsbus"
+	"souk/classifier"
+	"souk/classifier/model"
+	door "souk/classifier/serve"
+	"souk/cmd/local"
+	"souk/market"
+)
+
+// rivals is a market of two hubs that sell the same. The door of the market prefers one, and the door that is
+// to die the other.
+const rivals = `
+listen: 127.0.0.1:0
+domains:
+  - {name: general, general: true, labels: [general, humanities, social, law, medicine, math, science, finance]}
+  - {name: other, labels: [code]}
+agents:
+  - {id: first, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 4, engine: {profile: steady}}
+  - {id: second, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: other, score: 0.7}], slots: 4, engine: {profile: steady}}
+speedup: 20
+clients: {dev: 100}
+`
+
+// doomed is the bus of a door that dies when a hub has answered it for the third time, or before a third task
+// has gone to one: nothing leaves it any more, and what comes to it is lost.
+type doomed struct {
+	bus.Bus
+	before bool
+
+	mu   sync.Mutex
+	sent int
+	dead bool
+}
+
+func (d *doomed) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	if !strings.HasSuffix(m.Subject, ".task.doomed") {
+		return d.Bus.Request(ctx, m)
+	}
+	d.mu.Lock()
+	d.sent++
+	third, dead := d.sent == 3, d.dead
+	if third && d.before {
+		d.dead = true
+	}
+	dead = dead || d.dead
+	d.mu.Unlock()
+	var a bus.Msg
+	var err error
+	if !dead {
+		a, err = d.Bus.Request(ctx, m)
+	}
+	d.mu.Lock()
+	d.dead = d.dead || third
+	dead = d.dead
+	d.mu.Unlock()
+	if third {
+		go d.Bus.Close() // as the kernel does with a dead process's connections
+	}
+	if dead {
+		<-ctx.Done()
+		return bus.Msg{}, ctx.Err()
+	}
+	return a, err
+}
+
+func (d *doomed) Publish(m bus.Msg) error {
+	if d.has() {
+		return nil
+	}
+	return d.Bus.Publish(m)
+}
+
+func (d *doomed) has() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+// A door dies at the worst moments: a hub has taken the task and its client has not heard of it, or no hub
+// has it yet. Either way the answer comes within seconds, and is served and paid once.
+func TestADoorDiesWithTasksInHand(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		t.Run(fmt.Sprintf("before a hub has it: %v", before), func(t *testing.T) {
+			t.Parallel()
+			m := start(t, rivals)
+			d := openDoomed(t, m, before)
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			var paid market.Credits
+			n := 0
+			ask := func() {
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				a, err := m.Ask(ctx, chat("What is a door?"))
+				mu.Lock()
+				defer mu.Unlock()
+				n++
+				if took := time.Since(begun); err != nil || a.Result.Code != "" {
+					t.Errorf("after %v: %+v %v", took, a.Result, err)
+				}
+				paid += a.Result.Paid()
+			}
+			for range 12 {
+				wg.Go(ask)
+			}
+			for i := 0; i < 64 && !d.has(); i++ {
+				ask()
+			}
+			wg.Wait()
+			if !d.has() {
+				t.Fatal("the door that was to die got no three tasks")
+			}
+			if left := balance(t, m, "dev"); left != 100*market.Credit-paid {
+				t.Errorf("%d tasks cost %v, and their client was told %v", n, 100*market.Credit-left, paid)
+			}
+		})
+	}
+}
+
+// openDoomed adds a door to the market.
+func openDoomed(t *testing.T, m *local.Market, before bool) *doomed {
+	t.Helper()
+	b, err := natsbus.Connect(natsbus.Config{URL: m.State().NATS, Name: "doomed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &doomed{Bus: b, before: before}
+	c := classifier.Default()
+	c.ID, c.Drain, c.General, c.MinConfidence = "doomed", time.Millisecond, "code", 0
+	for _, l := range model.Default().Labels {
+		c.Labels[l] = "code"
+	}
+	s, err := door.New(c, door.Deps{Bus: d, Registry: m.Registry(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+		b.Close()
+	})
+	<-s.Ready()
+	return d
+}
