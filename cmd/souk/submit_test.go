@@ -60,13 +60,8 @@ func TestTheMarketRefuses(t *testing.T) {
 	close(news)
 	var said strings.Builder
 	reach(news, &said)
-<<<<<<< HEAD
-	got := said.String()
-	if strings.Count(got, "were revoked") != 1 || strings.Contains(got, "out of reach") {
-=======
 	if got := said.String(); strings.Count(got, "were revoked") != 1 ||
 		strings.Contains(got, "out of reach") {
->>>>>>> s5-stage2
 		t.Errorf("%s", got)
 	}
 }
