@@ -13,7 +13,7 @@ import (
 // floorCommand is one process of the floor that bench measures beside a market of processes: a hub, or a node
 // with agents.
 func floorCommand() *cobra.Command {
-	var url, engine, journal string
+	var url, creds, engine, journal string
 	var first, agents int
 	c := &cobra.Command{
 		Use:    "floor",
@@ -26,7 +26,7 @@ func floorCommand() *cobra.Command {
 					"--agents of at least 1")
 			}
 			daemon.ShareCores() // as every part of a market of processes
-			conn, err := floor.Connect(url)
+			conn, err := floor.Connect(url, creds)
 			if err != nil {
 				return err
 			}
@@ -52,6 +52,7 @@ func floorCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&url, "nats", "", "NATS server")
+	f.StringVar(&creds, "creds", "", "by which it knows the floor")
 	f.StringVar(&engine, "engine", "", "of a node: base URL of its engine")
 	f.IntVar(&first, "first", 0, "of a node: number of its first agent")
 	f.StringVar(&journal, "journal", "", "of a hub: directory for its journal")

@@ -149,7 +149,10 @@ type relay struct {
 
 // onFloor runs f with a floor beside the market.
 func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (err error) {
-	url := "nats://" + s.NATS
+	url, creds := "nats://"+s.NATS, filepath.Join(s.Data, "floor.creds")
+	if err := floor.WriteCreds(s.Keys.Dir(), creds); err != nil {
+		return err
+	}
 	r := &relay{parts: []load.Process{{Name: fleet.NATS, PID: s.Part(fleet.NATS).PID()}}}
 	defer func() {
 		for _, c := range slices.Backward(r.children) {
@@ -157,7 +160,7 @@ func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (er
 		}
 	}()
 	start := func(name string, args ...string) error {
-		c, _, err := s.o.startChild(ctx, "lab", append([]string{"floor", "--nats", url}, args...)...)
+		c, _, err := s.o.startChild(ctx, "lab", append([]string{"floor", "--nats", url, "--creds", creds}, args...)...)
 		if err == nil {
 			r.children = append(r.children, c)
 			r.parts = append(r.parts, load.Process{Name: name, PID: c.pid()})
@@ -173,7 +176,7 @@ func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (er
 	if err := start("hub", "--journal", s.Data, "--agents", strconv.Itoa(4*nodes)); err != nil {
 		return err
 	}
-	conn, err := floor.Connect(url)
+	conn, err := floor.Connect(url, creds)
 	if err != nil {
 		return err
 	}
