@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
 	"souk/bus"
@@ -369,5 +370,29 @@ func BenchmarkRequestOfARole(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Creds that no role binds say and hear what no role may, and are known by the market's server alone.
+func TestUnboundCreds(t *testing.T) {
+	s, keys := keyed(t, "127.0.0.1:0")
+	file := filepath.Join(t.TempDir(), "floor.creds")
+	if err := keys.WriteUnbound("floor", file); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(s.URL(), nats.UserCredentials(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	sub, err := nc.SubscribeSync("anything.>")
+	if err == nil {
+		err = nc.Publish("anything.at.all", nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sub.NextMsg(time.Minute); err != nil {
+		t.Error(err)
 	}
 }

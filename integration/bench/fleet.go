@@ -150,7 +150,7 @@ type relay struct {
 // onFloor runs f with a floor beside the market.
 func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (err error) {
 	url, creds := "nats://"+s.NATS, filepath.Join(s.Data, "floor.creds")
-	if err := floor.WriteCreds(s.Keys.Dir(), creds); err != nil {
+	if err := s.Keys.WriteUnbound("souk-floor", creds); err != nil {
 		return err
 	}
 	r := &relay{parts: []load.Process{{Name: fleet.NATS, PID: s.Part(fleet.NATS).PID()}}}
@@ -160,7 +160,8 @@ func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (er
 		}
 	}()
 	start := func(name string, args ...string) error {
-		c, _, err := s.o.startChild(ctx, "lab", append([]string{"floor", "--nats", url, "--creds", creds}, args...)...)
+		c, _, err := s.o.startChild(ctx, "lab",
+			append([]string{"floor", "--nats", url, "--creds", creds}, args...)...)
 		if err == nil {
 			r.children = append(r.children, c)
 			r.parts = append(r.parts, load.Process{Name: name, PID: c.pid()})

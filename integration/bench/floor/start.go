@@ -1,16 +1,10 @@
 package floor
 
 import (
-	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
-	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 
 	"souk/bus/embedded"
 )
@@ -24,49 +18,6 @@ type Floor struct {
 // Connect connects one part to a NATS server, with the creds in a file.
 func Connect(url, creds string) (*nats.Conn, error) {
 	return nats.Connect(url, nats.Name("souk-floor"), nats.UserCredentials(creds))
-}
-
-// WriteCreds makes creds for a market's NATS that may say and hear anything: the floor has no roles. dir has
-// the market's keys.
-func WriteCreds(dir, file string) error {
-	seed, err := os.ReadFile(filepath.Join(dir, "signing.seed"))
-	if err != nil {
-		return err
-	}
-	token, err := os.ReadFile(filepath.Join(dir, "account.jwt"))
-	if err != nil {
-		return err
-	}
-	account, err := jwt.DecodeAccountClaims(strings.TrimSpace(string(token)))
-	if err != nil {
-		return err
-	}
-	signer, err := nkeys.FromSeed(bytes.TrimSpace(seed))
-	if err != nil {
-		return err
-	}
-	user, err := nkeys.CreateUser()
-	if err != nil {
-		return err
-	}
-	public, err := user.PublicKey()
-	if err != nil {
-		return err
-	}
-	claims := jwt.NewUserClaims(public)
-	claims.Name, claims.IssuerAccount = "souk-floor", account.Subject
-	signed, err := claims.Encode(signer)
-	if err != nil {
-		return err
-	}
-	if seed, err = user.Seed(); err != nil {
-		return err
-	}
-	data, err := jwt.FormatUserConfig(signed, seed)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, data, 0o600)
 }
 
 // Start relays to the engine of a base URL as so many agents, with its journal in dir.
