@@ -193,7 +193,7 @@ func (t *Task) Validate() error {
 	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
 	if p.err == nil && len(t.Body) > MaxBody {
 		p.err = &Error{CodeUnsupportedField,
-			fmt.Sprintf("body of %d bytes: at most %d are taken for now; send a shorter prompt",
+			fmt.Sprintf("body of %d bytes: at most %d are taken; send a shorter prompt",
 				len(t.Body), MaxBody)}
 	}
 	if p.err == nil {
