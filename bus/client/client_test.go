@@ -789,6 +789,43 @@ func TestFunds(t *testing.T) {
 	})
 }
 
+// The end of a session is said to a door, which says how many hubs it told. A silent door is waited for for
+// two seconds.
+func TestEndSession(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeUnavailable {
+			t.Errorf("without a door: %v", err)
+		}
+		said := &bus.SessionEnded{Session: "s-1", Hubs: 2}
+		var got bus.SessionEnd
+		s.hear(bus.EndSubject("ada", ""), func(m bus.Msg) {
+			if err := bus.Decode(m.Data, &got); err != nil {
+				t.Error(err)
+			}
+			if said != nil {
+				s.say(m.Reply, said)
+			}
+		})
+		if n, err := s.c.EndSession(t.Context(), "s-1"); err != nil || n != 2 ||
+			got != (bus.SessionEnd{Session: "s-1"}) {
+			t.Errorf("%d, %v; the door heard %+v", n, err, got)
+		}
+		if _, err := s.c.EndSession(t.Context(), "s 1"); err == nil {
+			t.Error("a session of no id was taken")
+		}
+		said = &bus.SessionEnded{Code: bus.CodeBadRequest, Message: "no"}
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeBadRequest {
+			t.Errorf("refused: %v", err)
+		}
+		said = nil
+		begun := time.Now()
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeUnavailable ||
+			time.Since(begun) != 2*time.Second {
+			t.Errorf("silence: %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
 func TestFeedback(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		var got bus.Feedback

@@ -29,7 +29,7 @@ var spoken = []any{
 	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.HoldControl{},
 	bus.Feedback{}, bus.Summary{}, bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{},
 	bus.FundsReply{}, bus.Recall{},
-	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{},
+	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{}, bus.SessionEnd{}, bus.SessionEnded{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{},
 }
 
@@ -38,8 +38,8 @@ var spoken = []any{
 var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose",
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd",
-	"bus.Task msgpack":         "token again",
-	"bus.Task json":            "reply_token",
+	"bus.Task msgpack":         "token again session_end",
+	"bus.Task json":            "reply_token session_end",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
@@ -56,6 +56,10 @@ var added = map[string]string{
 	"bus.Quote json":           "",
 	"bus.HubQuote msgpack":     "",
 	"bus.HubQuote json":        "",
+	"bus.SessionEnd msgpack":   "",
+	"bus.SessionEnd json":      "",
+	"bus.SessionEnded msgpack": "",
+	"bus.SessionEnded json":    "",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
