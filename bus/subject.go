@@ -82,6 +82,9 @@ func HubTaskSubject(domain, door string) string  { return Root + "hub." + domain
 func HubQuoteSubject(domain, door string) string { return Root + "hub." + domain + ".quote." + door }
 func HubEndSubject(domain, door string) string   { return Root + "hub." + domain + ".end." + door }
 func SummarySubject(domain, agent string) string { return Root + "hub." + domain + ".summary." + agent }
+func HoldingsSubject(domain, agent string) string {
+	return Root + "hub." + domain + ".holdings." + agent
+}
 func CompletionSubject(domain, agent string) string {
 	return Root + "hub." + domain + ".completion." + agent
 }
