@@ -162,13 +162,10 @@ func (p *problems) share(field string, x float64) {
 }
 
 func (p *problems) oneOf(field, s string, words ...string) {
-	for _, w := range words {
-		if s == w {
-			return
-		}
+	if !slices.Contains(words, s) {
+		// a copy, so that words need not be allocated where all is well
+		p.add("%s: %.40q is none of %q", field, s, slices.Clone(words))
 	}
-	// a copy, so that words need not be allocated where all is well
-	p.add("%s: %.40q is none of %q", field, s, slices.Clone(words))
 }
 
 func (p *problems) price(field string, c market.Price) {

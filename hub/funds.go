@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -296,12 +297,8 @@ func (p *purse) due(n *Node) {
 }
 
 func (n *Node) sortedPurses() []*purse {
-	all := make([]*purse, 0, len(n.purses))
-	for _, p := range n.purses {
-		all = append(all, p)
-	}
-	slices.SortFunc(all, func(a, b *purse) int { return cmp.Compare(a.client, b.client) })
-	return all
+	return slices.SortedFunc(maps.Values(n.purses),
+		func(a, b *purse) int { return cmp.Compare(a.client, b.client) })
 }
 
 // spare is what of a client's money may still be reserved.

@@ -74,11 +74,9 @@ type Market struct {
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
 
-	failOnce  sync.Once
-	failed    chan struct{}
-	failure   error
-	closeOnce sync.Once
-	closeErr  error
+	failed context.Context // ends with the first failure, as its cause
+	fail   context.CancelCauseFunc
+	closed func() error // m.stop, once
 }
 
 // part is one of the market's servers as it runs.
@@ -115,8 +113,10 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, failed: make(chan struct{}),
-		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
+	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, statuses: newStatuses(),
+		engines: map[string]*vllmsim.Server{}}
+	m.failed, m.fail = context.WithCancelCause(context.Background())
+	m.closed = sync.OnceValue(m.stop)
 	m.opened = append(m.opened, dir.Close)
 	if err := m.start(ctx, o.Known); err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -462,59 +462,42 @@ func (m *Market) await(ctx context.Context, what string, ready <-chan struct{}) 
 	select {
 	case <-ready:
 		return nil
-	case <-m.failed:
-		return m.failure
+	case <-m.failed.Done():
+		return m.Err()
 	case <-ctx.Done():
 		return fmt.Errorf("the market did not come up: waited until %s: %w", what, context.Cause(ctx))
 	}
 }
 
-func (m *Market) fail(err error) {
-	m.failOnce.Do(func() {
-		m.failure = err
-		close(m.failed)
-	})
-}
-
 // Failed is closed when a part of the market has ended by itself; Err says which and why.
-func (m *Market) Failed() <-chan struct{} { return m.failed }
+func (m *Market) Failed() <-chan struct{} { return m.failed.Done() }
 
 // Err is why the market failed, or nil.
-func (m *Market) Err() error {
-	select {
-	case <-m.failed:
-		return m.failure
-	default:
-		return nil
-	}
-}
+func (m *Market) Err() error { return context.Cause(m.failed) }
 
 // Close stops the market within [Options].Within: no new tasks, those that run may end, completions are
 // settled.
-func (m *Market) Close() error {
-	m.closeOnce.Do(func() {
-		var errs []error
-		for i, p := range m.parts {
-			p.stop()
-			if i+1 == len(m.parts) || m.parts[i+1].name != p.name {
-				for _, same := range m.parts[:i+1] {
-					<-same.done
-				}
+func (m *Market) Close() error { return m.closed() }
+
+func (m *Market) stop() error {
+	var errs []error
+	for i, p := range m.parts {
+		p.stop()
+		if i+1 == len(m.parts) || m.parts[i+1].name != p.name {
+			for _, same := range m.parts[:i+1] {
+				<-same.done
 			}
 		}
-		for _, p := range m.parts {
-			if p.err != nil && p.err != m.Err() {
-				errs = append(errs, p.err)
-			}
+	}
+	for _, p := range m.parts {
+		if p.err != m.Err() {
+			errs = append(errs, p.err)
 		}
-		for _, closeIt := range slices.Backward(m.opened) {
-			if err := closeIt(); err != nil {
-				errs = append(errs, err)
-			}
-		}
-		m.closeErr = errors.Join(errs...)
-	})
-	return m.closeErr
+	}
+	for _, closeIt := range slices.Backward(m.opened) {
+		errs = append(errs, closeIt())
+	}
+	return errors.Join(errs...)
 }
 
 // inOrder sorts parts by name, in the order given.
