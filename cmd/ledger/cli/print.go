@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,27 +243,10 @@ func (e *env) regCommand() *cobra.Command {
 
 // content is what a record says beside its legs.
 func content(r *ledger.Record) any {
-	switch {
-	case r.Open != nil:
-		return r.Open
-	case r.Round != nil:
-		return r.Round
-	case r.Hold != nil:
-		return r.Hold
-	case r.Capture != nil:
-		return r.Capture
-	case r.Void != nil:
-		return r.Void
-	case r.Transfer != nil:
-		return r.Transfer
-	case r.Correction != nil:
-		return r.Correction
-	case r.Move != nil:
-		return r.Move
-	case r.Budget != nil:
-		return r.Budget
-	case r.Epoch != nil:
-		return r.Epoch
+	for _, part := range reflect.ValueOf(r).Elem().Fields() {
+		if part.Kind() == reflect.Pointer && !part.IsNil() {
+			return part.Interface()
+		}
 	}
 	return nil
 }
