@@ -171,7 +171,7 @@ func (n *Node) eachInLine(do func(i int)) {
 // pair lists the agents that a task of the round may have a slot of. Its prospects were looked at.
 func (n *Node) pair(i int) {
 	s := &n.round
-	t, idle := s.tasks[i], n.cfg.Regime.Idle()
+	idle := n.cfg.Regime.Idle()
 	alike := idle && len(s.tasks) < len(s.agents)
 	n.kinds.visits++
 	for k, a := range s.agents {
@@ -184,13 +184,11 @@ func (n *Node) pair(i int) {
 			s.spared++
 			continue
 		}
-		p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, cost: x.quote.cost}
+		p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: x.quote.value,
+			cost: x.quote.cost}
 		if !idle {
-			p.saved = x.quote.saved(a)
+			p.saved = a.saves(x.quote.prompt, x.quote.output, x.quote.cost)
 		}
-		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
-		// every quote as it stood when the task came.
-		p.value = x.quote.within(t.reserved)
 		s.pairs = append(s.pairs, p)
 	}
 }
@@ -258,7 +256,7 @@ func (n *Node) assemble() market.Round {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t := s.tasks[p.task]
-		if p.value-p.cost-n.cfg.Fee < 0 || n.now.Add(p.ttft).After(t.deadline) {
+		if p.value-p.cost-n.cfg.Fee < 0 || p.ttft > t.left {
 			continue
 		}
 		if p.task != before {

@@ -63,6 +63,8 @@ type task struct {
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
+	waited   time.Duration  // since it arrived, in the last round
+	left     time.Duration  // and to its deadline
 	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
 	// When its home last had a free slot it did not want that, even had nobody come before it: it was not
 	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
