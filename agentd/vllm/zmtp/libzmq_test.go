@@ -172,13 +172,14 @@ func TestAgainstLibzmq(t *testing.T) {
 			}
 			var answered []uint64
 			ask := binary.BigEndian.AppendUint64(nil, last-1000)
-			err = Request(context.Background(), replay, 10*time.Second, [][]byte{nil, ask}, func(f [][]byte) bool {
+			take := func(f [][]byte) bool {
 				if len(f) != 4 || len(f[0]) != 0 {
 					t.Fatalf("%d frames", len(f))
 				}
 				answered = append(answered, binary.BigEndian.Uint64(f[2]))
 				return int64(answered[len(answered)-1]) >= 0
-			})
+			}
+			err = Request(context.Background(), replay, 10*time.Second, [][]byte{nil, ask}, take)
 			if err != nil || len(answered) != 1002 || answered[0] != last-1000 || answered[1000] != last {
 				t.Errorf("the replay: %d answers, %v", len(answered), err)
 			}

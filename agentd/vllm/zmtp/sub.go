@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"souk/agentd/kvevent"
 	"souk/bus/follow"
 )
 
@@ -47,7 +48,7 @@ const (
 // Subscribe hears the publishers that connect to an endpoint, if it listens there, or else the one that
 // listens there itself.
 func Subscribe(endpoint string, listen bool) (*Sub, error) {
-	if _, _, err := Resolve(endpoint); err != nil {
+	if _, _, err := kvevent.Resolve(endpoint); err != nil {
 		return nil, err
 	}
 	s := newSub()
