@@ -28,7 +28,8 @@ var floors = []floor{
 	{name: "who reads journals", packages: []string{"ledger/inspect"}},
 	{name: "the gateway, which runs the client", packages: []string{"bus/gateway"}},
 	{name: "drivers and shells", packages: []string{
-		"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "agentd/vllm", "ledger/journal",
+		"bus/natsbus", "bus/etcdreg", "bus/membus", "bus/embedded", "agentd/vllm", "agentd/vllm/zmtp",
+		"ledger/journal",
 		"hub/serve", "agentd/serve", "classifier/serve", "ledger/treasury/serve", "bus/client",
 	}},
 	{name: "what drivers share, and shells", packages: []string{
