@@ -39,6 +39,7 @@ var floors = []floor{
 		"hub", "classifier", "classifier/train", "agentd", "ledger/treasury",
 	}, pure: true},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
+	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
 	{name: "parts of a machine", packages: []string{
 		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/regime", "hub/policy",
 		"agentd/policy/...", "agentd/kvevent", "classifier/model",
