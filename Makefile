@@ -51,7 +51,7 @@ deployment: build ## judge deploy/: systemd units, the compose file, and a marke
 	@for what in units compose play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
 # What a record's bytes depend on, and quotes that become part of one.
-PURE := market market/flow market/certify ledger hub/predict hub/regime hub/prefix hub/batch agentd
+PURE := market market/flow market/certify ledger hub/predict hub/regime hub/prefix hub/seat hub/batch agentd
 
 arm64: ## the same record gives the same bytes on arm64: the tests of the pure parts, under qemu-aarch64 where this is another machine
 	@emulator=; if [ "$$(uname -m)" != aarch64 ]; then \
@@ -66,7 +66,7 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
 ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/prefix hub/regime
-ALONE += agentd bus/reader classifier classifier/model classifier/train
+ALONE += hub/seat agentd bus/reader classifier classifier/model classifier/train
 
 test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...

@@ -39,7 +39,7 @@ var floors = []floor{
 	}, pure: true},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "parts of a machine", packages: []string{
-		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/regime", "hub/policy",
+		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/regime", "hub/seat", "hub/policy",
 		"agentd/policy/...", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
