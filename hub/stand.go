@@ -117,6 +117,7 @@ func (n *Node) standUp() {
 // stand says how an open agent stands before anybody has joined a line.
 func (n *Node) stand(s *stand, a *agent) {
 	s.guests, s.agent, s.room, s.charge = 0, a, max(0, a.slots-len(a.holds)-a.stuck), 0
+	s.room = n.roomOf(a, s.room)
 	s.running = min(len(a.holds), max(0, a.slots-1)) // where there is no room it will be one task less
 	if k := len(a.tiers); n.cfg.Tiers && k > 0 {
 		s.charge = a.tiers[k-1].Toll
@@ -277,6 +278,9 @@ func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 
 	if x.serves = a.takes(x.quote.prompt); x.serves {
 		x.ttft = x.quote.forecast.TTFT
 		x.service, x.quality = n.service(a, x.ttft, x.quote.forecast.Output), a.quality(t.msg.Domain)
+		if n.cfg.Seats.Seconds { // the time to its first token is charged by Node.delays
+			x.service -= x.ttft
+		}
 	}
 	return i
 }
@@ -297,6 +301,9 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 		e.Reset()
 		for _, h := range s.agent.holds {
 			e.Add(n.service(s.agent, h.ttft, h.rec.Output), n.now.Sub(h.sent))
+		}
+		if left, deep := n.deep(s.agent); deep && len(s.agent.holds)+s.agent.stuck < s.agent.slots {
+			e.Add(left, 0)
 		}
 		e.Done()
 	}
@@ -377,12 +384,12 @@ func (n *Node) rather(t *task) *agent {
 	best, at := market.Credits(0), int32(-1)
 	if c.has(t.home) {
 		k := int32(t.home.seat)
-		if d, ok := in(k); ok {
+		if d, ok := in(k); ok && t.lets(int(k)) {
 			best, at = worth(n.prospect(t.home.seat), d), k
 		}
 	}
 	try := func(k int32, x *prospect) {
-		if d, ok := in(k); ok && x.serves {
+		if d, ok := in(k); ok && x.serves && t.lets(int(k)) {
 			if w := worth(x, d); at < 0 || w > best {
 				best, at = w, k
 			}

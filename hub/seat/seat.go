@@ -29,14 +29,10 @@ type Params struct {
 	Wait  time.Duration `yaml:"wait"` // a session that has found no seat for so long is refused
 }
 
-// Default is what was measured to keep most in use: see cmd/lab cliff.
+// Default is a hub that knows no seats.
 func Default() Params {
-	return Params{Sessions: true, Seconds: true, Depth: time.Second, Spare: time.Second, Full: 1,
-		Wait: time.Minute}
+	return Params{Spare: time.Second, Full: 1, Wait: time.Minute}
 }
-
-// Off is a hub that knows no seats.
-func Off() Params { return Params{Spare: time.Second, Full: 1, Wait: time.Minute} }
 
 // Validate judges parameters and changes nothing.
 func (p Params) Validate() error {

@@ -36,6 +36,7 @@ type Agent struct {
 	shift time.Duration // by how much that was corrected so far
 	load  float64       // seconds to compute, on the mean of late
 	busy  float64       // share of the time that it had something to compute
+	usual time.Duration // what a task took to compute, on the mean of late
 	at    time.Duration // until when these are known
 
 	running int // blocks of the tasks that run
@@ -172,8 +173,8 @@ func (t *Table) Home(r *Turn) *Agent {
 // Open reports whether an agent lets in whoever comes: it has time to spare, so that a seat need not fit its
 // cache. Without this, holding sessions back would leave engines idle.
 func (t *Table) Open(a *Agent, now time.Duration) bool {
-	a.pass(now)
-	return a.load < t.Spare.Seconds()
+	_, load := a.Load(now)
+	return load < t.Spare.Seconds()
 }
 
 // fits reports whether so many blocks are left, beside all that the round may give away.
@@ -284,6 +285,10 @@ func (t *Table) Admit(now time.Duration, agents []*Agent, askers []Asker) {
 func (t *Table) Award(now time.Duration, r *Turn, a *Agent, need int, takes time.Duration) {
 	a.pass(now)
 	a.back = max(a.back, now) + takes
+	if a.usual == 0 {
+		a.usual = takes
+	}
+	a.usual += (takes - a.usual) / 8
 	a.running += need
 	r.agent, r.need, r.due, r.spends, r.shift = a, need, a.back, takes, a.shift
 	x := t.of(r)
@@ -514,8 +519,16 @@ func (a *Agent) mean(span time.Duration, first, busy float64) {
 
 // Load is how much there is to compute on an agent, and how much there was on the mean of late.
 func (a *Agent) Load(now time.Duration) (left time.Duration, mean float64) {
-	a.pass(now)
-	return max(0, a.back-now), a.load
+	then := *a // who looks changes nothing, not even the last bit
+	then.pass(now)
+	return max(0, a.back-now), then.load
+}
+
+// Busy is the share of the time of late that it had something to compute.
+func (a *Agent) Busy(now time.Duration) float64 {
+	then := *a
+	then.pass(now)
+	return then.busy
 }
 
 // Blocks are those that seats have of an agent, and that they may have.
@@ -529,4 +542,14 @@ func (t *Table) Deep(a *Agent, now time.Duration) (time.Duration, bool) {
 	}
 	left := a.back - now - t.Depth
 	return left, left >= 0
+}
+
+// Most is how many tasks an agent is given at once, so that it does not have much more to compute then than
+// Depth: as many as were usual of late, and one.
+func (t *Table) Most(a *Agent, now time.Duration) int {
+	if t.Depth <= 0 || a.usual <= 0 {
+		return math.MaxInt
+	}
+	left := t.Depth - max(0, a.back-now)
+	return 1 + int(max(0, left)/a.usual)
 }

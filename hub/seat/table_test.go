@@ -8,6 +8,13 @@ import (
 	"unsafe"
 )
 
+// on are parameters of a hub that does all that it can.
+func on() Params {
+	p := Default()
+	p.Sessions, p.Seconds, p.Touches, p.Depth = true, true, true, time.Second
+	return p
+}
+
 // recount works out from the sessions alone what the table keeps sums of.
 func recount(t *testing.T, x *Table) {
 	t.Helper()
@@ -86,7 +93,7 @@ func TestSeatsAreExact(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for run := range 60 {
 		random := rand.New(rand.NewPCG(seed, uint64(run)))
-		p := Default()
+		p := on()
 		p.Full = []float64{1, 0.7, 0}[random.IntN(3)]
 		x := New(p, 40)
 		now := time.Duration(random.Int64N(1e9)) * time.Second
@@ -219,7 +226,7 @@ func TestSeatsAreExact(t *testing.T) {
 
 // full is a table of one agent of a hundred blocks (95 believed) that is never open.
 func full(agents int) (*Table, []*Agent) {
-	p := Default()
+	p := on()
 	p.Spare = 0
 	x := New(p, 1<<16)
 	var all []*Agent
@@ -275,7 +282,7 @@ func TestOneSeatIsGivenOnce(t *testing.T) {
 
 // Where an agent has less than a second to compute, whoever comes is let in, though its cache be full.
 func TestOpenWhereThereIsTime(t *testing.T) {
-	x := New(Default(), 100)
+	x := New(on(), 100)
 	a := x.Enter(0, 100)
 	one, other := x.Come(0, "a", 1), x.Come(0, "b", 2)
 	x.Award(0, &one, a, 95, 100*time.Second)
@@ -299,7 +306,7 @@ func TestLoadDoesNotDependOnWhoLooks(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 3))
-	x := New(Default(), 100)
+	x := New(on(), 100)
 	often, once := x.Enter(0, 0), x.Enter(0, 0)
 	now := time.Duration(0)
 	for range 300 {
@@ -325,7 +332,7 @@ func TestLoadDoesNotDependOnWhoLooks(t *testing.T) {
 
 // What an agent has left is corrected by when first tokens came.
 func TestFirstTokensCorrect(t *testing.T) {
-	x := New(Default(), 100)
+	x := New(on(), 100)
 	a := x.Enter(0, 0)
 	one, other := x.Come(0, "a", 0), x.Come(0, "a", 0)
 	x.Award(0, &one, a, 1, 2*time.Second)
@@ -359,7 +366,7 @@ func TestOneClientOpensAMillion(t *testing.T) {
 		t.Errorf("a session takes %d bytes", size)
 	}
 	const limit = 1 << 12
-	p := Default()
+	p := on()
 	p.Spare = 0
 	x := New(p, limit)
 	a := x.Enter(0, 1000) // 950 for seats
@@ -408,7 +415,7 @@ func TestOneClientOpensAMillion(t *testing.T) {
 // A client that has its share waits behind everybody else, and then goes where there is time to spare, but
 // takes no seat.
 func TestSeatsOfOneClientAreBounded(t *testing.T) {
-	x := New(Default(), 1000)
+	x := New(on(), 1000)
 	a := x.Enter(0, 100) // 95
 	take := func(name string, key uint64, need int) (bool, Turn) {
 		r := x.Come(0, name, key)
@@ -463,7 +470,7 @@ func TestAgentsLeaveAndBeginAnew(t *testing.T) {
 
 // A hub that starts again has no seats: who comes back finds time to spare, and is let in.
 func TestNobodyHasASeatAtFirst(t *testing.T) {
-	x := New(Default(), 1000)
+	x := New(on(), 1000)
 	agents := []*Agent{x.Enter(0, 10), x.Enter(0, 0)}
 	for key := range uint64(200) {
 		r := x.Come(0, fmt.Sprint(key%5), 1+key)

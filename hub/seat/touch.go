@@ -2,6 +2,7 @@ package seat
 
 import (
 	"iter"
+	"math"
 	"time"
 )
 
@@ -61,9 +62,8 @@ func (t *Table) Touches(now time.Duration, a *Agent, r *Incoming) (all []Touch) 
 
 // MayTouch reports whether anything may be touched on an agent now.
 func (t *Table) MayTouch(now time.Duration, a *Agent) bool {
-	a.pass(now)
-	return t.Params.Touches && a.blocks > 0 && now >= a.pause && a.busy < mostBusy &&
-		float64(a.running) < mostRunning*float64(a.blocks)
+	return t.Params.Touches && a.blocks > 0 && now >= a.pause &&
+		float64(a.running) < mostRunning*float64(a.blocks) && a.Busy(now) < mostBusy
 }
 
 // Threatened shows the idle sessions that a task would push out of an agent's cache, and a little further,
@@ -92,7 +92,7 @@ func (t *Table) keeps(now time.Duration, a *Agent, x *session, blocks int, least
 	}
 	idle := now - x.ended
 	value := t.index.of(class(x.turns, x.gap), idle)
-	since := max(0, idle.Seconds()-float64(x.refreshed))
+	since := max(0, (idle - time.Duration(x.refreshed)*time.Millisecond).Seconds())
 	saved := float64(time.Duration(blocks) * r.Block)
 	return value >= least && float64(min(1, float64(value*since))*saved) > float64(r.Touch)
 }
@@ -106,7 +106,7 @@ func (t *Table) Touched(now time.Duration, a *Agent, key uint64, believed, found
 		return
 	}
 	if i := t.find(key); i != none && t.all[i].open == 0 {
-		t.all[i].refreshed = float32((now - t.all[i].ended).Seconds())
+		t.all[i].refreshed = int32(min((now - t.all[i].ended).Milliseconds(), math.MaxInt32))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // returning is a table that has learned that sessions come back after ten seconds, and an agent whose cache
 // of a thousand blocks holds idle ones of ten blocks each, the first idle longest.
 func returning(sessions int) (*Table, *Agent, []Touch) {
-	p := Default()
+	p := on()
 	p.Touches = true
 	x := New(p, 1<<12)
 	a := x.Enter(0, 1000)
