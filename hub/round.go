@@ -98,7 +98,9 @@ func (n *Node) collect() {
 	s.made++
 	s.passed = s.passed[:0]
 	s.agents, s.free = s.agents[:0], s.free[:0]
+	n.seats.capped = false
 	n.standUp()
+	n.letsIn()
 	for i := range n.crowd.stands {
 		if x := &n.crowd.stands[i]; x.room > 0 {
 			s.agents, s.free = append(s.agents, x.agent), append(s.free, x.room)
@@ -115,6 +117,7 @@ func (n *Node) collect() {
 	for _, t := range s.tasks {
 		t.fate = unmet
 	}
+	n.admitted()
 }
 
 // meet quotes every task on every agent that may serve it, bids aside, and charges it. Of agents that are
@@ -171,15 +174,15 @@ func (n *Node) eachInLine(do func(i int)) {
 // pair lists the agents that a task of the round may have a slot of. Its prospects were looked at.
 func (n *Node) pair(i int) {
 	s := &n.round
-	idle := n.cfg.Regime.Idle()
+	t, idle := s.tasks[i], n.cfg.Regime.Idle()
 	alike := idle && len(s.tasks) < len(s.agents)
 	n.kinds.visits++
 	for k, a := range s.agents {
 		x := n.prospect(a.seat)
-		if !x.serves {
+		if !x.serves || !t.lets(a.seat) {
 			continue
 		}
-		if alike && n.crowd.board.Homes(a.seat) == 0 &&
+		if alike && !n.busy(a) && n.crowd.board.Homes(a.seat) == 0 &&
 			n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], x.held) >= len(s.tasks) {
 			s.spared++
 			continue
@@ -411,6 +414,9 @@ func (n *Node) settle(awarded bool) {
 		}
 		n.batch.Leave(t, t.arrived)
 	}
+	if awarded && n.seats.capped {
+		n.batch.Wake() // an agent has more slots
+	}
 }
 
 // newHold is the hold for an award.
@@ -459,6 +465,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	n.holds[h.id] = h
 	h.agent.holds = append(h.agent.holds, h)
 	n.noteUse(t)
+	n.seated(t, h)
 	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw

@@ -65,10 +65,10 @@ type prospect struct {
 
 // offer is what a round reads of a quote.
 type offer struct {
-	prompt, output int // tokens that are expected
-	cost           market.Credits
-	most           market.Credits // of value: no more can be held
-	value          market.Credits // at most that
+	prompt, cached, output int // tokens that are expected
+	cost                   market.Credits
+	most                   market.Credits // of value: no more can be held
+	value                  market.Credits // at most that
 }
 
 // fewRows is how many rows of a group are looked through for one that fits, before another is made.
@@ -126,6 +126,7 @@ func (n *Node) standUp() {
 // stand says how an open agent stands before anybody has joined a line.
 func (n *Node) stand(s *stand, a *agent) {
 	s.guests, s.agent, s.room, s.charge = 0, a, max(0, a.slots-len(a.holds)-a.stuck), 0
+	s.room = n.roomOf(a, s.room)
 	s.running = min(len(a.holds), max(0, a.slots-1)) // where there is no room it will be one task less
 	if k := len(a.tiers); n.cfg.Tiers && k > 0 {
 		s.charge = a.tiers[k-1].Toll
@@ -293,9 +294,13 @@ func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 
 	if x.serves = a.takes(q.prompt); x.serves {
 		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
 		// quote as it stood when the task came.
-		x.quote = offer{q.prompt, q.forecast.Output, q.cost, q.room(t.reserved), q.within(t.reserved)}
+		x.quote = offer{q.prompt, held.cached, q.forecast.Output, q.cost, q.room(t.reserved),
+			q.within(t.reserved)}
 		x.ttft, x.quality = q.forecast.TTFT, a.quality(t.msg.Domain)
 		x.service = n.service(a, x.ttft, x.quote.output)
+		if n.cfg.Seats.Seconds { // the time to its first token is charged by Node.delays
+			x.service -= x.ttft
+		}
 	}
 	return i
 }
@@ -317,6 +322,9 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 		itl := n.itl(s.agent)
 		for _, h := range s.agent.holds {
 			e.Add(h.ttft+time.Duration(h.rec.Output)*itl, n.now.Sub(h.sent))
+		}
+		if left, deep := n.deep(s.agent); deep && len(s.agent.holds)+s.agent.stuck < s.agent.slots {
+			e.Add(left, 0)
 		}
 		e.Done()
 	}
@@ -397,12 +405,12 @@ func (n *Node) rather(t *task) *agent {
 	best, at := market.Credits(0), int32(-1)
 	if c.has(t.home) {
 		k := int32(t.home.seat)
-		if d, ok := in(k); ok {
+		if d, ok := in(k); ok && t.lets(int(k)) {
 			best, at = worth(n.prospect(t.home.seat), d), k
 		}
 	}
 	try := func(k int32, x *prospect) {
-		if d, ok := in(k); ok && x.serves {
+		if d, ok := in(k); ok && x.serves && t.lets(int(k)) {
 			if w := worth(x, d); at < 0 || w > best {
 				best, at = w, k
 			}

@@ -163,6 +163,9 @@ func (c *crowd) pressureOn(p *purse, now time.Time, mean float64) float64 {
 func (c *crowd) gather(round []*task, others *batch.Batch[*task]) {
 	c.everybody = c.everybody[:0]
 	others.Each(func(t *task, arrived time.Time) {
+		if !t.unseated.IsZero() {
+			return // it waits for nobody's slot
+		}
 		for len(round) > 0 && round[0].arrived.Before(arrived) {
 			c.everybody, round = append(c.everybody, round[0]), round[1:]
 		}
@@ -197,6 +200,9 @@ func (n *Node) athome(t *task) bool {
 
 // home is the agent whose line a task stands in; nil if none may serve it.
 func (n *Node) home(t *task) *agent {
+	if a := n.seatHome(t); a != nil {
+		return a
+	}
 	c := &n.crowd
 	c.candidates = c.candidates[:0]
 	c.asked++
@@ -246,7 +252,8 @@ func (n *Node) charge(i int, pairs []pair) {
 	for k := range pairs {
 		p := &pairs[k]
 		a := s.agents[p.agent]
-		p.parts = market.Toll{Load: n.prospect(a.seat).load, Beside: n.besideOthers(&c.stands[a.seat], t),
+		x := n.prospect(a.seat)
+		p.parts = market.Toll{Load: x.load + n.delays(a, x), Beside: n.besideOthers(&c.stands[a.seat], t),
 			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
@@ -405,7 +412,11 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 		return false
 	}
 	s := &n.crowd.stands[seat]
+	if !f.task.lets(seat) {
+		return true
+	}
 	drawn, beside := n.drawn(f.index, s.agent, &x.quote), n.besideOthers(s, f.task)
+	beside += n.delays(s.agent, x)
 	if tolls := beside + s.charge + drawn; tolls != most && !f.mayBe(n.sum(f, x, value, tolls)) {
 		return true
 	}

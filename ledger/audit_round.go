@@ -100,7 +100,8 @@ func seenOf(r *market.Round, seen []Seen, aw *market.Award) *Seen {
 		return nil
 	}
 	i, ok := slices.BinarySearchFunc(r.Edges, aw, func(e market.Edge, aw *market.Award) int {
-		return cmp.Or(cmp.Compare(r.Tasks[e.Task].ID, aw.Task), cmp.Compare(r.Agents[e.Agent].Agent, aw.Agent))
+		return cmp.Or(cmp.Compare(r.Tasks[e.Task].ID, aw.Task),
+			cmp.Compare(r.Agents[e.Agent].Agent, aw.Agent))
 	})
 	if !ok {
 		return nil

@@ -212,7 +212,8 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			r := foreseen(f)
 			i := slices.IndexFunc(r.Round.Round.Edges, func(e market.Edge) bool {
 				aw := r.Round.Outcome.Awards[0]
-				return r.Round.Round.Tasks[e.Task].ID == aw.Task && r.Round.Round.Agents[e.Agent].Agent == aw.Agent
+				return r.Round.Round.Tasks[e.Task].ID == aw.Task &&
+					r.Round.Round.Agents[e.Agent].Agent == aw.Agent
 			})
 			r.Round.Seen[i].Cached++
 			return f

@@ -23,8 +23,8 @@ import (
 //	          part        by kind, to the end of the record:
 //
 //	open      journal, role, domain strings; scale ±
-//	round     length and canonical bytes of market.Round; the same of market.Outcome; where it is not empty the
-//	          list of what was expected, see appendSeen
+//	round     length and canonical bytes of market.Round; the same of market.Outcome; where it is not
+//	          empty the list of what was expected, see appendSeen
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;

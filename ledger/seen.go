@@ -63,8 +63,8 @@ func (s Seen) Rounded() Seen {
 	return s
 }
 
-// A round's list of Seen follows the outcome, and is left out where it is empty. Of each edge, in the order of
-// market.Round.Edges and then of Others:
+// A round's list of Seen follows the outcome, and is left out where it is empty. Of each edge, in the order
+// of market.Round.Edges and then of Others:
 //
 //	prompt ± less that before; four times cached and the evidence; output ± less that before;
 //	first token, in steps of 100 us; by how much the least is less; by how much the most is more

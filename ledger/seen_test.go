@@ -35,9 +35,10 @@ func TestWhatWasExpectedIsRead(t *testing.T) {
 		seen := make([]Seen, 3)
 		for i := range seen {
 			seen[i] = Seen{Prompt: rng.IntN(maxSeen), Cached: rng.IntN(1 << 20), Output: rng.IntN(maxSeen),
-				Evidence: Evidence(rng.IntN(int(evidences))), First: time.Duration(rng.Int64N(int64(time.Hour))),
-				Least: time.Duration(rng.Int64N(int64(time.Hour))) - time.Minute,
-				Most:  time.Duration(rng.Int64N(int64(time.Hour))) - time.Minute}.Rounded()
+				Evidence: Evidence(rng.IntN(int(evidences))),
+				First:    time.Duration(rng.Int64N(int64(time.Hour))),
+				Least:    time.Duration(rng.Int64N(int64(time.Hour))) - time.Minute,
+				Most:     time.Duration(rng.Int64N(int64(time.Hour))) - time.Minute}.Rounded()
 		}
 		f := foreseen(t, seen)
 		got, err := DecodeFrame(AppendFrame(nil, &f))

@@ -697,8 +697,9 @@ func TestAsk(t *testing.T) {
 			tool := bus.Extra{At: 1, Choice: []byte(`{"delta":{"tool_calls":[]}}`)}
 			s.frame(task.ID, &bus.Chunk{Task: task.ID, Text: "hel", Extra: []bus.Extra{tool}})
 			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 1, Text: "lo", Extra: []bus.Extra{tool}})
-			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 2, Result: &bus.Result{Client: "ada", Task: task.ID,
-				Hub: "h", Agent: "agent", Chunks: 2, Cost: 5, Premium: 2}})
+			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 2, Result: &bus.Result{Client: "ada",
+				Task: task.ID,
+				Hub:  "h", Agent: "agent", Chunks: 2, Cost: 5, Premium: 2}})
 		}
 		r, err := s.c.Ask(t.Context(), bus.Task{Body: body})
 		if err != nil || r.Text != "hello" || r.Paid() != 7 || len(r.Extra) != 2 || r.Extra[0].At != 1 ||
