@@ -236,6 +236,12 @@ func (n *Node) step(m bus.Message) error {
 			return err
 		}
 		return n.cancel(m)
+	case *bus.SessionEnd:
+		if err != nil {
+			return err
+		}
+		n.SessionEnded(n.now, m.Client, m.Session)
+		return nil
 	case *bus.Feedback:
 		if err != nil {
 			return err

@@ -207,6 +207,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
+	if t.msg.SessionEnd {
+		n.seats.table.End(n.clock(), t.session)
+	}
 	n.seats.table.Gone(n.clock(), &t.turn)
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
