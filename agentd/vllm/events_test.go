@@ -214,7 +214,8 @@ func TestEventsMissedForGood(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]vllmsim.KVEvents{
 		"no replay":    {Endpoint: "ipc://" + dir + "/kv1"},
-		"short replay": {Endpoint: "ipc://" + dir + "/kv2", Replay: "ipc://" + dir + "/again", BufferSteps: 2},
+		"short replay": {Endpoint: "ipc://" + dir + "/kv2", Replay: "ipc://" + dir + "/again",
+			BufferSteps: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, b := publishing(t, c)
