@@ -26,6 +26,7 @@ type hold struct {
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
 	ttft     time.Duration // expected
+	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      prefix.Run    // of it, in what its agent is believed to hold
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
@@ -255,6 +256,7 @@ func (n *Node) close(h *hold) {
 	}
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
+	a.queue.Ended(h.queued, 0)
 	a.belief.Ended(h.run)
 	for i, o := range a.holds {
 		if o == h {
@@ -465,6 +467,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
 	})
+	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	cached := c.Usage.Cached
 	if c.NoCacheReport {
 		cached = -1

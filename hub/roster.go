@@ -44,6 +44,7 @@ type agent struct {
 	watch      lookout
 
 	predictor *predict.Means
+	queue     predict.Queue
 	belief    *prefix.Belief
 	kind      *kind          // nil: to be found
 	scores    string         // the registered ones

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -85,11 +86,11 @@ func (a *agent) open(n *Node) bool {
 // service is how long a task keeps a slot of an agent, from its dispatch on. Where no time between tokens was
 // seen it is a quarter of the slowest expected.
 func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
-	itl := a.predictor.ITL()
-	if itl == 0 {
-		itl = n.cfg.Prior.Slowest / 4
-	}
-	return ttft + time.Duration(output)*itl
+	return ttft + time.Duration(output)*n.itl(a)
+}
+
+func (n *Node) itl(a *agent) time.Duration {
+	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
 }
 
 // lineUp finds out who waits for whom: the lines of all who wait, also for news, and the pressure on them.
@@ -369,7 +370,7 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 // patience is the value of a slot that comes in d, and the time to the first token then; false if that is too
 // late.
 func (f *search) patience(x *prospect, d time.Duration) (market.Credits, time.Duration, bool) {
-	at := line.Stretch(d, f.waited) + x.ttft
+	at := line.Stretch(d, f.waited) + x.ttft - min(d, x.queue)
 	if !x.serves || at > f.left {
 		return 0, 0, false
 	}

@@ -11,6 +11,7 @@ type Features struct {
 	Cached    int // of the expected prompt, believed to be in the agent's cache; 0 where not yet asked
 	MaxTokens int // the most it may answer
 	InFlight  int // tasks that this hub has running on the agent
+	Load          // of these, as it is believed to be
 }
 
 // Forecast is what a task is expected to need.
