@@ -49,3 +49,25 @@ func (n *Node) queue(h *hold) {
 	h.queued = a.queue.Sent(n.nano, f.Counted, a.predictor.Work(f.Counted-cached, cached),
 		a.predictor.Forecast(*f).TTFT, h.rec.Output, n.itl(a))
 }
+
+// length is how many tokens the answer to a task is expected to have.
+type length struct {
+	changes       uint64 // and one: of what is known of answers, when that was asked
+	usual, tokens int    // where nothing is known of whose it is, and by that
+}
+
+// length is how many tokens the answer to a task is expected to have, by whose it is.
+func (n *Node) length(t *task, a *agent) int {
+	x := &t.length
+	now, usual := n.outputs.Changes()+1, a.predictor.Usual(t.msg.MaxTokens)
+	if x.changes != now || x.usual != usual {
+		*x = length{now, usual, n.outputs.Expect(t.source(), usual)}
+	}
+	return x.tokens
+}
+
+// source is whose a task is.
+func (t *task) source() predict.Source {
+	return predict.Source{Client: t.key.client, Role: t.msg.Role, Domain: t.msg.Domain, Kind: t.msg.Kind,
+		Session: t.session}
+}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -62,5 +63,41 @@ func TestBurdensAreFew(t *testing.T) {
 	}
 	if len(seen) > 130 || !seen[0] {
 		t.Errorf("ten seconds are %d", len(seen))
+	}
+}
+
+// A client whose answers are short is quoted short answers, and another is not, whatever one agent says of
+// the answers that it gives.
+func TestAnswersAreExpectedByWhoseTheyAre(t *testing.T) {
+	h := newHouse(t, nil)
+	for _, id := range []string{"a-1", "a-2", "a-3", "liar"} {
+		h.join(id, "llama", 1, 0.9, card(1, 1, 4))
+	}
+	expected := func(client string) int {
+		next := &task{key: taskKey{client, "next"}, msg: h.task(client, "next")}
+		a := h.n.lookup("a-1")
+		return h.n.quoted(next, a, burden{}).forecast.Output
+	}
+	tokens := map[string]int{"ann": 5, "bob": 60}
+	for i := range 40 {
+		for _, client := range []string{"ann", "bob"} {
+			for j := range 4 { // all agents serve
+				h.must(h.step(h.task(client, fmt.Sprint("t", i, "-", j), worth(market.Credit))))
+			}
+			for _, d := range h.dispatched {
+				u := market.Usage{Prompt: 100, Output: tokens[client]}
+				if h.agentOf(d) == "liar" {
+					u.Output = 100
+				}
+				h.serve(d, u)
+			}
+			h.dispatched = nil
+		}
+	}
+	if got := expected("ann"); got < 5 || got > 9 {
+		t.Errorf("of ann's answers %d tokens are expected, and they have 5", got)
+	}
+	if got := expected("bob"); got < 55 || got > 66 {
+		t.Errorf("of bob's answers %d tokens are expected, and they have 60", got)
 	}
 }

@@ -457,7 +457,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	// No more than the time since the dispatch is believed. An agent that was believed to need an hour would
 	// get no more tasks to show otherwise.
 	most := n.now.Sub(h.sent) + clocksDiffer
-	a.predictor.Learn(h.features, predict.Observation{
+	o := predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
 		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
@@ -466,7 +466,11 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 			t.only != nil, // which was to answer with one token
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
-	})
+	}
+	a.predictor.Learn(h.features, o)
+	if !o.Cut && a.predictor.Typical() {
+		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens))
+	}
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	cached := c.Usage.Cached
 	if c.NoCacheReport {

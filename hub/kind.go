@@ -108,6 +108,7 @@ type quoted struct {
 	fits   uint64
 	held   held
 	burden burden
+	answer int // tokens
 	quote  quote
 }
 
@@ -122,10 +123,10 @@ func (n *Node) quoted(t *task, a *agent, in burden) *quote {
 
 // quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
 func (n *Node) quotedHolding(t *task, a *agent, in burden, held held) *quote {
-	k, fits := n.kind(a), a.predictor.Fits()
+	k, fits, answer := n.kind(a), a.predictor.Fits(), n.length(t, a)
 	q := &n.notes(t).quotes[uint(k.id+7*int(in.delay>>19)+held.cached>>4)%quotesKept]
-	if q.kind != k || q.fits != fits || q.held != held || q.burden != in {
-		*q = quoted{k, fits, held, in, n.quote(t, a, in, held)}
+	if q.kind != k || q.fits != fits || q.held != held || q.burden != in || q.answer != answer {
+		*q = quoted{k, fits, held, in, answer, n.quote(t, a, in, held)}
 	}
 	return &q.quote
 }
@@ -149,5 +150,5 @@ func (n *Node) unquote(t *task) {
 		k.looked = false
 		n.kinds.spare = append(n.kinds.spare, k)
 	}
-	t.notes = nil
+	t.notes, t.length = nil, length{}
 }

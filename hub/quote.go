@@ -36,7 +36,7 @@ func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 	}
 	q.features = predict.Features{
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
-		MaxTokens: q.maxTokens,
+		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
 	q.delay = in.delay
 	q.forecast = a.predictor.Beside(q.features, q.delay)

@@ -59,6 +59,7 @@ type task struct {
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	notes    *notes         // while it waits
+	length   length         // of its answer; the same
 	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits

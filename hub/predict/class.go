@@ -88,7 +88,9 @@ type Class struct {
 	members []*Means
 
 	coef              line // of TTFT
+	token             line // of the time between tokens
 	ratio, share, itl float64
+	least, most       float64 // of the members' shares, those that are believed
 
 	weight float64 // TTFTs that the last fit was made of
 	active int     // agents that they are of
@@ -161,8 +163,11 @@ func (c *Class) fit() {
 	c.every = max(1, int(count)/64)
 
 	c.ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.ratio }))
-	c.share = c.mean(c.prior.Share, c.prior.Weight, func(e *evidence) *mean { return &e.share })
+	share := func(e *evidence) *mean { return &e.share }
+	c.share = c.mean(c.prior.Share, c.prior.Weight, share)
+	c.least, c.most = c.bounds(share)
 	c.itl = c.mean(0, 0, func(e *evidence) *mean { return &e.itl })
+	c.token = c.tokens()
 
 	c.weight, c.active = c.seen(func(e *evidence) float64 { return e.line.weight() })
 	assumed := c.prior.line(c.hinted())
@@ -231,6 +236,21 @@ func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float6
 		return assumed
 	}
 	return sum / weight
+}
+
+// tokens is the line of the time between tokens, of the members whose mean is believed.
+func (c *Class) tokens() line {
+	mean := func(e *evidence) *mean { return &e.itl }
+	all, _ := c.seen(func(e *evidence) float64 { return e.itl.weight })
+	least, most := c.bounds(mean)
+	c.all = sums{}
+	for _, m := range c.members {
+		o := &m.seen.itl
+		if o.weight > 0 && o.value() >= least && o.value() <= most {
+			c.all.add(&m.seen.token, say(o.weight, all))
+		}
+	}
+	return c.all.fit(&line{1000 * c.itl}, 1, &c.token)
 }
 
 // bounds are those within which what a member says is believed: a quarter around the median where three have

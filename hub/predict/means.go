@@ -80,7 +80,7 @@ type Means struct {
 type evidence struct {
 	count float64 // observations
 
-	line              sums
+	line, token       sums // of TTFT, and of the time between tokens
 	ratio, share, itl mean // itl in seconds
 }
 
@@ -94,6 +94,7 @@ func (m *mean) value() float64 { return m.sum / m.weight }
 func (e *evidence) fade(keep float64) {
 	e.count *= keep
 	e.line.fade(keep)
+	e.token.fade(keep)
 	for _, m := range []*mean{&e.ratio, &e.share, &e.itl} {
 		m.sum, m.weight = m.sum*keep, m.weight*keep
 	}
@@ -119,14 +120,30 @@ func (m *Means) Tokens(estimate int) int {
 // Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast { return m.Beside(f, m.Delay(f.Load)) }
 
+// Typical reports whether the agent's answers are about as long as those of the others of its class: else they
+// say nothing of those who ask.
+func (m *Means) Typical() bool {
+	o := &m.seen.share
+	return o.weight == 0 || o.value() >= m.class.least && o.value() <= m.class.most
+}
+
+// Usual is how many tokens an answer of so many at most has at agents of the class.
+func (m *Means) Usual(most int) int {
+	return min(max(int(math.Round(m.class.share*float64(most))), min(1, most)), most)
+}
+
 // Beside is what it is expected to need where what the agent has in hand delays it by so much.
 func (m *Means) Beside(f Features, delay time.Duration) Forecast {
-	out := int(math.Round(m.class.share * float64(f.MaxTokens)))
+	out := f.Answer
+	if out <= 0 {
+		out = m.Usual(f.MaxTokens)
+	}
 	prompt := cmp.Or(f.Counted, m.Tokens(f.Prompt))
 	x := at(max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)), Load{})
 	return Forecast{
 		TTFT:   min(span(m.line().along(&x)/1000)+max(0, delay), time.Hour),
-		Output: min(max(out, min(1, f.MaxTokens)), f.MaxTokens),
+		ITL:    m.Token(f.Load),
+		Output: min(out, f.MaxTokens),
 	}
 }
 
@@ -135,6 +152,16 @@ func (m *Means) Delay(l Load) time.Duration {
 	x := at(0, 0, l)
 	x[0] = 0
 	return span(m.line().along(&x) / 1000)
+}
+
+// Token is the time between tokens beside such a load, at agents of the class; 0 while none was measured.
+func (m *Means) Token(l Load) time.Duration {
+	if m.class.itl == 0 {
+		return 0
+	}
+	x := at(0, 0, l)
+	x[3] = 0
+	return span(m.class.token.along(&x) / 1000)
 }
 
 // Work is how long it takes to compute so many tokens behind so many that are cached.
@@ -173,6 +200,9 @@ func (m *Means) Learn(f Features, o Observation) {
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
 		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*(1-1/m.prior.Memory))
 		e.itl.add(s)
+		x := at(0, 0, f.Load)
+		x[3] = 0
+		e.token.enter(&x, 1000*s, 1)
 	}
 	if o.TTFT > 0 {
 		cached := o.Cached
