@@ -66,7 +66,7 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
 ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/prefix hub/regime
-ALONE += agentd bus/reader classifier classifier/model classifier/train
+ALONE += agentd agentd/kvevent bus/reader classifier classifier/model classifier/train
 
 test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...

@@ -78,6 +78,9 @@ func Speaks(subject, kind string) (client, sender string) {
 func HubTaskSubject(domain, door string) string  { return Root + "hub." + domain + ".task." + door }
 func HubQuoteSubject(domain, door string) string { return Root + "hub." + domain + ".quote." + door }
 func SummarySubject(domain, agent string) string { return Root + "hub." + domain + ".summary." + agent }
+func HoldingsSubject(domain, agent string) string {
+	return Root + "hub." + domain + ".holdings." + agent
+}
 func CompletionSubject(domain, agent string) string {
 	return Root + "hub." + domain + ".completion." + agent
 }

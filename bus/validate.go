@@ -340,6 +340,7 @@ func (d *Dispatch) Validate() error {
 	p.count("prompt_most", d.PromptMost)
 	p.count("cached", d.Cached)
 	p.within("first_ms", d.FirstMS, 0, MaxPatient)
+	p.count("claimed", d.Claimed)
 	p.earlier(d.Earlier)
 	return p.err
 }
@@ -464,6 +465,7 @@ func (c *Completion) Validate() error {
 	p.name("finish", c.Finish, MaxName)
 	p.usage(c.Usage)
 	p.count("relayed", c.Relayed)
+	p.count("claimed", c.Claimed)
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
@@ -508,8 +510,8 @@ func (s *StreamControl) Validate() error {
 func (c *HoldControl) Validate() error {
 	var p problems
 	p.name("hold", c.Hold, MaxName)
-	if c.Cancel && c.Withdraw || (c.Cancel || c.Withdraw) != (c.Hold != "") {
-		p.add("hold control: cancel or recall wants a hold, and none of them says nothing")
+	if c.Cancel && c.Withdraw || (c.Cancel || c.Withdraw) != (c.Hold != "") || c.Holdings && c.Hold != "" {
+		p.add("hold control: cancel or recall wants a hold, holdings none, and none of them says nothing")
 	}
 	return p.err
 }
@@ -537,6 +539,39 @@ func (s *Summary) Validate() error {
 		p.count("sessions.n", s.Sessions[i].Tokens)
 	}
 	p.share("coverage", s.Coverage)
+	p.within("prefills", int64(s.Prefills), 0, MaxSlots)
+	p.within("ahead", int64(s.Ahead), 0, maxCount)
+	return p.err
+}
+
+func (h *Holdings) Validate() error {
+	var p problems
+	p.id("agent", h.Agent)
+	p.epoch("boot", h.Boot)
+	p.number("life", h.Life)
+	p.number("seq", h.Seq)
+	p.within("parts", int64(h.Parts), 0, maxParts)
+	p.within("part", int64(h.Part), 0, int64(max(0, h.Parts-1)))
+	switch {
+	case h.Base < 1 || h.Base > h.Seq:
+		p.add("base: %d is not within 1 and seq, %d", h.Base, h.Seq)
+	case h.Parts > 0 && h.Seq-h.Base != uint64(h.Part):
+		p.add("part: %d, where seq %d of base %d is part %d", h.Part, h.Seq, h.Base, h.Seq-h.Base)
+	case h.Parts > 0 && len(h.Drop) > 0:
+		p.add("drop: a part of all that is held names only that")
+	}
+	for _, l := range []struct {
+		field string
+		list  []byte
+	}{{"add", h.Add}, {"drop", h.Drop}} {
+		p.text(l.field, len(l.list), MaxPart)
+		if len(l.list)%MarkBytes != 0 {
+			p.add("%s: %d bytes, a mark has %d", l.field, len(l.list), MarkBytes)
+		}
+	}
+	p.share("coverage", h.Coverage)
+	p.count("blocks", h.Blocks)
+	p.oneOf("evidence", h.Evidence, EvidenceEvents, EvidenceMirror)
 	return p.err
 }
 

@@ -40,7 +40,7 @@ var floors = []floor{
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "parts of a machine", packages: []string{
 		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/regime", "hub/policy",
-		"agentd/policy/...", "classifier/model",
+		"agentd/policy/...", "agentd/kvevent", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
 		pure: true},
@@ -291,7 +291,7 @@ func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
 	}
 	for _, pkg := range []string{
 		"market", "market/flow", "market/certify", "ledger", "bus", "bus/openai", "bus/reader",
-		"hub", "hub/batch", "agentd", "classifier", "classifier/model", "ledger/treasury",
+		"hub", "hub/batch", "agentd", "agentd/kvevent", "classifier", "classifier/model", "ledger/treasury",
 	} {
 		if !planted[pkg] {
 			t.Errorf("nothing was planted in %s", pkg)

@@ -548,6 +548,21 @@ func Discovery(t *testing.T, n Network[bus.Bus]) {
 			t.Errorf("INFO%s says %+v", who, info)
 		}
 	}
+	for _, verb := range []string{"PING", "INFO", "STATS"} {
+		said := make(chan bus.Msg, 9)
+		sub, err := asker.Subscribe("elsewhere.*", "", func(m bus.Msg) { said <- m })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, who := range []string{"", ".echo", ".echo." + ping.ID} {
+			asker.Publish(bus.Msg{Subject: "$SRV." + verb + who, Reply: "elsewhere.x"})
+			ask(t, asker, "$SRV."+verb+who) // the answer to which comes after
+		}
+		flush(t, asker)
+		if sub.Stop(); len(said) > 0 {
+			t.Errorf("%s is answered to %s, which is no inbox", verb, (<-said).Subject)
+		}
+	}
 	Eventually(t, "STATS counts the request", func() bool {
 		stats := ask(t, asker, "$SRV.STATS.echo")
 		return len(stats.Endpoints) == 2 && stats.Endpoints[0].Requests == 1 &&

@@ -190,7 +190,7 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *key) error {
 	return func(w http.ResponseWriter, r *http.Request, k *key) error {
 		return s.answering(w, r, 2, func(data []byte, room *share) (*answer, error) {
-			return s.ask(r, data, kind, k, nil, room)
+			return s.ask(r, data, data, kind, k, nil, room)
 		})
 	}
 }
@@ -229,7 +229,7 @@ func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) erro
 		}
 		chat := asked.Chat
 		asked.Chat = nil // as long as the answer it would be kept
-		return s.ask(r, chat, bus.KindChat, k, asked, room)
+		return s.ask(r, data, chat, bus.KindChat, k, asked, room)
 	})
 }
 
@@ -289,9 +289,9 @@ type keptKey struct{ key, answer string }
 // resumeHeader asks for a stream that can be gone on with.
 const resumeHeader = "X-Souk-Resume"
 
-// ask starts an answer, or finds the one that was asked for already. response is not nil where it is to be
-// written as one.
-func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response *openai.Responses,
+// ask starts an answer, or finds the one that was asked for already by the very body that came. data is what
+// the market is asked. response is not nil where the answer is to be written as one.
+func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, response *openai.Responses,
 	room *share) (*answer, error) {
 	about := s.keys.about(k)
 	header, resume, err := terms(r.Header)
@@ -312,10 +312,7 @@ func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response
 	trace := bus.TraceOf(bus.Header(r.Header))
 	if once := r.Header.Get("Idempotency-Key"); once != "" {
 		sum := sha256.Sum256([]byte(about.ID + "\x00" + once))
-		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(data, kind...))
-		if response != nil {
-			a.bodyHash[0] ^= 1 // not the chat that asks the same
-		}
+		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(came, r.Pattern...))
 		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
 	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
 		a.shape.ID = rand.Text()

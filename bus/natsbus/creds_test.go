@@ -239,7 +239,7 @@ func TestARevocationCutsAtOnce(t *testing.T) {
 		bus.ErrNotSent) {
 		t.Errorf("a question of one who was revoked: %v", err)
 	}
-	if _, err := keys.Renew("dev", nil, now, natsauth.Valid); err != nil {
+	if _, _, err := keys.Renew("dev", nil, now, natsauth.Valid); err != nil {
 		t.Fatal(err)
 	}
 	bustest.Eventually(t, "it is back with its new creds", func() bool {
@@ -280,7 +280,7 @@ func TestCredsThatExpireWhileAnswersAreDue(t *testing.T) {
 		err := dev.Refused()
 		return err != nil && strings.Contains(err.Error(), "souk auth renew")
 	})
-	if _, err := keys.Renew("dev", nil, time.Now(), natsauth.Valid); err != nil {
+	if _, _, err := keys.Renew("dev", nil, time.Now(), natsauth.Valid); err != nil {
 		t.Fatal(err)
 	}
 	bustest.Eventually(t, "it is back", func() bool { return !dev.Connected().IsZero() })

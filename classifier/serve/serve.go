@@ -118,7 +118,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	service, err := s.d.Bus.Serve(bus.Service{
-		Name: "souk", Version: "1.0.0",
+		Name: bus.ServiceName, Version: "1.0.0",
 		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
 		Endpoints: []bus.Endpoint{
 			{Name: "task", Subject: taskKind + ">", Queue: "doors", Handle: s.onTask},
