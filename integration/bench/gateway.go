@@ -26,8 +26,8 @@ import (
 	"souk/integration/load/proc"
 )
 
-// Bars of the gateway, in multiples of what net/http takes of the same alone. The design has them in times, of
-// the machine that it was made on: 0.4 and 2 ms to a first token, 100 us a whole answer, 20 us an event.
+// Bars of the gateway, in multiples of what net/http takes of the same alone. The design has them in times,
+// of the machine that it was made on: 0.4 and 2 ms to a first token, 100 us a whole answer, 20 us an event.
 const (
 	gatewayWholeLimit = 2.5  // of 40 us
 	gatewayEventLimit = 1.67 // of 12 us
@@ -37,10 +37,11 @@ const (
 	gatewayPerSecond = 50 // tokens of each
 )
 
-// gatewayBars measure what HTTP adds to the market, by a gateway that is a process of its own, and what TLS adds
-// to a request of the bus.
+// gatewayBars measure what HTTP adds to the market, by a gateway that is a process of its own, and what TLS
+// adds to a request of the bus.
 func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
-	overTLS, err := repeat(o, "requests over TLS", func() ([]float64, error) { return tlsCosts(ctx, o.Tasks) })
+	overTLS, err := repeat(o, "requests over TLS",
+		func() ([]float64, error) { return tlsCosts(ctx, o.Tasks) })
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,8 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 		return nil, err
 	}
 	streams, err := repeat(o, fmt.Sprintf("%d streams over HTTP", gatewayStreams), func() ([]float64, error) {
-		engine, url, err := o.startChild(ctx, "souk", "engine", "--profile", "steady", "--port", "0", "--speedup",
+		engine, url, err := o.startChild(ctx, "souk", "engine", "--profile", "steady", "--port", "0",
+			"--speedup",
 			fmt.Sprint(gatewayPerSecond/100.0))
 		if err != nil {
 			return nil, err
@@ -89,7 +91,8 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 	return []Bar{
 		ratio("a request of the bus over TLS, CPU", overTLSLimit, "without", "us", overTLS[0], overTLS[1],
 			"3 KB there and back, on both sides and in the server, by one caller over loopback TCP"),
-		ratio("gateway: CPU per whole answer of 3 KB", gatewayWholeLimit, "net/http", "us", whole[0], whole[1],
+		ratio("gateway: CPU per whole answer of 3 KB", gatewayWholeLimit, "net/http", "us", whole[0],
+			whole[1],
 			"its own process alone; the base is half of what net/http takes of the same on both sides"),
 		{Name: "gateway: whole answers", Asked: "2,000 a second on two cores", Limit: 2000, AtLeast: true,
 			Measured: median(whole[2]), Unit: "a second", Runs: whole[2],
@@ -101,14 +104,19 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 				"%.2f ms", median(whole[6]), median(whole[7]))},
 		{Name: "gateway: the same, p99", Asked: "2 ms", Limit: 2, Measured: median(whole[5]), Unit: "ms",
 			Runs: whole[5]},
-		ratio(fmt.Sprintf("gateway: CPU per event, %d streams", gatewayStreams), gatewayEventLimit, "net/http", "us",
-			streams[0], streams[1], fmt.Sprintf("its own process alone; %.0f events a second; the base is as "+
+		ratio(fmt.Sprintf("gateway: CPU per event, %d streams", gatewayStreams), gatewayEventLimit,
+			"net/http", "us",
+			streams[0], streams[1],
+			fmt.Sprintf("its own process alone; %.0f events a second; the base is as "+
 				"above", median(streams[2]))),
 		{Name: "gateway: delay of an event, p99", Asked: "30 ms", Limit: 30, Measured: median(streams[3]),
-			Unit: "ms", Runs: streams[3], Note: fmt.Sprintf("%d streams of %d tokens a second; behind the earliest "+
-				"of its stream, each counted from the stream's first token", gatewayStreams, gatewayPerSecond)},
-		{Name: "gateway: resident memory then", Asked: "under 120 MB", Limit: 120, Measured: median(streams[4]),
-			Unit: "MB", Runs: streams[4]},
+			Unit: "ms", Runs: streams[3],
+			Note: fmt.Sprintf("%d streams of %d tokens a second; behind the earliest "+
+				"of its stream, each counted from the stream's first token", gatewayStreams,
+				gatewayPerSecond)},
+		{Name: "gateway: resident memory then", Asked: "under 120 MB", Limit: 120,
+			Measured: median(streams[4]),
+			Unit:     "MB", Runs: streams[4]},
 	}, nil
 }
 
@@ -186,7 +194,8 @@ func (g *httpDoor) ask(ctx context.Context, tokens int, each func()) (ttft time.
 		text = bytes.Replace(text, []byte(`"stream":true`), []byte(`"stream":false`), 1)
 	}
 	begun := time.Now()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/chat/completions", bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/chat/completions",
+		bytes.NewReader(text))
 	if err != nil {
 		return 0, err
 	}
@@ -270,8 +279,8 @@ func (g *httpDoor) wholes(ctx context.Context, n int) ([]float64, error) {
 		errors.Join(err1, err2, err3, err4)
 }
 
-// firstTokens asks over HTTP, by bus/client and net/http alone, in turn. It returns, in milliseconds, what HTTP
-// adds to the first token, p50 and p99, and p50 of bus/client and of net/http.
+// firstTokens asks over HTTP, by bus/client and net/http alone, in turn. It returns, in milliseconds, what
+// HTTP adds to the first token, p50 and p99, and p50 of bus/client and of net/http.
 func (g *httpDoor) firstTokens(ctx context.Context, m *local.Market, n int) ([]float64, error) {
 	alone, end, err := bare(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -350,7 +359,8 @@ func (g *httpDoor) streams(ctx context.Context, tokens int) ([]float64, error) {
 	n := events.Swap(0)
 	delay := quantile(late, 0.99)
 	chunk := []byte(`data: {"id":"chatcmpl-abcdefghijklmnopqrstuvwxyz","object":"chat.completion.chunk","created":1,` +
-		`"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}` + "\n\n")
+		`"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}` +
+		"\n\n")
 	alone, end, err := bare(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		tick := time.NewTicker(every)

@@ -25,8 +25,9 @@ const (
 	hubPatience = 10 * time.Minute
 	// tendEvery is how often budgets that lack something are looked at again.
 	tendEvery = time.Minute
-	// farAhead is how much later than it ever was a clock is not believed at once, and believeAfter when it is
-	// all the same. A period that was filled by a clock that is years ahead is filled, and those before it, too.
+	// farAhead is how much later than it ever was a clock is not believed at once, and believeAfter when it
+	// is all the same. A period that was filled by a clock that is years ahead is filled, and those before
+	// it, too.
 	farAhead     = 31 * 24 * time.Hour
 	believeAfter = time.Hour
 	// restAgain is how often hubs are asked again for the rest of a budget that has ended.
@@ -107,8 +108,8 @@ func (t *Treasury) tend() {
 	}
 }
 
-// doubt looks whether the clock is far ahead of what it said last, to this process or before it in the journal,
-// or was set back.
+// doubt looks whether the clock is far ahead of what it said last, to this process or before it in the
+// journal, or was set back.
 func (t *Treasury) doubt(now time.Time) (setBack bool) {
 	w := &t.tending
 	last := w.wall

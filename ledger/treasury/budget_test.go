@@ -343,8 +343,8 @@ func TestASilentHubAndABudget(t *testing.T) {
 	b.audited()
 }
 
-// A clock that is years ahead fills no budget before it has been so for an hour: until it is set right nothing is
-// marked as filled that is not due yet.
+// A clock that is years ahead fills no budget before it has been so for an hour: until it is set right
+// nothing is marked as filled that is not due yet.
 func TestAClockThatIsFarAheadFillsNothing(t *testing.T) {
 	for name, ahead := range map[string]func(b *bank){
 		"while the treasury runs": func(b *bank) { b.now = b.now.AddDate(9, 0, 0) },

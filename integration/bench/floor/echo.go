@@ -34,7 +34,8 @@ func NewEchoOver(server, client *tls.Config) (*Echo, error) {
 		})
 }
 
-func newEcho(config embedded.NATSConfig, connect func(*embedded.NATS) (*nats.Conn, error)) (e *Echo, err error) {
+func newEcho(config embedded.NATSConfig, connect func(*embedded.NATS) (*nats.Conn, error)) (e *Echo,
+	err error) {
 	e = &Echo{}
 	if e.server, err = embedded.StartNATS(config); err != nil {
 		return nil, err
