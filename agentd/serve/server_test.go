@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/follow"
@@ -41,6 +42,8 @@ func (s *script) Info(context.Context) (agentd.Info, error) {
 	defer s.mu.Unlock()
 	return s.info, s.infoErr
 }
+
+func (*script) Events(context.Context, func(kvevent.Update)) {}
 
 func (s *script) Generated(context.Context) (*int64, error) {
 	s.mu.Lock()

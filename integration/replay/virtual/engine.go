@@ -46,8 +46,8 @@ type Engine struct {
 	sched.Scheduler[*Job]
 	step step // under way; none if the batch is empty
 
-	base, prefill, decode, resident int64 // picoseconds: the profile's
-	times                           int64 // so many as the profile says
+	base, prefill, decode, resident, attention int64 // picoseconds: the profile's
+	times                                      int64 // so many as the profile says
 
 	Prompt, Cached, Output int // tokens of the jobs that were answered
 }
@@ -73,7 +73,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return &Engine{Scheduler: sched.Scheduler[*Job]{Slots: cfg.Slots, Batched: cfg.MaxBatched,
 		Cache: kv.New(cfg.Blocks, cfg.BlockSize)},
 		base: picoseconds(p.Base), prefill: picoseconds(p.Prefill), decode: picoseconds(p.Decode),
-		resident: picoseconds(p.Resident), times: 1}
+		resident: picoseconds(p.Resident), attention: picoseconds(p.Attention), times: 1}
 }
 
 // Usage is the share of the cache that running requests hold, 0 to 1.
@@ -167,7 +167,8 @@ func (e *Engine) schedule() {
 	}
 	s := &e.step
 	prompt, decoding, resident := e.Sums()
-	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident
+	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident +
+		int64(e.Pairs())*e.attention
 	s.first *= e.times
 	s.rise = int64(decoding) * e.resident * e.times
 	s.n = 1
