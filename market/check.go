@@ -85,8 +85,8 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 	return ws.checkClients(r, o)
 }
 
-// weighs adds up again what the certificate is about, edge by edge and tier by tier: value, cost, tolls, fee,
-// and the parts of what waiting is worth. So a slip in the layout, which the solver reads too, cannot hide.
+// weighs computes each weight again from the round: value, cost, tolls, fee, and the parts of what waiting is
+// worth. The solver and the certificate both read the layout, so a mistake in the layout shows only here.
 func (l *layout) weighs(r *Round) error {
 	placed, edge, weight := l.seat, l.edge, l.weight
 	at, task, wait := 0, -1, Credits(0)
@@ -120,7 +120,7 @@ func (l *layout) weighs(r *Round) error {
 	return nil
 }
 
-// awards checks every award's own figures and notes where its task sits.
+// awards checks every award's own figures and notes at which seat its task is.
 func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 	var welfare Credits
 	for range r.Tasks {

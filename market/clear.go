@@ -12,9 +12,9 @@ import (
 // seat is one tier of one agent, by index into Round.Agents.
 type seat struct{ agent, tier int32 }
 
-// layout spreads a round over seats: the form that solver and checker read. What waiting is worth to a task
-// is off its weights. Edges of negative weight are left out, since the outside option is better for all
-// (iemas 4.2 discards them too).
+// layout is a round in the form that solver and checker read: edges from tasks to seats. What waiting is
+// worth to a task is subtracted from its weights. Edges of negative weight are left out: everybody is better
+// off if such a task is not served there (iemas 4.2 discards them too).
 type layout struct {
 	seats  []seat
 	first  []int32 // index of every agent's first seat
@@ -38,7 +38,7 @@ func (l *layout) of(r *Round) {
 	if n := len(r.Edges); cap(l.seat) < n {
 		l.seat, l.weight, l.edge = make([]int32, 0, n), make([]int64, 0, n), make([]int32, 0, n)
 	}
-	task, less := -1, Credits(0) // the task at hand, and what all its weights lose
+	task, less := -1, Credits(0) // the current task, and what is subtracted from all its weights
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		for len(l.off) <= e.Task {
@@ -90,8 +90,8 @@ var ErrStopped = flow.ErrStopped
 // bundles would take too long.
 func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
 
-// ClearUntil is Clear with a way out: stop is asked about every 65,536 edges read, and once it says yes the
-// error is ErrStopped. Stopping decides whether there is an outcome, never which.
+// ClearUntil is a Clear that can be stopped. It calls stop after about every 65,536 edges read; once stop
+// returns true, the error is ErrStopped. So stop decides whether there is an outcome, never which one.
 func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 	if err := r.Validate(); err != nil {
 		return Outcome{}, err
@@ -171,7 +171,7 @@ func (ws *workspace) outcome(r *Round, second []int64) Outcome {
 	return o
 }
 
-// place makes the awards of tasks that sit at seats, at the seats' prices; nil: at none.
+// place makes awards of an assignment of tasks to seats. price has each seat's slot price; nil: all are 0.
 func (l *layout) place(r *Round, o *Outcome, match []int32, price []int64) {
 	served := 0
 	for _, a := range match {
@@ -209,7 +209,7 @@ func (r *Round) award(e Edge, at seat, price Credits) Award {
 	}
 }
 
-// edgeOf finds the round's edge by which task t may sit at seat a.
+// edgeOf finds the round's edge between task t and the agent of seat a.
 func (l *layout) edgeOf(r *Round, t, a int32) (Edge, bool) {
 	lo := l.off[t]
 	i, ok := slices.BinarySearch(l.seat[lo:l.off[t+1]], a)

@@ -10,9 +10,9 @@ import (
 	"souk/market/flow"
 )
 
-// A client with several tasks in a round can gain by lying if each is priced by itself, since one of its
-// tasks can stand where it makes another dear or cheap. Under [ClarkeClient] its tasks are taken out
-// together: it owes what all of them cost the others. That is never more than its slot prices together, as
+// If each task is priced by itself, a client with several tasks in a round can gain by lying: what it says
+// about one of them can raise or lower the price of another. Under [ClarkeClient] its tasks are priced
+// together: it owes what all of them cost the others. That is never more than the sum of its slot prices, as
 // welfare is submodular in tasks.
 
 // group is a client with several tasks in the round and something to pay for a slot.
@@ -24,9 +24,9 @@ type group struct {
 	weight Credits // of its awards' edges together
 }
 
-// several reports whether some client may have more than one task. Where ids begin with their client's name,
-// as a hub's do, and are in order, tasks of one client are neighbours, and the usual round is told apart
-// without a map or a sort.
+// several reports whether some client may have more than one task. A hub's ids begin with the client's name
+// and are sorted, so tasks of one client are neighbours, and most rounds need neither a map nor a sort for
+// this.
 func (r *Round) several() bool {
 	for t := range r.Tasks {
 		client := r.Tasks[t].Client
@@ -79,8 +79,8 @@ func (r *Round) groups(awards []Award) (list []group) {
 	return list
 }
 
-// weight is what a round maximises, of its outcome: welfare less what the tasks that are served give up by
-// not waiting.
+// weight is what clearing maximises: the outcome's welfare, less what its served tasks give up by not
+// waiting.
 func (r *Round) weight(o *Outcome) Credits {
 	sum, next := o.Welfare, 0
 	for t := range r.Tasks {
@@ -92,9 +92,10 @@ func (r *Round) weight(o *Outcome) Credits {
 	return sum
 }
 
-// bill splits what the client owes the others over its awards in proportion to their slot prices (largest
-// remainder, the earlier first), and sets their premiums. Tolls are not split: each award bears its own, so
-// that no premium is below the fee and the end of one task releases exactly its share.
+// bill splits what the client owes the others over its awards and sets their premiums. Shares are in
+// proportion to slot prices, rounded by largest remainder; of equal remainders the earlier award comes first.
+// Tolls are not split: each award bears its own. So no premium is below the fee, and when one task ends
+// exactly its share is released.
 func (g *group) bill(awards []Award, externality Credits) {
 	rest := uint64(externality)
 	type part struct {
@@ -131,11 +132,12 @@ func (l *layout) without(g *group, p *flow.Problem) {
 	}
 }
 
-// repairs is how many slots of one client are given to others at most; beyond, the round is solved anew.
+// repairs bounds for how many slots of one client the solution is repaired. With more, the round is solved
+// anew.
 const repairs = 32
 
-// bills prices the clients with several tasks: what the others would have without it comes of their slots by
-// handing its own on.
+// bills prices the clients with several tasks. What the others would have without such a client is found from
+// the present solution, by passing the client's slots on to them.
 func (ws *workspace) bills(r *Round, o *Outcome, stop func() bool) error {
 	if len(o.Prices) == 0 {
 		return nil // nobody owes anything for a slot
@@ -177,8 +179,8 @@ func (ws *workspace) bills(r *Round, o *Outcome, stop func() bool) error {
 	return nil
 }
 
-// checkClients verifies every client's proof: matching and prices of the round without it are each the
-// other's proof of greatest welfare, so that what the client owes is exact.
+// checkClients verifies every client's proof. The assignment and the prices of the round without the client
+// prove each other best, so what the client owes is exact.
 func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 	if r.Rule.Clarke != ClarkeClient {
 		if len(o.Clients) > 0 {

@@ -13,16 +13,17 @@
 //	                   |                                              ^
 //	                   +-----------------1, 0 (ours)------------------+
 //
-// As printed, a min-cost MAX-flow must push as many units as it can, even where that costs welfare: with t1:
-// A 10, B 1 and t2: A 5 it serves both, for 6, instead of t1 alone on A, for 10, and charges t2 more than its
-// task is worth. Theorem 4.1 does not hold for it. The lower arc is what we added: a task may go straight to
-// the sink, at no gain. The same flow then has the greatest weight, not the greatest number; equivalently,
-// stop augmenting where a path no longer pays. testdata/max-flow.txt keeps the counterexample.
+// As printed in the paper, a min-cost MAX-flow must push as many units as it can, even where that costs
+// welfare. For example, let t1 be worth 10 on A and 1 on B, and t2 be worth 5 on A. The max-flow serves both,
+// for 6, instead of t1 alone on A, for 10, and charges t2 more than its task is worth. So Theorem 4.1 does
+// not hold for it. We added the lower arc: a task may go straight to the sink, at no gain. The flow then has
+// the greatest weight instead of the greatest number of units. testdata/max-flow.txt keeps the
+// counterexample.
 //
-// An agent's slots come in tiers of rising congestion charge, since everything placed in one round meets the
-// others there; a convex cost is exact as parallel arcs into the agent. Each tier is a node of its own here.
-// The charge goes to surplus and not to the agent: one that asks for more gets fewer tasks and nothing for
-// it.
+// An agent's slots come in tiers with a rising congestion charge, because tasks on one agent slow each other.
+// Such a convex cost is exact as parallel arcs into the agent; here each tier is a node of its own. The
+// charge goes to surplus and not to the agent: an agent that asks for a higher one gets fewer tasks, and
+// nothing for it.
 //
 // # Money
 //
@@ -37,8 +38,8 @@
 // W(C\{j}) - (W(C) - w) of every task placed there, the paper's Eq. 8 less the cost; so one pass prices
 // everybody and no round is solved again without each task. It is unique: ties never move a payment.
 //
-// The toll is charged, and the fee is part of it: a toll that moves the assignment and is not paid makes
-// lying pay.
+// The toll is charged, and the fee is part of it. A toll that changed the assignment and was not paid would
+// make lying pay.
 //
 // Cost settles by one function (Settle) on both sides, the same integer for client and agent, so that no
 // error of prediction opens a deficit (Eq. 9, realised and not only expected). Under "quoted", the paper's
@@ -52,52 +53,52 @@
 //
 // # Waiting
 //
-// A task that may wait for an agent that is full now (Task.Wait) has an outcome beside the slots of the
-// round: wait, worth its loss u0. That is what the same terms are worth there later, less cost, tolls and
-// the slot price which that agent had when the task came. Every edge's weight is less by u0, so that a slot
-// goes to the task only where it is worth more to it than waiting, and what it pays never leaves it less
-// than u0.
+// A task may have the choice to wait for an agent that is full now (Task.Wait). Waiting is then one more
+// outcome beside the slots of the round. Its worth is called u0: what the hub forecasts that the same terms
+// will be worth at that agent later, less cost, tolls and the slot price that the agent had when the task
+// came. The weight of each of the task's edges is less by u0. So the task gets a slot only where that is
+// worth more to it than waiting, and what it pays never leaves it with less than u0.
 //
-// In one round nothing of the above changes. The outcomes of a task are {slot 1, slot 2, ..., wait}, each
-// with a value from its own terms; taking u0 off all of them but "wait" only shifts where they count from,
-// and a task that is left out has u0 and pays nothing. So it is Clarke's rule as before: with u0 made from
-// the terms that are said by the same function for everybody, no client gains in its round by saying others
-// (TestLiesAboutTermsDoNotPay), and each pays the welfare that it takes from others, where theirs counts
-// what waiting is worth to them. Slot prices in u0 are those from before the task came: else its own losing
-// bids would raise the price of waiting, and with it its u0 would depend on what it said in rounds that it
-// lost.
+// In one round nothing of the above changes. The outcomes of a task are {slot 1, slot 2, ..., wait}, and each
+// has a value that its own terms give. Subtracting u0 from all of them but "wait" only moves the zero from
+// which they count; a task that is left out has u0 and pays nothing. So the rule is still Clarke's. For every
+// task u0 is made from its stated terms by the same function, so no client gains in its round by stating
+// others (TestLiesAboutTermsDoNotPay). Each pays the welfare that it takes from others, and their welfare
+// includes what waiting is worth to them. The slot prices in u0 are from before the task came. Otherwise a
+// task's own losing bids would raise the price of waiting, and its u0 would depend on what it said in rounds
+// that it lost.
 //
-// Over several rounds this proves nothing. u0 is a forecast: a client that knows better than the hub how
-// long the line is, or what a slot will cost by then, has another worth of waiting than the one that is
-// counted for it. Where the forecast is too rosy it gains by terms under which waiting looks worse, such as
-// less patience than it has, and where it is too dark by the reverse. What a round charges is part of what
-// waiting is worth to those who come later, so a client with many tasks can gain by losing, or by paying, a
-// little now. Tasks that never win pay nothing and yet lengthen the line that others are forecast to wait
-// in. The share of u0 that is left falls with the time that a task has waited, without a step, so that no
-// moment is the one to bid low at.
+// Over several rounds this proves nothing. u0 is a forecast. A client that knows better than the hub how long
+// the wait is, or what a slot will cost by then, has another u0 than the one that is counted for it. Where
+// the forecast is too good, it gains by stating terms under which waiting looks worse, such as less patience
+// than it has; where the forecast is too bad, by the reverse. Also, what a round charges is part of what
+// waiting is worth to those who come later, so a client with many tasks can gain by losing, or by paying a
+// little, now. Tasks that never win pay nothing, and yet lengthen the line that others are forecast to wait
+// in. How much of u0 counts falls smoothly with the time that a task has waited, so that there is no one
+// moment at which it is best to bid low.
 //
 // What such lies gain is measured, on random rounds that a hub makes of some ten tasks on two to four agents,
-// by the best of thirty lies about worth, delta and patience of a client's tasks (hub: wait_test.go,
-// lies_test.go, which hold the bounds):
+// by the best of thirty lies about worth, delta and patience of a client's tasks. The tests wait_test.go and
+// lies_test.go of package hub hold these bounds; what was measured stands in brackets:
 //
-//   - where the hub's forecast of waiting is fair: nothing, of 100,000 lies
-//   - where waits are forecast a quarter to four times as long as they are: at most 1 % of what all have by
-//     the truth (0.06 to 0.39 %), and of one client in particular a third
-//   - several tasks under names of their own, with true terms: a loss (0.5 %), as each name is priced by
-//     itself; with lies at most 0.1 % (below 0.01 %)
-//   - several tasks of one name under clarke "task": at most 0.5 % (0.25 %); of one that has next to nothing
-//     by the truth many times that. Under "client" nothing
-//   - 300 tasks that cannot win: nothing, whoever sends them loses, too. Others lose at most 1 % where they
-//     come under one name (0.1 %), 7 % under twenty (4.4 %), 12 % under 300 (8.7 %): each name has a share of
-//     the slots in the lines, and one slot at least
+//   - where the hub's forecast of waiting is fair: none of 100,000 lies gained anything
+//   - where waits are forecast a quarter to four times as long as they are: at most 1 % of what all clients
+//     have by the truth (0.06 to 0.39 %); for a single client up to a third of what it has
+//   - several tasks, each under a name of its own, with true terms: a loss (0.5 %), as each name is priced by
+//     itself; with lies a gain of at most 0.1 % (below 0.01 %)
+//   - several tasks of one name under clarke "task": at most 0.5 % (0.25 %); many times that for a client
+//     that has next to nothing by the truth. Under "client" nothing
+//   - 300 tasks that cannot win: nothing; who sends them loses as well. Others lose at most 1 % if these
+//     tasks come under one name (0.1 %), 7 % if under twenty (4.4 %), 12 % if under 300 (8.7 %), because each
+//     name counts in the lines with its share of the slots, and with one slot at least
 //
 // # Pruning
 //
-// A round is cleared without what cannot matter to it (Pruner), and is recorded so. What is left has the
-// welfare, slot prices and bills of the whole, so whatever holds of that holds of it. Only where more tasks
-// can matter than a round may hold does the rule that leaves out the latest to come decide, and counts them
-// (Pruned.Beyond): the rule reads no bid, but how many can matter does depend on bids, so that then, and
-// only then, a bid may decide whether another task is in the round.
+// A round is cleared and recorded without what cannot change its outcome (Pruner). What is left has the
+// welfare, slot prices and bills of the whole round, so whatever is proved of these is true of the whole.
+// There is one exception: where more tasks can matter than a round may hold, those that came last are left
+// out and counted (Pruned.Beyond). That rule reads no bid. But how many tasks can matter does depend on bids;
+// so in that case, and in no other, a bid can decide whether another task is in the round.
 //
 // # Agents can lie too
 //
@@ -105,20 +106,20 @@
 //
 //	vcg     what its price card says. Truth is best for clients; an agent gains by asking more. For one
 //	        operator of all agents.
-//	tariff  what the first losing owner of its class asked, for an epoch (Epoch.Clear, Round.Sellers): truth
-//	        is best for both
-//	posted  a published tariff, and clients served one after another: truth is best for both, welfare is
-//	        less; also where a solve had to be stopped, under its own name (Rule.Instead): a round without
-//	        prices is never passed off as one with
+//	tariff  for an epoch, what the first losing owner of its class asked (Epoch.Clear, Round.Sellers): truth
+//	        is best for clients and agents
+//	posted  a published tariff, and clients are served one after another: truth is best for both, welfare is
+//	        less. Also used where a solve had to be stopped; Rule.Instead then says so, and a round without
+//	        slot prices never passes for one with slot prices
 //
 // Under every one of them what clients pay covers what agents are due, in every round. Paying agents by
 // Clarke's rule too would make truth best for both at full welfare, and runs a deficit; it is not offered.
 //
 // # The toll
 //
-// Whatever else wants a say in a round, a regime or a policy, has one door, Edge.Toll: at most zero, never a
-// function of a bid, and charged. Each of the three is needed (toll_test.go): a bonus opens a deficit, a toll
-// on bids and one that is not charged make lying pay.
+// A regime or a policy can influence a round in one way only, by Edge.Toll. That is at most zero, never a
+// function of a bid, and charged. Each of the three is needed (toll_test.go): a bonus opens a deficit, and a
+// toll that depends on bids, or is not charged, makes lying pay.
 //
 // # Proof
 //
@@ -133,14 +134,15 @@
 //
 //   - learning across rounds: a client may bid low today to be taken for a low bidder tomorrow, or wait for
 //     a quieter round; and what waiting is worth beyond its round (see Waiting)
-//   - what a hub left out of a record: that it pruned by the rule, and that its forecast of waiting is fair,
-//     is its word
+//   - what a hub left out of a record: there is only its word that it pruned by the rule, and that its
+//     forecast of waiting is fair
 //   - collusion: clients who agree on their bids, and clients with agents' owners
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
 //     round (for names, see Waiting)
 //   - the choice of a hub: quotes and prices of hubs are compared by the client, not cleared together
-//   - warming a cache with dummy prefills to shift one's own quotes; or having the hub do so, by dialogues
-//     that begin alike: that costs the operator at most what it gave the hub for texts on idle agents
+//   - clients that warm a cache with dummy prefills to change their own quotes, or have the hub do so, by
+//     dialogues that begin alike; the latter costs the operator at most what it gave the hub for putting
+//     texts on idle agents
 //   - agents' honesty about price cards under pricing "vcg": it assumes that one operator owns the agents
 //   - owners with agents in several classes under "tariff", where an ask that loses in one class may send
 //     clients to another; and owners whose agents of one class differ in cost: their asks count as the

@@ -10,8 +10,9 @@ import (
 // is exactly one encoding of each value and decoding refuses every other. Integers are varints (zigzag where
 // they may be negative) in their shortest form, strings carry their length, lists their count.
 
-// Version 2 of each has lists that version 1 lacks, and version 3 of a round what was weighed beside them.
-// Each is used only where one of them is not empty: what an earlier one can say has the same bytes for ever.
+// Version 2 of each adds lists that version 1 lacks. Version 3 of a round adds waits, what was pruned, and
+// the parts of tolls. A later version is used only where one of its additions is not empty: whatever an
+// earlier one can say keeps its bytes for ever.
 const (
 	roundVersion   = 1
 	roundMore      = 2 // Rule.Instead, Sellers, Bundles
@@ -250,14 +251,15 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Decoder walks over bytes and remembers its first fault; after one it yields zeros.
+// Decoder reads values from bytes. It remembers the first fault; after that every read yields zero.
 type Decoder struct {
 	Data  []byte
 	At    int
 	Fault string
 }
 
-// Fail notes the first fault and leaves nothing more to be read, so that the reads below need not ask.
+// Fail notes a fault if it is the first, and drops the rest of the data, so that no read has to check for
+// one.
 func (d *Decoder) Fail(why string) {
 	if d.Fault == "" {
 		d.Fault = why
@@ -265,7 +267,7 @@ func (d *Decoder) Fail(why string) {
 	}
 }
 
-// End wants all to be read, and returns what is wrong: an error that is the one given, or nil.
+// End checks that all was read. It returns nil, or what is wrong as an error that wraps is.
 func (d *Decoder) End(is error) error {
 	if d.At < len(d.Data) {
 		d.Fail("bytes after the end")
@@ -276,7 +278,7 @@ func (d *Decoder) End(is error) error {
 	return fmt.Errorf("byte %d: %s: %w", d.At, d.Fault, is)
 }
 
-// Bytes reads so many bytes, which stay part of the data.
+// Bytes reads n bytes. They share the memory of the data.
 func (d *Decoder) Bytes(n uint64) []byte {
 	if n > uint64(len(d.Data)-d.At) || d.Fault != "" {
 		d.Fail("a length beyond what is left")
@@ -286,10 +288,10 @@ func (d *Decoder) Bytes(n uint64) []byte {
 	return d.Data[d.At-int(n) : d.At]
 }
 
-// Fill reads as many bytes as there are in b.
+// Fill reads bytes into all of b.
 func (d *Decoder) Fill(b []byte) { copy(b, d.Bytes(uint64(len(b)))) }
 
-// Byte reads one.
+// Byte reads one byte.
 func (d *Decoder) Byte() byte {
 	if b := d.Bytes(1); len(b) == 1 {
 		return b[0]
@@ -297,7 +299,7 @@ func (d *Decoder) Byte() byte {
 	return 0
 }
 
-// Sized reads bytes that have their number before them.
+// Sized reads a number of bytes, and then these.
 func (d *Decoder) Sized() []byte { return d.Bytes(d.Uvarint()) }
 
 // Text reads a string.
@@ -337,12 +339,12 @@ func (d *Decoder) Varint() int64 {
 	return int64(x>>1) ^ -int64(x&1)
 }
 
-// Int and Credits read one of these types.
+// Int reads a Varint as an int, and Credits one as an amount.
 func (d *Decoder) Int() int         { return int(d.Varint()) }
 func (d *Decoder) Credits() Credits { return Credits(d.Varint()) }
 
-// Count reads the number of items of at least least bytes each, which bounds what a hostile count can make
-// us allocate to a small multiple of the bytes at hand.
+// Count reads the number of items that follow, of at least least bytes each. A count that the data cannot
+// hold is a fault, so a hostile one cannot make us allocate more than a small multiple of the data.
 func (d *Decoder) Count(least int) int {
 	n := d.Uvarint()
 	if d.Fault == "" && n > uint64((len(d.Data)-d.At)/least) {
@@ -374,7 +376,7 @@ func (d *decoder) version(least, most byte) byte {
 	return v
 }
 
-// decodeList reads a count and so many elements of at least least bytes each.
+// decodeList reads a count and then that many elements, of at least least bytes each.
 func decodeList[T any](d *decoder, least int, element func() T) []T {
 	n := d.Count(least)
 	if n == 0 {

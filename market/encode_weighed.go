@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Version 3 of a round is the one of crowded rounds, and says in fewer bytes what the others say too. After
-// the hash of the round before:
+// Version 3 of a round is used for crowded rounds. It also takes fewer bytes for what versions 1 and 2 say.
+// After the hash of the previous round it has the following; ± marks an integer that may be negative.
 //
 //	rule      1 byte: four times its number, 2 if a task has a wait, and 1 if more follows at the end; of
 //	          number 0, three strings follow
@@ -38,8 +38,8 @@ func (r *Round) waits() bool {
 	return slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.Wait != nil })
 }
 
-// Crowded reports whether a round and its outcome, by their canonical bytes, name a slot price or a wait. It
-// reads little more than it must, and takes other bytes for anything.
+// Crowded reports whether a round and its outcome, given as canonical bytes, name a slot price or a wait. It
+// reads little more than it must. For bytes that are not canonical the result means nothing.
 func Crowded(round, outcome []byte) bool {
 	d := decode(outcome)
 	d.Byte() // version
@@ -71,7 +71,7 @@ const (
 
 var rulePricings = [...]string{PricingVCG, PricingTariff, PricingPosted}
 
-// number is 1 to 12 for a rule of known words, else 0.
+// number is 1 to 12 for a rule that has a number, else 0.
 func (r Rule) number() byte {
 	p := slices.Index(rulePricings[:], r.Pricing)
 	if p < 0 || r.Settle != SettleMetered && r.Settle != SettleQuoted ||
@@ -88,7 +88,7 @@ func (r Rule) number() byte {
 	return n
 }
 
-// numbered is the rule of a number from 1 to 12.
+// numbered is the rule with a number from 1 to 12.
 func numbered(n byte) Rule {
 	r := Rule{Pricing: rulePricings[(n-1)/4], Settle: SettleMetered, Clarke: ClarkeTask}
 	if (n-1)&2 != 0 {
@@ -205,7 +205,7 @@ func appendEdges(b []byte, edges []Edge) []byte {
 	return b
 }
 
-// weighed reads version 3 from behind the hash of the round before.
+// weighed reads what version 3 has after the hash of the previous round.
 func (d *decoder) weighed(r *Round) {
 	head := d.Byte()
 	switch n := head / headNumber; {

@@ -38,7 +38,7 @@ type TaskExplanation struct {
 	plain  bool     // there are no slot prices common to all tasks
 	fee    Credits  // the flat fee
 
-	Shared Credits // slot price less what the client is billed of it, >= 0; 0 unless clarke: client
+	Shared Credits // the part of the slot price that the client is not billed, >= 0; 0 unless clarke: client
 
 	// The parts of Award.Toll, all of them <= 0.
 	Congestion Credits // the tier's charge
@@ -51,11 +51,11 @@ type TaskExplanation struct {
 	PaperPj Credits // the paper's p_j (iemas Eq. 8): cost + slot price, the toll not charged
 	Options []Option
 
-	Wait   *Wait    // what it would have by waiting; nil: nothing
-	Others []Option // beyond the proof: the best that were weighed and could not have changed the outcome
+	Wait   *Wait    // what it would be worth to wait; nil: nothing
+	Others []Option // the best of the agents that were pruned; the proof does not cover them
 }
 
-// Option is one agent as one task saw it, at its tier of lowest price.
+// Option is what one agent offered one task, at the tier that suits the task best.
 type Option struct {
 	Agent   AgentID
 	Tier    int
@@ -117,7 +117,7 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 			tx.Options = append(tx.Options, r.option(&l, e, price, entry))
 			if a := tx.Award; a != nil && a.Agent == r.Agents[e.Agent].Agent {
 				tx.Congestion, tx.Regime, tx.Parts, tx.Fee = r.Tolls(*a)
-				here := &tx.Options[len(tx.Options)-1] // of equally good tiers the one where it is
+				here := &tx.Options[len(tx.Options)-1] // of equally good tiers, the one that the task got
 				here.Tier, here.Toll, here.Price = a.Tier, a.Toll, a.SlotPrice
 				used[l.first[e.Agent]+int32(a.Tier)]++
 			}
@@ -155,7 +155,7 @@ func (r *Round) option(l *layout, e Edge, price, entry []Credits) Option {
 	}
 	for k, tier := range r.Agents[e.Agent].Tiers {
 		s := l.first[e.Agent] + int32(k)
-		w := e.Weight(tier, r.Fee) // what waiting is worth is not in it
+		w := e.Weight(tier, r.Fee) // without what waiting is worth
 		if u := w - price[s]; k == 0 || u > best.Utility {
 			best.Tier, best.Toll, best.Price, best.Utility = k, e.Toll+tier.Toll-r.Fee, price[s], u
 		}
@@ -183,7 +183,7 @@ func (r *Round) siblings(task int) (ids []TaskID) {
 	return ids
 }
 
-// line says who came when and what was gone by then.
+// line says of each task at which place its client was served and which agents had no slot left by then.
 func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 	p := newLine(r, l)
 	at := make(map[TaskID]int32, len(o.Awards))
@@ -212,10 +212,10 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 	}
 }
 
-// entries gives, for every seat, what the tasks that are served would lose if one more came there: nothing
-// where a slot is free, else the cheapest chain of moves that ends in a free slot or leaves somebody out. A
-// task left out would have been served if it had added more. It is the greatest price that supports the
-// outcome, where the slot price is the least.
+// entries gives, for every seat, what the served tasks would lose together if one more task came there. That
+// is nothing where a slot is free. Else it is the cheapest chain of moves that ends in a free slot or leaves
+// a task out. A task that was left out would have been served there if it had added more than this. The entry
+// is the greatest price that supports the outcome; the slot price is the least.
 func (l *layout) entries(r *Round, o *Outcome) []Credits {
 	type place struct {
 		off, end, at int32
@@ -243,7 +243,7 @@ func (l *layout) entries(r *Round, o *Outcome) []Credits {
 			entry[s] = 1 << 62 // above every weight, and no sum with one leaves an int64
 		}
 	}
-	for changed := true; changed; { // Bellman-Ford: an explanation is not in a hurry
+	for changed := true; changed; { // Bellman-Ford: simple, and fast enough for an explanation
 		changed = false
 		for _, p := range placed {
 			least := p.weight // leave it out
@@ -414,7 +414,7 @@ func (op *Option) writeNote(b *strings.Builder) {
 	}
 }
 
-// writeWait says what a task has by waiting, or would have had.
+// writeWait says what waiting is worth to a task, or would have been.
 func (t *TaskExplanation) writeWait(b *strings.Builder) {
 	w := t.Wait
 	if w == nil {

@@ -16,8 +16,8 @@ type TaskID string
 // AgentID names an agent: one engine serving one model.
 type AgentID string
 
-// Price is an agent's price card, per million tokens, as price lists are written: of a prompt token
-// computed (Miss), of one found in the KV cache (Hit), of an output token (Out).
+// Price is an agent's price card, per million tokens, as price lists are written: Miss for prompt tokens that
+// are computed, Hit for those found in the KV cache, Out for output tokens.
 type Price struct {
 	Miss Credits `json:"miss" msgpack:"miss" yaml:"miss"`
 	Hit  Credits `json:"hit" msgpack:"hit" yaml:"hit"`
@@ -41,9 +41,9 @@ type Quote struct {
 
 // Terms is what a client says its task is worth (iemas Eq. 1, in money).
 type Terms struct {
-	Worth    Credits       // the client's own money scale: value of a perfect answer at once
+	Worth    Credits       // what a perfect answer at once is worth to the client
 	Delta    float64       // 0 to 1: weight of quality against latency
-	Patience time.Duration // a TTFT at which the latency term is fully spent
+	Patience time.Duration // time to the first token from which on latency takes its whole part of the worth
 	MaxPrice Credits       // the most the client ever pays; 0: Worth
 }
 
@@ -52,7 +52,7 @@ type Rule struct {
 	Pricing string `json:"pricing"` // "vcg", "tariff" or "posted"
 	Settle  string `json:"settle"`  // "metered" or "quoted"
 	Clarke  string `json:"clarke"`  // "task" or "client": whose externality is paid
-	// under "posted": the pricing whose solve had to be stopped; "" where posted was the plan
+	// the configured pricing, where its solve had to be stopped and the round was posted instead; else ""
 	Instead string `json:"instead,omitempty"`
 }
 
@@ -60,7 +60,7 @@ type Rule struct {
 type Task struct {
 	ID     TaskID `json:"id"`
 	Client string `json:"client"`
-	Wait   *Wait  `json:"wait,omitempty"` // nil: waiting is worth nothing to it; always under posted
+	Wait   *Wait  `json:"wait,omitempty"` // nil: waiting is worth nothing to the task, as always under posted
 }
 
 // Tier is a number of free slots at one congestion charge. Toll <= 0 and falls from tier to tier.
@@ -105,43 +105,44 @@ type Round struct {
 	Agents []Supply
 	Edges  []Edge
 
-	// under tariff and posted, one for each of Agents: their tariffs are part of the edges' costs. Nil: there
-	// are no tariffs
+	// under tariff and posted: one for each of Agents. The edges' costs include their tariffs. Nil: there are
+	// no tariffs
 	Sellers []Seller
 	Bundles []Bundle // of old rounds: tasks that stay together, by their first task; nil: none
 
-	// Others are edges beyond the proof, which cannot change the outcome: what a task might have had instead,
-	// for [Explain] to show. Sorted as Edges are; see [Pruner].
+	// Others are edges that a [Pruner] took out because they cannot change the outcome. The proof does not
+	// cover them. [Explain] shows them: what a task might have had instead. Sorted as Edges are.
 	Others []Edge
 	Pruned Pruned
-	Parts  []Toll // of each of Edges, what of its toll is for what; nil: all of it is the regime's
+	Parts  []Toll // for each of Edges, what its toll is for; nil: each toll is the regime's alone
 }
 
-// Toll is what an edge is charged for beside the regime's toll, each <= 0: parts of [Edge.Toll], which has
-// the rest from the regime. They say what a toll is for and change no outcome.
+// Toll splits up [Edge.Toll]. Each part is <= 0, and the rest is the regime's toll. The parts explain a toll;
+// they change no outcome.
 type Toll struct {
-	// seconds of service that another agent would not need, while others wait
+	// for the seconds by which this agent takes longer than another would, while others wait
 	Load Credits `json:"load" msgpack:"load"`
-	// going before those who have waited longer for the agent
+	// for being served before tasks that have waited longer for this agent
 	Age Credits `json:"age" msgpack:"age"`
-	// what it does to those who run there
+	// for slowing the tasks that run on this agent
 	Beside Credits `json:"beside" msgpack:"beside"`
 }
 
-// Pruned counts what was weighed with a round and is not in it.
+// Pruned counts what a [Pruner] took out of a round.
 type Pruned struct {
-	Tasks   int `json:"tasks"`   // outbid wherever they could have gone
-	Edges   int `json:"edges"`   // that could not matter, those of Tasks and Waiting among them
-	Waiting int `json:"waiting"` // to whom waiting was worth more than every free slot
-	Beyond  int `json:"beyond"`  // the latest to come, left out because the round was at its limit
+	Tasks   int `json:"tasks"`   // tasks that were outbid on every agent that they could have gone to
+	Edges   int `json:"edges"`   // edges that could not change the outcome, also those of Tasks and Waiting
+	Waiting int `json:"waiting"` // tasks to which waiting was worth more than any free slot
+	Beyond  int `json:"beyond"`  // tasks that came last, left out because the round was at its limit
 }
 
-// Sum is what of an edge's toll is not the regime's.
+// Sum is the part of an edge's toll that is not the regime's.
 func (t Toll) Sum() Credits { return t.Load + t.Age + t.Beside }
 
-// Award is a task given a slot. Toll is all of it: congestion charge, regime's toll and minus the
-// fee. Premium is SlotPrice - Toll under the rule clarke: task. Under clarke: client it is the share of the
-// client's ClientProof.Externality that falls on this award, less Toll; never more than under clarke: task.
+// Award is a task given a slot. Toll is the whole toll: congestion charge + Edge.Toll - flat fee. Under the
+// rule clarke: task, Premium is SlotPrice - Toll. Under clarke: client, the client's ClientProof.Externality
+// is split over its awards, and Premium is this award's share - Toll, which is never more than under clarke:
+// task.
 type Award struct {
 	Task      TaskID
 	Agent     AgentID
@@ -153,7 +154,7 @@ type Award struct {
 	Premium   Credits
 }
 
-// Witness proves one positive slot price from below: at any lower price Task would take the slot.
+// Witness proves that a positive slot price is not too high: at any lower price Task would want the slot.
 type Witness struct {
 	Agent, Tier int // the slot price in question: index into Round.Agents, and its tier
 	Task        int // index into Round.Tasks
@@ -182,27 +183,28 @@ type Outcome struct {
 	Witnesses []Witness   // one for each positive slot price, in the same order
 	// sorted by (agent, tier), those not 0; empty where the best assignment is the only one
 	Ties []Tie
-	// under clarke: client, by client; under pricing posted, of those with several tasks, in the order of the
-	// line
+	// under clarke: client, sorted by client; under pricing posted, for clients with several tasks, in the
+	// order in which clients were served
 	Clients []ClientProof
 	Welfare Credits // sum over awards of value - cost + toll
 }
 
-// ClientProof shows what a client with several tasks owes the others, Externality: the welfare of the round
-// without its tasks less the others' welfare in the round. Prices and Moves are that other round's outcome.
+// ClientProof proves what a client with several tasks owes the others. That is its Externality: the welfare
+// of the round without its tasks, less the others' welfare in the round as it was. Prices and Moves are the
+// outcome of the round without its tasks.
 type ClientProof struct {
 	Client      string
 	Externality Credits
 	Prices      []SlotPrice // those positive, sorted by (agent, tier)
-	Moves       []Move      // tasks of others that would sit elsewhere, sorted by task
+	Moves       []Move      // tasks of others that would be placed elsewhere, sorted by task
 
-	// Under pricing posted there is no externality: Prices prove that what its tasks were given suits them
-	// best together, of what was left when its turn came, and Ties that the choice among equals is the
-	// seed's. Those not 0.
+	// Under pricing posted there is no externality. Prices prove that the client's tasks got what suits them
+	// best together, of the slots that were left at its turn. Ties prove that the seed chose among equally
+	// good choices; those that are 0 are not listed.
 	Ties []Tie
 }
 
-// Move says where a task would sit.
+// Move says where a task would be placed.
 type Move struct {
 	Task        int // index into Round.Tasks
 	Agent, Tier int // Agent is -1 if it were left out

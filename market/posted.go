@@ -13,15 +13,15 @@ import (
 	"souk/market/flow"
 )
 
-// PricingPosted serves clients one after another at published prices: nobody's bid moves anybody's price. It
-// is what thin markets use, and what a hub may fall back to, under its own name, when a solve had to be
-// stopped: a round without prices is never passed off as one with.
+// PricingPosted serves clients one after another at published prices, so that no bid changes any price. It is
+// meant for markets with few clients. A hub also falls back to it when a solve had to be stopped; then
+// [Rule.Instead] says so, and a round without slot prices never passes for one with slot prices.
 const PricingPosted = "posted"
 
-// posted clears a round whose rule says [PricingPosted]. Clients come one after another in an order drawn
-// from the round before and from their names, with no bid in it; each gets, of the slots that are left, those
-// that suit its tasks best together, and pays cost and toll: slot prices are 0. So no client gains by lying,
-// whatever it says about however many tasks of its own name; one that comes under several names has several
+// posted clears a round whose rule says [PricingPosted]. Clients are served one after another, in an order
+// drawn from the previous round and from their names; no bid enters it. Each gets those of the remaining
+// slots that suit its tasks best together, and pays cost and toll: slot prices are 0. So no client gains by
+// lying about the tasks of its own name, however many they are. A client with several names has several
 // places in the line.
 func (ws *workspace) posted(r *Round) (Outcome, error) {
 	l := &ws.layout
@@ -69,8 +69,8 @@ func newLine(r *Round, l *layout) *line {
 	return p
 }
 
-// offered lists the seats with a slot left that some task wants, ascending, so that a client costs what its
-// own edges cost.
+// offered lists the seats that some of the tasks want and that have a free slot, ascending. So the work for a
+// client grows with its own edges alone.
 func (p *line) offered(tasks []int32) []int32 {
 	p.seats = p.seats[:0]
 	for _, t := range tasks {
@@ -85,7 +85,7 @@ func (p *line) offered(tasks []int32) []int32 {
 	return p.seats
 }
 
-// first is the seat that suits a client's only task best, of those left; -1 if none is.
+// first is the seat that suits a client's only task best, of those with a free slot; -1 if there is none.
 func (p *line) first(t int32) int32 {
 	best, weight := int32(-1), int64(0)
 	for i := p.l.off[t]; i < p.l.off[t+1]; i++ {
@@ -105,7 +105,7 @@ func (p *line) sit(t, a int32) {
 	}
 }
 
-// hash tells equal choices apart, without a bid in it.
+// hash decides between equally good choices. No bid enters it.
 func (p *line) hash(t, a int32) uint64 {
 	where := p.l.seats[a]
 	task := postedKey(p.seed, 't', string(p.r.Tasks[t].ID), 0)
@@ -114,7 +114,7 @@ func (p *line) hash(t, a int32) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// problem is one client's own choice: its tasks, among the seats that are left.
+// problem is one client's choice: its tasks, and the seats with a free slot.
 func (p *line) problem(q *flow.Problem, tasks, seats []int32) {
 	q.Off, q.Seat, q.Weight, q.Slots = append(q.Off[:0], 0), q.Seat[:0], q.Weight[:0], nil
 	for _, a := range seats {
@@ -130,7 +130,7 @@ func (p *line) problem(q *flow.Problem, tasks, seats []int32) {
 	}
 }
 
-// choose gives a client with several tasks what suits them best together, of what is left, and proves it.
+// choose gives a client with several tasks the free slots that suit them best together, and proves it.
 func (ws *workspace) choose(p *line, tasks, seats []int32) (ClientProof, error) {
 	q, s := &ws.less, &ws.again
 	p.problem(q, tasks, seats)
@@ -156,8 +156,9 @@ func (ws *workspace) choose(p *line, tasks, seats []int32) (ClientProof, error) 
 	return proof, nil
 }
 
-// checkPosted verifies a posted round without solving: it goes down the line, and each client sits where it
-// likes best of what was left. For one task that is seen at once, for several its proof shows it.
+// checkPosted verifies a posted round without solving. It goes through the clients in their order and checks
+// that each got what suits it best of the slots that were left. For one task it compares the slots; for
+// several the client's proof shows it.
 func (ws *workspace) checkPosted(r *Round, o *Outcome) error {
 	l, ans := &ws.layout, &ws.answer
 	if n := len(o.Prices) + len(o.Witnesses) + len(o.Ties); n > 0 {
@@ -204,8 +205,8 @@ func (ws *workspace) checkPosted(r *Round, o *Outcome) error {
 	return nil
 }
 
-// checkChoice verifies that several tasks of a client sit where they suit it best together. No proof says
-// that all prices are 0.
+// checkChoice verifies that a client's tasks got the slots that suit them best together. Where proof is nil,
+// all prices in it are 0.
 func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientProof) error {
 	q := &ws.less
 	p.problem(q, tasks, seats)
@@ -251,7 +252,7 @@ func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientPro
 	in.Hash = func(task, at int32) uint64 { return p.hash(tasks[task], seats[at]) }
 	ans.Second = second
 	err := ws.checker.Choice(in, ans)
-	if second == nil && errors.Is(err, certify.ErrTie) { // as in certify: all of them 0 are not listed
+	if second == nil && errors.Is(err, certify.ErrTie) { // second prices that are all 0 are not listed
 		ans.Second = make([]int64, len(seats))
 		err = ws.checker.Choice(in, ans)
 	}
@@ -270,7 +271,7 @@ func (p *line) seatAt(agent, tier int, seats []int32) (int, error) {
 	return at, nil
 }
 
-// postedSeed holds no bid: else a client could look for the bid that takes it to the front.
+// postedSeed depends on no bid: else a client could search for a bid that puts it first.
 func (r *Round) postedSeed() [32]byte {
 	buf := append([]byte("souk posted 1\n"), r.Prev[:]...)
 	buf = binary.BigEndian.AppendUint64(buf, r.Number)

@@ -124,7 +124,7 @@ func (t Terms) Cap() Credits {
 	return t.Worth
 }
 
-// sound reports whether Validate finds nothing.
+// sound reports whether Validate finds nothing wrong.
 func (q *Quote) sound() bool {
 	return q.TTFT >= 0 && q.Cost >= 0 && q.Cost <= MaxCredits && q.Quality >= 0 && q.Quality <= 1
 }
@@ -153,14 +153,14 @@ func (t Terms) Value(q Quote) Credits {
 	return j.Value(q)
 }
 
-// Judged are terms that were judged once, to value many quotes.
+// Judged are terms that were validated once, so that many quotes can be valued by them.
 type Judged struct {
 	terms Terms
 	cap   Credits
 	sound bool
 }
 
-// Judge judges terms.
+// Judge validates terms once; see [Judged].
 func (t Terms) Judge() Judged { return Judged{t, t.Cap(), t.Validate() == nil} }
 
 // Value is [Terms.Value].

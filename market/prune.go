@@ -5,29 +5,34 @@ import (
 	"slices"
 )
 
-// Pruner takes out of a round what cannot matter, so that a hub may weigh all that wait and still solve,
-// record and prove a small round. It reads every edge about once, and sorts no more of them than it keeps.
-// The zero value is ready; it keeps its buffers. Not for concurrent use.
+// Pruner takes out of a round what cannot change its outcome. So a hub may consider all tasks that wait, and
+// still solve, record and prove a small round. It reads every edge about once, and sorts no more edges than
+// it keeps. The zero value is ready for use; it keeps its buffers. Not for concurrent use.
 //
-// With S free slots in the round and T tasks, an edge of task j of client c to agent k goes if one of these
-// holds:
+// Let the round have S free slots and T tasks. An edge from task j of client c to agent k is dropped if one
+// of these holds:
 //
-//	without the tasks of any one other client, more than S tasks have a better edge to k
-//	agents that are better for j have T slots or more
+//	1: more than S tasks have a better edge to k, even without the tasks of any one client other than c
+//	2: the agents that are better for j have at least T slots together
 //
-// An edge is better if its weight is greater, or the same and its task came before, or both the same and
-// its agent stands before in the list, which a hub gives by lot. No bid is in that order, and it keeps
-// rounds small where many bid alike or agents are alike. It is the order of weights to which each edge adds
-// an infinitesimal that falls with its task's arrival, and a smaller one that falls with its agent's place.
-// By those weights, where the first rule drops an edge, some task with a better one to k is left out
-// whatever is done with S slots and one more, and would add more in j's place; where the second does, a slot
-// that is better for j is free. So no best assignment uses the edge, in the round, with a slot more, or
-// without the tasks of one client; and as the infinitesimals vanish that is: welfare, slot prices and bills
-// are those of the whole round, and the awards are of its best. Without the exception for a client the first
-// rule would be wrong under [ClarkeClient]: where its tasks are gone, others' lower edges set its bill.
-// Among the best assignments that remain the round's seed chooses.
+// An edge is better than another if its weight is greater; at equal weights, if its task came earlier; if
+// these are equal too, if its agent comes earlier in the list, whose order a hub draws by lot. No bid decides
+// between equal edges, and rounds stay small even where many bids or many agents are alike.
+//
+// Why this is exact: add to each edge's weight an infinitesimal amount that falls with its task's arrival,
+// and a still smaller one that falls with its agent's place, so that no two edges are equal. Where the first
+// rule drops an edge, some task with a better edge to k is left out however S slots, or S + 1, are assigned,
+// and would add more in j's place. Where the second rule drops it, an agent that is better for j has a free
+// slot. So no best assignment uses the edge: not in the round, not with one slot more, and not without the
+// tasks of one client. Letting the infinitesimals go to 0, welfare, slot prices and bills are those of the
+// whole round, and the awards are among its best. Among the best assignments that remain the round's seed
+// chooses.
+//
+// The exception for one client is needed under [ClarkeClient]: its bill is found in the round without its
+// tasks, and there lower edges of other tasks count.
 type Pruner struct {
-	// of every task of the next round its client, numbered from 0; nil: clients are told by their names
+	// the client of each task of the next round, as a number from 0; nil: clients are told apart by their
+	// names
 	Clients []int32
 
 	round   *Round
@@ -35,29 +40,29 @@ type Pruner struct {
 	kept    Kept
 
 	order  []int32 // tasks by arrival, where there are more than the limit
-	place  []int32 // of every task among them
+	place  []int32 // of every task, its place among them
 	client []int32 // of every task, numbered
 	agents []offered
 	weight []int64 // of every edge at its agent's first tier
 	keep   []bool  // of every edge
 	head   []int32 // where the items of each agent begin
 	items  []item
-	taken  []int32 // tasks above, by client
+	taken  []int32 // by client, how many of its edges rank above the current one
 	row    []item
-	index  []int32 // of tasks, then of agents, in the round that is left; -1: gone
+	index  []int32 // of tasks, then of agents: their index in the round that is left; -1: dropped
 	number map[string]int32
 }
 
 // offered is what pruning needs of an agent.
 type offered struct {
-	room   int   // slots of all its tiers; 0: it is not there
+	room   int   // slots of all its tiers; 0: none
 	charge int64 // of the first
 }
 
-// slots is how many slots of an agent so many tasks can take.
+// slots is how many of an agent's slots that number of tasks can take.
 func (a *offered) slots(tasks int) int { return min(a.room, tasks) }
 
-// item is an edge, or one tier of it, by weight, and then by its place among equals.
+// item is an edge, or one tier of it, with what it is sorted by: its weight, then its place among equals.
 type item struct {
 	weight int64
 	order  int64
@@ -72,27 +77,28 @@ func (a *item) before(b *item) bool {
 	return a.order < b.order || a.order == b.order && a.edge < b.edge
 }
 
-// maxTries bounds how often a crowd beyond the limit is weighed again.
+// maxTries bounds how often a round that is beyond its limit is pruned again.
 const maxTries = 4
 
-// Kept says what became of a round's lists, by their indexes before, ascending. It is good until the next
-// Prune.
+// Kept says what became of a round's lists. Its indexes are those before Prune, ascending. It is valid until
+// the next Prune.
 type Kept struct {
-	Tasks, Agents, Edges []int32 // that were kept; the agents that only others show are among them
-	Outbid               []int32 // tasks that went because others bid more wherever they could have gone
-	Waiting              []int32 // tasks that went because they rather wait than take any of these slots
-	Beyond               []int32 // tasks that went because the round was at its limit
+	Tasks, Agents, Edges []int32 // that were kept, including agents that appear in Round.Others alone
+	Outbid               []int32 // dropped: others bid more on every agent that they could have gone to
+	Waiting              []int32 // dropped: waiting was worth more to them than any of these slots
+	Beyond               []int32 // dropped: the round was at its limit
 }
 
-// Prune leaves in r what matters. r is as [Round.Sort] leaves it, or has its tasks and agents in another
-// order, which they keep. It is complete but for Others and Pruned, which Prune sets: for each task that is
-// kept the show best of the edges that went. All lists of r are new then, and share no memory with those
-// before.
+// Prune reduces r to what can change its outcome. r is sorted by [Round.Sort], or has its tasks and agents in
+// another order, which Prune keeps. Prune sets Others, to the show best of the dropped edges of each task
+// that is kept, and Pruned; everything else is set before. The lists of r are new afterwards, and share no
+// memory with the old ones.
 //
-// At most limit tasks are kept. Where pruning leaves more, the latest to come are taken out of the whole
-// round until it does not, whatever they bid: arrived has a number for every task, larger for one that came
-// later; of equals, and where it is nil, the later in the list go. Under pricing posted nothing is pruned,
-// since all stand in line: the first so many stay, and no task has a wait.
+// At most limit tasks are kept. Where pruning leaves more, the tasks that came last are taken out of the
+// whole round until limit are left, whatever they bid. arrived has a number for every task, larger for one
+// that came later. Of equal numbers, and where arrived is nil, the tasks later in the list go. Under pricing
+// posted nothing is pruned, since all clients are served in a line: the first limit tasks stay, and no task
+// has a wait.
 func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	p.round, p.arrived = r, arrived
 	p.begin()
@@ -101,7 +107,8 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 		if tries == 0 {
 			p.sortArrivals()
 		}
-		// Those up to the last that has room stay; some tasks that went because of others behind it return.
+		// The tasks up to the last one that has room stay. Some that were dropped because of later ones
+		// return.
 		if first = p.through(limit); tries == maxTries {
 			first = limit
 		}
@@ -111,7 +118,7 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	return &p.kept
 }
 
-// begin weighs every edge and numbers the clients.
+// begin computes the weight of every edge and numbers the clients.
 func (p *Pruner) begin() {
 	r := p.round
 	p.agents = resize(p.agents, len(r.Agents))
@@ -186,7 +193,7 @@ func (p *Pruner) sortArrivals() {
 	}
 }
 
-// through is how many of the first to come there are up to the one that is the limit-th of those kept.
+// through is how many tasks have come by the time that the limit-th of the kept ones came.
 func (p *Pruner) through(limit int) int {
 	p.index = resize(p.index, len(p.place))
 	clear(p.index)
@@ -203,7 +210,7 @@ func (p *Pruner) through(limit int) int {
 	return len(p.place)
 }
 
-// within decides which edges of the first tasks to come are kept, and returns the number of their tasks.
+// within prunes among the tasks that came first. It returns how many of these keep an edge.
 func (p *Pruner) within(first int) (tasks int) {
 	r := p.round
 	if r.Rule.Pricing == PricingPosted {
@@ -215,7 +222,7 @@ func (p *Pruner) within(first int) (tasks int) {
 		}
 		return tasks
 	}
-	if slots, most := p.demand(first); most > slots+1 { // else nothing has more than slots above it
+	if slots, most := p.demand(first); most > slots+1 { // else no edge has more than slots edges above it
 		p.byAgent()
 		for k := range r.Agents {
 			p.agent(p.items[p.head[k]:p.head[k+1]], slots)
@@ -232,7 +239,7 @@ func (p *Pruner) within(first int) (tasks int) {
 	return tasks
 }
 
-// rows gives the edges of each task in turn, as where they begin and end.
+// rows yields, task by task, where its edges begin and end.
 func (p *Pruner) rows() func(func(int, [2]int) bool) {
 	edges := p.round.Edges
 	return func(yield func(int, [2]int) bool) {
@@ -249,8 +256,8 @@ func (p *Pruner) rows() func(func(int, [2]int) bool) {
 	}
 }
 
-// demand keeps all edges of the first tasks to come that add something, and counts them by agent. It returns
-// how many slots can be taken, and the most edges to one agent.
+// demand marks as kept all edges of the tasks that came first whose weight is not negative, and counts them
+// by agent. It returns how many slots can be taken, and the most edges to one agent.
 func (p *Pruner) demand(first int) (slots, most int) {
 	r := p.round
 	p.head = resize(p.head, len(r.Agents)+1)
@@ -268,7 +275,7 @@ func (p *Pruner) demand(first int) (slots, most int) {
 	return slots, most
 }
 
-// byAgent sorts the edges that demand kept into their agents.
+// byAgent groups the edges that demand kept by agent.
 func (p *Pruner) byAgent() {
 	r := p.round
 	sum := int32(0)
@@ -283,11 +290,11 @@ func (p *Pruner) byAgent() {
 			*at++
 		}
 	}
-	copy(p.head[1:], p.head) // each has come to where the next began
+	copy(p.head[1:], p.head) // each now says where the next begins
 	p.head[0] = 0
 }
 
-// arrival says when a task came.
+// arrival is a number that is larger for a task that came later.
 func (p *Pruner) arrival(task int) int64 {
 	if p.arrived == nil {
 		return int64(task)
@@ -295,7 +302,7 @@ func (p *Pruner) arrival(task int) int64 {
 	return p.arrived[task]
 }
 
-// agent drops the edges to one agent that are too far down: the first rule.
+// agent drops the edges to one agent that rank too low: the first rule.
 func (p *Pruner) agent(list []item, slots int) {
 	if len(list) <= slots+1 {
 		return
@@ -305,15 +312,15 @@ func (p *Pruner) agent(list []item, slots int) {
 	}
 	heap := list
 	build(heap)
-	above := int32(0)                // edges above, and of them
-	most, next := int32(0), int32(0) // those of the client with most, and of the next
-	leader := int32(-1)              // that client
+	above := int32(0)                // edges that rank above the current one; of these:
+	most, next := int32(0), int32(0) // how many the client with most has, and the one with second most
+	leader := int32(-1)              // the client with most
 	for len(heap) > 0 {
 		if int(above-most) > slots {
 			break
 		}
 		top, last := heap[0], len(heap)-1
-		heap[0], heap[last] = heap[last], top // what was taken stands behind the heap
+		heap[0], heap[last] = heap[last], top // what was taken off is kept behind the heap
 		heap = heap[:last]
 		sink(heap, 0)
 		if len(p.taken) == 0 {
@@ -363,7 +370,7 @@ func (p *Pruner) task(lo, hi, tasks int) {
 		p.keep[x.edge] = false
 	}
 	heap := p.row
-	if tasks == 1 { // most rounds: one look at each is enough
+	if tasks == 1 { // as in most rounds: the best edge is the only one needed
 		best := &heap[0]
 		for i := range heap {
 			if heap[i].before(best) {
@@ -484,7 +491,7 @@ func (p *Pruner) others(list []item, lo, hi, show int) []item {
 			continue
 		}
 		own := list[start:]
-		if len(own) == show { // the worst goes, of equals the last
+		if len(own) == show { // drop the worst; of equals, the last
 			worst := 0
 			for j, x := range own {
 				if x.weight <= own[worst].weight {
@@ -561,7 +568,7 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	tolls := r.Parts
 	r.Parts = nil
 	for at, i := range k.Edges {
-		if len(tolls) > 0 && tolls[i] != (Toll{}) { // none are written where none of what is left is charged
+		if len(tolls) > 0 && tolls[i] != (Toll{}) { // no parts are written if all that are left are 0
 			if r.Parts == nil {
 				r.Parts = make([]Toll, len(k.Edges))
 			}

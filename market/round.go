@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Limits of one round. A hub's rounds are two orders of magnitude smaller; these keep hostile bytes from
-// costing memory and every sum of the solver inside an int64.
+// Limits of one round. A hub's rounds are a hundred times smaller. The limits bound the memory that hostile
+// bytes can take, and keep every sum of the solver within an int64.
 const (
 	MaxTasks     = 1 << 17
 	MaxAgents    = 1 << 14
@@ -85,7 +85,7 @@ func (r *Round) Sort() {
 	slices.SortStableFunc(r.Others, compareEdges)
 }
 
-// follow moves what stands beside a list that was sorted: from each index to moved there.
+// follow reorders a list like another that was sorted: the item at index i goes to moved[i].
 func follow[T any](beside []T, moved []int) []T {
 	if moved == nil || len(beside) != len(moved) {
 		return beside
@@ -188,7 +188,7 @@ func (r *Round) validate() error {
 	return r.validateEdges(seats)
 }
 
-// validateRest judges what is beyond the proof: that it is in form and bounded.
+// validateRest judges the form and the bounds of what the proof does not cover.
 func (r *Round) validateRest() error {
 	p := r.Pruned
 	for _, n := range [4]int{p.Tasks, p.Edges, p.Waiting, p.Beyond} {
@@ -215,7 +215,7 @@ func (r *Round) validateRest() error {
 				r.Edges[i].Toll)
 		}
 	}
-	own, shown := 0, 0 // where the edges of the task at hand begin in Edges, and how many others it has
+	own, shown := 0, 0 // where the current task's edges begin in Edges, and how many others it has so far
 	for i, e := range r.Others {
 		if !r.holds(&e) || i > 0 && compareEdges(r.Others[i-1], e) >= 0 {
 			return r.edgeFault("other edge", r.Others, i)
@@ -234,8 +234,8 @@ func (r *Round) validateRest() error {
 	return nil
 }
 
-// validateSellers judges who sells and for what. That a tariff is the right one is for those who know the
-// epoch or the price list.
+// validateSellers judges owners, classes and tariffs. Whether a tariff is the right one takes the epoch or
+// the price list to check.
 func (r *Round) validateSellers() error {
 	p := r.Rule.Pricing
 	named := p == PricingTariff || r.Rule.Instead == PricingTariff // every agent has an owner and a class
@@ -293,7 +293,7 @@ func (r *Round) validateEdges(seats int) error {
 	limit := Credits((1<<62 - 1) / uint64(seats+1))
 	seatEdges := 0
 	task, agent := -1, -1
-	var most, sum Credits // the largest weight of the task at hand; of all tasks before
+	var most, sum Credits // the largest weight of the current task; the sum of those of all tasks before it
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if !r.holds(e) || e.Task < task || e.Task == task && e.Agent <= agent {
@@ -334,14 +334,14 @@ func (r *Round) validateEdges(seats int) error {
 	return nil
 }
 
-// holds reports whether an edge names a task and an agent of the round and its amounts are within bounds.
+// holds reports whether an edge names a task and an agent of the round, and its amounts are within bounds.
 func (r *Round) holds(e *Edge) bool {
 	return uint(e.Task) < uint(len(r.Tasks)) && uint(e.Agent) < uint(len(r.Agents)) &&
 		e.Value >= -MaxCredits && e.Value <= MaxCredits && e.Cost >= 0 && e.Cost <= MaxCredits &&
 		e.Toll >= -MaxCredits && e.Toll <= 0
 }
 
-// edgeFault says what is wrong with an edge that is known to be wrong, of what list.
+// edgeFault says what is wrong with item i of list, an edge that has a fault; what names the list.
 func (r *Round) edgeFault(what string, list []Edge, i int) error {
 	e := list[i]
 	switch {
@@ -410,7 +410,7 @@ func (r *Round) tieKeys(seats []seat) tieKeys {
 	return k
 }
 
-// hash is 64 bits that nobody chose for a task in a tier.
+// hash is 64 bits for a task in a tier that nobody can choose.
 func (k tieKeys) hash(task, seat int32) uint64 {
 	t, s := k.task[task], k.seat[seat]
 	hi, lo := bits.Mul64(t[0]^s[0], t[1]+s[1])

@@ -56,7 +56,7 @@ type Epoch struct {
 	// hash of the journal's last round before the first seal: breaks ties, so that no hub chooses among
 	// friends
 	Prev    [32]byte
-	Ceiling Credits // R: higher asks are dropped, and the tariff where nobody lost
+	Ceiling Credits // R: higher asks are dropped; it is the tariff where no owner lost
 	Winners int     // m, fixed from earlier epochs (NextWinners); 0: all
 	Seals   []Sealed
 	Opened  []Ask
@@ -125,10 +125,10 @@ type bid struct {
 	tie    [32]byte
 }
 
-// bids merges the asks of each owner into the highest of them, so that nobody sells at one agent and sets the
-// tariff by another and no agent is paid less than was asked for it. Who opened one ask must open all: else
-// it could seal many and open what suits it once others are read. Asks above the ceiling are dropped. Sorted
-// by amount; equal ones by a hash that no ask enters.
+// bids takes the highest ask of each owner. So no owner sells by one agent and sets the tariff by another,
+// and no agent is paid less than was asked for it. An owner that opened one ask must open all: else it could
+// seal many, and open the one that suits it once the others' are known. Asks above the ceiling are dropped.
+// The bids are sorted by amount, equal ones by a hash that no ask enters.
 func (e Epoch) bids() []bid {
 	left := make(map[string]int)
 	for _, s := range e.Seals {
@@ -182,8 +182,8 @@ func (e Epoch) Clear() (Tariff, error) {
 }
 
 // Without is the epoch after an owner lost its last agent. It is cleared again: the first owner on standby
-// takes its place, and all are paid the ask of the one after it. So the truth is still the best ask. Were the
-// owner that steps in paid its own ask, it would pay to lose.
+// takes its place, and all are paid the ask of the next one. So it is still best to ask the truth. If the
+// owner that steps in were paid its own ask, losing would pay.
 func (e Epoch) Without(owner string) Epoch {
 	e.Lost = append(slices.Clone(e.Lost), owner)
 	return e
@@ -242,7 +242,7 @@ func (e Epoch) check(t Tariff) error {
 	return nil
 }
 
-// ClassUse is how one class went in an earlier epoch.
+// ClassUse is how much of one class was used in an earlier epoch.
 type ClassUse struct {
 	Slots []int // of every owner whose asks counted
 	Peak  int   // most slots in use at once
@@ -252,10 +252,10 @@ type ClassUse struct {
 // owner that is left out would set the tariff of nearly all that is sold.
 const minOwners = 4
 
-// NextWinners fixes how many owners win in the next epoch. Only earlier epochs count, so that no ask of the
-// epoch itself has a say. Of each it takes the fewest owners whose slots carry the highest peak with a
-// quarter to spare, whichever they are, so it counts from the smallest. The most cautious epoch decides. 0
-// means all owners: of a class that had fewer than four, or no slack, or no epoch yet.
+// NextWinners fixes how many owners win in the next epoch, from earlier epochs alone, so that no ask of the
+// epoch itself has a say. For each earlier epoch it counts how many owners are needed until their slots cover
+// the peak and a quarter more, whichever owners win; so it adds them up from the smallest. The largest count
+// decides. 0 means that all owners win: a class had fewer than four owners, or no slack, or no epoch yet.
 func NextWinners(past []ClassUse) int {
 	m := 0
 	for _, use := range past {
@@ -276,9 +276,9 @@ func NextWinners(past []ClassUse) int {
 	return m
 }
 
-// WithTariffs is a round as clients see it under pricing tariff or posted: the cost of every edge bears the
-// tariff of its agent, and agents that have none, because their owner did not win, sell nothing. Who sells
-// and for what is fixed before any value is read.
+// WithTariffs is a round as clients see it under pricing tariff or posted: the cost of every edge includes
+// its agent's tariff, and agents without one, whose owner did not win, sell nothing. Who sells, and at which
+// tariff, is fixed before any value is read.
 func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round, error) {
 	edges := make([]Edge, 0, len(r.Edges))
 	for _, e := range r.Edges {
@@ -303,9 +303,9 @@ func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round
 	return r, nil
 }
 
-// SettleTariff is [Settle] where a tariff is paid, 0 for none: under metered the price card on real usage and
-// the tariff, under quoted the quote, which bears the tariff already; at most the cap, one integer on both
-// sides.
+// SettleTariff is [Settle] with a tariff, 0 for none. Under metered it is the price card on real usage plus
+// the tariff; under quoted it is the quote, which includes the tariff. It is at most costCap, and the same
+// integer for client and agent.
 func SettleTariff(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credits) Credits {
 	cost := quoted
 	if rule != SettleQuoted {

@@ -28,9 +28,9 @@ func ValidateTiers(tiers []Tier) (slots int, err error) {
 	return slots, nil
 }
 
-// AppendFree appends to dst what is left of an agent's tiers where taken slots are in use: tasks fill them in
-// order, so that who comes to a busy agent meets its higher charges. It stops once least slots are free,
-// since more of them than there are tasks change no round.
+// AppendFree appends to dst what is left of an agent's tiers where taken slots are in use. Tasks fill the
+// tiers in order, so a task that comes to a busy agent meets the higher charges. It stops once least slots
+// are free: where least is the number of tasks, more free slots change no round.
 func AppendFree(dst, tiers []Tier, taken, least int) []Tier {
 	for _, t := range tiers {
 		if least <= 0 {
@@ -46,8 +46,8 @@ func AppendFree(dst, tiers []Tier, taken, least int) []Tier {
 	return dst
 }
 
-// TierAt is the tier of the next slot of an agent where so many are taken; the last where all are, and one
-// without a toll where there are no tiers.
+// TierAt is the tier of an agent's next slot where taken slots are in use: the last tier if all are in use,
+// and one without a toll if there are no tiers.
 func TierAt(tiers []Tier, taken int) (t Tier) {
 	for _, t = range tiers {
 		if taken -= t.Slots; taken < 0 {
@@ -57,8 +57,8 @@ func TierAt(tiers []Tier, taken int) (t Tier) {
 	return t
 }
 
-// Tolls are the parts of an award's toll, each <= 0: the tier's congestion charge, the regime's toll, what
-// else its edge is charged for, and minus the flat fee.
+// Tolls splits up an award's toll. Each part is <= 0: the tier's congestion charge, the regime's toll, what
+// else the edge is charged for, and minus the flat fee.
 func (r *Round) Tolls(a Award) (congestion, regime Credits, parts Toll, fee Credits) {
 	i, ok := r.place(a.Agent)
 	if ok && a.Tier >= 0 && a.Tier < len(r.Agents[i].Tiers) {

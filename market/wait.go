@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Wait is what a task would have by waiting for an agent instead of taking a slot now, as the hub forecast it
-// from the task's own terms. Loss is what an award takes from the task: it is taken off the weight of every
-// edge, so that a slot goes to the task only where it is worth more than waiting. Values, holds and receipts
-// are as they would be without it.
+// Wait is what it would be worth to a task to wait for a full agent instead of taking a slot now, as the hub
+// forecast it from the task's own terms. A task that is served now gives that up. So Loss is subtracted from
+// the weight of each of its edges, and the task gets a slot only where that is worth more than waiting.
+// Values, holds and receipts are the same as without it.
 type Wait struct {
 	Loss   Credits       `json:"loss"`  // u0 > 0: Sum
-	Agent  AgentID       `json:"agent"` // that it would wait for, and that may have no free slot
-	Time   time.Duration `json:"time"`  // to its first token: TTFT there and the wait before
-	Value  Credits       `json:"value"` // there, after that time, at most what was reserved
+	Agent  AgentID       `json:"agent"` // which the task would wait for; it may have no free slot
+	Time   time.Duration `json:"time"`  // to the first token: the wait and then the TTFT there
+	Value  Credits       `json:"value"` // of an answer there after that time, at most what was reserved
 	Cost   Credits       `json:"cost"`
-	Toll   Credits       `json:"toll"`   // <= 0: fixed before bids
-	Charge Credits       `json:"charge"` // <= 0: of the agent's last tier
+	Toll   Credits       `json:"toll"`   // <= 0: known before any bid is read
+	Charge Credits       `json:"charge"` // <= 0: congestion charge of the agent's last tier
 	Price  Credits       `json:"price"`  // >= 0: slot price of the agent in Round
-	Round  uint64        `json:"round"`  // of this journal, before this one; 0: none, and no price
-	Share  uint32        `json:"share"`  // what is left of it, in millionths
+	Round  uint64        `json:"round"`  // an earlier round of this journal; 0: there is none, and no price
+	Share  uint32        `json:"share"`  // of the sum that counts, in millionths; it falls as the task waits
 }
 
-// FullShare is a [Wait.Share] of all.
+// FullShare is a [Wait.Share] of 100 %.
 const FullShare = 1_000_000
 
 // Sum is what waiting is worth: max(0, Value - Cost - fee + Toll + Charge - Price) x Share / 1,000,000,
@@ -41,7 +41,7 @@ func (w *Wait) Sum(fee Credits) Credits {
 	return Credits(share)
 }
 
-// loss is what an award takes from a task: what waiting is worth to it.
+// loss is what a task gives up when it is served now: what waiting is worth to it.
 func (t *Task) loss() Credits {
 	if t.Wait == nil {
 		return 0
@@ -49,7 +49,7 @@ func (t *Task) loss() Credits {
 	return t.Wait.Loss
 }
 
-// validateWait judges a task's wait. That its forecast is a fair one nobody can tell from the record.
+// validateWait judges a task's wait. Whether the forecast is fair cannot be told from the record.
 func (r *Round) validateWait(w *Wait) error {
 	switch {
 	case r.Rule.Pricing == PricingPosted:

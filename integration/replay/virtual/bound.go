@@ -5,11 +5,12 @@ import (
 	"math"
 )
 
-// Bound is the share of prompt tokens that the same requests, in the order in which they came, would find
-// cached if all engines had one cache together and it dropped what is asked for again last, which no cache
-// can know (Belady 1966). Requests end at once in it. No policy reaches more with these engines.
+// Bound is an upper bound on the share of prompt tokens that any policy finds cached with these engines. It
+// takes the same requests in the same order, and one cache as large as those of all engines together, which
+// always drops the blocks that will be asked for last, as no real cache can know (Belady 1966). Requests take
+// no time.
 func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
-	next := make([]int, len(all)) // the request that goes on from each
+	next := make([]int, len(all)) // by request, the index of the next request of its dialogue
 	last := map[int]int{}
 	for i := len(all) - 1; i >= 0; i-- {
 		next[i] = math.MaxInt
@@ -21,7 +22,7 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 	size := cfg.BlockSize
 	room := engines * (cfg.Blocks - 1)
 	var farthest queue[end]
-	held := map[int]int{} // blocks of a play, all but those that all plays share
+	held := map[int]int{} // by play, its cached blocks without those that all plays share
 	prompts, cached, common := 0, 0, 0
 	for i, r := range all {
 		if r.Refused {
@@ -57,7 +58,7 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 	return float64(cached) / float64(max(1, prompts))
 }
 
-// end is the last blocks of a play, which are first needed again by a request.
+// end is the cached blocks of a play, with the request that needs them next.
 type end struct{ next, play int }
 
 func (e end) before(f end) bool { return e.next > f.next }

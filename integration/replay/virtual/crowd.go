@@ -18,14 +18,13 @@ import (
 	"souk/market"
 )
 
-// Trace is a load that rules and the market are compared on.
+// Trace is a load on which rules and the market are compared.
 type Trace struct {
 	Name, About string
 	setting     func(engines int) (Setting, error)
 }
 
-// Sizes of the engines: eight callers each at once, and a cache that holds what these are at several times
-// over.
+// Sizes of the engines: each runs eight requests at once, and its cache holds several times what those need.
 const (
 	slots     = 8
 	blockSize = 16
@@ -65,21 +64,21 @@ func TraceNames() (names []string) {
 	return names
 }
 
-// load is what is asked of eight engines; of others in proportion.
+// load is what is asked of eight engines. For other numbers of engines it is scaled in proportion.
 type load struct {
-	file     string // of dialogues that come with the program; mtRAG's
+	file     string // of bundled dialogues; "": those of mtRAG, whose system prompts are replaced by passages
 	shared   bool   // all have one system prompt
-	passages int    // bytes of passages before each dialogue, where they have their own: 0 takes these away
+	passages int    // bytes of such passages before each dialogue; 0: none
 	callers  int
-	rate     float64 // instead: dialogues that begin in a second
-	recorded bool    // instead: they begin as was recorded
+	rate     float64 // instead of callers: dialogues that begin per second
+	recorded bool    // instead of callers: dialogues begin at recorded times
 	profile  string  // of the engines
 	blocks   int     // of an engine's cache; more than is used at once
 	spread   bool
 	terms    hub.Terms
 }
 
-// asPatient are terms under which all tasks are as patient.
+// asPatient are terms under which all tasks have the same patience.
 func asPatient() hub.Terms {
 	t := hub.Default().Terms
 	t.Tokens = 0
@@ -119,14 +118,14 @@ func (l load) setting(engines int) (Setting, error) {
 
 // CrowdOptions say what is compared.
 type CrowdOptions struct {
-	Traces, Rules []string // by name; Rules may have markets: see MarketName
+	Traces, Rules []string // by name; for markets among the rules see MarketName
 	Seeds         []uint64
 	Engines       int
 	Tasks         int
 	Length        time.Duration // instead of Tasks
 	Named         bool          // callers name their sessions
 	Progress      func(done, total int)
-	// instead of in virtual time, one run after the other
+	// plays one run, instead of virtual time; runs then follow one another
 	Play func(s Setting, rule string, named bool) (Figures, error)
 }
 
@@ -138,8 +137,8 @@ type Row struct {
 	All   map[string]Estimate `json:"all"`
 }
 
-// Crowd runs every rule on every trace with every seed; the seeds of a row at once, for each run is alone
-// with itself.
+// Crowd runs every rule on every trace with every seed. The seeds of a row run in parallel: runs share
+// nothing.
 func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	for _, rule := range o.Rules {
 		_, _, ok, err := variant(rule)
@@ -189,7 +188,7 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	return rows, nil
 }
 
-// from are recorded arrivals from a place on that a seed says, and those before it after the last.
+// from rotates recorded arrivals: the seed says with which one they begin, and those before it come last.
 func from(arrive []time.Duration, seed uint64) (out []time.Duration) {
 	if len(arrive) == 0 {
 		return nil
@@ -242,7 +241,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	return f, nil
 }
 
-// columns are the figures by name, in the order of the table, with the digits that are shown of each.
+// columns are the figures in the order of the table, each with its name and the decimals that are shown.
 var columns = []struct {
 	name   string
 	digits int
@@ -299,7 +298,7 @@ func Write(w io.Writer, rows []Row) {
 	fmt.Fprint(w, "\n"+Legend)
 }
 
-// table prints rows below each other, figures to the right.
+// table prints one line for each row, with figures aligned to the right.
 func table(w io.Writer, rows []Row) {
 	cells := [][]string{{""}}
 	for _, c := range columns {

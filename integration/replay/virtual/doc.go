@@ -1,10 +1,11 @@
-// Package virtual plays recorded dialogues on simulated engines in virtual time, an hour in a minute, with
-// any rule in front that decides who serves whom: the published ones, or the market.
+// Package virtual plays recorded dialogues on simulated engines in virtual time, much faster than by the
+// clock. A policy decides which engine serves each request: one of the published rules, or the market.
 //
-// Everything is decided by one heap of events ([Run]): callers ask, engines step, rules wake. Nothing reads a
-// clock or starts a goroutine, so the same seed gives the same figures, bit by bit, on any machine.
+// A run ([Run]) takes events from one heap, in order of their time: callers ask, engines step, the policy
+// wakes. Nothing reads a clock or starts a goroutine, so the same seed gives the same figures, bit by bit, on
+// any machine.
 //
-// An engine is what the stand-in of package vllmsim is, without text: the same cache, the same batches, the
-// same time for a step. The market is the real one: a hub.Node and an agentd.Agent for each engine, whose
-// messages all pass the codec and take their time, and whose journal is audited at the end.
+// An engine behaves like the stand-in of package vllmsim, without text: the same cache, the same batches, the
+// same time for each step. The market is the real one: a hub.Node, and an agentd.Agent for each engine. All
+// their messages pass the codec and take time to arrive, and their journal is audited.
 package virtual

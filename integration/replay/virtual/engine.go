@@ -11,42 +11,40 @@ import (
 
 // EngineConfig is the size and the speed of an engine.
 type EngineConfig struct {
-	// what a step takes; its noise is left out, and so are its sizes
+	// how long a step takes; its noise and its sizes are not used
 	Profile    vllmsim.Profile
 	Slots      int // requests that run at once: max_num_seqs
 	MaxBatched int // tokens in a step: max_num_batched_tokens
-	Blocks     int // of the KV cache, one of which is reserved
+	Blocks     int // of the KV cache; one is reserved
 	BlockSize  int // tokens in a block
 }
 
-// Job is one request as its engine sees it: how long the prompt and the answer are, and which blocks they
-// make.
+// Job is one request as its engine sees it: the lengths of prompt and answer, and the blocks that they fill.
 type Job struct {
-	Hashes         []uint64 // of every full block of prompt and answer, each for all text up to its end
+	Hashes         []uint64 // of each full block of prompt and answer: a hash of all text up to its end
 	Prompt, Output int      // tokens, at least one of each
 	Cached         int      // prompt tokens found in the cache when it began
 
 	run sched.Request
 }
 
-// Sched is what the scheduler keeps of it.
+// Sched is what the scheduler keeps of the job.
 func (j *Job) Sched() *sched.Request { return &j.run }
 
 // Prefix are the hashes of the first n full blocks.
 func (j *Job) Prefix(n int) []uint64 { return j.Hashes[:n] }
 
-// Said is what came of a step for a job: its first token, its last one, or both.
+// Said tells of a job that a step gave it its first token, its last one, or both.
 type Said struct {
 	Job         *Job
 	First, Last bool
 }
 
-// Engine is vLLM's core in virtual time, with the scheduler of vllmsim's step machine. What that does step by
-// step is done here at once for as many equal steps as follow each other, so that an answer costs a few of
-// them.
+// Engine is vLLM's core in virtual time, with the scheduler of vllmsim. Steps that follow each other with the
+// same batch are computed at once, so that an answer takes a few computations instead of one for each token.
 type Engine struct {
 	sched.Scheduler[*Job]
-	step step // being computed; none if it has no batch
+	step step // under way; none if the batch is empty
 
 	base, prefill, decode, resident, attention int64 // picoseconds: the profile's
 	times                                      int64 // so many as the profile says
@@ -54,19 +52,19 @@ type Engine struct {
 	Prompt, Cached, Output int // tokens of the jobs that were answered
 }
 
-// step is a number of equal steps. Times are exact: in picoseconds, as whole numbers.
+// step is n steps with the same batch. Times are exact: whole numbers of picoseconds.
 type step struct {
 	begin       int64
 	n           int   // steps
-	first, rise int64 // what the first takes, and by how much each takes longer than the one before
+	first, rise int64 // time of the first step, and by how much each next one takes longer
 }
 
-// after is how long the first k steps take.
+// after is the time that the first k steps take together.
 func (s *step) after(k int) int64 { return int64(k)*s.first + s.rise*(int64(k)*int64(k-1)/2) }
 
 const picos = 1000 // in a nanosecond
 
-// picoseconds of a number of microseconds.
+// picoseconds converts from microseconds.
 func picoseconds(us float64) int64 { return int64(math.Round(us * 1e6)) }
 
 // NewEngine is an idle engine with an empty cache.
@@ -78,10 +76,11 @@ func NewEngine(cfg EngineConfig) *Engine {
 		resident: picoseconds(p.Resident), attention: picoseconds(p.Attention), times: 1}
 }
 
-// Usage is the share of the cache that running requests hold.
+// Usage is the share of the cache that running requests hold, 0 to 1.
 func (e *Engine) Usage() float64 { return float64(e.Cache.Used()) / float64(e.Cache.Capacity()) }
 
-// Ask queues a job. Steps that were taken as equal may be so no longer: only the one under way is kept.
+// Ask queues a job. Later steps may now have another batch, so of those planned only the one under way is
+// kept.
 func (e *Engine) Ask(now time.Duration, j *Job) {
 	e.Add(j, j.Prompt)
 	s := &e.step
@@ -101,7 +100,7 @@ func (e *Engine) Ask(now time.Duration, j *Job) {
 	s.n = begun
 }
 
-// Next is when Advance has something to do; false if it has not.
+// Next is when Advance has something to do next; false if it has nothing.
 func (e *Engine) Next() (time.Duration, bool) {
 	s := &e.step
 	if len(e.Batch) == 0 {
@@ -110,7 +109,7 @@ func (e *Engine) Next() (time.Duration, bool) {
 	return time.Duration((s.begin + s.after(s.n) + picos - 1) / picos), true
 }
 
-// Advance ends the steps that are due, begins the next, and appends to out what was said.
+// Advance ends the steps that are due, begins the next ones, and appends to out what the ended ones gave.
 func (e *Engine) Advance(now time.Duration, out []Said) []Said {
 	at, busy := e.Next()
 	if !busy || at > now {
@@ -125,7 +124,7 @@ func (e *Engine) Advance(now time.Duration, out []Said) []Said {
 	return out
 }
 
-// complete gives out what the batch computed.
+// complete ends the step and appends what it gave the jobs of its batch.
 func (e *Engine) complete(out []Said) []Said {
 	size := e.Cache.Size()
 	for range e.step.n - 1 { // the blocks of the first were taken when it began
@@ -160,7 +159,7 @@ func (e *Engine) complete(out []Said) []Said {
 	return out
 }
 
-// schedule begins the next step, and as many like it as follow.
+// schedule begins the next step, together with those that will have the same batch.
 func (e *Engine) schedule() {
 	pushed := e.Schedule()
 	if len(e.Batch) == 0 {
@@ -178,8 +177,8 @@ func (e *Engine) schedule() {
 	}
 }
 
-// equal is for how many steps the batch stays as it is: until the first answer ends, if there is room so
-// long.
+// equal is for how many steps the batch stays the same: until the first answer ends, if the cache has room
+// for that; else one.
 func (e *Engine) equal() int {
 	n := math.MaxInt
 	for _, w := range e.Batch {

@@ -15,69 +15,71 @@ import (
 	"souk/market"
 )
 
-// MarketOptions are what a market in virtual time is made of.
+// MarketOptions configure a market in virtual time.
 type MarketOptions struct {
-	Hub    hub.Config // its names are filled in
+	Hub    hub.Config // NewMarket fills in its names
 	Engine EngineConfig
 	Agents int
 
-	Hop, Sync time.Duration // that a message takes, and making frames durable
+	Hop, Sync time.Duration // how long a message takes, and how long making frames durable
 	Named     bool          // callers name their sessions
 	Seed      uint64
-	Journal   func(frame []byte) // hears what is written, if anyone wants to
+	Journal   func(frame []byte) // gets each frame that is written; may be nil
 }
 
-// acks begins the subjects where agents hear that their completions were taken in.
+// acks is the prefix of the subjects on which agents hear that their completions were recorded.
 const acks = "ack."
 
-// Names of the one domain.
+// Names in the market, which has one domain.
 const (
 	domain  = "general"
 	journal = "hub-general"
 	model   = "tiny"
 )
 
-// Card is the price of the simulated model, in credits per million tokens: a published row (openrouter,
-// meta-llama/llama-3.1-8b-instruct has no cached price, so that of its kind is taken: a tenth).
+// Card is the price of the simulated model, in credits per million tokens. It is the row that openrouter
+// publishes for meta-llama/llama-3.1-8b-instruct. That row has no price for cached tokens, so a tenth of Miss
+// is taken, as for similar models.
 var Card = market.Price{Miss: market.Credit / 50, Hit: market.Credit / 500, Out: market.Credit / 20}
 
 // Score is the quality of every engine: they are equal.
 const Score = 0.7
 
-// NewMarketOptions are those of a market as it is delivered.
+// NewMarketOptions are those of a market with default settings.
 func NewMarketOptions(s Setting) MarketOptions {
 	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines,
 		Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
-// Market is the real market as a Policy: a door's reading of each request, a hub.Node, and an agentd.Agent
-// beside each engine. What they say to each other goes through the codec and takes a hop, what is to be
-// durable a sync. Every frame is audited as it is written: applied to a book, and its rounds cleared again.
+// Market is the real market as a Policy. It reads each request as a door does, and has a hub.Node, and an
+// agentd.Agent for each engine. Each message between these passes the codec and takes a hop; making frames
+// durable takes a sync. Every frame is audited as it is written: it is applied to a book, and its rounds are
+// cleared again.
 type Market struct {
 	MarketOptions
 	now  time.Time
 	mail plan
 	node *hub.Node
 	wake time.Time // when the node wants to be ticked
-	door []byte    // keys the names of sessions
+	door []byte    // key by which names of sessions are hashed
 
 	agents   []*seller
 	byID     map[string]*seller
-	requests map[string]*Request // by task id, those under way
-	texts    map[uint64]*Request // by the last mark of the prompt, for what the hub seeds of them
+	requests map[string]*Request // under way, by task id
+	texts    map[uint64]*Request // by the last mark of the prompt: texts that the hub may put on idle engines
 	sales    map[*Request]*sale
 	placed   []Placed
 	grants   uint64
-	probes   market.Credits // what the hub has of its own client's money
+	probes   market.Credits // what the hub was allotted of its own client's money
 
 	audit   *ledger.Audit
-	queue   []hub.Ready // of turns whose frames wait for the sync under way
+	queue   []hub.Ready // turns whose frames wait for the sync that is under way
 	syncing bool
 	faults  []error
 
 	Bytes    int            // of the journal
 	Seeds    int            // texts that the hub put on idle engines
-	SeedCost market.Credits // and what it paid for that
+	SeedCost market.Credits // what it paid for them
 }
 
 // seller is one agent.
@@ -88,7 +90,7 @@ type seller struct {
 	wake time.Time
 }
 
-// sale is a task that runs.
+// sale is a task that runs at an agent.
 type sale struct {
 	r      *Request
 	agent  *seller
@@ -97,12 +99,12 @@ type sale struct {
 	first  time.Time
 }
 
-// complete gives the hub its names.
+// complete fills in the hub's names.
 func complete(c *hub.Config) {
 	c.Domain, c.Hub, c.Journal, c.General = domain, "hub-1", journal, true
 }
 
-// NewMarket is a market whose agents are claimed and have said how they are.
+// NewMarket makes a market whose hub has claimed all agents and has had a summary of each.
 func NewMarket(o MarketOptions) (*Market, error) {
 	complete(&o.Hub)
 	var seed [32]byte
@@ -144,10 +146,10 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	return m, nil
 }
 
-// Near is true: the agents stand beside their engines.
+// Near is true: the agents run on the machines of their engines.
 func (m *Market) Near() bool { return true }
 
-// First, of an answer, is relayed.
+// First relays the first token of an answer.
 func (m *Market) First(now time.Time, r *Request, _ *View) {
 	m.now = now
 	s := m.sales[r]
@@ -162,14 +164,14 @@ func (m *Market) relay(s *sale, c agentd.Chunk) {
 	m.fault(err)
 }
 
-// fault keeps what must not happen.
+// fault keeps the first error that must not happen.
 func (m *Market) fault(err error) {
 	if err != nil && len(m.faults) < 100 {
 		m.faults = append(m.faults, err)
 	}
 }
 
-// Done settles an answer: its reader's last word, and the account for the hub.
+// Done ends an answer: the agent tells its reader the end, and the hub what was used.
 func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	m.now = now
 	s := m.sales[r]
@@ -200,7 +202,7 @@ func (m *Market) report(a *seller, domain string, c bus.Completion) {
 	})
 }
 
-// Scraped tells the agents what their engines say.
+// Scraped gives the agents the metrics of their engines.
 func (m *Market) Scraped(now time.Time, v *View) {
 	m.now = now
 	for i, a := range m.agents {
@@ -210,7 +212,7 @@ func (m *Market) Scraped(now time.Time, v *View) {
 	}
 }
 
-// tell sends what an agent has to say by now.
+// tell sends the summary and the completions of an agent that are due, and plans when to look again.
 func (m *Market) tell(a *seller) {
 	r := a.core.Ready(m.now)
 	if r.Summary != nil {
@@ -252,7 +254,7 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	return Wait
 }
 
-// say has a message heard a hop later, encoded and decoded on the way.
+// say delivers a message a hop later. It is encoded and decoded on the way.
 func say[T any, M interface {
 	*T
 	bus.Message
@@ -276,7 +278,7 @@ func (m *Market) after(d time.Duration, do func()) {
 	m.mail.add(m.now.Add(d).Sub(Start), func(time.Duration) { do() })
 }
 
-// step hands the hub a message. Summaries may be old, which is no fault.
+// step gives the hub a message. A summary that is refused as too old is no fault.
 func (m *Market) step(v bus.Message) {
 	err := m.node.Step(m.now, v)
 	if _, summary := v.(*bus.Summary); !summary {
@@ -305,7 +307,7 @@ func (m *Market) Wake(now time.Time) (place []Placed, next time.Time) {
 	return place, next
 }
 
-// turn asks the hub what is to be done, and queues it behind its frames.
+// turn takes from the hub what is to be done, and queues it until the frames of it are durable.
 func (m *Market) turn() {
 	m.node.Tick(m.now)
 	r := m.node.Ready()
@@ -322,7 +324,7 @@ func (m *Market) turn() {
 	}
 }
 
-// sync makes the frames of all turns that have queued up durable, and then does what follows from them.
+// sync makes the frames of all queued turns durable, and then does what these turns want done.
 func (m *Market) sync() {
 	group := m.queue
 	m.queue = nil
@@ -358,7 +360,7 @@ func (m *Market) sync() {
 	})
 }
 
-// deliver sends what a turn wants said. Probes need no answer: every agent is there.
+// deliver sends the messages of a turn. Probes get no answer: every agent is there.
 func (m *Market) deliver(r *hub.Ready) {
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
@@ -384,7 +386,7 @@ func (m *Market) seller(id string) *seller {
 	panic("virtual: something is for " + id + ", which is no agent here")
 }
 
-// dispatched has an agent take a task, or refuse it.
+// dispatched gives a dispatch to its agent, which takes the task or refuses it.
 func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	reply, start := a.core.Dispatch(domain, d)
 	if start {
@@ -402,7 +404,7 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	m.tell(a)
 }
 
-// seed is what an engine computes of a text that the hub puts there.
+// seed is the request for a text that the hub puts on an idle engine.
 func (m *Market) seed(d *bus.Dispatch) *Request {
 	marks := d.Task.Prompt.Marks
 	of := m.texts[marks[len(marks)-1].Hash]
@@ -410,7 +412,7 @@ func (m *Market) seed(d *bus.Dispatch) *Request {
 		Job: Job{Hashes: of.script.hashesOf(of.Play), Prompt: of.Prompt, Output: d.MaxTokens}}
 }
 
-// letter has heard what the hub says: an acknowledgement, or its answer to a task, which may be a refusal.
+// letter delivers what the hub says to one receiver: an acknowledgement to an agent, or the answer to a task.
 func (m *Market) letter(l hub.Letter) {
 	switch v := l.Message.(type) {
 	case *bus.CompletionAck:
@@ -428,11 +430,11 @@ func (m *Market) letter(l hub.Letter) {
 	}
 }
 
-// Probes is what a hub here has for texts that it puts on idle engines, in all.
+// Probes is the money that the hub may spend in a run on texts that it puts on idle engines.
 const Probes = market.Credit / 100
 
-// treasury gives what is asked for, once that is durable: callers have any money, and the hub's own client
-// what it was funded with.
+// treasury answers the hub once its question is durable. Callers have as much money as is asked for; the
+// hub's own client has Probes.
 func (m *Market) treasury(op string, q *bus.FundsRequest) {
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
 	left := market.MaxWorth
@@ -458,8 +460,8 @@ func (m *Market) treasury(op string, q *bus.FundsRequest) {
 	})
 }
 
-// Close checks what is left: the audit of the whole journal at all levels, and that every task has ended. It
-// returns what the audit saw.
+// Close ends the audit of the whole journal, at all levels, and checks that every task has ended. It returns
+// the audit's report.
 func (m *Market) Close() (ledger.Report, error) {
 	for len(m.mail.agenda) > 0 && (!m.node.Idle() || len(m.queue) > 0 || m.syncing) {
 		m.Wake(Start.Add(m.mail.agenda[0].at))

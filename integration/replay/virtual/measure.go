@@ -11,29 +11,29 @@ import (
 	"souk/market"
 )
 
-// Figures are what a run came to. Times are milliseconds; first tokens are counted as callers hear them, from
-// the moment of asking.
+// Figures are the results of a run. Times are milliseconds, from the moment a caller asks to the moment it
+// hears the first token.
 type Figures struct {
-	Share      float64 `json:"cached_share"` // of prompt tokens, those found in a cache
+	Share      float64 `json:"cached_share"` // of prompt tokens that were found in a cache, 0 to 1
 	Bound      float64 `json:"cached_share_bound"`
 	Median     float64 `json:"ttft_p50"`
 	P99        float64 `json:"ttft_p99"`
 	Mean       float64 `json:"ttft_mean"`
 	Longest    float64 `json:"ttft_longest"`
-	Work       float64 `json:"work_max_mean"` // tokens computed: the most on one engine by the mean
-	Fewest     float64 `json:"fewest_mean"`   // tasks: the fewest on one engine by the mean
+	Work       float64 `json:"work_max_mean"` // tokens computed: the most on one engine divided by the mean
+	Fewest     float64 `json:"fewest_mean"`   // tasks: the fewest on one engine divided by the mean
 	Throughput float64 `json:"tasks_per_second"`
-	Welfare    float64 `json:"welfare"` // thousandths of a credit a task: value as it was served, less cost
+	Welfare    float64 `json:"welfare"` // per task, in thousandths of a credit: value as served less cost
 	Starved    float64 `json:"starved"` // tasks whose first token took longer than Starving
 	Refused    float64 `json:"refused"`
-	Journal    float64 `json:"journal_bytes,omitempty"` // of a market, a task
-	Seeds      float64 `json:"seeds,omitempty"`         // texts that it put on idle engines
+	Journal    float64 `json:"journal_bytes,omitempty"` // bytes per task, of a market
+	Seeds      float64 `json:"seeds,omitempty"`         // texts that a market put on idle engines
 }
 
-// Starving is a wait for a first token that nobody should have.
+// Starving is how long nobody should have to wait for a first token.
 const Starving = 10 * time.Second
 
-// Measure says what a run came to. Engines are paid by the card, and are all as good.
+// Measure computes the figures of a run. All engines are paid by Card and have the quality Score.
 func Measure(all []*Request, engines int) (f Figures) {
 	var ttft []float64
 	tasks := make([]float64, engines)
@@ -72,7 +72,7 @@ func Measure(all []*Request, engines int) (f Figures) {
 	return f
 }
 
-// Figures says what a run of the setting came to, beside what it could have come to.
+// Figures computes the figures of a run of the setting, with the bound on its share of cached tokens.
 func (s *Setting) Figures(all []*Request) Figures {
 	f := Measure(all, s.Engines)
 	f.Bound = Bound(all, s.Engines, s.Engine)
@@ -86,7 +86,7 @@ type Estimate struct {
 	Within float64 `json:"within"` // half of the 95 % interval of the mean (Student's t); 0 of a single seed
 }
 
-// NewEstimate sums up what several seeds gave.
+// NewEstimate summarises a figure over several seeds.
 func NewEstimate(of []float64) (e Estimate) {
 	sorted := slices.Sorted(slices.Values(of))
 	e.Median = sorted[len(sorted)/2]

@@ -9,7 +9,7 @@ import (
 	"souk/market"
 )
 
-// rule is a Policy that sends every request at once, by what it sees then.
+// rule is a Policy that sends every request at once, by what it knows at that moment.
 type rule struct {
 	choose func(p *rule, r *Request, v *View) int
 	random *rand.Rand
@@ -33,7 +33,7 @@ type Rule struct {
 	choose      func(p *rule, r *Request, v *View) int
 }
 
-// Rules are all that there are.
+// Rules are all published rules that can be played.
 var Rules = []Rule{
 	{"random", "any engine", func(p *rule, _ *Request, v *View) int { return p.random.IntN(len(v.Engines)) }},
 	{"round-robin", "one after the other",
@@ -94,7 +94,8 @@ func NewRule(name string, seed uint64) (Policy, error) {
 
 func inFlight(v *View) func(int) int { return func(i int) int { return v.Engines[i].InFlight } }
 
-// least is the engine among some, nil for all, of the least measure; one of them by lot where several are.
+// least is the engine with the least measure of those in among; nil means all engines. Among equals it draws
+// one.
 func least[N cmp.Ordered](random *rand.Rand, v *View, among []int, of func(int) N) int {
 	if among == nil {
 		among = every(v)
@@ -122,7 +123,7 @@ func every(v *View) []int {
 	return all
 }
 
-// most are the engines of the greatest measure.
+// most are the engines with the greatest measure.
 func most(v *View, of func(int) int) (out []int) {
 	top := -1
 	for i := range v.Engines {

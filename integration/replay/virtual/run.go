@@ -12,31 +12,31 @@ import (
 	"souk/market"
 )
 
-// Setting is what a run consists of, beside the policy.
+// Setting is everything that a run consists of, except the policy.
 type Setting struct {
 	Engines int
 	Engine  EngineConfig
 	Scripts []*Script
 
-	Callers int             // each plays one dialogue after another, turn by turn
-	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
-	Arrive  []time.Duration // instead: when dialogues begin, as recorded
-	Think   time.Duration   // mean pause before the next question, exponential; 0: none
+	Callers int             // closed loop: each plays one dialogue after another, turn by turn
+	Rate    float64         // instead of Callers: dialogues that begin per second, at random (Poisson)
+	Arrive  []time.Duration // instead of Callers: when dialogues begin, as recorded
+	Think   time.Duration   // mean of the pause before the next question, which is exponential; 0: none
 
-	Tasks  int           // asked in all; then the run ends when all are answered
-	Length time.Duration // instead: nobody asks after that
+	Tasks  int           // asked in all; the run ends when all are answered
+	Length time.Duration // instead of Tasks: nobody asks after that
 
-	Slow []Slowdown // engines that are not as fast as the others all the time
+	Slow []Slowdown // engines that are slower than the others for some time
 
-	Spread bool      // worths are told, and differ a hundredfold
-	Terms  hub.Terms // else these are the market's defaults; none: those it is delivered with
+	Spread bool      // callers state what answers are worth, which differs by up to a hundred times
+	Terms  hub.Terms // the hub's terms for tasks that state none; zero: its defaults
 	Seed   uint64
 
-	Hop    time.Duration // that a message takes
-	Scrape time.Duration // between two looks at the engines
+	Hop    time.Duration // how long a message takes
+	Scrape time.Duration // how often the engines' metrics are read
 }
 
-// Slowdown is an engine whose steps take so many times as long from a time on, to another.
+// Slowdown is an engine whose steps take several times as long between two times.
 type Slowdown struct {
 	Engine   int
 	From, To time.Duration
@@ -46,7 +46,7 @@ type Slowdown struct {
 // Start is when a run begins, by its own clock.
 var Start = time.Unix(1_800_000_000, 0)
 
-// occasion is something that happens, and when. Of two at a time the one that was planned first comes first.
+// occasion is an event and its time. Of two at the same time the one that was planned first comes first.
 type occasion struct {
 	at    time.Duration
 	order uint64
@@ -56,7 +56,7 @@ type occasion struct {
 // before is the order in which occasions come.
 func (o occasion) before(p occasion) bool { return o.at < p.at || o.at == p.at && o.order < p.order }
 
-// queue is a heap of what comes one before the other.
+// queue is a heap; its first item comes before all others.
 type queue[T interface{ before(T) bool }] []T
 
 func (q queue[T]) Len() int           { return len(q) }
@@ -71,7 +71,7 @@ func (q *queue[T]) Pop() any {
 	return x
 }
 
-// plan is what happens next; each occasion has a number.
+// plan is the occasions to come. Each gets a number when it is planned.
 type plan struct {
 	agenda queue[occasion]
 	order  uint64
@@ -90,10 +90,10 @@ type run struct {
 	Setting
 	plan
 	policy  Policy
-	far     bool // it does not stand beside the engines
+	far     bool // the policy is not Near
 	engines []*Engine
-	due     []time.Duration // when an engine's next step is planned; -1: not at all
-	wake    time.Time       // when the policy's is
+	due     []time.Duration // when each engine has something to do next; -1: nothing is planned
+	wake    time.Time       // when the policy wants to wake
 	view    *View
 	random  *rand.Rand // for arrivals
 	said    []Said
@@ -155,7 +155,7 @@ func (s *Setting) validate() error {
 	return nil
 }
 
-// together is within how long all callers of a closed loop begin.
+// together is the time within which all callers of a closed loop begin.
 const together = 20 * time.Millisecond
 
 // begin plans the first questions.
@@ -177,14 +177,14 @@ func (r *run) begin() {
 
 func begins(lots *rand.Rand) time.Duration { return time.Duration(lots.Int64N(int64(together))) }
 
-// lots are what a caller draws from, the same under any policy: which dialogues, how long it thinks, what an
-// answer is worth to it.
+// lots is a caller's source of random numbers, which is the same under any policy. It decides which dialogues
+// the caller plays, how long it thinks, and what an answer is worth to it.
 func (s *Setting) lots(caller int) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, mix(uint64(caller))))
 }
 
-// Questions are what a caller of a closed loop asks in the first of its plays, turn by turn, for who asks by
-// the clock. Each says how long the caller thinks before it.
+// Questions are what a caller of a closed loop asks in its first plays, turn by turn. They are for replays by
+// the clock; Think of each is how long the caller thinks before it.
 func (s *Setting) Questions(caller, plays int) (out []*Request) {
 	lots := s.lots(caller)
 	think := begins(lots)
@@ -210,7 +210,7 @@ func (s *Setting) ask(q *Request) {
 	q.Terms = s.terms(q)
 }
 
-// thinks is how long a caller does before its next question.
+// thinks is how long a caller thinks before its next question.
 func (s *Setting) thinks(lots *rand.Rand) time.Duration {
 	if s.Think <= 0 {
 		return 0
@@ -248,7 +248,7 @@ func (r *run) play(at time.Duration, caller int, lots *rand.Rand) {
 		Job: Job{Hashes: script.hashesOf(play)}})
 }
 
-// turn plans that a question is asked.
+// turn plans when a question is asked.
 func (r *run) turn(at time.Duration, q *Request) {
 	r.asking++
 	r.add(at, func(now time.Duration) {
@@ -271,11 +271,11 @@ func (s *Setting) terms(q *Request) Terms {
 	if s.Spread {
 		return spread(q.lots)
 	}
-	c := hub.Default() // a hub gives these to a task without any
+	c := hub.Default() // the terms that a hub gives a task without any
 	return Terms{cmp.Or(s.Terms, c.Terms).Of(q.Prompt, c.MaxTokens), false}
 }
 
-// hop is how far the policy stands from the engines.
+// hop is how long a message between policy and engines takes.
 func (r *run) hop() time.Duration {
 	if r.far {
 		return r.Hop
@@ -283,7 +283,7 @@ func (r *run) hop() time.Duration {
 	return 0
 }
 
-// place sends a request to its engine, or its caller away.
+// place sends a request to its engine, or ends it if it is refused.
 func (r *run) place(now time.Duration, p Placed) {
 	q := p.Request
 	if p.Engine == Wait {
@@ -307,7 +307,7 @@ func (r *run) place(now time.Duration, p Placed) {
 	})
 }
 
-// step lets an engine go on, and plans when it has something to do next.
+// step advances an engine, and plans when it has something to do next.
 func (r *run) step(now time.Duration, i int) {
 	e := r.engines[i]
 	r.said = e.Advance(now, r.said[:0])
@@ -354,7 +354,7 @@ func usage(q *Request) market.Usage {
 	return market.Usage{Prompt: q.Prompt, Cached: q.Cached, Output: q.Output}
 }
 
-// end has a caller go on once it has heard an answer: with its next question, or another dialogue.
+// end lets a caller that has heard its answer go on, with its next question or another dialogue.
 func (r *run) end(q *Request) {
 	delete(r.byJob, &q.Job)
 	if q.own {
@@ -370,7 +370,7 @@ func (r *run) end(q *Request) {
 	}
 }
 
-// look asks the policy what it wants, and when.
+// look wakes the policy, places what it wants placed, and plans when it wakes next.
 func (r *run) look(now time.Duration) {
 	for {
 		place, next := r.policy.Wake(Start.Add(now))

@@ -15,29 +15,30 @@ import (
 	"souk/market"
 )
 
-// numbered begins a play, which is one caller's passage through a dialogue. Many plays of few dialogues must
-// not find each other's text in a cache, so each has its own number where the text begins that is this
-// dialogue's alone. Numbers that follow each other begin differently; each digit is a token.
+// numbered is a mark that makes the text of a play unique. A play is one passage of a caller through a
+// dialogue. Few dialogues are played many times, and plays must not find each other's text in a cache. So
+// each play has its own number, where the text begins that only this dialogue has. The numbers are
+// mixed, so that those of consecutive plays do not begin alike; each digit is a token.
 func numbered(play int) string {
 	digits := strings.Split(fmt.Sprintf("%010d", mix(uint64(play))%1e10), "")
 	return "This is conversation number " + strings.Join(digits, " ") + ".\n"
 }
 
-// Script is a dialogue with all answers as they were recorded, ready to be asked: measured, cut into the
-// blocks that an engine's cache would make of it, and as messages.
+// Script is a dialogue with its recorded answers, prepared for asking: its lengths in tokens, the blocks that
+// an engine's cache would cut it into, and its messages.
 type Script struct {
 	system   string
 	said     []replay.Turn
 	turns    []turn
 	hashes   []uint64 // of full blocks, of play 0
-	common   int      // of these, blocks before the number of the play: the same in all dialogues
-	inSystem bool     // the number stands in the system prompt, else in the first question
-	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
+	common   int      // how many of these come before the number of the play: they are the same in all plays
+	inSystem bool     // the number is in the system prompt; else it is in the first question
+	texts    [][]byte // the system prompt, then each question and answer, as JSON strings without quotes
 }
 
 type turn struct{ prompt, output int } // tokens
 
-// NewScripts prepares dialogues. shared says that all have one system prompt, word by word.
+// NewScripts prepares dialogues. shared says that all have the same system prompt.
 func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
 	var out []*Script
 	for _, d := range ds {
@@ -74,7 +75,7 @@ func hashes(ids []uint32, size int) (out []uint64) {
 	return out
 }
 
-// messages are what a play's prompt consists of at a turn.
+// messages are the prompt of a play at a turn.
 func (s *Script) messages(play, turn int) (out []vllmsim.Message) {
 	number := numbered(play)
 	switch {
@@ -96,7 +97,7 @@ func (s *Script) messages(play, turn int) (out []vllmsim.Message) {
 	return out
 }
 
-// hashesOf are the blocks of a play: those that all share, and its own.
+// hashesOf are the hashes of a play's blocks: those that all plays share, and its own.
 func (s *Script) hashesOf(play int) []uint64 {
 	out := make([]uint64, len(s.hashes))
 	copy(out, s.hashes[:s.common])
@@ -107,7 +108,7 @@ func (s *Script) hashesOf(play int) []uint64 {
 	return out
 }
 
-// mix spreads a number over 64 bits (splitmix64).
+// mix hashes a number to 64 bits (splitmix64).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -115,36 +116,36 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Request is one turn of a play on its way.
+// Request is one question of a play, with its history.
 type Request struct {
 	Job
 	ID, Caller int
 	Play, Turn int
 	Terms      Terms
-	Think      time.Duration // before it was asked; of Setting.Questions alone
+	Think      time.Duration // pause before it was asked; set by Setting.Questions alone
 
-	Arrived, First, Done time.Duration // First and Done as its caller hears them
-	Engine               int           // that served it; -1: none has
+	Arrived, First, Done time.Duration // First and Done are when its caller hears them
+	Engine               int           // that served it; -1: none
 	Refused              bool
 
-	own    bool // the policy's own: nobody asked, and nobody hears of it
+	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script
 	lots   *rand.Rand // its caller's
 }
 
-// Terms is what an answer is worth to its caller.
+// Terms say what an answer is worth to its caller.
 type Terms struct {
 	market.Terms
-	Told bool // else the market is not told, and these are its defaults
+	Told bool // the caller states them; else they are the market's defaults
 }
 
-// Messages are what it consists of.
+// Messages are the prompt as messages.
 func (r *Request) Messages() []vllmsim.Message { return r.script.messages(r.Play, r.Turn) }
 
-// Answer is what was answered when the dialogue was recorded.
+// Answer is the recorded answer.
 func (r *Request) Answer() string { return r.script.said[r.Turn].Answer }
 
-// Body is the request as its caller writes it. The session's name is told or not.
+// Body is the request as its caller writes it; named says whether it names its session.
 func (r *Request) Body(named bool) []byte {
 	var b struct {
 		Task    string     `json:"task"`
@@ -194,7 +195,7 @@ func (r *Request) Body(named bool) []byte {
 	return append(append(append(data, `],"stream":true,"souk":`...), souk...), '}')
 }
 
-// quoted is a text in JSON, without its quotes.
+// quoted is a text as a JSON string, without the quotes.
 func quoted(text string) []byte {
 	data, err := json.Marshal(text)
 	if err != nil {
@@ -203,7 +204,7 @@ func quoted(text string) []byte {
 	return data[1 : len(data)-1]
 }
 
-// Blocks are those of the prompt: full ones, and never its last token.
+// Blocks are the hashes of the prompt's full blocks; the prompt's last token is never among them.
 func (r *Request) Blocks(size int) []uint64 { return r.Hashes[:(r.Prompt-1)/size] }
 
 // spread are terms whose worth is drawn from 1 to 100 thousandths of a credit.
@@ -215,7 +216,7 @@ func spread(random *rand.Rand) Terms {
 	return Terms{market.Terms{Worth: worth, Delta: 0.5, Patience: 3 * time.Second}, true}
 }
 
-// passages are so many bytes of the dialogues' own system prompts, from the i-th on.
+// passages is that many bytes of the dialogues' own system prompts, beginning with the i-th.
 func passages(ds []replay.Dialogue, i, bytes int) string {
 	var b strings.Builder
 	for n := 0; b.Len() < bytes && n < len(ds); n++ {

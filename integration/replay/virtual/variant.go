@@ -9,14 +9,14 @@ import (
 	"souk/hub"
 )
 
-// MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from
-// the market as it is delivered: a setting of the hub by its path in the hub's file, as in
-// market:terms.worth=20, or named, where callers tell the names of their sessions.
+// MarketName is the name that stands for the market among those of rules. It may be followed by changes to
+// its default settings, each after a colon: a setting of the hub, by its path in the hub's file, as in
+// market:terms.worth=20; or the word named, for callers that name their sessions.
 const MarketName = "market"
 
 const named = "named"
 
-// variant is the market that a rule's name asks for; false if it asks for another rule.
+// variant is the market that a rule's name stands for; ok is false if it is not MarketName.
 func variant(rule string) (cfg hub.Config, names, ok bool, err error) {
 	settings := strings.Split(rule, ":")
 	if settings[0] != MarketName {
@@ -39,7 +39,7 @@ func variant(rule string) (cfg hub.Config, names, ok bool, err error) {
 	return cfg, names, true, nil
 }
 
-// set changes a setting: a.b=v is what a file would say in block a about b.
+// set changes a setting: a.b=v sets b in block a of the hub's file.
 func set(cfg *hub.Config, setting string) error {
 	path, value, ok := strings.Cut(setting, "=")
 	if !ok {
