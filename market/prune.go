@@ -12,8 +12,16 @@ import (
 // With S free slots in the round and T tasks, an edge of task j of client c to agent k goes if one of these
 // holds:
 //
+//	j has a place of its own at another agent, which is worth as much to it as k or more
 //	without the tasks of any one other client, more than S tasks have a better edge to k
 //	agents that are better for j have T slots or more
+//
+// A task has a place of its own at an agent if the agent's first tier has a slot for each task that has one
+// there, and whoever else could go there has a place of its own elsewhere that is worth as much to it. Where
+// all who have such a place and are somewhere that is worth no more to them move there, nobody is in their
+// way, and nothing is lost: in the round, with a slot more, or without the tasks of one client. So welfare,
+// slot prices and bills are those of the whole round. Where idle agents outnumber tasks, little else is left
+// of it. The other two rules are for what this one leaves.
 //
 // An edge is better if its weight is greater, or the same and its task came before, or both the same and
 // its agent stands before in the list, which a hub gives by lot. No bid is in that order, and it keeps
@@ -38,6 +46,7 @@ type Pruner struct {
 	place  []int32 // of every task among them
 	client []int32 // of every task, numbered
 	agents []offered
+	own    places
 	weight []int64 // of every edge at its agent's first tier
 	keep   []bool  // of every edge
 	head   []int32 // where the items of each agent begin
@@ -51,7 +60,8 @@ type Pruner struct {
 // offered is what pruning needs of an agent.
 type offered struct {
 	room   int   // slots of all its tiers; 0: it is not there
-	charge int64 // of the first
+	first  int   // slots of the first
+	charge int64 // of that
 }
 
 // slots is how many slots of an agent so many tasks can take.
@@ -119,7 +129,7 @@ func (p *Pruner) begin() {
 		var a offered
 		for i, t := range r.Agents[k].Tiers {
 			if a.room += t.Slots; i == 0 {
-				a.charge = int64(t.Toll)
+				a.first, a.charge = t.Slots, int64(t.Toll)
 			}
 		}
 		p.agents[k] = a
@@ -215,7 +225,9 @@ func (p *Pruner) within(first int) (tasks int) {
 		}
 		return tasks
 	}
-	if slots, most := p.demand(first); most > slots+1 { // else nothing has more than slots above it
+	p.live(first)
+	p.settle()
+	if slots, most := p.demand(); most > slots+1 { // else nothing has more than slots above it
 		p.byAgent()
 		for k := range r.Agents {
 			p.agent(p.items[p.head[k]:p.head[k+1]], slots)
@@ -249,16 +261,23 @@ func (p *Pruner) rows() func(func(int, [2]int) bool) {
 	}
 }
 
-// demand keeps all edges of the first tasks to come that add something, and counts them by agent. It returns
-// how many slots can be taken, and the most edges to one agent.
-func (p *Pruner) demand(first int) (slots, most int) {
+// live keeps all edges of the first tasks to come that add something.
+func (p *Pruner) live(first int) {
+	edges := p.round.Edges
+	for i := range edges {
+		p.keep[i] = p.weight[i] >= 0 && int(p.place[edges[i].Task]) < first
+	}
+}
+
+// demand counts the edges that are kept by agent. It returns how many slots can be taken, and the most edges
+// to one agent.
+func (p *Pruner) demand() (slots, most int) {
 	r := p.round
 	p.head = resize(p.head, len(r.Agents)+1)
 	clear(p.head)
 	for i := range r.Edges {
-		e := &r.Edges[i]
-		if p.keep[i] = p.weight[i] >= 0 && int(p.place[e.Task]) < first; p.keep[i] {
-			p.head[e.Agent]++
+		if p.keep[i] {
+			p.head[r.Edges[i].Agent]++
 		}
 	}
 	for k := range p.agents {
@@ -268,7 +287,7 @@ func (p *Pruner) demand(first int) (slots, most int) {
 	return slots, most
 }
 
-// byAgent sorts the edges that demand kept into their agents.
+// byAgent sorts the edges that demand counted into their agents.
 func (p *Pruner) byAgent() {
 	r := p.round
 	sum := int32(0)
