@@ -16,13 +16,14 @@ import (
 
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	made   uint64   // rounds, whether anything came of them
-	tasks  []*task  // that wait, by arrival
-	agents []*agent // that have room, by lot: of equals the first are taken
-	free   []int    // slots of each
-	pairs  []pair
-	spared int           // pairs like others
-	waits  []market.Wait // of tasks; Loss 0: none
+	made    uint64   // rounds, whether anything came of them
+	tasks   []*task  // that wait, by arrival
+	agents  []*agent // that have room, by lot: of equals the first are taken
+	free    []int    // slots of each
+	pairs   []pair
+	spared  int // pairs like others
+	spreads spreads
+	waits   []market.Wait // of tasks; Loss 0: none
 	// of tasks: the agent that the wait is for
 	waitFor []*agent
 	yields  []bool  // of tasks: see task.yields
@@ -121,9 +122,9 @@ func (n *Node) collect() {
 }
 
 // meet quotes every task on every agent that may serve it, bids aside, and charges it. Of agents that are
-// equal in all, a task looks at as many as there are tasks, as one of these is always free: so an idle fleet
-// makes a round neither large nor slow. A regime draws for each agent, so under one no two are equal; nor are
-// those for whom somebody waits.
+// equal in all, a task looks at as many as there are tasks, as one of these is always free, or at one where
+// it has a place of its own: so an idle fleet makes a round neither large nor slow. A regime draws for each
+// agent, so under one no two are equal; nor are those for whom somebody waits.
 func (n *Node) meet() {
 	s := &n.round
 	s.pairs, s.from, s.spared = s.pairs[:0], resized(s.from, len(s.tasks)+1), 0
@@ -134,7 +135,9 @@ func (n *Node) meet() {
 		n.pair(i)
 		s.from[i+1] = len(s.pairs)
 	}
+	s.spreads.any = false
 	if n.cfg.Regime.Idle() {
+		n.spreadOut()
 		n.eachInLine(func(i int) {
 			pair(i)
 			n.charge(i, s.pairs[s.from[i]:])
@@ -174,27 +177,38 @@ func (n *Node) eachInLine(do func(i int)) {
 // pair lists the agents that a task of the round may have a slot of. Its prospects were looked at.
 func (n *Node) pair(i int) {
 	s := &n.round
-	t, idle := s.tasks[i], n.cfg.Regime.Idle()
-	alike := idle && len(s.tasks) < len(s.agents)
 	n.kinds.visits++
-	for k, a := range s.agents {
-		x := n.prospect(a.seat)
-		if !x.serves || !t.lets(a.seat) {
-			continue
+	if s.spreads.any {
+		for _, k := range n.looks(i) {
+			n.pairWith(i, int(k))
 		}
-		if alike && !n.busy(a) && n.crowd.board.Homes(a.seat) == 0 &&
-			n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k],
-				n.crowd.stands[a.seat].burden, x.held) >= len(s.tasks) {
-			s.spared++
-			continue
-		}
-		p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: x.quote.value,
-			cost: x.quote.cost}
-		if !idle {
-			p.saved = a.saves(x.quote.prompt, x.quote.output, x.quote.cost)
-		}
-		s.pairs = append(s.pairs, p)
+		return
 	}
+	for k := range s.agents {
+		n.pairWith(i, k)
+	}
+}
+
+// pairWith has a task look at an agent, unless it looked at enough that are equal: where its client has tasks
+// running, none is.
+func (n *Node) pairWith(i, k int) {
+	s, c := &n.round, &n.crowd
+	t, a, idle := s.tasks[i], s.agents[k], n.cfg.Regime.Idle()
+	x := n.prospect(a.seat)
+	if !x.serves || !t.lets(a.seat) {
+		return
+	}
+	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) && !n.busy(a) &&
+		c.board.Homes(a.seat) == 0 && n.besideOthers(stand, t) == stand.beside &&
+		n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden, x.held) >= len(s.tasks) {
+		s.spared++
+		return
+	}
+	p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: x.quote.value, cost: x.quote.cost}
+	if !idle {
+		p.saved = a.saves(x.quote.prompt, x.quote.output, x.quote.cost)
+	}
+	s.pairs = append(s.pairs, p)
 }
 
 // resized is a list of so many zeros, in its memory.

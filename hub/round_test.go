@@ -276,6 +276,56 @@ func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
 	h.audited()
 }
 
+// What a burst writes down of a task does not grow with the fleet either, be the agents idle and equal or
+// each with a part of what comes: where there is a place for each task, each is left with one edge, or few.
+func TestABurstsRecordDoesNotGrowWithTheFleet(t *testing.T) {
+	const burst = 256
+	size := map[int]int{}
+	for _, fleet := range []int{64, 300, 1000} {
+		h := newHouse(t, nil)
+		for i := range fleet {
+			h.must(h.n.Join(h.now, registration(fmt.Sprintf("a-%04d", i), "llama", 4, 0.9, card(1, 1, 4))))
+		}
+		h.run()
+		before := len(h.frames)
+		for turn := range 4 {
+			h.now = h.now.Add(time.Second)
+			for i := range burst {
+				h.must(h.n.Step(h.now, h.task("ann", fmt.Sprintf("t%d-%d", turn, i),
+					func(m *bus.Task) { m.Session = fmt.Sprint("s", i*7%burst) })))
+			}
+			h.run()
+			if len(h.dispatched) != burst {
+				t.Fatalf("%d agents: %d of %d tasks were placed", fleet, len(h.dispatched), burst)
+			}
+			for _, d := range h.dispatched {
+				h.serve(d, market.Usage{Prompt: 100, Output: 10})
+			}
+			h.dispatched = nil
+		}
+		for i := range h.frames[before:] {
+			size[fleet] += len(ledger.AppendFrame(nil, &h.frames[before+i]))
+		}
+		size[fleet] /= 4 * burst
+		edges := 0
+		for _, f := range h.frames[before:] {
+			for _, r := range f.Records {
+				if r.Round != nil {
+					edges += len(r.Round.Round.Edges)
+				}
+			}
+		}
+		t.Logf("%d agents: %d bytes a task, %d edges of %d tasks", fleet, size[fleet], edges, 4*burst)
+		if edges > 4*burst*5/4 {
+			t.Errorf("%d agents: %d edges of %d tasks, each of which has a place", fleet, edges, 4*burst)
+		}
+		h.audited()
+	}
+	if size[300] > size[64]*6/5 || size[1000] > size[64]*6/5 {
+		t.Errorf("%d bytes a task of 64 agents, %d of 300, %d of 1,000", size[64], size[300], size[1000])
+	}
+}
+
 // What a round of one task, served, writes down does not grow with the fleet, be its agents alike or each
 // with a card of its own, and be the session known or new.
 func TestARecordDoesNotGrowWithTheFleet(t *testing.T) {

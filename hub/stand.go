@@ -19,7 +19,9 @@ type stand struct {
 	agent         *agent
 	room, running int // slots that are free; tasks that a task would run beside
 	burden        burden
+	runs          int // tasks that run
 	group         int32
+	told          uint64         // the last round in which an agent was told from the others of its group
 	row           int32          // in crowd.rows, for the task that is looked at: see asked
 	asked         uint64         // the last task that told it from the others of its group
 	beside        market.Credits // the toll for what a task does to those who run there
@@ -129,7 +131,8 @@ func (n *Node) standUp() {
 func (n *Node) stand(s *stand, a *agent) {
 	s.guests, s.agent, s.room, s.charge = 0, a, max(0, a.slots-len(a.holds)-a.stuck), 0
 	s.room = n.roomOf(a, s.room)
-	s.running = min(len(a.holds), max(0, a.slots-1)) // where there is no room it will be one task less
+	s.runs = len(a.holds)
+	s.running = min(s.runs, max(0, a.slots-1)) // where there is no room it will be one task less
 	s.burden = n.burden(a)
 	if k := len(a.tiers); n.cfg.Tiers && k > 0 {
 		s.charge = a.tiers[k-1].Toll

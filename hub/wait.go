@@ -35,9 +35,8 @@ type crowd struct {
 
 	everybody []*task // who waits, by arrival, whether they are in the round or wait for news
 
-	full       bool // an open agent has no free slot
-	quiet      bool // a task is alone, and no agent is full
-	candidates []line.Candidate
+	full  bool // an open agent has no free slot
+	quiet bool // a task is alone, and no agent is full
 
 	round       uint64
 	stands      []stand // the open agents, by id
@@ -202,8 +201,9 @@ func (n *Node) home(t *task) *agent {
 		return a
 	}
 	c := &n.crowd
-	c.candidates = c.candidates[:0]
 	c.asked++
+	var best line.Candidate
+	var home *agent
 	holds := n.heldOf(t)
 	for i, h := range holds {
 		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
@@ -214,25 +214,24 @@ func (n *Node) home(t *task) *agent {
 	for k := range c.stands {
 		s := &c.stands[k]
 		a := s.agent
-		if !a.suits(t) {
-			continue
-		}
-		held, own := a.cold(t), 0
+		here := line.Candidate{Agent: k, Load: c.board.Homes(k) + s.runs}
 		if s.asked == c.asked {
-			held, own = holds[s.row].of(a, t, c.round), n.own(t, a)
-			if own < 2*max(1, a.reg.BlockSize) {
-				own = 0
+			if here.Held = n.own(t, a); here.Held < 2*max(1, a.reg.BlockSize) {
+				here.Held = 0
 			}
 		}
+		if home != nil && !here.Before(best) || !a.suits(t) {
+			continue
+		}
+		held := a.cold(t)
+		if s.asked == c.asked {
+			held = holds[s.row].of(a, t, c.round)
+		}
 		if a.takes(held.tokens + t.carried()) {
-			c.candidates = append(c.candidates, line.Candidate{Agent: k, Held: own,
-				Load: c.board.Homes(k) + len(a.holds)})
+			home, best = a, here
 		}
 	}
-	if k := line.Home(c.candidates); k >= 0 {
-		return c.stands[k].agent
-	}
-	return nil
+	return home
 }
 
 // charge sets the crowd's part of the tolls of a task, and what it would have by waiting on. Its prospects

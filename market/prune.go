@@ -12,21 +12,29 @@ import (
 // Let the round have S free slots and T tasks. An edge from task j of client c to agent k is dropped if one
 // of these holds:
 //
-//	1: more than S tasks have a better edge to k, even without the tasks of any one client other than c
-//	2: the agents that are better for j have at least T slots together
+//	1: j has a place of its own at another agent, which is worth as much to it as k or more
+//	2: more than S tasks have a better edge to k, even without the tasks of any one client other than c
+//	3: the agents that are better for j have at least T slots together
+//
+// A task has a place of its own at an agent if the agent's first tier has a slot for each task that has one
+// there, and whoever else could go there has a place of its own elsewhere that is worth as much to it. Where
+// all who have such a place and are somewhere that is worth no more to them move there, nobody is in their
+// way, and nothing is lost: in the round, with a slot more, or without the tasks of one client. So welfare,
+// slot prices and bills are those of the whole round. Where idle agents outnumber tasks, little else is left
+// of it. The other two rules are for what this one leaves.
 //
 // An edge is better than another if its weight is greater; at equal weights, if its task came earlier; if
 // these are equal too, if its agent comes earlier in the list, whose order a hub draws by lot. No bid decides
 // between equal edges, and rounds stay small even where many bids or many agents are alike.
 //
-// Why this is exact: add to each edge's weight an infinitesimal amount that falls with its task's arrival,
-// and a still smaller one that falls with its agent's place, so that no two edges are equal. Where the first
-// rule drops an edge, some task with a better edge to k is left out however S slots, or S + 1, are assigned,
-// and would add more in j's place. Where the second rule drops it, an agent that is better for j has a free
-// slot. So no best assignment uses the edge: not in the round, not with one slot more, and not without the
-// tasks of one client. Letting the infinitesimals go to 0, welfare, slot prices and bills are those of the
-// whole round, and the awards are among its best. Among the best assignments that remain the round's seed
-// chooses.
+// Why the second and the third are exact: add to each edge's weight an infinitesimal amount that falls with
+// its task's arrival, and a still smaller one that falls with its agent's place, so that no two edges are
+// equal. Where the second rule drops an edge, some task with a better edge to k is left out however S slots,
+// or S + 1, are assigned, and would add more in j's place. Where the third rule drops it, an agent that is
+// better for j has a free slot. So no best assignment uses the edge: not in the round, not with one slot
+// more, and not without the tasks of one client. Letting the infinitesimals go to 0, welfare, slot prices and
+// bills are those of the whole round, and the awards are among its best. Among the best assignments that
+// remain the round's seed chooses.
 //
 // The exception for one client is needed under [ClarkeClient]: its bill is found in the round without its
 // tasks, and there lower edges of other tasks count.
@@ -43,6 +51,7 @@ type Pruner struct {
 	place  []int32 // of every task, its place among them
 	client []int32 // of every task, numbered
 	agents []offered
+	own    places
 	weight []int64 // of every edge at its agent's first tier
 	keep   []bool  // of every edge
 	head   []int32 // where the items of each agent begin
@@ -56,6 +65,7 @@ type Pruner struct {
 // offered is what pruning needs of an agent.
 type offered struct {
 	room   int   // slots of all its tiers; 0: none
+	first  int   // slots of the first
 	charge int64 // of the first
 }
 
@@ -126,7 +136,7 @@ func (p *Pruner) begin() {
 		var a offered
 		for i, t := range r.Agents[k].Tiers {
 			if a.room += t.Slots; i == 0 {
-				a.charge = int64(t.Toll)
+				a.first, a.charge = t.Slots, int64(t.Toll)
 			}
 		}
 		p.agents[k] = a
@@ -222,7 +232,9 @@ func (p *Pruner) within(first int) (tasks int) {
 		}
 		return tasks
 	}
-	if slots, most := p.demand(first); most > slots+1 { // else no edge has more than slots edges above it
+	p.live(first)
+	p.settle()
+	if slots, most := p.demand(); most > slots+1 { // else no edge has more than slots edges above it
 		p.byAgent()
 		for k := range r.Agents {
 			p.agent(p.items[p.head[k]:p.head[k+1]], slots)
@@ -256,16 +268,23 @@ func (p *Pruner) rows() func(func(int, [2]int) bool) {
 	}
 }
 
-// demand marks as kept all edges of the tasks that came first whose weight is not negative, and counts them
-// by agent. It returns how many slots can be taken, and the most edges to one agent.
-func (p *Pruner) demand(first int) (slots, most int) {
+// live marks as kept all edges of the tasks that came first whose weight is not negative.
+func (p *Pruner) live(first int) {
+	edges := p.round.Edges
+	for i := range edges {
+		p.keep[i] = p.weight[i] >= 0 && int(p.place[edges[i].Task]) < first
+	}
+}
+
+// demand counts the edges that are kept by agent. It returns how many slots can be taken, and the most edges
+// to one agent.
+func (p *Pruner) demand() (slots, most int) {
 	r := p.round
 	p.head = resize(p.head, len(r.Agents)+1)
 	clear(p.head)
 	for i := range r.Edges {
-		e := &r.Edges[i]
-		if p.keep[i] = p.weight[i] >= 0 && int(p.place[e.Task]) < first; p.keep[i] {
-			p.head[e.Agent]++
+		if p.keep[i] {
+			p.head[r.Edges[i].Agent]++
 		}
 	}
 	for k := range p.agents {
@@ -275,7 +294,7 @@ func (p *Pruner) demand(first int) (slots, most int) {
 	return slots, most
 }
 
-// byAgent groups the edges that demand kept by agent.
+// byAgent groups the edges that demand counted by agent.
 func (p *Pruner) byAgent() {
 	r := p.round
 	sum := int32(0)

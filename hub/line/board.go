@@ -146,9 +146,14 @@ func Home(candidates []Candidate) int {
 	home := -1
 	var best Candidate
 	for _, c := range candidates {
-		if home < 0 || c.Held > best.Held || c.Held == best.Held && c.Load < best.Load {
+		if home < 0 || c.Before(best) {
 			home, best = c.Agent, c
 		}
 	}
 	return home
+}
+
+// Before reports whether a home is rather here than at another candidate, where that was looked at first.
+func (c Candidate) Before(other Candidate) bool {
+	return c.Held > other.Held || c.Held == other.Held && c.Load < other.Load
 }
