@@ -14,7 +14,8 @@ import (
 // reader asks another door after a while.
 const late = 3 * time.Second
 
-// MayBePlaced reports whether a hub may have a task already of which a door knows that it was sent after since.
+// MayBePlaced reports whether a hub may have a task already of which a door knows that it was sent after
+// since.
 func MayBePlaced(t *bus.Task, since, now time.Time) bool {
 	asleep := now.Round(0).Sub(since.Round(0)) // by the clock that goes on while the machine is suspended
 	return t.Stream && t.Resume == nil && (t.Again > 0 || max(asleep, now.Sub(since)) > late)

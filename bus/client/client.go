@@ -234,8 +234,8 @@ func cancelled(ctx context.Context) error {
 	return &bus.Error{Code: bus.CodeCancelled, Message: context.Cause(ctx).Error()}
 }
 
-// Ask sends a task and returns its whole answer. It comes as a stream, so that a door or an agent that dies is
-// noticed within seconds. A Result may come beside an error: what was served and paid before it. When ctx
+// Ask sends a task and returns its whole answer. It comes as a stream, so that a door or an agent that dies
+// is noticed within seconds. A Result may come beside an error: what was served and paid before it. When ctx
 // ends, the task is cancelled.
 func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	if t.ID == "" {

@@ -697,8 +697,9 @@ func TestAsk(t *testing.T) {
 			tool := bus.Extra{At: 1, Choice: []byte(`{"delta":{"tool_calls":[]}}`)}
 			s.frame(task.ID, &bus.Chunk{Task: task.ID, Text: "hel", Extra: []bus.Extra{tool}})
 			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 1, Text: "lo", Extra: []bus.Extra{tool}})
-			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 2, Result: &bus.Result{Client: "ada", Task: task.ID,
-				Hub: "h", Agent: "agent", Chunks: 2, Cost: 5, Premium: 2}})
+			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 2, Result: &bus.Result{Client: "ada",
+				Task: task.ID,
+				Hub:  "h", Agent: "agent", Chunks: 2, Cost: 5, Premium: 2}})
 		}
 		r, err := s.c.Ask(t.Context(), bus.Task{Body: body})
 		if err != nil || r.Text != "hello" || r.Paid() != 7 || len(r.Extra) != 2 || r.Extra[0].At != 1 ||
@@ -817,6 +818,43 @@ func TestFunds(t *testing.T) {
 		}
 		if _, err := s.c.Balance(t.Context(), "eve"); bus.CodeOf(err) != bus.CodeUnknownClient {
 			t.Errorf("unknown client: %v", err)
+		}
+	})
+}
+
+// The end of a session is said to a door, which says how many hubs it told. A silent door is waited for for
+// two seconds.
+func TestEndSession(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeUnavailable {
+			t.Errorf("without a door: %v", err)
+		}
+		said := &bus.SessionEnded{Session: "s-1", Hubs: 2}
+		var got bus.SessionEnd
+		s.hear(bus.EndSubject("ada", ""), func(m bus.Msg) {
+			if err := bus.Decode(m.Data, &got); err != nil {
+				t.Error(err)
+			}
+			if said != nil {
+				s.say(m.Reply, said)
+			}
+		})
+		if n, err := s.c.EndSession(t.Context(), "s-1"); err != nil || n != 2 ||
+			got != (bus.SessionEnd{Session: "s-1"}) {
+			t.Errorf("%d, %v; the door heard %+v", n, err, got)
+		}
+		if _, err := s.c.EndSession(t.Context(), "s 1"); err == nil {
+			t.Error("a session of no id was taken")
+		}
+		said = &bus.SessionEnded{Code: bus.CodeBadRequest, Message: "no"}
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeBadRequest {
+			t.Errorf("refused: %v", err)
+		}
+		said = nil
+		begun := time.Now()
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeUnavailable ||
+			time.Since(begun) != 2*time.Second {
+			t.Errorf("silence: %v after %v", err, time.Since(begun))
 		}
 	})
 }

@@ -37,8 +37,8 @@ func (l counting) Accept() (net.Conn, error) {
 	return &conn{Conn: c, memory: l.memory}, nil
 }
 
-// conn is a connection. Before a request's handler runs, which counts its header, and then its body, it counts
-// what has come, and hangs up where there is no room for that.
+// conn is a connection. Before a request's handler runs, which counts its header, and then its body, it
+// counts what has come, and hangs up where there is no room for that.
 type conn struct {
 	net.Conn
 	memory  *memory

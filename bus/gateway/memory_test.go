@@ -477,8 +477,8 @@ func TestD8MemoryIsBoundedWithAllLimitsReached(t *testing.T) {
 	})
 }
 
-// D8: headers of many small fields that come slowly, without a key, take no more than an eighth; who brings more
-// is hung up on. Meanwhile an ordinary request is served, and in the end nothing is counted.
+// D8: headers of many small fields that come slowly, without a key, take no more than an eighth; who brings
+// more is hung up on. Meanwhile an ordinary request is served, and in the end nothing is counted.
 func TestD8HeadersOnTheirWay(t *testing.T) {
 	onStage(t, small, func(t *testing.T, st *stage) {
 		st.will(func(j *job) {
@@ -547,7 +547,8 @@ func TestD8OneKeyLeavesRoomForOthers(t *testing.T) {
 		}
 		mine, other := st.key, st.other
 		body := large(400_000, "")
-		if r := st.do("/v1/chat/completions", body); r.status != 429 || !strings.Contains(r.body, "this key") {
+		r := st.do("/v1/chat/completions", body)
+		if r.status != 429 || !strings.Contains(r.body, "this key") {
 			t.Errorf("one more of the same key: %d %s", r.status, r.body)
 		}
 		st.key = other

@@ -32,6 +32,8 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/models/{id...}":    s.model,
 		"GET /v1/balance":           s.balance,
 		"GET /v1/streams/{task}":    s.resume,
+
+		"POST /v1/sessions/{session}/end": s.endSession,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.count(func(st *Stats) { st.Requests[pattern]++ })
@@ -54,8 +56,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-			"/v1/chat/completions, /v1/completions, /v1/responses and /v1/quote, GET /v1/models, "+
-			"/v1/balance and /v1/streams/TASK",
+			"/v1/chat/completions, /v1/completions, /v1/responses, /v1/quote and "+
+			"/v1/sessions/SESSION/end, GET /v1/models, /v1/balance and /v1/streams/TASK",
 			r.Method, r.URL.Path))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

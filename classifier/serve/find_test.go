@@ -107,8 +107,8 @@ func TestATaskOfADeadDoorIsFound(t *testing.T) {
 	}
 }
 
-// line is a bus that can stand still: as a process that is frozen, its user then hears nothing and, later, all
-// of it at once.
+// line is a bus that can stand still: as a process that is frozen, its user then hears nothing and, later,
+// all of it at once.
 type line struct {
 	bus.Bus
 

@@ -129,6 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 		Endpoints: []bus.Endpoint{
 			{Name: "task", Subject: taskKind + ">", Queue: "doors", Handle: s.onTask},
 			{Name: "quote", Subject: quoteKind + ">", Queue: "doors", Handle: s.onQuote},
+			{Name: "end", Subject: endKind + ">", Queue: "doors", Handle: s.onEnd},
 		},
 	})
 	if err != nil {

@@ -174,8 +174,9 @@ off at once.`,
 			if len(dropped) == 0 { // servers may not have been told the last time
 				return s.tell(c, c.ErrOrStderr(), keys, args[0]+" speaks for "+strings.Join(agents, ", "), "")
 			}
-			return s.tell(c, c.ErrOrStderr(), keys, args[0]+" speaks no more for "+strings.Join(dropped, ", ")+
-				", and its creds of before are void", ": who shows them was cut off")
+			return s.tell(c, c.ErrOrStderr(), keys, args[0]+" speaks no more for "+
+				strings.Join(dropped, ", ")+", and its creds of before are void",
+				": who shows them was cut off")
 		},
 	}
 	c.Flags().StringSliceVar(&agents, "agents", nil, "of an agentd: the ids of its agents from now on")

@@ -59,8 +59,8 @@ func TestMixedVersions(t *testing.T) {
 			continue // as people write it by hand, and read it
 		}
 		for _, word := range strings.Fields(words) {
-			if name+" "+word == "bus.FundsReply msgpack ended" {
-				continue // TestAHubThatTheTreasuryEnded, in hub; without it a hub goes on as that of before
+			if elsewhere[name+" "+word] != "" {
+				continue
 			}
 			if !said[name+" "+word] {
 				t.Errorf("%s: field %s is new, and nobody says it in these plays, so they show nothing "+
