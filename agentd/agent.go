@@ -25,6 +25,8 @@ type Agent struct {
 	claim    *bus.Claim // nil: no hub sells our slots
 	fence    int64      // of the latest claim ever seen: a dispatch under an earlier one is refused
 	running  int
+	prefills int // of these, tasks of which the engine has said nothing yet
+	ahead    int // tokens that it has yet to compute for them
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
@@ -54,6 +56,7 @@ type hold struct {
 	reply        bus.DispatchReply
 	state        holdState
 	others       int  // tasks that ran when it began
+	ahead        int  // tokens to compute before the engine says anything; it has begun where this is -1
 	former       bool // an earlier life served it: only its completion is left
 }
 
@@ -242,7 +245,10 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		h.reply = a.refusal(d, code, why)
 	} else {
 		h.state, h.others = serving, a.running
+		h.ahead = max(1, d.Task.Prompt.Tokens)
 		a.running++
+		a.prefills++
+		a.ahead += h.ahead
 		a.news = true
 		a.counts.Accepted++
 	}
@@ -359,10 +365,20 @@ func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	return !bounded || bound > d.PromptMost
 }
 
+// Began says that the engine has said the first of an answer: its prompt is computed.
+func (a *Agent) Began(d *bus.Dispatch) {
+	if h := a.holds[d.Hold]; h != nil && h.state == serving && h.ahead >= 0 {
+		a.prefills--
+		a.ahead -= h.ahead
+		h.ahead, a.news = -1, true
+	}
+}
+
 // Ended frees the run's slot and returns its completion, with what only the agent knows filled in. The caller
 // sends it now, and calls Acked or Unsent.
 func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c := &e.Completion
+	a.Began(d) // or never will
 	a.running--
 	a.news = true
 	c.Boot = a.boot
@@ -516,7 +532,8 @@ func (a *Agent) Ready(now time.Time) Ready {
 func (a *Agent) summary(now time.Time) bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
-		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value()}
+		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value(),
+		Prefills: a.prefills, Ahead: a.ahead}
 	if now.Sub(a.listed) >= a.lim.SummaryEvery {
 		a.listed = now
 		s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)

@@ -178,6 +178,39 @@ func end(a *Agent, hold string) bus.Completion {
 	return a.Ended(d, &e)
 }
 
+// A summary says how many tasks wait for their first token, and how many tokens are computed before: each is
+// counted until the engine has said something, or has failed to.
+func TestSummariesSayWhatIsAhead(t *testing.T) {
+	a := newTestAgent(4, Config{})
+	a.Claimed(claim(5))
+	d := dispatch("x")
+	d.Task.Prompt.Tokens = 900
+	a.Dispatch("math", d)
+	for _, h := range []string{"y", "z"} {
+		a.Dispatch("math", dispatch(h))
+	}
+	now := begun
+	for _, c := range []struct {
+		what            string
+		do              func()
+		prefills, ahead int
+	}{
+		{"three were taken", func() {}, 3, 900 + 2*max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"the first token of one has come", func() { a.Began(d) }, 2,
+			2 * max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"that counts once", func() { a.Began(d) }, 2, 2 * max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"it has ended", func() { end(a, "x") }, 2, 2 * max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"one ended before it began", func() { end(a, "y") }, 1, max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"all have", func() { end(a, "z") }, 0, 0},
+	} {
+		c.do()
+		now = now.Add(time.Second)
+		if s := a.Ready(now).Summary; s == nil || s.Prefills != c.prefills || s.Ahead != c.ahead {
+			t.Errorf("%s: %+v, want %d and %d", c.what, s, c.prefills, c.ahead)
+		}
+	}
+}
+
 // A completion is repeated, each time later, until its hub has it.
 func TestCompletionsAreRepeated(t *testing.T) {
 	a := newTestAgent(4, Config{})

@@ -43,6 +43,11 @@ var Differences = []Difference{
 		StandIn: "in the prompt, by a template of its own; no calls are made",
 	},
 	{
+		What:    "time of a step",
+		Real:    "kernels; attention of a prompt grows with the square of its length",
+		StandIn: "a straight line of what is in the step (PROFILES.md); with Profile.Attends that square, too",
+	},
+	{
 		What: "tokens", Real: "the model's tokenizer and chat template",
 		StandIn: "a byte-level BPE of its own (24,261 tokens) and a ChatML template; tokenised again, its " +
 			"text gives the tokens it was generated with",

@@ -84,7 +84,7 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 		}
 	}
 	prompt, decoding, resident := e.Sums()
-	e.finish = start.Add(e.profile.stepTime(prompt, decoding, resident, &e.random))
+	e.finish = start.Add(e.profile.stepTime(prompt, decoding, resident, e.Pairs(), &e.random))
 	return e.finish, out
 }
 
