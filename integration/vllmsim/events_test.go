@@ -56,8 +56,8 @@ func TestPublisherAgainstLibzmq(t *testing.T) {
 		s := start(t, Config{KVEvents: events})
 		heard := s.publisher.cfg
 		local := strings.NewReplacer("*", "127.0.0.1")
-		c := exec.Command(python, "-c", subscriber, local.Replace(heard.Endpoint), local.Replace(heard.Replay),
-			"replay")
+		c := exec.Command(python, "-c", subscriber, local.Replace(heard.Endpoint),
+			local.Replace(heard.Replay), "replay")
 		c.Stderr = os.Stderr
 		out, err := c.StdoutPipe()
 		if err == nil {
@@ -123,7 +123,8 @@ func get(t *testing.T, s *Server, path string) string {
 // Where events are published is said as a real server says it.
 func TestEventSources(t *testing.T) {
 	for replay, want := range map[string]any{"": nil, "tcp://127.0.0.1:0": "tcp://127.0.0.1:"} {
-		s := start(t, Config{KVEvents: KVEvents{On: true, Endpoint: "tcp://*:0", Replay: replay, Topic: "kv"}})
+		s := start(t, Config{KVEvents: KVEvents{On: true, Endpoint: "tcp://*:0", Replay: replay,
+			Topic: "kv"}})
 		body := get(t, s, "/kv_event_sources")
 		var said map[string]map[string]any
 		if err := json.Unmarshal([]byte(body), &said); err != nil || len(said) != 1 {
