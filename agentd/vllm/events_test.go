@@ -213,7 +213,7 @@ func TestEventsAreTheCache(t *testing.T) {
 func TestEventsMissedForGood(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]vllmsim.KVEvents{
-		"no replay":    {Endpoint: "ipc://" + dir + "/kv1"},
+		"no replay": {Endpoint: "ipc://" + dir + "/kv1"},
 		"short replay": {Endpoint: "ipc://" + dir + "/kv2", Replay: "ipc://" + dir + "/again",
 			BufferSteps: 2},
 	} {
