@@ -241,6 +241,27 @@ func TestEventsMissedForGood(t *testing.T) {
 	}
 }
 
+// Who is told of a replay that nobody answers is told why there is none.
+func TestEventsWithoutTheReplayThatIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := publishing(t, vllmsim.KVEvents{Endpoint: "ipc://" + dir + "/kv"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b := &belief{held: map[uint64]int{}}
+	source := kvevent.Source{Endpoint: "ipc://" + dir + "/kv", Replay: "ipc://" + dir + "/nobody"}
+	err := Events(ctx, source, func(u kvevent.Update) {
+		if b.take(u); u.Blind {
+			cancel()
+		}
+	})
+	if err != nil || !strings.Contains(b.last(), "nobody: connect: no such file") {
+		t.Errorf("%v; told %q", err, b.last())
+	}
+	if asks(t, s, 1); len(s.Held()) == 0 {
+		t.Error("the engine serves no more")
+	}
+}
+
 // An engine's lies: events that never come, or that nobody can apply, leave nothing believed that is not so;
 // those that say too much are believed, and only other evidence tells.
 func TestEventsThatLie(t *testing.T) {
