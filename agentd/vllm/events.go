@@ -142,12 +142,12 @@ type listener struct {
 	replay  string
 	deliver func(kvevent.Update)
 
-	leader uint64 // the connection that is listened to; 0: none
-	asked  int    // times the replay was asked
-	cancel func() // of the last time
-	asking sync.WaitGroup
-	// of the replay
-	answers chan answer
+	leader  uint64 // the connection that is listened to; 0: none
+	asked   int    // times the replay was asked
+	cancel  func() // of the last time
+	asking  sync.WaitGroup
+	answers chan answer // of the replay
+	failed  error       // why it last gave none
 }
 
 // answer is one batch that the replay sent, or its end.
@@ -156,6 +156,7 @@ type answer struct {
 	seq        uint64
 	payload    []byte
 	end, whole bool
+	err        error // why it ended
 }
 
 // heard takes what a connection said. Where there are several, the newest that says anything is believed: the
@@ -183,6 +184,7 @@ func (l *listener) answered(ctx context.Context, a answer) {
 	switch {
 	case a.asked != l.asked:
 	case a.end:
+		l.failed = a.err
 		l.apply(ctx, l.order.ReplayEnd(a.whole), askAgain)
 	default:
 		l.apply(ctx, l.order.Replayed(a.seq, a.payload), askAgain)
@@ -198,6 +200,9 @@ const (
 func (l *listener) apply(ctx context.Context, out kvevent.Out, pause time.Duration) {
 	if out.Reset != kvevent.Keep {
 		l.decoder = kvevent.Decoder{}
+		if l.failed != nil && out.Reset == kvevent.Blind {
+			out.Why += ": " + l.failed.Error()
+		}
 		l.deliver(kvevent.Update{Restarted: out.Reset == kvevent.Restarted, Blind: out.Reset == kvevent.Blind,
 			Why: out.Why})
 	}
@@ -241,7 +246,7 @@ func (l *listener) ask(ctx context.Context, from uint64, pause time.Duration) {
 		}
 		whole := false
 		question := [][]byte{nil, binary.BigEndian.AppendUint64(nil, from)}
-		_ = zmtp.Request(ctx, l.replay, askQuiet, question, func(f [][]byte) bool {
+		err := zmtp.Request(ctx, l.replay, askQuiet, question, func(f [][]byte) bool {
 			if len(f) != 4 || len(f[2]) != 8 {
 				return true // none of a replay's
 			}
@@ -251,6 +256,6 @@ func (l *listener) ask(ctx context.Context, from uint64, pause time.Duration) {
 			}
 			return tell(answer{seq: seq, payload: f[3]})
 		})
-		tell(answer{end: true, whole: whole})
+		tell(answer{end: true, whole: whole, err: err})
 	})
 }

@@ -213,7 +213,7 @@ func TestEventsAreTheCache(t *testing.T) {
 func TestEventsMissedForGood(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]vllmsim.KVEvents{
-		"no replay":    {Endpoint: "ipc://" + dir + "/kv1"},
+		"no replay": {Endpoint: "ipc://" + dir + "/kv1"},
 		"short replay": {Endpoint: "ipc://" + dir + "/kv2", Replay: "ipc://" + dir + "/again",
 			BufferSteps: 2},
 	} {
@@ -238,6 +238,27 @@ func TestEventsMissedForGood(t *testing.T) {
 			blind(b, told)
 			blind(listens(t, s), 0)
 		})
+	}
+}
+
+// Who is told of a replay that nobody answers is told why there is none.
+func TestEventsWithoutTheReplayThatIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := publishing(t, vllmsim.KVEvents{Endpoint: "ipc://" + dir + "/kv"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b := &belief{held: map[uint64]int{}}
+	source := kvevent.Source{Endpoint: "ipc://" + dir + "/kv", Replay: "ipc://" + dir + "/nobody"}
+	err := Events(ctx, source, func(u kvevent.Update) {
+		if b.take(u); u.Blind {
+			cancel()
+		}
+	})
+	if err != nil || !strings.Contains(b.last(), "nobody: connect: no such file") {
+		t.Errorf("%v; told %q", err, b.last())
+	}
+	if asks(t, s, 1); len(s.Held()) == 0 {
+		t.Error("the engine serves no more")
 	}
 }
 

@@ -56,7 +56,7 @@ var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens",
 	"best_of",
 	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo",
 	"prompt_logprobs", "prompt_embeds",
-	"priority", "kv_transfer_params", "ec_transfer_params", "documents", "chat_template",
+	"priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs", "documents", "chat_template",
 	"chat_template_kwargs", "tool_choice",
 	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens",
 	"add_special_tokens", "seed", "prompt_cache_key"}
@@ -82,6 +82,7 @@ const (
 	atPriority
 	atKVTransfer
 	atECTransfer
+	atXArgs
 	atDocuments
 	atTemplate
 	atKwargs
@@ -104,8 +105,10 @@ var refused = map[int]struct{ but, why string }{
 	atPriority:       {"0", "who goes first is settled by souk.terms; leave it out"},
 	atKVTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
 	atECTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
-	atDocuments:      {"[]", "a template may make anything of them; put their text into a message"},
-	atTemplate:       {"", "the model's own is used, as it was measured; leave it out"},
+	// transfers between engines again, and hits that are published as if they were stored once more
+	atXArgs:     {"", "switches inside the engine, which its owner sets; leave it out"},
+	atDocuments: {"[]", "a template may make anything of them; put their text into a message"},
+	atTemplate:  {"", "the model's own is used, as it was measured; leave it out"},
 }
 
 // has reports whether a member stands in the body and is not null.

@@ -227,6 +227,8 @@ func TestRefusals(t *testing.T) {
 		{"stream_options of another type", chat(`,"stream_options":true`), bus.CodeBadRequest,
 			"stream_options: an object"},
 		{"priority", chat(`,"priority":-1`), bus.CodeUnsupportedField, "souk.terms"},
+		{"the engine's own switches", chat(`,"vllm_xargs":{"kv_cache_report_mode":"full"}`),
+			bus.CodeUnsupportedField, "vllm_xargs"},
 		{"what engines say to one another", chat(`,"kv_transfer_params":{"remote_host":"10.0.0.1"}`),
 			bus.CodeUnsupportedField, "kv_transfer_params"},
 		{"souk in capitals", chat(`,"Souk":{"terms":{"max_price":0.01}}`), bus.CodeBadRequest,

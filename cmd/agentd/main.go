@@ -37,6 +37,8 @@ agentd:
   agents:                      # one for each vLLM server and model
     - id: qwen-8b-1            # unique in the market
       engine: {url: "http://127.0.0.1:8000", progress: 30s}
+      # engine.kv_events: {endpoint: "ipc:///run/vllm/kv", replay: "ipc:///run/vllm/again"}   # as in the
+      # engine's own --kv-events-config; default: what the engine says of it; endpoint: none: it is not heard
       model: Qwen/Qwen3-8B     # default: the first that the server serves
       scale: 8                 # billions of parameters
       domains: [{domain: math, score: 0.81}, {domain: general, score: 0.64}]   # joins the hub of the first

@@ -1,7 +1,9 @@
 package kv
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -162,6 +164,57 @@ func TestEvictionOrder(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(order), "[102 101 100 105 104 103]"; got != want {
 		t.Errorf("forgotten in the order %s, want %s", got, want)
+	}
+}
+
+// The cache gives up what a real server gave up, in the same order, step by step: 46 blocks of which only the
+// order is known, and then 38 of those that it stored itself.
+func TestEvictionAsRecorded(t *testing.T) {
+	file, err := os.ReadFile("testdata/eviction.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []struct{ Removed, Stored []uint64 }
+	if err := json.Unmarshal(file, &steps); err != nil {
+		t.Fatal(err)
+	}
+	var before, all []uint64 // what the cache held, in the order in which it was given up
+	for _, s := range steps {
+		for _, h := range s.Removed {
+			if all = append(all, h); len(before) < 46 {
+				before = append(before, h)
+			}
+		}
+	}
+	var forgotten []uint64
+	c := New(48, 32)
+	held := c.Take(nil, 47)
+	for i, h := range before {
+		c.Fill(held[45-i], h)
+	}
+	c.Release(held) // the last block is not full
+	c.Forgotten = func(hash uint64) { forgotten = append(forgotten, hash) }
+	var blocks []int32
+	for i, s := range steps {
+		want := len(blocks) + len(s.Stored)
+		n := len(s.Stored)
+		if i%3 == 2 {
+			n++ // the prompt's last block, which is not full
+		}
+		blocks = c.Take(blocks, n)
+		for k, h := range s.Stored {
+			c.Fill(blocks[want-len(s.Stored)+k], h)
+		}
+		if !slices.Equal(forgotten, s.Removed) {
+			t.Errorf("step %d gives up %v, want %v", i, forgotten, s.Removed)
+		}
+		if forgotten = nil; i%3 == 2 {
+			c.Release(blocks)
+			blocks = nil
+		}
+	}
+	if len(all) != 84 {
+		t.Errorf("%d blocks given up in all", len(all))
 	}
 }
 
