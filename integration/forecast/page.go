@@ -214,7 +214,7 @@ func (p Page) gaps(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "## Who is chosen\n\nWhoever is chosen for a promise was over-estimated. Each way placed the tasks itself, "+
-		"but for %.0f %% by lot: mean error\n(forecast less what came, by what came, in per cent) of agents that it chose, "+
+		"but for %.0f %% by lot: mean error of the first seed\n(forecast less what came, by what came, in per cent) of agents that it chose, "+
 		"of those by lot, and the gap in points.\n\n", 100*lots)
 	heading(w, append([]string{"stream"}, chosen...)...)
 	streams, _ := names(p.Results)

@@ -129,6 +129,9 @@ type Way struct {
 // Baseline is the way that all others are held against.
 const Baseline = "seconds"
 
+// Judged is the way that the rows of the bench are of.
+const Judged = Baseline
+
 // Ways are all that there are, in the order of tables.
 var Ways = []Way{
 	{"means", "a line over uncached tokens and tasks in flight, answers as a share of what they may have: as hubs " +
