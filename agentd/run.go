@@ -227,21 +227,22 @@ func (r *Run) End(a Answer, err error) Ending {
 	default:
 		e.fail(err)
 	}
+	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {
-		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, c.Usage, d.CostCap)
+		billed, c.Claimed = bus.Billed(c.Usage, d.Claimed), d.Claimed
+		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
 		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd
 	}
 	if res.Code == "" {
 		res.Code = c.Code
 	}
-	res.Finish, res.Usage, res.Unmetered = c.Finish, c.Usage, c.Unmetered
+	res.Finish, res.Usage, res.Unmetered = c.Finish, billed, c.Unmetered
 	res.TTFTUS, res.ITLUS, res.Chunks = c.TTFTUS, c.ITLUS, r.seq
 	// the whole answer, of which this agent is paid for its part
 	if r.base > 0 && c.Outcome != bus.OutcomeFailed {
-		billed := c.Usage
 		res.Billed = &billed
-		res.Usage = market.Usage{Prompt: r.base, Cached: min(c.Usage.Cached, max(0, r.base-1)),
+		res.Usage = market.Usage{Prompt: r.base, Cached: min(billed.Cached, max(0, r.base-1)),
 			Output: r.kept + c.Usage.Output}
 	}
 	if !d.Task.Stream {

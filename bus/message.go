@@ -346,6 +346,13 @@ type Completion struct {
 	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 
+// Billed is usage as it is paid for: claimed prompt tokens, that an agent said it holds, are paid for as cached
+// whatever its engine found.
+func Billed(u market.Usage, claimed int) market.Usage {
+	u.Cached = max(u.Cached, min(claimed, u.Prompt))
+	return u
+}
+
 // Unused reports whether a task was cancelled before its engine had said anything: it costs nothing,
 // premium and tariff included.
 func (c *Completion) Unused() bool {

@@ -17,6 +17,10 @@ import (
 // An agent of an older release may report cached tokens and also say that its engine reported none: it
 // believed them to be there. The number stays, since it can only lower what the client pays, and the other
 // word is dropped.
+//
+// An agent that got the task because it said that it holds some of the prompt is paid for that much as cached,
+// whatever its engine found: the quote that won was made of its word, so it pays for what was not true, and the
+// client does not.
 func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Credits, claim *ledger.Claim,
 	lie string) {
 	output := c.Usage.Output
@@ -27,9 +31,11 @@ func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Cred
 		output = min(output, c.Relayed)
 	}
 	fair = c
-	if output != c.Usage.Output || c.NoCacheReport && c.Usage.Cached > 0 {
+	billed := bus.Billed(c.Usage, max(h.claimed, c.Claimed))
+	if output != c.Usage.Output || billed != c.Usage || c.NoCacheReport && c.Usage.Cached > 0 {
 		f := *c
-		f.Usage.Output, f.NoCacheReport = output, c.NoCacheReport && c.Usage.Cached == 0
+		f.Usage = billed
+		f.Usage.Output, f.NoCacheReport = output, c.NoCacheReport && billed.Cached == 0
 		fair = &f
 	}
 	cost = market.SettleTariff(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, fair.Usage,

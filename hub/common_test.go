@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/prefix"
 )
 
 // A system prompt that most agents of a model hold is nobody's: it counts as cached everywhere, and leads a
@@ -49,7 +48,7 @@ func TestASharedSystemPromptMakesNobodyHome(t *testing.T) {
 	}
 	for i := range agents {
 		p := prompt(i, 1)
-		h.n.lookup(fmt.Sprint("a-", i)).belief.Served(h.now, prefix.Run{}, uint64(i+1), p, p.Tokens, 10, -1)
+		h.n.lookup(fmt.Sprint("a-", i)).belief.Served(h.now, nil, uint64(i+1), p, p.Tokens, 10, -1)
 		homes, warm := look(prompt(100, 1))
 		want := i + 1
 		if want >= 7 { // of eight

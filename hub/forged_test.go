@@ -22,6 +22,10 @@ func TestOneForgedMessage(t *testing.T) {
 				Price: card(1, 1, 4), TTFTUS: 50_000,
 				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}}}
 		},
+		"holdings": func(h *house, d bus.Dispatch) bus.Message {
+			return &bus.Holdings{Agent: "a-1", Boot: 1, Seq: 9, Base: 9, Parts: 1, Life: 1, Coverage: 1, Blocks: 9,
+				Evidence: bus.EvidenceEvents, Add: []byte("holds!")}
+		},
 		"completion": func(h *house, d bus.Dispatch) bus.Message {
 			return completion("a-1", d, market.Usage{Prompt: 100, Output: 10})
 		},

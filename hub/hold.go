@@ -25,9 +25,10 @@ type hold struct {
 	features predict.Features
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
+	claimed  int           // tokens that it is believed to hold because it says so, and for no other reason
 	ttft     time.Duration // expected
 	queued   uint64        // its number in its agent's queue; 0: it is in none
-	run      prefix.Run    // of it, in what its agent is believed to hold
+	run      *prefix.Run   // of it, in what its agent is believed to hold
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0
@@ -479,5 +480,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		cached = -1
 	}
 	a.belief.Served(n.now, h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
-	h.run = prefix.Run{}
+	h.run = nil
+	if h.claimed > 0 && cached >= 0 && !c.Unmetered {
+		a.belief.Judge(h.claimed, cached)
+	}
 }

@@ -228,6 +228,12 @@ func (n *Node) step(m bus.Message) error {
 			return err
 		}
 		return n.summarised(m)
+	case *bus.Holdings:
+		if err != nil {
+			n.stats.BadSummaries++
+			return err
+		}
+		return n.told(m)
 	case *bus.Ask:
 		if err != nil {
 			return err
@@ -311,9 +317,15 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// advance sets now, unless the clock went back. The first time after a restart is always taken, even if it is
-// before the journal's last frame: otherwise nothing would be due until the clock has caught up.
+// advance sets now, and what is believed to be in caches by then.
 func (n *Node) advance(now time.Time) {
+	n.strike(now)
+	n.prefixes.Advance(n.nano)
+}
+
+// strike sets now, unless the clock went back. The first time after a restart is always taken, even if it is
+// before the journal's last frame: otherwise nothing would be due until the clock has caught up.
+func (n *Node) strike(now time.Time) {
 	switch {
 	case n.past || n.now.IsZero():
 		n.now, n.nano, n.past = now, now.UnixNano(), false

@@ -47,6 +47,7 @@ type agent struct {
 	predictor *predict.Means
 	queue     predict.Queue
 	belief    *prefix.Belief
+	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
 	seats     *seat.Agent // nil while it is not joined
 	touching  int         // blocks of touches that it has not answered
 	deeper    deeper
@@ -142,7 +143,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	// an engine upgraded to another model has none of the last one's cache, or speed
 	if fresh || reg.Model != a.reg.Model {
 		a.belief.Drop()
-		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
+		a.belief = n.prefixes.New(reg.BlockSize, roomOf(reg.KVTokens))
 	}
 	if reg.Model != a.reg.Model {
 		n.classes.Leave(a.predictor)
@@ -162,6 +163,10 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	n.news()
 	return nil
 }
+
+// roomOf is how much of an engine's cache is believed to be left for what was served: some of its blocks are
+// never full, so that belief errs to the low side.
+func roomOf(tokens int) int { return tokens * 19 / 20 }
 
 func (n *Node) joined() (count int) {
 	for _, a := range n.roster {
@@ -225,13 +230,32 @@ func (n *Node) summarised(s *bus.Summary) error {
 		n.classify(a)
 	}
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
-	a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
+	if len(s.Sessions) > 0 || s.Coverage > 0 { // of an agent that does not say what it holds
+		a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
+	}
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
 		n.news()
 	case after != before:
 		n.status.changed = true
+	}
+	return nil
+}
+
+// askAgain is how long an agent is not asked again to say what it holds.
+const askAgain = 5 * time.Second
+
+// told takes an agent's word about what it holds.
+func (n *Node) told(h *bus.Holdings) error {
+	a := n.lookup(h.Agent)
+	if a == nil || !a.joined || h.Boot != a.reg.Boot {
+		return fmt.Errorf("holdings of %s (boot %d), which is not sold here", h.Agent, h.Boot)
+	}
+	a.speaks(n)
+	if a.belief.Told(h) && n.nano >= a.askFrom {
+		a.askFrom = n.at(askAgain)
+		n.send(bus.ControlSubject(a.id, n.cfg.Domain), &bus.HoldControl{Holdings: true})
 	}
 	return nil
 }

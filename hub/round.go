@@ -444,6 +444,9 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
+	if t.carried() == 0 && t.msg.Prompt.Loose != bus.LooseMedia {
+		h.claimed = a.belief.Claimed(&t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens))
+	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * n.slowest(a)
 	h.timeout = service + n.cfg.HoldGrace/2
@@ -482,7 +485,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	h.agent.holds = append(h.agent.holds, h)
 	n.noteUse(t)
 	n.seated(t, h)
-	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
+	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)

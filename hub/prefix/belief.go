@@ -23,6 +23,7 @@ type Belief struct {
 	byHash         map[uint64]int32
 	newest, oldest int32  // of what no task that runs needs
 	tokens         int    // of all nodes and answers, and of tasks that run
+	queued         int    // of these, tokens of tasks that have not begun
 	clock, births  uint32 // ends of tasks, and nodes made, so far
 	changes        uint64 // of what a prompt is expected to need and to find
 
@@ -30,6 +31,9 @@ type Belief struct {
 	sessions map[uint64]*list.Element
 	recent   *list.List // of *session, most recent first
 	sum      int        // of their tokens
+
+	told    told // by the agent
+	dropped bool
 }
 
 // node is a mark whose text the agent holds, or computes. Its parent is the mark before.
@@ -44,7 +48,10 @@ type node struct {
 	answer       int32  // tokens of the answer that was given here, until the text goes on
 	used         uint32 // clock when it was last needed
 	born         uint32 // its number among births: 0 if there is none in this place
-	held         bool   // in the index; else a task computes it
+	until        uint32 // it is believed in so long whatever its agent says; see Index.tick
+	held         bool   // the agent is believed to hold it; else a task will compute it
+	sure         bool   // it was served; else a task that runs is expected to have computed it
+	shown        bool   // in the index
 	exact        bool   // upto was counted; else it is guessed by bytes
 }
 
@@ -63,17 +70,6 @@ type session struct {
 	learned time.Time
 }
 
-// Run is what a task needs of an agent's cache while it runs. The zero Run is of none.
-type Run struct {
-	belief *Belief
-	leaf   int32
-	tokens int    // beyond the nodes
-	depth  int32  // marks that were held when it began
-	sure   int    // tokens of these
-	exact  bool   // whose number is exact
-	clock  uint32 // when it began
-}
-
 // New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Belief {
 	return &Belief{index: x, place: x.place(), block: max(1, block), capacity: max(0, capacity),
@@ -83,12 +79,13 @@ func (x *Index) New(block, capacity int) *Belief {
 
 // Drop forgets the agent. Its runs end as if they had been in vain.
 func (b *Belief) Drop() {
+	b.told.forget(b)
 	for i := range b.nodes {
-		if n := &b.nodes[i]; n.held {
-			b.index.remove(n.hash, b.place)
-			n.held = false
-		}
+		n := &b.nodes[i]
+		n.held = false
+		b.show(int32(i))
 	}
+	b.dropped = true
 	b.index.taken[b.place/64] &^= 1 << (b.place % 64)
 }
 
@@ -112,8 +109,9 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 	}
 	at := p.Marks[depth-1]
 	i, ok := b.byHash[at.Hash]
-	if !ok {
-		return estimate, 0
+	if !ok { // the agent says so, and the rest of what it holds is guessed
+		tokens = max(1, b.upto(p, depth, p.Bytes, estimate))
+		return tokens, min(b.upto(p, depth, at.Bytes, estimate), tokens-1) / b.block * b.block
 	}
 	n := &b.nodes[i]
 	tokens = max(1, int(n.upto)+int(int64(estimate)*int64(p.Bytes-at.Bytes)/int64(p.Bytes)))
@@ -122,6 +120,23 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 		cached += int(n.answer)
 	}
 	return tokens, min(cached, tokens-1) / b.block * b.block
+}
+
+// counted is the last of a prompt's first marks of which it is known how many tokens stand before it, and
+// whether they were counted.
+func (b *Belief) counted(p *bus.Prompt, marks int32) (bytes, upto int, exact bool) {
+	k := sort.Search(int(marks), func(i int) bool { _, ok := b.byHash[p.Marks[i].Hash]; return !ok })
+	if k == 0 {
+		return 0, 0, true
+	}
+	n := &b.nodes[b.byHash[p.Marks[k-1].Hash]]
+	return p.Marks[k-1].Bytes, int(n.upto), n.exact
+}
+
+// upto guesses how many tokens a prompt has up to a byte at or behind so many marks.
+func (b *Belief) upto(p *bus.Prompt, marks int32, to, estimate int) int {
+	bytes, upto, _ := b.counted(p, marks)
+	return upto + int(int64(estimate)*int64(to-bytes)/int64(p.Bytes))
 }
 
 // Changes is how often anything changed that Expect reads.
@@ -142,7 +157,7 @@ func (b *Belief) BeyondAt(p *bus.Prompt, depth, marks int32, estimate int) int {
 	}
 	_, cached := b.ExpectAt(p, depth, estimate)
 	if marks > 0 {
-		cached -= int(b.nodes[b.byHash[p.Marks[marks-1].Hash]].upto)
+		cached -= b.upto(p, marks, p.Marks[marks-1].Bytes, estimate)
 	}
 	return max(0, cached)
 }
@@ -170,74 +185,23 @@ func (b *Belief) Implied(key uint64, p *bus.Prompt) int {
 // alive reports whether the agent still holds all of a session's last prompt.
 func (b *Belief) alive(s *session) bool { return b.nodes[s.end].born == s.born }
 
-// Sent says that a prompt goes to the agent, where it is expected to need so many tokens, and so many for its
-// answer. The engine makes room for them at once. They are believed to be held once it was served.
-func (b *Belief) Sent(p *bus.Prompt, prompt, output int) Run {
-	r := Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock}
-	if b.fits(p) {
-		r.leaf = b.put(p, prompt, func(n *node) {
-			if n.held {
-				r.depth++
-				r.exact = n.exact
-			}
-		})
-		_, r.sure = b.ExpectAt(p, r.depth, prompt)
-		for i := r.leaf; i != none; i = b.nodes[i].parent {
-			if b.nodes[i].runs++; b.nodes[i].runs == 1 && b.nodes[i].held {
-				b.unlink(i)
-			}
-		}
-	}
-	if r.leaf == none {
-		r.tokens += max(0, prompt)
-	}
-	b.tokens += r.tokens
-	b.fit()
-	return r
-}
-
 // fits reports whether a prompt's marks are remembered.
 func (b *Belief) fits(p *bus.Prompt) bool {
 	most := b.index.limits.Marks
 	return p.Bytes > 0 && len(p.Marks) > 0 && len(p.Marks) <= most && len(b.byHash)+len(p.Marks) <= 2*most
 }
 
-// Ended says that a task no longer runs, and nothing is known of what it left in the cache.
-func (b *Belief) Ended(r Run) {
-	if r.belief == b {
-		b.release(r)
-		b.fit()
-	}
-}
-
-// release is Ended, but for what then does not fit.
-func (b *Belief) release(r Run) {
-	if r.belief != b {
-		return
-	}
-	b.tokens -= r.tokens
-	b.clock++
-	for i := r.leaf; i != none; {
-		n := &b.nodes[i]
-		up := n.parent
-		if n.runs--; n.runs == 0 {
-			if n.held {
-				b.push(i)
-			} else {
-				b.free(i)
-			}
-		}
-		i = up
-	}
-}
-
 // Served says that the agent has computed a prompt of a session, 0 if of none, with what it was found to
 // need. cached is what the engine reported to have found, or -1 if it reports nothing. An engine that found
 // nothing, or much less than it held for certain, has dropped what it did not find, and, as it drops the
 // least recently used first, whatever was used before that: this is forgotten.
-func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
+func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
 	end, lost, short := none, uint32(0), false
-	if r.belief == b {
+	runs := b.of(r)
+	if runs {
+		if r.state == sent {
+			b.begin(r)
+		}
 		end = r.leaf
 		lost, short = b.lost(r, cached)
 	}
@@ -253,16 +217,15 @@ func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt,
 		return
 	}
 	b.clock++
-	if r.belief != b {
-		r.depth = 0
+	way, depth := b.way(end), 0
+	if runs {
+		depth = int(r.depth)
 	}
-	way := b.way(end)
-	b.measure(r, p, way, prompt, cached)
+	b.measure(depth, p, way, prompt, cached)
 	for _, i := range slices.Backward(way) {
 		n := &b.nodes[i]
-		if !n.held {
-			n.held = true
-			b.index.add(n.hash, b.place)
+		if !n.sure {
+			n.held, n.sure = true, true
 			if n.parent != none { // an answer given there is part of this text, or is another
 				b.answer(n.parent, 0)
 			}
@@ -272,8 +235,11 @@ func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt,
 		if n.runs == 0 {
 			b.push(i)
 		}
+		b.show(i)
 	}
-	b.release(r)
+	if runs {
+		b.release(r)
+	}
 	if len(way) == len(p.Marks) {
 		n := &b.nodes[end]
 		if n.kids == 0 {
@@ -289,12 +255,12 @@ func (b *Belief) Served(now time.Time, r Run, key uint64, p *bus.Prompt, prompt,
 
 // measure corrects how many tokens the text is thought to have up to each mark on the way, as the whole is
 // known now, and what the engine found of what it held.
-func (b *Belief) measure(r Run, p *bus.Prompt, way []int32, prompt, found int) {
+func (b *Belief) measure(d int, p *bus.Prompt, way []int32, prompt, found int) {
 	held := 0
-	for held < len(way) && b.nodes[way[held]].held {
+	for held < len(way) && b.nodes[way[held]].sure {
 		held++
 	}
-	if d := int(r.depth); found > 0 && d <= held {
+	if found > 0 && d <= held {
 		most := prompt
 		if d < len(way) {
 			most = int(b.nodes[way[d]].upto)
@@ -320,7 +286,7 @@ func (b *Belief) measure(r Run, p *bus.Prompt, way []int32, prompt, found int) {
 
 // lost reports whether the engine found much less for a run than it had held for certain, and when that was
 // last used which it did not find.
-func (b *Belief) lost(r Run, cached int) (used uint32, any bool) {
+func (b *Belief) lost(r *Run, cached int) (used uint32, any bool) {
 	least := r.sure/4 - 2*b.block
 	switch {
 	case r.exact && cached == 0:
@@ -333,7 +299,7 @@ func (b *Belief) lost(r Run, cached int) (used uint32, any bool) {
 	}
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
 		n := &b.nodes[i]
-		if n.held && n.used <= r.clock && (cached == 0 || int(n.upto) > cached+2*b.block) {
+		if n.sure && n.used <= r.clock && (cached == 0 || int(n.upto) > cached+2*b.block) {
 			used, any = n.used, true // of the first on the way
 		}
 	}

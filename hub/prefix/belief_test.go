@@ -38,7 +38,7 @@ func text(seed byte, tokens int) string {
 
 // serve has an agent serve a prompt of a session.
 func serve(b *Belief, now time.Time, key uint64, p *bus.Prompt, prompt, output, cached int) {
-	b.Served(now, b.Sent(p, prompt, output), key, p, prompt, output, cached)
+	b.Served(now, b.Sent(p, prompt, output, 0), key, p, prompt, output, cached)
 }
 
 // overlap is what the agent is believed to hold of a prompt.
@@ -191,7 +191,7 @@ func TestForgetting(t *testing.T) {
 
 	serve(b, t0, 7, &p[3], 64, 0, 0) // the session goes on with another text
 	b.Listed(nil, true, t0.Add(time.Minute))
-	if len(b.sessions) != 0 || len(b.byHash) != 0 || b.tokens != 0 || len(x.holders) != 0 {
+	if len(b.sessions) != 0 || len(b.byHash) != 0 || b.tokens != 0 || len(x.own.holders) != 0 {
 		t.Errorf("an agent that says it holds nothing: %d sessions, %d marks, %d tokens", len(b.sessions),
 			len(b.byHash), b.tokens)
 	}
@@ -217,18 +217,27 @@ func TestSharedTextTakesRoomOnce(t *testing.T) {
 	}
 }
 
-// What runs has its room: an engine cannot keep for later what its tasks need now.
+// What runs has its room, from its first token on: an engine cannot keep for later what its tasks need now.
+// And as long as it runs, others find there what it has computed.
 func TestWhatRunsHasRoom(t *testing.T) {
-	b := NewIndex(DefaultLimits()).New(16, 1000)
+	x := NewIndex(DefaultLimits())
+	b := x.New(16, 1000)
+	x.Advance(10)
 	old, other := chat(text(0, 400)), chat(text(1, 400))
 	serve(b, t0, 1, &old, 400, 0, 0)
-	run := b.Sent(&other, 400, 100)
+	run := b.Sent(&other, 400, 100, 20)
 	if overlap(b, &old) == 0 || overlap(b, &other) != 0 {
 		t.Error("both fit, and the other is not computed yet")
 	}
+	if x.Advance(20); overlap(b, &old) == 0 || overlap(b, &other) != 384 {
+		t.Error("both fit, and the other's first token is expected to have come")
+	}
 	third := chat(text(2, 400))
-	again := b.Sent(&third, 400, 100)
-	if overlap(b, &old) != 0 {
+	again := b.Sent(&third, 400, 100, 30)
+	if overlap(b, &old) == 0 {
+		t.Error("it has not begun, and needs no room")
+	}
+	if x.Advance(30); overlap(b, &old) != 0 || overlap(b, &third) != 384 {
 		t.Error("two that run leave no room for what was")
 	}
 	b.Ended(again) // refused, say: it left nothing
@@ -238,6 +247,11 @@ func TestWhatRunsHasRoom(t *testing.T) {
 	b.Served(t0, run, 2, &other, 400, 50, 0)
 	if b.tokens != 450 || overlap(b, &other) != 384 {
 		t.Errorf("%d tokens, want 450 of the one that was served", b.tokens)
+	}
+	b.Served(t0, b.Sent(&third, 400, 100, 99), 3, &third, 400, 50, 0) // sooner than was expected
+	x.Advance(99)
+	if b.queued != 0 || b.tokens != 900 || overlap(b, &third) != 384 {
+		t.Errorf("%d tokens, %d of what has not begun", b.tokens, b.queued)
 	}
 }
 
@@ -273,14 +287,14 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	}
 	b, p = fresh()
 	other := chat(text(0, 100), text(6, 20))
-	run := b.Sent(&other, 120, 0)
+	run := b.Sent(&other, 120, 0, 0)
 	b.Served(t0, run, 4, &other, 120, 0, 48) // 96 by a guess
 	if overlap(b, &p[1]) == 0 {
 		t.Error("a guess that was off by a few blocks made the agent's belief go")
 	}
 	b, p = fresh()
 	cold := chat(text(7, 300), text(8, 20))
-	both := []Run{b.Sent(&cold, 320, 0), b.Sent(&cold, 320, 0)}
+	both := []*Run{b.Sent(&cold, 320, 0, 0), b.Sent(&cold, 320, 0, 0)}
 	for _, r := range both {
 		b.Served(t0, r, 0, &cold, 320, 0, 0)
 	}
@@ -296,7 +310,7 @@ func TestDrop(t *testing.T) {
 	p := chat(text(0, 200))
 	serve(a, t0, 1, &p, 200, 0, 0)
 	serve(b, t0, 1, &p, 200, 0, 0)
-	run := a.Sent(&p, 200, 0)
+	run := a.Sent(&p, 200, 0, 0)
 	a.Drop()
 	c := x.New(16, 0)
 	c.Ended(run) // of the one before
@@ -305,8 +319,8 @@ func TestDrop(t *testing.T) {
 			overlap(c, &p), overlap(b, &p))
 	}
 	b.Drop()
-	if len(x.holders) != 0 {
-		t.Errorf("%d marks are left", len(x.holders))
+	if len(x.own.holders) != 0 {
+		t.Errorf("%d marks are left", len(x.own.holders))
 	}
 }
 

@@ -14,19 +14,22 @@ import (
 // Limits bounds the belief about one agent.
 type Limits struct {
 	Sessions int `yaml:"sessions"` // sessions remembered of one agent
-	// marks remembered of one agent, some 100 bytes each: 48 here, the rest in maps, and the agent's place
-	// in the index
+	// marks remembered of one agent, some 170 bytes each, in maps and with the agent's place in the index;
+	// half as many of one that says what it holds
 	Marks int `yaml:"marks"`
+	// marks that one agent may say it holds, some 60 bytes each
+	Told int `yaml:"told"`
 }
 
-// DefaultLimits remembers of an agent 8192 sessions, and marks of 8 MB of text in long messages, which are
-// some two million tokens: 2 MB of memory, and only as much as the agent's cache is large.
-func DefaultLimits() Limits { return Limits{Sessions: 8192, Marks: 1 << 14} }
+// DefaultLimits remembers of an agent 512 sessions, and marks of 2.5 MB of text in long messages, which are
+// some 600,000 tokens; or of half of that, and marks of 3 MB that it says it holds. That is less than 1 MB of
+// memory, and only as much as the agent's cache is large: see TestAnAgentTakesLessThanAMegabyte.
+func DefaultLimits() Limits { return Limits{Sessions: 512, Marks: 5 << 10, Told: 6 << 10} }
 
 // Validate judges limits and changes nothing.
 func (l Limits) Validate() error {
-	if l.Sessions < 1 || l.Marks < 1 {
-		return errors.New("prefix: sessions and marks must be at least 1")
+	if l.Sessions < 1 || l.Marks < 1 || l.Told < 0 {
+		return errors.New("prefix: sessions and marks must be at least 1, and told at least 0")
 	}
 	return nil
 }
@@ -34,19 +37,34 @@ func (l Limits) Validate() error {
 // Index says of every mark which agents of a hub are believed to hold the text before it, whoever sent that.
 // Not for concurrent use.
 type Index struct {
-	limits  Limits
-	holders map[uint64]holders
-	sets    [][]uint64 // of more than few agents, a bit for each
-	unused  []int32    // of these
-	taken   []uint64   // places of agents, a bit for each
+	limits Limits
+	own    table    // by what was sent to agents and served there
+	told   table    // by what they say, and by the short form of a mark
+	taken  []uint64 // places of agents, a bit for each
 
 	changes uint64              // of who holds what, so far
-	changed [changedKept]uint64 // the last of them, by the end of the mark's hash
+	changed [changedKept]uint64 // the last of them, by the mark's short form
 
 	way   []int32    // scratch
 	asked []bus.Mark // of the prompt that was last asked for, whose depths are known until a belief changes
 	known []int32
+
+	adds, drops, merged []uint64 // scratch of what is told
+
+	began int64 // when the first Advance was
+	now   int64
+	due   agenda // runs of which something becomes with time
 }
+
+// table is who holds which mark.
+type table struct {
+	shift   uint // bits that its marks lack of their hashes
+	holders map[uint64]holders
+	sets    [][]uint64 // of more than few agents, a bit for each
+	unused  []int32    // of these
+}
+
+func (t *table) of(m bus.Mark) holders { return t.holders[m.Hash>>t.shift] }
 
 // holders are agents by their places: few by name, more as a set.
 type holders struct {
@@ -65,7 +83,7 @@ type Holder struct{ Place, Depth int32 }
 
 // Holders appends to dst all that hold any of a prompt's marks.
 func (x *Index) Holders(dst []Holder, marks []bus.Mark) []Holder {
-	if len(marks) == 0 || x.holders[marks[0].Hash].n == 0 {
+	if len(marks) == 0 || x.own.of(marks[0]).n == 0 && x.told.of(marks[0]).n == 0 {
 		return dst
 	}
 	x.ask(marks)
@@ -87,7 +105,7 @@ func (x *Index) Changed(marks []bus.Mark, since uint64) bool {
 		return false
 	}
 	for i := range marks {
-		if x.changed[marks[i].Hash%changedKept] > since {
+		if x.changed[bus.ShortMark(marks[i].Hash)%changedKept] > since {
 			return true
 		}
 	}
@@ -95,14 +113,17 @@ func (x *Index) Changed(marks []bus.Mark, since uint64) bool {
 }
 
 // change notes that another holds a mark.
-func (x *Index) change(hash uint64) {
+func (x *Index) change(short uint64) {
 	x.changes++
-	x.changed[hash%changedKept] = x.changes
+	x.changed[short%changedKept] = x.changes
 	x.asked = nil
 }
 
 // NewIndex is of a hub that knows no agent.
-func NewIndex(l Limits) *Index { return &Index{limits: l, holders: map[uint64]holders{}} }
+func NewIndex(l Limits) *Index {
+	return &Index{limits: l, own: table{holders: map[uint64]holders{}},
+		told: table{shift: 64 - 8*bus.MarkBytes, holders: map[uint64]holders{}}}
+}
 
 // depth is how many of a prompt's marks an agent is believed to hold. Agents are asked for one prompt after
 // the other, so all are looked up at once.
@@ -125,45 +146,55 @@ func (x *Index) ask(marks []bus.Mark) {
 // Deepest is how many of a prompt's marks at least one agent is believed to hold, and how many agents hold so
 // many of them.
 func (x *Index) Deepest(marks []bus.Mark) (depth, agents int) {
-	depth = sort.Search(len(marks), func(i int) bool { return x.holders[marks[i].Hash].n == 0 })
+	depth = sort.Search(len(marks), func(i int) bool {
+		return x.own.of(marks[i]).n == 0 && x.told.of(marks[i]).n == 0
+	})
 	if depth == 0 {
 		return 0, 0
 	}
-	return depth, int(x.holders[marks[depth-1].Hash].n)
+	last := marks[depth-1]
+	return depth, int(max(x.own.of(last).n, x.told.of(last).n))
 }
 
 // Depths says how many of a prompt's marks each agent is believed to hold, by its [Belief.Place], in the
-// memory of dst. Whoever holds a text holds all that it begins with, so the sets of holders only shrink along
-// the marks: between two of one size all are equal, and few have to be looked at.
+// memory of dst.
 func (x *Index) Depths(dst []int32, marks []bus.Mark) []int32 {
 	dst = slices.Grow(dst[:0], 64*len(x.taken))[:64*len(x.taken)]
 	clear(dst)
 	if len(marks) == 0 {
 		return dst
 	}
-	first, last := x.holders[marks[0].Hash], x.holders[marks[len(marks)-1].Hash]
-	if last.n > 0 {
-		x.each(last, func(place int) { dst[place] = int32(len(marks)) })
-	}
-	if first.n > last.n {
-		x.divide(dst, marks, 1, first, len(marks), last)
-	}
+	x.own.depths(dst, marks)
+	x.told.depths(dst, marks)
 	return dst
 }
 
+// depths raises the depths of agents to what is said of them here. Whoever holds a text holds all that it
+// begins with, so the sets of holders only shrink along the marks: between two of one size all are equal, and
+// few have to be looked at.
+func (t *table) depths(dst []int32, marks []bus.Mark) {
+	first, last := t.of(marks[0]), t.of(marks[len(marks)-1])
+	if last.n > 0 {
+		t.each(last, func(place int) { dst[place] = int32(len(marks)) })
+	}
+	if first.n > last.n {
+		t.divide(dst, marks, 1, first, len(marks), last)
+	}
+}
+
 // divide notes how deep those are who hold low marks and not high ones.
-func (x *Index) divide(dst []int32, marks []bus.Mark, low int, at holders, high int, above holders) {
+func (t *table) divide(dst []int32, marks []bus.Mark, low int, at holders, high int, above holders) {
 	if high-low <= 1 {
-		x.each(at, func(place int) { dst[place] = max(dst[place], int32(low)) })
+		t.each(at, func(place int) { dst[place] = max(dst[place], int32(low)) })
 		return
 	}
 	mid := (low + high) / 2
-	between := x.holders[marks[mid-1].Hash]
+	between := t.of(marks[mid-1])
 	if between.n > above.n {
-		x.divide(dst, marks, mid, between, high, above)
+		t.divide(dst, marks, mid, between, high, above)
 	}
 	if at.n > between.n {
-		x.divide(dst, marks, low, at, mid, between)
+		t.divide(dst, marks, low, at, mid, between)
 	}
 }
 
@@ -177,14 +208,14 @@ func Common(depths []int32) int32 {
 	return depths[len(depths)/5]
 }
 
-func (x *Index) each(h holders, do func(place int)) {
+func (t *table) each(h holders, do func(place int)) {
 	if h.n <= few {
 		for _, place := range h.few[:h.n] {
 			do(int(place))
 		}
 		return
 	}
-	for i, word := range x.sets[h.set] {
+	for i, word := range t.sets[h.set] {
 		for ; word != 0; word &= word - 1 {
 			do(64*i + bits.TrailingZeros64(word))
 		}
@@ -192,67 +223,65 @@ func (x *Index) each(h holders, do func(place int)) {
 }
 
 // add says that an agent holds a mark, which it did not before.
-func (x *Index) add(hash uint64, place uint16) {
-	h := x.holders[hash]
+func (t *table) add(key uint64, place uint16) {
+	h := t.holders[key]
 	switch {
 	case h.n < few:
 		h.few[h.n] = place
 	case h.n == few:
-		h.set = x.newSet()
+		h.set = t.newSet()
 		for _, other := range h.few {
-			x.set(h.set, other)
+			t.set(h.set, other)
 		}
 		fallthrough
 	default:
-		x.set(h.set, place)
+		t.set(h.set, place)
 	}
 	h.n++
-	x.holders[hash] = h
-	x.change(hash)
+	t.holders[key] = h
 }
 
 // remove says that an agent no longer holds a mark, which it did before.
-func (x *Index) remove(hash uint64, place uint16) {
-	x.change(hash)
-	h := x.holders[hash]
+func (t *table) remove(key uint64, place uint16) {
+	h := t.holders[key]
 	h.n--
 	switch {
 	case h.n == 0:
-		delete(x.holders, hash)
+		delete(t.holders, key)
 		return
 	case h.n < few:
 		i := slices.Index(h.few[:h.n+1], place)
 		h.few[i] = h.few[h.n]
 	default:
-		x.sets[h.set][place/64] &^= 1 << (place % 64)
+		t.sets[h.set][place/64] &^= 1 << (place % 64)
 		if h.n == few {
 			i, set := 0, h.set
-			x.each(holders{n: few + 1, set: set}, func(place int) {
+			t.each(holders{n: few + 1, set: set}, func(place int) {
 				h.few[i] = uint16(place)
 				i++
 			})
-			clear(x.sets[set])
-			x.unused = append(x.unused, set)
+			clear(t.sets[set])
+			t.unused = append(t.unused, set)
 		}
 	}
-	x.holders[hash] = h
+	t.holders[key] = h
 }
 
-func (x *Index) newSet() int32 {
-	if n := len(x.unused); n > 0 {
-		set := x.unused[n-1]
-		x.unused = x.unused[:n-1]
+func (t *table) newSet() int32 {
+	if n := len(t.unused); n > 0 {
+		set := t.unused[n-1]
+		t.unused = t.unused[:n-1]
 		return set
 	}
-	x.sets = append(x.sets, nil)
-	return int32(len(x.sets) - 1)
+	t.sets = append(t.sets, nil)
+	return int32(len(t.sets) - 1)
 }
 
-func (x *Index) set(set int32, place uint16) {
-	for int(place/64) >= len(x.sets[set]) {
-		x.sets[set] = append(x.sets[set], 0)
+func (t *table) set(set int32, place uint16) {
+	for int(place/64) >= len(t.sets[set]) {
+		t.sets[set] = append(t.sets[set], 0)
 	}
-	x.sets[set][place/64] |= 1 << (place % 64)
+	t.sets[set][place/64] |= 1 << (place % 64)
 }
 
 // place finds a place for an agent.

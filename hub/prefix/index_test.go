@@ -34,12 +34,13 @@ func sound(b *Belief) error {
 			up := &b.nodes[n.parent]
 			kids[n.parent]++
 			tokens -= int(up.upto)
-			if up.born == 0 || n.held && !up.held || n.runs > up.runs {
+			if up.born == 0 || n.held && !up.held || n.sure && !up.sure || n.runs > up.runs {
 				return fmt.Errorf("node %d: held %v, %d runs, and its parent: %+v", i, n.held, n.runs, *up)
 			}
 		}
-		if !n.held && n.runs == 0 {
-			return fmt.Errorf("node %d is neither held nor computed", i)
+		if !n.sure && n.runs == 0 || n.sure && !n.held ||
+			n.shown != (n.held && (!b.told.rules || n.until > b.index.tick())) {
+			return fmt.Errorf("node %d is neither held nor computed, or not shown: %+v", i, *n)
 		}
 	}
 	if nodes != len(b.byHash) {
@@ -48,7 +49,7 @@ func sound(b *Belief) error {
 	listed, newer, place := 0, none, map[int32]int{}
 	for i := b.newest; i != none; i = b.nodes[i].older {
 		n := &b.nodes[i]
-		if !n.held || n.runs > 0 || n.newer != newer || newer != none && b.nodes[newer].used < n.used {
+		if !n.sure || n.runs > 0 || n.newer != newer || newer != none && b.nodes[newer].used < n.used {
 			return fmt.Errorf("node %d is among those that may go: %+v", i, *n)
 		}
 		if at, ok := place[n.parent]; n.parent != none && b.nodes[n.parent].runs == 0 && !ok {
@@ -67,7 +68,7 @@ func sound(b *Belief) error {
 			return fmt.Errorf("node %d: %d kids and %d ends, want %d and %d", i, n.kids, n.ends,
 				kids[int32(i)], ends[int32(i)])
 		}
-		if n.born != 0 && n.held && n.runs == 0 {
+		if n.born != 0 && n.sure && n.runs == 0 {
 			listed--
 		}
 	}
@@ -108,7 +109,7 @@ func FuzzIndex(f *testing.F) {
 			return int(c)
 		}
 		reports, lists, broken := next()&1 > 0, next()&3 == 0, next()&7 == 0
-		limits := Limits{Sessions: 1 + next()%6, Marks: 1 + next()%40}
+		limits := Limits{Sessions: 1 + next()%6, Marks: 1 + next()%40, Told: next() % 40}
 		x := NewIndex(limits)
 		beliefs := make([]*Belief, 1+next()%80)
 		models := make([]plain, len(beliefs))
@@ -124,14 +125,14 @@ func FuzzIndex(f *testing.F) {
 				if p.Tokens += 10 * (1 + piece); broken && next()&1 > 0 {
 					h = uint64(next() % 8)
 				}
-				p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: h})
+				p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: h << 20})
 			}
 			return p
 		}
-		clock := 0
+		clock, talks := 0, false
 		type sent struct {
 			i      int
-			r      Run
+			r      *Run
 			p      bus.Prompt
 			tokens int
 		}
@@ -148,7 +149,7 @@ func FuzzIndex(f *testing.F) {
 				if reports {
 					cached = next()
 				}
-				b.Served(t0.Add(time.Duration(clock)), b.Sent(&p, p.Tokens, 0), uint64(next()%10), &p,
+				b.Served(t0.Add(time.Duration(clock)), b.Sent(&p, p.Tokens, 0, 0), uint64(next()%10), &p,
 					p.Tokens, 0,
 					cached)
 				if exact && len(runs) == 0 {
@@ -157,7 +158,8 @@ func FuzzIndex(f *testing.F) {
 			case op < 9 && len(runs) < 20:
 				p := prompt()
 				n := next() * 8
-				runs = append(runs, sent{i, b.Sent(&p, n, next()), p, n})
+				first := x.now + int64(next())*2e7
+				runs = append(runs, sent{i, b.Sent(&p, n, next(), first), p, n})
 				exact = false
 			case op < 13 && len(runs) > 0:
 				k := next() % len(runs)
@@ -176,22 +178,66 @@ func FuzzIndex(f *testing.F) {
 					states = append(states, bus.SessionState{Key: uint64(next() % 10), Tokens: next() * 4})
 				}
 				b.Listed(states, next()&1 > 0, t0.Add(time.Duration(clock-next()%4)))
+			case op == 15:
+				x.Advance(x.now + int64(next())*3e7)
+				h := &bus.Holdings{Life: b.told.life + uint64(next()%32/31), Seq: b.told.seq + 1, Base: b.told.base,
+					Coverage: float64(next()%2) * 0.95, Evidence: []string{bus.EvidenceEvents,
+						bus.EvidenceEvents, bus.EvidenceMirror}[next()%3]}
+				if next()%8 == 0 {
+					h.Seq += uint64(next() % 3)
+				}
+				if next()%2 == 0 {
+					h.Base, h.Parts = h.Seq, 1+next()%2
+				} else if next()%8 == 0 {
+					h.Part, h.Parts = 1, 2
+				}
+				for _, m := range prompt().Marks {
+					if short := bus.ShortMark(m.Hash); h.Parts == 0 && next()%3 == 0 {
+						h.Drop = bus.AppendMark(h.Drop, short)
+					} else {
+						h.Add = bus.AppendMark(h.Add, short)
+					}
+				}
+				if ask := b.Told(h); ask && b.told.known {
+					t.Fatalf("step %d: what is asked for again is known: %+v", clock, b.told)
+				}
+				talks, exact = true, false
+				if next()%4 == 0 {
+					p := prompt()
+					if n := b.Claimed(&p, p.Tokens); n < 0 || n >= max(1, 2*p.Tokens) && !broken {
+						t.Fatalf("step %d: %d tokens of %d are claimed", clock, n, p.Tokens)
+					}
+					b.Judge(next(), next())
+				}
 			case op == 14:
 				b.Drop()
 				beliefs[i], models[i] = x.New(1+next()%16, 100*(next()%30)), plain{}
 			}
-			sets := map[uint64]map[int]bool{}
+			sets, told := map[uint64]map[int]bool{}, map[uint64]map[int]bool{}
 			for i, b := range beliefs {
-				pending := b.tokens
+				pending, queued := b.tokens, 0
 				for _, s := range runs {
 					if s.r.belief == b {
 						b.tokens -= s.r.tokens
+						queued += s.r.queued
 					}
 				}
 				if err := sound(b); err != nil {
 					t.Fatalf("step %d, agent %d: %v", clock, i, err)
 				}
 				b.tokens = pending
+				if queued != b.queued || len(b.told.marks) > limits.Told {
+					t.Fatalf("step %d, agent %d: %d tokens have not begun, want %d; %d marks are told", clock, i,
+						b.queued, queued, len(b.told.marks))
+				}
+				for _, short := range b.told.marks {
+					if told[short] == nil && b.told.speaks {
+						told[short] = map[int]bool{}
+					}
+					if b.told.speaks {
+						told[short][b.Place()] = true
+					}
+				}
 				if len(b.sessions) > limits.Sessions || len(b.byHash) > 2*limits.Marks ||
 					len(runs) == 0 && (len(b.byHash) > limits.Marks ||
 						b.capacity > 0 && b.tokens > b.capacity) {
@@ -199,7 +245,7 @@ func FuzzIndex(f *testing.F) {
 						len(b.sessions), len(b.byHash), b.tokens, b.capacity)
 				}
 				for j := range b.nodes {
-					if n := &b.nodes[j]; n.held {
+					if n := &b.nodes[j]; n.shown {
 						if sets[n.hash] == nil {
 							sets[n.hash] = map[int]bool{}
 						}
@@ -210,14 +256,18 @@ func FuzzIndex(f *testing.F) {
 					t.Fatalf("step %d, agent %d holds %v, want %v", clock, i, held(b), models[i].marks())
 				}
 			}
-			if len(sets) != len(x.holders) {
-				t.Fatalf("step %d: %d marks in the index, want %d", clock, len(x.holders), len(sets))
+			if len(sets) != len(x.own.holders) {
+				t.Fatalf("step %d: %d marks in the index, want %d", clock, len(x.own.holders), len(sets))
+			}
+			if len(told) != len(x.told.holders) {
+				t.Fatalf("step %d: %d marks in the index by what is told, want %d", clock, len(x.told.holders),
+					len(told))
 			}
 			p := prompt()
 			depths := x.Depths(nil, p.Marks)
 			deepest, holders := x.Deepest(p.Marks)
-			if deepest > 0 && holders != len(sets[p.Marks[deepest-1].Hash]) || deepest == 0 && holders != 0 ||
-				deepest < len(p.Marks) && !broken && len(sets[p.Marks[deepest].Hash]) > 0 {
+			if deepest > 0 && holders != max(len(sets[p.Marks[deepest-1].Hash]),
+				len(told[bus.ShortMark(p.Marks[deepest-1].Hash)])) || deepest == 0 && holders != 0 || deepest < len(p.Marks) && !broken && len(sets[p.Marks[deepest].Hash]) > 0 {
 				t.Fatalf("step %d: %d agents hold %d marks, and none more", clock, holders, deepest)
 			}
 			for _, b := range beliefs {
@@ -225,7 +275,8 @@ func FuzzIndex(f *testing.F) {
 				for want < len(p.Marks) && sets[p.Marks[want].Hash][b.Place()] {
 					want++
 				}
-				if got != int(x.depth(p.Marks, b.place)) || got != want && !broken || got < 0 ||
+				if got != int(x.depth(p.Marks, b.place)) || got < want && !broken ||
+					got > want && !broken && !talks || got < 0 ||
 					got > len(p.Marks) {
 					t.Fatalf("step %d: depth %d, want %d", clock, got, want)
 				}

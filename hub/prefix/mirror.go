@@ -90,10 +90,11 @@ func (b *Belief) free(i int32) {
 		b.tokens += int(b.nodes[n.parent].upto)
 		b.nodes[n.parent].kids--
 	}
-	if n.held {
+	if n.sure {
 		b.unlink(i)
-		b.index.remove(n.hash, b.place)
 	}
+	n.held = false
+	b.show(i)
 	delete(b.byHash, n.hash)
 	*n = node{}
 	b.spare = append(b.spare, i)
@@ -101,8 +102,11 @@ func (b *Belief) free(i int32) {
 
 // fit forgets what was used least recently, until the rest fits. What tasks need that run always does.
 func (b *Belief) fit() {
-	for b.oldest != none && (b.capacity > 0 && b.tokens > b.capacity ||
-		len(b.byHash) > b.index.limits.Marks) {
+	most := b.index.limits.Marks
+	if b.told.speaks { // and so says most of it
+		most /= 2
+	}
+	for b.oldest != none && (b.capacity > 0 && b.tokens-b.queued > b.capacity || len(b.byHash) > most) {
 		b.free(b.oldest)
 	}
 }

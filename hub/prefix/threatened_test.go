@@ -32,7 +32,7 @@ func TestIdleSessionsInTheOrderTheyGo(t *testing.T) {
 	if got, want := idle(b), []string{"2:220", "3:320", "1:120"}; !slices.Equal(got, want) {
 		t.Errorf("idle after 1 was used: %v, want %v", got, want)
 	}
-	run := b.Sent(&two, 200, 0)
+	run := b.Sent(&two, 200, 0, 0)
 	if got, want := idle(b), []string{"3:320", "1:120"}; !slices.Equal(got, want) {
 		t.Errorf("idle while 2 runs: %v, want %v", got, want)
 	}

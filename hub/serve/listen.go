@@ -22,6 +22,8 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		{bus.TakenSubject(d, "*", "*"), s.onTaken},
 		{bus.SummarySubject(d, "*"),
 			hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
+		{bus.HoldingsSubject(d, "*"),
+			hearing(s, func(v *bus.Holdings, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.CompletionSubject(d, "*"), s.completions()},
 		{bus.CancelSubject(d, "*"),
 			hearing(s, func(v *bus.Cancel, m bus.Msg) {

@@ -218,6 +218,9 @@ func (m *Market) tell(a *seller) {
 	if r.Summary != nil {
 		say(m, bus.SummarySubject(r.Domain, a.id), r.Summary, func(s *bus.Summary) { m.step(s) })
 	}
+	for i := range r.Holdings {
+		say(m, bus.HoldingsSubject(r.Domain, a.id), &r.Holdings[i], func(h *bus.Holdings) { m.step(h) })
+	}
 	for _, c := range r.Completions {
 		m.report(a, c.Domain, c.Completion)
 	}

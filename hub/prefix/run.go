@@ -1,0 +1,210 @@
+package prefix
+
+import (
+	"container/heap"
+	"math"
+	"time"
+
+	"souk/bus"
+)
+
+// Run is what a task needs of an agent's cache: expected to be computed by some time, and then believed to be
+// held until the task has ended. nil is of none.
+type Run struct {
+	belief *Belief
+	leaf   int32
+	born   uint32 // of the leaf
+	tokens int    // beyond the nodes
+	queued int    // all of its tokens, until it begins
+	depth  int32  // marks that were held for certain when it was sent
+	sure   int    // tokens of these
+	exact  bool   // whose number is exact
+	clock  uint32 // when it was sent
+	state  runState
+	at     int64 // when something becomes of it
+	listed bool  // in the agenda
+	ends   int64 // of one that is over: until when it is vouched for
+}
+
+type runState uint8
+
+const (
+	sent     runState = iota // its first token has not come
+	begun                    // it has, or should have
+	over                     // it no longer runs; what it left is vouched for a little longer
+	watching                 // it is of no task: see told
+)
+
+// agenda has runs by when something becomes of them.
+type agenda []*Run
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].at < a[j].at }
+func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(r any)        { *a = append(*a, r.(*Run)) }
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	r := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	return r
+}
+
+// settled is how long what was served is believed in although its agent does not say that it holds it: so
+// long it may take to say so.
+const settled = 2 * time.Second
+
+// Advance lets time pass, in nanoseconds from any beginning: prompts whose first tokens were expected by now
+// are in caches.
+func (x *Index) Advance(now int64) {
+	if x.now == 0 {
+		x.began = now
+	}
+	x.now = max(x.now, now)
+	for len(x.due) > 0 && x.due[0].at <= x.now {
+		r := heap.Pop(&x.due).(*Run)
+		r.listed = false
+		switch b := r.belief; {
+		case b == nil || b.dropped:
+		case r.state == sent:
+			b.begin(r)
+		case r.state == over && r.ends > x.now:
+			b.list(r, r.ends)
+		case r.state == over:
+			b.fade(r)
+		case r.state == watching:
+			b.weigh()
+			b.rewatch()
+		}
+	}
+}
+
+// list has something become of a run at some time.
+func (b *Belief) list(r *Run, at int64) {
+	r.at, r.listed = at, true
+	heap.Push(&b.index.due, r)
+}
+
+// tick is the time in tenths of a second.
+func (x *Index) tick() uint32 { return uint32((x.now - x.began) / int64(time.Second/10)) }
+
+// always is later than every tick.
+const always = math.MaxUint32
+
+// Sent says that a prompt goes to the agent, where it is expected to need so many tokens, and so many for its
+// answer, and to have its first token at some time, as [Index.Advance] has it. Then the engine has made room
+// for them, and holds the prompt.
+func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
+	r := &Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock}
+	before := b.tokens
+	if b.fits(p) {
+		r.leaf = b.put(p, prompt, func(n *node) {
+			if n.sure {
+				r.depth++
+				r.exact = n.exact
+			}
+		})
+		_, r.sure = b.ExpectAt(p, r.depth, prompt)
+		for i := r.leaf; i != none; i = b.nodes[i].parent {
+			if b.nodes[i].runs++; b.nodes[i].runs == 1 && b.nodes[i].sure {
+				b.unlink(i)
+			}
+		}
+	}
+	if r.leaf == none {
+		r.tokens += max(0, prompt)
+	} else {
+		r.born = b.nodes[r.leaf].born
+	}
+	b.tokens += r.tokens
+	r.queued = b.tokens - before
+	b.queued += r.queued
+	if first <= b.index.now {
+		b.begin(r)
+	} else {
+		b.list(r, first)
+	}
+	return r
+}
+
+// begin says that a run's first token has come.
+func (b *Belief) begin(r *Run) {
+	b.queued -= r.queued
+	r.queued, r.state = 0, begun
+	for i := r.leaf; i != none; i = b.nodes[i].parent {
+		n := &b.nodes[i]
+		n.held, n.until = true, always
+		b.show(i)
+	}
+	b.fit()
+}
+
+// show has a node in the index where its agent is believed to hold it: not where the agent says what it
+// holds, and has had time to say so.
+func (b *Belief) show(i int32) {
+	n := &b.nodes[i]
+	shown := n.held && (!b.told.rules || n.until > b.index.tick())
+	if shown == n.shown {
+		return
+	}
+	if n.shown = shown; shown {
+		b.index.own.add(n.hash, b.place)
+	} else {
+		b.index.own.remove(n.hash, b.place)
+	}
+	b.index.change(bus.ShortMark(n.hash))
+}
+
+// fade has what a run left believed in only as far as its agent says so.
+func (b *Belief) fade(r *Run) {
+	if r.leaf != none && b.nodes[r.leaf].born == r.born {
+		for i := r.leaf; i != none; i = b.nodes[i].parent {
+			b.show(i)
+		}
+		return
+	}
+	b.showAll() // some of it is gone
+}
+
+func (b *Belief) showAll() {
+	for i := range b.nodes {
+		if b.nodes[i].born != 0 {
+			b.show(int32(i))
+		}
+	}
+}
+
+// Ended says that a task no longer runs, and nothing is known of what it left in the cache.
+func (b *Belief) Ended(r *Run) {
+	if b.of(r) {
+		b.release(r)
+		b.fit()
+	}
+}
+
+// of reports whether a run is the agent's, and runs.
+func (b *Belief) of(r *Run) bool { return r != nil && r.belief == b && r.state != over }
+
+// release is Ended, but for what then does not fit.
+func (b *Belief) release(r *Run) {
+	b.queued -= r.queued
+	b.tokens -= r.tokens
+	b.clock++
+	r.queued, r.state, r.ends = 0, over, b.index.now+settled.Nanoseconds()
+	until := b.index.tick() + uint32(settled/(time.Second/10))
+	for i := r.leaf; i != none; {
+		n := &b.nodes[i]
+		up := n.parent
+		if n.runs--; n.runs == 0 {
+			if n.until = until; n.sure {
+				b.push(i)
+			} else {
+				b.free(i)
+			}
+		}
+		i = up
+	}
+	if b.told.rules && !r.listed {
+		b.list(r, r.ends)
+	}
+}

@@ -1,0 +1,267 @@
+package prefix
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"souk/bus"
+)
+
+// told is what an agent says it holds. It raises what is believed of that agent, and of no other; and where
+// it covers nearly all, the agent holds nothing else but what was served just now.
+type told struct {
+	marks []uint64 // short forms, sorted
+	parts []uint64 // of a whole of which not all was said yet
+	seq   uint64   // of the last message
+	base  uint64   // of the last whole, or the one that is being said
+	part  int      // of that, which comes next
+	known bool     // a whole has been said, and nothing was missed since
+	over  bool     // it says more than is remembered
+
+	life     uint64 // of its engine
+	coverage float64
+	events   bool  // its engine says so
+	heard    int64 // when the last whole was said
+	muted    int64 // it is not heard until then
+	misses   uint32
+	watch    *Run // in the agenda: what was told expires, or is heard again
+
+	speaks bool // it counts: its marks are in the index
+	rules  bool // and nothing else does
+}
+
+const (
+	// Ruling is the share of what an engine holds that an agent must know and say for its word to rule.
+	ruling = 0.9
+	// three wholes that were not said: one comes each 72 seconds at the latest
+	expiry = 3 * 72 * time.Second
+	// of so many tasks that an agent got because of what it said, it may have missed a few. Else it is not
+	// heard for a while.
+	judged    = 20
+	mostMiss  = 2
+	notHeard  = 10 * time.Minute
+	doubtful  = 10 // one part of so many, of what is guessed of the tokens up to a mark
+	judgedNow = 1<<judged - 1
+)
+
+// Told takes in what the agent says. It reports whether something was missed, so that all is to be said
+// again: until then nothing is believed because it was said.
+func (b *Belief) Told(h *bus.Holdings) (ask bool) {
+	t := &b.told
+	if h.Seq <= t.seq {
+		return false // it has overtaken this one
+	}
+	if t.seq > 0 && h.Life > t.life {
+		b.Forget()
+	}
+	next := t.seq > 0 && h.Seq == t.seq+1 && h.Base == t.base
+	t.seq, t.life = h.Seq, max(t.life, h.Life)
+	switch {
+	case h.Parts > 0 && h.Part == 0:
+		t.base, t.part, t.parts = h.Base, 0, t.parts[:0]
+	case !next, h.Parts > 0 && h.Part != t.part, h.Parts == 0 && !t.known:
+		t.known, t.part = false, -1
+		b.weigh()
+		return true
+	}
+	t.part++
+	switch {
+	case h.Parts == 0:
+		b.change(h.Add, h.Drop)
+	case len(t.parts) <= b.index.limits.Told:
+		t.parts = appendMarks(t.parts, h.Add)
+		fallthrough
+	default:
+		if t.part == h.Parts {
+			slices.Sort(t.parts)
+			t.over = false
+			b.retell(slices.Compact(t.parts))
+			t.known, t.heard, t.parts = true, b.index.now, nil
+		}
+	}
+	t.coverage, t.events = h.Coverage, h.Evidence == bus.EvidenceEvents
+	b.weigh()
+	return false
+}
+
+func appendMarks(dst []uint64, list []byte) []uint64 {
+	bus.EachMark(list, func(short uint64) { dst = append(dst, short) })
+	return dst
+}
+
+// change takes in what is held no longer, and then what is held from now on.
+func (b *Belief) change(add, drop []byte) {
+	x := b.index
+	x.adds, x.drops = appendMarks(x.adds[:0], add), appendMarks(x.drops[:0], drop)
+	slices.Sort(x.adds)
+	slices.Sort(x.drops)
+	out, adds, drops := x.merged[:0], slices.Compact(x.adds), x.drops
+	for _, short := range b.told.marks {
+		for len(adds) > 0 && adds[0] < short {
+			out, adds = append(out, adds[0]), adds[1:]
+		}
+		for len(drops) > 0 && drops[0] < short {
+			drops = drops[1:]
+		}
+		if len(drops) == 0 || drops[0] != short {
+			if out = append(out, short); len(adds) > 0 && adds[0] == short {
+				adds = adds[1:]
+			}
+		}
+	}
+	x.merged = append(out, adds...)
+	b.retell(x.merged)
+}
+
+// retell has the agent hold these marks and no others.
+func (b *Belief) retell(marks []uint64) {
+	t := &b.told
+	if most := b.index.limits.Told; len(marks) > most {
+		marks, t.over = marks[:most], true
+	}
+	if t.speaks {
+		old, fresh := t.marks, marks
+		for len(old)+len(fresh) > 0 {
+			switch {
+			case len(fresh) == 0 || len(old) > 0 && old[0] < fresh[0]:
+				b.tell(old[0], false)
+				old = old[1:]
+			case len(old) == 0 || fresh[0] < old[0]:
+				b.tell(fresh[0], true)
+				fresh = fresh[1:]
+			default:
+				old, fresh = old[1:], fresh[1:]
+			}
+		}
+	}
+	t.marks = append(t.marks[:0], marks...)
+	b.changes++
+}
+
+// tell has a mark in the index, or not.
+func (b *Belief) tell(short uint64, holds bool) {
+	if holds {
+		b.index.told.add(short, b.place)
+	} else {
+		b.index.told.remove(short, b.place)
+	}
+	b.index.change(short)
+}
+
+// weigh finds out what the agent's word is worth by now.
+func (b *Belief) weigh() {
+	t, now := &b.told, b.index.now
+	speaks := t.known && t.events && now >= t.muted && now < t.heard+expiry.Nanoseconds()
+	rules := speaks && !t.over && t.coverage >= ruling
+	if speaks != t.speaks {
+		t.speaks = speaks
+		for _, short := range t.marks {
+			b.tell(short, speaks)
+		}
+		b.changes++
+	}
+	if rules != t.rules {
+		t.rules = rules
+		b.showAll()
+		if rules { // and what was served just now once more
+			b.list(&Run{belief: b, leaf: none, state: over}, now+settled.Nanoseconds())
+		}
+	}
+	if t.watch == nil && t.known {
+		t.watch = &Run{belief: b, leaf: none, state: watching}
+		b.rewatch()
+	}
+}
+
+// rewatch puts the watch where the agent's word may next be worth more or less because of the time alone.
+func (b *Belief) rewatch() {
+	t, now := &b.told, b.index.now
+	at := t.heard + expiry.Nanoseconds()
+	if t.muted > now {
+		at = min(at, t.muted)
+	}
+	if at <= now {
+		t.known, t.watch = false, nil // until all is said again
+		b.weigh()
+		return
+	}
+	b.list(t.watch, at)
+}
+
+// forget is for an agent that goes.
+func (t *told) forget(b *Belief) {
+	t.known, t.watch = false, nil
+	b.weigh()
+	*t = told{}
+}
+
+// Forget forgets all that the agent is believed to hold: its engine began anew. What tasks need that run is
+// computed again, if they go on at all.
+func (b *Belief) Forget() {
+	for e := b.recent.Front(); e != nil; e = b.recent.Front() {
+		b.remove(e)
+	}
+	for b.oldest != none {
+		b.free(b.oldest)
+	}
+	for i := range b.nodes {
+		if n := &b.nodes[i]; n.born != 0 {
+			b.answer(int32(i), 0)
+			n.held, n.sure, n.exact = false, false, false
+			b.show(int32(i))
+		}
+	}
+	b.retell(nil)
+}
+
+// Claimed is how many tokens of a prompt the agent is believed to hold because it said so, and for no other
+// reason. It said a place in the text; how many tokens stand before that may be a guess, and then a part of
+// it is left out, so that nobody pays for what others guess.
+func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
+	if !b.told.speaks {
+		return 0
+	}
+	depth, own := b.Depth(p), int32(0)
+	for own < depth {
+		i, ok := b.byHash[p.Marks[own].Hash]
+		if !ok || !b.nodes[i].held {
+			break
+		}
+		own++
+	}
+	if own == depth {
+		return 0
+	}
+	_, cached := b.ExpectAt(p, depth, estimate)
+	if _, upto, exact := b.counted(p, depth); exact {
+		cached -= max(0, cached-upto) / doubtful
+	} else {
+		cached -= cached / doubtful
+	}
+	return max(0, cached-b.block) / b.block * b.block
+}
+
+// Judge compares what an agent got a task for with what its engine found. Of an agent that is wrong too often
+// nothing is believed for a while because it says so.
+func (b *Belief) Judge(claimed, found int) {
+	t := &b.told
+	t.misses = t.misses << 1 & judgedNow
+	if found < claimed-2*b.block {
+		t.misses |= 1
+	}
+	if bits.OnesCount32(t.misses) > mostMiss {
+		t.misses, t.muted = 0, b.index.now+notHeard.Nanoseconds()
+		b.weigh()
+		if t.watch != nil { // it comes sooner now
+			t.watch.belief = nil
+			t.watch = nil
+			b.weigh()
+		}
+	}
+}
+
+// Speaks reports whether anything is believed of the agent because it says so, and Rules whether nothing else
+// is but what was served just now.
+func (b *Belief) Speaks() bool { return b.told.speaks }
+func (b *Belief) Rules() bool  { return b.told.rules }
