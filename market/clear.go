@@ -34,17 +34,17 @@ func (l *layout) of(r *Round) {
 			l.slots = append(l.slots, int32(t.Slots))
 		}
 	}
-	l.off, l.seat, l.weight, l.edge = append(l.off[:0], 0), l.seat[:0], l.weight[:0], l.edge[:0]
-	if n := len(r.Edges); cap(l.seat) < n {
-		l.seat, l.weight, l.edge = make([]int32, 0, n), make([]int64, 0, n), make([]int32, 0, n)
+	off, seat, weight, edge := append(l.off[:0], 0), l.seat[:0], l.weight[:0], l.edge[:0]
+	if n := len(r.Edges); cap(seat) < n {
+		seat, weight, edge = make([]int32, 0, n), make([]int64, 0, n), make([]int32, 0, n)
 	}
 	task, less := -1, Credits(0) // the current task, and what is subtracted from all its weights
 	for i := range r.Edges {
 		e := &r.Edges[i]
-		for len(l.off) <= e.Task {
-			l.off = append(l.off, int32(len(l.seat)))
-		}
 		if e.Task != task {
+			for len(off) <= e.Task {
+				off = append(off, int32(len(seat)))
+			}
 			task, less = e.Task, r.Fee+r.Tasks[e.Task].loss()
 		}
 		gross := e.Value - e.Cost + e.Toll - less
@@ -54,14 +54,13 @@ func (l *layout) of(r *Round) {
 			if w < 0 {
 				break // the tiers after it charge more
 			}
-			l.seat = append(l.seat, first+int32(k))
-			l.weight = append(l.weight, int64(w))
-			l.edge = append(l.edge, int32(i))
+			seat, weight, edge = append(seat, first+int32(k)), append(weight, int64(w)), append(edge, int32(i))
 		}
 	}
-	for len(l.off) <= len(r.Tasks) {
-		l.off = append(l.off, int32(len(l.seat)))
+	for len(off) <= len(r.Tasks) {
+		off = append(off, int32(len(seat)))
 	}
+	l.off, l.seat, l.weight, l.edge = off, seat, weight, edge
 }
 
 // workspace is kept between rounds, so that clearing allocates little beyond its Outcome, and checking

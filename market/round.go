@@ -291,7 +291,7 @@ func (r *Round) validateAgents() (seats int, err error) {
 
 func (r *Round) validateEdges(seats int) error {
 	limit := Credits((1<<62 - 1) / uint64(seats+1))
-	seatEdges := 0
+	seatEdges, sold := 0, len(r.Sellers) > 0
 	task, agent := -1, -1
 	var most, sum Credits // the largest weight of the current task; the sum of those of all tasks before it
 	for i := range r.Edges {
@@ -311,12 +311,12 @@ func (r *Round) validateEdges(seats int) error {
 		if len(tiers) == 0 {
 			continue
 		}
-		if len(r.Sellers) > 0 && e.Cost < r.Sellers[e.Agent].Tariff {
+		if sold && e.Cost < r.Sellers[e.Agent].Tariff {
 			return fmt.Errorf("edge %s > %s: cost is %s, less than the tariff %s that it bears",
 				r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, e.Cost, r.Sellers[e.Agent].Tariff)
 		}
 		// Weights fall from tier to tier: the first is the largest.
-		w := e.Weight(tiers[0], r.Fee)
+		w := e.Value - e.Cost + e.Toll + tiers[0].Toll - r.Fee
 		if w > limit {
 			return fmt.Errorf("edge %s > %s: weight is %s, want at most %s credits with %d tiers in "+
 				"the round",
@@ -337,8 +337,8 @@ func (r *Round) validateEdges(seats int) error {
 // holds reports whether an edge names a task and an agent of the round, and its amounts are within bounds.
 func (r *Round) holds(e *Edge) bool {
 	return uint(e.Task) < uint(len(r.Tasks)) && uint(e.Agent) < uint(len(r.Agents)) &&
-		e.Value >= -MaxCredits && e.Value <= MaxCredits && e.Cost >= 0 && e.Cost <= MaxCredits &&
-		e.Toll >= -MaxCredits && e.Toll <= 0
+		uint64(e.Value+MaxCredits) <= 2*uint64(MaxCredits) && uint64(e.Cost) <= uint64(MaxCredits) &&
+		uint64(-e.Toll) <= uint64(MaxCredits) // what is too small is too large without its sign
 }
 
 // edgeFault says what is wrong with item i of list, an edge that has a fault; what names the list.

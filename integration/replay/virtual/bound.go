@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"container/heap"
 	"math"
 )
 
@@ -42,12 +41,12 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 			room += blocks
 			delete(held, r.Play)
 		} else {
-			heap.Push(&farthest, end{next[i], r.Play})
+			farthest.push(end{next[i], r.Play})
 		}
 		for room < 0 && len(farthest) > 0 {
 			f := farthest[0]
 			if f.next <= i || held[f.play] == 0 { // asked for since
-				heap.Pop(&farthest)
+				farthest.pop()
 				continue
 			}
 			out := min(held[f.play], -room)

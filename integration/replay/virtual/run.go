@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -56,19 +55,45 @@ type occasion struct {
 // before is the order in which occasions come.
 func (o occasion) before(p occasion) bool { return o.at < p.at || o.at == p.at && o.order < p.order }
 
-// queue is a heap; its first item comes before all others.
+// queue is a heap; its first item comes before all others. container/heap would allocate for everything that
+// comes and goes, some sixty times for each task of a run.
 type queue[T interface{ before(T) bool }] []T
 
-func (q queue[T]) Len() int           { return len(q) }
-func (q queue[T]) Less(i, j int) bool { return q[i].before(q[j]) }
-func (q queue[T]) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *queue[T]) Push(x any)        { *q = append(*q, x.(T)) }
-func (q *queue[T]) Pop() any {
-	last := len(*q) - 1
-	x := (*q)[last]
-	clear((*q)[last:])
-	*q = (*q)[:last]
-	return x
+func (q *queue[T]) push(x T) {
+	*q = append(*q, x)
+	h := *q
+	i := len(h) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !x.before(h[up]) {
+			break
+		}
+		h[i], i = h[up], up
+	}
+	h[i] = x
+}
+
+// pop takes out what comes first.
+func (q *queue[T]) pop() T {
+	h := *q
+	last := len(h) - 1
+	first, x := h[0], h[last]
+	clear(h[last:])
+	*q = h[:last]
+	i := 0
+	for down := 1; down < last; down = 2*i + 1 {
+		if down+1 < last && h[down+1].before(h[down]) {
+			down++
+		}
+		if !h[down].before(x) {
+			break
+		}
+		h[i], i = h[down], down
+	}
+	if last > 0 {
+		h[i] = x
+	}
+	return first
 }
 
 // plan is the occasions to come. Each gets a number when it is planned.
@@ -79,11 +104,11 @@ type plan struct {
 
 func (p *plan) add(at time.Duration, do func(now time.Duration)) {
 	p.order++
-	heap.Push(&p.agenda, occasion{at, p.order, do})
+	p.agenda.push(occasion{at, p.order, do})
 }
 
 // next takes out what comes first.
-func (p *plan) next() occasion { return heap.Pop(&p.agenda).(occasion) }
+func (p *plan) next() occasion { return p.agenda.pop() }
 
 // run is one run under way.
 type run struct {
