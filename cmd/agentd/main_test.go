@@ -44,9 +44,9 @@ func TestBadConfiguration(t *testing.T) {
 		{"  node: rack-3 ", "  nod: rack-3 ", `agentd.yaml:7: unknown field "agentd.nod": write node`},
 		{"hit: 0.03, out: 0.6}                                 #", "hit: 0.3, out: 0.6} #",
 			"a cached token may not cost more than a computed one"},
-		{"slots: 32", "slots: -1", "agentd.yaml:15: agents[0].slots"},
+		{"slots: 32", "slots: -1", "agentd.yaml:17: agents[0].slots"},
 		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`,
-			`agentd.yaml:19: discover.ports[0]: "8000-7000": write a port`},
+			`agentd.yaml:21: discover.ports[0]: "8000-7000": write a port`},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222",
 			"is not on loopback, and may only be reached by TLS"},
@@ -67,8 +67,8 @@ func TestBadConfiguration(t *testing.T) {
 		"connect_within: 0s\n  etcd: [", "  connect_within: 60s", "#").Replace(example)
 	code, all := command(t, text, "--check-config")
 	for _, want := range []string{"agentd.yaml:9: lease_ttl: 1s", "agentd.yaml:12: agents[0].engine.progress",
-		"agentd.yaml:16: agents[0].slots: -1", "agentd.yaml:20: discover.ports[0]",
-		"agentd.yaml:21: discover.every: 5ms", "agentd.yaml:24: discover.agent.slots: 0",
+		"agentd.yaml:18: agents[0].slots: -1", "agentd.yaml:22: discover.ports[0]",
+		"agentd.yaml:23: discover.every: 5ms", "agentd.yaml:26: discover.agent.slots: 0",
 		"agentd.yaml:3: market.connect_within: 0s"} {
 		if code != daemon.ExitUsage || !strings.Contains(all, want) {
 			t.Errorf("exit code %d, no %q in:\n%s", code, want, all)
