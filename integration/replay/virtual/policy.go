@@ -30,7 +30,8 @@ const Wait = -1
 // Placed is a request that waited and goes to an engine, or to none: it is refused.
 type Placed struct {
 	Request *Request
-	Engine  int // Wait: refused
+	Engine  int           // Wait: refused
+	Again   time.Duration // then its caller comes back after so long; 0: never
 }
 
 // View is what stands before a rule: what it sent itself and what came by, what the engines last said of
