@@ -133,7 +133,6 @@ func (n *Node) admitted() {
 			t.unseated = time.Time{}
 		}
 	}
-	s.waiting, s.least = 0, 0
 	width := len(c.stands)
 	s.takes, s.bits = resized(s.takes, width*len(s.who)), resized(s.bits, width*len(s.who))
 	for i, t := range s.who {
@@ -143,17 +142,18 @@ func (n *Node) admitted() {
 		s.askers = append(s.askers, r)
 	}
 	s.table.Admit(now, s.agents, s.askers)
-	if len(s.who) == 0 {
+	if len(s.who)+s.waiting == 0 {
 		return
 	}
-	left := n.round.tasks[:0]
+	left, who, askers := n.round.tasks[:0], s.who, s.askers
 	for _, t := range n.round.tasks {
-		if len(s.who) == 0 || s.who[0] != t {
+		if len(who) == 0 || who[0] != t {
 			left = append(left, t)
 			continue
 		}
-		bits, need := s.askers[0].Bits, s.askers[0].Need
-		s.who, s.askers = s.who[1:], s.askers[1:]
+		bits := askers[0].Bits
+		t.needs = askers[0].Need
+		who, askers = who[1:], askers[1:]
 		for _, may := range bits {
 			if may {
 				t.may = bits
@@ -167,12 +167,24 @@ func (n *Node) admitted() {
 		if t.unseated.IsZero() {
 			t.unseated = n.now
 		}
-		if s.waiting++; s.waiting == 1 || need < s.least {
-			s.least = need
-		}
 		n.batch.Leave(t, t.arrived)
 	}
 	n.round.tasks = left
+	n.countUnseated()
+}
+
+// countUnseated counts the tasks that wait for a seat, and what the least of them needs.
+func (n *Node) countUnseated() {
+	s := &n.seats
+	s.waiting = 0
+	n.batch.Each(func(t *task, _ time.Time) {
+		if t.unseated.IsZero() {
+			return
+		}
+		if s.waiting++; s.waiting == 1 || t.needs < s.least {
+			s.least = t.needs
+		}
+	})
 }
 
 // forecastSeat says when a task would begin on each open agent, and how many blocks it needs.

@@ -77,6 +77,7 @@ type task struct {
 	// where it may go in this round, by the place of open agents, as far as seats say; nil: anywhere
 	may      []bool
 	unseated time.Time // since then its session has found no seat; zero: it has one, or needs none
+	needs    int       // blocks, then
 	turn     seat.Turn // its session's
 	hold     *hold
 	timer    timer

@@ -17,13 +17,31 @@ import (
 )
 
 func crowdCommand() *cobra.Command {
-	o := virtual.CrowdOptions{Traces: virtual.TraceNames(), Engines: 8,
-		Rules: append(virtual.RuleNames(), virtual.MarketName)}
-	seeds := []uint{5}
+	c := compareCommand("crowd", virtual.Traces, append(virtual.RuleNames(), virtual.MarketName), 5)
+	c.Example = "  lab crowd --page integration/results/crowd.md\n" +
+		"  lab crowd --traces crowd --rules two-block,market\n" +
+		"  lab crowd --rules market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
+		"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --traces crowd"
+	return c
+}
+
+func cliffCommand() *cobra.Command {
+	c := compareCommand("cliff", virtual.Cliffs, virtual.CliffRules, 1)
+	c.Short = "Compare them where the open sessions outgrow the caches"
+	c.Example = "  lab cliff --page integration/results/cliff.md\n" +
+		"  lab cliff --traces agents --rules two-block,market:seats --engines 2"
+	return c
+}
+
+// compareCommand compares rules on traces.
+func compareCommand(name string, traces []virtual.Trace, rules []string, runs uint) *cobra.Command {
+	o := virtual.CrowdOptions{Engines: 8, Rules: rules}
+	seeds := []uint{runs}
 	var jsonFile, page string
 	var real bool
 	var list strings.Builder
-	for _, t := range virtual.Traces {
+	for _, t := range traces {
+		o.Traces = append(o.Traces, t.Name)
 		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, t.About)
 	}
 	fmt.Fprintln(&list, "\nRules:")
@@ -31,7 +49,7 @@ func crowdCommand() *cobra.Command {
 		fmt.Fprintf(&list, "  %-23s %s\n", r.Name, r.About)
 	}
 	c := &cobra.Command{
-		Use:   "crowd [--page FILE [TABLE]...]",
+		Use:   name + " [--page FILE [TABLE]...]",
 		Short: "Compare the market with published rules for sharing engines, in virtual time",
 		Long: `Plays recorded dialogues on simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured;
 8 slots each), turn by turn, once with every rule in front and once with the market: the real hub and agents,
@@ -42,12 +60,10 @@ Traces, for eight engines; others have callers in proportion:
 ` + list.String() + `  market                  this market, as it is delivered
   market:PATH=VALUE:...   with other settings of its hub, by their path in the hub's file
   market:named            where callers tell it the names of their sessions
+  market:ends             where they tell with the last turn of a session that it is the last
+  market:seats, depth, seconds, touches    with these parts of the block seats: of its hub's file
 
 ` + virtual.Legend,
-		Example: "  lab crowd --page integration/results/crowd.md\n" +
-			"  lab crowd --traces crowd --rules two-block,market\n" +
-			"  lab crowd --rules market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
-			"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --traces crowd",
 		Args: func(_ *cobra.Command, tables []string) error {
 			if page == "" && len(tables) > 0 {
 				return fmt.Errorf("%q: tables are named where --page is given", tables)

@@ -22,6 +22,7 @@ func root() *cobra.Command {
   lab bench                    what a task, a token and a round cost, beside what nobody can avoid
   lab soak                     load while parts are killed, and an account of everything at the end
   lab crowd                    the market beside published rules where slots are short
+  lab cliff                    the same where open sessions need more than the caches hold
   lab experiment all           the market as a game: tables, and a page of figures
   lab experiment forecast      what a hub expects of its agents, beside what came`,
 		Version:       daemon.Version(version),
@@ -30,6 +31,6 @@ func root() *cobra.Command {
 	}
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
-	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), experimentCommand(), floorCommand())
+	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), experimentCommand(), floorCommand())
 	return c
 }

@@ -17,7 +17,8 @@ import (
 )
 
 func main() {
-	format := flag.String("format", "souk", "one of "+strings.Join(replay.FormatNames(), ", "))
+	format := flag.String("format", "souk", "one of "+strings.Join(replay.FormatNames(), ", ")+
+		"; or mooncake or kvcache, traces of blocks")
 	n := flag.Int("n", 50, "dialogues to keep: those with the smallest hash of their id, in that order")
 	maxBytes := flag.Int("max-bytes", 8000, "pass over dialogues with more text than this")
 	answers := flag.Bool("answers", true, "keep the recorded answers")
@@ -26,6 +27,18 @@ func main() {
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: mkdata [flags] FILE > data/NAME.jsonl")
 		os.Exit(2)
+	}
+	if *format == "mooncake" || *format == "kvcache" {
+		all, err := chains(flag.Arg(0), *format, *n)
+		enc := json.NewEncoder(os.Stdout)
+		for i := 0; i < len(all) && err == nil; i++ {
+			err = enc.Encode(all[i])
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "mkdata:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	ds, err := replay.ReadFile(flag.Arg(0), replay.Format(*format))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -31,7 +32,7 @@ const (
 	blocks    = 4096
 )
 
-// Traces are all that there are.
+// Traces are those where slots are short.
 var Traces = []Trace{
 	{"mtrag", "conversations of mtRAG without passages, 32 callers", load{callers: 32}.setting},
 	{"rag", "the same behind 8,000 bytes of passages each, 32 callers",
@@ -57,14 +58,34 @@ var Traces = []Trace{
 }
 
 // TraceNames are their names.
-func TraceNames() (names []string) {
-	for _, t := range Traces {
+func TraceNames() []string { return namesOf(Traces) }
+
+// CliffNames are the names of those where caches are short.
+func CliffNames() []string { return namesOf(Cliffs) }
+
+func namesOf(traces []Trace) (names []string) {
+	for _, t := range traces {
 		names = append(names, t.Name)
 	}
 	return names
 }
 
-// load is what is asked of eight engines. For other numbers of engines it is scaled in proportion.
+// traceNamed finds a trace, and says whether it is of those where caches are short.
+func traceNamed(name string) (of Trace, cliff, ok bool) {
+	for _, t := range Traces {
+		if t.Name == name {
+			return t, false, true
+		}
+	}
+	for _, t := range Cliffs {
+		if t.Name == name {
+			return t, true, true
+		}
+	}
+	return of, false, false
+}
+
+// load is what is asked of eight engines; of others in proportion.
 type load struct {
 	file     string // of bundled dialogues; "": those of mtRAG, whose system prompts are replaced by passages
 	shared   bool   // all have one system prompt
@@ -141,7 +162,7 @@ type Row struct {
 // nothing.
 func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	for _, rule := range o.Rules {
-		_, _, ok, err := variant(rule)
+		_, ok, err := variant(rule)
 		if !ok {
 			_, err = NewRule(rule, 0)
 		}
@@ -150,16 +171,19 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 		}
 	}
 	for _, trace := range o.Traces {
-		if !slices.Contains(TraceNames(), trace) {
-			return nil, fmt.Errorf("trace %q is none of %v", trace, TraceNames())
+		if _, _, ok := traceNamed(trace); !ok {
+			return nil, fmt.Errorf("trace %q is none of %v", trace, slices.Concat(TraceNames(), CliffNames()))
 		}
 	}
 	for _, trace := range o.Traces {
-		s, err := Traces[slices.Index(TraceNames(), trace)].setting(o.Engines)
+		of, _, _ := traceNamed(trace)
+		s, err := of.setting(o.Engines)
 		if err != nil {
 			return nil, err
 		}
-		s.Tasks, s.Length = o.Tasks, o.Length
+		if o.Length > 0 || s.Tasks == 0 && s.Length == 0 {
+			s.Tasks, s.Length = o.Tasks, o.Length
+		}
 		for _, rule := range o.Rules {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -205,7 +229,7 @@ func from(arrive []time.Duration, seed uint64) (out []time.Duration) {
 
 // play is one run.
 func play(s Setting, rule string, named bool) (f Figures, err error) {
-	cfg, names, ok, err := variant(rule)
+	like, ok, err := variant(rule)
 	if err != nil {
 		return f, err
 	}
@@ -221,8 +245,10 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 		return s.Figures(all), nil
 	}
 	o := NewMarketOptions(s)
-	o.Hub, o.Named = cfg, named || names
+	o.Hub, o.Named, o.Ends = like.Hub, named || like.Named, like.Ends
 	o.Hub.Terms = cmp.Or(s.Terms, o.Hub.Terms)
+	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
+	o.Quiet = s.Quiet
 	m, err := NewMarket(o)
 	if err != nil {
 		return f, err
@@ -236,29 +262,36 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	}
 	f = s.Figures(all)
 	f.Journal = float64(m.Bytes) / float64(len(all))
-	f.Seeds = float64(m.Seeds)
+	f.Seeds, f.Touches = float64(m.Seeds), float64(m.Touches)/float64(len(all))
 	f.Welfare -= float64(m.SeedCost) / float64(market.Credit) * 1000 / float64(len(all))
 	return f, nil
 }
 
-// columns are the figures in the order of the table, each with its name and the decimals that are shown.
-var columns = []struct {
-	name   string
-	digits int
-	of     func(*Figures) float64
-}{
-	{"share", 3, func(f *Figures) float64 { return f.Share }},
-	{"bound", 3, func(f *Figures) float64 { return f.Bound }},
-	{"work", 2, func(f *Figures) float64 { return f.Work }},
-	{"fewest", 2, func(f *Figures) float64 { return f.Fewest }},
-	{"p50", 0, func(f *Figures) float64 { return f.Median }},
-	{"p99", 0, func(f *Figures) float64 { return f.P99 }},
-	{"mean", 0, func(f *Figures) float64 { return f.Mean }},
-	{"longest", 0, func(f *Figures) float64 { return f.Longest }},
-	{"tasks/s", 1, func(f *Figures) float64 { return f.Throughput }},
-	{"welfare", 2, func(f *Figures) float64 { return f.Welfare }},
-	{"starved", 0, func(f *Figures) float64 { return f.Starved }},
-	{"refused", 0, func(f *Figures) float64 { return f.Refused }},
+// columns are the figures by name, in the order of the table, with the digits that are shown of each.
+// A column is shown where slots are short, s, or caches, c.
+type column struct {
+	where, name string
+	digits      int
+	of          func(*Figures) float64
+}
+
+var columns = []column{
+	{"sc", "share", 3, func(f *Figures) float64 { return f.Share }},
+	{"sc", "bound", 3, func(f *Figures) float64 { return f.Bound }},
+	{"sc", "work", 2, func(f *Figures) float64 { return f.Work }},
+	{"s", "fewest", 2, func(f *Figures) float64 { return f.Fewest }},
+	{"sc", "p50", 0, func(f *Figures) float64 { return f.Median }},
+	{"sc", "p99", 0, func(f *Figures) float64 { return f.P99 }},
+	{"sc", "mean", 0, func(f *Figures) float64 { return f.Mean }},
+	{"s", "longest", 0, func(f *Figures) float64 { return f.Longest }},
+	{"c", "first", 0, func(f *Figures) float64 { return f.First }},
+	{"sc", "tasks/s", 1, func(f *Figures) float64 { return f.Throughput }},
+	{"s", "welfare", 2, func(f *Figures) float64 { return f.Welfare }},
+	{"s", "starved", 0, func(f *Figures) float64 { return f.Starved }},
+	{"sc", "refused", 0, func(f *Figures) float64 { return f.Refused }},
+	{"c", "cold", 2, func(f *Figures) float64 { return f.Cold }},
+	{"c", "again", 2, func(f *Figures) float64 { return f.Again }},
+	{"c", "touches", 2, func(f *Figures) float64 { return f.Touches }},
 }
 
 func (row *Row) sum() {
@@ -281,6 +314,9 @@ fewest   tasks on the engine that had fewest, by the mean
 p50, p99, mean, longest   time to the first token in ms, as callers see it
 welfare  of a task, in thousandths of a credit: what it was worth as it was served, less its cost
 starved  tasks that waited longer than 10 s for their first token
+first    mean time to the first token of a session's first turn, in ms
+cold     of sessions, those that found less than a fifth of what they could have found cached
+again    times a task that callers were told to come back later, and touches, of cached prompts, a task
 `
 
 // Write prints a table for each trace.
@@ -290,17 +326,20 @@ func Write(w io.Writer, rows []Row) {
 		for to < len(rows) && rows[to].Trace == rows[from].Trace {
 			to++
 		}
-		of := Traces[slices.Index(TraceNames(), rows[from].Trace)]
+		of, cliff, _ := traceNamed(rows[from].Trace)
 		fmt.Fprintf(w, "\n%s: %s\n", of.Name, of.About)
-		table(w, rows[from:to])
+		table(w, rows[from:to], cliff)
 		from = to
 	}
 	fmt.Fprint(w, "\n"+Legend)
 }
 
-// table prints one line for each row, with figures aligned to the right.
-func table(w io.Writer, rows []Row) {
+// table prints rows below each other, figures to the right.
+func table(w io.Writer, rows []Row, cliff bool) {
 	cells := [][]string{{""}}
+	columns := slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !strings.Contains(c.where, map[bool]string{false: "s", true: "c"}[cliff])
+	})
 	for _, c := range columns {
 		cells[0] = append(cells[0], c.name)
 	}

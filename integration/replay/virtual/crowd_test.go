@@ -58,7 +58,8 @@ func TestVariant(t *testing.T) {
 		expected, expectedNames := hub.Default(), false
 		complete(&expected)
 		want(&expected, &expectedNames)
-		cfg, names, ok, err := variant(rule)
+		o, ok, err := variant(rule)
+		cfg, names := o.Hub, o.Named
 		a, _ := json.Marshal(cfg)
 		b, _ := json.Marshal(expected)
 		if err != nil || !ok || names != expectedNames || !bytes.Equal(a, b) {
@@ -67,7 +68,7 @@ func TestVariant(t *testing.T) {
 	}
 	for _, rule := range []string{"market:", "market:terms.wort=1", "market:terms", "market:max_open=0",
 		"market:terms.patience=soon", "market:terms=1", "market:a: b=1"} {
-		if _, _, _, err := variant(rule); err == nil || !strings.Contains(err.Error(), rule) {
+		if _, _, err := variant(rule); err == nil || !strings.Contains(err.Error(), rule) {
 			t.Errorf("%s: %v", rule, err)
 		}
 	}

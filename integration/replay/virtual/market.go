@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ type MarketOptions struct {
 
 	Hop, Sync time.Duration // how long a message takes, and how long making frames durable
 	Named     bool          // callers name their sessions
+	Ends      bool          // and tell with the last turn that it is the last
+	Quiet     time.Duration // agents speak no more often than that, if that is longer than usual
+	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Seed      uint64
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
 }
@@ -47,7 +51,7 @@ const Score = 0.7
 
 // NewMarketOptions are those of a market with default settings.
 func NewMarketOptions(s Setting) MarketOptions {
-	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines,
+	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines, Context: s.Context,
 		Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
@@ -68,6 +72,8 @@ type Market struct {
 	requests map[string]*Request // under way, by task id
 	texts    map[uint64]*Request // by the last mark of the prompt: texts that the hub may put on idle engines
 	sales    map[*Request]*sale
+	last     map[uint64]*Request // by session, its last request
+	touches  map[*Request]hub.Touch
 	placed   []Placed
 	grants   uint64
 	probes   market.Credits // what the hub was allotted of its own client's money
@@ -78,6 +84,7 @@ type Market struct {
 	faults  []error
 
 	Bytes    int            // of the journal
+	Touches  int            // times that an engine used again what it holds of a session
 	Seeds    int            // texts that the hub put on idle engines
 	SeedCost market.Credits // what it paid for them
 }
@@ -115,6 +122,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
 		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
+		last: map[uint64]*Request{}, touches: map[*Request]hub.Touch{},
 		byID:  map[string]*seller{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
@@ -122,7 +130,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		return nil, err
 	}
 	limits := agentd.Default()
-	info := agentd.Info{Models: []string{model}, Version: "virtual", MaxModelLen: 8192,
+	limits.SummaryGap = max(o.Quiet, limits.SummaryGap)
+	info := agentd.Info{Models: []string{model}, Version: "virtual", MaxModelLen: cmp.Or(o.Context, 8192),
 		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize}
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
@@ -153,6 +162,9 @@ func (m *Market) Near() bool { return true }
 func (m *Market) First(now time.Time, r *Request, _ *View) {
 	m.now = now
 	s := m.sales[r]
+	if s == nil {
+		return // a touch
+	}
 	s.first = now
 	m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Prompt: r.Prompt, Count: 1, Events: 1})
 	s.agent.core.Began(s.stream.Dispatch(), nil)
@@ -174,6 +186,14 @@ func (m *Market) fault(err error) {
 // Done ends an answer: the agent tells its reader the end, and the hub what was used.
 func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	m.now = now
+	if t, ok := m.touches[r]; ok {
+		delete(m.touches, r)
+		m.Touches++
+		m.after(m.Hop, func() {
+			m.node.Touched(m.now, t.Agent, t.Session, t.Tokens, usage.Cached)
+		})
+		return
+	}
 	s := m.sales[r]
 	if n := usage.Output - 1; n > 0 {
 		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Events: 1, Finish: true})
@@ -240,13 +260,21 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	m.now = now
 	client := fmt.Sprintf("caller-%d", r.Caller)
 	t, _, refusal := openai.DecodeRequest(r.Body(m.Named), nil, client, m.door)
+	if refusal == nil && r.script.chains != nil {
+		t.Prompt = r.prompt(m.Engine.BlockSize)
+	}
 	if refusal != nil {
 		m.fault(refusal)
-		m.placed = append(m.placed, Placed{r, Wait})
+		m.placed = append(m.placed, Placed{Request: r, Engine: Wait})
 		return Wait
 	}
 	t.Domain, t.Reply = domain, bus.ReplyTo(client, t.ID)
 	m.requests[t.ID] = r
+	key := bus.SessionKey(client, t.Session)
+	m.last[key] = r
+	if m.Ends && r.Turn+1 == len(r.script.turns) {
+		m.after(m.Hop, func() { m.node.SessionEnded(m.now, client, t.Session) })
+	}
 	if marks := t.Prompt.Marks; len(marks) > 0 {
 		m.texts[marks[len(marks)-1].Hash] = r
 	}
@@ -318,7 +346,7 @@ func (m *Market) turn() {
 	for _, err := range r.Faults {
 		m.fault(err)
 	}
-	if r.Empty() {
+	if r.Empty() && len(r.Touches) == 0 {
 		return
 	}
 	m.queue = append(m.queue, r)
@@ -365,6 +393,9 @@ func (m *Market) sync() {
 
 // deliver sends the messages of a turn. Probes get no answer: every agent is there.
 func (m *Market) deliver(r *hub.Ready) {
+	for _, t := range r.Touches {
+		m.after(m.Hop, func() { m.touch(t) })
+	}
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
 		say(m, bus.DispatchSubject(a.id, domain), &r.Dispatches[i],
@@ -400,7 +431,7 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 		s := &sale{r: r, agent: a, began: m.now,
 			stream: agentd.NewStream(m.now, d, a.core.Begin(d), 0)}
 		m.sales[s.r] = s
-		m.placed = append(m.placed, Placed{s.r, a.i})
+		m.placed = append(m.placed, Placed{Request: s.r, Engine: a.i})
 		delete(m.requests, d.Task.ID)
 	}
 	say(m, bus.DispatchSubject(a.id, domain), &reply, func(got *bus.DispatchReply) { m.step(got) })
@@ -412,7 +443,18 @@ func (m *Market) seed(d *bus.Dispatch) *Request {
 	marks := d.Task.Prompt.Marks
 	of := m.texts[marks[len(marks)-1].Hash]
 	return &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
-		Job: Job{Hashes: of.script.hashesOf(of.Play), Prompt: of.Prompt, Output: d.MaxTokens}}
+		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, m.Engine.BlockSize, nil), Prompt: of.Prompt,
+			Output: d.MaxTokens}}
+}
+
+// touch has an engine use again what it holds of a session.
+func (m *Market) touch(t hub.Touch) {
+	of, size := m.last[t.Session], m.Engine.BlockSize
+	r := &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
+		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, size, nil), Output: 1}}
+	r.Prompt = min(t.Tokens/size, len(r.Hashes))*size + 1
+	m.touches[r] = t
+	m.placed = append(m.placed, Placed{Request: r, Engine: m.seller(t.Agent).i})
 }
 
 // letter delivers what the hub says to one receiver: an acknowledgement to an agent, or the answer to a task.
@@ -427,7 +469,11 @@ func (m *Market) letter(l hub.Letter) {
 			id := strings.TrimPrefix(l.Subject, "task.")
 			if r := m.requests[id]; r != nil && a.Result != nil {
 				delete(m.requests, id)
-				m.placed = append(m.placed, Placed{r, Wait})
+				p := Placed{Request: r, Engine: Wait}
+				if a.Result.Code == bus.CodeNoRoom {
+					p.Again = time.Duration(a.Result.RetryMS) * time.Millisecond
+				}
+				m.placed = append(m.placed, p)
 			}
 		})
 	}

@@ -26,8 +26,13 @@ type Figures struct {
 	Welfare    float64 `json:"welfare"` // per task, in thousandths of a credit: value as served less cost
 	Starved    float64 `json:"starved"` // tasks whose first token took longer than Starving
 	Refused    float64 `json:"refused"`
-	Journal    float64 `json:"journal_bytes,omitempty"` // bytes per task, of a market
-	Seeds      float64 `json:"seeds,omitempty"`         // texts that a market put on idle engines
+	Journal    float64 `json:"journal_bytes,omitempty"` // of a market, a task
+	Seeds      float64 `json:"seeds,omitempty"`         // texts that it put on idle engines
+	Touches    float64 `json:"touches,omitempty"`       // a task
+
+	First float64 `json:"ttft_first"` // mean, of first turns
+	Cold  float64 `json:"cold"`       // of sessions, those that found less than a fifth of what they could
+	Again float64 `json:"again"`      // times a task that callers were told to come back later
 }
 
 // Starving is how long nobody should have to wait for a first token.
@@ -74,9 +79,75 @@ func Measure(all []*Request, engines int) (f Figures) {
 
 // Figures computes the figures of a run of the setting, with the bound on its share of cached tokens.
 func (s *Setting) Figures(all []*Request) Figures {
-	f := Measure(all, s.Engines)
+	counted := all
+	if s.Warm > 0 {
+		counted = slices.Clone(all)
+		counted = slices.DeleteFunc(counted, func(r *Request) bool { return r.Arrived < s.Warm })
+	}
+	f := Measure(counted, s.Engines)
+	if s.Warm > 0 {
+		end := time.Duration(0)
+		for _, r := range counted {
+			end = max(end, r.Done)
+		}
+		f.Throughput *= end.Seconds() / (end - s.Warm).Seconds()
+	}
 	f.Bound = Bound(all, s.Engines, s.Engine)
+	f.First, f.Cold, f.Again = s.sessions(counted)
 	return f
+}
+
+// coldShare is the share of what a session could find cached, below which it went cold.
+const coldShare = 0.2
+
+// sessions says how long first turns waited, how many sessions went cold, and how often a task was sent away
+// for later.
+func (s *Setting) sessions(all []*Request) (first, cold, again float64) {
+	type reuse struct{ could, did int }
+	by := map[int]*reuse{}
+	firsts := 0
+	for _, r := range all {
+		again += float64(r.Refusals)
+		if r.Refused {
+			continue
+		}
+		if r.Turn == 0 {
+			first += float64(r.First-r.Arrived) / 1e6
+			firsts++
+		}
+		if by[r.Play] == nil {
+			by[r.Play] = &reuse{}
+		}
+		if r.Turn > r.joined {
+			of := by[r.Play]
+			of.could += r.script.reusable(r.Turn, s.Engine.BlockSize)
+			of.did += r.Cached
+		}
+	}
+	several := 0
+	for _, of := range by {
+		if of.could > 0 {
+			several++
+			if float64(of.did) < coldShare*float64(of.could) {
+				cold++
+			}
+		}
+	}
+	return first / float64(max(1, firsts)), cold / float64(max(1, several)), again / float64(max(1, len(all)))
+}
+
+// reusable is how many tokens of a turn's prompt the turn before had.
+func (s *Script) reusable(turn, size int) int {
+	t := s.turns[turn]
+	if s.chains == nil {
+		before := s.turns[turn-1]
+		return min(before.prompt+before.output-1, t.prompt-1) / size * size
+	}
+	n := 0
+	for a, b := s.chains[turn-1], s.chains[turn]; n < len(a) && n < len(b) && a[n] == b[n]; {
+		n++
+	}
+	return n * size
 }
 
 // Estimate is a figure over several seeds.

@@ -30,7 +30,8 @@ const Wait = -1
 // Placed is a request that waited and now goes to an engine, or is refused.
 type Placed struct {
 	Request *Request
-	Engine  int // Wait: refused
+	Engine  int           // Wait: refused
+	Again   time.Duration // then its caller comes back after so long; 0: never
 }
 
 // View is what a rule knows: what it sent and what has passed it, the engines' metrics when they were last

@@ -54,6 +54,12 @@ var Rules = []Rule{
 			}
 			return least(p.random, v, longest, inFlight(v))
 		}},
+	{"by-seconds", "where its first token comes soonest: uncached tokens, and those of prompts sent before",
+		func(p *rule, r *Request, v *View) int {
+			return least(p.random, v, nil, func(i int) int {
+				return v.Engines[i].Ahead + r.Prompt - v.Match(i, r)*v.block
+			})
+		}},
 	{"sticky-until-saturated", "four fifths of the prefix, unless all who hold it are 18 s behind (llm-d)",
 		stickyUntilSaturated},
 	{"sglang", "longest prefix beyond 0.3 of the prompt, else the smallest tree; least loaded out of balance",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -17,10 +18,20 @@ type Setting struct {
 	Engine  EngineConfig
 	Scripts []*Script
 
-	Callers int             // closed loop: each plays one dialogue after another, turn by turn
-	Rate    float64         // instead of Callers: dialogues that begin per second, at random (Poisson)
-	Arrive  []time.Duration // instead of Callers: when dialogues begin, as recorded
-	Think   time.Duration   // mean of the pause before the next question, which is exponential; 0: none
+	Callers int             // each plays one dialogue after another, turn by turn
+	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
+	Arrive  []time.Duration // instead: when dialogues begin, as recorded
+	Think   time.Duration   // mean pause before the next question, exponential; 0: none
+	Sigma   float64         // instead of exponential: log-normal, of the same mean, with this sigma
+	Ring    int             // callers share so many dialogues, and each asks the one that was asked longest ago
+	Midway  bool            // the first dialogue of each caller goes on from somewhere in its middle
+	Timed   float64         // every turn is asked when that was recorded, so many times as fast
+
+	Warm    time.Duration // what is asked before then does not count
+	Patient time.Duration // how long a task waits for a slot, where that is longer than is usual
+	Returns bool          // callers that are told when to come back do
+	Quiet   time.Duration // agents say no more often than that how they are, if that is longer than usual
+	Context int           // tokens that a prompt and its answer may have; 0: 8192
 
 	Tasks  int           // asked in all; the run ends when all are answered
 	Length time.Duration // instead of Tasks: nobody asks after that
@@ -126,6 +137,7 @@ type run struct {
 
 	plays, open, asking int
 	all                 []*Request
+	ring                []*Request // the next question of each dialogue, the one that comes next first
 }
 
 // Run plays a setting under a policy to its end and returns every request, in the order in which they came.
@@ -166,7 +178,7 @@ func (s *Setting) validate() error {
 			s.Engine.MaxBatched)
 	case s.Tasks < 1 && s.Length <= 0:
 		return errors.New("virtual: a run needs an end: a number of tasks, or a length")
-	case s.Callers < 1 && s.Rate <= 0 && len(s.Arrive) == 0:
+	case s.Callers < 1 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
 		return errors.New("virtual: nobody asks: callers, rate or arrivals are needed")
 	case s.Scrape <= 0:
 		return errors.New("virtual: engines are looked at in an interval above 0")
@@ -186,6 +198,16 @@ const together = 20 * time.Millisecond
 // begin plans the first questions.
 func (r *run) begin() {
 	switch {
+	case r.Timed > 0:
+		r.timed()
+	case r.Ring > 0:
+		for place := range r.Ring {
+			lots := r.lots(place)
+			r.ring = append(r.ring, r.dialogue(place, lots))
+		}
+		for caller := range r.Callers {
+			r.goRound(begins(r.lots(caller)))
+		}
 	case r.Callers > 0:
 		for caller := range r.Callers {
 			lots := r.lots(caller)
@@ -216,7 +238,7 @@ func (s *Setting) Questions(caller, plays int) (out []*Request) {
 	for n := range plays {
 		play := caller*plays + n + 1
 		script := s.Scripts[lots.IntN(len(s.Scripts))]
-		hashes := script.hashesOf(play)
+		hashes := script.blocksOf(play, 0, s.Engine.BlockSize, nil)
 		for turn := range script.turns {
 			q := &Request{Caller: caller, Play: play, Turn: turn, Think: think, script: script,
 				lots: lots, Job: Job{Hashes: hashes}}
@@ -239,6 +261,9 @@ func (s *Setting) ask(q *Request) {
 func (s *Setting) thinks(lots *rand.Rand) time.Duration {
 	if s.Think <= 0 {
 		return 0
+	}
+	if s.Sigma > 0 {
+		return time.Duration(math.Exp(s.Sigma*lots.NormFloat64()-s.Sigma*s.Sigma/2) * float64(s.Think))
 	}
 	return time.Duration(lots.ExpFloat64() * float64(s.Think))
 }
@@ -269,11 +294,52 @@ func (r *run) play(at time.Duration, caller int, lots *rand.Rand) {
 	r.plays++
 	play := r.plays
 	script := r.Scripts[lots.IntN(len(r.Scripts))]
-	r.turn(at, &Request{Caller: caller, Play: play, script: script, lots: lots,
-		Job: Job{Hashes: script.hashesOf(play)}})
+	q := &Request{Caller: caller, Play: play, script: script, lots: lots}
+	if r.Midway && play <= r.Callers {
+		q.Turn = lots.IntN(len(script.turns))
+		q.joined = q.Turn
+	}
+	r.turn(at, q)
 }
 
-// turn plans when a question is asked.
+// dialogue is the first question of a new dialogue.
+func (r *run) dialogue(caller int, lots *rand.Rand) *Request {
+	r.plays++
+	return &Request{Caller: caller, Play: r.plays, script: r.Scripts[lots.IntN(len(r.Scripts))], lots: lots}
+}
+
+// goRound has the next dialogue of the ring asked.
+func (r *run) goRound(at time.Duration) {
+	q := r.ring[0]
+	r.ring = r.ring[1:]
+	r.turn(at, q)
+}
+
+// rest puts the dialogue of an answer back into the ring, or a new one.
+func (r *run) rest(q *Request) {
+	next := &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
+		Job: Job{Hashes: q.Hashes}}
+	if q.Refused || next.Turn == len(q.script.turns) {
+		next = r.dialogue(q.Caller, q.lots)
+	}
+	r.ring = append(r.ring, next)
+}
+
+// timed plans all turns when they were recorded.
+func (r *run) timed() {
+	for i, script := range r.Scripts {
+		r.plays++
+		for turn, t := range script.turns {
+			r.turn(time.Duration(float64(t.at)/r.Timed), &Request{Caller: i, Play: r.plays, Turn: turn,
+				script: script, lots: r.lots(i)})
+		}
+	}
+}
+
+// mostRefusals is how often a caller comes back that is told when to.
+const mostRefusals = 20
+
+// turn plans that a question is asked.
 func (r *run) turn(at time.Duration, q *Request) {
 	r.asking++
 	r.add(at, func(now time.Duration) {
@@ -282,12 +348,13 @@ func (r *run) turn(at time.Duration, q *Request) {
 			return
 		}
 		q.ID, q.Arrived = len(r.all), now
+		q.Hashes = q.script.blocksOf(q.Play, q.Turn, r.Engine.BlockSize, q.Hashes)
 		r.ask(q)
 		r.all = append(r.all, q)
 		r.byJob[&q.Job] = q
 		r.open++
 		if engine := r.policy.Arrive(Start.Add(now), q, r.view); engine != Wait {
-			r.place(now, Placed{q, engine})
+			r.place(now, Placed{Request: q, Engine: engine})
 		}
 	})
 }
@@ -311,6 +378,17 @@ func (r *run) hop() time.Duration {
 // place sends a request to its engine, or ends it if it is refused.
 func (r *run) place(now time.Duration, p Placed) {
 	q := p.Request
+	if p.Engine == Wait && r.Returns && p.Again > 0 && q.Refusals < mostRefusals {
+		q.Refusals++
+		r.asking++
+		r.add(now+r.Hop+p.Again, func(now time.Duration) {
+			r.asking--
+			if engine := r.policy.Arrive(Start.Add(now), q, r.view); engine != Wait {
+				r.place(now, Placed{Request: q, Engine: engine})
+			}
+		})
+		return
+	}
 	if p.Engine == Wait {
 		q.Refused, q.First, q.Done = true, now+r.Hop, now+r.Hop
 		r.open--
@@ -385,7 +463,18 @@ func (r *run) end(q *Request) {
 	if q.own {
 		return
 	}
+	if r.Timed > 0 {
+		return
+	}
 	at := q.Done + r.thinks(q.lots)
+	if q.Turn+1 < len(q.script.turns) && q.script.turns[q.Turn+1].think > 0 {
+		at = q.Done + q.script.turns[q.Turn+1].think
+	}
+	if r.Ring > 0 {
+		r.rest(q)
+		r.goRound(at)
+		return
+	}
 	switch {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
 		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,

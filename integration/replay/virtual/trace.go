@@ -31,12 +31,18 @@ type Script struct {
 	said     []replay.Turn
 	turns    []turn
 	hashes   []uint64 // of full blocks, of play 0
-	common   int      // how many of these come before the number of the play: they are the same in all plays
-	inSystem bool     // the number is in the system prompt; else it is in the first question
-	texts    [][]byte // the system prompt, then each question and answer, as JSON strings without quotes
+	common   int      // of these, blocks before the number of the play: the same in all dialogues
+	inSystem bool     // the number stands in the system prompt, else in the first question
+	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
+
+	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
 }
 
-type turn struct{ prompt, output int } // tokens
+type turn struct {
+	prompt, output int           // tokens
+	think          time.Duration // before it is asked, as recorded; 0: as the setting says
+	at             time.Duration // when it is asked, as recorded: whether or not the one before was answered
+}
 
 // NewScripts prepares dialogues. shared says that all have the same system prompt.
 func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
@@ -49,7 +55,7 @@ func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
 			s.texts = append(s.texts, quoted(d.Turns[t].User), quoted(d.Turns[t].Answer))
 			ids = vllmsim.ChatTokens(s.messages(0, t))
 			answer := vllmsim.Tokens().Encode(nil, d.Turns[t].Answer)
-			s.turns = append(s.turns, turn{len(ids), len(answer) + 1}) // and the token that ends it
+			s.turns = append(s.turns, turn{prompt: len(ids), output: len(answer) + 1}) // and the token that ends it
 			ids = append(ids, answer...)
 		}
 		s.hashes = hashes(ids, blockSize)
@@ -97,7 +103,30 @@ func (s *Script) messages(play, turn int) (out []vllmsim.Message) {
 	return out
 }
 
-// hashesOf are the hashes of a play's blocks: those that all plays share, and its own.
+// blocksOf are the blocks of a play's turn, and of its answer: those that all share, and its own. of are
+// those of the turn before, where there was one.
+func (s *Script) blocksOf(play, turn, size int, of []uint64) []uint64 {
+	if s.chains == nil {
+		if of == nil {
+			of = s.hashesOf(play)
+		}
+		return of
+	}
+	own, t := mix(uint64(play)), s.turns[turn]
+	out := make([]uint64, (t.prompt+t.output)/size)
+	n := copy(out, s.chains[turn])
+	for i := range out {
+		switch {
+		case i >= n: // nobody asks for these again
+			out[i] = mix(own ^ mix(uint64(turn<<20+i)))
+		case i >= s.common:
+			out[i] ^= own
+		}
+	}
+	return out
+}
+
+// hashesOf are the blocks of a play: those that all share, and its own.
 func (s *Script) hashesOf(play int) []uint64 {
 	out := make([]uint64, len(s.hashes))
 	copy(out, s.hashes[:s.common])
@@ -127,6 +156,9 @@ type Request struct {
 	Arrived, First, Done time.Duration // First and Done are when its caller hears them
 	Engine               int           // that served it; -1: none
 	Refused              bool
+	Refusals             int // how often it was told to come back, and did
+
+	joined int // the turn that its caller's first dialogue began with
 
 	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script
@@ -165,6 +197,10 @@ func (r *Request) Body(named bool) []byte {
 		panic(fmt.Sprintf("virtual: a body of texts and numbers is not JSON: %v", err))
 	}
 	s := r.script
+	if s.chains != nil { // whose texts nobody knows
+		return fmt.Appendf(nil, `{"messages":[{"role":"user","content":"play %d"}],"stream":true,"souk":%s}`,
+			r.Play, souk)
+	}
 	size := 256
 	for _, text := range s.texts[:2*r.Turn+2] {
 		size += len(text) + 40
@@ -195,7 +231,21 @@ func (r *Request) Body(named bool) []byte {
 	return append(append(append(data, `],"stream":true,"souk":`...), souk...), '}')
 }
 
-// quoted is a text as a JSON string, without the quotes.
+// prompt is what a door would have read of one whose blocks alone are known: four bytes a token, and a mark
+// at the end of each block.
+func (r *Request) prompt(size int) bus.Prompt {
+	const bytes = 4
+	p := bus.Prompt{Bytes: bytes * r.Prompt, Messages: 1, Tokens: r.Prompt, Text: bytes * r.Prompt, Pieces: 1}
+	for i, h := range r.script.blocksOf(r.Play, r.Turn, size, nil)[:r.Prompt/size] {
+		p.Marks = append(p.Marks, bus.Mark{Bytes: bytes * size * (i + 1), Hash: h})
+	}
+	if r.Prompt%size > 0 {
+		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: mix(uint64(r.ID) ^ 1<<63)})
+	}
+	return p
+}
+
+// quoted is a text in JSON, without its quotes.
 func quoted(text string) []byte {
 	data, err := json.Marshal(text)
 	if err != nil {

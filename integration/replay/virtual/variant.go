@@ -9,41 +9,63 @@ import (
 	"souk/hub"
 )
 
-// MarketName is the name that stands for the market among those of rules. It may be followed by changes to
-// its default settings, each after a colon: a setting of the hub, by its path in the hub's file, as in
-// market:terms.worth=20; or the word named, for callers that name their sessions.
+// MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from
+// the market as it is delivered: a setting of the hub by its path in the hub's file, as in
+// market:terms.worth=20; or named, where callers tell the names of their sessions, or ends, where they tell
+// with the last turn that it is the last; or a word for several settings.
 const MarketName = "market"
 
-const named = "named"
+const (
+	named = "named"
+	ends  = "ends"
+)
 
-// variant is the market that a rule's name stands for; ok is false if it is not MarketName.
-func variant(rule string) (cfg hub.Config, names, ok bool, err error) {
+// words stand for several settings.
+var words = map[string][]string{
+	"seats":   {"seats.sessions=true", "seats.depth=1s"},
+	"depth":   {"seats.depth=1s"},
+	"seconds": {"seats.seconds=true"},
+	"touches": {"seats.touches=true"},
+}
+
+// variant is the market that a rule's name asks for; false if it asks for another rule.
+func variant(rule string) (o MarketOptions, ok bool, err error) {
 	settings := strings.Split(rule, ":")
 	if settings[0] != MarketName {
-		return cfg, false, false, nil
+		return o, false, nil
 	}
-	cfg = hub.Default()
+	o.Hub = hub.Default()
 	for _, s := range settings[1:] {
-		if s == named {
-			names = true
-			continue
-		}
-		if err := set(&cfg, s); err != nil {
-			return cfg, false, true, fmt.Errorf("%s: %w", rule, err)
+		switch all, word := words[s]; {
+		case s == named:
+			o.Named = true
+		case s == ends:
+			o.Ends = true
+		case word:
+			for _, s := range all {
+				if err := set(&o.Hub, s); err != nil {
+					return o, true, fmt.Errorf("%s: %w", rule, err)
+				}
+			}
+		default:
+			if err := set(&o.Hub, s); err != nil {
+				return o, true, fmt.Errorf("%s: %w", rule, err)
+			}
 		}
 	}
-	complete(&cfg)
-	if err := cfg.Validate(); err != nil {
-		return cfg, false, true, fmt.Errorf("%s: %w", rule, err)
+	complete(&o.Hub)
+	if err := o.Hub.Validate(); err != nil {
+		return o, true, fmt.Errorf("%s: %w", rule, err)
 	}
-	return cfg, names, true, nil
+	return o, true, nil
 }
 
 // set changes a setting: a.b=v sets b in block a of the hub's file.
 func set(cfg *hub.Config, setting string) error {
 	path, value, ok := strings.Cut(setting, "=")
 	if !ok {
-		return fmt.Errorf("%q is neither PATH=VALUE nor %s", setting, named)
+		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, seats, depth, seconds or touches", setting,
+			named, ends)
 	}
 	var file strings.Builder
 	keys := strings.Split(path, ".")

@@ -1,0 +1,56 @@
+package replay
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+)
+
+// Chain is a session of a trace that says which blocks its prompts consist of, and not what text.
+type Chain struct {
+	ID    string `json:"id"`
+	Block int    `json:"block"`           // tokens
+	Timed bool   `json:"timed,omitempty"` // blocks are the same in all sessions of the trace
+	// of each turn: milliseconds (where Timed, since the trace began; else between the answer before and the
+	// question), tokens of prompt and answer, and the numbers of its blocks, as first and count
+	Turns [][]int `json:"turns"`
+}
+
+// Blocks are the numbers of the blocks of a turn's prompt.
+func (c *Chain) Blocks(turn int) (all []int) {
+	for ranges := c.Turns[turn][3:]; len(ranges) > 0; ranges = ranges[2:] {
+		for i := range ranges[1] {
+			all = append(all, ranges[0]+i)
+		}
+	}
+	return all
+}
+
+// BundledChains returns the sessions of one of the files that come with the program.
+func BundledChains(file string) (all []Chain, err error) {
+	f, err := files.Open("data/" + file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, MaxLine)
+	for lines.Scan() {
+		var c Chain
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for i, t := range c.Turns {
+			if len(t) < 5 || len(t)%2 == 0 || c.Block < 1 {
+				return nil, fmt.Errorf("%s: turn %d of session %s: %d numbers", file, i, c.ID, len(t))
+			}
+		}
+		all = append(all, c)
+	}
+	return all, lines.Err()
+}
