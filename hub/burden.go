@@ -7,14 +7,14 @@ import (
 	"souk/hub/predict"
 )
 
-// burden is how long what an agent has in hand keeps a task from its first token, as quotes have it: of all of
-// it, and of the prompts before it alone, which are computed meanwhile where a task waits for a slot. Agents
-// that are nearly as burdened are so equally, so that a task is quoted once on all of them. An idle agent has
-// none.
+// burden is how long what an agent has in hand keeps a task from its first token, as quotes have it: of all
+// of it, and of the prompts before it alone, which are computed meanwhile where a task waits for a slot.
+// Agents that are nearly as burdened are so equally, so that a task is quoted once on all of them. An idle
+// agent has none.
 type burden struct{ delay, queue time.Duration }
 
-// load is what an agent has in hand, by the hub's own dispatches; of tasks of which it knows no more than that
-// they run, their number.
+// load is what an agent has in hand, by the hub's own dispatches; of tasks of which it knows no more than
+// that they run, their number.
 func (n *Node) load(a *agent) predict.Load {
 	l := a.queue.Load(n.nano)
 	l.Decoding += max(0, len(a.holds)-a.queue.Len()) + a.stuck

@@ -9,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// A task that comes behind a long prompt is expected to wait for it, and the less the later it comes; one that
-// comes behind a short prompt is not.
+// A task that comes behind a long prompt is expected to wait for it, and the less the later it comes; one
+// that comes behind a short prompt is not.
 func TestATaskWaitsForThePromptsBeforeIt(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, id := range []string{"a-1", "a-2"} {

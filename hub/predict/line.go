@@ -9,8 +9,8 @@ import (
 //
 //	TTFT = b0 + b1*u + b2*q + b3*left + b4*decoding + b5*resident
 //
-// u are the tokens to compute, and q what they attend to. An engine that has more to do is never faster, so no
-// coefficient is below 0.
+// u are the tokens to compute, and q what they attend to. An engine that has more to do is never faster, so
+// no coefficient is below 0.
 const terms = 6
 
 // point is where a line is looked at, in the units of its terms: one, thousands of tokens, millions of pairs
@@ -86,6 +86,18 @@ func (s *sums) fade(keep float64) {
 		s.xy[i] *= keep
 	}
 	s.yy *= keep
+}
+
+// follow makes what was seen lie on a line.
+func (s *sums) follow(b *line) {
+	s.yy = 0
+	for i := range b {
+		s.xy[i] = 0
+		for j := range b {
+			s.xy[i] += float64(s.xx[min(i, j)][max(i, j)] * b[j])
+		}
+		s.yy += float64(b[i] * s.xy[i])
+	}
 }
 
 // mostSweeps bounds how often a fit goes through the coefficients.

@@ -13,9 +13,9 @@ type Load struct {
 	Resident int // tokens of these in its cache
 }
 
-// Queue is what a hub believes of the prompts that an agent is to compute, of its own dispatches: first tokens
-// come to a hub with completions alone, so it believes those that it forecast until it hears better. An agent
-// computes one prompt after the other. Times are nanoseconds of one clock that never goes back.
+// Queue is what a hub believes of the prompts that an agent is to compute, of its own dispatches: first
+// tokens come to a hub with completions alone, so it believes those that it forecast until it hears better.
+// An agent computes one prompt after the other. Times are nanoseconds of one clock that never goes back.
 type Queue struct {
 	jobs []job  // as they were dispatched
 	last int64  // when the last first token came that is known

@@ -43,8 +43,8 @@ func TestAFirstTokenThatIsKnown(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, a queue holds no more than what runs, and says no less than nothing; at another hour
-// it says the same.
+// Whatever comes and goes, a queue holds no more than what runs, and says no less than nothing; at another
+// hour it says the same.
 func TestAnyQueue(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -71,7 +71,8 @@ func TestAnyQueue(t *testing.T) {
 			}
 			at := now + r.Int64N(int64(time.Second))
 			l := q.Load(at)
-			if l.Left < 0 || l.Decoding < 0 || l.Decoding > len(open) || l.Resident < 0 || q.Len() != len(open) {
+			if l.Left < 0 || l.Decoding < 0 || l.Decoding > len(open) || l.Resident < 0 ||
+				q.Len() != len(open) {
 				t.Fatalf("%+v of %d tasks, %d of them open", l, q.Len(), len(open))
 			}
 			if m := later.Load(at + hour); m != l {
