@@ -44,6 +44,7 @@ type agent struct {
 	watch      lookout
 
 	predictor *predict.Means
+	learned   string // the model that this is of, where it was read from a file
 	queue     predict.Queue
 	belief    *prefix.Belief
 	kind      *kind          // nil: to be found
@@ -138,7 +139,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.belief.Drop()
 		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
 	}
-	if reg.Model != a.reg.Model {
+	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}
