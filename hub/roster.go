@@ -45,6 +45,7 @@ type agent struct {
 	watch      lookout
 
 	predictor *predict.Means
+	learned   string // the model that this is of, where it was read from a file
 	queue     predict.Queue
 	belief    *prefix.Belief
 	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
@@ -145,7 +146,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.belief.Drop()
 		a.belief = n.prefixes.New(reg.BlockSize, roomOf(reg.KVTokens))
 	}
-	if reg.Model != a.reg.Model {
+	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)
 		a.predictor = predict.NewMeans(n.cfg.Prior)
 	}

@@ -19,6 +19,7 @@ import (
 //	DIR/auth/           keys, creds and certificates
 //	DIR/etcd/           leases, claims, elections
 //	DIR/journal/NAME/   one journal for the treasury and for each hub
+//	DIR/NAME.learned    what a hub has learned of its agents
 //	DIR/auth/           who may come to NATS (natsauth.Store)
 //	DIR/keys/CLIENT     a client's key for HTTP, for its owner's eyes alone
 type Dir struct {
@@ -123,6 +124,9 @@ func (d *Dir) Etcd() string { return filepath.Join(d.path, "etcd") }
 
 // Journal is the directory of one journal.
 func (d *Dir) Journal(name string) string { return filepath.Join(d.path, "journal", name) }
+
+// Learned is the file of what a hub has learned of its agents.
+func (d *Dir) Learned(name string) string { return filepath.Join(d.path, name+".learned") }
 
 // Key is the file of a client's key for HTTP.
 func (d *Dir) Key(client string) string { return filepath.Join(d.path, "keys", client) }

@@ -184,7 +184,8 @@ func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Regist
 		}
 		c := m.cfg.hub(d)
 		c.DrainTimeout = m.within / 4
-		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log,
+			Learned: m.dir.Learned(d.Name)})
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,8 @@ const (
 	absurd, doubtful = 10, 3
 	// mostTries bounds how often the time doubles after which an agent is tried again.
 	mostTries = 8
+	// what the class counts, in answers, where an agent differs from it
+	leastPrior, mostPrior = 2, 50
 	// mostRatio bounds the tokens of a prompt by the door's estimate.
 	mostRatio = 8
 )
@@ -41,7 +43,7 @@ func (cs *Classes) Enter(k Key, m *Means) {
 	c := cs.by[k]
 	if c == nil {
 		c = newClass(cs.prior)
-		c.key = k
+		c.key, c.spread = k, m.class.spread.clone()
 		cs.by[k] = c
 	}
 	if m.class != c {
@@ -92,14 +94,17 @@ type Class struct {
 	ratio, share, itl float64
 	least, most       float64 // of the members' shares, those that are believed
 
-	weight float64 // TTFTs that the last fit was made of
-	active int     // agents that they are of
-	keep   float64 // what an observation counts when the next one comes
-	taught uint64  // observations in all
-	fits   uint64  // how often it was fitted
-	since  int     // observations since the last fit
-	every  int     // so many are fitted together: where much was seen, one changes little
-	faded  int     // observations that what was seen before has not faded for yet
+	shrinks float64 // see differ
+	weight  float64 // TTFTs that the last fit was made of
+	active  int     // agents that they are of
+	keep    float64 // what an observation counts when the next one comes
+	taught  uint64  // observations in all
+	fits    uint64  // how often it was fitted
+	since   int     // observations since the last fit
+	every   int     // so many are fitted together: where much was seen, one changes little
+	faded   int     // observations that what was seen before has not faded for yet
+
+	spread spread // of what comes by what is forecast
 
 	own []float64 // scratch
 	all sums
@@ -111,7 +116,7 @@ func (c *Class) enter(m *Means) {
 	if m.class != nil {
 		c.fits = max(c.fits, m.class.fits) // whoever is forecast by itself is taught something new, too
 	}
-	m.class, m.tried, m.failed, m.tries, m.taught = c, false, false, 0, c.taught
+	m.class, m.tried, m.failed, m.tries, m.taught, m.moved = c, false, false, 0, c.taught, false
 	c.members = append(c.members, m)
 	c.fit()
 }
@@ -140,7 +145,7 @@ func (c *Class) learned(m *Means) {
 	if m.failed {
 		m.tried, m.failed = false, false
 		c.fit()
-	} else if c.since >= c.every {
+	} else if c.since >= c.every || m.drift.fresh > 0 {
 		c.fit()
 	}
 }
@@ -169,22 +174,31 @@ func (c *Class) fit() {
 	c.itl = c.mean(0, 0, func(e *evidence) *mean { return &e.itl })
 	c.token = c.tokens()
 
-	c.weight, c.active = c.seen(func(e *evidence) float64 { return e.line.weight() })
+	c.weight, c.active = c.seen(func(e *evidence) float64 { return e.line.weight() + e.gone })
+	c.settle()
 	assumed := c.prior.line(c.hinted())
 	// What was not seen at all is as assumed for good.
 	weight := c.prior.Weight * max(0.01, c.left(c.weight, c.active))
 	c.credit()
 	c.coef = c.line(&assumed, weight)
-	if !c.differ() {
-		return
+	if c.differ() {
+		c.coef = c.line(&assumed, weight)
 	}
-	c.coef = c.line(&assumed, weight)
 	for _, m := range c.members {
+		if alone := m.differs && !m.tried; alone != m.alone {
+			if m.alone = alone; !m.moved { // it is judged by another line from now on
+				m.drift = drift{off: m.drift.off, seen: m.drift.seen, fresh: m.drift.fresh}
+			}
+		}
 		if m.differs && !m.tried {
+			if m.moved {
+				m.own = m.seen.line.fit(&m.anchor, 1, &m.anchor)
+				continue
+			}
 			n := m.seen.line.weight()
 			own := m.seen.line.fit(&c.coef, c.prior.Weight, &c.coef)
 			for i, x := range own {
-				m.own[i] = c.coef[i] + float64((x-c.coef[i])*n/(n+enough))
+				m.own[i] = c.coef[i] + float64((x-c.coef[i])*n/(n+c.shrinks))
 			}
 		}
 	}
@@ -293,6 +307,13 @@ func (c *Class) line(assumed *line, weight float64) line {
 			c.all.add(&m.seen.line, say(m.seen.line.weight(), c.weight))
 		}
 	}
+	if c.all.weight() == 0 { // all have turned
+		for _, m := range c.members {
+			if m.credible {
+				c.all.add(&m.seen.line, 1)
+			}
+		}
+	}
 	return c.all.fit(assumed, weight, assumed)
 }
 
@@ -335,24 +356,35 @@ func (c *Class) credit() {
 // is off the class's line further than the median agent's is, after enough observations, by more than three
 // standard errors and a tenth of the base.
 func (c *Class) differ() (any bool) {
+	moved := 0
 	c.own = c.own[:0]
 	for _, m := range c.members {
 		if m.seen.line.weight() >= enough {
 			off, _ := m.seen.line.off(&c.coef)
 			c.own = append(c.own, off)
 		}
+		if m.moved {
+			moved++
+		}
 	}
-	if len(c.own) < 2 {
+	if len(c.own) < 2 && moved == 0 {
 		return false
 	}
-	median := c.median()
+	median := 0.0
+	if len(c.own) > 0 {
+		median = c.median()
+	}
+	within, between := 0.0, 0.0
 	for _, m := range c.members {
-		if m.seen.line.weight() < enough {
+		if m.seen.line.weight() < enough && !m.moved {
 			continue
 		}
 		off, deviates := m.seen.line.off(&c.coef)
-		if by := math.Abs(off - median); by <= 3*deviates || by <= c.coef[0]/10 {
-			m.tried, m.tries = false, 0
+		by := math.Abs(off - median)
+		within += float64(deviates * deviates * m.seen.line.weight())
+		between += float64(by * by)
+		if by <= 3*deviates && m.seen.line.weight() >= enough || by <= c.coef[0]/10 {
+			m.tried, m.tries, m.moved = false, 0, false
 			continue
 		}
 		m.differs, any = true, true
@@ -360,5 +392,27 @@ func (c *Class) differ() (any bool) {
 			m.tried, m.tries = true, min(m.tries+1, mostTries)
 		}
 	}
+	// An agent is drawn to its class by as many answers as it takes for what tells agents apart to exceed
+	// what tells one agent's answers apart.
+	c.shrinks = min(max(within/max(between, 1e-9), leastPrior), mostPrior)
 	return any
+}
+
+// settle takes it that the class has turned, where most of those that answer have.
+func (c *Class) settle() {
+	moved := 0
+	for _, m := range c.members {
+		if m.moved {
+			moved++
+		}
+	}
+	if 2*moved < c.active || c.active == 2 { // of two nobody knows who is as the class is
+		return
+	}
+	for _, m := range c.members {
+		if !m.moved {
+			m.seen.forget(1) // it was forecast by what the class was, or the others would not be most
+		}
+		m.moved = false
+	}
 }

@@ -88,6 +88,18 @@ func (s *sums) fade(keep float64) {
 	s.yy *= keep
 }
 
+// follow makes what was seen lie on a line.
+func (s *sums) follow(b *line) {
+	s.yy = 0
+	for i := range b {
+		s.xy[i] = 0
+		for j := range b {
+			s.xy[i] += float64(s.xx[min(i, j)][max(i, j)] * b[j])
+		}
+		s.yy += float64(b[i] * s.xy[i])
+	}
+}
+
 // mostSweeps bounds how often a fit goes through the coefficients.
 const mostSweeps = 200
 

@@ -74,11 +74,19 @@ type Means struct {
 	taught   uint64  // of the class's observations, its last
 	own      line    // the class's, drawn to what was seen of the agent before it was tried
 	slowest  float64 // seconds
+
+	drift  drift
+	alone  bool    // it is forecast by its own line
+	moved  bool    // it does not answer as it did, and not as the others of its class
+	anchor line    // what it is drawn to then, until it does
+	apart  *spread // where it differs from its class, of its own forecasts
 }
 
 // evidence is the decayed sums of what was seen.
 type evidence struct {
 	count float64 // observations
+	gone  float64 // of TTFTs, that an alarm has forgotten: the prior does not count more for it
+	real  float64 // of TTFTs, but warm-ups
 
 	line, token       sums // of TTFT, and of the time between tokens
 	ratio, share, itl mean // itl in seconds
@@ -90,9 +98,18 @@ type mean struct{ sum, weight float64 }
 func (m *mean) add(x float64)  { m.sum, m.weight = m.sum+x, m.weight+1 }
 func (m *mean) value() float64 { return m.sum / m.weight }
 
+// forget leaves what was seen of first tokens the weight of so many answers.
+func (e *evidence) forget(most float64) {
+	if n := e.line.weight(); n > most {
+		e.gone += n - most
+		e.line.fade(most / n)
+	}
+}
+
 // fade makes what was seen count less.
 func (e *evidence) fade(keep float64) {
 	e.count *= keep
+	e.gone, e.real = e.gone*keep, e.real*keep
 	e.line.fade(keep)
 	e.token.fade(keep)
 	for _, m := range []*mean{&e.ratio, &e.share, &e.itl} {
@@ -138,13 +155,51 @@ func (m *Means) Beside(f Features, delay time.Duration) Forecast {
 	if out <= 0 {
 		out = m.Usual(f.MaxTokens)
 	}
+	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
+	least, top, known := m.ranges().within(ms(to.TTFT))
+	if !known {
+		least, top, _ = m.class.spread.within(ms(to.TTFT))
+	}
+	if m.drift.fresh > 0 {
+		least, top = max(0, 2*least-1), 2*top-1
+	}
+	to.Low = min(to.TTFT, span(to.TTFT.Seconds()*least))
+	to.High = max(to.TTFT, span(to.TTFT.Seconds()*top))
+	return to
+}
+
+// first is when the first token is expected.
+func (m *Means) first(f *Features, delay time.Duration) time.Duration {
 	prompt := cmp.Or(f.Counted, m.Tokens(f.Prompt))
 	x := at(max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)), Load{})
-	return Forecast{
-		TTFT:   min(span(m.line().along(&x)/1000)+max(0, delay), time.Hour),
-		ITL:    m.Token(f.Load),
-		Output: min(out, f.MaxTokens),
+	return min(span(m.line().along(&x)/1000)+max(0, delay), time.Hour)
+}
+
+// expect is that of a task with all that it was dispatched with, by what was believed then to be cached.
+func (m *Means) expect(f Features) time.Duration { return m.first(&f, m.Delay(f.Load)) }
+
+// ranges are those of the forecasts that are made of the agent.
+func (m *Means) ranges() *spread {
+	if !m.alone && (m.credible || m.seen.line.weight() == 0) {
+		return &m.class.spread
 	}
+	if m.apart == nil {
+		m.apart = new(spread)
+	}
+	return m.apart
+}
+
+// turned takes in that the agent takes so many times as long as was forecast: that counts as a few answers,
+// and what was seen before no more.
+func (m *Means) turned(times float64) {
+	m.anchor = *m.line()
+	for i := range m.anchor {
+		m.anchor[i] *= times
+	}
+	m.seen.forget(kept)
+	m.seen.line.follow(&m.anchor)
+	m.moved = true
+	m.class.since = m.class.every // it is fitted anew
 }
 
 // Delay is how much longer a first token takes beside such a load.
@@ -210,12 +265,26 @@ func (m *Means) Learn(f Features, o Observation) {
 			cached = f.Cached
 		}
 		x := at(max(1, o.Prompt-cached), min(max(0, cached), max(0, o.Prompt)), f.Load)
-		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), m.line().along(&x))
+		expected := m.line().along(&x)
+		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), expected)
+		weight := 1.0
+		if o.WarmUp {
+			weight = 0.5
+			if e.real == 0 {
+				ttft = max(ttft, expected)
+			}
+		} else {
+			e.real++
+			m.ranges().count(ttft, ms(m.expect(f)))
+			if times, news := m.drift.count(ttft, expected); news && e.line.weight() >= enough {
+				m.turned(times)
+			}
+		}
 		if m.tried {
 			own, others := m.own.along(&x), m.class.coef.along(&x)
 			m.failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
 		}
-		e.line.enter(&x, ttft, 1)
+		e.line.enter(&x, ttft, weight)
 	}
 	m.class.learned(m)
 }

@@ -85,6 +85,9 @@ func (m *mean) count(tokens float64) {
 
 // Learn takes in how many tokens an answer had.
 func (o *Outputs) Learn(s Source, tokens int) {
+	if max(len(s.Client), len(s.Role), len(s.Domain), len(s.Kind)) > mostName {
+		return
+	}
 	n := float64(min(max(0, tokens), 1e7))
 	o.changes++
 	o.hub.count(n)

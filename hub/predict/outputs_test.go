@@ -46,8 +46,8 @@ func TestAClientWithManySessions(t *testing.T) {
 		o.Learn(quiet, 33)
 	}
 	for i := range 100_000 {
-		o.Learn(Source{Client: "bob", Role: fmt.Sprint(i), Domain: fmt.Sprint(i), Session: uint64(1 + i)},
-			1000)
+		o.Learn(Source{Client: "bob", Role: fmt.Sprint(i), Domain: fmt.Sprint(i),
+			Session: uint64(1 + i)}, 1000)
 	}
 	if got := o.Expect(quiet, 400); got < 33 || got > 250 {
 		t.Errorf("ann's session is expected to answer %d tokens", got)
@@ -82,8 +82,8 @@ func TestTheTimeBetweenTokens(t *testing.T) {
 	for range 300 {
 		l := Load{Left: time.Duration(r.Int64N(1e9)), Decoding: r.IntN(16)}
 		l.Resident = l.Decoding * r.IntN(4000)
-		m.Learn(Features{Load: l},
-			Observation{ITL: time.Duration(float64(token(l)) * (0.95 + 0.1*r.Float64()))})
+		itl := time.Duration(float64(token(l)) * (0.95 + 0.1*r.Float64()))
+		m.Learn(Features{Load: l}, Observation{ITL: itl})
 	}
 	for _, l := range []Load{{}, {Decoding: 8, Resident: 8000}, {Decoding: 15, Resident: 45000}} {
 		near(t, fmt.Sprint(l), m.Forecast(Features{Load: l}).ITL, token(l), 0.05)

@@ -17,9 +17,11 @@ type Features struct {
 
 // Forecast is what a task is expected to need.
 type Forecast struct {
-	TTFT   time.Duration // from dispatch to the first token
-	ITL    time.Duration // between tokens, beside what is in hand; 0: none was measured
-	Output int           // tokens, 0 to MaxTokens
+	TTFT time.Duration // from dispatch to the first token
+	// nine tenths of the answers of late came within so much of what was forecast
+	Low, High time.Duration
+	ITL       time.Duration // between tokens, beside what is in hand; 0: none was measured
+	Output    int           // tokens, 0 to MaxTokens
 }
 
 // Observation is how it went.
@@ -29,4 +31,7 @@ type Observation struct {
 	// cancelled or broken off: Output says nothing of how long such answers are
 	Cut       bool
 	TTFT, ITL time.Duration // 0: not measured
+	// Asked by a hub to learn, of an engine with nothing else to do: it counts half, and lowers no forecast
+	// until a client's task was answered.
+	WarmUp bool
 }

@@ -26,6 +26,7 @@ type Deps struct {
 	Journal  ledger.Journal // of this hub alone; replayed by Run, not closed
 	Log      *slog.Logger   // nil: slog.Default
 	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
+	Learned  string         // a file of what the hub has learned of its agents; "": it begins anew each time
 	Close    bool           // the hub ends: see [hub.Node.Close]
 }
 
@@ -150,6 +151,8 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 		}
 	}()
 	defer s.deps.Journal.Follow(func() ledger.Replica { return hub.NewHistory(s.cfg) })()
+	s.relearn()
+	defer s.remember(ctx)()
 	var writer sync.WaitGroup
 	writer.Go(s.write)
 	defer writer.Wait()

@@ -1,0 +1,85 @@
+package predict
+
+import (
+	"math"
+	"slices"
+)
+
+// drift notices that an agent does not answer as it did: by the test of Page and Hinkley on the logarithm of
+// what was observed by what was forecast.
+type drift struct {
+	mean         float64 // of the logarithms of late
+	seen         float64 // observations that it is of, at most steady
+	above, below float64 // beyond the mean and the slack, summed up
+	off          float64 // how far they are from it, on the mean
+	last         [5]float64
+	fresh        int // answers since the last alarm, down from settling
+}
+
+const (
+	slack  = 0.1
+	alarm  = 3
+	steady = 50
+	// settling is for how many answers after an alarm forecasts are taken to be uncertain.
+	settling = 20
+	// kept is what all that was seen before an alarm counts, in answers, taken as many times as long as it
+	// was.
+	kept = 10
+)
+
+// count takes in an answer. It reports how many times as long as was forecast answers take now, where that is
+// news: the middle of the last five has to say so, too, by more than answers vary, so that one that was
+// unlucky does not.
+func (d *drift) count(observed, forecast float64) (times float64, news bool) {
+	x := min(max(ln(max(observed, 1e-3)/max(forecast, 1e-3)), -ln10), ln10)
+	copy(d.last[:], d.last[1:])
+	d.last[len(d.last)-1] = x
+	d.fresh = max(0, d.fresh-1)
+	if d.seen >= enough {
+		d.above = max(0, d.above+x-d.mean-slack)
+		d.below = max(0, d.below+d.mean-x-slack)
+	}
+	latest := d.last
+	slices.Sort(latest[:])
+	middle := latest[len(latest)/2]
+	far := max(3*slack, 3*d.off)
+	if d.above > alarm && middle-d.mean > far || d.below > alarm && d.mean-middle > far {
+		*d = drift{mean: d.mean, off: d.off, seen: d.seen, fresh: settling}
+		return exp(middle), true
+	}
+	d.seen = min(d.seen+1, steady)
+	d.off += (math.Abs(x-d.mean) - d.off) / d.seen
+	d.mean += (x - d.mean) / d.seen
+	return 1, false
+}
+
+const ln10 = 2.302585092994046
+
+// ln is the natural logarithm of a positive number, and the same on every machine, which math.Log is not: of
+// 2^k times what is from 0.7 to 1.4, by the series of the area tangent.
+func ln(x float64) float64 {
+	f, e := math.Frexp(x)
+	if f < math.Sqrt2/2 {
+		f, e = 2*f, e-1
+	}
+	s := (f - 1) / (f + 1)
+	s2 := float64(s * s)
+	sum := 0.0
+	for k := 25; k >= 1; k -= 2 {
+		sum = float64(sum*s2) + 1/float64(k)
+	}
+	return float64(float64(e)*math.Ln2) + float64(2*s*sum)
+}
+
+// exp is e to the power of a number that is not far from 0, and the same on every machine.
+func exp(x float64) float64 {
+	x /= 16
+	sum := 1.0
+	for k := 12; k >= 1; k-- {
+		sum = 1 + float64(sum*x)/float64(k)
+	}
+	for range 4 {
+		sum *= sum
+	}
+	return sum
+}

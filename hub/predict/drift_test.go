@@ -1,0 +1,154 @@
+package predict
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Of an engine that takes ten times as long, from one answer to the next, forecasts are near what it does
+// within twenty answers, and so they are of one that is as fast again: of one alone, of one of a class, and
+// of a class that turns together. Whoever does not turn is forecast as before.
+func TestAJumpOfTen(t *testing.T) {
+	e := newEngine(t)
+	for _, c := range []struct{ agents, turn int }{{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 4}} {
+		_, all := fleet(c.agents)
+		times := 1.0
+		serve := func(tasks int) (errors, others []float64) {
+			for range tasks {
+				for i, m := range all {
+					f, o := e.task()
+					turns := i < c.turn
+					if turns {
+						o.TTFT = time.Duration(float64(o.TTFT) * times)
+					}
+					off := math.Abs(float64(m.Forecast(f).TTFT-o.TTFT)) / float64(o.TTFT)
+					if m.Learn(f, o); turns {
+						errors = append(errors, off)
+					} else {
+						others = append(others, off)
+					}
+				}
+			}
+			return errors, others
+		}
+		middle := func(of []float64) float64 {
+			slices.Sort(of)
+			return of[len(of)/2]
+		}
+		serve(150)
+		for _, now := range []float64{10, 1} {
+			times = now
+			first, others := serve(20)
+			after, _ := serve(20)
+			if got := middle(after); got > 0.3 {
+				t.Errorf("%+v, %v times: after twenty answers forecasts are off by %.2f in the middle", c,
+					now, got)
+			}
+			if got := middle(first); c.turn == 1 && got > 0.5 {
+				t.Errorf("%+v, %v times: of the first twenty by %.2f", c, now, got)
+			}
+			if len(others) > 0 && middle(others) > 0.2 {
+				t.Errorf("%+v, %v times: those that did not turn are off by %.2f", c, now, middle(others))
+			}
+			serve(110)
+		}
+	}
+}
+
+// While an agent has just turned, what its answers come within is taken to be twice as wide.
+func TestAnAlarmWidensTheInterval(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(3)
+	e.serve(all, 300, nil)
+	width := func(m *Means) float64 {
+		f := m.Forecast(cold)
+		return float64(f.High-f.Low) / float64(f.TTFT)
+	}
+	others := width(all[1])
+	e.serve(all, 4, func(i int, o *Observation) {
+		if i == 0 {
+			o.TTFT *= 10
+		}
+	})
+	if all[0].drift.fresh == 0 {
+		t.Fatal("no alarm after four answers that took ten times as long")
+	}
+	got := width(all[0])
+	all[0].drift.fresh = 0
+	if later := width(all[0]); got < 1.6*later {
+		t.Errorf("the width is %.2f of the forecast, and will be %.2f", got, later)
+	}
+	if got := width(all[1]); got > 1.5*others {
+		t.Errorf("of another the width is %.2f, and was %.2f", got, others)
+	}
+}
+
+// Answers that vary, and one in ten that takes ten times as long for a reason that nobody knows, are no turn.
+func TestNoiseIsNoAlarm(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(3)
+	alarms, turned := 0, make([]int, len(all))
+	for range 1000 {
+		e.serve(all, 1, func(_ int, o *Observation) {
+			o.TTFT = time.Duration(float64(o.TTFT) * math.Exp(0.3*e.NormFloat64()))
+			if e.IntN(20) == 0 {
+				o.TTFT *= 10
+			}
+		})
+		for i, m := range all {
+			if m.drift.fresh > turned[i] {
+				alarms++
+			}
+			turned[i] = m.drift.fresh
+		}
+	}
+	if alarms > 30 {
+		t.Errorf("%d alarms in 3000 answers of engines that are as they were", alarms)
+	}
+}
+
+// What is computed here is what the standard library has, to what matters.
+func TestOwnLogarithms(t *testing.T) {
+	for x := 1e-6; x < 1e7; x *= 1.1 {
+		if got := ln(x); math.Abs(got-math.Log(x)) > 1e-9 {
+			t.Errorf("ln %v = %v, want %v", x, got, math.Log(x))
+		}
+	}
+	for x := -3.0; x < 3; x += 0.01 {
+		if got := exp(x); math.Abs(got-math.Exp(x)) > 1e-9*math.Exp(x) {
+			t.Errorf("exp %v = %v, want %v", x, got, math.Exp(x))
+		}
+	}
+}
+
+// A warm-up counts, but half, and what it lowers no client is told before one was served.
+func TestWarmUpsLowerNothing(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(1)
+	m := all[0]
+	before := m.Forecast(cold).TTFT
+	warmUp := func(ttft time.Duration) {
+		f, o := e.task()
+		o.TTFT, o.WarmUp = ttft, true
+		m.Learn(f, o)
+	}
+	for range 20 {
+		warmUp(time.Millisecond)
+	}
+	if got := m.Forecast(cold).TTFT; got < before*95/100 {
+		t.Errorf("warm-ups lowered %v to %v", before, got)
+	}
+	if w := m.seen.line.weight(); w > 10.5 {
+		t.Errorf("twenty warm-ups count as %v answers", w)
+	}
+	for range 20 {
+		warmUp(2 * time.Second)
+	}
+	if got := m.Forecast(cold).TTFT; got < before*3/2 {
+		t.Errorf("slow warm-ups left %v of %v", got, before)
+	}
+	e.serve(all, 800, nil)
+	near(t, "once real tasks were served", m.Forecast(cold).TTFT, 121*time.Millisecond, 0.25)
+}

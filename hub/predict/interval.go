@@ -1,0 +1,118 @@
+package predict
+
+import (
+	"slices"
+	"sort"
+)
+
+// spread says within what part of a forecast answers come: of the ratios of what was observed by what was
+// forecast lately, in three groups by what was forecast, the middle nine tenths. Where fewer or more come
+// within it, the level is moved until they do.
+type spread struct {
+	groups [3]ratios
+	bounds [2]float64 // between the groups, in milliseconds: thirds of what is forecast
+}
+
+type ratios struct {
+	ring       []float64 // as they came, from next on
+	next       int
+	sorted     []float64
+	level      float64 // that is left out
+	least, top float64 // what is within it; 0: too few were seen
+}
+
+const (
+	outside  = 0.1
+	adapts   = 0.01
+	ratiosOf = 200
+	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
+	// times that.
+	few, unsure = 20, 3
+	// shift moves a bound of the groups by so much when an answer is on its one side, and by twice that on
+	// the other.
+	shift, twice = 1.01, 1.0201
+)
+
+// clone is a copy.
+func (s *spread) clone() spread {
+	c := *s
+	for i := range c.groups {
+		g := &c.groups[i]
+		g.ring, g.sorted = slices.Clone(g.ring), slices.Clone(g.sorted)
+	}
+	return c
+}
+
+// group is that of a forecast.
+func (s *spread) group(forecast float64) *ratios {
+	switch {
+	case forecast < s.bounds[0]:
+		return &s.groups[0]
+	case forecast < s.bounds[1]:
+		return &s.groups[1]
+	}
+	return &s.groups[2]
+}
+
+// within is between what and what times a forecast an answer is expected, and whether enough were seen to
+// say.
+func (s *spread) within(forecast float64) (least, top float64, known bool) {
+	g := s.group(forecast)
+	if g.top == 0 {
+		return 1.0 / unsure, unsure, false
+	}
+	return g.least, g.top, true
+}
+
+// count takes in an answer.
+func (s *spread) count(observed, forecast float64) {
+	forecast = max(forecast, 1e-3)
+	if s.bounds[0] == 0 {
+		s.bounds = [2]float64{forecast, forecast}
+	}
+	g := s.group(forecast)
+	g.count(observed / forecast)
+	lift := func(b *float64, up, down float64) {
+		if forecast > *b {
+			*b *= up
+		} else {
+			*b /= down
+		}
+		*b = min(max(*b, 1e-3), 1e7)
+	}
+	lift(&s.bounds[0], shift, twice)
+	lift(&s.bounds[1], twice, shift)
+	s.bounds[1] = max(s.bounds[0], s.bounds[1])
+}
+
+func (g *ratios) count(r float64) {
+	r = min(max(r, 1e-4), 1e4)
+	switch {
+	case g.top == 0:
+		g.level = outside
+	case r < g.least || r > g.top:
+		g.level += float64(adapts * (outside - 1))
+	default:
+		g.level += float64(adapts * outside)
+	}
+	g.level = min(max(g.level, 0.005), 0.3)
+	if len(g.ring) < ratiosOf {
+		g.ring = append(g.ring, r)
+	} else {
+		i := sort.SearchFloat64s(g.sorted, g.ring[g.next])
+		g.sorted = slices.Delete(g.sorted, i, i+1)
+		g.ring[g.next] = r
+		g.next = (g.next + 1) % ratiosOf
+	}
+	i := sort.SearchFloat64s(g.sorted, r)
+	g.sorted = slices.Insert(g.sorted, i, r)
+	g.set()
+}
+
+// set finds what is within the level.
+func (g *ratios) set() {
+	if n := len(g.sorted); n >= few {
+		out := int(float64(g.level * float64(n) / 2))
+		g.least, g.top = g.sorted[out], g.sorted[n-1-out]
+	}
+}

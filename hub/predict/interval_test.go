@@ -1,0 +1,75 @@
+package predict
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// Nine tenths of the answers come within the interval that was forecast of them, overall and of every five
+// hundred, from engines whose answers vary by as much as you like, and more so when they are short. Where as
+// many answers take ten times as long as an interval leaves out, it is now above these and now below: there
+// nine tenths are overall alone.
+func TestIntervalsCover(t *testing.T) {
+	e := newEngine(t)
+	for name, vary := range map[string]func(ttft float64) float64{
+		"little": func(x float64) float64 { return x * (0.9 + 0.2*e.Float64()) },
+		"much":   func(x float64) float64 { return x * math.Exp(0.6*e.NormFloat64()) },
+		"short ones more": func(x float64) float64 {
+			return x + 10*e.ExpFloat64()
+		},
+		"now and then ten times": func(x float64) float64 {
+			if e.IntN(10) == 0 {
+				return 10 * x
+			}
+			return x * (0.9 + 0.2*e.Float64())
+		},
+	} {
+		_, all := fleet(4)
+		in, windows, good, window := 0, 0, 0, 0
+		const skip, tasks = 500, 20_000
+		for i := range tasks + skip {
+			f, o := e.task()
+			ttft := 15 + 0.05*float64(f.Prompt-f.Cached) + 3*float64(f.Decoding)
+			o.TTFT = time.Duration(vary(ttft) * float64(time.Millisecond))
+			m := all[e.IntN(len(all))]
+			if to := m.Forecast(f); o.TTFT >= to.Low && o.TTFT <= to.High && i >= skip {
+				in++
+				window++
+			}
+			m.Learn(f, o)
+			if i >= skip && (i-skip)%500 == 499 {
+				share := float64(window) / 500
+				if windows++; share >= 0.86 && share <= 0.94 {
+					good++
+				}
+				window = 0
+			}
+		}
+		if share := float64(in) / tasks; share < 0.88 || share > 0.92 {
+			t.Errorf("%s: %.3f of the answers come within their intervals", name, share)
+		}
+		if name != "now and then ten times" && float64(good) < 0.95*float64(windows) {
+			t.Errorf("%s: %d of %d windows of 500 cover from 0.86 to 0.94", name, good, windows)
+		}
+	}
+}
+
+// What one agent of a class says of its answers does not widen what is expected of the others.
+func TestALiarWidensNoInterval(t *testing.T) {
+	e := newEngine(t)
+	width := func(liar bool) float64 {
+		_, all := fleet(5)
+		e.serve(all, 200, func(i int, o *Observation) {
+			if i == 4 && liar {
+				o.TTFT = time.Duration(1 + e.IntN(2)*int(time.Hour))
+			}
+		})
+		f := all[0].Forecast(cold)
+		return float64(f.High-f.Low) / float64(f.TTFT)
+	}
+	honest, beside := width(false), width(true)
+	if beside > 1.5*honest {
+		t.Errorf("the interval is %.2f of the forecast, and %.2f without a liar", beside, honest)
+	}
+}

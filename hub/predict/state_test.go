@@ -1,0 +1,134 @@
+package predict
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"souk/market"
+)
+
+// history is agents that change their classes and serve whatever comes, and answers of a few clients.
+type history struct {
+	*rand.Rand
+	l   Learned
+	all []*Means
+}
+
+func newHistory(seed uint64) *history {
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 12)),
+		l: Learned{Classes: NewClasses(DefaultPrior()), Outputs: NewOutputs()}}
+	for i := range 6 {
+		m := NewMeans(DefaultPrior())
+		h.l.Classes.Enter(Key{Model: "llama", Price: market.Price{Out: market.Credits(i / 4)}}, m)
+		h.l.Agents = append(h.l.Agents, Learner{fmt.Sprint("a-", i), "llama", m})
+	}
+	h.l.Classes.Leave(h.l.Agents[5].Means)
+	return h
+}
+
+// goes on and says what is forecast.
+func (h *history) goes(tasks int) string {
+	out := sha256.New()
+	for range tasks {
+		m := h.l.Agents[h.IntN(len(h.l.Agents))].Means
+		f := Features{Prompt: 1 + h.IntN(4000), Cached: h.IntN(3000), MaxTokens: 1 + h.IntN(1000),
+			Load: Load{Left: time.Duration(h.IntN(1e9)), Decoding: h.IntN(16), Resident: h.IntN(50_000)}}
+		o := Observation{Prompt: 1 + h.IntN(5000), Cached: h.IntN(3000), Output: h.IntN(1000),
+			Cut: h.IntN(6) == 0, TTFT: time.Duration(h.Int64N(3e9)), ITL: time.Duration(h.Int64N(25e7))}
+		if h.IntN(400) < 8 { // for a while all take longer
+			o.TTFT *= 20
+		}
+		m.Learn(f, o)
+		s := Source{Client: fmt.Sprint(h.IntN(5)), Role: fmt.Sprint(h.IntN(2)), Domain: "math",
+			Session: uint64(h.IntN(9))}
+		h.l.Outputs.Learn(s, h.IntN(500))
+		fmt.Fprintln(out, m.Forecast(f), m.Tokens(f.Prompt), m.SlowestITL(), m.OwnITL(), m.Fits(),
+			h.l.Outputs.Expect(s, 400))
+	}
+	return fmt.Sprintf("%x", out.Sum(nil))
+}
+
+// What was learned is written down and read again whole: from there on the same history gives the same
+// forecasts, to the last bit, as where nothing was written down.
+func TestTheSameForecastsRestoredOrNot(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for n := range uint64(10) {
+		through, broken := newHistory(seed+n), newHistory(seed+n)
+		for part := range 4 {
+			if a, b := through.goes(150), broken.goes(150); a != b {
+				t.Fatalf("part %d: forecasts differ", part)
+			}
+			data, err := broken.l.MarshalBinary()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := ReadLearned(DefaultPrior(), data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := l.MarshalBinary()
+			if err != nil || !bytes.Equal(again, data) {
+				t.Fatalf("what was read is written as something else: %v", err)
+			}
+			broken.l = *l
+		}
+	}
+}
+
+// A file that is cut, damaged or of another version is refused, and an empty one is.
+func TestDamagedLearnedIsRefused(t *testing.T) {
+	h := newHistory(1)
+	h.goes(300)
+	data, err := h.l.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(data); i += 1 + len(data)/200 {
+		other := bytes.Clone(data)
+		other[i] ^= 4
+		for what, bad := range map[string][]byte{"damaged": other, "cut": data[:i]} {
+			if _, err := ReadLearned(DefaultPrior(), bad); err == nil {
+				t.Errorf("%s at %d of %d bytes, it was read", what, i, len(data))
+			}
+		}
+	}
+}
+
+// Whatever bytes with a right sum say, they are read or refused; what was read forecasts, learns and is
+// written.
+func FuzzReadLearned(f *testing.F) {
+	h := newHistory(2)
+	for range 3 {
+		data, err := h.l.MarshalBinary()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data[len(stateMagic) : len(data)-sha256.Size])
+		h.goes(60)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		data := append([]byte(stateMagic), body...)
+		sum := sha256.Sum256(data)
+		l, err := ReadLearned(DefaultPrior(), append(data, sum[:]...))
+		if err != nil {
+			return
+		}
+		for _, a := range l.Agents {
+			to := a.Means.Forecast(Features{Prompt: 100, MaxTokens: 10})
+			if to.TTFT < 0 || to.TTFT > time.Hour || to.Output < 0 || to.Output > 10 {
+				t.Errorf("%+v", to)
+			}
+			a.Means.Learn(Features{Prompt: 100, MaxTokens: 10},
+				Observation{Prompt: 100, Output: 5, TTFT: 1e8})
+		}
+		l.Outputs.Learn(Source{Client: "ann", Session: 1}, 10)
+		if _, err := l.MarshalBinary(); err != nil {
+			t.Error(err)
+		}
+	})
+}
