@@ -54,7 +54,7 @@ func (n *Node) spreadOut() {
 	}
 	x.of = resized(x.of, len(s.agents))
 	for k, a := range s.agents {
-		if len(a.holds) == 0 {
+		if len(a.holds) == 0 && !n.busy(a) {
 			x.of[k] = x.alike(n, k, a)
 		}
 	}
@@ -77,7 +77,7 @@ func (n *Node) spreadOut() {
 }
 
 // particular reports whether a task may not go to some agents, whatever they are.
-func (t *task) particular() bool { return t.only != nil || len(t.failedAt) > 0 }
+func (t *task) particular() bool { return t.only != nil || t.may != nil || len(t.failedAt) > 0 }
 
 // alike counts an idle agent among those that it equals, and says which these are.
 func (x *spreads) alike(n *Node, k int, a *agent) int32 {

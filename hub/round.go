@@ -99,7 +99,9 @@ func (n *Node) collect() {
 	s.made++
 	s.passed = s.passed[:0]
 	s.agents, s.free = s.agents[:0], s.free[:0]
+	n.seats.capped = false
 	n.standUp()
+	n.letsIn()
 	for i := range n.crowd.stands {
 		if x := &n.crowd.stands[i]; x.room > 0 {
 			s.agents, s.free = append(s.agents, x.agent), append(s.free, x.room)
@@ -116,6 +118,7 @@ func (n *Node) collect() {
 	for _, t := range s.tasks {
 		t.fate = unmet
 	}
+	n.admitted()
 }
 
 // meet quotes every task on every agent that may serve it, bids aside, and charges it. Of agents that are
@@ -192,12 +195,12 @@ func (n *Node) pairWith(i, k int) {
 	s, c := &n.round, &n.crowd
 	t, a, idle := s.tasks[i], s.agents[k], n.cfg.Regime.Idle()
 	x := n.prospect(a.seat)
-	if !x.serves {
+	if !x.serves || !t.lets(a.seat) {
 		return
 	}
-	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) && c.board.Homes(a.seat) == 0 &&
-		n.besideOthers(stand, t) == stand.beside &&
-		n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], x.held) >= len(s.tasks) {
+	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) && !n.busy(a) &&
+		c.board.Homes(a.seat) == 0 && n.besideOthers(stand, t) == stand.beside &&
+		n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden, x.held) >= len(s.tasks) {
 		s.spared++
 		return
 	}
@@ -345,7 +348,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, n.burden(a)), r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
 			h.crowd = &parts
@@ -426,6 +429,9 @@ func (n *Node) settle(awarded bool) {
 		}
 		n.batch.Leave(t, t.arrived)
 	}
+	if awarded && n.seats.capped {
+		n.batch.Wake() // an agent has more slots
+	}
 }
 
 // newHold is the hold for an award.
@@ -472,8 +478,10 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 		t.whole = h.rec.MaxTokens
 	}
 	n.holds[h.id] = h
+	n.queue(h)
 	h.agent.holds = append(h.agent.holds, h)
 	n.noteUse(t)
+	n.seated(t, h)
 	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw

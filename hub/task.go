@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/seat"
 	"souk/market"
 )
 
@@ -59,6 +60,7 @@ type task struct {
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	notes    *notes         // while it waits
+	length   length         // of its answer; the same
 	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
@@ -72,8 +74,12 @@ type task struct {
 	passed bool   // another of its client had its turn
 	purse  *purse // of its client, once it stood in a line
 	since  uint64 // the last round before it came
-	hold   *hold
-	timer  timer
+	// where it may go in this round, by the place of open agents, as far as seats say; nil: anywhere
+	may      []bool
+	unseated time.Time // since then its session has found no seat; zero: it has one, or needs none
+	turn     seat.Turn // its session's
+	hold     *hold
+	timer    timer
 
 	// What its client knows goes through the states on its own way: one that is told early may wait again.
 	accepted *bus.Accepted // who serves it; nil again while it moves to another agent
@@ -202,6 +208,10 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
+	if t.msg != nil && t.msg.SessionEnd {
+		n.seats.table.End(n.clock(), t.session)
+	}
+	n.seats.table.Gone(n.clock(), &t.turn)
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)
@@ -331,6 +341,8 @@ func (t *task) due(n *Node) {
 // unplaced is the truth about a task whose deadline passed while it waited.
 func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
+	case !t.unseated.IsZero():
+		return n.noSeat(t)
 	case t.refusals > 0 && t.rounds+t.dear+t.patient == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d dispatches were refused by agents and no other slot came free before the deadline",

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -88,10 +89,7 @@ func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
 }
 
 func (n *Node) itl(a *agent) time.Duration {
-	if itl := a.predictor.ITL(); itl > 0 {
-		return itl
-	}
-	return n.cfg.Prior.Slowest / 4
+	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
 }
 
 // lineUp finds out who waits for whom: the lines of all who wait, also for news, and the pressure on them.
@@ -162,6 +160,9 @@ func (c *crowd) pressureOn(p *purse, now time.Time, mean float64) float64 {
 func (c *crowd) gather(round []*task, others *batch.Batch[*task]) {
 	c.everybody = c.everybody[:0]
 	others.Each(func(t *task, arrived time.Time) {
+		if !t.unseated.IsZero() {
+			return // it waits for nobody's slot
+		}
 		for len(round) > 0 && round[0].arrived.Before(arrived) {
 			c.everybody, round = append(c.everybody, round[0]), round[1:]
 		}
@@ -196,6 +197,9 @@ func (n *Node) athome(t *task) bool {
 
 // home is the agent whose line a task stands in; nil if none may serve it.
 func (n *Node) home(t *task) *agent {
+	if a := n.seatHome(t); a != nil {
+		return a
+	}
 	c := &n.crowd
 	c.asked++
 	var best line.Candidate
@@ -245,7 +249,8 @@ func (n *Node) charge(i int, pairs []pair) {
 	for k := range pairs {
 		p := &pairs[k]
 		a := s.agents[p.agent]
-		p.parts = market.Toll{Load: n.prospect(a.seat).load, Beside: n.besideOthers(&c.stands[a.seat], t),
+		x := n.prospect(a.seat)
+		p.parts = market.Toll{Load: x.load + n.delays(a, x), Beside: n.besideOthers(&c.stands[a.seat], t),
 			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
@@ -370,7 +375,7 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 // patience is the value of a slot that comes in d, and the time to the first token then; false if that is too
 // late.
 func (f *search) patience(x *prospect, d time.Duration) (market.Credits, time.Duration, bool) {
-	at := line.Stretch(d, f.waited) + x.ttft
+	at := line.Stretch(d, f.waited) + x.ttft - min(d, x.queue)
 	if !x.serves || at > f.left {
 		return 0, 0, false
 	}
@@ -404,7 +409,11 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 		return false
 	}
 	s := &n.crowd.stands[seat]
+	if !f.task.lets(seat) {
+		return true
+	}
 	drawn, beside := n.drawn(f.index, s.agent, &x.quote), n.besideOthers(s, f.task)
+	beside += n.delays(s.agent, x)
 	if tolls := beside + s.charge + drawn; tolls != most && !f.mayBe(n.sum(f, x, value, tolls)) {
 		return true
 	}
