@@ -50,18 +50,21 @@ func (n *Node) queue(h *hold) {
 		a.predictor.Forecast(*f).TTFT, h.rec.Output, n.itl(a))
 }
 
+// lengthsEvery is how long what a waiting task's answer is expected to have is not asked anew: every answer
+// changes it a little, and with it all quotes of all who wait.
+const lengthsEvery = time.Second
+
 // length is how many tokens the answer to a task is expected to have.
 type length struct {
-	changes       uint64 // and one: of what is known of answers, when that was asked
-	usual, tokens int    // where nothing is known of whose it is, and by that
+	until         int64 // by Node.nano: then it is asked anew
+	usual, tokens int   // where nothing is known of whose it is, and by that
 }
 
 // length is how many tokens the answer to a task is expected to have, by whose it is.
 func (n *Node) length(t *task, a *agent) int {
 	x := &t.length
-	now, usual := n.outputs.Changes()+1, a.predictor.Usual(t.msg.MaxTokens)
-	if x.changes != now || x.usual != usual {
-		*x = length{now, usual, n.outputs.Expect(t.source(), usual)}
+	if usual := a.predictor.Usual(t.msg.MaxTokens); n.nano >= x.until || x.usual != usual {
+		*x = length{n.at(lengthsEvery), usual, n.outputs.Expect(t.source(), usual)}
 	}
 	return x.tokens
 }
