@@ -50,23 +50,38 @@ func (n *Node) queue(h *hold) {
 		a.predictor.Forecast(*f).TTFT, h.rec.Output, n.itl(a))
 }
 
+// length is how many tokens the answer to a task is expected to have.
+type length struct {
+	until int64    // by Node.nano: then it is asked anew
+	n     int      // of these
+	known [4]known // by what agents differ in
+}
+
+// known is an expected length where nothing is known of whose it is, and by that, in tokens.
+type known struct{ usual, tokens int }
+
 // lengthsEvery is how long what a waiting task's answer is expected to have is not asked anew: every answer
 // changes it a little, and with it all quotes of all who wait.
 const lengthsEvery = time.Second
 
-// length is how many tokens the answer to a task is expected to have.
-type length struct {
-	until         int64 // by Node.nano: then it is asked anew
-	usual, tokens int   // where nothing is known of whose it is, and by that
-}
-
-// length is how many tokens the answer to a task is expected to have, by whose it is.
+// length is how many tokens the answer to a task is expected to have, by whose it is. In a round it is the
+// same whenever it is asked.
 func (n *Node) length(t *task, a *agent) int {
-	x := &t.length
-	if usual := a.predictor.Usual(t.msg.MaxTokens); n.nano >= x.until || x.usual != usual {
-		*x = length{n.at(lengthsEvery), usual, n.outputs.Expect(t.source(), usual)}
+	x, usual := &t.length, a.predictor.Usual(t.msg.MaxTokens)
+	if n.nano >= x.until {
+		x.until, x.n = n.at(lengthsEvery), 0
 	}
-	return x.tokens
+	for _, k := range x.known[:x.n] {
+		if k.usual == usual {
+			return k.tokens
+		}
+	}
+	tokens := n.outputs.Expect(t.source(), usual)
+	if x.n < len(x.known) {
+		x.known[x.n] = known{usual, tokens}
+		x.n++
+	}
+	return tokens
 }
 
 // source is whose a task is.

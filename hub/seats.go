@@ -354,7 +354,11 @@ func (n *Node) noSeat(t *task) *bus.Result {
 // the client is part of its key.
 func (n *Node) SessionEnded(now time.Time, client, session string) {
 	n.advance(now)
-	n.seats.table.End(n.clock(), bus.SessionKey(client, session))
+	n.endSession(bus.SessionKey(client, session))
+}
+
+func (n *Node) endSession(key uint64) {
+	n.seats.table.End(n.clock(), key)
 	if n.leading && n.seats.waiting > 0 {
 		n.news()
 	}

@@ -184,6 +184,44 @@ func TestASessionWaitsForASeat(t *testing.T) {
 	h.take("ann", "t3")
 }
 
+// A session that has ended, as told with its last turn or after it, gives up its seat, and no other: nobody
+// ends the session of another client. Whoever goes on after that is a newcomer.
+func TestASessionThatHasEnded(t *testing.T) {
+	h := seatedHouse(t, 1, 2, nil)
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Session, m.SessionEnd = "one", true })))
+	h.turn("bob", "t2", "two")
+	h.turn("bob", "t3", "three")
+	h.pass(time.Second)
+	one, two := h.take("ann", "t1"), h.take("bob", "t2")
+	if len(h.dispatched) > 0 {
+		t.Fatalf("two sessions fit, and a third is let in: %s", h.running())
+	}
+	h.serve(one, market.Usage{Prompt: 100, Output: 100})
+	h.pass(20 * time.Millisecond)
+	three := h.take("bob", "t3") // the first one was over with its turn
+	h.serve(two, market.Usage{Prompt: 100, Output: 100})
+	h.serve(three, market.Usage{Prompt: 100, Output: 100})
+	h.turn("ann", "t4", "one")
+	h.pass(20 * time.Millisecond)
+	if len(h.dispatched) > 0 {
+		t.Fatalf("both seats are taken, and a session that had ended has one: %s", h.running())
+	}
+	for range 2 { // twice is once
+		h.must(h.step(&bus.SessionEnd{Client: "ann", Session: "two"}))
+		h.must(h.step(&bus.SessionEnd{Client: "nobody", Session: "none"}))
+	}
+	h.pass(20 * time.Millisecond)
+	if len(h.dispatched) > 0 {
+		t.Fatal("one client has ended another's session")
+	}
+	h.must(h.step(&bus.SessionEnd{Client: "bob", Session: "two"}))
+	h.pass(20 * time.Millisecond)
+	h.take("ann", "t4")
+	if h.step(&bus.SessionEnd{Client: "bob"}) == nil {
+		t.Error("the end of no session was taken")
+	}
+}
+
 // Who finds no seat is told before WAIT is over, and when to come back.
 func TestWhoFindsNoSeatIsTold(t *testing.T) {
 	h := seatedHouse(t, 1, 1, func(c *Config) { c.Seats.Wait = 10 * time.Second })

@@ -209,10 +209,10 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
-	if t.msg != nil && t.msg.SessionEnd {
-		n.seats.table.End(n.clock(), t.session)
-	}
 	n.seats.table.Gone(n.clock(), &t.turn)
+	if t.msg != nil && t.msg.SessionEnd {
+		n.endSession(t.session)
+	}
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)

@@ -71,6 +71,8 @@ var elsewhere = map[string]string{
 	// without it a hub goes on as that of before
 	"bus.FundsReply msgpack ended": "hub: TestAHubThatTheTreasuryEnded",
 	// an agent of the version before never said what it holds, so it is never asked, and billed by nothing
+	// a hub of the version before keeps nothing for a session's next turn
+	"bus.Task msgpack session_end":     "hub: TestASessionThatHasEnded",
 	"bus.HoldControl msgpack holdings": "hub: TestAHubThatMissedSomethingAsks",
 	"bus.Dispatch msgpack claimed":     "hub: TestAClaimIsBilled",
 	"bus.Completion msgpack claimed":   "hub: TestAClaimIsBilled",

@@ -40,6 +40,8 @@ var said = []struct {
 	{"quote.>", bus.Task{}, bus.Quote{}},
 	{"hub.*.task.*", bus.Task{}, bus.Answer{}},
 	{"hub.*.quote.*", bus.Task{}, bus.HubQuote{}},
+	{"end.>", bus.SessionEnd{}, bus.SessionEnded{}},
+	{"hub.*.end.*", bus.SessionEnd{}, nil},
 	{"hub.*.taken.*.*", bus.DispatchReply{}, nil},
 	{"hub.*.summary.*", bus.Summary{}, nil},
 	{"hub.*.holdings.*", bus.Holdings{}, nil},
