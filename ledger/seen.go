@@ -25,7 +25,7 @@ type Evidence uint8
 // The kinds of evidence.
 const (
 	EvidenceSent   Evidence = iota // what the hub itself had sent there, and what came of it
-	EvidenceMirror                 // what the agent says, by what it served
+	EvidencePartly                 // that, and what the agent says of a part of what its engine holds
 	EvidenceEvents                 // what the agent says, by what its engine publishes of its cache
 	evidences
 )
@@ -34,8 +34,8 @@ func (e Evidence) String() string {
 	switch e {
 	case EvidenceSent:
 		return "by what was sent there"
-	case EvidenceMirror:
-		return "by what the agent says to have served"
+	case EvidencePartly:
+		return "by what was sent there and some of the engine's events"
 	case EvidenceEvents:
 		return "by the engine's events"
 	}
