@@ -51,7 +51,8 @@ deployment: build ## judge deploy/: systemd units, the compose file, and a marke
 	@for what in units compose play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
 # What a record's bytes depend on, and quotes that become part of one.
-PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix hub/batch agentd
+PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix hub/seat
+PURE += hub/batch agentd
 
 arm64: ## the same record gives the same bytes on arm64: the tests of the pure parts, under qemu-aarch64 where this is another machine
 	@emulator=; if [ "$$(uname -m)" != aarch64 ]; then \
@@ -65,8 +66,14 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
+<<<<<<< HEAD
 ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree hub/prefix
 ALONE += hub/regime agentd agentd/kvevent bus/reader classifier classifier/model classifier/train
+=======
+ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree
+ALONE += hub/prefix hub/regime hub/seat agentd agentd/holdings agentd/kvevent bus/reader
+ALONE += classifier classifier/model classifier/train
+>>>>>>> main
 
 test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...

@@ -256,6 +256,7 @@ func (n *Node) close(h *hold) {
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
 	a.belief.Ended(h.run)
+	n.seats.table.Back(n.clock(), &h.task.turn)
 	for i, o := range a.holds {
 		if o == h {
 			a.holds = append(a.holds[:i], a.holds[i+1:]...)
@@ -465,6 +466,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
 	})
+	n.answeredSeat(t, h, c)
 	cached := c.Usage.Cached
 	if c.NoCacheReport {
 		cached = -1

@@ -15,6 +15,7 @@ import (
 	"souk/hub/batch"
 	"souk/hub/predict"
 	"souk/hub/prefix"
+	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
 )
@@ -36,6 +37,7 @@ type Ready struct {
 	Probes  []string    // quiet agents: ask whether anybody listens there, and Step an Absent if not
 	Placed  []Placed    // beside Dispatches: whom each is for, and what there is to measure of it
 	Rounds  int         // how many were cleared for this
+	Touches []Touch     // before Dispatches: what is to be used again, or would be dropped for these
 }
 
 // Presses reports whether this turn must be done at once. One that has frames, and beside them nothing but
@@ -111,6 +113,7 @@ type Node struct {
 	prefixes *prefix.Index    // what they are believed to hold
 	commons  commons
 	seeds    seeds
+	seats    seats
 	kinds    kinds
 	batch    *batch.Batch[*task]
 	room     room
@@ -163,6 +166,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		stats: newStats(),
 	}
 	n.crowd.again.owner = &n.crowd
+	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = newRecent[uint64, uses](usesKept)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil

@@ -48,11 +48,13 @@ func forecastBars(ctx context.Context, o Options) ([]Bar, error) {
 		if options.Python != "" {
 			river = fmt.Sprintf("river's trees %.3f", median(of(stream, "river", figure)))
 		}
-		return Bar{Name: name, Asked: fmt.Sprintf("at most %.2f", limit), Limit: limit, Measured: median(runs),
-			Runs: runs, Note: fmt.Sprintf("NMAE, %d tasks; tasks in flight alone %.3f, %s", options.Tasks,
+		return Bar{Name: name, Asked: fmt.Sprintf("at most %.2f", limit), Limit: limit,
+			Measured: median(runs),
+			Runs:     runs, Note: fmt.Sprintf("NMAE, %d tasks; tasks in flight alone %.3f, %s", options.Tasks,
 				median(of(stream, "means", figure)), river)}
 	}
-	covered := of("", forecast.Judged, func(s forecast.Score) float64 { return 100 * math.Abs(s.Covered-0.9) })
+	covered := of("", forecast.Judged,
+		func(s forecast.Score) float64 { return 100 * math.Abs(s.Covered-0.9) })
 	windows := of("", forecast.Judged, func(s forecast.Score) float64 { return 100 * s.Windows })
 	var gaps []float64
 	for _, r := range results {

@@ -313,8 +313,8 @@ func TestAttentionOfAPrompt(t *testing.T) {
 	}
 	again := &arrival{at: time.Second, job: Job{Hashes: hashes, Prompt: 100, Output: 1}}
 	serve(t, e, []*arrival{again}, false)
-	if want := time.Second + (1000+40+(4*96+8)/2)*time.Microsecond; again.job.Cached != 96 ||
-		again.last != want {
+	want = time.Second + (1000+40+(4*96+8)/2)*time.Microsecond
+	if again.job.Cached != 96 || again.last != want {
 		t.Errorf("with %d tokens cached it ends at %v, want %v", again.job.Cached, again.last, want)
 	}
 }
