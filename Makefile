@@ -66,9 +66,9 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
-<<<<<<< HEAD
-ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree hub/prefix
-ALONE += hub/regime agentd agentd/kvevent bus/reader classifier classifier/model classifier/train
+ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree
+ALONE += hub/prefix hub/regime hub/seat agentd agentd/holdings agentd/kvevent bus/reader
+ALONE += classifier classifier/model classifier/train
 =======
 ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree
 ALONE += hub/prefix hub/regime hub/seat agentd agentd/holdings agentd/kvevent bus/reader

@@ -36,8 +36,6 @@ type Config struct {
 	// not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
 	MaxCompletions  int           `yaml:"max_completions"`
 	KeepCompletions time.Duration `yaml:"keep_completions"` // how long one is repeated
-	MaxSessions     int           `yaml:"max_sessions"`     // remembered as served here
-	ListSessions    int           `yaml:"list_sessions"`    // of these, named in a summary
 }
 
 // AgentConfig is one agent: one engine serving one model.
@@ -79,8 +77,6 @@ func Default() Config {
 		RetryMax:        5 * time.Second,
 		MaxCompletions:  4096,
 		KeepCompletions: 24 * time.Hour, // no hold lives so long
-		MaxSessions:     4096,
-		ListSessions:    128,
 	}
 }
 
@@ -101,7 +97,6 @@ func (c Config) WithDefaults() Config {
 	}
 	for _, p := range []struct{ v, to *int }{
 		{&c.KeepStream, &d.KeepStream}, {&c.KeepTotal, &d.KeepTotal}, {&c.MaxCompletions, &d.MaxCompletions},
-		{&c.MaxSessions, &d.MaxSessions}, {&c.ListSessions, &d.ListSessions},
 	} {
 		if *p.v == 0 {
 			*p.v = *p.to
@@ -147,7 +142,6 @@ func (c Config) Validate() error {
 	}{
 		{"keep_stream", c.KeepStream, 1 << 30}, {"keep_total", c.KeepTotal, 1 << 34},
 		{"max_completions", c.MaxCompletions, 1 << 20},
-		{"max_sessions", c.MaxSessions, 1 << 20}, {"list_sessions", c.ListSessions, 1 << 12},
 	} {
 		if n.v < 0 || n.v > n.max {
 			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.max)

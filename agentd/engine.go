@@ -59,12 +59,14 @@ type Resume struct {
 // Chunk is what one read of the engine's socket yielded. Slices and strings are the receiver's to keep.
 type Chunk struct {
 	Text   string
-	Tokens []uint32    // nil if the engine reports no ids
-	Prompt int         // prompt tokens, by the ids that came with the first event; 0 in all other chunks
-	Count  int         // output tokens: by ids where reported, else one an event with content
-	Extra  []bus.Extra // events that say more than plain text
-	Events int
-	Finish bool // the answer ends with this
+	Tokens []uint32 // nil if the engine reports no ids
+	Prompt int      // prompt tokens, by the ids that came with the first event; 0 in all other chunks
+	// these ids
+	PromptIDs []uint32
+	Count     int         // output tokens: by ids where reported, else one an event with content
+	Extra     []bus.Extra // events that say more than plain text
+	Events    int
+	Finish    bool // the answer ends with this
 
 	Counted int // prompt tokens, before the engine was asked for anything; else 0
 

@@ -20,14 +20,15 @@ type quote struct {
 	floor    market.Credits // what the prompt and the first token may cost: no hold has less room
 
 	worst     market.Credits
-	maxTokens int // what the engine is told, within its context
-	most      int // prompt tokens that the worst case covers
-	features  predict.Features
+	maxTokens int              // what the engine is told, within its context
+	most      int              // prompt tokens that the worst case covers
+	features  predict.Features // but for the load
+	delay     time.Duration    // by that
 }
 
-// quote prices t on a, where so much of its prompt is held and so many tasks run. What it reads of the agent
-// otherwise is its [kind].
-func (n *Node) quote(t *task, a *agent, running int, held held) quote {
+// quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
+// agent otherwise is its [kind].
+func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 	q := quote{prompt: held.tokens + t.carried(), maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
 	if context := a.reg.MaxModelLen; context > 0 {
@@ -37,9 +38,10 @@ func (n *Node) quote(t *task, a *agent, running int, held held) quote {
 	}
 	q.features = predict.Features{
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
-		MaxTokens: q.maxTokens, InFlight: running,
+		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
-	q.forecast = a.predictor.Forecast(q.features)
+	q.delay = in.delay
+	q.forecast = a.predictor.Beside(q.features, q.delay)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most
@@ -129,7 +131,7 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	if t.msg.Prompt.Loose == bus.LooseMedia {
 		f.Prompt, f.Counted = max(f.Prompt, q.most), 0
 	}
-	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
+	return 2*time.Second + 4*a.predictor.Beside(f, q.delay).TTFT
 }
 
 // usable reports whether t may be given to a, slots aside.

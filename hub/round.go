@@ -183,7 +183,8 @@ func (n *Node) pair(i int) {
 			continue
 		}
 		if alike && !n.busy(a) && n.crowd.board.Homes(a.seat) == 0 &&
-			n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], x.held) >= len(s.tasks) {
+			n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k],
+				n.crowd.stands[a.seat].burden, x.held) >= len(s.tasks) {
 			s.spared++
 			continue
 		}
@@ -333,7 +334,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, n.burden(a)), r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
 			h.crowd = &parts
@@ -463,6 +464,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 		t.whole = h.rec.MaxTokens
 	}
 	n.holds[h.id] = h
+	n.queue(h)
 	h.agent.holds = append(h.agent.holds, h)
 	n.noteUse(t)
 	n.seated(t, h)

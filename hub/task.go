@@ -60,6 +60,7 @@ type task struct {
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	notes    *notes         // while it waits
+	length   length         // of its answer; the same
 	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
@@ -207,6 +208,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
+	if t.msg != nil && t.msg.SessionEnd {
+		n.seats.table.End(n.clock(), t.session)
+	}
 	n.seats.table.Gone(n.clock(), &t.turn)
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another

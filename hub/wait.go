@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -89,10 +90,7 @@ func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
 }
 
 func (n *Node) itl(a *agent) time.Duration {
-	if itl := a.predictor.ITL(); itl > 0 {
-		return itl
-	}
-	return n.cfg.Prior.Slowest / 4
+	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
 }
 
 // lineUp finds out who waits for whom: the lines of all who wait, also for news, and the pressure on them.
@@ -378,7 +376,7 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 // patience is the value of a slot that comes in d, and the time to the first token then; false if that is too
 // late.
 func (f *search) patience(x *prospect, d time.Duration) (market.Credits, time.Duration, bool) {
-	at := line.Stretch(d, f.waited) + x.ttft
+	at := line.Stretch(d, f.waited) + x.ttft - min(d, x.queue)
 	if !x.serves || at > f.left {
 		return 0, 0, false
 	}

@@ -71,10 +71,11 @@ func (s *State) sized(block, capacity int) {
 	}
 }
 
-// Became is for an engine that is another one now: it holds nothing.
+// Became is for an engine that is another one now: it holds nothing but what it has said since it began.
 func (s *State) Became(block, capacity int) {
 	s.sized(block, capacity)
 	s.Restarted()
+	s.blind = s.events
 }
 
 // Listen says that the engine is to say what it stores. Until it is known to begin from nothing, it may hold
@@ -101,8 +102,12 @@ func (s *State) Restarted() {
 	s.life++
 }
 
-// Blind says that something was missed for good: what is known may be wrong, and is forgotten.
+// Blind says that something was missed for good: what is known may be wrong, and is forgotten. Where nothing
+// was heard, nothing was missed.
 func (s *State) Blind() {
+	if !s.events {
+		return
+	}
 	s.clear()
 	s.blind = true
 	s.counts.Blind++

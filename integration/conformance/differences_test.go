@@ -67,6 +67,13 @@ var Differences = []Difference{
 		StandIn: "64-bit xxhash over parent and tokens, its root made from model and salt",
 	},
 	{
+		What: "KV events", Real: "with --kv-events-config; tcp://*:PORT listens on all interfaces; session_id, " +
+			"LoRA; a hit is published again if vllm_xargs asks for it",
+		StandIn: "the same flag; it listens on loopback alone; none of these. In addition events as arrays, " +
+			"as before mid-2026 (arrays: true), hashes of 32 bytes (bytes: true), another " +
+			"kv_cache_spec_kind; and events that are silent, lost, double, false or alien on demand",
+	},
+	{
 		What: "HTTP chunks of a stream", Real: "one event each",
 		StandIn: "all events of a step in one; the events are the same",
 	},

@@ -17,6 +17,7 @@ type engine struct {
 	profile Profile
 	random  rand.PCG // for noise
 
+	events *events   // of the cache; nil if nobody publishes them
 	finish time.Time // when the batch is done; zero if none is being computed
 	stats  stats
 }

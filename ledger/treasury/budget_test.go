@@ -342,3 +342,48 @@ func TestASilentHubAndABudget(t *testing.T) {
 	b.has(map[string]int{"ann": 790, "ann-k": 40})
 	b.audited()
 }
+
+// A clock that is years ahead fills no budget before it has been so for an hour: until it is set right
+// nothing is marked as filled that is not due yet.
+func TestAClockThatIsFarAheadFillsNothing(t *testing.T) {
+	for name, ahead := range map[string]func(b *bank){
+		"while the treasury runs": func(b *bank) { b.now = b.now.AddDate(9, 0, 0) },
+		"at its start": func(b *bank) {
+			b.now = b.now.AddDate(9, 0, 0)
+			b.again()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBank(t)
+			b.at("2027-02-01T10:00:00Z")
+			b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
+			b.allowance("ann", "ann-k", ledger.EveryDay, 100)
+			spend := func(id string) {
+				b.put(bus.OpPayout, bus.FundsRequest{ID: id, Client: "ann-k", Amount: 100})
+			}
+			spend("p1")
+			right := b.now
+			ahead(b)
+			for range 10 {
+				b.pass(5 * time.Minute)
+			}
+			b.has(map[string]int{"ann": 900, "ann-k": 0})
+			b.now = right.Add(time.Hour) // set right
+			b.pass(time.Second)
+			b.has(map[string]int{"ann": 900, "ann-k": 0})
+			b.at("2027-02-02T00:00:01Z")
+			b.has(map[string]int{"ann": 800, "ann-k": 100})
+
+			// one that stays is right
+			spend("p2")
+			b.now = b.now.AddDate(1, 0, 0)
+			b.pass(time.Minute)
+			b.has(map[string]int{"ann": 800, "ann-k": 0})
+			for range 13 {
+				b.pass(5 * time.Minute)
+			}
+			b.has(map[string]int{"ann": 700, "ann-k": 100})
+			b.audited()
+		})
+	}
+}

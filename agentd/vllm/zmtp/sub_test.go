@@ -128,7 +128,6 @@ func TestDialsAgain(t *testing.T) {
 		there := make(chan net.Conn, 1)
 		s.done.Go(func() {
 			s.dials(func() (net.Conn, error) {
-				at = append(at, time.Since(start))
 				select {
 				case c := <-there:
 					return c, nil
@@ -141,6 +140,7 @@ func TestDialsAgain(t *testing.T) {
 			if h := <-s.C; h.Peer != 0 || h.Err == nil {
 				t.Fatalf("%+v", h)
 			}
+			at = append(at, time.Since(start))
 		}
 		for i := 1; i < len(at); i++ {
 			most := min(pauseMin<<(i-1), pauseMax)

@@ -39,6 +39,8 @@ type Scheduler[S Sequence] struct {
 	Slots   int // sequences that run at once
 	Batched int // tokens in a step
 	Cache   *kv.Cache
+	// is told which of a sequence's blocks can be found from now on; may be nil
+	Stored func(s S, from, to int)
 
 	Waiting, Running []S // those that run in the order in which they started
 	Batch            []Work[S]
@@ -147,6 +149,9 @@ func (c *Scheduler[S]) Room(s S, n int, hit []int32) bool {
 	full := (r.Computed + n) / size
 	for i := r.Computed / size; i < full; i++ {
 		c.Cache.Fill(r.Blocks[i], s.Prefix(full)[i])
+	}
+	if from := r.Computed / size; c.Stored != nil && from < full {
+		c.Stored(s, from, full)
 	}
 	return true
 }
