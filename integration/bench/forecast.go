@@ -12,7 +12,8 @@ import (
 	"souk/integration/forecast"
 )
 
-// forecastBars hold what a hub expects against what came, on streams of tasks in virtual time: one seed a run.
+// forecastBars hold what a hub expects against what came, on streams of tasks in virtual time: one seed a
+// run.
 // Beside them stand the line that hubs had before, and river's trees where there is a Python that has them.
 func forecastBars(ctx context.Context, o Options) ([]Bar, error) {
 	options := forecast.DefaultOptions()
