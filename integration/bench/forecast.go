@@ -12,8 +12,9 @@ import (
 	"souk/integration/forecast"
 )
 
-// forecastBars hold what a hub expects against what came, on streams of tasks in virtual time: one seed a run.
-// Beside them stand the line that hubs had before, and river's trees where there is a Python that has them.
+// forecastBars hold what a hub expects against what came, on streams of tasks in virtual time, of which each
+// run has a seed of its own. Beside them stand the line that hubs had before, and river's trees where there
+// is a Python that has them.
 func forecastBars(ctx context.Context, o Options) ([]Bar, error) {
 	options := forecast.DefaultOptions()
 	options.Streams, options.Seeds = []string{"short", "long"}, nil
@@ -48,11 +49,13 @@ func forecastBars(ctx context.Context, o Options) ([]Bar, error) {
 		if options.Python != "" {
 			river = fmt.Sprintf("river's trees %.3f", median(of(stream, "river", figure)))
 		}
-		return Bar{Name: name, Asked: fmt.Sprintf("at most %.2f", limit), Limit: limit, Measured: median(runs),
-			Runs: runs, Note: fmt.Sprintf("NMAE, %d tasks; tasks in flight alone %.3f, %s", options.Tasks,
+		return Bar{Name: name, Asked: fmt.Sprintf("at most %.2f", limit), Limit: limit,
+			Measured: median(runs), Runs: runs,
+			Note: fmt.Sprintf("NMAE, %d tasks; tasks in flight alone %.3f, %s", options.Tasks,
 				median(of(stream, "means", figure)), river)}
 	}
-	covered := of("", forecast.Judged, func(s forecast.Score) float64 { return 100 * math.Abs(s.Covered-0.9) })
+	covered := of("", forecast.Judged,
+		func(s forecast.Score) float64 { return 100 * math.Abs(s.Covered-0.9) })
 	windows := of("", forecast.Judged, func(s forecast.Score) float64 { return 100 * s.Windows })
 	var gaps []float64
 	for _, r := range results {

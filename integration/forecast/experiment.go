@@ -82,7 +82,7 @@ type Gap struct {
 func (g Gap) Points() float64 { return 100 * (g.Awarded - g.All) }
 
 // chosen are the ways whose gap is shown.
-var chosen = []string{"means", Baseline, "gated"}
+var chosen = []string{"means", Baseline, asHub, "gated"}
 
 // lots is the share of tasks that go by lot where a gap is looked for.
 const lots = 0.2

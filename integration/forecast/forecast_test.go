@@ -61,6 +61,10 @@ func TestSecondsLeftForecastBetter(t *testing.T) {
 				t.Errorf("%s: %s errs by %.3f, %s by %.3f", r.Stream, Baseline, by[Baseline].TTFT, worse, by[worse].TTFT)
 			}
 		}
+		if by[asHub].TTFT > 0.8*by["means"].TTFT || by[asHub].Cost > 1.05*by["means"].Cost {
+			t.Errorf("%s: a hub errs by %.3f and %.3f, with tasks in flight alone it did by %.3f and %.3f",
+				r.Stream, by[asHub].TTFT, by[asHub].Cost, by["means"].TTFT, by["means"].Cost)
+		}
 		if r.Cached < 0.2 || r.TTFT <= 0 || r.Belief < r.Held {
 			t.Errorf("%+v", r)
 		}

@@ -29,6 +29,9 @@ func cell(results []Result, stream, way string, of func(Score) float64) string {
 			}
 		}
 	}
+	if far == 0 {
+		return fmt.Sprintf("%.3f", mean)
+	}
 	return fmt.Sprintf("%.3f ±%.3f", mean, far)
 }
 
@@ -114,8 +117,9 @@ Made by `+"`%s`"+` in virtual time; do not edit. The same seed gives the same fi
 Each stream is %d tasks on %d simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured), at a load that is drawn
 anew every 45 s from 0.2 to 1.2 times what the engines bear; %.0f %% of the tasks go to an agent by lot, the others to
 the one that should begin first. All ways hear of the same tasks: they forecast when one is sent, and learn once
-it has ended. Mean of %d seeds, and how far the farthest seed is from it. NMAE is the sum of what forecasts were off, by the sum of
-what came. A prompt's tokens are known before; what is cached of it is believed, by a mirror of what was sent.
+it has ended. NMAE is the sum of what forecasts were off, by the sum of what came; of several seeds (here %d) the mean,
+and how far the farthest is from it. A prompt's tokens are known before; what is cached of it is believed, by a
+mirror of what was sent.
 
 `, p.Command, o.Tasks, o.Agents, 100*o.Explore, len(o.Seeds))
 	heading(w, "stream", "what", "formulas chosen on it", "TTFT, mean", "prompt, mean", "cached")
@@ -214,7 +218,8 @@ func (p Page) gaps(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "## Who is chosen\n\nWhoever is chosen for a promise was over-estimated. Each way placed the tasks itself, "+
-		"but for %.0f %% by lot: mean error of the first seed\n(forecast less what came, by what came, in per cent) of agents that it chose, "+
+		"but for %.0f %% by lot, with the first seed: mean error\n(forecast less what came, by what came, in per cent) "+
+		"of agents that it chose, "+
 		"of those by lot, and the gap in points.\n\n", 100*lots)
 	heading(w, append([]string{"stream"}, chosen...)...)
 	streams, _ := names(p.Results)

@@ -130,7 +130,7 @@ type Way struct {
 const Baseline = "seconds"
 
 // Judged is the way that the rows of the bench are of.
-const Judged = Baseline
+const Judged = asHub
 
 // Ways are all that there are, in the order of tables.
 var Ways = []Way{
@@ -146,6 +146,7 @@ var Ways = []Way{
 		func(n int) Forecaster { return newState(n) }},
 	{Baseline, "the seconds-left line; answers by means of session, role and all; cost by the card",
 		func(n int) Forecaster { return newSeconds(n) }},
-	{"gated", "the same, with trees on what it leaves over, behind gates",
+	{asHub, "a hub's own predictor (`hub/predict`), as it is delivered", func(n int) Forecaster { return newOwn(n) }},
+	{"gated", "`seconds`, with trees on what it leaves over, behind gates",
 		func(n int) Forecaster { return newGated(n) }},
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"souk/hub/predict"
 	"souk/integration/replay/virtual"
 	"souk/integration/vllmsim/kv"
 	"souk/market"
@@ -26,6 +27,7 @@ type Task struct {
 	Output   int
 	TTFT     float64 // seconds
 	Cost     float64 // nano-credits
+	ITL      time.Duration
 	Sent     time.Duration
 
 	job     virtual.Job
@@ -48,6 +50,9 @@ type Expected struct {
 	Open   bool    // a gate was open
 	x, y   []float64
 	alone  float64 // TTFT without what a tree adds
+
+	asked    predict.Features // of the hub's own predictor
+	forecast predict.Forecast
 }
 
 // Forecaster is a way to expect what tasks need, of all agents of a hub.
@@ -360,6 +365,9 @@ func (w *world) step(i int) {
 		}
 		if s.Last {
 			delete(w.jobs, s.Job)
+			if n := t.job.Output - 1; n > 0 {
+				t.ITL = (w.view.Now - t.asked - time.Duration(t.TTFT*1e9)) / time.Duration(n)
+			}
 			w.add(w.view.Now+hop, func() { w.end(t) })
 		}
 	}

@@ -1,0 +1,70 @@
+package forecast
+
+import (
+	"fmt"
+	"time"
+
+	"souk/hub/predict"
+)
+
+// own is the hub's own predictor, as it is delivered.
+type own struct {
+	agents  []*predict.Means
+	queues  []predict.Queue
+	outputs *predict.Outputs
+	sent    map[int]uint64 // by task, its number in the queue
+}
+
+// asHub is its name among the ways.
+const asHub = "hub"
+
+func newOwn(agents int) *own {
+	o := &own{queues: make([]predict.Queue, agents), outputs: predict.NewOutputs(), sent: map[int]uint64{}}
+	classes := predict.NewClasses(predict.DefaultPrior())
+	for range agents {
+		m := predict.NewMeans(predict.DefaultPrior())
+		classes.Enter(predict.Key{}, m)
+		o.agents = append(o.agents, m)
+	}
+	return o
+}
+
+func sourceOf(t *Task) predict.Source {
+	role := ""
+	if t.Role >= 0 {
+		role = fmt.Sprint(t.Role)
+	}
+	return predict.Source{Domain: "general", Kind: "chat", Client: "client", Role: role,
+		Session: uint64(t.Session)}
+}
+
+func (o *own) features(v *View, agent int, t *Task) predict.Features {
+	m := o.agents[agent]
+	return predict.Features{Prompt: t.Prompt, Counted: t.Prompt, Cached: t.Believed, MaxTokens: t.MaxTokens,
+		Answer: o.outputs.Expect(sourceOf(t), m.Usual(t.MaxTokens)), InFlight: v.Agents[agent].InFlight,
+		Load: o.queues[agent].Load(int64(v.Now))}
+}
+
+func (o *own) Forecast(v *View, agent int, t *Task) Expected {
+	f := o.features(v, agent, t)
+	e := o.agents[agent].Forecast(f)
+	return Expected{TTFT: e.TTFT.Seconds(), Output: float64(e.Output), Cost: price(t, float64(e.Output)),
+		asked: f, forecast: e}
+}
+
+func (o *own) Sent(v *View, t *Task, e Expected) {
+	m := o.agents[t.Agent]
+	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, m.Work(t.Prompt-t.Believed, t.Believed),
+		e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
+}
+
+func (o *own) Ended(_ *View, t *Task, e Expected) {
+	ttft := time.Duration(t.TTFT * 1e9)
+	o.queues[t.Agent].Ended(o.sent[t.ID], ttft)
+	delete(o.sent, t.ID)
+	o.agents[t.Agent].Learn(e.asked, predict.Observation{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output,
+		TTFT: ttft, ITL: t.ITL})
+	o.outputs.Learn(sourceOf(t), t.Output)
+}
+
+func (o *own) Said(*View, int, int) {}
