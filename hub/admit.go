@@ -63,6 +63,7 @@ func (n *Node) admit(m *bus.Task) error {
 		return n.refuseWith(m, r)
 	}
 	n.known[key] = t
+	n.come(t)
 	n.openPurse(key.client)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)

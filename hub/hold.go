@@ -258,6 +258,7 @@ func (n *Node) close(h *hold) {
 	a := h.agent
 	a.queue.Ended(h.queued, 0)
 	a.belief.Ended(h.run)
+	n.seats.table.Back(n.clock(), &h.task.turn)
 	for i, o := range a.holds {
 		if o == h {
 			a.holds = append(a.holds[:i], a.holds[i+1:]...)
@@ -472,6 +473,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens))
 	}
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
+	n.answeredSeat(t, h, c)
 	cached := c.Usage.Cached
 	if c.NoCacheReport {
 		cached = -1

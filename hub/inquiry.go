@@ -37,6 +37,7 @@ type inquiry struct {
 // sight is an open agent that serves the task, as it would find it.
 type sight struct {
 	prospect
+	quote  quote // all of it
 	seat   int
 	beside market.Credits
 }
@@ -321,7 +322,8 @@ func (q *inquiry) weigh(x *sight) {
 	s := &c.stands[x.seat]
 	a := s.agent
 	x.load = c.tolls.Avoidable(x.service-q.fastest[a.fastest], q.t.purse.pressure)
-	toll := x.load + x.beside + n.cfg.Regime.Toll(0, 0, 0, x.quote.saved(a)) - n.cfg.Fee
+	saved := a.saves(x.quote.prompt, x.quote.forecast.Output, x.quote.cost)
+	toll := x.load + x.beside + n.cfg.Regime.Toll(0, 0, 0, saved) - n.cfg.Fee
 	if s.room > 0 {
 		now := toll + c.tolls.Ahead(c.board.Ahead(x.seat, s.room, q.t.purse.number, 0, false))
 		if n.cfg.Tiers {

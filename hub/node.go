@@ -15,6 +15,7 @@ import (
 	"souk/hub/batch"
 	"souk/hub/predict"
 	"souk/hub/prefix"
+	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
 )
@@ -36,6 +37,7 @@ type Ready struct {
 	Probes  []string    // quiet agents: ask whether anybody listens there, and Step an Absent if not
 	Placed  []Placed    // beside Dispatches: whom each is for, and what there is to measure of it
 	Rounds  int         // how many were cleared for this
+	Touches []Touch     // before Dispatches: what is to be used again, or would be dropped for these
 }
 
 // Presses reports whether this turn must be done at once. One that has frames, and beside them nothing but
@@ -112,6 +114,7 @@ type Node struct {
 	prefixes *prefix.Index    // what they are believed to hold
 	commons  commons
 	seeds    seeds
+	seats    seats
 	kinds    kinds
 	batch    *batch.Batch[*task]
 	room     room
@@ -153,7 +156,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
 		salts:   rand.NewChaCha8(seed),
-		classes: predict.NewClasses(cfg.Prior), outputs: predict.NewOutputs(), kinds: kinds{all: map[kindOf]*kind{}},
+		classes: predict.NewClasses(cfg.Prior), outputs: predict.NewOutputs(),
+		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
@@ -164,6 +168,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		stats: newStats(),
 	}
 	n.crowd.again.owner = &n.crowd
+	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = newRecent[uint64, uses](usesKept)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil
@@ -233,6 +238,12 @@ func (n *Node) step(m bus.Message) error {
 			return err
 		}
 		return n.cancel(m)
+	case *bus.SessionEnd:
+		if err != nil {
+			return err
+		}
+		n.SessionEnded(n.now, m.Client, m.Session)
+		return nil
 	case *bus.Feedback:
 		if err != nil {
 			return err

@@ -12,16 +12,18 @@ import (
 
 // quote is what a task is expected to need, cost and be worth on an agent.
 type quote struct {
+	// what rounds read stands first, and so together in memory
+	forecast predict.Forecast
+	prompt   int // expected tokens
+	value    market.Credits
+	cost     market.Credits
+	floor    market.Credits // what the prompt and the first token may cost: no hold has less room
+
+	worst     market.Credits
+	maxTokens int              // what the engine is told, within its context
+	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
 	delay     time.Duration    // by that
-	forecast  predict.Forecast
-	prompt    int // expected tokens
-	maxTokens int // what the engine is told, within its context
-	most      int // prompt tokens that the worst case covers
-	value     market.Credits
-	cost      market.Credits
-	worst     market.Credits
-	floor     market.Credits // what the prompt and the first token may cost: no hold has less room
 }
 
 // quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
@@ -71,9 +73,9 @@ func (q *quote) within(most market.Credits) market.Credits { return min(q.value,
 // room is the most value that fits in what is held.
 func (q *quote) room(most market.Credits) market.Credits { return most - max(0, q.floor-q.cost) }
 
-// saved is the cost that what a holds of the prompt avoids.
-func (q *quote) saved(a *agent) market.Credits {
-	return a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output}) - q.cost
+// saves is the cost that what the agent holds of a prompt avoids, where a task costs so much.
+func (a *agent) saves(prompt, output int, cost market.Credits) market.Credits {
+	return a.price.Cost(market.Usage{Prompt: prompt, Output: output}) - cost
 }
 
 // promptBound is the most tokens that t's prompt can come to on a, and how many of them a hold must have room

@@ -127,8 +127,8 @@ func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 	}
 }
 
-// Whatever a client bids, and with it which agents are worth its while, nobody's toll changes by it. A bid that
-// is below any cost is refused at once, and is none.
+// Whatever a client bids, and with it which agents are worth its while, nobody's toll changes by it. A bid
+// that is below any cost is refused at once, and is none.
 func TestNoBidIsInTheRegimesToll(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

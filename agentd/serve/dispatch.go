@@ -111,7 +111,7 @@ func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	begins := !s.Began()
 	data, err := s.Take(time.Now(), c, a.deps.Bus.MaxPayload())
 	if begins = begins && s.Began(); begins {
-		a.core.Began(s.Dispatch())
+		a.core.Began(s.Dispatch(), c.PromptIDs)
 	}
 	a.mu.Unlock()
 	if begins {

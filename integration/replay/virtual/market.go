@@ -153,7 +153,7 @@ func (m *Market) First(now time.Time, r *Request, _ *View) {
 	s := m.sales[r]
 	s.first = now
 	m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Prompt: r.Prompt, Count: 1, Events: 1})
-	s.agent.core.Began(s.stream.Dispatch())
+	s.agent.core.Began(s.stream.Dispatch(), nil)
 	m.tell(s.agent)
 }
 
