@@ -137,3 +137,40 @@ func BenchmarkLearn(b *testing.B) {
 			Observation{Prompt: 1000, Output: 99, TTFT: time.Second, ITL: time.Millisecond})
 	}
 }
+
+// Whatever was learned, a forecast is finite, and no less where there are more tokens to compute, or more is
+// left before them, or more decode; and the interval is around it.
+func TestForecastsGrowWithTheWork(t *testing.T) {
+	e := newEngine(t)
+	for range 50 {
+		_, all := fleet(1 + e.IntN(4))
+		e.serve(all, e.IntN(80), func(_ int, o *Observation) {
+			o.TTFT = time.Duration(float64(o.TTFT) * math.Exp(3*e.NormFloat64()))
+		})
+		for range 200 {
+			m := all[e.IntN(len(all))]
+			f := Features{Counted: 1 + e.IntN(100_000), MaxTokens: 100, Load: Load{
+				Left: time.Duration(e.Int64N(int64(time.Minute))), Decoding: e.IntN(64),
+				Resident: e.IntN(1e6)}}
+			f.Cached = e.IntN(f.Counted)
+			g := f
+			switch e.IntN(4) {
+			case 0:
+				g.Cached = e.IntN(f.Cached + 1) // of as long a prompt: more is to be computed
+			case 1:
+				g.Left += time.Duration(e.Int64N(int64(time.Minute)))
+			case 2:
+				g.Decoding += e.IntN(9)
+			case 3:
+				g.Resident += e.IntN(1e5)
+			}
+			less, more := m.Forecast(f), m.Forecast(g)
+			if less.TTFT < 0 || more.TTFT > time.Hour || more.TTFT < less.TTFT {
+				t.Fatalf("%+v: %v; %+v: %v", f, less.TTFT, g, more.TTFT)
+			}
+			if less.Low > less.TTFT || less.High < less.TTFT || less.Low < 0 {
+				t.Fatalf("%+v: %+v", f, less)
+			}
+		}
+	}
+}

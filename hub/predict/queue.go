@@ -80,3 +80,28 @@ func (q *Queue) Ended(number uint64, ttft time.Duration) {
 	}
 	q.jobs = slices.Delete(q.jobs, i, i+1)
 }
+
+// Said takes in that so many tasks of those dispatched before a moment had no first token yet, by the agent's
+// word. It is believed where it is worse for the agent: first tokens that were believed to have come are
+// still to come, the latest dispatched first. What is better for it, completions have to show.
+func (q *Queue) Said(now, before int64, prefills int) {
+	waiting := 0
+	for i := range q.jobs {
+		if j := &q.jobs[i]; j.sent < before && j.first > now {
+			waiting++
+		}
+	}
+	for i := len(q.jobs) - 1; i >= 0 && waiting < prefills; i-- {
+		if j := &q.jobs[i]; j.sent < before && j.first <= now {
+			j.first = now + int64(min(max(j.work, sooner), later))
+			waiting++
+			q.last = max(q.last, now) // nobody knows how much of it is done
+		}
+	}
+}
+
+// A first token that is late is looked for again after as long as its prompt takes, within these.
+const (
+	sooner = 20 * time.Millisecond
+	later  = 2 * time.Second
+)

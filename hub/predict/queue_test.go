@@ -81,3 +81,32 @@ func TestAnyQueue(t *testing.T) {
 		}
 	}
 }
+
+// An agent that says that prompts are still to be computed is believed, of those it must have by then; one
+// that says that all are is not: completions show that.
+func TestAnAgentSaysWhatItStillComputes(t *testing.T) {
+	const s = int64(time.Second)
+	q := Queue{}
+	for range 3 {
+		q.Sent(0, 1000, s0, s0, 100, 0)
+	}
+	q.Sent(5*s, 1000, s0, 3*s0, 100, 0)
+	if l := q.Load(6 * s); l.Decoding != 3 {
+		t.Fatalf("%+v", l)
+	}
+	q.Said(6*s, 4*s, 2)
+	if l := q.Load(6 * s); l.Decoding != 1 || l.Left < 2*s0 {
+		t.Errorf("two of three are still computed, it says: %+v", l)
+	}
+	before := q.Load(6 * s)
+	q.Said(6*s, 4*s, 0)
+	q.Said(6*s, 0, 1000)
+	if l := q.Load(6 * s); l != before {
+		t.Errorf("nothing is, it says, and much of what it cannot have: %+v", l)
+	}
+	if l := q.Load(20 * s); l.Decoding != 4 || l.Left != 0 {
+		t.Errorf("later: %+v", l)
+	}
+}
+
+const s0 = time.Second
