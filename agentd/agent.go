@@ -397,7 +397,8 @@ func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	return !bounded || bound > d.PromptMost
 }
 
-// Began says that the engine has said the first of an answer: its prompt is computed, and was of these tokens.
+// Began says that the engine has said the first of an answer: its prompt is computed, and was of these
+// tokens.
 func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 	h := a.holds[d.Hold]
 	if h == nil || h.state != serving {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/market"
 )
@@ -154,6 +155,11 @@ func (c Config) Validate() error {
 			if a.ID == b.ID {
 				wrong("agents[%d].id: agents[%d] is called %q as well", i, j, a.ID)
 			}
+			if at := a.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents &&
+				at == b.Engine.KVEvents.Endpoint && a.Engine.URL != b.Engine.URL {
+				wrong("agents[%d].engine.kv_events.endpoint: agents[%d] hears another engine at %q: give each "+
+					"engine one of its own", i, j, at)
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -190,6 +196,9 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	if n := e.MaxEventBytes; n != 0 && (n < 1<<10 || n > 1<<26) {
 		wrong("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)
+	}
+	if err := e.KVEvents.Validate(); err != nil {
+		wrong("engine.kv_events.%w", err)
 	}
 	if a.Slots < 1 || a.Slots > bus.MaxSlots {
 		wrong("slots: %d is not within 1 and %d", a.Slots, bus.MaxSlots)

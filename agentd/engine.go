@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/market"
 )
@@ -27,6 +28,9 @@ type Engine interface {
 	Generated(ctx context.Context) (*int64, error)
 	// Info says what the engine is. It fails while the engine boots.
 	Info(ctx context.Context) (Info, error)
+	// Events hands on what the engine says of its prefix cache, in order and from one goroutine, until ctx
+	// ends; where it says nothing, as little.
+	Events(ctx context.Context, deliver func(kvevent.Update))
 }
 
 // Request is what an engine is asked.
@@ -111,6 +115,8 @@ type EngineConfig struct {
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
 	RelayEvery    time.Duration `yaml:"relay_every"`
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
+	// where the engine says what it caches; empty: where it says that it does
+	KVEvents kvevent.Source `yaml:"kv_events"`
 }
 
 // WithDefaults fills what is left zero.

@@ -22,8 +22,8 @@ func full() []Message {
 	task := Task{
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
-		DeadlineMS: 1_800_000_000_000, Session: "s", Turn: 3, Role: "critic", Source: "web", Run: "run 7",
-		Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
+		DeadlineMS: 1_800_000_000_000, Session: "s", SessionEnd: true, Turn: 3, Role: "critic",
+		Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
@@ -102,6 +102,8 @@ func full() []Message {
 			Returned: 3, Next: 2, Amount: 4, Payee: "bob", Surplus: 6},
 		&quote,
 		&quote.Hubs[0],
+		&SessionEnd{Client: "ada", Session: "s-1"},
+		&SessionEnded{Session: "s-1", Hubs: 3, Code: CodeBadRequest, Message: "what?"},
 	}
 }
 

@@ -45,6 +45,8 @@ type Task struct {
 	// Unix milliseconds; after it the task is worth nothing. 0: the hub's default
 	DeadlineMS int64  `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"`
 	Session    string `json:"session,omitempty" msgpack:"session,omitempty"`
+	// this turn is the session's last: see [SessionEnd]
+	SessionEnd bool   `json:"session_end,omitempty" msgpack:"session_end,omitempty"`
 	Turn       int    `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
 	Role       string `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
 	Source     string `json:"source,omitempty" msgpack:"source,omitempty"`

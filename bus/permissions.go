@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -158,14 +159,7 @@ func (ids IDs) check(role Role) error {
 }
 
 // Valid reports whether r is one of Roles.
-func (r Role) Valid() bool {
-	for _, known := range Roles {
-		if r == known {
-			return true
-		}
-	}
-	return false
-}
+func (r Role) Valid() bool { return slices.Contains(Roles, r) }
 
 func roleNames() string {
 	var names []string

@@ -13,6 +13,7 @@ import (
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/regime"
+	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
 )
@@ -32,6 +33,7 @@ type Config struct {
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
 	Crowd  line.Params    `yaml:"crowd"`  // waiting for a full agent; tolls for those who wait
+	Seats  seat.Params    `yaml:"seats"`  // of sessions, where these need more than the caches hold
 	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 	Tiers bool `yaml:"tiers"`
 
@@ -148,6 +150,7 @@ func Default() Config {
 		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient},
 		Regime: regime.Default(),
 		Crowd:  line.Default(),
+		Seats:  seat.Default(),
 		Seed:   DefaultSeeding(),
 		Tiers:  true,
 
@@ -221,7 +224,7 @@ func (c Config) Validate() error {
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
-		{"seed", c.Seed.validate()},
+		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()},
 	} {
 		all := []error{part.err}
 		if joined, ok := part.err.(interface{ Unwrap() []error }); ok {

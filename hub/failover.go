@@ -215,6 +215,7 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	}
 	n.stats.Continued++
 	n.known[t.key] = t
+	n.come(t)
 	n.openPurse(t.key.client)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)

@@ -15,6 +15,7 @@ import (
 	"souk/hub/batch"
 	"souk/hub/predict"
 	"souk/hub/prefix"
+	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
 )
@@ -36,6 +37,7 @@ type Ready struct {
 	Probes  []string    // quiet agents: ask whether anybody listens there, and Step an Absent if not
 	Placed  []Placed    // beside Dispatches: whom each is for, and what there is to measure of it
 	Rounds  int         // how many were cleared for this
+	Touches []Touch     // before Dispatches: what is to be used again, or would be dropped for these
 }
 
 // Presses reports whether this turn must be done at once. One that has frames, and beside them nothing but
@@ -108,9 +110,11 @@ type Node struct {
 
 	roster   []*agent         // sorted by id
 	classes  *predict.Classes // of those that are forecast alike
+	outputs  *predict.Outputs // how long answers are
 	prefixes *prefix.Index    // what they are believed to hold
 	commons  commons
 	seeds    seeds
+	seats    seats
 	kinds    kinds
 	batch    *batch.Batch[*task]
 	room     room
@@ -152,7 +156,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
 		salts:   rand.NewChaCha8(seed),
-		classes: predict.NewClasses(cfg.Prior), kinds: kinds{all: map[kindOf]*kind{}},
+		classes: predict.NewClasses(cfg.Prior), outputs: predict.NewOutputs(),
+		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
@@ -163,6 +168,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		stats: newStats(),
 	}
 	n.crowd.again.owner = &n.crowd
+	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = newRecent[uint64, uses](usesKept)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil
@@ -238,6 +244,12 @@ func (n *Node) step(m bus.Message) error {
 			return err
 		}
 		return n.cancel(m)
+	case *bus.SessionEnd:
+		if err != nil {
+			return err
+		}
+		n.SessionEnded(n.now, m.Client, m.Session)
+		return nil
 	case *bus.Feedback:
 		if err != nil {
 			return err
@@ -307,13 +319,13 @@ func earlier(a, b time.Time) time.Time {
 
 // advance sets now, and what is believed to be in caches by then.
 func (n *Node) advance(now time.Time) {
-	n.clock(now)
+	n.setClock(now)
 	n.prefixes.Advance(n.nano)
 }
 
-// clock sets now, unless the clock went back. The first time after a restart is always taken, even if it is
+// setClock sets now, unless the clock went back. The first time after a restart is always taken, even if it is
 // before the journal's last frame: otherwise nothing would be due until the clock has caught up.
-func (n *Node) clock(now time.Time) {
+func (n *Node) setClock(now time.Time) {
 	switch {
 	case n.past || n.now.IsZero():
 		n.now, n.nano, n.past = now, now.UnixNano(), false

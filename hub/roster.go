@@ -9,6 +9,7 @@ import (
 	"souk/bus"
 	"souk/hub/predict"
 	"souk/hub/prefix"
+	"souk/hub/seat"
 	"souk/market"
 )
 
@@ -44,8 +45,12 @@ type agent struct {
 	watch      lookout
 
 	predictor *predict.Means
+	queue     predict.Queue
 	belief    *prefix.Belief
-	askFrom   int64          // by Node.nano: before then it is not asked again what it holds
+	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
+	seats     *seat.Agent // nil while it is not joined
+	touching  int         // blocks of touches that it has not answered
+	deeper    deeper
 	kind      *kind          // nil: to be found
 	scores    string         // the registered ones
 	seat      int            // in crowd.stands, where it is in it
@@ -73,6 +78,7 @@ func (n *Node) enrol(id string) *agent {
 		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: n.prefixes.New(1, 0)}
 		a.timer.owner, a.watch.agent = a, a
 		a.watch.timer.owner = &a.watch
+		a.deeper.agent, a.deeper.timer.owner = a, &a.deeper
 		n.roster = slices.Insert(n.roster, i, a)
 	}
 	return n.roster[i]
@@ -91,6 +97,7 @@ func (n *Node) drop(a *agent) {
 	n.classes.Leave(a.predictor)
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
+	n.timers.set(&a.deeper.timer, time.Time{})
 }
 
 // classify puts an agent into the class of those that are forecast like it.
@@ -148,6 +155,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
 	a.silentFrom, a.scores = n.at(n.cfg.Silence), fmt.Sprint(reg.Domains)
+	n.enterSeats(a, fresh)
 	n.tariff(a)
 	n.classify(a)
 	n.callFor(a)
@@ -179,6 +187,7 @@ func (n *Node) Leave(now time.Time, id string) {
 func (n *Node) leave(id string) {
 	if a := n.lookup(id); a != nil {
 		a.joined = false
+		n.leaveSeats(a)
 		n.lostOwner(a)
 		n.drop(a)
 		n.news() // who waits for it may do better now
@@ -276,6 +285,9 @@ func (a *agent) correct(now time.Time, running int, settling time.Duration, firs
 // free is how many tasks the agent can be given now.
 func (a *agent) free(n *Node) int {
 	if !a.open(n) {
+		return 0
+	}
+	if _, deep := n.deep(a); deep {
 		return 0
 	}
 	return max(0, a.slots-len(a.holds)-a.stuck)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/seat"
 	"souk/market"
 )
 
@@ -59,10 +60,13 @@ type task struct {
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	notes    *notes         // while it waits
+	length   length         // of its answer; the same
 	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
+	waited   time.Duration  // since it arrived, in the last round
+	left     time.Duration  // and to its deadline
 	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
 	// When its home last had a free slot it did not want that, even had nobody come before it: it was not
 	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
@@ -70,8 +74,12 @@ type task struct {
 	passed bool   // another of its client had its turn
 	purse  *purse // of its client, once it stood in a line
 	since  uint64 // the last round before it came
-	hold   *hold
-	timer  timer
+	// where it may go in this round, by the place of open agents, as far as seats say; nil: anywhere
+	may      []bool
+	unseated time.Time // since then its session has found no seat; zero: it has one, or needs none
+	turn     seat.Turn // its session's
+	hold     *hold
+	timer    timer
 
 	// What its client knows goes through the states on its own way: one that is told early may wait again.
 	accepted *bus.Accepted // who serves it; nil again while it moves to another agent
@@ -200,6 +208,10 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
+	if t.msg != nil && t.msg.SessionEnd {
+		n.seats.table.End(n.clock(), t.session)
+	}
+	n.seats.table.Gone(n.clock(), &t.turn)
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
 	n.closePurse(t.key.client)
@@ -329,6 +341,8 @@ func (t *task) due(n *Node) {
 // unplaced is the truth about a task whose deadline passed while it waited.
 func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
+	case !t.unseated.IsZero():
+		return n.noSeat(t)
 	case t.refusals > 0 && t.rounds+t.dear+t.patient == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d dispatches were refused by agents and no other slot came free before the deadline",

@@ -123,10 +123,10 @@ func (s *State) turned(i int32) {
 }
 
 // place ties the marks of a prompt to the blocks of its tokens, of which path has each full one, and earlier
-// prompts the first so many. Where a mark stands in the tokens is known if an earlier prompt had it, too: both
-// have the same tokens as far as their texts are the same, and no further. So the last mark that is known
-// stands where the tokens part, since texts part at the end of a message. Of the others it is guessed by
-// bytes between those, and rather too late than too early.
+// prompts the first so many. Where a mark stands in the tokens is known if an earlier prompt had it, too:
+// both have the same tokens as far as their texts are the same, and no further. So the last mark that is
+// known stands where the tokens part, since texts part at the end of a message. Of the others it is guessed
+// by bytes between those, and rather too late than too early.
 func (s *State) place(p *bus.Prompt, path []int32, tokens int, shared int32) {
 	at := s.at[:0]
 	steps, deepest, last := 1<<16, int32(0), -1

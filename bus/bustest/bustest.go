@@ -42,6 +42,14 @@ func (b *Buffer) String() string {
 	return b.b.String()
 }
 
+// Take returns what was written since it was called last.
+func (b *Buffer) Take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.b.Reset()
+	return b.b.String()
+}
+
 // patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
 const patience = time.Minute
 

@@ -22,7 +22,8 @@ func root() *cobra.Command {
   lab bench                    what a task, a token and a round cost, beside what nobody can avoid
   lab soak                     load while parts are killed, and an account of everything at the end
   lab crowd                    the market beside published rules where slots are short
-  lab experiment all           the market as a game: tables, and a page of figures`,
+  lab experiment all           the market as a game: tables, and a page of figures
+  lab experiment forecast      what a hub expects of its agents, beside what came`,
 		Version:       daemon.Version(version),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -33,12 +33,6 @@ type Link struct {
 // connector connects to a market as somebody.
 type connector func(role bus.Role, name string) (*natsbus.Bus, error)
 
-// DialNATS connects to the market behind a NATS server, of which no more is known than its URL, as a gateway
-// of that name. It is for servers that ask nobody who they are.
-func DialNATS(url, name string) (*Link, error) {
-	return Reach{NATS: url}.Dial(bus.RoleGateway, name)
-}
-
 func newLink(connect connector, role bus.Role, s State) *Link {
 	return &Link{connect: connect, role: role, state: s, clients: map[string]*client.Client{}}
 }

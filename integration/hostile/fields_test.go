@@ -29,7 +29,7 @@ var spoken = []any{
 	bus.Completion{}, bus.CompletionAck{}, bus.Cancel{}, bus.StreamControl{}, bus.HoldControl{},
 	bus.Feedback{}, bus.Summary{}, bus.Status{}, bus.Call{}, bus.Ask{}, bus.FundsRequest{},
 	bus.FundsReply{}, bus.Recall{},
-	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{}, bus.Holdings{},
+	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{}, bus.SessionEnd{}, bus.SessionEnded{}, bus.Holdings{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{},
 }
 
@@ -37,9 +37,9 @@ var spoken = []any{
 // that is new as a whole has no names here; nobody of that version says it or hears it.
 var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose",
+	"bus.Task msgpack":         "token again session_end",
+	"bus.Task json":            "reply_token session_end",
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed",
-	"bus.Task msgpack":         "token again",
-	"bus.Task json":            "reply_token",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
@@ -56,6 +56,10 @@ var added = map[string]string{
 	"bus.Quote json":           "",
 	"bus.HubQuote msgpack":     "",
 	"bus.HubQuote json":        "",
+	"bus.SessionEnd msgpack":   "",
+	"bus.SessionEnd json":      "",
+	"bus.SessionEnded msgpack": "",
+	"bus.SessionEnded json":    "",
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings",
 	"bus.Completion msgpack":   "claimed",

@@ -1,0 +1,158 @@
+package seat
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// returning is a table that has learned that sessions come back after ten seconds, and an agent whose cache
+// of a thousand blocks holds idle ones of ten blocks each, the first idle longest.
+func returning(sessions int) (*Table, *Agent, []Touch) {
+	p := on()
+	p.Touches = true
+	x := New(p, 1<<12)
+	a := x.Enter(0, 1000)
+	serve := func(now time.Duration, key uint64) {
+		r := x.Come(now, fmt.Sprint(key), key)
+		x.Award(now, &r, a, 10, 0)
+		x.Served(now, &r, 10)
+		x.Gone(now, &r)
+	}
+	now := time.Duration(0)
+	for turn := range time.Duration(400) {
+		now = turn * 10 * time.Second
+		serve(now, 1)
+	}
+	var held []Touch
+	for i := range sessions {
+		serve(now, uint64(100+i))
+		held = append(held, Touch{uint64(100 + i), 10})
+	}
+	return x, a, held
+}
+
+func given(held []Touch) func(func(uint64, int) bool) {
+	return func(yield func(uint64, int) bool) {
+		for _, h := range held {
+			if !yield(h.Key, h.Blocks) {
+				return
+			}
+		}
+	}
+}
+
+const learned = 3990 * time.Second // when the sessions of returning were served
+
+// What is about to be pushed out and likely to come back is touched, what comes back no more is not, and
+// never more than the caps allow.
+func TestTouches(t *testing.T) {
+	now := learned + 8*time.Second
+	task := Incoming{New: 40, Must: 40, Block: 10 * time.Millisecond, Touch: time.Millisecond}
+
+	x, a, held := returning(50)
+	task.Idle = given(held)
+	got := x.Touches(now, a, &task)
+	if len(got) != 12 || got[0] != held[0] {
+		t.Errorf("%d sessions are touched, want the 12 of 10 blocks that 40 new ones allow", len(got))
+	}
+	if a.price <= firstPrice {
+		t.Errorf("more is worth keeping than is touched, and the price falls to %v", a.price)
+	}
+
+	x, a, held = returning(50)
+	x.End(now, held[0].Key)
+	held[1].Blocks = 4
+	task.Idle = given(held)
+	got = x.Touches(now, a, &task)
+	if slices.Contains(got, held[0]) || slices.Contains(got, held[1]) || !slices.Contains(got, held[2]) {
+		t.Errorf("touched: %v; want neither one that has ended nor one of which less than half is left", got)
+	}
+
+	x, a, held = returning(50)
+	task.Idle = given(held)
+	task.Pinned = 590
+	if got := x.Touches(now, a, &task); len(got) != 1 {
+		t.Errorf("590 of 600 blocks are pinned, and %d sessions of 10 are touched", len(got))
+	}
+	task.Pinned = 0
+
+	task.Block = 50 * time.Microsecond // to compute ten anew takes half of a touch
+	if got := x.Touches(now, a, &task); len(got) != 0 {
+		t.Errorf("%d sessions are touched that are computed sooner", len(got))
+	}
+	task.Block = 10 * time.Millisecond
+
+	for range 1000 {
+		task.Idle = given(nil)
+		x.Touches(now, a, &task)
+	}
+	if a.price > 2*leastPrice {
+		t.Errorf("nothing was worth keeping for long, and the price is %v", a.price)
+	}
+}
+
+// Nothing is touched where more than a third of the blocks run, nor while the agent computes for more than
+// six tenths of its time, nor for a while after one was missed.
+func TestNothingIsTouchedWhereItWouldHarm(t *testing.T) {
+	now := learned + 8*time.Second
+	x, a, _ := returning(1)
+	if !x.MayTouch(now, a) {
+		t.Fatal("an idle agent may not be touched")
+	}
+	a.running = 334
+	if x.MayTouch(now, a) {
+		t.Error("a third of the blocks run, and more are pinned")
+	}
+	a.running = 0
+	for a.busy < 0.6 { // step by step, and off with the first that is above the line
+		if !x.MayTouch(now, a) {
+			t.Fatalf("busy for %v of its time, and may not be touched", a.busy)
+		}
+		a.back, now = now+time.Second, now+time.Second
+		a.pass(now)
+	}
+	if x.MayTouch(now, a) {
+		t.Errorf("busy for %v of its time, and touched", a.busy)
+	}
+	now += time.Minute
+	if !x.MayTouch(now, a) {
+		t.Errorf("idle for a minute, and may not be touched")
+	}
+	x.Touched(now, a, 1, 10, 8)
+	if !x.MayTouch(now, a) {
+		t.Error("two blocks fewer than were believed are a miss")
+	}
+	x.Touched(now, a, 1, 10, 7)
+	if x.MayTouch(now+29*time.Second, a) || !x.MayTouch(now+31*time.Second, a) {
+		t.Error("after a miss nothing is touched for half a minute, and then again")
+	}
+}
+
+// However many sessions are held and whatever is new, the caps hold.
+func TestCapsOfTouches(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 4))
+	for range 300 {
+		x, a, held := returning(random.IntN(120))
+		task := Incoming{New: 1 + random.IntN(400), Must: random.IntN(400), Block: time.Second,
+			Touch: time.Millisecond, Pinned: random.IntN(700), Idle: given(held)}
+		a.running = random.IntN(330)
+		blocks := 0
+		got := x.Touches(learned+8*time.Second, a, &task)
+		for _, g := range got {
+			blocks += g.Blocks
+		}
+		if len(got) > mostTouches || blocks > mostTouched*task.New ||
+			len(got) > 0 && blocks+a.running+task.Pinned > 600 {
+			t.Fatalf("%d sessions of %d blocks are touched for %d new ones beside %d", len(got), blocks, task.New,
+				a.running+task.Pinned)
+		}
+		if a.price < leastPrice || a.price > mostPrice {
+			t.Fatalf("price %v", a.price)
+		}
+	}
+}

@@ -1,0 +1,401 @@
+package hub
+
+import (
+	"time"
+
+	"souk/bus"
+	"souk/hub/predict"
+	"souk/hub/seat"
+	"souk/market"
+)
+
+// Where sessions need more than the caches hold, a hub admits sessions rather than tasks: see package seat.
+// Who has a seat, and what a task is charged for delaying others, is known before any bid of a round is read.
+
+// seats are those of the sessions that have turns here.
+type seats struct {
+	table   *seat.Table
+	sweep   timer // looks after who stays away, and who has waited for too long
+	askers  []seat.Asker
+	who     []*task       // of these
+	agents  []*seat.Agent // the open ones, in the order of stands
+	takes   []time.Duration
+	bits    []bool
+	waiting int   // tasks that found no seat, in the last round
+	least   int   // blocks that one of them needs
+	capped  bool  // an agent was given less than it has slots for, in this round
+	refused int64 // that found none in time
+	touches int64
+}
+
+// seatsEvery is how often.
+const seatsEvery = time.Second
+
+// Touch is a session whose text an agent is to use again, so that it is not dropped, and how many of its
+// tokens the agent is believed to hold.
+type Touch struct {
+	Agent   string
+	Session uint64
+	Tokens  int
+}
+
+func (n *Node) clock() time.Duration { return time.Duration(n.nano) }
+
+// blocks is how many blocks of an agent's cache so many tokens take.
+func (a *agent) blocks(tokens int) int {
+	size := max(1, a.reg.BlockSize)
+	return (tokens + size - 1) / size
+}
+
+// enter makes an agent known that was joined, or is anew.
+func (n *Node) enterSeats(a *agent, fresh bool) {
+	blocks := a.reg.KVTokens / max(1, a.reg.BlockSize)
+	switch t := n.seats.table; {
+	case a.seats == nil:
+		a.seats = t.Enter(n.clock(), blocks)
+	default:
+		t.Resize(a.seats, blocks)
+		if fresh {
+			t.Renew(a.seats, n.clock())
+		}
+	}
+}
+
+// leaveSeats takes the seats of an agent that has left.
+func (n *Node) leaveSeats(a *agent) {
+	if a.seats != nil {
+		n.seats.table.Leave(a.seats, n.clock())
+		a.seats = nil
+	}
+}
+
+// come says that a task was admitted: its session's turn has come.
+func (n *Node) come(t *task) {
+	key := t.session
+	if !n.cfg.Seats.Sessions {
+		key = 0
+	}
+	t.turn = n.seats.table.Come(n.clock(), t.key.client, key)
+	if s := &n.seats.sweep; n.cfg.Seats.Sessions && s.place == 0 {
+		n.timers.set(s, n.now.Add(seatsEvery))
+	}
+}
+
+// deep reports whether an agent is given nothing now, as it has enough to compute, and how long that lasts.
+func (n *Node) deep(a *agent) (time.Duration, bool) {
+	if a.seats == nil {
+		return 0, false
+	}
+	return n.seats.table.Deep(a.seats, n.clock())
+}
+
+// roomOf is how many tasks an agent takes in one round that has so many slots free.
+func (n *Node) roomOf(a *agent, free int) int {
+	if a.seats == nil || free == 0 {
+		return free
+	}
+	if _, deep := n.deep(a); deep {
+		return 0
+	}
+	most := n.seats.table.Most(a.seats, n.clock())
+	n.seats.capped = n.seats.capped || most < free
+	return min(free, most)
+}
+
+// prefill is how long an agent takes to compute a prompt of which it holds so much.
+func (a *agent) prefill(prompt, cached int) time.Duration {
+	f := predict.Features{Counted: max(1, prompt), Cached: cached}
+	whole := a.predictor.Forecast(f).TTFT
+	f.Cached = f.Counted - 1
+	return max(0, whole-a.predictor.Forecast(f).TTFT)
+}
+
+// admitted finds out which of the tasks of a round may go to which agents, as far as seats say: see
+// task.may. Those that may go nowhere leave the round, and wait behind nobody but others without a seat.
+func (n *Node) admitted() {
+	s, c := &n.seats, &n.crowd
+	if !n.cfg.Seats.Sessions {
+		return
+	}
+	now := n.clock()
+	s.askers, s.who, s.agents = s.askers[:0], s.who[:0], s.agents[:0]
+	tight := false
+	for k := range c.stands {
+		a := c.stands[k].agent.seats
+		s.agents = append(s.agents, a)
+		tight = !s.table.Open(a, now) || tight
+	}
+	for _, t := range n.round.tasks {
+		t.may = nil
+		if tight && t.only == nil && !s.table.Seated(&t.turn) {
+			s.who = append(s.who, t)
+		} else {
+			t.unseated = time.Time{}
+		}
+	}
+	s.waiting, s.least = 0, 0
+	width := len(c.stands)
+	s.takes, s.bits = resized(s.takes, width*len(s.who)), resized(s.bits, width*len(s.who))
+	for i, t := range s.who {
+		r := seat.Asker{Turn: &t.turn, Takes: s.takes[width*i : width*(i+1)],
+			Bits: s.bits[width*i : width*(i+1)]}
+		n.forecastSeat(t, &r)
+		s.askers = append(s.askers, r)
+	}
+	s.table.Admit(now, s.agents, s.askers)
+	if len(s.who) == 0 {
+		return
+	}
+	left := n.round.tasks[:0]
+	for _, t := range n.round.tasks {
+		if len(s.who) == 0 || s.who[0] != t {
+			left = append(left, t)
+			continue
+		}
+		bits, need := s.askers[0].Bits, s.askers[0].Need
+		s.who, s.askers = s.who[1:], s.askers[1:]
+		for _, may := range bits {
+			if may {
+				t.may = bits
+			}
+		}
+		if t.may != nil {
+			t.unseated = time.Time{}
+			left = append(left, t)
+			continue
+		}
+		if t.unseated.IsZero() {
+			t.unseated = n.now
+		}
+		if s.waiting++; s.waiting == 1 || need < s.least {
+			s.least = need
+		}
+		n.batch.Leave(t, t.arrived)
+	}
+	n.round.tasks = left
+}
+
+// forecastSeat says when a task would begin on each open agent, and how many blocks it needs.
+func (n *Node) forecastSeat(t *task, r *seat.Asker) {
+	c := &n.crowd
+	now := n.clock()
+	for k := range c.stands {
+		s := &c.stands[k]
+		a := s.agent
+		h := a.expect(t)
+		if r.Takes[k] = -1; !a.suits(t) || !a.takes(h.tokens+t.carried()) {
+			continue
+		}
+		left, _ := a.seats.Load(now)
+		d := left + a.prefill(h.tokens+t.carried(), h.cached)
+		if s.room == 0 {
+			next, _ := n.endsAt(s).Nth(1)
+			d = min(d+next, time.Hour)
+		}
+		r.Takes[k] = d
+		if r.Need == 0 {
+			q := n.quotedHolding(t, a, s.burden, h)
+			r.Need = max(1, a.blocks(q.prompt+q.forecast.Output))
+		}
+	}
+}
+
+// lets reports whether a task may go to an agent, as far as seats say.
+func (t *task) lets(seat int) bool { return t.may == nil || t.may[seat] }
+
+// letsIn wakes those who wait for a seat if there may be one, so that nobody who comes later takes it.
+func (n *Node) letsIn() {
+	s := &n.seats
+	if s.waiting == 0 {
+		return
+	}
+	for _, a := range n.roster {
+		if !a.open(n) || a.seats == nil {
+			continue
+		}
+		if used, room := a.seats.Blocks(); used+s.least <= room || s.table.Open(a.seats, n.clock()) {
+			n.batch.Wake()
+			return
+		}
+	}
+}
+
+// seatHome is the open agent where a task's session has its seat; nil if there is none.
+func (n *Node) seatHome(t *task) *agent {
+	home := n.seats.table.Home(&t.turn)
+	if home == nil {
+		return nil
+	}
+	for k := range n.crowd.stands {
+		if a := n.crowd.stands[k].agent; a.seats == home && a.suits(t) && a.fits(t) {
+			return a
+		}
+	}
+	return nil
+}
+
+// delays is the toll for what a task does to those whose first tokens come later for it: what it has an agent
+// compute, as dear as the agent sells that, where others wait for theirs. What it waits itself is in its
+// value.
+func (n *Node) delays(a *agent, x *prospect) market.Credits {
+	if !n.cfg.Seats.Seconds || a.seats == nil {
+		return 0
+	}
+	_, load := a.seats.Load(n.clock())
+	if load < calm {
+		return 0
+	}
+	cost := a.price.Cost(market.Usage{Prompt: max(0, x.quote.prompt-x.quote.cached)})
+	return -market.Credits(min(float64(float64(cost)*min(1, load)), float64(market.MaxWorth)))
+}
+
+// calm is a load, in seconds, that counts as none: agents with less are equal.
+const calm = 0.001
+
+// busy reports whether an agent is to be told from others for what it has to compute.
+func (n *Node) busy(a *agent) bool {
+	if !n.cfg.Seats.Seconds || a.seats == nil {
+		return false
+	}
+	_, load := a.seats.Load(n.clock())
+	return load >= calm
+}
+
+// seated says that a task goes to an agent: its session has a seat there now.
+func (n *Node) seated(t *task, h *hold) {
+	a := h.agent
+	if a.seats == nil {
+		return
+	}
+	need := max(1, a.blocks(h.rec.Prompt+h.rec.Output))
+	takes := a.prefill(h.rec.Prompt, h.rec.Cached)
+	n.touch(t, h, need)
+	n.seats.table.Award(n.clock(), &t.turn, a.seats, need, takes)
+	if left, deep := n.deep(a); deep {
+		n.timers.set(&a.deeper.timer, n.now.Add(left+1))
+	}
+}
+
+// deeper wakes those who wait when an agent has less to compute.
+type deeper struct {
+	agent *agent
+	timer timer
+}
+
+// due implements timed.
+func (d *deeper) due(n *Node) {
+	if left, deep := n.deep(d.agent); deep {
+		n.timers.set(&d.timer, n.now.Add(left+1))
+		return
+	}
+	n.news()
+}
+
+// answered says that an agent has served a task.
+func (n *Node) answeredSeat(t *task, h *hold, c *bus.Completion) {
+	s := n.seats.table
+	if c.TTFTUS > 0 {
+		s.Began(n.clock(), &t.turn, time.Duration(h.sent.Sub(n.now))+n.clock()+
+			time.Duration(c.TTFTUS)*time.Microsecond)
+	}
+	s.Served(n.clock(), &t.turn, h.agent.blocks(c.Usage.Prompt+c.Usage.Output))
+}
+
+// due implements timed: once a second, while sessions are remembered.
+func (s *seats) due(n *Node) {
+	if s.table.Sweep(n.clock()) > 0 || s.waiting > 0 {
+		n.news()
+	}
+	if n.leading && s.waiting > 0 {
+		n.refuseUnseated()
+	}
+	if s.table.Sessions() > 0 {
+		n.timers.set(&s.sweep, n.now.Add(seatsEvery))
+	}
+}
+
+// refuseUnseated sends away those who have waited for a seat for long enough.
+func (n *Node) refuseUnseated() {
+	var late []*task
+	n.batch.Each(func(t *task, _ time.Time) {
+		if !t.unseated.IsZero() && n.now.Sub(t.unseated)+seatsEvery > n.cfg.Seats.Wait {
+			late = append(late, t)
+		}
+	})
+	for _, t := range late {
+		n.seats.refused++
+		n.end(t, n.noSeat(t))
+	}
+}
+
+// noSeat is the answer to a task whose session found no seat, with when it should come back.
+func (n *Node) noSeat(t *task) *bus.Result {
+	s := &n.seats
+	retry := seat.RetryAfter(s.waiting, s.table.Freed(n.clock()), n.salts.Uint64())
+	return n.refusal(t.msg, bus.CodeNoRoom, retry,
+		"the caches of the agents are full with sessions that are in use, and for %v none of them ended: %d "+
+			"sessions wait for their first turn", n.now.Sub(t.unseated).Round(time.Second), s.waiting)
+}
+
+// SessionEnded says that a client's session has ended: it gives up its seat once its last turn is over. A
+// later turn of it is a new session's. What is not known is no fault, and nobody ends another's session, as
+// the client is part of its key.
+func (n *Node) SessionEnded(now time.Time, client, session string) {
+	n.advance(now)
+	n.seats.table.End(n.clock(), bus.SessionKey(client, session))
+	if n.leading && n.seats.waiting > 0 {
+		n.news()
+	}
+}
+
+// touchTakes is what a touch takes until one was measured: a step of the engine, and the last block.
+const touchTakes, touchTokens = time.Millisecond, 16
+
+// touch has an agent use again what a task would push out of its cache, as far as that is worth it: while
+// nobody else waits for the agent.
+func (n *Node) touch(t *task, h *hold, need int) {
+	s, a := n.seats.table, h.agent
+	if !n.cfg.Seats.Touches || !s.MayTouch(n.clock(), a.seats) {
+		return
+	}
+	for _, other := range n.crowd.everybody {
+		if other != t && other.state == waiting && other.home == a {
+			return
+		}
+	}
+	r := n.incoming(t, a, need, h.rec.Cached)
+	for _, x := range s.Touches(n.clock(), a.seats, &r) {
+		n.seats.touches++
+		a.touching += x.Blocks
+		n.out.Touches = append(n.out.Touches, Touch{a.id, x.Key, x.Blocks * max(1, a.reg.BlockSize)})
+	}
+}
+
+// incoming is what a task would push out of an agent's cache.
+func (n *Node) incoming(t *task, a *agent, need, cached int) seat.Incoming {
+	size := max(1, a.reg.BlockSize)
+	fresh := max(0, need-cached/size)
+	return seat.Incoming{
+		New: fresh, Must: max(0, fresh-a.belief.Room()/size), Block: a.prefill(size+1, 0),
+		Pinned: a.touching, Touch: touchTakes + a.prefill(touchTokens+1, 0),
+		Idle: func(yield func(uint64, int) bool) {
+			a.belief.Idle(func(key uint64, tokens int) bool { return yield(key, tokens/size) })
+		},
+	}
+}
+
+// Touched says that an agent has used again what it held of a session: so many tokens of those that it was
+// believed to hold.
+func (n *Node) Touched(now time.Time, agent string, session uint64, believed, found int) {
+	n.advance(now)
+	a := n.lookup(agent)
+	if a == nil || a.seats == nil {
+		return
+	}
+	size := max(1, a.reg.BlockSize)
+	a.touching = max(0, a.touching-believed/size)
+	n.seats.table.Touched(n.clock(), a.seats, session, believed/size, found/size)
+	if found > 0 {
+		a.belief.Used(session)
+	}
+}
