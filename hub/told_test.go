@@ -146,7 +146,7 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 		for _, id := range []string{"a-1", "a-2"} {
 			a := h.n.lookup(id)
 			for _, x := range probes {
-				q := h.n.quote(x, a, 0, a.expect(x))
+				q := h.n.quote(x, a, burden{}, a.expect(x))
 				all = append(all, fmt.Sprint(q.cost, q.value, q.worst, q.forecast, q.features))
 			}
 		}
