@@ -96,6 +96,9 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
 		holds: map[string]*hold{}, news: true, counts: Counts{Refused: map[bus.Code]int64{}}}
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
+	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
+		a.engine.Want()
+	}
 	return a
 }
 

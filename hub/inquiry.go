@@ -58,7 +58,7 @@ type prize struct {
 // it need not have an id, nor its client any money.
 func (n *Node) Quote(now time.Time, m *bus.Task) *bus.HubQuote {
 	own, copied := *n, *m
-	own.strike(now) // caches are as they were: a quote changes nothing
+	own.setClock(now) // caches are as they were: a quote changes nothing
 	q := n.inquiry
 	q.n, q.t = &own, &task{key: taskKey{m.Client, m.ID}, arrived: own.now}
 	own.crowd = q.crowd

@@ -319,13 +319,13 @@ func earlier(a, b time.Time) time.Time {
 
 // advance sets now, and what is believed to be in caches by then.
 func (n *Node) advance(now time.Time) {
-	n.strike(now)
+	n.setClock(now)
 	n.prefixes.Advance(n.nano)
 }
 
-// strike sets now, unless the clock went back. The first time after a restart is always taken, even if it is
+// setClock sets now, unless the clock went back. The first time after a restart is always taken, even if it is
 // before the journal's last frame: otherwise nothing would be due until the clock has caught up.
-func (n *Node) strike(now time.Time) {
+func (n *Node) setClock(now time.Time) {
 	switch {
 	case n.past || n.now.IsZero():
 		n.now, n.nano, n.past = now, now.UnixNano(), false

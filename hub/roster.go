@@ -144,7 +144,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	// an engine upgraded to another model has none of the last one's cache, or speed
 	if fresh || reg.Model != a.reg.Model {
 		a.belief.Drop()
-		a.belief = n.prefixes.New(reg.BlockSize, roomOf(reg.KVTokens))
+		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
 	}
 	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)
@@ -164,10 +164,6 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	n.news()
 	return nil
 }
-
-// roomOf is how much of an engine's cache is believed to be left for what was served: some of its blocks are
-// never full, so that belief errs to the low side.
-func roomOf(tokens int) int { return tokens * 19 / 20 }
 
 func (n *Node) joined() (count int) {
 	for _, a := range n.roster {

@@ -47,7 +47,7 @@ func (s *State) Asked() { s.asked = true }
 // Take is what is to be said by now, in this order, and when there may be more to say. Who is said it to, and
 // by whom, is left out.
 func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
-	s.deaf = s.events && s.alarm.On(now)
+	s.deaf = (s.events || s.wanted) && s.alarm.On(now)
 	news := s.reset || s.events && len(s.marks.news)+len(s.marks.gone) > 0
 	switch {
 	case s.claimed, s.asked && now.Sub(s.said) >= wholeAgain, !now.Before(s.next):

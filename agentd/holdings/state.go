@@ -22,7 +22,8 @@ type State struct {
 	copies int                    // of all blocks
 	came   int                    // blocks that were stored since the engine held nothing
 
-	events bool // the engine is to say what it holds
+	wanted bool // the engine is to say what it holds
+	events bool // and does
 	blind  bool // it holds something that is not known
 	alarm  kvevent.Alarm
 	deaf   bool // it is to say something, and does not
@@ -78,7 +79,10 @@ func (s *State) Became(block, capacity int) {
 	s.blind = s.events
 }
 
-// Listen says that the engine is to say what it stores. Until it is known to begin from nothing, it may hold
+// Want says that the engine is to say what it stores.
+func (s *State) Want() { s.wanted = true }
+
+// Listen says that the engine says what it stores. Until it is known to begin from nothing, it may hold
 // what is not known.
 func (s *State) Listen() {
 	if !s.events {
@@ -319,8 +323,10 @@ func (s *State) Ended(now time.Time, e Expected, prompt, cached int) {
 	if s.block == 0 || cached < 0 {
 		return
 	}
-	if s.events {
+	if s.events || s.wanted {
 		s.alarm.Served(now, (prompt-cached)/s.block)
+	}
+	if s.events {
 		return
 	}
 	if cached == 0 && e.tokens > 0 || cached < e.tokens*3/4-2*s.block {

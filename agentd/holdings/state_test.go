@@ -283,6 +283,14 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	if e.store(0, ids, 0, 1); s.Deaf() {
 		t.Error("it has")
 	}
+	s = New(block, 400, 1) // it never says a word
+	s.Want()
+	for range 3 {
+		s.Ended(begun, s.Prompt(&p, ids), 40, 0)
+	}
+	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Evidence() != bus.EvidenceMirror {
+		t.Error("it should have said something, ever")
+	}
 }
 
 // Without events what was used last is taken to be held, with a little less room than there is.

@@ -156,6 +156,8 @@ type agent struct {
 
 	secret [32]byte // of the nonces of its asks
 
+	deaf bool // the engine is to say what it caches, and does not: for watchEngine alone
+
 	spool *Spool // nil: what is not acknowledged when we are killed is lost
 
 	trouble struct { // with the registry or the spool
@@ -273,6 +275,7 @@ func (a *agent) run(ctx context.Context) error {
 	})
 	wg.Go(func() { a.watchClaim(life) })
 	wg.Go(func() { a.watchEngine(life) })
+	wg.Go(func() { a.engine.Events(life, a.onEvents) })
 	wg.Go(func() { a.loop(life) })
 	wg.Go(func() { a.heartbeats(life) })
 	wg.Go(func() { a.resendLoop(life) })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/follow"
 )
@@ -51,6 +52,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 			a.with(func(core *agentd.Agent) { core.Unhealthy() })
 		}
 		a.looked(err)
+		a.listening()
 		switch now := a.stats().State; {
 		case now != before:
 			level := slog.LevelWarn
@@ -73,6 +75,33 @@ func (a *agent) watchEngine(ctx context.Context) {
 			nudge(a.changed)
 		}
 	}
+}
+
+// onEvents takes in what the engine says of its cache.
+func (a *agent) onEvents(u kvevent.Update) {
+	switch {
+	case u.Restarted:
+		a.log.Info("the engine says what it caches, from its beginning", "why", u.Why)
+	case u.Blind && a.stats().Cache.Evidence == bus.EvidenceMirror: // it never said anything
+		a.log.Info("the engine does not say what it caches: hubs believe by what was served", "why", u.Why)
+	case u.Blind:
+		a.log.Warn("what the engine caches is not known: hubs believe by what was served", "why", u.Why)
+	}
+	a.with(func(core *agentd.Agent) { core.Events(time.Now(), u) })
+}
+
+// listening warns, once, of an engine that is to say what it caches and does not, and says when it does again.
+func (a *agent) listening() {
+	now := a.stats().Cache.Deaf
+	switch {
+	case now && !a.deaf:
+		a.log.Error("the engine is to say what it caches, and of three prompts it computed it said nothing in " +
+			"ten seconds: hubs are told that nothing is known; see that --kv-events-config and the agent's " +
+			"kv_events name one endpoint, and that both speak of one engine")
+	case a.deaf && !now:
+		a.log.Info("the engine says again what it caches")
+	}
+	a.deaf = now
 }
 
 // What is wrong with an engine may change without end, as where its server is started again and again: the

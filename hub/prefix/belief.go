@@ -23,7 +23,6 @@ type Belief struct {
 	byHash         map[uint64]int32
 	newest, oldest int32  // of what no task that runs needs
 	tokens         int    // of all nodes and answers, and of tasks that run
-	queued         int    // of these, tokens of tasks that have not begun
 	clock, births  uint32 // ends of tasks, and nodes made, so far
 	changes        uint64 // of what a prompt is expected to need and to find
 

@@ -106,7 +106,7 @@ func (b *Belief) fit() {
 	if b.told.speaks { // and so says most of it
 		most /= 2
 	}
-	for b.oldest != none && (b.capacity > 0 && b.tokens-b.queued > b.capacity || len(b.byHash) > most) {
+	for b.oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
 		b.free(b.oldest)
 	}
 }

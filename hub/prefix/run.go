@@ -15,7 +15,6 @@ type Run struct {
 	leaf   int32
 	born   uint32 // of the leaf
 	tokens int    // beyond the nodes
-	queued int    // all of its tokens, until it begins
 	depth  int32  // marks that were held for certain when it was sent
 	sure   int    // tokens of these
 	exact  bool   // whose number is exact
@@ -92,11 +91,11 @@ func (x *Index) tick() uint32 { return uint32((x.now - x.began) / int64(time.Sec
 const always = math.MaxUint32
 
 // Sent says that a prompt goes to the agent, where it is expected to need so many tokens, and so many for its
-// answer, and to have its first token at some time, as [Index.Advance] has it. Then the engine has made room
-// for them, and holds the prompt.
+// answer, and to have its first token at some time, as [Index.Advance] has it: then the engine holds the
+// prompt. Room is made for all of it at once, though the engine may do so a little later: what is believed
+// beyond what is there would double where tasks that run need most of the cache.
 func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 	r := &Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock}
-	before := b.tokens
 	if b.fits(p) {
 		r.leaf = b.put(p, prompt, func(n *node) {
 			if n.sure {
@@ -117,8 +116,7 @@ func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 		r.born = b.nodes[r.leaf].born
 	}
 	b.tokens += r.tokens
-	r.queued = b.tokens - before
-	b.queued += r.queued
+	b.fit()
 	if first <= b.index.now {
 		b.begin(r)
 	} else {
@@ -129,14 +127,12 @@ func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 
 // begin says that a run's first token has come.
 func (b *Belief) begin(r *Run) {
-	b.queued -= r.queued
-	r.queued, r.state = 0, begun
+	r.state = begun
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
 		n := &b.nodes[i]
 		n.held, n.until = true, always
 		b.show(i)
 	}
-	b.fit()
 }
 
 // show has a node in the index where its agent is believed to hold it: not where the agent says what it
@@ -187,10 +183,9 @@ func (b *Belief) of(r *Run) bool { return r != nil && r.belief == b && r.state !
 
 // release is Ended, but for what then does not fit.
 func (b *Belief) release(r *Run) {
-	b.queued -= r.queued
 	b.tokens -= r.tokens
 	b.clock++
-	r.queued, r.state, r.ends = 0, over, b.index.now+settled.Nanoseconds()
+	r.state, r.ends = over, b.index.now+settled.Nanoseconds()
 	until := b.index.tick() + uint32(settled/(time.Second/10))
 	for i := r.leaf; i != none; {
 		n := &b.nodes[i]

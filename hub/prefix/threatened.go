@@ -2,11 +2,11 @@ package prefix
 
 // Idle shows the sessions that no task needs which runs, with how many tokens the agent is believed to hold
 // of each: what is used least recently first, as that goes first when room is needed. A session of whose text
-// the end is gone already is not among them.
+// the end is gone already, by what was served or by what the agent says, is not among them.
 func (b *Belief) Idle(show func(session uint64, tokens int) bool) {
 	for e := b.recent.Back(); e != nil; e = e.Prev() {
 		s := e.Value.(*session)
-		if !b.alive(s) || b.nodes[s.end].runs > 0 {
+		if !b.alive(s) || b.nodes[s.end].runs > 0 || b.told.rules && !b.says(s.hash) {
 			continue
 		}
 		if n := &b.nodes[s.end]; !show(s.key, int(n.upto+n.answer)) {

@@ -149,6 +149,12 @@ func (b *Belief) tell(short uint64, holds bool) {
 	b.index.change(short)
 }
 
+// says reports whether the agent says that it holds a text up to a mark.
+func (b *Belief) says(hash uint64) bool {
+	_, ok := slices.BinarySearch(b.told.marks, bus.ShortMark(hash))
+	return ok
+}
+
 // weigh finds out what the agent's word is worth by now.
 func (b *Belief) weigh() {
 	t, now := &b.told, b.index.now
