@@ -18,7 +18,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test fleet soak proofs bench crowd fuzz lint build cross image deployment arm64 clean
+.PHONY: help run cluster test fleet soak proofs bench crowd cliff fuzz lint build cross image deployment arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ bench: build ## measure, and end with one table: a row per bar, asked and measur
 
 crowd: build ## the tables of integration/results/crowd.md anew: the market beside published rules, in virtual time and by the clock; ARGS="TABLE ..." makes these
 	@bin/lab crowd --page integration/results/crowd.md $(ARGS)
+
+cliff: build ## the tables of integration/results/cliff.md anew: the same where open sessions need more than the caches hold; ARGS="TABLE ..." makes these
+	@bin/lab cliff --page integration/results/cliff.md $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

@@ -47,7 +47,8 @@ type agent struct {
 	predictor *predict.Means
 	belief    *prefix.Belief
 	seats     *seat.Agent // nil while it is not joined
-	touching  int         // blocks of touches that it has not answered
+	rate      seat.Rate
+	touching  int // blocks of touches that it has not answered
 	deeper    deeper
 	kind      *kind          // nil: to be found
 	scores    string         // the registered ones
