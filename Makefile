@@ -18,7 +18,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test fleet soak proofs bench crowd cliff fuzz lint build cross image deployment arm64 clean
+.PHONY: help run cluster test fleet soak proofs bench crowd cliff forecast fuzz lint build cross image deployment arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,8 @@ deployment: build ## judge deploy/: systemd units, the compose file, and a marke
 	@for what in units compose play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
 # What a record's bytes depend on, and quotes that become part of one.
-PURE := market market/flow market/certify ledger hub/predict hub/regime hub/prefix hub/seat hub/batch agentd
+PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix hub/seat
+PURE += hub/batch agentd
 
 arm64: ## the same record gives the same bytes on arm64: the tests of the pure parts, under qemu-aarch64 where this is another machine
 	@emulator=; if [ "$$(uname -m)" != aarch64 ]; then \
@@ -65,8 +66,9 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
-ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/prefix hub/regime
-ALONE += hub/seat agentd bus/reader classifier classifier/model classifier/train
+ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree
+ALONE += hub/prefix hub/regime hub/seat agentd agentd/holdings agentd/kvevent bus/reader
+ALONE += classifier classifier/model classifier/train
 
 test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...
@@ -98,6 +100,9 @@ crowd: build ## the tables of integration/results/crowd.md anew: the market besi
 
 cliff: build ## the tables of integration/results/cliff.md anew: the same where open sessions need more than the caches hold; ARGS="TABLE ..." makes these
 	@bin/lab cliff --page integration/results/cliff.md $(ARGS)
+
+forecast: build ## the page integration/results/forecast.md anew: what a hub expects beside what came, in virtual time; ARGS=--python=PATH has river's trees
+	@bin/lab experiment forecast --page integration/results/forecast.md --csv integration/results/forecast.csv $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
+	"souk/agentd/holdings"
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/market"
 )
@@ -25,10 +29,12 @@ type Agent struct {
 	claim    *bus.Claim // nil: no hub sells our slots
 	fence    int64      // of the latest claim ever seen: a dispatch under an earlier one is refused
 	running  int
+	prefills int // of these, tasks of which the engine has said nothing yet
+	ahead    int // tokens that it has yet to compute for them
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
-	sessions *sessions
+	engine   *holdings.State  // what its cache holds
 	ttft     mean
 	congest  congestion
 
@@ -36,7 +42,7 @@ type Agent struct {
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent
-	listed     time.Time // when one last named the sessions
+	now        time.Time // by the caller's clock, when it was last asked what is to be done
 	news       bool      // something has changed since
 	extra      int       // so many more summaries follow soon
 	counts     Counts
@@ -53,7 +59,9 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int  // tasks that ran when it began
+	others       int // tasks that ran when it began
+	ahead        int // tokens to compute before the engine says anything; it has begun where this is -1
+	expected     holdings.Expected
 	former       bool // an earlier life served it: only its completion is left
 }
 
@@ -85,10 +93,10 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 	if open && len(info.Models) > 0 {
 		cfg.Model = info.Models[0]
 	}
-	return &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
-		holds:    map[string]*hold{},
-		sessions: newSessions(limits.MaxSessions, info.KVTokens), news: true,
-		counts: Counts{Refused: map[bus.Code]int64{}}}
+	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
+		holds: map[string]*hold{}, news: true, counts: Counts{Refused: map[bus.Code]int64{}}}
+	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
+	return a
 }
 
 // Registration is the agent's entry in the registry as of now.
@@ -129,6 +137,7 @@ func (a *Agent) Claimed(c *bus.Claim) {
 	a.claim, a.news = c, true
 	if c != nil && c.Fence > a.fence { // a new hub has missed what was sent before
 		a.dueNow()
+		a.engine.Claimed()
 		a.fence = c.Fence
 	}
 }
@@ -144,7 +153,7 @@ func (a *Agent) Unclaimed(rev int64) {
 // tell. A count that went back is an engine that started anew, with an empty cache.
 func (a *Agent) Healthy(generated *int64) {
 	if was := a.generated; was != nil && generated != nil && *generated < *was {
-		a.forget()
+		a.restarted()
 	}
 	a.generated = generated
 	a.healthy(bus.StateReady)
@@ -161,15 +170,41 @@ func (a *Agent) Returned(info Info) error {
 		}
 		a.cfg.Model, a.congest = info.Models[0], congestion{}
 	}
-	a.info, a.sessions.capacity = info, info.KVTokens
-	a.forget()
+	if info.BlockSize != a.info.BlockSize || info.KVTokens != a.info.KVTokens {
+		a.engine.Became(info.BlockSize, info.KVTokens)
+	}
+	a.info = info
+	a.restarted()
 	return nil
 }
 
-// forget is for an engine that started anew: the next summary says that nothing is cached.
-func (a *Agent) forget() {
-	a.sessions.forget()
-	a.listed, a.news = time.Time{}, true
+// restarted is for an engine that started anew, and so holds nothing. One that says what it stores says that,
+// too, and may have said more since.
+func (a *Agent) restarted() {
+	if a.news = true; a.engine.Evidence() == bus.EvidenceMirror {
+		a.engine.Restarted()
+	}
+}
+
+// Events takes in what the engine says of its cache.
+func (a *Agent) Events(now time.Time, u kvevent.Update) {
+	switch {
+	case u.Restarted:
+		a.engine.Listen()
+		a.engine.Restarted()
+	case u.Blind:
+		a.engine.Blind()
+	}
+	if b := &u.Batch; len(b.Events) > 0 || b.Bad > 0 || b.Lost {
+		a.engine.Apply(now, *b)
+	}
+}
+
+// Asked says that a domain's hub has missed what the agent holds.
+func (a *Agent) Asked(domain string) {
+	if a.claim != nil && a.claim.Domain == domain {
+		a.engine.Asked()
+	}
 }
 
 // Unhealthy says that the engine does not answer, or hangs. What runs goes on; nothing new is accepted.
@@ -242,7 +277,10 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		h.reply = a.refusal(d, code, why)
 	} else {
 		h.state, h.others = serving, a.running
+		h.ahead = max(1, d.Task.Prompt.Tokens-a.engine.Held(&d.Task.Prompt))
 		a.running++
+		a.prefills++
+		a.ahead += h.ahead
 		a.news = true
 		a.counts.Accepted++
 	}
@@ -359,15 +397,36 @@ func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	return !bounded || bound > d.PromptMost
 }
 
+// Began says that the engine has said the first of an answer: its prompt is computed, and was of these
+// tokens.
+func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
+	h := a.holds[d.Hold]
+	if h == nil || h.state != serving {
+		return
+	}
+	if h.ahead >= 0 {
+		a.prefills--
+		a.ahead -= h.ahead
+		h.ahead, a.news = -1, true
+	}
+	if d.Task.Resume == nil { // else an answer is part of it
+		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt)
+	}
+}
+
 // Ended frees the run's slot and returns its completion, with what only the agent knows filled in. The caller
 // sends it now, and calls Acked or Unsent.
 func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c := &e.Completion
+	a.Began(d, nil) // or never will
 	a.running--
 	a.news = true
 	c.Boot = a.boot
 	if h := a.holds[d.Hold]; h != nil {
 		h.state = pending
+		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {
+			a.engine.Ended(a.now, h.expected, c.Usage.Prompt, c.Usage.Cached)
+		}
 		if c.Outcome == bus.OutcomeDone {
 			a.congest.learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)
 		}
@@ -375,9 +434,6 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	a.pending = append(a.pending, &pendingReport{Report: Report{d.Domain, *c}, sending: true})
 	if c.TTFTUS > 0 {
 		a.ttft.add(float64(c.TTFTUS))
-	}
-	if d.Task.Session != "" && c.Outcome == bus.OutcomeDone {
-		a.sessions.served(bus.SessionKey(d.Task.Client, d.Task.Session), c.Usage.Prompt+c.Usage.Output)
 	}
 	a.counts.ended(c)
 	return *c
@@ -441,6 +497,7 @@ const extraSummaries = 6
 func (a *Agent) Reconnected() {
 	a.extra = extraSummaries
 	a.dueNow()
+	a.engine.Asked()
 }
 
 // dueNow makes all completions due at once, and a summary: a hub that missed the last ones believes the agent
@@ -455,9 +512,10 @@ func (a *Agent) dueNow() {
 // Ready is what an Agent wants done now.
 type Ready struct {
 	Summary     *bus.Summary // nil: no news
-	Domain      string       // whom it is for
-	Completions []Report     // to send again; each to be answered by Acked or Unsent
-	Wake        time.Time    // ask again then, if nothing happens before
+	Domain      string       // whom it is for, and Holdings
+	Holdings    []bus.Holdings
+	Completions []Report  // to send again; each to be answered by Acked or Unsent
+	Wake        time.Time // ask again then, if nothing happens before
 }
 
 // Report is a completion and the domain of the hub that it is for.
@@ -471,12 +529,13 @@ const maxSending = 32
 
 // Ready returns what is due, once.
 func (a *Agent) Ready(now time.Time) Ready {
-	r := Ready{Wake: now.Add(a.lim.SummaryEvery)}
+	a.now = now
+	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain()}
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
 	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
-		s := a.summary(now)
-		r.Summary, r.Domain = &s, a.Domain()
+		s := a.summary()
+		r.Summary = &s
 		if quiet < a.lim.SummaryEvery { // the first one after an outage is not one of the extra ones
 			a.extra = max(0, a.extra-1)
 		}
@@ -488,6 +547,16 @@ func (a *Agent) Ready(now time.Time) Ready {
 		r.Wake = a.summarised.Add(a.lim.SummaryGap)
 	default:
 		r.Wake = a.summarised.Add(a.lim.SummaryEvery)
+	}
+	if a.claim != nil {
+		var wake time.Time
+		r.Holdings, wake = a.engine.Take(now)
+		for i := range r.Holdings {
+			r.Holdings[i].Agent, r.Holdings[i].Boot = a.cfg.ID, a.boot
+		}
+		if wake.Before(r.Wake) {
+			r.Wake = wake
+		}
 	}
 	sending := 0
 	for _, p := range a.pending {
@@ -511,17 +580,12 @@ func (a *Agent) Ready(now time.Time) Ready {
 	return r
 }
 
-// summary is what the agent says of itself. At a change it comes soon, and names no sessions if one did
-// within the last second: that a cache dropped one may be known a little later, and the list is nine tenths.
-func (a *Agent) summary(now time.Time) bus.Summary {
+// summary is what the agent says of itself.
+func (a *Agent) summary() bus.Summary {
 	a.seq++
-	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
-		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value()}
-	if now.Sub(a.listed) >= a.lim.SummaryEvery {
-		a.listed = now
-		s.Sessions, s.Coverage = a.sessions.list(a.lim.ListSessions)
-	}
-	return s
+	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
+		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value(),
+		Prefills: a.prefills, Ahead: a.ahead}
 }
 
 // mean is a running mean over about the last 32 values.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/market"
@@ -178,6 +179,39 @@ func end(a *Agent, hold string) bus.Completion {
 	return a.Ended(d, &e)
 }
 
+// A summary says how many tasks wait for their first token, and how many tokens are computed before: each is
+// counted until the engine has said something, or has failed to.
+func TestSummariesSayWhatIsAhead(t *testing.T) {
+	a := newTestAgent(4, Config{})
+	a.Claimed(claim(5))
+	d := dispatch("x")
+	d.Task.Prompt.Tokens = 900
+	a.Dispatch("math", d)
+	for _, h := range []string{"y", "z"} {
+		a.Dispatch("math", dispatch(h))
+	}
+	now := begun
+	for _, c := range []struct {
+		what            string
+		do              func()
+		prefills, ahead int
+	}{
+		{"three were taken", func() {}, 3, 900 + 2*max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"the first token of one has come", func() { a.Began(d, nil) }, 2,
+			2 * max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"that counts once", func() { a.Began(d, nil) }, 2, 2 * max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"it has ended", func() { end(a, "x") }, 2, 2 * max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"one ended before it began", func() { end(a, "y") }, 1, max(1, dispatch("y").Task.Prompt.Tokens)},
+		{"all have", func() { end(a, "z") }, 0, 0},
+	} {
+		c.do()
+		now = now.Add(time.Second)
+		if s := a.Ready(now).Summary; s == nil || s.Prefills != c.prefills || s.Ahead != c.ahead {
+			t.Errorf("%s: %+v, want %d and %d", c.what, s, c.prefills, c.ahead)
+		}
+	}
+}
+
 // A completion is repeated, each time later, until its hub has it.
 func TestCompletionsAreRepeated(t *testing.T) {
 	a := newTestAgent(4, Config{})
@@ -288,8 +322,7 @@ func TestSummaries(t *testing.T) {
 	a.Claimed(claim(5))
 	now := begun
 	first := a.Ready(now)
-	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 ||
-		first.Summary.Coverage != 1 {
+	if first.Summary == nil || first.Domain != "math" || first.Summary.Seq != 1 {
 		t.Fatalf("%+v", first.Summary)
 	}
 	if err := first.Summary.Validate(); err != nil {
@@ -311,46 +344,91 @@ func TestSummaries(t *testing.T) {
 	a.Healthy(new(int64(500)))
 	now = now.Add(time.Second)
 	s := a.Ready(now).Summary
-	if len(s.Sessions) != 1 || s.Sessions[0] != (bus.SessionState{Key: bus.SessionKey("ann", "s-h"),
-		Tokens: 60}) || s.TTFTUS != 1000 {
+	if s.TTFTUS != 1000 {
 		t.Errorf("%+v", s)
 	}
-	// The engine's counter went back: it started anew, and its cache is empty.
-	a.Healthy(new(int64(3)))
 	a.Drain()
 	s = a.Ready(now.Add(time.Second)).Summary
-	if len(s.Sessions) != 0 || s.State != bus.StateDraining {
+	if s.State != bus.StateDraining {
 		t.Errorf("%+v", s)
 	}
 }
 
-// What is cached is named once a second, however often there is news, and at once where an engine started
-// anew.
-func TestSummariesListSessionsOnceASecond(t *testing.T) {
+// What the engine holds is said to the hub that claims the agent, once it is known: by its events, or, where
+// it has none, as much as that it began anew.
+func TestHoldings(t *testing.T) {
 	a := newTestAgent(2, Config{})
-	a.Claimed(claim(5))
-	a.Healthy(new(int64(500)))
-	var lists []time.Duration
-	for at := time.Duration(0); at <= 3*time.Second; at += 100 * time.Millisecond {
-		h := at.String()
-		a.Dispatch("math", dispatch(h))
-		end(a, h)
-		s := a.Ready(begun.Add(at)).Summary
-		switch {
-		case s == nil || s.Seq != uint64(at/(100*time.Millisecond))+1:
-			t.Fatalf("after %v: %+v", at, s)
-		case s.Coverage > 0 && len(s.Sessions) > 0:
-			lists = append(lists, at)
-		case s.Coverage > 0 || len(s.Sessions) > 0:
-			t.Errorf("after %v: covers %v with %d sessions", at, s.Coverage, len(s.Sessions))
+	now := begun
+	heard := func(what string, want int) (last bus.Holdings) {
+		t.Helper()
+		r := a.Ready(now)
+		if len(r.Holdings) != want || r.Domain != "math" || !r.Wake.After(now) {
+			t.Fatalf("%s: %+v", what, r)
 		}
+		for _, last = range r.Holdings {
+			if err := last.Validate(); err != nil || last.Agent != "a1" || last.Boot != 7 {
+				t.Errorf("%s: %v: %+v", what, err, last)
+			}
+		}
+		return last
 	}
-	if want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}; !slices.Equal(lists, want) {
-		t.Errorf("sessions are named after %v, want %v", lists, want)
+	heard("nobody sells it", 0)
+	a.Claimed(claim(5))
+	if h := heard("claimed", 1); h.Evidence != bus.EvidenceMirror || h.Coverage != 0 || h.Parts != 1 {
+		t.Errorf("%+v", h)
 	}
-	a.Healthy(new(int64(3)))
-	if s := a.Ready(begun.Add(3100 * time.Millisecond)).Summary; s.Coverage != 1 || len(s.Sessions) != 0 {
-		t.Errorf("an engine that started anew: %+v", s)
+	d := dispatch("h")
+	d.Task.Prompt = bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
+		Marks: []bus.Mark{{Bytes: 200, Hash: 7 << 32}, {Bytes: 400, Hash: 8 << 32}}}
+	ids := make([]uint32, 100)
+	serve := func(hold string) {
+		d.Hold = hold
+		a.Dispatch("math", d)
+		a.Began(d, ids)
+		end(a, hold)
+	}
+	serve("h")
+	if s := a.Stats().Cache; s.Marks != 2 || s.Blocks != 6 {
+		t.Errorf("without events: %+v", s)
+	}
+	a.Healthy(new(int64(500)))
+	a.Healthy(new(int64(3))) // fewer than before
+	now = now.Add(time.Second)
+	if h := heard("its engine began anew", 1); h.Life != 1 || len(h.Add) > 0 {
+		t.Errorf("%+v", h)
+	}
+	now = now.Add(time.Second)
+	a.Events(now, kvevent.Update{Blind: true, Why: "nobody publishes"})
+	heard("without events there is nothing to be blind of", 0)
+	a.Events(now, kvevent.Update{Restarted: true})
+	a.Events(now, kvevent.Update{Batch: kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored,
+		Blocks: []kvevent.Key{1, 2, 3, 4, 5, 6}, Tokens: ids[:96], BlockSize: 16}}}})
+	serve("i")
+	if h := heard("it says what it stores", 1); h.Life != 2 || h.Evidence != bus.EvidenceEvents ||
+		h.Coverage != 1 || h.Blocks != 6 || len(h.Add) != 2*bus.MarkBytes {
+		t.Errorf("%+v", h)
+	}
+	d.Task.Prompt.Tokens = 100
+	d.Hold = "j"
+	a.Dispatch("math", d)
+	if s := a.Ready(now.Add(time.Second)).Summary; s.Ahead != 4 {
+		t.Errorf("%d tokens are to be computed, of 100 of which 96 are held", s.Ahead)
+	}
+	a.Healthy(new(int64(1))) // which its events have said before
+	now = now.Add(2 * time.Second)
+	heard("nothing is new", 0)
+	a.Asked("code")
+	if now = now.Add(20 * time.Second); len(a.Ready(now).Holdings) > 0 {
+		t.Error("said to a hub that has not claimed it")
+	}
+	a.Asked("math")
+	if h := heard("its hub missed something", 1); h.Parts != 1 || len(h.Add) != 2*bus.MarkBytes {
+		t.Errorf("%+v", h)
+	}
+	a.Events(now, kvevent.Update{Blind: true})
+	now = now.Add(time.Second)
+	if h := heard("it is blind", 1); h.Life != 2 || h.Coverage != 0 || len(h.Add) > 0 {
+		t.Errorf("%+v", h)
 	}
 }
 
@@ -579,7 +657,7 @@ func TestAgentUnderRandomHubs(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	a := newTestAgent(3, Config{MaxCompletions: 8, MaxSessions: 10})
+	a := newTestAgent(3, Config{MaxCompletions: 8})
 	running, pending := map[string]bool{}, map[string]bool{}
 	accepted, acked := 0, 0
 	pick := func(m map[string]bool) string {
@@ -635,10 +713,8 @@ func TestAgentUnderRandomHubs(t *testing.T) {
 			t.Fatalf("step %d: runs %d of 3, agent says %d; pending %d, agent says %d", i, len(running),
 				a.running, len(pending), len(a.pending))
 		}
-		if len(a.holds) != len(a.order) || len(a.holds) > maxHolds || a.sessions.recent.Len() > 10 ||
-			a.sessions.tokens > 1000 {
-			t.Fatalf("step %d: %d holds, %d in order, %d sessions", i, len(a.holds), len(a.order),
-				a.sessions.recent.Len())
+		if len(a.holds) != len(a.order) || len(a.holds) > maxHolds {
+			t.Fatalf("step %d: %d holds, %d in order", i, len(a.holds), len(a.order))
 		}
 	}
 	if accepted < 1000 || accepted != acked+len(pending)+len(running) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/market"
 )
@@ -35,8 +36,6 @@ type Config struct {
 	// not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
 	MaxCompletions  int           `yaml:"max_completions"`
 	KeepCompletions time.Duration `yaml:"keep_completions"` // how long one is repeated
-	MaxSessions     int           `yaml:"max_sessions"`     // remembered as served here
-	ListSessions    int           `yaml:"list_sessions"`    // of these, named in a summary
 }
 
 // AgentConfig is one agent: one engine serving one model.
@@ -78,8 +77,6 @@ func Default() Config {
 		RetryMax:        5 * time.Second,
 		MaxCompletions:  4096,
 		KeepCompletions: 24 * time.Hour, // no hold lives so long
-		MaxSessions:     4096,
-		ListSessions:    128,
 	}
 }
 
@@ -100,7 +97,6 @@ func (c Config) WithDefaults() Config {
 	}
 	for _, p := range []struct{ v, to *int }{
 		{&c.KeepStream, &d.KeepStream}, {&c.KeepTotal, &d.KeepTotal}, {&c.MaxCompletions, &d.MaxCompletions},
-		{&c.MaxSessions, &d.MaxSessions}, {&c.ListSessions, &d.ListSessions},
 	} {
 		if *p.v == 0 {
 			*p.v = *p.to
@@ -146,7 +142,6 @@ func (c Config) Validate() error {
 	}{
 		{"keep_stream", c.KeepStream, 1 << 30}, {"keep_total", c.KeepTotal, 1 << 34},
 		{"max_completions", c.MaxCompletions, 1 << 20},
-		{"max_sessions", c.MaxSessions, 1 << 20}, {"list_sessions", c.ListSessions, 1 << 12},
 	} {
 		if n.v < 0 || n.v > n.max {
 			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.max)
@@ -159,6 +154,11 @@ func (c Config) Validate() error {
 		for j, b := range c.Agents[:i] {
 			if a.ID == b.ID {
 				wrong("agents[%d].id: agents[%d] is called %q as well", i, j, a.ID)
+			}
+			if at := a.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents &&
+				at == b.Engine.KVEvents.Endpoint && a.Engine.URL != b.Engine.URL {
+				wrong("agents[%d].engine.kv_events.endpoint: agents[%d] hears another engine at %q: give each "+
+					"engine one of its own", i, j, at)
 			}
 		}
 	}
@@ -196,6 +196,9 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	if n := e.MaxEventBytes; n != 0 && (n < 1<<10 || n > 1<<26) {
 		wrong("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)
+	}
+	if err := e.KVEvents.Validate(); err != nil {
+		wrong("engine.kv_events.%w", err)
 	}
 	if a.Slots < 1 || a.Slots > bus.MaxSlots {
 		wrong("slots: %d is not within 1 and %d", a.Slots, bus.MaxSlots)

@@ -66,6 +66,9 @@ func TestDecodeConfig(t *testing.T) {
 		{"score: 0.8", "score: 1.8", "score"},
 		{"domain: general", "domain: math", "math stands twice"},
 		{"progress: 10s", "progress: -10s", "agents[0].engine.progress"},
+		{"progress: 10s", "kv_events: {endpoint: 'tcp://node-7:5557'}",
+			`agents[0].engine.kv_events.endpoint: "tcp://node-7:5557": "node-7" is not this machine alone`},
+		{"progress: 10s", "kv_events: {replay: 'ipc:///run/kv'}", "agents[0].engine.kv_events.replay"},
 		{"progress: 10s", "relay_every: 2s", "agents[0].engine.relay_every: 2s is more than 1s"},
 		{"drain_timeout: 30s", "lease_ttl: 1s", "lease_ttl: 1s is not within 2s and"},
 		{"drain_timeout: 30s", "keep_total: -1", "keep_total"},
@@ -93,6 +96,23 @@ func TestDefaultIsValid(t *testing.T) {
 	if d := (Config{Agents: c.Agents}).WithDefaults(); d.MaxCompletions != c.MaxCompletions ||
 		d.RetryMax != c.RetryMax {
 		t.Errorf("%+v", d)
+	}
+}
+
+// Two engines that say what they cache at one endpoint would be heard as one.
+func TestOneEndpointForEachEngine(t *testing.T) {
+	c := Default()
+	c.Agents = []AgentConfig{oneAgent("a1", 1), oneAgent("a2", 1)}
+	for i, at := range []string{"ipc:///run/a", "ipc:///run/a"} {
+		c.Agents[i].Engine.KVEvents.Endpoint = at
+	}
+	if err := c.Validate(); err != nil {
+		t.Error("two models of one engine:", err)
+	}
+	c.Agents[1].Engine.URL = "http://127.0.0.1:8009"
+	const want = `agents[1].engine.kv_events.endpoint: agents[0] hears another engine at "ipc:///run/a"`
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

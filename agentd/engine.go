@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/market"
 )
@@ -27,6 +28,9 @@ type Engine interface {
 	Generated(ctx context.Context) (*int64, error)
 	// Info says what the engine is. It fails while the engine boots.
 	Info(ctx context.Context) (Info, error)
+	// Events hands on what the engine says of its prefix cache, in order and from one goroutine, until ctx
+	// ends; where it says nothing, as little.
+	Events(ctx context.Context, deliver func(kvevent.Update))
 }
 
 // Request is what an engine is asked.
@@ -55,12 +59,14 @@ type Resume struct {
 // Chunk is what one read of the engine's socket yielded. Slices and strings are the receiver's to keep.
 type Chunk struct {
 	Text   string
-	Tokens []uint32    // nil if the engine reports no ids
-	Prompt int         // prompt tokens, by the ids that came with the first event; 0 in all other chunks
-	Count  int         // output tokens: by ids where reported, else one an event with content
-	Extra  []bus.Extra // events that say more than plain text
-	Events int
-	Finish bool // the answer ends with this
+	Tokens []uint32 // nil if the engine reports no ids
+	Prompt int      // prompt tokens, by the ids that came with the first event; 0 in all other chunks
+	// these ids
+	PromptIDs []uint32
+	Count     int         // output tokens: by ids where reported, else one an event with content
+	Extra     []bus.Extra // events that say more than plain text
+	Events    int
+	Finish    bool // the answer ends with this
 
 	Counted int // prompt tokens, before the engine was asked for anything; else 0
 
@@ -109,6 +115,8 @@ type EngineConfig struct {
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
 	RelayEvery    time.Duration `yaml:"relay_every"`
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
+	// where the engine says what it caches; empty: where it says that it does
+	KVEvents kvevent.Source `yaml:"kv_events"`
 }
 
 // WithDefaults fills what is left zero.

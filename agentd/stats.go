@@ -6,6 +6,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"souk/agentd/holdings"
 	"souk/bus"
 	"souk/market"
 )
@@ -69,10 +70,21 @@ type AgentStats struct {
 	Slots    int           `json:"slots"`
 	InFlight int           `json:"in_flight"`
 	Pending  int           `json:"pending"` // completions not acknowledged
-	Sessions int           `json:"sessions"`
+	Cache    CacheStats    `json:"cache"`
 	TTFT50   time.Duration `json:"ttft_p50"`
 	TTFT99   time.Duration `json:"ttft_p99"`
 	Counts
+}
+
+// CacheStats is what is known of what an engine holds, and how.
+type CacheStats struct {
+	Evidence string  `json:"evidence"` // bus.EvidenceEvents or bus.EvidenceMirror
+	Coverage float64 `json:"coverage"` // share that is known by events
+	Blocks   int     `json:"blocks"`
+	Marks    int     `json:"marks"` // of texts
+	// events are expected, prompts were computed, and not one event applies
+	Deaf bool `json:"deaf"`
+	holdings.Counts
 }
 
 // Stats is a snapshot of a node, agents in the order of its configuration.
@@ -85,7 +97,10 @@ type Stats struct {
 func (a *Agent) Stats() AgentStats {
 	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.Slots,
 		InFlight: a.running,
-		Pending:  len(a.pending), Sessions: a.sessions.recent.Len(), Counts: a.counts}
+		Pending:  len(a.pending), Counts: a.counts,
+		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
+			Blocks: a.engine.Blocks(), Marks: a.engine.Marks(), Deaf: a.engine.Deaf(),
+			Counts: a.engine.Counts()}}
 	if a.claim != nil {
 		s.Domain = a.claim.Domain
 	}

@@ -84,6 +84,9 @@ func (s *Stream) Dispatch() *bus.Dispatch {
 // Stopped is why an answer is ended early; nil if it is not.
 func (s *Stream) Stopped() error { return s.why }
 
+// Began reports whether the engine has said anything.
+func (s *Stream) Began() bool { return s.run == nil || s.run.began }
+
 // stop ends an answer early; false if it was stopped before, or has ended.
 func (s *Stream) stop(why error) bool {
 	if s.state != running {

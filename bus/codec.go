@@ -31,7 +31,7 @@ func Encode(m Message) ([]byte, error) {
 // them. So: the size, then [Check], then the decoder, then v.Validate. Any error is an *Error, with
 // CodeTooLarge or CodeBadRequest where the message does not say better.
 //
-// Cancel, Feedback and FundsRequest, which people write by hand, may be JSON as well.
+// Cancel, Feedback, FundsRequest and SessionEnd, which people write by hand, may be JSON as well.
 func Decode(data []byte, v Message) error {
 	if err := DecodeForm(data, v); err != nil {
 		return err
@@ -58,7 +58,7 @@ func DecodeForm(data []byte, v Message) error {
 func decodeUnchecked(data []byte, v Message) error {
 	if isJSON(data) {
 		switch v.(type) {
-		case *Cancel, *Feedback, *FundsRequest:
+		case *Cancel, *Feedback, *FundsRequest, *SessionEnd:
 			return decodeJSON(data, v, false)
 		}
 	}

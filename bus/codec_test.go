@@ -22,8 +22,8 @@ func full() []Message {
 	task := Task{
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
-		DeadlineMS: 1_800_000_000_000, Session: "s", Turn: 3, Role: "critic", Source: "web", Run: "run 7",
-		Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
+		DeadlineMS: 1_800_000_000_000, Session: "s", SessionEnd: true, Turn: 3, Role: "critic",
+		Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
@@ -57,7 +57,7 @@ func full() []Message {
 			Crowd:  &market.Toll{Load: -1, Age: -2, Beside: -3},
 			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, Whole: 70,
 			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
-			PromptMost: 990, Cached: 64, FirstMS: 2500},
+			PromptMost: 990, Cached: 64, FirstMS: 2500, Claimed: 48},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,
 			Nonce: bytes.Repeat([]byte{8}, 16)},
@@ -68,16 +68,22 @@ func full() []Message {
 		&result,
 		&Completion{Agent: "a1", Boot: 1, Hold: "h", Client: "ada", Task: "t-1", Outcome: OutcomeDone,
 			Code: CodeLate, Finish: "stop", Usage: usage,
-			Relayed: 12, NoCacheReport: true, Unmetered: true, Unsaid: true, Cost: 5, TTFTUS: 6, ITLUS: 7},
+			Relayed: 12, NoCacheReport: true, Unmetered: true, Unsaid: true, Claimed: 48, Cost: 5, TTFTUS: 6,
+			ITLUS: 7},
 		&CompletionAck{Hold: "h", Code: CodeLate},
 		&Cancel{Client: "ada", Task: "t-1"},
 		&StreamControl{Token: "t-1", Resume: number(4)},
 		&HoldControl{Hold: "j/9/0", Withdraw: true},
+		&HoldControl{Holdings: true},
 		&Feedback{Client: "ada", Task: "t-1", Quality: 0.5},
 		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8,
 			Tiers:    []market.Tier{{Slots: 4}, {Slots: 4, Toll: -3}},
 			InFlight: 1, Price: price, TTFTUS: 1,
-			Sessions: []SessionState{{Key: 1<<64 - 1, Tokens: 4}}, Coverage: 1},
+			Sessions: []SessionState{{Key: 1<<64 - 1, Tokens: 4}}, Coverage: 1, Prefills: 2, Ahead: 900},
+		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 5, Base: 4, Part: 1, Parts: 2, Coverage: 0.95,
+			Blocks: 9, Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}},
+		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 6, Base: 4, Coverage: 0.95, Blocks: 9,
+			Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}, Drop: []byte{1, 2, 3, 4, 5, 7}},
 		&Status{Domain: "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,
 			Slots: 4, Free: 5, Waiting: 6, Room: 7,
 			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3,
@@ -96,6 +102,8 @@ func full() []Message {
 			Returned: 3, Next: 2, Amount: 4, Payee: "bob", Surplus: 6},
 		&quote,
 		&quote.Hubs[0],
+		&SessionEnd{Client: "ada", Session: "s-1"},
+		&SessionEnded{Session: "s-1", Hubs: 3, Code: CodeBadRequest, Message: "what?"},
 	}
 }
 
@@ -126,7 +134,9 @@ func unset(t *testing.T, v reflect.Value, path string) {
 			f.Name == "Accepted",
 			strings.HasPrefix(path, "*bus.StreamControl") &&
 				(f.Name == "Ack" || f.Name == "Cancel"),
-			strings.HasPrefix(path, "*bus.HoldControl") && f.Name == "Cancel":
+			strings.HasPrefix(path, "*bus.Holdings") && (f.Name == "Part" || f.Name == "Parts" ||
+				f.Name == "Drop"), // each in one of the two
+			strings.HasPrefix(path, "*bus.HoldControl"): // one at a time
 		case v.Field(i).IsZero():
 			t.Errorf("%s.%s is not set in the sample", path, f.Name)
 		case f.Type.Kind() == reflect.Struct:

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -145,3 +146,88 @@ func (*FundsRequest) message() {}
 func (*FundsReply) message()   {}
 func (*Recall) message()       {}
 func (*RecallReply) message()  {}
+
+func (f *FundsRequest) Validate() error {
+	var p problems
+	p.name("id", f.ID, MaxName)
+	p.optionalID("client", f.Client)
+	p.optionalID("to", f.To)
+	p.name("every", f.Every, MaxID)
+	p.name("hub", f.Hub, MaxName)
+	p.epoch("epoch", f.Epoch)
+	p.credits("amount", f.Amount)
+	p.credits("least", f.Least)
+	p.number("after", f.After)
+	p.number("returned", f.Returned)
+	p.number("distributed", f.Distributed)
+	p.optionalID("domain", f.Domain)
+	return p.err
+}
+
+func (f *FundsReply) Validate() error {
+	var p problems
+	p.name("id", f.ID, MaxName)
+	p.name("code", string(f.Code), MaxID)
+	p.text("message", len(f.Message), MaxText)
+	p.optionalID("client", f.Client)
+	// what many operations made, each of at most market.MaxCredits
+	p.within("prepaid", int64(f.Prepaid), 0, math.MaxInt64)
+	p.within("allotted", int64(f.Allotted), 0, math.MaxInt64)
+	p.number("returned", f.Returned)
+	p.list("grants", len(f.Grants), maxGrants)
+	for i := range f.Grants {
+		g := &f.Grants[i]
+		p.number("grants.number", g.Number)
+		p.id("grants.client", g.Client)
+		p.name("grants.hub", g.Hub, MaxName)
+		p.credits("grants.amount", g.Amount)
+	}
+	p.within("retry_ms", f.RetryMS, 0, MaxPatient)
+	p.number("number", f.Number)
+	p.within("surplus", int64(f.Surplus), 0, math.MaxInt64)
+	p.list("hubs", len(f.Hubs), maxEntries)
+	for i := range f.Hubs {
+		h := &f.Hubs[i]
+		p.name("hubs.hub", h.Hub, MaxName)
+		p.optionalID("hubs.domain", h.Domain)
+		p.funds("hubs.", h.Avail, h.Held, h.Reserved)
+		p.within("hubs.allotted", int64(h.Allotted), 0, math.MaxInt64)
+		p.within("hubs.at_ms", h.AtMS, 0, maxUnixMS)
+		p.within("hubs.heard_ms", h.HeardMS, 0, maxUnixMS)
+	}
+	return p.err
+}
+
+// funds are what a hub has of a client's money.
+func (p *problems) funds(where string, avail, held, reserved market.Credits) {
+	p.within(where+"avail", int64(avail), 0, math.MaxInt64)
+	p.within(where+"held", int64(held), 0, math.MaxInt64)
+	p.within(where+"reserved", int64(reserved), 0, int64(max(0, avail)))
+}
+
+func (r *Recall) Validate() error {
+	var p problems
+	p.name("id", r.ID, MaxName)
+	p.id("hub", r.Hub)
+	p.id("client", r.Client)
+	p.number("granted", r.Granted)
+	p.number("number", r.Number)
+	p.credits("amount", r.Amount)
+	p.optionalID("payee", r.Payee)
+	return p.err
+}
+
+func (r *RecallReply) Validate() error {
+	var p problems
+	p.name("id", r.ID, MaxName)
+	p.id("hub", r.Hub)
+	p.id("client", r.Client)
+	p.funds("", r.Avail, r.Held, r.Reserved)
+	p.number("accepted", r.Accepted)
+	p.number("returned", r.Returned)
+	p.number("next", r.Next)
+	p.credits("amount", r.Amount)
+	p.optionalID("payee", r.Payee)
+	p.within("surplus", int64(r.Surplus), 0, math.MaxInt64)
+	return p.err
+}

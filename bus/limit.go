@@ -9,6 +9,12 @@ const (
 	MaxMarks     = MaxCanonical/MarkEvery + MaxMessages
 )
 
+// Limits of what an agent says it holds.
+const (
+	MaxPart  = 64 << 10 // bytes of marks in one message
+	maxParts = 16
+)
+
 // Limits of what an answer may have delivered and still go on elsewhere. With the largest body they fit in
 // one message.
 const (

@@ -45,6 +45,8 @@ type Task struct {
 	// Unix milliseconds; after it the task is worth nothing. 0: the hub's default
 	DeadlineMS int64  `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"`
 	Session    string `json:"session,omitempty" msgpack:"session,omitempty"`
+	// this turn is the session's last: see [SessionEnd]
+	SessionEnd bool   `json:"session_end,omitempty" msgpack:"session_end,omitempty"`
 	Turn       int    `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
 	Role       string `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
 	Source     string `json:"source,omitempty" msgpack:"source,omitempty"`
@@ -200,6 +202,9 @@ type Dispatch struct {
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`
 	FirstMS int64 `msgpack:"first_ms,omitempty"` // from receipt: how late the first token may come
+	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
+	// because it said in its Holdings that they are
+	Claimed int `msgpack:"claimed,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -332,11 +337,13 @@ type Completion struct {
 	Unmetered     bool `msgpack:"unmetered,omitempty"`
 	// failed, nothing of it was delivered, and the reader is told only if the acknowledgement is not
 	// CodeMoved
-	Unsaid bool           `msgpack:"unsaid,omitempty"`
-	Cost   market.Credits `msgpack:"cost"`
-	TTFTUS int64          `msgpack:"ttft_us"`
-	ITLUS  int64          `msgpack:"itl_us"`
-	Inbox  string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
+	Unsaid bool `msgpack:"unsaid,omitempty"`
+	// of the dispatch: Cost is for no fewer cached tokens, and Usage is what the engine found
+	Claimed int            `msgpack:"claimed,omitempty"`
+	Cost    market.Credits `msgpack:"cost"`
+	TTFTUS  int64          `msgpack:"ttft_us"`
+	ITLUS   int64          `msgpack:"itl_us"`
+	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 
 // Unused reports whether a task was cancelled before its engine had said anything: it costs nothing,
@@ -376,6 +383,8 @@ type HoldControl struct {
 	Cancel bool   `msgpack:"cancel,omitempty"` // for the client
 	// the hub heard no reply to its dispatch, so end what nobody has heard of yet
 	Withdraw bool `msgpack:"recall,omitempty"`
+	// of no hold: the hub does not know what the agent holds, so say all of it; see [Holdings]
+	Holdings bool `msgpack:"holdings,omitempty"`
 }
 
 // Feedback is a client's judgement of an answer.
@@ -387,7 +396,7 @@ type Feedback struct {
 }
 
 // Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
-// second.
+// second. What its engine holds is said by Holdings; agents of earlier versions list sessions here.
 type Summary struct {
 	Agent string `msgpack:"agent"`
 	Boot  int64  `msgpack:"boot"`
@@ -401,6 +410,58 @@ type Summary struct {
 	TTFTUS   int64          `msgpack:"ttft_us"`            // running mean; 0 = none yet
 	Sessions []SessionState `msgpack:"sessions,omitempty"` // most recent first, bounded
 	Coverage float64        `msgpack:"coverage"`           // share of the sessions held that Sessions lists
+	// tasks that run and of which no token has come yet, and their tokens that are still to be computed, as
+	// far as the agent knows what is cached
+	Prefills int `msgpack:"prefills,omitempty"`
+	Ahead    int `msgpack:"ahead,omitempty"`
+}
+
+// Holdings says which texts an agent's engine holds in its cache, as marks of prompts: up to each of them,
+// every token is there. All of it is said in parts, and then what has changed. Who misses one of them asks
+// for all of it again, by HoldControl.
+type Holdings struct {
+	Agent string `msgpack:"agent"`
+	Boot  int64  `msgpack:"boot"`
+	// of the engine, counted in this boot: where it rises, nothing is left of what was held before
+	Life uint64 `msgpack:"life,omitempty"`
+	Seq  uint64 `msgpack:"seq"`  // rises by one with each of a boot
+	Base uint64 `msgpack:"base"` // Seq of the first part of what this goes on from, or is part of
+	// which of how many parts; Parts is 0 where this says what has changed
+	Part  int `msgpack:"part,omitempty"`
+	Parts int `msgpack:"parts,omitempty"`
+	// share of what the engine holds that the agent knows of and has said
+	Coverage float64 `msgpack:"coverage,omitempty"`
+	Blocks   int     `msgpack:"blocks,omitempty"` // of the engine's cache that the agent knows of
+	Evidence string  `msgpack:"evidence"`         // how it knows: one of the below
+	// marks, MarkBytes each: those held from now on, and first those held no longer
+	Add  []byte `msgpack:"add,omitempty"`
+	Drop []byte `msgpack:"drop,omitempty"`
+}
+
+// How an agent knows what its engine holds.
+const (
+	EvidenceEvents = "events" // the engine says it
+	EvidenceMirror = "mirror" // it is reckoned from what was served
+)
+
+// MarkBytes is how long a mark is in Holdings: the top 48 bits of its hash, the highest byte first. Of a
+// million marks held, one prompt in 350,000 finds one that is none of its own.
+const MarkBytes = 6
+
+// AppendMark appends a mark as Holdings has it, and ShortMark is what is left of its hash there.
+func AppendMark(dst []byte, short uint64) []byte {
+	return append(dst, byte(short>>40), byte(short>>32), byte(short>>24), byte(short>>16), byte(short>>8),
+		byte(short))
+}
+
+func ShortMark(hash uint64) uint64 { return hash >> 16 }
+
+// EachMark calls do with each mark of a list.
+func EachMark(list []byte, do func(short uint64)) {
+	for ; len(list) >= MarkBytes; list = list[MarkBytes:] {
+		do(uint64(list[0])<<40 | uint64(list[1])<<32 | uint64(list[2])<<24 | uint64(list[3])<<16 |
+			uint64(list[4])<<8 | uint64(list[5]))
+	}
 }
 
 // SessionState says that an agent served a session, and how deep. Key is the keyed hash of the session.
@@ -596,4 +657,5 @@ func (*StreamControl) message() {}
 func (*HoldControl) message()   {}
 func (*Feedback) message()      {}
 func (*Summary) message()       {}
+func (*Holdings) message()      {}
 func (*Status) message()        {}

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -41,6 +42,9 @@ type Permissions struct {
 	Answers bool
 }
 
+// ServiceName is what the doors' service is called among those of a NATS account.
+const ServiceName = "souk"
+
 // AnswerFor is how long a question may be answered: as long as a task may take.
 const AnswerFor = 15 * time.Minute
 
@@ -61,7 +65,10 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 	case RoleClient:
 		say("{task,quote,cancel,end}."+me, "hub.*.{cancel,feedback}."+me, "agent.*.stream."+me,
 			"ledger.balance."+me)
-		p.Publish = append(p.Publish, "$SRV.PING", "$SRV.INFO")
+		for _, verb := range []string{"PING", "INFO", "STATS"} { // what `nats micro` asks
+			p.Publish = append(p.Publish, "$SRV."+verb, "$SRV."+verb+"."+ServiceName,
+				"$SRV."+verb+"."+ServiceName+".*")
+		}
 		hear("reply."+me+".>", "status.*")
 	case RoleGateway:
 		say("{task,quote,cancel,end}.*."+me, "hub.*.feedback.*."+me, "agent.*.stream."+me,
@@ -152,14 +159,7 @@ func (ids IDs) check(role Role) error {
 }
 
 // Valid reports whether r is one of Roles.
-func (r Role) Valid() bool {
-	for _, known := range Roles {
-		if r == known {
-			return true
-		}
-	}
-	return false
-}
+func (r Role) Valid() bool { return slices.Contains(Roles, r) }
 
 func roleNames() string {
 	var names []string

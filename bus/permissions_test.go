@@ -16,7 +16,9 @@ func TestPermissionsOf(t *testing.T) {
 	}{
 		{RoleClient, IDs{Name: "C"},
 			`souk.v1.task.C souk.v1.quote.C souk.v1.cancel.C souk.v1.end.C souk.v1.hub.*.cancel.C
-			souk.v1.hub.*.feedback.C souk.v1.agent.*.stream.C souk.v1.ledger.balance.C $SRV.PING $SRV.INFO`,
+			souk.v1.hub.*.feedback.C souk.v1.agent.*.stream.C souk.v1.ledger.balance.C
+			$SRV.PING $SRV.PING.souk $SRV.PING.souk.* $SRV.INFO $SRV.INFO.souk $SRV.INFO.souk.*
+			$SRV.STATS $SRV.STATS.souk $SRV.STATS.souk.*`,
 			`souk.v1.reply.C.> souk.v1.status.* _INBOX.C.>`, false},
 		{RoleGateway, IDs{Name: "G"},
 			`souk.v1.task.*.G souk.v1.quote.*.G souk.v1.cancel.*.G souk.v1.end.*.G souk.v1.hub.*.feedback.*.G

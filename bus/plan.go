@@ -88,7 +88,7 @@ var plans = func() map[reflect.Type]*plan {
 	out := map[reflect.Type]*plan{}
 	for _, m := range []Message{
 		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{},
-		&CompletionAck{}, &StreamControl{}, &Summary{},
+		&CompletionAck{}, &StreamControl{}, &Summary{}, &Holdings{},
 	} {
 		t := reflect.TypeOf(m).Elem()
 		out[t] = planOf(t)

@@ -47,6 +47,9 @@ func DoorCancelSubject(client, gateway string) string {
 	return Root + "cancel." + spoken(client, gateway)
 }
 
+// EndSubject is where a door hears that a client's session has ended.
+func EndSubject(client, gateway string) string { return Root + "end." + spoken(client, gateway) }
+
 func FeedbackSubject(domain, client, gateway string) string {
 	return Root + "hub." + domain + ".feedback." + spoken(client, gateway)
 }
@@ -77,7 +80,11 @@ func Speaks(subject, kind string) (client, sender string) {
 
 func HubTaskSubject(domain, door string) string  { return Root + "hub." + domain + ".task." + door }
 func HubQuoteSubject(domain, door string) string { return Root + "hub." + domain + ".quote." + door }
+func HubEndSubject(domain, door string) string   { return Root + "hub." + domain + ".end." + door }
 func SummarySubject(domain, agent string) string { return Root + "hub." + domain + ".summary." + agent }
+func HoldingsSubject(domain, agent string) string {
+	return Root + "hub." + domain + ".holdings." + agent
+}
 func CompletionSubject(domain, agent string) string {
 	return Root + "hub." + domain + ".completion." + agent
 }

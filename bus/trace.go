@@ -2,6 +2,8 @@ package bus
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -24,13 +26,7 @@ type carrier Header
 
 func (c carrier) Get(key string) string { return Header(c).Get(key) }
 func (c carrier) Set(key, value string) { c[strings.ToLower(key)] = []string{value} }
-func (c carrier) Keys() []string {
-	keys := make([]string, 0, len(c))
-	for k := range c {
-		keys = append(keys, k)
-	}
-	return keys
-}
+func (c carrier) Keys() []string        { return slices.Collect(maps.Keys(c)) }
 
 // TraceOf returns the trace context in a header, zero if there is none or it is malformed.
 func TraceOf(h Header) Trace {

@@ -2,11 +2,7 @@ package bus
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"unicode"
-	"unicode/utf8"
 
 	"souk/market"
 )
@@ -28,162 +24,6 @@ const (
 	maxGrants  = MaxItems                 // of one reply of the treasury
 	maxCount   = int64(math.MaxInt64 / 2) // of anything that is only ever counted up
 )
-
-// problems collects the first thing wrong with a message; later checks are then skipped.
-type problems struct{ err error }
-
-func (p *problems) add(format string, args ...any) {
-	if p.err == nil {
-		p.err = fmt.Errorf(format, args...)
-	}
-}
-
-// id wants an id; optional says that it may be empty.
-func (p *problems) id(field, s string) {
-	if p.err == nil {
-		p.err = CheckID(field, s)
-	}
-}
-
-func (p *problems) optionalID(field, s string) {
-	if s != "" {
-		p.id(field, s)
-	}
-}
-
-// name wants printable text of at most limit bytes; it may be empty.
-func (p *problems) name(field, s string, limit int) {
-	if p.err != nil {
-		return
-	}
-	if len(s) > limit {
-		p.add("%s: %d bytes, at most %d are taken", field, len(s), limit)
-		return
-	}
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c >= utf8.RuneSelf || c < ' ' || c == 0x7f {
-			p.slowName(field, s)
-			return
-		}
-	}
-}
-
-func (p *problems) slowName(field, s string) {
-	if !utf8.ValidString(s) {
-		p.add("%s: %.80q is not UTF-8", field, s)
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			p.add("%s: %.80q holds a character that does not print", field, s)
-		}
-	}
-}
-
-// text wants at most limit bytes of whatever people or engines write.
-func (p *problems) text(field string, n, limit int) {
-	if n > limit {
-		p.add("%s: %d bytes, at most %d are taken", field, n, limit)
-	}
-}
-
-func (p *problems) within(field string, n, least, most int64) {
-	if n < least || n > most {
-		p.add("%s: %d is not within %d and %d", field, n, least, most)
-	}
-}
-
-// reply wants what ReplyTo makes, or nothing.
-func (p *problems) reply(s string) {
-	if _, _, ok := ReaderOf(s); s != "" && !ok {
-		p.add("reply: %.80q is not a subject %sreply.<reader>.<token>", s, Root)
-	}
-}
-
-func (p *problems) count(field string, n int)    { p.within(field, int64(n), 0, MaxTokens) }
-func (p *problems) micros(field string, n int64) { p.within(field, n, 0, maxMicros) }
-func (p *problems) number(field string, n uint64) {
-	p.within(field, int64(min(n, 1<<63-1)), 0, maxCount)
-}
-func (p *problems) epoch(field string, n int64) { p.within(field, n, 0, maxCount) }
-func (p *problems) list(field string, n, most int) {
-	if n > most {
-		p.add("%s: %d entries, at most %d are taken", field, n, most)
-	}
-}
-func (p *problems) credits(f string, c market.Credits) { p.amount(f, c, 0) }
-
-// signed takes amounts below zero as well: tolls.
-func (p *problems) signed(f string, c market.Credits) { p.amount(f, c, -market.MaxCredits) }
-
-// tolls are the parts of a toll that are told apart, never above zero.
-func (p *problems) tolls(congestion market.Credits, crowd *market.Toll) {
-	if crowd == nil {
-		crowd = &market.Toll{}
-	}
-	for _, part := range []struct {
-		name string
-		toll market.Credits
-	}{{"congestion", congestion}, {"crowd.load", crowd.Load}, {"crowd.age", crowd.Age},
-		{"crowd.beside", crowd.Beside}} {
-		if c := part.toll; c > 0 || c < -market.MaxCredits {
-			p.add("%s: %s credits is not within %s and 0", part.name, c, -market.MaxCredits)
-		}
-	}
-}
-
-// tiers are all of an agent's slots, or none.
-func (p *problems) tiers(tiers []market.Tier, slots int) {
-	if n, err := market.ValidateTiers(tiers); err != nil {
-		p.add("tiers: %w", err)
-	} else if len(tiers) > 0 && n != slots {
-		p.add("tiers: %d slots together, the agent has %d", n, slots)
-	}
-}
-
-func (p *problems) amount(field string, c, least market.Credits) {
-	if c < least || c > market.MaxCredits {
-		p.add("%s: %s credits is not within %s and %s", field, c, least, market.MaxCredits)
-	}
-}
-
-// amounts are credits by class.
-func (p *problems) amounts(field string, m map[string]market.Credits) {
-	p.list(field, len(m), MaxClasses)
-	for _, class := range slices.Sorted(maps.Keys(m)) {
-		p.name(field, class, MaxName)
-		p.credits(field+"."+class, m[class])
-	}
-}
-
-func (p *problems) share(field string, x float64) {
-	if !(x >= 0 && x <= 1) { // also refuses NaN
-		p.add("%s: %v is not within 0 and 1", field, x)
-	}
-}
-
-func (p *problems) oneOf(field, s string, words ...string) {
-	for _, w := range words {
-		if s == w {
-			return
-		}
-	}
-	// a copy, so that words need not be allocated where all is well
-	p.add("%s: %.40q is none of %q", field, s, slices.Clone(words))
-}
-
-func (p *problems) price(field string, c market.Price) {
-	if err := c.Validate(); err != nil {
-		p.add("%s: %w", field, err)
-	}
-}
-
-func (p *problems) usage(u market.Usage) {
-	p.count("usage.prompt", u.Prompt)
-	p.count("usage.output", u.Output)
-	if u.Cached < 0 || u.Cached > u.Prompt {
-		p.add("usage.cached: %d is not within 0 and the %d tokens of the prompt", u.Cached, u.Prompt)
-	}
-}
 
 // Validate: Client, ID, Kind, Session and what the door fills in may be empty.
 func (t *Task) Validate() error {
@@ -340,16 +180,9 @@ func (d *Dispatch) Validate() error {
 	p.count("prompt_most", d.PromptMost)
 	p.count("cached", d.Cached)
 	p.within("first_ms", d.FirstMS, 0, MaxPatient)
+	p.count("claimed", d.Claimed)
 	p.earlier(d.Earlier)
 	return p.err
-}
-
-// earlier wants the holds of a few attempts.
-func (p *problems) earlier(holds []string) {
-	p.list("earlier", len(holds), maxEarlier)
-	for _, id := range holds {
-		p.name("earlier", id, MaxName)
-	}
 }
 
 func (c *Call) Validate() error {
@@ -464,6 +297,7 @@ func (c *Completion) Validate() error {
 	p.name("finish", c.Finish, MaxName)
 	p.usage(c.Usage)
 	p.count("relayed", c.Relayed)
+	p.count("claimed", c.Claimed)
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
@@ -508,8 +342,8 @@ func (s *StreamControl) Validate() error {
 func (c *HoldControl) Validate() error {
 	var p problems
 	p.name("hold", c.Hold, MaxName)
-	if c.Cancel && c.Withdraw || (c.Cancel || c.Withdraw) != (c.Hold != "") {
-		p.add("hold control: cancel or recall wants a hold, and none of them says nothing")
+	if c.Cancel && c.Withdraw || (c.Cancel || c.Withdraw) != (c.Hold != "") || c.Holdings && c.Hold != "" {
+		p.add("hold control: cancel or recall wants a hold, holdings none, and none of them says nothing")
 	}
 	return p.err
 }
@@ -537,6 +371,39 @@ func (s *Summary) Validate() error {
 		p.count("sessions.n", s.Sessions[i].Tokens)
 	}
 	p.share("coverage", s.Coverage)
+	p.within("prefills", int64(s.Prefills), 0, MaxSlots)
+	p.within("ahead", int64(s.Ahead), 0, maxCount)
+	return p.err
+}
+
+func (h *Holdings) Validate() error {
+	var p problems
+	p.id("agent", h.Agent)
+	p.epoch("boot", h.Boot)
+	p.number("life", h.Life)
+	p.number("seq", h.Seq)
+	p.within("parts", int64(h.Parts), 0, maxParts)
+	p.within("part", int64(h.Part), 0, int64(max(0, h.Parts-1)))
+	switch {
+	case h.Base < 1 || h.Base > h.Seq:
+		p.add("base: %d is not within 1 and seq, %d", h.Base, h.Seq)
+	case h.Parts > 0 && h.Seq-h.Base != uint64(h.Part):
+		p.add("part: %d, where seq %d of base %d is part %d", h.Part, h.Seq, h.Base, h.Seq-h.Base)
+	case h.Parts > 0 && len(h.Drop) > 0:
+		p.add("drop: a part of all that is held names only that")
+	}
+	for _, l := range []struct {
+		field string
+		list  []byte
+	}{{"add", h.Add}, {"drop", h.Drop}} {
+		p.text(l.field, len(l.list), MaxPart)
+		if len(l.list)%MarkBytes != 0 {
+			p.add("%s: %d bytes, a mark has %d", l.field, len(l.list), MarkBytes)
+		}
+	}
+	p.share("coverage", h.Coverage)
+	p.count("blocks", h.Blocks)
+	p.oneOf("evidence", h.Evidence, EvidenceEvents, EvidenceMirror)
 	return p.err
 }
 
@@ -568,97 +435,5 @@ func (s *Status) Validate() error {
 		p.count("models.max_model_len", m.MaxModelLen)
 	}
 	p.count("max_prompt_tokens", s.MaxPromptTokens)
-	return p.err
-}
-
-func (p *problems) labels(labels []string) {
-	p.list("labels", len(labels), maxEntries)
-	for _, l := range labels {
-		p.id("labels", l)
-	}
-}
-
-func (f *FundsRequest) Validate() error {
-	var p problems
-	p.name("id", f.ID, MaxName)
-	p.optionalID("client", f.Client)
-	p.optionalID("to", f.To)
-	p.name("every", f.Every, MaxID)
-	p.name("hub", f.Hub, MaxName)
-	p.epoch("epoch", f.Epoch)
-	p.credits("amount", f.Amount)
-	p.credits("least", f.Least)
-	p.number("after", f.After)
-	p.number("returned", f.Returned)
-	p.number("distributed", f.Distributed)
-	p.optionalID("domain", f.Domain)
-	return p.err
-}
-
-func (f *FundsReply) Validate() error {
-	var p problems
-	p.name("id", f.ID, MaxName)
-	p.name("code", string(f.Code), MaxID)
-	p.text("message", len(f.Message), MaxText)
-	p.optionalID("client", f.Client)
-	// what many operations made, each of at most market.MaxCredits
-	p.within("prepaid", int64(f.Prepaid), 0, math.MaxInt64)
-	p.within("allotted", int64(f.Allotted), 0, math.MaxInt64)
-	p.number("returned", f.Returned)
-	p.list("grants", len(f.Grants), maxGrants)
-	for i := range f.Grants {
-		g := &f.Grants[i]
-		p.number("grants.number", g.Number)
-		p.id("grants.client", g.Client)
-		p.name("grants.hub", g.Hub, MaxName)
-		p.credits("grants.amount", g.Amount)
-	}
-	p.within("retry_ms", f.RetryMS, 0, MaxPatient)
-	p.number("number", f.Number)
-	p.within("surplus", int64(f.Surplus), 0, math.MaxInt64)
-	p.list("hubs", len(f.Hubs), maxEntries)
-	for i := range f.Hubs {
-		h := &f.Hubs[i]
-		p.name("hubs.hub", h.Hub, MaxName)
-		p.optionalID("hubs.domain", h.Domain)
-		p.funds("hubs.", h.Avail, h.Held, h.Reserved)
-		p.within("hubs.allotted", int64(h.Allotted), 0, math.MaxInt64)
-		p.within("hubs.at_ms", h.AtMS, 0, maxUnixMS)
-		p.within("hubs.heard_ms", h.HeardMS, 0, maxUnixMS)
-	}
-	return p.err
-}
-
-// funds are what a hub has of a client's money.
-func (p *problems) funds(where string, avail, held, reserved market.Credits) {
-	p.within(where+"avail", int64(avail), 0, math.MaxInt64)
-	p.within(where+"held", int64(held), 0, math.MaxInt64)
-	p.within(where+"reserved", int64(reserved), 0, int64(max(0, avail)))
-}
-
-func (r *Recall) Validate() error {
-	var p problems
-	p.name("id", r.ID, MaxName)
-	p.id("hub", r.Hub)
-	p.id("client", r.Client)
-	p.number("granted", r.Granted)
-	p.number("number", r.Number)
-	p.credits("amount", r.Amount)
-	p.optionalID("payee", r.Payee)
-	return p.err
-}
-
-func (r *RecallReply) Validate() error {
-	var p problems
-	p.name("id", r.ID, MaxName)
-	p.id("hub", r.Hub)
-	p.id("client", r.Client)
-	p.funds("", r.Avail, r.Held, r.Reserved)
-	p.number("accepted", r.Accepted)
-	p.number("returned", r.Returned)
-	p.number("next", r.Next)
-	p.credits("amount", r.Amount)
-	p.optionalID("payee", r.Payee)
-	p.within("surplus", int64(r.Surplus), 0, math.MaxInt64)
 	return p.err
 }

@@ -74,10 +74,11 @@ func (d *Desk) Answered(client string, size int, entered bool, a *bus.Answer) {
 }
 
 // Stray counts what nobody waited for; Unanswerable, a request that is not to be answered to its sender;
-// Resumed, an agent that was silent and asked to repeat its answer.
-func (d *Desk) Stray()        { d.stats.Stray++ }
-func (d *Desk) Unanswerable() { d.stats.Received++; d.stats.Stray++ }
-func (d *Desk) Resumed()      { d.stats.Resumed++ }
+// Resumed, an agent that was silent and asked to repeat its answer; Ended, the end of a session, as told.
+func (d *Desk) Stray()           { d.stats.Stray++ }
+func (d *Desk) Unanswerable()    { d.stats.Received++; d.stats.Stray++ }
+func (d *Desk) Resumed()         { d.stats.Resumed++ }
+func (d *Desk) Ended(c bus.Code) { d.stats.Ended[c]++ }
 
 // hall has the requests of a kind that are in hand, and so many of all clients, and of each, at most.
 type hall struct {

@@ -10,13 +10,15 @@ import (
 // that door asks every hub whether it knows the task, before it places it: as a hub was given it by a door
 // that has died, no other may take it.
 
-// late is how long a door may have had a task, or slept over it, before it takes for granted no longer that
-// nobody else has placed it: its reader asks another door after a while.
+// late is how old a task may be before a door takes for granted no longer that nobody else has placed it: its
+// reader asks another door after a while.
 const late = 3 * time.Second
 
-// MayBePlaced reports whether a hub may have a task already that a door took in at came.
-func MayBePlaced(t *bus.Task, came, now time.Time) bool {
-	return t.Stream && t.Resume == nil && (t.Again > 0 || now.Sub(came) > late)
+// MayBePlaced reports whether a hub may have a task already of which a door knows that it was sent after
+// since.
+func MayBePlaced(t *bus.Task, since, now time.Time) bool {
+	asleep := now.Round(0).Sub(since.Round(0)) // by the clock that goes on while the machine is suspended
+	return t.Stream && t.Resume == nil && (t.Again > 0 || max(asleep, now.Sub(since)) > late)
 }
 
 // Question asks a hub whether it knows a task: it has the ids of the task and no prompt, so that no hub takes

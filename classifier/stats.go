@@ -20,6 +20,7 @@ type Stats struct {
 	Retried uint64              `json:"retried"` // tasks that one hub refused and the next was asked for
 	Resumed uint64              `json:"resumed"` // silent agents asked to repeat their answer
 	Quoted  map[bus.Code]uint64 `json:"quoted"`  // quotes given, and refused, by the reason given
+	Ended   map[bus.Code]uint64 `json:"ended"`   // sessions said to have ended, and what was not understood
 	// answers that nobody waited for, requests without a reply subject
 	Stray   uint64   `json:"stray"`
 	Open    int      `json:"open"`    // tasks in hand
@@ -31,14 +32,14 @@ type Stats struct {
 
 func newStats() Stats {
 	return Stats{Refused: map[bus.Code]uint64{}, Domains: map[string]uint64{}, Hubs: map[string]uint64{},
-		Quoted: map[bus.Code]uint64{}}
+		Quoted: map[bus.Code]uint64{}, Ended: map[bus.Code]uint64{}}
 }
 
 // Stats is a snapshot of what the desk counted, and of the market as the door sees it.
 func (d *Desk) Stats(t *Table, now time.Time) Stats {
 	s := d.stats
 	s.Refused, s.Domains, s.Hubs = maps.Clone(s.Refused), maps.Clone(s.Domains), maps.Clone(s.Hubs)
-	s.Quoted = maps.Clone(d.stats.Quoted)
+	s.Quoted, s.Ended = maps.Clone(d.stats.Quoted), maps.Clone(d.stats.Ended)
 	s.Open, s.Clients = d.tasks.open, len(d.tasks.clients)
 	for _, h := range t.Hubs() {
 		if !h.fresh(d.c, now) {

@@ -214,10 +214,10 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			continue
 		}
 		held := a.expect(t)
-		if n.kind(a).equals(n.kinds.visits, a, 0, 0, held) > 0 {
+		if n.kind(a).equals(n.kinds.visits, a, 0, 0, burden{}, held) > 0 {
 			continue // it has nothing to add
 		}
-		q := n.quotedHolding(t, a, 0, held)
+		q := n.quotedHolding(t, a, burden{}, held)
 		if !a.takes(q.prompt) {
 			continue
 		}

@@ -84,7 +84,7 @@ func TestWhoWaitsElsewhereKeepsNobodyFromItsHome(t *testing.T) {
 		h.must(h.step(h.task(client, "first", on(7), worth(10*market.Credit)))) // b-1 has the text
 		h.serve(h.take(client, "first"), market.Usage{Prompt: 400, Output: 10})
 	}
-	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "busy", func(m *bus.Task) { m.MaxTokens = 4000 })))
 	h.accept(h.take("ann", "busy"))
 	h.must(h.step(h.task("ann", "patient", on(7), inNoHurry)))

@@ -26,6 +26,7 @@ type hold struct {
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
 	ttft     time.Duration // expected
+	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      prefix.Run    // of it, in what its agent is believed to hold
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
@@ -255,6 +256,7 @@ func (n *Node) close(h *hold) {
 	}
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
+	a.queue.Ended(h.queued, 0)
 	a.belief.Ended(h.run)
 	n.seats.table.Back(n.clock(), &h.task.turn)
 	for i, o := range a.holds {
@@ -456,7 +458,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	// No more than the time since the dispatch is believed. An agent that was believed to need an hour would
 	// get no more tasks to show otherwise.
 	most := n.now.Sub(h.sent) + clocksDiffer
-	a.predictor.Learn(h.features, predict.Observation{
+	o := predict.Observation{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
 		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
@@ -465,7 +467,12 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 			t.only != nil, // which was to answer with one token
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
-	})
+	}
+	a.predictor.Learn(h.features, o)
+	if !o.Cut && a.predictor.Typical() {
+		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens))
+	}
+	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
 	cached := c.Usage.Cached
 	if c.NoCacheReport {

@@ -37,6 +37,7 @@ type inquiry struct {
 // sight is an open agent that serves the task, as it would find it.
 type sight struct {
 	prospect
+	quote  quote // all of it
 	seat   int
 	beside market.Credits
 }
@@ -233,8 +234,9 @@ func (q *inquiry) look() *bus.Result {
 		if q.saw(&x) {
 			continue
 		}
-		x.quote = n.quote(t, a, s.running, held)
-		x.ttft, x.quality = x.quote.forecast.TTFT, a.quality(t.msg.Domain)
+		x.quote = n.quote(t, a, s.burden, held)
+		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.queue
+		x.quality = a.quality(t.msg.Domain)
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		if least, ok := q.fastest[a.fastest]; !ok || x.service < least {
 			q.fastest[a.fastest] = x.service
@@ -297,7 +299,7 @@ func (q *inquiry) saw(x *sight) bool {
 		o := &c.stands[y.seat]
 		b := o.agent
 		if b.kind == a.kind && b.kind.line == b.predictor.Line() && b.fastest == a.fastest &&
-			q.before(y.seat) == 0 && o.room == s.room && o.running == s.running &&
+			q.before(y.seat) == 0 && o.room == s.room && o.running == s.running && o.burden == s.burden &&
 			(q.others == 0 || b.slotPrice == a.slotPrice) &&
 			y.held == x.held && y.beside == x.beside && slices.Equal(a.tiers, b.tiers) {
 			return true
@@ -320,7 +322,8 @@ func (q *inquiry) weigh(x *sight) {
 	s := &c.stands[x.seat]
 	a := s.agent
 	x.load = c.tolls.Avoidable(x.service-q.fastest[a.fastest], q.t.purse.pressure)
-	toll := x.load + x.beside + n.cfg.Regime.Toll(0, 0, 0, x.quote.saved(a)) - n.cfg.Fee
+	saved := a.saves(x.quote.prompt, x.quote.forecast.Output, x.quote.cost)
+	toll := x.load + x.beside + n.cfg.Regime.Toll(0, 0, 0, saved) - n.cfg.Fee
 	if s.room > 0 {
 		now := toll + c.tolls.Ahead(c.board.Ahead(x.seat, s.room, q.t.purse.number, 0, false))
 		if n.cfg.Tiers {
@@ -344,8 +347,8 @@ func (q *inquiry) weigh(x *sight) {
 // add keeps of each model the slot that is worth most on the usual terms, of equals the first.
 func (q *inquiry) add(s *sight, wait time.Duration, price, toll market.Credits) {
 	n, t, a := q.n, q.t, q.n.crowd.stands[s.seat].agent
-	x := prize{agent: a, quote: &s.quote, wait: wait, ttft: min(line.Far, wait+s.ttft), price: price,
-		toll: toll}
+	x := prize{agent: a, quote: &s.quote, wait: wait, price: price, toll: toll,
+		ttft: min(line.Far, wait+s.ttft-min(wait, s.queue))}
 	net := func(terms market.Terms) market.Credits {
 		y := s.quote
 		y.value = terms.Value(market.Quote{TTFT: x.ttft, Cost: y.cost, Quality: s.quality})

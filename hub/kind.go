@@ -9,7 +9,7 @@ import (
 )
 
 // kind is what agents have in common that are quoted alike, but for what each holds and has running. A task
-// is quoted once on all of them that hold as much of its prompt and run as many tasks.
+// is quoted once on all of them that hold as much of its prompt and have as much in hand.
 type kind struct {
 	id   int
 	line predict.Line
@@ -25,6 +25,7 @@ type kind struct {
 type met struct {
 	agent         *agent
 	running, free int
+	burden        burden
 	held          held
 	count         int
 }
@@ -33,19 +34,20 @@ type met struct {
 const mostMet = 16
 
 // equals is how many agents equal to a were looked at on this visit.
-func (k *kind) equals(visit uint64, a *agent, running, free int, held held) int {
+func (k *kind) equals(visit uint64, a *agent, running, free int, in burden, held held) int {
 	if k.visit != visit {
 		k.visit, k.met = visit, k.met[:0]
 	}
 	for i := range k.met {
 		m := &k.met[i]
-		if m.running == running && m.free == free && m.held == held && slices.Equal(m.agent.tiers, a.tiers) {
+		if m.running == running && m.free == free && m.burden == in && m.held == held &&
+			slices.Equal(m.agent.tiers, a.tiers) {
 			m.count++
 			return m.count - 1
 		}
 	}
 	if len(k.met) < mostMet {
-		k.met = append(k.met, met{a, running, free, held, 1})
+		k.met = append(k.met, met{a, running, free, in, held, 1})
 	}
 	return 0
 }
@@ -100,30 +102,31 @@ func (n *Node) kind(a *agent) *kind {
 }
 
 // quoted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that
-// holds so much of the prompt and runs so many tasks.
+// holds so much of the prompt and has so much in hand.
 type quoted struct {
-	kind    *kind
-	fits    uint64
-	held    held
-	running int
-	quote   quote
+	kind   *kind
+	fits   uint64
+	held   held
+	burden burden
+	answer int // tokens
+	quote  quote
 }
 
 // quotesKept bounds the quotes that a task keeps, some 8 KB. One that falls on the place of another takes it:
 // then the other is made again when asked for.
 const quotesKept = 64
 
-// quoted is what t is quoted on a while so many tasks run there. It is good until the next.
-func (n *Node) quoted(t *task, a *agent, running int) *quote {
-	return n.quotedHolding(t, a, running, a.expect(t))
+// quoted is what t is quoted on a while it has so much in hand. It is good until the next.
+func (n *Node) quoted(t *task, a *agent, in burden) *quote {
+	return n.quotedHolding(t, a, in, a.expect(t))
 }
 
 // quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
-func (n *Node) quotedHolding(t *task, a *agent, running int, held held) *quote {
-	k, fits := n.kind(a), a.predictor.Fits()
-	q := &n.notes(t).quotes[uint(k.id+7*running+held.cached>>4)%quotesKept]
-	if q.kind != k || q.fits != fits || q.held != held || q.running != running {
-		*q = quoted{k, fits, held, running, n.quote(t, a, running, held)}
+func (n *Node) quotedHolding(t *task, a *agent, in burden, held held) *quote {
+	k, fits, answer := n.kind(a), a.predictor.Fits(), n.length(t, a)
+	q := &n.notes(t).quotes[uint(k.id+7*int(in.delay>>19)+held.cached>>4)%quotesKept]
+	if q.kind != k || q.fits != fits || q.held != held || q.burden != in || q.answer != answer {
+		*q = quoted{k, fits, held, in, answer, n.quote(t, a, in, held)}
 	}
 	return &q.quote
 }
@@ -147,5 +150,5 @@ func (n *Node) unquote(t *task) {
 		k.looked = false
 		n.kinds.spare = append(n.kinds.spare, k)
 	}
-	t.notes = nil
+	t.notes, t.length = nil, length{}
 }

@@ -110,6 +110,7 @@ type Node struct {
 
 	roster   []*agent         // sorted by id
 	classes  *predict.Classes // of those that are forecast alike
+	outputs  *predict.Outputs // how long answers are
 	prefixes *prefix.Index    // what they are believed to hold
 	commons  commons
 	seeds    seeds
@@ -155,7 +156,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
 		salts:   rand.NewChaCha8(seed),
-		classes: predict.NewClasses(cfg.Prior), kinds: kinds{all: map[kindOf]*kind{}},
+		classes: predict.NewClasses(cfg.Prior), outputs: predict.NewOutputs(),
+		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
@@ -236,6 +238,12 @@ func (n *Node) step(m bus.Message) error {
 			return err
 		}
 		return n.cancel(m)
+	case *bus.SessionEnd:
+		if err != nil {
+			return err
+		}
+		n.SessionEnded(n.now, m.Client, m.Session)
+		return nil
 	case *bus.Feedback:
 		if err != nil {
 			return err

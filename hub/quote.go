@@ -12,20 +12,23 @@ import (
 
 // quote is what a task is expected to need, cost and be worth on an agent.
 type quote struct {
-	features  predict.Features
-	forecast  predict.Forecast
-	prompt    int // expected tokens
-	maxTokens int // what the engine is told, within its context
-	most      int // prompt tokens that the worst case covers
-	value     market.Credits
-	cost      market.Credits
+	// what rounds read stands first, and so together in memory
+	forecast predict.Forecast
+	prompt   int // expected tokens
+	value    market.Credits
+	cost     market.Credits
+	floor    market.Credits // what the prompt and the first token may cost: no hold has less room
+
 	worst     market.Credits
-	floor     market.Credits // what the prompt and the first token may cost: no hold has less room
+	maxTokens int              // what the engine is told, within its context
+	most      int              // prompt tokens that the worst case covers
+	features  predict.Features // but for the load
+	delay     time.Duration    // by that
 }
 
-// quote prices t on a, where so much of its prompt is held and so many tasks run. What it reads of the agent
-// otherwise is its [kind].
-func (n *Node) quote(t *task, a *agent, running int, held held) quote {
+// quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
+// agent otherwise is its [kind].
+func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 	q := quote{prompt: held.tokens + t.carried(), maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
 	if context := a.reg.MaxModelLen; context > 0 {
@@ -35,9 +38,10 @@ func (n *Node) quote(t *task, a *agent, running int, held held) quote {
 	}
 	q.features = predict.Features{
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
-		MaxTokens: q.maxTokens, InFlight: running,
+		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
-	q.forecast = a.predictor.Forecast(q.features)
+	q.delay = in.delay
+	q.forecast = a.predictor.Beside(q.features, q.delay)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most
@@ -69,9 +73,9 @@ func (q *quote) within(most market.Credits) market.Credits { return min(q.value,
 // room is the most value that fits in what is held.
 func (q *quote) room(most market.Credits) market.Credits { return most - max(0, q.floor-q.cost) }
 
-// saved is the cost that what a holds of the prompt avoids.
-func (q *quote) saved(a *agent) market.Credits {
-	return a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.forecast.Output}) - q.cost
+// saves is the cost that what the agent holds of a prompt avoids, where a task costs so much.
+func (a *agent) saves(prompt, output int, cost market.Credits) market.Credits {
+	return a.price.Cost(market.Usage{Prompt: prompt, Output: output}) - cost
 }
 
 // promptBound is the most tokens that t's prompt can come to on a, and how many of them a hold must have room
@@ -127,7 +131,7 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	if t.msg.Prompt.Loose == bus.LooseMedia {
 		f.Prompt, f.Counted = max(f.Prompt, q.most), 0
 	}
-	return 2*time.Second + 4*a.predictor.Forecast(f).TTFT
+	return 2*time.Second + 4*a.predictor.Beside(f, q.delay).TTFT
 }
 
 // usable reports whether t may be given to a, slots aside.

@@ -11,6 +11,16 @@ import (
 	"souk/market"
 )
 
+// maxReturns bounds returns remembered from before a start, to be told again.
+const maxReturns = 1 << 16
+
+// giveBack is a return as the journal has it.
+type giveBack struct {
+	number uint64
+	client string
+	amount market.Credits
+}
+
 // returnsPerFrame bounds the returns of one frame: a stopping hub has one for each client that ever paid
 // here.
 const returnsPerFrame = 256

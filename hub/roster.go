@@ -45,6 +45,7 @@ type agent struct {
 	watch      lookout
 
 	predictor *predict.Means
+	queue     predict.Queue
 	belief    *prefix.Belief
 	seats     *seat.Agent // nil while it is not joined
 	rate      seat.Rate

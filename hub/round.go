@@ -183,17 +183,16 @@ func (n *Node) pair(i int) {
 			continue
 		}
 		if alike && !n.busy(a) && n.crowd.board.Homes(a.seat) == 0 &&
-			n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], x.held) >= len(s.tasks) {
+			n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k],
+				n.crowd.stands[a.seat].burden, x.held) >= len(s.tasks) {
 			s.spared++
 			continue
 		}
-		p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, cost: x.quote.cost}
+		p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: x.quote.value,
+			cost: x.quote.cost}
 		if !idle {
-			p.saved = x.quote.saved(a)
+			p.saved = a.saves(x.quote.prompt, x.quote.output, x.quote.cost)
 		}
-		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers
-		// every quote as it stood when the task came.
-		p.value = x.quote.within(t.reserved)
 		s.pairs = append(s.pairs, p)
 	}
 }
@@ -261,7 +260,7 @@ func (n *Node) assemble() market.Round {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t := s.tasks[p.task]
-		if p.value-p.cost-n.cfg.Fee < 0 || n.now.Add(p.ttft).After(t.deadline) {
+		if p.value-p.cost-n.cfg.Fee < 0 || p.ttft > t.left {
 			continue
 		}
 		if p.task != before {
@@ -335,7 +334,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, len(a.holds)), r.Number, slot, aw)
+		h := n.newHold(t, a, n.quoted(t, a, n.burden(a)), r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
 			h.crowd = &parts
@@ -465,6 +464,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 		t.whole = h.rec.MaxTokens
 	}
 	n.holds[h.id] = h
+	n.queue(h)
 	h.agent.holds = append(h.agent.holds, h)
 	n.noteUse(t)
 	n.seated(t, h)

@@ -137,7 +137,8 @@ func (n *Node) admitted() {
 	width := len(c.stands)
 	s.takes, s.bits = resized(s.takes, width*len(s.who)), resized(s.bits, width*len(s.who))
 	for i, t := range s.who {
-		r := seat.Asker{Turn: &t.turn, Takes: s.takes[width*i : width*(i+1)], Bits: s.bits[width*i : width*(i+1)]}
+		r := seat.Asker{Turn: &t.turn, Takes: s.takes[width*i : width*(i+1)],
+			Bits: s.bits[width*i : width*(i+1)]}
 		n.forecastSeat(t, &r)
 		s.askers = append(s.askers, r)
 	}
@@ -206,7 +207,7 @@ func (n *Node) forecastSeat(t *task, r *seat.Asker) {
 		}
 		r.Takes[k] = d
 		if r.Need == 0 {
-			q := n.quotedHolding(t, a, len(a.holds), h)
+			q := n.quotedHolding(t, a, s.burden, h)
 			r.Need = max(1, a.blocks(q.prompt+q.forecast.Output))
 		}
 	}
@@ -257,7 +258,7 @@ func (n *Node) delays(a *agent, x *prospect) market.Credits {
 	if load < calm {
 		return 0
 	}
-	cost := a.price.Cost(market.Usage{Prompt: max(0, x.quote.prompt-x.quote.features.Cached)})
+	cost := a.price.Cost(market.Usage{Prompt: max(0, x.quote.prompt-x.quote.cached)})
 	return -market.Credits(min(float64(float64(cost)*min(1, load)), float64(market.MaxWorth)))
 }
 

@@ -75,7 +75,7 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 	if h.prepaid["ann"] != before || len(h.faults) > 0 {
 		t.Errorf("ann has %v, had %v; faults: %v", h.prepaid["ann"], before, h.faults)
 	}
-	if out := h.n.quoted(next, a, 0).forecast.Output; out < 10 {
+	if out := h.n.quoted(next, a, burden{}).forecast.Output; out < 10 {
 		t.Errorf("%d tokens are expected of an answer: one token that was asked for teaches no length", out)
 	}
 	h.pass(2 * time.Second)

@@ -11,13 +11,14 @@ import (
 )
 
 // A round asks of every task that waits what each open agent would be for it. Most agents are alike to it: of
-// one kind, with as many tasks running, and holding nothing of its prompt. So agents are put into groups once
+// one kind, with as much in hand, and holding nothing of its prompt. So agents are put into groups once
 // a round, a task is quoted once on each group, and one by one only on those that hold some of its prompt.
 
 // stand is an open agent in one round.
 type stand struct {
 	agent         *agent
 	room, running int // slots that are free; tasks that a task would run beside
+	burden        burden
 	group         int32
 	row           int32          // in crowd.rows, for the task that is looked at: see asked
 	asked         uint64         // the last task that told it from the others of its group
@@ -34,11 +35,11 @@ type stand struct {
 
 // group is open agents that are alike but for what they hold and who waits for them.
 type group struct {
-	first   *agent
-	running int
-	parses  bool
-	size    int
-	most    market.Credits // of its agents' tolls and charges, together
+	first  *agent
+	burden burden
+	parses bool
+	size   int
+	most   market.Credits // of its agents' tolls and charges, together
 
 	stands []int32 // by the wait of one more, where it was asked for
 	sorted uint64  // in which round that was
@@ -57,10 +58,19 @@ type prospect struct {
 	before        int32 // of the group's rows, that which was made before; -1: it is the first
 	serves        bool
 	held          held
-	ttft, service time.Duration // beside as many as run there
+	ttft, service time.Duration // beside what is in hand there
+	queue         time.Duration // of the first, that passes while it waits
 	quality       float64
-	quote         quote
+	quote         offer
 	load          market.Credits // the toll for the time that it takes longer than elsewhere
+}
+
+// offer is what a round reads of a quote.
+type offer struct {
+	prompt, cached, output int // tokens that are expected
+	cost                   market.Credits
+	most                   market.Credits // of value: no more can be held
+	value                  market.Credits // at most that
 }
 
 // fewRows is how many rows of a group are looked through for one that fits, before another is made.
@@ -80,6 +90,7 @@ type holding struct {
 	prefix.Holder
 	known         bool   // held is of these:
 	changes, fits uint64 // of the agent's belief, and of its predictor
+	round         uint64 // in which it was found to be so
 	held          held
 }
 
@@ -100,7 +111,7 @@ func (n *Node) standUp() {
 		s := &c.stands[a.seat]
 		n.stand(s, a)
 		c.slots, c.free, c.full = c.slots+a.slots, c.free+s.room, c.full || s.room == 0
-		s.group = n.groupOf(a, s.running)
+		s.group = n.groupOf(a, s.burden)
 		g := &c.groups[s.group]
 		g.size, g.stands, g.most = g.size+1, append(g.stands, int32(a.seat)), 0
 		if s.room > 0 {
@@ -119,6 +130,7 @@ func (n *Node) stand(s *stand, a *agent) {
 	s.guests, s.agent, s.room, s.charge = 0, a, max(0, a.slots-len(a.holds)-a.stuck), 0
 	s.room = n.roomOf(a, s.room)
 	s.running = min(len(a.holds), max(0, a.slots-1)) // where there is no room it will be one task less
+	s.burden = n.burden(a)
 	if k := len(a.tiers); n.cfg.Tiers && k > 0 {
 		s.charge = a.tiers[k-1].Toll
 	}
@@ -134,7 +146,7 @@ func again[T any](list []T) []T {
 }
 
 // groupOf is the group of an open agent.
-func (n *Node) groupOf(a *agent, running int) int32 {
+func (n *Node) groupOf(a *agent, in burden) int32 {
 	c, k := &n.crowd, n.kind(a)
 	parses := slices.Contains(a.reg.Features, bus.Parsers)
 	if k.round != c.round {
@@ -142,14 +154,14 @@ func (n *Node) groupOf(a *agent, running int) int32 {
 	}
 	for _, i := range k.groups {
 		g := &c.groups[i]
-		if g.running == running && g.first.fastest == a.fastest && g.parses == parses {
+		if g.burden == in && g.first.fastest == a.fastest && g.parses == parses {
 			return i
 		}
 	}
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	*g = group{first: a, running: running, parses: parses, stands: g.stands[:0], rooms: g.rooms[:0]}
+	*g = group{first: a, burden: in, parses: parses, stands: g.stands[:0], rooms: g.rooms[:0]}
 	k.groups = append(k.groups, i)
 	return i
 }
@@ -157,6 +169,9 @@ func (n *Node) groupOf(a *agent, running int) int32 {
 // heldOf is what agents hold of a task's prompt.
 func (n *Node) heldOf(t *task) []holding {
 	k, x := n.notes(t), n.prefixes
+	if k.looked && k.since == x.Changes() {
+		return k.holds
+	}
 	if marks := t.msg.Prompt.Marks; !k.looked || x.Changed(marks, k.since) {
 		k.looked, k.holds = true, k.holds[:0]
 		k.found = x.Holders(k.found[:0], marks)
@@ -168,8 +183,12 @@ func (n *Node) heldOf(t *task) []holding {
 	return k.holds
 }
 
-// of is what an agent holds.
-func (h *holding) of(a *agent, t *task) held {
+// of is what an agent holds. No belief changes in a round before it is awarded.
+func (h *holding) of(a *agent, t *task, round uint64) held {
+	if h.round == round {
+		return h.held
+	}
+	h.round = round
 	changes, fits := a.belief.Changes(), a.predictor.Fits()
 	if !h.known || h.changes != changes || h.fits != fits {
 		p := &t.msg.Prompt
@@ -195,7 +214,7 @@ func (n *Node) prospects(t *task) {
 		h := &holds[i]
 		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
 			seat := c.places[h.Place] - 1
-			n.tell(t, seat, h.of(c.stands[seat].agent, t), alike)
+			n.tell(t, seat, h.of(c.stands[seat].agent, t, c.round), alike)
 		}
 	}
 	if c.has(t.home) {
@@ -274,10 +293,14 @@ func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 
 	if x.serves = a.suits(t); !x.serves {
 		return i
 	}
-	x.quote = *n.quotedHolding(t, a, g.running, held)
-	if x.serves = a.takes(x.quote.prompt); x.serves {
-		x.ttft = x.quote.forecast.TTFT
-		x.service, x.quality = n.service(a, x.ttft, x.quote.forecast.Output), a.quality(t.msg.Domain)
+	q := n.quotedHolding(t, a, g.burden, held)
+	if x.serves = a.takes(q.prompt); x.serves {
+		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
+		// quote as it stood when the task came.
+		x.quote = offer{q.prompt, held.cached, q.forecast.Output, q.cost, q.room(t.reserved),
+			q.within(t.reserved)}
+		x.ttft, x.queue, x.quality = q.forecast.TTFT, g.burden.queue, a.quality(t.msg.Domain)
+		x.service = n.service(a, x.ttft, x.quote.output)
 		if n.cfg.Seats.Seconds { // the time to its first token is charged by Node.delays
 			x.service -= x.ttft
 		}
@@ -299,8 +322,9 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 	if e := &s.ends; s.ended != n.crowd.round {
 		s.ended = n.crowd.round
 		e.Reset()
+		itl := n.itl(s.agent)
 		for _, h := range s.agent.holds {
-			e.Add(n.service(s.agent, h.ttft, h.rec.Output), n.now.Sub(h.sent))
+			e.Add(h.ttft+time.Duration(h.rec.Output)*itl, n.now.Sub(h.sent))
 		}
 		if left, deep := n.deep(s.agent); deep && len(s.agent.holds)+s.agent.stuck < s.agent.slots {
 			e.Add(left, 0)
@@ -366,7 +390,7 @@ func (n *Node) visit(k int32) {
 // toll. The task's prospects were looked at.
 func (n *Node) rather(t *task) *agent {
 	c := &n.crowd
-	f := search{task: t, terms: t.usual.Judge(), waited: n.now.Sub(t.arrived), left: line.Far}
+	f := search{task: t, terms: t.usual.Judge(), waited: t.waited, left: line.Far}
 	worth := func(x *prospect, d time.Duration) market.Credits {
 		value, _, _ := f.patience(x, d)
 		return value - x.quote.cost

@@ -542,8 +542,8 @@ func (s *storm) check() {
 			if t.state != waiting || a.reg.Agent == "" {
 				continue
 			}
-			for _, running := range []int{0, len(a.holds)} {
-				if kept, now := *n.quoted(t, a, running), n.quote(t, a, running, a.expect(t)); kept != now {
+			for _, in := range []burden{{}, n.burden(a)} {
+				if kept, now := *n.quoted(t, a, in), n.quote(t, a, in, a.expect(t)); kept != now {
 					s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
 				}
 			}

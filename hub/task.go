@@ -60,10 +60,13 @@ type task struct {
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	notes    *notes         // while it waits
+	length   length         // of its answer; the same
 	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
+	waited   time.Duration  // since it arrived, in the last round
+	left     time.Duration  // and to its deadline
 	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
 	// When its home last had a free slot it did not want that, even had nobody come before it: it was not
 	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
@@ -206,6 +209,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
+	if t.msg != nil && t.msg.SessionEnd {
+		n.seats.table.End(n.clock(), t.session)
+	}
 	n.seats.table.Gone(n.clock(), &t.turn)
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another

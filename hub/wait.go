@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -85,11 +86,11 @@ func (a *agent) open(n *Node) bool {
 // service is how long a task keeps a slot of an agent, from its dispatch on. Where no time between tokens was
 // seen it is a quarter of the slowest expected.
 func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
-	itl := a.predictor.ITL()
-	if itl == 0 {
-		itl = n.cfg.Prior.Slowest / 4
-	}
-	return ttft + time.Duration(output)*itl
+	return ttft + time.Duration(output)*n.itl(a)
+}
+
+func (n *Node) itl(a *agent) time.Duration {
+	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
 }
 
 // lineUp finds out who waits for whom: the lines of all who wait, also for news, and the pressure on them.
@@ -101,6 +102,7 @@ func (n *Node) lineUp() {
 	c.quiet = !c.full && len(c.everybody) == 1
 	next := 0
 	for i, t := range c.everybody {
+		t.waited, t.left = n.now.Sub(t.arrived), t.deadline.Sub(n.now)
 		// One who waits for news was offered the slots that are free, and did not take them: nobody takes its
 		// turn.
 		claims := next < len(s.tasks) && s.tasks[next] == t
@@ -125,7 +127,7 @@ func (n *Node) lineUp() {
 			}
 			p.round, p.number, p.pressure = c.round, c.board.Clients(), -1
 		}
-		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: n.now.Sub(t.arrived), Who: i}, claims)
+		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: t.waited, Who: i}, claims)
 	}
 	now := line.Per(c.board.Waiting(), 1, c.free, c.slots)
 	mean := c.pressure.Add(n.now, now)
@@ -188,7 +190,7 @@ func (n *Node) athome(t *task) bool {
 	holds := n.heldOf(t)
 	for i := range holds {
 		if h := &holds[i]; int(h.Place) == a.belief.Place() {
-			held = h.of(a, t)
+			held = h.of(a, t, n.crowd.round)
 		}
 	}
 	return a.takes(held.tokens + t.carried())
@@ -217,7 +219,7 @@ func (n *Node) home(t *task) *agent {
 		}
 		held, own := a.cold(t), 0
 		if s.asked == c.asked {
-			held, own = holds[s.row].of(a, t), n.own(t, a)
+			held, own = holds[s.row].of(a, t, c.round), n.own(t, a)
 			if own < 2*max(1, a.reg.BlockSize) {
 				own = 0
 			}
@@ -243,7 +245,6 @@ func (n *Node) charge(i int, pairs []pair) {
 		return
 	}
 	t := s.tasks[i]
-	waited := n.now.Sub(t.arrived)
 	best, own := market.Credits(-1), market.Credits(-1)
 	athome := false // own is what a slot at home is worth to it now, age aside
 	for k := range pairs {
@@ -251,10 +252,10 @@ func (n *Node) charge(i int, pairs []pair) {
 		a := s.agents[p.agent]
 		x := n.prospect(a.seat)
 		p.parts = market.Toll{Load: x.load + n.delays(a, x), Beside: n.besideOthers(&c.stands[a.seat], t),
-			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, waited, t.home == a))}
+			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
-		if !n.now.Add(p.ttft).After(t.deadline) {
+		if p.ttft <= t.left {
 			worth = p.value - p.cost + p.toll - n.cfg.Fee
 		}
 		best = max(best, worth)
@@ -331,24 +332,23 @@ type search struct {
 // its terms.
 func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	c, t := &n.crowd, n.round.tasks[i]
-	f := search{index: i, task: t, terms: t.terms.Judge(), waited: n.now.Sub(t.arrived),
-		left: t.deadline.Sub(n.now), loss: floor, seat: -1}
+	f := search{index: i, task: t, terms: t.terms.Judge(), waited: t.waited, left: t.left, loss: floor,
+		seat: -1}
 	if f.share = line.LeftOf(f.waited, t.terms.Patience); f.share == 0 {
 		return market.Wait{}, nil
 	}
 	for _, k := range c.apart {
 		s := &c.stands[k]
 		x := &c.rows[s.row]
-		most := n.besideOthers(s, t) + s.charge
-		if !n.atBest(&f, x, most) {
-			continue
-		}
-		d, ok := n.turn(k)
+		var d time.Duration
+		var ok bool
 		if t.home == s.agent {
 			d, ok = n.endsAt(s).Nth(max(1, t.place+1-s.room))
+		} else {
+			d, ok = n.turn(k)
 		}
 		if ok {
-			n.consider(&f, x, int(k), d, most)
+			n.consider(&f, x, int(k), d, n.besideOthers(s, t)+s.charge)
 		}
 	}
 	for i := range c.groups {
@@ -357,8 +357,8 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 		if t.purse.open > t.purse.waiting { // it may be charged less for running beside its own
 			most = 0
 		}
-		if g.row < 0 || !n.atBest(&f, &c.rows[g.row], most) {
-			continue
+		if g.row < 0 || g.sorted != c.round && !n.atBest(&f, &c.rows[g.row], most) {
+			continue // before they are put in order for it
 		}
 		for _, k := range n.inOrder(g) {
 			s := &c.stands[k]
@@ -376,12 +376,12 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 // patience is the value of a slot that comes in d, and the time to the first token then; false if that is too
 // late.
 func (f *search) patience(x *prospect, d time.Duration) (market.Credits, time.Duration, bool) {
-	at := line.Stretch(d, f.waited) + x.ttft
+	at := line.Stretch(d, f.waited) + x.ttft - min(d, x.queue)
 	if !x.serves || at > f.left {
 		return 0, 0, false
 	}
 	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quality})
-	return min(value, x.quote.room(f.task.reserved)), at, true
+	return min(value, x.quote.most), at, true
 }
 
 // atBest reports whether a slot that came at once and cost nothing would be better than what was found, where
@@ -415,26 +415,27 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 	}
 	drawn, beside := n.drawn(f.index, s.agent, &x.quote), n.besideOthers(s, f.task)
 	beside += n.delays(s.agent, x)
-	if !f.mayBe(n.sum(f, x, value, beside+s.charge+drawn)) {
+	if tolls := beside + s.charge + drawn; tolls != most && !f.mayBe(n.sum(f, x, value, tolls)) {
 		return true
 	}
-	w := market.Wait{Agent: market.AgentID(s.agent.id), Time: at, Value: value, Cost: x.quote.cost,
-		Toll: x.load + beside + drawn, Charge: s.charge, Share: f.share}
-	w.Price, w.Round = n.priceBefore(s.agent, f.task.since)
-	if w.Loss = w.Sum(n.cfg.Fee); w.Loss > f.loss || w.Loss == f.loss && seat < f.seat {
-		f.best, f.loss, f.seat = w, w.Loss, seat
+	price, round := n.priceBefore(s.agent, f.task.since)
+	w := market.Wait{Value: value, Cost: x.quote.cost, Toll: x.load + beside + drawn, Charge: s.charge,
+		Price: price, Share: f.share}
+	if loss := w.Sum(n.cfg.Fee); loss > f.loss || loss == f.loss && seat < f.seat {
+		w.Loss, w.Agent, w.Time, w.Round = loss, market.AgentID(s.agent.id), at, round
+		f.best, f.loss, f.seat = w, loss, seat
 	}
 	return true
 }
 
 // drawn is the regime's toll on a task at an agent that need not have room now.
-func (n *Node) drawn(i int32, a *agent, q *quote) market.Credits {
+func (n *Node) drawn(i int32, a *agent, q *offer) market.Credits {
 	s, p := &n.round, n.cfg.Regime
 	if p.Idle() {
 		return 0
 	}
 	draw := regime.Draw(s.seed, string(s.tasks[i].id), a.id)
-	return p.Toll(s.scale, min(draw, s.most[i]), s.most[i], q.saved(a))
+	return p.Toll(s.scale, min(draw, s.most[i]), s.most[i], a.saves(q.prompt, q.output, q.cost))
 }
 
 // priced is an agent's slot price from a round on, up to the next.
@@ -543,9 +544,9 @@ func (n *Node) lookLater() {
 // lookIn is how soon the outcome may be another for a task that rather waits than take a slot worth best to
 // it.
 func (n *Node) lookIn(t *task, w *market.Wait, a *agent, best market.Credits) time.Duration {
-	at := min(w.Time, t.deadline.Sub(n.now)+1-w.Time, // then it is too late to wait
+	at := min(w.Time, t.left+1-w.Time, // then it is too late to wait
 		time.Duration(a.silentFrom-n.nano)+1)
-	fades := line.Fades(t.terms.Patience, w.Share, int64(w.Loss), int64(best)) - n.now.Sub(t.arrived)
+	fades := line.Fades(t.terms.Patience, w.Share, int64(w.Loss), int64(best)) - t.waited
 	if fades > 0 {
 		at = min(at, fades)
 	}

@@ -1,36 +1,23 @@
 package integration
 
 import (
-	"bytes"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
+	"souk/bus/bustest"
 	"souk/cmd/local"
 )
-
-// pages is a log that is written from many goroutines.
-type pages struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (p *pages) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
 
 // Keys, creds and prompts are in no log, at the most talkative level, and in no file but those meant for
 // them: a seed is in its own file, a client's key and creds in theirs, a prompt nowhere.
 func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	const prompt = "canary-3f9c1 in the souk"
-	dir, log := t.TempDir(), &pages{}
+	dir, log := t.TempDir(), new(bustest.Buffer)
 	cfg := local.Default()
 	anywhere := "127.0.0.1:0"
 	cfg.Listen, cfg.HTTP = anywhere, &anywhere
@@ -63,7 +50,7 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files["the log"] = log.text.String()
+	files["the log"] = log.String()
 	secrets := map[string]string{"canary-3f9c1": ""} // by whose file it may be in
 	for path, text := range files {
 		for _, s := range regexp.MustCompile(`\bS[UOA][A-Z0-9]{50,}\b|sk-souk-\S+`).FindAllString(text, -1) {

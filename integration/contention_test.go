@@ -67,13 +67,12 @@ func TestCrowdsPayPremiums(t *testing.T) {
 	}
 }
 
-// A task that never gets a slot before its deadline is told that others were worth more.
-func TestUnplacedTasksAreToldWhy(t *testing.T) {
-	m := start(t, slow)
+// fill takes both slots of the only agent with long answers that have begun; end waits for them.
+func fill(t *testing.T, m *local.Market) (end func()) {
 	busy := make(chan struct{})
-	var wg sync.WaitGroup
+	var all sync.WaitGroup
 	for range 2 {
-		wg.Go(func() {
+		all.Go(func() {
 			first := false
 			_, err := m.AskWith(t.Context(), chat("Fill the only agent for a while.", long), func(bus.Chunk) {
 				if !first {
@@ -88,6 +87,13 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 	}
 	<-busy
 	<-busy
+	return all.Wait
+}
+
+// A task that never gets a slot before its deadline is told that others were worth more.
+func TestUnplacedTasksAreToldWhy(t *testing.T) {
+	m := start(t, slow)
+	end := fill(t, m)
 	a, err := m.Ask(t.Context(), chat("I am in a hurry.", func(b *bus.Task) {
 		b.DeadlineMS = time.Now().Add(1500 * time.Millisecond).UnixMilli()
 	}))
@@ -100,7 +106,7 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 	if a.Result.Paid() != 0 {
 		t.Errorf("it paid %s", a.Result.Paid())
 	}
-	wg.Wait()
+	end()
 }
 
 // A task that comes beside others pays for slowing them: its receipt, the record and its explanation say how

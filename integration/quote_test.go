@@ -88,24 +88,7 @@ func TestAQuoteOfAFullAgent(t *testing.T) {
 	m := start(t, slow)
 	free, err := askQuote(t, m, "dev", chat("I am in a hurry."))
 	before := only(t, free, err)
-	busy := make(chan struct{})
-	var all sync.WaitGroup
-	for range 2 {
-		all.Go(func() {
-			first := false
-			_, err := m.AskWith(t.Context(), chat("Fill the only agent for a while.", long), func(bus.Chunk) {
-				if !first {
-					first = true
-					busy <- struct{}{}
-				}
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	<-busy
-	<-busy
+	end := fill(t, m)
 	full, err := askQuote(t, m, "dev", chat("I am in a hurry."))
 	x := only(t, full, err)
 	if x.WaitMS <= 0 || x.TTFTMS < x.WaitMS || x.TTFTMS <= before.TTFTMS || !x.WouldWin {
@@ -118,7 +101,7 @@ func TestAQuoteOfAFullAgent(t *testing.T) {
 	if y := only(t, hurried, err); y.WouldWin || y.WaitMS <= 0 {
 		t.Errorf("who has no patience is quoted %+v", y)
 	}
-	all.Wait()
+	end()
 	bustest.Eventually(t, "slots are free", func() bool {
 		q, err := askQuote(t, m, "dev", chat("I am in a hurry."))
 		return only(t, q, err).WaitMS == 0

@@ -100,7 +100,7 @@ func TestRawStream(t *testing.T) {
 func TestTheDoorCanBeDiscovered(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
-	for _, verb := range []string{"PING", "INFO"} { // what a client may ask
+	for _, verb := range []string{"PING", "PING.souk", "INFO", "INFO.souk", "STATS", "STATS.souk"} {
 		reply, err := nc.Request("$SRV."+verb, nil, time.Minute)
 		if err != nil {
 			t.Errorf("$SRV.%s: %v", verb, err)

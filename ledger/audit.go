@@ -208,7 +208,8 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		case KindRound:
 			a.flush()
 			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain,
-				Round: lazy.round, Outcome: lazy.outcome, Holds: a.check.Holds[:0], Tariffs: a.book.tariffs}
+				Round: lazy.round, Outcome: lazy.outcome, Seen: lazy.seen, Holds: a.check.Holds[:0],
+				Tariffs: a.book.tariffs}
 			if err == nil {
 				a.crowded(seq, r.ID, lazy)
 			}

@@ -17,6 +17,7 @@ type RoundCheck struct {
 	Domain  string // of the journal
 	Round   []byte // canonical bytes
 	Outcome []byte
+	Seen    []byte          // what was expected, as in the record; empty: it was not written
 	Holds   []Hold          // that follow in its frame, in order
 	Tariffs []market.Tariff // in force, by class
 
@@ -27,6 +28,7 @@ type RoundCheck struct {
 func (c *RoundCheck) clone() RoundCheck {
 	n := *c
 	n.Round, n.Outcome, n.Holds = slices.Clone(c.Round), slices.Clone(c.Outcome), slices.Clone(c.Holds)
+	n.Seen = slices.Clone(c.Seen)
 	return n
 }
 
@@ -38,6 +40,12 @@ func (c *RoundCheck) Findings() []Finding {
 	var o market.Outcome
 	if err == nil {
 		o, err = market.DecodeOutcome(c.Outcome)
+	}
+	var seen []Seen
+	if err == nil && len(c.Seen) > 0 {
+		d := decode(c.Seen)
+		seen = d.seen(&r)
+		err = d.end()
 	}
 	if err != nil {
 		return append(out, Finding{Level: LevelFrames, Invariant: "I17", Journal: c.Journal, Seq: c.Seq,
@@ -53,6 +61,7 @@ func (c *RoundCheck) Findings() []Finding {
 	c.Again = len(r.Bundles) > 0
 	if err := market.Check(r, o); err != nil {
 		add("I6", id, "the certified outcome", "%v", err)
+		seen = nil
 	}
 	if r.Domain != c.Domain {
 		add("I6", id, fmt.Sprintf("domain %q, as the journal's", c.Domain), "%q", clip(r.Domain))
@@ -66,6 +75,12 @@ func (c *RoundCheck) Findings() []Finding {
 	}
 	for slot := range min(len(c.Holds), len(o.Awards)) {
 		h, aw := &c.Holds[slot], &o.Awards[slot]
+		if s := seenOf(&r, seen, aw); s != nil && (s.Prompt != h.Prompt || s.Cached != h.Cached ||
+			s.Output != h.Output) {
+			add("I6", HoldID(c.Journal, h.Round, h.Slot),
+				fmt.Sprintf("what the round expected: %d prompt tokens, %d of them cached, %d output tokens",
+					s.Prompt, s.Cached, s.Output), "%d, %d, %d", h.Prompt, h.Cached, h.Output)
+		}
 		if h.is(aw, &r) {
 			continue
 		}
@@ -77,6 +92,21 @@ func (c *RoundCheck) Findings() []Finding {
 			h.Agent, h.Premium, h.Quoted, h.Tariff, h.Fee, h.Settle)
 	}
 	return out
+}
+
+// seenOf is what was expected of an award's task on its agent; nil: that was not written.
+func seenOf(r *market.Round, seen []Seen, aw *market.Award) *Seen {
+	if len(seen) == 0 {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(r.Edges, aw, func(e market.Edge, aw *market.Award) int {
+		return cmp.Or(cmp.Compare(r.Tasks[e.Task].ID, aw.Task),
+			cmp.Compare(r.Agents[e.Agent].Agent, aw.Agent))
+	})
+	if !ok {
+		return nil
+	}
+	return &seen[i]
 }
 
 // is reports whether a hold is what an award says.

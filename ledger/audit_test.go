@@ -14,6 +14,7 @@ import (
 func TestAHonestJournalHasNoFindings(t *testing.T) {
 	for seed := range uint64(5) {
 		hub, treasury := trade(t, seed, 300)
+		foresee(hub.frames)
 		h, tr := audit("h", MaxLevel, store(hub.frames)), audit("t", MaxLevel, store(treasury.frames))
 		for _, r := range []Report{h.Finish(), tr.Finish()} {
 			for _, f := range r.Findings {
@@ -62,6 +63,14 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			}
 		}
 		panic("no contested round")
+	}
+	foreseen := func(frames []Frame) *Record {
+		for i := range frames {
+			if r := &frames[i].Records[0]; r.Kind == KindRound && len(r.Round.Seen) > 0 {
+				return r
+			}
+		}
+		panic("no round says what was expected")
 	}
 	renumber := func(frames []Frame) {
 		for i := range frames {
@@ -199,6 +208,16 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			*r = NewCapture("hub-maths", *h, c, r.Salt)
 			return f
 		}},
+		{"expected otherwise than set aside for", 4, "I6", func(f []Frame) []Frame {
+			r := foreseen(f)
+			i := slices.IndexFunc(r.Round.Round.Edges, func(e market.Edge) bool {
+				aw := r.Round.Outcome.Awards[0]
+				return r.Round.Round.Tasks[e.Task].ID == aw.Task &&
+					r.Round.Round.Agents[e.Agent].Agent == aw.Agent
+			})
+			r.Round.Seen[i].Cached++
+			return f
+		}},
 		{"misses billed for hits", 6, "I5", func(f []Frame) []Frame {
 			_, r := first(f, KindCapture)
 			h := holdOf(f, r.Capture.Hold).Hold
@@ -210,6 +229,7 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 	} {
 		t.Run(fraud.name, func(t *testing.T) {
 			hub, _ := trade(t, 3, 300)
+			foresee(hub.frames)
 			frames := fraud.commit(hub.frames)
 			if fraud.level > 0 {
 				renumber(frames)

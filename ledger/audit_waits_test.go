@@ -174,7 +174,7 @@ func TestPricesAreKeptForALimitedTime(t *testing.T) {
 				o.Prices = append(o.Prices, market.SlotPrice{Agent: i, Price: 7})
 			}
 		}
-		return &raw{r.AppendCanonical(nil), o.AppendCanonical(nil)}
+		return &raw{round: r.AppendCanonical(nil), outcome: o.AppendCanonical(nil)}
 	}
 	wait := func(n uint64, price market.Credits) *market.Wait {
 		return &market.Wait{Agent: "a00000", Round: n, Price: price}

@@ -62,7 +62,7 @@ func (d *decoder) header(f *Frame) int {
 }
 
 // raw is what a lazy decoder leaves undecoded.
-type raw struct{ round, outcome []byte }
+type raw struct{ round, outcome, seen []byte }
 
 // record reads one record with its length. With a raw, a round's bytes are left there, and what r.Capture and
 // r.Void point to is used again.
@@ -104,7 +104,8 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 			return
 		}
 		if lazy != nil {
-			lazy.round, lazy.outcome = round, outcome
+			lazy.round, lazy.outcome, lazy.seen = round, outcome, d.Data[d.At:]
+			d.At = len(d.Data)
 			return
 		}
 		d.round(r, round, outcome)
@@ -165,6 +166,9 @@ func (d *decoder) round(r *Record, round, outcome []byte) {
 	}
 	if err != nil {
 		d.Fail(err.Error())
+	}
+	if d.Fault == "" && d.At < len(d.Data) {
+		r.Round.Seen = d.seen(&r.Round.Round)
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 //	          part        by kind, to the end of the record:
 //
 //	open      journal, role, domain strings; scale ±
-//	round     length and canonical bytes of market.Round; the same of market.Outcome
+//	round     length and canonical bytes of market.Round; the same of market.Outcome; where it is not
+//	          empty the list of what was expected, see appendSeen
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
@@ -84,6 +85,9 @@ func appendPart(b []byte, r *Record) []byte {
 	case r.Round != nil:
 		b = appendSized(b, r.Round.Round.AppendCanonical)
 		b = appendSized(b, r.Round.Outcome.AppendCanonical)
+		if len(r.Round.Seen) > 0 {
+			b = appendSeen(b, r.Round.Seen)
+		}
 	case r.Hold != nil:
 		b = appendHold(b, r.Hold)
 	case r.Capture != nil:

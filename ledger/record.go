@@ -67,6 +67,8 @@ type Open struct {
 type Round struct {
 	Round   market.Round
 	Outcome market.Outcome
+	// what was expected of each of Round.Edges, and then of Round.Others; nil: not written
+	Seen []Seen `json:",omitempty"`
 }
 
 // Hold is money set aside for one award.

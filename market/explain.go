@@ -69,6 +69,7 @@ type Option struct {
 	Needed Credits
 	Tariff Credits // part of Cost
 	Gone   bool    // under posted: no slot was left here when its turn came
+	Note   string  // what else is known of it; written below it
 }
 
 // SeatExplanation is why a slot has its price.
@@ -383,10 +384,12 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 		default:
 			b.WriteString("\n")
 		}
+		op.writeNote(b)
 	}
 	for _, op := range t.Others {
 		op.write(b, "beyond the proof, ", t.plain)
 		b.WriteString("\n")
+		op.writeNote(b)
 	}
 	if len(t.Options) == 0 {
 		b.WriteString("  no agent could serve it\n")
@@ -403,6 +406,12 @@ func (op *Option) write(b *strings.Builder, mark string, plain bool) {
 	}
 	fmt.Fprintf(b, "  %s%s: value %s - cost %s%s - toll %s%s = %s", mark, op.Agent, op.Value, op.Cost, tariff,
 		-op.Toll, price, op.Utility)
+}
+
+func (op *Option) writeNote(b *strings.Builder) {
+	if op.Note != "" {
+		fmt.Fprintf(b, "      %s\n", op.Note)
+	}
 }
 
 // writeWait says what a task has by waiting, or would have had.

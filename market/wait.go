@@ -33,8 +33,11 @@ func (w *Wait) Sum(fee Credits) Credits {
 	if whole <= 0 || w.Share == 0 {
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(whole), uint64(min(w.Share, FullShare)))
-	share, _ := bits.Div64(hi, lo, FullShare) // hi < FullShare: the second factor is at most that
+	if w.Share >= FullShare {
+		return whole
+	}
+	hi, lo := bits.Mul64(uint64(whole), uint64(w.Share))
+	share, _ := bits.Div64(hi, lo, FullShare) // hi < FullShare: the second factor is
 	return Credits(share)
 }
 

@@ -17,6 +17,10 @@ func (a *agent) onHub(m bus.Msg) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if c.Holdings {
+		a.core.Asked(bus.LastToken(m.Subject))
+		nudge(a.kick)
+	}
 	switch s := a.streams.OfHold(bus.LastToken(m.Subject), c.Hold); {
 	case s == nil:
 	case c.Cancel:

@@ -108,8 +108,15 @@ func (a *agent) start(s *agentd.Stream) {
 // relay passes on what one read of the engine's socket yielded.
 func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	a.mu.Lock()
+	begins := !s.Began()
 	data, err := s.Take(time.Now(), c, a.deps.Bus.MaxPayload())
+	if begins = begins && s.Began(); begins {
+		a.core.Began(s.Dispatch(), c.PromptIDs)
+	}
 	a.mu.Unlock()
+	if begins {
+		nudge(a.kick)
+	}
 	if err != nil || data == nil {
 		return err
 	}

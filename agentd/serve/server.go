@@ -338,6 +338,9 @@ func (a *agent) loop(ctx context.Context) {
 		if r.Summary != nil {
 			a.send(bus.SummarySubject(r.Domain, a.cfg.ID), r.Summary)
 		}
+		for i := range r.Holdings {
+			a.send(bus.HoldingsSubject(r.Domain, a.cfg.ID), &r.Holdings[i])
+		}
 		for _, c := range r.Completions {
 			a.reports.Go(func() { a.report(c) })
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/follow"
@@ -41,6 +42,8 @@ func (s *script) Info(context.Context) (agentd.Info, error) {
 	defer s.mu.Unlock()
 	return s.info, s.infoErr
 }
+
+func (*script) Events(context.Context, func(kvevent.Update)) {}
 
 func (s *script) Generated(context.Context) (*int64, error) {
 	s.mu.Lock()
@@ -1202,7 +1205,7 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		o := newTown(t)
 		<-o.server.Ready()
 		registry := &bustest.Failing{Registry: o.world.Registry()}
-		var log logged
+		var log bustest.Buffer
 		s, err := NewServer(agentd.Config{Node: "n2", Agents: []agentd.AgentConfig{oneAgent("a2", 2)}},
 			Deps{Bus: o.world.Bus("agentd2"), Registry: registry,
 				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine },
@@ -1213,45 +1216,24 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
 		<-s.Ready()
-		log.take()
+		log.Take()
 		registry.Away(true)
 		pass(10 * time.Second)
 		o.world.Expire(bus.AgentKey("a2"))
 		pass(10*time.Minute - 5*time.Second)
-		if got := log.take(); strings.Count(got, "; trying on") != 11 || strings.Count(got, "\n") != 11 ||
+		if got := log.Take(); strings.Count(got, "; trying on") != 11 || strings.Count(got, "\n") != 11 ||
 			registry.Calls() < 300 {
 			t.Errorf("of %d calls that failed in ten minutes it said\n%s", registry.Calls(), got)
 		}
 		registry.Away(false)
 		pass(10 * time.Second)
-		if got := log.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "after=") {
+		if got := log.Take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "after=") {
 			t.Errorf("when it was back it said\n%s", got)
 		}
 		stop()
 		must(t, <-ended)
 		o.close()
 	})
-}
-
-// logged is a log that is written and read at the same time.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// take returns what was written since it was called last.
-func (l *logged) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.b.String()
-	l.b.Reset()
-	return s
 }
 
 // An agent goes from the hub of one domain to that of another and back, whichever was elected first, and

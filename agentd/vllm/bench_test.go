@@ -39,6 +39,20 @@ func BenchmarkEventByJSON(b *testing.B) {
 	}
 }
 
+// The first event of an answer to a prompt of 100,000 tokens lists their ids.
+func BenchmarkPromptIDs(b *testing.B) {
+	payload := []byte(`{"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""},"token_ids":[1]}],` +
+		`"prompt_token_ids":[151644` + strings.Repeat(",100257", 99_999) + `]}`)
+	b.ReportAllocs()
+	var t batch
+	for b.Loop() {
+		if t.add(payload) != nil || len(t.prompt) != 100_000 {
+			b.Fatal("not read")
+		}
+		sink = t.take()
+	}
+}
+
 // What a relayed token costs from the socket's bytes to a Chunk, by how many tokens a read yields. Reads come
 // from memory: the kernel's share is in BenchmarkTokenHTTP.
 func BenchmarkToken(b *testing.B) {

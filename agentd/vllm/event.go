@@ -21,8 +21,8 @@ type event struct {
 	finish    string // "" = null
 	stop      []byte // raw, nil = null
 	usage     usage
-	metered   bool // usage is set
-	prompt    int  // number of prompt ids, 0 = none
+	metered   bool     // usage is set
+	prompt    []uint32 // ids of the prompt; nil: none were said
 	extra     [][]byte
 	err       *agentd.EngineError
 }
@@ -33,7 +33,7 @@ type batch struct {
 	ids    []uint32
 	count  int
 	events int
-	prompt int
+	prompt []uint32
 	extra  []bus.Extra
 
 	// Of the stream, not of a read.
@@ -70,8 +70,8 @@ func (b *batch) add(payload []byte) error {
 	for _, raw := range e.extra {
 		b.extra = append(b.extra, bus.Extra{At: e.text, Choice: bytes.Clone(raw)})
 	}
-	if e.prompt > 0 {
-		b.prompt, b.promptIDs = e.prompt, e.prompt
+	if len(e.prompt) > 0 {
+		b.prompt, b.promptIDs = e.prompt, len(e.prompt)
 	}
 	if e.finish != "" {
 		b.finish, b.stop = e.finish, bytes.Clone(e.stop)
@@ -84,13 +84,14 @@ func (b *batch) add(payload []byte) error {
 
 // take returns what was gathered as a Chunk of its own memory and makes room for the next read.
 func (b *batch) take() agentd.Chunk {
-	c := agentd.Chunk{Text: string(b.text), Count: b.count, Prompt: b.prompt, Extra: b.extra,
+	c := agentd.Chunk{Text: string(b.text), Count: b.count, Prompt: len(b.prompt),
+		PromptIDs: b.prompt, Extra: b.extra,
 		Events: b.events, Finish: b.finish != "" && b.finish != "abort"}
 	if len(b.ids) > 0 {
 		c.Tokens = append(make([]uint32, 0, len(b.ids)), b.ids...)
 	}
 	b.text, b.ids, b.extra = b.text[:0], b.ids[:0], nil
-	b.count, b.events, b.prompt = 0, 0, 0
+	b.count, b.events, b.prompt = 0, 0, nil
 	return c
 }
 
@@ -99,7 +100,7 @@ func (b *batch) take() agentd.Chunk {
 type wireEvent struct {
 	Choices []json.RawMessage `json:"choices"`
 	Usage   *wireUsage        `json:"usage"`
-	Prompt  tally             `json:"prompt_token_ids"`
+	Prompt  idList            `json:"prompt_token_ids"`
 	Error   json.RawMessage   `json:"error"`
 }
 
@@ -119,29 +120,34 @@ type wireChoice struct {
 	Finish string                     `json:"finish_reason"`
 	Stop   json.RawMessage            `json:"stop_reason"`
 	Tokens []uint32                   `json:"token_ids"`
-	Prompt tally                      `json:"prompt_token_ids"`
+	Prompt idList                     `json:"prompt_token_ids"`
 }
 
-// tally counts the ids of a list, of which there may be a hundred thousand.
-type tally int
+// idList is a list of token ids, of which there may be a hundred thousand.
+type idList []uint32
 
-func (n *tally) UnmarshalJSON(data []byte) error {
+func (l *idList) UnmarshalJSON(data []byte) error {
 	s := openai.Scan(data)
-	*n = 0
-	if !s.Null() {
-		ids, _ := count(&s)
-		*n = tally(ids)
+	*l = nil
+	if s.Null() {
+		return s.Err()
 	}
+	ids, ok := appendIDs(nil, &s)
+	if !ok {
+		return fmt.Errorf("prompt_token_ids: %.40q is no list of whole numbers", data)
+	}
+	*l = ids
 	return s.Err()
 }
 
-// count reads a list and returns its length.
-func count(s *openai.Scanner) (n int, ok bool) {
-	ok = s.Array(func() bool {
-		n++
-		return skip(s)
+// appendIDs reads a list of token ids.
+func appendIDs(dst []uint32, s *openai.Scanner) ([]uint32, bool) {
+	ok := s.Array(func() bool {
+		id, ok := s.Count()
+		dst = append(dst, uint32(id))
+		return ok
 	})
-	return n, ok
+	return dst, ok
 }
 
 func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
@@ -155,7 +161,7 @@ func (b *batch) decode(payload []byte, e *event) error {
 		e.err = brokenOff(w.Error, payload)
 		return nil
 	}
-	e.prompt = int(w.Prompt)
+	e.prompt = w.Prompt
 	if u := w.Usage; u != nil {
 		e.usage, e.metered = usage{Prompt: u.Prompt, Output: u.Output, Cached: -1}, true
 		if u.Details != nil && u.Details.Cached != nil {
@@ -215,14 +221,14 @@ func (b *batch) choice(raw json.RawMessage, e *event) error {
 		}
 	}
 	if !plain {
-		if c.Prompt > 0 { // more than a message may hold, and nobody asked for it
+		if len(c.Prompt) > 0 { // more than a message may hold, and nobody asked for it
 			raw = without(raw, "prompt_token_ids")
 		}
 		e.extra = append(e.extra, raw)
 	}
 	b.ids = append(b.ids, c.Tokens...)
-	if c.Prompt > 0 {
-		e.prompt = int(c.Prompt)
+	if len(c.Prompt) > 0 {
+		e.prompt = c.Prompt
 	}
 	if c.Finish != "" {
 		e.finish = c.Finish

@@ -87,11 +87,13 @@ func (e *event) promptIDs(s *openai.Scanner) bool {
 	if s.Null() {
 		return true
 	}
-	n, ok := count(s)
-	if n > 0 && e.prompt > 0 {
+	ids, ok := appendIDs(nil, s)
+	if len(ids) > 0 && len(e.prompt) > 0 {
 		return false // in two places at once: which would count?
 	}
-	e.prompt = max(e.prompt, n)
+	if len(ids) > 0 {
+		e.prompt = ids
+	}
 	return ok
 }
 
@@ -119,11 +121,15 @@ func (b *batch) choices(s *openai.Scanner, e *event) bool {
 			}
 			return ok && had.once(mStop)
 		case `"token_ids"`:
-			return had.once(mTokenIDs) && (s.Null() || s.Array(func() bool {
-				id, ok := s.Count()
-				b.ids = append(b.ids, uint32(id))
-				return ok
-			}))
+			if !had.once(mTokenIDs) {
+				return false
+			}
+			ok := s.Null()
+			if ok {
+				return true
+			}
+			b.ids, ok = appendIDs(b.ids, s)
+			return ok
 		case `"prompt_token_ids"`:
 			return had.once(mPrompt) && e.promptIDs(s)
 		}

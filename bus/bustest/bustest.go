@@ -42,6 +42,14 @@ func (b *Buffer) String() string {
 	return b.b.String()
 }
 
+// Take returns what was written since it was called last.
+func (b *Buffer) Take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.b.Reset()
+	return b.b.String()
+}
+
 // patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
 const patience = time.Minute
 
@@ -546,6 +554,21 @@ func Discovery(t *testing.T, n Network[bus.Bus]) {
 			info.Endpoints[0].Subject != "say.*" || info.Endpoints[0].Queue != "q" ||
 			info.Endpoints[1].Queue != "own" {
 			t.Errorf("INFO%s says %+v", who, info)
+		}
+	}
+	for _, verb := range []string{"PING", "INFO", "STATS"} {
+		said := make(chan bus.Msg, 9)
+		sub, err := asker.Subscribe("elsewhere.*", "", func(m bus.Msg) { said <- m })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, who := range []string{"", ".echo", ".echo." + ping.ID} {
+			asker.Publish(bus.Msg{Subject: "$SRV." + verb + who, Reply: "elsewhere.x"})
+			ask(t, asker, "$SRV."+verb+who) // the answer to which comes after
+		}
+		flush(t, asker)
+		if sub.Stop(); len(said) > 0 {
+			t.Errorf("%s is answered to %s, which is no inbox", verb, (<-said).Subject)
 		}
 	}
 	Eventually(t, "STATS counts the request", func() bool {

@@ -50,3 +50,26 @@ func TestTheDoorDies(t *testing.T) {
 		}
 	})
 }
+
+// Likewise where the answer is asked for as a whole.
+func TestTheDoorOfAWholeAnswerDies(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		n := 0
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if n++; n == 1 {
+				return
+			}
+			if task.Again != bus.AgainUnheard || task.ID != "t" {
+				t.Errorf("asked again with %+v", task)
+			}
+			s.accept(m, task)
+			s.chunk("t", 0, "all of it")
+			s.end("t", 1, "")
+		}
+		begun := time.Now()
+		r, err := s.c.Ask(t.Context(), bus.Task{ID: "t", Body: body})
+		if took := time.Since(begun); took > 7*time.Second || n != 2 || err != nil || r.Text != "all of it" {
+			t.Errorf("%+v, %v after %v and %d questions", r, err, took, n)
+		}
+	})
+}

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -233,37 +234,57 @@ func cancelled(ctx context.Context) error {
 	return &bus.Error{Code: bus.CodeCancelled, Message: context.Cause(ctx).Error()}
 }
 
-// Ask sends a task and returns its whole answer. A Result may come beside an error: what was served and paid
-// before it. When ctx ends, the task is cancelled.
+// Ask sends a task and returns its whole answer. It comes as a stream, so that a door or an agent that dies
+// is noticed within seconds. A Result may come beside an error: what was served and paid before it. When ctx
+// ends, the task is cancelled.
 func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
-	t.Client, t.Stream, t.Again = cl.c.ID, false, 0
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
 	none := bus.Result{Client: cl.c.ID, Task: t.ID}
-	if ctx.Err() != nil {
-		return none, cancelled(ctx)
-	}
-	own, stop := context.WithTimeout(cl.life, cl.c.MaxWait)
-	defer stop()
-	defer context.AfterFunc(ctx, stop)()
-	data, err := bus.Encode(&t)
-	if err != nil {
+	s, err := cl.Submit(ctx, t)
+	var said *Refusal
+	switch {
+	case errors.As(err, &said):
+		return said.Result, err
+	case err != nil:
 		return none, err
 	}
-	a, err := cl.request(own, t.Trace, data)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		cl.cancelTask(t.ID)
-		return none, cancelled(ctx)
-	case err != nil:
-		return none, reader.NoVerdict(err, t.ID)
-	case a.Result == nil:
-		return none, &bus.Error{Code: bus.CodeInternal,
-			Message: "the door accepted a stream where a whole answer was asked for"}
+	defer s.Close()
+	var text strings.Builder
+	var extra []bus.Extra
+	for size := 0; ; {
+		c, err := s.Next(context.WithoutCancel(ctx))
+		r, ended := s.Result()
+		switch {
+		case err != nil && !ended:
+			return none, err
+		case err != nil && size > cl.c.BufferBytes:
+			r.Code, r.Message = bus.CodeTooLarge, fmt.Sprintf("the answer has more than %d bytes: read it "+
+				"as a stream", cl.c.BufferBytes)
+			return r, refusal(&r)
+		case err != nil:
+			r.Text, r.Extra = text.String(), extra
+			return r, refusal(&r)
+		}
+		size += len(c.Text)
+		for _, x := range c.Extra {
+			size += len(x.Choice) + extraCost
+		}
+		if size > cl.c.BufferBytes {
+			s.Cancel()
+			continue
+		}
+		for _, x := range c.Extra {
+			x.At += text.Len()
+			extra = append(extra, x)
+		}
+		text.WriteString(c.Text)
 	}
-	return *a.Result, refusal(a.Result)
 }
+
+// extraCost is what an Extra takes beside its bytes.
+const extraCost = 32
 
 // request sends a task to the door and waits for its one answer.
 func (cl *Client) request(ctx context.Context, trace bus.Trace, data []byte) (*bus.Answer, error) {

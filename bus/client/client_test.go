@@ -693,15 +693,26 @@ func TestCancel(t *testing.T) {
 func TestAsk(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.door = func(m bus.Msg, task *bus.Task) {
-			if task.Stream {
-				t.Error("Ask asked for a stream")
-			}
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Text: "hello",
-				Cost: 5, Premium: 2}})
+			s.accept(m, task)
+			tool := bus.Extra{At: 1, Choice: []byte(`{"delta":{"tool_calls":[]}}`)}
+			s.frame(task.ID, &bus.Chunk{Task: task.ID, Text: "hel", Extra: []bus.Extra{tool}})
+			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 1, Text: "lo", Extra: []bus.Extra{tool}})
+			s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: 2, Result: &bus.Result{Client: "ada",
+				Task: task.ID,
+				Hub:  "h", Agent: "agent", Chunks: 2, Cost: 5, Premium: 2}})
 		}
 		r, err := s.c.Ask(t.Context(), bus.Task{Body: body})
-		if err != nil || r.Text != "hello" || r.Paid() != 7 {
+		if err != nil || r.Text != "hello" || r.Paid() != 7 || len(r.Extra) != 2 || r.Extra[0].At != 1 ||
+			r.Extra[1].At != 4 {
 			t.Errorf("%+v, %v", r, err)
+		}
+		s.door = func(m bus.Msg, task *bus.Task) {
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID,
+				Code: bus.CodeOutbid, Message: "dear"}})
+		}
+		if r, err := s.c.Ask(t.Context(), bus.Task{Body: body}); bus.CodeOf(err) != bus.CodeOutbid ||
+			r.Message != "dear" {
+			t.Errorf("refused: %+v, %v", r, err)
 		}
 		s.door = func(bus.Msg, *bus.Task) {}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -712,6 +723,28 @@ func TestAsk(t *testing.T) {
 		synctest.Wait()
 		if len(s.cancels) != 1 || s.cancels[0].Task != "t" {
 			t.Errorf("the door heard %v", s.cancels)
+		}
+	})
+}
+
+// An answer that is longer than a client keeps is cancelled, and what it has cost is said.
+func TestAskForTooMuch(t *testing.T) {
+	play(t, func(c *client.Config) { c.BufferBytes = 1000 }, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			s.accept(m, task)
+			go func() {
+				n := uint64(0)
+				for ; s.heard(func(c bus.StreamControl) bool { return c.Cancel }) == 0; n++ {
+					s.chunk(task.ID, n, "a hundred bytes of text, or so many that ten of them are too much for whoever asked")
+					time.Sleep(time.Millisecond)
+				}
+				s.frame(task.ID, &bus.Chunk{Task: task.ID, Seq: n, Result: &bus.Result{Client: "ada",
+					Task: task.ID, Hub: "h", Agent: "agent", Chunks: n, Code: bus.CodeCancelled, Cost: 5}})
+			}()
+		}
+		r, err := s.c.Ask(t.Context(), bus.Task{Body: body})
+		if bus.CodeOf(err) != bus.CodeTooLarge || r.Text != "" || r.Paid() != 5 {
+			t.Errorf("%+v, %v", r, err)
 		}
 	})
 }
@@ -785,6 +818,43 @@ func TestFunds(t *testing.T) {
 		}
 		if _, err := s.c.Balance(t.Context(), "eve"); bus.CodeOf(err) != bus.CodeUnknownClient {
 			t.Errorf("unknown client: %v", err)
+		}
+	})
+}
+
+// The end of a session is said to a door, which says how many hubs it told. A silent door is waited for for
+// two seconds.
+func TestEndSession(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeUnavailable {
+			t.Errorf("without a door: %v", err)
+		}
+		said := &bus.SessionEnded{Session: "s-1", Hubs: 2}
+		var got bus.SessionEnd
+		s.hear(bus.EndSubject("ada", ""), func(m bus.Msg) {
+			if err := bus.Decode(m.Data, &got); err != nil {
+				t.Error(err)
+			}
+			if said != nil {
+				s.say(m.Reply, said)
+			}
+		})
+		if n, err := s.c.EndSession(t.Context(), "s-1"); err != nil || n != 2 ||
+			got != (bus.SessionEnd{Session: "s-1"}) {
+			t.Errorf("%d, %v; the door heard %+v", n, err, got)
+		}
+		if _, err := s.c.EndSession(t.Context(), "s 1"); err == nil {
+			t.Error("a session of no id was taken")
+		}
+		said = &bus.SessionEnded{Code: bus.CodeBadRequest, Message: "no"}
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeBadRequest {
+			t.Errorf("refused: %v", err)
+		}
+		said = nil
+		begun := time.Now()
+		if _, err := s.c.EndSession(t.Context(), "s-1"); bus.CodeOf(err) != bus.CodeUnavailable ||
+			time.Since(begun) != 2*time.Second {
+			t.Errorf("silence: %v after %v", err, time.Since(begun))
 		}
 	})
 }

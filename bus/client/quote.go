@@ -10,7 +10,7 @@ import (
 	"souk/bus/reader"
 )
 
-// quoteWait is the longest wait for a quote; a door answers within [bus.QuoteWithin].
+// quoteWait is the longest wait for what a door says at once: a quote comes within [bus.QuoteWithin].
 const quoteWait = 2 * time.Second
 
 // Quote asks what a task would be given if it were submitted now. Nothing is bought, reserved or remembered,

@@ -24,8 +24,9 @@ import (
 // milliseconds on an idle machine.
 const readyIn = 20 * time.Second
 
-// shakeWithin is how long whoever connects may take for TLS: a thousand agents may come back at once.
-const shakeWithin = 5 * time.Second
+// shakeWithin is how long whoever connects may take for TLS, and for its creds: a thousand agents may come
+// back at once, and the connect line of one that speaks for many has hundreds of kilobytes.
+const shakeWithin = 10 * time.Second
 
 // NATSConfig says where the server listens.
 type NATSConfig struct {
@@ -65,6 +66,8 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		MaxPayload: bus.MaxMessage, // prompts of bus.MaxBody fit into it
 		DontListen: true,
 		NoSigs:     true,
+
+		AuthTimeout: shakeWithin.Seconds(),
 	}
 	if a := config.Auth; a != nil {
 		accounts := &server.MemAccResolver{}

@@ -171,10 +171,12 @@ func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler: s.routes(), ReadHeaderTimeout: s.c.HeaderWithin, MaxHeaderBytes: s.c.MaxHeader,
 		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(s.d.Log.Handler(), slog.LevelDebug),
-		ConnContext: narrow,
+		ConnContext: withConn, ConnState: changed,
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(netutil.LimitListener(s.d.Listener, s.c.MaxConns)) }()
+	go func() {
+		served <- server.Serve(counting{netutil.LimitListener(narrow{s.d.Listener}, s.c.MaxConns), &s.memory})
+	}()
 	s.d.Log.Info("gateway open", "at", s.d.Listener.Addr().String())
 	close(s.ready)
 	select {
@@ -193,16 +195,6 @@ func (s *Server) Run(ctx context.Context) error {
 	<-followed
 	s.close()
 	return err
-}
-
-// unsent is how much a connection's kernel buffer holds of what its client does not take.
-const unsent = 64 << 10
-
-func narrow(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
-		t.SetWriteBuffer(unsent)
-	}
-	return ctx
 }
 
 // drain lets open answers end, and cuts those that do not.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"souk/bus"
@@ -23,8 +24,9 @@ type keyring struct {
 // key is one of them. Its limits outlive changes of what the registry says.
 type key struct {
 	bus.APIKey
-	rate bucket
-	open int
+	rate   bucket
+	open   int
+	coming atomic.Int64 // bytes that its requests take until they are answers
 }
 
 // bucket lets so many through in a second, and as many at once.

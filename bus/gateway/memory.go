@@ -19,8 +19,9 @@ const (
 // memory counts what requests and answers take, in bytes: never more than there is. New requests are refused
 // early, so that answers that run have room to grow; where those grow beyond it all the same, room is made.
 type memory struct {
-	most int64
-	used atomic.Int64
+	most    int64
+	used    atomic.Int64
+	headers atomic.Int64 // of it, what has come of headers whose requests are not known yet
 }
 
 // front is what new requests may fill.
@@ -46,8 +47,20 @@ func (m *memory) take(n int) bool {
 	}
 }
 
-// has reports whether a new request may have n bytes now.
-func (m *memory) has(n int) bool { return m.used.Load()+int64(n) <= m.front() }
+// takeHeader takes n bytes more for headers that are on their way: all of them have an eighth.
+func (m *memory) takeHeader(n int) bool {
+	used, all := m.used.Add(int64(n)), m.headers.Add(int64(n))
+	if all <= m.most/8 && used <= m.front()+m.most/8 {
+		return true
+	}
+	m.leaveHeader(n)
+	return false
+}
+
+func (m *memory) leaveHeader(n int) {
+	m.used.Add(-int64(n))
+	m.headers.Add(-int64(n))
+}
 
 // add counts what something that is there already has come to take, or takes no more.
 func (m *memory) add(n int) {
@@ -60,22 +73,62 @@ func (m *memory) add(n int) {
 type share struct {
 	of   *memory
 	held int
+	// what all requests take that come with the same key, until they are answers; nil: it is no request's
+	key *atomic.Int64
 }
 
-// resize makes it n bytes, if a new request may have them.
-func (s *share) resize(n int) bool {
-	if !s.of.take(n - s.held) {
-		return false
+// resize makes it n bytes, if a new request may have them: of what is free, those of one key have half.
+func (s *share) resize(n int) error {
+	more := n - s.held
+	if all := s.key.Add(int64(more)); more > 0 && all > s.half(all-int64(more)) {
+		s.key.Add(-int64(more))
+		return s.refuseKey()
+	}
+	if !s.of.take(more) {
+		s.key.Add(-int64(more))
+		return s.of.refuse()
 	}
 	s.held = n
-	return true
+	return nil
+}
+
+// half is the most that requests of a key may take, where they take so much.
+func (s *share) half(now int64) int64 { return (s.of.front() - s.of.used.Load() + now) / 2 }
+
+// may reports why it may not have n bytes more now, if so.
+func (s *share) may(n int) error {
+	switch now := s.key.Load(); {
+	case s.of.used.Load()+int64(n) > s.of.front():
+		return s.of.refuse()
+	case now+int64(n) > s.half(now):
+		return s.refuseKey()
+	}
+	return nil
+}
+
+func (s *share) refuseKey() error {
+	return again(bus.CodeNoRoom, retryDefault*time.Millisecond, "requests that come with this key take half of "+
+		"this gateway's free memory: send fewer at once, or ask again")
 }
 
 // set makes it n bytes.
 func (s *share) set(n int) {
 	if n != s.held {
 		s.of.add(n - s.held)
+		s.leave(n - s.held)
 		s.held = n
+	}
+}
+
+// hand leaves n bytes to somebody else, who has counted them.
+func (s *share) hand(n int) {
+	s.leave(-n)
+	s.held -= n
+}
+
+func (s *share) leave(more int) {
+	if s.key != nil {
+		s.key.Add(int64(more))
 	}
 }
 

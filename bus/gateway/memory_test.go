@@ -28,6 +28,7 @@ type stage struct {
 	s      *gateway.Server
 	client *http.Client
 	key    string
+	other  string // another key
 	them   bus.Bus
 	l      piped
 
@@ -50,21 +51,26 @@ type job struct {
 func onStage(t *testing.T, change func(*gateway.Config), play func(*testing.T, *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		world := membus.New(1)
-		st := &stage{t: t, them: world.Bus("them"), l: pipe(),
-			key: bus.NewSecret("k", [32]byte{1})}
-		value, err := bus.EncodeEntry(&bus.APIKey{ID: "k", Client: "dev", Open: 10000,
-			Hashes: []bus.KeyHash{{SHA256: bus.HashKey(st.key)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := &stage{t: t, them: world.Bus("them"), l: pipe()}
 		registry := world.Registry()
-		if err := registry.Put(t.Context(), bus.APIKeyKey("k"), value); err != nil {
-			t.Fatal(err)
+		newKey := func(id string) string {
+			secret := bus.NewSecret(id, [32]byte{1})
+			value, err := bus.EncodeEntry(&bus.APIKey{ID: id, Client: "dev", Open: 10000,
+				Hashes: []bus.KeyHash{{SHA256: bus.HashKey(secret)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := registry.Put(t.Context(), bus.APIKeyKey(id), value); err != nil {
+				t.Fatal(err)
+			}
+			return secret
 		}
+		st.key, st.other = newKey("k"), newKey("other")
 		c := gateway.Default()
 		c.ID = "gate"
 		change(&c)
 		own := world.Bus("gate")
+		var err error
 		if st.s, err = gateway.New(c, gateway.Deps{Bus: own, Registry: registry, Listener: st.l,
 			Log: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Fatal(err)
@@ -467,6 +473,96 @@ func TestD8MemoryIsBoundedWithAllLimitsReached(t *testing.T) {
 		if n := st.look(); n != 0 || st.lowest.Load() < 0 || st.highest.Load() > most {
 			t.Errorf("%d bytes are counted in the end; between %d and %d", n, st.lowest.Load(),
 				st.highest.Load())
+		}
+	})
+}
+
+// D8: headers of many small fields that come slowly, without a key, take no more than an eighth; who brings
+// more is hung up on. Meanwhile an ordinary request is served, and in the end nothing is counted.
+func TestD8HeadersOnTheirWay(t *testing.T) {
+	onStage(t, small, func(t *testing.T, st *stage) {
+		st.will(func(j *job) {
+			j.accept()
+			j.say("x")
+			j.endHere()
+		})
+		var conns []net.Conn
+		var hung atomic.Int64
+		before := heap()
+		for range 100 {
+			c := st.dial()
+			conns = append(conns, c)
+			go func() {
+				text := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("a:b\r\n", 6000)
+				if _, err := io.WriteString(c, text); err != nil {
+					hung.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		const all = 14 << 20 // but for connections
+		if n := st.look(); n < all/16 || n > all/8 {
+			t.Errorf("headers on their way take %d bytes", n)
+		}
+		if grown := heap() - before; grown > all {
+			t.Errorf("the heap has grown by %d bytes, where %d are counted", grown, st.look())
+		}
+		if n := hung.Load(); n < 90 || n == 100 {
+			t.Errorf("%d of 100 were hung up on", n)
+		}
+		if r := st.do("/v1/chat/completions", large(20, "")); r.status != 200 {
+			t.Errorf("meanwhile: %d %s", r.status, r.body)
+		}
+		time.Sleep(time.Minute) // their time is over
+		synctest.Wait()
+		if n := st.look(); n != 0 {
+			t.Errorf("%d bytes in the end", n)
+		}
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+}
+
+// D8: bodies that come slowly with one key leave half of what is free to all others.
+func TestD8OneKeyLeavesRoomForOthers(t *testing.T) {
+	onStage(t, small, func(t *testing.T, st *stage) {
+		st.will(func(j *job) {
+			j.accept()
+			j.say("x")
+			j.endHere()
+		})
+		for range 60 {
+			c := st.dial()
+			go func() {
+				fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+					"Content-Length: 500000\r\n\r\n%s", st.key, strings.Repeat("x", 260_000))
+				io.Copy(io.Discard, c)
+			}()
+		}
+		synctest.Wait()
+		const front = (14 << 20) / 4 * 3
+		if n := st.look(); n < front/4 || n > front/2+64<<10 {
+			t.Errorf("the bodies of one key take %d bytes of %d", n, front)
+		}
+		mine, other := st.key, st.other
+		body := large(400_000, "")
+		r := st.do("/v1/chat/completions", body)
+		if r.status != 429 || !strings.Contains(r.body, "this key") {
+			t.Errorf("one more of the same key: %d %s", r.status, r.body)
+		}
+		st.key = other
+		if r := st.do("/v1/chat/completions", body); r.status != 200 {
+			t.Errorf("one of another key: %d %s", r.status, r.body)
+		}
+		st.key = mine
+		time.Sleep(time.Minute)
+		if r := st.do("/v1/chat/completions", body); r.status != 200 {
+			t.Errorf("when they have gone: %d %s", r.status, r.body)
+		}
+		synctest.Wait()
+		if n := st.look(); n != 0 {
+			t.Errorf("%d bytes in the end", n)
 		}
 	})
 }

@@ -11,14 +11,14 @@ import (
 // quote says what a request would be given, as an estimate. It counts as a request of its key, and is open
 // as long as it lasts.
 func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) error {
-	room := share{of: &s.memory}
+	room := share{of: &s.memory, key: &k.coming}
 	defer func() { room.set(0) }()
 	data, err := s.readBody(w, r, &room)
 	if err != nil {
 		return err
 	}
-	if !room.resize(2 * cap(data)) {
-		return s.memory.refuse()
+	if err := room.resize(2 * cap(data)); err != nil {
+		return err
 	}
 	about := s.keys.about(k)
 	header, _, err := terms(r.Header)

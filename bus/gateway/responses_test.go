@@ -100,6 +100,12 @@ func TestResponses(t *testing.T) {
 	if a.status != 200 || a.body != b.body {
 		t.Errorf("%s\nand again %s", a.body, b.body)
 	}
+	for _, other := range []string{`,"store":false`, `,"metadata":{"a":"b"}`} { // which no engine is told
+		r := once("/v1/responses", fmt.Sprintf(body, other))
+		if r.status != http.StatusUnprocessableEntity || !strings.Contains(r.body, "id_conflict") {
+			t.Errorf("with %s beside: %d %s", other, r.status, r.body)
+		}
+	}
 	asked, _ := openai.ReadResponses([]byte(fmt.Sprintf(body, "")), nil)
 	if r := once("/v1/chat/completions", string(asked.Chat)); r.status != http.StatusUnprocessableEntity {
 		t.Errorf("%d %s", r.status, r.body)

@@ -32,6 +32,8 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/models/{id...}":    s.model,
 		"GET /v1/balance":           s.balance,
 		"GET /v1/streams/{task}":    s.resume,
+
+		"POST /v1/sessions/{session}/end": s.endSession,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.count(func(st *Stats) { st.Requests[pattern]++ })
@@ -54,13 +56,16 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-			"/v1/chat/completions, /v1/completions, /v1/responses and /v1/quote, GET /v1/models, "+
-			"/v1/balance and /v1/streams/TASK",
+			"/v1/chat/completions, /v1/completions, /v1/responses, /v1/quote and "+
+			"/v1/sessions/SESSION/end, GET /v1/models, /v1/balance and /v1/streams/TASK",
 			r.Method, r.URL.Path))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // net/http waits for the rest of a body that nobody has read
 			http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.c.BodyWithin))
+		}
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+			c.begin()
 		}
 		mux.ServeHTTP(w, r)
 	})
@@ -189,24 +194,24 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 // asking serves the endpoint of a kind of task.
 func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *key) error {
 	return func(w http.ResponseWriter, r *http.Request, k *key) error {
-		return s.answering(w, r, 2, func(data []byte, room *share) (*answer, error) {
-			return s.ask(r, data, kind, k, nil, room)
+		return s.answering(w, r, k, 2, func(data []byte, room *share) (*answer, error) {
+			return s.ask(r, data, data, kind, k, nil, room)
 		})
 	}
 }
 
 // answering reads a body and gives the answer that ask finds or begins for it. While the body is read as JSON
 // it takes so many times its room.
-func (s *Server) answering(w http.ResponseWriter, r *http.Request, times int, ask func(data []byte,
+func (s *Server) answering(w http.ResponseWriter, r *http.Request, k *key, times int, ask func(data []byte,
 	room *share) (*answer, error)) error {
-	room := share{of: &s.memory}
+	room := share{of: &s.memory, key: &k.coming}
 	defer func() { room.set(0) }()
 	data, err := s.readBody(w, r, &room)
 	if err != nil {
 		return err
 	}
-	if !room.resize(times * cap(data)) {
-		return s.memory.refuse()
+	if err := room.resize(times * cap(data)); err != nil {
+		return err
 	}
 	a, err := ask(data, &room)
 	room.set(0) // the answer has its own
@@ -220,7 +225,7 @@ func (s *Server) answering(w http.ResponseWriter, r *http.Request, times int, as
 // while.
 func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) error {
 	id := s.keys.about(k).ID
-	return s.answering(w, r, 5, func(data []byte, room *share) (*answer, error) {
+	return s.answering(w, r, k, 5, func(data []byte, room *share) (*answer, error) {
 		asked, no := openai.ReadResponses(data, func(item string) ([]byte, bool) {
 			return s.items.get(time.Now(), id, item)
 		})
@@ -229,7 +234,7 @@ func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) erro
 		}
 		chat := asked.Chat
 		asked.Chat = nil // as long as the answer it would be kept
-		return s.ask(r, chat, bus.KindChat, k, asked, room)
+		return s.ask(r, data, chat, bus.KindChat, k, asked, room)
 	})
 }
 
@@ -252,8 +257,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 	if known {
 		whole = int(r.ContentLength) + 1
 	}
-	if known && !s.memory.has(whole) { // it would be read in vain
-		return nil, s.memory.refuse()
+	if known { // else it would be read in vain
+		if err := room.may(whole); err != nil {
+			return nil, err
+		}
 	}
 	on := http.NewResponseController(w)
 	on.SetReadDeadline(time.Now().Add(s.c.BodyWithin))
@@ -262,8 +269,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 	for {
 		if len(body) == cap(body) {
 			size := min(whole, max(firstRead, 2*cap(body)))
-			if !room.resize(size) {
-				return nil, s.memory.refuse()
+			if err := room.resize(size); err != nil {
+				return nil, err
 			}
 			body = append(make([]byte, 0, size), body...)
 		}
@@ -289,9 +296,9 @@ type keptKey struct{ key, answer string }
 // resumeHeader asks for a stream that can be gone on with.
 const resumeHeader = "X-Souk-Resume"
 
-// ask starts an answer, or finds the one that was asked for already. response is not nil where it is to be
-// written as one.
-func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response *openai.Responses,
+// ask starts an answer, or finds the one that was asked for already by the very body that came. data is what
+// the market is asked. response is not nil where the answer is to be written as one.
+func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, response *openai.Responses,
 	room *share) (*answer, error) {
 	about := s.keys.about(k)
 	header, resume, err := terms(r.Header)
@@ -312,10 +319,7 @@ func (s *Server) ask(r *http.Request, data []byte, kind string, k *key, response
 	trace := bus.TraceOf(bus.Header(r.Header))
 	if once := r.Header.Get("Idempotency-Key"); once != "" {
 		sum := sha256.Sum256([]byte(about.ID + "\x00" + once))
-		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(data, kind...))
-		if response != nil {
-			a.bodyHash[0] ^= 1 // not the chat that asks the same
-		}
+		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(came, r.Pattern...))
 		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
 	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
 		a.shape.ID = rand.Text()
@@ -430,14 +434,14 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 			s.c.MaxOpen)
 	}
 	cost, sending := a.takes()
-	if !room.resize(cost + sending) {
-		return nil, s.memory.refuse()
+	if err := room.resize(cost + sending); err != nil {
+		return nil, err
 	}
 	if err := s.keys.begin(time.Now(), a.key.key); err != nil {
 		return nil, err
 	}
 	s.prepare(a)
-	room.held = sending
+	room.hand(cost)
 	a.asking = cost
 	a.held.Store(int64(cost))
 	s.open[a] = struct{}{}

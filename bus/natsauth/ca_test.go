@@ -345,7 +345,7 @@ func TestUsersHaveCertificates(t *testing.T) {
 		_, err = s.Ensure(role, ids, now)
 		ok(t, err)
 		anew("good for long", false)
-		_, err = s.Renew(ids.Name, nil, now, Valid)
+		_, _, err = s.Renew(ids.Name, nil, now, Valid)
 		ok(t, err)
 		anew("renewed", true)
 		_, err = s.Ensure(role, ids, now.Add(CertLife-CertRest+time.Hour))

@@ -102,7 +102,8 @@ func TestANameBelongsToOneRole(t *testing.T) {
 		return add(bus.RoleAgentd, bus.IDs{Name: name, Agents: agents})
 	}
 	if err := errors.Join(add(bus.RoleClient, bus.IDs{Name: "ada"}), node("node-1", "a1", "a2"),
-		node("solo", "solo"), add(bus.RoleHub, bus.IDs{Name: "math", Domain: "math"})); err != nil {
+		node("solo", "solo"), add(bus.RoleHub, bus.IDs{Name: "math", Domain: "math"}),
+		add(bus.RoleOperator, bus.IDs{Name: "rob"})); err != nil {
 		t.Fatal(err)
 	}
 	taken := func(what string, err error, by string) {
@@ -125,6 +126,7 @@ func TestANameBelongsToOneRole(t *testing.T) {
 	taken("a client with an agent's name", add(bus.RoleClient, bus.IDs{Name: "a1"}), "the agentd node-1")
 	taken("an agentd with the name of another's agent", node("a1", "a9"), "the agentd node-1")
 	taken("an agent of another agentd", node("node-2", "a2"), "the agentd node-1")
+	taken("a client with an operator's name", add(bus.RoleClient, bus.IDs{Name: "rob"}), "to an operator")
 	taken("a gateway with a hub's name", add(bus.RoleGateway, bus.IDs{Name: "math"}), "a hub")
 	if _, err := s.Member(bus.RoleDoor, bus.IDs{Name: "ada"}); !errors.Is(err, ErrTaken) {
 		t.Errorf("a part of the process: %v", err)
@@ -140,9 +142,9 @@ func TestANameBelongsToOneRole(t *testing.T) {
 	if err := node("node-2", "a2"); err != nil { // an agent may move to another machine
 		t.Errorf("an agent of an agentd that was revoked: %v", err)
 	}
-	_, err := s.Renew("node-1", nil, now, Valid)
+	_, _, err := s.Renew("node-1", nil, now, Valid)
 	taken("the node before, with the agent that moved", err, "the agentd node-2")
-	if _, err := s.Renew("node-1", []string{"a1"}, now, Valid); err != nil {
+	if _, _, err := s.Renew("node-1", []string{"a1"}, now, Valid); err != nil {
 		t.Errorf("the node before, without it: %v", err)
 	}
 }
@@ -153,7 +155,15 @@ func TestRevokeAndRenew(t *testing.T) {
 	now := time.Now()
 	dev := bus.IDs{Name: "dev"}
 	first := may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleClient, dev, now, Valid))))
-	second := may[*Identity](t)(ReadFile(may[string](t)(s.Renew("dev", nil, now, Valid))))
+	renew := func(id string, agents ...string) *Identity {
+		t.Helper()
+		path, _, err := s.Renew(id, agents, now, Valid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return may[*Identity](t)(ReadFile(path))
+	}
+	second := renew("dev")
 	if err := s.Revoke("dev", now); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +181,7 @@ func TestRevokeAndRenew(t *testing.T) {
 	if _, err := s.Ensure(bus.RoleClient, dev, now); !errors.Is(err, ErrRevoked) {
 		t.Errorf("ensured although revoked: %v", err)
 	}
-	third := may[*Identity](t)(ReadFile(may[string](t)(s.Renew("dev", nil, now, Valid))))
+	third := renew("dev")
 	if good(s, first) || good(s, second) || !good(s, third) {
 		t.Error("after the renewal not the new ones alone are good")
 	}
@@ -181,13 +191,36 @@ func TestRevokeAndRenew(t *testing.T) {
 		t.Errorf("listed: %+v", users)
 	}
 	for _, err := range []error{s.Revoke("nobody", now), func() error {
-		_, err := s.Renew("nobody", nil, now, Valid)
+		_, _, err := s.Renew("nobody", nil, now, Valid)
 		return err
 	}()} {
 		if !errors.Is(err, ErrNoName) {
 			t.Errorf("of nobody: %v", err)
 		}
 	}
+	// an agentd that has an agent no more may not speak for it by creds of before
+	node := bus.IDs{Name: "node", Agents: []string{"a1", "a2"}}
+	both := may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleAgentd, node, now, Valid))))
+	if more := renew("node", "a1", "a2", "a3"); !good(s, both) || !good(s, more) {
+		t.Error("creds end since an agent was added")
+	}
+	path, dropped, err := s.Renew("node", []string{"a2"}, now, Valid)
+	if err != nil || good(s, both) || !good(s, may[*Identity](t)(ReadFile(path))) ||
+		!slices.Equal(dropped, []string{"a1", "a3"}) {
+		t.Errorf("of three agents one is left: %q dropped, the creds of before good: %v, %v", dropped,
+			good(s, both), err)
+	}
+	if err := os.Rename(filepath.Join(s.Dir(), operatorSeed), filepath.Join(t.TempDir(), "x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = s.Renew("node", []string{"a4"}, now, Valid); err == nil ||
+		!strings.Contains(err.Error(), operatorSeed) {
+		t.Errorf("an agent is dropped where nobody can revoke: %v", err)
+	}
+	renew("node", "a2", "a4")
+	s = store(t)
+	third = may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleClient, dev, now, Valid))))
+
 	// a crash between the two files: the next change finds what the account's JWT lacks
 	stale := may[[]byte](t)(os.ReadFile(filepath.Join(s.Dir(), accountJWT)))
 	if err := s.Revoke("dev", now); err != nil {

@@ -382,6 +382,7 @@ func (s *Store) ServerConfig(jwts string) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "operator: %s\nsystem_account: %s\nmax_control_line: %d\nmax_payload: %d\n"+
+		"authorization: { timeout: 10 }\n"+
 		"resolver: { type: full, dir: %q, allow_delete: false }\nresolver_preload: {\n", operator,
 		server.System,
 		MaxControlLine, bus.MaxMessage, jwts)

@@ -44,9 +44,10 @@ func (s *Store) Add(role bus.Role, ids bus.IDs, now time.Time, valid time.Durati
 }
 
 // Renew makes new creds of a user, also of one that was revoked; those before are good until they expire.
-// With agents it speaks for these from now on.
+// With agents it speaks for these from now on. Where that leaves out some that it spoke for, dropped, all
+// creds before are void, as by Revoke: they would speak for those still.
 func (s *Store) Renew(id string, agents []string, now time.Time, valid time.Duration) (path string,
-	err error) {
+	dropped []string, err error) {
 	err = s.update(func(n names) error {
 		e, err := n.user(id)
 		if err != nil {
@@ -56,12 +57,23 @@ func (s *Store) Renew(id string, agents []string, now time.Time, valid time.Dura
 		if len(agents) > 0 {
 			ids.Agents = agents
 		}
+		for _, a := range e.Agents {
+			if !slices.Contains(ids.Agents, a) {
+				dropped = append(dropped, a)
+			}
+		}
+		if len(dropped) > 0 {
+			if err := s.revokes(id); err != nil {
+				return err
+			}
+			e.revoke(now)
+		}
 		if err := n.claim(e.Role, ids); err != nil {
 			return err
 		}
 		return s.give(n, e.Role, ids, now, valid)
 	})
-	return s.CredsPath(id), err
+	return s.CredsPath(id), dropped, err
 }
 
 // Ensure is the file of a user's creds, made or renewed where that is needed: there are none, a third of
@@ -128,19 +140,15 @@ func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) boo
 // Revoke voids all creds of a user. Servers are told by Account, and cut it at once; nothing is changed where
 // it was revoked before.
 func (s *Store) Revoke(id string, now time.Time) error {
-	if _, err := s.key(operatorSeed); err != nil {
-		return fmt.Errorf("revoke %s: %w: the operator's key signs that, so do it where it is kept", id, err)
+	if err := s.revokes(id); err != nil {
+		return err
 	}
 	return s.update(func(n names) error {
 		e, err := n.user(id)
 		if err != nil {
 			return err
 		}
-		for i := range e.Keys {
-			if e.Keys[i].Revoked == 0 {
-				e.Keys[i].Revoked = now.Unix()
-			}
-		}
+		e.revoke(now)
 		if len(e.Keys) == 0 {
 			return fmt.Errorf("%s: %w: a part of the process that holds the keys, which makes its creds "+
 				"itself: "+
@@ -148,6 +156,14 @@ func (s *Store) Revoke(id string, now time.Time) error {
 		}
 		return nil
 	})
+}
+
+// revokes reports whether the key is here that voids a user's creds.
+func (s *Store) revokes(id string) error {
+	if _, err := s.key(operatorSeed); err != nil {
+		return fmt.Errorf("revoke %s: %w: the operator's key signs that, so do it where it is kept", id, err)
+	}
+	return nil
 }
 
 // User is a name as `souk auth list` shows it.
@@ -451,10 +467,22 @@ func (n names) claim(role bus.Role, ids bus.IDs) error {
 }
 
 func (e *name) owner() string {
-	if e.Of != "" {
+	switch {
+	case e.Of != "":
 		return "the agentd " + e.Of
+	case e.Role == bus.RoleOperator || e.Role == bus.RoleAgentd:
+		return "an " + string(e.Role)
 	}
 	return "a " + string(e.Role)
+}
+
+// revoke voids all creds of a user.
+func (e *name) revoke(now time.Time) {
+	for i := range e.Keys {
+		if e.Keys[i].Revoked == 0 {
+			e.Keys[i].Revoked = now.Unix()
+		}
+	}
 }
 
 func (e *name) ids(id string) bus.IDs {

@@ -239,7 +239,7 @@ func TestARevocationCutsAtOnce(t *testing.T) {
 		bus.ErrNotSent) {
 		t.Errorf("a question of one who was revoked: %v", err)
 	}
-	if _, err := keys.Renew("dev", nil, now, natsauth.Valid); err != nil {
+	if _, _, err := keys.Renew("dev", nil, now, natsauth.Valid); err != nil {
 		t.Fatal(err)
 	}
 	bustest.Eventually(t, "it is back with its new creds", func() bool {
@@ -280,7 +280,7 @@ func TestCredsThatExpireWhileAnswersAreDue(t *testing.T) {
 		err := dev.Refused()
 		return err != nil && strings.Contains(err.Error(), "souk auth renew")
 	})
-	if _, err := keys.Renew("dev", nil, time.Now(), natsauth.Valid); err != nil {
+	if _, _, err := keys.Renew("dev", nil, time.Now(), natsauth.Valid); err != nil {
 		t.Fatal(err)
 	}
 	bustest.Eventually(t, "it is back", func() bool { return !dev.Connected().IsZero() })
@@ -300,14 +300,7 @@ func TestAPartOfTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := connect(t, natsbus.Config{InProcess: s, Name: "treasury", Creds: part})
-	if _, err := b.Subscribe("souk.v1.ledger.>", "", func(m bus.Msg) {
-		b.Publish(bus.Msg{Subject: m.Reply, Data: m.Data})
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	echo(t, b, "souk.v1.ledger.>")
 	who, err := keys.Member(bus.RoleClient, bus.IDs{Name: "dev"})
 	if err != nil {
 		t.Fatal(err)
@@ -355,20 +348,8 @@ func BenchmarkRequestOfARole(b *testing.B) {
 				client.InProcess, door.InProcess = s, s
 			}
 			from, to := connect(b, client), connect(b, door)
-			if _, err := to.Subscribe("souk.v1.task.>", "", func(m bus.Msg) {
-				to.Publish(bus.Msg{Subject: m.Reply, Data: m.Data})
-			}); err != nil {
-				b.Fatal(err)
-			}
-			if err := to.Flush(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			data, ctx := make([]byte, 2800), within(b)
-			for b.Loop() {
-				if _, err := from.Request(ctx, bus.Msg{Subject: "souk.v1.task.dev", Data: data}); err != nil {
-					b.Fatal(err)
-				}
-			}
+			echo(b, to, "souk.v1.task.>")
+			requests(b, from, "souk.v1.task.dev")
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package natsbus_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -289,20 +288,6 @@ func BenchmarkRequest(b *testing.B) {
 	s := server(b, "")
 	from, to := connect(b, natsbus.Config{InProcess: s, Name: "from"}),
 		connect(b, natsbus.Config{InProcess: s, Name: "to"})
-	if _, err := to.Subscribe("s", "",
-		func(m bus.Msg) { to.Publish(bus.Msg{Subject: m.Reply, Data: m.Data}) }); err != nil {
-		b.Fatal(err)
-	}
-	if err := to.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	data := make([]byte, 2800)
-	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-	defer cancel()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := from.Request(ctx, bus.Msg{Subject: "s", Data: data}); err != nil {
-			b.Fatal(err)
-		}
-	}
+	echo(b, to, "s")
+	requests(b, from, "s")
 }

@@ -54,22 +54,36 @@ func TestAServerOfTLSInProcess(t *testing.T) {
 	s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
 	in := connect(t, natsbus.Config{InProcess: s, Name: "in"})
 	out := connect(t, natsbus.Config{URL: s.URL(), TLS: certificates().client, Name: "out"})
-	echo(t, in)
+	echo(t, in, "s")
 	if m, err := out.Request(t.Context(), bus.Msg{Subject: "s", Data: []byte("x")}); err != nil ||
 		string(m.Data) != "x" {
 		t.Errorf("%q, %v", m.Data, err)
 	}
 }
 
-func echo(t testing.TB, b *natsbus.Bus) {
+// echo answers whatever comes on a subject with what it says.
+func echo(t testing.TB, b *natsbus.Bus, subject string) {
 	t.Helper()
-	if _, err := b.Subscribe("s", "", func(m bus.Msg) {
+	if _, err := b.Subscribe(subject, "", func(m bus.Msg) {
 		b.Publish(bus.Msg{Subject: m.Reply, Data: m.Data})
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// requests measures requests of a task's size.
+func requests(b *testing.B, from *natsbus.Bus, subject string) {
+	data := make([]byte, 2800)
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := from.Request(ctx, bus.Msg{Subject: subject, Data: data}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
@@ -122,16 +136,8 @@ func BenchmarkRequestOverSockets(b *testing.B) {
 			c.Name = "from"
 			from := connect(b, c)
 			c.Name = "to"
-			echo(b, connect(b, c))
-			data := make([]byte, 2800)
-			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-			defer cancel()
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := from.Request(ctx, bus.Msg{Subject: "s", Data: data}); err != nil {
-					b.Fatal(err)
-				}
-			}
+			echo(b, connect(b, c), "s")
+			requests(b, from, "s")
 		})
 	}
 }

@@ -92,17 +92,17 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 		if b.data[b.of[atCacheKey].From] != '"' {
 			return bad("prompt_cache_key: a string is expected")
 		}
-		t.Session = sessionOf(b.AppendString(nil, b.of[atCacheKey]))
+		t.Session = SessionOf(string(b.AppendString(nil, b.of[atCacheKey])))
 	}
 	return nil
 }
 
-// sessionOf is a name as the id of a session: the name itself where it is one.
-func sessionOf(name []byte) string {
-	if s := string(name); s == "" || bus.ValidID(s) {
-		return s
+// SessionOf is a name as the id of a session: the name itself where it is one.
+func SessionOf(name string) string {
+	if name == "" || bus.ValidID(name) {
+		return name
 	}
-	sum := sha256.Sum256(name)
+	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,12 +42,7 @@ func CanContinue(r *bus.Resume, body []byte) (parses bool, err error) {
 
 // canContinue is for the members of a body alone.
 func canContinue(members map[string]json.RawMessage) error {
-	names := make([]string, 0, len(members))
-	for name := range members {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		v := members[name]
 		if isOne(v, "null") || slices.Contains(harmless, name) {
 			continue

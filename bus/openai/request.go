@@ -102,8 +102,8 @@ func badTerms(format string, args ...any) error { return refusal(bus.CodeBadTerm
 
 // The members of souk and of its terms.
 var (
-	soukMembers = []string{"task", "kind", "terms", "deadline_ms", "session", "turn", "role", "source",
-		"run", "hub", "failover", "reply_token"}
+	soukMembers = []string{"task", "kind", "terms", "deadline_ms", "session", "session_end", "turn", "role",
+		"source", "run", "hub", "failover", "reply_token"}
 	termsMembers = []string{"worth", "delta", "patience_ms", "max_price"}
 )
 
@@ -160,6 +160,8 @@ func jsonName(t reflect.Type) string {
 		return "a number like 0.5"
 	case reflect.String:
 		return "a string"
+	case reflect.Bool:
+		return "true or false"
 	}
 	return "an object"
 }
@@ -174,6 +176,7 @@ var headerFields = map[string]func(t *bus.Task, v string) error{
 	"run":         fill(func(t *bus.Task) *string { return &t.Run }, text),
 	"session":     fill(func(t *bus.Task) *string { return &t.Session }, text),
 	"session-id":  fill(func(t *bus.Task) *string { return &t.Session }, text),
+	"session-end": fill(func(t *bus.Task) *bool { return &t.SessionEnd }, truth),
 	"turn":        fill(func(t *bus.Task) *int { return &t.Turn }, turnFrom(0)),
 	"role":        fill(func(t *bus.Task) *string { return &t.Role }, text),
 	"task":        fill(func(t *bus.Task) *string { return &t.ID }, text),
@@ -247,6 +250,16 @@ func fill[T comparable](field func(*bus.Task) *T, read func(string) (T, error)) 
 }
 
 func text(v string) (string, error) { return v, nil }
+
+func truth(v string) (bool, error) {
+	switch strings.ToLower(v) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, bad("%.40q is neither true nor false", v)
+}
 
 func wholeNumber(v string) (int64, error) {
 	n, err := strconv.ParseInt(v, 10, 64)

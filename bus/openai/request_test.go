@@ -107,10 +107,10 @@ func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 	own := bus.Header{"x-souk-session": {"s"}, "X-Souk-Turn": {"4"}, "x-souk-role": {"critic"},
 		"x-souk-deadline":  {"1800000000000"},
 		"x-souk-max-price": {"0.02"}, "x-souk-worth": {"0.01"}, "x-souk-delta": {"0.25"},
-		"x-souk-patience-ms": {"700"}, "X-Souk-Failover": {"off"}}
+		"x-souk-patience-ms": {"700"}, "X-Souk-Failover": {"off"}, "X-Souk-Session-End": {"True"}}
 	task = mustDecode(t, body, own)
-	if task.Session != "s" || task.Turn != 4 || task.Failover != "off" || task.Role != "critic" ||
-		task.DeadlineMS != 1_800_000_000_000 ||
+	if task.Session != "s" || !task.SessionEnd || task.Turn != 4 || task.Failover != "off" ||
+		task.Role != "critic" || task.DeadlineMS != 1_800_000_000_000 ||
 		*task.Terms.MaxPrice != 20_000_000 || *task.Terms.Worth != 10_000_000 || *task.Terms.Delta != 0.25 ||
 		*task.Terms.PatienceMS != 700 {
 		t.Errorf("our headers: %+v", task)
@@ -129,6 +129,7 @@ func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 	for _, bad := range []bus.Header{
 		{"X-Souk-Turn": {"x"}}, {"X-IEMAS-Turn-Number": {"0"}}, {"X-Souk-Turn": {"-1"}},
 		{"X-Souk-Session": {"a", "b"}},
+		{"X-Souk-Session-End": {"1"}}, {"X-Souk-Session-End": {""}},
 		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Worht": {"1"}}, {"X-Souk-Failover": {"on"}},
 		{"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
 	} {
@@ -243,6 +244,8 @@ func TestRefusals(t *testing.T) {
 			`no member "attempt"`},
 		{"turn of another type", chat(`,"souk":{"turn":"1"}`), bus.CodeBadRequest,
 			"souk.turn: a whole number is expected, not a JSON string"},
+		{"session_end of another type", chat(`,"souk":{"session_end":1}`), bus.CodeBadRequest,
+			"souk.session_end: true or false is expected, not a JSON number"},
 		{"session of another type", chat(`,"souk":{"session":1}`), bus.CodeBadRequest,
 			"souk.session: a string is expected, not a JSON number"},
 		{"negative turn", chat(`,"souk":{"turn":-1}`), bus.CodeBadRequest, "turn"},

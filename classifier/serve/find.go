@@ -5,11 +5,29 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/classifier"
 )
 
 // findWithin is how long hubs have to say whether they know a task.
 const findWithin = time.Second
+
+// pulseEvery is how often a door asks its server for a sign of life.
+const pulseEvery = 500 * time.Millisecond
+
+// pulse keeps account of how old what this door hears can be. A door that was frozen, or whose connection
+// stood still, hears what was said meanwhile as if it were said now; but not after the server's answer to a
+// question that it asked since. What is heard when that answer comes may wait for its handler until the next.
+func (s *Server) pulse(begun time.Time) {
+	for last := begun; follow.Pause(s.life, pulseEvery); {
+		asked := time.Now()
+		if s.d.Bus.Flush(s.life) == nil {
+			before := last
+			s.since.Store(&before)
+			last = asked
+		}
+	}
+}
 
 // find asks all hubs at once whether they know a task, until one does: hub. all reports that every hub has
 // said that it does not.

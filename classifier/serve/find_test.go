@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,104 @@ func TestATaskOfADeadDoorIsFound(t *testing.T) {
 					if want := map[bool]int{true: 1}[h == c.want]; n() != want {
 						t.Errorf("hub %s got it %d times, want %d", h, n(), want)
 					}
+				}
+			})
+		})
+	}
+}
+
+// line is a bus that can stand still: as a process that is frozen, its user then hears nothing and, later,
+// all of it at once.
+type line struct {
+	bus.Bus
+
+	mu     sync.Mutex
+	frozen chan struct{} // closed once it moves again; nil: it does
+	held   []func()
+}
+
+func (l *line) slow(h bus.Handler) bus.Handler {
+	return func(m bus.Msg) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.frozen == nil {
+			h(m)
+			return
+		}
+		l.held = append(l.held, func() { h(m) })
+	}
+}
+
+func (l *line) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription, error) {
+	return l.Bus.Subscribe(subject, queue, l.slow(h))
+}
+
+func (l *line) Serve(s bus.Service) (bus.Subscription, error) {
+	for i := range s.Endpoints {
+		s.Endpoints[i].Handle = l.slow(s.Endpoints[i].Handle)
+	}
+	return l.Bus.Serve(s)
+}
+
+func (l *line) Flush(ctx context.Context) error {
+	l.mu.Lock()
+	frozen := l.frozen
+	l.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+	return l.Bus.Flush(ctx)
+}
+
+func (l *line) freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frozen = make(chan struct{})
+}
+
+func (l *line) thaw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, hear := range l.held {
+		hear()
+	}
+	close(l.frozen)
+	l.frozen, l.held = nil, nil
+}
+
+// A door that was frozen when it was sent a task looks whether it was placed meanwhile, since nobody tells it
+// that its reader has asked another door.
+func TestAFrozenDoorPlacesNothingTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		frozen time.Duration
+		want   string
+	}{
+		"longer than a reader waits": {8 * time.Second, "general"},
+		"for a moment":               {time.Second, "math"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				math, general := twoHubs(w)
+				placed := math.knows(false)
+				w.pass(10 * time.Second)
+				w.line.freeze()
+				answer := make(chan bus.Answer, 1)
+				go func() { answer <- w.again(0) }()
+				w.pass(c.frozen)
+				general.knows(true) // another door has placed it there, and there it is accepted once more
+				w.line.thaw()
+				if a := <-answer; a.Accepted == nil || a.Accepted.Hub != c.want {
+					t.Errorf("it goes to %+v, want hub %s", a, c.want)
+				}
+				if n := placed(); n != map[string]int{"math": 1}[c.want] {
+					t.Errorf("hub math has it %d times", n)
+				}
+				// and what comes later is placed as ever
+				w.pass(3 * time.Second)
+				before := len(general.seen())
+				w.ask("bob", stream(mathQuestion, `"task":"t2"`), nil)
+				if n := len(general.seen()) - before; n != 0 {
+					t.Errorf("the other hub is asked of %d tasks that nobody else has", n)
 				}
 			})
 		})

@@ -25,9 +25,9 @@ type request struct {
 	json    bool
 	data    []byte // as it came, until it is read
 	header  bus.Header
-	size    int  // of data
-	entered bool // it is in hand
-	came    time.Time
+	size    int       // of data
+	entered bool      // it is in hand
+	since   time.Time // it was sent after that
 	task    *bus.Task
 	ownID   bool // the client gave the id
 	want    classifier.Want
@@ -59,7 +59,7 @@ func (r *request) serve() {
 		return
 	}
 	r.name(opening)
-	again := classifier.MayBePlaced(task, r.came, time.Now())
+	again := classifier.MayBePlaced(task, r.since, time.Now())
 	task.Reply, task.Token = bus.ReplyTo(r.reader, cmp.Or(task.Token, task.ID)), ""
 	if !task.Stream {
 		token := s.boot + strconv.FormatUint(s.numbers.Add(1), 36)

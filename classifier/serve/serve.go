@@ -44,6 +44,9 @@ type Server struct {
 	waiting map[*request]struct{} // those of them that await a hub's verdict
 	reading map[string]*whole     // answers that are collected, by the last token of their reply subject
 
+	// whatever is heard now was said after it; see pulse
+	since atomic.Pointer[time.Time]
+
 	jobs    chan *request // to idle workers
 	idle    atomic.Int32
 	numbers atomic.Uint64
@@ -110,6 +113,9 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		subs = append(subs, sub)
 	}
+	begun := time.Now()
+	s.since.Store(&begun)
+	go s.pulse(begun)
 	synced := make(chan struct{})
 	go s.watch(life, sync.OnceFunc(func() { close(synced) }))
 	select {
@@ -118,11 +124,12 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	service, err := s.d.Bus.Serve(bus.Service{
-		Name: "souk", Version: "1.0.0",
+		Name: bus.ServiceName, Version: "1.0.0",
 		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
 		Endpoints: []bus.Endpoint{
 			{Name: "task", Subject: taskKind + ">", Queue: "doors", Handle: s.onTask},
 			{Name: "quote", Subject: quoteKind + ">", Queue: "doors", Handle: s.onQuote},
+			{Name: "end", Subject: endKind + ">", Queue: "doors", Handle: s.onEnd},
 		},
 	})
 	if err != nil {

@@ -28,6 +28,7 @@ type world struct {
 	own   *membus.Registry // of the door
 	me    bus.Bus          // of clients, hubs and agents alike
 	door  *serve.Server
+	line  *line // of the door
 	stop  context.CancelFunc
 	ended chan error
 	over  chan struct{}
@@ -117,9 +118,10 @@ func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T,
 			change(&c)
 		}
 		doorBus := w.bus.Bus("door")
+		w.line = &line{Bus: doorBus}
 		var err error
 		w.door, err = serve.New(c,
-			serve.Deps{Bus: doorBus, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
+			serve.Deps{Bus: w.line, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bytes"
-	"time"
 
 	"souk/bus"
 	"souk/bus/reader"
@@ -17,7 +16,7 @@ func (s *Server) onTask(m bus.Msg) {
 		return
 	}
 	r := &request{s: s, client: client, reader: reader, reply: m.Reply, size: len(m.Data),
-		json: bus.WantsJSON(m.Data, m.Header), came: time.Now(), done: make(chan struct{})}
+		json: bus.WantsJSON(m.Data, m.Header), since: *s.since.Load(), done: make(chan struct{})}
 	s.mu.Lock()
 	refusal := s.desk.Enter(client, r.size)
 	if refusal == nil {

@@ -31,7 +31,7 @@ func command(t *testing.T, text string, args ...string) (int, string) {
 
 func TestExampleIsAConfiguration(t *testing.T) {
 	code, out := command(t, example, "--check-config")
-	for _, want := range []string{"node: rack-3", "miss: 0.15", "max_sessions: 4096", "within: 1m18s"} {
+	for _, want := range []string{"node: rack-3", "miss: 0.15", "max_completions: 4096", "within: 1m18s"} {
 		if code != daemon.ExitOK || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in:\n%s", code, want, out)
 		}

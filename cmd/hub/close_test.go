@@ -120,7 +120,7 @@ func TestADomainEnds(t *testing.T) {
 		}()
 		return done
 	}
-	link, err := local.DialNATS(nats.URL(), "operator")
+	link, err := local.Reach{NATS: nats.URL()}.Dial(bus.RoleGateway, "operator")
 	if err != nil {
 		t.Fatal(err)
 	}

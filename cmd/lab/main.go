@@ -23,7 +23,8 @@ func root() *cobra.Command {
   lab soak                     load while parts are killed, and an account of everything at the end
   lab crowd                    the market beside published rules where slots are short
   lab cliff                    the same where open sessions need more than the caches hold
-  lab experiment all           the market as a game: tables, and a page of figures`,
+  lab experiment all           the market as a game: tables, and a page of figures
+  lab experiment forecast      what a hub expects of its agents, beside what came`,
 		Version:       daemon.Version(version),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -74,23 +74,6 @@ type Engine struct {
 	RelayEvery time.Duration `yaml:"relay_every"` // as an agentd's engine.relay_every
 }
 
-// Rules are the hubs' settings. Zero values take the hub's own defaults.
-type Rules struct {
-	MaxBatch int            `yaml:"max_batch"`
-	MaxWait  time.Duration  `yaml:"max_wait"`
-	Eager    *bool          `yaml:"eager"`
-	Fee      market.Credits `yaml:"fee"` // flat, of every award
-
-	Pricing      string                    `yaml:"pricing"` // vcg, tariff or posted
-	Settle       string                    `yaml:"settle"`  // metered or quoted
-	Clarke       string                    `yaml:"clarke"`  // client or task
-	SolveLimit   time.Duration             `yaml:"solve_limit"`
-	Tariffs      map[string]market.Credits `yaml:"tariffs"`       // under posted, by class
-	Ceiling      market.Credits            `yaml:"ceiling"`       // under tariff
-	Ceilings     map[string]market.Credits `yaml:"ceilings"`      // by class
-	BundleTokens *int                      `yaml:"bundle_tokens"` // ignored, with a warning
-}
-
 // bundles reports whether the file is of a market that placed tasks in bundles.
 func (c *Config) bundles() bool {
 	return c.Market.BundleTokens != nil || slices.ContainsFunc(c.Domains,

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,10 +88,8 @@ func servedModel(ctx context.Context, a Agent) (string, error) {
 	if a.Model == "" && len(info.Models) > 0 {
 		return info.Models[0], nil
 	}
-	for _, name := range info.Models {
-		if name == a.Model {
-			return name, nil
-		}
+	if slices.Contains(info.Models, a.Model) {
+		return a.Model, nil
 	}
 	if a.Model == "" {
 		return "", fmt.Errorf("agent %s: the engine at %s serves no model", a.ID, a.Engine.URL)

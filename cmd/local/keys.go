@@ -113,8 +113,8 @@ func (r Reach) creds(role bus.Role, name string) (string, natsauth.Source, error
 	}
 	if len(others) > 0 {
 		return "", nil,
-			fmt.Errorf("%w: creds of %s %s are wanted, and %s: name a file of them, too (--creds)",
-				natsauth.ErrRole, role, name, strings.Join(others, ", "))
+			fmt.Errorf("%w: creds of %s are wanted, and %s: name a file of them, too (--creds)",
+				natsauth.ErrRole, strings.TrimSpace(string(role)+" "+name), strings.Join(others, ", "))
 	}
 	if name == "" {
 		name = FirstClient

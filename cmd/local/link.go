@@ -33,12 +33,6 @@ type Link struct {
 // connector connects to a market as somebody.
 type connector func(role bus.Role, name string) (*natsbus.Bus, error)
 
-// DialNATS connects to the market behind a NATS server, of which no more is known than its URL, as a gateway
-// of that name. It is for servers that ask nobody who they are.
-func DialNATS(url, name string) (*Link, error) {
-	return Reach{NATS: url}.Dial(bus.RoleGateway, name)
-}
-
 func newLink(connect connector, role bus.Role, s State) *Link {
 	return &Link{connect: connect, role: role, state: s, clients: map[string]*client.Client{}}
 }
@@ -271,9 +265,11 @@ func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus
 	if err != nil {
 		return bus.FundsReply{}, err
 	}
-	b, err := l.operator()
-	if err != nil {
-		return bus.FundsReply{}, err
+	b := l.bus
+	if op != bus.OpBalance || l.role != bus.RoleClient || l.name != r.Client { // whose own anybody may ask
+		if b, err = l.operator(); err != nil {
+			return bus.FundsReply{}, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, FundWithin)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -157,19 +158,48 @@ func renewAuth(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "renew NAME",
 		Short: "Make new creds of a user, also of one who was revoked; those before end by themselves",
-		Args:  cobra.ExactArgs(1),
+		Long: `Makes new creds of a user, also of one who was revoked. Those before are good until they expire, unless
+--agents leaves out agents that an agentd spoke for: then those before are void, and whoever still shows them is cut
+off at once.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := s.openKeys()
 			if err != nil {
 				return err
 			}
-			path, err := keys.Renew(args[0], agents, time.Now(), valid)
-			return made(c, path, err)
+			path, dropped, err := keys.Renew(args[0], agents, time.Now(), valid)
+			if err := made(c, path, err); err != nil || len(agents) == 0 {
+				return err
+			}
+			if len(dropped) == 0 { // servers may not have been told the last time
+				return s.tell(c, c.ErrOrStderr(), keys, args[0]+" speaks for "+strings.Join(agents, ", "), "")
+			}
+			return s.tell(c, c.ErrOrStderr(), keys, args[0]+" speaks no more for "+
+				strings.Join(dropped, ", ")+", and its creds of before are void",
+				": who shows them was cut off")
 		},
 	}
 	c.Flags().StringSliceVar(&agents, "agents", nil, "of an agentd: the ids of its agents from now on")
 	c.Flags().DurationVar(&valid, "valid", valid, "how long they are good")
-	return c
+	return s.reach(c)
+}
+
+// tell tells the market's servers what was revoked, and its user what was done and what to do where they were
+// not told.
+func (s *shared) tell(c *cobra.Command, to io.Writer, keys *natsauth.Store, done, told string) error {
+	err := s.market().Push(c.Context(), keys)
+	switch {
+	case errors.Is(err, local.ErrNoMarket):
+		fmt.Fprintf(to, "%s. No market was told: %v. Servers elsewhere are told by --nats\n", done,
+			err)
+		return nil
+	case err != nil:
+		fmt.Fprintf(c.ErrOrStderr(), "souk auth: %s in %s, and the servers are not told: %v; repeat it with "+
+			"--nats nats://HOST:PORT\n", done, keys.Dir(), err)
+		return console.Exit(1)
+	}
+	fmt.Fprintf(to, "%s%s\n", done, told)
+	return nil
 }
 
 func revokeAuth(s *shared) *cobra.Command {
@@ -190,21 +220,7 @@ DATA/auth.`,
 		if err := keys.Revoke(args[0], time.Now()); err != nil {
 			return err
 		}
-		err = s.market().Push(c.Context(), keys)
-		switch {
-		case errors.Is(err, local.ErrNoMarket):
-			fmt.Fprintf(c.OutOrStdout(),
-				"%s is revoked. No market was told: %v. Servers elsewhere are told by "+
-					"--nats\n", args[0], err)
-			return nil
-		case err != nil:
-			fmt.Fprintf(c.ErrOrStderr(),
-				"souk auth: %s is revoked in %s, and the servers are not told: %v; repeat "+
-					"it with --nats nats://HOST:PORT\n", args[0], keys.Dir(), err)
-			return console.Exit(1)
-		}
-		fmt.Fprintf(c.OutOrStdout(), "%s is revoked, and cut off\n", args[0])
-		return nil
+		return s.tell(c, c.OutOrStdout(), keys, args[0]+" is revoked", ", and cut off")
 	}
 	return s.reach(c)
 }

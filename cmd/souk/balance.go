@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/bus/natsauth"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -24,9 +26,12 @@ for tasks, held for tasks that run, and spent so far. What is available at a hub
 hub gives it back when another hub or a payout needs it.
 
 The treasury asks the hubs and waits a second for them. For a hub that does not answer, the most that it can
-have is shown. That money is not lost: it is there again when the hub is. No money is moved.`,
+have is shown. That money is not lost: it is there again when the hub is. No money is moved.
+
+An operator may ask for any client, and a client, with creds of its own, for itself.`,
 		Example: `  souk balance alice
-  souk balance alice --json --nats nats://127.0.0.1:4222`,
+  souk balance alice --json --nats nats://127.0.0.1:4222
+  souk balance alice --nats nats://127.0.0.1:4222 --creds alice.creds`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one client: souk balance alice")
@@ -38,6 +43,9 @@ have is shown. That money is not lost: it is there again when the hub is. No mon
 				return err
 			}
 			link, err := s.dial(bus.RoleOperator, local.Operator)
+			if errors.Is(err, natsauth.ErrRole) {
+				link, err = s.dial(bus.RoleClient, args[0])
+			}
 			if err != nil {
 				return err
 			}

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
+	"souk/bus/natsauth"
+	"souk/cmd/local"
 	"souk/market"
 )
 
@@ -90,5 +93,58 @@ func TestADistributionThatFailed(t *testing.T) {
 			strings.Contains(got, test.not) {
 			t.Errorf("%s", got)
 		}
+	}
+}
+
+// A client asks for its own money with its own creds from another machine, and for nobody else's.
+func TestBalanceOfOnesOwn(t *testing.T) {
+	cfg, err := local.ParseConfig("test.yaml", []byte(`
+listen: 127.0.0.1:0
+domains: [{name: math, general: true, labels: [general, humanities, social, law, medicine, math, science, finance, code]}]
+agents: [{id: only, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: math, score: 0.7}], slots: 2, engine: {profile: steady}}]
+clients: {ann: 7, bob: 5}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := t.TempDir()
+	m, err := local.Start(t.Context(), local.Options{Dir: data, Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	creds := func(role bus.Role, name string) string {
+		path, err := m.Keys().Add(role, bus.IDs{Name: name}, time.Now(), natsauth.Valid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ann, gate := creds(bus.RoleClient, "ann"), creds(bus.RoleGateway, "gate")
+	balance := func(of string, creds ...string) (string, error) {
+		var out strings.Builder
+		c := root()
+		c.SetArgs([]string{"balance", of, "--data", t.TempDir(), "--nats", m.State().NATS, "--creds",
+			strings.Join(creds, ",")})
+		c.SetOut(&out)
+		c.SetErr(&out)
+		err := c.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	for _, with := range [][]string{{ann}, {gate, ann}} {
+		if said, err := balance("ann", with...); err != nil || !strings.HasPrefix(said, "ann has 7: ") {
+			t.Errorf("%q, %v", said, err)
+		}
+	}
+	for _, with := range []string{ann, gate} {
+		if said, err := balance("bob", with); !errors.Is(err, natsauth.ErrRole) ||
+			!strings.Contains(err.Error(), "creds of client bob are wanted") {
+			t.Errorf("bob's money by %s: %q, %v", with, said, err)
+		}
+	}
+	// whoever may be any client has no name to be told
+	_, err = local.Reach{NATS: m.State().NATS, Creds: []string{gate}}.Dial(bus.RoleClient, "")
+	if err == nil || !strings.Contains(err.Error(), "creds of client are wanted") {
+		t.Error(err)
 	}
 }

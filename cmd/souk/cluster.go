@@ -162,7 +162,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(errs, "stopping: tasks that run may end; a second Ctrl-C ends it at once")
-		case <-group.failed:
+		case <-group.failed.Done():
 			verdict = group.failure()
 		}
 	}
@@ -204,19 +204,15 @@ func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
 		return err
 	}
 	defer sub.Stop()
-	agents := map[string]int{}
+	agents, n := map[string]int{}, 0
 	for {
 		select {
 		case s := <-statuses:
-			agents[s.Domain] = s.Agents
-			n := 0
-			for _, a := range agents {
-				n += a
-			}
-			if n >= c.agents {
+			if n += s.Agents - agents[s.Domain]; n >= c.agents {
 				return nil
 			}
-		case <-g.failed:
+			agents[s.Domain] = s.Agents
+		case <-g.failed.Done():
 			return g.failure()
 		case <-ctx.Done():
 			return fmt.Errorf("the hubs sell %v of %d agents: see %s", agents, c.agents,

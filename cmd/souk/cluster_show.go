@@ -36,7 +36,7 @@ func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clust
 		verdict = c.play(ctx, f, link, out)
 	}
 	select {
-	case <-g.failed:
+	case <-g.failed.Done():
 		return g.failure()
 	default:
 	}

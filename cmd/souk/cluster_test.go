@@ -20,6 +20,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"souk/bus/bustest"
+	"souk/bus/natsauth"
 )
 
 // The deployment with the commands as they are built: files, services, containers, and the cluster itself.
@@ -183,6 +184,7 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 			DependsOn   map[string]any `yaml:"depends_on"`
 			NetworkMode string         `yaml:"network_mode"`
 			Environment map[string]string
+			Volumes     []any
 		}
 	}
 	if err := yaml.Unmarshal(text, &compose); err != nil {
@@ -197,8 +199,16 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
+	volume := t.TempDir() // as infra fills it
+	keys, err := natsauth.Init(natsauth.Dir(volume))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, n := range effective(t, bin, filepath.Join(deployed, cfg.Infra)).Infra.Names {
 		names[n.Name] = true
+		if _, err := keys.Ensure(n.Role, n.ids(), time.Now()); err != nil {
+			t.Error(err)
+		}
 	}
 	wanted := map[string]string{}
 	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier, cfg.Gateway},
@@ -217,6 +227,25 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 			if filepath.Base(e.Market.Creds) != creds || !names[strings.TrimSuffix(creds, ".creds")] {
 				t.Errorf("service %s has the creds %s, its file %s; infra makes those of %v", name, creds,
 					e.Market.Creds, names)
+			}
+			has := map[string]bool{}
+			for _, v := range s.Volumes {
+				mount, _ := v.(map[string]any)
+				if fmt.Sprint(mount["source"]) == "keys" {
+					options, _ := mount["volume"].(map[string]any)
+					path := fmt.Sprint(options["subpath"])
+					has[path] = mount["read_only"] == true && mount["target"] == "/"+path
+				}
+			}
+			own := strings.TrimSuffix(creds, ".creds")
+			for _, file := range []string{"ca.pem", "creds/" + own + ".creds", "certs/" + own + ".pem",
+				"certs/" + own + ".key"} {
+				if _, err := os.Stat(filepath.Join(volume, "auth", file)); err != nil || !has["auth/"+file] {
+					t.Errorf("service %s is not given %s to read: %v", name, file, err)
+				}
+			}
+			if len(has) != 4 {
+				t.Errorf("service %s is given %v of the keys", name, has)
 			}
 			if !strings.HasPrefix(s.Environment["SOUK_MARKET_NATS"], "tls://") {
 				t.Errorf("service %s reaches NATS at %q", name, s.Environment["SOUK_MARKET_NATS"])
@@ -239,6 +268,16 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 		}
 	}
 	for name, s := range compose.Services {
+		issues := name == "infra" || name == "souk" // who makes creds, and who is run by hand
+		if slices.Contains(s.Volumes, any("keys:/data")) != issues {
+			t.Errorf("service %s has the volumes %v", name, s.Volumes)
+		}
+		for _, v := range s.Volumes {
+			short, _ := v.(string)
+			if !issues && strings.HasPrefix(short, "keys") {
+				t.Errorf("service %s has all keys: %s", name, short)
+			}
+		}
 		if _, err := os.Stat(filepath.Join(bin, slices.Concat(s.Entrypoint, s.Command)[0])); err != nil {
 			t.Errorf("service %s: %v", name, err)
 		}

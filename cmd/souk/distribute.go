@@ -67,7 +67,7 @@ lost, repeat the command with --number and that number: the money moves only onc
 			}
 			return err
 		}
-		amount, err := amountOf("distribution", args[1])
+		amount, err := amountOf("amount", "distribution", args[1])
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 		if err := bus.CheckID("client", args[0]); err != nil {
 			return err
 		}
-		amount, err := amountOf(noun, args[1])
+		amount, err := amountOf("amount", noun, args[1])
 		if err != nil {
 			return err
 		}
@@ -81,14 +81,14 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 	return c
 }
 
-// amountOf reads an amount of credits that moves.
-func amountOf(noun, text string) (market.Credits, error) {
+// amountOf reads an amount of credits that moves; where says which argument it is, noun what it makes.
+func amountOf(where, noun, text string) (market.Credits, error) {
 	amount, err := market.ParseCredits(text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("amount: %w", err)
+		return 0, fmt.Errorf("%s: %w", where, err)
 	case amount <= 0:
-		return 0, fmt.Errorf("amount: %s: a %s is above 0", amount, noun)
+		return 0, fmt.Errorf("%s: %s: a %s is above 0", where, amount, noun)
 	}
 	return amount, nil
 }

@@ -98,9 +98,8 @@ type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error
 
 func newKey(with withRegistry, bank local.Treasurer) *cobra.Command {
 	var k bus.APIKey
-	var maxPrice, worth, file, budget, every string
-	var delta float64
-	var patience, expires time.Duration
+	var file, budget, every string
+	var expires time.Duration
 	c := &cobra.Command{
 		Use:   "new CLIENT",
 		Short: "Make a key of a client, and show it once",
@@ -118,34 +117,15 @@ its money until then.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			k.Client = args[0]
-			for _, x := range []struct {
-				flag, text string
-				to         **market.Credits
-			}{{"max-price", maxPrice, &k.MaxPrice}, {"worth", worth, &k.Terms.Worth}} {
-				if x.text != "" {
-					amount, err := market.ParseCredits(x.text)
-					if err != nil {
-						return fmt.Errorf("--%s: %w", x.flag, err)
-					}
-					*x.to = &amount
-				}
-			}
 			switch {
 			case budget != "":
-				amount, err := amountOf("budget", budget)
+				amount, err := amountOf("--budget", "budget", budget)
 				if err != nil {
 					return err
 				}
 				k.Budget = &bus.KeyBudget{Of: k.Client, Amount: amount, Every: every}
 			case every != "":
 				return fmt.Errorf("--every: there is no --budget to fill up every %s", every)
-			}
-			if c.Flags().Changed("delta") {
-				k.Terms.Delta = &delta
-			}
-			if c.Flags().Changed("patience") {
-				ms := patience.Milliseconds()
-				k.Terms.PatienceMS = &ms
 			}
 			if expires < 0 {
 				return fmt.Errorf("--expires: %v is over already", expires)
@@ -166,10 +146,9 @@ its money until then.`,
 	f.StringSliceVar(&k.Models, "models", nil, "models that it may ask for; default: all")
 	f.StringVar(&budget, "budget", "", "credits of the client that it may spend; default: all that there are")
 	f.StringVar(&every, "every", "", "fill the budget up every day, week or month; default: once")
-	f.StringVar(&maxPrice, "max-price", "", "credits that a request may cost at most, whatever it says")
-	f.StringVar(&worth, "worth", "", "credits that a perfect answer is worth, where a request does not say")
-	f.Float64Var(&delta, "delta", 0, "weight of quality against latency, where a request does not say")
-	f.DurationVar(&patience, "patience", 0, "patience, where a request does not say")
+	given(f, &k.MaxPrice, market.ParseCredits, "max-price",
+		"`credits` that a request may cost at most, whatever it says")
+	termsFlags(f, &k.Terms, ", where a request does not say")
 	f.Float64Var(&k.Rate, "rate", 0, "requests a second; default: as many as a gateway takes")
 	f.IntVar(&k.Open, "open", 0, "answers at once; default: as many as a gateway gives a key")
 	f.DurationVar(&expires, "expires", 0, "how long it is good, as 2160h; default: until it is revoked")

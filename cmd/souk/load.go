@@ -161,9 +161,9 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 	if f.clients < 1 {
 		return errors.New("--clients is at least 1")
 	}
-	credits, err := market.ParseCredits(f.deposit)
+	credits, err := amountOf("--deposit", "deposit", f.deposit)
 	if err != nil {
-		return fmt.Errorf("--deposit: %w", err)
+		return err
 	}
 	run := fmt.Sprintf("load-%x", time.Now().UnixNano())
 	shape := load.Shape{Clients: replay.Mix(mixSeed, f.clients), Model: f.model, MaxTokens: f.maxTokens,

@@ -14,6 +14,7 @@ import (
 	"souk/bus"
 	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
+	"souk/cmd/ledger/cli"
 	"souk/cmd/local"
 )
 
@@ -46,7 +47,7 @@ exactly, every sale recorded.
   souk key new alice           a key with which that client comes over HTTP, as to any OpenAI server
   souk replay FILE             play recorded dialogues through it
   souk load --rate 50          measure it under load
-  ledger trace RECEIPT         what a task cost and why (submit prints its receipt); a command beside this one
+  souk why RECEIPT             where a task went and why, the forecast and what came (submit prints its receipt)
 
 submit and the commands after it find the market by its data directory (--data), so run them in the directory
 where the market was started. A market of daemons or containers is found by --nats. Amounts are credits; one
@@ -63,7 +64,8 @@ stands for one US dollar.`,
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(quoteCommand(&s)),
 		s.reach(replayCommand(&s)),
 		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
-		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), engineCommand(),
+		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), cli.WhyCommand(&s.data),
+		engineCommand(),
 		infraCommand(&s), clusterCommand(&s), authCommand(&s), versionCommand())
 	return c
 }

@@ -21,14 +21,18 @@ type process struct {
 
 // group runs processes, and notices the first that ends before it is told to.
 type group struct {
+	failed context.Context // ends with that one; the cause says which it was, and how it ended
+	fail   context.CancelCauseFunc
+
 	mu       sync.Mutex
 	stopping bool
-	blamed   *process
-	first    error
-	failed   chan struct{}
+	blamed   *process // that one
 }
 
-func newGroup() *group { return &group{failed: make(chan struct{})} }
+func newGroup() *group {
+	failed, fail := context.WithCancelCause(context.Background())
+	return &group{failed: failed, fail: fail}
+}
 
 // killAfter is what a process gets beyond the time that it promised to end in.
 const killAfter = 3 * time.Second
@@ -50,29 +54,18 @@ func (g *group) start(p *process) error {
 func (g *group) ended(p *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stopping || g.first != nil {
-		return
+	if !g.stopping && g.blamed == nil {
+		g.blamed = p
+		g.fail(fmt.Errorf("%s ended by itself: %s. %s", p.Name, p.How(), p.Last()))
 	}
-	g.blamed, g.first = p, fmt.Errorf("%s ended by itself: %s. %s", p.Name, p.How(), p.Last())
-	close(g.failed)
 }
 
-func (g *group) failure() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.first
-}
+func (g *group) failure() error { return context.Cause(g.failed) }
 
 // whole returns a context that ends with ctx, or as soon as a process has ended by itself.
 func (g *group) whole(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-g.failed:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
+	context.AfterFunc(g.failed, stop)
 	return ctx, stop
 }
 
@@ -83,7 +76,7 @@ func (g *group) await(ctx context.Context, ps []*process) error {
 	for _, p := range ps {
 		if err := p.Ready(whole); err != nil {
 			if ctx.Err() == nil {
-				<-g.failed
+				<-g.failed.Done()
 				return g.failure()
 			}
 			return err

@@ -77,12 +77,9 @@ same.`,
 				return fmt.Errorf("--concurrency and --clients are at least 1; --rate, --limit, " +
 					"--max-tokens and --retries are not negative")
 			}
-			credits, err := market.ParseCredits(deposit)
+			credits, err := amountOf("--deposit", "deposit", deposit)
 			if err != nil {
-				return fmt.Errorf("--deposit: %w", err)
-			}
-			if credits <= 0 {
-				return fmt.Errorf("--deposit: %s: a deposit is above 0", credits)
+				return err
 			}
 			link, err := s.dial(bus.RoleGateway, "souk-replay")
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,14 +25,11 @@ import (
 
 // question is what `souk submit` asks, and on which terms.
 type question struct {
-	client, model, system, session        string
-	worth, maxPrice                       string
-	delta                                 float64
-	patience                              time.Duration
-	maxTokens                             int
-	taskID                                string
-	asJSON                                bool
-	hasWorth, hasDelta, hasPatience, hasP bool
+	client, model, system, session string
+	terms                          bus.Terms
+	maxTokens                      int
+	taskID                         string
+	asJSON                         bool
 }
 
 func submitCommand(s *shared) *cobra.Command {
@@ -68,12 +66,30 @@ func (q *question) flags(f *pflag.FlagSet) {
 	f.StringVar(&q.model, "model", "", "ask for this model alone")
 	f.StringVar(&q.system, "system", "", "system prompt")
 	f.StringVar(&q.session, "session", "", "name of a conversation whose turns should meet a warm cache")
-	f.StringVar(&q.worth, "worth", "", "credits that a perfect answer at once would be worth")
-	f.Float64Var(&q.delta, "delta", 0, "weight of quality against latency, above 0 and at most 1")
-	f.DurationVar(&q.patience, "patience", 0,
-		"time to the first token at which latency has used up its part of the worth")
-	f.StringVar(&q.maxPrice, "max-price", "", "most credits that are ever paid (default: the worth)")
+	termsFlags(f, &q.terms, "")
+	given(f, &q.terms.MaxPrice, market.ParseCredits, "max-price",
+		"most `credits` that are ever paid (default: the worth)")
 	f.IntVar(&q.maxTokens, "max-tokens", 0, "longest answer; 0 leaves it to the market")
+}
+
+// termsFlags are those of terms. A term whose flag is not given stays nil. when says when the flags count.
+func termsFlags(f *pflag.FlagSet, t *bus.Terms, when string) {
+	given(f, &t.Worth, market.ParseCredits, "worth", "`credits` that a perfect answer at once would be worth"+when)
+	given(f, &t.Delta, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, "delta",
+		"`weight` of quality against latency, above 0 and at most 1"+when)
+	given(f, &t.PatienceMS, func(s string) (int64, error) {
+		d, err := time.ParseDuration(s)
+		return d.Milliseconds(), err
+	}, "patience", "`time` to the first token at which latency has used up its part of the worth"+when)
+}
+
+// given adds a flag that sets *to only where it is given.
+func given[T any](f *pflag.FlagSet, to **T, read func(string) (T, error), name, usage string) {
+	f.Func(name, usage, func(s string) error {
+		v, err := read(s)
+		*to = &v
+		return err
+	})
 }
 
 func onePrompt(c *cobra.Command, args []string) error {
@@ -86,9 +102,6 @@ func onePrompt(c *cobra.Command, args []string) error {
 
 // read makes the request of what the command was given.
 func (q *question) read(c *cobra.Command, args []string) (t bus.Task, err error) {
-	f := c.Flags()
-	q.hasWorth, q.hasDelta, q.hasPatience, q.hasP = f.Changed("worth"), f.Changed("delta"),
-		f.Changed("patience"), f.Changed("max-price")
 	prompt, err := readPrompt(args, c.InOrStdin())
 	if err != nil {
 		return t, err
@@ -115,7 +128,7 @@ func readPrompt(args []string, in io.Reader) (string, error) {
 // task builds the request; the door judges it.
 func (q question) task(prompt string) (bus.Task, error) {
 	t := bus.Task{Client: q.client, Kind: bus.KindChat, Stream: true, Session: q.session, Model: q.model,
-		MaxTokens: q.maxTokens, ID: q.taskID}
+		MaxTokens: q.maxTokens, ID: q.taskID, Terms: q.terms}
 	if err := bus.CheckID("--client", q.client); err != nil {
 		return t, err
 	}
@@ -126,27 +139,6 @@ func (q question) task(prompt string) (bus.Task, error) {
 	}
 	if !utf8.ValidString(prompt) || !utf8.ValidString(q.system) {
 		return t, errors.New("the prompt is not UTF-8")
-	}
-	for _, x := range []struct {
-		flag, text string
-		given      bool
-		to         **market.Credits
-	}{{"--worth", q.worth, q.hasWorth, &t.Terms.Worth},
-		{"--max-price", q.maxPrice, q.hasP, &t.Terms.MaxPrice}} {
-		if x.given {
-			c, err := market.ParseCredits(x.text)
-			if err != nil {
-				return t, fmt.Errorf("%s: %w", x.flag, err)
-			}
-			*x.to = &c
-		}
-	}
-	if q.hasDelta {
-		t.Terms.Delta = &q.delta
-	}
-	if q.hasPatience {
-		ms := q.patience.Milliseconds()
-		t.Terms.PatienceMS = &ms
 	}
 	body := replay.Chat{Model: q.model, MaxTokens: q.maxTokens, Stream: true}
 	if q.system != "" {

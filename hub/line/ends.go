@@ -66,5 +66,8 @@ func (e *Ends) Wait(n int, waited time.Duration) (time.Duration, bool) {
 // Stretch is what a forecast of d is to a task that has waited so long. Forecasts of those who have waited
 // long were wrong, so they are stretched by the seconds since.
 func Stretch(d, waited time.Duration) time.Duration {
+	if d == 0 {
+		return 0
+	}
 	return times(d, float64(max(0, waited)+time.Second), float64(time.Second))
 }

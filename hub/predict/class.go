@@ -87,8 +87,10 @@ type Class struct {
 	key     Key
 	members []*Means
 
-	coef              [3]float64 // of TTFT, in milliseconds: base, per 1000 tokens to compute, per task
+	coef              line // of TTFT
+	token             line // of the time between tokens
 	ratio, share, itl float64
+	least, most       float64 // of the members' shares, those that are believed
 
 	weight float64 // TTFTs that the last fit was made of
 	active int     // agents that they are of
@@ -100,6 +102,7 @@ type Class struct {
 	faded  int     // observations that what was seen before has not faded for yet
 
 	own []float64 // scratch
+	all sums
 }
 
 func newClass(p Prior) *Class { return &Class{prior: p} }
@@ -160,28 +163,36 @@ func (c *Class) fit() {
 	c.every = max(1, int(count)/64)
 
 	c.ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.ratio }))
-	c.share = c.mean(c.prior.Share, c.prior.Weight, func(e *evidence) *mean { return &e.share })
+	share := func(e *evidence) *mean { return &e.share }
+	c.share = c.mean(c.prior.Share, c.prior.Weight, share)
+	c.least, c.most = c.bounds(share)
 	c.itl = c.mean(0, 0, func(e *evidence) *mean { return &e.itl })
+	c.token = c.tokens()
 
 	c.weight, c.active = c.seen(func(e *evidence) float64 { return e.line.weight() })
-	base, perK, perTask := c.hinted(), ms(c.prior.PerToken)*1000, ms(c.prior.PerTask)
-	assumed := corners([3]float64{base, perK, perTask}, c.prior.Weight*c.left(c.weight, c.active))
+	assumed := c.prior.line(c.hinted())
+	// What was not seen at all is as assumed for good.
+	weight := c.prior.Weight * max(0.01, c.left(c.weight, c.active))
 	c.credit()
-	c.coef = c.line(assumed)
+	c.coef = c.line(&assumed, weight)
 	if !c.differ() {
 		return
 	}
-	c.coef = c.line(assumed)
+	c.coef = c.line(&assumed, weight)
 	for _, m := range c.members {
 		if m.differs && !m.tried {
-			own := corners(c.coef, c.prior.Weight)
-			own.add(&m.seen.line, 1)
 			n := m.seen.line.weight()
-			for i, x := range own.fit() {
+			own := m.seen.line.fit(&c.coef, c.prior.Weight, &c.coef)
+			for i, x := range own {
 				m.own[i] = c.coef[i] + float64((x-c.coef[i])*n/(n+enough))
 			}
 		}
 	}
+}
+
+// line is what is assumed of an agent with such a base: that a task waits for all of what is left.
+func (p *Prior) line(base float64) line {
+	return line{base, ms(p.PerToken) * 1000, 0, 1, ms(p.PerTask), 0}
 }
 
 // seen is how much of something was seen of all members, and of how many at all.
@@ -227,6 +238,21 @@ func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float6
 	return sum / weight
 }
 
+// tokens is the line of the time between tokens, of the members whose mean is believed.
+func (c *Class) tokens() line {
+	mean := func(e *evidence) *mean { return &e.itl }
+	all, _ := c.seen(func(e *evidence) float64 { return e.itl.weight })
+	least, most := c.bounds(mean)
+	c.all = sums{}
+	for _, m := range c.members {
+		o := &m.seen.itl
+		if o.weight > 0 && o.value() >= least && o.value() <= most {
+			c.all.add(&m.seen.token, say(o.weight, all))
+		}
+	}
+	return c.all.fit(&line{1000 * c.itl}, 1, &c.token)
+}
+
 // bounds are those within which what a member says is believed: a quarter around the median where three have
 // said enough, else more. Of two nobody knows who is wrong.
 func (c *Class) bounds(pick func(*evidence) *mean) (least, most float64) {
@@ -250,15 +276,6 @@ func (c *Class) median() float64 {
 	return c.own[(len(c.own)-1)/2]
 }
 
-// corners is a line as observations at the corners of what prompts look like, so that the equations have a
-// solution from the start.
-func corners(line [3]float64, weight float64) (s sums) {
-	for _, x := range [][3]float64{{1, 0, 0}, {1, 2, 0}, {1, 0, 4}, {1, 2, 4}} {
-		s.enter(x, line[0]+float64(line[1]*x[1])+float64(line[2]*x[2]), weight/4)
-	}
-	return s
-}
-
 // hinted is the lower median of the bases that the members say they have.
 func (c *Class) hinted() float64 {
 	c.own = c.own[:0]
@@ -269,22 +286,26 @@ func (c *Class) hinted() float64 {
 }
 
 // line is fitted to what is assumed and what was seen of the members that are like the others.
-func (c *Class) line(all sums) [3]float64 {
+func (c *Class) line(assumed *line, weight float64) line {
+	c.all = sums{}
 	for _, m := range c.members {
 		if m.credible && !m.differs {
-			all.add(&m.seen.line, say(m.seen.line.weight(), c.weight))
+			c.all.add(&m.seen.line, say(m.seen.line.weight(), c.weight))
 		}
 	}
-	return all.fit()
+	return c.all.fit(assumed, weight, assumed)
 }
 
 // credit finds whose answers are believed for a first line: those that took, by what the prior expects of
 // such tasks, between doubtful times and such a part of what the median agent took, and did not vary more.
 func (c *Class) credit() {
+	usual := c.prior.line(ms(c.prior.Base))
 	taken := func(m *Means) (mean, square float64) {
 		s := &m.seen.line
-		expected := float64(ms(c.prior.Base)*s.xx[0][0]) + float64(ms(c.prior.PerToken)*1000*s.xx[0][1]) +
-			float64(ms(c.prior.PerTask)*s.xx[0][2])
+		expected := 0.0
+		for i, b := range usual {
+			expected += float64(b * s.xx[0][i])
+		}
 		if expected == 0 {
 			expected = s.xx[0][0]
 		}
@@ -340,18 +361,4 @@ func (c *Class) differ() (any bool) {
 		}
 	}
 	return any
-}
-
-// off is how far the observations are off a line in the mean, and the standard error of that.
-func (s *sums) off(coef *[3]float64) (mean, deviates float64) {
-	n, fitted, squares := s.weight(), 0.0, s.yy
-	for i, a := range coef {
-		fitted += float64(a * s.xx[0][i])
-		squares -= float64(2 * a * s.xy[i])
-		for j, b := range coef {
-			squares += float64(a * b * s.xx[i][j])
-		}
-	}
-	mean = (s.xy[0] - fitted) / n
-	return mean, math.Sqrt(max(0, squares/n-float64(mean*mean)) / n)
 }

@@ -12,7 +12,7 @@ import (
 type Prior struct {
 	Base     time.Duration `yaml:"base"`         // TTFT of a fully cached prompt on an idle engine
 	PerToken time.Duration `yaml:"per_token"`    // added per uncached prompt token
-	PerTask  time.Duration `yaml:"per_task"`     // added per task already running on the agent
+	PerTask  time.Duration `yaml:"per_task"`     // added per task that decodes on the agent
 	Slowest  time.Duration `yaml:"slowest_itl"`  // slowest between tokens, until a slower one is seen
 	Share    float64       `yaml:"output_share"` // of max_tokens that an answer uses
 	Weight   float64       `yaml:"weight"`       // tasks that the prior counts as
@@ -54,68 +54,34 @@ func (p Prior) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Products that go into a sum are converted, though they are floats already: it keeps the compiler from
-// fusing the two, which would round differently on machines with fused multiply-add, and quotes with it.
-
 // Means is what was seen of one agent. It forecasts by what was seen of all agents of its class, as running
-// means that forget: TTFT = base + perToken * uncached + perTask * running, fitted by least squares over
-// decayed sums; output as a share of max_tokens; prompt tokens as a ratio to the door's estimate. What the
-// agent has for itself is how its TTFT differs, once there is evidence for it, and the slowest time between
-// tokens. Forecasts depend on nothing but what the class was made with and what it was taught, in that order,
-// so that the same history gives the same round. Not for concurrent use.
+// means that forget: TTFT as a [line] fitted by least squares over decayed sums; output as a share of
+// max_tokens; prompt tokens as a ratio to the door's estimate. What the agent has for itself is how its TTFT
+// differs, once there is evidence for it, and the slowest time between tokens. Forecasts depend on nothing
+// but what the class was made with and what it was taught, in that order, so that the same history gives the
+// same round. Not for concurrent use.
 type Means struct {
 	prior Prior
 	class *Class
 	seen  evidence
 
-	base     float64    // the height of the line that it says it has, in milliseconds
-	credible bool       // its TTFTs are not far from the others'
-	differs  bool       // from its class: own is the line that it is forecast by, unless it is tried
-	tried    bool       // it is forecast as its class is, as long as it answers so
-	failed   bool       // it was tried, and answered as it did before
-	tries    int        // so often since it was like its class
-	taught   uint64     // of the class's observations, its last
-	own      [3]float64 // the class's, drawn to what was seen of the agent before it was tried
-	slowest  float64    // seconds
+	base     float64 // the height of the line that it says it has, in milliseconds
+	credible bool    // its TTFTs are not far from the others'
+	differs  bool    // from its class: own is the line that it is forecast by, unless it is tried
+	tried    bool    // it is forecast as its class is, as long as it answers so
+	failed   bool    // it was tried, and answered as it did before
+	tries    int     // so often since it was like its class
+	taught   uint64  // of the class's observations, its last
+	own      line    // the class's, drawn to what was seen of the agent before it was tried
+	slowest  float64 // seconds
 }
 
 // evidence is the decayed sums of what was seen.
 type evidence struct {
 	count float64 // observations
 
-	line              sums
+	line, token       sums // of TTFT, and of the time between tokens
 	ratio, share, itl mean // itl in seconds
-}
-
-// sums are those of the normal equations of TTFT over (1, uncached/1000, running), in milliseconds.
-type sums struct {
-	xx [3][3]float64
-	xy [3]float64
-	yy float64
-}
-
-func (s *sums) weight() float64 { return s.xx[0][0] }
-
-// enter adds an observation.
-func (s *sums) enter(x [3]float64, y, weight float64) {
-	for i := range x {
-		for j := range x {
-			s.xx[i][j] += float64(weight * x[i] * x[j])
-		}
-		s.xy[i] += float64(weight * x[i] * y)
-	}
-	s.yy += float64(weight * y * y)
-}
-
-// add adds another's sums, as so much of themselves.
-func (s *sums) add(o *sums, share float64) {
-	for i := range s.xx {
-		for j := range s.xx {
-			s.xx[i][j] += float64(share * o.xx[i][j])
-		}
-		s.xy[i] += float64(share * o.xy[i])
-	}
-	s.yy += float64(share * o.yy)
 }
 
 // mean is a mean of what was seen.
@@ -127,13 +93,8 @@ func (m *mean) value() float64 { return m.sum / m.weight }
 // fade makes what was seen count less.
 func (e *evidence) fade(keep float64) {
 	e.count *= keep
-	for i := range e.line.xx {
-		for j := range e.line.xx {
-			e.line.xx[i][j] *= keep
-		}
-		e.line.xy[i] *= keep
-	}
-	e.line.yy *= keep
+	e.line.fade(keep)
+	e.token.fade(keep)
 	for _, m := range []*mean{&e.ratio, &e.share, &e.itl} {
 		m.sum, m.weight = m.sum*keep, m.weight*keep
 	}
@@ -157,24 +118,65 @@ func (m *Means) Tokens(estimate int) int {
 }
 
 // Forecast is what a task with these features is expected to need.
-func (m *Means) Forecast(f Features) Forecast {
-	out := int(math.Round(m.class.share * float64(f.MaxTokens)))
+func (m *Means) Forecast(f Features) Forecast { return m.Beside(f, m.Delay(f.Load)) }
+
+// Typical reports whether the agent's answers are about as long as those of the others of its class: else
+// they say nothing of those who ask.
+func (m *Means) Typical() bool {
+	o := &m.seen.share
+	return o.weight == 0 || o.value() >= m.class.least && o.value() <= m.class.most
+}
+
+// Usual is how many tokens an answer of so many at most has at agents of the class.
+func (m *Means) Usual(most int) int {
+	return min(max(int(math.Round(m.class.share*float64(most))), min(1, most)), most)
+}
+
+// Beside is what it is expected to need where what the agent has in hand delays it by so much.
+func (m *Means) Beside(f Features, delay time.Duration) Forecast {
+	out := f.Answer
+	if out <= 0 {
+		out = m.Usual(f.MaxTokens)
+	}
+	prompt := cmp.Or(f.Counted, m.Tokens(f.Prompt))
+	x := at(max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)), Load{})
 	return Forecast{
-		TTFT:   span(m.expect(max(1, cmp.Or(f.Counted, m.Tokens(f.Prompt))-f.Cached), f.InFlight) / 1000),
-		Output: min(max(out, min(1, f.MaxTokens)), f.MaxTokens),
+		TTFT:   min(span(m.line().along(&x)/1000)+max(0, delay), time.Hour),
+		ITL:    m.Token(f.Load),
+		Output: min(out, f.MaxTokens),
 	}
 }
 
-// expect is the TTFT expected of so many tokens to compute beside so many tasks, in milliseconds.
-func (m *Means) expect(uncached, running int) float64 {
+// Delay is how much longer a first token takes beside such a load.
+func (m *Means) Delay(l Load) time.Duration {
+	x := at(0, 0, l)
+	x[0] = 0
+	return span(m.line().along(&x) / 1000)
+}
+
+// Token is the time between tokens beside such a load, at agents of the class; 0 while none was measured.
+func (m *Means) Token(l Load) time.Duration {
+	if m.class.itl == 0 {
+		return 0
+	}
+	x := at(0, 0, l)
+	x[3] = 0
+	return span(m.class.token.along(&x) / 1000)
+}
+
+// Work is how long it takes to compute so many tokens behind so many that are cached.
+func (m *Means) Work(uncached, cached int) time.Duration {
+	x := at(max(0, uncached), max(0, cached), Load{})
+	x[0] = 0
+	return span(m.line().along(&x) / 1000)
+}
+
+// line is the one that the agent is forecast by.
+func (m *Means) line() *line {
 	if m.differs && !m.tried {
-		return along(&m.own, uncached, running)
+		return &m.own
 	}
-	return along(&m.class.coef, uncached, running)
-}
-
-func along(line *[3]float64, uncached, running int) float64 {
-	return line[0] + float64(line[1]*float64(uncached)/1000) + float64(line[2]*float64(running))
+	return &m.class.coef
 }
 
 // span turns seconds into a duration between 0 and an hour.
@@ -198,19 +200,22 @@ func (m *Means) Learn(f Features, o Observation) {
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
 		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*(1-1/m.prior.Memory))
 		e.itl.add(s)
+		x := at(0, 0, f.Load)
+		x[3] = 0
+		e.token.enter(&x, 1000*s, 1)
 	}
 	if o.TTFT > 0 {
 		cached := o.Cached
 		if o.NoCacheReport {
 			cached = f.Cached
 		}
-		uncached := max(1, o.Prompt-cached)
-		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), m.expect(uncached, f.InFlight))
+		x := at(max(1, o.Prompt-cached), min(max(0, cached), max(0, o.Prompt)), f.Load)
+		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), m.line().along(&x))
 		if m.tried {
-			own, others := along(&m.own, uncached, f.InFlight), along(&m.class.coef, uncached, f.InFlight)
+			own, others := m.own.along(&x), m.class.coef.along(&x)
 			m.failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
 		}
-		e.line.enter([3]float64{1, float64(uncached) / 1000, float64(f.InFlight)}, ttft, 1)
+		e.line.enter(&x, ttft, 1)
 	}
 	m.class.learned(m)
 }
@@ -259,59 +264,4 @@ func (m *Means) OwnITL() time.Duration {
 		return 0
 	}
 	return span(m.seen.itl.value())
-}
-
-// fit solves the normal equations with coefficients held at zero or above: more to compute, or more tasks
-// beside it, never makes an engine faster. Three unknowns leave so few sets of free ones that all are tried,
-// most first.
-func (s *sums) fit() [3]float64 {
-	for _, free := range [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {1, 2}, {0}, {1}, {2}} {
-		if c, ok := s.solve(free); ok {
-			return c
-		}
-	}
-	return [3]float64{}
-}
-
-// solve finds the least squares over the free coefficients, the others being 0; ok if all are sound.
-func (s *sums) solve(free []int) (coef [3]float64, ok bool) {
-	n := len(free)
-	var a [3][4]float64
-	for i, p := range free {
-		for j, q := range free {
-			a[i][j] = s.xx[p][q]
-		}
-		// A trace of ridge keeps a column that has never varied from dividing by nothing.
-		a[i][i] += float64(1e-9 * (1 + a[i][i]))
-		a[i][n] = s.xy[p]
-	}
-	for i := range n {
-		best := i
-		for r := i + 1; r < n; r++ {
-			if math.Abs(a[r][i]) > math.Abs(a[best][i]) {
-				best = r
-			}
-		}
-		a[i], a[best] = a[best], a[i]
-		if a[i][i] == 0 {
-			return coef, false
-		}
-		for r := range n {
-			if r == i {
-				continue
-			}
-			k := a[r][i] / a[i][i]
-			for c := i; c <= n; c++ {
-				a[r][c] -= float64(k * a[i][c])
-			}
-		}
-	}
-	for i, p := range free {
-		v := a[i][n] / a[i][i]
-		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-			return coef, false
-		}
-		coef[p] = v
-	}
-	return coef, true
 }

@@ -16,7 +16,7 @@ func near(t *testing.T, what string, got, want time.Duration, share float64) {
 
 func TestColdStartIsThePrior(t *testing.T) {
 	p := DefaultPrior()
-	f := NewMeans(p).Forecast(Features{Prompt: 1000, MaxTokens: 500, InFlight: 3})
+	f := NewMeans(p).Forecast(Features{Prompt: 1000, MaxTokens: 500, Load: Load{Decoding: 3}})
 	near(t, "TTFT", f.TTFT, p.Base+1000*p.PerToken+3*p.PerTask, 0.01)
 	if f.Output != 200 {
 		t.Errorf("output = %d, want 0.4 of 500", f.Output)
@@ -47,12 +47,12 @@ func TestLearnsAnEngine(t *testing.T) {
 		return base + time.Duration(uncached)*per + time.Duration(running)*task
 	}
 	for range 500 {
-		f := Features{Prompt: 100 + r.IntN(4000), MaxTokens: 400, InFlight: r.IntN(8)}
+		f := Features{Prompt: 100 + r.IntN(4000), MaxTokens: 400, Load: Load{Decoding: r.IntN(8)}}
 		actual := f.Prompt * 5 / 4 // this model needs a quarter more tokens than the door thinks
 		f.Cached = r.IntN(actual)
 		o := Observation{Prompt: actual, Cached: f.Cached, Output: 80 + r.IntN(41),
 			ITL: 10 * time.Millisecond}
-		o.TTFT = time.Duration(float64(engine(actual-f.Cached, f.InFlight)) * (0.9 + 0.2*r.Float64()))
+		o.TTFT = time.Duration(float64(engine(actual-f.Cached, f.Decoding)) * (0.9 + 0.2*r.Float64()))
 		m.Learn(f, o)
 	}
 	if got := m.Tokens(1000); got < 1240 || got > 1255 {
@@ -60,7 +60,8 @@ func TestLearnsAnEngine(t *testing.T) {
 	}
 	for _, c := range []struct{ prompt, cached, running int }{{800, 0, 0}, {800, 900, 0}, {3200, 0, 6},
 		{3200, 3900, 2}} {
-		f := m.Forecast(Features{Prompt: c.prompt, Cached: c.cached, MaxTokens: 400, InFlight: c.running})
+		f := m.Forecast(Features{Prompt: c.prompt, Cached: c.cached, MaxTokens: 400,
+			Load: Load{Decoding: c.running}})
 		near(t, "TTFT", f.TTFT, engine(c.prompt*5/4-c.cached, c.running), 0.12)
 		if f.Output < 90 || f.Output > 110 {
 			t.Errorf("output = %d, want about 100", f.Output)
@@ -124,7 +125,7 @@ func BenchmarkForecast(b *testing.B) {
 	m := NewMeans(DefaultPrior())
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Forecast(Features{Prompt: 1000, Cached: 500, MaxTokens: 500, InFlight: 3})
+		m.Forecast(Features{Prompt: 1000, Cached: 500, MaxTokens: 500, Load: Load{Decoding: 3}})
 	}
 }
 

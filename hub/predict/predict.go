@@ -10,12 +10,15 @@ type Features struct {
 	Counted   int // of the whole prompt, where more is known than that; 0: no more is
 	Cached    int // of the expected prompt, believed to be in the agent's cache; 0 where not yet asked
 	MaxTokens int // the most it may answer
+	Answer    int // tokens that its answer is expected to have, by whose it is; 0: that is not known
 	InFlight  int // tasks that this hub has running on the agent
+	Load          // of these, as it is believed to be
 }
 
 // Forecast is what a task is expected to need.
 type Forecast struct {
 	TTFT   time.Duration // from dispatch to the first token
+	ITL    time.Duration // between tokens, beside what is in hand; 0: none was measured
 	Output int           // tokens, 0 to MaxTokens
 }
 

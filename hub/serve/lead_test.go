@@ -1,12 +1,10 @@
 package serve
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,15 +218,15 @@ func TestTakeover(t *testing.T) {
 func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
-		var log syncedLog
+		var log bustest.Buffer
 		j := tn.journal("hub-math")
 		registry := &bustest.Failing{Registry: tn.world.Registry()}
 		tn.log = slog.New(slog.NewTextHandler(&log, nil))
 		_, stop := tn.run(registry, j, nil)
-		log.take()
+		log.Take()
 		lines := func() string {
 			var out []string
-			for line := range strings.Lines(log.take()) {
+			for line := range strings.Lines(log.Take()) {
 				if strings.Contains(line, "level=WARN") || strings.Contains(line, "registry") ||
 					strings.Contains(line, "msg=leading") {
 					_, line, _ = strings.Cut(line, "msg=")
@@ -271,25 +269,4 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// syncedLog is a log that is written and read at the same time.
-type syncedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *syncedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// take returns what was written since it was called last.
-func (l *syncedLog) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.b.String()
-	l.b.Reset()
-	return s
 }

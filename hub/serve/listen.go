@@ -34,6 +34,7 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 			hearing(s, func(v *bus.Feedback, m bus.Msg) {
 				v.Client, v.Sender = bus.Speaks(m.Subject, feedback)
 			})},
+		{bus.HubEndSubject(d, "*"), hearing(s, func(*bus.SessionEnd, bus.Msg) {})},
 		{bus.HubQuoteSubject(d, "*"), s.onQuote},
 		{bus.HubTaskSubject(d, "*"), s.onTask},
 	} {

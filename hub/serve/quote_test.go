@@ -51,6 +51,7 @@ func TestAHubQuotes(t *testing.T) {
 			}
 			return n
 		}
+		synctest.Wait() // until the hub's first frame is written
 		before := frames()
 		m := task("nobody", "t")
 		m.Body = nil

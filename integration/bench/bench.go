@@ -35,7 +35,7 @@ var parts = []struct {
 }{
 	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars},
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
-	{"crowd", crowdBars}, {"audit", auditBars},
+	{"gateway", gatewayBars}, {"crowd", crowdBars}, {"audit", auditBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 

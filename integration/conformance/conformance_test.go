@@ -6,20 +6,24 @@ import (
 	"strconv"
 	"testing"
 
+	"souk/agentd/kvevent"
 	"souk/integration/vllmsim"
 )
 
 // TestStandIn judges the stand-in, at two of its speeds and with other flags.
 func TestStandIn(t *testing.T) {
+	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		cfg vllmsim.Config
 		o   Options
 	}{
-		"steady": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20}, Options{}},
+		"steady": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, KVEvents: vllmsim.KVEvents{On: true,
+			Endpoint: "ipc://" + dir + "/kv", Replay: "ipc://" + dir + "/again"}}, Options{}},
 		"limited": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, MaxNumQueuedReqs: 6,
 			APIKey: "secret"}, Options{QueueLimit: 6, APIKey: "secret"}},
 		"blocks of 32": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, BlockSize: 32,
-			Model: "other", MaxModelLen: 4096}, Options{}},
+			Model: "other", MaxModelLen: 4096, KVEvents: vllmsim.KVEvents{On: true, Arrays: true, Bytes: true,
+				Endpoint: "tcp://*:0", Replay: "tcp://127.0.0.1:0"}}, Options{}},
 		"without the details": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, NoPromptDetails: true},
 			Options{NoDetails: true}},
 	} {
@@ -40,15 +44,16 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// TestReal judges the server that VLLM_URL names. VLLM_API_KEY and VLLM_QUEUE_LIMIT say what cannot be found
-// out.
+// TestReal judges the server that VLLM_URL names. VLLM_API_KEY, VLLM_QUEUE_LIMIT, VLLM_KV_EVENTS and
+// VLLM_KV_REPLAY say what cannot be found out.
 func TestReal(t *testing.T) {
 	url := os.Getenv("VLLM_URL")
 	if url == "" {
 		t.Skip("VLLM_URL names no server")
 	}
 	limit, _ := strconv.Atoi(os.Getenv("VLLM_QUEUE_LIMIT"))
-	Run(t, url, Options{APIKey: os.Getenv("VLLM_API_KEY"), QueueLimit: limit})
+	Run(t, url, Options{APIKey: os.Getenv("VLLM_API_KEY"), QueueLimit: limit,
+		Events: kvevent.Source{Endpoint: os.Getenv("VLLM_KV_EVENTS"), Replay: os.Getenv("VLLM_KV_REPLAY")}})
 }
 
 var update = flag.Bool("update", false, "write DIFFERENCES.md anew")

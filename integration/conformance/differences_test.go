@@ -43,6 +43,11 @@ var Differences = []Difference{
 		StandIn: "in the prompt, by a template of its own; no calls are made",
 	},
 	{
+		What:    "time of a step",
+		Real:    "kernels; attention of a prompt grows with the square of its length",
+		StandIn: "a straight line of what is in the step (PROFILES.md); with Profile.Attends that square, too",
+	},
+	{
 		What: "tokens", Real: "the model's tokenizer and chat template",
 		StandIn: "a byte-level BPE of its own (24,261 tokens) and a ChatML template; tokenised again, its " +
 			"text gives the tokens it was generated with",
@@ -60,6 +65,13 @@ var Differences = []Difference{
 	{
 		What: "KV block hashes", Real: "SHA-256 over tokens and extra keys",
 		StandIn: "64-bit xxhash over parent and tokens, its root made from model and salt",
+	},
+	{
+		What: "KV events", Real: "with --kv-events-config; tcp://*:PORT listens on all interfaces; session_id, " +
+			"LoRA; a hit is published again if vllm_xargs asks for it",
+		StandIn: "the same flag; it listens on loopback alone; none of these. In addition events as arrays, " +
+			"as before mid-2026 (arrays: true), hashes of 32 bytes (bytes: true), another " +
+			"kv_cache_spec_kind; and events that are silent, lost, double, false or alien on demand",
 	},
 	{
 		What: "HTTP chunks of a stream", Real: "one event each",

@@ -6,7 +6,8 @@
 //	VLLM_URL=http://127.0.0.1:8001 go test ./integration/conformance -run Real -count=1 -v  a real server
 //
 // VLLM_API_KEY and VLLM_QUEUE_LIMIT tell of the flags --api-key and --max-num-queued-reqs (not above
-// --max-num-seqs: so many streams are opened at once). deploy/local starts a real server without a GPU.
+// --max-num-seqs: so many streams are opened at once), VLLM_KV_EVENTS and VLLM_KV_REPLAY of the endpoints in
+// --kv-events-config, where /kv_event_sources does not. deploy/local starts a real server without a GPU.
 package conformance
 
 import (
@@ -20,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"souk/agentd/kvevent"
 )
 
 // Options say what cannot be found out from the server.
@@ -29,6 +32,7 @@ type Options struct {
 	QueueLimit int    // the server runs with --max-num-queued-reqs of this; 0 skips the test
 	// the server runs without --enable-prompt-tokens-details: what needs cached_tokens is skipped
 	NoDetails bool
+	Events    kvevent.Source // where the server publishes; empty: where it says so itself
 }
 
 // Run tests the server at baseURL. It makes a few hundred short requests and waits for none longer than a
@@ -51,6 +55,7 @@ func Run(t *testing.T, baseURL string, o Options) {
 	t.Run("continuation", s.continuation)
 	t.Run("request ids", s.requestIDs)
 	t.Run("prefix cache", s.prefixCache)
+	t.Run("kv events", s.kvEvents)
 	t.Run("metrics", s.metrics)
 	t.Run("a client leaves", s.leave)
 	t.Run("queue full", s.queueFull)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/market"
@@ -59,6 +60,8 @@ func (e *engine) Info(context.Context) (agentd.Info, error) {
 	return agentd.Info{Models: []string{"tiny"}, Version: "1", MaxModelLen: contextLen, BlockSize: blockSize,
 		KVTokens: 1 << 20, Template: e.template}, nil
 }
+
+func (*engine) Events(context.Context, func(kvevent.Update)) {}
 
 func (e *engine) Generated(context.Context) (*int64, error) { return nil, nil }
 

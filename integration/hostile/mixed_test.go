@@ -59,8 +59,8 @@ func TestMixedVersions(t *testing.T) {
 			continue // as people write it by hand, and read it
 		}
 		for _, word := range strings.Fields(words) {
-			if name+" "+word == "bus.FundsReply msgpack ended" {
-				continue // TestAHubThatTheTreasuryEnded, in hub; without it a hub goes on as that of before
+			if elsewhere[name+" "+word] != "" {
+				continue
 			}
 			if !said[name+" "+word] {
 				t.Errorf("%s: field %s is new, and nobody says it in these plays, so they show nothing "+
@@ -253,12 +253,29 @@ func (p *play) whole(what string, task bus.Task, begun, first func(*buyer.Stream
 	return r
 }
 
+// collected has the door collect an answer, for whoever can read no stream.
+func (p *play) collected(task bus.Task) {
+	data, err := bus.Encode(&task)
+	p.must(err)
+	m, err := p.line.Request(p.t.Context(), bus.Msg{Subject: bus.TaskSubject("ann", ""), Data: data})
+	p.must(err)
+	var a bus.Answer
+	p.must(bus.Decode(m.Data, &a))
+	if a.Result == nil || a.Result.Code != "" || a.Result.Usage.Output != task.MaxTokens {
+		p.t.Fatalf("a plain task that the door collects: %+v", a)
+	}
+	p.told("a plain task that the door collects", *a.Result)
+}
+
 func (p *play) plain() {
 	r, err := p.ann.Ask(p.t.Context(), p.task("tell me of the sea", 5, nil))
 	if err != nil || r.Usage.Output != 5 {
 		p.t.Errorf("a plain task: %+v, %v", r, err)
 	}
 	p.told("a plain task", r)
+	whole := p.task("tell me of the shore", 5, nil)
+	whole.MaxTokens = 5 // as the door reads it in the body, too
+	p.collected(whole)
 	tool := map[string]any{"type": "function", "function": map[string]any{"name": "f"}}
 	parts := []any{map[string]any{"type": "text", "text": "what is in this café?"},
 		map[string]any{"type": "image_url", "image_url": map[string]any{"url": "http://x/y.png"}}}

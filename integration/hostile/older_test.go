@@ -42,6 +42,7 @@ var said = []struct {
 	{"hub.*.quote.*", bus.Task{}, bus.HubQuote{}},
 	{"hub.*.taken.*.*", bus.DispatchReply{}, nil},
 	{"hub.*.summary.*", bus.Summary{}, nil},
+	{"hub.*.holdings.*", bus.Holdings{}, nil},
 	{"hub.*.completion.*", bus.Completion{}, bus.CompletionAck{}},
 	{"hub.*.cancel.*", bus.Cancel{}, nil},
 	{"hub.*.ask.*", bus.Ask{}, nil},

@@ -36,11 +36,6 @@ var rows = []struct {
 		Dialogue{ID: "m1", Domain: "fiqa",
 			System: "Answer from the following passages. Say so where they do not hold the answer.\n\nA " +
 				"passage.\n", Turns: []Turn{{"One?", "Yes."}, {"Two?", "No."}}}},
-	{MTBench, `{"question_id":81,"category":"writing","turns":["Compose.","Rewrite."],"reference":["A poem."]}`,
-		Dialogue{ID: "mtbench-81", Domain: "writing",
-			Turns: []Turn{{"Compose.", "A poem."}, {User: "Rewrite."}}}},
-	{MTBench101, `{"task":"GR","id":1,"history":[{"user":"Who is tallest?","bot":"A."}]}`,
-		Dialogue{ID: "GR-1", Domain: "GR", Turns: []Turn{{"Who is tallest?", "A."}}}},
 	{TauBench, `{"task_id":3,"trial":1,"traj":[{"role":"system","content":"Rules."},{"role":"user","content":"Book."},{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]},{"role":"tool","content":"Done."},{"role":"assistant","content":"Booked."},{"role":"user","content":"Bye."}]}`,
 		Dialogue{ID: "tau-3-1", Domain: "tools", System: "Rules.",
 			Turns: []Turn{{"Book.", `[{"id":"c"}]`}, {"Done.", "Booked."}}}},
@@ -92,9 +87,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 			"line 1: input[0].speaker: an agent speaks before the user does"},
 		{MTRAG, `{"input":[{"speaker":"user","text":"a"}],"target":{"a":1}}`,
 			"line 1: target: want a string or a list of strings"},
-		{MTBench101, `{"turns":["a"]}`, "line 1: history: missing or empty; is this MT-Bench-101?"},
 		{TauBench, `{"turns":["a"]}`, "line 1: traj: missing or empty; is this tau-bench?"},
-		{"coka", `{}`, `unknown format "coka": use one of souk, coqa, quac, hotpotqa, mtrag, mtbench, mtbench101, taubench, prompts`},
+		{"coka", `{}`, `unknown format "coka": use one of souk, coqa, quac, hotpotqa, mtrag, taubench, prompts`},
 	} {
 		_, err := ReadAll(strings.NewReader(c.file), c.format)
 		if err == nil || err.Error() != c.want {

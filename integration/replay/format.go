@@ -22,9 +22,7 @@ const (
 	// HotpotQA distractor setting: question, answer, context[[title, [sentence...]]...]
 	HotpotQA Format = "hotpotqa"
 	// IBM mt-rag-benchmark generation tasks: input[speaker, text], contexts[text], target
-	MTRAG      Format = "mtrag"
-	MTBench    Format = "mtbench"    // FastChat MT-Bench questions: question_id, category, turns, reference
-	MTBench101 Format = "mtbench101" // MT-Bench-101: task, id, history[user, bot]
+	MTRAG Format = "mtrag"
 	// sierra-research/tau-bench trajectories: task_id, trial, traj[role, content, tool_calls]
 	TauBench Format = "taubench"
 	Prompts  Format = "prompts" // one question a line: id, domain, prompt, answer
@@ -35,8 +33,7 @@ var decoders = []struct {
 	decode func([]byte) (Dialogue, error)
 }{
 	{Souk, decodeSouk}, {CoQA, as[coqaRow]}, {QuAC, as[quacRow]}, {HotpotQA, as[hotpotQARow]},
-	{MTRAG, as[mtRAGRow]}, {MTBench, as[mtBenchRow]}, {MTBench101, as[mtBench101Row]},
-	{TauBench, as[tauBenchRow]}, {Prompts, as[promptRow]},
+	{MTRAG, as[mtRAGRow]}, {TauBench, as[tauBenchRow]}, {Prompts, as[promptRow]},
 }
 
 // as decodes a row of a type.
@@ -269,33 +266,6 @@ func oneOrMany(raw json.RawMessage) ([]string, error) {
 	return many, nil
 }
 
-// number is an id, which may be a JSON number or a string; "" for none.
-func number(id json.RawMessage) string {
-	return strings.TrimPrefix(strings.Trim(string(id), `"`), "null")
-}
-
-type mtBenchRow struct {
-	ID        json.RawMessage `json:"question_id"`
-	Category  string          `json:"category"`
-	Turns     []string        `json:"turns"`
-	Reference []string        `json:"reference"`
-}
-
-func (in mtBenchRow) dialogue() (Dialogue, error) {
-	d := Dialogue{Domain: in.Category}
-	if id := number(in.ID); id != "" {
-		d.ID = "mtbench-" + id
-	}
-	for i, t := range in.Turns {
-		turn := Turn{User: t}
-		if i < len(in.Reference) {
-			turn.Answer = in.Reference[i]
-		}
-		d.Turns = append(d.Turns, turn)
-	}
-	return d, nil
-}
-
 type tauBenchRow struct {
 	Task  *int `json:"task_id"`
 	Trial int  `json:"trial"`
@@ -325,29 +295,6 @@ func (in tauBenchRow) dialogue() (Dialogue, error) {
 		default:
 			asked += m.Content
 		}
-	}
-	return d, nil
-}
-
-type mtBench101Row struct {
-	Task    string          `json:"task"`
-	ID      json.RawMessage `json:"id"`
-	History []struct {
-		User string `json:"user"`
-		Bot  string `json:"bot"`
-	} `json:"history"`
-}
-
-func (in mtBench101Row) dialogue() (Dialogue, error) {
-	if len(in.History) == 0 {
-		return Dialogue{}, errors.New("history: missing or empty; is this MT-Bench-101?")
-	}
-	d := Dialogue{Domain: in.Task}
-	if id := number(in.ID); id != "" {
-		d.ID = in.Task + "-" + id // ids count anew in every task
-	}
-	for _, h := range in.History {
-		d.Turns = append(d.Turns, Turn{User: h.User, Answer: h.Bot})
 	}
 	return d, nil
 }

@@ -2,6 +2,7 @@ package vllmsim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 type Options struct {
 	Config
 	Profile string
+	Events  string // JSON
 	Host    string
 	Port    int
 }
@@ -67,6 +69,8 @@ Profiles:
 	f.StringVar(&o.APIKey, "api-key", "", "key that requests under /v1 must bear")
 	f.IntVar(&o.AnswerTokens, "answer-tokens", 128, "mean length of an answer, in tokens")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of answers and of noise in step times")
+	f.StringVar(&o.Events, "kv-events-config", "", "publish what the cache holds: JSON, as vLLM's; in "+
+		"addition arrays, bytes: true say it as older servers did")
 	f.BoolVar(&o.Admin, "admin", false, "serve POST /sim/fault, which makes requests fail on demand")
 	return c
 }
@@ -90,6 +94,13 @@ func RunCommand(ctx context.Context, o Options, out io.Writer) error {
 	}
 	cfg := o.Config
 	cfg.Profile = p
+	if o.Events != "" {
+		d := json.NewDecoder(strings.NewReader(o.Events))
+		if d.DisallowUnknownFields(); d.Decode(&cfg.KVEvents) != nil || !cfg.KVEvents.On {
+			return fmt.Errorf("--kv-events-config %s: want %s", o.Events, `{"enable_kv_cache_events": true, `+
+				`"publisher": "zmq", "endpoint": "ipc:///run/kv", "replay_endpoint": "ipc:///run/replay"}`)
+		}
+	}
 	s, err := New(cfg)
 	if err != nil {
 		return err

@@ -28,6 +28,8 @@ type Config struct {
 	AnswerTokens int     // mean length of other answers; default 128
 	Seed         uint64  // of answers and noise
 	Admin        bool    // serve /sim/fault
+
+	KVEvents KVEvents // what is published of the cache
 }
 
 const maxSpeedup = 1e6
@@ -72,5 +74,5 @@ func (c Config) Validate() error {
 			"raise num-gpu-blocks-override or lower max-model-len",
 			c.MaxModelLen, c.NumGPUBlocks, c.BlockSize, (c.NumGPUBlocks-1)*c.BlockSize)
 	}
-	return nil
+	return c.KVEvents.Validate()
 }

@@ -18,11 +18,11 @@ func (s *Server) Inject(f Fault) error {
 	return nil
 }
 
-// Heal undoes Inject, FaultMetrics and Freeze. Requests that fail already go on failing.
+// Heal undoes Inject, FaultMetrics, FaultEvents and Freeze. Requests that fail already go on failing.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	s.faults.list = nil
-	s.metricsFault, s.stale = MetricsLive, nil
+	s.metricsFault, s.stale, s.eventTimes = MetricsLive, nil, 0
 	s.mu.Unlock()
 	s.Freeze(false)
 }
@@ -74,6 +74,10 @@ func (s *Server) Restart(boot time.Duration) error {
 		addr = s.addr.String()
 		_ = s.http.Close()
 	}
+	if s.publisher != nil {
+		s.publisher.close()
+		s.publisher = nil
+	}
 	old := s.engine
 	for _, q := range old.all() {
 		q.crash = true
@@ -98,12 +102,20 @@ func (s *Server) Restart(boot time.Duration) error {
 	return s.Start(addr)
 }
 
-// admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"freeze": true}, {"restart_ms": 500},
-// {"heal": true}.
+// Held is what the prefix cache holds: of each block's hash, how many copies. Belief is measured by it.
+func (s *Server) Held() map[uint64]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.engine.Cache.Held()
+}
+
+// admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"events": "lost", "times": 3},
+// {"freeze": true}, {"restart_ms": 500}, {"heal": true}.
 func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
 	var order struct {
 		Fault
 		Metrics   MetricsFault `json:"metrics"`
+		Events    EventFault   `json:"events"`
 		Freeze    *bool        `json:"freeze"`
 		RestartMS *int         `json:"restart_ms"`
 		Heal      bool         `json:"heal"`
@@ -119,6 +131,9 @@ func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil && order.Metrics != "" {
 		err = s.FaultMetrics(order.Metrics)
+	}
+	if err == nil && order.Events != "" {
+		err = s.FaultEvents(order.Events, order.Times)
 	}
 	if err != nil {
 		refuse(w, badRequest("", "%v", err))

@@ -1,6 +1,7 @@
 package vllmsim
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -76,8 +77,29 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	ok := s.engine.Cache.Reset()
+	if v := s.engine.events; ok && v != nil {
+		v.cleared() // published with the next step, as a real server does
+	}
 	s.mu.Unlock()
 	answer(w, 200, map[string]bool{"success": ok})
+}
+
+// eventSources says where events are published, by rank: there is one.
+func (s *Server) eventSources(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	c := s.cfg.KVEvents
+	s.mu.Unlock()
+	out := map[string]any{}
+	if c.On {
+		replay := any(nil)
+		if c.Replay != "" {
+			replay = c.Replay
+		}
+		out["0"] = map[string]any{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": c.Endpoint,
+			"replay_endpoint": replay, "buffer_steps": cmp.Or(c.BufferSteps, bufferSteps), "hwm": highWater,
+			"max_queue_size": highWater, "topic": c.Topic}
+	}
+	answer(w, 200, out)
 }
 
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {

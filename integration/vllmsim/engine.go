@@ -17,6 +17,7 @@ type engine struct {
 	profile Profile
 	random  rand.PCG // for noise
 
+	events *events   // of the cache; nil if nobody publishes them
 	finish time.Time // when the batch is done; zero if none is being computed
 	stats  stats
 }
@@ -83,7 +84,7 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 		}
 	}
 	prompt, decoding, resident := e.Sums()
-	e.finish = start.Add(e.profile.stepTime(prompt, decoding, resident, &e.random))
+	e.finish = start.Add(e.profile.stepTime(prompt, decoding, resident, e.Pairs(), &e.random))
 	return e.finish, out
 }
 

@@ -16,6 +16,7 @@ type sequence struct {
 	prompt int      // how many of them are the prompt
 	hashes []uint64 // of the full blocks, as far as computed
 	root   uint64   // parent of the first block
+	salt   string   // of the cache
 	script script
 	limits limits
 

@@ -67,7 +67,7 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 				ids = slices.Clone(ids)
 			}
 			out = append(out, &sequence{
-				tokens: ids, prompt: len(ids), root: kv.Root(s.cfg.Model, salt),
+				tokens: ids, prompt: len(ids), root: kv.Root(s.cfg.Model, salt), salt: salt,
 				limits: s.limits(c, len(ids)),
 				script: s.script(c, i, k, ids), index: i*n + k, ready: make(chan struct{}, 1),
 			})

@@ -37,6 +37,9 @@ type Server struct {
 	faults       faults
 	metricsFault MetricsFault
 	stale        []byte // what a stale /metrics shows
+	publisher    *publisher
+	eventFault   EventFault
+	eventTimes   int // batches it still happens to
 
 	kick chan struct{}
 	quit chan struct{}
@@ -66,9 +69,13 @@ func New(cfg Config) (*Server, error) {
 }
 
 func (s *Server) newEngine() *engine {
-	return newEngine(engineConfig{
+	e := newEngine(engineConfig{
 		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
 	}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, s.cfg.Seed)
+	if s.cfg.KVEvents.On {
+		e.events = newEvents(s.cfg.KVEvents, e)
+	}
+	return e
 }
 
 // Start listens on addr ("127.0.0.1:0" for a free port) and serves until Close.
@@ -86,6 +93,14 @@ func (s *Server) Start(addr string) error {
 		return errors.New("vllmsim: the server is closed")
 	}
 	s.addr, s.http = l.Addr(), h
+	if s.cfg.KVEvents.On {
+		if s.publisher, err = publish(s.cfg.KVEvents); err != nil {
+			s.mu.Unlock()
+			_ = l.Close()
+			return err
+		}
+		s.cfg.KVEvents.Endpoint, s.cfg.KVEvents.Replay = s.publisher.cfg.Endpoint, s.publisher.cfg.Replay
+	}
 	s.mu.Unlock()
 	go func() { _ = h.Serve(l) }()
 	return nil
@@ -109,10 +124,13 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	h := s.http
+	h, p := s.http, s.publisher
 	s.mu.Unlock()
 	close(s.quit)
 	<-s.done
+	if p != nil {
+		p.close()
+	}
 	if h != nil {
 		return h.Close()
 	}
@@ -155,6 +173,9 @@ func (s *Server) run() {
 		var wake time.Time
 		if out = out[:0]; !s.frozen {
 			wake, out = s.engine.step(now, out)
+			if batch, fault := s.happened(); s.publisher != nil && batch != nil && fault != EventsSilent {
+				s.publisher.say(batch, fault == EventsLost)
+			}
 		}
 		s.mu.Unlock()
 		for _, q := range out {
@@ -218,6 +239,7 @@ func (s *Server) routes() {
 	})
 	handle("GET /metrics", s.metrics)
 	handle("POST /reset_prefix_cache", s.resetCache)
+	handle("GET /kv_event_sources", s.eventSources)
 	if s.cfg.Admin {
 		handle("POST /sim/fault", s.admin)
 	}

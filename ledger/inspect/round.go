@@ -44,7 +44,7 @@ func Explain(ctx context.Context, dir string, round uint64) (market.Explanation,
 	if err != nil {
 		return x, err
 	}
-	if x, err = market.Explain(r.Round, r.Outcome); err != nil {
+	if x, err = r.Explain(); err != nil {
 		return x, fmt.Errorf("%s round %d cannot be explained: %w", sources[0].Name, round, err)
 	}
 	return x, nil

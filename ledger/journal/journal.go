@@ -127,7 +127,7 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock.Truncate(0); err == nil {
+	if err = lock.Truncate(0); err == nil {
 		_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	if err != nil {

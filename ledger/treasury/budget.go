@@ -25,6 +25,11 @@ const (
 	hubPatience = 10 * time.Minute
 	// tendEvery is how often budgets that lack something are looked at again.
 	tendEvery = time.Minute
+	// farAhead is how much later than it ever was a clock is not believed at once, and believeAfter when it
+	// is all the same. A period that was filled by a clock that is years ahead is filled, and those before
+	// it, too.
+	farAhead     = 31 * 24 * time.Hour
+	believeAfter = time.Hour
 	// restAgain is how often hubs are asked again for the rest of a budget that has ended.
 	restAgain = 5 * time.Second
 )
@@ -36,6 +41,8 @@ type tending struct {
 	short   map[string]map[string]bool   // clients that wait for more money of one, by that one
 	spent   map[[2]string]market.Credits // by client and hub: what was spent there at least
 	settled map[string]bool              // ended, and nothing is left anywhere
+	wall    time.Time                    // what the clock said last
+	doubted time.Time                    // since when it is far ahead; zero: it is not
 }
 
 // errand is one client's budget being filled up, or its rest being fetched.
@@ -101,6 +108,35 @@ func (t *Treasury) tend() {
 	}
 }
 
+// doubt looks whether the clock is far ahead of what it said last, to this process or before it in the
+// journal, or was set back.
+func (t *Treasury) doubt(now time.Time) (setBack bool) {
+	w := &t.tending
+	last := w.wall
+	if seq, _, at := t.book.Last(); last.IsZero() && seq > 0 {
+		last = time.Unix(0, at)
+	}
+	w.wall = now.Round(0)
+	switch {
+	case last.IsZero():
+	case w.wall.Sub(last) > farAhead:
+		w.doubted = now
+	case last.Sub(w.wall) > believeAfter:
+		w.doubted, w.at = time.Time{}, time.Time{} // all budgets are looked at again
+		return true
+	}
+	return false
+}
+
+// believes reports whether the clock may be what a period is filled by.
+func (t *Treasury) believes() bool {
+	w := &t.tending
+	if !w.doubted.IsZero() && t.now.Sub(w.doubted) >= believeAfter {
+		w.doubted = time.Time{}
+	}
+	return w.doubted.IsZero()
+}
+
 // soon has all budgets looked at again by then.
 func (t *Treasury) soon(at time.Time) {
 	if w := &t.tending.at; !at.IsZero() && (w.IsZero() || at.Before(*w)) {
@@ -127,6 +163,9 @@ func (t *Treasury) begin(client string) {
 			t.askFor(client)
 			t.soon(t.now.Add(tendEvery))
 		}
+		return
+	case a.Period > 0 && !t.believes():
+		t.soon(t.now.Add(tendEvery))
 		return
 	}
 	if len(t.tending.errands) >= maxErrands {

@@ -108,6 +108,20 @@ func (b *bank) allowance(of, to, every string, amount int) {
 		Amount: credits(amount)})
 }
 
+// aBudget gives ann 1000 in the morning of a day, of which ann-k may spend 100 a day.
+func (b *bank) aBudget() {
+	b.at("2027-02-01T10:00:00Z")
+	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
+	b.allowance("ann", "ann-k", ledger.EveryDay, 100)
+}
+
+// lend allots 70 of ann-k's money to the hub h.
+func (b *bank) lend() {
+	b.alive("h")
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70,
+		Least: 70})
+}
+
 // at sets the clock.
 func (b *bank) at(text string) {
 	b.t.Helper()
@@ -151,18 +165,14 @@ func (b *bank) replies(hub string, avail, held int) {
 // A budget is filled up once a period, however often the treasury is started again; what is left counts.
 func TestABudgetIsFilledUpOnceAPeriod(t *testing.T) {
 	b := newBank(t)
-	b.at("2027-02-01T10:00:00Z")
-	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
-	b.allowance("ann", "ann-k", ledger.EveryDay, 100)
+	b.aBudget()
 	if got := b.heard["b-ann-k"]; len(got) != 1 || got[0].Client != "ann-k" || got[0].Prepaid != 100 {
 		t.Fatalf("the budget is answered by %+v", got)
 	}
 	b.allowance("ann", "ann-o", "", 10)
 	b.allowance("ann", "ann-k", ledger.EveryDay, 100) // the same again
 	b.has(map[string]int{"ann": 890, "ann-k": 100, "ann-o": 10})
-	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70,
-		Least: 70})
+	b.lend()
 	b.has(map[string]int{"ann-k": 30})
 	for range 3 {
 		b.again()
@@ -258,12 +268,8 @@ func TestABudgetOfAClientWithoutMoney(t *testing.T) {
 // it, and nothing brings it back.
 func TestTheEndOfABudget(t *testing.T) {
 	b := newBank(t)
-	b.at("2027-02-01T10:00:00Z")
-	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
-	b.allowance("ann", "ann-k", ledger.EveryDay, 100)
-	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70,
-		Least: 70})
+	b.aBudget()
+	b.lend()
 	for range 2 {
 		b.allowance("ann", "ann-k", "", 0)
 		if got := b.last("b-ann-k"); got != "done" {
@@ -318,12 +324,8 @@ func TestTheEndOfABudget(t *testing.T) {
 // While a hub does not say what it has of a budget nothing is filled up; then what it last said counts.
 func TestASilentHubAndABudget(t *testing.T) {
 	b := newBank(t)
-	b.at("2027-02-01T10:00:00Z")
-	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
-	b.allowance("ann", "ann-k", ledger.EveryDay, 100)
-	b.alive("h")
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 70,
-		Least: 70})
+	b.aBudget()
+	b.lend()
 	b.at("2027-02-02T00:00:00Z")
 	b.pass(hubPatience - time.Second)
 	b.has(map[string]int{"ann": 900, "ann-k": 30})
@@ -339,4 +341,49 @@ func TestASilentHubAndABudget(t *testing.T) {
 	b.at("2027-02-05T00:10:00Z") // whatever it said is forgotten: it may have all 70
 	b.has(map[string]int{"ann": 790, "ann-k": 40})
 	b.audited()
+}
+
+// A clock that is years ahead fills no budget before it has been so for an hour: until it is set right
+// nothing is marked as filled that is not due yet.
+func TestAClockThatIsFarAheadFillsNothing(t *testing.T) {
+	for name, ahead := range map[string]func(b *bank){
+		"while the treasury runs": func(b *bank) { b.now = b.now.AddDate(9, 0, 0) },
+		"at its start": func(b *bank) {
+			b.now = b.now.AddDate(9, 0, 0)
+			b.again()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBank(t)
+			b.at("2027-02-01T10:00:00Z")
+			b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
+			b.allowance("ann", "ann-k", ledger.EveryDay, 100)
+			spend := func(id string) {
+				b.put(bus.OpPayout, bus.FundsRequest{ID: id, Client: "ann-k", Amount: 100})
+			}
+			spend("p1")
+			right := b.now
+			ahead(b)
+			for range 10 {
+				b.pass(5 * time.Minute)
+			}
+			b.has(map[string]int{"ann": 900, "ann-k": 0})
+			b.now = right.Add(time.Hour) // set right
+			b.pass(time.Second)
+			b.has(map[string]int{"ann": 900, "ann-k": 0})
+			b.at("2027-02-02T00:00:01Z")
+			b.has(map[string]int{"ann": 800, "ann-k": 100})
+
+			// one that stays is right
+			spend("p2")
+			b.now = b.now.AddDate(1, 0, 0)
+			b.pass(time.Minute)
+			b.has(map[string]int{"ann": 800, "ann-k": 0})
+			for range 13 {
+				b.pass(5 * time.Minute)
+			}
+			b.has(map[string]int{"ann": 700, "ann-k": 100})
+			b.audited()
+		})
+	}
 }

@@ -125,7 +125,7 @@ func (t *Treasury) Tick(now time.Time) {
 	if t.since.IsZero() {
 		t.since = now
 	}
-	if now.After(t.now) {
+	if setBack := t.doubt(now); setBack || now.After(t.now) {
 		t.now = now
 	}
 	t.early.drop(t.now)

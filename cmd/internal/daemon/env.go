@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -21,21 +22,10 @@ type field struct {
 
 // fields lists a struct's fields by their yaml names, those of inlined structs included.
 func fields(t reflect.Type) (out []field) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) {
 		tag, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		switch {
-		case tag == "-" || !f.IsExported():
-		case strings.Contains(options, "inline"):
-			for _, in := range fields(f.Type) {
-				in.index = append([]int{i}, in.index...)
-				out = append(out, in)
-			}
-		default:
-			if tag == "" {
-				tag = strings.ToLower(f.Name)
-			}
-			out = append(out, field{tag, f.Type, []int{i}})
+		if f.IsExported() && tag != "-" && !strings.Contains(options, "inline") {
+			out = append(out, field{cmp.Or(tag, strings.ToLower(f.Name)), f.Type, f.Index})
 		}
 	}
 	return out

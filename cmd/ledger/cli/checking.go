@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -16,12 +17,10 @@ import (
 
 // codeOf is the exit code for what a check found.
 func codeOf(s *inspect.Summary) int {
-	for _, f := range s.Findings {
-		if f.Damage {
-			return ExitDamaged
-		}
-	}
-	if s.Count > 0 {
+	switch {
+	case slices.ContainsFunc(s.Findings, func(f ledger.Finding) bool { return f.Damage }):
+		return ExitDamaged
+	case s.Count > 0:
 		return ExitViolations
 	}
 	return ExitClean

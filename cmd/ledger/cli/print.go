@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,27 +243,10 @@ func (e *env) regCommand() *cobra.Command {
 
 // content is what a record says beside its legs.
 func content(r *ledger.Record) any {
-	switch {
-	case r.Open != nil:
-		return r.Open
-	case r.Round != nil:
-		return r.Round
-	case r.Hold != nil:
-		return r.Hold
-	case r.Capture != nil:
-		return r.Capture
-	case r.Void != nil:
-		return r.Void
-	case r.Transfer != nil:
-		return r.Transfer
-	case r.Correction != nil:
-		return r.Correction
-	case r.Move != nil:
-		return r.Move
-	case r.Budget != nil:
-		return r.Budget
-	case r.Epoch != nil:
-		return r.Epoch
+	for _, part := range reflect.ValueOf(r).Elem().Fields() {
+		if part.Kind() == reflect.Pointer && !part.IsNil() {
+			return part.Interface()
+		}
 	}
 	return nil
 }
@@ -369,41 +353,63 @@ from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/
 		Example: `  ledger trace dev/task-1
   ledger trace math/8/0`,
 		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return e.trace(cmd, args[0], args[1:]) },
+	}
+}
+
+// WhyCommand is trace as the command souk has it: of the market in the data directory.
+func WhyCommand(data *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "why TASK",
+		Short: "Say why a task went where it went, what was expected of each agent, and what came",
+		Long: `why shows of a task, for each agent that was weighed, what it was worth there, how much of its
+prompt was believed to be in the agent's cache and on which evidence, the time to the first token that was
+forecast and between which two times nine of ten were expected; then where it went, and what came of it. TASK
+is a receipt as submit prints it (JOURNAL/ROUND/SLOT), CLIENT/TASK, or the task's id alone. It reads the
+journals in the data directory, as ledger trace does.`,
+		Example: "  souk why general/17/0\n  souk why dev/task-1",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sources, err := e.open(args[1:])
-			if err != nil {
-				return err
-			}
-			task := args[0]
-			if _, _, _, ok := ledger.ParseHoldID(task); ok {
-				// A receipt names one hold: trace its task, through all rounds that it waited in.
-				if task, err = e.taskOf(cmd.Context(), task, args[1:]); err != nil {
-					return err
-				}
-			}
-			w, stop := watch(cmd, sources)
-			defer stop()
-			p := newPrinter(w, e.output)
-			found := false
-			for _, s := range sources {
-				if s.Role != ledger.RoleHub {
-					continue
-				}
-				t := tracer{task: task, p: p, source: s, holds: map[string]bool{}}
-				if err := s.Records(cmd.Context(), t.record); err != nil {
-					return err
-				}
-				found = found || t.found
-			}
-			if err := p.end(); err != nil {
-				return err
-			}
-			if !found {
-				return fmt.Errorf("no journal here has a task %q that was ever in a round", args[0])
-			}
-			return nil
+			e := &env{data: *data, output: "table"}
+			return e.trace(cmd, args[0], nil)
 		},
 	}
+}
+
+// trace prints what the journals have of a task.
+func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
+	sources, err := e.open(paths)
+	if err != nil {
+		return err
+	}
+	task := name
+	if _, _, _, ok := ledger.ParseHoldID(task); ok {
+		// A receipt names one hold: trace its task, through all rounds that it waited in.
+		if task, err = e.taskOf(cmd.Context(), task, paths); err != nil {
+			return err
+		}
+	}
+	w, stop := watch(cmd, sources)
+	defer stop()
+	p := newPrinter(w, e.output)
+	found := false
+	for _, s := range sources {
+		if s.Role != ledger.RoleHub {
+			continue
+		}
+		t := tracer{task: task, p: p, source: s, holds: map[string]bool{}}
+		if err := s.Records(cmd.Context(), t.record); err != nil {
+			return err
+		}
+		found = found || t.found
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("no journal here has a task %q that was ever in a round", name)
+	}
+	return nil
 }
 
 // taskOf finds the task of a receipt.
@@ -479,7 +485,7 @@ func (t *tracer) index(r *ledger.Round) (int, bool) {
 // options prints what the task could choose from in a round that it is in.
 func (t *tracer) options(r *ledger.Round) error {
 	j, _ := t.index(r)
-	x, err := market.Explain(r.Round, r.Outcome)
+	x, err := r.Explain()
 	if err != nil {
 		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.Dir)
 	}

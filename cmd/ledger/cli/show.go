@@ -140,7 +140,7 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 	if format == "csv" || !explain {
 		return printRound(w, format, r, o)
 	}
-	x, err := market.Explain(*r, *o)
+	x, err := found.Explain()
 	if err != nil {
 		// It cannot be explained because it is wrong: show what is there.
 		if err := printRound(w, format, r, o); err != nil {

@@ -2,6 +2,7 @@ package floor
 
 import (
 	"context"
+	"crypto/tls"
 
 	"github.com/nats-io/nats.go"
 
@@ -15,14 +16,32 @@ type Echo struct {
 	asker, answer *nats.Conn
 }
 
-// NewEcho starts one.
-func NewEcho() (e *Echo, err error) {
+// NewEcho starts one, which is reached in process.
+func NewEcho() (*Echo, error) {
+	return newEcho(embedded.NATSConfig{}, func(s *embedded.NATS) (*nats.Conn, error) {
+		return nats.Connect("", nats.InProcessServer(s))
+	})
+}
+
+// NewEchoOver starts one that is reached over loopback TCP, and over TLS where server and client say how.
+func NewEchoOver(server, client *tls.Config) (*Echo, error) {
+	return newEcho(embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: server},
+		func(s *embedded.NATS) (*nats.Conn, error) {
+			if client == nil {
+				return nats.Connect(s.URL())
+			}
+			return nats.Connect(s.URL(), nats.Secure(client))
+		})
+}
+
+func newEcho(config embedded.NATSConfig, connect func(*embedded.NATS) (*nats.Conn, error)) (e *Echo,
+	err error) {
 	e = &Echo{}
-	if e.server, err = embedded.StartNATS(embedded.NATSConfig{}); err != nil {
+	if e.server, err = embedded.StartNATS(config); err != nil {
 		return nil, err
 	}
 	for _, c := range []**nats.Conn{&e.asker, &e.answer} {
-		if *c, err = nats.Connect("", nats.InProcessServer(e.server)); err != nil {
+		if *c, err = connect(e.server); err != nil {
 			e.Close()
 			return nil, err
 		}

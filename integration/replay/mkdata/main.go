@@ -21,7 +21,6 @@ func main() {
 		"; or mooncake or kvcache, traces of blocks")
 	n := flag.Int("n", 50, "dialogues to keep: those with the smallest hash of their id, in that order")
 	maxBytes := flag.Int("max-bytes", 8000, "pass over dialogues with more text than this")
-	prefix := flag.String("id-prefix", "", "pass over ids that do not begin with this")
 	answers := flag.Bool("answers", true, "keep the recorded answers")
 	system := flag.String("system", "", "system prompt for dialogues without one")
 	flag.Parse()
@@ -46,9 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mkdata:", err)
 		os.Exit(1)
 	}
-	ds = slices.DeleteFunc(ds, func(d replay.Dialogue) bool {
-		return size(d) > *maxBytes || !strings.HasPrefix(d.ID, *prefix)
-	})
+	ds = slices.DeleteFunc(ds, func(d replay.Dialogue) bool { return size(d) > *maxBytes })
 	slices.SortFunc(ds, func(a, b replay.Dialogue) int {
 		return cmp.Or(cmp.Compare(hash(a.ID), hash(b.ID)), cmp.Compare(a.ID, b.ID))
 	})

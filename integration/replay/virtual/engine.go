@@ -48,8 +48,8 @@ type Engine struct {
 	sched.Scheduler[*Job]
 	step step // being computed; none if it has no batch
 
-	base, prefill, decode, resident int64 // picoseconds: the profile's
-	times                           int64 // so many as the profile says
+	base, prefill, decode, resident, attention int64 // picoseconds: the profile's
+	times                                      int64 // so many as the profile says
 
 	Prompt, Cached, Output int // tokens of the jobs that were answered
 }
@@ -75,7 +75,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return &Engine{Scheduler: sched.Scheduler[*Job]{Slots: cfg.Slots, Batched: cfg.MaxBatched,
 		Cache: kv.New(cfg.Blocks, cfg.BlockSize)},
 		base: picoseconds(p.Base), prefill: picoseconds(p.Prefill), decode: picoseconds(p.Decode),
-		resident: picoseconds(p.Resident), times: 1}
+		resident: picoseconds(p.Resident), attention: picoseconds(p.Attention), times: 1}
 }
 
 // Usage is the share of the cache that running requests hold.
@@ -168,7 +168,8 @@ func (e *Engine) schedule() {
 	}
 	s := &e.step
 	prompt, decoding, resident := e.Sums()
-	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident
+	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident +
+		int64(e.Pairs())*e.attention
 	s.first *= e.times
 	s.rise = int64(decoding) * e.resident * e.times
 	s.n = 1

@@ -289,3 +289,32 @@ func TestEngineSlowsWithLoad(t *testing.T) {
 		t.Errorf("two together end after %v, want %v", end, want)
 	}
 }
+
+// A prompt that attends to what came before takes longer by the square of its length, in pieces or not, and
+// one that is cached attends to it nonetheless.
+func TestAttentionOfAPrompt(t *testing.T) {
+	p := vllmsim.Profile{Base: 1000, Prefill: 10}
+	if p.Attends().Attention <= 0 {
+		t.Fatal("a profile that attends takes no time for it")
+	}
+	p.Attention = 0.5
+	cfg := EngineConfig{Profile: p, Slots: 4, MaxBatched: 64, Blocks: 100, BlockSize: 16}
+	var hashes []uint64
+	for i := range 20 {
+		hashes = append(hashes, mix(uint64(i)))
+	}
+	e := NewEngine(cfg)
+	one := &arrival{job: Job{Hashes: hashes, Prompt: 100, Output: 1}}
+	serve(t, e, []*arrival{one}, false)
+	// 64 tokens, each beside half of them; then 36 beside those and half of themselves
+	want := (1000+640+64*32/2)*time.Microsecond + (1000+360+(36*64+36*18)/2)*time.Microsecond
+	if one.last != want {
+		t.Errorf("it takes %v, want %v", one.last, want)
+	}
+	again := &arrival{at: time.Second, job: Job{Hashes: hashes, Prompt: 100, Output: 1}}
+	serve(t, e, []*arrival{again}, false)
+	want = time.Second + (1000+40+(4*96+8)/2)*time.Microsecond
+	if again.job.Cached != 96 || again.last != want {
+		t.Errorf("with %d tokens cached it ends at %v, want %v", again.job.Cached, again.last, want)
+	}
+}

@@ -165,6 +165,8 @@ func (m *Market) First(now time.Time, r *Request, _ *View) {
 	}
 	s.first = now
 	m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Prompt: r.Prompt, Count: 1, Events: 1})
+	s.agent.core.Began(s.stream.Dispatch(), nil)
+	m.tell(s.agent)
 }
 
 func (m *Market) relay(s *sale, c agentd.Chunk) {

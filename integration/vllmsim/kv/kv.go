@@ -11,8 +11,11 @@ import (
 // nobody needed the room. It follows vLLM's block pool (vllm/v1/core): a block in use has references; one
 // without is on the free list, where it keeps its content until it is taken; the list is used from its head;
 // a finished request's blocks go to its tail, last block first, so that the end of a prompt is forgotten
-// before its beginning. All operations are O(1) a block.
+// before its beginning; those that hold nothing that can be found go to its head. All operations are O(1) a
+// block.
 type Cache struct {
+	Forgotten func(hash uint64) // is told of each block whose content is given up; may be nil
+
 	size   int // tokens in a block
 	blocks []block
 	index  map[uint64]int32 // hash -> newest block that holds it
@@ -32,7 +35,7 @@ type block struct {
 func New(blocks, size int) *Cache {
 	c := &Cache{size: size, blocks: make([]block, blocks), index: map[uint64]int32{}}
 	for i := 1; i < blocks; i++ {
-		c.putFree(int32(i))
+		c.putFree(int32(i), c.blocks[0].prev)
 	}
 	return c
 }
@@ -128,10 +131,19 @@ func (c *Cache) Fill(b int32, hash uint64) {
 
 // Release drops one reference on each block, the last block first.
 func (c *Cache) Release(blocks []int32) {
+	empty := int32(0) // the last at the head of the list
 	for i := len(blocks) - 1; i >= 0; i-- {
-		p := &c.blocks[blocks[i]]
-		if p.refs--; p.refs == 0 {
-			c.putFree(blocks[i])
+		b := blocks[i]
+		switch p := &c.blocks[b]; {
+		case p.refs > 1:
+			p.refs--
+		case p.full:
+			p.refs = 0
+			c.putFree(b, c.blocks[0].prev)
+		default:
+			p.refs = 0
+			c.putFree(b, empty)
+			empty = b
 		}
 	}
 }
@@ -151,6 +163,9 @@ func (c *Cache) Reset() bool {
 func (c *Cache) forget(b int32) {
 	p := &c.blocks[b]
 	p.full = false
+	if c.Forgotten != nil {
+		c.Forgotten(p.hash)
+	}
 	if p.older != 0 {
 		c.blocks[p.older].newer = p.newer
 	}
@@ -164,10 +179,11 @@ func (c *Cache) forget(b int32) {
 	}
 }
 
-func (c *Cache) putFree(b int32) {
-	last := c.blocks[0].prev
-	c.blocks[b].prev, c.blocks[b].next = last, 0
-	c.blocks[last].next, c.blocks[0].prev = b, b
+// putFree puts a block on the free list, behind another.
+func (c *Cache) putFree(b, behind int32) {
+	next := c.blocks[behind].next
+	c.blocks[b].prev, c.blocks[b].next = behind, next
+	c.blocks[behind].next, c.blocks[next].prev = b, b
 	c.free++
 }
 
@@ -179,6 +195,17 @@ func (c *Cache) takeFree(b int32) {
 
 // Known is how many different full blocks can be found.
 func (c *Cache) Known() int { return len(c.index) }
+
+// Held are the hashes that can be found, and of each how many blocks have it.
+func (c *Cache) Held() map[uint64]int {
+	held := make(map[uint64]int, len(c.index))
+	for hash, b := range c.index {
+		for ; b != 0; b = c.blocks[b].older {
+			held[hash]++
+		}
+	}
+	return held
+}
 
 // Put remembers a prefix as if a request for it had come and gone: as much of it as there is room for.
 func (c *Cache) Put(hashes []uint64) {

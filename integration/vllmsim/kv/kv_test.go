@@ -46,10 +46,21 @@ func (d *dumbCache) hold(b int32) {
 	d.refs[b]++
 }
 
-func (d *dumbCache) release(b int32) {
-	if d.refs[b]--; d.refs[b] == 0 {
-		d.free = append(d.free, b)
+// release frees a request's blocks as vLLM does: in reverse, those with a hash behind all others, those
+// without before them.
+func (d *dumbCache) release(blocks []int32) {
+	var empty []int32
+	for _, b := range slices.Backward(blocks) {
+		if d.refs[b]--; d.refs[b] > 0 {
+			continue
+		}
+		if _, full := d.hash[b]; full {
+			d.free = append(d.free, b)
+		} else {
+			empty = append(empty, b)
+		}
 	}
+	d.free = slices.Concat(empty, d.free)
 }
 
 // The cache does the same as a dumb one, whatever is asked of it.
@@ -119,9 +130,7 @@ func TestCacheAgainstDumb(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
 				c.Release(held[i])
-				for _, b := range slices.Backward(held[i]) {
-					d.release(b)
-				}
+				d.release(held[i])
 				held = slices.Delete(held, i, i+1)
 			},
 			"": func(t *rapid.T) {
@@ -153,6 +162,26 @@ func TestEvictionOrder(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(order), "[102 101 100 105 104 103]"; got != want {
 		t.Errorf("forgotten in the order %s, want %s", got, want)
+	}
+}
+
+// A finished request's last block, which is not full, is taken before anything that could be found is given
+// up; and whoever wants to know is told what was given up.
+func TestEmptyBlocksFirst(t *testing.T) {
+	var forgotten []uint64
+	c := New(5, 4)
+	c.Forgotten = func(hash uint64) { forgotten = append(forgotten, hash) }
+	first, second := c.Take(nil, 2), c.Take(nil, 2)
+	c.Fill(first[0], 100)
+	c.Fill(second[0], 200)
+	c.Release(first)
+	c.Release(second)
+	got := c.Take(nil, 4)
+	if want := []int32{second[1], first[1], first[0], second[0]}; !slices.Equal(got, want) {
+		t.Errorf("taken in the order %v, want %v", got, want)
+	}
+	if !slices.Equal(forgotten, []uint64{100, 200}) {
+		t.Errorf("forgotten: %v", forgotten)
 	}
 }
 

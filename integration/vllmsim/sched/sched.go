@@ -39,6 +39,8 @@ type Scheduler[S Sequence] struct {
 	Slots   int // sequences that run at once
 	Batched int // tokens in a step
 	Cache   *kv.Cache
+	// is told which of a sequence's blocks can be found from now on; may be nil
+	Stored func(s S, from, to int)
 
 	Waiting, Running []S // those that run in the order in which they started
 	Batch            []Work[S]
@@ -148,6 +150,9 @@ func (c *Scheduler[S]) Room(s S, n int, hit []int32) bool {
 	for i := r.Computed / size; i < full; i++ {
 		c.Cache.Fill(r.Blocks[i], s.Prefix(full)[i])
 	}
+	if from := r.Computed / size; c.Stored != nil && from < full {
+		c.Stored(s, from, full)
+	}
 	return true
 }
 
@@ -168,6 +173,16 @@ func (c *Scheduler[S]) Sums() (prompt, decoding, resident int) {
 		}
 	}
 	return prompt, decoding, resident
+}
+
+// Pairs is how often a token of a prompt in the batch attends to one before it.
+func (c *Scheduler[S]) Pairs() (n int) {
+	for _, w := range c.Batch {
+		if w.Prompt {
+			n += w.Tokens*w.Seq.Sched().Computed + w.Tokens*w.Tokens/2
+		}
+	}
+	return n
 }
 
 // preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may

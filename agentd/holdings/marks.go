@@ -1,0 +1,197 @@
+package holdings
+
+import "souk/bus"
+
+// mark is a place in a text, tied to the last full block before it: the text up to there is held while the
+// block is whole.
+type mark struct {
+	short      uint64
+	node       int32 // none: there is no mark in this place
+	next, prev int32 // among the marks of its block
+	exact      bool  // where it is was seen in token ids; else it is guessed by bytes
+	said       bool  // the hub has heard that it is held
+	queued     bool  // in news
+}
+
+// Limits of what is remembered of marks. Where they come to it, a mark is not known, and not believed to be
+// held.
+const (
+	maxMarks = 1 << 16
+	// of the one block before all texts: the beginnings of prompts that are shorter than a block
+	maxShallow = 512
+	maxTied    = 8
+)
+
+// marks are those of an engine's texts.
+type marks struct {
+	all   []mark
+	spare []int32
+	by    map[uint64]int32
+	held  int      // marks that are
+	said  int      // that the hub believes to be
+	full  bool     // some are held that the hub is not told of, as it knows so many
+	news  []int32  // those of which either may not be so
+	gone  []uint64 // said, and forgotten since
+	lost  int      // forgotten, or never known, for want of room
+}
+
+// tie ties a mark to a block, from where it was.
+func (s *State) tie(short uint64, k int32, exact bool) {
+	m := &s.marks
+	i, ok := m.by[short]
+	if ok {
+		s.untie(i)
+	} else {
+		if len(m.by) >= maxMarks {
+			m.lost++
+			return
+		}
+		if n := len(m.spare); n > 0 {
+			i, m.spare = m.spare[n-1], m.spare[:n-1]
+		} else {
+			i = int32(len(m.all))
+			m.all = append(m.all, mark{})
+		}
+		m.by[short] = i
+		m.all[i] = mark{short: short, queued: m.all[i].queued}
+	}
+	n, a := &s.nodes[k], &m.all[i]
+	a.node, a.exact, a.next, a.prev = k, exact, n.marks, none
+	if n.marks != none {
+		m.all[n.marks].prev = i
+	}
+	n.marks = i
+	n.tied++
+	if n.whole {
+		m.held++
+	}
+	s.turned(i)
+	most := max(maxTied, int32(s.block/2))
+	if k == 0 {
+		most = maxShallow
+	}
+	if n.tied > most {
+		last := i
+		for m.all[last].next != none {
+			last = m.all[last].next
+		}
+		m.lost++
+		s.forget(last)
+	}
+}
+
+// untie takes a mark off its block.
+func (s *State) untie(i int32) {
+	m := &s.marks
+	a := &m.all[i]
+	n := &s.nodes[a.node]
+	if a.prev != none {
+		m.all[a.prev].next = a.next
+	} else {
+		n.marks = a.next
+	}
+	if a.next != none {
+		m.all[a.next].prev = a.prev
+	}
+	n.tied--
+	if n.whole {
+		m.held--
+	}
+}
+
+// forget is for a mark whose block is no longer in the tree.
+func (s *State) forget(i int32) {
+	m := &s.marks
+	s.untie(i)
+	a := &m.all[i]
+	delete(m.by, a.short)
+	if a.said {
+		m.gone = append(m.gone, a.short)
+		m.said--
+	}
+	*a = mark{node: none, queued: a.queued}
+	m.spare = append(m.spare, i)
+}
+
+// turned notes that a mark may no longer be as it was said.
+func (s *State) turned(i int32) {
+	a := &s.marks.all[i]
+	if s.events && !a.queued && a.said != s.nodes[a.node].whole {
+		a.queued = true
+		s.marks.news = append(s.marks.news, i)
+	}
+}
+
+// place ties the marks of a prompt to the blocks of its tokens, of which path has each full one, and earlier
+// prompts the first so many. Where a mark stands in the tokens is known if an earlier prompt had it, too:
+// both have the same tokens as far as their texts are the same, and no further. So the last mark that is
+// known stands where the tokens part, since texts part at the end of a message. Of the others it is guessed
+// by bytes between those, and rather too late than too early.
+func (s *State) place(p *bus.Prompt, path []int32, tokens int, shared int32) {
+	at := s.at[:0]
+	steps, deepest, last := 1<<16, int32(0), -1
+	for j, m := range p.Marks {
+		d := none
+		if i, ok := s.marks.by[bus.ShortMark(m.Hash)]; ok {
+			last = j
+			k := s.marks.all[i].node
+			n := s.nodes[k].depth
+			if int(n) < len(path) && path[n] == k {
+				if s.marks.all[i].exact {
+					d = n
+				}
+			} else {
+				for ; steps > 0 && (int(n) >= len(path) || path[n] != k); steps-- {
+					k, n = s.nodes[k].parent, n-1
+				}
+				if steps > 0 {
+					d = n
+				}
+			}
+		}
+		if d != none && d < deepest {
+			d = none
+		}
+		deepest = max(deepest, d)
+		at = append(at, d)
+	}
+	if last >= 0 && at[last] == none && shared >= deepest {
+		at[last] = shared
+	}
+	s.at = at
+	bytes, before := 0, 0
+	for j := 0; j < len(at); {
+		to := j
+		for to < len(at) && at[to] == none {
+			to++
+		}
+		end, upto := p.Bytes, tokens
+		if to < len(at) {
+			end, upto = p.Marks[to].Bytes, int(at[to])*s.block
+		}
+		upto = max(upto, before)
+		for ; j < to; j++ {
+			guess := before + int(int64(upto-before)*int64(p.Marks[j].Bytes-bytes)/int64(max(1, end-bytes)))
+			guess = min(upto, guess+(upto-before)/10)
+			s.tie(bus.ShortMark(p.Marks[j].Hash), path[min(guess/s.block, len(path)-1)], false)
+		}
+		if to < len(at) {
+			s.tie(bus.ShortMark(p.Marks[to].Hash), path[at[to]], true)
+			bytes, before = end, upto
+			j = to + 1
+		}
+	}
+}
+
+// Held is how many tokens of a prompt are known to be held, by its marks.
+func (s *State) Held(p *bus.Prompt) int {
+	depth := int32(0)
+	for _, m := range p.Marks {
+		i, ok := s.marks.by[bus.ShortMark(m.Hash)]
+		if !ok || !s.nodes[s.marks.all[i].node].whole {
+			break
+		}
+		depth = max(depth, s.nodes[s.marks.all[i].node].depth)
+	}
+	return int(depth) * s.block
+}

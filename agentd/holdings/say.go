@@ -1,0 +1,179 @@
+package holdings
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"souk/bus"
+)
+
+// What an agent says of its holdings, and how often. All in all that is less than 4 KB a second, whatever the
+// engine does: what has no room now is said later, and of what is said late the last state alone.
+const (
+	deltaEvery = 250 * time.Millisecond
+	maxDelta   = 4 << 10 // bytes of one message
+	wholeEvery = time.Minute
+	wholeAgain = 10 * time.Second // where a hub asks for it
+	small      = 1000             // bytes that may be said whatever was said before
+	maxRate    = 4000             // bytes a second
+	overhead   = 200              // bytes of a message beside its marks, on the wire
+	// MaxSaid bounds the marks that a hub is told of: two parts.
+	MaxSaid = 1 << 14
+)
+
+// say is what was said so far.
+type say struct {
+	seed      uint64
+	life      uint64
+	seq, base uint64
+	claimed   bool // a hub has heard nothing yet
+	reset     bool // what it heard no longer counts
+	asked     bool // it asks for all
+	said      time.Time
+	next      time.Time // when all is said again
+	changed   time.Time // when it was last said what has changed
+	room      float64   // bytes that may be said of that
+	rate      float64   // and so many more each second
+}
+
+// Claimed says that a hub sells the agent that has heard nothing yet.
+func (s *State) Claimed() { s.claimed = true }
+
+// Asked says that the hub has missed something.
+func (s *State) Asked() { s.asked = true }
+
+// Take is what is to be said by now, in this order, and when there may be more to say. Who is said it to, and
+// by whom, is left out.
+func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
+	s.deaf = s.events && s.alarm.On(now)
+	news := s.reset || s.events && len(s.marks.news)+len(s.marks.gone) > 0
+	switch {
+	case s.claimed, s.asked && now.Sub(s.said) >= wholeAgain, !now.Before(s.next):
+		out = s.all(now)
+	case !news || now.Sub(s.changed) < deltaEvery:
+	case !s.reset:
+		out = s.delta(now)
+	default: // however often the engine begins anew
+		s.refill(now)
+		if size := s.marks.held * bus.MarkBytes; s.room >= 0 || size <= small {
+			out = s.all(now)
+			s.room -= float64(size + overhead)
+		}
+	}
+	wake = s.next
+	if at := s.said.Add(wholeAgain); s.asked && at.Before(wake) {
+		wake = at
+	}
+	news = s.reset || s.events && len(s.marks.news)+len(s.marks.gone) > 0
+	if at := s.changed.Add(deltaEvery); news && at.Before(wake) {
+		wake = at
+	}
+	return out, wake
+}
+
+// refill lets more be said as time passes.
+func (s *State) refill(now time.Time) {
+	s.room = min(maxDelta, s.room+s.rate*max(0, now.Sub(s.changed).Seconds()))
+	s.changed = now
+}
+
+// all says all of it.
+func (s *State) all(now time.Time) (out []bus.Holdings) {
+	m := &s.marks
+	var list []byte
+	m.said, m.news, m.gone = 0, m.news[:0], m.gone[:0]
+	for i := range m.all {
+		a := &m.all[i]
+		a.queued = false
+		a.said = s.events && a.node != none && s.nodes[a.node].whole && m.said < MaxSaid
+		if a.said {
+			list = bus.AppendMark(list, a.short)
+			m.said++
+		}
+	}
+	m.full = s.events && m.said < m.held
+	const part = bus.MaxPart / bus.MarkBytes * bus.MarkBytes
+	parts := max(1, (len(list)+part-1)/part)
+	for i := range parts {
+		h := s.message()
+		h.Part, h.Parts, h.Add = i, parts, list[i*part:min(len(list), (i+1)*part)]
+		h.Base = s.seq - uint64(i)
+		s.base = h.Base
+		out = append(out, h)
+	}
+	s.refill(now)
+	s.claimed, s.reset, s.asked, s.said = false, false, false, now
+	s.seed++
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], s.seed)
+	jitter := time.Duration(xxhash.Sum64(b[:]) % uint64(wholeEvery*2/5))
+	s.next = now.Add(wholeEvery*4/5 + jitter)
+	size := float64(len(list) + parts*overhead)
+	s.rate = max(maxRate/4, maxRate-size/(wholeEvery*4/5).Seconds())
+	return out
+}
+
+// delta says what has changed: first what is held no longer, so that belief errs to the low side.
+func (s *State) delta(now time.Time) []bus.Holdings {
+	s.refill(now)
+	room := (int(s.room) - overhead) / bus.MarkBytes
+	if room <= 0 {
+		return nil
+	}
+	m := &s.marks
+	h := s.message()
+	for len(m.gone) > 0 && room > 0 {
+		h.Drop = bus.AppendMark(h.Drop, m.gone[0])
+		m.gone = m.gone[1:]
+		room--
+	}
+	left := m.news[:0]
+	for _, i := range m.news { // those that are held no longer
+		a := &m.all[i]
+		held := a.node != none && s.nodes[a.node].whole
+		switch {
+		case a.node == none || held == a.said:
+			a.queued = false
+		case !held && room > 0:
+			h.Drop = bus.AppendMark(h.Drop, a.short)
+			a.said, a.queued = false, false
+			m.said--
+			room--
+		default:
+			left = append(left, i)
+		}
+	}
+	m.news = left
+	left = m.news[:0]
+	for _, i := range m.news {
+		a := &m.all[i]
+		switch {
+		case a.said || room <= 0:
+			left = append(left, i)
+		case m.said >= MaxSaid: // until all is said anew
+			a.queued, m.full = false, true
+		default:
+			h.Add = bus.AppendMark(h.Add, a.short)
+			a.said, a.queued = true, false
+			m.said++
+			room--
+		}
+	}
+	m.news = left
+	if len(h.Add)+len(h.Drop) == 0 {
+		s.seq-- // nothing was to be said after all
+		return nil
+	}
+	h.Coverage = s.Coverage()
+	s.room -= float64(len(h.Add) + len(h.Drop) + overhead)
+	return []bus.Holdings{h}
+}
+
+// message is one without marks.
+func (s *State) message() bus.Holdings {
+	s.seq++
+	return bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: s.Coverage(), Blocks: s.held,
+		Evidence: s.Evidence()}
+}

@@ -1,0 +1,396 @@
+// Package holdings knows what one engine holds in its cache, and says it in the marks of prompts. The engine
+// says which blocks of tokens it stores and removes; a prompt comes with its marks, which are places in its
+// text, and with its tokens; so each mark is tied to a block. Where the engine says nothing, what it holds is
+// reckoned from what it served. Values in, values out.
+package holdings
+
+import (
+	"time"
+
+	"souk/agentd/kvevent"
+	"souk/bus"
+)
+
+// State is what is known of one engine. Not for concurrent use.
+type State struct {
+	block    int // tokens; 0: not known yet, and nothing is
+	capacity int // blocks; 0: unknown
+
+	tree
+	marks  marks
+	engine map[kvevent.Key]copies // what the engine calls a block
+	copies int                    // of all blocks
+	came   int                    // blocks that were stored since the engine held nothing
+
+	events bool // the engine is to say what it holds
+	blind  bool // it holds something that is not known
+	alarm  kvevent.Alarm
+	deaf   bool // it is to say something, and does not
+	counts Counts
+
+	pinned []int32 // blocks that prompts await, oldest first
+	at     []int32 // scratch
+	path   []int32
+
+	clock          uint32 // of a mirror: prompts so far
+	newest, oldest int32
+
+	say
+}
+
+type copies struct{ node, n int32 }
+
+// Counts are what did not come as it should, since the start.
+type Counts struct {
+	Unplaced int64 `json:"unplaced"` // blocks stored behind one that is not known
+	Unknown  int64 `json:"unknown"`  // blocks removed that were not known; events of no use here
+	Bad      int64 `json:"bad"`      // events that make no sense
+	Blind    int64 `json:"blind"`    // times that all was forgotten, as something was missed
+}
+
+// Limits of what is remembered.
+const (
+	maxPinned = 64      // prompts whose blocks are awaited
+	maxBlocks = 1 << 18 // where the engine's capacity is not known
+	mostEver  = 1 << 21
+)
+
+// New is of an engine that holds nothing, with blocks of so many tokens and room for so many; 0 where it is
+// not known. seed spreads in time what many agents say.
+func New(block, capacity int, seed uint64) *State {
+	s := &State{say: say{seed: seed}}
+	s.sized(block, capacity)
+	s.clear()
+	return s
+}
+
+func (s *State) sized(block, capacity int) {
+	s.block, s.capacity = max(0, block), 0
+	if block > 0 {
+		s.capacity = max(0, capacity) / block
+	}
+}
+
+// Became is for an engine that is another one now: it holds nothing but what it has said since it began.
+func (s *State) Became(block, capacity int) {
+	s.sized(block, capacity)
+	s.Restarted()
+	s.blind = s.events
+}
+
+// Listen says that the engine is to say what it stores. Until it is known to begin from nothing, it may hold
+// what is not known.
+func (s *State) Listen() {
+	if !s.events {
+		s.events, s.blind = true, true
+		s.clear()
+	}
+}
+
+// clear forgets all blocks, and so all marks.
+func (s *State) clear() {
+	s.tree, s.engine, s.copies, s.came = newTree(), map[kvevent.Key]copies{}, 0, 0
+	s.marks = marks{by: map[uint64]int32{}, lost: s.marks.lost}
+	s.pinned, s.newest, s.oldest = nil, none, none
+	s.reset = true
+}
+
+// Restarted says that the engine holds nothing but what it is said to store from now on.
+func (s *State) Restarted() {
+	s.clear()
+	s.blind = false
+	s.life++
+}
+
+// Blind says that something was missed for good: what is known may be wrong, and is forgotten. Where nothing
+// was heard, nothing was missed.
+func (s *State) Blind() {
+	if !s.events {
+		return
+	}
+	s.clear()
+	s.blind = true
+	s.counts.Blind++
+}
+
+// Evidence says how it is known what the engine holds.
+func (s *State) Evidence() string {
+	if s.events {
+		return bus.EvidenceEvents
+	}
+	return bus.EvidenceMirror
+}
+
+// Deaf reports that the engine is to say what it stores, and says nothing of it.
+func (s *State) Deaf() bool { return s.deaf }
+
+// Counts are what did not come as it should.
+func (s *State) Counts() Counts { return s.counts }
+
+// Marks is how many marks are held, and Blocks how many blocks.
+func (s *State) Marks() int  { return s.marks.held }
+func (s *State) Blocks() int { return s.held }
+
+// Coverage is the share of what the engine holds that is known here and was said. Of an engine that was
+// heard from its beginning, that is as much as it stored and has room for; of another one, all of its room
+// may hold something.
+func (s *State) Coverage() float64 {
+	total := s.capacity
+	if !s.blind && (total == 0 || s.came < total) {
+		total = s.came
+	}
+	switch {
+	case !s.events || s.deaf || s.blind && total == 0:
+		return 0
+	case total == 0:
+		return 1
+	}
+	share := min(1, float64(s.copies)/float64(total))
+	if most := max(s.marks.held, s.marks.said); most > 0 {
+		share *= float64(min(s.marks.held, s.marks.said)) / float64(most)
+	}
+	return share
+}
+
+// Apply takes in what the engine said.
+func (s *State) Apply(now time.Time, b kvevent.Batch) {
+	s.Listen()
+	s.counts.Unknown += int64(b.Unknown)
+	s.counts.Bad += int64(b.Bad)
+	s.came += b.Bad
+	for i := range b.Events {
+		switch e := &b.Events[i]; {
+		case e.Host:
+		case e.Kind == kvevent.Stored:
+			s.stored(e)
+		case e.Kind == kvevent.Removed:
+			s.removed(e)
+		case e.Kind == kvevent.Cleared:
+			s.Restarted()
+		}
+	}
+	if b.Lost || s.size() > s.most() || len(s.engine) > s.most() {
+		s.Blind()
+	}
+	if len(b.Events) > 0 {
+		s.alarm.Applied()
+		s.deaf = false
+	}
+}
+
+// most bounds the blocks that are remembered: what the engine has room for, as often as prompts may await it
+// and holes may be in it.
+func (s *State) most() int {
+	if s.capacity == 0 {
+		return maxBlocks
+	}
+	return min(mostEver, 2*s.capacity+4096)
+}
+
+func (s *State) stored(e *kvevent.Event) {
+	n := len(e.Blocks)
+	if s.block == 0 {
+		s.block = max(0, e.BlockSize)
+	}
+	if s.block == 0 || e.BlockSize != s.block || len(e.Tokens) != n*s.block {
+		s.counts.Bad++
+		s.came += n
+		return
+	}
+	s.came += n
+	at := int32(0)
+	if e.HasParent {
+		up, ok := s.engine[e.Parent]
+		if !ok {
+			s.counts.Unplaced += int64(n)
+			return
+		}
+		at = up.node
+	}
+	for i, name := range e.Blocks {
+		k := s.follow(at, chain(s.nodes[at].key, e.Space, e.Tokens[i*s.block:(i+1)*s.block]))
+		c, known := s.engine[name]
+		if k == none || known && c.node != k { // one name for two texts: nothing is sure any more
+			s.counts.Bad++
+			s.Blind()
+			return
+		}
+		s.engine[name] = copies{k, c.n + 1}
+		s.copies++
+		s.hold(k, s.markedTurned)
+		at = k
+	}
+}
+
+func (s *State) removed(e *kvevent.Event) {
+	for _, name := range e.Blocks {
+		c, ok := s.engine[name]
+		if !ok {
+			s.counts.Unknown++
+			continue
+		}
+		if c.n--; c.n == 0 {
+			delete(s.engine, name)
+		} else {
+			s.engine[name] = c
+		}
+		s.drop(c.node)
+	}
+}
+
+// drop takes away a copy of a block.
+func (s *State) drop(k int32) {
+	s.copies--
+	s.letGo(k, s.markedTurned)
+	s.prune(k, s.freed)
+}
+
+// markedTurned notes that the marks of a block are held now, or are no longer.
+func (s *State) markedTurned(k int32) {
+	n := &s.nodes[k]
+	if n.whole {
+		s.marks.held += int(n.tied)
+	} else {
+		s.marks.held -= int(n.tied)
+	}
+	for i := n.marks; i != none; i = s.marks.all[i].next {
+		s.turned(i)
+	}
+}
+
+// freed forgets the marks of a block that goes.
+func (s *State) freed(n *node) {
+	for n.marks != none {
+		s.forget(n.marks)
+	}
+}
+
+// Expected is what an engine was believed to hold of a prompt when it began.
+type Expected struct {
+	tokens int
+	used   uint32
+}
+
+// Prompt takes in a prompt that the engine has computed: what there is to know of its text, and its tokens.
+func (s *State) Prompt(p *bus.Prompt, ids []uint32) (e Expected) {
+	if s.block == 0 || len(ids) == 0 || len(ids) > bus.MaxTokens || p.Loose == bus.LooseMedia {
+		return e
+	}
+	path, shared := append(s.path[:0], 0), 0
+	room := s.most() - s.size()
+	for i := 0; i+s.block <= len(ids) && room > 0; i += s.block {
+		up := path[len(path)-1]
+		before := s.size()
+		k := s.follow(up, chain(s.nodes[up].key, 0, ids[i:i+s.block]))
+		if k == none {
+			break
+		}
+		room -= s.size() - before
+		path = append(path, k)
+		if n := &s.nodes[k]; n.seen {
+			shared = len(path) - 1
+		} else {
+			n.seen = true
+		}
+	}
+	s.path = path
+	s.pin(path[len(path)-1])
+	if !s.events {
+		e = s.mirror(path)
+	}
+	s.place(p, path, len(ids), int32(shared))
+	return e
+}
+
+// pin keeps the blocks of a prompt in the tree until the engine has had time to say that it stored them.
+func (s *State) pin(leaf int32) {
+	s.nodes[leaf].pins++
+	s.pinned = append(s.pinned, leaf)
+	for len(s.pinned) > maxPinned || len(s.pinned) > 1 && s.size() > s.most()*3/4 {
+		k := s.pinned[0]
+		s.pinned = append(s.pinned[:0], s.pinned[1:]...)
+		s.nodes[k].pins--
+		s.prune(k, s.freed)
+	}
+}
+
+// Ended says what the engine found of a prompt in its cache; cached is -1 where it does not say.
+func (s *State) Ended(now time.Time, e Expected, prompt, cached int) {
+	if s.block == 0 || cached < 0 {
+		return
+	}
+	if s.events {
+		s.alarm.Served(now, (prompt-cached)/s.block)
+		return
+	}
+	if cached == 0 && e.tokens > 0 || cached < e.tokens*3/4-2*s.block {
+		for s.oldest != none && s.nodes[s.oldest].used <= e.used {
+			s.evict()
+		}
+	}
+}
+
+// mirror has the engine hold a prompt, and whatever else was used last that has room beside it.
+func (s *State) mirror(path []int32) (e Expected) {
+	s.clock++
+	if len(path) > 1 && s.nodes[path[1]].copies > 0 {
+		d := 1
+		for d+1 < len(path) && s.nodes[path[d+1]].copies > 0 {
+			d++
+		}
+		e = Expected{d * s.block, s.nodes[path[d]].used}
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		k := path[i]
+		if s.nodes[k].copies > 0 {
+			s.unlink(k)
+		}
+		s.push(k)
+	}
+	for _, k := range path[1:] {
+		if s.nodes[k].copies == 0 {
+			s.copies++
+			s.hold(k, s.markedTurned)
+		}
+	}
+	most := s.capacity * 19 / 20 // some of it is of tasks that run, and is no full block
+	if most == 0 {
+		most = maxBlocks / 2
+	}
+	for s.copies > most {
+		s.evict()
+	}
+	return e
+}
+
+func (s *State) evict() {
+	k := s.oldest
+	s.unlink(k)
+	s.drop(k)
+}
+
+// push makes a block the one that was used last.
+func (s *State) push(k int32) {
+	n := &s.nodes[k]
+	n.used, n.newer, n.older = s.clock, none, s.newest
+	if s.newest != none {
+		s.nodes[s.newest].newer = k
+	} else {
+		s.oldest = k
+	}
+	s.newest = k
+}
+
+func (s *State) unlink(k int32) {
+	n := &s.nodes[k]
+	if n.newer != none {
+		s.nodes[n.newer].older = n.older
+	} else {
+		s.newest = n.older
+	}
+	if n.older != none {
+		s.nodes[n.older].newer = n.newer
+	} else {
+		s.oldest = n.newer
+	}
+}

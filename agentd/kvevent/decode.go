@@ -1,0 +1,357 @@
+package kvevent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// MaxPayload is the largest batch that is read, in bytes: some 100,000 blocks.
+const MaxPayload = 16 << 20
+
+// Decode reads one batch: an array of a time, a list of events, and more that is of no use here. An event is
+// a map, or, of a server from before mid-2026, an array; both with members that are unknown, and without
+// those that have their default. It fails where the payload is no msgpack or no batch. An event that makes no
+// sense is counted and the others are read. Whatever is given, it takes memory of a few times its size.
+func Decode(payload []byte) (Batch, error) { return new(Decoder).Decode(payload) }
+
+// Decoder is Decode for one server after another batch: it remembers which of the engine's groups of layers
+// is which, since a removal does not say.
+type Decoder struct {
+	one   int64           // one more than the group that is followed; 0: none yet
+	other map[uint64]bool // groups of layers that see only part of a prompt
+}
+
+// maxGroups bounds what is remembered of groups that are not followed.
+const maxGroups = 64
+
+// Decode reads the next batch.
+func (d *Decoder) Decode(payload []byte) (b Batch, err error) {
+	if len(payload) > MaxPayload {
+		return b, fmt.Errorf("a batch of %d bytes: at most %d are taken", len(payload), MaxPayload)
+	}
+	c := cursor{b: payload}
+	if k, n := c.head(); k != array || n < 2 {
+		return b, errors.New("a batch of events is not an array of a time and events")
+	}
+	c.skip()
+	k, n := c.head()
+	if k != array {
+		return b, errors.New("a batch of events has no list of events")
+	}
+	for range n {
+		at := c.at
+		c.skip()
+		if c.bad {
+			return Batch{}, fmt.Errorf("a batch of events breaks off or is no msgpack at byte %d", c.at)
+		}
+		d.event(&b, cursor{b: payload[:c.at], at: at})
+	}
+	return b, nil
+}
+
+// field is a member of an event that is read.
+type field uint8
+
+const (
+	none field = iota
+	typ
+	hashes
+	parent
+	tokens
+	size
+	loraID
+	medium
+	loraName
+	extra
+	group
+	spec
+	locality
+	fields // their number
+)
+
+// The members of an event that is an array, in order.
+var (
+	storedFields = []field{typ, hashes, parent, tokens, size, loraID, medium, loraName, extra, group, spec,
+		none, locality}
+	removedFields = []field{typ, hashes, medium, group, locality}
+)
+
+// named is the member with a name.
+func named(name []byte) field {
+	switch string(name) {
+	case "type":
+		return typ
+	case "block_hashes":
+		return hashes
+	case "parent_block_hash":
+		return parent
+	case "token_ids":
+		return tokens
+	case "block_size":
+		return size
+	case "lora_id":
+		return loraID
+	case "medium":
+		return medium
+	case "lora_name":
+		return loraName
+	case "extra_keys":
+		return extra
+	case "group_idx":
+		return group
+	case "kv_cache_spec_kind":
+		return spec
+	case "locality":
+		return locality
+	}
+	return none
+}
+
+// members are where the members of an event stand in the payload; 0 for those that it has not.
+type members struct {
+	c  cursor
+	at [fields]int
+}
+
+// to is a cursor before a member; false if it is absent or nil.
+func (m *members) to(f field) (cursor, bool) {
+	c := m.c
+	if c.at = m.at[f]; c.at == 0 || c.b[c.at] == 0xc0 {
+		return c, false
+	}
+	return c, true
+}
+
+// event reads one event, whose bytes are well-formed msgpack, into b.
+func (d *Decoder) event(b *Batch, c cursor) {
+	m := members{c: c}
+	k, n := c.head()
+	switch k {
+	case object:
+		for range n {
+			var name []byte
+			if name = c.text(); name == nil {
+				c.skip()
+			}
+			m.at[named(name)] = c.at
+			c.skip()
+		}
+	case array:
+		order := storedFields
+		for i := range n {
+			if i == 1 {
+				if t, _ := m.to(typ); string(t.text()) == "BlockRemoved" {
+					order = removedFields
+				}
+			}
+			if i < uint64(len(order)) {
+				m.at[order[i]] = c.at
+			}
+			c.skip()
+		}
+	}
+	var kind []byte
+	if t, ok := m.to(typ); ok {
+		kind = t.text()
+	}
+	switch string(kind) {
+	case "BlockStored":
+		if !d.follows(&m) {
+			b.Unknown++
+		} else if !m.stored(b) {
+			b.Bad++
+		}
+	case "BlockRemoved":
+		e := Event{Kind: Removed, Host: m.host()}
+		switch ok := m.keys(&e); {
+		case !ok:
+			b.Bad++
+			b.Lost = true
+		case !d.follows(&m):
+			b.Unknown++
+		default:
+			b.Events = append(b.Events, e)
+		}
+	case "AllBlocksCleared":
+		b.Events = append(b.Events, Event{Kind: Cleared})
+	case "":
+		b.Bad++
+		b.Lost = true
+	default:
+		b.Unknown++
+	}
+}
+
+// follows reports whether an event's group of layers is the one that is followed: the first that sees whole
+// prompts, or that does not say what it sees. A block of a prompt is as good as lost once any group lost it,
+// but most engines have one group, and of the others one is the better guess than a sum of all.
+func (d *Decoder) follows(m *members) bool {
+	whole := true
+	if c, ok := m.to(spec); ok {
+		switch string(c.text()) {
+		case "full_attention", "mla_attention", "sink_full_attention":
+		default:
+			whole = false
+		}
+	}
+	c, ok := m.to(group)
+	if !ok {
+		return whole
+	}
+	n, ok := c.number()
+	if !ok || n >= 1<<31 {
+		return false
+	}
+	switch {
+	case !whole:
+		if d.other == nil {
+			d.other = map[uint64]bool{}
+		}
+		if len(d.other) < maxGroups {
+			d.other[n] = true
+		}
+		return false
+	case d.one == 0 && !d.other[n]:
+		if m.at[tokens] != 0 { // a removal does not say what its group is
+			d.one = int64(n) + 1
+		}
+		return true
+	}
+	return d.one == int64(n)+1
+}
+
+// host reports whether an event is of another memory than the GPU's.
+func (m *members) host() bool {
+	c, ok := m.to(medium)
+	if ok && string(c.text()) != "GPU" {
+		return true
+	}
+	c, ok = m.to(locality)
+	return ok && string(c.text()) == "REMOTE"
+}
+
+// keys reads the hashes of an event's blocks.
+func (m *members) keys(e *Event) bool {
+	c, ok := m.to(hashes)
+	k, n := c.head()
+	if !ok || k != array {
+		return false
+	}
+	e.Blocks = make([]Key, n) // n elements follow, of a byte or more each: skip has been past them
+	for i := range e.Blocks {
+		if e.Blocks[i], ok = c.key(); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// stored appends the blocks that an event stored: one Event for each run of blocks of one Space.
+func (m *members) stored(b *Batch) (ok bool) {
+	e := Event{Kind: Stored, Host: m.host()}
+	if !m.keys(&e) {
+		return false
+	}
+	if c, ok := m.to(parent); ok {
+		if e.Parent, e.HasParent = c.key(); !e.HasParent {
+			return false
+		}
+	}
+	c, ok := m.to(size)
+	n, number := c.number()
+	if !ok || !number || n == 0 || n > MaxPayload {
+		return false
+	}
+	e.BlockSize = int(n)
+	if e.Tokens, ok = m.ids(); !ok || len(e.Tokens) != len(e.Blocks)*e.BlockSize {
+		return false
+	}
+	if len(e.Blocks) == 0 {
+		return true
+	}
+	spaces, ok := m.to(extra)
+	k, n := spaces.head()
+	lora := m.lora()
+	if !ok {
+		e.Space = lora
+		b.Events = append(b.Events, e)
+		return true
+	}
+	if k != array || n != uint64(len(e.Blocks)) {
+		return false
+	}
+	all, from := e, 0
+	for i := range all.Blocks {
+		at := spaces.at
+		spaces.skip()
+		space := lora
+		if entry := spaces.b[at:spaces.at]; entry[0] != 0xc0 && entry[0] != 0x90 {
+			space = mix(lora, entry)
+		}
+		if i > from && space != e.Space {
+			b.Events = append(b.Events, all.part(from, i, e.Space))
+			from = i
+		}
+		e.Space = space
+	}
+	b.Events = append(b.Events, all.part(from, len(all.Blocks), e.Space))
+	return true
+}
+
+// part is the event of some of its blocks.
+func (e Event) part(from, to int, space uint64) Event {
+	if from > 0 {
+		e.Parent, e.HasParent = e.Blocks[from-1], true
+	}
+	e.Blocks, e.Tokens = e.Blocks[from:to:to], e.Tokens[from*e.BlockSize:to*e.BlockSize:to*e.BlockSize]
+	e.Space = space
+	return e
+}
+
+// lora is the Space of the adapter that blocks were made with; 0 for none.
+func (m *members) lora() uint64 {
+	for _, f := range []field{loraName, loraID} {
+		if c, ok := m.to(f); ok {
+			at := c.at
+			c.skip()
+			return mix(0, c.b[at:c.at])
+		}
+	}
+	return 0
+}
+
+// mix is a Space within a Space; never 0.
+func mix(outer uint64, inner []byte) uint64 {
+	return max(1, bits.RotateLeft64(outer, 1)^xxhash.Sum64(inner))
+}
+
+// ids reads the tokens of an event's blocks.
+func (m *members) ids() ([]uint32, bool) {
+	c, ok := m.to(tokens)
+	k, n := c.head()
+	if !ok || k != array {
+		return nil, false
+	}
+	out := make([]uint32, n)
+	for i := range out {
+		if x := c.b[c.at]; x < 0x80 {
+			out[i] = uint32(x)
+			c.at++
+		} else if x == 0xcd {
+			out[i] = uint32(binary.BigEndian.Uint16(c.b[c.at+1:]))
+			c.at += 3
+		} else {
+			n, ok := c.number()
+			if !ok || n > math.MaxUint32 {
+				return nil, false
+			}
+			out[i] = uint32(n)
+		}
+	}
+	return out, true
+}

@@ -1,0 +1,54 @@
+// Package kvevent reads what a vLLM server publishes of its prefix cache: which blocks it stored, which it
+// removed. Decode reads one batch, in either encoding; Order puts batches in sequence, asks for those that
+// were missed and says when something is missing for good; Alarm finds an engine that should publish and
+// does not. Values in, values out: package agentd/vllm has the socket.
+package kvevent
+
+// Key names a block of an engine's cache: the low 64 bits of vLLM's hash of the block and all before it.
+// The engine publishes it as a number, with or without a sign, or as the 32 bytes of which it is the last 8.
+type Key uint64
+
+// Kind is what happened.
+type Kind uint8
+
+// The kinds of events.
+const (
+	Stored  Kind = iota + 1 // blocks were cached
+	Removed                 // blocks are no longer cached
+	Cleared                 // nothing is cached any more
+)
+
+// Event is one thing that happened to an engine's cache. The engine may store a block of one key twice, as
+// two physical copies, and then removes it twice.
+type Event struct {
+	Kind Kind
+	// Stored: in the order of their chain, each the parent of the next; Removed: in any order
+	Blocks    []Key
+	Parent    Key      // Stored: of the first block
+	HasParent bool     // else the first block begins a prompt
+	Tokens    []uint32 // Stored: of all the blocks, len(Blocks)*BlockSize
+	BlockSize int      // Stored: tokens in a block
+	// Stored: 0 if tokens and parent alone make these blocks; else what else does: LoRA, salt, images. Of a
+	// salt only the first block of a prompt has it: those that follow are told apart by their parent.
+	Space uint64
+	Host  bool // in the host's memory or further away, not in the GPU's: kept apart
+}
+
+// Batch is what an engine published at once: the events of one step of its scheduler.
+type Batch struct {
+	Events []Event
+	// Unknown counts events that are none of ours: of another type, or of layers that see only part of a
+	// prompt. Bad counts those that make no sense and were dropped.
+	Unknown, Bad int
+	Lost         bool // one of the dropped removed blocks, nobody knows which: forget all
+}
+
+// Update is one step of what is known of an engine: at most one of the three.
+type Update struct {
+	// the engine holds nothing but what comes after this
+	Restarted bool
+	// what was believed may be wrong: forget it; what comes after this is true, but not all
+	Blind bool
+	Why   string // of Restarted and Blind, for people
+	Batch Batch
+}

@@ -1,0 +1,256 @@
+package vllm
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"souk/agentd/kvevent"
+	"souk/agentd/vllm/zmtp"
+	"souk/bus/follow"
+)
+
+// How often an engine is asked where it publishes: until it says so, and then, since it may have been started
+// anew with other flags.
+const (
+	sourceFirst = 2 * time.Second
+	sourceAgain = time.Minute
+)
+
+// Events implements agentd.Engine.
+func (e *Engine) Events(ctx context.Context, deliver func(kvevent.Update)) {
+	configured := e.cfg.KVEvents
+	switch configured.Endpoint {
+	case kvevent.NoEvents:
+		return
+	case "":
+	default:
+		if err := Events(ctx, configured, deliver); err != nil {
+			deliver(kvevent.Update{Blind: true, Why: err.Error()})
+		}
+		return
+	}
+	var hearing *kvevent.Source
+	stop, pause := func() {}, sourceFirst
+	defer func() { stop() }()
+	for {
+		source, err := e.source(ctx)
+		if err == nil && (hearing == nil || source != *hearing) {
+			stop()
+			hearing, stop, pause = &source, hear(ctx, source, deliver), sourceAgain
+		}
+		if !follow.Pause(ctx, follow.Jitter(pause)) {
+			return
+		}
+	}
+}
+
+// hear has what a source says delivered until stop.
+func hear(ctx context.Context, source kvevent.Source, deliver func(kvevent.Update)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		if source.Endpoint == "" {
+			deliver(kvevent.Update{Blind: true, Why: "the engine says nothing of its cache: it wants " +
+				"--kv-events-config"})
+		} else if err := Events(ctx, source, deliver); err != nil {
+			deliver(kvevent.Update{Blind: true, Why: err.Error()})
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
+// source asks the engine where it publishes; nowhere, if it does not know.
+func (e *Engine) source(ctx context.Context) (kvevent.Source, error) {
+	status, body, err := e.ask(ctx, "/kv_event_sources", nil)
+	if err != nil || status != 200 {
+		if status == 404 { // of before 2026
+			err = nil
+		}
+		return kvevent.Source{}, err
+	}
+	return readSources(body)
+}
+
+// readSources reads what an engine says of its publishers: one of each rank of its data parallel group.
+func readSources(body []byte) (s kvevent.Source, err error) {
+	var ranks map[string]struct {
+		On        bool   `json:"enable_kv_cache_events"`
+		Publisher string `json:"publisher"`
+		Endpoint  string `json:"endpoint"`
+		Replay    string `json:"replay_endpoint"`
+	}
+	if err := json.Unmarshal(body, &ranks); err != nil {
+		return s, fmt.Errorf("/kv_event_sources: %w", err)
+	}
+	for _, r := range ranks {
+		// Of several ranks each has its cache, and nobody says which of them a request meets.
+		if len(ranks) == 1 && r.On && r.Publisher == "zmq" {
+			s = kvevent.Source{Endpoint: r.Endpoint, Replay: r.Replay}
+		}
+	}
+	return s, nil
+}
+
+// Events delivers what a source publishes, in order and without holes, until ctx ends. It fails where the
+// source cannot be one.
+func Events(ctx context.Context, source kvevent.Source, deliver func(kvevent.Update)) error {
+	if err := source.Validate(); err != nil {
+		return fmt.Errorf("kv_events.%w", err)
+	}
+	endpoint, listen, _ := source.Publisher()
+	replay, _ := source.Replays()
+	var sub *zmtp.Sub
+	for said := false; ; said = true {
+		var err error
+		if sub, err = zmtp.Subscribe(endpoint, listen); err == nil {
+			break
+		}
+		if !said {
+			deliver(kvevent.Update{Blind: true, Why: err.Error()})
+		}
+		if !follow.Pause(ctx, follow.Jitter(time.Second)) {
+			return nil
+		}
+	}
+	l := &listener{order: kvevent.Order{Replay: replay != ""}, replay: replay, deliver: deliver,
+		answers: make(chan answer), cancel: func() {}}
+	defer func() {
+		sub.Close()
+		l.cancel()
+		l.asking.Wait()
+	}()
+	for {
+		select {
+		case h := <-sub.C:
+			l.heard(ctx, h)
+		case a := <-l.answers:
+			l.answered(ctx, a)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// listener is what becomes of what a publisher and its replay say.
+type listener struct {
+	order   kvevent.Order
+	decoder kvevent.Decoder
+	replay  string
+	deliver func(kvevent.Update)
+
+	leader uint64 // the connection that is listened to; 0: none
+	asked  int    // times the replay was asked
+	cancel func() // of the last time
+	asking sync.WaitGroup
+	// of the replay
+	answers chan answer
+}
+
+// answer is one batch that the replay sent, or its end.
+type answer struct {
+	asked      int // of what question
+	seq        uint64
+	payload    []byte
+	end, whole bool
+}
+
+// heard takes what a connection said. Where there are several, the newest that says anything is believed: the
+// others are of lives before, or of nobody.
+func (l *listener) heard(ctx context.Context, h zmtp.Heard) {
+	switch {
+	case h.Err != nil:
+		if h.Peer == l.leader {
+			l.leader = 0
+		}
+		return
+	case h.Frames != nil && (len(h.Frames) != 3 || len(h.Frames[1]) != 8):
+		return // nothing of ours: what it stands for will be missed
+	case h.Peer > l.leader && (l.leader == 0 || h.Frames != nil):
+		l.leader = h.Peer
+		l.apply(ctx, l.order.Joined(), 0)
+	}
+	if h.Peer == l.leader && h.Frames != nil {
+		l.apply(ctx, l.order.Live(binary.BigEndian.Uint64(h.Frames[1]), h.Frames[2]), 0)
+	}
+}
+
+// answered takes what the replay said.
+func (l *listener) answered(ctx context.Context, a answer) {
+	switch {
+	case a.asked != l.asked:
+	case a.end:
+		l.apply(ctx, l.order.ReplayEnd(a.whole), askAgain)
+	default:
+		l.apply(ctx, l.order.Replayed(a.seq, a.payload), askAgain)
+	}
+}
+
+const (
+	askAgain = 300 * time.Millisecond // before the replay is asked once more for what it did not say
+	askQuiet = 3 * time.Second        // after which a replay that says nothing is given up
+)
+
+// apply delivers what is due, and asks the replay, after a pause, for what is wanted of it.
+func (l *listener) apply(ctx context.Context, out kvevent.Out, pause time.Duration) {
+	if out.Reset != kvevent.Keep {
+		l.decoder = kvevent.Decoder{}
+		l.deliver(kvevent.Update{Restarted: out.Reset == kvevent.Restarted, Blind: out.Reset == kvevent.Blind,
+			Why: out.Why})
+	}
+	for _, payload := range out.Apply {
+		b, err := l.decoder.Decode(payload)
+		switch {
+		case err != nil:
+			l.deliver(kvevent.Update{Blind: true, Why: err.Error()})
+		case b.Lost:
+			l.deliver(kvevent.Update{Blind: true, Why: "an event that takes blocks away cannot be read"})
+		case len(b.Events)+b.Unknown+b.Bad > 0:
+			l.deliver(kvevent.Update{Batch: b})
+		}
+	}
+	if out.Ask || !l.order.Asking() {
+		l.cancel()
+		l.cancel = func() {}
+	}
+	if out.Ask {
+		l.ask(ctx, out.From, pause)
+	}
+}
+
+// ask asks the replay for all from a number on; what it says comes as answers.
+func (l *listener) ask(ctx context.Context, from uint64, pause time.Duration) {
+	ctx, l.cancel = context.WithCancel(ctx)
+	l.asked++
+	asked := l.asked
+	tell := func(a answer) bool {
+		a.asked = asked
+		select {
+		case l.answers <- a:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	l.asking.Go(func() {
+		if pause > 0 && !follow.Pause(ctx, follow.Jitter(pause)) {
+			return
+		}
+		whole := false
+		question := [][]byte{nil, binary.BigEndian.AppendUint64(nil, from)}
+		_ = zmtp.Request(ctx, l.replay, askQuiet, question, func(f [][]byte) bool {
+			if len(f) != 4 || len(f[2]) != 8 {
+				return true // none of a replay's
+			}
+			seq := binary.BigEndian.Uint64(f[2])
+			if whole = int64(seq) == -1; whole {
+				return false
+			}
+			return tell(answer{seq: seq, payload: f[3]})
+		})
+		tell(answer{end: true, whole: whole})
+	})
+}

@@ -1,0 +1,366 @@
+package vllm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"souk/agentd"
+	"souk/agentd/kvevent"
+	"souk/bus/bustest"
+	"souk/integration/vllmsim"
+)
+
+// belief is what a listener makes of an engine's events: of each block, how many copies there are.
+type belief struct {
+	mu           sync.Mutex
+	held         map[uint64]int
+	told         []string // of resets
+	batches      int
+	unknown, bad int
+	gone         int // removed, and not known
+}
+
+func (b *belief) take(u kvevent.Update) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if u.Restarted || u.Blind {
+		b.held = map[uint64]int{}
+		b.told = append(b.told, fmt.Sprintf("blind %v: %s", u.Blind, u.Why))
+		return
+	}
+	b.batches++
+	b.unknown, b.bad = b.unknown+u.Batch.Unknown, b.bad+u.Batch.Bad
+	for _, e := range u.Batch.Events {
+		switch e.Kind {
+		case kvevent.Cleared:
+			b.held = map[uint64]int{}
+		case kvevent.Stored:
+			for _, k := range e.Blocks {
+				b.held[uint64(k)]++
+			}
+		case kvevent.Removed:
+			for _, k := range e.Blocks {
+				switch b.held[uint64(k)] {
+				case 0:
+					b.gone++
+				case 1:
+					delete(b.held, uint64(k))
+				default:
+					b.held[uint64(k)]--
+				}
+			}
+		}
+	}
+}
+
+func (b *belief) is(held map[uint64]int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Equal(b.held, held)
+}
+
+// within reports whether nothing is believed that is not held.
+func (b *belief) within(held map[uint64]int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, n := range b.held {
+		if n > held[k] {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *belief) last() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.told) == 0 {
+		return ""
+	}
+	return b.told[len(b.told)-1]
+}
+
+func (b *belief) resets() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.told)
+}
+
+// publishing is a stand-in with a small cache that publishes, and what a listener believes of it.
+func publishing(t *testing.T, c vllmsim.KVEvents) (*vllmsim.Server, *belief) {
+	t.Helper()
+	c.On = true
+	s, err := vllmsim.New(vllmsim.Config{NumGPUBlocks: 70, MaxModelLen: 512, KVEvents: c, AnswerTokens: 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Start("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	return s, listens(t, s)
+}
+
+// listens hears a stand-in that says itself where it publishes.
+func listens(t *testing.T, s *vllmsim.Server) *belief {
+	b := &belief{held: map[uint64]int{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { New(agentd.EngineConfig{URL: s.URL()}).Events(ctx, b.take) })
+	t.Cleanup(func() { cancel(); done.Wait() })
+	return b
+}
+
+// asks has a stand-in answer prompts, some of which begin alike.
+func asks(t *testing.T, s *vllmsim.Server, n int) {
+	t.Helper()
+	for range n {
+		var ids []string
+		first := rand.IntN(6)
+		for i := range 20 + rand.IntN(200) {
+			ids = append(ids, fmt.Sprint(300+first*1000+i))
+		}
+		body := fmt.Sprintf(`{"prompt":[%s],"max_tokens":%d,"ignore_eos":true,"cache_salt":"%d"}`,
+			strings.Join(ids, ","), 1+rand.IntN(60), rand.IntN(2))
+		r, err := http.Post(s.URL()+"/v1/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != 200 {
+			t.Fatal(r.Status)
+		}
+	}
+}
+
+func post(t *testing.T, s *vllmsim.Server, path string) {
+	t.Helper()
+	r, err := http.Post(s.URL()+path, "application/json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+}
+
+// Over whatever connection, in whatever form: what is believed is what the cache holds, across evictions, a
+// reset, a restart, and for who comes late.
+func TestEventsAreTheCache(t *testing.T) {
+	free := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return "tcp://" + l.Addr().String()
+	}
+	for name, c := range map[string]func() vllmsim.KVEvents{
+		"tcp, it listens": func() vllmsim.KVEvents {
+			return vllmsim.KVEvents{Endpoint: "tcp://*:0", Replay: "tcp://127.0.0.1:0"}
+		},
+		"tcp, it connects": func() vllmsim.KVEvents {
+			return vllmsim.KVEvents{Endpoint: free(), Replay: "tcp://*:0", Topic: "kv", Arrays: true}
+		},
+		"ipc": func() vllmsim.KVEvents {
+			dir := t.TempDir()
+			return vllmsim.KVEvents{Endpoint: "ipc://" + dir + "/kv", Replay: "ipc://" + dir + "/again",
+				Bytes: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := publishing(t, c())
+			agree := func(when string, b *belief) {
+				t.Helper()
+				bustest.Eventually(t, when, func() bool { return b.is(s.Held()) })
+			}
+			asks(t, s, 30)
+			agree("after evictions", b)
+			post(t, s, "/reset_prefix_cache")
+			asks(t, s, 3)
+			agree("after a reset", b)
+			if err := s.Restart(0); err != nil {
+				t.Fatal(err)
+			}
+			agree("after a restart", b)
+			asks(t, s, 5)
+			agree("in the new life", b)
+			if name != "tcp, it connects" { // or one listens there already
+				agree("for who comes late", listens(t, s))
+			}
+			if err := s.FaultEvents(vllmsim.EventsLost, 3); err != nil {
+				t.Fatal(err)
+			}
+			asks(t, s, 12)
+			agree("after some were lost on the way", b)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			told := strings.Join(b.told, "\n")
+			told = strings.ReplaceAll(told, "blind true: the engine has begun a new life", "")
+			if b.unknown+b.bad+b.gone > 0 || strings.Contains(told, "blind true") {
+				t.Errorf("%d unknown, %d bad, %d gone, told %q", b.unknown, b.bad, b.gone, b.told)
+			}
+		})
+	}
+}
+
+// What is missed for good makes blind, and then what is believed is held, though it is not all.
+func TestEventsMissedForGood(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]vllmsim.KVEvents{
+		"no replay":    {Endpoint: "ipc://" + dir + "/kv1"},
+		"short replay": {Endpoint: "ipc://" + dir + "/kv2", Replay: "ipc://" + dir + "/again",
+			BufferSteps: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := publishing(t, c)
+			bustest.Eventually(t, "something is known", func() bool {
+				asks(t, s, 1)
+				return b.resets() > 0
+			})
+			told := b.resets()
+			if err := s.FaultEvents(vllmsim.EventsLost, 5); err != nil {
+				t.Fatal(err)
+			}
+			blind := func(b *belief, told int) {
+				t.Helper()
+				bustest.Eventually(t, "blind", func() bool {
+					asks(t, s, 1)
+					return b.resets() > told && strings.HasPrefix(b.last(), "blind true")
+				})
+				bustest.Eventually(t, "no more than is held", func() bool { return b.within(s.Held()) })
+			}
+			blind(b, told)
+			blind(listens(t, s), 0)
+		})
+	}
+}
+
+// An engine's lies: events that never come, or that nobody can apply, leave nothing believed that is not so;
+// those that say too much are believed, and only other evidence tells.
+func TestEventsThatLie(t *testing.T) {
+	dir := t.TempDir()
+	play := func(fault vllmsim.EventFault, n int) (*vllmsim.Server, *belief) {
+		s, b := publishing(t, vllmsim.KVEvents{Endpoint: "ipc://" + dir + "/" + string(fault),
+			Replay: "ipc://" + dir + "/again-" + string(fault)})
+		bustest.Eventually(t, "connected", func() bool { return b.last() != "" })
+		if err := s.FaultEvents(fault, n); err != nil {
+			t.Fatal(err)
+		}
+		asks(t, s, 3)
+		return s, b
+	}
+	t.Run("silent", func(t *testing.T) {
+		s, b := play(vllmsim.EventsSilent, 1<<30)
+		if len(s.Held()) == 0 || !b.is(map[uint64]int{}) {
+			t.Errorf("%d held, believed %v", len(s.Held()), b.held)
+		}
+	})
+	t.Run("alien", func(t *testing.T) {
+		_, b := play(vllmsim.EventsAlien, 1<<30)
+		bustest.Eventually(t, "counted", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.unknown > 0
+		})
+		if !b.is(map[uint64]int{}) {
+			t.Errorf("believed %v", b.held)
+		}
+	})
+	t.Run("double", func(t *testing.T) {
+		s, b := play(vllmsim.EventsDouble, 1)
+		bustest.Eventually(t, "one too many of some", func() bool {
+			return !b.within(s.Held()) && b.covers(s.Held())
+		})
+	})
+	t.Run("false", func(t *testing.T) {
+		s, b := play(vllmsim.EventsFalse, 1)
+		bustest.Eventually(t, "two too many", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return len(b.held) == len(s.Held())+2
+		})
+	})
+}
+
+// covers reports whether all that is held is believed.
+func (b *belief) covers(held map[uint64]int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, n := range held {
+		if b.held[k] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// An engine that publishes nothing is said to; one that is not heard is not asked.
+func TestEventsOfNone(t *testing.T) {
+	s, err := vllmsim.New(vllmsim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Start("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	b := listens(t, s)
+	bustest.Eventually(t, "said", func() bool { return strings.Contains(b.last(), "--kv-events-config") })
+	var c agentd.EngineConfig
+	c.URL, c.KVEvents.Endpoint = s.URL(), kvevent.NoEvents
+	New(c).Events(t.Context(), func(kvevent.Update) { t.Error("it is asked") })
+	c.KVEvents.Endpoint = "tcp://node-7:5557"
+	told := ""
+	New(c).Events(t.Context(), func(u kvevent.Update) { told = u.Why })
+	if !strings.Contains(told, "kv_events.endpoint") {
+		t.Errorf("told %q", told)
+	}
+}
+
+// What real servers say of where they publish.
+func TestSources(t *testing.T) {
+	rank := `{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:22001",` +
+		`"replay_endpoint":"tcp://127.0.0.1:23001","buffer_steps":10000,"hwm":100000,"topic":"kv"}`
+	noReplay := strings.Replace(rank, `"tcp://127.0.0.1:23001"`, "null", 1)
+	for said, want := range map[string]kvevent.Source{
+		recorded(t, "kv_event_sources").Response.Body: {Endpoint: "tcp://*:22001",
+			Replay: "tcp://127.0.0.1:23001"},
+		`{}`:                     {},
+		`{"0":` + noReplay + `}`: {Endpoint: "tcp://*:22001"},
+		`{"0":` + strings.Replace(rank, "true", "false", 1) + `}`: {},
+		`{"0":` + strings.Replace(rank, "zmq", "null", 1) + `}`:   {},
+		`{"0":` + rank + `,"1":` + rank + `}`:                     {},
+	} {
+		if got, err := readSources([]byte(said)); got != want || err != nil {
+			t.Errorf("%s: %+v %v, want %+v", said, got, err, want)
+		}
+	}
+	if _, err := readSources([]byte("<html>")); err == nil {
+		t.Error("a page is taken for an answer")
+	}
+}
+
+// A publisher whose endpoint is taken is waited for, and says why.
+func TestEventsWhereSomebodyListens(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	err = Events(ctx, kvevent.Source{Endpoint: "tcp://" + l.Addr().String()}, func(u kvevent.Update) {
+		if !u.Blind || !strings.Contains(u.Why, "address already in use") {
+			t.Errorf("%+v", u)
+		}
+		cancel()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+)
+
+// unsent is how much a connection's kernel buffer holds of what its client does not take.
+const unsent = 64 << 10
+
+// narrow gives connections such buffers.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if t, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+		t.SetWriteBuffer(unsent)
+	}
+	return c, err
+}
+
+// counting counts what comes of headers.
+type counting struct {
+	net.Listener
+	memory *memory
+}
+
+func (l counting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, memory: l.memory}, nil
+}
+
+// conn is a connection. Before a request's handler runs, which counts its header, and then its body, it
+// counts what has come, and hangs up where there is no room for that.
+type conn struct {
+	net.Conn
+	memory  *memory
+	serving atomic.Bool
+	came    atomic.Int64 // of a header: what it takes
+}
+
+// freeHeader is what a header takes at no cost: a connection has buffers that it does not need yet.
+const freeHeader = 4 << 10
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n == 0 || c.serving.Load() {
+		return n, err
+	}
+	before := max(freeHeader, c.came.Load())
+	now := c.came.Add(int64(n + bytes.Count(p[:n], []byte{'\n'})*(fieldCost+16)))
+	if more := max(freeHeader, now) - before; more > 0 && !c.memory.takeHeader(int(more)) {
+		c.came.Add(-more)
+		c.forget()
+		c.Conn.Close() // an answer would wait for whoever only writes
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// begin notes that a request's handler runs; end, that it has ended, or the connection has.
+func (c *conn) begin() { c.serving.Store(true); c.forget() }
+func (c *conn) end()   { c.serving.Store(false); c.forget() }
+
+func (c *conn) forget() {
+	if n := c.came.Swap(0) - freeHeader; n > 0 {
+		c.memory.leaveHeader(int(n))
+	}
+}
+
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+func changed(c net.Conn, state http.ConnState) {
+	if c, ok := c.(*conn); ok && state != http.StateActive && state != http.StateNew {
+		c.end()
+	}
+}

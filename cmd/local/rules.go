@@ -1,0 +1,63 @@
+package local
+
+import (
+	"time"
+
+	"souk/bus"
+	"souk/hub"
+	"souk/market"
+)
+
+// Rules are the hubs' settings. Zero values take the hub's own defaults.
+type Rules struct {
+	MaxBatch int            `yaml:"max_batch"`
+	MaxWait  time.Duration  `yaml:"max_wait"`
+	Eager    *bool          `yaml:"eager"`
+	Fee      market.Credits `yaml:"fee"` // flat, of every award
+
+	Pricing      string                    `yaml:"pricing"` // vcg, tariff or posted
+	Settle       string                    `yaml:"settle"`  // metered or quoted
+	Clarke       string                    `yaml:"clarke"`  // client or task
+	SolveLimit   time.Duration             `yaml:"solve_limit"`
+	Tariffs      map[string]market.Credits `yaml:"tariffs"`       // under posted, by class
+	Ceiling      market.Credits            `yaml:"ceiling"`       // under tariff
+	Ceilings     map[string]market.Credits `yaml:"ceilings"`      // by class
+	BundleTokens *int                      `yaml:"bundle_tokens"` // ignored, with a warning
+}
+
+// apply sets what the rules say of a hub.
+func (r Rules) apply(h *hub.Config) {
+	if r.MaxBatch > 0 {
+		h.Batch.MaxBatch = r.MaxBatch
+	}
+	if r.MaxWait > 0 {
+		h.Batch.MaxWait = r.MaxWait
+	}
+	if r.Eager != nil {
+		h.Batch.Eager = *r.Eager
+	}
+	if r.Fee > 0 {
+		h.Fee = r.Fee
+	}
+	if r.SolveLimit != 0 {
+		h.SolveLimit = r.SolveLimit
+	}
+	m := bus.MarketConfig{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke, Tariffs: r.Tariffs,
+		Ceilings: r.Ceilings}
+	if r.Ceiling != 0 {
+		m.Ceiling = &r.Ceiling
+	}
+	h.Rule = h.Rule.Overlay(&m)
+}
+
+// Rule is how a domain's rounds are priced and settled.
+func (c Config) Rule(d Domain) hub.Rule { return c.hub(d).Rule }
+
+// hub is one domain's hub as the market's rules want it.
+func (c Config) hub(d Domain) hub.Config {
+	h := hub.Default()
+	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General
+	c.Market.apply(&h)
+	d.Market.apply(&h)
+	return h
+}

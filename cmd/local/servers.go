@@ -1,0 +1,217 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"souk/agentd"
+	agentserve "souk/agentd/serve"
+	"souk/agentd/vllm"
+	"souk/bus"
+	"souk/bus/embedded"
+	"souk/bus/etcdreg"
+	"souk/bus/gateway"
+	"souk/bus/natsauth"
+	"souk/bus/natsbus"
+	"souk/classifier"
+	door "souk/classifier/serve"
+	hubserve "souk/hub/serve"
+	"souk/ledger"
+	"souk/ledger/journal"
+	"souk/ledger/treasury"
+	bank "souk/ledger/treasury/serve"
+)
+
+// startServers runs NATS and etcd on loopback.
+func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Registry, error) {
+	if err := m.openKeys(); err != nil {
+		return nil, nil, err
+	}
+	auth, err := m.keys.Server()
+	if err != nil {
+		return nil, nil, err
+	}
+	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: m.cfg.Listen, OrAny: true, Auth: auth,
+		Log: m.log})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.opened = append(m.opened, func() error { nats.Close(); return nil })
+	host, port, err := net.SplitHostPort(m.cfg.Listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	listen := net.JoinHostPort(host, "2379")
+	if port == "0" {
+		listen = net.JoinHostPort(host, "0")
+	}
+	log, hush := Hushable(m.log)
+	files, err := natsauth.ServerCert(m.keys.Dir(), nil, time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path(), Listen: listen, OrAny: true,
+		TLS: files, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.opened = append(m.opened, func() error {
+		hush()
+		return etcd.Close()
+	})
+	// of a market that was killed, or was of several processes: this directory is ours alone
+	if err := errors.Join(etcd.Unlock(ctx), etcd.RevokeLeases(ctx)); err != nil {
+		return nil, nil, err
+	}
+	m.opened = append(m.opened, Tend(m.keys, nil, nil, m.log))
+	registry, err := etcdreg.FromClient(etcd.Client())
+	if err != nil {
+		return nil, nil, err
+	}
+	m.state = State{Version: 1, PID: os.Getpid(), NATS: nats.URL(), Etcd: "https://" + etcd.Endpoint(),
+		Started: time.Now().UTC()}
+	for _, d := range m.cfg.Domains {
+		m.state.Domains = append(m.state.Domains, d.Name)
+	}
+	for _, a := range m.cfg.Agents {
+		m.state.Agents = append(m.state.Agents, a.ID)
+	}
+	return nats, registry, nil
+}
+
+// joiner connects a part of the market, until the market ends.
+type joiner func(role bus.Role, ids bus.IDs) (*natsbus.Bus, error)
+
+func (m *Market) openJournal(name string) (*journal.Journal, error) {
+	j, err := journal.Open(m.dir.Journal(name), journal.Config{Log: m.log})
+	if err == nil {
+		m.opened = append(m.opened, j.Close)
+	}
+	return j, err
+}
+
+func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Registry) error {
+	j, err := m.openJournal(ledger.Treasury)
+	if err != nil {
+		return err
+	}
+	b, err := join(bus.RoleTreasury, bus.IDs{Name: ledger.Treasury})
+	if err != nil {
+		return err
+	}
+	s, err := bank.New(treasury.Default(), bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+	if err != nil {
+		return err
+	}
+	return m.run(ctx, "treasury", s)
+}
+
+func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Registry) error {
+	b, err := join(bus.RoleDoor, bus.IDs{Name: "door"})
+	if err != nil {
+		return err
+	}
+	c := classifier.Default()
+	c.ID, c.Drain = "door", m.within/2
+	for _, d := range m.cfg.Domains {
+		if d.General {
+			c.General = d.Labels[0]
+			if slices.Contains(d.Labels, classifier.Default().General) {
+				c.General = classifier.Default().General
+			}
+		}
+	}
+	if m.door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log}); err != nil {
+		return err
+	}
+	return m.run(ctx, "door", m.door)
+}
+
+// startGateway opens the market to clients over HTTP, and makes the first client's key.
+func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Registry) error {
+	if m.cfg.HTTPAddress() == "" {
+		return nil
+	}
+	b, err := join(bus.RoleGateway, bus.IDs{Name: "gateway"})
+	if err != nil {
+		return err
+	}
+	l, err := listenOrAny(m.cfg.HTTPAddress())
+	if err != nil {
+		return fmt.Errorf("http: %w", err)
+	}
+	c := gateway.Default()
+	c.ID, c.Drain = "gateway", m.within/4
+	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Log: m.log})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	m.state.HTTP = "http://" + l.Addr().String()
+	if _, funded := m.cfg.Clients[FirstClient]; funded {
+		if err := m.firstKey(ctx, registry); err != nil {
+			return errors.Join(err, l.Close())
+		}
+	}
+	return m.run(ctx, "gateway", m.gateway)
+}
+
+// listenOrAny listens on an address, or on any port where that is taken.
+func listenOrAny(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		host, _, _ := net.SplitHostPort(address)
+		return net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	return l, err
+}
+
+func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Registry) error {
+	var servers []server
+	for _, d := range m.cfg.Domains {
+		b, err := join(bus.RoleHub, bus.IDs{Name: d.Name, Domain: d.Name})
+		if err != nil {
+			return err
+		}
+		j, err := m.openJournal(d.Name)
+		if err != nil {
+			return err
+		}
+		c := m.cfg.hub(d)
+		c.DrainTimeout = m.within / 4
+		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+		if err != nil {
+			return err
+		}
+		m.hubs = append(m.hubs, s)
+		servers = append(servers, s)
+	}
+	return m.run(ctx, "hub", servers...)
+}
+
+func (m *Market) startAgents(ctx context.Context, join joiner, registry bus.Registry,
+	agents []agentd.AgentConfig) error {
+	ids := bus.IDs{Name: "agentd"}
+	for _, a := range agents {
+		ids.Agents = append(ids.Agents, a.ID)
+	}
+	b, err := join(bus.RoleAgentd, ids)
+	if err != nil {
+		return err
+	}
+	c := agentd.Default()
+	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, m.within/2, m.within/4
+	m.node, err = agentserve.NewServer(c, agentserve.Deps{
+		Bus: b, Registry: registry, Log: m.log,
+		Engine: func(e agentd.EngineConfig) agentd.Engine { return vllm.New(e) },
+	})
+	if err != nil {
+		return err
+	}
+	return m.run(ctx, "agents", m.node)
+}

@@ -1,0 +1,73 @@
+package hub
+
+import (
+	"math/bits"
+	"time"
+
+	"souk/hub/predict"
+)
+
+// burden is how long what an agent has in hand keeps a task from its first token, as quotes have it: of all
+// of it, and of the prompts before it alone, which are computed meanwhile where a task waits for a slot.
+// Agents that are nearly as burdened are so equally, so that a task is quoted once on all of them. An idle
+// agent has none.
+type burden struct{ delay, queue time.Duration }
+
+// load is what an agent has in hand, by the hub's own dispatches; of tasks of which it knows no more than
+// that they run, their number.
+func (n *Node) load(a *agent) predict.Load {
+	l := a.queue.Load(n.nano)
+	l.Decoding += max(0, len(a.holds)-a.queue.Len()) + a.stuck
+	return l
+}
+
+// burden is that of a task which comes to an agent now, or as soon as it has a slot.
+func (n *Node) burden(a *agent) burden {
+	l := n.load(a)
+	if over := len(a.holds) + a.stuck - max(0, a.slots-1); over > 0 {
+		l.Decoding = max(0, l.Decoding-over)
+	}
+	if l == (predict.Load{}) {
+		return burden{}
+	}
+	return burden{nearly(a.predictor.Delay(l)), nearly(a.predictor.Delay(predict.Load{Left: l.Left}))}
+}
+
+// nearly is a time with an eighth of itself rounded up, or half a millisecond.
+func nearly(d time.Duration) time.Duration {
+	const least = 19 // bits of nanoseconds
+	low := max(least, bits.Len64(uint64(max(0, d)))-4)
+	mask := time.Duration(1)<<low - 1
+	return (max(0, d) + mask) &^ mask
+}
+
+// queue puts a dispatched task behind what its agent has in hand.
+func (n *Node) queue(h *hold) {
+	a, f := h.agent, &h.features
+	f.InFlight, f.Load = len(a.holds), n.load(a)
+	cached := f.Cached
+	h.queued = a.queue.Sent(n.nano, f.Counted, a.predictor.Work(f.Counted-cached, cached),
+		a.predictor.Forecast(*f).TTFT, h.rec.Output, n.itl(a))
+}
+
+// length is how many tokens the answer to a task is expected to have.
+type length struct {
+	changes       uint64 // and one: of what is known of answers, when that was asked
+	usual, tokens int    // where nothing is known of whose it is, and by that
+}
+
+// length is how many tokens the answer to a task is expected to have, by whose it is.
+func (n *Node) length(t *task, a *agent) int {
+	x := &t.length
+	now, usual := n.outputs.Changes()+1, a.predictor.Usual(t.msg.MaxTokens)
+	if x.changes != now || x.usual != usual {
+		*x = length{now, usual, n.outputs.Expect(t.source(), usual)}
+	}
+	return x.tokens
+}
+
+// source is whose a task is.
+func (t *task) source() predict.Source {
+	return predict.Source{Client: t.key.client, Role: t.msg.Role, Domain: t.msg.Domain, Kind: t.msg.Kind,
+		Session: t.session}
+}

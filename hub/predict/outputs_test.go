@@ -1,0 +1,91 @@
+package predict
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// An answer is expected to be as long as those of its session were, and where that has few, as those of its
+// client's role, then of its domain and kind, then of the hub.
+func TestOutputsByWhoseTheyAre(t *testing.T) {
+	o := NewOutputs()
+	s := Source{Client: "ann", Role: "coder", Domain: "code", Kind: "chat", Session: 7}
+	expects := func(why string, s Source, least, most int) {
+		t.Helper()
+		if got := o.Expect(s, 400); got < least || got > most {
+			t.Errorf("%s: %d tokens, want %d to %d", why, got, least, most)
+		}
+	}
+	expects("nothing was seen", s, 400, 400)
+	for range 100 {
+		o.Learn(s, 50)
+		o.Learn(Source{Client: "ann", Role: "writer", Domain: "code", Kind: "chat"}, 900)
+		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 200)
+		o.Learn(Source{Client: "cat", Domain: "law", Kind: "completion", Session: 7}, 10)
+	}
+	expects("its session", s, 50, 52)
+	s.Session = 8
+	expects("another of the role", s, 50, 70)
+	s.Role = "writer"
+	expects("another role", s, 850, 900)
+	expects("another client", Source{Client: "dan", Domain: "code", Kind: "chat"}, 360, 400)
+	expects("another kind", Source{Client: "dan", Domain: "law", Kind: "chat"}, 250, 320)
+	o.Learn(Source{Client: "dan", Domain: "law", Kind: "completion", Session: 1}, 500)
+	expects("one answer, which may be chance", Source{Client: "dan", Domain: "law", Kind: "completion",
+		Session: 1}, 100, 250)
+}
+
+// A client with any number of sessions, roles or domains costs no memory beyond a bound, and no other client
+// what is known of it.
+func TestAClientWithManySessions(t *testing.T) {
+	o := NewOutputs()
+	quiet := Source{Client: "ann", Session: 1}
+	for range 20 {
+		o.Learn(quiet, 33)
+	}
+	for i := range 100_000 {
+		o.Learn(Source{Client: "bob", Role: fmt.Sprint(i), Domain: fmt.Sprint(i), Session: uint64(1 + i)},
+			1000)
+	}
+	if got := o.Expect(quiet, 400); got < 33 || got > 250 {
+		t.Errorf("ann's session is expected to answer %d tokens", got)
+	}
+	if b := o.clients["bob"]; len(b.sessions) > sessionsEach || len(b.ring) > sessionsEach ||
+		len(b.roles) > rolesEach || len(o.kinds) > kindsKept || o.sessions != len(b.sessions)+1 {
+		t.Errorf("kept are %d sessions, %d roles, %d kinds; counted %d", len(b.sessions), len(b.roles),
+			len(o.kinds), o.sessions)
+	}
+	for i := range 2 * clientsKept {
+		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 9}, 10)
+		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 10}, 10)
+	}
+	if len(o.clients) > clientsKept || o.sessions > sessionsKept || o.order.Len() != len(o.clients) {
+		t.Errorf("%d clients, %d of them in order, %d sessions", len(o.clients), o.order.Len(), o.sessions)
+	}
+}
+
+// The time between tokens grows with the tasks that decode and the tokens that they hold, and is learned.
+func TestTheTimeBetweenTokens(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 6))
+	m := NewMeans(DefaultPrior())
+	if got := m.Token(Load{Decoding: 3}); got != 0 {
+		t.Errorf("%v before any was measured", got)
+	}
+	token := func(l Load) time.Duration {
+		return 9*time.Millisecond + time.Duration(l.Decoding)*400*time.Microsecond +
+			time.Duration(l.Resident)*100*time.Nanosecond
+	}
+	for range 300 {
+		l := Load{Left: time.Duration(r.Int64N(1e9)), Decoding: r.IntN(16)}
+		l.Resident = l.Decoding * r.IntN(4000)
+		m.Learn(Features{Load: l},
+			Observation{ITL: time.Duration(float64(token(l)) * (0.95 + 0.1*r.Float64()))})
+	}
+	for _, l := range []Load{{}, {Decoding: 8, Resident: 8000}, {Decoding: 15, Resident: 45000}} {
+		near(t, fmt.Sprint(l), m.Forecast(Features{Load: l}).ITL, token(l), 0.05)
+	}
+}

@@ -1,0 +1,103 @@
+package tree
+
+import "math"
+
+// Gate is a tree on what a forecast leaves over. What the tree says is added only while that errs less than
+// the forecast alone.
+type Gate struct {
+	tree *Regressor
+
+	alone, added float64 // decayed errors: of the forecast alone, and with what the tree says
+	judged       int     // observations since nothing was known of these
+	open         bool
+	openings     int
+}
+
+const (
+	// of an error of the forecast, when the next one comes
+	gateFade = 0.99
+	// patience is how many forecasts are judged before the gate may open.
+	patience = 200
+	// better is what part of the error must be saved for it to open; it shuts once none is.
+	better = 0.02
+)
+
+// NewGate is a gate before a tree that has seen nothing.
+func NewGate(cfg Config, features int) (*Gate, error) {
+	t, err := NewRegressor(cfg, features)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{tree: t}, nil
+}
+
+// Add is what to add to a forecast: 0 while the gate is shut.
+func (g *Gate) Add(x []float64) float64 {
+	if !g.open {
+		return 0
+	}
+	return g.tree.Predict(x)
+}
+
+// Learn takes in what a forecast left over: what came less what was forecast without the tree.
+func (g *Gate) Learn(x []float64, left, weight float64) {
+	if len(x) != g.tree.features || !sound(weight, x...) || !sound(weight, left) {
+		return
+	}
+	g.alone = float64(gateFade*g.alone) + float64((1-gateFade)*math.Abs(left))
+	g.added = float64(gateFade*g.added) + float64((1-gateFade)*math.Abs(left-g.tree.Predict(x)))
+	g.tree.Learn(x, left, weight)
+	if g.judged < patience {
+		g.judged++
+		return
+	}
+	switch {
+	case !g.open && g.added < float64(g.alone*(1-better)):
+		g.open = true
+		g.openings++
+	case g.added >= g.alone:
+		g.open = false
+	}
+}
+
+// Mute shuts the gate: what the forecast was made for has changed. It must show anew that it saves errors.
+func (g *Gate) Mute() { g.open, g.judged, g.alone, g.added = false, 0, 0, 0 }
+
+// Open reports whether what the tree says is added, and Openings how often that began.
+func (g *Gate) Open() bool    { return g.open }
+func (g *Gate) Openings() int { return g.openings }
+
+// Size is how many bytes of memory it takes, with its tree.
+func (g *Gate) Size() int { return 64 + g.tree.Size() }
+
+// MarshalBinary writes gate and tree down.
+func (g *Gate) MarshalBinary() ([]byte, error) {
+	p := pen{version, aGate}
+	p.floats(g.alone, g.added)
+	p.int(g.judged)
+	p.flag(g.open)
+	p.int(g.openings)
+	tree, err := g.tree.MarshalBinary()
+	return append(p, tree...), err
+}
+
+// UnmarshalBinary restores a gate that was written down, into one that was made as that was.
+func (g *Gate) UnmarshalBinary(data []byte) error {
+	r := &reader{data: data}
+	if v, kind := r.byte(), r.byte(); v != version || kind != aGate {
+		r.fault("version %d of %q is no gate that is known", v, kind)
+	}
+	read := Gate{tree: g.tree, alone: r.weight(), added: r.weight(), judged: r.int(0, patience),
+		open: r.flag(), openings: r.int(0, math.MaxInt32)}
+	if read.open && read.judged < patience {
+		r.fault("a gate is open that has judged %d forecasts", read.judged)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if err := g.tree.UnmarshalBinary(r.data); err != nil {
+		return err
+	}
+	*g = read
+	return nil
+}

@@ -1,0 +1,135 @@
+package tree
+
+import "math"
+
+// line is a plane by least squares over what was seen, each feature on a scale of its own. It keeps means and
+// products of what lies off them, so that large numbers which differ little lose nothing.
+type line struct {
+	n    float64
+	mean []float64 // of the features, then of y
+	off  []float64 // products of what is off the means, of each and those up to it: a triangle
+	coef []float64
+	news int // observations since the last fit
+}
+
+// refit is after how many observations a plane is fitted again.
+const refit = 8
+
+func newLine(features int) line {
+	d := features + 1
+	return line{mean: make([]float64, d), off: make([]float64, d*(d+1)/2), coef: make([]float64, features)}
+}
+
+// lineSize is what the numbers of one take.
+func lineSize(features int) int {
+	d := features + 1
+	return 8 * (d + d*(d+1)/2 + features)
+}
+
+// scratch is room for the equations of one fit; a tree has one.
+type scratch struct {
+	delta, scale, a, b []float64
+}
+
+func newScratch(features int) *scratch {
+	d := features + 1
+	return &scratch{make([]float64, d), make([]float64, d), make([]float64, d*d), make([]float64, d)}
+}
+
+func (s *scratch) size() int { return 8 * (len(s.delta) + len(s.scale) + len(s.a) + len(s.b)) }
+
+func (l *line) add(s *scratch, x []float64, y, weight float64) {
+	before := l.n
+	l.n += weight
+	share := weight / l.n
+	for i := range l.mean {
+		v := y
+		if i < len(x) {
+			v = x[i]
+		}
+		s.delta[i] = v - l.mean[i]
+		l.mean[i] += float64(s.delta[i] * share)
+	}
+	factor, k := share*before, 0
+	for i, a := range s.delta {
+		a *= factor
+		for _, b := range s.delta[:i+1] {
+			l.off[k] += float64(a * b)
+			k++
+		}
+	}
+	if l.news++; l.news >= refit {
+		l.news = 0
+		l.fit(s)
+	}
+}
+
+// fit solves the equations by Cholesky's way. A feature that never varied has no part; one observation's
+// worth of ridge keeps those that vary together from tearing at each other.
+func (l *line) fit(s *scratch) {
+	d := len(l.coef)
+	clear(l.coef)
+	y := l.off[d*(d+1)/2:]
+	for i := range d {
+		s.scale[i] = 0
+		if v := l.off[i*(i+1)/2+i]; v > 1e-12*(1+float64(l.mean[i]*l.mean[i]))*l.n {
+			s.scale[i] = 1 / math.Sqrt(v)
+		}
+	}
+	ridge := 1 / l.n
+	for i := range d {
+		row := s.a[i*d : i*d+d]
+		for j := range i + 1 {
+			sum := l.off[i*(i+1)/2+j] * s.scale[i] * s.scale[j]
+			if i == j {
+				sum = 1 + ridge
+			}
+			for k := range j {
+				sum -= float64(row[k] * s.a[j*d+k])
+			}
+			if i > j {
+				row[j] = sum / s.a[j*d+j]
+				continue
+			}
+			if sum <= 0 {
+				clear(l.coef)
+				return
+			}
+			row[i] = math.Sqrt(sum)
+		}
+		sum := y[i] * s.scale[i]
+		for k := range i {
+			sum -= float64(row[k] * s.b[k])
+		}
+		s.b[i] = sum / row[i]
+	}
+	for i := d - 1; i >= 0; i-- {
+		sum := s.b[i]
+		for k := i + 1; k < d; k++ {
+			sum -= float64(s.a[k*d+i] * s.b[k])
+		}
+		s.b[i] = sum / s.a[i*d+i]
+		l.coef[i] = s.b[i] * s.scale[i]
+	}
+}
+
+func (l *line) value(x []float64) float64 {
+	d := len(l.coef)
+	sum := l.mean[d]
+	for i, c := range l.coef {
+		sum += float64(c * (x[i] - l.mean[i]))
+	}
+	return sum
+}
+
+// heir is a copy that counts as so much at most.
+func (l *line) heir(weight float64) line {
+	h := newLine(len(l.coef))
+	copy(h.mean, l.mean)
+	copy(h.coef, l.coef)
+	h.n = min(l.n, weight)
+	for i, v := range l.off {
+		h.off[i] = v * (h.n / l.n)
+	}
+	return h
+}

@@ -1,0 +1,173 @@
+package tree
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// Regressor expects a number. A leaf expects its mean, or what a plane through what it saw says, whichever
+// erred less of late.
+type Regressor struct {
+	cfg      Config
+	features int
+	branches branches
+	leaves   []*leaf
+	scratch  *scratch
+}
+
+// leaf is where observations end up.
+type leaf struct {
+	n, sum    float64 // of y, with what its branch brought along
+	low, high float64 // of y, between which it was
+	since     float64 // weight since it was looked at
+	off       [2]float64
+	depth     int
+	deepest   bool // never split
+	line      line
+	watch     *observer // nil: it sleeps
+}
+
+// NewRegressor has seen nothing, and expects 0.
+func NewRegressor(cfg Config, features int) (*Regressor, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("tree: %w", err)
+	}
+	if features < 1 || features > MaxFeatures {
+		return nil, fmt.Errorf("tree: %d features, want 1 to %d", features, MaxFeatures)
+	}
+	t := &Regressor{cfg: cfg, features: features, branches: trunk(), scratch: newScratch(features)}
+	t.leaves = []*leaf{{line: newLine(features)}}
+	t.leaves[0].deepest = cfg.Depth == 0
+	t.settle()
+	return t, nil
+}
+
+// Predict is what is expected where the features are so: a finite number whatever they are.
+func (t *Regressor) Predict(x []float64) float64 {
+	if len(x) != t.features {
+		return 0
+	}
+	_, i := t.branches.leaf(x)
+	mean, plane := t.leaves[i].both(x)
+	if t.leaves[i].off[1] < t.leaves[i].off[0] {
+		return plane
+	}
+	return mean
+}
+
+// both are the mean, and what the plane says within what was seen, and as much again on both sides together.
+func (l *leaf) both(x []float64) (mean, plane float64) {
+	if l.n == 0 {
+		return 0, 0
+	}
+	mean = min(max(l.sum/l.n, l.low), l.high)
+	if plane = l.line.value(x); math.IsNaN(plane) {
+		return mean, mean
+	}
+	room := float64((l.high - l.low) / 2)
+	return mean, min(max(plane, l.low-room), l.high+room)
+}
+
+// Learn takes in an observation that counts as so many. What is no finite number is none.
+func (t *Regressor) Learn(x []float64, y, weight float64) {
+	if len(x) != t.features || !sound(weight, x...) || !sound(weight, y) {
+		return
+	}
+	at, i := t.branches.leaf(x)
+	l := t.leaves[i]
+	if mean, plane := l.both(x); l.n > 0 {
+		l.off[0] = float64(fade*l.off[0]) + float64((1-fade)*math.Abs(y-mean))
+		l.off[1] = float64(fade*l.off[1]) + float64((1-fade)*math.Abs(y-plane))
+		l.low, l.high = min(l.low, y), max(l.high, y)
+	} else {
+		l.low, l.high = y, y
+	}
+	l.n += weight
+	l.sum += float64(weight * y)
+	l.line.add(t.scratch, x, y, weight)
+	if l.watch != nil {
+		l.watch.add(x, y, weight)
+	}
+	if l.since += weight; l.since >= t.cfg.Grace && !l.deepest {
+		l.since = 0
+		t.look(at, i)
+		t.settle()
+	}
+}
+
+// look splits a leaf if it is clear how.
+func (t *Regressor) look(at, i int) {
+	l := t.leaves[i]
+	if l.watch == nil || l.watch.edges == nil {
+		return
+	}
+	b := l.watch.split(t.cfg.Least)
+	bound := t.cfg.bound(1, l.watch.all.n)
+	if b.merit <= 0 || bound >= t.cfg.Tie && b.second >= b.merit*(1-bound) {
+		return
+	}
+	if t.least()+t.leafSize() > t.cfg.Bytes {
+		l.deepest = true
+		l.sleep()
+		return
+	}
+	left, right := l.watch.sides(b.choice)
+	t.leaves[i] = l.heir(left, t.cfg)
+	t.leaves = append(t.leaves, l.heir(right, t.cfg))
+	t.branches.split(at, b.feature, b.at, len(t.leaves)-1)
+}
+
+// heir is a leaf behind a split, where so much came before.
+func (l *leaf) heir(seen moments, cfg Config) *leaf {
+	h := &leaf{n: seen.n, sum: seen.sum + float64(seen.n*l.watch.center), low: l.low, high: l.high,
+		off: l.off, depth: l.depth + 1, line: l.line.heir(cfg.Least)}
+	h.deepest = h.depth >= cfg.Depth
+	if !h.deepest {
+		h.wake()
+	}
+	return h
+}
+
+func (l *leaf) awake() bool    { return l.watch != nil }
+func (l *leaf) open() bool     { return !l.deepest }
+func (l *leaf) worth() float64 { return min(l.off[0], l.off[1]) * l.n }
+func (l *leaf) sleep()         { l.watch = nil }
+func (l *leaf) wake()          { l.watch = &observer{} }
+
+func (l *leaf) size() int {
+	n := int(unsafe.Sizeof(*l)) + 8 + lineSize(len(l.line.coef))
+	if l.watch != nil {
+		n += observerSize(len(l.line.coef))
+	}
+	return n
+}
+
+// settle has as many leaves awake as may be.
+func (t *Regressor) settle() {
+	settle(&t.cfg, t.leaves, t.fixed(), observerSize(t.features))
+}
+
+func (t *Regressor) fixed() int {
+	return int(unsafe.Sizeof(*t)) + t.scratch.size() + t.branches.size() + 8*len(t.leaves)
+}
+
+// leafSize is what a leaf takes that sleeps, with the nodes that lead to it, and room for more of both.
+func (t *Regressor) leafSize() int {
+	return int(unsafe.Sizeof(leaf{})) + lineSize(t.features) + 2*8 + 4*int(unsafe.Sizeof(node{}))
+}
+
+// least is what the tree takes while all its leaves sleep.
+func (t *Regressor) least() int { return t.fixed() + len(t.leaves)*t.leafSize() }
+
+// Size is how many bytes of memory it takes.
+func (t *Regressor) Size() int {
+	n := t.fixed()
+	for _, l := range t.leaves {
+		n += l.size()
+	}
+	return n
+}
+
+// Leaves is how many it has.
+func (t *Regressor) Leaves() int { return len(t.leaves) }

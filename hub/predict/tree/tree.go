@@ -1,0 +1,190 @@
+// Package tree learns from what came, one observation after the other, by Hoeffding trees: a leaf is split as
+// soon as enough has come through it to say that a split is the best one (Domingos and Hulten 2000; the
+// paper's predictors, iemas 4.1).
+//
+// The same observations in the same order give the same answers, bit by bit, on every machine, whether the
+// tree was written down and read in between or not. So nothing walks a map, logarithms and exponentials are
+// computed here, and a product that goes into a sum is converted, though it is a float already: it keeps the
+// compiler from fusing the two, which rounds differently.
+//
+// A tree is not for concurrent use.
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// Config is how trees grow.
+type Config struct {
+	Grace  float64 // weight that comes to a leaf between two looks at whether to split it
+	Delta  float64 // chance that another split than the chosen would have been the best
+	Tie    float64 // two splits are as good once Hoeffding's bound is below that
+	Least  float64 // weight on either side of a split
+	Depth  int     // splits above a leaf, at most
+	Leaves int     // that gather what a split needs; the others sleep, and forecast nonetheless
+	Bytes  int     // of memory
+}
+
+// Default is careful: with a chance of 1e-7 and five a side, as is usual, a tree of times to the first token
+// errs by a third more.
+func Default() Config {
+	return Config{Grace: 200, Delta: 1e-4, Tie: 0.05, Least: 30, Depth: 6, Leaves: 16, Bytes: 192 << 10}
+}
+
+// River is what river's HoeffdingTreeRegressor does by default, within bounds.
+func River() Config {
+	return Config{Grace: 200, Delta: 1e-7, Tie: 0.05, Least: 5, Depth: 32, Leaves: 1024, Bytes: 64 << 20}
+}
+
+// Bounds of what a tree takes.
+const (
+	MaxFeatures = 64
+	MaxClasses  = 64
+	maxDepth    = 64
+	maxLeaves   = 4096
+	maxBytes    = 1 << 30
+	// most is the greatest number that is an observation: beyond, squares would lose all that matters.
+	most = 1e12
+	// fade is what an error of a leaf counts when the next one comes.
+	fade = 0.95
+)
+
+// Validate judges a configuration and changes nothing.
+func (c Config) Validate() error {
+	var errs []error
+	for _, x := range []struct {
+		name        string
+		v           float64
+		least, most float64
+	}{{"grace", c.Grace, 1, 1e9}, {"delta", c.Delta, 1e-300, 0.5}, {"tie", c.Tie, 0, 1},
+		{"least", c.Least, 1, 1e9}, {"depth", float64(c.Depth), 0, maxDepth},
+		{"leaves", float64(c.Leaves), 1, maxLeaves}, {"bytes", float64(c.Bytes), 1 << 10, maxBytes}} {
+		if !(x.v >= x.least && x.v <= x.most) {
+			errs = append(errs, fmt.Errorf("%s: %v is not from %v to %v", x.name, x.v, x.least, x.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bound is Hoeffding's, of what ranges over so much, after so many observations.
+func (c *Config) bound(over, n float64) float64 {
+	return over * math.Sqrt(-ln(c.Delta)/(2*n))
+}
+
+// sound reports whether numbers are an observation.
+func sound(weight float64, xs ...float64) bool {
+	if !(weight >= 1e-6 && weight <= 1e6) {
+		return false
+	}
+	for _, x := range xs {
+		if !(math.Abs(x) <= most) {
+			return false
+		}
+	}
+	return true
+}
+
+// node is a split, or where a leaf is.
+type node struct {
+	feature     int32 // -1: a leaf
+	left, right int32 // nodes; of a leaf, left is its number
+	at          float64
+}
+
+// branches are the splits of a tree. A node comes after the one that leads to it.
+type branches []node
+
+func trunk() branches { return branches{{feature: -1}} }
+
+// leaf is the node and the number of the leaf where x belongs.
+func (b branches) leaf(x []float64) (at, leaf int) {
+	for b[at].feature >= 0 {
+		if n := &b[at]; x[n.feature] < n.at {
+			at = int(n.left)
+		} else {
+			at = int(n.right)
+		}
+	}
+	return at, int(b[at].left)
+}
+
+// split makes a leaf's node a split: what is less goes on to the leaf that was there, the rest to a new one.
+func (b *branches) split(at, feature int, where float64, fresh int) {
+	n := int32(len(*b))
+	*b = append(*b, node{feature: -1, left: (*b)[at].left}, node{feature: -1, left: int32(fresh)})
+	(*b)[at] = node{int32(feature), n, n + 1, where}
+}
+
+// size counts the room for as many nodes more, which there may be or not: a tree that was restored is to be
+// counted as it was.
+func (b branches) size() int { return 2 * len(b) * int(unsafe.Sizeof(node{})) }
+
+// choice is a split of a leaf's observations, and how good it is.
+type choice struct {
+	feature   int
+	at, merit float64
+}
+
+// best are the best split and the merit of the best one on another feature.
+type best struct {
+	choice
+	second float64
+}
+
+// offer takes in the best split on one feature.
+func (b *best) offer(c choice) {
+	switch {
+	case c.merit > b.merit:
+		b.choice, b.second = c, b.merit
+	case c.merit > b.second:
+		b.second = c.merit
+	}
+}
+
+// watcher is a leaf that may gather what a split needs.
+type watcher interface {
+	awake() bool
+	open() bool     // it may be split yet
+	worth() float64 // error by weight
+	sleep()
+	wake()
+	size() int
+}
+
+// settle has leaves sleep until as many as may be are awake, those worth least first, and others wake where
+// there is room. watched is what one takes that is awake beside one that sleeps. A sleeper that is worth
+// twice what the least of those awake is takes its place.
+func settle[L watcher](c *Config, all []L, used, watched int) {
+	for _, l := range all {
+		used += l.size()
+	}
+	for {
+		awake, least, dear := 0, -1, -1
+		for i, l := range all {
+			switch {
+			case l.awake():
+				if awake++; least < 0 || l.worth() < all[least].worth() {
+					least = i
+				}
+			case l.open() && (dear < 0 || l.worth() > all[dear].worth()):
+				dear = i
+			}
+		}
+		switch {
+		case awake > 0 && (awake > c.Leaves || used > c.Bytes):
+			all[least].sleep()
+			used -= watched
+		case dear >= 0 && awake < c.Leaves && used+watched <= c.Bytes:
+			all[dear].wake()
+			used += watched
+		case dear >= 0 && least >= 0 && all[dear].worth() > 2*all[least].worth():
+			all[least].sleep()
+			all[dear].wake()
+		default:
+			return
+		}
+	}
+}

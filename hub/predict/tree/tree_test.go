@@ -1,0 +1,671 @@
+package tree
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func regressor(t testing.TB, cfg Config, features int) *Regressor {
+	t.Helper()
+	r, err := NewRegressor(cfg, features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func classifier(t testing.TB, cfg Config, features, classes int) *Classifier {
+	t.Helper()
+	c, err := NewClassifier(cfg, features, classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// quick is a configuration under which small tests see splits.
+func quick() Config {
+	c := Default()
+	c.Grace, c.Least, c.Delta = 70, 5, 0.05
+	return c
+}
+
+func TestLogarithmsAsMath(t *testing.T) {
+	for _, x := range []float64{1e-300, 1e-7, 0.1, 0.5, 0.7071, 0.999999, 1, 1.0000001, 1.5, 2, 12345.678,
+		1e300} {
+		if got, want := ln(x), math.Log(x); math.Abs(got-want) > 1e-14*(1+math.Abs(want)) {
+			t.Errorf("ln(%v) = %v, want %v", x, got, want)
+		}
+	}
+	for x := -60.0; x < 60; x += 0.37 {
+		if got, want := exp(x), math.Exp(x); math.Abs(got/want-1) > 1e-13 {
+			t.Errorf("exp(%v) = %v, want %v", x, got, want)
+		}
+	}
+	for z := -6.0; z < 6; z += 0.11 {
+		if got, want := below(z), math.Erfc(-z/math.Sqrt2)/2; math.Abs(got-want) > 1e-7 {
+			t.Errorf("below(%v) = %v, want %v", z, got, want)
+		}
+	}
+}
+
+// What is one value here and another there is two leaves, on the feature that says which, soon.
+func TestSplitsWhereItMatters(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := regressor(t, Default(), 3)
+	for range 1200 {
+		x := []float64{rng.Float64(), rng.Float64() * 1000, rng.Float64()}
+		y := 1.0
+		if x[1] > 600 {
+			y = 5
+		}
+		r.Learn(x, y+rng.NormFloat64()*0.2, 1)
+	}
+	root := r.branches[0]
+	if root.feature != 1 || math.Abs(root.at-600) > 60 {
+		t.Errorf("the first split is of feature %d at %v, want 1 near 600", root.feature, root.at)
+	}
+	for _, c := range []struct{ x, want float64 }{{100, 1}, {900, 5}} {
+		if got := r.Predict([]float64{0.5, c.x, 0.5}); math.Abs(got-c.want) > 0.3 {
+			t.Errorf("%v is expected at %v, want %v", got, c.x, c.want)
+		}
+	}
+}
+
+// Of two features that say the same none is much better: such a split waits until the bound is below the tie.
+func TestEqualSplitsWait(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	cfg := Default()
+	r := regressor(t, cfg, 2)
+	for n := 1; n <= 2200; n++ {
+		x := rng.Float64()
+		y := math.Floor(2*x) + rng.NormFloat64()*0.1
+		r.Learn([]float64{x, x}, y, 1)
+		tie := cfg.bound(1, float64(n)) < cfg.Tie
+		if r.Leaves() > 1 && !tie {
+			t.Fatalf("split after %d, where the bound is %v", n, cfg.bound(1, float64(n)))
+		}
+	}
+	if r.Leaves() < 2 {
+		t.Error("not split at all")
+	}
+}
+
+// A plane is found where there is one, whatever the scales, and forecasts stay near what was seen.
+func TestPlane(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	r := regressor(t, Default(), 3)
+	for range 150 {
+		x := []float64{1e6 + rng.Float64(), rng.Float64() * 1e-3, 7}
+		r.Learn(x, 3*(x[0]-1e6)+2000*x[1], 1)
+	}
+	if got := r.Predict([]float64{1e6 + 0.5, 0.5e-3, 7}); math.Abs(got-2.5) > 0.05 {
+		t.Errorf("%v is expected in the middle, want 2.5", got)
+	}
+	if got := r.Predict([]float64{2e6, 1, 7}); got > 5+2.6 {
+		t.Errorf("%v is expected far off, where at most 5 was seen", got)
+	}
+}
+
+// The best split is the one that a count over all observations finds.
+func TestSplitIsTheBest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, d := rapid.IntRange(first, 300).Draw(t, "n"), rapid.IntRange(1, 3).Draw(t, "features")
+		o := &observer{}
+		var xs [][]float64
+		var ys []float64
+		for range n {
+			var x []float64
+			for range d {
+				x = append(x, float64(rapid.IntRange(-5, 40).Draw(t, "x")))
+			}
+			y := float64(rapid.IntRange(-100, 100).Draw(t, "y"))
+			xs, ys = append(xs, x), append(ys, y)
+			o.add(x, y, 1)
+		}
+		variance := func(of []float64) float64 {
+			mean, sum := 0.0, 0.0
+			for _, y := range of {
+				mean += y / float64(len(of))
+			}
+			for _, y := range of {
+				sum += (y - mean) * (y - mean)
+			}
+			return sum
+		}
+		want := 0.0
+		for f := range d {
+			for _, at := range o.edges[f] {
+				var left, right []float64
+				for i, x := range xs {
+					if x[f] < at {
+						left = append(left, ys[i])
+					} else {
+						right = append(right, ys[i])
+					}
+				}
+				if len(left) >= 5 && len(right) >= 5 {
+					want = max(want, (variance(ys)-variance(left)-variance(right))/float64(n))
+				}
+			}
+		}
+		got := o.split(5)
+		if math.Abs(got.merit-want) > 1e-6*(1+want) || got.second > got.merit {
+			t.Errorf("merit %v and %v, want %v", got.merit, got.second, want)
+		}
+		if got.merit > 0 {
+			left, right := o.sides(got.choice)
+			count := 0.0
+			for _, x := range xs {
+				if x[got.feature] < got.at {
+					count++
+				}
+			}
+			if left.n != count || left.n+right.n != float64(n) {
+				t.Errorf("%v and %v on the two sides of %d, want %v on the left", left.n, right.n, n, count)
+			}
+		}
+	})
+}
+
+// drawn are observations with structure: features of several kinds, and y that depends on some of them.
+func drawn(rng *rand.Rand, features int) (x []float64, y float64) {
+	for f := range features {
+		switch f % 3 {
+		case 0:
+			x = append(x, rng.ExpFloat64()*1000)
+		case 1:
+			x = append(x, float64(rng.IntN(4)))
+		default:
+			x = append(x, max(0, rng.NormFloat64()))
+		}
+	}
+	y = x[0] / 1000
+	for f := range features {
+		if x[f] > 1 {
+			y += float64((f*7)%5) * x[f/2]
+		}
+	}
+	return x, y + rng.NormFloat64()
+}
+
+// A tree never takes more than it may, and what it says it takes is at least what its numbers do.
+func TestBounds(t *testing.T) {
+	for _, features := range []int{1, 10, 12, MaxFeatures} {
+		cfg := quick()
+		cfg.Grace, cfg.Least = 64, 1
+		r := regressor(t, cfg, features)
+		rng := rand.New(rand.NewPCG(uint64(features), 8))
+		slept := false
+		for n := range 20_000 {
+			x, y := drawn(rng, features)
+			r.Learn(x, y*float64(1+n/5000), 1)
+			if n%100 > 0 {
+				continue
+			}
+			awake, real := 0, 0
+			for _, l := range r.leaves {
+				real += 8 * (cap(l.line.mean) + cap(l.line.off) + cap(l.line.coef) + 7)
+				if l.depth > cfg.Depth {
+					t.Fatalf("a leaf is %d deep", l.depth)
+				}
+				if l.watch != nil {
+					awake++
+					real += 8 * cap(l.watch.rows)
+					for f := range l.watch.edges {
+						real += 8*cap(l.watch.edges[f]) + 24*cap(l.watch.bins[f])
+					}
+				} else if !l.deepest {
+					slept = true
+				}
+			}
+			if awake > cfg.Leaves || r.Size() > cfg.Bytes || r.Size() < real {
+				t.Fatalf("%d features, %d seen: %d leaves, %d awake, %d bytes, %d counted", features, n,
+					len(r.leaves), awake, r.Size(), real)
+			}
+		}
+		t.Logf("%d features: %d leaves, %d bytes, some slept: %v", features, r.Leaves(), r.Size(), slept)
+	}
+}
+
+// sleeper is a leaf as settle sees it.
+type sleeper struct {
+	up, shut bool
+	price    float64
+}
+
+func (s *sleeper) awake() bool    { return s.up }
+func (s *sleeper) open() bool     { return !s.shut }
+func (s *sleeper) worth() float64 { return s.price }
+func (s *sleeper) sleep()         { s.up = false }
+func (s *sleeper) wake()          { s.up = true }
+func (s *sleeper) size() int {
+	if s.up {
+		return 15
+	}
+	return 5
+}
+
+// Those of least error by weight sleep; one wakes where there is room, or where it is worth twice another.
+func TestTheLeastSleeps(t *testing.T) {
+	for _, c := range []struct {
+		bytes, leaves int
+		before, after string // of each: awake, sleeping or done
+		prices        []float64
+	}{
+		{1000, 2, "www", "wsw", []float64{3, 1, 2}},
+		{1000, 2, "wss", "wsw", []float64{3, 1, 2}},
+		{40, 9, "www", "wss", []float64{3, 1, 2}},
+		{1000, 2, "wws", "wsw", []float64{3, 1, 2.1}},
+		{1000, 2, "wws", "wws", []float64{3, 1, 1.9}},
+		{1000, 2, "wdd", "wdd", []float64{1, 9, 9}},
+		{1, 2, "sss", "sss", []float64{1, 2, 3}},
+	} {
+		cfg := Config{Leaves: c.leaves, Bytes: c.bytes}
+		var all []*sleeper
+		for i, k := range c.before {
+			all = append(all, &sleeper{k == 'w', k == 'd', c.prices[i]})
+		}
+		settle(&cfg, all, 10, 10)
+		after := ""
+		for _, s := range all {
+			switch {
+			case s.up:
+				after += "w"
+			case s.shut:
+				after += "d"
+			default:
+				after += "s"
+			}
+		}
+		if after != c.after {
+			t.Errorf("%+v: %s", c, after)
+		}
+	}
+}
+
+// What is no number is no observation, nor is one with more or fewer features, or without weight.
+func TestNoNumberIsNoObservation(t *testing.T) {
+	r, c := regressor(t, quick(), 2), classifier(t, quick(), 2, 3)
+	g, err := NewGate(quick(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		x := []float64{float64(i % 7), float64(i % 3)}
+		r.Learn(x, float64(i), 1)
+		c.Learn(x, i%3, 1)
+		g.Learn(x, float64(i), 1)
+	}
+	before := written(t, r, c, g)
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, bad := range []struct {
+		x         []float64
+		y, weight float64
+	}{{[]float64{nan, 1}, 1, 1}, {[]float64{1, inf}, 1, 1}, {[]float64{1, -inf}, 1, 1},
+		{[]float64{1, 1}, nan, 1}, {[]float64{1, 1}, inf, 1}, {[]float64{1, 1}, 1e200, 1},
+		{[]float64{1e13, 1}, 1, 1}, {[]float64{1}, 1, 1},
+		{[]float64{1, 2, 3}, 1, 1}, {nil, 1, 1}, {[]float64{1, 1}, 1, 0}, {[]float64{1, 1}, 1, -1},
+		{[]float64{1, 1}, 1, nan}, {[]float64{1, 1}, 1, inf}} {
+		r.Learn(bad.x, bad.y, bad.weight)
+		g.Learn(bad.x, bad.y, bad.weight)
+		if !sound(1, bad.x...) || len(bad.x) != 2 || !sound(bad.weight) {
+			c.Learn(bad.x, 1, bad.weight)
+		}
+		for _, p := range append(c.Predict(nil, bad.x), r.Predict(bad.x), g.Add(bad.x)) {
+			if math.IsNaN(p) || math.IsInf(p, 0) {
+				t.Errorf("%v is expected of %v", p, bad.x)
+			}
+		}
+	}
+	c.Learn([]float64{1, 1}, 3, 1)
+	c.Learn([]float64{1, 1}, -1, 1)
+	if !bytes.Equal(before, written(t, r, c, g)) {
+		t.Error("something was learned")
+	}
+}
+
+func written(t testing.TB, all ...interface{ MarshalBinary() ([]byte, error) }) (out []byte) {
+	t.Helper()
+	for _, x := range all {
+		data, err := x.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, data...)
+	}
+	return out
+}
+
+// A tree that was written down and read again goes on as one that was not, bit by bit.
+func TestRestoredGoesOn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg, features := quick(), rapid.IntRange(1, 5).Draw(t, "features")
+		cfg.Leaves = rapid.IntRange(1, 4).Draw(t, "leaves")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		var gates [2]*Gate
+		var classes [2]*Classifier
+		for i := range gates {
+			var err error
+			if gates[i], err = NewGate(cfg, features); err != nil {
+				t.Fatal(err)
+			}
+			if classes[i], err = NewClassifier(cfg, features, 3); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range rapid.IntRange(1, 1500).Draw(t, "observations") {
+			x, y := drawn(rng, features)
+			k := min(2, int(max(0, y)))
+			for i := range gates {
+				gates[i].Learn(x, y, 1)
+				classes[i].Learn(x, k, 1)
+			}
+			if rng.IntN(400) == 0 {
+				gates[0].Mute()
+				gates[1].Mute()
+			}
+			if n%97 > 0 {
+				continue
+			}
+			gate, class, err := reread(gates[1], classes[1], cfg, features)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gates[1], classes[1] = gate, class
+			x, _ = drawn(rng, features)
+			a, b := gates[0], gates[1]
+			if a.Add(x) != b.Add(x) || a.tree.Predict(x) != b.tree.Predict(x) ||
+				a.Size() != b.Size() || a.Openings() != b.Openings() || a.Open() != b.Open() {
+				t.Fatalf("after %d: %v and %v", n, a.tree.Predict(x), b.tree.Predict(x))
+			}
+			one, two := classes[0].Predict(nil, x), classes[1].Predict(nil, x)
+			if fmt.Sprint(one) != fmt.Sprint(two) {
+				t.Fatalf("after %d: %v and %v", n, one, two)
+			}
+		}
+	})
+}
+
+func reread(g *Gate, c *Classifier, cfg Config, features int) (*Gate, *Classifier, error) {
+	gate, err := NewGate(cfg, features)
+	if err != nil {
+		return nil, nil, err
+	}
+	class, err := NewClassifier(cfg, features, c.classes)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, x := range []struct {
+		from interface{ MarshalBinary() ([]byte, error) }
+		to   interface{ UnmarshalBinary([]byte) error }
+	}{{g, gate}, {c, class}} {
+		data, err := x.from.MarshalBinary()
+		if err == nil {
+			err = x.to.UnmarshalBinary(data)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return gate, class, nil
+}
+
+// A tree made otherwise is not restored, and what is not restored changes nothing.
+func TestOtherIsNotRestored(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	r := regressor(t, quick(), 3)
+	for range 500 {
+		x, y := drawn(rng, 3)
+		r.Learn(x, y, 1)
+	}
+	data := written(t, r)
+	other := quick()
+	other.Depth++
+	for name, to := range map[string]*Regressor{"features": regressor(t, quick(), 4),
+		"settings": regressor(t, other, 3)} {
+		if err := to.UnmarshalBinary(data); err != ErrOther {
+			t.Errorf("of other %s: %v", name, err)
+		}
+	}
+	to := regressor(t, quick(), 3)
+	before := written(t, to)
+	for _, cut := range []int{0, 1, 7, len(data) / 2, len(data) - 1} {
+		if err := to.UnmarshalBinary(data[:cut]); err == nil {
+			t.Errorf("the first %d bytes of %d are restored", cut, len(data))
+		}
+	}
+	if err := to.UnmarshalBinary(append(bytes.Clone(data), 0)); err == nil {
+		t.Error("a byte too many is restored")
+	}
+	if !bytes.Equal(before, written(t, to)) {
+		t.Error("a tree changed that was not restored")
+	}
+}
+
+// Restoring anything at all ends, takes no more than it may, and leaves a tree that works.
+func FuzzRestore(f *testing.F) {
+	cfg := quick()
+	rng := rand.New(rand.NewPCG(1, 1))
+	g, err := NewGate(cfg, 2)
+	if err != nil {
+		f.Fatal(err)
+	}
+	c := classifier(f, cfg, 2, 3)
+	for n := range 700 {
+		x, y := drawn(rng, 2)
+		g.Learn(x, y, 1)
+		c.Learn(x, min(2, int(max(0, y))), 1)
+		if n%200 == 30 {
+			f.Add(written(f, g))
+			f.Add(written(f, g.tree))
+			f.Add(written(f, c))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := NewGate(cfg, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, c := regressor(t, cfg, 2), classifier(t, cfg, 2, 3)
+		for _, x := range []struct {
+			of interface {
+				UnmarshalBinary([]byte) error
+				MarshalBinary() ([]byte, error)
+			}
+			try func(x []float64) []float64
+		}{
+			{g, func(x []float64) []float64 { g.Learn(x, 3, 1); return []float64{g.Add(x)} }},
+			{r, func(x []float64) []float64 { r.Learn(x, 3, 1); return []float64{r.Predict(x)} }},
+			{c, func(x []float64) []float64 { c.Learn(x, 2, 1); return c.Predict(nil, x) }},
+		} {
+			if x.of.UnmarshalBinary(data) != nil {
+				continue
+			}
+			if again := written(t, x.of); !bytes.Equal(again, data) {
+				t.Fatalf("%x is written down as %x", data, again)
+			}
+			for i := range 300 {
+				for _, p := range x.try([]float64{float64(i % 9), float64(i)}) {
+					if math.IsNaN(p) || math.IsInf(p, 0) {
+						t.Fatalf("%v is expected", p)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The same observations give the same trees on machines that fuse a product into a sum and on those that do
+// not.
+func TestSameOnEveryMachine(t *testing.T) {
+	const want = "1009954b304e95cf2acd7e7ff7286cd900919dae5e7f0ea129b8cb6213a53d55"
+	rng := rand.New(rand.NewPCG(20, 28))
+	h := sha256.New()
+	for range 6 {
+		features := 1 + rng.IntN(8)
+		g, err := NewGate(quick(), features)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := classifier(t, quick(), features, 3)
+		for range 2500 {
+			// drawn without the functions of package math that differ between machines
+			var x []float64
+			y := 0.0
+			for f := range features {
+				x = append(x, float64(rng.IntN(4000))/8)
+				if x[f] > 300 {
+					y += x[f/2] / 16
+				}
+			}
+			y += float64(rng.IntN(100)) / 8
+			g.Learn(x, y, 1+float64(rng.IntN(2)))
+			c.Learn(x, min(2, int(y/20)), 1)
+			for _, p := range append(c.Predict(nil, x), g.Add(x), g.tree.Predict(x)) {
+				if err := binary.Write(h, binary.LittleEndian, p); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		h.Write(written(t, g, c))
+	}
+	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
+		t.Errorf("%s: forecasts hash to %s, want %s", runtime.GOARCH, got, want)
+	}
+}
+
+// A gate opens once its tree saves errors, adds nothing before, and shuts when that ends.
+func TestGate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	g, err := NewGate(Default(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	play := func(n int, left func(x []float64) float64) (open int) {
+		for range n {
+			x := []float64{rng.Float64(), rng.Float64()}
+			if !g.Open() && g.Add(x) != 0 {
+				t.Fatal("a shut gate adds something")
+			}
+			if g.Open() {
+				open++
+			}
+			g.Learn(x, left(x), 1)
+		}
+		return open
+	}
+	noise := func([]float64) float64 { return rng.NormFloat64() }
+	if open := play(3000, noise); open > 600 {
+		t.Errorf("open for %d of 3000 forecasts that left noise over", open)
+	}
+	if g, err = NewGate(Default(), 2); err != nil {
+		t.Fatal(err)
+	}
+	step := func(x []float64) float64 { return math.Floor(2*x[0])*4 - 2 + rng.NormFloat64()*0.2 }
+	play(patience, step)
+	if g.Open() {
+		t.Error("open before enough was judged")
+	}
+	if open := play(3000, step); open < 2500 || g.Openings() == 0 {
+		t.Errorf("open for %d of 3000 forecasts that left a step over, %d openings", open, g.Openings())
+	}
+	if got := g.Add([]float64{0.9, 0.5}); math.Abs(got-2) > 0.5 {
+		t.Errorf("it adds %v, want 2", got)
+	}
+	// the forecast has learned the step
+	play(300, func([]float64) float64 { return 0.01 * rng.NormFloat64() })
+	if g.Open() {
+		t.Error("open where the forecast is right by itself")
+	}
+	play(3000, step)
+	if g.Mute(); g.Open() || g.Add([]float64{0.9, 0.5}) != 0 {
+		t.Error("a muted gate adds something")
+	}
+}
+
+// A class that lies where two features are large is found.
+func TestClassifies(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	c := classifier(t, Default(), 3, 2)
+	right, counted := 0, 0
+	for n := range 6000 {
+		x := []float64{rng.Float64(), rng.Float64() * 50, rng.Float64()}
+		k := 0
+		if x[0] > 0.5 && x[1] > 25 {
+			k = 1
+		}
+		if n >= 4000 {
+			counted++
+			p := c.Predict(nil, x)
+			if likeliest(p) == k {
+				right++
+			}
+			if sum := p[0] + p[1]; math.Abs(sum-1) > 1e-12 || p[0] < 0 || p[1] < 0 {
+				t.Fatalf("%v are no chances", p)
+			}
+		}
+		c.Learn(x, k, 1)
+	}
+	if c.Leaves() < 3 || float64(right) < 0.93*float64(counted) {
+		t.Errorf("%d leaves, %d of %d right", c.Leaves(), right, counted)
+	}
+	if c.Size() > Default().Bytes {
+		t.Errorf("%d bytes", c.Size())
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{Default(), River()} {
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	never := Default()
+	never.Delta = 0
+	for i, c := range []Config{{}, {Grace: math.NaN(), Delta: 0.1, Least: 1, Leaves: 1, Bytes: 2048}, never} {
+		if _, err := NewRegressor(c, 3); err == nil {
+			t.Errorf("configuration %d is taken", i)
+		}
+	}
+	if _, err := NewRegressor(Default(), 0); err == nil {
+		t.Error("no features are taken")
+	}
+	if _, err := NewClassifier(Default(), 3, 1); err == nil {
+		t.Error("one class is taken")
+	}
+}
+
+func BenchmarkLearn(b *testing.B) {
+	r := regressor(b, Default(), 12)
+	rng := rand.New(rand.NewPCG(1, 1))
+	var xs [1024][]float64
+	var ys [1024]float64
+	for i := range xs {
+		xs[i], ys[i] = drawn(rng, 12)
+	}
+	for n := 0; b.Loop(); n++ {
+		r.Learn(xs[n%1024], ys[n%1024], 1)
+	}
+}
+
+func BenchmarkPredict(b *testing.B) {
+	r := regressor(b, Default(), 12)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 20_000 {
+		x, y := drawn(rng, 12)
+		r.Learn(x, y, 1)
+	}
+	x, _ := drawn(rng, 12)
+	for b.Loop() {
+		r.Predict(x)
+	}
+}

@@ -1,0 +1,433 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"souk/bus"
+	"souk/bus/natsauth"
+	"souk/cmd/local"
+	"souk/integration/bench/floor"
+	"souk/integration/load/proc"
+)
+
+// Bars of the gateway, in multiples of what net/http takes of the same alone. The design has them in times,
+// of the machine that it was made on: 0.4 and 2 ms to a first token, 100 us a whole answer, 20 us an event.
+const (
+	gatewayWholeLimit = 2.5  // of 40 us
+	gatewayEventLimit = 1.67 // of 12 us
+	overTLSLimit      = 1.7
+
+	gatewayStreams   = 500
+	gatewayPerSecond = 50 // tokens of each
+)
+
+// gatewayBars measure what HTTP adds to the market, by a gateway that is a process of its own, and what TLS
+// adds to a request of the bus.
+func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
+	overTLS, err := repeat(o, "requests over TLS",
+		func() ([]float64, error) { return tlsCosts(ctx, o.Tasks) })
+	if err != nil {
+		return nil, err
+	}
+	whole, err := repeat(o, "whole answers over HTTP", func() ([]float64, error) {
+		return o.inPlace(ctx, "instant", func(p place) (x []float64, err error) {
+			err = p.withGateway(ctx, o, local.Engine{}, 16, 16, func(m *local.Market, g *httpDoor) error {
+				x, err = g.wholes(ctx, o.Tasks)
+				if err != nil {
+					return err
+				}
+				y, err := g.firstTokens(ctx, m, max(200, o.Tasks/8))
+				x = append(x, y...)
+				return err
+			})
+			return x, err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	streams, err := repeat(o, fmt.Sprintf("%d streams over HTTP", gatewayStreams), func() ([]float64, error) {
+		engine, url, err := o.startChild(ctx, "souk", "engine", "--profile", "steady", "--port", "0",
+			"--speedup",
+			fmt.Sprint(gatewayPerSecond/100.0))
+		if err != nil {
+			return nil, err
+		}
+		defer engine.stop()
+		dir, err := os.MkdirTemp("", "lab-bench-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		var x []float64
+		p := place{dir, url}
+		// each token as it comes, so that each event is due at a time of its own
+		err = p.withGateway(ctx, o, local.Engine{RelayEvery: 1}, 8, gatewayStreams/8+1,
+			func(_ *local.Market, g *httpDoor) (err error) {
+				x, err = g.streams(ctx, int(min(o.Streaming, 10*time.Second).Seconds()*gatewayPerSecond))
+				return err
+			})
+		return x, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{
+		ratio("a request of the bus over TLS, CPU", overTLSLimit, "without", "us", overTLS[0], overTLS[1],
+			"3 KB there and back, on both sides and in the server, by one caller over loopback TCP"),
+		ratio("gateway: CPU per whole answer of 3 KB", gatewayWholeLimit, "net/http", "us", whole[0],
+			whole[1],
+			"its own process alone; the base is half of what net/http takes of the same on both sides"),
+		{Name: "gateway: whole answers", Asked: "2,000 a second on two cores", Limit: 2000, AtLeast: true,
+			Measured: median(whole[2]), Unit: "a second", Runs: whole[2],
+			Note: fmt.Sprintf("64 callers; the market in this process, gateway and engine beside it, all on "+
+				"this machine's cores: %.0f us of processor time each", median(whole[3]))},
+		{Name: "gateway: first token beyond bus/client, p50", Asked: "0.4 ms", Limit: 0.4,
+			Measured: median(whole[4]), Unit: "ms", Runs: whole[4],
+			Note: fmt.Sprintf("in turn with bus/client, whose p50 is %.2f ms, and a request of net/http alone, "+
+				"%.2f ms", median(whole[6]), median(whole[7]))},
+		{Name: "gateway: the same, p99", Asked: "2 ms", Limit: 2, Measured: median(whole[5]), Unit: "ms",
+			Runs: whole[5]},
+		ratio(fmt.Sprintf("gateway: CPU per event, %d streams", gatewayStreams), gatewayEventLimit,
+			"net/http", "us",
+			streams[0], streams[1],
+			fmt.Sprintf("its own process alone; %.0f events a second; the base is as "+
+				"above", median(streams[2]))),
+		{Name: "gateway: delay of an event, p99", Asked: "30 ms", Limit: 30, Measured: median(streams[3]),
+			Unit: "ms", Runs: streams[3],
+			Note: fmt.Sprintf("%d streams of %d tokens a second; behind the earliest "+
+				"of its stream, each counted from the stream's first token", gatewayStreams,
+				gatewayPerSecond)},
+		{Name: "gateway: resident memory then", Asked: "under 120 MB", Limit: 120,
+			Measured: median(streams[4]),
+			Unit:     "MB", Runs: streams[4]},
+	}, nil
+}
+
+// httpDoor is a gateway that is a process of its own.
+type httpDoor struct {
+	url, key string
+	pid      int
+	web      *http.Client
+}
+
+// withGateway runs f with a market in this process and a gateway beside it.
+func (p place) withGateway(ctx context.Context, o Options, e local.Engine, agents, slots int,
+	f func(*local.Market, *httpDoor) error) error {
+	return p.inMarket(ctx, e, agents, slots, func(m *local.Market) (err error) {
+		creds, err := m.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: "beside"}, time.Now())
+		if err != nil {
+			return err
+		}
+		key := bus.NewSecret("bench", [32]byte{1})
+		entry, err := bus.EncodeEntry(&bus.APIKey{ID: "bench", Client: "dev", Open: 4096,
+			Hashes: []bus.KeyHash{{SHA256: bus.HashKey(key)}}})
+		if err == nil {
+			err = m.Registry().Put(ctx, bus.APIKeyKey("bench"), entry)
+		}
+		if err != nil {
+			return err
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+		if err != nil {
+			return err
+		}
+		at := l.Addr().String()
+		l.Close()
+		file := filepath.Join(p.dir, "gateway.yaml")
+		text := fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n"+
+			"health: {listen: '127.0.0.1:0'}\n", at, m.State().NATS,
+			strings.TrimPrefix(m.State().Etcd, "https://"), creds)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
+		c := exec.CommandContext(ctx, filepath.Join(o.Bin, "gateway"), "--config", file)
+		var said bytes.Buffer
+		c.Stderr = &said
+		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+		if err := c.Start(); err != nil {
+			return err
+		}
+		defer func() {
+			c.Process.Signal(syscall.SIGTERM)
+			if wrong := c.Wait(); wrong != nil {
+				err = errors.Join(err, fmt.Errorf("gateway: %w: %s", wrong, &said))
+			}
+		}()
+		g := &httpDoor{url: "http://" + at, key: key, pid: c.Process.Pid, web: &http.Client{
+			Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
+		defer g.web.CloseIdleConnections()
+		for end := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
+			if _, err = g.ask(ctx, taskTokens, nil); err == nil {
+				return f(m, g)
+			}
+			if time.Now().After(end) || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+}
+
+// long makes the body of a request some 3 KB.
+var long = strings.Repeat("What would you carry home from there, and why? ", 58)
+
+// ask asks for a whole answer, or, where each is given, for a stream, of which it is called with each event.
+func (g *httpDoor) ask(ctx context.Context, tokens int, each func()) (ttft time.Duration, err error) {
+	text := bytes.Replace(body(numbers.Add(1), tokens), []byte("Question"), []byte(long+"Question"), 1)
+	if each == nil {
+		text = bytes.Replace(text, []byte(`"stream":true`), []byte(`"stream":false`), 1)
+	}
+	begun := time.Now()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/chat/completions",
+		bytes.NewReader(text))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+g.key)
+	r.Header.Set("Content-Type", "application/json")
+	a, err := g.web.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer a.Body.Close()
+	if a.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(a.Body, 1000))
+		return 0, fmt.Errorf("gateway: %s: %s", a.Status, said)
+	}
+	if each == nil {
+		_, err = io.Copy(io.Discard, a.Body)
+		return time.Since(begun), err
+	}
+	lines := bufio.NewReader(a.Body)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if bytes.Contains(line, []byte(`"content":"`)) && !bytes.Contains(line, []byte(`"content":""`)) {
+			if each(); ttft == 0 {
+				ttft = time.Since(begun)
+			}
+		}
+		switch {
+		case err == io.EOF && ttft == 0:
+			return 0, errors.New("gateway: a stream without content")
+		case err == io.EOF:
+			return ttft, nil
+		case err != nil:
+			return 0, err
+		}
+	}
+}
+
+// bare is net/http alone: a server in this process that answers with what it is told to.
+func bare(answer http.HandlerFunc) (g *httpDoor, end func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &http.Server{Handler: answer}
+	go s.Serve(l)
+	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
+	return &httpDoor{url: "http://" + l.Addr().String(), web: web}, func() {
+		web.CloseIdleConnections()
+		s.Close()
+	}, nil
+}
+
+// wholes asks for so many whole answers. It returns the processor time of the gateway for one, half of what
+// net/http alone takes of one, both in microseconds, how many came a second, and all processor time for one.
+func (g *httpDoor) wholes(ctx context.Context, n int) ([]float64, error) {
+	one := func(g *httpDoor) func(context.Context) error {
+		return func(ctx context.Context) error { _, err := g.ask(ctx, taskTokens, nil); return err }
+	}
+	alone, end, err := bare(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, strings.Repeat("x", 700))
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if err := errors.Join(callers(ctx, taskCallers, n/4, one(g)), callers(ctx, taskCallers, n/4,
+		one(alone))); err != nil {
+		return nil, err
+	}
+	own, err1 := proc.CPU(g.pid)
+	begun, started := cpu(), time.Now()
+	err2 := callers(ctx, taskCallers, n, one(g))
+	took, used := time.Since(started), cpu()-begun
+	after, err3 := proc.CPU(g.pid)
+	begun = cpu()
+	err4 := callers(ctx, taskCallers, n, one(alone))
+	base := (cpu() - begun) / 2
+	each := func(d time.Duration) float64 { return micros(d) / float64(n) }
+	return []float64{each(after - own), each(base), float64(n) / took.Seconds(), each(used + after - own)},
+		errors.Join(err1, err2, err3, err4)
+}
+
+// firstTokens asks over HTTP, by bus/client and net/http alone, in turn. It returns, in milliseconds, what
+// HTTP adds to the first token, p50 and p99, and p50 of bus/client and of net/http.
+func (g *httpDoor) firstTokens(ctx context.Context, m *local.Market, n int) ([]float64, error) {
+	alone, end, err := bare(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, `data: {"content":"x"}`+"\n\n")
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var over, least, direct []time.Duration
+	for i := range n + n/10 {
+		a, err := g.ask(ctx, taskTokens, func() {})
+		if err != nil {
+			return nil, err
+		}
+		t := task(taskTokens)
+		t.Body = bytes.Replace(t.Body, []byte("Question"), []byte(long+"Question"), 1)
+		b, err := m.Ask(ctx, t)
+		if err != nil || b.Result.Code != "" {
+			return nil, fmt.Errorf("%w: %s %s", err, b.Result.Code, b.Result.Message)
+		}
+		c, err := alone.ask(ctx, taskTokens, func() {})
+		if err != nil {
+			return nil, err
+		}
+		if i >= n/10 { // the first tenth warms up
+			over, least, direct = append(over, a), append(least, b.TTFT), append(direct, c)
+		}
+	}
+	ms := func(ds []time.Duration, q float64) float64 { return micros(quantile(ds, q)) / 1000 }
+	return []float64{ms(over, 0.5) - ms(least, 0.5), ms(over, 0.99) - ms(least, 0.99), ms(least, 0.5),
+		ms(direct, 0.5)}, nil
+}
+
+// streams reads many streams at once. It returns the processor time of the gateway for an event, half of what
+// net/http alone takes of one, both in microseconds, the events of a second, how late they are, p99, in
+// milliseconds, and the gateway's memory in MB.
+func (g *httpDoor) streams(ctx context.Context, tokens int) ([]float64, error) {
+	const every = time.Second / gatewayPerSecond
+	var mu sync.Mutex
+	var late []time.Duration
+	var events atomic.Int64
+	read := func(g *httpDoor) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var at []time.Duration // of each event, since the first was due
+			var first time.Time
+			n := 0
+			_, err := g.ask(ctx, tokens, func() {
+				if n++; n == 1 {
+					first = time.Now()
+				}
+				at = append(at, time.Since(first)-time.Duration(n-1)*every)
+			})
+			events.Add(int64(n))
+			earliest := at[0]
+			for _, d := range at {
+				earliest = min(earliest, d)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, d := range at {
+				late = append(late, d-earliest)
+			}
+			return err
+		}
+	}
+	own, err1 := proc.CPU(g.pid)
+	started := time.Now()
+	err2 := callers(ctx, gatewayStreams, gatewayStreams, read(g))
+	took := time.Since(started)
+	after, err3 := proc.CPU(g.pid)
+	rss, err4 := proc.RSS(g.pid)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	n := events.Swap(0)
+	delay := quantile(late, 0.99)
+	chunk := []byte(`data: {"id":"chatcmpl-abcdefghijklmnopqrstuvwxyz","object":"chat.completion.chunk","created":1,` +
+		`"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}` +
+		"\n\n")
+	alone, end, err := bare(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for range min(tokens, 4*gatewayPerSecond) {
+			<-tick.C
+			w.Write(chunk)
+			w.(http.Flusher).Flush()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	begun := cpu()
+	err = callers(ctx, gatewayStreams, gatewayStreams, read(alone))
+	base := (cpu() - begun) / 2
+	return []float64{micros(after-own) / float64(n), micros(base) / float64(events.Load()),
+		float64(n) / took.Seconds(), micros(delay) / 1000, float64(rss) / (1 << 20)}, err
+}
+
+// tlsCosts is the processor time of a request of 3 KB over TLS and without, in microseconds, in turn.
+func tlsCosts(ctx context.Context, n int) (x []float64, err error) {
+	dir, err := os.MkdirTemp("", "lab-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	files, err := natsauth.ServerCert(dir, nil, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	server, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		return nil, err
+	}
+	client, err := natsauth.TLSOf(natsauth.Files{CA: files.CA})
+	if err != nil {
+		return nil, err
+	}
+	secure, err := floor.NewEchoOver(&tls.Config{MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{server}}, client)
+	if err != nil {
+		return nil, err
+	}
+	defer secure.Close()
+	plain, err := floor.NewEchoOver(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer plain.Close()
+	data := make([]byte, 3<<10)
+	var used [2]time.Duration
+	const turns = 10
+	for i := range turns + 1 { // the first warms up
+		for j, e := range []*floor.Echo{secure, plain} {
+			begun := cpu()
+			for range n / turns {
+				if err := e.Ask(ctx, data); err != nil {
+					return nil, err
+				}
+			}
+			if i > 0 {
+				used[j] += cpu() - begun
+			}
+		}
+	}
+	each := func(d time.Duration) float64 { return micros(d) / float64(n/turns*turns) }
+	return []float64{each(used[0]), each(used[1])}, nil
+}

@@ -1,0 +1,142 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"souk/market"
+)
+
+// Seen is what a hub expected of a task on an agent when it weighed the two: what its cost and its value were
+// made of. It proves nothing and changes nothing; a hold has the same figures where the task was placed.
+type Seen struct {
+	Prompt   int      // tokens, expected
+	Cached   int      // of which believed to be in the agent's cache
+	Output   int      // tokens, expected
+	Evidence Evidence // of Cached
+	// from dispatch to the first token: the mean, and between which two nine of ten were expected
+	First, Least, Most time.Duration
+}
+
+// Evidence is what a belief about a cache rests on.
+type Evidence uint8
+
+// The kinds of evidence.
+const (
+	EvidenceSent   Evidence = iota // what the hub itself had sent there, and what came of it
+	EvidenceMirror                 // what the agent says, by what it served
+	EvidenceEvents                 // what the agent says, by what its engine publishes of its cache
+	evidences
+)
+
+func (e Evidence) String() string {
+	switch e {
+	case EvidenceSent:
+		return "by what was sent there"
+	case EvidenceMirror:
+		return "by what the agent says to have served"
+	case EvidenceEvents:
+		return "by the engine's events"
+	}
+	return fmt.Sprintf("evidence(%d)", uint8(e))
+}
+
+// String puts it into words.
+func (s Seen) String() string {
+	cached := "nothing of it believed to be cached"
+	if s.Cached > 0 {
+		cached = fmt.Sprintf("%d believed to be cached, %s", s.Cached, s.Evidence)
+	}
+	return fmt.Sprintf("expected %d prompt tokens, %s; %d output tokens; first token in %v (%v to %v)",
+		s.Prompt, cached, s.Output, s.First, s.Least, s.Most)
+}
+
+// SeenStep is the precision of the times in a journal.
+const SeenStep = 100 * time.Microsecond
+
+// Rounded is as a journal keeps it: the times in whole steps, none below 0, and in order.
+func (s Seen) Rounded() Seen {
+	least := max(0, s.Least.Round(SeenStep))
+	first := max(least, s.First.Round(SeenStep))
+	s.Least, s.First, s.Most = least, first, max(first, s.Most.Round(SeenStep))
+	return s
+}
+
+// A round's list of Seen follows the outcome, and is left out where it is empty. Of each edge, in the order
+// of market.Round.Edges and then of Others:
+//
+//	prompt ± less that before; four times cached and the evidence; output ± less that before;
+//	first token, in steps of 100 us; by how much the least is less; by how much the most is more
+func appendSeen(b []byte, all []Seen) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	var before Seen
+	for _, s := range all {
+		b = binary.AppendVarint(b, int64(s.Prompt-before.Prompt))
+		b = binary.AppendUvarint(b, uint64(s.Cached)<<2|uint64(s.Evidence))
+		b = binary.AppendVarint(b, int64(s.Output-before.Output))
+		b = binary.AppendUvarint(b, uint64(s.First/SeenStep))
+		b = binary.AppendUvarint(b, uint64((s.First-s.Least)/SeenStep))
+		b = binary.AppendUvarint(b, uint64((s.Most-s.First)/SeenStep))
+		before = s
+	}
+	return b
+}
+
+// maxSeen bounds each number of a Seen, so that none overflows.
+const maxSeen = 1 << 31
+
+func (d *decoder) seen(r *market.Round) []Seen {
+	n := d.Count(6)
+	if d.Fault == "" && (n == 0 || n != len(r.Edges)+len(r.Others)) {
+		d.Fail("what was expected is not of the round's edges")
+	}
+	if d.Fault != "" {
+		return nil
+	}
+	bounded := func(x uint64) int64 {
+		if x >= maxSeen {
+			d.Fail("an expectation beyond all bounds")
+			return 0
+		}
+		return int64(x)
+	}
+	var before Seen
+	all := make([]Seen, n)
+	for i := range all {
+		s := Seen{Prompt: before.Prompt + d.Int()}
+		cached := d.Uvarint()
+		s.Cached, s.Evidence = int(bounded(cached>>2)), Evidence(cached&3)
+		s.Output = before.Output + d.Int()
+		s.First = time.Duration(bounded(d.Uvarint())) * SeenStep
+		s.Least = s.First - time.Duration(bounded(d.Uvarint()))*SeenStep
+		s.Most = s.First + time.Duration(bounded(d.Uvarint()))*SeenStep
+		if s.Prompt < 0 || s.Prompt >= maxSeen || s.Output < 0 || s.Output >= maxSeen || s.Least < 0 ||
+			s.Evidence >= evidences {
+			d.Fail("an expectation beyond all bounds")
+		}
+		if d.Fault != "" {
+			return nil
+		}
+		all[i], before = s, s
+	}
+	return all
+}
+
+// Explain is [market.Explain] with what was expected of each task on each agent, where that was written.
+func (r *Round) Explain() (market.Explanation, error) {
+	x, err := market.Explain(r.Round, r.Outcome)
+	if err != nil || len(r.Seen) != len(r.Round.Edges)+len(r.Round.Others) {
+		return x, err
+	}
+	edges, others := r.Seen[:len(r.Round.Edges)], r.Seen[len(r.Round.Edges):]
+	for i := range x.Tasks {
+		for j := range x.Tasks[i].Options {
+			x.Tasks[i].Options[j].Note, edges = edges[0].String(), edges[1:]
+		}
+		for j := range x.Tasks[i].Others {
+			x.Tasks[i].Others[j].Note, others = others[0].String(), others[1:]
+		}
+	}
+	return x, nil
+}

@@ -1,0 +1,108 @@
+package ledger
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/market"
+)
+
+// foreseen is a frame of one round of which was written what was expected.
+func foreseen(t *testing.T, seen []Seen) Frame {
+	t.Helper()
+	r := market.Round{Domain: "maths", Number: 1, Rule: market.DefaultRule,
+		Tasks: []market.Task{{ID: "ann/t", Client: "ann"}},
+		Agents: []market.Supply{{Agent: "a", Tiers: []market.Tier{{Slots: 1}}},
+			{Agent: "b", Tiers: []market.Tier{{Slots: 1}}}, {Agent: "c", Tiers: []market.Tier{{Slots: 1}}}},
+		Edges:  []market.Edge{{Value: 7, Cost: 2}, {Agent: 1, Value: 5, Cost: 2}},
+		Others: []market.Edge{{Agent: 2, Value: 4, Cost: 2}}}
+	rec := NewRound("math", r, clearRound(t, r), [16]byte{1})
+	rec.Round.Seen = seen
+	return Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{rec}}
+}
+
+// What was expected comes back as it was written, in whole steps, and stands below what each agent was worth.
+// A round without it has the bytes that it had before there was such a thing.
+func TestWhatWasExpectedIsRead(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	for range 1000 {
+		seen := make([]Seen, 3)
+		for i := range seen {
+			seen[i] = Seen{Prompt: rng.IntN(maxSeen), Cached: rng.IntN(1 << 20), Output: rng.IntN(maxSeen),
+				Evidence: Evidence(rng.IntN(int(evidences))),
+				First:    time.Duration(rng.Int64N(int64(time.Hour))),
+				Least:    time.Duration(rng.Int64N(int64(time.Hour))) - time.Minute,
+				Most:     time.Duration(rng.Int64N(int64(time.Hour))) - time.Minute}.Rounded()
+		}
+		f := foreseen(t, seen)
+		got, err := DecodeFrame(AppendFrame(nil, &f))
+		if err != nil || !reflect.DeepEqual(got.Records[0].Round.Seen, seen) {
+			t.Fatalf("%v: %+v, want %+v", err, got.Records[0].Round.Seen, seen)
+		}
+	}
+	seen := []Seen{{Prompt: 900, Cached: 512, Output: 40, Evidence: EvidenceEvents,
+		First: 41 * time.Millisecond, Least: 33 * time.Millisecond, Most: 60 * time.Millisecond},
+		{Prompt: 900, Output: 40}, {Prompt: 901}}
+	f := foreseen(t, seen)
+	x, err := f.Records[0].Round.Explain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"expected 900 prompt tokens, 512 believed to be cached, by the engine's events; " +
+		"40 output tokens; first token in 41ms (33ms to 60ms)\n", "expected 901 prompt tokens, nothing of it"} {
+		if !strings.Contains(x.String(), want) {
+			t.Errorf("no %q in\n%s", want, x.String())
+		}
+	}
+	bare := foreseen(t, nil)
+	with, without := AppendFrame(nil, &f), AppendFrame(nil, &bare)
+	if got, err := DecodeFrame(without); err != nil || got.Records[0].Round.Seen != nil {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if len(with)-len(without) > 3*9 {
+		t.Errorf("three edges take %d bytes", len(with)-len(without))
+	}
+}
+
+// Bytes that are not what was expected of a round's edges are refused when they are read, and found by an
+// audit, which reads them at the level of rounds.
+func TestWhatWasNeverExpected(t *testing.T) {
+	good := []Seen{{Prompt: 9, Cached: 4, Output: 1}, {Prompt: 9, Output: 1}, {Prompt: 9, Output: 1}}
+	for name, bad := range map[string][]Seen{
+		"of too few edges":     good[:2],
+		"of too many":          append(good[:3:3], good[0]),
+		"tokens below 0":       {{Prompt: -1}, {}, {}},
+		"tokens beyond bounds": {{Prompt: 9, Output: maxSeen}, {}, {}},
+		"a time below 0":       {{Least: -SeenStep}, {}, {}},
+		"no kind of evidence":  {{Evidence: evidences}, {}, {}},
+	} {
+		f := foreseen(t, bad)
+		data := AppendFrame(nil, &f)
+		if _, err := DecodeFrame(data); err == nil {
+			t.Errorf("%s: read", name)
+		}
+		r := f.Records[0].Round
+		check := RoundCheck{Journal: "math", Domain: "maths", Round: r.Round.AppendCanonical(nil),
+			Outcome: r.Outcome.AppendCanonical(nil), Seen: appendSeen(nil, bad)}
+		if found := check.Findings(); len(found) == 0 || found[0].Invariant != "I17" {
+			t.Errorf("%s: an audit finds %v", name, found)
+		}
+	}
+	f := foreseen(t, good)
+	data := AppendFrame(nil, &f)
+	for i := range data {
+		for _, b := range []byte{0, 1, 0x7f, 0x80, 0xff} {
+			changed := bytes.Clone(data)
+			changed[i] = b
+			if got, err := DecodeFrame(changed); err == nil && !bytes.Equal(AppendFrame(nil, &got), changed) {
+				t.Fatalf("byte %d as %#x: read as another frame", i, b)
+			}
+		}
+	}
+}
