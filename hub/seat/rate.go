@@ -18,7 +18,8 @@ type Rate struct {
 // leastTokens are enough to tell the time of a prompt from that of a step.
 const leastTokens = 64
 
-// Learn takes in that a prompt was sent, of which so many tokens had to be computed, and its first token came.
+// Learn takes in that a prompt was sent, of which so many tokens had to be computed, and when its first token
+// came.
 func (r *Rate) Learn(sent, first time.Duration, tokens int) {
 	from := sent
 	for _, f := range r.firsts {
@@ -41,5 +42,6 @@ func (r *Rate) Takes(tokens int) (time.Duration, bool) {
 	}
 	seen := slices.Clone(r.samples[:min(r.n, len(r.samples))])
 	slices.Sort(seen)
-	return time.Duration(min(float64(seen[len(seen)/4]*float64(max(0, tokens))), 3600) * float64(time.Second)), true
+	seconds := min(float64(seen[len(seen)/4]*float64(max(0, tokens))), 3600)
+	return time.Duration(seconds * float64(time.Second)), true
 }
