@@ -50,7 +50,8 @@ type agent struct {
 	belief    *prefix.Belief
 	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
 	seats     *seat.Agent // nil while it is not joined
-	touching  int         // blocks of touches that it has not answered
+	rate      seat.Rate
+	touching  int // blocks of touches that it has not answered
 	deeper    deeper
 	kind      *kind          // nil: to be found
 	scores    string         // the registered ones

@@ -21,11 +21,9 @@ type seats struct {
 	agents  []*seat.Agent // the open ones, in the order of stands
 	takes   []time.Duration
 	bits    []bool
-	waiting int   // tasks that found no seat, in the last round
-	least   int   // blocks that one of them needs
-	capped  bool  // an agent was given less than it has slots for, in this round
-	refused int64 // that found none in time
-	touches int64
+	waiting int  // tasks that found no seat, in the last round
+	least   int  // blocks that one of them needs
+	capped  bool // an agent was given less than it has slots for, in this round
 }
 
 // seatsEvery is how often.
@@ -47,7 +45,7 @@ func (a *agent) blocks(tokens int) int {
 	return (tokens + size - 1) / size
 }
 
-// enter makes an agent known that was joined, or is anew.
+// enterSeats makes an agent known that was joined, or is anew.
 func (n *Node) enterSeats(a *agent, fresh bool) {
 	blocks := a.reg.KVTokens / max(1, a.reg.BlockSize)
 	switch t := n.seats.table; {
@@ -104,6 +102,9 @@ func (n *Node) roomOf(a *agent, free int) int {
 
 // prefill is how long an agent takes to compute a prompt of which it holds so much.
 func (a *agent) prefill(prompt, cached int) time.Duration {
+	if d, ok := a.rate.Takes(prompt - cached); ok {
+		return d
+	}
 	f := predict.Features{Counted: max(1, prompt), Cached: cached}
 	whole := a.predictor.Forecast(f).TTFT
 	f.Cached = f.Counted - 1
@@ -303,12 +304,14 @@ func (d *deeper) due(n *Node) {
 	n.news()
 }
 
-// answered says that an agent has served a task.
+// answeredSeat says that an agent has served a task.
 func (n *Node) answeredSeat(t *task, h *hold, c *bus.Completion) {
 	s := n.seats.table
 	if c.TTFTUS > 0 {
-		s.Began(n.clock(), &t.turn, time.Duration(h.sent.Sub(n.now))+n.clock()+
-			time.Duration(c.TTFTUS)*time.Microsecond)
+		sent := n.clock() - n.now.Sub(h.sent)
+		first := min(sent+time.Duration(c.TTFTUS)*time.Microsecond, n.clock())
+		s.Began(n.clock(), &t.turn, first)
+		h.agent.rate.Learn(sent, first, c.Usage.Prompt-c.Usage.Cached)
 	}
 	s.Served(n.clock(), &t.turn, h.agent.blocks(c.Usage.Prompt+c.Usage.Output))
 }
@@ -335,7 +338,7 @@ func (n *Node) refuseUnseated() {
 		}
 	})
 	for _, t := range late {
-		n.seats.refused++
+		n.stats.Unseated++
 		n.end(t, n.noSeat(t))
 	}
 }
@@ -381,7 +384,7 @@ func (n *Node) touch(t *task, h *hold, need int) {
 	}
 	r := n.incoming(t, a, need, h.rec.Cached)
 	for _, x := range s.Touches(n.clock(), a.seats, &r) {
-		n.seats.touches++
+		n.stats.Touches++
 		a.touching += x.Blocks
 		n.out.Touches = append(n.out.Touches, Touch{a.id, x.Key, x.Blocks * max(1, a.reg.BlockSize)})
 	}

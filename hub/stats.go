@@ -40,10 +40,23 @@ type Stats struct {
 	BadSummaries int64
 	Faults       int64 // what must not happen and did
 
+	Unseated int64 // tasks whose session found no seat in time
+	Touches  int64 // of sessions, lest what agents hold of them be dropped
+
 	Open, Waiting, Holds int // now
+	Seats                SeatStats
 
 	agents map[string]*AgentStats
 	Agents []AgentStats // sorted by name
+}
+
+// SeatStats says how many sessions have seats now.
+type SeatStats struct {
+	Seats         int // sessions that have one
+	Taken, Blocks int // blocks of agents' caches that these count, and that there are for them
+	Freed         int // in the last minute
+	Waiting       int // tasks that wait for one
+	Sessions      int // remembered
 }
 
 // AgentStats counts what one agent did.
@@ -131,6 +144,9 @@ func (n *Node) Stats() Stats {
 	s := n.stats
 	s.Tasks, s.RoundSize, s.Voids = maps.Clone(s.Tasks), maps.Clone(s.RoundSize), maps.Clone(s.Voids)
 	s.Open, s.Waiting, s.Holds = n.open, n.waiting, len(n.holds)
+	x := n.seats.table
+	s.Seats = SeatStats{Freed: x.Freed(n.clock()), Waiting: n.seats.waiting, Sessions: x.Sessions()}
+	s.Seats.Seats, s.Seats.Taken, s.Seats.Blocks = x.Seats()
 	s.agents = nil
 	s.Agents = make([]AgentStats, 0, len(n.stats.agents))
 	for _, a := range n.stats.agents {

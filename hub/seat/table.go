@@ -40,6 +40,7 @@ type Agent struct {
 	at    time.Duration // until when these are known
 
 	running int // blocks of the tasks that run
+	tasks   int // that run
 	price   float64
 	pause   time.Duration // until then nothing is touched
 }
@@ -290,6 +291,7 @@ func (t *Table) Award(now time.Duration, r *Turn, a *Agent, need int, takes time
 	}
 	a.usual += (takes - a.usual) / 8
 	a.running += need
+	a.tasks++
 	r.agent, r.need, r.due, r.spends, r.shift = a, need, a.back, takes, a.shift
 	x := t.of(r)
 	if x == nil || a.number == 0 || x.seat == 0 && t.bound(r, need) {
@@ -348,11 +350,11 @@ func (t *Table) Began(now time.Duration, r *Turn, at time.Duration) {
 	r.due = 0
 }
 
-// mostShift bounds by how much one turn corrects what is believed of an agent.
+// mostShift bounds how much later one turn has an agent ready.
 const mostShift = 5 * time.Second
 
 func (a *Agent) correct(now, by time.Duration) {
-	by = min(max(by, -mostShift), mostShift)
+	by = min(by, mostShift)
 	if by > 0 && a.back <= now { // it has nothing to compute, however late this was
 		return
 	}
@@ -372,6 +374,9 @@ func (t *Table) Back(now time.Duration, r *Turn) {
 		a.correct(now, -min(r.spends, left))
 	}
 	a.running -= r.need
+	if a.tasks--; a.tasks == 0 {
+		a.back = min(a.back, now) // nothing is left to compute, whatever was believed
+	}
 	r.agent, r.need, r.due = nil, 0, 0
 }
 

@@ -353,8 +353,15 @@ func TestFirstTokensCorrect(t *testing.T) {
 	if left, deep := x.Deep(a, 5*time.Second); !deep || left != time.Second {
 		t.Errorf("with 2s to do: deep %v for %v, want for 1s", deep, left)
 	}
-	x.Back(5*time.Second, &third)
-	if left, _ := a.Load(5 * time.Second); left != 0 {
+	fourth := x.Come(5e9, "a", 0)
+	x.Award(5e9, &fourth, a, 1, time.Hour)
+	x.Began(6*time.Second, &fourth, 6*time.Second) // much earlier than was thought
+	if left, _ := a.Load(6 * time.Second); left != 0 {
+		t.Errorf("the last first token has come, and %v are left", left)
+	}
+	x.Back(6*time.Second, &fourth)
+	x.Back(6*time.Second, &third)
+	if left, _ := a.Load(6 * time.Second); left != 0 {
 		t.Errorf("what was taken back leaves %v to do", left)
 	}
 }

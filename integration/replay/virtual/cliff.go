@@ -13,7 +13,8 @@ import (
 // Cliffs are traces whose open sessions need more than the caches hold, or nearly so.
 var Cliffs = []Trace{
 	{"ring", "mtRAG without passages, 200 conversations in turn, 32 at a time, caches of 207 blocks",
-		cliff{kind: "mtrag.jsonl.gz", ring: 200, callers: 32, blocks: 208, profile: "rtxpro6000-llama-3.1-8b"}.setting},
+		cliff{kind: "mtrag.jsonl.gz", ring: 200, callers: 32, blocks: 208,
+			profile: "rtxpro6000-llama-3.1-8b"}.setting},
 	{"agents", "coding agents, 200 sessions that need 2.75 times what the caches hold, 40 us a token",
 		agentic(2.75)},
 	{"agents-1", "the same, once", agentic(1)},
@@ -70,8 +71,10 @@ const (
 
 func (c cliff) setting(engines int) (s Setting, err error) {
 	s = Setting{Engines: engines, Callers: c.callers * engines / 8, Ring: c.ring * engines / 8, Sigma: c.sigma,
-		Think: meanPause, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second, Patient: 10 * time.Minute, Quiet: time.Second, Returns: true}
-	s.Engine = EngineConfig{Slots: 16, BlockSize: blockSize, Profile: vllmsim.Profile{Base: 2000, Prefill: c.prefill}}
+		Think: meanPause, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second, Patient: 10 * time.Minute,
+		Quiet: time.Second, Returns: true}
+	s.Engine = EngineConfig{Slots: 16, BlockSize: blockSize,
+		Profile: vllmsim.Profile{Base: 2000, Prefill: c.prefill}}
 	s.Engine.MaxBatched = s.Engine.Slots + int(stepTakes/max(1, c.prefill))
 	if c.profile != "" {
 		if s.Engine.Profile, err = vllmsim.ProfileNamed(c.profile); err != nil {

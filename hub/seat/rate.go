@@ -1,0 +1,47 @@
+package seat
+
+import (
+	"slices"
+	"time"
+)
+
+// Rate is how fast an agent computes prompts, by when first tokens came. An engine computes one prompt after
+// the other, so each takes the time since the first token before it, or since it was sent. Whose first token
+// came before is not always known yet, so most of what is seen is too long: the quicker quarter counts. The
+// zero Rate has seen nothing.
+type Rate struct {
+	firsts  [16]time.Duration // of the last answers
+	at, n   int
+	samples [32]float64 // seconds a token
+}
+
+// leastTokens are enough to tell the time of a prompt from that of a step.
+const leastTokens = 64
+
+// Learn takes in that a prompt was sent, of which so many tokens had to be computed, and when its first token
+// came.
+func (r *Rate) Learn(sent, first time.Duration, tokens int) {
+	from := sent
+	for _, f := range r.firsts {
+		if f < first {
+			from = max(from, f)
+		}
+	}
+	r.firsts[r.at%len(r.firsts)] = first
+	r.at++
+	if tokens >= leastTokens && first > from {
+		r.samples[r.n%len(r.samples)] = (first - from).Seconds() / float64(tokens)
+		r.n++
+	}
+}
+
+// Takes is how long so many tokens take; false while too little was seen.
+func (r *Rate) Takes(tokens int) (time.Duration, bool) {
+	if r.n < 8 {
+		return 0, false
+	}
+	seen := slices.Clone(r.samples[:min(r.n, len(r.samples))])
+	slices.Sort(seen)
+	seconds := min(float64(seen[len(seen)/4]*float64(max(0, tokens))), 3600)
+	return time.Duration(seconds * float64(time.Second)), true
+}

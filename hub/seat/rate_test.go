@@ -1,0 +1,38 @@
+package seat
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// An engine that computes prompts one after the other, behind a long queue: what it takes for a token is
+// found though each waits for many, and though answers end in another order than they began.
+func TestRateBehindAQueue(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 5))
+	var r Rate
+	type answer struct {
+		sent, first time.Duration
+		tokens      int
+	}
+	var open []answer
+	free := time.Duration(0)
+	for i := range 300 {
+		sent := time.Duration(i) * 400 * time.Millisecond
+		tokens := 200 + random.IntN(2000)
+		free = max(free, sent) + time.Duration(tokens)*500*time.Microsecond
+		if open = append(open, answer{sent, free, tokens}); len(open) > 6 {
+			k := random.IntN(len(open))
+			r.Learn(open[k].sent, open[k].first, open[k].tokens)
+			open = append(open[:k], open[k+1:]...)
+		}
+	}
+	if took, ok := r.Takes(1000); !ok || took < 400*time.Millisecond || took > 700*time.Millisecond {
+		t.Errorf("1000 tokens take %v, want some 500ms", took)
+	}
+	if _, ok := new(Rate).Takes(1000); ok {
+		t.Error("who has seen nothing knows what it takes")
+	}
+}

@@ -1,0 +1,86 @@
+package virtual
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"souk/integration/replay"
+)
+
+// runCliff plays a trace under a rule for a while.
+func runCliff(t *testing.T, trace, rule string, engines int, length time.Duration) ([]*Request, *Market) {
+	t.Helper()
+	of, cliff, ok := traceNamed(trace)
+	if !ok || !cliff {
+		t.Fatalf("no trace %s", trace)
+	}
+	s, err := of.setting(engines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Seed, s.Warm, s.Length = 3, 0, length
+	if s.Tasks > 0 {
+		s.Tasks, s.Length = 0, length
+	}
+	like, ok, err := variant(rule)
+	if err != nil || !ok {
+		t.Fatal(rule, err)
+	}
+	o := NewMarketOptions(s)
+	o.Hub, o.Ends, o.Quiet = like.Hub, like.Ends, s.Quiet
+	m, err := NewMarket(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := Run(s, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all, m
+}
+
+// Where the open sessions need half of the caches, seats change nothing: every task goes where it went.
+func TestSeatsChangeNothingWhereThereIsRoom(t *testing.T) {
+	off, _ := runCliff(t, "people-half", "market:depth", 2, 30*time.Second)
+	on, _ := runCliff(t, "people-half", "market:seats", 2, 30*time.Second)
+	if len(on) != len(off) || len(on) < 100 {
+		t.Fatalf("%d requests with seats, %d without", len(on), len(off))
+	}
+	moved := 0
+	for i := range on {
+		if on[i].Play != off[i].Play || on[i].Engine != off[i].Engine {
+			moved++
+			t.Logf("request %d, turn %d: engine %d, without %d", i, on[i].Turn, on[i].Engine, off[i].Engine)
+		}
+	}
+	if moved > 0 {
+		t.Errorf("%d of %d went elsewhere", moved, len(on))
+	}
+}
+
+// A chain's turn has the blocks of the turn before as far as the trace says, and its answer's are nobody's.
+func TestChains(t *testing.T) {
+	c := replay.Chain{Block: 64, Turns: [][]int{
+		{0, 1100, 100, 1, 18},
+		{5000, 1700, 50, 1, 26},
+		{90_000, 1100, 9000, 1, 8, 50, 10},
+	}}
+	s := chained(&c, 512)
+	if got := []int{len(s.chains[0]), len(s.chains[1]), len(s.chains[2])}; !slices.Equal(got, []int{2, 3, 2}) {
+		t.Errorf("full blocks of 512: %v, want 2, 3, 2", got)
+	}
+	if got := []int{s.reusable(1, 512), s.reusable(2, 512)}; !slices.Equal(got, []int{1024, 512}) {
+		t.Errorf("found again: %v tokens, want 1024, 512", got)
+	}
+	if s.turns[1].think != 5*time.Second || s.turns[2].think != longestIdle || s.turns[2].output != longestSaid {
+		t.Errorf("turns %+v", s.turns)
+	}
+	a, b := s.blocksOf(1, 0, 512, nil), s.blocksOf(1, 1, 512, nil)
+	if len(a) != 2 || len(b) != 3 || a[0] != b[0] || a[1] != b[1] || s.blocksOf(2, 0, 512, nil)[0] == a[0] {
+		t.Errorf("blocks of a play %v, %v: want the same, and others of another play", a, b)
+	}
+}
