@@ -346,8 +346,8 @@ type Completion struct {
 	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 
-// Billed is usage as it is paid for: claimed prompt tokens, that an agent said it holds, are paid for as cached
-// whatever its engine found.
+// Billed is usage as it is paid for: claimed prompt tokens, that an agent said it holds, are paid for as
+// cached whatever its engine found.
 func Billed(u market.Usage, claimed int) market.Usage {
 	u.Cached = max(u.Cached, min(claimed, u.Prompt))
 	return u

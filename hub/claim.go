@@ -18,9 +18,9 @@ import (
 // believed them to be there. The number stays, since it can only lower what the client pays, and the other
 // word is dropped.
 //
-// An agent that got the task because it said that it holds some of the prompt is paid for that much as cached,
-// whatever its engine found: the quote that won was made of its word, so it pays for what was not true, and the
-// client does not.
+// An agent that got the task because it said that it holds some of the prompt is paid for that much as
+// cached, whatever its engine found: the quote that won was made of its word, so it pays for what was not
+// true, and the client does not.
 func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Credits, claim *ledger.Claim,
 	lie string) {
 	output := c.Usage.Output

@@ -23,7 +23,8 @@ func TestOneForgedMessage(t *testing.T) {
 				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}}}
 		},
 		"holdings": func(h *house, d bus.Dispatch) bus.Message {
-			return &bus.Holdings{Agent: "a-1", Boot: 1, Seq: 9, Base: 9, Parts: 1, Life: 1, Coverage: 1, Blocks: 9,
+			return &bus.Holdings{Agent: "a-1", Boot: 1, Seq: 9, Base: 9, Parts: 1, Life: 1, Coverage: 1,
+				Blocks:   9,
 				Evidence: bus.EvidenceEvents, Add: []byte("holds!")}
 		},
 		"completion": func(h *house, d bus.Dispatch) bus.Message {

@@ -37,7 +37,8 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 	h.must(err)
 	quoted := func(h *house, id string) quote {
 		next := &task{key: taskKey{"bob", "next"}, msg: h.task("bob", "next"),
-			deadline: h.now.Add(time.Minute), terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
+			deadline: h.now.Add(time.Minute),
+			terms:    market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
 		a := h.n.lookup(id)
 		return h.n.quote(next, a, h.n.burden(a), held{tokens: a.predictor.Tokens(100)})
 	}

@@ -323,8 +323,8 @@ func (n *Node) advance(now time.Time) {
 	n.prefixes.Advance(n.nano)
 }
 
-// setClock sets now, unless the clock went back. The first time after a restart is always taken, even if it is
-// before the journal's last frame: otherwise nothing would be due until the clock has caught up.
+// setClock sets now, unless the clock went back. The first time after a restart is always taken, even if it
+// is before the journal's last frame: otherwise nothing would be due until the clock has caught up.
 func (n *Node) setClock(now time.Time) {
 	switch {
 	case n.past || n.now.IsZero():

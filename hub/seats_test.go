@@ -52,7 +52,8 @@ func fixed(n *Node) (all []string) {
 		all = append(all, fmt.Sprint(t.id, " may go to ", t.may))
 	}
 	for _, p := range s.pairs {
-		all = append(all, fmt.Sprint(s.tasks[p.task].id, " on ", s.agents[p.agent].id, " pays ", p.toll, p.parts))
+		all = append(all, fmt.Sprint(s.tasks[p.task].id, " on ", s.agents[p.agent].id, " pays ", p.toll,
+			p.parts))
 	}
 	n.batch.Each(func(t *task, _ time.Time) {
 		if !t.unseated.IsZero() {
@@ -102,7 +103,8 @@ func TestSeatsReadNoBid(t *testing.T) {
 			terms := make([]market.Terms, n)
 			for i := range terms {
 				terms[i] = market.Terms{Worth: market.Credit/100 + market.Credits(random.Int64N(1e8)),
-					Delta: 0.1 + 0.8*random.Float64(), Patience: time.Duration(1+random.IntN(20)) * time.Second}
+					Delta:    0.1 + 0.8*random.Float64(),
+					Patience: time.Duration(1+random.IntN(20)) * time.Second}
 			}
 			sessions := random.Perm(30)
 			switch variant {
@@ -302,7 +304,8 @@ func TestAHubThatStartsAgainRefusesNobody(t *testing.T) {
 			h.pass(50 * time.Millisecond)
 		}
 		for i := from; i < to; i++ {
-			if got := h.answerTo(fmt.Sprint("inbox.", []string{"ann", "bob"}[i%2], ".t", i)); got[:8] != "accepted" {
+			if got := h.answerTo(fmt.Sprint("inbox.", []string{"ann", "bob"}[i%2], ".t",
+				i)); got[:8] != "accepted" {
 				t.Errorf("task %d: %s", i, got)
 			}
 		}

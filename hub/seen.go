@@ -5,8 +5,8 @@ import (
 	"souk/market"
 )
 
-// expected is what was expected of each edge of a round, for whoever asks later why a task went where it went.
-// The tasks stand in the round's order.
+// expected is what was expected of each edge of a round, for whoever asks later why a task went where it
+// went. The tasks stand in the round's order.
 func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 	all := make([]ledger.Seen, 0, len(r.Edges)+len(r.Others))
 	for _, edges := range [2][]market.Edge{r.Edges, r.Others} {

@@ -54,7 +54,8 @@ func (l *layout) of(r *Round) {
 			if w < 0 {
 				break // the tiers after it charge more
 			}
-			seat, weight, edge = append(seat, first+int32(k)), append(weight, int64(w)), append(edge, int32(i))
+			seat, weight, edge = append(seat, first+int32(k)), append(weight, int64(w)),
+				append(edge, int32(i))
 		}
 	}
 	for len(off) <= len(r.Tasks) {

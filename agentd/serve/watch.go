@@ -90,7 +90,8 @@ func (a *agent) onEvents(u kvevent.Update) {
 	a.with(func(core *agentd.Agent) { core.Events(time.Now(), u) })
 }
 
-// listening warns, once, of an engine that is to say what it caches and does not, and says when it does again.
+// listening warns, once, of an engine that is to say what it caches and does not, and says when it does
+// again.
 func (a *agent) listening() {
 	now := a.stats().Cache.Deaf
 	switch {

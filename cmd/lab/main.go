@@ -31,6 +31,7 @@ func root() *cobra.Command {
 	}
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
-	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), experimentCommand(), floorCommand())
+	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), experimentCommand(),
+		floorCommand())
 	return c
 }

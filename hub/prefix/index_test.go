@@ -180,7 +180,8 @@ func FuzzIndex(f *testing.F) {
 				b.Listed(states, next()&1 > 0, t0.Add(time.Duration(clock-next()%4)))
 			case op == 15:
 				x.Advance(x.now + int64(next())*3e7)
-				h := &bus.Holdings{Life: b.told.life + uint64(next()%32/31), Seq: b.told.seq + 1, Base: b.told.base,
+				h := &bus.Holdings{Life: b.told.life + uint64(next()%32/31), Seq: b.told.seq + 1,
+					Base:     b.told.base,
 					Coverage: float64(next()%2) * 0.95, Evidence: []string{bus.EvidenceEvents,
 						bus.EvidenceEvents, bus.EvidenceMirror}[next()%3]}
 				if next()%8 == 0 {
@@ -258,14 +259,16 @@ func FuzzIndex(f *testing.F) {
 				t.Fatalf("step %d: %d marks in the index, want %d", clock, len(x.own.holders), len(sets))
 			}
 			if len(told) != len(x.told.holders) {
-				t.Fatalf("step %d: %d marks in the index by what is told, want %d", clock, len(x.told.holders),
+				t.Fatalf("step %d: %d marks in the index by what is told, want %d", clock,
+					len(x.told.holders),
 					len(told))
 			}
 			p := prompt()
 			depths := x.Depths(nil, p.Marks)
 			deepest, holders := x.Deepest(p.Marks)
 			if deepest > 0 && holders != max(len(sets[p.Marks[deepest-1].Hash]),
-				len(told[bus.ShortMark(p.Marks[deepest-1].Hash)])) || deepest == 0 && holders != 0 || deepest < len(p.Marks) && !broken && len(sets[p.Marks[deepest].Hash]) > 0 {
+				len(told[bus.ShortMark(p.Marks[deepest-1].Hash)])) || deepest == 0 && holders != 0 ||
+				deepest < len(p.Marks) && !broken && len(sets[p.Marks[deepest].Hash]) > 0 {
 				t.Fatalf("step %d: %d agents hold %d marks, and none more", clock, holders, deepest)
 			}
 			for _, b := range beliefs {

@@ -110,8 +110,10 @@ func TestWhatIsToldExpires(t *testing.T) {
 		asks bool
 		own  int // of what was served there
 	}{
-		{"time passes", func(x *Index, s *says) bool { x.Advance(x.now + 217*second); return false }, false, 384},
-		{"one was missed", func(x *Index, s *says) bool { s.seq++; return s.change(0.95, nil, nil) }, true, 384},
+		{"time passes", func(x *Index, s *says) bool { x.Advance(x.now + 217*second); return false }, false,
+			384},
+		{"one was missed", func(x *Index, s *says) bool { s.seq++; return s.change(0.95, nil, nil) }, true,
+			384},
 		{"it goes on from another whole", func(x *Index, s *says) bool {
 			s.base--
 			return s.change(0.95, nil, nil)
@@ -126,7 +128,8 @@ func TestWhatIsToldExpires(t *testing.T) {
 		{"the engine began anew", func(x *Index, s *says) bool { s.life++; return s.whole(1) }, false, 0},
 		{"it no longer hears its engine", func(x *Index, s *says) bool {
 			s.seq++
-			return s.b.Told(&bus.Holdings{Seq: s.seq, Base: s.base, Coverage: 1, Evidence: bus.EvidenceMirror})
+			return s.b.Told(&bus.Holdings{Seq: s.seq, Base: s.base, Coverage: 1,
+				Evidence: bus.EvidenceMirror})
 		}, false, 384},
 	} {
 		x, b, _, s := heard()

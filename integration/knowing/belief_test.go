@@ -143,14 +143,15 @@ func TestUnderEventsBeliefIsTheTruth(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d tasks: %d tokens were found, %d believed to be there, %d of them", tasks, truth, believed, right)
+	t.Logf("%d tasks: %d tokens were found, %d believed to be there, %d of them", tasks, truth, believed,
+		right)
 	if float64(right) < 0.85*float64(truth) || !b.Rules() {
 		t.Errorf("of %d tokens that were found %d were believed to be; rules: %v", truth, right, b.Rules())
 	}
 }
 
-// Bytes a second that agents say of their holdings, on the wire: of one that does nothing, of one that computes
-// 16,000 tokens a second of new text, and what a hub hears of its 20 of 1,000 at 50 hubs.
+// Bytes a second that agents say of their holdings, on the wire: of one that does nothing, of one that
+// computes 16,000 tokens a second of new text, and what a hub hears of its 20 of 1,000 at 50 hubs.
 func BenchmarkHoldingsBytes(b *testing.B) {
 	for _, c := range []struct {
 		name   string

@@ -70,7 +70,8 @@ const (
 )
 
 func (c cliff) setting(engines int) (s Setting, err error) {
-	s = Setting{Engines: engines, Callers: c.callers * engines / 8, Ring: c.ring * engines / 8, Sigma: c.sigma,
+	s = Setting{Engines: engines, Callers: c.callers * engines / 8, Ring: c.ring * engines / 8,
+		Sigma: c.sigma,
 		Think: meanPause, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second, Patient: 10 * time.Minute,
 		Quiet: time.Second, Returns: true}
 	s.Engine = EngineConfig{Slots: 16, BlockSize: blockSize,

@@ -70,13 +70,15 @@ func TestChains(t *testing.T) {
 		{90_000, 1100, 9000, 1, 8, 50, 10},
 	}}
 	s := chained(&c, 512)
-	if got := []int{len(s.chains[0]), len(s.chains[1]), len(s.chains[2])}; !slices.Equal(got, []int{2, 3, 2}) {
+	if got := []int{len(s.chains[0]), len(s.chains[1]), len(s.chains[2])}; !slices.Equal(got,
+		[]int{2, 3, 2}) {
 		t.Errorf("full blocks of 512: %v, want 2, 3, 2", got)
 	}
 	if got := []int{s.reusable(1, 512), s.reusable(2, 512)}; !slices.Equal(got, []int{1024, 512}) {
 		t.Errorf("found again: %v tokens, want 1024, 512", got)
 	}
-	if s.turns[1].think != 5*time.Second || s.turns[2].think != longestIdle || s.turns[2].output != longestSaid {
+	if s.turns[1].think != 5*time.Second || s.turns[2].think != longestIdle ||
+		s.turns[2].output != longestSaid {
 		t.Errorf("turns %+v", s.turns)
 	}
 	a, b := s.blocksOf(1, 0, 512, nil), s.blocksOf(1, 1, 512, nil)

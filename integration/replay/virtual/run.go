@@ -23,9 +23,10 @@ type Setting struct {
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none
 	Sigma   float64         // instead of exponential: log-normal, of the same mean, with this sigma
-	Ring    int             // callers share so many dialogues, and each asks the one that was asked longest ago
-	Midway  bool            // the first dialogue of each caller goes on from somewhere in its middle
-	Timed   float64         // every turn is asked when that was recorded, so many times as fast
+	// callers share so many dialogues, and each asks the one that was asked longest ago
+	Ring   int
+	Midway bool    // the first dialogue of each caller goes on from somewhere in its middle
+	Timed  float64 // every turn is asked when that was recorded, so many times as fast
 
 	Warm    time.Duration // what is asked before then does not count
 	Patient time.Duration // how long a task waits for a slot, where that is longer than is usual

@@ -55,7 +55,8 @@ func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
 			s.texts = append(s.texts, quoted(d.Turns[t].User), quoted(d.Turns[t].Answer))
 			ids = vllmsim.ChatTokens(s.messages(0, t))
 			answer := vllmsim.Tokens().Encode(nil, d.Turns[t].Answer)
-			s.turns = append(s.turns, turn{prompt: len(ids), output: len(answer) + 1}) // and the token that ends it
+			// and the token that ends it
+			s.turns = append(s.turns, turn{prompt: len(ids), output: len(answer) + 1})
 			ids = append(ids, answer...)
 		}
 		s.hashes = hashes(ids, blockSize)
