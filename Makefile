@@ -69,11 +69,6 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree
 ALONE += hub/prefix hub/regime hub/seat agentd agentd/holdings agentd/kvevent bus/reader
 ALONE += classifier classifier/model classifier/train
-=======
-ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree
-ALONE += hub/prefix hub/regime hub/seat agentd agentd/holdings agentd/kvevent bus/reader
-ALONE += classifier classifier/model classifier/train
->>>>>>> main
 
 test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...
