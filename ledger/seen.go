@@ -123,6 +123,14 @@ func (d *decoder) seen(r *market.Round) []Seen {
 	return all
 }
 
+// Expected is what was expected of an award's task on its agent; nil: that was not written.
+func (r *Round) Expected(aw *market.Award) *Seen {
+	if len(r.Seen) != len(r.Round.Edges)+len(r.Round.Others) {
+		return nil
+	}
+	return seenOf(&r.Round, r.Seen, aw)
+}
+
 // Explain is [market.Explain] with what was expected of each task on each agent, where that was written.
 func (r *Round) Explain() (market.Explanation, error) {
 	x, err := market.Explain(r.Round, r.Outcome)

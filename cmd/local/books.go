@@ -48,16 +48,20 @@ type RoundRef struct {
 func TallyRounds(dir string, t *replay.Tally, since time.Time) (best RoundRef, err error) {
 	score := 0
 	err = eachJournal(dir, func(path string) error {
+		forecasts := forecasts{of: map[string]ledger.Seen{}}
 		return journal.Read(path, func(f ledger.Frame) error {
 			if f.Time < since.UnixNano() {
 				return nil
 			}
 			for i := range f.Records {
-				r := f.Records[i].Round
-				if f.Records[i].Kind != ledger.KindRound || r == nil {
+				rec := &f.Records[i]
+				r := rec.Round
+				if r == nil {
+					forecasts.record(rec, t)
 					continue
 				}
 				t.AddRound(r)
+				forecasts.round = r
 				if s := showiness(r); s > score {
 					score, best = s, RoundRef{Journal: r.Round.Domain, Path: path, Round: r.Round.Number}
 				}
@@ -66,6 +70,29 @@ func TallyRounds(dir string, t *replay.Tally, since time.Time) (best RoundRef, e
 		})
 	})
 	return best, err
+}
+
+// forecasts are what rounds expected of the tasks that they placed, until it is known what came.
+type forecasts struct {
+	round *ledger.Round          // whose holds follow
+	of    map[string]ledger.Seen // by hold
+}
+
+// record takes in a record that is no round.
+func (x *forecasts) record(r *ledger.Record, t *replay.Tally) {
+	switch {
+	case r.Hold != nil && x.round != nil && r.Hold.Slot < len(x.round.Outcome.Awards):
+		if s := x.round.Expected(&x.round.Outcome.Awards[r.Hold.Slot]); s != nil {
+			x.of[r.ID] = *s
+		}
+	case r.Capture != nil:
+		if s, ok := x.of[r.Capture.Hold]; ok && r.Capture.TTFTUS > 0 {
+			t.AddForecast(s, time.Duration(r.Capture.TTFTUS)*time.Microsecond)
+		}
+		delete(x.of, r.Capture.Hold)
+	case r.Void != nil:
+		delete(x.of, r.Void.Hold)
+	}
 }
 
 // Tally adds the market's rounds since a time, and how long its hubs took; see [TallyRounds].

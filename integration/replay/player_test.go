@@ -187,6 +187,10 @@ func TestReportAddsUp(t *testing.T) {
 			Prices: []market.SlotPrice{{Price: 7}}, Welfare: 40},
 	})
 	tally.SetDecision("math", 3*time.Millisecond, 5*time.Millisecond)
+	for _, came := range []time.Duration{20, 40, 60, 80} {
+		tally.AddForecast(ledger.Seen{First: 40 * time.Millisecond, Least: 30 * time.Millisecond,
+			Most: 60 * time.Millisecond}, came*time.Millisecond)
+	}
 	r := tally.Report(2*time.Second, Played{Dialogues: 5, BrokenOff: 1})
 	want := Part{Name: "total", Asked: 101, Served: 100, Prompt: 10000, Cached: 2500, Output: 1000,
 		Share: 0.25, Cost: 100_000, Premium: 1000}
@@ -210,6 +214,8 @@ func TestReportAddsUp(t *testing.T) {
 	for _, line := range []string{"101 tasks asked, 100 served in 2.0 s (50 a second); 5 dialogues to " +
 		"their end, 1 broken off",
 		"10,000 prompt, of which 25.0 % from cache; 1,000 output", "refused  outbid 1",
+		"forecast first tokens after 40 ms in the mean, and they came after 50 ms; off by 40 % of that, " +
+			"50 % within their 90 % interval",
 		"sizes    1 of 3 tasks", "3.00 ms", "5.00 ms"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("the report lacks %q:\n%s", line, out.String())

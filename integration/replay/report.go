@@ -27,6 +27,17 @@ type Report struct {
 
 	Rounds     []Rounds `json:"rounds"` // by hub
 	RoundSizes []Size   `json:"round_sizes"`
+
+	Forecast *Forecast `json:"forecast,omitempty"` // nil: nothing was written of any
+}
+
+// Forecast is what hubs expected of first tokens, from dispatch on, beside what came.
+type Forecast struct {
+	Tasks    int     `json:"tasks"`
+	Expected float64 `json:"expected_ms"` // mean
+	Came     float64 `json:"came_ms"`     // mean
+	NMAE     float64 `json:"nmae"`        // sum of |expected - came| by the sum of what came
+	Within   float64 `json:"within"`      // share that came in the interval in which nine of ten were expected
 }
 
 // Money is an amount as reports show it.
@@ -93,6 +104,11 @@ func (t *Tally) Report(wall time.Duration, p Played) Report {
 	}
 	for _, code := range slices.Sorted(maps.Keys(t.refusals)) {
 		r.Refused = append(r.Refused, Refusals{code, t.refusals[code]})
+	}
+	if n := float64(t.forecasts); n > 0 && t.came > 0 {
+		r.Forecast = &Forecast{Tasks: t.forecasts, Expected: t.expected.Seconds() * 1000 / n,
+			Came: t.came.Seconds() * 1000 / n, NMAE: t.miss.Seconds() / t.came.Seconds(),
+			Within: float64(t.within) / n}
 	}
 	sorted(t.rounds, func(_ string, x *Rounds) { r.Rounds = append(r.Rounds, *x) })
 	for _, n := range slices.Sorted(maps.Keys(t.sizes)) {

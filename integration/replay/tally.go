@@ -25,6 +25,10 @@ type Tally struct {
 	refusals map[bus.Code]int
 	rounds   map[string]*Rounds
 	sizes    map[int]int
+
+	forecasts            int
+	within               int           // the interval that nine of ten were to be in
+	expected, came, miss time.Duration // sums of first tokens
 }
 
 // row is a tally of some of the tasks. TTFT is in microseconds, up to ten minutes, with 3 digits.
@@ -122,6 +126,17 @@ func (t *Tally) AddRound(r *ledger.Round) {
 		x.SlotPrices += a.SlotPrice
 	}
 	x.Welfare += r.Outcome.Welfare
+}
+
+// AddForecast counts what a hub expected of a first token beside when it came.
+func (t *Tally) AddForecast(s ledger.Seen, came time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forecasts++
+	if came >= s.Least && came <= s.Most {
+		t.within++
+	}
+	t.expected, t.came, t.miss = t.expected+s.First, t.came+came, t.miss+(s.First-came).Abs()
 }
 
 func (t *Tally) hub(domain string) *Rounds {
