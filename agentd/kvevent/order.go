@@ -152,7 +152,7 @@ func (o *Order) ReplayEnd(whole bool) (out Out) {
 			return out
 		}
 	}
-	if o.known {
+	if o.known && !o.unsure() {
 		o.drain(&out)
 	}
 	if o.got || o.known && whole && len(o.waiting) == 0 {
@@ -174,8 +174,8 @@ func (o *Order) ask(out *Out) {
 		o.lose(out, "the replay does not say what was missed")
 		return
 	}
+	o.check = o.known && o.next > 0 && (len(o.waiting) == 0 || o.unsure())
 	o.asking, o.first, o.got = true, true, false
-	o.check = o.known && o.next > 0 && len(o.waiting) == 0
 	out.Ask, out.From = true, 0
 	if o.check {
 		out.From = o.next - 1
@@ -184,9 +184,12 @@ func (o *Order) ask(out *Out) {
 	}
 }
 
+// unsure reports whether the replay was asked which life the engine lives, and has not said a word.
+func (o *Order) unsure() bool { return o.check && o.first }
+
 // begin starts anew at a batch.
 func (o *Order) begin(out *Out, r Reset, seq uint64, why string) {
-	o.known, o.next = true, seq
+	o.known, o.next, o.check = true, seq, false
 	clear(o.seen[:])
 	out.Reset, out.Why, out.Apply = r, why, nil
 	n := 0
