@@ -37,7 +37,7 @@ type Forecast struct {
 	Expected float64 `json:"expected_ms"` // mean
 	Came     float64 `json:"came_ms"`     // mean
 	NMAE     float64 `json:"nmae"`        // sum of |expected - came| by the sum of what came
-	Within   float64 `json:"within"`      // share that came in the interval in which nine of ten were expected
+	Within   float64 `json:"within"`      // share that came in the interval that nine of ten were expected in
 }
 
 // Money is an amount as reports show it.
