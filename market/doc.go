@@ -92,6 +92,15 @@
 //     tasks come under one name (0.1 %), 7 % if under twenty (4.4 %), 12 % if under 300 (8.7 %), because each
 //     name counts in the lines with its share of the slots, and with one slot at least
 //
+// # Sessions with seats
+//
+// Where a hub admits sessions (package hub/seat), who may go where and what it is charged is fixed before any
+// bid is read, so no bid buys a seat. What can be gained is gained without lying in a bid: by opening many
+// sessions for more seats, by cutting one session into several, by asking something small now and then so
+// that a session looks alive (which costs whoever asks), and by ending none. The bound on the seats of one
+// client is all that stands against the first two; under several names a client has several such bounds. To
+// say that a session has ended when it has not costs that session its seat, and nobody else anything.
+//
 // # Pruning
 //
 // A round is cleared and recorded without what cannot change its outcome (Pruner). What is left has the
