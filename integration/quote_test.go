@@ -172,7 +172,7 @@ func TestQuotesThatAreNone(t *testing.T) {
 	var service struct {
 		Endpoints []struct{ Name, Subject string }
 	}
-	if err := json.Unmarshal(info.Data, &service); err != nil || len(service.Endpoints) != 2 ||
+	if err := json.Unmarshal(info.Data, &service); err != nil || len(service.Endpoints) != 3 ||
 		service.Endpoints[1].Name != "quote" ||
 		!strings.HasPrefix(service.Endpoints[1].Subject, "souk.v1.quote.") {
 		t.Errorf("%v: %s", err, info.Data)

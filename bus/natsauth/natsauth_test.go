@@ -152,7 +152,7 @@ func TestANameBelongsToOneRole(t *testing.T) {
 // Revoked creds are voided in what servers are told; renewed ones are good beside them.
 func TestRevokeAndRenew(t *testing.T) {
 	s := store(t)
-	now := time.Now()
+	now := time.Now() // creds are dated by the clock when they are made: what ends them comes after
 	dev := bus.IDs{Name: "dev"}
 	first := may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleClient, dev, now, Valid))))
 	renew := func(id string, agents ...string) *Identity {
@@ -164,7 +164,7 @@ func TestRevokeAndRenew(t *testing.T) {
 		return may[*Identity](t)(ReadFile(path))
 	}
 	second := renew("dev")
-	if err := s.Revoke("dev", now); err != nil {
+	if err := s.Revoke("dev", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	good := func(s *Store, i *Identity) bool {
@@ -204,7 +204,7 @@ func TestRevokeAndRenew(t *testing.T) {
 	if more := renew("node", "a1", "a2", "a3"); !good(s, both) || !good(s, more) {
 		t.Error("creds end since an agent was added")
 	}
-	path, dropped, err := s.Renew("node", []string{"a2"}, now, Valid)
+	path, dropped, err := s.Renew("node", []string{"a2"}, time.Now(), Valid)
 	if err != nil || good(s, both) || !good(s, may[*Identity](t)(ReadFile(path))) ||
 		!slices.Equal(dropped, []string{"a1", "a3"}) {
 		t.Errorf("of three agents one is left: %q dropped, the creds of before good: %v, %v", dropped,
@@ -223,7 +223,7 @@ func TestRevokeAndRenew(t *testing.T) {
 
 	// a crash between the two files: the next change finds what the account's JWT lacks
 	stale := may[[]byte](t)(os.ReadFile(filepath.Join(s.Dir(), accountJWT)))
-	if err := s.Revoke("dev", now); err != nil {
+	if err := s.Revoke("dev", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(s.Dir(), accountJWT), stale, 0o600); err != nil {
