@@ -19,6 +19,12 @@ const MaxPayload = 16 << 20
 // sense is counted and the others are read. Whatever is given, it takes memory of a few times its size.
 func Decode(payload []byte) (Batch, error) { return new(Decoder).Decode(payload) }
 
+// An event that is told apart into many has fewer than one for so many bytes of the payload, beside a few.
+const (
+	perEvent  = 32
+	fewEvents = 1 << 10
+)
+
 // Decoder is Decode for one server after another batch: it remembers which of the engine's groups of layers
 // is which, since a removal does not say.
 type Decoder struct {
@@ -285,7 +291,7 @@ func (m *members) stored(b *Batch) (ok bool) {
 	if k != array || n != uint64(len(e.Blocks)) {
 		return false
 	}
-	all, from := e, 0
+	all, from, before := e, 0, len(b.Events)
 	for i := range all.Blocks {
 		at := spaces.at
 		spaces.skip()
@@ -294,6 +300,11 @@ func (m *members) stored(b *Batch) (ok bool) {
 			space = mix(lora, entry)
 		}
 		if i > from && space != e.Space {
+			if len(b.Events) >= fewEvents+len(m.c.b)/perEvent {
+				clear(b.Events[before:])
+				b.Events = b.Events[:before]
+				return false
+			}
 			b.Events = append(b.Events, all.part(from, i, e.Space))
 			from = i
 		}

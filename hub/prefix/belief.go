@@ -102,7 +102,12 @@ func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
 }
 
 // ExpectAt is Expect where it is known how many marks the agent is believed to hold.
+// Of a prompt with pictures or sound an agent does not answer for what it says, as nobody can tell from the
+// marks what it comes to: there it is not believed to hold more than was served there.
 func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
+	if p.Loose == bus.LooseMedia {
+		depth = b.served(p, depth)
+	}
 	if depth <= 0 || int(depth) > len(p.Marks) || p.Bytes <= 0 {
 		return estimate, 0
 	}
@@ -119,6 +124,16 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 		cached += int(n.answer)
 	}
 	return tokens, min(cached, tokens-1) / b.block * b.block
+}
+
+// served is how many of a prompt's first marks, at most so many, are of what was served there.
+func (b *Belief) served(p *bus.Prompt, most int32) (depth int32) {
+	for most = min(most, int32(len(p.Marks))); depth < most; depth++ {
+		if i, ok := b.byHash[p.Marks[depth].Hash]; !ok || !b.nodes[i].held {
+			break
+		}
+	}
+	return depth
 }
 
 // counted is the last of a prompt's first marks of which it is known how many tokens stand before it, and

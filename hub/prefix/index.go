@@ -48,6 +48,7 @@ type Index struct {
 	way   []int32    // scratch
 	asked []bus.Mark // of the prompt that was last asked for, whose depths are known until a belief changes
 	known []int32
+	said  []uint64 // scratch of deepest
 
 	adds, drops, merged []uint64 // scratch of what is told
 
@@ -83,7 +84,7 @@ type Holder struct{ Place, Depth int32 }
 
 // Holders appends to dst all that hold any of a prompt's marks.
 func (x *Index) Holders(dst []Holder, marks []bus.Mark) []Holder {
-	if len(marks) == 0 || x.own.of(marks[0]).n == 0 && x.told.of(marks[0]).n == 0 {
+	if len(marks) == 0 || x.own.of(marks[0]).n == 0 && len(x.told.holders) == 0 {
 		return dst
 	}
 	x.ask(marks)
@@ -165,7 +166,7 @@ func (x *Index) Depths(dst []int32, marks []bus.Mark) []int32 {
 		return dst
 	}
 	x.own.depths(dst, marks)
-	x.told.depths(dst, marks)
+	x.said = x.told.deepest(dst, marks, x.said)
 	return dst
 }
 
@@ -180,6 +181,34 @@ func (t *table) depths(dst []int32, marks []bus.Mark) {
 	if first.n > last.n {
 		t.divide(dst, marks, 1, first, len(marks), last)
 	}
+}
+
+// deepest raises the depths of agents to the last mark that each of them says it holds. What agents say need
+// not begin at the first mark, as some of it is not remembered and some is not true, so no mark tells of
+// another: every one is looked at. noted is memory for whom it has found, and is returned for the next time.
+func (t *table) deepest(dst []int32, marks []bus.Mark, noted []uint64) []uint64 {
+	if len(t.holders) == 0 {
+		return noted
+	}
+	noted = slices.Grow(noted[:0], len(dst)/64)[:len(dst)/64]
+	clear(noted)
+	for i, m := range slices.Backward(marks) {
+		h := t.of(m)
+		if h.n <= few {
+			for _, place := range h.few[:h.n] {
+				dst[place] = max(dst[place], int32(i+1))
+			}
+			continue
+		}
+		for j, word := range t.sets[h.set] {
+			fresh := word &^ noted[j]
+			for noted[j] |= word; fresh != 0; fresh &= fresh - 1 {
+				place := 64*j + bits.TrailingZeros64(fresh)
+				dst[place] = max(dst[place], int32(i+1))
+			}
+		}
+	}
+	return noted
 }
 
 // divide notes how deep those are who hold low marks and not high ones.

@@ -231,7 +231,7 @@ func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
 	depth, own := b.Depth(p), int32(0)
 	for own < depth {
 		i, ok := b.byHash[p.Marks[own].Hash]
-		if !ok || !b.nodes[i].held {
+		if !ok || !b.nodes[i].shown { // where its word rules, that it was served there once counts no more
 			break
 		}
 		own++
@@ -240,6 +240,7 @@ func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
 		return 0
 	}
 	_, cached := b.ExpectAt(p, depth, estimate)
+	cached = min(cached, b.upto(p, depth, p.Marks[depth-1].Bytes, estimate)) // it said nothing of an answer
 	if _, upto, exact := b.counted(p, depth); exact {
 		cached -= max(0, cached-upto) / doubtful
 	} else {
