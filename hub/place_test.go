@@ -15,6 +15,9 @@ import (
 func burst(t *testing.T, r *rand.Rand) *house {
 	h := newHouse(t, func(c *Config) {
 		c.Batch.Eager, c.Fee, c.Tiers = false, market.Credits(r.IntN(2)*500), r.IntN(2) == 0
+		c.Seats.Sessions, c.Seats.Seconds = r.IntN(2) == 0, r.IntN(2) == 0
+		c.Seats.Spare = time.Duration(r.IntN(2)) * time.Second
+		c.Seats.Depth = time.Duration(r.IntN(2)) * 300 * time.Millisecond
 		c.Crowd.Beside = time.Duration(r.IntN(2)) * 1500 * time.Microsecond
 		c.Clarke = []string{market.ClarkeTask, market.ClarkeClient}[r.IntN(2)]
 	})
@@ -31,6 +34,7 @@ func burst(t *testing.T, r *rand.Rand) *house {
 		if k == 1 {
 			reg.Tiers = []market.Tier{{Slots: 1}, {Slots: 1, Toll: -20_000}}
 		}
+		reg.BlockSize, reg.KVTokens = 10, 4000*r.IntN(2)
 		h.must(h.n.Join(h.now, reg))
 	}
 	h.run()
@@ -122,7 +126,7 @@ func TestOwnPlacesAreWorthTheWholeFleet(t *testing.T) {
 				h.n.prospects(s.tasks[i])
 				from := len(s.pairs)
 				for k, a := range s.agents {
-					if x := h.n.prospect(a.seat); x.serves {
+					if x := h.n.prospect(a.seat); x.serves && s.tasks[i].lets(a.seat) {
 						s.pairs = append(s.pairs, pair{task: int32(i), agent: int32(k), ttft: x.ttft,
 							value: x.quote.value, cost: x.quote.cost})
 					}

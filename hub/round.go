@@ -31,9 +31,9 @@ type scratch struct {
 	from    []int   // of tasks: the first of their pairs
 
 	// of the regime's tolls, where it is not idle
-	seed  [32]byte
-	scale market.Credits
-	most  []float64 // of tasks, the largest of their draws
+	seed   [32]byte
+	scales []market.Credits // of tasks, the mean of what they would cost
+	most   []float64        // of tasks, the largest of their draws
 
 	whole   market.Round  // of all that wait, by arrival, before pruning
 	parts   []market.Toll // of the tolls of its edges
@@ -219,8 +219,9 @@ func resized[T any](list []T, n int) []T {
 }
 
 // tolls sets the regime's toll on every task and agent that may meet, whatever was bid. The scale and the
-// largest draw are taken over all such pairs, not only over those that become edges: bids
-// decide which do, and bids must not decide tolls.
+// largest draw are taken over all such pairs of the task, not only over those that become edges: bids decide
+// which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round: one that
+// bids below any cost is not.
 func (n *Node) tolls() {
 	s, p := &n.round, n.cfg.Regime
 	if len(s.pairs) == 0 {
@@ -228,23 +229,23 @@ func (n *Node) tolls() {
 	}
 	last, prev := n.book.LastRound()
 	s.seed = regime.Seed(prev, last+1)
-	draws := make([]float64, len(s.pairs))
-	sum, count := market.Credits(0), market.Credits(0)
-	for i := range s.pairs {
-		x := &s.pairs[i]
-		draws[i] = regime.Draw(s.seed, string(s.tasks[x.task].id), s.agents[x.agent].id)
-		if total, ok := sum.Add(x.cost); ok {
-			sum, count = total, count+1
-		}
-	}
-	s.scale, s.most = sum/max(1, count), resized(s.most, len(s.tasks))
+	s.scales, s.most = resized(s.scales, len(s.tasks)), resized(s.most, len(s.tasks))
+	var draws []float64
 	s.eachTask(func(pairs []pair) {
-		most := slices.Max(draws[:len(pairs)])
-		s.most[pairs[0].task] = most
-		for i := range pairs {
-			pairs[i].toll = p.Toll(s.scale, draws[i], most, pairs[i].saved)
+		i := pairs[0].task
+		sum, count := market.Credits(0), market.Credits(0)
+		draws = draws[:0]
+		for _, x := range pairs {
+			draws = append(draws, regime.Draw(s.seed, string(s.tasks[i].id), s.agents[x.agent].id))
+			if total, ok := sum.Add(x.cost); ok {
+				sum, count = total, count+1
+			}
 		}
-		draws = draws[len(pairs):]
+		scale, most := sum/max(1, count), slices.Max(draws)
+		s.scales[i], s.most[i] = scale, most
+		for k := range pairs {
+			pairs[k].toll = p.Toll(scale, draws[k], most, pairs[k].saved)
+		}
 	})
 }
 

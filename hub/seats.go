@@ -128,7 +128,8 @@ func (n *Node) admitted() {
 	}
 	for _, t := range n.round.tasks {
 		t.may = nil
-		if tight && t.only == nil && !s.table.Seated(&t.turn) {
+		// what has begun goes on: the rest of an answer waits for no seat
+		if tight && t.only == nil && !t.continued && !s.table.Seated(&t.turn) {
 			s.who = append(s.who, t)
 		} else {
 			t.unseated = time.Time{}
@@ -348,8 +349,8 @@ func (n *Node) noSeat(t *task) *bus.Result {
 	s := &n.seats
 	retry := seat.RetryAfter(s.waiting, s.table.Freed(n.clock()), n.salts.Uint64())
 	return n.refusal(t.msg, bus.CodeNoRoom, retry,
-		"the caches of the agents are full with sessions that are in use, and for %v none of them ended: %d "+
-			"sessions wait for their first turn", n.now.Sub(t.unseated).Round(time.Second), s.waiting)
+		"the caches of the agents are full with sessions that are in use, and for %v no seat was free that this "+
+			"one could have: %d tasks wait for one", n.now.Sub(t.unseated).Round(time.Second), s.waiting)
 }
 
 // SessionEnded says that a client's session has ended: it gives up its seat once its last turn is over. A
@@ -360,9 +361,11 @@ func (n *Node) SessionEnded(now time.Time, client, session string) {
 	n.endSession(bus.SessionKey(client, session))
 }
 
-func (n *Node) endSession(key uint64) {
-	n.seats.table.End(n.clock(), key)
-	if n.leading && n.seats.waiting > 0 {
+func (n *Node) endSession(key uint64) { n.seatFreed(n.seats.table.End(n.clock(), key)) }
+
+// seatFreed wakes those who wait for a seat, where one came free.
+func (n *Node) seatFreed(freed bool) {
+	if freed && n.leading && n.seats.waiting > 0 {
 		n.news()
 	}
 }

@@ -209,9 +209,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
-	n.seats.table.Gone(n.clock(), &t.turn)
-	if t.msg != nil && t.msg.SessionEnd {
-		n.endSession(t.session)
+	n.seatFreed(n.seats.table.Gone(n.clock(), &t.turn))
+	if t.msg != nil && t.msg.SessionEnd && r.RetryMS == 0 && !mayGoOn(r.Code) {
+		n.endSession(t.session) // else its last turn is still to come: sent again, or as the rest of this one
 	}
 	n.timers.set(&t.timer, time.Time{})
 	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another

@@ -434,7 +434,7 @@ func (n *Node) drawn(i int32, a *agent, q *offer) market.Credits {
 		return 0
 	}
 	draw := regime.Draw(s.seed, string(s.tasks[i].id), a.id)
-	return p.Toll(s.scale, min(draw, s.most[i]), s.most[i], a.saves(q.prompt, q.output, q.cost))
+	return p.Toll(s.scales[i], min(draw, s.most[i]), s.most[i], a.saves(q.prompt, q.output, q.cost))
 }
 
 // priced is an agent's slot price from a round on, up to the next.

@@ -234,8 +234,12 @@ func (m *Means) line() *line {
 	return &m.class.coef
 }
 
-// span turns seconds into a duration between 0 and an hour.
+// span turns seconds into a duration between 0 and an hour, which is what no number is taken for: nothing
+// that cannot be reckoned is soon.
 func span(seconds float64) time.Duration {
+	if math.IsNaN(seconds) {
+		return time.Hour
+	}
 	return time.Duration(min(max(0, seconds), 3600) * float64(time.Second))
 }
 

@@ -225,7 +225,8 @@ func (k *Class) state(c *coder) {
 	}
 	c.line(&k.coef)
 	c.line(&k.token)
-	c.floats(&k.ratio, &k.share, &k.itl, &k.least, &k.most, &k.shrinks, &k.weight, &k.keep)
+	c.floats(&k.ratio, &k.share, &k.itl, &k.least, &k.shrinks, &k.weight, &k.keep)
+	c.bound(&k.most)
 	c.count(&k.active, mostAgents)
 	c.long(&k.taught)
 	c.long(&k.fits)
@@ -345,20 +346,29 @@ func (c *coder) long(v *uint64) {
 	}
 }
 
-// floats are numbers that can be reckoned with.
+// floats are numbers that can be reckoned with: what is not is neither written nor read.
 func (c *coder) floats(vs ...*float64) {
 	for _, v := range vs {
-		u := math.Float64bits(*v)
-		if c.long(&u); c.err != nil {
-			return
-		}
-		x := math.Float64frombits(u)
-		if math.IsNaN(x) || !c.writes && math.Abs(x) > 1e40 && !math.IsInf(x, 1) {
-			c.fault("%v is no number to reckon with", x)
-			return
-		}
-		*v = x
+		c.float(v, func(x float64) bool { return math.Abs(x) <= 1e40 })
 	}
+}
+
+// bound is a number that others are not above: infinite where there is none.
+func (c *coder) bound(v *float64) {
+	c.float(v, func(x float64) bool { return x >= 0 && x <= 1e40 || math.IsInf(x, 1) })
+}
+
+func (c *coder) float(v *float64, fit func(float64) bool) {
+	u := math.Float64bits(*v)
+	if c.long(&u); c.err != nil {
+		return
+	}
+	x := math.Float64frombits(u)
+	if !fit(x) {
+		c.fault("%v is no number to reckon with", x)
+		return
+	}
+	*v = x
 }
 
 func (c *coder) line(b *line) {

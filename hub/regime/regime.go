@@ -92,9 +92,9 @@ func ln(x float64) float64 {
 //
 //	temperature * scale * (draw - most) - (1 - overlap) * saved
 //
-// scale is a mean cost of the round, draw the agent's and most the largest of the task's draws, saved the
-// cost that the cached prefix avoids there. It is from -[market.MaxWorth] to 0. scale, draws and saved must
-// be the same whatever clients bid.
+// scale is the mean of what the task would cost, draw the agent's and most the largest of the task's draws,
+// saved the cost that the cached prefix avoids there. It is from -[market.MaxWorth] to 0. scale, draws and
+// saved must be the same whatever clients bid.
 func (p Params) Toll(scale market.Credits, draw, most float64, saved market.Credits) market.Credits {
 	// The conversions keep the compiler from fusing a product into the sum, which would round differently
 	// elsewhere.

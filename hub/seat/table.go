@@ -396,40 +396,45 @@ func (t *Table) Served(now time.Duration, r *Turn, blocks int) {
 	x.ended = now
 }
 
-// Gone says that a turn has ended, served or not.
-func (t *Table) Gone(now time.Duration, r *Turn) {
+// Gone says that a turn has ended, served or not. It reports whether a seat came free.
+func (t *Table) Gone(now time.Duration, r *Turn) (freed bool) {
 	t.Back(now, r)
 	i := r.session - 1
 	x := t.of(r)
 	*r = Turn{}
 	if x == nil {
-		return
+		return false
 	}
 	if x.open--; x.open > 0 {
-		return
+		return false
 	}
-	switch {
-	case x.over, x.turns == 0:
+	if x.over || x.turns == 0 {
+		freed = x.seat != 0
 		t.vacate(now, x)
 		t.remove(i)
-		return
+		return freed
 	}
 	x.bin = uint8(binOf(max(0, now-x.ended))) // of a turn that was not served, the pause goes on
 	t.rest(i)
 	t.shrink(now)
+	return false
 }
 
-// End says that a session has ended: it has no seat any more once its last turn has.
-func (t *Table) End(now time.Duration, key uint64) {
+// End says that a session has ended: it has no seat any more once its last turn has. It reports whether a
+// seat came free.
+func (t *Table) End(now time.Duration, key uint64) (freed bool) {
 	i := t.find(key)
 	if i == none {
-		return
+		return false
 	}
 	x := &t.all[i]
 	x.over = true
-	if x.open == 0 {
-		t.forget(now, i)
+	if x.open > 0 {
+		return false
 	}
+	freed = x.seat != 0
+	t.forget(now, i)
+	return freed
 }
 
 // shrink forgets sessions beyond the limit.

@@ -1,0 +1,56 @@
+package predict
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+)
+
+// Whatever numbers are in a file, it is refused, or what is forecast by it is a time and not below none.
+func TestAFileOfOddNumbers(t *testing.T) {
+	p := DefaultPrior()
+	l := &Learned{Classes: NewClasses(p), Outputs: NewOutputs()}
+	for _, id := range []string{"a-1", "a-2"} {
+		m := NewMeans(p)
+		l.Classes.Enter(Key{Model: "llama"}, m)
+		l.Agents = append(l.Agents, Learner{id, "llama", m})
+		for range 5 {
+			m.Learn(Features{Prompt: 100, MaxTokens: 50},
+				Observation{Prompt: 100, Output: 9, TTFT: 40 * time.Millisecond, ITL: 9 * time.Millisecond})
+		}
+	}
+	data, err := l.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := data[:len(data)-sha256.Size]
+	taken, refused := 0, 0
+	for at := len(stateMagic); at+8 <= len(body); at++ {
+		for _, odd := range []float64{math.Inf(1), -1, 1e39} {
+			b := append([]byte(nil), body...)
+			binary.LittleEndian.PutUint64(b[at:], math.Float64bits(odd))
+			sum := sha256.Sum256(b)
+			read, err := ReadLearned(p, append(b, sum[:]...))
+			if err != nil {
+				refused++
+				continue
+			}
+			taken++
+			for _, a := range read.Agents {
+				for range 2 {
+					f := Features{Prompt: 1000, MaxTokens: 500, Load: Load{Decoding: 2}}
+					c := a.Means.Forecast(f)
+					if c.TTFT < 0 || c.Low < 0 || c.High < c.TTFT || c.ITL < 0 || c.Output < 0 || c.Output > 500 {
+						t.Fatalf("byte %d is that of %v, and it forecasts %+v", at, odd, c)
+					}
+					a.Means.Learn(f, Observation{Prompt: 1000, Output: 9, TTFT: time.Second, ITL: 1e7})
+				}
+			}
+		}
+	}
+	if taken == 0 || refused == 0 {
+		t.Errorf("%d files were taken, %d refused: the test sees nothing", taken, refused)
+	}
+}
