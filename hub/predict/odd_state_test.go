@@ -42,7 +42,8 @@ func TestAFileOfOddNumbers(t *testing.T) {
 				for range 2 {
 					f := Features{Prompt: 1000, MaxTokens: 500, Load: Load{Decoding: 2}}
 					c := a.Means.Forecast(f)
-					if c.TTFT < 0 || c.Low < 0 || c.High < c.TTFT || c.ITL < 0 || c.Output < 0 || c.Output > 500 {
+					if c.TTFT < 0 || c.Low < 0 || c.High < c.TTFT || c.ITL < 0 || c.Output < 0 ||
+						c.Output > 500 {
 						t.Fatalf("byte %d is that of %v, and it forecasts %+v", at, odd, c)
 					}
 					a.Means.Learn(f, Observation{Prompt: 1000, Output: 9, TTFT: time.Second, ITL: 1e7})
