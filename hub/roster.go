@@ -87,10 +87,17 @@ func (n *Node) enrol(id string) *agent {
 }
 
 // drop forgets an agent that has left and on which nothing runs, if there are many such agents. The others
-// are kept: one that comes back, after a lost lease say, is known already.
+// are kept: one that comes back, after a lost lease say, is known already. Rather than it, one is forgotten
+// that an earlier life of the hub knew, and that has not come since.
 func (n *Node) drop(a *agent) {
 	if a.joined || len(a.holds) > 0 || len(n.roster) <= 2*n.cfg.MaxAgents {
 		return
+	}
+	for _, b := range n.roster {
+		if b.reg.Agent == "" && len(b.holds) == 0 {
+			a = b
+			break
+		}
 	}
 	if i, ok := n.find(a.id); ok {
 		n.roster = slices.Delete(n.roster, i, i+1)

@@ -1,0 +1,26 @@
+package hub
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A hub that knows more agents than it keeps forgets those of its earlier life that do not come back before
+// those that it has seen.
+func TestAgentsOfAnEarlierLifeAreForgottenFirst(t *testing.T) {
+	before := newHouse(t, nil)
+	for i := range 10 {
+		before.join(fmt.Sprint("old-", i), "llama", 1, 0.9, card(1, 1, 4))
+	}
+	learned, err := before.n.Learned()
+	before.must(err)
+	h := newHouse(t, func(c *Config) { c.MaxAgents = 2 })
+	h.must(h.n.Relearn(learned))
+	for range 20 {
+		h.join("new", "llama", 1, 0.9, card(1, 1, 4))
+		h.n.Leave(h.now, "new")
+	}
+	if h.n.lookup("new") == nil || len(h.n.roster) != 4 {
+		t.Errorf("%d agents are known, want 4 and the new one among them", len(h.n.roster))
+	}
+}
