@@ -34,7 +34,6 @@ type Outputs struct {
 	clients  map[string]*speaker
 	order    *list.List // of the speakers, whose answer came last first
 	sessions int
-	changes  uint64
 }
 
 // speaker is a client.
@@ -51,9 +50,6 @@ type speaker struct {
 func NewOutputs() *Outputs {
 	return &Outputs{kinds: map[[2]string]*mean{}, clients: map[string]*speaker{}, order: list.New()}
 }
-
-// Changes counts what was learned: while it is the same, so is what is expected.
-func (o *Outputs) Changes() uint64 { return o.changes }
 
 // drawn is a mean that begins as another at the weight of some answers.
 func (m *mean) drawn(to float64) float64 {
@@ -89,7 +85,6 @@ func (o *Outputs) Learn(s Source, tokens int) {
 		return
 	}
 	n := float64(min(max(0, tokens), 1e7))
-	o.changes++
 	o.hub.count(n)
 	kind := [2]string{s.Domain, s.Kind}
 	k := o.kinds[kind]

@@ -238,7 +238,6 @@ func (k *Class) state(c *coder) {
 
 func (o *Outputs) state(c *coder) {
 	means(c, &o.hub)
-	c.long(&o.changes)
 	kinds := slices.SortedFunc(maps.Keys(o.kinds),
 		func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
 	n := len(kinds)
