@@ -31,7 +31,7 @@ func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Cred
 		output = min(output, c.Relayed)
 	}
 	fair = c
-	billed := bus.Billed(c.Usage, max(h.claimed, c.Claimed))
+	billed := bus.Billed(c.Usage, max(h.rec.Claimed, c.Claimed))
 	if output != c.Usage.Output || billed != c.Usage || c.NoCacheReport && c.Usage.Cached > 0 {
 		f := *c
 		f.Usage = billed

@@ -25,7 +25,6 @@ type hold struct {
 	features predict.Features
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
-	claimed  int           // tokens that it is believed to hold because it says so, and for no other reason
 	ttft     time.Duration // expected
 	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run   // of it, in what its agent is believed to hold
@@ -452,8 +451,17 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		a.predictor.Learn(h.features, predict.Observation{Cut: true,
 			ITL: time.Duration(c.ITLUS) * time.Microsecond})
 	}
-	if t.msg == nil || t.carried() > 0 || c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 ||
-		h.rec.Boot != a.reg.Boot {
+	if c.Outcome == bus.OutcomeFailed || c.Usage.Prompt <= 0 || h.rec.Boot != a.reg.Boot {
+		return
+	}
+	cached := c.Usage.Cached
+	if c.NoCacheReport || c.Unmetered {
+		cached = -1
+	}
+	if h.rec.Claimed > 0 && (cached >= 0 || c.Outcome == bus.OutcomeDone) {
+		a.belief.Judge(h.rec.Claimed, cached)
+	}
+	if t.msg == nil || t.carried() > 0 {
 		return
 	}
 	// No more than the time since the dispatch is believed. An agent that was believed to need an hour would
@@ -475,13 +483,16 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	}
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
-	cached := c.Usage.Cached
-	if c.NoCacheReport {
-		cached = -1
-	}
 	a.belief.Served(n.now, h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
 	h.run = nil
-	if h.claimed > 0 && cached >= 0 && !c.Unmetered {
-		a.belief.Judge(h.claimed, cached)
-	}
+}
+
+// takes has an agent take a hold's task: it is in the agent's queue, among its tasks, on its seats, and in
+// what it is believed to hold.
+func (n *Node) takes(t *task, h *hold) {
+	a := h.agent
+	n.queue(h)
+	a.holds = append(a.holds, h)
+	n.seated(t, h)
+	h.run = a.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -103,10 +104,15 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.wanted = max(need, h.rec.Amount)
 	t.told, t.reply = false, m.Reply
 	t.inboxes = append(t.inboxes, m.Inbox)
-	h.first = h.agent.worstFirst(t, n.quoted(t, h.agent, n.burden(h.agent)))
+	a := h.agent
+	a.holds = slices.DeleteFunc(a.holds, func(o *hold) bool { return o == h }) // it is not beside itself
+	q := n.quoted(t, a, n.burden(a))
+	h.features, h.ttft, h.first = q.features, q.forecast.TTFT, a.worstFirst(t, q)
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1
+	n.come(t)
+	n.takes(t, h)
 	n.handOut(h)
 }
 

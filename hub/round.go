@@ -446,9 +446,6 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
-	if t.carried() == 0 && t.msg.Prompt.Loose != bus.LooseMedia {
-		h.claimed = a.belief.Claimed(&t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens))
-	}
 	h.timer.owner = h
 	service := time.Duration(q.maxTokens) * n.slowest(a)
 	h.timeout = service + n.cfg.HoldGrace/2
@@ -461,6 +458,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		Price:  a.price,
 		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,
 		Expires: h.expires.UnixNano(), Boot: a.reg.Boot, Digest: t.digest,
+		Claimed: a.belief.Claimed(&t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens)),
 	}
 	h.rec.Reader, h.rec.Token, _ = bus.ReaderOf(t.msg.Reply)
 	if h.rec.Reader == h.rec.Client && h.rec.Token == h.rec.Task {
@@ -483,11 +481,8 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 		t.whole = h.rec.MaxTokens
 	}
 	n.holds[h.id] = h
-	n.queue(h)
-	h.agent.holds = append(h.agent.holds, h)
 	n.noteUse(t)
-	n.seated(t, h)
-	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
+	n.takes(t, h)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
 	n.handOut(h)

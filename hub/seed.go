@@ -82,7 +82,7 @@ func (n *Node) noteUse(t *task) {
 	if n.cfg.Seed.Every == 0 || t.only != nil || t.carried() > 0 || t.msg.Prompt.Loose == bus.LooseMedia {
 		return
 	}
-	depth, holders := n.prefixes.Deepest(t.msg.Prompt.Marks)
+	depth, holders := n.prefixes.Deepest(&t.msg.Prompt)
 	if depth == 0 {
 		return
 	}
@@ -97,7 +97,7 @@ func (n *Node) noteUse(t *task) {
 	u.now++
 	s.uses.put(mark, u)
 	if again := max(u.now, u.before) - 1; again > 0 && holders < len(n.roster) {
-		s.asked, s.at, s.each = t, int32(depth), float64(again)/float64(len(n.roster))
+		s.asked, s.at, s.each = t, depth, float64(again)/float64(len(n.roster))
 	}
 }
 
@@ -114,7 +114,8 @@ func (n *Node) sow() bool {
 	s.next = n.at(n.cfg.Seed.Every)
 	p := &t.msg.Prompt
 	for _, a := range n.roster {
-		if a.free(n) == 0 || len(a.holds) > 0 || !n.usable(t, a) || a.belief.Depth(p) >= s.at {
+		if a.free(n) == 0 || len(a.holds) > 0 || !n.usable(t, a) || a.belief.Depth(p) >= s.at ||
+			a.belief.Had(p, s.at) >= s.at { // nor is one paid again that says it has lost what it had
 			continue
 		}
 		if seed := n.seed(t, a); seed != nil {

@@ -212,16 +212,25 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.Int(), d.Int(), d.Int(), d.Int()
 	h.Expires, h.Boot = d.Varint(), d.Varint()
 	d.Fill(h.Digest[:])
-	h.Tariff, h.Reader, h.Token = 0, "", ""
-	if d.At == len(d.Data) {
+	h.Tariff, h.Reader, h.Token, h.Claimed = 0, "", "", 0
+	more := func() bool { return d.Fault == "" && d.At < len(d.Data) }
+	if !more() {
 		return
 	}
-	if h.Tariff = d.Credits(); d.At < len(d.Data) {
-		if h.Reader, h.Token = d.name(), d.Text(); h.Reader == "" && h.Token == "" {
+	if h.Tariff = d.Credits(); !more() {
+		if h.Tariff == 0 {
+			d.Fail("a tariff of 0 is not written")
+		}
+		return
+	}
+	if h.Reader, h.Token = d.name(), d.Text(); !more() {
+		if h.Reader == "" && h.Token == "" {
 			d.Fail("a reader and a token that are empty are not written")
 		}
-	} else if h.Tariff == 0 {
-		d.Fail("a tariff of 0 is not written")
+		return
+	}
+	if h.Claimed = d.Int(); h.Claimed == 0 {
+		d.Fail("a claim of 0 tokens is not written")
 	}
 }
 

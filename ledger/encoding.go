@@ -28,8 +28,8 @@ import (
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
-//	          digest 16 bytes; tariff ±, and after it reader, token strings: each only where it, or what
-//	          follows it, is not 0 or empty
+//	          digest 16 bytes; tariff ±, and after it reader, token strings, and after them claimed ±:
+//	          each only where it, or what follows it, is not 0 or empty
 //	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
 //	          flags 1 byte: 1 unmetered, 2 no cache report, 4 a claim follows: prompt ±, cached ±, output ±,
 //	          relayed ±, most ±, cost ±
@@ -136,11 +136,15 @@ func appendHold(b []byte, h *Hold) []byte {
 		int64(h.Price.Miss), int64(h.Price.Hit), int64(h.Price.Out),
 		int64(h.Prompt), int64(h.Cached), int64(h.Output), int64(h.MaxTokens), h.Expires, h.Boot)
 	b = append(b, h.Digest[:]...)
-	switch read := h.Reader != "" || h.Token != ""; {
-	case read:
-		return appendStrings(binary.AppendVarint(b, int64(h.Tariff)), h.Reader, h.Token)
-	case h.Tariff != 0:
-		return binary.AppendVarint(b, int64(h.Tariff))
+	read := h.Reader != "" || h.Token != "" || h.Claimed != 0
+	if h.Tariff != 0 || read {
+		b = binary.AppendVarint(b, int64(h.Tariff))
+	}
+	if read {
+		b = appendStrings(b, h.Reader, h.Token)
+	}
+	if h.Claimed != 0 {
+		b = binary.AppendVarint(b, int64(h.Claimed))
 	}
 	return b
 }

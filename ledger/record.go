@@ -99,6 +99,10 @@ type Hold struct {
 	// Who reads the answer, and what it calls it. Both empty: its client, by the task's id.
 	Reader string `json:",omitempty"`
 	Token  string `json:",omitempty"`
+
+	// Prompt tokens that are due as cached, whatever the engine finds: the agent got the task because it said
+	// that it holds them.
+	Claimed int `json:",omitempty"`
 }
 
 // Capture ends a hold in payment: Cost to the agent, Premium - Fee to surplus, Fee to fee, the rest back.

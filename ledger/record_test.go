@@ -64,3 +64,71 @@ func TestABookKnowsItsReaders(t *testing.T) {
 		}
 	}
 }
+
+// A hold says what its agent claims to hold. Its bytes are what they were where that is nothing, and there is
+// one encoding of each.
+func TestAHoldSaysWhatIsClaimed(t *testing.T) {
+	frame := func(h Hold) *Frame {
+		return &Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1,
+			Records: []Record{{Kind: KindHold, ID: "x", Hold: &h}}}
+	}
+	for _, tariff := range []market.Credits{0, 7} {
+		for _, reader := range []string{"", "g1"} {
+			h := Hold{Client: "ann", Task: "t", Agent: "a", Settle: "metered", Amount: 9, Quoted: 8,
+				Tariff: tariff, Reader: reader, Digest: [16]byte{15: 1}}
+			before := AppendFrame(nil, frame(h))
+			seen := map[string]bool{string(before): true}
+			for _, claimed := range []int{1, 63, 64, 1 << 20} {
+				h.Claimed = claimed
+				data := AppendFrame(nil, frame(h))
+				if back, err := DecodeFrame(data); err != nil || *back.Records[0].Hold != h || seen[string(data)] {
+					t.Errorf("%+v, %v", back.Records, err)
+				}
+				seen[string(data)] = true
+			}
+			h.Claimed = 1
+			data := AppendFrame(nil, frame(h))
+			data[len(data)-1] = 0 // that it claims nothing is not written
+			if back, err := DecodeFrame(data); err == nil {
+				t.Errorf("a second encoding: %+v", *back.Records[0].Hold)
+			}
+			h.Claimed = -1
+			if err := h.valid("x"); !errors.Is(err, ErrIllegal) {
+				t.Errorf("a claim of -1: %v", err)
+			}
+		}
+	}
+}
+
+// What an agent claimed is due as cached: an audit names the capture that bills less of it as cached, and no
+// other. A hub finds the claim again after its next start.
+func TestAnAuditKnowsClaims(t *testing.T) {
+	for _, c := range []struct {
+		prompt, cached int
+		finds          string
+	}{{400, 300, ""}, {400, 399, ""}, {200, 200, ""}, {400, 299, "at least 300 cached tokens"},
+		{400, 0, "at least 300 cached tokens"}, {200, 199, "at least 200 cached tokens"}} {
+		d := newDesk(t, "hub-maths", RoleHub)
+		d.must(NewAccept(d.name, 1, "ann", market.Credit, d.nextSalt()))
+		records := d.oneRound(1, market.Task{ID: "ann/t1", Client: "ann"})
+		h := records[1].Hold
+		h.Claimed = 300
+		d.must(records...)
+		open, err := historyOf(t, allOfIt, store(d.frames), 2).Open() // by way of a snapshot
+		if err != nil || len(open) != 1 || open[0].Hold.Claimed != 300 {
+			t.Errorf("%+v, %v", open, err)
+		}
+		use := market.Usage{Prompt: c.prompt, Cached: c.cached, Output: 5}
+		d.must(NewCapture(d.name, *h, Capture{Outcome: "done", Usage: use,
+			Cost: market.SettleTariff(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)},
+			d.nextSalt()))
+		if r := audit(d.name, LevelMetering-1, store(d.frames)).Finish(); r.Count > 0 {
+			t.Errorf("%+v: %+v", c, r.Findings)
+		}
+		r := audit(d.name, LevelMetering, store(d.frames)).Finish()
+		if (c.finds == "") != (r.Count == 0) || r.Count > 1 ||
+			r.Count == 1 && !strings.HasPrefix(r.Findings[0].Expected, c.finds) {
+			t.Errorf("%+v: %+v", c, r.Findings)
+		}
+	}
+}

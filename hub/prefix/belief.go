@@ -47,11 +47,13 @@ type node struct {
 	answer       int32  // tokens of the answer that was given here, until the text goes on
 	used         uint32 // clock when it was last needed
 	born         uint32 // its number among births: 0 if there is none in this place
-	until        uint32 // it is believed in so long whatever its agent says; see Index.tick
-	held         bool   // the agent is believed to hold it; else a task will compute it
-	sure         bool   // it was served; else a task that runs is expected to have computed it
-	shown        bool   // in the index
-	exact        bool   // upto was counted; else it is guessed by bytes
+	// it is believed in so long whatever its agent says, see Index.tick; always where it was last served in a
+	// prompt with pictures, as agents do not say what they hold of those
+	until uint32
+	held  bool // the agent is believed to hold it; else a task will compute it
+	sure  bool // it was served; else a task that runs is expected to have computed it
+	shown bool // in the index
+	exact bool // upto was counted; else it is guessed by bytes
 }
 
 // none is no node.
@@ -71,9 +73,9 @@ type session struct {
 
 // New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Belief {
-	return &Belief{index: x, place: x.place(), block: max(1, block), capacity: max(0, capacity),
+	return x.settle(&Belief{index: x, block: max(1, block), capacity: max(0, capacity),
 		byHash: map[uint64]int32{}, newest: none, oldest: none,
-		sessions: map[uint64]*list.Element{}, recent: list.New()}
+		sessions: map[uint64]*list.Element{}, recent: list.New()})
 }
 
 // Drop forgets the agent. Its runs end as if they had been in vain.
@@ -85,7 +87,7 @@ func (b *Belief) Drop() {
 		b.show(int32(i))
 	}
 	b.dropped = true
-	b.index.taken[b.place/64] &^= 1 << (b.place % 64)
+	b.index.agents[b.place] = nil
 }
 
 // Place is the agent's among the depths of [Index.Depths].
@@ -106,7 +108,7 @@ func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
 // marks what it comes to: there it is not believed to hold more than was served there.
 func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
 	if p.Loose == bus.LooseMedia {
-		depth = b.served(p, depth)
+		depth = b.Had(p, depth)
 	}
 	if depth <= 0 || int(depth) > len(p.Marks) || p.Bytes <= 0 {
 		return estimate, 0
@@ -126,14 +128,13 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 	return tokens, min(cached, tokens-1) / b.block * b.block
 }
 
-// served is how many of a prompt's first marks, at most so many, are of what was served there.
-func (b *Belief) served(p *bus.Prompt, most int32) (depth int32) {
-	for most = min(most, int32(len(p.Marks))); depth < most; depth++ {
-		if i, ok := b.byHash[p.Marks[depth].Hash]; !ok || !b.nodes[i].held {
-			break
-		}
-	}
-	return depth
+// Had is how many of a prompt's first marks, at most so many, are of what was served there, or has begun, and
+// fits in the cache beside all that was served since, whatever the agent says.
+func (b *Belief) Had(p *bus.Prompt, most int32) int32 {
+	return int32(sort.Search(min(int(most), len(p.Marks)), func(k int) bool { // all before a mark is held, too
+		i, ok := b.byHash[p.Marks[k].Hash]
+		return !ok || !b.nodes[i].held
+	}))
 }
 
 // counted is the last of a prompt's first marks of which it is known how many tokens stand before it, and
@@ -238,6 +239,9 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 	b.measure(depth, p, way, prompt, cached)
 	for _, i := range slices.Backward(way) {
 		n := &b.nodes[i]
+		if p.Loose == bus.LooseMedia {
+			n.until = always
+		}
 		if !n.sure {
 			n.held, n.sure = true, true
 			if n.parent != none { // an answer given there is part of this text, or is another

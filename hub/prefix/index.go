@@ -4,9 +4,9 @@ package prefix
 
 import (
 	"errors"
+	"math"
 	"math/bits"
 	"slices"
-	"sort"
 
 	"souk/bus"
 )
@@ -38,9 +38,9 @@ func (l Limits) Validate() error {
 // Not for concurrent use.
 type Index struct {
 	limits Limits
-	own    table    // by what was sent to agents and served there
-	told   table    // by what they say, and by the short form of a mark
-	taken  []uint64 // places of agents, a bit for each
+	own    table     // by what was sent to agents and served there
+	told   table     // by what they say, and by the short form of a mark
+	agents []*Belief // by place; nil: it is free
 
 	changes uint64              // of who holds what, so far
 	changed [changedKept]uint64 // the last of them, by the mark's short form
@@ -144,23 +144,29 @@ func (x *Index) ask(marks []bus.Mark) {
 	}
 }
 
-// Deepest is how many of a prompt's marks at least one agent is believed to hold, and how many agents hold so
-// many of them.
-func (x *Index) Deepest(marks []bus.Mark) (depth, agents int) {
-	depth = sort.Search(len(marks), func(i int) bool {
-		return x.own.of(marks[i]).n == 0 && x.told.of(marks[i]).n == 0
-	})
-	if depth == 0 {
-		return 0, 0
+// Deepest is how many of a prompt's marks at least one agent holds by what was served there, whatever agents
+// say, and how many agents hold so many of them.
+func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
+	for _, b := range x.agents {
+		if b == nil || b.Had(p, 1) == 0 {
+			continue
+		}
+		had := b.Had(p, int32(len(p.Marks)))
+		if had > depth {
+			depth, agents = had, 0
+		}
+		if had == depth {
+			agents++
+		}
 	}
-	last := marks[depth-1]
-	return depth, int(max(x.own.of(last).n, x.told.of(last).n))
+	return depth, agents
 }
 
 // Depths says how many of a prompt's marks each agent is believed to hold, by its [Belief.Place], in the
 // memory of dst.
 func (x *Index) Depths(dst []int32, marks []bus.Mark) []int32 {
-	dst = slices.Grow(dst[:0], 64*len(x.taken))[:64*len(x.taken)]
+	n := (len(x.agents) + 63) / 64 * 64
+	dst = slices.Grow(dst[:0], n)[:n]
 	clear(dst)
 	if len(marks) == 0 {
 		return dst
@@ -313,17 +319,15 @@ func (t *table) set(set int32, place uint16) {
 	t.sets[set][place/64] |= 1 << (place % 64)
 }
 
-// place finds a place for an agent.
-func (x *Index) place() uint16 {
-	for i, word := range x.taken {
-		if free := bits.TrailingZeros64(^word); free < 64 {
-			x.taken[i] |= 1 << free
-			return uint16(64*i + free)
-		}
+// settle finds a place for an agent.
+func (x *Index) settle(b *Belief) *Belief {
+	i := slices.Index(x.agents, nil)
+	if i < 0 {
+		i, x.agents, x.asked = len(x.agents), append(x.agents, nil), nil
 	}
-	x.taken, x.asked = append(x.taken, 1), nil
-	if 64*len(x.taken) > 1<<16 {
+	if i > math.MaxUint16 {
 		panic("prefix: more agents than a hub may know")
 	}
-	return uint16(64 * (len(x.taken) - 1))
+	b.place, x.agents[i] = uint16(i), b
+	return b
 }

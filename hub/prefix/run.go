@@ -19,6 +19,7 @@ type Run struct {
 	sure   int    // tokens of these
 	exact  bool   // whose number is exact
 	clock  uint32 // when it was sent
+	media  bool   // pictures or sound are part of its prompt
 	state  runState
 	at     int64 // when something becomes of it
 	listed bool  // in the agenda
@@ -95,7 +96,8 @@ const always = math.MaxUint32
 // prompt. Room is made for all of it at once, though the engine may do so a little later: what is believed
 // beyond what is there would double where tasks that run need most of the cache.
 func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
-	r := &Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock}
+	r := &Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock,
+		media: p.Loose == bus.LooseMedia}
 	if b.fits(p) {
 		r.leaf = b.put(p, prompt, func(n *node) {
 			if n.sure {
@@ -187,6 +189,9 @@ func (b *Belief) release(r *Run) {
 	b.clock++
 	r.state, r.ends = over, b.index.now+settled.Nanoseconds()
 	until := b.index.tick() + uint32(settled/(time.Second/10))
+	if r.media {
+		until = always
+	}
 	for i := r.leaf; i != none; {
 		n := &b.nodes[i]
 		up := n.parent

@@ -24,8 +24,9 @@ type told struct {
 	events   bool  // its engine says so
 	heard    int64 // when the last whole was said
 	muted    int64 // it is not heard until then
-	misses   uint32
-	watch    *Run // in the agenda: what was told expires, or is heard again
+	watch    *Run  // in the agenda: what was told expires, or is heard again
+
+	misses, unsaid uint32 // of the last claims that were judged, the latest in the lowest bit
 
 	speaks bool // it counts: its marks are in the index
 	rules  bool // and nothing else does
@@ -36,10 +37,11 @@ const (
 	ruling = 0.9
 	// three wholes that were not said: one comes each 72 seconds at the latest
 	expiry = 3 * 72 * time.Second
-	// of so many tasks that an agent got because of what it said, it may have missed a few. Else it is not
-	// heard for a while.
+	// of so many tasks that an agent got because of what it said, it may have missed a few, and of half it
+	// must say what its engine found. Else it is not heard for a while.
 	judged    = 20
 	mostMiss  = 2
+	mostQuiet = judged / 2 // tasks whose answer was cut, so that its engine reported nothing, are among these
 	notHeard  = 10 * time.Minute
 	doubtful  = 10 // one part of so many, of what is guessed of the tokens up to a mark
 	judgedNow = 1<<judged - 1
@@ -223,9 +225,10 @@ func (b *Belief) Forget() {
 
 // Claimed is how many tokens of a prompt the agent is believed to hold because it said so, and for no other
 // reason. It said a place in the text; how many tokens stand before that may be a guess, and then a part of
-// it is left out, so that nobody pays for what others guess.
+// it is left out, so that nobody pays for what others guess. Of pictures nothing is believed because it is
+// said, so nothing is claimed.
 func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
-	if !b.told.speaks {
+	if !b.told.speaks || p.Loose == bus.LooseMedia {
 		return 0
 	}
 	depth, own := b.Depth(p), int32(0)
@@ -249,16 +252,20 @@ func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
 	return max(0, cached-b.block) / b.block * b.block
 }
 
-// Judge compares what an agent got a task for with what its engine found. Of an agent that is wrong too often
-// nothing is believed for a while because it says so.
+// Judge compares what an agent got a task for with what its engine found, which is -1 where the agent does
+// not say. Of an agent that is wrong too often, or does not say too often, nothing is believed for a while
+// because it says so.
 func (b *Belief) Judge(claimed, found int) {
 	t := &b.told
-	t.misses = t.misses << 1 & judgedNow
-	if found < claimed-2*b.block {
+	t.misses, t.unsaid = t.misses<<1&judgedNow, t.unsaid<<1&judgedNow
+	switch {
+	case found < 0:
+		t.unsaid |= 1
+	case found < claimed-2*b.block:
 		t.misses |= 1
 	}
-	if bits.OnesCount32(t.misses) > mostMiss {
-		t.misses, t.muted = 0, b.index.now+notHeard.Nanoseconds()
+	if bits.OnesCount32(t.misses) > mostMiss || bits.OnesCount32(t.unsaid) > mostQuiet {
+		t.misses, t.unsaid, t.muted = 0, 0, b.index.now+notHeard.Nanoseconds()
 		b.weigh()
 		if t.watch != nil { // it comes sooner now
 			t.watch.belief = nil

@@ -1,0 +1,256 @@
+package hub
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// claimed is a house where a-2 got ann's t1 as it said that it holds the prompt.
+func claimed(t *testing.T) (*house, bus.Dispatch, *bus.Task) {
+	t.Helper()
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.9, card(100, 10, 40))
+	h.join("a-2", "llama", 1, 0.9, card(100, 10, 40))
+	x := h.task("ann", "t1", wide(1, 20), worth(10*market.Credit))
+	again := *x
+	h.must((&tells{h: h, agent: "a-2"}).say(1, 0.95, x.Prompt.Marks, nil))
+	h.must(h.step(x))
+	d := h.take("ann", "t1")
+	if h.agentOf(d) != "a-2" || d.Claimed < 2000 {
+		t.Fatalf("it goes to %s, with %d tokens claimed", h.agentOf(d), d.Claimed)
+	}
+	return h, d, &again
+}
+
+// A claim stands in the journal, so it is billed after the hub has begun anew, also where its agent leaves it
+// out of its account; whoever has the task sent again finds it in the dispatch.
+func TestAClaimOutlivesItsHub(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		h, d, x := claimed(t)
+		h.restart()
+		h.must(h.n.Lead(h.now, 8))
+		h.join("a-2", "llama", 1, 0.9, card(100, 10, 40))
+		if again {
+			h.again = nil
+			h.must(h.step(x))
+			if len(h.again) != 1 || h.again[0].Claimed != d.Claimed {
+				t.Fatalf("dispatched again: %+v", h.again)
+			}
+		}
+		u := market.Usage{Prompt: 2560, Output: 50}
+		before := h.replica.Balance("agent:a-2:payable")
+		c := completion("a-2", d, u) // which says nothing of what was claimed
+		h.must(h.step(c))
+		due := d.Price.Cost(market.Usage{Prompt: 2560, Cached: d.Claimed, Output: 50})
+		if got := h.replica.Balance("agent:a-2:payable") - before; got != due {
+			t.Errorf("sent again %v: paid %s, want %s", again, money(got), money(due))
+		}
+		if found := h.findings(ledger.LevelMetering - 1); len(found) > 0 {
+			t.Errorf("sent again %v: %v", again, found)
+		}
+		if found := h.findings(ledger.LevelMetering); len(found) != 1 { // it wanted more
+			t.Errorf("sent again %v: %v", again, found)
+		}
+	}
+}
+
+// An agent that never says what its engine found is believed for no more than half of twenty tasks, and pays
+// for each of them.
+func TestWhoDoesNotSayWhatItFound(t *testing.T) {
+	for name, hide := range map[string]func(*bus.Completion){
+		"no cached tokens": func(c *bus.Completion) { c.NoCacheReport = true },
+		"no usage":         func(c *bus.Completion) { c.Unmetered = true },
+	} {
+		h := newHouse(t, nil)
+		h.join("a-1", "llama", 4, 0.9, card(100, 10, 40))
+		h.join("liar", "llama", 4, 0.9, card(100, 10, 40))
+		s := &tells{h: h, agent: "liar"}
+		lost, paid := 0, market.Credits(0)
+		for i := range 20 {
+			x := h.task("ann", fmt.Sprint("t", i), wide(uint64(i), 20), worth(10*market.Credit))
+			h.must(s.say(1, 0.95, x.Prompt.Marks, nil))
+			h.must(h.step(x))
+			d := h.take("ann", x.ID)
+			h.accept(d)
+			u := market.Usage{Prompt: 2560, Output: 50}
+			c := billed(h.agentOf(d), d, u)
+			hide(c)
+			h.must(h.step(c))
+			if d.Claimed > 0 {
+				lost++
+				paid += d.Price.Cost(u) - d.Price.Cost(bus.Billed(u, d.Claimed))
+			}
+			h.pass(time.Second)
+			h.hearAll()
+		}
+		if lost != 11 || paid <= 0 || len(h.faults) > 0 {
+			t.Errorf("%s: its lies win %d tasks and cost it %s; %v", name, lost, money(paid), h.faults)
+		}
+	}
+}
+
+// The rest of an answer that broke off is quoted with what an agent says that it holds of the prompt, so the
+// agent is paid for that much as cached, and is judged by it.
+func TestTheRestOfAnAnswerIsClaimed(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(100, 10, 40))
+	for i := range 3 {
+		id := fmt.Sprint("t", i)
+		x := h.task("ann", id, wide(uint64(i), 20), worth(10*market.Credit))
+		again := *x
+		h.must(h.step(x))
+		d := h.take("ann", id)
+		h.accept(d)
+		if i == 0 {
+			h.join("liar", "llama", 4, 0.8, card(100, 10, 40))
+		}
+		h.must((&tells{h: h, agent: "liar", seq: uint64(i)}).say(1, 0.95, x.Prompt.Marks, nil))
+		failed := completion("a-1", d, market.Usage{})
+		failed.Outcome, failed.Code, failed.Relayed = bus.OutcomeFailed, bus.CodeEngineFailed, 40
+		again.Attempt, again.Resume = 1, &bus.Resume{Agent: "a-1", Seq: 40, Tokens: make([]uint32, 40),
+			Text: "so far"}
+		h.must(h.step(failed))
+		h.must(h.step(&again))
+		d = h.take("ann", id)
+		rec, _ := h.replica.Hold(d.Hold)
+		if rec.Agent != "liar" || rec.Cached < 2000 || rec.Claimed < 2000 || d.Claimed != rec.Claimed {
+			t.Fatalf("the rest goes to %s, which is expected to hold %d tokens and claims %d (%d)", rec.Agent,
+				rec.Cached, rec.Claimed, d.Claimed)
+		}
+		h.accept(d)
+		h.must(h.step(billed("liar", d, market.Usage{Prompt: 2600, Output: 5})))
+		h.pass(time.Minute)
+		h.hearAll()
+	}
+	h.audited()
+	if h.n.lookup("liar").belief.Speaks() {
+		t.Error("it is believed after three misses")
+	}
+}
+
+// A task that is sent again after its hub began anew is, to what the hub learns of it, as it was to the hub
+// before: it is in its agent's queue, has its session's turn, and its answer teaches what such a task takes.
+func TestATaskThatIsTakenUpAgain(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Seats.Sessions = true })
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	d := h.take("ann", "t1")
+	was := h.n.holds[d.Hold]
+	x := h.task("ann", "t1")
+	h.restart()
+	h.must(h.n.Lead(h.now, 8))
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	h.must(h.step(x))
+	is := h.n.holds[d.Hold]
+	if is == was || is.features != was.features || is.ttft != was.ttft || is.first != was.first {
+		t.Errorf("it was\n%+v, %v, and is\n%+v, %v", was.features, was.ttft, is.features, is.ttft)
+	}
+	a := is.agent
+	if a.queue.Len() != 1 || len(a.holds) != 1 || is.run == nil {
+		t.Errorf("%d in the queue, %d holds, run %v", a.queue.Len(), len(a.holds), is.run)
+	}
+	if n := h.n.seats.table.Sessions(); n != 1 {
+		t.Errorf("%d sessions have a turn", n)
+	}
+	h.accept(d)
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
+	if got := a.belief.Depth(&h.untaken(h.task("ann", "t1")).msg.Prompt); got != 1 || a.queue.Len() != 0 {
+		t.Errorf("%d marks are believed to be held, %d tasks are in the queue", got, a.queue.Len())
+	}
+	h.audited()
+}
+
+// What agents say moves no seed: neither one that says it holds more of each prompt than anybody was sent,
+// nor one that says it has lost what it was seeded with.
+func TestALiarMovesNoSeed(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Fee = 10 })
+	h.prepaid["probe-math"] = 10 * market.Credit
+	price := card(100, 10, 100)
+	h.join("a-1", "llama", 4, 0.8, price)
+	h.join("liar", "llama", 4, 0.8, card(200, 200, 400)) // dear, so that it gets no task
+	s := &tells{h: h, agent: "liar"}
+	dialogue := func(i int) *bus.Task {
+		return h.task("ann", fmt.Sprint("t", i), worth(market.Credit), func(m *bus.Task) {
+			m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600,
+				Marks: []bus.Mark{{Bytes: 6000, Hash: 1 << 40}, {Bytes: 6400, Hash: uint64(100+i) << 40}}}
+		})
+	}
+	seeded := map[string]int{}
+	ask := func(i int) {
+		x := dialogue(i)
+		h.must(s.say(1, 0.95, x.Prompt.Marks, nil))
+		h.must(h.step(x))
+		for len(h.dispatched) > 0 {
+			d := h.dispatched[0]
+			h.dispatched = h.dispatched[1:]
+			u := market.Usage{Prompt: 1600, Output: 20}
+			if d.Task.Client == "probe-math" {
+				seeded[h.agentOf(d)]++
+				u.Output = 1
+			}
+			h.accept(d)
+			h.must(h.step(billed(h.agentOf(d), d, u)))
+		}
+		h.pass(100 * time.Millisecond)
+	}
+	for i := range 6 {
+		ask(i)
+	}
+	h.join("a-2", "llama", 4, 0.7, price)
+	h.pass(2 * time.Second)
+	ask(6)
+	if seeded["a-2"] != 1 {
+		t.Fatalf("seeded: %v", seeded)
+	}
+	empty := &tells{h: h, agent: "a-2"}
+	for i := range 40 {
+		h.must(empty.say(1, 0.95, nil, nil))
+		for range 20 {
+			h.pass(500 * time.Millisecond)
+			h.hearAll()
+		}
+		ask(7 + i)
+	}
+	if a := h.n.lookup("a-2"); seeded["a-2"] != 1 || !a.belief.Rules() || len(h.faults) > 0 {
+		t.Errorf("seeded: %v; its word rules: %v; %v", seeded, a.belief.Rules(), h.faults)
+	}
+}
+
+// Of pictures agents do not say what they hold, so what was served stays believed where an agent's word rules
+// otherwise.
+func TestPicturesStayBelieved(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.9, card(100, 10, 40))
+	s := &tells{h: h, agent: "a-1"}
+	for _, loose := range []int{bus.LooseNone, bus.LooseMedia} {
+		expected := 0
+		for i := range 3 {
+			x := h.task("ann", fmt.Sprintf("t%d-%d", loose, i), wide(uint64(loose), 20), worth(10*market.Credit))
+			x.Prompt.Loose = loose
+			h.must(s.say(1, 0.95, nil, nil))
+			h.must(h.step(x))
+			d := h.take("ann", x.ID)
+			rec, _ := h.replica.Hold(d.Hold)
+			expected += rec.Cached
+			if rec.Claimed > 0 {
+				t.Errorf("%d tokens are claimed", rec.Claimed)
+			}
+			h.serve(d, market.Usage{Prompt: 2560, Cached: rec.Cached, Output: 50})
+			h.pass(5 * time.Second)
+			a := h.n.lookup("a-1")
+			h.must(h.step(&bus.Summary{Agent: a.id, Boot: 1, Seq: a.seq + 1, State: bus.StateReady, Slots: 1,
+				Price: a.price})) // which lists no sessions
+		}
+		if !h.n.lookup("a-1").belief.Rules() || (expected > 2*2400) != (loose == bus.LooseMedia) {
+			t.Errorf("loose %d: %d tokens are expected to be cached, its word rules: %v", loose, expected,
+				h.n.lookup("a-1").belief.Rules())
+		}
+	}
+}
