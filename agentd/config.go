@@ -237,7 +237,7 @@ func (a AgentConfig) validateTiers() error {
 	case err != nil:
 		return fmt.Errorf("tiers: %w", err)
 	case slots != a.sold():
-		return fmt.Errorf("tiers: %d slots together, want the %d that the agent sells", slots, a.sold())
+		return fmt.Errorf("tiers: %d slots together, want the agent's %d", slots, a.sold())
 	case a.Tiers[0].Toll != 0:
 		return fmt.Errorf("tiers: tier 0 has toll %s, want 0: a task that comes alone slows nobody",
 			a.Tiers[0].Toll)

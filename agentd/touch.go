@@ -5,7 +5,6 @@ import (
 	"container/list"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"souk/bus"
@@ -126,23 +125,27 @@ func (a *Agent) kept(d *bus.Dispatch, h *hold) {
 	h.ids = nil
 }
 
-// Touch judges a hub's wish for a touch. It returns what the engine is to be asked, or why it is not.
-func (a *Agent) Touch(domain string, d *bus.Dispatch, others int) (Request, *bus.Completion) {
-	code, why := a.judge(domain, d)
-	var of *text
+// Touch judges a hub's wish for a touch, where so many others are not over. It returns what the hub is told if
+// there is none.
+func (a *Agent) Touch(domain string, d *bus.Dispatch, others int) *bus.Completion {
+	code, _ := a.judge(domain, d)
 	switch {
 	case code == bus.CodeNoSlot && a.state == bus.StateReady: // touches take none that is sold
 		code = ""
 	case code == "" && others >= MaxTouches:
-		code, why = bus.CodeNoSlot, fmt.Sprintf("%d touches are under way", others)
-	}
-	if code == "" {
-		if of = a.texts.use(d.Session); of == nil {
-			code, why = bus.CodeAnswerGone, "the text of the session is not known here"
-		}
+		code = bus.CodeNoSlot
 	}
 	if code != "" {
-		return Request{}, a.touchFailed(d, code, why)
+		return a.touchFailed(d, code)
+	}
+	return nil
+}
+
+// TouchRequest is what the engine is asked for a touch; else what the hub is told: the text is not known here.
+func (a *Agent) TouchRequest(d *bus.Dispatch) (Request, *bus.Completion) {
+	of := a.texts.use(d.Session)
+	if of == nil {
+		return Request{}, a.touchFailed(d, bus.CodeAnswerGone)
 	}
 	return Request{ID: d.Task.ID, Kind: bus.KindCompletion, Model: a.cfg.Model, MaxTokens: 1,
 		IDs: of.ids[:min(len(of.ids), d.Tokens+1)], Salt: of.salt, Prompt: 1}, nil
@@ -166,11 +169,11 @@ func (a *Agent) Touched(d *bus.Dispatch, answer Answer, err error) *bus.Completi
 	var engine *EngineError
 	switch {
 	case errors.Is(err, ErrYields):
-		return a.touchFailed(d, bus.CodeNoSlot, err.Error())
+		return a.touchFailed(d, bus.CodeNoSlot)
 	case errors.As(err, &engine):
-		return a.touchFailed(d, engine.Code, err.Error())
+		return a.touchFailed(d, engine.Code)
 	case err != nil:
-		return a.touchFailed(d, bus.CodeAgentFailed, err.Error())
+		return a.touchFailed(d, bus.CodeAgentFailed)
 	}
 	a.counts.Touches++
 	a.counts.TouchedPrompt += int64(answer.Usage.Prompt)
@@ -181,7 +184,7 @@ func (a *Agent) Touched(d *bus.Dispatch, answer Answer, err error) *bus.Completi
 	return c
 }
 
-func (a *Agent) touchFailed(d *bus.Dispatch, code bus.Code, why string) *bus.Completion {
+func (a *Agent) touchFailed(d *bus.Dispatch, code bus.Code) *bus.Completion {
 	if a.counts.TouchesRefused == nil {
 		a.counts.TouchesRefused = map[bus.Code]int64{}
 	}

@@ -167,7 +167,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
-		touched: touched{tabs: map[string]*tab{}},
+		touched:  touched{tabs: map[string]*tab{}},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},

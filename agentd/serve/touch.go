@@ -43,7 +43,11 @@ func (t *touches) yield() {
 // onTouch has the engine use again what it holds of a session, as soon as it has a sequence free.
 func (a *agent) onTouch(domain string, d *bus.Dispatch) {
 	a.mu.Lock()
-	request, refused := a.core.Touch(domain, d, len(a.touches.all))
+	var request agentd.Request
+	refused := a.core.Touch(domain, d, len(a.touches.all))
+	if refused == nil {
+		request, refused = a.core.TouchRequest(d)
+	}
 	if refused == nil {
 		limit := min(max(time.Duration(d.TimeoutMS)*time.Millisecond, time.Millisecond), a.Server.cfg.MaxRun)
 		ctx, done := context.WithTimeoutCause(context.Background(), limit, agentd.ErrYields)
