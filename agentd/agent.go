@@ -35,6 +35,8 @@ type Agent struct {
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
 	engine   *holdings.State  // what its cache holds
+	texts    texts
+	touching int // touches that the engine works on
 	ttft     mean
 	congest  congestion
 
@@ -63,6 +65,8 @@ type hold struct {
 	ahead        int // tokens to compute before the engine says anything; it has begun where this is -1
 	expected     holdings.Expected
 	former       bool // an earlier life served it: only its completion is left
+	// of prompt and answer so far, where they are kept for touches
+	ids []uint32
 }
 
 type holdState uint8
@@ -94,7 +98,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 		cfg.Model = info.Models[0]
 	}
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
-		holds: map[string]*hold{}, news: true, counts: Counts{Refused: map[bus.Code]int64{}}}
+		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true, counts: Counts{Refused: map[bus.Code]int64{}}}
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
@@ -271,6 +275,9 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		return h.reply, false
 	}
 	code, why := a.judge(domain, d)
+	if d.Kind == bus.DispatchPrefetch {
+		return a.refusal(d, bus.CodeUnsupportedField, "kind: a touch is no task"), false
+	}
 	if code == bus.CodeNotClaimed {
 		return a.refusal(d, code, why), false
 	}
@@ -306,7 +313,7 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeBadRequest, fmt.Sprintf("domain: %s says that it is %s", domain, d.Domain)
 	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" && !names(d.Task.Reply):
 		return bus.CodeBadRequest, fmt.Sprintf("reply: %.80q is not a subject for answers", d.Task.Reply)
-	case d.Kind == bus.DispatchPrefetch:
+	case d.Kind == bus.DispatchPrefetch && !a.cfg.Touches:
 		return bus.CodeUnsupportedField, "kind: this agent does not prefetch"
 	case d.MaxTokens < 1:
 		return bus.CodeBadRequest, "max_tokens: a dispatch always sets it"
@@ -339,8 +346,8 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, an agent has at most %d", d.Tier, market.MaxTiers)
 	case a.state != bus.StateReady:
 		return bus.CodeNoSlot, "the engine is unhealthy"
-	case a.running >= a.cfg.Slots:
-		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.Slots)
+	case a.running >= a.cfg.sold():
+		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.sold())
 	case len(a.pending)+a.running >= a.lim.MaxCompletions:
 		return bus.CodeNoSlot, fmt.Sprintf("%d completions are not acknowledged", len(a.pending))
 	}
@@ -412,6 +419,9 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 		a.ahead -= h.ahead
 		h.ahead, a.news = -1, true
 	}
+	if a.cfg.Touches && len(prompt) > 0 {
+		h.keep(d, prompt)
+	}
 	if d.Task.Resume == nil { // else an answer is part of it
 		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt)
 	}
@@ -427,6 +437,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c.Boot = a.boot
 	if h := a.holds[d.Hold]; h != nil {
 		h.state = pending
+		a.kept(d, h)
 		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {
 			a.engine.Ended(a.now, h.expected, c.Usage.Prompt, c.Usage.Cached)
 		}
@@ -447,7 +458,7 @@ func (a *Agent) tiers() []market.Tier {
 	if len(a.cfg.Tiers) > 0 {
 		return a.cfg.Tiers
 	}
-	return a.congest.tiers(a.cfg.Slots, a.cfg.Price.Out)
+	return a.congest.tiers(a.cfg.sold(), a.cfg.Price.Out)
 }
 
 // Acked says that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing was
@@ -586,7 +597,7 @@ func (a *Agent) Ready(now time.Time) Ready {
 // summary is what the agent says of itself.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
-	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
+	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
 		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead}
 }

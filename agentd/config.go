@@ -45,7 +45,7 @@ type AgentConfig struct {
 	Model   string            `yaml:"model"` // empty: the first that the engine serves
 	Scale   float64           `yaml:"scale"` // parameters, in billions
 	Domains []bus.DomainScore `yaml:"domains"`
-	Slots   int               `yaml:"slots"` // tasks at once; the engine's --max-num-seqs or less
+	Slots   int               `yaml:"slots"` // requests at once; the engine's --max-num-seqs or less
 	Tiers   []market.Tier     `yaml:"tiers"` // the slots by congestion charge; empty: as measured under load
 	Price   market.Price      `yaml:"price"` // credits per million tokens
 	// whose agent it is: asks of one owner count as one; empty: the node
@@ -55,6 +55,8 @@ type AgentConfig struct {
 	// wanted for a task beside its metered cost, where the domain's pricing is tariff
 	Ask      market.Credits `yaml:"ask"`
 	Features []string       `yaml:"features"`
+	// it uses again what its engine holds of a session, where a hub has it do so; then it sells one slot less
+	Touches bool `yaml:"touches"`
 }
 
 // Default is a node without agents.
@@ -205,6 +207,9 @@ func (a AgentConfig) faults() (errs []error) {
 	} else {
 		found(a.validateTiers())
 	}
+	if a.Touches && a.Slots == 1 {
+		wrong("touches: an agent of one slot has none for them: give it two, or leave touches out")
+	}
 	found(a.Price.Validate())
 	if a.Ask < 0 || a.Ask > market.MaxWorth {
 		wrong("ask: %s is not within 0 and %s credits", a.Ask, market.MaxWorth)
@@ -231,8 +236,8 @@ func (a AgentConfig) validateTiers() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("tiers: %w", err)
-	case slots != a.Slots:
-		return fmt.Errorf("tiers: %d slots together, want the agent's %d", slots, a.Slots)
+	case slots != a.sold():
+		return fmt.Errorf("tiers: %d slots together, want the agent's %d", slots, a.sold())
 	case a.Tiers[0].Toll != 0:
 		return fmt.Errorf("tiers: tier 0 has toll %s, want 0: a task that comes alone slows nobody",
 			a.Tiers[0].Toll)
@@ -246,10 +251,13 @@ func (a AgentConfig) registration(node string, boot int64, info Info, state stri
 	if info.Parsers && !slices.Contains(features, bus.Parsers) {
 		features = append(features, bus.Parsers)
 	}
+	if a.Touches && !slices.Contains(features, bus.Touches) {
+		features = append(features, bus.Touches)
+	}
 	return &bus.Registration{
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
-		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state,
+		Slots: a.sold(), Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state,
 		Engine:   info.Version,
 		Template: info.Template,
 	}

@@ -44,6 +44,10 @@ type Request struct {
 	Prompt    int     // tokens, as estimated: how long the first token may take
 	Count     bool    // before anything is computed, a chunk says how long the prompt is
 	Resume    *Resume // nil: from the beginning
+
+	// instead of Body: the tokens of the prompt, and the cache_salt of who asked for them, as JSON
+	IDs  []uint32
+	Salt json.RawMessage
 }
 
 // Resume is what was delivered of an answer that broke off at another engine of the same model. The engine is

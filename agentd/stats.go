@@ -28,6 +28,12 @@ type Counts struct {
 	Unmetered int64          `json:"unmetered"` // answers without the engine's usage
 	Earned    market.Credits `json:"earned"`    // costs claimed, acknowledged or not
 
+	// of what hubs had used again, lest the engine drop it
+	Touches        int64              `json:"touches,omitempty"`
+	TouchesRefused map[bus.Code]int64 `json:"touches_refused,omitempty"`
+	TouchedPrompt  int64              `json:"touched_prompt_tokens,omitempty"`
+	TouchedCached  int64              `json:"touched_cached_tokens,omitempty"`
+
 	ttft *hdrhistogram.Histogram
 }
 
@@ -95,7 +101,7 @@ type Stats struct {
 
 // Stats returns a snapshot.
 func (a *Agent) Stats() AgentStats {
-	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.Slots,
+	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.sold(),
 		InFlight: a.running,
 		Pending:  len(a.pending), Counts: a.counts,
 		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
@@ -110,5 +116,6 @@ func (a *Agent) Stats() AgentStats {
 	}
 	s.Counts.ttft = nil
 	s.Refused, s.Failed = maps.Clone(s.Refused), maps.Clone(s.Failed)
+	s.TouchesRefused = maps.Clone(s.TouchesRefused)
 	return s
 }

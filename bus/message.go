@@ -205,6 +205,11 @@ type Dispatch struct {
 	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
 	// because it said in its Holdings that they are
 	Claimed int `msgpack:"claimed,omitempty"`
+
+	// Of kind prefetch, with no text: the session, by [SessionKey], whose last prompt and answer are to be
+	// used again, as far as so many tokens go. A Completion alone answers it.
+	Session uint64 `msgpack:"session,omitempty"`
+	Tokens  int    `msgpack:"tokens,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -496,6 +501,10 @@ const (
 // Parsers is the feature of an agent whose engine reads tool calls and reasoning out of tokens that it is
 // given (vLLM's /v1/chat/completions/derender, there with --enable-scale-out).
 const Parsers = "parsers"
+
+// Touches is the feature of an agent that uses again what its engine holds of a session, where a hub has it
+// do so (DispatchPrefetch).
+const Touches = "touches"
 
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {

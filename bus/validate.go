@@ -181,6 +181,7 @@ func (d *Dispatch) Validate() error {
 	p.count("cached", d.Cached)
 	p.within("first_ms", d.FirstMS, 0, MaxPatient)
 	p.count("claimed", d.Claimed)
+	p.count("tokens", d.Tokens)
 	p.earlier(d.Earlier)
 	return p.err
 }

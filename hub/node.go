@@ -40,11 +40,17 @@ type Ready struct {
 	Touches []Touch     // before Dispatches: what is to be used again, or would be dropped for these
 }
 
+// Touch is the dispatch of a touch, and the agent that it is for. Only a Completion answers it.
+type Touch struct {
+	Agent    string
+	Dispatch bus.Dispatch
+}
+
 // Presses reports whether this turn must be done at once. One that has frames, and beside them nothing but
 // acknowledgements and status, can wait a little to share its sync with the next.
 // A turn without frames needs no sync, so it never waits.
 func (r *Ready) Presses() bool {
-	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
+	if len(r.Frames) == 0 || len(r.Dispatches)+len(r.Touches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
 		return true
 	}
 	for _, l := range r.Letters {
@@ -79,7 +85,7 @@ type Placed struct {
 // Empty reports whether there is nothing to do but wait.
 func (r *Ready) Empty() bool {
 	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Letters) == 0 && len(r.Funds) == 0 &&
-		len(r.Probes) == 0 && r.Status == nil && len(r.Faults) == 0
+		len(r.Probes)+len(r.Touches) == 0 && r.Status == nil && len(r.Faults) == 0
 }
 
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
@@ -135,6 +141,7 @@ type Node struct {
 	waiting int // in batch
 
 	holds    map[string]*hold
+	touched  touched
 	acks     recent[string, bus.Code] // of ended holds
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
@@ -160,6 +167,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
+		touched:  touched{tabs: map[string]*tab{}},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},
@@ -292,7 +300,7 @@ func (n *Node) Ready() Ready {
 		n.out.Rounds = int(n.stats.Rounds - before)
 		n.report()
 		n.out.Wake = n.wake()
-	} else if len(n.holds) > 0 {
+	} else if n.heldHere() > 0 {
 		n.out.Wake = n.timers.next()
 	}
 	out := n.out

@@ -51,7 +51,9 @@ type agent struct {
 	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
 	seats     *seat.Agent // nil while it is not joined
 	rate      seat.Rate
-	touching  int // blocks of touches that it has not answered
+	touching  int           // blocks of touches that it has not answered
+	touchTime time.Duration // that a touch took of late, until its answer's only token; 0: unknown
+	tab       *tab          // of this second's touches; nil: there were none
 	deeper    deeper
 	kind      *kind          // nil: to be found
 	scores    string         // the registered ones

@@ -29,14 +29,6 @@ type seats struct {
 // seatsEvery is how often.
 const seatsEvery = time.Second
 
-// Touch is a session whose text an agent is to use again, so that it is not dropped, and how many of its
-// tokens the agent is believed to hold.
-type Touch struct {
-	Agent   string
-	Session uint64
-	Tokens  int
-}
-
 func (n *Node) clock() time.Duration { return time.Duration(n.nano) }
 
 // blocks is how many blocks of an agent's cache so many tokens take.
@@ -367,57 +359,5 @@ func (n *Node) endSession(key uint64) { n.seatFreed(n.seats.table.End(n.clock(),
 func (n *Node) seatFreed(freed bool) {
 	if freed && n.leading && n.seats.waiting > 0 {
 		n.news()
-	}
-}
-
-// touchTakes is what a touch takes until one was measured: a step of the engine, and the last block.
-const touchTakes, touchTokens = time.Millisecond, 16
-
-// touch has an agent use again what a task would push out of its cache, as far as that is worth it: while
-// nobody else waits for the agent.
-func (n *Node) touch(t *task, h *hold, need int) {
-	s, a := n.seats.table, h.agent
-	if !n.cfg.Seats.Touches || !s.MayTouch(n.clock(), a.seats) {
-		return
-	}
-	for _, other := range n.crowd.everybody {
-		if other != t && other.state == waiting && other.home == a {
-			return
-		}
-	}
-	r := n.incoming(t, a, need, h.rec.Cached)
-	for _, x := range s.Touches(n.clock(), a.seats, &r) {
-		n.stats.Touches++
-		a.touching += x.Blocks
-		n.out.Touches = append(n.out.Touches, Touch{a.id, x.Key, x.Blocks * max(1, a.reg.BlockSize)})
-	}
-}
-
-// incoming is what a task would push out of an agent's cache.
-func (n *Node) incoming(t *task, a *agent, need, cached int) seat.Incoming {
-	size := max(1, a.reg.BlockSize)
-	fresh := max(0, need-cached/size)
-	return seat.Incoming{
-		New: fresh, Must: max(0, fresh-a.belief.Room()/size), Block: a.prefill(size+1, 0),
-		Pinned: a.touching, Touch: touchTakes + a.prefill(touchTokens+1, 0),
-		Idle: func(yield func(uint64, int) bool) {
-			a.belief.Idle(func(key uint64, tokens int) bool { return yield(key, tokens/size) })
-		},
-	}
-}
-
-// Touched says that an agent has used again what it held of a session: so many tokens of those that it was
-// believed to hold.
-func (n *Node) Touched(now time.Time, agent string, session uint64, believed, found int) {
-	n.advance(now)
-	a := n.lookup(agent)
-	if a == nil || a.seats == nil {
-		return
-	}
-	size := max(1, a.reg.BlockSize)
-	a.touching = max(0, a.touching-believed/size)
-	n.seats.table.Touched(n.clock(), a.seats, session, believed/size, found/size)
-	if found > 0 {
-		a.belief.Used(session)
 	}
 }

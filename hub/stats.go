@@ -42,6 +42,7 @@ type Stats struct {
 
 	Unseated int64 // tasks whose session found no seat in time
 	Touches  int64 // of sessions, lest what agents hold of them be dropped
+	Touched  TouchStats
 
 	Open, Waiting, Holds int // now
 	Seats                SeatStats
@@ -57,6 +58,16 @@ type SeatStats struct {
 	Freed         int // in the last minute
 	Waiting       int // tasks that wait for one
 	Sessions      int // remembered
+}
+
+// TouchStats says what came of touches.
+type TouchStats struct {
+	Found      int64 // those of which the agent held all that it was believed to
+	Missed     int64 // and less
+	Refused    int64 // by the agent: a task came, or it knows the text no more
+	Unanswered int64
+	Unfunded   int64          // not sent, as the hub's client had no money
+	Cost       market.Credits // paid for them
 }
 
 // AgentStats counts what one agent did.

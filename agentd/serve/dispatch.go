@@ -42,6 +42,10 @@ func (a *agent) onDispatch(m bus.Msg) {
 	}
 	d.Task.Trace = bus.TraceOf(m.Header)
 	domain, to := bus.LastToken(m.Subject), m.Reply
+	if d.Kind == bus.DispatchPrefetch {
+		a.onTouch(domain, d)
+		return
+	}
 	reply, s := a.accept(domain, d)
 	if reply.Code == bus.CodeNotClaimed && a.afterClaim(func() {
 		again, s := a.accept(domain, d)
@@ -65,6 +69,7 @@ func (a *agent) accept(domain string, d *bus.Dispatch) (bus.DispatchReply, *agen
 	s := agentd.NewStream(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)
 	a.streams.Add(s)
 	a.runs.Add(1)
+	a.touches.yield()
 	return reply, s
 }
 
@@ -113,6 +118,7 @@ func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	if begins = begins && s.Began(); begins {
 		a.core.Began(s.Dispatch(), c.PromptIDs)
 	}
+	a.core.Said(s.Dispatch(), c.Tokens)
 	a.mu.Unlock()
 	if begins {
 		nudge(a.kick)

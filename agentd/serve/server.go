@@ -146,6 +146,7 @@ type agent struct {
 	mu      sync.Mutex
 	core    *agentd.Agent // nil until the engine is ready
 	streams agentd.Streams
+	touches touches
 	suspect bool     // the engine went silent, or failed with a 500: only an answer clears it
 	reading bool     // the claim, from the registry
 	unsure  []func() // dispatches that wait for the next reading

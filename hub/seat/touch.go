@@ -110,5 +110,12 @@ func (t *Table) Touched(now time.Duration, a *Agent, key uint64, believed, found
 	}
 }
 
+// Lost says that an agent cannot touch a session: it does not know its text any more.
+func (t *Table) Lost(a *Agent, key uint64) {
+	if i := t.find(key); i != none && t.all[i].last == a.number {
+		t.all[i].last = 0
+	}
+}
+
 // Price is what an agent's room is worth.
 func (a *Agent) Price() float64 { return a.price }

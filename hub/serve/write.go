@@ -97,16 +97,16 @@ func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 // deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left
 // for later: it returns acks with those of the turn.
 func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
+	for i := range r.Touches {
+		t := &r.Touches[i]
+		if err := s.handOut(t.Agent, &t.Dispatch); err != nil { // it stays unanswered
+			s.log.Debug("touch not sent", "agent", t.Agent, "err", err)
+		}
+	}
 	for i := range r.Dispatches {
 		d := &r.Dispatches[i]
 		agent := r.Placed[i].Agent
-		_, place, _ := strings.Cut(d.Hold, "/")
-		m := bus.Msg{
-			Subject: bus.DispatchSubject(agent, s.cfg.Domain),
-			Reply:   bus.TakenSubject(s.cfg.Domain, strings.Replace(place, "/", "-", 1), agent),
-			Header:  d.Task.Trace.Header(nil),
-		}
-		if err := s.publish(m, d); err != nil {
+		if err := s.handOut(agent, d); err != nil {
 			follow.Unsent(s.log, err, "dispatch not sent", "hold", d.Hold, "agent", agent)
 			code := bus.CodeUnavailable
 			if errors.Is(err, bus.ErrTooLarge) {
@@ -140,6 +140,16 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 		s.log.Error("must not happen", "err", err)
 	}
 	return acks
+}
+
+// handOut sends a dispatch to its agent.
+func (s *Server) handOut(agent string, d *bus.Dispatch) error {
+	_, place, _ := strings.Cut(d.Hold, "/")
+	return s.publish(bus.Msg{
+		Subject: bus.DispatchSubject(agent, s.cfg.Domain),
+		Reply:   bus.TakenSubject(s.cfg.Domain, strings.Replace(place, "/", "-", 1), agent),
+		Header:  d.Task.Trace.Header(nil),
+	}, d)
 }
 
 func (s *Server) send(l hub.Letter) {

@@ -73,7 +73,7 @@ type Market struct {
 	texts    map[uint64]*Request // by the last mark of the prompt: texts that the hub may put on idle engines
 	sales    map[*Request]*sale
 	last     map[uint64]*Request // by session, its last request
-	touches  map[*Request]hub.Touch
+	touches  map[*Request]touching
 	placed   []Placed
 	grants   uint64
 	probes   market.Credits // what the hub was allotted of its own client's money
@@ -95,6 +95,13 @@ type seller struct {
 	id   string
 	i    int
 	wake time.Time
+}
+
+// touching is a touch that an agent's engine works on.
+type touching struct {
+	agent *seller
+	d     *bus.Dispatch
+	began time.Time
 }
 
 // sale is a task that runs at an agent.
@@ -122,7 +129,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
 		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
-		last: map[uint64]*Request{}, touches: map[*Request]hub.Touch{},
+		last: map[uint64]*Request{}, touches: map[*Request]touching{},
 		byID:  map[string]*seller{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
@@ -136,7 +143,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
 			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
-			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}}
+			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}, Touches: o.Hub.Seats.Touches}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
@@ -189,9 +196,9 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	if t, ok := m.touches[r]; ok {
 		delete(m.touches, r)
 		m.Touches++
-		m.after(m.Hop, func() {
-			m.node.Touched(m.now, t.Agent, t.Session, t.Tokens, usage.Cached)
-		})
+		t.agent.core.TouchOver()
+		c := t.agent.core.Touched(t.d, agentd.Answer{Usage: usage, TTFT: now.Sub(t.began)}, nil)
+		m.report(t.agent, t.d.Domain, *c)
 		return
 	}
 	s := m.sales[r]
@@ -346,7 +353,7 @@ func (m *Market) turn() {
 	for _, err := range r.Faults {
 		m.fault(err)
 	}
-	if r.Empty() && len(r.Touches) == 0 {
+	if r.Empty() {
 		return
 	}
 	m.queue = append(m.queue, r)
@@ -393,8 +400,10 @@ func (m *Market) sync() {
 
 // deliver sends the messages of a turn. Probes get no answer: every agent is there.
 func (m *Market) deliver(r *hub.Ready) {
-	for _, t := range r.Touches {
-		m.after(m.Hop, func() { m.touch(t) })
+	for i := range r.Touches {
+		a := m.seller(r.Touches[i].Agent)
+		say(m, bus.DispatchSubject(a.id, domain), &r.Touches[i].Dispatch,
+			func(d *bus.Dispatch) { m.touch(a, d) })
 	}
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
@@ -447,14 +456,23 @@ func (m *Market) seed(d *bus.Dispatch) *Request {
 			Output: d.MaxTokens}}
 }
 
-// touch has an engine use again what it holds of a session.
-func (m *Market) touch(t hub.Touch) {
-	of, size := m.last[t.Session], m.Engine.BlockSize
+// touch has an engine use again what it holds of a session. Of what its agent would keep for that, this
+// engine's jobs have the hashes alone.
+func (m *Market) touch(a *seller, d *bus.Dispatch) {
+	of, size := m.last[d.Session], m.Engine.BlockSize
+	c := a.core.Touch(domain, d, len(m.touches))
+	if c == nil && (of == nil || !a.core.TouchBegins()) {
+		c = a.core.Touched(d, agentd.Answer{}, agentd.ErrYields)
+	}
+	if c != nil {
+		m.report(a, domain, *c)
+		return
+	}
 	r := &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
 		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, size, nil), Output: 1}}
-	r.Prompt = min(t.Tokens/size, len(r.Hashes))*size + 1
-	m.touches[r] = t
-	m.placed = append(m.placed, Placed{Request: r, Engine: m.seller(t.Agent).i})
+	r.Prompt = min(d.Tokens/size, len(r.Hashes))*size + 1
+	m.touches[r] = touching{a, d, m.now}
+	m.placed = append(m.placed, Placed{Request: r, Engine: a.i})
 }
 
 // letter delivers what the hub says to one receiver: an acknowledgement to an agent, or the answer to a task.
@@ -480,7 +498,7 @@ func (m *Market) letter(l hub.Letter) {
 }
 
 // Probes is the money that the hub may spend in a run on texts that it puts on idle engines.
-const Probes = market.Credit / 100
+const Probes = market.Credit
 
 // treasury answers the hub once its question is durable. Callers have as much money as is asked for; the
 // hub's own client has Probes.

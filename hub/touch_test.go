@@ -1,0 +1,302 @@
+package hub
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// touching is a house whose agent a-0 uses again what it is told to, and serves the first turns of so many
+// sessions of some 200 tokens, one after the other. The hub's own client has so much money. What the hub
+// wants touched is listed in the second result.
+func touching(t *testing.T, sessions int, money market.Credits, change func(*Config)) (*house, *[]Touch) {
+	t.Helper()
+	h := newHouse(t, func(c *Config) {
+		c.Seats.Sessions, c.Seats.Touches, c.Seats.Spare = true, true, time.Hour
+		c.Seed.Every = 0
+		if change != nil {
+			change(c)
+		}
+	})
+	var all []Touch
+	h.tell = func(r *Ready) { all = append(all, r.Touches...) }
+	if money > 0 {
+		h.prepaid["probe-math"] = money
+	}
+	h.joinTouching("a-0", 1)
+	for i := range sessions {
+		h.first(fmt.Sprint("s", i))
+	}
+	return h, &all
+}
+
+// joinTouching has an agent join that touches, and whose cache has room for 40 sessions of 200 tokens.
+func (h *house) joinTouching(id string, boot int64) {
+	h.t.Helper()
+	reg := registration(id, "llama", 8, 0.9, card(10, 1, 40))
+	reg.BlockSize, reg.KVTokens, reg.Boot = 10, 8000, boot
+	reg.Features = []string{bus.Touches}
+	h.must(h.n.Join(h.now, reg))
+	h.run()
+}
+
+// first serves the first turn of a session.
+func (h *house) first(session string) {
+	h.t.Helper()
+	h.turn("ann", session, session)
+	h.serve(h.take("ann", session), market.Usage{Prompt: 100, Output: 100})
+}
+
+// touchedBy is an agent's account of a touch.
+func touchedBy(x Touch, prompt, cached int) *bus.Completion {
+	return &bus.Completion{Agent: x.Agent, Boot: x.Dispatch.Boot, Hold: x.Dispatch.Hold,
+		Client: x.Dispatch.Task.Client, Task: x.Dispatch.Task.ID, Outcome: bus.OutcomeDone,
+		Usage: market.Usage{Prompt: prompt, Cached: cached, Output: 1}, TTFTUS: 2000}
+}
+
+// paidFor is what the journal says that agents were paid for touches, and by how many captures and voids.
+func (h *house) paidFor() (cost market.Credits, captures, voids int) {
+	holds := map[string]bool{}
+	for _, f := range h.frames {
+		for _, r := range f.Records {
+			switch {
+			case r.Hold != nil && r.Hold.Kind == bus.DispatchPrefetch:
+				holds[r.ID] = true
+			case r.Capture != nil && holds[r.Capture.Hold]:
+				cost, captures = cost+r.Capture.Cost, captures+1
+			case r.Void != nil && holds[r.Void.Hold]:
+				voids++
+			}
+		}
+	}
+	return cost, captures, voids
+}
+
+// What is about to be dropped is used again, at the hub's own expense: one hold for all touches of an agent
+// within a second, paid by what the agent says that it computed, and no more than was asked of it. No client
+// pays for it, no text travels, and the journal is sound.
+func TestTouchesAreThePayersAlone(t *testing.T) {
+	h, all := touching(t, 12, 100*market.Credit, nil)
+	h.pass(1500 * time.Millisecond)
+	h.first("poor") // before the hub's client has money here
+	if len(*all) > 0 || h.n.stats.Touched.Unfunded == 0 {
+		t.Errorf("nobody pays, and %d sessions are touched", len(*all))
+	}
+	ann := h.prepaid["ann"] + h.n.book.Avail("ann") + h.n.book.Held("ann")
+	before, _, _ := h.paidFor()
+	h.first("new") // by its end it is paid for
+	touches := *all
+	if len(touches) < 2 {
+		t.Fatalf("%d sessions are touched: %+v", len(touches), h.n.stats)
+	}
+	rec, ok := h.replica.Hold(touches[0].Dispatch.Hold)
+	if !ok || rec.Client != "probe-math" || rec.Agent != "a-0" || rec.Premium != 0 || rec.Fee != 0 {
+		t.Fatalf("the hold: %+v, %v", rec, ok)
+	}
+	want := market.Credits(0)
+	used := market.Usage{}
+	for i, x := range touches {
+		d := &x.Dispatch
+		if err := d.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind != bus.DispatchPrefetch || d.Hold != touches[0].Dispatch.Hold || d.Session == 0 ||
+			d.Tokens < 100 || len(d.Task.Body)+len(d.Task.Prompt.Marks) > 0 {
+			t.Errorf("touch %d: %+v", i, d)
+		}
+		c := touchedBy(x, d.Tokens+1, d.Tokens)
+		if i == 0 { // a lie: it is paid for what it was asked
+			c.Usage.Prompt, c.Usage.Cached, c.Usage.Output, c.Cost = 1e6, 5, 1000, market.Credit
+		}
+		paid := market.Usage{Prompt: d.Tokens + 1, Cached: min(c.Usage.Cached, d.Tokens), Output: 1}
+		used = market.Usage{Prompt: used.Prompt + paid.Prompt, Cached: used.Cached + paid.Cached,
+			Output: used.Output + 1}
+		h.must(h.step(c))
+		if err := h.step(c); err == nil {
+			t.Error("a touch is answered twice")
+		}
+	}
+	want = rec.Price.Cost(used)
+	h.pass(1100 * time.Millisecond)
+	got, _, _ := h.paidFor()
+	if got-before != want || h.n.stats.Touched.Cost != got || len(h.faults) > 0 {
+		t.Errorf("%s are paid, want %s; counted %s; faults %v", got-before, want, h.n.stats.Touched.Cost,
+			h.faults)
+	}
+	after := h.prepaid["ann"] + h.n.book.Avail("ann") + h.n.book.Held("ann")
+	paid := market.Credits(0)
+	for _, f := range h.frames {
+		for _, r := range f.Records {
+			if r.Capture != nil {
+				for _, l := range r.Legs {
+					if l.Account == ledger.Avail("probe-math") || l.Account == ledger.Held("probe-math") {
+						paid -= l.Amount
+					}
+				}
+			}
+		}
+	}
+	if paid != got {
+		t.Errorf("the hub's client is charged %s, for touches of %s", paid, got)
+	}
+	newOne := rec.Price.Cost(market.Usage{Prompt: 100, Output: 100})
+	if ann-after != newOne {
+		t.Errorf("ann paid %s, want %s for her own task", ann-after, newOne)
+	}
+	if h.audited(); h.replica.OpenCount() != 0 {
+		t.Errorf("%d holds are open", h.replica.OpenCount())
+	}
+}
+
+// funded is touching, where the hub's client has its money here and a task that pushes others out has come.
+// It returns what is touched.
+func funded(t *testing.T, change func(*Config)) (*house, []Touch) {
+	t.Helper()
+	h, all := touching(t, 12, 100*market.Credit, change)
+	h.pass(1500 * time.Millisecond)
+	h.first("poor")
+	h.first("new")
+	if len(*all) == 0 {
+		t.Fatalf("nothing is touched: %+v", h.n.stats)
+	}
+	return h, *all
+}
+
+// A hub that dies between a hold for touches and its end pays nothing: the next one voids it as it begins,
+// and serves as ever. What an agent says of such a touch is late.
+func TestAHubThatStartsAgainVoidsItsTouches(t *testing.T) {
+	h, touches := funded(t, nil)
+	h.must(h.step(touchedBy(touches[0], touches[0].Dispatch.Tokens+1, touches[0].Dispatch.Tokens)))
+	h.restart()
+	h.must(h.n.Lead(h.now, 8))
+	h.run()
+	h.joinTouching("a-0", 1)
+	if cost, captures, voids := h.paidFor(); cost != 0 || captures != 0 || voids != 1 {
+		t.Errorf("%s are paid, %d captures, %d voids", cost, captures, voids)
+	}
+	late := h.n.stats.Late
+	for _, x := range touches {
+		h.must(h.step(touchedBy(x, x.Dispatch.Tokens+1, x.Dispatch.Tokens)))
+	}
+	if n := h.n.stats.Late - late; n != int64(len(touches)) || h.n.heldHere() != 0 {
+		t.Errorf("%d of %d are late; %d holds", n, len(touches), h.n.heldHere())
+	}
+	h.first("after")
+	if cost, _, _ := h.paidFor(); cost != 0 || h.n.lookup("a-0").slots != 8 || len(h.faults) > 0 {
+		t.Errorf("%s are paid; faults %v", cost, h.faults)
+	}
+	h.audited()
+}
+
+// What is not answered in time is not paid, nor what the agent refuses: it is asked again for a session that
+// it has no text of once that has had another turn. A hub that stops waits for both.
+func TestTouchesThatCameToNothing(t *testing.T) {
+	h, touches := funded(t, nil)
+	gone := touches[0]
+	no := touchedBy(gone, 0, 0)
+	no.Outcome, no.Code, no.Usage = bus.OutcomeFailed, bus.CodeAnswerGone, market.Usage{}
+	h.must(h.step(no))
+	other := touchedBy(touches[1], 10, 0)
+	other.Agent = "a-1"
+	if err := h.step(other); err == nil {
+		t.Error("another agent's word is taken")
+	}
+	h.n.Drain(h.now)
+	if h.n.Idle() {
+		t.Error("a hub with a hold for touches is idle")
+	}
+	h.pass(1100 * time.Millisecond)
+	h.pass(1800 * time.Millisecond)
+	if a := h.n.lookup("a-0"); h.n.heldHere() != 1 || a.touching == 0 {
+		t.Errorf("%d holds, %d blocks are touched", h.n.heldHere(), a.touching)
+	}
+	h.pass(100 * time.Millisecond)
+	s := h.n.stats.Touched
+	if cost, captures, voids := h.paidFor(); cost != 0 || captures != 0 || voids != 1 || s.Refused != 1 ||
+		s.Unanswered != int64(len(touches)-1) || h.n.lookup("a-0").touching != 0 || h.n.heldHere() != 0 {
+		t.Errorf("%s are paid, %d captures, %d voids; %+v", cost, captures, voids, s)
+	}
+	h.audited()
+
+	h, touches = funded(t, nil)
+	gone = touches[0]
+	no.Hold, no.Task = gone.Dispatch.Hold, gone.Dispatch.Task.ID
+	h.must(h.step(no))
+	var again []Touch
+	h.tell = func(r *Ready) { again = append(again, r.Touches...) }
+	h.pass(100 * time.Millisecond)
+	h.first("next")
+	for _, x := range again {
+		if x.Dispatch.Session == gone.Dispatch.Session {
+			t.Error("a session is touched again of which the agent has no text")
+		}
+	}
+	if len(again) == 0 {
+		t.Error("nothing else is touched")
+	}
+}
+
+// Nothing is touched on an agent that does not know how, while a task waits for it, or where it is switched
+// off; nor without money, however often the treasury is asked, which is once in a while.
+func TestNothingIsTouchedWhere(t *testing.T) {
+	h, all := touching(t, 12, 0, nil)
+	for i := range 30 {
+		h.pass(100 * time.Millisecond)
+		h.first(fmt.Sprint("new", i))
+	}
+	asked := 0
+	for _, f := range h.asked {
+		if f.Request.Client == "probe-math" {
+			asked++
+		}
+	}
+	if len(*all) > 0 || h.n.stats.Touched.Unfunded == 0 || asked == 0 || asked > 2 {
+		t.Errorf("without money: %d touches; the treasury is asked %d times", len(*all), asked)
+	}
+	h.audited()
+	if r, _ := h.n.book.LastRound(); r != uint64(h.n.stats.Rounds) {
+		t.Errorf("%d rounds in the journal, %d of tasks", r, h.n.stats.Rounds)
+	}
+
+	h, all = touching(t, 12, market.Credit, func(c *Config) { c.Seats.Touches = false })
+	h.pass(1500 * time.Millisecond)
+	h.first("x")
+	h.first("y")
+	if len(*all) > 0 {
+		t.Error("touched where it is switched off")
+	}
+
+	h, all = touching(t, 12, market.Credit, nil)
+	reg := h.n.lookup("a-0").reg
+	reg.Features = nil
+	h.must(h.n.Join(h.now, reg))
+	h.pass(1500 * time.Millisecond)
+	h.first("x")
+	h.first("y")
+	if len(*all) > 0 {
+		t.Error("an agent is told to touch that does not know how")
+	}
+
+	h, all = touching(t, 12, market.Credit, nil)
+	h.pass(1500 * time.Millisecond)
+	h.first("x") // has money here now
+	*all = nil
+	for i := range 9 { // eight slots
+		h.turn("ann", fmt.Sprint("many", i), fmt.Sprint("many", i))
+	}
+	h.pass(time.Second)
+	*all = nil
+	d := h.take("ann", "many0")
+	for i := range 3 { // and two wait when one of them gets the slot
+		h.turn("bob", fmt.Sprint("wait", i), fmt.Sprint("wait", i))
+	}
+	h.serve(d, market.Usage{Prompt: 100, Output: 100})
+	h.pass(20 * time.Millisecond)
+	if len(*all) > 0 {
+		t.Errorf("%d sessions are touched while a task waits for the agent", len(*all))
+	}
+}
