@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/market"
 )
 
@@ -40,6 +41,7 @@ type Run struct {
 	extra     []bus.Extra
 	bytes     int // of text and extra collected
 	out       bus.Chunk
+	form      *openai.Form // that the answer is asked for in; nil: none, or it cannot be told
 }
 
 // NewRun begins to serve d at an engine that caches blocks of so many tokens.
@@ -48,6 +50,8 @@ func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
 	if from := d.Task.Resume; from != nil {
 		r.seq = from.Seq // its reader sees one stream
 		r.first = from.Seq
+	} else {
+		r.form = openai.FormOf(d.Task.Kind, d.Task.Body)
 	}
 	return r
 }
@@ -110,6 +114,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 			return nil, errCapped
 		}
 		r.count += c.Count
+	}
+	if r.form != nil {
+		r.form.Add(c.Text, c.Extra)
 	}
 	if c.Text == "" && len(c.Tokens) == 0 && len(c.Extra) == 0 &&
 		!(c.Finish && r.d.Task.Stream && r.seq > 0) {
@@ -226,6 +233,14 @@ func (r *Run) End(a Answer, err error) Ending {
 			Message: "the engine said nothing in the task's time"})
 	default:
 		e.fail(err)
+	}
+	if r.form != nil && err == nil {
+		if kept, ok := r.form.Kept(a.Finish); ok {
+			c.Form = bus.FormBroken
+			if kept {
+				c.Form = bus.FormKept
+			}
+		}
 	}
 	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {

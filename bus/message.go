@@ -344,12 +344,21 @@ type Completion struct {
 	// CodeMoved
 	Unsaid bool `msgpack:"unsaid,omitempty"`
 	// of the dispatch: Cost is for no fewer cached tokens, and Usage is what the engine found
-	Claimed int            `msgpack:"claimed,omitempty"`
-	Cost    market.Credits `msgpack:"cost"`
-	TTFTUS  int64          `msgpack:"ttft_us"`
-	ITLUS   int64          `msgpack:"itl_us"`
-	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
+	Claimed int `msgpack:"claimed,omitempty"`
+	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
+	// asks for none or that cannot be told
+	Form   string         `msgpack:"form,omitempty"`
+	Cost   market.Credits `msgpack:"cost"`
+	TTFTUS int64          `msgpack:"ttft_us"`
+	ITLUS  int64          `msgpack:"itl_us"`
+	Inbox  string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
+
+// What an agent says of the form of an answer.
+const (
+	FormKept   = "kept"
+	FormBroken = "broken"
+)
 
 // Billed is usage as it is paid for: claimed prompt tokens, that an agent said it holds, are paid for as
 // cached whatever its engine found.
@@ -404,7 +413,9 @@ type Feedback struct {
 	Client  string  `json:"client,omitempty" msgpack:"client,omitempty"`
 	Task    string  `json:"task" msgpack:"task"`
 	Quality float64 `json:"quality" msgpack:"quality"` // 0 to 1
-	Sender  string  `json:"-" msgpack:"-"`             // from the subject
+	// by a reference answer: a hub believes that of those alone who its operator names as judges
+	Gold   bool   `json:"gold,omitempty" msgpack:"gold,omitempty"`
+	Sender string `json:"-" msgpack:"-"` // from the subject
 }
 
 // Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
@@ -587,12 +598,22 @@ type ModelStatus struct {
 	Model       string         `json:"model" msgpack:"model"`
 	Agents      int            `json:"agents" msgpack:"agents"`
 	Free        int            `json:"free" msgpack:"free"`
-	Quality     float64        `json:"quality" msgpack:"quality"`       // best registered score
+	Quality     float64        `json:"quality" msgpack:"quality"`       // best, as quotes have it
 	Price       market.Price   `json:"price" msgpack:"price"`           // cheapest card
 	TTFTUS      int64          `json:"ttft_us" msgpack:"ttft_us"`       // least measured
 	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"` // last round's least
 	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
 	Cards       *Cards         `json:"cards,omitempty" msgpack:"cards,omitempty"` // nil: of an older hub
+	// what was said of answers of the agent of that Quality, by source; none: its registered score is all
+	// that is known
+	Heard []Heard `json:"heard,omitempty" msgpack:"heard,omitempty"`
+}
+
+// Heard is what one source says of an agent's answers: gold, format, feedback, shadow or canary.
+type Heard struct {
+	Source string  `json:"source" msgpack:"source"`
+	Weight float64 `json:"weight" msgpack:"weight"` // in answers; the registered score counts as 20
+	Mean   float64 `json:"mean" msgpack:"mean"`     // 0 to 1
 }
 
 // Cards are the least and the most that the cards of several agents ask, each part by itself.

@@ -302,6 +302,7 @@ func (c *Completion) Validate() error {
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
+	p.name("form", c.Form, MaxID)
 	return p.err
 }
 
@@ -430,6 +431,11 @@ func (s *Status) Validate() error {
 		if m.Cards != nil {
 			p.price("models.cards.least", m.Cards.Least)
 			p.price("models.cards.most", m.Cards.Most)
+		}
+		p.list("models.heard", len(m.Heard), maxEntries)
+		for _, h := range m.Heard {
+			p.name("models.heard.source", h.Source, MaxID)
+			p.share("models.heard.mean", h.Mean)
 		}
 		p.micros("models.ttft_us", m.TTFTUS)
 		p.credits("models.slot_price", m.SlotPrice)

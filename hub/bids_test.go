@@ -22,6 +22,7 @@ type pairing struct {
 	ttft             time.Duration
 	output           int
 	cost, worst      market.Credits
+	quality          float64
 	worthIt, inRound bool // these two may read the task's own bid
 	edgeCost, toll   market.Credits
 }
@@ -74,6 +75,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 		d := h.dispatched[0]
 		h.dispatched = h.dispatched[1:]
 		h.serve(d, market.Usage{Prompt: 100 + r.IntN(20), Output: 1 + r.IntN(80)})
+		h.must(h.step(&bus.Feedback{Client: "ann", Sender: "ann", Task: d.Task.ID, Quality: r.Float64()}))
 	}
 	h.pass(time.Second)
 	var tasks []*bus.Task
@@ -108,7 +110,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 				usable: h.n.usable(k, a) && a.free(h.n) > 0,
 				timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
 				prompt: q.prompt, cached: q.features.Cached, own: h.n.own(k, a), maxTokens: q.maxTokens,
-				ttft:   q.forecast.TTFT,
+				ttft: q.forecast.TTFT, quality: a.quality(m.Domain),
 				output: q.forecast.Output,
 				cost:   q.cost, worst: q.worst, worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
 			}
@@ -136,9 +138,10 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	return b
 }
 
-// Who may meet whom, what is predicted and quoted, every toll and the order of those that wait are the same
-// whatever the tasks of a round bid: terms are scaled, drawn anew and dealt out otherwise. A bid decides the
-// weight of its own task's edges; one of negative weight is left out, and no other.
+// Who may meet whom, what is predicted and quoted, how good answers are expected to be, every toll and the
+// order of those that wait are the same whatever the tasks of a round bid: terms are scaled, drawn anew and
+// dealt out otherwise. A bid decides the weight of its own task's edges; one of negative weight is left out,
+// and no other.
 func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

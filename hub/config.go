@@ -39,6 +39,8 @@ type Config struct {
 
 	Seed Seeding `yaml:"seed"` // texts that many tasks begin with, put on agents that are idle
 
+	Quality Judging `yaml:"quality"` // whose word counts for how good answers are
+
 	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
 	MaxTokens   int           `yaml:"max_tokens"`   // sent to the engine where the client names none
 	Deadline    time.Duration `yaml:"deadline"`     // how long a task without a deadline waits for a slot
@@ -152,7 +154,10 @@ func Default() Config {
 		Crowd:  line.Default(),
 		Seats:  seat.Default(),
 		Seed:   DefaultSeeding(),
-		Tiers:  true,
+
+		Quality: DefaultJudging(),
+
+		Tiers: true,
 
 		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second, Tokens: 2048},
 		MaxTokens:   1024,
@@ -224,7 +229,7 @@ func (c Config) Validate() error {
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
-		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()},
+		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()}, {"quality", c.Quality.validate()},
 	} {
 		all := []error{part.err}
 		if joined, ok := part.err.(interface{ Unwrap() []error }); ok {

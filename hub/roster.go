@@ -9,6 +9,7 @@ import (
 	"souk/bus"
 	"souk/hub/predict"
 	"souk/hub/prefix"
+	"souk/hub/quality"
 	"souk/hub/seat"
 	"souk/market"
 )
@@ -56,7 +57,9 @@ type agent struct {
 	tab       *tab          // of this second's touches; nil: there were none
 	deeper    deeper
 	kind      *kind          // nil: to be found
-	scores    string         // the registered ones
+	answers   quality.Agent  // what was said of them
+	rated     []float64      // how good they are expected to be, by registered domain
+	scores    string         // the registered ones, and these
 	seat      int            // in crowd.stands, where it is in it
 	prices    []priced       // slot prices of late, by round
 	priceAt   int            // among them, the one that was asked for last
@@ -158,14 +161,15 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)
-		a.predictor = predict.NewMeans(n.cfg.Prior)
+		a.predictor, a.answers = predict.NewMeans(n.cfg.Prior), quality.Agent{}
 	}
 	if fresh {
 		a.seq, a.said, a.state, a.refusals, a.avoidUntil = 0, time.Time{}, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
 	}
 	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
-	a.silentFrom, a.scores = n.at(n.cfg.Silence), fmt.Sprint(reg.Domains)
+	a.silentFrom = n.at(n.cfg.Silence)
+	n.rate(a)
 	n.enterSeats(a, fresh)
 	n.tariff(a)
 	n.classify(a)
@@ -340,20 +344,6 @@ func (n *Node) avoid(a *agent) {
 
 // due implements timed: the agent may be tried again.
 func (a *agent) due(n *Node) { n.news() }
-
-// quality is the agent's registered score for a task: of the task's own label if it has one, else of the
-// domain that it joined by.
-func (a *agent) quality(label string) float64 {
-	for _, d := range a.reg.Domains {
-		if d.Domain == label {
-			return d.Score
-		}
-	}
-	if len(a.reg.Domains) == 0 { // known from the journal alone: it has not registered since
-		return 0
-	}
-	return a.reg.Domains[0].Score
-}
 
 // fits reports whether a prompt leaves room for an answer in the agent's context.
 func (a *agent) fits(t *task) bool {

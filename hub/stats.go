@@ -87,6 +87,7 @@ type AgentStats struct {
 	Differing  int64 // claims that the rule did not bear out
 	Judged     int64
 	Quality    float64 // sum of judgements
+	Scores     []Scored
 }
 
 func newStats() Stats {
@@ -161,7 +162,11 @@ func (n *Node) Stats() Stats {
 	s.agents = nil
 	s.Agents = make([]AgentStats, 0, len(n.stats.agents))
 	for _, a := range n.stats.agents {
-		s.Agents = append(s.Agents, *a)
+		x := *a
+		if a := n.lookup(x.Agent); a != nil {
+			x.Scores = a.scored()
+		}
+		s.Agents = append(s.Agents, x)
 	}
 	slices.SortFunc(s.Agents, func(a, b AgentStats) int { return cmp.Compare(a.Agent, b.Agent) })
 	return s

@@ -72,7 +72,7 @@ func (n *Node) Status() *bus.Status {
 		s.MaxPromptTokens = max(s.MaxPromptTokens, a.reg.MaxModelLen)
 		i, ok := slices.BinarySearchFunc(s.Models, a.reg.Model,
 			func(m bus.ModelStatus, model string) int { return cmp.Compare(m.Model, model) })
-		quality := a.reg.Domains[0].Score
+		quality := a.rated[0]
 		ttft := a.predictor.Forecast(typical).TTFT.Microseconds()
 		if !ok {
 			s.Models = slices.Insert(s.Models, i,
@@ -82,7 +82,12 @@ func (n *Node) Status() *bus.Status {
 		m := &s.Models[i]
 		m.Agents++
 		m.Free += free
-		m.Quality = max(m.Quality, quality)
+		if quality > m.Quality || !ok {
+			m.Quality, m.Heard = quality, nil
+			for _, h := range a.heard(0) {
+				m.Heard = append(m.Heard, bus.Heard{Source: h.Source, Weight: h.Weight, Mean: min(1, h.Mean)})
+			}
+		}
 		m.TTFTUS = min(m.TTFTUS, ttft)
 		m.SlotPrice = min(m.SlotPrice, a.slotPrice)
 		m.MaxModelLen = max(m.MaxModelLen, a.reg.MaxModelLen)

@@ -100,6 +100,8 @@ type task struct {
 	asked     time.Time   // since then
 	final     *bus.Result // once done, if it held money then
 	closed    time.Time   // when it was done
+	domain    string      // its agent's, in which its answer is judged; "": in none
+	judged    bool        // its client has said how good that was
 	until     time.Time   // when done: to be forgotten
 }
 
@@ -416,16 +418,4 @@ func (n *Node) withdraw(h *hold) {
 // tellCancel asks the agent of a hold to stop.
 func (n *Node) tellCancel(h *hold) {
 	n.send(bus.ControlSubject(h.agent.id, n.cfg.Domain), &bus.HoldControl{Hold: h.id, Cancel: true})
-}
-
-// judged takes a client's judgement of an answer.
-func (n *Node) judged(m *bus.Feedback) error {
-	t := n.known[taskKey{m.Client, m.Task}]
-	if t == nil || t.final == nil || t.final.Agent == "" || t.final.Code != "" || !t.of(m.Sender) {
-		return fmt.Errorf("feedback of %s on task %s, which was not served here lately", m.Client, m.Task)
-	}
-	s := n.stats.agent(t.final.Agent)
-	s.Judged++
-	s.Quality += m.Quality
-	return nil
 }

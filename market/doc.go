@@ -157,6 +157,8 @@
 //     clients to another; and owners whose agents of one class differ in cost: their asks count as the
 //     highest of them
 //   - several names of one client under "posted": each has its own place in the line
+//   - judgements of answers, which move later quotes: whoever sells may buy of himself and praise it, as far
+//     as one of its clients counts there, and by no more than his part of what they pay
 //   - the count of tokens: the seller's own daemon counts them (the paper's hub proxies them), which is why
 //     the client's door counts too and the audit compares
 package market

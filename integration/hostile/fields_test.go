@@ -47,8 +47,10 @@ var added = map[string]string{
 	"bus.Result msgpack":       "crowd",
 	"bus.Result json":          "crowd",
 	"bus.APIKey json":          "",
-	"bus.ModelStatus msgpack":  "cards",
-	"bus.ModelStatus json":     "cards",
+	"bus.ModelStatus msgpack":  "cards heard",
+	"bus.ModelStatus json":     "cards heard",
+	"bus.Feedback msgpack":     "gold",
+	"bus.Feedback json":        "gold",
 	"bus.Registration json":    "template",
 	"bus.Recall msgpack":       "",
 	"bus.RecallReply msgpack":  "",
@@ -62,7 +64,7 @@ var added = map[string]string{
 	"bus.SessionEnded json":    "",
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings",
-	"bus.Completion msgpack":   "claimed",
+	"bus.Completion msgpack":   "claimed form",
 	"bus.Summary msgpack":      "prefills ahead",
 }
 
@@ -79,6 +81,10 @@ var elsewhere = map[string]string{
 	// an agent of the version before has not the feature for which touches are dispatched
 	"bus.Dispatch msgpack session": "hub: TestNothingIsTouchedWhere",
 	"bus.Dispatch msgpack tokens":  "hub: TestNothingIsTouchedWhere",
+	// without them the registered score stands
+	"bus.Completion msgpack form": "hub: TestABrokenFormLowersQuality",
+	"bus.Feedback msgpack gold":   "hub: TestGoldIsTheWordOfJudges",
+	"bus.Feedback json gold":      "hub: TestGoldIsTheWordOfJudges",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
@@ -99,7 +105,7 @@ var gone = map[string]string{
 // within are structs that have new names as a whole, in fields that are new themselves.
 var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json", "market.Toll msgpack",
 	"market.Toll json", "bus.KeyHash json", "bus.KeyBudget json", "bus.Cards msgpack", "bus.Cards json",
-	"bus.ModelQuote msgpack", "bus.ModelQuote json"}
+	"bus.ModelQuote msgpack", "bus.ModelQuote json", "bus.Heard msgpack", "bus.Heard json"}
 
 // form is how a struct travels: as msgpack or as JSON.
 type form struct {

@@ -1,0 +1,241 @@
+// Package quality learns how good an agent's answers are, in each domain, from what others say of them.
+//
+// Five sources say something, and each is kept apart:
+//
+//	gold      answers that were compared with a reference, by who the operator trusts with that
+//	format    answers that kept, or broke, the form they were asked for in
+//	feedback  clients' judgements of answers that they paid for
+//	shadow    how far answers of other agents to the same task agree
+//	canary    answers to questions of the operator's own, whose answers are known
+//
+// With s the registered score, which counts as Prior answers, m the mean of what a source said, and w what
+// that counts,
+//
+//	Q = (Prior*s + sum of w*m over gold, feedback, shadow, canary) / (Prior + sum of w)  *  (1 - broken)
+//	broken = answers that broke their form / (Prior + answers)
+//
+// What a source said fades, so w has a bound (see memory), and so has what any source can do. Q is from 0 to
+// 1, and no better judgement lowers it. Format only ever lowers it: who judges is the agent's own side, which
+// has nothing to gain by calling an answer well-formed.
+//
+// Of feedback one client has at most its share: the weight of all clients' together, memory, is shared out,
+// and a client has at most one part of as many as there are clients, and at most its part of what was paid.
+// So what many names of one purse say counts no more than what that purse pays for.
+package quality
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Source is where a judgement comes from.
+type Source uint8
+
+const (
+	Gold Source = iota
+	Format
+	Feedback
+	Shadow
+	Canary
+
+	Sources = 5
+)
+
+var names = [Sources]string{"gold", "format", "feedback", "shadow", "canary"}
+
+func (s Source) String() string { return names[s] }
+
+const (
+	// Prior is how many answers the registered score counts as.
+	Prior = 20
+
+	voicesKept  = 64
+	domainsKept = 64
+	// paidKept is after how many paid answers what a client paid and said counts a third
+	paidKept = 1000
+)
+
+// memory is what a source counts at most, in answers. What one agent's answers have in common with those of
+// others says least.
+var memory = [Sources]float64{Gold: 200, Format: 200, Feedback: Prior, Shadow: Prior, Canary: 200}
+
+// Score is what was said of an agent's answers in one domain. The zero Score has heard nothing.
+type Score struct {
+	said   [Sources]tally // but of Feedback
+	voices []voice        // by client
+}
+
+// tally is a mean of what was said of late.
+type tally struct {
+	weight, sum float64
+	count       uint64 // in all
+}
+
+func (t *tally) add(of, most float64) {
+	keep := 1 - 1/most
+	t.weight = float64(t.weight*keep) + 1
+	t.sum = float64(t.sum*keep) + of
+	t.count++
+}
+
+// voice is a client that paid for answers.
+type voice struct {
+	client      string
+	paid        float64
+	weight, sum float64 // of its judgements
+}
+
+// Judge takes in a judgement, from 0 to 1, of a source other than Feedback.
+func (s *Score) Judge(of Source, share float64) { s.said[of].add(share, memory[of]) }
+
+// Paid takes in that a client has paid for an answer.
+func (s *Score) Paid(client string, cost float64) {
+	for i := range s.voices {
+		v := &s.voices[i]
+		v.paid, v.weight = float64(v.paid*paidKeep), float64(v.weight*paidKeep)
+		v.sum = float64(v.sum * paidKeep)
+	}
+	i, ok := s.find(client)
+	if !ok {
+		if len(s.voices) == voicesKept {
+			least := 0
+			for k := range s.voices {
+				if s.voices[k].paid < s.voices[least].paid {
+					least = k
+				}
+			}
+			s.voices = slices.Delete(s.voices, least, least+1)
+			i, _ = s.find(client)
+		}
+		s.voices = slices.Insert(s.voices, i, voice{client: client})
+	}
+	s.voices[i].paid += cost
+}
+
+const paidKeep = 1 - 1.0/paidKept
+
+func (s *Score) find(client string) (int, bool) {
+	return slices.BinarySearchFunc(s.voices, client,
+		func(v voice, id string) int { return cmp.Compare(v.client, id) })
+}
+
+// Say takes in what a client says of one answer that it paid for. It reports whether that counts: it does not
+// where so much was paid by others since that nothing is known of the client here any more.
+func (s *Score) Say(client string, share float64) bool {
+	i, ok := s.find(client)
+	if ok {
+		v := &s.voices[i]
+		v.weight, v.sum = v.weight+1, v.sum+share
+		s.said[Feedback].count++
+	}
+	return ok
+}
+
+// feedback is what clients' judgements count together, and the sum of them as they count.
+func (s *Score) feedback() (weight, sum float64) {
+	total := 0.0
+	for i := range s.voices {
+		total += s.voices[i].paid
+	}
+	// A client that pays less than half of what clients pay on the mean is not counted as one, or many of
+	// next to nothing would leave the others next to no part.
+	clients, least := 0, total/float64(2*max(1, len(s.voices)))
+	for i := range s.voices {
+		if s.voices[i].paid >= least {
+			clients++
+		}
+	}
+	for i := range s.voices {
+		v := &s.voices[i]
+		if v.weight <= 0 {
+			continue
+		}
+		part := 1 / float64(max(1, clients))
+		if total > 0 {
+			part = min(part, v.paid/total)
+		}
+		w := min(v.weight, memory[Feedback]*part)
+		weight += w
+		sum += float64(w * (v.sum / v.weight))
+	}
+	return weight, sum
+}
+
+// Heard is what one source said.
+type Heard struct {
+	Source string
+	Count  uint64  // judgements in all
+	Weight float64 // what they count, in answers
+	Mean   float64 // 0 to 1; 0 where Weight is 0
+}
+
+// heard is what a source said; of Format, the share of all answers that did not break their form.
+func (s *Score) heard(of Source) (weight, sum float64) {
+	if of == Feedback {
+		return s.feedback()
+	}
+	return s.said[of].weight, s.said[of].sum
+}
+
+// Heard lists what the sources said that said anything, in their order.
+func (s *Score) Heard() (list []Heard) {
+	for of := range Source(Sources) {
+		if weight, sum := s.heard(of); weight > 0 {
+			list = append(list, Heard{of.String(), s.said[of].count, weight, sum / weight})
+		}
+	}
+	return list
+}
+
+// Q is how good answers are, from 0 to 1, where the agent's registered score is so much; of the sources for
+// which use is true.
+func (s *Score) Q(registered float64, use [Sources]bool) float64 {
+	weight, sum := float64(Prior), float64(Prior*registered)
+	for of := range Source(Sources) {
+		if of == Format || !use[of] {
+			continue
+		}
+		w, x := s.heard(of)
+		weight += w
+		sum += x
+	}
+	q := sum / weight
+	if use[Format] {
+		f := &s.said[Format]
+		q *= 1 - (f.weight-f.sum)/(Prior+f.weight)
+	}
+	return min(1, max(0, q))
+}
+
+// Agent is what was said of an agent's answers, by domain.
+type Agent struct{ domains []inDomain }
+
+type inDomain struct {
+	domain string
+	Score
+}
+
+// In is what was said in a domain; a new one where nothing was, and nil beyond what is kept.
+func (a *Agent) In(domain string) *Score {
+	i, ok := a.find(domain)
+	if !ok {
+		if len(a.domains) >= domainsKept {
+			return nil
+		}
+		a.domains = slices.Insert(a.domains, i, inDomain{domain: domain})
+	}
+	return &a.domains[i].Score
+}
+
+// Find is what was said in a domain; nil where nothing was.
+func (a *Agent) Find(domain string) *Score {
+	if i, ok := a.find(domain); ok {
+		return &a.domains[i].Score
+	}
+	return nil
+}
+
+func (a *Agent) find(domain string) (int, bool) {
+	return slices.BinarySearchFunc(a.domains, domain,
+		func(d inDomain, name string) int { return cmp.Compare(d.domain, name) })
+}
