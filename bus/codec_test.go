@@ -23,12 +23,13 @@ func full() []Message {
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
 		DeadlineMS: 1_800_000_000_000, Session: "s", SessionEnd: true, Turn: 3, Role: "critic",
+		BackMS: 2500, Parent: "s-0", Next: "writer", Declared: true,
 		Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
 			Marks: []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}}, Text: 950, Wide: 40,
-			Pieces: 3, Tools: 1, Loose: LooseCounted},
+			Pieces: 3, Tools: 1, Loose: LooseCounted, Anchor: 512},
 	}
 	price := market.Price{Miss: 30, Hit: 3, Out: 60}
 	usage := market.Usage{Prompt: 230, Cached: 64, Output: 12}
@@ -68,7 +69,7 @@ func full() []Message {
 		&result,
 		&Completion{Agent: "a1", Boot: 1, Hold: "h", Client: "ada", Task: "t-1", Outcome: OutcomeDone,
 			Code: CodeLate, Finish: "stop", Usage: usage,
-			Relayed: 12, NoCacheReport: true, Unmetered: true, Unsaid: true, Claimed: 48, Cost: 5, TTFTUS: 6,
+			Relayed: 12, NoCacheReport: true, Unmetered: true, Unsaid: true, Claimed: 48, Tool: 1 << 61, Cost: 5, TTFTUS: 6,
 			ITLUS: 7},
 		&CompletionAck{Hold: "h", Code: CodeLate},
 		&Cancel{Client: "ada", Task: "t-1"},
@@ -84,7 +85,8 @@ func full() []Message {
 			Blocks: 9, Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 6, Base: 4, Coverage: 0.95, Blocks: 9,
 			Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}, Drop: []byte{1, 2, 3, 4, 5, 7}},
-		&Status{Domain: "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,
+		&Status{Policies: []PolicyStatus{{Hook: "keep", Policy: "kvcache", OffMS: 5, Why: "it panicked"}},
+			Domain: "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,
 			Slots: 4, Free: 5, Waiting: 6, Room: 7,
 			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3,
 				SlotPrice: 4, MaxModelLen: 5, Cards: &Cards{Least: price, Most: price}}},
