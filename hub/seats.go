@@ -361,7 +361,10 @@ func (n *Node) SessionEnded(now time.Time, client, session string) {
 	n.endSession(bus.SessionKey(client, session))
 }
 
-func (n *Node) endSession(key uint64) { n.seatFreed(n.seats.table.End(n.clock(), key)) }
+func (n *Node) endSession(key uint64) {
+	n.seatFreed(n.seats.table.End(n.clock(), key))
+	n.runtime.host.Ended(n.now, key)
+}
 
 // seatFreed wakes those who wait for a seat, where one came free.
 func (n *Node) seatFreed(freed bool) {
@@ -420,4 +423,5 @@ func (n *Node) Touched(now time.Time, agent string, session uint64, believed, fo
 	if found > 0 {
 		a.belief.Used(session)
 	}
+	n.runtime.host.Touched(n.now, agent, session, believed, found)
 }
