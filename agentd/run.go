@@ -1,8 +1,11 @@
 package agentd
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"souk/bus"
@@ -39,7 +42,8 @@ type Run struct {
 	count     int    // output tokens relayed
 	text      strings.Builder
 	extra     []bus.Extra
-	bytes     int // of text and extra collected
+	tool      uint64 // that the answer calls first, by bus.ToolKey
+	bytes     int    // of text and extra collected
 	out       bus.Chunk
 	form      *openai.Form // that the answer is asked for in; nil: none, or it cannot be told
 }
@@ -99,6 +103,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		r.prompt = c.Prompt
 	}
 	r.began = r.began || c.Events > 0
+	for i := 0; i < len(c.Extra) && r.tool == 0; i++ {
+		r.tool = bus.ToolKey(toolOf(c.Extra[i].Choice))
+	}
 	switch {
 	case r.cancelled:
 		return nil, ErrCancelled
@@ -143,6 +150,28 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
 	r.seq++
 	return &r.out, nil
+}
+
+// toolOf is the name of the tool that an engine's event begins to call; "" if it begins none.
+func toolOf(choice []byte) string {
+	if !bytes.Contains(choice, []byte(`"tool_calls"`)) {
+		return ""
+	}
+	type said struct {
+		Calls []struct {
+			Function struct{ Name string } `json:"function"`
+		} `json:"tool_calls"`
+	}
+	var x struct{ Delta, Message said }
+	if json.Unmarshal(choice, &x) != nil { // it is passed on as it is, and means nothing here
+		return ""
+	}
+	for _, c := range slices.Concat(x.Delta.Calls, x.Message.Calls) {
+		if c.Function.Name != "" {
+			return c.Function.Name
+		}
+	}
+	return ""
 }
 
 // beyond reports whether the prompt has more tokens than its hold covers.
@@ -201,6 +230,7 @@ func (r *Run) End(a Answer, err error) Ending {
 		},
 	}
 	c, res := &e.Completion, &e.Result
+	c.Tool = r.tool
 	if r.cancelled && err != nil && !errors.Is(err, ErrCancelled) { // no other agent is to serve it
 		e.fail(err)
 		c.Outcome, res.Code, res.RetryMS = bus.OutcomeDone, "", 0

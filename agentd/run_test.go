@@ -341,3 +341,22 @@ func TestTimeoutBeforeTheFirstWord(t *testing.T) {
 		t.Errorf("after a word: %+v", e)
 	}
 }
+
+// The hub hears which tool an answer calls first, by a key and not by its name.
+func TestTheToolThatAnAnswerCalls(t *testing.T) {
+	r := NewRun(dispatch("h"), "a1", "tiny", 16)
+	for _, choice := range []string{`{"delta":{"reasoning":"\"tool_calls\""}}`, `{"delta":{"tool_calls":7}}`,
+		`{"delta":{"tool_calls":[{"index":0,"function":{"name":"search","arguments":""}}]}}`,
+		`{"delta":{"tool_calls":[{"index":1,"function":{"name":"buy"}}]}}`} {
+		if _, err := r.Take(Chunk{Events: 1, Extra: []bus.Extra{{Choice: []byte(choice)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := r.End(Answer{Finish: "tool_calls"}, nil)
+	if e.Completion.Tool != bus.ToolKey("search") || e.Completion.Tool == 0 || e.Completion.Validate() != nil {
+		t.Errorf("tool %d, want %d", e.Completion.Tool, bus.ToolKey("search"))
+	}
+	if none := NewRun(dispatch("h"), "a1", "tiny", 16).End(Answer{}, nil); none.Completion.Tool != 0 {
+		t.Errorf("an answer without a call calls %d", none.Completion.Tool)
+	}
+}

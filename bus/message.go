@@ -46,11 +46,17 @@ type Task struct {
 	DeadlineMS int64  `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"`
 	Session    string `json:"session,omitempty" msgpack:"session,omitempty"`
 	// this turn is the session's last: see [SessionEnd]
-	SessionEnd bool   `json:"session_end,omitempty" msgpack:"session_end,omitempty"`
-	Turn       int    `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
-	Role       string `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
-	Source     string `json:"source,omitempty" msgpack:"source,omitempty"`
-	Run        string `json:"run,omitempty" msgpack:"run,omitempty"`
+	SessionEnd bool `json:"session_end,omitempty" msgpack:"session_end,omitempty"`
+	// hints of what the client does next, checked against what comes and never paid for: the session's next
+	// turn comes so long after this one's end; another session of the client's began this one; and after this
+	// turn a role of the client's comes, or a session of its
+	BackMS int64  `json:"back_ms,omitempty" msgpack:"back_ms,omitempty"`
+	Parent string `json:"parent,omitempty" msgpack:"parent,omitempty"`
+	Next   string `json:"next,omitempty" msgpack:"next,omitempty"`
+	Turn   int    `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
+	Role   string `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
+	Source string `json:"source,omitempty" msgpack:"source,omitempty"`
+	Run    string `json:"run,omitempty" msgpack:"run,omitempty"`
 	// the hub named by an earlier Result of the session; honoured while it has room
 	Hub      string `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Failover string `json:"failover,omitempty" msgpack:"failover,omitempty"` // "" or "off"
@@ -67,7 +73,8 @@ type Task struct {
 	Reply     string `json:"-" msgpack:"reply,omitempty"`      // where the answer goes: see ReplyTo
 	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"` // of the body; 0 = none given
 	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
-	Trace     Trace  `json:"-" msgpack:"-"` // travels in headers
+	Declared  bool   `json:"-" msgpack:"declared,omitempty"` // Role is the client's word, and not derived
+	Trace     Trace  `json:"-" msgpack:"-"`                  // travels in headers
 
 	// Set by the receiver: who sent this request, and where the answer to it goes.
 	Door  string `json:"-" msgpack:"-"`
@@ -108,6 +115,10 @@ type Prompt struct {
 	Pieces int `msgpack:"pieces,omitempty"` // messages, parts, tools, calls: a template adds to each
 	Tools  int `msgpack:"tools,omitempty"`
 	Loose  int `msgpack:"loose,omitempty"` // whether that says it: LooseNone, LooseCounted or LooseMedia
+
+	// where the tools and the system messages before all else end, in bytes, at one of the marks; 0: there are
+	// none, or an earlier door read it
+	Anchor int `msgpack:"anchor,omitempty"`
 }
 
 // Mark is a point in a prompt's canonical text with the chained hash of everything before it. Marks
@@ -348,6 +359,7 @@ type Completion struct {
 	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
 	// asks for none or that cannot be told
 	Form   string         `msgpack:"form,omitempty"`
+	Tool   uint64         `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
 	Cost   market.Credits `msgpack:"cost"`
 	TTFTUS int64          `msgpack:"ttft_us"`
 	ITLUS  int64          `msgpack:"itl_us"`
@@ -493,6 +505,14 @@ type SessionState struct {
 	Tokens int    `msgpack:"n"` // prompt and output tokens of its last turn
 }
 
+// ToolKey is the key of a tool's name: no text, and what every form of number has room for. 0 is no tool.
+func ToolKey(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	return max(1, xxhash.Sum64String(name)>>2)
+}
+
 // SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text.
 func SessionKey(client, session string) uint64 {
 	var d xxhash.Digest
@@ -591,6 +611,16 @@ type Status struct {
 	Room            int           `json:"room" msgpack:"room"`       // tasks it would still admit
 	Models          []ModelStatus `json:"models" msgpack:"models"`
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
+	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version
+	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
+}
+
+// PolicyStatus says how a runtime policy is.
+type PolicyStatus struct {
+	Hook   string `json:"hook" msgpack:"hook"` // where it is asked
+	Policy string `json:"policy" msgpack:"policy"`
+	OffMS  int64  `json:"off_ms,omitempty" msgpack:"off_ms,omitempty"` // it is off for so long yet; 0: it is on
+	Why    string `json:"why,omitempty" msgpack:"why,omitempty"`
 }
 
 // ModelStatus sums up the agents of one model in a hub.

@@ -13,6 +13,7 @@ const (
 	MaxName    = 256
 	MaxText    = 2048                     // bytes of a message in an error or refusal
 	MaxPatient = 24 * 60 * 60 * 1000      // milliseconds of patience
+	MaxBackMS  = MaxPatient               // milliseconds until a session is back
 	MaxTokens  = 1 << 24                  // of a prompt, an answer, a context
 	MaxSlots   = 1 << 16                  // of an agent
 	MaxAnswer  = MaxMessage - 64<<10      // bytes of a collected answer: it must fit in one message
@@ -41,6 +42,9 @@ func (t *Task) Validate() error {
 	}
 	p.within("deadline_ms", t.DeadlineMS, 0, maxUnixMS)
 	p.optionalID("session", t.Session)
+	p.within("back_ms", t.BackMS, 0, MaxBackMS)
+	p.optionalID("parent", t.Parent)
+	p.name("next", t.Next, MaxName)
 	p.within("turn", int64(t.Turn), 0, 1<<20)
 	p.name("role", t.Role, MaxName)
 	p.name("source", t.Source, MaxName)
@@ -70,6 +74,7 @@ func (m *Prompt) problems(p *problems) {
 	p.count("prompt.pieces", m.Pieces)
 	p.count("prompt.tools", m.Tools)
 	p.within("prompt.loose", int64(m.Loose), LooseNone, LooseMedia)
+	p.within("prompt.anchor", int64(m.Anchor), 0, int64(max(0, m.Bytes)))
 	p.list("prompt.marks", len(m.Marks), MaxMarks)
 	last := 0
 	for i := range m.Marks {
@@ -299,6 +304,7 @@ func (c *Completion) Validate() error {
 	p.usage(c.Usage)
 	p.count("relayed", c.Relayed)
 	p.count("claimed", c.Claimed)
+	p.number("tool", c.Tool)
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
@@ -442,5 +448,13 @@ func (s *Status) Validate() error {
 		p.count("models.max_model_len", m.MaxModelLen)
 	}
 	p.count("max_prompt_tokens", s.MaxPromptTokens)
+	p.list("policies", len(s.Policies), maxEntries)
+	for i := range s.Policies {
+		x := &s.Policies[i]
+		p.name("policies.hook", x.Hook, MaxName)
+		p.name("policies.policy", x.Policy, MaxName)
+		p.within("policies.off_ms", x.OffMS, 0, MaxPatient)
+		p.text("policies.why", len(x.Why), MaxText)
+	}
 	return p.err
 }

@@ -64,6 +64,7 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	n.known[key] = t
 	n.come(t)
+	n.hearArrived(t)
 	n.openPurse(key.client)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)

@@ -10,6 +10,7 @@ import (
 	"souk/bus"
 	"souk/hub/batch"
 	"souk/hub/line"
+	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/regime"
@@ -36,6 +37,8 @@ type Config struct {
 	Seats  seat.Params    `yaml:"seats"`  // of sessions, where these need more than the caches hold
 	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 	Tiers bool `yaml:"tiers"`
+
+	Policies policy.Params `yaml:"policies"` // runtime policies, by where they are asked; off by default
 
 	Seed Seeding `yaml:"seed"` // texts that many tasks begin with, put on agents that are idle
 
@@ -230,6 +233,7 @@ func (c Config) Validate() error {
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
 		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()}, {"quality", c.Quality.validate()},
+		{"policies", c.Policies.Validate(&knownPolicies)},
 	} {
 		all := []error{part.err}
 		if joined, ok := part.err.(interface{ Unwrap() []error }); ok {

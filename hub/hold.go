@@ -241,6 +241,7 @@ func (n *Node) voided(h *hold, code bus.Code) bool {
 		return false
 	}
 	count(n.stats.Voids, code)
+	n.hearFailed(h)
 	n.close(h)
 	return true
 }
@@ -413,6 +414,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))
 		return
 	}
+	n.hearServed(h, c)
 	n.close(h)
 	n.stats.captured(s, h, c, cost)
 	n.noteAnswer(h, c, cost)

@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/batch"
+	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/seat"
@@ -122,6 +123,7 @@ type Node struct {
 	seeds    seeds
 	seats    seats
 	kinds    kinds
+	runtime  runtime
 	batch    *batch.Batch[*task]
 	room     room
 	round    scratch
@@ -175,6 +177,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 			fastest: map[*fastest]time.Duration{}},
 		stats: newStats(),
 	}
+	n.runtime.host = policy.New(cfg.Policies, &knownPolicies, cfg.MaxKnown)
+	n.runtime.tick.owner = &n.runtime
 	n.crowd.again.owner = &n.crowd
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = newRecent[uint64, uses](usesKept)
@@ -298,6 +302,7 @@ func (n *Node) Ready() Ready {
 			}
 		}
 		n.out.Rounds = int(n.stats.Rounds - before)
+		n.policyFaults()
 		n.report()
 		n.out.Wake = n.wake()
 	} else if n.heldHere() > 0 {

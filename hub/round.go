@@ -136,7 +136,7 @@ func (n *Node) meet() {
 		s.from[i+1] = len(s.pairs)
 	}
 	s.spreads.any = false
-	if n.cfg.Regime.Idle() {
+	if n.plain() {
 		n.spreadOut()
 		n.eachInLine(func(i int) {
 			pair(i)
@@ -193,7 +193,7 @@ func (n *Node) pair(i int) {
 // running, none is.
 func (n *Node) pairWith(i, k int) {
 	s, c := &n.round, &n.crowd
-	t, a, idle := s.tasks[i], s.agents[k], n.cfg.Regime.Idle()
+	t, a, idle := s.tasks[i], s.agents[k], n.plain()
 	x := n.prospect(a.seat)
 	if !x.serves || !t.lets(a.seat) {
 		return
@@ -264,6 +264,7 @@ func (s *scratch) eachTask(f func([]pair)) {
 // assemble makes the round of all pairs that are timely and worth their cost, and prunes it.
 func (n *Node) assemble() market.Round {
 	s := &n.round
+	n.judgePairs()
 	last, prev := n.book.LastRound()
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
@@ -341,6 +342,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	records := make([]ledger.Record, 1, 1+len(o.Awards))
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
 	records[0].Round.Seen = n.expected(r, s.left)
+	records[0].Round.Set = n.runtime.set(r)
 	holds := make([]*hold, len(o.Awards))
 	placed := make([]*task, len(o.Awards))
 	i := 0
@@ -485,6 +487,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	n.takes(t, h)
 	n.timers.set(&t.timer, time.Time{})
 	h.award = *aw
+	n.hearPlaced(h)
 	n.handOut(h)
 }
 

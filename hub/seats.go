@@ -353,7 +353,10 @@ func (n *Node) SessionEnded(now time.Time, client, session string) {
 	n.endSession(bus.SessionKey(client, session))
 }
 
-func (n *Node) endSession(key uint64) { n.seatFreed(n.seats.table.End(n.clock(), key)) }
+func (n *Node) endSession(key uint64) {
+	n.seatFreed(n.seats.table.End(n.clock(), key))
+	n.runtime.host.Ended(n.now, key)
+}
 
 // seatFreed wakes those who wait for a seat, where one came free.
 func (n *Node) seatFreed(freed bool) {

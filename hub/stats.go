@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"souk/bus"
+	"souk/hub/policy"
 	"souk/market"
 )
 
@@ -43,6 +44,10 @@ type Stats struct {
 	Unseated int64 // tasks whose session found no seat in time
 	Touches  int64 // of sessions, lest what agents hold of them be dropped
 	Touched  TouchStats
+
+	Policies []policy.State // runtime policies, by where they are asked
+	Undone   int64          // effects that they wanted and nobody could do: see [Node.do]
+	Warmed   int64          // texts of roles that agents computed ahead for them
 
 	Open, Waiting, Holds int // now
 	Seats                SeatStats
@@ -159,6 +164,7 @@ func (n *Node) Stats() Stats {
 	x := n.seats.table
 	s.Seats = SeatStats{Freed: x.Freed(n.clock()), Waiting: n.seats.waiting, Sessions: x.Sessions()}
 	s.Seats.Seats, s.Seats.Taken, s.Seats.Blocks = x.Seats()
+	s.Policies = n.runtime.host.States(n.now)
 	s.agents = nil
 	s.Agents = make([]AgentStats, 0, len(n.stats.agents))
 	for _, a := range n.stats.agents {

@@ -61,6 +61,10 @@ func (n *Node) Status() *bus.Status {
 		}
 		s.Room = max(0, min(s.Room, n.cfg.MaxOpen-n.open))
 	}
+	for _, p := range n.runtime.host.States(n.now) {
+		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,
+			OffMS: max(0, p.Off.Sub(n.now).Milliseconds()), Why: bus.Clip(p.Why, bus.MaxText)})
+	}
 	for _, a := range n.roster {
 		if !a.joined {
 			continue

@@ -79,6 +79,7 @@ type task struct {
 	unseated time.Time // since then its session has found no seat; zero: it has one, or needs none
 	needs    int       // blocks, then
 	turn     seat.Turn // its session's
+	role     uint64    // as policies know it; 0: none
 	hold     *hold
 	timer    timer
 

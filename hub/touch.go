@@ -246,6 +246,7 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 
 // found notes that an agent has used again so many tokens of a session.
 func (n *Node) found(a *agent, t sentTouch, tokens int) {
+	n.runtime.host.Touched(n.now, a.id, t.session, t.tokens, tokens)
 	size := max(1, a.reg.BlockSize)
 	a.touching = max(0, a.touching-t.blocks)
 	if a.seats == nil {

@@ -17,7 +17,7 @@ type RoundCheck struct {
 	Domain  string // of the journal
 	Round   []byte // canonical bytes
 	Outcome []byte
-	Seen    []byte          // what was expected, as in the record; empty: it was not written
+	Seen    []byte          // what was expected, and what policies set, as in the record; empty: nothing
 	Holds   []Hold          // that follow in its frame, in order
 	Tariffs []market.Tariff // in force, by class
 
@@ -42,9 +42,10 @@ func (c *RoundCheck) Findings() []Finding {
 		o, err = market.DecodeOutcome(c.Outcome)
 	}
 	var seen []Seen
-	if err == nil && len(c.Seen) > 0 {
+	var sets []Set
+	if err == nil {
 		d := decode(c.Seen)
-		seen = d.seen(&r)
+		seen, sets = d.rest(&r)
 		err = d.end()
 	}
 	if err != nil {
@@ -62,6 +63,11 @@ func (c *RoundCheck) Findings() []Finding {
 	if err := market.Check(r, o); err != nil {
 		add("I6", id, "the certified outcome", "%v", err)
 		seen = nil
+	}
+	for _, s := range sets {
+		if wrong := s.judge(&r); wrong != "" {
+			add("I6", id, fmt.Sprintf("task %s, %s", clip(s.Task), s), "%s", wrong)
+		}
 	}
 	if r.Domain != c.Domain {
 		add("I6", id, fmt.Sprintf("domain %q, as the journal's", c.Domain), "%q", clip(r.Domain))

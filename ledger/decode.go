@@ -167,8 +167,8 @@ func (d *decoder) round(r *Record, round, outcome []byte) {
 	if err != nil {
 		d.Fail(err.Error())
 	}
-	if d.Fault == "" && d.At < len(d.Data) {
-		r.Round.Seen = d.seen(&r.Round.Round)
+	if d.Fault == "" {
+		r.Round.Seen, r.Round.Set = d.rest(&r.Round.Round)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 //
 //	open      journal, role, domain strings; scale ±
 //	round     length and canonical bytes of market.Round; the same of market.Outcome; where it is not
-//	          empty the list of what was expected, see appendSeen
+//	          empty the list of what was expected, see appendSeen, and of what policies set, see appendSets
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
@@ -85,8 +85,11 @@ func appendPart(b []byte, r *Record) []byte {
 	case r.Round != nil:
 		b = appendSized(b, r.Round.Round.AppendCanonical)
 		b = appendSized(b, r.Round.Outcome.AppendCanonical)
-		if len(r.Round.Seen) > 0 {
+		if len(r.Round.Seen)+len(r.Round.Set) > 0 {
 			b = appendSeen(b, r.Round.Seen)
+		}
+		if len(r.Round.Set) > 0 {
+			b = appendSets(b, r.Round.Set)
 		}
 	case r.Hold != nil:
 		b = appendHold(b, r.Hold)

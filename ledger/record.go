@@ -69,6 +69,8 @@ type Round struct {
 	Outcome market.Outcome
 	// what was expected of each of Round.Edges, and then of Round.Others; nil: not written
 	Seen []Seen `json:",omitempty"`
+	// what runtime policies set, sorted; nil: nothing
+	Set []Set `json:",omitempty"`
 }
 
 // Hold is money set aside for one award.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"souk/market"
@@ -131,11 +132,21 @@ func (r *Round) Expected(aw *market.Award) *Seen {
 	return seenOf(&r.Round, r.Seen, aw)
 }
 
-// Explain is [market.Explain] with what was expected of each task on each agent, where that was written.
+// Explain is [market.Explain] with what was expected of each task on each agent and what policies set, where
+// that was written.
 func (r *Round) Explain() (market.Explanation, error) {
 	x, err := market.Explain(r.Round, r.Outcome)
-	if err != nil || len(r.Seen) != len(r.Round.Edges)+len(r.Round.Others) {
+	if err != nil {
 		return x, err
+	}
+	for _, set := range r.Set { // in the order of the tasks
+		i := slices.IndexFunc(x.Tasks, func(t market.TaskExplanation) bool { return string(t.Task) == set.Task })
+		if i >= 0 {
+			x.Tasks[i].Notes = append(x.Tasks[i].Notes, set.String())
+		}
+	}
+	if len(r.Seen) != len(r.Round.Edges)+len(r.Round.Others) {
+		return x, nil
 	}
 	edges, others := r.Seen[:len(r.Round.Edges)], r.Seen[len(r.Round.Edges):]
 	for i := range x.Tasks {

@@ -53,6 +53,7 @@ type TaskExplanation struct {
 
 	Wait   *Wait    // what it would be worth to wait; nil: nothing
 	Others []Option // the best of the agents that were pruned; the proof does not cover them
+	Notes  []string // what else is known of it; each written on a line
 }
 
 // Option is what one agent offered one task, at the tier that suits the task best.
@@ -390,6 +391,9 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 		op.write(b, "beyond the proof, ", t.plain)
 		b.WriteString("\n")
 		op.writeNote(b)
+	}
+	for _, note := range t.Notes {
+		fmt.Fprintf(b, "  %s\n", note)
 	}
 	if len(t.Options) == 0 {
 		b.WriteString("  no agent could serve it\n")

@@ -43,6 +43,7 @@ type body struct {
 	system, user []byte // parts of buf
 	blank        bool
 	ends         []int // where the messages end in buf
+	anchor       int   // where the tools and the system messages before all else end
 }
 
 // turn is one message of a chat.

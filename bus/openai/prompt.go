@@ -43,7 +43,7 @@ const (
 // empty array.
 func (b *body) canonical() {
 	b.blank = true
-	b.ends = b.ends[:0]
+	b.ends, b.anchor = b.ends[:0], 0
 	if !b.has(atMessages) {
 		b.canonicalPrompt()
 		return
@@ -51,6 +51,7 @@ func (b *body) canonical() {
 	if b.has(atTools) {
 		b.buf = appendCompact(b.buf, b.Text(b.of[atTools]))
 		b.end()
+		b.anchor = len(b.buf)
 	}
 	opening := true // system messages before anything else
 	systemAt, userAt := Span{}, Span{}
@@ -81,6 +82,9 @@ func (b *body) canonical() {
 			b.buf = appendCompact(b.buf, b.Text(b.rest[i+1]))
 		}
 		b.end()
+		if opening && (role == "system" || role == "developer") {
+			b.anchor = len(b.buf)
+		}
 	}
 	b.system, b.user = b.buf[systemAt.From:systemAt.To], b.buf[userAt.From:userAt.To]
 }
@@ -251,7 +255,7 @@ func (b *body) prompt() bus.Prompt {
 		messages = 1
 	}
 	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
-		Marks: append([]bus.Mark(nil), b.marks...)}
+		Marks: append([]bus.Mark(nil), b.marks...), Anchor: b.anchor}
 }
 
 // apart begins the hash of a prompt which an engine does not take from its cache although another of the same

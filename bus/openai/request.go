@@ -66,7 +66,7 @@ func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
 		if err := bus.Decode(data, t); err != nil {
 			return err
 		}
-		t.Model, t.Domain, t.Reply, t.MaxTokens, t.Prompt = "", "", "", 0, bus.Prompt{}
+		t.Model, t.Domain, t.Reply, t.MaxTokens, t.Prompt, t.Declared = "", "", "", 0, bus.Prompt{}, false
 		data = t.Body
 	}
 	if err := b.read(data); err != nil {
@@ -103,7 +103,7 @@ func badTerms(format string, args ...any) error { return refusal(bus.CodeBadTerm
 // The members of souk and of its terms.
 var (
 	soukMembers = []string{"task", "kind", "terms", "deadline_ms", "session", "session_end", "turn", "role",
-		"source", "run", "hub", "failover", "reply_token"}
+		"back_ms", "parent", "next", "source", "run", "hub", "failover", "reply_token"}
 	termsMembers = []string{"worth", "delta", "patience_ms", "max_price"}
 )
 
@@ -177,6 +177,9 @@ var headerFields = map[string]func(t *bus.Task, v string) error{
 	"session":     fill(func(t *bus.Task) *string { return &t.Session }, text),
 	"session-id":  fill(func(t *bus.Task) *string { return &t.Session }, text),
 	"session-end": fill(func(t *bus.Task) *bool { return &t.SessionEnd }, truth),
+	"back-ms":     fill(func(t *bus.Task) *int64 { return &t.BackMS }, wholeNumber),
+	"parent":      fill(func(t *bus.Task) *string { return &t.Parent }, text),
+	"next":        fill(func(t *bus.Task) *string { return &t.Next }, text),
 	"turn":        fill(func(t *bus.Task) *int { return &t.Turn }, turnFrom(0)),
 	"role":        fill(func(t *bus.Task) *string { return &t.Role }, text),
 	"task":        fill(func(t *bus.Task) *string { return &t.ID }, text),
@@ -337,7 +340,7 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	if t.Session == "" {
 		t.Session = b.session(key)
 	}
-	if t.Role == "" {
+	if t.Declared = t.Role != ""; !t.Declared {
 		t.Role = b.role(key)
 	}
 	if t.Resume != nil && t.Hub == "" {

@@ -130,6 +130,8 @@ func TestHeadersFillWhatTheBodyLeavesOut(t *testing.T) {
 		{"X-Souk-Turn": {"x"}}, {"X-IEMAS-Turn-Number": {"0"}}, {"X-Souk-Turn": {"-1"}},
 		{"X-Souk-Session": {"a", "b"}},
 		{"X-Souk-Session-End": {"1"}}, {"X-Souk-Session-End": {""}},
+		{"X-Souk-Back-Ms": {"soon"}}, {"X-Souk-Back-Ms": {"-1"}}, {"X-Souk-Back-Ms": {"86400001"}},
+		{"X-Souk-Parent": {"no dots."}}, {"X-Souk-Next": {"a", "b"}},
 		{"X-Souk-Session": {"no dots."}}, {"X-Souk-Worht": {"1"}}, {"X-Souk-Failover": {"on"}},
 		{"X-Souk-Deadline": {"tomorrow"}}, {"Content-Type": {"application/msgpack"}},
 	} {
@@ -248,6 +250,15 @@ func TestRefusals(t *testing.T) {
 			"souk.turn: a whole number is expected, not a JSON string"},
 		{"session_end of another type", chat(`,"souk":{"session_end":1}`), bus.CodeBadRequest,
 			"souk.session_end: true or false is expected, not a JSON number"},
+		{"back_ms of another type", chat(`,"souk":{"back_ms":"soon"}`), bus.CodeBadRequest,
+			"souk.back_ms: a whole number is expected, not a JSON string"},
+		{"back before it left", chat(`,"souk":{"back_ms":-1}`), bus.CodeBadRequest, "back_ms: -1 is not within"},
+		{"back in ten years", chat(`,"souk":{"back_ms":315360000000}`), bus.CodeBadRequest, "back_ms"},
+		{"a parent that is no id", chat(`,"souk":{"parent":"a b"}`), bus.CodeBadRequest, "parent"},
+		{"several next", chat(`,"souk":{"next":["a","b"]}`), bus.CodeBadRequest,
+			"souk.next: a string is expected, not a JSON array"},
+		{"next without end", chat(`,"souk":{"next":"` + strings.Repeat("r", 300) + `"}`), bus.CodeBadRequest,
+			"next"},
 		{"session of another type", chat(`,"souk":{"session":1}`), bus.CodeBadRequest,
 			"souk.session: a string is expected, not a JSON number"},
 		{"negative turn", chat(`,"souk":{"turn":-1}`), bus.CodeBadRequest, "turn"},
@@ -329,6 +340,71 @@ func TestMembersOfSouk(t *testing.T) {
 		if want := slices.Sorted(slices.Values(c.names)); !slices.Equal(names, want) {
 			t.Errorf("%s is read from %q, judged by %q", c.of, names, want)
 		}
+	}
+}
+
+// What a client says that it does next is taken in JSON, in headers and in msgpack, and a role is told from
+// one that the door derives.
+func TestHints(t *testing.T) {
+	task := mustDecode(t, `{"messages":[{"role":"user","content":"hi"}],
+		"souk":{"session":"s","back_ms":86400000,"parent":"p","next":"critic of style","role":"writer"}}`,
+		bus.Header{"X-Souk-Back-Ms": {"7"}, "X-Souk-Next": {"nobody"}})
+	if task.BackMS != 86_400_000 || task.Parent != "p" || task.Next != "critic of style" || !task.Declared {
+		t.Errorf("in JSON: %+v", task)
+	}
+	task = mustDecode(t, `{"messages":[{"role":"user","content":"hi"}]}`, bus.Header{
+		"x-souk-back-ms": {"1500"}, "x-souk-parent": {"p"}, "X-Souk-Next": {"critic"}})
+	if task.BackMS != 1500 || task.Parent != "p" || task.Next != "critic" || task.Declared {
+		t.Errorf("in headers: %+v", task)
+	}
+	data, err := bus.Encode(&bus.Task{Body: []byte(`{"messages":[{"role":"user","content":"` +
+		strings.Repeat("hi ", 300) + `"}]}`), BackMS: 3, Parent: "p", Next: "n", Declared: true,
+		Prompt: bus.Prompt{Bytes: 9, Anchor: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, no := DecodeRequest(data, nil, "me", []byte("key"))
+	if no != nil || m.BackMS != 3 || m.Parent != "p" || m.Next != "n" || m.Declared || m.Role == "" ||
+		m.Prompt.Anchor != 0 {
+		t.Errorf("in msgpack: %+v, %v: what the door says nobody else does", m, no)
+	}
+}
+
+// The tools and the system messages that a prompt begins with end at one of its marks, the same in every
+// session.
+func TestAnchor(t *testing.T) {
+	const tools = `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
+	at := func(body string) (bytes int, hash uint64) {
+		p := mustDecode(t, body, nil).Prompt
+		for _, m := range p.Marks {
+			if m.Bytes == p.Anchor {
+				hash = m.Hash
+			}
+		}
+		if p.Anchor > 0 && hash == 0 {
+			t.Fatalf("no mark at byte %d of %s", p.Anchor, body)
+		}
+		return p.Anchor, hash
+	}
+	system, user := `{"role":"system","content":"`+strings.Repeat("be kind ", 100)+`"}`,
+		func(s string) string { return `,{"role":"user","content":"` + s + `"}` }
+	one, hash := at(`{"messages":[` + system + user("a") + `]` + tools + `}`)
+	for _, body := range []string{
+		`{"messages":[` + system + user("b") + `,{"role":"system","content":"later"}]` + tools + `}`,
+		`{"messages":[` + system + user("b") + `,{"role":"assistant","content":"c"}` + user("d") + `]` + tools + `}`,
+	} {
+		if bytes, h := at(body); bytes != one || h != hash {
+			t.Errorf("the anchor of %s ends at %d (%x), want %d (%x)", body, bytes, h, one, hash)
+		}
+	}
+	if bytes, h := at(`{"messages":[` + system + user("a") + `]}`); bytes >= one || h == hash {
+		t.Errorf("without tools it ends at %d", bytes)
+	}
+	if bytes, _ := at(`{"messages":[` + user("a")[1:] + `]}`); bytes != 0 {
+		t.Errorf("with no system prompt it ends at %d", bytes)
+	}
+	if bytes, _ := at(`{"prompt":"once"}`); bytes != 0 {
+		t.Errorf("a completion has an anchor of %d", bytes)
 	}
 }
 
@@ -494,8 +570,11 @@ func FuzzDecodeRequest(f *testing.F) {
 	f.Add([]byte(`{"prompt":["x"],"souk":{"turn":3,"terms":{"worth":0.1}},"n":1,"stream":false,"max_tokens":9,"model":"m"}`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"x"}],"tool_calls":[1]}],"tools":[{}],"\u006e":1}`))
 	f.Add([]byte(`{"prompt":"x","souk":null,"echo":false,"stream_options":{"include_usage":true}}` + "\x00"))
+	f.Add([]byte(`{"messages":[{"role":"system","content":"x"},{"role":"user","content":"y"}],` +
+		`"souk":{"back_ms":900,"parent":"s-0","next":"critic","role":"a","session_end":true}}`))
 	share, worth := 0.5, market.Credits(7)
 	data, err := bus.Encode(&bus.Task{
+		BackMS: 1 << 40, Parent: "p", Next: "n", Declared: true, Prompt: bus.Prompt{Bytes: 3, Anchor: 2},
 		Client: "ada", ID: "t-1", Kind: bus.KindChat, Body: []byte(turns("You are terse.", 2)), Stream: true,
 		Terms: bus.Terms{Worth: &worth, Delta: &share}, Session: "s", Turn: 3, Role: "critic", Source: "web",
 		Hub: "math", Failover: "off",
@@ -515,6 +594,10 @@ func FuzzDecodeRequest(f *testing.F) {
 		}
 		if err := task.Validate(); err != nil {
 			t.Fatal(err)
+		}
+		if at := task.Prompt.Anchor; at > 0 && !slices.ContainsFunc(task.Prompt.Marks,
+			func(m bus.Mark) bool { return m.Bytes == at }) {
+			t.Fatalf("%q: no mark where the anchor ends, at byte %d", data, at)
 		}
 		var body struct {
 			Model               *string

@@ -36,9 +36,9 @@ var spoken = []any{
 // added is what the version before does not know: it reads past these fields, and leaves them out. A message
 // that is new as a whole has no names here; nobody of that version says it or hears it.
 var added = map[string]string{
-	"bus.Prompt msgpack":       "text wide pieces tools loose",
-	"bus.Task msgpack":         "token again session_end",
-	"bus.Task json":            "reply_token session_end",
+	"bus.Prompt msgpack":       "text wide pieces tools loose anchor",
+	"bus.Task msgpack":         "token again session_end back_ms parent next declared",
+	"bus.Task json":            "reply_token session_end back_ms parent next",
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed session tokens",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
@@ -64,7 +64,9 @@ var added = map[string]string{
 	"bus.SessionEnded json":    "",
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings",
-	"bus.Completion msgpack":   "claimed form",
+	"bus.Completion msgpack":   "claimed form tool",
+	"bus.Status msgpack":       "policies",
+	"bus.Status json":          "policies",
 	"bus.Summary msgpack":      "prefills ahead",
 }
 
@@ -85,6 +87,13 @@ var elsewhere = map[string]string{
 	"bus.Completion msgpack form": "hub: TestABrokenFormLowersQuality",
 	"bus.Feedback msgpack gold":   "hub: TestGoldIsTheWordOfJudges",
 	"bus.Feedback json gold":      "hub: TestGoldIsTheWordOfJudges",
+	// hints change nothing where no policy is on, and none is by default
+	"bus.Task msgpack back_ms":    "hub: TestHintsReachPolicies",
+	"bus.Task msgpack parent":     "hub: TestHintsReachPolicies",
+	"bus.Task msgpack next":       "hub: TestHintsReachPolicies",
+	"bus.Task msgpack declared":   "hub: TestHintsReachPolicies",
+	"bus.Completion msgpack tool": "agentd: TestTheToolThatAnAnswerCalls",
+	"bus.Status msgpack policies": "hub: TestAPolicyThatPanicsIsNamed",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
@@ -105,7 +114,8 @@ var gone = map[string]string{
 // within are structs that have new names as a whole, in fields that are new themselves.
 var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json", "market.Toll msgpack",
 	"market.Toll json", "bus.KeyHash json", "bus.KeyBudget json", "bus.Cards msgpack", "bus.Cards json",
-	"bus.ModelQuote msgpack", "bus.ModelQuote json", "bus.Heard msgpack", "bus.Heard json"}
+	"bus.ModelQuote msgpack", "bus.ModelQuote json", "bus.Heard msgpack", "bus.Heard json",
+	"bus.PolicyStatus msgpack", "bus.PolicyStatus json"}
 
 // form is how a struct travels: as msgpack or as JSON.
 type form struct {

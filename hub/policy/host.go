@@ -1,0 +1,203 @@
+// Package policy hosts runtime policies in a hub: it tells them what becomes of sessions, asks them for bits
+// and tolls before any bid is read, and takes what they want done, within bounds.
+//
+// What a policy is, bus/policy says. Here are the hooks that a hub has for them, what is remembered of
+// sessions so that events say more than messages do, and how far a client's word about its pauses is believed.
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"souk/bus/policy"
+	"souk/market"
+)
+
+// Hook is a place where a hub asks a policy.
+type Hook int
+
+// The hooks of a hub. Each has one policy, or none.
+const (
+	Place Hook = iota // which agents a task may go to, and what it is charged there: Score of pairs
+	Keep              // what agents use again or compute ahead: Act
+	hooks
+)
+
+func (h Hook) String() string { return [...]string{"place", "keep"}[h] }
+
+// Params name the policy of each hook; "" is none.
+type Params struct {
+	Place string `yaml:"place"`
+	Keep  string `yaml:"keep"`
+}
+
+// Of is the name of the policy of a hook.
+func (p Params) Of(h Hook) string { return [...]string{p.Place, p.Keep}[h] }
+
+// Known are the policies that there are for each hook, by name.
+type Known [hooks]map[string]func() policy.Policy
+
+// Validate judges names.
+func (p Params) Validate(known *Known) error {
+	for h := range hooks {
+		if name := p.Of(h); name != "" && known[h][name] == nil {
+			return fmt.Errorf("%s: there is no policy %q here, only %s", h, name, known.names(h))
+		}
+	}
+	return nil
+}
+
+func (k *Known) names(h Hook) string {
+	var all []string
+	for name := range k[h] {
+		all = append(all, fmt.Sprintf("%q", name))
+	}
+	slices.Sort(all)
+	return strings.Join(append(all, `"", which is none`), ", ")
+}
+
+// Host runs the policies of a hub. The zero Host has none and does nothing.
+type Host struct {
+	guards [hooks]policy.Guard
+	memory memory
+	any    bool
+
+	items  []policy.Item
+	scores []float64
+}
+
+// New is a host with the policies of p, which are known. It remembers so many sessions.
+func New(p Params, known *Known, sessions int) *Host {
+	h := &Host{}
+	for i := range hooks {
+		if name := p.Of(i); name != "" {
+			h.Set(i, name, known[i][name]())
+		}
+	}
+	if h.any {
+		h.memory = newMemory(sessions)
+	}
+	return h
+}
+
+// Set gives a hook its policy.
+func (h *Host) Set(hook Hook, name string, p policy.Policy) {
+	h.guards[hook] = policy.NewGuard(name, p)
+	if !h.any {
+		h.any, h.memory = true, newMemory(1<<16)
+	}
+}
+
+// Enters has a shell hear of each call, see [policy.Guard].
+func (h *Host) Enters(enters func(name string)) {
+	for i := range h.guards {
+		h.guards[i].Enters = enters
+	}
+}
+
+// Any reports whether there is any policy. Without one a host need not be told of anything.
+func (h *Host) Any() bool { return h.any }
+
+// On reports whether a hook has a policy that is not off.
+func (h *Host) On(hook Hook, now time.Time) bool { return h.guards[hook].On(now) }
+
+// Name is that of a hook's policy.
+func (h *Host) Name(hook Hook) string { return h.guards[hook].Name() }
+
+func (h *Host) observe(e policy.Event) {
+	for i := range h.guards {
+		h.guards[i].Observe(e)
+	}
+}
+
+// Faults are why policies were turned off, each once.
+func (h *Host) Faults() (all []error) {
+	for i := range h.guards {
+		if err := h.guards[i].Fault(); err != nil {
+			all = append(all, fmt.Errorf("%s: %w", Hook(i), err))
+		}
+	}
+	return all
+}
+
+// State is what became of the policy of a hook.
+type State struct {
+	Hook, Policy string
+	policy.Counts
+	Off time.Time // until then; zero: it is on
+	Why string    // it is off
+}
+
+// States are those of all policies.
+func (h *Host) States(now time.Time) (all []State) {
+	for i := range h.guards {
+		g := &h.guards[i]
+		if g.Name() == "" {
+			continue
+		}
+		s := State{Hook: Hook(i).String(), Policy: g.Name(), Counts: g.Counts()}
+		if until, why := g.Off(now); why != nil {
+			s.Off, s.Why = until, why.Error()
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Verdict is what a policy says of a task on an agent.
+type Verdict struct {
+	Never bool
+	Lost  float64 // engine seconds, more than are lost on the agent that is best for all; 0: no opinion
+}
+
+// Pairs asks what is lost if a task does not go to each of some agents: those that are free, of which it
+// writes what is said, and after them all others that it might wait for. A task that may go to none of them
+// may go to any.
+func (h *Host) Pairs(now time.Time, items []policy.Item, to []Verdict) {
+	clear(to)
+	if len(items) < len(to) {
+		panic("policy: fewer items than verdicts")
+	}
+	h.scores = slices.Grow(h.scores[:0], len(items))[:len(items)]
+	h.guards[Place].Score(now, items, h.scores)
+	best, left := 0.0, 0
+	for _, s := range h.scores {
+		if s != policy.Never {
+			best, left = max(best, s), left+1
+		}
+	}
+	for i, s := range h.scores[:len(to)] {
+		switch {
+		case s != policy.Never:
+			to[i].Lost = best - s
+		case left > 0:
+			to[i].Never = true
+		}
+	}
+}
+
+// MostLost bounds the engine seconds that one task is charged for.
+const MostLost = 60.0
+
+// Toll is the charge for engine seconds that others lose, at the price of a second: at most 0.
+func Toll(lost float64, second market.Credits) market.Credits {
+	if !(lost > 0) || second <= 0 {
+		return 0
+	}
+	return -market.Credits(min(float64(min(lost, MostLost)*float64(second)), float64(market.MaxWorth)))
+}
+
+// Room for what policies want done at one tick of a hub.
+const (
+	mostEffects = 64
+	mostTokens  = 1 << 20
+	mostSteps   = 1 << 16
+)
+
+// Act is what the policy of [Keep] wants done now.
+func (h *Host) Act(now time.Time) []policy.Effect {
+	return h.guards[Keep].Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
+		Work: policy.NewWork(mostSteps)})
+}

@@ -1,0 +1,215 @@
+package hub
+
+import (
+	"time"
+
+	"souk/bus"
+	runtimepolicy "souk/bus/policy"
+	"souk/hub/policy"
+	"souk/hub/seat"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Runtime policies see what becomes of sessions, set bits and tolls of a round before any bid is read, and
+// may want agents to use texts again. Package hub/policy hosts them; here is what a Node tells that host and
+// does for it. Without a policy none of this says or does anything.
+
+// knownPolicies are the policies that a hub may be told to run.
+var knownPolicies = policy.Known{}
+
+// runtime is what a Node has for its policies.
+type runtime struct {
+	host *policy.Host
+	tick timer
+	sets []ledger.Set // of the round at hand
+
+	items    []runtimepolicy.Item
+	verdicts []policy.Verdict
+	asked    []bool // of open agents, about the task at hand
+}
+
+// actEvery is how often policies are asked what is to be done.
+const actEvery = time.Second
+
+// Watch has a shell hear the name of each policy that is called, and "" when it is back: who does not come
+// back holds up the hub.
+func (n *Node) Watch(enters func(policy string)) { n.runtime.host.Enters(enters) }
+
+// plain reports whether agents that are alike to the market are alike to a task: nobody draws or judges each
+// of them for itself.
+func (n *Node) plain() bool {
+	return n.cfg.Regime.Idle() && !n.runtime.host.On(policy.Place, n.now)
+}
+
+// turnOf is a task as policies hear of it.
+func (n *Node) turnOf(t *task, a *agent) policy.Turn {
+	x := policy.Turn{Client: t.key.client, Key: t.session, Role: t.role}
+	if a != nil {
+		x.Agent = a.id
+	}
+	if m := t.msg; m != nil {
+		x.Session, x.Parent, x.Next = m.Session, m.Parent, m.Next
+		x.Back = time.Duration(m.BackMS) * time.Millisecond
+	}
+	return x
+}
+
+// overheard reports whether policies hear of a task: not of what the hub sends itself.
+func (n *Node) overheard(t *task) bool { return n.runtime.host.Any() && t.only == nil }
+
+func (n *Node) hearArrived(t *task) {
+	if !n.overheard(t) {
+		return
+	}
+	declared := ""
+	if t.msg.Declared {
+		declared = t.msg.Role
+	}
+	t.role = policy.RoleOf(t.key.client, declared, &t.msg.Prompt)
+	x := n.turnOf(t, nil)
+	n.runtime.host.Arrived(n.now, &x)
+	if n.runtime.tick.place == 0 {
+		n.timers.set(&n.runtime.tick, n.now.Add(actEvery))
+	}
+}
+
+func (n *Node) hearPlaced(h *hold) {
+	if n.overheard(h.task) {
+		x := n.turnOf(h.task, h.agent)
+		n.runtime.host.Placed(n.now, &x,
+			market.Usage{Prompt: h.rec.Prompt, Cached: h.rec.Cached, Output: h.rec.Output})
+	}
+}
+
+func (n *Node) hearServed(h *hold, c *bus.Completion) {
+	if n.overheard(h.task) {
+		x := n.turnOf(h.task, h.agent)
+		n.runtime.host.Served(n.now, &x, c)
+	}
+}
+
+func (n *Node) hearFailed(h *hold) {
+	if n.overheard(h.task) {
+		x := n.turnOf(h.task, h.agent)
+		n.runtime.host.Failed(n.now, &x)
+	}
+}
+
+// judgePairs asks the policy of [policy.Place] about the pairs of the round, whatever was bid: those that it
+// forbids leave the round, and the others are charged for what is lost by them.
+func (n *Node) judgePairs() {
+	x, s := &n.runtime, &n.round
+	x.sets = x.sets[:0]
+	if !x.host.On(policy.Place, n.now) {
+		return
+	}
+	kept := s.pairs[:0]
+	name := x.host.Name(policy.Place)
+	s.eachTask(func(pairs []pair) {
+		t := s.tasks[pairs[0].task]
+		x.items = x.items[:0]
+		ask := func(a *agent) {
+			x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Pair, Agent: policy.IDOf(a.id),
+				Session: t.session, Role: t.role, Tokens: a.expect(t).cached})
+		}
+		x.asked = resized(x.asked, len(n.crowd.stands))
+		for _, p := range pairs {
+			ask(s.agents[p.agent])
+			x.asked[s.agents[p.agent].seat] = true
+		}
+		for k, asked := range x.asked {
+			if a := n.crowd.stands[k].agent; !asked && n.usable(t, a) {
+				ask(a)
+			}
+		}
+		x.verdicts = resized(x.verdicts, len(pairs))
+		if t.only == nil {
+			x.host.Pairs(n.now, x.items, x.verdicts)
+		}
+		for i, p := range pairs {
+			a, v := s.agents[p.agent], x.verdicts[i]
+			toll := policy.Toll(v.Lost, a.second())
+			if v.Never || toll < 0 {
+				x.sets = append(x.sets, ledger.Set{Policy: name, Task: string(t.id), Agent: a.id, Toll: toll})
+			}
+			if !v.Never {
+				p.toll += toll
+				kept = append(kept, p)
+			}
+		}
+	})
+	s.pairs = kept
+}
+
+// second is what an agent's engine takes in with a second of computing prompts, at its card.
+func (a *agent) second() market.Credits {
+	const sample = 1024
+	takes := a.prefill(sample+1, 1).Seconds()
+	if takes <= 0 {
+		return 0
+	}
+	return a.price.Cost(market.Usage{Prompt: int(min(sample/takes, bus.MaxTokens))})
+}
+
+// set is what policies set for the tasks of a round, as its record has it.
+func (x *runtime) set(r *market.Round) (all []ledger.Set) {
+	if len(x.sets) == 0 {
+		return nil
+	}
+	in := map[string]bool{}
+	for _, t := range r.Tasks {
+		in[string(t.ID)] = true
+	}
+	for _, s := range x.sets {
+		if in[s.Task] {
+			all = append(all, s)
+		}
+	}
+	ledger.SortSets(all)
+	return all
+}
+
+// due implements timed: once a second, after a task has come.
+func (x *runtime) due(n *Node) {
+	if !n.leading || n.draining {
+		return
+	}
+	for _, e := range x.host.Act(n.now) {
+		if !n.do(&e) {
+			n.stats.Undone++
+		}
+	}
+	n.timers.set(&x.tick, n.now.Add(actEvery))
+}
+
+// do does what a policy wants, where there is nothing better to do: on an agent that takes tasks, that nobody
+// waits for, and that has the slot to spare.
+func (n *Node) do(e *runtimepolicy.Effect) bool {
+	if !e.Until.IsZero() && n.now.After(e.Until) || e.Session == 0 || e.Tokens == 0 || n.batch.Len() > 0 {
+		return false
+	}
+	for _, a := range n.roster {
+		if policy.IDOf(a.id) != e.Agent {
+			continue
+		}
+		if !a.open(n) || a.seats == nil || !a.touches() || n.full || n.stale || n.draining || a.free(n) < 2 ||
+			!n.seats.table.MayTouch(n.clock(), a.seats) {
+			return false
+		}
+		if e.Kind == runtimepolicy.Warm {
+			n.stats.Warmed++
+		}
+		n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: e.Tokens / max(1, a.reg.BlockSize)}})
+		return true
+	}
+	return false
+}
+
+// policyFaults says which policies were turned off.
+func (n *Node) policyFaults() {
+	for _, err := range n.runtime.host.Faults() {
+		n.status.changed = true
+		n.fault(err)
+	}
+}

@@ -1,0 +1,99 @@
+package ledger
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"souk/market"
+)
+
+// Set is what a runtime policy set for a task on an agent, before any bid was read.
+type Set struct {
+	Policy string
+	Task   string // market.TaskID
+	Agent  string
+	Toll   market.Credits // part of the edge's, below 0; 0: the task may not go there
+}
+
+// String puts it into words.
+func (s Set) String() string {
+	if s.Toll == 0 {
+		return fmt.Sprintf("policy %s: not on %s", s.Policy, s.Agent)
+	}
+	return fmt.Sprintf("policy %s: toll %s on %s", s.Policy, s.Toll, s.Agent)
+}
+
+func compareSet(a, b Set) int {
+	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Policy, b.Policy))
+}
+
+// SortSets puts them in the order of a journal.
+func SortSets(all []Set) { slices.SortFunc(all, compareSet) }
+
+// A round's list of Set follows that of Seen, which is written then even where it is empty, and is left out
+// where it is empty itself: task, agent, policy strings; toll ±.
+func appendSets(b []byte, all []Set) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for i := range all {
+		b = binary.AppendVarint(appendStrings(b, all[i].Task, all[i].Agent, all[i].Policy),
+			int64(all[i].Toll))
+	}
+	return b
+}
+
+func (d *decoder) sets() []Set {
+	n := d.Count(4)
+	if d.Fault == "" && n == 0 {
+		d.Fail("what policies set is not written where they set nothing")
+	}
+	if d.Fault != "" {
+		return nil
+	}
+	all := make([]Set, n)
+	for i := range all {
+		s := Set{Task: d.Text(), Agent: d.name(), Policy: d.name(), Toll: d.Credits()}
+		switch {
+		case s.Toll > 0:
+			d.Fail("a policy's toll above 0")
+		case i > 0 && compareSet(all[i-1], s) >= 0:
+			d.Fail("what policies set is not in order")
+		}
+		if d.Fault != "" {
+			return nil
+		}
+		all[i] = s
+	}
+	return all
+}
+
+// rest reads what a round's record says after round and outcome.
+func (d *decoder) rest(r *market.Round) (seen []Seen, sets []Set) {
+	if d.At == len(d.Data) {
+		return nil, nil
+	}
+	if d.Data[d.At] == 0 { // none, and sets follow
+		d.Byte()
+		return nil, d.sets()
+	}
+	if seen = d.seen(r); d.Fault == "" && d.At < len(d.Data) {
+		sets = d.sets()
+	}
+	return seen, sets
+}
+
+// judge says what is wrong with what policies are said to have set in a round.
+func (s Set) judge(r *market.Round) string {
+	i, ok := slices.BinarySearchFunc(r.Edges, s, func(e market.Edge, s Set) int {
+		return cmp.Or(cmp.Compare(string(r.Tasks[e.Task].ID), s.Task),
+			cmp.Compare(string(r.Agents[e.Agent].Agent), s.Agent))
+	})
+	switch {
+	case ok && s.Toll == 0:
+		return "the task was offered a slot there"
+	case ok && r.Edges[i].Toll > s.Toll:
+		return fmt.Sprintf("the toll there is %s in all", r.Edges[i].Toll)
+	}
+	return ""
+}

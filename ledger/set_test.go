@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// What policies set in a round comes back as it was written, with and without what was expected, and stands
+// below the task that it was set for. A round in which they set nothing has the bytes that it had before
+// there were any.
+func TestWhatAPolicySetIsRead(t *testing.T) {
+	expected := []Seen{{Prompt: 9, Cached: 4}, {Prompt: 9}, {Prompt: 9}}
+	sets := []Set{{"pd", "ann/t", "b", -3}, {"fair", "ann/t", "d", 0}}
+	for _, seen := range [][]Seen{nil, expected} {
+		f, bare := foreseen(t, seen), foreseen(t, seen)
+		r := f.Records[0].Round
+		r.Round.Edges[1].Toll = -3
+		r.Outcome = clearRound(t, r.Round)
+		r.Set = sets
+		data := AppendFrame(nil, &f)
+		got, err := DecodeFrame(data)
+		if err != nil || !reflect.DeepEqual(got.Records[0].Round.Set, sets) ||
+			!reflect.DeepEqual(got.Records[0].Round.Seen, seen) {
+			t.Fatalf("%v: %+v", err, got.Records[0].Round)
+		}
+		x, err := got.Records[0].Round.Explain()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"\n  policy pd: toll 0.000000003 on b\n", "\n  policy fair: not on d\n"} {
+			if !strings.Contains(strings.ReplaceAll(x.String(), "-0.0", "0.0"), want) {
+				t.Errorf("no %q in\n%s", want, x.String())
+			}
+		}
+		for i := range data { // every byte has one meaning
+			for _, b := range []byte{0, 1, 0x7f, 0x80, 0xff} {
+				changed := bytes.Clone(data)
+				changed[i] = b
+				if got, err := DecodeFrame(changed); err == nil &&
+					!bytes.Equal(AppendFrame(nil, &got), changed) {
+					t.Fatalf("byte %d as %#x: read as another frame", i, b)
+				}
+			}
+		}
+		bare.Records[0].Round.Set = []Set{}
+		none := foreseen(t, seen)
+		if !bytes.Equal(AppendFrame(nil, &bare), AppendFrame(nil, &none)) {
+			t.Error("a round in which no policy set anything is written otherwise")
+		}
+	}
+}
+
+// An audit finds what no policy can have set: a toll that the edge does not have, a slot that was offered
+// after all; and what is not in order is not read.
+func TestWhatNoPolicySet(t *testing.T) {
+	findings := func(sets []Set) []Finding {
+		f := foreseen(t, nil)
+		r := f.Records[0].Round
+		r.Round.Edges[1].Toll = -3
+		o := clearRound(t, r.Round)
+		check := RoundCheck{Journal: "math", Domain: "maths", Round: r.Round.AppendCanonical(nil),
+			Outcome: o.AppendCanonical(nil), Seen: appendSets([]byte{0}, sets)}
+		return check.Findings()
+	}
+	for name, c := range map[string]struct {
+		sets []Set
+		want string
+	}{
+		"the toll of an edge":   {[]Set{{"pd", "ann/t", "b", -3}}, ""},
+		"a part of it":          {[]Set{{"pd", "ann/t", "b", -1}}, ""},
+		"of an edge not chosen": {[]Set{{"pd", "ann/t", "z", -9}, {"pd", "ann/zz", "a", 0}}, ""},
+		"more than the toll":    {[]Set{{"pd", "ann/t", "b", -4}}, "I6"},
+		"a slot after all":      {[]Set{{"pd", "ann/t", "a", 0}}, "I6"},
+		"a bonus":               {[]Set{{"pd", "ann/t", "b", 1}}, "I17"},
+		"twice":                 {[]Set{{"pd", "ann/t", "b", -1}, {"pd", "ann/t", "b", -2}}, "I17"},
+		"out of order":          {[]Set{{"pd", "ann/u", "b", -1}, {"pd", "ann/t", "b", -1}}, "I17"},
+		"nothing":               {nil, "I17"},
+	} {
+		found := ""
+		for _, x := range findings(c.sets) {
+			if x.Invariant != "I9" { // the frame has no holds
+				found = x.Invariant
+			}
+		}
+		if found != c.want {
+			t.Errorf("%s: an audit finds %q, want %q", name, found, c.want)
+		}
+	}
+}
