@@ -87,6 +87,13 @@ type Bus interface {
 	Close() error
 }
 
+// Asker is a Bus that asks without anybody waiting for the answer: most have many questions open.
+type Asker interface {
+	// Ask is Request, but returns at once, and calls answered with what Request would return: once, from
+	// another goroutine, and it must not wait. cut gives the question up, which is then answered by why.
+	Ask(m Msg, answered func(Msg, error)) (cut func(why error))
+}
+
 // Health is news about a connection.
 type Health struct {
 	Connected bool

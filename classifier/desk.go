@@ -15,6 +15,7 @@ type Desk struct {
 	closing  bool
 	tasks    hall
 	quotes   hall
+	ends     ends
 	sessions recent
 	ids      recent
 	stats    Stats
@@ -26,7 +27,7 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 		c: c, seed: seed, quotes: hall{all: quotesMost, each: quotesEach, clients: map[string]load{}},
 		tasks: hall{all: load{c.MaxOpen, c.MaxOpenBytes},
 			each: load{c.MaxOpenPerClient, c.MaxOpenBytesPerClient}, clients: map[string]load{}},
-		sessions: newRecent(c.MaxSessions), ids: newRecent(c.MaxSessions), stats: newStats(),
+		ends: ends{clients: map[string]int{}}, sessions: newRecent(c.MaxSessions), ids: newRecent(c.MaxSessions), stats: newStats(),
 	}
 }
 
@@ -43,7 +44,7 @@ func (d *Desk) Enter(client string, size int) *bus.Error {
 func (d *Desk) judge(client string, size int) *bus.Error {
 	switch {
 	case d.closing:
-		return refusal(bus.CodeDraining, "this door is closing; send the task again and another takes it")
+		return refusal(bus.CodeDraining, "this door is closing; ask again and another takes it")
 	case !bus.ValidID(client):
 		return refusal(bus.CodeBadRequest, "subject: the client's id has letters, digits, '-' and '_' only")
 	case size > d.c.MaxPayload:

@@ -77,7 +77,7 @@ var owners = map[string][]string{
 	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded", "integration/bench/floor"},
 	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal"},
 	"github.com/vmihailenco/msgpack": {"bus"},
-	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm"},
+	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm", "bus/gateway"},
 	"gonum.org/v1/plot":              {"integration/economics"},
 }
 
@@ -161,7 +161,7 @@ func TestFloorsComplain(t *testing.T) {
 		{"hub/serve/x.go", "package serve\nimport _ \"github.com/nats-io/nats-server/v2/server\"",
 			"hub/serve/x.go:2: only bus/embedded may import"},
 		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/rawconn\"",
-			"hub/serve/x.go:2: only bus/natsbus and agentd/vllm may import"},
+			"hub/serve/x.go:2: only bus/natsbus and agentd/vllm and bus/gateway may"},
 		{"ledger/x.go", "package ledger\nimport _ \"go.etcd.io/etcd/server/v3/storage/wal\"",
 			"ledger/x.go:2: only bus/embedded and ledger/journal may import"},
 		{"hub/x.go", "package hub\nimport \"time\"\nvar t = time.Now()", "hub/x.go:3: uses time.Now"},

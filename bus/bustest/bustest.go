@@ -103,6 +103,7 @@ func Bus(t *testing.T, network func(t *testing.T) Network[bus.Bus]) {
 		{"a request nobody hears fails at once", noResponders},
 		{"a request waits no longer than its context", requestTimeout},
 		{"many requests at once get their own answers", manyRequests},
+		{"questions that nobody waits for", questions},
 		{"a handler may ask", requestInHandler},
 		{"headers", headers},
 		{"too large", tooLarge},
@@ -289,6 +290,80 @@ func manyRequests(t *testing.T, n Network[bus.Bus]) {
 		})
 	}
 	wait.Wait()
+}
+
+// questions are answered once each: by who is asked, by who gives them up, or by what keeps them from it.
+func questions(t *testing.T, n Network[bus.Bus]) {
+	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+	who, ok := asker.(bus.Asker)
+	if !ok {
+		t.Skip("this bus has a request for each")
+	}
+	answer(t, server, "echo", echo)
+	asked := make(chan bus.Msg, 1)
+	subscribe(t, server, "silent", "", func(m bus.Msg) { asked <- m })
+	flush(t, server)
+	type said struct {
+		data string
+		err  error
+	}
+	ask := func(subject string, data []byte) (heard chan said, cut func(error)) {
+		heard = make(chan said, 2)
+		return heard, who.Ask(bus.Msg{Subject: subject, Data: data}, func(m bus.Msg, err error) {
+			heard <- said{string(m.Data), err}
+		})
+	}
+	var all []chan said
+	for i := range 50 {
+		heard, _ := ask("echo", []byte(fmt.Sprint(i)))
+		all = append(all, heard)
+	}
+	for i, heard := range all {
+		got, want := Receive(t, "an answer", heard), echo(fmt.Sprint(i))
+		if got.data != want || got.err != nil {
+			t.Errorf("got %+v, want %q", got, want)
+		}
+	}
+	heard, cut := ask("silent", nil)
+	m := Receive(t, "a question", asked)
+	why := errors.New("enough")
+	cut(why)
+	cut(errors.New("twice"))
+	publish(t, server, m.Reply, "too late")
+	flush(t, server)
+	flush(t, asker)
+	if got := Receive(t, "what becomes of one that was given up", heard); !errors.Is(got.err, why) {
+		t.Errorf("got %+v, want %v", got, why)
+	}
+	all = append(all, heard)
+	for subject, want := range map[string]error{"nobody": bus.ErrNoResponders, "echo": bus.ErrTooLarge} {
+		heard, cut := ask(subject, make([]byte, map[string]int{"echo": asker.MaxPayload() + 1}[subject]))
+		if got := Receive(t, "a failure", heard); !errors.Is(got.err, want) {
+			t.Errorf("%s: got %+v, want %v", subject, got, want)
+		}
+		cut(why)
+		all = append(all, heard)
+	}
+	heard, _ = ask("silent", nil)
+	Receive(t, "a question", asked)
+	n.Cut("asker")
+	if got := Receive(t, "what becomes of one when the connection is cut", heard); !errors.Is(got.err,
+		bus.ErrDisconnected) || errors.Is(got.err, bus.ErrNotSent) {
+		t.Errorf("got %+v, want %v", got, bus.ErrDisconnected)
+	}
+	Eventually(t, "it is known to be cut", func() bool { return asker.Connected().IsZero() })
+	late, _ := ask("echo", nil)
+	if got := Receive(t, "what becomes of one that is asked then", late); !errors.Is(got.err, bus.ErrNotSent) {
+		t.Errorf("got %+v, want %v", got, bus.ErrNotSent)
+	}
+	n.Heal("asker")
+	for _, heard := range append(all, heard, late) {
+		select {
+		case got := <-heard:
+			t.Errorf("one is answered twice: %+v", got)
+		default:
+		}
+	}
 }
 
 func requestInHandler(t *testing.T, n Network[bus.Bus]) {

@@ -19,7 +19,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -204,6 +203,23 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)
 	}
+	s, err := cl.begin(t, func(s *Stream) {
+		s.unwatch = context.AfterFunc(ctx, func() { s.step(reader.Leave{Err: cancelled(ctx)}) })
+	})
+	if err == nil {
+		err = s.Await()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Begin is Submit, but does not wait for the market's verdict: Await does. The task is taken back by Withdraw
+// or Close alone.
+func (cl *Client) Begin(t bus.Task) (*Stream, error) { return cl.begin(t, func(*Stream) {}) }
+
+func (cl *Client) begin(t bus.Task, first func(*Stream)) (*Stream, error) {
 	t.Client, t.Stream, t.Again = cl.c.ID, true, 0
 	if t.ID == "" {
 		t.ID = rand.Text()
@@ -214,19 +230,8 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unwatch = context.AfterFunc(ctx, func() { s.step(reader.Leave{Err: cancelled(ctx)}) })
+	first(s)
 	s.do(time.Now())
-	for s.m.Waits() {
-		s.mu.Unlock()
-		<-s.news
-		s.mu.Lock()
-	}
-	if s.m.Over() && !s.m.Taken() {
-		if err := s.end(); err != io.EOF {
-			s.finish()
-			return nil, err
-		}
-	}
 	return s, nil
 }
 
@@ -285,20 +290,6 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 
 // extraCost is what an Extra takes beside its bytes.
 const extraCost = 32
-
-// request sends a task to the door and waits for its one answer.
-func (cl *Client) request(ctx context.Context, trace bus.Trace, data []byte) (*bus.Answer, error) {
-	m, err := cl.bus.Request(ctx,
-		bus.Msg{Subject: bus.TaskSubject(cl.c.ID, cl.gateway()), Header: trace.Header(nil), Data: data})
-	if err != nil {
-		return nil, err
-	}
-	a := new(bus.Answer)
-	if err := bus.Decode(m.Data, a); err != nil {
-		return nil, fmt.Errorf("answer of the door: %w", err)
-	}
-	return a, nil
-}
 
 // cancelTask cancels a task wherever it is: at the door or its hub.
 func (cl *Client) cancelTask(task string) {

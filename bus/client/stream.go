@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -18,16 +19,17 @@ type Stream struct {
 	news  chan struct{} // cap 1: something happened
 
 	mu      sync.Mutex
-	m       *reader.Stream     // decides
-	timer   *time.Timer        // ticks it; set again only when it is over, or too late
-	alarm   time.Time          // when it goes off
-	cut     context.CancelFunc // ends the wait for the market's verdict
-	asked   int                // how often the market was
-	until   time.Time          // its first verdict is awaited no longer
-	unwatch func() bool        // the context of Submit
-	ended   bool               // nothing holds it any more
-	sent    int                // bytes of the message to the market, while that is asked
-	counted int                // bytes that Config.Grown was told of
+	m       *reader.Stream  // decides
+	timer   *time.Timer     // ticks it; set again only when it is over, or too late
+	alarm   time.Time       // when it goes off
+	cut     func(why error) // ends the wait for the market's verdict
+	patient *time.Timer     // ends it when that is late
+	asked   int             // how often the market was
+	until   time.Time       // its first verdict is awaited no longer
+	unwatch func() bool     // the context of Submit
+	ended   bool            // nothing holds it any more
+	sent    int             // bytes of the message to the market, while that is asked
+	counted int             // bytes that Config.Grown was told of
 }
 
 // step is in what steps a stream counts what it keeps.
@@ -111,6 +113,38 @@ func (s *Stream) end() error {
 	return io.EOF
 }
 
+// Await returns once an agent has accepted the task, or with the reason why none did.
+func (s *Stream) Await() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.m.Waits() {
+		s.mu.Unlock()
+		<-s.news
+		s.mu.Lock()
+	}
+	if s.m.Over() && !s.m.Taken() {
+		if err := s.end(); err != io.EOF {
+			s.finish()
+			return err
+		}
+	}
+	return nil
+}
+
+// Withdraw takes a task back of which nobody knows yet whether an agent has it: Await returns why. Else it is
+// Cancel.
+func (s *Stream) Withdraw(why error) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var event any = reader.Cancel{}
+	if s.m.Waits() {
+		event = reader.Leave{Err: why}
+	}
+	s.m.Step(now, event)
+	s.do(now)
+}
+
 // Cancel asks the agent to end the answer. What was served until then is paid; the stream goes on to its
 // end frame, whose Result has CodeCancelled. Cancel may be called again, to no effect.
 func (s *Stream) Cancel() { s.step(reader.Cancel{}) }
@@ -169,53 +203,95 @@ func (s *Stream) send(r reader.Ready) {
 	if r.CancelTask {
 		s.cl.cancelTask(s.id)
 		// whoever accepts at this very moment is heard until then, and cancelled
-		time.AfterFunc(s.cl.c.Grace, s.cut)
+		cut := s.cut
+		closed := context.AfterFunc(s.cl.life, func() { cut(context.Canceled) })
+		time.AfterFunc(s.cl.c.Grace, func() {
+			closed()
+			cut(context.Canceled)
+		})
 	}
 	for i := range r.Controls {
 		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.reader.name), &r.Controls[i].StreamControl)
 	}
 	if r.Submit != nil {
 		if s.asked++; s.asked > 1 {
-			s.cut()
+			s.cut(context.Canceled)
 		}
 		if r.Submit.Again == 0 {
 			s.until = time.Now().Add(s.cl.c.MaxWait)
 		}
-		ctx, cut := context.WithDeadline(s.cl.life, s.until)
-		s.cut = cut
-		go s.ask(ctx, cut, r.Submit, s.asked)
+		s.ask(r.Submit, s.asked)
 	}
 }
 
-// ask gives a task to the market, and takes its verdict in unless the market was asked again since.
-func (s *Stream) ask(ctx context.Context, cut context.CancelFunc, t *bus.Task, n int) {
-	defer cut()
-	a, err := s.verdict(ctx, t)
+// ask gives a task to the market, whose verdict is taken in unless the market was asked again since. The lock
+// is held.
+func (s *Stream) ask(t *bus.Task, n int) {
+	data, err := bus.Encode(t)
+	if err != nil {
+		s.cut = func(error) {}
+		go s.verdict(n, 0, bus.Msg{}, err)
+		return
+	}
+	s.sent += len(data)
+	cut := ask(s.cl.bus, bus.Msg{Subject: bus.TaskSubject(s.cl.c.ID, s.cl.gateway()),
+		Header: t.Trace.Header(nil), Data: data},
+		func(m bus.Msg, err error) { s.verdict(n, len(data), m, err) })
+	if s.cut = cut; s.patient == nil {
+		s.patient = time.AfterFunc(time.Until(s.until), s.late)
+	} else {
+		s.patient.Reset(time.Until(s.until))
+	}
+}
+
+// late gives up the wait for the market's verdict.
+func (s *Stream) late() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut(context.DeadlineExceeded)
+}
+
+// verdict takes in what the market says to a task, for which so many bytes were sent.
+func (s *Stream) verdict(n, sent int, m bus.Msg, err error) {
+	a := new(bus.Answer)
+	if err == nil {
+		if err = bus.Decode(m.Data, a); err != nil {
+			err = fmt.Errorf("answer of the door: %w", err)
+		}
+	}
+	if err != nil {
+		a = nil
+	}
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n == s.asked {
-		s.m.Step(now, reader.Verdict{Answer: a, Err: err})
-		s.do(now)
+	s.sent -= sent
+	if n != s.asked {
+		s.count()
+		return
 	}
+	if s.patient != nil {
+		s.patient.Stop()
+	}
+	s.m.Step(now, reader.Verdict{Answer: a, Err: err})
+	s.do(now)
 }
 
-// verdict is what the market says to a task.
-func (s *Stream) verdict(ctx context.Context, t *bus.Task) (*bus.Answer, error) {
-	data, err := bus.Encode(t)
-	if err != nil {
-		return nil, err
+// ask asks a bus without anybody waiting.
+func ask(b bus.Bus, m bus.Msg, answered func(bus.Msg, error)) (cut func(why error)) {
+	if a, ok := b.(bus.Asker); ok {
+		return a.Ask(m, answered)
 	}
-	s.asks(len(data))
-	defer s.asks(-len(data))
-	return s.cl.request(ctx, t.Trace, data)
-}
-
-func (s *Stream) asks(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent += n
-	s.count()
+	ctx, end := context.WithCancelCause(context.Background())
+	go func() {
+		m, err := b.Request(ctx, m)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		end(nil)
+		answered(m, err)
+	}()
+	return end
 }
 
 // wakeAt has the machine tick then. A stream that moves puts this off with every chunk, so an alarm that

@@ -29,16 +29,18 @@ type answer struct {
 	kept     bool // it can be read again
 	bodyHash [32]byte
 
-	ctx    context.Context
-	cancel context.CancelFunc
+	payer  *client.Client
+	inline bool // whoever asked serves it: nobody else ever reads it
 
 	settled chan struct{} // closed: the answers of all tasks come, or there is none
 	over    chan struct{} // closed: nothing is added any more
 
 	mu       sync.Mutex
-	waiting  int // tasks of whose answer nothing has come
-	running  int // tasks
-	bought   int // tasks that an agent has accepted: they may have to be paid
+	waiting  int              // tasks of whose answer nothing has come
+	running  int              // tasks
+	bought   int              // tasks that an agent has accepted: they may have to be paid
+	streams  []*client.Stream // of the tasks that run
+	stopped  bool             // those are given up
 	accepted bus.Accepted
 	began    bool     // its status is out: a refusal is an event
 	refused  *refusal // why there is no answer, or no more of it
@@ -71,11 +73,10 @@ var errLeft = errors.New("its client has left")
 func (s *Server) prepare(a *answer) {
 	n := len(a.asked.Tasks)
 	a.s = s
-	a.ctx, a.cancel = context.WithCancel(s.life)
 	a.settled, a.over = make(chan struct{}), make(chan struct{})
 	a.news = make(chan struct{}, 1)
 	a.waiting, a.running = n, n
-	a.results = make([]*bus.Result, n)
+	a.results, a.streams = make([]*bus.Result, n), make([]*client.Stream, n)
 	a.out.most, a.out.numbered = s.c.MaxUnread, a.kept
 	if !a.asked.Stream {
 		a.wholes = make([]*openai.Whole, n)
@@ -84,42 +85,41 @@ func (s *Server) prepare(a *answer) {
 }
 
 // start has its tasks asked.
-func (a *answer) start(p *client.Client) {
-	var tasks sync.WaitGroup
+func (a *answer) start() {
+	left := new(atomic.Int32)
+	left.Store(int32(len(a.asked.Tasks)))
 	for i := range a.asked.Tasks {
-		tasks.Go(func() {
-			if err := a.serve(i, p); err != nil {
-				a.fail(asRefusal(err))
+		go func() {
+			a.run(i)
+			if left.Add(-1) == 0 {
+				a.finish()
 			}
-		})
+		}()
 	}
-	go func() {
-		tasks.Wait()
-		a.finish()
-	}()
+}
+
+// run serves one task, whatever becomes of it.
+func (a *answer) run(i int) {
+	if err := a.serve(i); err != nil {
+		a.fail(asRefusal(err))
+	}
 }
 
 // serve has one task asked, and takes in its answer.
-func (a *answer) serve(i int, p *client.Client) (failed error) {
-	task := a.asked.Tasks[i]
-	// Until an agent has taken the task it is withdrawn; after that it is cancelled, so that its last word,
-	// what it costs, still comes.
-	admission, withdraw := context.WithCancel(context.WithoutCancel(a.ctx))
-	defer withdraw()
-	unhook := context.AfterFunc(a.ctx, withdraw)
-	stream, err := p.Submit(admission, task)
-	unhook()
+func (a *answer) serve(i int) (failed error) {
+	if a.givenUp() {
+		return errLeft
+	}
+	stream, err := a.payer.Begin(a.asked.Tasks[i])
+	if err == nil {
+		defer stream.Close()
+		a.hold(i, stream)
+		err = stream.Await()
+	}
 	if err != nil {
 		a.cost(i, err)
 		return err
 	}
-	defer stream.Close()
-	reading, giveUp := context.WithCancel(context.WithoutCancel(a.ctx))
-	defer giveUp()
-	defer context.AfterFunc(a.ctx, func() {
-		stream.Cancel()
-		time.AfterFunc(lastWord, giveUp)
-	})()
 	a.buy(1)
 	defer func() {
 		if failed != nil { // what it costs all the same stands in its refusal
@@ -127,7 +127,7 @@ func (a *answer) serve(i int, p *client.Client) (failed error) {
 			a.buy(-1)
 		}
 	}()
-	c, err := stream.Next(reading)
+	c, err := stream.Next(context.Background()) // it ends when the stream does
 	if err != nil && err != io.EOF {
 		return err
 	}
@@ -142,7 +142,7 @@ func (a *answer) serve(i int, p *client.Client) (failed error) {
 	default:
 		take = a.collect(i)
 	}
-	for ; err == nil; c, err = stream.Next(reading) {
+	for ; err == nil; c, err = stream.Next(context.Background()) {
 		if err := take(&c, nil); err != nil {
 			return err
 		}
@@ -158,6 +158,41 @@ func (a *answer) serve(i int, p *client.Client) (failed error) {
 	r, _ := stream.Result()
 	a.ended(i, &r)
 	return take(nil, &r)
+}
+
+// hold notes that a task runs, so that it can be given up.
+func (a *answer) hold(i int, stream *client.Stream) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams[i] = stream; a.stopped {
+		go giveUp(stream)
+	}
+}
+
+func (a *answer) givenUp() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stopped
+}
+
+// stop gives up the tasks that run. The lock is held.
+func (a *answer) stop() {
+	if a.stopped {
+		return
+	}
+	a.stopped = true
+	for _, stream := range a.streams {
+		if stream != nil {
+			go giveUp(stream)
+		}
+	}
+}
+
+// giveUp withdraws a task until an agent has taken it; after that it is cancelled, so that its last word,
+// what it costs, still comes.
+func giveUp(stream *client.Stream) {
+	stream.Withdraw(&bus.Error{Code: bus.CodeCancelled, Message: errLeft.Error()})
+	time.AfterFunc(lastWord, stream.Close)
 }
 
 // lastWord is how long it is waited for what a task costs that was cancelled.
@@ -357,7 +392,7 @@ func (a *answer) fail(why *refusal) {
 	if a.waiting > 0 {
 		close(a.settled)
 	}
-	a.cancel()
+	a.stop()
 	if a.asked.Stream && a.began {
 		a.writeError()
 	}
@@ -398,7 +433,7 @@ func (a *answer) finish() {
 	default:
 		a.object = openai.Object(a.shape, a.wholes, a.results)
 	}
-	a.running, a.wholes = 0, nil
+	a.running, a.wholes, a.streams = 0, nil, nil
 	a.asked.Tasks = nil // up to 4 MB of bodies
 	a.out.event = nil
 	if a.said != nil {
@@ -418,7 +453,6 @@ func (a *answer) finish() {
 	close(a.over)
 	a.tell()
 	a.mu.Unlock()
-	a.cancel()
 	a.s.finished(a, refused)
 }
 
@@ -564,7 +598,7 @@ func (a *answer) giveUp() {
 		if a.waiting > 0 {
 			close(a.settled)
 		}
-		a.cancel()
+		a.stop()
 		if a.asked.Stream && a.began { // for whoever comes too late
 			a.writeError()
 		}

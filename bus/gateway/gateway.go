@@ -40,8 +40,7 @@ type Server struct {
 	relieving sync.Mutex // by whoever makes room
 
 	// set by Run
-	life   context.Context // of the answers
-	reader *client.Reader  // hears them all
+	reader *client.Reader // hears them all
 
 	mu       sync.Mutex
 	hubs     map[string]heard
@@ -130,7 +129,6 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.d.Listener.Close()
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	s.life = life
 	sub, err := s.d.Bus.Subscribe(bus.StatusSubject("*"), "", s.onStatus)
 	if err != nil {
 		return fmt.Errorf("gateway: subscribe: %w", err)
@@ -182,6 +180,7 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case err = <-served:
 		err = fmt.Errorf("gateway: %w", err)
+		s.cut(errEnds(), func(*answer) bool { return true })
 	case <-ctx.Done():
 		s.drain()
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -214,8 +213,7 @@ func (s *Server) drain() {
 		return
 	case <-patience.C:
 	}
-	s.cut(refuse(bus.CodeDraining, "the gateway is shutting down: what was served until now is paid"),
-		func(*answer) bool { return true })
+	s.cut(errEnds(), func(*answer) bool { return true })
 	<-s.idle
 }
 
@@ -226,6 +224,10 @@ func (s *Server) close() {
 	for _, a := range s.kept {
 		a.stopTimers()
 	}
+}
+
+func errEnds() *refusal {
+	return refuse(bus.CodeDraining, "the gateway is shutting down: what was served until now is paid")
 }
 
 func errRevoked() *refusal {

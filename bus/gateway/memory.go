@@ -250,7 +250,7 @@ func (a *answer) takes() (n, sending int) {
 	for i, t := range a.asked.Tasks {
 		n, sending = n+taskCost, sending+len(t.Body)
 		if i == 0 || &t.Body[0] != &a.asked.Tasks[i-1].Body[0] {
-			n += len(t.Body)
+			n += cap(t.Body)
 		}
 	}
 	return n, sending

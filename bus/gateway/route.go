@@ -241,8 +241,8 @@ func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) erro
 // firstRead is what room a body has at first: nearly all need no more.
 const firstRead = 4 << 10
 
-// readBody reads all of a body, of bounded size and in bounded time. It takes room for what has come of it,
-// whatever its header says is to come.
+// readBody reads all of a body, of bounded size; its time is bounded since the request came. It takes room
+// for what has come of it, whatever its header says is to come.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) ([]byte, error) {
 	switch coding := r.Header.Get("Content-Encoding"); {
 	case coding != "" && !strings.EqualFold(coding, "identity"):
@@ -262,8 +262,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 			return nil, err
 		}
 	}
-	on := http.NewResponseController(w)
-	on.SetReadDeadline(time.Now().Add(s.c.BodyWithin))
 	var body []byte
 	from := http.MaxBytesReader(w, r.Body, bus.MaxBody)
 	for {
@@ -279,7 +277,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 		var large *http.MaxBytesError
 		switch {
 		case err == io.EOF:
-			on.SetReadDeadline(time.Time{})
+			http.NewResponseController(w).SetReadDeadline(time.Time{})
 			return body, nil
 		case errors.As(err, &large):
 			return nil, refuse(bus.CodeTooLarge, "the body has more than %d bytes", bus.MaxBody)
@@ -405,12 +403,12 @@ func (s *Server) enter(a *answer, room *share) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.payer, a.inline = p, !a.kept && !a.asked.Stream && len(a.asked.Tasks) == 1
 	known, err := s.admitAnswer(a, room)
-	if known != a {
-		return known, err
+	if known == a && !a.inline {
+		a.start()
 	}
-	a.start(p)
-	return a, nil
+	return known, err
 }
 
 // admitAnswer is the part of it under the server's lock.
@@ -482,13 +480,25 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last in
 	if err != nil {
 		return err
 	}
-	defer a.left(reader)
 	if a.asked.Stream {
+		defer a.left(reader)
 		return s.stream(w, r, a, reader)
 	}
+	gone := context.AfterFunc(r.Context(), func() { a.left(reader) })
+	defer func() {
+		if gone() {
+			a.left(reader)
+		}
+	}()
+	if a.inline {
+		a.run(0)
+		a.finish()
+	}
 	select {
-	case <-a.over:
 	case <-r.Context().Done():
+	case <-a.over:
+	}
+	if r.Context().Err() != nil {
 		return nil
 	}
 	a.mu.Lock()

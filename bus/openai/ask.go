@@ -31,8 +31,8 @@ type Asked struct {
 //
 // Each answer is a task: n of them under the same prompt and seeds that count up, and each prompt of a list.
 // All together they cost at most the terms' max_price. The bodies are the one that came, but for n, prompt
-// and seed, and without souk; tasks whose bodies are alike share one. Tasks have no id where the request has
-// none.
+// and seed, and without souk: where it has none of them, data itself. Tasks whose bodies are alike share one.
+// Tasks have no id where the request has none.
 func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Error) {
 	if len(data) > bus.MaxBody {
 		return nil, refusal(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", len(data),

@@ -444,8 +444,11 @@ type edit struct {
 	new string
 }
 
-// edited copies the body with edits of different places.
+// edited is the body with edits of different places: itself where there are none, and else a copy.
 func (b *body) edited(edits []edit) []byte {
+	if len(edits) == 0 {
+		return b.data
+	}
 	slices.SortFunc(edits, func(x, y edit) int { return x.at.From - y.at.From })
 	size := len(b.data)
 	for _, e := range edits {

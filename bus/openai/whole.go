@@ -192,9 +192,16 @@ func (w *Whole) logprobs(o Out) Out {
 	return o.Raw("}")
 }
 
+// wholeRoom is for what an object says beside the answer.
+const wholeRoom = 1 << 10
+
 // Object writes the whole answer, of as many choices as tasks; they are in one order.
 func Object(s Shape, all []*Whole, results []*bus.Result) []byte {
-	o := Out(nil).head(s, false)
+	size := wholeRoom
+	for _, w := range all {
+		size += w.Size()
+	}
+	o := Out(make([]byte, 0, size)).head(s, false)
 	for i, w := range all {
 		o = w.choice(o.Raw([...]string{`[`, `,`}[min(i, 1)]), i, results[i])
 	}

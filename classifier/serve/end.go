@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"time"
 
 	"souk/bus"
 	"souk/bus/follow"
@@ -20,8 +21,21 @@ func (s *Server) onEnd(m bus.Msg) {
 		return
 	}
 	var e bus.SessionEnd
+	s.mu.Lock()
+	no := s.desk.EnterEnd(client, len(m.Data), time.Now())
+	if no == nil {
+		s.tasks.Add(1) // it is passed on before the door is closed
+		defer s.tasks.Done()
+	}
+	s.mu.Unlock()
 	said := &bus.SessionEnded{}
-	if err := bus.Decode(m.Data, &e); err != nil {
+	var err error
+	if no != nil {
+		err = no
+	} else {
+		err = bus.Decode(m.Data, &e)
+	}
+	if err != nil {
 		said.Code, said.Message = bus.CodeOf(err), bus.Clip(bus.MessageOf(err), bus.MaxText)
 	} else {
 		said.Session = e.Session
@@ -34,7 +48,6 @@ func (s *Server) onEnd(m bus.Msg) {
 		return
 	}
 	answer := bus.Msg{Subject: m.Reply}
-	var err error
 	if bus.WantsJSON(m.Data, m.Header) {
 		answer.Header = jsonHeader
 		answer.Data, err = json.Marshal(said)

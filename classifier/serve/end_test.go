@@ -3,11 +3,13 @@ package serve_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"souk/bus"
+	"souk/classifier"
 )
 
 // ends returns what a hub hears of sessions that have ended.
@@ -72,6 +74,86 @@ func TestTheEndOfASessionIsPassedOn(t *testing.T) {
 		if st := w.door.Stats(); st.Ended[""] != 2 || st.Ended[bus.CodeBadRequest] != 6 || st.Stray != 1 ||
 			st.Received != 0 {
 			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// endOf says the end of a session, and returns what the door answers.
+func (w *world) endOf(client, session string) (said bus.SessionEnded) {
+	w.t.Helper()
+	data, err := bus.Encode(&bus.SessionEnd{Session: session})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
+	defer cancel()
+	m, err := w.me.Request(ctx, bus.Msg{Subject: bus.EndSubject(client, ""), Data: data})
+	if err == nil {
+		err = bus.Decode(m.Data, &said)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return said
+}
+
+// Each end is told every hub. So a client has so many in a second, and all have so many; then they may say it
+// again.
+func TestEndsOfSessionsAreBounded(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		heard := math.ends()
+		var told, refused int
+		count := func(client string, code bus.Code) {
+			t.Helper()
+			switch said := w.endOf(client, "s"); said.Code {
+			case "":
+				told++
+			case code:
+				refused++
+			default:
+				t.Fatalf("%s is told %+v", client, said)
+			}
+		}
+		for range classifier.EndsEach + 10 {
+			count("ada", bus.CodeTooManyTasks)
+		}
+		if told != classifier.EndsEach || refused != 10 {
+			t.Errorf("of one client %d were told and %d refused", told, refused)
+		}
+		for i := range classifier.EndsMost {
+			count(fmt.Sprint("c", i), bus.CodeNoRoom)
+		}
+		if told != classifier.EndsMost {
+			t.Errorf("of all clients %d were told", told)
+		}
+		time.Sleep(time.Second)
+		count("ada", bus.CodeTooManyTasks)
+		synctest.Wait()
+		if told != classifier.EndsMost+1 || len(heard()) != told {
+			t.Errorf("after a second %d were told, and a hub heard %d", told, len(heard()))
+		}
+	})
+}
+
+// A door that closes sends who comes to another one: it would not see to it that hubs hear of the end.
+func TestAClosingDoorTakesNoEnds(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		heard := math.ends()
+		w.line.freeze() // what comes waits for its handler
+		done := make(chan bus.SessionEnded, 1)
+		go func() { done <- w.endOf("ada", "s") }()
+		synctest.Wait()
+		w.stop()
+		synctest.Wait()
+		w.line.thaw()
+		if said := <-done; said.Code != bus.CodeDraining || said.Hubs != 0 {
+			t.Errorf("it says %+v", said)
+		}
+		synctest.Wait()
+		if all := heard(); len(all) != 0 {
+			t.Errorf("a hub heard %+v", all)
 		}
 	})
 }

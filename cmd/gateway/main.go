@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"time"
 
@@ -19,7 +20,14 @@ import (
 // version is set by the linker; see the Makefile.
 var version = ""
 
-func main() { daemon.Main(daemon.Command(role())) }
+// ballast is never written to, so it takes no memory. Go collects garbage when the heap has doubled: that of
+// a gateway is some MB, which requests fill many times a second; a collection now comes after so much more.
+var ballast = make([]byte, 32<<20)
+
+func main() {
+	daemon.Main(daemon.Command(role()))
+	runtime.KeepAlive(ballast)
+}
 
 // config is the gateway's file.
 type config struct {
