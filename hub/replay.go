@@ -103,7 +103,8 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.wanted = max(need, h.rec.Amount)
 	t.told, t.reply = false, m.Reply
 	t.inboxes = append(t.inboxes, m.Inbox)
-	h.first = h.agent.worstFirst(t, n.quoted(t, h.agent, n.burden(h.agent)))
+	q := n.quoted(t, h.agent, n.burden(h.agent))
+	h.first = h.agent.worstFirst(t, &q)
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1

@@ -38,6 +38,7 @@ type stand struct {
 // group is open agents that are alike but for what they hold and who waits for them.
 type group struct {
 	first  *agent
+	kind   *kind
 	burden burden
 	parses bool
 	size   int
@@ -59,28 +60,37 @@ type prospect struct {
 	group         int32
 	before        int32 // of the group's rows, that which was made before; -1: it is the first
 	serves        bool
-	held          held
-	ttft, service time.Duration // beside what is in hand there
-	queue         time.Duration // of the first, that passes while it waits
-	quality       float64
-	quote         offer
-	load          market.Credits // the toll for the time that it takes longer than elsewhere
+	loaded        bool // load is known
+	quote         *offer
+	ttft, service time.Duration  // beside what is in hand there
+	queue         time.Duration  // of the first, that passes while it waits
+	load          market.Credits // the toll for the time that it takes longer than elsewhere: see Node.loads
 }
 
-// offer is what a round reads of a quote.
+// offer is what a round reads of a quote: that of a task on agents of a kind that hold so much of its prompt,
+// whatever they have in hand.
 type offer struct {
-	prompt, cached, output int // tokens that are expected
-	cost                   market.Credits
-	most                   market.Credits // of value: no more can be held
-	value                  market.Credits // at most that
+	kind  *kind
+	held  held
+	suits bool // where none of them is told from the others by its name
+	takes bool
+
+	prompt, output int           // tokens that are expected
+	first          time.Duration // to the first token where nothing is in hand
+	stays          time.Duration // that it keeps a slot after that
+	cost           market.Credits
+	most           market.Credits // of value: no more can be held
+	quality        float64
+
+	late time.Duration // of the search at hand: to a first token that is too late to be better
 }
 
-// fewRows is how many rows of a group are looked through for one that fits, before another is made.
-const fewRows = 8
+// fewOffers is how many offers are looked through for one that fits, before another is made.
+const fewOffers = 8
 
 // notes are what a task keeps while it waits: its quotes, and what agents hold of its prompt.
 type notes struct {
-	quotes [quotesKept]quoted
+	quotes [quotesKept]noted
 	looked bool
 	since  uint64 // by the index's changes: when holds was looked up
 	holds  []holding
@@ -164,7 +174,7 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	*g = group{first: a, burden: in, parses: parses, stands: g.stands[:0], rooms: g.rooms[:0]}
+	*g = group{first: a, kind: k, burden: in, parses: parses, stands: g.stands[:0], rooms: g.rooms[:0]}
 	k.groups = append(k.groups, i)
 	return i
 }
@@ -205,7 +215,7 @@ func (h *holding) of(a *agent, t *task, round uint64) held {
 func (n *Node) prospects(t *task) {
 	c := &n.crowd
 	c.asked++
-	c.rows, c.apart = c.rows[:0], c.apart[:0]
+	c.rows, c.apart, c.offers = c.rows[:0], c.apart[:0], c.offers[:0]
 	for i := range c.groups {
 		g := &c.groups[i]
 		g.apart, g.row, g.rows = 0, -1, -1
@@ -217,7 +227,8 @@ func (n *Node) prospects(t *task) {
 		h := &holds[i]
 		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
 			seat := c.places[h.Place] - 1
-			n.tell(t, seat, h.of(c.stands[seat].agent, t, c.round), alike)
+			a := c.stands[seat].agent
+			n.tell(t, seat, n.offered(t, a, h.of(a, t, c.round)), alike)
 		}
 	}
 	if c.has(t.home) {
@@ -230,7 +241,7 @@ func (n *Node) prospects(t *task) {
 	}
 	for i := range c.groups {
 		if g := &c.groups[i]; g.apart < g.size {
-			g.row = n.row(t, g.first, int32(i), g.first.cold(t), alike)
+			g.row = n.row(t, g.first, int32(i), n.offeredCold(t, g), alike)
 		}
 	}
 	// how long it takes where it takes least in a class
@@ -246,66 +257,97 @@ func (n *Node) prospects(t *task) {
 			f.service = min(f.service, x.service)
 		}
 	}
-	for i := range c.rows {
-		if x := &c.rows[i]; x.serves {
-			x.load = c.tolls.Avoidable(x.service-c.groups[x.group].first.fastest.service, t.purse.pressure)
+	c.pressed = t.purse.pressure
+}
+
+// loads is the toll for the time that a task takes longer than elsewhere.
+func (c *crowd) loads(x *prospect) market.Credits {
+	if !x.loaded {
+		x.loaded = true
+		if x.serves {
+			x.load = c.tolls.Avoidable(x.service-c.groups[x.group].first.fastest.service, c.pressed)
 		}
 	}
+	return x.load
 }
 
 // cold is what is expected of a prompt that an agent holds nothing of.
 func (a *agent) cold(t *task) held { return held{tokens: a.predictor.Tokens(t.msg.Prompt.Tokens)} }
 
 // tell tells an agent from the others of its group.
-func (n *Node) tell(t *task, seat int32, held held, alike bool) {
+func (n *Node) tell(t *task, seat int32, o *offer, alike bool) {
 	c := &n.crowd
 	s := &c.stands[seat]
-	s.asked, s.row = c.asked, n.row(t, s.agent, s.group, held, alike)
+	s.asked, s.row = c.asked, n.row(t, s.agent, s.group, o, alike)
 	c.groups[s.group].apart++
 	c.apart = append(c.apart, seat)
 }
 
 // tellCold tells an agent that holds nothing of the prompt, unless it is told.
 func (n *Node) tellCold(t *task, seat int32, alike bool) {
-	if s := &n.crowd.stands[seat]; s.asked != n.crowd.asked {
-		n.tell(t, seat, s.agent.cold(t), alike)
+	c := &n.crowd
+	if s := &c.stands[seat]; s.asked != c.asked {
+		n.tell(t, seat, n.offeredCold(t, &c.groups[s.group]), alike)
 	}
 }
 
+// offeredCold is what a task is offered by agents of a group that hold nothing of its prompt.
+func (n *Node) offeredCold(t *task, g *group) *offer {
+	if k := g.kind; k.asked != n.crowd.asked {
+		k.asked, k.cold = n.crowd.asked, n.offered(t, g.first, g.first.cold(t))
+	}
+	return g.kind.cold
+}
+
+// offered is what it is offered by agents of a kind that hold so much of it.
+func (n *Node) offered(t *task, a *agent, held held) *offer {
+	c, k := &n.crowd, n.kind(a)
+	for i := len(c.offers) - 1; i >= max(0, len(c.offers)-fewOffers); i-- {
+		if o := c.offers[i]; o.kind == k && o.held == held {
+			return o
+		}
+	}
+	c.offers = again(c.offers)
+	o := &c.offers[len(c.offers)-1]
+	if *o == nil {
+		*o = new(offer)
+	}
+	x := *o
+	*x = offer{kind: k, held: held, suits: a.suits(t)}
+	q := n.noted(t, a, held)
+	if x.takes = a.takes(q.prompt); x.takes {
+		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
+		// quote as it stood when the task came.
+		x.prompt, x.output, x.first, x.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.cost
+		x.most, x.quality, x.stays = q.room(t.reserved), q.quality, n.service(a, 0, x.output)
+	}
+	return x
+}
+
 // row is the row of what a task would have of an agent of a group.
-func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 {
+func (n *Node) row(t *task, a *agent, group int32, o *offer, alike bool) int32 {
 	c := &n.crowd
 	g := &c.groups[group]
 	if alike {
-		k := g.rows
-		for range fewRows {
-			if k < 0 {
-				break
-			}
-			if c.rows[k].held == held {
+		for k := g.rows; k >= 0; k = c.rows[k].before {
+			if c.rows[k].quote == o {
 				return k
 			}
-			k = c.rows[k].before
 		}
 	}
 	i := int32(len(c.rows))
 	c.rows = again(c.rows)
 	x := &c.rows[i]
-	x.group, x.before, x.held = group, g.rows, held
+	*x = prospect{group: group, before: g.rows, quote: o, queue: g.burden.queue}
 	g.rows = i
-	if x.serves = a.suits(t); !x.serves {
-		return i
+	suits := o.suits
+	if !alike || t.parses {
+		suits = a.suits(t)
 	}
-	q := n.quotedHolding(t, a, g.burden, held)
-	if x.serves = a.takes(q.prompt); x.serves {
-		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
-		// quote as it stood when the task came.
-		x.quote = offer{q.prompt, held.cached, q.forecast.Output, q.cost, q.room(t.reserved),
-			q.within(t.reserved)}
-		x.ttft, x.queue, x.quality = q.forecast.TTFT, g.burden.queue, a.quality(t.msg.Domain)
-		x.service = n.service(a, x.ttft, x.quote.output)
-		if n.cfg.Seats.Seconds { // the time to its first token is charged by Node.delays
-			x.service -= x.ttft
+	if x.serves = suits && o.takes; x.serves {
+		x.ttft = min(o.first+g.burden.delay, time.Hour)
+		if x.service = o.stays; !n.cfg.Seats.Seconds { // else that is charged by Node.delays
+			x.service += x.ttft
 		}
 	}
 	return i
@@ -314,10 +356,14 @@ func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 
 // prospect is what the task whose prospects were looked at would have of an open agent.
 func (n *Node) prospect(seat int) *prospect {
 	c := &n.crowd
-	if s := &c.stands[seat]; s.asked == c.asked {
-		return &c.rows[s.row]
+	s := &c.stands[seat]
+	row := s.row
+	if s.asked != c.asked {
+		row = c.groups[s.group].row
 	}
-	return &c.rows[c.groups[c.stands[seat].group].row]
+	x := &c.rows[row]
+	c.loads(x)
+	return x
 }
 
 // endsAt says when slots of an open agent come free.
@@ -394,10 +440,6 @@ func (n *Node) visit(k int32) {
 func (n *Node) rather(t *task) *agent {
 	c := &n.crowd
 	f := search{task: t, terms: t.usual.Judge(), waited: t.waited, left: line.Far}
-	worth := func(x *prospect, d time.Duration) market.Credits {
-		value, _, _ := f.patience(x, d)
-		return value - x.quote.cost
-	}
 	in := func(k int32) (time.Duration, bool) {
 		place := c.board.Len(int(k)) + c.stands[k].guests
 		if t.home == c.stands[k].agent {
@@ -408,19 +450,27 @@ func (n *Node) rather(t *task) *agent {
 		}
 		return n.endsAt(&c.stands[k]).Nth(place + 1 - c.stands[k].room)
 	}
+	c.searchAnew()
 	best, at := market.Credits(0), int32(-1)
-	if c.has(t.home) {
-		k := int32(t.home.seat)
-		if d, ok := in(k); ok && t.lets(int(k)) {
-			best, at = worth(n.prospect(t.home.seat), d), k
+	try := func(k int32, x *prospect) {
+		d, ok := in(k)
+		if !ok || !x.serves || !t.lets(int(k)) {
+			return
+		}
+		first := f.first(x, d)
+		if first >= x.quote.late && first <= f.left {
+			return // one that came sooner was no better
+		}
+		value, _ := f.worth(x, first)
+		if w := value - x.quote.cost; at < 0 || w > best {
+			best, at = w, k
+		}
+		if first <= f.left {
+			x.quote.late = first
 		}
 	}
-	try := func(k int32, x *prospect) {
-		if d, ok := in(k); ok && x.serves && t.lets(int(k)) {
-			if w := worth(x, d); at < 0 || w > best {
-				best, at = w, k
-			}
-		}
+	if c.has(t.home) {
+		try(int32(t.home.seat), n.prospect(t.home.seat))
 	}
 	for _, k := range c.apart {
 		try(k, &c.rows[c.stands[k].row])
