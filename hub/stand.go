@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -38,9 +40,8 @@ type stand struct {
 // group is open agents that are alike but for what they hold and who waits for them.
 type group struct {
 	first  *agent
-	kind   *kind
+	lane   int32
 	burden burden
-	parses bool
 	size   int
 	most   market.Credits // of its agents' tolls and charges, together
 
@@ -48,11 +49,25 @@ type group struct {
 	sorted uint64  // in which round that was
 	rooms  []int32 // that have a free slot
 	free   int     // of these, how many at the beginning have not any more, after all who came so far
+	// how much later a first token comes at least of a slot that is waited for here than of one at an agent
+	// that is idle
+	later time.Duration
 
 	// of the task that is looked at
-	apart int   // agents that it tells from the others
-	row   int32 // of the others, in crowd.rows; -1: there are none
-	rows  int32 // the last of those that its agents have; -1: there are none
+	asked uint64 // which one that is
+	apart int    // agents that it tells from the others
+	row   int32  // of the others, in crowd.rows; -1: it was not asked for
+	rows  int32  // the last of those that its agents have; -1: there are none
+}
+
+// lane is the groups of agents that are quoted alike. Most tasks look at few of them.
+type lane struct {
+	first   *agent
+	kind    *kind
+	parses  bool
+	longest time.Duration // of their burdens
+	calm    []int32       // the groups, those first that delay a task least
+	soon    []int32       // those first whose slots come soonest: see group.later
 }
 
 // prospect is what a task would have of open agents of a group that hold as much of its prompt.
@@ -112,7 +127,8 @@ func (n *Node) standUp() {
 	c := &n.crowd
 	c.round++
 	c.slots, c.free, c.full = 0, 0, false
-	c.stands, c.groups = c.stands[:0], c.groups[:0]
+	c.stands, c.groups, c.lanes = c.stands[:0], c.groups[:0], c.lanes[:0]
+	c.roomy = c.roomy[:0]
 	clear(c.places)
 	for _, a := range n.roster {
 		if !a.open(n) {
@@ -127,6 +143,9 @@ func (n *Node) standUp() {
 		g := &c.groups[s.group]
 		g.size, g.stands, g.most = g.size+1, append(g.stands, int32(a.seat)), 0
 		if s.room > 0 {
+			if len(g.rooms) == 0 {
+				c.roomy = append(c.roomy, s.group)
+			}
 			g.rooms = append(g.rooms, int32(a.seat))
 		}
 		place := a.belief.Place()
@@ -134,6 +153,14 @@ func (n *Node) standUp() {
 			c.places = append(c.places, 0)
 		}
 		c.places[place] = int32(a.seat) + 1
+	}
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		slices.SortFunc(l.calm, func(a, b int32) int {
+			return cmp.Compare(c.groups[a].burden.delay, c.groups[b].burden.delay)
+		})
+		l.soon = append(l.soon[:0], l.calm...)
+		l.longest = c.groups[l.calm[len(l.calm)-1]].burden.delay
 	}
 }
 
@@ -165,17 +192,30 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 	if k.round != c.round {
 		k.round, k.groups = c.round, k.groups[:0]
 	}
+	into := int32(-1)
 	for _, i := range k.groups {
 		g := &c.groups[i]
-		if g.burden == in && g.first.fastest == a.fastest && g.parses == parses {
+		if g.first.fastest != a.fastest || c.lanes[g.lane].parses != parses {
+			continue
+		}
+		if g.burden == in {
 			return i
 		}
+		into = g.lane
+	}
+	if into < 0 {
+		into = int32(len(c.lanes))
+		c.lanes = again(c.lanes)
+		l := &c.lanes[into]
+		*l = lane{first: a, kind: k, parses: parses, calm: l.calm[:0], soon: l.soon[:0]}
 	}
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	*g = group{first: a, kind: k, burden: in, parses: parses, stands: g.stands[:0], rooms: g.rooms[:0]}
+	*g = group{first: a, lane: into, burden: in, stands: g.stands[:0], rooms: g.rooms[:0], later: in.delay}
 	k.groups = append(k.groups, i)
+	l := &c.lanes[into]
+	l.calm = append(l.calm, i)
 	return i
 }
 
@@ -215,49 +255,83 @@ func (h *holding) of(a *agent, t *task, round uint64) held {
 func (n *Node) prospects(t *task) {
 	c := &n.crowd
 	c.asked++
-	c.rows, c.apart, c.offers = c.rows[:0], c.apart[:0], c.offers[:0]
-	for i := range c.groups {
-		g := &c.groups[i]
-		g.apart, g.row, g.rows = 0, -1, -1
-	}
+	c.looked, c.pressed = t, t.purse.pressure
+	c.rows, c.apart, c.offers = slices.Grow(c.rows[:0], len(c.stands)+len(c.groups)), c.apart[:0], c.offers[:0]
 	holds := n.heldOf(t)
 	// where agents are drawn for one by one, or the task may not go to some, no two are alike
-	alike := n.cfg.Regime.Idle() && t.only == nil && len(t.failedAt) == 0
+	c.alike = n.cfg.Regime.Idle() && t.only == nil && len(t.failedAt) == 0
 	for i := range holds {
 		h := &holds[i]
 		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
 			seat := c.places[h.Place] - 1
 			a := c.stands[seat].agent
-			n.tell(t, seat, n.offered(t, a, h.of(a, t, c.round)), alike)
+			n.tell(seat, n.offered(a, h.of(a, t, c.round)))
 		}
 	}
 	if c.has(t.home) {
-		n.tellCold(t, int32(t.home.seat), alike) // it has a place in the line there
+		n.tellCold(int32(t.home.seat)) // it has a place in the line there
 	}
-	if !alike {
+	if !c.alike {
 		for seat := range c.stands {
-			n.tellCold(t, int32(seat), false)
+			n.tellCold(int32(seat))
 		}
 	}
-	for i := range c.groups {
-		if g := &c.groups[i]; g.apart < g.size {
-			g.row = n.row(t, g.first, int32(i), n.offeredCold(t, g), alike)
-		}
-	}
-	// how long it takes where it takes least in a class
-	for i := range c.rows {
-		x := &c.rows[i]
-		if !x.serves {
-			continue
-		}
-		f := c.groups[x.group].first.fastest
+	n.fastest()
+}
+
+// fastest finds out how long the task takes where it takes least in a class.
+func (n *Node) fastest() {
+	c := &n.crowd
+	takes := func(a *agent, service time.Duration) {
+		f := a.fastest
 		if f.asked != c.asked {
-			f.asked, f.service = c.asked, x.service
+			f.asked, f.service = c.asked, service
 		} else {
-			f.service = min(f.service, x.service)
+			f.service = min(f.service, service)
 		}
 	}
-	c.pressed = t.purse.pressure
+	for i := range c.rows {
+		if x := &c.rows[i]; x.serves {
+			takes(c.groups[x.group].first, x.service)
+		}
+	}
+	if !c.alike {
+		return
+	}
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		for _, k := range l.calm {
+			g := &c.groups[k]
+			if c.toldOf(g) == g.size {
+				continue
+			}
+			if x := n.others(g); x.serves {
+				takes(g.first, x.service)
+			}
+			break // the others of the lane delay it more
+		}
+	}
+}
+
+// toldOf is how many agents of a group the task tells from the others.
+func (c *crowd) toldOf(g *group) int {
+	if g.asked != c.asked {
+		g.asked, g.apart, g.row, g.rows = c.asked, 0, -1, -1
+	}
+	return g.apart
+}
+
+// others is what the task would have of the agents of a group that it does not tell apart; nil if there are
+// none.
+func (n *Node) others(g *group) *prospect {
+	c := &n.crowd
+	if !c.alike || c.toldOf(g) == g.size {
+		return nil
+	}
+	if g.row < 0 {
+		g.row = n.row(g.first, g, n.offeredCold(&c.lanes[g.lane]))
+	}
+	return &c.rows[g.row]
 }
 
 // loads is the toll for the time that a task takes longer than elsewhere.
@@ -275,32 +349,35 @@ func (c *crowd) loads(x *prospect) market.Credits {
 func (a *agent) cold(t *task) held { return held{tokens: a.predictor.Tokens(t.msg.Prompt.Tokens)} }
 
 // tell tells an agent from the others of its group.
-func (n *Node) tell(t *task, seat int32, o *offer, alike bool) {
+func (n *Node) tell(seat int32, o *offer) {
 	c := &n.crowd
 	s := &c.stands[seat]
-	s.asked, s.row = c.asked, n.row(t, s.agent, s.group, o, alike)
-	c.groups[s.group].apart++
+	g := &c.groups[s.group]
+	c.toldOf(g)
+	g.apart++
+	s.asked, s.row = c.asked, n.row(s.agent, g, o)
 	c.apart = append(c.apart, seat)
 }
 
 // tellCold tells an agent that holds nothing of the prompt, unless it is told.
-func (n *Node) tellCold(t *task, seat int32, alike bool) {
+func (n *Node) tellCold(seat int32) {
 	c := &n.crowd
 	if s := &c.stands[seat]; s.asked != c.asked {
-		n.tell(t, seat, n.offeredCold(t, &c.groups[s.group]), alike)
+		n.tell(seat, n.offeredCold(&c.lanes[c.groups[s.group].lane]))
 	}
 }
 
-// offeredCold is what a task is offered by agents of a group that hold nothing of its prompt.
-func (n *Node) offeredCold(t *task, g *group) *offer {
-	if k := g.kind; k.asked != n.crowd.asked {
-		k.asked, k.cold = n.crowd.asked, n.offered(t, g.first, g.first.cold(t))
+// offeredCold is what the task is offered by agents of a lane that hold nothing of its prompt.
+func (n *Node) offeredCold(l *lane) *offer {
+	c, k := &n.crowd, l.kind
+	if k.asked != c.asked {
+		k.asked, k.cold = c.asked, n.offered(l.first, l.first.cold(c.looked))
 	}
-	return g.kind.cold
+	return k.cold
 }
 
-// offered is what it is offered by agents of a kind that hold so much of it.
-func (n *Node) offered(t *task, a *agent, held held) *offer {
+// offered is what it is offered by agents of a kind that hold so much of its prompt.
+func (n *Node) offered(a *agent, held held) *offer {
 	c, k := &n.crowd, n.kind(a)
 	for i := len(c.offers) - 1; i >= max(0, len(c.offers)-fewOffers); i-- {
 		if o := c.offers[i]; o.kind == k && o.held == held {
@@ -308,27 +385,26 @@ func (n *Node) offered(t *task, a *agent, held held) *offer {
 		}
 	}
 	c.offers = again(c.offers)
-	o := &c.offers[len(c.offers)-1]
-	if *o == nil {
-		*o = new(offer)
+	at := &c.offers[len(c.offers)-1]
+	if *at == nil {
+		*at = new(offer)
 	}
-	x := *o
-	*x = offer{kind: k, held: held, suits: a.suits(t)}
+	o, t := *at, c.looked
+	*o = offer{kind: k, held: held, suits: a.suits(t)}
 	q := n.noted(t, a, held)
-	if x.takes = a.takes(q.prompt); x.takes {
+	if o.takes = a.takes(q.prompt); o.takes {
 		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
 		// quote as it stood when the task came.
-		x.prompt, x.output, x.first, x.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.cost
-		x.most, x.quality, x.stays = q.room(t.reserved), q.quality, n.service(a, 0, x.output)
+		o.prompt, o.output, o.first, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.cost
+		o.most, o.quality, o.stays = q.room(t.reserved), q.quality, n.service(a, 0, o.output)
 	}
-	return x
+	return o
 }
 
-// row is the row of what a task would have of an agent of a group.
-func (n *Node) row(t *task, a *agent, group int32, o *offer, alike bool) int32 {
-	c := &n.crowd
-	g := &c.groups[group]
-	if alike {
+// row is the row of what the task would have of an agent of a group.
+func (n *Node) row(a *agent, g *group, o *offer) int32 {
+	c, t := &n.crowd, n.crowd.looked
+	if c.alike {
 		for k := g.rows; k >= 0; k = c.rows[k].before {
 			if c.rows[k].quote == o {
 				return k
@@ -336,12 +412,12 @@ func (n *Node) row(t *task, a *agent, group int32, o *offer, alike bool) int32 {
 		}
 	}
 	i := int32(len(c.rows))
-	c.rows = again(c.rows)
+	c.rows = c.rows[:i+1]
 	x := &c.rows[i]
-	*x = prospect{group: group, before: g.rows, quote: o, queue: g.burden.queue}
+	*x = prospect{group: c.stands[a.seat].group, before: g.rows, quote: o, queue: g.burden.queue}
 	g.rows = i
 	suits := o.suits
-	if !alike || t.parses {
+	if !c.alike || t.parses {
 		suits = a.suits(t)
 	}
 	if x.serves = suits && o.takes; x.serves {
@@ -357,11 +433,12 @@ func (n *Node) row(t *task, a *agent, group int32, o *offer, alike bool) int32 {
 func (n *Node) prospect(seat int) *prospect {
 	c := &n.crowd
 	s := &c.stands[seat]
-	row := s.row
-	if s.asked != c.asked {
-		row = c.groups[s.group].row
+	var x *prospect
+	if s.asked == c.asked {
+		x = &c.rows[s.row]
+	} else {
+		x = n.others(&c.groups[s.group])
 	}
-	x := &c.rows[row]
 	c.loads(x)
 	return x
 }
@@ -402,8 +479,58 @@ func (n *Node) inOrder(g *group) []int32 {
 			}
 			return 1
 		})
+		c.putOff(g)
 	}
 	return g.stands
+}
+
+// putOff finds anew how late the slots of a group come, which is no sooner than it was thought to be.
+func (c *crowd) putOff(g *group) {
+	g.later = never
+	if len(g.stands) > 0 {
+		s := &c.stands[g.stands[0]]
+		g.later = s.next - min(s.next, g.burden.queue) + g.burden.delay
+	}
+	soon := c.lanes[g.lane].soon
+	i := 0
+	for &c.groups[soon[i]] != g {
+		i++
+	}
+	for ; i+1 < len(soon) && c.groups[soon[i+1]].later < g.later; i++ {
+		soon[i], soon[i+1] = soon[i+1], soon[i]
+	}
+}
+
+// never is later than any slot comes.
+const never = math.MaxInt64 / 2
+
+// soonest gives the groups of a lane by how soon their slots come, as long as one of them may be better for
+// the task than what was found: see offer.late. Only agents count that it does not tell from the others.
+func (n *Node) soonest(l *lane, look func(*group, *prospect)) {
+	c := &n.crowd
+	if !c.alike {
+		return
+	}
+	o := n.offeredCold(l)
+	if !o.takes {
+		return
+	}
+	whole := o.first+l.longest > time.Hour // which no forecast exceeds, so that all are as late
+	for i := 0; i < len(l.soon); {
+		g := &c.groups[l.soon[i]]
+		if g.later >= o.late-o.first && !whole {
+			return
+		}
+		if g.sorted != c.round {
+			if n.inOrder(g); &c.groups[l.soon[i]] != g {
+				continue // another may be sooner
+			}
+		}
+		if x := n.others(g); x != nil && x.serves {
+			look(g, x)
+		}
+		i++
+	}
 }
 
 // turn is when an open agent has a slot for who comes from elsewhere: after those who are at home there, and
@@ -432,6 +559,7 @@ func (n *Node) visit(k int32) {
 	for i := slices.Index(g.stands, k); i+1 < len(g.stands) && c.sooner(g.stands[i+1], k); i++ {
 		g.stands[i], g.stands[i+1] = g.stands[i+1], k
 	}
+	c.putOff(g)
 }
 
 // rather is where a task would wait, or go at once, by what that takes and costs and how good it is, if its
@@ -452,51 +580,68 @@ func (n *Node) rather(t *task) *agent {
 	}
 	c.searchAnew()
 	best, at := market.Credits(0), int32(-1)
-	try := func(k int32, x *prospect) {
+	among := int32(-1) // the group of at; -1: the task tells it from others
+	try := func(k, group int32, x *prospect) {
 		d, ok := in(k)
 		if !ok || !x.serves || !t.lets(int(k)) {
 			return
 		}
 		first := f.first(x, d)
-		if first >= x.quote.late && first <= f.left {
-			return // one that came sooner was no better
+		if first >= x.quote.late {
+			return // one that came sooner was worse, or is as good and was looked at before
 		}
-		value, _ := f.worth(x, first)
-		if w := value - x.quote.cost; at < 0 || w > best {
-			best, at = w, k
-		}
-		if first <= f.left {
+		value, ok := f.worth(x, first)
+		w := value - x.quote.cost
+		switch {
+		case !ok:
+			x.quote.late = first
+		case at < 0 || w > best || w == best && among > group: // of equals the first group
+			best, at, among = w, k, group
+		case w < best || among < 0:
 			x.quote.late = first
 		}
 	}
 	if c.has(t.home) {
-		try(int32(t.home.seat), n.prospect(t.home.seat))
+		try(int32(t.home.seat), -1, n.prospect(t.home.seat))
 	}
 	for _, k := range c.apart {
-		try(k, &c.rows[c.stands[k].row])
+		try(k, -1, &c.rows[c.stands[k].row])
 	}
-	for i := range c.groups {
-		g := &c.groups[i]
-		if g.row < 0 || !c.rows[g.row].serves {
-			continue
-		}
-		for g.free < len(g.rooms) && c.board.Len(int(g.rooms[g.free]))+c.stands[g.rooms[g.free]].guests >=
-			c.stands[g.rooms[g.free]].room {
-			g.free++
-		}
-		first := g.rooms[g.free:]
-		if len(first) == 0 {
-			first = n.inOrder(g)
-		}
-		for _, k := range first {
+	first := func(list []int32, group int32, x *prospect) {
+		for _, k := range list {
 			if c.stands[k].asked != c.asked {
-				try(k, &c.rows[g.row])
+				try(k, group, x)
 				break
 			}
 		}
+	}
+	for _, i := range c.roomy {
+		g := &c.groups[i]
+		if x := n.others(g); x != nil && x.serves {
+			first(c.open(g), i, x)
+		}
+	}
+	for i := range c.lanes {
+		n.soonest(&c.lanes[i], func(g *group, x *prospect) {
+			if len(c.open(g)) == 0 {
+				first(g.stands, x.group, x)
+			}
+		})
 	}
 	if at < 0 || c.stands[at].agent == t.home {
 		return nil
 	}
 	return c.stands[at].agent
+}
+
+// open are the agents of a group that have a free slot, after all who came so far.
+func (c *crowd) open(g *group) []int32 {
+	for g.free < len(g.rooms) {
+		s := &c.stands[g.rooms[g.free]]
+		if c.board.Len(int(g.rooms[g.free]))+s.guests < s.room {
+			break
+		}
+		g.free++
+	}
+	return g.rooms[g.free:]
 }

@@ -42,8 +42,12 @@ type crowd struct {
 	stands      []stand // the open agents, by id
 	places      []int32 // of these, from 1, by the place of their belief; 0: none
 	groups      []group
-	slots, free int // of all
+	lanes       []lane
+	roomy       []int32 // groups where slots are free
+	slots, free int     // of all
 	// of the task that is looked at
+	looked  *task
+	alike   bool // agents of a group are alike to it, but those that it tells apart
 	rows    []prospect
 	offers  []*offer
 	apart   []int32 // the agents that it tells from others of their group
@@ -354,21 +358,20 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 			n.consider(&f, x, int(k), d, n.besideOthers(s, t)+s.charge)
 		}
 	}
-	for i := range c.groups {
-		g := &c.groups[i]
-		most := g.most
-		if t.purse.open > t.purse.waiting { // it may be charged less for running beside its own
-			most = 0
-		}
-		if g.row < 0 || g.sorted != c.round && !n.atBest(&f, &c.rows[g.row], most) {
-			continue // before they are put in order for it
-		}
-		for _, k := range n.inOrder(g) {
-			s := &c.stands[k]
-			if s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, most) {
-				break
+	own := t.purse.open > t.purse.waiting // it may be charged less for running beside its own
+	for i := range c.lanes {
+		n.soonest(&c.lanes[i], func(g *group, x *prospect) {
+			most := g.most
+			if own {
+				most = 0
 			}
-		}
+			for _, k := range g.stands {
+				s := &c.stands[k]
+				if s.asked != c.asked && !n.consider(&f, x, int(k), s.next, most) {
+					break
+				}
+			}
+		})
 	}
 	if f.seat < 0 {
 		return market.Wait{}, nil
@@ -395,13 +398,6 @@ func (f *search) worth(x *prospect, at time.Duration) (market.Credits, bool) {
 	}
 	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quote.quality})
 	return min(value, x.quote.most), true
-}
-
-// atBest reports whether a slot that came at once and cost nothing would be better than what was found, where
-// tolls and charges are at best so much.
-func (n *Node) atBest(f *search, x *prospect, tolls market.Credits) bool {
-	value, ok := f.worth(x, f.first(x, 0))
-	return ok && f.mayBe(n.sum(f, x, value, tolls))
 }
 
 // sum is what waiting would be worth, whatever the slot costs then.
