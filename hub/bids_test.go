@@ -104,7 +104,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			continue // refused: no agent has its model, say, or its bid is below any cost
 		}
 		for _, a := range h.n.roster {
-			q := *h.n.quoted(k, a, h.n.burden(a))
+			q := h.n.quoted(k, a, h.n.burden(a))
 			q.value = q.within(k.reserved)
 			b.pairs[string(k.id)+">"+a.id] = pairing{
 				usable: h.n.usable(k, a) && a.free(h.n) > 0,
@@ -230,7 +230,7 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 		a := h.n.lookup("a-1")
 		next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
 			terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-		before := *h.n.quoted(next, a, burden{})
+		before := h.n.quoted(next, a, burden{})
 		for i := range 20 {
 			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(market.Credit))))
 			d := h.take("ann", fmt.Sprint("t", i))

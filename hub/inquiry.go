@@ -37,6 +37,7 @@ type inquiry struct {
 // sight is an open agent that serves the task, as it would find it.
 type sight struct {
 	prospect
+	held   held
 	quote  quote // all of it
 	seat   int
 	beside market.Credits
@@ -236,7 +237,6 @@ func (q *inquiry) look() *bus.Result {
 		}
 		x.quote = n.quote(t, a, s.burden, held)
 		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.queue
-		x.quality = a.quality(t.msg.Domain)
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		if least, ok := q.fastest[a.fastest]; !ok || x.service < least {
 			q.fastest[a.fastest] = x.service
@@ -351,7 +351,7 @@ func (q *inquiry) add(s *sight, wait time.Duration, price, toll market.Credits) 
 		ttft: min(line.Far, wait+s.ttft-min(wait, s.queue))}
 	net := func(terms market.Terms) market.Credits {
 		y := s.quote
-		y.value = terms.Value(market.Quote{TTFT: x.ttft, Cost: y.cost, Quality: s.quality})
+		y.value = terms.Value(market.Quote{TTFT: x.ttft, Cost: y.cost, Quality: s.quote.quality})
 		return y.within(terms.Cap()) - y.cost + toll - price
 	}
 	x.net = net(t.usual)

@@ -338,10 +338,10 @@ func TestAQuoteSeesAgentsAsARoundDoes(t *testing.T) {
 			x, s := &q.sights[i], &q.crowd.stands[q.sights[i].seat]
 			a := s.agent
 			y, z := n.prospect(a.seat), &n.crowd.stands[a.seat]
-			if x.held != y.held || x.quote.cost != y.quote.cost || x.ttft != y.ttft || x.load != y.load ||
+			if x.held != y.quote.held || x.quote.cost != y.quote.cost || x.ttft != y.ttft || x.load != y.load ||
 				x.beside != n.besideOthers(z, in) {
 				t.Fatalf("seed %d: %s is quoted with %v held, at %s after %v, load %s, beside %s, and is %v, "+
-					"%s, %v, %s, %s", seed, a.id, x.held, x.quote.cost, x.ttft, x.load, x.beside, y.held,
+					"%s, %v, %s, %s", seed, a.id, x.held, x.quote.cost, x.ttft, x.load, x.beside, y.quote.held,
 					y.quote.cost, y.ttft, y.load, n.besideOthers(z, in))
 			}
 			before := n.crowd.board.Len(a.seat) + z.guests

@@ -17,6 +17,9 @@ type kind struct {
 	visit uint64 // of a task that looks at agents
 	met   []met
 
+	asked uint64 // by which task it was asked last what it would have there
+	cold  *offer // of those that hold nothing of its prompt
+
 	round  uint64 // in which it has these
 	groups []int32
 }
@@ -99,36 +102,6 @@ func (n *Node) kind(a *agent) *kind {
 	}
 	a.kind = k
 	return k
-}
-
-// quoted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that
-// holds so much of the prompt and has so much in hand.
-type quoted struct {
-	kind   *kind
-	fits   uint64
-	held   held
-	burden burden
-	answer int // tokens
-	quote  quote
-}
-
-// quotesKept bounds the quotes that a task keeps, some 8 KB. One that falls on the place of another takes it:
-// then the other is made again when asked for.
-const quotesKept = 64
-
-// quoted is what t is quoted on a while it has so much in hand. It is good until the next.
-func (n *Node) quoted(t *task, a *agent, in burden) *quote {
-	return n.quotedHolding(t, a, in, a.expect(t))
-}
-
-// quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
-func (n *Node) quotedHolding(t *task, a *agent, in burden, held held) *quote {
-	k, fits, answer := n.kind(a), a.predictor.Fits(), n.length(t, a)
-	q := &n.notes(t).quotes[uint(k.id+7*int(in.delay>>19)+held.cached>>4)%quotesKept]
-	if q.kind != k || q.fits != fits || q.held != held || q.burden != in || q.answer != answer {
-		*q = quoted{k, fits, held, in, answer, n.quote(t, a, in, held)}
-	}
-	return &q.quote
 }
 
 // notes are those of a task.

@@ -125,8 +125,10 @@ func (n *Node) looks(i int) []int32 {
 	}
 	for j := range x.list {
 		w := &x.list[j]
-		row := c.groups[w.group].row
-		if !w.wide || row < 0 || !c.rows[row].serves {
+		if !w.wide {
+			continue
+		}
+		if y := n.others(&c.groups[w.group]); y == nil || !y.serves {
 			continue
 		}
 		if k := w.members[i%len(w.members)]; c.stands[s.agents[k].seat].asked != c.asked {

@@ -128,7 +128,7 @@ func TestOwnPlacesAreWorthTheWholeFleet(t *testing.T) {
 				for k, a := range s.agents {
 					if x := h.n.prospect(a.seat); x.serves && s.tasks[i].lets(a.seat) {
 						s.pairs = append(s.pairs, pair{task: int32(i), agent: int32(k), ttft: x.ttft,
-							value: x.quote.value, cost: x.quote.cost})
+							value: s.tasks[i].valueOf(x), cost: x.quote.cost})
 					}
 				}
 				h.n.charge(i, s.pairs[from:])

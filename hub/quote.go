@@ -15,10 +15,11 @@ type quote struct {
 	// what rounds read stands first, and so together in memory
 	forecast predict.Forecast
 	prompt   int // expected tokens
-	value    market.Credits
 	cost     market.Credits
 	floor    market.Credits // what the prompt and the first token may cost: no hold has less room
+	quality  float64
 
+	value     market.Credits
 	worst     market.Credits
 	maxTokens int              // what the engine is told, within its context
 	most      int              // prompt tokens that the worst case covers
@@ -29,6 +30,13 @@ type quote struct {
 // quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
 // agent otherwise is its [kind].
 func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
+	q := n.idleQuote(t, a, held)
+	q.beside(t, a, in)
+	return q
+}
+
+// idleQuote is what it is quoted where nothing is in hand, but for the value.
+func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 	q := quote{prompt: held.tokens + t.carried(), maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
 	if context := a.reg.MaxModelLen; context > 0 {
@@ -40,8 +48,7 @@ func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
 		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
-	q.delay = in.delay
-	q.forecast = a.predictor.Beside(q.features, q.delay)
+	q.forecast = a.predictor.Beside(q.features, 0)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most
@@ -49,8 +56,52 @@ func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 	if n.cfg.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		q.floor = market.WorstCase(a.price, least, min(1, q.maxTokens)) + a.tariff
 	}
-	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost,
-		Quality: a.quality(t.msg.Domain)})
+	q.quality = a.quality(t.msg.Domain)
+	return q
+}
+
+// beside makes it what it is beside what the agent has in hand.
+func (q *quote) beside(t *task, a *agent, in burden) {
+	q.delay = in.delay
+	q.forecast = a.predictor.Beside(q.features, q.delay)
+	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
+}
+
+// noted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that holds
+// so much of the prompt, and has nothing in hand. What an agent has in hand changes all the time, and changes
+// nothing of a quote but the time to the first token and what that is worth.
+type noted struct {
+	kind   *kind
+	fits   uint64
+	held   held
+	answer int // tokens
+	quote  quote
+}
+
+// quotesKept bounds the quotes that a task keeps, some 4 KB. One that falls on the place of another takes it:
+// then the other is made again when asked for.
+const quotesKept = 16
+
+// noted is what t is quoted on a where nothing is in hand, but for the value, and a is believed to hold so
+// much of its prompt. It is good until the next.
+func (n *Node) noted(t *task, a *agent, held held) *quote {
+	k, fits, answer := n.kind(a), a.predictor.Fits(), n.length(t, a)
+	q := &n.notes(t).quotes[uint(k.id+held.cached>>4)%quotesKept]
+	if q.kind != k || q.fits != fits || q.held != held || q.answer != answer {
+		*q = noted{k, fits, held, answer, n.idleQuote(t, a, held)}
+	}
+	return &q.quote
+}
+
+// quoted is what t is quoted on a while it has so much in hand.
+func (n *Node) quoted(t *task, a *agent, in burden) quote {
+	return n.quotedHolding(t, a, in, a.expect(t))
+}
+
+// quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
+func (n *Node) quotedHolding(t *task, a *agent, in burden, held held) quote {
+	q := *n.noted(t, a, held)
+	q.beside(t, a, in)
 	return q
 }
 

@@ -114,7 +114,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	a := h.agent
 	a.holds = slices.DeleteFunc(a.holds, func(o *hold) bool { return o == h }) // it is not beside itself
 	q := n.quoted(t, a, n.burden(a))
-	h.features, h.ttft, h.first = q.features, q.forecast.TTFT, a.worstFirst(t, q)
+	h.features, h.ttft, h.first = q.features, q.forecast.TTFT, a.worstFirst(t, &q)
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.again = 1

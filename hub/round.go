@@ -200,15 +200,22 @@ func (n *Node) pairWith(i, k int) {
 	}
 	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) && !n.busy(a) &&
 		c.board.Homes(a.seat) == 0 && n.besideOthers(stand, t) == stand.beside &&
-		n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden, x.held) >= len(s.tasks) {
+		n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden, x.quote.held) >= len(s.tasks) {
 		s.spared++
 		return
 	}
-	p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: x.quote.value, cost: x.quote.cost}
+	q := x.quote
+	p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: t.valueOf(x), cost: q.cost}
 	if !idle {
-		p.saved = a.saves(x.quote.prompt, x.quote.output, x.quote.cost)
+		p.saved = a.saves(q.prompt, q.output, q.cost)
 	}
 	s.pairs = append(s.pairs, p)
+}
+
+// valueOf is what a slot that it has now is worth to a task, lowered where no more can be held.
+func (t *task) valueOf(x *prospect) market.Credits {
+	q := x.quote
+	return min(t.terms.Value(market.Quote{TTFT: x.ttft, Cost: q.cost, Quality: q.quality}), q.most)
 }
 
 // resized is a list of so many zeros, in its memory.
@@ -352,7 +359,8 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		h := n.newHold(t, a, n.quoted(t, a, n.burden(a)), r.Number, slot, aw)
+		q := n.quoted(t, a, n.burden(a))
+		h := n.newHold(t, a, &q, r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
 			h.crowd = &parts

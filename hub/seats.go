@@ -243,7 +243,7 @@ func (n *Node) seatHome(t *task) *agent {
 // delays is the toll for what a task does to those whose first tokens come later for it: what it has an agent
 // compute, as dear as the agent sells that, where others wait for theirs. What it waits itself is in its
 // value.
-func (n *Node) delays(a *agent, x *prospect) market.Credits {
+func (n *Node) delays(a *agent, q *offer) market.Credits {
 	if !n.cfg.Seats.Seconds || a.seats == nil {
 		return 0
 	}
@@ -251,7 +251,7 @@ func (n *Node) delays(a *agent, x *prospect) market.Credits {
 	if load < calm {
 		return 0
 	}
-	cost := a.price.Cost(market.Usage{Prompt: max(0, x.quote.prompt-x.quote.cached)})
+	cost := a.price.Cost(market.Usage{Prompt: max(0, q.prompt-q.held.cached)})
 	return -market.Credits(min(float64(float64(cost)*min(1, load)), float64(market.MaxWorth)))
 }
 

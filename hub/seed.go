@@ -140,7 +140,7 @@ func (n *Node) seed(of *task, a *agent) *task {
 		deadline: n.now.Add(n.cfg.FundsWait), only: a, terms: market.Terms{Worth: 1, Delta: 1, Patience: 1}}
 	t.timer.owner = t
 	n.read(t, &m)
-	q := *n.quoted(t, a, burden{})
+	q := n.quoted(t, a, burden{})
 	cost, worst := q.cost+n.cfg.Fee, q.worst+n.cfg.Fee
 	n.unquote(t) // which was by a worth of nothing
 	shared := int(int64(q.prompt) * int64(m.Prompt.Marks[s.at-1].Bytes) / int64(max(1, m.Prompt.Bytes)))

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -38,8 +40,8 @@ type stand struct {
 // group is open agents that are alike but for what they hold and who waits for them.
 type group struct {
 	first  *agent
+	lane   int32
 	burden burden
-	parses bool
 	size   int
 	most   market.Credits // of its agents' tolls and charges, together
 
@@ -47,11 +49,25 @@ type group struct {
 	sorted uint64  // in which round that was
 	rooms  []int32 // that have a free slot
 	free   int     // of these, how many at the beginning have not any more, after all who came so far
+	// how much later a first token comes at least of a slot that is waited for here than of one at an agent
+	// that is idle
+	later time.Duration
 
 	// of the task that is looked at
-	apart int   // agents that it tells from the others
-	row   int32 // of the others, in crowd.rows; -1: there are none
-	rows  int32 // the last of those that its agents have; -1: there are none
+	asked uint64 // which one that is
+	apart int    // agents that it tells from the others
+	row   int32  // of the others, in crowd.rows; -1: it was not asked for
+	rows  int32  // the last of those that its agents have; -1: there are none
+}
+
+// lane is the groups of agents that are quoted alike. Most tasks look at few of them.
+type lane struct {
+	first   *agent
+	kind    *kind
+	parses  bool
+	longest time.Duration // of their burdens
+	calm    []int32       // the groups, those first that delay a task least
+	soon    []int32       // those first whose slots come soonest: see group.later
 }
 
 // prospect is what a task would have of open agents of a group that hold as much of its prompt.
@@ -59,28 +75,37 @@ type prospect struct {
 	group         int32
 	before        int32 // of the group's rows, that which was made before; -1: it is the first
 	serves        bool
-	held          held
-	ttft, service time.Duration // beside what is in hand there
-	queue         time.Duration // of the first, that passes while it waits
-	quality       float64
-	quote         offer
-	load          market.Credits // the toll for the time that it takes longer than elsewhere
+	loaded        bool // load is known
+	quote         *offer
+	ttft, service time.Duration  // beside what is in hand there
+	queue         time.Duration  // of the first, that passes while it waits
+	load          market.Credits // the toll for the time that it takes longer than elsewhere: see Node.loads
 }
 
-// offer is what a round reads of a quote.
+// offer is what a round reads of a quote: that of a task on agents of a kind that hold so much of its prompt,
+// whatever they have in hand.
 type offer struct {
-	prompt, cached, output int // tokens that are expected
-	cost                   market.Credits
-	most                   market.Credits // of value: no more can be held
-	value                  market.Credits // at most that
+	kind  *kind
+	held  held
+	suits bool // where none of them is told from the others by its name
+	takes bool
+
+	prompt, output int           // tokens that are expected
+	first          time.Duration // to the first token where nothing is in hand
+	stays          time.Duration // that it keeps a slot after that
+	cost           market.Credits
+	most           market.Credits // of value: no more can be held
+	quality        float64
+
+	late time.Duration // of the search at hand: to a first token that is too late to be better
 }
 
-// fewRows is how many rows of a group are looked through for one that fits, before another is made.
-const fewRows = 8
+// fewOffers is how many offers are looked through for one that fits, before another is made.
+const fewOffers = 8
 
 // notes are what a task keeps while it waits: its quotes, and what agents hold of its prompt.
 type notes struct {
-	quotes [quotesKept]quoted
+	quotes [quotesKept]noted
 	looked bool
 	since  uint64 // by the index's changes: when holds was looked up
 	holds  []holding
@@ -102,7 +127,8 @@ func (n *Node) standUp() {
 	c := &n.crowd
 	c.round++
 	c.slots, c.free, c.full = 0, 0, false
-	c.stands, c.groups = c.stands[:0], c.groups[:0]
+	c.stands, c.groups, c.lanes = c.stands[:0], c.groups[:0], c.lanes[:0]
+	c.roomy = c.roomy[:0]
 	clear(c.places)
 	for _, a := range n.roster {
 		if !a.open(n) {
@@ -117,6 +143,9 @@ func (n *Node) standUp() {
 		g := &c.groups[s.group]
 		g.size, g.stands, g.most = g.size+1, append(g.stands, int32(a.seat)), 0
 		if s.room > 0 {
+			if len(g.rooms) == 0 {
+				c.roomy = append(c.roomy, s.group)
+			}
 			g.rooms = append(g.rooms, int32(a.seat))
 		}
 		place := a.belief.Place()
@@ -124,6 +153,14 @@ func (n *Node) standUp() {
 			c.places = append(c.places, 0)
 		}
 		c.places[place] = int32(a.seat) + 1
+	}
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		slices.SortFunc(l.calm, func(a, b int32) int {
+			return cmp.Compare(c.groups[a].burden.delay, c.groups[b].burden.delay)
+		})
+		l.soon = append(l.soon[:0], l.calm...)
+		l.longest = c.groups[l.calm[len(l.calm)-1]].burden.delay
 	}
 }
 
@@ -155,17 +192,30 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 	if k.round != c.round {
 		k.round, k.groups = c.round, k.groups[:0]
 	}
+	into := int32(-1)
 	for _, i := range k.groups {
 		g := &c.groups[i]
-		if g.burden == in && g.first.fastest == a.fastest && g.parses == parses {
+		if g.first.fastest != a.fastest || c.lanes[g.lane].parses != parses {
+			continue
+		}
+		if g.burden == in {
 			return i
 		}
+		into = g.lane
+	}
+	if into < 0 {
+		into = int32(len(c.lanes))
+		c.lanes = again(c.lanes)
+		l := &c.lanes[into]
+		*l = lane{first: a, kind: k, parses: parses, calm: l.calm[:0], soon: l.soon[:0]}
 	}
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	*g = group{first: a, burden: in, parses: parses, stands: g.stands[:0], rooms: g.rooms[:0]}
+	*g = group{first: a, lane: into, burden: in, stands: g.stands[:0], rooms: g.rooms[:0], later: in.delay}
 	k.groups = append(k.groups, i)
+	l := &c.lanes[into]
+	l.calm = append(l.calm, i)
 	return i
 }
 
@@ -205,107 +255,175 @@ func (h *holding) of(a *agent, t *task, round uint64) held {
 func (n *Node) prospects(t *task) {
 	c := &n.crowd
 	c.asked++
-	c.rows, c.apart = c.rows[:0], c.apart[:0]
-	for i := range c.groups {
-		g := &c.groups[i]
-		g.apart, g.row, g.rows = 0, -1, -1
-	}
+	c.looked, c.pressed = t, t.purse.pressure
+	c.rows, c.apart, c.offers = slices.Grow(c.rows[:0], len(c.stands)+len(c.groups)), c.apart[:0], c.offers[:0]
 	holds := n.heldOf(t)
 	// where agents are drawn for one by one, or the task may not go to some, no two are alike
-	alike := n.cfg.Regime.Idle() && t.only == nil && len(t.failedAt) == 0
+	c.alike = n.cfg.Regime.Idle() && t.only == nil && len(t.failedAt) == 0
 	for i := range holds {
 		h := &holds[i]
 		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
 			seat := c.places[h.Place] - 1
-			n.tell(t, seat, h.of(c.stands[seat].agent, t, c.round), alike)
+			a := c.stands[seat].agent
+			n.tell(seat, n.offered(a, h.of(a, t, c.round)))
 		}
 	}
 	if c.has(t.home) {
-		n.tellCold(t, int32(t.home.seat), alike) // it has a place in the line there
+		n.tellCold(int32(t.home.seat)) // it has a place in the line there
 	}
-	if !alike {
+	if !c.alike {
 		for seat := range c.stands {
-			n.tellCold(t, int32(seat), false)
+			n.tellCold(int32(seat))
 		}
 	}
-	for i := range c.groups {
-		if g := &c.groups[i]; g.apart < g.size {
-			g.row = n.row(t, g.first, int32(i), g.first.cold(t), alike)
-		}
-	}
-	// how long it takes where it takes least in a class
-	for i := range c.rows {
-		x := &c.rows[i]
-		if !x.serves {
-			continue
-		}
-		f := c.groups[x.group].first.fastest
+	n.fastest()
+}
+
+// fastest finds out how long the task takes where it takes least in a class.
+func (n *Node) fastest() {
+	c := &n.crowd
+	takes := func(a *agent, service time.Duration) {
+		f := a.fastest
 		if f.asked != c.asked {
-			f.asked, f.service = c.asked, x.service
+			f.asked, f.service = c.asked, service
 		} else {
-			f.service = min(f.service, x.service)
+			f.service = min(f.service, service)
 		}
 	}
 	for i := range c.rows {
 		if x := &c.rows[i]; x.serves {
-			x.load = c.tolls.Avoidable(x.service-c.groups[x.group].first.fastest.service, t.purse.pressure)
+			takes(c.groups[x.group].first, x.service)
 		}
 	}
+	if !c.alike {
+		return
+	}
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		for _, k := range l.calm {
+			g := &c.groups[k]
+			if c.toldOf(g) == g.size {
+				continue
+			}
+			if x := n.others(g); x.serves {
+				takes(g.first, x.service)
+			}
+			break // the others of the lane delay it more
+		}
+	}
+}
+
+// toldOf is how many agents of a group the task tells from the others.
+func (c *crowd) toldOf(g *group) int {
+	if g.asked != c.asked {
+		g.asked, g.apart, g.row, g.rows = c.asked, 0, -1, -1
+	}
+	return g.apart
+}
+
+// others is what the task would have of the agents of a group that it does not tell apart; nil if there are
+// none.
+func (n *Node) others(g *group) *prospect {
+	c := &n.crowd
+	if !c.alike || c.toldOf(g) == g.size {
+		return nil
+	}
+	if g.row < 0 {
+		g.row = n.row(g.first, g, n.offeredCold(&c.lanes[g.lane]))
+	}
+	return &c.rows[g.row]
+}
+
+// loads is the toll for the time that a task takes longer than elsewhere.
+func (c *crowd) loads(x *prospect) market.Credits {
+	if !x.loaded {
+		x.loaded = true
+		if x.serves {
+			x.load = c.tolls.Avoidable(x.service-c.groups[x.group].first.fastest.service, c.pressed)
+		}
+	}
+	return x.load
 }
 
 // cold is what is expected of a prompt that an agent holds nothing of.
 func (a *agent) cold(t *task) held { return held{tokens: a.predictor.Tokens(t.msg.Prompt.Tokens)} }
 
 // tell tells an agent from the others of its group.
-func (n *Node) tell(t *task, seat int32, held held, alike bool) {
+func (n *Node) tell(seat int32, o *offer) {
 	c := &n.crowd
 	s := &c.stands[seat]
-	s.asked, s.row = c.asked, n.row(t, s.agent, s.group, held, alike)
-	c.groups[s.group].apart++
+	g := &c.groups[s.group]
+	c.toldOf(g)
+	g.apart++
+	s.asked, s.row = c.asked, n.row(s.agent, g, o)
 	c.apart = append(c.apart, seat)
 }
 
 // tellCold tells an agent that holds nothing of the prompt, unless it is told.
-func (n *Node) tellCold(t *task, seat int32, alike bool) {
-	if s := &n.crowd.stands[seat]; s.asked != n.crowd.asked {
-		n.tell(t, seat, s.agent.cold(t), alike)
+func (n *Node) tellCold(seat int32) {
+	c := &n.crowd
+	if s := &c.stands[seat]; s.asked != c.asked {
+		n.tell(seat, n.offeredCold(&c.lanes[c.groups[s.group].lane]))
 	}
 }
 
-// row is the row of what a task would have of an agent of a group.
-func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 {
-	c := &n.crowd
-	g := &c.groups[group]
-	if alike {
-		k := g.rows
-		for range fewRows {
-			if k < 0 {
-				break
-			}
-			if c.rows[k].held == held {
+// offeredCold is what the task is offered by agents of a lane that hold nothing of its prompt.
+func (n *Node) offeredCold(l *lane) *offer {
+	c, k := &n.crowd, l.kind
+	if k.asked != c.asked {
+		k.asked, k.cold = c.asked, n.offered(l.first, l.first.cold(c.looked))
+	}
+	return k.cold
+}
+
+// offered is what it is offered by agents of a kind that hold so much of its prompt.
+func (n *Node) offered(a *agent, held held) *offer {
+	c, k := &n.crowd, n.kind(a)
+	for i := len(c.offers) - 1; i >= max(0, len(c.offers)-fewOffers); i-- {
+		if o := c.offers[i]; o.kind == k && o.held == held {
+			return o
+		}
+	}
+	c.offers = again(c.offers)
+	at := &c.offers[len(c.offers)-1]
+	if *at == nil {
+		*at = new(offer)
+	}
+	o, t := *at, c.looked
+	*o = offer{kind: k, held: held, suits: a.suits(t)}
+	q := n.noted(t, a, held)
+	if o.takes = a.takes(q.prompt); o.takes {
+		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
+		// quote as it stood when the task came.
+		o.prompt, o.output, o.first, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.cost
+		o.most, o.quality, o.stays = q.room(t.reserved), q.quality, n.service(a, 0, o.output)
+	}
+	return o
+}
+
+// row is the row of what the task would have of an agent of a group.
+func (n *Node) row(a *agent, g *group, o *offer) int32 {
+	c, t := &n.crowd, n.crowd.looked
+	if c.alike {
+		for k := g.rows; k >= 0; k = c.rows[k].before {
+			if c.rows[k].quote == o {
 				return k
 			}
-			k = c.rows[k].before
 		}
 	}
 	i := int32(len(c.rows))
-	c.rows = again(c.rows)
+	c.rows = c.rows[:i+1]
 	x := &c.rows[i]
-	x.group, x.before, x.held = group, g.rows, held
+	*x = prospect{group: c.stands[a.seat].group, before: g.rows, quote: o, queue: g.burden.queue}
 	g.rows = i
-	if x.serves = a.suits(t); !x.serves {
-		return i
+	suits := o.suits
+	if !c.alike || t.parses {
+		suits = a.suits(t)
 	}
-	q := n.quotedHolding(t, a, g.burden, held)
-	if x.serves = a.takes(q.prompt); x.serves {
-		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
-		// quote as it stood when the task came.
-		x.quote = offer{q.prompt, held.cached, q.forecast.Output, q.cost, q.room(t.reserved),
-			q.within(t.reserved)}
-		x.ttft, x.queue, x.quality = q.forecast.TTFT, g.burden.queue, a.quality(t.msg.Domain)
-		x.service = n.service(a, x.ttft, x.quote.output)
-		if n.cfg.Seats.Seconds { // the time to its first token is charged by Node.delays
-			x.service -= x.ttft
+	if x.serves = suits && o.takes; x.serves {
+		x.ttft = min(o.first+g.burden.delay, time.Hour)
+		if x.service = o.stays; !n.cfg.Seats.Seconds { // else that is charged by Node.delays
+			x.service += x.ttft
 		}
 	}
 	return i
@@ -314,10 +432,15 @@ func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 
 // prospect is what the task whose prospects were looked at would have of an open agent.
 func (n *Node) prospect(seat int) *prospect {
 	c := &n.crowd
-	if s := &c.stands[seat]; s.asked == c.asked {
-		return &c.rows[s.row]
+	s := &c.stands[seat]
+	var x *prospect
+	if s.asked == c.asked {
+		x = &c.rows[s.row]
+	} else {
+		x = n.others(&c.groups[s.group])
 	}
-	return &c.rows[c.groups[c.stands[seat].group].row]
+	c.loads(x)
+	return x
 }
 
 // endsAt says when slots of an open agent come free.
@@ -356,8 +479,58 @@ func (n *Node) inOrder(g *group) []int32 {
 			}
 			return 1
 		})
+		c.putOff(g)
 	}
 	return g.stands
+}
+
+// putOff finds anew how late the slots of a group come, which is no sooner than it was thought to be.
+func (c *crowd) putOff(g *group) {
+	g.later = never
+	if len(g.stands) > 0 {
+		s := &c.stands[g.stands[0]]
+		g.later = s.next - min(s.next, g.burden.queue) + g.burden.delay
+	}
+	soon := c.lanes[g.lane].soon
+	i := 0
+	for &c.groups[soon[i]] != g {
+		i++
+	}
+	for ; i+1 < len(soon) && c.groups[soon[i+1]].later < g.later; i++ {
+		soon[i], soon[i+1] = soon[i+1], soon[i]
+	}
+}
+
+// never is later than any slot comes.
+const never = math.MaxInt64 / 2
+
+// soonest gives the groups of a lane by how soon their slots come, as long as one of them may be better for
+// the task than what was found: see offer.late. Only agents count that it does not tell from the others.
+func (n *Node) soonest(l *lane, look func(*group, *prospect)) {
+	c := &n.crowd
+	if !c.alike {
+		return
+	}
+	o := n.offeredCold(l)
+	if !o.takes {
+		return
+	}
+	whole := o.first+l.longest > time.Hour // which no forecast exceeds, so that all are as late
+	for i := 0; i < len(l.soon); {
+		g := &c.groups[l.soon[i]]
+		if g.later >= o.late-o.first && !whole {
+			return
+		}
+		if g.sorted != c.round {
+			if n.inOrder(g); &c.groups[l.soon[i]] != g {
+				continue // another may be sooner
+			}
+		}
+		if x := n.others(g); x != nil && x.serves {
+			look(g, x)
+		}
+		i++
+	}
 }
 
 // turn is when an open agent has a slot for who comes from elsewhere: after those who are at home there, and
@@ -386,6 +559,7 @@ func (n *Node) visit(k int32) {
 	for i := slices.Index(g.stands, k); i+1 < len(g.stands) && c.sooner(g.stands[i+1], k); i++ {
 		g.stands[i], g.stands[i+1] = g.stands[i+1], k
 	}
+	c.putOff(g)
 }
 
 // rather is where a task would wait, or go at once, by what that takes and costs and how good it is, if its
@@ -394,10 +568,6 @@ func (n *Node) visit(k int32) {
 func (n *Node) rather(t *task) *agent {
 	c := &n.crowd
 	f := search{task: t, terms: t.usual.Judge(), waited: t.waited, left: line.Far}
-	worth := func(x *prospect, d time.Duration) market.Credits {
-		value, _, _ := f.patience(x, d)
-		return value - x.quote.cost
-	}
 	in := func(k int32) (time.Duration, bool) {
 		place := c.board.Len(int(k)) + c.stands[k].guests
 		if t.home == c.stands[k].agent {
@@ -408,45 +578,70 @@ func (n *Node) rather(t *task) *agent {
 		}
 		return n.endsAt(&c.stands[k]).Nth(place + 1 - c.stands[k].room)
 	}
+	c.searchAnew()
 	best, at := market.Credits(0), int32(-1)
-	if c.has(t.home) {
-		k := int32(t.home.seat)
-		if d, ok := in(k); ok && t.lets(int(k)) {
-			best, at = worth(n.prospect(t.home.seat), d), k
+	among := int32(-1) // the group of at; -1: the task tells it from others
+	try := func(k, group int32, x *prospect) {
+		d, ok := in(k)
+		if !ok || !x.serves || !t.lets(int(k)) {
+			return
+		}
+		first := f.first(x, d)
+		if first >= x.quote.late {
+			return // one that came sooner was worse, or is as good and was looked at before
+		}
+		value, ok := f.worth(x, first)
+		w := value - x.quote.cost
+		switch {
+		case !ok:
+			x.quote.late = first
+		case at < 0 || w > best || w == best && among > group: // of equals the first group
+			best, at, among = w, k, group
+		case w < best || among < 0:
+			x.quote.late = first
 		}
 	}
-	try := func(k int32, x *prospect) {
-		if d, ok := in(k); ok && x.serves && t.lets(int(k)) {
-			if w := worth(x, d); at < 0 || w > best {
-				best, at = w, k
-			}
-		}
+	if c.has(t.home) {
+		try(int32(t.home.seat), -1, n.prospect(t.home.seat))
 	}
 	for _, k := range c.apart {
-		try(k, &c.rows[c.stands[k].row])
+		try(k, -1, &c.rows[c.stands[k].row])
 	}
-	for i := range c.groups {
-		g := &c.groups[i]
-		if g.row < 0 || !c.rows[g.row].serves {
-			continue
-		}
-		for g.free < len(g.rooms) && c.board.Len(int(g.rooms[g.free]))+c.stands[g.rooms[g.free]].guests >=
-			c.stands[g.rooms[g.free]].room {
-			g.free++
-		}
-		first := g.rooms[g.free:]
-		if len(first) == 0 {
-			first = n.inOrder(g)
-		}
-		for _, k := range first {
+	first := func(list []int32, group int32, x *prospect) {
+		for _, k := range list {
 			if c.stands[k].asked != c.asked {
-				try(k, &c.rows[g.row])
+				try(k, group, x)
 				break
 			}
 		}
+	}
+	for _, i := range c.roomy {
+		g := &c.groups[i]
+		if x := n.others(g); x != nil && x.serves {
+			first(c.open(g), i, x)
+		}
+	}
+	for i := range c.lanes {
+		n.soonest(&c.lanes[i], func(g *group, x *prospect) {
+			if len(c.open(g)) == 0 {
+				first(g.stands, x.group, x)
+			}
+		})
 	}
 	if at < 0 || c.stands[at].agent == t.home {
 		return nil
 	}
 	return c.stands[at].agent
+}
+
+// open are the agents of a group that have a free slot, after all who came so far.
+func (c *crowd) open(g *group) []int32 {
+	for g.free < len(g.rooms) {
+		s := &c.stands[g.rooms[g.free]]
+		if c.board.Len(int(g.rooms[g.free]))+s.guests < s.room {
+			break
+		}
+		g.free++
+	}
+	return g.rooms[g.free:]
 }

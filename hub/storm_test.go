@@ -585,7 +585,7 @@ func (s *storm) check() {
 				continue
 			}
 			for _, in := range []burden{{}, n.burden(a)} {
-				if kept, now := *n.quoted(t, a, in), n.quote(t, a, in, a.expect(t)); kept != now {
+				if kept, now := n.quoted(t, a, in), n.quote(t, a, in, a.expect(t)); kept != now {
 					s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
 				}
 			}

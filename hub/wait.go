@@ -42,9 +42,16 @@ type crowd struct {
 	stands      []stand // the open agents, by id
 	places      []int32 // of these, from 1, by the place of their belief; 0: none
 	groups      []group
-	slots, free int        // of all
-	rows        []prospect // of the task that is looked at
-	apart       []int32    // the agents that it tells from others of their group
+	lanes       []lane
+	roomy       []int32 // groups where slots are free
+	slots, free int     // of all
+	// of the task that is looked at
+	looked  *task
+	alike   bool // agents of a group are alike to it, but those that it tells apart
+	rows    []prospect
+	offers  []*offer
+	apart   []int32 // the agents that it tells from others of their group
+	pressed float64 // the pressure on it
 
 	classes map[string]*fastest // of agents
 	asked   uint64              // how often prospects were looked at
@@ -250,7 +257,7 @@ func (n *Node) charge(i int, pairs []pair) {
 		p := &pairs[k]
 		a := s.agents[p.agent]
 		x := n.prospect(a.seat)
-		p.parts = market.Toll{Load: x.load + n.delays(a, x), Beside: n.besideOthers(&c.stands[a.seat], t),
+		p.parts = market.Toll{Load: x.load + n.delays(a, x.quote), Beside: n.besideOthers(&c.stands[a.seat], t),
 			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
@@ -336,6 +343,7 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	if f.share = line.LeftOf(f.waited, t.terms.Patience); f.share == 0 {
 		return market.Wait{}, nil
 	}
+	c.searchAnew()
 	for _, k := range c.apart {
 		s := &c.stands[k]
 		x := &c.rows[s.row]
@@ -350,21 +358,20 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 			n.consider(&f, x, int(k), d, n.besideOthers(s, t)+s.charge)
 		}
 	}
-	for i := range c.groups {
-		g := &c.groups[i]
-		most := g.most
-		if t.purse.open > t.purse.waiting { // it may be charged less for running beside its own
-			most = 0
-		}
-		if g.row < 0 || g.sorted != c.round && !n.atBest(&f, &c.rows[g.row], most) {
-			continue // before they are put in order for it
-		}
-		for _, k := range n.inOrder(g) {
-			s := &c.stands[k]
-			if s.asked != c.asked && !n.consider(&f, &c.rows[g.row], int(k), s.next, most) {
-				break
+	own := t.purse.open > t.purse.waiting // it may be charged less for running beside its own
+	for i := range c.lanes {
+		n.soonest(&c.lanes[i], func(g *group, x *prospect) {
+			most := g.most
+			if own {
+				most = 0
 			}
-		}
+			for _, k := range g.stands {
+				s := &c.stands[k]
+				if s.asked != c.asked && !n.consider(&f, x, int(k), s.next, most) {
+					break
+				}
+			}
+		})
 	}
 	if f.seat < 0 {
 		return market.Wait{}, nil
@@ -372,27 +379,30 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	return f.best, c.stands[f.seat].agent
 }
 
-// patience is the value of a slot that comes in d, and the time to the first token then; false if that is too
-// late.
-func (f *search) patience(x *prospect, d time.Duration) (market.Credits, time.Duration, bool) {
-	at := line.Stretch(d, f.waited) + x.ttft - min(d, x.queue)
-	if !x.serves || at > f.left {
-		return 0, 0, false
+// searchAnew forgets what was found too late.
+func (c *crowd) searchAnew() {
+	for _, o := range c.offers {
+		o.late = math.MaxInt64
 	}
-	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quality})
-	return min(value, x.quote.most), at, true
 }
 
-// atBest reports whether a slot that came at once and cost nothing would be better than what was found, where
-// tolls and charges are at best so much.
-func (n *Node) atBest(f *search, x *prospect, tolls market.Credits) bool {
-	value, _, ok := f.patience(x, 0)
-	return ok && f.mayBe(n.sum(f, x, value, tolls))
+// first is when the first token comes of a slot that comes in d.
+func (f *search) first(x *prospect, d time.Duration) time.Duration {
+	return line.Stretch(d, f.waited) + x.ttft - min(d, x.queue)
+}
+
+// worth is the value of a slot whose first token comes then; false if that is too late.
+func (f *search) worth(x *prospect, at time.Duration) (market.Credits, bool) {
+	if !x.serves || at > f.left {
+		return 0, false
+	}
+	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quote.quality})
+	return min(value, x.quote.most), true
 }
 
 // sum is what waiting would be worth, whatever the slot costs then.
 func (n *Node) sum(f *search, x *prospect, value, tolls market.Credits) market.Credits {
-	w := market.Wait{Value: value, Cost: x.quote.cost, Toll: x.load + tolls, Share: f.share}
+	w := market.Wait{Value: value, Cost: x.quote.cost, Toll: n.crowd.loads(x) + tolls, Share: f.share}
 	return w.Sum(n.cfg.Fee)
 }
 
@@ -404,16 +414,25 @@ func (f *search) mayBe(loss market.Credits) bool {
 // consider takes an agent that has a slot in d for the best if it is. It returns false if no agent can be,
 // for which that takes longer and whose tolls and charges are at best so much.
 func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most market.Credits) bool {
-	value, at, ok := f.patience(x, d)
-	if !ok || !f.mayBe(n.sum(f, x, value, most)) {
+	at := f.first(x, d)
+	if at >= x.quote.late {
+		return false // as one was that came sooner, whatever is charged
+	}
+	value, ok := f.worth(x, at)
+	if free := (market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}); !ok ||
+		!f.mayBe(free.Sum(n.cfg.Fee)) {
+		x.quote.late = at
+		return false
+	}
+	if !f.mayBe(n.sum(f, x, value, most)) {
 		return false
 	}
 	s := &n.crowd.stands[seat]
 	if !f.task.lets(seat) {
 		return true
 	}
-	drawn, beside := n.drawn(f.index, s.agent, &x.quote), n.besideOthers(s, f.task)
-	beside += n.delays(s.agent, x)
+	drawn, beside := n.drawn(f.index, s.agent, x.quote), n.besideOthers(s, f.task)
+	beside += n.delays(s.agent, x.quote)
 	if tolls := beside + s.charge + drawn; tolls != most && !f.mayBe(n.sum(f, x, value, tolls)) {
 		return true
 	}
