@@ -41,12 +41,16 @@ func nearly(d time.Duration) time.Duration {
 	return (max(0, d) + mask) &^ mask
 }
 
+// hearsWithin is how long a dispatch and a summary take at most together, as far as it matters: of what was
+// dispatched since, a summary may say nothing.
+const hearsWithin = 100 * time.Millisecond
+
 // queue puts a dispatched task behind what its agent has in hand.
 func (n *Node) queue(h *hold) {
 	a, f := h.agent, &h.features
 	f.InFlight, f.Load = len(a.holds), n.load(a)
 	cached := f.Cached
-	h.queued = a.queue.Sent(n.nano, f.Counted, a.predictor.Work(f.Counted-cached, cached),
+	h.queued = a.queue.Sent(n.nano, f.Counted, cached, a.predictor.Work(f.Counted-cached, cached),
 		a.predictor.Forecast(*f).TTFT, h.rec.Output, n.itl(a))
 }
 

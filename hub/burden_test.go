@@ -101,3 +101,43 @@ func TestAnswersAreExpectedByWhoseTheyAre(t *testing.T) {
 		t.Errorf("of bob's answers %d tokens are expected, and they have 60", got)
 	}
 }
+
+// What an agent says of the prompts that it has yet to compute, and of their tokens, moves what is expected of
+// it, and of no other.
+func TestWhatAnAgentHasYetToCompute(t *testing.T) {
+	h := newHouse(t, nil)
+	for _, id := range []string{"a-1", "a-2"} {
+		h.join(id, "llama", 4, 0.9, card(1, 1, 4))
+	}
+	for i := range 4 {
+		h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(market.Credit), func(m *bus.Task) {
+			m.Prompt = bus.Prompt{Bytes: 32_000, Messages: 1, Tokens: 8000, Text: 32_000}
+		})))
+	}
+	a, other := h.n.lookup("a-1"), h.n.lookup("a-2")
+	if len(a.holds) != 2 || len(other.holds) != 2 {
+		t.Fatalf("%d and %d tasks run", len(a.holds), len(other.holds))
+	}
+	h.pass(200 * time.Millisecond)
+	seq := uint64(1 << 40)
+	says := func(prefills, ahead int) (own, others time.Duration) {
+		seq++
+		h.must(h.summary("a-1", seq, func(s *bus.Summary) {
+			s.InFlight, s.Slots, s.Prefills, s.Ahead = 2, 4, prefills, ahead
+		}))
+		return h.n.burden(a).queue, h.n.burden(other).queue
+	}
+	both, before := says(2, 16_000)
+	half, after := says(2, 8000)
+	if half > both*6/10 || half < both*3/10 || before != after {
+		t.Errorf("half as much is to be computed: %v, and before %v; of another %v and %v", half, both, after,
+			before)
+	}
+	one, after := says(1, 8000)
+	if one >= both || before != after {
+		t.Errorf("one of two has begun: %v, and before %v; of another %v and %v", one, both, after, before)
+	}
+	if none, after := says(0, 0); none != 0 || before != after {
+		t.Errorf("both have: %v; of another %v and %v", none, after, before)
+	}
+}

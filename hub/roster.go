@@ -245,7 +245,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 		a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
 	}
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
-	a.queue.Said(n.nano, n.nano-n.cfg.Settling.Nanoseconds(), s.Prefills)
+	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
 		n.news()

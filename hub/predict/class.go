@@ -14,6 +14,8 @@ const (
 	// absurd is how many times the forecast, or what part of it, an observation counts as at most; doubtful
 	// is how many times what others take, or what part of it, an agent may take that counts for its class.
 	absurd, doubtful = 10, 3
+	// many agents are fitted once in so many answers as there are times so many: it takes as much longer.
+	many = 32
 	// mostTries bounds how often the time doubles after which an agent is tried again.
 	mostTries = 8
 	// what the class counts, in answers, where an agent differs from it
@@ -142,10 +144,12 @@ func (c *Class) learned(m *Means) {
 	c.faded++
 	c.taught++
 	m.taught = c.taught
+	news := m.failed || m.drift.fresh > 0
 	if m.failed {
 		m.tried, m.failed = false, false
-		c.fit()
-	} else if c.since >= c.every || m.drift.fresh > 0 {
+		c.fits++ // it is forecast by its own line again
+	}
+	if c.since >= c.every || news && c.since > len(c.members)/many {
 		c.fit()
 	}
 }
@@ -165,7 +169,7 @@ func (c *Class) fit() {
 	c.since = 0
 	count, active := c.seen(func(e *evidence) float64 { return e.count })
 	c.keep = 1 - 1/(c.prior.Memory*float64(active))
-	c.every = max(1, int(count)/64)
+	c.every = max(1, int(count)/64, len(c.members)/many)
 
 	c.ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.ratio }))
 	share := func(e *evidence) *mean { return &e.share }

@@ -20,6 +20,9 @@ const (
 	slack  = 0.1
 	alarm  = 3
 	steady = 50
+	// far is the least that answers are off for an alarm: three times as long, or a third. Less is no turn of
+	// the engine, but a run of tasks that the line knows less well.
+	far = 1.1
 	// settling is for how many answers after an alarm forecasts are taken to be uncertain.
 	settling = 20
 	// kept is what all that was seen before an alarm counts, in answers, taken as many times as long as it
@@ -28,7 +31,7 @@ const (
 )
 
 // count takes in an answer. It reports how many times as long as was forecast answers take now, where that is
-// news: the middle of the last five has to say so, too, by more than answers vary, so that one that was
+// news: the middle of the last five has to say so, too, by far more than answers vary, so that one that was
 // unlucky does not.
 func (d *drift) count(observed, forecast float64) (times float64, news bool) {
 	x := min(max(ln(max(observed, 1e-3)/max(forecast, 1e-3)), -ln10), ln10)
@@ -42,8 +45,8 @@ func (d *drift) count(observed, forecast float64) (times float64, news bool) {
 	latest := d.last
 	slices.Sort(latest[:])
 	middle := latest[len(latest)/2]
-	far := max(3*slack, 3*d.off)
-	if d.above > alarm && middle-d.mean > far || d.below > alarm && d.mean-middle > far {
+	by := min(max(far, 5*d.off), 2)
+	if d.above > alarm && middle-d.mean > by || d.below > alarm && d.mean-middle > by {
 		*d = drift{mean: d.mean, off: d.off, seen: d.seen, fresh: settling}
 		return exp(middle), true
 	}

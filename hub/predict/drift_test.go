@@ -109,6 +109,23 @@ func TestNoiseIsNoAlarm(t *testing.T) {
 	}
 }
 
+// A run of tasks that take more than twice as long as is forecast, as tasks of one sort may that the line knows
+// less well, is no turn of the engine.
+func TestARunIsNoAlarm(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(1)
+	e.serve(all, 150, nil)
+	for run := range 20 {
+		for range 10 {
+			e.serve(all, 1, func(_ int, o *Observation) { o.TTFT = time.Duration(2.3 * float64(o.TTFT)) })
+			if all[0].drift.fresh > 0 {
+				t.Fatalf("an alarm in run %d", run)
+			}
+		}
+		e.serve(all, 100, nil)
+	}
+}
+
 // What is computed here is what the standard library has, to what matters.
 func TestOwnLogarithms(t *testing.T) {
 	for x := 1e-6; x < 1e7; x *= 1.1 {

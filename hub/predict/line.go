@@ -100,49 +100,128 @@ func (s *sums) follow(b *line) {
 	}
 }
 
-// mostSweeps bounds how often a fit goes through the coefficients.
-const mostSweeps = 200
+// mostRounds bounds how often a fit lets coefficients in and out.
+const mostRounds = 24
 
 // fit is the line of least squares whose coefficients are at or above 0, where another is assumed that counts
-// as so many observations. It is found by going down one coefficient after the other, from a line near it.
+// as so many observations. It begins with the coefficients that are above 0 in a line near it, and lets one
+// more in, or those out that would be below 0, until none is missing (Lawson and Hanson).
 func (s *sums) fit(assumed *line, weight float64, from *line) line {
-	b := *from
-	var full [terms][terms]float64
-	var right, scale [terms]float64
-	for i := range b {
-		ridge := float64(weight*usual[i]) + 1e-9*s.xx[i][i]
-		full[i][i] = s.xx[i][i] + ridge
-		right[i] = s.xy[i] + float64(ridge*assumed[i])
-		scale[i] = math.Sqrt(full[i][i])
+	var e equations
+	for i := range terms {
+		ridge := float64(weight*usual[i]) + float64(1e-9*s.xx[i][i])
+		e.scale[i] = 1 / math.Sqrt(s.xx[i][i]+ridge)
+		e.right[i] = (s.xy[i] + float64(ridge*assumed[i])) * e.scale[i]
+	}
+	var b line
+	for i := range terms {
+		e.full[i][i] = 1
 		for j := i + 1; j < terms; j++ {
-			full[i][j], full[j][i] = s.xx[i][j], s.xx[i][j]
+			e.full[i][j] = s.xx[i][j] * e.scale[i] * e.scale[j]
+			e.full[j][i] = e.full[i][j]
+		}
+		if b[i] = from[i] / e.scale[i]; b[i] > 0 {
+			e.in[e.n] = i
+			e.n++
 		}
 	}
-	for range mostSweeps {
-		moved, size := 0.0, 0.0
-		for i := range b {
-			if full[i][i] == 0 {
-				continue
+	for range mostRounds {
+		next := e.solve()
+		part, out := 1.0, -1
+		for k, i := range e.in[:e.n] {
+			if x := b[i] - next[k]; next[k] <= 0 && x > 0 && b[i] < float64(part*x) {
+				part, out = b[i]/x, i
 			}
-			sum := right[i]
-			for j := range b {
-				if j != i {
-					sum -= float64(full[i][j] * b[j])
-				}
-			}
-			next := max(0, sum/full[i][i])
-			if math.IsNaN(next) || math.IsInf(next, 0) {
-				next = assumed[i]
-			}
-			moved = max(moved, math.Abs(next-b[i])*scale[i])
-			size = max(size, next*scale[i])
-			b[i] = next
 		}
-		if moved <= 1e-6*size {
+		for k, i := range e.in[:e.n] {
+			b[i] = max(0, b[i]+float64(part*(next[k]-b[i])))
+		}
+		if out >= 0 {
+			b[out] = 0
+		}
+		e.keep(&b)
+		if out < 0 && !e.let(&b) {
 			break
 		}
 	}
+	for i := range b {
+		if b[i] = b[i] * e.scale[i]; !(b[i] >= 0 && b[i] <= math.MaxFloat64) {
+			return *assumed
+		}
+	}
 	return b
+}
+
+// equations are normal equations with ones on their diagonal, of which some coefficients are in.
+type equations struct {
+	full         [terms][terms]float64
+	right, scale [terms]float64
+	in           [terms]int
+	n            int
+}
+
+// solve finds the coefficients that are in, as if all others were 0, by Cholesky's way.
+func (e *equations) solve() (x line) {
+	var low [terms][terms]float64
+	for r, i := range e.in[:e.n] {
+		sum := e.right[i]
+		for c, j := range e.in[:r+1] {
+			v := e.full[i][j]
+			for k := range c {
+				v -= float64(low[r][k] * low[c][k])
+			}
+			if c < r {
+				low[r][c] = v / low[c][c]
+				sum -= float64(low[r][c] * x[c])
+			} else {
+				low[r][r] = math.Sqrt(max(v, 1e-12))
+			}
+		}
+		x[r] = sum / low[r][r]
+	}
+	for r := e.n - 1; r >= 0; r-- {
+		sum := x[r]
+		for k := r + 1; k < e.n; k++ {
+			sum -= float64(low[k][r] * x[k])
+		}
+		x[r] = sum / low[r][r]
+	}
+	return x
+}
+
+// keep has those in that are above 0.
+func (e *equations) keep(b *line) {
+	e.n = 0
+	for i, x := range b {
+		if x > 0 {
+			e.in[e.n] = i
+			e.n++
+		}
+	}
+}
+
+// let lets in the coefficient that is missed most, and reports whether there is one.
+func (e *equations) let(b *line) bool {
+	missed, which, size := 0.0, -1, 0.0
+	for i := range b {
+		size = max(size, math.Abs(e.right[i]))
+		if b[i] > 0 {
+			continue
+		}
+		by := e.right[i]
+		for j := range b {
+			by -= float64(e.full[i][j] * b[j])
+		}
+		if by > missed {
+			missed, which = by, i
+		}
+	}
+	if which < 0 || missed <= float64(1e-9*size) {
+		return false
+	}
+	e.in[e.n] = which
+	e.n++
+	return true
 }
 
 // off is how far the observations are off a line in the mean, and the standard error of that.

@@ -156,7 +156,13 @@ func (m *Means) Beside(f Features, delay time.Duration) Forecast {
 		out = m.Usual(f.MaxTokens)
 	}
 	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
-	least, top, known := m.ranges().within(ms(to.TTFT))
+	own := &unseen
+	if m.ofClass() {
+		own = &m.class.spread
+	} else if m.apart != nil {
+		own = m.apart
+	}
+	least, top, known := own.within(ms(to.TTFT))
 	if !known {
 		least, top, _ = m.class.spread.within(ms(to.TTFT))
 	}
@@ -178,9 +184,15 @@ func (m *Means) first(f *Features, delay time.Duration) time.Duration {
 // expect is that of a task with all that it was dispatched with, by what was believed then to be cached.
 func (m *Means) expect(f Features) time.Duration { return m.first(&f, m.Delay(f.Load)) }
 
-// ranges are those of the forecasts that are made of the agent.
+// ofClass reports whether what comes of the agent is held against the forecasts of its class.
+func (m *Means) ofClass() bool { return !m.alone && (m.credible || m.seen.line.weight() == 0) }
+
+// unseen are the ranges of an agent that differs from its class, before it has any.
+var unseen spread
+
+// ranges are those that an answer of the agent counts for.
 func (m *Means) ranges() *spread {
-	if !m.alone && (m.credible || m.seen.line.weight() == 0) {
+	if m.ofClass() {
 		return &m.class.spread
 	}
 	if m.apart == nil {
@@ -199,7 +211,7 @@ func (m *Means) turned(times float64) {
 	m.seen.forget(kept)
 	m.seen.line.follow(&m.anchor)
 	m.moved = true
-	m.class.since = m.class.every // it is fitted anew
+	m.class.since = max(m.class.since, m.class.every) // it is fitted anew
 }
 
 // Delay is how much longer a first token takes beside such a load.

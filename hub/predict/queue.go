@@ -9,6 +9,7 @@ import (
 type Load struct {
 	// of computing prompts that came before, until the last of them has a first token
 	Left     time.Duration
+	Waiting  int // tasks that have none
 	Decoding int // tasks that have theirs
 	Resident int // tokens of these in its cache
 }
@@ -20,6 +21,7 @@ type Queue struct {
 	jobs []job  // as they were dispatched
 	last int64  // when the last first token came that is known
 	sent uint64 // dispatches in all
+	says bool   // the agent says which tasks have no first token
 }
 
 type job struct {
@@ -27,6 +29,8 @@ type job struct {
 	sent     int64
 	first    int64         // when its first token is expected
 	work     time.Duration // to compute its prompt
+	part     float64       // of that, by what the agent said
+	uncached int           // tokens of its prompt that are to be computed
 	resident int           // tokens of its prompt
 	token    time.Duration // between tokens of its answer
 	most     int           // tokens of its answer
@@ -35,10 +39,11 @@ type job struct {
 // Len is how many tasks there are.
 func (q *Queue) Len() int { return len(q.jobs) }
 
-// Load is what there is in hand.
+// Load is what there is in hand. What is left of the prompt that is computed now is the mean of what two say:
+// how long it is since the last first token, and how long it is until the prompt's own is expected.
 func (q *Queue) Load(now int64) (l Load) {
-	began := q.last
-	head := true
+	began, until := q.last, int64(0)
+	var head time.Duration
 	for i := range q.jobs {
 		j := &q.jobs[i]
 		if j.first <= now {
@@ -50,22 +55,27 @@ func (q *Queue) Load(now int64) (l Load) {
 			began = max(began, j.first)
 			continue
 		}
-		if l.Left += j.work; head {
-			head, began = false, max(began, j.sent)
+		work := time.Duration(float64(j.work) * j.part)
+		if l.Waiting++; l.Waiting == 1 {
+			head, began, until = work, max(began, j.sent), j.first-now
 		}
+		l.Left += work
 	}
-	if !head {
-		l.Left = max(0, l.Left-time.Duration(max(0, now-began)))
+	if l.Waiting > 0 {
+		since := max(0, head-time.Duration(max(0, now-began)))
+		l.Left += (since+min(head, time.Duration(until)))/2 - head
 	}
 	return l
 }
 
-// Sent takes in a dispatch: its prompt's tokens and the time to compute what is not cached of it, when its
-// first token is expected, and how long its answer is to be and how fast it comes. It returns its number.
-func (q *Queue) Sent(now int64, prompt int, work, ttft time.Duration, output int, itl time.Duration) uint64 {
+// Sent takes in a dispatch: its prompt's tokens, those of them that are cached, and the time to compute the
+// rest, when its first token is expected, and how long its answer is to be and how fast it comes. It returns
+// its number.
+func (q *Queue) Sent(now int64, prompt, cached int, work, ttft time.Duration, output int,
+	itl time.Duration) uint64 {
 	q.sent++
 	q.jobs = append(q.jobs, job{number: q.sent, sent: now, first: now + int64(max(0, ttft)),
-		work: max(0, work), resident: prompt, token: itl, most: output})
+		work: max(0, work), part: 1, uncached: max(1, prompt-cached), resident: prompt, token: itl, most: output})
 	return q.sent
 }
 
@@ -81,27 +91,61 @@ func (q *Queue) Ended(number uint64, ttft time.Duration) {
 	q.jobs = slices.Delete(q.jobs, i, i+1)
 }
 
-// Said takes in that so many tasks of those dispatched before a moment had no first token yet, by the agent's
-// word. It is believed where it is worse for the agent: first tokens that were believed to have come are
-// still to come, the latest dispatched first. What is better for it, completions have to show.
-func (q *Queue) Said(now, before int64, prefills int) {
-	waiting := 0
+// Said takes in how many tasks have no first token yet and how many tokens of their prompts are still to be
+// computed, by the agent's word; 0 tokens: it does not say. An agent computes prompts in the order in which
+// they came: if fewer wait than was believed, the oldest have begun, and if more do, the latest of those that
+// were believed to have begun have not, and all behind them are as late. Of what was dispatched since a
+// moment nobody knows whether the agent had heard of it.
+//
+// What an agent says moves its own forecasts alone. One that never said that a task waits may be of a version
+// that does not say so: nothing is taken to have begun by its word.
+func (q *Queue) Said(now, before int64, prefills, ahead int) {
+	q.says = q.says || prefills > 0
+	waiting, fresh := 0, 0
 	for i := range q.jobs {
-		if j := &q.jobs[i]; j.sent < before && j.first > now {
+		switch j := &q.jobs[i]; {
+		case j.sent >= before:
+			fresh++
+		case j.first > now:
 			waiting++
 		}
 	}
-	for i := len(q.jobs) - 1; i >= 0 && waiting < prefills; i-- {
+	for i := range q.jobs {
+		if j := &q.jobs[i]; q.says && waiting > max(0, prefills) && j.sent < before && j.first > now {
+			j.first = now
+			waiting--
+		}
+	}
+	late := int64(0)
+	for i := len(q.jobs) - 1; i >= 0 && waiting+fresh < prefills; i-- {
 		if j := &q.jobs[i]; j.sent < before && j.first <= now {
-			j.first = now + int64(min(max(j.work, sooner), later))
+			late = max(late, min(now-j.first, int64(later)))
+			j.first = now + int64(min(max(j.work/2, sooner), later))
 			waiting++
-			q.last = max(q.last, now) // nobody knows how much of it is done
+		}
+	}
+	uncached := 0
+	for i := range q.jobs {
+		if j := &q.jobs[i]; j.first > now {
+			j.first += late
+			uncached += j.uncached
+		}
+	}
+	if fresh > 0 || waiting != prefills || ahead <= 0 || uncached <= 0 {
+		return
+	}
+	part := min(max(float64(ahead)/float64(uncached), 1.0/mostOff), mostOff)
+	for i := range q.jobs {
+		if j := &q.jobs[i]; j.first > now {
+			j.part = part
 		}
 	}
 }
 
-// A first token that is late is looked for again after as long as its prompt takes, within these.
 const (
+	// A first token that is late is looked for again after half as long as its prompt takes, within these.
 	sooner = 20 * time.Millisecond
 	later  = 2 * time.Second
+	// mostOff is how many times as much as was believed there may be to compute, or what part of it.
+	mostOff = 4
 )

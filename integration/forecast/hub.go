@@ -54,7 +54,7 @@ func (o *own) Forecast(v *View, agent int, t *Task) Expected {
 
 func (o *own) Sent(v *View, t *Task, e Expected) {
 	m := o.agents[t.Agent]
-	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, m.Work(t.Prompt-t.Believed, t.Believed),
+	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, t.Believed, m.Work(t.Prompt-t.Believed, t.Believed),
 		e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
 }
 
@@ -67,4 +67,7 @@ func (o *own) Ended(_ *View, t *Task, e Expected) {
 	o.outputs.Learn(sourceOf(t), t.Output)
 }
 
-func (o *own) Said(*View, int, int) {}
+func (o *own) Said(v *View, agent, prefills, ahead int) {
+	now := int64(v.Now)
+	o.queues[agent].Said(now, now-2*int64(hop), prefills, ahead)
+}

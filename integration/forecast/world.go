@@ -30,11 +30,12 @@ type Task struct {
 	ITL      time.Duration
 	Sent     time.Duration
 
-	job     virtual.Job
-	play    *play
-	begun   bool
-	asked   time.Duration
-	expects []Expected // of each forecaster
+	job      virtual.Job
+	play     *play
+	begun    bool
+	uncached int // tokens that the engine had to compute of it when it came there
+	asked    time.Duration
+	expects  []Expected // of each forecaster
 }
 
 // Usage is what its answer is paid by.
@@ -62,8 +63,9 @@ type Forecaster interface {
 	// Sent says that it is, and Ended that it has ended.
 	Sent(v *View, t *Task, e Expected)
 	Ended(v *View, t *Task, e Expected)
-	// Said says how many tasks an agent had without a first token a moment ago.
-	Said(v *View, agent, prefills int)
+	// Said says how many tasks an agent had without a first token a moment ago, and how many tokens of their
+	// prompts it had to compute.
+	Said(v *View, agent, prefills, ahead int)
 }
 
 // View is what a hub sees by itself.
@@ -348,6 +350,7 @@ func (w *world) send(t *Task, agent int) {
 	a.Rate.add(v.Now)
 	w.add(v.Now+hop, func() {
 		t.asked = w.view.Now
+		t.uncached = t.Prompt - w.engines[agent].Cache.Match(prefix)*blockSize
 		w.jobs[&t.job] = t
 		w.engines[agent].Ask(w.view.Now, &t.job)
 		w.step(agent)
@@ -413,16 +416,17 @@ func (w *world) end(t *Task) {
 // say has an agent say how many of its tasks have no first token, now and every so often.
 func (w *world) say(i int, at time.Duration) {
 	w.add(at, func() {
-		prefills := 0
+		prefills, ahead := 0, 0
 		for _, t := range w.jobs {
 			if t.Agent == i && !t.begun {
 				prefills++
+				ahead += t.uncached
 			}
 		}
 		w.add(at+hop, func() {
-			w.truth.Said(&w.view, i, prefills)
+			w.truth.Said(&w.view, i, prefills, ahead)
 			for _, f := range w.All {
-				f.Said(&w.view, i, prefills)
+				f.Said(&w.view, i, prefills, ahead)
 			}
 		})
 		w.say(i, at+saying)
