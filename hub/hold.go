@@ -29,6 +29,7 @@ type hold struct {
 	ttft     time.Duration // expected
 	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run   // of it, in what its agent is believed to hold
+	spent    int64         // by all tasks of its agent, when it was handed out
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0
@@ -266,6 +267,7 @@ func (n *Node) close(h *hold) {
 			break
 		}
 	}
+	n.inHand(a)
 	n.drop(a)
 }
 
@@ -474,6 +476,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	if !o.Cut && a.predictor.Typical() {
 		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens))
 	}
+	n.slowed(h, c)
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
 	cached := c.Usage.Cached

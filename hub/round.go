@@ -484,7 +484,9 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	n.queue(h)
+	h.spent = h.agent.load.Spent(n.nano)
 	h.agent.holds = append(h.agent.holds, h)
+	n.inHand(h.agent)
 	n.noteUse(t)
 	n.seated(t, h)
 	h.run = h.agent.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))

@@ -41,8 +41,8 @@ var floors = []floor{
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
 	{name: "parts of a machine", packages: []string{
-		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime", "hub/seat",
-		"hub/policy",
+		"hub/batch", "hub/congest", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime",
+		"hub/seat", "hub/policy",
 		"agentd/policy/...", "agentd/kvevent", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},

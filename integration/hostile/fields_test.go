@@ -51,7 +51,7 @@ var added = map[string]string{
 	"bus.ModelStatus json":     "cards heard",
 	"bus.Feedback msgpack":     "gold",
 	"bus.Feedback json":        "gold",
-	"bus.Registration json":    "template",
+	"bus.Registration json":    "template measured",
 	"bus.Recall msgpack":       "",
 	"bus.RecallReply msgpack":  "",
 	"bus.Quote msgpack":        "",
@@ -65,7 +65,7 @@ var added = map[string]string{
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings",
 	"bus.Completion msgpack":   "claimed form",
-	"bus.Summary msgpack":      "prefills ahead",
+	"bus.Summary msgpack":      "prefills ahead measured",
 }
 
 // elsewhere are new fields that nobody says in the plays of TestMixedVersions, and the test that has them.
