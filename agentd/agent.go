@@ -10,6 +10,7 @@ import (
 	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
 	"souk/bus"
+	"souk/hub/congest"
 	"souk/market"
 )
 
@@ -38,7 +39,7 @@ type Agent struct {
 	texts    texts
 	touching int // touches that the engine works on
 	ttft     mean
-	congest  congestion
+	congest  congest.Line
 
 	generated *int64 // tokens, as the engine last counted them
 
@@ -109,7 +110,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 // Registration is the agent's entry in the registry as of now.
 func (a *Agent) Registration(node string) *bus.Registration {
 	r := a.cfg.registration(node, a.boot, a.info, a.State())
-	r.Tiers, r.Former = a.tiers(), a.Former()
+	r.Tiers, r.Measured, r.Former = a.tiers(), len(a.cfg.Tiers) == 0, a.Former()
 	return r
 }
 
@@ -175,7 +176,7 @@ func (a *Agent) Returned(info Info) error {
 			return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to "+
 				"sell whatever the engine serves", info.Models, a.cfg.Model)
 		}
-		a.cfg.Model, a.congest = info.Models[0], congestion{}
+		a.cfg.Model, a.congest = info.Models[0], congest.Line{}
 	}
 	if info.BlockSize != a.info.BlockSize || info.KVTokens != a.info.KVTokens {
 		a.engine.Became(info.BlockSize, info.KVTokens)
@@ -442,7 +443,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 			a.engine.Ended(a.now, h.expected, c.Usage.Prompt, c.Usage.Cached)
 		}
 		if c.Outcome == bus.OutcomeDone {
-			a.congest.learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)
+			a.congest.Learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)
 		}
 	}
 	a.pending = append(a.pending, &pendingReport{Report: Report{d.Domain, *c}, sending: true})
@@ -458,7 +459,7 @@ func (a *Agent) tiers() []market.Tier {
 	if len(a.cfg.Tiers) > 0 {
 		return a.cfg.Tiers
 	}
-	return a.congest.tiers(a.cfg.sold(), a.cfg.Price.Out)
+	return a.congest.Tiers(a.cfg.sold(), a.cfg.Price.Out)
 }
 
 // Acked says that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing was
@@ -598,7 +599,8 @@ func (a *Agent) Ready(now time.Time) Ready {
 func (a *Agent) summary() bus.Summary {
 	a.seq++
 	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
-		Tiers: a.tiers(), InFlight: a.running, Price: a.cfg.Price, TTFTUS: a.ttft.value(),
+		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
+		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead}
 }
 

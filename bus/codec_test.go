@@ -80,6 +80,7 @@ func full() []Message {
 		&Feedback{Client: "ada", Task: "t-1", Quality: 0.5, Gold: true},
 		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8,
 			Tiers:    []market.Tier{{Slots: 4}, {Slots: 4, Toll: -3}},
+			Measured: true,
 			InFlight: 1, Price: price, TTFTUS: 1,
 			Sessions: []SessionState{{Key: 1<<64 - 1, Tokens: 4}}, Coverage: 1, Prefills: 2, Ahead: 900},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 5, Base: 4, Part: 1, Parts: 2, Coverage: 0.95,

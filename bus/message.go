@@ -439,7 +439,9 @@ type Summary struct {
 	State string `msgpack:"state"`
 	Slots int    `msgpack:"slots"`
 	// its slots by congestion charge; none: one tier without charge
-	Tiers    []market.Tier  `msgpack:"tiers,omitempty"`
+	Tiers []market.Tier `msgpack:"tiers,omitempty"`
+	// by its own measure, not by its operator: a hub that measures takes its own
+	Measured bool           `msgpack:"measured,omitempty"`
 	InFlight int            `msgpack:"in_flight"`
 	Price    market.Price   `msgpack:"price"`
 	TTFTUS   int64          `msgpack:"ttft_us"`            // running mean; 0 = none yet
@@ -551,8 +553,9 @@ type Registration struct {
 	KVTokens    int           `json:"kv_tokens"`       // KV capacity, tokens
 	Slots       int           `json:"slots"`
 	// its slots by congestion charge, until the first Summary says more
-	Tiers []market.Tier `json:"tiers,omitempty"`
-	Price market.Price  `json:"price"`
+	Tiers    []market.Tier `json:"tiers,omitempty"`
+	Measured bool          `json:"measured,omitempty"` // see Summary
+	Price    market.Price  `json:"price"`
 	// whose it is: asks of one owner count as one. Empty: Node
 	Owner string `json:"owner,omitempty"`
 	// model, precision, hardware: agents of one class are paid one tariff. Empty: Model

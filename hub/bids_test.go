@@ -53,6 +53,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	h := newHouse(t, func(c *Config) {
 		c.Batch.Eager, c.Fee = false, 500
 		c.Regime = regime.Params{Temperature: 3 * r.Float64(), Overlap: r.Float64()}
+		c.LearnTiers = r.IntN(2) == 0
 		c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
 	})
 	for i := range 5 {
@@ -63,6 +64,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			reg.Tiers = []market.Tier{{Slots: 1}, {Slots: reg.Slots, Toll: -20_000}}
 			reg.Slots++
 		}
+		reg.Measured = r.IntN(2) == 0
 		h.must(h.n.Join(h.now, reg))
 	}
 	dear := worth(10 * market.Credit)

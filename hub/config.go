@@ -37,6 +37,8 @@ type Config struct {
 	Seats  seat.Params    `yaml:"seats"`  // of sessions, where these need more than the caches hold
 	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 	Tiers bool `yaml:"tiers"`
+	// of agents whose operators say nothing of them the hub measures these; without, the agents do
+	LearnTiers bool `yaml:"learn_tiers"`
 
 	Policies policy.Params `yaml:"policies"` // runtime policies, by where they are asked; off by default
 

@@ -28,6 +28,7 @@ type hold struct {
 	ttft     time.Duration // expected
 	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run   // of it, in what its agent is believed to hold
+	spent    int64         // by all tasks of its agent, when it was handed out
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
 	congestion market.Credits // the tier's part of its toll, <= 0
@@ -269,6 +270,7 @@ func (n *Node) close(h *hold) {
 			break
 		}
 	}
+	n.inHand(a)
 	n.drop(a)
 }
 
@@ -490,6 +492,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	if !o.Cut && a.predictor.Typical() {
 		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens))
 	}
+	n.slowed(h, c)
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
 	a.belief.Served(n.now, h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
@@ -501,7 +504,9 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 func (n *Node) takes(t *task, h *hold) {
 	a := h.agent
 	n.queue(h)
+	h.spent = a.load.Spent(n.nano)
 	a.holds = append(a.holds, h)
+	n.inHand(a)
 	n.seated(t, h)
 	h.run = a.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
 }

@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/batch"
+	"souk/hub/congest"
 	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/prefix"
@@ -118,7 +119,8 @@ type Node struct {
 	roster   []*agent         // sorted by id
 	classes  *predict.Classes // of those that are forecast alike
 	outputs  *predict.Outputs // how long answers are
-	prefixes *prefix.Index    // what they are believed to hold
+	loads    congest.Classes[alikeUnderLoad]
+	prefixes *prefix.Index // what they are believed to hold
 	commons  commons
 	seeds    seeds
 	seats    seats

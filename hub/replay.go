@@ -93,6 +93,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 	n.openPurse(rec.Client)
 	n.holds[id] = h
 	a.holds = append(a.holds, h)
+	n.inHand(a)
 	n.timers.set(&h.timer, h.expires)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/congest"
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/quality"
@@ -33,6 +34,9 @@ type agent struct {
 	sells        bool           // its owner won the epoch of its class, where there are epochs
 	slots        int
 	tiers        []market.Tier // of the slots, by congestion charge; none: one without
+	published    []market.Tier // what it says of them
+	measured     bool          // by its own measure
+	load         congest.Agent // what it does to answers
 
 	holds []*hold // under way, in the order of their rounds: the hub's own count is the load
 
@@ -109,6 +113,7 @@ func (n *Node) drop(a *agent) {
 		a.belief.Drop()
 	}
 	n.classes.Leave(a.predictor)
+	a.load.Leave()
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
 	n.timers.set(&a.deeper.timer, time.Time{})
@@ -119,6 +124,7 @@ func (n *Node) classify(a *agent) {
 	n.classes.Enter(predict.Key{
 		Model: a.reg.Model, Hardware: a.class, Context: a.reg.MaxModelLen, Price: a.price,
 	}, a.predictor)
+	n.loads.Enter(alikeUnderLoad{a.reg.Model, a.class, a.reg.MaxModelLen}, &a.load)
 }
 
 // Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
@@ -161,18 +167,22 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)
-		a.predictor, a.answers = predict.NewMeans(n.cfg.Prior), quality.Agent{}
+		a.load.Leave()
+		a.predictor, a.answers, a.load = predict.NewMeans(n.cfg.Prior), quality.Agent{}, congest.Agent{}
 	}
 	if fresh {
 		a.seq, a.said, a.state, a.refusals, a.avoidUntil = 0, time.Time{}, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
 	}
-	a.reg, a.price, a.slots, a.tiers = reg, reg.Price, reg.Slots, reg.Tiers
+	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
+	a.published, a.measured = reg.Tiers, reg.Measured
 	a.silentFrom = n.at(n.cfg.Silence)
 	n.rate(a)
 	n.enterSeats(a, fresh)
 	n.tariff(a)
 	n.classify(a)
+	n.inHand(a)
+	n.setTiers(a)
 	n.callFor(a)
 	n.listen(a)
 	n.news()
@@ -232,7 +242,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
 	a.state = s.State
 	if s.Slots > 0 {
-		a.slots, a.tiers = s.Slots, s.Tiers // for later rounds
+		a.slots, a.published, a.measured = s.Slots, s.Tiers, s.Measured // for later rounds
 	}
 	if err := s.Price.Validate(); err != nil {
 		n.stats.BadPrices++
@@ -240,11 +250,13 @@ func (n *Node) summarised(s *bus.Summary) error {
 		a.price, a.kind = s.Price, nil // for later rounds: a hold carries the card it was made with
 		n.classify(a)
 	}
+	n.setTiers(a)
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
 	if len(s.Sessions) > 0 || s.Coverage > 0 { // of an agent that does not say what it holds
 		a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
 	}
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
+	n.inHand(a)
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -103,5 +104,81 @@ func TestTiersFromSummaries(t *testing.T) {
 	a.tiers = []market.Tier{{Slots: 1}, {Slots: 1, Toll: -5}, {Slots: 1, Toll: -9}}
 	if got := a.offer(nil, 3, 100, 2); !slices.Equal(got, a.tiers[:2]) {
 		t.Errorf("offered %v", got)
+	}
+}
+
+// A hub that measures charges an agent, and those of its class, for what answers beside others took by its
+// own count and clock, whatever the agent says of its tiers; but an operator's tiers rule, and so do those of
+// an agent of an earlier version.
+func TestTiersAreMeasuredByTheHub(t *testing.T) {
+	own := []market.Tier{{Slots: 1}, {Slots: 7, Toll: -5}}
+	last := map[string]map[bool]market.Credits{}
+	for _, agent := range []string{"measured", "measured, and lies", "of its class", "configured"} {
+		last[agent] = map[bool]market.Credits{}
+		for _, slows := range []bool{false, true} {
+			h := newHouse(t, func(c *Config) { c.LearnTiers = true })
+			for _, id := range []string{"a-1", "a-2"} {
+				r := registration(id, "llama", 8, 0.8, card(1, 1, 400))
+				r.Tiers, r.Measured, r.Class = own, agent != "configured", "h100"
+				h.must(h.n.Join(h.now, r))
+				h.run()
+			}
+			a, b := h.n.lookup("a-1"), h.n.lookup("a-2")
+			if got := a.tiers[len(a.tiers)-1].Toll; (got == -5) != (agent == "configured") {
+				t.Fatalf("%s: it begins with %v", agent, a.tiers)
+			}
+			b.avoidUntil = h.n.at(time.Hour) // a-1 has all
+			seq := uint64(0)
+			for i := range 60 {
+				beside := i % 4
+				for k := range beside + 1 {
+					h.must(h.step(h.task("ann", fmt.Sprint("t", i, "-", k), worth(10*market.Credit))))
+				}
+				h.pass(20 * time.Millisecond)
+				itl := 10 * time.Millisecond
+				if slows {
+					itl += time.Duration(beside) * 2 * time.Millisecond
+				}
+				var all []bus.Dispatch
+				for k := range beside + 1 {
+					all = append(all, h.take("ann", fmt.Sprint("t", i, "-", k)))
+					h.accept(all[k])
+				}
+				h.pass(50*time.Millisecond + 99*itl)
+				for _, d := range all {
+					c := completion("a-1", d, market.Usage{Prompt: 100, Output: 100})
+					if c.ITLUS = itl.Microseconds(); agent == "measured, and lies" {
+						c.ITLUS = 5000
+					}
+					h.must(h.step(c))
+				}
+				for _, id := range []string{"a-1", "a-2"} {
+					seq++
+					h.must(h.summary(id, seq, func(s *bus.Summary) {
+						s.Tiers, s.Measured = own, agent != "configured"
+					}))
+				}
+			}
+			of := a
+			if agent == "of its class" {
+				of = b
+			}
+			last[agent][slows] = of.tiers[len(of.tiers)-1].Toll
+		}
+	}
+	// 100 tokens at 400 credits a million: of these 4*0.2 / 1.8 beside four, where each slows by a fifth; as
+	// an engine that nobody has measured is taken for one of 0.023, it is half way there by now
+	honest := last["measured"]
+	if share := float64(-honest[true]) / 40e6; share < 0.25 || share > 0.5 || honest[false] < -3e6 {
+		t.Errorf("measured: %v", honest)
+	}
+	if got := last["of its class"]; got[true] != honest[true] || got[false] != honest[false] {
+		t.Errorf("another of its class: %v, and measured %v", got, honest)
+	}
+	if got := last["measured, and lies"]; got[true] > honest[true]/2 {
+		t.Errorf("that lies: %v, and measured %v", got, honest)
+	}
+	if got := last["configured"]; got[true] != -5 || got[false] != -5 {
+		t.Errorf("configured: %v", got)
 	}
 }

@@ -43,8 +43,8 @@ var floors = []floor{
 	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy/..."}, pure: true},
 	{name: "what policies learn", packages: []string{"hub/policy/cachesage"}, pure: true},
 	{name: "parts of a machine", packages: []string{
-		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime", "hub/seat",
-		"agentd/kvevent", "classifier/model",
+		"hub/batch", "hub/congest", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime",
+		"hub/seat", "agentd/kvevent", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
 		pure: true},

@@ -51,7 +51,7 @@ var added = map[string]string{
 	"bus.ModelStatus json":     "cards heard",
 	"bus.Feedback msgpack":     "gold",
 	"bus.Feedback json":        "gold",
-	"bus.Registration json":    "template",
+	"bus.Registration json":    "template measured",
 	"bus.Recall msgpack":       "",
 	"bus.RecallReply msgpack":  "",
 	"bus.Quote msgpack":        "",
@@ -67,7 +67,7 @@ var added = map[string]string{
 	"bus.Completion msgpack":   "claimed form tool",
 	"bus.Status msgpack":       "policies",
 	"bus.Status json":          "policies",
-	"bus.Summary msgpack":      "prefills ahead",
+	"bus.Summary msgpack":      "prefills ahead measured",
 }
 
 // elsewhere are new fields that nobody says in the plays of TestMixedVersions, and the test that has them.

@@ -1,10 +1,12 @@
-package agentd
+// Package congest learns what one more task on an agent takes from those that run beside it, and what it is
+// to be charged for that. It reads no bid.
+package congest
 
 import (
 	"souk/market"
 )
 
-// congestion learns what one more task takes from those that run beside it: an engine decodes all of them in
+// Line learns what one more task takes from those that run beside it: an engine decodes all of them in
 // one step, and each lengthens it. The time between tokens is taken as a line over the number of other tasks,
 //
 //	ITL = alone * (1 + slope * others)
@@ -14,9 +16,17 @@ import (
 // asked twice: a prompt computed beside running tasks delays their tokens, so it is in their ITL, and what a
 // newcomer itself waits is in its quote. What is measured fades over some 200 tasks, so that a line follows
 // its engine.
-type congestion struct {
+type Line struct {
 	n, x, xx, y, xy float64 // decayed sums over tasks: of 1, others, others^2, ITL, others * ITL
 	output          mean    // tokens of an answer
+}
+
+// mean is a running mean over about the last 32 values.
+type mean struct{ n, x float64 }
+
+func (m *mean) add(x float64) {
+	m.n = min(32, m.n+1)
+	m.x += (x - m.x) / m.n
 }
 
 const (
@@ -28,8 +38,8 @@ const (
 	maxSlope = 1
 )
 
-// learn takes a task's mean ITL and output tokens, and how many others ran beside it, on average.
-func (c *congestion) learn(others, itl float64, output int) {
+// Learn takes a task's mean ITL and output tokens, and how many others ran beside it, on average.
+func (c *Line) Learn(others, itl float64, output int) {
 	if output > 0 {
 		c.output.add(float64(output))
 	}
@@ -46,7 +56,7 @@ func (c *congestion) learn(others, itl float64, output int) {
 	c.enter(others, itl, 1)
 }
 
-func (c *congestion) enter(x, y, weight float64) {
+func (c *Line) enter(x, y, weight float64) {
 	// The conversions keep the compiler from fusing products into sums: charges are the same on every
 	// machine.
 	c.n += weight
@@ -56,8 +66,8 @@ func (c *congestion) enter(x, y, weight float64) {
 	c.xy += float64(weight * x * y)
 }
 
-// slope is the share by which one more task beside it lengthens a task that would run alone, 0 to maxSlope.
-func (c *congestion) slope() float64 {
+// Slope is the share by which one more task beside it lengthens a task that would run alone, 0 to maxSlope.
+func (c *Line) Slope() float64 {
 	det := float64(c.n*c.xx) - float64(c.x*c.x)
 	if c.n == 0 || det <= 1e-9*c.n*c.xx {
 		return priorSlope
@@ -73,33 +83,42 @@ func (c *congestion) slope() float64 {
 	return rise / alone
 }
 
+// Output is how many tokens an answer has.
+func (c *Line) Output() float64 {
+	if c.output.n > 0 {
+		return c.output.x
+	}
+	return priorOutput
+}
+
+// Tiers are the slots of an agent with such a line, at a price of a million tokens of answers.
+func (c *Line) Tiers(slots int, out market.Credits) []market.Tier {
+	return Tiers(c.Slope(), c.Output(), slots, out)
+}
+
 // charge is what a task that finds others running owes for slowing them: in the time of its answer each of
 // them makes fewer tokens by the share that its step grew longer, and those are priced at the agent's card.
 //
 //	others * slope / (1 + slope * others)  x  tokens of an answer  x  price of a token
 //
 // It rises with others and stays below the price of one answer. No bid is in it.
-func (c *congestion) charge(others int, out market.Credits) market.Credits {
-	s := c.slope() * float64(others)
-	answer := float64(priorOutput)
-	if c.output.n > 0 {
-		answer = c.output.x
-	}
-	q, err := market.Quantise(s / (1 + s) * answer * float64(out) / float64(market.Credit) / 1e6)
+func charge(slope, output float64, others int, out market.Credits) market.Credits {
+	s := slope * float64(others)
+	q, err := market.Quantise(s / (1 + s) * output * float64(out) / float64(market.Credit) / 1e6)
 	if err != nil {
 		return 0 // a card and an answer within their limits never come to so much
 	}
 	return min(q, market.MaxWorth)
 }
 
-// tiers are slots by rising charge: the first without, since who comes alone slows nobody, and each at most
+// Tiers are slots by rising charge: the first without, since who comes alone slows nobody, and each at most
 // as large as all before it, so that there are few. A tier charges what its first slot does: nobody pays for
 // more than it slows.
-func (c *congestion) tiers(slots int, out market.Credits) []market.Tier {
+func Tiers(slope, output float64, slots int, out market.Credits) []market.Tier {
 	tiers := []market.Tier{{Slots: 1}}
 	for from := 1; from < slots; from *= 2 {
 		n, last := min(from, slots-from), &tiers[len(tiers)-1]
-		if toll := -c.charge(from, out); toll < last.Toll {
+		if toll := -charge(slope, output, from, out); toll < last.Toll {
 			tiers = append(tiers, market.Tier{Slots: n, Toll: toll})
 		} else {
 			last.Slots += n
