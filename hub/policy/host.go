@@ -36,6 +36,16 @@ type Params struct {
 // Of is the name of the policy of a hook.
 func (p Params) Of(h Hook) string { return [...]string{p.Place, p.Keep}[h] }
 
+// Without turns a policy off wherever it is named, and reports whether it was anywhere.
+func (p *Params) Without(name string) (was bool) {
+	for _, of := range []*string{&p.Place, &p.Keep} {
+		if *of == name {
+			*of, was = "", true
+		}
+	}
+	return was
+}
+
 // Known are the policies that there are for each hook, by name.
 type Known [hooks]map[string]func() policy.Policy
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,9 @@ type Deps struct {
 	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
 	Learned  string         // a file of what the hub has learned of its agents; "": it begins anew each time
 	Close    bool           // the hub ends: see [hub.Node.Close]
+	// a file that names runtime policies in which a life of the hub hung: they are off; "": none is kept
+	Hung string
+	Exit func(code int) // ends the process; nil: os.Exit
 }
 
 // Server runs a Node.
@@ -54,6 +58,8 @@ type Server struct {
 	leading atomic.Bool
 	why     string  // what a hub that ends waited for last
 	trouble trouble // with the registry
+
+	watchdog follow.Watchdog
 	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
 	mute    atomic.Int64
 	asking  sync.WaitGroup // requests to the treasury
@@ -77,25 +83,65 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	if deps.Seed == ([32]byte{}) {
 		crand.Read(deps.Seed[:])
 	}
+	if deps.Exit == nil {
+		deps.Exit = os.Exit
+	}
+	if deps.Log == nil {
+		deps.Log = slog.Default()
+	}
+	if err := without(&cfg, &deps); err != nil {
+		return nil, err
+	}
 	node, err := hub.NewNode(cfg, deps.Seed)
 	if err != nil {
 		return nil, err
 	}
 	node.Limit = stopAfter(cfg.SolveLimit)
 	log := deps.Log
-	if log == nil {
-		log = slog.Default()
-	}
 	if cfg.BundleTokens != nil {
 		log.Warn(noBundles, "where", "the configuration", "hub", cfg.Domain)
 	}
-	return &Server{
+	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests),
 		inquiries: make(chan inquiry, quoteBurst), measures: newMeasures(),
-	}, nil
+	}
+	node.Watch(s.watchdog.Enters)
+	return s, nil
 }
+
+// without turns off the policies in which an earlier life hung.
+func without(cfg *hub.Config, deps *Deps) error {
+	if deps.Hung == "" {
+		return nil
+	}
+	names, err := follow.ReadHung(deps.Hung)
+	if err != nil {
+		return fmt.Errorf("hub %s: %w", cfg.Domain, err)
+	}
+	for _, name := range names {
+		if cfg.Policies.Without(name) {
+			deps.Log.Warn("a policy is off, as an earlier life of this hub hung in it: remove the file to try "+
+				"it again", "hub", cfg.Domain, "policy", name, "file", deps.Hung)
+		}
+	}
+	return nil
+}
+
+// hangs ends the process for a policy that does not come back.
+func (s *Server) hangs(policy string) {
+	var err error
+	if s.deps.Hung != "" {
+		err = follow.WriteHung(s.deps.Hung, policy)
+	}
+	s.log.Error("a policy does not come back: the process ends, and starts without it", "policy", policy,
+		"after", follow.Hangs, "file", s.deps.Hung, "err", err)
+	s.deps.Exit(exitHung)
+}
+
+// exitHung is the status of a process that ends because of that: it is to be started again.
+const exitHung = 70
 
 // Ready is closed when the hub leads its domain, listens, and has claimed the agents that were there.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
@@ -113,6 +159,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")
 	}
+	watched, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	go s.watchdog.Run(watched, s.hangs)
 	if err := s.replay(); err != nil {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}

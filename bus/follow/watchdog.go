@@ -1,0 +1,75 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Watchdog notices a runtime policy that does not come back. Nobody can end it but with its process, so the
+// process ends; the file that names the policy has the next life begin without it. The zero Watchdog watches.
+type Watchdog struct {
+	name  atomic.Pointer[string] // of the policy that runs; nil: none
+	since atomic.Int64           // Unix nanoseconds
+	last  *string                // of Enters alone: the name that was called last
+}
+
+// Hangs is how long a call of a policy may take. It has some microseconds.
+const Hangs = 5 * time.Second
+
+// Enters is told which policy is called, and "" when it is back, by one goroutine at a time.
+func (w *Watchdog) Enters(policy string) {
+	if policy == "" {
+		w.name.Store(nil)
+		return
+	}
+	if w.last == nil || *w.last != policy {
+		w.last = new(policy)
+	}
+	w.since.Store(time.Now().UnixNano())
+	w.name.Store(w.last)
+}
+
+// Run watches until ctx ends, and says which policy hangs, once.
+func (w *Watchdog) Run(ctx context.Context, hangs func(policy string)) {
+	look := time.NewTicker(Hangs / 5)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		name := w.name.Load()
+		if name != nil && time.Duration(time.Now().UnixNano()-w.since.Load()) > Hangs {
+			hangs(*name)
+			return
+		}
+	}
+}
+
+// WriteHung names in a file a policy that hung, beside those that did before.
+func WriteHung(path, policy string) error {
+	names, err := ReadHung(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(strings.Join(append(names, policy), "\n")+"\n"), 0o600)
+}
+
+// ReadHung is the policies that hung; none where there is no such file.
+func ReadHung(path string) ([]string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policies that hung: %w", err)
+	}
+	return strings.Fields(string(data)), nil
+}

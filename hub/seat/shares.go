@@ -1,0 +1,93 @@
+package seat
+
+import "time"
+
+// Shares says which share of several classes of idle sessions comes back that have been idle for so long. It
+// has the ages of [Index], and is learned in the same way, class by class, each shrunk towards all.
+type Shares struct {
+	events, exposure [][bins]float32 // by class: returns; seconds that were waited for them
+	share            [][bins]uint16  // that comes back, of those as old as a bin's beginning, in 65535ths
+	returns          int
+}
+
+// NewShares knows nothing of so many classes.
+func NewShares(classes int) *Shares {
+	return &Shares{events: make([][bins]float32, classes), exposure: make([][bins]float32, classes),
+		share: make([][bins]uint16, classes)}
+}
+
+// SessionClasses is how many [SessionClass] there are.
+const SessionClasses = classes
+
+// SessionClass is the class of sessions that had so many turns, the last after such a pause; 0: there was none.
+func SessionClass(turns int, pause time.Duration) int {
+	gap := uint8(0)
+	if pause > 0 {
+		gap = gapOf(pause)
+	}
+	return class(uint8(min(max(turns, 0), 255)), gap)
+}
+
+// Waited says that a session of a class was idle from one age to another.
+func (x *Shares) Waited(class int, from, to time.Duration) {
+	for b := binOf(from); b < bins && from < to; b++ {
+		until := min(to, edges[b])
+		x.exposure[class][b] += float32((until - from).Seconds())
+		from = until
+	}
+}
+
+// Returned says that one came back at an age.
+func (x *Shares) Returned(class int, age time.Duration) {
+	if b := binOf(age); b < bins {
+		x.events[class][b]++
+	}
+	x.returns++
+	if x.returns%halveEvery == 0 {
+		for c := range x.events {
+			for b := range bins {
+				x.events[c][b] /= 2
+				x.exposure[c][b] /= 2
+			}
+		}
+	}
+	if x.returns%refitEvery == 0 {
+		x.fit()
+	}
+}
+
+// Known reports whether enough was seen to say anything.
+func (x *Shares) Known() bool { return x.returns >= refitEvery }
+
+// Of is the share of a class that comes back, of those that have been idle for so long.
+func (x *Shares) Of(class int, idle time.Duration) float64 {
+	b := binOf(idle)
+	if b == bins {
+		return 0
+	}
+	return float64(x.share[class][b]) / 65535
+}
+
+func (x *Shares) fit() {
+	var all [bins]float64
+	for b := range bins {
+		events, exposure := 0.0, 0.0
+		for c := range x.events {
+			events, exposure = events+float64(x.events[c][b]), exposure+float64(x.exposure[c][b])
+		}
+		if exposure > 0 {
+			all[b] = events / exposure
+		}
+	}
+	for c := range x.share {
+		away := 1.0
+		for b := bins - 1; b >= 0; b-- {
+			if all[b] > 0 {
+				hazard := (float64(x.events[c][b]) + pseudo) / (float64(x.exposure[c][b]) + pseudo/all[b])
+				span := (edges[b] - begin(b)).Seconds()
+				away = float64(away * exp(-min(600, float64(hazard*span))))
+			}
+			x.share[c][b] = uint16(float64(65535 * (1 - away)))
+		}
+	}
+}
