@@ -25,6 +25,7 @@ type Belief struct {
 	tokens         int    // of all nodes and answers, and of tasks that run
 	clock, births  uint32 // ends of tasks, and nodes made, so far
 	changes        uint64 // of what a prompt is expected to need and to find
+	again          int8   // below 0: texts that went on did not find the answers that they repeat; see reread
 
 	// What was last served of each session, as an account of what the same text implies.
 	sessions map[uint64]*list.Element
@@ -97,7 +98,7 @@ func (b *Belief) Place() int { return int(b.place) }
 // the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last
 // mark that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where
 // an earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
-// caches output blocks like any other. The last token of a prompt is always computed, and only full blocks
+// caches output blocks like any other, unless texts that went on there did not find theirs. The last token of a prompt is always computed, and only full blocks
 // are reused.
 func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
 	return b.ExpectAt(p, b.Depth(p), estimate)
@@ -122,11 +123,39 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 	n := &b.nodes[i]
 	tokens = max(1, int(n.upto)+int(int64(estimate)*int64(p.Bytes-at.Bytes)/int64(p.Bytes)))
 	cached = int(n.upto)
-	if p.Bytes > at.Bytes {
+	if p.Bytes > at.Bytes && b.again >= 0 {
 		cached += int(n.answer)
 	}
 	return tokens, min(cached, tokens-1) / b.block * b.block
 }
+
+// reread learns from a text that went on whether the answer that it repeats was found with it. An engine
+// keeps the tokens that it wrote, and a tokenizer may make others of their text, or a template leave out a
+// part. So answers count until the last few texts that tell did not find theirs.
+func (b *Belief) reread(depth int, way []int32, prompt, found int) {
+	if found < 0 || depth == 0 || depth >= len(way) {
+		return
+	}
+	n := &b.nodes[way[depth-1]]
+	without := int(n.upto) / b.block * b.block
+	with := min(int(n.upto+n.answer), prompt-1) / b.block * b.block
+	if !n.sure || !n.exact || with-without < 2*b.block {
+		return
+	}
+	before := b.again
+	switch {
+	case found >= with-b.block:
+		b.again = min(b.again+1, rereads)
+	case found >= without-b.block && found <= without+b.block:
+		b.again = max(b.again-1, -rereads)
+	}
+	if before < 0 != (b.again < 0) {
+		b.changes++
+	}
+}
+
+// rereads is how many texts that tell the other way change what is thought of answers, at most.
+const rereads = 3
 
 // Had is how many of a prompt's first marks, at most so many, are of what was served there, or has begun, and
 // fits in the cache beside all that was served since, whatever the agent says.
@@ -236,6 +265,7 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 	if runs {
 		depth = int(r.depth)
 	}
+	b.reread(depth, way, prompt, cached)
 	b.measure(depth, p, way, prompt, cached)
 	for _, i := range slices.Backward(way) {
 		n := &b.nodes[i]

@@ -379,3 +379,30 @@ func TestImplied(t *testing.T) {
 		}
 	}
 }
+
+// Answers count until the engine does not find them with the texts that go on from them, and again as soon as
+// it does.
+func TestAnswersThatAreReadOtherwise(t *testing.T) {
+	b := NewIndex(DefaultLimits()).New(16, 0)
+	system, ask, answer := text(0, 96), text(1, 32), text(2, 64)
+	turns := func(seed byte, finds bool) (believed, found int) {
+		first := chat(system, text(seed, 32), ask)
+		second := chat(system, text(seed, 32), ask, answer, text(9, 32)) // 160 and 64 and 32 tokens
+		serve(b, t0, uint64(seed), &first, 160, 64, overlap(b, &first))
+		believed, found = overlap(b, &second), 160
+		if finds {
+			found = 224
+		}
+		serve(b, t0, uint64(seed), &second, 256, 16, found)
+		return believed, found
+	}
+	for i, c := range []struct {
+		finds bool
+		want  int
+	}{{true, 224}, {false, 224}, {false, 224}, {false, 160}, {false, 160}, {true, 160}, {true, 160},
+		{true, 160}, {true, 224}} {
+		if got, _ := turns(byte(10+i), c.finds); got != c.want {
+			t.Errorf("turn %d: %d tokens are believed to be cached, want %d", i, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/bustest"
+	"souk/integration/replay"
+	"souk/ledger"
+	"souk/ledger/journal"
+)
+
+// turnsAsked is of how many turns of real dialogues belief is judged at real engines.
+const turnsAsked = 200
+
+var cacheHits = regexp.MustCompile(`(?m)^vllm:prefix_cache_hits_total\{.*\} ([0-9.e+]+)$`)
+
+// hits is how many prompt tokens a server has found in its cache since it began.
+func hits(t *testing.T, server string) int {
+	r, err := http.Get(server + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := cacheHits.FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("%s says nothing of prefix_cache_hits_total", server)
+	}
+	n, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
+
+// One or more vLLM servers that publish what they cache, named by VLLM_URLS, play 200 turns of real dialogues,
+// twelve side by side: of no task does the hub believe more than a block above what is found, and it believes
+// nearly all of that. Half-way the first server drops its cache, which /reset_prefix_cache does where it is
+// offered; at three quarters it is started again by VLLM_RESTART, a shell command that ends when it serves.
+// With few blocks, --num-gpu-blocks-override 600 of 32 tokens, they evict.
+func TestBeliefAtRealEngines(t *testing.T) {
+	if os.Getenv("VLLM_KV_EVENTS") == "" {
+		t.Skip("VLLM_KV_EVENTS names no vLLM server that publishes what it caches")
+	}
+	urls := strings.Split(os.Getenv("VLLM_URLS"), ",")
+	yaml := `
+listen: 127.0.0.1:0
+domains: [{name: general, general: true, labels: [general, humanities, social, law, medicine, math, science, finance, code]}]
+clients: {dev: 1000}
+agents:
+`
+	for i, u := range urls {
+		yaml += fmt.Sprintf("  - {id: a%d, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, "+
+			"score: 0.9}], slots: 8, engine: {url: %q}}\n", i, u)
+	}
+	dir := t.TempDir()
+	m := startIn(t, dir, yaml)
+	free := func() bool { return m.Free() == 8*len(urls) }
+
+	all, err := replay.BundledSet("mtrag.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	type dialogue struct {
+		id   string
+		said []message
+		left []replay.Turn
+	}
+	var open [12]dialogue
+	found := map[string]int{} // by hold
+	for i := range turnsAsked {
+		switch i {
+		case turnsAsked / 2:
+			if r, err := http.Post(urls[0]+"/reset_prefix_cache", "", nil); err != nil {
+				t.Fatal(err)
+			} else if r.Body.Close(); r.StatusCode != http.StatusOK {
+				t.Logf("/reset_prefix_cache: %s", r.Status)
+			}
+		case turnsAsked * 3 / 4:
+			if again := os.Getenv("VLLM_RESTART"); again != "" {
+				if out, err := exec.Command("sh", "-c", again).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+		}
+		d := &open[i*5%len(open)]
+		if len(d.left) == 0 {
+			d.id, d.said, d.left, all = fmt.Sprintf("from-turn-%d", i), nil, all[0].Turns, append(all[1:], all[0])
+		}
+		d.said, d.left = append(d.said, message{"user", d.left[0].User}), d.left[1:]
+		bustest.Eventually(t, "all agents are free", free)
+		body, _ := json.Marshal(map[string]any{"messages": d.said, "max_tokens": 60, "ignore_eos": true})
+		if i == turnsAsked/2 || i == turnsAsked*3/4 { // an agent says four times a second what has changed
+			time.Sleep(time.Second)
+		}
+		before := make([]int, len(urls))
+		for i, u := range urls {
+			before[i] = hits(t, u)
+		}
+		a, err := m.AskWith(t.Context(), bus.Task{Client: "dev", Kind: bus.KindChat, Body: body, Stream: true,
+			Session: d.id}, func(bus.Chunk) {})
+		if err != nil || a.Result.Code != "" {
+			t.Fatalf("turn %d: %+v, %v", i, a.Result, err)
+		}
+		d.said = append(d.said, message{"assistant", a.Text})
+		for i, u := range urls {
+			if a.Result.Agent == fmt.Sprintf("a%d", i) {
+				found[a.Result.Receipt.ID] = hits(t, u) - before[i]
+			}
+		}
+	}
+
+	paths, err := journal.Find(dir)
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	holds := map[string]*ledger.Hold{}
+	judged, sum, believed, both, over, events := 0, 0, 0, 0, 0, 0
+	for _, path := range paths {
+		var round *ledger.Round
+		err := journal.Read(path, func(f ledger.Frame) error {
+			for i := range f.Records {
+				switch r := &f.Records[i]; {
+				case r.Round != nil:
+					round = r.Round
+				case r.Hold != nil:
+					holds[r.ID] = r.Hold
+					if s := round.Expected(&round.Outcome.Awards[r.Hold.Slot]); s != nil &&
+						s.Evidence == ledger.EvidenceEvents {
+						events++
+					}
+				case r.Capture != nil:
+					h := holds[r.Capture.Hold]
+					found := found[r.Capture.Hold]
+					judged, sum, believed, both = judged+1, sum+found, believed+h.Cached, both+min(found, h.Cached)
+					if h.Cached > found+32 {
+						over++
+						t.Logf("hold %s, of %d tokens: %d believed to be cached at %s, %d were", r.Capture.Hold,
+							r.Capture.Usage.Prompt, h.Cached, h.Agent, found)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d turns at %d engines: %d tokens were found, %d believed to be there, %d of them; %d turns with "+
+		"more than a block too much; %d with the engine's events for evidence", judged, len(urls), sum, believed,
+		both, over, events)
+	if judged != turnsAsked || over > 0 || float64(both) < 0.9*float64(sum) || events < turnsAsked*8/10 {
+		t.Error("belief is not the truth")
+	}
+}
