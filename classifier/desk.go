@@ -27,7 +27,8 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 		c: c, seed: seed, quotes: hall{all: quotesMost, each: quotesEach, clients: map[string]load{}},
 		tasks: hall{all: load{c.MaxOpen, c.MaxOpenBytes},
 			each: load{c.MaxOpenPerClient, c.MaxOpenBytesPerClient}, clients: map[string]load{}},
-		ends: ends{clients: map[string]int{}}, sessions: newRecent(c.MaxSessions), ids: newRecent(c.MaxSessions), stats: newStats(),
+		ends: ends{clients: map[string]int{}}, sessions: newRecent(c.MaxSessions),
+		ids: newRecent(c.MaxSessions), stats: newStats(),
 	}
 }
 

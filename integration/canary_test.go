@@ -1,20 +1,26 @@
 package integration
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
 )
 
-// Keys, creds and prompts are in no log, at the most talkative level, and in no file but those meant for
-// them: a seed is in its own file, a client's key and creds in theirs, a prompt nowhere.
+// D7: keys, creds and prompts are in no log, at the most talkative level, in no error, in no count, and in no
+// file but those meant for them: a seed is in its own file, a client's key and creds in theirs, a prompt
+// nowhere.
 func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	const prompt = "canary-3f9c1 in the souk"
 	dir, log := t.TempDir(), new(bustest.Buffer)
@@ -29,6 +35,12 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if a, err := m.Ask(t.Context(), chat(prompt)); err != nil || a.Result.Code != "" {
 		t.Errorf("%+v, %v", a.Result, err)
 	}
+	files := map[string]string{"the errors": whatIsSaid(t, m, prompt)}
+	counts, err := json.Marshal([]any{m.Gateway().Stats(), m.Door().Stats(), m.Hubs()[0].Stats()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["the counts"] = string(counts)
 	if err := m.Keys().Revoke(local.FirstClient, m.State().Started); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +50,6 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -74,4 +85,50 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 			}
 		}
 	}
+}
+
+// whatIsSaid is what a market says to requests that it does not serve, over HTTP and over NATS, each with a
+// prompt and a key or creds.
+func whatIsSaid(t *testing.T, m *local.Market, prompt string) (said string) {
+	t.Helper()
+	key, err := local.ReadKey(m.KeyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := fmt.Sprintf(`"messages":[{"role":"user","content":%q}]`, prompt)
+	for i, c := range []struct{ path, key, body string }{
+		{"/v1/chat/completions", key, `{` + messages + `,"n":99}`},
+		{"/v1/chat/completions", key, `{` + messages},
+		{"/v1/chat/completions", key, `{` + messages + `,"model":"none-such"}`},
+		{"/v1/chat/completions", key, `{` + messages + `,"max_tokens":"` + prompt[:6] + `"}`},
+		{"/v1/completions", key, `{` + messages + `}`},
+		{"/v1/responses", key, `{"input":"` + prompt + `","background":true}`},
+		{"/v1/quote", key, `{` + messages + `,"souk":{"max_price":-1}}`},
+		{"/v1/none", key, `{` + messages + `}`},
+		{"/v1/chat/completions", key[:len(key)-1], `{` + messages + `}`},
+	} {
+		r, err := http.NewRequest(http.MethodPost, m.State().HTTP+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+c.key)
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(a.Body)
+		a.Body.Close()
+		if err != nil || a.StatusCode < 400 {
+			t.Errorf("request %d: %s, %v", i, a.Status, err)
+		}
+		said += fmt.Sprintln(a.Header, string(text))
+	}
+	for _, body := range []string{`{` + messages, `{` + messages + `,"n":99}`, `{` + messages + `,"souk":7}`} {
+		a, err := m.Ask(t.Context(), bus.Task{Client: local.FirstClient, Body: []byte(body)})
+		if err == nil && a.Result.Code == "" {
+			t.Errorf("%s is served", body)
+		}
+		said += fmt.Sprintln(a.Result, err)
+	}
+	return said
 }

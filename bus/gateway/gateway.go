@@ -61,15 +61,16 @@ type heard struct {
 
 // Stats counts since the start.
 type Stats struct {
-	Open     int                `json:"open"`
-	Kept     int                `json:"kept"`
-	Memory   int64              `json:"memory"`   // bytes that requests and answers take
-	Requests map[string]int64   `json:"requests"` // by route
-	Refused  map[bus.Code]int64 `json:"refused"`
-	Cut      map[bus.Code]int64 `json:"cut"` // answers that ended before their end
-	Left     int64              `json:"left"`
-	Streams  int64              `json:"streams"` // served to their end
-	Wholes   int64              `json:"wholes"`
+	Open        int                `json:"open"`
+	Kept        int                `json:"kept"`
+	Memory      int64              `json:"memory"`       // bytes that requests and answers take
+	MemoryLimit int64              `json:"memory_limit"` // that they may take
+	Requests    map[string]int64   `json:"requests"`     // by route
+	Refused     map[bus.Code]int64 `json:"refused"`
+	Cut         map[bus.Code]int64 `json:"cut"` // answers that ended before their end
+	Left        int64              `json:"left"`
+	Streams     int64              `json:"streams"` // served to their end
+	Wholes      int64              `json:"wholes"`
 }
 
 // New checks its configuration and wires nothing yet.
@@ -107,7 +108,8 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.stats
-	out.Open, out.Kept, out.Memory = len(s.open), len(s.kept), s.memory.used.Load()
+	out.Open, out.Kept = len(s.open), len(s.kept)
+	out.Memory, out.MemoryLimit = s.memory.used.Load(), s.memory.most
 	out.Requests, out.Refused, out.Cut = clone(s.stats.Requests), clone(s.stats.Refused), clone(s.stats.Cut)
 	return out
 }

@@ -82,6 +82,18 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
+	p.Gauges(func() []daemon.Gauge {
+		now := s.Stats()
+		return []daemon.Gauge{
+			{Name: "souk_gateway_memory_bytes", Help: "What requests and answers take, and what is kept of them.",
+				Value: float64(now.Memory)},
+			{Name: "souk_gateway_memory_limit_bytes", Help: "What they may take: gateway.max_memory without what " +
+				"is set aside for connections.", Value: float64(now.MemoryLimit)},
+			{Name: "souk_gateway_open", Help: "Answers that are open.", Value: float64(now.Open)},
+			{Name: "souk_gateway_kept", Help: "Answers that are kept for who comes back.",
+				Value: float64(now.Kept)},
+		}
+	})
 	return s.Run(ctx)
 }
 

@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/internal/daemon"
@@ -60,6 +64,22 @@ func TestTheExampleIsAConfiguration(t *testing.T) {
 	}
 }
 
+// scrape reads a daemon's metrics as Prometheus does.
+func scrape(t *testing.T, health string) map[string]*dto.MetricFamily {
+	t.Helper()
+	r, err := http.Get("http://" + health + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	all, err := p.TextToMetricFamilies(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // The daemon beside a market serves the market's keys, says that it is ready, and drains.
 func TestServe(t *testing.T) {
 	cfg := local.Default()
@@ -80,13 +100,14 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := free(t)
+	at, health := free(t), free(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var errs bustest.Buffer
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n", at,
-			m.State().NATS, strings.TrimPrefix(m.State().Etcd, "https://"), creds)), &errs)
+		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n"+
+			"health: {listen: '%s'}\n", at, m.State().NATS, strings.TrimPrefix(m.State().Etcd, "https://"), creds,
+			health)), &errs)
 	}()
 	ask := func() (answer struct {
 		Choices []struct{ Message struct{ Content string } }
@@ -97,6 +118,7 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+key)
+		r.Header.Set("Idempotency-Key", "one") // so it is kept
 		got, err := http.DefaultClient.Do(r)
 		if err != nil {
 			return answer, 0
@@ -112,6 +134,18 @@ func TestServe(t *testing.T) {
 		}
 		if time.Now().After(end) {
 			t.Fatalf("status %d after 20 s:\n%s", status, &errs)
+		}
+	}
+	for name, good := range map[string]func(float64) bool{
+		"souk_gateway_memory_bytes":       func(v float64) bool { return v > 1000 && v < 1<<20 },
+		"souk_gateway_memory_limit_bytes": func(v float64) bool { return v == 512<<20-8192*16<<10 },
+		"souk_gateway_open":               func(v float64) bool { return v == 0 },
+		"souk_gateway_kept":               func(v float64) bool { return v == 1 },
+	} {
+		f := scrape(t, health)[name]
+		if f == nil || f.GetType() != dto.MetricType_GAUGE || f.GetHelp() == "" || len(f.Metric) != 1 ||
+			!good(f.Metric[0].GetGauge().GetValue()) {
+			t.Errorf("/metrics has %s: %v", name, f)
 		}
 	}
 	stop()

@@ -30,6 +30,10 @@ type Options struct {
 	Log    *slog.Logger
 	Known  []replay.Dialogue // dialogues that the simulated engines answer as recorded
 	Within time.Duration     // for the market to stop; zero: StopWithin
+
+	// Connect connects its parts, as [natsbus.Connect] does where nobody says otherwise: for a measurement of
+	// what another server beneath them would cost.
+	Connect func(natsbus.Config) (*natsbus.Bus, error)
 }
 
 const (
@@ -45,6 +49,7 @@ type Market struct {
 	dir    *Dir
 	log    *slog.Logger
 	within time.Duration
+	dial   func(natsbus.Config) (*natsbus.Bus, error)
 	state  State
 	link   *Link
 
@@ -78,6 +83,9 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if o.Within == 0 {
 		o.Within = StopWithin
 	}
+	if o.Connect == nil {
+		o.Connect = natsbus.Connect
+	}
 	if o.Config.bundles() {
 		o.Log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the file")
 	}
@@ -87,8 +95,8 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, statuses: newStatuses(),
-		engines: map[string]*vllmsim.Server{}}
+	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, dial: o.Connect,
+		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
 	m.failed, m.fail = context.WithCancelCause(context.Background())
 	m.closed = sync.OnceValue(m.stop)
 	m.opened = append(m.opened, dir.Close)
@@ -113,7 +121,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 		if err != nil {
 			return nil, err
 		}
-		return natsbus.Connect(natsbus.Config{InProcess: nats, Name: ids.Name, Creds: creds})
+		return m.dial(natsbus.Config{InProcess: nats, Name: ids.Name, Creds: creds})
 	}
 	join := func(role bus.Role, ids bus.IDs) (*natsbus.Bus, error) {
 		b, err := connect(role, ids)

@@ -123,6 +123,7 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 // httpDoor is a gateway that is a process of its own.
 type httpDoor struct {
 	url, key string
+	model    string // "": any
 	pid      int
 	web      *http.Client
 }
@@ -170,18 +171,23 @@ func (p place) withGateway(ctx context.Context, o Options, e local.Engine, agent
 				err = errors.Join(err, fmt.Errorf("gateway: %w: %s", wrong, &said))
 			}
 		}()
-		g := &httpDoor{url: "http://" + at, key: key, pid: c.Process.Pid, web: &http.Client{
-			Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
+		g := newDoor("http://"+at, key, c.Process.Pid)
 		defer g.web.CloseIdleConnections()
-		for end := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
-			if _, err = g.ask(ctx, taskTokens, nil); err == nil {
-				return f(m, g)
-			}
-			if time.Now().After(end) || ctx.Err() != nil {
-				return err
-			}
+		if err := g.await(ctx, 20*time.Second); err != nil {
+			return err
 		}
+		return f(m, g)
 	})
+}
+
+// await waits until it answers.
+func (g *httpDoor) await(ctx context.Context, within time.Duration) error {
+	for end := time.Now().Add(within); ; <-time.After(20 * time.Millisecond) {
+		_, err := g.ask(ctx, taskTokens, nil)
+		if err == nil || time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // long makes the body of a request some 3 KB.
@@ -192,6 +198,9 @@ func (g *httpDoor) ask(ctx context.Context, tokens int, each func()) (ttft time.
 	text := bytes.Replace(body(numbers.Add(1), tokens), []byte("Question"), []byte(long+"Question"), 1)
 	if each == nil {
 		text = bytes.Replace(text, []byte(`"stream":true`), []byte(`"stream":false`), 1)
+	}
+	if g.model != "" {
+		text = append([]byte(`{"model":"`+g.model+`",`), text[1:]...)
 	}
 	begun := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/chat/completions",
@@ -241,11 +250,17 @@ func bare(answer http.HandlerFunc) (g *httpDoor, end func(), err error) {
 	}
 	s := &http.Server{Handler: answer}
 	go s.Serve(l)
-	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
-	return &httpDoor{url: "http://" + l.Addr().String(), web: web}, func() {
-		web.CloseIdleConnections()
+	g = newDoor("http://"+l.Addr().String(), "", os.Getpid())
+	return g, func() {
+		g.web.CloseIdleConnections()
 		s.Close()
 	}, nil
+}
+
+// wholeOf answers as a gateway does, as far as bytes go.
+func wholeOf(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	io.WriteString(w, strings.Repeat("x", 700))
 }
 
 // wholes asks for so many whole answers. It returns the processor time of the gateway for one, half of what
@@ -254,10 +269,7 @@ func (g *httpDoor) wholes(ctx context.Context, n int) ([]float64, error) {
 	one := func(g *httpDoor) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := g.ask(ctx, taskTokens, nil); return err }
 	}
-	alone, end, err := bare(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		io.WriteString(w, strings.Repeat("x", 700))
-	})
+	alone, end, err := bare(wholeOf)
 	if err != nil {
 		return nil, err
 	}

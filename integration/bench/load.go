@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/natsbus"
 	"souk/cmd/local"
 	"souk/integration/bench/floor"
 	"souk/integration/replay"
@@ -25,6 +26,12 @@ import (
 
 // marketOf is a market with n agents of slots each in front of one engine of a URL.
 func marketOf(ctx context.Context, dir string, engine local.Engine, n, slots int) (*local.Market, error) {
+	return marketOver(ctx, dir, engine, n, slots, nil)
+}
+
+// marketOver is one whose parts are connected by a function of the caller's.
+func marketOver(ctx context.Context, dir string, engine local.Engine, n, slots int,
+	connect func(natsbus.Config) (*natsbus.Bus, error)) (*local.Market, error) {
 	cfg := local.Config{
 		Listen:  "127.0.0.1:0",
 		Speedup: 1,
@@ -37,7 +44,7 @@ func marketOf(ctx context.Context, dir string, engine local.Engine, n, slots int
 			Scores: []local.Score{{Domain: "general", Score: 0.7}}, Engine: engine,
 		})
 	}
-	return local.Start(ctx, local.Options{Dir: dir, Config: cfg})
+	return local.Start(ctx, local.Options{Dir: dir, Config: cfg, Connect: connect})
 }
 
 var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance",

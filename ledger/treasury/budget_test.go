@@ -387,3 +387,27 @@ func TestAClockThatIsFarAheadFillsNothing(t *testing.T) {
 		})
 	}
 }
+
+// A clock that is days ahead is believed: it fills the period that it has come to, once. Set right again it
+// fills none before that, so nobody has more than the amount beyond what is due.
+func TestAClockThatIsDaysAheadFillsOnce(t *testing.T) {
+	b := newBank(t)
+	b.at("2027-02-01T10:00:00Z")
+	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1000})
+	b.allowance("ann", "ann-k", ledger.EveryDay, 100)
+	spend := func(id string) {
+		b.put(bus.OpPayout, bus.FundsRequest{ID: id, Client: "ann-k", Amount: 100})
+	}
+	spend("p1")
+	b.at("2027-02-06T10:00:00Z")
+	b.has(map[string]int{"ann": 800, "ann-k": 100})
+	spend("p2")
+	for _, right := range []string{"2027-02-01T10:05:00Z", "2027-02-02T10:00:00Z", "2027-02-05T10:00:00Z",
+		"2027-02-06T10:00:00Z"} {
+		b.at(right)
+		b.has(map[string]int{"ann": 800, "ann-k": 0})
+	}
+	b.at("2027-02-07T00:00:01Z")
+	b.has(map[string]int{"ann": 700, "ann-k": 100})
+	b.audited()
+}

@@ -47,7 +47,8 @@ type Common struct {
 
 // Health says where a daemon can be asked how it is.
 type Health struct {
-	Listen string `yaml:"listen"` // loopback host:port of /livez, /readyz and /stats; empty: nowhere
+	// loopback host:port of /livez, /readyz, /stats and /metrics; empty: nowhere
+	Listen string `yaml:"listen"`
 }
 
 // Log says what is logged to stderr.
@@ -202,7 +203,8 @@ func Command(r Role) *cobra.Command {
 const commonHelp = `
 Sections that every daemon has, with their defaults:
 
-  health: {listen: ""}                 # loopback address of /livez, /readyz and /stats (JSON); empty: none
+  health: {listen: ""}                 # loopback address of /livez, /readyz, /stats (JSON) and /metrics
+                                       # (Prometheus); empty: none
   log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
   stop: {within: 0s}                   # after SIGTERM it ends what runs, then itself, within this (0s: its
                                        # time to drain and 5 s); a second signal ends it at once

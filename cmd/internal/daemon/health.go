@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -18,6 +19,7 @@ import (
 //	/readyz  200 when it serves, 503 with the reasons when it does not: send it nothing then, but do not
 //	         restart it
 //	/stats   its counts as JSON
+//	/metrics what of it Prometheus is to watch, as text
 type health struct {
 	name, version string
 	began         time.Time
@@ -29,6 +31,7 @@ type health struct {
 	awaits   func() string
 	draining bool
 	stats    func() any
+	gauges   func() []Gauge
 
 	listener net.Listener
 	server   *http.Server
@@ -51,6 +54,19 @@ func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 		<-ready
 		p.Log.Info("ready", "after", time.Since(h.began).Round(time.Millisecond))
 	}()
+}
+
+// Gauge is a number that goes up and down.
+type Gauge struct {
+	Name, Help string // of one line
+	Value      float64
+}
+
+// Gauges says what /metrics shows.
+func (p *Process) Gauges(now func() []Gauge) {
+	p.health.mu.Lock()
+	defer p.health.mu.Unlock()
+	p.health.gauges = now
 }
 
 // Awaits has the daemon say what it waits for as long as it does not serve; "" is nothing in particular.
@@ -168,6 +184,19 @@ func (h *health) listen(address string) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		e.Encode(v)
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		h.mu.Lock()
+		gauges := h.gauges
+		h.mu.Unlock()
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		if gauges == nil {
+			return
+		}
+		for _, g := range gauges() {
+			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s gauge\n%[1]s %[3]s\n", g.Name, g.Help,
+				strconv.FormatFloat(g.Value, 'g', -1, 64))
+		}
 	})
 	h.listener = l
 	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second,
