@@ -46,6 +46,7 @@ type scratch struct {
 	pruner  market.Pruner
 	kept    *market.Kept
 	left    []*task // the tasks of the round that is left after it, by id
+	seen    []seenAt
 }
 
 // pair is a task and an agent that may meet, whatever is bid, with what the round needs of the quote.

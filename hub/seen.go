@@ -5,17 +5,30 @@ import (
 	"souk/market"
 )
 
+// seenAt is an agent of a round, and what is expected there.
+type seenAt struct {
+	agent    *agent
+	burden   burden
+	evidence ledger.Evidence
+}
+
 // expected is what was expected of each edge of a round, for whoever asks later why a task went where it
 // went. The tasks stand in the round's order.
 func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 	all := make([]ledger.Seen, 0, len(r.Edges)+len(r.Others))
+	seen := n.round.seen[:0]
+	for i := range r.Agents {
+		a := n.lookup(string(r.Agents[i].Agent))
+		seen = append(seen, seenAt{a, n.burden(a), a.evidence()})
+	}
+	n.round.seen = seen
 	for _, edges := range [2][]market.Edge{r.Edges, r.Others} {
-		for _, e := range edges {
-			a := n.lookup(string(r.Agents[e.Agent].Agent))
-			q := n.quoted(tasks[e.Task], a, n.burden(a))
+		for i := range edges {
+			x := &seen[edges[i].Agent]
+			q := n.quoted(tasks[edges[i].Task], x.agent, x.burden)
 			f := &q.forecast
 			all = append(all, ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,
-				Evidence: a.evidence(), First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
+				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}
 	}
 	return all

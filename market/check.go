@@ -89,25 +89,29 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 // worth. The solver and the certificate both read the layout, so a mistake in the layout shows only here.
 func (l *layout) weighs(r *Round) error {
 	placed, edge, weight := l.seat, l.edge, l.weight
-	at, task, wait := 0, -1, Credits(0)
+	if len(edge) != len(placed) || len(weight) != len(placed) {
+		return fmt.Errorf("%d edges are read, with %d weights", len(placed), len(weight))
+	}
+	at, task, less := 0, -1, Credits(0)
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if e.Task != task {
-			if task, wait = e.Task, 0; r.Tasks[task].Wait != nil {
-				wait = r.Tasks[task].Wait.Sum(r.Fee)
+			if task, less = e.Task, r.Fee; r.Tasks[task].Wait != nil {
+				less += r.Tasks[task].Wait.Sum(r.Fee)
 			}
 			if int(l.off[task]) != at {
 				return fmt.Errorf("edges of task %s: not where they are read", r.Tasks[task].ID)
 			}
 		}
+		gross := e.Value - e.Cost + e.Toll - less
 		tiers := r.Agents[e.Agent].Tiers
 		for k := range tiers {
-			w := e.Value - e.Cost + e.Toll + tiers[k].Toll - r.Fee - wait
+			w := gross + tiers[k].Toll
 			if w < 0 {
 				continue
 			}
-			if at >= len(placed) || at >= len(edge) || at >= len(weight) || weight[at] != int64(w) ||
-				edge[at] != int32(i) || l.seats[placed[at]] != (seat{int32(e.Agent), int32(k)}) {
+			if at >= len(placed) || weight[at] != int64(w) || edge[at] != int32(i) ||
+				l.seats[placed[at]] != (seat{int32(e.Agent), int32(k)}) {
 				return fmt.Errorf("edge %s > %s tier %d: not read with its weight %s", r.Tasks[e.Task].ID,
 					r.Agents[e.Agent].Agent, k, w)
 			}

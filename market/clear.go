@@ -17,7 +17,8 @@ type seat struct{ agent, tier int32 }
 // off if such a task is not served there (iemas 4.2 discards them too).
 type layout struct {
 	seats  []seat
-	first  []int32 // index of every agent's first seat
+	first  []int32 // index of every agent's first seat, and of what would be the next agent's
+	tolls  []int64 // of every seat
 	off    []int32
 	seat   []int32
 	weight []int64
@@ -26,42 +27,57 @@ type layout struct {
 }
 
 func (l *layout) of(r *Round) {
-	l.seats, l.first, l.slots = l.seats[:0], l.first[:0], l.slots[:0]
-	for i, a := range r.Agents {
+	l.seats, l.first, l.slots, l.tolls = l.seats[:0], l.first[:0], l.slots[:0], l.tolls[:0]
+	for i := range r.Agents {
 		l.first = append(l.first, int32(len(l.seats)))
-		for k, t := range a.Tiers {
+		for k, t := range r.Agents[i].Tiers {
 			l.seats = append(l.seats, seat{int32(i), int32(k)})
 			l.slots = append(l.slots, int32(t.Slots))
+			l.tolls = append(l.tolls, int64(t.Toll))
 		}
 	}
-	off, seat, weight, edge := append(l.off[:0], 0), l.seat[:0], l.weight[:0], l.edge[:0]
-	if n := len(r.Edges); cap(seat) < n {
-		seat, weight, edge = make([]int32, 0, n), make([]int64, 0, n), make([]int32, 0, n)
-	}
+	l.first = append(l.first, int32(len(l.seats)))
+	first, tolls := l.first, l.tolls
+	off := append(l.off[:0], 0)
+	size := max(cap(l.seat), len(r.Edges))
+	at, weight, edge := full(l.seat, size), full(l.weight, size), full(l.edge, size)
+	n := 0
 	task, less := -1, Credits(0) // the current task, and what is subtracted from all its weights
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if e.Task != task {
 			for len(off) <= e.Task {
-				off = append(off, int32(len(seat)))
+				off = append(off, int32(n))
 			}
 			task, less = e.Task, r.Fee+r.Tasks[e.Task].loss()
 		}
-		gross := e.Value - e.Cost + e.Toll - less
-		first, tiers := l.first[e.Agent], r.Agents[e.Agent].Tiers
-		for k := range tiers {
-			w := gross + tiers[k].Toll
+		gross := int64(e.Value - e.Cost + e.Toll - less)
+		k, end := first[e.Agent], first[e.Agent+1]
+		if more := n + int(end-k); more > len(at) {
+			more += more / 2
+			at, weight, edge = full(at, more), full(weight, more), full(edge, more)
+		}
+		for ; k < end; k++ {
+			w := gross + tolls[k]
 			if w < 0 {
 				break // the tiers after it charge more
 			}
-			seat, weight, edge = append(seat, first+int32(k)), append(weight, int64(w)),
-				append(edge, int32(i))
+			at[n], weight[n], edge[n] = k, w, int32(i)
+			n++
 		}
 	}
 	for len(off) <= len(r.Tasks) {
-		off = append(off, int32(len(seat)))
+		off = append(off, int32(n))
 	}
-	l.off, l.seat, l.weight, l.edge = off, seat, weight, edge
+	l.off, l.seat, l.weight, l.edge = off, at[:n], weight[:n], edge[:n]
+}
+
+// full is a list of so many items, which begins with all that there are.
+func full[T any](s []T, n int) []T {
+	if cap(s) < n {
+		s = append(make([]T, 0, n), s...)
+	}
+	return s[:n]
 }
 
 // workspace is kept between rounds, so that clearing allocates little beyond its Outcome, and checking

@@ -2,6 +2,7 @@ package market
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -321,37 +322,25 @@ func (p *Pruner) arrival(task int) int64 {
 	return p.arrived[task]
 }
 
-// agent drops the edges to one agent that rank too low: the first rule.
+// agent drops the edges to one agent that rank too low: the second rule.
 func (p *Pruner) agent(list []item, slots int) {
 	if len(list) <= slots+1 {
 		return
 	}
-	for _, x := range list {
+	// so many are kept, in whatever order they rank
+	sure := slots + 1
+	choose(list, sure)
+	rest := list[sure:]
+	for _, x := range rest {
 		p.keep[x.edge] = false
 	}
-	heap := list
-	build(heap)
+	if len(p.taken) == 0 {
+		return
+	}
 	above := int32(0)                // edges that rank above the current one; of these:
 	most, next := int32(0), int32(0) // how many the client with most has, and the one with second most
 	leader := int32(-1)              // the client with most
-	for len(heap) > 0 {
-		if int(above-most) > slots {
-			break
-		}
-		top, last := heap[0], len(heap)-1
-		heap[0], heap[last] = heap[last], top // what was taken off is kept behind the heap
-		heap = heap[:last]
-		sink(heap, 0)
-		if len(p.taken) == 0 {
-			p.keep[top.edge] = true
-			above++
-			continue
-		}
-		c, others := p.client[p.round.Edges[top.edge].Task], most
-		if c == leader {
-			others = next
-		}
-		p.keep[top.edge] = int(above-others) <= slots
+	count := func(c int32) {
 		above++
 		p.taken[c]++
 		switch n := p.taken[c]; {
@@ -363,14 +352,79 @@ func (p *Pruner) agent(list []item, slots int) {
 			next = max(next, n)
 		}
 	}
-	if len(p.taken) > 0 {
-		for _, x := range list[len(heap):] {
-			p.taken[p.client[p.round.Edges[x.edge].Task]] = 0
+	for i := range list[:sure] {
+		count(p.client[p.round.Edges[list[i].edge].Task])
+	}
+	heap := rest
+	for len(heap) > 0 && int(above-most) <= slots {
+		if len(heap) == len(rest) {
+			build(heap)
+		}
+		top, last := heap[0], len(heap)-1
+		heap[0], heap[last] = heap[last], top // what was taken off is kept behind the heap
+		heap = heap[:last]
+		sink(heap, 0)
+		c, others := p.client[p.round.Edges[top.edge].Task], most
+		if c == leader {
+			others = next
+		}
+		p.keep[top.edge] = int(above-others) <= slots
+		count(c)
+	}
+	for _, part := range [2][]item{list[:sure], rest[len(heap):]} {
+		for i := range part {
+			p.taken[p.client[p.round.Edges[part[i].edge].Task]] = 0
 		}
 	}
 }
 
-// task drops the edges of one task to agents that are never its best: the second rule.
+// choose brings the first n items in rank, of more than that, to the front, in any order.
+func choose(list []item, n int) {
+	for tries := 2 * bits.Len(uint(len(list))); len(list) > 12; tries-- {
+		if tries == 0 {
+			break // whatever was bid, it takes no longer than to sort
+		}
+		a, b, c := &list[0], &list[len(list)/2], &list[len(list)-1]
+		if b.before(a) {
+			a, b = b, a
+		}
+		if c.before(b) {
+			if b = c; b.before(a) {
+				b = a
+			}
+		}
+		pivot := *b
+		i, j := 0, len(list)-1
+		for i <= j {
+			for list[i].before(&pivot) {
+				i++
+			}
+			for pivot.before(&list[j]) {
+				j--
+			}
+			if i <= j {
+				list[i], list[j] = list[j], list[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch { // all up to j rank no lower than the pivot, all from i on no higher, and between is the pivot
+		case n <= j:
+			list = list[:j+1]
+		case n > i:
+			list, n = list[i:], n-i
+		default:
+			return
+		}
+	}
+	slices.SortFunc(list, func(a, b item) int {
+		if a.before(&b) {
+			return -1
+		}
+		return 1
+	})
+}
+
+// task drops the edges of one task to agents that are never its best: the third rule.
 func (p *Pruner) task(lo, hi, tasks int) {
 	r := p.round
 	p.row = p.row[:0]

@@ -466,3 +466,38 @@ func TestPruneUnderPosted(t *testing.T) {
 		}
 	}
 }
+
+// Those that rank first are found whatever the order, many of them equal, and also where it is as bad as can
+// be.
+func TestChoose(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 3))
+	for range 3000 {
+		list := make([]item, 2+r.IntN(300))
+		for i := range list {
+			list[i] = item{weight: r.Int64N(1 + r.Int64N(50)), order: r.Int64N(20), edge: int32(i)}
+		}
+		switch r.IntN(3) {
+		case 0:
+			slices.SortFunc(list, rank)
+		case 1: // by what takes quick selection longest with the middle of three
+			for i := range list {
+				list[i].weight = int64(i * (1 - 2*(i%2)))
+			}
+		}
+		n := 1 + r.IntN(len(list)-1)
+		want := slices.SortedFunc(slices.Values(list), rank)[:n]
+		choose(list, n)
+		got := slices.SortedFunc(slices.Values(list[:n]), rank)
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: of %d the first %d are %v, want %v", seed, len(list), n, got, want)
+		}
+	}
+}
+
+func rank(a, b item) int {
+	if a.before(&b) {
+		return -1
+	}
+	return 1
+}

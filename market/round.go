@@ -294,9 +294,11 @@ func (r *Round) validateEdges(seats int) error {
 	seatEdges, sold := 0, len(r.Sellers) > 0
 	task, agent := -1, -1
 	var most, sum Credits // the largest weight of the current task; the sum of those of all tasks before it
+	tasks, agents := len(r.Tasks), r.Agents
 	for i := range r.Edges {
 		e := &r.Edges[i]
-		if !r.holds(e) || e.Task < task || e.Task == task && e.Agent <= agent {
+		if uint(e.Task) >= uint(tasks) || uint(e.Agent) >= uint(len(agents)) || !e.bounded() ||
+			e.Task < task || e.Task == task && e.Agent <= agent {
 			return r.edgeFault("edge", r.Edges, i)
 		}
 		if e.Task != task {
@@ -306,7 +308,7 @@ func (r *Round) validateEdges(seats int) error {
 			}
 		}
 		task, agent = e.Task, e.Agent
-		tiers := r.Agents[e.Agent].Tiers
+		tiers := agents[e.Agent].Tiers
 		seatEdges += len(tiers)
 		if len(tiers) == 0 {
 			continue
@@ -336,8 +338,12 @@ func (r *Round) validateEdges(seats int) error {
 
 // holds reports whether an edge names a task and an agent of the round, and its amounts are within bounds.
 func (r *Round) holds(e *Edge) bool {
-	return uint(e.Task) < uint(len(r.Tasks)) && uint(e.Agent) < uint(len(r.Agents)) &&
-		uint64(e.Value+MaxCredits) <= 2*uint64(MaxCredits) && uint64(e.Cost) <= uint64(MaxCredits) &&
+	return uint(e.Task) < uint(len(r.Tasks)) && uint(e.Agent) < uint(len(r.Agents)) && e.bounded()
+}
+
+// bounded reports whether its amounts are within bounds.
+func (e *Edge) bounded() bool {
+	return uint64(e.Value+MaxCredits) <= 2*uint64(MaxCredits) && uint64(e.Cost) <= uint64(MaxCredits) &&
 		uint64(-e.Toll) <= uint64(MaxCredits) // what is too small is too large without its sign
 }
 
