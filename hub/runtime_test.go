@@ -225,6 +225,7 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 // full, gone or unknown, not too late; and it is counted either way.
 func TestEffectsAreBounded(t *testing.T) {
 	h := newHouse(t, func(c *Config) { c.Seats.Sessions, c.Seats.Touches = true, true })
+	h.prepaid["probe-math"] = 1000 * market.Credit
 	var want []runtimepolicy.Effect
 	h.n.runtime.host.Set(policy.Keep, "spy", &spy{act: func(_ runtimepolicy.Room,
 		to []runtimepolicy.Effect) []runtimepolicy.Effect {
@@ -234,8 +235,12 @@ func TestEffectsAreBounded(t *testing.T) {
 	}})
 	var touched []Touch
 	h.tell = func(r *Ready) { touched = append(touched, r.Touches...) }
-	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-	h.join("a-2", "llama", 1, 0.2, card(1, 1, 4))
+	for i, slots := range []int{2, 1} {
+		reg := registration(fmt.Sprint("a-", i+1), "llama", slots, 0.9-0.7*float64(i), card(1, 1, 4))
+		reg.BlockSize, reg.KVTokens, reg.Features = 16, 8000, []string{bus.Touches}
+		h.must(h.n.Join(h.now, reg))
+	}
+	h.run()
 	h.must(h.step(h.task("ann", "t1")))
 	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
 	e := runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: policy.IDOf("a-1"), Session: 5, Tokens: 64}
@@ -246,10 +251,16 @@ func TestEffectsAreBounded(t *testing.T) {
 	warm.Kind, warm.Until = runtimepolicy.Warm, h.now.Add(time.Hour)
 	want = []runtimepolicy.Effect{late, e, full, nobody, none, warm}
 	h.pass(actEvery + time.Millisecond)
-	if got := fmt.Sprint(touched); got != "[{a-1 5 64} {a-1 5 64}]" {
-		t.Errorf("touched %s", got)
+	if len(touched) != 2 {
+		t.Errorf("touched %+v", touched)
 	}
-	if st := h.n.Stats(); st.Touches != 1 || st.Warmed != 1 || st.Undone != 4 || st.Policies[0].Wanted != 6 {
+	for _, x := range touched {
+		if d := &x.Dispatch; x.Agent != "a-1" || d.Session != 5 || d.Tokens != 64 ||
+			d.Kind != bus.DispatchPrefetch {
+			t.Errorf("touched %+v", x)
+		}
+	}
+	if st := h.n.Stats(); st.Touches != 2 || st.Warmed != 1 || st.Undone != 4 || st.Policies[0].Wanted != 6 {
 		t.Errorf("counted %d, %d, %d of %+v", st.Touches, st.Warmed, st.Undone, st.Policies)
 	}
 	if len(h.faults) > 0 {
