@@ -35,6 +35,7 @@ var parts = []struct {
 }{
 	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars},
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
+	{"belief", beliefBars},
 	{"gateway", gatewayBars}, {"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
