@@ -33,16 +33,16 @@ func beliefBars(_ context.Context, o Options) ([]Bar, error) {
 	}
 	const looked = "0.2 ms are asked; 16 prompts of 800 marks, of which 100 agents hold 40 to 800"
 	return []Bar{
-		ratio("belief: a round's look-up, of what was served", lookLimit, "loop", "us", x[0], x[1], looked),
-		ratio("belief: a round's look-up, of what agents say", lookLimit, "loop", "us", x[2], x[3], looked),
+		ratio("belief: a round in what was served", lookLimit, "loop", "us", x[0], x[1], looked),
+		ratio("belief: a round in what agents say", lookLimit, "loop", "us", x[2], x[3], looked),
 		ratio("belief: a mark that an agent says", markLimit, "loop", "us", x[4], x[5],
 			"a million a second are asked; in messages of 600, one goes as another comes"),
 		ratio("belief: a mark that an agent has served", markLimit, "loop", "us", x[6], x[7],
 			"likewise; in prompts of 240, the oldest go"),
 		ratio("door: a mark under the key of the day", nameLimit, "loop", "us", x[8], x[9],
 			"0.1 us are asked: SHA-256 of one block"),
-		{Name: "belief: memory of an agent", Asked: "under 1 MB", Limit: 1, Measured: median(x[10]), Unit: "MB",
-			Runs: x[10], Note: "with as much as the limits let be remembered, that it says and that it served"},
+		{Name: "belief: memory of an agent", Asked: "under 1 MB", Limit: 1, Measured: median(x[10]),
+			Unit: "MB", Runs: x[10], Note: "with as much as the limits let be remembered, that it says and that it served"},
 	}, nil
 }
 
