@@ -42,7 +42,7 @@ func beliefBars(_ context.Context, o Options) ([]Bar, error) {
 		ratio("door: a mark under the key of the day", nameLimit, "loop", "us", x[8], x[9],
 			"0.1 us are asked: SHA-256 of one block"),
 		{Name: "belief: memory of an agent", Asked: "under 1 MB", Limit: 1, Measured: median(x[10]),
-			Unit: "MB", Runs: x[10], Note: "with as much as the limits let be remembered, that it says and that it served"},
+			Unit: "MB", Runs: x[10], Note: "all that limits let be remembered, said and served"},
 	}, nil
 }
 
